@@ -1,0 +1,93 @@
+"""credo: beliefs, predictions and decisions.
+
+A belief is a value. Conditioning a belief on data gives another belief. A belief predicts; a prediction says
+how much of its doubt is noise and how much is ignorance. A decision follows from a prediction and a loss.
+
+    gp = credo.fit(credo.Linear(), X, y)
+    p = gp.predict(X_new)
+    p.mean, p.interval(0.95), p.aleatoric, p.epistemic
+    credo.decide(p, credo.losses.Asymmetric(under=5, over=1))
+
+The public names load on first use, so that `import credo` is cheap until something is computed.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOME = {
+    # verbs
+    "learn": "infer.learn",
+    "fit": "infer.learn",
+    "save": "core.files",
+    "load": "core.files",
+    "configure": "core.configure",
+    "compare": "evaluate.compare",
+    "replace": "core.params",
+    "chunks": "core.chunks",
+    # beliefs
+    "Belief": "core.belief",
+    "Linear": "models.linear",
+    "Averaged": "models.average",
+    "Grid": "models.grid",
+    "Hypotheses": "models.conjugate",
+    "BetaBernoulli": "models.conjugate",
+    "BetaBinomial": "models.conjugate",
+    "DirichletCategorical": "models.conjugate",
+    "DirichletMultinomial": "models.conjugate",
+    "GammaPoisson": "models.conjugate",
+    "NormalKnownVariance": "models.conjugate",
+    "NormalInverseGamma": "models.conjugate",
+    "NormalInverseWishart": "models.conjugate",
+    "HierarchicalBernoulli": "models.conjugate",
+    # vocabulary
+    "Predictive": "core.predictive",
+    "Gaussian": "core.gaussian",
+}
+_FOLDERS = ("core", "kernels", "infer", "models", "evaluate", "decide", "scale", "sklearn", "app", "errors", "losses")
+
+__all__ = ["__version__", *_HOME, *_FOLDERS]
+
+if TYPE_CHECKING:
+    from credo import errors, evaluate, infer, losses, models
+    from credo.core.belief import Belief
+    from credo.core.chunks import chunks
+    from credo.core.configure import configure
+    from credo.core.files import load, save
+    from credo.core.gaussian import Gaussian
+    from credo.core.params import replace
+    from credo.core.predictive import Predictive
+    from credo.decide.bayes import decide
+    from credo.evaluate.compare import compare
+    from credo.infer.learn import fit, learn
+    from credo.models.average import Averaged
+    from credo.models.conjugate import (
+        BetaBernoulli,
+        BetaBinomial,
+        DirichletCategorical,
+        DirichletMultinomial,
+        GammaPoisson,
+        HierarchicalBernoulli,
+        Hypotheses,
+        NormalInverseGamma,
+        NormalInverseWishart,
+        NormalKnownVariance,
+    )
+    from credo.models.grid import Grid
+    from credo.models.linear import Linear
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        value = getattr(import_module(f"credo.{_HOME[name]}"), name)
+    elif name in _FOLDERS:
+        value = import_module(f"credo.{name}")
+    else:
+        raise AttributeError(f"module 'credo' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,72 @@
+"""A belief is a value: conditioning it on data gives another belief, and it predicts.
+
+Every model derives from `Belief`. The two verbs that users call, `condition` and `log_evidence`, are
+written once here in terms of three things that a model provides:
+
+    statistics(*data)          what the model keeps of the data (sufficient statistics, where they exist)
+    condition_on(statistics)   Bayes' rule on them
+    evidence_of(statistics)    log p(data | belief) from them, traceable by JAX
+
+so that a loop over hyperparameters passes over the data once.
+"""
+
+from abc import abstractmethod
+from typing import Any
+
+import equinox as eqx
+import jax
+
+from credo.core.predictive import Predictive
+
+
+class Belief(eqx.Module):
+    """What is believed, before or after seeing data: prior and posterior are the same kind of thing."""
+
+    @abstractmethod
+    def statistics(self, *data: Any, **options: Any) -> Any:
+        """What the data say to this belief: checked arrays, or sufficient statistics where they exist."""
+
+    @abstractmethod
+    def condition_on(self, statistics: Any) -> Any:
+        """Bayes' rule on `statistics`."""
+
+    @abstractmethod
+    def evidence_of(self, statistics: Any) -> jax.Array:
+        """log p(data | belief) from `statistics`; traceable."""
+
+    @abstractmethod
+    def predict(self, *x: Any, **options: Any) -> Predictive:
+        """The posterior predictive distribution at x."""
+
+    def condition(self, *data: Any, using: Any = None, **options: Any) -> Any:
+        """p(θ | data) ∝ p(data | θ) p(θ): the belief after seeing `data`.
+
+        `using` names the inference method; None is the exact or best one for the model.
+        """
+        if using is not None:
+            return using.condition(self, *data, **options)
+        return self.condition_on(self.statistics(*data, **options))
+
+    def log_evidence(self, *data: Any, **options: Any) -> jax.Array:
+        """log p(data | belief) = log ∫ p(data | θ) p(θ) dθ."""
+        return self.log_evidence_of(self.statistics(*data, **options))
+
+    def log_evidence_of(self, statistics: Any) -> jax.Array:
+        """`evidence_of`, compiled."""
+        return _evidence(self, statistics)
+
+    def learner(self, priors: dict[str, Any]) -> Any:
+        """The method that `learn` uses when the user names none; None leaves it to `learn`."""
+        return None
+
+    def prepare(self, *data: Any, **options: Any) -> tuple[Any, Any]:
+        """The belief with its data-driven choices made (scales, domains, starting values), and the statistics.
+
+        `learn` begins with this; a belief that has nothing to choose is returned as it is.
+        """
+        return self, self.statistics(*data, **options)
+
+
+@eqx.filter_jit
+def _evidence(belief: Belief, statistics: Any) -> jax.Array:
+    return belief.evidence_of(statistics)

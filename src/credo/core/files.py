@@ -1,0 +1,202 @@
+"""`.credo` files: a belief as JSON and arrays in one zip. Reading one never runs code.
+
+    manifest.json   format, version, SHA-256 of the other two
+    belief.json     the tree: classes by name, plain values, references to arrays
+    arrays.npz      the numbers
+
+Only classes that live in credo (or that the caller passes to `load`) are rebuilt, field by field, without
+calling them; nothing is unpickled. Writing is atomic: a crash leaves the old file.
+"""
+
+import contextlib
+import dataclasses
+import hashlib
+import io
+import json
+import math
+import os
+import re
+import tempfile
+import zipfile
+from collections.abc import Iterable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from credo.core.errors import FileError
+
+FORMAT = "credo"
+VERSION = 1
+MEMBERS = ("manifest.json", "belief.json", "arrays.npz")
+_MODULE = re.compile(r"credo\.(core|kernels|infer|models|evaluate|decide|app)(\.[a-z_][a-z0-9_]*)*")
+
+
+def save(belief: Any, path: str | os.PathLike[str]) -> Path:
+    """Writes a belief (or any credo value) to `path`, which gets the ending `.credo` if it has none."""
+    target = Path(path)
+    target = target if target.suffix else target.with_suffix(".credo")
+    arrays: dict[str, np.ndarray] = {}
+    tree = _encode(belief, arrays, "belief")
+    packed = io.BytesIO()
+    np.savez(packed, allow_pickle=False, **arrays)  # type: ignore[arg-type]
+    contents = {"belief.json": json.dumps(tree, allow_nan=False).encode(), "arrays.npz": packed.getvalue()}
+    manifest = {
+        "format": FORMAT,
+        "version": VERSION,
+        "checksums": {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()},
+    }
+    contents["manifest.json"] = json.dumps(manifest).encode()
+    _write_atomically(target, contents)
+    return target
+
+
+def _write_atomically(target: Path, contents: dict[str, bytes]) -> None:
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    except OSError as error:
+        raise FileError(f"cannot write {target}: {error.strerror or error}") from None
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            # Stored, not deflated: a reader can refuse anything that would grow when opened.
+            with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
+                for member in MEMBERS:
+                    archive.writestr(zipfile.ZipInfo(member), contents[member])
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(name, target)
+    except OSError as error:
+        raise FileError(f"cannot write {target}: {error.strerror or error}") from None
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name)
+
+
+def load(path: str | os.PathLike[str], classes: Iterable[type] = ()) -> Any:
+    """Reads what `save` wrote. `classes` are further classes of yours that the file may hold."""
+    source = Path(path)
+    if not source.is_file():
+        raise FileError(f"there is no file {source}")
+    own = {f"{c.__module__}:{c.__qualname__}": c for c in classes}
+    try:
+        tree, arrays = _read(source)
+        return _decode(tree, arrays, own)
+    except FileError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, EOFError) as error:
+        raise FileError(f"{source} is damaged: {error}") from None
+    except (zipfile.BadZipFile, RecursionError, MemoryError, NotImplementedError, ImportError, OverflowError) as error:
+        raise FileError(f"{source} is damaged or not a .credo file: {error}") from None
+
+
+def _read(source: Path) -> tuple[Any, dict[str, np.ndarray]]:
+    with zipfile.ZipFile(source) as archive:
+        infos = archive.infolist()
+        if sorted(i.filename for i in infos) != sorted(MEMBERS):
+            raise FileError(f"{source} is a zip file, but not one that credo wrote")
+        _refuse_compressed(infos, source)
+        contents = {name: archive.read(name) for name in MEMBERS}
+    manifest = json.loads(contents["manifest.json"])
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise FileError(f"{source} is not a .credo file")
+    version = manifest.get("version")
+    if not isinstance(version, int) or version > VERSION:
+        raise FileError(
+            f"{source} has format version {version}, this credo reads up to {VERSION}; install a newer credo to read it"
+        )
+    for name, digest in manifest["checksums"].items():
+        if hashlib.sha256(contents[name]).hexdigest() != digest:
+            raise FileError(f"{source} was damaged or changed since it was written: {name} does not match its checksum")
+    if set(manifest["checksums"]) != set(MEMBERS) - {"manifest.json"}:
+        raise FileError(f"{source} lacks the checksums of its contents")
+    with zipfile.ZipFile(io.BytesIO(contents["arrays.npz"])) as inner:
+        _refuse_compressed(inner.infolist(), source)
+    with np.load(io.BytesIO(contents["arrays.npz"]), allow_pickle=False) as archive_of_arrays:
+        arrays = {name: archive_of_arrays[name] for name in archive_of_arrays.files}
+    return json.loads(contents["belief.json"]), arrays
+
+
+def _refuse_compressed(infos: Iterable[zipfile.ZipInfo], source: Path) -> None:
+    if any(i.compress_type != zipfile.ZIP_STORED or i.file_size != i.compress_size for i in infos):
+        raise FileError(f"{source} has compressed contents, which credo never writes")
+
+
+def _encode(value: Any, arrays: dict[str, np.ndarray], where: str) -> Any:
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {"float": repr(value)}
+    if isinstance(value, jax.Array | np.ndarray | np.generic):
+        array = np.asarray(value)
+        if array.dtype.kind not in "biuf":
+            raise FileError(f"{where} is an array of {array.dtype}, which cannot be saved")
+        name = f"a{len(arrays)}"
+        arrays[name] = array
+        return {"array": name, "numpy": not isinstance(value, jax.Array)}
+    if isinstance(value, eqx.Module):
+        cls = type(value)
+        fields = {f.name: _encode(getattr(value, f.name), arrays, f"{where}.{f.name}") for f in dataclasses.fields(value)}  # type: ignore[arg-type]
+        return {"class": f"{cls.__module__}:{cls.__qualname__}", "fields": fields}
+    if type(value) in (tuple, list):
+        kind = "tuple" if isinstance(value, tuple) else "list"
+        return {kind: [_encode(v, arrays, f"{where}.{i}") for i, v in enumerate(value)]}
+    if type(value) is dict and all(isinstance(k, str) for k in value):
+        return {"dict": {k: _encode(v, arrays, f"{where}.{k}") for k, v in value.items()}}
+    raise FileError(
+        f"{where} is a {type(value).__name__}, which cannot be saved: a .credo file holds numbers, text and credo's "
+        "own classes, never code"
+    )
+
+
+def _decode(node: Any, arrays: dict[str, np.ndarray], own: dict[str, type]) -> Any:
+    if node is None or isinstance(node, bool | int | float | str):
+        return node
+    if not isinstance(node, dict):
+        raise FileError(f"unexpected {type(node).__name__} in the file")
+    if "array" in node:
+        array = arrays[node["array"]]
+        return array if node.get("numpy") else jnp.asarray(array)
+    if "class" in node:
+        cls = _find_class(node["class"], own)
+        fields = {name: _decode(value, arrays, own) for name, value in node["fields"].items()}
+        return _rebuild(cls, fields)
+    if "tuple" in node:
+        return tuple(_decode(v, arrays, own) for v in node["tuple"])
+    if "list" in node:
+        return [_decode(v, arrays, own) for v in node["list"]]
+    if "dict" in node:
+        return {k: _decode(v, arrays, own) for k, v in node["dict"].items()}
+    if "float" in node:
+        return float(node["float"])
+    raise FileError("the file has an entry of an unknown kind")
+
+
+def _find_class(name: Any, own: dict[str, type]) -> type:
+    if name in own:
+        return own[name]
+    module_name, _, qualname = str(name).partition(":")
+    if not _MODULE.fullmatch(module_name):
+        raise FileError(
+            f"the file holds a {name}, which is not one of credo's classes; if it is yours, pass load(path, classes=[...])"
+        )
+    cls: Any = import_module(module_name)
+    for part in qualname.split("."):
+        cls = vars(cls).get(part)
+    if not isinstance(cls, type) or not issubclass(cls, eqx.Module) or cls.__module__ != module_name:
+        raise FileError(f"the file holds a {name}, which this credo does not have; it may be of another version")
+    return cls
+
+
+def _rebuild(cls: type, fields: dict[str, Any]) -> Any:
+    expected = {f.name for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    if set(fields) != expected:
+        wrong = sorted(expected.symmetric_difference(fields))
+        raise FileError(f"the fields of {cls.__name__} do not match this credo's: {', '.join(wrong)}")
+    instance = object.__new__(cls)
+    for name, value in fields.items():
+        object.__setattr__(instance, name, value)
+    return instance

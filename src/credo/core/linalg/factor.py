@@ -1,0 +1,216 @@
+"""The one Cholesky factorization, its jitter policy, and what a factor is good for.
+
+Write A = LLᵀ with `root` = L lower triangular. `factorize` is the traceable form and returns a status;
+`cholesky` is the checked form and never returns a factor that is not one. Everything else takes the root.
+"""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.scipy.linalg import solve_triangular
+from jaxtyping import Array, Bool, Float
+
+from credo.core.errors import NotPositiveDefinite
+from credo.core.linalg import lapack
+from credo.core.linalg.lapack import HOST_SIZE, jitter_policy
+
+REMEDY = (
+    "A value near zero means duplicated or dependent rows: remove them, or add noise to the diagonal. "
+    "A clearly negative one means that the kernel or the formula that built it is not a covariance."
+)
+
+
+class Factor(eqx.Module):
+    """A Cholesky factor with its status: LLᵀ = A + jitter·I where `ok`.
+
+    Where not `ok`, A is not positive definite (or not finite) and `root` is the identity, a placeholder
+    that keeps gradients of the branch not taken finite; it must not be used.
+    """
+
+    root: Float[Array, "n n"]
+    jitter: Float[Array, ""]
+    ok: Bool[Array, ""]
+
+
+def factorize(matrix: Float[Array, "n n"], mask: Bool[Array, "n"] | None = None) -> Factor:
+    """The Cholesky factor of a symmetric matrix under the jitter policy, under jit, vmap and grad alike.
+
+    Tries jitter 0, then n·eps·mean(diag) and ten times more each time, up to 1e-6·mean(diag) in float64
+    and 1e-3·mean(diag) in float32. The jitter is a constant to the gradient. Rows and columns where
+    `mask` is False are padding: they become rows of the identity, get no jitter and do not enter the mean.
+
+    Symmetry is assumed and A is read as (A + Aᵀ)/2; `cholesky` also checks it.
+    """
+    matrix = pad_identity(matrix, mask)
+    weight = jnp.ones(len(matrix), matrix.dtype) if mask is None else mask.astype(matrix.dtype)
+    if on_host(matrix):
+        root, source = np.empty(matrix.shape, matrix.dtype), np.asarray(matrix)
+        jitter, ok = lapack.factor_inplace(root, source, np.asarray(weight))
+        root = root if ok else np.eye(len(root), dtype=root.dtype)
+        return Factor(jnp.asarray(root), jnp.asarray(jitter, matrix.dtype), jnp.asarray(ok))
+    count = jnp.maximum(weight.sum(), 1.0)
+    return Factor(*_search(matrix, weight, jnp.diagonal(matrix) @ weight / count, count))
+
+
+def cholesky(
+    matrix: Float[Array, "n n"], name: str = "matrix", mask: Bool[Array, "n"] | None = None
+) -> Float[Array, "n n"]:
+    """The lower Cholesky factor of `matrix`, or an error that says what is wrong with it; never NaN.
+
+    A concrete matrix that is not positive definite raises `NotPositiveDefinite` at once; inside `jit` the
+    same failure is a run-time error.
+    """
+    if not is_traced(matrix):
+        _check_symmetric(matrix, name)
+    factor = factorize(matrix, mask)
+    return demand(
+        factor.root,
+        factor.ok,
+        f"{name} ({len(matrix)} × {len(matrix)}) is not positive definite or not finite. {REMEDY}",
+        lambda: _explain(np.asarray(pad_identity(matrix, mask)), name, float(factor.jitter)),
+    )
+
+
+def pad_identity(matrix: Float[Array, "n n"], mask: Bool[Array, "n"] | None) -> Float[Array, "n n"]:
+    """The matrix with the rows and columns where `mask` is False replaced by those of the identity."""
+    if mask is None:
+        return matrix
+    return jnp.where(mask[:, None] & mask[None, :], matrix, jnp.eye(len(matrix), dtype=matrix.dtype))
+
+
+def solve(root: Float[Array, "n n"], b: Float[Array, "n *m"]) -> Float[Array, "n *m"]:
+    """(LLᵀ)⁻¹ b."""
+    return solve_upper(root, solve_lower(root, b))
+
+
+def solve_lower(root: Float[Array, "n n"], b: Float[Array, "n *m"]) -> Float[Array, "n *m"]:
+    """L⁻¹ b."""
+    return solve_triangular(root, b, lower=True)
+
+
+def solve_upper(root: Float[Array, "n n"], b: Float[Array, "n *m"]) -> Float[Array, "n *m"]:
+    """L⁻ᵀ b."""
+    return solve_triangular(root, b, lower=True, trans=1)
+
+
+def log_determinant(root: Float[Array, "n n"]) -> Float[Array, ""]:
+    """log |LLᵀ| = 2 Σᵢ log Lᵢᵢ."""
+    return 2.0 * jnp.log(jnp.diagonal(root)).sum()
+
+
+def inverse(root: Float[Array, "n n"]) -> Float[Array, "n n"]:
+    """(LLᵀ)⁻¹ = L⁻ᵀL⁻¹, exactly symmetric."""
+    if on_host(root):
+        out = np.array(root)
+        lapack.invert_inplace(out)
+        lapack.mirror_inplace(out)
+        return jnp.asarray(out)
+    half = solve_lower(root, jnp.eye(len(root), dtype=root.dtype))
+    full = half.T @ half
+    return 0.5 * (full + full.T)
+
+
+def quadratic(root: Float[Array, "n n"], b: Float[Array, "n *m"]) -> Float[Array, "*m"]:
+    """bᵀ(LLᵀ)⁻¹b = |L⁻¹b|² for a vector b, column by column for a matrix."""
+    return jnp.square(solve_lower(root, b)).sum(0)
+
+
+def is_traced(*arrays: Array) -> bool:
+    """Whether any of the arrays is only known inside a transformation (jit, grad, vmap)."""
+    return any(isinstance(array, jax.core.Tracer) for array in arrays)
+
+
+def on_host(matrix: Float[Array, "n n"]) -> bool:
+    """Whether a factorization should go to LAPACK: a concrete matrix on a CPU, and not a small one."""
+    if is_traced(matrix) or len(matrix) < HOST_SIZE:
+        return False
+    return all(device.platform == "cpu" for device in matrix.devices())
+
+
+def demand(
+    value: Float[Array, "*s"],
+    ok: Bool[Array, ""],
+    message: str,
+    explain: Callable[[], str] | None = None,
+) -> Float[Array, "*s"]:
+    """`value` if `ok`, else `NotPositiveDefinite` outside jit and a run-time error inside.
+
+    `explain` gives the message that needs the numbers, and is only called when they are known.
+    """
+    if is_traced(ok):
+        return eqx.error_if(value, ~ok, message)
+    if not bool(ok):
+        raise NotPositiveDefinite(message if explain is None or is_traced(value) else explain())
+    return value
+
+
+@jax.custom_jvp
+@jax.jit
+def _search(
+    matrix: Float[Array, "n n"], weight: Float[Array, "n"], scale: Float[Array, ""], count: Float[Array, ""]
+) -> tuple[Float[Array, "n n"], Float[Array, ""], Bool[Array, ""]]:
+    """(root, jitter, ok) for the smallest jitter of the policy that factorizes matrix + jitter·diag(weight).
+
+    One loop around one factorization. The loop cannot be differentiated in reverse and need not be: the
+    rule below differentiates its result.
+    """
+    policy = jitter_policy(scale, count, matrix.dtype)
+    symmetric = 0.5 * (matrix + matrix.T)
+    State = tuple[Array, Array, Array, Array]
+
+    def unfinished(state: State) -> Array:
+        step, jitter, _, ok = state
+        return (step == 0) | (~ok & (jitter < policy.bound))
+
+    def attempt(state: State) -> State:
+        step, jitter, _, _ = state
+        jitter = jnp.where(step == 0, 0.0, policy.after(jitter, jnp)).astype(matrix.dtype)
+        root = lax.linalg.cholesky(symmetric + jnp.diag(jitter * weight), symmetrize_input=False)
+        return step + 1, jitter, root, jnp.isfinite(jnp.diagonal(root)).all()
+
+    start = (jnp.asarray(0), jnp.zeros((), matrix.dtype), jnp.zeros_like(matrix), jnp.asarray(False))
+    _, jitter, root, ok = lax.while_loop(unfinished, attempt, start)
+    return jnp.where(ok, root, jnp.eye(len(matrix), dtype=matrix.dtype)), jitter, ok
+
+
+@_search.defjvp
+def _search_jvp(
+    primals: tuple[Array, Array, Array, Array], tangents: tuple[Array, Array, Array, Array]
+) -> tuple[tuple[Array, Array, Array], tuple[Array, Array, np.ndarray]]:
+    """dL = L Φ(L⁻¹ dA L⁻ᵀ) with Φ the lower triangle, diagonal halved.  Murray (2016), arXiv:1602.07527."""
+    root, jitter, ok = _search(*primals)
+    change = 0.5 * (tangents[0] + tangents[0].T)
+    whitened = solve_lower(root, solve_lower(root, change).T)
+    half = jnp.tril(whitened) - 0.5 * jnp.diag(jnp.diagonal(whitened))
+    return (root, jitter, ok), (root @ half, jnp.zeros_like(jitter), np.zeros(ok.shape, jax.dtypes.float0))
+
+
+def _check_symmetric(matrix: Float[Array, "n n"], name: str) -> None:
+    values = np.asarray(matrix)
+    gap, size = lapack.asymmetry(values), float(np.abs(values).max(initial=0.0))
+    if gap > np.sqrt(np.finfo(values.dtype).eps) * size:  # False when not finite: that is reported as such
+        raise NotPositiveDefinite(
+            f"{name} ({len(values)} × {len(values)}) is not symmetric: entries that should agree differ by up "
+            f"to {gap:.3g}; check how it was built, or pass (A + A.T) / 2 if the difference is rounding"
+        )
+
+
+def _explain(matrix: np.ndarray, name: str, jitter: float) -> str:
+    """What is wrong with a matrix that could not be factorized, and what to do."""
+    n = len(matrix)
+    bad = np.argwhere(~np.isfinite(matrix))
+    if len(bad):
+        i, j = bad[0]
+        return (
+            f"{name} ({n} × {n}) has {len(bad)} entries that are NaN or infinite, the first at ({i}, {j}); "
+            "check the inputs and the parameters it was computed from"
+        )
+    eigenvalues = np.linalg.eigvalsh(0.5 * (matrix + matrix.T))
+    return (
+        f"{name} ({n} × {n}) is not positive definite: its smallest eigenvalue is {eigenvalues[0]:.3g}, its "
+        f"largest {eigenvalues[-1]:.3g}, and adding up to {jitter:.3g} to the diagonal did not help. {REMEDY}"
+    )

@@ -1,0 +1,111 @@
+"""The jitter policy, and dense factorizations on the host by SciPy's LAPACK.
+
+On a CPU, LAPACK as SciPy calls it factorizes about twice as fast as XLA and, unlike XLA, inverts from
+the factor (`potri`). Everything here is NumPy, because it also runs inside callbacks, where a JAX call
+may wait for the thread it is running on.
+
+A C-ordered lower triangle is a Fortran-ordered upper one: LAPACK is always handed the transposed view
+and asked for the upper factor, so that nothing is copied or transposed.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from numpy import ndarray
+from scipy.linalg import get_blas_funcs, get_lapack_funcs
+
+# From this size on LAPACK on the host clearly beats XLA, the callback's cost included. Below it, staying in XLA
+# also keeps compiled programs in JAX's cache on disk, which refuses those with callbacks.
+HOST_SIZE = 256
+
+_TILE = 256  # two tiles of doubles fit in a 1 MB second-level cache
+
+
+class Jitter(NamedTuple):
+    """The amounts tried on the diagonal: 0, then `first`, ten times more each time, at last `bound`."""
+
+    first: Any
+    bound: Any
+
+    def after(self, jitter: Any, lib: Any = np) -> Any:
+        """The amount to try when `jitter` was not enough."""
+        return lib.minimum(lib.maximum(10.0 * jitter, self.first), self.bound)
+
+
+def jitter_policy(scale: Any, count: Any, dtype: Any) -> Jitter:
+    """n·eps·mean(diag), times ten, up to 1e-6·mean(diag) in float64 and 1e-3·mean(diag) in float32.
+
+    `scale` is mean(diag) and `count` is n, arrays of either library. n·eps·mean(diag) is the size of the
+    rounding error of the factorization itself (Higham, Accuracy and Stability of Numerical Algorithms,
+    2002, theorem 10.7), the least that can matter.
+    """
+    eps = float(np.finfo(dtype).eps)
+    relative = 1e-6 if np.dtype(dtype).itemsize >= 8 else 1e-3
+    return Jitter(first=count * eps * scale, bound=relative * scale)
+
+
+def factor_inplace(
+    out: Float[ndarray, "n n"], matrix: Float[ndarray, "n n"], weight: Float[ndarray, "n"], clean: bool = True
+) -> tuple[float, bool]:
+    """Write into `out` the lower Cholesky factor of matrix + jitter·diag(weight); return (jitter, ok).
+
+    `weight` is 1 on the rows that count and 0 on padding. With `clean=False` the strict upper triangle of
+    `out` is left undefined.
+    """
+    (potrf,) = get_lapack_funcs(("potrf",), dtype=out.dtype)
+    diagonal, count = matrix.diagonal(), max(float(weight.sum()), 1.0)
+    policy = jitter_policy(float(diagonal @ weight) / count, count, out.dtype)
+    jitter = 0.0
+    while True:
+        np.copyto(out, matrix)
+        if jitter > 0.0:
+            np.fill_diagonal(out, diagonal + jitter * weight)
+        _, info = potrf(out.T, lower=0, clean=int(clean), overwrite_a=1)
+        if info == 0 and bool(np.isfinite(out.diagonal()).all()):
+            return jitter, True
+        if not jitter < policy.bound:  # also when the bound is NaN or not positive
+            return jitter, False
+        jitter = float(policy.after(jitter))
+
+
+def solve_factored(root: Float[ndarray, "n n"], b: Float[ndarray, "n"]) -> Float[ndarray, "n"]:
+    """(LLᵀ)⁻¹ b, reading only the lower triangle of L."""
+    (potrs,) = get_lapack_funcs(("potrs",), dtype=root.dtype)
+    return potrs(root.T, b, lower=0)[0]
+
+
+def invert_inplace(root: Float[ndarray, "n n"]) -> None:
+    """Replace the lower triangle of L by that of (LLᵀ)⁻¹."""
+    (potri,) = get_lapack_funcs(("potri",), dtype=root.dtype)
+    potri(root.T, lower=0, overwrite_c=1)
+
+
+def subtract_outer_inplace(matrix: Float[ndarray, "n n"], x: Float[ndarray, "n"]) -> None:
+    """Subtract xxᵀ from the lower triangle."""
+    (syr,) = get_blas_funcs(("syr",), dtype=matrix.dtype)
+    syr(-1.0, x, lower=0, a=matrix.T, overwrite_a=1)
+
+
+def mirror_inplace(matrix: Float[ndarray, "n n"], scale: float = 1.0) -> None:
+    """Multiply the lower triangle by `scale` and copy it onto the upper one, tile by tile for the cache."""
+    n = len(matrix)
+    for i in range(0, n, _TILE):
+        rows = slice(i, i + _TILE)
+        for j in range(0, i, _TILE):
+            columns = slice(j, j + _TILE)
+            matrix[rows, columns] *= scale
+            matrix[columns, rows] = matrix[rows, columns].T
+        lower = np.tril(matrix[rows, rows]) * scale
+        matrix[rows, rows] = lower + np.tril(lower, -1).T
+
+
+def asymmetry(matrix: Float[ndarray, "n n"]) -> float:
+    """max |Aᵢⱼ - Aⱼᵢ|, tile by tile for the cache."""
+    n, worst = len(matrix), 0.0
+    for i in range(0, n, _TILE):
+        rows = slice(i, i + _TILE)
+        for j in range(0, i + 1, _TILE):
+            columns = slice(j, j + _TILE)
+            worst = max(worst, float(np.abs(matrix[rows, columns] - matrix[columns, rows].T).max()))
+    return worst

@@ -1,0 +1,240 @@
+"""Learnable numbers: declared on the field, addressed by path, optimized without constraints.
+
+A model declares what may be learned, and in which range, where the number lives:
+
+    class RBF(Kernel):
+        lengthscale: Array = positive(1.0)
+
+`learnable(belief)` lists such numbers by path ("kernel.lengthscale"), `replace` sets them, and
+`layout(belief, fixed)` says how the free ones lie in one unconstrained vector u (`to_vector`, `from_vector`):
+
+    positive             θ = eᵘ
+    unit interval        θ = 1 / (1 + e⁻ᵘ)
+    simplex              stick breaking
+    positive definite    Cholesky factor with a positive diagonal
+    real                 θ = u
+"""
+
+import dataclasses
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from credo.core.errors import DataError
+
+M = TypeVar("M")
+
+LOG_RANGE = 25.0
+"""A positive number may move by a factor e^±25 from where it starts unless its field declares a range."""
+
+
+class Constraint(NamedTuple):
+    """Where a learnable number lives, and the range in which `learn` searches for it."""
+
+    kind: str
+    low: float | None = None
+    high: float | None = None
+
+
+def _declare(kind: str, default: Any, low: float | None = None, high: float | None = None) -> Any:
+    options = {} if default is dataclasses.MISSING else {"default": default}
+    return eqx.field(converter=_to_array, metadata={"constraint": Constraint(kind, low, high)}, **options)
+
+
+def _to_array(value: Any) -> Any:
+    return jnp.asarray(value, dtype=float) if isinstance(value, int | float | list | tuple | np.ndarray) else value
+
+
+def real(default: Any = dataclasses.MISSING) -> Any:
+    """Declares a learnable real number."""
+    return _declare("real", default)
+
+
+def positive(default: Any = dataclasses.MISSING, low: float | None = None, high: float | None = None) -> Any:
+    """Declares a learnable number > 0, searched between `low` and `high` where they are given."""
+    return _declare("positive", default, low, high)
+
+
+def unit_interval(default: Any = dataclasses.MISSING) -> Any:
+    """Declares a learnable number in (0, 1)."""
+    return _declare("unit_interval", default)
+
+
+def simplex(default: Any = dataclasses.MISSING) -> Any:
+    """Declares a learnable vector of probabilities that sum to one."""
+    return _declare("simplex", default)
+
+
+def positive_definite(default: Any = dataclasses.MISSING) -> Any:
+    """Declares a learnable symmetric positive definite matrix."""
+    return _declare("positive_definite", default)
+
+
+def _walk(node: Any, prefix: str) -> Iterator[tuple[str, Any, Constraint]]:
+    if dataclasses.is_dataclass(node) and not isinstance(node, type):
+        for field in dataclasses.fields(node):
+            value = getattr(node, field.name, None)
+            constraint = field.metadata.get("constraint")
+            path = f"{prefix}{field.name}"
+            if constraint is not None and eqx.is_array_like(value):
+                yield path, value, constraint
+            elif not field.metadata.get("static", False):
+                yield from _walk(value, f"{path}.")
+    elif isinstance(node, list | tuple):
+        for i, item in enumerate(node):
+            yield from _walk(item, f"{prefix}{i}.")
+    elif isinstance(node, dict):
+        for key, item in node.items():
+            yield from _walk(item, f"{prefix}{key}.")
+
+
+def learnable(belief: Any) -> dict[str, Array]:
+    """The learnable numbers of a belief by path, in the order of its fields."""
+    return {path: value for path, value, _ in _walk(belief, "")}
+
+
+def constraint_of(belief: Any, path: str) -> Constraint:
+    """The constraint that the field at `path` declares."""
+    return {p: c for p, _, c in _walk(belief, "")}[check_path(belief, path)]
+
+
+def check_path(belief: Any, path: str) -> str:
+    """`path` itself, if it names a learnable number of the belief; otherwise an error with the nearest that does."""
+    paths = list(learnable(belief))
+    if path in paths:
+        return path
+    near = difflib.get_close_matches(path, paths, n=1, cutoff=0.4)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    raise DataError(f"there is no learnable number at {path!r}; {hint}learnable are: {', '.join(paths) or 'none'}")
+
+
+def expand_paths(belief: Any, paths: Iterable[str]) -> list[str]:
+    """The learnable paths that the given ones name; a path of a part ("kernel") names all below it."""
+    if isinstance(paths, str):
+        raise DataError(f"fixed must be a list of paths, found the text {paths!r}; pass [{paths!r}]")
+    known = list(learnable(belief))
+    out: list[str] = []
+    for path in paths:
+        below = [p for p in known if p.startswith(f"{path}.")]
+        out += below or [check_path(belief, path)]
+    return out
+
+
+def _get(node: Any, path: str) -> Any:
+    for part in path.split("."):
+        if isinstance(node, list | tuple):
+            node = node[int(part)]
+        elif isinstance(node, dict):
+            node = node[part]
+        else:
+            node = getattr(node, part)
+    return node
+
+
+def replace(belief: M, values: Mapping[str, Any]) -> M:
+    """The belief with the learnable numbers at the given paths set to new values (in natural units)."""
+    paths = [check_path(belief, path) for path in values]
+    if not paths:
+        return belief
+    return eqx.tree_at(
+        lambda tree: [_get(tree, p) for p in paths],
+        belief,
+        [jnp.asarray(v, dtype=float) for v in values.values()],
+    )
+
+
+def _bijector(constraint: Constraint) -> Any:
+    from numpyro.distributions import biject_to, constraints  # 0.7 s to import: only when something is learned
+
+    return biject_to(getattr(constraints, constraint.kind))
+
+
+class Slot(NamedTuple):
+    """Where one learnable number lies in the unconstrained vector."""
+
+    path: str
+    constraint: Constraint
+    shape: tuple[int, ...]
+    start: int
+    stop: int
+
+
+Layout = tuple[Slot, ...]
+"""The free learnable numbers of a belief in order; hashable, so compiled code can be reused for it."""
+
+
+def layout(belief: Any, fixed: Iterable[str] = ()) -> Layout:
+    """How the learnable numbers that are not `fixed` lie in one unconstrained vector."""
+    held = set(expand_paths(belief, fixed))
+    slots: list[Slot] = []
+    start = 0
+    for path, value, constraint in _walk(belief, ""):
+        if path not in held:
+            shape = _bijector(constraint).inverse_shape(jnp.shape(value))
+            stop = start + int(np.prod(shape, dtype=int))
+            slots.append(Slot(path, constraint, tuple(shape), start, stop))
+            start = stop
+    return tuple(slots)
+
+
+def to_vector(belief: Any, slots: Layout) -> Float[Array, " k"]:
+    """The free numbers of the belief, unconstrained."""
+    values = learnable(belief)
+    parts = [jnp.ravel(_bijector(s.constraint).inv(jnp.asarray(values[s.path], dtype=float))) for s in slots]
+    return jnp.concatenate(parts) if parts else jnp.zeros(0)
+
+
+def natural_values(slots: Layout, vector: Float[Array, " k"]) -> dict[str, Array]:
+    """The free numbers in natural units, by path."""
+    return {s.path: _bijector(s.constraint)(vector[s.start : s.stop].reshape(s.shape)) for s in slots}
+
+
+def from_vector(belief: M, slots: Layout, vector: Float[Array, " k"]) -> M:
+    """The belief whose free numbers are those of the unconstrained vector."""
+    return replace(belief, natural_values(slots, vector))
+
+
+def coordinate_names(slots: Layout) -> list[str]:
+    """The name of each coordinate of the vector: its path, with an index where the number is an array."""
+    return [s.path if s.stop - s.start == 1 else f"{s.path}[{i}]" for s in slots for i in range(s.stop - s.start)]
+
+
+def bounds(slots: Layout, vector: Float[Array, " k"]) -> tuple[np.ndarray, np.ndarray]:
+    """The box in which `learn` searches, around the starting vector."""
+    u = np.asarray(vector)
+    lower, upper = np.full(u.shape, -np.inf), np.full(u.shape, np.inf)
+    for s in slots:
+        where = slice(s.start, s.stop)
+        if s.constraint.kind == "positive":
+            low, high = s.constraint.low, s.constraint.high
+            lower[where] = u[where] - LOG_RANGE if low is None else np.log(low)
+            upper[where] = u[where] + LOG_RANGE if high is None else np.log(high)
+        elif s.constraint.kind == "unit_interval":
+            lower[where], upper[where] = -LOG_RANGE, LOG_RANGE
+    return np.minimum(lower, u), np.maximum(upper, u)
+
+
+def check_priors(belief: Any, priors: Mapping[str, Any] | None) -> dict[str, Any]:
+    """`priors` as a dict: every key is a learnable path and every value has a log density."""
+    for path, prior in (priors or {}).items():
+        check_path(belief, path)
+        if not hasattr(prior, "log_prob"):
+            raise DataError(
+                f"priors[{path!r}] must be a distribution with log_prob, found {type(prior).__name__}; "
+                "e.g. numpyro.distributions.LogNormal(0, 1)"
+            )
+    return dict(priors or {})
+
+
+def log_prior(belief: Any, priors: Mapping[str, Any]) -> Float[Array, ""]:
+    """Σ log p(θ) over the paths in `priors`: densities in natural units, no Jacobian is added.
+
+    The maximum of evidence × prior is thus the mode in the units that the field has.
+    """
+    values = learnable(belief)
+    return jnp.asarray(sum((jnp.sum(prior.log_prob(values[path])) for path, prior in priors.items()), start=0.0))

@@ -1,0 +1,31 @@
+"""Predictions: distributions over outcomes that know how much of their doubt is noise and how much ignorance."""
+
+from credo.core.predictive.base import Interval, Predictive
+from credo.core.predictive.classes import Bernoulli, Categorical
+from credo.core.predictive.counts import (
+    BetaBinomial,
+    Count,
+    DirichletMultinomial,
+    NegativeBinomial,
+    PoissonMixture,
+)
+from credo.core.predictive.mixture import Mixture, mixture
+from credo.core.predictive.real import Laplace, MultivariateT, Normal, StudentT
+
+__all__ = [
+    "Bernoulli",
+    "BetaBinomial",
+    "Categorical",
+    "Count",
+    "DirichletMultinomial",
+    "Interval",
+    "Laplace",
+    "Mixture",
+    "MultivariateT",
+    "NegativeBinomial",
+    "Normal",
+    "PoissonMixture",
+    "Predictive",
+    "StudentT",
+    "mixture",
+]

@@ -1,0 +1,137 @@
+"""Classes: Categorical and Bernoulli. Their doubt is an entropy, split into noise and mutual information."""
+
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+from jax.scipy import special
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from credo.core.predictive.base import Predictive, to_array
+
+
+def entropy_of(probs: Array) -> Array:
+    """-Σₖ pₖ log pₖ over the last axis, 0 log 0 = 0."""
+    return jnp.sum(special.entr(probs), axis=-1)
+
+
+class Categorical(Predictive):
+    """P(y = k) = probs[k]; `aleatoric` is E[H[y | θ]], the entropy that remains when θ is known."""
+
+    discrete: ClassVar[bool] = True
+
+    probs: Float[Array, "*m k"] = eqx.field(converter=to_array)
+    aleatoric: Float[Array, "*m"] = eqx.field(converter=to_array)
+
+    @classmethod
+    def certain(cls, probs: Any) -> "Categorical":
+        """The prediction of somebody who knows θ: all doubt is noise."""
+        table = to_array(probs)
+        return cls(table, entropy_of(table))
+
+    @classmethod
+    def average(cls, weights: Float[Array, " s"], probs: Float[Array, "s *m k"]) -> "Categorical":
+        """The prediction of s weighted draws of θ: p = Σ wₛ pₛ, aleatoric = Σ wₛ H[pₛ]."""
+        return cls(jnp.tensordot(weights, probs, 1), jnp.tensordot(weights, entropy_of(probs), 1))
+
+    @property
+    def mean(self) -> Array:
+        """The class probabilities."""
+        return self.probs
+
+    @property
+    def epistemic(self) -> Array:
+        """I[y; θ] = H[y] - E[H[y | θ]]."""
+        return self.entropy() - self.aleatoric
+
+    @property
+    def variance(self) -> Array:
+        """pₖ(1 - pₖ): the variance of each class indicator."""
+        return self.probs * (1 - self.probs)
+
+    @property
+    def mode(self) -> Array:
+        """The most probable class."""
+        return jnp.argmax(self.probs, axis=-1)
+
+    def log_prob(self, y: Any) -> Array:
+        """log probs[y] for class indices y."""
+        index = jnp.asarray(y).astype(int)
+        return jnp.log(jnp.take_along_axis(self.probs, index[..., None], axis=-1)[..., 0])
+
+    def cdf(self, y: Any) -> Array:
+        """P(Y ≤ y) in the order of the classes."""
+        classes = jnp.arange(self.probs.shape[-1])
+        return jnp.sum(jnp.where(classes <= jnp.asarray(y)[..., None], self.probs, 0.0), axis=-1)
+
+    def entropy(self) -> Array:
+        """-Σ pₖ log pₖ."""
+        return entropy_of(self.probs)
+
+    def _quantile(self, q: Array) -> Array:
+        return jnp.argmax(jnp.cumsum(self.probs, axis=-1) >= q - 1e-12, axis=-1)
+
+    def _draw(self, key: PRNGKeyArray) -> Array:
+        return jr.categorical(key, jnp.log(self.probs), axis=-1)
+
+
+class Bernoulli(Predictive):
+    """P(y = 1) = prob; `aleatoric` is E[H[y | θ]]."""
+
+    discrete: ClassVar[bool] = True
+
+    prob: Float[Array, "*m"] = eqx.field(converter=to_array)
+    aleatoric: Float[Array, "*m"] = eqx.field(converter=to_array)
+
+    @classmethod
+    def certain(cls, prob: Any) -> "Bernoulli":
+        """The prediction of somebody who knows θ: all doubt is noise."""
+        p = to_array(prob)
+        return cls(p, entropy_of(jnp.stack([1 - p, p], axis=-1)))
+
+    @classmethod
+    def average(cls, weights: Float[Array, " s"], prob: Float[Array, "s *m"]) -> "Bernoulli":
+        """The prediction of s weighted draws of θ."""
+        entropies = entropy_of(jnp.stack([1 - prob, prob], axis=-1))
+        return cls(jnp.tensordot(weights, prob, 1), jnp.tensordot(weights, entropies, 1))
+
+    @property
+    def probs(self) -> Array:
+        """(P(y = 0), P(y = 1))."""
+        return jnp.stack([1 - self.prob, self.prob], axis=-1)
+
+    @property
+    def mean(self) -> Array:
+        """P(y = 1)."""
+        return self.prob
+
+    @property
+    def epistemic(self) -> Array:
+        """I[y; θ] = H[y] - E[H[y | θ]]."""
+        return self.entropy() - self.aleatoric
+
+    @property
+    def variance(self) -> Array:
+        """p(1 - p)."""
+        return self.prob * (1 - self.prob)
+
+    def log_prob(self, y: Any) -> Array:
+        """y log p + (1 - y) log(1 - p)."""
+        one = jnp.asarray(y, float)
+        return special.xlogy(one, self.prob) + special.xlog1py(1 - one, -self.prob)
+
+    def cdf(self, y: Any) -> Array:
+        """P(Y ≤ y)."""
+        value = jnp.asarray(y, float)
+        return jnp.where(value < 0, 0.0, jnp.where(value < 1, 1 - self.prob, 1.0))
+
+    def entropy(self) -> Array:
+        """-p log p - (1 - p) log(1 - p)."""
+        return entropy_of(self.probs)
+
+    def _quantile(self, q: Array) -> Array:
+        return jnp.where(q <= 1 - self.prob, 0.0, 1.0)
+
+    def _draw(self, key: PRNGKeyArray) -> Array:
+        return jr.bernoulli(key, self.prob).astype(float)

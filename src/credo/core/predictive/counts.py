@@ -1,0 +1,266 @@
+"""Counts: beta-binomial, negative binomial, mixtures of Poissons, and the Dirichlet-multinomial."""
+
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jax.scipy import special, stats
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from credo.core.predictive.base import GRID, Predictive, cantelli_bracket, invert_cdf, to_array
+
+
+class Count(Predictive):
+    """Outcomes 0, 1, 2, …: quantiles by search, entropy by summation."""
+
+    discrete: ClassVar[bool] = True
+
+    def _quantile(self, q: Array) -> Array:
+        low, high = cantelli_bracket(self.mean, self.std, q)
+        low = jnp.maximum(jnp.floor(low) - 1, -1.0)
+        return invert_cdf(self.cdf, q, low, jnp.ceil(high) + 1, discrete=True)
+
+    def entropy(self) -> Array:
+        """-Σ p log p, in strides where the spread is far wider than the grid."""
+        reach = 30 * self.std + 30
+        low = jnp.maximum(jnp.floor(self.mean - reach), 0.0)
+        stride = jnp.maximum(jnp.ceil((self.mean + reach - low) / GRID), 1.0)
+
+        def at(i: Array) -> Array:
+            log_p = self.log_prob(low + stride * i)
+            return jnp.where(jnp.isfinite(log_p), -jnp.exp(log_p) * log_p, 0.0)
+
+        return jnp.sum(jax.lax.map(at, jnp.arange(GRID, dtype=float), batch_size=256), axis=0) * stride
+
+    @abstractmethod
+    def _log_mass(self, y: Array) -> Array:
+        """log p(y) for a whole number y ≥ 0."""
+
+    def log_prob(self, y: Any) -> Array:
+        """log p(y); -inf for what is not a whole number ≥ 0."""
+        value = jnp.asarray(y, float)
+        valid = (value >= 0) & (value == jnp.round(value))
+        return jnp.where(valid, self._log_mass(jnp.where(valid, value, 0.0)), -jnp.inf)
+
+
+class BetaBinomial(Count):
+    """Successes in `trials` trials whose probability is Beta(a, b).
+
+    p(y) = C(m, y) B(a + y, b + m - y) / B(a, b). Variance of the noise: m ab/((a+b)(a+b+1)).
+    """
+
+    trials: Float[Array, "*m"] = eqx.field(converter=to_array)
+    a: Float[Array, "*m"] = eqx.field(converter=to_array)
+    b: Float[Array, "*m"] = eqx.field(converter=to_array)
+    limit: int = eqx.field(static=True)
+    """The largest number of trials; the distribution function sums this many terms."""
+
+    @property
+    def mean(self) -> Array:
+        """m a/(a + b)."""
+        return self.trials * self.a / (self.a + self.b)
+
+    @property
+    def aleatoric(self) -> Array:
+        """E[m θ(1 - θ)]."""
+        s = self.a + self.b
+        return self.trials * self.a * self.b / (s * (s + 1))
+
+    @property
+    def epistemic(self) -> Array:
+        """m² Var[θ]."""
+        s = self.a + self.b
+        return self.trials**2 * self.a * self.b / (s**2 * (s + 1))
+
+    def _log_mass(self, y: Array) -> Array:
+        inside = y <= self.trials
+        k = jnp.where(inside, y, 0.0)
+        failures = self.trials - k
+        log_p = (
+            -special.betaln(k + 1, failures + 1)
+            - jnp.log(self.trials + 1)
+            + special.betaln(self.a + k, self.b + failures)
+            - special.betaln(self.a, self.b)
+        )
+        return jnp.where(inside, log_p, -jnp.inf)
+
+    def cdf(self, y: Any) -> Array:
+        """Σ_{j ≤ y} p(j)."""
+        top = jnp.floor(jnp.asarray(y, float))
+        terms = jax.vmap(lambda j: jnp.where(j <= top, jnp.exp(self.log_prob(j)), 0.0))(
+            jnp.arange(self.limit + 1, dtype=float)
+        )
+        return jnp.minimum(jnp.sum(terms, axis=0), 1.0)
+
+    def _quantile(self, q: Array) -> Array:
+        return invert_cdf(self.cdf, q - 1e-12, jnp.full(self.a.shape, -1.0), self.trials, discrete=True)
+
+    def _draw(self, key: PRNGKeyArray) -> Array:
+        k_theta, k_count = jr.split(key)
+        theta = jr.beta(k_theta, self.a, self.b)
+        return jr.binomial(k_count, self.trials, theta)
+
+
+class NegativeBinomial(Count):
+    """A Poisson count over `exposure` whose rate is Gamma(shape, rate).
+
+    p(y) = Γ(a + y)/(Γ(a) y!) · (b/(b + t))ᵃ (t/(b + t))ʸ with a = shape, b = rate, t = exposure.
+    """
+
+    shape_: Float[Array, "*m"] = eqx.field(converter=to_array)
+    rate: Float[Array, "*m"] = eqx.field(converter=to_array)
+    exposure: Float[Array, "*m"] = eqx.field(converter=to_array)
+
+    @property
+    def mean(self) -> Array:
+        """t a/b."""
+        return self.exposure * self.shape_ / self.rate
+
+    @property
+    def aleatoric(self) -> Array:
+        """E[t λ] = t a/b: a Poisson's variance is its mean."""
+        return self.mean
+
+    @property
+    def epistemic(self) -> Array:
+        """t² Var[λ] = t² a/b²."""
+        return self.exposure**2 * self.shape_ / self.rate**2
+
+    def _log_mass(self, y: Array) -> Array:
+        a, b, t = self.shape_, self.rate, self.exposure
+        return (
+            special.gammaln(a + y)
+            - special.gammaln(a)
+            - special.gammaln(y + 1)
+            - a * jnp.log1p(t / b)
+            - y * jnp.log1p(b / t)
+        )
+
+    def cdf(self, y: Any) -> Array:
+        """I_{b/(b+t)}(a, y + 1)."""
+        top = jnp.floor(jnp.asarray(y, float))
+        success = self.rate / (self.rate + self.exposure)
+        inside = special.betainc(self.shape_, jnp.maximum(top, 0.0) + 1, success)
+        return jnp.where(top < 0, 0.0, inside)
+
+    def _draw(self, key: PRNGKeyArray) -> Array:
+        k_rate, k_count = jr.split(key)
+        rate = jr.gamma(k_rate, self.shape_) / self.rate
+        return jr.poisson(k_count, rate * self.exposure).astype(float)
+
+
+class PoissonMixture(Count):
+    """A Poisson count whose rate is one of s weighted values (draws from a posterior).
+
+    p(y) = Σₛ wₛ Poisson(y | λₛ).
+    """
+
+    weights: Float[Array, " s"] = eqx.field(converter=to_array)
+    rates: Float[Array, "*m s"] = eqx.field(converter=to_array)
+
+    @property
+    def mean(self) -> Array:
+        """Σ wₛ λₛ."""
+        return self.rates @ self.weights
+
+    @property
+    def aleatoric(self) -> Array:
+        """E[λ]: a Poisson's variance is its mean."""
+        return self.mean
+
+    @property
+    def epistemic(self) -> Array:
+        """Var[λ] under the weights."""
+        return (self.rates - self.mean[..., None]) ** 2 @ self.weights
+
+    def _log_mass(self, y: Array) -> Array:
+        return special.logsumexp(stats.poisson.logpmf(y[..., None], self.rates), axis=-1, b=self.weights)
+
+    def cdf(self, y: Any) -> Array:
+        """Σ wₛ Q(⌊y⌋ + 1, λₛ) with the regularized upper incomplete gamma function Q."""
+        top = jnp.floor(jnp.asarray(y, float))[..., None]
+        inside = special.gammaincc(jnp.maximum(top, 0.0) + 1, self.rates)
+        return jnp.where(top < 0, 0.0, inside) @ self.weights
+
+    def _draw(self, key: PRNGKeyArray) -> Array:
+        k_rate, k_count = jr.split(key)
+        # One draw of the parameter serves all queries: they are jointly distributed.
+        chosen = jr.choice(k_rate, self.weights.shape[0], p=self.weights)
+        return jr.poisson(k_count, self.rates[..., chosen]).astype(float)
+
+    def __getitem__(self, index: Any) -> "PoissonMixture":
+        """The predictions at some of the queries."""
+        return PoissonMixture(self.weights, self.rates[index])
+
+
+class DirichletMultinomial(Predictive):
+    """How `trials` outcomes fall into k classes whose probabilities are Dirichlet(alpha).
+
+    Every question but `log_prob` and `sample` is answered for each class on its own, whose count is
+    beta-binomial.
+    """
+
+    discrete: ClassVar[bool] = True
+
+    trials: int = eqx.field(static=True)
+    alpha: Float[Array, " k"] = eqx.field(converter=to_array)
+
+    @property
+    def marginals(self) -> BetaBinomial:
+        """The count of each class on its own."""
+        m = jnp.full(self.alpha.shape, float(self.trials))
+        return BetaBinomial(m, self.alpha, jnp.sum(self.alpha) - self.alpha, self.trials)
+
+    @property
+    def mean(self) -> Array:
+        """m αₖ/Σα."""
+        return self.marginals.mean
+
+    @property
+    def aleatoric(self) -> Array:
+        """The noise variance of each count."""
+        return self.marginals.aleatoric
+
+    @property
+    def epistemic(self) -> Array:
+        """The variance of each count that comes from not knowing the probabilities."""
+        return self.marginals.epistemic
+
+    def log_prob(self, y: Any) -> Array:
+        """log [m! Γ(A)/Γ(A + m) Π Γ(αₖ + yₖ)/(Γ(αₖ) yₖ!)]; -inf where the counts do not sum to m."""
+        counts = jnp.asarray(y, float)
+        total = jnp.sum(self.alpha)
+        log_p = (
+            special.gammaln(self.trials + 1.0)
+            + special.gammaln(total)
+            - special.gammaln(total + self.trials)
+            + jnp.sum(
+                special.gammaln(self.alpha + counts) - special.gammaln(self.alpha) - special.gammaln(counts + 1),
+                axis=-1,
+            )
+        )
+        return jnp.where(jnp.sum(counts, axis=-1) == self.trials, log_p, -jnp.inf)
+
+    def cdf(self, y: Any) -> Array:
+        """P(Yₖ ≤ yₖ) for each class."""
+        return self.marginals.cdf(y)
+
+    def entropy(self) -> Array:
+        """The entropy of each class's count."""
+        return self.marginals.entropy()
+
+    def _quantile(self, q: Array) -> Array:
+        return self.marginals._quantile(q)
+
+    def _draw(self, key: PRNGKeyArray) -> Array:
+        k_theta, k_counts = jr.split(key)
+        theta = jr.dirichlet(k_theta, self.alpha)
+        outcomes = jr.categorical(k_counts, jnp.log(theta), shape=(self.trials,))
+        return jnp.sum(jax.nn.one_hot(outcomes, self.alpha.shape[0], dtype=float), axis=0)
+
+    def __getitem__(self, index: Any) -> Any:
+        """Some of the classes, each on its own."""
+        return self.marginals[index]

@@ -1,0 +1,248 @@
+"""Real outcomes: Normal, Student-t, Laplace, and the multivariate Student-t."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+from jax.scipy import special, stats
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from credo.core.gaussian import Gaussian
+from credo.core.linalg import factorize, log_determinant, quadratic
+from credo.core.predictive.base import Predictive, invert_cdf, to_array
+
+
+class Normal(Predictive):
+    """y ~ N(mean, aleatoric + epistemic).
+
+    `covariance` is the joint covariance of the latent function at the queries, where it is known; its
+    diagonal is the epistemic variance.
+    """
+
+    mean: Float[Array, "*m"] = eqx.field(converter=to_array)
+    aleatoric: Float[Array, "*m"] = eqx.field(converter=to_array)
+    epistemic: Float[Array, "*m"] = eqx.field(converter=to_array)
+    covariance: Float[Array, "q q"] | None = None
+
+    def log_prob(self, y: Any) -> Array:
+        """-½ log 2πv - (y - μ)²/(2v)."""
+        return stats.norm.logpdf(jnp.asarray(y, float), self.mean, self.std)
+
+    def cdf(self, y: Any) -> Array:
+        """Φ((y - μ)/√v)."""
+        return stats.norm.cdf(jnp.asarray(y, float), self.mean, self.std)
+
+    def entropy(self) -> Array:
+        """½ log 2πe v."""
+        return 0.5 * jnp.log(2 * jnp.pi * jnp.e * self.variance)
+
+    def _quantile(self, q: Array) -> Array:
+        return self.mean + self.std * special.ndtri(q)
+
+    def _draw(self, key: PRNGKeyArray) -> Array:
+        return self.mean + _deviation(key, self.aleatoric, self.epistemic, self.covariance)
+
+    def joint(self, noise: bool = True) -> Gaussian:
+        """All outcomes together, or the latent function values where `noise` is False."""
+        latent = jnp.diag(self.epistemic) if self.covariance is None else self.covariance
+        return Gaussian(self.mean, latent + jnp.diag(self.aleatoric) if noise else latent)
+
+    def marginal(self) -> "Normal":
+        """Without the covariance between queries."""
+        return Normal(self.mean, self.aleatoric, self.epistemic)
+
+
+class StudentT(Predictive):
+    """y ~ t_df(mean, noise + latent): what remains when an unknown noise variance is integrated out.
+
+    `noise` and `latent` are squared scales; the variances are df/(df - 2) times as large (infinite for
+    df ≤ 2). `covariance` is the joint scale matrix of the latent function. Murphy (2012), eq. 7.76.
+    """
+
+    df: Float[Array, "*m"] = eqx.field(converter=to_array)
+    mean: Float[Array, "*m"] = eqx.field(converter=to_array)
+    noise: Float[Array, "*m"] = eqx.field(converter=to_array)
+    latent: Float[Array, "*m"] = eqx.field(converter=to_array)
+    covariance: Float[Array, "q q"] | None = None
+
+    @property
+    def scale(self) -> Array:
+        """√(noise + latent)."""
+        return jnp.sqrt(self.noise + self.latent)
+
+    @property
+    def aleatoric(self) -> Array:
+        """E[σ²] = noise · df/(df - 2)."""
+        return _variance_from_scale(self.df, self.noise)
+
+    @property
+    def epistemic(self) -> Array:
+        """latent · df/(df - 2)."""
+        return _variance_from_scale(self.df, self.latent)
+
+    def log_prob(self, y: Any) -> Array:
+        """log of Γ((ν+1)/2)/(Γ(ν/2)√(πν)s) · (1 + z²/ν)^(-(ν+1)/2), z = (y - μ)/s."""
+        return stats.t.logpdf(jnp.asarray(y, float), self.df, self.mean, self.scale)
+
+    def cdf(self, y: Any) -> Array:
+        """P(Y ≤ y), through the regularized incomplete beta function."""
+        return student_cdf((jnp.asarray(y, float) - self.mean) / self.scale, self.df)
+
+    def entropy(self) -> Array:
+        """(ν+1)/2 · (ψ((ν+1)/2) - ψ(ν/2)) + log(√ν B(ν/2, ½)) + log s."""
+        half = self.df / 2
+        return (
+            (half + 0.5) * (special.digamma(half + 0.5) - special.digamma(half))
+            + 0.5 * jnp.log(self.df)
+            + special.betaln(half, 0.5)
+            + jnp.log(self.scale)
+        )
+
+    def _quantile(self, q: Array) -> Array:
+        return self.mean + self.scale * student_quantile(q, self.df)
+
+    def _draw(self, key: PRNGKeyArray) -> Array:
+        k_mix, k_deviation = jr.split(key)
+        # Jointly Student-t: one precision for all queries when the belief knows how they covary.
+        shape = () if self.covariance is not None else self.mean.shape
+        mix = 2 * jr.gamma(k_mix, jnp.broadcast_to(self.df.ravel()[0] if shape == () else self.df, shape) / 2)
+        scale = jnp.sqrt((self.df if shape else self.df.ravel()[0]) / mix)
+        return self.mean + scale * _deviation(k_deviation, self.noise, self.latent, self.covariance)
+
+    def marginal(self) -> "StudentT":
+        """Without the covariance between queries."""
+        return StudentT(self.df, self.mean, self.noise, self.latent)
+
+
+class Laplace(Predictive):
+    """p(y) = exp(-|y - mean|/scale) / (2 scale), the noise of least absolute deviations."""
+
+    mean: Float[Array, "*m"] = eqx.field(converter=to_array)
+    scale: Float[Array, "*m"] = eqx.field(converter=to_array)
+
+    @property
+    def aleatoric(self) -> Array:
+        """2 scale²."""
+        return 2 * self.scale**2
+
+    @property
+    def epistemic(self) -> Array:
+        """Zero: the mean is taken as known."""
+        return jnp.zeros_like(self.mean)
+
+    def log_prob(self, y: Any) -> Array:
+        """-|y - μ|/b - log 2b."""
+        return stats.laplace.logpdf(jnp.asarray(y, float), self.mean, self.scale)
+
+    def cdf(self, y: Any) -> Array:
+        """½ exp((y - μ)/b) below the mean, one minus its mirror image above."""
+        return stats.laplace.cdf(jnp.asarray(y, float), self.mean, self.scale)
+
+    def entropy(self) -> Array:
+        """log 2be."""
+        return jnp.log(2 * self.scale) + 1
+
+    def _quantile(self, q: Array) -> Array:
+        return self.mean - self.scale * jnp.sign(q - 0.5) * jnp.log1p(-2 * jnp.abs(q - 0.5))
+
+    def _draw(self, key: PRNGKeyArray) -> Array:
+        return self.mean + self.scale * jr.laplace(key, self.mean.shape)
+
+
+class MultivariateT(Predictive):
+    """A vector y ~ t_df(mean, noise + latent) with d coordinates that covary.
+
+    Every question but `log_prob`, `entropy` and `sample` is answered for each coordinate on its own.
+    """
+
+    df: Float[Array, ""] = eqx.field(converter=to_array)
+    mean: Float[Array, " d"] = eqx.field(converter=to_array)
+    noise: Float[Array, "d d"] = eqx.field(converter=to_array)
+    latent: Float[Array, "d d"] = eqx.field(converter=to_array)
+
+    @property
+    def marginals(self) -> StudentT:
+        """Each coordinate on its own."""
+        df = jnp.broadcast_to(self.df, self.mean.shape)
+        return StudentT(df, self.mean, jnp.diag(self.noise), jnp.diag(self.latent))
+
+    @property
+    def aleatoric(self) -> Array:
+        """The noise variance of each coordinate."""
+        return self.marginals.aleatoric
+
+    @property
+    def epistemic(self) -> Array:
+        """The variance of each coordinate that comes from not knowing the parameters."""
+        return self.marginals.epistemic
+
+    def log_prob(self, y: Any) -> Array:
+        """log t_df(y | mean, noise + latent): one number for a vector (d,), n for a table (n, d)."""
+        d = self.mean.shape[0]
+        root = factorize(self.noise + self.latent).root
+        deviation = jnp.asarray(y, float) - self.mean
+        distance = quadratic(root, jnp.atleast_2d(deviation).T)
+        log_p = (
+            special.gammaln((self.df + d) / 2)
+            - special.gammaln(self.df / 2)
+            - 0.5 * d * jnp.log(self.df * jnp.pi)
+            - 0.5 * log_determinant(root)
+            - 0.5 * (self.df + d) * jnp.log1p(distance / self.df)
+        )
+        return log_p[0] if deviation.ndim == 1 else log_p
+
+    def cdf(self, y: Any) -> Array:
+        """P(Yᵢ ≤ yᵢ) for each coordinate."""
+        return self.marginals.cdf(y)
+
+    def entropy(self) -> Array:
+        """The joint entropy of the vector: E[-log p] with E[log(1 + δ/ν)] = ψ((ν+d)/2) - ψ(ν/2)."""
+        d = self.mean.shape[0]
+        root = factorize(self.noise + self.latent).root
+        return (
+            0.5 * log_determinant(root)
+            + special.gammaln(self.df / 2)
+            - special.gammaln((self.df + d) / 2)
+            + 0.5 * d * jnp.log(self.df * jnp.pi)
+            + 0.5 * (self.df + d) * (special.digamma((self.df + d) / 2) - special.digamma(self.df / 2))
+        )
+
+    def _quantile(self, q: Array) -> Array:
+        return self.marginals._quantile(q)
+
+    def _draw(self, key: PRNGKeyArray) -> Array:
+        k_mix, k_normal = jr.split(key)
+        mix = 2 * jr.gamma(k_mix, self.df / 2)
+        root = factorize(self.noise + self.latent).root
+        return self.mean + jnp.sqrt(self.df / mix) * (root @ jr.normal(k_normal, self.mean.shape))
+
+    def __getitem__(self, index: Any) -> Any:
+        """Some of the coordinates, each on its own."""
+        return self.marginals[index]
+
+
+def student_cdf(z: Array, df: Array) -> Array:
+    """The standard Student-t distribution function."""
+    tail = 0.5 * special.betainc(df / 2, jnp.asarray(0.5), df / (df + z**2))
+    return jnp.where(z > 0, 1 - tail, tail)
+
+
+def student_quantile(q: Array, df: Array) -> Array:
+    """The standard Student-t quantile, by bisection of the lower tail in log|z|: exact far out, too."""
+    tail = jnp.broadcast_to(jnp.minimum(q, 1 - q), df.shape)
+    low, high = jnp.full(df.shape, -40.0), jnp.full(df.shape, 300.0)
+    log_z = invert_cdf(lambda u: -student_cdf(-jnp.exp(u), df), -tail, low, high)
+    return jnp.where(q == 0.5, 0.0, jnp.sign(q - 0.5) * jnp.exp(log_z))
+
+
+def _variance_from_scale(df: Array, squared_scale: Array) -> Array:
+    factor = jnp.where(df > 2, df / jnp.where(df > 2, df - 2, 1.0), jnp.inf)
+    return jnp.where(squared_scale == 0, 0.0, factor * squared_scale)
+
+
+def _deviation(key: PRNGKeyArray, noise: Array, latent: Array, covariance: Array | None) -> Array:
+    k_latent, k_noise = jr.split(key)
+    z = jr.normal(k_latent, latent.shape)
+    function = jnp.sqrt(latent) * z if covariance is None else factorize(covariance).root @ z
+    return function + jnp.sqrt(noise) * jr.normal(k_noise, noise.shape)

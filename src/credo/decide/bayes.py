@@ -1,0 +1,68 @@
+"""`decide`: from a prediction and a loss to the action that costs least on average.
+
+a* = argmin_a E[L(a, Y)]        Savage (1954); Berger (1985), section 1.5
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from credo.core.errors import DataError
+from credo.core.predictive import Interval, Predictive
+from credo.decide.custom import Custom
+from credo.decide.losses import Loss
+
+
+class Decision(NamedTuple):
+    """The Bayes action and what it is expected to cost, one of each per query."""
+
+    action: Any
+    """A number, a class or action index, or an `Interval`, as the loss defines it."""
+    expected_loss: Array
+
+    def __str__(self) -> str:
+        costs = np.atleast_1d(np.asarray(self.expected_loss))
+        if isinstance(self.action, Interval):
+            ends = zip(*(np.atleast_1d(np.asarray(end)) for end in self.action), strict=True)
+            actions = [f"[{low:.6g}, {high:.6g}]" for low, high in ends]
+        else:
+            actions = [f"{action:.6g}" for action in np.atleast_1d(np.asarray(self.action))]
+        wide = max(6, *map(len, actions))
+        lines = [f"{action:>{wide}}  {cost:>13.6g}" for action, cost in zip(actions, costs, strict=True)]
+        if len(lines) > 12:
+            lines = [*lines[:5], f"{'…':>{wide}}  ({len(lines) - 10} more)", *lines[-5:]]
+        return "\n".join([f"{'action':>{wide}}  {'expected loss':>13}", *lines])
+
+
+def decide(prediction: Predictive, loss: Loss | Callable[[Any, Any], Any]) -> Decision:
+    """The action that minimizes the expected loss, for each query.
+
+    `loss` is one of `credo.losses`, or a function of (action, outcome) written with `jax.numpy`, which is taken
+    as `Custom(function)`.
+    """
+    chosen = as_loss(loss)
+    if not isinstance(prediction, Predictive):
+        raise DataError(f"decide takes a prediction first, found {type(prediction).__name__}; pass belief.predict(x)")
+    action = chosen.bayes_action(prediction)
+    return Decision(action, chosen.expected_loss(prediction, action))
+
+
+def expected_loss(prediction: Predictive, loss: Loss | Callable[[Any, Any], Any], action: Any) -> Array:
+    """E[L(action, Y)] for an action that need not be the best one; a single action serves every query."""
+    chosen = as_loss(loss)
+    if isinstance(action, tuple):
+        action = tuple(jnp.asarray(end, float) for end in action)
+    return chosen.expected_loss(prediction, action)
+
+
+def as_loss(loss: Any) -> Loss:
+    """The loss itself, or the function as a `Custom` loss."""
+    if isinstance(loss, Loss):
+        return loss
+    if callable(loss) and not isinstance(loss, type):
+        return Custom(loss)
+    hint = f"; write {loss.__name__}()" if isinstance(loss, type) else "; e.g. credo.losses.Squared()"
+    raise DataError(f"loss must be a loss or a function of (action, outcome), found {loss!r}{hint}")

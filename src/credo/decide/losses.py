@@ -1,0 +1,290 @@
+"""Losses: what an action costs once the outcome is known, and the action that costs least on average.
+
+A loss is a formula, `loss(action, outcome)`, elementwise. Its Bayes action minimizes E[L(a, Y)] under a
+prediction:
+
+    Squared                 (a - y)²                            mean
+    Absolute                |a - y|                             median
+    Asymmetric(u, o)        u (y - a)₊ + o (a - y)₊             u/(u + o) quantile
+    Pinball(q)              the same with u = q, o = 1 - q      q quantile
+    ZeroOne                 1{a ≠ y}                            most probable class
+    CostMatrix              C[a, y], or a fixed price to refuse smallest expected cost
+    IntervalLoss(level)     width + 2/(1 - level) · miss        central interval
+    Custom                  any function                        by search
+
+Berger (1985), "Statistical decision theory and Bayesian analysis", section 2.4; Gneiting (2011), "Making and
+evaluating point forecasts".
+"""
+
+from abc import abstractmethod
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from credo.core.arrays import check_table, is_traced
+from credo.core.errors import DataError
+from credo.core.predictive import Bernoulli, Categorical, Interval, Predictive
+from credo.core.predictive.base import check_levels, to_array
+from credo.evaluate.quadrature import Classes, alone, shortfall
+from credo.evaluate.scores import interval_loss
+
+
+class Loss(eqx.Module):
+    """What an action costs when the outcome is known."""
+
+    @abstractmethod
+    def __call__(self, action: Any, outcome: Any) -> Array:
+        """L(action, outcome), elementwise."""
+
+    @abstractmethod
+    def bayes_action(self, prediction: Predictive) -> Any:
+        """argmin_a E[L(a, Y)], one action per query."""
+
+    @abstractmethod
+    def expected_loss(self, prediction: Predictive, action: Any) -> Array:
+        """E[L(action, Y)], one number per query."""
+
+    def least_loss(self, outcome: Any) -> Array:
+        """min_a L(a, outcome): what it costs to know the outcome in advance; here nothing."""
+        return jnp.zeros(jnp.shape(outcome))
+
+
+class Squared(Loss):
+    """(a - y)²; the Bayes action is the mean, its expected loss the variance."""
+
+    def __call__(self, action: Any, outcome: Any) -> Array:
+        """(a - y)²."""
+        return (jnp.asarray(action, float) - jnp.asarray(outcome, float)) ** 2
+
+    def bayes_action(self, prediction: Predictive) -> Array:
+        """E[y]."""
+        return self._check(prediction).mean
+
+    def expected_loss(self, prediction: Predictive, action: Any) -> Array:
+        """Var[y] + (a - E[y])²."""
+        each = self._check(prediction)
+        return each.variance + self(action, each.mean)
+
+    def _check(self, prediction: Predictive) -> Predictive:
+        each = numeric(prediction, "Squared")
+        variance = each.variance
+        if not is_traced(variance) and not bool(jnp.all(jnp.isfinite(variance))):
+            raise DataError(
+                "squared loss needs a prediction with a finite variance, found an infinite one "
+                "(a Student-t with df ≤ 2); condition on more data, or use Absolute()"
+            )
+        return each
+
+
+class Slopes(Loss):
+    """under (y - a)₊ + over (a - y)₊: two straight lines that meet where the action is the outcome."""
+
+    @property
+    @abstractmethod
+    def slopes(self) -> tuple[Any, Any]:
+        """(under, over): the price of a unit too little, and of a unit too much."""
+
+    def __call__(self, action: Any, outcome: Any) -> Array:
+        """under (y - a)₊ + over (a - y)₊."""
+        under, over = self.slopes
+        excess = jnp.asarray(action, float) - jnp.asarray(outcome, float)
+        return under * jnp.maximum(-excess, 0.0) + over * jnp.maximum(excess, 0.0)
+
+    def bayes_action(self, prediction: Predictive) -> Array:
+        """F⁻¹(under/(under + over))."""
+        under, over = self.slopes
+        return numeric(prediction, type(self).__name__).quantile(under / (under + over))
+
+    def expected_loss(self, prediction: Predictive, action: Any) -> Array:
+        """(under + over) E(a - Y)₊ + under (E[Y] - a)."""
+        under, over = self.slopes
+        each = numeric(prediction, type(self).__name__)
+        a = jnp.asarray(action, float)
+        below = _shortfall(each, a)
+        if not is_traced(below) and not bool(jnp.all(jnp.isfinite(below))):
+            raise DataError(
+                "the expected loss is infinite: the prediction has no mean (a Student-t with df ≤ 1); "
+                "condition on more data"
+            )
+        return (under + over) * below + under * (each.mean - a)
+
+
+class Absolute(Slopes):
+    """|a - y|; the Bayes action is the median."""
+
+    @property
+    def slopes(self) -> tuple[Any, Any]:
+        """(1, 1)."""
+        return 1.0, 1.0
+
+
+class Asymmetric(Slopes):
+    """`under` per unit by which the action falls short of the outcome, `over` per unit by which it exceeds it.
+
+    The Bayes action is the under/(under + over) quantile.
+    """
+
+    under: Float[Array, ""] = eqx.field(converter=to_array)
+    over: Float[Array, ""] = eqx.field(converter=to_array)
+
+    def __check_init__(self) -> None:
+        for name, cost in (("under", self.under), ("over", self.over)):
+            if not is_traced(cost) and not bool((cost > 0) & jnp.isfinite(cost)):
+                raise DataError(f"{name} must be a cost greater than zero, found {float(cost):g}")
+
+    @property
+    def slopes(self) -> tuple[Any, Any]:
+        """(under, over)."""
+        return self.under, self.over
+
+
+class Pinball(Slopes):
+    """q (y - a)₊ + (1 - q)(a - y)₊, whose Bayes action is the q quantile. Koenker & Bassett (1978)."""
+
+    q: Float[Array, ""] = eqx.field(converter=to_array)
+
+    def __check_init__(self) -> None:
+        check_levels(self.q, "q")
+
+    @property
+    def slopes(self) -> tuple[Any, Any]:
+        """(q, 1 - q)."""
+        return self.q, 1 - self.q
+
+
+class ZeroOne(Loss):
+    """1 for the wrong class, 0 for the right one; the Bayes action is the most probable class."""
+
+    def __call__(self, action: Any, outcome: Any) -> Array:
+        """1{a ≠ y}."""
+        return (jnp.asarray(action) != jnp.asarray(outcome)).astype(float)
+
+    def bayes_action(self, prediction: Predictive) -> Array:
+        """argmaxₖ P(y = k)."""
+        return jnp.argmax(classes(prediction, "ZeroOne").probs, axis=-1)
+
+    def expected_loss(self, prediction: Predictive, action: Any) -> Array:
+        """1 - P(y = a)."""
+        probs = classes(prediction, "ZeroOne").probs
+        index = jnp.broadcast_to(jnp.asarray(action).astype(int), probs.shape[:-1])
+        return 1 - jnp.take_along_axis(probs, index[..., None], axis=-1)[..., 0]
+
+
+class CostMatrix(Loss):
+    """`costs[a, k]` for action a when class k is the truth; the Bayes action has the smallest expected cost.
+
+    Where `reject` is a number, the action numbered len(costs) is to refuse to decide, at that price whatever the
+    truth. Chow (1970), "On optimum recognition error and reject tradeoff".
+    """
+
+    costs: Float[Array, "a k"]
+    reject: Float[Array, ""] | None
+    names: tuple[str, ...] | None = eqx.field(static=True)
+
+    def __init__(self, costs: Any, reject: Any = None, names: Any = None) -> None:
+        self.costs = jnp.asarray(check_table(costs, "costs"))
+        self.reject = None if reject is None else to_array(reject)
+        self.names = None if names is None else tuple(str(name) for name in names)
+
+    def __check_init__(self) -> None:
+        if not is_traced(self.costs) and bool(jnp.any(self.costs < 0)):
+            raise DataError(
+                f"costs must not be negative, found {float(jnp.min(self.costs)):g}; subtract the smallest cost of "
+                "each class from its column: the decisions stay the same"
+            )
+        if self.reject is not None and not is_traced(self.reject) and not bool(self.reject >= 0):
+            raise DataError(f"reject must be a cost ≥ 0, found {float(self.reject):g}")
+        if self.names is not None and len(self.names) != self.costs.shape[0]:
+            raise DataError(f"names must hold one name per action ({self.costs.shape[0]}), found {len(self.names)}")
+
+    @property
+    def table(self) -> Float[Array, "b k"]:
+        """The costs, with a last row for refusing where that is possible."""
+        if self.reject is None:
+            return self.costs
+        return jnp.concatenate([self.costs, jnp.full((1, self.costs.shape[1]), self.reject)])
+
+    def __call__(self, action: Any, outcome: Any) -> Array:
+        """C[a, y]."""
+        return self.table[jnp.asarray(action).astype(int), jnp.asarray(outcome).astype(int)]
+
+    def bayes_action(self, prediction: Predictive) -> Array:
+        """argmin_a Σₖ P(y = k) C[a, k]; len(costs) means to refuse."""
+        return jnp.argmin(self._all(prediction), axis=-1)
+
+    def expected_loss(self, prediction: Predictive, action: Any) -> Array:
+        """Σₖ P(y = k) C[a, k]."""
+        each = self._all(prediction)
+        index = jnp.broadcast_to(jnp.asarray(action).astype(int), each.shape[:-1])
+        return jnp.take_along_axis(each, index[..., None], axis=-1)[..., 0]
+
+    def least_loss(self, outcome: Any) -> Array:
+        """min_a C[a, y]."""
+        return jnp.min(self.table, axis=0)[jnp.asarray(outcome).astype(int)]
+
+    def name_of(self, action: Any) -> Any:
+        """The name of an action, or of each in an array: `names`, its number where there are none, "reject"."""
+        labels = [*(self.names or map(str, range(self.costs.shape[0]))), "reject"]
+        index = jnp.asarray(action).astype(int)
+        return labels[int(index)] if index.ndim == 0 else [labels[int(i)] for i in index]
+
+    def _all(self, prediction: Predictive) -> Array:
+        probs = classes(prediction, "CostMatrix").probs
+        if probs.shape[-1] != self.costs.shape[1]:
+            raise DataError(
+                f"costs must have one column per class: the prediction has {probs.shape[-1]} classes, "
+                f"costs {self.costs.shape[1]} columns"
+            )
+        return probs @ self.table.T
+
+
+class IntervalLoss(Loss):
+    """The interval score as a loss: (u - l) + 2/α (l - y)₊ + 2/α (y - u)₊ for an action (l, u), α = 1 - level.
+
+    The Bayes action is the central interval. Gneiting & Raftery (2007), eq. 43.
+    """
+
+    level: Float[Array, ""] = eqx.field(converter=to_array, default=0.95)
+
+    def __check_init__(self) -> None:
+        check_levels(self.level, "level")
+
+    def __call__(self, action: Any, outcome: Any) -> Array:
+        """Width plus a penalty for each miss."""
+        lower, upper = (jnp.asarray(end, float) for end in action)
+        return interval_loss(lower, upper, jnp.asarray(outcome, float), self.level)
+
+    def bayes_action(self, prediction: Predictive) -> Interval:
+        """The central interval of probability `level`."""
+        return numeric(prediction, "IntervalLoss").interval(self.level)
+
+    def expected_loss(self, prediction: Predictive, action: Any) -> Array:
+        """(u - l) + 2/α E(l - Y)₊ + 2/α E(Y - u)₊."""
+        each = numeric(prediction, "IntervalLoss")
+        lower, upper = (jnp.asarray(end, float) for end in action)
+        misses = _shortfall(each, lower) + _shortfall(each, upper) + each.mean - upper
+        return upper - lower + 2 / (1 - self.level) * misses
+
+
+@eqx.filter_jit
+def _shortfall(prediction: Predictive, threshold: Array) -> Array:
+    return shortfall(prediction, threshold)
+
+
+def numeric(prediction: Predictive, what: str) -> Predictive:
+    """The prediction, each outcome on its own, if its outcomes are numbers."""
+    if isinstance(prediction, Categorical):
+        raise DataError(f"{what} needs outcomes that are numbers, found classes; use ZeroOne() or CostMatrix(...)")
+    return alone(prediction)
+
+
+def classes(prediction: Predictive, what: str) -> Classes:
+    """The prediction, if its outcomes are classes."""
+    if not isinstance(prediction, Categorical | Bernoulli):
+        raise DataError(
+            f"{what} needs a prediction of classes, found {type(prediction).__name__}; "
+            "use Squared(), Absolute() or Asymmetric(...)"
+        )
+    return prediction

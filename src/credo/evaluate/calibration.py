@@ -1,0 +1,239 @@
+"""Calibration: whether what is said to happen in 90 of 100 cases does happen in 90 of 100 cases.
+
+For real outcomes and counts the probability integral transform and the coverage of intervals, for classes the
+reliability diagram, and for whole inference algorithms the ranks of simulation-based calibration.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import PRNGKeyArray
+from scipy import stats
+
+from credo.core.arrays import check_vector
+from credo.core.errors import DataError
+from credo.core.predictive import Bernoulli, Categorical, Predictive
+from credo.core.predictive.base import check_levels
+from credo.evaluate.quadrature import alone, per_row
+from credo.evaluate.scores import check_outcomes
+
+LEVELS = tuple(np.round(np.arange(0.05, 1.0, 0.05), 2))
+
+
+def pit(prediction: Predictive, y: Any, *, seed: int = 0) -> np.ndarray:
+    """The probability integral transform u = F(y), uniform on (0, 1) if the prediction is calibrated.
+
+    For whole numbers u = F(y - 1) + v (F(y) - F(y - 1)) with v uniform, drawn with `seed`.
+    Czado, Gneiting & Held (2009), "Predictive model assessment for count data", section 2.1.
+    """
+    values = check_outcomes(prediction, y)
+    each = alone(prediction)
+    upper = np.asarray(per_row(each, lambda p, value: p.cdf(value), values))
+    if not prediction.discrete:
+        return upper
+    lower = np.asarray(per_row(each, lambda p, value: p.cdf(value), values - 1))
+    return lower + np.random.default_rng(seed).uniform(size=upper.shape) * (upper - lower)
+
+
+class CoverageCurve(NamedTuple):
+    """How often outcomes fell into the central intervals, level by level."""
+
+    level: np.ndarray
+    observed: np.ndarray
+    standard_error: np.ndarray
+    """√(level (1 - level)/n): the spread of `observed` that chance gives to a calibrated prediction."""
+
+
+def coverage_curve(prediction: Predictive, y: Any, levels: Any = LEVELS) -> CoverageCurve:
+    """The share of outcomes inside the central interval, for each level."""
+    values = check_outcomes(prediction, y)
+    wanted = np.atleast_1d(np.asarray(check_levels(levels, "levels")))
+    if isinstance(prediction, Categorical):
+        raise DataError("coverage_curve needs outcomes that are numbers, found classes; use reliability")
+    each = alone(prediction)
+    lower = np.asarray(each.quantile(0.5 - wanted / 2))
+    upper = np.asarray(each.quantile(0.5 + wanted / 2))
+    if lower.ndim == 1:
+        lower, upper = lower[:, None], upper[:, None]
+    inside = (lower <= np.asarray(values)) & (np.asarray(values) <= upper)
+    return CoverageCurve(wanted, inside.mean(axis=1), np.sqrt(wanted * (1 - wanted) / len(values)))
+
+
+class Reliability(NamedTuple):
+    """A reliability diagram: in each bin of stated probability, how often it happened. Empty bins are left out."""
+
+    stated: np.ndarray
+    """The mean stated probability in the bin."""
+    observed: np.ndarray
+    """The share of rows in the bin in which it happened."""
+    counts: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    """Ends of the Wilson interval of `observed`."""
+
+    @property
+    def error(self) -> float:
+        """The expected calibration error Σ_b (n_b/n) |observed_b - stated_b|."""
+        return float(np.sum(self.counts * np.abs(self.observed - self.stated)) / np.sum(self.counts))
+
+
+def reliability(
+    prediction: Predictive, y: Any, bins: int = 10, level: float = 0.95, label: int | None = None
+) -> Reliability:
+    """The reliability diagram in `bins` equal bins of stated probability, with Wilson bands of probability `level`.
+
+    For a `Bernoulli` the probability of class 1, or of class `label`; for a `Categorical` that of class `label`,
+    or, if there is none, the confidence in the most probable class against being right. Guo et al. (2017),
+    "On calibration of modern neural networks"; Wilson (1927) for the bands.
+    """
+    if not isinstance(prediction, Categorical | Bernoulli):
+        raise DataError(
+            f"reliability needs a prediction of classes, found {type(prediction).__name__}; use coverage_curve"
+        )
+    _check_count(bins, "bins", at_least=1)
+    values = np.asarray(check_outcomes(prediction, y))
+    probs = np.broadcast_to(np.asarray(prediction.probs), (len(values), prediction.probs.shape[-1]))
+    if label is not None and not 0 <= label < probs.shape[1]:
+        raise DataError(f"label must be a class from 0 to {probs.shape[1] - 1}, found {label}")
+    if label is None and isinstance(prediction, Bernoulli):
+        label = 1
+    stated = probs.max(axis=1) if label is None else probs[:, label]
+    happened = values == (probs.argmax(axis=1) if label is None else label)
+    index = np.minimum((stated * bins).astype(int), bins - 1)
+    count = np.bincount(index, minlength=bins)
+    filled = count > 0
+    count = count[filled]
+    observed = np.bincount(index, happened, bins)[filled] / count
+    lower, upper = wilson(observed, count, level)
+    return Reliability(np.bincount(index, stated, bins)[filled] / count, observed, count, lower, upper)
+
+
+def expected_calibration_error(prediction: Predictive, y: Any, bins: int = 10) -> float:
+    """Σ_b (n_b/n) |observed_b - stated_b| over the bins of the reliability diagram."""
+    return reliability(prediction, y, bins).error
+
+
+def wilson(share: Any, count: Any, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+    """Wilson's interval for a probability of which `share` of `count` trials succeeded. Wilson (1927).
+
+    (p̂ + z²/2n ± z √(p̂(1 - p̂)/n + z²/4n²)) / (1 + z²/n) with z the (1 + level)/2 quantile of N(0, 1).
+    """
+    z = stats.norm.ppf(0.5 + float(check_levels(level, "level")) / 2)
+    p, n = np.asarray(share, float), np.asarray(count, float)
+    middle = p + z**2 / (2 * n)
+    half = z * np.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))
+    return (middle - half) / (1 + z**2 / n), (middle + half) / (1 + z**2 / n)
+
+
+def uniformity_test(values: Any) -> float:
+    """The p-value of Kolmogorov and Smirnov's test that values (e.g. of `pit`) are uniform on (0, 1)."""
+    u = check_vector(values, "values")
+    if np.any((u < 0) | (u > 1)):
+        raise DataError(f"values must lie between 0 and 1, found {u[(u < 0) | (u > 1)][0]:g}")
+    return float(stats.kstest(u, "uniform").pvalue)
+
+
+def rank_test(ranks: Any, draws: int, bins: int = 20) -> float:
+    """The p-value of the χ² test that ranks among `draws` draws are uniform on 0, 1, …, draws.
+
+    The draws + 1 possible ranks fall into `bins` bins as equal as they can be; each bin's expected count follows
+    its size.
+    """
+    values = check_vector(ranks, "ranks")
+    _check_count(draws, "draws", at_least=1)
+    _check_count(bins, "bins", at_least=2)
+    if np.any((values < 0) | (values > draws) | (values != np.round(values))):
+        raise DataError(f"ranks must be whole numbers from 0 to draws = {draws}")
+    possible = draws + 1
+    bins = min(bins, possible)
+    if len(values) < 5 * bins:
+        raise DataError(
+            f"the χ² test needs about five ranks per bin: {5 * bins} for bins={bins}, found {len(values)}; "
+            "use more replications or fewer bins"
+        )
+    of_rank = np.arange(possible) * bins // possible
+    expected = np.bincount(of_rank, minlength=bins) * len(values) / possible
+    found = np.bincount(of_rank[values.astype(int)], minlength=bins)
+    return float(stats.chisquare(found, expected).pvalue)
+
+
+class Ranks(NamedTuple):
+    """The ranks of true parameters among posterior draws: uniform if the inference is right."""
+
+    ranks: np.ndarray
+    """Shape (replications, parameters)."""
+    draws: int
+    names: tuple[str, ...]
+
+    def p_values(self, bins: int = 20) -> dict[str, float]:
+        """`rank_test` for each parameter."""
+        return {
+            name: rank_test(column, self.draws, bins) for name, column in zip(self.names, self.ranks.T, strict=True)
+        }
+
+
+def simulation_based_calibration(
+    key: PRNGKeyArray,
+    sample_prior: Callable[[PRNGKeyArray], Any],
+    simulate: Callable[[PRNGKeyArray, Any], Any],
+    posterior_draws: Callable[[PRNGKeyArray, Any], Any],
+    replications: int = 200,
+) -> Ranks:
+    """Draw parameters from the prior, data from them, and rank the parameters among the posterior's draws.
+
+    If θ ~ p(θ), y ~ p(y | θ) and θ₁ … θ_L ~ p(θ | y) then #{l: θ_l < θ} is uniform on 0 … L for every parameter.
+    Talts et al. (2018), "Validating Bayesian inference algorithms with simulation-based calibration".
+
+    Args:
+        key: split once for every replication.
+        sample_prior: key → parameters, any pytree of numbers.
+        simulate: key, parameters → data, whatever `posterior_draws` takes.
+        posterior_draws: key, data → the same pytree with a leading axis of L draws; these should be
+            nearly independent (thin a chain).
+        replications: how often.
+    """
+    _check_count(replications, "replications", at_least=1)
+    rows = []
+    draws = 0
+    names: tuple[str, ...] = ()
+    for each in jr.split(key, replications):
+        k_prior, k_data, k_draws, k_ties = jr.split(each, 4)
+        truth = sample_prior(k_prior)
+        sample = posterior_draws(k_draws, simulate(k_data, truth))
+        expected: Any = jax.tree.structure(truth)
+        found: Any = jax.tree.structure(sample)
+        if found != expected:
+            raise DataError(
+                "posterior_draws must return the structure that sample_prior returns, with a leading axis: "
+                f"found {found}, expected {expected}"
+            )
+        pairs = zip(jax.tree.leaves(truth), jax.tree.leaves(sample), strict=True)
+        columns = [(np.ravel(t), np.reshape(s, (np.shape(s)[0], -1))) for t, s in pairs]
+        true = np.concatenate([t for t, _ in columns])
+        table = np.concatenate([s for _, s in columns], axis=1)
+        if len(true) != table.shape[1]:
+            raise DataError(
+                f"a posterior draw must hold as many numbers as the parameters: {len(true)}, found {table.shape[1]}"
+            )
+        draws, names = len(table), _leaf_names(truth)
+        below, ties = (table < true).sum(axis=0), (table == true).sum(axis=0)
+        rows.append(below + np.asarray(jr.randint(k_ties, ties.shape, 0, jnp.asarray(ties) + 1)))
+    return Ranks(np.stack(rows), draws, names)
+
+
+def _leaf_names(tree: Any) -> tuple[str, ...]:
+    names: list[str] = []
+    for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
+        stem = jax.tree_util.keystr(path, simple=True, separator=".") or "parameter"
+        size = np.size(leaf)
+        names += [stem] if np.ndim(leaf) == 0 else [f"{stem}[{i}]" for i in range(size)]
+    return tuple(names)
+
+
+def _check_count(value: int, name: str, at_least: int) -> None:
+    if value < at_least or value != int(value):
+        raise DataError(f"{name} must be a whole number ≥ {at_least}, found {value}")

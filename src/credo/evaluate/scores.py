@@ -1,0 +1,200 @@
+"""Scores: one number that says how good a prediction was once the outcome is known.
+
+Every score takes (prediction, y) and returns the mean over rows, or one number per row with `pointwise=True`.
+A prediction of a single outcome is scored against every y. The logarithmic, the continuous ranked probability,
+the Brier and the interval score are proper: the expected score is best for who reports what they believe.
+Gneiting & Raftery (2007), "Strictly proper scoring rules, prediction, and estimation".
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from credo.core.arrays import check_counts, check_vector, is_traced
+from credo.core.errors import DataError
+from credo.core.predictive import Bernoulli, Categorical, Predictive
+from credo.core.predictive.base import check_levels
+from credo.evaluate.quadrature import Classes, alone, distance, per_row, spread
+
+Score = Callable[[Predictive, Any], Array]
+
+
+def check_outcomes(prediction: Predictive, y: Any) -> Array:
+    """One outcome per query; for classes, an index below the number of classes."""
+    length = len(prediction) if prediction.shape else None
+    if np.ndim(y) == 0 and length is None:
+        y = jnp.asarray(y)[None]
+    vector = check_vector(y, "y", length)
+    if isinstance(prediction, Categorical | Bernoulli):
+        vector = check_counts(vector, "y", below=prediction.probs.shape[-1])
+    return jnp.asarray(vector)
+
+
+def rmse(prediction: Predictive, y: Any, *, pointwise: bool = False) -> Array:
+    """√(mean (y - E[y])²); per row |y - E[y]|."""
+    errors = _check_numeric(prediction, "rmse").mean - check_outcomes(prediction, y)
+    return jnp.abs(errors) if pointwise else jnp.sqrt(jnp.mean(errors**2))
+
+
+def mae(prediction: Predictive, y: Any, *, pointwise: bool = False) -> Array:
+    """mean |y - median|: the absolute error of the number that minimizes its expectation."""
+    errors = jnp.abs(_check_numeric(prediction, "mae").median - check_outcomes(prediction, y))
+    return errors if pointwise else jnp.mean(errors)
+
+
+def r2(prediction: Predictive, y: Any) -> Array:
+    """1 - Σ(y - E[y])² / Σ(y - ȳ)²: the share of the variance that the mean explains."""
+    values = check_outcomes(prediction, y)
+    residual = jnp.sum((values - _check_numeric(prediction, "r2").mean) ** 2)
+    total = jnp.sum((values - jnp.mean(values)) ** 2)
+    if not is_traced(total) and total == 0:
+        raise DataError("r2 needs outcomes that vary, found the same y in every row; use rmse")
+    return 1 - residual / total
+
+
+def nlpd(prediction: Predictive, y: Any, *, pointwise: bool = False) -> Array:
+    """-mean log p(y): the negative log predictive density (for classes, the log loss)."""
+    values = check_outcomes(prediction, y)
+    losses = -per_row(prediction, lambda p, value: p.log_prob(value), values)
+    return losses if pointwise else jnp.mean(losses)
+
+
+def crps(prediction: Predictive, y: Any, *, pointwise: bool = False) -> Array:
+    """The continuous ranked probability score ∫ (F(z) - 1{y ≤ z})² dz = E|Y - y| - ½ E|Y - Y′|.
+
+    In the units of y; the absolute error for a prediction without doubt. Closed forms for Normal, Student-t and
+    Laplace predictions and mixtures of Normals, sums for counts, quadrature otherwise.
+    Jordan, Krüger & Lerch (2019), "Evaluating probabilistic forecasts with scoringRules".
+    """
+    numeric = _check_numeric(prediction, "crps")
+    scores = _crps(numeric, check_outcomes(prediction, y))
+    return scores if pointwise else jnp.mean(scores)
+
+
+@eqx.filter_jit
+def _crps(prediction: Predictive, y: Array) -> Array:
+    doubt = spread(prediction)
+    away = per_row(prediction, distance, y)
+    # Where outcomes have no mean (Student-t, df ≤ 1) both terms are infinite, and so is the score.
+    return jnp.where(jnp.isinf(doubt), jnp.inf, away - doubt)
+
+
+def coverage(prediction: Predictive, y: Any, level: float = 0.95, *, pointwise: bool = False) -> Array:
+    """The share of outcomes inside the central interval of probability `level`."""
+    values = check_outcomes(prediction, y)
+    lower, upper = _check_numeric(prediction, "coverage").interval(level)
+    inside = ((lower <= values) & (values <= upper)).astype(float)
+    return inside if pointwise else jnp.mean(inside)
+
+
+def width(prediction: Predictive, y: Any = None, level: float = 0.95, *, pointwise: bool = False) -> Array:
+    """The mean width of the central interval of probability `level`; y is not looked at."""
+    widths = _check_numeric(prediction, "width").interval(level).width
+    return widths if pointwise else jnp.mean(widths)
+
+
+def interval_score(prediction: Predictive, y: Any, level: float = 0.95, *, pointwise: bool = False) -> Array:
+    """(u - l) + 2/α (l - y)₊ + 2/α (y - u)₊ with α = 1 - level: width plus a penalty for each miss.
+
+    Gneiting & Raftery (2007), eq. 43.
+    """
+    values = check_outcomes(prediction, y)
+    lower, upper = _check_numeric(prediction, "interval_score").interval(level)
+    scores = interval_loss(lower, upper, values, check_levels(level, "level"))
+    return scores if pointwise else jnp.mean(scores)
+
+
+def interval_loss(lower: Array, upper: Array, y: Array, level: Array) -> Array:
+    """The formula of `interval_score` for given ends."""
+    misses = jnp.maximum(lower - y, 0.0) + jnp.maximum(y - upper, 0.0)
+    return upper - lower + 2 / (1 - level) * misses
+
+
+def brier(prediction: Predictive, y: Any, *, pointwise: bool = False) -> Array:
+    """mean (p - y)² for two classes in a `Bernoulli`, mean Σₖ (pₖ - 1{y = k})² for a `Categorical`.
+
+    Brier (1950) sums over the classes in both cases, which for two doubles the number.
+    """
+    classes = _check_classes(prediction, "brier")
+    values = check_outcomes(prediction, y)
+    if isinstance(classes, Bernoulli):
+        losses = (classes.prob - values) ** 2
+    else:
+        losses = jnp.sum((classes.probs - jax.nn.one_hot(values, classes.probs.shape[-1])) ** 2, axis=-1)
+    return losses if pointwise else jnp.mean(losses)
+
+
+def log_loss(prediction: Predictive, y: Any, *, pointwise: bool = False) -> Array:
+    """-mean log P(y): the cross-entropy; infinite if something happened that was held impossible."""
+    return nlpd(_check_classes(prediction, "log_loss"), y, pointwise=pointwise)
+
+
+def accuracy(prediction: Predictive, y: Any, *, pointwise: bool = False) -> Array:
+    """The share of rows whose most probable class is the right one."""
+    classes = _check_classes(prediction, "accuracy")
+    right = (jnp.argmax(classes.probs, axis=-1) == check_outcomes(prediction, y)).astype(float)
+    return right if pointwise else jnp.mean(right)
+
+
+SCORES: dict[str, Score] = {
+    "rmse": rmse,
+    "mae": mae,
+    "r2": r2,
+    "nlpd": nlpd,
+    "crps": crps,
+    "coverage": coverage,
+    "width": width,
+    "interval_score": interval_score,
+    "brier": brier,
+    "log_loss": log_loss,
+    "accuracy": accuracy,
+}
+"""The scores by name, as `cross_validate`, `select` and `learning_curve` take them."""
+
+LARGER_IS_BETTER = frozenset({"r2", "accuracy"})
+UNRANKED = frozenset({"coverage", "width"})
+"""What describes a prediction but must not choose between two: each is best for an absurd one."""
+
+REAL = ("rmse", "mae", "r2", "nlpd", "crps", "coverage", "width", "interval_score")
+COUNTS = ("rmse", "mae", "nlpd", "crps", "coverage", "width", "interval_score")
+CLASSES = ("log_loss", "brier", "accuracy")
+
+
+def find_score(score: str | Score) -> tuple[str, Score]:
+    """The score of that name, or the function itself with its own name."""
+    if callable(score):
+        return getattr(score, "__name__", type(score).__name__), score
+    if score not in SCORES:
+        raise DataError(f"score must be one of {', '.join(SCORES)} or a function, found {score!r}")
+    return score, SCORES[score]
+
+
+def score_table(prediction: Predictive, y: Any, scores: Iterable[str | Score] | None = None) -> dict[str, float]:
+    """The scores that suit the kind of prediction (or the given ones), by name, as plain numbers."""
+    if scores is None:
+        scores = CLASSES if isinstance(prediction, Categorical | Bernoulli) else _numeric_scores(prediction, y)
+    named = [find_score(score) for score in scores]
+    return {name: float(score(prediction, y)) for name, score in named}
+
+
+def _numeric_scores(prediction: Predictive, y: Any) -> tuple[str, ...]:
+    values = np.asarray(check_outcomes(prediction, y))
+    names = COUNTS if prediction.discrete else REAL
+    return tuple(name for name in names if name != "r2" or np.ptp(values) > 0)
+
+
+def _check_numeric(prediction: Predictive, score: str) -> Predictive:
+    if isinstance(prediction, Categorical):
+        raise DataError(f"{score} needs outcomes that are numbers, found classes; use brier or log_loss")
+    return alone(prediction)
+
+
+def _check_classes(prediction: Predictive, score: str) -> Classes:
+    if not isinstance(prediction, Categorical | Bernoulli):
+        raise DataError(f"{score} needs a prediction of classes, found {type(prediction).__name__}; use nlpd or crps")
+    return prediction

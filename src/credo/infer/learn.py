@@ -1,0 +1,214 @@
+"""`learn` and `fit`: choosing what is not integrated over, then Bayes' rule.
+
+    learn    θ̂ = argmax_θ log p(data | θ) + log p(θ)        type-II maximum likelihood, MAP-II with `priors`
+    fit      learn, then condition
+
+`using` names the method: `Evidence()` climbs the log evidence by gradient from several starts; a belief may
+prefer another (`Linear` has MacKay's fixed point). MacKay (1992), "Bayesian interpolation".
+"""
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Array, Float
+
+from credo.core import params
+from credo.core.belief import Belief
+from credo.core.errors import DataError, NotConverged, NotConvergedWarning
+from credo.infer.optimize import CONVERGED, DIVERGED, STOPPED, Optimum, at_bound, maximize
+
+B = TypeVar("B", bound=Belief)
+
+
+class LocalOptimum(NamedTuple):
+    """One local maximum of the evidence: the hyperparameters there and how many starts found it."""
+
+    log_evidence: float
+    values: dict[str, np.ndarray]
+    status: str
+    found: int
+
+
+class Learned(NamedTuple):
+    """What `learn(..., report=True)` returns: the belief, and how it was found."""
+
+    belief: Any
+    status: str
+    """"converged", "stopped" (out of steps) or "diverged" (nowhere finite)."""
+    log_evidence: float
+    """Log evidence plus log prior at the optimum."""
+    optima: list[LocalOptimum]
+    """Every local maximum found, the highest first."""
+    at_bound: dict[str, str]
+    """Hyperparameters that ran to a bound, and to which."""
+    notes: list[str]
+    """What the method has to say in words, e.g. which features were pruned."""
+
+
+class Evidence(NamedTuple):
+    """Gradient ascent on the log evidence (L-BFGS-B) from several starts."""
+
+    starts: int = 4
+    spread: float = 1.5
+    """Standard deviation of the random starts around the first, in unconstrained units."""
+    max_steps: int = 200
+    tolerance: float = 1e-5
+
+    def learn(
+        self,
+        belief: Any,
+        statistics: Any,
+        fixed: Sequence[str],
+        priors: Mapping[str, Any],
+        seed: int,
+    ) -> Learned:
+        """The belief at the highest maximum found."""
+        slots = params.layout(belief, fixed)
+        first = np.asarray(params.to_vector(belief, slots))
+        lower, upper = params.bounds(slots, first)
+        noise = np.random.default_rng(seed).normal(size=(max(self.starts, 1), len(first))) * self.spread
+        noise[0] = 0.0
+
+        def value_and_grad(u: np.ndarray) -> tuple[float, np.ndarray]:
+            value, gradient = _objective(u, belief, slots, statistics, priors)
+            return float(value), np.asarray(gradient)
+
+        optima = maximize(value_and_grad, list(first + noise), lower, upper, self.max_steps, self.tolerance)
+        return summarize(belief, slots, optima, lower, upper)
+
+
+@eqx.filter_jit
+def _objective(
+    vector: Float[Array, " k"] | np.ndarray, belief: Any, slots: params.Layout, statistics: Any, priors: Any
+) -> tuple[Array, Array]:
+    def log_joint(u: Array) -> Array:
+        candidate = params.from_vector(belief, slots, u)
+        return candidate.evidence_of(statistics) + params.log_prior(candidate, priors)
+
+    return jax.value_and_grad(log_joint)(vector)
+
+
+def summarize(
+    belief: Any,
+    slots: params.Layout,
+    optima: Sequence[Optimum],
+    lower: np.ndarray,
+    upper: np.ndarray,
+    notes: Sequence[str] = (),
+) -> Learned:
+    """`Learned` from a method's optima in unconstrained coordinates."""
+    best = optima[0]
+    names = params.coordinate_names(slots)
+    described = [
+        LocalOptimum(
+            o.value,
+            {path: np.asarray(v) for path, v in params.natural_values(slots, jax.numpy.asarray(o.vector)).items()},
+            o.status,
+            o.found,
+        )
+        for o in optima
+    ]
+    return Learned(
+        belief=params.from_vector(belief, slots, jax.numpy.asarray(best.vector)),
+        status=best.status,
+        log_evidence=best.value,
+        optima=described,
+        at_bound={names[i]: side for i, side in at_bound(best.vector, lower, upper)},
+        notes=list(notes),
+    )
+
+
+def learn(
+    belief: B,
+    *data: Any,
+    using: Any = None,
+    fixed: Iterable[str] = (),
+    priors: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    report: bool = False,
+    **options: Any,
+) -> Any:
+    """The belief whose hyperparameters maximize evidence × prior.
+
+    Args:
+        belief: the belief to start from; where it has not been told, its scales and starting values are
+            chosen from the data.
+        data: what `belief.condition` takes.
+        using: the method; None is the belief's own choice, usually `Evidence()`.
+        fixed: paths of numbers that stay as they are, e.g. `["noise"]`; the name of a part holds all of it.
+        priors: densities by path, e.g. `{"noise": numpyro.distributions.LogNormal(0, 1)}`: MAP-II.
+        seed: of the random starts.
+        report: return `Learned`, with every local optimum, instead of the belief alone.
+        options: what else `belief.condition` takes, e.g. `weights=`.
+    """
+    learned, _ = _learn(belief, data, using, fixed, priors, seed, options)
+    return learned if report else learned.belief
+
+
+def fit(
+    belief: B,
+    *data: Any,
+    using: Any = None,
+    fixed: Iterable[str] = (),
+    priors: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    report: bool = False,
+    **options: Any,
+) -> Any:
+    """`learn`, then `condition`, in one pass over the data; the arguments are those of `learn`."""
+    learned, statistics = _learn(belief, data, using, fixed, priors, seed, options)
+    conditioned = learned.belief.condition_on(statistics)
+    return learned._replace(belief=conditioned) if report else conditioned
+
+
+def _learn(
+    belief: Belief,
+    data: tuple[Any, ...],
+    using: Any,
+    fixed: Iterable[str],
+    priors: Mapping[str, Any] | None,
+    seed: int,
+    options: dict[str, Any],
+) -> tuple[Learned, Any]:
+    if not isinstance(belief, Belief):
+        raise DataError(
+            f"learn and fit take a belief first, found {type(belief).__name__}; e.g. credo.fit(credo.Linear(), X, y)"
+        )
+    held = params.expand_paths(belief, fixed)
+    checked = params.check_priors(belief, priors)
+    prepared, statistics = belief.prepare(*data, **options)
+    # What the user fixed stays as given, whatever `prepare` would have chosen from the data.
+    prepared = params.replace(prepared, {path: params.learnable(belief)[path] for path in held})
+    if not params.layout(prepared, held):
+        value = float(prepared.log_evidence_of(statistics))
+        return Learned(prepared, CONVERGED, value, [], {}, ["there was nothing to learn"]), statistics
+    method = using or prepared.learner(checked) or Evidence()
+    learned = method.learn(prepared, statistics, held, checked, seed)
+    _speak_up(learned)
+    return learned, statistics
+
+
+def _speak_up(learned: Learned) -> None:
+    if learned.status == DIVERGED:
+        raise NotConverged(
+            "the evidence is not finite at any starting point; check the scale of the data, or start from other "
+            "hyperparameters"
+        )
+    if learned.status == STOPPED:
+        warnings.warn(
+            f"learning stopped before it converged (log evidence {learned.log_evidence:.6g}); "
+            "raise max_steps, e.g. using=Evidence(max_steps=1000), or fix some hyperparameters",
+            NotConvergedWarning,
+            stacklevel=4,
+        )
+    for name, side in learned.at_bound.items():
+        warnings.warn(
+            f"{name} ran to its {side} bound: the data alone do not determine it; "
+            f"hold it (fixed=[{name.split('[')[0]!r}]), give it a prior (priors={{...}}) or simplify the model",
+            NotConvergedWarning,
+            stacklevel=4,
+        )

@@ -1,0 +1,102 @@
+"""Maximizing a smooth function in a box from several starts: SciPy's L-BFGS-B on a jitted value and gradient.
+
+Type-II likelihoods have several local maxima (Rasmussen & Williams 2006, §5.4.1), so all that are found are
+reported, not only the best.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy import optimize
+
+CONVERGED, STOPPED, DIVERGED = "converged", "stopped", "diverged"
+
+SAME_VALUE = 1e-5
+SAME_PLACE = 1e-2
+AT_BOUND = 1e-3
+
+
+class Optimum(NamedTuple):
+    """A local maximum: where, how high, and whether to believe it."""
+
+    vector: np.ndarray
+    value: float
+    status: str
+    steps: int
+    found: int = 1
+    """How many of the starts ended here."""
+
+
+def maximize(
+    value_and_grad: Callable[[np.ndarray], tuple[float, np.ndarray]],
+    starts: Sequence[np.ndarray],
+    lower: np.ndarray,
+    upper: np.ndarray,
+    max_steps: int = 200,
+    tolerance: float = 1e-6,
+) -> list[Optimum]:
+    """The distinct local maxima reached from `starts`, the highest first.
+
+    A start where the function or its gradient is not finite ends as "diverged" with value -inf.
+    """
+    return distinct([_climb(value_and_grad, s, lower, upper, max_steps, tolerance) for s in starts])
+
+
+def _climb(
+    value_and_grad: Callable[[np.ndarray], tuple[float, np.ndarray]],
+    start: np.ndarray,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    max_steps: int,
+    tolerance: float,
+) -> Optimum:
+    worst = 1e300
+
+    def negative(u: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = value_and_grad(u)
+        if not np.isfinite(value) or not np.all(np.isfinite(gradient)):
+            return worst, np.zeros_like(u)  # the line search backs off
+        return -float(value), -np.asarray(gradient, dtype=float)
+
+    result = optimize.minimize(
+        negative,
+        np.clip(start, lower, upper),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=list(zip(lower, upper, strict=True)),
+        options={"maxiter": max_steps, "ftol": 1e-14, "gtol": tolerance, "maxls": 40},
+    )
+    if result.fun >= worst:
+        return Optimum(np.asarray(result.x), -np.inf, DIVERGED, int(result.nit))
+    # A line search that cannot improve at the noise floor of the function is convergence, too.
+    done = result.success or _projected_gradient(result, lower, upper) < 1e-3 * max(1.0, abs(float(result.fun)))
+    return Optimum(np.asarray(result.x), -float(result.fun), CONVERGED if done else STOPPED, int(result.nit))
+
+
+def _projected_gradient(result: optimize.OptimizeResult, lower: np.ndarray, upper: np.ndarray) -> float:
+    if result.status == 1:  # out of steps: whatever the gradient says, it was still moving
+        return np.inf
+    step = np.clip(result.x - result.jac, lower, upper) - result.x
+    return float(np.max(np.abs(step), initial=0.0))
+
+
+def distinct(optima: Sequence[Optimum]) -> list[Optimum]:
+    """The optima sorted by height, those at the same place merged and counted."""
+    kept: list[Optimum] = []
+    for optimum in sorted(optima, key=lambda o: -o.value):
+        for i, other in enumerate(kept):
+            close = abs(other.value - optimum.value) <= SAME_VALUE * (1 + abs(other.value))
+            if close and np.allclose(other.vector, optimum.vector, atol=SAME_PLACE, rtol=SAME_PLACE):
+                kept[i] = other._replace(found=other.found + optimum.found)
+                break
+        else:
+            kept.append(optimum)
+    return kept
+
+
+def at_bound(vector: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> list[tuple[int, str]]:
+    """The coordinates that lie on a bound, with which one: "lower" or "upper"."""
+    return [(i, "lower") for i in np.flatnonzero(vector - lower < AT_BOUND)] + [
+        (i, "upper") for i in np.flatnonzero(upper - vector < AT_BOUND)
+    ]

@@ -1,0 +1,3 @@
+"""Losses for `credo.decide`, see `credo.decide.losses`."""
+
+from credo.decide.losses import *  # noqa: F403

@@ -1,0 +1,115 @@
+"""Conjugate beliefs: Bayes' rule is the addition of sufficient statistics to the parameters.
+
+A family p(θ | η) is conjugate to a likelihood p(x | θ) if the posterior is in the family again; then a
+belief is its parameters η, which read as pseudo-observations. Murphy (2012), sections 3.3-3.5 and 4.6.
+"""
+
+from abc import abstractmethod
+from typing import Any, Self
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jax.scipy import special
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from credo.core.arrays import check_counts, is_traced
+from credo.core.belief import Belief
+from credo.core.errors import DataError
+
+STIRLING_FROM = 16.0
+
+
+class Statistics(eqx.Module):
+    """Sufficient statistics: those of two sets of data together are the sum of those of each."""
+
+    def __add__(self, other: Self) -> Self:
+        return jax.tree.map(jnp.add, self, other)
+
+
+class Conjugate(Belief):
+    """A belief about the parameter θ of a likelihood whose posterior stays in the family of the prior."""
+
+    @property
+    @abstractmethod
+    def estimate(self) -> Any:
+        """E[θ], the Bayes estimate under squared loss."""
+
+    @property
+    @abstractmethod
+    def strength(self) -> Array:
+        """How many (pseudo-)observations the belief is worth."""
+
+    @abstractmethod
+    def map(self) -> Any:
+        """The mode of the belief as it stands: argmax p(θ)."""
+
+    @abstractmethod
+    def log_prob(self, theta: Any) -> Array:
+        """log p(θ)."""
+
+    @abstractmethod
+    def credible_interval(self, level: float = 0.95) -> Any:
+        """The central interval that holds θ with probability `level`, for each coordinate on its own."""
+
+    @abstractmethod
+    def _ml(self, statistics: Any) -> Any:
+        """argmax p(data | θ)."""
+
+    @abstractmethod
+    def _draw_parameters(self, key: PRNGKeyArray) -> Any:
+        """One draw of θ."""
+
+    def ml(self, *data: Any, **options: Any) -> Any:
+        """The maximum likelihood estimate argmax p(data | θ): what the data say without the belief."""
+        return self._ml(self.statistics(*data, **options))
+
+    def sample_parameters(self, n: int = 1, *, seed: int = 0) -> Any:
+        """n draws of θ ~ p(θ)."""
+        return jax.vmap(self._draw_parameters)(jr.split(jr.key(seed), n))
+
+
+def log_rising(a: Array, n: Array) -> Array:
+    """log Γ(a + n)/Γ(a), without cancellation where a is large.
+
+    There Stirling's series is subtracted term by term:
+    (a - ½) log(1 + n/a) + n log(a + n) - n + c(a + n) - c(a), c(z) = 1/12z - 1/360z³ + 1/1260z⁵ - 1/1680z⁷ + ….
+    """
+    far = a > STIRLING_FROM
+    big = jnp.where(far, a, STIRLING_FROM)
+    small = jnp.where(far, STIRLING_FROM, a)
+    series = (big - 0.5) * jnp.log1p(n / big) + n * jnp.log(big + n) - n + _stirling_rest(big + n) - _stirling_rest(big)
+    return jnp.where(far, series, special.gammaln(small + n) - special.gammaln(small))
+
+
+def _stirling_rest(z: Array) -> Array:
+    w = 1 / z**2
+    return (1 / 12 - w * (1 / 360 - w * (1 / 1260 - w * (1 / 1680 - w * (1 / 1188 - w * 691 / 360360))))) / z
+
+
+def log_binomial(trials: Array, successes: Array) -> Array:
+    """log C(trials, successes)."""
+    return special.gammaln(trials + 1) - special.gammaln(successes + 1) - special.gammaln(trials - successes + 1)
+
+
+def check_parameter(
+    value: Float[Array, "..."], name: str, above: float = 0.0, remedy: str = "pass a positive number"
+) -> None:
+    """Refuses a parameter with an entry that is not finite or not greater than `above`."""
+    if is_traced(value):
+        return
+    numbers = np.asarray(value)
+    if not np.all(np.isfinite(numbers) & (numbers > above)):
+        raise DataError(f"{name} must be finite and > {above:g}, found {numbers.tolist()}; {remedy}")
+
+
+def check_trials(trials: Any) -> np.ndarray:
+    """Numbers of future trials: one whole number ≥ 1, or a vector of them."""
+    if is_traced(trials):
+        raise DataError("trials must be a whole number known before compilation, found a traced value")
+    flat = check_counts(np.atleast_1d(np.asarray(trials)), "trials")
+    if flat.min() < 1:
+        raise DataError(f"trials must be whole numbers ≥ 1, found {flat.min():g}")
+    return flat.reshape(np.shape(trials))

@@ -1,0 +1,175 @@
+"""Outcomes 0 and 1 with an unknown probability: the Beta distribution."""
+
+from abc import abstractmethod
+from typing import Any, Self
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import scipy.special
+from jax.scipy import special, stats
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from credo.core import predictive
+from credo.core.arrays import check_counts, is_traced
+from credo.core.errors import DataError
+from credo.core.params import positive
+from credo.core.predictive import Bernoulli, Interval
+from credo.core.predictive.base import check_levels, to_array
+from credo.models.conjugate.base import (
+    Conjugate,
+    Statistics,
+    check_parameter,
+    check_trials,
+    log_binomial,
+    log_rising,
+)
+
+
+class BinaryCounts(Statistics):
+    """Successes, failures, and the log of the number of orders in which they can have occurred."""
+
+    successes: Float[Array, ""] = eqx.field(converter=to_array)
+    failures: Float[Array, ""] = eqx.field(converter=to_array)
+    log_orders: Float[Array, ""] = eqx.field(converter=to_array)
+
+
+class Beta(Conjugate):
+    """θ ~ Beta(a, b), p(θ) = θᵃ⁻¹(1 - θ)ᵇ⁻¹/B(a, b): a and b count successes and failures.
+
+    Mean a/(a + b), mode (a - 1)/(a + b - 2), strength a + b. Murphy (2012), section 3.3.
+    """
+
+    a: Float[Array, ""] = positive(1.0)
+    b: Float[Array, ""] = positive(1.0)
+
+    def __check_init__(self) -> None:
+        check_parameter(self.a, "a")
+        check_parameter(self.b, "b")
+
+    @abstractmethod
+    def _with(self, a: Array, b: Array) -> Self:
+        """The same kind of belief with other parameters."""
+
+    @property
+    def estimate(self) -> Float[Array, ""]:
+        """a/(a + b)."""
+        return self.a / (self.a + self.b)
+
+    @property
+    def strength(self) -> Float[Array, ""]:
+        """a + b."""
+        return self.a + self.b
+
+    def condition_on(self, statistics: BinaryCounts) -> Self:
+        """Beta(a + successes, b + failures)."""
+        return self._with(self.a + statistics.successes, self.b + statistics.failures)
+
+    def evidence_of(self, statistics: BinaryCounts) -> Array:
+        """log B(a + n₁, b + n₀)/B(a, b), plus the log number of orders where the order is not part of the data."""
+        ones, zeros = statistics.successes, statistics.failures
+        return (
+            log_rising(self.a, ones)
+            + log_rising(self.b, zeros)
+            - log_rising(self.a + self.b, ones + zeros)
+            + statistics.log_orders
+        )
+
+    def predict_sum(self, trials: Any) -> predictive.BetaBinomial:
+        """The number of successes in `trials` future outcomes."""
+        m = check_trials(trials)
+        a, b = jnp.broadcast_to(self.a, m.shape), jnp.broadcast_to(self.b, m.shape)
+        return predictive.BetaBinomial(jnp.asarray(m), a, b, int(m.max()))
+
+    def map(self) -> Array:
+        """(a - 1)/(a + b - 2); there is no mode for a < 1, for b < 1, and for a = b = 1."""
+        excess = self.a + self.b - 2
+        if not is_traced(excess) and not (self.a >= 1 and self.b >= 1 and excess > 0):
+            raise DataError(
+                f"Beta(a={float(self.a):g}, b={float(self.b):g}) has no mode: it needs a ≥ 1, b ≥ 1 and a + b > 2; "
+                "use .estimate (the mean)"
+            )
+        return (self.a - 1) / excess
+
+    def log_prob(self, theta: Any) -> Array:
+        """log Beta(θ | a, b)."""
+        return stats.beta.logpdf(jnp.asarray(theta, float), self.a, self.b)
+
+    def credible_interval(self, level: float = 0.95) -> Interval:
+        """The central interval that holds θ with probability `level`."""
+        half = float(check_levels(level, "level")) / 2
+        return beta_interval(np.asarray(self.a), np.asarray(self.b), half)
+
+    def _ml(self, statistics: BinaryCounts) -> Array:
+        return statistics.successes / (statistics.successes + statistics.failures)
+
+    def _draw_parameters(self, key: PRNGKeyArray) -> Array:
+        return jr.beta(key, self.a, self.b)
+
+
+class BetaBernoulli(Beta):
+    """A coin: xᵢ ~ Bernoulli(θ), θ ~ Beta(a, b). Data are vectors of 0 and 1."""
+
+    def _with(self, a: Array, b: Array) -> "BetaBernoulli":
+        return BetaBernoulli(a, b)
+
+    def statistics(self, outcomes: Any) -> BinaryCounts:
+        """How many of the outcomes are 1 and 0."""
+        x = check_counts(outcomes, "outcomes", below=2)
+        ones = jnp.sum(x)
+        return BinaryCounts(ones, x.shape[0] - ones, jnp.zeros(()))
+
+    def predict(self, trials: Any = None) -> predictive.Predictive:
+        """The next outcome, Bernoulli(a/(a + b)), or with `trials` the number of ones among so many.
+
+        E[H[θ]] = ψ(a + b + 1) - a/(a+b) ψ(a + 1) - b/(a+b) ψ(b + 1).
+        """
+        if trials is not None:
+            return self.predict_sum(trials)
+        return Bernoulli(self.estimate, expected_binary_entropy(self.a, self.b))
+
+
+class BetaBinomial(Beta):
+    """Rows of (successes, trials): sᵢ ~ Binomial(nᵢ, θ), θ ~ Beta(a, b). The evidence counts orders."""
+
+    def _with(self, a: Array, b: Array) -> "BetaBinomial":
+        return BetaBinomial(a, b)
+
+    def statistics(self, successes: Any, trials: Any) -> BinaryCounts:
+        """The totals over the rows, and Σ log C(nᵢ, sᵢ)."""
+        s, n = check_successes(successes, trials)
+        return BinaryCounts(jnp.sum(s), jnp.sum(n - s), jnp.sum(log_binomial(n, s)))
+
+    def predict(self, trials: Any = 1) -> predictive.BetaBinomial:
+        """The number of successes in `trials` future trials (one number, or one per query)."""
+        return self.predict_sum(trials)
+
+
+def expected_binary_entropy(a: Array, b: Array) -> Array:
+    """E[H[Bernoulli(θ)]] for θ ~ Beta(a, b)."""
+    s = a + b
+    return special.digamma(s + 1) - (a * special.digamma(a + 1) + b * special.digamma(b + 1)) / s
+
+
+def beta_interval(a: np.ndarray, b: np.ndarray, half: float) -> Interval:
+    """The Beta quantiles at ½ ± half."""
+    return Interval(
+        jnp.asarray(scipy.special.betaincinv(a, b, 0.5 - half)),
+        jnp.asarray(scipy.special.betaincinv(a, b, 0.5 + half)),
+    )
+
+
+def check_successes(successes: Any, trials: Any) -> tuple[Any, Any]:
+    """Two vectors of counts of the same length, successes ≤ trials."""
+    s = check_counts(successes, "successes")
+    n = check_counts(trials, "trials")
+    if s.shape != n.shape:
+        raise DataError(f"successes and trials must have the same length, found {len(s)} and {len(n)}")
+    if not is_traced(s, n) and np.any(s > n):
+        row = int(np.argmax(s > n))
+        raise DataError(
+            f"successes must not exceed trials, found {s[row]:g} of {n[row]:g} at row {row}; "
+            "the second argument is the number of trials, not of failures"
+        )
+    return s, n

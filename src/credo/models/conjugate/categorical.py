@@ -1,0 +1,164 @@
+"""One of k classes with unknown probabilities: the Dirichlet distribution."""
+
+from abc import abstractmethod
+from typing import Any, Self
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jax.scipy import special
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from credo.core import predictive
+from credo.core.arrays import check_counts, check_table, is_traced
+from credo.core.errors import DataError
+from credo.core.params import positive
+from credo.core.predictive import Categorical, Interval
+from credo.core.predictive.base import check_levels, to_array
+from credo.models.conjugate.base import Conjugate, Statistics, check_parameter, check_trials, log_rising
+from credo.models.conjugate.binary import beta_interval
+
+
+class ClassCounts(Statistics):
+    """How often each class occurred, and the log of the number of orders in which it can have happened."""
+
+    counts: Float[Array, " k"] = eqx.field(converter=to_array)
+    log_orders: Float[Array, ""] = eqx.field(converter=to_array)
+
+
+class Dirichlet(Conjugate):
+    """θ ~ Dirichlet(α), p(θ) = Π θₖ^(αₖ - 1)/B(α): αₖ counts the occurrences of class k.
+
+    Mean αₖ/A, mode (αₖ - 1)/(A - K), strength A = Σ α. Murphy (2012), section 3.4.
+    """
+
+    alpha: Float[Array, " k"] = positive()
+
+    def __check_init__(self) -> None:
+        if self.alpha.ndim != 1 or self.alpha.shape[0] < 2:
+            raise DataError(
+                f"alpha must be a vector with one entry for each of at least two classes, found shape "
+                f"{self.alpha.shape}; for k classes and a uniform belief pass [1.0] * k"
+            )
+        check_parameter(self.alpha, "alpha", remedy="pass positive numbers")
+
+    @abstractmethod
+    def _with(self, alpha: Array) -> Self:
+        """The same kind of belief with other parameters."""
+
+    @property
+    def estimate(self) -> Float[Array, " k"]:
+        """αₖ/A."""
+        return self.alpha / self.strength
+
+    @property
+    def strength(self) -> Float[Array, ""]:
+        """A = Σ αₖ."""
+        return jnp.sum(self.alpha)
+
+    def condition_on(self, statistics: ClassCounts) -> Self:
+        """Dirichlet(α + counts)."""
+        return self._with(self.alpha + statistics.counts)
+
+    def evidence_of(self, statistics: ClassCounts) -> Array:
+        """log B(α + n)/B(α), plus the log number of orders where the order is not part of the data."""
+        return (
+            jnp.sum(log_rising(self.alpha, statistics.counts))
+            - log_rising(self.strength, jnp.sum(statistics.counts))
+            + statistics.log_orders
+        )
+
+    def predict_counts(self, trials: Any) -> predictive.DirichletMultinomial:
+        """How `trials` future outcomes fall into the classes."""
+        m = check_trials(trials)
+        if m.ndim:
+            raise DataError(f"trials must be one whole number, found {m.size} of them; predict for each")
+        return predictive.DirichletMultinomial(int(m), self.alpha)
+
+    def map(self) -> Array:
+        """(αₖ - 1)/(A - K); there is no mode where an αₖ < 1 or all are 1."""
+        excess = self.strength - self.alpha.shape[0]
+        if not is_traced(excess) and not (jnp.all(self.alpha >= 1) and excess > 0):
+            raise DataError(
+                f"Dirichlet(alpha={np.asarray(self.alpha).tolist()}) has no mode: it needs every alpha ≥ 1 and "
+                "one > 1; use .estimate (the mean)"
+            )
+        return (self.alpha - 1) / excess
+
+    def log_prob(self, theta: Any) -> Array:
+        """log Dirichlet(θ | α) for probabilities θ along the last axis; -inf off the simplex."""
+        t = jnp.asarray(theta, float)
+        inside = jnp.all(t >= 0, axis=-1) & (jnp.abs(jnp.sum(t, axis=-1) - 1) < 1e-8)
+        log_normalizer = jnp.sum(special.gammaln(self.alpha)) - special.gammaln(self.strength)
+        density = jnp.sum(special.xlogy(self.alpha - 1, jnp.maximum(t, 0.0)), axis=-1) - log_normalizer
+        return jnp.where(inside, density, -jnp.inf)
+
+    def credible_interval(self, level: float = 0.95) -> Interval:
+        """The central intervals that each hold θₖ ~ Beta(αₖ, A - αₖ) with probability `level`."""
+        half = float(check_levels(level, "level")) / 2
+        alpha = np.asarray(self.alpha)
+        return beta_interval(alpha, alpha.sum() - alpha, half)
+
+    def _ml(self, statistics: ClassCounts) -> Array:
+        return statistics.counts / jnp.sum(statistics.counts)
+
+    def _draw_parameters(self, key: PRNGKeyArray) -> Array:
+        return jr.dirichlet(key, self.alpha)
+
+
+class DirichletCategorical(Dirichlet):
+    """A die: xᵢ ~ Categorical(θ), θ ~ Dirichlet(α). Data are class indices 0 … k - 1."""
+
+    def _with(self, alpha: Array) -> "DirichletCategorical":
+        return DirichletCategorical(alpha)
+
+    def statistics(self, classes: Any) -> ClassCounts:
+        """How often each class occurs."""
+        k = self.alpha.shape[0]
+        x = check_counts(classes, "classes", below=k)
+        return ClassCounts(jnp.bincount(jnp.asarray(x).astype(int), length=k), jnp.zeros(()))
+
+    def predict(self, trials: Any = None) -> predictive.Predictive:
+        """The next outcome, Categorical(α/A), or with `trials` the counts of so many.
+
+        E[H[θ]] = ψ(A + 1) - Σ αₖ/A ψ(αₖ + 1).
+        """
+        if trials is not None:
+            return self.predict_counts(trials)
+        noise = special.digamma(self.strength + 1) - jnp.sum(self.estimate * special.digamma(self.alpha + 1))
+        return Categorical(self.estimate, noise)
+
+
+class DirichletMultinomial(Dirichlet):
+    """Rows of counts: cᵢ ~ Multinomial(Σ cᵢ, θ), θ ~ Dirichlet(α). The evidence counts orders."""
+
+    def _with(self, alpha: Array) -> "DirichletMultinomial":
+        return DirichletMultinomial(alpha)
+
+    def statistics(self, counts: Any) -> ClassCounts:
+        """The totals over the rows, and Σ log (Σₖ cᵢₖ)!/Πₖ cᵢₖ!."""
+        c = check_count_table(counts, "counts", self.alpha.shape[0])
+        orders = special.gammaln(jnp.sum(c, axis=1) + 1) - jnp.sum(special.gammaln(c + 1), axis=1)
+        return ClassCounts(jnp.sum(c, axis=0), jnp.sum(orders))
+
+    def predict(self, trials: Any = 1) -> predictive.DirichletMultinomial:
+        """How `trials` future outcomes fall into the classes."""
+        return self.predict_counts(trials)
+
+
+def check_count_table(counts: Any, name: str, columns: int) -> Any:
+    """Rows of whole numbers ≥ 0, one for each class."""
+    table = check_table(counts, name)
+    if table.shape[1] != columns:
+        raise DataError(
+            f"{name} must have one column for each of the {columns} classes, found {table.shape[1]} columns"
+        )
+    if not is_traced(table):
+        wrong = np.argwhere((table < 0) | (table != np.round(table)))
+        if len(wrong):
+            row, column = (int(i) for i in wrong[0])
+            raise DataError(
+                f"{name} must hold whole numbers ≥ 0, found {table[row, column]:g} at row {row}, column {column}"
+            )
+    return table

@@ -1,0 +1,103 @@
+"""Counts of events at an unknown rate: the Gamma distribution."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import scipy.special
+from jax.scipy import special, stats
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from credo.core.arrays import check_counts, check_positive, is_traced
+from credo.core.errors import DataError
+from credo.core.params import positive
+from credo.core.predictive import Interval, NegativeBinomial
+from credo.core.predictive.base import check_levels, to_array
+from credo.models.conjugate.base import Conjugate, Statistics, check_parameter, log_rising
+
+
+class EventCounts(Statistics):
+    """Events in all, exposure in all, and Σ yᵢ log tᵢ - log yᵢ!, the part of the likelihood without θ."""
+
+    events: Float[Array, ""] = eqx.field(converter=to_array)
+    exposure: Float[Array, ""] = eqx.field(converter=to_array)
+    log_base: Float[Array, ""] = eqx.field(converter=to_array)
+
+
+class GammaPoisson(Conjugate):
+    """yᵢ ~ Poisson(θ tᵢ) over exposures tᵢ, θ ~ Gamma(shape, rate): `shape` events in `rate` units of exposure.
+
+    p(θ) = rateˢʰᵃᵖᵉ θˢʰᵃᵖᵉ⁻¹ e^(-rate θ)/Γ(shape). Gelman et al. (2013), section 2.6.
+    """
+
+    shape: Float[Array, ""] = positive(1.0)
+    rate: Float[Array, ""] = positive(1.0)
+
+    def __check_init__(self) -> None:
+        check_parameter(self.shape, "shape")
+        check_parameter(self.rate, "rate")
+
+    @property
+    def estimate(self) -> Float[Array, ""]:
+        """shape/rate."""
+        return self.shape / self.rate
+
+    @property
+    def strength(self) -> Float[Array, ""]:
+        """The exposure that the belief is worth: rate."""
+        return self.rate
+
+    def statistics(self, counts: Any, exposure: Any = None) -> EventCounts:
+        """The totals of counts and exposures; every exposure is 1 unless given."""
+        y = check_counts(counts, "counts")
+        t = jnp.ones(y.shape) if exposure is None else check_positive(exposure, "exposure", y.shape[0])
+        return EventCounts(jnp.sum(y), jnp.sum(t), jnp.sum(special.xlogy(y, t) - special.gammaln(jnp.asarray(y) + 1)))
+
+    def condition_on(self, statistics: EventCounts) -> "GammaPoisson":
+        """Gamma(shape + events, rate + exposure)."""
+        return GammaPoisson(self.shape + statistics.events, self.rate + statistics.exposure)
+
+    def evidence_of(self, statistics: EventCounts) -> Array:
+        """log Γ(a + Σy)/Γ(a) + a log b/(b + T) - Σy log(b + T) + Σ yᵢ log tᵢ - log yᵢ!."""
+        total = self.rate + statistics.exposure
+        return (
+            log_rising(self.shape, statistics.events)
+            - self.shape * jnp.log1p(statistics.exposure / self.rate)
+            - statistics.events * jnp.log(total)
+            + statistics.log_base
+        )
+
+    def predict(self, exposure: Any = 1.0) -> NegativeBinomial:
+        """The number of events over `exposure` (one number, or one per query)."""
+        t = to_array(exposure)
+        check_parameter(t, "exposure")
+        return NegativeBinomial(jnp.broadcast_to(self.shape, t.shape), jnp.broadcast_to(self.rate, t.shape), t)
+
+    def map(self) -> Array:
+        """(shape - 1)/rate; there is no mode for shape < 1."""
+        if not is_traced(self.shape) and self.shape < 1:
+            raise DataError(
+                f"Gamma(shape={float(self.shape):g}) has no mode: it needs shape ≥ 1; use .estimate (the mean)"
+            )
+        return (self.shape - 1) / self.rate
+
+    def log_prob(self, theta: Any) -> Array:
+        """log Gamma(θ | shape, rate)."""
+        return stats.gamma.logpdf(jnp.asarray(theta, float), self.shape, scale=1 / self.rate)
+
+    def credible_interval(self, level: float = 0.95) -> Interval:
+        """The central interval that holds the rate θ with probability `level`."""
+        half = float(check_levels(level, "level")) / 2
+        a, b = np.asarray(self.shape), np.asarray(self.rate)
+        return Interval(
+            jnp.asarray(scipy.special.gammaincinv(a, 0.5 - half) / b),
+            jnp.asarray(scipy.special.gammaincinv(a, 0.5 + half) / b),
+        )
+
+    def _ml(self, statistics: EventCounts) -> Array:
+        return statistics.events / statistics.exposure
+
+    def _draw_parameters(self, key: PRNGKeyArray) -> Array:
+        return jr.gamma(key, self.shape) / self.rate

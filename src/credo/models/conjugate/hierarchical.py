@@ -1,0 +1,299 @@
+"""Populations that resemble each other: each learns from the others as much as the data allow.
+
+The probabilities θₖ of r populations are drawn from one Beta(μs, (1 - μ)s) whose mean μ and strength s are
+unknown too. Populations with few data are drawn to the common mean. Gelman et al. (2013), section 5.3.
+"""
+
+import warnings
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import scipy.optimize
+import scipy.special
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from credo.core import predictive
+from credo.core.arrays import is_traced
+from credo.core.belief import Belief
+from credo.core.errors import DataError, NotConvergedWarning
+from credo.core.params import positive
+from credo.core.predictive import Bernoulli, Interval, Mixture, Predictive
+from credo.core.predictive.base import check_levels
+from credo.models.conjugate.base import check_parameter, check_trials, log_binomial
+from credo.models.conjugate.binary import check_successes, expected_binary_entropy
+from credo.models.conjugate.quadrature import (
+    Hyperparameters,
+    HyperPrior,
+    Integral,
+    PopulationCounts,
+    integrate,
+    integrate_traced,
+    log_likelihood,
+)
+
+BOUNDARY_MASS = 1e-6
+INTEGRAL_ERROR = 1e-6
+NEGLIGIBLE = 1e-13
+
+
+class Shrinkage(NamedTuple):
+    """How far each population was drawn from its own frequency to the common mean.
+
+    `raw` is successes/trials (the estimate itself where there are no trials), `weight` = E[s/(s + n)] is the
+    weight of the common mean in the estimate: 1 is complete pooling, 0 is none.
+    """
+
+    raw: Float[Array, " r"]
+    estimate: Float[Array, " r"]
+    weight: Float[Array, " r"]
+    population_mean: Float[Array, ""]
+
+    def __str__(self) -> str:
+        lines = ["population       raw  estimate    weight"]
+        rows = zip(*(np.asarray(values) for values in self[:3]), strict=True)
+        lines += [f"{k:10d}  {raw:8.4f}  {mean:8.4f}  {w:8.4f}" for k, (raw, mean, w) in enumerate(rows)]
+        return "\n".join([*lines, f"common mean {float(self.population_mean):.4f}"])
+
+
+class HierarchicalBernoulli(Belief):
+    """n₁ₖ ~ Binomial(nₖ, θₖ), θₖ ~ Beta(μs, (1 - μ)s), μ ~ Beta(a, b), p(s) = c/(c + s)² with c = strength.
+
+    The prior median of the population strength s is c. Data are the successes and trials of the r populations;
+    more data of the same populations may follow. The θₖ are integrated in closed form, (μ, s) by
+    quadrature, or with `using=EmpiricalBayes()` set to the values that make the data most probable.
+    """
+
+    a: Float[Array, ""] = positive(1.0)
+    b: Float[Array, ""] = positive(1.0)
+    strength: Float[Array, ""] = positive(1.0)
+    seen: PopulationCounts | None = None
+    hyper: Hyperparameters | None = None
+
+    def __check_init__(self) -> None:
+        check_parameter(self.a, "a")
+        check_parameter(self.b, "b")
+        check_parameter(self.strength, "strength")
+
+    @property
+    def _prior(self) -> HyperPrior:
+        return HyperPrior(self.a, self.b, self.strength)
+
+    @property
+    def _plugged_in(self) -> bool:
+        return self.hyper is not None and self.hyper.weights.shape[0] == 1
+
+    def statistics(self, successes: Any, trials: Any) -> PopulationCounts:
+        """The checked counts of each population."""
+        s, n = (jnp.asarray(values) for values in check_successes(successes, trials))
+        if self.seen is not None and s.shape != self.seen.trials.shape:
+            raise DataError(
+                f"successes must have one entry for each of the {self.seen.trials.shape[0]} populations seen before, "
+                f"found {s.shape[0]}; to add a population condition a new belief on all of them"
+            )
+        return PopulationCounts(s, n, jnp.sum(log_binomial(n, s)))
+
+    def _total(self, statistics: PopulationCounts) -> PopulationCounts:
+        return statistics if self.seen is None else self.seen + statistics
+
+    def condition_on(self, statistics: PopulationCounts) -> "HierarchicalBernoulli":
+        """The posterior of (μ, s) given all counts; hyperparameters set by `EmpiricalBayes` stay as they are."""
+        total = self._total(statistics)
+        hyper = self.hyper if self._plugged_in else _integral(self._prior, total).nodes
+        return HierarchicalBernoulli(self.a, self.b, self.strength, total, hyper)
+
+    def evidence_of(self, statistics: PopulationCounts) -> Array:
+        """log ∫ p(data | μ, s) p(μ, s | data seen before) dμ ds."""
+        total = self._total(statistics)
+        if self.hyper is not None and self._plugged_in:
+            point = jax.scipy.special.logit(self.hyper.mean[0]), jnp.log(self.hyper.strength[0])
+            before = 0.0 if self.seen is None else log_likelihood(*point, self.seen)
+            return log_likelihood(*point, total) - before + statistics.log_orders
+        before = 0.0 if self.seen is None else _integral(self._prior, self.seen).log_evidence
+        return _integral(self._prior, total).log_evidence - before + statistics.log_orders
+
+    def log_evidence(self, *data: Any, **options: Any) -> Array:
+        """log p(data | belief), with as many quadrature nodes as it needs."""
+        return self.evidence_of(self.statistics(*data, **options))
+
+    @property
+    def hyperparameters(self) -> Hyperparameters:
+        """The weighted values of (μ, s) that represent what is believed of them."""
+        if self.hyper is not None:
+            return self.hyper
+        nothing = PopulationCounts(jnp.zeros(1), jnp.zeros(1), jnp.zeros(()))
+        return _integral(self._prior, nothing).nodes
+
+    @property
+    def population_mean(self) -> Float[Array, ""]:
+        """E[μ]."""
+        return self.hyperparameters.weights @ self.hyperparameters.mean
+
+    @property
+    def population_strength(self) -> Float[Array, ""]:
+        """exp E[log s]: a typical strength; E[s] is infinite unless the data bound s from above."""
+        hyper = self.hyperparameters
+        return jnp.exp(hyper.weights @ jnp.log(hyper.strength))
+
+    def _betas(self) -> tuple[Array, Array, Array]:
+        """The posterior of each θₖ as a mixture of g Betas: weights (g,), a and b (g, r)."""
+        if self.seen is None:
+            raise DataError("no population has been seen; condition on successes and trials, or predict_new()")
+        hyper, seen = self.hyperparameters, self.seen
+        a = (hyper.mean * hyper.strength)[:, None] + seen.successes
+        b = ((1 - hyper.mean) * hyper.strength)[:, None] + seen.trials - seen.successes
+        return hyper.weights, a, b
+
+    def _new_betas(self) -> tuple[Array, Array, Array]:
+        hyper = self.hyperparameters
+        return hyper.weights, hyper.mean * hyper.strength, (1 - hyper.mean) * hyper.strength
+
+    @property
+    def estimate(self) -> Float[Array, " r"]:
+        """E[θₖ] of each population."""
+        weights, a, b = self._betas()
+        return weights @ (a / (a + b))
+
+    def shrinkage(self) -> Shrinkage:
+        """How far each population was drawn from its own frequency to the common mean."""
+        estimate, hyper, seen = self.estimate, self.hyperparameters, self.seen
+        assert seen is not None  # `estimate` has refused otherwise
+        weight = hyper.weights @ (hyper.strength[:, None] / (hyper.strength[:, None] + seen.trials))
+        some = seen.trials > 0
+        raw = jnp.where(some, seen.successes / jnp.where(some, seen.trials, 1.0), estimate)
+        return Shrinkage(raw, estimate, weight, self.population_mean)
+
+    def credible_interval(self, level: float = 0.95) -> Interval:
+        """The central interval that holds θₖ with probability `level`, for each population."""
+        half = float(check_levels(level, "level")) / 2
+        return _beta_mixture_interval(*self._betas(), half)
+
+    def credible_interval_new(self, level: float = 0.95) -> Interval:
+        """The central interval of the probability of a population that has not been seen."""
+        half = float(check_levels(level, "level")) / 2
+        weights, a, b = self._new_betas()
+        lower, upper = _beta_mixture_interval(weights, a[:, None], b[:, None], half)
+        return Interval(lower[0], upper[0])
+
+    def predict(self, trials: Any = None) -> Predictive:
+        """The next outcome of each population, or with `trials` (one number, or one each) the successes in so many."""
+        weights, a, b = self._betas()
+        return _predict(weights, a, b, trials)
+
+    def predict_new(self, trials: Any = None) -> Predictive:
+        """The next outcome, or the successes in `trials`, of a population that has not been seen."""
+        return _predict(*self._new_betas(), trials)
+
+    def sample_parameters(self, n: int = 1, *, seed: int = 0) -> Float[Array, "n r"]:
+        """n joint draws of the θₖ: of (μ, s) first, then of each population."""
+        weights, a, b = self._betas()
+
+        def draw(key: PRNGKeyArray) -> Array:
+            k_node, k_theta = jr.split(key)
+            node = jr.choice(k_node, weights.shape[0], p=weights)
+            return jr.beta(k_theta, a[node], b[node])
+
+        return jax.vmap(draw)(jr.split(jr.key(seed), n))
+
+
+class EmpiricalBayes(eqx.Module):
+    """Type-II maximum likelihood: (μ, s) = argmax p(data | μ, s), by L-BFGS-B in (logit μ, log s).
+
+    `weakest` and `strongest` bound the strength s; reaching a bound is warned about.
+    """
+
+    starts: int = eqx.field(static=True, default=5)
+    weakest: float = eqx.field(static=True, default=1e-4)
+    strongest: float = eqx.field(static=True, default=1e6)
+
+    def condition(self, belief: HierarchicalBernoulli, successes: Any, trials: Any) -> HierarchicalBernoulli:
+        """The belief with its hyperparameters set by all the data seen, and conditioned on them."""
+        total = belief._total(belief.statistics(successes, trials))
+        ones, n = float(jnp.sum(total.successes)), float(jnp.sum(total.trials))
+        reach = (np.log(self.weakest), np.log(self.strongest))
+        bounds = [(-20.0, 20.0), reach]
+        pooled = np.log((ones + 0.5) / (n - ones + 0.5))
+
+        def loss(point: np.ndarray) -> tuple[float, np.ndarray]:
+            value, slope = _negative_log_likelihood(jnp.asarray(point), total)
+            return float(value), np.asarray(slope)
+
+        inner = np.linspace(*reach, self.starts + 2)[1:-1]
+        runs = [
+            scipy.optimize.minimize(
+                loss, [pooled, v], jac=True, bounds=bounds, method="L-BFGS-B", options={"ftol": 1e-14, "gtol": 1e-9}
+            )
+            for v in inner
+        ]
+        u, v = min(runs, key=lambda run: run.fun).x
+        _warn_at_bounds(u, v, bounds)
+        hyper = Hyperparameters(jax.nn.sigmoid(jnp.asarray([u])), jnp.exp(jnp.asarray([v])), jnp.ones(1))
+        return HierarchicalBernoulli(belief.a, belief.b, belief.strength, total, hyper)
+
+
+@eqx.filter_jit
+def _negative_log_likelihood(point: Array, counts: PopulationCounts) -> tuple[Array, Array]:
+    return jax.value_and_grad(lambda p: -log_likelihood(p[0], p[1], counts))(point)
+
+
+def _warn_at_bounds(u: float, v: float, bounds: list[tuple[float, float]]) -> None:
+    reasons = [
+        (
+            v >= bounds[1][1] - 1e-3,
+            "the strength ran to its upper bound: the data show no differences between populations",
+        ),
+        (
+            v <= bounds[1][0] + 1e-3,
+            "the strength ran to its lower bound: every population is all successes or all failures",
+        ),
+        (abs(u) >= bounds[0][1] - 1e-3, "the mean ran to 0 or 1: all outcomes are the same"),
+    ]
+    for at_bound, reason in reasons:
+        if at_bound:
+            warnings.warn(f"{reason}; condition without using= to integrate over it", NotConvergedWarning, stacklevel=4)
+
+
+def _integral(prior: HyperPrior, counts: PopulationCounts) -> Integral:
+    if is_traced(prior, counts):
+        return integrate_traced(prior, counts)
+    result = integrate(prior, counts)
+    if result.outside > BOUNDARY_MASS or not result.error < INTEGRAL_ERROR:
+        warnings.warn(
+            f"the integral over the hyperparameters is uncertain: relative error {float(result.error):.1e}, mass at "
+            f"the border {float(result.outside):.1e}; use a less extreme prior or using=EmpiricalBayes()",
+            NotConvergedWarning,
+            stacklevel=4,
+        )
+    return result
+
+
+def _predict(weights: Array, a: Array, b: Array, trials: Any) -> Predictive:
+    if trials is None:
+        return Bernoulli(
+            jnp.tensordot(weights, a / (a + b), 1), jnp.tensordot(weights, expected_binary_entropy(a, b), 1)
+        )
+    m = check_trials(trials)
+    if m.ndim and m.shape != a.shape[1:]:
+        raise DataError(f"trials must be one number, or one for each prediction {a.shape[1:]}, found shape {m.shape}")
+    many = jnp.broadcast_to(jnp.asarray(m), a.shape)
+    return Mixture(weights, (predictive.BetaBinomial(many, a, b, int(m.max())),))
+
+
+def _beta_mixture_interval(weights: Array, a: Array, b: Array, half: float) -> Interval:
+    """The quantiles at ½ ± half of Σ w_g Beta(a_g, b_g), by bisection of the distribution function."""
+    w, alpha, beta = (np.asarray(values) for values in (weights, a, b))
+    kept = w > NEGLIGIBLE * w.max()
+    w, alpha, beta = w[kept] / w[kept].sum(), alpha[kept], beta[kept]
+
+    def quantile(q: float) -> Array:
+        low, high = np.zeros(alpha.shape[1]), np.ones(alpha.shape[1])
+        for _ in range(60):
+            middle = (low + high) / 2
+            enough = w @ scipy.special.betainc(alpha, beta, middle) >= q
+            low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+        return jnp.asarray(high)
+
+    return Interval(quantile(0.5 - half), quantile(0.5 + half))

@@ -1,0 +1,133 @@
+"""A finite set of hypotheses, one of which generates the data."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jax.scipy import special
+from jaxtyping import Array, Float
+
+from credo.core.arrays import check_counts, check_table, check_vector, is_traced
+from credo.core.belief import Belief
+from credo.core.errors import DataError
+from credo.core.params import simplex
+from credo.core.predictive import Categorical
+from credo.core.predictive.base import check_levels, to_array
+from credo.models.conjugate.base import Statistics
+
+
+class OutcomeCounts(Statistics):
+    """How often each of m outcomes occurred."""
+
+    counts: Float[Array, " m"] = eqx.field(converter=to_array)
+
+
+class Hypotheses(Belief):
+    """p(θ = l | x) ∝ prior[l] Πₖ M[k, l]^nₖ for r hypotheses and m outcomes, M[k, l] = p(x = k | θ = l).
+
+    Data are outcome indices 0 … m - 1. The belief keeps the outcomes seen so far (`counts`) rather than
+    a posterior, so a hypothesis that is 10⁻⁴⁰⁰ as probable as another is still not ruled out.
+    """
+
+    likelihood: Float[Array, "m r"] = eqx.field(converter=to_array)
+    counts: Float[Array, " m"] = eqx.field(converter=to_array)
+    names: tuple[str, ...] | None = eqx.field(static=True)
+    prior: Float[Array, " r"] = simplex()
+
+    def __init__(
+        self, likelihood: Any, prior: Any = None, names: Iterable[str] | None = None, *, counts: Any = None
+    ) -> None:
+        table = check_table(likelihood, "likelihood")
+        m, r = table.shape
+        self.likelihood = to_array(table)
+        self.prior = jnp.full(r, 1 / r) if prior is None else to_array(check_vector(prior, "prior", r))
+        self.names = None if names is None else tuple(str(name) for name in names)
+        self.counts = jnp.zeros(m) if counts is None else to_array(counts)
+        if self.names is not None and len(self.names) != r:
+            raise DataError(f"names must name the {r} hypotheses, found {len(self.names)} names")
+        _check_distribution(self.likelihood, "each column of likelihood (one per hypothesis)")
+        _check_distribution(self.prior, "prior")
+
+    @property
+    def log_probs(self) -> Float[Array, " r"]:
+        """log p(θ = l | the outcomes seen)."""
+        return jax.nn.log_softmax(self._log_joint(self.counts))
+
+    @property
+    def probs(self) -> Float[Array, " r"]:
+        """p(θ = l | the outcomes seen)."""
+        return jnp.exp(self.log_probs)
+
+    @property
+    def estimate(self) -> Float[Array, " r"]:
+        """E[1(θ = l)], the probability of each hypothesis."""
+        return self.probs
+
+    def _log_likelihood(self, counts: Array) -> Array:
+        return jnp.sum(special.xlogy(counts[:, None], self.likelihood), axis=0)
+
+    def _log_joint(self, counts: Array) -> Array:
+        return jnp.log(self.prior) + self._log_likelihood(counts)
+
+    def statistics(self, outcomes: Any) -> OutcomeCounts:
+        """The number of times that each outcome occurs."""
+        m = self.likelihood.shape[0]
+        x = check_counts(outcomes, "outcomes", below=m)
+        return OutcomeCounts(jnp.bincount(jnp.asarray(x).astype(int), length=m))
+
+    def condition_on(self, statistics: OutcomeCounts) -> "Hypotheses":
+        """The posterior: the outcomes are added to those seen before."""
+        seen = self.counts + statistics.counts
+        log_joint = self._log_joint(seen)
+        if not is_traced(log_joint) and not np.any(np.isfinite(log_joint)):
+            raise DataError(
+                "the outcomes are impossible under every hypothesis with positive prior probability; "
+                "give each outcome that can be observed a positive probability in `likelihood`"
+            )
+        return Hypotheses(self.likelihood, self.prior, self.names, counts=seen)
+
+    def evidence_of(self, statistics: OutcomeCounts) -> Array:
+        """log Σₗ p(θ = l) Πₖ M[k, l]^nₖ."""
+        return special.logsumexp(self.log_probs + self._log_likelihood(statistics.counts))
+
+    def predict(self) -> Categorical:
+        """The next outcome: p(x = k) = Σₗ p(θ = l) M[k, l]; aleatoric = Σₗ p(θ = l) H[M[:, l]]."""
+        return Categorical.average(self.probs, self.likelihood.T)
+
+    def ml(self, outcomes: Any) -> int:
+        """The index of the hypothesis that makes the outcomes most probable."""
+        return int(jnp.argmax(self._log_likelihood(self.statistics(outcomes).counts)))
+
+    def map(self) -> int:
+        """The index of the most probable hypothesis."""
+        return int(jnp.argmax(self.log_probs))
+
+    def log_prob(self, theta: Any) -> Array:
+        """log p(θ) of hypotheses given by index."""
+        return self.log_probs[jnp.asarray(theta, dtype=int)]
+
+    def credible_set(self, level: float = 0.95) -> tuple[int, ...]:
+        """The fewest hypotheses that hold probability ≥ `level` together, the most probable first."""
+        check_levels(level, "level")
+        order = np.argsort(-np.asarray(self.log_probs), kind="stable")
+        enough = int(np.argmax(np.cumsum(np.asarray(self.probs)[order]) >= level - 1e-12))
+        return tuple(int(l) for l in order[: enough + 1])
+
+    def sample_parameters(self, n: int = 1, *, seed: int = 0) -> Array:
+        """n draws of the index of the hypothesis."""
+        return jr.categorical(jr.key(seed), self.log_probs, shape=(n,))
+
+
+def _check_distribution(values: Array, name: str) -> None:
+    if is_traced(values):
+        return
+    sums = np.asarray(values).sum(axis=0)
+    if np.any(values < 0) or not np.allclose(sums, 1.0, rtol=0, atol=1e-8):
+        raise DataError(
+            f"{name} must hold probabilities ≥ 0 that sum to 1, found sums {np.round(sums, 6).tolist()} and a "
+            f"smallest entry of {float(values.min()):g}; divide by the sum"
+        )

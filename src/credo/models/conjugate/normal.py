@@ -1,0 +1,225 @@
+"""Real numbers with a Gaussian spread: unknown mean, and unknown mean and variance."""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import scipy.special
+from jax.scipy import special, stats
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from credo.core.arrays import check_vector, is_traced
+from credo.core.errors import DataError
+from credo.core.params import positive, real
+from credo.core.predictive import Interval, Normal, StudentT
+from credo.core.predictive.base import check_levels, to_array
+from credo.models.conjugate.base import Conjugate, Statistics, check_parameter, log_rising
+
+
+class NormalParameters(NamedTuple):
+    """The mean and the variance of a Gaussian (numbers, draws, or their intervals)."""
+
+    mean: Any
+    variance: Any
+
+
+class Moments(Statistics):
+    """Count n, mean x̄ and centred sum of squares Σ(xᵢ - x̄)²: no cancellation, however large the mean.
+
+    Two sets merge by n = n₁ + n₂, δ = x̄₂ - x̄₁, x̄ = x̄₁ + δ n₂/n, S = S₁ + S₂ + δ² n₁n₂/n.
+    Chan, Golub & LeVeque (1983).
+    """
+
+    count: Float[Array, ""] = eqx.field(converter=to_array)
+    mean: Float[Array, ""] = eqx.field(converter=to_array)
+    squares: Float[Array, ""] = eqx.field(converter=to_array)
+
+    @classmethod
+    def of(cls, y: Any) -> "Moments":
+        """The statistics of a vector."""
+        values = jnp.asarray(y)
+        mean = jnp.mean(values)
+        return cls(jnp.asarray(float(values.shape[0])), mean, jnp.sum((values - mean) ** 2))
+
+    def __add__(self, other: "Moments") -> "Moments":
+        n = self.count + other.count
+        delta = other.mean - self.mean
+        return Moments(
+            n,
+            self.mean + delta * other.count / n,
+            self.squares + other.squares + delta**2 * self.count * other.count / n,
+        )
+
+
+class NormalKnownVariance(Conjugate):
+    """yᵢ ~ N(θ, noise), θ ~ N(mean, variance); `noise` is the known variance of an observation.
+
+    Posterior precision 1/variance + n/noise. Murphy (2012), section 4.6.1.
+    """
+
+    mean: Float[Array, ""] = real(0.0)
+    variance: Float[Array, ""] = positive(1.0)
+    noise: Float[Array, ""] = positive(1.0)
+
+    def __check_init__(self) -> None:
+        check_parameter(self.mean, "mean", above=-np.inf, remedy="pass a finite number")
+        check_parameter(self.variance, "variance")
+        check_parameter(self.noise, "noise")
+
+    @property
+    def estimate(self) -> Float[Array, ""]:
+        """The mean of θ."""
+        return self.mean
+
+    @property
+    def strength(self) -> Float[Array, ""]:
+        """noise/variance: how many observations say as much about θ as the belief does."""
+        return self.noise / self.variance
+
+    def statistics(self, y: Any) -> Moments:
+        """Count, mean and centred sum of squares."""
+        return Moments.of(check_vector(y))
+
+    def condition_on(self, statistics: Moments) -> "NormalKnownVariance":
+        """The mean moves towards x̄ by the share n/(n + strength)."""
+        n = statistics.count
+        total = self.noise + n * self.variance
+        gain = n * self.variance / total
+        return NormalKnownVariance(
+            self.mean + gain * (statistics.mean - self.mean), self.variance * self.noise / total, self.noise
+        )
+
+    def evidence_of(self, statistics: Moments) -> Array:
+        """log N(y | mean·1, noise·I + variance·11ᵀ), from the statistics."""
+        n = statistics.count
+        total = self.noise + n * self.variance
+        return -0.5 * (
+            n * jnp.log(2 * jnp.pi * self.noise)
+            + jnp.log1p(n * self.variance / self.noise)
+            + statistics.squares / self.noise
+            + n * (statistics.mean - self.mean) ** 2 / total
+        )
+
+    def predict(self) -> Normal:
+        """The next observation: N(mean, noise + variance)."""
+        return Normal(self.mean, self.noise, self.variance)
+
+    def map(self) -> Array:
+        """The mode of θ is its mean."""
+        return self.mean
+
+    def log_prob(self, theta: Any) -> Array:
+        """log N(θ | mean, variance)."""
+        return stats.norm.logpdf(jnp.asarray(theta, float), self.mean, jnp.sqrt(self.variance))
+
+    def credible_interval(self, level: float = 0.95) -> Interval:
+        """The central interval that holds θ with probability `level`."""
+        reach = special.ndtri(0.5 + check_levels(level, "level") / 2) * jnp.sqrt(self.variance)
+        return Interval(self.mean - reach, self.mean + reach)
+
+    def _ml(self, statistics: Moments) -> Array:
+        return statistics.mean
+
+    def _draw_parameters(self, key: PRNGKeyArray) -> Array:
+        return self.mean + jnp.sqrt(self.variance) * jr.normal(key)
+
+
+class NormalInverseGamma(Conjugate):
+    """yᵢ ~ N(μ, σ²), σ² ~ InverseGamma(shape, scale), μ | σ² ~ N(mean, σ²/strength).
+
+    With κ = strength, a = shape, b = scale: κₙ = κ + n, mₙ = m + n(x̄ - m)/κₙ, aₙ = a + n/2,
+    bₙ = b + S/2 + κn(x̄ - m)²/2κₙ. Murphy (2007), "Conjugate Bayesian analysis of the Gaussian", section 6.
+    """
+
+    mean: Float[Array, ""] = real(0.0)
+    strength: Float[Array, ""] = positive(1.0)
+    shape: Float[Array, ""] = positive(1.0)
+    scale: Float[Array, ""] = positive(1.0)
+
+    def __check_init__(self) -> None:
+        check_parameter(self.mean, "mean", above=-np.inf, remedy="pass a finite number")
+        check_parameter(self.strength, "strength")
+        check_parameter(self.shape, "shape")
+        check_parameter(self.scale, "scale")
+
+    @property
+    def estimate(self) -> NormalParameters:
+        """E[μ] = mean and E[σ²] = scale/(shape - 1), infinite for shape ≤ 1."""
+        heavy = self.shape <= 1
+        variance = jnp.where(heavy, jnp.inf, self.scale / jnp.where(heavy, 1.0, self.shape - 1))
+        return NormalParameters(self.mean, variance)
+
+    def statistics(self, y: Any) -> Moments:
+        """Count, mean and centred sum of squares."""
+        return Moments.of(check_vector(y))
+
+    def _updated_scale(self, statistics: Moments) -> Array:
+        share = self.strength * statistics.count / (self.strength + statistics.count)
+        return self.scale + 0.5 * (statistics.squares + share * (statistics.mean - self.mean) ** 2)
+
+    def condition_on(self, statistics: Moments) -> "NormalInverseGamma":
+        """The parameters (mₙ, κₙ, aₙ, bₙ)."""
+        n = statistics.count
+        total = self.strength + n
+        mean = self.mean + n / total * (statistics.mean - self.mean)
+        return NormalInverseGamma(mean, total, self.shape + 0.5 * n, self._updated_scale(statistics))
+
+    def evidence_of(self, statistics: Moments) -> Array:
+        """log Γ(aₙ)/Γ(a) + a log b - aₙ log bₙ + ½ log κ/κₙ - n/2 log 2π."""
+        n, scale = statistics.count, self._updated_scale(statistics)
+        return (
+            log_rising(self.shape, 0.5 * n)
+            - self.shape * jnp.log(scale / self.scale)
+            - 0.5 * n * jnp.log(2 * jnp.pi * scale)
+            - 0.5 * jnp.log1p(n / self.strength)
+        )
+
+    def predict(self) -> StudentT:
+        """The next observation: t with 2a degrees of freedom, squared scale b/a (noise) + b/aκ (the mean's)."""
+        noise = self.scale / self.shape
+        return StudentT(2 * self.shape, self.mean, noise, noise / self.strength)
+
+    def map(self) -> NormalParameters:
+        """The joint mode of (μ, σ²): (mean, scale/(shape + 3/2))."""
+        return NormalParameters(self.mean, self.scale / (self.shape + 1.5))
+
+    def log_prob(self, theta: Any) -> Array:
+        """log p(μ, σ²) of a pair (mean, variance)."""
+        mean, variance = (jnp.asarray(value, float) for value in theta)
+        return (
+            stats.norm.logpdf(mean, self.mean, jnp.sqrt(variance / self.strength))
+            + self.shape * jnp.log(self.scale)
+            - special.gammaln(self.shape)
+            - (self.shape + 1) * jnp.log(variance)
+            - self.scale / variance
+        )
+
+    def credible_interval(self, level: float = 0.95) -> NormalParameters:
+        """The central intervals of the mean (Student-t) and of the variance (inverse gamma), each on its own."""
+        spread = self.scale / (self.shape * self.strength)
+        mean = StudentT(2 * self.shape, self.mean, jnp.zeros_like(spread), spread).interval(level)
+        return NormalParameters(mean, inverse_gamma_interval(self.shape, self.scale, float(level)))
+
+    def _ml(self, statistics: Moments) -> NormalParameters:
+        if not is_traced(statistics) and not statistics.squares > 0:
+            raise DataError(
+                "the likelihood has no maximum: all values are equal and the variance would be 0; "
+                "condition on them and use .estimate"
+            )
+        return NormalParameters(statistics.mean, statistics.squares / statistics.count)
+
+    def _draw_parameters(self, key: PRNGKeyArray) -> NormalParameters:
+        k_variance, k_mean = jr.split(key)
+        variance = self.scale / jr.gamma(k_variance, self.shape)
+        return NormalParameters(self.mean + jnp.sqrt(variance / self.strength) * jr.normal(k_mean), variance)
+
+
+def inverse_gamma_interval(shape: Array, scale: Array, level: float) -> Interval:
+    """The central interval of InverseGamma(shape, scale)."""
+    a, b = np.asarray(shape), np.asarray(scale)
+    return Interval(
+        jnp.asarray(b / scipy.special.gammainccinv(a, 0.5 - level / 2)),
+        jnp.asarray(b / scipy.special.gammainccinv(a, 0.5 + level / 2)),
+    )

@@ -1,0 +1,156 @@
+"""What a basis expansion φ: ℝᵈ → ℝᵖ is, and the checks that its families share.
+
+A linear model believes E[y | x, w] = w₀ + wᵀφ(x); the intercept w₀ is the model's, so a basis has no constant
+column unless it contains one by nature. Sizes are static; numbers that may come from the data (a domain, a
+period) are array fields that are None until they are given or `adapt` fills them in.
+"""
+
+import abc
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float, Num
+
+from credo.core.errors import DataError
+
+Numbers: TypeAlias = ArrayLike | Sequence[Any]
+
+
+class Features(eqx.Module):
+    """A basis expansion: n rows of d inputs become n rows of p columns, each row on its own.
+
+    `f + g` puts the columns of both side by side, `f * g` takes all products of a column of f and one of g,
+    `f.on(0, 2)` shows f only the inputs 0 and 2.
+    """
+
+    @abc.abstractmethod
+    def __call__(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
+        """The rows φ(xᵢ)."""
+
+    @abc.abstractmethod
+    def size(self, d: int) -> int:
+        """The number of columns p for d inputs."""
+
+    @abc.abstractmethod
+    def names(self, inputs: Sequence[str]) -> list[str]:
+        """What each column is called when the inputs have these names."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether φ can be computed, or `adapt` must choose a number first."""
+        return True
+
+    def adapt(self, x: Num[Array | np.ndarray, "n d"]) -> "Features":
+        """The same features with every number that is still None chosen from x; numbers already set stay."""
+        return self
+
+    def on(self, *columns: int) -> "Features":
+        """These features of the given input columns only."""
+        from credo.models.features.compose import OnColumns
+
+        return OnColumns(self, columns)
+
+    def __add__(self, other: "Features") -> "Features":
+        from credo.models.features.compose import Concatenate
+
+        return Concatenate(*Concatenate.terms(self), *Concatenate.terms(other))
+
+    def __mul__(self, other: "Features") -> "Features":
+        from credo.models.features.compose import Product
+
+        return Product(*Product.terms(self), *Product.terms(other))
+
+    def __repr__(self) -> str:
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        shown = [f"{name}={_show(value)}" for name, value in values.items() if value is not None]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def _show(value: Any) -> str:
+    """Small arrays by their numbers, large or traced ones by their shape."""
+    if not isinstance(value, jax.Array):
+        return getattr(value, "__name__", None) or repr(value)
+    if isinstance(value, jax.core.Tracer) or value.size > 6:
+        return f"{value.dtype}{list(value.shape)}"
+    text = np.array2string(np.asarray(value), separator=", ", formatter={"all": lambda v: f"{v:g}"})
+    return text.replace("\n", "")
+
+
+def whole(owner: str, name: str, value: Any, least: int, most: int | None = None) -> int:
+    """The static size `value`, refused unless it is an integer in least..most."""
+    fits = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not fits or value < least or (most is not None and value > most):
+        allowed = f"of at least {least}" if most is None else f"from {least} to {most}"
+        raise DataError(f"{owner} needs {name} to be a whole number {allowed}, found {value!r}")
+    return int(value)
+
+
+def numbers(owner: str, name: str, value: Numbers | None) -> Array | None:
+    """A user's numbers as a float array; None stays None."""
+    if value is None:
+        return None
+    try:
+        return jnp.asarray(value, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{owner} needs {name} to be numbers, found {value!r}") from error
+
+
+def given(owner: str, name: str, value: Array | None, remedy: str) -> Array:
+    """The number, refused while it is None."""
+    if value is None:
+        raise DataError(
+            f"{owner} has no {name} yet; give {remedy} or use credo.learn / credo.fit, which read it from the data"
+        )
+    return value
+
+
+def check_numbers(
+    owner: str, name: str, value: Array | None, dimensions: tuple[int, ...], positive: bool = False
+) -> None:
+    """Refuse numbers with an unexpected number of dimensions, not finite or, when asked, not positive."""
+    if value is None:
+        return
+    if value.ndim not in dimensions:
+        allowed = " or ".join(str(k) for k in dimensions)
+        raise DataError(f"{owner} needs {name} with {allowed} dimensions, found shape {value.shape}")
+    if isinstance(value, jax.core.Tracer):
+        return
+    if not bool(jnp.all(jnp.isfinite(value))):
+        raise DataError(f"{owner} needs finite {name}, found {_show(value)}; remove NaN and infinity")
+    if positive and not bool(jnp.all(value > 0)):
+        raise DataError(f"{owner} needs {name} > 0, found {_show(value)}")
+
+
+def check_columns(owner: str, name: str, value: Array, shared: int, d: int) -> None:
+    """Refuse numbers given column by column when x has another number d of columns.
+
+    An array with `shared` dimensions serves all columns; one more leading dimension has an entry per column.
+    """
+    if value.ndim > shared and value.shape[0] != d:
+        raise DataError(
+            f"{owner} has {name} for {value.shape[0]} columns, found {d}; "
+            f"give as many columns as before, or one {name} for all of them"
+        )
+
+
+def table(owner: str, x: Num[Array | np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
+    """The data that `adapt` reads, refused when there is none."""
+    rows = np.asarray(x, dtype=float)
+    if rows.shape[0] == 0:
+        raise DataError(f"{owner} cannot adapt to 0 rows; pass at least one")
+    return rows
+
+
+def span(owner: str, x: Num[Array | np.ndarray, "n d"]) -> Float[np.ndarray, "d 2"]:
+    """The smallest and largest value of each column; a constant column c gets (c - ½, c + ½)."""
+    rows = table(owner, x)
+    low, high = rows.min(0), rows.max(0)
+    # The second term keeps low < high where ½ is lost to rounding.
+    half = np.where(high > low, 0.0, np.maximum(0.5, 4 * np.spacing(np.abs(low))))
+    return np.stack([low - half, high + half], axis=1)

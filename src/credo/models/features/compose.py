@@ -1,0 +1,231 @@
+"""Features made from other features, or from a function."""
+
+import functools
+import itertools
+from collections.abc import Callable, Sequence
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Num
+
+from credo.core.errors import DataError
+from credo.models.features.base import Features, whole
+
+
+class Joint(Features):
+    """Several features used together."""
+
+    parts: eqx.AbstractVar[tuple[Features, ...]]
+
+    def __check_init__(self) -> None:
+        if not self.parts or not all(isinstance(part, Features) for part in self.parts):
+            raise DataError(f"{type(self).__name__} needs one or more features, found {self.parts!r}")
+
+    @classmethod
+    def terms(cls, features: Features) -> tuple[Features, ...]:
+        """The parts of features that are already this kind of composition, so that none are nested."""
+        return features.parts if isinstance(features, Joint) and type(features) is cls else (features,)
+
+    @property
+    def ready(self) -> bool:
+        """Whether all parts are."""
+        return all(part.ready for part in self.parts)
+
+
+class Concatenate(Joint):
+    """The columns of all parts side by side, φ = (φ₁, φ₂, ...); written f + g."""
+
+    parts: tuple[Features, ...]
+
+    def __init__(self, *parts: Features):
+        self.parts = parts
+
+    def __call__(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
+        """The columns of each part in turn."""
+        return jnp.concatenate([part(x) for part in self.parts], axis=1)
+
+    def size(self, d: int) -> int:
+        """The sum of the parts' sizes."""
+        return sum(part.size(d) for part in self.parts)
+
+    def names(self, inputs: Sequence[str]) -> list[str]:
+        """The names of each part in turn."""
+        return [name for part in self.parts for name in part.names(inputs)]
+
+    def adapt(self, x: Num[Array | np.ndarray, "n d"]) -> "Concatenate":
+        """Each part adapted to x."""
+        return type(self)(*(part.adapt(x) for part in self.parts))
+
+    def __repr__(self) -> str:
+        return " + ".join(repr(part) for part in self.parts)
+
+
+class Product(Joint):
+    """All products of one column of each part, φ = φ₁ ⊗ φ₂ ⊗ ... (the last fastest); written f * g."""
+
+    parts: tuple[Features, ...]
+
+    def __init__(self, *parts: Features):
+        self.parts = parts
+
+    def __call__(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
+        """The products of the parts' columns."""
+        return _column_products([part(x) for part in self.parts])
+
+    def size(self, d: int) -> int:
+        """The product of the parts' sizes."""
+        return int(np.prod([part.size(d) for part in self.parts]))
+
+    def names(self, inputs: Sequence[str]) -> list[str]:
+        """Such as bmi~spline3·age."""
+        return _name_products([part.names(inputs) for part in self.parts])
+
+    def adapt(self, x: Num[Array | np.ndarray, "n d"]) -> "Product":
+        """Each part adapted to x."""
+        return type(self)(*(part.adapt(x) for part in self.parts))
+
+    def __repr__(self) -> str:
+        return " * ".join(_bracketed(part, isinstance(part, Concatenate)) for part in self.parts)
+
+
+class Tensor(Joint):
+    """The tensor product φ₀(x₀) ⊗ φ₁(x₁) ⊗ ... of features of one input each: the i-th part sees input i."""
+
+    parts: tuple[Features, ...]
+
+    def __init__(self, *parts: Features):
+        self.parts = parts
+
+    def __call__(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
+        """The products of the parts' columns."""
+        self._check(x.shape[1])
+        return _column_products([part(x[:, i : i + 1]) for i, part in enumerate(self.parts)])
+
+    def size(self, d: int) -> int:
+        """The product of the parts' sizes."""
+        self._check(d)
+        return int(np.prod([part.size(1) for part in self.parts]))
+
+    def names(self, inputs: Sequence[str]) -> list[str]:
+        """Such as lon~spline3·lat~spline1."""
+        self._check(len(inputs))
+        return _name_products([part.names([name]) for part, name in zip(self.parts, inputs, strict=True)])
+
+    def adapt(self, x: Num[Array | np.ndarray, "n d"]) -> "Tensor":
+        """The i-th part adapted to column i."""
+        self._check(x.shape[1])
+        return type(self)(*(part.adapt(x[:, i : i + 1]) for i, part in enumerate(self.parts)))
+
+    def __repr__(self) -> str:
+        return f"Tensor({', '.join(repr(part) for part in self.parts)})"
+
+    def _check(self, d: int) -> None:
+        if d != len(self.parts):
+            raise DataError(
+                f"Tensor has features for {len(self.parts)} inputs, found {d}; "
+                f"give one for each input, or choose the inputs with .on(...)"
+            )
+
+
+class OnColumns(Features):
+    """Features of some of the inputs only; written f.on(0, 2)."""
+
+    features: Features
+    columns: tuple[int, ...] = eqx.field(static=True)
+
+    def __init__(self, features: Features, columns: Sequence[int]):
+        self.features = features
+        self.columns = tuple(whole("OnColumns", "each column", column, least=0) for column in columns)
+
+    def __check_init__(self) -> None:
+        if not self.columns or len(set(self.columns)) < len(self.columns):
+            raise DataError(f"OnColumns needs one or more different columns, found {self.columns}")
+
+    def __call__(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
+        """φ of the chosen columns."""
+        return self.features(x[:, self._chosen(x.shape[1])])
+
+    def size(self, d: int) -> int:
+        """The size of the inner features for as many inputs as were chosen."""
+        return self.features.size(len(self._chosen(d)))
+
+    def names(self, inputs: Sequence[str]) -> list[str]:
+        """The names of the inner features for the chosen inputs."""
+        return self.features.names([inputs[column] for column in self._chosen(len(inputs))])
+
+    @property
+    def ready(self) -> bool:
+        """Whether the inner features are."""
+        return self.features.ready
+
+    def adapt(self, x: Num[Array | np.ndarray, "n d"]) -> "OnColumns":
+        """The inner features adapted to the chosen columns of x."""
+        return type(self)(self.features.adapt(x[:, self._chosen(x.shape[1])]), self.columns)
+
+    def __repr__(self) -> str:
+        inner = _bracketed(self.features, isinstance(self.features, Concatenate | Product))
+        return f"{inner}.on({', '.join(map(str, self.columns))})"
+
+    def _chosen(self, d: int) -> np.ndarray:
+        last = max(self.columns)
+        if last >= d:
+            raise DataError(f"column {last} needs at least {last + 1} inputs, found {d}; columns count from 0")
+        return np.array(self.columns)
+
+
+class Custom(Features):
+    """The columns that a function of yours computes, (n, d) → (n, number), row by row and traceable by JAX.
+
+    A function cannot be written to a `.credo` file, so neither can these features.
+    """
+
+    function: Callable[[Array], Array] = eqx.field(static=True)
+    number: int = eqx.field(static=True)
+    labels: tuple[str, ...] | None = eqx.field(static=True)
+
+    def __init__(self, function: Callable[[Array], Array], number: int, labels: Sequence[str] | None = None):
+        self.function = function
+        self.number = whole("Custom", "number", number, least=1)
+        self.labels = None if labels is None else tuple(labels)
+
+    def __check_init__(self) -> None:
+        if not callable(self.function):
+            raise DataError(f"Custom needs a function of x, found {self.function!r}")
+        if self.labels is not None and len(self.labels) != self.number:
+            raise DataError(f"Custom needs a label for each of {self.number} columns, found {self.labels}")
+
+    def __call__(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
+        """function(x)."""
+        columns = jnp.asarray(self.function(x), dtype=x.dtype)
+        if columns.shape != (x.shape[0], self.number):
+            raise DataError(
+                f"the function of Custom must return shape {(x.shape[0], self.number)} "
+                f"for x of shape {x.shape}, found {columns.shape}"
+            )
+        return columns
+
+    def size(self, d: int) -> int:
+        """`number`, for any number of inputs."""
+        return self.number
+
+    def names(self, inputs: Sequence[str]) -> list[str]:
+        """The labels, or custom1, custom2, ..."""
+        return [f"custom{i + 1}" for i in range(self.number)] if self.labels is None else list(self.labels)
+
+
+def _column_products(blocks: Sequence[Float[Array, "n _"]]) -> Float[Array, "n p"]:
+    """Row by row the Kronecker product of the blocks."""
+
+    def pair(a: Array, b: Array) -> Array:
+        return (a[:, :, None] * b[:, None, :]).reshape(a.shape[0], a.shape[1] * b.shape[1])
+
+    return functools.reduce(pair, blocks)
+
+
+def _bracketed(features: Features, brackets: bool) -> str:
+    return f"({features!r})" if brackets else repr(features)
+
+
+def _name_products(blocks: Sequence[Sequence[str]]) -> list[str]:
+    return ["·".join(names) for names in itertools.product(*blocks)]

@@ -1,0 +1,38 @@
+"""Bayesian linear models: `Linear`, its priors, its noise, and its other views."""
+
+from credo.models.linear.belief import Linear, Weights
+from credo.models.linear.dual import FunctionSpace, LinearFunction
+from credo.models.linear.estimators import Path, lasso_path
+from credo.models.linear.learning import FixedPoint, pruned_features
+from credo.models.linear.priors import (
+    ARD,
+    Intercept,
+    InverseGamma,
+    Isotropic,
+    KnownNoise,
+    LaplaceNoise,
+    LaplacePrior,
+    StudentTNoise,
+)
+from credo.models.linear.statistics import Rows, Statistics
+
+__all__ = [
+    "ARD",
+    "FixedPoint",
+    "FunctionSpace",
+    "Intercept",
+    "InverseGamma",
+    "Isotropic",
+    "KnownNoise",
+    "LaplaceNoise",
+    "LaplacePrior",
+    "Linear",
+    "LinearFunction",
+    "Path",
+    "Rows",
+    "Statistics",
+    "StudentTNoise",
+    "Weights",
+    "lasso_path",
+    "pruned_features",
+]

@@ -1,0 +1,157 @@
+"""Point estimates of a linear model: least squares, ridge, lasso with its path, the robust mode.
+
+ML      θ̂ = argmin ‖y - Φ̃θ‖²_W                        by SVD of Φ̃, never the normal equations
+ridge   θ̂ = argmin ‖y - Φ̃θ‖²_W/σ² + ‖θ - m₀‖²_{P₀}    by QR of the augmented system
+lasso   ŵ = argmin ‖y - b - Φw‖²_W/(2σ²) + ‖w‖₁/s      by coordinate descent; b unpenalized
+"""
+
+import warnings
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from scipy import linalg as scipy_linalg
+
+from credo.core.arrays import check_positive, check_table, check_vector
+from credo.core.errors import DataError, NotConvergedWarning
+from credo.core.linalg import cholesky
+from credo.models.linear.belief import Linear, Weights
+from credo.models.linear.priors import KnownNoise, LaplacePrior, prior_moments
+from credo.models.linear.robust import find_mode
+from credo.models.linear.statistics import design
+
+
+class Path(NamedTuple):
+    """The lasso's solutions from the strongest penalty to the weakest."""
+
+    scale: np.ndarray
+    """The scale of the Laplace prior, ascending: weaker and weaker shrinkage."""
+    coefficients: np.ndarray
+    """Shape (steps, p): the weights, without the intercept."""
+    intercept: np.ndarray
+
+
+def _rows(belief: Linear, x: Any, y: Any, weights: Any, noise: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Design matrix, outcomes from the reference, and row weights, as NumPy."""
+    belief._check_ready()
+    table = check_table(x, "X")
+    target = check_vector(y, "y", table.shape[0]) - np.asarray(belief.reference)
+    w = np.ones(len(target)) if weights is None else check_positive(weights, "weights", len(target))
+    if noise is not None:
+        w = np.asarray(belief.noise_variance()) / check_positive(noise, "noise", len(target))
+    return np.asarray(design(belief.features, table, belief.intercept is not None)), target, w
+
+
+def _point(belief: Linear, mean: np.ndarray, noise: Any = None) -> Linear:
+    out = eqx.tree_at(
+        lambda b: (b.weights, b.seen), belief, (Weights(jnp.asarray(mean), None), None), is_leaf=lambda v: v is None
+    )
+    return out if noise is None else eqx.tree_at(lambda b: b.noise, out, jnp.asarray(noise))
+
+
+def _least_squares(
+    belief: Linear, x: Any, y: Any, weights: Any, noise: Any
+) -> tuple[np.ndarray, float, np.ndarray, int]:
+    phi, target, w = _rows(belief, x, y, weights, noise)
+    root = np.sqrt(w)
+    mean, _, rank, _ = scipy_linalg.lstsq(phi * root[:, None], target * root)
+    residual = float(np.sum(w * (target - phi @ mean) ** 2))
+    return mean, residual, w, int(rank)
+
+
+def least_squares(belief: Linear, x: Any, y: Any, *, weights: Any = None, noise: Any = None) -> Linear:
+    """Maximum likelihood: least squares, and the noise variance RSS/n (kept where it is given for each row)."""
+    mean, residual, w, rank = _least_squares(belief, x, y, weights, noise)
+    if rank < len(mean):
+        warnings.warn(
+            f"the design matrix has rank {rank} but {len(mean)} columns: the likelihood has no single maximum, the "
+            "shortest is returned; drop collinear features or condition with a prior",
+            NotConvergedWarning,
+            stacklevel=4,
+        )
+    known = isinstance(belief.noise, KnownNoise) or noise is not None
+    return _point(belief, mean, None if known else max(residual / len(w), np.finfo(float).tiny))
+
+
+def maximum_log_likelihood(
+    belief: Linear, x: Any, y: Any, *, weights: Any = None, noise: Any = None
+) -> tuple[float, int]:
+    """-n/2 (log 2πσ̂² + 1) + ½ Σ log wᵢ at σ̂² = RSS/n, and the number of weights plus one for the noise."""
+    mean, residual, w, rank = _least_squares(belief, x, y, weights, noise)
+    n = len(w)
+    if noise is not None:
+        variance = float(belief.noise_variance())
+        value = -0.5 * (n * np.log(2 * np.pi * variance) + residual / variance)
+        return float(value + 0.5 * np.log(w).sum()), rank
+    variance = max(residual / n, np.finfo(float).tiny)
+    return float(-0.5 * n * (np.log(2 * np.pi * variance) + 1) + 0.5 * np.log(w).sum()), rank + 1
+
+
+def posterior_mode(belief: Linear, x: Any, y: Any, *, weights: Any = None, noise: Any = None) -> Linear:
+    """The mode of the weights' posterior as a point: ridge, lasso or robust, as prior and noise say."""
+    phi, target, w = _rows(belief, x, y, weights, noise)
+    if isinstance(belief.prior, LaplacePrior):
+        if belief.is_robust:
+            raise DataError("a Laplace prior with heavy-tailed noise is not offered; use Isotropic() or Gaussian noise")
+        return _point(belief, _lasso(belief, phi, target, w))
+    m0, p0 = prior_moments(belief.prior, belief.intercept, phi.shape[1] - (belief.intercept is not None))
+    if belief.is_robust:
+        rows = belief.statistics(x, y, weights=weights)
+        return _point(belief, np.asarray(find_mode(m0, p0, belief.noise, rows)[0]))
+    variance = float(belief.noise_variance())
+    scale = np.sqrt(w / variance)
+    upper = np.asarray(cholesky(p0, "the prior precision")).T
+    # Rows of the prior below the rows of the data: least squares never squares the condition number.
+    augmented = np.vstack([phi * scale[:, None], upper])
+    outcomes = np.concatenate([target * scale, upper @ np.asarray(m0)])
+    q, r = np.linalg.qr(augmented)
+    return _point(belief, scipy_linalg.solve_triangular(r, q.T @ outcomes))
+
+
+def _centred(
+    belief: Linear, phi: np.ndarray, target: np.ndarray, w: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, Any, Any]:
+    if belief.intercept is None:
+        return phi, target, np.zeros(phi.shape[1]), 0.0
+    phi = phi[:, 1:]
+    x_mean, y_mean = w @ phi / w.sum(), float(w @ target / w.sum())
+    return phi - x_mean, target - y_mean, x_mean, y_mean
+
+
+def _lasso(belief: Linear, phi: np.ndarray, target: np.ndarray, w: np.ndarray) -> np.ndarray:
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import Lasso
+
+    centred, outcomes, x_mean, y_mean = _centred(belief, phi, target, w)
+    root = np.sqrt(w)
+    penalty = float(belief.noise_variance()) / (len(target) * float(belief.prior.scale))
+    model = Lasso(alpha=penalty, fit_intercept=False, max_iter=100_000, tol=1e-8)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ConvergenceWarning)
+        model.fit(centred * root[:, None], outcomes * root)
+    if any(issubclass(c.category, ConvergenceWarning) for c in caught):
+        warnings.warn(
+            "the lasso's coordinate descent did not reach its tolerance; standardize the features (credo.fit does)",
+            NotConvergedWarning,
+            stacklevel=5,
+        )
+    coefficients = model.coef_
+    return (
+        coefficients if belief.intercept is None else np.concatenate([[y_mean - x_mean @ coefficients], coefficients])
+    )
+
+
+def lasso_path(belief: Linear, x: Any, y: Any, *, steps: int = 100, weights: Any = None, noise: Any = None) -> Path:
+    """The lasso's weights as the Laplace prior widens, from all zero to nearly least squares."""
+    from sklearn.linear_model import lasso_path as coordinate_descent
+
+    phi, target, w = _rows(belief, x, y, weights, noise)
+    centred, outcomes, x_mean, y_mean = _centred(belief, phi, target, w)
+    root = np.sqrt(w)
+    penalties, coefficients, _ = coordinate_descent(
+        centred * root[:, None], outcomes * root, alphas=steps, max_iter=100_000, tol=1e-8
+    )
+    table = coefficients.T
+    scale = float(belief.noise_variance()) / (len(target) * penalties)
+    return Path(scale, table, float(belief.reference) + y_mean - table @ x_mean)

@@ -1,0 +1,99 @@
+"""What is believed of the weights and the noise of a linear model before data."""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from credo.core.errors import DataError
+from credo.core.gaussian import Gaussian
+from credo.core.linalg import cholesky, inverse
+from credo.core.params import positive
+
+
+class Isotropic(eqx.Module):
+    """w ~ N(0, I/precision): ridge regression is its mode."""
+
+    precision: Float[Array, ""] = positive(1.0)
+
+
+class ARD(eqx.Module):
+    """wᵢ ~ N(0, 1/precisionᵢ): a precision a feature, learned large where the feature does not matter.
+
+    Automatic relevance determination. MacKay (1994); Tipping (2001). A scalar is the same start for all.
+    """
+
+    precision: Float[Array, "*p"] = positive(1.0)
+
+
+class LaplacePrior(eqx.Module):
+    """p(wᵢ) = exp(-|wᵢ|/scale) / (2 scale): the lasso is its mode. Tibshirani (1996)."""
+
+    scale: Float[Array, ""] = positive(1.0)
+
+
+WeightPrior = Isotropic | ARD | LaplacePrior | Gaussian
+
+
+class Intercept(eqx.Module):
+    """b ~ N(mean, variance), the belief about the constant term.
+
+    `learn` sets it to the mean and the variance of y: a prior worth one observation. Kass & Wasserman (1995).
+    """
+
+    mean: Float[Array, ""] = eqx.field(converter=lambda v: jnp.asarray(v, dtype=float), default=0.0)
+    variance: Float[Array, ""] = eqx.field(converter=lambda v: jnp.asarray(v, dtype=float), default=100.0)
+
+
+class InverseGamma(eqx.Module):
+    """σ² ~ InverseGamma(shape, scale): unknown noise, integrated out; predictions become Student-t.
+
+    The weights' prior then scales with it, w | σ² ~ N(m, σ² V): precisions are in units of the noise.
+    """
+
+    shape: Float[Array, ""] = eqx.field(converter=lambda v: jnp.asarray(v, dtype=float), default=1.0)
+    scale: Float[Array, ""] = positive(1.0)
+
+
+class StudentTNoise(eqx.Module):
+    """ε ~ t_df(0, scale²): outliers are rare but expected; `scale` is in the units of y."""
+
+    df: Float[Array, ""] = positive(4.0, low=1.0, high=200.0)
+    scale: Float[Array, ""] = positive(1.0)
+
+
+class LaplaceNoise(eqx.Module):
+    """p(ε) = exp(-|ε|/scale) / (2 scale): least absolute deviations."""
+
+    scale: Float[Array, ""] = positive(1.0)
+
+
+class KnownNoise(eqx.Module):
+    """The noise variance of every row is given with the data; `variance` is used where a prediction names none."""
+
+    variance: Float[Array, ""] = eqx.field(converter=lambda v: jnp.asarray(v, dtype=float), default=1.0)
+
+
+RobustNoise = StudentTNoise | LaplaceNoise
+Noise = Float[Array, ""] | InverseGamma | StudentTNoise | LaplaceNoise | KnownNoise
+
+
+def prior_moments(
+    prior: WeightPrior, intercept: Intercept | None, p: int
+) -> tuple[Float[Array, " q"], Float[Array, "q q"]]:
+    """Mean and precision of θ = (b - reference, w), where the reference is the intercept's prior mean."""
+    if isinstance(prior, Gaussian):
+        if prior.mean.shape != (p,):
+            raise DataError(f"the prior is over {prior.mean.shape[0]} weights, but the features have {p}")
+        mean, precision = prior.mean, inverse(cholesky(prior.covariance, "the prior covariance"))
+    elif isinstance(prior, LaplacePrior):
+        raise DataError(
+            "a Laplace prior has no Gaussian posterior; take its mode: condition(X, y, using=credo.infer.MAP())"
+        )
+    else:
+        if prior.precision.ndim and prior.precision.shape != (p,):
+            raise DataError(f"the prior has {prior.precision.shape[0]} precisions, but there are {p} features")
+        mean, precision = jnp.zeros(p), jnp.diag(jnp.broadcast_to(prior.precision, (p,)))
+    if intercept is None:
+        return mean, precision
+    full = jnp.zeros((p + 1, p + 1)).at[0, 0].set(1 / intercept.variance).at[1:, 1:].set(precision)
+    return jnp.concatenate([jnp.zeros(1), mean]), full

@@ -1,0 +1,234 @@
+"""What a linear model keeps of its data: sums that add, in one pass, in bounded memory.
+
+With design rows φ̃ᵢ = (1, φ(xᵢ)), weights wᵢ and outcomes yᵢ measured from a reference:
+
+    gram = Σ wᵢ φ̃ᵢ φ̃ᵢᵀ,   cross = Σ wᵢ φ̃ᵢ yᵢ,   square = Σ wᵢ yᵢ²,   n,   Σ log wᵢ.
+
+They are computed in NumPy, whose BLAS is faster than XLA's on a CPU; while tracing, in JAX.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from credo.core.arrays import by_bucket, check_positive, check_table, check_vector, is_traced
+from credo.core.errors import DataError
+from credo.models.features import Affine, Features
+
+BLOCK = 2**25
+"""Bytes of design matrix held at a time: what does not fit the cache need not fit the memory."""
+
+
+class Statistics(eqx.Module):
+    """Sufficient statistics of a linear model with Gaussian noise; they add, and they subtract."""
+
+    n: Float[Array, ""]
+    log_weight: Float[Array, ""]
+    gram: Float[Array, "p p"]
+    cross: Float[Array, " p"]
+    square: Float[Array, ""]
+
+    def __add__(self, other: "Statistics") -> "Statistics":
+        return jax.tree.map(jnp.add, self, other)
+
+    def __sub__(self, other: "Statistics") -> "Statistics":
+        return jax.tree.map(jnp.subtract, self, other)
+
+    def residual(self, weights: Float[Array, " p"]) -> Float[Array, ""]:
+        """Σ wᵢ (yᵢ - φ̃ᵢᵀθ)²."""
+        return self.square - 2 * weights @ self.cross + weights @ self.gram @ weights
+
+
+class Rows(eqx.Module):
+    """The rows themselves, for noise models without sufficient statistics; padding has weight zero."""
+
+    design: Float[Array, "n p"]
+    y: Float[Array, " n"]
+    weights: Float[Array, " n"]
+
+    def __add__(self, other: "Rows") -> "Rows":
+        return jax.tree.map(lambda a, b: jnp.concatenate([a, b]), self, other)
+
+
+class Chunk(NamedTuple):
+    """A block of checked rows."""
+
+    x: Any
+    y: Any
+    weights: Any
+
+
+def read_chunks(data: tuple[Any, ...], weights: Any, columns: int | None) -> Iterator[Chunk]:
+    """The data as checked chunks: one for a table and its outcomes, many for an iterable of (X, y) pairs."""
+    if len(data) == 2:
+        x = check_table(data[0], "X", columns)
+        y = check_vector(data[1], "y", x.shape[0])
+        yield Chunk(x, y, None if weights is None else check_positive(weights, "weights", x.shape[0]))
+        return
+    if len(data) != 1 or not isinstance(data[0], Iterable) or hasattr(data[0], "shape"):
+        raise DataError(
+            f"a linear model is conditioned on X and y, or on one iterable of (X, y) chunks; found {len(data)} argument"
+            f"{'s' * (len(data) != 1)}"
+        )
+    if weights is not None:
+        raise DataError("weights go with a table; for chunks yield (X, y, weights)")
+    empty = True
+    for i, item in enumerate(data[0]):
+        if not isinstance(item, tuple) or len(item) not in (2, 3):
+            raise DataError(f"chunk {i} must be a tuple (X, y) or (X, y, weights), found {type(item).__name__}")
+        x = check_table(item[0], f"X of chunk {i}", columns)
+        y = check_vector(item[1], f"y of chunk {i}", x.shape[0])
+        w = check_positive(item[2], f"weights of chunk {i}", x.shape[0]) if len(item) == 3 else None
+        columns, empty = x.shape[1], False
+        yield Chunk(x, y, w)
+    if empty:
+        raise DataError("the iterable of chunks was empty; a generator can be used only once: pass a fresh one")
+
+
+@eqx.filter_jit
+def _expand(features: Features, x: Array) -> Array:
+    return features(x)
+
+
+def expand(features: Features, x: Any) -> Any:
+    """φ(x), compiled once per bucket of rows; NumPy where x is."""
+    if is_traced(x, features):
+        return features(x)
+    if isinstance(features, Affine) and features.is_identity:
+        return x
+    return np.asarray(by_bucket(lambda rows: _expand(features, rows), x))
+
+
+def design(features: Features, x: Any, intercept: bool) -> Any:
+    """The design matrix Φ̃, with its column of ones in front where there is an intercept."""
+    phi = expand(features, x)
+    if not intercept:
+        return phi
+    xp = jnp if is_traced(phi) else np
+    return xp.concatenate([xp.ones((phi.shape[0], 1)), phi], axis=1)
+
+
+def moments(phi: Any, y: Any, weights: Any, intercept: bool) -> Statistics:
+    """The statistics of one block of feature rows; the column of ones is never formed."""
+    xp = jnp if is_traced(phi, y, weights) else np
+    n = phi.shape[0]
+    if weights is None:
+        scaled, total, log_weight = phi, float(n), 0.0
+    else:
+        scaled, total, log_weight = phi * weights[:, None], weights.sum(), xp.log(weights).sum()
+    # phi.T @ phi with the very same array is a symmetric rank-k update in NumPy: half the work.
+    gram = phi.T @ phi if weights is None else _weighted_gram(phi, weights, xp)
+    cross = scaled.T @ y
+    weighted_y = y if weights is None else weights * y
+    if intercept:
+        column = (xp.ones(n) @ phi) if weights is None else weights @ phi
+        gram = xp.block([[xp.full((1, 1), total), column[None, :]], [column[:, None], gram]])
+        cross = xp.concatenate([xp.reshape(weighted_y.sum(), (1,)), cross])
+    values = (float(n), log_weight, gram, cross, weighted_y @ y)
+    return Statistics(*(jnp.asarray(v, dtype=float) for v in values))
+
+
+def _weighted_gram(phi: Any, weights: Any, xp: Any) -> Any:
+    root = phi * xp.sqrt(weights)[:, None]
+    return root.T @ root
+
+
+def collect(features: Features, chunks: Iterable[Chunk], reference: Any, intercept: bool) -> Statistics:
+    """The statistics of all chunks under fixed features, block by block; y is measured from `reference`."""
+    total: Statistics | None = None
+    for chunk in chunks:
+        width = features.size(chunk.x.shape[1])
+        # Features that copy are expanded a block at a time; the identity needs no copy at all.
+        rows = max(1, BLOCK // (8 * max(width, 1)))
+        whole = is_traced(chunk) or (isinstance(features, Affine) and features.is_identity)
+        step = chunk.x.shape[0] if whole else rows
+        for start in range(0, chunk.x.shape[0], step):
+            cut = slice(start, start + step)
+            w = None if chunk.weights is None else chunk.weights[cut]
+            y = chunk.y[cut] - (reference if is_traced(chunk, reference) else np.asarray(reference))
+            part = moments(expand(features, chunk.x[cut]), y, w, intercept)
+            total = part if total is None else total + part
+    assert total is not None  # read_chunks refuses empty data
+    _check_finite(total)
+    return total
+
+
+def collect_standardized(chunks: Iterable[Chunk], intercept: bool) -> tuple[Affine, float, float, Statistics]:
+    """`Affine` features adapted to the data, the mean and variance of y, and the statistics under them: one pass.
+
+    Sums are taken about the means of the first chunk, so that large offsets (years, temperatures in kelvin)
+    do not cancel, and moved to the overall means at the end.
+    """
+    total: Statistics | None = None
+    for chunk in chunks:
+        if total is None:
+            pilot = _pilot(chunk.x)
+            offset = float(chunk.y.mean())
+        x = chunk.x if pilot is None else chunk.x - pilot
+        part = moments(x, chunk.y - offset, chunk.weights, True)
+        total = part if total is None else total + part
+    assert total is not None
+    _check_finite(total)
+    gram, cross, square = np.asarray(total.gram), np.asarray(total.cross), float(total.square)
+    weight = gram[0, 0]
+    x_mean, y_mean = gram[0, 1:] / weight, cross[0] / weight
+    centred = gram[1:, 1:] - weight * np.outer(x_mean, x_mean)
+    variance = np.maximum(np.diag(centred) / weight, 0.0)
+    floor = 1e-24 * (np.diag(gram)[1:] / weight)
+    scale = np.where(variance > floor, np.sqrt(variance), 1.0)
+    shift = x_mean if pilot is None else x_mean + pilot
+    y_variance = max(square / weight - y_mean**2, 0.0)
+    p = len(scale)
+    if not intercept:
+        # Without an intercept columns are scaled, not shifted, and y keeps its origin.
+        return _scaled_only(total, pilot, scale, offset, y_mean, y_variance)
+    full_gram = np.zeros((p + 1, p + 1))
+    full_gram[0, 0] = weight
+    full_gram[1:, 1:] = centred / np.outer(scale, scale)
+    full_cross = np.concatenate([[0.0], (cross[1:] - x_mean * cross[0]) / scale])
+    statistics = Statistics(
+        total.n,
+        total.log_weight,
+        jnp.asarray(full_gram),
+        jnp.asarray(full_cross),
+        jnp.asarray(weight * y_variance),
+    )
+    return Affine(shift=shift, scale=scale), offset + y_mean, y_variance, statistics
+
+
+def _scaled_only(
+    total: Statistics, pilot: Any, scale: np.ndarray, offset: float, y_mean: float, y_variance: float
+) -> tuple[Affine, float, float, Statistics]:
+    gram, cross = np.asarray(total.gram), np.asarray(total.cross)
+    back = np.zeros(len(scale)) if pilot is None else pilot
+    weight, column = gram[0, 0], gram[0, 1:]
+    raw_gram = gram[1:, 1:] + np.outer(back, column) + np.outer(column, back) + weight * np.outer(back, back)
+    raw_cross = cross[1:] + back * cross[0] + offset * (column + weight * back)
+    raw_square = float(total.square) + 2 * offset * cross[0] + weight * offset**2
+    size = np.sqrt(np.diag(raw_gram) / weight)
+    size = np.where(size > 0, size, 1.0)
+    statistics = Statistics(
+        total.n,
+        total.log_weight,
+        jnp.asarray(raw_gram / np.outer(size, size)),
+        jnp.asarray(raw_cross / size),
+        jnp.asarray(raw_square),
+    )
+    return Affine(shift=np.zeros(len(size)), scale=size), 0.0, y_variance + (offset + y_mean) ** 2, statistics
+
+
+def _pilot(x: np.ndarray) -> np.ndarray | None:
+    """The means of a sample of rows, where they dwarf the spread; None where sums about zero are as good."""
+    sample = x[:: max(1, x.shape[0] // 512)]
+    mean, spread = sample.mean(0), sample.std(0)
+    return mean if np.any(np.abs(mean) > 10 * spread) else None
+
+
+def _check_finite(statistics: Statistics) -> None:
+    if not is_traced(statistics) and not bool(np.all(np.isfinite(np.asarray(statistics.gram)))):
+        raise DataError("the squares of the features overflow; rescale X so that its values are below 1e150")

@@ -1,0 +1,266 @@
+"""The Cholesky factor, its jitter policy, its uses and its updates, against NumPy."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from numpy.testing import assert_allclose
+
+from credo.core import linalg
+from credo.core.errors import NotPositiveDefinite
+
+N = 6
+squares = arrays(np.float64, (N, N), elements=st.floats(-3, 3))
+vectors = arrays(np.float64, (N,), elements=st.floats(-3, 3))
+properties = settings(max_examples=25, deadline=None)
+
+
+def spd(half: np.ndarray, ridge: float = 0.5) -> np.ndarray:
+    return half @ half.T + ridge * np.eye(len(half))
+
+
+def random_spd(n: int, seed: int = 0) -> np.ndarray:
+    return spd(np.random.default_rng(seed).normal(size=(n, n)) / np.sqrt(n))
+
+
+@given(squares)
+@properties
+def test_factor_reproduces_the_matrix_without_jitter(half):
+    a = spd(half)
+    factor = linalg.factorize(jnp.asarray(a))
+    assert bool(factor.ok)
+    assert float(factor.jitter) == 0.0
+    assert_allclose(factor.root, np.linalg.cholesky(a), rtol=1e-10, atol=1e-12)
+
+
+@given(squares, squares, vectors)
+@properties
+def test_uses_of_a_factor(half, b, v):
+    a = spd(half)
+    root = linalg.cholesky(jnp.asarray(a))
+    lower, inverse = np.linalg.cholesky(a), np.linalg.inv(a)
+    for rhs in (v, b):
+        tolerance = {"rtol": 1e-8, "atol": 1e-9 * (1 + np.abs(rhs).max())}
+        assert_allclose(linalg.solve(root, jnp.asarray(rhs)), inverse @ rhs, **tolerance)
+        assert_allclose(linalg.solve_lower(root, jnp.asarray(rhs)), np.linalg.solve(lower, rhs), **tolerance)
+        assert_allclose(linalg.solve_upper(root, jnp.asarray(rhs)), np.linalg.solve(lower.T, rhs), **tolerance)
+    assert_allclose(linalg.log_determinant(root), np.linalg.slogdet(a)[1], rtol=1e-9, atol=1e-9)
+    assert_allclose(linalg.inverse(root), inverse, rtol=1e-8, atol=1e-9)
+    assert_allclose(linalg.quadratic(root, jnp.asarray(v)), v @ inverse @ v, rtol=1e-8, atol=1e-9)
+    columns = np.einsum("nm,nk,km->m", b, inverse, b)
+    assert_allclose(linalg.quadratic(root, jnp.asarray(b)), columns, rtol=1e-8, atol=1e-9)
+
+
+def test_large_concrete_matrices_go_through_lapack_and_agree_with_xla():
+    a = jnp.asarray(random_spd(300))
+    eager, traced = linalg.factorize(a), jax.jit(linalg.factorize)(a)
+    assert_allclose(eager.root, traced.root, rtol=1e-11, atol=1e-13)
+    assert_allclose(eager.root, np.linalg.cholesky(a), rtol=1e-11, atol=1e-13)
+    assert np.array_equal(np.triu(eager.root, 1), np.zeros((300, 300)))
+    inverse = linalg.inverse(eager.root)
+    assert_allclose(inverse, np.linalg.inv(a), rtol=1e-9, atol=1e-11)
+    assert np.array_equal(inverse, inverse.T)
+    assert_allclose(jax.jit(linalg.inverse)(eager.root), inverse, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("n", [N, 300])
+def test_singular_matrix_gets_the_smallest_jitter_that_works(n):
+    x = np.linspace(0, 1, n)
+    singular = jnp.asarray(np.exp(-0.5 * (x[:, None] - x) ** 2 / 9.0))  # numerically of rank 5 or so
+    assert np.linalg.eigvalsh(singular)[0] < 1e-12
+    for factor in (linalg.factorize(singular), jax.jit(linalg.factorize)(singular)):
+        assert bool(factor.ok)
+        jitter = float(factor.jitter)
+        assert 0 < jitter <= 1e-6
+        steps = np.log10(jitter / (n * np.finfo(float).eps))
+        assert abs(steps - round(steps)) < 1e-6  # first · 10^k
+        assert_allclose(factor.root @ factor.root.T, singular + jitter * np.eye(n), atol=1e-13)
+
+
+def test_jitter_is_relative_to_the_scale_and_larger_in_float32():
+    ones = np.ones((N, N)) - 1e-9 * np.eye(N)  # indefinite by rounding-like amounts
+    small = linalg.factorize(jnp.asarray(1e-12 * ones))
+    assert bool(small.ok)
+    assert 0 < float(small.jitter) <= 1e-18
+    single = linalg.factorize(jnp.asarray(np.ones((N, N)) - 1e-5 * np.eye(N), jnp.float32))
+    assert single.root.dtype == jnp.float32
+    assert bool(single.ok)
+    assert 1e-6 < float(single.jitter) <= 1e-3
+
+
+@pytest.mark.parametrize("n", [N, 300])
+@pytest.mark.parametrize("flaw", ["indefinite", "negative", "zero", "nan", "inf"])
+def test_failure_is_a_status_and_never_nan(n, flaw):
+    a = random_spd(n)
+    if flaw == "indefinite":
+        a[0, 1] = a[1, 0] = 10.0
+    elif flaw == "negative":
+        a = -a
+    elif flaw == "zero":
+        a = 0 * a
+    else:
+        a[n - 1, 2] = a[2, n - 1] = float(flaw)
+    for factor in (linalg.factorize(jnp.asarray(a)), jax.jit(linalg.factorize)(jnp.asarray(a))):
+        assert not bool(factor.ok)
+        assert np.isfinite(factor.root).all()
+        assert np.isfinite(factor.jitter)
+
+
+def test_gradient_of_the_factor_equals_jax_own():
+    a, w = jnp.asarray(random_spd(N)), jnp.asarray(np.random.default_rng(1).normal(size=(N, N)))
+
+    def ours(m):
+        return jnp.sum(w * linalg.factorize(m).root)
+
+    def theirs(m):
+        return jnp.sum(w * jnp.linalg.cholesky(m))
+
+    assert_allclose(jax.grad(ours)(a), jax.grad(theirs)(a), rtol=1e-10, atol=1e-12)
+    assert_allclose(jax.jit(jax.grad(ours))(a), jax.grad(theirs)(a), rtol=1e-10, atol=1e-12)
+    assert_allclose(jax.jacfwd(ours)(a), jax.grad(theirs)(a), rtol=1e-10, atol=1e-12)
+    assert_allclose(jax.hessian(ours)(a), jax.hessian(theirs)(a), rtol=1e-8, atol=1e-10)
+
+
+def test_gradient_where_jitter_was_needed_is_that_of_the_jittered_matrix():
+    singular = jnp.ones((3, 3)) - 1e-9 * jnp.eye(3)
+    factor = linalg.factorize(singular)
+    assert float(factor.jitter) > 0
+    got = jax.grad(lambda m: linalg.log_determinant(linalg.factorize(m).root))(singular)
+    want = np.linalg.inv(np.asarray(singular) + float(factor.jitter) * np.eye(3))
+    assert_allclose(got, want, rtol=1e-5)
+
+
+def test_gradient_is_finite_where_the_branch_is_not_taken():
+    bad = jnp.asarray(-np.eye(3))
+
+    def guarded(m):
+        factor = linalg.factorize(m)
+        return jnp.where(factor.ok, linalg.log_determinant(factor.root), -jnp.inf)
+
+    value, gradient = jax.value_and_grad(guarded)(bad)
+    assert value == -np.inf
+    assert np.array_equal(gradient, np.zeros((3, 3)))
+
+
+def test_vmap_finds_a_jitter_for_each():
+    batch = jnp.stack([jnp.eye(3), jnp.ones((3, 3)) - 1e-9 * jnp.eye(3), -jnp.eye(3)])
+    factor = jax.vmap(linalg.factorize)(batch)
+    assert factor.ok.tolist() == [True, True, False]
+    assert float(factor.jitter[0]) == 0.0
+    assert float(factor.jitter[1]) > 0.0
+    assert_allclose(factor.root[0], np.eye(3))
+
+
+@pytest.mark.parametrize("n", [N, 300])
+def test_mask_makes_padding_of_the_identity_and_leaves_the_policy_alone(n):
+    rng = np.random.default_rng(2)
+    mask = rng.uniform(size=n) < 0.7
+    full = np.where(np.outer(mask, mask), 1e-8 * random_spd(n), np.nan)
+    for call in (linalg.factorize, jax.jit(linalg.factorize)):
+        factor = call(jnp.asarray(full), jnp.asarray(mask))
+        assert bool(factor.ok)
+        assert float(factor.jitter) == 0.0
+        assert_allclose(factor.root[np.ix_(mask, mask)], np.linalg.cholesky(full[np.ix_(mask, mask)]), rtol=1e-9)
+        assert np.array_equal(factor.root[np.ix_(~mask, ~mask)], np.eye((~mask).sum()))
+    singular = np.where(np.outer(mask, mask), 1e-8, 0.0) - 1e-17 * np.diag(mask)
+    factor = linalg.factorize(jnp.asarray(singular), jnp.asarray(mask))
+    assert bool(factor.ok)
+    assert 0 < float(factor.jitter) <= 1e-14  # relative to the real rows, not to the padding's ones
+    assert_allclose(np.diag(factor.root)[~mask], 1.0, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("n", [N, 300])
+def test_cholesky_says_what_is_wrong(n):
+    a = random_spd(n)
+    a[0, 1] = a[1, 0] = 10.0
+    smallest = np.linalg.eigvalsh(a)[0]
+    with pytest.raises(NotPositiveDefinite, match=rf"kernel matrix \({n} × {n}\) is not positive definite") as e:
+        linalg.cholesky(jnp.asarray(a), "kernel matrix")
+    assert f"{smallest:.3g}" in str(e.value)
+    assert f"{1e-6 * np.diag(a).mean():.3g}" in str(e.value)
+    assert "add noise" in str(e.value)
+    a[2, 3] = a[3, 2] = np.nan
+    with pytest.raises(NotPositiveDefinite, match=r"2 entries that are NaN or infinite, the first at \(2, 3\)"):
+        linalg.cholesky(jnp.asarray(a))
+    lopsided = random_spd(n)
+    lopsided[n - 1, 0] += 0.1
+    with pytest.raises(NotPositiveDefinite, match=r"not symmetric: .* differ by up to 0\.1"):
+        linalg.cholesky(jnp.asarray(lopsided))
+
+
+def test_cholesky_inside_jit_fails_at_run_time():
+    compiled = eqx.filter_jit(lambda m: linalg.cholesky(m, "covariance"))
+    assert_allclose(compiled(4 * jnp.eye(3)), 2 * np.eye(3))
+    with pytest.raises(eqx.EquinoxRuntimeError, match=r"covariance \(3 × 3\) is not positive definite"):
+        compiled(-jnp.eye(3))
+
+
+@given(squares, arrays(np.float64, (2, N), elements=st.floats(-3, 3)))
+@properties
+def test_update_then_downdate(half, rows):
+    a = spd(half)
+    up = linalg.update(linalg.cholesky(jnp.asarray(a)), jnp.asarray(rows))
+    assert_allclose(up, np.linalg.cholesky(a + rows.T @ rows), rtol=1e-8, atol=1e-9)
+    assert np.array_equal(up, np.tril(up))
+    down = linalg.update(up, jnp.asarray(rows), sign=-1)
+    assert_allclose(down @ down.T, a, rtol=1e-8, atol=1e-8)
+
+
+def test_update_under_transformations():
+    a, rows = random_spd(N), np.random.default_rng(3).normal(size=(2, N))
+    root = linalg.cholesky(jnp.asarray(a))
+    got = jax.jit(linalg.update, static_argnums=2)(root, jnp.asarray(rows), 1)
+    assert_allclose(got, np.linalg.cholesky(a + rows.T @ rows), rtol=1e-10, atol=1e-12)
+    gradient = jax.grad(lambda r: linalg.log_determinant(linalg.update(root, r)))(jnp.asarray(rows))
+    want = 2 * rows @ np.linalg.inv(a + rows.T @ rows)
+    assert_allclose(gradient, want, rtol=1e-8, atol=1e-10)
+
+
+def test_downdate_that_loses_definiteness_is_refused():
+    root = linalg.cholesky(jnp.eye(3))
+    with pytest.raises(NotPositiveDefinite, match="take away only what was added before"):
+        linalg.update(root, jnp.asarray([[0.0, 2.0, 0.0]]), sign=-1)
+    with pytest.raises(NotPositiveDefinite, match="not positive"):
+        linalg.update(root, jnp.asarray([[0.0, 1.0, 0.0]]), sign=-1)
+    with pytest.raises(eqx.EquinoxRuntimeError, match="not positive"):
+        eqx.filter_jit(lambda r: linalg.update(root, r, -1))(jnp.asarray([[0.0, 2.0, 0.0]]))
+    with pytest.raises(ValueError, match="sign must be 1"):
+        linalg.update(root, jnp.ones((1, 3)), sign=2)
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_append_extends_the_factor(k):
+    a = random_spd(N + k)
+    root = linalg.cholesky(jnp.asarray(a[:N, :N]))
+    got = linalg.append(root, jnp.asarray(a[:N, N:]), jnp.asarray(a[N:, N:]))
+    assert_allclose(got, np.linalg.cholesky(a), rtol=1e-10, atol=1e-12)
+    jitted = jax.jit(linalg.append)(root, jnp.asarray(a[:N, N:]), jnp.asarray(a[N:, N:]))
+    assert_allclose(jitted, got, rtol=1e-12, atol=1e-14)
+
+
+def test_appending_a_duplicate_row_gets_jitter_and_a_contradiction_is_refused():
+    a = random_spd(N)
+    root = linalg.cholesky(jnp.asarray(a))
+    extended = linalg.append(root, jnp.asarray(a[:, :1]), jnp.asarray(a[:1, :1]))
+    assert np.isfinite(extended).all()
+    assert_allclose((extended @ extended.T)[-1, :N], a[0], rtol=1e-10)
+    assert_allclose((extended @ extended.T)[-1, -1], a[0, 0], rtol=1e-6)
+    with pytest.raises(NotPositiveDefinite, match="extended by 1 row"):
+        linalg.append(root, jnp.asarray(a[:, :1]), jnp.asarray(0.5 * a[:1, :1]))
+
+
+@pytest.mark.parametrize("index", [0, 2, N - 1, -2])
+def test_remove_drops_a_row_and_column(index):
+    a = random_spd(N)
+    keep = np.delete(np.arange(N), index)
+    got = linalg.remove(linalg.cholesky(jnp.asarray(a)), index)
+    assert_allclose(got, np.linalg.cholesky(a[np.ix_(keep, keep)]), rtol=1e-10, atol=1e-12)
+
+
+def test_remove_outside_is_refused():
+    with pytest.raises(IndexError, match="index 3 is outside a factor of size 3"):
+        linalg.remove(jnp.eye(3), 3)
