@@ -203,10 +203,10 @@ def test_fields_and_constructors():
 def test_passes_through_jit_vmap_and_grad():
     g, h, x = example(), example(1), jnp.ones(D)
     assert_allclose(jax.jit(Gaussian.kl)(g, h), g.kl(h), rtol=1e-12)
-    slope = jax.grad(lambda q: q.log_prob(x))(g).mean
+    slope = jax.jit(jax.grad(lambda q: q.log_prob(x)))(g).mean
     assert_allclose(slope, np.linalg.solve(g.covariance, x - g.mean), rtol=1e-9)
     batch = jax.tree.map(lambda *leaves: jnp.stack(leaves), g, h)
-    entropies = jax.vmap(Gaussian.entropy)(batch)
+    entropies = jax.jit(jax.vmap(Gaussian.entropy))(batch)
     assert_allclose(entropies, [g.entropy(), h.entropy()], rtol=1e-12)
 
 

@@ -69,14 +69,13 @@ def test_large_concrete_matrices_go_through_lapack_and_agree_with_xla():
 
 @pytest.mark.parametrize("n", [N, 300])
 def test_singular_matrix_gets_the_smallest_jitter_that_works(n):
-    x = np.linspace(0, 1, n)
-    singular = jnp.asarray(np.exp(-0.5 * (x[:, None] - x) ** 2 / 9.0))  # numerically of rank 5 or so
-    assert np.linalg.eigvalsh(singular)[0] < 1e-12
+    singular = jnp.ones((n, n)) - 1e-11 * jnp.eye(n)
+    scale = 1 - 1e-11
     for factor in (linalg.factorize(singular), jax.jit(linalg.factorize)(singular)):
         assert bool(factor.ok)
         jitter = float(factor.jitter)
-        assert 0 < jitter <= 1e-6
-        steps = np.log10(jitter / (n * np.finfo(float).eps))
+        assert 1e-11 <= jitter <= 1e-10
+        steps = np.log10(jitter / (n * np.finfo(float).eps * scale))
         assert abs(steps - round(steps)) < 1e-6  # first · 10^k
         assert_allclose(factor.root @ factor.root.T, singular + jitter * np.eye(n), atol=1e-13)
 
@@ -119,10 +118,10 @@ def test_gradient_of_the_factor_equals_jax_own():
     def theirs(m):
         return jnp.sum(w * jnp.linalg.cholesky(m))
 
-    assert_allclose(jax.grad(ours)(a), jax.grad(theirs)(a), rtol=1e-10, atol=1e-12)
-    assert_allclose(jax.jit(jax.grad(ours))(a), jax.grad(theirs)(a), rtol=1e-10, atol=1e-12)
-    assert_allclose(jax.jacfwd(ours)(a), jax.grad(theirs)(a), rtol=1e-10, atol=1e-12)
-    assert_allclose(jax.hessian(ours)(a), jax.hessian(theirs)(a), rtol=1e-8, atol=1e-10)
+    want = jax.jit(jax.grad(theirs))(a)
+    assert_allclose(jax.grad(ours)(a), want, rtol=1e-10, atol=1e-12)
+    assert_allclose(jax.jit(jax.grad(ours))(a), want, rtol=1e-10, atol=1e-12)
+    assert_allclose(jax.jit(jax.jacfwd(ours))(a), want, rtol=1e-10, atol=1e-12)
 
 
 def test_gradient_where_jitter_was_needed_is_that_of_the_jittered_matrix():

@@ -23,8 +23,7 @@ def matmul(v):
     return A @ v
 
 
-@pytest.mark.parametrize("rhs", [b, b[:, 0]], ids=["matrix", "vector"])
-@pytest.mark.parametrize("scale", [1.0, 1e-9, 1e9])
+@pytest.mark.parametrize(("rhs", "scale"), [(b, 1.0), (b[:, 0], 1e-9), (b[:, 0], 1e9)])
 def test_conjugate_gradients_meet_their_tolerance_at_any_scale(rhs, scale):
     solution = linalg.conjugate_gradients(lambda v: scale * matmul(v), rhs, rtol=1e-10)
     assert solution.status == "converged"
@@ -112,14 +111,14 @@ def test_pivoted_cholesky_of_an_exhausted_matrix_has_zero_columns():
 
 def test_lanczos_log_determinant_is_within_its_standard_error():
     want = np.linalg.slogdet(A)[1]
-    estimate = linalg.lanczos_log_determinant(jr.key(0), matmul, N, probes=64, steps=80)
+    estimate = jax.jit(lambda k: linalg.lanczos_log_determinant(k, matmul, N, probes=64, steps=80))(jr.key(0))
     assert 0 < float(estimate.standard_error) < 0.05 * abs(want)
     assert abs(float(estimate.value) - want) < 4.5 * float(estimate.standard_error)
 
 
 def test_lanczos_standard_error_is_the_spread_of_the_estimate():
     keys = jr.split(jr.key(1), 40)
-    many = jax.vmap(lambda k: linalg.lanczos_log_determinant(k, matmul, N, probes=16, steps=40))(keys)
+    many = jax.jit(jax.vmap(lambda k: linalg.lanczos_log_determinant(k, matmul, N, probes=16, steps=40)))(keys)
     spread, claimed = np.std(many.value, ddof=1), np.sqrt(np.mean(np.square(many.standard_error)))
     assert 0.6 < spread / claimed < 1.6  # 40 draws: the ratio has a standard error of about 0.12
 

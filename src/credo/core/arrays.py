@@ -245,4 +245,6 @@ def by_bucket(function: Callable[..., T], x: Any, *rest: Any) -> T:
     if is_traced(x, rest):
         return function(x, *rest)
     out = function(jnp.asarray(pad_rows(x, bucket(n))), *rest)
+    if is_traced(out):  # inside somebody's jit even constants are traced
+        return jax.tree.map(lambda leaf: leaf[:n], out)
     return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)[:n]), out)

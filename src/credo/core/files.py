@@ -43,7 +43,7 @@ def save(belief: Any, path: str | os.PathLike[str]) -> Path:
     arrays: dict[str, np.ndarray] = {}
     tree = _encode(belief, arrays, "belief")
     packed = io.BytesIO()
-    np.savez(packed, allow_pickle=False, **arrays)  # type: ignore[arg-type]
+    np.savez(packed, allow_pickle=False, **arrays)
     contents = {"belief.json": json.dumps(tree, allow_nan=False).encode(), "arrays.npz": packed.getvalue()}
     manifest = {
         "format": FORMAT,
@@ -139,7 +139,8 @@ def _encode(value: Any, arrays: dict[str, np.ndarray], where: str) -> Any:
         return {"array": name, "numpy": not isinstance(value, jax.Array)}
     if isinstance(value, eqx.Module):
         cls = type(value)
-        fields = {f.name: _encode(getattr(value, f.name), arrays, f"{where}.{f.name}") for f in dataclasses.fields(value)}  # type: ignore[arg-type]
+        names = [field.name for field in dataclasses.fields(value)]
+        fields = {name: _encode(getattr(value, name), arrays, f"{where}.{name}") for name in names}
         return {"class": f"{cls.__module__}:{cls.__qualname__}", "fields": fields}
     if type(value) in (tuple, list):
         kind = "tuple" if isinstance(value, tuple) else "list"
@@ -181,7 +182,7 @@ def _find_class(name: Any, own: dict[str, type]) -> type:
     module_name, _, qualname = str(name).partition(":")
     if not _MODULE.fullmatch(module_name):
         raise FileError(
-            f"the file holds a {name}, which is not one of credo's classes; if it is yours, pass load(path, classes=[...])"
+            f"the file holds a {name}, which is not one of credo's classes; if it is yours, load(path, classes=[...])"
         )
     cls: Any = import_module(module_name)
     for part in qualname.split("."):
@@ -192,11 +193,11 @@ def _find_class(name: Any, own: dict[str, type]) -> type:
 
 
 def _rebuild(cls: type, fields: dict[str, Any]) -> Any:
-    expected = {f.name for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    expected = {f.name for f in dataclasses.fields(cls)}
     if set(fields) != expected:
         wrong = sorted(expected.symmetric_difference(fields))
         raise FileError(f"the fields of {cls.__name__} do not match this credo's: {', '.join(wrong)}")
-    instance = object.__new__(cls)
+    instance: Any = object.__new__(cls)
     for name, value in fields.items():
         object.__setattr__(instance, name, value)
     return instance

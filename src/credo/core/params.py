@@ -204,7 +204,7 @@ def coordinate_names(slots: Layout) -> list[str]:
     return [s.path if s.stop - s.start == 1 else f"{s.path}[{i}]" for s in slots for i in range(s.stop - s.start)]
 
 
-def bounds(slots: Layout, vector: Float[Array, " k"]) -> tuple[np.ndarray, np.ndarray]:
+def bounds(slots: Layout, vector: Float[Array | np.ndarray, " k"]) -> tuple[np.ndarray, np.ndarray]:
     """The box in which `learn` searches, around the starting vector."""
     u = np.asarray(vector)
     lower, upper = np.full(u.shape, -np.inf), np.full(u.shape, np.inf)

@@ -45,8 +45,6 @@ class Custom(Loss):
         samples: int | None = None,
         seed: int = 0,
     ) -> None:
-        if not callable(function):
-            raise DataError(f"function must be a function of (action, outcome), found {type(function).__name__}")
         if actions is not None and bounds is not None:
             raise DataError("pass either actions, to choose from, or bounds, to search between, not both")
         if samples is not None and samples < 1:
@@ -108,7 +106,7 @@ def minimize(objective: Callable[[Array], Array], grid: Float[Array, "g *m"]) ->
     def take(index: Array) -> Array:
         return jnp.take_along_axis(grid, jnp.clip(index, 0, last)[None], axis=0)[0]
 
-    def shrink(_: int, state: tuple[Array, ...]) -> tuple[Array, ...]:
+    def shrink(_: Any, state: tuple[Array, ...]) -> tuple[Array, ...]:
         low, left, right, high, at_left, at_right = state
         lower = at_left < at_right
         low, high = jnp.where(lower, low, left), jnp.where(lower, right, high)

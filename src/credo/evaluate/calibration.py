@@ -7,18 +7,18 @@ reliability diagram, and for whole inference algorithms the ranks of simulation-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
-import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray
 from scipy import stats
 
 from credo.core.arrays import check_vector
 from credo.core.errors import DataError
 from credo.core.predictive import Bernoulli, Categorical, Predictive
 from credo.core.predictive.base import check_levels
-from credo.evaluate.quadrature import alone, per_row
+from credo.evaluate.quadrature import alone, per_row, quantiles
 from credo.evaluate.scores import check_outcomes
 
 LEVELS = tuple(np.round(np.arange(0.05, 1.0, 0.05), 2))
@@ -32,11 +32,16 @@ def pit(prediction: Predictive, y: Any, *, seed: int = 0) -> np.ndarray:
     """
     values = check_outcomes(prediction, y)
     each = alone(prediction)
-    upper = np.asarray(per_row(each, lambda p, value: p.cdf(value), values))
+    upper = np.asarray(_cdf(each, values))
     if not prediction.discrete:
         return upper
-    lower = np.asarray(per_row(each, lambda p, value: p.cdf(value), values - 1))
+    lower = np.asarray(_cdf(each, values - 1))
     return lower + np.random.default_rng(seed).uniform(size=upper.shape) * (upper - lower)
+
+
+@eqx.filter_jit
+def _cdf(prediction: Predictive, y: Array) -> Array:
+    return per_row(prediction, lambda p, value: p.cdf(value), y)
 
 
 class CoverageCurve(NamedTuple):
@@ -55,8 +60,8 @@ def coverage_curve(prediction: Predictive, y: Any, levels: Any = LEVELS) -> Cove
     if isinstance(prediction, Categorical):
         raise DataError("coverage_curve needs outcomes that are numbers, found classes; use reliability")
     each = alone(prediction)
-    lower = np.asarray(each.quantile(0.5 - wanted / 2))
-    upper = np.asarray(each.quantile(0.5 + wanted / 2))
+    lower = np.asarray(quantiles(each, 0.5 - wanted / 2))
+    upper = np.asarray(quantiles(each, 0.5 + wanted / 2))
     if lower.ndim == 1:
         lower, upper = lower[:, None], upper[:, None]
     inside = (lower <= np.asarray(values)) & (np.asarray(values) <= upper)
@@ -221,7 +226,7 @@ def simulation_based_calibration(
             )
         draws, names = len(table), _leaf_names(truth)
         below, ties = (table < true).sum(axis=0), (table == true).sum(axis=0)
-        rows.append(below + np.asarray(jr.randint(k_ties, ties.shape, 0, jnp.asarray(ties) + 1)))
+        rows.append(below + np.random.default_rng(np.asarray(jr.key_data(k_ties))).integers(0, ties + 1))
     return Ranks(np.stack(rows), draws, names)
 
 

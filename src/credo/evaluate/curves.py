@@ -168,7 +168,7 @@ def bias_variance(
     )
 
 
-def _decompose(mean: np.ndarray, square: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+def _decompose(mean: np.ndarray, square: np.ndarray, n: int) -> tuple[Any, Any]:
     """bias² and variance from the first two moments of f̂ - f over n samples, averaged over the last axis."""
     variance = (square - mean**2) * n / (n - 1)
     bias2 = mean**2 - variance / n

@@ -11,9 +11,11 @@ Closed forms are used where they exist; a mixture is integrated component by com
 apart components are each seen at their own scale.
 """
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -24,6 +26,7 @@ from credo.core.predictive import (
     Bernoulli,
     Categorical,
     DirichletMultinomial,
+    Interval,
     Laplace,
     Mixture,
     MultivariateT,
@@ -31,15 +34,16 @@ from credo.core.predictive import (
     Predictive,
     StudentT,
 )
+from credo.core.predictive.base import check_levels
 from credo.core.predictive.real import student_cdf
 
-PANELS = 20
-"""Panels on each side of the break, 16 nodes each."""
+PANELS = 16
+"""Panels between two breaks, 16 nodes each."""
 
 REACH = 20.0
 """Integrals reach sinh(20) ≈ 2·10⁸ half interquartile ranges into the tails."""
 
-SUPPORT = 4097
+SUPPORT = 4096
 """How many counts are summed; where the spread is wider, in strides."""
 
 Classes = Bernoulli | Categorical
@@ -57,6 +61,26 @@ def per_row(prediction: Predictive, ask: Callable[[Predictive, Array], Array], y
     if prediction.shape == ():
         return jax.vmap(lambda value: ask(prediction, value))(y)
     return ask(prediction, y)
+
+
+def quantiles(prediction: Predictive, q: Any, name: str = "q") -> Array:
+    """`prediction.quantile(q)`, compiled: searching for a quantile in steps that are not is slow."""
+    return _quantiles(prediction, check_levels(q, name))
+
+
+@eqx.filter_jit
+def _quantiles(prediction: Predictive, levels: Array) -> Array:
+    return prediction.quantile(levels)
+
+
+def central(prediction: Predictive, level: Any) -> Interval:
+    """`prediction.interval(level)`, compiled."""
+    return _central(prediction, check_levels(level, "level"))
+
+
+@eqx.filter_jit
+def _central(prediction: Predictive, level: Array) -> Interval:
+    return prediction.interval(level)
 
 
 def over_components(prediction: Mixture, ask: Callable[[Predictive], Array]) -> Array:
@@ -147,8 +171,7 @@ def spread(prediction: Predictive) -> Array:
             return 0.75 * prediction.scale
         case StudentT():
             df = jnp.where(prediction.df > 1, prediction.df, 2.0)
-            log_ratio = special.betaln(0.5, df - 0.5) - 2 * special.betaln(0.5, df / 2)
-            unit = 2 * jnp.sqrt(df) / (df - 1) * jnp.exp(log_ratio)
+            unit = 2 * jnp.sqrt(df) / (df - 1) * jnp.exp(_log_beta_half(df - 0.5) - 2 * _log_beta_half(df / 2))
             return jnp.where(prediction.df > 1, prediction.scale * unit, jnp.inf)
         case Mixture() if all(isinstance(part, Normal) for part in prediction.parts):
             return _spread_of_normals(prediction)
@@ -180,18 +203,31 @@ def outcome_nodes(prediction: Predictive, n: int) -> tuple[Float[Array, "n *m"],
         classes = jnp.arange(weights.shape[0], dtype=float).reshape(-1, *[1] * len(prediction.shape))
         return jnp.broadcast_to(classes, weights.shape), weights
     if prediction.discrete and not isinstance(prediction, Mixture):
-        low, high = prediction.quantile(1e-9), prediction.quantile(1 - 1e-9)
+        low, high = quantiles(prediction, jnp.asarray([1e-9, 1 - 1e-9]))
         many = int(jnp.max(high - low)) + 1
         if many <= 16 * n:
             steps = jnp.arange(many, dtype=float).reshape(-1, *[1] * len(prediction.shape))
             counts = low + steps
-            masses = jax.vmap(lambda y: jnp.exp(prediction.log_prob(y)))(counts)
+            masses = _masses(prediction, counts)
             return counts, masses / jnp.sum(masses, axis=0)
     z, w = np.polynomial.hermite_e.hermegauss(n)
     levels = jnp.clip(special.ndtr(jnp.asarray(z)), 1e-300, 1 - 1e-16)
-    outcomes = prediction.quantile(levels)
+    outcomes = quantiles(prediction, levels)
     weights = jnp.asarray(w / w.sum()).reshape(-1, *[1] * len(prediction.shape))
     return outcomes, jnp.broadcast_to(weights, outcomes.shape)
+
+
+def _log_beta_half(b: Array) -> Array:
+    """log B(½, b), by its series where b is large; jax.scipy.special.betaln is good to 1e-6 only."""
+    far = b > 100
+    big, small = jnp.where(far, b, 100.0), jnp.where(far, 1.0, b)
+    series = -0.5 * jnp.log(big) + 1 / (8 * big) - 1 / (192 * big**3)
+    return 0.5 * jnp.log(jnp.pi) + jnp.where(far, series, special.gammaln(small) - special.gammaln(small + 0.5))
+
+
+@eqx.filter_jit
+def _masses(prediction: Predictive, counts: Array) -> Array:
+    return jnp.exp(jax.vmap(prediction.log_prob)(counts))
 
 
 def _spread_of_normals(prediction: Mixture) -> Array:
@@ -209,24 +245,27 @@ def _spread_of_normals(prediction: Mixture) -> Array:
 
 
 def _center_and_scale(prediction: Predictive) -> tuple[Array, Array]:
-    low, middle, high = prediction.quantile(jnp.asarray([0.25, 0.5, 0.75]))
+    low, middle, high = quantiles(prediction, jnp.asarray([0.25, 0.5, 0.75]))
     return middle, (high - low) / 2
 
 
+@eqx.filter_jit
 def _line(center: Array, scale: Array, split: Array, panels: int = PANELS) -> tuple[Array, Array]:
-    """Nodes and weights for ∫ g(y) dy on y = center + scale·sinh(t), in panels that are broken at `split`."""
+    """Nodes and weights for ∫ g(y) dy on y = center + scale·sinh(t), in panels broken at the center and at `split`."""
     x, w = np.polynomial.legendre.leggauss(16)
     edges = np.arange(panels) / panels
     unit = jnp.asarray((edges[:, None] + (x + 1) / (2 * panels)).ravel()).reshape(-1, *[1] * center.ndim)
     mass = jnp.asarray(np.tile(w / (2 * panels), panels)).reshape(-1, *[1] * center.ndim)
-    middle = jnp.arcsinh((split - center) / scale)
-    reach = jnp.maximum(REACH, jnp.abs(middle) + 1)
-    below, above = middle + reach, reach - middle
-    t = jnp.concatenate([-reach + below * unit, middle + above * unit])
-    weights = jnp.concatenate([mass * below, mass * above])
+    at = jnp.arcsinh((split - center) / scale)
+    reach = jnp.maximum(REACH, jnp.abs(at) + 1)
+    ends = [-reach, jnp.minimum(at, 0.0), jnp.maximum(at, 0.0), reach]
+    pieces = list(itertools.pairwise(ends))
+    t = jnp.concatenate([low + (high - low) * unit for low, high in pieces])
+    weights = jnp.concatenate([(high - low) * mass for low, high in pieces])
     return center + scale * jnp.sinh(t), weights * scale * jnp.cosh(t)
 
 
+@eqx.filter_jit
 def _support(prediction: Predictive) -> tuple[Array, Array, Array]:
     """Counts around the mean, the probability of the stride that each stands for, and the stride."""
     reach = 30 * prediction.std + 30

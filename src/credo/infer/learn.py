@@ -19,7 +19,7 @@ from jaxtyping import Array, Float
 from credo.core import params
 from credo.core.belief import Belief
 from credo.core.errors import DataError, NotConverged, NotConvergedWarning
-from credo.infer.optimize import CONVERGED, DIVERGED, STOPPED, Optimum, at_bound, maximize
+from credo.infer.optimize import CONVERGED, DIVERGED, STOPPED, Optimum, at_bound, flat_directions, maximize
 
 B = TypeVar("B", bound=Belief)
 
@@ -44,7 +44,7 @@ class Learned(NamedTuple):
     optima: list[LocalOptimum]
     """Every local maximum found, the highest first."""
     at_bound: dict[str, str]
-    """Hyperparameters that ran to a bound, and to which."""
+    """Hyperparameters that ran to a bound, or on to a plateau before it, and to which."""
     notes: list[str]
     """What the method has to say in words, e.g. which features were pruned."""
 
@@ -78,7 +78,12 @@ class Evidence(NamedTuple):
             return float(value), np.asarray(gradient)
 
         optima = maximize(value_and_grad, list(first + noise), lower, upper, self.max_steps, self.tolerance)
-        return summarize(belief, slots, optima, lower, upper)
+        learned = summarize(belief, slots, optima, lower, upper)
+        if learned.status == DIVERGED:
+            return learned
+        names = params.coordinate_names(slots)
+        flat = flat_directions(lambda u: value_and_grad(u)[0], optima[0], lower, upper)
+        return learned._replace(at_bound=learned.at_bound | {names[i]: side for i, side in flat})
 
 
 @eqx.filter_jit
@@ -145,7 +150,7 @@ def learn(
         report: return `Learned`, with every local optimum, instead of the belief alone.
         options: what else `belief.condition` takes, e.g. `weights=`.
     """
-    learned, _ = _learn(belief, data, using, fixed, priors, seed, options)
+    learned, _ = prepare_and_learn(belief, data, using, fixed, priors, seed, options)
     return learned if report else learned.belief
 
 
@@ -160,12 +165,12 @@ def fit(
     **options: Any,
 ) -> Any:
     """`learn`, then `condition`, in one pass over the data; the arguments are those of `learn`."""
-    learned, statistics = _learn(belief, data, using, fixed, priors, seed, options)
+    learned, statistics = prepare_and_learn(belief, data, using, fixed, priors, seed, options)
     conditioned = learned.belief.condition_on(statistics)
     return learned._replace(belief=conditioned) if report else conditioned
 
 
-def _learn(
+def prepare_and_learn(
     belief: Belief,
     data: tuple[Any, ...],
     using: Any,
@@ -174,6 +179,7 @@ def _learn(
     seed: int,
     options: dict[str, Any],
 ) -> tuple[Learned, Any]:
+    """What `learn` and `fit` share: how it was learned, and the statistics of the data, which were read once."""
     if not isinstance(belief, Belief):
         raise DataError(
             f"learn and fit take a belief first, found {type(belief).__name__}; e.g. credo.fit(credo.Linear(), X, y)"
@@ -207,7 +213,7 @@ def _speak_up(learned: Learned) -> None:
         )
     for name, side in learned.at_bound.items():
         warnings.warn(
-            f"{name} ran to its {side} bound: the data alone do not determine it; "
+            f"{name} ran towards its {side} bound: the data alone do not determine it; "
             f"hold it (fixed=[{name.split('[')[0]!r}]), give it a prior (priors={{...}}) or simplify the model",
             NotConvergedWarning,
             stacklevel=4,

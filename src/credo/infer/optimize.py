@@ -15,6 +15,7 @@ CONVERGED, STOPPED, DIVERGED = "converged", "stopped", "diverged"
 SAME_VALUE = 1e-5
 SAME_PLACE = 1e-2
 AT_BOUND = 1e-3
+FLAT = 1e-3
 
 
 class Optimum(NamedTuple):
@@ -97,6 +98,24 @@ def distinct(optima: Sequence[Optimum]) -> list[Optimum]:
 
 def at_bound(vector: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> list[tuple[int, str]]:
     """The coordinates that lie on a bound, with which one: "lower" or "upper"."""
-    return [(i, "lower") for i in np.flatnonzero(vector - lower < AT_BOUND)] + [
-        (i, "upper") for i in np.flatnonzero(upper - vector < AT_BOUND)
-    ]
+    low, high = np.flatnonzero(vector - lower < AT_BOUND), np.flatnonzero(upper - vector < AT_BOUND)
+    return [(int(i), "lower") for i in low] + [(int(i), "upper") for i in high]
+
+
+def flat_directions(
+    value: Callable[[np.ndarray], float], optimum: Optimum, lower: np.ndarray, upper: np.ndarray
+) -> list[tuple[int, str]]:
+    """The coordinates along which the function stays flat towards a bound: a maximum at infinity.
+
+    Far out the gradient vanishes and the climb ends before the bound; a step of 2 and one of 4 that both change
+    the function by less than `FLAT` give it away.
+    """
+    found: list[tuple[int, str]] = []
+    for i in range(len(optimum.vector)):
+        for side, sign in (("lower", -1.0), ("upper", 1.0)):
+            steps = [
+                np.clip(optimum.vector + sign * h * np.eye(len(optimum.vector))[i], lower, upper) for h in (2.0, 4.0)
+            ]
+            if all(abs(value(u) - optimum.value) < FLAT for u in steps):
+                found.append((i, side))
+    return found

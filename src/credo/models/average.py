@@ -6,7 +6,7 @@ Hoeting, Madigan, Raftery & Volinsky (1999), "Bayesian model averaging: a tutori
 """
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -50,11 +50,11 @@ class Averaged(Belief):
         """What each belief keeps of the data."""
         return tuple(belief.statistics(*data, **options) for belief in self.beliefs)
 
-    def condition_on(self, statistics: tuple[Any, ...]) -> Self:
+    def condition_on(self, statistics: tuple[Any, ...]) -> "Averaged":
         """Bayes' rule in each belief and between them: p(mₖ | data) ∝ p(mₖ) p(data | mₖ)."""
         pairs = list(zip(self.beliefs, statistics, strict=True))
         evidence = jnp.stack([belief.log_evidence_of(each) for belief, each in pairs])
-        return type(self)(self.log_weights + evidence, tuple(b.condition_on(each) for b, each in pairs))
+        return Averaged(self.log_weights + evidence, tuple(b.condition_on(each) for b, each in pairs))
 
     def condition(self, *data: Any, using: Any = None, **options: Any) -> Any:
         """Bayes' rule in each belief, with the method `using`, and between them by their evidence."""
@@ -62,7 +62,7 @@ class Averaged(Belief):
             return super().condition(*data, **options)
         evidence = jnp.stack([belief.log_evidence(*data, **options) for belief in self.beliefs])
         conditioned = tuple(belief.condition(*data, using=using, **options) for belief in self.beliefs)
-        return type(self)(self.log_weights + evidence, conditioned)
+        return Averaged(self.log_weights + evidence, conditioned)
 
     def evidence_of(self, statistics: tuple[Any, ...]) -> Array:
         """log Σₖ p(mₖ) p(data | mₖ)."""
@@ -70,10 +70,10 @@ class Averaged(Belief):
         evidence = jnp.stack([belief.evidence_of(each) for belief, each in pairs])
         return special.logsumexp(self.log_weights + evidence)
 
-    def prepare(self, *data: Any, **options: Any) -> tuple[Self, tuple[Any, ...]]:
+    def prepare(self, *data: Any, **options: Any) -> tuple["Averaged", tuple[Any, ...]]:
         """Each belief with its data-driven choices made, and what it keeps of the data."""
         prepared, statistics = zip(*(belief.prepare(*data, **options) for belief in self.beliefs), strict=True)
-        return type(self)(self.log_weights, prepared), statistics
+        return Averaged(self.log_weights, prepared), statistics
 
     def predict(self, *x: Any, **options: Any) -> Predictive:
         """Σₖ p(mₖ) p(y | x, mₖ), in one vectorised pass where the beliefs are alike."""

@@ -1,0 +1,13 @@
+"""credo as scikit-learn estimators: thin, and each passes `check_estimator`.
+
+    from credo.sklearn import BayesianLinearRegressor
+
+    model = make_pipeline(..., BayesianLinearRegressor(prior="ard")).fit(X, y)
+    mean, std = model.predict(X_new, return_std=True)
+
+What was fitted is a belief, `model[-1].belief_`, with all that a belief can do.
+"""
+
+from credo.sklearn.linear import BayesianLinearRegressor
+
+__all__ = ["BayesianLinearRegressor"]

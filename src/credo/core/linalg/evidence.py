@@ -74,7 +74,7 @@ _log_evidence.defvjp(_forward, _backward)
 @partial(jax.jit, static_argnames="gradient")
 def _evaluate(
     covariance: Float[Array, "n n"], residual: Float[Array, "n"], weight: Float[Array, "n"], gradient: bool
-) -> tuple[Float[Array, ""], ...]:
+) -> tuple[Array, ...]:
     """(log p, ∂/∂residual[, ∂/∂covariance]), by LAPACK for a large matrix on a CPU and by XLA otherwise."""
     on_device = partial(_on_device, gradient=gradient)
     if len(residual) < lapack.HOST_SIZE:
@@ -85,7 +85,7 @@ def _evaluate(
 
 def _on_device(
     covariance: Float[Array, "n n"], residual: Float[Array, "n"], weight: Float[Array, "n"], gradient: bool
-) -> tuple[Float[Array, ""], ...]:
+) -> tuple[Array, ...]:
     result = factor.factorize(covariance, weight > 0)
     alpha = factor.solve(result.root, residual)
     value = -0.5 * (residual @ alpha + factor.log_determinant(result.root) + weight.sum() * _LOG_2PI)
@@ -99,7 +99,7 @@ def _on_device(
 
 def _on_host(
     covariance: Float[Array, "n n"], residual: Float[Array, "n"], weight: Float[Array, "n"], gradient: bool
-) -> tuple[Float[Array, ""], ...]:
+) -> tuple[Array, ...]:
     outputs = [jax.ShapeDtypeStruct((), residual.dtype), jax.ShapeDtypeStruct(residual.shape, residual.dtype)]
     if gradient:
         outputs.append(jax.ShapeDtypeStruct(covariance.shape, covariance.dtype))

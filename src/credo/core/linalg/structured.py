@@ -49,6 +49,7 @@ class Kronecker(eqx.Module):
         terms = [self.size / len(root) * factor.log_determinant(root) for root in self._roots()]
         return jnp.stack(terms).sum()
 
+    @eqx.filter_jit
     def solve_shifted(self, b: Float[Array, "n *m"], noise: Float[Array, ""] | float) -> Float[Array, "n *m"]:
         """(A + noise·I)⁻¹ b = Q (Λ + noise)⁻¹ Qᵀ b; the factors may be singular, noise > 0."""
         vectors, values = self._eigen()
@@ -66,6 +67,7 @@ class Kronecker(eqx.Module):
 
         return one(b) if b.ndim == 1 else jax.vmap(one, 1, 1)(b)
 
+    @eqx.filter_jit
     def log_determinant_shifted(self, noise: Float[Array, ""] | float) -> Float[Array, ""]:
         """log |A + noise·I| = Σ log(λ + noise) over the products λ of the factors' eigenvalues."""
         return jnp.log(_outer(self._eigen()[1]) + noise).sum()
@@ -78,13 +80,13 @@ class Kronecker(eqx.Module):
         return [factor.cholesky(a, f"Kronecker factor {i}") for i, a in enumerate(self.factors)]
 
     def _eigen(self) -> tuple[list[Array], list[Array]]:
-        """Eigenvectors, constant to the gradient, and eigenvalues as diag(QᵀAQ), cut at zero.
+        """Eigenvectors, constant to the gradient, and eigenvalues as diag(QᵀAQ), rounded up to zero.
 
         So written, d Σ f(λ) = Σ f'(λⱼ) qⱼᵀ dA qⱼ, which is exact also for repeated eigenvalues.
         """
         vectors = [jnp.linalg.eigh(lax.stop_gradient(a))[1] for a in self.factors]
         values = [jnp.sum(q * (a @ q), axis=0) for q, a in zip(vectors, self.factors, strict=True)]
-        return vectors, [jnp.maximum(w, 0.0) for w in values]
+        return vectors, [w + lax.stop_gradient(jnp.maximum(w, 0.0) - w) for w in values]
 
 
 class Toeplitz(eqx.Module):
@@ -96,6 +98,7 @@ class Toeplitz(eqx.Module):
 
     column: Float[Array, "n"]
 
+    @eqx.filter_jit
     def matmul(self, v: Float[Array, "n *m"]) -> Float[Array, "n *m"]:
         """A v, as a product with the circulant matrix of size 2n in which A is a corner."""
         n = len(self.column)
@@ -109,17 +112,8 @@ class Toeplitz(eqx.Module):
 
     def solve(self, b: Float[Array, "n *m"]) -> Float[Array, "n *m"]:
         """A⁻¹ b."""
-        column = lax.stop_gradient(self.column)
-
-        def recursion(_: object, y: Array) -> tuple[Array, Array]:
-            x, _, ok = _levinson(column, y)
-            return x, ok
-
-        def one(y: Array) -> tuple[Array, Array]:
-            return lax.custom_linear_solve(self.matmul, y, recursion, symmetric=True, has_aux=True)
-
-        x, ok = one(b) if b.ndim == 1 else jax.vmap(one, 1, (1, 0))(b)
-        return self._demand(x, ok.all())
+        x, ok = self._solve(b)
+        return self._demand(x, ok)
 
     def log_determinant(self) -> Float[Array, ""]:
         """log |A| = Σ log of the prediction error variances of the Durbin recursion."""
@@ -130,6 +124,20 @@ class Toeplitz(eqx.Module):
         """A as a matrix, for small n and for tests."""
         index = jnp.arange(len(self.column))
         return self.column[jnp.abs(index[:, None] - index[None, :])]
+
+    @eqx.filter_jit
+    def _solve(self, b: Float[Array, "n *m"]) -> tuple[Float[Array, "n *m"], Bool[Array, ""]]:
+        column = lax.stop_gradient(self.column)
+
+        def recursion(_: object, y: Array) -> tuple[Array, Array]:
+            x, _, ok = _levinson(column, y)
+            return x, ok
+
+        def one(y: Array) -> tuple[Array, Array]:
+            return lax.custom_linear_solve(self.matmul, y, recursion, symmetric=True, has_aux=True)
+
+        x, ok = one(b) if b.ndim == 1 else jax.vmap(one, 1, (1, 0))(b)
+        return x, ok.all()
 
     def _demand(self, value: Float[Array, "*s"], ok: Bool[Array, ""]) -> Float[Array, "*s"]:
         n = len(self.column)

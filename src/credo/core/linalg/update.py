@@ -59,6 +59,8 @@ def remove(root: Float[Array, "n n"], index: int) -> Float[Array, "n-1 n-1"]:
     if not -n <= index < n:
         raise IndexError(f"index {index} is outside a factor of size {n}")
     i = index % n
+    if i == n - 1:
+        return root[:i, :i]
     below = update(root[i + 1 :, i + 1 :], root[None, i + 1 :, i])
     top = jnp.concatenate([root[:i, :i], jnp.zeros((i, n - 1 - i), root.dtype)], axis=1)
     return jnp.concatenate([top, jnp.concatenate([root[i + 1 :, :i], below], axis=1)])

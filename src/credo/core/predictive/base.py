@@ -104,7 +104,7 @@ class Predictive(eqx.Module):
     def quantile(self, q: Any) -> Array:
         """The smallest y with P(Y ≤ y) ≥ q; for k levels q the result has k rows."""
         levels = check_levels(q, "q")
-        return self._quantile(levels) if levels.ndim == 0 else jax.vmap(self._quantile)(levels)
+        return _quantiles(self, levels) if levels.ndim == 0 else jax.vmap(_quantiles, (None, 0))(self, levels)
 
     @property
     def median(self) -> Array:
@@ -114,7 +114,7 @@ class Predictive(eqx.Module):
     def interval(self, level: Any = 0.95) -> Interval:
         """The central interval that holds y with probability `level`."""
         half = check_levels(level, "level") / 2
-        return Interval(self._quantile(0.5 - half), self._quantile(0.5 + half))
+        return Interval(_quantiles(self, 0.5 - half), _quantiles(self, 0.5 + half))
 
     def sample(self, n: int = 1, *, seed: int = 0) -> Array:
         """n draws of the outcomes, shape (n, m): joint over the queries where the prediction knows how they covary."""
@@ -122,7 +122,7 @@ class Predictive(eqx.Module):
 
     def draw(self, key: PRNGKeyArray, n: int) -> Array:
         """`sample` with an explicit JAX key."""
-        return jax.vmap(self._draw)(jr.split(key, n))
+        return _draws(self, jr.split(key, n))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -144,6 +144,17 @@ class Predictive(eqx.Module):
         return self
 
 
+# Compiled once for each kind and shape: searches and draws are loops, which JAX would compile anew at every call.
+@eqx.filter_jit
+def _quantiles(prediction: Predictive, q: Array) -> Array:
+    return prediction._quantile(q)
+
+
+@eqx.filter_jit
+def _draws(prediction: Predictive, keys: Array) -> Array:
+    return jax.vmap(prediction._draw)(keys)
+
+
 def check_levels(q: Any, name: str) -> Float[Array, "..."]:
     """Probabilities strictly between 0 and 1."""
     levels = jnp.asarray(q, dtype=float)
@@ -160,7 +171,7 @@ def to_array(value: Any) -> Any:
 def invert_cdf(cdf: Callable[[Array], Array], q: Array, low: Array, high: Array, discrete: bool = False) -> Array:
     """The smallest y in (low, high] with cdf(y) ≥ q, by bisection to the last bit that float64 can tell."""
 
-    def halve(_: int, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
+    def halve(_: Any, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
         lo, hi = bracket
         middle = jnp.floor((lo + hi) / 2) if discrete else (lo + hi) / 2
         enough = cdf(middle) >= q

@@ -56,9 +56,10 @@ class Categorical(Predictive):
         return jnp.argmax(self.probs, axis=-1)
 
     def log_prob(self, y: Any) -> Array:
-        """log probs[y] for class indices y."""
-        index = jnp.asarray(y).astype(int)
-        return jnp.log(jnp.take_along_axis(self.probs, index[..., None], axis=-1)[..., 0])
+        """log probs[y] for class indices y (one, or one per query); -inf for what is not a class."""
+        value = jnp.asarray(y, float)
+        classes = jnp.arange(self.probs.shape[-1])
+        return jnp.log(jnp.sum(jnp.where(classes == value[..., None], self.probs, 0.0), axis=-1))
 
     def cdf(self, y: Any) -> Array:
         """P(Y ≤ y) in the order of the classes."""
@@ -117,9 +118,10 @@ class Bernoulli(Predictive):
         return self.prob * (1 - self.prob)
 
     def log_prob(self, y: Any) -> Array:
-        """y log p + (1 - y) log(1 - p)."""
+        """y log p + (1 - y) log(1 - p); -inf for what is neither 0 nor 1."""
         one = jnp.asarray(y, float)
-        return special.xlogy(one, self.prob) + special.xlog1py(1 - one, -self.prob)
+        log_p = special.xlogy(one, self.prob) + special.xlog1py(1 - one, -self.prob)
+        return jnp.where((one == 0) | (one == 1), log_p, -jnp.inf)
 
     def cdf(self, y: Any) -> Array:
         """P(Y ≤ y)."""

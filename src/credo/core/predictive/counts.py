@@ -23,6 +23,7 @@ class Count(Predictive):
         low = jnp.maximum(jnp.floor(low) - 1, -1.0)
         return invert_cdf(self.cdf, q, low, jnp.ceil(high) + 1, discrete=True)
 
+    @eqx.filter_jit
     def entropy(self) -> Array:
         """-Σ p log p, in strides where the spread is far wider than the grid."""
         reach = 30 * self.std + 30
@@ -231,7 +232,9 @@ class DirichletMultinomial(Predictive):
 
     def log_prob(self, y: Any) -> Array:
         """log [m! Γ(A)/Γ(A + m) Π Γ(αₖ + yₖ)/(Γ(αₖ) yₖ!)]; -inf where the counts do not sum to m."""
-        counts = jnp.asarray(y, float)
+        given = jnp.asarray(y, float)
+        valid = jnp.all((given >= 0) & (given == jnp.round(given)), axis=-1)
+        counts = jnp.where(valid[..., None], given, 0.0)
         total = jnp.sum(self.alpha)
         log_p = (
             special.gammaln(self.trials + 1.0)
@@ -242,7 +245,7 @@ class DirichletMultinomial(Predictive):
                 axis=-1,
             )
         )
-        return jnp.where(jnp.sum(counts, axis=-1) == self.trials, log_p, -jnp.inf)
+        return jnp.where(valid & (jnp.sum(given, axis=-1) == self.trials), log_p, -jnp.inf)
 
     def cdf(self, y: Any) -> Array:
         """P(Yₖ ≤ yₖ) for each class."""

@@ -65,6 +65,7 @@ class Mixture(Predictive):
         """Σ wₖ Fₖ(y)."""
         return self._average(self._each(lambda p: p.cdf(y)))
 
+    @eqx.filter_jit
     def entropy(self) -> Array:
         """-∫ p log p on a grid (for counts, a sum)."""
         if self.discrete:
@@ -77,7 +78,7 @@ class Mixture(Predictive):
 
             return jnp.sum(jax.lax.map(at, steps, batch_size=256), axis=0)
         half_width = (self._quantile(jnp.asarray(0.75)) - self._quantile(jnp.asarray(0.25))) / 2
-        return entropy_on_grid(self.log_prob, self.median, half_width)
+        return entropy_on_grid(self.log_prob, self._quantile(jnp.asarray(0.5)), half_width)
 
     def _quantile(self, q: Array) -> Array:
         # The quantile of a mixture lies between the smallest and the largest of its components'.
@@ -88,8 +89,14 @@ class Mixture(Predictive):
     def _draw(self, key: PRNGKeyArray) -> Array:
         k_choice, k_draw = jr.split(key)
         chosen = jr.choice(k_choice, self.weights.shape[0], p=self.weights)
-        draws = jnp.concatenate([jax.vmap(lambda p: p._draw(k_draw))(part) for part in self.parts])
-        return draws[chosen]
+        # One draw from each stack, of which the chosen component's is kept.
+        first, out = 0, jnp.zeros(())
+        for part in self.parts:
+            k = jax.tree.leaves(part)[0].shape[0]
+            member = jax.tree.map(lambda leaf, at=chosen - first: leaf.at[at].get(mode="clip"), part)
+            out = jnp.where(chosen >= first, member._draw(k_draw), out)
+            first += k
+        return out
 
     def __getitem__(self, index: Any) -> "Mixture":
         """The predictions at some of the queries."""

@@ -224,8 +224,11 @@ class MultivariateT(Predictive):
 
 def student_cdf(z: Array, df: Array) -> Array:
     """The standard Student-t distribution function."""
-    tail = 0.5 * special.betainc(df / 2, jnp.asarray(0.5), df / (df + z**2))
-    return jnp.where(z > 0, 1 - tail, tail)
+    # Near the center the tail's argument rounds to 1: there the mass between 0 and z is the accurate one.
+    near = jnp.abs(z) < 1
+    inner = 0.5 * special.betainc(jnp.asarray(0.5), df / 2, jnp.where(near, z**2 / (df + z**2), 0.5))
+    tail = 0.5 * special.betainc(df / 2, jnp.asarray(0.5), jnp.where(near, 0.5, df / (df + z**2)))
+    return jnp.where(near, 0.5 + jnp.sign(z) * inner, jnp.where(z > 0, 1 - tail, tail))
 
 
 def student_quantile(q: Array, df: Array) -> Array:

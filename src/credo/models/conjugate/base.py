@@ -5,7 +5,7 @@ belief is its parameters η, which read as pseudo-observations. Murphy (2012), s
 """
 
 from abc import abstractmethod
-from typing import Any, Self
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -19,13 +19,13 @@ from credo.core.arrays import check_counts, is_traced
 from credo.core.belief import Belief
 from credo.core.errors import DataError
 
-STIRLING_FROM = 16.0
+SHIFT = 8
 
 
 class Statistics(eqx.Module):
     """Sufficient statistics: those of two sets of data together are the sum of those of each."""
 
-    def __add__(self, other: Self) -> Self:
+    def __add__(self, other: Any) -> Any:
         return jax.tree.map(jnp.add, self, other)
 
 
@@ -72,19 +72,21 @@ class Conjugate(Belief):
 
 
 def log_rising(a: Array, n: Array) -> Array:
-    """log Γ(a + n)/Γ(a), without cancellation where a is large.
+    """log Γ(a + n)/Γ(a) for a > 0 and n ≥ 0, without the cancellation of two log Γ where a is large.
 
-    There Stirling's series is subtracted term by term:
-    (a - ½) log(1 + n/a) + n log(a + n) - n + c(a + n) - c(a), c(z) = 1/12z - 1/360z³ + 1/1260z⁵ - 1/1680z⁷ + ….
+    Γ(a + n)/Γ(a) = Γ(z + n)/Γ(z) · Π_{j<8} (a + j)/(a + n + j) with z = a + 8, and there Stirling's series is
+    subtracted term by term: (z - ½) log(1 + n/z) + n log(z + n) - n + c(z + n) - c(z).
     """
-    far = a > STIRLING_FROM
-    big = jnp.where(far, a, STIRLING_FROM)
-    small = jnp.where(far, STIRLING_FROM, a)
-    series = (big - 0.5) * jnp.log1p(n / big) + n * jnp.log(big + n) - n + _stirling_rest(big + n) - _stirling_rest(big)
-    return jnp.where(far, series, special.gammaln(small + n) - special.gammaln(small))
+    z = a + SHIFT
+    ratio = a / (a + n)
+    for j in range(1, SHIFT):
+        ratio = ratio * ((a + j) / (a + n + j))
+    series = (z - 0.5) * jnp.log1p(n / z) + n * jnp.log(z + n) - n + _stirling_rest(z + n) - _stirling_rest(z)
+    return series + jnp.log(ratio)
 
 
 def _stirling_rest(z: Array) -> Array:
+    """c(z) = 1/12z - 1/360z³ + 1/1260z⁵ - …, to 1e-14 for z ≥ 8."""
     w = 1 / z**2
     return (1 / 12 - w * (1 / 360 - w * (1 / 1260 - w * (1 / 1680 - w * (1 / 1188 - w * 691 / 360360))))) / z
 

@@ -1,7 +1,7 @@
 """Outcomes 0 and 1 with an unknown probability: the Beta distribution."""
 
 from abc import abstractmethod
-from typing import Any, Self
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -49,7 +49,7 @@ class Beta(Conjugate):
         check_parameter(self.b, "b")
 
     @abstractmethod
-    def _with(self, a: Array, b: Array) -> Self:
+    def _with(self, a: Array, b: Array) -> Any:
         """The same kind of belief with other parameters."""
 
     @property
@@ -62,7 +62,7 @@ class Beta(Conjugate):
         """a + b."""
         return self.a + self.b
 
-    def condition_on(self, statistics: BinaryCounts) -> Self:
+    def condition_on(self, statistics: BinaryCounts) -> Any:
         """Beta(a + successes, b + failures)."""
         return self._with(self.a + statistics.successes, self.b + statistics.failures)
 

@@ -1,7 +1,7 @@
 """One of k classes with unknown probabilities: the Dirichlet distribution."""
 
 from abc import abstractmethod
-from typing import Any, Self
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -44,7 +44,7 @@ class Dirichlet(Conjugate):
         check_parameter(self.alpha, "alpha", remedy="pass positive numbers")
 
     @abstractmethod
-    def _with(self, alpha: Array) -> Self:
+    def _with(self, alpha: Array) -> Any:
         """The same kind of belief with other parameters."""
 
     @property
@@ -57,7 +57,7 @@ class Dirichlet(Conjugate):
         """A = Σ αₖ."""
         return jnp.sum(self.alpha)
 
-    def condition_on(self, statistics: ClassCounts) -> Self:
+    def condition_on(self, statistics: ClassCounts) -> Any:
         """Dirichlet(α + counts)."""
         return self._with(self.alpha + statistics.counts)
 

@@ -37,7 +37,7 @@ from credo.models.conjugate.quadrature import (
 
 BOUNDARY_MASS = 1e-6
 INTEGRAL_ERROR = 1e-6
-NEGLIGIBLE = 1e-13
+NEGLIGIBLE = 1e-12
 
 
 class Shrinkage(NamedTuple):
@@ -138,11 +138,14 @@ class HierarchicalBernoulli(Belief):
         hyper = self.hyperparameters
         return jnp.exp(hyper.weights @ jnp.log(hyper.strength))
 
-    def _betas(self) -> tuple[Array, Array, Array]:
-        """The posterior of each θₖ as a mixture of g Betas: weights (g,), a and b (g, r)."""
+    def _seen(self) -> PopulationCounts:
         if self.seen is None:
             raise DataError("no population has been seen; condition on successes and trials, or predict_new()")
-        hyper, seen = self.hyperparameters, self.seen
+        return self.seen
+
+    def _betas(self) -> tuple[Array, Array, Array]:
+        """The posterior of each θₖ as a mixture of g Betas: weights (g,), a and b (g, r)."""
+        hyper, seen = self.hyperparameters, self._seen()
         a = (hyper.mean * hyper.strength)[:, None] + seen.successes
         b = ((1 - hyper.mean) * hyper.strength)[:, None] + seen.trials - seen.successes
         return hyper.weights, a, b
@@ -159,8 +162,7 @@ class HierarchicalBernoulli(Belief):
 
     def shrinkage(self) -> Shrinkage:
         """How far each population was drawn from its own frequency to the common mean."""
-        estimate, hyper, seen = self.estimate, self.hyperparameters, self.seen
-        assert seen is not None  # `estimate` has refused otherwise
+        estimate, hyper, seen = self.estimate, self.hyperparameters, self._seen()
         weight = hyper.weights @ (hyper.strength[:, None] / (hyper.strength[:, None] + seen.trials))
         some = seen.trials > 0
         raw = jnp.where(some, seen.successes / jnp.where(some, seen.trials, 1.0), estimate)
@@ -169,13 +171,13 @@ class HierarchicalBernoulli(Belief):
     def credible_interval(self, level: float = 0.95) -> Interval:
         """The central interval that holds θₖ with probability `level`, for each population."""
         half = float(check_levels(level, "level")) / 2
-        return _beta_mixture_interval(*self._betas(), half)
+        seen = self._seen()
+        return _beta_mixture_interval(self.hyperparameters, seen.successes, seen.trials - seen.successes, half)
 
     def credible_interval_new(self, level: float = 0.95) -> Interval:
         """The central interval of the probability of a population that has not been seen."""
         half = float(check_levels(level, "level")) / 2
-        weights, a, b = self._new_betas()
-        lower, upper = _beta_mixture_interval(weights, a[:, None], b[:, None], half)
+        lower, upper = _beta_mixture_interval(self.hyperparameters, jnp.zeros(1), jnp.zeros(1), half)
         return Interval(lower[0], upper[0])
 
     def predict(self, trials: Any = None) -> Predictive:
@@ -260,10 +262,10 @@ def _integral(prior: HyperPrior, counts: PopulationCounts) -> Integral:
     if is_traced(prior, counts):
         return integrate_traced(prior, counts)
     result = integrate(prior, counts)
-    if result.outside > BOUNDARY_MASS or not result.error < INTEGRAL_ERROR:
+    if result.border > BOUNDARY_MASS or not result.error < INTEGRAL_ERROR:
         warnings.warn(
             f"the integral over the hyperparameters is uncertain: relative error {float(result.error):.1e}, mass at "
-            f"the border {float(result.outside):.1e}; use a less extreme prior or using=EmpiricalBayes()",
+            f"the border {float(result.border):.1e}; use a less extreme prior or using=EmpiricalBayes()",
             NotConvergedWarning,
             stacklevel=4,
         )
@@ -282,18 +284,55 @@ def _predict(weights: Array, a: Array, b: Array, trials: Any) -> Predictive:
     return Mixture(weights, (predictive.BetaBinomial(many, a, b, int(m.max())),))
 
 
-def _beta_mixture_interval(weights: Array, a: Array, b: Array, half: float) -> Interval:
-    """The quantiles at ½ ± half of Σ w_g Beta(a_g, b_g), by bisection of the distribution function."""
-    w, alpha, beta = (np.asarray(values) for values in (weights, a, b))
-    kept = w > NEGLIGIBLE * w.max()
-    w, alpha, beta = w[kept] / w[kept].sum(), alpha[kept], beta[kept]
+def _beta_mixture_interval(hyper: Hyperparameters, ones: Array, zeros: Array, half: float) -> Interval:
+    """The quantiles at ½ ± half of Σ w_g Beta(μ_g s_g + ones, (1 - μ_g) s_g + zeros), for each of r counts."""
+    pairs = zip(np.asarray(ones), np.asarray(zeros), strict=True)
+    mixtures = [_smooth(hyper, one, zero) for one, zero in pairs]
+    ends = [[_mixture_quantile(*parts, q) for parts in mixtures] for q in (0.5 - half, 0.5 + half)]
+    return Interval(jnp.asarray(ends[0]), jnp.asarray(ends[1]))
 
-    def quantile(q: float) -> Array:
-        low, high = np.zeros(alpha.shape[1]), np.ones(alpha.shape[1])
-        for _ in range(60):
-            middle = (low + high) / 2
-            enough = w @ scipy.special.betainc(alpha, beta, middle) >= q
-            low, high = np.where(enough, low, middle), np.where(enough, middle, high)
-        return jnp.asarray(high)
 
-    return Interval(quantile(0.5 - half), quantile(0.5 + half))
+def _smooth(hyper: Hyperparameters, ones: float, zeros: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The mixture of Betas without the ones that are narrower than the gaps between the nodes.
+
+    The nodes are a grid, (mean × strength). Where the strength is so large that θ all but equals μ, the Betas
+    of neighbouring means no longer overlap; there all means of one strength become one Beta with the same
+    first two moments, which is exact in the limit of complete pooling.
+    """
+    k = int(np.sqrt(hyper.weights.shape[0]))
+    mean, strength, weights = (np.asarray(x).reshape(k, k) for x in (hyper.mean, hyper.strength, hyper.weights))
+    a, b = mean * strength + ones, (1 - mean) * strength + zeros
+    if k > 1:
+        common = weights.sum(axis=1) @ mean[:, 0]
+        gap = np.diff(mean[:, 0])[np.clip(np.searchsorted(mean[:, 0], common) - 1, 0, k - 2)]
+        center = common * strength[0] + ones, (1 - common) * strength[0] + zeros
+        width = np.sqrt(center[0] * center[1] / (center[0] + center[1]) ** 2 / (center[0] + center[1] + 1))
+        narrow = (width < gap) & (weights.sum(axis=0) > NEGLIGIBLE * weights.max())
+        row, theta = weights[:, narrow], a[:, narrow] / (a + b)[:, narrow]
+        total = row.sum(axis=0)
+        first = (row * theta).sum(axis=0) / total
+        spread = (row * ((theta - first) ** 2 + theta * (1 - theta) / (a + b + 1)[:, narrow])).sum(axis=0) / total
+        merged = first * (1 - first) / spread - 1
+        a = np.concatenate([a[:, ~narrow].ravel(), first * merged])
+        b = np.concatenate([b[:, ~narrow].ravel(), (1 - first) * merged])
+        weights = np.concatenate([weights[:, ~narrow].ravel(), total])
+    kept = weights.ravel() > NEGLIGIBLE * weights.max()
+    return weights.ravel()[kept] / weights.ravel()[kept].sum(), a.ravel()[kept], b.ravel()[kept]
+
+
+def _mixture_quantile(weights: np.ndarray, a: np.ndarray, b: np.ndarray, q: float) -> float:
+    """The q-quantile of Σ w_g Beta(a_g, b_g): Newton's method in logit θ, kept inside a bracket that shrinks."""
+    log_beta = scipy.special.betaln(a, b)
+    low, high = -700.0, 40.0
+    y = float(scipy.special.logit(weights @ (a / (a + b))))
+    for _ in range(120):
+        x = scipy.special.expit(y)
+        excess = float(weights @ scipy.special.betainc(a, b, x)) - q
+        low, high = (low, y) if excess >= 0 else (y, high)
+        slope = float(weights @ np.exp(a * np.log(x) + b * np.log1p(-x) - log_beta)) if x < 1 else 0.0
+        guess = y - excess / slope if slope > 0 else np.inf
+        ahead = guess if low < guess < high else (low + high) / 2
+        if abs(ahead - y) <= 1e-13 * max(1.0, abs(y)):
+            break
+        y = ahead
+    return float(scipy.special.expit(y))

@@ -1,9 +1,10 @@
 """Bayesian linear models: `Linear`, its priors, its noise, and its other views."""
 
-from credo.models.linear.belief import Linear, Weights
+from credo.models.linear.belief import Linear
 from credo.models.linear.dual import FunctionSpace, LinearFunction
 from credo.models.linear.estimators import Path, lasso_path
 from credo.models.linear.learning import FixedPoint, pruned_features
+from credo.models.linear.posterior import Weights
 from credo.models.linear.priors import (
     ARD,
     Intercept,

@@ -19,17 +19,19 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy import special
 from jaxtyping import Array, Float
 
 from credo.core.arrays import by_bucket, check_positive, check_table, column_names, is_traced, padded
 from credo.core.belief import Belief
 from credo.core.errors import DataError
 from credo.core.gaussian import Gaussian
-from credo.core.linalg import cholesky, factorize, inverse, log_determinant, solve, solve_lower, update
+from credo.core.linalg import inverse
 from credo.core.params import positive
-from credo.core.predictive import Laplace, Mixture, Normal, Predictive, StudentT
+from credo.core.predictive import Normal, Predictive, StudentT
 from credo.models.features import Affine, Features
+from credo.models.linear import posterior
+from credo.models.linear.outcome import outcome
+from credo.models.linear.posterior import Weights
 from credo.models.linear.priors import (
     ARD,
     Intercept,
@@ -39,25 +41,20 @@ from credo.models.linear.priors import (
     LaplaceNoise,
     LaplacePrior,
     StudentTNoise,
-    prior_moments,
+    prior_root,
 )
 from credo.models.linear.robust import robust_evidence, robust_posterior
-from credo.models.linear.statistics import Chunk, Rows, Statistics, collect, collect_standardized, design, read_chunks
-
-QUADRATURE = 24
-
-
-class Weights(eqx.Module):
-    """The belief about θ = (b - reference, w): a Gaussian by its mean and the Cholesky root of its precision.
-
-    With unknown noise the precision is in units of the noise, whose own belief is (shape, scale). Without a
-    root the weights are a point estimate.
-    """
-
-    mean: Float[Array, " q"]
-    root: Float[Array, "q q"] | None
-    shape: Float[Array, ""] | None = None
-    scale: Float[Array, ""] | None = None
+from credo.models.linear.statistics import (
+    Chunk,
+    Rows,
+    Statistics,
+    collect,
+    design,
+    expand,
+    moments,
+    read_chunks,
+    with_intercept,
+)
 
 
 class Linear(Belief):
@@ -73,11 +70,12 @@ class Linear(Belief):
 
     features: Features
     prior: Isotropic | ARD | LaplacePrior | Gaussian
-    noise: Any = positive(1.0)
     intercept: Intercept | None
-    seen: Statistics | Rows | None
+    seen: Any
+    """The sums of what was seen (`Statistics`, or `Rows` where the noise has heavy tails), or None."""
     weights: Weights | None
     inputs: tuple[str, ...] | None = eqx.field(static=True)
+    noise: Any = positive()
 
     def __init__(
         self,
@@ -108,7 +106,7 @@ class Linear(Belief):
         """What outcomes are measured from: the intercept's prior mean."""
         return jnp.zeros(()) if self.intercept is None else self.intercept.mean
 
-    def statistics(self, *data: Any, weights: Any = None, noise: Any = None) -> Statistics | Rows:
+    def statistics(self, *data: Any, weights: Any = None, noise: Any = None) -> Any:
         """The sums of `statistics.py` for X and y, or for an iterable of (X, y) chunks.
 
         A row's noise variance is the model's divided by its weight; `noise` gives it outright.
@@ -143,9 +141,7 @@ class Linear(Belief):
         y = np.concatenate([c.y for c in chunks]) if len(chunks) > 1 else chunks[0].y
         w = jnp.concatenate([jnp.ones(c.x.shape[0]) if c.weights is None else jnp.asarray(c.weights) for c in chunks])
         rows = (design(self.features, x, self.intercept is not None), y - self.reference, w)
-        if is_traced(rows):
-            return Rows(*rows)
-        *full, _ = padded(*(np.asarray(r) for r in rows))
+        full = rows if is_traced(rows) else padded(*(np.asarray(r) for r in rows))[:3]
         return Rows(*(jnp.asarray(r) for r in full))
 
     def _check_ready(self) -> None:
@@ -160,63 +156,9 @@ class Linear(Belief):
 
         A belief that has seen data keeps its scales and learns from all it has seen.
         """
-        names = column_names(data[0]) if len(data) == 2 else None
-        if self.seen is not None:
-            fresh = eqx.tree_at(lambda b: (b.seen, b.weights), self, (None, None))
-            return fresh, self.seen + self.statistics(*data, weights=weights, noise=noise)
-        belief = self
-        if noise is not None:
-            belief = eqx.tree_at(lambda b: b.noise, belief, KnownNoise())
-        chunks = belief._chunks(data, weights, noise)
-        if isinstance(belief.features, Affine) and belief.features.shift is None and not belief.is_robust:
-            features, center, spread, statistics = collect_standardized(chunks, belief.intercept is not None)
-            return belief._started(features, center, spread, features.size(len(features.shift)), names), statistics
-        everything = list(chunks)
-        x = everything[0].x if len(everything) == 1 else np.concatenate([c.x for c in everything])
-        y = np.concatenate([c.y for c in everything])
-        features = belief.features.adapt(x)
-        center, spread = (
-            (float(y.mean()), float(y.var())) if belief.intercept is not None else (0.0, float(y @ y / len(y)))
-        )
-        started = belief._started(features, center, spread, features.size(x.shape[1]), names)
-        if started.is_robust:
-            return started, started._rows(everything)
-        return started, collect(features, everything, started.reference, started.intercept is not None)
+        from credo.models.linear.preparation import prepare
 
-    def _started(self, features: Features, center: float, spread: float, p: int, names: list[str] | None) -> "Linear":
-        """Half of the variance of y to the noise, half to the features, as a start."""
-        if spread <= 0:
-            raise DataError(
-                "y is constant: there is nothing to learn from it; drop the target or give it some variation"
-            )
-        half = spread / 2
-        noise: Any = self.noise
-        relative = isinstance(noise, InverseGamma)
-        if isinstance(noise, InverseGamma):
-            noise = InverseGamma(noise.shape, half)
-        elif isinstance(noise, StudentTNoise):
-            noise = StudentTNoise(noise.df, np.sqrt(half / 2))
-        elif isinstance(noise, LaplaceNoise):
-            noise = LaplaceNoise(np.sqrt(half / 2))
-        elif not isinstance(noise, KnownNoise):
-            noise = jnp.asarray(half)
-        prior = self.prior
-        precision = 1.0 if relative else max(p, 1) / half
-        if isinstance(prior, Isotropic):
-            prior = Isotropic(precision)
-        elif isinstance(prior, ARD):
-            prior = ARD(jnp.full(p, precision))
-        elif isinstance(prior, LaplacePrior):
-            prior = LaplacePrior(np.sqrt(half / max(p, 1)))
-        # In units of the noise where the noise is unknown: half of the variance is noise.
-        intercept = None if self.intercept is None else Intercept(center, 2.0 if relative else spread)
-        out = eqx.tree_at(
-            lambda b: (b.features, b.prior, b.noise, b.intercept),
-            self,
-            (features, prior, noise, intercept),
-            is_leaf=lambda v: v is None,
-        )
-        return out._named(names)
+        return prepare(self, data, weights, noise)
 
     def _named(self, names: list[str] | None) -> "Linear":
         if names is None:
@@ -246,20 +188,22 @@ class Linear(Belief):
         (chunk,) = self._chunks(data, options.get("weights"), options.get("noise"))
         n = chunk.x.shape[0]
         w = np.ones(n) if chunk.weights is None else chunk.weights
-        phi = design(self.features, chunk.x, self.intercept is not None)
-        y = chunk.y - (self.reference if is_traced(chunk) else np.asarray(self.reference))
-        log_weight = jnp.log(jnp.asarray(w)).sum()
-        rows = (phi, y, w) if is_traced(chunk) else padded(phi, y, w)[:3]
-        weights, added = _update_rows(self, *(jnp.asarray(r) for r in rows), jnp.asarray(float(n)), log_weight)
+        phi = expand(self.features, chunk.x)
+        y = chunk.y - (self.reference if is_traced(chunk, self) else np.asarray(self.reference))
+        added = moments(phi, y, w, self.intercept is not None)
+        rows = (with_intercept(phi, self.intercept is not None), y, w)
+        rows = rows if is_traced(rows) else padded(*rows)[:3]
+        phi, y, w = (jnp.asarray(r) for r in rows)
+        weights = posterior.add_rows(self._now(), self._unit(), phi, y, w, jnp.asarray(float(n)))
         return eqx.tree_at(lambda b: (b.weights, b.seen), self, (weights, self.seen + added))
 
-    def condition_on(self, statistics: Statistics | Rows) -> "Linear":
+    def condition_on(self, statistics: Any) -> "Linear":
         """The posterior from sums."""
         if isinstance(statistics, Statistics):
-            weights = _posterior(self, statistics)
+            after = posterior.posterior(self._now(statistics.gram.shape[0]), self._unit(), statistics)
         else:
-            weights = Weights(*robust_posterior(*self._prior_of(statistics.design.shape[1]), self.noise, statistics))
-        _check_root(weights)
+            after = robust_posterior(self._now(statistics.design.shape[1]), self.noise, statistics)
+        weights = posterior.checked(*after)
         seen = statistics if self.seen is None else self.seen + statistics
         return eqx.tree_at(lambda b: (b.weights, b.seen), self, (weights, seen), is_leaf=lambda v: v is None)
 
@@ -274,19 +218,28 @@ class Linear(Belief):
         prior = eqx.tree_at(lambda b: (b.seen, b.weights), self, (None, None))
         return prior.condition_on(left)
 
-    def evidence_of(self, statistics: Statistics | Rows) -> Float[Array, ""]:
+    def evidence_of(self, statistics: Any) -> Float[Array, ""]:
         """log p(y | X): closed form; for heavy-tailed noise Laplace's approximation."""
         if isinstance(statistics, Rows):
-            return robust_evidence(*self._prior_of(statistics.design.shape[1]), self.noise, statistics)
-        return _evidence(self, statistics)
+            return robust_evidence(self._now(statistics.design.shape[1]), self.noise, statistics)
+        return posterior.evidence(self._now(statistics.gram.shape[0]), self._unit(), statistics)
 
-    def _prior_of(self, q: int) -> tuple[Float[Array, " q"], Float[Array, "q q"]]:
-        """Mean and precision of θ as it is believed now."""
+    def _now(self, q: int | None = None) -> Weights:
+        """What is believed of the weights now: the posterior, or the prior over q of them."""
         if self.weights is not None:
             if self.weights.root is None:
                 raise DataError("a point estimate has no posterior to go on from; condition the model without using=")
-            return self.weights.mean, self.weights.root @ self.weights.root.T
-        return prior_moments(self.prior, self.intercept, q - (self.intercept is not None))
+            return self.weights
+        if q is None:
+            raise DataError("the belief has seen no data yet; condition it or use credo.fit")
+        mean, root = prior_root(self.prior, self.intercept, q - (self.intercept is not None))
+        if isinstance(self.noise, InverseGamma):
+            return Weights(mean, root, self.noise.shape, self.noise.scale)
+        return Weights(mean, root)
+
+    def _unit(self) -> Float[Array, ""]:
+        """What precisions are measured in: the noise variance, or 1 where it is unknown."""
+        return jnp.ones(()) if isinstance(self.noise, InverseGamma) else self.noise_variance()
 
     def learner(self, priors: dict[str, Any]) -> Any:
         """MacKay's fixed point where it applies."""
@@ -307,41 +260,14 @@ class Linear(Belief):
         self._check_ready()
         table = check_table(x, "X", None if self.inputs is None else len(self.inputs))
         phi = design(self.features, table, self.intercept is not None)
-        belief = self if self.weights is not None else self._prior_as_weights(phi.shape[1])
-        expected = belief.weights.mean.shape[0]
+        weights = self.weights or self._now(phi.shape[1])
+        expected = weights.mean.shape[0]
         if phi.shape[1] != expected:
             raise DataError(f"X must have the {expected} features the belief was conditioned on, found {phi.shape[1]}")
-        mean, latent = by_bucket(lambda rows: _latent(belief.weights, rows), phi)
-        covariance = _latent_covariance(belief.weights, jnp.asarray(phi)) if joint else None
-        return belief._outcome(mean + self.reference, latent, covariance, noise)
-
-    def _outcome(self, mean: Array, latent: Array, covariance: Array | None, noise: Any) -> Predictive:
-        weights = self.weights
-        assert weights is not None
-        if noise is not None:
-            given = jnp.asarray(check_positive(noise, "noise", mean.shape[0]))
-        if weights.shape is not None and weights.scale is not None:
-            if noise is not None:
-                raise DataError("this model's noise is unknown and integrated out; it cannot be given for a query")
-            s2 = weights.scale / weights.shape
-            scaled = None if covariance is None else s2 * covariance
-            return StudentT(
-                jnp.broadcast_to(2 * weights.shape, mean.shape),
-                mean,
-                jnp.broadcast_to(s2, mean.shape),
-                s2 * latent,
-                scaled,
-            )
-        if isinstance(self.noise, StudentTNoise | LaplaceNoise):
-            return _robust_mixture(self.noise, mean, latent)
-        own = self.noise.variance if isinstance(self.noise, KnownNoise) else self.noise
-        return Normal(mean, jnp.broadcast_to(own, mean.shape) if noise is None else given, latent, covariance)
-
-    def _prior_as_weights(self, q: int) -> "Linear":
-        mean, precision = self._prior_of(q)
-        root = cholesky(precision, "the prior precision")
-        shape, scale = (self.noise.shape, self.noise.scale) if isinstance(self.noise, InverseGamma) else (None, None)
-        return eqx.tree_at(lambda b: b.weights, self, Weights(mean, root, shape, scale), is_leaf=lambda v: v is None)
+        mean, variance = by_bucket(lambda rows, now: posterior.latent(now, rows), phi, weights)
+        rows = jnp.asarray(phi)
+        covariance = posterior.latent_covariance(weights, rows, rows) if joint else None
+        return outcome(weights, self.noise, mean + self.reference, variance, covariance, noise)
 
     def coefficients(self) -> Predictive:
         """The belief about (b, w), each on its own: Normal, or Student-t where the noise is unknown."""
@@ -381,13 +307,9 @@ class Linear(Belief):
 
     def covariance(self, x: Any, z: Any) -> Float[Array, "n m"]:
         """k(x, z) = φ̃(x)ᵀ P⁻¹ φ̃(z): the function-space view, the kernel of the prior or of the posterior."""
-        phi = design(self.features, check_table(x, "x"), self.intercept is not None)
-        psi = design(self.features, check_table(z, "z"), self.intercept is not None)
-        belief = self if self.weights is not None else self._prior_as_weights(phi.shape[1])
-        root = belief._conditioned().root
-        if root is None:
-            return jnp.zeros((phi.shape[0], psi.shape[0]))
-        return solve_lower(root, jnp.asarray(phi).T).T @ solve_lower(root, jnp.asarray(psi).T)
+        phi = jnp.asarray(design(self.features, check_table(x, "x"), self.intercept is not None))
+        psi = jnp.asarray(design(self.features, check_table(z, "z"), self.intercept is not None))
+        return posterior.latent_covariance(self.weights or self._now(phi.shape[1]), phi, psi)
 
     def leave_one_out(self, x: Any, y: Any, *, weights: Any = None, noise: Any = None) -> Predictive:
         """The prediction of each row of the data from all the others, in closed form.
@@ -398,10 +320,11 @@ class Linear(Belief):
         if self.is_robust:
             raise DataError("leave-one-out in closed form needs Gaussian noise; use evaluate.cross_validate")
         (chunk,) = self._chunks((x, y), weights, noise)
-        posterior = self.condition_on(self.statistics(x, y, weights=weights, noise=noise))
+        after = self.condition_on(self.statistics(x, y, weights=weights, noise=noise))._now()
         phi = jnp.asarray(design(self.features, chunk.x, self.intercept is not None))
-        row_weights = jnp.ones(phi.shape[0]) if chunk.weights is None else jnp.asarray(chunk.weights)
-        return _leave_one_out(self, posterior._conditioned(), phi, jnp.asarray(chunk.y) - self.reference, row_weights)
+        w = jnp.ones(phi.shape[0]) if chunk.weights is None else jnp.asarray(chunk.weights)
+        without = posterior.leave_one_out(after, self._unit(), phi, jnp.asarray(chunk.y) - self.reference, w)
+        return eqx.tree_at(lambda p: p.mean, without, without.mean + self.reference)
 
     # -- point estimates, see estimators.py ------------------------------------------------------------------
 
@@ -422,120 +345,3 @@ class Linear(Belief):
         from credo.models.linear.estimators import maximum_log_likelihood
 
         return maximum_log_likelihood(self, x, y, **options)
-
-
-def _check_root(weights: Weights) -> None:
-    if weights.root is not None and not is_traced(weights.root) and not bool(jnp.all(jnp.isfinite(weights.root))):
-        raise DataError("the posterior precision is not finite; rescale the features or widen the prior")
-
-
-@eqx.filter_jit
-def _posterior(belief: Linear, statistics: Statistics) -> Weights:
-    """P₁ = P₀ + G/σ², m₁ = m₀ + P₁⁻¹(c - G m₀)/σ²."""
-    m0, p0 = belief._prior_of(statistics.gram.shape[0])
-    unknown = isinstance(belief.noise, InverseGamma)
-    noise = 1.0 if unknown else belief.noise_variance()
-    root = cholesky(p0 + statistics.gram / noise, "the posterior precision")
-    mean = m0 + solve(root, statistics.cross - statistics.gram @ m0) / noise
-    if not unknown:
-        return Weights(mean, root)
-    shape, scale = _noise_belief(belief)
-    change = mean - m0
-    misfit = statistics.residual(mean) + change @ p0 @ change
-    return Weights(mean, root, shape + statistics.n / 2, scale + jnp.maximum(misfit, 0.0) / 2)
-
-
-def _noise_belief(belief: Linear) -> tuple[Array, Array]:
-    if belief.weights is not None and belief.weights.shape is not None and belief.weights.scale is not None:
-        return belief.weights.shape, belief.weights.scale
-    return belief.noise.shape, belief.noise.scale
-
-
-@eqx.filter_jit
-def _update_rows(
-    belief: Linear, phi: Array, y: Array, weights: Array, n: Array, log_weight: Array
-) -> tuple[Weights, Statistics]:
-    """Rank-k update of the root, and the innovation form of the mean: O(k q²)."""
-    old = belief._conditioned()
-    assert old.root is not None
-    unknown = old.shape is not None
-    noise = 1.0 if unknown else belief.noise_variance()
-    scaled = phi * jnp.sqrt(weights / noise)[:, None]
-    root = update(old.root, scaled)
-    innovation = y - phi @ old.mean
-    mean = old.mean + solve(root, phi.T @ (weights * innovation)) / noise
-    added = Statistics(n, log_weight, phi.T @ (weights[:, None] * phi), phi.T @ (weights * y), jnp.sum(weights * y**2))
-    if not unknown:
-        return Weights(mean, root), added
-    assert old.shape is not None and old.scale is not None
-    misfit = jnp.sum(weights * innovation * (y - phi @ mean))
-    return Weights(mean, root, old.shape + n / 2, old.scale + misfit / 2), added
-
-
-def _evidence(belief: Linear, statistics: Statistics) -> Array:
-    """log N(y | Φ̃m₀, σ²W⁻¹ + Φ̃P₀⁻¹Φ̃ᵀ), or the Student-t that remains of it when σ² is integrated out."""
-    m0, p0 = belief._prior_of(statistics.gram.shape[0])
-    unknown = isinstance(belief.noise, InverseGamma)
-    noise = jnp.asarray(1.0) if unknown else belief.noise_variance()
-    root0, root1 = factorize(p0), factorize(p0 + statistics.gram / noise)
-    mean = m0 + solve(root1.root, statistics.cross - statistics.gram @ m0) / noise
-    change = mean - m0
-    misfit = jnp.maximum(statistics.residual(mean), 0.0) / noise + change @ p0 @ change
-    occam = 0.5 * (log_determinant(root0.root) - log_determinant(root1.root) + statistics.log_weight)
-    half_n = statistics.n / 2
-    if unknown:
-        a0, b0 = _noise_belief(belief)
-        a1, b1 = a0 + half_n, b0 + misfit / 2
-        fit = a0 * jnp.log(b0) - a1 * jnp.log(b1) + special.gammaln(a1) - special.gammaln(a0)
-        value = occam + fit - half_n * jnp.log(2 * jnp.pi)
-    else:
-        value = occam - 0.5 * misfit - half_n * jnp.log(2 * jnp.pi * noise)
-    return jnp.where(root0.ok & root1.ok, value, -jnp.inf)
-
-
-@eqx.filter_jit
-def _latent(weights: Weights, phi: Array) -> tuple[Array, Array]:
-    """φ̃ᵀm and φ̃ᵀP⁻¹φ̃."""
-    mean = phi @ weights.mean
-    if weights.root is None:
-        return mean, jnp.zeros_like(mean)
-    return mean, jnp.sum(solve_lower(weights.root, phi.T) ** 2, axis=0)
-
-
-@eqx.filter_jit
-def _latent_covariance(weights: Weights, phi: Array) -> Array:
-    if weights.root is None:
-        return jnp.zeros((phi.shape[0], phi.shape[0]))
-    half = solve_lower(weights.root, phi.T)
-    return half.T @ half
-
-
-def _robust_mixture(noise: StudentTNoise | LaplaceNoise, mean: Array, latent: Array) -> Predictive:
-    """∫ p(y | f) N(f | mean, latent) df by Gauss-Hermite quadrature: a mixture over its nodes."""
-    nodes, node_weights = np.polynomial.hermite_e.hermegauss(QUADRATURE)
-    centers = mean + jnp.sqrt(latent) * jnp.asarray(nodes)[:, None]
-    full = jnp.ones_like(centers)
-    part: Predictive
-    if isinstance(noise, StudentTNoise):
-        part = StudentT(noise.df * full, centers, noise.scale**2 * full, 0 * full)
-    else:
-        part = Laplace(centers, noise.scale * full)
-    return Mixture(node_weights / node_weights.sum(), (part,))
-
-
-@eqx.filter_jit
-def _leave_one_out(prior: Linear, posterior: Weights, phi: Array, y: Array, weights: Array) -> Predictive:
-    mean, latent = _latent(posterior, phi)
-    unknown = posterior.shape is not None
-    noise = jnp.asarray(1.0) if unknown else prior.noise_variance()
-    row_noise = noise / weights
-    kept = 1 - latent / row_noise
-    residual = y - mean
-    without = y - residual / kept + prior.reference
-    if not unknown:
-        return Normal(without, row_noise, latent / kept)
-    assert posterior.shape is not None and posterior.scale is not None
-    shape = posterior.shape - 0.5
-    scale = posterior.scale - 0.5 * weights * residual**2 / kept
-    s2 = scale / shape
-    return StudentT(jnp.broadcast_to(2 * shape, y.shape), without, s2 * row_noise, s2 * latent / kept)

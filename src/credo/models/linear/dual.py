@@ -18,6 +18,7 @@ from credo.core.errors import DataError
 from credo.core.linalg import cholesky, gaussian_log_evidence, solve, solve_lower
 from credo.core.predictive import Normal
 from credo.models.linear.belief import Linear
+from credo.models.linear.posterior import latent_covariance
 from credo.models.linear.priors import InverseGamma
 from credo.models.linear.statistics import design
 
@@ -75,7 +76,7 @@ class LinearFunction(Belief):
     def predict(self, x: Any, *, joint: bool = False) -> Normal:
         """The same numbers as the weight-space view."""
         phi = jnp.asarray(design(self.linear.features, check_table(x, "X"), self.linear.intercept is not None))
-        m0, _ = self.linear._prior_of(phi.shape[1])
+        m0 = self.linear._now(phi.shape[1]).mean
         cross = linear_gram(self.linear, self.design, phi)
         mean = phi @ m0 + self.linear.reference + cross.T @ self.alpha
         half = solve_lower(self.root, cross)
@@ -87,8 +88,7 @@ class LinearFunction(Belief):
 
 def linear_gram(linear: Linear, phi: Float[Array, "n q"], psi: Float[Array, "m q"]) -> Float[Array, "n m"]:
     """Φ̃P₀⁻¹Ψ̃ᵀ."""
-    _, precision = linear._prior_of(phi.shape[1])
-    return phi @ solve(cholesky(precision, "the prior precision"), psi.T)
+    return latent_covariance(linear._now(phi.shape[1]), phi, psi)
 
 
 def _arrays(linear: Linear, data: tuple[Any, ...], weights: Any, noise: Any) -> tuple[Array, Array, Array]:
@@ -96,6 +96,6 @@ def _arrays(linear: Linear, data: tuple[Any, ...], weights: Any, noise: Any) -> 
         raise DataError(f"the function-space view takes X and y, found {len(data)} arguments")
     (chunk,) = linear._chunks(data, weights, noise)
     phi = jnp.asarray(design(linear.features, chunk.x, linear.intercept is not None))
-    m0, _ = linear._prior_of(phi.shape[1])
+    m0 = linear._now(phi.shape[1]).mean
     w = np.ones(phi.shape[0]) if chunk.weights is None else chunk.weights
     return phi, jnp.asarray(chunk.y) - linear.reference - phi @ m0, linear.noise_variance() / jnp.asarray(w)

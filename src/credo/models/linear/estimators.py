@@ -15,9 +15,9 @@ from scipy import linalg as scipy_linalg
 
 from credo.core.arrays import check_positive, check_table, check_vector
 from credo.core.errors import DataError, NotConvergedWarning
-from credo.core.linalg import cholesky
-from credo.models.linear.belief import Linear, Weights
-from credo.models.linear.priors import KnownNoise, LaplacePrior, prior_moments
+from credo.models.linear.belief import Linear
+from credo.models.linear.posterior import Weights
+from credo.models.linear.priors import KnownNoise, LaplacePrior, prior_root
 from credo.models.linear.robust import find_mode
 from credo.models.linear.statistics import design
 
@@ -78,7 +78,7 @@ def maximum_log_likelihood(
     belief: Linear, x: Any, y: Any, *, weights: Any = None, noise: Any = None
 ) -> tuple[float, int]:
     """-n/2 (log 2πσ̂² + 1) + ½ Σ log wᵢ at σ̂² = RSS/n, and the number of weights plus one for the noise."""
-    mean, residual, w, rank = _least_squares(belief, x, y, weights, noise)
+    _, residual, w, rank = _least_squares(belief, x, y, weights, noise)
     n = len(w)
     if noise is not None:
         variance = float(belief.noise_variance())
@@ -94,17 +94,17 @@ def posterior_mode(belief: Linear, x: Any, y: Any, *, weights: Any = None, noise
     if isinstance(belief.prior, LaplacePrior):
         if belief.is_robust:
             raise DataError("a Laplace prior with heavy-tailed noise is not offered; use Isotropic() or Gaussian noise")
-        return _point(belief, _lasso(belief, phi, target, w))
-    m0, p0 = prior_moments(belief.prior, belief.intercept, phi.shape[1] - (belief.intercept is not None))
+        return _point(belief, _lasso(belief, float(belief.prior.scale), phi, target, w))
+    prior = Weights(*prior_root(belief.prior, belief.intercept, phi.shape[1] - (belief.intercept is not None)))
     if belief.is_robust:
         rows = belief.statistics(x, y, weights=weights)
-        return _point(belief, np.asarray(find_mode(m0, p0, belief.noise, rows)[0]))
+        return _point(belief, np.asarray(find_mode(prior, belief.noise, rows)[0]))
     variance = float(belief.noise_variance())
     scale = np.sqrt(w / variance)
-    upper = np.asarray(cholesky(p0, "the prior precision")).T
+    upper = np.asarray(prior.root).T
     # Rows of the prior below the rows of the data: least squares never squares the condition number.
     augmented = np.vstack([phi * scale[:, None], upper])
-    outcomes = np.concatenate([target * scale, upper @ np.asarray(m0)])
+    outcomes = np.concatenate([target * scale, upper @ np.asarray(prior.mean)])
     q, r = np.linalg.qr(augmented)
     return _point(belief, scipy_linalg.solve_triangular(r, q.T @ outcomes))
 
@@ -119,13 +119,13 @@ def _centred(
     return phi - x_mean, target - y_mean, x_mean, y_mean
 
 
-def _lasso(belief: Linear, phi: np.ndarray, target: np.ndarray, w: np.ndarray) -> np.ndarray:
+def _lasso(belief: Linear, scale: float, phi: np.ndarray, target: np.ndarray, w: np.ndarray) -> np.ndarray:
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import Lasso
 
     centred, outcomes, x_mean, y_mean = _centred(belief, phi, target, w)
     root = np.sqrt(w)
-    penalty = float(belief.noise_variance()) / (len(target) * float(belief.prior.scale))
+    penalty = float(belief.noise_variance()) / (len(target) * scale)
     model = Lasso(alpha=penalty, fit_intercept=False, max_iter=100_000, tol=1e-8)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)
@@ -142,16 +142,19 @@ def _lasso(belief: Linear, phi: np.ndarray, target: np.ndarray, w: np.ndarray) -
     )
 
 
-def lasso_path(belief: Linear, x: Any, y: Any, *, steps: int = 100, weights: Any = None, noise: Any = None) -> Path:
-    """The lasso's weights as the Laplace prior widens, from all zero to nearly least squares."""
+def lasso_path(
+    belief: Linear, x: Any, y: Any, *, steps: int = 100, scale: Any = None, weights: Any = None, noise: Any = None
+) -> Path:
+    """The lasso's weights as the Laplace prior widens, from all zero to nearly least squares, or at given scales."""
     from sklearn.linear_model import lasso_path as coordinate_descent
 
     phi, target, w = _rows(belief, x, y, weights, noise)
     centred, outcomes, x_mean, y_mean = _centred(belief, phi, target, w)
     root = np.sqrt(w)
+    unit = float(belief.noise_variance()) / len(target)
+    grid = steps if scale is None else unit / np.sort(check_positive(scale, "scale"))
     penalties, coefficients, _ = coordinate_descent(
-        centred * root[:, None], outcomes * root, alphas=steps, max_iter=100_000, tol=1e-8
+        centred * root[:, None], outcomes * root, alphas=grid, max_iter=100_000, tol=1e-8
     )
     table = coefficients.T
-    scale = float(belief.noise_variance()) / (len(target) * penalties)
-    return Path(scale, table, float(belief.reference) + y_mean - table @ x_mean)
+    return Path(unit / penalties, table, float(belief.reference) + y_mean - table @ x_mean)

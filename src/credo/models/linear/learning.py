@@ -1,8 +1,8 @@
-"""MacKay's fixed point for the precision of the weights and the noise, and pruning under ARD.
+"""MacKay's fixed point for the precision of the weights and the noise.
 
 With posterior covariance Σ = P₁⁻¹, mean m, and γᵢ = 1 - αᵢΣᵢᵢ the number of weights that the data determine:
 
-    α ← (Σγᵢ + 2(a - 1))/(Σmᵢ² + 2b)      shared;  one for each i under ARD
+    α ← (Σγᵢ + 2(a - 1))/(Σmᵢ² + 2b)      shared;  one for each i under ARD, see also `relevance`
     σ² ← (‖y - Φ̃m‖² + 2b')/(n - γ + 2(a' + 1))
 
 for hyperpriors α ~ Gamma(a, b), σ² ~ InverseGamma(a', b') (none: the terms are absent). Fixed points are
@@ -11,10 +11,13 @@ needed of the data is `Statistics`. MacKay (1992); Tipping (2001) §2; Bishop (2
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import lapack
+from threadpoolctl import ThreadpoolController
 
 from credo.core import params
 from credo.core.errors import DataError, NotPositiveDefinite
@@ -22,17 +25,21 @@ from credo.infer.learn import Learned, summarize
 from credo.infer.optimize import CONVERGED, STOPPED, Optimum, distinct
 from credo.models.linear.belief import Linear
 from credo.models.linear.priors import ARD, Isotropic
+from credo.models.linear.relevance import Relevance
 from credo.models.linear.statistics import Statistics
 
 LOG_CAP = 23.0
 """A precision that grows by e²³ over its start belongs to a feature that is not there."""
 
+SMALL = 512
+"""Matrices below this size are not worth a second BLAS thread."""
+
 
 class _Hyperprior(NamedTuple):
     """a - 1 and b of a Gamma on the precision, a + 1 and b of an inverse Gamma on the variance; zeros for none."""
 
-    count: float = 0.0
-    sum: float = 0.0
+    counts: float = 0.0
+    sums: float = 0.0
 
 
 class FixedPoint(NamedTuple):
@@ -70,27 +77,28 @@ class FixedPoint(NamedTuple):
         precision = np.atleast_1d(np.asarray(belief.prior.precision, dtype=float))
         noise = float(belief.noise)
         ends = []
-        for start in range(max(self.starts, 1)):
-            jump = np.exp(self.spread * rng.normal(size=2)) if start else np.ones(2)
-            free = {s.path for s in slots}
-            begin = precision * (jump[0] if "prior.precision" in free else 1.0)
-            ends.append(
-                self._iterate(belief, statistics, free, priors, begin, noise * (jump[1] if "noise" in free else 1.0))
-            )
+        free = {s.path for s in slots}
+        with _few_threads(len(statistics.cross)):
+            for start in range(max(self.starts, 1)):
+                jump = np.exp(self.spread * rng.normal(size=2)) if start else np.ones(2)
+                begin = precision * (jump[0] if "prior.precision" in free else 1.0)
+                variance = noise * (jump[1] if "noise" in free else 1.0)
+                ends.append(self._iterate(belief, statistics, free, priors, begin, variance))
         u0 = np.asarray(params.to_vector(belief, slots))
         lower, upper = params.bounds(slots, u0)
         optima = []
         for alpha, variance, status, steps in ends:
             values = {"prior.precision": alpha.reshape(belief.prior.precision.shape), "noise": np.asarray(variance)}
             at = params.replace(belief, {s.path: values[s.path] for s in slots})
-            value = float(at.log_evidence_of(statistics)) + float(params.log_prior(at, priors))
+            value = _log_evidence(statistics, _diagonal(belief, alpha, len(statistics.cross)), variance)
+            value += float(params.log_prior(at, priors)) if priors else 0.0
             optima.append(Optimum(np.asarray(params.to_vector(at, slots)), value, status, steps))
         learned = summarize(belief, slots, distinct(optima), lower, upper)
         return self._report_pruning(learned, precision)
 
     def _iterate(
         self,
-        belief: Linear,
+        belief: Any,
         statistics: Statistics,
         free: set[str],
         priors: Mapping[str, Any],
@@ -99,48 +107,53 @@ class FixedPoint(NamedTuple):
     ) -> tuple[np.ndarray, float, str, int]:
         gram, cross = np.asarray(statistics.gram), np.asarray(statistics.cross)
         square, n = float(statistics.square), float(statistics.n)
-        offset = 0 if belief.intercept is None else 1
-        q = len(cross)
-        constant = 0.0 if belief.intercept is None else 1 / float(belief.intercept.variance)
+        weights = np.arange(0 if belief.intercept is None else 1, len(cross))
         on_precision, on_noise = _hyperprior(priors.get("prior.precision"), -1.0), _hyperprior(priors.get("noise"), 1.0)
-        cap = alpha * np.exp(LOG_CAP)
+        cap = np.atleast_1d(np.asarray(belief.prior.precision, dtype=float)) * np.exp(LOG_CAP)
         shared = len(alpha) == 1
-        active = np.ones(q, dtype=bool)
+        precision = _diagonal(belief, alpha, len(cross))
+        full_cap = _diagonal(belief, cap, len(cross))
+        least = 1e-14 * square / n
         for step in range(1, self.max_steps + 1):
-            full = np.empty(q)
-            full[:offset], full[offset:] = constant, alpha if not shared else alpha[0]
-            keep = np.flatnonzero(active)
-            mean, covariance = _posterior(gram[np.ix_(keep, keep)], cross[keep], full[keep], variance)
-            gamma = 1 - full[keep] * np.diag(covariance)
-            residual = max(square - 2 * mean @ cross[keep] + mean @ gram[np.ix_(keep, keep)] @ mean, 0.0)
-            weights, determined = mean[offset:], gamma[offset:]
-            new_alpha, new_variance = alpha.copy(), variance
-            if "prior.precision" in free:
-                if shared:
-                    top, bottom = determined.sum() + 2 * on_precision.count, weights @ weights + 2 * on_precision.sum
-                    new_alpha[0] = top / max(bottom, top / cap[0]) if top > 0 else cap[0]
-                else:
-                    which = keep[offset:] - offset
-                    top, bottom = determined + 2 * on_precision.count, weights**2 + 2 * on_precision.sum
-                    proposal = np.maximum(top, 1e-300) / np.maximum(bottom, 1e-300)
-                    new_alpha[which] = np.minimum(proposal, cap[which])
-                    if on_precision.sum == 0:
-                        active[offset:] &= new_alpha < cap * np.exp(-3.0)
-                        new_alpha[~active[offset:]] = cap[~active[offset:]]
+            change = 0.0
+            try:
+                mean, covariance = _posterior(gram, cross, precision, variance)
+            except NotPositiveDefinite:
+                # The features reproduce y exactly: no noise is too small for the evidence, but for arithmetic.
+                if "noise" not in free or variance > 1e-6 * square / n:
+                    raise
+                least = variance = 10 * variance
+                continue
+            if "prior.precision" in free and not shared and "prior.precision" not in priors:
+                at = Relevance(gram / variance, cross / variance, precision, mean, covariance)
+                change = at.sweep(weights, full_cap, self.tolerance)
+                precision, mean, determined = at.precision, at.mean, at.determined
+            else:
+                determined = 1 - precision * covariance.diagonal()
+                if "prior.precision" in free:
+                    top, bottom = determined[weights], mean[weights] ** 2
+                    top, bottom = (top.sum(keepdims=True), bottom.sum(keepdims=True)) if shared else (top, bottom)
+                    top, bottom = top + 2 * on_precision.counts, bottom + 2 * on_precision.sums
+                    new = np.where(top > 0, np.minimum(np.maximum(top, 0.0) / np.maximum(bottom, 1e-300), cap), cap)
+                    change = float(np.max(np.abs(np.log(new / precision[weights]))))
+                    precision[weights] = new
             if "noise" in free:
-                new_variance = (residual + 2 * on_noise.sum) / max(n - gamma.sum() + 2 * on_noise.count, 1e-8 * n)
-                new_variance = max(new_variance, 1e-14 * square / n)
-            moving = active[offset:] if not shared else np.ones(1, dtype=bool)
-            change = np.max(np.abs(np.log(new_alpha[moving] / alpha[moving])), initial=0.0)
-            change = max(change, abs(np.log(new_variance / variance)))
-            alpha, variance = new_alpha, new_variance
-            if change < self.tolerance:
-                return alpha, variance, CONVERGED, step
-        return alpha, variance, STOPPED, self.max_steps
+                residual = max(square - 2 * mean @ cross + mean @ gram @ mean, 0.0)
+                new_variance = (residual + 2 * on_noise.sums) / max(
+                    n - determined.sum() + 2 * on_noise.counts, 1e-8 * n
+                )
+                new_variance = max(new_variance, least)
+                change = max(change, abs(np.log(new_variance / variance)))
+                variance = new_variance
+            if change < self.tolerance or step == self.max_steps:
+                break
+        learned = np.minimum(precision[weights], cap)
+        return learned[:1] if shared else learned, variance, CONVERGED if change < self.tolerance else STOPPED, step
 
     def _report_pruning(self, learned: Learned, start: np.ndarray) -> Learned:
         if not isinstance(learned.belief.prior, ARD):
-            return learned
+            gone = bool(np.all(pruned_features(learned.belief, start)))
+            return learned._replace(at_bound={"prior.precision": "upper"}) if gone else learned
         pruned = [int(i) for i in np.flatnonzero(pruned_features(learned.belief, start))]
         # A pruned feature has run to its cap by design: that is the answer, not a warning.
         quiet = {name: side for name, side in learned.at_bound.items() if not name.startswith("prior.precision")}
@@ -151,9 +164,19 @@ class FixedPoint(NamedTuple):
         return learned._replace(at_bound=quiet, notes=learned.notes + said)
 
 
-def pruned_features(belief: Linear, start: np.ndarray | float) -> np.ndarray:
+def pruned_features(belief: Any, start: np.ndarray | float) -> np.ndarray:
     """Which features ARD has switched off, given the precision that learning started from."""
     return np.asarray(belief.prior.precision) >= 0.99 * np.asarray(start) * np.exp(LOG_CAP)
+
+
+@cache
+def _threads() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def _few_threads(q: int) -> Any:
+    """One BLAS thread for small matrices: a second gains nothing, and waits for ever where the cores are busy."""
+    return _threads().limit(limits=1, user_api="blas") if q < SMALL else nullcontext()
 
 
 def _hyperprior(prior: Any, shift: float) -> _Hyperprior:
@@ -162,18 +185,49 @@ def _hyperprior(prior: Any, shift: float) -> _Hyperprior:
     return _Hyperprior(float(prior.concentration) + shift, float(prior.rate))
 
 
-def _posterior(
-    gram: np.ndarray, cross: np.ndarray, precision: np.ndarray, variance: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and covariance of the weights, through LAPACK's Cholesky and its inverse."""
+def _diagonal(belief: Any, alpha: np.ndarray, q: int) -> np.ndarray:
+    """The prior precision of θ = (b, w), which is diagonal."""
+    constant = [] if belief.intercept is None else [1 / float(belief.intercept.variance)]
+    return np.concatenate([constant, np.broadcast_to(alpha, q - len(constant))])
+
+
+def _factor(gram: np.ndarray, precision: np.ndarray, variance: float) -> np.ndarray:
+    """The lower Cholesky root of P₁ = P₀ + G/σ² by LAPACK; its upper triangle is not defined."""
     matrix = gram / variance
-    matrix[np.diag_indices_from(matrix)] += precision
-    root, failed = lapack.dpotrf(matrix, lower=1, overwrite_a=1, clean=0)
+    np.fill_diagonal(matrix, matrix.diagonal() + precision)
+    root, failed = lapack.dpotrf(matrix.T, lower=1, overwrite_a=1, clean=0)
     if failed:
         raise NotPositiveDefinite(
             "the posterior precision is not positive definite while learning; standardize the features or give the "
             "precision a hyperprior"
         )
+    return root
+
+
+def _posterior(
+    gram: np.ndarray, cross: np.ndarray, precision: np.ndarray, variance: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and covariance of the weights; zero where the precision is infinite."""
+    on = np.isfinite(precision)
+    if not on.all():
+        mean, covariance = np.zeros(len(cross)), np.zeros(gram.shape)
+        mean[on], covariance[np.ix_(on, on)] = _posterior(gram[np.ix_(on, on)], cross[on], precision[on], variance)
+        return mean, covariance
+    root = _factor(gram, precision, variance)
     mean, _ = lapack.dpotrs(root, cross / variance, lower=1)
-    covariance, _ = lapack.dpotri(root, lower=1, overwrite_c=1)
-    return mean, covariance
+    lower, _ = lapack.dpotri(root, lower=1, overwrite_c=1)
+    return mean, np.tril(lower) + np.tril(lower, -1).T
+
+
+def _log_evidence(statistics: Statistics, precision: np.ndarray, variance: float) -> float:
+    """log p(y | X), as `Linear.log_evidence` has it, for a diagonal prior and without compiling anything."""
+    gram, cross, square, n, log_weight = (
+        np.asarray(v)
+        for v in (statistics.gram, statistics.cross, statistics.square, statistics.n, statistics.log_weight)
+    )
+    root = _factor(gram, precision, variance)
+    mean, _ = lapack.dpotrs(root, cross / variance, lower=1)
+    residual = max(square - 2 * mean @ cross + mean @ gram @ mean, 0.0)
+    misfit = residual / variance + mean @ (precision * mean)
+    occam = 0.5 * (np.log(precision).sum() - 2 * np.log(root.diagonal()).sum() + log_weight)
+    return float(occam - 0.5 * misfit - 0.5 * n * np.log(2 * np.pi * variance))

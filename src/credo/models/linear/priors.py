@@ -1,5 +1,7 @@
 """What is believed of the weights and the noise of a linear model before data."""
 
+from typing import Any
+
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -8,6 +10,11 @@ from credo.core.errors import DataError
 from credo.core.gaussian import Gaussian
 from credo.core.linalg import cholesky, inverse
 from credo.core.params import positive
+
+
+def number(default: float) -> Any:
+    """Declares a number that is not learned."""
+    return eqx.field(converter=lambda v: jnp.asarray(v, dtype=float), default=default)
 
 
 class Isotropic(eqx.Module):
@@ -40,8 +47,8 @@ class Intercept(eqx.Module):
     `learn` sets it to the mean and the variance of y: a prior worth one observation. Kass & Wasserman (1995).
     """
 
-    mean: Float[Array, ""] = eqx.field(converter=lambda v: jnp.asarray(v, dtype=float), default=0.0)
-    variance: Float[Array, ""] = eqx.field(converter=lambda v: jnp.asarray(v, dtype=float), default=100.0)
+    mean: Float[Array, ""] = number(0.0)
+    variance: Float[Array, ""] = number(100.0)
 
 
 class InverseGamma(eqx.Module):
@@ -50,14 +57,17 @@ class InverseGamma(eqx.Module):
     The weights' prior then scales with it, w | σ² ~ N(m, σ² V): precisions are in units of the noise.
     """
 
-    shape: Float[Array, ""] = eqx.field(converter=lambda v: jnp.asarray(v, dtype=float), default=1.0)
+    shape: Float[Array, ""] = number(1.0)
     scale: Float[Array, ""] = positive(1.0)
 
 
 class StudentTNoise(eqx.Module):
-    """ε ~ t_df(0, scale²): outliers are rare but expected; `scale` is in the units of y."""
+    """ε ~ t_df(0, scale²): outliers are rare but expected; `scale` is in the units of y.
 
-    df: Float[Array, ""] = positive(4.0, low=1.0, high=200.0)
+    `df` is not learned: on data without outliers nothing bounds it from above.
+    """
+
+    df: Float[Array, ""] = number(4.0)
     scale: Float[Array, ""] = positive(1.0)
 
 
@@ -70,21 +80,22 @@ class LaplaceNoise(eqx.Module):
 class KnownNoise(eqx.Module):
     """The noise variance of every row is given with the data; `variance` is used where a prediction names none."""
 
-    variance: Float[Array, ""] = eqx.field(converter=lambda v: jnp.asarray(v, dtype=float), default=1.0)
+    variance: Float[Array, ""] = number(1.0)
 
 
 RobustNoise = StudentTNoise | LaplaceNoise
 Noise = Float[Array, ""] | InverseGamma | StudentTNoise | LaplaceNoise | KnownNoise
 
 
-def prior_moments(
+def prior_root(
     prior: WeightPrior, intercept: Intercept | None, p: int
 ) -> tuple[Float[Array, " q"], Float[Array, "q q"]]:
-    """Mean and precision of θ = (b - reference, w), where the reference is the intercept's prior mean."""
+    """Mean and Cholesky root of the precision of θ = (b - reference, w); the reference is the intercept's mean."""
     if isinstance(prior, Gaussian):
         if prior.mean.shape != (p,):
             raise DataError(f"the prior is over {prior.mean.shape[0]} weights, but the features have {p}")
-        mean, precision = prior.mean, inverse(cholesky(prior.covariance, "the prior covariance"))
+        covariance_root = cholesky(prior.covariance, "the prior covariance")
+        mean, root = prior.mean, cholesky(inverse(covariance_root), "the prior precision")
     elif isinstance(prior, LaplacePrior):
         raise DataError(
             "a Laplace prior has no Gaussian posterior; take its mode: condition(X, y, using=credo.infer.MAP())"
@@ -92,8 +103,8 @@ def prior_moments(
     else:
         if prior.precision.ndim and prior.precision.shape != (p,):
             raise DataError(f"the prior has {prior.precision.shape[0]} precisions, but there are {p} features")
-        mean, precision = jnp.zeros(p), jnp.diag(jnp.broadcast_to(prior.precision, (p,)))
+        mean, root = jnp.zeros(p), jnp.diag(jnp.broadcast_to(jnp.sqrt(prior.precision), (p,)))
     if intercept is None:
-        return mean, precision
-    full = jnp.zeros((p + 1, p + 1)).at[0, 0].set(1 / intercept.variance).at[1:, 1:].set(precision)
+        return mean, root
+    full = jnp.zeros((p + 1, p + 1)).at[0, 0].set(1 / jnp.sqrt(intercept.variance)).at[1:, 1:].set(root)
     return jnp.concatenate([jnp.zeros(1), mean]), full

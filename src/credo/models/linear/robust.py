@@ -6,7 +6,9 @@ ridge regression with the expected precision of each row (Lange, Little & Taylor
     Student-t   τᵢ/s² = (ν + 1)/(νs² + rᵢ²)        information κ = (ν + 1)/(ν + 3) /s²
     Laplace     τᵢ/s² = 1/(s |rᵢ|)                 information κ = 1/s²
 
-A row of weight wᵢ has scale s/√wᵢ; weight zero is padding. The curvature is the expected information P₁ = P₀ + κ Φ̃ᵀWΦ̃: always positive definite, and free of θ, so the
+A row of weight wᵢ has scale s/√wᵢ; weight zero is padding.
+
+The curvature is the expected information P₁ = P₀ + κ Φ̃ᵀWΦ̃: always positive definite, and free of θ, so the
 gradient of the approximate evidence is exact with θ held at the mode.
 """
 
@@ -16,10 +18,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.scipy import stats
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
-from credo.core.linalg import factorize, log_determinant, solve
-from credo.models.linear.priors import LaplaceNoise, StudentTNoise
+from credo.core.linalg import Factor, factorize, log_determinant, solve
+from credo.models.linear.posterior import Weights
+from credo.models.linear.priors import StudentTNoise
 from credo.models.linear.statistics import Rows
 
 MAX_STEPS = 500
@@ -48,16 +51,15 @@ def log_likelihood(noise: Any, residual: Float[Array, " n"]) -> Float[Array, " n
     return stats.laplace.logpdf(residual, 0.0, noise.scale)
 
 
-def find_mode(
-    m0: Float[Array, " q"], p0: Float[Array, "q q"], noise: Any, rows: Rows
-) -> tuple[Float[Array, " q"], Float[Array, ""]]:
-    """The posterior mode by EM, from the least-squares start; and how many steps it took."""
+def find_mode(now: Weights, noise: Any, rows: Rows) -> tuple[Float[Array, " q"], Float[Array, ""]]:
+    """The posterior mode by EM from the least-squares start, and how many steps it took."""
     phi, y, w = rows.design, rows.y, rows.weights
+    precision = now.precision
 
-    def weighted(precision: Array) -> Array:
-        scaled = phi * (w * precision)[:, None]
-        root = factorize(p0 + phi.T @ scaled).root
-        return m0 + solve(root, scaled.T @ (y - phi @ m0))
+    def weighted(row_precision: Array) -> Array:
+        scaled = phi * (w * row_precision)[:, None]
+        root = factorize(precision + phi.T @ scaled).root
+        return now.mean + solve(root, scaled.T @ (y - phi @ now.mean))
 
     def go_on(state: tuple[Array, Array, Array]) -> Array:
         _, change, step = state
@@ -74,32 +76,28 @@ def find_mode(
     return mean, steps
 
 
-@eqx.filter_jit
-def robust_posterior(
-    m0: Float[Array, " q"], p0: Float[Array, "q q"], noise: Any, rows: Rows
-) -> tuple[Float[Array, " q"], Float[Array, "q q"]]:
-    """Mode and root of the expected-information precision."""
-    mean, _ = find_mode(m0, p0, noise, rows)
+def _curvature(now: Weights, noise: Any, rows: Rows) -> Factor:
     gram = rows.design.T @ (rows.design * rows.weights[:, None])
-    return mean, factorize(p0 + information(noise) * gram).root
+    return factorize(now.precision + information(noise) * gram)
 
 
-def robust_evidence(
-    m0: Float[Array, " q"], p0: Float[Array, "q q"], noise: StudentTNoise | LaplaceNoise, rows: Rows
-) -> Float[Array, ""]:
+@eqx.filter_jit
+def robust_posterior(now: Weights, noise: Any, rows: Rows) -> tuple[Weights, Bool[Array, ""]]:
+    """N(θ̂, P₁⁻¹) at the mode θ̂, and whether P₁ could be factorized."""
+    mean, _ = find_mode(now, noise, rows)
+    curvature = _curvature(now, noise, rows)
+    return Weights(mean, curvature.root), curvature.ok
+
+
+def robust_evidence(now: Weights, noise: Any, rows: Rows) -> Float[Array, ""]:
     """log p(y | θ̂) + log p(θ̂) + ½ q log 2π - ½ log|P₁|: Laplace's approximation."""
-    held = jax.lax.stop_gradient((m0, p0, noise, rows))
-    mean = jax.lax.stop_gradient(find_mode(*held)[0])
+    assert now.root is not None
+    mean = jax.lax.stop_gradient(find_mode(*jax.lax.stop_gradient((now, noise, rows)))[0])
     real = rows.weights > 0
     w = jnp.where(real, rows.weights, 1.0)
     residual = jnp.sqrt(w) * (rows.y - rows.design @ mean)
-    gram = rows.design.T @ (rows.design * rows.weights[:, None])
-    prior, posterior = factorize(p0), factorize(p0 + information(noise) * gram)
-    change = mean - m0
-    value = (
-        jnp.sum(jnp.where(real, log_likelihood(noise, residual) + 0.5 * jnp.log(w), 0.0))
-        - 0.5 * change @ p0 @ change
-        + 0.5 * log_determinant(prior.root)
-        - 0.5 * log_determinant(posterior.root)
-    )
-    return jnp.where(prior.ok & posterior.ok, value, -jnp.inf)
+    log_rows = jnp.where(real, log_likelihood(noise, residual) + 0.5 * jnp.log(w), 0.0)
+    curvature = _curvature(now, noise, rows)
+    change = mean - now.mean
+    log_prior = 0.5 * log_determinant(now.root) - 0.5 * change @ now.precision @ change
+    return jnp.where(curvature.ok, jnp.sum(log_rows) + log_prior - 0.5 * log_determinant(curvature.root), -jnp.inf)

@@ -98,19 +98,24 @@ def _expand(features: Features, x: Array) -> Array:
 def expand(features: Features, x: Any) -> Any:
     """φ(x), compiled once per bucket of rows; NumPy where x is."""
     if is_traced(x, features):
-        return features(x)
+        return features(jnp.asarray(x))
     if isinstance(features, Affine) and features.is_identity:
         return x
-    return np.asarray(by_bucket(lambda rows: _expand(features, rows), x))
+    phi = by_bucket(lambda rows, f: _expand(f, rows), x, features)
+    return phi if is_traced(phi) else np.asarray(phi)
 
 
-def design(features: Features, x: Any, intercept: bool) -> Any:
-    """The design matrix Φ̃, with its column of ones in front where there is an intercept."""
-    phi = expand(features, x)
+def with_intercept(phi: Any, intercept: bool) -> Any:
+    """Feature rows with a column of ones in front, where there is an intercept."""
     if not intercept:
         return phi
     xp = jnp if is_traced(phi) else np
     return xp.concatenate([xp.ones((phi.shape[0], 1)), phi], axis=1)
+
+
+def design(features: Features, x: Any, intercept: bool) -> Any:
+    """The design matrix Φ̃."""
+    return with_intercept(expand(features, x), intercept)
 
 
 def moments(phi: Any, y: Any, weights: Any, intercept: bool) -> Statistics:

@@ -1,0 +1,1 @@
+"""credo beside its peers: same data, same run."""

@@ -1,0 +1,29 @@
+"""`python -m benchmarks [name ...]`: all benchmarks, or those named; tables go to results/<name>.md."""
+
+import os
+import sys
+import tempfile
+from importlib import import_module
+from pathlib import Path
+
+from benchmarks.harness import report
+
+HERE = Path(__file__).parent
+
+
+def main() -> None:
+    known = sorted(p.stem for p in HERE.glob("*.py") if not p.stem.startswith("_") and p.stem != "harness")
+    names = sys.argv[1:] or known
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        sys.exit(f"there is no benchmark {', '.join(unknown)}; there are: {', '.join(known)}")
+    with tempfile.TemporaryDirectory() as cache:
+        # An empty compilation cache: first calls are first calls.
+        os.environ["CREDO_CACHE"] = cache
+        for name in names:
+            module = import_module(f"benchmarks.{name}")
+            report(name, module.TITLE, module.TASKS)
+
+
+if __name__ == "__main__":
+    main()

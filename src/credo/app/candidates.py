@@ -1,0 +1,197 @@
+"""The models that a table is tried with: all are `Linear`, in different features, priors and noise.
+
+Straight lines come first, then curves and interactions; each with automatic relevance determination, so that
+features that do not help switch themselves off. A robust version of the best follows the others.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Num
+
+from credo.app.schema import Schema
+from credo.models.features import Affine, BSpline, Features, Fourier, Polynomial, Standardize
+from credo.models.linear import ARD, InverseGamma, Isotropic, Linear, StudentTNoise
+
+SPLINES = 8
+MOST_FEATURES = 400
+MOST_WORK = 4e8
+"""Features × rows that an expensive candidate may have."""
+SWITCHED_OFF = 1e-3
+"""A weight of a standardized feature below this many standard deviations of the outcome is nothing."""
+
+
+class Composed(Features):
+    """φ(x) = outer(inner(x)): features of features, such as the powers of standardized inputs."""
+
+    outer: Features
+    inner: Features
+
+    def __call__(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
+        """outer(inner(x))."""
+        return self.outer(self.inner(x))
+
+    def size(self, d: int) -> int:
+        """The size of the outer features on as many inputs as the inner ones have columns."""
+        return self.outer.size(self.inner.size(d))
+
+    def names(self, inputs: Sequence[str]) -> list[str]:
+        """The outer names of the inner names."""
+        return self.outer.names(self.inner.names(inputs))
+
+    @property
+    def ready(self) -> bool:
+        """Whether both are."""
+        return self.outer.ready and self.inner.ready
+
+    def adapt(self, x: Num[Array | np.ndarray, "n d"]) -> "Composed":
+        """The inner features adapted to x, the outer ones to their columns."""
+        inner = self.inner.adapt(x)
+        return Composed(self.outer.adapt(np.asarray(inner(jnp.asarray(x, dtype=float)))), inner)
+
+
+class Chosen(Features):
+    """Some of the columns of other features."""
+
+    features: Features
+    columns: tuple[int, ...] = eqx.field(static=True)
+
+    def __call__(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
+        """The chosen columns of φ(x)."""
+        return self.features(x)[:, np.asarray(self.columns)]
+
+    def size(self, d: int) -> int:
+        """How many were chosen."""
+        return len(self.columns)
+
+    def names(self, inputs: Sequence[str]) -> list[str]:
+        """The names of those chosen."""
+        every = self.features.names(inputs)
+        return [every[i] for i in self.columns]
+
+    @property
+    def ready(self) -> bool:
+        """Whether the features chosen from are."""
+        return self.features.ready
+
+    def adapt(self, x: Num[Array | np.ndarray, "n d"]) -> "Chosen":
+        """The features chosen from adapted to x."""
+        return Chosen(self.features.adapt(x), self.columns)
+
+
+class Candidate(NamedTuple):
+    """A model to try."""
+
+    name: str
+    about: str
+    """What it assumes, in a sentence."""
+    belief: Linear
+
+
+def candidates(schema: Schema, x: Num[np.ndarray, "n d"]) -> tuple[list[Candidate], list[str]]:
+    """The models that suit the columns and the size of the table, the simplest first; and what was left out, why."""
+    d = x.shape[1]
+    curved = [i for column in schema.columns if column.continuous for i in schema.where(column.name)[:1]]
+    seasonal = _seasons(schema)
+    if schema.time is not None:
+        return _for_time(schema, d, curved, seasonal, len(x))
+    lines = "each input adds a straight line"
+    base = None if seasonal is None else Standardize(Affine() + seasonal)
+    waves = "" if seasonal is None else ", dates also in waves"
+    found = [
+        Candidate("lines", f"{lines}{waves}; all share one scale", Linear(base)),
+        Candidate("lines, own relevance", f"{lines}{waves}; each has a scale of its own", Linear(base, ARD())),
+        Candidate(
+            "lines, unknown noise",
+            f"{lines}{waves}; the size of the noise is unknown and averaged over",
+            Linear(base, noise=InverseGamma()),
+        ),
+    ]
+    notes: list[str] = []
+    pairs, bends = Composed(Polynomial(2), Affine()), BSpline(SPLINES).on(*curved) if curved else None
+    curves: list[tuple[str, str, Features | None]] = [
+        ("curves", "each number adds a smooth curve", None if bends is None else Affine() + bends),
+        ("squares and pairs", "squares of inputs and products of pairs", pairs),
+        (
+            "curves and pairs",
+            "smooth curves, and products of pairs of inputs",
+            None if bends is None else pairs + bends,
+        ),
+    ]
+    for name, about, features in curves:
+        if features is None:
+            continue
+        whole = features if seasonal is None else features + seasonal
+        size = whole.size(d)
+        if size > MOST_FEATURES or size > len(x) or size * len(x) > MOST_WORK or (d == 1 and "pairs" in name):
+            if d > 1:
+                notes.append(f"{name!r} was not tried: {size:,} features are too many for {len(x):,} rows.")
+            continue
+        found.append(Candidate(name, f"{about}{waves}; features that do not help are switched off", _ard(whole)))
+    return found, notes
+
+
+def _for_time(
+    schema: Schema, d: int, curved: list[int], seasonal: Features | None, n: int
+) -> tuple[list[Candidate], list[str]]:
+    assert schema.time is not None
+    at = schema.where(schema.time)[0]
+    others = [i for i in range(d) if i != at]
+    rest = Affine().on(*others) if others else None
+    periods = " and ".join(p[0] for c in schema.columns for p in c.periods)
+    found = [Candidate("straight trend", "a straight line in time; other inputs add straight lines", Linear())]
+    for degree, shape in ((1, "straight"), (2, "bending"), (3, "twice bending")):
+        trend: Features = Composed(Polynomial(degree, interactions=False), Affine().on(at))
+        parts = [trend, *([seasonal] if seasonal is not None else []), *([rest] if rest is not None else [])]
+        whole = parts[0]
+        for part in parts[1:]:
+            whole = whole + part
+        if degree == 1 and seasonal is None:
+            continue
+        season = f", what repeats every {periods}" if seasonal is not None else ""
+        others_too = "; other inputs add straight lines" if others else ""
+        name = f"{shape} trend{' + seasons' if seasonal is not None else ''}"
+        found.append(Candidate(name, f"a {shape} trend in time{season}{others_too}", _ard(whole)))
+    bends = [i for i in curved if i != at]
+    if bends and len(bends) * SPLINES < n // 2:
+        whole = whole + BSpline(SPLINES).on(*bends)
+        found.append(
+            Candidate(f"{name} + curves", f"a {shape} trend{season}; other inputs add smooth curves", _ard(whole))
+        )
+    return found, []
+
+
+def _ard(features: Features) -> Linear:
+    return Linear(Standardize(features), ARD())
+
+
+def _seasons(schema: Schema) -> Features | None:
+    """Waves for every period of every date column."""
+    total: Features | None = None
+    for column in schema.columns:
+        for _, years, order in column.periods:
+            waves = Fourier(order, period=years).on(schema.where(column.name)[0])
+            total = waves if total is None else total + waves
+    return total
+
+
+def robust_version(name: str, about: str, learned: Linear, spread: float) -> Candidate:
+    """The same model with Student-t noise: outliers are rare but expected.
+
+    The prior is the one already learned; features whose weights it holds to nothing, compared with the standard
+    deviation `spread` of the outcomes, are left out.
+    """
+    features, precision = learned.features, np.asarray(learned.prior.precision)  # type: ignore[union-attr]
+    if isinstance(learned.noise, InverseGamma):
+        # There precisions are in units of the noise.
+        precision = precision / float(learned.noise_variance())
+    prior: ARD | Isotropic = Isotropic(jnp.asarray(precision))
+    if isinstance(learned.prior, ARD):
+        alive = np.flatnonzero((1 / np.sqrt(precision) > SWITCHED_OFF * spread) | (precision == precision.min()))
+        features, prior = Chosen(features, tuple(int(i) for i in alive)), ARD(jnp.asarray(precision[alive]))
+    return Candidate(
+        f"{name}, robust", f"{about}; outliers are expected now and then", Linear(features, prior, StudentTNoise())
+    )

@@ -1,0 +1,172 @@
+"""From a table as read to inputs and outcomes in numbers, with every decision on the way in words."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from credo.app.schema import Column, Schema, check_column, detect, read_target, with_fill
+from credo.app.tables import Table, is_missing
+from credo.core.errors import DataError
+
+FEWEST_ROWS = 6
+MOSTLY_MISSING = 0.5
+DROP_BELOW = 0.1
+"""Rows with gaps are left out while they are fewer than this share; beyond it gaps are filled in."""
+
+
+class Summary(NamedTuple):
+    """One column of the table, for people."""
+
+    name: str
+    role: str
+    """"target", "input", "time" or "left out"."""
+    kind: str
+    missing: int
+    detail: str
+
+
+class Prepared(NamedTuple):
+    """A table ready to learn from."""
+
+    schema: Schema
+    x: pd.DataFrame
+    """The inputs in numbers, a row for each that is used."""
+    y: np.ndarray
+    rows: np.ndarray
+    """Which rows of the table are used."""
+    summaries: tuple[Summary, ...]
+    notes: tuple[str, ...]
+    total_rows: int
+
+    @property
+    def time(self) -> np.ndarray | None:
+        """The time of each row, in years since the first or in the column's own units."""
+        name = self.schema.time
+        return None if name is None else self.x[name].to_numpy(dtype=float)
+
+
+def prepare(table: Table, target: str, time: str | None = None, ignore: Iterable[str] = ()) -> Prepared:
+    """Detects what the columns hold, drops what cannot be used and says so, and turns the rest into numbers."""
+    frame, left_out = table.frame, set(ignore)
+    y = read_target(table, target)
+    for name in left_out:
+        check_column(table, name, "--ignore")
+    if target in left_out:
+        raise DataError(f"the target {target!r} cannot be ignored as well; choose one of the two")
+    if time is not None:
+        check_column(table, time, "--time")
+        if time == target or time in left_out:
+            raise DataError(f"the time column {time!r} cannot be the target or ignored as well")
+    notes = list(table.notes)
+    rows = ~np.isnan(y)
+    if not rows.all():
+        notes.append(f"{_count(int((~rows).sum()), 'row')} without a value of {target!r} {_were(~rows)} dropped.")
+    columns, summaries = _columns(frame[rows], table.decimal, target, time, left_out, notes)
+    rows, columns = _fill_or_drop(frame, rows, columns, table.decimal, notes)
+    if not columns:
+        raise DataError(f"{table.name} has no column to predict {target!r} from, besides those left out")
+    used = int(rows.sum())
+    if used < FEWEST_ROWS:
+        raise DataError(f"{table.name} has {_count(used, 'usable row')}; at least {FEWEST_ROWS} are needed")
+    if np.ptp(y[rows]) == 0:
+        raise DataError(f"the target {target!r} is constant in the {used} usable rows: there is nothing to predict")
+    schema = Schema(tuple(columns), target, time or _time_of(frame[rows], columns, notes))
+    encoded = schema.encode(frame[rows], table.decimal)
+    _remark_on(y[rows], target, encoded.x, notes)
+    extent = f"{np.nanmin(y):.4g} to {np.nanmax(y):.4g}"
+    first = Summary(target, "target", "number", int(np.isnan(y).sum()), extent)
+    listed = (first, *(s._replace(role="time") if s.name == schema.time else s for s in summaries))
+    return Prepared(schema, encoded.x, y[rows], rows, listed, tuple(notes), len(frame))
+
+
+def _columns(
+    frame: pd.DataFrame, decimal: str, target: str, time: str | None, ignore: set[str], notes: list[str]
+) -> tuple[list[Column], list[Summary]]:
+    columns: list[Column] = []
+    summaries: list[Summary] = []
+    for name in (str(c) for c in frame.columns if c != target):
+        cells = frame[name]
+        missing = int(is_missing(cells).sum())
+        if name in ignore:
+            summaries.append(Summary(name, "left out", "", missing, "as asked"))
+            continue
+        if missing > MOSTLY_MISSING * len(cells):
+            notes.append(f"Column {name!r} is missing in {missing / len(cells):.0%} of the rows and was left out.")
+            summaries.append(Summary(name, "left out", "", missing, "mostly missing"))
+            continue
+        column, detail, said = detect(name, cells, decimal)
+        if name == time and (column is None or column.kind not in ("date", "number")):
+            found = detail if column is None else column.kind
+            raise DataError(f"the time column {name!r} must hold dates or numbers, found: {found}")
+        notes += said
+        if column is None:
+            summaries.append(Summary(name, "left out", "", missing, detail))
+            continue
+        columns.append(column)
+        summaries.append(Summary(name, "input", column.kind, missing, detail))
+    return columns, summaries
+
+
+def _fill_or_drop(
+    frame: pd.DataFrame, rows: np.ndarray, columns: list[Column], decimal: str, notes: list[str]
+) -> tuple[np.ndarray, list[Column]]:
+    gaps = np.zeros(len(frame), dtype=bool)
+    holey: set[str] = set()
+    for column in columns:
+        gap = np.isnan(column.encode(frame[column.name], decimal).table).any(axis=1) & rows
+        if gap.any():
+            holey.add(column.name)
+        gaps |= gap
+    if not holey:
+        return rows, columns
+    share, named = gaps.sum() / rows.sum(), ", ".join(repr(name) for name in sorted(holey))
+    if share < DROP_BELOW:
+        text = f"{_count(int(gaps.sum()), 'row')} ({share:.1%}) with missing inputs ({named}) {_were(gaps)} dropped."
+        notes.append(text)
+        return rows & ~gaps, columns
+    notes.append(
+        f"{share:.0%} of the rows have missing inputs. Gaps in {named} were filled with the column's median "
+        "(categories: with no level), and a 0/1 column per filled column tells the model where."
+    )
+    kept = frame[rows]
+    return rows, [with_fill(c, kept[c.name], decimal) if c.name in holey else c for c in columns]
+
+
+def _time_of(frame: pd.DataFrame, columns: list[Column], notes: list[str]) -> str | None:
+    """The only date column, where nearly every row has a date of its own."""
+    found = [column.name for column in columns if column.kind == "date"]
+    if len(found) != 1 or len(frame) < 20:
+        return None
+    cells = frame[found[0]]
+    if cells.nunique() < 0.95 * len(cells):
+        return None
+    notes.append(
+        f"Nearly every row has a date of its own in {found[0]!r}, so the table is treated as a series in time: "
+        "the latest rows are held out for the test."
+    )
+    return found[0]
+
+
+def _remark_on(y: np.ndarray, target: str, x: pd.DataFrame, notes: list[str]) -> None:
+    distinct = len(np.unique(y))
+    if distinct <= 2 or (distinct <= 5 and len(y) >= 50):
+        notes.append(
+            f"The target {target!r} has only {distinct} different values. It is treated as a number; if it names a "
+            "class, read the intervals with care."
+        )
+    repeated = int(x.assign(**{"\0target": y}).duplicated().sum())
+    if repeated:
+        notes.append(
+            f"{_count(repeated, 'row')} {'repeats' if repeated == 1 else 'repeat'} an earlier one exactly. Copies that "
+            "fall on both sides of the split make the test look better than it is."
+        )
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n:,} {noun}{'s' * (n != 1)}"
+
+
+def _were(mask: np.ndarray) -> str:
+    return "was" if mask.sum() == 1 else "were"

@@ -1,0 +1,5 @@
+"""The report of `credo fit`: one HTML file that says in words and pictures what was learned, and how sure it is."""
+
+from credo.app.report.render import render
+
+__all__ = ["render"]

@@ -1,0 +1,138 @@
+"""Does the model deserve its own confidence? Numbers that the report turns into sentences."""
+
+from typing import NamedTuple
+
+import numpy as np
+from jax.scipy.special import ndtri
+from scipy import stats
+
+from credo.app.workflow import Result
+from credo.core.predictive import Predictive
+from credo.evaluate.calibration import pit
+from credo.evaluate.scores import nlpd
+
+ENOUGH = 30
+SURE = 0.001
+"""How improbable by chance a pattern must be before the report warns of it."""
+
+
+class Coverage(NamedTuple):
+    """How many outcomes an interval held, and how many chance allows (99 % of the time)."""
+
+    level: float
+    observed: float
+    low: float
+    high: float
+
+    @property
+    def off(self) -> int:
+        """-1: too few inside (too sure), 1: too many (too careful), 0: as expected."""
+        return -int(self.observed < self.low) + int(self.observed > self.high)
+
+
+class Checks(NamedTuple):
+    """What the residuals say about the model's assumptions."""
+
+    rows: int
+    source: str
+    """"test" or "training": which rows were looked at."""
+    coverage: tuple[Coverage, ...]
+    """On the test rows."""
+    spread: float
+    """Rank correlation of the size of the error with the prediction; 0 where chance explains it."""
+    tails: float
+    """How many times more outcomes lie beyond three standard deviations than should; 0 where chance explains it."""
+    echo: float | None
+    """Correlation of each error with the one before, for series; None for other tables."""
+    drift: float
+    """Mean error in standard deviations, 0 where chance explains it."""
+    outside: float
+    """Share of the test rows beyond the range of the training rows (time aside)."""
+    rival: str
+    """The candidate with the best log density on the test rows, where it beats the chosen one by more than chance."""
+    baseline: float
+    """The root mean squared error of always predicting the mean of the training rows."""
+
+
+def check(result: Result, prediction: Predictive) -> Checks:
+    """The checks for the chosen model; `prediction` is of the test rows."""
+    y_test = result.y_test
+    n = len(y_test)
+    source = "test" if n >= ENOUGH else "training"
+    looked_at = prediction if source == "test" else result.chosen.belief.predict(result.x_train)
+    y = y_test if source == "test" else result.y_train
+    u = np.clip(pit(looked_at, y), 1e-12, 1 - 1e-12)
+    z = np.asarray(ndtri(u))
+    mean = np.asarray(looked_at.mean)
+    order = np.arange(len(y))
+    return Checks(
+        rows=len(y),
+        source=source,
+        coverage=tuple(_coverage(pit(prediction, y_test), level) for level in (0.5, 0.8, 0.95)),
+        spread=_spread(np.abs(y - mean), mean),
+        tails=_tails(z),
+        echo=None if result.prepared.schema.time is None else _echo(z[order]),
+        drift=_drift(z, result.prepared.schema.time is not None),
+        outside=_outside(result),
+        rival=_rival(result, prediction),
+        baseline=float(np.sqrt(np.mean((y_test - result.y_train.mean()) ** 2))),
+    )
+
+
+def _coverage(u: np.ndarray, level: float) -> Coverage:
+    n = len(u)
+    low, high = stats.binom.ppf([0.005, 0.995], n, level) / n
+    return Coverage(level, float(np.mean(np.abs(2 * u - 1) <= level)), float(low), float(high))
+
+
+def _spread(size: np.ndarray, mean: np.ndarray) -> float:
+    if len(size) < ENOUGH or np.ptp(mean) == 0:
+        return 0.0
+    found = stats.spearmanr(size, mean)
+    strong = found.pvalue < SURE and abs(found.statistic) > 0.15
+    return float(found.statistic) if strong else 0.0
+
+
+def _tails(z: np.ndarray) -> float:
+    expected = 2 * stats.norm.sf(3.0)
+    beyond = int(np.sum(np.abs(z) > 3))
+    if beyond < 2 or stats.binom.sf(beyond - 1, len(z), expected) > SURE:
+        return 0.0
+    return beyond / (len(z) * expected)
+
+
+def _echo(z: np.ndarray) -> float:
+    """Lag-one correlation, 0 where it is within what chance gives (3.3 standard errors)."""
+    if len(z) < 10 or z.std() == 0:
+        return 0.0
+    centred = z - z.mean()
+    r = float(centred[1:] @ centred[:-1] / (centred @ centred))
+    return r if abs(r) > 3.3 / np.sqrt(len(z)) else 0.0
+
+
+def _drift(z: np.ndarray, series: bool) -> float:
+    if not series or len(z) < 5:
+        return 0.0
+    return float(z.mean()) if abs(z.mean()) > 0.75 else 0.0
+
+
+def _outside(result: Result) -> float:
+    train, test = result.x_train, result.x_test
+    if result.prepared.schema.time is not None:
+        train, test = train.drop(columns=result.prepared.schema.time), test.drop(columns=result.prepared.schema.time)
+    if train.shape[1] == 0:
+        return 0.0
+    low, high = train.to_numpy().min(axis=0), train.to_numpy().max(axis=0)
+    values = test.to_numpy()
+    return float(np.mean(((values < low) | (values > high)).any(axis=1)))
+
+
+def _rival(result: Result, prediction: Predictive) -> str:
+    best = min(result.fitted, key=lambda each: each.scores["nlpd"])
+    if best.name == result.chosen.name or len(result.y_test) < ENOUGH:
+        return ""
+    own = np.asarray(nlpd(prediction, result.y_test, pointwise=True))
+    other = np.asarray(nlpd(best.belief.predict(result.x_test), result.y_test, pointwise=True))
+    gain = own - other
+    error = gain.std(ddof=1) / np.sqrt(len(gain))
+    return best.name if gain.mean() > 2 * error else ""

@@ -1,0 +1,364 @@
+"""What `credo fit` and `credo predict` do, without a word printed: from a table to a model that can be saved.
+
+    prepare the table ─▶ hold out a test part ─▶ learn each candidate on the rest ─▶ choose by log evidence
+    ─▶ score all on the test part, once ─▶ learn the chosen one again on all rows ─▶ TableModel
+
+The test part has no say in the choice.
+"""
+
+import time as clock
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+from jaxtyping import Array, Float
+from scipy import special
+
+from credo.app.candidates import Candidate, candidates, robust_version
+from credo.app.prepare import Prepared, prepare
+from credo.app.schema import Encoded, Schema
+from credo.app.tables import Table
+from credo.core.errors import CredoError, DataError, NotConvergedWarning
+from credo.core.params import learnable
+from credo.core.predictive import Mixture, Predictive
+from credo.evaluate.compare import Comparison, Row, in_words
+from credo.evaluate.scores import score_table
+from credo.evaluate.validation import holdout
+from credo.infer.learn import Evidence, Learned, fit
+from credo.models.linear import ARD, FixedPoint, Linear
+
+SCORES = ("rmse", "nlpd", "crps", "coverage")
+ROBUST_WORK = 4e7
+Progress = Callable[[int, int, str], None]
+
+
+class TableModel(eqx.Module):
+    """A belief that knows the table it came from: how columns become numbers, and where it has seen data."""
+
+    schema: Schema
+    belief: Linear
+    low: Float[Array, " d"]
+    high: Float[Array, " d"]
+    """The range of each input in the data."""
+    name: str = eqx.field(static=True)
+    rows: int = eqx.field(static=True)
+    scores: tuple[tuple[str, float], ...] = eqx.field(static=True, default=())
+    """How the same kind of model did on the test part."""
+
+    @property
+    def target(self) -> str:
+        """The name of what is predicted."""
+        return self.schema.target
+
+    def encode(self, table: pd.DataFrame) -> Encoded:
+        """The inputs of a new table in numbers."""
+        return self.schema.encode(table)
+
+    def predict(self, table: pd.DataFrame) -> Predictive:
+        """The prediction for every row of a data frame with the columns of the training table."""
+        encoded = self.encode(table)
+        if not encoded.complete.all():
+            row = int(np.argmin(encoded.complete))
+            count = int((~encoded.complete).sum())
+            raise DataError(
+                f"row {row} has missing inputs ({count} such row{'s' * (count > 1)}); drop or fill them, or use credo "
+                "predict, which leaves their predictions empty"
+            )
+        return self.belief.predict(encoded.x)
+
+    def outside(self, x: Float[np.ndarray, "n d"]) -> np.ndarray:
+        """Which entries lie beyond the range of the data: predictions there are extrapolated."""
+        low, high = np.asarray(self.low), np.asarray(self.high)
+        slack = 1e-9 * (high - low)
+        return (x < low - slack) | (x > high + slack)
+
+
+class Fitted(NamedTuple):
+    """A candidate after learning on the training part."""
+
+    name: str
+    about: str
+    belief: Linear
+    log_evidence: float
+    scores: dict[str, float]
+    """On the test part."""
+    seconds: float
+    notes: tuple[str, ...]
+
+
+class Result(NamedTuple):
+    """Everything `credo fit` found out."""
+
+    table: str
+    prepared: Prepared
+    train: np.ndarray
+    test: np.ndarray
+    fitted: tuple[Fitted, ...]
+    """In the order in which they were tried."""
+    comparison: Comparison
+    model: TableModel
+    """The chosen candidate, learned again on all rows."""
+    notes: tuple[str, ...]
+    """What happened while learning, in words."""
+    seconds: float
+    seed: int
+
+    @property
+    def chosen(self) -> Fitted:
+        """The candidate with the highest evidence, as learned on the training part."""
+        return next(each for each in self.fitted if each.name == self.comparison.best)
+
+    @property
+    def x_train(self) -> pd.DataFrame:
+        """The inputs of the training part."""
+        return self.prepared.x.iloc[self.train]
+
+    @property
+    def x_test(self) -> pd.DataFrame:
+        """The inputs of the test part."""
+        return self.prepared.x.iloc[self.test]
+
+    @property
+    def y_train(self) -> np.ndarray:
+        """The outcomes of the training part."""
+        return self.prepared.y[self.train]
+
+    @property
+    def y_test(self) -> np.ndarray:
+        """The outcomes of the test part."""
+        return self.prepared.y[self.test]
+
+
+def run(
+    table: Table,
+    target: str,
+    *,
+    time: str | None = None,
+    ignore: Iterable[str] = (),
+    test: float = 0.2,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Result:
+    """Learns from a table what predicts its column `target`; see the module's picture.
+
+    `time` names a column that orders the rows: the last share `test` of them is then the test part, else as many
+    at random. `progress(done, total, name)` is called before each step.
+    """
+    start = clock.perf_counter()
+    if not 0 < test < 1:
+        raise DataError(f"--test is the share of rows to hold out, between 0 and 1, found {test:g}; write 20 % as 0.2")
+    prepared = prepare(table, target, time, ignore)
+    train, held_out = _split(prepared, test, seed)
+    x, y = prepared.x.iloc[train], prepared.y[train]
+    if np.ptp(y) == 0:
+        raise DataError(f"the target {target!r} is constant in the {len(y)} training rows: there is nothing to learn")
+    tried, notes = candidates(prepared.schema, x.to_numpy())
+    say = progress or (lambda done, total, name: None)
+    total = len(tried) + 2
+    fitted: list[Fitted] = []
+    for i, candidate in enumerate(tried):
+        say(i, total, candidate.name)
+        fitted += _try(candidate, prepared, train, held_out, seed, notes)
+    if not fitted:
+        raise DataError(f"no model could be learned from {table.name}: {notes[-1]}")
+    best = max(fitted, key=lambda each: each.log_evidence)
+    q = best.belief.weights.mean.shape[0] if best.belief.weights is not None else 1
+    if q * len(y) <= ROBUST_WORK:
+        robust = robust_version(best.name, best.about, best.belief, float(y.std()))
+        say(len(tried), total, robust.name)
+        fitted += _try(robust, prepared, train, held_out, seed, notes)
+    else:
+        notes.append(f"A version of {best.name!r} that expects outliers was not tried: the table is too large for it.")
+    comparison = _compare(fitted, (x, y))
+    say(total - 1, total, f"{comparison.best}, on all rows")
+    model = _final(comparison.best, tried, fitted, prepared, seed, notes)
+    return Result(
+        table.name,
+        prepared,
+        train,
+        held_out,
+        tuple(fitted),
+        comparison,
+        model,
+        tuple(dict.fromkeys(notes)),
+        clock.perf_counter() - start,
+        seed,
+    )
+
+
+def _split(prepared: Prepared, test: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    n = len(prepared.y)
+    if prepared.time is None:
+        parts = holdout(n, test=test, validation=0.0, seed=seed)
+        train, held_out = parts.train, parts.test
+    else:
+        order = np.argsort(prepared.time, kind="stable")
+        count = max(round(n * test), 1)
+        train, held_out = order[: n - count], order[n - count :]
+    if len(train) < 4:
+        raise DataError(f"--test {test:g} leaves {len(train)} of {n} rows to learn from; make it smaller")
+    return train, held_out
+
+
+def _learn(candidate: Candidate, x: pd.DataFrame, y: np.ndarray, seed: int) -> tuple[Learned, list[str]]:
+    robust = candidate.belief.is_robust
+    options: dict[str, Any] = {}
+    if robust:
+        options = {"fixed": ["prior.precision"], "using": Evidence(starts=1)}
+    elif isinstance(candidate.belief.prior, ARD):
+        # Precisions on their way to infinity approach it slowly; the fourth digit changes nothing.
+        options = {"using": FixedPoint(starts=1, tolerance=1e-4)}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", NotConvergedWarning)
+        learned = fit(candidate.belief, x, y, report=True, seed=seed, **options)
+    said = [str(w.message) for w in caught if issubclass(w.category, NotConvergedWarning)]
+    return learned, said
+
+
+def _try(
+    candidate: Candidate, prepared: Prepared, train: np.ndarray, test: np.ndarray, seed: int, notes: list[str]
+) -> list[Fitted]:
+    begin = clock.perf_counter()
+    try:
+        learned, said = _learn(candidate, prepared.x.iloc[train], prepared.y[train], seed)
+    except CredoError as error:
+        notes.append(f"{candidate.name!r} could not be learned: {error}")
+        return []
+    notes += [f"{candidate.name!r}: {sentence}." for sentence in said]
+    y = prepared.y[test]
+    prediction = learned.belief.predict(prepared.x.iloc[test])
+    wanted: list[Any] = [*SCORES, "r2"] if len(y) > 1 and np.ptp(y) > 0 else list(SCORES)
+    if isinstance(prediction, Mixture):
+        wanted[wanted.index("crps")] = sampled_crps
+    scores = {"crps" if name == "sampled_crps" else name: v for name, v in score_table(prediction, y, wanted).items()}
+    seconds = clock.perf_counter() - begin
+    return [Fitted(candidate.name, candidate.about, learned.belief, learned.log_evidence, scores, seconds, tuple(said))]
+
+
+def sampled_crps(prediction: Predictive, y: np.ndarray) -> float:
+    """E|Y - y| - ½E|Y - Y′| from draws: for a mixture of Student-t's a thousand times cheaper than quadrature.
+
+    With sorted draws y₁ ≤ … ≤ yₙ, ½E|Y - Y′| is estimated by Σᵢ (2i - n - 1) yᵢ / (n(n - 1)).
+    """
+    n = 1000
+    draws = np.sort(np.asarray(prediction.sample(n, seed=0)), axis=0)
+    rank = 2 * np.arange(1, n + 1) - n - 1
+    return float(np.mean(np.abs(draws - y).mean(axis=0) - rank @ draws / (n * (n - 1))))
+
+
+def _compare(fitted: list[Fitted], data: tuple[Any, ...]) -> Comparison:
+    evidence = np.asarray([each.log_evidence for each in fitted])
+    probability = np.exp(evidence - special.logsumexp(evidence))
+    top = float(evidence.max())
+    rows = [
+        Row(
+            name=each.name,
+            log_evidence=each.log_evidence,
+            log_bayes_factor=each.log_evidence - top,
+            evidence_against="" if each.log_evidence == top else in_words(each.log_evidence - top),
+            probability=float(p),
+            hyperparameters=sum(int(np.size(v)) for v in learnable(each.belief).values()),
+            bic=None,
+            aic=None,
+        )
+        for each, p in zip(fitted, probability, strict=True)
+    ]
+    rows.sort(key=lambda row: -row.log_evidence)
+    return Comparison(tuple(rows), {each.name: each.belief for each in fitted}, data)
+
+
+def _final(
+    name: str, tried: list[Candidate], fitted: list[Fitted], prepared: Prepared, seed: int, notes: list[str]
+) -> TableModel:
+    """The chosen kind of model, learned on all rows."""
+    by_name = {candidate.name: candidate for candidate in tried}
+    robust = name not in by_name
+    base = by_name[name.removesuffix(", robust") if robust else name]
+    learned, said = _learn(base, prepared.x, prepared.y, seed)
+    if robust:
+        again = robust_version(base.name, base.about, learned.belief, float(prepared.y.std()))
+        learned, said = _learn(again, prepared.x, prepared.y, seed)
+    notes += [f"On all rows: {sentence}." for sentence in said]
+    belief = learned.belief
+    if belief.is_robust:
+        # Heavy-tailed noise has no sufficient statistics: without this the file would hold the training rows.
+        belief = eqx.tree_at(lambda b: b.seen, belief, None, is_leaf=lambda v: v is None)
+    x = prepared.x.to_numpy()
+    scores = next(each.scores for each in fitted if each.name == name)
+    return TableModel(
+        prepared.schema,
+        belief,
+        jnp.asarray(x.min(axis=0)),
+        jnp.asarray(x.max(axis=0)),
+        name,
+        len(x),
+        tuple((key, float(value)) for key, value in scores.items()),
+    )
+
+
+class Answer(NamedTuple):
+    """A table with its predictions."""
+
+    frame: pd.DataFrame
+    """All columns and rows of the table, and the columns of the prediction."""
+    added: tuple[str, ...]
+    empty: int
+    """Rows that have missing inputs and so no prediction."""
+    outside: dict[str, int]
+    """Per input column, rows beyond the range of the data."""
+    extrapolated: int
+    unknown: dict[str, int]
+    unread: dict[str, int]
+
+
+def answer(model: TableModel, table: Table, level: float = 0.95, loss: Any = None) -> Answer:
+    """The table with columns mean, std, lower, upper, aleatoric and epistemic (variances that add up to std²).
+
+    A `loss` adds the column `action`. Names that the table has already get the target's name in front.
+    """
+    from credo.decide.bayes import decide
+
+    encoded = model.schema.encode(table.frame, table.decimal)
+    x, whole = encoded.x.to_numpy(), encoded.complete
+    if len(x) == 0:
+        raise DataError(f"{table.name} has no rows to predict")
+    values: dict[str, np.ndarray] = {}
+    if whole.any():
+        prediction = model.belief.predict(encoded.x[whole])
+        lower, upper = prediction.interval(level)
+        values = {
+            "mean": np.asarray(prediction.mean),
+            "std": np.asarray(prediction.std),
+            "lower": np.asarray(lower),
+            "upper": np.asarray(upper),
+            "aleatoric": np.asarray(prediction.aleatoric),
+            "epistemic": np.asarray(prediction.epistemic),
+        }
+        if loss is not None:
+            values["action"] = np.asarray(decide(prediction, loss).action)
+    else:
+        raise DataError(f"every row of {table.name} has missing inputs: there is nothing to predict")
+    taken = {str(column) for column in table.frame.columns}
+    prefix = ""
+    while any(f"{prefix}{name}" in taken for name in values):
+        prefix = f"{model.target}_{prefix}"
+    out = table.frame.copy()
+    for name, column in values.items():
+        full = np.full(len(x), np.nan)
+        full[whole] = column
+        out[f"{prefix}{name}"] = full
+    beyond = model.outside(x[whole])
+    per_column = {c.name: beyond[:, model.schema.where(c.name)].any(axis=1).sum() for c in model.schema.columns}
+    return Answer(
+        out,
+        tuple(f"{prefix}{name}" for name in values),
+        int((~whole).sum()),
+        {name: int(count) for name, count in per_column.items() if count},
+        int(beyond.any(axis=1).sum()),
+        encoded.unknown,
+        encoded.unread,
+    )

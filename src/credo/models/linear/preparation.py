@@ -1,0 +1,99 @@
+"""What `learn` does before it climbs: features adapted to the data, and a sensible place to start from.
+
+Features are standardized, the intercept gets the mean and the variance of y (a prior worth one observation),
+and the variance of y is split in halves between the noise and the features.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+
+from credo.core.arrays import column_names
+from credo.core.errors import DataError
+from credo.core.gaussian import Gaussian
+from credo.models.features import Affine, Features
+from credo.models.linear.belief import Linear
+from credo.models.linear.priors import (
+    ARD,
+    Intercept,
+    InverseGamma,
+    Isotropic,
+    KnownNoise,
+    LaplaceNoise,
+    LaplacePrior,
+    StudentTNoise,
+)
+from credo.models.linear.statistics import Rows, Statistics, collect, collect_standardized
+
+
+def prepare(belief: Linear, data: tuple[Any, ...], weights: Any, noise: Any) -> tuple[Linear, Statistics | Rows]:
+    """The belief ready to learn, and the statistics of the data under its features."""
+    names = column_names(data[0]) if len(data) == 2 else None
+    if belief.seen is not None:
+        fresh = eqx.tree_at(lambda b: (b.seen, b.weights), belief, (None, None))
+        more: Any = belief.statistics(*data, weights=weights, noise=noise) if data else None
+        return fresh, belief.seen if more is None else belief.seen + more
+    if noise is not None:
+        belief = eqx.tree_at(lambda b: b.noise, belief, KnownNoise())
+    chunks = belief._chunks(data, weights, noise)
+    has_intercept = belief.intercept is not None
+    if isinstance(belief.features, Affine) and belief.features.is_identity and not belief.is_robust:
+        features, center, spread, statistics = collect_standardized(chunks, has_intercept)
+        p = statistics.cross.shape[0] - has_intercept
+        return started(belief, features, center, spread, p, names), statistics
+    rows = list(chunks)
+    x = rows[0].x if len(rows) == 1 else np.concatenate([c.x for c in rows])
+    y = np.concatenate([c.y for c in rows])
+    adapted = belief.features.adapt(x)
+    center, spread = (float(y.mean()), float(y.var())) if has_intercept else (0.0, float(y @ y / len(y)))
+    ready = started(belief, adapted, center, spread, adapted.size(x.shape[1]), names)
+    if ready.is_robust:
+        return ready, ready._rows(rows)
+    return ready, collect(adapted, rows, ready.reference, has_intercept)
+
+
+def started(
+    belief: Linear, features: Features, center: float, spread: float, p: int, names: list[str] | None
+) -> Linear:
+    """The belief with these features and with starting values for the mean and variance of y."""
+    if not spread > 0:
+        raise DataError("y is constant: there is nothing to learn from it; drop the target or give it some variation")
+    half = spread / 2
+    relative = isinstance(belief.noise, InverseGamma)  # precisions are then in units of the noise
+    intercept = (
+        None if belief.intercept is None else Intercept(jnp.asarray(center), jnp.asarray(2.0 if relative else spread))
+    )
+    out = eqx.tree_at(
+        lambda b: (b.features, b.prior, b.noise, b.intercept),
+        belief,
+        (
+            features,
+            _prior(belief.prior, 1.0 if relative else max(p, 1) / half, p),
+            _noise(belief.noise, half),
+            intercept,
+        ),
+        is_leaf=lambda v: v is None,
+    )
+    return out._named(names)
+
+
+def _prior(prior: Any, precision: float, p: int) -> Isotropic | ARD | LaplacePrior | Gaussian:
+    if isinstance(prior, Isotropic):
+        return Isotropic(jnp.asarray(precision))
+    if isinstance(prior, ARD):
+        return ARD(jnp.full(p, precision))
+    if isinstance(prior, LaplacePrior):
+        return LaplacePrior(jnp.asarray(1 / np.sqrt(precision)))
+    return prior
+
+
+def _noise(noise: Any, half: float) -> Any:
+    if isinstance(noise, InverseGamma):
+        return InverseGamma(noise.shape, jnp.asarray(half))
+    if isinstance(noise, StudentTNoise):
+        return StudentTNoise(noise.df, jnp.sqrt(half / 2))
+    if isinstance(noise, LaplaceNoise):
+        return LaplaceNoise(jnp.sqrt(half / 2))
+    return noise if isinstance(noise, KnownNoise) else jnp.asarray(half)

@@ -1,0 +1,205 @@
+"""`BayesianLinearRegressor`: `credo.Linear` behind fit and predict."""
+
+import warnings
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import check_cv
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from credo.core.errors import DataError, NotConverged
+from credo.core.predictive import Predictive
+from credo.infer import MAP, Evidence
+from credo.infer.learn import Learned
+from credo.models.features import Affine, BSpline, Features, Polynomial, Standardize
+from credo.models.linear import (
+    ARD,
+    InverseGamma,
+    Isotropic,
+    LaplaceNoise,
+    LaplacePrior,
+    Linear,
+    StudentTNoise,
+    lasso_path,
+)
+
+PRIORS = {"ridge": Isotropic, "ard": ARD, "lasso": LaplacePrior}
+NOISES = {"learned": lambda: 1.0, "unknown": InverseGamma, "student-t": StudentTNoise, "laplace": LaplaceNoise}
+FEATURES = {"polynomial": lambda: Standardize(Polynomial(2)), "spline": BSpline}
+
+
+class BayesianLinearRegressor(RegressorMixin, BaseEstimator):
+    """Bayesian linear regression, y = b + φ(x)ᵀw + ε, with everything that has no data sheet learned.
+
+    Hyperparameters are those of the highest evidence; inputs are standardized inside and `coef_` is in their
+    own units. Under "lasso" the weights are the mode under a Laplace prior: the penalty is the one with the
+    least squared error in cross-validation, and that error is the noise variance, since a point estimate has
+    no doubt of its own.
+
+    Args:
+        prior: of the weights: "ridge" (one variance), "ard" (one for each feature: irrelevant ones are switched
+            off) or "lasso".
+        noise: "learned" (its variance by evidence), "unknown" (integrated out: Student-t predictions), or
+            "student-t" and "laplace" (robust to outliers).
+        features: None (the inputs themselves), "polynomial" (degree 2), "spline" (ten B-splines for each input),
+            or any of `credo.models.features`.
+        fit_intercept: whether there is a constant term.
+        cv: the folds of the lasso: their number, a splitter, or an iterable of (train, test) rows.
+        random_state: of the starting points of the search for hyperparameters.
+
+    Attributes:
+        belief_: the posterior, a `credo.Linear`.
+        coef_: the mean weights; of the inputs in their own units, or of φ(x) where there are `features`.
+        intercept_: the mean constant term.
+        noise_variance_: E[σ²].
+        log_evidence_: log p(y | X) at the hyperparameters; absent for the lasso.
+    """
+
+    def __init__(
+        self,
+        prior: Any = "ridge",
+        noise: Any = "learned",
+        features: Any = None,
+        fit_intercept: Any = True,
+        cv: Any = 5,
+        random_state: Any = 0,
+    ):
+        self.prior = prior
+        self.noise = noise
+        self.features = features
+        self.fit_intercept = fit_intercept
+        self.cv = cv
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "BayesianLinearRegressor":
+        """Learns the hyperparameters and conditions on the data.
+
+        A row of weight w counts as w rows; with robust noise weights are whole numbers.
+        """
+        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
+        y = np.asarray(y, dtype=np.float64)
+        belief = self._prior_belief()
+        w = None
+        if sample_weight is not None:
+            w = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+        if self.prior == "lasso":
+            self.belief_ = self._fit_lasso(belief, X, y, w)
+        else:
+            learned = self._fit_evidence(belief, X, y, w)
+            self.belief_, self.log_evidence_ = learned.belief, learned.log_evidence
+        if hasattr(self, "feature_names_in_"):
+            self.belief_ = self.belief_._named(list(self.feature_names_in_))
+        self.coef_, self.intercept_ = _in_input_units(self.belief_)
+        self.noise_variance_ = float(self.belief_.noise_variance())
+        return self
+
+    def predict_distribution(self, X: Any, joint: bool = False) -> Predictive:
+        """p(y* | x*, data) as credo gives it; `joint` keeps how the queries covary."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        return self.belief_.predict(X, joint=joint)
+
+    def predict(
+        self, X: Any, return_std: bool = False
+    ) -> Float[np.ndarray, " m"] | tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
+        """E[y* | x*, data], and its standard deviation, noise included, if `return_std`."""
+        p = self.predict_distribution(X)
+        return (np.array(p.mean), np.array(p.std)) if return_std else np.array(p.mean)
+
+    def predict_interval(self, X: Any, level: float = 0.95) -> Float[np.ndarray, "m 2"]:
+        """Lower and upper end of the central interval that holds y* with probability `level`."""
+        return np.stack(self.predict_distribution(X).interval(level), axis=1)
+
+    def sample(self, X: Any, n: int = 1, random_state: Any = 0) -> Float[np.ndarray, "n m"]:
+        """n joint draws of the outcomes at the rows of X."""
+        p = self.predict_distribution(X, joint=True)
+        return np.array(p.sample(n, seed=_seed(random_state)))
+
+    def _prior_belief(self) -> Linear:
+        features = self.features
+        if isinstance(features, str):
+            features = _choose("features", features, FEATURES)()
+        elif features is not None and not isinstance(features, Features):
+            raise DataError(f"features must be None, a text or credo Features, found {type(features).__name__}")
+        prior, noise = _choose("prior", self.prior, PRIORS)(), _choose("noise", self.noise, NOISES)()
+        if self.prior == "lasso" and self.noise != "learned":
+            raise DataError(f"the lasso is offered with noise='learned' only, found noise={self.noise!r}")
+        return Linear(features, prior, noise, bool(self.fit_intercept))
+
+    def _fit_evidence(self, belief: Linear, x: np.ndarray, y: np.ndarray, w: np.ndarray | None) -> Learned:
+        if w is not None and belief.is_robust:
+            if np.any(w != np.round(w)):
+                raise DataError(f"with noise={self.noise!r} sample_weight counts rows, in whole numbers")
+            rows = np.repeat(np.arange(len(w)), w.astype(int))
+            x, y, w = x[rows], y[rows], None
+        if w is not None:
+            seen = w > 0
+            x, y, w = x[seen], y[seen], w[seen]
+        belief, statistics = belief.prepare(x, y, weights=w)
+        if w is not None:
+            # To credo a weight divides a row's noise; here it counts rows, which is the same but for n.
+            statistics = eqx.tree_at(lambda s: (s.n, s.log_weight), statistics, (jnp.asarray(w.sum()), jnp.zeros(())))
+        method = belief.learner({}) or Evidence()
+        learned = method.learn(belief, statistics, (), {}, _seed(self.random_state))
+        _speak_up(learned)
+        return learned._replace(belief=learned.belief.condition_on(statistics))
+
+    def _fit_lasso(self, belief: Linear, x: np.ndarray, y: np.ndarray, w: np.ndarray | None) -> Linear:
+        if w is None:
+            w = np.ones(len(y))
+        seen = w > 0
+        belief, _ = belief.prepare(x[seen], y[seen], weights=w[seen])
+        scales = lasso_path(belief, x[seen], y[seen], weights=w[seen]).scale
+        folds = min(self.cv, len(y)) if isinstance(self.cv, int) else self.cv
+        loss = np.zeros(len(scales))
+        tested = 0.0
+        for train, test in check_cv(folds).split(x, y):
+            train = train[seen[train]]
+            path = lasso_path(belief, x[train], y[train], weights=w[train], scale=scales)
+            phi = np.asarray(belief.features(jnp.asarray(x[test])))
+            error = y[test, None] - phi @ path.coefficients.T - path.intercept
+            loss += w[test] @ error**2
+            tested += w[test].sum()
+        best = int(np.argmin(loss))
+        noise = max(loss[best] / tested, np.finfo(float).tiny)
+        # The mode depends on noise/scale only, which stays.
+        scale = scales[best] * noise / float(belief.noise)
+        belief = eqx.tree_at(lambda b: (b.noise, b.prior.scale), belief, (jnp.asarray(noise), jnp.asarray(scale)))
+        return belief.condition(x[seen], y[seen], weights=w[seen], using=MAP())
+
+
+def _choose(name: str, value: Any, options: dict[str, Any]) -> Any:
+    if not isinstance(value, str) or value not in options:
+        raise DataError(f"{name} must be one of {', '.join(map(repr, options))}, found {value!r}")
+    return options[value]
+
+
+def _seed(random_state: Any) -> int:
+    return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def _in_input_units(belief: Linear) -> tuple[Float[np.ndarray, " p"], float]:
+    """b + wᵀ(x - shift)/scale = (b - wᵀshift/scale) + (w/scale)ᵀx; under other features as they are."""
+    mean = np.asarray(belief.coefficients().mean)
+    intercept, w = (0.0, mean) if belief.intercept is None else (float(mean[0]), mean[1:])
+    if isinstance(belief.features, Affine):
+        w = w / np.asarray(belief.features.scale)
+        intercept -= float(w @ np.asarray(belief.features.shift))
+    return np.array(w), intercept
+
+
+def _speak_up(learned: Learned) -> None:
+    if learned.status == "diverged":
+        raise NotConverged("the evidence is not finite at any starting point; check the scale of the data")
+    if learned.status == "stopped":
+        warnings.warn("the search for hyperparameters stopped before it converged", ConvergenceWarning, stacklevel=4)
+    for name, side in learned.at_bound.items():
+        warnings.warn(
+            f"{name} ran to its {side} bound: the data alone do not determine it", ConvergenceWarning, stacklevel=4
+        )

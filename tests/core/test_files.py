@@ -1,0 +1,199 @@
+import io
+import json
+import os
+import zipfile
+from pathlib import Path
+
+import equinox as eqx
+import hypothesis.strategies as st
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import credo
+from credo.core import files
+from credo.errors import FileError
+from credo.models.features import BSpline, Polynomial, Standardize
+from credo.models.linear import ARD, InverseGamma
+
+
+@pytest.fixture
+def belief(rng):
+    x = rng.normal(size=(30, 2))
+    features = Standardize(Polynomial(2) + BSpline(5)).adapt(x)
+    return credo.Linear(features, ARD(jnp.ones(15)), InverseGamma()).condition(x, x[:, 0] + rng.normal(size=30))
+
+
+@pytest.fixture
+def saved(belief, tmp_path):
+    return credo.save(belief, tmp_path / "belief")
+
+
+def repack(path: Path, **changes: bytes) -> None:
+    """A file whose members are changed and whose checksums are right again: an attacker's file."""
+    import hashlib
+
+    with zipfile.ZipFile(path) as archive:
+        contents = {n: archive.read(n) for n in archive.namelist()}
+    contents |= {k.replace("_", "."): v for k, v in changes.items()}
+    manifest = json.loads(contents["manifest.json"])
+    manifest["checksums"] = {n: hashlib.sha256(d).hexdigest() for n, d in contents.items() if n != "manifest.json"}
+    if "manifest_json" not in changes:
+        contents["manifest.json"] = json.dumps(manifest).encode()
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+        for n, d in contents.items():
+            archive.writestr(n, d)
+
+
+def test_a_belief_survives_the_round_trip(belief, saved):
+    assert saved.name == "belief.credo"
+    again = credo.load(saved)
+    assert eqx.tree_equal(belief, again)
+    x = np.ones((3, 2))
+    np.testing.assert_array_equal(again.predict(x).mean, belief.predict(x).mean)
+
+
+def test_plain_values_survive(tmp_path):
+    value = {"a": (1, 2.5, None, True, float("inf")), "b": [np.arange(3), "text"]}
+    again = credo.load(credo.save(value, tmp_path / "v.credo"))
+    assert again["a"] == value["a"] and again["b"][1] == "text"
+    assert isinstance(again["b"][0], np.ndarray)
+
+
+def test_code_is_never_saved(tmp_path):
+    class Sneaky(eqx.Module):
+        function: object
+
+    with pytest.raises(FileError, match=r"belief.function is a function, which cannot be saved"):
+        credo.save(Sneaky(lambda x: x), tmp_path / "f")
+    assert not list(tmp_path.iterdir())
+
+
+class Mine(eqx.Module):
+    number: jnp.ndarray
+
+
+def test_foreign_classes_need_to_be_named(tmp_path):
+    path = credo.save(Mine(jnp.ones(2)), tmp_path / "mine")
+    with pytest.raises(FileError, match="not one of credo's classes"):
+        credo.load(path)
+    assert eqx.tree_equal(credo.load(path, classes=[Mine]), Mine(jnp.ones(2)))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "os:system",
+        "subprocess:Popen",
+        "credo.core.files:save",
+        "credo.core.errors:DataError",
+        "credo.core.params:Any",
+        "credo.core.files:os.system",
+        "credo.models.linear.belief:Nothing",
+        "credo.nowhere:Linear",
+        "credo.models.nowhere:Linear",
+        "../../etc:passwd",
+        5,
+    ],
+)
+def test_a_file_cannot_name_what_is_not_a_belief(saved, name):
+    tree = {"class": name, "fields": {}}
+    repack(saved, belief_json=json.dumps(tree).encode())
+    with pytest.raises(FileError):
+        credo.load(saved)
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        {"class": "credo.models.linear.priors:ARD", "fields": {}},
+        {"class": "credo.models.linear.priors:ARD", "fields": {"precision": 1, "__class__": 2}},
+        {"class": "credo.models.linear.priors:ARD"},
+        {"array": "nowhere"},
+        {"unknown": 1},
+        [1, 2],
+        {"tuple": 5},
+        {"float": "import os"},
+    ],
+)
+def test_nonsense_trees_are_file_errors(saved, tree):
+    repack(saved, belief_json=json.dumps(tree).encode())
+    with pytest.raises(FileError):
+        credo.load(saved)
+
+
+def test_deep_nesting_is_a_file_error(saved):
+    repack(saved, belief_json=(b'{"list": [' * 100_000) + b"1" + b"]}" * 100_000)
+    with pytest.raises(FileError):
+        credo.load(saved)
+
+
+def test_pickled_arrays_are_refused(saved):
+    packed = io.BytesIO()
+    np.savez(packed, a0=np.array([{"x": 1}], dtype=object))
+    repack(saved, arrays_npz=packed.getvalue())
+    with pytest.raises(FileError):
+        credo.load(saved)
+
+
+def test_compressed_contents_are_refused(saved):
+    packed = io.BytesIO()
+    np.savez_compressed(packed, a0=np.zeros(10**6))
+    repack(saved, arrays_npz=packed.getvalue())
+    with pytest.raises(FileError, match="compressed"):
+        credo.load(saved)
+
+
+def test_a_newer_version_says_so(saved):
+    repack(saved, manifest_json=json.dumps({"format": "credo", "version": 99, "checksums": {}}).encode())
+    with pytest.raises(FileError, match="version 99.*newer credo"):
+        credo.load(saved)
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b"PK\x03\x04", b"\x80\x04\x95"])
+def test_foreign_files_are_file_errors(tmp_path, content):
+    path = tmp_path / "x.credo"
+    path.write_bytes(content)
+    with pytest.raises(FileError):
+        credo.load(path)
+    with pytest.raises(FileError, match="there is no file"):
+        credo.load(tmp_path / "nothing.credo")
+    with pytest.raises(FileError):
+        credo.load(tmp_path)
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_any_truncation_or_flipped_byte_is_a_file_error(tmp_path_factory, data):
+    path = tmp_path_factory.mktemp("fuzz") / "b.credo"
+    credo.save(ARD(jnp.ones(3)), path)
+    raw = bytearray(path.read_bytes())
+    where = data.draw(st.integers(0, len(raw) - 1))
+    if data.draw(st.booleans()):
+        path.write_bytes(raw[:where])
+    else:
+        raw[where] ^= data.draw(st.integers(1, 255))
+        path.write_bytes(raw)
+    try:
+        again = credo.load(path)
+    except FileError:
+        return
+    # A flipped byte in what zip does not check (a date, a flag) may leave the contents intact.
+    assert eqx.tree_equal(again, ARD(jnp.ones(3)))
+
+
+def test_a_crash_while_writing_leaves_the_old_file(belief, saved, monkeypatch):
+    before = saved.read_bytes()
+
+    def crash(*args):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, "replace", crash)
+    with pytest.raises(FileError, match="disk full"):
+        credo.save(ARD(jnp.ones(3)), saved)
+    assert saved.read_bytes() == before
+    assert [p.name for p in saved.parent.iterdir()] == [saved.name]
+    with pytest.raises(FileError, match="cannot write"):
+        credo.save(belief, saved.parent / "missing" / "folder.credo")
+    assert files.VERSION == 1
