@@ -216,7 +216,6 @@ def test_decisions_pass_through_jit_and_vmap():
         (lambda: credo.decide(StudentT([2.0], [0.0], [1.0], [0.0]), Squared()), "finite variance"),
         (lambda: credo.decide(StudentT([1.0], [0.0], [1.0], [0.0]), Absolute()), "has no mean"),
         (lambda: credo.decide(NORMAL, Squared), r"write Squared\(\)"),
-        (lambda: credo.decide(NORMAL, "squared"), "must be a loss or a function"),
         (lambda: Custom(squared, actions=[1.0], bounds=(0.0, 1.0)), "not both"),
         (lambda: Custom(squared, bounds=(1.0, 0.0)), "low < high"),
         (lambda: Custom(squared, samples=0), "samples must be at least 1"),

@@ -73,11 +73,10 @@ def test_absolute_loss_of_a_normal():
 
 def test_never_negative_and_never_more_than_perfect_information():
     unknown = Linear(prior=Isotropic(0.5), noise=InverseGamma(3.0, 1.0), intercept=None).condition(X, Y)
-    for belief in (BELIEF, unknown):
-        for loss in (Squared(), Asymmetric(under=5, over=1)):
-            value = np.asarray(value_of_information(belief, CANDIDATES[:2], loss, AT))
-            perfect = float(np.sum(value_of_perfect_information(belief.predict(AT), loss)))
-            assert np.all(value > -1e-6) and np.all(value < perfect)
+    loss = Asymmetric(under=5, over=1)
+    value = np.asarray(value_of_information(unknown, CANDIDATES[:2], loss, AT))
+    perfect = float(np.sum(value_of_perfect_information(unknown.predict(AT), loss)))
+    assert np.all(value > -1e-6) and np.all(value < perfect)
 
 
 def test_a_coin_by_hand():

@@ -9,7 +9,7 @@ from sklearn.linear_model import ARDRegression, BayesianRidge
 import credo
 from credo.errors import DataError, NotConvergedWarning
 from credo.infer import Evidence
-from credo.models.features import Affine
+from credo.models.features import Affine, Polynomial
 from credo.models.linear import (
     ARD,
     FixedPoint,
@@ -219,3 +219,18 @@ def test_the_fixed_point_refuses_what_it_cannot_do(data):
     assert not FixedPoint.serves(Linear(), {"noise": dist.LogNormal(0.0, 1.0)})
     by_gradient = credo.learn(Linear(), *data, priors={"noise": dist.LogNormal(0.0, 0.1)})
     assert float(by_gradient.noise) > float(credo.learn(Linear(), *data).noise)
+
+
+def test_fit_brings_the_columns_of_any_basis_to_one_scale(rng):
+    x = 1000 + 50 * rng.normal(size=(200, 1))
+    z = (x[:, 0] - 1000) / 50
+    y = z + 0.5 * z**2 + 0.1 * rng.normal(size=200)
+    belief = credo.fit(Linear(Polynomial(2)), x, y)
+    phi = np.asarray(belief.features(jnp.asarray(x)))
+    np.testing.assert_allclose(phi.mean(0), 0, atol=1e-9)
+    np.testing.assert_allclose(phi.std(0), 1, rtol=1e-9)
+    assert np.sqrt(np.mean((belief.predict(x).mean - y) ** 2)) < 0.11
+    through_zero = credo.fit(Linear(Polynomial(2), intercept=False), x, y)
+    np.testing.assert_allclose(through_zero.predict([[0.0]]).mean, 0, atol=1e-9)
+    given = credo.fit(Linear(Affine(1000.0, 50.0)), x, y)
+    np.testing.assert_allclose([given.features.shift, given.features.scale], [1000, 50])

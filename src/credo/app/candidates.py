@@ -142,7 +142,8 @@ def _for_time(
     others = [i for i in range(d) if i != at]
     rest = Affine().on(*others) if others else None
     periods = " and ".join(p[0] for c in schema.columns for p in c.periods)
-    found = [Candidate("straight trend", "a straight line in time; other inputs add straight lines", Linear())]
+    others_too = "; other inputs add straight lines" if others else ""
+    found = [Candidate("straight trend", f"a straight line in time{others_too}", Linear())]
     for degree, shape in ((1, "straight"), (2, "bending"), (3, "twice bending")):
         trend: Features = Composed(Polynomial(degree, interactions=False), Affine().on(at))
         parts = [trend, *([seasonal] if seasonal is not None else []), *([rest] if rest is not None else [])]
@@ -152,7 +153,6 @@ def _for_time(
         if degree == 1 and seasonal is None:
             continue
         season = f", what repeats every {periods}" if seasonal is not None else ""
-        others_too = "; other inputs add straight lines" if others else ""
         name = f"{shape} trend{' + seasons' if seasonal is not None else ''}"
         found.append(Candidate(name, f"a {shape} trend in time{season}{others_too}", _ard(whole)))
     bends = [i for i in curved if i != at]

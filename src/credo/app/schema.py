@@ -294,9 +294,7 @@ def _compact_dates(name: str, text: pd.Series) -> pd.Series | None:
         return None
 
 
-def _date_column(
-    name: str, parsed: pd.Series, style: str, ambiguous: bool
-) -> tuple[Column | None, str, list[str]]:
+def _date_column(name: str, parsed: pd.Series, style: str, ambiguous: bool) -> tuple[Column | None, str, list[str]]:
     if parsed.dropna().nunique() <= 1:
         return None, "constant", [f"Column {name!r} is constant and was left out."]
     origin = pd.Timestamp(parsed.min())

@@ -15,7 +15,7 @@ from credo.core.arrays import check_vector, is_traced
 from credo.core.errors import DataError, NotConvergedWarning
 from credo.core.predictive import Categorical, Predictive
 from credo.decide.losses import Loss
-from credo.evaluate.quadrature import alone, expectation
+from credo.evaluate.quadrature import alone, anchors, expectation
 
 GOLDEN = (5**0.5 - 1) / 2
 STEPS = 40
@@ -124,7 +124,8 @@ def minimize(objective: Callable[[Array], Array], grid: Float[Array, "g *m"]) ->
 
     low, high = take(best - 1), take(best + 1)
     left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
-    start = (low, left, right, high, objective(left), objective(right))
+    at_left, at_right = jax.lax.map(objective, jnp.stack([left, right]))
+    start = (low, left, right, high, at_left, at_right)
     _, left, right, _, at_left, at_right = jax.lax.fori_loop(0, STEPS, shrink, start)
     refined = jnp.where(at_left < at_right, left, right)
     # A jump or a flat stretch can leave the sections above the grid point they started from.
@@ -140,7 +141,8 @@ def _expected(loss: Custom, prediction: Predictive, action: Array) -> Array:
 def _risk(loss: Custom, prediction: Predictive) -> Callable[[Array], Array]:
     """a ↦ E[L(a, Y)]; the same draws serve every action."""
     if loss.samples is None:
-        return lambda a: expectation(prediction, lambda y: loss(a, y), split=a)
+        known = anchors(prediction)
+        return lambda a: expectation(prediction, lambda y: loss(a, y), split=a, known=known)
     draws = prediction.draw(jr.key(loss.seed), loss.samples)
     return lambda a: jnp.mean(jax.vmap(lambda y: loss(a, y))(draws), axis=0)
 

@@ -36,6 +36,7 @@ from credo.core.predictive import (
 )
 from credo.core.predictive.base import check_levels
 from credo.core.predictive.real import student_cdf
+from credo.core.special import log_beta
 
 PANELS = 16
 """Panels between two breaks, 16 nodes each."""
@@ -75,12 +76,8 @@ def _quantiles(prediction: Predictive, levels: Array) -> Array:
 
 def central(prediction: Predictive, level: Any) -> Interval:
     """`prediction.interval(level)`, compiled."""
-    return _central(prediction, check_levels(level, "level"))
-
-
-@eqx.filter_jit
-def _central(prediction: Predictive, level: Array) -> Interval:
-    return prediction.interval(level)
+    half = check_levels(level, "level") / 2
+    return Interval(*_quantiles(prediction, jnp.stack([0.5 - half, 0.5 + half])))
 
 
 def over_components(prediction: Mixture, ask: Callable[[Predictive], Array]) -> Array:
@@ -89,22 +86,39 @@ def over_components(prediction: Mixture, ask: Callable[[Predictive], Array]) -> 
     return jnp.tensordot(prediction.weights, each, 1)
 
 
-def expectation(prediction: Predictive, function: Callable[[Array], Array], split: Any = None) -> Array:
+def anchors(prediction: Predictive) -> Any:
+    """What `expectation` needs to know of a prediction before it knows the function: compute it once for many."""
+    if isinstance(prediction, Categorical | Bernoulli):
+        return ()
+    if isinstance(prediction, Mixture):
+        return tuple(jax.vmap(anchors)(part) for part in prediction.parts)
+    return _support(prediction) if prediction.discrete else _center_and_scale(prediction)
+
+
+def expectation(
+    prediction: Predictive, function: Callable[[Array], Array], split: Any = None, known: Any = None
+) -> Array:
     """E[f(Y)] for an elementwise f of outcomes, one number per query.
 
     For a real outcome ∫ f(y) p(y) dy on y = median + s·sinh(t), s half the interquartile range. `split` is where
     f has a kink or a jump (one value per query): there the panels are broken, and the rule stays accurate.
+    `known` are the `anchors` of the prediction.
     """
     if isinstance(prediction, Categorical | Bernoulli):
         probs = prediction.probs
         values = [function(jnp.full(prediction.shape, float(k))) for k in range(probs.shape[-1])]
         return jnp.sum(probs * jnp.stack(values, axis=-1), axis=-1)
+    known = anchors(prediction) if known is None else known
     if isinstance(prediction, Mixture):
-        return over_components(prediction, lambda part: expectation(part, function, split))
+        each = [
+            jax.vmap(lambda part, its: expectation(part, function, split, its))(part, its)
+            for part, its in zip(prediction.parts, known, strict=True)
+        ]
+        return jnp.tensordot(prediction.weights, jnp.concatenate(each), 1)
     if prediction.discrete:
-        points, masses, _ = _support(prediction)
+        points, masses, _ = known
         return _sum_nodes(lambda y, mass: mass * function(y), points, masses)
-    center, scale = _center_and_scale(prediction)
+    center, scale = known
     at = center if split is None else jnp.broadcast_to(jnp.asarray(split, float), center.shape)
     # A prediction without doubt is a point: its integral is the value there.
     point = scale == 0
@@ -171,7 +185,8 @@ def spread(prediction: Predictive) -> Array:
             return 0.75 * prediction.scale
         case StudentT():
             df = jnp.where(prediction.df > 1, prediction.df, 2.0)
-            unit = 2 * jnp.sqrt(df) / (df - 1) * jnp.exp(_log_beta_half(df - 0.5) - 2 * _log_beta_half(df / 2))
+            half = jnp.asarray(0.5)
+            unit = 2 * jnp.sqrt(df) / (df - 1) * jnp.exp(log_beta(half, df - 0.5) - 2 * log_beta(half, df / 2))
             return jnp.where(prediction.df > 1, prediction.scale * unit, jnp.inf)
         case Mixture() if all(isinstance(part, Normal) for part in prediction.parts):
             return _spread_of_normals(prediction)
@@ -215,14 +230,6 @@ def outcome_nodes(prediction: Predictive, n: int) -> tuple[Float[Array, "n *m"],
     outcomes = quantiles(prediction, levels)
     weights = jnp.asarray(w / w.sum()).reshape(-1, *[1] * len(prediction.shape))
     return outcomes, jnp.broadcast_to(weights, outcomes.shape)
-
-
-def _log_beta_half(b: Array) -> Array:
-    """log B(½, b), by its series where b is large; jax.scipy.special.betaln is good to 1e-6 only."""
-    far = b > 100
-    big, small = jnp.where(far, b, 100.0), jnp.where(far, 1.0, b)
-    series = -0.5 * jnp.log(big) + 1 / (8 * big) - 1 / (192 * big**3)
-    return 0.5 * jnp.log(jnp.pi) + jnp.where(far, series, special.gammaln(small) - special.gammaln(small + 0.5))
 
 
 @eqx.filter_jit

@@ -31,11 +31,11 @@ from credo.models.linear import (
 
 PRIORS = {"ridge": Isotropic, "ard": ARD, "lasso": LaplacePrior}
 NOISES = {"learned": lambda: 1.0, "unknown": InverseGamma, "student-t": StudentTNoise, "laplace": LaplaceNoise}
-FEATURES = {"polynomial": lambda: Standardize(Polynomial(2)), "spline": BSpline}
+FEATURES = {"polynomial": Polynomial, "spline": BSpline}
 
 
 class BayesianLinearRegressor(RegressorMixin, BaseEstimator):
-    """Bayesian linear regression, y = b + φ(x)ᵀw + ε, with everything that has no data sheet learned.
+    """Bayesian linear regression, y = b + φ(x)ᵀw + ε, with its hyperparameters learned.
 
     Hyperparameters are those of the highest evidence; inputs are standardized inside and `coef_` is in their
     own units. Under "lasso" the weights are the mode under a Laplace prior: the penalty is the one with the
@@ -95,7 +95,7 @@ class BayesianLinearRegressor(RegressorMixin, BaseEstimator):
             self.belief_, self.log_evidence_ = learned.belief, learned.log_evidence
         if hasattr(self, "feature_names_in_"):
             self.belief_ = self.belief_._named(list(self.feature_names_in_))
-        self.coef_, self.intercept_ = _in_input_units(self.belief_)
+        self.coef_, self.intercept_ = _unscaled(self.belief_)
         self.noise_variance_ = float(self.belief_.noise_variance())
         return self
 
@@ -112,7 +112,7 @@ class BayesianLinearRegressor(RegressorMixin, BaseEstimator):
         p = self.predict_distribution(X)
         return (np.array(p.mean), np.array(p.std)) if return_std else np.array(p.mean)
 
-    def predict_interval(self, X: Any, level: float = 0.95) -> Float[np.ndarray, "m 2"]:
+    def predict_interval(self, X: Any, level: Any = 0.95) -> Float[np.ndarray, "m 2"]:
         """Lower and upper end of the central interval that holds y* with probability `level`."""
         return np.stack(self.predict_distribution(X).interval(level), axis=1)
 
@@ -184,13 +184,15 @@ def _seed(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 
-def _in_input_units(belief: Linear) -> tuple[Float[np.ndarray, " p"], float]:
-    """b + wᵀ(x - shift)/scale = (b - wᵀshift/scale) + (w/scale)ᵀx; under other features as they are."""
-    mean = np.asarray(belief.coefficients().mean)
-    intercept, w = (0.0, mean) if belief.intercept is None else (float(mean[0]), mean[1:])
-    if isinstance(belief.features, Affine):
-        w = w / np.asarray(belief.features.scale)
-        intercept -= float(w @ np.asarray(belief.features.shift))
+def _unscaled(belief: Linear) -> tuple[Float[np.ndarray, " p"], float]:
+    """b + wᵀ(φ - shift)/scale = (b - wᵀshift/scale) + (w/scale)ᵀφ: without the scaling inside."""
+    assert belief.weights is not None
+    mean = np.asarray(belief.weights.mean)
+    intercept, w = (0.0, mean) if belief.intercept is None else (float(mean[0] + belief.reference), mean[1:])
+    if isinstance(belief.features, Affine | Standardize):
+        shift, scale = belief.features.shift, belief.features.scale
+        w = w if scale is None else w / np.asarray(scale)
+        intercept -= 0.0 if shift is None else float(np.sum(w * np.asarray(shift)))
     return np.array(w), intercept
 
 

@@ -45,7 +45,7 @@ class Checks(NamedTuple):
     echo: float | None
     """Correlation of each error with the one before, for series; None for other tables."""
     drift: float
-    """Mean error in standard deviations, 0 where chance explains it."""
+    """Mean error on the test rows of a series in standard deviations; 0 where it is small."""
     outside: float
     """Share of the test rows beyond the range of the training rows (time aside)."""
     rival: str
@@ -58,21 +58,22 @@ def check(result: Result, prediction: Predictive) -> Checks:
     """The checks for the chosen model; `prediction` is of the test rows."""
     y_test = result.y_test
     n = len(y_test)
-    source = "test" if n >= ENOUGH else "training"
+    series = result.prepared.schema.time is not None
+    # A forecast that drifts away would look like noise that grows: a series is looked at where it was fitted.
+    source = "test" if n >= ENOUGH and not series else "training"
     looked_at = prediction if source == "test" else result.chosen.belief.predict(result.x_train)
     y = y_test if source == "test" else result.y_train
     u = np.clip(pit(looked_at, y), 1e-12, 1 - 1e-12)
     z = np.asarray(ndtri(u))
     mean = np.asarray(looked_at.mean)
-    order = np.arange(len(y))
     return Checks(
         rows=len(y),
         source=source,
         coverage=tuple(_coverage(pit(prediction, y_test), level) for level in (0.5, 0.8, 0.95)),
         spread=_spread(np.abs(y - mean), mean),
         tails=_tails(z),
-        echo=None if result.prepared.schema.time is None else _echo(z[order]),
-        drift=_drift(z, result.prepared.schema.time is not None),
+        echo=_echo(z) if series else None,
+        drift=_drift(np.asarray(ndtri(np.clip(pit(prediction, y_test), 1e-12, 1 - 1e-12)))) if series else 0.0,
         outside=_outside(result),
         rival=_rival(result, prediction),
         baseline=float(np.sqrt(np.mean((y_test - result.y_train.mean()) ** 2))),
@@ -110,10 +111,8 @@ def _echo(z: np.ndarray) -> float:
     return r if abs(r) > 3.3 / np.sqrt(len(z)) else 0.0
 
 
-def _drift(z: np.ndarray, series: bool) -> float:
-    if not series or len(z) < 5:
-        return 0.0
-    return float(z.mean()) if abs(z.mean()) > 0.75 else 0.0
+def _drift(z: np.ndarray) -> float:
+    return float(z.mean()) if len(z) >= 5 and abs(z.mean()) > 0.75 else 0.0
 
 
 def _outside(result: Result) -> float:

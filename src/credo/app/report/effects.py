@@ -33,12 +33,12 @@ class Curve(NamedTuple):
 
     column: Column
     at: np.ndarray
-    """Numbers, dates or the names of levels."""
+    """Numbers, dates or the names of levels (of numbers with few values, those values)."""
     mean: np.ndarray
     lower: np.ndarray
     upper: np.ndarray
     seen: np.ndarray
-    """The values of the column in the data (numbers and dates)."""
+    """The values of the column in the data; empty where it has only a few levels or values."""
 
 
 def typical_row(result: Result) -> np.ndarray:
@@ -90,9 +90,7 @@ def difference(belief: Linear, before: np.ndarray, after: np.ndarray) -> tuple[n
     return mean, np.sqrt(np.maximum(variance, 0.0))
 
 
-def _contrasts(
-    result: Result, column: Column, base: np.ndarray
-) -> list[tuple[str, str, np.ndarray, np.ndarray]]:
+def _contrasts(result: Result, column: Column, base: np.ndarray) -> list[tuple[str, str, np.ndarray, np.ndarray]]:
     places = result.prepared.schema.where(column.name)
     values = result.prepared.x.iloc[:, places[0]].to_numpy()
 
@@ -134,7 +132,12 @@ def _curve(result: Result, column: Column, base: np.ndarray) -> Curve:
     schema = result.prepared.schema
     places = schema.where(column.name)
     values = result.prepared.x.iloc[:, places[0]].to_numpy()
-    if column.kind in ("number", "date"):
+    if column.kind == "number" and not column.continuous:
+        few = np.unique(values)
+        x = np.tile(base, (len(few), 1))
+        x[:, places[0]] = few
+        at, seen = np.asarray([f"{v:g}" for v in few], dtype=object), np.zeros(0)
+    elif column.kind in ("number", "date"):
         low, high = (float(v) for v in np.quantile(values, [0.0, 1.0]))
         grid = np.linspace(low, high, 500 if column.periods else 80)
         x = np.tile(base, (len(grid), 1))

@@ -9,6 +9,7 @@ from credo.core.linalg.evidence import gaussian_log_evidence
 from credo.core.linalg.factor import (
     Factor,
     cholesky,
+    demand,
     factorize,
     inverse,
     log_determinant,
@@ -40,6 +41,7 @@ __all__ = [
     "append",
     "cholesky",
     "conjugate_gradients",
+    "demand",
     "factorize",
     "gaussian_log_evidence",
     "inverse",

@@ -19,6 +19,7 @@ from jax import lax
 from jax.experimental.buffer_callback import buffer_callback
 from jaxtyping import Array, Bool, Float
 
+from credo.core.arrays import is_traced
 from credo.core.errors import DataError
 from credo.core.linalg import factor, lapack
 
@@ -40,7 +41,7 @@ def gaussian_log_evidence(
     weight = jnp.ones(len(residual), residual.dtype) if mask is None else mask.astype(residual.dtype)
     padded = factor.pad_identity(covariance, mask)
     value = _log_evidence(padded, residual if mask is None else jnp.where(mask, residual, 0.0), weight)
-    if not factor.is_traced(value) and not bool(jnp.isfinite(value)):
+    if not is_traced(value) and not bool(jnp.isfinite(value)):
         if not bool(jnp.isfinite(residual).all() if mask is None else jnp.isfinite(residual[mask]).all()):
             raise DataError("residual has entries that are NaN or infinite; check y and the mean it is taken from")
         factor.cholesky(covariance, "covariance", mask)  # raises, and says why

@@ -5,6 +5,7 @@ Write A = LLᵀ with `root` = L lower triangular. `factorize` is the traceable f
 """
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import equinox as eqx
 import jax
@@ -14,9 +15,12 @@ from jax import lax
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Bool, Float
 
+from credo.core.arrays import is_traced
 from credo.core.errors import NotPositiveDefinite
 from credo.core.linalg import lapack
 from credo.core.linalg.lapack import HOST_SIZE, jitter_policy
+
+T = TypeVar("T")
 
 REMEDY = (
     "A value near zero means duplicated or dependent rows: remove them, or add noise to the diagonal. "
@@ -119,11 +123,6 @@ def quadratic(root: Float[Array, "n n"], b: Float[Array, "n *m"]) -> Float[Array
     return jnp.square(solve_lower(root, b)).sum(0)
 
 
-def is_traced(*arrays: Array) -> bool:
-    """Whether any of the arrays is only known inside a transformation (jit, grad, vmap)."""
-    return any(isinstance(array, jax.core.Tracer) for array in arrays)
-
-
 def on_host(matrix: Float[Array, "n n"]) -> bool:
     """Whether a factorization should go to LAPACK: a concrete matrix on a CPU, and not a small one."""
     if is_traced(matrix) or len(matrix) < HOST_SIZE:
@@ -131,13 +130,8 @@ def on_host(matrix: Float[Array, "n n"]) -> bool:
     return all(device.platform == "cpu" for device in matrix.devices())
 
 
-def demand(
-    value: Float[Array, "*s"],
-    ok: Bool[Array, ""],
-    message: str,
-    explain: Callable[[], str] | None = None,
-) -> Float[Array, "*s"]:
-    """`value` if `ok`, else `NotPositiveDefinite` outside jit and a run-time error inside.
+def demand(value: T, ok: Bool[Array, ""], message: str, explain: Callable[[], str] | None = None) -> T:
+    """`value` (any pytree of arrays) if `ok`, else `NotPositiveDefinite` outside jit and a run-time error inside.
 
     `explain` gives the message that needs the numbers, and is only called when they are known.
     """

@@ -16,6 +16,7 @@ import lineax as lx
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from credo.core.arrays import is_traced
 from credo.core.errors import NotConverged, NotConvergedWarning
 from credo.core.linalg import factor
 
@@ -66,7 +67,7 @@ def conjugate_gradients(
     value, error, finite, steps = one(b) if b.ndim == 1 else jax.vmap(one, 1, (1, 0, 0, 0))(b)
     error, finite, steps = error.max(), finite.all(), steps.max()
     solution = Solution(value, finite & (error <= rtol), steps)
-    if not factor.is_traced(value, finite):
+    if not is_traced(value, finite):
         _report(solution, float(error), bool(finite), rtol, max_steps)
     return solution
 

@@ -136,8 +136,8 @@ class Predictive(eqx.Module):
 
     def __getitem__(self, index: Any) -> Any:
         """The predictions at some of the queries; what they know of each other is dropped."""
-        alone = self.marginal()
-        return jax.tree.map(lambda leaf: leaf[index], alone)
+        where = jnp.asarray(index) if isinstance(index, list) else index
+        return jax.tree.map(lambda leaf: leaf[where], self.marginal())
 
     def marginal(self) -> Any:
         """The same predictions, each on its own: without the covariance between queries."""
@@ -169,15 +169,65 @@ def to_array(value: Any) -> Any:
 
 
 def invert_cdf(cdf: Callable[[Array], Array], q: Array, low: Array, high: Array, discrete: bool = False) -> Array:
-    """The smallest y in (low, high] with cdf(y) ≥ q, by bisection to the last bit that float64 can tell."""
+    """The smallest y in (low, high] with cdf(y) ≥ q, to the last bits that float64 can tell.
 
+    Whole numbers by bisection, real ones by inverse quadratic interpolation inside a bracket: Chandrupatla
+    (1997), "A new hybrid quadratic/bisection algorithm". About ten evaluations instead of sixty.
+    """
+    return (_bisect if discrete else _chandrupatla)(cdf, q, low, high)
+
+
+def _bisect(cdf: Callable[[Array], Array], q: Array, low: Array, high: Array) -> Array:
     def halve(_: Any, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
         lo, hi = bracket
-        middle = jnp.floor((lo + hi) / 2) if discrete else (lo + hi) / 2
+        middle = jnp.floor((lo + hi) / 2)
         enough = cdf(middle) >= q
         return jnp.where(enough, lo, middle), jnp.where(enough, middle, hi)
 
     return jax.lax.fori_loop(0, 64, halve, (low, high))[1]
+
+
+def _chandrupatla(cdf: Callable[[Array], Array], q: Array, low: Array, high: Array) -> Array:
+    """x1 is the newest point, [x1, x2] the bracket, x3 the point that x1 replaced; f = cdf - q."""
+    State = tuple[Array, ...]
+    eps = jnp.finfo(float).eps
+
+    def spread(x1: Array, x2: Array) -> Array:
+        return (2 * eps * jnp.maximum(jnp.abs(x1), jnp.abs(x2)) + 1e-300) / (jnp.abs(x2 - x1) + 1e-300)
+
+    def unfinished(state: State) -> Array:
+        step, _, x1, x2, _, f1, f2, _ = state
+        done = (spread(x1, x2) > 0.5) | (f1 == 0) | (f2 == 0)
+        return (step < 100) & ~jnp.all(done)
+
+    def advance(state: State) -> State:
+        step, t, x1, x2, x3, f1, f2, f3 = state
+        x = x1 + t * (x2 - x1)
+        f = cdf(x) - q
+        same = jnp.sign(f) == jnp.sign(f1)
+        x3, f3 = jnp.where(same, x1, x2), jnp.where(same, f1, f2)
+        x2, f2 = jnp.where(same, x2, x1), jnp.where(same, f2, f1)
+        x1, f1 = x, f
+        xi, phi = _ratio(x1 - x2, x3 - x2), _ratio(f1 - f2, f3 - f2)
+        smooth = (phi**2 < xi) & ((1 - phi) ** 2 < 1 - xi)
+        quadratic = _ratio(f1, f2 - f1) * _ratio(f3, f2 - f3) + (
+            _ratio(x3 - x1, x2 - x1) * _ratio(f1, f3 - f1) * _ratio(f2, f3 - f2)
+        )
+        least = jnp.minimum(spread(x1, x2), 0.5)
+        t = jnp.clip(jnp.where(smooth, quadratic, 0.5), least, 1 - least)
+        return step + 1, t, x1, x2, x3, f1, f2, f3
+
+    low, high = jnp.broadcast_arrays(low, high)
+    f_low, f_high = cdf(low) - q, cdf(high) - q
+    start = (jnp.asarray(0), jnp.full(low.shape, 0.5), low, high, high, f_low, f_high, f_high)
+    _, _, x1, x2, _, f1, f2, _ = jax.lax.while_loop(unfinished, advance, start)
+    return jnp.where(jnp.abs(f1) <= jnp.abs(f2), x1, x2)
+
+
+def _ratio(top: Array, bottom: Array) -> Array:
+    """top / bottom, and 0 where the bottom is: a step that is then not taken."""
+    zero = bottom == 0
+    return jnp.where(zero, 0.0, top / jnp.where(zero, 1.0, bottom))
 
 
 def cantelli_bracket(mean: Array, std: Array, q: Array) -> tuple[Array, Array]:
@@ -185,13 +235,23 @@ def cantelli_bracket(mean: Array, std: Array, q: Array) -> tuple[Array, Array]:
     return mean - std * jnp.sqrt((1 - q) / q), mean + std * jnp.sqrt(q / (1 - q))
 
 
-def entropy_on_grid(log_prob: Callable[[Array], Array], center: Array, scale: Array) -> Array:
-    """-∫ p log p by the trapezoidal rule in t, y = center + scale·sinh(t): fine in the middle, far in the tails."""
+def integrate_on_grid(integrand: Callable[[Array], Array], center: Array, scale: Array) -> Array:
+    """∫ f by the trapezoidal rule in t, y = center + scale·sinh(t): fine in the middle, far in the tails."""
     t = jnp.linspace(-20.0, 20.0, GRID)
 
     def at(step: Array) -> Array:
-        log_p = log_prob(center + scale * jnp.sinh(step))
-        density = jnp.exp(log_p)
-        return -jnp.where(density > 0, density * log_p, 0.0) * scale * jnp.cosh(step)
+        return integrand(center + scale * jnp.sinh(step)) * scale * jnp.cosh(step)
 
     return jnp.sum(jax.lax.map(at, t, batch_size=256), axis=0) * (t[1] - t[0])
+
+
+def sum_over_counts(summand: Callable[[Array], Array], mean: Array, std: Array) -> Array:
+    """Σ f(y) over the counts y near the mean, in strides where the spread is far wider than the grid."""
+    reach = 30 * std + 30
+    low = jnp.maximum(jnp.floor(mean - reach), 0.0)
+    stride = jnp.maximum(jnp.ceil((mean + reach - low) / GRID), 1.0)
+
+    def at(i: Array) -> Array:
+        return summand(low + stride * i)
+
+    return jnp.sum(jax.lax.map(at, jnp.arange(GRID, dtype=float), batch_size=256), axis=0) * stride

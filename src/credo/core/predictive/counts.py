@@ -10,7 +10,8 @@ import jax.random as jr
 from jax.scipy import special, stats
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from credo.core.predictive.base import GRID, Predictive, cantelli_bracket, invert_cdf, to_array
+from credo.core.predictive.base import Predictive, cantelli_bracket, invert_cdf, sum_over_counts, to_array
+from credo.core.special import log_binomial, log_rising
 
 
 class Count(Predictive):
@@ -26,15 +27,12 @@ class Count(Predictive):
     @eqx.filter_jit
     def entropy(self) -> Array:
         """-Σ p log p, in strides where the spread is far wider than the grid."""
-        reach = 30 * self.std + 30
-        low = jnp.maximum(jnp.floor(self.mean - reach), 0.0)
-        stride = jnp.maximum(jnp.ceil((self.mean + reach - low) / GRID), 1.0)
 
-        def at(i: Array) -> Array:
-            log_p = self.log_prob(low + stride * i)
+        def surprise(y: Array) -> Array:
+            log_p = self.log_prob(y)
             return jnp.where(jnp.isfinite(log_p), -jnp.exp(log_p) * log_p, 0.0)
 
-        return jnp.sum(jax.lax.map(at, jnp.arange(GRID, dtype=float), batch_size=256), axis=0) * stride
+        return sum_over_counts(surprise, self.mean, self.std)
 
     @abstractmethod
     def _log_mass(self, y: Array) -> Array:
@@ -81,10 +79,10 @@ class BetaBinomial(Count):
         k = jnp.where(inside, y, 0.0)
         failures = self.trials - k
         log_p = (
-            -special.betaln(k + 1, failures + 1)
-            - jnp.log(self.trials + 1)
-            + special.betaln(self.a + k, self.b + failures)
-            - special.betaln(self.a, self.b)
+            log_binomial(self.trials, k)
+            + log_rising(self.a, k)
+            + log_rising(self.b, failures)
+            - log_rising(self.a + self.b, self.trials)
         )
         return jnp.where(inside, log_p, -jnp.inf)
 

@@ -11,8 +11,11 @@ from jax.scipy import special
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from credo.core.errors import DataError
-from credo.core.predictive.base import Predictive, entropy_on_grid, invert_cdf, to_array
+from credo.core.predictive.base import Predictive, integrate_on_grid, invert_cdf, sum_over_counts, to_array
 from credo.core.predictive.classes import Bernoulli, Categorical
+
+FEW = 16
+"""So many components get a grid of their own for the entropy."""
 
 
 class Mixture(Predictive):
@@ -67,24 +70,33 @@ class Mixture(Predictive):
 
     @eqx.filter_jit
     def entropy(self) -> Array:
-        """-∫ p log p on a grid (for counts, a sum)."""
-        if self.discrete:
-            middle = jnp.round(self.mean)
-            steps = jnp.arange(-2048.0, 2049.0)
+        """-Σₖ wₖ ∫ pₖ log p, each on a grid that suits pₖ; where there are many, -∫ p log p on one grid for all."""
+        if self.weights.shape[0] > FEW:
+            return self._cross_entropy(None, *_place(self))
+        places = [jax.vmap(_place)(part) for part in self.parts]
+        center, scale = (jnp.concatenate(values) for values in zip(*places, strict=True))
+        components = jnp.arange(self.weights.shape[0])
+        return self._average(jax.lax.map(lambda k: self._cross_entropy(k, center[k], scale[k]), components))
 
-            def at(step: Array) -> Array:
-                log_p = self.log_prob(middle + step)
-                return jnp.where(jnp.isfinite(log_p), -jnp.exp(log_p) * log_p, 0.0)
+    def _cross_entropy(self, k: Array | None, center: Array, scale: Array) -> Array:
+        """-∫ pₖ log p, or -∫ p log p where k is None; `center` and `scale` say where pₖ lies."""
 
-            return jnp.sum(jax.lax.map(at, steps, batch_size=256), axis=0)
-        half_width = (self._quantile(jnp.asarray(0.75)) - self._quantile(jnp.asarray(0.25))) / 2
-        return entropy_on_grid(self.log_prob, self._quantile(jnp.asarray(0.5)), half_width)
+        def integrand(y: Array) -> Array:
+            each = self._each(lambda p: p.log_prob(y))
+            weights = self.weights.reshape(-1, *[1] * (each.ndim - 1))
+            log_p = special.logsumexp(each, axis=0, b=weights)
+            density = jnp.exp(log_p if k is None else each[k])
+            return -jnp.where(density > 0, density * log_p, 0.0)
+
+        return (sum_over_counts if self.discrete else integrate_on_grid)(integrand, center, scale)
 
     def _quantile(self, q: Array) -> Array:
         # The quantile of a mixture lies between the smallest and the largest of its components'.
         each = self._each(lambda p: p._quantile(q))
         low, high = jnp.min(each, axis=0), jnp.max(each, axis=0)
-        return invert_cdf(self.cdf, q - 1e-12 if self.discrete else q, low - 1.0, high, discrete=self.discrete)
+        if self.discrete:
+            return invert_cdf(self.cdf, q - 1e-12, low - 1.0, high, discrete=True)
+        return invert_cdf(self.cdf, q, low, high)
 
     def _draw(self, key: PRNGKeyArray) -> Array:
         k_choice, k_draw = jr.split(key)
@@ -101,6 +113,14 @@ class Mixture(Predictive):
     def __getitem__(self, index: Any) -> "Mixture":
         """The predictions at some of the queries."""
         return Mixture(self.weights, tuple(jax.vmap(lambda p: p[index])(part) for part in self.parts))
+
+
+def _place(prediction: Predictive) -> tuple[Array, Array]:
+    """Where a prediction lies and how wide it is: the median and half the distance of the quartiles, or mean and std."""
+    if prediction.discrete:
+        return prediction.mean, prediction.std
+    quarter, median, three_quarters = jax.vmap(prediction._quantile)(jnp.asarray([0.25, 0.5, 0.75]))
+    return median, (three_quarters - quarter) / 2
 
 
 def mixture(weights: Any, components: Sequence[Predictive]) -> Predictive:

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from credo.core.gaussian import Gaussian
 from credo.core.linalg import factorize, log_determinant, quadratic
 from credo.core.predictive.base import Predictive, invert_cdf, to_array
+from credo.core.special import log_beta
 
 
 class Normal(Predictive):
@@ -95,7 +96,7 @@ class StudentT(Predictive):
         return (
             (half + 0.5) * (special.digamma(half + 0.5) - special.digamma(half))
             + 0.5 * jnp.log(self.df)
-            + special.betaln(half, 0.5)
+            + log_beta(half, jnp.asarray(0.5))
             + jnp.log(self.scale)
         )
 
@@ -226,9 +227,9 @@ def student_cdf(z: Array, df: Array) -> Array:
     """The standard Student-t distribution function."""
     # Near the center the tail's argument rounds to 1: there the mass between 0 and z is the accurate one.
     near = jnp.abs(z) < 1
-    inner = 0.5 * special.betainc(jnp.asarray(0.5), df / 2, jnp.where(near, z**2 / (df + z**2), 0.5))
-    tail = 0.5 * special.betainc(df / 2, jnp.asarray(0.5), jnp.where(near, 0.5, df / (df + z**2)))
-    return jnp.where(near, 0.5 + jnp.sign(z) * inner, jnp.where(z > 0, 1 - tail, tail))
+    a, b = jnp.where(near, 0.5, df / 2), jnp.where(near, df / 2, 0.5)
+    mass = 0.5 * special.betainc(a, b, jnp.where(near, z**2, df) / (df + z**2))
+    return jnp.where(near, 0.5 + jnp.sign(z) * mass, jnp.where(z > 0, 1 - mass, mass))
 
 
 def student_quantile(q: Array, df: Array) -> Array:

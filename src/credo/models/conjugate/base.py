@@ -12,14 +12,11 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jax.scipy import special
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from credo.core.arrays import check_counts, is_traced
 from credo.core.belief import Belief
 from credo.core.errors import DataError
-
-SHIFT = 8
 
 
 class Statistics(eqx.Module):
@@ -69,31 +66,6 @@ class Conjugate(Belief):
     def sample_parameters(self, n: int = 1, *, seed: int = 0) -> Any:
         """n draws of θ ~ p(θ)."""
         return jax.vmap(self._draw_parameters)(jr.split(jr.key(seed), n))
-
-
-def log_rising(a: Array, n: Array) -> Array:
-    """log Γ(a + n)/Γ(a) for a > 0 and n ≥ 0, without the cancellation of two log Γ where a is large.
-
-    Γ(a + n)/Γ(a) = Γ(z + n)/Γ(z) · Π_{j<8} (a + j)/(a + n + j) with z = a + 8, and there Stirling's series is
-    subtracted term by term: (z - ½) log(1 + n/z) + n log(z + n) - n + c(z + n) - c(z).
-    """
-    z = a + SHIFT
-    ratio = a / (a + n)
-    for j in range(1, SHIFT):
-        ratio = ratio * ((a + j) / (a + n + j))
-    series = (z - 0.5) * jnp.log1p(n / z) + n * jnp.log(z + n) - n + _stirling_rest(z + n) - _stirling_rest(z)
-    return series + jnp.log(ratio)
-
-
-def _stirling_rest(z: Array) -> Array:
-    """c(z) = 1/12z - 1/360z³ + 1/1260z⁵ - …, to 1e-14 for z ≥ 8."""
-    w = 1 / z**2
-    return (1 / 12 - w * (1 / 360 - w * (1 / 1260 - w * (1 / 1680 - w * (1 / 1188 - w * 691 / 360360))))) / z
-
-
-def log_binomial(trials: Array, successes: Array) -> Array:
-    """log C(trials, successes)."""
-    return special.gammaln(trials + 1) - special.gammaln(successes + 1) - special.gammaln(trials - successes + 1)
 
 
 def check_parameter(

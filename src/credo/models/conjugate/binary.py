@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import scipy.special
-from jax.scipy import special, stats
+from jax.scipy import special
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from credo.core import predictive
@@ -17,14 +17,8 @@ from credo.core.errors import DataError
 from credo.core.params import positive
 from credo.core.predictive import Bernoulli, Interval
 from credo.core.predictive.base import check_levels, to_array
-from credo.models.conjugate.base import (
-    Conjugate,
-    Statistics,
-    check_parameter,
-    check_trials,
-    log_binomial,
-    log_rising,
-)
+from credo.core.special import log_beta, log_binomial, log_rising
+from credo.models.conjugate.base import Conjugate, Statistics, check_parameter, check_trials
 
 
 class BinaryCounts(Statistics):
@@ -93,8 +87,12 @@ class Beta(Conjugate):
         return (self.a - 1) / excess
 
     def log_prob(self, theta: Any) -> Array:
-        """log Beta(θ | a, b)."""
-        return stats.beta.logpdf(jnp.asarray(theta, float), self.a, self.b)
+        """log Beta(θ | a, b); -inf outside [0, 1]."""
+        t = jnp.asarray(theta, float)
+        inside = (t >= 0) & (t <= 1)
+        p = jnp.where(inside, t, 0.5)
+        density = special.xlogy(self.a - 1, p) + special.xlog1py(self.b - 1, -p) - log_beta(self.a, self.b)
+        return jnp.where(inside, density, -jnp.inf)
 
     def credible_interval(self, level: float = 0.95) -> Interval:
         """The central interval that holds θ with probability `level`."""

@@ -16,7 +16,8 @@ from credo.core.errors import DataError
 from credo.core.params import positive
 from credo.core.predictive import Categorical, Interval
 from credo.core.predictive.base import check_levels, to_array
-from credo.models.conjugate.base import Conjugate, Statistics, check_parameter, check_trials, log_rising
+from credo.core.special import log_rising
+from credo.models.conjugate.base import Conjugate, Statistics, check_parameter, check_trials
 from credo.models.conjugate.binary import beta_interval
 
 

@@ -23,7 +23,8 @@ from credo.core.errors import DataError, NotConvergedWarning
 from credo.core.params import positive
 from credo.core.predictive import Bernoulli, Interval, Mixture, Predictive
 from credo.core.predictive.base import check_levels
-from credo.models.conjugate.base import check_parameter, check_trials, log_binomial
+from credo.core.special import log_binomial
+from credo.models.conjugate.base import check_parameter, check_trials
 from credo.models.conjugate.binary import check_successes, expected_binary_entropy
 from credo.models.conjugate.quadrature import (
     Hyperparameters,

@@ -15,7 +15,8 @@ from credo.core.linalg import cholesky, factorize, log_determinant, quadratic, s
 from credo.core.params import positive, positive_definite, real
 from credo.core.predictive import Interval, MultivariateT, StudentT
 from credo.core.predictive.base import to_array
-from credo.models.conjugate.base import Conjugate, Statistics, check_parameter, log_rising
+from credo.core.special import log_rising
+from credo.models.conjugate.base import Conjugate, Statistics, check_parameter
 from credo.models.conjugate.normal import NormalParameters, inverse_gamma_interval
 
 

@@ -15,7 +15,8 @@ from credo.core.errors import DataError
 from credo.core.params import positive, real
 from credo.core.predictive import Interval, Normal, StudentT
 from credo.core.predictive.base import check_levels, to_array
-from credo.models.conjugate.base import Conjugate, Statistics, check_parameter, log_rising
+from credo.core.special import log_rising
+from credo.models.conjugate.base import Conjugate, Statistics, check_parameter
 
 
 class NormalParameters(NamedTuple):

@@ -16,7 +16,8 @@ from jax.scipy import special
 from jaxtyping import Array, Float
 
 from credo.core.arrays import bucket, pad_rows
-from credo.models.conjugate.base import Statistics, log_rising
+from credo.core.special import log_rising
+from credo.models.conjugate.base import Statistics
 
 DEPTH = 26.0
 """The box holds every point whose density is more than e^-26 of the highest."""
@@ -141,7 +142,7 @@ def _enclose(prior: HyperPrior, counts: PopulationCounts) -> Chart:
     mode, scale = _locate(prior, counts)
 
     def shrink(_: int, box: Array) -> Array:
-        t, _, values = _grid(Chart(mode, scale, box), BOX_GRID, prior, counts)
+        t, _points, values = _grid(Chart(mode, scale, box), BOX_GRID, prior, counts)
         high = values > values.max() - DEPTH
         step = t[1] - t[0]
         inside = jnp.stack([high.any(axis=1), high.any(axis=0)], axis=1)

@@ -25,7 +25,7 @@ from credo.core.arrays import by_bucket, check_positive, check_table, column_nam
 from credo.core.belief import Belief
 from credo.core.errors import DataError
 from credo.core.gaussian import Gaussian
-from credo.core.linalg import inverse
+from credo.core.linalg import demand, inverse
 from credo.core.params import positive
 from credo.core.predictive import Normal, Predictive, StudentT
 from credo.models.features import Affine, Features
@@ -61,7 +61,7 @@ class Linear(Belief):
     """A Bayesian linear model of real outcomes.
 
     Args:
-        features: the basis φ; None is the inputs themselves, which `learn` standardizes.
+        features: the basis φ; None is the inputs themselves. `learn` and `fit` standardize its columns.
         prior: of the weights: `Isotropic`, `ARD`, any `Gaussian`, or `LaplacePrior` (mode only).
         noise: its variance, or `InverseGamma` (unknown, integrated out), `StudentTNoise`, `LaplaceNoise`
             (outliers), `KnownNoise` (a variance for each row, given with the data).
@@ -203,7 +203,8 @@ class Linear(Belief):
             after = posterior.posterior(self._now(statistics.gram.shape[0]), self._unit(), statistics)
         else:
             after = robust_posterior(self._now(statistics.design.shape[1]), self.noise, statistics)
-        weights = posterior.checked(*after)
+        # Checked here and not in the compiled functions: programs that can raise are not kept in the cache on disk.
+        weights = demand(*after, posterior.NOT_DEFINITE)
         seen = statistics if self.seen is None else self.seen + statistics
         return eqx.tree_at(lambda b: (b.weights, b.seen), self, (weights, seen), is_leaf=lambda v: v is None)
 

@@ -12,7 +12,7 @@ from credo.core.predictive import Laplace, Mixture, Normal, Predictive, StudentT
 from credo.models.linear.posterior import Weights
 from credo.models.linear.priors import KnownNoise, LaplaceNoise, StudentTNoise
 
-NODES = 24
+NODES = 16
 
 
 def outcome(

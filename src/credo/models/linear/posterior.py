@@ -9,11 +9,14 @@ import jax.numpy as jnp
 from jax.scipy import special
 from jaxtyping import Array, Bool, Float
 
-from credo.core.arrays import is_traced
-from credo.core.errors import NotPositiveDefinite
 from credo.core.linalg import factorize, log_determinant, solve, solve_lower, update
 from credo.core.predictive import Normal, Predictive, StudentT
 from credo.models.linear.statistics import Statistics
+
+NOT_DEFINITE = (
+    "the posterior precision is not positive definite: features that are collinear, or of very different scale, under "
+    "a prior that is too wide; use credo.fit, which standardizes them, or a larger prior precision"
+)
 
 
 class Weights(eqx.Module):
@@ -50,22 +53,6 @@ def posterior(now: Weights, noise: Float[Array, ""], statistics: Statistics) -> 
     mean = now.mean + change
     misfit = jnp.maximum(statistics.residual(mean), 0.0) + change @ precision @ change
     return Weights(mean, factor.root, *now.with_noise(statistics.n, misfit)), factor.ok
-
-
-def checked(weights: Weights, ok: Bool[Array, ""]) -> Weights:
-    """The weights, if their precision could be factorized; otherwise an error, in traced code at run time.
-
-    Not in the compiled functions themselves: a program that can raise is not kept in the cache on disk.
-    """
-    advice = (
-        "the posterior precision is not positive definite: features that are collinear, or of very different scale, "
-        "under a prior that is too wide; use credo.fit, which standardizes them, or a larger prior precision"
-    )
-    if is_traced(ok):
-        return eqx.error_if(weights, ~ok, advice)
-    if not bool(ok):
-        raise NotPositiveDefinite(advice)
-    return weights
 
 
 @eqx.filter_jit

@@ -4,6 +4,7 @@ Features are standardized, the intercept gets the mean and the variance of y (a 
 and the variance of y is split in halves between the noise and the features.
 """
 
+import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -13,7 +14,7 @@ import numpy as np
 from credo.core.arrays import column_names
 from credo.core.errors import DataError
 from credo.core.gaussian import Gaussian
-from credo.models.features import Affine, Features
+from credo.models.features import Affine, Features, Standardize
 from credo.models.linear.belief import Linear
 from credo.models.linear.priors import (
     ARD,
@@ -46,12 +47,23 @@ def prepare(belief: Linear, data: tuple[Any, ...], weights: Any, noise: Any) -> 
     rows = list(chunks)
     x = rows[0].x if len(rows) == 1 else np.concatenate([c.x for c in rows])
     y = np.concatenate([c.y for c in rows])
-    adapted = belief.features.adapt(x)
+    adapted = _standardized(belief.features, has_intercept).adapt(x)
     center, spread = (float(y.mean()), float(y.var())) if has_intercept else (0.0, float(y @ y / len(y)))
     ready = started(belief, adapted, center, spread, adapted.size(x.shape[1]), names)
     if ready.is_robust:
         return ready, ready._rows(rows)
     return ready, collect(adapted, rows, ready.reference, has_intercept)
+
+
+def _standardized(features: Features, shifted: bool) -> Features:
+    """The features with their columns brought to one scale, so that one prior precision suits them all.
+
+    Without an intercept they are scaled only: shifting would let a constant in. What was given stays.
+    """
+    shift = None if shifted else 0.0
+    if isinstance(features, Affine | Standardize):
+        return features if features.shift is not None else dataclasses.replace(features, shift=shift)
+    return Standardize(features, shift=shift)
 
 
 def started(

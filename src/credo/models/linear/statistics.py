@@ -122,25 +122,17 @@ def moments(phi: Any, y: Any, weights: Any, intercept: bool) -> Statistics:
     """The statistics of one block of feature rows; the column of ones is never formed."""
     xp = jnp if is_traced(phi, y, weights) else np
     n = phi.shape[0]
-    if weights is None:
-        scaled, total, log_weight = phi, float(n), 0.0
-    else:
-        scaled, total, log_weight = phi * weights[:, None], weights.sum(), xp.log(weights).sum()
-    # phi.T @ phi with the very same array is a symmetric rank-k update in NumPy: half the work.
-    gram = phi.T @ phi if weights is None else _weighted_gram(phi, weights, xp)
-    cross = scaled.T @ y
-    weighted_y = y if weights is None else weights * y
+    w, log_weight = (xp.ones(n), 0.0) if weights is None else (weights, xp.log(weights).sum())
+    # root.T @ root with the very same array is a symmetric rank-k update in NumPy: half the work.
+    root = phi if weights is None else phi * xp.sqrt(weights)[:, None]
+    gram = root.T @ root
+    weighted_y = y if weights is None else w * y
+    column, cross = xp.stack([w, weighted_y]) @ phi
     if intercept:
-        column = (xp.ones(n) @ phi) if weights is None else weights @ phi
-        gram = xp.block([[xp.full((1, 1), total), column[None, :]], [column[:, None], gram]])
+        gram = xp.block([[xp.reshape(w.sum(), (1, 1)), column[None, :]], [column[:, None], gram]])
         cross = xp.concatenate([xp.reshape(weighted_y.sum(), (1,)), cross])
     values = (float(n), log_weight, gram, cross, weighted_y @ y)
     return Statistics(*(jnp.asarray(v, dtype=float) for v in values))
-
-
-def _weighted_gram(phi: Any, weights: Any, xp: Any) -> Any:
-    root = phi * xp.sqrt(weights)[:, None]
-    return root.T @ root
 
 
 def collect(features: Features, chunks: Iterable[Chunk], reference: Any, intercept: bool) -> Statistics:

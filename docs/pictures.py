@@ -1,0 +1,413 @@
+"""Draws every picture of the documentation into docs/pictures/: `python docs/pictures.py [name ...]`."""
+
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+from sklearn.datasets import load_diabetes
+
+import credo
+from credo import evaluate
+from credo.app import plots
+from credo.app.plots import BLUE, GREEN, GREY, INK, ORANGE, RED, SKY, legend, tidy
+from credo.models import features as bases
+from credo.models.linear import ARD, InverseGamma, Isotropic, StudentTNoise
+
+OUT = Path(__file__).parent / "pictures"
+PICTURES = {}
+
+
+def picture(width, height, columns=1, rows=1, name=None):
+    """Registers a function that draws into the axes of a new figure; its name is the file's."""
+
+    def register(draw):
+        file = f"{name or draw.__name__}"
+
+        def make():
+            figure = Figure(figsize=(width, height), layout="constrained")
+            draw(*figure.subplots(rows, columns, squeeze=False).ravel())
+            figure.savefig(OUT / f"{file}.svg", metadata={"Date": None})
+
+        PICTURES[file] = make
+        return draw
+
+    return register
+
+
+def sine(n=10, seed=3, low=0.0, high=1.0):
+    x = np.linspace(low, high, n)[:, None]
+    return x, np.sin(2 * np.pi * x[:, 0] / (high - low)) + 0.3 * np.random.default_rng(seed).normal(size=n)
+
+
+def bands(ax, x, prediction, title="", legends=False):
+    plots.bands(x, prediction, ax=ax)
+    if not legends:
+        ax.get_legend().remove()
+    ax.set_title(title, fontsize=9.5, color=INK)
+
+
+def dots(ax, x, y):
+    ax.plot(np.ravel(x), y, "o", color=INK, markersize=3.5, zorder=5, label="observed")
+
+
+@picture(7.6, 2.6)
+def loop(ax):
+    places = {"data": (0.8, "X, y"), "belief": (3.0, "what is known"), "prediction": (5.4, "noise + ignorance")}
+    places["action"] = (7.8, "least expected loss")
+    for name, (x, about) in places.items():
+        ax.add_patch(FancyBboxPatch((x - 0.75, 1.05), 1.5, 0.7, boxstyle="round,pad=0.05", fc="#eef4fa", ec=BLUE))
+        ax.text(x, 1.5, name, ha="center", va="center", fontsize=11, color=INK, weight="bold")
+        ax.text(x, 1.22, about, ha="center", va="center", fontsize=7.5, color=GREY)
+    names = list(places)
+    verbs = ("condition", "predict", "decide")
+    for before, after, verb in zip(names[:-1], names[1:], verbs, strict=True):
+        start, stop = places[before][0] + 0.83, places[after][0] - 0.83
+        ax.add_patch(FancyArrowPatch((start, 1.4), (stop, 1.4), arrowstyle="-|>", mutation_scale=12, color=INK))
+        ax.text((start + stop) / 2, 1.93, verb, ha="center", fontsize=9, color=BLUE, family="monospace")
+    back = FancyArrowPatch(
+        (7.8, 0.95), (0.8, 0.95), connectionstyle="arc3,rad=-0.16", arrowstyle="-|>", mutation_scale=12, color=INK
+    )
+    ax.add_patch(back)
+    ax.text(4.3, 0.02, "observe the outcome", ha="center", fontsize=9, color=BLUE)
+    ax.set(xlim=(-0.1, 8.7), ylim=(-0.15, 2.2))
+    ax.axis("off")
+
+
+@picture(7, 3.2)
+def first(ax):
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 10, size=(30, 1))
+    y = 2 + 0.5 * x[:, 0] + rng.normal(0, 0.8, size=30)
+    grid = np.linspace(0, 20, 100)
+    plots.bands(grid, credo.fit(credo.Linear(), x, y).predict(grid[:, None]), ax=ax)
+    dots(ax, x, y)
+    legend(ax, loc="upper left")
+
+
+@picture(7, 3.2)
+def doubt(ax):
+    rng = np.random.default_rng(1)
+    x = np.concatenate([rng.uniform(0, 3, 20), rng.uniform(6, 9, 20)])[:, None]
+    y = np.sin(x[:, 0]) + 0.2 * rng.normal(size=40)
+    grid = np.linspace(-1, 10, 200)
+    plots.bands(grid, credo.fit(credo.Linear(bases.Bumps(12)), x, y).predict(grid[:, None]), ax=ax)
+    dots(ax, x, y)
+    ax.annotate("noise only", (1.6, 1.35), ha="center", fontsize=8.5, color=INK)
+    ax.annotate("ignorance: no data here", (4.5, 2.0), ha="center", fontsize=8.5, color=INK)
+    ax.set_ylim(-3, 3.6)
+    legend(ax, loc="upper right", ncols=2)
+
+
+@picture(8, 2.5, columns=4)
+def sequence(*axes):
+    x, y = sine(40, seed=5)
+    order = np.random.default_rng(2).permutation(40)
+    belief = credo.Linear(bases.Bumps(centers=np.linspace(0, 1, 9)), Isotropic(1.0), noise=0.05)
+    grid = np.linspace(0, 1, 80)
+    seen = 0
+    for ax, n in zip(axes, (0, 2, 5, 20), strict=True):
+        if n:
+            belief = belief.condition(x[order[seen:n]], y[order[seen:n]])
+        p = belief.predict(grid[:, None], joint=True)
+        curves = np.asarray(p.joint(noise=False).sample(jax.random.key(1), 6))
+        half = 1.96 * np.sqrt(np.asarray(p.epistemic))
+        ax.fill_between(grid, p.mean - half, p.mean + half, color=BLUE, alpha=0.2, linewidth=0)
+        ax.plot(grid, curves.T, color=ORANGE, linewidth=0.8, alpha=0.8)
+        ax.plot(grid, p.mean, color=BLUE, linewidth=1.6)
+        dots(ax, x[order[:n]], y[order[:n]])
+        ax.set(ylim=(-3.5, 3.5), xticks=[0, 1])
+        tidy(ax)
+        ax.set_title("prior" if n == 0 else f"{n} observations", fontsize=9.5, color=INK)
+        seen = n
+
+
+@picture(8, 2.8, columns=3)
+def ml_map_bayes(*axes):
+    x, t = sine()
+    model = credo.Linear(bases.Polynomial(9), prior=Isotropic(5e-3), noise=0.09)
+    grid = np.linspace(0, 1, 200)
+    for ax, (name, using) in zip(
+        axes, {"maximum likelihood": credo.infer.ML(), "MAP": credo.infer.MAP(), "Bayes": None}.items(), strict=True
+    ):
+        bands(ax, grid, model.condition(x, t, using=using).predict(grid[:, None]), name)
+        ax.plot(grid, np.sin(2 * np.pi * grid), color=GREEN, linestyle="--", linewidth=1.2)
+        dots(ax, x, t)
+        ax.set(ylim=(-2.2, 2.2), xticks=[0, 0.5, 1])
+
+
+@picture(7, 3.4)
+def occam(ax):
+    rng = np.random.default_rng(3)
+    rng.normal(size=10)
+    x = np.linspace(-1, 1, 25)[:, None]
+    y = np.sin(np.pi * x[:, 0]) + 0.3 * rng.normal(size=25)
+    models = {
+        f"degree {d}": credo.learn(credo.Linear(bases.Standardize(bases.Polynomial(d))), x, y) for d in (1, 2, 3, 5, 9)
+    }
+    plots.evidence_bars(credo.compare(models, x, y), ax)
+
+
+@picture(5.4, 4.2)
+def evidence_contour(ax):
+    x, y = sine(25, seed=3, low=-1, high=1)
+    belief = credo.learn(credo.Linear(bases.Bumps(9)), x, y)
+    plots.evidence_contour(belief, (x, y), "prior.precision", "noise", span=1.5, ax=ax)
+
+
+@picture(7, 3.0, columns=2)
+def robust(*axes):
+    rng = np.random.default_rng(4)
+    u = np.linspace(0, 10, 40)[:, None]
+    v = 1 + 0.5 * u[:, 0] + 0.3 * rng.normal(size=40)
+    v[[33, 36, 39]] -= 8.0
+    for ax, (name, noise) in zip(axes, {"Gaussian noise": 1.0, "Student-t noise": StudentTNoise()}.items(), strict=True):
+        bands(ax, u[:, 0], credo.fit(credo.Linear(noise=noise), u, v).predict(u), name)
+        ax.plot(u, 1 + 0.5 * u, color=GREEN, linestyle="--", linewidth=1.2)
+        dots(ax, u, v)
+        ax.set_ylim(-4.5, 8)
+
+
+@picture(6.4, 3.2)
+def ard(ax):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 10))
+    y = 2 * x[:, 1] - x[:, 4] + 0.5 * rng.normal(size=60)
+    plots.coefficients(credo.fit(credo.Linear(prior=ARD()), x, y), ax)
+
+
+@picture(8, 4.6, columns=2, rows=2)
+def features(*axes):
+    rng = np.random.default_rng(0)
+    x = np.sort(rng.uniform(0, 2, 60))[:, None]
+    y = np.sin(2 * np.pi * x[:, 0]) + x[:, 0] + 0.2 * rng.normal(size=60)
+    grid = np.linspace(-0.4, 2.6, 200)
+    tried = {
+        "line": bases.Affine(),
+        "splines": bases.BSpline(12),
+        "line + season": bases.Affine() + bases.Fourier(1, period=1.0),
+        "steps": bases.Haar(4),
+    }
+    for ax, (name, basis) in zip(axes, tried.items(), strict=True):
+        bands(ax, grid, credo.fit(credo.Linear(basis), x, y).predict(grid[:, None]), name)
+        dots(ax, x, y)
+        ax.set_ylim(-2, 5)
+
+
+def basis(name, functions, low=0.0, high=1.0, level=None):
+    """Registers a picture of the functions of a basis; those of the same `level` share a colour and a row."""
+
+    @picture(6.4, 1.8 if level is None else 2.4, name=f"basis_{name}")
+    def draw(ax):
+        grid = np.linspace(low, high, 600)
+        columns = np.asarray(functions.adapt(np.array([[low], [high]]))(jnp.asarray(grid[:, None]))).T
+        cycle = [BLUE, ORANGE, GREEN, RED, SKY, GREY]
+        for i, (label, column) in enumerate(zip(functions.names(["x"]), columns, strict=True)):
+            row = i if level is None else level(label)
+            shift = 0.0 if level is None else 3.6 * row
+            ax.plot(grid, column / (1.0 if level is None else np.abs(column).max() / 1.5) - shift, color=cycle[row % 6], linewidth=1.2)
+        tidy(ax, grid="" if level else "y")
+        if level is not None:
+            ax.set_yticks([])
+
+
+basis("polynomial", bases.Polynomial(5), low=-1.0)
+basis("bspline", bases.BSpline(10))
+basis("bumps", bases.Bumps(10))
+basis("fourier", bases.Fourier(3, period=1.0), level=lambda label: int(label[label.index("·") + 1]) - 1)
+basis("haar", bases.Haar(3), level=lambda label: int(label[label.index("[") + 1]))
+basis("daubechies", bases.Daubechies(2), level=lambda label: int(label[label.index("[") + 1]) + ("ψ" in label))
+
+
+@picture(7, 3.0)
+def coin(ax):
+    tosses = (np.random.default_rng(0).uniform(size=400) < 0.7).astype(int)
+    theta = np.linspace(0.001, 0.999, 500)
+    for n, color in zip((0, 4, 40, 400), (GREY, SKY, BLUE, INK), strict=True):
+        belief = credo.BetaBernoulli(a=1, b=1)
+        belief = belief.condition(tosses[:n]) if n else belief
+        ax.plot(theta, np.exp(belief.log_prob(theta)), color=color, linewidth=1.6, label=f"{n} tosses")
+    ax.axvline(0.7, color=GREEN, linestyle="--", linewidth=1.2)
+    ax.text(0.705, 15, "truth", fontsize=8.5, color=GREEN)
+    legend(ax, loc="upper left")
+    tidy(ax, "probability of a one", "belief")
+
+
+@picture(7, 3.4)
+def shrinkage(ax):
+    recovered = np.array([3, 0, 21, 45, 2, 11, 8, 70, 1, 33])
+    patients = np.array([4, 3, 30, 80, 2, 20, 10, 100, 6, 60])
+    belief = credo.HierarchicalBernoulli().condition(recovered, patients)
+    found = belief.shrinkage()
+    order = np.argsort(patients)
+    places = np.arange(len(order))
+    raw, estimate = np.asarray(found.raw)[order], np.asarray(found.estimate)[order]
+    lower, upper = (np.asarray(end)[order] for end in belief.credible_interval(0.9))
+    ax.vlines(places, lower, upper, color=SKY, linewidth=4, alpha=0.5, label="90 % interval")
+    ax.vlines(places, raw, estimate, color=GREY, linewidth=1)
+    ax.plot(places, raw, "o", mfc="white", mec=INK, markersize=6, label="own frequency")
+    ax.plot(places, estimate, "o", color=BLUE, markersize=6, label="estimate")
+    ax.axhline(float(found.population_mean), color=ORANGE, linestyle="--", linewidth=1.2, label="common mean")
+    ax.set_xticks(places, [f"{patients[i]}" for i in order])
+    ax.set_ylim(-0.05, 1.25)
+    legend(ax, loc="upper right", ncols=4)
+    tidy(ax, "patients of the clinic", "share recovered")
+
+
+@picture(7.6, 3.6, columns=2)
+def calibration(left, right):
+    x, y = load_diabetes(return_X_y=True, scaled=False)
+    plots.calibration(credo.fit(credo.Linear(), x[:200], y[:200]).predict(x[200:]), y[200:], left)
+    left.set_title("Bayes, 200 rows", fontsize=9.5, color=INK)
+    quadratic = credo.Linear(bases.Standardize(bases.Polynomial(2))).features.adapt(x[:100])
+    ml = credo.Linear(quadratic).condition(x[:100], y[:100], using=credo.infer.ML())
+    plots.calibration(ml.predict(x[200:]), y[200:], right)
+    right.set_title("maximum likelihood, 66 weights, 100 rows", fontsize=9.5, color=INK)
+
+
+@picture(7, 3.2)
+def learning_curve(ax):
+    x, y = load_diabetes(return_X_y=True, scaled=False)
+    sizes = [15, 20, 30, 50, 100, 200, 330]
+    options = {"sizes": sizes, "repeats": 8, "score": "rmse"}
+    ridge = evaluate.learning_curve(credo.Linear(), x, y, **options)
+
+    class LeastSquares(credo.Linear):
+        """Maximum likelihood in the place of Bayes' rule."""
+
+        def condition(self, *data, **settings):
+            return credo.Linear().condition(*data, using=credo.infer.ML())
+
+    ml = evaluate.learning_curve(LeastSquares(), x, y, learn=False, **options)
+    for curve, color, name in ((ml, RED, "maximum likelihood"), (ridge, BLUE, "Bayes")):
+        ax.errorbar(curve.sizes, curve.mean, curve.standard_error, color=color, marker="o", markersize=4, label=name)
+    ax.set_xscale("log")
+    ax.set_xticks(sizes, [str(n) for n in sizes])
+    ax.minorticks_off()
+    ax.set_ylim(50, 115)
+    legend(ax)
+    tidy(ax, "training rows", "RMSE on test rows")
+
+
+@picture(7, 3.2)
+def bias_variance(ax):
+    grid = np.linspace(-1, 1, 20)[:, None]
+    precisions = np.logspace(-4, 3.5, 16)
+    parts = []
+    for precision in precisions:
+        model = credo.Linear(bases.Polynomial(7), Isotropic(precision), noise=0.25)
+        parts.append(
+            evaluate.bias_variance(
+                lambda x, t, q, model=model: model.condition(x, t).predict(q).mean,
+                lambda x: np.sin(np.pi * x[:, 0]),
+                grid,
+                noise=0.5,
+                test_inputs=grid,
+                replications=40,
+            )
+        )
+    for name, color in (("bias2", ORANGE), ("variance", BLUE)):
+        label = name.replace("bias2", "bias²")
+        ax.plot(precisions, [getattr(p, name) for p in parts], color=color, linewidth=1.6, label=label)
+    ax.plot(precisions, [p.bias2 + p.variance for p in parts], color=INK, linewidth=1.8, label="bias² + variance")
+    ax.set_xscale("log")
+    ax.invert_xaxis()
+    legend(ax)
+    tidy(ax, "prior precision, from strong to weak", "squared error")
+
+
+@picture(7, 3.0)
+def asymmetric(ax):
+    demand = credo.GammaPoisson(shape=2, rate=0.1).condition([14, 22, 9, 31, 18]).predict()
+    actions = np.arange(5.0, 40.0)
+    losses = {"over 1, under 1": credo.losses.Absolute(), "over 1, under 3": credo.losses.Asymmetric(under=3, over=1)}
+    for (name, loss), color in zip(losses.items(), (GREY, BLUE), strict=True):
+        cost = [float(credo.decide.expected_loss(demand, loss, a)) for a in actions]
+        best = credo.decide(demand, loss)
+        ax.plot(actions, cost, color=color, linewidth=1.6, label=name)
+        ax.plot([float(best.action)], [float(best.expected_loss)], "o", color=color, markersize=7)
+    legend(ax)
+    tidy(ax, "loaves baked", "expected loss")
+
+
+@picture(7, 3.0)
+def reject(ax):
+    prob = np.linspace(0, 1, 200)
+    wait, treat, ask = 50 * prob, 4 * (1 - prob), np.full(200, 2.3)
+    for cost, color, name in ((wait, ORANGE, "wait"), (treat, GREEN, "treat"), (ask, GREY, "second opinion")):
+        ax.plot(prob, cost, color=color, linewidth=1.6, label=name)
+    ax.plot(prob, np.minimum(np.minimum(wait, treat), ask), color=INK, linewidth=3, alpha=0.25, label="best")
+    ax.set(ylim=(0, 6), xlim=(0, 1))
+    legend(ax)
+    tidy(ax, "probability of disease", "expected cost")
+
+
+@picture(7, 2.8)
+def voi(ax):
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 3, size=(12, 1))
+    belief = credo.fit(credo.Linear(), x, 1 + x[:, 0] + 0.3 * rng.normal(size=12))
+    where = np.linspace(-2, 7, 19)
+    loss = credo.losses.Asymmetric(under=5, over=1)
+    net = np.asarray(credo.decide.value_of_information(belief, where[:, None], loss, at=[[4.0]], cost=0.01))
+    ax.axhline(0, color="#c4cad1", linewidth=1)
+    ax.plot(where, net, color=BLUE, linewidth=1.6)
+    ax.plot(x[:, 0], np.full(12, -0.014), "|", color=INK, markersize=9)
+    ax.axvline(4, color=ORANGE, linestyle="--", linewidth=1.2)
+    ax.text(4.08, float(net.max()) * 0.9, "the decision", fontsize=8.5, color=ORANGE)
+    ax.text(1.5, -0.0105, "measured already", ha="center", fontsize=8.5, color=INK)
+    tidy(ax, "where to measure", "worth, less its cost")
+
+
+@picture(7.6, 2.8, columns=2)
+def methods(left, right):
+    tried = {
+        "maximum likelihood": lambda x, y: credo.Linear().condition(x, y, using=credo.infer.ML()),
+        "fit": lambda x, y: credo.fit(credo.Linear(), x, y),
+        "unknown noise": lambda x, y: credo.fit(credo.Linear(noise=InverseGamma()), x, y),
+        "grid": lambda x, y: credo.Linear().condition(x, y, using=credo.Grid(points=5)),
+    }
+    rng = np.random.default_rng(0)
+    held = {name: [] for name in tried}
+    weights = np.array([1.0, 0.5, 0.0])
+    for r in range(40):
+        x, new = rng.normal(size=(12, 3)), rng.normal(size=(25, 3))
+        y, outcome = x @ weights + 0.5 * rng.normal(size=12), new @ weights + 0.5 * rng.normal(size=25)
+        for i, (name, method) in enumerate(tried.items()):
+            if name == "grid" and r:
+                continue
+            lower, upper = (np.asarray(end) for end in method(x, y).predict(new).interval(0.95))
+            held[name] += list((lower <= outcome) & (outcome <= upper))
+            if r == 0:
+                left.plot([lower[0], upper[0]], [-i, -i], color=BLUE, linewidth=3, solid_capstyle="round")
+    left.set_yticks([-i for i in range(4)], list(tried))
+    tidy(left, "95 % interval of one prediction", grid="x")
+    del held["grid"]
+    right.barh([-i for i in range(3)], [np.mean(inside) for inside in held.values()], color=GREY, height=0.55)
+    right.axvline(0.95, color=ORANGE, linestyle="--", linewidth=1.4)
+    right.set(xlim=(0.6, 1.0), ylim=(-3.5, 0.5), yticks=[])
+    tidy(right, "share of 1000 outcomes inside", grid="x")
+
+
+def main():
+    wanted = sys.argv[1:] or list(PICTURES)
+    OUT.mkdir(exist_ok=True)
+    matplotlib.rcParams["svg.hashsalt"] = "credo"
+    warnings.simplefilter("ignore", credo.errors.NotConvergedWarning)
+    start = time.perf_counter()
+    for name in wanted:
+        begin = time.perf_counter()
+        PICTURES[name]()
+        size = (OUT / f"{name}.svg").stat().st_size / 1000
+        print(f"{name:<18} {time.perf_counter() - begin:5.1f} s {size:6.0f} kB")
+    print(f"{len(wanted)} pictures in {time.perf_counter() - start:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

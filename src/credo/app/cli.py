@@ -1,0 +1,307 @@
+"""The command line: `credo fit`, `credo predict`.
+
+Only typer and the standard library are imported before a command runs, so that `credo --help` answers at once.
+Every refusal is one line on stderr that begins with "credo:", and exit code 2.
+"""
+
+import contextlib
+import os
+import shlex
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from credo.app.workflow import Result
+
+app = typer.Typer(
+    name="credo",
+    help="Learn from a table, say how sure the predictions are and why, and turn them into decisions.",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> bool:
+    if wanted:
+        from credo import __version__
+
+        typer.echo(f"credo {__version__}")
+        raise typer.Exit
+    return wanted
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def fit(
+    data: Annotated[Path, typer.Argument(help="The table: CSV in any dialect, TSV or Parquet.", show_default=False)],
+    target: Annotated[str, typer.Option(help="The column to predict.", show_default=False)],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for model.credo and report.html.", show_default="credo-NAME")
+    ] = None,
+    test: Annotated[float, typer.Option(help="Share of the rows to hold out for the test.")] = 0.2,
+    seed: Annotated[int, typer.Option(help="Seed of the random split.")] = 0,
+    time: Annotated[
+        str | None, typer.Option(help="Column with the time: the latest rows are held out.", show_default=False)
+    ] = None,
+    ignore: Annotated[
+        list[str] | None, typer.Option(help="Column to leave out; may be repeated.", show_default=False)
+    ] = None,
+    loss: Annotated[
+        str | None,
+        typer.Option(
+            metavar="UNDER,OVER", help="Cost of acting on a number one too low, one too high.", show_default=False
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace existing results.")] = False,
+) -> None:
+    """Learn to predict a column of a table: writes a model and a report in words and pictures."""
+    with _one_line_errors():
+        costs = _parse_loss(loss)
+        folder = out or Path(f"credo-{data.name.split('.')[0]}")
+        targets = [folder / "model.credo", folder / "report.html"]
+        _refuse_existing(targets, force)
+        if folder.exists() and not folder.is_dir():
+            _refuse(f"{folder} is a file; --out names a folder")
+        from credo.app.tables import read_table
+
+        table = read_table(data)
+        from credo.app.report import render
+        from credo.app.workflow import run
+
+        with _progress() as step:
+            result = run(table, target, time=time, ignore=ignore or (), test=test, seed=seed, progress=step)
+            step(1, 1, "writing the report")
+            page = render(result, command=_command(), loss=costs)
+        _write_results(folder, result, page)
+        _summary(result, folder)
+
+
+@app.command()
+def predict(
+    model: Annotated[Path, typer.Argument(help="The model.credo that `credo fit` wrote.", show_default=False)],
+    data: Annotated[Path, typer.Argument(help="A table with the same columns.", show_default=False)],
+    out: Annotated[
+        Path | None, typer.Option(help="File to write: .csv, .tsv or .parquet.", show_default="standard output")
+    ] = None,
+    level: Annotated[float, typer.Option(help="Probability of the interval from lower to upper.")] = 0.95,
+    loss: Annotated[
+        str | None,
+        typer.Option(
+            metavar="UNDER,OVER",
+            help="Costs of acting one too low, one too high: adds the column action.",
+            show_default=False,
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+) -> None:
+    """Add predictions to a table: mean, std, lower, upper, aleatoric, epistemic.
+
+    The last two are variances, of noise and of ignorance, and add up to std².
+    """
+    with _one_line_errors():
+        costs = _parse_loss(loss)
+        if not 0 < level < 1:
+            _refuse(f"--level must lie between 0 and 1, found {level:g}; write 95 % as 0.95")
+        if out is not None:
+            _refuse_existing([out], force)
+            if out.is_dir():
+                _refuse(f"{out} is a folder; --out names a file")
+        if not model.is_file():
+            _refuse(f"there is no file {model}")
+        from credo.app.report.words import prediction_remarks
+        from credo.app.tables import read_table
+        from credo.app.workflow import TableModel, answer
+        from credo.core.files import load
+
+        known = load(model)
+        if not isinstance(known, TableModel):
+            _refuse(f"{model} holds a {type(known).__name__}, not a model that `credo fit` wrote")
+        table = read_table(data)
+        found = answer(known, table, level, _loss(costs))
+        _write_table(found.frame, found.added, out, table.separator, table.decimal)
+        for remark in prediction_remarks(found, len(found.frame)):
+            typer.echo(f"note: {remark}", err=True)
+        if out is not None:
+            typer.echo(f"wrote {out}: {len(found.frame):,} rows with {', '.join(found.added)}", err=True)
+
+
+def _loss(costs: tuple[float, float] | None) -> Any:
+    if costs is None:
+        return None
+    from credo.app.report.render import asymmetric
+
+    return asymmetric(costs)
+
+
+def _parse_loss(text: str | None) -> tuple[float, float] | None:
+    if text is None:
+        return None
+    parts = text.replace(";", ",").split(",")
+    try:
+        under, over = (float(part) for part in parts)
+    except ValueError:
+        _refuse(f"--loss takes two numbers such as 5,1 (one too low costs 5, one too high costs 1), found {text!r}")
+    if not (0 < under < float("inf") and 0 < over < float("inf")):
+        _refuse(f"--loss takes two positive costs, found {text!r}")
+    return under, over
+
+
+def _refuse(message: str) -> Any:
+    typer.echo(f"credo: {' '.join(str(message).split())}", err=True)
+    raise typer.Exit(2)
+
+
+def _refuse_existing(paths: list[Path], force: bool) -> None:
+    there = [path for path in paths if path.exists()]
+    if there and not force:
+        _refuse(f"{there[0]} exists already; pass --force to replace it, or another --out")
+
+
+@contextlib.contextmanager
+def _one_line_errors() -> Iterator[None]:
+    """Refusals, and what the operating system refuses, in one line without a traceback."""
+    try:
+        yield
+    except (typer.Exit, typer.Abort):
+        raise
+    except KeyboardInterrupt:
+        typer.echo("credo: interrupted; nothing was written", err=True)
+        raise typer.Exit(130) from None
+    except BrokenPipeError:
+        # The reader of our output has gone, as `head` does; silence Python's complaint at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(0) from None
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        _refuse(f"{where}{error.strerror or error}")
+    except ModuleNotFoundError as error:
+        _refuse(f"{error.name} is not installed; install credo with its command line: credo[cli]")
+    except Exception as error:
+        # Only credo's own errors are expected; importing them costs nothing once something has failed.
+        from credo.core.errors import CredoError
+
+        if not isinstance(error, CredoError):
+            raise
+        _refuse(str(error))
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Callable[[int, int, str], None]]:
+    """A bar on a terminal; nothing elsewhere."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), BarColumn(24), TimeElapsedColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("reading", total=None)
+
+        def step(done: int, total: int, name: str) -> None:
+            bar.update(task, total=total, completed=done, description=name)
+
+        yield step
+
+
+def _command() -> str:
+    return shlex.join(["credo", *sys.argv[1:]])
+
+
+def _write_results(folder: Path, result: "Result", page: str) -> None:
+    """Both files are complete before either is put in its place."""
+    from credo.core.files import save
+
+    made = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with tempfile.TemporaryDirectory(prefix=".credo-", dir=folder) as workshop:
+            new = [save(result.model, Path(workshop) / "model.credo"), Path(workshop) / "report.html"]
+            new[1].write_text(page, encoding="utf-8")
+            for path in new:
+                path.chmod(0o666 & ~_umask())
+                os.replace(path, folder / path.name)
+    except BaseException:
+        if made:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _write_table(frame: Any, added: tuple[str, ...], out: Path | None, separator: str, decimal: str) -> None:
+    """Cells that were read as text go out as they came in; numbers of ours in the dialect of the file."""
+    if out is not None and out.suffix.lower() in (".parquet", ".pq"):
+        _replace(out, lambda path: frame.to_parquet(path, index=False))
+        return
+    if out is not None and out.suffix.lower() == ".tsv":
+        separator = "\t"
+    options = {"sep": separator, "decimal": decimal, "index": False, "float_format": "%.10g"}
+    if out is None:
+        frame.to_csv(sys.stdout, lineterminator="\n", **options)
+    else:
+        _replace(out, lambda path: frame.to_csv(path, **options))
+
+
+def _replace(target: Path, write: Callable[[Path], Any]) -> None:
+    """Writes beside the target and renames: an error leaves what was there."""
+    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    os.close(handle)
+    try:
+        write(Path(name))
+        os.chmod(name, 0o666 & ~_umask())
+        os.replace(name, target)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name)
+
+
+def _summary(result: "Result", folder: Path) -> None:
+    """The result on the terminal: the comparison, and where the files are."""
+    from credo.app.report.words import number, percent
+
+    by_name = {each.name: each for each in result.fitted}
+    lines = [("model", "log evidence", "prob", "RMSE", "NLPD", "CRPS", "95 % held", "R²")]
+    for row in result.comparison.rows:
+        scores = by_name[row.name].scores
+        errors = (number(scores[key]) for key in ("rmse", "nlpd", "crps"))
+        r2 = f"{scores['r2']:.3f}" if "r2" in scores else "–"
+        evidence, probability = f"{row.log_evidence:.1f}", f"{row.probability:.2f}"
+        lines.append((row.name, evidence, probability, *errors, percent(scores["coverage"]), r2))
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    typer.echo(
+        f"{result.model.target} from {result.table}: {len(result.train):,} rows to learn from, "
+        f"{len(result.test):,} held out\n"
+    )
+    for i, line in enumerate(lines):
+        cells = [line[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(line[1:], widths[1:], strict=True))]
+        typer.secho("  ".join(cells), bold=i == 1, underline=i == 0)
+    typer.echo(f"\nchosen by evidence: {result.model.name}")
+    typer.echo(f"model   {folder / 'model.credo'}\nreport  {folder / 'report.html'}")
+
+
+def main() -> None:
+    """The entry point of `credo`."""
+    app(prog_name="credo")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""The report's pictures, each as a picture that fits into the page: SVG in a data URI."""
+
+import base64
+import io
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+
+from credo.app import plots
+from credo.app.report.effects import Curve, Effect
+from credo.app.workflow import Result
+from credo.core.predictive import Predictive
+
+
+def data_uri(figure: Any) -> str:
+    """The figure as an SVG that a page can hold; the same figure gives the same text."""
+    out = io.BytesIO()
+    with matplotlib.rc_context({"svg.hashsalt": "credo", "svg.fonttype": "path"}):
+        figure.savefig(out, format="svg", metadata={"Date": None}, transparent=True)
+    return "data:image/svg+xml;base64," + base64.b64encode(out.getvalue()).decode()
+
+
+def hero(result: Result, prediction: Predictive) -> tuple[str, str]:
+    """The predictions with their doubt, and a caption: along time, or in the order of the predicted mean."""
+    if result.prepared.time is not None:
+        return _series(result, result.prepared.time)
+    ax = plots.new_axes(9.6, 3.9)
+    order = np.argsort(np.asarray(prediction.mean))
+    shown = order[plots.some(len(order), 250)]
+    plots.bands(np.arange(len(shown)) + 1, prediction[shown], result.y_test[shown], ax=ax)
+    plots.tidy(ax, "test rows, in the order of the prediction", result.model.target)
+    part = f"{len(shown)} of the {len(order)} test rows" if len(shown) < len(order) else f"All {len(order)} test rows"
+    said = f"{part}; the model had not seen them. The dots should fall into the light band 95 % of the time."
+    return data_uri(ax.figure), said
+
+
+def _series(result: Result, time: np.ndarray) -> tuple[str, str]:
+    """The whole series, and below it the held-out end with as much before it."""
+    column = next(c for c in result.prepared.schema.columns if c.name == result.prepared.schema.time)
+    at = column.to_dates(time) if column.kind == "date" else time
+    figure = Figure(figsize=(9.6, 6.4), layout="constrained")
+    order, held_out = np.argsort(time, kind="stable"), len(result.test)
+    for ax, rows in zip(figure.subplots(2, 1), (order, order[-2 * held_out :]), strict=True):
+        rows = rows[plots.some(len(rows), 2000)]
+        everything = result.chosen.belief.predict(result.prepared.x.iloc[rows])
+        plots.bands(at[rows], everything, result.prepared.y[rows], ax=ax)
+        plots.tidy(ax, "", result.model.target)
+        ax.axvline(at[result.test[0]], color=plots.RED, linewidth=1.2, linestyle="--")
+        ax.annotate(
+            "held out from here",
+            (at[result.test[0]], 1.0),
+            xycoords=("data", "axes fraction"),
+            xytext=(5, -10),
+            textcoords="offset points",
+            fontsize=8.5,
+            color=plots.RED,
+        )
+    figure.axes[1].get_legend().remove()  # type: ignore[union-attr]
+    plots.tidy(figure.axes[1], column.name, result.model.target)
+    return data_uri(
+        figure
+    ), "Right of the dashed line are rows that the model had not seen; below, that part closer up."
+
+
+def pair(result: Result, prediction: Predictive) -> str:
+    """Observed against predicted, and the residuals."""
+    figure = Figure(figsize=(9.6, 4.0), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    plots.observed_against_predicted(prediction, result.y_test, ax=left)
+    plots.residuals(prediction, result.y_test, ax=right)
+    return data_uri(figure)
+
+
+def calibration(result: Result, prediction: Predictive) -> str:
+    """Coverage of the intervals."""
+    return data_uri(plots.calibration(prediction, result.y_test).figure)
+
+
+def evidence(result: Result) -> str:
+    """The comparison of the candidates."""
+    return data_uri(plots.evidence_bars(result.comparison, plots.new_axes(9.6, 0.9 + 0.36 * len(result.fitted))).figure)
+
+
+def coefficients(result: Result) -> str:
+    """The weights of standardized inputs: the effect of one standard deviation more."""
+    shown = min(len(result.model.belief.coefficient_names()) - 1, plots.MOST_BARS)
+    ax = plots.coefficients(result.model.belief, plots.new_axes(9.6, 0.9 + 0.3 * shown))
+    ax.set_xlabel(f"change of {result.model.target} for one standard deviation more (95 % interval)", fontsize=9)
+    return data_uri(ax.figure)
+
+
+def effects(ranked: list[Effect], target: str) -> str:
+    """How far each column moves the prediction, with doubt."""
+    shown = ranked[:18][::-1]
+    names = [f"{e.column}: {e.start} → {e.end}" for e in shown]
+    mean, lower, upper = (np.asarray([getattr(e, field) for e in shown]) for field in ("mean", "lower", "upper"))
+    ax = plots.new_axes(9.6, 0.9 + 0.3 * len(shown))
+    return data_uri(plots.intervals(names, mean, lower, upper, ax, f"change of {target} (95 % interval)").figure)
+
+
+def partial(curves: list[Curve], target: str) -> str:
+    """The prediction along the most important columns, all on one scale."""
+    across = min(3, len(curves))
+    down = -(-len(curves) // across)
+    figure = Figure(figsize=(9.6, 2.7 * down), layout="constrained")
+    grid = figure.subplots(down, across, squeeze=False, sharey=True).ravel()
+    for ax, curve in zip(grid, curves, strict=False):
+        if len(curve.seen):
+            ax.fill_between(curve.at, curve.lower, curve.upper, color=plots.BLUE, alpha=0.25, linewidth=0)
+            ax.plot(curve.at, curve.mean, color=plots.BLUE, linewidth=1.6)
+            seen = curve.seen[plots.some(len(curve.seen), 200)]
+            ax.plot(seen, np.full(len(seen), 0.0), "|", color=plots.INK, alpha=0.3, transform=ax.get_xaxis_transform())
+            if curve.column.kind == "date":
+                for label in ax.get_xticklabels():
+                    label.set_rotation(30)
+        else:
+            places = np.arange(len(curve.at))
+            ax.errorbar(places, curve.mean, (curve.mean - curve.lower), fmt="o", color=plots.BLUE, capsize=3)
+            turned = 30 if max(map(len, curve.at)) * len(curve.at) > 24 else 0
+            ax.set_xticks(places, list(curve.at), rotation=turned, ha="right" if turned else "center")
+        plots.tidy(ax, curve.column.name)
+    for ax in grid[len(curves) :]:
+        ax.set_visible(False)
+    for row in range(down):
+        grid[row * across].set_ylabel(target, fontsize=9, color=plots.INK)
+    return data_uri(figure)
+
+
+def decision(costs: dict[str, float]) -> str:
+    """The mean cost of acting in several ways."""
+    ax = plots.new_axes(9.6, 0.8 + 0.4 * len(costs))
+    names = list(costs)[::-1]
+    values = [costs[name] for name in names]
+    colors = [plots.BLUE if value == min(values) else plots.GREY for value in values]
+    ax.barh(names, values, color=colors, height=0.6)
+    for i, value in enumerate(values):
+        ax.text(value, i, f" {value:.4g}", va="center", fontsize=8.5, color=plots.INK)
+    ax.set_xlim(0, 1.15 * max(values))
+    return data_uri(plots.tidy(ax, "mean cost per test row", grid="x").figure)

@@ -1,0 +1,138 @@
+"""`render`: a result as one HTML page that needs nothing else, neither network nor script."""
+
+from importlib import resources
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jinja2 import Environment, StrictUndefined
+
+import credo
+from credo.app.report import figures, words
+from credo.app.report.checks import check
+from credo.app.report.effects import curves, effects
+from credo.app.workflow import Result
+from credo.core.predictive import Predictive
+from credo.decide.bayes import decide
+from credo.decide.losses import Asymmetric
+from credo.models.features import Affine
+
+
+def render(result: Result, *, command: str = "", loss: tuple[float, float] | None = None) -> str:
+    """The page. `command` is shown for reproduction; `loss` are the costs of being one too low and one too high."""
+    prediction = result.chosen.belief.predict(result.x_test)
+    checks = check(result, prediction)
+    ranked = effects(result)
+    picture, caption = figures.hero(result, prediction)
+    straight = isinstance(result.model.belief.features, Affine)
+    page = {
+        "title": f"{result.model.target} from {result.table}",
+        "target": result.model.target,
+        "table": result.table,
+        "headline": words.headline(result, prediction, checks),
+        "tiles": _tiles(result, prediction, checks),
+        "warnings": words.warnings(result, checks),
+        "hero": picture,
+        "hero_caption": caption,
+        "rows": {
+            "total": f"{result.prepared.total_rows:,}",
+            "used": f"{result.model.rows:,}",
+            "train": f"{len(result.train):,}",
+            "test": f"{len(result.test):,}",
+            "how": "the latest" if result.prepared.schema.time is not None else "chosen at random",
+        },
+        "summaries": result.prepared.summaries,
+        "decisions": result.prepared.notes,
+        "inputs": len(result.prepared.schema.columns),
+        "numeric_inputs": result.prepared.x.shape[1],
+        "comparison": _comparison(result),
+        "comparison_words": words.comparison(result),
+        "evidence": figures.evidence(result),
+        "pair": figures.pair(result, prediction),
+        "residual_words": words.residuals(checks),
+        "calibration": figures.calibration(result, prediction),
+        "coverage": [
+            (words.percent(c.level), words.percent(c.observed), words.percent(c.low), words.percent(c.high), c.off)
+            for c in checks.coverage
+        ],
+        "effects": figures.effects(ranked, result.model.target) if len(ranked) > 1 else "",
+        "effect_words": words.effects(ranked, result.model.target),
+        "coefficients": figures.coefficients(result) if straight else "",
+        "partial": figures.partial(curves(result, ranked), result.model.target),
+        "decision": None if loss is None else _decision(result, prediction, loss),
+        "command": command,
+        "seed": result.seed,
+        "seconds": f"{result.seconds:.0f}",
+        "version": credo.__version__,
+        "model_name": result.model.name,
+    }
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    source = resources.files("credo.app.report").joinpath("template.html").read_text(encoding="utf-8")
+    return environment.from_string(source).render(**page)
+
+
+def asymmetric(costs: tuple[float, float]) -> Asymmetric:
+    """The loss of `--loss under,over`."""
+    return Asymmetric(under=jnp.asarray(costs[0]), over=jnp.asarray(costs[1]))
+
+
+def _tiles(result: Result, prediction: Predictive, checks: Any) -> list[tuple[str, str, str]]:
+    scores = result.chosen.scores
+    inside = next(c for c in checks.coverage if c.level == 0.95)
+    return [
+        ("typical error", words.number(scores["rmse"]), f"guessing the average: {words.number(checks.baseline)}"),
+        ("variance explained", words.percent(scores["r2"]) if "r2" in scores else "–", "R² on the test rows"),
+        ("95 % intervals held", words.percent(inside.observed), "of the test outcomes"),
+        ("doubt that is noise", words.percent(words.noise_share(prediction)), "the rest is ignorance"),
+    ]
+
+
+def _comparison(result: Result) -> list[dict[str, Any]]:
+    by_name = {each.name: each for each in result.fitted}
+    best = {key: min(each.scores[key] for each in result.fitted) for key in ("rmse", "nlpd", "crps")}
+    found = []
+    for row in result.comparison.rows:
+        each = by_name[row.name]
+        found.append(
+            {
+                "name": row.name,
+                "about": each.about,
+                "chosen": row.name == result.comparison.best,
+                "evidence": f"{row.log_evidence:,.1f}",
+                "probability": f"{row.probability:.2f}" if row.probability >= 0.005 else "< 0.01",
+                "scores": [(words.number(each.scores[key]), each.scores[key] == best[key]) for key in best],
+                "coverage": words.percent(each.scores["coverage"]),
+                "r2": f"{each.scores['r2']:.3f}" if "r2" in each.scores else "–",
+                "seconds": f"{each.seconds:.1f}",
+                "approximate": each.belief.is_robust,
+            }
+        )
+    return found
+
+
+def _decision(result: Result, prediction: Predictive, loss: tuple[float, float]) -> dict[str, Any]:
+    under, over = loss
+    chosen = asymmetric(loss)
+    actions = {
+        "acting on the whole prediction": np.asarray(decide(prediction, chosen).action),
+        "acting on the predicted mean": np.asarray(prediction.mean),
+        "always acting on the training average": np.full(len(result.y_test), result.y_train.mean()),
+    }
+    costs = {name: float(np.mean(np.asarray(chosen(action, result.y_test)))) for name, action in actions.items()}
+    best, plain = list(costs.values())[:2]
+    shift = float(np.mean(actions["acting on the whole prediction"] - actions["acting on the predicted mean"]))
+    quantile = under / (under + over)
+    target = result.model.target
+    said = [
+        f"If acting on a number one unit below {target} costs {under:g} and one unit above costs {over:g}, the best "
+        f"number to act on is the one that the outcome stays below with probability {words.percent(quantile)}. "
+        f"It lies {words.number(abs(shift))} {'above' if shift > 0 else 'below'} the predicted mean on average."
+    ]
+    if plain > 0:
+        change = (plain - best) / plain
+        verb = f"saved {words.percent(change)}" if change > 0 else f"cost {words.percent(-change)} more"
+        said.append(
+            f"On the test rows that {verb}: {words.number(best)} a row instead of {words.number(plain)} for acting on "
+            "the mean."
+        )
+    return {"words": said, "figure": figures.decision(costs), "under": f"{under:g}", "over": f"{over:g}"}
