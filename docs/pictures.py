@@ -18,7 +18,7 @@ from credo import evaluate
 from credo.app import plots
 from credo.app.plots import BLUE, GREEN, GREY, INK, ORANGE, RED, SKY, legend, tidy
 from credo.models import features as bases
-from credo.models.linear import ARD, InverseGamma, Isotropic, StudentTNoise
+from credo.models.linear import ARD, Intercept, InverseGamma, Isotropic, StudentTNoise
 
 OUT = Path(__file__).parent / "pictures"
 PICTURES = {}
@@ -41,9 +41,19 @@ def picture(width, height, columns=1, rows=1, name=None):
     return register
 
 
-def sine(n=10, seed=3, low=0.0, high=1.0):
-    x = np.linspace(low, high, n)[:, None]
-    return x, np.sin(2 * np.pi * x[:, 0] / (high - low)) + 0.3 * np.random.default_rng(seed).normal(size=n)
+def linear_page():
+    """The data of linear.md, in the order in which it draws them: a sine twice, outliers, relevance."""
+    rng = np.random.default_rng(3)
+    x = np.linspace(0, 1, 10)[:, None]
+    t = np.sin(2 * np.pi * x[:, 0]) + 0.3 * rng.normal(size=10)
+    wide = np.linspace(-1, 1, 25)[:, None]
+    noisy = np.sin(np.pi * wide[:, 0]) + 0.3 * rng.normal(size=25)
+    u = np.linspace(0, 10, 40)[:, None]
+    v = 1 + 0.5 * u[:, 0] + 0.3 * rng.normal(size=40)
+    v[[33, 36, 39]] -= 8.0
+    z = rng.normal(size=(60, 10))
+    w = 2 * z[:, 1] - z[:, 4] + 0.5 * rng.normal(size=60)
+    return (x, t), (wide, noisy), (u, v), (z, w)
 
 
 def bands(ax, x, prediction, title="", legends=False):
@@ -57,7 +67,7 @@ def dots(ax, x, y):
     ax.plot(np.ravel(x), y, "o", color=INK, markersize=3.5, zorder=5, label="observed")
 
 
-@picture(7.6, 2.6)
+@picture(7.6, 2.3)
 def loop(ax):
     places = {"data": (0.8, "X, y"), "belief": (3.0, "what is known"), "prediction": (5.4, "noise + ignorance")}
     places["action"] = (7.8, "least expected loss")
@@ -75,8 +85,8 @@ def loop(ax):
         (7.8, 0.95), (0.8, 0.95), connectionstyle="arc3,rad=-0.16", arrowstyle="-|>", mutation_scale=12, color=INK
     )
     ax.add_patch(back)
-    ax.text(4.3, 0.02, "observe the outcome", ha="center", fontsize=9, color=BLUE)
-    ax.set(xlim=(-0.1, 8.7), ylim=(-0.15, 2.2))
+    ax.text(4.3, 0.12, "observe the outcome", ha="center", fontsize=9, color=BLUE)
+    ax.set(xlim=(-0.1, 8.7), ylim=(0.0, 2.2))
     ax.axis("off")
 
 
@@ -99,29 +109,32 @@ def doubt(ax):
     grid = np.linspace(-1, 10, 200)
     plots.bands(grid, credo.fit(credo.Linear(bases.Bumps(12)), x, y).predict(grid[:, None]), ax=ax)
     dots(ax, x, y)
-    ax.annotate("noise only", (1.6, 1.35), ha="center", fontsize=8.5, color=INK)
-    ax.annotate("ignorance: no data here", (4.5, 2.0), ha="center", fontsize=8.5, color=INK)
-    ax.set_ylim(-3, 3.6)
+    ax.text(1.6, 1.6, "mostly noise", ha="center", fontsize=8.5, color=INK)
+    ax.text(4.5, 0.5, "ignorance: no data here", ha="center", fontsize=8.5, color=INK)
+    ax.set_ylim(-4.7, 3.6)
     legend(ax, loc="upper right", ncols=2)
 
 
 @picture(8, 2.5, columns=4)
 def sequence(*axes):
-    x, y = sine(40, seed=5)
-    order = np.random.default_rng(2).permutation(40)
-    belief = credo.Linear(bases.Bumps(centers=np.linspace(0, 1, 9)), Isotropic(1.0), noise=0.05)
-    grid = np.linspace(0, 1, 80)
+    rng = np.random.default_rng(5)
+    x = rng.uniform(size=(20, 1))
+    y = np.sin(2 * np.pi * x[:, 0]) + 0.2 * rng.normal(size=20)
+    belief = credo.Linear(
+        bases.Bumps(centers=np.linspace(0, 1, 9)), Isotropic(1.0), noise=0.04, intercept=Intercept(0.0, 0.1)
+    )
+    grid = np.linspace(0, 1, 60)
     seen = 0
     for ax, n in zip(axes, (0, 2, 5, 20), strict=True):
         if n:
-            belief = belief.condition(x[order[seen:n]], y[order[seen:n]])
+            belief = belief.condition(x[seen:n], y[seen:n])
         p = belief.predict(grid[:, None], joint=True)
         curves = np.asarray(p.joint(noise=False).sample(jax.random.key(1), 6))
         half = 1.96 * np.sqrt(np.asarray(p.epistemic))
         ax.fill_between(grid, p.mean - half, p.mean + half, color=BLUE, alpha=0.2, linewidth=0)
         ax.plot(grid, curves.T, color=ORANGE, linewidth=0.8, alpha=0.8)
         ax.plot(grid, p.mean, color=BLUE, linewidth=1.6)
-        dots(ax, x[order[:n]], y[order[:n]])
+        dots(ax, x[:n], y[:n])
         ax.set(ylim=(-3.5, 3.5), xticks=[0, 1])
         tidy(ax)
         ax.set_title("prior" if n == 0 else f"{n} observations", fontsize=9.5, color=INK)
@@ -130,9 +143,9 @@ def sequence(*axes):
 
 @picture(8, 2.8, columns=3)
 def ml_map_bayes(*axes):
-    x, t = sine()
+    (x, t), *_ = linear_page()
     model = credo.Linear(bases.Polynomial(9), prior=Isotropic(5e-3), noise=0.09)
-    grid = np.linspace(0, 1, 200)
+    grid = np.linspace(0, 1, 120)
     for ax, (name, using) in zip(
         axes, {"maximum likelihood": credo.infer.ML(), "MAP": credo.infer.MAP(), "Bayes": None}.items(), strict=True
     ):
@@ -144,10 +157,7 @@ def ml_map_bayes(*axes):
 
 @picture(7, 3.4)
 def occam(ax):
-    rng = np.random.default_rng(3)
-    rng.normal(size=10)
-    x = np.linspace(-1, 1, 25)[:, None]
-    y = np.sin(np.pi * x[:, 0]) + 0.3 * rng.normal(size=25)
+    _, (x, y), *_ = linear_page()
     models = {
         f"degree {d}": credo.learn(credo.Linear(bases.Standardize(bases.Polynomial(d))), x, y) for d in (1, 2, 3, 5, 9)
     }
@@ -156,18 +166,18 @@ def occam(ax):
 
 @picture(5.4, 4.2)
 def evidence_contour(ax):
-    x, y = sine(25, seed=3, low=-1, high=1)
+    _, (x, y), *_ = linear_page()
     belief = credo.learn(credo.Linear(bases.Bumps(9)), x, y)
     plots.evidence_contour(belief, (x, y), "prior.precision", "noise", span=1.5, ax=ax)
+    for text in ax.get_legend().get_texts():
+        text.set_color("white")
 
 
 @picture(7, 3.0, columns=2)
 def robust(*axes):
-    rng = np.random.default_rng(4)
-    u = np.linspace(0, 10, 40)[:, None]
-    v = 1 + 0.5 * u[:, 0] + 0.3 * rng.normal(size=40)
-    v[[33, 36, 39]] -= 8.0
-    for ax, (name, noise) in zip(axes, {"Gaussian noise": 1.0, "Student-t noise": StudentTNoise()}.items(), strict=True):
+    (u, v) = linear_page()[2]
+    noises = {"Gaussian noise": 1.0, "Student-t noise": StudentTNoise()}
+    for ax, (name, noise) in zip(axes, noises.items(), strict=True):
         bands(ax, u[:, 0], credo.fit(credo.Linear(noise=noise), u, v).predict(u), name)
         ax.plot(u, 1 + 0.5 * u, color=GREEN, linestyle="--", linewidth=1.2)
         dots(ax, u, v)
@@ -176,10 +186,7 @@ def robust(*axes):
 
 @picture(6.4, 3.2)
 def ard(ax):
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(60, 10))
-    y = 2 * x[:, 1] - x[:, 4] + 0.5 * rng.normal(size=60)
-    plots.coefficients(credo.fit(credo.Linear(prior=ARD()), x, y), ax)
+    plots.coefficients(credo.fit(credo.Linear(prior=ARD()), *linear_page()[3]), ax)
 
 
 @picture(8, 4.6, columns=2, rows=2)
@@ -187,7 +194,7 @@ def features(*axes):
     rng = np.random.default_rng(0)
     x = np.sort(rng.uniform(0, 2, 60))[:, None]
     y = np.sin(2 * np.pi * x[:, 0]) + x[:, 0] + 0.2 * rng.normal(size=60)
-    grid = np.linspace(-0.4, 2.6, 200)
+    grid = np.linspace(-0.4, 2.6, 101)
     tried = {
         "line": bases.Affine(),
         "splines": bases.BSpline(12),
@@ -200,29 +207,32 @@ def features(*axes):
         ax.set_ylim(-2, 5)
 
 
-def basis(name, functions, low=0.0, high=1.0, level=None):
-    """Registers a picture of the functions of a basis; those of the same `level` share a colour and a row."""
+def basis(name, functions, low=0.0, high=1.0, rows=None):
+    """Registers a picture of the functions of a basis, one above the other by what `rows` makes of their labels."""
 
-    @picture(6.4, 1.8 if level is None else 2.4, name=f"basis_{name}")
+    @picture(6.4, 1.8 if rows is None else 2.4, name=f"basis_{name}")
     def draw(ax):
         grid = np.linspace(low, high, 600)
-        columns = np.asarray(functions.adapt(np.array([[low], [high]]))(jnp.asarray(grid[:, None]))).T
-        cycle = [BLUE, ORANGE, GREEN, RED, SKY, GREY]
-        for i, (label, column) in enumerate(zip(functions.names(["x"]), columns, strict=True)):
-            row = i if level is None else level(label)
-            shift = 0.0 if level is None else 3.6 * row
-            ax.plot(grid, column / (1.0 if level is None else np.abs(column).max() / 1.5) - shift, color=cycle[row % 6], linewidth=1.2)
-        tidy(ax, grid="" if level else "y")
-        if level is not None:
+        table = np.asarray(functions.adapt(np.array([[low], [high]]))(jnp.asarray(grid[:, None])))
+        cycle = (BLUE, ORANGE, GREEN, RED, SKY, GREY)
+        for i, (label, column) in enumerate(zip(functions.names(["x"]), table.T, strict=True)):
+            row = i if rows is None else rows(label)
+            if row is None:
+                continue
+            height = column if rows is None else 1.5 * column / np.abs(column).max() - 3.6 * row
+            ax.plot(grid, height, color=cycle[row % 6], linewidth=1.2)
+        tidy(ax, grid="y" if rows is None else "")
+        if rows is not None:
             ax.set_yticks([])
 
 
 basis("polynomial", bases.Polynomial(5), low=-1.0)
 basis("bspline", bases.BSpline(10))
 basis("bumps", bases.Bumps(10))
-basis("fourier", bases.Fourier(3, period=1.0), level=lambda label: int(label[label.index("·") + 1]) - 1)
-basis("haar", bases.Haar(3), level=lambda label: int(label[label.index("[") + 1]))
-basis("daubechies", bases.Daubechies(2), level=lambda label: int(label[label.index("[") + 1]) + ("ψ" in label))
+basis("fourier", bases.Fourier(3, period=1.0), rows=lambda label: int(label[label.index("·") + 1]) - 1)
+basis("haar", bases.Haar(3), rows=lambda label: int(label[label.index("[") + 1]))
+SHOWN = {"ψ[2,0]": 0, "ψ[3,1]": 1, "ψ[3,4]": 1, "ψ[4,2]": 2, "ψ[4,6]": 2, "ψ[4,10]": 2}
+basis("daubechies", bases.Daubechies(5), rows=lambda label: SHOWN.get(label.removeprefix("x~db2")))
 
 
 @picture(7, 3.0)
@@ -358,10 +368,10 @@ def voi(ax):
     net = np.asarray(credo.decide.value_of_information(belief, where[:, None], loss, at=[[4.0]], cost=0.01))
     ax.axhline(0, color="#c4cad1", linewidth=1)
     ax.plot(where, net, color=BLUE, linewidth=1.6)
-    ax.plot(x[:, 0], np.full(12, -0.014), "|", color=INK, markersize=9)
+    ax.plot(x[:, 0], np.full(12, -0.017), "|", color=INK, markersize=9)
     ax.axvline(4, color=ORANGE, linestyle="--", linewidth=1.2)
     ax.text(4.08, float(net.max()) * 0.9, "the decision", fontsize=8.5, color=ORANGE)
-    ax.text(1.5, -0.0105, "measured already", ha="center", fontsize=8.5, color=INK)
+    ax.text(1.5, -0.027, "measured already", ha="center", fontsize=8.5, color=INK)
     tidy(ax, "where to measure", "worth, less its cost")
 
 
@@ -387,6 +397,7 @@ def methods(left, right):
             if r == 0:
                 left.plot([lower[0], upper[0]], [-i, -i], color=BLUE, linewidth=3, solid_capstyle="round")
     left.set_yticks([-i for i in range(4)], list(tried))
+    left.set_ylim(-3.5, 0.5)
     tidy(left, "95 % interval of one prediction", grid="x")
     del held["grid"]
     right.barh([-i for i in range(3)], [np.mean(inside) for inside in held.values()], color=GREY, height=0.55)
@@ -398,7 +409,7 @@ def methods(left, right):
 def main():
     wanted = sys.argv[1:] or list(PICTURES)
     OUT.mkdir(exist_ok=True)
-    matplotlib.rcParams["svg.hashsalt"] = "credo"
+    matplotlib.rcParams.update({"svg.hashsalt": "credo", "svg.fonttype": "none"})
     warnings.simplefilter("ignore", credo.errors.NotConvergedWarning)
     start = time.perf_counter()
     for name in wanted:

@@ -45,12 +45,49 @@ _HOME = {
     "Predictive": "core.predictive",
     "Gaussian": "core.gaussian",
 }
-_FOLDERS = ("core", "kernels", "infer", "models", "evaluate", "decide", "scale", "sklearn", "app", "errors", "losses")
+_FOLDERS = ("app", "core", "decide", "errors", "evaluate", "infer", "kernels", "losses", "models", "scale", "sklearn")
 
-__all__ = ["__version__", *_HOME, *_FOLDERS]
+__all__ = [
+    "Averaged",
+    "Belief",
+    "BetaBernoulli",
+    "BetaBinomial",
+    "DirichletCategorical",
+    "DirichletMultinomial",
+    "GammaPoisson",
+    "Gaussian",
+    "Grid",
+    "HierarchicalBernoulli",
+    "Hypotheses",
+    "Linear",
+    "NormalInverseGamma",
+    "NormalInverseWishart",
+    "NormalKnownVariance",
+    "Predictive",
+    "__version__",
+    "app",
+    "chunks",
+    "compare",
+    "configure",
+    "core",
+    "decide",
+    "errors",
+    "evaluate",
+    "fit",
+    "infer",
+    "kernels",
+    "learn",
+    "load",
+    "losses",
+    "models",
+    "replace",
+    "save",
+    "scale",
+    "sklearn",
+]
 
 if TYPE_CHECKING:
-    from credo import errors, evaluate, infer, losses, models
+    from credo import app, core, errors, evaluate, infer, kernels, losses, models, scale, sklearn
     from credo.core.belief import Belief
     from credo.core.chunks import chunks
     from credo.core.configure import configure

@@ -1,11 +1,14 @@
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from credo.app import workflow
+from credo.app.candidates import candidates
 from credo.app.cli import app
 
 
@@ -28,6 +31,21 @@ def make_mixed_frame(n: int = 90, seed: int = 0) -> pd.DataFrame:
     return frame
 
 
+def only(*names: str) -> Any:
+    """Tries only the candidates of these names: a test needs one or two, not all, and each costs seconds."""
+
+    def chosen(schema: Any, x: Any) -> Any:
+        found, notes = candidates(schema, x)
+        return [c for c in found if c.name in names], notes
+
+    return chosen
+
+
+@pytest.fixture(name="only")
+def _only() -> Any:
+    return only
+
+
 @pytest.fixture
 def mixed() -> pd.DataFrame:
     return make_mixed_frame()
@@ -43,7 +61,9 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     csv = folder / "orders.csv"
     frame.to_csv(csv, index=False)
     out = folder / "result"
-    run = CliRunner().invoke(app, ["fit", str(csv), "--target", "cost", "--out", str(out), "--loss", "4,1"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(workflow, "candidates", only("lines", "curves"))
+        run = CliRunner().invoke(app, ["fit", str(csv), "--target", "cost", "--out", str(out), "--loss", "4,1"])
     assert run.exit_code == 0, run.output
     page = (out / "report.html").read_text(encoding="utf-8")
     return SimpleNamespace(folder=folder, csv=csv, frame=frame, out=out, model=out / "model.credo", page=page, run=run)

@@ -164,7 +164,7 @@ def test_refusals_of_places(tmp_path, monkeypatch):
 def test_refusals_of_predict(fitted, tmp_path):
     broken = tmp_path / "broken.credo"
     broken.write_bytes(fitted.model.read_bytes()[:-100])
-    refused(call("predict", broken, fitted.csv), "damaged")
+    refused(call("predict", broken, fitted.csv), "not one that credo wrote")
     refused(call("predict", write(tmp_path, "text", "m.credo"), fitted.csv), "damaged or not a .credo file")
     refused(call("predict", tmp_path / "none.credo", fitted.csv), "there is no file")
     refused(call("predict", fitted.model, tmp_path / "none.csv"), "there is no file")

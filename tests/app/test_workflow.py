@@ -13,16 +13,6 @@ from credo.models.features import Affine, Polynomial, Standardize
 from credo.models.linear import ARD, InverseGamma, Isotropic, Linear
 
 
-def only(*names):
-    """Tries only the candidates of these names: a test needs one or two, not all."""
-
-    def chosen(schema, x):
-        found, notes = candidates(schema, x)
-        return [c for c in found if c.name in names], notes
-
-    return chosen
-
-
 @pytest.fixture
 def series() -> pd.DataFrame:
     time = pd.date_range("2010-01-01", periods=72, freq="MS")
@@ -80,7 +70,7 @@ def test_candidates_suit_the_table(mixed, series):
     assert any("too many for 8 rows" in note for note in notes)
 
 
-def test_a_series_is_split_by_time_and_its_season_found(series, monkeypatch):
+def test_a_series_is_split_by_time_and_its_season_found(series, only, monkeypatch):
     monkeypatch.setattr(workflow, "candidates", only("straight trend", "straight trend + seasons"))
     steps = []
     shuffled = series.sample(frac=1, random_state=0)
@@ -98,7 +88,7 @@ def test_a_series_is_split_by_time_and_its_season_found(series, monkeypatch):
     assert sum(row.probability for row in result.comparison.rows) == pytest.approx(1)
 
 
-def test_seed_decides_the_split_and_nothing_else_random(mixed, monkeypatch):
+def test_seed_decides_the_split_and_nothing_else_random(mixed, only, monkeypatch):
     monkeypatch.setattr(workflow, "candidates", only("lines"))
     monkeypatch.setattr(workflow, "ROBUST_WORK", 0)
     one, two, other = (workflow.run(Table(mixed, "t"), "cost", seed=seed) for seed in (1, 1, 2))
@@ -109,7 +99,7 @@ def test_seed_decides_the_split_and_nothing_else_random(mixed, monkeypatch):
     assert any("too large" in note for note in one.notes)
 
 
-def test_warnings_of_learning_become_notes(mixed, monkeypatch):
+def test_warnings_of_learning_become_notes(mixed, only, monkeypatch):
     import warnings
 
     from credo.errors import NotConvergedWarning

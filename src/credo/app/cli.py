@@ -279,7 +279,7 @@ def _summary(result: "Result", folder: Path) -> None:
     from credo.app.report.words import number, percent
 
     by_name = {each.name: each for each in result.fitted}
-    lines = [("model", "log evidence", "prob", "RMSE", "NLPD", "CRPS", "95 % held", "R²")]
+    lines: list[tuple[str, ...]] = [("model", "log evidence", "prob", "RMSE", "NLPD", "CRPS", "95 % held", "R²")]
     for row in result.comparison.rows:
         scores = by_name[row.name].scores
         errors = (number(scores[key]) for key in ("rmse", "nlpd", "crps"))

@@ -20,7 +20,6 @@ from credo.core.params import check_path, constraint_of, learnable, replace
 from credo.core.predictive import Predictive
 from credo.evaluate.calibration import pit
 from credo.evaluate.compare import Comparison
-from credo.evaluate.quadrature import central
 from credo.models.linear import Linear
 
 BLUE, SKY, ORANGE, GREEN, RED, INK, GREY = "#0072B2", "#56B4E9", "#E69F00", "#009E73", "#D55E00", "#22272e", "#8a929c"
@@ -68,7 +67,7 @@ def bands(x: Any, prediction: Predictive, y: Any = None, ax: Axes | None = None,
     order = np.argsort(where, kind="stable")
     at = where[order]
     mean = np.asarray(prediction.mean)[order]
-    lower, upper = (np.asarray(end)[order] for end in central(prediction, level))
+    lower, upper = (np.asarray(end)[order] for end in prediction.interval(level))
     z = float(jax.scipy.special.ndtri(0.5 + level / 2))
     ignorance = z * np.sqrt(np.asarray(prediction.epistemic)[order])
     ax.fill_between(at, lower, upper, color=SKY, alpha=0.28, linewidth=0, label=f"{level:.0%} of outcomes")
@@ -199,7 +198,7 @@ def residuals(prediction: Predictive, y: Any, ax: Axes | None = None) -> Axes:
     """Observed minus predicted, against the prediction; lines are half the width of the 95 % interval away."""
     ax = ax or new_axes(5.6, 4.0)
     mean = np.asarray(prediction.mean)
-    lower, upper = (np.asarray(end) for end in central(prediction, 0.95))
+    lower, upper = (np.asarray(end) for end in prediction.interval(0.95))
     outcomes = np.asarray(y, dtype=float)
     if len(outcomes) != len(mean):
         raise DataError(f"y must have one value per prediction: {len(mean)}, found {len(outcomes)}")
@@ -216,7 +215,7 @@ def observed_against_predicted(prediction: Predictive, y: Any, ax: Axes | None =
     """Outcomes against predicted means with 95 % intervals; a perfect prediction lies on the line."""
     ax = ax or new_axes(4.4, 4.0)
     mean, outcomes = np.asarray(prediction.mean), np.asarray(y, dtype=float)
-    lower, upper = (np.asarray(end) for end in central(prediction, 0.95))
+    lower, upper = (np.asarray(end) for end in prediction.interval(0.95))
     shown = some(len(mean), 300)
     ax.vlines(outcomes[shown], lower[shown], upper[shown], color=SKY, linewidth=1, alpha=0.45)
     ax.plot(outcomes[shown], mean[shown], ".", color=BLUE, markersize=5, alpha=0.8)

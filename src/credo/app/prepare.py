@@ -63,15 +63,18 @@ def prepare(table: Table, target: str, time: str | None = None, ignore: Iterable
     rows = ~np.isnan(y)
     if not rows.all():
         notes.append(f"{_count(int((~rows).sum()), 'row')} without a value of {target!r} {_were(~rows)} dropped.")
+    if rows.sum() < FEWEST_ROWS:
+        raise _too_few(table, rows)
     columns, summaries = _columns(frame[rows], table.decimal, target, time, left_out, notes)
     rows, columns = _fill_or_drop(frame, rows, columns, table.decimal, notes)
     if not columns:
         raise DataError(f"{table.name} has no column to predict {target!r} from, besides those left out")
-    used = int(rows.sum())
-    if used < FEWEST_ROWS:
-        raise DataError(f"{table.name} has {_count(used, 'usable row')}; at least {FEWEST_ROWS} are needed")
+    if rows.sum() < FEWEST_ROWS:
+        raise _too_few(table, rows)
     if np.ptp(y[rows]) == 0:
-        raise DataError(f"the target {target!r} is constant in the {used} usable rows: there is nothing to predict")
+        raise DataError(
+            f"the target {target!r} is constant in the {rows.sum()} usable rows: there is nothing to predict"
+        )
     schema = Schema(tuple(columns), target, time or _time_of(frame[rows], columns, notes))
     encoded = schema.encode(frame[rows], table.decimal)
     _remark_on(y[rows], target, encoded.x, notes)
@@ -162,6 +165,11 @@ def _remark_on(y: np.ndarray, target: str, x: pd.DataFrame, notes: list[str]) ->
             f"{_count(repeated, 'row')} {'repeats' if repeated == 1 else 'repeat'} an earlier one exactly. Copies that "
             "fall on both sides of the split make the test look better than it is."
         )
+
+
+def _too_few(table: Table, rows: np.ndarray) -> DataError:
+    found = _count(int(rows.sum()), "usable row")
+    return DataError(f"{table.name} has {found}; at least {FEWEST_ROWS} are needed")
 
 
 def _count(n: int, noun: str) -> str:

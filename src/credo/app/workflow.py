@@ -27,7 +27,6 @@ from credo.core.params import learnable
 from credo.core.predictive import Mixture, Predictive, StudentT
 from credo.evaluate.calibration import pit
 from credo.evaluate.compare import Comparison, Row, in_words
-from credo.evaluate.quadrature import central
 from credo.evaluate.scores import score_table
 from credo.evaluate.validation import holdout
 from credo.infer.learn import Evidence, Learned, fit
@@ -343,7 +342,7 @@ def answer(model: TableModel, table: Table, level: float = 0.95, loss: Any = Non
     values: dict[str, np.ndarray] = {}
     if whole.any():
         prediction = model.belief.predict(encoded.x[whole])
-        lower, upper = central(prediction, level)
+        lower, upper = prediction.interval(level)
         values = {
             "mean": np.asarray(prediction.mean),
             "std": np.asarray(prediction.std),

@@ -27,7 +27,7 @@ from credo.core.arrays import check_table, is_traced
 from credo.core.errors import DataError
 from credo.core.predictive import Bernoulli, Categorical, Interval, Predictive
 from credo.core.predictive.base import check_levels, to_array
-from credo.evaluate.quadrature import Classes, alone, central, quantiles, shortfall
+from credo.evaluate.quadrature import Classes, alone, shortfall
 from credo.evaluate.scores import interval_loss
 
 
@@ -95,7 +95,7 @@ class Slopes(Loss):
     def bayes_action(self, prediction: Predictive) -> Array:
         """F⁻¹(under/(under + over))."""
         under, over = self.slopes
-        return quantiles(numeric(prediction, type(self).__name__), under / (under + over))
+        return numeric(prediction, type(self).__name__).quantile(under / (under + over))
 
     def expected_loss(self, prediction: Predictive, action: Any) -> Array:
         """(under + over) E(a - Y)₊ + under (E[Y] - a)."""
@@ -258,7 +258,7 @@ class IntervalLoss(Loss):
 
     def bayes_action(self, prediction: Predictive) -> Interval:
         """The central interval of probability `level`."""
-        return central(numeric(prediction, "IntervalLoss"), self.level)
+        return numeric(prediction, "IntervalLoss").interval(self.level)
 
     def expected_loss(self, prediction: Predictive, action: Any) -> Array:
         """(u - l) + 2/α E(l - Y)₊ + 2/α E(Y - u)₊."""

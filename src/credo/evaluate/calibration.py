@@ -18,7 +18,7 @@ from credo.core.arrays import check_vector
 from credo.core.errors import DataError
 from credo.core.predictive import Bernoulli, Categorical, Predictive
 from credo.core.predictive.base import check_levels
-from credo.evaluate.quadrature import alone, per_row, quantiles
+from credo.evaluate.quadrature import alone, per_row
 from credo.evaluate.scores import check_outcomes
 
 LEVELS = tuple(np.round(np.arange(0.05, 1.0, 0.05), 2))
@@ -60,8 +60,8 @@ def coverage_curve(prediction: Predictive, y: Any, levels: Any = LEVELS) -> Cove
     if isinstance(prediction, Categorical):
         raise DataError("coverage_curve needs outcomes that are numbers, found classes; use reliability")
     each = alone(prediction)
-    lower = np.asarray(quantiles(each, 0.5 - wanted / 2))
-    upper = np.asarray(quantiles(each, 0.5 + wanted / 2))
+    lower = np.asarray(each.quantile(0.5 - wanted / 2))
+    upper = np.asarray(each.quantile(0.5 + wanted / 2))
     if lower.ndim == 1:
         lower, upper = lower[:, None], upper[:, None]
     inside = (lower <= np.asarray(values)) & (np.asarray(values) <= upper)

@@ -26,7 +26,6 @@ from credo.core.predictive import (
     Bernoulli,
     Categorical,
     DirichletMultinomial,
-    Interval,
     Laplace,
     Mixture,
     MultivariateT,
@@ -34,7 +33,6 @@ from credo.core.predictive import (
     Predictive,
     StudentT,
 )
-from credo.core.predictive.base import check_levels
 from credo.core.predictive.real import student_cdf
 from credo.core.special import log_beta
 
@@ -62,22 +60,6 @@ def per_row(prediction: Predictive, ask: Callable[[Predictive, Array], Array], y
     if prediction.shape == ():
         return jax.vmap(lambda value: ask(prediction, value))(y)
     return ask(prediction, y)
-
-
-def quantiles(prediction: Predictive, q: Any, name: str = "q") -> Array:
-    """`prediction.quantile(q)`, compiled: searching for a quantile in steps that are not is slow."""
-    return _quantiles(prediction, check_levels(q, name))
-
-
-@eqx.filter_jit
-def _quantiles(prediction: Predictive, levels: Array) -> Array:
-    return prediction.quantile(levels)
-
-
-def central(prediction: Predictive, level: Any) -> Interval:
-    """`prediction.interval(level)`, compiled."""
-    half = check_levels(level, "level") / 2
-    return Interval(*_quantiles(prediction, jnp.stack([0.5 - half, 0.5 + half])))
 
 
 def over_components(prediction: Mixture, ask: Callable[[Predictive], Array]) -> Array:
@@ -218,7 +200,7 @@ def outcome_nodes(prediction: Predictive, n: int) -> tuple[Float[Array, "n *m"],
         classes = jnp.arange(weights.shape[0], dtype=float).reshape(-1, *[1] * len(prediction.shape))
         return jnp.broadcast_to(classes, weights.shape), weights
     if prediction.discrete and not isinstance(prediction, Mixture):
-        low, high = quantiles(prediction, jnp.asarray([1e-9, 1 - 1e-9]))
+        low, high = prediction.quantile(jnp.asarray([1e-9, 1 - 1e-9]))
         many = int(jnp.max(high - low)) + 1
         if many <= 16 * n:
             steps = jnp.arange(many, dtype=float).reshape(-1, *[1] * len(prediction.shape))
@@ -227,7 +209,7 @@ def outcome_nodes(prediction: Predictive, n: int) -> tuple[Float[Array, "n *m"],
             return counts, masses / jnp.sum(masses, axis=0)
     z, w = np.polynomial.hermite_e.hermegauss(n)
     levels = jnp.clip(special.ndtr(jnp.asarray(z)), 1e-300, 1 - 1e-16)
-    outcomes = quantiles(prediction, levels)
+    outcomes = prediction.quantile(levels)
     weights = jnp.asarray(w / w.sum()).reshape(-1, *[1] * len(prediction.shape))
     return outcomes, jnp.broadcast_to(weights, outcomes.shape)
 
@@ -252,7 +234,7 @@ def _spread_of_normals(prediction: Mixture) -> Array:
 
 
 def _center_and_scale(prediction: Predictive) -> tuple[Array, Array]:
-    low, middle, high = quantiles(prediction, jnp.asarray([0.25, 0.5, 0.75]))
+    low, middle, high = prediction.quantile(jnp.asarray([0.25, 0.5, 0.75]))
     return middle, (high - low) / 2
 
 

@@ -19,7 +19,7 @@ from credo.core.arrays import check_counts, check_vector, is_traced
 from credo.core.errors import DataError
 from credo.core.predictive import Bernoulli, Categorical, Predictive
 from credo.core.predictive.base import check_levels
-from credo.evaluate.quadrature import Classes, alone, central, distance, per_row, quantiles, spread
+from credo.evaluate.quadrature import Classes, alone, distance, per_row, spread
 
 Score = Callable[[Predictive, Any], Array]
 
@@ -43,7 +43,7 @@ def rmse(prediction: Predictive, y: Any, *, pointwise: bool = False) -> Array:
 
 def mae(prediction: Predictive, y: Any, *, pointwise: bool = False) -> Array:
     """mean |y - median|: the absolute error of the number that minimizes its expectation."""
-    errors = jnp.abs(quantiles(_check_numeric(prediction, "mae"), 0.5) - check_outcomes(prediction, y))
+    errors = jnp.abs(_check_numeric(prediction, "mae").quantile(0.5) - check_outcomes(prediction, y))
     return errors if pointwise else jnp.mean(errors)
 
 
@@ -87,14 +87,14 @@ def _crps(prediction: Predictive, y: Array) -> Array:
 def coverage(prediction: Predictive, y: Any, level: float = 0.95, *, pointwise: bool = False) -> Array:
     """The share of outcomes inside the central interval of probability `level`."""
     values = check_outcomes(prediction, y)
-    lower, upper = central(_check_numeric(prediction, "coverage"), level)
+    lower, upper = _check_numeric(prediction, "coverage").interval(level)
     inside = ((lower <= values) & (values <= upper)).astype(float)
     return inside if pointwise else jnp.mean(inside)
 
 
 def width(prediction: Predictive, y: Any = None, level: float = 0.95, *, pointwise: bool = False) -> Array:
     """The mean width of the central interval of probability `level`; y is not looked at."""
-    widths = central(_check_numeric(prediction, "width"), level).width
+    widths = _check_numeric(prediction, "width").interval(level).width
     return widths if pointwise else jnp.mean(widths)
 
 
@@ -104,7 +104,7 @@ def interval_score(prediction: Predictive, y: Any, level: float = 0.95, *, point
     Gneiting & Raftery (2007), eq. 43.
     """
     values = check_outcomes(prediction, y)
-    lower, upper = central(_check_numeric(prediction, "interval_score"), level)
+    lower, upper = _check_numeric(prediction, "interval_score").interval(level)
     scores = interval_loss(lower, upper, values, check_levels(level, "level"))
     return scores if pointwise else jnp.mean(scores)
 

@@ -103,8 +103,7 @@ class Predictive(eqx.Module):
 
     def quantile(self, q: Any) -> Array:
         """The smallest y with P(Y ≤ y) ≥ q; for k levels q the result has k rows."""
-        levels = check_levels(q, "q")
-        return _quantiles(self, levels) if levels.ndim == 0 else jax.vmap(_quantiles, (None, 0))(self, levels)
+        return _quantiles(self, check_levels(q, "q"))
 
     @property
     def median(self) -> Array:
@@ -147,7 +146,7 @@ class Predictive(eqx.Module):
 # Compiled once for each kind and shape: searches and draws are loops, which JAX would compile anew at every call.
 @eqx.filter_jit
 def _quantiles(prediction: Predictive, q: Array) -> Array:
-    return prediction._quantile(q)
+    return prediction._quantile(q) if q.ndim == 0 else jax.vmap(prediction._quantile)(q)
 
 
 @eqx.filter_jit
@@ -219,7 +218,7 @@ def _chandrupatla(cdf: Callable[[Array], Array], q: Array, low: Array, high: Arr
 
     low, high = jnp.broadcast_arrays(low, high)
     f_low, f_high = cdf(low) - q, cdf(high) - q
-    start = (jnp.asarray(0), jnp.full(low.shape, 0.5), low, high, high, f_low, f_high, f_high)
+    start: State = (jnp.asarray(0), jnp.full(low.shape, 0.5), low, high, high, f_low, f_high, f_high)
     _, _, x1, x2, _, f1, f2, _ = jax.lax.while_loop(unfinished, advance, start)
     return jnp.where(jnp.abs(f1) <= jnp.abs(f2), x1, x2)
 

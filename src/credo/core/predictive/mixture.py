@@ -116,7 +116,7 @@ class Mixture(Predictive):
 
 
 def _place(prediction: Predictive) -> tuple[Array, Array]:
-    """Where a prediction lies and how wide it is: the median and half the distance of the quartiles, or mean and std."""
+    """Where a prediction lies and how wide it is: median and half the distance of the quartiles, or mean and std."""
     if prediction.discrete:
         return prediction.mean, prediction.std
     quarter, median, three_quarters = jax.vmap(prediction._quantile)(jnp.asarray([0.25, 0.5, 0.75]))

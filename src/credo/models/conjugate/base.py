@@ -5,7 +5,7 @@ belief is its parameters η, which read as pseudo-observations. Murphy (2012), s
 """
 
 from abc import abstractmethod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
@@ -34,10 +34,15 @@ class Conjugate(Belief):
     def estimate(self) -> Any:
         """E[θ], the Bayes estimate under squared loss."""
 
-    @property
-    @abstractmethod
-    def strength(self) -> Array:
-        """How many (pseudo-)observations the belief is worth."""
+    if TYPE_CHECKING:
+
+        @property
+        @abstractmethod
+        def strength(self) -> Array:
+            """How many (pseudo-)observations the belief is worth."""
+
+    else:  # a property or a field: an abstract property would forbid the field
+        strength: eqx.AbstractVar[Array]
 
     @abstractmethod
     def map(self) -> Any:
@@ -48,7 +53,7 @@ class Conjugate(Belief):
         """log p(θ)."""
 
     @abstractmethod
-    def credible_interval(self, level: float = 0.95) -> Any:
+    def credible_interval(self, level: Any = 0.95) -> Any:
         """The central interval that holds θ with probability `level`, for each coordinate on its own."""
 
     @abstractmethod
@@ -65,7 +70,12 @@ class Conjugate(Belief):
 
     def sample_parameters(self, n: int = 1, *, seed: int = 0) -> Any:
         """n draws of θ ~ p(θ)."""
-        return jax.vmap(self._draw_parameters)(jr.split(jr.key(seed), n))
+        return _draws(self, jr.split(jr.key(seed), n))
+
+
+@eqx.filter_jit
+def _draws(belief: Conjugate, keys: Array) -> Any:
+    return jax.vmap(belief._draw_parameters)(keys)
 
 
 def check_parameter(

@@ -94,7 +94,7 @@ class Beta(Conjugate):
         density = special.xlogy(self.a - 1, p) + special.xlog1py(self.b - 1, -p) - log_beta(self.a, self.b)
         return jnp.where(inside, density, -jnp.inf)
 
-    def credible_interval(self, level: float = 0.95) -> Interval:
+    def credible_interval(self, level: Any = 0.95) -> Interval:
         """The central interval that holds θ with probability `level`."""
         half = float(check_levels(level, "level")) / 2
         return beta_interval(np.asarray(self.a), np.asarray(self.b), half)
@@ -136,7 +136,7 @@ class BetaBinomial(Beta):
 
     def statistics(self, successes: Any, trials: Any) -> BinaryCounts:
         """The totals over the rows, and Σ log C(nᵢ, sᵢ)."""
-        s, n = check_successes(successes, trials)
+        s, n = (jnp.asarray(counts) for counts in check_successes(successes, trials))
         return BinaryCounts(jnp.sum(s), jnp.sum(n - s), jnp.sum(log_binomial(n, s)))
 
     def predict(self, trials: Any = 1) -> predictive.BetaBinomial:

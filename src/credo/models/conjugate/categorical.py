@@ -95,7 +95,7 @@ class Dirichlet(Conjugate):
         density = jnp.sum(special.xlogy(self.alpha - 1, jnp.maximum(t, 0.0)), axis=-1) - log_normalizer
         return jnp.where(inside, density, -jnp.inf)
 
-    def credible_interval(self, level: float = 0.95) -> Interval:
+    def credible_interval(self, level: Any = 0.95) -> Interval:
         """The central intervals that each hold θₖ ~ Beta(αₖ, A - αₖ) with probability `level`."""
         half = float(check_levels(level, "level")) / 2
         alpha = np.asarray(self.alpha)

@@ -88,7 +88,7 @@ class GammaPoisson(Conjugate):
         """log Gamma(θ | shape, rate)."""
         return stats.gamma.logpdf(jnp.asarray(theta, float), self.shape, scale=1 / self.rate)
 
-    def credible_interval(self, level: float = 0.95) -> Interval:
+    def credible_interval(self, level: Any = 0.95) -> Interval:
         """The central interval that holds the rate θ with probability `level`."""
         half = float(check_levels(level, "level")) / 2
         a, b = np.asarray(self.shape), np.asarray(self.rate)

@@ -169,13 +169,13 @@ class HierarchicalBernoulli(Belief):
         raw = jnp.where(some, seen.successes / jnp.where(some, seen.trials, 1.0), estimate)
         return Shrinkage(raw, estimate, weight, self.population_mean)
 
-    def credible_interval(self, level: float = 0.95) -> Interval:
+    def credible_interval(self, level: Any = 0.95) -> Interval:
         """The central interval that holds θₖ with probability `level`, for each population."""
         half = float(check_levels(level, "level")) / 2
         seen = self._seen()
         return _beta_mixture_interval(self.hyperparameters, seen.successes, seen.trials - seen.successes, half)
 
-    def credible_interval_new(self, level: float = 0.95) -> Interval:
+    def credible_interval_new(self, level: Any = 0.95) -> Interval:
         """The central interval of the probability of a population that has not been seen."""
         half = float(check_levels(level, "level")) / 2
         lower, upper = _beta_mixture_interval(self.hyperparameters, jnp.zeros(1), jnp.zeros(1), half)
@@ -193,13 +193,17 @@ class HierarchicalBernoulli(Belief):
     def sample_parameters(self, n: int = 1, *, seed: int = 0) -> Float[Array, "n r"]:
         """n joint draws of the θₖ: of (μ, s) first, then of each population."""
         weights, a, b = self._betas()
+        return _draw_thetas(jr.split(jr.key(seed), n), weights, a, b)
 
-        def draw(key: PRNGKeyArray) -> Array:
-            k_node, k_theta = jr.split(key)
-            node = jr.choice(k_node, weights.shape[0], p=weights)
-            return jr.beta(k_theta, a[node], b[node])
 
-        return jax.vmap(draw)(jr.split(jr.key(seed), n))
+@jax.jit
+def _draw_thetas(keys: Array, weights: Array, a: Array, b: Array) -> Array:
+    def draw(key: PRNGKeyArray) -> Array:
+        k_node, k_theta = jr.split(key)
+        node = jr.choice(k_node, weights.shape[0], p=weights)
+        return jr.beta(k_theta, a[node], b[node])
+
+    return jax.vmap(draw)(keys)
 
 
 class EmpiricalBayes(eqx.Module):

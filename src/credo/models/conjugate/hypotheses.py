@@ -110,7 +110,7 @@ class Hypotheses(Belief):
         """log p(θ) of hypotheses given by index."""
         return self.log_probs[jnp.asarray(theta, dtype=int)]
 
-    def credible_set(self, level: float = 0.95) -> tuple[int, ...]:
+    def credible_set(self, level: Any = 0.95) -> tuple[int, ...]:
         """The fewest hypotheses that hold probability ≥ `level` together, the most probable first."""
         check_levels(level, "level")
         order = np.argsort(-np.asarray(self.log_probs), kind="stable")

@@ -72,7 +72,7 @@ class NormalInverseWishart(Conjugate):
         self.df = to_array(d + 2.0 if df is None else df)
         self.scale = jnp.eye(d) if scale is None else to_array(check_table(scale, "scale"))
         check_parameter(self.strength, "strength")
-        check_parameter(self.df, "df", above=d - 1, remedy=f"for {d} dimensions pass e.g. {d + 2}")
+        check_parameter(self.df, "df", above=d - 1.0, remedy=f"for {d} dimensions pass e.g. {d + 2}")
         if self.scale.shape != (d, d):
             raise DataError(f"scale must have shape ({d}, {d}) as mean has {d} entries, found {self.scale.shape}")
         if not is_traced(self.scale):
@@ -148,7 +148,7 @@ class NormalInverseWishart(Conjugate):
         )
         return log_gaussian + log_wishart
 
-    def credible_interval(self, level: float = 0.95) -> NormalParameters:
+    def credible_interval(self, level: Any = 0.95) -> NormalParameters:
         """The central intervals of each mean (Student-t) and of each variance Σᵢᵢ (inverse gamma)."""
         df = self.df - self._d + 1
         diagonal = jnp.diagonal(self.scale)

@@ -115,7 +115,7 @@ class NormalKnownVariance(Conjugate):
         """log N(θ | mean, variance)."""
         return stats.norm.logpdf(jnp.asarray(theta, float), self.mean, jnp.sqrt(self.variance))
 
-    def credible_interval(self, level: float = 0.95) -> Interval:
+    def credible_interval(self, level: Any = 0.95) -> Interval:
         """The central interval that holds θ with probability `level`."""
         reach = special.ndtri(0.5 + check_levels(level, "level") / 2) * jnp.sqrt(self.variance)
         return Interval(self.mean - reach, self.mean + reach)
@@ -197,7 +197,7 @@ class NormalInverseGamma(Conjugate):
             - self.scale / variance
         )
 
-    def credible_interval(self, level: float = 0.95) -> NormalParameters:
+    def credible_interval(self, level: Any = 0.95) -> NormalParameters:
         """The central intervals of the mean (Student-t) and of the variance (inverse gamma), each on its own."""
         spread = self.scale / (self.shape * self.strength)
         mean = StudentT(2 * self.shape, self.mean, jnp.zeros_like(spread), spread).interval(level)

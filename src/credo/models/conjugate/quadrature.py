@@ -185,7 +185,8 @@ def integrate(prior: HyperPrior, counts: PopulationCounts) -> Integral:
     Populations are padded to a bucket with such that have no trials and so add nothing.
     """
     r = bucket(counts.trials.shape[0])
-    counts = PopulationCounts(pad_rows(counts.successes, r), pad_rows(counts.trials, r), counts.log_orders)
+    successes, trials = (jnp.asarray(pad_rows(np.asarray(x), r)) for x in (counts.successes, counts.trials))
+    counts = PopulationCounts(successes, trials, counts.log_orders)
     chart, k = _enclose_compiled(prior, counts), NODES
     while True:
         result = _integrate_compiled(chart, k, prior, counts)

@@ -16,7 +16,6 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import lapack
 from threadpoolctl import ThreadpoolController
 
 from credo.core import params
@@ -25,7 +24,7 @@ from credo.infer.learn import Learned, summarize
 from credo.infer.optimize import CONVERGED, STOPPED, Optimum, distinct
 from credo.models.linear.belief import Linear
 from credo.models.linear.priors import ARD, Isotropic
-from credo.models.linear.relevance import Relevance
+from credo.models.linear.relevance import Relevance, posterior
 from credo.models.linear.statistics import Statistics
 
 LOG_CAP = 23.0
@@ -113,30 +112,37 @@ class FixedPoint(NamedTuple):
         shared = len(alpha) == 1
         precision = _diagonal(belief, alpha, len(cross))
         full_cap = _diagonal(belief, cap, len(cross))
+        coordinates = "prior.precision" in free and not shared and "prior.precision" not in priors
+        together, highest, back = True, -np.inf, (precision, variance)
         least = 1e-14 * square / n
         for step in range(1, self.max_steps + 1):
-            change = 0.0
+            change = np.inf
             try:
-                mean, covariance = _posterior(gram, cross, precision, variance)
+                at = Relevance(gram / variance, cross / variance, precision)
             except NotPositiveDefinite:
                 # The features reproduce y exactly: no noise is too small for the evidence, but for arithmetic.
                 if "noise" not in free or variance > 1e-6 * square / n:
                     raise
                 least = variance = 10 * variance
                 continue
-            if "prior.precision" in free and not shared and "prior.precision" not in priors:
-                at = Relevance(gram / variance, cross / variance, precision, mean, covariance)
-                change = at.sweep(weights, full_cap, self.tolerance)
-                precision, mean, determined = at.precision, at.mean, at.determined
-            else:
-                determined = 1 - precision * covariance.diagonal()
-                if "prior.precision" in free:
-                    top, bottom = determined[weights], mean[weights] ** 2
-                    top, bottom = (top.sum(keepdims=True), bottom.sum(keepdims=True)) if shared else (top, bottom)
-                    top, bottom = top + 2 * on_precision.counts, bottom + 2 * on_precision.sums
-                    new = np.where(top > 0, np.minimum(np.maximum(top, 0.0) / np.maximum(bottom, 1e-300), cap), cap)
-                    change = float(np.max(np.abs(np.log(new / precision[weights]))))
-                    precision[weights] = new
+            change, mean, determined = 0.0, at.mean, at.determined
+            if coordinates:
+                value = at.height - 0.5 * (square / variance + n * np.log(variance))
+                if together and value < highest:
+                    together, (precision, variance) = False, back
+                    continue
+                highest, back = value, (precision, variance)
+                change = at.move(weights, full_cap, self.tolerance, together)
+                precision = at.precision
+                if not together:
+                    mean, determined = at.mean, at.determined
+            if "prior.precision" in free and not coordinates:
+                top, bottom = determined[weights], mean[weights] ** 2
+                top, bottom = (top.sum(keepdims=True), bottom.sum(keepdims=True)) if shared else (top, bottom)
+                top, bottom = top + 2 * on_precision.counts, bottom + 2 * on_precision.sums
+                new = np.where(top > 0, np.minimum(np.maximum(top, 0.0) / np.maximum(bottom, 1e-300), cap), cap)
+                change = float(np.max(np.abs(np.log(new / precision[weights]))))
+                precision[weights] = new
             if "noise" in free:
                 residual = max(square - 2 * mean @ cross + mean @ gram @ mean, 0.0)
                 new_variance = (residual + 2 * on_noise.sums) / max(
@@ -191,43 +197,9 @@ def _diagonal(belief: Any, alpha: np.ndarray, q: int) -> np.ndarray:
     return np.concatenate([constant, np.broadcast_to(alpha, q - len(constant))])
 
 
-def _factor(gram: np.ndarray, precision: np.ndarray, variance: float) -> np.ndarray:
-    """The lower Cholesky root of P₁ = P₀ + G/σ² by LAPACK; its upper triangle is not defined."""
-    matrix = gram / variance
-    np.fill_diagonal(matrix, matrix.diagonal() + precision)
-    root, failed = lapack.dpotrf(matrix.T, lower=1, overwrite_a=1, clean=0)
-    if failed:
-        raise NotPositiveDefinite(
-            "the posterior precision is not positive definite while learning; standardize the features or give the "
-            "precision a hyperprior"
-        )
-    return root
-
-
-def _posterior(
-    gram: np.ndarray, cross: np.ndarray, precision: np.ndarray, variance: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and covariance of the weights; zero where the precision is infinite."""
-    on = np.isfinite(precision)
-    if not on.all():
-        mean, covariance = np.zeros(len(cross)), np.zeros(gram.shape)
-        mean[on], covariance[np.ix_(on, on)] = _posterior(gram[np.ix_(on, on)], cross[on], precision[on], variance)
-        return mean, covariance
-    root = _factor(gram, precision, variance)
-    mean, _ = lapack.dpotrs(root, cross / variance, lower=1)
-    lower, _ = lapack.dpotri(root, lower=1, overwrite_c=1)
-    return mean, np.tril(lower) + np.tril(lower, -1).T
-
-
 def _log_evidence(statistics: Statistics, precision: np.ndarray, variance: float) -> float:
     """log p(y | X), as `Linear.log_evidence` has it, for a diagonal prior and without compiling anything."""
-    gram, cross, square, n, log_weight = (
-        np.asarray(v)
-        for v in (statistics.gram, statistics.cross, statistics.square, statistics.n, statistics.log_weight)
-    )
-    root = _factor(gram, precision, variance)
-    mean, _ = lapack.dpotrs(root, cross / variance, lower=1)
-    residual = max(square - 2 * mean @ cross + mean @ gram @ mean, 0.0)
-    misfit = residual / variance + mean @ (precision * mean)
-    occam = 0.5 * (np.log(precision).sum() - 2 * np.log(root.diagonal()).sum() + log_weight)
-    return float(occam - 0.5 * misfit - 0.5 * n * np.log(2 * np.pi * variance))
+    gram, cross = np.asarray(statistics.gram), np.asarray(statistics.cross)
+    n, square, log_weight = float(statistics.n), float(statistics.square), float(statistics.log_weight)
+    height = posterior(gram / variance, cross / variance, precision).height
+    return height + 0.5 * (log_weight - square / variance - n * np.log(2 * np.pi * variance))

@@ -60,7 +60,7 @@ def _standardized(features: Features, shifted: bool) -> Features:
 
     Without an intercept they are scaled only: shifting would let a constant in. What was given stays.
     """
-    shift = None if shifted else 0.0
+    shift = None if shifted else jnp.zeros(())
     if isinstance(features, Affine | Standardize):
         return features if features.shift is not None else dataclasses.replace(features, shift=shift)
     return Standardize(features, shift=shift)
