@@ -52,6 +52,8 @@ FAMILIES = {
     "product": (Affine() * Fourier(2), 16, False),
     "tensor": (Tensor(Bumps(5), Fourier(2)), 20, False),
     "on": (BSpline(6).on(1), 6, False),
+    "kept": (BSpline(6).keep(0, 7, 3), 3, False),
+    "composed": (Polynomial(2).after(Affine(1.0, 2.0) + Fourier(1)), 27, False),
 }
 family = pytest.mark.parametrize("name", FAMILIES)
 
@@ -530,3 +532,20 @@ def test_inputs_with_the_wrong_columns_are_refused(features, message):
 def test_adapting_to_nothing_is_refused():
     with pytest.raises(DataError, match="Fourier cannot adapt to 0 rows"):
         Fourier().adapt(np.zeros((0, 2)))
+
+
+def test_features_of_features_are_the_composition():
+    inner, outer = Affine().adapt(X), Polynomial(2)
+    np.testing.assert_allclose(outer.after(inner)(jnp.asarray(X)), outer(inner(jnp.asarray(X))), rtol=1e-12)
+    fresh = BSpline(5).after(Affine()).adapt(X)
+    np.testing.assert_allclose(fresh(jnp.asarray(X)), BSpline(5).adapt(inner(jnp.asarray(X)))(inner(jnp.asarray(X))))
+
+
+def test_kept_columns_are_those_of_the_whole():
+    whole = Polynomial(2)
+    np.testing.assert_allclose(whole.keep(4, 0)(jnp.asarray(X)), np.asarray(whole(jnp.asarray(X)))[:, [4, 0]])
+    assert whole.keep(4, 0).names(["a", "b"]) == ["b²", "a"]
+    with pytest.raises(DataError, match="column 5 was chosen, but there are 5"):
+        whole.keep(5)(jnp.asarray(X))
+    with pytest.raises(DataError, match="one or more different columns"):
+        whole.keep(1, 1)

@@ -4,13 +4,11 @@ Straight lines come first, then curves and interactions; each with automatic rel
 features that do not help switch themselves off. A robust version of the best follows the others.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Num
+from jaxtyping import Num
 
 from credo.app.schema import Schema
 from credo.models.features import Affine, BSpline, Features, Fourier, Polynomial, Standardize
@@ -22,64 +20,6 @@ MOST_WORK = 4e8
 """Features × rows that an expensive candidate may have."""
 SWITCHED_OFF = 1e-3
 """A weight of a standardized feature below this many standard deviations of the outcome is nothing."""
-
-
-class Composed(Features):
-    """φ(x) = outer(inner(x)): features of features, such as the powers of standardized inputs."""
-
-    outer: Features
-    inner: Features
-
-    def __call__(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
-        """outer(inner(x))."""
-        return self.outer(self.inner(x))
-
-    def size(self, d: int) -> int:
-        """The size of the outer features on as many inputs as the inner ones have columns."""
-        return self.outer.size(self.inner.size(d))
-
-    def names(self, inputs: Sequence[str]) -> list[str]:
-        """The outer names of the inner names."""
-        return self.outer.names(self.inner.names(inputs))
-
-    @property
-    def ready(self) -> bool:
-        """Whether both are."""
-        return self.outer.ready and self.inner.ready
-
-    def adapt(self, x: Num[Array | np.ndarray, "n d"]) -> "Composed":
-        """The inner features adapted to x, the outer ones to their columns."""
-        inner = self.inner.adapt(x)
-        return Composed(self.outer.adapt(np.asarray(inner(jnp.asarray(x, dtype=float)))), inner)
-
-
-class Chosen(Features):
-    """Some of the columns of other features."""
-
-    features: Features
-    columns: tuple[int, ...] = eqx.field(static=True)
-
-    def __call__(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
-        """The chosen columns of φ(x)."""
-        return self.features(x)[:, np.asarray(self.columns)]
-
-    def size(self, d: int) -> int:
-        """How many were chosen."""
-        return len(self.columns)
-
-    def names(self, inputs: Sequence[str]) -> list[str]:
-        """The names of those chosen."""
-        every = self.features.names(inputs)
-        return [every[i] for i in self.columns]
-
-    @property
-    def ready(self) -> bool:
-        """Whether the features chosen from are."""
-        return self.features.ready
-
-    def adapt(self, x: Num[Array | np.ndarray, "n d"]) -> "Chosen":
-        """The features chosen from adapted to x."""
-        return Chosen(self.features.adapt(x), self.columns)
 
 
 class Candidate(NamedTuple):
@@ -111,7 +51,7 @@ def candidates(schema: Schema, x: Num[np.ndarray, "n d"]) -> tuple[list[Candidat
         ),
     ]
     notes: list[str] = []
-    pairs, bends = Composed(Polynomial(2), Affine()), BSpline(SPLINES).on(*curved) if curved else None
+    pairs, bends = Polynomial(2).after(Affine()), BSpline(SPLINES).on(*curved) if curved else None
     curves: list[tuple[str, str, Features | None]] = [
         ("curves", "each number adds a smooth curve", None if bends is None else Affine() + bends),
         ("squares and pairs", "squares of inputs and products of pairs", pairs),
@@ -145,7 +85,7 @@ def _for_time(
     others_too = "; other inputs add straight lines" if others else ""
     found = [Candidate("straight trend", f"a straight line in time{others_too}", Linear())]
     for degree, shape in ((1, "straight"), (2, "bending"), (3, "twice bending")):
-        trend: Features = Composed(Polynomial(degree, interactions=False), Affine().on(at))
+        trend: Features = Polynomial(degree, interactions=False).after(Affine().on(at))
         parts = [trend, *([seasonal] if seasonal is not None else []), *([rest] if rest is not None else [])]
         whole = parts[0]
         for part in parts[1:]:
@@ -191,7 +131,7 @@ def robust_version(name: str, about: str, learned: Linear, spread: float) -> Can
     prior: ARD | Isotropic = Isotropic(jnp.asarray(precision))
     if isinstance(learned.prior, ARD):
         alive = np.flatnonzero((1 / np.sqrt(precision) > SWITCHED_OFF * spread) | (precision == precision.min()))
-        features, prior = Chosen(features, tuple(int(i) for i in alive)), ARD(jnp.asarray(precision[alive]))
+        features, prior = features.keep(*(int(i) for i in alive)), ARD(jnp.asarray(precision[alive]))
     return Candidate(
         f"{name}, robust", f"{about}; outliers are expected now and then", Linear(features, prior, StudentTNoise())
     )

@@ -16,17 +16,15 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 from jaxtyping import Array, Float
-from scipy import special
 
 from credo.app.candidates import Candidate, candidates, robust_version
 from credo.app.prepare import Prepared, prepare
 from credo.app.schema import Encoded, Schema
 from credo.app.tables import Table
 from credo.core.errors import CredoError, DataError, NotConvergedWarning
-from credo.core.params import learnable
 from credo.core.predictive import Mixture, Predictive, StudentT
 from credo.evaluate.calibration import pit
-from credo.evaluate.compare import Comparison, Row, in_words
+from credo.evaluate.compare import Comparison, rank
 from credo.evaluate.scores import score_table
 from credo.evaluate.validation import holdout
 from credo.infer.learn import Evidence, Learned, fit
@@ -173,7 +171,8 @@ def run(
         fitted += _try(robust, prepared, train, held_out, seed, notes)
     else:
         notes.append(f"A version of {best.name!r} that expects outliers was not tried: the table is too large for it.")
-    comparison = _compare(fitted, (x, y))
+    beliefs = {each.name: each.belief for each in fitted}
+    comparison = rank(beliefs, [each.log_evidence for each in fitted], (x, y))
     say(total - 1, total, f"{comparison.best}, on all rows")
     model = _final(comparison.best, tried, fitted, prepared, seed, notes)
     return Result(
@@ -261,27 +260,6 @@ def sampled_crps(prediction: Mixture, y: np.ndarray, n: int = 1000) -> float:
     draws = np.sort(mean + scale * rng.standard_t(df), axis=0)
     rank = 2 * np.arange(1, n + 1) - n - 1
     return float(np.mean(np.abs(draws - y).mean(axis=0) - rank @ draws / (n * (n - 1))))
-
-
-def _compare(fitted: list[Fitted], data: tuple[Any, ...]) -> Comparison:
-    evidence = np.asarray([each.log_evidence for each in fitted])
-    probability = np.exp(evidence - special.logsumexp(evidence))
-    top = float(evidence.max())
-    rows = [
-        Row(
-            name=each.name,
-            log_evidence=each.log_evidence,
-            log_bayes_factor=each.log_evidence - top,
-            evidence_against="" if each.log_evidence == top else in_words(each.log_evidence - top),
-            probability=float(p),
-            hyperparameters=sum(int(np.size(v)) for v in learnable(each.belief).values()),
-            bic=None,
-            aic=None,
-        )
-        for each, p in zip(fitted, probability, strict=True)
-    ]
-    rows.sort(key=lambda row: -row.log_evidence)
-    return Comparison(tuple(rows), {each.name: each.belief for each in fitted}, data)
 
 
 def _final(

@@ -3,7 +3,7 @@
 Kass & Raftery (1995), "Bayes factors"; MacKay (2003), chapter 28, on why the evidence punishes needless freedom.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -115,17 +115,28 @@ def compare(beliefs: Mapping[str, Belief], *data: Any, prior: Any = None) -> Com
     """
     if not beliefs:
         raise DataError("beliefs is empty; pass a dictionary of at least one named belief")
-    names = list(beliefs)
-    evidence = np.asarray([float(belief.log_evidence(*data)) for belief in beliefs.values()])
+    evidence = [float(belief.log_evidence(*data)) for belief in beliefs.values()]
+    return rank(beliefs, evidence, data, prior, [_criteria(belief, data) for belief in beliefs.values()])
+
+
+def rank(
+    beliefs: Mapping[str, Belief],
+    log_evidence: Sequence[float],
+    data: tuple[Any, ...],
+    prior: Any = None,
+    criteria: Sequence[tuple[float | None, float | None]] | None = None,
+) -> Comparison:
+    """`compare` for beliefs whose evidence is known already; `criteria` are their BIC and AIC."""
+    evidence = np.asarray(log_evidence, dtype=float)
     if not np.all(evidence < np.inf) or not np.any(np.isfinite(evidence)):
-        found = dict(zip(names, evidence, strict=True))
+        found = dict(zip(beliefs, evidence, strict=True))
         raise DataError(f"the log evidence must be a number for every belief, found {found}")
-    joint = evidence + np.asarray(log_prior(prior, len(names)))
+    joint = evidence + np.asarray(log_prior(prior, len(beliefs)))
     probability = np.exp(joint - special.logsumexp(joint))
     top = int(np.argmax(joint))
     rows = []
     for i, (name, belief) in enumerate(beliefs.items()):
-        bic, aic = _criteria(belief, data)
+        bic, aic = criteria[i] if criteria is not None else (None, None)
         factor = float(evidence[i] - evidence[top])
         rows.append(
             Row(

@@ -104,7 +104,7 @@ def comparison(result: Result) -> list[str]:
         "see that the test scores agree."
     )
     if any(row.name.endswith("robust") for row in rows):
-        caveat += " For robust models it is Laplace's approximation, good to about one nat."
+        caveat += " For robust models it is Laplace's approximation."
     said.append(caveat)
     return said
 

@@ -2,11 +2,11 @@
 
 Choose `Affine` for straight lines, `Polynomial` for gentle curves and interactions, `BSpline` or `Bumps` for
 smooth curves of unknown shape, `Fourier` for what repeats, `Haar` or `Daubechies` for jumps and kinks;
-combine with `+`, `*` and `.on(...)`.
+combine with `+`, `*`, `.on(...)`, `.keep(...)` and `.after(...)`.
 """
 
 from credo.models.features.base import Features
-from credo.models.features.compose import Concatenate, Custom, OnColumns, Product, Tensor
+from credo.models.features.compose import Chosen, Composed, Concatenate, Custom, OnColumns, Product, Tensor
 from credo.models.features.fourier import Fourier
 from credo.models.features.local import BSpline, Bumps
 from credo.models.features.polynomial import Polynomial
@@ -17,6 +17,8 @@ __all__ = [
     "Affine",
     "BSpline",
     "Bumps",
+    "Chosen",
+    "Composed",
     "Concatenate",
     "Custom",
     "Daubechies",

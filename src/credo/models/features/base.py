@@ -26,7 +26,7 @@ class Features(eqx.Module):
     """A basis expansion: n rows of d inputs become n rows of p columns, each row on its own.
 
     `f + g` puts the columns of both side by side, `f * g` takes all products of a column of f and one of g,
-    `f.on(0, 2)` shows f only the inputs 0 and 2.
+    `f.on(0, 2)` shows f only the inputs 0 and 2, `f.keep(0, 2)` keeps its columns 0 and 2, `f.after(g)` is f of g.
     """
 
     @abc.abstractmethod
@@ -55,6 +55,18 @@ class Features(eqx.Module):
         from credo.models.features.compose import OnColumns
 
         return OnColumns(self, columns)
+
+    def keep(self, *columns: int) -> "Features":
+        """Some of the columns of these features only."""
+        from credo.models.features.compose import Chosen
+
+        return Chosen(self, columns)
+
+    def after(self, inner: "Features") -> "Features":
+        """These features of the columns of others: φ(x) = self(inner(x))."""
+        from credo.models.features.compose import Composed
+
+        return Composed(self, inner)
 
     def __add__(self, other: "Features") -> "Features":
         from credo.models.features.compose import Concatenate

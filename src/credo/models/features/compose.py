@@ -174,6 +174,79 @@ class OnColumns(Features):
         return np.array(self.columns)
 
 
+class Composed(Features):
+    """φ(x) = outer(inner(x)), features of features, such as the powers of standardized inputs; written f.after(g)."""
+
+    outer: Features
+    inner: Features
+
+    def __call__(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
+        """outer(inner(x))."""
+        return self.outer(self.inner(x))
+
+    def size(self, d: int) -> int:
+        """The size of the outer features on as many inputs as the inner ones have columns."""
+        return self.outer.size(self.inner.size(d))
+
+    def names(self, inputs: Sequence[str]) -> list[str]:
+        """The outer names of the inner names."""
+        return self.outer.names(self.inner.names(inputs))
+
+    @property
+    def ready(self) -> bool:
+        """Whether both are."""
+        return self.outer.ready and self.inner.ready
+
+    def adapt(self, x: Num[Array | np.ndarray, "n d"]) -> "Composed":
+        """The inner features adapted to x, the outer ones to their columns."""
+        inner = self.inner.adapt(x)
+        return Composed(self.outer.adapt(np.asarray(inner(jnp.asarray(x, dtype=float)))), inner)
+
+
+class Chosen(Features):
+    """Some of the columns of other features; written f.keep(0, 2)."""
+
+    features: Features
+    columns: tuple[int, ...] = eqx.field(static=True)
+
+    def __init__(self, features: Features, columns: Sequence[int]):
+        self.features = features
+        self.columns = tuple(whole("Chosen", "each column", column, least=0) for column in columns)
+
+    def __check_init__(self) -> None:
+        if not self.columns or len(set(self.columns)) < len(self.columns):
+            raise DataError(f"Chosen needs one or more different columns, found {self.columns}")
+
+    def __call__(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
+        """The chosen columns of φ(x)."""
+        self._check(x.shape[1])
+        return self.features(x)[:, np.array(self.columns)]
+
+    def size(self, d: int) -> int:
+        """How many were chosen."""
+        self._check(d)
+        return len(self.columns)
+
+    def names(self, inputs: Sequence[str]) -> list[str]:
+        """The names of those chosen."""
+        every = self.features.names(inputs)
+        return [every[i] for i in self.columns]
+
+    @property
+    def ready(self) -> bool:
+        """Whether the features chosen from are."""
+        return self.features.ready
+
+    def adapt(self, x: Num[Array | np.ndarray, "n d"]) -> "Chosen":
+        """The features chosen from adapted to x."""
+        return Chosen(self.features.adapt(x), self.columns)
+
+    def _check(self, d: int) -> None:
+        size = self.features.size(d)
+        if max(self.columns) >= size:
+            raise DataError(f"column {max(self.columns)} was chosen, but there are {size}; columns count from 0")
+
+
 class Custom(Features):
     """The columns that a function of yours computes, (n, d) → (n, number), row by row and traceable by JAX.
 

@@ -30,6 +30,9 @@ from credo.models.linear.statistics import Statistics
 LOG_CAP = 23.0
 """A precision that grows by e²³ over its start belongs to a feature that is not there."""
 
+PATIENCE = 10
+"""So many steps that do not raise the evidence are an end: only rounding moves."""
+
 SMALL = 512
 """Matrices below this size are not worth a second BLAS thread."""
 
@@ -113,10 +116,11 @@ class FixedPoint(NamedTuple):
         precision = _diagonal(belief, alpha, len(cross))
         full_cap = _diagonal(belief, cap, len(cross))
         coordinates = "prior.precision" in free and not shared and "prior.precision" not in priors
-        together, highest, back = True, -np.inf, (precision, variance)
-        least = 1e-14 * square / n
-        for step in range(1, self.max_steps + 1):
-            change = np.inf
+        together, highest, back, idle = True, -np.inf, (precision, variance), 0
+        least = 1e-12 * square / n
+        steps, change = 0, np.inf
+        while change > self.tolerance and idle <= PATIENCE and steps < self.max_steps:
+            steps, change = steps + 1, np.inf
             try:
                 at = Relevance(gram / variance, cross / variance, precision)
             except NotPositiveDefinite:
@@ -131,7 +135,8 @@ class FixedPoint(NamedTuple):
                 if together and value < highest:
                     together, (precision, variance) = False, back
                     continue
-                highest, back = value, (precision, variance)
+                idle = 0 if value > highest else idle + 1
+                highest, back = max(value, highest), (precision, variance)
                 change = at.move(weights, full_cap, self.tolerance, together)
                 precision = at.precision
                 if not together:
@@ -151,10 +156,9 @@ class FixedPoint(NamedTuple):
                 new_variance = max(new_variance, least)
                 change = max(change, abs(np.log(new_variance / variance)))
                 variance = new_variance
-            if change < self.tolerance or step == self.max_steps:
-                break
+        status = STOPPED if change > self.tolerance and idle <= PATIENCE else CONVERGED
         learned = np.minimum(precision[weights], cap)
-        return learned[:1] if shared else learned, variance, CONVERGED if change < self.tolerance else STOPPED, step
+        return learned[:1] if shared else learned, variance, status, steps
 
     def _report_pruning(self, learned: Learned, start: np.ndarray) -> Learned:
         if not isinstance(learned.belief.prior, ARD):
@@ -202,4 +206,4 @@ def _log_evidence(statistics: Statistics, precision: np.ndarray, variance: float
     gram, cross = np.asarray(statistics.gram), np.asarray(statistics.cross)
     n, square, log_weight = float(statistics.n), float(statistics.square), float(statistics.log_weight)
     height = posterior(gram / variance, cross / variance, precision).height
-    return height + 0.5 * (log_weight - square / variance - n * np.log(2 * np.pi * variance))
+    return float(height + 0.5 * (log_weight - square / variance - n * np.log(2 * np.pi * variance)))

@@ -17,13 +17,13 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 from numpy import ndarray
-from numpy.typing import ArrayLike
 from scipy.linalg import lapack
 
 from credo.core.errors import NotPositiveDefinite
 
 Vector = Float[ndarray, " q"]
 Matrix = Float[ndarray, "q q"]
+Number = ndarray | float
 
 
 class Posterior(NamedTuple):
@@ -133,14 +133,14 @@ class Relevance:
             self.covariance += np.outer(direction / (new + s), direction)
 
 
-def _best(s: ArrayLike, q: ArrayLike, cap: ArrayLike) -> ndarray:
+def _best(s: Number, q: Number, cap: Number) -> ndarray:
     """s²/(q² - s), or infinity where there is no such maximum below the cap."""
     gain, size = np.square(q) - s, np.square(s)
-    on = gain * cap > size
+    on = (np.asarray(s) > 0) & (gain * cap > size)  # s is zero, give or take rounding, where a feature never varies
     return np.where(on, size / np.where(on, gain, 1.0), np.inf)
 
 
-def _change(old: ArrayLike, new: ArrayLike, s: ArrayLike) -> ndarray:
+def _change(old: Number, new: Number, s: Number) -> ndarray:
     """|Δ log α|·s/(α + s); one for a feature that goes on or off."""
     was, stays = np.isfinite(old), np.isfinite(new)
     before, after = np.where(was & stays, old, 1.0), np.where(was & stays, new, 1.0)
