@@ -194,7 +194,7 @@ def features(*axes):
     rng = np.random.default_rng(0)
     x = np.sort(rng.uniform(0, 2, 60))[:, None]
     y = np.sin(2 * np.pi * x[:, 0]) + x[:, 0] + 0.2 * rng.normal(size=60)
-    grid = np.linspace(-0.4, 2.6, 101)
+    grid = np.linspace(-0.4, 2.6, 51)
     tried = {
         "line": bases.Affine(),
         "splines": bases.BSpline(12),
@@ -285,7 +285,7 @@ def calibration(left, right):
 def learning_curve(ax):
     x, y = load_diabetes(return_X_y=True, scaled=False)
     sizes = [15, 20, 30, 50, 100, 200, 330]
-    options = {"sizes": sizes, "repeats": 8, "score": "rmse"}
+    options = {"sizes": sizes, "repeats": 5, "score": "rmse"}
     ridge = evaluate.learning_curve(credo.Linear(), x, y, **options)
 
     class LeastSquares(credo.Linear):
@@ -308,7 +308,7 @@ def learning_curve(ax):
 @picture(7, 3.2)
 def bias_variance(ax):
     grid = np.linspace(-1, 1, 20)[:, None]
-    precisions = np.logspace(-4, 3.5, 16)
+    precisions = np.logspace(-4, 3.5, 11)
     parts = []
     for precision in precisions:
         model = credo.Linear(bases.Polynomial(7), Isotropic(precision), noise=0.25)
@@ -319,7 +319,7 @@ def bias_variance(ax):
                 grid,
                 noise=0.5,
                 test_inputs=grid,
-                replications=40,
+                replications=25,
             )
         )
     for name, color in (("bias2", ORANGE), ("variance", BLUE)):
@@ -386,9 +386,9 @@ def methods(left, right):
     rng = np.random.default_rng(0)
     held = {name: [] for name in tried}
     weights = np.array([1.0, 0.5, 0.0])
-    for r in range(40):
-        x, new = rng.normal(size=(12, 3)), rng.normal(size=(25, 3))
-        y, outcome = x @ weights + 0.5 * rng.normal(size=12), new @ weights + 0.5 * rng.normal(size=25)
+    for r in range(20):
+        x, new = rng.normal(size=(12, 3)), rng.normal(size=(50, 3))
+        y, outcome = x @ weights + 0.5 * rng.normal(size=12), new @ weights + 0.5 * rng.normal(size=50)
         for i, (name, method) in enumerate(tried.items()):
             if name == "grid" and r:
                 continue

@@ -262,14 +262,12 @@ def test_evidence_and_posterior_mean_by_quadrature(name, low, high):
 def test_normal_inverse_gamma_evidence_by_quadrature():
     belief, data, _ = CASES["NormalInverseGamma"]
 
-    def joint(mean, log_variance):
-        variance = np.exp(log_variance)
-        prior = st.invgamma.pdf(variance, 3.0, scale=1.5) * st.norm.pdf(mean, 0.5, np.sqrt(variance / 2.0))
-        return np.prod(st.norm.pdf(REALS[:4], mean, np.sqrt(variance))) * prior * variance * 1e4
-
-    u, v = np.linspace(-8, 9, 301), np.linspace(-4, 6, 301)
-    values = np.array([[joint(a, b) for a in u[::3]] for b in v[::3]])
-    z = values.sum() * (u[3] - u[0]) * (v[3] - v[0]) / 1e4
+    u, v = np.linspace(-8, 9, 101)[:, None], np.linspace(-4, 6, 101)
+    variance = np.exp(v)
+    log_joint = st.invgamma.logpdf(variance, 3.0, scale=1.5) + st.norm.logpdf(u, 0.5, np.sqrt(variance / 2.0)) + v
+    for y in data[0][:4]:
+        log_joint = log_joint + st.norm.logpdf(y, u, np.sqrt(variance))
+    z = np.exp(log_joint).sum() * (u[1, 0] - u[0, 0]) * (v[1] - v[0])
     np.testing.assert_allclose(belief.log_evidence(data[0][:4]), np.log(z), rtol=1e-8)
 
 

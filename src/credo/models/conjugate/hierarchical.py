@@ -309,10 +309,12 @@ def _smooth(hyper: Hyperparameters, ones: float, zeros: float) -> tuple[np.ndarr
     a, b = mean * strength + ones, (1 - mean) * strength + zeros
     if k > 1:
         common = weights.sum(axis=1) @ mean[:, 0]
-        gap = np.diff(mean[:, 0])[np.clip(np.searchsorted(mean[:, 0], common) - 1, 0, k - 2)]
-        center = common * strength[0] + ones, (1 - common) * strength[0] + zeros
-        width = np.sqrt(center[0] * center[1] / (center[0] + center[1]) ** 2 / (center[0] + center[1] + 1))
-        narrow = (width < gap) & (weights.sum(axis=0) > NEGLIGIBLE * weights.max())
+        step = np.diff(mean[:, 0])[np.clip(np.searchsorted(mean[:, 0], common) - 1, 0, k - 2)]
+        total = strength[0] + ones + zeros
+        theta = (common * strength[0] + ones) / total
+        # A step to the next mean moves θ by step·s/(s + n).
+        narrow = np.sqrt(theta * (1 - theta) / (total + 1)) < step * strength[0] / total
+        narrow &= (strength[0] > 1) & (weights.sum(axis=0) > NEGLIGIBLE * weights.max())
         row, theta = weights[:, narrow], a[:, narrow] / (a + b)[:, narrow]
         total = row.sum(axis=0)
         first = (row * theta).sum(axis=0) / total

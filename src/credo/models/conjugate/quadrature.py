@@ -162,7 +162,8 @@ def _integrate(chart: Chart, k: int, prior: HyperPrior, counts: PopulationCounts
     error = jnp.abs(special.logsumexp(coarse) + jnp.log(4.0) + log_cell - fine)
     border = 1 - jnp.exp(special.logsumexp(values[1:-1, 1:-1]) + log_cell - fine)
     u, v = jnp.moveaxis(points[::2, ::2].reshape(-1, 2), 1, 0)
-    nodes = Hyperparameters(jax.nn.sigmoid(u), prior.c * jnp.exp(v), jax.nn.softmax(coarse.ravel()))
+    mean = jnp.clip(jax.nn.sigmoid(u), 1e-300, 1 - 2.0**-53)  # a probability of 1 would leave no Beta
+    nodes = Hyperparameters(mean, prior.c * jnp.exp(v), jax.nn.softmax(coarse.ravel()))
     return Integral(fine - prior.log_beta, error, border, nodes)
 
 

@@ -129,7 +129,7 @@ class FixedPoint(NamedTuple):
                     raise
                 least = variance = 10 * variance
                 continue
-            change, mean, determined = 0.0, at.mean, at.determined
+            mean, determined = at.mean, at.determined
             if coordinates:
                 value = at.height - 0.5 * (square / variance + n * np.log(variance))
                 if together and value < highest:
@@ -141,13 +141,15 @@ class FixedPoint(NamedTuple):
                 precision = at.precision
                 if not together:
                     mean, determined = at.mean, at.determined
-            if "prior.precision" in free and not coordinates:
+            elif "prior.precision" in free:
                 top, bottom = determined[weights], mean[weights] ** 2
                 top, bottom = (top.sum(keepdims=True), bottom.sum(keepdims=True)) if shared else (top, bottom)
                 top, bottom = top + 2 * on_precision.counts, bottom + 2 * on_precision.sums
                 new = np.where(top > 0, np.minimum(np.maximum(top, 0.0) / np.maximum(bottom, 1e-300), cap), cap)
                 change = float(np.max(np.abs(np.log(new / precision[weights]))))
                 precision[weights] = new
+            else:
+                change = 0.0
             if "noise" in free:
                 residual = max(square - 2 * mean @ cross + mean @ gram @ mean, 0.0)
                 new_variance = (residual + 2 * on_noise.sums) / max(
@@ -156,6 +158,8 @@ class FixedPoint(NamedTuple):
                 new_variance = max(new_variance, least)
                 change = max(change, abs(np.log(new_variance / variance)))
                 variance = new_variance
+                if variance <= least and change < 1e-3:  # nothing but rounding moves
+                    change = 0.0
         status = STOPPED if change > self.tolerance and idle <= PATIENCE else CONVERGED
         learned = np.minimum(precision[weights], cap)
         return learned[:1] if shared else learned, variance, status, steps
