@@ -23,6 +23,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from threadpoolctl import threadpool_info
+
 RESULTS = Path(__file__).parent / "results"
 PACKAGES = ("credo", "jax", "numpy", "scipy", "scikit-learn")
 
@@ -175,8 +177,9 @@ def machine() -> str:
         except PackageNotFoundError:
             continue
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30 if hasattr(os, "sysconf") else 0.0
+    threads = max((pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"), default=0)
     return (
-        f"{os.cpu_count()} cores, {memory:.0f} GB, {platform.system()} {platform.machine()}, "
+        f"{os.cpu_count()} cores, {threads} BLAS threads, {memory:.0f} GB, {platform.system()} {platform.machine()}, "
         f"Python {platform.python_version()}, {', '.join(versions)}; {time.strftime('%Y-%m-%d')}."
     )
 

@@ -45,10 +45,13 @@ def ridge(data: Data) -> Any:
     return BayesianRidge().fit(data.x, data.y)
 
 
-def ard(data: Data) -> Any:
-    from sklearn.linear_model import ARDRegression
+def ard(**options: Any) -> Any:
+    def run(data: Data) -> Any:
+        from sklearn.linear_model import ARDRegression
 
-    return ARDRegression().fit(data.x, data.y)
+        return ARDRegression(**options).fit(data.x, data.y)
+
+    return run
 
 
 def log_density(model: Any, data: Data) -> float:
@@ -94,9 +97,17 @@ TASKS = [
     Task(
         "Evidence maximization, n = 100 000, d = 100, a precision a feature (ARD)",
         make,
-        {"credo": credo_fit("ard"), "scikit-learn ARDRegression": ard},
+        {
+            "credo": credo_fit("ard"),
+            "scikit-learn ARDRegression": ard(),
+            "scikit-learn ARDRegression, threshold_lambda=1e12": ard(threshold_lambda=1e12),
+        },
         {"held-out log density": log_density},
         least=5.0,
+        note=(
+            "By default ARDRegression drops every feature with a precision above 10 000, an absolute number that "
+            "suits these data. credo has no such number: it keeps what raises the evidence, as the last row does."
+        ),
     ),
     Task(
         "Conditioning on n = 1 000 000, d = 100 in chunks",

@@ -194,7 +194,7 @@ def features(*axes):
     rng = np.random.default_rng(0)
     x = np.sort(rng.uniform(0, 2, 60))[:, None]
     y = np.sin(2 * np.pi * x[:, 0]) + x[:, 0] + 0.2 * rng.normal(size=60)
-    grid = np.linspace(-0.4, 2.6, 51)
+    grid = np.linspace(-0.4, 2.6, 46)
     tried = {
         "line": bases.Affine(),
         "splines": bases.BSpline(12),

@@ -57,12 +57,15 @@ BELIEFS: dict[str, Callable[[], Case]] = {
     "GammaPoisson": lambda: Case(credo.GammaPoisson(2.0, 1.0), (np.arange(24) % 5,)),
     "NormalKnownVariance": lambda: Case(credo.NormalKnownVariance(0.0, 2.0, 0.5), (Y,)),
     "NormalInverseGamma": lambda: Case(credo.NormalInverseGamma(0.0, 1.0, 2.0, 1.0), (Y,)),
+    "HierarchicalBernoulli": lambda: Case(
+        credo.HierarchicalBernoulli().condition([1, 0, 2, 1], [3, 3, 4, 5]), (np.arange(4), np.full(4, 6))
+    ),
     "NormalInverseWishart": lambda: Case(credo.NormalInverseWishart(jnp.zeros(2), 1.0, 4.0, jnp.eye(2)), (X,)),
 }
 
 
-APPROXIMATE = {"Linear, Student-t", "Linear, Laplace"}
-"""Posteriors that are Laplace approximations: conditioning in halves is not conditioning at once."""
+NOT_BY_ROWS = {"Linear, Student-t", "Linear, Laplace", "HierarchicalBernoulli"}
+"""Laplace approximations, whose halves are not the whole; and rows that are populations, which all must be there."""
 
 
 @pytest.fixture(params=BELIEFS)
@@ -146,7 +149,7 @@ def test_conditioning_leaves_the_belief_alone(case):
         case.belief.new_attribute = 1
 
 
-@pytest.mark.parametrize("name", [n for n in BELIEFS if n not in APPROXIMATE])
+@pytest.mark.parametrize("name", [n for n in BELIEFS if n not in NOT_BY_ROWS])
 def test_two_halves_are_the_whole(name):
     case = BELIEFS[name]()
     (first, first_options), (second, second_options) = rows(case, slice(0, 10)), rows(case, slice(10, None))

@@ -53,7 +53,7 @@ def test_fixed_point_and_gradient_agree(data, priors):
 
 
 def test_ard_fixed_point_and_gradient_agree_on_what_matters(data):
-    fixed_point = credo.learn(Linear(prior=ARD()), *data, report=True)
+    fixed_point = credo.learn(Linear(prior=ARD()), *data, using=FixedPoint(price=0.0), report=True)
     with pytest.warns(NotConvergedWarning):
         gradient = credo.learn(Linear(prior=ARD()), *data, using=Evidence(starts=1, max_steps=500), report=True)
     np.testing.assert_allclose(fixed_point.log_evidence, gradient.log_evidence, atol=1e-3)
@@ -106,6 +106,29 @@ def test_ard_prunes_what_is_not_there(rng):
     np.testing.assert_allclose(report.belief.predict(x).mean, peer.predict(x), atol=0.05)
     ridge = credo.fit(Linear(), x, y, report=True)
     assert report.log_evidence > ridge.log_evidence
+
+
+def test_a_feature_stays_if_it_is_worth_its_price(rng):
+    """Dropping any feature that was kept lowers the evidence by more than the price; adding one back gains less."""
+    x = rng.normal(size=(120, 8))
+    y = x[:, :4] @ [1.0, 0.5, 0.3, 0.2] + rng.normal(size=120)
+    for price in (0.0, 1.0, 3.0):
+        belief = credo.learn(Linear(prior=ARD()), x, y, using=FixedPoint(price=price))
+        alpha = np.asarray(belief.prior.precision)
+        best = float(belief.log_evidence(x, y))
+        off = alpha.max() if price else np.inf
+        for i in range(8):
+            if alpha[i] < off:
+                without = alpha.copy()
+                without[i] = 1e12
+                assert (
+                    best - float(credo.replace(belief, {"prior.precision": without}).log_evidence(x, y)) > price - 1e-6
+                )
+            else:
+                trials = [np.where(np.arange(8) == i, v, alpha) for v in np.geomspace(1, 1e5, 40)]
+                gains = [float(credo.replace(belief, {"prior.precision": t}).log_evidence(x, y)) - best for t in trials]
+                assert max(gains) <= price + 1e-6
+    assert np.sum(alpha < off) < 8
 
 
 def test_fixed_numbers_stay_and_the_others_adapt(data):

@@ -6,7 +6,8 @@ With posterior mean m and covariance Σ, the evidence as a function of the preci
 
 where s is how much of the feature the others leave unexplained and q how much of the outcome it would explain.
 It is highest at αᵢ = sᵢ²/(qᵢ² - sᵢ) if qᵢ² > sᵢ and at αᵢ = ∞ otherwise: the feature is switched off, and back on
-should the others ever make room for it. Changing αᵢ changes Σ by a matrix of rank one. A few sweeps do what takes
+should the others ever make room for it. With z² = qᵢ²/sᵢ a feature that is on raises the log evidence by
+½(z² - 1 - log z²), however little; one that raises it by less than a `price` is switched off as well. Changing αᵢ changes Σ by a matrix of rank one. A few sweeps do what takes
 MacKay's fixed point hundreds of steps. Faul & Tipping (2002), "Analysis of sparse Bayesian learning"; Tipping &
 Faul (2003), "Fast marginal likelihood maximisation for sparse Bayesian models".
 """
@@ -65,9 +66,9 @@ def posterior(gram: Matrix, cross: Vector, precision: Vector) -> Posterior:
 class Relevance:
     """The posterior under precisions that change; an infinite one has a row of zeros in Σ."""
 
-    def __init__(self, gram: Matrix, cross: Vector, precision: Vector):
+    def __init__(self, gram: Matrix, cross: Vector, precision: Vector, price: float = 0.0):
         """`gram` and `cross` are those of the data divided by the noise variance."""
-        self.gram, self.cross, self.precision = gram, cross, precision.copy()
+        self.gram, self.cross, self.precision, self.price = gram, cross, precision.copy(), price
         self.mean, self.covariance, self.height = posterior(gram, cross, precision)
 
     @property
@@ -75,6 +76,11 @@ class Relevance:
         """1 - αᵢΣᵢᵢ: how far the data, not the prior, determine each weight; zero where it is off."""
         on = np.isfinite(self.precision)
         return np.where(on, 1 - np.where(on, self.precision, 0.0) * self.covariance.diagonal(), 0.0)
+
+    @property
+    def worth(self) -> float:
+        """The evidence, up to what does not depend on the prior, less the price of the features that are on."""
+        return self.height - self.price * float(np.isfinite(self.precision).sum())
 
     def move(self, learned: Int[ndarray, " k"], cap: Vector, tolerance: float, together: bool) -> float:
         """Moves the `learned` precisions that want to move, and says how far the farthest went.
@@ -85,7 +91,7 @@ class Relevance:
         knows the precision of a feature that is almost off.
         """
         s, q = self._all_alone(learned)
-        best = _best(s, q, cap[learned])
+        best = _best(s, q, cap[learned], self.price)
         moved = _change(self.precision[learned], best, s)
         if together:
             self.precision[learned] = best
@@ -93,7 +99,7 @@ class Relevance:
         largest = 0.0
         for i in learned[moved > tolerance].tolist():
             si, qi = self._alone(i)
-            new = float(_best(si, qi, cap[i]))
+            new = float(_best(si, qi, cap[i], self.price))
             largest = max(largest, float(_change(self.precision[i], new, si)))
             self._set(i, new, si, qi)
         return largest
@@ -133,10 +139,12 @@ class Relevance:
             self.covariance += np.outer(direction / (new + s), direction)
 
 
-def _best(s: Number, q: Number, cap: Number) -> ndarray:
-    """s²/(q² - s), or infinity where there is no such maximum below the cap."""
+def _best(s: Number, q: Number, cap: Number, price: float) -> ndarray:
+    """s²/(q² - s), or infinity where there is no such maximum below the cap, or none worth its price."""
     gain, size = np.square(q) - s, np.square(s)
     on = (np.asarray(s) > 0) & (gain * cap > size)  # s is zero, give or take rounding, where a feature never varies
+    z2 = np.where(on, np.square(q) / np.where(on, s, 1.0), 1.0)
+    on &= 0.5 * (z2 - 1 - np.log(z2)) > price
     return np.where(on, size / np.where(on, gain, 1.0), np.inf)
 
 
