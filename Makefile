@@ -10,7 +10,7 @@ demo: $(VENV)/.demo
 	$(BIN)/python examples/demo.py
 
 test: lint
-	$(BIN)/python -m pytest -n $(WORKERS) --cov=credo --cov-report=term:skip-covered $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --cov=credo --cov-report=term:skip-covered $(ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

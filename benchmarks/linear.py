@@ -105,8 +105,9 @@ TASKS = [
         {"held-out log density": log_density},
         least=5.0,
         note=(
-            "By default ARDRegression drops every feature with a precision above 10 000, an absolute number that "
-            "suits these data. credo has no such number: it keeps what raises the evidence, as the last row does."
+            "What is switched off differs, and on data with 20 strong features and 80 of none switching off more "
+            "pays: ARDRegression drops precisions above 10 000, credo what raises the log evidence by less than 3, "
+            "the last row nothing."
         ),
     ),
     Task(

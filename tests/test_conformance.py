@@ -11,7 +11,6 @@ import pytest
 
 import credo
 from credo.core import params
-from credo.core.predictive import Bernoulli, Categorical
 from credo.models.features import Polynomial
 from credo.models.linear import ARD, FunctionSpace, InverseGamma, KnownNoise, LaplaceNoise, Linear, StudentTNoise
 

@@ -5,11 +5,11 @@ import pytest
 
 import credo
 from credo.app import workflow
-from credo.app.candidates import Chosen, Composed, candidates, robust_version
+from credo.app.candidates import candidates, robust_version
 from credo.app.prepare import prepare
 from credo.app.tables import Table, read_table
 from credo.errors import DataError
-from credo.models.features import Affine, Polynomial, Standardize
+from credo.models.features import Affine, Chosen, Composed, Polynomial, Standardize
 from credo.models.linear import ARD, InverseGamma, Isotropic, Linear
 
 

@@ -153,7 +153,7 @@ def test_mutual_information_of_two_correlated_variables():
     assert_allclose(Gaussian.standard(2).mutual_information(0, 1), 0.0, atol=1e-14)
 
 
-@pytest.mark.parametrize("method", ["sample", "sample_forward"])
+@pytest.mark.parametrize("method", ["draw", "draw_forward"])
 @pytest.mark.parametrize("singular", [False, True])
 def test_samplers_have_the_right_moments(method, singular):
     g, n = example(), 20_000
@@ -176,14 +176,14 @@ def test_samplers_have_the_right_moments(method, singular):
 def test_the_samplers_agree_with_each_other():
     g = example(3)
     direction = jnp.asarray([0.5, -1.0, 2.0, 0.3])
-    a, b = (np.asarray(f(jr.key(k), 4000) @ direction) for k, f in enumerate((g.sample, g.sample_forward)))
+    a, b = (np.asarray(f(jr.key(k), 4000) @ direction) for k, f in enumerate((g.draw, g.draw_forward)))
     assert scipy.stats.ks_2samp(a, b).pvalue > 1e-3
     exact = scipy.stats.norm(float(direction @ g.mean), float(direction @ g.covariance @ direction) ** 0.5)
     assert scipy.stats.kstest(a, exact.cdf).pvalue > 1e-3
     assert scipy.stats.kstest(b, exact.cdf).pvalue > 1e-3
 
 
-@pytest.mark.parametrize("method", ["sample", "sample_forward"])
+@pytest.mark.parametrize("method", ["draw", "draw_forward"])
 def test_a_point_mass_samples_its_mean(method):
     g = Gaussian(jnp.asarray([1.0, 2.0]), jnp.zeros((2, 2)))
     assert_allclose(getattr(g, method)(jr.key(0), 3), np.tile([1.0, 2.0], (3, 1)))
@@ -221,6 +221,6 @@ def test_bad_arguments_are_named():
     with pytest.raises(DataError, match="dimension 4 and 2 cannot be added"):
         g + Gaussian.standard(2)
     with pytest.raises(NotPositiveDefinite, match="covariance"):
-        Gaussian(jnp.zeros(2), -jnp.eye(2)).sample(jr.key(0), 1)
+        Gaussian(jnp.zeros(2), -jnp.eye(2)).draw(jr.key(0), 1)
     with pytest.raises(NotPositiveDefinite, match="precision"):
         Gaussian.from_precision(jnp.zeros(2), -jnp.eye(2))

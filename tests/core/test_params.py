@@ -70,9 +70,7 @@ def test_fixed_paths_are_left_out_and_a_part_names_all_below_it():
 
 
 def test_a_wrong_path_suggests_the_nearest():
-    with pytest.raises(
-        DataError, match="at 'kernel.lenghtscale'; did you mean 'kernel.lengthscale'"
-    ):
+    with pytest.raises(DataError, match="at 'kernel.lenghtscale'; did you mean 'kernel.lengthscale'"):
         params.layout(model(), fixed=["kernel.lenghtscale"])
     with pytest.raises(DataError, match="did you mean 'shift'"):
         params.replace(model(), {"shfit": 1.0})

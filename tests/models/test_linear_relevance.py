@@ -5,7 +5,7 @@ import pytest
 
 import credo
 from credo.errors import NotPositiveDefinite
-from credo.models.linear import ARD, Linear
+from credo.models.linear import ARD, FixedPoint, Linear
 from credo.models.linear.relevance import Relevance, posterior
 
 
@@ -38,7 +38,7 @@ def height(gram, cross, precision):
 @pytest.mark.parametrize("overlap", [0.0, 0.95])
 def test_reaches_the_fixed_point_of_mackay(overlap):
     belief, statistics = Linear(prior=ARD()).prepare(*make(200, 12, overlap))
-    learned = belief.learner({}).learn(belief, statistics, (), {}, 0)
+    learned = FixedPoint(price=0.0).learn(belief, statistics, (), {}, 0)
     sums = [np.asarray(v) for v in (statistics.gram, statistics.cross, statistics.square, statistics.n)]
     start = np.concatenate([[1 / float(belief.intercept.variance)], np.asarray(belief.prior.precision)])
     precision, variance = mackay(*sums, start, float(belief.noise), 3000)
@@ -51,7 +51,7 @@ def test_reaches_the_fixed_point_of_mackay(overlap):
 
 @pytest.mark.parametrize(("n", "d", "overlap"), [(200, 12, 0.95), (60, 40, 0.5), (100, 40, 0.99)])
 def test_no_precision_can_be_improved(n, d, overlap):
-    learned = credo.learn(Linear(prior=ARD()), *make(n, d, overlap), report=True)
+    learned = credo.learn(Linear(prior=ARD()), *make(n, d, overlap), using=FixedPoint(price=0.0), report=True)
     assert learned.status == "converged"
     _, statistics = Linear(prior=ARD()).prepare(*make(n, d, overlap))
     best = learned.belief
@@ -124,7 +124,7 @@ def test_exact_interpolation_ends_with_a_warning_not_an_error():
     twice = np.vstack([x, x]), np.concatenate([y, y])
     for prior in (None, ARD()):
         with pytest.warns(credo.errors.NotConvergedWarning, match="noise ran"):
-            belief = credo.fit(Linear(prior=prior), *twice)
+            belief = credo.fit(Linear(prior=prior), *twice, using=FixedPoint(price=0.0))
         np.testing.assert_allclose(belief.predict(x).mean, y, atol=1e-3)
 
 

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import BoundaryNorm
 from matplotlib.figure import Figure
 
 from credo.core.belief import Belief
@@ -162,7 +163,9 @@ def evidence_contour(
     ax = ax or new_axes(5.4, 4.4)
     below = height - np.nanmax(height)
     levels = -np.asarray([1024, 512, 256, 128, 64, 32, 16, 8, 4, 2, 1, 0], dtype=float)
-    ax.contourf(grid_x, grid_y, below, levels=levels, cmap="Blues", extend="min", alpha=0.9)
+    # One step of colour for each level: by value all but the summit would have the same.
+    shades = BoundaryNorm(levels, 256, extend="min")
+    ax.contourf(grid_x, grid_y, below, levels=levels, cmap="Blues", norm=shades, extend="min")
     lines = ax.contour(grid_x, grid_y, below, levels=levels[:-1], colors="white", linewidths=0.8)
     ax.clabel(lines, fontsize=7, fmt="%g")
     top = np.unravel_index(int(np.nanargmax(height)), height.shape)

@@ -33,10 +33,20 @@ def column_names(x: ArrayLike) -> list[str] | None:
     return None if columns is None or callable(columns) else [str(c) for c in columns]
 
 
-def check_table(x: ArrayLike, name: str = "X", columns: int | None = None) -> Any:
+def input_names(x: ArrayLike) -> list[str]:
+    """The column names of a data frame, or x0, x1, … for a table without."""
+    named = column_names(x)
+    if named is not None:
+        return named
+    shape = getattr(x, "shape", None) or np.shape(x)
+    return [f"x{i}" for i in range(shape[1] if len(shape) == 2 else 0)]
+
+
+def check_table(x: ArrayLike, name: str = "X", columns: int | None = None, finite: bool = True) -> Any:
     """A table of shape (n, d) in float64, n ≥ 1 and d ≥ 1, every value finite.
 
-    `columns` is the d that is expected, if it is known already.
+    `columns` is the d that is expected, if it is known already. `finite=False` leaves it to the caller to notice
+    a value that is not finite, where a sum over the table will show it anyway.
     """
     if is_traced(x):
         _check_rank(name, x.shape, 2)
@@ -44,7 +54,7 @@ def check_table(x: ArrayLike, name: str = "X", columns: int | None = None) -> An
     else:
         raw = _to_numpy(x, name)
         _check_rank(name, raw.shape, 2)
-        table = _to_float(raw, name, column_names(x))
+        table = _to_float(raw, name, column_names(x), finite)
     if columns is not None and table.shape[1] != columns:
         raise DataError(
             f"{name} must have {columns} columns, as the data the belief was conditioned on, "
@@ -131,7 +141,7 @@ def _to_numpy(x: ArrayLike, name: str) -> np.ndarray:
         raise DataError(f"{name} cannot be read as an array of numbers, found {_kind(x)}: {error}") from None
 
 
-def _to_float(raw: np.ndarray, name: str, names: list[str] | None) -> np.ndarray:
+def _to_float(raw: np.ndarray, name: str, names: list[str] | None, finite: bool = True) -> np.ndarray:
     if raw.dtype.kind == "c":
         raise DataError(
             f"{name} has complex numbers (Complex data not supported); pass real and imaginary parts as columns"
@@ -151,6 +161,8 @@ def _to_float(raw: np.ndarray, name: str, names: list[str] | None) -> np.ndarray
             "is it an identifier? drop the column, or rescale it"
         )
     values = np.asarray(raw, dtype=np.float64)
+    if not finite:
+        return values
     # The sum is finite iff all values are, unless it overflows: look closer only then.
     with np.errstate(all="ignore"):
         suspicious = not np.isfinite(values.sum())

@@ -140,7 +140,11 @@ class Gaussian(eqx.Module):
         parts = [self._log_determinant(self.marginal(i).covariance) for i in (a, b, np.concatenate([a, b]))]
         return 0.5 * (parts[0] + parts[1] - parts[2])
 
-    def sample(self, key: Key[Array, ""], n: int) -> Float[Array, "n d"]:
+    def sample(self, n: int = 1, *, seed: int = 0) -> Float[Array, "n d"]:
+        """n draws; `draw` with a seed."""
+        return self.draw(jr.key(seed), n)
+
+    def draw(self, key: Key[Array, ""], n: int) -> Float[Array, "n d"]:
         """n draws μ + Lz with LLᵀ = Σ and z ~ N(0, I); a singular Σ gets the jitter of `linalg.cholesky`."""
         # Σ = 0 is a point mass, with no scale for a jitter to be relative to.
         point = (self.covariance == 0).all()
@@ -148,7 +152,7 @@ class Gaussian(eqx.Module):
         z = jr.normal(key, (n, self.dimension), self.mean.dtype)
         return self.mean + z @ jnp.where(point, 0.0, root).T
 
-    def sample_forward(self, key: Key[Array, ""], n: int) -> Float[Array, "n d"]:
+    def draw_forward(self, key: Key[Array, ""], n: int) -> Float[Array, "n d"]:
         """n draws, one coordinate after the other from p(xᵢ | x₁…xᵢ₋₁), and no factorization.
 
         Having drawn xᵢ, condition the rest on it: μ ← μ + Σ·ᵢ(xᵢ - μᵢ)/Σᵢᵢ, Σ ← Σ - Σ·ᵢΣᵢ·/Σᵢᵢ. A coordinate

@@ -17,7 +17,8 @@ class Polynomial(Features):
     """All monomials ∏ᵢ xᵢ^aᵢ with 1 ≤ Σᵢ aᵢ ≤ degree, lowest degree first.
 
     `interactions=False` keeps the powers of single inputs. Powers of unscaled inputs differ by orders of
-    magnitude, which one prior variance cannot suit: scale the inputs first, or wrap this in `Standardize`.
+    magnitude, and powers of inputs far from zero are all alike: `Polynomial(3).after(Affine())` centres and scales
+    the inputs first.
     Bishop (2006), section 3.1.
     """
 

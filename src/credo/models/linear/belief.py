@@ -13,6 +13,7 @@ Unknown noise σ² ~ IG(a₀, b₀) with θ | σ² ~ N(m₀, σ²P₀⁻¹):
 Bishop (2006) §3.3-3.5; Murphy (2012) §7.6. Noise with heavy tails is in `robust`.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -21,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from credo.core.arrays import by_bucket, check_positive, check_table, column_names, is_traced, padded
+from credo.core.arrays import by_bucket, check_positive, check_table, input_names, is_traced, padded
 from credo.core.belief import Belief
 from credo.core.errors import DataError
 from credo.core.gaussian import Gaussian
@@ -112,12 +113,12 @@ class Linear(Belief):
         A row's noise variance is the model's divided by its weight; `noise` gives it outright.
         """
         self._check_ready()
-        chunks = self._chunks(data, weights, noise)
+        chunks = self._chunks(data, weights, noise, summed=True)
         if self.is_robust:
             return self._rows(list(chunks))
         return collect(self.features, chunks, self.reference, self.intercept is not None)
 
-    def _chunks(self, data: tuple[Any, ...], weights: Any, noise: Any) -> Any:
+    def _chunks(self, data: tuple[Any, ...], weights: Any, noise: Any, summed: bool = False) -> Any:
         if noise is not None:
             if weights is not None:
                 raise DataError(
@@ -134,7 +135,9 @@ class Linear(Belief):
             raise DataError(
                 "this model has KnownNoise: give the variance of each row, condition(X, y, noise=variances)"
             )
-        return read_chunks(data, weights, None if self.inputs is None else len(self.inputs))
+        # Where the inputs are summed as they are, the sums show what is not finite: one pass less.
+        shows = summed and isinstance(self.features, Affine) and self.features.is_identity and not self.is_robust
+        return read_chunks(data, weights, None if self.inputs is None else len(self.inputs), finite=not shows)
 
     def _rows(self, chunks: list[Chunk]) -> Rows:
         x = np.concatenate([c.x for c in chunks]) if len(chunks) > 1 else chunks[0].x
@@ -160,9 +163,7 @@ class Linear(Belief):
 
         return prepare(self, data, weights, noise)
 
-    def _named(self, names: list[str] | None) -> "Linear":
-        if names is None:
-            return self
+    def _named(self, names: Sequence[str]) -> "Linear":
         out = jax.tree.map(lambda v: v, self)
         object.__setattr__(out, "inputs", tuple(names))
         return out
@@ -176,7 +177,7 @@ class Linear(Belief):
         """
         if using is not None or not data:
             return super().condition(*data, using=using, **options)
-        belief = self if self.inputs is not None or len(data) != 2 else self._named(column_names(data[0]))
+        belief = self if self.inputs is not None or len(data) != 2 else self._named(input_names(data[0]))
         if belief.weights is None or belief.is_robust or len(data) != 2 or belief.weights.root is None:
             return belief.condition_on(belief.statistics(*data, **options))
         x = check_table(data[0], "X")
@@ -282,10 +283,10 @@ class Linear(Belief):
 
     def coefficient_names(self) -> list[str]:
         """The names that go with `coefficients`."""
-        q = self._conditioned().mean.shape[0] - (self.intercept is not None)
-        d = len(self.inputs) if self.inputs else next(d for d in range(1, q + 2) if self.features.size(d) == q)
-        inputs = list(self.inputs or [f"x{i}" for i in range(d)])
-        return (["intercept"] if self.intercept is not None else []) + self.features.names(inputs)
+        self._conditioned()
+        if self.inputs is None:
+            raise DataError("the inputs have no names: the belief was conditioned on chunks only; use credo.fit")
+        return (["intercept"] if self.intercept is not None else []) + self.features.names(self.inputs)
 
     def noise_variance(self) -> Float[Array, ""]:
         """E[σ²]: the variance of the noise as it is believed now."""

@@ -89,14 +89,15 @@ class FixedPoint(NamedTuple):
                 jump = np.exp(self.spread * rng.normal(size=2)) if start else np.ones(2)
                 begin = precision * (jump[0] if "prior.precision" in free else 1.0)
                 variance = noise * (jump[1] if "noise" in free else 1.0)
-                ends.append(self._iterate(belief, statistics, free, priors, begin, variance))
+                alpha, variance, status, steps = self._iterate(belief, statistics, free, priors, begin, variance)
+                value = _log_evidence(statistics, _diagonal(belief, alpha, len(statistics.cross)), variance)
+                ends.append((alpha, variance, value, status, steps))
         u0 = np.asarray(params.to_vector(belief, slots))
         lower, upper = params.bounds(slots, u0)
         optima = []
-        for alpha, variance, status, steps in ends:
+        for alpha, variance, value, status, steps in ends:
             values = {"prior.precision": alpha.reshape(belief.prior.precision.shape), "noise": np.asarray(variance)}
             at = params.replace(belief, {s.path: values[s.path] for s in slots})
-            value = _log_evidence(statistics, _diagonal(belief, alpha, len(statistics.cross)), variance)
             value += float(params.log_prior(at, priors)) if priors else 0.0
             optima.append(Optimum(np.asarray(params.to_vector(at, slots)), value, status, steps))
         learned = summarize(belief, slots, distinct(optima), lower, upper)
@@ -175,7 +176,7 @@ class FixedPoint(NamedTuple):
         pruned = [int(i) for i in np.flatnonzero(pruned_features(learned.belief, start))]
         # A pruned feature has run to its cap by design: that is the answer, not a warning.
         quiet = {name: side for name, side in learned.at_bound.items() if not name.startswith("prior.precision")}
-        names = learned.belief.features.names([f"x{i}" for i in range(len(start))]) if len(pruned) else []
+        names = learned.belief.features.names(learned.belief.inputs) if len(pruned) else []
         said = (
             [f"pruned {len(pruned)} of {len(start)} features: {', '.join(names[i] for i in pruned)}"] if pruned else []
         )

@@ -11,7 +11,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from credo.core.arrays import column_names
+from credo.core.arrays import input_names
 from credo.core.errors import DataError
 from credo.core.gaussian import Gaussian
 from credo.models.features import Affine, Features, Standardize
@@ -31,25 +31,26 @@ from credo.models.linear.statistics import Rows, Statistics, collect, collect_st
 
 def prepare(belief: Linear, data: tuple[Any, ...], weights: Any, noise: Any) -> tuple[Linear, Statistics | Rows]:
     """The belief ready to learn, and the statistics of the data under its features."""
-    names = column_names(data[0]) if len(data) == 2 else None
+    names = input_names(data[0]) if len(data) == 2 else None
     if belief.seen is not None:
         fresh = eqx.tree_at(lambda b: (b.seen, b.weights), belief, (None, None))
         more: Any = belief.statistics(*data, weights=weights, noise=noise) if data else None
         return fresh, belief.seen if more is None else belief.seen + more
     if noise is not None:
         belief = eqx.tree_at(lambda b: b.noise, belief, KnownNoise())
-    chunks = belief._chunks(data, weights, noise)
+    chunks = belief._chunks(data, weights, noise, summed=True)
     has_intercept = belief.intercept is not None
     if isinstance(belief.features, Affine) and belief.features.is_identity and not belief.is_robust:
         features, center, spread, statistics = collect_standardized(chunks, has_intercept)
         p = statistics.cross.shape[0] - has_intercept
-        return started(belief, features, center, spread, p, names), statistics
+        return started(belief, features, center, spread, p, names or [f"x{i}" for i in range(p)]), statistics
     rows = list(chunks)
     x = rows[0].x if len(rows) == 1 else np.concatenate([c.x for c in rows])
     y = np.concatenate([c.y for c in rows])
     adapted = _standardized(belief.features, has_intercept).adapt(x)
     center, spread = (float(y.mean()), float(y.var())) if has_intercept else (0.0, float(y @ y / len(y)))
-    ready = started(belief, adapted, center, spread, adapted.size(x.shape[1]), names)
+    d = x.shape[1]
+    ready = started(belief, adapted, center, spread, adapted.size(d), names or [f"x{i}" for i in range(d)])
     if ready.is_robust:
         return ready, ready._rows(rows)
     return ready, collect(adapted, rows, ready.reference, has_intercept)
@@ -66,9 +67,7 @@ def _standardized(features: Features, shifted: bool) -> Features:
     return Standardize(features, shift=shift)
 
 
-def started(
-    belief: Linear, features: Features, center: float, spread: float, p: int, names: list[str] | None
-) -> Linear:
+def started(belief: Linear, features: Features, center: float, spread: float, p: int, names: list[str]) -> Linear:
     """The belief with these features and with starting values for the mean and variance of y."""
     if not spread > 0:
         raise DataError("y is constant: there is nothing to learn from it; drop the target or give it some variation")

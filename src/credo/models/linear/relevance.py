@@ -7,7 +7,9 @@ With posterior mean m and covariance Σ, the evidence as a function of the preci
 where s is how much of the feature the others leave unexplained and q how much of the outcome it would explain.
 It is highest at αᵢ = sᵢ²/(qᵢ² - sᵢ) if qᵢ² > sᵢ and at αᵢ = ∞ otherwise: the feature is switched off, and back on
 should the others ever make room for it. With z² = qᵢ²/sᵢ a feature that is on raises the log evidence by
-½(z² - 1 - log z²), however little; one that raises it by less than a `price` is switched off as well. Changing αᵢ changes Σ by a matrix of rank one. A few sweeps do what takes
+½(z² - 1 - log z²), however little; one that raises it by less than a `price` is switched off as well.
+
+Changing αᵢ changes Σ by a matrix of rank one. A few sweeps do what takes
 MacKay's fixed point hundreds of steps. Faul & Tipping (2002), "Analysis of sparse Bayesian learning"; Tipping &
 Faul (2003), "Fast marginal likelihood maximisation for sparse Bayesian models".
 """

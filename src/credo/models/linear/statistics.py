@@ -7,7 +7,8 @@ With design rows φ̃ᵢ = (1, φ(xᵢ)), weights wᵢ and outcomes yᵢ measure
 They are computed in NumPy, whose BLAS is faster than XLA's on a CPU; while tracing, in JAX.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -61,14 +62,17 @@ class Chunk(NamedTuple):
     x: Any
     y: Any
     weights: Any
+    verify: Callable[[], Any]
+    """Raises where x is not finite; `read_chunks(finite=False)` leaves that to whoever sums over x."""
 
 
-def read_chunks(data: tuple[Any, ...], weights: Any, columns: int | None) -> Iterator[Chunk]:
+def read_chunks(data: tuple[Any, ...], weights: Any, columns: int | None, finite: bool = True) -> Iterator[Chunk]:
     """The data as checked chunks: one for a table and its outcomes, many for an iterable of (X, y) pairs."""
     if len(data) == 2:
-        x = check_table(data[0], "X", columns)
+        x = check_table(data[0], "X", columns, finite)
         y = check_vector(data[1], "y", x.shape[0])
-        yield Chunk(x, y, None if weights is None else check_positive(weights, "weights", x.shape[0]))
+        w = None if weights is None else check_positive(weights, "weights", x.shape[0])
+        yield Chunk(x, y, w, partial(check_table, data[0], "X"))
         return
     if len(data) != 1 or not isinstance(data[0], Iterable) or hasattr(data[0], "shape"):
         raise DataError(
@@ -81,11 +85,11 @@ def read_chunks(data: tuple[Any, ...], weights: Any, columns: int | None) -> Ite
     for i, item in enumerate(data[0]):
         if not isinstance(item, tuple) or len(item) not in (2, 3):
             raise DataError(f"chunk {i} must be a tuple (X, y) or (X, y, weights), found {type(item).__name__}")
-        x = check_table(item[0], f"X of chunk {i}", columns)
+        x = check_table(item[0], f"X of chunk {i}", columns, finite)
         y = check_vector(item[1], f"y of chunk {i}", x.shape[0])
         w = check_positive(item[2], f"weights of chunk {i}", x.shape[0]) if len(item) == 3 else None
         columns, empty = x.shape[1], False
-        yield Chunk(x, y, w)
+        yield Chunk(x, y, w, partial(check_table, item[0], f"X of chunk {i}"))
     if empty:
         raise DataError("the iterable of chunks was empty; a generator can be used only once: pass a fresh one")
 
@@ -125,9 +129,10 @@ def moments(phi: Any, y: Any, weights: Any, intercept: bool) -> Statistics:
     w, log_weight = (xp.ones(n), 0.0) if weights is None else (weights, xp.log(weights).sum())
     # root.T @ root with the very same array is a symmetric rank-k update in NumPy: half the work.
     root = phi if weights is None else phi * xp.sqrt(weights)[:, None]
-    gram = root.T @ root
     weighted_y = y if weights is None else w * y
-    column, cross = xp.stack([w, weighted_y]) @ phi
+    with np.errstate(all="ignore"):  # what is not finite shows in the sums
+        gram = root.T @ root
+        column, cross = xp.stack([w, weighted_y]) @ phi
     if intercept:
         gram = xp.block([[xp.reshape(w.sum(), (1, 1)), column[None, :]], [column[:, None], gram]])
         cross = xp.concatenate([xp.reshape(weighted_y.sum(), (1,)), cross])
@@ -149,9 +154,9 @@ def collect(features: Features, chunks: Iterable[Chunk], reference: Any, interce
             w = None if chunk.weights is None else chunk.weights[cut]
             y = chunk.y[cut] - (reference if is_traced(chunk, reference) else np.asarray(reference))
             part = moments(expand(features, chunk.x[cut]), y, w, intercept)
+            _check_finite(part, chunk)
             total = part if total is None else total + part
     assert total is not None  # read_chunks refuses empty data
-    _check_finite(total)
     return total
 
 
@@ -168,9 +173,9 @@ def collect_standardized(chunks: Iterable[Chunk], intercept: bool) -> tuple[Affi
             offset = float(chunk.y.mean())
         x = chunk.x if pilot is None else chunk.x - pilot
         part = moments(x, chunk.y - offset, chunk.weights, True)
+        _check_finite(part, chunk)
         total = part if total is None else total + part
     assert total is not None
-    _check_finite(total)
     gram, cross, square = np.asarray(total.gram), np.asarray(total.cross), float(total.square)
     weight = gram[0, 0]
     x_mean, y_mean = gram[0, 1:] / weight, cross[0] / weight
@@ -222,10 +227,12 @@ def _scaled_only(
 def _pilot(x: np.ndarray) -> np.ndarray | None:
     """The means of a sample of rows, where they dwarf the spread; None where sums about zero are as good."""
     sample = x[:: max(1, x.shape[0] // 512)]
-    mean, spread = sample.mean(0), sample.std(0)
+    with np.errstate(all="ignore"):  # what is not finite shows in the sums
+        mean, spread = sample.mean(0), sample.std(0)
     return mean if np.any(np.abs(mean) > 10 * spread) else None
 
 
-def _check_finite(statistics: Statistics) -> None:
+def _check_finite(statistics: Statistics, chunk: Chunk) -> None:
     if not is_traced(statistics) and not bool(np.all(np.isfinite(np.asarray(statistics.gram)))):
+        chunk.verify()
         raise DataError("the squares of the features overflow; rescale X so that its values are below 1e150")
