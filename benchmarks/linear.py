@@ -106,7 +106,7 @@ TASKS = [
         least=5.0,
         note=(
             "What is switched off differs, and on data with 20 strong features and 80 of none switching off more "
-            "pays: ARDRegression drops precisions above 10 000, credo what raises the log evidence by less than 3, "
+            "pays: ARDRegression drops precisions above 10 000, credo what raises the log evidence by less than 2, "
             "the last row nothing."
         ),
     ),

@@ -8,7 +8,7 @@ import pytest
 from scipy import integrate, stats
 
 import credo
-from credo.errors import DataError
+from credo.errors import DataError, NotPositiveDefinite
 from credo.models.features import Affine, BSpline, Polynomial
 from credo.models.linear import (
     ARD,
@@ -169,6 +169,13 @@ def test_one_row_is_a_rank_one_update_and_never_recompiles(data, monkeypatch):
     for i in range(3):
         belief = belief.condition(many[i : i + 1], y[i : i + 1])
     assert not calls
+
+
+def test_a_row_that_overflows_is_refused(data):
+    x, y = data
+    belief = Linear().condition(np.tile(x, (1, 8)), y)
+    with pytest.raises(NotPositiveDefinite, match="use credo.fit"):
+        belief.condition(np.full((1, 24), 1e200), [0.0])
 
 
 def test_forgetting_a_batch_is_never_having_seen_it(data, new):

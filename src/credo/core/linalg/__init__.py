@@ -29,7 +29,7 @@ from credo.core.linalg.iterative import (
 )
 from credo.core.linalg.lowrank import LowRank
 from credo.core.linalg.structured import Kronecker, Toeplitz
-from credo.core.linalg.update import append, remove, update
+from credo.core.linalg.update import append, remove, try_update, update
 
 __all__ = [
     "Estimate",
@@ -55,5 +55,6 @@ __all__ = [
     "solve",
     "solve_lower",
     "solve_upper",
+    "try_update",
     "update",
 ]

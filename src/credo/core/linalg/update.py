@@ -23,7 +23,7 @@ def update(root: Float[Array, "n n"], rows: Float[Array, "k n"], sign: int = 1) 
     """
     if sign not in (1, -1):
         raise ValueError(f"sign must be 1 (add the rows) or -1 (take them away), found {sign}")
-    changed, ok = _rotate(root, rows, sign)
+    changed, ok = try_update(root, rows, sign)
     return demand(
         changed,
         ok,
@@ -67,10 +67,10 @@ def remove(root: Float[Array, "n n"], index: int) -> Float[Array, "n-1 n-1"]:
 
 
 @partial(jax.jit, static_argnames="sign")
-def _rotate(
-    root: Float[Array, "n n"], rows: Float[Array, "k n"], sign: int
+def try_update(
+    root: Float[Array, "n n"], rows: Float[Array, "k n"], sign: int = 1
 ) -> tuple[Float[Array, "n n"], Bool[Array, ""]]:
-    """(updated root, whether it is one): a scan over rows of a scan over columns."""
+    """`update` for traced code: the new root, and whether it is one. A scan over rows of a scan over columns."""
     n = len(root)
     index = jnp.arange(n)
     tiny = n * jnp.finfo(root.dtype).eps

@@ -195,7 +195,8 @@ class Linear(Belief):
         rows = (with_intercept(phi, self.intercept is not None), y, w)
         rows = rows if is_traced(rows) else padded(*rows)[:3]
         phi, y, w = (jnp.asarray(r) for r in rows)
-        weights = posterior.add_rows(self._now(), self._unit(), phi, y, w, jnp.asarray(float(n)))
+        after = posterior.add_rows(self._now(), self._unit(), phi, y, w, jnp.asarray(float(n)))
+        weights = demand(*after, posterior.NOT_DEFINITE)
         return eqx.tree_at(lambda b: (b.weights, b.seen), self, (weights, self.seen + added))
 
     def condition_on(self, statistics: Any) -> "Linear":

@@ -52,10 +52,10 @@ class FixedPoint(NamedTuple):
     max_steps: int = 1000
     tolerance: float = 1e-7
     """Relative change of the hyperparameters (of those not pruned) at which it stops."""
-    price: float = 3.0
-    """Under ARD a feature stays if it raises the log evidence by more than this. To integrate over its precision,
-    flat in log α over the e^±23 that are searched, instead of choosing the best would cost about log(46/√4π) ≈ 2.6
-    nats; 3 are a Bayes factor of 20. With 0 everything stays that raises the evidence at all: the type-II maximum."""
+    price: float = 2.0
+    """Under ARD a feature stays if it raises the log evidence by more than this. Had its precision been integrated
+    over a range of e^±13 instead of chosen, flat in log α, that would have cost log(26/√4π) ≈ 2 nats. With 0
+    everything stays that raises the evidence at all: the type-II maximum."""
 
     @staticmethod
     def serves(belief: Any, priors: Mapping[str, Any]) -> bool:

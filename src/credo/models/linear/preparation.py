@@ -48,7 +48,9 @@ def prepare(belief: Linear, data: tuple[Any, ...], weights: Any, noise: Any) -> 
     x = rows[0].x if len(rows) == 1 else np.concatenate([c.x for c in rows])
     y = np.concatenate([c.y for c in rows])
     adapted = _standardized(belief.features, has_intercept).adapt(x)
-    center, spread = (float(y.mean()), float(y.var())) if has_intercept else (0.0, float(y @ y / len(y)))
+    w = np.concatenate([np.ones(len(c.y)) if c.weights is None else c.weights for c in rows])
+    center = float(np.average(y, weights=w)) if has_intercept else 0.0
+    spread = float(np.average((y - center) ** 2, weights=w))
     d = x.shape[1]
     ready = started(belief, adapted, center, spread, adapted.size(d), names or [f"x{i}" for i in range(d)])
     if ready.is_robust:
