@@ -129,7 +129,7 @@ def sequence(*axes):
         if n:
             belief = belief.condition(x[seen:n], y[seen:n])
         p = belief.predict(grid[:, None], joint=True)
-        curves = np.asarray(p.joint(noise=False).sample(jax.random.key(1), 6))
+        curves = np.asarray(p.joint(noise=False).draw(jax.random.key(1), 6))
         half = 1.96 * np.sqrt(np.asarray(p.epistemic))
         ax.fill_between(grid, p.mean - half, p.mean + half, color=BLUE, alpha=0.2, linewidth=0)
         ax.plot(grid, curves.T, color=ORANGE, linewidth=0.8, alpha=0.8)
