@@ -74,7 +74,7 @@ class Column(eqx.Module):
             values, unread = numbers(cells, decimal)
             table = values[:, None]
         elif self.kind == "date":
-            table, unread = self._years(cells)[:, None], np.zeros(len(cells), dtype=bool)
+            table = self._years(cells)[:, None]
             unread = np.isnan(table[:, 0]) & ~missing
         else:
             text = as_text(cells)
