@@ -15,7 +15,7 @@ import credo
 from credo.models.features import Polynomial
 from credo.models.linear import ARD, Intercept, InverseGamma, Isotropic, Linear
 
-REPLICATIONS, DRAWS, BINS = 1200, 99, 20
+REPLICATIONS, DRAWS, BINS = 10_000, 99, 20
 
 
 def uniform_p_value(ranks: np.ndarray) -> float:
@@ -67,7 +67,6 @@ def test_ranks_are_uniform(belief):
     p_values = [uniform_p_value(found[:, j]) for j in range(found.shape[1])]
     # Several quantities are looked at: the smallest p-value is held to the level of all of them together.
     assert min(p_values) > 0.01 / len(p_values), p_values
-    assert np.median(p_values) > 0.01
 
 
 def test_the_rank_test_would_notice_overconfidence():
