@@ -1,0 +1,221 @@
+"""What a kernel is: a covariance k(x, z) of the values of a function at two points.
+
+The two-point form `of` is the definition; `gram` and `diagonal` are its batches, and a kernel that knows a faster
+way overrides them (the tests hold them together). A kernel is a frozen pytree with its numbers in natural units.
+
+    k1 + k2, k1 * k2, 2.0 * k, k**2, k.exp()        algebra, in `algebra.py`
+    k.on(0, 2), k.warp(g)                           of some columns, of g(x)
+
+Rasmussen & Williams (2006), chapter 4.
+"""
+
+import dataclasses
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from credo.core.arrays import check_table, is_traced
+from credo.core.errors import DataError
+
+K = TypeVar("K", bound="Kernel")
+
+
+class Scales(NamedTuple):
+    """What the data say about sensible starting values."""
+
+    center: np.ndarray
+    """The mean of each input column."""
+    spread: np.ndarray
+    """The standard deviation of each input column; 1 for a constant one."""
+    span: np.ndarray
+    """The range of each input column; 1 for a constant one."""
+    variance: float
+    """The variance of the outcomes that the kernel is to explain."""
+
+    @classmethod
+    def of(cls, x: np.ndarray, variance: float) -> "Scales":
+        """The scales of a table of inputs and of outcomes with this variance."""
+        spread, span = x.std(0), np.ptp(x, axis=0)
+        varies = (span > 0) & (spread > 1e-12 * np.abs(x).max(0, initial=0.0))
+        return cls(x.mean(0), np.where(varies, spread, 1.0), np.where(varies, span, 1.0), variance)
+
+    def on(self, columns: tuple[int, ...]) -> "Scales":
+        """The scales of some of the columns."""
+        where = list(columns)
+        return Scales(self.center[where], self.spread[where], self.span[where], self.variance)
+
+
+class Kernel(eqx.Module):
+    """A symmetric positive semi-definite function k(x, z) of two points."""
+
+    @abstractmethod
+    def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
+        """k(x, z) of two points."""
+
+    @abstractmethod
+    def formula(self) -> str:
+        """The kernel as people write it, e.g. `2.1² · RBF(ℓ=0.8)`."""
+
+    def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        """The matrix of k(xᵢ, zⱼ)."""
+        return jax.vmap(lambda a: jax.vmap(lambda b: self.of(a, b))(z))(x)
+
+    def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """The variances k(xᵢ, xᵢ)."""
+        return jax.vmap(lambda a: self.of(a, a))(x)
+
+    def encode(self, x: Any, name: str = "X", columns: int | None = None) -> Any:
+        """What users have (tables; for kernels on them strings, sets, graphs) as checked rows of float64."""
+        return check_table(x, name, columns)
+
+    def adapt(self: K, scales: Scales) -> K:
+        """The kernel with every number that is still at its default set to a start that suits the data."""
+        return self
+
+    def scaled(self, factor: Any) -> "Kernel":
+        """factor · k."""
+        from credo.kernels.algebra import Scaled
+
+        return Scaled(self, factor)
+
+    def split_variance(self) -> "tuple[Any, Kernel]":
+        """(s², k/s²): the amplitude that `scaled` would set, taken out, or (None, k) where there is none to take."""
+        return None, self
+
+    @property
+    def terms(self) -> "tuple[Kernel, ...]":
+        """The kernels whose sum this is; itself unless it is a sum."""
+        return (self,)
+
+    @property
+    def is_stationary(self) -> bool:
+        """Whether k(x, z) depends on x - z only."""
+        return False
+
+    def __call__(self, x: Any, z: Any = None) -> Float[Array, "n m"]:
+        """The matrix of k(xᵢ, zⱼ) for tables x and z (z = x if it is not given)."""
+        rows = jnp.asarray(self.encode(x, "x"))
+        return self.gram(rows, rows if z is None else jnp.asarray(self.encode(z, "z", rows.shape[1])))
+
+    def on(self, *columns: int) -> "Kernel":
+        """This kernel of the given input columns only."""
+        from credo.kernels.inputs import OnColumns
+
+        return OnColumns(self, columns)
+
+    def warp(self, function: Callable[[Array], Array]) -> "Kernel":
+        """k(g(x), g(z)) for a function g of a row."""
+        from credo.kernels.inputs import Warped
+
+        return Warped(self, function)
+
+    def exp(self) -> "Kernel":
+        """exp(k(x, z))."""
+        from credo.kernels.algebra import Exponentiated
+
+        return Exponentiated(self)
+
+    def __add__(self, other: Any) -> "Kernel":
+        from credo.kernels.algebra import Sum
+
+        return Sum.of_terms(self, other)
+
+    def __radd__(self, other: Any) -> "Kernel":
+        from credo.kernels.algebra import Sum
+
+        return self if isinstance(other, int) and other == 0 else Sum.of_terms(other, self)
+
+    def __mul__(self, other: Any) -> "Kernel":
+        from credo.kernels.algebra import product
+
+        return product(self, other) if isinstance(other, Kernel) else self.scaled(_amplitude(other))
+
+    def __rmul__(self, other: Any) -> "Kernel":
+        return self.scaled(_amplitude(other))
+
+    def __pow__(self, exponent: int) -> "Kernel":
+        from credo.kernels.algebra import Power
+
+        return Power(self, exponent)
+
+    def __repr__(self) -> str:
+        return self.formula()
+
+
+class Wrapped(Kernel):
+    """What kernels made of one other kernel share: inputs are read, and starts chosen, by the one inside."""
+
+    kernel: eqx.AbstractVar[Kernel]
+
+    def encode(self, x: Any, name: str = "X", columns: int | None = None) -> Any:
+        """As the kernel inside reads them."""
+        return self.kernel.encode(x, name, columns)
+
+    def adapt(self, scales: Scales) -> Any:
+        """As the kernel inside."""
+        return eqx.tree_at(lambda k: k.kernel, self, self.kernel.adapt(scales))
+
+    @property
+    def is_stationary(self) -> bool:
+        """Where the kernel inside is."""
+        return self.kernel.is_stationary
+
+    def _inside(self) -> str:
+        text = self.kernel.formula()
+        return f"({text})" if any(c in text for c in "+×·") else text
+
+
+def _amplitude(value: Any) -> Float[Array, ""]:
+    try:
+        factor = jnp.asarray(value, dtype=float)
+    except (TypeError, ValueError):
+        raise DataError(f"a kernel can be multiplied by a number or a kernel, found {type(value).__name__}") from None
+    if factor.ndim or not (is_traced(factor) or float(factor) > 0):
+        raise DataError(f"a kernel can be multiplied by one positive number, found {value!r}")
+    return factor
+
+
+def at_default(kernel: Kernel, name: str) -> bool:
+    """Whether the number `name` is still the one that its field declares."""
+    value = getattr(kernel, name)
+    default: Any = next(f.default for f in dataclasses.fields(kernel) if f.name == name)
+    if value is None or default is None or is_traced(value):
+        return value is None and default is None
+    return np.shape(value) == np.shape(default) and bool(np.all(np.asarray(value) == default))
+
+
+def start(kernel: K, **values: Any) -> K:
+    """The kernel with the given numbers where it still has its defaults."""
+    chosen = {name: jnp.asarray(v, dtype=float) for name, v in values.items() if at_default(kernel, name)}
+    return dataclasses.replace(kernel, **chosen) if chosen else kernel
+
+
+def show(value: Any, digits: int = 3) -> str:
+    """A number of a formula; a short vector in brackets; a long, large or traced one by its shape."""
+    if value is None or is_traced(value):
+        return "?"
+    array = np.asarray(value, dtype=float)
+    if array.ndim == 0:
+        return f"{float(array):.{digits}g}"
+    if array.ndim > 1 or array.size > 8:
+        return f"array{list(array.shape)}"
+    return "[" + ", ".join(f"{v:.{digits}g}" for v in array) + "]"
+
+
+def show_call(name: str, **numbers: Any) -> str:
+    """`Name(ℓ=0.8, p=1)`; numbers that are None are left out."""
+    inside = ", ".join(f"{key}={show(value)}" for key, value in numbers.items() if value is not None)
+    return f"{name}({inside})" if inside else name
+
+
+def show_scaled(variance: Any, text: str) -> str:
+    """`2.1² · text`: the standard deviation, squared, in front; nothing for a variance of one."""
+    if variance is None or (not is_traced(variance) and float(variance) == 1.0):
+        return text
+    return f"{'s' if is_traced(variance) else show(jnp.sqrt(variance))}² · {text}"

@@ -1,0 +1,74 @@
+"""`check_kernel`: what every kernel promises, for ours and for yours."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from credo.core import params
+from credo.core.errors import DataError
+from credo.kernels.base import Kernel
+
+N = 12
+
+
+def check_kernel(kernel: Kernel, x: Any = None, *, columns: int = 2, seed: int = 0, tolerance: float = 1e-8) -> None:
+    """Raises `DataError`, saying which promise is broken and by how much, or returns.
+
+    Checked on `x` (random rows with repetitions if it is not given): symmetry, positive semi-definiteness, the
+    batched form and the diagonal against the two-point form, finite values, and finite gradients in the
+    learnable numbers and (where they have any) in the inputs, at coincident points too.
+    """
+    rows = jnp.asarray(_random(columns, seed) if x is None else kernel.encode(x))
+    name = kernel.formula()
+    gram = np.asarray(kernel.gram(rows, rows))
+    if not np.all(np.isfinite(gram)):
+        raise DataError(f"{name} gives values that are not finite; check it at repeated and at far-away inputs")
+    size = max(float(np.abs(gram).max()), 1e-300)
+    _compare(name, "is not symmetric", gram, gram.T, size, tolerance)
+    pairs = np.asarray(jax.vmap(lambda a: jax.vmap(lambda b: kernel.of(a, b))(rows))(rows))
+    _compare(name, "differs between gram(x, z) and of(x, z)", gram, pairs, size, tolerance)
+    part = np.asarray(kernel.gram(rows[:3], rows[3:]))
+    _compare(name, "differs between a block of gram(x, z) and the whole", part, gram[:3, 3:], size, tolerance)
+    diagonal = np.asarray(kernel.diagonal(rows))
+    _compare(name, "differs between diagonal(x) and gram(x, x)", diagonal, np.diag(gram), size, tolerance)
+    smallest = float(np.linalg.eigvalsh(0.5 * (gram + gram.T))[0])
+    if smallest < -tolerance * size * len(rows):
+        raise DataError(
+            f"{name} is not positive semi-definite: on {len(rows)} inputs its smallest eigenvalue is {smallest:.3g}; "
+            "it is not a covariance: build it from kernels by sums and products, or repair the matrix"
+        )
+    _check_gradients(kernel, rows, name)
+
+
+def _random(columns: int, seed: int) -> np.ndarray:
+    rows = np.random.default_rng(seed).normal(size=(N, columns))
+    return np.concatenate([rows, rows[:2], np.zeros((1, columns))])
+
+
+def _compare(name: str, what: str, a: np.ndarray, b: np.ndarray, size: float, tolerance: float) -> None:
+    gap = float(np.abs(a - b).max())
+    if not gap <= tolerance * size:
+        raise DataError(f"{name} {what}: the largest difference is {gap:.3g} for values up to {size:.3g}")
+
+
+def _check_gradients(kernel: Kernel, rows: jax.Array, name: str) -> None:
+    slots = params.layout(kernel)
+    vector = params.to_vector(kernel, slots)
+    weight = jnp.cos(jnp.arange(len(rows) ** 2, dtype=float)).reshape(len(rows), len(rows))
+
+    @eqx.filter_jit
+    def gradients(u: jax.Array, x: jax.Array) -> Any:
+        def total(u: jax.Array, x: jax.Array) -> jax.Array:
+            return jnp.sum(weight * params.from_vector(kernel, slots, u).gram(x, x))
+
+        return jax.grad(total, (0, 1))(u, x)
+
+    for what, gradient in zip(("its numbers", "its inputs"), gradients(vector, rows), strict=True):
+        if not bool(jnp.all(jnp.isfinite(gradient))):
+            raise DataError(
+                f"{name} has gradients in {what} that are not finite, often from √ or log at coincident points; "
+                "write it in terms of squared distances, or guard both branches with jnp.where"
+            )

@@ -1,0 +1,101 @@
+"""The simplest kernels: a constant, white noise, and a function of yours."""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from credo.core.params import positive
+from credo.kernels.base import Kernel, Scales, show, show_scaled, start
+
+
+class Constant(Kernel):
+    """k = s²: an unknown constant."""
+
+    variance: Float[Array, ""] = positive(1.0)
+
+    def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
+        """s²."""
+        return self.variance
+
+    def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        """s² everywhere."""
+        return jnp.broadcast_to(self.variance, (x.shape[0], z.shape[0]))
+
+    def adapt(self, scales: Scales) -> "Constant":
+        """s² = the variance of the outcomes."""
+        return start(self, variance=scales.variance)
+
+    def scaled(self, factor: Float[Array, ""]) -> Kernel:
+        """factor · s²."""
+        return Constant(self.variance * factor)
+
+    @property
+    def is_stationary(self) -> bool:
+        """It is."""
+        return True
+
+    def formula(self) -> str:
+        """s²."""
+        return f"{'s' if isinstance(self.variance, jax.core.Tracer) else show(jnp.sqrt(self.variance))}²"
+
+
+class White(Kernel):
+    """k = s² where x = z and 0 elsewhere: a value of its own at every place.
+
+    Rows with equal inputs share it; what differs between repeated measurements is the model's `noise`.
+    """
+
+    variance: Float[Array, ""] = positive(1.0)
+
+    def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
+        """s² [x = z]."""
+        return jnp.where(jnp.all(x == z), self.variance, 0.0)
+
+    def adapt(self, scales: Scales) -> "White":
+        """s² = a tenth of the variance of the outcomes."""
+        return start(self, variance=scales.variance / 10)
+
+    def scaled(self, factor: Float[Array, ""]) -> Kernel:
+        """factor · s²."""
+        return White(self.variance * factor)
+
+    @property
+    def is_stationary(self) -> bool:
+        """It is."""
+        return True
+
+    def formula(self) -> str:
+        """s² · White."""
+        return show_scaled(self.variance, "White")
+
+
+class Custom(Kernel):
+    """A kernel from a plain function k(x, z) of two rows, written with `jax.numpy`; see `check_kernel`.
+
+    Learnable numbers, if any, are given by name and passed on: `Custom(f, scale=2.0)` calls f(x, z, scale=…);
+    each is positive.
+    """
+
+    function: Callable[..., Array] = eqx.field(static=True)
+    names: tuple[str, ...] = eqx.field(static=True)
+    numbers: Float[Array, " p"] | None = positive(None)
+
+    def __init__(self, function: Callable[..., Array], **numbers: float):
+        self.function = function
+        self.names = tuple(numbers)
+        self.numbers = jnp.asarray(list(numbers.values()), dtype=float) if numbers else None
+
+    def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
+        """f(x, z)."""
+        values = () if self.numbers is None else tuple(self.numbers)
+        return jnp.asarray(self.function(x, z, **dict(zip(self.names, values, strict=True))), dtype=float).reshape(())
+
+    def formula(self) -> str:
+        """The function's name with its numbers."""
+        name = getattr(self.function, "__name__", "k")
+        values = () if self.numbers is None else tuple(self.numbers)
+        inside = ", ".join(f"{n}={show(v)}" for n, v in zip(self.names, values, strict=True))
+        return f"{name}({inside})"

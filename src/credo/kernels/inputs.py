@@ -1,0 +1,106 @@
+"""A kernel of other inputs: of some of the columns, or of a function of the row."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from credo.core.errors import DataError
+from credo.kernels.base import Kernel, Scales, Wrapped
+
+
+class OnColumns(Wrapped):
+    """A kernel of some of the input columns: its active dimensions. Make it with `k.on(0, 2)`."""
+
+    kernel: Kernel
+    columns: tuple[int, ...] = eqx.field(static=True)
+
+    def __check_init__(self) -> None:
+        ok = self.columns and all(isinstance(c, int) and c >= 0 for c in self.columns)
+        if not ok or len(set(self.columns)) != len(self.columns):
+            raise DataError(f".on(...) needs column numbers from 0, each once, found {self.columns}")
+
+    def _cut(self, x: Array) -> Array:
+        if max(self.columns) >= x.shape[-1]:
+            raise DataError(f"the kernel is on column {max(self.columns)}, found inputs with {x.shape[-1]} columns")
+        return x[..., jnp.asarray(self.columns)]
+
+    def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
+        """k of the columns."""
+        return self.kernel.of(self._cut(x), self._cut(z))
+
+    def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        """K of the columns."""
+        return self.kernel.gram(self._cut(x), self._cut(z))
+
+    def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """k(x, x) of the columns."""
+        return self.kernel.diagonal(self._cut(x))
+
+    def encode(self, x: Any, name: str = "X", columns: int | None = None) -> Any:
+        """A table: the kernel inside sees a part of it."""
+        return Kernel.encode(self, x, name, columns)
+
+    def adapt(self, scales: Scales) -> "OnColumns":
+        """From the columns that it sees."""
+        return OnColumns(self.kernel.adapt(scales.on(self.columns)), self.columns)
+
+    def scaled(self, factor: Float[Array, ""]) -> Kernel:
+        """factor · k."""
+        return OnColumns(self.kernel.scaled(factor), self.columns)
+
+    def split_variance(self) -> tuple[Any, Kernel]:
+        """Of the kernel inside."""
+        variance, bare = self.kernel.split_variance()
+        return variance, OnColumns(bare, self.columns)
+
+    @property
+    def terms(self) -> tuple[Kernel, ...]:
+        """The terms of the kernel inside, on the same columns."""
+        return tuple(OnColumns(k, self.columns) for k in self.kernel.terms) if len(self.kernel.terms) > 1 else (self,)
+
+    def formula(self) -> str:
+        """k[x0, x2]."""
+        return f"{self._inside()}[{', '.join(f'x{c}' for c in self.columns)}]"
+
+
+class Warped(Wrapped):
+    """k(g(x), g(z)) for a function g of a row. Make it with `k.warp(g)`."""
+
+    kernel: Kernel
+    function: Callable[[Array], Array] = eqx.field(static=True)
+
+    def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
+        """k(g(x), g(z))."""
+        return self.kernel.of(self._map(x), self._map(z))
+
+    def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        """K of the warped rows."""
+        return self.kernel.gram(jax.vmap(self._map)(x), jax.vmap(self._map)(z))
+
+    def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """k(g(x), g(x))."""
+        return self.kernel.diagonal(jax.vmap(self._map)(x))
+
+    def _map(self, x: Float[Array, " d"]) -> Float[Array, " q"]:
+        return jnp.atleast_1d(self.function(x))
+
+    def encode(self, x: Any, name: str = "X", columns: int | None = None) -> Any:
+        """A table, which g maps."""
+        return Kernel.encode(self, x, name, columns)
+
+    def adapt(self, scales: Scales) -> "Warped":
+        """As the kernel inside: what g does to scales is not known, so only the amplitude is chosen."""
+        return self
+
+    @property
+    def is_stationary(self) -> bool:
+        """Not in x."""
+        return False
+
+    def formula(self) -> str:
+        """k∘g."""
+        return f"{self._inside()}∘{getattr(self.function, '__name__', 'g')}"

@@ -1,0 +1,218 @@
+"""Stationary kernels: k(x, z) = s² κ(r²) of a scaled distance r.
+
+    r² = (x - z)ᵀ M (x - z),    M = diag(ℓ)⁻² + ΛᵀΛ
+
+One ℓ is isotropic, one for each column (`ard=True`) automatic relevance determination, and `projection` = Λ the
+full metric of Vivarelli & Williams (1999), "Discovering hidden features with Gaussian processes regression".
+κ is a function of r² with its derivative written by hand, so that gradients at coincident points, where √ has
+none, are right and finite. Rasmussen & Williams (2006), §4.2 and §5.1.
+"""
+
+from abc import abstractmethod
+from typing import TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from credo.core.errors import DataError
+from credo.core.params import positive, real
+from credo.kernels.base import Kernel, Scales, at_default, show_call, show_scaled, start
+
+M = TypeVar("M", bound="Metric")
+
+
+@jax.custom_jvp
+def squared_distances(x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
+    """‖xᵢ - zⱼ‖², from differences: coincident points are at distance zero exactly.
+
+    The derivative goes through matrix products, |x|² + |z|² - 2xᵀz, where rounding does no harm.
+    """
+    total = jnp.zeros((x.shape[0], z.shape[0]), x.dtype)
+    for k in range(x.shape[1]):  # unrolled: XLA fuses the sum with whatever follows
+        total = total + jnp.square(x[:, k, None] - z[None, :, k])
+    return total
+
+
+@squared_distances.defjvp
+def _squared_distances_jvp(
+    primals: tuple[Array, Array], tangents: tuple[Array, Array]
+) -> tuple[Float[Array, "n m"], Float[Array, "n m"]]:
+    (x, z), (dx, dz) = primals, tangents
+    change = (x * dx).sum(1)[:, None] + (z * dz).sum(1)[None, :] - x @ dz.T - dx @ z.T
+    return squared_distances(x, z), 2.0 * change
+
+
+def root(squared: Array) -> Array:
+    """√s with derivative zero at s = 0, where the product with the derivative of s is wanted, and is zero."""
+    safe = jnp.where(squared > 0, squared, 1.0)
+    return jnp.where(squared > 0, jnp.sqrt(safe), 0.0)
+
+
+class Metric(Kernel):
+    """A kernel with lengthscales: it sees x/ℓ, followed by Λx where there is a projection."""
+
+    lengthscale: Float[Array, "*d"] = positive(1.0)
+    variance: Float[Array, ""] | None = positive(1.0)
+    projection: Float[Array, "q d"] | None = real(None)
+    ard: bool = eqx.field(default=False, static=True, kw_only=True)
+    """Whether `learn` gives each column a lengthscale of its own."""
+    rank: int = eqx.field(default=0, static=True, kw_only=True)
+    """The rows of Λ that `learn` adds to the metric."""
+
+    def __check_init__(self) -> None:
+        if jnp.ndim(self.lengthscale) > 1:
+            raise DataError(
+                f"{type(self).__name__} needs one lengthscale or one for each column, "
+                f"found shape {jnp.shape(self.lengthscale)}; for a full metric give projection="
+            )
+
+    def embed(self, x: Float[Array, "n d"]) -> Float[Array, "n q"]:
+        """Rows whose Euclidean distance is r."""
+        d, own = x.shape[-1], jnp.shape(self.lengthscale)
+        if own not in ((), (d,)):
+            raise DataError(
+                f"{type(self).__name__} has {own[0]} lengthscales for inputs with {d} columns; "
+                "give one for all or one for each, or use .on(columns)"
+            )
+        scaled = x / self.lengthscale
+        return scaled if self.projection is None else jnp.concatenate([scaled, x @ self.projection.T], axis=-1)
+
+    def amplitude(self) -> Float[Array, ""]:
+        """s², one where the amplitude belongs to a product around this kernel."""
+        return jnp.ones(()) if self.variance is None else self.variance
+
+    def adapt(self: M, scales: Scales) -> M:
+        """ℓ = √d standard deviations of a column (their typical distance), s² = the variance of the outcomes."""
+        d = len(scales.spread)
+        typical = scales.spread * np.sqrt(d)
+        out = self
+        if at_default(self, "lengthscale"):
+            each = typical if self.ard else np.exp(np.log(typical).mean())
+            out = eqx.tree_at(lambda k: k.lengthscale, out, jnp.asarray(each))
+        elif self.ard and jnp.ndim(self.lengthscale) == 0:
+            out = eqx.tree_at(lambda k: k.lengthscale, out, jnp.full(d, self.lengthscale))
+        if self.rank and self.projection is None:
+            directions = np.random.default_rng(0).normal(size=(self.rank, d)) * 0.1 / typical
+            out = eqx.tree_at(lambda k: k.projection, out, jnp.asarray(directions), is_leaf=lambda v: v is None)
+        return start(out, variance=scales.variance)
+
+    def scaled(self, factor: Float[Array, ""]) -> Kernel:
+        """factor · k."""
+        return eqx.tree_at(lambda k: k.variance, self, self.amplitude() * factor, is_leaf=lambda v: v is None)
+
+    def split_variance(self) -> tuple[Float[Array, ""] | None, Kernel]:
+        """(s², κ)."""
+        return self.variance, eqx.tree_at(lambda k: k.variance, self, None, is_leaf=lambda v: v is None)
+
+    def _numbers(self) -> dict[str, Array | None]:
+        """The numbers that the formula shows, by symbol."""
+        return {"ℓ": self.lengthscale, "Λ": self.projection}
+
+    def formula(self) -> str:
+        """s² · Name(ℓ=…)."""
+        return show_scaled(self.variance, show_call(type(self).__name__, **self._numbers()))
+
+
+class Stationary(Metric):
+    """k(x, z) = s² κ(r²)."""
+
+    @abstractmethod
+    def profile(self, squared: Array) -> Array:
+        """κ(r²), with κ(0) = 1."""
+
+    def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
+        """s² κ(r²) of two points."""
+        difference = self.embed((x - z)[None, :])[0]
+        return self.amplitude() * self.profile(jnp.square(difference).sum())
+
+    def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        """s² κ(r²) for all pairs."""
+        return self.amplitude() * self.profile(squared_distances(self.embed(x), self.embed(z)))
+
+    def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """s²."""
+        return jnp.broadcast_to(self.amplitude(), x.shape[:1])
+
+    @property
+    def is_stationary(self) -> bool:
+        """It is."""
+        return True
+
+
+class RBF(Stationary):
+    """κ = exp(-r²/2): infinitely smooth functions.  Rasmussen & Williams (2006), eq. 4.9."""
+
+    def profile(self, squared: Array) -> Array:
+        """exp(-r²/2)."""
+        return jnp.exp(-0.5 * squared)
+
+
+class Exponential(Stationary):
+    """κ = exp(-r), the Laplace or Ornstein-Uhlenbeck kernel, Matérn with ν = 1/2: continuous, rough functions.
+
+    Rasmussen & Williams (2006), eq. 4.18.
+    """
+
+    def profile(self, squared: Array) -> Array:
+        """exp(-r)."""
+        return jnp.exp(-root(squared))
+
+
+Matern12 = Exponential
+
+
+class Matern32(Stationary):
+    """κ = (1 + √3 r) exp(-√3 r): once differentiable functions.  Rasmussen & Williams (2006), eq. 4.17."""
+
+    def profile(self, squared: Array) -> Array:
+        """(1 + √3 r) exp(-√3 r)."""
+        return _matern32(squared)
+
+
+class Matern52(Stationary):
+    """κ = (1 + √5 r + 5r²/3) exp(-√5 r): twice differentiable functions.  Rasmussen & Williams (2006), eq. 4.17."""
+
+    def profile(self, squared: Array) -> Array:
+        """(1 + √5 r + 5r²/3) exp(-√5 r)."""
+        return _matern52(squared)
+
+
+class RationalQuadratic(Stationary):
+    """κ = (1 + r²/2α)^-α: RBF kernels of many lengthscales, mixed.  Rasmussen & Williams (2006), eq. 4.19."""
+
+    alpha: Float[Array, ""] = positive(1.0, low=1e-3, high=1e5)
+
+    def profile(self, squared: Array) -> Array:
+        """(1 + r²/2α)^-α."""
+        return jnp.exp(-self.alpha * jnp.log1p(0.5 * squared / self.alpha))
+
+    def _numbers(self) -> dict[str, Array | None]:
+        return {**super()._numbers(), "α": self.alpha}
+
+
+@jax.custom_jvp
+def _matern32(squared: Array) -> Array:
+    r = root(3.0 * squared)
+    return (1.0 + r) * jnp.exp(-r)
+
+
+@_matern32.defjvp
+def _matern32_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    """dκ/dr² = -3/2 exp(-√3 r)."""
+    r = root(3.0 * primals[0])
+    return _matern32(primals[0]), -1.5 * jnp.exp(-r) * tangents[0]
+
+
+@jax.custom_jvp
+def _matern52(squared: Array) -> Array:
+    r = root(5.0 * squared)
+    return (1.0 + r + jnp.square(r) / 3.0) * jnp.exp(-r)
+
+
+@_matern52.defjvp
+def _matern52_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    """dκ/dr² = -5/6 (1 + √5 r) exp(-√5 r)."""
+    return _matern52(primals[0]), -(5.0 / 6.0) * _matern32(primals[0] * 5.0 / 3.0) * tangents[0]
