@@ -3,7 +3,7 @@
 A belief is a value. Conditioning a belief on data gives another belief. A belief predicts; a prediction says
 how much of its doubt is noise and how much is ignorance. A decision follows from a prediction and a loss.
 
-    gp = credo.fit(credo.Linear(), X, y)
+    gp = credo.fit(credo.GP(), X, y)
     p = gp.predict(X_new)
     p.mean, p.interval(0.95), p.aleatoric, p.epistemic
     credo.decide(p, credo.losses.Asymmetric(under=5, over=1))
@@ -29,6 +29,7 @@ _HOME = {
     # beliefs
     "Belief": "core.belief",
     "Linear": "models.linear",
+    "GP": "models.gp",
     "Averaged": "models.average",
     "Grid": "models.grid",
     "Hypotheses": "models.conjugate",
@@ -48,6 +49,7 @@ _HOME = {
 _FOLDERS = ("app", "core", "decide", "errors", "evaluate", "infer", "kernels", "losses", "models", "scale", "sklearn")
 
 __all__ = [
+    "GP",
     "Averaged",
     "Belief",
     "BetaBernoulli",
@@ -111,6 +113,7 @@ if TYPE_CHECKING:
         NormalInverseWishart,
         NormalKnownVariance,
     )
+    from credo.models.gp import GP
     from credo.models.grid import Grid
     from credo.models.linear import Linear
 

@@ -59,6 +59,14 @@ class Belief(eqx.Module):
         """The method that `learn` uses when the user names none; None leaves it to `learn`."""
         return None
 
+    def default_priors(self, statistics: Any) -> dict[str, Any]:
+        """Weakly informative priors by path for `learn`, where the model has some."""
+        return {}
+
+    def objective(self, slots: Any, statistics: Any, priors: Any) -> Any:
+        """log p(data | θ) + log p(θ) of the unconstrained vector with its gradient; None leaves it to `learn`."""
+        return None
+
     def prepare(self, *data: Any, **options: Any) -> tuple[Any, Any]:
         """The belief with its data-driven choices made (scales, domains, starting values), and the statistics.
 

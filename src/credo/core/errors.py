@@ -25,5 +25,9 @@ class NotConvergedWarning(UserWarning):
     """An iterative method stopped early, or at a bound: its answer is usable but deserves a look."""
 
 
+class RepairedWarning(UserWarning):
+    """Something that could not be used as given was changed as little as possible; the message says by how much."""
+
+
 class FileError(CredoError, OSError):
     """A file is missing, damaged, tampered with, foreign, or written by a newer credo."""

@@ -17,10 +17,11 @@ A model declares what may be learned, and in which range, where the number lives
 
 import dataclasses
 import difflib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -148,10 +149,29 @@ def replace(belief: M, values: Mapping[str, Any]) -> M:
     )
 
 
-def _bijector(constraint: Constraint) -> Any:
-    from numpyro.distributions import biject_to, constraints  # 0.7 s to import: only when something is learned
+class Bijector(NamedTuple):
+    """A map from unconstrained numbers to constrained ones and back."""
 
-    return biject_to(getattr(constraints, constraint.kind))
+    forward: Callable[[Array], Array]
+    inverse: Callable[[Array], Array]
+    inverse_shape: Callable[[tuple[int, ...]], tuple[int, ...]] = lambda shape: shape
+
+
+# The everyday ones are here because importing numpyro takes longer than most fits.
+_BIJECTORS = {
+    "real": Bijector(lambda u: u, lambda v: v),
+    "positive": Bijector(jnp.exp, jnp.log),
+    "unit_interval": Bijector(jax.nn.sigmoid, lambda v: jnp.log(v) - jnp.log1p(-v)),
+}
+
+
+def _bijector(constraint: Constraint) -> Bijector:
+    if constraint.kind in _BIJECTORS:
+        return _BIJECTORS[constraint.kind]
+    from numpyro.distributions import biject_to, constraints
+
+    transform = biject_to(getattr(constraints, constraint.kind))
+    return Bijector(transform, transform.inv, transform.inverse_shape)
 
 
 class Slot(NamedTuple):
@@ -185,13 +205,13 @@ def layout(belief: Any, fixed: Iterable[str] = ()) -> Layout:
 def to_vector(belief: Any, slots: Layout) -> Float[Array, " k"]:
     """The free numbers of the belief, unconstrained."""
     values = learnable(belief)
-    parts = [jnp.ravel(_bijector(s.constraint).inv(jnp.asarray(values[s.path], dtype=float))) for s in slots]
+    parts = [jnp.ravel(_bijector(s.constraint).inverse(jnp.asarray(values[s.path], dtype=float))) for s in slots]
     return jnp.concatenate(parts) if parts else jnp.zeros(0)
 
 
 def natural_values(slots: Layout, vector: Float[Array, " k"]) -> dict[str, Array]:
     """The free numbers in natural units, by path."""
-    return {s.path: _bijector(s.constraint)(vector[s.start : s.stop].reshape(s.shape)) for s in slots}
+    return {s.path: _bijector(s.constraint).forward(vector[s.start : s.stop].reshape(s.shape)) for s in slots}
 
 
 def from_vector(belief: M, slots: Layout, vector: Float[Array, " k"]) -> M:
@@ -219,11 +239,29 @@ def bounds(slots: Layout, vector: Float[Array | np.ndarray, " k"]) -> tuple[np.n
     return np.minimum(lower, u), np.maximum(upper, u)
 
 
+class LogNormal(eqx.Module):
+    """A prior of a positive number by its mode: log θ ~ N(log mode + spread², spread²), densest at θ = mode.
+
+    What `learn` uses by default; any distribution of numpyro serves as well.
+    """
+
+    mode: Float[Array, "*k"]
+    spread: Float[Array, ""]
+
+    def __init__(self, mode: Any, spread: Any = 1.0):
+        self.mode, self.spread = jnp.asarray(mode, dtype=float), jnp.asarray(spread, dtype=float)
+
+    def log_prob(self, value: Array) -> Array:
+        """The log density in natural units."""
+        z = (jnp.log(value / self.mode) - self.spread**2) / self.spread
+        return -0.5 * z**2 - jnp.log(value * self.spread) - 0.5 * jnp.log(2 * jnp.pi)
+
+
 def check_priors(belief: Any, priors: Mapping[str, Any] | None) -> dict[str, Any]:
-    """`priors` as a dict: every key is a learnable path and every value has a log density."""
+    """`priors` as a dict: every key is a learnable path and every value has a log density, or is None (no prior)."""
     for path, prior in (priors or {}).items():
         check_path(belief, path)
-        if not hasattr(prior, "log_prob"):
+        if prior is not None and not hasattr(prior, "log_prob"):
             raise DataError(
                 f"priors[{path!r}] must be a distribution with log_prob, found {type(prior).__name__}; "
                 "e.g. numpyro.distributions.LogNormal(0, 1)"

@@ -9,7 +9,7 @@ prefer another (`Linear` has MacKay's fixed point). MacKay (1992), "Bayesian int
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -73,17 +73,37 @@ class Evidence(NamedTuple):
         noise = np.random.default_rng(seed).normal(size=(max(self.starts, 1), len(first))) * self.spread
         noise[0] = 0.0
 
-        def value_and_grad(u: np.ndarray) -> tuple[float, np.ndarray]:
-            value, gradient = _objective(u, belief, slots, statistics, priors)
-            return float(value), np.asarray(gradient)
-
-        optima = maximize(value_and_grad, list(first + noise), lower, upper, self.max_steps, self.tolerance)
+        objective = self.objective(belief, slots, statistics, priors)
+        optima = maximize(objective.value_and_grad, list(first + noise), lower, upper, self.max_steps, self.tolerance)
         learned = summarize(belief, slots, optima, lower, upper)
         if learned.status == DIVERGED:
             return learned
         names = params.coordinate_names(slots)
-        flat = flat_directions(lambda u: value_and_grad(u)[0], optima[0], lower, upper)
+        free = [i for s in slots if s.path not in priors for i in range(s.start, s.stop)]  # a prior is never flat
+        flat = flat_directions(objective.value, optima[0], lower, upper, free)
         return learned._replace(at_bound=learned.at_bound | {names[i]: side for i, side in flat})
+
+    def objective(self, belief: Any, slots: params.Layout, statistics: Any, priors: Mapping[str, Any]) -> Any:
+        """What is climbed: the belief's own way of computing it, or `Objective`."""
+        return belief.objective(slots, statistics, priors) or Objective(belief, slots, statistics, priors)
+
+
+class Objective(NamedTuple):
+    """log p(data | θ) + log p(θ) as a function of the unconstrained vector."""
+
+    belief: Any
+    slots: params.Layout
+    statistics: Any
+    priors: Mapping[str, Any]
+
+    def value_and_grad(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
+        """The objective and its gradient."""
+        value, gradient = _objective(vector, *self)
+        return float(value), np.asarray(gradient)
+
+    def value(self, vector: np.ndarray) -> float:
+        """The objective."""
+        return self.value_and_grad(vector)[0]
 
 
 @eqx.filter_jit
@@ -132,7 +152,7 @@ def learn(
     *data: Any,
     using: Any = None,
     fixed: Iterable[str] = (),
-    priors: Mapping[str, Any] | None = None,
+    priors: Mapping[str, Any] | Literal[False] | None = None,
     seed: int = 0,
     report: bool = False,
     **options: Any,
@@ -145,7 +165,8 @@ def learn(
         data: what `belief.condition` takes.
         using: the method; None is the belief's own choice, usually `Evidence()`.
         fixed: paths of numbers that stay as they are, e.g. `["noise"]`; the name of a part holds all of it.
-        priors: densities by path, e.g. `{"noise": numpyro.distributions.LogNormal(0, 1)}`: MAP-II.
+        priors: densities by path, e.g. `{"noise": numpyro.distributions.LogNormal(0, 1)}`: MAP-II. They replace
+            the model's own default for that path (`{"noise": None}` takes it away); False is none at all, type-II ML.
         seed: of the random starts.
         report: return `Learned`, with every local optimum, instead of the belief alone.
         options: what else `belief.condition` takes, e.g. `weights=`.
@@ -159,7 +180,7 @@ def fit(
     *data: Any,
     using: Any = None,
     fixed: Iterable[str] = (),
-    priors: Mapping[str, Any] | None = None,
+    priors: Mapping[str, Any] | Literal[False] | None = None,
     seed: int = 0,
     report: bool = False,
     **options: Any,
@@ -175,7 +196,7 @@ def prepare_and_learn(
     data: tuple[Any, ...],
     using: Any,
     fixed: Iterable[str],
-    priors: Mapping[str, Any] | None,
+    priors: Mapping[str, Any] | Literal[False] | None,
     seed: int,
     options: dict[str, Any],
 ) -> tuple[Learned, Any]:
@@ -185,15 +206,17 @@ def prepare_and_learn(
             f"learn and fit take a belief first, found {type(belief).__name__}; e.g. credo.fit(credo.Linear(), X, y)"
         )
     held = params.expand_paths(belief, fixed)
-    checked = params.check_priors(belief, priors)
+    given = params.check_priors(belief, priors or {})
     prepared, statistics = belief.prepare(*data, **options)
     # What the user fixed stays as given, whatever `prepare` would have chosen from the data.
     prepared = params.replace(prepared, {path: params.learnable(belief)[path] for path in held})
     if not params.layout(prepared, held):
         value = float(prepared.log_evidence_of(statistics))
         return Learned(prepared, CONVERGED, value, [], {}, ["there was nothing to learn"]), statistics
-    method = using or prepared.learner(checked) or Evidence()
-    learned = method.learn(prepared, statistics, held, checked, seed)
+    defaults = {} if priors is False else prepared.default_priors(statistics)
+    merged = {path: prior for path, prior in (defaults | given).items() if prior is not None and path not in held}
+    method = using or prepared.learner(merged) or Evidence()
+    learned = method.learn(prepared, statistics, held, merged, seed)
     _speak_up(learned)
     return learned, statistics
 

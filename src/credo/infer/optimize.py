@@ -103,15 +103,19 @@ def at_bound(vector: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> list[t
 
 
 def flat_directions(
-    value: Callable[[np.ndarray], float], optimum: Optimum, lower: np.ndarray, upper: np.ndarray
+    value: Callable[[np.ndarray], float],
+    optimum: Optimum,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    coordinates: Sequence[int],
 ) -> list[tuple[int, str]]:
-    """The coordinates along which the function stays flat towards a bound: a maximum at infinity.
+    """Those of the coordinates along which the function stays flat towards a bound: a maximum at infinity.
 
     Far out the gradient vanishes and the climb ends before the bound; a step of 2 and one of 4 that both change
     the function by less than `FLAT` give it away.
     """
     found: list[tuple[int, str]] = []
-    for i in range(len(optimum.vector)):
+    for i in coordinates:
         for side, sign in (("lower", -1.0), ("upper", 1.0)):
             steps = [
                 np.clip(optimum.vector + sign * h * np.eye(len(optimum.vector))[i], lower, upper) for h in (2.0, 4.0)

@@ -5,7 +5,7 @@ are cheaper than their size, `iterative` methods that only multiply, `evidence` 
 with its gradient by hand, `lapack` the same on the host.
 """
 
-from credo.core.linalg.evidence import gaussian_log_evidence
+from credo.core.linalg.evidence import evidence_on_host, gaussian_log_evidence
 from credo.core.linalg.factor import (
     Factor,
     cholesky,
@@ -42,6 +42,7 @@ __all__ = [
     "cholesky",
     "conjugate_gradients",
     "demand",
+    "evidence_on_host",
     "factorize",
     "gaussian_log_evidence",
     "inverse",

@@ -113,18 +113,32 @@ def _host(_: Any, out: tuple[Any, ...], *inputs: Any) -> None:
     covariance, residual, weight = (np.asarray(buffer) for buffer in inputs)
     value, by_residual, *rest = (np.asarray(buffer) for buffer in out)
     work = rest[0] if rest else np.empty_like(covariance)
+    value[...], by_residual[...] = evidence_on_host(covariance, residual, weight, work, bool(rest))
+    if rest:
+        lapack.mirror_inplace(work, scale=-0.5)
+
+
+def evidence_on_host(
+    covariance: Float[np.ndarray, "n n"],
+    residual: Float[np.ndarray, "n"],
+    weight: Float[np.ndarray, "n"],
+    work: Float[np.ndarray, "n n"],
+    gradient: bool = True,
+) -> tuple[float, Float[np.ndarray, "n"]]:
+    """(log p, ∂log p/∂residual) in NumPy; the lower triangle of `work` becomes K⁻¹ - ααᵀ = -2 ∂log p/∂covariance.
+
+    `weight` is 1 on the rows that count and 0 on padding. Not positive definite: (-inf, 0) and zeros.
+    """
     _, ok = lapack.factor_inplace(work, covariance, weight, clean=False)
+    value, alpha = -np.inf, np.zeros_like(residual)
     if ok:
         alpha = lapack.solve_factored(work, residual)
         log_determinant = 2.0 * np.log(work.diagonal()).sum()
-        value[...] = -0.5 * (residual @ alpha + log_determinant + weight.sum() * _LOG_2PI)
-        by_residual[...] = -alpha
-        ok = bool(np.isfinite(value))
-    if not ok:
-        value[...] = -np.inf
-        by_residual[...] = 0.0
+        value = float(-0.5 * (residual @ alpha + log_determinant + weight.sum() * _LOG_2PI))
+    if not np.isfinite(value):
         work[...] = 0.0
-    elif rest:
+        return -np.inf, np.zeros_like(residual)
+    if gradient:
         lapack.invert_inplace(work)
         lapack.subtract_outer_inplace(work, alpha)
-        lapack.mirror_inplace(work, scale=-0.5)
+    return value, -alpha

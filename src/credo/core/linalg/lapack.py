@@ -81,6 +81,32 @@ def invert_inplace(root: Float[ndarray, "n n"]) -> None:
     potri(root.T, lower=0, overwrite_c=1)
 
 
+def invert_triangle(root: Float[ndarray, "n n"]) -> Float[ndarray, "n n"]:
+    """L⁻¹, lower triangular."""
+    (trtri,) = get_lapack_funcs(("trtri",), dtype=root.dtype)
+    return trtri(root.T, lower=0)[0].T
+
+
+def solve_rows_inplace(root: Float[ndarray, "n n"], rows: Float[ndarray, "m n"]) -> None:
+    """Replace every row b by L⁻¹b."""
+    (trsm,) = get_blas_funcs(("trsm",), dtype=root.dtype)
+    trsm(1.0, root.T, rows.T, lower=0, trans_a=1, overwrite_b=1)
+
+
+def multiply_rows_inplace(triangle: Float[ndarray, "n n"], rows: Float[ndarray, "m n"]) -> None:
+    """Replace every row b by Lb: with L⁻¹ at hand, faster than `solve_rows_inplace`."""
+    (trmm,) = get_blas_funcs(("trmm",), dtype=triangle.dtype)
+    trmm(1.0, triangle.T, rows.T, lower=0, trans_a=1, overwrite_b=1)
+
+
+def aligned_empty(shape: tuple[int, ...], dtype: Any = np.float64) -> ndarray:
+    """An array that JAX can take over without a copy: it begins at a multiple of 64 bytes."""
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    raw = np.empty(size + 64, np.uint8)
+    start = -raw.ctypes.data % 64
+    return raw[start : start + size].view(dtype).reshape(shape)
+
+
 def subtract_outer_inplace(matrix: Float[ndarray, "n n"], x: Float[ndarray, "n"]) -> None:
     """Subtract xxᵀ from the lower triangle."""
     (syr,) = get_blas_funcs(("syr",), dtype=matrix.dtype)

@@ -1,0 +1,207 @@
+"""`GP`: a belief about functions.
+
+    f ~ GP(m, k),   y = f(x) + ε,   ε ~ N(0, noise)
+
+Any finite set of values of f is jointly Gaussian, so Bayes' rule is linear algebra (`posterior.py`).
+Rasmussen & Williams (2006), chapter 2.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from credo.core.arrays import check_positive, input_names, is_traced
+from credo.core.belief import Belief
+from credo.core.errors import DataError
+from credo.core.linalg import demand
+from credo.core.params import positive
+from credo.core.predictive import Normal, Predictive
+from credo.kernels import Kernel, Matern52
+from credo.models.gp import posterior
+from credo.models.gp.means import Mean, as_mean
+from credo.models.gp.posterior import Prior, Solved
+from credo.models.gp.rows import Rows, read
+from credo.models.linear.priors import KnownNoise
+
+
+class GP(Belief):
+    """A Gaussian process: a belief about a function of x, conditioned exactly.
+
+    Args:
+        kernel: the covariance of function values; None is `Matern52(ard=True)`.
+        mean: what is expected before data: None (a constant, integrated out), a number, a function of the rows,
+            features (a basis, integrated out), a belief (its mean), or one of `credo.models.gp.means`.
+        noise: its variance, or `KnownNoise` (given with the data, a variance for each row).
+    """
+
+    kernel: Kernel
+    mean: Mean
+    seen: Rows | None
+    solved: Solved | None
+    inputs: tuple[str, ...] | None = eqx.field(static=True)
+    noise: Any = positive()
+
+    def __init__(self, kernel: Kernel | None = None, mean: Any = None, noise: Any = 1.0):
+        self.kernel = Matern52(ard=True) if kernel is None else kernel
+        if not isinstance(self.kernel, Kernel):
+            raise DataError(f"GP takes a kernel first, found {type(kernel).__name__}; e.g. credo.GP(RBF())")
+        self.mean = as_mean(mean)
+        if isinstance(noise, int | float) and not noise > 0:
+            raise DataError(f"noise is a variance and must be positive, found {noise}")
+        self.noise = noise
+        self.seen = None
+        self.solved = None
+        self.inputs = None
+
+    # -- data ------------------------------------------------------------------------------------------------
+
+    @property
+    def prior(self) -> Prior:
+        """The prior as the numerics see it: an uncertain mean is part of the covariance."""
+        more = self.mean.kernel()
+        return Prior(self.kernel if more is None else self.kernel + more, self.mean, self.noise_variance())
+
+    def noise_variance(self) -> Float[Array, ""]:
+        """The variance of the noise where a row or a query names none."""
+        return self.noise.variance if isinstance(self.noise, KnownNoise) else jnp.asarray(self.noise)
+
+    def statistics(self, *data: Any, weights: Any = None, noise: Any = None) -> Rows:
+        """X and y, checked and padded; rows whose y is NaN are left out.
+
+        A row's noise variance is the model's divided by its weight; `noise` gives it outright.
+        """
+        if isinstance(self.noise, KnownNoise) and noise is None:
+            raise DataError(
+                "this model has KnownNoise: give the variance of each row, condition(X, y, noise=variances)"
+            )
+        return read(self.kernel, data, None if self.seen is None else self.seen.x.shape[1], weights, noise)
+
+    def prepare(self, *data: Any, weights: Any = None, noise: Any = None) -> tuple["GP", Rows]:
+        """Starting values in the units of the data, and the rows: those seen before and the new ones."""
+        from credo.models.gp.learning import prepare
+
+        return prepare(self, data, weights, noise)
+
+    def default_priors(self, statistics: Rows) -> dict[str, Any]:
+        """Weakly informative hyperpriors, in the units of the data."""
+        from credo.models.gp.hyperpriors import default_priors
+
+        return default_priors(self, statistics)
+
+    def objective(self, slots: Any, statistics: Rows, priors: Any) -> Any:
+        """The evidence with its gradient through LAPACK, where the data are not few."""
+        from credo.models.gp.learning import HostObjective
+
+        if not posterior.on_host(statistics.capacity, self, statistics):
+            return None
+        return HostObjective(self, slots, statistics, priors)
+
+    def learner(self, priors: dict[str, Any]) -> Any:
+        """Several starts on a part of the rows, the best of them climbed on all."""
+        from credo.models.gp.learning import Staged
+
+        return Staged()
+
+    def named(self, names: Sequence[str]) -> "GP":
+        """The belief that knows its inputs by these names."""
+        out = jax.tree.map(lambda v: v, self)
+        object.__setattr__(out, "inputs", tuple(names))
+        return out
+
+    # -- Bayes' rule -----------------------------------------------------------------------------------------
+
+    def condition(self, *data: Any, using: Any = None, **options: Any) -> Any:
+        """The posterior after X and y; after more rows it costs O(n²), not O(n³).
+
+        Args:
+            data: X, shape (n, d) (or what the kernel reads: strings, sets, graphs), and y, shape (n,); NaN in y is
+                a missing outcome.
+            using: the inference method; None is exact.
+            options: `weights=` of the rows, or their `noise=` variances.
+        """
+        after = super().condition(*data, using=using, **options)
+        if using is None and self.inputs is None and hasattr(data[0], "columns"):
+            return after.named(input_names(data[0]))
+        return after
+
+    def condition_on(self, statistics: Rows) -> "GP":
+        """The posterior after the rows, seen and new."""
+        seen, solved = self.seen, self.solved
+        if seen is None or solved is None:
+            rows = statistics
+            after = posterior.condition(self.prior, rows)
+        elif not is_traced(self, statistics) and statistics.n <= max(64, seen.n // 4):
+            rows, extended, ok = posterior.extend(self.prior, seen, solved, statistics)
+            after = (extended, ok)
+        else:
+            rows = seen + statistics
+            after = posterior.condition(self.prior, rows)
+        result = demand(*after, posterior.NOT_DEFINITE)
+        return eqx.tree_at(lambda b: (b.seen, b.solved), self, (rows, result), is_leaf=lambda v: v is None)
+
+    def evidence_of(self, statistics: Rows) -> Float[Array, ""]:
+        """log p(y | X), given what was seen before."""
+        if self.seen is None or self.solved is None:
+            return posterior.evidence(self.prior, statistics)
+        return posterior.evidence_after(self.prior, self.seen, self.solved, statistics)
+
+    def unconditioned(self) -> "GP":
+        """The prior that this belief came from."""
+        return eqx.tree_at(lambda b: (b.seen, b.solved), self, (None, None), is_leaf=lambda v: v is None)
+
+    # -- predictions -----------------------------------------------------------------------------------------
+
+    def predict(self, x: Any, *, joint: bool = False, noise: Any = None) -> Predictive:
+        """p(y* | x*, data), Normal: the noise is aleatoric, the function epistemic.
+
+        Args:
+            x: queries, shape (m, d).
+            joint: also keep the m × m covariance of the function.
+            noise: the noise variance of each query, instead of the model's.
+        """
+        table = self.queries(x)
+        mean, variance = posterior.predict(self.prior, self.seen, self.solved, table)
+        m = table.shape[0]
+        if noise is None:
+            known = np.full(m, self.noise_variance()) if not is_traced(self, table) else self.noise_variance()
+            own = jnp.broadcast_to(jnp.asarray(known), (m,))
+        else:
+            own = jnp.asarray(check_positive(noise, "noise", m))
+        rows = jnp.asarray(table)
+        covariance = posterior.joint(self.prior, self.seen, self.solved, rows, rows) if joint else None
+        return Normal(mean, own, variance, covariance)
+
+    def queries(self, x: Any) -> Any:
+        """Queries as checked rows."""
+        return self.kernel.encode(x, "X", None if self.seen is None else self.seen.x.shape[1])
+
+    def covariance(self, x: Any, z: Any) -> Float[Array, "m q"]:
+        """The covariance of the function between two sets of queries, as it is believed now."""
+        rows, columns = (jnp.asarray(self.queries(v)) for v in (x, z))
+        return posterior.joint(self.prior, self.seen, self.solved, rows, columns)
+
+    def leave_one_out(self) -> Normal:
+        """The prediction of each row that was seen from all the others, in closed form."""
+        rows, solved = self.conditioned()
+        mean, variance = (np.asarray(v)[: rows.n] for v in posterior.leave_one_out(self.prior, rows, solved))
+        _, _, scale, extra = rows.cut()
+        noise = float(self.noise_variance()) * scale + extra
+        return Normal(*(jnp.asarray(v) for v in (mean, noise, np.maximum(variance - noise, 0.0))))
+
+    def conditioned(self) -> tuple[Rows, Solved]:
+        """What was seen, and the posterior's numbers."""
+        if self.seen is None or self.solved is None:
+            raise DataError("the belief has seen no data yet; condition it or use credo.fit")
+        return self.seen, self.solved
+
+    def __repr__(self) -> str:
+        seen = "nothing" if self.seen is None else f"{'?' if is_traced(self.seen) else self.seen.n} rows"
+        noise = (
+            self.noise if isinstance(self.noise, KnownNoise) or is_traced(self.noise) else f"{float(self.noise):.3g}"
+        )
+        return f"GP({self.kernel!r}, mean={type(self.mean).__name__}, noise={noise}, seen {seen})"

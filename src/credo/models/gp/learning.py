@@ -1,0 +1,133 @@
+"""Learning the hyperparameters of a Gaussian process.
+
+The evidence has several local maxima (Rasmussen & Williams 2006, §5.4.1) and each look at it costs O(n³).
+`Staged` looks for them on a part of the rows, where a look is cheap, and climbs the best on all rows.
+
+`HostObjective` computes evidence and gradient in three steps: the covariance (XLA), its factor and inverse (LAPACK),
+and the pull-back of ∂log p/∂K = ½(ααᵀ - K⁻¹) to the hyperparameters (XLA). In one program with a callback the same
+takes as long, but JAX does not keep such programs on disk, and a new process would compile it again.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from credo.core import params
+from credo.core.arrays import input_names
+from credo.core.linalg import evidence_on_host, lapack
+from credo.infer.learn import Evidence, Learned
+from credo.models.gp import posterior
+from credo.models.gp.belief import GP
+from credo.models.gp.hyperpriors import TYPICAL_NOISE, scales_of
+from credo.models.gp.rows import Rows
+from credo.models.linear.priors import KnownNoise
+
+STAGE = 256
+"""The rows on which starts are tried; with twice as many or fewer all are used."""
+
+
+def prepare(belief: GP, data: tuple[Any, ...], weights: Any, noise: Any) -> tuple[GP, Rows]:
+    """The belief with starting values in the units of the data, and the rows."""
+    if belief.seen is not None:
+        more = belief.statistics(*data, weights=weights, noise=noise) if data else None
+        return belief.unconditioned(), belief.seen if more is None else belief.seen + more
+    if noise is not None:
+        belief = eqx.tree_at(lambda b: b.noise, belief, KnownNoise())
+    rows = belief.statistics(*data, weights=weights, noise=noise)
+    x, y, *_ = rows.cut()
+    scales = scales_of(rows)
+    own = belief.noise
+    if not isinstance(own, KnownNoise) and float(own) == 1.0:  # the default
+        own = jnp.asarray(2 * TYPICAL_NOISE * scales.variance)
+    ready = eqx.tree_at(
+        lambda b: (b.kernel, b.mean, b.noise),
+        belief,
+        (belief.kernel.adapt(scales), belief.mean.adapt(x, scales, float(y.mean())), own),
+    )
+    return (ready.named(input_names(data[0])) if hasattr(data[0], "columns") else ready), rows
+
+
+class Staged(NamedTuple):
+    """`starts` climbs on a random part of `rows` rows, then one on all of them from the best."""
+
+    starts: int = 4
+    rows: int = STAGE
+    max_steps: int = 200
+    tolerance: float = 1e-4
+
+    def learn(
+        self, belief: GP, statistics: Rows, fixed: Sequence[str], priors: Mapping[str, Any], seed: int
+    ) -> Learned:
+        """The belief at the maximum found."""
+        climb = Evidence(self.starts, max_steps=self.max_steps, tolerance=self.tolerance)
+        n = statistics.n
+        if n <= 2 * self.rows:
+            return climb.learn(belief, statistics, fixed, priors, seed)
+        index = np.random.default_rng(seed).choice(n, self.rows, replace=False)
+        first = climb.learn(belief, statistics.subset(np.sort(index)), fixed, priors, seed)
+        last = climb._replace(starts=1).learn(first.belief, statistics, fixed, priors, seed)
+        found = f"{self.starts} starts on {self.rows} rows found {len(first.optima)} local maxima; the best went on"
+        return last._replace(notes=[*last.notes, found])
+
+
+class HostObjective:
+    """log p(y | X, θ) + log p(θ) of the unconstrained vector, with its gradient, through LAPACK."""
+
+    def __init__(self, belief: GP, slots: params.Layout, rows: Rows, priors: Mapping[str, Any]):
+        self._about = (belief, slots, rows, dict(priors))
+        self._weight = np.asarray(rows.mask, dtype=float)
+        self._work = lapack.aligned_empty((rows.capacity, rows.capacity))  # reused: fresh pages cost time
+
+    def value_and_grad(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
+        """The objective and its gradient."""
+        value, by_residual = self._evaluate(vector, True)
+        if not np.isfinite(value):
+            return value, np.zeros_like(vector)
+        gradient = _pull_back(vector, *self._about, jnp.asarray(self._work), by_residual)
+        return value, np.asarray(gradient)
+
+    def value(self, vector: np.ndarray) -> float:
+        """The objective."""
+        return self._evaluate(vector, False)[0]
+
+    def _evaluate(self, vector: np.ndarray, gradient: bool) -> tuple[float, np.ndarray]:
+        covariance, residual, log_prior = _push_forward(vector, *self._about)
+        value, by_residual = evidence_on_host(
+            np.asarray(covariance), np.asarray(residual), self._weight, self._work, gradient
+        )
+        return value + float(log_prior), by_residual
+
+
+def _outcomes(
+    vector: Float[Array, " k"], belief: GP, slots: params.Layout, rows: Rows, priors: dict[str, Any]
+) -> tuple[Float[Array, "c c"], Float[Array, " c"], Float[Array, ""]]:
+    """The covariance of the outcomes, y - m(X), and log p(θ)."""
+    candidate = params.from_vector(belief, slots, vector)
+    prior = candidate.prior
+    log_prior = params.log_prior(candidate, priors)
+    return posterior.covariance(prior, rows), posterior.residual(prior, rows), log_prior
+
+
+_push_forward: Any = eqx.filter_jit(_outcomes)
+
+
+@eqx.filter_jit
+def _pull_back(
+    vector: Float[Array, " k"] | np.ndarray,
+    belief: GP,
+    slots: params.Layout,
+    rows: Rows,
+    priors: dict[str, Any],
+    lower: Float[Array, "c c"],
+    by_residual: Float[Array, " c"] | np.ndarray,
+) -> Float[Array, " k"]:
+    """∂/∂θ from K⁻¹ - ααᵀ, of which the lower triangle is given."""
+    i = jnp.arange(lower.shape[0])
+    weight = jnp.where(i[:, None] > i[None, :], -1.0, jnp.where(i[:, None] == i[None, :], -0.5, 0.0))
+    _, pull = jax.vjp(lambda u: _outcomes(u, belief, slots, rows, priors), vector)
+    return pull((weight * lower, jnp.asarray(by_residual), jnp.ones(())))[0]

@@ -1,0 +1,164 @@
+"""Mean functions: what a Gaussian process expects before it has seen data.
+
+A mean may be uncertain, m(x) = φ(x)ᵀw with w ~ N(m₀, S): its weights are integrated out, which adds φ(x)ᵀSφ(z)
+to the covariance, and nothing has to be learned. Rasmussen & Williams (2006), §2.7.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from credo.core.belief import Belief
+from credo.core.errors import DataError
+from credo.kernels import Constant as ConstantKernel
+from credo.kernels import Kernel, Scales
+from credo.kernels.featured import FromFeatures
+from credo.models.features import Affine, Features
+
+
+def _number(default: Any) -> Any:
+    return eqx.field(converter=lambda v: None if v is None else jnp.asarray(v, dtype=float), default=default)
+
+
+class Mean(eqx.Module):
+    """What is expected at x; zero unless a subclass says otherwise."""
+
+    def __call__(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """m(xᵢ)."""
+        return jnp.zeros(x.shape[0])
+
+    def kernel(self) -> Kernel | None:
+        """The covariance that not knowing the mean adds; None where it is known."""
+        return None
+
+    def adapt(self, x: np.ndarray, scales: Scales, center: float) -> "Mean":
+        """The mean with what was left open chosen from the data; `center` is the mean of the outcomes."""
+        return self
+
+
+class Zero(Mean):
+    """m(x) = 0."""
+
+
+class Constant(Mean):
+    """m(x) = c with c ~ N(value, variance).
+
+    `learn` sets both from the outcomes where they are not given: a prior worth one observation, as the intercept
+    of `credo.Linear`. `variance=0` is a known constant.
+    """
+
+    value: Float[Array, ""] | None = _number(None)
+    variance: Float[Array, ""] | None = _number(None)
+
+    def __call__(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """The expected constant."""
+        return jnp.full(x.shape[0], 0.0 if self.value is None else self.value)
+
+    def kernel(self) -> Kernel | None:
+        """Its variance, everywhere."""
+        known = self.variance is None or (not isinstance(self.variance, jax.core.Tracer) and float(self.variance) == 0)
+        return None if known else ConstantKernel(jnp.asarray(self.variance))
+
+    def adapt(self, x: np.ndarray, scales: Scales, center: float) -> "Constant":
+        """The mean and the variance of the outcomes."""
+        return Constant(
+            jnp.asarray(center) if self.value is None else self.value,
+            jnp.asarray(scales.variance) if self.variance is None else self.variance,
+        )
+
+
+class Basis(Mean):
+    """m(x) = φ(x)ᵀw with w ~ N(mean, S), integrated out. `Basis()` is a linear trend, b + aᵀx.
+
+    `covariance` is S: a number, p variances, or p × p, in units of the features. Where it is None, `learn`
+    centers and scales the features and gives every weight the variance of the outcomes.
+    """
+
+    features: Features
+    mean: Float[Array, "*p"] = _number(0.0)
+    covariance: Float[Array, "..."] | None = _number(None)
+    intercept: bool = eqx.field(default=True, static=True)
+
+    def __init__(
+        self, features: Features | None = None, mean: Any = 0.0, covariance: Any = None, intercept: bool = True
+    ):
+        self.features = Affine() if features is None else features
+        self.mean, self.covariance, self.intercept = jnp.asarray(mean, dtype=float), covariance, intercept
+
+    def __call__(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """φ(x)ᵀm₀."""
+        phi = self.design(x)
+        return phi @ jnp.broadcast_to(self.mean, phi.shape[1:])
+
+    def design(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
+        """The rows φ(xᵢ), beginning with one where there is an intercept."""
+        if not self.features.ready:
+            raise DataError("the basis of the mean still has numbers to choose from the data; use credo.fit")
+        phi = self.features(x)
+        return jnp.concatenate([jnp.ones((x.shape[0], 1)), phi], axis=1) if self.intercept else phi
+
+    def kernel(self) -> Kernel:
+        """φ(x)ᵀSφ(z)."""
+        return FromFeatures(_Design(self), jnp.asarray(1.0 if self.covariance is None else self.covariance))
+
+    def adapt(self, x: np.ndarray, scales: Scales, center: float) -> "Basis":
+        """Features adapted to the data; weights around zero, the intercept around the mean of the outcomes."""
+        features = self.features.adapt(x)
+        if self.covariance is not None:
+            return Basis(features, self.mean, self.covariance, self.intercept)
+        p = features.size(x.shape[1]) + self.intercept
+        mean = np.zeros(p) if not np.any(self.mean) else np.broadcast_to(self.mean, (p,))
+        if self.intercept and not np.any(self.mean):
+            mean = np.concatenate([[center], mean[1:]])
+        return Basis(features, mean, np.full(p, scales.variance), self.intercept)
+
+
+class _Design(eqx.Module):
+    """The design of a basis as a function of rows, for its kernel."""
+
+    basis: Basis
+
+    def __call__(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
+        return self.basis.design(x)
+
+
+class BeliefMean(Mean):
+    """m(x) = E[y | x] of another belief, taken as known."""
+
+    belief: Belief
+
+    def __call__(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """The belief's mean prediction."""
+        return self.belief.predict(x).mean
+
+
+class FunctionMean(Mean):
+    """m(x) of a function of the rows (n, d), written with JAX."""
+
+    function: Callable[[Array], Array] = eqx.field(static=True)
+
+    def __call__(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """f(x)."""
+        return jnp.asarray(self.function(x), dtype=float).reshape(x.shape[0])
+
+
+def as_mean(value: Any) -> Mean:
+    """A mean from what users write: None is an unknown constant, a number a known one, a belief its mean."""
+    if value is None:
+        return Constant()
+    if isinstance(value, Mean):
+        return value
+    if isinstance(value, Belief):
+        return BeliefMean(value)
+    if isinstance(value, Features):
+        return Basis(value)
+    if isinstance(value, int | float):
+        return Zero() if value == 0 else Constant(jnp.asarray(float(value)), jnp.zeros(()))
+    if callable(value):
+        return FunctionMean(value)
+    raise DataError(f"mean must be a number, a function, features, a belief or a Mean, found {type(value).__name__}")
