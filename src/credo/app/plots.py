@@ -21,6 +21,7 @@ from credo.core.params import check_path, constraint_of, learnable, replace
 from credo.core.predictive import Predictive
 from credo.evaluate.calibration import pit
 from credo.evaluate.compare import Comparison
+from credo.models.gp.surface import Surface
 from credo.models.linear import Linear
 
 BLUE, SKY, ORANGE, GREEN, RED, INK, GREY = "#0072B2", "#56B4E9", "#E69F00", "#009E73", "#D55E00", "#22272e", "#8a929c"
@@ -161,18 +162,45 @@ def evidence_contour(
 
     height = np.asarray(surface(jnp.asarray(grid_x), jnp.asarray(grid_y)))
     ax = ax or new_axes(5.4, 4.4)
-    below = height - np.nanmax(height)
-    levels = -np.asarray([1024, 512, 256, 128, 64, 32, 16, 8, 4, 2, 1, 0], dtype=float)
-    # One step of colour for each level: by value all but the summit would have the same.
-    shades = BoundaryNorm(levels, 256, extend="min")
-    ax.contourf(grid_x, grid_y, below, levels=levels, cmap="Blues", norm=shades, extend="min")
-    lines = ax.contour(grid_x, grid_y, below, levels=levels[:-1], colors="white", linewidths=0.8)
-    ax.clabel(lines, fontsize=7, fmt="%g")
+    _terraces(ax, grid_x, grid_y, height)
     top = np.unravel_index(int(np.nanargmax(height)), height.shape)
     ax.plot([grid_x[top[1]]], [grid_y[top[0]]], "x", color=RED, markersize=9, markeredgewidth=2, label="highest")
     ax.plot([center[0]], [center[1]], "o", color=INK, markersize=5, label="the belief")
     legend(ax, loc="upper right")
     return tidy(ax, f"log₁₀ {path_x}", f"log₁₀ {path_y}", grid="")
+
+
+def plot_evidence(surface: Surface, ax: Axes | None = None) -> Axes:
+    """The log evidence over two hyperparameters of a Gaussian process, with its local maxima (crosses).
+
+    Lines are 1, 2, 4, … nats below the highest point; each maximum says how far below the highest it is.
+    `surface` comes from `credo.models.gp.surface.evidence_surface`.
+    """
+    ax = ax or new_axes(5.4, 4.4)
+    _terraces(ax, surface.first, surface.second, surface.log_evidence)
+    for i, maximum in enumerate(surface.maxima):
+        behind = surface.maxima[0].log_evidence - maximum.log_evidence
+        said = "highest maximum" if i == 0 else f"another, {behind:.2g} nats below"
+        color = (RED, ORANGE, GREEN, INK)[min(i, 3)]
+        ax.plot([maximum.first], [maximum.second], "x", color=color, markersize=9, markeredgewidth=2.5, label=said)
+    if surface.logarithmic[0]:
+        ax.set_xscale("log")
+    if surface.logarithmic[1]:
+        ax.set_yscale("log")
+    if surface.maxima:
+        legend(ax, loc="best")
+    return tidy(ax, *surface.names, grid="")
+
+
+def _terraces(ax: Axes, x: np.ndarray, y: np.ndarray, height: np.ndarray) -> None:
+    """Filled contours 1, 2, 4, … below the highest point."""
+    below = height - np.nanmax(height)
+    levels = -np.asarray([1024, 512, 256, 128, 64, 32, 16, 8, 4, 2, 1, 0], dtype=float)
+    # One step of colour for each level: by value all but the summit would have the same.
+    shades = BoundaryNorm(levels, 256, extend="min")
+    ax.contourf(x, y, below, levels=levels, cmap="Blues", norm=shades, extend="min")
+    lines = ax.contour(x, y, below, levels=levels[:-1], colors="white", linewidths=0.8)
+    ax.clabel(lines, fontsize=7, fmt="%g")
 
 
 def calibration(prediction: Predictive, y: Any, ax: Axes | None = None) -> Axes:

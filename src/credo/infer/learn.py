@@ -8,7 +8,7 @@ prefer another (`Linear` has MacKay's fixed point). MacKay (1992), "Bayesian int
 """
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import equinox as eqx
@@ -47,6 +47,8 @@ class Learned(NamedTuple):
     """Hyperparameters that ran to a bound, or on to a plateau before it, and to which."""
     notes: list[str]
     """What the method has to say in words, e.g. which features were pruned."""
+    statistics: Any = None
+    """What `fit` conditions the belief on, where it is not what the first belief keeps of the data."""
 
 
 class Evidence(NamedTuple):
@@ -57,6 +59,9 @@ class Evidence(NamedTuple):
     """Standard deviation of the random starts around the first, in unconstrained units."""
     max_steps: int = 200
     tolerance: float = 1e-5
+    """A climb ends where no slope is larger."""
+    gain: float = 1e-14
+    """A climb ends after a step that gains less than this times the height."""
 
     def learn(
         self,
@@ -74,7 +79,9 @@ class Evidence(NamedTuple):
         noise[0] = 0.0
 
         objective = self.objective(belief, slots, statistics, priors)
-        optima = maximize(objective.value_and_grad, list(first + noise), lower, upper, self.max_steps, self.tolerance)
+        optima = maximize(
+            objective.value_and_grad, list(first + noise), lower, upper, self.max_steps, self.tolerance, self.gain
+        )
         learned = summarize(belief, slots, optima, lower, upper)
         if learned.status == DIVERGED:
             return learned
@@ -187,7 +194,7 @@ def fit(
 ) -> Any:
     """`learn`, then `condition`, in one pass over the data; the arguments are those of `learn`."""
     learned, statistics = prepare_and_learn(belief, data, using, fixed, priors, seed, options)
-    conditioned = learned.belief.condition_on(statistics)
+    conditioned = learned.belief.condition_on(statistics if learned.statistics is None else learned.statistics)
     return learned._replace(belief=conditioned) if report else conditioned
 
 
@@ -199,8 +206,12 @@ def prepare_and_learn(
     priors: Mapping[str, Any] | Literal[False] | None,
     seed: int,
     options: dict[str, Any],
+    say: Callable[[Learned], None] | None = None,
 ) -> tuple[Learned, Any]:
-    """What `learn` and `fit` share: how it was learned, and the statistics of the data, which were read once."""
+    """What `learn` and `fit` share: how it was learned, and the statistics of the data, which were read once.
+
+    `say` speaks of what went wrong; None warns as credo does.
+    """
     if not isinstance(belief, Belief):
         raise DataError(
             f"learn and fit take a belief first, found {type(belief).__name__}; e.g. credo.fit(credo.Linear(), X, y)"
@@ -217,7 +228,7 @@ def prepare_and_learn(
     merged = {path: prior for path, prior in (defaults | given).items() if prior is not None and path not in held}
     method = using or prepared.learner(merged) or Evidence()
     learned = method.learn(prepared, statistics, held, merged, seed)
-    _speak_up(learned)
+    (say or _speak_up)(learned)
     return learned, statistics
 
 

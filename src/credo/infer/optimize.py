@@ -36,12 +36,14 @@ def maximize(
     upper: np.ndarray,
     max_steps: int = 200,
     tolerance: float = 1e-6,
+    gain: float = 1e-14,
 ) -> list[Optimum]:
     """The distinct local maxima reached from `starts`, the highest first.
 
+    A climb ends where the largest slope is below `tolerance`, or a step gains less than `gain` times the height.
     A start where the function or its gradient is not finite ends as "diverged" with value -inf.
     """
-    return distinct([_climb(value_and_grad, s, lower, upper, max_steps, tolerance) for s in starts])
+    return distinct([_climb(value_and_grad, s, lower, upper, max_steps, tolerance, gain) for s in starts])
 
 
 def _climb(
@@ -51,6 +53,7 @@ def _climb(
     upper: np.ndarray,
     max_steps: int,
     tolerance: float,
+    gain: float,
 ) -> Optimum:
     worst = 1e300
 
@@ -66,7 +69,7 @@ def _climb(
         jac=True,
         method="L-BFGS-B",
         bounds=list(zip(lower, upper, strict=True)),
-        options={"maxiter": max_steps, "ftol": 1e-14, "gtol": tolerance, "maxls": 40},
+        options={"maxiter": max_steps, "ftol": gain, "gtol": tolerance, "maxls": 40},
     )
     if result.fun >= worst:
         return Optimum(np.asarray(result.x), -np.inf, DIVERGED, int(result.nit))

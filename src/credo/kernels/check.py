@@ -9,6 +9,7 @@ import numpy as np
 
 from credo.core import params
 from credo.core.errors import DataError
+from credo.core.linalg import factorize
 from credo.kernels.base import Kernel
 
 N = 12
@@ -40,7 +41,22 @@ def check_kernel(kernel: Kernel, x: Any = None, *, columns: int = 2, seed: int =
             f"{name} is not positive semi-definite: on {len(rows)} inputs its smallest eigenvalue is {smallest:.3g}; "
             "it is not a covariance: build it from kernels by sums and products, or repair the matrix"
         )
+    # XLA fuses a kernel with what follows, and has been seen to get it wrong: a factorization follows most often.
+    root = np.asarray(_compiled_root(kernel, rows, jnp.asarray(size)))
+    _compare(
+        name,
+        "differs when it is compiled with a factorization",
+        root @ root.T,
+        gram + size * np.eye(len(rows)),
+        size,
+        10 * tolerance,
+    )
     _check_gradients(kernel, rows, name)
+
+
+@eqx.filter_jit
+def _compiled_root(kernel: Kernel, rows: jax.Array, ridge: jax.Array) -> jax.Array:
+    return factorize(kernel.gram(rows, rows) + ridge * jnp.eye(len(rows))).root
 
 
 def _random(columns: int, seed: int) -> np.ndarray:

@@ -45,10 +45,21 @@ def _squared_distances_jvp(
     return squared_distances(x, z), 2.0 * change
 
 
+@jax.custom_jvp
 def root(squared: Array) -> Array:
-    """√s with derivative zero at s = 0, where the product with the derivative of s is wanted, and is zero."""
-    safe = jnp.where(squared > 0, squared, 1.0)
-    return jnp.where(squared > 0, jnp.sqrt(safe), 0.0)
+    """√s with derivative zero at s = 0, where the product with the derivative of s is wanted, and is zero.
+
+    The value is a plain √: with `jnp.where` around it, XLA's CPU compiler (jaxlib 0.10.2) has been seen to fuse it
+    with exp and a transpose into a wrong number.
+    """
+    return jnp.sqrt(squared)
+
+
+@root.defjvp
+def _root_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    (squared,), (change,) = primals, tangents
+    slope = jnp.where(squared > 0, 0.5 / jnp.sqrt(jnp.where(squared > 0, squared, 1.0)), 0.0)
+    return root(squared), slope * change
 
 
 class Metric(Kernel):

@@ -8,6 +8,7 @@
 What was fitted is a belief, `model[-1].belief_`, with all that a belief can do.
 """
 
+from credo.sklearn.gp import GPRegressor
 from credo.sklearn.linear import BayesianLinearRegressor
 
-__all__ = ["BayesianLinearRegressor"]
+__all__ = ["BayesianLinearRegressor", "GPRegressor"]

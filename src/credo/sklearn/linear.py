@@ -1,20 +1,15 @@
 """`BayesianLinearRegressor`: `credo.Linear` behind fit and predict."""
 
-import warnings
 from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
-from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import check_cv
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, validate_data
 
-from credo.core.errors import DataError, NotConverged
-from credo.core.predictive import Predictive
+from credo.core.errors import DataError
 from credo.infer import MAP, Evidence
 from credo.infer.learn import Learned
 from credo.models.features import Affine, BSpline, Features, Polynomial, Standardize
@@ -28,13 +23,14 @@ from credo.models.linear import (
     StudentTNoise,
     lasso_path,
 )
+from credo.sklearn.base import BeliefRegressor, seed_of, speak_up
 
 PRIORS = {"ridge": Isotropic, "ard": ARD, "lasso": LaplacePrior}
 NOISES = {"learned": lambda: 1.0, "unknown": InverseGamma, "student-t": StudentTNoise, "laplace": LaplaceNoise}
 FEATURES = {"polynomial": Polynomial, "spline": BSpline}
 
 
-class BayesianLinearRegressor(RegressorMixin, BaseEstimator):
+class BayesianLinearRegressor(BeliefRegressor):
     """Bayesian linear regression, y = b + φ(x)ᵀw + ε, with its hyperparameters learned.
 
     Hyperparameters are those of the highest evidence; inputs are standardized inside and `coef_` is in their
@@ -99,28 +95,6 @@ class BayesianLinearRegressor(RegressorMixin, BaseEstimator):
         self.noise_variance_ = float(self.belief_.noise_variance())
         return self
 
-    def predict_distribution(self, X: Any, joint: bool = False) -> Predictive:
-        """p(y* | x*, data) as credo gives it; `joint` keeps how the queries covary."""
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        return self.belief_.predict(X, joint=joint)
-
-    def predict(
-        self, X: Any, return_std: bool = False
-    ) -> Float[np.ndarray, " m"] | tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
-        """E[y* | x*, data], and its standard deviation, noise included, if `return_std`."""
-        p = self.predict_distribution(X)
-        return (np.array(p.mean), np.array(p.std)) if return_std else np.array(p.mean)
-
-    def predict_interval(self, X: Any, level: Any = 0.95) -> Float[np.ndarray, "m 2"]:
-        """Lower and upper end of the central interval that holds y* with probability `level`."""
-        return np.stack(self.predict_distribution(X).interval(level), axis=1)
-
-    def sample(self, X: Any, n: int = 1, random_state: Any = 0) -> Float[np.ndarray, "n m"]:
-        """n joint draws of the outcomes at the rows of X."""
-        p = self.predict_distribution(X, joint=True)
-        return np.array(p.sample(n, seed=_seed(random_state)))
-
     def _prior_belief(self) -> Linear:
         features = self.features
         if isinstance(features, str):
@@ -146,8 +120,8 @@ class BayesianLinearRegressor(RegressorMixin, BaseEstimator):
             # To credo a weight divides a row's noise; here it counts rows, which is the same but for n.
             statistics = eqx.tree_at(lambda s: (s.n, s.log_weight), statistics, (jnp.asarray(w.sum()), jnp.zeros(())))
         method = belief.learner({}) or Evidence()
-        learned = method.learn(belief, statistics, (), {}, _seed(self.random_state))
-        _speak_up(learned)
+        learned = method.learn(belief, statistics, (), {}, seed_of(self.random_state))
+        speak_up(learned)
         return learned._replace(belief=learned.belief.condition_on(statistics))
 
     def _fit_lasso(self, belief: Linear, x: np.ndarray, y: np.ndarray, w: np.ndarray | None) -> Linear:
@@ -180,10 +154,6 @@ def _choose(name: str, value: Any, options: dict[str, Any]) -> Any:
     return options[value]
 
 
-def _seed(random_state: Any) -> int:
-    return int(check_random_state(random_state).randint(2**31 - 1))
-
-
 def _unscaled(belief: Linear) -> tuple[Float[np.ndarray, " p"], float]:
     """b + wᵀ(φ - shift)/scale = (b - wᵀshift/scale) + (w/scale)ᵀφ: without the scaling inside."""
     assert belief.weights is not None
@@ -194,14 +164,3 @@ def _unscaled(belief: Linear) -> tuple[Float[np.ndarray, " p"], float]:
         w = w if scale is None else w / np.asarray(scale)
         intercept -= 0.0 if shift is None else float(np.sum(w * np.asarray(shift)))
     return np.array(w), intercept
-
-
-def _speak_up(learned: Learned) -> None:
-    if learned.status == "diverged":
-        raise NotConverged("the evidence is not finite at any starting point; check the scale of the data")
-    if learned.status == "stopped":
-        warnings.warn("the search for hyperparameters stopped before it converged", ConvergenceWarning, stacklevel=4)
-    for name, side in learned.at_bound.items():
-        warnings.warn(
-            f"{name} ran to its {side} bound: the data alone do not determine it", ConvergenceWarning, stacklevel=4
-        )

@@ -46,7 +46,7 @@ class GP(Belief):
     inputs: tuple[str, ...] | None = eqx.field(static=True)
     noise: Any = positive()
 
-    def __init__(self, kernel: Kernel | None = None, mean: Any = None, noise: Any = 1.0):
+    def __init__(self, kernel: Any = None, mean: Any = None, noise: Any = 1.0):
         self.kernel = Matern52(ard=True) if kernel is None else kernel
         if not isinstance(self.kernel, Kernel):
             raise DataError(f"GP takes a kernel first, found {type(kernel).__name__}; e.g. credo.GP(RBF())")

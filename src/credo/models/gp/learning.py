@@ -27,10 +27,6 @@ from credo.models.gp.hyperpriors import TYPICAL_NOISE, scales_of
 from credo.models.gp.rows import Rows
 from credo.models.linear.priors import KnownNoise
 
-STAGE = 256
-"""The rows on which starts are tried; with twice as many or fewer all are used."""
-
-
 def prepare(belief: GP, data: tuple[Any, ...], weights: Any, noise: Any) -> tuple[GP, Rows]:
     """The belief with starting values in the units of the data, and the rows."""
     if belief.seen is not None:
@@ -53,26 +49,43 @@ def prepare(belief: GP, data: tuple[Any, ...], weights: Any, noise: Any) -> tupl
 
 
 class Staged(NamedTuple):
-    """`starts` climbs on a random part of `rows` rows, then one on all of them from the best."""
+    """Short climbs from several starts on a random part of the rows, then one on all of them from the best.
+
+    `using=Evidence(starts=…)` climbs from every start on all rows, and reports every local maximum.
+    """
 
     starts: int = 4
-    rows: int = STAGE
+    rows: int = 256
+    """The most rows that starts are tried on; of few data a third is used, but at least 64 rows."""
+    short: int = 12
+    """The steps of a short climb."""
     max_steps: int = 200
-    tolerance: float = 1e-4
+    tolerance: float = 1e-3
+    gain: float = 1e-8
 
     def learn(
         self, belief: GP, statistics: Rows, fixed: Sequence[str], priors: Mapping[str, Any], seed: int
     ) -> Learned:
         """The belief at the maximum found."""
-        climb = Evidence(self.starts, max_steps=self.max_steps, tolerance=self.tolerance)
+        climb = Evidence(self.starts, max_steps=self.max_steps, tolerance=self.tolerance, gain=self.gain)
         n = statistics.n
-        if n <= 2 * self.rows:
-            return climb.learn(belief, statistics, fixed, priors, seed)
-        index = np.random.default_rng(seed).choice(n, self.rows, replace=False)
-        first = climb.learn(belief, statistics.subset(np.sort(index)), fixed, priors, seed)
+        part = min(self.rows, max(64, n // 3))
+        if n <= 1.5 * part:
+            return _noise_free(climb.learn(belief, statistics, fixed, priors, seed))
+        index = np.sort(np.random.default_rng(seed).choice(n, part, replace=False))
+        first = climb._replace(max_steps=self.short).learn(belief, statistics.subset(index), fixed, priors, seed)
         last = climb._replace(starts=1).learn(first.belief, statistics, fixed, priors, seed)
-        found = f"{self.starts} starts on {self.rows} rows found {len(first.optima)} local maxima; the best went on"
-        return last._replace(notes=[*last.notes, found])
+        found = f"{self.starts} short climbs on {part} of {n} rows; the best went on with all of them"
+        return _noise_free(last._replace(notes=[*last.notes, found]))
+
+
+def _noise_free(learned: Learned) -> Learned:
+    """Noise at its lower bound is not a failure: the outcomes of a simulator have none. Said in a note."""
+    if learned.at_bound.get("noise") != "lower":
+        return learned
+    rest = {name: side for name, side in learned.at_bound.items() if name != "noise"}
+    note = "the noise ran to its lower bound: the outcomes are fitted exactly, as those of a computation would be"
+    return learned._replace(at_bound=rest, notes=[*learned.notes, note])
 
 
 class HostObjective:

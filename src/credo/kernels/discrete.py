@@ -1,0 +1,393 @@
+"""Kernels on things that are not vectors: sets, fingerprints, categories, a finite list of anything.
+
+`kernel.encode(items)` turns what users have into rows of codes, once, at the boundary; the kernel proper is a
+function of two rows. A table of numbers is taken as rows that are encoded already.
+
+    SetKernel(universe=("a", "b", "c"))([{"a", "b"}, {"c"}])
+
+Gärtner (2003), "A survey of kernels for structured data".
+"""
+
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import KW_ONLY
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from credo.core.arrays import check_table, is_traced
+from credo.core.errors import DataError, NotPositiveDefinite, RepairedWarning
+from credo.core.params import positive
+from credo.kernels.base import Kernel, Scales, at_default, show_call, show_scaled
+
+LARGEST_SET = 1000
+"""2^|A| is finite up to 1023 elements; from here on a set needs the normalized kernel."""
+
+ROUNDING = 1e-10
+"""An eigenvalue above -ROUNDING times the largest is zero up to rounding."""
+
+
+class Coded(Kernel):
+    """k(x, z) = s² c(x, z) of a similarity c of two rows of codes; compiled, since c may take many small steps."""
+
+    _: KW_ONLY
+    variance: Float[Array, ""] | None = positive(1.0)
+
+    @abstractmethod
+    def similarity(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
+        """c(x, z)."""
+
+    def similarities(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        """The matrix of c(xᵢ, zⱼ)."""
+        return jax.vmap(lambda a: jax.vmap(lambda b: self.similarity(a, b))(z))(x)
+
+    def amplitude(self) -> Float[Array, ""]:
+        """s², one where the amplitude belongs to a product around this kernel."""
+        return jnp.ones(()) if self.variance is None else self.variance
+
+    @eqx.filter_jit
+    def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
+        """s² c(x, z)."""
+        return self.amplitude() * self.similarity(x, z)
+
+    @eqx.filter_jit
+    def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        """s² c for all pairs."""
+        return self.amplitude() * self.similarities(x, z)
+
+    @eqx.filter_jit
+    def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """s² c(x, x)."""
+        return self.amplitude() * jax.vmap(lambda a: self.similarity(a, a))(x)
+
+    def adapt(self, scales: Scales) -> Any:
+        """s² = the variance of the outcomes."""
+        return self.scaled(jnp.asarray(scales.variance, dtype=float)) if at_default(self, "variance") else self
+
+    def scaled(self, factor: Any) -> Kernel:
+        """factor · k."""
+        return eqx.tree_at(lambda k: k.variance, self, self.amplitude() * factor, is_leaf=lambda v: v is None)
+
+    def split_variance(self) -> tuple[Any, Kernel]:
+        """(s², c)."""
+        return self.variance, eqx.tree_at(lambda k: k.variance, self, None, is_leaf=lambda v: v is None)
+
+    def _numbers(self) -> dict[str, Any]:
+        """The numbers that the formula shows, by symbol."""
+        return {}
+
+    def formula(self) -> str:
+        """s² · Name(…)."""
+        return show_scaled(self.variance, show_call(type(self).__name__, **self._numbers()))
+
+
+class Counting(Coded):
+    """A similarity that counts common parts: c(x, z) = #(x, z), or #(x, z) / √(#(x, x) #(z, z)) if `normalized`.
+
+    Normalized, two things without any part are alike (1) and unlike all others (0), so c(x, x) = 1 always.
+    """
+
+    _: KW_ONLY
+    normalized: bool = eqx.field(default=True, static=True)
+
+    @abstractmethod
+    def count(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
+        """#(x, z), the number (or weight) of the parts that two things have in common."""
+
+    def counts(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        """The matrix of #(xᵢ, zⱼ)."""
+        return jax.vmap(lambda a: jax.vmap(lambda b: self.count(a, b))(z))(x)
+
+    def similarity(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
+        """c(x, z)."""
+        common = self.count(x, z)
+        return _normalize(common, self.count(x, x), self.count(z, z)) if self.normalized else common
+
+    def similarities(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        """The matrix of c(xᵢ, zⱼ)."""
+        common = self.counts(x, z)
+        if not self.normalized:
+            return common
+        return _normalize(common, self.own_counts(x)[:, None], self.own_counts(z)[None, :])
+
+    def own_counts(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """#(xᵢ, xᵢ)."""
+        return jax.vmap(lambda a: self.count(a, a))(x)
+
+    @eqx.filter_jit
+    def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """s² if normalized, s² #(x, x) if not."""
+        return self.amplitude() * (jnp.ones(x.shape[0]) if self.normalized else self.own_counts(x))
+
+
+def _normalize(common: Array, x: Array, z: Array) -> Array:
+    both, none = (x > 0) & (z > 0), (x <= 0) & (z <= 0)
+    # √x √z, not √(xz): the product of two large counts may overflow. Guarded: √ has no derivative at zero.
+    size = jnp.sqrt(jnp.where(both, x, 1.0)) * jnp.sqrt(jnp.where(both, z, 1.0))
+    return jnp.where(both, common / size, jnp.where(none, 1.0, 0.0))
+
+
+class SetKernel(Coded):
+    """k(A, B) = s² 2^|A∩B|, the number of subsets that two sets have in common.
+
+    Normalized (the default, because 2^|A| soon overflows) it is s² 2^(-|A△B|/2): each element that only one of
+    the sets has costs a factor 1/√2. A row has a 1 for each member; `encode` reads sets (or other iterables) of
+    elements of `universe`. Shawe-Taylor & Cristianini (2004), Kernel Methods for Pattern Analysis, chapter 9.
+    """
+
+    universe: tuple[Any, ...] | None = eqx.field(default=None, static=True, converter=lambda u: u and tuple(u))
+    normalized: bool = eqx.field(default=True, static=True, kw_only=True)
+
+    def similarity(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
+        """2^|A∩B|, divided by 2^((|A|+|B|)/2) if normalized."""
+        excess = 0.5 * (x.sum() + z.sum()) if self.normalized else 0.0
+        return jnp.exp2((x * z).sum() - excess)
+
+    def similarities(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        """The same from one matrix product."""
+        excess = 0.5 * (x.sum(1)[:, None] + z.sum(1)[None, :]) if self.normalized else 0.0
+        return jnp.exp2(x @ z.T - excess)
+
+    def encode(self, x: Any, name: str = "X", columns: int | None = None) -> Any:
+        """Sets of elements of the universe, or a table of 0 and 1, as rows of 0 and 1."""
+        if self.universe is not None and not is_table(x):
+            places = {element: i for i, element in enumerate(self.universe)}
+            items = as_items(x, name, "sets")
+            x = np.zeros((len(items), len(places)))
+            for row, members in enumerate(items):
+                if isinstance(members, str) or not isinstance(members, Iterable):
+                    raise DataError(f"{name}[{row}] must be a set, found {members!r}; pass e.g. {{'a', 'b'}}")
+                for element in members:
+                    x[row, look_up(element, places, f"{name}[{row}]", "the universe")] = 1.0
+        elif not is_table(x) and any(isinstance(item, set | frozenset) for item in x):
+            raise DataError(f"{name} holds sets, but which elements there are is not known; give SetKernel(universe=…)")
+        table = check_table(x, name, columns)
+        if not is_traced(table):
+            if not np.isin(table, (0.0, 1.0)).all():
+                raise DataError(f"{name} must hold 0 and 1 (is the element in the set?), found {_stranger(table)}")
+            if not self.normalized and table.sum(1).max() > LARGEST_SET:
+                raise DataError(
+                    f"{name} has a set of {int(table.sum(1).max())} elements, whose 2^n subsets overflow; "
+                    "use SetKernel(normalized=True)"
+                )
+        return table
+
+
+class Tanimoto(Coded):
+    """k(x, z) = s² xᵀz / (xᵀx + zᵀz - xᵀz), for fingerprints: the Jaccard similarity where they are binary.
+
+    Positive semi-definite for counts and any real vectors too; two rows of zeros are alike (1).
+    Ralaivola, Swamidass, Saigo & Baldi (2005), "Graph kernels for chemical informatics".
+    """
+
+    def similarity(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
+        """xᵀz / (xᵀx + zᵀz - xᵀz)."""
+        return _jaccard((x * z).sum(), jnp.square(x).sum(), jnp.square(z).sum())
+
+    def similarities(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        """The same from one matrix product."""
+        return _jaccard(x @ z.T, jnp.square(x).sum(1)[:, None], jnp.square(z).sum(1)[None, :])
+
+
+def _jaccard(common: Array, x: Array, z: Array) -> Array:
+    union = x + z - common
+    return jnp.where(union > 0, common / jnp.where(union > 0, union, 1.0), 1.0)
+
+
+class Categorical(Coded):
+    """k(x, z) = s² Πₖ exp(-[xₖ ≠ zₖ] / ℓₖ): a category that differs multiplies the correlation by exp(-1/ℓₖ).
+
+    With `overlap=True` it is s² times the share of columns that agree, without lengthscales. Columns hold codes,
+    or strings if `categories` has a tuple of names for each column. `ard=True` lets `learn` give each column a
+    lengthscale of its own. The weighted Hamming kernel of Hutter, Hoos & Leyton-Brown (2011), "Sequential
+    model-based optimization for general algorithm configuration".
+    """
+
+    lengthscale: Float[Array, "*d"] | None = positive(1.0, low=1e-2, high=1e4)
+    categories: tuple[tuple[str, ...], ...] | None = eqx.field(default=None, static=True)
+    overlap: bool = eqx.field(default=False, static=True)
+    ard: bool = eqx.field(default=False, static=True)
+
+    def __init__(
+        self,
+        lengthscale: Any = None,
+        *,
+        variance: Any = 1.0,
+        categories: Iterable[Iterable[str]] | None = None,
+        overlap: bool = False,
+        ard: bool = False,
+    ):
+        if overlap and (ard or lengthscale is not None):
+            raise DataError("Categorical(overlap=True) has no lengthscale; leave lengthscale and ard out")
+        self.lengthscale = None if overlap else jnp.asarray(1.0 if lengthscale is None else lengthscale, dtype=float)
+        self.variance = variance
+        self.categories = None if categories is None else tuple(tuple(names) for names in categories)
+        self.overlap, self.ard = overlap, ard
+
+    def similarity(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
+        """Π exp(-[x ≠ z]/ℓ), or the share of columns that agree."""
+        if self.lengthscale is None:
+            return jnp.mean(x == z, dtype=float)
+        own = jnp.shape(self.lengthscale)
+        if own not in ((), x.shape):
+            raise DataError(f"Categorical has {own[0]} lengthscales for inputs with {x.shape[0]} columns")
+        return jnp.exp(-jnp.where(x != z, 1.0 / self.lengthscale, 0.0).sum())
+
+    def adapt(self, scales: Scales) -> Any:
+        """ℓ = d: where all d columns differ, the correlation is 1/e."""
+        d, out = len(scales.spread), super().adapt(scales)
+        if self.lengthscale is None:
+            return out
+        each = jnp.asarray(float(d)) if at_default(self, "lengthscale") else self.lengthscale
+        if self.ard and jnp.ndim(each) == 0:
+            each = jnp.full(d, each)
+        return eqx.tree_at(lambda k: k.lengthscale, out, each)
+
+    def encode(self, x: Any, name: str = "X", columns: int | None = None) -> Any:
+        """A table of codes, or of strings among the `categories` of their columns, as codes."""
+        if self.categories is None or is_table(x):
+            return check_table(x, name, columns)
+        raw = np.asarray(x, dtype=object)
+        raw = raw[:, None] if raw.ndim == 1 else raw
+        if raw.ndim != 2 or raw.shape[1] != len(self.categories):
+            raise DataError(f"{name} must have the {len(self.categories)} columns of categories, found {raw.shape}")
+        places = [{c: i for i, c in enumerate(names)} for names in self.categories]
+        codes = [[look_up(v, p, f"{name}[{i}]") for v, p in zip(r, places, strict=True)] for i, r in enumerate(raw)]
+        return check_table(codes, name, columns)
+
+    def _numbers(self) -> dict[str, Any]:
+        return {"ℓ": self.lengthscale}
+
+
+class Tabulated(Coded):
+    """k(i, j) = s² Kᵢⱼ, a kernel on a finite list of things, known by its matrix. Make it with `tabulate`.
+
+    A row is the number of a thing. `items`, where the things are text or whole numbers, lets `encode` find it.
+    """
+
+    matrix: Float[Array, "k k"]
+    items: tuple[Any, ...] | None = eqx.field(default=None, static=True)
+
+    def similarity(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
+        """Kᵢⱼ."""
+        return self.matrix[x[0].astype(int), z[0].astype(int)]
+
+    def similarities(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        """Rows and columns of K."""
+        return self.matrix[x[:, 0].astype(int)[:, None], z[:, 0].astype(int)[None, :]]
+
+    def encode(self, x: Any, name: str = "X", columns: int | None = None) -> Any:
+        """Things of the list, or a column of their numbers, as a column of numbers."""
+        return encode_members(x, self.items, len(self.matrix), name, columns)
+
+    def _numbers(self) -> dict[str, Any]:
+        return {"K": self.matrix}
+
+
+def tabulate(kernel: Kernel | Callable[[Any, Any], Any], items: Sequence[Any], indefinite: str = "repair") -> Tabulated:
+    """The kernel on a finite list of things, from another kernel or from any function of two of them.
+
+    A matrix that is not positive semi-definite belongs to no kernel. With `indefinite="repair"` it is replaced
+    by the nearest that is (`nearest_psd`) and a `RepairedWarning` says how far that was; with "refuse" it is an
+    error. What the repair gives depends on the list: things that come later need a new table.
+    """
+    if indefinite not in ("repair", "refuse"):
+        raise DataError(f"indefinite must be 'repair' or 'refuse', found {indefinite!r}")
+    things = as_items(items, "items", "things")
+    if isinstance(kernel, Kernel):
+        raw = np.asarray(kernel(items))
+    else:
+        raw = np.array([[float(kernel(a, b)) for b in things] for a in things])
+    matrix, correction = nearest_psd(raw)
+    if correction > 0:
+        smallest = float(np.linalg.eigvalsh(0.5 * (raw + raw.T))[0])
+        found = (
+            f"the matrix of {len(raw)} items is not positive semi-definite: its smallest eigenvalue is {smallest:.3g}"
+        )
+        if indefinite == "refuse":
+            raise NotPositiveDefinite(
+                f"{found}; for strings use Spectrum or Subsequence, or accept a repair with indefinite='repair'"
+            )
+        share = correction / float(np.linalg.norm(raw))
+        warnings.warn(
+            f"{found}; repaired by a change of {correction:.3g} ({share:.1%}) in Frobenius norm; "
+            "for strings, Spectrum and Subsequence need none",
+            RepairedWarning,
+            stacklevel=2,
+        )
+    known = len(set(things)) == len(things) if all(isinstance(t, str | int) for t in things) else False
+    return Tabulated(jnp.asarray(matrix), tuple(things) if known else None)
+
+
+def nearest_psd(matrix: Any) -> tuple[np.ndarray, float]:
+    """(the positive semi-definite matrix nearest to a symmetric one in Frobenius norm, that distance).
+
+    Negative eigenvalues become zero. Up to rounding, a matrix that is positive semi-definite comes back
+    unchanged, at distance 0. Higham (1988), "Computing a nearest symmetric positive semidefinite matrix".
+    """
+    a = check_table(matrix, "matrix")
+    gap, size = (np.abs(a - a.T).max(), np.abs(a).max()) if a.shape[0] == a.shape[1] else (np.inf, 0.0)
+    if gap > ROUNDING * size:
+        raise DataError(f"a matrix of similarities must be square and symmetric, found shape {a.shape}, off by {gap:g}")
+    symmetric = 0.5 * (a + a.T)
+    values, vectors = np.linalg.eigh(symmetric)
+    if values[0] >= -ROUNDING * max(values[-1], 0.0):
+        return symmetric, 0.0
+    repaired = (vectors * np.maximum(values, 0.0)) @ vectors.T
+    return 0.5 * (repaired + repaired.T), float(np.linalg.norm(np.minimum(values, 0.0)))
+
+
+def is_table(x: Any) -> bool:
+    """Whether x is an array or a data frame of numbers in rows: things that are encoded already."""
+    if is_traced(x):
+        return True
+    if not hasattr(x, "__array__"):
+        return False
+    array = np.asarray(x)
+    return array.ndim == 2 and array.dtype.kind in "biuf"
+
+
+def as_items(x: Any, name: str, what: str) -> list[Any]:
+    """The things that a list, a tuple, a vector or a single column holds."""
+    column = np.asarray(x) if hasattr(x, "__array__") else None
+    if column is not None and column.ndim == 2 and column.shape[1] == 1:
+        x = column[:, 0]
+    if isinstance(x, str | bytes | dict) or not isinstance(x, Iterable):
+        raise DataError(f"{name} must be a list of {what}, found {type(x).__name__} {x!r}")
+    items = x.tolist() if isinstance(x, np.ndarray) else list(x)
+    if not items:
+        raise DataError(f"{name} is empty; at least one of the {what} is needed")
+    return items
+
+
+def look_up(thing: Any, places: dict[Any, int], name: str, where: str = "the categories") -> int:
+    """The place of a thing that must be known."""
+    if isinstance(thing, Hashable) and thing in places:
+        return places[thing]
+    known = ", ".join(repr(k) for k in list(places)[:8]) + (", …" if len(places) > 8 else "")
+    raise DataError(f"{name} has {thing!r}, which is not in {where}; known are {known}")
+
+
+def encode_members(x: Any, names: tuple[Any, ...] | None, size: int, name: str, columns: int | None) -> Any:
+    """Members of a list of known length, by name (where there are names) or by number, as a column of numbers."""
+    if not is_table(x):
+        items = as_items(x, name, "members")
+        if names is not None:
+            places = {member: i for i, member in enumerate(names)}
+            items = [look_up(item, places, f"{name}[{i}]", "the list") for i, item in enumerate(items)]
+        x = [item if isinstance(item, list | tuple) else [item] for item in items]
+    table = check_table(x, name, 1 if columns is None else columns)
+    if not is_traced(table):
+        wrong = (table != np.round(table)) | (table < 0) | (table >= size)
+        if wrong.any():
+            raise DataError(f"{name} must hold whole numbers from 0 to {size - 1}, found {table[wrong][0]:g}")
+    return table
+
+
+def _stranger(table: np.ndarray) -> str:
+    return f"{table[~np.isin(table, (0.0, 1.0))][0]:g}"

@@ -1,0 +1,243 @@
+"""Kernels of inner products: linear functions, polynomials, and networks with one infinite hidden layer.
+
+    k(x, z) = f(uᵀw),    u = (x - c)/ℓ,    w = (z - c)/ℓ
+
+with a center c, the mean of the data unless it is given, that is not learned: functions are linear around the data,
+not around an arbitrary zero. Rasmussen & Williams (2006), §4.2.2 and §4.2.3.
+"""
+
+from typing import Any, TypeVar
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from credo.core.arrays import is_traced
+from credo.core.errors import DataError
+from credo.core.params import positive, positive_definite
+from credo.kernels.base import Kernel, Scales, at_default, show_call, start
+from credo.kernels.periodic import Amplified, per_column
+from credo.kernels.stationary import Metric
+
+D = TypeVar("D", bound="DotProduct")
+
+
+def given(default: float) -> Any:
+    """Declares numbers that are set by the user or by `adapt`, and not learned."""
+    return eqx.field(default=default, converter=lambda v: v if is_traced(v) else jnp.asarray(v, dtype=float))
+
+
+class DotProduct(Amplified):
+    """A kernel of uᵀw. Without lengthscales ℓ = 1, since the amplitude says the same."""
+
+    lengthscale: eqx.AbstractVar[Float[Array, "*d"] | None]
+    center: eqx.AbstractVar[Float[Array, "*c"]]
+    ard: eqx.AbstractVar[bool]
+
+    def embed(self, x: Float[Array, "n d"]) -> Float[Array, "n d"]:
+        """u = (x - c)/ℓ."""
+        moved = x - per_column(self, "center", x)
+        return moved if self.lengthscale is None else moved / per_column(self, "lengthscale", x)
+
+    def _prepare(self: D, scales: Scales) -> tuple[D, float]:
+        """With center and lengthscales, and the typical uᵀu.
+
+        Where there are lengthscales they carry the amplitude: a variance that nobody has set is left out.
+        """
+        out = start(self, center=scales.center)
+        d = len(scales.spread)
+        if self.ard:
+            length = scales.spread * np.sqrt(d) if self.lengthscale is None else self.lengthscale
+            each = jnp.broadcast_to(jnp.asarray(length), (d,))
+            out = eqx.tree_at(lambda k: k.lengthscale, out, each, is_leaf=lambda v: v is None)
+        if out.lengthscale is not None and at_default(out, "variance"):
+            out = eqx.tree_at(lambda k: k.variance, out, None)
+        scale = 1.0 if out.lengthscale is None else np.asarray(out.lengthscale)
+        return out, float(np.square(scales.spread / scale).sum())
+
+
+class Linear(DotProduct):
+    """k = s² Σₖ (xₖ - cₖ)(zₖ - cₖ)/ℓₖ²: linear functions through zero at c.  Rasmussen & Williams (2006), §4.2.2.
+
+    Add a `Constant` for a line with an unknown height. `ard=True` gives each column an ℓ, and a weight, of its own.
+    """
+
+    variance: Float[Array, ""] | None = positive(1.0)
+    lengthscale: Float[Array, "*d"] | None = positive(None)
+    center: Float[Array, "*c"] = given(0.0)
+    ard: bool = eqx.field(default=False, static=True, kw_only=True)
+
+    def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
+        """s² uᵀw of two points."""
+        return self.amplitude() * (self.embed(x[None])[0] * self.embed(z[None])[0]).sum()
+
+    def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        """s² U Wᵀ."""
+        return self.amplitude() * (self.embed(x) @ self.embed(z).T)
+
+    def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """s² uᵀu."""
+        return self.amplitude() * jnp.square(self.embed(x)).sum(1)
+
+    def adapt(self, scales: Scales) -> "Linear":
+        """c = the mean; a typical point has the variance of the outcomes."""
+        out, size = self._prepare(scales)
+        if at_default(self, "lengthscale") and self.ard and out.variance is None:
+            shrunk = jnp.asarray(out.lengthscale) * np.sqrt(size / scales.variance)
+            return eqx.tree_at(lambda k: k.lengthscale, out, shrunk)
+        return start(out, variance=scales.variance / size)
+
+    def _numbers(self) -> dict[str, Array | None]:
+        return {"ℓ": self.lengthscale}
+
+
+class Bilinear(Kernel):
+    """k = (x - c)ᵀ A (z - c), A positive definite: linear functions with correlated weights.
+
+    A = LLᵀ is learned with all its correlations; where it is not given, it is the identity until `adapt`.
+    """
+
+    matrix: Float[Array, "d d"] | None = positive_definite(None)
+    center: Float[Array, "*c"] = given(0.0)
+
+    def __check_init__(self) -> None:
+        if self.matrix is None:
+            return
+        if self.matrix.ndim != 2 or self.matrix.shape[0] != self.matrix.shape[1]:
+            raise DataError(f"Bilinear needs a square matrix, found shape {self.matrix.shape}")
+        if not is_traced(self.matrix):
+            matrix = np.asarray(self.matrix)
+            if not np.allclose(matrix, matrix.T) or np.linalg.eigvalsh(matrix)[0] <= 0:
+                raise DataError("Bilinear needs a symmetric positive definite matrix; for one from B use B @ B.T + εI")
+
+    def _apply(self, x: Float[Array, "n d"]) -> tuple[Float[Array, "n d"], Float[Array, "n d"]]:
+        moved = x - per_column(self, "center", x)
+        if self.matrix is None:
+            return moved, moved
+        if self.matrix.shape[0] != x.shape[1]:
+            raise DataError(
+                f"Bilinear has a matrix for {self.matrix.shape[0]} columns, found inputs with {x.shape[1]}; "
+                "give one for all columns, or use .on(columns)"
+            )
+        return moved, moved @ self.matrix
+
+    def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
+        """(x - c)ᵀ A (z - c) of two points."""
+        return (self._apply(x[None])[1][0] * self._apply(z[None])[0][0]).sum()
+
+    def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        """(X - c) A (Z - c)ᵀ."""
+        return self._apply(x)[1] @ self._apply(z)[0].T
+
+    def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """(x - c)ᵀ A (x - c)."""
+        moved, applied = self._apply(x)
+        return (moved * applied).sum(1)
+
+    def adapt(self, scales: Scales) -> "Bilinear":
+        """c = the mean; A diagonal, and a typical point has the variance of the outcomes."""
+        return start(
+            self,
+            center=scales.center,
+            matrix=np.diag(scales.variance / len(scales.spread) / np.square(scales.spread)),
+        )
+
+    def scaled(self, factor: Any) -> Kernel:
+        """factor · A."""
+        if self.matrix is None:
+            return super().scaled(factor)
+        return eqx.tree_at(lambda k: k.matrix, self, self.matrix * factor)
+
+    def formula(self) -> str:
+        """Bilinear(A=…)."""
+        return show_call("Bilinear", A=self.matrix)
+
+
+class Polynomial(DotProduct):
+    """k = s² (uᵀw + o)^p, o = `offset`: polynomials of degree p.  Rasmussen & Williams (2006), §4.2.2.
+
+    The larger the offset, the smaller the part of the high powers.
+    """
+
+    degree: int = eqx.field(default=2, static=True)
+    offset: Float[Array, ""] = positive(1.0)
+    variance: Float[Array, ""] | None = positive(1.0)
+    lengthscale: Float[Array, "*d"] | None = positive(None)
+    center: Float[Array, "*c"] = given(0.0)
+    ard: bool = eqx.field(default=False, static=True, kw_only=True)
+
+    def __check_init__(self) -> None:
+        if not isinstance(self.degree, int) or self.degree < 1:
+            raise DataError(f"the degree of Polynomial must be a whole number of at least 1, found {self.degree!r}")
+
+    def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
+        """s² (uᵀw + o)^p of two points."""
+        return self._power((self.embed(x[None])[0] * self.embed(z[None])[0]).sum())
+
+    def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        """s² (U Wᵀ + o)^p."""
+        return self._power(self.embed(x) @ self.embed(z).T)
+
+    def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """s² (uᵀu + o)^p."""
+        return self._power(jnp.square(self.embed(x)).sum(1))
+
+    def _power(self, inner: Array) -> Array:
+        return self.amplitude() * (inner + self.offset) ** self.degree
+
+    def adapt(self, scales: Scales) -> "Polynomial":
+        """c = the mean; a typical point has o = uᵀu and the variance of the outcomes."""
+        out, size = self._prepare(scales)
+        if at_default(self, "lengthscale") and self.ard and out.variance is None and at_default(self, "offset"):
+            half = 0.5 * scales.variance ** (1.0 / self.degree)
+            out = eqx.tree_at(lambda k: k.lengthscale, out, jnp.asarray(out.lengthscale) * np.sqrt(size / half))
+            return start(out, offset=half)
+        out = start(out, offset=size)
+        return start(out, variance=scales.variance / (size + float(out.offset)) ** self.degree)
+
+    def _numbers(self) -> dict[str, Array | None]:
+        return {"p": jnp.asarray(self.degree), "o": self.offset, "ℓ": self.lengthscale}
+
+
+class NeuralNetwork(Metric):
+    """κ = (2/π) asin(2x̃ᵀΣz̃ / √((1 + 2x̃ᵀΣx̃)(1 + 2z̃ᵀΣz̃))), x̃ᵀΣz̃ = b + uᵀw, b = `bias`.
+
+    A network with one layer of infinitely many error functions, whose weights have variances 1/ℓ² and biases b:
+    functions that bend near the center and level off far away. Williams (1998), "Computation with infinite neural
+    networks"; Rasmussen & Williams (2006), eq. 4.29.
+    """
+
+    bias: Float[Array, ""] = positive(1.0)
+    center: Float[Array, "*c"] = given(0.0)
+
+    def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
+        """s² κ of two points."""
+        u, w = self._rows(x[None])[0], self._rows(z[None])[0]
+        return self._angle((u * w).sum(), jnp.square(u).sum(), jnp.square(w).sum())
+
+    def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        """s² κ for all pairs."""
+        u, w = self._rows(x), self._rows(z)
+        return self._angle(u @ w.T, jnp.square(u).sum(1)[:, None], jnp.square(w).sum(1)[None, :])
+
+    def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """s² (2/π) asin(2a/(1 + 2a)), a = x̃ᵀΣx̃."""
+        size = jnp.square(self._rows(x)).sum(1)
+        return self._angle(size, size, size)
+
+    def _rows(self, x: Float[Array, "n d"]) -> Float[Array, "n q"]:
+        return self.embed(x - per_column(self, "center", x))
+
+    def _angle(self, inner: Array, left: Array, right: Array) -> Array:
+        """asin N/√D as atan N/√(D - N²): no slope is infinite, since D - N² ≥ 1."""
+        inner, left, right = inner + self.bias, left + self.bias, right + self.bias
+        rest = 1.0 + 2.0 * (left + right) + 4.0 * jnp.maximum(left * right - jnp.square(inner), 0.0)
+        return self.amplitude() * (2.0 / jnp.pi) * jnp.arctan2(2.0 * inner, jnp.sqrt(rest))
+
+    def adapt(self, scales: Scales) -> "NeuralNetwork":
+        """As every kernel with lengthscales, and c = the mean."""
+        return start(super().adapt(scales), center=scales.center)
+
+    def _numbers(self) -> dict[str, Array | None]:
+        return {**super()._numbers(), "b": self.bias}

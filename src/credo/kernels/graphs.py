@@ -1,0 +1,248 @@
+"""Kernels on graphs: between the nodes of one graph, and between whole graphs.
+
+    GraphMatern([("a", "b"), ("b", "c")])(["a", "c"])           nodes, by name
+    WeisfeilerLehman(3)([(adjacency, labels), …])               graphs with labelled nodes
+
+A kernel between nodes is a function of the Laplacian L = D - A, whose eigenvectors are waves on the graph, slow
+ones first; it is computed once, when the kernel is made.
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, UInt64
+
+from credo.core.arrays import check_table, is_traced
+from credo.core.errors import DataError
+from credo.core.params import positive
+from credo.kernels.discrete import Coded, Counting, as_items, encode_members, is_table, look_up
+from credo.kernels.strings import count_common, mix
+
+
+class Laplacian(eqx.Module):
+    """The eigenvalues and eigenvectors of a graph's Laplacian, with the names of its nodes where they have any."""
+
+    eigenvalues: Float[Array, " k"]
+    eigenvectors: Float[Array, "k k"]
+    nodes: tuple[Any, ...] | None = eqx.field(default=None, static=True)
+
+    @classmethod
+    def of(cls, graph: Any, nodes: Iterable[Any] | None = None, normalized: bool = False) -> "Laplacian":
+        """L = D - A of a graph without directions, or I - D^-½ A D^-½ if `normalized`.
+
+        Args:
+            graph: the matrix A of weights ≥ 0 (dense or sparse); or edges, a list of tuples (node, node) or
+                (node, node, weight); or an object that has `nodes` and `edges`, as those of networkx.
+            nodes: the names of the nodes, in the order of A; for edges the default is the order of appearance.
+            normalized: whether each node counts alike, however many neighbours it has.
+        """
+        names = None if nodes is None else tuple(nodes)
+        if hasattr(graph, "nodes") and hasattr(graph, "edges"):
+            names = tuple(graph.nodes) if names is None else names
+            graph = [
+                tuple(e) for e in (graph.edges(data="weight", default=1.0) if callable(graph.edges) else graph.edges)
+            ]
+        if isinstance(graph, list | tuple | set) and all(isinstance(e, tuple) for e in graph):
+            weights, names = _from_edges(graph, names)
+        else:
+            weights = check_adjacency(graph.toarray() if hasattr(graph, "toarray") else graph, "graph")
+        if names is not None and (len(set(names)) != len(names) or len(names) != len(weights)):
+            raise DataError(f"nodes must have a name of its own for each of {len(weights)} nodes, found {len(names)}")
+        degree = weights.sum(1)
+        matrix = np.diag(degree) - weights
+        if normalized:
+            root = np.sqrt(np.where(degree > 0, degree, 1.0))
+            matrix = matrix / np.outer(root, root)
+        values, vectors = np.linalg.eigh(matrix)
+        return cls(jnp.asarray(np.maximum(values, 0.0)), jnp.asarray(vectors), names)
+
+
+def _to_laplacian(graph: Any) -> Any:
+    return graph if isinstance(graph, Laplacian) else Laplacian.of(graph)
+
+
+def _from_edges(edges: Iterable[Any], names: tuple[Any, ...] | None) -> tuple[np.ndarray, tuple[Any, ...]]:
+    listed = list(edges)
+    if not listed and names is None:
+        raise DataError("the graph has no edges and no nodes; give edges, or nodes=")
+    for edge in listed:
+        if len(edge) not in (2, 3):
+            raise DataError(f"an edge must be (node, node) or (node, node, weight), found {edge!r}")
+    names = tuple(dict.fromkeys(node for edge in listed for node in edge[:2])) if names is None else names
+    places = {node: i for i, node in enumerate(names)}
+    weights = np.zeros((len(names), len(names)))
+    for edge in listed:
+        i, j = (look_up(node, places, f"the edge {edge!r}", "the nodes") for node in edge[:2])
+        weights[i, j] = weights[j, i] = float(edge[2]) if len(edge) == 3 else 1.0
+    return check_adjacency(weights, "graph"), names
+
+
+def check_adjacency(matrix: Any, name: str) -> np.ndarray:
+    """A square, symmetric matrix of weights ≥ 0."""
+    a = np.asarray(check_table(matrix, name))
+    if a.shape[0] != a.shape[1]:
+        raise DataError(f"{name} must be a square matrix with a row for each node, found shape {a.shape}")
+    if (a < 0).any():
+        raise DataError(f"{name} must have weights ≥ 0, found {a.min():g}")
+    if np.abs(a - a.T).max() > 1e-12 * a.max():
+        raise DataError(
+            f"{name} must be symmetric (edges without direction); pass np.maximum(A, A.T) for a directed one"
+        )
+    return 0.5 * (a + a.T)
+
+
+class GraphKernel(Coded):
+    """k(i, j) = s² Σₖ g(λₖ) φₖ(i) φₖ(j) / c over the eigenpairs of the Laplacian; c makes the mean variance s².
+
+    A row is the number of a node; `encode` reads names too, where the graph has them.
+    """
+
+    laplacian: Laplacian = eqx.field(converter=_to_laplacian)
+
+    @abstractmethod
+    def log_filter(self, eigenvalues: Float[Array, " k"]) -> Float[Array, " k"]:
+        """log g(λ)."""
+
+    def weights(self) -> Float[Array, " k"]:
+        """g(λₖ) / c, where c = Σ g / (number of nodes)."""
+        return jax.nn.softmax(self.log_filter(self.laplacian.eigenvalues)) * len(self.laplacian.eigenvalues)
+
+    def similarity(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
+        """Of two nodes."""
+        vectors = self.laplacian.eigenvectors
+        return (self.weights() * vectors[x[0].astype(int)] * vectors[z[0].astype(int)]).sum()
+
+    def similarities(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        """Of many, by one matrix product."""
+        a, b = (self.laplacian.eigenvectors[rows[:, 0].astype(int)] for rows in (x, z))
+        return (a * self.weights()) @ b.T
+
+    def encode(self, x: Any, name: str = "X", columns: int | None = None) -> Any:
+        """Names or numbers of nodes, as a column of numbers."""
+        return encode_members(x, self.laplacian.nodes, len(self.laplacian.eigenvalues), name, columns)
+
+
+class GraphDiffusion(GraphKernel):
+    """K ∝ exp(-βL), β = `time`: heat that spreads along the edges.
+
+    Kondor & Lafferty (2002), "Diffusion kernels on graphs and other discrete input spaces".
+    """
+
+    time: Float[Array, ""] = positive(1.0, low=1e-5, high=1e5)
+
+    def log_filter(self, eigenvalues: Float[Array, " k"]) -> Float[Array, " k"]:
+        """-βλ."""
+        return -self.time * eigenvalues
+
+    def _numbers(self) -> dict[str, Any]:
+        return {"β": self.time}
+
+
+class GraphMatern(GraphKernel):
+    """K ∝ (2ν/κ² I + L)^-ν, κ = `lengthscale` and ν = `smoothness`: the Matérn family on a graph.
+
+    Borovitskiy, Azangulov, Terenin, Mostowsky, Deisenroth & Durrande (2021), "Matérn Gaussian processes on
+    graphs".
+    """
+
+    lengthscale: Float[Array, ""] = positive(1.0, low=1e-3, high=1e4)
+    smoothness: Float[Array, ""] = positive(1.5, low=0.1, high=50.0)
+
+    def log_filter(self, eigenvalues: Float[Array, " k"]) -> Float[Array, " k"]:
+        """-ν log(2ν/κ² + λ)."""
+        return -self.smoothness * jnp.log(2.0 * self.smoothness / jnp.square(self.lengthscale) + eigenvalues)
+
+    def _numbers(self) -> dict[str, Any]:
+        return {"κ": self.lengthscale, "ν": self.smoothness}
+
+
+class WeisfeilerLehman(Counting):
+    """#(G, H) = Σᵣ (pairs of a node of G and a node of H with the same label after r = 0 … `rounds` refinements).
+
+    A refinement gives each node a label that stands for its own and the multiset of its neighbours' labels, so
+    after r rounds a label stands for the neighbourhood of radius r. Labels are 64-bit hashes: N different
+    neighbourhoods collide with probability N²/2⁶⁵. Normalized by default.
+
+    A graph is an adjacency matrix (what is not zero is an edge), or a pair of it and the labels of the nodes:
+    whole numbers ≥ 0, or text among `labels`. It is encoded as a row of width² + width numbers: the matrix, then
+    the labels, -1 where there is no node. Shervashidze, Schweitzer, van Leeuwen, Mehlhorn & Borgwardt (2011),
+    "Weisfeiler-Lehman graph kernels".
+    """
+
+    rounds: int = eqx.field(default=3, static=True)
+    width: int = eqx.field(default=32, static=True, kw_only=True)
+    labels: tuple[str, ...] | None = eqx.field(default=None, static=True, kw_only=True)
+
+    def __check_init__(self) -> None:
+        if self.rounds < 0 or self.width < 1:
+            raise DataError(f"rounds must be ≥ 0 and width ≥ 1, found {self.rounds} and {self.width}")
+
+    def count(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
+        """Of two graphs."""
+        (a, real_a), (b, real_b) = self._refined(x), self._refined(z)
+        same = (a[:, :, None] == b[:, None, :]) & real_a[:, :, None] & real_b[:, None, :]
+        return same.sum(dtype=float)
+
+    def counts(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        """Of many, each refined once."""
+        return count_common(*jax.vmap(self._refined)(x), *jax.vmap(self._refined)(z))
+
+    def _refined(self, x: Float[Array, " d"]) -> tuple[UInt64[Array, "r w"], Bool[Array, "r w"]]:
+        """The labels of the nodes after each round, and which nodes are real."""
+        edges, own = x[: -self.width].reshape(self.width, self.width) != 0, x[-self.width :]
+        real = own >= 0
+        edges = edges & real[None, :]
+        label = jnp.maximum(own, 0.0).astype(jnp.uint64)
+        history = [label]
+        for _ in range(self.rounds):
+            # Summed, so that the order of the neighbours does not matter; mixed first, so that a sum names its terms.
+            around = jnp.where(edges, mix(label)[None, :], jnp.uint64(0)).sum(1, dtype=jnp.uint64)
+            label = mix(mix(label ^ jnp.uint64(0x5851F42D4C957F2D)) + around)
+            history.append(label)
+        return jnp.stack(history), jnp.broadcast_to(real, (self.rounds + 1, self.width))
+
+    def encode(self, x: Any, name: str = "X", columns: int | None = None) -> Any:
+        """Graphs, or rows as `encode` makes them."""
+        width = self.width
+        if not is_table(x):
+            x = np.stack([self._row(g, f"{name}[{i}]") for i, g in enumerate(as_items(x, name, "graphs"))])
+        table = check_table(x, name, columns)
+        if table.shape[1] != width * (width + 1):
+            raise DataError(
+                f"{name} must hold graphs, or rows of {width}² + {width} numbers, found rows of {table.shape[1]}; "
+                "pass a list of (adjacency, labels)"
+            )
+        if not is_traced(table) and ((table[:, -width:] < -1) | (table[:, -width:] % 1 != 0)).any():
+            raise DataError(f"{name} must end with labels of nodes: whole numbers ≥ 0, and -1 where there is no node")
+        return table
+
+    def _row(self, graph: Any, name: str) -> np.ndarray:
+        adjacency, labels = graph if isinstance(graph, tuple) and len(graph) == 2 else (graph, None)
+        dense = adjacency.toarray() if hasattr(adjacency, "toarray") else adjacency
+        edges = check_adjacency(dense, f"the adjacency of {name}")
+        n = len(edges)
+        if n > self.width:
+            raise DataError(f"{name} has {n} nodes, the kernel reads up to {self.width}; give it width={n} or more")
+        own = np.zeros(n) if labels is None else self._codes(labels, name)
+        if own.shape != (n,):
+            raise DataError(f"{name} must have one label for each of its {n} nodes, found {own.size}")
+        square, padded = np.zeros((self.width, self.width)), np.full(self.width, -1.0)
+        square[:n, :n], padded[:n] = edges != 0, own
+        return np.concatenate([square.ravel(), padded])
+
+    def _codes(self, labels: Any, name: str) -> np.ndarray:
+        listed = as_items(labels, f"the labels of {name}", "labels")
+        if self.labels is not None:
+            places = {label: i for i, label in enumerate(self.labels)}
+            listed = [look_up(label, places, name, "the labels") for label in listed]
+        if not all(isinstance(v, int | float) and v >= 0 and v % 1 == 0 for v in listed):
+            raise DataError(f"{name} must have whole numbers ≥ 0 as labels, found {listed!r}; for text give labels=")
+        return np.asarray(listed, dtype=float)
+
+    def _numbers(self) -> dict[str, Any]:
+        return {"h": self.rounds}

@@ -1,0 +1,201 @@
+"""Kernels that change from place to place: a varying lengthscale, a random walk, a change of regime."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from credo.core.arrays import is_traced
+from credo.core.errors import DataError
+from credo.core.params import positive, real
+from credo.kernels.base import Kernel, Scales, show_call, start
+from credo.kernels.dotproduct import given
+from credo.kernels.periodic import Amplified, per_column
+
+G = TypeVar("G", bound="Gibbs")
+
+STEEPEST = 50.0
+"""The logarithm of the largest factor by which a log-linear lengthscale may differ from the one at the center."""
+
+
+class Gibbs(Amplified):
+    """κ = Πₖ √(2ℓₖ(x)ℓₖ(z)/(ℓₖ²(x) + ℓₖ²(z))) exp(-Σₖ (xₖ - zₖ)²/(ℓₖ²(x) + ℓₖ²(z))): an RBF whose ℓ varies with x.
+
+        ℓₖ(x) = ℓₖ exp(wᵀ(x - c))    w = `slope`, learned; c = `center`, the mean of the data
+        ℓₖ(x) = ℓₖ g(x)ₖ             where a positive `function` g of a row is given, written with `jax.numpy`
+
+    Gibbs (1997), "Bayesian Gaussian processes for regression and classification"; Rasmussen & Williams (2006),
+    eq. 4.32.
+    """
+
+    lengthscale: Float[Array, "*d"] = positive(1.0)
+    variance: Float[Array, ""] | None = positive(1.0)
+    slope: Float[Array, " e"] | None = real(None)
+    center: Float[Array, "*c"] = given(0.0)
+    function: Callable[[Array], Array] | None = eqx.field(default=None, static=True)
+    ard: bool = eqx.field(default=False, static=True, kw_only=True)
+    """Whether `learn` gives each column a lengthscale of its own."""
+
+    def __check_init__(self) -> None:
+        if self.function is not None and self.slope is not None:
+            raise DataError("Gibbs has a slope or a function for its lengthscale, found both; give one")
+
+    def lengthscales(self, x: Float[Array, "n d"]) -> Float[Array, "n d"]:
+        """ℓₖ(x) for every row and column."""
+        length = jnp.broadcast_to(per_column(self, "lengthscale", x), x.shape)
+        if self.function is not None:
+            values = jax.vmap(self.function)(x)
+            return length * jnp.broadcast_to(values[:, None] if values.ndim == 1 else values, x.shape)
+        if self.slope is None:
+            return length
+        moved = (x - per_column(self, "center", x)) @ per_column(self, "slope", x)
+        return length * jnp.exp(jnp.clip(moved, -STEEPEST, STEEPEST))[:, None]
+
+    def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
+        """s² κ of two points."""
+        a, b = self.lengthscales(x[None])[0], self.lengthscales(z[None])[0]
+        both = jnp.square(a) + jnp.square(b)
+        front = jnp.sqrt(2.0 * a * b / both).prod()
+        return self.amplitude() * front * jnp.exp(-(jnp.square(x - z) / both).sum())
+
+    def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        """s² κ for all pairs, a column at a time."""
+        a, b = self.lengthscales(x), self.lengthscales(z)
+        front, exponent = jnp.ones((x.shape[0], z.shape[0])), jnp.zeros((x.shape[0], z.shape[0]))
+        for k in range(x.shape[1]):  # unrolled: XLA fuses all of it
+            both = jnp.square(a[:, k, None]) + jnp.square(b[None, :, k])
+            front = front * jnp.sqrt(2.0 * a[:, k, None] * b[None, :, k] / both)
+            exponent = exponent + jnp.square(x[:, k, None] - z[None, :, k]) / both
+        return self.amplitude() * front * jnp.exp(-exponent)
+
+    def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """s²."""
+        return jnp.broadcast_to(self.amplitude(), x.shape[:1])
+
+    def encode(self, x: Any, name: str = "X", columns: int | None = None) -> Any:
+        """A table where the function, if there is one, gives positive lengthscales."""
+        rows = super().encode(x, name, columns)
+        if self.function is not None and not is_traced(rows, self.lengthscale):
+            smallest = float(jnp.min(self.lengthscales(jnp.asarray(rows))))
+            if not smallest > 0:
+                raise DataError(f"the lengthscales of Gibbs must be positive, found {smallest:.3g} on {name}; use exp")
+        return rows
+
+    def adapt(self: G, scales: Scales) -> G:
+        """ℓ = √d standard deviations (1 beside a function of yours), the same everywhere; c = the mean."""
+        d = len(scales.spread)
+        out = start(self, variance=scales.variance, center=scales.center)
+        if self.function is None:
+            typical = scales.spread * np.sqrt(d)
+            out = start(out, lengthscale=typical if self.ard else np.exp(np.log(typical).mean()), slope=np.zeros(d))
+        if self.ard and jnp.ndim(out.lengthscale) == 0:
+            out = eqx.tree_at(lambda k: k.lengthscale, out, jnp.full(d, out.lengthscale))
+        return out
+
+    def _numbers(self) -> dict[str, Array | None]:
+        return {"ℓ": self.lengthscale, "w": self.slope}
+
+
+class Brownian(Amplified):
+    """k = s²/2 (|x| + |z| - |x - z|), x and z measured from the `origin`: a random walk that starts there at zero.
+
+    min(x, z) to the right of the origin, and another, independent walk to the left. One column.
+    Rasmussen & Williams (2006), appendix B.2.1.
+    """
+
+    variance: Float[Array, ""] | None = positive(1.0)
+    origin: Float[Array, ""] = given(0.0)
+
+    def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
+        """s² min(|x|, |z|) on the same side of the origin, 0 across it."""
+        return self.gram(x[None], z[None])[0, 0]
+
+    def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        """s² min(|x|, |z|) on the same side of the origin, 0 across it."""
+        a, b = self._walked(x)[:, None], self._walked(z)[None, :]
+        return self.amplitude() * jnp.where(a * b > 0, jnp.minimum(jnp.abs(a), jnp.abs(b)), 0.0)
+
+    def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """s² |x|."""
+        return self.amplitude() * jnp.abs(self._walked(x))
+
+    def _walked(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
+        if x.shape[1] != 1:
+            raise DataError(f"Brownian is of one column, found inputs with {x.shape[1]}; use .on(column)")
+        return x[:, 0] - self.origin
+
+    def adapt(self, scales: Scales) -> "Brownian":
+        """The origin is one range to the left of the mean, before the data; s² = their variance over their range."""
+        if len(scales.span) != 1:
+            raise DataError(f"Brownian is of one column, found inputs with {len(scales.span)}; use .on(column)")
+        origin = scales.center[0] - scales.span[0]
+        return start(self, origin=origin, variance=scales.variance / scales.span[0])
+
+    def _numbers(self) -> dict[str, Array | None]:
+        return {"origin": self.origin}
+
+
+class ChangePoint(Kernel):
+    """k = σ(x) k₁(x, z) σ(z) + (1 - σ(x)) k₂(x, z) (1 - σ(z)): `before` k₁ gives way to `after` k₂.
+
+    σ(x) = 1/(1 + exp((x - a)/w)) of one `column` falls from 1 to 0 around a = `location`, over a few `width`s w.
+    Lloyd et al. (2014), "Automatic construction and natural-language description of nonparametric regression
+    models".
+    """
+
+    before: Kernel
+    after: Kernel
+    location: Float[Array, ""] = real(0.0)
+    width: Float[Array, ""] = positive(1.0)
+    column: int = eqx.field(default=0, static=True, kw_only=True)
+
+    def __check_init__(self) -> None:
+        for name in ("before", "after"):
+            if not isinstance(getattr(self, name), Kernel):
+                raise DataError(f"ChangePoint needs two kernels, found {type(getattr(self, name)).__name__} as {name}")
+        if not isinstance(self.column, int) or self.column < 0:
+            raise DataError(f"the column of ChangePoint must be a number from 0, found {self.column!r}")
+
+    def weight(self, x: Float[Array, "*n d"]) -> Float[Array, "*n"]:
+        """σ(x), how much of `before` is left."""
+        if self.column >= x.shape[-1]:
+            raise DataError(f"ChangePoint is on column {self.column}, found inputs with {x.shape[-1]} columns")
+        return jax.nn.sigmoid(-(x[..., self.column] - self.location) / self.width)
+
+    def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
+        """σ k₁ σ + (1 - σ) k₂ (1 - σ) of two points."""
+        a, b = self.weight(x), self.weight(z)
+        return a * b * self.before.of(x, z) + (1.0 - a) * (1.0 - b) * self.after.of(x, z)
+
+    def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        """σσᵀ ∘ K₁ + (1 - σ)(1 - σ)ᵀ ∘ K₂."""
+        a, b = self.weight(x)[:, None], self.weight(z)[None, :]
+        return a * b * self.before.gram(x, z) + (1.0 - a) * (1.0 - b) * self.after.gram(x, z)
+
+    def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """σ² k₁(x, x) + (1 - σ)² k₂(x, x)."""
+        a = self.weight(x)
+        return jnp.square(a) * self.before.diagonal(x) + jnp.square(1.0 - a) * self.after.diagonal(x)
+
+    def adapt(self, scales: Scales) -> "ChangePoint":
+        """The change is at the mean of its column, over a twentieth of the range; both kernels adapt."""
+        if self.column >= len(scales.span):
+            raise DataError(f"ChangePoint is on column {self.column}, found inputs with {len(scales.span)} columns")
+        parts = (self.before.adapt(scales), self.after.adapt(scales))
+        out = ChangePoint(*parts, self.location, self.width, column=self.column)
+        location, width = scales.center[self.column], scales.span[self.column] / 20
+        return start(out, location=location, width=width)
+
+    def scaled(self, factor: Any) -> Kernel:
+        """Both kernels multiplied."""
+        parts = (self.before.scaled(factor), self.after.scaled(factor))
+        return ChangePoint(*parts, self.location, self.width, column=self.column)
+
+    def formula(self) -> str:
+        """ChangePoint(k₁ → k₂, x0=…)."""
+        numbers = show_call("", **{f"x{self.column}": self.location, "w": self.width})[1:-1]
+        return f"ChangePoint({self.before.formula()} → {self.after.formula()}, {numbers})"

@@ -1,0 +1,274 @@
+"""Kernels of functions that repeat: exactly, for a while, as one wave, or as a mixture of waves.
+
+A function of period p is a function of the point (cos 2πx/p, sin 2πx/p) on a circle, and sums of squared sines
+are squared distances there, so that n points need n sines and not n².
+
+MacKay (1998), "Introduction to Gaussian processes"; Rasmussen & Williams (2006), §4.2 and §5.4.3.
+"""
+
+from typing import Any, TypeVar
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float
+
+from credo.core.errors import DataError
+from credo.core.params import positive
+from credo.kernels.base import Kernel, Scales, at_default, show_call, show_scaled, start
+from credo.kernels.stationary import squared_distances
+
+A = TypeVar("A", bound="Amplified")
+P = TypeVar("P", bound="Periodic")
+
+CYCLES = 5.0
+"""How many periods the data are taken to span before anything is learned."""
+
+
+class Amplified(Kernel):
+    """What kernels with one amplitude s² share; it is None where it belongs to a product around the kernel."""
+
+    variance: eqx.AbstractVar[Float[Array, ""] | None]
+
+    def amplitude(self) -> Float[Array, ""]:
+        """s², one where the amplitude belongs to a product around this kernel."""
+        return jnp.ones(()) if self.variance is None else self.variance
+
+    def scaled(self, factor: Any) -> Kernel:
+        """factor · k."""
+        return eqx.tree_at(lambda k: k.variance, self, self.amplitude() * factor, is_leaf=lambda v: v is None)
+
+    def split_variance(self) -> tuple[Any, Kernel]:
+        """(s², k/s²)."""
+        return self.variance, eqx.tree_at(lambda k: k.variance, self, None, is_leaf=lambda v: v is None)
+
+    def _numbers(self) -> dict[str, Array | None]:
+        """The numbers that the formula shows, by symbol."""
+        return {}
+
+    def formula(self) -> str:
+        """s² · Name(…)."""
+        return show_scaled(self.variance, show_call(type(self).__name__, **self._numbers()))
+
+
+def per_column(kernel: Kernel, name: str, x: Array) -> Array:
+    """The number `name` of a kernel, checked to be one for all columns of x or one for each."""
+    value = getattr(kernel, name)
+    if jnp.shape(value) not in ((), (x.shape[-1],)):
+        raise DataError(
+            f"{type(kernel).__name__} has {name} of shape {jnp.shape(value)} for inputs with {x.shape[-1]} columns; "
+            "give one for all or one for each, or use .on(columns)"
+        )
+    return value
+
+
+def _one_or_each(values: np.ndarray) -> Array:
+    """A scalar for one column: lengths in different units are not shared between columns."""
+    return jnp.asarray(values if len(values) > 1 else values[0])
+
+
+class Periodic(Amplified):
+    """κ = exp(-2 Σₖ sin²(π(xₖ - zₖ)/pₖ)/ℓₖ²): functions that repeat after p.  MacKay (1998), eq. 47.
+
+    ℓ has no unit: it says how smooth the shape is that repeats, smooth where it is large.
+    """
+
+    lengthscale: Float[Array, "*d"] = positive(1.0, low=1e-2, high=1e3)
+    variance: Float[Array, ""] | None = positive(1.0)
+    period: Float[Array, "*p"] = positive(1.0)
+    ard: bool = eqx.field(default=False, static=True, kw_only=True)
+    """Whether `learn` gives each column a lengthscale of its own."""
+
+    def embed(self, x: Float[Array, "n d"]) -> Float[Array, "n q"]:
+        """Rows whose squared Euclidean distance is 4 Σₖ sin²(π(xₖ - zₖ)/pₖ)/ℓₖ²."""
+        length = per_column(self, "lengthscale", x)
+        angle = 2.0 * jnp.pi * x / per_column(self, "period", x)
+        return jnp.concatenate([jnp.cos(angle) / length, jnp.sin(angle) / length], axis=-1)
+
+    def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
+        """s² exp(-2 Σ sin²(π(x - z)/p)/ℓ²) of two points."""
+        length, period = per_column(self, "lengthscale", x), per_column(self, "period", x)
+        return self.amplitude() * jnp.exp(-2.0 * jnp.square(jnp.sin(jnp.pi * (x - z) / period) / length).sum())
+
+    def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        """s² exp(-r²/2) of the distances between embedded rows."""
+        here = lax.stop_gradient(z[:1].sum(0))  # angles from nearby: far from zero, as in dates, they lose digits
+        return self.amplitude() * jnp.exp(-0.5 * squared_distances(self.embed(x - here), self.embed(z - here)))
+
+    def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """s²."""
+        return jnp.broadcast_to(self.amplitude(), x.shape[:1])
+
+    def adapt(self: P, scales: Scales) -> P:
+        """p = a fifth of the range of a column, one for each, s² = the variance of the outcomes."""
+        out = start(self, period=_one_or_each(scales.span / CYCLES), variance=scales.variance)
+        if self.ard and jnp.ndim(self.lengthscale) == 0:
+            out = eqx.tree_at(lambda k: k.lengthscale, out, jnp.full(len(scales.span), self.lengthscale))
+        return out
+
+    @property
+    def is_stationary(self) -> bool:
+        """It is."""
+        return True
+
+    def _numbers(self) -> dict[str, Array | None]:
+        return {"p": self.period, "ℓ": self.lengthscale}
+
+
+class LocallyPeriodic(Periodic):
+    """κ = exp(-2 Σₖ sin²(π(xₖ - zₖ)/pₖ)/ℓₖ² - Σₖ (xₖ - zₖ)²/2λₖ²), λ = `decay`: a shape that repeats and drifts.
+
+    Periodic × RBF, with one distance for both.  Rasmussen & Williams (2006), eq. 5.16.
+    """
+
+    decay: Float[Array, "*q"] = positive(1.0)
+
+    def embed(self, x: Float[Array, "n d"]) -> Float[Array, "n q"]:
+        """Points on circles, followed by x/λ."""
+        return jnp.concatenate([super().embed(x), x / per_column(self, "decay", x)], axis=-1)
+
+    def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
+        """The periodic kernel, times exp(-Σ (x - z)²/2λ²)."""
+        return super().of(x, z) * jnp.exp(-0.5 * jnp.square((x - z) / per_column(self, "decay", x)).sum())
+
+    def adapt(self, scales: Scales) -> "LocallyPeriodic":
+        """As `Periodic`, and λ = the range of a column."""
+        return start(super().adapt(scales), decay=_one_or_each(scales.span))
+
+    def _numbers(self) -> dict[str, Array | None]:
+        return {**super()._numbers(), "λ": self.decay}
+
+
+class Cosine(Amplified):
+    """κ = cos(2π Σₖ (xₖ - zₖ)/pₖ): one plane wave of unknown phase and height, a kernel of rank two.
+
+    With one p its crests lie across the diagonal; for a wave along each column multiply `Cosine().on(k)`.
+    """
+
+    period: Float[Array, "*p"] = positive(1.0)
+    variance: Float[Array, ""] | None = positive(1.0)
+
+    def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
+        """s² cos(2π Σ (x - z)/p) of two points."""
+        return self.amplitude() * jnp.cos(2.0 * jnp.pi * ((x - z) / per_column(self, "period", x)).sum())
+
+    def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        """s² (cos a cos b + sin a sin b) of the phases a and b."""
+        here = lax.stop_gradient(z[:1].sum(0))
+        return self.amplitude() * _waves(self._phase(x - here), self._phase(z - here))
+
+    def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """s²."""
+        return jnp.broadcast_to(self.amplitude(), x.shape[:1])
+
+    def _phase(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
+        return 2.0 * jnp.pi * (x / per_column(self, "period", x)).sum(-1)
+
+    def adapt(self, scales: Scales) -> "Cosine":
+        """p = a fifth of the range of a column, one for each, s² = the variance of the outcomes."""
+        return start(self, period=_one_or_each(scales.span / CYCLES), variance=scales.variance)
+
+    @property
+    def is_stationary(self) -> bool:
+        """It is."""
+        return True
+
+    def _numbers(self) -> dict[str, Array | None]:
+        return {"p": self.period}
+
+
+class SpectralMixture(Kernel):
+    """k = Σ_q w_q Πₖ exp(-2π² τₖ² v_qk) cos(2π τₖ μ_qk), τ = x - z: waves of frequency μ_q, drifting at a rate √v_q.
+
+    Enough components come as close as wanted to any stationary kernel: w_q, μ_q and v_q are the weights, means and
+    variances of a mixture of Gaussians for its spectrum. Before `adapt` has seen data there are `components` of them
+    for inputs that span 1. Wilson & Adams (2013), "Gaussian process kernels for pattern discovery and
+    extrapolation", eq. 12.
+    """
+
+    weights: Float[Array, " k"] | None = positive(None)
+    means: Float[Array, "k d"] | None = positive(None)
+    variances: Float[Array, "k d"] | None = positive(None)
+    components: int = eqx.field(default=4, static=True, kw_only=True)
+    """How many waves `adapt` makes, where none are given."""
+
+    def __check_init__(self) -> None:
+        shapes = [jnp.shape(v) for v in (self.weights, self.means, self.variances) if v is not None]
+        if not shapes:
+            if self.components < 1:
+                raise DataError(f"SpectralMixture needs at least 1 component, found components={self.components}")
+            return
+        if len(shapes) < 3:
+            raise DataError("SpectralMixture needs weights, means and variances, found only some; give all or none")
+        if len(shapes[0]) != 1 or len(shapes[1]) != 2 or shapes[1] != shapes[2] or shapes[0][0] != shapes[1][0]:
+            raise DataError(f"SpectralMixture needs weights (k,), means and variances (k, d), found {shapes}")
+
+    def spectrum(self, d: int) -> tuple[Float[Array, " k"], Float[Array, "k d"], Float[Array, "k d"]]:
+        """Weights, means and variances, for inputs with d columns."""
+        if self.weights is None or self.means is None or self.variances is None:
+            return self._starts(np.ones(d), 1.0)
+        if self.means.shape[1] != d:
+            raise DataError(
+                f"SpectralMixture has frequencies for {self.means.shape[1]} columns, found inputs with {d}; "
+                "give one for each, or use .on(columns)"
+            )
+        return self.weights, self.means, self.variances
+
+    def _starts(self, span: np.ndarray, variance: float) -> tuple[Array, Array, Array]:
+        """Frequencies from a quarter of a cycle to eight over the span, each as wide as half of itself."""
+        means = np.geomspace(0.25, 8.0, self.components)[:, None] / span / np.sqrt(len(span))
+        weights = np.full(self.components, variance / self.components)
+        return jnp.asarray(weights), jnp.asarray(means), jnp.asarray(np.square(means / 2))
+
+    def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
+        """Σ w Π exp(-2π² τ² v) cos(2π τ μ) of two points."""
+        weights, means, variances = self.spectrum(x.shape[0])
+        tau = x - z
+        envelope = jnp.exp(-2.0 * jnp.pi**2 * jnp.square(tau) * variances).prod(1)
+        return (weights * envelope * jnp.cos(2.0 * jnp.pi * tau * means).prod(1)).sum()
+
+    def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        """The sum over waves of an RBF kernel times cosines."""
+        weights, means, variances = self.spectrum(x.shape[1])
+        here = lax.stop_gradient(z[:1].sum(0))
+        x, z = 2.0 * jnp.pi * (x - here), 2.0 * jnp.pi * (z - here)
+        total = jnp.zeros((x.shape[0], z.shape[0]))
+        for w, mean, width in zip(weights, means, jnp.sqrt(variances), strict=True):
+            wave = w * jnp.exp(-0.5 * squared_distances(x * width, z * width))
+            for k in range(x.shape[1]):
+                wave = wave * _waves(x[:, k] * mean[k], z[:, k] * mean[k])
+            total = total + wave
+        return total
+
+    def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """Σ w."""
+        return jnp.broadcast_to(self.spectrum(x.shape[1])[0].sum(), x.shape[:1])
+
+    def adapt(self, scales: Scales) -> "SpectralMixture":
+        """Waves from a quarter of a cycle to eight over the range of the data, which share the variance."""
+        if not at_default(self, "weights"):
+            return self
+        return SpectralMixture(*self._starts(scales.span, scales.variance), components=self.components)
+
+    def scaled(self, factor: Any) -> Kernel:
+        """Every weight multiplied."""
+        if self.weights is None:
+            return super().scaled(factor)
+        return eqx.tree_at(lambda k: k.weights, self, self.weights * factor)
+
+    @property
+    def is_stationary(self) -> bool:
+        """It is."""
+        return True
+
+    def formula(self) -> str:
+        """SpectralMixture(w=…, μ=…, v=…)."""
+        if self.weights is None:
+            return f"SpectralMixture({self.components})"
+        return show_call("SpectralMixture", w=self.weights, μ=self.means, v=self.variances)
+
+
+def _waves(a: Float[Array, " n"], b: Float[Array, " m"]) -> Float[Array, "n m"]:
+    """cos(aᵢ - bⱼ), with n + m cosines instead of nm."""
+    return jnp.cos(a)[:, None] * jnp.cos(b)[None, :] + jnp.sin(a)[:, None] * jnp.sin(b)[None, :]

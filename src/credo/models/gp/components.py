@@ -1,0 +1,104 @@
+"""A fitted Gaussian process taken apart: f = Σ fᵢ where its kernel is Σ kᵢ.
+
+Given y, each part is Gaussian with
+
+    mean   kᵢ(x*, X) α
+    var    kᵢ(x*, x*) - kᵢ(x*, X) K⁻¹ kᵢ(X, x*),
+
+and the means, with that of the mean function, add up to the posterior mean. Duvenaud (2014), "Automatic model
+construction with Gaussian processes", §2.4.5.
+"""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from credo.core.errors import DataError
+from credo.kernels import Kernel, OnColumns, Product, Scaled, Sum
+from credo.models.gp import posterior
+from credo.models.gp.belief import GP
+from credo.models.gp.means import Zero
+from credo.models.gp.posterior import Prior
+
+
+class Component(NamedTuple):
+    """One additive part of the function."""
+
+    kernel: Kernel | None
+    """Its covariance; None for a mean function that is known."""
+    mean: np.ndarray
+    std: np.ndarray
+    """At the queries."""
+    share: float
+    """The variance of its mean at the data, relative to that of the outcomes."""
+    is_mean: bool = False
+    """Whether it is the mean function, and not a part of the kernel."""
+
+
+class Decomposition(NamedTuple):
+    """The parts of a function, the one that explains most first, the mean function last."""
+
+    parts: tuple[Component, ...]
+    noise_share: float
+    """The variance of what the function leaves of the outcomes, relative to theirs."""
+
+    @property
+    def mean(self) -> np.ndarray:
+        """The sum of all parts: the posterior mean."""
+        return np.sum([part.mean for part in self.parts], axis=0)
+
+
+def expand(kernel: Kernel) -> tuple[Kernel, ...]:
+    """The kernel as a sum of products: (a + b) × c is a × c + b × c."""
+    if isinstance(kernel, Sum):
+        return tuple(term for part in kernel.parts for term in expand(part))
+    if isinstance(kernel, OnColumns):
+        return tuple(OnColumns(term, kernel.columns) for term in expand(kernel.kernel))
+    if isinstance(kernel, Scaled):
+        terms = expand(kernel.kernel)
+        return (kernel,) if len(terms) == 1 else tuple(term.scaled(kernel.variance) for term in terms)
+    if isinstance(kernel, Product):
+        lists = [expand(factor) for factor in kernel.factors]
+        if all(len(terms) == 1 for terms in lists):
+            return (kernel,)
+        out: list[Kernel] = list(lists[0])
+        for terms in lists[1:]:
+            out = [a * b for a in out for b in terms]
+        return tuple(out if kernel.variance is None else [k.scaled(kernel.variance) for k in out])
+    return (kernel,)
+
+
+def decompose(gp: GP, x: Any = None) -> Decomposition:
+    """The additive parts of the function of a conditioned belief, at x or at the data.
+
+    The parts are correlated given the data, so that their shares need not add up to one.
+    """
+    if not isinstance(gp, GP):
+        raise DataError(f"decompose takes a GP, found {type(gp).__name__}; a Search has .components()")
+    rows, solved = gp.conditioned()
+    data, y, *_ = rows.cut()
+    queries = data if x is None else np.asarray(gp.queries(x))
+    total = float(y.var()) or 1.0
+    noise = gp.noise_variance()
+
+    def part(kernel: Kernel, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        latent = posterior.predict(Prior(kernel, Zero(), noise), rows, solved, at)
+        return np.asarray(latent.mean), np.sqrt(np.asarray(latent.variance))
+
+    found, fitted = [], np.zeros(len(y))
+    for kernel in expand(gp.kernel):
+        at_data = part(kernel, data)
+        mean, std = at_data if x is None else part(kernel, queries)
+        fitted = fitted + at_data[0]
+        found.append(Component(kernel, mean, std, float(at_data[0].var()) / total))
+    found.sort(key=lambda each: -each.share)
+    own = gp.mean.kernel()
+    expected, at_rows = (np.asarray(gp.mean(jnp.asarray(v))) for v in (queries, data))
+    std = np.zeros(len(queries))
+    if own is not None:
+        more, std = part(own, queries)
+        expected, at_rows = expected + more, at_rows + part(own, data)[0]
+    fitted = fitted + at_rows
+    found.append(Component(own, expected, std, float(at_rows.var()) / total, True))
+    return Decomposition(tuple(found), float((y - fitted).var()) / total)

@@ -1,0 +1,94 @@
+"""The derivatives of a function that is believed in: ∇f is Gaussian wherever f is.
+
+    E[∇f(x)] = ∇m(x) + ∇k(x, X) α,    cov(∇f(x)) = ∇∇'k(x, x) - ∇k(x, X) K⁻¹ ∇k(X, x)
+
+Rasmussen & Williams (2006), §9.4; the covariances are those of `credo.kernels.derivative`.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from credo.core.arrays import check_table, is_traced
+from credo.core.predictive import Normal
+from credo.kernels import Kernel, Scales
+from credo.kernels.derivative import Differentiated, derivative_rows, observed
+from credo.models.gp import posterior
+from credo.models.gp.means import Mean
+from credo.models.gp.posterior import Prior
+from credo.models.gp.rows import Rows
+
+
+class DifferentiatedMean(Mean):
+    """m(x) where a row asks for the value, ∂m/∂xⱼ where it asks for a derivative: the mean beside `Differentiated`."""
+
+    mean: Mean
+
+    def __call__(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """m or ∂m/∂xⱼ."""
+        return observed(self.mean, x)
+
+    def kernel(self) -> Kernel | None:
+        """The covariance of an uncertain mean and its derivatives."""
+        kernel = self.mean.kernel()
+        return None if kernel is None else Differentiated(kernel)
+
+    def adapt(self, x: np.ndarray, scales: Scales, center: float) -> "DifferentiatedMean":
+        """As the mean inside, from the columns that are inputs."""
+        inputs = tuple(range(len(scales.spread) - 1))
+        return DifferentiatedMean(self.mean.adapt(x[:, :-1], scales.on(inputs), center))
+
+
+def differentiated(gp: Any) -> Any:
+    """The same prior, to be conditioned on values and derivatives: rows as `credo.kernels.derivative` reads them.
+
+    The noise is one variance for all rows; values and derivatives have different units, so give a variance
+    for each row, `condition(rows, outcomes, noise=…)`.
+    """
+    prior = gp.unconditioned()
+    return eqx.tree_at(
+        lambda b: (b.kernel, b.mean), prior, (Differentiated(prior.kernel), DifferentiatedMean(prior.mean))
+    )
+
+
+def gradient(gp: Any, x: Any) -> Normal:
+    """p(∇f(x*) | data), shape (m, d): all of its doubt is epistemic.
+
+    Args:
+        gp: a Gaussian process with a differentiable kernel; one that has seen derivatives too serves as well.
+        x: queries, shape (m, d), inputs only.
+    """
+    prior, seen, rows, (m, d) = _lifted(gp, x)
+    mean, variance = (v.reshape(m, d) for v in posterior.predict(prior, seen, gp.solved, rows))
+    return Normal(mean, jnp.zeros_like(mean), variance)
+
+
+def gradient_covariance(gp: Any, x: Any) -> Float[Array, "m d d"]:
+    """cov(∇f(x*)) for each query: how its components go together."""
+    prior, seen, rows, (m, d) = _lifted(gp, x)
+    return _blocks(prior, seen, gp.solved, jnp.asarray(rows).reshape(m, d, d + 1))
+
+
+@eqx.filter_jit
+def _blocks(prior: Prior, seen: Rows | None, solved: Any, rows: Float[Array, "m d q"]) -> Float[Array, "m d d"]:
+    blocks = jax.vmap(lambda r: posterior.joint(prior, seen, solved, r, r))(rows)
+    return 0.5 * (blocks + jnp.swapaxes(blocks, 1, 2))
+
+
+def _lifted(gp: Any, x: Any) -> tuple[Prior, Rows | None, Any, tuple[int, int]]:
+    """The prior of values and derivatives, what was seen as its rows, and the rows that ask for ∇f."""
+    prior, seen = gp.prior, gp.seen
+    if all(isinstance(k, Differentiated) for k in prior.kernel.terms):
+        table = check_table(x, "X", None if seen is None else seen.x.shape[1] - 1)
+    else:
+        table = gp.queries(x)
+        prior = Prior(Differentiated(prior.kernel), DifferentiatedMean(prior.mean), prior.noise)
+        if seen is not None:
+            xp: Any = jnp if is_traced(seen.x) else np
+            values = xp.concatenate([seen.x, xp.zeros((seen.capacity, 1))], axis=1)
+            seen = eqx.tree_at(lambda r: r.x, seen, jnp.asarray(values))
+    return prior, seen, derivative_rows(table), table.shape

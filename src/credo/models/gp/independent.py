@@ -1,0 +1,148 @@
+"""`Independent`: several outputs, a Gaussian process for each."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from credo.core.arrays import is_traced
+from credo.core.belief import Belief
+from credo.core.errors import DataError
+from credo.core.predictive import Normal, Predictive
+from credo.infer.learn import Evidence, Learned
+from credo.models.gp.belief import GP
+from credo.models.gp.rows import Rows
+
+
+class Independent(Belief):
+    """One belief for each column of Y; what is learned of one says nothing of the others.
+
+    Y has shape (n, p) with NaN where an outcome is missing.
+
+    Args:
+        gps: the beliefs, one for each output.
+    """
+
+    gps: tuple[GP, ...] = eqx.field(converter=tuple)
+
+    def __check_init__(self) -> None:
+        if not self.gps or not all(isinstance(gp, GP) for gp in self.gps):
+            raise DataError("Independent takes a GP for each output, e.g. Independent([credo.GP(), credo.GP()])")
+
+    def statistics(self, *data: Any, **options: Any) -> tuple[Rows | None, ...]:
+        """The rows of each output; None where all its outcomes are missing."""
+        x, columns = self._columns(data)
+        return tuple(
+            None if column is None else gp.statistics(x, column, **options)
+            for gp, column in zip(self.gps, columns, strict=True)
+        )
+
+    def prepare(self, *data: Any, **options: Any) -> tuple["Independent", tuple[Rows | None, ...]]:
+        """Each belief with its starting values, and its rows."""
+        x, columns = self._columns(data)
+        prepared: list[tuple[GP, Rows | None]] = []
+        for i, (gp, column) in enumerate(zip(self.gps, columns, strict=True)):
+            if column is None and gp.seen is None:
+                raise DataError(f"every outcome of output {i} is missing; there is nothing to learn from")
+            prepared.append(gp.prepare(x, column, **options) if column is not None else gp.prepare())
+        return Independent(tuple(gp for gp, _ in prepared)), tuple(rows for _, rows in prepared)
+
+    def _columns(self, data: tuple[Any, ...]) -> tuple[Any, list[Any]]:
+        if len(data) != 2:
+            raise DataError(f"a belief about several outputs is conditioned on X and Y, found {len(data)} argument(s)")
+        return data[0], [column if _present(column) else None for column in split_outputs(data[1], len(self.gps))]
+
+    def default_priors(self, statistics: tuple[Rows | None, ...]) -> dict[str, Any]:
+        """Those of each belief."""
+        return {
+            f"gps.{i}.{path}": prior
+            for i, (gp, rows) in enumerate(zip(self.gps, statistics, strict=True))
+            for path, prior in (gp.default_priors(rows) if rows is not None else {}).items()
+        }
+
+    def learner(self, priors: dict[str, Any]) -> Any:
+        """Each on its own."""
+        return OneByOne()
+
+    def condition_on(self, statistics: tuple[Rows | None, ...]) -> "Independent":
+        """Each posterior."""
+        pairs = zip(self.gps, statistics, strict=True)
+        return Independent(tuple(gp if rows is None else gp.condition_on(rows) for gp, rows in pairs))
+
+    def evidence_of(self, statistics: tuple[Rows | None, ...]) -> Float[Array, ""]:
+        """Σ log p(yⱼ | X)."""
+        pairs = zip(self.gps, statistics, strict=True)
+        return sum((gp.evidence_of(rows) for gp, rows in pairs if rows is not None), start=jnp.zeros(()))
+
+    def predict(self, x: Any, *, joint: bool = False) -> Predictive:
+        """p(Y* | x*, data), Normal of shape (m, p).
+
+        `joint` keeps the covariance of the functions over (m·p), the outputs of a query side by side.
+        """
+        each: list[Any] = [gp.predict(x, joint=joint) for gp in self.gps]
+        mean, aleatoric, epistemic = (
+            jnp.stack([getattr(q, name) for q in each], axis=1) for name in ("mean", "aleatoric", "epistemic")
+        )
+        if not joint:
+            return Normal(mean, aleatoric, epistemic)
+        m, p = mean.shape
+        blocks = jnp.zeros((m, p, m, p))
+        for i, q in enumerate(each):
+            blocks = blocks.at[:, i, :, i].set(q.covariance)
+        return Normal(mean, aleatoric, epistemic, blocks.reshape(m * p, m * p))
+
+    def __repr__(self) -> str:
+        return f"Independent({', '.join(repr(gp) for gp in self.gps)})"
+
+
+class OneByOne(NamedTuple):
+    """Learns each belief with its own method: the evidence of independent outputs is a sum."""
+
+    def learn(
+        self,
+        belief: Independent,
+        statistics: tuple[Rows | None, ...],
+        fixed: Sequence[str],
+        priors: Mapping[str, Any],
+        seed: int,
+    ) -> Learned:
+        """The beliefs at their maxima; of the optima, which belong to one belief each, none are listed."""
+        learned: list[Learned] = []
+        for i, (gp, rows) in enumerate(zip(belief.gps, statistics, strict=True)):
+            head = f"gps.{i}."
+            mine = {path.removeprefix(head): prior for path, prior in priors.items() if path.startswith(head)}
+            held = [path.removeprefix(head) for path in fixed if path.startswith(head)]
+            method = gp.learner(mine) or Evidence()
+            learned.append(method.learn(gp, rows, held, mine, seed))
+        worst = max((each.status for each in learned), key=["converged", "stopped", "diverged"].index)
+        return Learned(
+            Independent(tuple(each.belief for each in learned)),
+            worst,
+            sum(each.log_evidence for each in learned),
+            [],
+            {f"gps.{i}.{name}": side for i, each in enumerate(learned) for name, side in each.at_bound.items()},
+            [f"output {i}: {note}" for i, each in enumerate(learned) for note in each.notes],
+        )
+
+
+def split_outputs(y: Any, outputs: int) -> list[Any]:
+    """The columns of Y, checked for their number only: NaN is a missing outcome."""
+    table = y if is_traced(y) else _to_table(y)
+    if table.ndim != 2 or table.shape[1] != outputs:
+        raise DataError(f"Y must have shape (n, {outputs}), a column for each output, found shape {table.shape}")
+    return [table[:, i] for i in range(outputs)]
+
+
+def _to_table(y: Any) -> np.ndarray:
+    raw = y.to_numpy() if hasattr(y, "to_numpy") else y
+    try:
+        return np.asarray(raw, dtype=float)
+    except (TypeError, ValueError):
+        raise DataError("Y must be a table of numbers, with NaN where an outcome is missing") from None
+
+
+def _present(column: Any) -> bool:
+    return is_traced(column) or not np.isnan(column).all()

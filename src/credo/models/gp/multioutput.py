@@ -1,0 +1,301 @@
+"""`MultiGP`: several outputs that share what they are made of, so that one is learned from another.
+
+    yⱼ(x) = cⱼ + fⱼ(x) + εⱼ,   cov[fᵢ(x), fⱼ(z)] = Σ_q B_q[i, j] k_q(x, z),   εⱼ ~ N(0, noiseⱼ)
+
+An exact Gaussian process on stacked rows (x, j) with the kernel `Coregionalized`: a row of Y is p such rows, those
+that are missing left out. Álvarez, Rosasco & Lawrence (2012), "Kernels for vector-valued functions", §4.2.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from credo.core.arrays import check_table, check_vector, input_names, is_traced
+from credo.core.belief import Belief
+from credo.core.errors import DataError
+from credo.core.linalg import demand
+from credo.core.params import LogNormal, positive
+from credo.core.predictive import Normal, Predictive
+from credo.infer.learn import Evidence
+from credo.kernels import Constant as ConstantKernel
+from credo.kernels import Kernel, Matern52, Scales
+from credo.kernels.coregion import Coregionalized
+from credo.models.gp import posterior
+from credo.models.gp.hyperpriors import NOISE, TYPICAL_NOISE, VARIANCE, kernel_priors
+from credo.models.gp.independent import split_outputs
+from credo.models.gp.means import Mean
+from credo.models.gp.posterior import Prior, Solved
+from credo.models.gp.rows import Rows, pack
+
+SHARED, OWN = 0.7, 0.3
+"""Before data: the shares of an output's variance that it has in common with others, and for itself."""
+
+
+def _vector(value: Any) -> Any:
+    return None if value is None else jnp.asarray(value, dtype=float)
+
+
+class OutputMeans(Mean):
+    """m(x, j) = cⱼ with cⱼ ~ N(valueⱼ, varianceⱼ), integrated out; None is zero, and is chosen by `learn`."""
+
+    value: Float[Array, " p"] | None = eqx.field(converter=_vector, default=None)
+    variance: Float[Array, " p"] | None = eqx.field(converter=_vector, default=None)
+
+    def __call__(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """The expected constant of each row's output."""
+        return jnp.zeros(x.shape[0]) if self.value is None else self.value[x[:, -1].astype(int)]
+
+    def kernel(self) -> Kernel | None:
+        """varianceⱼ between rows of the same output."""
+        if self.variance is None:
+            return None
+        return Coregionalized(ConstantKernel(jnp.ones(())), jnp.zeros((len(self.variance), 1)), self.variance)
+
+
+class NormalPrior(eqx.Module):
+    """θ ~ N(0, scale²), a prior of loadings for `learn`."""
+
+    scale: Float[Array, "..."]
+
+    def log_prob(self, value: Array) -> Array:
+        """The log density."""
+        return -0.5 * (value / self.scale) ** 2 - jnp.log(self.scale) - 0.5 * jnp.log(2 * jnp.pi)
+
+
+class MultiGP(Belief):
+    """A Gaussian process with p outputs that covary.
+
+    Args:
+        kernels: k_q: a kernel, several, or a sum of them; None is `Matern52(ard=True)`. Or a `Coregionalized`.
+        outputs: p.
+        rank: how many functions the outputs share, for each kernel.
+        noise: the noise variance of each output; a number is the same for all.
+    """
+
+    kernel: Coregionalized
+    mean: OutputMeans
+    seen: Rows | None
+    solved: Solved | None
+    inputs: tuple[str, ...] | None = eqx.field(static=True)
+    noise: Float[Array, " p"] = positive()
+
+    def __init__(
+        self, kernels: Any = None, outputs: int | None = None, rank: int = 1, noise: Any = 1.0, mean: Any = None
+    ):
+        given = Matern52(ard=True) if kernels is None else kernels
+        if not isinstance(given, Coregionalized):
+            if outputs is None or outputs < 1 or rank < 1:
+                raise DataError(f"MultiGP needs outputs ≥ 1 and rank ≥ 1, found outputs={outputs}, rank={rank}")
+            given = _default(given, outputs, rank)
+        p = given.outputs
+        if outputs is not None and outputs != p:
+            raise DataError(f"the kernel is for {p} outputs, found outputs={outputs}")
+        variance = jnp.asarray(noise, dtype=float)
+        if variance.shape not in ((), (p,)) or not (is_traced(variance) or bool(jnp.all(variance > 0))):
+            raise DataError(f"noise must be a positive variance, or one for each of the {p} outputs, found {noise}")
+        self.kernel, self.noise = given, jnp.broadcast_to(variance, (p,))
+        self.mean = OutputMeans() if mean is None else mean
+        self.seen, self.solved, self.inputs = None, None, None
+
+    @property
+    def outputs(self) -> int:
+        """p."""
+        return self.kernel.outputs
+
+    @property
+    def prior(self) -> Prior:
+        """The prior of the stacked rows; their noise is with the rows."""
+        more = self.mean.kernel()
+        return Prior(self.kernel if more is None else self.kernel + more, self.mean, jnp.zeros(()))
+
+    # -- data ------------------------------------------------------------------------------------------------
+
+    def statistics(self, *data: Any, weights: Any = None) -> Rows:
+        """X (n, d) and Y (n, p) as stacked rows; NaN in Y is a missing outcome. `weights` divide the noise of a row."""
+        if len(data) != 2:
+            raise DataError(f"a belief about several outputs is conditioned on X and Y, found {len(data)} argument(s)")
+        x = self._inputs(data[0])
+        n, p = x.shape[0], self.outputs
+        xp = jnp if is_traced(data) else np
+        y = xp.stack(split_outputs(data[1], p), axis=1)
+        if y.shape[0] != n:
+            raise DataError(f"Y must have one row for each row of X: {n} are expected, found {y.shape[0]}")
+        scale = xp.ones(n) if weights is None else 1.0 / check_vector(weights, "weights", n)
+        stacked, y = stack(x, p), y.reshape(n * p)
+        scale, extra = xp.repeat(scale, p), xp.zeros(n * p)
+        if is_traced(data):
+            return pack(stacked, y, scale, extra)
+        present = ~np.isnan(y)
+        if not present.any():
+            raise DataError("every outcome in Y is missing (NaN); at least one is needed")
+        check_vector(y[present], "Y")
+        return pack(*(np.asarray(v)[present] for v in (stacked, y, scale, extra)))
+
+    def _inputs(self, x: Any) -> Any:
+        return check_table(x, "X", None if self.seen is None else self.seen.x.shape[1] - 1)
+
+    def prepare(self, *data: Any, weights: Any = None) -> tuple["MultiGP", Rows]:
+        """Starting values in the units of each output, loadings from their correlation; and the rows."""
+        if self.seen is not None:
+            more = self.statistics(*data, weights=weights) if data else None
+            return self.unconditioned(), self.seen if more is None else self.seen + more
+        rows = self.statistics(*data, weights=weights)
+        y = np.stack(split_outputs(data[1], self.outputs), axis=1)
+        center, variance = _moments(y)
+        kernel = self.kernel.adapt(Scales.of(rows.cut()[0], 1.0))
+        if _is_default(self.kernel):
+            kernel = Coregionalized(kernel.kernels, *start_loadings(y, *self.kernel.loadings.shape))
+        mean = self.mean
+        if mean.value is None and mean.variance is None:
+            mean = OutputMeans(jnp.asarray(center), jnp.asarray(variance))
+        noise = self.noise
+        if bool(jnp.all(noise == 1.0)):  # the default
+            noise = jnp.asarray(2 * TYPICAL_NOISE * variance)
+        ready = eqx.tree_at(
+            lambda b: (b.kernel, b.mean, b.noise), self, (kernel, mean, noise), is_leaf=lambda v: v is None
+        )
+        return (ready.named(input_names(data[0])) if hasattr(data[0], "columns") else ready), rows
+
+    def default_priors(self, statistics: Rows) -> dict[str, Any]:
+        """Weakly informative: noise and κ by the variance of each output, loadings by its standard deviation."""
+        x, y, *_ = statistics.cut()
+        j = x[:, -1].astype(int)
+        _, variance = _moments(np.stack([np.where(j == i, y, np.nan) for i in range(self.outputs)], axis=1))
+        scales = Scales.of(x[:, :-1], 1.0)
+        q = len(self.kernel.kernels)
+        priors: dict[str, Any] = {
+            f"kernel.kernels.{i}.{path}": prior
+            for i, kernel in enumerate(self.kernel.kernels)
+            for path, prior in kernel_priors(kernel, scales).items()
+        }
+        priors["kernel.loadings"] = NormalPrior(jnp.asarray(np.sqrt(variance)[:, None]))
+        priors["kernel.kappa"] = LogNormal(OWN * variance / q, VARIANCE)
+        priors["noise"] = LogNormal(TYPICAL_NOISE * variance, NOISE)
+        return priors
+
+    def learner(self, priors: dict[str, Any]) -> Any:
+        """A few climbs of the evidence."""
+        return Evidence(starts=2, tolerance=1e-4)
+
+    def named(self, names: Sequence[str]) -> "MultiGP":
+        """The belief that knows its inputs by these names."""
+        out = eqx.tree_at(lambda b: b.noise, self, self.noise)
+        object.__setattr__(out, "inputs", tuple(names))
+        return out
+
+    # -- Bayes' rule -----------------------------------------------------------------------------------------
+
+    def _noisy(self, rows: Rows) -> Rows:
+        """The rows with the noise variance of their outputs."""
+        own = self.noise[rows.x[:, -1].astype(int)] * rows.scale
+        return eqx.tree_at(lambda r: (r.scale, r.extra), rows, (jnp.zeros_like(rows.scale), own))
+
+    def condition_on(self, statistics: Rows) -> "MultiGP":
+        """The posterior after the rows, seen and new; exact."""
+        seen, solved, prior = self.seen, self.solved, self.prior
+        if seen is None or solved is None or is_traced(self, statistics) or statistics.n > max(64, seen.n // 4):
+            rows = statistics if seen is None else seen + statistics
+            result, ok = posterior.condition(prior, self._noisy(rows))
+        else:
+            _, result, ok = posterior.extend(prior, self._noisy(seen), solved, self._noisy(statistics))
+            joined = [np.concatenate(pair) for pair in zip(seen.cut(), statistics.cut(), strict=True)]
+            rows = pack(*joined, size=result.alpha.shape[0])
+        after = demand(result, ok, posterior.NOT_DEFINITE)
+        return eqx.tree_at(lambda b: (b.seen, b.solved), self, (rows, after), is_leaf=lambda v: v is None)
+
+    def evidence_of(self, statistics: Rows) -> Float[Array, ""]:
+        """log p(Y | X), given what was seen before."""
+        if self.seen is None or self.solved is None:
+            return posterior.evidence(self.prior, self._noisy(statistics))
+        return posterior.evidence_after(self.prior, self._noisy(self.seen), self.solved, self._noisy(statistics))
+
+    def unconditioned(self) -> "MultiGP":
+        """The prior that this belief came from."""
+        return eqx.tree_at(lambda b: (b.seen, b.solved), self, (None, None), is_leaf=lambda v: v is None)
+
+    # -- predictions -----------------------------------------------------------------------------------------
+
+    def predict(self, x: Any, *, joint: bool = False) -> Predictive:
+        """p(Y* | x*, data), Normal of shape (m, p): the noise is aleatoric, the functions epistemic.
+
+        Args:
+            x: queries, shape (m, d).
+            joint: also keep the covariance of the functions over (m·p), the outputs of a query side by side.
+        """
+        table = self._inputs(x)
+        m, p = table.shape[0], self.outputs
+        rows = stack(table, p)
+        now = (self.prior, self.seen, self.solved)  # of the rows seen, predictions read the inputs only
+        mean, variance = posterior.predict(*now, rows)
+        queries = jnp.asarray(rows)
+        covariance = posterior.joint(*now, queries, queries) if joint else None
+        noise = jnp.broadcast_to(self.noise, (m, p))
+        return Normal(mean.reshape(m, p), noise, variance.reshape(m, p), covariance)
+
+    def correlation(self) -> Float[Array, "p p"]:
+        """The prior correlation of the outputs at one x, of Σ_q B_q."""
+        b = self.kernel.between_outputs().sum(0)
+        scale = jnp.sqrt(jnp.diagonal(b))
+        return b / jnp.outer(scale, scale)
+
+    def __repr__(self) -> str:
+        seen = "nothing" if self.seen is None else f"{'?' if is_traced(self.seen) else self.seen.n} outcomes"
+        return f"MultiGP({self.kernel!r}, outputs={self.outputs}, seen {seen})"
+
+
+def stack(x: Any, outputs: int) -> Any:
+    """Rows (x, 0), …, (x, p - 1) for each row x."""
+    xp = jnp if is_traced(x) else np
+    numbers = xp.tile(xp.arange(outputs, dtype=float), x.shape[0])
+    return xp.concatenate([xp.repeat(xp.asarray(x), outputs, axis=0), numbers[:, None]], axis=1)
+
+
+# -- starting values ---------------------------------------------------------------------------------------------
+
+
+def _default(kernels: Any, outputs: int, rank: int) -> Coregionalized:
+    q = sum(len(k.terms) for k in ((kernels,) if isinstance(kernels, Kernel) else kernels))
+    return Coregionalized(kernels, np.full((outputs, rank), np.sqrt(SHARED / (q * rank))), OWN / q)
+
+
+def _is_default(kernel: Coregionalized) -> bool:
+    q, _, r = kernel.loadings.shape
+    same = np.allclose(np.asarray(kernel.loadings), np.sqrt(SHARED / (q * r)), rtol=1e-12)
+    return same and np.allclose(np.asarray(kernel.kappa), OWN / q, rtol=1e-12)
+
+
+def _moments(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance of each output over what is there; 0 and 1 where nothing is, and no variance of zero."""
+    center, variance = np.zeros(y.shape[1]), np.ones(y.shape[1])
+    for i, column in enumerate(y.T):
+        there = column[~np.isnan(column)]
+        if len(there):
+            center[i] = there.mean()
+            variance[i] = there.var() if np.ptp(there) > 0 else float(np.mean(there**2)) or 1.0
+    return center, variance
+
+
+def start_loadings(y: np.ndarray, q: int, p: int, r: int) -> tuple[np.ndarray, np.ndarray]:
+    """(A, κ) from the principal components of the outputs' correlation, dealt out to the q kernels in turn."""
+    center, variance = _moments(y)
+    z = (y - center) / np.sqrt(variance)
+    there = ~np.isnan(z)
+    z = np.where(there, z, 0.0)
+    pairs = (there.T.astype(float) @ there).clip(1.0)
+    correlation = z.T @ z / pairs * (pairs >= 3)
+    values, vectors = np.linalg.eigh(correlation)
+    order = np.argsort(-values)
+    loadings = np.empty((q, p, r))
+    for i in range(q):
+        for k in range(r):
+            at = order[(i + k * q) % p]
+            loadings[i, :, k] = vectors[:, at] * np.sqrt(max(values[at], 0.05))
+    explained = np.square(loadings).sum((0, 2))
+    loadings *= np.sqrt(np.minimum(1.0, (1 - OWN / 3) / explained.clip(1e-12)))[:, None]
+    own = (1.0 - np.square(loadings).sum((0, 2))).clip(OWN / 3)
+    kappa = np.broadcast_to(own * variance / q, (q, p))
+    return loadings * np.sqrt(variance)[:, None], np.array(kappa)

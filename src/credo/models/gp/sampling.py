@@ -1,0 +1,345 @@
+"""Functions drawn from a Gaussian process, at chosen points or as functions that can be asked anywhere.
+
+`sample` draws the values at chosen points exactly. `sample_functions` draws functions, by Matheron's rule:
+
+    f(·) = f₀(·) + k(·, X) K⁻¹ (y - f₀(X) - ε),    f₀ ~ GP(m, k),    ε ~ N(0, noise)
+
+f₀ = m + φᵀw, w ~ N(0, I), is a finite sum: exact for terms of the kernel with finitely many degrees of freedom
+(constants, linear functions, features), and of random Fourier features for stationary ones. The data enter through
+the exact kernel, so that the mean is exact, and so are the functions where the data decide.
+
+Wilson, Borovitskiy, Terenin, Mostowsky & Deisenroth (2021), "Pathwise conditioning of Gaussian processes".
+"""
+
+from collections.abc import Callable
+from functools import singledispatch
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from credo.core.arrays import by_bucket, is_traced
+from credo.core.errors import DataError
+from credo.core.gaussian import Gaussian
+from credo.core.linalg import cholesky, solve
+from credo.kernels import Constant, Kernel, OnColumns, Power, Product, Scaled, Sum, Warped
+from credo.kernels.derivative import Differentiated, observed
+from credo.kernels.dotproduct import Bilinear, Linear, Polynomial
+from credo.kernels.featured import FromFeatures
+from credo.kernels.measures import Elliptical
+from credo.kernels.periodic import Cosine
+from credo.kernels.random_features import RandomFeatures
+from credo.kernels.spectral import spectral_measure
+from credo.models.gp.means import Mean
+from credo.models.gp.posterior import Prior, Solved
+from credo.models.gp.rows import Rows
+
+LARGEST_BASIS = 2**16
+"""Columns of φ for one term of the kernel; a product of bases can ask for more."""
+
+CHUNK = 2**24
+"""The entries of φ(x) and k(x, X) that exist at a time."""
+
+
+# -- at chosen points --------------------------------------------------------------------------------------------
+
+
+def sample(
+    gp: Any,
+    x: Any,
+    n: int,
+    *,
+    noise: bool = False,
+    method: str = "cholesky",
+    seed: int = 0,
+) -> Float[Array, "n m"]:
+    """n joint draws of the function at m queries, from the posterior, or the prior where no data were seen.
+
+    Args:
+        gp: the belief.
+        x: queries, shape (m, d).
+        n: how many draws.
+        noise: whether noise is added, so that the draws are outcomes y and not values of f.
+        method: `cholesky` of the covariance of all, or `forward`: a value is drawn, the belief conditioned on it,
+            the next drawn, and so on. Both have the same law.
+        seed: of the draws.
+    """
+    _count(n, "n", "draws")
+    if method not in ("cholesky", "forward"):
+        raise DataError(f'method must be "cholesky" or "forward", found {method!r}')
+    k_function, k_noise = jr.split(jr.key(seed))
+    prediction = gp.predict(x, joint=True)
+    # The covariance is k minus what the data explain: its rounding is that of k, and what is below it is not known.
+    size = prediction.mean.shape[0] + (0 if gp.seen is None else gp.seen.capacity)
+    floor = size * jnp.finfo(float).eps * gp.prior.kernel.diagonal(jnp.asarray(gp.queries(x))).max()
+    covariance = 0.5 * (prediction.covariance + prediction.covariance.T) + floor * jnp.eye(len(prediction.mean))
+    law = Gaussian(prediction.mean, covariance)
+    draws = law.draw(k_function, n) if method == "cholesky" else _forward(law, k_function, n)
+    if not noise:
+        return draws
+    return draws + jnp.sqrt(prediction.aleatoric) * jr.normal(k_noise, draws.shape)
+
+
+@eqx.filter_jit
+def _forward(law: Gaussian, key: PRNGKeyArray, n: int) -> Float[Array, "n m"]:
+    return law.draw_forward(key, n)
+
+
+# -- anywhere ----------------------------------------------------------------------------------------------------
+
+
+class Functions(eqx.Module):
+    """n functions drawn from a Gaussian process: call them with rows (m, d) for their values (n, m).
+
+    They are functions: the same x has the same value whatever else is asked with it, and `jax.grad` gives slopes.
+    """
+
+    kernel: Kernel
+    mean: Mean
+    bases: tuple[Callable[[Array], Array], ...]
+    weights: tuple[Float[Array, "n _"], ...]
+    x: Float[Array, "c d"] | None
+    """The inputs that were seen; padding has coefficients of zero."""
+    coefficients: Float[Array, "n c"] | None
+    """K⁻¹ (y - f₀(X) - ε)."""
+
+    @property
+    def n(self) -> int:
+        """How many functions these are."""
+        return self.weights[0].shape[0]
+
+    def __call__(self, x: Any) -> Float[Array, "n m"]:
+        """The values of each function at the rows of x."""
+        table = self.kernel.encode(x, "x", None if self.x is None else self.x.shape[1])
+        if is_traced(self, table):
+            return _values(jnp.asarray(table), self).T
+        columns = sum(w.shape[1] for w in self.weights) + (0 if self.x is None else self.x.shape[0])
+        size = max(16, CHUNK // columns)
+        parts = [by_bucket(_values, table[i : i + size], self) for i in range(0, table.shape[0], size)]
+        return jnp.concatenate(parts).T
+
+
+@eqx.filter_jit
+def _values(x: Float[Array, "m d"], functions: Functions) -> Float[Array, "m n"]:
+    out = _prior_values(functions.mean, functions.bases, functions.weights, x)
+    if functions.x is None or functions.coefficients is None:
+        return out
+    return out + functions.kernel.gram(x, functions.x) @ functions.coefficients.T
+
+
+def _prior_values(mean: Mean, bases: Any, weights: Any, x: Float[Array, "m d"]) -> Float[Array, "m n"]:
+    total = mean(x)[:, None]
+    for basis, weight in zip(bases, weights, strict=True):
+        total = total + basis(x) @ weight.T
+    return total
+
+
+def sample_functions(gp: Any, n: int, *, features: int = 2048, seed: int = 0, columns: int | None = None) -> Functions:
+    """n functions from the posterior, or from the prior where no data were seen.
+
+    Args:
+        gp: the belief; its kernel a sum of stationary kernels and of kernels with a finite basis (`Constant`,
+            `Linear`, `Bilinear`, `Polynomial`, `FromFeatures`, `Cosine`), and of products of one with the other.
+        n: how many functions.
+        features: the random Fourier features (cosines and sines) of each stationary term. The error of the
+            covariance, far from the data, falls with their square root.
+        seed: of the draws.
+        columns: the number of input columns, needed only where no data were seen.
+    """
+    _count(n, "n", "functions")
+    _count(features, "features", "random features")
+    prior, seen = gp.prior, gp.seen
+    d = columns if seen is None else seen.x.shape[1]
+    if d is None:
+        raise DataError("the belief has seen no data yet: say how many input columns there are, columns=")
+    k_basis, k_weights, k_noise = jr.split(jr.key(seed), 3)
+    terms = prior.kernel.terms
+    bases = tuple(basis_of(k, key, d, features) for k, key in zip(terms, jr.split(k_basis, len(terms)), strict=True))
+    sizes = [_width(b, d) for b in bases]
+    keys = jr.split(k_weights, len(terms))
+    weights = tuple(jr.normal(key, (n, p)) for key, p in zip(keys, sizes, strict=True))
+    if seen is None:
+        return Functions(prior.kernel, prior.mean, bases, weights, None, None)
+    coefficients = _update(prior, seen, gp.solved, bases, weights, jr.normal(k_noise, (n, seen.capacity)))
+    return Functions(prior.kernel, prior.mean, bases, weights, seen.x, coefficients)
+
+
+@eqx.filter_jit
+def _update(
+    prior: Prior, seen: Rows, solved: Solved, bases: Any, weights: Any, z: Float[Array, "n c"]
+) -> Float[Array, "n c"]:
+    """K⁻¹ (y - f₀(X) - ε), zero on padding."""
+    noise = jnp.sqrt(prior.noise * seen.scale + seen.extra) * z
+    gap = seen.y[:, None] - _prior_values(prior.mean, bases, weights, seen.x) - noise.T
+    return solve(solved.root, jnp.where(seen.mask[:, None], gap, 0.0)).T
+
+
+# -- bases: k(x, z) = φ(x)ᵀφ(z) ----------------------------------------------------------------------------------
+
+
+class Weighted(eqx.Module):
+    """φ(x) = ψ(x) R for a matrix R, or columns times numbers."""
+
+    columns: Callable[[Array], Array]
+    root: Float[Array, "..."]
+
+    def __call__(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
+        """The rows ψ(xᵢ) R."""
+        psi = self.columns(x)
+        return psi @ self.root if self.root.ndim == 2 else psi * self.root
+
+
+class Inside(eqx.Module):
+    """φ of other inputs: of some columns, of a function of the row, or of a row that may ask for a derivative."""
+
+    basis: Callable[[Array], Array]
+    kernel: OnColumns | Warped | Differentiated
+
+    def __call__(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
+        """The rows of φ as the kernel around it sees the inputs."""
+        if isinstance(self.kernel, Differentiated):
+            return observed(self.basis, x)
+        return self.basis(_inputs(self.kernel, x))
+
+
+class Together(eqx.Module):
+    """Bases side by side, for a sum of kernels; or all products of their columns, for a product."""
+
+    bases: tuple[Callable[[Array], Array], ...]
+    multiply: bool = eqx.field(static=True)
+
+    def __call__(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
+        """The rows of both."""
+        parts = [basis(x) for basis in self.bases]
+        if not self.multiply:
+            return jnp.concatenate(parts, axis=1)
+        out = parts[0]
+        for more in parts[1:]:
+            out = (out[:, :, None] * more[:, None, :]).reshape(x.shape[0], -1)
+        return out
+
+
+def _inputs(kernel: OnColumns | Warped, x: Float[Array, "n d"]) -> Float[Array, "n q"]:
+    if isinstance(kernel, OnColumns):
+        return x[:, jnp.asarray(kernel.columns)]
+    return jax.vmap(lambda row: jnp.atleast_1d(kernel.function(row)))(x)
+
+
+def _ones(x: Float[Array, "n d"]) -> Float[Array, "n 1"]:
+    return jnp.ones((x.shape[0], 1))
+
+
+def _width(basis: Callable[[Array], Array], d: int) -> int:
+    p = jax.eval_shape(basis, jax.ShapeDtypeStruct((1, d), jnp.zeros(()).dtype)).shape[1]
+    if p > LARGEST_BASIS:
+        raise DataError(
+            f"a term of the kernel needs {p} basis functions, more than {LARGEST_BASIS}; "
+            "lower features=, or use sample(gp, x, n) at the points where values are wanted"
+        )
+    return p
+
+
+@singledispatch
+def basis_of(kernel: Kernel, key: PRNGKeyArray, d: int, features: int) -> Callable[[Array], Array]:
+    """φ with φ(x)ᵀφ(z) = k(x, z), exactly where that takes finitely many columns, else in expectation."""
+    try:
+        mass, law = spectral_measure(kernel, d)
+    except DataError as error:
+        raise DataError(
+            f"functions cannot be drawn from {kernel.formula()}: {error}. "
+            "To draw the values at chosen points use sample(gp, x, n), which takes every kernel"
+        ) from None
+    draw = law.sample_orthogonal if isinstance(law, Elliptical) else law.sample
+    return RandomFeatures(draw(key, max(1, features // 2)), None, mass)
+
+
+@basis_of.register
+def _(kernel: Constant, key: PRNGKeyArray, d: int, features: int) -> Callable[[Array], Array]:
+    return Weighted(_ones, jnp.sqrt(kernel.variance))
+
+
+@basis_of.register
+def _(kernel: Linear, key: PRNGKeyArray, d: int, features: int) -> Callable[[Array], Array]:
+    return Weighted(kernel.embed, jnp.sqrt(kernel.amplitude()))
+
+
+@basis_of.register
+def _(kernel: Bilinear, key: PRNGKeyArray, d: int, features: int) -> Callable[[Array], Array]:
+    moved = Linear(center=kernel.center).embed
+    root = jnp.ones(()) if kernel.matrix is None else cholesky(kernel.matrix, "the matrix of Bilinear")
+    return Weighted(moved, root)
+
+
+@basis_of.register
+def _(kernel: Polynomial, key: PRNGKeyArray, d: int, features: int) -> Callable[[Array], Array]:
+    line = Together((kernel.embed, Weighted(_ones, jnp.sqrt(kernel.offset))), False)
+    return Weighted(Together((line,) * kernel.degree, True), jnp.sqrt(kernel.amplitude()))
+
+
+@basis_of.register
+def _(kernel: FromFeatures, key: PRNGKeyArray, d: int, features: int) -> Callable[[Array], Array]:
+    s = kernel.covariance
+    return Weighted(kernel.features, cholesky(s, "the covariance of the weights") if s.ndim == 2 else jnp.sqrt(s))
+
+
+@basis_of.register
+def _(kernel: Cosine, key: PRNGKeyArray, d: int, features: int) -> Callable[[Array], Array]:
+    _, law = spectral_measure(kernel, d)
+    return RandomFeatures(law.sample(key, 1), None, kernel.amplitude())  # ± one frequency: exact
+
+
+@basis_of.register
+def _(kernel: Scaled, key: PRNGKeyArray, d: int, features: int) -> Callable[[Array], Array]:
+    return Weighted(basis_of(kernel.kernel, key, d, features), jnp.sqrt(kernel.variance))
+
+
+@basis_of.register
+def _(kernel: OnColumns, key: PRNGKeyArray, d: int, features: int) -> Callable[[Array], Array]:
+    return Inside(basis_of(kernel.kernel, key, len(kernel.columns), features), kernel)
+
+
+@basis_of.register
+def _(kernel: Warped, key: PRNGKeyArray, d: int, features: int) -> Callable[[Array], Array]:
+    inner = jax.eval_shape(lambda x: _inputs(kernel, x), jax.ShapeDtypeStruct((1, d), jnp.zeros(()).dtype)).shape[1]
+    return Inside(basis_of(kernel.kernel, key, inner, features), kernel)
+
+
+@basis_of.register
+def _(kernel: Differentiated, key: PRNGKeyArray, d: int, features: int) -> Callable[[Array], Array]:
+    return Inside(basis_of(kernel.kernel, key, d - 1, features), kernel)
+
+
+@basis_of.register
+def _(kernel: Sum, key: PRNGKeyArray, d: int, features: int) -> Callable[[Array], Array]:
+    keys = jr.split(key, len(kernel.parts))
+    return Together(tuple(basis_of(k, own, d, features) for k, own in zip(kernel.parts, keys, strict=True)), False)
+
+
+@basis_of.register
+def _(kernel: Power, key: PRNGKeyArray, d: int, features: int) -> Callable[[Array], Array]:
+    if kernel.is_stationary:
+        return basis_of.dispatch(Kernel)(kernel, key, d, features)
+    keys = jr.split(key, kernel.exponent)  # independent random features: the square of one set is biased
+    return Together(tuple(basis_of(kernel.kernel, own, d, features) for own in keys), True)
+
+
+@basis_of.register
+def _(kernel: Product, key: PRNGKeyArray, d: int, features: int) -> Callable[[Array], Array]:
+    """Stationary factors have one spectral measure together; the others multiply their basis."""
+    together = [k for k in kernel.factors if k.is_stationary]
+    if len(together) == len(kernel.factors):
+        return basis_of.dispatch(Kernel)(kernel, key, d, features)
+    parts = [k for k in kernel.factors if not k.is_stationary]
+    if together:
+        parts.append(together[0] if len(together) == 1 else Product(tuple(together), None))
+    keys = jr.split(key, len(parts))
+    bases = tuple(basis_of(k, own, d, features) for k, own in zip(parts, keys, strict=True))
+    return Weighted(Together(bases, True), jnp.sqrt(kernel.amplitude()))
+
+
+def _count(value: int, name: str, what: str) -> None:
+    if isinstance(value, bool) or value < 1:
+        raise DataError(f"{name}, the number of {what}, must be a whole number of at least 1, found {value!r}")

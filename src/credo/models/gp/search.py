@@ -1,0 +1,362 @@
+"""The automatic statistician: which kernel suits the data?
+
+`search_kernel` walks greedily through sums and products of base kernels (`grammar.py`): it begins with the best of
+the base kernels, tries every step from the best so far, and stops when none improves the score, after `depth`
+rounds, or when its time is up. Each kernel is fitted by climbing evidence × hyperpriors, as `learn` does, and scored
+by
+
+    "bic"        log p(y | X, θ̂) - ½ k log n          k hyperparameters; Schwarz (1978)
+    "evidence"   log ∫ p(y | X, θ) p(θ) dθ             by Laplace's approximation around θ̂
+
+Duvenaud et al. (2013); Lloyd et al. (2014), "Automatic construction and natural-language description of
+nonparametric regression models".
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from credo.core import params
+from credo.core.arrays import input_names
+from credo.core.errors import DataError, NotConverged
+from credo.infer.optimize import maximize
+from credo.kernels import RBF
+from credo.kernels.centered import CenteredPeriodic
+from credo.kernels.dotproduct import Linear
+from credo.models.gp import grammar
+from credo.models.gp.belief import GP
+from credo.models.gp.components import Decomposition, decompose
+from credo.models.gp.hyperpriors import default_priors
+from credo.models.gp.means import Constant
+from credo.models.gp.rows import Rows
+from credo.models.gp.uncompiled import FAMILIES, Sheet, TimeUp, Uncompiled
+
+Criterion = Literal["evidence", "bic"]
+Progress = Callable[[float, str], None]
+
+SEARCH_ROWS = 300
+"""The rows on which kernels are compared."""
+LEARN_ROWS = 2000
+"""The rows from which the numbers of the kernel that was found are learned."""
+FEW_ROWS = 800
+"""Below this, several threads are slower than one where other work goes on."""
+FIRST_STEPS, STEPS = 10, 60
+WORTH = 1.0
+"""What one more number must improve the score by, in nats; less is a tie."""
+WALK, LEARN = 0.7, 0.85
+"""When the walk, and the last fit, must be over: shares of the time. Conditioning on all rows comes after."""
+
+
+class Search(NamedTuple):
+    """What `search_kernel` found."""
+
+    belief: GP
+    """Conditioned on all rows."""
+    formula: str
+    """The kernel with its numbers."""
+    structure: str
+    """The kernel without its numbers."""
+    score: float
+    """By the criterion, on the rows that were searched on."""
+    history: list[tuple[str, float]]
+    """Every kernel tried, in order, with its score."""
+    log_evidence: float
+    """log p(y | X) of all rows, at the numbers that were learned."""
+    parameters: int
+    """How many numbers were learned or chosen."""
+    finished: bool
+    """Whether the search ended by itself, and not because the time was up."""
+
+    def components(self, x: Any = None) -> Decomposition:
+        """The additive parts of the function, at x or at the data."""
+        return decompose(self.belief, x)
+
+    def sentences(self, **options: Any) -> list[str]:
+        """A sentence for each part; `options` are those of `describe`."""
+        from credo.models.gp.describe import describe
+
+        return describe(self.belief, **options)
+
+
+class _Found(NamedTuple):
+    gp: GP
+    score: float
+    choices: int
+    residual: np.ndarray
+
+    @property
+    def numbers(self) -> int:
+        return len(params.layout(self.gp)) + self.choices
+
+
+def search_kernel(
+    x: Any,
+    y: Any,
+    *,
+    seconds: Any = 60.0,
+    depth: int = 4,
+    base: Sequence[type] | None = None,
+    criterion: Criterion = "bic",
+    progress: Any = None,
+    seed: int = 0,
+) -> Search:
+    """The kernel, a sum of products of base kernels, that suits the data best, and the belief with it.
+
+    Args:
+        x: inputs, shape (n, d).
+        y: outcomes, shape (n,).
+        seconds: the time that it may take. It is looked at within fits too, and at least one kernel is fitted.
+        depth: rounds of steps after the first.
+        base: the kernels to build from; None is RBF, Linear and CenteredPeriodic.
+        criterion: what decides; see the module.
+        progress: True shows a line on the terminal; a function is called with the share of the time that has gone
+            and the kernel being tried.
+        seed: of the rows that are searched on, where there are more than 300.
+    """
+    begin = time.perf_counter()
+    if not float(seconds) > 0:
+        raise DataError(f"seconds is the time the search may take and must be positive, found {seconds}")
+    if criterion not in ("bic", "evidence"):
+        raise DataError(f"criterion must be 'bic' or 'evidence', found {criterion!r}")
+    bases = _check_base(base)
+    plain = GP(RBF())
+    rows = plain.statistics(x, y)
+    if rows.n < 4:
+        raise DataError(f"a search for a kernel needs at least 4 rows with an outcome, found {rows.n}")
+    names = input_names(x) if hasattr(x, "columns") else [f"x{i}" for i in range(rows.x.shape[1])]
+    with _shown(progress, begin, float(seconds)) as say:
+        work = _Work(rows, criterion, seed, begin + WALK * float(seconds))
+        with threadpool_limits(1, "blas"):  # threads that wait for each other cost more than small matrices
+            best, history, finished = _walk(work, bases, depth, names, say)
+        say("learning its numbers on all rows")
+        learned, log_evidence = refine(best.gp, rows, begin + LEARN * float(seconds), seed)
+    belief = learned.condition_on(rows)
+    belief = belief.named(names) if hasattr(x, "columns") else belief
+    formula, shape = learned.kernel.formula(), grammar.structure(learned.kernel, names)
+    return Search(belief, formula, shape, best.score, history, log_evidence, best.numbers, finished)
+
+
+def refine(gp: GP, rows: Rows, deadline: float = np.inf, seed: int = 0) -> tuple[GP, float]:
+    """The belief with its numbers climbed from where they are on (at most 2000 of) the rows; log p(y | X) of those.
+
+    It is what `learn` does from one start, for kernels made of the families of `uncompiled.py`, and compiles nothing.
+    """
+    part = _part(rows, LEARN_ROWS, seed)
+    settled = _settled(gp.unconditioned(), rows)
+    objective = Uncompiled(settled, Sheet.of(settled, part), search_priors(settled, part), deadline)
+    with threadpool_limits(1 if part.n < FEW_ROWS else None, "blas"):
+        value, vector = _climb(objective, objective.start, 2 * STEPS, 1e-3)
+    if not np.isfinite(value):
+        raise NotConverged("the evidence is not finite at the starting values; check the scale of the data")
+    learned = params.from_vector(settled, objective.slots, jnp.asarray(vector))
+    return learned, objective.log_evidence(vector)[0]
+
+
+def search_priors(gp: GP, rows: Rows) -> dict[str, Any]:
+    """The default hyperpriors, in the units that amplitudes have: those of lines are per squared unit of the input.
+
+    Periods have none here: the search starts them at peaks of the periodogram and holds them in a range.
+    """
+    priors = {p: v for p, v in default_priors(gp, rows).items() if not p.endswith(".period")}
+    spread = np.asarray(rows.cut()[0].std(0))
+    several = len(gp.kernel.terms) > 1
+    for i, term in enumerate(gp.kernel.terms):
+        unit = 1.0
+        for leaf, column in map(grammar.inside, grammar.split(term)[1]):
+            unit *= float(spread[column] ** 2) if isinstance(leaf, Linear) else 1.0
+        prefix = f"kernel.parts.{i}." if several else "kernel."
+        for path in (f"{prefix}variance", f"{prefix}kernel.variance"):
+            if path in priors and unit > 0:
+                priors[path] = params.LogNormal(priors[path].mode / unit, priors[path].spread)
+    return priors
+
+
+# -- the walk --------------------------------------------------------------------------------------------------------
+
+
+class _Work:
+    """The rows that are searched on, and the fits on them."""
+
+    def __init__(self, rows: Rows, criterion: Criterion, seed: int, deadline: float):
+        part = _part(rows, SEARCH_ROWS, seed)
+        self.rows, self.criterion, self.deadline = part, criterion, deadline
+        self.template = _settled(GP(RBF()), part)
+        self.sheet = Sheet.of(self.template, part)
+        x, y, *_ = part.cut()
+        self.facts = grammar.Facts(x, y, _gaps(np.asarray(rows.cut()[0])))
+
+    def time_is_up(self) -> bool:
+        return time.perf_counter() > self.deadline
+
+    def fit(self, step: grammar.Step, noise: float) -> _Found | None:
+        """Short climbs from every start, a long one from the best."""
+        tries = []
+        for kernel, choices in step.starts:
+            gp = eqx.tree_at(lambda b: (b.kernel, b.noise), self.template, (kernel, jnp.asarray(noise)))
+            objective = Uncompiled(gp, self.sheet, search_priors(gp, self.rows), self.deadline)
+            tries.append((*_climb(objective, objective.start, FIRST_STEPS, 1e-2, self.facts), choices, objective))
+            if self.time_is_up():
+                break
+        value, vector, choices, objective = max(tries, key=lambda t: t[0])
+        if np.isfinite(value):
+            value, vector = _climb(objective, vector, STEPS, 1e-2, self.facts)
+        if not np.isfinite(value):
+            return None
+        gp = params.from_vector(objective.gp, objective.slots, jnp.asarray(vector))
+        return _Found(gp, self.score(objective, vector, choices), choices, objective.residual(vector))
+
+    def score(self, objective: Uncompiled, vector: np.ndarray, choices: int) -> float:
+        """By the criterion; a choice among places counts as a number."""
+        k, n = len(vector) + choices, self.rows.n
+        if self.criterion == "bic":
+            return objective.log_evidence(vector)[0] - 0.5 * k * np.log(n)
+        return laplace(objective, vector) - 0.5 * choices * np.log(n)
+
+
+def _walk(
+    work: _Work, bases: Sequence[type], depth: int, names: Sequence[str], say: Callable[[str], None]
+) -> tuple[_Found, list[tuple[str, float]], bool]:
+    history: list[tuple[str, float]] = []
+    tried: set[str] = set()
+    best: _Found | None = None
+    start_noise = 0.1 * float(work.facts.y.var()) or 1.0
+    for _ in range(depth + 1):
+        if best is None:
+            steps: Any = grammar.first_steps(bases, work.facts)
+        else:
+            noise = float(best.gp.noise_variance())
+            steps = grammar.next_steps(best.gp.kernel, best.choices, bases, work.facts, best.residual, noise)
+        round_: list[_Found] = [] if best is None else [best]
+        for step in steps:
+            if step.key in tried:
+                continue
+            if work.time_is_up() and round_:
+                return _leader(round_), history, False
+            tried.add(step.key)
+            shape = grammar.structure(step.starts[0][0], names)
+            say(shape)
+            found = work.fit(step, start_noise if best is None else float(best.gp.noise_variance()))
+            if found is None:
+                continue
+            history.append((shape, found.score))
+            round_.append(found)
+        if not round_:
+            raise NotConverged("no base kernel could be fitted; check the scale of the data")
+        leader = _leader(round_)
+        if leader is best:
+            return leader, history, True
+        best = leader
+    assert best is not None
+    return best, history, True
+
+
+def _leader(found: Sequence[_Found]) -> _Found:
+    """The highest score; among those that are as good as it the one with the fewest numbers."""
+    top = max(each.score for each in found)
+    return min((f for f in found if f.score >= top - WORTH), key=lambda f: (f.numbers, -f.score))
+
+
+def _climb(
+    objective: Uncompiled, start: np.ndarray, steps: int, tolerance: float, facts: grammar.Facts | None = None
+) -> tuple[float, np.ndarray]:
+    """The highest point reached, in time."""
+    lower, upper = params.bounds(objective.slots, start)
+    for slot in objective.slots:
+        if slot.path.endswith("period"):  # what is not seen twice is no period
+            span = np.ptp(objective.inputs, axis=0).max() if facts is None else facts.span.max()
+            upper[slot.start : slot.stop] = np.maximum(np.log(span / 2), start[slot.start : slot.stop])
+    try:
+        found = maximize(objective.value_and_grad, [start], lower, upper, steps, tolerance)[0]
+    except TimeUp:
+        return objective.best
+    return found.value, found.vector
+
+
+def laplace(objective: Uncompiled, vector: np.ndarray, step: Any = 1e-3) -> float:
+    """log ∫ p(y, θ) dθ ≈ log p(y, θ̂) + k/2 log 2π - ½ log|H| over log θ; H from differences of the gradient.
+
+    MacKay (2003), §27. Directions in which the density does not fall count as wide as a factor e².
+    """
+    k = len(vector)
+    h = np.stack([_slope(objective, vector + step * e) - _slope(objective, vector - step * e) for e in np.eye(k)])
+    curvature = np.linalg.eigvalsh(-(h + h.T) / (4 * step))
+    value = objective.value_and_grad(vector)[0] + float(np.sum(vector))  # the density of log θ
+    return value + 0.5 * k * np.log(2 * np.pi) - 0.5 * float(np.log(np.maximum(curvature, 0.25)).sum())
+
+
+def _slope(objective: Uncompiled, vector: np.ndarray) -> np.ndarray:
+    return objective.value_and_grad(vector)[1]
+
+
+# -- small things ----------------------------------------------------------------------------------------------------
+
+
+def _check_base(base: Sequence[type] | None) -> Sequence[type]:
+    bases = (RBF, Linear, CenteredPeriodic) if base is None else tuple(base)
+    for each in bases:
+        if each not in FAMILIES:
+            known = ", ".join(family.__name__ for family in FAMILIES)
+            raise DataError(f"base must list kernel classes among {known}, found {each!r}")
+    if not bases:
+        raise DataError("base must list at least one kernel class, found none")
+    return bases
+
+
+def _part(rows: Rows, most: int, seed: int) -> Rows:
+    if rows.n <= most:
+        return rows
+    return rows.subset(np.sort(np.random.default_rng(seed).choice(rows.n, most, replace=False)))
+
+
+def _settled(gp: GP, rows: Rows) -> GP:
+    """With an unknown constant mean around that of the outcomes, where none was settled before."""
+    if not (isinstance(gp.mean, Constant) and gp.mean.value is None):
+        return gp
+    _, y, *_ = rows.cut()
+    variance = float(y.var()) or float(np.mean(y**2)) or 1.0
+    return eqx.tree_at(lambda b: b.mean, gp, Constant(jnp.asarray(float(y.mean())), jnp.asarray(variance)))
+
+
+def _gaps(x: np.ndarray) -> np.ndarray:
+    """The median distance between neighbouring values of each column."""
+    out = []
+    for column in x.T:
+        steps = np.diff(np.unique(column))
+        out.append(float(np.median(steps)) if len(steps) else 1.0)
+    return np.asarray(out)
+
+
+class _shown:  # noqa: N801 - a context manager that reads as a verb
+    """Calls the user's function, or shows a line, with the share of the time that has gone."""
+
+    def __init__(self, progress: Any, begin: float, seconds: float):
+        self._progress, self._begin, self._seconds, self._bar = progress, begin, seconds, None
+
+    def __enter__(self) -> Callable[[str], None]:
+        if self._progress is True:
+            self._progress = self._line()
+        return self._say
+
+    def __exit__(self, *_: Any) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def _say(self, text: str) -> None:
+        if callable(self._progress):
+            self._progress(min((time.perf_counter() - self._begin) / self._seconds, 1.0), text)
+
+    def _line(self) -> Progress | None:
+        try:
+            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+        except ModuleNotFoundError:
+            return lambda share, text: print(f"{share:4.0%}  {text}")
+        bar: Any = Progress(BarColumn(24), TimeElapsedColumn(), TextColumn("{task.description}"), transient=True)
+        task = bar.add_task("", total=1.0)
+        bar.start()
+        self._bar = bar
+        return lambda share, text: bar.update(task, completed=share, description=text)

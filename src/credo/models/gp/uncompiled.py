@@ -1,0 +1,298 @@
+"""Evidence and gradient of a Gaussian process in NumPy: what `learn` climbs, with nothing to compile.
+
+A search over kernels looks at dozens of them, a few hundred times each, and compiling one takes longer than all of
+its looks. Kernels made of the families below by sums, products and columns are evaluated here directly, and the
+gradient is pulled back by the chain rule,
+
+    ∂log p/∂K = ½(ααᵀ - K⁻¹),    through sums (as it is), products (times the other factors) and
+
+    stationary   ∂κ/∂log ℓₖ = -2 κ'(r²) (Δₖ/ℓₖ)²
+    periodic     ∂κ/∂log ℓ = κ 4 sin²(πΔ/p)/ℓ²,   ∂κ/∂log p = κ 2 (πΔ/p) sin(2πΔ/p)/ℓ².
+
+Rasmussen & Williams (2006), eq. 5.9. The tests hold it to the compiled objective.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+from scipy.special import i0e, i1e
+
+from credo.core import params
+from credo.core.errors import DataError
+from credo.core.linalg import evidence_on_host, lapack
+from credo.kernels import (
+    RBF,
+    Exponential,
+    Kernel,
+    Matern32,
+    Matern52,
+    OnColumns,
+    Product,
+    RationalQuadratic,
+    Stationary,
+    Sum,
+)
+from credo.kernels.centered import CenteredPeriodic
+from credo.kernels.dotproduct import Linear
+from credo.kernels.periodic import Periodic
+from credo.models.gp.belief import GP
+from credo.models.gp.rows import Rows
+
+Matrix = np.ndarray
+Gradient = dict[str, np.ndarray]
+Back = Callable[[Matrix, Gradient], None]
+Numbers = Mapping[str, np.ndarray]
+
+FAMILIES = (RBF, Exponential, Matern32, Matern52, RationalQuadratic, Periodic, CenteredPeriodic, Linear)
+"""The kernels that sums and products may be made of."""
+
+
+def is_supported(kernel: Kernel) -> bool:
+    """Whether the kernel is made of `FAMILIES`."""
+    if isinstance(kernel, OnColumns):
+        return is_supported(kernel.kernel)
+    if isinstance(kernel, Sum | Product):
+        return all(is_supported(k) for k in (kernel.parts if isinstance(kernel, Sum) else kernel.factors))
+    return type(kernel) in FAMILIES and getattr(kernel, "projection", None) is None
+
+
+class Sheet(NamedTuple):
+    """The data, and what does not depend on hyperparameters: made once for many kernels."""
+
+    x: Float[np.ndarray, "n d"]
+    residual: Float[np.ndarray, "n"]
+    fixed: Float[np.ndarray, "n n"]
+    """The covariance that an uncertain mean adds."""
+    scale: Float[np.ndarray, "n"]
+    extra: Float[np.ndarray, "n"]
+    work: Float[np.ndarray, "n n"]
+
+    @classmethod
+    def of(cls, gp: GP, rows: Rows) -> "Sheet":
+        """From a belief whose mean is settled, and rows."""
+        x, y, scale, extra = rows.cut()
+        more = gp.mean.kernel()
+        at = jnp.asarray(x)
+        fixed = np.zeros((len(y), len(y))) if more is None else np.asarray(more.gram(at, at))
+        return cls(x, y - np.asarray(gp.mean(at)), fixed, scale, extra, lapack.aligned_empty((len(y), len(y))))
+
+
+class TimeUp(Exception):  # noqa: N818 - a signal, not an error
+    """The deadline of an objective has passed."""
+
+
+class Uncompiled:
+    """log p(y | X, θ) + log p(θ) of the unconstrained vector, with its gradient; see the module.
+
+    It remembers the best point it has seen, and raises `TimeUp` once `deadline` (of `time.perf_counter`) has passed.
+    """
+
+    def __init__(self, gp: GP, sheet: Sheet, priors: Mapping[str, Any], deadline: float = np.inf):
+        if not is_supported(gp.kernel):
+            raise DataError(f"only kernels made of {_listed()} can be evaluated here, found {gp.kernel.formula()}")
+        self.slots = params.layout(gp)
+        self.start = np.concatenate([np.log(np.ravel(v)) for v in params.learnable(gp).values()])
+        self.best = (-np.inf, self.start)
+        self.gp, self._sheet, self._deadline = gp, sheet, deadline
+        self._priors = {p: (np.log(np.asarray(v.mode)), float(v.spread)) for p, v in priors.items()}
+
+    @property
+    def inputs(self) -> Float[np.ndarray, "n d"]:
+        """The inputs of the rows."""
+        return self._sheet.x
+
+    def value_and_grad(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
+        """The objective and its gradient."""
+        if time.perf_counter() > self._deadline and np.isfinite(self.best[0]):
+            raise TimeUp
+        value, gradient = self.log_evidence(vector)
+        log_prior, slope = self._log_prior(vector)
+        if np.isfinite(value) and value + log_prior > self.best[0]:
+            self.best = (value + log_prior, np.array(vector))
+        return value + log_prior, gradient + slope
+
+    def log_evidence(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
+        """log p(y | X, θ) alone, and its gradient."""
+        sheet, numbers = self._sheet, self._numbers(vector)
+        noise = numbers.get("noise", np.asarray(self.gp.noise_variance()))
+        k, back = _forward(self.gp.kernel, "kernel.", numbers, sheet.x)
+        covariance = k + sheet.fixed
+        covariance.flat[:: len(k) + 1] += noise * sheet.scale + sheet.extra
+        value, _ = evidence_on_host(covariance, sheet.residual, np.ones(len(k)), sheet.work)
+        if not np.isfinite(value):
+            return -np.inf, np.zeros_like(vector)
+        lapack.mirror_inplace(sheet.work, -0.5)
+        out: Gradient = {"noise": noise * (sheet.work.diagonal() @ sheet.scale)}
+        back(sheet.work, out)
+        return value, np.concatenate([np.ravel(out[s.path]) for s in self.slots])
+
+    def residual(self, vector: np.ndarray) -> Float[np.ndarray, "n"]:
+        """What the mean of the function leaves of y: noise · α."""
+        sheet, numbers = self._sheet, self._numbers(vector)
+        noise = numbers.get("noise", np.asarray(self.gp.noise_variance())) * sheet.scale + sheet.extra
+        covariance = _forward(self.gp.kernel, "kernel.", numbers, sheet.x)[0] + sheet.fixed + np.diag(noise)
+        _, by_residual = evidence_on_host(covariance, sheet.residual, np.ones(len(noise)), sheet.work, False)
+        return -noise * by_residual
+
+    def _numbers(self, vector: np.ndarray) -> dict[str, np.ndarray]:
+        return {s.path: np.exp(vector[s.start : s.stop]).reshape(s.shape) for s in self.slots}
+
+    def _log_prior(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
+        """Σ log p(θ), densities of θ, and the gradient by log θ."""
+        total, slope = 0.0, np.zeros_like(vector)
+        for s in self.slots:
+            if s.path in self._priors:
+                mode, spread = self._priors[s.path]
+                u = vector[s.start : s.stop]
+                z = (u - np.ravel(mode) - spread**2) / spread
+                total += float(np.sum(-0.5 * z**2 - u - np.log(spread) - 0.5 * np.log(2 * np.pi)))
+                slope[s.start : s.stop] = -z / spread - 1.0
+        return total, slope
+
+
+def _listed() -> str:
+    return ", ".join(family.__name__ for family in FAMILIES)
+
+
+def _forward(kernel: Kernel, path: str, numbers: Numbers, x: Matrix) -> tuple[Matrix, Back]:
+    """The covariance, and what adds the gradient by every number of the kernel to a dict, given that by K."""
+    if isinstance(kernel, OnColumns):
+        return _forward(kernel.kernel, f"{path}kernel.", numbers, x[:, list(kernel.columns)])
+    if isinstance(kernel, Sum):
+        return _sum([_forward(k, f"{path}parts.{i}.", numbers, x) for i, k in enumerate(kernel.parts)])
+    if isinstance(kernel, Product):
+        parts = [_forward(k, f"{path}factors.{i}.", numbers, x) for i, k in enumerate(kernel.factors)]
+        return _amplified(*_product(parts), path, numbers)
+    if isinstance(kernel, Periodic):
+        found = _periodic(path, numbers, x)
+        found = _centered(*found, path, numbers, x.shape[1]) if isinstance(kernel, CenteredPeriodic) else found
+        return _amplified(*found, path, numbers)
+    if isinstance(kernel, Linear):
+        moved = x - np.asarray(kernel.center)
+        if kernel.lengthscale is not None:
+            moved = moved / numbers[f"{path}lengthscale"]
+
+        def weigh(g: Matrix, out: Gradient) -> None:
+            if kernel.lengthscale is not None:
+                each = -2.0 * np.einsum("ik,ij,jk->k", moved, g, moved, optimize=True)
+                out[f"{path}lengthscale"] = each if np.ndim(kernel.lengthscale) else each.sum()
+
+        return _amplified(moved @ moved.T, weigh, path, numbers)
+    assert isinstance(kernel, Stationary)
+    return _amplified(*_stationary(kernel, path, numbers, x), path, numbers)
+
+
+def _sum(parts: list[tuple[Matrix, Back]]) -> tuple[Matrix, Back]:
+    def back(g: Matrix, out: Gradient) -> None:
+        for _, each in parts:
+            each(g, out)
+
+    return sum((k for k, _ in parts[1:]), start=parts[0][0]), back
+
+
+def _product(parts: list[tuple[Matrix, Back]]) -> tuple[Matrix, Back]:
+    def but(skip: int, start: Matrix) -> Matrix:
+        for i, (k, _) in enumerate(parts):
+            start = start if i == skip else start * k
+        return start
+
+    def back(g: Matrix, out: Gradient) -> None:
+        for i, (_, each) in enumerate(parts):
+            each(but(i, g), out)
+
+    return but(0, parts[0][0]), back
+
+
+def _amplified(k: Matrix, inner: Back, path: str, numbers: Numbers) -> tuple[Matrix, Back]:
+    """s² k."""
+    name = f"{path}variance"
+    if name not in numbers:
+        return k, inner
+    scaled = numbers[name] * k
+
+    def back(g: Matrix, out: Gradient) -> None:
+        out[name] = np.vdot(g, scaled)
+        inner(g * numbers[name], out)
+
+    return scaled, back
+
+
+def _periodic(path: str, numbers: Numbers, x: Matrix) -> tuple[Matrix, Back]:
+    length, period = numbers[f"{path}lengthscale"], numbers[f"{path}period"]
+    angles = [np.pi * (c[:, None] - c[None, :]) / p for c, p in zip(x.T, np.broadcast_to(period, x.shape[1]), strict=True)]
+    each = np.broadcast_to(length, x.shape[1])
+    squares = [np.square(np.sin(a) / ell) for a, ell in zip(angles, each, strict=True)]
+    k = np.exp(-2.0 * sum(squares[1:], start=squares[0]))
+
+    def back(g: Matrix, out: Gradient) -> None:
+        gk = g * k
+        by_length = np.asarray([4.0 * np.vdot(gk, s) for s in squares])
+        by_period = np.asarray(
+            [2.0 * np.vdot(gk, a * np.sin(2.0 * a)) / ell**2 for a, ell in zip(angles, each, strict=True)]
+        )
+        out[f"{path}lengthscale"] = by_length if np.ndim(length) else by_length.sum()
+        out[f"{path}period"] = by_period if np.ndim(period) else by_period.sum()
+
+    return k, back
+
+
+def _centered(k: Matrix, inner: Back, path: str, numbers: Numbers, d: int) -> tuple[Matrix, Back]:
+    """(κ - c)/(1 - c); ∂c/∂log ℓ = -2ac(I₁(a)/I₀(a) - 1), a = 1/ℓ²."""
+    name = f"{path}lengthscale"
+    a = 1.0 / np.square(np.broadcast_to(numbers[name], d))
+    level = i0e(a).prod()
+    centered = (k - level) / (1.0 - level)
+
+    def back(g: Matrix, out: Gradient) -> None:
+        inner(g / (1.0 - level), out)
+        each = -2.0 * a * level * (i1e(a) / i0e(a) - 1.0) * np.sum(g * (1.0 - centered)) / (1.0 - level)
+        out[name] = out[name] - (each if np.ndim(numbers[name]) else each.sum())
+
+    return centered, back
+
+
+def _stationary(kernel: Stationary, path: str, numbers: Numbers, x: Matrix) -> tuple[Matrix, Back]:
+    length = numbers[f"{path}lengthscale"]
+    scaled = x / length
+    squares = [np.square(c[:, None] - c[None, :]) for c in scaled.T]
+    squared = sum(squares[1:], start=squares[0])
+    alpha = numbers.get(f"{path}alpha", np.ones(()))
+    k, slope = _profile(kernel, squared, float(alpha))
+
+    def back(g: Matrix, out: Gradient) -> None:
+        weighted = -2.0 * g * slope()
+        if np.ndim(length):
+            out[f"{path}lengthscale"] = np.asarray([np.vdot(weighted, s) for s in squares])
+        else:
+            out[f"{path}lengthscale"] = np.vdot(weighted, squared)
+        if isinstance(kernel, RationalQuadratic):
+            q = 0.5 * squared / alpha
+            out[f"{path}alpha"] = np.vdot(g * k, alpha * (q / (1.0 + q) - np.log1p(q)))
+
+    return k, back
+
+
+def _profile(kernel: Stationary, squared: Matrix, alpha: float) -> tuple[Matrix, Callable[[], Matrix]]:
+    """κ(r²) and its derivative by r²."""
+    if isinstance(kernel, RBF):
+        k = np.exp(-0.5 * squared)
+        return k, lambda: -0.5 * k
+    if isinstance(kernel, RationalQuadratic):
+        base = 1.0 + 0.5 * squared / alpha
+        k = base**-alpha
+        return k, lambda: -0.5 * k / base
+    if isinstance(kernel, Matern52):
+        r = np.sqrt(5.0 * squared)
+        decay = np.exp(-r)
+        return (1.0 + r + r**2 / 3.0) * decay, lambda: -5.0 / 6.0 * (1.0 + r) * decay
+    if isinstance(kernel, Matern32):
+        r = np.sqrt(3.0 * squared)
+        decay = np.exp(-r)
+        return (1.0 + r) * decay, lambda: -1.5 * decay
+    r = np.sqrt(squared)
+    k = np.exp(-r)
+    return k, lambda: np.where(r > 0, -0.5 * k / np.where(r > 0, r, 1.0), 0.0)
