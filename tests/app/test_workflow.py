@@ -64,7 +64,10 @@ def test_candidates_suit_the_table(mixed, series):
         "straight trend + seasons",
         "bending trend + seasons",
         "twice bending trend + seasons",
+        "smooth function",
+        "found structure",
     ]
+    assert found[-1].search > 0 and "found structure" not in names and "smooth function" in names
     wide = np.zeros((50, 6))
     notes = candidates(tabular.schema, wide[:8])[1]
     assert any("too many for 8 rows" in note for note in notes)

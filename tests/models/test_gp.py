@@ -340,3 +340,18 @@ def test_white_noise_in_the_kernel_is_noise_in_the_model():
     np.testing.assert_allclose(
         credo.GP(KERNEL + White(0.1), 0.0, 0.1).log_evidence(X, Y), gp().log_evidence(X, Y), rtol=1e-10
     )
+
+
+@pytest.mark.parametrize("n", [20, 300])
+def test_watched_candidates_follow_every_row(n):
+    x, y = RNG.normal(size=(n + 40, 2)), RNG.normal(size=n + 40)
+    watched = gp(mean=1.0).condition(x[:n], y[:n]).at(Q)
+    np.testing.assert_allclose(watched.predict().mean, watched.gp.predict(Q).mean, rtol=1e-8)
+    for stop in (n + 1, n + 4, n + 40):  # the last ones no longer fit beside the factor
+        start = n + (0 if watched.rows is None else watched.rows.n)
+        watched = watched.condition(x[start:stop], y[start:stop])
+        mean, covariance, _ = dense(x[:stop], y[:stop], Q, mean=1.0)
+        np.testing.assert_allclose(watched.predict().mean, mean, rtol=1e-7, atol=1e-9)
+        np.testing.assert_allclose(watched.predict().epistemic, np.diag(covariance), rtol=1e-7, atol=1e-9)
+        assert watched.belief.seen.n == stop
+    assert watched.rows is None

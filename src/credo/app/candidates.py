@@ -1,23 +1,36 @@
-"""The models that a table is tried with: all are `Linear`, in different features, priors and noise.
+"""The models that a table is tried with: `Linear` in different features, priors and noise, and Gaussian processes.
 
 Straight lines come first, then curves and interactions; each with automatic relevance determination, so that
-features that do not help switch themselves off. A robust version of the best follows the others.
+features that do not help switch themselves off. Gaussian processes follow where the rows are not too many: one of all
+inputs and, for one or two inputs, one whose kernel is searched for. A robust version of the best `Linear` comes last.
 """
 
+import time
 from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 from jaxtyping import Num
 
 from credo.app.schema import Schema
+from credo.core.params import layout
+from credo.infer.learn import Learned
 from credo.models.features import Affine, BSpline, Features, Fourier, Polynomial, Standardize
+from credo.models.gp import GP
+from credo.models.gp.search import refine, search_kernel
 from credo.models.linear import ARD, InverseGamma, Isotropic, Linear, StudentTNoise
 
 SPLINES = 8
 MOST_FEATURES = 400
 MOST_WORK = 4e8
 """Features × rows that an expensive candidate may have."""
+GP_ROWS, GP_INPUTS = 2000, 30
+"""How many a Gaussian process may have here."""
+SEARCH_INPUTS = 2
+SEARCH_SECONDS, GP_SECONDS = 30.0, 30.0
+"""The time that the search for a kernel, and learning one, may take."""
+SMOOTH, SEARCHED = "smooth function", "found structure"
 SWITCHED_OFF = 1e-3
 """A weight of a standardized feature below this many standard deviations of the outcome is nothing."""
 
@@ -28,7 +41,34 @@ class Candidate(NamedTuple):
     name: str
     about: str
     """What it assumes, in a sentence."""
-    belief: Linear
+    belief: Linear | GP
+    search: float = 0.0
+    """The seconds for which a kernel is searched; 0 is not at all."""
+
+
+def gaussian_processes(x: Num[np.ndarray, "n d"], continuous: bool) -> list[Candidate]:
+    """The Gaussian processes that suit the size of the table."""
+    n, d = x.shape
+    if n > GP_ROWS or n < 8 or d > GP_INPUTS:
+        return []
+    about = "a Gaussian process: any smooth function of all inputs, each with a length scale of its own"
+    found = [Candidate(SMOOTH, about, GP())]
+    if d <= SEARCH_INPUTS and continuous:
+        searched = "a Gaussian process: trends, patterns that repeat and smooth functions, searched for and combined"
+        found.append(Candidate(SEARCHED, searched, GP(), SEARCH_SECONDS))
+    return found
+
+
+def learn_gp(candidate: Candidate, belief: GP, x: pd.DataFrame, y: np.ndarray, seed: int) -> Learned:
+    """A Gaussian process; its evidence pays ½ log n for each number that was learned (BIC), as many were tried."""
+    if candidate.search:
+        found = search_kernel(x, y, seconds=candidate.search, seed=seed)
+        conditioned, value, k = found.belief, found.log_evidence, found.parameters
+    else:
+        ready, rows = belief.prepare(x, y)
+        learned, value = refine(ready, rows, time.perf_counter() + GP_SECONDS, seed)
+        conditioned, k = learned.condition_on(rows), len(layout(learned))
+    return Learned(conditioned, "converged", value - 0.5 * k * float(np.log(len(y))), [], {}, [])
 
 
 def candidates(schema: Schema, x: Num[np.ndarray, "n d"]) -> tuple[list[Candidate], list[str]]:
@@ -37,7 +77,8 @@ def candidates(schema: Schema, x: Num[np.ndarray, "n d"]) -> tuple[list[Candidat
     curved = [i for column in schema.columns if column.continuous for i in schema.where(column.name)[:1]]
     seasonal = _seasons(schema)
     if schema.time is not None:
-        return _for_time(schema, d, curved, seasonal, len(x))
+        timed, said = _for_time(schema, d, curved, seasonal, len(x))
+        return timed + gaussian_processes(x, True), said
     lines = "each input adds a straight line"
     base = None if seasonal is None else Standardize(Affine() + seasonal)
     waves = "" if seasonal is None else ", dates also in waves"
@@ -71,7 +112,7 @@ def candidates(schema: Schema, x: Num[np.ndarray, "n d"]) -> tuple[list[Candidat
                 notes.append(f"{name!r} was not tried: {size:,} features are too many for {len(x):,} rows.")
             continue
         found.append(Candidate(name, f"{about}{waves}; features that do not help are switched off", _ard(whole)))
-    return found, notes
+    return found + gaussian_processes(x, bool(curved)), notes
 
 
 def _for_time(

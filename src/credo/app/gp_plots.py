@@ -3,6 +3,7 @@
 They follow the style of `plots.py`.
 """
 
+import textwrap
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,8 +14,9 @@ from matplotlib.figure import Figure
 from credo.app import plots
 from credo.core.errors import DataError
 from credo.kernels import Kernel, OnColumns, Product
+from credo.kernels.periodic import Periodic
 from credo.models.gp.belief import GP
-from credo.models.gp.components import Component, decompose
+from credo.models.gp.components import Component, decompose, part_at
 from credo.models.gp.describe import Speaker
 from credo.models.gp.search import Search
 
@@ -60,8 +62,9 @@ def plot_components(
     else:
         plots.observed_against_predicted(gp.predict(x), y, ax=axes[0])
     axes[0].set_title(f"{target}: the data and the whole function", fontsize=9.5, color=plots.INK, loc="left")
-    for ax, part in zip(axes[1:], shown, strict=True):
-        _panel(ax, gp, part, x, names, float(ahead), change)
+    level = next((i for i, part in enumerate(shown) if not _repeats(part.kernel)), -1)
+    for i, (ax, part) in enumerate(zip(axes[1:], shown, strict=True)):
+        _panel(ax, gp, part, x, names, float(ahead), change, i == level)
         ax.set_title(_wrapped(speaker.sentence(part)), fontsize=9.5, color=plots.INK, loc="left")
     if x.shape[1] == 1:
         for ax in axes[1:]:
@@ -97,11 +100,28 @@ def _fit(
 def _mark_end(ax: Axes, end: Any, forecast: bool) -> None:
     if forecast:
         ax.axvline(end, color=plots.RED, linewidth=1.0, linestyle="--")
+        ax.annotate(
+            "forecast",
+            (end, 1.0),
+            xycoords=("data", "axes fraction"),
+            xytext=(5, -9),
+            textcoords="offset points",
+            fontsize=8.5,
+            color=plots.RED,
+        )
 
 
 def _panel(
-    ax: Axes, gp: GP, part: Component, x: np.ndarray, names: tuple[str, ...], ahead: float, change: Callable[..., Any]
+    ax: Axes,
+    gp: GP,
+    part: Component,
+    x: np.ndarray,
+    names: tuple[str, ...],
+    ahead: float,
+    change: Callable[..., Any],
+    with_mean: bool,
 ) -> None:
+    """One part along its input; the first that does not repeat is shown with the level, which is known only so."""
     columns = _columns(part.kernel, x.shape[1])
     typical = np.median(x, axis=0)
     if len(columns) > 2 or (len(columns) == 2 and min(np.ptp(x[:, c]) for c in columns) == 0):
@@ -115,12 +135,13 @@ def _panel(
     grid = _grid(x[:, column], ahead if x.shape[1] == 1 else 0.0)
     queries = np.tile(typical, (len(grid), 1))
     queries[:, column] = grid
-    mean, std = _part_at(gp, part, queries)
+    assert part.kernel is not None
+    mean, std = part_at(gp, part.kernel, queries, with_mean)
     at = change(grid) if x.shape[1] == 1 else grid
     ax.fill_between(at, mean - 1.96 * std, mean + 1.96 * std, color=plots.BLUE, alpha=0.22, linewidth=0)
     ax.plot(at, mean, color=plots.BLUE, linewidth=1.2)
-    if x.shape[1] == 1:
-        _mark_end(ax, change(np.asarray([x[:, 0].max()]))[0], grid[-1] > x.max())
+    if x.shape[1] == 1 and grid[-1] > x.max():
+        ax.axvline(change(np.asarray([x.max()]))[0], color=plots.RED, linewidth=1.0, linestyle="--")
     plots.tidy(ax, names[column] if x.shape[1] > 1 else "", "")
 
 
@@ -131,18 +152,21 @@ def _surface(
     u, v = (np.linspace(x[:, c].min(), x[:, c].max(), 40) for c in columns)
     queries = np.tile(np.median(x, axis=0), (1600, 1))
     queries[:, a], queries[:, b] = (m.ravel() for m in np.meshgrid(u, v))
-    mean, _ = _part_at(gp, part, queries)
+    assert part.kernel is not None
+    mean, _ = part_at(gp, part.kernel, queries)
     drawn = ax.contourf(u, v, mean.reshape(40, 40), levels=12, cmap="viridis")
     ax.figure.colorbar(drawn, ax=ax, pad=0.01)
     ax.plot(x[:, a], x[:, b], ".", color="white", markersize=2, alpha=0.6)
     plots.tidy(ax, names[a], names[b], grid="")
 
 
-def _part_at(gp: GP, part: Component, queries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    for found in decompose(gp, queries).parts:
-        if not found.is_mean and found.kernel is not None and found.kernel.formula() == part.kernel.formula():  # type: ignore[union-attr]
-            return found.mean, found.std
-    raise DataError("the part does not belong to the belief")
+def _repeats(kernel: Kernel | None) -> bool:
+    """Whether a term has a periodic factor."""
+    if isinstance(kernel, OnColumns):
+        return _repeats(kernel.kernel)
+    if isinstance(kernel, Product):
+        return any(_repeats(factor) for factor in kernel.factors)
+    return isinstance(kernel, Periodic)
 
 
 def _columns(kernel: Kernel | None, d: int) -> tuple[int, ...]:
@@ -154,7 +178,5 @@ def _columns(kernel: Kernel | None, d: int) -> tuple[int, ...]:
     return tuple(range(d))
 
 
-def _wrapped(text: str, most: int = 118) -> str:
-    import textwrap
-
+def _wrapped(text: str, most: int = 106) -> str:
     return "\n".join(textwrap.wrap(text, most))

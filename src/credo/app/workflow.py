@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Array, Float
 
-from credo.app.candidates import Candidate, candidates, robust_version
+from credo.app.candidates import SEARCHED, Candidate, candidates, learn_gp, robust_version
 from credo.app.prepare import Prepared, prepare
 from credo.app.schema import Encoded, Schema
 from credo.app.tables import Table
@@ -28,6 +28,7 @@ from credo.evaluate.compare import Comparison, rank
 from credo.evaluate.scores import score_table
 from credo.evaluate.validation import holdout
 from credo.infer.learn import Evidence, Learned, fit
+from credo.models.gp import GP
 from credo.models.linear import ARD, FixedPoint, Linear
 
 ROBUST_WORK = 4e7
@@ -38,7 +39,7 @@ class TableModel(eqx.Module):
     """A belief that knows the table it came from: how columns become numbers, and where it has seen data."""
 
     schema: Schema
-    belief: Linear
+    belief: Linear | GP
     low: Float[Array, " d"]
     high: Float[Array, " d"]
     """The range of each input in the data."""
@@ -80,7 +81,7 @@ class Fitted(NamedTuple):
 
     name: str
     about: str
-    belief: Linear
+    belief: Linear | GP
     log_evidence: float
     scores: dict[str, float]
     """On the test part."""
@@ -109,6 +110,13 @@ class Result(NamedTuple):
     def chosen(self) -> Fitted:
         """The candidate with the highest evidence, as learned on the training part."""
         return next(each for each in self.fitted if each.name == self.comparison.best)
+
+    @property
+    def searched(self) -> GP | None:
+        """The belief whose kernel was searched for: on all rows where it was chosen, else on the training part."""
+        if self.model.name == SEARCHED and isinstance(self.model.belief, GP):
+            return self.model.belief
+        return next((e.belief for e in self.fitted if e.name == SEARCHED and isinstance(e.belief, GP)), None)
 
     @property
     def x_train(self) -> pd.DataFrame:
@@ -163,14 +171,10 @@ def run(
         fitted += _try(candidate, prepared, train, held_out, seed, notes)
     if not fitted:
         raise DataError(f"no model could be learned from {table.name}: {notes[-1]}")
-    best = max(fitted, key=lambda each: each.log_evidence)
-    q = best.belief.weights.mean.shape[0] if best.belief.weights is not None else 1
-    if q * len(y) <= ROBUST_WORK:
-        robust = robust_version(best.name, best.about, best.belief, float(y.std()))
+    robust = _robust(fitted, y, notes)
+    if robust is not None:
         say(len(tried), total, robust.name)
         fitted += _try(robust, prepared, train, held_out, seed, notes)
-    else:
-        notes.append(f"A version of {best.name!r} that expects outliers was not tried: the table is too large for it.")
     beliefs = {each.name: each.belief for each in fitted}
     comparison = rank(beliefs, [each.log_evidence for each in fitted], (x, y))
     say(total - 1, total, f"{comparison.best}, on all rows")
@@ -189,6 +193,24 @@ def run(
     )
 
 
+def is_robust(belief: Linear | GP) -> bool:
+    """Whether the belief expects outliers."""
+    return isinstance(belief, Linear) and belief.is_robust
+
+
+def _robust(fitted: list[Fitted], y: np.ndarray, notes: list[str]) -> Candidate | None:
+    """The best linear model with noise that expects outliers, unless the table is too large for it."""
+    linear = [(each, each.belief) for each in fitted if isinstance(each.belief, Linear)]
+    if not linear:
+        return None
+    best, belief = max(linear, key=lambda pair: pair[0].log_evidence)
+    q = belief.weights.mean.shape[0] if belief.weights is not None else 1
+    if q * len(y) > ROBUST_WORK:
+        notes.append(f"A version of {best.name!r} that expects outliers was not tried: the table is too large for it.")
+        return None
+    return robust_version(best.name, best.about, belief, float(y.std()))
+
+
 def _split(prepared: Prepared, test: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
     n = len(prepared.y)
     if prepared.time is None:
@@ -204,9 +226,10 @@ def _split(prepared: Prepared, test: float, seed: int) -> tuple[np.ndarray, np.n
 
 
 def _learn(candidate: Candidate, x: pd.DataFrame, y: np.ndarray, seed: int) -> tuple[Learned, list[str]]:
-    robust = candidate.belief.is_robust
+    if isinstance(candidate.belief, GP):
+        return learn_gp(candidate, candidate.belief, x, y, seed), []
     options: dict[str, Any] = {}
-    if robust:
+    if candidate.belief.is_robust:
         options = {"fixed": ["prior.precision"], "using": Evidence(starts=1)}
     elif isinstance(candidate.belief.prior, ARD):
         # Precisions on their way to infinity approach it slowly; the fourth digit changes nothing.
@@ -269,13 +292,19 @@ def _final(
     by_name = {candidate.name: candidate for candidate in tried}
     robust = name not in by_name
     base = by_name[name.removesuffix(", robust") if robust else name]
+    if isinstance(base.belief, GP):
+        # The kernel that was found stays; its numbers are learned again.
+        known = next(each.belief for each in fitted if each.name == name)
+        assert isinstance(known, GP)
+        base = base._replace(belief=known.unconditioned(), search=0.0)
     learned, said = _learn(base, prepared.x, prepared.y, seed)
     if robust:
+        assert isinstance(learned.belief, Linear)
         again = robust_version(base.name, base.about, learned.belief, float(prepared.y.std()))
         learned, said = _learn(again, prepared.x, prepared.y, seed)
     notes += [f"On all rows: {sentence}." for sentence in said]
     belief = learned.belief
-    if belief.is_robust:
+    if is_robust(belief):
         # Heavy-tailed noise has no sufficient statistics: without this the file would hold the training rows.
         belief = eqx.tree_at(lambda b: b.seen, belief, None, is_leaf=lambda v: v is None)
     x = prepared.x.to_numpy()

@@ -69,7 +69,7 @@ def test_gradients_are_those_of_finite_differences(gp, data, name):
     priors = {"noise": params.LogNormal(0.1, 1.0)}
     k = PAIRS[name][1]
     objective = Predicted(gp, slots, rows, None if k is None else make_folds(25, k, 0), priors)
-    u = np.asarray(params.to_vector(gp, slots)) + [0.3, -0.2, 0.1]
+    u = np.asarray(params.to_vector(gp, slots)) + np.array([0.3, -0.2, 0.1])
     value, gradient = objective.value_and_grad(u)
     assert value == pytest.approx(objective.value(u), rel=1e-12)
     steps = 1e-5 * np.eye(3)

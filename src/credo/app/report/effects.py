@@ -7,6 +7,7 @@ import pandas as pd
 
 from credo.app.schema import Column
 from credo.app.workflow import Result
+from credo.models.gp import GP
 from credo.models.linear import Linear
 
 MOST_CURVES = 6
@@ -76,13 +77,13 @@ def effects(result: Result) -> list[Effect]:
     return sorted(found, key=lambda effect: -abs(effect.mean))
 
 
-def difference(belief: Linear, before: np.ndarray, after: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def difference(belief: Linear | GP, before: np.ndarray, after: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation of f(after) - f(before), row by row: Var = k(a, a) + k(b, b) - 2 k(a, b)."""
     k = len(before)
     mean = np.asarray(belief.predict(after).mean) - np.asarray(belief.predict(before).mean)
     both = np.concatenate([before, after])
     covariance = np.asarray(belief.covariance(both, both))
-    weights = belief.weights
+    weights = belief.weights if isinstance(belief, Linear) else None
     if weights is not None and weights.shape is not None and weights.scale is not None:
         covariance = covariance * float(weights.scale / weights.shape)
     diagonal = np.diag(covariance)

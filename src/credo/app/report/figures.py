@@ -9,9 +9,12 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from credo.app import plots
+from credo.app.gp_plots import plot_components
 from credo.app.report.effects import Curve, Effect
 from credo.app.workflow import Result
 from credo.core.predictive import Predictive
+from credo.models.gp import GP
+from credo.models.linear import Linear
 
 
 def data_uri(figure: Any) -> str:
@@ -85,10 +88,25 @@ def evidence(result: Result) -> str:
 
 def coefficients(result: Result) -> str:
     """The weights of standardized inputs: the effect of one standard deviation more."""
+    assert isinstance(result.model.belief, Linear)
     shown = min(len(result.model.belief.coefficient_names()) - 1, plots.MOST_BARS)
     ax = plots.coefficients(result.model.belief, plots.new_axes(9.6, 0.9 + 0.3 * shown))
     ax.set_xlabel(f"change of {result.model.target} for one standard deviation more (95 % interval)", fontsize=9)
     return data_uri(ax.figure)
+
+
+def structure(result: Result, belief: GP) -> str:
+    """The parts of a Gaussian process, with the fit and a forecast."""
+    columns = {c.name: c for c in result.prepared.schema.columns}
+    only = columns.get((belief.inputs or ("",))[0]) if result.prepared.x.shape[1] == 1 else None
+    to_axis = only.to_dates if only is not None and only.kind == "date" else None
+    figure = plot_components(belief, target=result.model.target, units=units(result), to_axis=to_axis)
+    return data_uri(figure)
+
+
+def units(result: Result) -> dict[str, str]:
+    """Dates are in years."""
+    return {c.name: "years" for c in result.prepared.schema.columns if c.kind == "date"}
 
 
 def effects(ranked: list[Effect], target: str) -> str:

@@ -11,11 +11,13 @@ import credo
 from credo.app.report import figures, words
 from credo.app.report.checks import check
 from credo.app.report.effects import curves, effects
-from credo.app.workflow import Result
+from credo.app.workflow import Result, is_robust
 from credo.core.predictive import Predictive
 from credo.decide.bayes import decide
 from credo.decide.losses import Asymmetric
 from credo.models.features import Affine
+from credo.models.gp.describe import describe
+from credo.models.linear import Linear
 
 
 def render(result: Result, *, command: str = "", loss: tuple[float, float] | None = None) -> str:
@@ -24,7 +26,8 @@ def render(result: Result, *, command: str = "", loss: tuple[float, float] | Non
     checks = check(result, prediction)
     ranked = effects(result)
     picture, caption = figures.hero(result, prediction)
-    straight = isinstance(result.model.belief.features, Affine)
+    belief = result.model.belief
+    straight = isinstance(belief, Linear) and isinstance(belief.features, Affine)
     page = {
         "title": f"{result.model.target} from {result.table}",
         "target": result.model.target,
@@ -55,6 +58,7 @@ def render(result: Result, *, command: str = "", loss: tuple[float, float] | Non
             (words.percent(c.level), words.percent(c.observed), words.percent(c.low), words.percent(c.high), c.off)
             for c in checks.coverage
         ],
+        "structure": _structure(result),
         "effects": figures.effects(ranked, result.model.target) if len(ranked) > 1 else "",
         "effect_words": words.effects(ranked, result.model.target),
         "coefficients": figures.coefficients(result) if straight else "",
@@ -104,10 +108,24 @@ def _comparison(result: Result) -> list[dict[str, Any]]:
                 "coverage": words.percent(each.scores["coverage"]),
                 "r2": f"{each.scores['r2']:.3f}" if "r2" in each.scores else "–",
                 "seconds": f"{each.seconds:.1f}",
-                "approximate": each.belief.is_robust,
+                "approximate": is_robust(each.belief),
             }
         )
     return found
+
+
+def _structure(result: Result) -> dict[str, Any] | None:
+    """What the search for a kernel found, where there was one."""
+    found = result.searched
+    if found is None:
+        return None
+    chosen = result.searched is result.model.belief
+    return {
+        "formula": found.kernel.formula(),
+        "sentences": describe(found, units=figures.units(result)),
+        "figure": figures.structure(result, found),
+        "rows": "all rows" if chosen else "the training rows; it is not the model that was chosen",
+    }
 
 
 def _decision(result: Result, prediction: Predictive, loss: tuple[float, float]) -> dict[str, Any]:

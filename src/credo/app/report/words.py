@@ -6,8 +6,9 @@ import numpy as np
 
 from credo.app.report.checks import Checks, Coverage
 from credo.app.report.effects import Effect
-from credo.app.workflow import Answer, Result
+from credo.app.workflow import Answer, Result, is_robust
 from credo.core.predictive import Predictive
+from credo.models.gp import GP
 
 
 def number(value: float | int) -> str:
@@ -103,6 +104,8 @@ def comparison(result: Result) -> list[str]:
         "Evidence is taken at the best hyperparameters, which favours models with many of them a little: "
         "see that the test scores agree."
     )
+    if any(isinstance(each.belief, GP) for each in result.fitted):
+        caveat += " Gaussian processes pay half the logarithm of the number of rows for each of theirs (BIC)."
     if any(row.name.endswith("robust") for row in rows):
         caveat += " For robust models it is Laplace's approximation."
     said.append(caveat)
@@ -135,7 +138,7 @@ def warnings(result: Result, checks: Checks) -> list[str]:
             "target is positive, try its logarithm."
         )
     if checks.tails:
-        remedy = " The model expects outliers, but not this many." if result.chosen.belief.is_robust else ""
+        remedy = " The model expects outliers, but not this many." if is_robust(result.chosen.belief) else ""
         said.append(
             f"Large surprises are {checks.tails:.0f} times as frequent as the model believes (beyond three standard "
             f"deviations, {rows}). Look at those rows: they may be errors in the data.{remedy}"

@@ -22,8 +22,10 @@ from credo.core.linalg import demand
 from credo.core.params import positive
 from credo.core.predictive import Normal, Predictive
 from credo.kernels import Kernel, Matern52
+from credo.kernels.base import show
+from credo.kernels.derivative import Differentiated
 from credo.models.gp import posterior
-from credo.models.gp.means import Mean, as_mean
+from credo.models.gp.means import DifferentiatedMean, Mean, as_mean
 from credo.models.gp.posterior import Prior, Solved
 from credo.models.gp.rows import Rows, read
 from credo.models.linear.priors import KnownNoise
@@ -51,6 +53,8 @@ class GP(Belief):
         if not isinstance(self.kernel, Kernel):
             raise DataError(f"GP takes a kernel first, found {type(kernel).__name__}; e.g. credo.GP(RBF())")
         self.mean = as_mean(mean)
+        if isinstance(self.kernel, Differentiated) and not isinstance(self.mean, DifferentiatedMean):
+            self.mean = DifferentiatedMean(self.mean)
         if isinstance(noise, int | float) and not noise > 0:
             raise DataError(f"noise is a variance and must be positive, found {noise}")
         self.noise = noise
@@ -185,6 +189,30 @@ class GP(Belief):
         rows, columns = (jnp.asarray(self.queries(v)) for v in (x, z))
         return posterior.joint(self.prior, self.seen, self.solved, rows, columns)
 
+    def at(self, x: Any) -> Any:
+        """The belief about the function at fixed candidates x, which more rows update in O(n² + nm)."""
+        from credo.models.gp.watched import watch
+
+        return watch(self, x)
+
+    def sample(self, x: Any, n: int = 1, *, noise: bool = False, method: str = "cholesky", seed: int = 0) -> Array:
+        """n joint draws of the function (of outcomes with `noise`) at the rows x, shape (n, m); see `sampling.py`."""
+        from credo.models.gp.sampling import sample
+
+        return sample(self, x, n, noise=noise, method=method, seed=seed)
+
+    def sample_functions(self, n: int = 1, *, features: int = 2048, seed: int = 0) -> Any:
+        """n draws as functions, callable anywhere and consistent between calls; see `sampling.py`."""
+        from credo.models.gp.sampling import sample_functions
+
+        return sample_functions(self, n, features=features, seed=seed)
+
+    def gradient(self, x: Any) -> Normal:
+        """The belief about the slopes of the function at the rows x, shape (m, d); see `derivatives.py`."""
+        from credo.models.gp.derivatives import gradient
+
+        return gradient(self, x)
+
     def leave_one_out(self) -> Normal:
         """The prediction of each row that was seen from all the others, in closed form."""
         rows, solved = self.conditioned()
@@ -201,7 +229,5 @@ class GP(Belief):
 
     def __repr__(self) -> str:
         seen = "nothing" if self.seen is None else f"{'?' if is_traced(self.seen) else self.seen.n} rows"
-        noise = (
-            self.noise if isinstance(self.noise, KnownNoise) or is_traced(self.noise) else f"{float(self.noise):.3g}"
-        )
+        noise = "given" if isinstance(self.noise, KnownNoise) else show(self.noise)
         return f"GP({self.kernel!r}, mean={type(self.mean).__name__}, noise={noise}, seen {seen})"

@@ -69,6 +69,18 @@ def expand(kernel: Kernel) -> tuple[Kernel, ...]:
     return (kernel,)
 
 
+def part_at(gp: GP, kernel: Kernel, x: np.ndarray, with_mean: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation, at the rows x, of the part of the function that has this kernel.
+
+    With the mean function: where both have a free level, only their sum is well known.
+    """
+    rows, solved = gp.conditioned()
+    own = gp.mean.kernel() if with_mean else None
+    prior = Prior(kernel if own is None else kernel + own, gp.mean if with_mean else Zero(), gp.noise_variance())
+    latent = posterior.predict(prior, rows, solved, x)
+    return np.asarray(latent.mean), np.sqrt(np.asarray(latent.variance))
+
+
 def decompose(gp: GP, x: Any = None) -> Decomposition:
     """The additive parts of the function of a conditioned belief, at x or at the data.
 
@@ -76,20 +88,14 @@ def decompose(gp: GP, x: Any = None) -> Decomposition:
     """
     if not isinstance(gp, GP):
         raise DataError(f"decompose takes a GP, found {type(gp).__name__}; a Search has .components()")
-    rows, solved = gp.conditioned()
+    rows, _ = gp.conditioned()
     data, y, *_ = rows.cut()
     queries = data if x is None else np.asarray(gp.queries(x))
     total = float(y.var()) or 1.0
-    noise = gp.noise_variance()
-
-    def part(kernel: Kernel, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        latent = posterior.predict(Prior(kernel, Zero(), noise), rows, solved, at)
-        return np.asarray(latent.mean), np.sqrt(np.asarray(latent.variance))
-
     found, fitted = [], np.zeros(len(y))
     for kernel in expand(gp.kernel):
-        at_data = part(kernel, data)
-        mean, std = at_data if x is None else part(kernel, queries)
+        at_data = part_at(gp, kernel, data)
+        mean, std = at_data if x is None else part_at(gp, kernel, queries)
         fitted = fitted + at_data[0]
         found.append(Component(kernel, mean, std, float(at_data[0].var()) / total))
     found.sort(key=lambda each: -each.share)
@@ -97,8 +103,8 @@ def decompose(gp: GP, x: Any = None) -> Decomposition:
     expected, at_rows = (np.asarray(gp.mean(jnp.asarray(v))) for v in (queries, data))
     std = np.zeros(len(queries))
     if own is not None:
-        more, std = part(own, queries)
-        expected, at_rows = expected + more, at_rows + part(own, data)[0]
+        more, std = part_at(gp, own, queries)
+        expected, at_rows = expected + more, at_rows + part_at(gp, own, data)[0]
     fitted = fitted + at_rows
     found.append(Component(own, expected, std, float(at_rows.var()) / total, True))
     return Decomposition(tuple(found), float((y - fitted).var()) / total)

@@ -15,32 +15,11 @@ from jaxtyping import Array, Float
 
 from credo.core.arrays import check_table, is_traced
 from credo.core.predictive import Normal
-from credo.kernels import Kernel, Scales
-from credo.kernels.derivative import Differentiated, derivative_rows, observed
+from credo.kernels.derivative import Differentiated, derivative_rows
 from credo.models.gp import posterior
-from credo.models.gp.means import Mean
+from credo.models.gp.means import DifferentiatedMean
 from credo.models.gp.posterior import Prior
 from credo.models.gp.rows import Rows
-
-
-class DifferentiatedMean(Mean):
-    """m(x) where a row asks for the value, ∂m/∂xⱼ where it asks for a derivative: the mean beside `Differentiated`."""
-
-    mean: Mean
-
-    def __call__(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
-        """m or ∂m/∂xⱼ."""
-        return observed(self.mean, x)
-
-    def kernel(self) -> Kernel | None:
-        """The covariance of an uncertain mean and its derivatives."""
-        kernel = self.mean.kernel()
-        return None if kernel is None else Differentiated(kernel)
-
-    def adapt(self, x: np.ndarray, scales: Scales, center: float) -> "DifferentiatedMean":
-        """As the mean inside, from the columns that are inputs."""
-        inputs = tuple(range(len(scales.spread) - 1))
-        return DifferentiatedMean(self.mean.adapt(x[:, :-1], scales.on(inputs), center))
 
 
 def differentiated(gp: Any) -> Any:

@@ -29,7 +29,9 @@ KNOWN_PERIODS = {
 CLOSE = 0.02
 
 
-def describe(gp: GP, *, units: Mapping[str, str] | None = None, decomposition: Decomposition | None = None) -> list[str]:
+def describe(
+    gp: GP, *, units: Mapping[str, str] | None = None, decomposition: Decomposition | None = None
+) -> list[str]:
     """A sentence for each additive part of the function, the one that explains most first, and one for the noise.
 
     Args:
@@ -80,11 +82,13 @@ class Speaker:
         known = KNOWN_PERIODS.get(self._units.get(self._names[columns[0]], ""), {})
         name = next((word for p, word in known.items() if abs(period / p - 1) < CLOSE), "")
         unit = self._unit(columns)
-        shown = f"{period:.3g}" if period < 1 or period >= 9.995 else f"{period:.2f}"
+        shown = f"{period:.2f}" if 0.095 <= period < 9.995 else number(period)
         said = f"a {name} pattern in {self._of(columns)}" if name else f"a pattern in {self._of(columns)}"
         said += f" with a period of {shown}{unit}"
         for more, where in periodic[1:]:
-            said += f", times one with a period of {number(float(np.ravel(np.asarray(more.period))[0]))}{self._unit(where)}"
+            said += (
+                f", times one with a period of {number(float(np.ravel(np.asarray(more.period))[0]))}{self._unit(where)}"
+            )
         if isinstance(kernel, LocallyPeriodic):
             said += f", slowly changing in shape over {self._length(kernel.decay)}{unit}"
         for wide, where in smooth:
@@ -176,6 +180,6 @@ def number(value: float) -> str:
 
 
 def _share(share: float, verb: str) -> str:
-    percent = f"{100 * share:.0f}" if 0.01 <= share else f"{100 * share:.1f}" if share >= 0.001 else "less than 0.1"
+    percent = f"{100 * share:.0f}" if share >= 0.01 else f"{100 * share:.1f}" if share >= 0.001 else "less than 0.1"
     link = ", " if verb == "is" else "; it explains "
     return f"{link}{percent} % of the variance"

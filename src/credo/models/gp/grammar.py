@@ -14,6 +14,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
@@ -193,7 +194,7 @@ def _on(leaf: Kernel, column: int, facts: Facts) -> Kernel:
 
 
 def _alone(
-    base: type,
+    base: Any,
     column: int,
     facts: Facts,
     target: np.ndarray,
@@ -218,7 +219,7 @@ def _alone(
     return [_on(base(jnp.asarray(length), jnp.asarray(v)), column, facts) for length, v in pairs]
 
 
-def _modulating(base: type, column: int, facts: Facts) -> list[tuple[Kernel, float, int]]:
+def _modulating(base: Any, column: int, facts: Facts) -> list[tuple[Kernel, float, int]]:
     """Starts for a base kernel as a factor: without amplitude, what it does to that of the term, choices made."""
     span, low = float(facts.span[column]), float(facts.low[column])
     if issubclass(base, Linear):
@@ -243,8 +244,8 @@ def _calmed(term: Kernel, least: float, column: int) -> Kernel:
     for factor in factors:
         base, own = inside(factor)
         if own == column and _kind(base) is RBF:
-            longer = jnp.maximum(base.lengthscale, least)  # type: ignore[attr-defined]
-            base = type(base)(longer, None)  # type: ignore[call-arg]
+            length: Any = base.lengthscale  # type: ignore[attr-defined]
+            base = eqx.tree_at(lambda k: k.lengthscale, base, jnp.maximum(length, least))
             factor = base.on(own) if isinstance(factor, OnColumns) else base
         out.append(factor)
     return join(variance, out)

@@ -90,13 +90,13 @@ class HeteroscedasticGP(Belief):
             more = self.statistics(*data, weights=weights) if data else None
             return self.unconditioned(), self.seen if more is None else self.seen + more
         rows = self.statistics(*data, weights=weights)
-        x, y, *_ = rows.cut()
-        scales = scales_of(rows)
+        x = rows.cut()[0]
+        scales, center = scales_of(self.function.kernel, rows)
         level = float(np.log(2 * TYPICAL_NOISE * scales.variance))
         f, g = self.function, self.log_noise
         ready = (
             f.kernel.adapt(scales),
-            f.mean.adapt(x, scales, float(y.mean())),
+            f.mean.adapt(x, scales, center),
             g.kernel.adapt(scales._replace(variance=LEVEL)),
             g.mean.adapt(x, scales._replace(variance=NOISE**2), level),
         )
@@ -105,7 +105,7 @@ class HeteroscedasticGP(Belief):
 
     def default_priors(self, statistics: Rows) -> dict[str, Any]:
         """Those of a GP for the kernel of f, and for that of g with the outcome's variance replaced by one."""
-        scales = scales_of(statistics)
+        scales, _ = scales_of(self.function.kernel, statistics)
         f = kernel_priors(self.function.kernel, scales)
         g = kernel_priors(self.log_noise.kernel, scales._replace(variance=LEVEL))
         return {f"function.kernel.{path}": prior for path, prior in f.items()} | {

@@ -6,12 +6,17 @@ range of the inputs, that its variance is about that of the outcomes, and that s
 enough that a few dozen rows overrule it.
 """
 
+import dataclasses
 from typing import Any
 
 import numpy as np
 
 from credo.core.params import LogNormal, learnable
-from credo.kernels import Kernel, OnColumns, Product, Scales, Sum
+from credo.kernels import Kernel, OnColumns, Scales
+from credo.kernels.coregion import Coregionalized
+from credo.kernels.derivative import Differentiated
+from credo.kernels.discrete import Coded
+from credo.kernels.periodic import CYCLES
 from credo.models.gp.rows import Rows
 
 LENGTHSCALE, VARIANCE, PERIOD, NOISE = 1.5, 1.5, 1.0, 2.0
@@ -23,7 +28,7 @@ TYPICAL_NOISE = 0.05
 
 def default_priors(gp: Any, rows: Rows) -> dict[str, Any]:
     """A prior for each lengthscale, variance and period of the kernel, and for the noise."""
-    scales = scales_of(rows)
+    scales, _ = scales_of(gp.kernel, rows)
     priors = {f"kernel.{path}": prior for path, prior in kernel_priors(gp.kernel, scales).items()}
     known = set(learnable(gp))
     if "noise" in known:
@@ -31,38 +36,53 @@ def default_priors(gp: Any, rows: Rows) -> dict[str, Any]:
     return {path: prior for path, prior in priors.items() if path in known}
 
 
-def scales_of(rows: Rows) -> Scales:
-    """The scales of the data; a single or constant outcome counts as one of its own size."""
+def scales_of(kernel: Kernel, rows: Rows) -> tuple[Scales, float]:
+    """The scales of the data and the mean outcome; a single or constant outcome counts as one of its own size.
+
+    Observed slopes have other units and do not count.
+    """
     x, y, *_ = rows.cut()
-    variance = float(y.var())
-    smallest = (1e-8 * float(np.abs(y).max())) ** 2
-    return Scales.of(x, variance if variance > smallest else float(np.mean(y**2)) or 1.0)
+    values = y[x[:, -1] == 0] if isinstance(kernel, Differentiated) else y
+    values = values if len(values) else y
+    variance = float(values.var())
+    smallest = (1e-8 * float(np.abs(values).max())) ** 2
+    scales = Scales.of(x, variance if variance > smallest else float(np.mean(values**2)) or 1.0)
+    return scales, float(values.mean())
 
 
 def kernel_priors(kernel: Kernel, scales: Scales) -> dict[str, Any]:
     """The priors of a kernel's numbers by path."""
     if isinstance(kernel, OnColumns):
-        return _below("kernel", kernel_priors(kernel.kernel, scales.on(kernel.columns)))
+        scales = scales.on(kernel.columns)
+    elif isinstance(kernel, Differentiated | Coregionalized):
+        scales = scales.on(tuple(range(len(scales.spread) - 1)))  # the last column says what was observed
     out: dict[str, Any] = {}
-    parts = {"parts": kernel.parts} if isinstance(kernel, Sum) else {}
-    parts = {"factors": kernel.factors} if isinstance(kernel, Product) else parts
-    for name, children in parts.items():
-        for i, child in enumerate(children):
-            out |= _below(f"{name}.{i}", kernel_priors(child, scales))
-    for path, value in learnable(kernel).items():
-        if "." in path:
-            continue
-        typical = scales.spread * np.sqrt(len(scales.spread))
-        if path == "lengthscale" and hasattr(kernel, "period"):
-            out[path] = LogNormal(1.0, LENGTHSCALE)  # of the shape within a period: it has no units
-        elif path == "lengthscale":
-            out[path] = LogNormal(typical if np.ndim(value) else np.exp(np.log(typical).mean()), LENGTHSCALE)
-        elif path == "variance":
-            out[path] = LogNormal(scales.variance, VARIANCE)
-        elif path == "period":
-            span = scales.span / 5
-            out[path] = LogNormal(span if np.ndim(value) else np.exp(np.log(span).mean()), PERIOD)
-    return out
+    for field in dataclasses.fields(kernel):
+        value = getattr(kernel, field.name)
+        if isinstance(value, Kernel):
+            out |= _below(field.name, kernel_priors(value, scales))
+        elif isinstance(value, tuple):
+            for i, child in enumerate(value):
+                if isinstance(child, Kernel):
+                    out |= _below(f"{field.name}.{i}", kernel_priors(child, scales))
+    own = {path: value for path, value in learnable(kernel).items() if "." not in path}
+    return out | {path: prior for path, value in own.items() if (prior := _prior(kernel, path, value, scales))}
+
+
+def _prior(kernel: Kernel, name: str, value: Any, scales: Scales) -> LogNormal | None:
+    """The prior of one number by its name; None leaves it to the data."""
+    typical, span = scales.spread * np.sqrt(len(scales.spread)), scales.span / CYCLES
+    if isinstance(kernel, Coded):
+        return LogNormal(scales.variance, VARIANCE) if name == "variance" else None
+    if name == "lengthscale" and hasattr(kernel, "period"):
+        return LogNormal(1.0, LENGTHSCALE)  # of the shape within a period: it has no units
+    if name in ("lengthscale", "decay"):
+        return LogNormal(typical if np.ndim(value) else np.exp(np.log(typical).mean()), LENGTHSCALE)
+    if name == "variance":
+        return LogNormal(scales.variance, VARIANCE)
+    if name == "period":
+        return LogNormal(span if np.ndim(value) else np.exp(np.log(span).mean()), PERIOD)
+    return None
 
 
 def _below(name: str, priors: dict[str, Any]) -> dict[str, Any]:

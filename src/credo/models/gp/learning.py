@@ -27,6 +27,7 @@ from credo.models.gp.hyperpriors import TYPICAL_NOISE, scales_of
 from credo.models.gp.rows import Rows
 from credo.models.linear.priors import KnownNoise
 
+
 def prepare(belief: GP, data: tuple[Any, ...], weights: Any, noise: Any) -> tuple[GP, Rows]:
     """The belief with starting values in the units of the data, and the rows."""
     if belief.seen is not None:
@@ -35,15 +36,14 @@ def prepare(belief: GP, data: tuple[Any, ...], weights: Any, noise: Any) -> tupl
     if noise is not None:
         belief = eqx.tree_at(lambda b: b.noise, belief, KnownNoise())
     rows = belief.statistics(*data, weights=weights, noise=noise)
-    x, y, *_ = rows.cut()
-    scales = scales_of(rows)
+    scales, center = scales_of(belief.kernel, rows)
     own = belief.noise
     if not isinstance(own, KnownNoise) and float(own) == 1.0:  # the default
         own = jnp.asarray(2 * TYPICAL_NOISE * scales.variance)
     ready = eqx.tree_at(
         lambda b: (b.kernel, b.mean, b.noise),
         belief,
-        (belief.kernel.adapt(scales), belief.mean.adapt(x, scales, float(y.mean())), own),
+        (belief.kernel.adapt(scales), belief.mean.adapt(rows.cut()[0], scales, center), own),
     )
     return (ready.named(input_names(data[0])) if hasattr(data[0], "columns") else ready), rows
 

@@ -17,6 +17,7 @@ from credo.core.belief import Belief
 from credo.core.errors import DataError
 from credo.kernels import Constant as ConstantKernel
 from credo.kernels import Kernel, Scales
+from credo.kernels.derivative import Differentiated, observed
 from credo.kernels.featured import FromFeatures
 from credo.models.features import Affine, Features
 
@@ -145,6 +146,26 @@ class FunctionMean(Mean):
     def __call__(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
         """f(x)."""
         return jnp.asarray(self.function(x), dtype=float).reshape(x.shape[0])
+
+
+class DifferentiatedMean(Mean):
+    """m(x) where a row asks for the value, ∂m/∂xⱼ where it asks for a derivative: the mean beside `Differentiated`."""
+
+    mean: Mean
+
+    def __call__(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """m or ∂m/∂xⱼ."""
+        return observed(self.mean, x)
+
+    def kernel(self) -> Kernel | None:
+        """The covariance of an uncertain mean and its derivatives."""
+        kernel = self.mean.kernel()
+        return None if kernel is None else Differentiated(kernel)
+
+    def adapt(self, x: np.ndarray, scales: Scales, center: float) -> "DifferentiatedMean":
+        """As the mean inside, from the columns that are inputs."""
+        inputs = tuple(range(len(scales.spread) - 1))
+        return DifferentiatedMean(self.mean.adapt(x[:, :-1], scales.on(inputs), center))
 
 
 def as_mean(value: Any) -> Mean:

@@ -31,7 +31,7 @@ _LOG_2PI = float(np.log(2.0 * np.pi))
 class Folds(NamedTuple):
     """The rows of each fold, padded to the same number; `mask` is False on the padding."""
 
-    index: Int[Array, "k b"]
+    rows: Int[Array, "k b"]
     mask: Bool[Array, "k b"]
 
 
@@ -141,7 +141,8 @@ class _Climb(Evidence):
 
     def objective(self, belief: Any, slots: params.Layout, statistics: Any, priors: Mapping[str, Any]) -> Any:
         """The predictive objective."""
-        return Predicted(belief, slots, *statistics, dict(priors))
+        rows, folds = statistics
+        return Predicted(belief, slots, rows, folds, dict(priors))
 
 
 class Predicted(NamedTuple):

@@ -130,7 +130,8 @@ def extend(prior: Prior, seen: Rows, solved: Solved, rows: Rows) -> tuple[Rows, 
     np.copyto(out, root)
     out[n : n + block] = w
     out[n : n + block, n : n + block] = np.asarray(factor.root)
-    joined = pack(*(np.concatenate(pair) for pair in zip(seen.cut(), rows.cut(), strict=True)))
+    both = zip(seen.cut(), rows.cut(), strict=True)
+    joined = pack(*(np.concatenate(pair) for pair in both), size=seen.capacity)
     alpha = lapack.solve_factored(out, np.asarray(_residual(prior, joined)))
     return joined, Solved(jnp.asarray(out), jnp.asarray(alpha)), factor.ok
 

@@ -101,18 +101,17 @@ class RobustGP(Belief):
             more = self.statistics(*data, weights=weights) if data else None
             return self.unconditioned(), self.seen if more is None else self.seen + more
         rows = self.statistics(*data, weights=weights)
-        x, y, *_ = tame(rows).cut()
-        scales = scales_of(tame(rows))
+        scales, center = scales_of(self.kernel, tame(rows))
         scale = self.noise.scale
         if float(scale) == 1.0:  # the default
             scale = jnp.asarray(np.sqrt(2 * TYPICAL_NOISE * scales.variance))
-        ready = (self.kernel.adapt(scales), self.mean.adapt(x, scales, float(y.mean())), scale)
+        ready = (self.kernel.adapt(scales), self.mean.adapt(rows.cut()[0], scales, center), scale)
         return eqx.tree_at(lambda b: (b.kernel, b.mean, b.noise.scale), self, ready), rows
 
     def default_priors(self, statistics: Rows) -> dict[str, Any]:
         """Those of a `GP`, from outcomes without their outliers; the scale's is the noise variance's, in its units."""
         quiet = tame(statistics)
-        typical = np.sqrt(TYPICAL_NOISE * scales_of(quiet).variance)
+        typical = np.sqrt(TYPICAL_NOISE * scales_of(self.kernel, quiet)[0].variance)
         return default_priors(self, quiet) | {"noise.scale": LogNormal(typical, NOISE / 2)}
 
     def learner(self, priors: dict[str, Any]) -> Any:

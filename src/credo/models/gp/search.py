@@ -39,13 +39,15 @@ from credo.models.gp.uncompiled import FAMILIES, Sheet, TimeUp, Uncompiled
 Criterion = Literal["evidence", "bic"]
 Progress = Callable[[float, str], None]
 
-SEARCH_ROWS = 300
+SEARCH_ROWS = 250
 """The rows on which kernels are compared."""
 LEARN_ROWS = 2000
 """The rows from which the numbers of the kernel that was found are learned."""
 FEW_ROWS = 800
 """Below this, several threads are slower than one where other work goes on."""
-FIRST_STEPS, STEPS = 10, 60
+FIRST_STEPS, STEPS = 12, 60
+CLIMBED = 4
+"""How many kernels of a round are climbed to the end; the others are left where a short climb took them."""
 WORTH = 1.0
 """What one more number must improve the score by, in nats; less is a tie."""
 WALK, LEARN = 0.7, 0.85
@@ -64,7 +66,7 @@ class Search(NamedTuple):
     score: float
     """By the criterion, on the rows that were searched on."""
     history: list[tuple[str, float]]
-    """Every kernel tried, in order, with its score."""
+    """Every kernel tried with its score: round by round, the best of each first."""
     log_evidence: float
     """log p(y | X) of all rows, at the numbers that were learned."""
     parameters: int
@@ -116,7 +118,7 @@ def search_kernel(
         criterion: what decides; see the module.
         progress: True shows a line on the terminal; a function is called with the share of the time that has gone
             and the kernel being tried.
-        seed: of the rows that are searched on, where there are more than 300.
+        seed: of the rows that are searched on, where there are more than 250.
     """
     begin = time.perf_counter()
     if not float(seconds) > 0:
@@ -129,7 +131,7 @@ def search_kernel(
     if rows.n < 4:
         raise DataError(f"a search for a kernel needs at least 4 rows with an outcome, found {rows.n}")
     names = input_names(x) if hasattr(x, "columns") else [f"x{i}" for i in range(rows.x.shape[1])]
-    with _shown(progress, begin, float(seconds)) as say:
+    with _Shown(progress, begin, float(seconds)) as say:
         work = _Work(rows, criterion, seed, begin + WALK * float(seconds))
         with threadpool_limits(1, "blas"):  # threads that wait for each other cost more than small matrices
             best, history, finished = _walk(work, bases, depth, names, say)
@@ -193,20 +195,28 @@ class _Work:
     def time_is_up(self) -> bool:
         return time.perf_counter() > self.deadline
 
-    def fit(self, step: grammar.Step, noise: float) -> _Found | None:
-        """Short climbs from every start, a long one from the best."""
+    def look(self, step: grammar.Step, noise: float) -> _Found | None:
+        """Short climbs from every start, and the best of them."""
         tries = []
         for kernel, choices in step.starts:
             gp = eqx.tree_at(lambda b: (b.kernel, b.noise), self.template, (kernel, jnp.asarray(noise)))
-            objective = Uncompiled(gp, self.sheet, search_priors(gp, self.rows), self.deadline)
-            tries.append((*_climb(objective, objective.start, FIRST_STEPS, 1e-2, self.facts), choices, objective))
+            objective = self._objective(gp)
+            tries.append((*_climb(objective, objective.start, FIRST_STEPS, 1e-2), choices, objective))
             if self.time_is_up():
                 break
         value, vector, choices, objective = max(tries, key=lambda t: t[0])
-        if np.isfinite(value):
-            value, vector = _climb(objective, vector, STEPS, 1e-2, self.facts)
-        if not np.isfinite(value):
-            return None
+        return self._found(objective, vector, choices) if np.isfinite(value) else None
+
+    def climb(self, found: _Found) -> _Found:
+        """The same kernel further up."""
+        objective = self._objective(found.gp)
+        value, vector = _climb(objective, objective.start, STEPS, 1e-2)
+        return self._found(objective, vector, found.choices) if np.isfinite(value) else found
+
+    def _objective(self, gp: GP) -> Uncompiled:
+        return Uncompiled(gp, self.sheet, search_priors(gp, self.rows), self.deadline)
+
+    def _found(self, objective: Uncompiled, vector: np.ndarray, choices: int) -> _Found:
         gp = params.from_vector(objective.gp, objective.slots, jnp.asarray(vector))
         return _Found(gp, self.score(objective, vector, choices), choices, objective.residual(vector))
 
@@ -229,27 +239,29 @@ def _walk(
         if best is None:
             steps: Any = grammar.first_steps(bases, work.facts)
         else:
-            noise = float(best.gp.noise_variance())
-            steps = grammar.next_steps(best.gp.kernel, best.choices, bases, work.facts, best.residual, noise)
-        round_: list[_Found] = [] if best is None else [best]
+            before = float(best.gp.noise_variance())
+            steps = grammar.next_steps(best.gp.kernel, best.choices, bases, work.facts, best.residual, before)
+        noise = start_noise if best is None else float(best.gp.noise_variance())
+        looked: list[tuple[str, _Found]] = []
         for step in steps:
             if step.key in tried:
                 continue
-            if work.time_is_up() and round_:
-                return _leader(round_), history, False
+            if work.time_is_up() and (looked or best is not None):
+                break
             tried.add(step.key)
             shape = grammar.structure(step.starts[0][0], names)
             say(shape)
-            found = work.fit(step, start_noise if best is None else float(best.gp.noise_variance()))
-            if found is None:
-                continue
-            history.append((shape, found.score))
-            round_.append(found)
+            found = work.look(step, noise)
+            looked += [] if found is None else [(shape, found)]
+        looked.sort(key=lambda pair: -pair[1].score)
+        looked = [(shape, work.climb(f) if i < CLIMBED else f) for i, (shape, f) in enumerate(looked)]
+        history += [(shape, f.score) for shape, f in looked]
+        round_ = [f for _, f in looked] + ([] if best is None else [best])
         if not round_:
             raise NotConverged("no base kernel could be fitted; check the scale of the data")
         leader = _leader(round_)
-        if leader is best:
-            return leader, history, True
+        if leader is best or work.time_is_up():
+            return leader, history, not work.time_is_up()
         best = leader
     assert best is not None
     return best, history, True
@@ -261,14 +273,12 @@ def _leader(found: Sequence[_Found]) -> _Found:
     return min((f for f in found if f.score >= top - WORTH), key=lambda f: (f.numbers, -f.score))
 
 
-def _climb(
-    objective: Uncompiled, start: np.ndarray, steps: int, tolerance: float, facts: grammar.Facts | None = None
-) -> tuple[float, np.ndarray]:
+def _climb(objective: Uncompiled, start: np.ndarray, steps: int, tolerance: float) -> tuple[float, np.ndarray]:
     """The highest point reached, in time."""
     lower, upper = params.bounds(objective.slots, start)
     for slot in objective.slots:
         if slot.path.endswith("period"):  # what is not seen twice is no period
-            span = np.ptp(objective.inputs, axis=0).max() if facts is None else facts.span.max()
+            span = np.ptp(objective.inputs, axis=0).max()
             upper[slot.start : slot.stop] = np.maximum(np.log(span / 2), start[slot.start : slot.stop])
     try:
         found = maximize(objective.value_and_grad, [start], lower, upper, steps, tolerance)[0]
@@ -331,7 +341,7 @@ def _gaps(x: np.ndarray) -> np.ndarray:
     return np.asarray(out)
 
 
-class _shown:  # noqa: N801 - a context manager that reads as a verb
+class _Shown:
     """Calls the user's function, or shows a line, with the share of the time that has gone."""
 
     def __init__(self, progress: Any, begin: float, seconds: float):

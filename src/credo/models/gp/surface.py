@@ -94,7 +94,7 @@ def evidence_surface(
     height = np.asarray(_heights(jnp.asarray(grid), *about, batch)).reshape(points, points)
     tops = _climb(height, axes, about)
     natural = [_natural(kind, axis) for kind, axis in zip(kinds, axes, strict=True)]
-    maxima = [Maximum(*(float(_natural(k, v)) for k, v in zip(kinds, u, strict=True)), value) for u, value in tops]
+    maxima = [Maximum(float(_natural(kinds[0], u[0])), float(_natural(kinds[1], u[1])), value) for u, value in tops]
     logarithmic = (kinds[0] == "positive", kinds[1] == "positive")
     return Surface((first, second), natural[0], natural[1], height, tuple(maxima), logarithmic)
 
@@ -123,7 +123,8 @@ def _axis(name: str, kind: str, center: Any, width: Any, points: int, given: Any
     low, high = given
     if not low < high or (kind == "positive" and not low > 0):
         raise DataError(f"ranges[{name!r}] must be (lowest, highest), positive for a positive number, found {given}")
-    return np.linspace(*(np.log(given) if kind == "positive" else given), points)
+    ends = np.log([low, high]) if kind == "positive" else np.asarray([low, high], dtype=float)
+    return np.linspace(ends[0], ends[1], points)
 
 
 def _height(u: Array, pair: Array, base: Array, gp: GP, slots: params.Layout, rows: Any) -> Float[Array, ""]:

@@ -81,7 +81,7 @@ class Sheet(NamedTuple):
         return cls(x, y - np.asarray(gp.mean(at)), fixed, scale, extra, lapack.aligned_empty((len(y), len(y))))
 
 
-class TimeUp(Exception):  # noqa: N818 - a signal, not an error
+class TimeUp(Exception):
     """The deadline of an objective has passed."""
 
 
@@ -223,7 +223,9 @@ def _amplified(k: Matrix, inner: Back, path: str, numbers: Numbers) -> tuple[Mat
 
 def _periodic(path: str, numbers: Numbers, x: Matrix) -> tuple[Matrix, Back]:
     length, period = numbers[f"{path}lengthscale"], numbers[f"{path}period"]
-    angles = [np.pi * (c[:, None] - c[None, :]) / p for c, p in zip(x.T, np.broadcast_to(period, x.shape[1]), strict=True)]
+    angles = [
+        np.pi * (c[:, None] - c[None, :]) / p for c, p in zip(x.T, np.broadcast_to(period, x.shape[1]), strict=True)
+    ]
     each = np.broadcast_to(length, x.shape[1])
     squares = [np.square(np.sin(a) / ell) for a, ell in zip(angles, each, strict=True)]
     k = np.exp(-2.0 * sum(squares[1:], start=squares[0]))
