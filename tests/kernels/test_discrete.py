@@ -20,9 +20,10 @@ from credo.core.errors import DataError, NotPositiveDefinite, RepairedWarning
 from credo.core.params import learnable
 from credo.kernels.base import Scales
 from credo.kernels.check import check_kernel
-from credo.kernels.discrete import Categorical, SetKernel, Tabulated, Tanimoto, nearest_psd, tabulate
+from credo.kernels.discrete import Categorical, SetKernel, Tanimoto
 from credo.kernels.graphs import GraphDiffusion, GraphMatern, Laplacian, WeisfeilerLehman
 from credo.kernels.strings import EditDistance, Spectrum, Subsequence
+from credo.kernels.tabulated import Tabulated, nearest_psd, tabulate
 
 WORDS = ["gattaca", "attac", "tacatact", "", "ga", "cccc", "gattaca", "héé"]
 SETS = [{"a", "b"}, {"b", "c", "d"}, set(), {"a", "b", "c", "d"}, {"d"}, {"a", "b"}]

@@ -3,8 +3,20 @@
 from credo.kernels.algebra import Exponentiated, PolynomialOf, Power, Product, Scaled, Sum
 from credo.kernels.base import Kernel, Scales
 from credo.kernels.check import check_kernel
+from credo.kernels.coregion import Coregionalized
+from credo.kernels.derivative import Differentiated, with_gradients
+from credo.kernels.discrete import Categorical, SetKernel, Tanimoto
+from credo.kernels.dotproduct import Bilinear, Linear, NeuralNetwork, Polynomial
 from credo.kernels.elementary import Constant, Custom, White
+from credo.kernels.featured import FromFeatures
+from credo.kernels.graphs import GraphDiffusion, GraphMatern, Laplacian, WeisfeilerLehman
 from credo.kernels.inputs import OnColumns, Warped
+from credo.kernels.matern import Matern
+from credo.kernels.nonstationary import Brownian, ChangePoint, Gibbs
+from credo.kernels.periodic import Cosine, LocallyPeriodic, Periodic, SpectralMixture
+from credo.kernels.random_features import RandomFeatures, feature_error_probability, features_needed, random_features
+from credo.kernels.rkhs import RKHSFunction, kernel_ridge
+from credo.kernels.spectral import sample_frequencies, spectral_density
 from credo.kernels.stationary import (
     RBF,
     Exponential,
@@ -15,28 +27,67 @@ from credo.kernels.stationary import (
     RationalQuadratic,
     Stationary,
 )
+from credo.kernels.strings import EditDistance, Spectrum, Subsequence
+from credo.kernels.tabulated import Tabulated, nearest_psd, tabulate
 
 __all__ = [
     "RBF",
+    "Bilinear",
+    "Brownian",
+    "Categorical",
+    "ChangePoint",
     "Constant",
+    "Coregionalized",
+    "Cosine",
     "Custom",
+    "Differentiated",
+    "EditDistance",
     "Exponential",
     "Exponentiated",
+    "FromFeatures",
+    "Gibbs",
+    "GraphDiffusion",
+    "GraphMatern",
     "Kernel",
+    "Laplacian",
+    "Linear",
+    "LocallyPeriodic",
+    "Matern",
     "Matern12",
     "Matern32",
     "Matern52",
     "Metric",
+    "NeuralNetwork",
     "OnColumns",
+    "Periodic",
+    "Polynomial",
     "PolynomialOf",
     "Power",
     "Product",
+    "RKHSFunction",
+    "RandomFeatures",
     "RationalQuadratic",
     "Scaled",
     "Scales",
+    "SetKernel",
+    "SpectralMixture",
+    "Spectrum",
     "Stationary",
+    "Subsequence",
     "Sum",
+    "Tabulated",
+    "Tanimoto",
     "Warped",
+    "WeisfeilerLehman",
     "White",
     "check_kernel",
+    "feature_error_probability",
+    "features_needed",
+    "kernel_ridge",
+    "nearest_psd",
+    "random_features",
+    "sample_frequencies",
+    "spectral_density",
+    "tabulate",
+    "with_gradients",
 ]

@@ -148,6 +148,32 @@ class Kernel(eqx.Module):
         return self.formula()
 
 
+class Amplified(Kernel):
+    """What kernels with one amplitude s² share; it is None where it belongs to a product around the kernel."""
+
+    variance: eqx.AbstractVar[Float[Array, ""] | None]
+
+    def amplitude(self) -> Float[Array, ""]:
+        """s², one where the amplitude belongs to a product around this kernel."""
+        return jnp.ones(()) if self.variance is None else self.variance
+
+    def scaled(self, factor: Any) -> Kernel:
+        """factor · k."""
+        return eqx.tree_at(lambda k: k.variance, self, self.amplitude() * factor, is_leaf=lambda v: v is None)
+
+    def split_variance(self) -> tuple[Any, Kernel]:
+        """(s², k/s²)."""
+        return self.variance, eqx.tree_at(lambda k: k.variance, self, None, is_leaf=lambda v: v is None)
+
+    def _numbers(self) -> dict[str, Array | None]:
+        """The numbers that the formula shows, by symbol."""
+        return {}
+
+    def formula(self) -> str:
+        """s² · Name(…)."""
+        return show_scaled(self.variance, show_call(type(self).__name__, **self._numbers()))
+
+
 class Wrapped(Kernel):
     """What kernels made of one other kernel share: inputs are read, and starts chosen, by the one inside."""
 

@@ -8,9 +8,8 @@ function of two rows. A table of numbers is taken as rows that are encoded alrea
 Gärtner (2003), "A survey of kernels for structured data".
 """
 
-import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable
 from dataclasses import KW_ONLY
 from typing import Any
 
@@ -21,18 +20,15 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from credo.core.arrays import check_table, is_traced
-from credo.core.errors import DataError, NotPositiveDefinite, RepairedWarning
+from credo.core.errors import DataError
 from credo.core.params import positive
-from credo.kernels.base import Kernel, Scales, at_default, show_call, show_scaled
+from credo.kernels.base import Amplified, Scales, at_default
 
 LARGEST_SET = 1000
 """2^|A| is finite up to 1023 elements; from here on a set needs the normalized kernel."""
 
-ROUNDING = 1e-10
-"""An eigenvalue above -ROUNDING times the largest is zero up to rounding."""
 
-
-class Coded(Kernel):
+class Coded(Amplified):
     """k(x, z) = s² c(x, z) of a similarity c of two rows of codes; compiled, since c may take many small steps."""
 
     _: KW_ONLY
@@ -45,10 +41,6 @@ class Coded(Kernel):
     def similarities(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         """The matrix of c(xᵢ, zⱼ)."""
         return jax.vmap(lambda a: jax.vmap(lambda b: self.similarity(a, b))(z))(x)
-
-    def amplitude(self) -> Float[Array, ""]:
-        """s², one where the amplitude belongs to a product around this kernel."""
-        return jnp.ones(()) if self.variance is None else self.variance
 
     @eqx.filter_jit
     def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
@@ -68,22 +60,6 @@ class Coded(Kernel):
     def adapt(self, scales: Scales) -> Any:
         """s² = the variance of the outcomes."""
         return self.scaled(jnp.asarray(scales.variance, dtype=float)) if at_default(self, "variance") else self
-
-    def scaled(self, factor: Any) -> Kernel:
-        """factor · k."""
-        return eqx.tree_at(lambda k: k.variance, self, self.amplitude() * factor, is_leaf=lambda v: v is None)
-
-    def split_variance(self) -> tuple[Any, Kernel]:
-        """(s², c)."""
-        return self.variance, eqx.tree_at(lambda k: k.variance, self, None, is_leaf=lambda v: v is None)
-
-    def _numbers(self) -> dict[str, Any]:
-        """The numbers that the formula shows, by symbol."""
-        return {}
-
-    def formula(self) -> str:
-        """s² · Name(…)."""
-        return show_scaled(self.variance, show_call(type(self).__name__, **self._numbers()))
 
 
 class Counting(Coded):
@@ -262,84 +238,6 @@ class Categorical(Coded):
 
     def _numbers(self) -> dict[str, Any]:
         return {"ℓ": self.lengthscale}
-
-
-class Tabulated(Coded):
-    """k(i, j) = s² Kᵢⱼ, a kernel on a finite list of things, known by its matrix. Make it with `tabulate`.
-
-    A row is the number of a thing. `items`, where the things are text or whole numbers, lets `encode` find it.
-    """
-
-    matrix: Float[Array, "k k"]
-    items: tuple[Any, ...] | None = eqx.field(default=None, static=True)
-
-    def similarity(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
-        """Kᵢⱼ."""
-        return self.matrix[x[0].astype(int), z[0].astype(int)]
-
-    def similarities(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
-        """Rows and columns of K."""
-        return self.matrix[x[:, 0].astype(int)[:, None], z[:, 0].astype(int)[None, :]]
-
-    def encode(self, x: Any, name: str = "X", columns: int | None = None) -> Any:
-        """Things of the list, or a column of their numbers, as a column of numbers."""
-        return encode_members(x, self.items, len(self.matrix), name, columns)
-
-    def _numbers(self) -> dict[str, Any]:
-        return {"K": self.matrix}
-
-
-def tabulate(kernel: Kernel | Callable[[Any, Any], Any], items: Sequence[Any], indefinite: str = "repair") -> Tabulated:
-    """The kernel on a finite list of things, from another kernel or from any function of two of them.
-
-    A matrix that is not positive semi-definite belongs to no kernel. With `indefinite="repair"` it is replaced
-    by the nearest that is (`nearest_psd`) and a `RepairedWarning` says how far that was; with "refuse" it is an
-    error. What the repair gives depends on the list: things that come later need a new table.
-    """
-    if indefinite not in ("repair", "refuse"):
-        raise DataError(f"indefinite must be 'repair' or 'refuse', found {indefinite!r}")
-    things = as_items(items, "items", "things")
-    if isinstance(kernel, Kernel):
-        raw = np.asarray(kernel(items))
-    else:
-        raw = np.array([[float(kernel(a, b)) for b in things] for a in things])
-    matrix, correction = nearest_psd(raw)
-    if correction > 0:
-        smallest = float(np.linalg.eigvalsh(0.5 * (raw + raw.T))[0])
-        found = (
-            f"the matrix of {len(raw)} items is not positive semi-definite: its smallest eigenvalue is {smallest:.3g}"
-        )
-        if indefinite == "refuse":
-            raise NotPositiveDefinite(
-                f"{found}; for strings use Spectrum or Subsequence, or accept a repair with indefinite='repair'"
-            )
-        share = correction / float(np.linalg.norm(raw))
-        warnings.warn(
-            f"{found}; repaired by a change of {correction:.3g} ({share:.1%}) in Frobenius norm; "
-            "for strings, Spectrum and Subsequence need none",
-            RepairedWarning,
-            stacklevel=2,
-        )
-    known = len(set(things)) == len(things) if all(isinstance(t, str | int) for t in things) else False
-    return Tabulated(jnp.asarray(matrix), tuple(things) if known else None)
-
-
-def nearest_psd(matrix: Any) -> tuple[np.ndarray, float]:
-    """(the positive semi-definite matrix nearest to a symmetric one in Frobenius norm, that distance).
-
-    Negative eigenvalues become zero. Up to rounding, a matrix that is positive semi-definite comes back
-    unchanged, at distance 0. Higham (1988), "Computing a nearest symmetric positive semidefinite matrix".
-    """
-    a = check_table(matrix, "matrix")
-    gap, size = (np.abs(a - a.T).max(), np.abs(a).max()) if a.shape[0] == a.shape[1] else (np.inf, 0.0)
-    if gap > ROUNDING * size:
-        raise DataError(f"a matrix of similarities must be square and symmetric, found shape {a.shape}, off by {gap:g}")
-    symmetric = 0.5 * (a + a.T)
-    values, vectors = np.linalg.eigh(symmetric)
-    if values[0] >= -ROUNDING * max(values[-1], 0.0):
-        return symmetric, 0.0
-    repaired = (vectors * np.maximum(values, 0.0)) @ vectors.T
-    return 0.5 * (repaired + repaired.T), float(np.linalg.norm(np.minimum(values, 0.0)))
 
 
 def is_table(x: Any) -> bool:

@@ -16,8 +16,8 @@ from jaxtyping import Array, Float
 from credo.core.arrays import is_traced
 from credo.core.errors import DataError
 from credo.core.params import positive, positive_definite
-from credo.kernels.base import Kernel, Scales, at_default, show_call, start
-from credo.kernels.periodic import Amplified, per_column
+from credo.kernels.base import Amplified, Kernel, Scales, at_default, show_call, start
+from credo.kernels.periodic import per_column
 from credo.kernels.stationary import Metric
 
 D = TypeVar("D", bound="DotProduct")

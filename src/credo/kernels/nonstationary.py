@@ -12,9 +12,9 @@ from jaxtyping import Array, Float
 from credo.core.arrays import is_traced
 from credo.core.errors import DataError
 from credo.core.params import positive, real
-from credo.kernels.base import Kernel, Scales, show_call, start
+from credo.kernels.base import Amplified, Kernel, Scales, show_call, start
 from credo.kernels.dotproduct import given
-from credo.kernels.periodic import Amplified, per_column
+from credo.kernels.periodic import per_column
 
 G = TypeVar("G", bound="Gibbs")
 

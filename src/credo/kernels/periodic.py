@@ -16,40 +16,13 @@ from jaxtyping import Array, Float
 
 from credo.core.errors import DataError
 from credo.core.params import positive
-from credo.kernels.base import Kernel, Scales, at_default, show_call, show_scaled, start
+from credo.kernels.base import Amplified, Kernel, Scales, at_default, show_call, start
 from credo.kernels.stationary import squared_distances
 
-A = TypeVar("A", bound="Amplified")
 P = TypeVar("P", bound="Periodic")
 
 CYCLES = 5.0
 """How many periods the data are taken to span before anything is learned."""
-
-
-class Amplified(Kernel):
-    """What kernels with one amplitude s² share; it is None where it belongs to a product around the kernel."""
-
-    variance: eqx.AbstractVar[Float[Array, ""] | None]
-
-    def amplitude(self) -> Float[Array, ""]:
-        """s², one where the amplitude belongs to a product around this kernel."""
-        return jnp.ones(()) if self.variance is None else self.variance
-
-    def scaled(self, factor: Any) -> Kernel:
-        """factor · k."""
-        return eqx.tree_at(lambda k: k.variance, self, self.amplitude() * factor, is_leaf=lambda v: v is None)
-
-    def split_variance(self) -> tuple[Any, Kernel]:
-        """(s², k/s²)."""
-        return self.variance, eqx.tree_at(lambda k: k.variance, self, None, is_leaf=lambda v: v is None)
-
-    def _numbers(self) -> dict[str, Array | None]:
-        """The numbers that the formula shows, by symbol."""
-        return {}
-
-    def formula(self) -> str:
-        """s² · Name(…)."""
-        return show_scaled(self.variance, show_call(type(self).__name__, **self._numbers()))
 
 
 def per_column(kernel: Kernel, name: str, x: Array) -> Array:

@@ -19,7 +19,7 @@ from jaxtyping import Array, Float
 
 from credo.core.errors import DataError
 from credo.core.params import positive, real
-from credo.kernels.base import Kernel, Scales, at_default, show_call, show_scaled, start
+from credo.kernels.base import Amplified, Scales, at_default, start
 
 M = TypeVar("M", bound="Metric")
 
@@ -62,7 +62,7 @@ def _root_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Arr
     return root(squared), slope * change
 
 
-class Metric(Kernel):
+class Metric(Amplified):
     """A kernel with lengthscales: it sees x/ℓ, followed by Λx where there is a projection."""
 
     lengthscale: Float[Array, "*d"] = positive(1.0)
@@ -91,10 +91,6 @@ class Metric(Kernel):
         scaled = x / self.lengthscale
         return scaled if self.projection is None else jnp.concatenate([scaled, x @ self.projection.T], axis=-1)
 
-    def amplitude(self) -> Float[Array, ""]:
-        """s², one where the amplitude belongs to a product around this kernel."""
-        return jnp.ones(()) if self.variance is None else self.variance
-
     def adapt(self: M, scales: Scales) -> M:
         """ℓ = √d standard deviations of a column (their typical distance), s² = the variance of the outcomes."""
         d = len(scales.spread)
@@ -110,21 +106,9 @@ class Metric(Kernel):
             out = eqx.tree_at(lambda k: k.projection, out, jnp.asarray(directions), is_leaf=lambda v: v is None)
         return start(out, variance=scales.variance)
 
-    def scaled(self, factor: Float[Array, ""]) -> Kernel:
-        """factor · k."""
-        return eqx.tree_at(lambda k: k.variance, self, self.amplitude() * factor, is_leaf=lambda v: v is None)
-
-    def split_variance(self) -> tuple[Float[Array, ""] | None, Kernel]:
-        """(s², κ)."""
-        return self.variance, eqx.tree_at(lambda k: k.variance, self, None, is_leaf=lambda v: v is None)
-
     def _numbers(self) -> dict[str, Array | None]:
         """The numbers that the formula shows, by symbol."""
         return {"ℓ": self.lengthscale, "Λ": self.projection}
-
-    def formula(self) -> str:
-        """s² · Name(ℓ=…)."""
-        return show_scaled(self.variance, show_call(type(self).__name__, **self._numbers()))
 
 
 class Stationary(Metric):

@@ -27,6 +27,8 @@ KNOWN_PERIODS = {
 }
 """Names of periods by the unit of the input."""
 CLOSE = 0.02
+TREND = 0.9
+"""A smooth part whose correlation with its input is at least this is called a trend."""
 
 
 def describe(
@@ -73,7 +75,7 @@ class Speaker:
         if periodic:
             return self._pattern(periodic, smooth, lines)
         if smooth:
-            return self._smooth(smooth) + self._modulated(lines, {c for _, cs in smooth for c in cs})
+            return self._smooth(smooth, part.mean) + self._modulated(lines)
         return self._trend(lines, part.mean)
 
     def _pattern(self, periodic: list[Any], smooth: list[Any], lines: list[Any]) -> str:
@@ -97,9 +99,9 @@ class Speaker:
                 said += f", slowly changing in shape over {over}{self._unit(where)}"
             else:
                 said += f", changing with {self._of(where)} over {over}{self._unit(where)}"
-        return said + self._modulated(lines, set())
+        return said + self._modulated(lines)
 
-    def _smooth(self, smooth: list[Any]) -> str:
+    def _smooth(self, smooth: list[Any], mean: np.ndarray) -> str:
         kernel, columns = smooth[0]
         rough = any(isinstance(k, Exponential | Matern32) for k, _ in smooth)
         word = "rough" if rough else "smooth"
@@ -107,9 +109,11 @@ class Speaker:
         lengths = [np.broadcast_to(np.asarray(k.lengthscale), len(cs)) for k, cs in smooth]
         if len(every) == 1:
             length, unit = float(lengths[0][0]), self._unit(columns)
-            span = float(np.ptp(self._x[:, columns[0]])) or 1.0
-            if length > span / 2 and not rough:
-                return f"a smooth trend in {self._of(columns)} that bends over a length of {number(length)}{unit}"
+            way = self._direction(columns[0], mean)
+            if way and not rough:
+                return (
+                    f"a smooth, {way} trend in {self._of(columns)} that bends over a length of {number(length)}{unit}"
+                )
             scales = " and of many more" if isinstance(kernel, RationalQuadratic) else ""
             return f"a {word} function of {self._of(columns)} with a typical length of {number(length)}{unit}{scales}"
         shown = ", ".join(
@@ -118,6 +122,14 @@ class Speaker:
             for c, v in zip(cs, each, strict=True)
         )
         return f"a {word} function of {self._of(every)} together, with typical lengths of {shown}"
+
+    def _direction(self, column: int, mean: np.ndarray) -> str:
+        """Where a part goes one way nearly everywhere, which."""
+        at = self._x[:, column]
+        if len(mean) != len(at) or np.ptp(at) == 0 or np.ptp(mean) == 0:
+            return ""
+        correlation = float(np.corrcoef(at, mean)[0, 1])
+        return "" if abs(correlation) < TREND else "rising" if correlation > 0 else "falling"
 
     def _trend(self, lines: list[Any], mean: np.ndarray) -> str:
         columns = tuple(dict.fromkeys(c for _, cs in lines for c in cs))
@@ -135,7 +147,7 @@ class Speaker:
         shape = {2: "quadratic", 3: "cubic"}.get(len(lines), "polynomial")
         return f"a {shape} trend in {self._of(columns)}"
 
-    def _modulated(self, lines: list[Any], same: set[int]) -> str:
+    def _modulated(self, lines: list[Any]) -> str:
         said = ""
         for kernel, columns in lines:
             values = self._x[:, columns[0]]
