@@ -12,7 +12,7 @@ HERE = Path(__file__).parent
 
 
 def main() -> None:
-    known = sorted(p.stem for p in HERE.glob("*.py") if not p.stem.startswith("_") and p.stem != "harness")
+    known = sorted(p.stem for p in HERE.glob("*.py") if not p.stem.startswith("_") and p.stem not in ("harness", "uci"))
     names = sys.argv[1:] or known
     unknown = [name for name in names if name not in known]
     if unknown:

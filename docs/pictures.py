@@ -9,15 +9,19 @@ import jax
 import jax.numpy as jnp
 import matplotlib
 import numpy as np
+import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 from sklearn.datasets import load_diabetes
 
 import credo
-from credo import evaluate
+from credo import evaluate, kernels
 from credo.app import plots
+from credo.app.gp_plots import plot_components
 from credo.app.plots import BLUE, GREEN, GREY, INK, ORANGE, RED, SKY, legend, tidy
 from credo.models import features as bases
+from credo.models.gp.search import search_kernel
+from credo.models.gp.surface import evidence_surface
 from credo.models.linear import ARD, Intercept, InverseGamma, Isotropic, StudentTNoise
 
 OUT = Path(__file__).parent / "pictures"
@@ -404,6 +408,172 @@ def methods(left, right):
     right.axvline(0.95, color=ORANGE, linestyle="--", linewidth=1.4)
     right.set(xlim=(0.6, 1.0), ylim=(-3.5, 0.5), yticks=[])
     tidy(right, "share of 1000 outcomes inside", grid="x")
+
+
+def gp_page():
+    """The data of gaussian-processes.md."""
+    rng = np.random.default_rng(0)
+    x = np.sort(np.concatenate([rng.uniform(0, 4, 20), rng.uniform(6, 10, 20)]))[:, None]
+    y = np.sin(x[:, 0]) + 0.1 * x[:, 0] + 0.2 * rng.normal(size=40)
+    few_x = np.array([[-3.5], [-3.0], [-2.3], [-1.7], [1.7], [2.7], [4.0]])
+    few_y = np.array([0.9, 1.3, 0.6, -0.1, -0.1, -1.3, -1.4])
+    z = rng.uniform(-1, 1, size=(60, 4))
+    w = np.sin(3 * z[:, 0]) + 0.5 * z[:, 2] + 0.1 * rng.normal(size=60)
+    return (x, y), (few_x, few_y), (z, w)
+
+
+def curves(ax, grid, gp, number=4, seed=0):
+    """The function's band, its mean and draws from it."""
+    p = gp.predict(grid[:, None])
+    half = 1.96 * np.sqrt(np.asarray(p.epistemic))
+    ax.fill_between(grid, p.mean - half, p.mean + half, color=BLUE, alpha=0.18, linewidth=0)
+    ax.plot(grid, np.asarray(gp.sample(grid[:, None], number, seed=seed)).T, color=ORANGE, linewidth=0.8, alpha=0.85)
+    ax.plot(grid, p.mean, color=BLUE, linewidth=1.6)
+
+
+@picture(8, 2.5, columns=4)
+def gp_sequence(*axes):
+    rng = np.random.default_rng(8)
+    x = rng.uniform(size=(20, 1))
+    y = np.sin(2 * np.pi * x[:, 0]) + 0.1 * rng.normal(size=20)
+    belief = credo.GP(kernels.RBF(0.18), 0.0, noise=0.01)
+    grid, seen = np.linspace(0, 1, 120), 0
+    for ax, n in zip(axes, (0, 2, 5, 20), strict=True):
+        belief = belief.condition(x[seen:n], y[seen:n]) if n else belief
+        curves(ax, grid, belief, 6)
+        dots(ax, x[:n], y[:n])
+        ax.set(ylim=(-2.9, 2.9), xticks=[0, 1])
+        tidy(ax)
+        ax.set_title("prior" if n == 0 else f"{n} observations", fontsize=9.5, color=INK)
+        seen = n
+
+
+@picture(7.4, 3.2)
+def gp_first(ax):
+    (x, y), *_ = gp_page()
+    gp = credo.fit(credo.GP(), x, y)
+    grid = np.linspace(-1.5, 13, 200)
+    plots.bands(grid, gp.predict(grid[:, None]), ax=ax)
+    draws = np.asarray(gp.sample(grid[:, None], 3, seed=2)).T
+    ax.plot(grid, draws, color=ORANGE, linewidth=0.9, label=["sampled functions", "_", "_"])
+    dots(ax, x, y)
+    ax.set_ylim(-2.4, 4.6)
+    legend(ax, loc="upper left", ncols=3)
+
+
+@picture(8.6, 3.0, columns=3)
+def gp_maxima(surface, left, right):
+    _, (x, y), _ = gp_page()
+    gp = credo.GP(kernels.RBF(), 0.0)
+    ranges = {"kernel.lengthscale": (0.2, 20.0), "noise": (0.002, 2.0)}
+    found = evidence_surface(gp, x, y, "kernel.lengthscale", "noise", ranges=ranges)
+    below = found.log_evidence - found.log_evidence.max()
+    levels = [-20, -12, -8, -6, -5, -4, -3, -2.5, -2, -1.5, -1, -0.5, -0.1, 0]
+    surface.contourf(found.first, found.second, below, levels=levels, cmap="viridis", extend="min")
+    surface.set(xscale="log", yscale="log")
+    tidy(surface, "lengthscale", "noise variance", grid="")
+    grid = np.linspace(-6, 6, 160)
+    for ax, top, mark in zip((left, right), found.maxima, "AB", strict=True):
+        surface.plot(top.first, top.second, "o", mfc=RED, mec="white", markersize=7)
+        surface.annotate(
+            mark, (top.first, top.second), xytext=(7, 3), textcoords="offset points", color="white", weight="bold"
+        )
+        best = credo.GP(kernels.RBF(top.first), 0.0, noise=top.second).condition(x, y)
+        bands(ax, grid, best.predict(grid[:, None]), f"{mark}: log evidence {top.log_evidence:.2f}")
+        dots(ax, x, y)
+        ax.set_ylim(-3.2, 3.2)
+
+
+@picture(7.6, 2.9, columns=2)
+def gp_ard(left, right):
+    *_, (z, w) = gp_page()
+    gp = credo.fit(credo.GP(), z, w)
+    colors = (BLUE, GREY, ORANGE, SKY)
+    left.barh(range(4), 1 / np.asarray(gp.kernel.lengthscale), color=colors, height=0.6)
+    left.set_yticks(range(4), [f"x{i}" for i in range(4)])
+    left.invert_yaxis()
+    tidy(left, "1 / lengthscale", grid="x")
+    grid = np.linspace(-1, 1, 60)
+    for i in (1, 3, 2, 0):
+        rows = np.zeros((60, 4))
+        rows[:, i] = grid
+        p = gp.predict(rows)
+        half = 1.96 * np.sqrt(np.asarray(p.epistemic))
+        right.fill_between(grid, p.mean - half, p.mean + half, color=colors[i], alpha=0.15, linewidth=0)
+        right.plot(grid, p.mean, color=colors[i], linewidth=1.8, label=f"x{i}")
+    handles = dict(zip(*reversed(right.get_legend_handles_labels()), strict=True))
+    right.legend([handles[f"x{i}"] for i in range(4)], [f"x{i}" for i in range(4)], frameon=False, fontsize=8.5)
+    right.set_xticks([-1, 0, 1])
+    tidy(right, "one input, the others at 0", "predicted mean")
+
+
+def gallery(name, shown, low=-3.0, high=3.0):
+    """Registers a picture of prior draws, a panel for each kernel."""
+
+    @picture(8.6, 3.9, columns=3, rows=2, name=f"kernels_{name}")
+    def draw(*axes):
+        grid = np.linspace(low, high, 300)
+        for ax, (title, kernel) in zip(axes, shown.items(), strict=True):
+            draws = np.asarray(credo.GP(kernel, 0.0).sample(grid[:, None], 3, seed=3))
+            for one, color in zip(draws, (BLUE, ORANGE, GREEN), strict=True):
+                ax.plot(grid, one, color=color, linewidth=1.2)
+            ax.set_title(title, fontsize=9.5, color=INK)
+            ax.axhline(0, color="#c4cad1", linewidth=0.8)
+            tidy(ax, grid="")
+            ax.set(xticks=[], yticks=[])
+
+
+gallery(
+    "smooth",
+    {
+        "RBF": kernels.RBF(0.8),
+        "Matern52": kernels.Matern52(0.8),
+        "Matern32": kernels.Matern32(0.8),
+        "Exponential": kernels.Exponential(0.8),
+        "RationalQuadratic, α = 0.1": kernels.RationalQuadratic(0.5, alpha=0.1),
+        "Brownian": kernels.Brownian(origin=-3.0),
+    },
+)
+gallery(
+    "periodic",
+    {
+        "Periodic": kernels.Periodic(0.8, period=2.0),
+        "LocallyPeriodic": kernels.LocallyPeriodic(1.5, period=1.0, decay=2.0),
+        "Cosine": kernels.Cosine(period=2.0),
+        "SpectralMixture, two waves": kernels.SpectralMixture([1.0, 0.3], [[0.5], [3.0]], [[0.01], [0.01]]),
+        "Linear × Periodic": kernels.Linear(center=-3.0) * kernels.Periodic(period=1.0),
+        "RBF + Periodic": 3.0 * kernels.RBF(2.0) + 0.3 * kernels.Periodic(period=1.0),
+    },
+)
+gallery(
+    "shapes",
+    {
+        "Constant + Linear": kernels.Constant() + kernels.Linear(),
+        "Polynomial(2)": kernels.Polynomial(2),
+        "NeuralNetwork": kernels.NeuralNetwork(0.3),
+        "Gibbs, ℓ shrinking to the right": kernels.Gibbs(0.5, slope=[-0.6]),
+        "ChangePoint(RBF, Exponential)": kernels.ChangePoint(kernels.RBF(1.5), kernels.Exponential(0.4), 0.0, 0.1),
+        "RBF.warp(x³)": kernels.RBF(3.0).warp(lambda row: row**3),
+    },
+)
+
+
+def co2():
+    """The monthly mean at Mauna Loa, every third month, as statistician.md has it."""
+    from statsmodels.datasets import co2 as mauna_loa
+
+    monthly = mauna_loa.load_pandas().data["co2"].resample("MS").mean().dropna()[::3]
+    years = monthly.index.year + (monthly.index.month - 0.5) / 12
+    return pd.DataFrame({"year": years}), monthly.to_numpy()
+
+
+def gp_components():
+    found = search_kernel(*co2(), seconds=120, depth=2)
+    figure = plot_components(found, ahead=0.3, target="CO2 in ppm", units={"year": "years"}, width=8.4)
+    figure.savefig(OUT / "gp_components.svg", metadata={"Date": None})
+
+
+PICTURES["gp_components"] = gp_components
 
 
 def main():

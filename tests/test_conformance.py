@@ -11,13 +11,9 @@ import pytest
 
 import credo
 from credo.core import params
-from credo.kernels import RBF
+from credo.kernels import RBF, Matern52
 from credo.models.features import Polynomial
-from credo.models.gp import GP
-from credo.models.gp.heteroscedastic import HeteroscedasticGP
-from credo.models.gp.independent import Independent
-from credo.models.gp.multioutput import MultiGP
-from credo.models.gp.robust import RobustGP
+from credo.models.gp import GP, Basis, HeteroscedasticGP, Independent, MultiGP, RobustGP
 from credo.models.linear import ARD, FunctionSpace, InverseGamma, KnownNoise, LaplaceNoise, Linear, StudentTNoise
 
 RNG = np.random.default_rng(5)
@@ -64,6 +60,10 @@ BELIEFS: dict[str, Callable[[], Case]] = {
     "NormalInverseGamma": lambda: Case(credo.NormalInverseGamma(0.0, 1.0, 2.0, 1.0), (Y,)),
     "HierarchicalBernoulli": lambda: Case(
         credo.HierarchicalBernoulli().condition([1, 0, 2, 1], [3, 3, 4, 5]), (np.arange(4), np.full(4, 6))
+    ),
+    "GP": lambda: regression(GP(RBF(), noise=0.1)),
+    "GP, row noise, trend": lambda: regression(
+        GP(Matern52([1.0, 2.0]), Basis(covariance=2.0), KnownNoise()), noise=np.linspace(0.1, 1, 24)
     ),
     "RobustGP": lambda: regression(RobustGP(RBF(), noise=StudentTNoise(4.0, 0.3))),
     "HeteroscedasticGP": lambda: regression(HeteroscedasticGP(GP(RBF(), 0.0), GP(RBF(), -2.0))),

@@ -30,6 +30,9 @@ _HOME = {
     "Belief": "core.belief",
     "Linear": "models.linear",
     "GP": "models.gp",
+    "RobustGP": "models.gp",
+    "HeteroscedasticGP": "models.gp",
+    "MultiGP": "models.gp",
     "Averaged": "models.average",
     "Grid": "models.grid",
     "Hypotheses": "models.conjugate",
@@ -59,13 +62,16 @@ __all__ = [
     "GammaPoisson",
     "Gaussian",
     "Grid",
+    "HeteroscedasticGP",
     "HierarchicalBernoulli",
     "Hypotheses",
     "Linear",
+    "MultiGP",
     "NormalInverseGamma",
     "NormalInverseWishart",
     "NormalKnownVariance",
     "Predictive",
+    "RobustGP",
     "__version__",
     "app",
     "chunks",
@@ -113,7 +119,7 @@ if TYPE_CHECKING:
         NormalInverseWishart,
         NormalKnownVariance,
     )
-    from credo.models.gp import GP
+    from credo.models.gp import GP, HeteroscedasticGP, MultiGP, RobustGP
     from credo.models.grid import Grid
     from credo.models.linear import Linear
 

@@ -25,7 +25,7 @@ MOST_PANELS = 6
 
 
 def plot_components(
-    belief: GP | Search,
+    belief: Any,
     *,
     ahead: Any = 0.25,
     target: str = "y",
@@ -92,7 +92,7 @@ def _fit(
     ax.plot(at, mean, color=plots.BLUE, linewidth=1.2, label="predicted mean")
     some = plots.some(len(x))
     ax.plot(change(x[some]), y[some], ".", color=plots.INK, markersize=3, alpha=0.6, label="observed")
-    _mark_end(ax, change(np.asarray([x.max()]))[0], grid[-1] > x.max())
+    _mark_end(ax, change(np.asarray([x.max()]))[0], bool(grid[-1] > x.max()))
     plots.legend(ax, loc="upper left", ncols=3)
     plots.tidy(ax, "", target)
 

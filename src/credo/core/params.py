@@ -242,7 +242,7 @@ def bounds(slots: Layout, vector: Float[Array | np.ndarray, " k"]) -> tuple[np.n
 class LogNormal(eqx.Module):
     """A prior of a positive number by its mode: log θ ~ N(log mode + spread², spread²), densest at θ = mode.
 
-    What `learn` uses by default; any distribution of numpyro serves as well.
+    Any distribution of numpyro serves as a prior as well.
     """
 
     mode: Float[Array, "*k"]

@@ -18,7 +18,7 @@ class Normal(Predictive):
     """y ~ N(mean, aleatoric + epistemic).
 
     `covariance` is the joint covariance of the latent function at the queries, where it is known; its
-    diagonal is the epistemic variance.
+    diagonal is the epistemic variance. For a table of outcomes it is over the table read row by row.
     """
 
     mean: Float[Array, "*m"] = eqx.field(converter=to_array)
@@ -46,8 +46,8 @@ class Normal(Predictive):
 
     def joint(self, noise: bool = True) -> Gaussian:
         """All outcomes together, or the latent function values where `noise` is False."""
-        latent = jnp.diag(self.epistemic) if self.covariance is None else self.covariance
-        return Gaussian(self.mean, latent + jnp.diag(self.aleatoric) if noise else latent)
+        latent = jnp.diag(self.epistemic.ravel()) if self.covariance is None else self.covariance
+        return Gaussian(self.mean.ravel(), latent + jnp.diag(self.aleatoric.ravel()) if noise else latent)
 
     def marginal(self) -> "Normal":
         """Without the covariance between queries."""
@@ -248,5 +248,5 @@ def _variance_from_scale(df: Array, squared_scale: Array) -> Array:
 def _deviation(key: PRNGKeyArray, noise: Array, latent: Array, covariance: Array | None) -> Array:
     k_latent, k_noise = jr.split(key)
     z = jr.normal(k_latent, latent.shape)
-    function = jnp.sqrt(latent) * z if covariance is None else factorize(covariance).root @ z
+    function = jnp.sqrt(latent) * z if covariance is None else (factorize(covariance).root @ z.ravel()).reshape(z.shape)
     return function + jnp.sqrt(noise) * jr.normal(k_noise, noise.shape)

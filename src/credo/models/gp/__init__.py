@@ -1,7 +1,37 @@
 """Gaussian processes: beliefs about functions."""
 
 from credo.models.gp.belief import GP
+from credo.models.gp.derivatives import differentiated, gradient_covariance
+from credo.models.gp.heteroscedastic import HeteroscedasticGP
+from credo.models.gp.hyper import Quadrature, hyperparameters
+from credo.models.gp.independent import Independent
 from credo.models.gp.learning import Staged
 from credo.models.gp.means import Basis, BeliefMean, Constant, FunctionMean, Mean, Zero
+from credo.models.gp.multioutput import MultiGP
+from credo.models.gp.objectives import KFold, LeaveOneOut
+from credo.models.gp.robust import RobustGP
+from credo.models.gp.surface import evidence_surface
+from credo.models.gp.watched import Watched
 
-__all__ = ["GP", "Basis", "BeliefMean", "Constant", "FunctionMean", "Mean", "Staged", "Zero"]
+__all__ = [
+    "GP",
+    "Basis",
+    "BeliefMean",
+    "Constant",
+    "FunctionMean",
+    "HeteroscedasticGP",
+    "Independent",
+    "KFold",
+    "LeaveOneOut",
+    "Mean",
+    "MultiGP",
+    "Quadrature",
+    "RobustGP",
+    "Staged",
+    "Watched",
+    "Zero",
+    "differentiated",
+    "evidence_surface",
+    "gradient_covariance",
+    "hyperparameters",
+]

@@ -28,7 +28,7 @@ from credo.models.gp import posterior
 from credo.models.gp.means import DifferentiatedMean, Mean, as_mean
 from credo.models.gp.posterior import Prior, Solved
 from credo.models.gp.rows import Rows, read
-from credo.models.linear.priors import KnownNoise
+from credo.models.linear.priors import KnownNoise, StudentTNoise
 
 
 class GP(Belief):
@@ -57,6 +57,8 @@ class GP(Belief):
             self.mean = DifferentiatedMean(self.mean)
         if isinstance(noise, int | float) and not noise > 0:
             raise DataError(f"noise is a variance and must be positive, found {noise}")
+        if isinstance(noise, StudentTNoise):
+            raise DataError("Student-t noise has a model of its own: credo.RobustGP(kernel, mean, StudentTNoise())")
         self.noise = noise
         self.seen = None
         self.solved = None

@@ -81,7 +81,7 @@ def part_at(gp: GP, kernel: Kernel, x: np.ndarray, with_mean: bool = False) -> t
     return np.asarray(latent.mean), np.sqrt(np.asarray(latent.variance))
 
 
-def decompose(gp: GP, x: Any = None) -> Decomposition:
+def decompose(gp: Any, x: Any = None) -> Decomposition:
     """The additive parts of the function of a conditioned belief, at x or at the data.
 
     The parts are correlated given the data, so that their shares need not add up to one.

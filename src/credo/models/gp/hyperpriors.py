@@ -9,6 +9,7 @@ enough that a few dozen rows overrule it.
 import dataclasses
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from credo.core.params import LogNormal, learnable
@@ -26,13 +27,28 @@ TYPICAL_NOISE = 0.05
 """The mode of the noise, as a share of the variance of the outcomes."""
 
 
+class Typical(LogNormal):
+    """What a number typically is: a penalty on log θ that is least at the mode, for climbing.
+
+    Integrated over, a log-normal of that mode would lean to large numbers: its median is e^spread² times as large.
+    `centered` is the prior to integrate over.
+    """
+
+    def __init__(self, mode: Any, spread: Any):
+        super().__init__(mode, spread)
+
+    def centered(self) -> LogNormal:
+        """The log-normal whose median is the mode of this one."""
+        return LogNormal(self.mode * jnp.exp(-(self.spread**2)), self.spread)
+
+
 def default_priors(gp: Any, rows: Rows) -> dict[str, Any]:
     """A prior for each lengthscale, variance and period of the kernel, and for the noise."""
     scales, _ = scales_of(gp.kernel, rows)
     priors = {f"kernel.{path}": prior for path, prior in kernel_priors(gp.kernel, scales).items()}
     known = set(learnable(gp))
     if "noise" in known:
-        priors["noise"] = LogNormal(TYPICAL_NOISE * scales.variance, NOISE)
+        priors["noise"] = Typical(TYPICAL_NOISE * scales.variance, NOISE)
     return {path: prior for path, prior in priors.items() if path in known}
 
 
@@ -69,19 +85,19 @@ def kernel_priors(kernel: Kernel, scales: Scales) -> dict[str, Any]:
     return out | {path: prior for path, value in own.items() if (prior := _prior(kernel, path, value, scales))}
 
 
-def _prior(kernel: Kernel, name: str, value: Any, scales: Scales) -> LogNormal | None:
+def _prior(kernel: Kernel, name: str, value: Any, scales: Scales) -> Typical | None:
     """The prior of one number by its name; None leaves it to the data."""
     typical, span = scales.spread * np.sqrt(len(scales.spread)), scales.span / CYCLES
     if isinstance(kernel, Coded):
-        return LogNormal(scales.variance, VARIANCE) if name == "variance" else None
+        return Typical(scales.variance, VARIANCE) if name == "variance" else None
     if name == "lengthscale" and hasattr(kernel, "period"):
-        return LogNormal(1.0, LENGTHSCALE)  # of the shape within a period: it has no units
+        return Typical(1.0, LENGTHSCALE)  # of the shape within a period: it has no units
     if name in ("lengthscale", "decay"):
-        return LogNormal(typical if np.ndim(value) else np.exp(np.log(typical).mean()), LENGTHSCALE)
+        return Typical(typical if np.ndim(value) else np.exp(np.log(typical).mean()), LENGTHSCALE)
     if name == "variance":
-        return LogNormal(scales.variance, VARIANCE)
+        return Typical(scales.variance, VARIANCE)
     if name == "period":
-        return LogNormal(span if np.ndim(value) else np.exp(np.log(span).mean()), PERIOD)
+        return Typical(span if np.ndim(value) else np.exp(np.log(span).mean()), PERIOD)
     return None
 
 

@@ -18,14 +18,14 @@ from credo.core.arrays import check_table, check_vector, input_names, is_traced
 from credo.core.belief import Belief
 from credo.core.errors import DataError
 from credo.core.linalg import demand
-from credo.core.params import LogNormal, positive
+from credo.core.params import positive
 from credo.core.predictive import Normal, Predictive
 from credo.infer.learn import Evidence
 from credo.kernels import Constant as ConstantKernel
 from credo.kernels import Kernel, Matern52, Scales
 from credo.kernels.coregion import Coregionalized
 from credo.models.gp import posterior
-from credo.models.gp.hyperpriors import NOISE, TYPICAL_NOISE, VARIANCE, kernel_priors
+from credo.models.gp.hyperpriors import NOISE, TYPICAL_NOISE, VARIANCE, Typical, kernel_priors
 from credo.models.gp.independent import split_outputs
 from credo.models.gp.means import Mean
 from credo.models.gp.posterior import Prior, Solved
@@ -173,8 +173,8 @@ class MultiGP(Belief):
             for path, prior in kernel_priors(kernel, scales).items()
         }
         priors["kernel.loadings"] = NormalPrior(jnp.asarray(np.sqrt(variance)[:, None]))
-        priors["kernel.kappa"] = LogNormal(OWN * variance / q, VARIANCE)
-        priors["noise"] = LogNormal(TYPICAL_NOISE * variance, NOISE)
+        priors["kernel.kappa"] = Typical(OWN * variance / q, VARIANCE)
+        priors["noise"] = Typical(TYPICAL_NOISE * variance, NOISE)
         return priors
 
     def learner(self, priors: dict[str, Any]) -> Any:

@@ -31,13 +31,12 @@ from credo.core.arrays import is_traced
 from credo.core.belief import Belief
 from credo.core.errors import DataError, NotConvergedWarning
 from credo.core.linalg import demand, factorize, gaussian_log_evidence, solve, solve_lower
-from credo.core.params import LogNormal
 from credo.core.predictive import Predictive
 from credo.infer.learn import Evidence
 from credo.kernels import Kernel, Matern52
 from credo.models.gp import posterior
 from credo.models.gp.belief import GP
-from credo.models.gp.hyperpriors import NOISE, TYPICAL_NOISE, default_priors, scales_of
+from credo.models.gp.hyperpriors import NOISE, TYPICAL_NOISE, Typical, default_priors, scales_of
 from credo.models.gp.means import Mean, as_mean
 from credo.models.gp.posterior import Prior, Solved
 from credo.models.gp.rows import Rows, pack, read
@@ -112,7 +111,7 @@ class RobustGP(Belief):
         """Those of a `GP`, from outcomes without their outliers; the scale's is the noise variance's, in its units."""
         quiet = tame(statistics)
         typical = np.sqrt(TYPICAL_NOISE * scales_of(self.kernel, quiet)[0].variance)
-        return default_priors(self, quiet) | {"noise.scale": LogNormal(typical, NOISE / 2)}
+        return default_priors(self, quiet) | {"noise.scale": Typical(typical, NOISE / 2)}
 
     def learner(self, priors: dict[str, Any]) -> Any:
         """Two climbs of the bound: each look at it is a fixed point of its own."""

@@ -14,7 +14,7 @@ nonparametric regression models".
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -36,7 +36,6 @@ from credo.models.gp.means import Constant
 from credo.models.gp.rows import Rows
 from credo.models.gp.uncompiled import FAMILIES, Sheet, TimeUp, Uncompiled
 
-Criterion = Literal["evidence", "bic"]
 Progress = Callable[[float, str], None]
 
 SEARCH_ROWS = 250
@@ -102,8 +101,8 @@ def search_kernel(
     *,
     seconds: Any = 60.0,
     depth: int = 4,
-    base: Sequence[type] | None = None,
-    criterion: Criterion = "bic",
+    base: Sequence[Any] | None = None,
+    criterion: str = "bic",
     progress: Any = None,
     seed: int = 0,
 ) -> Search:
@@ -143,7 +142,7 @@ def search_kernel(
     return Search(belief, formula, shape, best.score, history, log_evidence, best.numbers, finished)
 
 
-def refine(gp: GP, rows: Rows, deadline: float = np.inf, seed: int = 0) -> tuple[GP, float]:
+def refine(gp: GP, rows: Rows, deadline: Any = np.inf, seed: int = 0) -> tuple[GP, float]:
     """The belief with its numbers climbed from where they are on (at most 2000 of) the rows; log p(y | X) of those.
 
     It is what `learn` does from one start, for kernels made of the families of `uncompiled.py`, and compiles nothing.
@@ -184,7 +183,7 @@ def search_priors(gp: GP, rows: Rows) -> dict[str, Any]:
 class _Work:
     """The rows that are searched on, and the fits on them."""
 
-    def __init__(self, rows: Rows, criterion: Criterion, seed: int, deadline: float):
+    def __init__(self, rows: Rows, criterion: str, seed: int, deadline: Any):
         part = _part(rows, SEARCH_ROWS, seed)
         self.rows, self.criterion, self.deadline = part, criterion, deadline
         self.template = _settled(GP(RBF()), part)
@@ -229,7 +228,7 @@ class _Work:
 
 
 def _walk(
-    work: _Work, bases: Sequence[type], depth: int, names: Sequence[str], say: Callable[[str], None]
+    work: _Work, bases: Sequence[Any], depth: int, names: Sequence[str], say: Callable[[str], None]
 ) -> tuple[_Found, list[tuple[str, float]], bool]:
     history: list[tuple[str, float]] = []
     tried: set[str] = set()
@@ -306,7 +305,7 @@ def _slope(objective: Uncompiled, vector: np.ndarray) -> np.ndarray:
 # -- small things ----------------------------------------------------------------------------------------------------
 
 
-def _check_base(base: Sequence[type] | None) -> Sequence[type]:
+def _check_base(base: Sequence[Any] | None) -> Sequence[Any]:
     bases = (RBF, Linear, CenteredPeriodic) if base is None else tuple(base)
     for each in bases:
         if each not in FAMILIES:

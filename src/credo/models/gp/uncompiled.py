@@ -43,9 +43,9 @@ from credo.models.gp.belief import GP
 from credo.models.gp.rows import Rows
 
 Matrix = np.ndarray
-Gradient = dict[str, np.ndarray]
+Gradient = dict[str, Any]
 Back = Callable[[Matrix, Gradient], None]
-Numbers = Mapping[str, np.ndarray]
+Numbers = Mapping[str, Any]
 
 FAMILIES = (RBF, Exponential, Matern32, Matern52, RationalQuadratic, Periodic, CenteredPeriodic, Linear)
 """The kernels that sums and products may be made of."""
@@ -91,7 +91,7 @@ class Uncompiled:
     It remembers the best point it has seen, and raises `TimeUp` once `deadline` (of `time.perf_counter`) has passed.
     """
 
-    def __init__(self, gp: GP, sheet: Sheet, priors: Mapping[str, Any], deadline: float = np.inf):
+    def __init__(self, gp: GP, sheet: Sheet, priors: Mapping[str, Any], deadline: Any = np.inf):
         if not is_supported(gp.kernel):
             raise DataError(f"only kernels made of {_listed()} can be evaluated here, found {gp.kernel.formula()}")
         self.slots = params.layout(gp)
@@ -138,7 +138,7 @@ class Uncompiled:
         _, by_residual = evidence_on_host(covariance, sheet.residual, np.ones(len(noise)), sheet.work, False)
         return -noise * by_residual
 
-    def _numbers(self, vector: np.ndarray) -> dict[str, np.ndarray]:
+    def _numbers(self, vector: np.ndarray) -> dict[str, Any]:
         return {s.path: np.exp(vector[s.start : s.stop]).reshape(s.shape) for s in self.slots}
 
     def _log_prior(self, vector: np.ndarray) -> tuple[float, np.ndarray]:

@@ -1,0 +1,155 @@
+"""Accuracy of exact Gaussian processes on UCI tables: the same ten splits, the same kernel, each library's own fit.
+
+`python -m benchmarks.uci [--peers] [name ...]`, with the data in $CREDO_DATA (default ../shared/data). Inputs and
+outcomes are standardized by the training rows for everyone; credo does not need it, the peers do. Rows go to
+results/uci.csv as they are finished; results/uci.md is the table of their means.
+"""
+
+import csv
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from benchmarks.harness import RESULTS, machine
+
+NAMES = ("yacht", "autompg", "stock", "energy", "concrete", "airfoil", "wine")
+DATA = Path(os.environ.get("CREDO_DATA", Path(__file__).parents[2] / "shared" / "data")) / "uci"
+FILE = RESULTS / "uci.csv"
+
+
+def read(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Inputs, outcomes, and ten columns that mark the test rows."""
+    tables = [np.loadtxt(DATA / name / f, delimiter=",") for f in ("data.csv.gz", "test_mask.csv.gz")]
+    return tables[0][:, :-1], tables[0][:, -1], tables[1].astype(bool)
+
+
+def splits(name: str) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
+    """Standardized (x, y, x_test, y_test) of every split."""
+    x, y, masks = read(name)
+    for mask in masks.T:
+        center, spread = x[~mask].mean(0), x[~mask].std(0)
+        z = (x - center) / np.where(spread > 0, spread, 1.0)
+        t = (y - y[~mask].mean()) / y[~mask].std()
+        yield z[~mask], t[~mask], z[mask], t[mask]
+
+
+def credo_gp(priors: Any) -> Callable[..., tuple[np.ndarray, np.ndarray]]:
+    def run(x: np.ndarray, y: np.ndarray, x_test: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        import credo
+
+        p = credo.fit(credo.GP(), x, y, priors=priors).predict(x_test)
+        return np.asarray(p.mean), np.asarray(p.std)
+
+    return run
+
+
+def sklearn_gp(x: np.ndarray, y: np.ndarray, x_test: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    from sklearn.gaussian_process import GaussianProcessRegressor
+    from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
+
+    wide = (1e-5, 1e5)
+    kernel = ConstantKernel(1.0, wide) * Matern(np.ones(x.shape[1]), wide, nu=2.5) + WhiteKernel(0.1, (1e-8, 10.0))
+    return GaussianProcessRegressor(kernel).fit(x, y).predict(x_test, return_std=True)
+
+
+def gpytorch_gp(x: np.ndarray, y: np.ndarray, x_test: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Constant mean, scaled Matérn 5/2 with ARD, exact Cholesky, torch's L-BFGS."""
+    import gpytorch
+    import torch
+
+    rows, outcomes = torch.tensor(x), torch.tensor(y)
+    likelihood = gpytorch.likelihoods.GaussianLikelihood().double()
+
+    class Exact(gpytorch.models.ExactGP):
+        def __init__(self) -> None:
+            super().__init__(rows, outcomes, likelihood)
+            self.mean_module = gpytorch.means.ConstantMean()
+            self.covar_module = gpytorch.kernels.ScaleKernel(
+                gpytorch.kernels.MaternKernel(nu=2.5, ard_num_dims=x.shape[1])
+            )
+
+        def forward(self, z: Any) -> Any:
+            return gpytorch.distributions.MultivariateNormal(self.mean_module(z), self.covar_module(z))
+
+    model = Exact().double()
+    mll = gpytorch.mlls.ExactMarginalLogLikelihood(likelihood, model)
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=100, line_search_fn="strong_wolfe")
+
+    def loss() -> Any:
+        optimizer.zero_grad()
+        value = -mll(model(rows), outcomes)
+        value.backward()
+        return value
+
+    with gpytorch.settings.max_cholesky_size(10**6), gpytorch.settings.fast_computations(False, False, False):
+        optimizer.step(loss)
+        model.eval()
+        likelihood.eval()
+        with torch.no_grad():
+            p = likelihood(model(torch.tensor(x_test)))
+            return p.mean.numpy(), p.stddev.numpy()
+
+
+OURS = {"credo": credo_gp(None), "credo, no hyperpriors": credo_gp(False)}
+PEERS = {"GPyTorch": gpytorch_gp, "scikit-learn": sklearn_gp}
+
+
+def run(name: str, method: str, function: Callable[..., tuple[np.ndarray, np.ndarray]]) -> Iterator[list[Any]]:
+    """A row of scores for each split."""
+    for i, (x, y, x_test, y_test) in enumerate(splits(name)):
+        start = time.perf_counter()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                mean, std = function(x, y, x_test)
+            except Exception as error:  # a peer that gives up is a result, too
+                print(f"{method} failed on split {i} of {name}: {error}", flush=True)
+                mean, std = np.full(len(y_test), np.nan), np.ones(len(y_test))
+        rmse = float(np.sqrt(np.mean((mean - y_test) ** 2)))
+        nlpd = float(-stats.norm.logpdf(y_test, mean, std).mean())
+        inside = float(np.mean(np.abs(y_test - mean) < stats.norm.ppf(0.975) * std))
+        yield [name, method, i, rmse, nlpd, inside, time.perf_counter() - start]
+
+
+def table() -> str:
+    """Means over the splits, from the rows on file; of a split done twice the last counts."""
+    with FILE.open() as stream:
+        rows = {tuple(row[:3]): [float(v) for v in row[3:]] for row in csv.reader(stream)}
+    lines = ["| data | method | splits | test RMSE | test NLPD | in 95 % intervals | seconds a fit |"]
+    lines.append("| --- | --- | ---: | ---: | ---: | ---: | ---: |")
+    for name in NAMES:
+        for method in (*OURS, *PEERS):
+            scores = np.array([v for (n, m, _), v in rows.items() if (n, m) == (name, method)])
+            if len(scores):
+                done = np.isfinite(scores[:, 0])
+                rmse, nlpd, inside, seconds = scores[done].mean(0)
+                lines.append(
+                    f"| {name} | {method} | {done.sum()} of {len(scores)} | {rmse:.4f} | {nlpd:.4f} | {inside:.1%} | {seconds:.2g} |"
+                )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    peers = "--peers" in sys.argv
+    names = [a for a in sys.argv[1:] if not a.startswith("--")] or list(NAMES)
+    RESULTS.mkdir(exist_ok=True)
+    for name in names:
+        for method, function in (PEERS if peers else OURS).items():
+            for row in run(name, method, function):
+                with FILE.open("a") as stream:
+                    csv.writer(stream).writerow(row)
+            print(name, method, flush=True)
+    text = f"# Exact Gaussian processes on UCI tables\n\n{machine()}\n\n{table()}\n"
+    (RESULTS / "uci.md").write_text(text, encoding="utf-8")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
