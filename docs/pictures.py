@@ -559,10 +559,10 @@ gallery(
 
 
 def co2():
-    """The monthly mean at Mauna Loa, every third month, as statistician.md has it."""
+    """The monthly mean at Mauna Loa from 1980 on, every third month, as statistician.md has it."""
     from statsmodels.datasets import co2 as mauna_loa
 
-    monthly = mauna_loa.load_pandas().data["co2"].resample("MS").mean().dropna()[::3]
+    monthly = mauna_loa.load_pandas().data["co2"].resample("MS").mean().dropna()["1980":][::3]
     years = monthly.index.year + (monthly.index.month - 0.5) / 12
     return pd.DataFrame({"year": years}), monthly.to_numpy()
 

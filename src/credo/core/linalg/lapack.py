@@ -8,16 +8,29 @@ A C-ordered lower triangle is a Fortran-ordered upper one: LAPACK is always hand
 and asked for the upper factor, so that nothing is copied or transposed.
 """
 
-from typing import Any, NamedTuple
+import contextlib
+import functools
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 from scipy.linalg import get_blas_funcs, get_lapack_funcs
+from threadpoolctl import ThreadpoolController
 
 # From this size on LAPACK on the host clearly beats XLA, the callback's cost included. Below it, staying in XLA
 # also keeps compiled programs in JAX's cache on disk, which refuses those with callbacks.
 HOST_SIZE = 256
+
+ONE_THREAD = 384
+"""Up to this size a factorization is over before a second thread has joined; on a busy machine it waits for it."""
+
+PROBE_SIZE, PROBE_EVERY = 256, 4
+"""The size of the product that `Paced` times, and after how many calls it does so again."""
+
+T = TypeVar("T")
 
 _TILE = 256  # two tiles of doubles fit in a 1 MB second-level cache
 
@@ -31,6 +44,53 @@ class Jitter(NamedTuple):
     def after(self, jitter: Any, lib: Any = np) -> Any:
         """The amount to try when `jitter` was not enough."""
         return lib.minimum(lib.maximum(10.0 * jitter, self.first), self.bound)
+
+
+@functools.cache
+def _threads() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def quiet_threads(n: int) -> contextlib.AbstractContextManager[Any]:
+    """One BLAS thread while matrices of this size are worked on, where more would wait for each other."""
+    return _threads().limit(limits=1, user_api="blas") if n <= ONE_THREAD else contextlib.nullcontext()
+
+
+class Paced:
+    """Does the same work again and again with all BLAS threads, or with one while the cores are busy.
+
+    With a core to itself a second thread halves the time of a factorization; where it has to wait for a core that
+    another process has, the same has been seen to take thirty times as long. A small product is timed both ways now
+    and then to know.
+    """
+
+    def __init__(self) -> None:
+        self._calls, self._crowded = 0, False
+
+    def __call__(self, work: Callable[[], T]) -> T:
+        """work()."""
+        if self._calls % PROBE_EVERY == 0:
+            self._crowded = _is_crowded()
+        self._calls += 1
+        with _threads().limit(limits=1, user_api="blas") if self._crowded else contextlib.nullcontext():
+            return work()
+
+
+def _is_crowded() -> bool:
+    """Whether a matrix product is no faster with all threads than with one."""
+    matrix = np.ones((PROBE_SIZE, PROBE_SIZE))
+
+    def seconds() -> float:
+        times = []
+        for _ in range(3):
+            start = time.perf_counter()
+            matrix @ matrix
+            times.append(time.perf_counter() - start)
+        return max(times)  # the worst of a few: waiting comes and goes
+
+    with _threads().limit(limits=1, user_api="blas"):
+        alone = seconds()
+    return seconds() > 1.1 * alone
 
 
 def jitter_policy(scale: Any, count: Any, dtype: Any) -> Jitter:

@@ -13,10 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from credo.core.params import LogNormal, learnable
-from credo.kernels import Kernel, OnColumns, Scales
+from credo.kernels import Kernel, OnColumns, Product, Scales
 from credo.kernels.coregion import Coregionalized
 from credo.kernels.derivative import Differentiated
 from credo.kernels.discrete import Coded
+from credo.kernels.dotproduct import DotProduct
 from credo.kernels.periodic import CYCLES
 from credo.models.gp.rows import Rows
 
@@ -95,10 +96,21 @@ def _prior(kernel: Kernel, name: str, value: Any, scales: Scales) -> Typical | N
     if name in ("lengthscale", "decay"):
         return Typical(typical if np.ndim(value) else np.exp(np.log(typical).mean()), LENGTHSCALE)
     if name == "variance":
-        return Typical(scales.variance, VARIANCE)
+        return Typical(scales.variance / _unit(kernel, scales), VARIANCE)
     if name == "period":
         return Typical(span if np.ndim(value) else np.exp(np.log(span).mean()), PERIOD)
     return None
+
+
+def _unit(kernel: Kernel, scales: Scales) -> float:
+    """The typical k(x, x)/s²: one, but the squared size of the inputs for lines, whose s² is per squared unit."""
+    if isinstance(kernel, OnColumns):
+        return _unit(kernel.kernel, scales.on(kernel.columns))
+    if isinstance(kernel, Product):
+        return float(np.prod([_unit(k, scales) for k in kernel.factors]))
+    if isinstance(kernel, DotProduct) and kernel.lengthscale is None:
+        return float(np.square(scales.spread).sum()) ** getattr(kernel, "degree", 1)
+    return 1.0
 
 
 def _below(name: str, priors: dict[str, Any]) -> dict[str, Any]:

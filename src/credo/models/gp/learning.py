@@ -71,10 +71,13 @@ class Staged(NamedTuple):
         n = statistics.n
         part = min(self.rows, max(64, n // 3))
         if n <= 1.5 * part:
-            return _noise_free(climb.learn(belief, statistics, fixed, priors, seed))
+            with lapack.quiet_threads(n):
+                return _noise_free(climb.learn(belief, statistics, fixed, priors, seed))
         index = np.sort(np.random.default_rng(seed).choice(n, part, replace=False))
-        first = climb._replace(max_steps=self.short).learn(belief, statistics.subset(index), fixed, priors, seed)
-        last = climb._replace(starts=1).learn(first.belief, statistics, fixed, priors, seed)
+        with lapack.quiet_threads(part):
+            first = climb._replace(max_steps=self.short).learn(belief, statistics.subset(index), fixed, priors, seed)
+        with lapack.quiet_threads(n):
+            last = climb._replace(starts=1).learn(first.belief, statistics, fixed, priors, seed)
         found = f"{self.starts} short climbs on {part} of {n} rows; the best went on with all of them"
         return _noise_free(last._replace(notes=[*last.notes, found]))
 
@@ -94,6 +97,7 @@ class HostObjective:
     def __init__(self, belief: GP, slots: params.Layout, rows: Rows, priors: Mapping[str, Any]):
         self._about = (belief, slots, rows, dict(priors))
         self._weight = np.asarray(rows.mask, dtype=float)
+        self._pace = lapack.Paced()
         self._work = lapack.aligned_empty((rows.capacity, rows.capacity))  # reused: fresh pages cost time
 
     def value_and_grad(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
@@ -110,9 +114,8 @@ class HostObjective:
 
     def _evaluate(self, vector: np.ndarray, gradient: bool) -> tuple[float, np.ndarray]:
         covariance, residual, log_prior = _push_forward(vector, *self._about)
-        value, by_residual = evidence_on_host(
-            np.asarray(covariance), np.asarray(residual), self._weight, self._work, gradient
-        )
+        arrays = (np.asarray(covariance), np.asarray(residual), self._weight, self._work)
+        value, by_residual = self._pace(lambda: evidence_on_host(*arrays, gradient))
         return value + float(log_prior), by_residual
 
 

@@ -159,22 +159,11 @@ def refine(gp: GP, rows: Rows, deadline: Any = np.inf, seed: int = 0) -> tuple[G
 
 
 def search_priors(gp: GP, rows: Rows) -> dict[str, Any]:
-    """The default hyperpriors, in the units that amplitudes have: those of lines are per squared unit of the input.
+    """The default hyperpriors, but none of periods.
 
-    Periods have none here: the search starts them at peaks of the periodogram and holds them in a range.
+    The search starts periods at peaks of the periodogram and holds them in a range.
     """
-    priors = {p: v for p, v in default_priors(gp, rows).items() if not p.endswith(".period")}
-    spread = np.asarray(rows.cut()[0].std(0))
-    several = len(gp.kernel.terms) > 1
-    for i, term in enumerate(gp.kernel.terms):
-        unit = 1.0
-        for leaf, column in map(grammar.inside, grammar.split(term)[1]):
-            unit *= float(spread[column] ** 2) if isinstance(leaf, Linear) else 1.0
-        prefix = f"kernel.parts.{i}." if several else "kernel."
-        for path in (f"{prefix}variance", f"{prefix}kernel.variance"):
-            if path in priors and unit > 0:
-                priors[path] = params.LogNormal(priors[path].mode / unit, priors[path].spread)
-    return priors
+    return {path: prior for path, prior in default_priors(gp, rows).items() if not path.endswith(".period")}
 
 
 # -- the walk --------------------------------------------------------------------------------------------------------
