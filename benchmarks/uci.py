@@ -130,9 +130,8 @@ def table() -> str:
             if len(scores):
                 done = np.isfinite(scores[:, 0])
                 rmse, nlpd, inside, seconds = scores[done].mean(0)
-                lines.append(
-                    f"| {name} | {method} | {done.sum()} of {len(scores)} | {rmse:.4f} | {nlpd:.4f} | {inside:.1%} | {seconds:.2g} |"
-                )
+                scored = f"{rmse:.4f} | {nlpd:.4f} | {inside:.1%} | {seconds:.2g}"
+                lines.append(f"| {name} | {method} | {done.sum()} of {len(scores)} | {scored} |")
     return "\n".join(lines)
 
 

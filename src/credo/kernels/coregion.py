@@ -86,9 +86,7 @@ class Coregionalized(Kernel):
         """A table whose last column is the number of the output."""
         table = check_table(x, name, columns)
         if table.shape[1] < 2:
-            raise DataError(
-                f"{name} needs inputs and, as its last column, the number of the output; found one column"
-            )
+            raise DataError(f"{name} needs inputs and, as its last column, the number of the output; found one column")
         if not is_traced(table):
             last = np.asarray(table)[:, -1]
             wrong = (last != np.round(last)) | (last < 0) | (last >= self.outputs)

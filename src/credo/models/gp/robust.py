@@ -35,7 +35,6 @@ from credo.core.predictive import Predictive
 from credo.infer.learn import Evidence
 from credo.kernels import Kernel, Matern52
 from credo.models.gp import posterior
-from credo.models.gp.belief import GP
 from credo.models.gp.hyperpriors import NOISE, TYPICAL_NOISE, Typical, default_priors, scales_of
 from credo.models.gp.means import Mean, as_mean
 from credo.models.gp.posterior import Prior, Solved
@@ -74,13 +73,6 @@ class RobustGP(Belief):
         if not isinstance(self.noise, StudentTNoise):
             raise DataError(f"RobustGP takes StudentTNoise, found {type(noise).__name__}; for Gaussian noise use GP")
         self.seen, self.solved, self.precision = None, None, None
-
-    @classmethod
-    def from_gp(cls, gp: GP) -> "RobustGP":
-        """The robust form of a `GP` whose noise is `StudentTNoise` and that has seen nothing yet."""
-        if gp.seen is not None:
-            raise DataError("a GP that has seen data with Gaussian noise cannot be made robust; start from its prior")
-        return cls(gp.kernel, gp.mean, gp.noise)
 
     @property
     def prior(self) -> Prior:
@@ -166,11 +158,6 @@ class RobustGP(Belief):
     def __repr__(self) -> str:
         seen = "nothing" if self.seen is None else f"{'?' if is_traced(self.seen) else self.seen.n} rows"
         return f"RobustGP({self.kernel!r}, mean={type(self.mean).__name__}, noise={self.noise}, seen {seen})"
-
-
-def robust(gp: GP) -> RobustGP:
-    """What `GP(noise=StudentTNoise())` means."""
-    return RobustGP.from_gp(gp)
 
 
 def tame(rows: Rows) -> Rows:
