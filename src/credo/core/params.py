@@ -76,6 +76,11 @@ def positive_definite(default: Any = dataclasses.MISSING) -> Any:
     return _declare("positive_definite", default)
 
 
+def known() -> Any:
+    """Declares a part whose numbers are taken as known: none of them is learnable."""
+    return eqx.field(metadata={"known": True})
+
+
 def _walk(node: Any, prefix: str) -> Iterator[tuple[str, Any, Constraint]]:
     if dataclasses.is_dataclass(node) and not isinstance(node, type):
         for field in dataclasses.fields(node):
@@ -84,7 +89,7 @@ def _walk(node: Any, prefix: str) -> Iterator[tuple[str, Any, Constraint]]:
             path = f"{prefix}{field.name}"
             if constraint is not None and eqx.is_array_like(value):
                 yield path, value, constraint
-            elif not field.metadata.get("static", False):
+            elif not field.metadata.get("static", False) and not field.metadata.get("known", False):
                 yield from _walk(value, f"{path}.")
     elif isinstance(node, list | tuple):
         for i, item in enumerate(node):

@@ -62,6 +62,10 @@ class Evidence(NamedTuple):
     """A climb ends where no slope is larger."""
     gain: float = 1e-14
     """A climb ends after a step that gains less than this times the height."""
+    stride: Any = 1.0
+    """The length of the first step, in unconstrained units; one for all coordinates or one for each."""
+    flat: bool = True
+    """Whether to look for directions without a maximum."""
 
     def learn(
         self,
@@ -79,11 +83,10 @@ class Evidence(NamedTuple):
         noise[0] = 0.0
 
         objective = self.objective(belief, slots, statistics, priors)
-        optima = maximize(
-            objective.value_and_grad, list(first + noise), lower, upper, self.max_steps, self.tolerance, self.gain
-        )
+        stops = (self.max_steps, self.tolerance, self.gain, self.stride)
+        optima = maximize(objective.value_and_grad, list(first + noise), lower, upper, *stops)
         learned = summarize(belief, slots, optima, lower, upper)
-        if learned.status == DIVERGED:
+        if learned.status == DIVERGED or not self.flat:
             return learned
         names = params.coordinate_names(slots)
         free = [i for s in slots if s.path not in priors for i in range(s.start, s.stop)]  # a prior is never flat

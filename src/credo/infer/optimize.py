@@ -5,7 +5,7 @@ reported, not only the best.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import optimize
@@ -37,13 +37,15 @@ def maximize(
     max_steps: int = 200,
     tolerance: float = 1e-6,
     gain: float = 1e-14,
+    stride: Any = 1.0,
 ) -> list[Optimum]:
     """The distinct local maxima reached from `starts`, the highest first.
 
     A climb ends where the largest slope is below `tolerance`, or a step gains less than `gain` times the height.
+    `stride` is the length of the first step, one or one for each coordinate: short near a maximum.
     A start where the function or its gradient is not finite ends as "diverged" with value -inf.
     """
-    return distinct([_climb(value_and_grad, s, lower, upper, max_steps, tolerance, gain) for s in starts])
+    return distinct([_climb(value_and_grad, s, lower, upper, max_steps, tolerance, gain, stride) for s in starts])
 
 
 def _climb(
@@ -54,28 +56,32 @@ def _climb(
     max_steps: int,
     tolerance: float,
     gain: float,
+    stride: Any,
 ) -> Optimum:
     worst = 1e300
+    origin = np.clip(start, lower, upper)
 
-    def negative(u: np.ndarray) -> tuple[float, np.ndarray]:
-        value, gradient = value_and_grad(u)
+    def negative(w: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = value_and_grad(origin + stride * w)
         if not np.isfinite(value) or not np.all(np.isfinite(gradient)):
-            return worst, np.zeros_like(u)  # the line search backs off
-        return -float(value), -np.asarray(gradient, dtype=float)
+            return worst, np.zeros_like(w)  # the line search backs off
+        return -float(value), -stride * np.asarray(gradient, dtype=float)
 
+    low, high = (lower - origin) / stride, (upper - origin) / stride
     result = optimize.minimize(
         negative,
-        np.clip(start, lower, upper),
+        np.zeros_like(origin),
         jac=True,
         method="L-BFGS-B",
-        bounds=list(zip(lower, upper, strict=True)),
-        options={"maxiter": max_steps, "ftol": gain, "gtol": tolerance, "maxls": 40},
+        bounds=list(zip(low, high, strict=True)),
+        options={"maxiter": max_steps, "ftol": gain, "gtol": float(np.min(stride)) * tolerance, "maxls": 40},
     )
+    place = np.clip(origin + stride * np.asarray(result.x), lower, upper)
     if result.fun >= worst:
-        return Optimum(np.asarray(result.x), -np.inf, DIVERGED, int(result.nit))
+        return Optimum(place, -np.inf, DIVERGED, int(result.nit))
     # A line search that cannot improve at the noise floor of the function is convergence, too.
-    done = result.success or _projected_gradient(result, lower, upper) < 1e-3 * max(1.0, abs(float(result.fun)))
-    return Optimum(np.asarray(result.x), -float(result.fun), CONVERGED if done else STOPPED, int(result.nit))
+    done = result.success or _projected_gradient(result, low, high) < 1e-3 * max(1.0, abs(float(result.fun)))
+    return Optimum(place, -float(result.fun), CONVERGED if done else STOPPED, int(result.nit))
 
 
 def _projected_gradient(result: optimize.OptimizeResult, lower: np.ndarray, upper: np.ndarray) -> float:

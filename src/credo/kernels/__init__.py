@@ -2,6 +2,7 @@
 
 from credo.kernels.algebra import Exponentiated, PolynomialOf, Power, Product, Scaled, Sum
 from credo.kernels.base import Kernel, Scales
+from credo.kernels.centered import CenteredPeriodic
 from credo.kernels.check import check_kernel
 from credo.kernels.coregion import Coregionalized
 from credo.kernels.derivative import Differentiated, with_gradients
@@ -15,7 +16,7 @@ from credo.kernels.matern import Matern
 from credo.kernels.nonstationary import Brownian, ChangePoint, Gibbs
 from credo.kernels.periodic import Cosine, LocallyPeriodic, Periodic, SpectralMixture
 from credo.kernels.random_features import RandomFeatures, feature_error_probability, features_needed, random_features
-from credo.kernels.rkhs import RKHSFunction, kernel_ridge
+from credo.kernels.rkhs import RKHSFunction, kernel_ridge, projection, section
 from credo.kernels.spectral import sample_frequencies, spectral_density
 from credo.kernels.stationary import (
     RBF,
@@ -35,6 +36,7 @@ __all__ = [
     "Bilinear",
     "Brownian",
     "Categorical",
+    "CenteredPeriodic",
     "ChangePoint",
     "Constant",
     "Coregionalized",
@@ -85,8 +87,10 @@ __all__ = [
     "features_needed",
     "kernel_ridge",
     "nearest_psd",
+    "projection",
     "random_features",
     "sample_frequencies",
+    "section",
     "spectral_density",
     "tabulate",
     "with_gradients",

@@ -1,7 +1,9 @@
 """Gaussian processes: beliefs about functions."""
 
 from credo.models.gp.belief import GP
+from credo.models.gp.components import decompose
 from credo.models.gp.derivatives import differentiated, gradient_covariance
+from credo.models.gp.describe import describe
 from credo.models.gp.heteroscedastic import HeteroscedasticGP
 from credo.models.gp.hyper import Quadrature, hyperparameters
 from credo.models.gp.independent import Independent
@@ -10,6 +12,7 @@ from credo.models.gp.means import Basis, BeliefMean, Constant, FunctionMean, Mea
 from credo.models.gp.multioutput import MultiGP
 from credo.models.gp.objectives import KFold, LeaveOneOut
 from credo.models.gp.robust import RobustGP
+from credo.models.gp.search import Search, search_kernel
 from credo.models.gp.surface import evidence_surface
 from credo.models.gp.watched import Watched
 
@@ -27,11 +30,15 @@ __all__ = [
     "MultiGP",
     "Quadrature",
     "RobustGP",
+    "Search",
     "Staged",
     "Watched",
     "Zero",
+    "decompose",
+    "describe",
     "differentiated",
     "evidence_surface",
     "gradient_covariance",
     "hyperparameters",
+    "search_kernel",
 ]

@@ -203,11 +203,14 @@ class GP(Belief):
 
         return sample(self, x, n, noise=noise, method=method, seed=seed)
 
-    def sample_functions(self, n: int = 1, *, features: int = 2048, seed: int = 0) -> Any:
-        """n draws as functions, callable anywhere and consistent between calls; see `sampling.py`."""
+    def sample_functions(self, n: int = 1, *, features: int = 2048, seed: int = 0, columns: int | None = None) -> Any:
+        """n draws as functions, callable anywhere and consistent between calls; see `sampling.py`.
+
+        `columns` says how many inputs there are where the belief has seen no data.
+        """
         from credo.models.gp.sampling import sample_functions
 
-        return sample_functions(self, n, features=features, seed=seed)
+        return sample_functions(self, n, features=features, seed=seed, columns=columns)
 
     def gradient(self, x: Any) -> Normal:
         """The belief about the slopes of the function at the rows x, shape (m, d); see `derivatives.py`."""

@@ -21,11 +21,18 @@ from credo.core import params
 from credo.core.arrays import input_names
 from credo.core.linalg import evidence_on_host, lapack
 from credo.infer.learn import Evidence, Learned
+from credo.infer.optimize import DIVERGED, Optimum, flat_directions
 from credo.models.gp import posterior
 from credo.models.gp.belief import GP
 from credo.models.gp.hyperpriors import TYPICAL_NOISE, scales_of
 from credo.models.gp.rows import Rows
 from credo.models.linear.priors import KnownNoise
+
+DIFFERENCE = 0.05
+"""The step of the finite differences that measure curvature, in unconstrained units."""
+
+STEPS = (0.02, 1.0)
+"""The shortest and the longest first step from a maximum on fewer rows."""
 
 
 def prepare(belief: GP, data: tuple[Any, ...], weights: Any, noise: Any) -> tuple[GP, Rows]:
@@ -49,37 +56,80 @@ def prepare(belief: GP, data: tuple[Any, ...], weights: Any, noise: Any) -> tupl
 
 
 class Staged(NamedTuple):
-    """Short climbs from several starts on a random part of the rows, then one on all of them from the best.
+    """Short climbs from several starts on a few random rows; the best goes on with more, at last with all.
 
+    A maximum on a third of the rows is near that on all, and a look at it costs a thirtieth.
     `using=Evidence(starts=…)` climbs from every start on all rows, and reports every local maximum.
     """
 
     starts: int = 4
     rows: int = 256
     """The most rows that starts are tried on; of few data a third is used, but at least 64 rows."""
-    short: int = 12
+    short: int = 10
     """The steps of a short climb."""
     max_steps: int = 200
     tolerance: float = 1e-3
-    gain: float = 1e-8
+    gain: float = 3e-7
 
     def learn(
         self, belief: GP, statistics: Rows, fixed: Sequence[str], priors: Mapping[str, Any], seed: int
     ) -> Learned:
         """The belief at the maximum found."""
         climb = Evidence(self.starts, max_steps=self.max_steps, tolerance=self.tolerance, gain=self.gain)
-        n = statistics.n
-        part = min(self.rows, max(64, n // 3))
-        if n <= 1.5 * part:
-            with lapack.quiet_threads(n):
+        sizes = self._sizes(statistics.n)
+        if len(sizes) == 1:
+            with lapack.quiet_threads(sizes[0]):
                 return _noise_free(climb.learn(belief, statistics, fixed, priors, seed))
-        index = np.sort(np.random.default_rng(seed).choice(n, part, replace=False))
-        with lapack.quiet_threads(part):
-            first = climb._replace(max_steps=self.short).learn(belief, statistics.subset(index), fixed, priors, seed)
-        with lapack.quiet_threads(n):
-            last = climb._replace(starts=1).learn(first.belief, statistics, fixed, priors, seed)
-        found = f"{self.starts} short climbs on {part} of {n} rows; the best went on with all of them"
-        return _noise_free(last._replace(notes=[*last.notes, found]))
+        order = np.random.default_rng(seed).permutation(statistics.n)
+        part = statistics.subset(np.sort(order[: sizes[0]]))
+        one = climb._replace(starts=1, flat=False)
+        with lapack.quiet_threads(sizes[0]):
+            learned = climb._replace(max_steps=self.short, flat=False).learn(belief, part, fixed, priors, seed)
+            learned = one.learn(learned.belief, part, fixed, priors, seed)
+        rows = part
+        for n in sizes[1:]:
+            stride = _typical_steps(learned, rows, fixed, priors, n)
+            rows = statistics if n == statistics.n else statistics.subset(np.sort(order[:n]))
+            with lapack.quiet_threads(n):
+                learned = one._replace(stride=stride).learn(learned.belief, rows, fixed, priors, seed)
+        flat = _flat(learned, part, fixed, priors)
+        path = " to ".join(str(n) for n in sizes)
+        notes = [*learned.notes, f"{self.starts} short climbs on a part of the rows; the best went on: {path} rows"]
+        return _noise_free(learned._replace(at_bound=learned.at_bound | flat, notes=notes))
+
+    def _sizes(self, n: int) -> list[int]:
+        """How many rows are climbed on, stage by stage."""
+        sizes = [min(self.rows, max(64, n // 3))]
+        while 3 * sizes[-1] < 0.6 * n:
+            sizes.append(3 * sizes[-1])
+        return [*sizes, n] if n > 1.5 * sizes[-1] else [n]
+
+
+def _typical_steps(learned: Learned, rows: Rows, fixed: Sequence[str], priors: Mapping[str, Any], n: int) -> np.ndarray:
+    """How far each coordinate is likely to move with n rows: a standard deviation, from the curvature on fewer."""
+    slots = params.layout(learned.belief, fixed)
+    vector = np.asarray(params.to_vector(learned.belief, slots))
+    objective = Evidence().objective(learned.belief, slots, rows, priors)
+    with lapack.quiet_threads(rows.n):
+        _, here = objective.value_and_grad(vector)
+        moved = [objective.value_and_grad(vector + DIFFERENCE * e)[1] for e in np.eye(len(vector))]
+    curvature = np.array([(here[i] - g[i]) / DIFFERENCE for i, g in enumerate(moved)]) * n / rows.n
+    return np.clip(1.0 / np.sqrt(np.maximum(curvature, 1e-12)), *STEPS)
+
+
+def _flat(learned: Learned, rows: Rows, fixed: Sequence[str], priors: Mapping[str, Any]) -> dict[str, str]:
+    """Directions without a maximum, looked for where a look is cheap: on a part of the rows."""
+    slots = params.layout(learned.belief, fixed)
+    free = [i for s in slots if s.path not in priors for i in range(s.start, s.stop)]
+    if learned.status == DIVERGED or not free:
+        return {}
+    objective = Evidence().objective(learned.belief, slots, rows, priors)
+    vector = np.asarray(params.to_vector(learned.belief, slots))
+    here = Optimum(vector, objective.value(vector), learned.status, 0)
+    names = params.coordinate_names(slots)
+    with lapack.quiet_threads(rows.n):
+        found = flat_directions(objective.value, here, *params.bounds(slots, vector), free)
+    return {names[i]: side for i, side in found}
 
 
 def _noise_free(learned: Learned) -> Learned:

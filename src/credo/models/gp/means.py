@@ -15,6 +15,7 @@ from jaxtyping import Array, Float
 
 from credo.core.belief import Belief
 from credo.core.errors import DataError
+from credo.core.params import known
 from credo.kernels import Constant as ConstantKernel
 from credo.kernels import Kernel, Scales
 from credo.kernels.derivative import Differentiated, observed
@@ -131,7 +132,7 @@ class _Design(eqx.Module):
 class BeliefMean(Mean):
     """m(x) = E[y | x] of another belief, taken as known."""
 
-    belief: Belief
+    belief: Belief = known()
 
     def __call__(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
         """The belief's mean prediction."""
