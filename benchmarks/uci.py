@@ -1,8 +1,8 @@
 """Accuracy of exact Gaussian processes on UCI tables: the same ten splits, the same kernel, each library's own fit.
 
-`python -m benchmarks.uci [--peers] [name ...]`, with the data in $CREDO_DATA (default ../shared/data). Inputs and
-outcomes are standardized by the training rows for everyone; credo does not need it, the peers do. Rows go to
-results/uci.csv as they are finished; results/uci.md is the table of their means.
+`python -m benchmarks.uci [--method=NAME ...] [name ...]` (all methods, all tables), with the data in $CREDO_DATA
+(default ../shared/data). Inputs and outcomes are standardized by the training rows for everyone; credo does not need
+it, the peers do. Rows go to results/uci.csv as they are finished; results/uci.md is the table of their means.
 """
 
 import csv
@@ -136,11 +136,12 @@ def table() -> str:
 
 
 def main() -> None:
-    peers = "--peers" in sys.argv
+    chosen = [a.split("=", 1)[1] for a in sys.argv[1:] if a.startswith("--method=")] or [*OURS, *PEERS]
     names = [a for a in sys.argv[1:] if not a.startswith("--")] or list(NAMES)
     RESULTS.mkdir(exist_ok=True)
     for name in names:
-        for method, function in (PEERS if peers else OURS).items():
+        for method in chosen:
+            function = (OURS | PEERS)[method]
             for row in run(name, method, function):
                 with FILE.open("a") as stream:
                     csv.writer(stream).writerow(row)

@@ -9,10 +9,12 @@ enough that a few dozen rows overrule it.
 import dataclasses
 from typing import Any
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
-from credo.core.params import LogNormal, learnable
+from credo.core.params import learnable
 from credo.kernels import Kernel, OnColumns, Product, Scales
 from credo.kernels.coregion import Coregionalized
 from credo.kernels.derivative import Differentiated
@@ -21,26 +23,51 @@ from credo.kernels.dotproduct import DotProduct
 from credo.kernels.periodic import CYCLES
 from credo.models.gp.rows import Rows
 
-LENGTHSCALE, VARIANCE, PERIOD, NOISE = 1.5, 1.5, 1.0, 2.0
-"""Standard deviations of the log."""
+LENGTHSCALE, VARIANCE, PERIOD, NOISE = (1.0, 5.0), (2.0, 3.0), 1.0, 2.0
+"""Standard deviations of the log, below and above the mode where they differ.
+
+A lengthscale far above the spread of its column says that the column does not matter, which is common: hardly a
+penalty. One far below fits noise.
+"""
 
 TYPICAL_NOISE = 0.05
 """The mode of the noise, as a share of the variance of the outcomes."""
 
 
-class Typical(LogNormal):
-    """What a number typically is: a penalty on log θ that is least at the mode, for climbing.
+class Typical(eqx.Module):
+    """What a positive number typically is: a penalty ½(log(θ/mode)/spread)², with a spread for either side.
 
-    Integrated over, a log-normal of that mode would lean to large numbers: its median is e^spread² times as large.
-    `centered` is the prior to integrate over.
+    For climbing it is the log density of θ itself; to integrate over, `centered` is the density that is as wide,
+    with the same mode, on the scale of log θ.
     """
 
-    def __init__(self, mode: Any, spread: Any):
-        super().__init__(mode, spread)
+    mode: Float[Array, "*k"]
+    below: Float[Array, ""]
+    above: Float[Array, ""]
 
-    def centered(self) -> LogNormal:
-        """The log-normal whose median is the mode of this one."""
-        return LogNormal(self.mode * jnp.exp(-(self.spread**2)), self.spread)
+    def __init__(self, mode: Any, spread: Any):
+        below, above = spread if isinstance(spread, tuple) else (spread, spread)
+        self.mode, self.below, self.above = (jnp.asarray(v, dtype=float) for v in (mode, below, above))
+
+    def log_prob(self, value: Array) -> Array:
+        """-½(log(θ/mode)/spread)², up to a constant."""
+        z = jnp.log(value / self.mode)
+        return -0.5 * jnp.square(z / jnp.where(z < 0, self.below, self.above))
+
+    def centered(self) -> "Centered":
+        """The prior to integrate over."""
+        return Centered(self)
+
+
+class Centered(eqx.Module):
+    """log θ has a normal density with the spreads of a `Typical` below and above its mode, normalized."""
+
+    typical: Typical
+
+    def log_prob(self, value: Array) -> Array:
+        """The log density of θ."""
+        mass = 0.5 * (self.typical.below + self.typical.above) * jnp.sqrt(2 * jnp.pi)
+        return self.typical.log_prob(value) - jnp.log(mass) - jnp.log(value)
 
 
 def default_priors(gp: Any, rows: Rows) -> dict[str, Any]:
