@@ -54,6 +54,11 @@ class Typical(eqx.Module):
         z = jnp.log(value / self.mode)
         return -0.5 * jnp.square(z / jnp.where(z < 0, self.below, self.above))
 
+    @property
+    def log_mass(self) -> Float[Array, ""]:
+        """log ∫ exp(log_prob) d log θ, for one number."""
+        return jnp.log(0.5 * (self.below + self.above) * jnp.sqrt(2 * jnp.pi))
+
     def centered(self) -> "Centered":
         """The prior to integrate over."""
         return Centered(self)
@@ -66,8 +71,7 @@ class Centered(eqx.Module):
 
     def log_prob(self, value: Array) -> Array:
         """The log density of θ."""
-        mass = 0.5 * (self.typical.below + self.typical.above) * jnp.sqrt(2 * jnp.pi)
-        return self.typical.log_prob(value) - jnp.log(mass) - jnp.log(value)
+        return self.typical.log_prob(value) - self.typical.log_mass - jnp.log(value)
 
 
 def default_priors(gp: Any, rows: Rows) -> dict[str, Any]:

@@ -283,7 +283,7 @@ def laplace(objective: Uncompiled, vector: np.ndarray, step: Any = 1e-3) -> floa
     k = len(vector)
     h = np.stack([_slope(objective, vector + step * e) - _slope(objective, vector - step * e) for e in np.eye(k)])
     curvature = np.linalg.eigvalsh(-(h + h.T) / (4 * step))
-    value = objective.value_and_grad(vector)[0] + float(np.sum(vector))  # the density of log θ
+    value = objective.value_and_grad(vector)[0] - objective.log_mass  # the density of log θ
     return value + 0.5 * k * np.log(2 * np.pi) - 0.5 * float(np.log(np.maximum(curvature, 0.25)).sum())
 
 

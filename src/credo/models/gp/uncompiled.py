@@ -40,6 +40,7 @@ from credo.kernels.centered import CenteredPeriodic
 from credo.kernels.dotproduct import Linear
 from credo.kernels.periodic import Periodic
 from credo.models.gp.belief import GP
+from credo.models.gp.hyperpriors import Typical
 from credo.models.gp.rows import Rows
 
 Matrix = np.ndarray
@@ -91,14 +92,16 @@ class Uncompiled:
     It remembers the best point it has seen, and raises `TimeUp` once `deadline` (of `time.perf_counter`) has passed.
     """
 
-    def __init__(self, gp: GP, sheet: Sheet, priors: Mapping[str, Any], deadline: Any = np.inf):
+    def __init__(self, gp: GP, sheet: Sheet, priors: Mapping[str, Typical], deadline: Any = np.inf):
         if not is_supported(gp.kernel):
             raise DataError(f"only kernels made of {_listed()} can be evaluated here, found {gp.kernel.formula()}")
         self.slots = params.layout(gp)
         self.start = np.concatenate([np.log(np.ravel(v)) for v in params.learnable(gp).values()])
         self.best = (-np.inf, self.start)
         self.gp, self._sheet, self._deadline = gp, sheet, deadline
-        self._priors = {p: (np.log(np.asarray(v.mode)), float(v.spread)) for p, v in priors.items()}
+        self._priors = {p: (np.log(v.mode), float(v.below), float(v.above)) for p, v in priors.items()}
+        sizes = {s.path: s.stop - s.start for s in self.slots}
+        self.log_mass = sum(sizes[p] * float(v.log_mass) for p, v in priors.items() if p in sizes)
 
     @property
     def inputs(self) -> Float[np.ndarray, "n d"]:
@@ -142,15 +145,15 @@ class Uncompiled:
         return {s.path: np.exp(vector[s.start : s.stop]).reshape(s.shape) for s in self.slots}
 
     def _log_prior(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
-        """Σ log p(θ), densities of θ, and the gradient by log θ."""
+        """Σ log p(θ), the penalties of `Typical`, and the gradient by log θ."""
         total, slope = 0.0, np.zeros_like(vector)
         for s in self.slots:
             if s.path in self._priors:
-                mode, spread = self._priors[s.path]
-                u = vector[s.start : s.stop]
-                z = (u - np.ravel(mode) - spread**2) / spread
-                total += float(np.sum(-0.5 * z**2 - u - np.log(spread) - 0.5 * np.log(2 * np.pi)))
-                slope[s.start : s.stop] = -z / spread - 1.0
+                mode, below, above = self._priors[s.path]
+                z = vector[s.start : s.stop] - np.ravel(mode)
+                spread = np.where(z < 0, below, above)
+                total -= 0.5 * float(np.sum((z / spread) ** 2))
+                slope[s.start : s.stop] = -z / spread**2
         return total, slope
 
 
