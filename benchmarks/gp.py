@@ -117,7 +117,7 @@ def gpytorch_evidence(data: Data) -> float:
     with gpytorch.settings.max_cholesky_size(10**6), gpytorch.settings.fast_computations(False, False, False):
         value = mll(model(x), y)
         (-value).backward()
-    return float(value) * n
+    return float(value.detach()) * n
 
 
 @cache
@@ -177,7 +177,7 @@ def gpjax_objective(n: int) -> Any:
             active_dims=list(range(D)), lengthscale=jnp.exp(u[1 : D + 1]), variance=jnp.exp(u[0])
         )
         prior = gpx.gps.Prior(mean_function=gpx.mean_functions.Zero(), kernel=kernel)
-        likelihood = gpx.likelihoods.Gaussian(num_datapoints=n, obs_stddev=jnp.sqrt(jnp.exp(u[D + 1])))
+        likelihood = gpx.likelihoods.Gaussian(obs_stddev=jnp.sqrt(jnp.exp(u[D + 1])))
         return gpx.objectives.conjugate_mll(prior * likelihood, rows)
 
     return jax.jit(jax.value_and_grad(log_evidence))

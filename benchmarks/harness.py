@@ -75,7 +75,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Call:
-    """Contestants that time themselves (a process of their own, say): the best of two calls of each, after one that fills caches."""
+    """Contestants that time themselves (in a process of their own, say): best of two after one that fills caches."""
 
     name: str
     contestants: Mapping[str, Callable[[], float]]

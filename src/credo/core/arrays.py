@@ -247,6 +247,14 @@ def padded(*arrays: Any) -> tuple[Any, ...]:
 T = TypeVar("T")
 
 
+def put(values: Any) -> jax.Array:
+    """NumPy's numbers as a JAX array, without a copy where memory allows; the caller no longer writes to them.
+
+    Unlike `jnp.asarray` it compiles nothing for a shape that is new.
+    """
+    return jax.device_put(np.asarray(values))
+
+
 def by_bucket(function: Callable[..., T], x: Any, *rest: Any) -> T:
     """function(x, *rest) for a row-wise `function`, run on rows padded to a bucket and cut back.
 
@@ -256,7 +264,7 @@ def by_bucket(function: Callable[..., T], x: Any, *rest: Any) -> T:
     n = x.shape[0]
     if is_traced(x, rest):
         return function(x, *rest)
-    out = function(jnp.asarray(pad_rows(x, bucket(n))), *rest)
+    out = function(put(pad_rows(x, bucket(n))), *rest)
     if is_traced(out):  # inside somebody's jit even constants are traced
         return jax.tree.map(lambda leaf: leaf[:n], out)
-    return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)[:n]), out)
+    return jax.tree.map(lambda leaf: put(np.asarray(leaf)[:n]), out)

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.linalg import get_lapack_funcs
 
+from credo.core.arrays import put
 from credo.core.linalg import lapack
 from credo.core.linalg.factor import Factor
 
@@ -33,9 +34,9 @@ def factorize_tiles(tile: Callable[[slice, slice], Any], diagonal: Float[np.ndar
         policy = lapack.jitter_policy(out.diagonal()[:n].mean() - jitter, float(n), out.dtype)
         _, info = potrf(out.T, lower=0, clean=1, overwrite_a=1)
         if info == 0 and bool(np.isfinite(out.diagonal()).all()):
-            return Factor(jnp.asarray(out), jnp.asarray(jitter), jnp.asarray(True))
+            return Factor(put(out), put(jitter), put(True))
         if not jitter < policy.bound:  # also when the bound is NaN or not positive
-            return Factor(jnp.eye(size), jnp.asarray(jitter), jnp.asarray(False))
+            return Factor(jnp.eye(size), put(jitter), put(False))
         jitter = float(policy.after(jitter))
 
 

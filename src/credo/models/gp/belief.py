@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from credo.core.arrays import check_positive, input_names, is_traced
+from credo.core.arrays import check_positive, input_names, is_traced, put
 from credo.core.belief import Belief
 from credo.core.errors import DataError
 from credo.core.linalg import demand
@@ -174,12 +174,15 @@ class GP(Belief):
         mean, variance = posterior.predict(self.prior, self.seen, self.solved, table)
         m = table.shape[0]
         if noise is None:
-            known = np.full(m, self.noise_variance()) if not is_traced(self, table) else self.noise_variance()
-            own = jnp.broadcast_to(jnp.asarray(known), (m,))
+            variance_of_noise = self.noise_variance()
+            traced = is_traced(variance_of_noise, table)
+            own = jnp.broadcast_to(variance_of_noise, (m,)) if traced else put(np.full(m, variance_of_noise))
         else:
             own = jnp.asarray(check_positive(noise, "noise", m))
-        rows = jnp.asarray(table)
-        covariance = posterior.joint(self.prior, self.seen, self.solved, rows, rows) if joint else None
+        covariance = None
+        if joint:
+            rows = jnp.asarray(table)
+            covariance = posterior.joint(self.prior, self.seen, self.solved, rows, rows)
         return Normal(mean, own, variance, covariance)
 
     def queries(self, x: Any) -> Any:

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from credo.core import params
-from credo.core.arrays import input_names
+from credo.core.arrays import input_names, put
 from credo.core.linalg import evidence_on_host, lapack
 from credo.infer.learn import Evidence, Learned
 from credo.infer.optimize import DIVERGED, Optimum, flat_directions
@@ -155,7 +155,7 @@ class HostObjective:
         value, by_residual = self._evaluate(vector, True)
         if not np.isfinite(value):
             return value, np.zeros_like(vector)
-        gradient = _pull_back(vector, *self._about, jnp.asarray(self._work), by_residual)
+        gradient = _pull_back(vector, *self._about, put(self._work), by_residual)
         return value, np.asarray(gradient)
 
     def value(self, vector: np.ndarray) -> float:

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from credo.core.arrays import bucket, by_bucket, is_traced, pad_rows
+from credo.core.arrays import bucket, by_bucket, is_traced, pad_rows, put
 from credo.core.linalg import factorize, gaussian_log_evidence, lapack, solve, solve_lower
 from credo.core.linalg.factor import REMEDY, Factor
 from credo.core.linalg.tiles import factorize_tiles
@@ -70,7 +70,7 @@ def condition(prior: Prior, rows: Rows) -> tuple[Solved, Bool[Array, ""]]:
     if on_host(rows.capacity, prior, rows):
         factor, r = _factor_on_host(prior, rows), np.asarray(_residual(prior, rows))
         root = np.asarray(factor.root)
-        return Solved(factor.root, jnp.asarray(lapack.solve_factored(root, r))), factor.ok
+        return Solved(factor.root, put(lapack.solve_factored(root, r))), factor.ok
     return _condition(prior, rows)
 
 
@@ -120,12 +120,12 @@ def extend(prior: Prior, seen: Rows, solved: Solved, rows: Rows) -> tuple[Rows, 
         seen, solved = _grow(seen, solved, capacity(n + block))
     new = pack(*rows.cut(), size=block)
     if not on_host(seen.capacity, prior, seen, solved):
-        return _extend(prior, seen, solved, new, jnp.asarray(n))
+        return _extend(prior, seen, solved, new, np.asarray(n))
     cross, corner = (np.asarray(v) for v in _borders(prior, seen, new))
     w = np.array(cross)
     root = np.asarray(solved.root)
     lapack.solve_rows_inplace(root, w)
-    factor = factorize(jnp.asarray(corner - w @ w.T), new.mask)
+    factor = factorize(put(corner - w @ w.T), new.mask)
     out = lapack.aligned_empty(root.shape)
     np.copyto(out, root)
     out[n : n + block] = w
@@ -133,7 +133,7 @@ def extend(prior: Prior, seen: Rows, solved: Solved, rows: Rows) -> tuple[Rows, 
     both = zip(seen.cut(), rows.cut(), strict=True)
     joined = pack(*(np.concatenate(pair) for pair in both), size=seen.capacity)
     alpha = lapack.solve_factored(out, np.asarray(_residual(prior, joined)))
-    return joined, Solved(jnp.asarray(out), jnp.asarray(alpha)), factor.ok
+    return joined, Solved(put(out), put(alpha)), factor.ok
 
 
 @eqx.filter_jit
@@ -165,8 +165,8 @@ def _grow(seen: Rows, solved: Solved, size: int) -> tuple[Rows, Solved]:
     root[:old, :old] = np.asarray(solved.root)
     root[:old, old:], root[old:] = 0.0, 0.0
     np.fill_diagonal(root[old:, old:], 1.0)
-    grown = jax.tree.map(lambda v: jnp.asarray(pad_rows(np.asarray(v), size)), seen)
-    return grown, Solved(jnp.asarray(root), jnp.asarray(pad_rows(np.asarray(solved.alpha), size)))
+    grown = jax.tree.map(lambda v: put(pad_rows(np.asarray(v), size)), seen)
+    return grown, Solved(put(root), put(pad_rows(np.asarray(solved.alpha), size)))
 
 
 # -- predictions -------------------------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ def _predict_on_host(prior: Prior, seen: Rows, solved: Solved, x: np.ndarray) ->
         explained = np.einsum("ij,ij->i", work, work)
         mean[start : start + k] = np.asarray(mu)[:k]
         variance[start : start + k] = np.maximum(np.asarray(diagonal) - explained, 0.0)[:k]
-    return Latent(jnp.asarray(mean), jnp.asarray(variance))
+    return Latent(put(mean), put(variance))
 
 
 @eqx.filter_jit

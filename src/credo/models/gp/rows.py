@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from credo.core.arrays import check_positive, check_vector, is_traced, pad_rows
+from credo.core.arrays import check_positive, check_vector, is_traced, pad_rows, put
 from credo.core.errors import DataError
 from credo.kernels import Kernel
 
@@ -80,9 +80,9 @@ def pack(x: Any, y: Any, scale: Any, extra: Any, *, size: int | None = None) -> 
     size = capacity(n) if size is None else size
 
     def fill(v: Any) -> Array:
-        return jnp.asarray(pad_rows(np.asarray(v, dtype=float), size))
+        return put(pad_rows(np.asarray(v, dtype=float), size))
 
-    return Rows(fill(x), fill(y), fill(scale), fill(extra), jnp.asarray(np.arange(size) < n))
+    return Rows(fill(x), fill(y), fill(scale), fill(extra), put(np.arange(size) < n))
 
 
 def read(kernel: Kernel, data: tuple[Any, ...], columns: int | None, weights: Any, noise: Any) -> Rows:

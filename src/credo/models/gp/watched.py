@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from credo.core.arrays import put
 from credo.core.belief import Belief
 from credo.core.linalg import demand, solve_lower
 from credo.core.predictive import Normal
@@ -84,7 +85,7 @@ class Watched(Belief):
 
     def predict(self) -> Normal:
         """p(y* | data) at the candidates."""
-        noise = jnp.asarray(np.full(self.mean.shape, self.gp.noise_variance()))
+        noise = put(np.full(self.mean.shape, self.gp.noise_variance()))
         return Normal(self.mean, noise, self.variance)
 
 
