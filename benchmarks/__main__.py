@@ -1,4 +1,7 @@
-"""`python -m benchmarks [name ...]`: all benchmarks, or those named; tables go to results/<name>.md."""
+"""`python -m benchmarks [--only=text] [name ...]`: all benchmarks, or those named; tables go to results/<name>.md.
+
+`--only` runs the tasks whose name contains the text, and leaves the rest of the file as it is.
+"""
 
 import os
 import sys
@@ -13,7 +16,8 @@ HERE = Path(__file__).parent
 
 def main() -> None:
     known = sorted(p.stem for p in HERE.glob("*.py") if not p.stem.startswith("_") and p.stem not in ("harness", "uci"))
-    names = sys.argv[1:] or known
+    only = next((a.split("=", 1)[1] for a in sys.argv[1:] if a.startswith("--only=")), "")
+    names = [a for a in sys.argv[1:] if not a.startswith("--")] or known
     unknown = [name for name in names if name not in known]
     if unknown:
         sys.exit(f"there is no benchmark {', '.join(unknown)}; there are: {', '.join(known)}")
@@ -22,7 +26,7 @@ def main() -> None:
         os.environ["CREDO_CACHE"] = cache
         for name in names:
             module = import_module(f"benchmarks.{name}")
-            report(name, module.TITLE, module.TASKS)
+            report(name, module.TITLE, module.TASKS, only)
 
 
 if __name__ == "__main__":

@@ -198,8 +198,7 @@ def credo_fit(data: Data) -> float:
     from credo.kernels import Matern52
     from credo.models.gp import Zero
 
-    gp = credo.fit(credo.GP(Matern52(ard=True), Zero()), data.x, data.y, priors=False)
-    return float(gp.unconditioned().evidence_of(gp.seen))
+    return credo.fit(credo.GP(Matern52(ard=True), Zero()), data.x, data.y, priors=False, report=True).log_evidence
 
 
 def climb(objective: Any, start: np.ndarray) -> float:
@@ -385,7 +384,7 @@ TASKS = [
     evidence_task(4000, 2),
     fit_task(200, 3, tuple(FITS)),
     fit_task(1000, 1, tuple(FITS)),
-    fit_task(2000, 1, ("GPyTorch, L-BFGS", "scikit-learn", "tinygp, L-BFGS-B")),
+    fit_task(2000, 0, ("GPyTorch, L-BFGS", "scikit-learn")),
     fit_task(4000, 0, ("GPyTorch, L-BFGS",)),
     *(
         Call(

@@ -236,14 +236,21 @@ def machine() -> str:
     )
 
 
-def report(name: str, title: str, tasks: Sequence[Task | Call | Count | Memory]) -> str:
-    """Runs the tasks, prints their tables and writes them to results/<name>.md."""
-    parts = [f"# {title}", machine()]
-    print("\n\n".join(parts), flush=True)
+def report(name: str, title: str, tasks: Sequence[Task | Call | Count | Memory], only: str = "") -> str:
+    """Runs the tasks, prints their tables and writes them to results/<name>.md.
+
+    With `only` those whose name contains it are run, and take the place of their sections in the file.
+    """
+    file = RESULTS / f"{name}.md"
+    old = file.read_text(encoding="utf-8").split("\n\n## ") if only and file.exists() else []
+    sections = {section.split("\n", 1)[0]: f"## {section.rstrip()}" for section in old[1:]}
+    print(f"# {title}\n\n{machine()}", flush=True)
     for task in tasks:
-        parts.append(task.run())
-        print(f"\n{parts[-1]}", flush=True)
-    text = "\n\n".join(parts) + "\n"
+        if only in task.name:
+            sections[task.name] = task.run()
+            print(f"\n{sections[task.name]}", flush=True)
+    order = [task.name for task in tasks if task.name in sections]
+    text = "\n\n".join([f"# {title}", machine(), *(sections[key] for key in order)]) + "\n"
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"{name}.md").write_text(text, encoding="utf-8")
+    file.write_text(text, encoding="utf-8")
     return text

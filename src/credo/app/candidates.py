@@ -16,6 +16,7 @@ from jaxtyping import Num
 from credo.app.schema import Schema
 from credo.core.params import layout
 from credo.infer.learn import Learned
+from credo.infer.optimize import CONVERGED, STOPPED
 from credo.models.features import Affine, BSpline, Features, Fourier, Polynomial, Standardize
 from credo.models.gp import GP
 from credo.models.gp.search import refine, search_kernel
@@ -63,12 +64,13 @@ def learn_gp(candidate: Candidate, belief: GP, x: pd.DataFrame, y: np.ndarray, s
     """A Gaussian process; its evidence pays ½ log n for each number that was learned (BIC), as many were tried."""
     if candidate.search:
         found = search_kernel(x, y, seconds=candidate.search, seed=seed)
-        conditioned, value, k = found.belief, found.log_evidence, found.parameters
+        conditioned, value, k, finished = found.belief, found.log_evidence, found.parameters, found.finished
     else:
         ready, rows = belief.prepare(x, y)
-        learned, value = refine(ready, rows, time.perf_counter() + GP_SECONDS, seed)
-        conditioned, k = learned.condition_on(rows), len(layout(learned))
-    return Learned(conditioned, "converged", value - 0.5 * k * float(np.log(len(y))), [], {}, [])
+        deadline = time.perf_counter() + GP_SECONDS
+        learned, value = refine(ready, rows, deadline, seed)
+        conditioned, k, finished = learned.condition_on(rows), len(layout(learned)), time.perf_counter() < deadline
+    return Learned(conditioned, CONVERGED if finished else STOPPED, value - 0.5 * k * float(np.log(len(y))), [], {}, [])
 
 
 def candidates(schema: Schema, x: Num[np.ndarray, "n d"]) -> tuple[list[Candidate], list[str]]:

@@ -28,6 +28,7 @@ from credo.evaluate.compare import Comparison, rank
 from credo.evaluate.scores import score_table
 from credo.evaluate.validation import holdout
 from credo.infer.learn import Evidence, Learned, fit
+from credo.infer.optimize import CONVERGED
 from credo.models.gp import GP
 from credo.models.linear import ARD, FixedPoint, Linear
 
@@ -227,7 +228,8 @@ def _split(prepared: Prepared, test: float, seed: int) -> tuple[np.ndarray, np.n
 
 def _learn(candidate: Candidate, x: pd.DataFrame, y: np.ndarray, seed: int) -> tuple[Learned, list[str]]:
     if isinstance(candidate.belief, GP):
-        return learn_gp(candidate, candidate.belief, x, y, seed), []
+        found = learn_gp(candidate, candidate.belief, x, y, seed)
+        return found, [] if found.status == CONVERGED else ["its time was up before it had found its best"]
     options: dict[str, Any] = {}
     if candidate.belief.is_robust:
         options = {"fixed": ["prior.precision"], "using": Evidence(starts=1)}

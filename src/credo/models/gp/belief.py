@@ -103,7 +103,7 @@ class GP(Belief):
         """The evidence with its gradient through LAPACK, where the data are not few."""
         from credo.models.gp.learning import HostObjective
 
-        if not posterior.on_host(statistics.capacity, self, statistics):
+        if not posterior.on_host(2 * statistics.capacity, self, statistics):  # its gradient pays from half that size
             return None
         return HostObjective(self, slots, statistics, priors)
 

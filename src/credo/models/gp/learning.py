@@ -8,8 +8,9 @@ and the pull-back of ∂log p/∂K = ½(ααᵀ - K⁻¹) to the hyperparameters
 takes as long, but JAX does not keep such programs on disk, and a new process would compile it again.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -28,8 +29,19 @@ from credo.models.gp.hyperpriors import TYPICAL_NOISE, scales_of
 from credo.models.gp.rows import Rows
 from credo.models.linear.priors import KnownNoise
 
+T = TypeVar("T")
+
+BLOCKS = 4
+"""In how many blocks of rows a large covariance is computed: five eighths of it then are."""
+
 DIFFERENCE = 0.05
 """The step of the finite differences that measure curvature, in unconstrained units."""
+
+ROUGHLY = 1e-5
+"""The gain of a step, relative to the height, that ends a climb on a part of the rows."""
+
+FAR = 2.0
+"""How far from its start a number must be to be suspected of running away, in unconstrained units."""
 
 STEPS = (0.02, 1.0)
 """The shortest and the longest first step from a maximum on fewer rows."""
@@ -62,14 +74,14 @@ class Staged(NamedTuple):
     `using=Evidence(starts=…)` climbs from every start on all rows, and reports every local maximum.
     """
 
-    starts: int = 4
+    starts: int = 3
     rows: int = 256
     """The most rows that starts are tried on; of few data a third is used, but at least 64 rows."""
-    short: int = 10
+    short: int = 8
     """The steps of a short climb."""
     max_steps: int = 200
     tolerance: float = 1e-3
-    gain: float = 3e-7
+    gain: float = 1e-6
 
     def learn(
         self, belief: GP, statistics: Rows, fixed: Sequence[str], priors: Mapping[str, Any], seed: int
@@ -85,21 +97,22 @@ class Staged(NamedTuple):
         one = climb._replace(starts=1, flat=False)
         with lapack.quiet_threads(sizes[0]):
             learned = climb._replace(max_steps=self.short, flat=False).learn(belief, part, fixed, priors, seed)
-            learned = one.learn(learned.belief, part, fixed, priors, seed)
+            learned = one._replace(gain=ROUGHLY).learn(learned.belief, part, fixed, priors, seed)
         rows = part
         for n in sizes[1:]:
             stride = _typical_steps(learned, rows, fixed, priors, n)
             rows = statistics if n == statistics.n else statistics.subset(np.sort(order[:n]))
             with lapack.quiet_threads(n):
-                learned = one._replace(stride=stride).learn(learned.belief, rows, fixed, priors, seed)
-        flat = _flat(learned, part, fixed, priors)
+                gain = self.gain if n == statistics.n else ROUGHLY
+                learned = one._replace(stride=stride, gain=gain).learn(learned.belief, rows, fixed, priors, seed)
+        flat = _flat(belief, learned, part, fixed, priors)
         path = " to ".join(str(n) for n in sizes)
         notes = [*learned.notes, f"{self.starts} short climbs on a part of the rows; the best went on: {path} rows"]
         return _noise_free(learned._replace(at_bound=learned.at_bound | flat, notes=notes))
 
     def _sizes(self, n: int) -> list[int]:
         """How many rows are climbed on, stage by stage."""
-        sizes = [min(self.rows, max(64, n // 3))]
+        sizes = [min(self.rows, max(64, n // 96 * 32))]  # a third, as a size that needs no padding
         while 3 * sizes[-1] < 0.6 * n:
             sizes.append(3 * sizes[-1])
         return [*sizes, n] if n > 1.5 * sizes[-1] else [n]
@@ -117,14 +130,15 @@ def _typical_steps(learned: Learned, rows: Rows, fixed: Sequence[str], priors: M
     return np.clip(1.0 / np.sqrt(np.maximum(curvature, 1e-12)), *STEPS)
 
 
-def _flat(learned: Learned, rows: Rows, fixed: Sequence[str], priors: Mapping[str, Any]) -> dict[str, str]:
-    """Directions without a maximum, looked for where a look is cheap: on a part of the rows."""
+def _flat(start: GP, learned: Learned, rows: Rows, fixed: Sequence[str], priors: Mapping[str, Any]) -> dict[str, str]:
+    """Directions without a maximum, among those that were gone far, looked for where a look is cheap: on few rows."""
     slots = params.layout(learned.belief, fixed)
-    free = [i for s in slots if s.path not in priors for i in range(s.start, s.stop)]
+    vector = np.asarray(params.to_vector(learned.belief, slots))
+    far = np.abs(vector - np.asarray(params.to_vector(start, slots))) > FAR
+    free = [i for s in slots if s.path not in priors for i in range(s.start, s.stop) if far[i]]
     if learned.status == DIVERGED or not free:
         return {}
     objective = Evidence().objective(learned.belief, slots, rows, priors)
-    vector = np.asarray(params.to_vector(learned.belief, slots))
     here = Optimum(vector, objective.value(vector), learned.status, 0)
     names = params.coordinate_names(slots)
     with lapack.quiet_threads(rows.n):
@@ -142,44 +156,73 @@ def _noise_free(learned: Learned) -> Learned:
 
 
 class HostObjective:
-    """log p(y | X, θ) + log p(θ) of the unconstrained vector, with its gradient, through LAPACK."""
+    """log p(y | X, θ) + log p(θ) of the unconstrained vector, with its gradient, through LAPACK.
+
+    A covariance is symmetric: only what lies left of the diagonal is computed, in blocks of rows.
+    """
 
     def __init__(self, belief: GP, slots: params.Layout, rows: Rows, priors: Mapping[str, Any]):
         self._about = (belief, slots, rows, dict(priors))
         self._weight = np.asarray(rows.mask, dtype=float)
-        self._pace = lapack.Paced()
-        self._work = lapack.aligned_empty((rows.capacity, rows.capacity))  # reused: fresh pages cost time
+        self._pace = lapack.Paced() if rows.capacity > lapack.ONE_THREAD else _at_once
+        size = (rows.capacity, rows.capacity)
+        self._covariance, self._work = np.zeros(size), lapack.aligned_empty(size)  # reused: fresh pages cost time
 
     def value_and_grad(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
         """The objective and its gradient."""
         value, by_residual = self._evaluate(vector, True)
         if not np.isfinite(value):
             return value, np.zeros_like(vector)
-        gradient = _pull_back(vector, *self._about, put(self._work), by_residual)
-        return value, np.asarray(gradient)
+        return value, np.asarray(_pull_back(vector, *self._about, put(self._work), by_residual))
 
     def value(self, vector: np.ndarray) -> float:
         """The objective."""
         return self._evaluate(vector, False)[0]
 
     def _evaluate(self, vector: np.ndarray, gradient: bool) -> tuple[float, np.ndarray]:
-        covariance, residual, log_prior = _push_forward(vector, *self._about)
-        arrays = (np.asarray(covariance), np.asarray(residual), self._weight, self._work)
+        blocks, noise, residual, log_prior = _push_forward(vector, *self._about)
+        start = 0
+        for block in blocks:
+            k, stop = np.shape(block)
+            self._covariance[start : start + k, :stop] = block
+            start += k
+        np.fill_diagonal(self._covariance, self._covariance.diagonal() + np.asarray(noise))
+        arrays = (self._covariance, np.asarray(residual), self._weight, self._work)
         value, by_residual = self._pace(lambda: evidence_on_host(*arrays, gradient))
         return value + float(log_prior), by_residual
 
 
-def _outcomes(
-    vector: Float[Array, " k"], belief: GP, slots: params.Layout, rows: Rows, priors: dict[str, Any]
-) -> tuple[Float[Array, "c c"], Float[Array, " c"], Float[Array, ""]]:
-    """The covariance of the outcomes, y - m(X), and log p(θ)."""
-    candidate = params.from_vector(belief, slots, vector)
-    prior = candidate.prior
-    log_prior = params.log_prior(candidate, priors)
-    return posterior.covariance(prior, rows), posterior.residual(prior, rows), log_prior
+def _at_once(work: Callable[[], T]) -> T:
+    return work()
 
 
-_push_forward: Any = eqx.filter_jit(_outcomes)
+class Parts(NamedTuple):
+    """What the evidence is made of: k(X, X) left of its diagonal, in blocks of rows, noise, y - m(X), and log p(θ)."""
+
+    blocks: tuple[Float[Array, "a b"], ...]
+    noise: Float[Array, " c"]
+    residual: Float[Array, " c"]
+    log_prior: Float[Array, ""]
+
+
+def _parts(vector: Any, belief: GP, slots: params.Layout, rows: Rows, priors: dict[str, Any]) -> Parts:
+    candidate = params.from_vector(belief, slots, jnp.asarray(vector))
+    prior, mask = candidate.prior, rows.mask
+    blocks = tuple(
+        jnp.where(mask[a:b, None] & mask[None, :b], prior.kernel.gram(rows.x[a:b], rows.x[:b]), 0.0)
+        for a, b in _cuts(rows.capacity)
+    )
+    noise = jnp.where(mask, prior.noise * rows.scale + rows.extra, 1.0)
+    return Parts(blocks, noise, posterior.residual(prior, rows), params.log_prior(candidate, priors))
+
+
+def _cuts(size: int) -> list[tuple[int, int]]:
+    """The first and the last row of each block."""
+    edges = np.linspace(0, size, (BLOCKS if size >= 512 else 1) + 1).astype(int).tolist()
+    return list(itertools.pairwise(edges))
+
+
+_push_forward: Any = eqx.filter_jit(_parts)
 
 
 @eqx.filter_jit
@@ -192,8 +235,12 @@ def _pull_back(
     lower: Float[Array, "c c"],
     by_residual: Float[Array, " c"] | np.ndarray,
 ) -> Float[Array, " k"]:
-    """∂/∂θ from K⁻¹ - ααᵀ, of which the lower triangle is given."""
+    """∂/∂θ from K⁻¹ - ααᵀ = -2 ∂log p/∂K, of which the lower triangle is given."""
     i = jnp.arange(lower.shape[0])
-    weight = jnp.where(i[:, None] > i[None, :], -1.0, jnp.where(i[:, None] == i[None, :], -0.5, 0.0))
-    _, pull = jax.vjp(lambda u: _outcomes(u, belief, slots, rows, priors), vector)
-    return pull((weight * lower, jnp.asarray(by_residual), jnp.ones(())))[0]
+    blocks = tuple(
+        jnp.where(i[a:b, None] > i[None, :b], -1.0, jnp.where(i[a:b, None] == i[None, :b], -0.5, 0.0)) * lower[a:b, :b]
+        for a, b in _cuts(rows.capacity)
+    )
+    slopes = Parts(blocks, -0.5 * jnp.diagonal(lower), jnp.asarray(by_residual), jnp.ones(()))
+    _, pull = jax.vjp(lambda u: _parts(u, belief, slots, rows, priors), vector)
+    return pull(slopes)[0]
