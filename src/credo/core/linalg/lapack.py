@@ -147,6 +147,12 @@ def invert_triangle(root: Float[ndarray, "n n"]) -> Float[ndarray, "n n"]:
     return trtri(root.T, lower=0)[0].T
 
 
+def solve_vector(root: Float[ndarray, "n n"], b: Float[ndarray, "n"]) -> Float[ndarray, "n"]:
+    """L⁻¹b."""
+    (trsv,) = get_blas_funcs(("trsv",), dtype=root.dtype)
+    return trsv(root.T, b, lower=0, trans=1)
+
+
 def solve_rows_inplace(root: Float[ndarray, "n n"], rows: Float[ndarray, "m n"]) -> None:
     """Replace every row b by L⁻¹b."""
     (trsm,) = get_blas_funcs(("trsm",), dtype=root.dtype)

@@ -100,12 +100,19 @@ class GP(Belief):
         return default_priors(self, statistics)
 
     def objective(self, slots: Any, statistics: Rows, priors: Any) -> Any:
-        """The evidence with its gradient through LAPACK, where the data are not few."""
+        """The evidence with its gradient: in NumPy for few rows and common kernels, through LAPACK for many."""
+        from credo.models.gp.hyperpriors import Typical
         from credo.models.gp.learning import HostObjective
+        from credo.models.gp.uncompiled import FEW_ROWS, Free, is_supported
 
-        if not posterior.on_host(2 * statistics.capacity, self, statistics):  # its gradient pays from half that size
+        if is_traced(self, statistics):
             return None
-        return HostObjective(self, slots, statistics, priors)
+        typical = all(isinstance(prior, Typical) for prior in priors.values())
+        if statistics.n <= FEW_ROWS and typical and is_supported(self.kernel):
+            return Free(self, slots, statistics, priors)
+        if posterior.on_host(statistics.capacity, self, statistics):
+            return HostObjective(self, slots, statistics, priors)
+        return None
 
     def learner(self, priors: dict[str, Any]) -> Any:
         """Several starts on a part of the rows, the best of them climbed on all."""

@@ -1,8 +1,8 @@
 """Evidence and gradient of a Gaussian process in NumPy: what `learn` climbs, with nothing to compile.
 
 A search over kernels looks at dozens of them, a few hundred times each, and compiling one takes longer than all of
-its looks. Kernels made of the families below by sums, products and columns are evaluated here directly, and the
-gradient is pulled back by the chain rule,
+its looks; so it does for a fit to a few rows. Kernels made of the families below by sums, products and columns are
+evaluated here directly, and the gradient is pulled back by the chain rule,
 
     ∂log p/∂K = ½(ααᵀ - K⁻¹),    through sums (as it is), products (times the other factors) and
 
@@ -47,6 +47,9 @@ Matrix = np.ndarray
 Gradient = dict[str, Any]
 Back = Callable[[Matrix, Gradient], None]
 Numbers = Mapping[str, Any]
+
+FEW_ROWS = 256
+"""Up to so many rows a look here is no slower than a compiled one."""
 
 FAMILIES = (RBF, Exponential, Matern32, Matern52, RationalQuadratic, Periodic, CenteredPeriodic, Linear)
 """The kernels that sums and products may be made of."""
@@ -155,6 +158,26 @@ class Uncompiled:
                 total -= 0.5 * float(np.sum((z / spread) ** 2))
                 slope[s.start : s.stop] = -z / spread**2
         return total, slope
+
+
+class Free:
+    """The same with some of the numbers held: a function of those in `slots` only, as `learn` asks for it."""
+
+    def __init__(self, gp: GP, slots: params.Layout, rows: Rows, priors: Mapping[str, Typical]):
+        self._whole = Uncompiled(gp, Sheet.of(gp, rows), priors)
+        places = {s.path: np.arange(s.start, s.stop) for s in self._whole.slots}
+        self._free = np.concatenate([places[s.path] for s in slots])
+
+    def value_and_grad(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
+        """The objective and its gradient."""
+        full = self._whole.start.copy()
+        full[self._free] = vector
+        value, gradient = self._whole.value_and_grad(full)
+        return value, gradient[self._free]
+
+    def value(self, vector: np.ndarray) -> float:
+        """The objective."""
+        return self.value_and_grad(vector)[0]
 
 
 def _listed() -> str:

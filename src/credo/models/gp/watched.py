@@ -8,7 +8,7 @@ V = L⁻¹k(X, C) kept, a row x with l = L⁻¹k(X, x) and s² = k(x, x) + noise
 New rows of L are kept beside it, not in it: the factor of the rows that came before is shared, not copied.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from credo.core.arrays import put
 from credo.core.belief import Belief
-from credo.core.linalg import demand, solve_lower
+from credo.core.linalg import demand, lapack, solve_lower
 from credo.core.predictive import Normal
 from credo.models.gp import posterior
 from credo.models.gp.belief import GP
@@ -65,10 +65,10 @@ class Watched(Belief):
             return watch(self.belief.condition_on(statistics), np.asarray(self.points))
         now, prior = self, self.gp.prior
         seen, solved = self.gp.conditioned()
+        absorb = _absorb_on_host if posterior.on_host(seen.capacity, self, statistics) else _absorb
         for x, y, scale, extra in zip(*statistics.cut(), strict=True):
-            noise = prior.noise * scale + extra
-            state = (now.points, now.half, now.z, now.mean, now.variance, now.added)
-            mean, variance, added, ok = _absorb(prior, seen, solved, state, x, y, noise)
+            noise = float(prior.noise) * scale + extra
+            mean, variance, added, ok = absorb(prior, seen, solved, now, x, y, noise)
             demand(mean, ok, posterior.NOT_DEFINITE)
             now = eqx.tree_at(lambda w: (w.mean, w.variance, w.added), now, (mean, variance, added))
         rows = statistics if self.rows is None else self.rows + statistics
@@ -116,26 +116,73 @@ def _begin(
     return prior.mean(x) + cross.T @ solved.alpha, jnp.maximum(variance, 0.0), half.T, solved.root.T @ solved.alpha
 
 
-@eqx.filter_jit
-def _absorb(
-    prior: Prior, seen: Rows, solved: Solved, state: Any, x: Any, y: Any, noise: Any
-) -> tuple[Float[Array, " m"], Float[Array, " m"], Added, Bool[Array, ""]]:
-    """One more row: the module's formulas, with L = [[root, 0], [left, corner]]."""
-    points, half, z, mean, variance, added = state
+class Look(NamedTuple):
+    """What the kernel says of a new row: its covariance with what there is, its variance, and its mean."""
+
+    seen: Float[Array, " c"]
+    added: Float[Array, " r"]
+    points: Float[Array, " m"]
+    own: Float[Array, ""]
+    mean: Float[Array, ""]
+
+
+def _look(prior: Prior, seen: Rows, added: Added, points: Any, x: Any) -> Look:
     row = jnp.asarray(x)[None, :]
-    there = jnp.arange(ROOM) < added.count
-    first = solve_lower(solved.root, jnp.where(seen.mask, prior.kernel.gram(row, seen.x)[0], 0.0))
-    among = jnp.where(there, prior.kernel.gram(row, added.x)[0] - added.left @ first, 0.0)
-    second = solve_lower(added.corner, among)
-    own = prior.kernel.diagonal(row)[0]
-    squared = own + noise - first @ first - second @ second
+    k = prior.kernel
+    return Look(
+        jnp.where(seen.mask, k.gram(row, seen.x)[0], 0.0),
+        jnp.where(jnp.arange(ROOM) < added.count, k.gram(row, added.x)[0], 0.0),
+        k.gram(row, points)[0],
+        k.diagonal(row)[0],
+        prior.mean(row)[0],
+    )
+
+
+Absorbed = tuple[Float[Array, " m"], Float[Array, " m"], Added, Bool[Array, ""]]
+
+
+@eqx.filter_jit
+def _absorb(prior: Prior, seen: Rows, solved: Solved, now: "Watched", x: Any, y: Any, noise: Any) -> Absorbed:
+    """Mean, variance and added rows after one more row, and whether its variance was positive."""
+    look = _look(prior, seen, now.added, now.points, x)
+    first = solve_lower(solved.root, look.seen)
+    return _border(now.added, look, now.mean, now.variance, x, y, noise, first, now.half @ first, now.z @ first)
+
+
+def _absorb_on_host(prior: Prior, seen: Rows, solved: Solved, now: "Watched", x: Any, y: Any, noise: Any) -> Absorbed:
+    """The same with what reads the large matrices in BLAS: XLA would copy the factor to transpose it."""
+    look = _look_compiled(prior, seen, now.added, now.points, x)
+    first = lapack.solve_vector(np.asarray(solved.root), np.asarray(look.seen))
+    explained, known = np.asarray(now.half) @ first, np.asarray(now.z) @ first
+    return _border_compiled(now.added, look, now.mean, now.variance, x, y, noise, first, explained, known)
+
+
+def _border(
+    added: Added,
+    look: Look,
+    mean: Float[Array, " m"],
+    variance: Float[Array, " m"],
+    x: Any,
+    y: Any,
+    noise: Any,
+    first: Any,
+    explained: Any,
+    known: Any,
+) -> Absorbed:
+    """The new row (first, second, s) of L = [[root, 0], [left, corner]], and what it does to the candidates.
+
+    `explained` is V₁ᵀfirst at the candidates and `known` what the rows in the factor say of y.
+    """
+    i, first = added.count, jnp.asarray(first)
+    there = jnp.arange(ROOM) < i
+    second = solve_lower(added.corner, jnp.where(there, look.added - added.left @ first, 0.0))
+    squared = look.own + noise - first @ first - second @ second
     ok = squared > 0
     s = jnp.sqrt(jnp.where(ok, squared, 1.0))
-    surprise = (y - prior.mean(row)[0] - first @ z - second @ added.z) / s
-    change = (prior.kernel.gram(row, points)[0] - half @ first - second @ added.half) / s
-    i = added.count
+    surprise = (y - look.mean - known - second @ added.z) / s
+    change = (look.points - explained - second @ added.half) / s
     more = Added(
-        added.x.at[i].set(row[0]),
+        added.x.at[i].set(x),
         added.left.at[i].set(first),
         added.corner.at[i].set(second).at[i, i].set(s),
         added.half.at[i].set(change),
@@ -143,3 +190,7 @@ def _absorb(
         i + 1,
     )
     return mean + change * surprise, jnp.maximum(variance - jnp.square(change), 0.0), more, ok
+
+
+_look_compiled: Any = eqx.filter_jit(_look)
+_border_compiled: Any = eqx.filter_jit(_border)
