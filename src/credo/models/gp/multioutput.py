@@ -179,7 +179,7 @@ class MultiGP(Belief):
 
     def learner(self, priors: dict[str, Any]) -> Any:
         """A few climbs of the evidence."""
-        return Evidence(starts=2, tolerance=1e-4)
+        return Evidence(starts=2, tolerance=1e-3, gain=1e-7, max_steps=500)
 
     def named(self, names: Sequence[str]) -> "MultiGP":
         """The belief that knows its inputs by these names."""
