@@ -42,7 +42,7 @@ SEARCH_ROWS = 250
 """The rows on which kernels are compared."""
 LEARN_ROWS = 2000
 """The rows from which the numbers of the kernel that was found are learned."""
-FEW_ROWS = 800
+ONE_THREAD_ROWS = 800
 """Below this, several threads are slower than one where other work goes on."""
 FIRST_STEPS, STEPS = 12, 60
 CLIMBED = 4
@@ -150,7 +150,7 @@ def refine(gp: GP, rows: Rows, deadline: Any = np.inf, seed: int = 0) -> tuple[G
     part = _part(rows, LEARN_ROWS, seed)
     settled = _settled(gp.unconditioned(), rows)
     objective = Uncompiled(settled, Sheet.of(settled, part), search_priors(settled, part), deadline)
-    with threadpool_limits(1 if part.n < FEW_ROWS else None, "blas"):
+    with threadpool_limits(1 if part.n < ONE_THREAD_ROWS else None, "blas"):
         value, vector = _climb(objective, objective.start, 2 * STEPS, 1e-3)
     if not np.isfinite(value):
         raise NotConverged("the evidence is not finite at the starting values; check the scale of the data")
