@@ -4,12 +4,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: demo test lint bench docs setup clean
+.PHONY: demo test coverage lint bench docs setup clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/demo.py
 
 test: lint
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+coverage: $(VENV)/.dev
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --cov=credo --cov-report=term:skip-covered $(ARGS)
 
 lint: $(VENV)/.dev

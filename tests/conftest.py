@@ -4,6 +4,9 @@ from pathlib import Path
 
 # Before jax is imported: tests of one worker share compiled code with the others through the cache on disk.
 os.environ.setdefault("CREDO_CACHE", os.path.join(os.path.dirname(__file__), "..", ".pytest_cache", "jax"))
+# Most of the time of the suite is XLA compiling small programs: here it does so quickly, and not well. What users'
+# settings compile is tested by `test_compiled.py` and by the examples, which run in processes of their own.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false")
 
 import hypothesis
 import jax
@@ -16,6 +19,12 @@ hypothesis.settings.load_profile("credo")
 MAPS = Path("/proc/self/maps")
 MOST_MAPS = 30_000
 """Every compiled program maps memory of its own, and Linux allows a process 65 530 maps: then it is killed."""
+
+
+@pytest.fixture
+def as_users_compile() -> dict[str, str]:
+    """The environment of a process that compiles with XLA's own settings."""
+    return {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from credo.kernels.periodic import Cosine, LocallyPeriodic, Periodic, SpectralMi
 RNG = np.random.default_rng(7)
 X1, Z1 = RNG.normal(size=(9, 1)), RNG.normal(size=(6, 1))
 X3, Z3 = RNG.normal(size=(9, 3)), RNG.normal(size=(6, 3))
-ROWS = {1: np.r_[RNG.normal(40.0, 3.0, size=(10, 1)), np.full((2, 1), 41.0)], 3: RNG.normal(5.0, 2.0, size=(11, 3))}
+ROWS = {1: np.r_[RNG.normal(40.0, 3.0, size=(13, 1)), np.full((2, 1), 41.0)], 3: RNG.normal(5.0, 2.0, size=(15, 3))}
 MATRIX = np.array([[2.0, 0.3, 0.1], [0.3, 1.0, -0.2], [0.1, -0.2, 0.5]])
 
 

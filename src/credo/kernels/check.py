@@ -29,11 +29,9 @@ def check_kernel(kernel: Kernel, x: Any = None, *, columns: int = 2, seed: int =
         raise DataError(f"{name} gives values that are not finite; check it at repeated and at far-away inputs")
     size = max(float(np.abs(gram).max()), 1e-300)
     _compare(name, "is not symmetric", gram, gram.T, size, tolerance)
-    pairs = np.asarray(jax.vmap(lambda a: jax.vmap(lambda b: kernel.of(a, b))(rows))(rows))
+    pairs, part, diagonal = (np.asarray(form) for form in _forms(kernel, rows))
     _compare(name, "differs between gram(x, z) and of(x, z)", gram, pairs, size, tolerance)
-    part = np.asarray(kernel.gram(rows[:3], rows[3:]))
     _compare(name, "differs between a block of gram(x, z) and the whole", part, gram[:3, 3:], size, tolerance)
-    diagonal = np.asarray(kernel.diagonal(rows))
     _compare(name, "differs between diagonal(x) and gram(x, x)", diagonal, np.diag(gram), size, tolerance)
     smallest = float(np.linalg.eigvalsh(0.5 * (gram + gram.T))[0])
     if smallest < -tolerance * size * len(rows):
@@ -55,6 +53,13 @@ def check_kernel(kernel: Kernel, x: Any = None, *, columns: int = 2, seed: int =
 
 
 @eqx.filter_jit
+def _forms(kernel: Kernel, rows: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """All pairs one by one, a block, and the diagonal."""
+    pairs = jax.vmap(lambda a: jax.vmap(lambda b: kernel.of(a, b))(rows))(rows)
+    return pairs, kernel.gram(rows[:3], rows[3:]), kernel.diagonal(rows)
+
+
+@eqx.filter_jit
 def _compiled_root(kernel: Kernel, rows: jax.Array, ridge: jax.Array) -> jax.Array:
     return factorize(kernel.gram(rows, rows) + ridge * jnp.eye(len(rows))).root
 
@@ -71,20 +76,21 @@ def _compare(name: str, what: str, a: np.ndarray, b: np.ndarray, size: float, to
 
 
 def _check_gradients(kernel: Kernel, rows: jax.Array, name: str) -> None:
-    slots = params.layout(kernel)
-    vector = params.to_vector(kernel, slots)
-    weight = jnp.cos(jnp.arange(len(rows) ** 2, dtype=float)).reshape(len(rows), len(rows))
-
-    @eqx.filter_jit
-    def gradients(u: jax.Array, x: jax.Array) -> Any:
-        def total(u: jax.Array, x: jax.Array) -> jax.Array:
-            return jnp.sum(weight * params.from_vector(kernel, slots, u).gram(x, x))
-
-        return jax.grad(total, (0, 1))(u, x)
-
-    for what, gradient in zip(("its numbers", "its inputs"), gradients(vector, rows), strict=True):
+    for what, gradient in zip(("its numbers", "its inputs"), _gradients(kernel, rows), strict=True):
         if not bool(jnp.all(jnp.isfinite(gradient))):
             raise DataError(
                 f"{name} has gradients in {what} that are not finite, often from √ or log at coincident points; "
                 "write it in terms of squared distances, or guard both branches with jnp.where"
             )
+
+
+@eqx.filter_jit
+def _gradients(kernel: Kernel, rows: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Of an arbitrary sum over pairs, in the learnable numbers and in the inputs."""
+    slots = params.layout(kernel)
+    weight = jnp.cos(jnp.arange(len(rows) ** 2, dtype=float)).reshape(len(rows), len(rows))
+
+    def total(u: jax.Array, x: jax.Array) -> jax.Array:
+        return jnp.sum(weight * params.from_vector(kernel, slots, u).gram(x, x))
+
+    return jax.grad(total, (0, 1))(params.to_vector(kernel, slots), rows)
