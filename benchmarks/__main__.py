@@ -1,6 +1,6 @@
 """`python -m benchmarks [--only=text] [name ...]`: all benchmarks, or those named; tables go to results/<name>.md.
 
-`--only` runs the tasks whose name contains the text, and leaves the rest of the file as it is.
+`--only` runs the tasks whose name has the text (a regular expression), and leaves the rest of the file as it is.
 """
 
 import os

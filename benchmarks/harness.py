@@ -14,6 +14,7 @@ on a shared machine wander; their ratio in one run wanders much less, and that i
 
 import os
 import platform
+import re
 import subprocess
 import sys
 import time
@@ -239,14 +240,14 @@ def machine() -> str:
 def report(name: str, title: str, tasks: Sequence[Task | Call | Count | Memory], only: str = "") -> str:
     """Runs the tasks, prints their tables and writes them to results/<name>.md.
 
-    With `only` those whose name contains it are run, and take the place of their sections in the file.
+    With `only`, a regular expression, those whose name has it are run and replace their sections in the file.
     """
     file = RESULTS / f"{name}.md"
     old = file.read_text(encoding="utf-8").split("\n\n## ") if only and file.exists() else []
     sections = {section.split("\n", 1)[0]: f"## {section.rstrip()}" for section in old[1:]}
     print(f"# {title}\n\n{machine()}", flush=True)
     for task in tasks:
-        if only in task.name:
+        if re.search(only, task.name):
             sections[task.name] = task.run()
             print(f"\n{sections[task.name]}", flush=True)
     order = [task.name for task in tasks if task.name in sections]

@@ -255,6 +255,11 @@ def put(values: Any) -> jax.Array:
     return jax.device_put(np.asarray(values))
 
 
+def put_all(*arrays: np.ndarray) -> list[jax.Array]:
+    """`put` of several NumPy arrays at once, which costs as much as of one."""
+    return jax.device_put(list(arrays))
+
+
 def by_bucket(function: Callable[..., T], x: Any, *rest: Any) -> T:
     """function(x, *rest) for a row-wise `function`, run on rows padded to a bucket and cut back.
 

@@ -17,7 +17,7 @@ A model declares what may be learned, and in which range, where the number lives
 
 import dataclasses
 import difflib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
@@ -25,7 +25,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from scipy.special import expit
 
+from credo.core.arrays import is_traced, put
 from credo.core.errors import DataError
 
 M = TypeVar("M")
@@ -147,11 +149,8 @@ def replace(belief: M, values: Mapping[str, Any]) -> M:
     paths = [check_path(belief, path) for path in values]
     if not paths:
         return belief
-    return eqx.tree_at(
-        lambda tree: [_get(tree, p) for p in paths],
-        belief,
-        [jnp.asarray(v, dtype=float) for v in values.values()],
-    )
+    new = [jnp.asarray(v, dtype=float) if is_traced(v) else put(np.asarray(v, dtype=float)) for v in values.values()]
+    return eqx.tree_at(lambda tree: [_get(tree, p) for p in paths], belief, new)
 
 
 class Bijector(NamedTuple):
@@ -159,24 +158,43 @@ class Bijector(NamedTuple):
 
     forward: Callable[[Array], Array]
     inverse: Callable[[Array], Array]
+    log_slope: Callable[[Array], Array]
+    """log |det ∂θ/∂u| at u."""
     inverse_shape: Callable[[tuple[int, ...]], tuple[int, ...]] = lambda shape: shape
+
+
+def _numpy_of(value: Any) -> Any:
+    """NumPy where it will do: JAX compiles a program for every operation on a new shape."""
+    return jnp if isinstance(value, jax.Array) else np
 
 
 # The everyday ones are here because importing numpyro takes longer than most fits.
 _BIJECTORS = {
-    "real": Bijector(lambda u: u, lambda v: v),
-    "positive": Bijector(jnp.exp, jnp.log),
-    "unit_interval": Bijector(jax.nn.sigmoid, lambda v: jnp.log(v) - jnp.log1p(-v)),
+    "real": Bijector(lambda u: u, lambda v: v, lambda u: jnp.zeros(())),
+    "positive": Bijector(lambda u: _numpy_of(u).exp(u), lambda v: _numpy_of(v).log(v), jnp.sum),
+    "unit_interval": Bijector(
+        lambda u: jax.nn.sigmoid(u) if isinstance(u, jax.Array) else expit(u),
+        lambda v: _numpy_of(v).log(v) - _numpy_of(v).log1p(-v),
+        lambda u: (jax.nn.log_sigmoid(u) + jax.nn.log_sigmoid(-u)).sum(),
+    ),
 }
 
+KINDS = ("real", "positive", "unit_interval", "simplex", "positive_definite", "ordered_vector")
+"""The constraints that have a name."""
 
-def _bijector(constraint: Constraint) -> Bijector:
+
+def bijector(constraint: Constraint) -> Bijector:
+    """The map between the numbers that the constraint allows and unconstrained ones."""
     if constraint.kind in _BIJECTORS:
         return _BIJECTORS[constraint.kind]
     from numpyro.distributions import biject_to, constraints
 
     transform = biject_to(getattr(constraints, constraint.kind))
-    return Bijector(transform, transform.inv, transform.inverse_shape)
+
+    def log_slope(u: Array) -> Array:
+        return transform.log_abs_det_jacobian(u, transform(u)).sum()
+
+    return Bijector(transform, transform.inv, log_slope, transform.inverse_shape)
 
 
 class Slot(NamedTuple):
@@ -200,7 +218,7 @@ def layout(belief: Any, fixed: Iterable[str] = ()) -> Layout:
     start = 0
     for path, value, constraint in _walk(belief, ""):
         if path not in held:
-            shape = _bijector(constraint).inverse_shape(jnp.shape(value))
+            shape = bijector(constraint).inverse_shape(jnp.shape(value))
             stop = start + int(np.prod(shape, dtype=int))
             slots.append(Slot(path, constraint, tuple(shape), start, stop))
             start = stop
@@ -210,18 +228,33 @@ def layout(belief: Any, fixed: Iterable[str] = ()) -> Layout:
 def to_vector(belief: Any, slots: Layout) -> Float[Array, " k"]:
     """The free numbers of the belief, unconstrained."""
     values = learnable(belief)
-    parts = [jnp.ravel(_bijector(s.constraint).inverse(jnp.asarray(values[s.path], dtype=float))) for s in slots]
-    return jnp.concatenate(parts) if parts else jnp.zeros(0)
+    traced = is_traced(values)
+    parts = []
+    for s in slots:
+        value = jnp.asarray(values[s.path], dtype=float) if traced else np.asarray(values[s.path], dtype=float)
+        parts.append(bijector(s.constraint).inverse(value).reshape(-1))
+    if traced:
+        return jnp.concatenate(parts) if parts else jnp.zeros(0)
+    return put(np.concatenate([np.asarray(part) for part in parts]) if parts else np.zeros(0))
 
 
-def natural_values(slots: Layout, vector: Float[Array, " k"]) -> dict[str, Array]:
-    """The free numbers in natural units, by path."""
-    return {s.path: _bijector(s.constraint).forward(vector[s.start : s.stop].reshape(s.shape)) for s in slots}
+def natural_values(slots: Layout, vector: Float[Array | np.ndarray, " k"]) -> dict[str, Any]:
+    """The free numbers in natural units, by path; NumPy's unless the vector is traced."""
+    u = vector if is_traced(vector) else np.asarray(vector)
+    values = {s.path: bijector(s.constraint).forward(u[s.start : s.stop].reshape(s.shape)) for s in slots}
+    return values if is_traced(vector) else {path: np.asarray(value) for path, value in values.items()}
 
 
-def from_vector(belief: M, slots: Layout, vector: Float[Array, " k"]) -> M:
+def from_vector(belief: M, slots: Layout, vector: Float[Array | np.ndarray, " k"]) -> M:
     """The belief whose free numbers are those of the unconstrained vector."""
     return replace(belief, natural_values(slots, vector))
+
+
+def log_jacobian(slots: Layout, vector: Float[Array, " k"], paths: Collection[str] | None = None) -> Float[Array, ""]:
+    """Σ log |det ∂θ/∂u|, over the numbers at `paths` (None: all): turns densities of θ into densities of u."""
+    chosen = [s for s in slots if paths is None or s.path in paths]
+    parts = [bijector(s.constraint).log_slope(vector[s.start : s.stop].reshape(s.shape)) for s in chosen]
+    return jnp.asarray(sum(parts, start=jnp.zeros(())))
 
 
 def coordinate_names(slots: Layout) -> list[str]:

@@ -141,14 +141,14 @@ def summarize(
     described = [
         LocalOptimum(
             o.value,
-            {path: np.asarray(v) for path, v in params.natural_values(slots, jax.numpy.asarray(o.vector)).items()},
+            params.natural_values(slots, o.vector),
             o.status,
             o.found,
         )
         for o in optima
     ]
     return Learned(
-        belief=params.from_vector(belief, slots, jax.numpy.asarray(best.vector)),
+        belief=params.from_vector(belief, slots, best.vector),
         status=best.status,
         log_evidence=best.value,
         optima=described,

@@ -240,30 +240,13 @@ class _Climb(Evidence):
         return Density(inner, belief, slots, statistics, dict(priors))
 
 
-def log_jacobian(vector: Float[Array, " k"], slots: params.Layout, paths: frozenset[str]) -> Float[Array, ""]:
-    """Σ log |dθ/du| over the numbers at the paths: what turns their densities into densities of u."""
-    total = jnp.zeros(())
-    for slot in slots:
-        u, kind = vector[slot.start : slot.stop].reshape(slot.shape), slot.constraint.kind
-        if slot.path not in paths or kind == "real":
-            continue
-        if kind == "positive":
-            total += u.sum()
-        elif kind == "unit_interval":
-            total += (jax.nn.log_sigmoid(u) + jax.nn.log_sigmoid(-u)).sum()
-        else:
-            from numpyro.distributions import biject_to, constraints
-
-            transform = biject_to(getattr(constraints, kind))
-            total += transform.log_abs_det_jacobian(u, transform(u)).sum()
-    return total
-
-
-_jacobian: Any = eqx.filter_jit(jax.value_and_grad(log_jacobian))
+_jacobian: Any = eqx.filter_jit(jax.value_and_grad(lambda u, slots, paths: params.log_jacobian(slots, u, paths)))
 
 
 def _log_prior(u: Any, belief: Any, slots: params.Layout, priors: dict[str, Any]) -> Any:
-    return params.log_prior(params.from_vector(belief, slots, u), priors) + log_jacobian(u, slots, frozenset(priors))
+    return params.log_prior(params.from_vector(belief, slots, u), priors) + params.log_jacobian(
+        slots, u, frozenset(priors)
+    )
 
 
 @eqx.filter_jit

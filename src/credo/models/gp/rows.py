@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from credo.core.arrays import check_positive, check_vector, is_traced, pad_rows, put
+from credo.core.arrays import check_positive, check_vector, is_traced, pad_rows, put_all
 from credo.core.errors import DataError
 from credo.kernels import Kernel
 
@@ -79,10 +79,8 @@ def pack(x: Any, y: Any, scale: Any, extra: Any, *, size: int | None = None) -> 
         return Rows(jnp.asarray(x), jnp.asarray(y), jnp.asarray(scale), jnp.asarray(extra), jnp.ones(n, bool))
     size = capacity(n) if size is None else size
 
-    def fill(v: Any) -> Array:
-        return put(pad_rows(np.asarray(v, dtype=float), size))
-
-    return Rows(fill(x), fill(y), fill(scale), fill(extra), put(np.arange(size) < n))
+    padded = [pad_rows(np.asarray(v, dtype=float), size) for v in (x, y, scale, extra)]
+    return Rows(*put_all(*padded, np.arange(size) < n))
 
 
 def read(kernel: Kernel, data: tuple[Any, ...], columns: int | None, weights: Any, noise: Any) -> Rows:

@@ -154,7 +154,7 @@ def refine(gp: GP, rows: Rows, deadline: Any = np.inf, seed: int = 0) -> tuple[G
         value, vector = _climb(objective, objective.start, 2 * STEPS, 1e-3)
     if not np.isfinite(value):
         raise NotConverged("the evidence is not finite at the starting values; check the scale of the data")
-    learned = params.from_vector(settled, objective.slots, jnp.asarray(vector))
+    learned = params.from_vector(settled, objective.slots, vector)
     return learned, objective.log_evidence(vector)[0]
 
 
@@ -205,7 +205,7 @@ class _Work:
         return Uncompiled(gp, self.sheet, search_priors(gp, self.rows), self.deadline)
 
     def _found(self, objective: Uncompiled, vector: np.ndarray, choices: int) -> _Found:
-        gp = params.from_vector(objective.gp, objective.slots, jnp.asarray(vector))
+        gp = params.from_vector(objective.gp, objective.slots, vector)
         return _Found(gp, self.score(objective, vector, choices), choices, objective.residual(vector))
 
     def score(self, objective: Uncompiled, vector: np.ndarray, choices: int) -> float:

@@ -14,14 +14,15 @@ Rasmussen & Williams (2006), eq. 5.9. The tests hold it to the compiled objectiv
 
 import time
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 from scipy.special import i0e, i1e
 
 from credo.core import params
+from credo.core.arrays import put
 from credo.core.errors import DataError
 from credo.core.linalg import evidence_on_host, lapack
 from credo.kernels import (
@@ -41,6 +42,7 @@ from credo.kernels.dotproduct import Linear
 from credo.kernels.periodic import Periodic
 from credo.models.gp.belief import GP
 from credo.models.gp.hyperpriors import Typical
+from credo.models.gp.means import Zero
 from credo.models.gp.rows import Rows
 
 Matrix = np.ndarray
@@ -64,25 +66,48 @@ def is_supported(kernel: Kernel) -> bool:
     return type(kernel) in FAMILIES and getattr(kernel, "projection", None) is None
 
 
+class Inputs:
+    """The inputs, and the squares of their differences, made once for all looks that ask for them."""
+
+    def __init__(self, x: Float[np.ndarray, "n d"]):
+        self.x = x
+        self._parts: dict[tuple[int, ...], Inputs] = {}
+
+    def on(self, columns: tuple[int, ...]) -> "Inputs":
+        """Some of the columns."""
+        if columns not in self._parts:
+            self._parts[columns] = Inputs(self.x[:, list(columns)])
+        return self._parts[columns]
+
+    @cached_property
+    def squares(self) -> Float[np.ndarray, "d n n"]:
+        """(xᵢₖ - xⱼₖ)² for each column k."""
+        return np.square(self.x.T[:, :, None] - self.x.T[:, None, :])
+
+
 class Sheet(NamedTuple):
     """The data, and what does not depend on hyperparameters: made once for many kernels."""
 
-    x: Float[np.ndarray, "n d"]
+    inputs: Inputs
     residual: Float[np.ndarray, "n"]
     fixed: Float[np.ndarray, "n n"]
     """The covariance that an uncertain mean adds."""
     scale: Float[np.ndarray, "n"]
     extra: Float[np.ndarray, "n"]
     work: Float[np.ndarray, "n n"]
+    lower: Float[np.ndarray, "n n"]
+    """-1 below the diagonal, -½ on it, 0 above: turns K⁻¹ - ααᵀ into a lower triangle that sums as ∂log p/∂K does."""
 
     @classmethod
     def of(cls, gp: GP, rows: Rows) -> "Sheet":
         """From a belief whose mean is settled, and rows."""
         x, y, scale, extra = rows.cut()
         more = gp.mean.kernel()
-        at = jnp.asarray(x)
-        fixed = np.zeros((len(y), len(y))) if more is None else np.asarray(more.gram(at, at))
-        return cls(x, y - np.asarray(gp.mean(at)), fixed, scale, extra, lapack.aligned_empty((len(y), len(y))))
+        n, at = len(y), put(x)
+        fixed = np.zeros((n, n)) if more is None else np.asarray(more.gram(at, at))
+        mean = 0.0 if isinstance(gp.mean, Zero) else np.asarray(gp.mean(at))
+        lower = 0.5 * np.eye(n) - np.tri(n)
+        return cls(Inputs(x), y - mean, fixed, scale, extra, lapack.aligned_empty((n, n)), lower)
 
 
 class TimeUp(Exception):
@@ -109,7 +134,7 @@ class Uncompiled:
     @property
     def inputs(self) -> Float[np.ndarray, "n d"]:
         """The inputs of the rows."""
-        return self._sheet.x
+        return self._sheet.inputs.x
 
     def value_and_grad(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
         """The objective and its gradient."""
@@ -121,28 +146,37 @@ class Uncompiled:
             self.best = (value + log_prior, np.array(vector))
         return value + log_prior, gradient + slope
 
+    def value(self, vector: np.ndarray) -> float:
+        """The objective."""
+        value, _ = evidence_on_host(*self._covariance(vector)[:4], False)
+        return value + self._log_prior(vector)[0]
+
     def log_evidence(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
         """log p(y | X, θ) alone, and its gradient."""
-        sheet, numbers = self._sheet, self._numbers(vector)
-        noise = numbers.get("noise", np.asarray(self.gp.noise_variance()))
-        k, back = _forward(self.gp.kernel, "kernel.", numbers, sheet.x)
-        covariance = k + sheet.fixed
-        covariance.flat[:: len(k) + 1] += noise * sheet.scale + sheet.extra
-        value, _ = evidence_on_host(covariance, sheet.residual, np.ones(len(k)), sheet.work)
+        sheet = self._sheet
+        *arrays, noise, back = self._covariance(vector)
+        value, _ = evidence_on_host(*arrays)
         if not np.isfinite(value):
             return -np.inf, np.zeros_like(vector)
-        lapack.mirror_inplace(sheet.work, -0.5)
-        out: Gradient = {"noise": noise * (sheet.work.diagonal() @ sheet.scale)}
-        back(sheet.work, out)
+        by_covariance = np.multiply(sheet.work, sheet.lower, out=sheet.work)
+        out: Gradient = {"noise": noise * (by_covariance.diagonal() @ sheet.scale)}
+        back(by_covariance, out)
         return value, np.concatenate([np.ravel(out[s.path]) for s in self.slots])
+
+    def _covariance(self, vector: np.ndarray) -> tuple[Matrix, np.ndarray, np.ndarray, Matrix, Any, Back]:
+        """The covariance of the rows and what else their evidence is made of; the noise; and the way back."""
+        sheet, numbers = self._sheet, self._numbers(vector)
+        noise = numbers.get("noise", np.asarray(self.gp.noise_variance()))
+        k, back = _forward(self.gp.kernel, "kernel.", numbers, sheet.inputs)
+        covariance = k + sheet.fixed
+        covariance.flat[:: len(k) + 1] += noise * sheet.scale + sheet.extra
+        return covariance, sheet.residual, np.ones(len(k)), sheet.work, noise, back
 
     def residual(self, vector: np.ndarray) -> Float[np.ndarray, "n"]:
         """What the mean of the function leaves of y: noise · α."""
-        sheet, numbers = self._sheet, self._numbers(vector)
-        noise = numbers.get("noise", np.asarray(self.gp.noise_variance())) * sheet.scale + sheet.extra
-        covariance = _forward(self.gp.kernel, "kernel.", numbers, sheet.x)[0] + sheet.fixed + np.diag(noise)
-        _, by_residual = evidence_on_host(covariance, sheet.residual, np.ones(len(noise)), sheet.work, False)
-        return -noise * by_residual
+        *arrays, noise, _ = self._covariance(vector)
+        _, by_residual = evidence_on_host(*arrays, False)
+        return -(noise * self._sheet.scale + self._sheet.extra) * by_residual
 
     def _numbers(self, vector: np.ndarray) -> dict[str, Any]:
         return {s.path: np.exp(vector[s.start : s.stop]).reshape(s.shape) for s in self.slots}
@@ -170,28 +204,35 @@ class Free:
 
     def value_and_grad(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
         """The objective and its gradient."""
-        full = self._whole.start.copy()
-        full[self._free] = vector
-        value, gradient = self._whole.value_and_grad(full)
+        value, gradient = self._whole.value_and_grad(self._full(vector))
         return value, gradient[self._free]
 
     def value(self, vector: np.ndarray) -> float:
         """The objective."""
-        return self.value_and_grad(vector)[0]
+        return self._whole.value(self._full(vector))
+
+    def _full(self, vector: np.ndarray) -> np.ndarray:
+        full = self._whole.start.copy()
+        full[self._free] = vector
+        return full
 
 
 def _listed() -> str:
     return ", ".join(family.__name__ for family in FAMILIES)
 
 
-def _forward(kernel: Kernel, path: str, numbers: Numbers, x: Matrix) -> tuple[Matrix, Back]:
-    """The covariance, and what adds the gradient by every number of the kernel to a dict, given that by K."""
+def _forward(kernel: Kernel, path: str, numbers: Numbers, inputs: Inputs) -> tuple[Matrix, Back]:
+    """The covariance, and what adds the gradient by every number of the kernel to a dict, given that by K.
+
+    That by K may be a triangle: what is made of it are sums against symmetric matrices.
+    """
+    x = inputs.x
     if isinstance(kernel, OnColumns):
-        return _forward(kernel.kernel, f"{path}kernel.", numbers, x[:, list(kernel.columns)])
+        return _forward(kernel.kernel, f"{path}kernel.", numbers, inputs.on(tuple(kernel.columns)))
     if isinstance(kernel, Sum):
-        return _sum([_forward(k, f"{path}parts.{i}.", numbers, x) for i, k in enumerate(kernel.parts)])
+        return _sum([_forward(k, f"{path}parts.{i}.", numbers, inputs) for i, k in enumerate(kernel.parts)])
     if isinstance(kernel, Product):
-        parts = [_forward(k, f"{path}factors.{i}.", numbers, x) for i, k in enumerate(kernel.factors)]
+        parts = [_forward(k, f"{path}factors.{i}.", numbers, inputs) for i, k in enumerate(kernel.factors)]
         return _amplified(*_product(parts), path, numbers)
     if isinstance(kernel, Periodic):
         found = _periodic(path, numbers, x)
@@ -209,7 +250,7 @@ def _forward(kernel: Kernel, path: str, numbers: Numbers, x: Matrix) -> tuple[Ma
 
         return _amplified(moved @ moved.T, weigh, path, numbers)
     assert isinstance(kernel, Stationary)
-    return _amplified(*_stationary(kernel, path, numbers, x), path, numbers)
+    return _amplified(*_stationary(kernel, path, numbers, inputs), path, numbers)
 
 
 def _sum(parts: list[tuple[Matrix, Back]]) -> tuple[Matrix, Back]:
@@ -283,18 +324,18 @@ def _centered(k: Matrix, inner: Back, path: str, numbers: Numbers, d: int) -> tu
     return centered, back
 
 
-def _stationary(kernel: Stationary, path: str, numbers: Numbers, x: Matrix) -> tuple[Matrix, Back]:
+def _stationary(kernel: Stationary, path: str, numbers: Numbers, inputs: Inputs) -> tuple[Matrix, Back]:
     length = numbers[f"{path}lengthscale"]
-    scaled = x / length
-    squares = [np.square(c[:, None] - c[None, :]) for c in scaled.T]
-    squared = sum(squares[1:], start=squares[0])
+    n, d = inputs.x.shape
+    squares, precision = inputs.squares.reshape(d, n * n), np.broadcast_to(length**-2.0, d)
+    squared = (precision @ squares).reshape(n, n)
     alpha = numbers.get(f"{path}alpha", np.ones(()))
     k, slope = _profile(kernel, squared, float(alpha))
 
     def back(g: Matrix, out: Gradient) -> None:
         weighted = -2.0 * g * slope()
         if np.ndim(length):
-            out[f"{path}lengthscale"] = np.asarray([np.vdot(weighted, s) for s in squares])
+            out[f"{path}lengthscale"] = precision * (squares @ weighted.ravel())
         else:
             out[f"{path}lengthscale"] = np.vdot(weighted, squared)
         if isinstance(kernel, RationalQuadratic):

@@ -63,16 +63,15 @@ class Watched(Belief):
         n = statistics.n
         if int(self.added.count) + n > ROOM:
             return watch(self.belief.condition_on(statistics), np.asarray(self.points))
-        now, prior = self, self.gp.prior
-        seen, solved = self.gp.conditioned()
+        prior, (seen, solved) = self.gp.prior, self.gp.conditioned()
         absorb = _absorb_on_host if posterior.on_host(seen.capacity, self, statistics) else _absorb
+        now = self.mean, self.variance, self.added
         for x, y, scale, extra in zip(*statistics.cut(), strict=True):
             noise = float(prior.noise) * scale + extra
-            mean, variance, added, ok = absorb(prior, seen, solved, now, x, y, noise)
-            demand(mean, ok, posterior.NOT_DEFINITE)
-            now = eqx.tree_at(lambda w: (w.mean, w.variance, w.added), now, (mean, variance, added))
+            *now, ok = absorb(prior, seen, solved, self, *now, x, y, noise)
+            demand(now[0], ok, posterior.NOT_DEFINITE)
         rows = statistics if self.rows is None else self.rows + statistics
-        return eqx.tree_at(lambda w: w.rows, now, rows, is_leaf=lambda v: v is None)
+        return Watched(self.gp, self.points, self.half, self.z, *now, rows)
 
     def evidence_of(self, statistics: Rows) -> Float[Array, ""]:
         """log p(y | X, what was seen before)."""
@@ -142,19 +141,32 @@ Absorbed = tuple[Float[Array, " m"], Float[Array, " m"], Added, Bool[Array, ""]]
 
 
 @eqx.filter_jit
-def _absorb(prior: Prior, seen: Rows, solved: Solved, now: "Watched", x: Any, y: Any, noise: Any) -> Absorbed:
+def _absorb(
+    prior: Prior,
+    seen: Rows,
+    solved: Solved,
+    fixed: Watched,
+    mean: Float[Array, " m"],
+    variance: Float[Array, " m"],
+    added: Added,
+    x: Any,
+    y: Any,
+    noise: Any,
+) -> Absorbed:
     """Mean, variance and added rows after one more row, and whether its variance was positive."""
-    look = _look(prior, seen, now.added, now.points, x)
+    look = _look(prior, seen, added, fixed.points, x)
     first = solve_lower(solved.root, look.seen)
-    return _border(now.added, look, now.mean, now.variance, x, y, noise, first, now.half @ first, now.z @ first)
+    return _border(added, look, mean, variance, x, y, noise, first, fixed.half @ first, fixed.z @ first)
 
 
-def _absorb_on_host(prior: Prior, seen: Rows, solved: Solved, now: "Watched", x: Any, y: Any, noise: Any) -> Absorbed:
+def _absorb_on_host(
+    prior: Prior, seen: Rows, solved: Solved, fixed: Watched, mean: Any, variance: Any, added: Added, *row: Any
+) -> Absorbed:
     """The same with what reads the large matrices in BLAS: XLA would copy the factor to transpose it."""
-    look = _look_compiled(prior, seen, now.added, now.points, x)
+    look = _look_compiled(prior, seen, added, fixed.points, row[0])
     first = lapack.solve_vector(np.asarray(solved.root), np.asarray(look.seen))
-    explained, known = np.asarray(now.half) @ first, np.asarray(now.z) @ first
-    return _border_compiled(now.added, look, now.mean, now.variance, x, y, noise, first, explained, known)
+    explained, known = np.asarray(fixed.half) @ first, np.asarray(fixed.z) @ first
+    return _border_compiled(added, look, mean, variance, *row, first, explained, known)
 
 
 def _border(
