@@ -246,12 +246,12 @@ def report(name: str, title: str, tasks: Sequence[Task | Call | Count | Memory],
     old = file.read_text(encoding="utf-8").split("\n\n## ") if only and file.exists() else []
     sections = {section.split("\n", 1)[0]: f"## {section.rstrip()}" for section in old[1:]}
     print(f"# {title}\n\n{machine()}", flush=True)
-    for task in tasks:
-        if re.search(only, task.name):
-            sections[task.name] = task.run()
-            print(f"\n{sections[task.name]}", flush=True)
-    order = [task.name for task in tasks if task.name in sections]
-    text = "\n\n".join([f"# {title}", machine(), *(sections[key] for key in order)]) + "\n"
     RESULTS.mkdir(exist_ok=True)
-    file.write_text(text, encoding="utf-8")
+    text = ""
+    for task in (task for task in tasks if re.search(only, task.name)):
+        sections[task.name] = task.run()
+        print(f"\n{sections[task.name]}", flush=True)
+        order = [each.name for each in tasks if each.name in sections]
+        text = "\n\n".join([f"# {title}", machine(), *(sections[key] for key in order)]) + "\n"
+        file.write_text(text, encoding="utf-8")  # after each: what was measured is kept if the next is interrupted
     return text

@@ -60,28 +60,34 @@ def _climb(
 ) -> Optimum:
     worst = 1e300
     origin = np.clip(start, lower, upper)
+    height, slope = value_and_grad(origin)
+    if not np.isfinite(height) or not np.all(np.isfinite(slope)):
+        return Optimum(origin, -np.inf, DIVERGED, 0)
+    # L-BFGS-B begins with a step as long as the gradient, in a box all the way to its walls: make that one stride.
+    unit = max(1.0, float(np.max(np.abs(stride * np.asarray(slope)), initial=0.0)))
 
     def negative(w: np.ndarray) -> tuple[float, np.ndarray]:
-        value, gradient = value_and_grad(origin + stride * w)
+        value, gradient = (height, slope) if not w.any() else value_and_grad(origin + stride * w)
         if not np.isfinite(value) or not np.all(np.isfinite(gradient)):
             return worst, np.zeros_like(w)  # the line search backs off
-        return -float(value), -stride * np.asarray(gradient, dtype=float)
+        return -float(value) / unit, -stride * np.asarray(gradient, dtype=float) / unit
 
     low, high = (lower - origin) / stride, (upper - origin) / stride
+    least = gain * min(1.0, max(1.0, abs(float(height))) / unit)
+    stop = {"ftol": least, "gtol": float(np.min(stride)) * tolerance / unit}
     result = optimize.minimize(
         negative,
         np.zeros_like(origin),
         jac=True,
         method="L-BFGS-B",
         bounds=list(zip(low, high, strict=True)),
-        options={"maxiter": max_steps, "ftol": gain, "gtol": float(np.min(stride)) * tolerance, "maxls": 40},
+        options={"maxiter": max_steps, "maxls": 40, **stop},
     )
-    place = np.clip(origin + stride * np.asarray(result.x), lower, upper)
-    if result.fun >= worst:
-        return Optimum(place, -np.inf, DIVERGED, int(result.nit))
-    # A line search that cannot improve at the noise floor of the function is convergence, too.
-    done = result.success or _projected_gradient(result, low, high) < 1e-3 * max(1.0, abs(float(result.fun)))
-    return Optimum(place, -float(result.fun), CONVERGED if done else STOPPED, int(result.nit))
+    place, value = np.clip(origin + stride * np.asarray(result.x), lower, upper), -float(result.fun) * unit
+    # A line search that cannot improve at the noise floor is convergence, too; one that never improved is not.
+    flat = unit * _projected_gradient(result, low, high) < 1e-3 * max(1.0, abs(value))
+    done = flat or (result.success and value > height)
+    return Optimum(place, value, CONVERGED if done else STOPPED, int(result.nit))
 
 
 def _projected_gradient(result: optimize.OptimizeResult, lower: np.ndarray, upper: np.ndarray) -> float:

@@ -40,6 +40,8 @@ DIFFERENCE = 0.05
 ROUGHLY = 1e-5
 """The gain of a step, relative to the height, that ends a climb on a part of the rows."""
 
+STRIDE = 0.3
+"""The first step of a second climb, in unconstrained units."""
 FAR = 2.0
 """How far from its start a number must be to be suspected of running away, in unconstrained units."""
 
@@ -105,6 +107,11 @@ class Staged(NamedTuple):
             with lapack.quiet_threads(n):
                 gain = self.gain if n == statistics.n else ROUGHLY
                 learned = one._replace(stride=stride, gain=gain).learn(learned.belief, rows, fixed, priors, seed)
+        again = _neglected(belief, learned, statistics, fixed)
+        if again is not None:
+            with lapack.quiet_threads(statistics.n):
+                second = one._replace(stride=STRIDE).learn(again, statistics, fixed, priors, seed)
+            learned = max(learned, second, key=lambda each: each.log_evidence)
         flat = _flat(belief, learned, part, fixed, priors)
         path = " to ".join(str(n) for n in sizes)
         notes = [*learned.notes, f"{self.starts} short climbs on a part of the rows; the best went on: {path} rows"]
@@ -116,6 +123,26 @@ class Staged(NamedTuple):
         while 3 * sizes[-1] < 0.6 * n:
             sizes.append(3 * sizes[-1])
         return [*sizes, n] if n > 1.5 * sizes[-1] else [n]
+
+
+def _neglected(start: GP, learned: Learned, rows: Rows, fixed: Sequence[str]) -> GP | None:
+    """Where a second climb should begin, if inputs may have been given up too early; None where there are none.
+
+    Few rows cannot tell an input that matters little from one that does not matter, and at the endless lengthscale
+    that they give it the slope is zero: more rows do not call it back. Where there is little noise they might.
+    """
+    slots = params.layout(learned.belief, fixed)
+    noise = [i for s in slots if s.path == "noise" for i in range(s.start, s.stop)]
+    first, vector = (np.asarray(params.to_vector(b, slots)) for b in (start, learned.belief))
+    lengths = [i for s in slots if s.path.endswith("lengthscale") for i in range(s.start, s.stop)]
+    given_up = [i for i in lengths if vector[i] > first[i] + FAR]
+    _, y, *_ = rows.cut()
+    if not given_up or not noise or np.exp(vector[noise[0]]) > TYPICAL_NOISE * y.var():
+        return None
+    again = vector.copy()
+    again[given_up] = first[given_up] + 1.0
+    again[noise] -= np.log(3.0)  # what they explain was noise before
+    return params.from_vector(learned.belief, slots, again)
 
 
 def _typical_steps(learned: Learned, rows: Rows, fixed: Sequence[str], priors: Mapping[str, Any], n: int) -> np.ndarray:

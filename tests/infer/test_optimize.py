@@ -1,0 +1,45 @@
+"""Climbing a function in a box: from where the gradient is steep, and from where nothing gains."""
+
+import numpy as np
+
+from credo.infer.optimize import CONVERGED, DIVERGED, STOPPED, maximize
+
+WALLS = np.full(2, -25.0), np.full(2, 25.0)
+
+
+def steep(u):
+    """-Σ e³ᵘ - 90u: at the walls it is 10³² below its maximum at u = log(30)/3."""
+    return float(-np.sum(np.exp(3 * u) - 90 * u)), 90 - 3 * np.exp(3 * u)
+
+
+def test_a_steep_start_does_not_jump_to_the_walls():
+    found = maximize(steep, [np.zeros(2)], *WALLS)
+    assert found[0].status == CONVERGED
+    np.testing.assert_allclose(found[0].vector, np.log(30) / 3, rtol=1e-6)
+
+
+def test_the_first_step_has_the_length_that_is_asked_for():
+    places = []
+
+    def watched(u):
+        places.append(u)
+        return steep(u)
+
+    maximize(watched, [np.zeros(2)], *WALLS, stride=0.1)
+    assert np.abs(places[1]).max() <= 0.1 + 1e-12
+
+
+def test_a_climb_that_gains_nothing_on_a_slope_has_not_converged():
+    def broken(u):
+        return -1.0, np.array([5.0, 5.0])  # the slope promises what the values never give
+
+    assert maximize(broken, [np.zeros(2)], *WALLS)[0].status == STOPPED
+
+
+def test_a_start_that_is_not_finite_diverges():
+    assert maximize(lambda u: (np.nan, u), [np.zeros(2)], *WALLS)[0].status == DIVERGED
+
+
+def test_a_start_at_the_maximum_has_converged():
+    found = maximize(steep, [np.full(2, np.log(30) / 3)], *WALLS)
+    assert found[0].status == CONVERGED
