@@ -27,7 +27,19 @@ from typing import Any
 from threadpoolctl import threadpool_info
 
 RESULTS = Path(__file__).parent / "results"
-PACKAGES = ("credo", "jax", "numpy", "scipy", "scikit-learn", "torch", "gpytorch", "gpjax", "tinygp")
+PACKAGES = (
+    "credo",
+    "jax",
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "torch",
+    "gpytorch",
+    "gpjax",
+    "tinygp",
+    "numpyro",
+    "blackjax",
+)
 
 
 @dataclass(frozen=True)
@@ -72,6 +84,41 @@ class Memory:
         rows = [["Python alone", f"{idle:.0f} MB", ""], [self.target.split(":")[1], f"{peak:.0f} MB", _time(seconds)]]
         bar = "" if self.most is None else f"Bar: at most {self.most:.0f} MB: {_verdict(peak <= self.most)}."
         return _section(self.name, self.note, ["process", "peak memory", "time"], rows, bar)
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Contestants that return how much they made (effective draws, say): the most per second counts."""
+
+    name: str
+    contestants: Mapping[str, Callable[[int], float]]
+    """Functions of a seed."""
+    unit: str
+    least: float = 1.0
+    """The bar: credo makes at least so many times as much per second as the best peer."""
+    repeats: int = 3
+    note: str = ""
+
+    def run(self) -> str:
+        """The task's section of the report."""
+        first: dict[str, float] = {}
+        rates: dict[str, list[float]] = {name: [] for name in self.contestants}
+        for repeat in range(self.repeats + 1):
+            names = list(self.contestants)
+            for name in names if repeat % 2 == 0 else reversed(names):
+                start = time.perf_counter()
+                made = self.contestants[name](repeat)
+                seconds = time.perf_counter() - start
+                if repeat:
+                    rates[name].append(made / seconds)
+                else:
+                    first[name] = seconds
+        best = {name: max(found) for name, found in rates.items()}
+        ours, *peers = best.values()
+        rows = [[name, _time(first[name]), f"{best[name]:.0f}", f"{best[name] / ours:.2f}×"] for name in best]
+        worst = ours / max(peers)
+        bar = f"Bar: at least {self.least:g}× the best peer: {_verdict(worst >= self.least)} ({worst:.2f}×)."
+        return _section(self.name, self.note, ["", "first call", f"{self.unit} per second", "of credo's"], rows, bar)
 
 
 @dataclass(frozen=True)
@@ -237,7 +284,7 @@ def machine() -> str:
     )
 
 
-def report(name: str, title: str, tasks: Sequence[Task | Call | Count | Memory], only: str = "") -> str:
+def report(name: str, title: str, tasks: Sequence[Task | Rate | Call | Count | Memory], only: str = "") -> str:
     """Runs the tasks, prints their tables and writes them to results/<name>.md.
 
     With `only`, a regular expression, those whose name has it are run and replace their sections in the file.

@@ -20,6 +20,7 @@ _HOME = {
     # verbs
     "learn": "infer.learn",
     "fit": "infer.learn",
+    "condition": "infer.condition",
     "save": "core.files",
     "load": "core.files",
     "configure": "core.configure",
@@ -33,7 +34,7 @@ _HOME = {
     "RobustGP": "models.gp",
     "HeteroscedasticGP": "models.gp",
     "MultiGP": "models.gp",
-    "Averaged": "models.average",
+    "Averaged": "infer.average",
     "Grid": "models.grid",
     "Hypotheses": "models.conjugate",
     "BetaBernoulli": "models.conjugate",
@@ -45,6 +46,8 @@ _HOME = {
     "NormalInverseGamma": "models.conjugate",
     "NormalInverseWishart": "models.conjugate",
     "HierarchicalBernoulli": "models.conjugate",
+    "MarkovChain": "models.markov",
+    "MarkovSequence": "models.markov",
     # vocabulary
     "Predictive": "core.predictive",
     "Gaussian": "core.gaussian",
@@ -66,6 +69,8 @@ __all__ = [
     "HierarchicalBernoulli",
     "Hypotheses",
     "Linear",
+    "MarkovChain",
+    "MarkovSequence",
     "MultiGP",
     "NormalInverseGamma",
     "NormalInverseWishart",
@@ -76,6 +81,7 @@ __all__ = [
     "app",
     "chunks",
     "compare",
+    "condition",
     "configure",
     "core",
     "decide",
@@ -105,8 +111,9 @@ if TYPE_CHECKING:
     from credo.core.predictive import Predictive
     from credo.decide.bayes import decide
     from credo.evaluate.compare import compare
+    from credo.infer.average import Averaged
+    from credo.infer.condition import condition
     from credo.infer.learn import fit, learn
-    from credo.models.average import Averaged
     from credo.models.conjugate import (
         BetaBernoulli,
         BetaBinomial,
@@ -122,6 +129,7 @@ if TYPE_CHECKING:
     from credo.models.gp import GP, HeteroscedasticGP, MultiGP, RobustGP
     from credo.models.grid import Grid
     from credo.models.linear import Linear
+    from credo.models.markov import MarkovChain, MarkovSequence
 
 
 def __getattr__(name: str) -> Any:

@@ -9,7 +9,7 @@ from scipy import special
 
 from credo.core.errors import DataError
 from credo.core.predictive import Bernoulli, Mixture
-from credo.models.average import Averaged, average
+from credo.infer.average import Averaged, average
 from credo.models.conjugate import BetaBernoulli
 from credo.models.linear import InverseGamma, Isotropic, Linear
 

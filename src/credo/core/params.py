@@ -231,7 +231,7 @@ def to_vector(belief: Any, slots: Layout) -> Float[Array, " k"]:
     traced = is_traced(values)
     parts = []
     for s in slots:
-        value = jnp.asarray(values[s.path], dtype=float) if traced else np.asarray(values[s.path], dtype=float)
+        value: Any = jnp.asarray(values[s.path], dtype=float) if traced else np.asarray(values[s.path], dtype=float)
         parts.append(bijector(s.constraint).inverse(value).reshape(-1))
     if traced:
         return jnp.concatenate(parts) if parts else jnp.zeros(0)
@@ -240,7 +240,7 @@ def to_vector(belief: Any, slots: Layout) -> Float[Array, " k"]:
 
 def natural_values(slots: Layout, vector: Float[Array | np.ndarray, " k"]) -> dict[str, Any]:
     """The free numbers in natural units, by path; NumPy's unless the vector is traced."""
-    u = vector if is_traced(vector) else np.asarray(vector)
+    u: Any = vector if is_traced(vector) else np.asarray(vector)
     values = {s.path: bijector(s.constraint).forward(u[s.start : s.stop].reshape(s.shape)) for s in slots}
     return values if is_traced(vector) else {path: np.asarray(value) for path, value in values.items()}
 

@@ -13,7 +13,7 @@ from scipy import special
 from credo.core.belief import Belief
 from credo.core.errors import DataError
 from credo.core.params import learnable
-from credo.models.average import Averaged, log_prior
+from credo.infer.average import Averaged, log_prior
 
 
 class BayesFactor(NamedTuple):

@@ -1,6 +1,59 @@
 """How a posterior is computed, and hyperparameters chosen, knowing only densities."""
 
+from credo.infer.average import Averaged, average
+from credo.infer.condition import condition
+from credo.infer.importance import importance
+from credo.infer.laplace import Laplace
 from credo.infer.learn import Evidence, Learned, LocalOptimum, fit, learn
+from credo.infer.mcmc import (
+    HMC,
+    MALA,
+    NUTS,
+    SGLD,
+    SMC,
+    ULA,
+    ComponentWise,
+    Draws,
+    Gibbs,
+    MetropolisHastings,
+    RandomWalk,
+    Sampler,
+    conjugate_blocks,
+)
 from credo.infer.point import MAP, ML
+from credo.infer.posterior import Approximation, Posterior
+from credo.infer.target import Space, Target
+from credo.infer.variational import Variational
 
-__all__ = ["MAP", "ML", "Evidence", "Learned", "LocalOptimum", "fit", "learn"]
+__all__ = [
+    "HMC",
+    "MALA",
+    "MAP",
+    "ML",
+    "NUTS",
+    "SGLD",
+    "SMC",
+    "ULA",
+    "Approximation",
+    "Averaged",
+    "ComponentWise",
+    "Draws",
+    "Evidence",
+    "Gibbs",
+    "Laplace",
+    "Learned",
+    "LocalOptimum",
+    "MetropolisHastings",
+    "Posterior",
+    "RandomWalk",
+    "Sampler",
+    "Space",
+    "Target",
+    "Variational",
+    "average",
+    "condition",
+    "conjugate_blocks",
+    "fit",
+    "importance",
+    "learn",
+]

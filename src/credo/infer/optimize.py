@@ -16,6 +16,8 @@ SAME_VALUE = 1e-5
 SAME_PLACE = 1e-2
 AT_BOUND = 1e-3
 FLAT = 1e-3
+WALL = 10.0
+"""How deep a function falls as the climb sees it, in units of the slope at its start."""
 
 
 class Optimum(NamedTuple):
@@ -58,7 +60,6 @@ def _climb(
     gain: float,
     stride: Any,
 ) -> Optimum:
-    worst = 1e300
     origin = np.clip(start, lower, upper)
     height, slope = value_and_grad(origin)
     if not np.isfinite(height) or not np.all(np.isfinite(slope)):
@@ -66,10 +67,15 @@ def _climb(
     # L-BFGS-B begins with a step as long as the gradient, in a box all the way to its walls: make that one stride.
     unit = max(1.0, float(np.max(np.abs(stride * np.asarray(slope)), initial=0.0)))
 
+    highest = float(height)
+
     def negative(w: np.ndarray) -> tuple[float, np.ndarray]:
+        nonlocal highest
         value, gradient = (height, slope) if not w.any() else value_and_grad(origin + stride * w)
-        if not np.isfinite(value) or not np.all(np.isfinite(gradient)):
-            return worst, np.zeros_like(w)  # the line search backs off
+        if not np.isfinite(value) or not np.all(np.isfinite(gradient)) or value < highest - WALL * unit:
+            # The line search backs off, by a factor and not to nothing as it would from an endless depth.
+            return -highest / unit + WALL, np.zeros_like(w)
+        highest = max(highest, float(value))
         return -float(value) / unit, -stride * np.asarray(gradient, dtype=float) / unit
 
     low, high = (lower - origin) / stride, (upper - origin) / stride

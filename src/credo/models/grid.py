@@ -18,8 +18,8 @@ import numpy as np
 from credo.core import params
 from credo.core.belief import Belief
 from credo.core.errors import DataError
+from credo.infer.average import Averaged
 from credo.infer.learn import prepare_and_learn
-from credo.models.average import Averaged
 
 MOST_DIMENSIONS = 4
 

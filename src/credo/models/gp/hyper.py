@@ -23,9 +23,9 @@ from scipy import special
 
 from credo.core import params
 from credo.core.errors import DataError
+from credo.infer.average import Averaged
 from credo.infer.learn import Evidence, Learned
 from credo.infer.optimize import DIVERGED
-from credo.models.average import Averaged
 from credo.models.gp.hyperpriors import Typical
 
 POINTS = {1: 15, 2: 9, 3: 7}

@@ -148,14 +148,14 @@ class Uncompiled:
 
     def value(self, vector: np.ndarray) -> float:
         """The objective."""
-        value, _ = evidence_on_host(*self._covariance(vector)[:4], False)
-        return value + self._log_prior(vector)[0]
+        parts, *_ = self._covariance(vector)
+        return evidence_on_host(*parts, gradient=False)[0] + self._log_prior(vector)[0]
 
     def log_evidence(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
         """log p(y | X, θ) alone, and its gradient."""
         sheet = self._sheet
-        *arrays, noise, back = self._covariance(vector)
-        value, _ = evidence_on_host(*arrays)
+        parts, noise, back = self._covariance(vector)
+        value, _ = evidence_on_host(*parts)
         if not np.isfinite(value):
             return -np.inf, np.zeros_like(vector)
         by_covariance = np.multiply(sheet.work, sheet.lower, out=sheet.work)
@@ -163,19 +163,19 @@ class Uncompiled:
         back(by_covariance, out)
         return value, np.concatenate([np.ravel(out[s.path]) for s in self.slots])
 
-    def _covariance(self, vector: np.ndarray) -> tuple[Matrix, np.ndarray, np.ndarray, Matrix, Any, Back]:
-        """The covariance of the rows and what else their evidence is made of; the noise; and the way back."""
+    def _covariance(self, vector: np.ndarray) -> tuple[tuple[Matrix, np.ndarray, np.ndarray, Matrix], Any, Back]:
+        """What `evidence_on_host` takes: the covariance of the rows and more; the noise; and the way back."""
         sheet, numbers = self._sheet, self._numbers(vector)
         noise = numbers.get("noise", np.asarray(self.gp.noise_variance()))
         k, back = _forward(self.gp.kernel, "kernel.", numbers, sheet.inputs)
         covariance = k + sheet.fixed
         covariance.flat[:: len(k) + 1] += noise * sheet.scale + sheet.extra
-        return covariance, sheet.residual, np.ones(len(k)), sheet.work, noise, back
+        return (covariance, sheet.residual, np.ones(len(k)), sheet.work), noise, back
 
     def residual(self, vector: np.ndarray) -> Float[np.ndarray, "n"]:
         """What the mean of the function leaves of y: noise · α."""
-        *arrays, noise, _ = self._covariance(vector)
-        _, by_residual = evidence_on_host(*arrays, False)
+        parts, noise, _ = self._covariance(vector)
+        _, by_residual = evidence_on_host(*parts, gradient=False)
         return -(noise * self._sheet.scale + self._sheet.extra) * by_residual
 
     def _numbers(self, vector: np.ndarray) -> dict[str, Any]:

@@ -68,8 +68,9 @@ class Watched(Belief):
         now = self.mean, self.variance, self.added
         for x, y, scale, extra in zip(*statistics.cut(), strict=True):
             noise = float(prior.noise) * scale + extra
-            *now, ok = absorb(prior, seen, solved, self, *now, x, y, noise)
-            demand(now[0], ok, posterior.NOT_DEFINITE)
+            mean, variance, added, ok = absorb(prior, seen, solved, self, *now, x, y, noise)
+            demand(mean, ok, posterior.NOT_DEFINITE)
+            now = mean, variance, added
         rows = statistics if self.rows is None else self.rows + statistics
         return Watched(self.gp, self.points, self.half, self.z, *now, rows)
 

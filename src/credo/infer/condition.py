@@ -1,0 +1,52 @@
+"""`condition`: Bayes' rule for a model without a class, a log density over a pytree of numbers."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from credo.core.belief import Belief
+from credo.core.errors import DataError
+from credo.infer.posterior import Posterior
+from credo.infer.target import Space, Target
+
+
+def condition(
+    log_density: Callable[..., Any] | Belief,
+    init: Any,
+    *more: Any,
+    using: Any = None,
+    data: tuple[Any, ...] = (),
+    constraints: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    **options: Any,
+) -> Any:
+    """The posterior of the numbers in `init`, p(θ | data) ∝ exp(log_density(θ, *data)).
+
+    Args:
+        log_density: a function of a pytree like `init` (and of `data`) that returns log p(θ, data) up to a constant,
+            written with jax.numpy. Or a belief, which is then conditioned on the arguments that follow.
+        init: where to start: a number, an array, or a dict, list or pytree of them.
+        more: further data of a belief.
+        using: the method, e.g. `Laplace()`, `Variational()`, `NUTS()`; None is `NUTS()`.
+        data: arrays for `log_density`. Calls with other data of the same shapes reuse compiled code, which they
+            cannot where the function closes over its data.
+        constraints: by path, e.g. {"scale": "positive"}; real where none is given. Densities are in natural units:
+            the Jacobian is taken care of.
+        seed: the same seed gives the same draws.
+        options: of a belief's `condition`.
+    """
+    if isinstance(log_density, Belief):
+        return log_density.condition(init, *more, *data, using=using, **options)
+    if more or options:
+        raise DataError("a log density takes its data by data=(…), found more arguments after init")
+    return posterior_of(Target(Space.of(init, constraints), log_density, tuple(data)), using, seed)
+
+
+def posterior_of(target: Target, using: Any = None, seed: int = 0) -> Posterior:
+    """The posterior of a target by a method."""
+    if using is None:
+        from credo.infer.mcmc.hmc import NUTS
+
+        using = NUTS()
+    if not hasattr(using, "run"):
+        raise DataError(f"using must be a method such as Laplace(), Variational() or NUTS(), found {using!r}")
+    return using.run(target, seed)

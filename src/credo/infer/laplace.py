@@ -1,0 +1,196 @@
+"""`Laplace`: a normal law at the mode, as wide as the log density is flat.
+
+    û = argmax log p(u),    H = -∂² log p(û),    u | data ≈ N(û, H⁻¹)
+    log p(data) ≈ log p(û) + k/2 log 2π - ½ log |H|
+
+the last two terms are Occam's factor: how much of the prior the data leave. MacKay (2003), §27.
+"""
+
+import dataclasses
+from typing import Any, Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from credo.core.errors import DataError, NotConverged
+from credo.core.linalg import factorize, log_determinant, solve_lower, solve_upper
+from credo.infer.importance import judge
+from credo.infer.optimize import CONVERGED, maximize
+from credo.infer.posterior import Approximation
+from credo.infer.target import Target, value_and_grad
+
+FAR = 30.0
+"""A coordinate that went so far from its start has probably no mode."""
+LONG = 10.0
+"""A real number must have gone so far, and have a standard deviation FAR times as long."""
+EIGENVALUE_FLOOR = 1e-10
+
+
+class Laplace(NamedTuple):
+    """The mode by L-BFGS and Newton steps, and a normal law around it.
+
+    Args:
+        curvature: of the log density at the mode. "exact" by automatic differentiation; "diagonal" its diagonal;
+            "lowrank" the `rank` sharpest directions of the exact one, the diagonal of the rest; "gauss-newton" drops
+            the curvature of the model itself, JᵀWJ, for targets that say what they predict (`Target.outputs`).
+        rank: of "lowrank".
+        max_steps: of the climb.
+        tolerance: the largest slope at a mode, relative to the curvature: a Newton step of so many standard deviations.
+    """
+
+    curvature: Literal["exact", "diagonal", "lowrank", "gauss-newton"] = "exact"
+    rank: int = 10
+    max_steps: int = 500
+    tolerance: float = 1e-6
+
+    def run(self, target: Target, seed: int = 0) -> Approximation:
+        """The approximation of a target."""
+        if self.curvature not in ("exact", "diagonal", "lowrank", "gauss-newton"):
+            raise DataError(
+                f"curvature must be 'exact', 'diagonal', 'lowrank' or 'gauss-newton', found {self.curvature!r}"
+            )
+        start = target.check()
+        mode, notes = self._mode(target, start)
+        precision = self._precision(target, mode)
+        notes += _far(target, mode - start, np.asarray(jnp.diagonal(precision)))
+        # In units in which its diagonal is one: what is flat must not depend on units.
+        unit = jnp.sqrt(jnp.maximum(jnp.abs(jnp.diagonal(precision)), 1e-12))
+        values, vectors = jnp.linalg.eigh(precision / jnp.outer(unit, unit))
+        smallest = float(values[0])
+        if not smallest > EIGENVALUE_FLOOR:
+            names, direction = target.space.names, np.asarray(vectors[:, 0])
+            which = ", ".join(names[i] for i in np.argsort(-np.abs(direction))[:3] if abs(direction[i]) > 0.1)
+            notes.append(
+                f"The curvature is not positive definite (smallest eigenvalue {smallest:.3g}, mostly {which}): the "
+                "data and the prior do not determine it. Give a tighter prior, or use NUTS()."
+            )
+            precision = jnp.outer(unit, unit) * ((vectors * jnp.maximum(values, 1e-6)) @ vectors.T)
+        center, root, evidence, ok = _approximation(target, jnp.asarray(mode), precision)
+        if not bool(ok):
+            raise NotConverged("the curvature at the mode cannot be factorized; use NUTS(), or a tighter prior")
+        found = Approximation(target.space, center, root, evidence, tuple(notes))
+        return found if notes else dataclasses.replace(found, notes=judge(found, target, seed=seed))
+
+    def condition(self, belief: Any, *data: Any, seed: int = 0, **options: Any) -> Any:
+        """The belief after the data, with its numbers known by a normal law at the mode."""
+        return belief.given(self.run(belief.target(belief.statistics(*data, **options)), seed))
+
+    def _mode(self, target: Target, start: np.ndarray) -> tuple[np.ndarray, list[str]]:
+        """L-BFGS, then Newton steps while they gain."""
+
+        def objective(u: np.ndarray) -> tuple[float, np.ndarray]:
+            value, gradient = value_and_grad(target, jnp.asarray(u))
+            return float(value), np.asarray(gradient)
+
+        free = np.full(start.shape, np.inf)
+        found = maximize(objective, [start], -free, free, self.max_steps, 1e-5)[0]
+        u, stride, converged = newton(target, jnp.asarray(found.vector), self.tolerance)
+        notes = []
+        if not bool(converged):
+            notes.append(
+                f"The mode was not reached (a Newton step would be {float(stride):.2g} standard deviations"
+                f"{'' if found.status == CONVERGED else ', and the climb ran out of steps'}); raise max_steps."
+            )
+        return np.asarray(u), notes
+
+    def _precision(self, target: Target, mode: np.ndarray) -> Float[Array, "k k"]:
+        u = jnp.asarray(mode)
+        if self.curvature == "gauss-newton":
+            if target.outputs is None:
+                raise DataError(
+                    "curvature='gauss-newton' needs a target that says what it predicts (outputs=); use 'exact'"
+                )
+            return _gauss_newton(target, u)
+        exact = hessian(target, u)
+        if self.curvature == "exact":
+            return exact
+        diagonal = jnp.diagonal(exact)
+        if self.curvature == "diagonal":
+            return jnp.diag(diagonal)
+        values, vectors = jnp.linalg.eigh(exact)
+        sharp = vectors[:, -self.rank :] * jnp.sqrt(jnp.maximum(values[-self.rank :], 0.0))
+        low = sharp @ sharp.T
+        return low + jnp.diag(diagonal - jnp.diagonal(low))
+
+
+def _far(target: Target, moved: np.ndarray, curvature: np.ndarray) -> list[str]:
+    """Which numbers may have no mode: those that went far; real ones if they are far less certain than that."""
+    bounded = np.array([s.constraint.kind != "real" for s in target.space.slots for _ in range(s.stop - s.start)])
+    flat = (np.abs(moved) > LONG) & (curvature * (FAR * moved) ** 2 < 1.0)
+    far = np.where(bounded, np.abs(moved) > FAR, flat)
+    return [
+        f"{target.space.names[i] or 'θ'} moved by {moved[i]:.3g} on the unconstrained scale: its mode may be at a "
+        "bound or at infinity. Give it a prior."
+        for i in np.flatnonzero(far)[:3]
+    ]
+
+
+@eqx.filter_jit
+def hessian(target: Target, u: Float[Array, " k"]) -> Float[Array, "k k"]:
+    """-∂² log p(u), symmetric."""
+    h = -jax.hessian(target)(u)
+    return 0.5 * (h + h.T)
+
+
+@eqx.filter_jit
+def _gauss_newton(target: Target, u: Float[Array, " k"]) -> Float[Array, "k k"]:
+    """Jᵀ(-∂²ℓ)J with J = ∂f/∂u and ℓ(f) the log likelihood of the outputs, and the exact curvature of the rest."""
+    outputs, likelihood = target.outputs  # type: ignore[misc]
+
+    def predicted(v: Array) -> Array:
+        return outputs(target.space.tree(v), *target.data)
+
+    def by_outputs(f: Array) -> Array:
+        return likelihood(f, *target.data)
+
+    at = predicted(u)
+    jacobian = jax.jacobian(predicted)(u).reshape(at.size, -1)
+    inner = -jax.hessian(lambda f: by_outputs(f.reshape(at.shape)))(at.ravel())
+    rest = -jax.hessian(lambda v: target(v) - by_outputs(predicted(v)))(u)
+    total = jacobian.T @ inner @ jacobian + rest
+    return 0.5 * (total + total.T)
+
+
+@eqx.filter_jit
+def newton(
+    target: Target, u: Float[Array, " k"], tolerance: Any, most: int = 30
+) -> tuple[Float[Array, " k"], Float[Array, ""], Bool[Array, ""]]:
+    """Newton steps, halved until they gain; the last step in standard deviations, and whether it was short."""
+
+    def step(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        u, _, count = state
+        gradient, h = jax.grad(target)(u), -jax.hessian(target)(u)
+        factor = factorize(0.5 * (h + h.T))
+        half = solve_lower(factor.root, gradient)
+        direction = solve_upper(factor.root, half)
+        stride = jnp.where(factor.ok, jnp.linalg.norm(half), jnp.inf)
+        here = target(u)
+        lengths = 0.5 ** jnp.arange(8.0)
+        values = jax.lax.map(lambda t: target(u + t * direction), lengths)
+        best = jnp.argmax(jnp.where(jnp.isfinite(values), values, -jnp.inf))
+        gains = factor.ok & (values[best] > here)
+        return jnp.where(gains, u + lengths[best] * direction, u), jnp.where(gains, stride, -stride), count + 1
+
+    def go_on(state: tuple[Array, Array, Array]) -> Array:
+        _, stride, count = state
+        return (stride > tolerance) & (count < most)
+
+    u, stride, _ = jax.lax.while_loop(go_on, step, (u, jnp.asarray(jnp.inf), jnp.asarray(0)))
+    stride = jnp.abs(stride)
+    # Where no step gains any more, rounding is all that is left of it.
+    return u, stride, stride < jnp.maximum(tolerance, 1e-3)
+
+
+@eqx.filter_jit
+def _approximation(
+    target: Target, u: Float[Array, " k"], precision: Float[Array, "k k"]
+) -> tuple[Float[Array, " k"], Float[Array, "k k"], Float[Array, ""], Bool[Array, ""]]:
+    factor = factorize(precision)
+    k = u.shape[0]
+    inverse = solve_lower(factor.root, jnp.eye(k))
+    covariance = factorize(inverse.T @ inverse)
+    evidence = target(u) + 0.5 * k * jnp.log(2 * jnp.pi) - 0.5 * log_determinant(factor.root)
+    return u, covariance.root, evidence, factor.ok & covariance.ok

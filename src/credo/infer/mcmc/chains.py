@@ -1,0 +1,313 @@
+"""Many Markov chains, whatever the sampler: each on a core of its own, in blocks, under a budget of memory.
+
+A sampler is three traceable functions (`tune`, `begin`, `step`); this module runs them. Chains are separate programs
+in threads, not a batch: in a batch every chain waits for the longest trajectory.
+"""
+
+import dataclasses
+import os
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any, Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from credo.core.arrays import put
+from credo.core.errors import DataError, NotConvergedWarning
+from credo.infer.mcmc.draws import Draws, pooled
+from credo.infer.target import Target
+
+BLOCK = 100
+"""Draws between two looks at the clock, the progress bar and the keyboard."""
+TRIES = 50
+"""Starting points that are tried for a chain before it is given up."""
+
+
+class Info(NamedTuple):
+    """What is recorded of a step."""
+
+    acceptance: Array
+    divergent: Array
+    energy: Array
+    at_depth: Array
+
+    @classmethod
+    def plain(cls, acceptance: Array) -> "Info":
+        """Of a sampler that has an acceptance probability only."""
+        return cls(acceptance, jnp.asarray(False), jnp.asarray(jnp.nan), jnp.asarray(False))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sampler:
+    """What all samplers have in common.
+
+    Args:
+        chains: how many, from starting points of their own.
+        draws: kept from each.
+        warmup: steps before them, in which the sampler tunes itself; not kept.
+        thin: steps for each draw that is kept.
+        keep: "draws", or "moments" for the running mean and covariance only, a normal law in the end.
+        memory: bytes that draws may take; more is thinned, with a warning.
+        spread: of the starting points around the first, in unconstrained units.
+        members: draws of hyperparameters over which `fit(belief, …, using=…)` averages.
+        cores: how many chains run at a time; None is all cores.
+        progress: whether to show a bar.
+    """
+
+    chains: int = 4
+    draws: int = 1000
+    warmup: int = 1000
+    thin: int = 1
+    keep: Literal["draws", "moments"] = "draws"
+    memory: Any = 1e9
+    spread: Any = 0.5
+    members: int = 32
+    cores: int | None = None
+    progress: bool = False
+
+    # -- what a sampler is ----------------------------------------------------------------------------------
+
+    @abstractmethod
+    def tune(self, target: Target, key: PRNGKeyArray, u: Float[Array, " k"], hint: Any) -> tuple[Array, Any]:
+        """Warm-up: a position to go on from, and what was tuned. Traced; `hint` is what `prepare` returned."""
+
+    @abstractmethod
+    def begin(self, target: Target, u: Float[Array, " k"], tuning: Any) -> Any:
+        """The state at a position. Traced."""
+
+    @abstractmethod
+    def step(self, target: Target, key: PRNGKeyArray, state: Any, tuning: Any) -> tuple[Any, Info]:
+        """One step. Traced; the position is `state.position`."""
+
+    def prepare(self, target: Target, u: np.ndarray, seed: int) -> tuple[Any, Float[np.ndarray, "c k"]]:
+        """A hint for `tune`, and where the chains start; not traced."""
+        return None, around(target, u, self.chains, float(self.spread), seed)
+
+    # -- running it -----------------------------------------------------------------------------------------
+
+    def run(self, target: Target, seed: int = 0) -> Any:
+        """The draws, with diagnostics; or their moments."""
+        self._check()
+        u = target.check()
+        k = target.space.size
+        thin = self._thin(k)
+        hint, starts = self.prepare(target, u, seed)
+        keys = jr.split(jr.key(seed), self.chains)
+        program = self._program()
+        draws = -(-self.draws // thin.ratio)
+        with _Bar(self.progress, self.chains * (1 - (-draws // BLOCK))) as advance:
+            work = [
+                _Chain(program, target, keys[i], put(starts[i]), hint, draws, thin.steps, self.keep, advance)
+                for i in range(self.chains)
+            ]
+            interrupted = _in_threads([chain.run for chain in work], self.cores or os.cpu_count() or 1, work)
+        finished = [chain for chain in work if chain.records]
+        if not finished:
+            raise KeyboardInterrupt("interrupted during warm-up: there are no draws yet")
+        notes = ["Interrupted: these are the draws made until then."] if interrupted else []
+        if self.keep == "moments":
+            return pooled(target.space, [chain.moments() for chain in finished], notes)
+        length = min(chain.length for chain in finished)
+        records = zip(*(chain.collect(length) for chain in finished), strict=True)
+        vectors, *info = (np.stack(part) for part in records)
+        return Draws.of(target.space, vectors, info, notes)
+
+    def _program(self) -> "Sampler":
+        """The sampler without what compiled code does not depend on."""
+        same: dict[str, Any] = {f.name: f.default for f in dataclasses.fields(Sampler) if f.name != "warmup"}
+        return dataclasses.replace(self, **same)
+
+    def _check(self) -> None:
+        for name in ("chains", "draws", "thin"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or value != int(value) or value < 1:
+                raise DataError(f"{name} must be a whole number of at least 1, found {value!r}")
+        if self.warmup < 0:
+            raise DataError(f"warmup must be a whole number of at least 0, found {self.warmup!r}")
+        if self.keep not in ("draws", "moments"):
+            raise DataError(f"keep must be 'draws' or 'moments', found {self.keep!r}")
+
+    def _thin(self, k: int) -> "Thinning":
+        needed = 8.0 * self.chains * self.draws * k
+        if self.keep == "moments" or needed <= self.memory:
+            return Thinning(self.thin, 1)
+        ratio = int(np.ceil(needed / self.memory))
+        warnings.warn(
+            f"{self.chains} × {self.draws} draws of {k} numbers need {needed / 1e9:.3g} GB, more than memory="
+            f"{self.memory / 1e9:.3g} GB: one in {ratio} is kept. Raise memory, or use keep='moments'",
+            NotConvergedWarning,
+            stacklevel=4,
+        )
+        return Thinning(self.thin * ratio, ratio)
+
+    # -- beliefs --------------------------------------------------------------------------------------------
+
+    def condition(self, belief: Any, *data: Any, seed: int = 0, **options: Any) -> Any:
+        """The belief after the data, with its numbers known by draws: what `belief.condition(..., using=self)` does."""
+        return belief.given(self.run(belief.target(belief.statistics(*data, **options)), seed))
+
+    def learn(self, belief: Any, statistics: Any, fixed: Sequence[str], priors: Mapping[str, Any], seed: int) -> Any:
+        """The belief averaged over draws of its hyperparameters: what `fit(belief, …, using=self)` does."""
+        from credo.infer.mcmc.hyper import learn_by_draws
+
+        return learn_by_draws(self, belief, statistics, fixed, priors, seed)
+
+
+class Thinning(NamedTuple):
+    """Steps for each draw, and how many draws that were asked for become one."""
+
+    steps: int
+    ratio: int
+
+
+def around(target: Target, u: np.ndarray, chains: int, spread: float, seed: int) -> Float[np.ndarray, "c k"]:
+    """Starting points around u, where the density is finite; the first is u itself."""
+    rng = np.random.default_rng(seed)
+    out = [u]
+    while len(out) < chains:
+        for attempt in range(TRIES):
+            trial = u + spread * 0.8**attempt * rng.normal(size=u.shape)
+            if np.isfinite(_density(target, put(trial))):
+                break
+        else:
+            trial = u
+        out.append(trial)
+    return np.stack(out)
+
+
+@eqx.filter_jit
+def _density(target: Target, u: Float[Array, " k"]) -> Array:
+    return target(u)
+
+
+@eqx.filter_jit
+def _tune(sampler: Sampler, target: Target, key: PRNGKeyArray, u: Array, hint: Any) -> tuple[Any, Any]:
+    position, tuning = sampler.tune(target, key, u, hint)
+    return sampler.begin(target, position, tuning), tuning
+
+
+@eqx.filter_jit
+def _block(
+    sampler: Sampler, target: Target, key: PRNGKeyArray, state: Any, tuning: Any, thin: int
+) -> tuple[Any, Array, Info]:
+    """BLOCK draws."""
+
+    def draw(state: Any, key: PRNGKeyArray) -> tuple[Any, tuple[Array, Info]]:
+        if thin == 1:
+            state, info = sampler.step(target, key, state, tuning)
+        else:
+            state, infos = jax.lax.scan(lambda s, k: sampler.step(target, k, s, tuning), state, jr.split(key, thin))
+            info = Info(infos[0].mean(), infos[1].any(), infos[2][-1], infos[3].any())
+        return state, (state.position, info)
+
+    state, (vectors, info) = jax.lax.scan(draw, state, jr.split(key, BLOCK))
+    return state, vectors, info
+
+
+class _Chain:
+    """One chain and what it has recorded."""
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        target: Target,
+        key: PRNGKeyArray,
+        start: Array,
+        hint: Any,
+        draws: int,
+        thin: int,
+        keep: str,
+        advance: Callable[[], None],
+    ):
+        self._about = (sampler, target)
+        self._key, self._start, self._hint, self._advance = key, start, hint, advance
+        self._draws, self._thin, self._keep = draws, thin, keep
+        self._mean, self._scatter, self.length = np.zeros(0), np.zeros((0, 0)), 0
+        self.records: list[tuple[np.ndarray, ...]] = []
+        self.stop = False
+
+    def run(self) -> None:
+        """Warm-up, then blocks until there are enough draws or somebody says stop."""
+        k_tune, k_draw = jr.split(self._key)
+        state, tuning = _tune(*self._about, k_tune, self._start, self._hint)
+        jax.block_until_ready(state)
+        self._advance()
+        while self.length < self._draws and not self.stop:
+            k_draw, key = jr.split(k_draw)
+            state, vectors, info = _block(*self._about, key, state, tuning, self._thin)
+            n = min(BLOCK, self._draws - self.length)
+            record = tuple(np.asarray(v)[:n] for v in (vectors, *info))
+            if self._keep == "moments":
+                self._absorb(record[0])
+                self.records = [record]
+            else:
+                self.records.append(record)
+            self.length += n
+            self._advance()
+
+    def collect(self, length: int) -> tuple[np.ndarray, ...]:
+        """Vectors and records of the first draws."""
+        return tuple(np.concatenate(part)[:length] for part in zip(*self.records, strict=True))
+
+    def _absorb(self, x: Float[np.ndarray, "n k"]) -> None:
+        """Mean and scatter by Chan's update."""
+        mean = x.mean(0)
+        scatter = (x - mean).T @ (x - mean)
+        if not self.length:
+            self._mean, self._scatter = mean, scatter
+            return
+        total, gap = self.length + len(x), mean - self._mean
+        self._scatter = self._scatter + scatter + np.outer(gap, gap) * (self.length * len(x) / total)
+        self._mean = self._mean + gap * (len(x) / total)
+
+    def moments(self) -> tuple[np.ndarray, np.ndarray, int]:
+        """Mean, scatter and number of the draws."""
+        return self._mean, self._scatter, self.length
+
+
+def _in_threads(jobs: list[Callable[[], None]], cores: int, chains: list[_Chain]) -> bool:
+    """Run the jobs, some at a time; whether the user interrupted them."""
+    interrupted = False
+    with ThreadPoolExecutor(max(1, min(cores, len(jobs)))) as pool:
+        futures: list[Future[None]] = [pool.submit(job) for job in jobs]
+        try:
+            wait(futures)
+        except KeyboardInterrupt:
+            interrupted = True
+            for chain in chains:
+                chain.stop = True
+            for future in futures:
+                future.cancel()
+    for future in futures:
+        if not future.cancelled() and future.exception() is not None:
+            raise future.exception()  # type: ignore[misc]
+    return interrupted
+
+
+class _Bar:
+    """A progress bar over the blocks of all chains, where one was asked for."""
+
+    def __init__(self, show: bool, total: int):
+        self._show, self._total, self._bar = show, total, None
+
+    def __enter__(self) -> Callable[[], None]:
+        if not self._show:
+            return lambda: None
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        bar: Any = Progress(TextColumn("chains"), BarColumn(), TimeRemainingColumn())
+        task = bar.add_task("", total=self._total)
+        bar.start()
+        self._bar = bar
+        return lambda: bar.advance(task)
+
+    def __exit__(self, *_: Any) -> None:
+        if self._bar is not None:
+            self._bar.stop()

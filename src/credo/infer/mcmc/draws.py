@@ -1,0 +1,80 @@
+"""What Markov chains leave behind: `Draws` with their diagnostics, or pooled moments where draws would not fit."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from credo.core.arrays import put
+from credo.core.linalg import cholesky
+from credo.infer.diagnostics import Diagnostics, diagnose, in_words
+from credo.infer.posterior import Approximation, Posterior
+from credo.infer.target import Space
+
+
+class Draws(Posterior):
+    """Draws of the unconstrained vector from several chains."""
+
+    space: Space
+    chains: Float[Array, "c n k"]
+    acceptance: Float[Array, "c n"]
+    divergent: Bool[Array, "c n"]
+    energy: Float[Array, "c n"]
+    at_depth: Bool[Array, "c n"]
+    notes: tuple[str, ...] = eqx.field(static=True, default=())
+
+    @classmethod
+    def of(
+        cls, space: Space, vectors: Float[np.ndarray, "c n k"], info: Sequence[np.ndarray], notes: Sequence[str] = ()
+    ) -> "Draws":
+        """From what was recorded, with a verdict."""
+        c, n, _ = vectors.shape
+        found = diagnose(vectors, *info)
+        said = (*notes, *in_words(found, space.names, c, n))
+        acceptance, divergent, energy, at_depth = (put(np.asarray(v)) for v in info)
+        return cls(space, put(vectors), acceptance, divergent, energy, at_depth, said)
+
+    @property
+    def diagnostics(self) -> Diagnostics:
+        """R-hat, effective draws, divergences and more."""
+        recorded = (self.acceptance, self.divergent, self.energy, self.at_depth)
+        return diagnose(np.asarray(self.chains), *(np.asarray(v) for v in recorded))
+
+    def kept(self) -> Float[Array, "n k"]:
+        """All draws, chain after chain."""
+        return self.chains.reshape(-1, self.space.size)
+
+    def vectors(self, n: int, key: PRNGKeyArray) -> Float[Array, "n k"]:
+        """n of the draws, each at most once where there are enough."""
+        every = self.kept()
+        return every[jr.choice(key, every.shape[0], (n,), replace=n > every.shape[0])]
+
+    def to_arviz(self) -> Any:
+        """As arviz's InferenceData, by the names of the numbers; needs credo[arviz]."""
+        import arviz
+
+        c, n, _ = self.chains.shape
+        named = self.space.by_path(self.values)
+        posterior = {path or "theta": np.asarray(v).reshape(c, n, *v.shape[1:]) for path, v in named.items()}
+        stats = {
+            "diverging": np.asarray(self.divergent),
+            "energy": np.asarray(self.energy),
+            "acceptance_rate": np.asarray(self.acceptance),
+        }
+        return arviz.from_dict({"posterior": posterior, "sample_stats": stats})
+
+
+def pooled(
+    space: Space, parts: Sequence[tuple[np.ndarray, np.ndarray, int]], notes: Sequence[str] = ()
+) -> Approximation:
+    """The normal law with the pooled moments (mean, scatter, count) of chains whose draws were not kept."""
+    means = np.stack([mean for mean, _, _ in parts])
+    counts = np.array([n for _, _, n in parts], dtype=float)
+    center = (counts[:, None] * means).sum(0) / counts.sum()
+    within = sum(scatter for _, scatter, _ in parts)
+    between = ((means - center) * counts[:, None]).T @ (means - center)
+    root = cholesky(put((within + between) / counts.sum()), "the covariance of the draws")
+    return Approximation(space, put(center), root, put(np.asarray(np.nan)), tuple(notes))

@@ -1,0 +1,75 @@
+"""Hyperparameters by Markov chains: `credo.fit(gp, X, y, using=NUTS())` averages over them.
+
+    p(y* | data) = ∫ p(y* | data, θ) p(θ | data) dθ ≈ 1/m Σⱼ p(y* | data, θⱼ),    θⱼ ~ p(θ | data)
+
+What is integrated in closed form stays so: the chains move in the few numbers that `learn` would choose. A number
+without a prior counts as flat on the unconstrained scale, 1/θ for a positive one.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float
+
+from credo.core import params
+from credo.infer.average import Averaged
+from credo.infer.learn import Learned
+from credo.infer.optimize import CONVERGED, STOPPED
+from credo.infer.target import Space, Target
+
+
+def learn_by_draws(
+    sampler: Any, belief: Any, statistics: Any, fixed: Sequence[str], priors: Mapping[str, Any], seed: int
+) -> Learned:
+    """The average of the belief over draws of its hyperparameters."""
+    # As penalties the default priors are centered on the log scale; as densities they must be told to be.
+    densities = {path: p.centered() if hasattr(p, "centered") else p for path, p in priors.items()}
+    found = sampler.run(hyper_target(belief, statistics, fixed, densities), seed)
+    vectors = found.vectors(sampler.members, jr.key(seed))
+    slots = params.layout(belief, fixed)
+    evidence = _evidences(vectors, belief, slots, statistics)
+    members = tuple(params.from_vector(belief, slots, vector) for vector in vectors)
+    flat = [s.path for s in slots if s.path not in densities]
+    notes = [*found.notes, f"{sampler.members} of {found.kept().shape[0]} draws of the hyperparameters kept"]
+    notes += [f"{', '.join(flat)} without a prior"] if flat else []
+    return Learned(
+        # `fit` conditions on the data, which weighs each member by its evidence: draws have that weight already.
+        belief=Averaged(-evidence, members),
+        status=STOPPED if found.notes else CONVERGED,
+        log_evidence=float("nan"),
+        optima=[],
+        at_bound={},
+        notes=notes,
+        statistics=(statistics,) * len(members),
+    )
+
+
+def hyper_target(belief: Any, statistics: Any, fixed: Sequence[str], priors: Mapping[str, Any]) -> Target:
+    """log p(data | θ) + log p(θ) over the learnable numbers that are not fixed, by path."""
+    slots = params.layout(belief, fixed)
+    free = params.learnable(belief)
+    values = {s.path: jnp.asarray(free[s.path], dtype=float) for s in slots}
+    space = Space.of(values, {s.path: s.constraint for s in slots})
+    return Target(space, _log_joint, (belief, statistics, dict(priors)))
+
+
+def _log_joint(values: dict[str, Array], belief: Any, statistics: Any, priors: dict[str, Any]) -> Float[Array, ""]:
+    candidate = params.replace(belief, values)
+    flat = [path for path in values if path not in priors]
+    slots = tuple(s for s in params.layout(candidate) if s.path in flat)
+    u = [jnp.ravel(params.bijector(s.constraint).inverse(values[s.path])) for s in slots]
+    moved, start = [], 0
+    for slot, part in zip(slots, u, strict=True):
+        moved.append(slot._replace(start=start, stop=start + part.shape[0]))
+        start += part.shape[0]
+    jacobian = params.log_jacobian(tuple(moved), jnp.concatenate(u)) if u else 0.0
+    return candidate.evidence_of(statistics) + params.log_prior(candidate, priors) - jacobian
+
+
+@eqx.filter_jit
+def _evidences(vectors: Float[Array, "m k"], belief: Any, slots: params.Layout, statistics: Any) -> Float[Array, " m"]:
+    return jax.lax.map(lambda u: params.from_vector(belief, slots, u).evidence_of(statistics), vectors)

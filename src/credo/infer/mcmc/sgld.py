@@ -1,0 +1,314 @@
+"""`SGLD`: Langevin steps on the gradient of a few rows, for data that do not fit in memory or in patience.
+
+    u ← u + εₜ G (∇log p(u) + n/m Σᵢ ∇log p(rowᵢ | u)) + √(2 εₜ G) z,    εₜ = a (b + t)^(-γ)
+
+over minibatches of m of the n rows, each read once a pass. With decaying steps the draws count in proportion to them
+(Welling & Teh, 2011); here they are kept at equal distances of Σ εₜ, which is the same. G is 1, or by RMSprop
+1/(λ + √V) with V a running mean of squared gradients (Li, Chen, Carlson & Carin, 2016).
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from credo.core import params
+from credo.core.arrays import put
+from credo.core.errors import DataError, NotConverged
+from credo.infer.mcmc.draws import Draws
+from credo.infer.mcmc.langevin import check_step
+from credo.infer.target import Constraints, Space
+
+ROWS = 65_536
+"""About how many rows are in memory at a time."""
+NUMBERS = 4_000_000
+"""About how many coordinates of steps are."""
+FORGETTING, FLOOR = 0.99, 1e-5
+"""α and λ of RMSprop."""
+
+
+class Streamed(eqx.Module):
+    """log p(u) of a minibatch, scaled up to all rows."""
+
+    space: Space
+    log_prior: Callable[..., Any]
+    log_likelihood: Callable[..., Any]
+
+    def __call__(self, u: Float[Array, " k"], rows: tuple[Array, ...], weights: Float[Array, " m"]) -> Array:
+        """log p(θ) + Σ wᵢ log p(rowᵢ | θ) + log |∂θ/∂u|."""
+        theta = self.space.tree(u)
+        likelihood = (weights * self.log_likelihood(theta, *rows)).sum()
+        return self.log_prior(theta) + likelihood + params.log_jacobian(self.space.slots, u)
+
+
+@dataclasses.dataclass(frozen=True)
+class SGLD:
+    """Stochastic gradient Langevin dynamics.
+
+    Its draws are too wide by the noise of the gradient and by the length of the step; both vanish with ε.
+
+    Args:
+        step_size: ε of the first step, in squared unconstrained units; of the order of a tenth of the smallest
+            posterior variance. With `precondition` it is relative to the root mean square of a row's gradient.
+        batch: m, rows in a minibatch.
+        decay: γ; between 0.5 and 1 the bias vanishes as the run goes on, 0 keeps the step.
+        offset: b, steps after which the decay begins to tell.
+        passes: over the data.
+        burn: the share of Σ εₜ before the first draw that is kept.
+        draws: kept, at most.
+        precondition: whether to scale by RMSprop.
+    """
+
+    step_size: Any
+    batch: int = 100
+    decay: Any = 0.55
+    offset: Any = 1000.0
+    passes: int = 1
+    burn: Any = 0.5
+    draws: int = 1000
+    precondition: bool = False
+
+    def run_rows(
+        self,
+        log_prior: Callable[..., Any],
+        log_likelihood: Callable[..., Any],
+        init: Any,
+        data: Any,
+        constraints: Constraints | None = None,
+        rows: int | None = None,
+        seed: int = 0,
+    ) -> Draws:
+        """Draws of θ (one chain), with what there is to say about their bias.
+
+        Args:
+            log_prior: log p(θ), of the pytree in natural units.
+            log_likelihood: log_likelihood(θ, *columns) -> one number for each row.
+            init: the pytree at which to start.
+            data: an array or a tuple of arrays with the same rows (memory-mapped ones are read as they are reached), or
+                an iterable of such tuples, a chunk at a time, whose rows should come in random order.
+            constraints: by path; see `credo.condition`.
+            rows: n, needed where `data` is an iterable.
+            seed: of everything random.
+        """
+        self._check()
+        model = Streamed(Space.of(init, constraints), log_prior, log_likelihood)
+        source = _source(data, rows, self.passes)
+        steps = -(-source.rows * self.passes // self.batch)
+        schedule = self.schedule(steps)
+        wanted = self._wanted(schedule)
+        u = model.space.start()
+        vectors, interrupted = self._walk(model, source, put(u), schedule, wanted, seed)
+        notes = [
+            "SGLD: these draws have a bias that shrinks with the step: rerun with half of step_size, or a larger "
+            "batch, and compare."
+        ]
+        if interrupted:
+            notes.insert(0, "Interrupted: these are the draws made until then.")
+        n = len(vectors)
+        flags = np.zeros((1, n), dtype=bool)
+        return Draws.of(model.space, vectors[None], (np.ones((1, n)), flags, np.full((1, n), np.nan), flags), notes)
+
+    def schedule(self, steps: int) -> Float[np.ndarray, " t"]:
+        """εₜ = a (b + t)^(-γ), with a such that ε₀ is `step_size`."""
+        return float(self.step_size) * (1 + np.arange(steps) / float(self.offset)) ** -float(self.decay)
+
+    def _wanted(self, schedule: Float[np.ndarray, " t"]) -> np.ndarray:
+        """The steps after which a draw is kept: equally far apart in Σ εₜ."""
+        clock = np.cumsum(schedule)
+        first = clock[-1] * float(self.burn)
+        n = max(1, min(self.draws, int((clock > first).sum())))
+        return np.searchsorted(clock, np.linspace(first, clock[-1], n + 1)[1:] * (1 - 1e-12))
+
+    def _walk(
+        self, model: Streamed, source: "Source", u: Array, schedule: np.ndarray, wanted: np.ndarray, seed: int
+    ) -> tuple[np.ndarray, bool]:
+        """The vectors after the wanted steps, and whether the user stopped it."""
+        rng, key = np.random.default_rng(seed), jr.key(seed)
+        per_block = int(np.clip(min(ROWS // self.batch, NUMBERS // model.space.size), 1, len(schedule)))
+        squares, kept, done = jnp.zeros_like(u), [np.zeros((0, model.space.size))], 0
+        try:
+            for rows, count in _ahead(_on_device(_blocks(source, per_block * self.batch, rng), per_block)):
+                size = min(per_block, len(schedule) - done)
+                if size == 0:
+                    raise DataError(f"data have more rows than were promised, rows = {source.rows}")
+                plan = np.zeros((2, per_block))
+                plan[0, :size] = schedule[done : done + size]
+                plan[1] = np.clip(count - self.batch * np.arange(per_block), 1, self.batch)
+                about = put(np.asarray([done, source.rows]))
+                u, squares, steps = _steps(model, key, about, u, squares, rows, put(plan), self.precondition)
+                path = np.asarray(steps)
+                here = wanted[(wanted >= done) & (wanted < done + size)] - done
+                kept.append(path[here])
+                if not np.all(np.isfinite(path[-1])):
+                    bad = done + int(np.argmin(np.isfinite(path).all(1)))
+                    raise NotConverged(f"SGLD left the finite numbers at step {bad}: lower step_size; check the rows")
+                done += size
+        except KeyboardInterrupt:
+            if sum(map(len, kept)) < 1:
+                raise
+            return np.concatenate(kept), True
+        if done < len(schedule):
+            found = source.rows - (len(schedule) - done) * self.batch // self.passes
+            raise DataError(f"data ended early: rows = {source.rows} was promised, about {max(found, 0)} a pass came")
+        return np.concatenate(kept), False
+
+    def _check(self) -> None:
+        check_step(self.step_size)
+        for name in ("batch", "passes", "draws"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or value != int(value) or value < 1:
+                raise DataError(f"{name} must be a whole number of at least 1, found {value!r}")
+        if not 0 <= self.burn < 1:
+            raise DataError(f"burn must be a share in [0, 1), found {self.burn!r}")
+        if not 0 <= self.decay <= 1:
+            raise DataError(f"decay must be in [0, 1], found {self.decay!r}")
+        if not self.offset > 0:
+            raise DataError(f"offset must be positive, found {self.offset!r}")
+
+
+@eqx.filter_jit
+def _steps(
+    model: Streamed,
+    key: PRNGKeyArray,
+    about: Int[Array, "2"],
+    u: Float[Array, " k"],
+    squares: Float[Array, " k"],
+    rows: tuple[Array, ...],
+    plan: Float[Array, "2 s"],
+    precondition: bool,
+) -> tuple[Array, Array, Float[Array, "s k"]]:
+    """One step for each minibatch; `about` are the steps before and n, `plan` sizes (zero stays) and rows of each."""
+    done, n = about
+    slots = jnp.arange(rows[0].shape[1])
+    noise = jr.normal(jr.fold_in(key, done), (plan.shape[1], u.shape[0]))  # at once is much cheaper than one by one
+
+    def one(state: tuple[Array, Array], inputs: Any) -> tuple[tuple[Array, Array], Array]:
+        u, squares = state
+        rows, (size, count), z = inputs
+        weights = jnp.where(slots < count, n / count, 0.0)
+        gradient = jax.grad(model)(u, rows, weights)
+        if not precondition:
+            u = u + size * gradient + jnp.sqrt(2 * size) * z
+            return (u, squares), u
+        average = gradient / n
+        squares = jnp.where(size > 0, FORGETTING * squares + (1 - FORGETTING) * average**2, squares)
+        metric = 1 / (FLOOR + jnp.sqrt(squares))
+        u = u + size * metric * gradient + jnp.sqrt(2 * size * metric) * z
+        return (u, squares), u
+
+    (u, squares), path = jax.lax.scan(one, (u, squares), (rows, plan.T, noise))
+    return u, squares, path
+
+
+# -- reading rows ---------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """Rows to be gone through several times: columns in memory or on disk, or chunks of them."""
+
+    columns: tuple[Any, ...] | None
+    chunks: Iterable[Any] | None
+    rows: int
+    passes: int
+    in_memory: bool = False
+
+
+def _source(data: Any, rows: int | None, passes: int) -> Source:
+    single = hasattr(data, "shape")
+    if single or isinstance(data, tuple):
+        columns = (data,) if single else data
+        lengths = {len(c) for c in columns}
+        if len(lengths) != 1 or 0 in lengths:
+            raise DataError(f"data must be arrays with the same number of rows, found {sorted(lengths) or 'none'}")
+        in_memory = not any(isinstance(c, np.memmap) for c in columns)
+        if in_memory:
+            columns = tuple(np.asarray(c) for c in columns)
+        return Source(tuple(columns), None, lengths.pop(), passes, in_memory)
+    if not isinstance(data, Iterable):
+        raise DataError(f"data must be arrays or an iterable of tuples of arrays, found {type(data).__name__}")
+    if rows is None:
+        raise DataError("rows, the number of rows in all, is needed where data come in chunks")
+    if passes > 1 and iter(data) is data:
+        raise DataError(f"passes = {passes}, but an iterator can be gone through once: pass a list, or credo.chunks")
+    return Source(None, data, rows, passes)
+
+
+def _chunks(source: Source, size: int, rng: np.random.Generator) -> Iterator[tuple[np.ndarray, ...]]:
+    """One pass: the indices of rows in memory in random order, or rows in runs, for a disk reads what lies together."""
+    if source.columns is None:
+        for chunk in source.chunks or ():
+            parts = chunk if isinstance(chunk, tuple | list) else (chunk,)
+            if len({len(part) for part in parts}) != 1:
+                raise DataError(f"a chunk must be arrays with the same rows, found {[len(part) for part in parts]}")
+            yield tuple(np.asarray(part, dtype=float) for part in parts)
+    elif source.in_memory:
+        yield (rng.permutation(source.rows),)
+    else:
+        for start in rng.permutation(np.arange(0, source.rows, size)):
+            yield tuple(np.asarray(c[start : start + size], dtype=float) for c in source.columns)
+
+
+def _blocks(source: Source, size: int, rng: np.random.Generator) -> Iterator[tuple[tuple[np.ndarray, ...], int]]:
+    """Blocks of `size` rows in random order, the last one padded, with the number of its rows; passes run on."""
+
+    def rows(parts: tuple[np.ndarray, ...], count: int) -> tuple[np.ndarray, ...]:
+        padding = np.zeros(size - count, dtype=int)
+        if source.in_memory:
+            return tuple(_taken(c, np.concatenate([parts[0][:count], padding])) for c in source.columns or ())
+        order = np.concatenate([rng.permutation(count), padding])
+        return tuple(_taken(part, order) for part in parts)
+
+    held: list[tuple[np.ndarray, ...]] = []
+    count = 0
+    for _ in range(source.passes):
+        for chunk in _chunks(source, size, rng):
+            held.append(chunk)
+            count += len(chunk[0])
+            if count < size:
+                continue
+            parts = _joined(held)
+            while count >= size:
+                yield rows(parts, size), size
+                parts = tuple(part[size:] for part in parts)
+                count -= size
+            held = [parts] if count else []
+    if count:
+        yield rows(_joined(held), count), count
+
+
+def _joined(chunks: list[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, ...]:
+    return chunks[0] if len(chunks) == 1 else tuple(np.concatenate(parts) for parts in zip(*chunks, strict=True))
+
+
+def _taken(column: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """column[order], where JAX can use the memory as it is: at a multiple of 64 bytes."""
+    if column.dtype != np.float64:
+        return np.take(column, order, axis=0).astype(float)
+    shape = (len(order), *column.shape[1:])
+    memory = np.empty(8 * int(np.prod(shape)) + 64, dtype=np.uint8)
+    skip = -memory.ctypes.data % 64
+    out = memory[skip : skip + 8 * int(np.prod(shape))].view(float).reshape(shape)
+    return np.take(column, order, axis=0, out=out, mode="clip")
+
+
+def _on_device(blocks: Iterator[Any], steps: int) -> Iterator[tuple[tuple[Array, ...], int]]:
+    """The blocks as arrays of minibatches."""
+    for columns, count in blocks:
+        yield tuple(put(c.reshape(steps, -1, *c.shape[1:])) for c in columns), count
+
+
+def _ahead(blocks: Iterator[Any]) -> Iterator[Any]:
+    """The blocks, each read in a thread of its own while the one before is worked on."""
+    with ThreadPoolExecutor(1) as pool:
+        coming = pool.submit(next, blocks, None)
+        while (block := coming.result()) is not None:
+            coming = pool.submit(next, blocks, None)
+            yield block

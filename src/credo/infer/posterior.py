@@ -1,0 +1,129 @@
+"""What a method returns: a belief about the numbers of a model, with a verdict on whether to trust it.
+
+`Posterior` is what models and users ask: draws as pytrees, means, deviations and quantiles in natural units.
+`Approximation` is a normal law of the unconstrained vector (Laplace, variational); `Draws` come from Markov chains.
+"""
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from credo.core.errors import DataError
+from credo.core.linalg import log_determinant, solve_lower
+from credo.infer.target import Space, short
+
+SUMMARY_DRAWS = 4000
+
+
+class Posterior(eqx.Module):
+    """A law of the unconstrained vector of a space; its `notes` say in words what is wrong with it, if anything."""
+
+    if TYPE_CHECKING:  # fields of every subclass, wherever it has them
+
+        @property
+        def space(self) -> Space: ...  # noqa: D102
+
+        @property
+        def notes(self) -> tuple[str, ...]: ...  # noqa: D102
+    else:
+        space: eqx.AbstractVar[Space]
+        notes: eqx.AbstractVar[tuple[str, ...]]
+
+    @abstractmethod
+    def vectors(self, n: int, key: PRNGKeyArray) -> Float[Array, "n k"]:
+        """n draws of the unconstrained vector."""
+
+    @abstractmethod
+    def kept(self) -> Float[Array, "n k"]:
+        """The vectors that summaries are made of."""
+
+    def sample(self, n: int, seed: int = 0) -> Any:
+        """n draws: the pytree with a leading axis of n."""
+        if isinstance(n, bool) or n < 1:
+            raise DataError(f"n, the number of draws, must be a whole number of at least 1, found {n!r}")
+        return _trees(self.space, self.vectors(n, jr.key(seed)))
+
+    @property
+    def values(self) -> Any:
+        """The pytree of all draws that are kept, with them as the leading axis."""
+        return _trees(self.space, self.kept())
+
+    @property
+    def mean(self) -> Any:
+        """E[θ | data], as a pytree."""
+        return jax.tree.map(lambda v: v.mean(0), self.values)
+
+    @property
+    def std(self) -> Any:
+        """The posterior standard deviations, as a pytree."""
+        return jax.tree.map(lambda v: v.std(0), self.values)
+
+    def quantile(self, q: Any) -> Any:
+        """The posterior quantiles, as a pytree; with several q they are the leading axis."""
+        return jax.tree.map(lambda v: jnp.quantile(v, jnp.asarray(q), axis=0), self.values)
+
+    @property
+    def verdict(self) -> str:
+        """Whether to trust it, in words."""
+        return " ".join(self.notes) if self.notes else "No sign of trouble."
+
+    def summary(self) -> str:
+        """A table of means, standard deviations and 90 % intervals by name, and the verdict."""
+        named = self.space.by_path(self.values)
+        rows: list[tuple[str, ...]] = [("", "mean", "sd", "5 %", "95 %")]
+        for path, draws in named.items():
+            flat = np.asarray(draws).reshape(len(draws), -1)
+            for i, column in enumerate(flat.T):
+                name = path if flat.shape[1] == 1 else f"{path}[{i}]"
+                low, high = np.quantile(column, [0.05, 0.95])
+                rows.append((name or "θ", *(short(v) for v in (column.mean(), column.std(), low, high))))
+        widths = [max(len(row[i]) for row in rows) for i in range(5)]
+        lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]
+        return "\n".join([*lines, "", self.verdict])
+
+
+@eqx.filter_jit
+def _trees(space: Space, vectors: Float[Array, "n k"]) -> Any:
+    return jax.vmap(space.tree)(vectors)
+
+
+class Approximation(Posterior):
+    """u ~ N(center, root rootᵀ), cut at nothing: a normal law of the unconstrained vector."""
+
+    space: Space
+    center: Float[Array, " k"]
+    root: Float[Array, "k k"]
+    """The lower Cholesky factor of the covariance."""
+    log_evidence: Float[Array, ""]
+    """Laplace: log p(data), approximately. Variational: the ELBO, a lower bound on it."""
+    notes: tuple[str, ...] = eqx.field(static=True, default=())
+
+    def vectors(self, n: int, key: PRNGKeyArray) -> Float[Array, "n k"]:
+        """center + root z."""
+        return self.center + jr.normal(key, (n, self.space.size)) @ self.root.T
+
+    def kept(self) -> Float[Array, "n k"]:
+        """Draws with a fixed seed, in pairs around the center."""
+        z = jr.normal(jr.key(0), (SUMMARY_DRAWS // 2, self.space.size)) @ self.root.T
+        return self.center + jnp.concatenate([z, -z])
+
+    @property
+    def mode(self) -> Any:
+        """The pytree at the center."""
+        return self.space.tree(self.center)
+
+    @property
+    def covariance(self) -> Float[Array, "k k"]:
+        """Of the unconstrained vector."""
+        return self.root @ self.root.T
+
+    def log_prob(self, u: Float[Array, " k"]) -> Float[Array, ""]:
+        """The log density of the unconstrained vector."""
+        z = solve_lower(self.root, u - self.center)
+        return -0.5 * (z @ z + log_determinant(self.root) + self.space.size * jnp.log(2 * jnp.pi))

@@ -1,0 +1,27 @@
+"""Quasi-random normal draws: fewer of them say as much as many that are independent."""
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from scipy.special import ndtri
+from scipy.stats import qmc
+
+from credo.core.arrays import put
+from credo.core.linalg import cholesky, solve_lower
+
+
+def normals(n: int, q: int, seed: Any) -> Float[np.ndarray, "n q"]:
+    """n (an even number) draws of N(0, I) with its variances and third moments; its covariance where n > 2q.
+
+    Scrambled Sobol points in antithetic pairs, whitened: the ELBO of a normal target is then exact.
+    """
+    powers = int(np.ceil(np.log2(n // 2)))  # Sobol points come in powers of two
+    points = qmc.Sobol(q, scramble=True, rng=np.random.default_rng(seed)).random_base2(powers)[: n // 2]
+    half = ndtri(np.clip(points, 1e-12, 1 - 1e-12))
+    if n // 2 > q:
+        root = cholesky(put(half.T @ half / (n // 2)), "the second moments of the draws")
+        half = np.asarray(solve_lower(root, put(half.T))).T
+    else:
+        half = half / np.sqrt(np.mean(half**2, axis=0))
+    return np.concatenate([half, -half])

@@ -1,0 +1,254 @@
+"""`Variational`: the normal law that is nearest to the posterior, by an optimization instead of a simulation.
+
+    reverse   max_q ELBO(q) = E_q[log p(u)] + H[q] = log p(data) - KL(q ‖ p)      a bound on the evidence; too narrow
+    forward   min_q KL(p ‖ q): the mean and covariance of the posterior           wide enough; needs good weights
+
+Reverse: the expectation is a mean over a fixed set of draws u = m + Az (the reparametrization trick), which makes the
+ELBO a smooth function that L-BFGS climbs with no step size to choose. The draws are quasi-random, antithetic and
+whitened, so that normal targets come out exactly. What the choice of draws did is seen with fresh ones: where the
+optimum would move by more than `tolerance` standard deviations, there are twice as many in the next round.
+Giordano, Ingram & Broderick (2024), "Black box variational inference with a deterministic objective", JMLR 25.
+
+Forward: moments of the posterior by smoothed importance weights from the current law, which then becomes the next.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from credo.core.arrays import put
+from credo.core.errors import DataError, NotConverged
+from credo.core.linalg import cholesky, solve_lower
+from credo.infer.families import Family, Frame, check_family, factor_analysis, frames, pull, push
+from credo.infer.importance import judge, log_densities, scores, smooth, students
+from credo.infer.minibatch import Rows, climb
+from credo.infer.optimize import maximize
+from credo.infer.posterior import Approximation
+from credo.infer.quasi import normals
+from credo.infer.target import Target
+
+SHRINK = 0.5
+"""By how much a first guess is narrowed while the density is not finite at its draws."""
+FREE, LOG_FREE, EDGES = 1e3, 7.0, 3
+"""How far a climb may go in its frame, deviations by factors e^±7; a law that widens so three times has no end."""
+ROUNDS = 30
+"""The most rounds of moment matching."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Variational:
+    """The nearest normal law of the unconstrained vector.
+
+    Args:
+        family: "fullrank" has any covariance; "meanfield" a diagonal one; "lowrank" a diagonal and `rank` factors.
+        rank: of "lowrank".
+        direction: "reverse" maximizes the ELBO; "forward" matches the mean and covariance of the posterior.
+        draws: of the first round, at least twice as many as there are numbers where correlations are learned.
+        max_draws: of the last one.
+        tolerance: the Monte Carlo error of means and deviations that is sought, in posterior standard deviations.
+        max_steps: of each climb.
+        batch: rows of a minibatch, for `run_rows`.
+        passes: the most passes over the rows, for `run_rows`.
+    """
+
+    family: str = "fullrank"
+    rank: int = 5
+    direction: str = "reverse"
+    draws: int = 256
+    max_draws: int = 16384
+    tolerance: Any = 0.01
+    max_steps: int = 500
+    batch: int = 512
+    passes: int = 200
+
+    def run(self, target: Target, seed: int = 0) -> Approximation:
+        """The approximation of a target; its `log_evidence` is the ELBO (forward: the mean importance weight)."""
+        self._check()
+        start = target.check()
+        guesses = frames(target, start, self.max_steps)
+        found = (
+            self._forward(target, guesses, seed)
+            if self.direction == "forward"
+            else self._reverse(target, guesses, seed)
+        )
+        return dataclasses.replace(found, notes=(*found.notes, *judge(found, target, seed=seed)))
+
+    def condition(self, belief: Any, *data: Any, seed: int = 0, **options: Any) -> Any:
+        """The belief after the data, with its numbers known by a normal law."""
+        return belief.given(self.run(belief.target(belief.statistics(*data, **options)), seed))
+
+    def run_rows(
+        self,
+        log_prior: Callable[..., Any],
+        log_likelihood: Callable[..., Any],
+        init: Any,
+        data: Any,
+        constraints: Any = None,
+        seed: int = 0,
+    ) -> Approximation:
+        """The approximation (reverse) where the density is a prior and a sum over many rows, by minibatches.
+
+        `log_prior(θ)` is a number, `log_likelihood(θ, *rows)` one for each row; `data` is an array, or several of the
+        same length, in memory or mapped from a file. See `credo.infer.minibatch`.
+        """
+        self._check()
+        if self.direction != "reverse":
+            raise DataError("run_rows climbs the ELBO; for direction='forward' use run with all rows in the target")
+        rows = Rows.of(log_prior, log_likelihood, init, data, constraints, self.batch)
+        rng = np.random.default_rng(seed)
+        part = rows.part(rng)
+        start = part.check()
+        family = self._family(part.space.size)
+        frame, free = self._begin(part, family, frames(part, start, self.max_steps), seed)
+        free, elbo, notes = climb(rows, family, frame, free, self.passes, rng)
+        center, matrix, _ = push(family, frame, put(free))
+        return Approximation(part.space, center, family.root(matrix), put(np.asarray(elbo)), tuple(notes))
+
+    # -- reverse --------------------------------------------------------------------------------------------
+
+    def _reverse(self, target: Target, guesses: list[Frame], seed: int) -> Approximation:
+        k = target.space.size
+        family = self._family(k)
+        frame, free = self._begin(target, family, guesses, seed)
+        n, notes, at_edge = self._first(family, k), [], 0
+        for attempt in range(64):
+            z = normals(n, family.noises(k), [seed, 2 * attempt])
+            objective = _Elbo(target, family, frame, z)
+            low, high = free - FREE, free + FREE
+            low[k : 2 * k], high[k : 2 * k] = -LOG_FREE, LOG_FREE
+            free = maximize(objective, [free], low, high, self.max_steps, 0.1 * self.tolerance, 1e-10)[0].vector
+            at_edge += bool(np.any(free[k : 2 * k] > 0.99 * LOG_FREE))
+            frame, free = family.reframe(frame, free)
+            fresh = _Elbo(target, family, frame, normals(n, family.noises(k), [seed, 2 * attempt + 1]))
+            elbo, slope = fresh(free)
+            # In its frame the ELBO has a curvature of one or two: the slope is how far the optimum would move.
+            move = float(np.abs(slope[: 2 * k]).max()) if np.isfinite(elbo) else np.inf
+            if move < self.tolerance:
+                break
+            if at_edge == EDGES or 2 * n > self.max_draws:
+                i = int(np.abs(slope[: 2 * k]).argmax()) % k
+                notes.append(self._trouble(target.space.names[i] or "θ", move, at_edge == EDGES))
+                break
+            n *= 2
+        center, matrix, _ = push(family, frame, put(free))
+        return Approximation(target.space, center, family.root(matrix), put(np.asarray(elbo)), tuple(notes))
+
+    def _trouble(self, name: str, move: float, endless: bool) -> str:
+        if endless:
+            return (
+                f"The law of {name} widens without end: neither the data nor the prior determine it. Give it a prior."
+            )
+        if not np.isfinite(move):
+            return "The log density is not finite at some draws of the law: declare constraints, or give a prior."
+        return (
+            f"The ELBO is noisy: with other draws the law of {name} would move by {move:.2g} standard deviations "
+            f"(tolerance {self.tolerance}). Raise max_draws, or use NUTS()."
+        )
+
+    def _begin(self, target: Target, family: Family, guesses: list[Frame], seed: int) -> tuple[Frame, np.ndarray]:
+        """The guess with the highest ELBO, narrowed until that is finite."""
+        k = target.space.size
+        z = normals(self._first(family, k), family.noises(k), [seed, 0])
+        found: list[tuple[float, Frame]] = []
+        for frame in guesses:
+            for _ in range(20):
+                elbo = _Elbo(target, family, frame, z)(family.begin(frame))[0]
+                if np.isfinite(elbo):
+                    found.append((elbo, frame))
+                    break
+                frame = Frame(frame.center, SHRINK * frame.root, SHRINK * frame.scale)
+        if not found:
+            raise NotConverged(
+                "the log density is not finite around its mode: no normal law fits; declare the constraints of the "
+                "numbers, or use NUTS()"
+            )
+        best = max(found, key=lambda pair: pair[0])[1]
+        return best, family.begin(best)
+
+    def _first(self, family: Family, k: int) -> int:
+        """Draws of the first round: a power of two; with fewer than numbers, the fitted covariance would collapse."""
+        least = self.draws if family.kind == "meanfield" else max(self.draws, 4 * family.noises(k))
+        return int(2 ** np.ceil(np.log2(least)))
+
+    def _family(self, k: int) -> Family:
+        return Family(self.family, min(int(self.rank), k) if self.family == "lowrank" else 0)
+
+    # -- forward --------------------------------------------------------------------------------------------
+
+    def _forward(self, target: Target, guesses: list[Frame], seed: int) -> Approximation:
+        """Moments by importance weights, from Student's t around the current law: its tails must be the wider ones."""
+        k = target.space.size
+        frame, _ = self._begin(target, Family("fullrank"), guesses, seed)
+        center, root = np.asarray(frame.center), np.asarray(frame.root)
+        n, notes = max(self._first(Family("fullrank"), k), 1024), []
+        for attempt in range(ROUNDS):
+            z, log_q = students(n, k, [seed, attempt])
+            u = center + z @ root.T
+            log_weights, _, evidence = smooth(log_densities(target, u) - log_q + np.log(np.diagonal(root)).sum())
+            weights = np.exp(log_weights)
+            ess = 1.0 / np.sum(weights**2)
+            mean = weights @ u
+            covariance = (weights[:, None] * (u - mean)).T @ (u - mean)
+            trust = ess / (ess + 5 * k)  # few effective draws know little of a covariance
+            new = center + trust * (mean - center)
+            root_new = np.asarray(cholesky(put((1 - trust) * root @ root.T + trust * covariance), "the covariance"))
+            move = _distance(root, new - center, root_new)
+            center, root = new, root_new
+            if move < max(float(self.tolerance), 3.0 / np.sqrt(ess)):
+                if ess > self.tolerance**-2 or 2 * n > self.max_draws:
+                    break
+                n *= 2
+        else:
+            notes.append(
+                f"The moments still moved by {move:.2g} standard deviations after {ROUNDS} rounds: use NUTS()."
+            )
+        return Approximation(target.space, put(center), self._project(root), put(np.asarray(evidence)), tuple(notes))
+
+    def _project(self, root: Float[np.ndarray, "k k"]) -> Float[Array, "k k"]:
+        """The factor of the covariance in the family that is nearest by the forward divergence."""
+        if self.family == "fullrank":
+            return put(root)
+        covariance = root @ root.T
+        if self.family == "meanfield":
+            return put(np.diag(np.sqrt(np.diagonal(covariance))))
+        return cholesky(factor_analysis(put(covariance), min(int(self.rank), len(root))), "the fitted covariance")
+
+    def _check(self) -> None:
+        check_family(self.family, self.rank)
+        if self.direction not in ("reverse", "forward"):
+            raise DataError(f"direction must be 'reverse' or 'forward', found {self.direction!r}")
+        for name in ("draws", "max_draws", "max_steps", "batch", "passes"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or value != int(value) or value < 1:
+                raise DataError(f"{name} must be a whole number of at least 1, found {value!r}")
+        if not self.tolerance > 0:
+            raise DataError(f"tolerance must be a number above 0, found {self.tolerance!r}")
+
+
+class _Elbo:
+    """The ELBO over a fixed set of draws, and its gradient, as a function of a family's free numbers."""
+
+    def __init__(self, target: Target, family: Family, frame: Frame, z: Float[np.ndarray, "n q"]):
+        self._target, self._family, self._frame, self._z = target, family, frame, z
+
+    def __call__(self, free: Float[np.ndarray, " p"]) -> tuple[float, Float[np.ndarray, " p"]]:
+        at = put(free)
+        center, matrix, entropy = (np.asarray(v) for v in push(self._family, self._frame, at))
+        with np.errstate(over="ignore", invalid="ignore"):
+            values, slopes = scores(self._target, center + self._z @ matrix.T)
+        if not (np.all(np.isfinite(values)) and np.all(np.isfinite(slopes))):
+            return -np.inf, np.zeros_like(free)
+        by_matrix = slopes.T @ self._z / len(self._z)
+        slope = pull(self._family, self._frame, at, put(slopes.mean(0)), put(by_matrix))
+        return float(values.mean() + entropy), np.asarray(slope)
+
+
+def _distance(root: np.ndarray, shift: np.ndarray, other: np.ndarray) -> float:
+    """How far a law moved: the largest change of a mean in standard deviations, or of a log deviation."""
+    by_mean = np.abs(np.asarray(solve_lower(jnp.asarray(root), jnp.asarray(shift)))).max()
+    deviations = [np.sqrt((r**2).sum(1)) for r in (root, other)]
+    return float(max(by_mean, np.abs(np.log(deviations[1] / deviations[0])).max()))

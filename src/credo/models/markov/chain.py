@@ -1,0 +1,311 @@
+"""A finite Markov chain whose transition probabilities are known: its structure, its long run, its paths.
+
+Norris (1997), "Markov Chains", chapter 1; Levin & Peres (2017), "Markov Chains and Mixing Times", chapters 1 and 4.
+"""
+
+import itertools
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+from scipy.special import xlogy
+
+from credo.core.arrays import bucket, check_table, check_vector, put
+from credo.core.errors import DataError, RepairedWarning
+from credo.models.markov import counting, powers, structure
+from credo.models.markov.counting import Names, show
+from credo.models.markov.elimination import expected_sums, stationary_of
+from credo.models.markov.structure import StateClass
+
+SUM_TOLERANCE = 1e-8
+
+
+class MarkovChain(eqx.Module):
+    """P(xₜ₊₁ = j | xₜ = i) = transition[i, j] for k states.
+
+    `states` names them (0 … k - 1 where it is None); `start` is where the chain begins, a state or probabilities.
+    """
+
+    transition: Float[Array, "k k"]
+    start: Float[Array, " k"] | None
+    states: Names = eqx.field(static=True)
+
+    def __init__(self, transition: Any, states: Any = None, start: Any = None) -> None:
+        table = np.asarray(check_table(transition, "transition"))
+        k, columns = table.shape
+        if k != columns:
+            raise DataError(f"transition must be square, one row and one column for each state, found {table.shape}")
+        self.states = counting.name_states(k if states is None else states)
+        if len(self.states) != k:
+            raise DataError(f"states must name the {k} states of transition, found {len(self.states)} names")
+        self.transition = put(_check_rows(table, self.states))
+        self.start = None if start is None else put(_distribution(start, self.states))
+
+    @classmethod
+    def fit(cls, sequences: Any, order: int = 1, states: Any = None) -> "MarkovChain":
+        """Maximum likelihood: P̂ᵢⱼ = nᵢⱼ/Σⱼ nᵢⱼ from the transitions in one or several sequences.
+
+        For `order` > 1 the states of the chain are the tuples of `order` successive states. The data say nothing
+        about a state that is never left: its row is uniform and a `RepairedWarning` names it. A belief that does
+        not need to invent it is `MarkovSequence`.
+        """
+        names = counting.observed_states(sequences) if states is None else counting.name_states(states)
+        o = counting.check_order(order, len(names), least=1)
+        counts = counting.count_transitions(counting.encode(sequences, names), len(names), o)
+        visits = counts.sum(1, keepdims=True)
+        table, labels = unfold(np.where(visits > 0, counts / np.maximum(visits, 1), 1 / len(names)), names, o)
+        unseen = [labels[i] for i in np.flatnonzero(visits == 0)]
+        if unseen:
+            warnings.warn(
+                f"nothing follows {show(unseen)} in the sequences: uniform probabilities are taken; "
+                "MarkovSequence says how uncertain they are",
+                RepairedWarning,
+                stacklevel=2,
+            )
+        return cls(table, labels)
+
+    # ── structure
+
+    def classes(self) -> tuple[StateClass, ...]:
+        """The communicating classes, closed (recurrent) ones first."""
+        return tuple(StateClass(self._names(part.members), part.closed, part.period) for part in self._parts())
+
+    @property
+    def is_irreducible(self) -> bool:
+        """Whether every state can be reached from every state."""
+        return len(self._parts()) == 1
+
+    def period(self, state: Any = None) -> int:
+        """The greatest common divisor of the times at which the chain can be back in `state`; 0 where it can not.
+
+        Without a state, the least common multiple over the closed classes: the period of Pᵗ in the long run.
+        """
+        if state is None:
+            return int(np.lcm.reduce([part.period for part in self._closed()]))
+        i = counting.index_of(state, self.states)
+        return next(part.period for part in self._parts() if i in part.members)
+
+    @property
+    def is_aperiodic(self) -> bool:
+        """Whether all recurrent states have period one."""
+        return self.period() == 1
+
+    @property
+    def is_ergodic(self) -> bool:
+        """Irreducible and aperiodic: for some t all entries of Pᵗ are positive."""
+        return self.is_irreducible and self.is_aperiodic
+
+    # ── the long run
+
+    def stationary(self, all: bool = False) -> Float[Array, "*c k"]:
+        """The distribution π = πP; with `all`, one for each closed class, of which all others are mixtures.
+
+        By elimination of states without subtractions: each entry has a small relative error.
+        """
+        closed = self._closed()
+        if len(closed) > 1 and not all:
+            found = "; ".join(f"{{{show(self._names(part.members))}}}" for part in closed)
+            raise DataError(
+                f"the chain has {len(closed)} closed classes, and a stationary distribution on each: {found}; "
+                "stationary(all=True) gives them"
+            )
+        p = np.asarray(self.transition)
+        out = np.zeros((len(closed), len(p)))
+        for row, part in zip(out, closed, strict=True):
+            row[part.members] = stationary_of(p[np.ix_(part.members, part.members)])
+        return put(out if all else out[0])
+
+    def balance_gap(self) -> float:
+        """maxᵢⱼ |πᵢPᵢⱼ - πⱼPⱼᵢ|: how far the flows between two states are from being in balance."""
+        flow = np.asarray(self.stationary())[:, None] * np.asarray(self.transition)
+        return float(np.abs(flow - flow.T).max())
+
+    def is_reversible(self, tolerance: float = 1e-12) -> bool:
+        """Detailed balance, πᵢPᵢⱼ = πⱼPⱼᵢ up to `tolerance`: the stationary chain looks the same backwards."""
+        return self.balance_gap() <= tolerance
+
+    def reversed(self) -> "MarkovChain":
+        """The stationary chain run backwards, P̂ᵢⱼ = πⱼPⱼᵢ/πᵢ."""
+        if not self.is_irreducible:
+            raise DataError(
+                f"only an irreducible chain can be run backwards, found {len(self._parts())} communicating classes; "
+                "see .classes()"
+            )
+        pi = np.asarray(self.stationary())
+        if pi.min() <= 0:
+            state = self.states[int(np.argmin(pi))]
+            raise DataError(f"the stationary probability of {state!r} is below 1e-308: it has no past to return to")
+        flow = pi[:, None] * np.asarray(self.transition)
+        return MarkovChain(flow.T / flow.sum(0)[:, None], self.states)
+
+    def mixing_time(self, epsilon: Any = 0.25) -> int:
+        """The least t with maxᵢ TV(Pᵗ(i, ·), π) ≤ ε. Levin & Peres (2017), section 4.5."""
+        bound = float(epsilon)
+        if not 0 < bound < 1:
+            raise DataError(f"epsilon must lie strictly between 0 and 1, found {epsilon}")
+        if not self.is_ergodic:
+            why = f"its period is {self.period()}" if self.is_irreducible else "it is reducible"
+            raise DataError(f"only an ergodic chain forgets where it started, found that {why}; see .classes()")
+        return powers.mixing_steps(np.asarray(self.transition), np.asarray(self.stationary()), bound)
+
+    def relaxation_time(self) -> float:
+        """1/(1 - |λ₂|) for the second-largest eigenvalue modulus |λ₂|; infinite where the start is never forgotten.
+
+        Good to |λ₂|'s rounding: about ten digits at 10⁵ steps, none at 10¹⁵. Levin & Peres (2017), section 12.1.
+        """
+        if len(self._closed()) > 1 or not self.is_aperiodic:
+            return float("inf")
+        gap = 1 - powers.second_modulus(np.asarray(self.transition))
+        return 1 / gap if gap > 0 else float("inf")
+
+    # ── from a start to a target
+
+    def distribution(self, t: int, start: Any = None) -> Float[Array, " k"]:
+        """The probabilities of the states after t steps, start · Pᵗ; see `simulate` for `start`."""
+        if isinstance(t, bool) or not isinstance(t, int | np.integer) or t < 0:
+            raise DataError(f"t must be a whole number of steps ≥ 0, found {t!r}")
+        return put(powers.advance(self._start(start), np.asarray(self.transition), int(t)))
+
+    def hitting_times(self, target: Any) -> Float[Array, " k"]:
+        """The expected steps from each state to `target` (a state, or several): h = 1 + Ph outside of it, 0 in it.
+
+        Infinite from where it may never be reached. Norris (1997), theorem 1.3.5.
+        """
+        single = counting.is_state(target, self.states) or isinstance(target, str) or not isinstance(target, Iterable)
+        goal = np.zeros(len(self.states), dtype=bool)
+        goal[[counting.index_of(s, self.states, "target") for s in ([target] if single else target)]] = True
+        if not goal.any():
+            raise DataError("target is empty; pass a state or several")
+        p = np.asarray(self.transition)
+        sure = structure.surely_reaching(p, goal)
+        away = np.flatnonzero(sure & ~goal)
+        out = np.where(sure, 0.0, np.inf)
+        leaving = p[np.ix_(away, goal.nonzero()[0])].sum(1)
+        out[away] = expected_sums(p[np.ix_(away, away)], leaving, np.ones((len(away), 1)))[:, 0]
+        return put(out)
+
+    def absorption(self) -> Float[Array, "k c"]:
+        """The probabilities of ending in each closed class (the columns, as in `classes`), from each state."""
+        p, closed = np.asarray(self.transition), self._closed()
+        out = np.zeros((len(p), len(closed)))
+        for column, part in enumerate(closed):
+            out[part.members, column] = 1.0
+        passing = np.flatnonzero(out.sum(1) == 0)
+        entering = np.stack([p[np.ix_(passing, part.members)].sum(1) for part in closed], axis=1)
+        out[passing] = expected_sums(p[np.ix_(passing, passing)], entering.sum(1), entering)
+        return put(out)
+
+    # ── paths
+
+    def simulate(self, n: int, *, seed: int = 0, start: Any = None, chains: int = 1) -> np.ndarray:
+        """Paths of n states by name, shape (n,), or (chains, n) for several.
+
+        `start` is a state or probabilities; where it is None, the chain's own, else the stationary distribution.
+        """
+        for name, value in (("n", n), ("chains", chains)):
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+                raise DataError(f"{name} must be a whole number ≥ 1, found {value!r}")
+        first, steps = _cumulative(self._start(start)), _cumulative(np.asarray(self.transition))
+        codes = np.asarray(_paths(jr.key(seed), put(first), put(steps), bucket(int(n)), int(chains)))[:, :n]
+        return counting.names_array(self.states)[codes if chains > 1 else codes[0]]
+
+    def log_prob(self, sequences: Any) -> float:
+        """log p of one or several sequences: Σₜ log P(xₜ, xₜ₊₁), and log start(x₁) where the chain has a start."""
+        encoded = counting.encode(sequences, self.states)
+        counts = counting.count_transitions(encoded, len(self.states), 1)
+        total = float(xlogy(counts, np.asarray(self.transition)).sum())
+        if self.start is not None:
+            with np.errstate(divide="ignore"):
+                total += float(np.log(np.asarray(self.start)[encoded.first]).sum())
+        return total
+
+    # ── inside
+
+    def _parts(self) -> tuple[structure.Part, ...]:
+        return structure.communicating(np.asarray(self.transition))
+
+    def _closed(self) -> list[structure.Part]:
+        return [part for part in self._parts() if part.closed]
+
+    def _names(self, members: Int[np.ndarray, " n"]) -> Names:
+        return tuple(self.states[i] for i in members)
+
+    def _start(self, start: Any) -> np.ndarray:
+        if start is not None:
+            return _distribution(start, self.states)
+        if self.start is not None:
+            return np.asarray(self.start)
+        if len(self._closed()) > 1:
+            raise DataError(f"start is missing, and the chain has no single long run; pass one of {show(self.states)}")
+        return np.asarray(self.stationary())
+
+
+def unfold(table: Float[np.ndarray, "r k"], states: Names, order: int) -> tuple[np.ndarray, Names]:
+    """The chain on tuples of `order` ≥ 1 states, (a, b) → (b, c), from the probabilities of c after (a, b)."""
+    if order == 1:
+        return table, states
+    r, k = table.shape
+    if r * r > counting.LARGEST_TABLE:
+        raise DataError(f"a chain of order {order} on {k} states has {r:,} × {r:,} transitions; choose a lower order")
+    out = np.zeros((r, r))
+    rows = np.arange(r)[:, None]
+    out[rows, (rows * k) % r + np.arange(k)] = table
+    return out, tuple(itertools.product(states, repeat=order))
+
+
+def _check_rows(table: np.ndarray, states: Names) -> np.ndarray:
+    negative = np.argwhere(table < 0)
+    if len(negative):
+        i, j = negative[0]
+        raise DataError(
+            f"transition must hold probabilities, found {table[i, j]:g} from {states[i]!r} to {states[j]!r}"
+        )
+    sums = table.sum(1)
+    wrong = np.flatnonzero(np.abs(sums - 1) > SUM_TOLERANCE)
+    if len(wrong):
+        i = int(wrong[0])
+        hint = "; its columns do: pass the transpose" if np.allclose(table.sum(0), 1) else "; divide each by its sum"
+        raise DataError(
+            f"the rows of transition must sum to 1, found row {i} ({states[i]!r}) with sum {sums[i]:.9g}{hint}"
+        )
+    return table / sums[:, None]
+
+
+def _distribution(start: Any, states: Names) -> np.ndarray:
+    if counting.is_state(start, states):
+        return (np.arange(len(states)) == counting.index_of(start, states)).astype(float)
+    if isinstance(start, str) or np.ndim(start) == 0:
+        raise DataError(f"start {start!r} is unknown; known are {show(states)}, or pass their probabilities")
+    probs = np.asarray(check_vector(start, "start", len(states)))
+    if probs.min() < 0 or abs(probs.sum() - 1) > SUM_TOLERANCE:
+        raise DataError(f"start must be probabilities that sum to 1, found the sum {probs.sum():.9g}")
+    return probs / probs.sum()
+
+
+def _cumulative(probs: np.ndarray) -> np.ndarray:
+    """Cumulative probabilities that end in exactly one, so that a state of probability zero is never drawn."""
+    total = np.cumsum(probs, axis=-1)
+    return total / total[..., -1:]
+
+
+@eqx.filter_jit
+def _paths(
+    key: PRNGKeyArray, first: Float[Array, " k"], steps: Float[Array, "k k"], n: int, chains: int
+) -> Int[Array, "chains n"]:
+    """Inverse-cdf sampling: the next state is the number of cumulative probabilities that are ≤ u."""
+
+    def path(u: Float[Array, " n"]) -> Int[Array, " n"]:
+        def step(state: Array, level: Array) -> tuple[Array, Array]:
+            following = jnp.sum(steps[state] <= level)
+            return following, following
+
+        begin = jnp.sum(first <= u[0])
+        return jnp.concatenate([begin[None], jax.lax.scan(step, begin, u[1:])[1]])
+
+    return jax.vmap(path)(jr.uniform(key, (chains, n)))

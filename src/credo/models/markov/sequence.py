@@ -1,0 +1,215 @@
+"""A belief about a Markov chain that is only known by its sequences: a Dirichlet distribution for every row.
+
+Given the memory of the last `order` states the next one is a die of its own, so Bayes' rule adds the counts of
+transitions to the rows. MacKay & Peto (1995), "A hierarchical Dirichlet language model"; Murphy (2012), section 17.2.2.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jax.scipy import special
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from credo.core.arrays import is_traced, put
+from credo.core.errors import DataError
+from credo.core.params import positive
+from credo.core.predictive import Categorical, Interval
+from credo.core.predictive.base import check_levels, to_array
+from credo.core.special import log_rising
+from credo.models.conjugate.base import Conjugate, Statistics, check_parameter
+from credo.models.conjugate.binary import beta_interval
+from credo.models.markov import counting
+from credo.models.markov.chain import MarkovChain, unfold
+from credo.models.markov.counting import Encoded, Names
+
+UNKNOWN = -1
+
+
+class TransitionCounts(Statistics):
+    """How often each state followed each memory, how many had too short a past, and where the last sequence ended."""
+
+    counts: Float[Array, "r k"] = eqx.field(converter=to_array)
+    starts: Float[Array, ""] = eqx.field(converter=to_array)
+    last: Int[Array, " o"]
+
+    def __add__(self, other: "TransitionCounts") -> "TransitionCounts":
+        return TransitionCounts(self.counts + other.counts, self.starts + other.starts, other.last)
+
+
+class MarkovSequence(Conjugate):
+    """p(xₜ = j | r) = θᵣⱼ for each memory r of `order` states, θᵣ ~ Dirichlet(αᵣ), α = concentration + counts.
+
+    Data are sequences of states: one, a list, or a table with one in each row. The first `order` states of a
+    sequence have too short a past to be predicted and count as uniform, 1/k each: the evidence of beliefs of
+    different order is then about the same data. Order 0 is a die without memory.
+
+    Attributes:
+        concentration: the pseudo-counts of the prior: one number, one for each next state, or a (k^order, k) table.
+        counts: the transitions seen so far; row r = Σⱼ xⱼ k^(order - 1 - j) for the memory x, the most recent last.
+        last: the last `order` states of the last sequence, -1 where it was shorter.
+    """
+
+    counts: Float[Array, "r k"]
+    last: Int[Array, " o"]
+    states: Names = eqx.field(static=True)
+    order: int = eqx.field(static=True)
+    concentration: Float[Array, "..."] = positive()
+
+    def __init__(
+        self, states: Any, order: int = 1, concentration: Any = 1.0, *, counts: Any = None, last: Any = None
+    ) -> None:
+        self.states = counting.name_states(states)
+        k = len(self.states)
+        self.order = counting.check_order(order, k, least=0)
+        shape = (k**self.order, k)
+        self.concentration = to_array(concentration)
+        self.counts = put(np.zeros(shape)) if counts is None else to_array(counts)
+        self.last = put(np.full(self.order, UNKNOWN)) if last is None else jnp.asarray(last, dtype=int)
+        given = self.concentration.shape
+        if given not in ((), (k,), shape):
+            raise DataError(
+                f"concentration must be one number, {k} of them (one for each state) or a table of shape {shape}, "
+                f"found shape {given}"
+            )
+        check_parameter(self.concentration, "concentration")
+
+    @property
+    def alpha(self) -> Float[Array, "r k"]:
+        """α = concentration + counts, the parameters of the Dirichlet distribution of each row."""
+        return self.concentration + self.counts
+
+    @property
+    def strength(self) -> Float[Array, " r"]:
+        """Aᵣ = Σⱼ αᵣⱼ, how many (pseudo-)observations the belief about each row is worth."""
+        return jnp.sum(self.alpha, axis=-1)
+
+    @property
+    def estimate(self) -> Float[Array, "r k"]:
+        """αᵣⱼ/Aᵣ, the expected table of transitions."""
+        return self.alpha / self.strength[:, None]
+
+    def statistics(self, sequences: Any, continued: bool = False) -> TransitionCounts:
+        """The counts of transitions; with `continued`, the first sequence goes on where the last one ended."""
+        codes, lengths = counting.encode(sequences, self.states)
+        given = 0
+        if continued:
+            before = np.asarray(self.last)[np.asarray(self.last) != UNKNOWN]
+            given = len(before)
+            codes, lengths = np.concatenate([before, codes]), lengths + given * (np.arange(len(lengths)) == 0)
+        counts = counting.count_transitions(Encoded(codes, lengths), len(self.states), self.order)
+        tail = codes[len(codes) - min(self.order, int(lengths[-1])) :]
+        last = np.concatenate([np.full(self.order - len(tail), UNKNOWN), tail])
+        starts = np.asarray(np.minimum(lengths, self.order).sum() - given, dtype=float)
+        return TransitionCounts(put(counts), put(starts), put(last))
+
+    def condition_on(self, statistics: TransitionCounts) -> "MarkovSequence":
+        """Dirichlet(αᵣ + nᵣ) for each row."""
+        seen = self.counts + statistics.counts
+        return MarkovSequence(self.states, self.order, self.concentration, counts=seen, last=statistics.last)
+
+    def evidence_of(self, statistics: TransitionCounts) -> Array:
+        """Σᵣ log B(αᵣ + nᵣ)/B(αᵣ) - (number of starting states) log k."""
+        n = statistics.counts
+        rows = jnp.sum(log_rising(self.alpha, n), axis=-1) - log_rising(self.strength, jnp.sum(n, axis=-1))
+        return jnp.sum(rows) - statistics.starts * jnp.log(len(self.states))
+
+    def predict(self, context: Any = None) -> Categorical:
+        """The next state after `context`, Categorical(αᵣ/Aᵣ); E[H[θᵣ]] = ψ(Aᵣ + 1) - Σⱼ αᵣⱼ/Aᵣ ψ(αᵣⱼ + 1).
+
+        Args:
+            context: the last `order` states, the most recent last, or a table of m such rows; for order 1 a state or
+                a vector of m. None is where the last sequence ended.
+        """
+        alpha = self.alpha[self._rows(context)]
+        total = jnp.sum(alpha, axis=-1)
+        probs = alpha / total[..., None]
+        noise = special.digamma(total + 1) - jnp.sum(probs * special.digamma(alpha + 1), axis=-1)
+        return Categorical(probs, noise)
+
+    def chain(self) -> MarkovChain:
+        """The chain with the expected probabilities; for a higher order, on the tuples of `order` states."""
+        return self._chain(np.asarray(self.estimate))
+
+    def sample_chains(self, n: int = 1, *, seed: int = 0) -> list[MarkovChain]:
+        """n chains drawn from the belief: what is true of all of them is believed."""
+        return [self._chain(table) for table in np.asarray(self.sample_parameters(n, seed=seed))]
+
+    def map(self) -> Float[Array, "r k"]:
+        """(αᵣⱼ - 1)/(Aᵣ - k); there is no mode where an αᵣⱼ < 1 or all of a row are 1."""
+        excess = self.strength - len(self.states)
+        if not is_traced(excess) and not bool(jnp.all(self.alpha >= 1) & jnp.all(excess > 0)):
+            raise DataError(
+                "the belief has no mode: every row needs all alpha ≥ 1 and one > 1; use .estimate (the mean), "
+                "or a concentration > 1"
+            )
+        return (self.alpha - 1) / excess[:, None]
+
+    def log_prob(self, theta: Any) -> Array:
+        """Σᵣ log Dirichlet(θᵣ | αᵣ) for a table θ of the shape of `counts`; -inf where a row is not a distribution."""
+        t = jnp.asarray(theta, float)
+        inside = jnp.all(t >= 0) & jnp.all(jnp.abs(jnp.sum(t, axis=-1) - 1) < 1e-8)
+        log_normalizer = jnp.sum(special.gammaln(self.alpha)) - jnp.sum(special.gammaln(self.strength))
+        density = jnp.sum(special.xlogy(self.alpha - 1, jnp.maximum(t, 0.0))) - log_normalizer
+        return jnp.where(inside, density, -jnp.inf)
+
+    def credible_interval(self, level: Any = 0.95) -> Interval:
+        """The central intervals that each hold θᵣⱼ ~ Beta(αᵣⱼ, Aᵣ - αᵣⱼ) with probability `level`."""
+        half = float(check_levels(level, "level")) / 2
+        alpha = np.asarray(self.alpha)
+        if alpha.shape[1] == 1:
+            return Interval(jnp.ones(alpha.shape), jnp.ones(alpha.shape))
+        return beta_interval(alpha, alpha.sum(1, keepdims=True) - alpha, half)
+
+    def _ml(self, statistics: TransitionCounts) -> Array:
+        """Relative frequencies; uniform for a row that the data do not visit."""
+        visits = jnp.sum(statistics.counts, axis=-1, keepdims=True)
+        return jnp.where(visits > 0, statistics.counts / jnp.maximum(visits, 1.0), 1 / len(self.states))
+
+    def _draw_parameters(self, key: PRNGKeyArray) -> Array:
+        return jr.dirichlet(key, self.alpha)
+
+    def _chain(self, table: np.ndarray) -> MarkovChain:
+        k = len(self.states)
+        rows = np.broadcast_to(table, (k, k)) if self.order == 0 else table
+        return MarkovChain(*unfold(rows / rows.sum(1, keepdims=True), self.states, max(self.order, 1)))
+
+    def _rows(self, context: Any) -> Any:
+        """The row of the table for each context."""
+        if context is None or self.order == 0:
+            return self._last_row()
+        if is_traced(context):
+            codes = context[..., None] if self.order == 1 and context.ndim < 2 else context
+        else:
+            codes = self._codes(context)
+        if codes.shape[-1] != self.order:
+            raise DataError(
+                f"context must hold the last {self.order} states, the most recent last, found {codes.shape[-1]}; "
+                "for several contexts pass a table with one in each row"
+            )
+        return counting.context_index(codes, len(self.states))
+
+    def _last_row(self) -> Any:
+        if not is_traced(self.last) and np.any(np.asarray(self.last) == UNKNOWN):
+            raise DataError(
+                f"context is missing: the belief has not seen {self.order} successive states yet; pass the states "
+                "that come before the one to predict"
+            )
+        return counting.context_index(self.last, len(self.states))
+
+    def _codes(self, context: Any) -> np.ndarray:
+        """Indices of states: (order,) for one context, (m, order) for several."""
+        context = np.asarray(context).item() if getattr(context, "ndim", None) == 0 else context
+        if self.order == 1 and counting.is_state(context, self.states):
+            return np.array([counting.index_of(context, self.states)])
+        if not isinstance(context, Iterable) or (isinstance(context, str) and self.order == 1):
+            raise DataError(f"context {context!r} is not a state; known are {counting.show(self.states)}")
+        codes, lengths = counting.encode(context, self.states, "context")
+        if counting.is_single(context, self.states):
+            return codes[:, None] if self.order == 1 else codes
+        if len(set(lengths.tolist())) > 1:
+            raise DataError(f"the rows of context must have {self.order} states each, found {lengths.tolist()}")
+        return codes.reshape(len(lengths), -1)

@@ -1,0 +1,193 @@
+"""SGLD against closed forms: with all rows in a batch it is ULA, with few its bias shrinks with the step."""
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from credo.core.chunks import chunks
+from credo.core.errors import DataError, NotConverged
+from credo.infer.mcmc import sgld
+from credo.infer.mcmc.sgld import SGLD
+
+ROWS = np.random.default_rng(3).normal(1.0, 1.0, size=200)
+PRECISION = 200 + 1 / 4
+"""Of the mean θ of rows N(θ, 1) under a prior N(0, 4)."""
+CENTER = ROWS.sum() / PRECISION
+
+
+def log_prior(theta):
+    return -(theta**2) / 8
+
+
+def log_likelihood(theta, y):
+    return -0.5 * (y - theta) ** 2
+
+
+def run(settings, data=ROWS, seed=0, **options):
+    return settings.run_rows(log_prior, log_likelihood, 0.0, data, seed=seed, **options)
+
+
+def autoregressive(x, rho):
+    """The standard error of the mean of x² for draws of an AR(1) with this coefficient."""
+    return np.sqrt(2 / len(x) * (1 + rho**2) / (1 - rho**2)) * x.var()
+
+
+def test_with_all_rows_in_a_batch_it_is_ula():
+    for share in (0.8, 0.2):
+        step = share / PRECISION
+        found = run(SGLD(step, batch=200, decay=0.0, passes=8_000, burn=0.05, draws=7_600))
+        x = np.asarray(found.values) - CENTER
+        assert abs(np.mean(x**2) - 1 / PRECISION / (1 - step * PRECISION / 2)) < 4.5 * autoregressive(x, 1 - share)
+        assert abs(x.mean()) < 4.5 * x.std() * np.sqrt((2 - share) / share / len(x))
+    assert "bias that shrinks with the step" in found.verdict
+
+
+def test_the_bias_of_minibatches_shrinks_with_the_step():
+    """The noise of the gradient alone widens the draws by about 1 + ε n²/2m."""
+    widths = []
+    for share, passes in ((0.4, 1000), (0.1, 2000), (0.02, 6000)):
+        found = run(SGLD(share / PRECISION, batch=20, decay=0.0, passes=passes, burn=0.05, draws=4000))
+        x = np.asarray(found.values)
+        widths.append(x.var() * PRECISION)
+        assert abs(x.mean() - CENTER) < 6 * x.std() / np.sqrt(passes * 10 * share / 4)
+    assert widths[0] > 1.3 * widths[1] > 1.3 * widths[2]
+    assert 0.8 < widths[2] < 1.3
+
+
+def test_decaying_steps_forget_the_start_and_find_the_posterior():
+    found = run(SGLD(0.3 / PRECISION, batch=20, decay=0.55, offset=100.0, passes=4000, burn=0.3))
+    x = np.asarray(found.values)
+    assert abs(x.mean() - CENTER) < 0.2 / np.sqrt(PRECISION)
+    assert 0.75 < x.var() * PRECISION < 1.4
+
+
+def test_every_row_counts_the_same_whatever_the_batch():
+    """The same noise, outcomes shifted by 1: the difference is Π(1 - εₜA) and does not depend on batches or padding."""
+    settings = SGLD(0.2 / PRECISION, batch=30, decay=0.5, offset=5.0, passes=3, burn=0.0, draws=100)
+    one, other = (np.asarray(run(settings, ROWS + shift).values) for shift in (0.0, 1.0))
+    sizes = settings.schedule(20)
+    want, gap = [], 0.0
+    for size in sizes:
+        gap += size * (200 - PRECISION * gap)
+        want.append(gap)
+    np.testing.assert_allclose(other - one, np.array(want)[settings._wanted(sizes)], rtol=1e-9)
+
+
+def test_draws_are_kept_in_proportion_to_the_step():
+    settings = SGLD(1.0, decay=0.8, offset=10.0, burn=0.2, draws=200)
+    sizes = settings.schedule(10_000)
+    np.testing.assert_allclose(sizes[:3], (1 + np.arange(3) / 10) ** -0.8, rtol=1e-12)
+    wanted = settings._wanted(sizes)
+    clock = np.cumsum(sizes)
+    assert len(wanted) == 200 and wanted[-1] == 9_999
+    for step in (1000, 3000, 8000):
+        share = (clock[step] - 0.2 * clock[-1]) / (0.8 * clock[-1])
+        assert abs((wanted <= step).mean() - share) < 0.01
+
+
+# -- rows -------------------------------------------------------------------------------------------------------
+
+
+def sources(tmp_path):
+    x, y = np.arange(105.0)[:, None] * [1.0, 10.0], np.arange(105.0)
+    on_disk = np.memmap(tmp_path / "x.bin", dtype=float, mode="w+", shape=x.shape)
+    on_disk[:] = x
+    pieces = [(x[:7], y[:7]), (x[7:60], y[7:60]), (x[60:], y[60:])]
+    return {"memory": (x, y), "disk": (on_disk, y), "chunks": chunks(x, y, rows=11), "pieces": pieces}
+
+
+@pytest.mark.parametrize("kind", ["memory", "disk", "chunks", "pieces"])
+def test_every_row_is_read_once_a_pass(kind, tmp_path):
+    source = sgld._source(sources(tmp_path)[kind], 105, 2)
+    blocks = list(sgld._ahead(sgld._on_device(sgld._blocks(source, 40, np.random.default_rng(0)), 4)))
+    assert [count for _, count in blocks] == [40, 40, 40, 40, 40, 10]
+    y = np.concatenate([np.asarray(rows[1]).ravel()[:count] for rows, count in blocks])
+    x = np.concatenate([np.asarray(rows[0]).reshape(-1, 2)[:count] for rows, count in blocks])
+    np.testing.assert_array_equal(np.sort(y), np.repeat(np.arange(105.0), 2))
+    np.testing.assert_array_equal(x, y[:, None] * [1.0, 10.0])
+    assert np.any(np.diff(y[:40]) < 0)  # not in the order in which they lie
+
+
+def test_rows_from_memory_disk_and_chunks_give_the_same_posterior(tmp_path):
+    on_disk = np.memmap(tmp_path / "y.bin", dtype=float, mode="w+", shape=ROWS.shape)
+    on_disk[:] = ROWS
+    settings = SGLD(0.1 / PRECISION, batch=20, decay=0.0, passes=500, burn=0.1)
+    for data, rows in ((ROWS, None), (on_disk, None), ([ROWS[:130], ROWS[130:]], 200)):
+        found = run(settings, data, rows=rows)
+        assert abs(float(found.mean) - CENTER) < 0.3 / np.sqrt(PRECISION)
+    first, again = (run(settings, seed=7) for _ in range(2))
+    np.testing.assert_array_equal(first.chains, again.chains)
+
+
+def test_several_numbers_under_constraints_with_a_metric():
+    """A normal with mean 5 and scale 0.1: the curvatures of the two differ by a factor of fifty."""
+    y = np.random.default_rng(0).normal(5.0, 0.1, size=2000)
+
+    def prior(theta):
+        return -(theta["mean"] ** 2) / 200 - theta["scale"]
+
+    def likelihood(theta, y):
+        return -jnp.log(theta["scale"]) - 0.5 * ((y - theta["mean"]) / theta["scale"]) ** 2
+
+    settings = SGLD(5e-7, batch=200, decay=0.55, offset=500.0, passes=400, precondition=True)
+    found = settings.run_rows(prior, likelihood, {"mean": 5.05, "scale": 0.15}, y, {"scale": "positive"})
+    assert abs(float(found.mean["mean"]) - y.mean()) < 2 * 0.1 / np.sqrt(2000)
+    np.testing.assert_allclose(float(found.mean["scale"]), y.std(), rtol=0.03)
+    assert 0.7 < float(found.std["mean"]) / (0.1 / np.sqrt(2000)) < 1.6
+
+
+def test_an_interrupted_run_returns_what_it_has(monkeypatch):
+    def failing(blocks):
+        yield next(blocks)
+        raise KeyboardInterrupt
+
+    settings = SGLD(1e-4, batch=20, passes=1000, burn=0.0, draws=1000)
+    monkeypatch.setattr(sgld, "ROWS", 2000)
+    monkeypatch.setattr(sgld, "_ahead", failing)
+    found = run(settings)
+    assert found.verdict.startswith("Interrupted")
+    assert 0 < found.chains.shape[1] < 1000
+
+
+@pytest.mark.parametrize(
+    ("changes", "data", "message"),
+    [
+        ({"step_size": -1.0}, ROWS, "step_size must be a positive number"),
+        ({"batch": 0}, ROWS, "batch must be a whole number"),
+        ({"decay": 2.0}, ROWS, "decay must be in"),
+        ({"burn": 1.0}, ROWS, "burn must be a share"),
+        ({"offset": 0.0}, ROWS, "offset must be positive"),
+        ({}, (ROWS, ROWS[:3]), r"same number of rows, found \[3, 200\]"),
+        ({}, iter([ROWS]), "rows, the number of rows in all, is needed"),
+        ({}, 3.0, "data must be arrays or an iterable"),
+    ],
+)
+def test_bad_input(changes, data, message):
+    with pytest.raises(DataError, match=message):
+        run(dataclasses.replace(SGLD(1e-4), **changes), data)
+
+
+def test_iterators_that_end_too_early_are_noticed():
+    with pytest.raises(DataError, match="can be gone through once"):
+        run(SGLD(1e-4, passes=2), iter([ROWS]), rows=200)
+    with pytest.raises(DataError, match="more rows than were promised, rows = 100"):
+        run(SGLD(1e-6, batch=20), [ROWS], rows=100)
+    with pytest.raises(DataError, match=r"same rows, found \[200, 3\]"):
+        run(SGLD(1e-6), [(ROWS, ROWS[:3])], rows=200)
+    with pytest.raises(DataError, match="rows = 100000 was promised"):
+        run(SGLD(1e-6, batch=20), [ROWS], rows=100_000)
+
+
+def test_steps_that_are_too_long_are_noticed():
+    with pytest.raises(NotConverged, match="lower step_size"):
+        run(SGLD(10.0, batch=20, decay=0.0, passes=100))
+
+
+def test_rows_in_order_are_shuffled():
+    """Sorted rows in memory: each minibatch is still a sample of all of them."""
+    source = sgld._source((np.sort(ROWS),), None, 1)
+    ((rows,), _), *_ = sgld._blocks(source, 100, np.random.default_rng(0))
+    assert stats.ks_2samp(rows, ROWS).pvalue > 1e-3
