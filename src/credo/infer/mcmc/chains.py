@@ -90,6 +90,15 @@ class Sampler:
         """A hint for `tune`, and where the chains start; not traced."""
         return None, around(target, u, self.chains, float(self.spread), seed)
 
+    def burn(self, target: Target, key: PRNGKeyArray, u: Float[Array, " k"], tuning: Any) -> Array:
+        """Where `warmup` steps without tuning lead. Traced."""
+
+        def one(state: Any, key: PRNGKeyArray) -> tuple[Any, None]:
+            return self.step(target, key, state, tuning)[0], None
+
+        state, _ = jax.lax.scan(one, self.begin(target, u, tuning), jr.split(key, self.warmup))
+        return state.position
+
     # -- running it -----------------------------------------------------------------------------------------
 
     def run(self, target: Target, seed: int = 0) -> Any:

@@ -88,12 +88,7 @@ class Gibbs(Sampler):
 
     def tune(self, target: Target, key: PRNGKeyArray, u: Float[Array, " k"], hint: Any) -> tuple[Array, Any]:
         """Burn-in."""
-
-        def one(state: Place, key: PRNGKeyArray) -> tuple[Place, None]:
-            return self.step(target, key, state, None)[0], None
-
-        state, _ = jax.lax.scan(one, Place(u), jr.split(key, self.warmup))
-        return state.position, None
+        return self.burn(target, key, u, None), None
 
     def begin(self, target: Target, u: Float[Array, " k"], tuning: Any) -> Place:
         """The position is all there is."""

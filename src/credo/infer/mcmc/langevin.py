@@ -38,15 +38,6 @@ class _Langevin(Sampler):
         """Position, density and gradient."""
         return Climb(u, *jax.value_and_grad(target)(u))
 
-    def burn(self, target: Target, key: PRNGKeyArray, u: Float[Array, " k"], tuning: Any) -> Array:
-        """Where `warmup` steps without tuning lead."""
-
-        def one(state: Climb, key: PRNGKeyArray) -> tuple[Climb, None]:
-            return self.step(target, key, state, tuning)[0], None
-
-        state, _ = jax.lax.scan(one, self.begin(target, u, tuning), jr.split(key, self.warmup))
-        return state.position
-
     def prepare(self, target: Target, u: np.ndarray, seed: int) -> tuple[Any, Float[np.ndarray, "c k"]]:
         """The step size, where one is given, and starting points."""
         given = self.step_size  # type: ignore[attr-defined]

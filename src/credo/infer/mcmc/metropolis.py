@@ -54,15 +54,6 @@ class _Metropolis(Sampler):
         """Position and log density."""
         return Walk(u, target(u))
 
-    def burn(self, target: Target, key: PRNGKeyArray, u: Float[Array, " k"], tuning: Any) -> Array:
-        """Where `warmup` steps without tuning lead."""
-
-        def one(state: Any, key: PRNGKeyArray) -> tuple[Any, None]:
-            return self.step(target, key, state, tuning)[0], None
-
-        state, _ = jax.lax.scan(one, self.begin(target, u, tuning), jr.split(key, self.warmup))
-        return state.position
-
 
 class _Scaled(_Metropolis):
     """A sampler with a `scale` that is tuned where it is None; a given one is a leaf of the compiled program."""
