@@ -17,6 +17,7 @@ from sklearn.datasets import load_diabetes
 import credo
 from credo import evaluate, kernels
 from credo.app import plots
+from credo.app.chain_plots import plot_chains
 from credo.app.gp_plots import plot_components
 from credo.app.plots import BLUE, GREEN, GREY, INK, ORANGE, RED, SKY, legend, tidy
 from credo.models import features as bases
@@ -574,6 +575,18 @@ def gp_components():
 
 
 PICTURES["gp_components"] = gp_components
+
+
+def mcmc_chains():
+    """The chains of mcmc.md."""
+    page = (Path(__file__).parent / "mcmc.md").read_text(encoding="utf-8")
+    namespace = {}
+    exec(page.split("```python\n", 1)[1].split("```", 1)[0], namespace)
+    figure = plot_chains(namespace["draws"], ["mean", "spread", "school[0]"], width=8.4)
+    figure.savefig(OUT / "mcmc_chains.svg", metadata={"Date": None})
+
+
+PICTURES["mcmc_chains"] = mcmc_chains
 
 
 def main():

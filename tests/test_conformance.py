@@ -20,6 +20,7 @@ RNG = np.random.default_rng(5)
 X = RNG.normal(size=(24, 2))
 Y = X @ [1.0, -0.5] + 0.3 * RNG.normal(size=24)
 QUERIES = RNG.normal(size=(4, 2))
+SEQUENCES = [RNG.integers(0, 3, size=n).tolist() for n in RNG.integers(2, 6, size=24)]
 
 
 class Case(NamedTuple):
@@ -61,6 +62,10 @@ BELIEFS: dict[str, Callable[[], Case]] = {
     "HierarchicalBernoulli": lambda: Case(
         credo.HierarchicalBernoulli().condition([1, 0, 2, 1], [3, 3, 4, 5]), (np.arange(4), np.full(4, 6))
     ),
+    "MarkovSequence": lambda: Case(credo.MarkovSequence(3, 1), (SEQUENCES,), ([[0], [1]],)),
+    "Logistic": lambda: Case(credo.Logistic(classes=(0, 1)), (X, (Y > 0).astype(int)), (QUERIES,)),
+    "Softmax": lambda: Case(credo.Softmax(classes=(0, 1, 2)), (X, np.arange(24) % 3), (QUERIES,)),
+    "PoissonRegression": lambda: Case(credo.PoissonRegression(), (X, np.arange(24) % 5), (QUERIES,)),
     "GP": lambda: regression(GP(RBF(), noise=0.1)),
     "GP, row noise, trend": lambda: regression(
         GP(Matern52([1.0, 2.0]), Basis(covariance=2.0), KnownNoise()), noise=np.linspace(0.1, 1, 24)
@@ -75,7 +80,10 @@ BELIEFS: dict[str, Callable[[], Case]] = {
 }
 
 
-NOT_BY_ROWS = {"Linear, Student-t", "Linear, Laplace", "HierarchicalBernoulli"}
+NOT_BY_ROWS = {
+    *("Linear, Student-t", "Linear, Laplace", "Logistic", "Softmax", "PoissonRegression"),
+    "HierarchicalBernoulli",
+}
 """Laplace approximations, whose halves are not the whole; and rows that are populations, which all must be there."""
 
 

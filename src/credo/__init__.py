@@ -46,6 +46,14 @@ _HOME = {
     "NormalInverseGamma": "models.conjugate",
     "NormalInverseWishart": "models.conjugate",
     "HierarchicalBernoulli": "models.conjugate",
+    "GLM": "models.glm",
+    "Logistic": "models.glm",
+    "Probit": "models.glm",
+    "Softmax": "models.glm",
+    "OrdinalRegression": "models.glm",
+    "PoissonRegression": "models.glm",
+    "NegativeBinomialRegression": "models.glm",
+    "StudentTRegression": "models.glm",
     "MarkovChain": "models.markov",
     "MarkovSequence": "models.markov",
     # vocabulary
@@ -55,6 +63,7 @@ _HOME = {
 _FOLDERS = ("app", "core", "decide", "errors", "evaluate", "infer", "kernels", "losses", "models", "scale", "sklearn")
 
 __all__ = [
+    "GLM",
     "GP",
     "Averaged",
     "Belief",
@@ -69,14 +78,21 @@ __all__ = [
     "HierarchicalBernoulli",
     "Hypotheses",
     "Linear",
+    "Logistic",
     "MarkovChain",
     "MarkovSequence",
     "MultiGP",
+    "NegativeBinomialRegression",
     "NormalInverseGamma",
     "NormalInverseWishart",
     "NormalKnownVariance",
+    "OrdinalRegression",
+    "PoissonRegression",
     "Predictive",
+    "Probit",
     "RobustGP",
+    "Softmax",
+    "StudentTRegression",
     "__version__",
     "app",
     "chunks",
@@ -125,6 +141,16 @@ if TYPE_CHECKING:
         NormalInverseGamma,
         NormalInverseWishart,
         NormalKnownVariance,
+    )
+    from credo.models.glm import (
+        GLM,
+        Logistic,
+        NegativeBinomialRegression,
+        OrdinalRegression,
+        PoissonRegression,
+        Probit,
+        Softmax,
+        StudentTRegression,
     )
     from credo.models.gp import GP, HeteroscedasticGP, MultiGP, RobustGP
     from credo.models.grid import Grid

@@ -8,7 +8,8 @@
 What was fitted is a belief, `model[-1].belief_`, with all that a belief can do.
 """
 
+from credo.sklearn.glm import BayesianGLMRegressor, BayesianLogisticClassifier
 from credo.sklearn.gp import GPRegressor
 from credo.sklearn.linear import BayesianLinearRegressor
 
-__all__ = ["BayesianLinearRegressor", "GPRegressor"]
+__all__ = ["BayesianGLMRegressor", "BayesianLinearRegressor", "BayesianLogisticClassifier", "GPRegressor"]

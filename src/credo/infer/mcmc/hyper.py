@@ -6,6 +6,7 @@ What is integrated in closed form stays so: the chains move in the few numbers t
 without a prior counts as flat on the unconstrained scale, 1/θ for a positive one.
 """
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,9 +17,10 @@ import jax.random as jr
 from jaxtyping import Array, Float
 
 from credo.core import params
+from credo.core.errors import NotConvergedWarning
 from credo.infer.average import Averaged
 from credo.infer.learn import Learned
-from credo.infer.optimize import CONVERGED, STOPPED
+from credo.infer.optimize import CONVERGED
 from credo.infer.target import Space, Target
 
 
@@ -34,12 +36,14 @@ def learn_by_draws(
     evidence = _evidences(vectors, belief, slots, statistics)
     members = tuple(params.from_vector(belief, slots, vector) for vector in vectors)
     flat = [s.path for s in slots if s.path not in densities]
+    if found.notes:
+        warnings.warn(f"hyperparameters by draws: {found.verdict}", NotConvergedWarning, stacklevel=5)
     notes = [*found.notes, f"{sampler.members} of {found.kept().shape[0]} draws of the hyperparameters kept"]
     notes += [f"{', '.join(flat)} without a prior"] if flat else []
     return Learned(
         # `fit` conditions on the data, which weighs each member by its evidence: draws have that weight already.
         belief=Averaged(-evidence, members),
-        status=STOPPED if found.notes else CONVERGED,
+        status=CONVERGED,
         log_evidence=float("nan"),
         optima=[],
         at_bound={},

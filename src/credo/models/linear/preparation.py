@@ -47,7 +47,7 @@ def prepare(belief: Linear, data: tuple[Any, ...], weights: Any, noise: Any) -> 
     rows = list(chunks)
     x = rows[0].x if len(rows) == 1 else np.concatenate([c.x for c in rows])
     y = np.concatenate([c.y for c in rows])
-    adapted = _standardized(belief.features, has_intercept).adapt(x)
+    adapted = standardized(belief.features, has_intercept).adapt(x)
     w = np.concatenate([np.ones(len(c.y)) if c.weights is None else c.weights for c in rows])
     center = float(np.average(y, weights=w)) if has_intercept else 0.0
     spread = float(np.average((y - center) ** 2, weights=w))
@@ -58,7 +58,7 @@ def prepare(belief: Linear, data: tuple[Any, ...], weights: Any, noise: Any) -> 
     return ready, collect(adapted, rows, ready.reference, has_intercept)
 
 
-def _standardized(features: Features, shifted: bool) -> Features:
+def standardized(features: Features, shifted: bool) -> Features:
     """The features with their columns brought to one scale, so that one prior precision suits them all.
 
     Without an intercept they are scaled only: shifting would let a constant in. What was given stays.
@@ -83,7 +83,7 @@ def started(belief: Linear, features: Features, center: float, spread: float, p:
         belief,
         (
             features,
-            _prior(belief.prior, 1.0 if relative else max(p, 1) / half, p),
+            starting_prior(belief.prior, 1.0 if relative else max(p, 1) / half, p),
             _noise(belief.noise, half),
             intercept,
         ),
@@ -92,7 +92,8 @@ def started(belief: Linear, features: Features, center: float, spread: float, p:
     return out._named(names)
 
 
-def _prior(prior: Any, precision: float, p: int) -> Isotropic | ARD | LaplacePrior | Gaussian:
+def starting_prior(prior: Any, precision: float, p: int) -> Isotropic | ARD | LaplacePrior | Gaussian:
+    """The prior with the precision from which `learn` starts, for p features; a Gaussian stays as it is."""
     if isinstance(prior, Isotropic):
         return Isotropic(jnp.asarray(precision))
     if isinstance(prior, ARD):

@@ -1,0 +1,27 @@
+"""Generalized linear models: classes, counts and outliers from a linear predictor."""
+
+from credo.models.glm.belief import GLM
+from credo.models.glm.fitting import Rows
+from credo.models.glm.models import (
+    Logistic,
+    NegativeBinomialRegression,
+    OrdinalRegression,
+    PoissonRegression,
+    Probit,
+    Softmax,
+    StudentTRegression,
+)
+from credo.models.glm.predictions import Law
+
+__all__ = [
+    "GLM",
+    "Law",
+    "Logistic",
+    "NegativeBinomialRegression",
+    "OrdinalRegression",
+    "PoissonRegression",
+    "Probit",
+    "Rows",
+    "Softmax",
+    "StudentTRegression",
+]
