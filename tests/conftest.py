@@ -40,3 +40,8 @@ def _forget_programs():
     yield
     if next(_tests) % 10 == 9 and MAPS.exists() and MAPS.read_bytes().count(b"\n") > MOST_MAPS:
         jax.clear_caches()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What runs in processes of its own takes longest: first, so that nothing waits for it in the end."""
+    items.sort(key=lambda item: item.path.name not in ("test_examples.py", "test_compiled.py"))
