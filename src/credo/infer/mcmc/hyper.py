@@ -30,12 +30,13 @@ def learn_by_draws(
     """The average of the belief over draws of its hyperparameters."""
     # As penalties the default priors are centered on the log scale; as densities they must be told to be.
     densities = {path: p.centered() if hasattr(p, "centered") else p for path, p in priors.items()}
-    found = sampler.run(hyper_target(belief, statistics, fixed, densities), seed)
+    target = hyper_target(belief, statistics, fixed, densities)
+    found = sampler.run(target, seed)
     vectors = found.vectors(sampler.members, jr.key(seed))
-    slots = params.layout(belief, fixed)
-    evidence = _evidences(vectors, belief, slots, statistics)
-    members = tuple(params.from_vector(belief, slots, vector) for vector in vectors)
-    flat = [s.path for s in slots if s.path not in densities]
+    evidence = _evidences(vectors, target)
+    # The space has an order of its own: numbers find their places in the belief by path.
+    members = tuple(params.replace(belief, target.space.tree(vector)) for vector in vectors)
+    flat = [slot.path for slot in target.space.slots if slot.path not in densities]
     if found.notes:
         warnings.warn(f"hyperparameters by draws: {found.verdict}", NotConvergedWarning, stacklevel=5)
     notes = [*found.notes, f"{sampler.members} of {found.kept().shape[0]} draws of the hyperparameters kept"]
@@ -63,17 +64,17 @@ def hyper_target(belief: Any, statistics: Any, fixed: Sequence[str], priors: Map
 
 def _log_joint(values: dict[str, Array], belief: Any, statistics: Any, priors: dict[str, Any]) -> Float[Array, ""]:
     candidate = params.replace(belief, values)
+    slots = params.layout(candidate)
     flat = [path for path in values if path not in priors]
-    slots = tuple(s for s in params.layout(candidate) if s.path in flat)
-    u = [jnp.ravel(params.bijector(s.constraint).inverse(values[s.path])) for s in slots]
-    moved, start = [], 0
-    for slot, part in zip(slots, u, strict=True):
-        moved.append(slot._replace(start=start, stop=start + part.shape[0]))
-        start += part.shape[0]
-    jacobian = params.log_jacobian(tuple(moved), jnp.concatenate(u)) if u else 0.0
+    jacobian = params.log_jacobian(slots, params.to_vector(candidate, slots), flat)
     return candidate.evidence_of(statistics) + params.log_prior(candidate, priors) - jacobian
 
 
 @eqx.filter_jit
-def _evidences(vectors: Float[Array, "m k"], belief: Any, slots: params.Layout, statistics: Any) -> Float[Array, " m"]:
-    return jax.lax.map(lambda u: params.from_vector(belief, slots, u).evidence_of(statistics), vectors)
+def _evidences(vectors: Float[Array, "m k"], target: Target) -> Float[Array, " m"]:
+    belief, statistics, _ = target.data
+
+    def evidence(u: Array) -> Array:
+        return params.replace(belief, target.space.tree(u)).evidence_of(statistics)
+
+    return jax.lax.map(evidence, vectors)
