@@ -4,8 +4,8 @@
     belief.json     the tree: classes by name, plain values, references to arrays
     arrays.npz      the numbers
 
-Only classes that live in credo (or that the caller passes to `load`) are rebuilt, field by field, without
-calling them; nothing is unpickled. Writing is atomic: a crash leaves the old file.
+Only classes that live in credo (or that the caller passes to `load`), modules and named tuples, are rebuilt, field by
+field, without calling them; nothing is unpickled. Writing is atomic: a crash leaves the old file.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ import os
 import re
 import tempfile
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -142,6 +142,10 @@ def _encode(value: Any, arrays: dict[str, np.ndarray], where: str) -> Any:
         names = [field.name for field in dataclasses.fields(value)]
         fields = {name: _encode(getattr(value, name), arrays, f"{where}.{name}") for name in names}
         return {"class": f"{cls.__module__}:{cls.__qualname__}", "fields": fields}
+    if _is_named(type(value)):
+        cls = type(value)
+        fields = {name: _encode(getattr(value, name), arrays, f"{where}.{name}") for name in cls._fields}
+        return {"named": f"{cls.__module__}:{cls.__qualname__}", "fields": fields}
     if type(value) in (tuple, list):
         kind = "tuple" if isinstance(value, tuple) else "list"
         return {kind: [_encode(v, arrays, f"{where}.{i}") for i, v in enumerate(value)]}
@@ -162,9 +166,13 @@ def _decode(node: Any, arrays: dict[str, np.ndarray], own: dict[str, type]) -> A
         array = arrays[node["array"]]
         return array if node.get("numpy") else jnp.asarray(array)
     if "class" in node:
-        cls = _find_class(node["class"], own)
+        cls = _find_class(node["class"], own, _is_module)
         fields = {name: _decode(value, arrays, own) for name, value in node["fields"].items()}
         return _rebuild(cls, fields)
+    if "named" in node:
+        cls = _find_class(node["named"], own, _is_named)
+        fields = {name: _decode(value, arrays, own) for name, value in node["fields"].items()}
+        return _rebuild_named(cls, fields)
     if "tuple" in node:
         return tuple(_decode(v, arrays, own) for v in node["tuple"])
     if "list" in node:
@@ -176,8 +184,17 @@ def _decode(node: Any, arrays: dict[str, np.ndarray], own: dict[str, type]) -> A
     raise FileError("the file has an entry of an unknown kind")
 
 
-def _find_class(name: Any, own: dict[str, type]) -> type:
-    if name in own:
+def _is_module(cls: Any) -> bool:
+    return isinstance(cls, type) and issubclass(cls, eqx.Module)
+
+
+def _is_named(cls: Any) -> bool:
+    """Whether a class is a `NamedTuple` itself: a tuple and nothing else, so that its fields are all there is of it."""
+    return isinstance(cls, type) and cls.__bases__ == (tuple,) and isinstance(getattr(cls, "_fields", None), tuple)
+
+
+def _find_class(name: Any, own: dict[str, type], fits: Callable[[Any], bool]) -> Any:
+    if isinstance(name, str) and name in own and fits(own[name]):
         return own[name]
     module_name, _, qualname = str(name).partition(":")
     if not _MODULE.fullmatch(module_name):
@@ -187,17 +204,25 @@ def _find_class(name: Any, own: dict[str, type]) -> type:
     cls: Any = import_module(module_name)
     for part in qualname.split("."):
         cls = vars(cls).get(part)
-    if not isinstance(cls, type) or not issubclass(cls, eqx.Module) or cls.__module__ != module_name:
+    if not fits(cls) or cls.__module__ != module_name:
         raise FileError(f"the file holds a {name}, which this credo does not have; it may be of another version")
     return cls
 
 
 def _rebuild(cls: type, fields: dict[str, Any]) -> Any:
-    expected = {f.name for f in dataclasses.fields(cls)}
-    if set(fields) != expected:
-        wrong = sorted(expected.symmetric_difference(fields))
-        raise FileError(f"the fields of {cls.__name__} do not match this credo's: {', '.join(wrong)}")
+    _check_fields(cls, [f.name for f in dataclasses.fields(cls)], fields)
     instance: Any = object.__new__(cls)
     for name, value in fields.items():
         object.__setattr__(instance, name, value)
     return instance
+
+
+def _rebuild_named(cls: Any, fields: dict[str, Any]) -> Any:
+    _check_fields(cls, cls._fields, fields)
+    return tuple.__new__(cls, [fields[name] for name in cls._fields])
+
+
+def _check_fields(cls: type, expected: Iterable[str], found: dict[str, Any]) -> None:
+    wrong = sorted(set(expected).symmetric_difference(found))
+    if wrong:
+        raise FileError(f"the fields of {cls.__name__} do not match this credo's: {', '.join(wrong)}")
