@@ -73,7 +73,7 @@ def matern_scipy(r, nu):
     return np.where(r > 0, np.exp(log), 1.0)
 
 
-def close(got, want, rtol=1e-10):
+def assert_close(got, want, rtol=1e-10):
     np.testing.assert_allclose(np.asarray(got), want, rtol=rtol, atol=rtol * np.abs(want).max())
 
 
@@ -115,13 +115,13 @@ def test_gradients_are_those_of_finite_differences(name):
 @pytest.mark.parametrize("name", [*ODD])
 def test_a_factor_multiplies(name):
     kernel = ODD[name]
-    close((2.5 * kernel)(X3, Z3), 2.5 * np.asarray(kernel(X3, Z3)), 1e-13)
+    assert_close((2.5 * kernel)(X3, Z3), 2.5 * np.asarray(kernel(X3, Z3)), 1e-13)
     variance, bare = kernel.split_variance()
     if variance is not None:
-        close(variance * bare(X3, Z3), np.asarray(kernel(X3, Z3)), 1e-13)
+        assert_close(variance * bare(X3, Z3), np.asarray(kernel(X3, Z3)), 1e-13)
         both = kernel * RBF(2.0, 3.0)
         assert isinstance(both, Product) and all(getattr(k, "variance", None) is None for k in both.factors)
-        close(both(X3, Z3), np.asarray(kernel(X3, Z3)) * np.asarray(RBF(2.0, 3.0)(X3, Z3)), 1e-13)
+        assert_close(both(X3, Z3), np.asarray(kernel(X3, Z3)) * np.asarray(RBF(2.0, 3.0)(X3, Z3)), 1e-13)
 
 
 def test_which_are_stationary():
@@ -129,7 +129,7 @@ def test_which_are_stationary():
     assert stationary == {"matern", "periodic", "periodic-ard", "locally", "cosine", "spectral"}
     for name in stationary:
         k = DEFAULT[name]
-        close(k(X3 + 3.7, Z3 + 3.7), np.asarray(k(X3, Z3)), 1e-12)
+        assert_close(k(X3 + 3.7, Z3 + 3.7), np.asarray(k(X3, Z3)), 1e-12)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_matern_is_the_bessel_function(nu):
 
 @pytest.mark.parametrize(("nu", "peer"), [(0.5, Exponential), (1.5, Matern32), (2.5, Matern52)])
 def test_matern_has_the_closed_forms(nu, peer):
-    close(Matern(0.7, 2.0, smoothness=nu)(X3, Z3), np.asarray(peer(0.7, 2.0)(X3, Z3)), 1e-12)
+    assert_close(Matern(0.7, 2.0, smoothness=nu)(X3, Z3), np.asarray(peer(0.7, 2.0)(X3, Z3)), 1e-12)
 
 
 def test_matern_tends_to_the_rbf_and_stays_finite():
@@ -210,8 +210,8 @@ def test_matern_derivatives_at_zero_and_second_ones():
 def test_periodic_is_mackays():
     length, period = np.array([0.3, 2.0, 9.0]), np.array([1.0, 0.2, 70.0])
     want = 4 * np.exp(-2 * np.sum((np.sin(np.pi * apart(X3, Z3) / period) / length) ** 2, -1))
-    close(ODD["periodic"](X3, Z3), want)
-    close(Periodic(0.6, 1.0, 1.7)(X1, Z1), sk.ExpSineSquared(0.6, 1.7)(X1, Z1))
+    assert_close(ODD["periodic"](X3, Z3), want)
+    assert_close(Periodic(0.6, 1.0, 1.7)(X1, Z1), sk.ExpSineSquared(0.6, 1.7)(X1, Z1))
 
 
 def test_periodic_repeats_far_from_zero():
@@ -223,11 +223,11 @@ def test_periodic_repeats_far_from_zero():
 
 def test_locally_periodic_is_the_product():
     parts = Periodic(0.7, 2.0, 0.9) * RBF([1.0, 3.0, 0.4])
-    close(ODD["locally"](X3, Z3), np.asarray(parts(X3, Z3)), 1e-12)
+    assert_close(ODD["locally"](X3, Z3), np.asarray(parts(X3, Z3)), 1e-12)
 
 
 def test_cosine_is_a_plane_wave():
-    close(ODD["cosine"](X3, Z3), 7 * np.cos(2 * np.pi * np.sum(apart(X3, Z3) / [0.3, 4.0, 1.0], -1)))
+    assert_close(ODD["cosine"](X3, Z3), 7 * np.cos(2 * np.pi * np.sum(apart(X3, Z3) / [0.3, 4.0, 1.0], -1)))
     assert np.linalg.matrix_rank(np.asarray(ODD["cosine"](X3)), tol=1e-9) == 2
 
 
@@ -237,7 +237,7 @@ def test_spectral_mixture_is_that_of_wilson_and_adams():
     want = np.zeros((9, 6))
     for w, mean, v in zip(*(np.asarray(a) for a in (k.weights, k.means, k.variances)), strict=True):
         want += w * np.prod(np.exp(-2 * np.pi**2 * tau**2 * v) * np.cos(2 * np.pi * tau * mean), -1)
-    close(k(X3, Z3), want)
+    assert_close(k(X3, Z3), want)
 
 
 def test_periods_start_in_units_of_the_data():
@@ -256,16 +256,16 @@ def test_periods_start_in_units_of_the_data():
 
 def test_linear_and_bilinear_are_inner_products():
     center, length = np.array([1.0, -1.0, 3.0]), np.array([1.0, 0.1, 9.0])
-    close(ODD["linear"](X3, Z3), 2 * ((X3 - center) / length) @ ((Z3 - center) / length).T)
-    close((Linear() + 0.49)(X3, Z3), sk.DotProduct(0.7)(X3, Z3))
+    assert_close(ODD["linear"](X3, Z3), 2 * ((X3 - center) / length) @ ((Z3 - center) / length).T)
+    assert_close((Linear() + 0.49)(X3, Z3), sk.DotProduct(0.7)(X3, Z3))
     center = np.array([1.0, 0.0, 2.0])
-    close(ODD["bilinear"](X3, Z3), (X3 - center) @ MATRIX @ (Z3 - center).T)
+    assert_close(ODD["bilinear"](X3, Z3), (X3 - center) @ MATRIX @ (Z3 - center).T)
 
 
 def test_polynomial_is_a_power():
     u, w = (X3 - 0.4) / 1.7, (Z3 - 0.4) / 1.7
-    close(ODD["polynomial"](X3, Z3), 2 * (u @ w.T + 0.3) ** 4)
-    close(Polynomial(3, 0.49)(X3, Z3), (sk.DotProduct(0.7) ** 3)(X3, Z3))
+    assert_close(ODD["polynomial"](X3, Z3), 2 * (u @ w.T + 0.3) ** 4)
+    assert_close(Polynomial(3, 0.49)(X3, Z3), (sk.DotProduct(0.7) ** 3)(X3, Z3))
 
 
 @pytest.mark.parametrize("kernel", [NeuralNetwork(0.7, 3.0, bias=0.4, center=0.3), ODD["network"]])
@@ -276,7 +276,7 @@ def test_network_is_the_arc_sine(kernel):
     sigma = np.diag([bias, 1, 1, 1])
     norm = np.outer(1 + 2 * np.sum(u @ sigma * u, 1), 1 + 2 * np.sum(w @ sigma * w, 1))
     want = 3 * 2 / np.pi * np.arcsin(2 * u @ sigma @ w.T / np.sqrt(norm))
-    close(kernel(X3, Z3), want)
+    assert_close(kernel(X3, Z3), want)
 
 
 def test_network_is_the_limit_of_networks():
@@ -312,18 +312,18 @@ def gibbs(x, z, a, b):
 def test_gibbs_with_a_slope_and_with_a_function():
     length, slope = np.array([1.0, 0.2, 3.0]), np.array([0.3, -0.5, 0.1])
     a, b = (length * np.exp((v - 0.2) @ slope)[:, None] for v in (X3, Z3))
-    close(ODD["gibbs"](X3, Z3), 2 * gibbs(X3, Z3, a, b))
+    assert_close(ODD["gibbs"](X3, Z3), 2 * gibbs(X3, Z3, a, b))
     a, b = (np.repeat(0.5 + v[:, :1] ** 2, 3, 1) for v in (X3, Z3))
-    close(Gibbs(function=wiggle)(X3, Z3), gibbs(X3, Z3, a, b))
-    close(Gibbs(function=lambda x: jnp.exp(x))(X3, Z3), gibbs(X3, Z3, np.exp(X3), np.exp(Z3)))
-    close(Gibbs(0.8)(X3, Z3), np.asarray(RBF(0.8)(X3, Z3)), 1e-13)
+    assert_close(Gibbs(function=wiggle)(X3, Z3), gibbs(X3, Z3, a, b))
+    assert_close(Gibbs(function=lambda x: jnp.exp(x))(X3, Z3), gibbs(X3, Z3, np.exp(X3), np.exp(Z3)))
+    assert_close(Gibbs(0.8)(X3, Z3), np.asarray(RBF(0.8)(X3, Z3)), 1e-13)
 
 
 def test_brownian_is_a_random_walk():
     t = np.array([0.3, 1.0, 2.5, 4.0])[:, None]
-    close(Brownian(2.0, 0.1)(t), 2 * np.minimum(t - 0.1, (t - 0.1).T))
+    assert_close(Brownian(2.0, 0.1)(t), 2 * np.minimum(t - 0.1, (t - 0.1).T))
     x, z = X1 - 0.2, Z1 - 0.2
-    close(Brownian(1.0, 0.2)(X1, Z1), 0.5 * (np.abs(x) + np.abs(z).T - np.abs(x - z.T)))
+    assert_close(Brownian(1.0, 0.2)(X1, Z1), 0.5 * (np.abs(x) + np.abs(z).T - np.abs(x - z.T)))
     adapted = Brownian().adapt(Scales.of(ROWS[1], 4.0))
     assert float(adapted.origin) < ROWS[1].min()
 
@@ -333,9 +333,9 @@ def test_change_point_mixes_two_kernels():
     k1, k2 = Matern32(0.4), RBF(2.0, 3.0)
     want = np.outer(x, z) * np.asarray(k1(X3, Z3)) + np.outer(1 - x, 1 - z) * np.asarray(k2(X3, Z3))
     kernel = ChangePoint(k1, k2, 0.2, 0.3, column=2)
-    close(kernel(X3, Z3), want)
+    assert_close(kernel(X3, Z3), want)
     far = np.array([[-50.0], [50.0]])
-    close(ChangePoint(2.0 * RBF(), 5.0 * RBF())(far), np.diag([2.0, 5.0]))
+    assert_close(ChangePoint(2.0 * RBF(), 5.0 * RBF())(far), np.diag([2.0, 5.0]))
 
 
 # ------------------------------------------------------------------------------------------------------ refusals

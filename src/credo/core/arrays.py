@@ -102,6 +102,16 @@ def check_counts(y: ArrayLike, name: str = "y", below: int | None = None) -> Any
     return vector
 
 
+def check_count(value: Any, name: str, least: int = 1) -> None:
+    """`DataError` unless the value is a whole number of at least `least`."""
+    try:
+        good = not isinstance(value, bool) and value == int(value) and value >= least
+    except (TypeError, ValueError, OverflowError):
+        good = False
+    if not good:
+        raise DataError(f"{name} must be a whole number of at least {least}, found {value!r}")
+
+
 def _check_rank(name: str, shape: tuple[int, ...], rank: int) -> None:
     if len(shape) != rank:
         expected = "a table of shape (n, d)" if rank == 2 else "a vector of shape (n,)"

@@ -16,12 +16,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from credo.core.arrays import put
+from credo.core.arrays import check_count, put
 from credo.core.errors import DataError, NotConverged
 from credo.core.linalg import cholesky, factorize, inverse, log_determinant
-from credo.infer.laplace import FAR, hessian
-from credo.infer.optimize import CONVERGED, maximize
-from credo.infer.target import Target, value_and_grad
+from credo.infer.laplace import FAR, climb, hessian
+from credo.infer.optimize import CONVERGED
+from credo.infer.target import Target
 
 FAMILIES = ("meanfield", "lowrank", "fullrank")
 LEAST_CURVATURE = 1e-6
@@ -112,13 +112,7 @@ def pull(
 
 def frames(target: Target, start: np.ndarray, max_steps: int = 500) -> list[Frame]:
     """Guesses of the law: at the mode; at the start as well where the mode is doubtful."""
-
-    def objective(u: np.ndarray) -> tuple[float, np.ndarray]:
-        value, gradient = value_and_grad(target, put(u))
-        return float(value), np.asarray(gradient)
-
-    free = np.full(start.shape, np.inf)
-    best = maximize(objective, [start], -free, free, max_steps, 1e-4)[0]
+    best = climb(target, start, max_steps, 1e-4)
     at_mode, proper = _frame(target, best.vector)
     if proper and best.status == CONVERGED and np.all(np.abs(best.vector - start) < FAR):
         return [at_mode]
@@ -143,8 +137,8 @@ def check_family(kind: str, rank: Any) -> None:
     """`DataError` where there is no such family."""
     if kind not in FAMILIES:
         raise DataError(f"family must be one of {', '.join(FAMILIES)}, found {kind!r}")
-    if kind == "lowrank" and (isinstance(rank, bool) or rank != int(rank) or rank < 1):
-        raise DataError(f"rank must be a whole number of at least 1, found {rank!r}")
+    if kind == "lowrank":
+        check_count(rank, "rank")
 
 
 @eqx.filter_jit

@@ -20,8 +20,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 from scipy.special import gammaincinv, gammaln
 
-from credo.core.arrays import put
-from credo.core.errors import DataError
+from credo.core.arrays import check_count, put
 from credo.infer.posterior import Approximation, Posterior
 from credo.infer.quasi import normals
 from credo.infer.target import Space, Target
@@ -89,8 +88,7 @@ def importance(posterior: Approximation, target: Target, draws: int = 4000, seed
 
     `khat` says whether that works, `verdict` in words; `log_evidence` is the estimate that goes with it.
     """
-    if isinstance(draws, bool) or draws != int(draws) or draws < 50:
-        raise DataError(f"draws must be a whole number of at least 50, found {draws!r}")
+    check_count(draws, "draws", 50)
     u, log_weights, khat, evidence = _weigh(posterior, target, int(draws) + int(draws) % 2, seed)
     notes = []
     if khat >= USABLE:

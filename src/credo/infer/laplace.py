@@ -7,7 +7,7 @@ the last two terms are Occam's factor: how much of the prior the data leave. Mac
 """
 
 import dataclasses
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -15,10 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from credo.core.arrays import put
 from credo.core.errors import DataError, NotConverged
 from credo.core.linalg import factorize, log_determinant, solve_lower, solve_upper
 from credo.infer.importance import judge
-from credo.infer.optimize import CONVERGED, maximize
+from credo.infer.method import Method
+from credo.infer.optimize import CONVERGED, Optimum, maximize
 from credo.infer.posterior import Approximation
 from credo.infer.target import Target, value_and_grad
 
@@ -29,7 +31,8 @@ LONG = 10.0
 EIGENVALUE_FLOOR = 1e-10
 
 
-class Laplace(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Laplace(Method):
     """The mode by L-BFGS and Newton steps, and a normal law around it.
 
     Args:
@@ -41,7 +44,7 @@ class Laplace(NamedTuple):
         tolerance: the largest slope at a mode, relative to the curvature: a Newton step of so many standard deviations.
     """
 
-    curvature: Literal["exact", "diagonal", "lowrank", "gauss-newton"] = "exact"
+    curvature: str = "exact"
     rank: int = 10
     max_steps: int = 500
     tolerance: float = 1e-6
@@ -68,25 +71,16 @@ class Laplace(NamedTuple):
                 "data and the prior do not determine it. Give a tighter prior, or use NUTS()."
             )
             precision = jnp.outer(unit, unit) * ((vectors * jnp.maximum(values, 1e-6)) @ vectors.T)
-        center, root, evidence, ok = _approximation(target, jnp.asarray(mode), precision)
+        u = jnp.asarray(mode)
+        root, evidence, ok = normal_at(value_and_grad(target, u)[0], precision)
         if not bool(ok):
             raise NotConverged("the curvature at the mode cannot be factorized; use NUTS(), or a tighter prior")
-        found = Approximation(target.space, center, root, evidence, tuple(notes))
+        found = Approximation(target.space, u, root, evidence, tuple(notes))
         return found if notes else dataclasses.replace(found, notes=judge(found, target, seed=seed))
-
-    def condition(self, belief: Any, *data: Any, seed: int = 0, **options: Any) -> Any:
-        """The belief after the data, with its numbers known by a normal law at the mode."""
-        return belief.given(self.run(belief.target(belief.statistics(*data, **options)), seed))
 
     def _mode(self, target: Target, start: np.ndarray) -> tuple[np.ndarray, list[str]]:
         """L-BFGS, then Newton steps while they gain."""
-
-        def objective(u: np.ndarray) -> tuple[float, np.ndarray]:
-            value, gradient = value_and_grad(target, jnp.asarray(u))
-            return float(value), np.asarray(gradient)
-
-        free = np.full(start.shape, np.inf)
-        found = maximize(objective, [start], -free, free, self.max_steps, 1e-5)[0]
+        found = climb(target, start, self.max_steps, 1e-5)
         u, stride, converged = newton(target, jnp.asarray(found.vector), self.tolerance)
         notes = []
         if not bool(converged):
@@ -114,6 +108,17 @@ class Laplace(NamedTuple):
         sharp = vectors[:, -self.rank :] * jnp.sqrt(jnp.maximum(values[-self.rank :], 0.0))
         low = sharp @ sharp.T
         return low + jnp.diag(diagonal - jnp.diagonal(low))
+
+
+def climb(target: Target, start: np.ndarray, max_steps: int, tolerance: float) -> Optimum:
+    """The highest point of the log density that L-BFGS reaches from the start."""
+
+    def objective(u: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = value_and_grad(target, put(u))
+        return float(value), np.asarray(gradient)
+
+    free = np.full(start.shape, np.inf)
+    return maximize(objective, [start], -free, free, max_steps, tolerance)[0]
 
 
 def _far(target: Target, moved: np.ndarray, curvature: np.ndarray) -> list[str]:
@@ -185,12 +190,17 @@ def newton(
 
 
 @eqx.filter_jit
-def _approximation(
-    target: Target, u: Float[Array, " k"], precision: Float[Array, "k k"]
-) -> tuple[Float[Array, " k"], Float[Array, "k k"], Float[Array, ""], Bool[Array, ""]]:
+def normal_at(
+    value: Float[Array, ""], precision: Float[Array, "k k"]
+) -> tuple[Float[Array, "k k"], Float[Array, ""], Bool[Array, ""]]:
+    """The root of the covariance H⁻¹, log p(û) + k/2 log 2π - ½ log|H|, and whether H could be factorized."""
+    k = precision.shape[0]
     factor = factorize(precision)
-    k = u.shape[0]
-    inverse = solve_lower(factor.root, jnp.eye(k))
-    covariance = factorize(inverse.T @ inverse)
-    evidence = target(u) + 0.5 * k * jnp.log(2 * jnp.pi) - 0.5 * log_determinant(factor.root)
-    return u, covariance.root, evidence, factor.ok & covariance.ok
+    half = solve_lower(factor.root, jnp.eye(k))
+    covariance = factorize(half.T @ half)
+    return covariance.root, value + occam(factor.root), factor.ok & covariance.ok
+
+
+def occam(root: Float[Array, "k k"]) -> Float[Array, ""]:
+    """k/2 log 2π - ½ log|H| from the Cholesky factor of H: the log volume of the normal law, without its height."""
+    return 0.5 * root.shape[0] * jnp.log(2 * jnp.pi) - 0.5 * log_determinant(root)

@@ -14,7 +14,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from credo.core.errors import DataError
+from credo.core.arrays import check_count
 from credo.core.linalg import log_determinant, solve_lower
 from credo.infer.target import Space, short
 
@@ -45,8 +45,7 @@ class Posterior(eqx.Module):
 
     def sample(self, n: int, seed: int = 0) -> Any:
         """n draws: the pytree with a leading axis of n."""
-        if isinstance(n, bool) or n < 1:
-            raise DataError(f"n, the number of draws, must be a whole number of at least 1, found {n!r}")
+        check_count(n, "n, the number of draws,")
         return _trees(self.space, self.vectors(n, jr.key(seed)))
 
     @property

@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 from scipy.special import ndtri
-from scipy.stats import qmc
 
 from credo.core.arrays import put
 from credo.core.linalg import cholesky, solve_lower
@@ -16,6 +15,8 @@ def normals(n: int, q: int, seed: Any) -> Float[np.ndarray, "n q"]:
 
     Scrambled Sobol points in antithetic pairs, whitened: the ELBO of a normal target is then exact.
     """
+    from scipy.stats import qmc  # half a second of imports
+
     powers = int(np.ceil(np.log2(n // 2)))  # Sobol points come in powers of two
     points = qmc.Sobol(q, scramble=True, rng=np.random.default_rng(seed)).random_base2(powers)[: n // 2]
     half = ndtri(np.clip(points, 1e-12, 1 - 1e-12))

@@ -20,11 +20,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from credo.core.arrays import put
+from credo.core.arrays import check_count, put
 from credo.core.errors import DataError, NotConverged
 from credo.core.linalg import cholesky, solve_lower
 from credo.infer.families import Family, Frame, check_family, factor_analysis, frames, pull, push
 from credo.infer.importance import judge, log_densities, scores, smooth, students
+from credo.infer.method import Method
 from credo.infer.minibatch import Rows, climb
 from credo.infer.optimize import maximize
 from credo.infer.posterior import Approximation
@@ -40,7 +41,7 @@ ROUNDS = 30
 
 
 @dataclasses.dataclass(frozen=True)
-class Variational:
+class Variational(Method):
     """The nearest normal law of the unconstrained vector.
 
     Args:
@@ -76,10 +77,6 @@ class Variational:
             else self._reverse(target, guesses, seed)
         )
         return dataclasses.replace(found, notes=(*found.notes, *judge(found, target, seed=seed)))
-
-    def condition(self, belief: Any, *data: Any, seed: int = 0, **options: Any) -> Any:
-        """The belief after the data, with its numbers known by a normal law."""
-        return belief.given(self.run(belief.target(belief.statistics(*data, **options)), seed))
 
     def run_rows(
         self,
@@ -222,9 +219,7 @@ class Variational:
         if self.direction not in ("reverse", "forward"):
             raise DataError(f"direction must be 'reverse' or 'forward', found {self.direction!r}")
         for name in ("draws", "max_draws", "max_steps", "batch", "passes"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or value != int(value) or value < 1:
-                raise DataError(f"{name} must be a whole number of at least 1, found {value!r}")
+            check_count(getattr(self, name), name)
         if not self.tolerance > 0:
             raise DataError(f"tolerance must be a number above 0, found {self.tolerance!r}")
 

@@ -6,6 +6,7 @@ from credo.infer.mcmc.gibbs import Gibbs, Mean, Probabilities, Rate, Variance, c
 from credo.infer.mcmc.hmc import HMC, NUTS
 from credo.infer.mcmc.langevin import MALA, ULA
 from credo.infer.mcmc.metropolis import ComponentWise, MetropolisHastings, RandomWalk
+from credo.infer.mcmc.pathfinder import Pathfinder
 from credo.infer.mcmc.sgld import SGLD
 from credo.infer.mcmc.smc import SMC, Particles
 
@@ -22,6 +23,7 @@ __all__ = [
     "Mean",
     "MetropolisHastings",
     "Particles",
+    "Pathfinder",
     "Probabilities",
     "RandomWalk",
     "Rate",

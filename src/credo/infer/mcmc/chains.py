@@ -5,6 +5,7 @@ in threads, not a batch: in a batch every chain waits for the longest trajectory
 """
 
 import dataclasses
+import itertools
 import os
 import warnings
 from abc import abstractmethod
@@ -17,11 +18,14 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Key, PRNGKeyArray
 
-from credo.core.arrays import put
+from credo.core.arrays import check_count, put
 from credo.core.errors import DataError, NotConvergedWarning
 from credo.infer.mcmc.draws import Draws, pooled
+from credo.infer.method import Method
+from credo.infer.posterior import Approximation
+from credo.infer.progress import Progress
 from credo.infer.target import Target
 
 BLOCK = 100
@@ -45,7 +49,7 @@ class Info(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Sampler:
+class Sampler(Method):
     """What all samplers have in common.
 
     Args:
@@ -55,7 +59,9 @@ class Sampler:
         thin: steps for each draw that is kept.
         keep: "draws", or "moments" for the running mean and covariance only, a normal law in the end.
         memory: bytes that draws may take; more is thinned, with a warning.
-        spread: of the starting points around the first, in unconstrained units.
+        start: where chains start: around "init", or at draws of "pathfinder" (or of a `Pathfinder` with settings of
+            its own), which is quicker where init is far from the posterior.
+        spread: of the starting points around init, in unconstrained units.
         members: draws of hyperparameters over which `fit(belief, …, using=…)` averages.
         cores: how many chains run at a time; None is all cores.
         progress: whether to show a bar.
@@ -67,6 +73,7 @@ class Sampler:
     thin: int = 1
     keep: Literal["draws", "moments"] = "draws"
     memory: Any = 1e9
+    start: Any = "init"
     spread: Any = 0.5
     members: int = 32
     cores: int | None = None
@@ -83,20 +90,40 @@ class Sampler:
         """The state at a position. Traced."""
 
     @abstractmethod
-    def step(self, target: Target, key: PRNGKeyArray, state: Any, tuning: Any) -> tuple[Any, Info]:
+    def step(self, target: Target, chance: Any, state: Any, tuning: Any) -> tuple[Any, Info]:
         """One step. Traced; the position is `state.position`."""
+
+    def chance(self, target: Target, key: PRNGKeyArray) -> Any:
+        """The random numbers of a step: its key, or numbers drawn from it, of many steps at once. Traced."""
+        return key
+
+    def chances(self, target: Target, keys: Key[Array, " n"]) -> Any:
+        """Those of as many steps as there are keys. Traced."""
+        return jax.vmap(lambda key: self.chance(target, key))(keys)
 
     def prepare(self, target: Target, u: np.ndarray, seed: int) -> tuple[Any, Float[np.ndarray, "c k"]]:
         """A hint for `tune`, and where the chains start; not traced."""
-        return None, around(target, u, self.chains, float(self.spread), seed)
+        return None, self.starts(target, u, seed)[0]
+
+    def starts(self, target: Target, u: np.ndarray, seed: int) -> tuple[Float[np.ndarray, "c k"], Approximation | None]:
+        """Where the chains start, and the law that these points are thought to have, if they have one."""
+        from credo.infer.mcmc.pathfinder import Pathfinder
+
+        finder = Pathfinder() if self.start == "pathfinder" else self.start
+        if isinstance(finder, Pathfinder):
+            return finder.starts(target, u, self.chains, seed)
+        if self.start != "init":
+            raise DataError(f"start must be 'init', 'pathfinder' or a Pathfinder(...), found {self.start!r}")
+        return around(target, u, self.chains, float(self.spread), seed), None
 
     def burn(self, target: Target, key: PRNGKeyArray, u: Float[Array, " k"], tuning: Any) -> Array:
         """Where `warmup` steps without tuning lead. Traced."""
 
-        def one(state: Any, key: PRNGKeyArray) -> tuple[Any, None]:
-            return self.step(target, key, state, tuning)[0], None
+        def one(state: Any, chance: Any) -> tuple[Any, None]:
+            return self.step(target, chance, state, tuning)[0], None
 
-        state, _ = jax.lax.scan(one, self.begin(target, u, tuning), jr.split(key, self.warmup))
+        chances = self.chances(target, jr.split(key, self.warmup))
+        state, _ = jax.lax.scan(one, self.begin(target, u, tuning), chances)
         return state.position
 
     # -- running it -----------------------------------------------------------------------------------------
@@ -111,9 +138,14 @@ class Sampler:
         keys = jr.split(jr.key(seed), self.chains)
         program = self._program()
         draws = -(-self.draws // thin.ratio)
-        with _Bar(self.progress, self.chains * (1 - (-draws // BLOCK))) as advance:
+        blocks = self.chains * (1 - (-draws // BLOCK))
+        with Progress(self.progress) as say:
+            done = itertools.count(1)
             work = [
-                _Chain(program, target, keys[i], put(starts[i]), hint, draws, thin.steps, self.keep, advance)
+                _Chain(
+                    *(program, target, keys[i], put(starts[i]), hint, draws, thin.steps, self.keep),
+                    lambda: say(next(done) / blocks, f"{self.chains} chains"),
+                )
                 for i in range(self.chains)
             ]
             interrupted = _in_threads([chain.run for chain in work], self.cores or os.cpu_count() or 1, work)
@@ -135,11 +167,8 @@ class Sampler:
 
     def _check(self) -> None:
         for name in ("chains", "draws", "thin"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or value != int(value) or value < 1:
-                raise DataError(f"{name} must be a whole number of at least 1, found {value!r}")
-        if self.warmup < 0:
-            raise DataError(f"warmup must be a whole number of at least 0, found {self.warmup!r}")
+            check_count(getattr(self, name), name)
+        check_count(self.warmup, "warmup", 0)
         if self.keep not in ("draws", "moments"):
             raise DataError(f"keep must be 'draws' or 'moments', found {self.keep!r}")
 
@@ -157,10 +186,6 @@ class Sampler:
         return Thinning(self.thin * ratio, ratio)
 
     # -- beliefs --------------------------------------------------------------------------------------------
-
-    def condition(self, belief: Any, *data: Any, seed: int = 0, **options: Any) -> Any:
-        """The belief after the data, with its numbers known by draws: what `belief.condition(..., using=self)` does."""
-        return belief.given(self.run(belief.target(belief.statistics(*data, **options)), seed))
 
     def learn(self, belief: Any, statistics: Any, fixed: Sequence[str], priors: Mapping[str, Any], seed: int) -> Any:
         """The belief averaged over draws of its hyperparameters: what `fit(belief, …, using=self)` does."""
@@ -208,15 +233,23 @@ def _block(
 ) -> tuple[Any, Array, Info]:
     """BLOCK draws."""
 
+    def step(state: Any, chance: Any) -> tuple[Any, Info]:
+        return sampler.step(target, chance, state, tuning)
+
     def draw(state: Any, key: PRNGKeyArray) -> tuple[Any, tuple[Array, Info]]:
-        if thin == 1:
-            state, info = sampler.step(target, key, state, tuning)
-        else:
-            state, infos = jax.lax.scan(lambda s, k: sampler.step(target, k, s, tuning), state, jr.split(key, thin))
-            info = Info(infos[0].mean(), infos[1].any(), infos[2][-1], infos[3].any())
+        state, infos = jax.lax.scan(step, state, sampler.chances(target, jr.split(key, thin)))
+        info = Info(infos[0].mean(), infos[1].any(), infos[2][-1], infos[3].any())
         return state, (state.position, info)
 
-    state, (vectors, info) = jax.lax.scan(draw, state, jr.split(key, BLOCK))
+    def single(state: Any, chance: Any) -> tuple[Any, tuple[Array, Info]]:
+        state, info = step(state, chance)
+        return state, (state.position, info)
+
+    keys = jr.split(key, BLOCK)
+    if thin == 1:
+        state, (vectors, info) = jax.lax.scan(single, state, sampler.chances(target, keys))
+    else:
+        state, (vectors, info) = jax.lax.scan(draw, state, keys)
     return state, vectors, info
 
 
@@ -298,25 +331,3 @@ def _in_threads(jobs: list[Callable[[], None]], cores: int, chains: list[_Chain]
         if not future.cancelled() and future.exception() is not None:
             raise future.exception()  # type: ignore[misc]
     return interrupted
-
-
-class _Bar:
-    """A progress bar over the blocks of all chains, where one was asked for."""
-
-    def __init__(self, show: bool, total: int):
-        self._show, self._total, self._bar = show, total, None
-
-    def __enter__(self) -> Callable[[], None]:
-        if not self._show:
-            return lambda: None
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-        bar: Any = Progress(TextColumn("chains"), BarColumn(), TimeRemainingColumn())
-        task = bar.add_task("", total=self._total)
-        bar.start()
-        self._bar = bar
-        return lambda: bar.advance(task)
-
-    def __exit__(self, *_: Any) -> None:
-        if self._bar is not None:
-            self._bar.stop()

@@ -1,5 +1,6 @@
 """What Markov chains leave behind: `Draws` with their diagnostics, or pooled moments where draws would not fit."""
 
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -53,7 +54,7 @@ class Draws(Posterior):
         return every[jr.choice(key, every.shape[0], (n,), replace=n > every.shape[0])]
 
     def to_arviz(self) -> Any:
-        """As arviz's InferenceData, by the names of the numbers; needs credo[arviz]."""
+        """As arviz's InferenceData (from arviz 1 on, xarray's DataTree), by path; needs credo[arviz]."""
         import arviz
 
         c, n, _ = self.chains.shape
@@ -63,8 +64,12 @@ class Draws(Posterior):
             "diverging": np.asarray(self.divergent),
             "energy": np.asarray(self.energy),
             "acceptance_rate": np.asarray(self.acceptance),
+            "reached_max_treedepth": np.asarray(self.at_depth),
         }
-        return arviz.from_dict({"posterior": posterior, "sample_stats": stats})
+        groups = {"posterior": posterior, "sample_stats": stats}
+        # Arviz 0 takes a keyword for each group, arviz 1 a dict of them.
+        by_keyword = "sample_stats" in inspect.signature(arviz.from_dict).parameters
+        return arviz.from_dict(**groups) if by_keyword else arviz.from_dict(groups)
 
 
 def pooled(

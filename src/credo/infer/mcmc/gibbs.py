@@ -48,7 +48,7 @@ class Gibbs(Sampler):
     Args:
         conditionals: by path, a function (key, θ, *data) -> a draw of that part in natural units; the path of a part
             with several numbers ("group"), or "" for all, draws them together. Together they name every number.
-        chains, draws, warmup, thin, keep, memory, spread, cores, progress: see `Sampler`.
+        chains, draws, warmup, thin, keep, memory, start, spread, cores, progress: see `Sampler`.
     """
 
     conditionals: Any

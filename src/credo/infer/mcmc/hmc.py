@@ -2,12 +2,13 @@
 
     H(u, p) = -log p(u) + ½ pᵀM⁻¹p,    leapfrog steps of length ε along u' = M⁻¹p, p' = ∇log p(u)
 
-M⁻¹ is the covariance of u, as far as it is known: from Laplace's approximation at first, from the draws of widening
-windows of the warm-up then; dense where that is affordable. ε is tuned for the acceptance that is asked for.
-Hoffman & Gelman (2014), "The No-U-Turn sampler"; Betancourt (2017). The steps are blackjax's.
+M⁻¹ is the covariance of u, as far as it is known: one, or Pathfinder's, at first, from the draws of widening windows of
+the warm-up then; dense where that is affordable. ε is tuned for the acceptance that is asked for.
+Hoffman & Gelman (2014), "The No-U-Turn sampler"; Betancourt (2017), "A conceptual introduction to HMC".
 """
 
 import dataclasses
+from abc import abstractmethod
 from typing import Any, Literal
 
 import jax.numpy as jnp
@@ -15,9 +16,11 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from credo.core.arrays import put
+from credo.core.arrays import check_count, put
 from credo.core.errors import DataError
-from credo.infer.mcmc.chains import Info, Sampler, around
+from credo.infer.mcmc.chains import Info, Sampler
+from credo.infer.mcmc.trajectory import Chance, State, Steps, Trajectory, hmc, nuts
+from credo.infer.mcmc.warmup import warm_up
 from credo.infer.target import Target
 
 DENSE_UP_TO = 64
@@ -35,40 +38,55 @@ class _Hamiltonian(Sampler):
         return self.metric == "dense" or (self.metric == "auto" and k <= DENSE_UP_TO)
 
     def prepare(self, target: Target, u: np.ndarray, seed: int) -> tuple[Any, Float[np.ndarray, "c k"]]:
-        """The covariance by which the metric begins, and starting points."""
+        """The root of the covariance with which the metric begins, and starting points."""
         k = target.space.size
-        hint = np.eye(k) if self._dense(k) else np.ones(k)
-        return put(hint), around(target, u, self.chains, float(self.spread), seed)
+        dense = self._dense(k)
+        starts, law = self.starts(target, u, seed)
+        if law is None:
+            return put(np.eye(k) if dense else np.ones(k)), starts
+        return (law.root if dense else jnp.sqrt(jnp.sum(law.root**2, axis=1))), starts
 
-    def tune(self, target: Target, key: PRNGKeyArray, u: Float[Array, " k"], hint: Any) -> tuple[Array, Any]:
-        """Window adaptation of step size and metric."""
-        import blackjax
+    def chance(self, target: Target, key: PRNGKeyArray) -> Chance:
+        """The random numbers of a trajectory."""
+        return Chance.draw(key, target.space.size, self._room())
 
+    def tune(self, target: Target, key: PRNGKeyArray, u: Float[Array, " k"], hint: Any) -> tuple[Array, Steps]:
+        """Windows in which the step length and the metric are learned."""
         if self.warmup == 0:
-            return u, {"step_size": jnp.asarray(0.1), "inverse_mass_matrix": hint}
-        adaptation = blackjax.window_adaptation(
-            self._algorithm(),
-            target,
-            is_mass_matrix_diagonal=hint.ndim == 1,
-            initial_inverse_mass_matrix=hint,
-            target_acceptance_rate=float(self.target_acceptance),
-            adaptation_info_fn=lambda *_: None,
-            **self._extra(),
-        )
-        (state, parameters), _ = adaptation.run(key, u, self.warmup)
-        return state.position, {k: v for k, v in parameters.items() if k not in self._extra()}
+            return u, Steps(jnp.asarray(0.1), hint)
 
-    def begin(self, target: Target, u: Float[Array, " k"], tuning: Any) -> Any:
+        def move(state: State, steps: Steps, chance: Chance, deepest: Array) -> tuple[State, Array]:
+            state, about = self._trajectory(target, state, steps, chance, deepest)
+            return state, about.acceptance
+
+        def at(u: Array, steps: Steps) -> State:
+            return State.at(target, u, steps)
+
+        chances = self.chances(target, jr.split(key, self.warmup))
+        aim = float(self.target_acceptance)
+        state, steps = warm_up(move, at, u, hint, chances, aim, self._room())
+        return state.position, steps
+
+    def begin(self, target: Target, u: Float[Array, " k"], tuning: Steps) -> State:
         """Position, density and gradient."""
-        import blackjax
+        return State.at(target, u, tuning)
 
-        return blackjax.mcmc.hmc.init(u, target)
+    def step(self, target: Target, chance: Chance, state: State, tuning: Steps) -> tuple[State, Info]:
+        """One trajectory."""
+        state, about = self._trajectory(target, state, tuning, chance, self._room())
+        return state, Info(about.acceptance, about.divergent, about.energy, self._cut(about))
 
-    def _algorithm(self) -> Any:
-        raise AssertionError
+    def _room(self) -> int:
+        return 1
 
-    def _extra(self) -> dict[str, Any]:
-        return {}
+    def _cut(self, about: Trajectory) -> Array:
+        """Whether the trajectory was as long as it may be."""
+        return jnp.asarray(False)
+
+    @abstractmethod
+    def _trajectory(
+        self, target: Target, state: State, steps: Steps, chance: Chance, deepest: Any
+    ) -> tuple[State, Trajectory]: ...
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -79,27 +97,21 @@ class NUTS(_Hamiltonian):
         target_acceptance: higher is slower and safer; raise it where trajectories diverge.
         metric: "dense" learns all correlations, "diagonal" scales only; "auto" is dense up to 64 numbers.
         max_depth: a trajectory has at most 2^max_depth steps.
-        chains, draws, warmup, thin, keep, memory, spread, cores, progress: see `Sampler`.
+        chains, draws, warmup, thin, keep, memory, start, spread, cores, progress: see `Sampler`.
     """
 
     max_depth: int = 10
 
-    def _algorithm(self) -> Any:
-        import blackjax
+    def _room(self) -> int:
+        return self.max_depth
 
-        return blackjax.nuts
+    def _cut(self, about: Trajectory) -> Array:
+        return about.depth >= self.max_depth
 
-    def _extra(self) -> dict[str, Any]:
-        return {"max_num_doublings": self.max_depth}
-
-    def step(self, target: Target, key: PRNGKeyArray, state: Any, tuning: Any) -> tuple[Any, Info]:
-        """One trajectory."""
-        import blackjax
-
-        kernel = blackjax.nuts.build_kernel()
-        state, info = kernel(key, state, target, **tuning, max_num_doublings=self.max_depth)
-        cut = info.num_trajectory_expansions >= self.max_depth
-        return state, Info(info.acceptance_rate, info.is_divergent, info.energy, cut)
+    def _trajectory(
+        self, target: Target, state: State, steps: Steps, chance: Chance, deepest: Any
+    ) -> tuple[State, Trajectory]:
+        return nuts(target, state, steps, chance, deepest)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -112,34 +124,21 @@ class HMC(_Hamiltonian):
         steps: of a trajectory.
         jitter: the largest relative change of the step length, drawn anew for every trajectory.
         target_acceptance, metric: see `NUTS`.
-        chains, draws, warmup, thin, keep, memory, spread, cores, progress: see `Sampler`.
+        chains, draws, warmup, thin, keep, memory, start, spread, cores, progress: see `Sampler`.
     """
 
     steps: int = 10
     jitter: Any = 0.2
 
-    def _algorithm(self) -> Any:
-        import blackjax
-
-        return blackjax.hmc
-
-    def _extra(self) -> dict[str, Any]:
-        return {"num_integration_steps": self.steps}
-
     def prepare(self, target: Target, u: np.ndarray, seed: int) -> tuple[Any, Float[np.ndarray, "c k"]]:
         """As for all trajectories, once their settings make sense."""
-        if isinstance(self.steps, bool) or self.steps != int(self.steps) or self.steps < 1:
-            raise DataError(f"steps must be a whole number of at least 1, found {self.steps!r}")
+        check_count(self.steps, "steps")
         if not 0 <= self.jitter < 1:
             raise DataError(f"jitter must be in [0, 1), found {self.jitter!r}")
         return super().prepare(target, u, seed)
 
-    def step(self, target: Target, key: PRNGKeyArray, state: Any, tuning: Any) -> tuple[Any, Info]:
-        """One trajectory."""
-        import blackjax
-
-        k_length, k_move = jr.split(key)
-        length = tuning["step_size"] * jr.uniform(k_length, minval=1 - self.jitter, maxval=1 + self.jitter)
-        kernel = blackjax.hmc.build_kernel()
-        state, info = kernel(k_move, state, target, length, tuning["inverse_mass_matrix"], self.steps)
-        return state, Info(info.acceptance_rate, info.is_divergent, info.energy, jnp.asarray(False))
+    def _trajectory(
+        self, target: Target, state: State, steps: Steps, chance: Chance, deepest: Any
+    ) -> tuple[State, Trajectory]:
+        jitter = 1 + self.jitter * (2 * chance.uniform[0, 1] - 1)
+        return hmc(target, state, steps._replace(length=jitter * steps.length), chance, self.steps)

@@ -56,7 +56,7 @@ class MALA(_Langevin):
 
     Args:
         step_size: an ε that is not tuned, with S = I.
-        chains, draws, warmup, thin, keep, memory, spread, cores, progress: see `Sampler`.
+        chains, draws, warmup, thin, keep, memory, start, spread, cores, progress: see `Sampler`.
     """
 
     step_size: Any = None
@@ -100,7 +100,7 @@ class ULA(_Langevin):
 
     Args:
         step_size: ε, in squared unconstrained units; a tenth of the smallest posterior variance costs 5 % there.
-        chains, draws, warmup, thin, keep, memory, spread, cores, progress: see `Sampler`.
+        chains, draws, warmup, thin, keep, memory, start, spread, cores, progress: see `Sampler`.
     """
 
     step_size: Any

@@ -77,7 +77,7 @@ class RandomWalk(_Scaled):
 
     Args:
         scale: standard deviations of a proposal that is not tuned: one number, or one for each coordinate.
-        chains, draws, warmup, thin, keep, memory, spread, cores, progress: see `Sampler`.
+        chains, draws, warmup, thin, keep, memory, start, spread, cores, progress: see `Sampler`.
     """
 
     scale: Any = None
@@ -114,7 +114,7 @@ class ComponentWise(_Scaled):
 
     Args:
         scale: standard deviations of proposals that are not tuned: one number, or one for each coordinate.
-        chains, draws, warmup, thin, keep, memory, spread, cores, progress: see `Sampler`.
+        chains, draws, warmup, thin, keep, memory, start, spread, cores, progress: see `Sampler`.
     """
 
     scale: Any = None
@@ -163,7 +163,7 @@ class MetropolisHastings(_Metropolis):
     Args:
         propose: propose(key, θ) -> θ', a pytree like θ, traceable by JAX.
         log_ratio: log_ratio(θ, θ') = log q(θ' → θ) - log q(θ → θ'); None where the proposal is symmetric.
-        chains, draws, warmup, thin, keep, memory, spread, cores, progress: see `Sampler`.
+        chains, draws, warmup, thin, keep, memory, start, spread, cores, progress: see `Sampler`.
     """
 
     propose: Callable[..., Any]

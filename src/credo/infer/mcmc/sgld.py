@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from credo.core import params
-from credo.core.arrays import put
+from credo.core.arrays import check_count, put
 from credo.core.errors import DataError, NotConverged
 from credo.infer.mcmc.draws import Draws
 from credo.infer.mcmc.langevin import check_step
@@ -162,9 +162,7 @@ class SGLD:
     def _check(self) -> None:
         check_step(self.step_size)
         for name in ("batch", "passes", "draws"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or value != int(value) or value < 1:
-                raise DataError(f"{name} must be a whole number of at least 1, found {value!r}")
+            check_count(getattr(self, name), name)
         if not 0 <= self.burn < 1:
             raise DataError(f"burn must be a share in [0, 1), found {self.burn!r}")
         if not 0 <= self.decay <= 1:

@@ -18,11 +18,12 @@ import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from credo.core.arrays import put
+from credo.core.arrays import check_count, put
 from credo.core.errors import DataError, NotConverged
 from credo.core.linalg import factorize
 from credo.infer.mcmc.draws import Draws
 from credo.infer.mcmc.metropolis import Walk, accept
+from credo.infer.method import Method
 from credo.infer.posterior import Approximation
 from credo.infer.target import Target
 
@@ -62,7 +63,7 @@ class Cloud(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class SMC:
+class SMC(Method):
     """Sequential Monte Carlo by adaptive tempering.
 
     Args:
@@ -138,15 +139,9 @@ class SMC:
             temperatures=put(np.asarray(temperatures)),
         )
 
-    def condition(self, belief: Any, *data: Any, seed: int = 0, **options: Any) -> Any:
-        """The belief after the data, with its numbers known by particles."""
-        return belief.given(self.run(belief.target(belief.statistics(*data, **options)), seed))
-
     def _check(self) -> None:
         for name in ("particles", "moves"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or value != int(value) or value < 1:
-                raise DataError(f"{name} must be a whole number of at least 1, found {value!r}")
+            check_count(getattr(self, name), name)
         if not 0 < self.ess < 1:
             raise DataError(f"ess must be a share between 0 and 1, found {self.ess!r}")
         if self.move not in AIMS:

@@ -27,12 +27,13 @@ from credo.core.errors import DataError, NotConvergedWarning
 from credo.core.gaussian import Gaussian
 from credo.core.linalg import cholesky, demand, factorize, inverse, log_determinant
 from credo.core.params import known
+from credo.infer.laplace import normal_at
 from credo.infer.learn import Evidence
 from credo.infer.posterior import Approximation, Posterior
 from credo.infer.target import Space, Target
 from credo.models.features import Affine, Features
 from credo.models.glm import predictions
-from credo.models.glm.fitting import LARGE, Before, Rows, around, climb, evidence, size_of, start
+from credo.models.glm.fitting import LARGE, Before, Rows, climb, evidence, size_of, start
 from credo.models.glm.predictions import DRAWS, Law
 from credo.models.likelihoods import Classes, Likelihood
 from credo.models.linear.posterior import NOT_DEFINITE
@@ -153,7 +154,7 @@ class GLM(Belief):
     def condition_on(self, statistics: Rows) -> Any:
         """The normal law at the mode."""
         top = climb(self.before(statistics), statistics, self.intercept is not None)
-        root, log_z, ok = around(top.value, top.precision)
+        root, log_z, ok = normal_at(top.value, top.precision)
         root = demand(root, ok, NOT_DEFINITE)
         if not is_traced(top.stride) and not bool(top.converged):
             warnings.warn(
@@ -213,7 +214,10 @@ class GLM(Belief):
         slots, s, c = params.layout(likelihood), size_of(likelihood), likelihood.width
         shown = params.learnable(params.from_vector(likelihood, slots, u[:s])) if slots else {}
         weights = u[s:].reshape((q, c) if likelihood.vector else (q,))
-        return Space.of({**shown, "weights": weights}, {slot.path: slot.constraint for slot in slots})
+        space = Space.of({**shown, "weights": weights}, {slot.path: slot.constraint for slot in slots})
+        # u = (ψ, vec W), but a space sorts by name: those of ψ have to come before "weights", in their order.
+        assert [slot.path for slot in space.slots] == [*(slot.path for slot in slots), "weights"]
+        return space
 
     def given(self, posterior: Posterior) -> Any:
         """The belief with what a method found about u; more than a thousand draws are thinned for predictions."""

@@ -15,11 +15,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from credo.core import params
 from credo.core.arrays import is_traced
-from credo.core.linalg import factorize, log_determinant, solve, solve_lower
+from credo.core.linalg import factorize, solve, solve_lower
+from credo.infer.laplace import occam
 from credo.models.likelihoods import Likelihood
 
 MAX_STEPS = 100
@@ -246,19 +247,6 @@ def _climb(before: Before, rows: Rows, intercept: bool) -> Climb:
 # -- Laplace's approximation -------------------------------------------------------------------------------------
 
 
-@eqx.filter_jit
-def around(
-    value: Float[Array, ""], precision: Float[Array, "k k"]
-) -> tuple[Float[Array, "k k"], Float[Array, ""], Bool[Array, ""]]:
-    """The root of the covariance H⁻¹, log p(û, y) + k/2 log 2π - ½ log|H|, and whether H could be factorized."""
-    k = precision.shape[0]
-    factor = factorize(precision)
-    half = solve_lower(factor.root, jnp.eye(k))
-    covariance = factorize(half.T @ half)
-    evidence = value + 0.5 * k * jnp.log(2 * jnp.pi) - 0.5 * log_determinant(factor.root)
-    return covariance.root, evidence, factor.ok & covariance.ok
-
-
 def evidence(before: Before, rows: Rows, intercept: bool) -> Float[Array, ""]:
     """Laplace's evidence with its exact gradient: a Newton step of length zero carries how û depends on the prior."""
     held = jax.tree.map(lambda v: jax.lax.stop_gradient(v) if eqx.is_inexact_array(v) else v, (before, rows))
@@ -269,6 +257,4 @@ def evidence(before: Before, rows: Rows, intercept: bool) -> Float[Array, ""]:
     moved = solve(jax.lax.stop_gradient(factor.root), slope - jax.lax.stop_gradient(slope))
     value, _, precision = height(before, rows, u + moved)
     at_mode = factorize(precision)
-    k = u.shape[0]
-    log_z = value + 0.5 * k * jnp.log(2 * jnp.pi) - 0.5 * log_determinant(at_mode.root)
-    return jnp.where(factor.ok & at_mode.ok, log_z, -jnp.inf)
+    return jnp.where(factor.ok & at_mode.ok, value + occam(at_mode.root), -jnp.inf)

@@ -24,6 +24,7 @@ from credo.core.arrays import by_bucket
 from credo.core.errors import DataError
 from credo.core.predictive import Mixture, PoissonMixture, Predictive
 from credo.core.predictive.classes import entropy_of
+from credo.infer.quasi import normals
 from credo.models import likelihoods
 from credo.models.glm.fitting import size_of
 from credo.models.likelihoods import Likelihood
@@ -118,11 +119,7 @@ def _grid(s: int) -> tuple[np.ndarray, np.ndarray]:
         own, own_weights = np.polynomial.hermite_e.hermegauss(PSI_NODES)
         z = np.stack(np.meshgrid(own, nodes, indexing="ij"), axis=-1).reshape(-1, 2)
         return z, np.outer(own_weights / own_weights.sum(), weights).ravel()
-    from scipy.special import ndtri
-    from scipy.stats import qmc
-
-    z = ndtri(np.clip(qmc.Sobol(s + 1, seed=0).random(SOBOL), 1e-12, 1 - 1e-12))
-    return z, np.full(SOBOL, 1 / SOBOL)
+    return normals(SOBOL, s + 1, 0), np.full(SOBOL, 1 / SOBOL)
 
 
 def _psi(law: Law, likelihood: Likelihood, nodes: Nodes) -> Float[Array, "s a"]:

@@ -18,7 +18,6 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
-from scipy import signal
 
 from credo.kernels import RBF, Kernel, OnColumns, Product, Sum
 from credo.kernels.dotproduct import Linear
@@ -270,15 +269,17 @@ def likely_periods(facts: Facts, column: int, target: np.ndarray, taken: Sequenc
 
     Lomb (1976), "Least-squares frequency analysis of unequally spaced data". At least two periods fit into the data.
     """
+    from scipy.signal import lombscargle  # scipy.signal takes half a second to import
+
     x, span = facts.x[:, column], float(facts.span[column])
     highest = min(0.5 / float(facts.gap[column]), MOST_FREQUENCIES / (8 * span))
     frequency = np.arange(2.0 / span, max(highest, 4.0 / span), 1.0 / (8 * span))
     found: list[float] = []
-    for signal_, most in ((facts.y, 2), (target, MOST_PERIODS)):
-        flat = _without_trend(x, signal_)
+    for curve, most in ((facts.y, 2), (target, MOST_PERIODS)):
+        flat = _without_trend(x, curve)
         if not flat.any():
             continue
-        power = signal.lombscargle(x - x.mean(), flat, 2 * np.pi * frequency)
+        power = lombscargle(x - x.mean(), flat, 2 * np.pi * frequency)
         peaks = np.flatnonzero((power >= np.roll(power, 1)) & (power >= np.roll(power, -1)))
         for i in peaks[np.argsort(-power[peaks])][: most + len(taken)]:
             period = _refined(frequency, power, int(i))

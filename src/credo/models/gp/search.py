@@ -25,6 +25,7 @@ from credo.core import params
 from credo.core.arrays import input_names
 from credo.core.errors import DataError, NotConverged
 from credo.infer.optimize import maximize
+from credo.infer.progress import Progress
 from credo.kernels import RBF
 from credo.kernels.centered import CenteredPeriodic
 from credo.kernels.dotproduct import Linear
@@ -35,8 +36,6 @@ from credo.models.gp.hyperpriors import default_priors
 from credo.models.gp.means import Constant
 from credo.models.gp.rows import Rows
 from credo.models.gp.uncompiled import FAMILIES, Sheet, TimeUp, Uncompiled
-
-Progress = Callable[[float, str], None]
 
 SEARCH_ROWS = 250
 """The rows on which kernels are compared."""
@@ -130,7 +129,11 @@ def search_kernel(
     if rows.n < 4:
         raise DataError(f"a search for a kernel needs at least 4 rows with an outcome, found {rows.n}")
     names = input_names(x) if hasattr(x, "columns") else [f"x{i}" for i in range(rows.x.shape[1])]
-    with _Shown(progress, begin, float(seconds)) as say:
+    with Progress(progress) as show:
+
+        def say(text: str) -> None:
+            show(min((time.perf_counter() - begin) / float(seconds), 1.0), text)
+
         work = _Work(rows, criterion, seed, begin + WALK * float(seconds))
         with threadpool_limits(1, "blas"):  # threads that wait for each other cost more than small matrices
             best, history, finished = _walk(work, bases, depth, names, say)
@@ -327,34 +330,3 @@ def _gaps(x: np.ndarray) -> np.ndarray:
         steps = np.diff(np.unique(column))
         out.append(float(np.median(steps)) if len(steps) else 1.0)
     return np.asarray(out)
-
-
-class _Shown:
-    """Calls the user's function, or shows a line, with the share of the time that has gone."""
-
-    def __init__(self, progress: Any, begin: float, seconds: float):
-        self._progress, self._begin, self._seconds, self._bar = progress, begin, seconds, None
-
-    def __enter__(self) -> Callable[[str], None]:
-        if self._progress is True:
-            self._progress = self._line()
-        return self._say
-
-    def __exit__(self, *_: Any) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-
-    def _say(self, text: str) -> None:
-        if callable(self._progress):
-            self._progress(min((time.perf_counter() - self._begin) / self._seconds, 1.0), text)
-
-    def _line(self) -> Progress | None:
-        try:
-            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-        except ModuleNotFoundError:
-            return lambda share, text: print(f"{share:4.0%}  {text}")
-        bar: Any = Progress(BarColumn(24), TimeElapsedColumn(), TextColumn("{task.description}"), transient=True)
-        task = bar.add_task("", total=1.0)
-        bar.start()
-        self._bar = bar
-        return lambda share, text: bar.update(task, completed=share, description=text)
