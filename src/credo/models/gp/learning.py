@@ -42,6 +42,8 @@ ROUGHLY = 1e-5
 
 STRIDE = 0.3
 """The first step of a second climb, in unconstrained units."""
+SHORTER = 0.5
+"""By how much lengthscales are shorter where it begins, in unconstrained units."""
 FAR = 2.0
 """How far from its start a number must be to be suspected of running away, in unconstrained units."""
 
@@ -107,7 +109,7 @@ class Staged(NamedTuple):
             with lapack.quiet_threads(n):
                 gain = self.gain if n == statistics.n else ROUGHLY
                 learned = one._replace(stride=stride, gain=gain).learn(learned.belief, rows, fixed, priors, seed)
-        again = _neglected(belief, learned, statistics, fixed)
+        again = _second_look(belief, learned, statistics, fixed)
         if again is not None:
             with lapack.quiet_threads(statistics.n):
                 second = one._replace(stride=STRIDE).learn(again, statistics, fixed, priors, seed)
@@ -125,21 +127,23 @@ class Staged(NamedTuple):
         return [*sizes, n] if n > 1.5 * sizes[-1] else [n]
 
 
-def _neglected(start: GP, learned: Learned, rows: Rows, fixed: Sequence[str]) -> GP | None:
-    """Where a second climb should begin, if inputs may have been given up too early; None where there are none.
+def _second_look(start: GP, learned: Learned, rows: Rows, fixed: Sequence[str]) -> GP | None:
+    """Where a second climb should begin, if finer structure may have been missed; None where noise would hide it.
 
-    Few rows cannot tell an input that matters little from one that does not matter, and at the endless lengthscale
-    that they give it the slope is zero: more rows do not call it back. Where there is little noise they might.
+    Few rows cannot tell a rough function from noise, nor an input that matters little from one that does not matter:
+    at the endless lengthscale that they give it the slope is zero, and more rows do not call it back. Where there is
+    little noise they might: from shorter lengthscales, given up ones near where they began, and less noise.
     """
     slots = params.layout(learned.belief, fixed)
     noise = [i for s in slots if s.path == "noise" for i in range(s.start, s.stop)]
     first, vector = (np.asarray(params.to_vector(b, slots)) for b in (start, learned.belief))
     lengths = [i for s in slots if s.path.endswith("lengthscale") for i in range(s.start, s.stop)]
-    given_up = [i for i in lengths if vector[i] > first[i] + FAR]
     _, y, *_ = rows.cut()
-    if not given_up or not noise or np.exp(vector[noise[0]]) > TYPICAL_NOISE * y.var():
+    if not lengths or not noise or np.exp(vector[noise[0]]) > TYPICAL_NOISE * y.var():
         return None
+    given_up = [i for i in lengths if vector[i] > first[i] + FAR]
     again = vector.copy()
+    again[lengths] -= SHORTER
     again[given_up] = first[given_up] + 1.0
     again[noise] -= np.log(3.0)  # what they explain was noise before
     return params.from_vector(learned.belief, slots, again)
