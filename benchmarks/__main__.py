@@ -12,16 +12,12 @@ from pathlib import Path
 from benchmarks.harness import report
 
 HERE = Path(__file__).parent
-OTHERS = ("harness", "uci", "posteriordb")
+OTHERS = ("densities", "harness", "peers", "posteriordb", "uci")
 """Modules that are not benchmarks, or are run by themselves."""
 
 
 def main() -> None:
-    known = sorted(
-        p.stem
-        for p in HERE.glob("*.py")
-        if not p.stem.startswith("_") and p.stem not in ("harness", "uci", "posteriordb")
-    )
+    known = sorted(p.stem for p in HERE.glob("*.py") if not p.stem.startswith("_") and p.stem not in OTHERS)
     only = next((a.split("=", 1)[1] for a in sys.argv[1:] if a.startswith("--only=")), "")
     names = [a for a in sys.argv[1:] if not a.startswith("--")] or known
     unknown = [name for name in names if name not in known]

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.harness import Call, Count, Memory, Task
+from benchmarks.harness import Call, Count, Memory, Task, compilations
+from benchmarks.peers import Exact
 
 TITLE = "Gaussian processes"
 D = 8
@@ -75,49 +76,15 @@ def covariance(n: int) -> Covariance:
 
 
 @cache
-def gpytorch_model(n: int) -> Any:
-    import gpytorch
-    import torch
-
+def gpytorch_model(n: int) -> Exact:
     data = make(n)
-    x, y = torch.tensor(data.x), torch.tensor(data.y)
-    likelihood = gpytorch.likelihoods.GaussianLikelihood().double()
-
-    class Exact(gpytorch.models.ExactGP):
-        def __init__(self) -> None:
-            super().__init__(x, y, likelihood)
-            self.mean_module = gpytorch.means.ZeroMean()
-            kernel = gpytorch.kernels.MaternKernel(nu=2.5, ard_num_dims=D)
-            self.covar_module = gpytorch.kernels.ScaleKernel(kernel)
-
-        def forward(self, rows: Any) -> Any:
-            return gpytorch.distributions.MultivariateNormal(self.mean_module(rows), self.covar_module(rows))
-
-    model = Exact().double()
-    model.train()
-    likelihood.train()
-    return model, likelihood, gpytorch.mlls.ExactMarginalLogLikelihood(likelihood, model), x, y
-
-
-def set_gpytorch(model: Any, likelihood: Any, lengthscale: float, noise: float) -> None:
-    import torch
-
-    model.covar_module.base_kernel.lengthscale = torch.full((1, D), lengthscale, dtype=torch.float64)
-    model.covar_module.outputscale = torch.tensor(1.0, dtype=torch.float64)
-    likelihood.noise = torch.tensor([noise], dtype=torch.float64)
+    return Exact(data.x, data.y, "zero")
 
 
 def gpytorch_evidence(data: Data) -> float:
-    import gpytorch
-
-    n = len(data.y)
-    model, likelihood, mll, x, y = gpytorch_model(n)
-    set_gpytorch(model, likelihood, 3.0, 0.1)
-    model.zero_grad()
-    with gpytorch.settings.max_cholesky_size(10**6), gpytorch.settings.fast_computations(False, False, False):
-        value = mll(model(x), y)
-        (-value).backward()
-    return float(value.detach()) * n
+    peer = gpytorch_model(len(data.y))
+    peer.begin(3.0, 0.1)
+    return peer.evidence()
 
 
 @cache
@@ -229,26 +196,9 @@ def sklearn_fit(data: Data) -> float:
 
 
 def gpytorch_fit(data: Data) -> float:
-    """torch's L-BFGS with a strong-Wolfe line search, exact Cholesky."""
-    import gpytorch
-    import torch
-
-    n = len(data.y)
-    model, likelihood, mll, x, y = gpytorch_model(n)
-    set_gpytorch(model, likelihood, 3.0, 0.1)
-    optimizer = torch.optim.LBFGS(
-        model.parameters(), max_iter=200, line_search_fn="strong_wolfe", tolerance_change=1e-9, tolerance_grad=1e-6
-    )
-
-    def loss() -> Any:
-        optimizer.zero_grad()
-        value = -mll(model(x), y)
-        value.backward()
-        return value
-
-    with gpytorch.settings.max_cholesky_size(10**6), gpytorch.settings.fast_computations(False, False, False):
-        optimizer.step(loss)
-        return float(mll(model(x), y).detach()) * n
+    peer = gpytorch_model(len(data.y))
+    peer.begin(3.0, 0.1)
+    return peer.climb(max_iter=200, tolerance_change=1e-9, tolerance_grad=1e-6)
 
 
 def fresh(function: str, n: int) -> float:
@@ -315,21 +265,13 @@ def from_scratch(data: Data) -> Any:
 
 def count_compilations() -> int:
     """Programs compiled by 100 single-row updates from 10 rows, each followed by a prediction."""
-    from jax._src import monitoring
-
-    compiled: list[str] = []
-
-    def listen(name: str, *_: Any, **__: Any) -> None:
-        if name == "/jax/core/compile/backend_compile_duration":
-            compiled.append(name)
-
     data = make(110)
-    monitoring.register_event_duration_secs_listener(listen)
-    gp = belief().condition(data.x[:10], data.y[:10])
-    gp.predict(data.x[:1])
-    for i in range(10, 110):
-        gp = gp.condition(data.x[i : i + 1], data.y[i : i + 1])
+    with compilations() as compiled:
+        gp = belief().condition(data.x[:10], data.y[:10])
         gp.predict(data.x[:1])
+        for i in range(10, 110):
+            gp = gp.condition(data.x[i : i + 1], data.y[i : i + 1])
+            gp.predict(data.x[:1])
     return len(compiled)
 
 

@@ -18,7 +18,8 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -228,6 +229,23 @@ def _peak() -> float:
     import resource
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
+
+
+@contextmanager
+def compilations() -> Iterator[list[str]]:
+    """The programs that JAX compiles inside."""
+    from jax._src import monitoring
+
+    compiled: list[str] = []
+    inside = True
+
+    def listen(name: str, *_: Any, **__: Any) -> None:
+        if inside and name == "/jax/core/compile/backend_compile_duration":
+            compiled.append(name)
+
+    monitoring.register_event_duration_secs_listener(listen)
+    yield compiled
+    inside = False
 
 
 def nothing() -> None:

@@ -13,7 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy import stats
 
-from benchmarks.harness import Count, Rate
+from benchmarks.densities import eight_schools, kid_score, logistic
+from benchmarks.harness import Count, Rate, compilations
 from credo.infer import NUTS
 from credo.infer.target import Space, Target
 
@@ -22,22 +23,6 @@ CHAINS, DRAWS, WARMUP = 4, 1000, 1000
 
 
 # -- targets ---------------------------------------------------------------------------------------------------------
-
-
-def eight_schools(p: Any, y: Any, sigma: Any) -> Any:
-    theta = p["mu"] + p["tau"] * p["z"]
-    prior = stats.norm.logpdf(p["z"]).sum() + stats.norm.logpdf(p["mu"], 0, 5) + stats.cauchy.logpdf(p["tau"], 0, 5)
-    return prior + stats.norm.logpdf(y, theta, sigma).sum()
-
-
-def logistic(p: Any, x: Any, y: Any) -> Any:
-    eta = x @ p
-    return jnp.sum(y * eta - jax.nn.softplus(eta)) - 0.5 * jnp.sum(jnp.square(p))
-
-
-def kid_score(p: Any, x: Any, y: Any) -> Any:
-    fit = stats.norm.logpdf(y, x @ p["beta"], p["sigma"]).sum()
-    return fit + stats.cauchy.logpdf(p["sigma"], 0, 2.5)
 
 
 def process(p: Any, x: Any, y: Any) -> Any:
@@ -178,19 +163,11 @@ def contest(name: str, title: str) -> Rate:
 
 def recompiled() -> int:
     """Programs that a second run with new data of the same shapes compiles."""
-    from jax._src import monitoring
-
     first = target("logistic")
     NUTS().run(first, 0)
-    compiled: list[str] = []
-
-    def listen(name: str, *_: Any, **__: Any) -> None:
-        if name == "/jax/core/compile/backend_compile_duration":
-            compiled.append(name)
-
-    monitoring.register_event_duration_secs_listener(listen)
     x, y = first.data
-    NUTS().run(Target(first.space, first.function, (x + 0.1, y)), 1)
+    with compilations() as compiled:
+        NUTS().run(Target(first.space, first.function, (x + 0.1, y)), 1)
     return len(compiled)
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from jax.scipy import stats
 from jax.scipy.special import logsumexp
 
+from benchmarks.densities import eight_schools, kid_score
 from benchmarks.harness import RESULTS, machine
 from credo.infer import NUTS, Laplace
 from credo.infer.target import Space, Target
@@ -35,17 +36,6 @@ class Problem(NamedTuple):
     constraints: dict[str, str]
     data: Callable[[dict[str, Any]], tuple[Any, ...]]
     reported: Callable[[dict[str, Any]], dict[str, Any]]
-
-
-def eight_schools(p: Any, y: Any, sigma: Any) -> Any:
-    theta = p["mu"] + p["tau"] * p["z"]
-    prior = stats.norm.logpdf(p["z"]).sum() + stats.norm.logpdf(p["mu"], 0, 5) + stats.cauchy.logpdf(p["tau"], 0, 5)
-    return prior + stats.norm.logpdf(y, theta, sigma).sum()
-
-
-def kid_score(p: Any, x: Any, y: Any) -> Any:
-    likelihood = stats.norm.logpdf(y, x @ p["beta"], p["sigma"]).sum()
-    return likelihood + stats.cauchy.logpdf(p["sigma"], 0, 2.5)
 
 
 def linear(p: Any, x: Any, y: Any) -> Any:
