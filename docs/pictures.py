@@ -589,6 +589,25 @@ def mcmc_chains():
 PICTURES["mcmc_chains"] = mcmc_chains
 
 
+def class_pictures(name):
+    """The figures of classification.md, drawn by its own code."""
+
+    def make():
+        page = (Path(__file__).parent / "classification.md").read_text(encoding="utf-8")
+        namespace = {}
+        for block in page.split("```python\n")[1:]:
+            exec(block.split("```", 1)[0], namespace)
+            if name in namespace:
+                break
+        namespace[name].savefig(OUT / f"class_{name}.svg", metadata={"Date": None})
+
+    return make
+
+
+PICTURES["class_regions"] = class_pictures("regions")
+PICTURES["class_entropy"] = class_pictures("entropy")
+
+
 def main():
     wanted = sys.argv[1:] or list(PICTURES)
     OUT.mkdir(exist_ok=True)

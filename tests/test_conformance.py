@@ -1,6 +1,7 @@
 """What every belief promises. A new one is added to `BELIEFS` and inherits the suite."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -14,7 +15,16 @@ from credo.core import params
 from credo.kernels import RBF, Matern52
 from credo.models.features import Polynomial
 from credo.models.gp import GP, Basis, HeteroscedasticGP, Independent, MultiGP, RobustGP
-from credo.models.linear import ARD, FunctionSpace, InverseGamma, KnownNoise, LaplaceNoise, Linear, StudentTNoise
+from credo.models.linear import (
+    ARD,
+    FunctionSpace,
+    InverseGamma,
+    KnownNoise,
+    LaplaceNoise,
+    LaplacePrior,
+    Linear,
+    StudentTNoise,
+)
 
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(24, 2))
@@ -38,6 +48,12 @@ def linear_average() -> Case:
     return regression(credo.Averaged([0.0, 0.0], (Linear(), Linear(Polynomial(2)))))
 
 
+@cache
+def lasso_draws() -> Case:
+    method = credo.infer.NUTS(chains=1, draws=2000, warmup=300)
+    return regression(Linear(prior=LaplacePrior(1.0), noise=0.3).condition(X[:12], Y[:12], using=method))
+
+
 BELIEFS: dict[str, Callable[[], Case]] = {
     "Linear": lambda: regression(Linear()),
     "Linear, no intercept": lambda: regression(Linear(intercept=False)),
@@ -47,6 +63,7 @@ BELIEFS: dict[str, Callable[[], Case]] = {
     "Linear, weights": lambda: regression(Linear(), weights=np.linspace(0.5, 2, 24)),
     "Linear, Student-t": lambda: regression(Linear(noise=StudentTNoise(4.0, 0.3))),
     "Linear, Laplace": lambda: regression(Linear(noise=LaplaceNoise(0.3))),
+    "LinearDraws": lasso_draws,
     "LinearFunction": lambda: regression(Linear().condition(X[:3], Y[:3], using=FunctionSpace())),
     "Averaged": linear_average,
     "Hypotheses": lambda: Case(credo.Hypotheses([[0.7, 0.2], [0.2, 0.3], [0.1, 0.5]]), (np.arange(24) % 3,)),

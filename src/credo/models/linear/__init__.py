@@ -1,6 +1,7 @@
 """Bayesian linear models: `Linear`, its priors, its noise, and its other views."""
 
 from credo.models.linear.belief import Linear
+from credo.models.linear.drawn import LinearDraws
 from credo.models.linear.dual import FunctionSpace, LinearFunction
 from credo.models.linear.estimators import Path, lasso_path
 from credo.models.linear.learning import FixedPoint, pruned_features
@@ -14,13 +15,17 @@ from credo.models.linear.priors import (
     LaplaceNoise,
     LaplacePrior,
     StudentTNoise,
+    StudentTPrior,
 )
+from credo.models.linear.shrinkage import Hierarchical, Horseshoe, ScaleMixture
 from credo.models.linear.statistics import Rows, Statistics
 
 __all__ = [
     "ARD",
     "FixedPoint",
     "FunctionSpace",
+    "Hierarchical",
+    "Horseshoe",
     "Intercept",
     "InverseGamma",
     "Isotropic",
@@ -28,11 +33,14 @@ __all__ = [
     "LaplaceNoise",
     "LaplacePrior",
     "Linear",
+    "LinearDraws",
     "LinearFunction",
     "Path",
     "Rows",
+    "ScaleMixture",
     "Statistics",
     "StudentTNoise",
+    "StudentTPrior",
     "Weights",
     "lasso_path",
     "pruned_features",

@@ -25,22 +25,20 @@ from jaxtyping import Array, Float
 from credo.core.arrays import by_bucket, check_positive, check_table, input_names, is_traced, padded
 from credo.core.belief import Belief
 from credo.core.errors import DataError
-from credo.core.gaussian import Gaussian
 from credo.core.linalg import demand, inverse
 from credo.core.params import positive
 from credo.core.predictive import Normal, Predictive, StudentT
+from credo.infer.method import Method
 from credo.models.features import Affine, Features
 from credo.models.linear import posterior
 from credo.models.linear.outcome import outcome
 from credo.models.linear.posterior import Weights
 from credo.models.linear.priors import (
-    ARD,
     Intercept,
     InverseGamma,
     Isotropic,
     KnownNoise,
     LaplaceNoise,
-    LaplacePrior,
     StudentTNoise,
     prior_root,
 )
@@ -63,14 +61,15 @@ class Linear(Belief):
 
     Args:
         features: the basis φ; None is the inputs themselves. `learn` and `fit` standardize its columns.
-        prior: of the weights: `Isotropic`, `ARD`, any `Gaussian`, or `LaplacePrior` (mode only).
+        prior: of the weights: `Isotropic`, `ARD` or any `Gaussian`; by draws (`using=NUTS()`) also `LaplacePrior`,
+            `StudentTPrior`, `Horseshoe`, or anything with `log_prob(weights)`.
         noise: its variance, or `InverseGamma` (unknown, integrated out), `StudentTNoise`, `LaplaceNoise`
             (outliers), `KnownNoise` (a variance for each row, given with the data).
         intercept: the belief about the constant term; None leaves it out.
     """
 
     features: Features
-    prior: Isotropic | ARD | LaplacePrior | Gaussian
+    prior: Any
     intercept: Intercept | None
     seen: Any
     """The sums of what was seen (`Statistics`, or `Rows` where the noise has heavy tails), or None."""
@@ -81,12 +80,17 @@ class Linear(Belief):
     def __init__(
         self,
         features: Features | None = None,
-        prior: Isotropic | ARD | LaplacePrior | Gaussian | None = None,
+        prior: Any = None,
         noise: Any = 1.0,
         intercept: Intercept | bool | None = True,
     ):
         self.features = Affine() if features is None else features
         self.prior = Isotropic() if prior is None else prior
+        if not hasattr(self.prior, "log_prob"):
+            raise DataError(
+                f"prior must have log_prob(weights), found {type(prior).__name__}; e.g. Isotropic(), LaplacePrior(), "
+                "Horseshoe(), a numpyro distribution, or an equinox.Module of your own"
+            )
         if isinstance(noise, int | float) and not noise > 0:
             raise DataError(f"noise is a variance and must be positive, found {noise}")
         self.noise = noise
@@ -173,17 +177,37 @@ class Linear(Belief):
     def condition(self, *data: Any, using: Any = None, **options: Any) -> Any:
         """The posterior after X and y (or an iterable of chunks), see the module's formulas.
 
+        `using` a method such as `NUTS()` it is known by draws, under any prior (`drawn`); then `priors={path: density}`
+        says which hyperparameters are unknown, too.
         A few rows added to a posterior update its root in O(q²) a row; more are added through their sums.
         """
+        belief = self if self.inputs is not None or len(data) != 2 else self._named(input_names(data[0]))
+        if isinstance(using, Method):
+            return belief._by(using, *data, **options)
         if using is not None or not data:
             return super().condition(*data, using=using, **options)
-        belief = self if self.inputs is not None or len(data) != 2 else self._named(input_names(data[0]))
         if belief.weights is None or belief.is_robust or len(data) != 2 or belief.weights.root is None:
             return belief.condition_on(belief.statistics(*data, **options))
         x = check_table(data[0], "X")
         if x.shape[0] > max(1, belief.weights.mean.shape[0] // 8):
             return belief.condition_on(belief.statistics(*data, **options))
         return belief._append(data, options)
+
+    def _by(self, method: Method, *data: Any, seed: int = 0, priors: Any = None, **options: Any) -> Any:
+        statistics = self.statistics(*data, **options)
+        return self.given(method.run(self.target(statistics, priors), seed), statistics)
+
+    def target(self, statistics: Any, priors: Any = None) -> Any:
+        """log p(y, θ, …), for the methods of `credo.infer`; `priors` by path make hyperparameters unknown, too."""
+        from credo.models.linear.density import target
+
+        return target(self, statistics, priors)
+
+    def given(self, posterior: Any, statistics: Any = None) -> Any:
+        """The belief by draws of what a method found about `statistics`: a `LinearDraws`."""
+        from credo.models.linear.drawn import given
+
+        return given(self, posterior, statistics)
 
     def _append(self, data: tuple[Any, ...], options: dict[str, Any]) -> "Linear":
         (chunk,) = self._chunks(data, options.get("weights"), options.get("noise"))

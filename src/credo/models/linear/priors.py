@@ -4,6 +4,7 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
+from jax.scipy import stats
 from jaxtyping import Array, Float
 
 from credo.core.errors import DataError
@@ -22,6 +23,10 @@ class Isotropic(eqx.Module):
 
     precision: Float[Array, ""] = positive(1.0)
 
+    def log_prob(self, weights: Float[Array, " p"]) -> Float[Array, " p"]:
+        """log N(wᵢ | 0, 1/precision)."""
+        return stats.norm.logpdf(weights, scale=1 / jnp.sqrt(self.precision))
+
 
 class ARD(eqx.Module):
     """wᵢ ~ N(0, 1/precisionᵢ): a precision a feature, learned large where the feature does not matter.
@@ -31,11 +36,30 @@ class ARD(eqx.Module):
 
     precision: Float[Array, "*p"] = positive(1.0)
 
+    def log_prob(self, weights: Float[Array, " p"]) -> Float[Array, " p"]:
+        """log N(wᵢ | 0, 1/precisionᵢ)."""
+        return stats.norm.logpdf(weights, scale=1 / jnp.sqrt(self.precision))
+
 
 class LaplacePrior(eqx.Module):
-    """p(wᵢ) = exp(-|wᵢ|/scale) / (2 scale): the lasso is its mode. Tibshirani (1996)."""
+    """p(wᵢ) = exp(-|wᵢ|/scale) / (2 scale): the lasso is its mode. Tibshirani (1996); Park & Casella (2008)."""
 
     scale: Float[Array, ""] = positive(1.0)
+
+    def log_prob(self, weights: Float[Array, " p"]) -> Float[Array, " p"]:
+        """-|wᵢ|/scale - log 2 scale."""
+        return stats.laplace.logpdf(weights, scale=self.scale)
+
+
+class StudentTPrior(eqx.Module):
+    """wᵢ ~ t_df(0, scale²): most weights are of the size of `scale`, a few may be much larger; by draws only."""
+
+    df: Float[Array, ""] = number(4.0)
+    scale: Float[Array, ""] = positive(1.0)
+
+    def log_prob(self, weights: Float[Array, " p"]) -> Float[Array, " p"]:
+        """log t_df(wᵢ | 0, scale²)."""
+        return stats.t.logpdf(weights, self.df, scale=self.scale)
 
 
 WeightPrior = Isotropic | ARD | LaplacePrior | Gaussian
@@ -87,18 +111,19 @@ RobustNoise = StudentTNoise | LaplaceNoise
 Noise = Float[Array, ""] | InverseGamma | StudentTNoise | LaplaceNoise | KnownNoise
 
 
-def prior_root(
-    prior: WeightPrior, intercept: Intercept | None, p: int
-) -> tuple[Float[Array, " q"], Float[Array, "q q"]]:
+def prior_root(prior: Any, intercept: Intercept | None, p: int) -> tuple[Float[Array, " q"], Float[Array, "q q"]]:
     """Mean and Cholesky root of the precision of θ = (b - reference, w); the reference is the intercept's mean."""
     if isinstance(prior, Gaussian):
         if prior.mean.shape != (p,):
             raise DataError(f"the prior is over {prior.mean.shape[0]} weights, but the features have {p}")
         covariance_root = cholesky(prior.covariance, "the prior covariance")
         mean, root = prior.mean, cholesky(inverse(covariance_root), "the prior precision")
-    elif isinstance(prior, LaplacePrior):
+    elif not isinstance(prior, Isotropic | ARD):
+        lasso = isinstance(prior, LaplacePrior)
         raise DataError(
-            "a Laplace prior has no Gaussian posterior; take its mode: condition(X, y, using=credo.infer.MAP())"
+            f"{'a Laplace prior' if lasso else type(prior).__name__} has no Gaussian posterior; draw from it: "
+            "condition(X, y, using=credo.infer.NUTS())"
+            + (", or take its mode: condition(X, y, using=credo.infer.MAP())" if lasso else "")
         )
     else:
         if prior.precision.ndim and prior.precision.shape != (p,):

@@ -1,0 +1,281 @@
+"""What a method of `credo.infer` sees of a linear model: the log density of everything that is unknown.
+
+    log p(y, θ, …) = log p(y | θ, σ²) + log p(w) + log p(b) + log p(σ²) + hyperpriors
+
+Gaussian noise enters by its sums (`Statistics`): an evaluation costs O(q²), however many rows there were. θ = (b, w)
+is measured from a ridge solution in units of its uncertainty, so that no method has to know the units of the inputs.
+Where σ² is unknown (`InverseGamma`) the priors of b and w are in units of σ, as in `belief`.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jax.scipy import special, stats
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from credo.core import params
+from credo.core.errors import DataError
+from credo.core.gaussian import Gaussian
+from credo.core.linalg import factorize, log_determinant, solve, solve_upper
+from credo.core.params import positive
+from credo.infer.target import Space, Target
+from credo.models.linear import collapsed
+from credo.models.linear.belief import Linear
+from credo.models.linear.priors import (
+    ARD,
+    Intercept,
+    InverseGamma,
+    Isotropic,
+    KnownNoise,
+    LaplaceNoise,
+    StudentTNoise,
+    prior_root,
+)
+from credo.models.linear.robust import log_likelihood as log_density
+from credo.models.linear.shrinkage import Hierarchical, ScaleMixture
+from credo.models.linear.statistics import Rows, Statistics
+
+
+class Normals(eqx.Module):
+    """N(mean, precision⁻¹), ready to be evaluated many times."""
+
+    mean: Float[Array, " p"]
+    precision: Float[Array, "p p"]
+    log_scale: Float[Array, ""]
+
+    def log_prob(self, weights: Float[Array, " p"]) -> Float[Array, ""]:
+        """The log density."""
+        gap = weights - self.mean
+        return self.log_scale - 0.5 * gap @ self.precision @ gap
+
+
+class Whitened(Space):
+    """A space in which the coordinates v of θ = (b, w) = center + spread v are round, as far as θ is Gaussian."""
+
+    center: Float[Array, " r"] = eqx.field(kw_only=True)
+    spread: Float[Array, "r r"] = eqx.field(kw_only=True)
+
+    def tree(self, vector: Float[Array, " k"]) -> dict[str, Array]:
+        """The numbers in natural units."""
+        return self._with(super().tree(vector), lambda v: self.center + self.spread @ v)
+
+    def vector(self, tree: Any) -> Float[Array, " k"]:
+        """The coordinates of numbers in natural units."""
+        return super().vector(self._with(tree, lambda theta: solve_upper(self.spread.T, theta - self.center)))
+
+    def _with(self, numbers: dict[str, Array], change: Callable[[Array], Array]) -> dict[str, Array]:
+        names = [name for name in ("intercept", "weights") if name in numbers]
+        if not names:
+            return numbers
+        joined = change(jnp.concatenate([jnp.ravel(numbers[name]) for name in names]))
+        changed = {"intercept": joined[0]} if "intercept" in names else {}
+        if "weights" in names:
+            changed["weights"] = joined[len(changed) :]
+        return {**numbers, **changed}
+
+    @property
+    def log_volume(self) -> Float[Array, ""]:
+        """log |∂θ/∂v|."""
+        return jnp.sum(jnp.log(jnp.diagonal(self.spread)))
+
+
+class Unknowns(eqx.Module):
+    """What a density needs of a model; the paths of its learnable numbers are the model's."""
+
+    prior: Any
+    intercept: Intercept | None
+    noise: Any = positive()
+
+    def at(self, numbers: Mapping[str, Array]) -> "Unknowns":
+        """With the hyperparameters among the numbers in their places."""
+        own = params.learnable(self)
+        return params.replace(self, {path: value for path, value in numbers.items() if path in own})
+
+    def settle(self, numbers: Mapping[str, Array]) -> tuple["Unknowns", Float[Array, " q"], Float[Array, ""]]:
+        """With the numbers in their places: hyperparameters, θ = (b - reference, w), and σ² or the noise's scale."""
+        now = self.at(numbers)
+        noise = numbers["noise"] if isinstance(now.noise, InverseGamma) else level(now.noise)
+        hierarchical = isinstance(now.prior, Hierarchical)
+        w = now.unit(noise) * now.prior.weights(self.latent(numbers)) if hierarchical else numbers["weights"]
+        if self.intercept is not None:
+            w = jnp.concatenate([jnp.reshape(numbers["intercept"] - self.intercept.mean, (1,)), w])
+        return now, w, noise
+
+    def latent(self, numbers: Mapping[str, Array]) -> dict[str, Array]:
+        """The prior's own numbers."""
+        names = [*self.prior.latent(1), *(["z"] if "prior.z" in numbers else [])]
+        return {name: numbers[f"prior.{name}"] for name in names}
+
+    def scales(self, numbers: Mapping[str, Array]) -> Float[Array, " q"]:
+        """The standard deviations of θ under a scale mixture."""
+        w = self.prior.scales(self.latent(numbers))
+        return w if self.intercept is None else jnp.concatenate([jnp.sqrt(self.intercept.variance)[None], w])
+
+    def unit(self, noise: Float[Array, ""]) -> Float[Array, ""]:
+        """What the priors of b and w are measured in: σ where it is unknown, else 1."""
+        return jnp.sqrt(noise) if isinstance(self.noise, InverseGamma) else jnp.ones(())
+
+    def log_prior(
+        self, numbers: Mapping[str, Array], theta: Float[Array, " q"], noise: Float[Array, ""]
+    ) -> Float[Array, ""]:
+        """log p(b) + log p(w) + log p(σ²)."""
+        unit, value = self.unit(noise), jnp.zeros(())
+        w = theta if self.intercept is None else theta[1:]
+        if self.intercept is not None:
+            value = value + stats.norm.logpdf(theta[0], scale=unit * jnp.sqrt(self.intercept.variance))
+        if isinstance(self.prior, Hierarchical):
+            value = value + jnp.sum(self.prior.log_prob(self.latent(numbers)))
+            value = value + jnp.sum(stats.norm.logpdf(numbers.get("prior.z", jnp.zeros(0))))
+        else:
+            center = self.prior.mean if isinstance(self.prior, Normals) else jnp.zeros(())
+            scaled = center + (w - center) / unit
+            value = value + jnp.sum(self.prior.log_prob(scaled)) - w.size * jnp.log(unit)
+        if isinstance(self.noise, InverseGamma):
+            shape, scale = self.noise.shape, self.noise.scale
+            value = value + shape * jnp.log(scale) - special.gammaln(shape)
+            value = value - (shape + 1) * jnp.log(noise) - scale / noise
+        return value
+
+
+def log_likelihood(
+    kind: Any, theta: Float[Array, " q"], noise: Float[Array, ""], statistics: Statistics | Rows
+) -> Float[Array, ""]:
+    """log p(y | θ, noise) from sums, or from the rows where the noise has heavy tails."""
+    if isinstance(statistics, Statistics):
+        misfit = jnp.maximum(statistics.residual(theta), 0.0) / noise
+        return 0.5 * (statistics.log_weight - statistics.n * jnp.log(2 * jnp.pi * noise) - misfit)
+    real = statistics.weights > 0
+    w = jnp.where(real, statistics.weights, 1.0)
+    residual = jnp.sqrt(w) * (statistics.y - statistics.design @ theta)
+    drawn = eqx.tree_at(lambda k: k.scale, kind, noise)
+    return jnp.sum(jnp.where(real, log_density(drawn, residual) + 0.5 * jnp.log(w), 0.0))
+
+
+def level(noise: Any) -> Float[Array, ""]:
+    """The number of a noise model: σ², or the scale where it has heavy tails."""
+    if isinstance(noise, KnownNoise):
+        return noise.variance
+    return noise.scale if isinstance(noise, StudentTNoise | LaplaceNoise) else noise
+
+
+def log_joint(
+    numbers: dict[str, Array],
+    unknowns: Unknowns,
+    statistics: Statistics | Rows,
+    priors: dict[str, Any],
+    log_volume: Float[Array, ""],
+) -> Float[Array, ""]:
+    """log p(y, θ, …) as a density of the round coordinates of θ."""
+    now, theta, noise = unknowns.settle(numbers)
+    value = log_likelihood(now.noise, theta, noise, statistics) + now.log_prior(numbers, theta, noise)
+    return value + log_volume + params.log_prior(now, priors)
+
+
+def log_collapsed(
+    numbers: dict[str, Array], unknowns: Unknowns, statistics: Statistics, priors: dict[str, Any]
+) -> Float[Array, ""]:
+    """log p(y, …) of the numbers of a scale mixture, with the weights and σ² integrated out."""
+    now = unknowns.at(numbers)
+    value = collapsed.evidence(_variance(now.noise), now.scales(numbers), statistics)
+    return value + jnp.sum(now.prior.log_prob(now.latent(numbers))) + params.log_prior(now, priors)
+
+
+def _variance(noise: Any) -> Any:
+    return noise if isinstance(noise, InverseGamma) else level(noise)
+
+
+# -- from a model to a target, and back --------------------------------------------------------------------------
+
+
+def target(belief: Linear, statistics: Any, priors: Mapping[str, Any] | None = None) -> Target:
+    """log p(y, …) of everything unknown; `priors` by path make hyperparameters unknown, too."""
+    hyper = {path: p for path, p in params.check_priors(belief, priors).items() if p is not None}
+    if belief.weights is not None and belief.seen is None:
+        raise DataError("a point estimate has no posterior to go on from; condition the model without using=")
+    seen = statistics if belief.seen is None else belief.seen + statistics
+    shifted = int(belief.intercept is not None)
+    p = _width(seen) - shifted
+    unknowns = Unknowns(_ready(belief.prior, p), belief.intercept, belief.noise)
+    values = {path: params.learnable(belief)[path] for path in hyper}
+    constraints: dict[str, Any] = {path: params.constraint_of(belief, path) for path in hyper}
+    if isinstance(belief.prior, Hierarchical):
+        own = {f"prior.{name}": value for name, value in belief.prior.latent(p).items()}
+        taken = [path for path in own if path in params.learnable(belief)]
+        if taken:
+            raise DataError(f"the prior has a learnable field and a number of its own at {taken[0]!r}; rename one")
+        values |= own
+        constraints |= {f"prior.{name}": kind for name, kind in belief.prior.constraints.items()}
+        if isinstance(belief.prior, ScaleMixture):
+            if isinstance(seen, Statistics):
+                return Target(Space.of(values, constraints), log_collapsed, (unknowns, seen, hyper))
+            values["prior.z"] = jnp.zeros(p)
+    center, spread, noise = _ridge(seen, belief.noise)
+    if isinstance(belief.prior, Hierarchical):
+        # The weights follow from other numbers: only the intercept has a coordinate of its own.
+        center, spread = center[:shifted], jnp.diag(jnp.linalg.norm(spread[:shifted], axis=1))
+    else:
+        values["weights"] = center[shifted:]
+    if shifted:
+        center = center.at[0].add(belief.reference)
+        values["intercept"] = center[0]
+    if isinstance(belief.noise, InverseGamma):
+        values["noise"], constraints["noise"] = noise, "positive"
+    plain = Space.of(values, constraints)
+    space = Whitened(plain.template, plain.slots, center=center, spread=spread)
+    return Target(space, log_joint, (unknowns, seen, hyper, space.log_volume))
+
+
+@eqx.filter_jit
+def settled(
+    key: PRNGKeyArray, belief: Unknowns, numbers: dict[str, Array], statistics: Any
+) -> tuple[Float[Array, "s q"], Float[Array, " s"]]:
+    """θ and the noise of every draw of the numbers; `statistics` are needed where they had been integrated out."""
+
+    def one(key: PRNGKeyArray, each: dict[str, Array]) -> tuple[Array, Array]:
+        if statistics is None:
+            return belief.settle(each)[1:]
+        now = belief.at(each)
+        return collapsed.draw(key, _variance(now.noise), now.scales(each), statistics)
+
+    return jax.vmap(one)(jr.split(key, len(jax.tree.leaves(numbers)[0])), numbers)
+
+
+def _ready(prior: Any, p: int) -> Any:
+    """The prior, checked against the number of features; a Gaussian is factorized once and for all."""
+    if not isinstance(prior, Isotropic | ARD | Gaussian):
+        return prior
+    mean, root = prior_root(prior, None, p)
+    if not isinstance(prior, Gaussian):
+        return prior
+    return Normals(mean, root @ root.T, 0.5 * (log_determinant(root) - p * jnp.log(2 * jnp.pi)))
+
+
+def _width(statistics: Any) -> int:
+    return int(statistics.gram.shape[0] if isinstance(statistics, Statistics) else statistics.design.shape[1])
+
+
+@eqx.filter_jit
+def _ridge(statistics: Any, kind: Any) -> tuple[Float[Array, " q"], Float[Array, "q q"], Float[Array, ""]]:
+    """A weakly regularized least squares, the root of its covariance, and the noise variance that remains."""
+    if isinstance(statistics, Rows):
+        weighted = statistics.design * statistics.weights[:, None]
+        gram, cross = weighted.T @ statistics.design, weighted.T @ statistics.y
+        square, n = statistics.weights @ statistics.y**2, jnp.sum(statistics.weights > 0)
+    else:
+        gram, cross, square, n = statistics.gram, statistics.cross, statistics.square, statistics.n
+    size = jnp.sqrt(jnp.diagonal(gram))
+    size = jnp.where(size > 0, size, 1.0)
+    # In units in which every column has length one.
+    root = factorize(gram / jnp.outer(size, size) + 1e-3 * jnp.eye(len(size))).root
+    center = solve(root, cross / size) / size
+    misfit = jnp.maximum(square - 2 * center @ cross + center @ gram @ center, 1e-6 * square)
+    if isinstance(kind, InverseGamma):
+        noise = (kind.scale + misfit / 2) / (kind.shape + n / 2)
+    else:
+        noise = level(kind) ** 2 if isinstance(kind, StudentTNoise | LaplaceNoise) else level(kind)
+    spread = jnp.sqrt(noise) * solve_upper(root, jnp.eye(len(size))) / size[:, None]
+    return center, spread, noise

@@ -1,0 +1,190 @@
+"""`LinearDraws`: a linear model known by draws, whatever method of `credo.infer` made them.
+
+    p(y* | data) = 1/s Σⱼ p(y* | θⱼ, noiseⱼ),    θⱼ, noiseⱼ ~ p(θ, noise | data)
+
+New data weigh the draws by their likelihood, as particles, which is exact as long as enough of them count; `using=`
+draws anew, from all the data. The density that methods see is in `density`.
+"""
+
+import warnings
+from collections import OrderedDict
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jax.scipy import special
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from credo.core import params
+from credo.core.arrays import check_positive, check_table, is_traced
+from credo.core.belief import Belief
+from credo.core.errors import DataError, NotConvergedWarning
+from credo.core.params import known
+from credo.core.predictive import Laplace, Mixture, Normal, Predictive, StudentT
+from credo.infer.posterior import Posterior
+from credo.infer.target import Space
+from credo.models.linear.belief import Linear
+from credo.models.linear.density import Unknowns, log_likelihood, settled
+from credo.models.linear.priors import InverseGamma, LaplaceNoise, StudentTNoise
+from credo.models.linear.shrinkage import ScaleMixture
+from credo.models.linear.statistics import design
+
+COMPONENTS = 1024
+"""Draws that a prediction averages over; more are thinned to so many."""
+FEW = 100.0
+"""Effective draws below which new data should have been drawn for."""
+
+
+def given(belief: Linear, posterior: Posterior, statistics: Any = None) -> "LinearDraws":
+    """The model with what a method found; `statistics` are what it was conditioned on, for those that come next."""
+    numbers = posterior.values
+    seen = belief.seen if statistics is None else statistics if belief.seen is None else belief.seen + statistics
+    collapsed = isinstance(belief.prior, ScaleMixture) and "prior.z" not in numbers
+    if collapsed and seen is None:
+        raise DataError("the weights had been integrated out; to draw them give the data, or condition(X, y, using=…)")
+    unknowns = Unknowns(belief.prior, belief.intercept, belief.noise)
+    theta, noise = settled(jr.key(0), unknowns, numbers, seen if collapsed else None)
+    model = eqx.tree_at(lambda b: (b.seen, b.weights), belief, (seen, None), is_leaf=lambda v: v is None)
+    return LinearDraws(theta, noise, jnp.full(len(noise), -jnp.log(len(noise))), model, posterior)
+
+
+class LinearDraws(Belief):
+    """A linear model whose weights, noise and whatever else was unknown are known by draws.
+
+    `posterior` has them in natural units, `found` as the method left them, with its diagnostics.
+    """
+
+    theta: Float[Array, "s q"]
+    """θ = (b - reference, w)."""
+    noise: Float[Array, " s"]
+    """σ², or the scale of noise with heavy tails."""
+    log_weights: Float[Array, " s"]
+    model: Linear = known()
+    """The model, with what it has seen."""
+    found: Posterior = known()
+
+    def statistics(self, *data: Any, **options: Any) -> Any:
+        """What the model keeps of data."""
+        return self.model.statistics(*data, **options)
+
+    def condition(self, *data: Any, using: Any = None, **options: Any) -> Any:
+        """The belief after more data: the draws weighed by their likelihood, or `using` a method, drawn anew."""
+        if using is not None:
+            if self.model.seen is None:
+                raise DataError("this belief does not hold the data it has seen; condition the model on all of them")
+            unknown = set(params.learnable(self.model)) & {slot.path for slot in self.found.space.slots}
+            missing = sorted(unknown - set(options.get("priors") or {}))
+            if missing:
+                raise DataError(f"{missing[0]!r} is known by draws; to draw anew give its prior again, priors={{…}}")
+            return self.model.condition(*data, using=using, **options)
+        return self.condition_on(self.statistics(*data, **options))
+
+    def condition_on(self, statistics: Any) -> "LinearDraws":
+        """p(draw | data) ∝ p(draw) p(data | draw)."""
+        joint = self.log_weights + _likelihoods(self, statistics)
+        weights = joint - special.logsumexp(joint)
+        effective = jnp.exp(-special.logsumexp(2 * weights))
+        if not is_traced(effective) and float(effective) < min(FEW, len(self.noise) / 2):
+            warnings.warn(
+                f"after these data {float(effective):.0f} effective draws are left of {len(self.noise)}; draw anew: "
+                "condition(X, y, using=credo.infer.NUTS())",
+                NotConvergedWarning,
+                stacklevel=3,
+            )
+        seen = statistics if self.model.seen is None else self.model.seen + statistics
+        return eqx.tree_at(lambda b: (b.log_weights, b.model.seen), self, (weights, seen), is_leaf=lambda v: v is None)
+
+    def evidence_of(self, statistics: Any) -> Float[Array, ""]:
+        """log p(new data | data), the mean likelihood of the draws."""
+        return special.logsumexp(self.log_weights + _likelihoods(self, statistics))
+
+    def predict(self, x: Any, *, noise: Any = None) -> Predictive:
+        """p(y* | x*, data), a mixture over draws: of Normal, Student-t or Laplace, as the noise is.
+
+        Args:
+            x: queries, shape (m, d).
+            noise: the noise variance of each query, where it is known.
+        """
+        table = check_table(x, "X", None if self.model.inputs is None else len(self.model.inputs))
+        phi = jnp.asarray(design(self.model.features, table, self.model.intercept is not None))
+        if phi.shape[1] != self.theta.shape[1]:
+            raise DataError(f"X must have the {self.theta.shape[1]} features the belief knows, found {phi.shape[1]}")
+        thin = np.linspace(0, len(self.noise) - 1, min(len(self.noise), COMPONENTS)).astype(int)
+        centers = self.theta[thin] @ phi.T + self.model.reference
+        levels = jnp.broadcast_to(self.noise[thin, None], centers.shape)
+        kind, weights = self.model.noise, jax.nn.softmax(self.log_weights[thin])
+        if noise is not None:
+            if self.model.is_robust or isinstance(kind, InverseGamma):
+                raise DataError("a variance for each query can be given only where the noise is a known variance")
+            levels = jnp.broadcast_to(jnp.asarray(check_positive(noise, "noise", phi.shape[0])), centers.shape)
+        if isinstance(kind, LaplaceNoise):
+            return Mixture(weights, (Laplace(centers, levels),))
+        if isinstance(kind, StudentTNoise):
+            df = jnp.broadcast_to(kind.df, centers.shape)
+            return Mixture(weights, (StudentT(df, centers, levels**2, jnp.zeros_like(centers)),))
+        return Mixture(weights, (Normal(centers, levels, jnp.zeros_like(centers)),))
+
+    def coefficients(self) -> Normal:
+        """The belief about (b, w), each on its own, by its mean and variance; `posterior` has all of it."""
+        weights = jnp.exp(self.log_weights)
+        mean = weights @ self.theta
+        variance = weights @ (self.theta - mean) ** 2
+        return Normal(self._shifted(mean), jnp.zeros_like(mean), variance)
+
+    def coefficient_names(self) -> list[str]:
+        """The names that go with `coefficients`."""
+        shifted = self.model.intercept is not None
+        p = self.theta.shape[1] - shifted
+        inputs = self.model.inputs
+        names = [f"w{i}" for i in range(p)] if inputs is None else self.model.features.names(inputs)
+        return ["intercept"] * shifted + list(names)
+
+    def _shifted(self, theta: Float[Array, "*s q"]) -> Float[Array, "*s q"]:
+        return theta if self.model.intercept is None else theta.at[..., 0].add(self.model.reference)
+
+    @property
+    def posterior(self) -> "Cloud":
+        """The draws in natural units by name: coefficients, noise, and single numbers of the prior."""
+        own = {path: v for path, v in self.found.space.by_path(self.found.values).items() if jnp.ndim(v) == 1}
+        names, shifted = self.coefficient_names(), int(self.model.intercept is not None)
+        if {"intercept", "noise", *own} & set(names[shifted:]):  # an input called "noise"
+            names[shifted:] = [f"weight of {name}" for name in names[shifted:]]
+        columns = OrderedDict(zip(names, self._shifted(self.theta).T, strict=True))
+        if isinstance(self.model.noise, InverseGamma) or "noise" in own:
+            columns["noise"] = self.noise
+        columns |= {path: v for path, v in own.items() if path not in ("intercept", "noise", "weights")}
+        start = OrderedDict((name, values[0]) for name, values in columns.items())
+        vectors = jnp.stack(list(columns.values()), axis=1)
+        return Cloud(Space.of(start), vectors, self.log_weights, self.found.notes)
+
+    @property
+    def verdict(self) -> str:
+        """Whether to trust the draws, in words."""
+        return self.found.verdict
+
+
+class Cloud(Posterior):
+    """Weighted draws in natural units."""
+
+    space: Space
+    draws: Float[Array, "s k"]
+    log_weights: Float[Array, " s"]
+    notes: tuple[str, ...] = eqx.field(static=True, default=())
+
+    def vectors(self, n: int, key: PRNGKeyArray) -> Float[Array, "n k"]:
+        """n of the draws."""
+        return self.draws[jr.choice(key, len(self.draws), (n,), p=jnp.exp(self.log_weights))]
+
+    def kept(self) -> Float[Array, "s k"]:
+        """As many draws as there are, of equal weight: systematic resampling."""
+        n = len(self.draws)
+        return self.draws[jnp.searchsorted(jnp.cumsum(jnp.exp(self.log_weights)), (jnp.arange(n) + 0.5) / n)]
+
+
+@eqx.filter_jit
+def _likelihoods(belief: LinearDraws, statistics: Any) -> Float[Array, " s"]:
+    kind = belief.model.noise
+    return jax.vmap(lambda theta, noise: log_likelihood(kind, theta, noise, statistics))(belief.theta, belief.noise)
