@@ -19,6 +19,7 @@ from credo.core.predictive import Bernoulli, Categorical, Mixture, PoissonMixtur
 from credo.errors import DataError, NotConvergedWarning
 from credo.infer import MAP, ML
 from credo.infer.laplace import Laplace
+from credo.infer.learn import Objective
 from credo.infer.mcmc.draws import Draws
 from credo.infer.posterior import Approximation
 from credo.models import likelihoods
@@ -245,6 +246,25 @@ def test_large_tables_give_the_same(name, after, monkeypatch):
     np.testing.assert_allclose(found.u, after[name].law.center, rtol=1e-5, atol=1e-7)
     covariance = np.linalg.inv(np.asarray(found.precision))
     np.testing.assert_allclose(covariance, after[name].law.root @ after[name].law.root.T, rtol=1e-3, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", ["Logistic", "StudentT", "Softmax", "Ordinal"])
+def test_the_evidence_of_large_tables_is_the_same(name, monkeypatch):
+    model, y = MODELS[name]
+    belief, rows = model().prepare(X, y)
+    slots = params.layout(belief)
+    assert belief.objective(slots, rows, {}) is None
+    want = Objective(belief, slots, rows, {})
+    for module, setting, value in ((fitting, "LARGE", 1), (host, "BLOCK", 50), (host, "PILOT", 50)):
+        monkeypatch.setattr(module, setting, value)
+    found = belief.objective(slots, rows, {})
+    assert isinstance(found, host.HostObjective)
+    first = np.asarray(params.to_vector(belief, slots))
+    for shift in (0.3, -1.0):
+        value, slope = want.value_and_grad(first + shift)
+        other, other_slope = found.value_and_grad(first + shift)
+        assert other == pytest.approx(value, rel=1e-8)
+        np.testing.assert_allclose(other_slope, slope, rtol=1e-6, atol=1e-7)
 
 
 # -- predictions -------------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ from credo.infer.posterior import Approximation, Posterior
 from credo.infer.target import Space, Target
 from credo.models.features import Affine, Features
 from credo.models.glm import predictions
-from credo.models.glm.fitting import LARGE, Before, Rows, climb, evidence, size_of, start
+from credo.models.glm.fitting import LARGE, Before, Rows, climb, evidence, is_large, size_of, start
 from credo.models.glm.predictions import DRAWS, Law
 from credo.models.likelihoods import Classes, Likelihood
 from credo.models.linear.posterior import NOT_DEFINITE
@@ -144,6 +144,14 @@ class GLM(Belief):
     def learner(self, priors: dict[str, Any]) -> Any:
         """Two climbs of the evidence."""
         return Evidence(starts=2, tolerance=1e-4)
+
+    def objective(self, slots: params.Layout, statistics: Rows, priors: dict[str, Any]) -> Any:
+        """The evidence through NumPy where there are many rows."""
+        if isinstance(self.prior, LaplacePrior) or is_traced(statistics) or not is_large(statistics):
+            return None
+        from credo.models.glm.host import HostObjective
+
+        return HostObjective(self, slots, statistics, priors)
 
     # -- Bayes' rule -----------------------------------------------------------------------------------------
 

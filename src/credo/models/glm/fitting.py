@@ -197,11 +197,16 @@ class Climb(NamedTuple):
 
 def climb(before: Before, rows: Rows, intercept: bool) -> Climb:
     """The mode of log p(y, u); traceable."""
-    if is_traced(before, rows) or rows.design.size < LARGE or rows.design.devices().pop().platform != "cpu":
+    if is_traced(before, rows) or not is_large(rows):
         return _climb(before, rows, intercept)
     from credo.models.glm.host import climb_on_host
 
     return climb_on_host(before, rows, intercept)
+
+
+def is_large(rows: Rows) -> bool:
+    """Whether NumPy is faster for these rows: many, on a CPU."""
+    return rows.design.size >= LARGE and rows.design.devices().pop().platform == "cpu"
 
 
 def propose(slope: Array, curvature: Array, damping: Array) -> tuple[Array, Array, Array]:

@@ -1,14 +1,25 @@
 """The climb of `fitting` for large tables on a CPU: in NumPy, whose BLAS is faster than XLA's, block by block.
 
-It starts from the mode of some of the rows: then two or three passes over all of them are enough.
+It starts from the mode of some of the rows: then two or three passes over all of them are enough. `HostObjective` is
+the evidence as a function of hyperparameters θ; with t = ∂log|H|/∂u at the mode û and û' = H⁻¹ ∂∇log p(û | θ)/∂θ,
+
+    ∂log Z/∂θ = ∂log p(û | θ)/∂θ - ½ tr(H⁻¹ ∂Λ/∂θ) - ½ tᵀû'
+
+where Λ is the curvature of the prior: one more pass over the rows for t, and none for each hyperparameter.
 """
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
+from credo.core import params
 from credo.core.arrays import bucket, pad_rows, put
+from credo.infer.laplace import normal_at
 from credo.models.glm.fitting import (
     MAX_STEPS,
     SLACK,
@@ -16,6 +27,7 @@ from credo.models.glm.fitting import (
     Climb,
     Rows,
     assemble,
+    log_prob_of_row,
     next_damping,
     propose,
     row_terms,
@@ -26,6 +38,8 @@ from credo.models.likelihoods import Likelihood
 
 NEAR = 1e-3
 """The same for large tables, whose curvature is not computed again after so short a step."""
+EXACT = 1e-5
+"""The same for the evidence, whose climb needs a smooth function."""
 BLOCK = 2**11
 """Rows of a table that fit the cache together."""
 PILOT = 2**13
@@ -44,6 +58,12 @@ class _Table(NamedTuple):
     weights: np.ndarray
     offset: np.ndarray
     likelihood: Likelihood
+
+    @classmethod
+    def of(cls, rows: Rows) -> "_Table":
+        """These rows."""
+        design, y, weights, offset = (np.asarray(v) for v in (rows.design, rows.y, rows.weights, rows.offset))
+        return cls(design, y, weights, offset, rows.likelihood)
 
     def height(self, before: Before, u: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """`height`, a block of rows at a time while it is in the cache."""
@@ -71,6 +91,26 @@ class _Table(NamedTuple):
             full += more[1]
         return value, slope, full
 
+    def bend(self, before: Before, u: np.ndarray, covariance: np.ndarray) -> np.ndarray:
+        """∂log|H|/∂u = Σᵢ Aᵢᵀ ∂⟨AᵢH⁻¹Aᵢᵀ, hᵢ(z)⟩/∂z, with A, h and z as in `fitting`, and the same of the prior."""
+        s, q = size_of(self.likelihood), self.design.shape[1]
+        w = u[s:].reshape(q, -1)
+        c = w.shape[1]
+        spread = np.empty((len(self.y), s + c, s + c))
+        spread[:, :s, :s] = covariance[:s, :s]
+        for a in range(c):
+            across = self.design @ covariance[s + a :: c, :s]
+            spread[:, s + a, :s], spread[:, :s, s + a] = across, across
+            for b in range(c):
+                part = self.design @ covariance[s + a :: c, s + b :: c]
+                spread[:, s + a, s + b] = np.einsum("nq,nq->n", part, self.design)
+        eta = self.design @ w + self.offset[:, None]
+        size = bucket(len(eta))
+        rows = (put(pad_rows(v, size)) for v in (eta, self.y, self.weights, spread))
+        slopes = np.asarray(_bends_compiled(self.likelihood, put(u[:s]), *rows))[: len(eta)]
+        own = np.asarray(_prior_bends_compiled(before, self.likelihood, put(u), put(covariance)))
+        return own + np.concatenate([slopes[:, :s].sum(0), (self.design.T @ slopes[:, s:]).reshape(-1)])
+
     def some(self, n: int) -> "_Table":
         """n of the rows, at random."""
         chosen = np.sort(np.random.default_rng(0).choice(len(self.y), n, replace=False))
@@ -80,8 +120,7 @@ class _Table(NamedTuple):
 
 def climb_on_host(before: Before, rows: Rows, intercept: bool) -> Climb:
     """The same in NumPy, from the mode of some of the rows."""
-    arrays = [np.asarray(v) for v in (rows.design, rows.y, rows.weights, rows.offset)]
-    table = _Table(arrays[0], arrays[1], arrays[2], arrays[3], rows.likelihood)
+    table = _Table.of(rows)
     u = np.asarray(_start_compiled(rows, intercept, before.mean))
     if len(table.y) > 2 * PILOT:
         first = _ascend(before, table.some(PILOT), u, 0.3)
@@ -111,3 +150,87 @@ def _ascend(before: Before, table: _Table, u: np.ndarray, near: float) -> Climb:
         damping = float(next_damping(damping, good))
     numbers = (u, np.asarray(here[0]), here[2], np.asarray(stride), np.asarray(count))
     return Climb(*(put(v) for v in numbers))
+
+
+class HostObjective:
+    """log Z(θ) + log p(θ) of the unconstrained hyperparameters, with its gradient; each climb starts from the last."""
+
+    def __init__(self, belief: Any, slots: params.Layout, rows: Rows, priors: Mapping[str, Any]):
+        few = Rows(rows.design[:1], rows.y[:1], rows.weights[:1], rows.offset[:1], rows.likelihood)
+        self._about = (belief, slots, few, dict(priors))
+        self._rows, self._table = rows, _Table.of(rows)
+        self._mode: np.ndarray | None = None
+
+    def value_and_grad(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
+        """The objective and its gradient."""
+        before = _before_compiled(vector, *self._about)
+        if self._mode is None:
+            self._mode = np.asarray(climb_on_host(before, self._rows, self._about[0].intercept is not None).u)
+        top = _ascend(before, self._table, self._mode, EXACT)
+        root, log_z, ok = normal_at(top.value, top.precision)
+        if not (bool(ok) and np.isfinite(log_z)):
+            return -np.inf, np.zeros_like(vector)
+        self._mode = mode = np.asarray(top.u)
+        covariance = np.asarray(root @ root.T)
+        lean = -0.5 * covariance @ self._table.bend(before, mode, covariance)
+        log_prior, slope = _slope_compiled(vector, *self._about, top.u, put(covariance), put(lean))
+        return float(log_z) + float(log_prior), np.asarray(slope)
+
+    def value(self, vector: np.ndarray) -> float:
+        """The objective."""
+        return self.value_and_grad(vector)[0]
+
+
+@eqx.filter_jit
+def _before_compiled(vector: Any, belief: Any, slots: params.Layout, rows: Rows, priors: dict[str, Any]) -> Before:
+    return params.from_vector(belief, slots, jnp.asarray(vector)).before(rows)
+
+
+@eqx.filter_jit
+def _slope_compiled(
+    vector: Any,
+    belief: Any,
+    slots: params.Layout,
+    rows: Rows,
+    priors: dict[str, Any],
+    u: Float[Array, " k"],
+    covariance: Float[Array, "k k"],
+    lean: Float[Array, " k"],
+) -> tuple[Float[Array, ""], Float[Array, " t"]]:
+    """log p(θ), and the gradient of the module's formula."""
+
+    def joint(v: Array) -> tuple[Array, Array]:
+        candidate = params.from_vector(belief, slots, v)
+        value, gradient, curvature = candidate.before(rows).slopes(rows.likelihood, u)
+        log_prior = params.log_prior(candidate, priors)
+        return value - 0.5 * jnp.sum(covariance * curvature) + lean @ gradient + log_prior, log_prior
+
+    (_, log_prior), slope = jax.value_and_grad(joint, has_aux=True)(jnp.asarray(vector))
+    return jnp.asarray(log_prior, dtype=float), slope
+
+
+@eqx.filter_jit
+def _bends_compiled(
+    likelihood: Likelihood,
+    psi: Float[Array, " s"],
+    eta: Float[Array, "n c"],
+    y: Float[Array, " n"],
+    w: Float[Array, " n"],
+    spread: Float[Array, "n a a"],
+) -> Float[Array, "n a"]:
+    """∂⟨spread, h(z)⟩/∂z of every row."""
+
+    def row(eta: Array, y: Array, w: Array, spread: Array) -> Array:
+        def curved(z: Array) -> Array:
+            return -w * jnp.sum(spread * jax.hessian(lambda v: log_prob_of_row(likelihood, v, y))(z))
+
+        return jax.grad(curved)(jnp.concatenate([psi, eta]))
+
+    return jax.vmap(row)(eta, y, w, spread)
+
+
+@eqx.filter_jit
+def _prior_bends_compiled(
+    before: Before, likelihood: Likelihood, u: Float[Array, " k"], covariance: Float[Array, "k k"]
+) -> Float[Array, " k"]:
+    return jax.grad(lambda v: jnp.sum(covariance * before.slopes(likelihood, v)[2]))(u)
