@@ -128,10 +128,10 @@ def test_periods_need_length_and_resolution():
 
 def test_duplicates_and_class_like_targets_are_remarked_on():
     frame = numbers_frame(60)
-    frame["y"] = np.arange(60) % 2
-    frame.loc[59] = frame.loc[57]
+    frame["y"] = np.arange(60) % 3
+    frame.loc[59] = frame.loc[56]
     said = " ".join(prepared(frame).notes)
-    assert "only 2 different values" in said and "1 row repeats an earlier one" in said
+    assert "only 3 different values" in said and "use --kind classes" in said and "1 row repeats an earlier one" in said
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,8 @@ def test_duplicates_and_class_like_targets_are_remarked_on():
     [
         ({"y": 1.0}, {}, "is constant"),
         ({"y": np.nan}, {}, "0 usable rows"),
-        ({"y": ["a", "b"] * 20}, {}, "must hold numbers, found text: 'a' in row 1"),
+        ({"y": ["1", "2", "3", "a"] * 10}, {}, "must hold numbers, found text: 'a' in row 4"),
+        ({"y": ["a", "b"] * 20}, {"kind": "number"}, "must hold numbers, found text: 'a' in row 1"),
         ({"y": ["2020-01-01", "2020-01-02"] * 20}, {}, "found dates"),
         ({"a": 1.0}, {}, "no column to predict"),
         ({}, {"ignore": ["a"]}, "no column to predict"),
@@ -158,11 +159,13 @@ def test_too_few_rows():
         prepared(numbers_frame(3))
 
 
-def test_typed_boolean_target_is_refused():
+def test_typed_boolean_target_holds_classes_and_no_numbers():
     frame = numbers_frame(20)
     frame["y"] = [True, False] * 10
-    with pytest.raises(DataError, match="yes/no values"):
-        prepare(Table(frame, "t.parquet"), "y")
+    found = prepare(Table(frame, "t.parquet"), "y")
+    assert found.kind == "classes" and found.levels == ("False", "True") and list(found.labels[:2]) == ["True", "False"]
+    with pytest.raises(DataError, match="yes/no values, not numbers; use --kind classes"):
+        prepare(Table(frame, "t.parquet"), "y", kind="number")
 
 
 def test_schema_survives_a_file(tmp_path, mixed):

@@ -7,6 +7,7 @@ import credo
 from credo.app import workflow
 from credo.app.candidates import candidates, robust_version
 from credo.app.prepare import prepare
+from credo.app.scoring import sampled_crps
 from credo.app.tables import Table, read_table
 from credo.errors import DataError
 from credo.models.features import Affine, Chosen, Composed, Polynomial, Standardize
@@ -138,7 +139,7 @@ def test_sampled_crps_agrees_with_the_closed_form():
     mean, y = rng.normal(size=400), rng.normal(size=400)
     one = StudentT(np.full(400, 4.0), mean, np.full(400, 0.5), np.zeros(400))
     stacked = StudentT(np.full((2, 400), 4.0), np.stack([mean, mean]), np.full((2, 400), 0.5), np.zeros((2, 400)))
-    sampled = workflow.sampled_crps(Mixture([0.3, 0.7], (stacked,)), y)
+    sampled = sampled_crps(Mixture([0.3, 0.7], (stacked,)), y)
     assert sampled == pytest.approx(float(crps(one, y)), rel=0.02)
 
 

@@ -1,4 +1,5 @@
-"""The models that a table is tried with: `Linear` in different features, priors and noise, and Gaussian processes.
+"""The models that a table of numbers is tried with: `Linear` in different features, priors and noise, and Gaussian
+processes. The features (`shapes`) serve classes and counts as well, see `glm_candidates`.
 
 Straight lines come first, then curves and interactions; each with automatic relevance determination, so that
 features that do not help switch themselves off. Gaussian processes follow where the rows are not too many: one of all
@@ -6,6 +7,7 @@ inputs and, for one or two inputs, one whose kernel is searched for. A robust ve
 """
 
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -18,6 +20,7 @@ from credo.core.params import layout
 from credo.infer.learn import Learned
 from credo.infer.optimize import CONVERGED, STOPPED
 from credo.models.features import Affine, BSpline, Features, Fourier, Polynomial, Standardize
+from credo.models.glm import GLM
 from credo.models.gp import GP
 from credo.models.gp.search import refine, search_kernel
 from credo.models.linear import ARD, InverseGamma, Isotropic, Linear, StudentTNoise
@@ -42,9 +45,22 @@ class Candidate(NamedTuple):
     name: str
     about: str
     """What it assumes, in a sentence."""
-    belief: Linear | GP
+    belief: Linear | GP | GLM
     search: float = 0.0
     """The seconds for which a kernel is searched; 0 is not at all."""
+    most: int = 0
+    """The largest number of features among the generalized linear models that are tried together."""
+
+
+class Shape(NamedTuple):
+    """How the prediction may depend on the inputs, whatever the outcomes are."""
+
+    name: str
+    about: str
+    features: Features | None
+    """None is the inputs themselves."""
+    relevance: bool
+    """Whether each feature has a scale of its own (automatic relevance determination)."""
 
 
 def gaussian_processes(x: Num[np.ndarray, "n d"], continuous: bool) -> list[Candidate]:
@@ -75,23 +91,31 @@ def learn_gp(candidate: Candidate, belief: GP, x: pd.DataFrame, y: np.ndarray, s
 
 def candidates(schema: Schema, x: Num[np.ndarray, "n d"]) -> tuple[list[Candidate], list[str]]:
     """The models that suit the columns and the size of the table, the simplest first; and what was left out, why."""
+    tried, notes = shapes(schema, x, lambda size: size <= MOST_FEATURES and size * len(x) <= MOST_WORK)
+    found = [Candidate(s.name, s.about, Linear(s.features, ARD() if s.relevance else None)) for s in tried]
+    if schema.time is None:
+        about = tried[0].about.replace("all share one scale", "the size of the noise is unknown and averaged over")
+        unknown = Candidate("lines, unknown noise", about, Linear(tried[0].features, noise=InverseGamma()))
+        found.insert(2, unknown)
+    curved = schema.time is not None or any(column.continuous for column in schema.columns)
+    return found + gaussian_processes(x, curved), notes
+
+
+def shapes(
+    schema: Schema, x: Num[np.ndarray, "n d"], affordable: Callable[[int], bool]
+) -> tuple[list[Shape], list[str]]:
+    """The shapes that suit the columns; `affordable(size)` says of how many features a shape may be."""
     d = x.shape[1]
     curved = [i for column in schema.columns if column.continuous for i in schema.where(column.name)[:1]]
     seasonal = _seasons(schema)
     if schema.time is not None:
-        timed, said = _for_time(schema, d, curved, seasonal, len(x))
-        return timed + gaussian_processes(x, True), said
+        return _for_time(schema, d, curved, seasonal, len(x)), []
     lines = "each input adds a straight line"
     base = None if seasonal is None else Standardize(Affine() + seasonal)
     waves = "" if seasonal is None else ", dates also in waves"
     found = [
-        Candidate("lines", f"{lines}{waves}; all share one scale", Linear(base)),
-        Candidate("lines, own relevance", f"{lines}{waves}; each has a scale of its own", Linear(base, ARD())),
-        Candidate(
-            "lines, unknown noise",
-            f"{lines}{waves}; the size of the noise is unknown and averaged over",
-            Linear(base, noise=InverseGamma()),
-        ),
+        Shape("lines", f"{lines}{waves}; all share one scale", base, False),
+        Shape("lines, own relevance", f"{lines}{waves}; each has a scale of its own", base, True),
     ]
     notes: list[str] = []
     pairs, bends = Polynomial(2).after(Affine()), BSpline(SPLINES).on(*curved) if curved else None
@@ -109,24 +133,23 @@ def candidates(schema: Schema, x: Num[np.ndarray, "n d"]) -> tuple[list[Candidat
             continue
         whole = features if seasonal is None else features + seasonal
         size = whole.size(d)
-        if size > MOST_FEATURES or size > len(x) or size * len(x) > MOST_WORK or (d == 1 and "pairs" in name):
+        if not affordable(size) or size > len(x) or (d == 1 and "pairs" in name):
             if d > 1:
                 notes.append(f"{name!r} was not tried: {size:,} features are too many for {len(x):,} rows.")
             continue
-        found.append(Candidate(name, f"{about}{waves}; features that do not help are switched off", _ard(whole)))
-    return found + gaussian_processes(x, bool(curved)), notes
+        said = f"{about}{waves}; features that do not help are switched off"
+        found.append(Shape(name, said, Standardize(whole), True))
+    return found, notes
 
 
-def _for_time(
-    schema: Schema, d: int, curved: list[int], seasonal: Features | None, n: int
-) -> tuple[list[Candidate], list[str]]:
+def _for_time(schema: Schema, d: int, curved: list[int], seasonal: Features | None, n: int) -> list[Shape]:
     assert schema.time is not None
     at = schema.where(schema.time)[0]
     others = [i for i in range(d) if i != at]
     rest = Affine().on(*others) if others else None
     periods = " and ".join(p[0] for c in schema.columns for p in c.periods)
     others_too = "; other inputs add straight lines" if others else ""
-    found = [Candidate("straight trend", f"a straight line in time{others_too}", Linear())]
+    found = [Shape("straight trend", f"a straight line in time{others_too}", None, False)]
     for degree, shape in ((1, "straight"), (2, "bending"), (3, "twice bending")):
         trend: Features = Polynomial(degree, interactions=False).after(Affine().on(at))
         parts = [trend, *([seasonal] if seasonal is not None else []), *([rest] if rest is not None else [])]
@@ -137,18 +160,14 @@ def _for_time(
             continue
         season = f", what repeats every {periods}" if seasonal is not None else ""
         name = f"{shape} trend{' + seasons' if seasonal is not None else ''}"
-        found.append(Candidate(name, f"a {shape} trend in time{season}{others_too}", _ard(whole)))
+        about = f"a {shape} trend in time{season}{others_too}"
+        found.append(Shape(name, about, Standardize(whole), True))
     bends = [i for i in curved if i != at]
     if bends and len(bends) * SPLINES < n // 2:
+        about = f"a {shape} trend{season}; other inputs add smooth curves"
         whole = whole + BSpline(SPLINES).on(*bends)
-        found.append(
-            Candidate(f"{name} + curves", f"a {shape} trend{season}; other inputs add smooth curves", _ard(whole))
-        )
-    return found, []
-
-
-def _ard(features: Features) -> Linear:
-    return Linear(Standardize(features), ARD())
+        found.append(Shape(f"{name} + curves", about, Standardize(whole), True))
+    return found
 
 
 def _seasons(schema: Schema) -> Features | None:
@@ -167,7 +186,7 @@ def robust_version(name: str, about: str, learned: Linear, spread: float) -> Can
     The prior is the one already learned; features whose weights it holds to nothing, compared with the standard
     deviation `spread` of the outcomes, are left out.
     """
-    features, precision = learned.features, np.asarray(learned.prior.precision)  # type: ignore[union-attr]
+    features, precision = learned.features, np.asarray(learned.prior.precision)
     if isinstance(learned.noise, InverseGamma):
         # There precisions are in units of the noise.
         precision = precision / float(learned.noise_variance())

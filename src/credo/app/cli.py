@@ -67,11 +67,27 @@ def fit(
             metavar="UNDER,OVER", help="Cost of acting on a number one too low, one too high.", show_default=False
         ),
     ] = None,
+    kind: Annotated[
+        str,
+        typer.Option(metavar="auto|number|classes|count", help="What the target is; auto finds out from its column."),
+    ] = "auto",
+    costs: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ROWS|FILE",
+            help="For classes: what each action (row) costs for each true class (column), as in '0,1;20,0'.",
+            show_default=False,
+        ),
+    ] = None,
+    exposure: Annotated[
+        str | None,
+        typer.Option(help="For counts: the column that they are in proportion to, such as time.", show_default=False),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace existing results.")] = False,
 ) -> None:
     """Learn to predict a column of a table: writes a model and a report in words and pictures."""
     with _one_line_errors():
-        costs = _parse_loss(loss)
+        prices = _parse_loss(loss)
         folder = out or Path(f"credo-{data.name.split('.')[0]}")
         targets = [folder / "model.credo", folder / "report.html"]
         _refuse_existing(targets, force)
@@ -80,13 +96,20 @@ def fit(
         from credo.app.tables import read_table
 
         table = read_table(data)
+        from credo.app.costs import check_options, read_costs
+        from credo.app.outcomes import read_outcome
         from credo.app.report import render
         from credo.app.workflow import run
 
+        outcome = read_outcome(table, target, kind)
+        check_options(target, outcome.kind, prices, costs)
+        if costs is not None:
+            read_costs(costs, outcome.levels)
+        options: dict[str, Any] = {"time": time, "ignore": ignore or (), "test": test, "seed": seed}
         with _progress() as step:
-            result = run(table, target, time=time, ignore=ignore or (), test=test, seed=seed, progress=step)
+            result = run(table, target, **options, kind=kind, exposure=exposure, progress=step)
             step(1, 1, "writing the report")
-            page = render(result, command=_command(), loss=costs)
+            page = render(result, command=_command(), loss=prices, costs=costs)
         _write_results(folder, result, page)
         _summary(result, folder)
 
@@ -107,14 +130,23 @@ def predict(
             show_default=False,
         ),
     ] = None,
+    costs: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ROWS|FILE",
+            help="For classes, what each action (row) costs for each true class (column): adds the column action.",
+            show_default=False,
+        ),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
     """Add predictions to a table: mean, std, lower, upper, aleatoric, epistemic.
 
-    The last two are variances, of noise and of ignorance, and add up to std².
+    The last two are variances, of noise and of ignorance, and add up to std². For classes: class, p(…) of each, and the
+    entropy, which aleatoric and epistemic add up to.
     """
     with _one_line_errors():
-        costs = _parse_loss(loss)
+        prices = _parse_loss(loss)
         if not 0 < level < 1:
             _refuse(f"--level must lie between 0 and 1, found {level:g}; write 95 % as 0.95")
         if out is not None:
@@ -123,16 +155,17 @@ def predict(
                 _refuse(f"{out} is a folder; --out names a file")
         if not model.is_file():
             _refuse(f"there is no file {model}")
+        from credo.app.answers import answer
         from credo.app.report.words import prediction_remarks
         from credo.app.tables import read_table
-        from credo.app.workflow import TableModel, answer
+        from credo.app.workflow import TableModel
         from credo.core.files import load
 
         known = load(model)
         if not isinstance(known, TableModel):
             _refuse(f"{model} holds a {type(known).__name__}, not a model that `credo fit` wrote")
         table = read_table(data)
-        found = answer(known, table, level, _loss(costs))
+        found = answer(known, table, level, _loss(prices), costs)
         _write_table(found.frame, found.added, out, table.separator, table.decimal)
         for remark in prediction_remarks(found, len(found.frame)):
             typer.echo(f"note: {remark}", err=True)
@@ -276,19 +309,18 @@ def _replace(target: Path, write: Callable[[Path], Any]) -> None:
 
 def _summary(result: "Result", folder: Path) -> None:
     """The result on the terminal: the comparison, and where the files are."""
-    from credo.app.report.words import number, percent
+    from credo.app.scoring import SHOWN, written
 
     by_name = {each.name: each for each in result.fitted}
-    lines: list[tuple[str, ...]] = [("model", "log evidence", "prob", "RMSE", "NLPD", "CRPS", "95 % held", "R²")]
+    shown = SHOWN[result.kind]
+    lines: list[tuple[str, ...]] = [("model", "log evidence", "prob", *(each.name for each in shown))]
     for row in result.comparison.rows:
         scores = by_name[row.name].scores
-        errors = (number(scores[key]) for key in ("rmse", "nlpd", "crps"))
-        r2 = f"{scores['r2']:.3f}" if "r2" in scores else "–"
         evidence, probability = f"{row.log_evidence:.1f}", f"{row.probability:.2f}"
-        lines.append((row.name, evidence, probability, *errors, percent(scores["coverage"]), r2))
+        lines.append((row.name, evidence, probability, *(written(each, scores.get(each.key)) for each in shown)))
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     typer.echo(
-        f"{result.model.target} from {result.table}: {len(result.train):,} rows to learn from, "
+        f"{result.model.target}{_what(result)} from {result.table}: {len(result.train):,} rows to learn from, "
         f"{len(result.test):,} held out\n"
     )
     for i, line in enumerate(lines):
@@ -296,6 +328,11 @@ def _summary(result: "Result", folder: Path) -> None:
         typer.secho("  ".join(cells), bold=i == 1, underline=i == 0)
     typer.echo(f"\nchosen by evidence: {result.model.name}")
     typer.echo(f"model   {folder / 'model.credo'}\nreport  {folder / 'report.html'}")
+
+
+def _what(result: "Result") -> str:
+    """What the target was taken for, where it is not a number."""
+    return {"number": "", "count": " (a count)", "classes": f" ({len(result.prepared.levels)} classes)"}[result.kind]
 
 
 def main() -> None:

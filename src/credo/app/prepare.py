@@ -6,7 +6,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from credo.app.schema import Column, Schema, check_column, detect, read_target, with_fill
+from credo.app.outcomes import Outcome, read_outcome
+from credo.app.schema import Column, Schema, check_column, detect, read_exposure, with_fill
 from credo.app.tables import Table, is_missing
 from credo.core.errors import DataError
 
@@ -21,7 +22,7 @@ class Summary(NamedTuple):
 
     name: str
     role: str
-    """"target", "input", "time" or "left out"."""
+    """"target", "input", "time", "exposure" or "left out"."""
     kind: str
     missing: int
     detail: str
@@ -34,11 +35,23 @@ class Prepared(NamedTuple):
     x: pd.DataFrame
     """The inputs in numbers, a row for each that is used."""
     y: np.ndarray
+    """The outcomes; of classes, the place of each among `levels`."""
     rows: np.ndarray
     """Which rows of the table are used."""
     summaries: tuple[Summary, ...]
     notes: tuple[str, ...]
     total_rows: int
+    kind: str = "number"
+    """What the target is: "number", "classes" or "count"."""
+    levels: tuple[str, ...] = ()
+    """The names of the classes."""
+    exposure: np.ndarray | None = None
+    """Of each row, for counts."""
+
+    @property
+    def labels(self) -> np.ndarray:
+        """What beliefs learn from: the names of classes, or the numbers themselves."""
+        return np.asarray(self.levels, dtype=object)[self.y.astype(int)] if self.levels else self.y
 
     @property
     def time(self) -> np.ndarray | None:
@@ -47,25 +60,30 @@ class Prepared(NamedTuple):
         return None if name is None else self.x[name].to_numpy(dtype=float)
 
 
-def prepare(table: Table, target: str, time: str | None = None, ignore: Iterable[str] = ()) -> Prepared:
+def prepare(
+    table: Table,
+    target: str,
+    time: str | None = None,
+    ignore: Iterable[str] = (),
+    kind: str = "auto",
+    exposure: str | None = None,
+) -> Prepared:
     """Detects what the columns hold, drops what cannot be used and says so, and turns the rest into numbers."""
     frame, left_out = table.frame, set(ignore)
-    y = read_target(table, target)
-    for name in left_out:
-        check_column(table, name, "--ignore")
-    if target in left_out:
-        raise DataError(f"the target {target!r} cannot be ignored as well; choose one of the two")
-    if time is not None:
-        check_column(table, time, "--time")
-        if time == target or time in left_out:
-            raise DataError(f"the time column {time!r} cannot be the target or ignored as well")
-    notes = list(table.notes)
+    outcome = read_outcome(table, target, kind)
+    _check_roles(table, target, time, left_out, exposure, outcome.kind)
+    y, notes = outcome.y, [*table.notes, *outcome.notes]
     rows = ~np.isnan(y)
     if not rows.all():
         notes.append(f"{_count(int((~rows).sum()), 'row')} without a value of {target!r} {_were(~rows)} dropped.")
+    exposed = None if exposure is None else read_exposure(frame, exposure, table.decimal)
+    if exposed is not None and np.isnan(exposed[rows]).any():
+        lacking = rows & np.isnan(exposed)
+        notes.append(f"{_count(int(lacking.sum()), 'row')} without an exposure {_were(lacking)} dropped.")
+        rows = rows & ~lacking
     if rows.sum() < FEWEST_ROWS:
         raise _too_few(table, rows)
-    columns, summaries = _columns(frame[rows], table.decimal, target, time, left_out, notes)
+    columns, summaries = _columns(frame[rows], table.decimal, target, time, left_out, notes, exposure)
     rows, columns = _fill_or_drop(frame, rows, columns, table.decimal, notes)
     if not columns:
         raise DataError(f"{table.name} has no column to predict {target!r} from, besides those left out")
@@ -75,23 +93,66 @@ def prepare(table: Table, target: str, time: str | None = None, ignore: Iterable
         raise DataError(
             f"the target {target!r} is constant in the {rows.sum()} usable rows: there is nothing to predict"
         )
-    schema = Schema(tuple(columns), target, time or _time_of(frame[rows], columns, notes))
+    schema = Schema(tuple(columns), target, time or _time_of(frame[rows], columns, notes), exposure)
     encoded = schema.encode(frame[rows], table.decimal)
-    _remark_on(y[rows], target, encoded.x, notes)
-    extent = f"{np.nanmin(y):.4g} to {np.nanmax(y):.4g}"
-    first = Summary(target, "target", "number", int(np.isnan(y).sum()), extent)
+    _remark_on(y[rows], target, encoded.x, outcome, notes)
+    first = Summary(target, "target", outcome.kind, int(np.isnan(y).sum()), outcome.detail)
     listed = (first, *(s._replace(role="time") if s.name == schema.time else s for s in summaries))
-    return Prepared(schema, encoded.x, y[rows], rows, listed, tuple(notes), len(frame))
+    return Prepared(
+        schema,
+        encoded.x,
+        y[rows],
+        rows,
+        listed,
+        tuple(notes),
+        len(frame),
+        outcome.kind,
+        outcome.levels,
+        None if exposed is None else exposed[rows],
+    )
+
+
+def _check_roles(
+    table: Table, target: str, time: str | None, left_out: set[str], exposure: str | None, kind: str
+) -> None:
+    """Every column that is named exists and has one role."""
+    for name in left_out:
+        check_column(table, name, "--ignore")
+    if target in left_out:
+        raise DataError(f"the target {target!r} cannot be ignored as well; choose one of the two")
+    if time is not None:
+        check_column(table, time, "--time")
+        if time == target or time in left_out:
+            raise DataError(f"the time column {time!r} cannot be the target or ignored as well")
+    if exposure is not None:
+        check_column(table, exposure, "--exposure")
+        if exposure in (target, time) or exposure in left_out:
+            raise DataError(f"the exposure {exposure!r} cannot be the target, the time or ignored as well")
+        if kind != "count":
+            raise DataError(f"--exposure is for counts, but {target!r} is taken for {_a(kind)}; use --kind count")
+
+
+def _a(kind: str) -> str:
+    return "classes" if kind == "classes" else f"a {kind}"
 
 
 def _columns(
-    frame: pd.DataFrame, decimal: str, target: str, time: str | None, ignore: set[str], notes: list[str]
+    frame: pd.DataFrame,
+    decimal: str,
+    target: str,
+    time: str | None,
+    ignore: set[str],
+    notes: list[str],
+    exposure: str | None = None,
 ) -> tuple[list[Column], list[Summary]]:
     columns: list[Column] = []
     summaries: list[Summary] = []
     for name in (str(c) for c in frame.columns if c != target):
         cells = frame[name]
         missing = int(is_missing(cells).sum())
+        if name == exposure:
+            summaries.append(Summary(name, "exposure", "number", missing, "expected counts are in proportion to it"))
+            continue
         if name in ignore:
             summaries.append(Summary(name, "left out", "", missing, "as asked"))
             continue
@@ -152,13 +213,16 @@ def _time_of(frame: pd.DataFrame, columns: list[Column], notes: list[str]) -> st
     return found[0]
 
 
-def _remark_on(y: np.ndarray, target: str, x: pd.DataFrame, notes: list[str]) -> None:
+def _remark_on(y: np.ndarray, target: str, x: pd.DataFrame, outcome: Outcome, notes: list[str]) -> None:
     distinct = len(np.unique(y))
-    if distinct <= 2 or (distinct <= 5 and len(y) >= 50):
+    if outcome.kind != "classes" and (distinct <= 2 or (distinct <= 5 and len(y) >= 50)):
         notes.append(
-            f"The target {target!r} has only {distinct} different values. It is treated as a number; if it names a "
-            "class, read the intervals with care."
+            f"The target {target!r} has only {distinct} different values. It is treated as a {outcome.kind}; if it "
+            "names a class, use --kind classes."
         )
+    gone = [level for i, level in enumerate(outcome.levels) if not np.any(y == i)]
+    if gone:
+        notes.append(f"No usable row is left of class {', '.join(map(repr, gone))}.")
     repeated = int(x.assign(**{"\0target": y}).duplicated().sum())
     if repeated:
         notes.append(

@@ -122,11 +122,15 @@ class Encoded(NamedTuple):
 
 
 class Schema(eqx.Module):
-    """The input columns of a table, the target, and the column that orders it in time, if one does."""
+    """The input columns of a table, the target, and the column that orders it in time, if one does.
+
+    `exposure` names the column that says for how long, or over how much, each count was taken.
+    """
 
     columns: tuple[Column, ...]
     target: str = eqx.field(static=True)
     time: str | None = eqx.field(static=True, default=None)
+    exposure: str | None = eqx.field(static=True, default=None)
 
     @property
     def names(self) -> list[str]:
@@ -159,6 +163,19 @@ class Schema(eqx.Module):
             {name: each.unread for name, each in cells.items() if each.unread},
             {name: each.unknown for name, each in cells.items() if each.unknown},
         )
+
+
+def read_exposure(frame: pd.DataFrame, name: str, decimal: str = ".") -> np.ndarray:
+    """The exposures of counts, NaN where one is missing; refuses what is not positive."""
+    if name not in frame.columns:
+        raise DataError(f"the table lacks the column {name!r} with the exposure of each count")
+    values, unread = numbers(frame[name], decimal)
+    if unread.any() or np.any(values <= 0):
+        row = int(np.argmax(unread | (values <= 0)))
+        raise DataError(
+            f"the exposure {name!r} must hold numbers > 0, found {str(frame[name].iloc[row])!r} in row {row + 1}"
+        )
+    return values
 
 
 def years_since(column: pd.Series, origin: str) -> np.ndarray:
@@ -210,14 +227,14 @@ def read_target(table: Table, target: str) -> np.ndarray:
     check_column(table, target, "--target")
     cells = table.frame[target]
     if pd.api.types.is_bool_dtype(cells.dtype):
-        raise DataError(f"the target {target!r} holds yes/no values; credo fit predicts numbers, classes come later")
+        raise DataError(f"the target {target!r} holds yes/no values, not numbers; use --kind classes")
     values, unread = numbers(cells, table.decimal)
     if unread.any():
         row = int(np.argmax(unread))
         kind = "dates" if dates(cells) is not None else "text"
         raise DataError(
             f"the target {target!r} must hold numbers, found {kind}: {str(cells.iloc[row])!r} in row {row + 1} "
-            f"({int(unread.sum())} of {len(cells)} cells); classes come later, and a few bad cells can be left empty"
+            f"({int(unread.sum())} of {len(cells)} cells); use --kind classes for labels, or leave bad cells empty"
         )
     present = values[~np.isnan(values)]
     if len(present) == 0:

@@ -17,18 +17,21 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Array, Float
 
+from credo.app import glm_candidates
 from credo.app.candidates import SEARCHED, Candidate, candidates, learn_gp, robust_version
+from credo.app.count_mixture import with_fast_quantiles
+from credo.app.glm_candidates import class_candidates, learn_glm
 from credo.app.prepare import Prepared, prepare
-from credo.app.schema import Encoded, Schema
+from credo.app.schema import Encoded, Schema, read_exposure
+from credo.app.scoring import score
+from credo.app.splits import split
 from credo.app.tables import Table
 from credo.core.errors import CredoError, DataError, NotConvergedWarning
-from credo.core.predictive import Mixture, Predictive, StudentT
-from credo.evaluate.calibration import pit
+from credo.core.predictive import Predictive
 from credo.evaluate.compare import Comparison, rank
-from credo.evaluate.scores import score_table
-from credo.evaluate.validation import holdout
 from credo.infer.learn import Evidence, Learned, fit
 from credo.infer.optimize import CONVERGED
+from credo.models.glm import GLM
 from credo.models.gp import GP
 from credo.models.linear import ARD, FixedPoint, Linear
 
@@ -40,7 +43,7 @@ class TableModel(eqx.Module):
     """A belief that knows the table it came from: how columns become numbers, and where it has seen data."""
 
     schema: Schema
-    belief: Linear | GP
+    belief: Linear | GP | GLM
     low: Float[Array, " d"]
     high: Float[Array, " d"]
     """The range of each input in the data."""
@@ -53,6 +56,18 @@ class TableModel(eqx.Module):
     def target(self) -> str:
         """The name of what is predicted."""
         return self.schema.target
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """The names of the classes, in the order of their probabilities; none for numbers and counts."""
+        return self.belief.classes or () if isinstance(self.belief, GLM) else ()
+
+    @property
+    def kind(self) -> str:
+        """ "number", "classes" or "count"."""
+        if not isinstance(self.belief, GLM):
+            return "number"
+        return "classes" if self.levels else "count"
 
     def encode(self, table: pd.DataFrame) -> Encoded:
         """The inputs of a new table in numbers."""
@@ -68,7 +83,12 @@ class TableModel(eqx.Module):
                 f"row {row} has missing inputs ({count} such row{'s' * (count > 1)}); drop or fill them, or use credo "
                 "predict, which leaves their predictions empty"
             )
-        return self.belief.predict(encoded.x)
+        exposure = None if self.schema.exposure is None else read_exposure(table, self.schema.exposure)
+        return self.predict_numbers(encoded.x, exposure)
+
+    def predict_numbers(self, x: pd.DataFrame, exposure: np.ndarray | None = None) -> Predictive:
+        """The prediction for inputs in numbers, as `encode` gives them."""
+        return predict(self.belief, x, exposure)
 
     def outside(self, x: Float[np.ndarray, "n d"]) -> np.ndarray:
         """Which entries lie beyond the range of the data: predictions there are extrapolated."""
@@ -82,7 +102,7 @@ class Fitted(NamedTuple):
 
     name: str
     about: str
-    belief: Linear | GP
+    belief: Linear | GP | GLM
     log_evidence: float
     scores: dict[str, float]
     """On the test part."""
@@ -139,6 +159,23 @@ class Result(NamedTuple):
         """The outcomes of the test part."""
         return self.prepared.y[self.test]
 
+    @property
+    def kind(self) -> str:
+        """What the target is: "number", "classes" or "count"."""
+        return self.prepared.kind
+
+    def predict(self, rows: np.ndarray, belief: Any = None) -> Predictive:
+        """The prediction of the chosen candidate, as learned on the training part, or of `belief`, for some rows."""
+        exposure = None if self.prepared.exposure is None else self.prepared.exposure[rows]
+        return predict(belief or self.chosen.belief, self.prepared.x.iloc[rows], exposure)
+
+
+def predict(belief: Linear | GP | GLM, x: Any, exposure: np.ndarray | None = None) -> Predictive:
+    """The prediction of a belief; only counts have an exposure."""
+    if isinstance(belief, GLM):
+        return with_fast_quantiles(belief.predict(x, exposure=exposure))
+    return belief.predict(x)
+
 
 def run(
     table: Table,
@@ -148,36 +185,38 @@ def run(
     ignore: Iterable[str] = (),
     test: float = 0.2,
     seed: int = 0,
+    kind: str = "auto",
+    exposure: str | None = None,
     progress: Progress | None = None,
 ) -> Result:
     """Learns from a table what predicts its column `target`; see the module's picture.
 
     `time` names a column that orders the rows: the last share `test` of them is then the test part, else as many
-    at random. `progress(done, total, name)` is called before each step.
+    at random. `kind` is what the target is, one of `credo.app.outcomes.KINDS`; `exposure` names the column that
+    expected counts are in proportion to. `progress(done, total, name)` is called before each step.
     """
     start = clock.perf_counter()
     if not 0 < test < 1:
         raise DataError(f"--test is the share of rows to hold out, between 0 and 1, found {test:g}; write 20 % as 0.2")
-    prepared = prepare(table, target, time, ignore)
-    train, held_out = _split(prepared, test, seed)
+    prepared = prepare(table, target, time, ignore, kind, exposure)
+    train, held_out = split(prepared, test, seed)
     x, y = prepared.x.iloc[train], prepared.y[train]
     if np.ptp(y) == 0:
         raise DataError(f"the target {target!r} is constant in the {len(y)} training rows: there is nothing to learn")
-    tried, notes = candidates(prepared.schema, x.to_numpy())
     say = progress or (lambda done, total, name: None)
-    total = len(tried) + 2
+    notes: list[str] = []
+    rounds, total = _rounds(prepared, x.to_numpy(), y, notes)
     fitted: list[Fitted] = []
-    for i, candidate in enumerate(tried):
-        say(i, total, candidate.name)
-        fitted += _try(candidate, prepared, train, held_out, seed, notes)
+    tried: list[Candidate] = []
+    for candidates_of in rounds:
+        for candidate in candidates_of(fitted, tried):
+            say(len(tried), total, candidate.name)
+            tried.append(candidate)
+            fitted += _try(candidate, prepared, train, held_out, seed, notes)
     if not fitted:
         raise DataError(f"no model could be learned from {table.name}: {notes[-1]}")
-    robust = _robust(fitted, y, notes)
-    if robust is not None:
-        say(len(tried), total, robust.name)
-        fitted += _try(robust, prepared, train, held_out, seed, notes)
     beliefs = {each.name: each.belief for each in fitted}
-    comparison = rank(beliefs, [each.log_evidence for each in fitted], (x, y))
+    comparison = rank(beliefs, [each.log_evidence for each in fitted], (x, prepared.labels[train]))
     say(total - 1, total, f"{comparison.best}, on all rows")
     model = _final(comparison.best, tried, fitted, prepared, seed, notes)
     return Result(
@@ -194,97 +233,94 @@ def run(
     )
 
 
-def is_robust(belief: Linear | GP) -> bool:
+Round = Callable[[list[Fitted], list[Candidate]], list[Candidate]]
+"""From what was learned so far, and what was tried, to what to try next."""
+
+
+def _rounds(prepared: Prepared, x: np.ndarray, y: np.ndarray, notes: list[str]) -> tuple[list[Round], int]:
+    """What is tried, in rounds that may depend on those before; and how many steps that will be with the last."""
+    if prepared.kind == "classes":
+        first, said = class_candidates(prepared.schema, x, prepared.levels)
+        notes += said
+        return [lambda fitted, tried: first], len(first) + 1
+    if prepared.kind == "count":
+        shapes, said = glm_candidates.count_shapes(prepared.schema, x)
+        notes += said
+        most = glm_candidates.most_features(shapes, x.shape[1])
+
+        def scored(fitted: list[Fitted], tried: list[Candidate]) -> list[glm_candidates.Scored]:
+            of = {candidate.name: candidate for candidate in tried}
+            return [glm_candidates.Scored(of[each.name], each.log_evidence) for each in fitted]
+
+        return [
+            lambda fitted, tried: glm_candidates.first_counts(shapes, most),
+            lambda fitted, tried: glm_candidates.further_counts(shapes, scored(fitted, tried), most),
+            lambda fitted, tried: glm_candidates.last_counts(shapes, scored(fitted, tried), most) if fitted else [],
+        ], len(shapes) + 4
+    numbers, said = candidates(prepared.schema, x)
+    notes += said
+    return [lambda fitted, tried: numbers, lambda fitted, tried: _robust(fitted, y, notes)], len(numbers) + 2
+
+
+def is_robust(belief: Linear | GP | GLM) -> bool:
     """Whether the belief expects outliers."""
     return isinstance(belief, Linear) and belief.is_robust
 
 
-def _robust(fitted: list[Fitted], y: np.ndarray, notes: list[str]) -> Candidate | None:
+def _robust(fitted: list[Fitted], y: np.ndarray, notes: list[str]) -> list[Candidate]:
     """The best linear model with noise that expects outliers, unless the table is too large for it."""
     linear = [(each, each.belief) for each in fitted if isinstance(each.belief, Linear)]
     if not linear:
-        return None
+        return []
     best, belief = max(linear, key=lambda pair: pair[0].log_evidence)
     q = belief.weights.mean.shape[0] if belief.weights is not None else 1
     if q * len(y) > ROBUST_WORK:
         notes.append(f"A version of {best.name!r} that expects outliers was not tried: the table is too large for it.")
-        return None
-    return robust_version(best.name, best.about, belief, float(y.std()))
+        return []
+    return [robust_version(best.name, best.about, belief, float(y.std()))]
 
 
-def _split(prepared: Prepared, test: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    n = len(prepared.y)
-    if prepared.time is None:
-        parts = holdout(n, test=test, validation=0.0, seed=seed)
-        train, held_out = parts.train, parts.test
-    else:
-        order = np.argsort(prepared.time, kind="stable")
-        count = max(round(n * test), 1)
-        train, held_out = order[: n - count], order[n - count :]
-    if len(train) < 4:
-        raise DataError(f"--test {test:g} leaves {len(train)} of {n} rows to learn from; make it smaller")
-    return train, held_out
-
-
-def _learn(candidate: Candidate, x: pd.DataFrame, y: np.ndarray, seed: int) -> tuple[Learned, list[str]]:
+def _learn(
+    candidate: Candidate, x: pd.DataFrame, y: np.ndarray, seed: int, exposure: np.ndarray | None = None
+) -> tuple[Learned, list[str]]:
     if isinstance(candidate.belief, GP):
         found = learn_gp(candidate, candidate.belief, x, y, seed)
         return found, [] if found.status == CONVERGED else ["its time was up before it had found its best"]
-    options: dict[str, Any] = {}
-    if candidate.belief.is_robust:
-        options = {"fixed": ["prior.precision"], "using": Evidence(starts=1)}
-    elif isinstance(candidate.belief.prior, ARD):
-        # Precisions on their way to infinity approach it slowly; the fourth digit changes nothing.
-        options = {"using": FixedPoint(starts=1, tolerance=1e-4)}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", NotConvergedWarning)
-        learned = fit(candidate.belief, x, y, report=True, seed=seed, **options)
+        if isinstance(candidate.belief, GLM):
+            learned = learn_glm(candidate, candidate.belief, x, y, seed, exposure)
+        else:
+            learned = fit(candidate.belief, x, y, report=True, seed=seed, **_options(candidate.belief))
     said = [str(w.message) for w in caught if issubclass(w.category, NotConvergedWarning)]
     return learned, said
+
+
+def _options(belief: Linear) -> dict[str, Any]:
+    if belief.is_robust:
+        return {"fixed": ["prior.precision"], "using": Evidence(starts=1)}
+    if isinstance(belief.prior, ARD):
+        # Precisions on their way to infinity approach it slowly; the fourth digit changes nothing.
+        return {"using": FixedPoint(starts=1, tolerance=1e-4)}
+    return {}
 
 
 def _try(
     candidate: Candidate, prepared: Prepared, train: np.ndarray, test: np.ndarray, seed: int, notes: list[str]
 ) -> list[Fitted]:
     begin = clock.perf_counter()
+    exposure = prepared.exposure
     try:
-        learned, said = _learn(candidate, prepared.x.iloc[train], prepared.y[train], seed)
+        known = None if exposure is None else exposure[train]
+        learned, said = _learn(candidate, prepared.x.iloc[train], prepared.labels[train], seed, known)
     except CredoError as error:
         notes.append(f"{candidate.name!r} could not be learned: {error}")
         return []
     notes += [f"{candidate.name!r}: {sentence}." for sentence in said]
-    y = prepared.y[test]
-    prediction = learned.belief.predict(prepared.x.iloc[test])
-    scores = score(prediction, y)
+    prediction = predict(learned.belief, prepared.x.iloc[test], None if exposure is None else exposure[test])
+    scores = score(prediction, prepared.y[test], prepared.kind)
     seconds = clock.perf_counter() - begin
     return [Fitted(candidate.name, candidate.about, learned.belief, learned.log_evidence, scores, seconds, tuple(said))]
-
-
-def score(prediction: Predictive, y: np.ndarray) -> dict[str, float]:
-    """RMSE, NLPD, CRPS, the coverage of 95 % intervals and, where outcomes vary, R²."""
-    names = ["rmse", "nlpd", *([] if isinstance(prediction, Mixture) else ["crps"])]
-    scores = score_table(prediction, y, [*names, "r2"] if len(y) > 1 and np.ptp(y) > 0 else names)
-    if isinstance(prediction, Mixture):
-        scores["crps"] = sampled_crps(prediction, y)
-    # y is in the central interval iff its probability integral transform is: no quantile need be searched for.
-    scores["coverage"] = float(np.mean(np.abs(2 * pit(prediction, y) - 1) <= 0.95))
-    return scores
-
-
-def sampled_crps(prediction: Mixture, y: np.ndarray, n: int = 1000) -> float:
-    """E|Y - y| - ½E|Y - Y′| from draws: a mixture of Student-t's has no closed form, and its quadrature is slow.
-
-    With sorted draws y₁ ≤ … ≤ yₙ, ½E|Y - Y′| is estimated by Σᵢ (2i - n - 1) yᵢ / (n(n - 1)).
-    """
-    (part,) = prediction.parts
-    assert isinstance(part, StudentT)
-    rng = np.random.default_rng(0)
-    k, m = part.mean.shape
-    node, row = rng.choice(k, size=(n, m), p=np.asarray(prediction.weights)), np.arange(m)
-    df, mean, scale = (np.asarray(v)[node, row] for v in (part.df, part.mean, part.scale))
-    draws = np.sort(mean + scale * rng.standard_t(df), axis=0)
-    rank = 2 * np.arange(1, n + 1) - n - 1
-    return float(np.mean(np.abs(draws - y).mean(axis=0) - rank @ draws / (n * (n - 1))))
 
 
 def _final(
@@ -292,14 +328,14 @@ def _final(
 ) -> TableModel:
     """The chosen kind of model, learned on all rows."""
     by_name = {candidate.name: candidate for candidate in tried}
-    robust = name not in by_name
+    robust = isinstance(by_name[name].belief, Linear) and is_robust(by_name[name].belief)
     base = by_name[name.removesuffix(", robust") if robust else name]
     if isinstance(base.belief, GP):
         # The kernel that was found stays; its numbers are learned again.
         known = next(each.belief for each in fitted if each.name == name)
         assert isinstance(known, GP)
         base = base._replace(belief=known.unconditioned(), search=0.0)
-    learned, said = _learn(base, prepared.x, prepared.y, seed)
+    learned, said = _learn(base, prepared.x, prepared.labels, seed, prepared.exposure)
     if robust:
         assert isinstance(learned.belief, Linear)
         again = robust_version(base.name, base.about, learned.belief, float(prepared.y.std()))
@@ -319,68 +355,4 @@ def _final(
         name,
         len(x),
         tuple((key, float(value)) for key, value in scores.items()),
-    )
-
-
-class Answer(NamedTuple):
-    """A table with its predictions."""
-
-    frame: pd.DataFrame
-    """All columns and rows of the table, and the columns of the prediction."""
-    added: tuple[str, ...]
-    empty: int
-    """Rows that have missing inputs and so no prediction."""
-    outside: dict[str, int]
-    """Per input column, rows beyond the range of the data."""
-    extrapolated: int
-    unknown: dict[str, int]
-    unread: dict[str, int]
-
-
-def answer(model: TableModel, table: Table, level: float = 0.95, loss: Any = None) -> Answer:
-    """The table with columns mean, std, lower, upper, aleatoric and epistemic (variances that add up to std²).
-
-    A `loss` adds the column `action`. Names that the table has already get the target's name in front.
-    """
-    from credo.decide.bayes import decide
-
-    encoded = model.schema.encode(table.frame, table.decimal)
-    x, whole = encoded.x.to_numpy(), encoded.complete
-    if len(x) == 0:
-        raise DataError(f"{table.name} has no rows to predict")
-    values: dict[str, np.ndarray] = {}
-    if whole.any():
-        prediction = model.belief.predict(encoded.x[whole])
-        lower, upper = prediction.interval(level)
-        values = {
-            "mean": np.asarray(prediction.mean),
-            "std": np.asarray(prediction.std),
-            "lower": np.asarray(lower),
-            "upper": np.asarray(upper),
-            "aleatoric": np.asarray(prediction.aleatoric),
-            "epistemic": np.asarray(prediction.epistemic),
-        }
-        if loss is not None:
-            values["action"] = np.asarray(decide(prediction, loss).action)
-    else:
-        raise DataError(f"every row of {table.name} has missing inputs: there is nothing to predict")
-    taken = {str(column) for column in table.frame.columns}
-    prefix = ""
-    while any(f"{prefix}{name}" in taken for name in values):
-        prefix = f"{model.target}_{prefix}"
-    out = table.frame.copy()
-    for name, column in values.items():
-        full = np.full(len(x), np.nan)
-        full[whole] = column
-        out[f"{prefix}{name}"] = full
-    beyond = model.outside(x[whole])
-    per_column = {c.name: beyond[:, model.schema.where(c.name)].any(axis=1).sum() for c in model.schema.columns}
-    return Answer(
-        out,
-        tuple(f"{prefix}{name}" for name in values),
-        int((~whole).sum()),
-        {name: int(count) for name, count in per_column.items() if count},
-        int(beyond.any(axis=1).sum()),
-        encoded.unknown,
-        encoded.unread,
     )

@@ -1,9 +1,11 @@
 """How good a belief is: scores, calibration, validation, comparison by evidence, curves."""
 
 from credo.evaluate.calibration import (
+    BrierParts,
     CoverageCurve,
     Ranks,
     Reliability,
+    brier_decomposition,
     coverage_curve,
     expected_calibration_error,
     pit,
@@ -46,6 +48,7 @@ __all__ = [
     "SCORES",
     "BayesFactor",
     "BiasVariance",
+    "BrierParts",
     "Comparison",
     "CoverageCurve",
     "CrossValidation",
@@ -59,6 +62,7 @@ __all__ = [
     "bayes_factor",
     "bias_variance",
     "brier",
+    "brier_decomposition",
     "compare",
     "coverage",
     "coverage_curve",

@@ -95,13 +95,7 @@ def reliability(
     or, if there is none, the confidence in the most probable class against being right. Guo et al. (2017),
     "On calibration of modern neural networks"; Wilson (1927) for the bands.
     """
-    if not isinstance(prediction, Categorical | Bernoulli):
-        raise DataError(
-            f"reliability needs a prediction of classes, found {type(prediction).__name__}; use coverage_curve"
-        )
-    _check_count(bins, "bins", at_least=1)
-    values = np.asarray(check_outcomes(prediction, y))
-    probs = np.broadcast_to(np.asarray(prediction.probs), (len(values), prediction.probs.shape[-1]))
+    probs, values = _classes_of(prediction, y, "reliability", bins)
     if label is not None and not 0 <= label < probs.shape[1]:
         raise DataError(f"label must be a class from 0 to {probs.shape[1] - 1}, found {label}")
     if label is None and isinstance(prediction, Bernoulli):
@@ -117,9 +111,55 @@ def reliability(
     return Reliability(np.bincount(index, stated, bins)[filled] / count, observed, count, lower, upper)
 
 
+def _classes_of(prediction: Predictive, y: Any, what: str, bins: int) -> tuple[np.ndarray, np.ndarray]:
+    """The probabilities of every row, and its class."""
+    if not isinstance(prediction, Categorical | Bernoulli):
+        raise DataError(f"{what} needs a prediction of classes, found {type(prediction).__name__}; use coverage_curve")
+    _check_count(bins, "bins", at_least=1)
+    values = np.asarray(check_outcomes(prediction, y))
+    return np.broadcast_to(np.asarray(prediction.probs), (len(values), prediction.probs.shape[-1])), values
+
+
 def expected_calibration_error(prediction: Predictive, y: Any, bins: int = 10) -> float:
     """Σ_b (n_b/n) |observed_b - stated_b| over the bins of the reliability diagram."""
     return reliability(prediction, y, bins).error
+
+
+class BrierParts(NamedTuple):
+    """The Brier score taken apart: score = reliability - resolution + uncertainty."""
+
+    reliability: float
+    """Σ_b (n_b/n)(stated_b - observed_b)²: how far stated probabilities are from what happened; 0 is best."""
+    resolution: float
+    """How well the probabilities tell rows apart; as large as `uncertainty` for who knows every outcome."""
+    uncertainty: float
+    """Σ ȳ(1 - ȳ): the score of stating the share of each class for every row."""
+
+    @property
+    def score(self) -> float:
+        """The Brier score."""
+        return self.reliability - self.resolution + self.uncertainty
+
+
+def brier_decomposition(prediction: Predictive, y: Any, bins: int = 10) -> BrierParts:
+    """`brier` as reliability - resolution + uncertainty, over `bins` equal bins of stated probability.
+
+    What varies within a bin counts for resolution, so that the parts add up exactly. For a `Categorical` the parts
+    are sums over the classes, each against the rest. Murphy (1973), "A new vector partition of the probability
+    score"; Stephenson, Coelho & Jolliffe (2008), "Two extra components in the Brier score decomposition".
+    """
+    classes, values = _classes_of(prediction, y, "brier_decomposition", bins)
+    labels = [1] if isinstance(prediction, Bernoulli) else range(classes.shape[1])
+    total = np.zeros(3)
+    for label in labels:
+        stated, happened = classes[:, label], (values == label).astype(float)
+        index = np.minimum((stated * bins).astype(int), bins - 1)
+        count = np.maximum(np.bincount(index, minlength=bins), 1)
+        gap = (np.bincount(index, stated, bins) - np.bincount(index, happened, bins)) / count
+        share = happened.mean()
+        reliability, uncertainty = np.mean(gap[index] ** 2), share * (1 - share)
+        total += [reliability, reliability + uncertainty - np.mean((stated - happened) ** 2), uncertainty]
+    return BrierParts(*(float(part) for part in total))
 
 
 def wilson(share: Any, count: Any, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:

@@ -61,21 +61,23 @@ def check(result: Result, prediction: Predictive) -> Checks:
     series = result.prepared.schema.time is not None
     # A forecast that drifts away would look like noise that grows: a series is looked at where it was fitted.
     source = "test" if n >= ENOUGH and not series else "training"
-    looked_at = prediction if source == "test" else result.chosen.belief.predict(result.x_train)
+    looked_at = prediction if source == "test" else result.predict(result.train)
     y = y_test if source == "test" else result.y_train
     u = np.clip(pit(looked_at, y), 1e-12, 1 - 1e-12)
     z = np.asarray(ndtri(u))
     mean = np.asarray(looked_at.mean)
+    # Counts spread more where more are expected, as their law says: there the standardized errors should not grow.
+    size = np.abs(z) if result.kind == "count" else np.abs(y - mean)
     return Checks(
         rows=len(y),
         source=source,
         coverage=tuple(_coverage(pit(prediction, y_test), level) for level in (0.5, 0.8, 0.95)),
-        spread=_spread(np.abs(y - mean), mean),
+        spread=_spread(size, mean),
         tails=_tails(z),
         echo=_echo(z) if series else None,
         drift=_drift(np.asarray(ndtri(np.clip(pit(prediction, y_test), 1e-12, 1 - 1e-12)))) if series else 0.0,
-        outside=_outside(result),
-        rival=_rival(result, prediction),
+        outside=outside(result),
+        rival=rival(result, prediction),
         baseline=float(np.sqrt(np.mean((y_test - result.y_train.mean()) ** 2))),
     )
 
@@ -115,7 +117,8 @@ def _drift(z: np.ndarray) -> float:
     return float(z.mean()) if len(z) >= 5 and abs(z.mean()) > 0.75 else 0.0
 
 
-def _outside(result: Result) -> float:
+def outside(result: Result) -> float:
+    """The share of the test rows beyond the range of the training rows, time aside."""
     train, test = result.x_train, result.x_test
     if result.prepared.schema.time is not None:
         train, test = train.drop(columns=result.prepared.schema.time), test.drop(columns=result.prepared.schema.time)
@@ -126,12 +129,13 @@ def _outside(result: Result) -> float:
     return float(np.mean(((values < low) | (values > high)).any(axis=1)))
 
 
-def _rival(result: Result, prediction: Predictive) -> str:
+def rival(result: Result, prediction: Predictive) -> str:
+    """The candidate that predicted the test rows best, where it beats the chosen one by more than chance."""
     best = min(result.fitted, key=lambda each: each.scores["nlpd"])
     if best.name == result.chosen.name or len(result.y_test) < ENOUGH:
         return ""
     own = np.asarray(nlpd(prediction, result.y_test, pointwise=True))
-    other = np.asarray(nlpd(best.belief.predict(result.x_test), result.y_test, pointwise=True))
+    other = np.asarray(nlpd(result.predict(result.test, best.belief), result.y_test, pointwise=True))
     gain = own - other
     error = gain.std(ddof=1) / np.sqrt(len(gain))
     return best.name if gain.mean() > 2 * error else ""

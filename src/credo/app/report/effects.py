@@ -5,12 +5,15 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from credo.app.report.responses import responses
 from credo.app.schema import Column
 from credo.app.workflow import Result
+from credo.models.glm import GLM
 from credo.models.gp import GP
 from credo.models.linear import Linear
 
 MOST_CURVES = 6
+MIDDLE = (0.025, 0.975)
 
 
 class Effect(NamedTuple):
@@ -22,6 +25,8 @@ class Effect(NamedTuple):
     mean: float
     lower: float
     upper: float
+    outcome: str = ""
+    """Of several classes, the one whose probability changes most."""
 
     @property
     def clear(self) -> bool:
@@ -30,7 +35,10 @@ class Effect(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """The prediction along one column, all else typical, with 95 % of the doubt about the mean."""
+    """The prediction along one column, all else typical, with 95 % of the doubt about the mean.
+
+    For more than two classes `mean`, `lower` and `upper` have a column for the probability of each.
+    """
 
     column: Column
     at: np.ndarray
@@ -68,13 +76,38 @@ def effects(result: Result) -> list[Effect]:
             labels.append((column.name, start, end))
             starts.append(before)
             ends.append(after)
-    belief = result.model.belief
-    change, deviation = difference(belief, np.asarray(starts), np.asarray(ends))
-    found = [
-        Effect(*label, float(c), float(c - 1.96 * s), float(c + 1.96 * s))
-        for label, c, s in zip(labels, change, deviation, strict=True)
-    ]
+    belief, before, after = result.model.belief, np.asarray(starts), np.asarray(ends)
+    if isinstance(belief, GLM):
+        found = _changes(result, belief, labels, before, after)
+    else:
+        change, deviation = difference(belief, before, after)
+        found = [
+            Effect(*label, float(c), float(c - 1.96 * s), float(c + 1.96 * s))
+            for label, c, s in zip(labels, change, deviation, strict=True)
+        ]
     return sorted(found, key=lambda effect: -abs(effect.mean))
+
+
+def _changes(
+    result: Result, belief: GLM, labels: list[tuple[str, str, str]], before: np.ndarray, after: np.ndarray
+) -> list[Effect]:
+    """Changes of the expected count, of the probability of the second class, or of that of several which moves most."""
+    exposure = typical_exposure(result)
+    change = responses(belief, after, exposure) - responses(belief, before, exposure)
+    found = []
+    for i, label in enumerate(labels):
+        each, name = change[:, i], ""
+        if each.ndim == 2:
+            most = int(np.argmax(np.abs(each.mean(axis=0))))
+            each, name = each[:, most], result.model.levels[most]
+        lower, upper = (float(v) for v in np.quantile(each, MIDDLE))
+        found.append(Effect(*label, float(each.mean()), lower, upper, name))
+    return found
+
+
+def typical_exposure(result: Result) -> float:
+    """The median exposure of the rows, 1 where there is none."""
+    return 1.0 if result.prepared.exposure is None else float(np.median(result.prepared.exposure))
 
 
 def difference(belief: Linear | GP, before: np.ndarray, after: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -156,6 +189,11 @@ def _curve(result: Result, column: Column, base: np.ndarray) -> Curve:
             elif i == 1:
                 x[i, places[0]] = 1.0
         at, seen = np.asarray(levels, dtype=object), np.zeros(0)
-    prediction = result.model.belief.predict(x)
+    belief = result.model.belief
+    if isinstance(belief, GLM):
+        each = responses(belief, x, typical_exposure(result))
+        lower, upper = np.quantile(each, MIDDLE, axis=0)
+        return Curve(column, at, each.mean(axis=0), lower, upper, seen)
+    prediction = belief.predict(x)
     mean, doubt = np.asarray(prediction.mean), 1.96 * np.sqrt(np.asarray(prediction.epistemic))
     return Curve(column, at, mean, mean - doubt, mean + doubt, seen)

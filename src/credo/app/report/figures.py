@@ -6,6 +6,7 @@ from typing import Any
 
 import matplotlib
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from credo.app import plots
@@ -33,6 +34,10 @@ def hero(result: Result, prediction: Predictive) -> tuple[str, str]:
     order = np.argsort(np.asarray(prediction.mean))
     shown = order[plots.some(len(order), 250)]
     plots.bands(np.arange(len(shown)) + 1, prediction[shown], result.y_test[shown], ax=ax)
+    if result.kind == "count":
+        # A few rows far out would hide the rest, and no count is negative.
+        high = np.quantile(np.asarray(prediction.interval(0.95).upper), 0.98)
+        ax.set_ylim(bottom=-0.02 * high, top=1.1 * max(float(high), float(result.y_test.max())))
     plots.tidy(ax, "test rows, in the order of the prediction", result.model.target)
     part = f"{len(shown)} of the {len(order)} test rows" if len(shown) < len(order) else f"All {len(order)} test rows"
     said = f"{part}; the model had not seen them. The dots should fall into the light band 95 % of the time."
@@ -47,7 +52,7 @@ def _series(result: Result, time: np.ndarray) -> tuple[str, str]:
     order, held_out = np.argsort(time, kind="stable"), len(result.test)
     for ax, rows in zip(figure.subplots(2, 1), (order, order[-2 * held_out :]), strict=True):
         rows = rows[plots.some(len(rows), 2000)]
-        everything = result.chosen.belief.predict(result.prepared.x.iloc[rows])
+        everything = result.predict(rows)
         plots.bands(at[rows], everything, result.prepared.y[rows], ax=ax)
         plots.tidy(ax, "", result.model.target)
         ax.axvline(at[result.test[0]], color=plots.RED, linewidth=1.2, linestyle="--")
@@ -118,32 +123,50 @@ def effects(ranked: list[Effect], target: str) -> str:
     return data_uri(plots.intervals(names, mean, lower, upper, ax, f"change of {target} (95 % interval)").figure)
 
 
-def partial(curves: list[Curve], target: str) -> str:
-    """The prediction along the most important columns, all on one scale."""
+def partial(curves: list[Curve], target: str, levels: tuple[str, ...] = ()) -> str:
+    """The prediction along the most important columns, all on one scale; of several classes, one line for each."""
     across = min(3, len(curves))
     down = -(-len(curves) // across)
-    figure = Figure(figsize=(9.6, 2.7 * down), layout="constrained")
+    figure = Figure(figsize=(9.6, 2.7 * down + 0.35 * (len(levels) > 2)), layout="constrained")
     grid = figure.subplots(down, across, squeeze=False, sharey=True).ravel()
     for ax, curve in zip(grid, curves, strict=False):
+        several = curve.mean.ndim == 2
+        lines = [curve.mean, curve.lower, curve.upper] if several else [v[:, None] for v in curve[2:5]]
+        for k, (mean, lower, upper) in enumerate(zip(*(np.asarray(v).T for v in lines), strict=True)):
+            name = levels[k] if several else ""
+            _curve(
+                ax, curve, mean, lower, upper, plots.CLASSES[k % len(plots.CLASSES)] if several else plots.BLUE, name
+            )
         if len(curve.seen):
-            ax.fill_between(curve.at, curve.lower, curve.upper, color=plots.BLUE, alpha=0.25, linewidth=0)
-            ax.plot(curve.at, curve.mean, color=plots.BLUE, linewidth=1.6)
             seen = curve.seen[plots.some(len(curve.seen), 200)]
             ax.plot(seen, np.full(len(seen), 0.0), "|", color=plots.INK, alpha=0.3, transform=ax.get_xaxis_transform())
             if curve.column.kind == "date":
                 for label in ax.get_xticklabels():
                     label.set_rotation(30)
         else:
-            places = np.arange(len(curve.at))
-            ax.errorbar(places, curve.mean, (curve.mean - curve.lower), fmt="o", color=plots.BLUE, capsize=3)
             turned = 30 if max(map(len, curve.at)) * len(curve.at) > 24 else 0
+            places = np.arange(len(curve.at))
             ax.set_xticks(places, list(curve.at), rotation=turned, ha="right" if turned else "center")
         plots.tidy(ax, curve.column.name)
     for ax in grid[len(curves) :]:
         ax.set_visible(False)
     for row in range(down):
         grid[row * across].set_ylabel(target, fontsize=9, color=plots.INK)
+    if len(levels) > 2:
+        handles, names = grid[0].get_legend_handles_labels()
+        figure.legend(
+            handles, names, loc="outside upper center", ncols=6, frameon=False, fontsize=8.5, labelcolor=plots.INK
+        )
     return data_uri(figure)
+
+
+def _curve(ax: Axes, curve: Curve, mean: np.ndarray, lower: np.ndarray, upper: np.ndarray, ink: str, name: str) -> None:
+    if len(curve.seen):
+        ax.fill_between(curve.at, lower, upper, color=ink, alpha=0.12 if name else 0.25, linewidth=0)
+        ax.plot(curve.at, mean, color=ink, linewidth=1.6, label=name)
+        return
+    ends = np.maximum([mean - lower, upper - mean], 0.0)
+    ax.errorbar(np.arange(len(curve.at)), mean, ends, fmt="o", color=ink, capsize=3, label=name)
 
 
 def decision(costs: dict[str, float]) -> str:
@@ -155,5 +178,5 @@ def decision(costs: dict[str, float]) -> str:
     ax.barh(names, values, color=colors, height=0.6)
     for i, value in enumerate(values):
         ax.text(value, i, f" {value:.4g}", va="center", fontsize=8.5, color=plots.INK)
-    ax.set_xlim(0, 1.15 * max(values))
+    ax.set_xlim(0, 1.15 * max(*values, 1e-12))
     return data_uri(plots.tidy(ax, "mean cost per test row", grid="x").figure)

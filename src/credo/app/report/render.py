@@ -5,38 +5,70 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 import credo
+from credo.app.costs import check_options, read_costs
 from credo.app.report import figures, words
 from credo.app.report.checks import check
+from credo.app.report.class_page import class_page
 from credo.app.report.effects import curves, effects
+from credo.app.scoring import SHOWN, written
 from credo.app.workflow import Result, is_robust
 from credo.core.predictive import Predictive
 from credo.decide.bayes import decide
 from credo.decide.losses import Asymmetric
 from credo.models.features import Affine
+from credo.models.glm import GLM
 from credo.models.gp.describe import describe
 from credo.models.linear import Linear
 
+SCORE_WORDS = {
+    "number": "for RMSE (error), NLPD (surprise) and CRPS (error, doubt included) lower is better",
+    "count": "for RMSE and MAE (errors), NLPD (surprise) and deviance (error in proportion to what is expected) lower "
+    "is better",
+    "classes": "for log loss (surprise) and Brier score (squared error of the probabilities) lower is better; ECE "
+    "(calibration error) is small for shares as well, so it ranks nothing",
+}
 
-def render(result: Result, *, command: str = "", loss: tuple[float, float] | None = None) -> str:
-    """The page. `command` is shown for reproduction; `loss` are the costs of being one too low and one too high."""
-    prediction = result.chosen.belief.predict(result.x_test)
-    checks = check(result, prediction)
-    ranked = effects(result)
-    picture, caption = figures.hero(result, prediction)
-    belief = result.model.belief
-    straight = isinstance(belief, Linear) and isinstance(belief.features, Affine)
-    page = {
+
+def render(
+    result: Result,
+    *,
+    command: str = "",
+    loss: tuple[float, float] | None = None,
+    costs: str | None = None,
+) -> str:
+    """The page. `command` is shown for reproduction; `loss` are the costs of being one too low and one too high.
+
+    For classes `costs` is what each action costs, see `credo.app.costs`.
+    """
+    check_options(result.model.target, result.kind, loss, costs)
+    page = _common(result, command)
+    if result.kind == "classes":
+        matrix = None if costs is None else read_costs(costs, result.prepared.levels)
+        page |= class_page(result, matrix, costs or "")
+        page["cost_rows"] = "" if matrix is None else np.asarray(matrix.costs).tolist()
+        return _fill("classes.html", page)
+    return _fill("numbers.html", page | _numbers(result, loss))
+
+
+def _fill(name: str, page: dict[str, Any]) -> str:
+    def source(name: str) -> str:
+        return resources.files("credo.app.report").joinpath(name).read_text(encoding="utf-8")
+
+    environment = Environment(
+        loader=FunctionLoader(source), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.get_template(name).render(**page)
+
+
+def _common(result: Result, command: str) -> dict[str, Any]:
+    """What every report shows."""
+    return {
         "title": f"{result.model.target} from {result.table}",
         "target": result.model.target,
         "table": result.table,
-        "headline": words.headline(result, prediction, checks),
-        "tiles": _tiles(result, prediction, checks),
-        "warnings": words.warnings(result, checks),
-        "hero": picture,
-        "hero_caption": caption,
         "rows": {
             "total": f"{result.prepared.total_rows:,}",
             "used": f"{result.model.rows:,}",
@@ -50,7 +82,31 @@ def render(result: Result, *, command: str = "", loss: tuple[float, float] | Non
         "numeric_inputs": result.prepared.x.shape[1],
         "comparison": _comparison(result),
         "comparison_words": words.comparison(result),
+        "score_names": [shown.name for shown in SHOWN[result.kind]],
+        "score_words": SCORE_WORDS[result.kind],
         "evidence": figures.evidence(result),
+        "command": command,
+        "seed": result.seed,
+        "seconds": f"{result.seconds:.0f}",
+        "version": credo.__version__,
+        "model_name": result.model.name,
+    }
+
+
+def _numbers(result: Result, loss: tuple[float, float] | None) -> dict[str, Any]:
+    """What the report of a number or a count shows."""
+    prediction = result.predict(result.test)
+    checks = check(result, prediction)
+    belief = result.model.belief
+    ranked = [] if _is_constant(result) else effects(result)
+    picture, caption = figures.hero(result, prediction)
+    straight = isinstance(belief, Linear) and isinstance(belief.features, Affine)
+    return {
+        "headline": words.headline(result, prediction, checks),
+        "tiles": _tiles(result, prediction, checks),
+        "warnings": words.warnings(result, checks),
+        "hero": picture,
+        "hero_caption": caption,
         "pair": figures.pair(result, prediction),
         "residual_words": words.residuals(checks),
         "calibration": figures.calibration(result, prediction),
@@ -62,17 +118,15 @@ def render(result: Result, *, command: str = "", loss: tuple[float, float] | Non
         "effects": figures.effects(ranked, result.model.target) if len(ranked) > 1 else "",
         "effect_words": words.effects(ranked, result.model.target),
         "coefficients": figures.coefficients(result) if straight else "",
-        "partial": figures.partial(curves(result, ranked), result.model.target),
+        "partial": figures.partial(curves(result, ranked), result.model.target) if ranked else "",
         "decision": None if loss is None else _decision(result, prediction, loss),
-        "command": command,
-        "seed": result.seed,
-        "seconds": f"{result.seconds:.0f}",
-        "version": credo.__version__,
-        "model_name": result.model.name,
     }
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    source = resources.files("credo.app.report").joinpath("template.html").read_text(encoding="utf-8")
-    return environment.from_string(source).render(**page)
+
+
+def _is_constant(result: Result) -> bool:
+    """Whether the prediction is the same whatever the inputs."""
+    belief = result.model.belief
+    return isinstance(belief, GLM) and belief.features.size(result.prepared.x.shape[1]) == 0
 
 
 def asymmetric(costs: tuple[float, float]) -> Asymmetric:
@@ -85,15 +139,23 @@ def _tiles(result: Result, prediction: Predictive, checks: Any) -> list[tuple[st
     inside = next(c for c in checks.coverage if c.level == 0.95)
     return [
         ("typical error", words.number(scores["rmse"]), f"guessing the average: {words.number(checks.baseline)}"),
-        ("variance explained", words.percent(scores["r2"]) if "r2" in scores else "–", "R² on the test rows"),
+        _second_tile(result),
         ("95 % intervals held", words.percent(inside.observed), "of the test outcomes"),
         ("doubt that is noise", words.percent(words.noise_share(prediction)), "the rest is ignorance"),
     ]
 
 
+def _second_tile(result: Result) -> tuple[str, str, str]:
+    scores = result.chosen.scores
+    if result.kind == "count":
+        return "typical miss", words.number(scores["mae"]), "mean distance from the predicted median"
+    return "variance explained", words.percent(scores["r2"]) if "r2" in scores else "–", "R² on the test rows"
+
+
 def _comparison(result: Result) -> list[dict[str, Any]]:
     by_name = {each.name: each for each in result.fitted}
-    best = {key: min(each.scores[key] for each in result.fitted) for key in ("rmse", "nlpd", "crps")}
+    shown = SHOWN[result.kind]
+    best = {s.key: (min if s.smaller else max)(e.scores.get(s.key, np.nan) for e in result.fitted) for s in shown}
     found = []
     for row in result.comparison.rows:
         each = by_name[row.name]
@@ -104,11 +166,15 @@ def _comparison(result: Result) -> list[dict[str, Any]]:
                 "chosen": row.name == result.comparison.best,
                 "evidence": f"{row.log_evidence:,.1f}",
                 "probability": f"{row.probability:.2f}" if row.probability >= 0.005 else "< 0.01",
-                "scores": [(words.number(each.scores[key]), each.scores[key] == best[key]) for key in best],
-                "coverage": words.percent(each.scores["coverage"]),
-                "r2": f"{each.scores['r2']:.3f}" if "r2" in each.scores else "–",
+                "scores": [
+                    (
+                        written(s, each.scores.get(s.key)),
+                        s.smaller is not None and each.scores[s.key] == best[s.key],
+                    )
+                    for s in shown
+                ],
                 "seconds": f"{each.seconds:.1f}",
-                "approximate": is_robust(each.belief),
+                "approximate": is_robust(each.belief) or isinstance(each.belief, GLM),
             }
         )
     return found

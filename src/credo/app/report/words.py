@@ -4,9 +4,10 @@ import math
 
 import numpy as np
 
+from credo.app.answers import Answer
 from credo.app.report.checks import Checks, Coverage
 from credo.app.report.effects import Effect
-from credo.app.workflow import Answer, Result, is_robust
+from credo.app.workflow import Result, is_robust
 from credo.core.predictive import Predictive
 from credo.models.gp import GP
 
@@ -108,6 +109,8 @@ def comparison(result: Result) -> list[str]:
         caveat += " Gaussian processes pay half the logarithm of the number of rows for each of theirs (BIC)."
     if any(row.name.endswith("robust") for row in rows):
         caveat += " For robust models it is Laplace's approximation."
+    if result.kind != "number":
+        caveat += " Here it is Laplace's approximation, which is rough where classes are told apart almost perfectly."
     said.append(caveat)
     return said
 
@@ -132,6 +135,12 @@ def warnings(result: Result, checks: Checks) -> list[str]:
             )
     if checks.spread:
         way = "larger" if checks.spread > 0 else "smaller"
+        if result.kind == "count":
+            said.append(
+                f"Errors are {way}, in proportion to what the model expects of them, where the prediction is larger "
+                f"(rank correlation {checks.spread:+.2f} {rows}): counts do not spread as the model believes."
+            )
+    if checks.spread and result.kind == "number":
         said.append(
             f"Errors are {way} where the prediction is larger (rank correlation {checks.spread:+.2f} {rows}), but the "
             "model has one noise level for all. Intervals are too narrow at one end and too wide at the other; if the "

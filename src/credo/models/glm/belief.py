@@ -160,7 +160,16 @@ class GLM(Belief):
         return Belief.condition(self._ready(data), *data, using=using, **options)
 
     def condition_on(self, statistics: Rows) -> Any:
-        """The normal law at the mode."""
+        """The normal law at the mode; a better one (`refine`) where the posterior is skewed."""
+        found = self.at_mode(statistics)
+        if is_traced(found.law.root) or is_large(statistics):  # a look at a large table takes as long as the climb
+            return found
+        from credo.models.glm.refine import refined
+
+        return refined(self, found, statistics)
+
+    def at_mode(self, statistics: Rows) -> Any:
+        """Laplace's approximation, good or not."""
         top = climb(self.before(statistics), statistics, self.intercept is not None)
         root, log_z, ok = normal_at(top.value, top.precision)
         root = demand(root, ok, NOT_DEFINITE)
@@ -169,7 +178,7 @@ class GLM(Belief):
                 f"the mode was not reached in {int(top.steps)} steps (the last was {float(top.stride):.2g} standard "
                 "deviations); standardize the features (credo.fit does) or give a tighter prior",
                 NotConvergedWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         return self.at(statistics.likelihood, Law(top.u, root, None, log_z))
 

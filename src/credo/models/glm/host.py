@@ -50,7 +50,7 @@ _row_terms_compiled = eqx.filter_jit(row_terms)
 _prior_compiled = eqx.filter_jit(lambda before, likelihood, u: before.slopes(likelihood, u))
 
 
-class _Table(NamedTuple):
+class Table(NamedTuple):
     """Rows in NumPy."""
 
     design: np.ndarray
@@ -60,7 +60,7 @@ class _Table(NamedTuple):
     likelihood: Likelihood
 
     @classmethod
-    def of(cls, rows: Rows) -> "_Table":
+    def of(cls, rows: Rows) -> "Table":
         """These rows."""
         design, y, weights, offset = (np.asarray(v) for v in (rows.design, rows.y, rows.weights, rows.offset))
         return cls(design, y, weights, offset, rows.likelihood)
@@ -111,16 +111,16 @@ class _Table(NamedTuple):
         own = np.asarray(_prior_bends_compiled(before, self.likelihood, put(u), put(covariance)))
         return own + np.concatenate([slopes[:, :s].sum(0), (self.design.T @ slopes[:, s:]).reshape(-1)])
 
-    def some(self, n: int) -> "_Table":
+    def some(self, n: int) -> "Table":
         """n of the rows, at random."""
         chosen = np.sort(np.random.default_rng(0).choice(len(self.y), n, replace=False))
         design, y, weights, offset = (v[chosen] for v in self[:4])
-        return _Table(design, y, weights, offset, self.likelihood)
+        return Table(design, y, weights, offset, self.likelihood)
 
 
 def climb_on_host(before: Before, rows: Rows, intercept: bool) -> Climb:
     """The same in NumPy, from the mode of some of the rows."""
-    table = _Table.of(rows)
+    table = Table.of(rows)
     u = np.asarray(_start_compiled(rows, intercept, before.mean))
     if len(table.y) > 2 * PILOT:
         first = _ascend(before, table.some(PILOT), u, 0.3)
@@ -133,7 +133,7 @@ def climb_on_host(before: Before, rows: Rows, intercept: bool) -> Climb:
 _start_compiled = eqx.filter_jit(start)
 
 
-def _ascend(before: Before, table: _Table, u: np.ndarray, near: float) -> Climb:
+def _ascend(before: Before, table: Table, u: np.ndarray, near: float) -> Climb:
     """Steps until one is shorter than `near`; the next would be about its square, and the curvature stays as it is."""
     here, damping, stride, count = table.height(before, u), 0.0, np.inf, 0
     while count < MAX_STEPS:
@@ -158,7 +158,7 @@ class HostObjective:
     def __init__(self, belief: Any, slots: params.Layout, rows: Rows, priors: Mapping[str, Any]):
         few = Rows(rows.design[:1], rows.y[:1], rows.weights[:1], rows.offset[:1], rows.likelihood)
         self._about = (belief, slots, few, dict(priors))
-        self._rows, self._table = rows, _Table.of(rows)
+        self._rows, self._table = rows, Table.of(rows)
         self._mode: np.ndarray | None = None
 
     def value_and_grad(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
