@@ -171,6 +171,7 @@ TASKS = [
     Rate(
         "SGLD on 10⁶ rows, one pass in minibatches of 100",
         {"credo": credo_sgld, "NumPy loop": numpy_sgld},
+        float,
         "steps",
         least=3.0,
     ),

@@ -89,11 +89,13 @@ class Memory:
 
 @dataclass(frozen=True)
 class Rate:
-    """Contestants that return how much they made (effective draws, say): the most per second counts."""
+    """Contestants that make as much as they can (effective draws, say): the most per second counts."""
 
     name: str
-    contestants: Mapping[str, Callable[[int], float]]
+    contestants: Mapping[str, Callable[[int], Any]]
     """Functions of a seed."""
+    made: Callable[[Any], float]
+    """How much an answer is; counted when the clock has stopped."""
     unit: str
     least: float = 1.0
     """The bar: credo makes at least so many times as much per second as the best peer."""
@@ -108,10 +110,10 @@ class Rate:
             names = list(self.contestants)
             for name in names if repeat % 2 == 0 else reversed(names):
                 start = time.perf_counter()
-                made = self.contestants[name](repeat)
+                answer = self.contestants[name](repeat)
                 seconds = time.perf_counter() - start
                 if repeat:
-                    rates[name].append(made / seconds)
+                    rates[name].append(self.made(answer) / seconds)
                 else:
                     first[name] = seconds
         best = {name: max(found) for name, found in rates.items()}

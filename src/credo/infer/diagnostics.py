@@ -11,10 +11,10 @@ Vehtari, Gelman, Simpson, Carpenter & Bürkner (2021), "Rank-normalization, fold
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Bool, Float
+
+from credo.infer.effective import rank_statistics
 
 LARGEST_RHAT = 1.01
 LEAST_ESS_PER_CHAIN = 100
@@ -50,7 +50,7 @@ def diagnose(
         nothing = np.full(k, np.nan)
         rhat, bulk, tail = nothing, nothing, nothing
     else:
-        rhat, bulk, tail = (np.asarray(v).reshape(k) for v in _rank_statistics(jnp.asarray(chains)))
+        rhat, bulk, tail = rank_statistics(chains)
     still = np.ptp(chains.reshape(-1, k), axis=0) == 0  # a coordinate that never moved tells nothing
     rhat = np.where(still, np.nan, rhat)
     return Diagnostics(
@@ -62,13 +62,6 @@ def diagnose(
         bfmi=_bfmi(energy),
         at_depth=float(at_depth.mean()),
     )
-
-
-@eqx.filter_jit
-def _rank_statistics(chains: Float[Array, "c n k"]) -> tuple[Array, Array, Array]:
-    from blackjax.diagnostics import ess_bulk, ess_tail, rhat
-
-    return rhat(chains), ess_bulk(chains), ess_tail(chains)
 
 
 def _bfmi(energy: Float[np.ndarray, "c n"]) -> float:

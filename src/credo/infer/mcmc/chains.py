@@ -28,7 +28,7 @@ from credo.infer.posterior import Approximation
 from credo.infer.progress import Progress
 from credo.infer.target import Target
 
-BLOCK = 100
+BLOCK = 250
 """Draws between two looks at the clock, the progress bar and the keyboard."""
 TRIES = 50
 """Starting points that are tried for a chain before it is given up."""
