@@ -158,7 +158,7 @@ def contest(name: str, title: str) -> Rate:
         peers[f"NumPyro{label}"] = partial(numpyro, name, dense)
         peers[f"blackjax{label}"] = partial(blackjax, name, dense)
         peers[f"blackjax{label}, on cores"] = partial(blackjax_on_cores, name, dense)
-    return Rate(f"NUTS, {title}", peers, least_ess, "least bulk ESS")
+    return Rate(f"NUTS, {title}", peers, least_ess, "least bulk ESS", repeats=6)
 
 
 def recompiled() -> int:
@@ -166,8 +166,9 @@ def recompiled() -> int:
     first = target("logistic")
     NUTS().run(first, 0)
     x, y = first.data
+    other = Target(first.space, first.function, (x + 0.1, y))
     with compilations() as compiled:
-        NUTS().run(Target(first.space, first.function, (x + 0.1, y)), 1)
+        NUTS().run(other, 1)
     return len(compiled)
 
 

@@ -22,6 +22,7 @@ from jaxtyping import Array, Float, Key, PRNGKeyArray
 
 from credo.core.arrays import check_count, put
 from credo.core.errors import DataError, NotConvergedWarning
+from credo.core.linalg import lapack
 from credo.infer.mcmc.draws import Draws, pooled
 from credo.infer.method import Method
 from credo.infer.posterior import Approximation
@@ -148,7 +149,8 @@ class Sampler(Method):
                 )
                 for i in range(self.chains)
             ]
-            interrupted = _in_threads([chain.run for chain in work], self.cores or os.cpu_count() or 1, work)
+            with lapack.quiet_threads(1):  # chains have the cores: BLAS threads of their own would wait for each other
+                interrupted = _in_threads([chain.run for chain in work], self.cores or os.cpu_count() or 1, work)
         finished = [chain for chain in work if chain.records]
         if not finished:
             raise KeyboardInterrupt("interrupted during warm-up: there are no draws yet")
