@@ -27,6 +27,9 @@ HOST_SIZE = 256
 ONE_THREAD = 384
 """Up to this size a factorization is over before a second thread has joined; on a busy machine it waits for it."""
 
+SAFE_WITH_THREADS = 12_000
+"""Beyond this size SciPy's OpenBLAS is given one thread: its `potrf` with two has been seen to crash at 20 000."""
+
 PROBE_SIZE, PROBE_EVERY = 256, 4
 """The size of the product that `Paced` times, and after how many calls it does so again."""
 
@@ -54,6 +57,11 @@ def _threads() -> ThreadpoolController:
 def quiet_threads(n: int) -> contextlib.AbstractContextManager[Any]:
     """One BLAS thread while matrices of this size are worked on, where more would wait for each other."""
     return _threads().limit(limits=1, user_api="blas") if n <= ONE_THREAD else contextlib.nullcontext()
+
+
+def safe_threads(n: int) -> contextlib.AbstractContextManager[Any]:
+    """All BLAS threads, but one where a factorization of this size would crash with more."""
+    return _threads().limit(limits=1, user_api="blas") if n > SAFE_WITH_THREADS else contextlib.nullcontext()
 
 
 class Paced:
@@ -121,7 +129,8 @@ def factor_inplace(
         np.copyto(out, matrix)
         if jitter > 0.0:
             np.fill_diagonal(out, diagonal + jitter * weight)
-        _, info = potrf(out.T, lower=0, clean=int(clean), overwrite_a=1)
+        with safe_threads(len(out)):
+            _, info = potrf(out.T, lower=0, clean=int(clean), overwrite_a=1)
         if info == 0 and bool(np.isfinite(out.diagonal()).all()):
             return jitter, True
         if not jitter < policy.bound:  # also when the bound is NaN or not positive

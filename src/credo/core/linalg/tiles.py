@@ -32,7 +32,8 @@ def factorize_tiles(tile: Callable[[slice, slice], Any], diagonal: Float[np.ndar
     while True:
         _assemble(out, tile, diagonal, jitter, n)
         policy = lapack.jitter_policy(out.diagonal()[:n].mean() - jitter, float(n), out.dtype)
-        _, info = potrf(out.T, lower=0, clean=1, overwrite_a=1)
+        with lapack.safe_threads(size):
+            _, info = potrf(out.T, lower=0, clean=1, overwrite_a=1)
         if info == 0 and bool(np.isfinite(out.diagonal()).all()):
             return Factor(put(out), put(jitter), put(True))
         if not jitter < policy.bound:  # also when the bound is NaN or not positive
