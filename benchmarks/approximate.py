@@ -1,7 +1,5 @@
 """Laplace, variational inference and SGLD on logistic regression, beside what they replace; and a fresh process."""
 
-import subprocess
-import sys
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -10,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.densities import logistic
-from benchmarks.harness import Call, Memory, Rate, Task
+from benchmarks.harness import Call, Memory, Rate, Task, in_fresh_process
 from credo.infer import NUTS, SGLD, Variational
 from credo.infer.target import Space, Target
 
@@ -142,15 +140,13 @@ def sgld_from_disk() -> None:
 
 def fresh(name: str, again: bool) -> float:
     """Seconds of NUTS in a process of its own, imports apart; `again`: of the second run in it."""
-    code = (
+    return in_fresh_process(
         "import time, credo.infer.diagnostics, blackjax.diagnostics; from benchmarks.mcmc import target, NUTS\n"
         f"t = target({name!r})\n"
         "def run(seed):\n"
         "    start = time.perf_counter(); NUTS().run(t, seed).verdict; return time.perf_counter() - start\n"
         f"first = run(0); print(run(1) if {again} else first)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return float(done.stdout.split()[-1])
 
 
 TASKS = [

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.harness import Call, Count, Memory, Task, compilations
+from benchmarks.harness import Call, Count, Memory, Task, compilations, in_fresh_process
 from benchmarks.peers import Exact
 
 TITLE = "Gaussian processes"
@@ -203,16 +203,11 @@ def gpytorch_fit(data: Data) -> float:
 
 def fresh(function: str, n: int) -> float:
     """Seconds that a fit takes in a process of its own, imports apart, with compiled programs on disk."""
-    import subprocess
-    import sys
-
-    code = (
+    return in_fresh_process(
         f"import time, benchmarks.gp as b; data = b.make({n}); warm = b.make(4)\n"
         f"import sklearn.gaussian_process, credo, credo.kernels, credo.models.gp.learning\n"
         f"start = time.perf_counter(); b.{function}(data); print(time.perf_counter() - start)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return float(done.stdout.split()[-1])
 
 
 # -- prediction, more rows, memory -----------------------------------------------------------------------------------

@@ -212,6 +212,12 @@ def peak_memory(target: str) -> tuple[float, float]:
     return float(peak), float(seconds)
 
 
+def in_fresh_process(code: str) -> float:
+    """The number that the code prints last, in a process of its own with compiled programs on disk."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return float(done.stdout.split()[-1])
+
+
 def _report_memory(target: str) -> None:
     from importlib import import_module
 

@@ -5,19 +5,15 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import stats
 from sklearn import metrics
 from typer.testing import CliRunner
 
 import credo
 from credo.app import glm_candidates, workflow
 from credo.app.cli import app
-from credo.app.count_mixture import CountMixture, with_fast_quantiles
 from credo.app.glm_candidates import Candidate, Scored, Shape, further_counts, last_counts
 from credo.app.tables import Table, read_table
-from credo.core.predictive import Mixture
 from credo.errors import DataError
-from credo.models.glm.predictions import Overdispersed
 
 
 def make_calls(n=120, seed=0):
@@ -145,23 +141,3 @@ def test_the_law_that_suits_lines_is_used_for_other_shapes():
     assert last_counts(tried, narrow, 3) == []
     assert [c.name for c in last_counts(tried, [*narrow, scored("curves", -1.0)], 3)] == ["curves, more spread"]
     assert last_counts(tried, [scored("constant rate", -1.0)], 3) == []
-
-
-def test_quantiles_from_a_table_are_those_of_the_mixture():
-    rng = np.random.default_rng(0)
-    size, mean = rng.uniform(0.5, 4, (3, 5)), rng.uniform(0.1, 30, (3, 5))
-    weights = np.asarray([0.2, 0.5, 0.3])
-    plain = Mixture(weights, (Overdispersed(size, size / mean, np.ones((3, 5))),))
-    fast = with_fast_quantiles(plain)
-    assert isinstance(fast, CountMixture) and isinstance(fast[:2], CountMixture)
-
-    def cdf(y):
-        return weights @ stats.nbinom.cdf(y, size, size / (size + mean))
-
-    for q in (0.025, 0.5, 0.9, 0.975):
-        found = np.asarray(fast.quantile(q))
-        assert np.all(cdf(found) >= q - 1e-9) and np.all(cdf(found - 1) < q)
-    np.testing.assert_array_equal(fast.interval(0.9).upper, fast.quantile([0.05, 0.95])[1])
-    np.testing.assert_array_equal(fast[1:3].quantile(0.5), fast.quantile(0.5)[1:3])
-    huge = with_fast_quantiles(Mixture(weights, (Overdispersed(size * 1e3, size / mean / 10, np.ones((3, 5))),)))
-    assert huge._table(np.asarray([0.5])) is None

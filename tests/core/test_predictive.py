@@ -23,6 +23,7 @@ from credo.core.predictive import (
     StudentT,
     mixture,
 )
+from credo.core.predictive.count_table import count_quantiles
 
 MEAN = np.array([-1.0, 0.5, 30.0])
 NOISE = np.array([0.3, 1.0, 4.0])
@@ -372,3 +373,21 @@ def test_mixture_refuses_weights_that_do_not_fit():
         mixture([1.0], [Normal(0.0, 1.0, 1.0), Normal(0.0, 1.0, 1.0)])
     with pytest.raises(DataError, match="at least one component"):
         mixture([], [])
+
+
+def test_quantiles_of_mixed_counts_come_from_a_table():
+    rng = np.random.default_rng(0)
+    size, mean = rng.uniform(0.5, 4, (3, 5)), rng.uniform(0.1, 30, (3, 5))
+    weights = np.asarray([0.2, 0.5, 0.3])
+    mixed = Mixture(weights, (NegativeBinomial(size, size / mean, np.ones((3, 5))),))
+
+    def cdf(y):
+        return weights @ st.nbinom.cdf(y, size, size / (size + mean))
+
+    for q in (0.025, 0.5, 0.9, 0.975):
+        found = np.asarray(mixed.quantile(q))
+        assert np.all(cdf(found) >= q - 1e-9) and np.all(cdf(found - 1) < q)
+    np.testing.assert_array_equal(mixed.interval(0.9).upper, mixed.quantile([0.05, 0.95])[1])
+    np.testing.assert_array_equal(mixed[1:3].quantile(0.5), mixed.quantile(0.5)[1:3])
+    np.testing.assert_array_equal(mixed.quantile(0.9), eqx.filter_jit(lambda m: m.quantile(0.9))(mixed))
+    assert count_quantiles(weights, 1e3 * size, size / mean / 10, np.asarray([0.5])) is None

@@ -17,20 +17,6 @@ from credo.infer.target import Space, Target
 from credo.infer.variational import Variational
 
 
-def gaussian(theta, mean, precision):
-    return 1.7 - 0.5 * (theta - mean) @ precision @ (theta - mean)
-
-
-@pytest.fixture(scope="module")
-def normal():
-    rng = np.random.default_rng(3)
-    factor = rng.normal(size=(4, 4))
-    covariance = factor @ factor.T + 0.3 * np.eye(4)
-    mean = 3 * rng.normal(size=4)
-    target = Target(Space.of(np.zeros(4)), gaussian, (jnp.asarray(mean), jnp.asarray(np.linalg.inv(covariance))))
-    return target, mean, covariance, 1.7 + 2 * np.log(2 * np.pi) + 0.5 * np.linalg.slogdet(covariance)[1]
-
-
 @pytest.fixture(scope="module")
 def laws(normal):
     return {

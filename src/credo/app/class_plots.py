@@ -17,8 +17,8 @@ from credo.core.errors import DataError
 from credo.core.predictive import Bernoulli, Categorical
 from credo.decide.losses import CostMatrix, Loss
 
-COLOURS = (plots.BLUE, plots.ORANGE, plots.GREEN, plots.RED, "#CC79A7", plots.SKY, "#F0E442", plots.INK)
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
+COLOURS = plots.CLASSES[: len(MARKS)]
 REJECT = "reject"
 LINES = (0.1, 0.25, 0.5, 0.75, 0.9)
 MARGIN = 0.08

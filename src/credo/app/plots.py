@@ -25,7 +25,7 @@ from credo.models.gp.surface import Surface
 from credo.models.linear import Linear
 
 BLUE, SKY, ORANGE, GREEN, RED, INK, GREY = "#0072B2", "#56B4E9", "#E69F00", "#009E73", "#D55E00", "#22272e", "#8a929c"
-CLASSES = (BLUE, ORANGE, GREEN, RED, SKY, "#CC79A7", "#F0E442", GREY, INK, "#7a5195")
+CLASSES = (BLUE, ORANGE, GREEN, RED, SKY, "#CC79A7", "#F0E442", INK, "#7a5195", GREY)
 """The colours of classes, in their order."""
 MOST_POINTS = 1500
 MOST_BARS = 25

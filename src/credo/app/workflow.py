@@ -19,7 +19,6 @@ from jaxtyping import Array, Float
 
 from credo.app import glm_candidates
 from credo.app.candidates import SEARCHED, Candidate, candidates, learn_gp, robust_version
-from credo.app.count_mixture import with_fast_quantiles
 from credo.app.glm_candidates import class_candidates, learn_glm
 from credo.app.prepare import Prepared, prepare
 from credo.app.schema import Encoded, Schema, read_exposure
@@ -173,7 +172,7 @@ class Result(NamedTuple):
 def predict(belief: Linear | GP | GLM, x: Any, exposure: np.ndarray | None = None) -> Predictive:
     """The prediction of a belief; only counts have an exposure."""
     if isinstance(belief, GLM):
-        return with_fast_quantiles(belief.predict(x, exposure=exposure))
+        return belief.predict(x, exposure=exposure)
     return belief.predict(x)
 
 

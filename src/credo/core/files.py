@@ -89,6 +89,7 @@ def load(path: str | os.PathLike[str], classes: Iterable[type] = ()) -> Any:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, EOFError) as error:
         raise FileError(f"{source} is damaged: {error}") from None
+    # zipfile says NotImplementedError for ways of packing that it does not know.
     except (zipfile.BadZipFile, RecursionError, MemoryError, NotImplementedError, ImportError, OverflowError) as error:
         raise FileError(f"{source} is damaged or not a .credo file: {error}") from None
 

@@ -20,7 +20,7 @@ def class_page(result: Result, costs: CostMatrix | None, text: str) -> dict[str,
     prediction = result.predict(result.test)
     assert isinstance(prediction, Bernoulli | Categorical)
     checks, levels = check_classes(result, prediction), result.prepared.levels
-    ranked = effects(result) if result.model.belief.features.size(result.prepared.x.shape[1]) else []  # type: ignore[union-attr]
+    ranked = effects(result)
     picture, caption = class_figures.hero(result, prediction)
     return {
         "headline": class_words.headline(result, checks),

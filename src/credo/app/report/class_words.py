@@ -4,7 +4,7 @@ import numpy as np
 
 from credo.app.report.class_checks import ClassChecks
 from credo.app.report.effects import Effect
-from credo.app.report.words import count, number, percent
+from credo.app.report.words import beyond_and_rival, count, number, percent
 from credo.app.workflow import Result
 
 
@@ -69,18 +69,8 @@ def parts(checks: ClassChecks) -> str:
 
 def warnings(result: Result, checks: ClassChecks) -> list[str]:
     """What a careful reader should know before using the model."""
-    said = []
+    said = beyond_and_rival(checks.outside, checks.rival)
     n, levels = len(result.y_test), result.prepared.levels
-    if checks.outside > 0.1:
-        said.append(
-            f"{percent(checks.outside)} of the test rows lie beyond the range of the training rows in some column; the "
-            "scores include that extrapolation."
-        )
-    if checks.rival:
-        said.append(
-            f"“{checks.rival}” predicted the test rows better than the chosen model, by more than chance explains. The "
-            "evidence and the test disagree; more rows would tell."
-        )
     seen = np.bincount(result.prepared.y.astype(int), minlength=len(levels))
     rare = [f"“{level}” ({count(int(c), 'row')})" for level, c in zip(levels, seen, strict=True) if c < 10]
     if rare:

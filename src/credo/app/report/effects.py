@@ -68,7 +68,13 @@ def typical_row(result: Result) -> np.ndarray:
 
 
 def effects(result: Result) -> list[Effect]:
-    """The effect of every column, the largest first; for a category that of each level against the most common."""
+    """The effect of every column, the largest first; for a category that of each level against the most common.
+
+    None where the model is a constant.
+    """
+    belief = result.model.belief
+    if isinstance(belief, GLM) and belief.features.size(result.prepared.x.shape[1]) == 0:
+        return []
     labels, starts, ends = [], [], []
     base = typical_row(result)
     for column in result.prepared.schema.columns:
@@ -76,7 +82,7 @@ def effects(result: Result) -> list[Effect]:
             labels.append((column.name, start, end))
             starts.append(before)
             ends.append(after)
-    belief, before, after = result.model.belief, np.asarray(starts), np.asarray(ends)
+    before, after = np.asarray(starts), np.asarray(ends)
     if isinstance(belief, GLM):
         found = _changes(result, belief, labels, before, after)
     else:

@@ -98,7 +98,7 @@ def _numbers(result: Result, loss: tuple[float, float] | None) -> dict[str, Any]
     prediction = result.predict(result.test)
     checks = check(result, prediction)
     belief = result.model.belief
-    ranked = [] if _is_constant(result) else effects(result)
+    ranked = effects(result)
     picture, caption = figures.hero(result, prediction)
     straight = isinstance(belief, Linear) and isinstance(belief.features, Affine)
     return {
@@ -121,12 +121,6 @@ def _numbers(result: Result, loss: tuple[float, float] | None) -> dict[str, Any]
         "partial": figures.partial(curves(result, ranked), result.model.target) if ranked else "",
         "decision": None if loss is None else _decision(result, prediction, loss),
     }
-
-
-def _is_constant(result: Result) -> bool:
-    """Whether the prediction is the same whatever the inputs."""
-    belief = result.model.belief
-    return isinstance(belief, GLM) and belief.features.size(result.prepared.x.shape[1]) == 0
 
 
 def asymmetric(costs: tuple[float, float]) -> Asymmetric:

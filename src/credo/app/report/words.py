@@ -110,7 +110,7 @@ def comparison(result: Result) -> list[str]:
     if any(row.name.endswith("robust") for row in rows):
         caveat += " For robust models it is Laplace's approximation."
     if result.kind != "number":
-        caveat += " Here it is Laplace's approximation, which is rough where classes are told apart almost perfectly."
+        caveat += " Here it is Laplace's approximation, or a lower bound where classes are told apart almost perfectly."
     said.append(caveat)
     return said
 
@@ -165,22 +165,29 @@ def warnings(result: Result, checks: Checks) -> list[str]:
             f"Outcomes at the end of the series lie {abs(checks.drift):.1f} standard deviations {way} the forecast on "
             "average: the trend has changed, or the curve extrapolates badly. Forecasts far ahead deserve little trust."
         )
-    if checks.outside > 0.1:
-        said.append(
-            f"{percent(checks.outside)} of the test rows lie beyond the range of the training rows in some column; the "
-            "scores include that extrapolation."
-        )
-    if checks.rival:
-        said.append(
-            f"“{checks.rival}” predicted the test rows better than the chosen model, by more than chance explains. The "
-            "evidence and the test disagree; more rows would tell."
-        )
+    said += beyond_and_rival(checks.outside, checks.rival)
     if len(result.y_test) < 30:
         said.append(
             f"The test has only {count(len(result.y_test), 'row')}: its scores are rough, and residuals were checked "
             "on the training rows."
         )
     return said + list(result.notes)
+
+
+def beyond_and_rival(outside: float, rival: str) -> list[str]:
+    """What every kind of report says about test rows beyond the training rows, and a model that did better on them."""
+    said = []
+    if outside > 0.1:
+        said.append(
+            f"{percent(outside)} of the test rows lie beyond the range of the training rows in some column; the "
+            "scores include that extrapolation."
+        )
+    if rival:
+        said.append(
+            f"“{rival}” predicted the test rows better than the chosen model, by more than chance explains. The "
+            "evidence and the test disagree; more rows would tell."
+        )
+    return said
 
 
 def residuals(checks: Checks) -> str:

@@ -113,7 +113,7 @@ class Predictive(eqx.Module):
     def interval(self, level: Any = 0.95) -> Interval:
         """The central interval that holds y with probability `level`."""
         half = check_levels(level, "level") / 2
-        return Interval(_quantiles(self, 0.5 - half), _quantiles(self, 0.5 + half))
+        return Interval(self.quantile(0.5 - half), self.quantile(0.5 + half))
 
     def sample(self, n: int = 1, *, seed: int = 0) -> Array:
         """n draws of the outcomes, shape (n, m): joint over the queries where the prediction knows how they covary."""

@@ -7,12 +7,23 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jax.scipy import special
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from credo.core.arrays import is_traced, put
 from credo.core.errors import DataError
-from credo.core.predictive.base import Predictive, integrate_on_grid, invert_cdf, sum_over_counts, to_array
+from credo.core.predictive.base import (
+    Predictive,
+    check_levels,
+    integrate_on_grid,
+    invert_cdf,
+    sum_over_counts,
+    to_array,
+)
 from credo.core.predictive.classes import Bernoulli, Categorical
+from credo.core.predictive.count_table import count_quantiles
+from credo.core.predictive.counts import NegativeBinomial
 
 FEW = 16
 """So many components get a grid of their own for the entropy."""
@@ -89,6 +100,22 @@ class Mixture(Predictive):
             return -jnp.where(density > 0, density * log_p, 0.0)
 
         return (sum_over_counts if self.discrete else integrate_on_grid)(integrand, center, scale)
+
+    def quantile(self, q: Any) -> Array:
+        """The smallest y with P(Y ≤ y) ≥ q; for k levels q the result has k rows."""
+        part = self.parts[0]
+        if (
+            len(self.parts) == 1
+            and isinstance(part, NegativeBinomial)
+            and part.rate.ndim == 2
+            and not is_traced(self, q)
+        ):
+            levels = np.asarray(check_levels(q, "q"))
+            r, b, weights = (np.asarray(v) for v in (part.shape_, part.rate / part.exposure, self.weights))
+            found = count_quantiles(weights, np.broadcast_to(r, b.shape), b, np.atleast_1d(levels))
+            if found is not None:
+                return put(found if levels.ndim else found[0])
+        return super().quantile(q)
 
     def _quantile(self, q: Array) -> Array:
         # The quantile of a mixture lies between the smallest and the largest of its components'.

@@ -9,7 +9,7 @@ A tree doubles, forwards or backwards in time at random, until its ends would ap
 with probabilities ∝ exp(-H). Hoffman & Gelman (2014); Betancourt (2017), appendix A; the subtrees are checked without
 recursion as in Phan, Pradhan & Jankowiak (2019).
 
-Written for little work between two gradients: blackjax's trees take 10 µs a step on small models, these 2 to 3.
+Written for little work between two gradients, which is what takes the time on small models: `benchmarks/mcmc.py`.
 """
 
 from collections.abc import Callable

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jax.scipy import special
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
 
 from credo.core import params
 from credo.core.arrays import check_positive, check_table, is_traced
@@ -24,6 +24,7 @@ from credo.core.belief import Belief
 from credo.core.errors import DataError, NotConvergedWarning
 from credo.core.params import known
 from credo.core.predictive import Laplace, Mixture, Normal, Predictive, StudentT
+from credo.infer.importance import Weighted
 from credo.infer.posterior import Posterior
 from credo.infer.target import Space
 from credo.models.linear.belief import Linear
@@ -146,7 +147,7 @@ class LinearDraws(Belief):
         return theta if self.model.intercept is None else theta.at[..., 0].add(self.model.reference)
 
     @property
-    def posterior(self) -> "Cloud":
+    def posterior(self) -> Weighted:
         """The draws in natural units by name: coefficients, noise, and single numbers of the prior."""
         own = {path: v for path, v in self.found.space.by_path(self.found.values).items() if jnp.ndim(v) == 1}
         names, shifted = self.coefficient_names(), int(self.model.intercept is not None)
@@ -158,30 +159,13 @@ class LinearDraws(Belief):
         columns |= {path: v for path, v in own.items() if path not in ("intercept", "noise", "weights")}
         start = OrderedDict((name, values[0]) for name, values in columns.items())
         vectors = jnp.stack(list(columns.values()), axis=1)
-        return Cloud(Space.of(start), vectors, self.log_weights, self.found.notes)
+        unknown = jnp.asarray(jnp.nan)
+        return Weighted(Space.of(start), vectors, self.log_weights, unknown, unknown, self.found.notes)
 
     @property
     def verdict(self) -> str:
         """Whether to trust the draws, in words."""
         return self.found.verdict
-
-
-class Cloud(Posterior):
-    """Weighted draws in natural units."""
-
-    space: Space
-    draws: Float[Array, "s k"]
-    log_weights: Float[Array, " s"]
-    notes: tuple[str, ...] = eqx.field(static=True, default=())
-
-    def vectors(self, n: int, key: PRNGKeyArray) -> Float[Array, "n k"]:
-        """n of the draws."""
-        return self.draws[jr.choice(key, len(self.draws), (n,), p=jnp.exp(self.log_weights))]
-
-    def kept(self) -> Float[Array, "s k"]:
-        """As many draws as there are, of equal weight: systematic resampling."""
-        n = len(self.draws)
-        return self.draws[jnp.searchsorted(jnp.cumsum(jnp.exp(self.log_weights)), (jnp.arange(n) + 0.5) / n)]
 
 
 @eqx.filter_jit
