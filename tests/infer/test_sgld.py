@@ -1,6 +1,8 @@
 """SGLD against closed forms: with all rows in a batch it is ULA, with few its bias shrinks with the step."""
 
 import dataclasses
+import time
+from functools import partial
 
 import jax.numpy as jnp
 import numpy as np
@@ -102,7 +104,7 @@ def sources(tmp_path):
 @pytest.mark.parametrize("kind", ["memory", "disk", "chunks", "pieces"])
 def test_every_row_is_read_once_a_pass(kind, tmp_path):
     source = sgld._source(sources(tmp_path)[kind], 105, 2)
-    blocks = list(sgld._ahead(sgld._on_device(sgld._blocks(source, 40, np.random.default_rng(0)), 4)))
+    blocks = list(sgld._ahead(sgld._blocks(source, 40, np.random.default_rng(0)), partial(sgld._loaded, 4)))
     assert [count for _, count in blocks] == [40, 40, 40, 40, 40, 10]
     y = np.concatenate([np.asarray(rows[1]).ravel()[:count] for rows, count in blocks])
     x = np.concatenate([np.asarray(rows[0]).reshape(-1, 2)[:count] for rows, count in blocks])
@@ -140,8 +142,8 @@ def test_several_numbers_under_constraints_with_a_metric():
 
 
 def test_an_interrupted_run_returns_what_it_has(monkeypatch):
-    def failing(blocks):
-        yield next(blocks)
+    def failing(blocks, work):
+        yield work(next(blocks))
         raise KeyboardInterrupt
 
     settings = SGLD(1e-4, batch=20, passes=1000, burn=0.0, draws=1000)
@@ -189,5 +191,22 @@ def test_steps_that_are_too_long_are_noticed():
 def test_rows_in_order_are_shuffled():
     """Sorted rows in memory: each minibatch is still a sample of all of them."""
     source = sgld._source((np.sort(ROWS),), None, 1)
-    ((rows,), _), *_ = sgld._blocks(source, 100, np.random.default_rng(0))
-    assert stats.ks_2samp(rows, ROWS).pvalue > 1e-3
+    block, *_ = sgld._blocks(source, 100, np.random.default_rng(0))
+    assert stats.ks_2samp(block.columns[0][block.order], ROWS).pvalue > 1e-3
+
+
+def test_every_order_of_the_rows_is_as_likely(monkeypatch):
+    """24 orders of 4 rows, shuffled in two parts: chi-squared with 23 degrees of freedom."""
+    monkeypatch.setattr(sgld, "ROWS", 2)
+    rng = np.random.default_rng(5)
+    drawn = [tuple(np.concatenate(list(sgld._shuffled(4, rng)))) for _ in range(4800)]
+    counts = np.unique(np.array(drawn), axis=0, return_counts=True)[1]
+    assert len(counts) == 24
+    assert np.sum((counts - 200) ** 2 / 200) < stats.chi2(23).isf(1e-5)
+
+
+def test_what_is_made_ahead_comes_in_order():
+    """Whatever thread is first."""
+    waits = np.random.default_rng(0).uniform(0, 2e-3, size=40)
+    found = list(sgld._ahead(iter(range(40)), lambda i: (time.sleep(waits[i]), i)[1]))
+    assert found == list(range(40))

@@ -238,7 +238,12 @@ def test_weights_count_rows():
 @pytest.mark.parametrize("name", ["Logistic", "StudentT", "Softmax"])
 def test_large_tables_give_the_same(name, after, monkeypatch):
     model, y = MODELS[name]
-    for module, setting, value in ((fitting, "LARGE", 1), (host, "BLOCK", 50), (host, "PILOT", 50)):
+    for module, setting, value in (
+        (fitting, "LARGE", 1),
+        (host, "BLOCK", 50),
+        (host, "PILOT", 50),
+        (host, "ENOUGH", 1),
+    ):
         monkeypatch.setattr(module, setting, value)
     rows = model().statistics(X, y)
     found = fitting.climb(model().before(rows), rows, True)
@@ -255,7 +260,12 @@ def test_the_evidence_of_large_tables_is_the_same(name, monkeypatch):
     slots = params.layout(belief)
     assert belief.objective(slots, rows, {}) is None
     want = Objective(belief, slots, rows, {})
-    for module, setting, value in ((fitting, "LARGE", 1), (host, "BLOCK", 50), (host, "PILOT", 50)):
+    for module, setting, value in (
+        (fitting, "LARGE", 1),
+        (host, "BLOCK", 50),
+        (host, "PILOT", 50),
+        (host, "ENOUGH", 1),
+    ):
         monkeypatch.setattr(module, setting, value)
     found = belief.objective(slots, rows, {})
     assert isinstance(found, host.HostObjective)
@@ -447,3 +457,57 @@ def test_the_intercept_has_a_prior_of_its_own():
     np.testing.assert_allclose(prepared.intercept.mean, special.logit(share), rtol=1e-10)
     np.testing.assert_allclose(prepared.intercept.variance, 1 / (share * (1 - share)), rtol=1e-10)
     assert isinstance(likelihoods.Bernoulli().started(jnp.ones(3), jnp.ones(3))[0], likelihoods.Bernoulli)
+
+
+# -- large tables ------------------------------------------------------------------------------------------------
+
+
+def large(model, monkeypatch, n=6000):
+    """A belief and rows that are climbed through 750 and through 128 of them, in four blocks at least."""
+    rng = np.random.default_rng(8)
+    x = rng.normal(size=(n, 3))
+    eta = 0.2 + x @ [0.5, -0.3, 0.1]
+    y = rng.poisson(np.exp(eta)) if model is PoissonRegression else (rng.random(n) < special.expit(eta)).astype(int)
+    rows = model().statistics(x, y, weights=rng.uniform(0.5, 2.0, size=n))
+    for setting, value in (("BLOCK", 256), ("PILOT", 100)):
+        monkeypatch.setattr(host, setting, value)
+    return model().before(rows), rows
+
+
+@pytest.mark.parametrize("model", [Logistic, PoissonRegression])
+def test_large_tables_need_their_curvature_once(model, monkeypatch):
+    before, rows = large(model, monkeypatch)
+    passes, sums = [], host.Table._sums
+
+    def counted(self, w, curved):
+        passes.append((len(self.y), curved))
+        return sums(self, w, curved)
+
+    monkeypatch.setattr(host.Table, "_sums", counted)
+    found, want = host.climb_on_host(before, rows, True), fitting._climb(before, rows, True)
+    n = len(rows.y)
+    assert passes.count((n, True)) == 1 and 1 < passes.count((n, False)) < 6
+    assert {size for size, _ in passes} == {n, n // 8, 128}
+    assert bool(found.converged)
+    deviation = np.sqrt(np.diagonal(np.linalg.inv(np.asarray(want.precision))))
+    np.testing.assert_allclose(found.u / deviation, want.u / deviation, atol=1e-5)
+    assert float(found.value) == pytest.approx(float(want.value), rel=1e-10)
+    np.testing.assert_allclose(found.precision, want.precision, rtol=1e-4, atol=1e-2)
+
+
+def test_a_curvature_that_is_wrong_does_not_lead_astray(monkeypatch):
+    before, rows = large(Logistic, monkeypatch)
+    table, away = host.Table.of(rows), np.array([1.0, -1.0, 1.0, -1.0])
+    precision = np.asarray(fitting._climb(before, rows, True).precision)
+    for wrong in (0.1 * precision, -precision):  # steps ten times too long, or nowhere to go
+        np.testing.assert_array_equal(host.glide(before, table, away, wrong, 1e-3), away)
+
+
+def test_cores_share_the_rows(monkeypatch):
+    _, rows = large(Logistic, monkeypatch)
+    w = np.array([0.3, -0.1, 0.4, 0.2])
+    monkeypatch.setattr("os.cpu_count", lambda: 3)
+    many = host.Table.of(rows)._sums(w, True)
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    for found, want in zip(many, host.Table.of(rows)._sums(w, True), strict=True):
+        np.testing.assert_allclose(found, want, rtol=1e-11)

@@ -8,19 +8,20 @@ over minibatches of m of the n rows, each read once a pass. With decaying steps 
 """
 
 import dataclasses
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int
 
 from credo.core import params
-from credo.core.arrays import check_count, put
+from credo.core.arrays import check_count, put, put_all
 from credo.core.errors import DataError, NotConverged
 from credo.infer.mcmc.draws import Draws
 from credo.infer.mcmc.langevin import check_step
@@ -30,6 +31,8 @@ ROWS = 65_536
 """About how many rows are in memory at a time."""
 NUMBERS = 4_000_000
 """About how many coordinates of steps are."""
+AHEAD = 2
+"""Blocks of rows that are made ready while one is worked on."""
 FORGETTING, FLOOR = 0.99, 1e-5
 """α and λ of RMSprop."""
 
@@ -130,19 +133,21 @@ class SGLD:
         self, model: Streamed, source: "Source", u: Array, schedule: np.ndarray, wanted: np.ndarray, seed: int
     ) -> tuple[np.ndarray, bool]:
         """The vectors after the wanted steps, and whether the user stopped it."""
-        rng, key = np.random.default_rng(seed), jr.key(seed)
+        shuffling, moving = np.random.default_rng(seed).spawn(2)  # one for each thread
         per_block = int(np.clip(min(ROWS // self.batch, NUMBERS // model.space.size), 1, len(schedule)))
         squares, kept, done = jnp.zeros_like(u), [np.zeros((0, model.space.size))], 0
         try:
-            for rows, count in _ahead(_on_device(_blocks(source, per_block * self.batch, rng), per_block)):
+            blocks = _blocks(source, per_block * self.batch, shuffling)
+            for rows, count in _ahead(blocks, partial(_loaded, per_block)):
                 size = min(per_block, len(schedule) - done)
                 if size == 0:
                     raise DataError(f"data have more rows than were promised, rows = {source.rows}")
                 plan = np.zeros((2, per_block))
                 plan[0, :size] = schedule[done : done + size]
                 plan[1] = np.clip(count - self.batch * np.arange(per_block), 1, self.batch)
-                about = put(np.asarray([done, source.rows]))
-                u, squares, steps = _steps(model, key, about, u, squares, rows, put(plan), self.precondition)
+                noise = moving.standard_normal((per_block, model.space.size))
+                n, plans, noises = put_all(np.asarray(source.rows), plan, noise)
+                u, squares, steps = _steps(model, u, squares, rows, n, plans, noises, self.precondition)
                 path = np.asarray(steps)
                 here = wanted[(wanted >= done) & (wanted < done + size)] - done
                 kept.append(path[here])
@@ -174,18 +179,16 @@ class SGLD:
 @eqx.filter_jit
 def _steps(
     model: Streamed,
-    key: PRNGKeyArray,
-    about: Int[Array, "2"],
     u: Float[Array, " k"],
     squares: Float[Array, " k"],
     rows: tuple[Array, ...],
+    n: Int[Array, ""],
     plan: Float[Array, "2 s"],
+    noise: Float[Array, "s k"],
     precondition: bool,
 ) -> tuple[Array, Array, Float[Array, "s k"]]:
-    """One step for each minibatch; `about` are the steps before and n, `plan` sizes (zero stays) and rows of each."""
-    done, n = about
+    """One step for each minibatch; `plan` are the size (zero stays) and the rows of each."""
     slots = jnp.arange(rows[0].shape[1])
-    noise = jr.normal(jr.fold_in(key, done), (plan.shape[1], u.shape[0]))  # at once is much cheaper than one by one
 
     def one(state: tuple[Array, Array], inputs: Any) -> tuple[tuple[Array, Array], Array]:
         u, squares = state
@@ -248,21 +251,40 @@ def _chunks(source: Source, size: int, rng: np.random.Generator) -> Iterator[tup
                 raise DataError(f"a chunk must be arrays with the same rows, found {[len(part) for part in parts]}")
             yield tuple(np.asarray(part, dtype=float) for part in parts)
     elif source.in_memory:
-        yield (rng.permutation(source.rows),)
+        yield from ((part,) for part in _shuffled(source.rows, rng))
     else:
         for start in rng.permutation(np.arange(0, source.rows, size)):
             yield tuple(np.asarray(c[start : start + size], dtype=float) for c in source.columns)
 
 
-def _blocks(source: Source, size: int, rng: np.random.Generator) -> Iterator[tuple[tuple[np.ndarray, ...], int]]:
-    """Blocks of `size` rows in random order, the last one padded, with the number of its rows; passes run on."""
+def _shuffled(n: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    """A uniform permutation of 0, …, n - 1, in parts: which part is drawn for each, and then the order within it.
 
-    def rows(parts: tuple[np.ndarray, ...], count: int) -> tuple[np.ndarray, ...]:
+    The first part comes soon, and each is shuffled in the cache. Rao (1961), Sandelius (1962).
+    """
+    k = min(-(-n // ROWS), 256)
+    where = rng.integers(0, k, n, dtype=np.uint8)
+    order = np.argsort(where, kind="stable")
+    for part in np.split(order, np.searchsorted(where, np.arange(1, k, dtype=np.uint8), sorter=order)):
+        yield rng.permutation(part)
+
+
+class Block(NamedTuple):
+    """Rows that are still to be taken from the columns; those after the first `real` are padding."""
+
+    columns: tuple[np.ndarray, ...]
+    order: np.ndarray
+    real: int
+
+
+def _blocks(source: Source, size: int, rng: np.random.Generator) -> Iterator[Block]:
+    """Blocks of `size` rows in random order, the last one padded; passes run on."""
+
+    def block(parts: tuple[np.ndarray, ...], count: int) -> Block:
         padding = np.zeros(size - count, dtype=int)
         if source.in_memory:
-            return tuple(_taken(c, np.concatenate([parts[0][:count], padding])) for c in source.columns or ())
-        order = np.concatenate([rng.permutation(count), padding])
-        return tuple(_taken(part, order) for part in parts)
+            return Block(source.columns or (), np.concatenate([parts[0][:count], padding]), count)
+        return Block(parts, np.concatenate([rng.permutation(count), padding]), count)
 
     held: list[tuple[np.ndarray, ...]] = []
     count = 0
@@ -274,12 +296,12 @@ def _blocks(source: Source, size: int, rng: np.random.Generator) -> Iterator[tup
                 continue
             parts = _joined(held)
             while count >= size:
-                yield rows(parts, size), size
+                yield block(parts, size)
                 parts = tuple(part[size:] for part in parts)
                 count -= size
             held = [parts] if count else []
     if count:
-        yield rows(_joined(held), count), count
+        yield block(_joined(held), count)
 
 
 def _joined(chunks: list[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, ...]:
@@ -297,16 +319,21 @@ def _taken(column: np.ndarray, order: np.ndarray) -> np.ndarray:
     return np.take(column, order, axis=0, out=out, mode="clip")
 
 
-def _on_device(blocks: Iterator[Any], steps: int) -> Iterator[tuple[tuple[Array, ...], int]]:
-    """The blocks as arrays of minibatches."""
-    for columns, count in blocks:
-        yield tuple(put(c.reshape(steps, -1, *c.shape[1:])) for c in columns), count
+def _loaded(steps: int, block: Block) -> tuple[tuple[Array, ...], int]:
+    """The rows of a block as arrays of minibatches, and how many are real."""
+    taken = (_taken(column, block.order) for column in block.columns)
+    return tuple(put_all(*(c.reshape(steps, -1, *c.shape[1:]) for c in taken))), block.real
 
 
-def _ahead(blocks: Iterator[Any]) -> Iterator[Any]:
-    """The blocks, each read in a thread of its own while the one before is worked on."""
-    with ThreadPoolExecutor(1) as pool:
-        coming = pool.submit(next, blocks, None)
-        while (block := coming.result()) is not None:
-            coming = pool.submit(next, blocks, None)
-            yield block
+def _ahead(items: Iterator[Any], work: Callable[[Any], Any]) -> Iterator[Any]:
+    """work(item) of each in order, two at a time in threads; one more goes through the items, so that order is kept."""
+
+    def worked(coming: Future[Any]) -> Any:
+        item = coming.result()
+        return None if item is None else work(item)
+
+    with ThreadPoolExecutor(1) as reader, ThreadPoolExecutor(2) as workers:
+        waiting = deque(workers.submit(worked, reader.submit(next, items, None)) for _ in range(AHEAD))
+        while (done := waiting.popleft().result()) is not None:
+            waiting.append(workers.submit(worked, reader.submit(next, items, None)))
+            yield done

@@ -202,14 +202,10 @@ class GLM(Belief):
         return self._prior(statistics.design.shape[1], statistics.likelihood)
 
     def _prior(self, q: int, likelihood: Likelihood, prior: WeightPrior | None = None) -> Before:
-        mean, root = prior_root(prior or self.prior, self.intercept, q - (self.intercept is not None))
-        if self.intercept is not None:
-            mean = mean.at[0].set(self.intercept.mean)
-        c, s = likelihood.width, size_of(likelihood)
-        precision = jnp.kron(root @ root.T, jnp.eye(c))
-        scale = 0.5 * c * (log_determinant(root) - q * jnp.log(2 * jnp.pi))
-        full = jnp.zeros((s + q * c, s + q * c)).at[s:, s:].set(precision)
-        return Before(jnp.concatenate([jnp.zeros(s), jnp.repeat(mean, c)]), full, scale)
+        chosen = self.prior if prior is None else prior
+        # What a covariance is checked for cannot be said from inside a compiled function.
+        laid_out = _lay_out if isinstance(chosen, Gaussian) else _lay_out_compiled
+        return laid_out(chosen, self.intercept, q, likelihood.width, size_of(likelihood))
 
     def target(self, statistics: Rows) -> Target:
         """log p(y, θ) over {"weights": …} and the likelihood's own numbers, for the methods of `credo.infer`."""
@@ -347,6 +343,20 @@ def _normal(law: Law) -> tuple[Float[Array, " k"], Float[Array, "k k"]]:
         raise DataError("a point estimate has no posterior to go on from; condition the model without using=")
     covariance = jnp.cov(law.draws.T).reshape(law.draws.shape[1], -1)
     return law.center, cholesky(covariance, "the covariance of the draws")
+
+
+def _lay_out(prior: WeightPrior, intercept: Intercept | None, q: int, c: int, s: int) -> Before:
+    """The prior of u for q features, c predictors and s numbers of the likelihood."""
+    mean, root = prior_root(prior, intercept, q - (intercept is not None))
+    if intercept is not None:
+        mean = mean.at[0].set(intercept.mean)
+    precision = jnp.kron(root @ root.T, jnp.eye(c))
+    scale = 0.5 * c * (log_determinant(root) - q * jnp.log(2 * jnp.pi))
+    full = jnp.zeros((s + q * c, s + q * c)).at[s:, s:].set(precision)
+    return Before(jnp.concatenate([jnp.zeros(s), jnp.repeat(mean, c)]), full, scale)
+
+
+_lay_out_compiled = eqx.filter_jit(_lay_out)
 
 
 def log_joint(

@@ -145,7 +145,7 @@ def row_terms(
     return jnp.sum(value), gradient, curvature
 
 
-def _gram(design: Any, h: Any) -> Any:
+def gram(design: Any, h: Any) -> Any:
     """Φ̃ᵀ diag(h) Φ̃; in NumPy as a symmetric product where h allows it, which is half the work."""
     if not isinstance(design, np.ndarray) or h.min() < 0:
         return design.T @ (design * h[:, None])
@@ -158,7 +158,7 @@ def assemble(design: Any, gradient: Any, curvature: Any, s: int) -> tuple[Any, A
     xp = np if isinstance(design, np.ndarray) else jnp
     q, c = design.shape[1], gradient.shape[1] - s
     slope = xp.concatenate([gradient[:, :s].sum(0), (design.T @ gradient[:, s:]).reshape(-1)])
-    blocks = {(a, b): _gram(design, curvature[:, s + a, s + b]) for a in range(c) for b in range(a, c)}
+    blocks = {(a, b): gram(design, curvature[:, s + a, s + b]) for a in range(c) for b in range(a, c)}
     grid = [[blocks[min(a, b), max(a, b)] for b in range(c)] for a in range(c)]
     full = xp.stack([xp.stack(line) for line in grid]).transpose(2, 0, 3, 1).reshape(q * c, q * c)
     if not s:
