@@ -5,17 +5,22 @@ from pathlib import Path
 
 # Before jax is imported: tests of one worker share compiled code with the others through the cache on disk.
 os.environ.setdefault("CREDO_CACHE", os.path.join(os.path.dirname(__file__), "..", ".pytest_cache", "jax"))
+# Before NumPy and SciPy are: where each core has a worker, the threads of a factorization wait for each other, and a
+# matrix of 300 rows costs thirty times the work.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Most of the time of the suite is XLA compiling small programs: here it does so quickly, and not well. What users'
-# settings compile is tested by `test_compiled.py` and by the examples, which run in processes of their own.
+# settings compile is tested by `test_compiled.py` and by the README's examples, which run in processes of their own.
 # JAX from 0.12 on ends at a flag that it does not know.
 os.environ.setdefault(
     "XLA_FLAGS",
     "--xla_backend_optimization_level=0"
-    + " --xla_cpu_use_fusion_emitters=false" * version("jax").startswith(("0.9.", "0.10.", "0.11.")),
+    + " --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+    * version("jax").startswith(("0.9.", "0.10.", "0.11.")),
 )
 
 import hypothesis
 import jax
+import jaxtyping
 import numpy as np
 import pytest
 
@@ -25,6 +30,15 @@ hypothesis.settings.load_profile("credo")
 MAPS = Path("/proc/self/maps")
 MOST_MAPS = 30_000
 """Every compiled program maps memory of its own, and Linux allows a process 65 530 maps: then it is killed."""
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _keep_every_program():
+    """Small programs too: many are the same in both workers, and a later run finds nearly all."""
+    import credo.core  # which sets the limit for users; not above, where the checks of shapes are not yet installed
+
+    assert credo.core
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 
 @pytest.fixture
@@ -38,6 +52,19 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(20_26)
 
 
+@pytest.fixture
+def unchecked(monkeypatch) -> None:
+    """Without the checks of shapes, which cost more than what they check where small functions are called often."""
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+
+
+@pytest.fixture(autouse=True)
+def _replications_are_unchecked(request):
+    """The shapes of one replication are those of all, and other tests have checked them."""
+    if request.node.get_closest_marker("slow"):
+        request.getfixturevalue("unchecked")
+
+
 _tests = itertools.count()
 
 
@@ -49,5 +76,5 @@ def _forget_programs():
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What runs in processes of its own takes longest: first, so that nothing waits for it in the end."""
+    """The longest first, so that nothing waits for them in the end."""
     items.sort(key=lambda item: item.path.name not in ("test_examples.py", "test_compiled.py"))

@@ -3,39 +3,58 @@
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
-import pytest
-
-ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
-READER = """
-import re, sys, warnings
 import matplotlib
 import numpy as np
+import pytest
+
 import credo
 
-matplotlib.use("Agg")
-warnings.simplefilter("error")
-page, pattern = sys.argv[1:]
-rng = np.random.default_rng(0)
-X = rng.normal(size=(60, 2))
-y = X @ [1.0, -2.0] + 0.3 * rng.normal(size=60)
-namespace = {"__name__": "__main__", "X": X, "y": y, "X_new": X[:3] + 0.1, "y_new": y[:3], "np": np}
-for block in re.findall(pattern, open(page, encoding="utf-8").read(), re.MULTILINE | re.DOTALL):
-    exec(compile(block, page, "exec"), namespace)
-assert "credo" in namespace
-"""
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PAGES = [page for page in sorted((ROOT / "docs").rglob("*.md")) if BLOCK.search(page.read_text())]
 
 
-def with_examples() -> list[Path]:
-    return [page for page in PAGES if BLOCK.search(page.read_text())]
-
-
-@pytest.mark.parametrize("page", with_examples(), ids=lambda p: str(p.relative_to(ROOT)))
-def test_the_examples_run(page, tmp_path, as_users_compile):
+def run(page: Path) -> None:
     """Blocks of a page share a namespace; a page that needs data and makes none finds X, y, X_new, y_new."""
-    command = [sys.executable, "-c", READER, str(page), BLOCK.pattern]
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 2))
+    y = x @ [1.0, -2.0] + 0.3 * rng.normal(size=60)
+    namespace = {"__name__": "__main__", "X": x, "y": y, "X_new": x[:3] + 0.1, "y_new": y[:3], "np": np}
+    for block in BLOCK.findall(page.read_text(encoding="utf-8")):
+        exec(compile(block, str(page), "exec"), namespace)
+    assert namespace["credo"] is credo
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+@pytest.mark.usefixtures("unchecked")
+def test_the_examples_run(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(matplotlib.rcParams, "backend", "Agg")
+    run(page)
+
+
+@pytest.mark.parametrize("page", [README, *PAGES], ids=lambda p: str(p.relative_to(ROOT)))
+def test_names_load_by_themselves(page):
+    """A reader has not imported what the other tests have: `credo.name` and `credo.folder.name` are public."""
+    code = "\n".join(BLOCK.findall(page.read_text(encoding="utf-8")))
+    for first, second in re.findall(r"(?<!from )(?<!import )\bcredo\.(\w+)(?:\.(\w+))?", code):
+        assert first in credo.__all__, first
+        public = getattr(getattr(credo, first), "__all__", [])
+        assert not second or not public or second in public, f"{first}.{second}"
+
+
+def test_the_readme_runs_for_its_reader(tmp_path, as_users_compile):
+    """In a process of its own, compiled with XLA's own settings."""
+    command = [sys.executable, __file__, str(README)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=as_users_compile)
     assert done.returncode == 0, done.stderr
+
+
+if __name__ == "__main__":
+    matplotlib.use("Agg")
+    warnings.simplefilter("error")
+    run(Path(sys.argv[1]))

@@ -15,7 +15,7 @@ import credo
 from credo.models.features import Polynomial
 from credo.models.linear import ARD, Intercept, InverseGamma, Isotropic, Linear
 
-REPLICATIONS, DRAWS, BINS = 10_000, 99, 20
+REPLICATIONS, DRAWS, BINS = 5_000, 99, 20
 
 
 def uniform_p_value(ranks: np.ndarray) -> float:
@@ -83,7 +83,7 @@ def test_the_rank_test_would_notice_overconfidence():
 def test_intervals_of_fitted_models_cover(noise, rng):
     """95 % intervals of new outcomes, hyperparameters learned from each data set, cover 93-97 %."""
     inside, total = 0, 0
-    for _ in range(150):
+    for _ in range(100):
         x = rng.normal(size=(60, 4))
         w = rng.normal(size=4)
         y = 3 + x @ w + 0.7 * rng.normal(size=60)
