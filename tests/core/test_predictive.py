@@ -391,3 +391,13 @@ def test_quantiles_of_mixed_counts_come_from_a_table():
     np.testing.assert_array_equal(mixed[1:3].quantile(0.5), mixed.quantile(0.5)[1:3])
     np.testing.assert_array_equal(mixed.quantile(0.9), eqx.filter_jit(lambda m: m.quantile(0.9))(mixed))
     assert count_quantiles(weights, 1e3 * size, size / mean / 10, np.asarray([0.5])) is None
+
+
+def test_a_mixture_of_mixtures_is_a_mixture():
+    inner = mixture([0.3, 0.7], [Normal(0.0, 1.0, 0.5), StudentT(3.0, 1.0, 2.0, 5.0)])
+    outer = mixture([0.4, 0.6], [inner, Normal(-2.0, 0.3, 0.1)])
+    y = np.linspace(-4, 6, 11)
+    want = np.logaddexp(np.log(0.4) + inner.log_prob(y), np.log(0.6) + Normal(-2.0, 0.3, 0.1).log_prob(y))
+    np.testing.assert_allclose(outer.log_prob(y), want, rtol=1e-12)
+    np.testing.assert_allclose(outer.weights.sum(), 1.0)
+    np.testing.assert_allclose(outer.cdf(outer.quantile(0.3)), 0.3, rtol=1e-6)

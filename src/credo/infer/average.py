@@ -82,7 +82,7 @@ class Averaged(Belief):
             return mixture(self.weights, [belief.predict(*x, **options) for belief in self.beliefs])
         ask = eqx.filter_vmap(lambda belief: belief.predict(*x, **options))
         each = ask(stacked)
-        if isinstance(each, Categorical | Bernoulli):
+        if isinstance(each, Categorical | Bernoulli | Mixture):
             members = range(len(self.beliefs))
             return mixture(self.weights, [jax.tree.map(lambda leaf, i=i: leaf[i], each) for i in members])
         return Mixture(self.weights, (each,))

@@ -19,6 +19,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from credo.core.errors import DataError
@@ -163,8 +164,9 @@ def check_levels(q: Any, name: str) -> Float[Array, "..."]:
 
 
 def to_array(value: Any) -> Any:
-    """Field converter: anything numeric to a float64 JAX array."""
-    return jnp.asarray(value, dtype=float)
+    """Field converter: anything numeric to a float64 JAX array; plain numbers through NumPy, which compiles nothing."""
+    plain = isinstance(value, float | int | np.generic | np.ndarray)
+    return jnp.asarray(np.asarray(value, dtype=float) if plain else value, dtype=float)
 
 
 def invert_cdf(cdf: Callable[[Array], Array], q: Array, low: Array, high: Array, discrete: bool = False) -> Array:

@@ -165,12 +165,21 @@ def mixture(weights: Any, components: Sequence[Predictive]) -> Predictive:
         binary = [cast(Bernoulli, c) for c in components]
         prob = jnp.stack([c.prob for c in binary])
         return Bernoulli(jnp.tensordot(w, prob, 1), jnp.tensordot(w, jnp.stack([c.aleatoric for c in binary]), 1))
-    groups: dict[Any, list[int]] = {}
+    groups: dict[Any, list[tuple[Array, Predictive]]] = {}
     for i, component in enumerate(components):
-        groups.setdefault(jax.tree.structure(component), []).append(i)
+        for shares, part in _stacks(component):
+            groups.setdefault(jax.tree.structure(part), []).append((w[i] * shares, part))
     parts = tuple(
-        jax.tree.map(lambda *leaves: jnp.stack(leaves), *[components[i] for i in members])
+        jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *[part for _, part in members])
         for members in groups.values()
     )
-    order = jnp.asarray([i for members in groups.values() for i in members])
-    return Mixture(w[order], parts)
+    return Mixture(jnp.concatenate([shares for members in groups.values() for shares, _ in members]), parts)
+
+
+def _stacks(prediction: Predictive) -> list[tuple[Float[Array, " k"], Predictive]]:
+    """A prediction as weighted stacks of components: one of one, or those of a mixture."""
+    if not isinstance(prediction, Mixture):
+        return [(jnp.ones(1), jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], prediction))]
+    sizes = [jax.tree.leaves(part)[0].shape[0] for part in prediction.parts]
+    ends = np.cumsum(sizes)
+    return [(prediction.weights[end - k : end], p) for k, end, p in zip(sizes, ends, prediction.parts, strict=True)]

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from credo.core.params import learnable
+from credo.core.predictive.base import to_array
 from credo.kernels import Kernel, OnColumns, Product, Scales
 from credo.kernels.coregion import Coregionalized
 from credo.kernels.derivative import Differentiated
@@ -47,7 +48,7 @@ class Typical(eqx.Module):
 
     def __init__(self, mode: Any, spread: Any):
         below, above = spread if isinstance(spread, tuple) else (spread, spread)
-        self.mode, self.below, self.above = (jnp.asarray(v, dtype=float) for v in (mode, below, above))
+        self.mode, self.below, self.above = (to_array(v) for v in (mode, below, above))
 
     def log_prob(self, value: Array) -> Array:
         """-½(log(θ/mode)/spread)², up to a constant."""

@@ -42,7 +42,7 @@ from credo.kernels.dotproduct import Linear
 from credo.kernels.periodic import Periodic
 from credo.models.gp.belief import GP
 from credo.models.gp.hyperpriors import Typical
-from credo.models.gp.means import Zero
+from credo.models.gp.means import Constant, Mean, Zero
 from credo.models.gp.rows import Rows
 
 Matrix = np.ndarray
@@ -102,12 +102,22 @@ class Sheet(NamedTuple):
     def of(cls, gp: GP, rows: Rows) -> "Sheet":
         """From a belief whose mean is settled, and rows."""
         x, y, scale, extra = rows.cut()
-        more = gp.mean.kernel()
-        n, at = len(y), put(x)
-        fixed = np.zeros((n, n)) if more is None else np.asarray(more.gram(at, at))
-        mean = 0.0 if isinstance(gp.mean, Zero) else np.asarray(gp.mean(at))
+        n = len(y)
+        fixed, mean = _mean_on_host(gp.mean, x)
         lower = 0.5 * np.eye(n) - np.tri(n)
         return cls(Inputs(x), y - mean, fixed, scale, extra, lapack.aligned_empty((n, n)), lower)
+
+
+def _mean_on_host(mean: Mean, x: Float[np.ndarray, "n d"]) -> tuple[Float[np.ndarray, "n n"], Any]:
+    """The covariance that an uncertain mean adds, and what it is expected to be; a constant compiles nothing."""
+    n = len(x)
+    if isinstance(mean, Zero):
+        return np.zeros((n, n)), 0.0
+    if isinstance(mean, Constant):
+        value, variance = (0.0 if v is None else float(v) for v in (mean.value, mean.variance))
+        return np.full((n, n), variance), value
+    more, at = mean.kernel(), put(x)
+    return np.zeros((n, n)) if more is None else np.asarray(more.gram(at, at)), np.asarray(mean(at))
 
 
 class TimeUp(Exception):
@@ -128,8 +138,13 @@ class Uncompiled:
         self.best = (-np.inf, self.start)
         self.gp, self._sheet, self._deadline = gp, sheet, deadline
         self._priors = {p: (np.log(v.mode), float(v.below), float(v.above)) for p, v in priors.items()}
+        self._given = priors
+
+    @property
+    def log_mass(self) -> float:
+        """Σ log ∫ exp(log_prob) of the priors: what normalizes them."""
         sizes = {s.path: s.stop - s.start for s in self.slots}
-        self.log_mass = sum(sizes[p] * float(v.log_mass) for p, v in priors.items() if p in sizes)
+        return sum(sizes[p] * float(v.log_mass) for p, v in self._given.items() if p in sizes)
 
     @property
     def inputs(self) -> Float[np.ndarray, "n d"]:
