@@ -4,13 +4,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: demo test coverage lint bench docs setup clean
+.PHONY: demo test test-postgres coverage lint bench docs setup clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/demo.py
 
 test: lint
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+# The tests of campaigns on PostgreSQL: a throw-away server on loopback, for as long as they run.
+test-postgres: $(VENV)/.dev
+	.ci/postgres $(BIN)/python -m pytest tests/decide/campaign -k postgres $(ARGS)
 
 coverage: $(VENV)/.dev
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --cov=credo --cov-report=term:skip-covered $(ARGS)

@@ -25,6 +25,7 @@ _HOME = {
     "load": "core.files",
     "configure": "core.configure",
     "compare": "evaluate.compare",
+    "acquire": "decide.active",
     "replace": "core.params",
     "chunks": "core.chunks",
     # beliefs
@@ -94,6 +95,7 @@ __all__ = [
     "Softmax",
     "StudentTRegression",
     "__version__",
+    "acquire",
     "app",
     "chunks",
     "compare",
@@ -125,6 +127,7 @@ if TYPE_CHECKING:
     from credo.core.gaussian import Gaussian
     from credo.core.params import replace
     from credo.core.predictive import Predictive
+    from credo.decide.active import acquire
     from credo.decide.bayes import decide
     from credo.evaluate.compare import compare
     from credo.infer.average import Averaged

@@ -1,12 +1,15 @@
-"""What to do: losses, decisions and the value of information. The package itself is the verb.
+"""What to do: losses, decisions, the value of information, and experiments. The package itself is the verb.
 
 credo.decide(prediction, Asymmetric(under=5, over=1))
+
+What experiments need (`Space`, `Campaign`, acquisitions) loads on first use.
 """
 
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from credo.core.predictive import Predictive
 from credo.decide import bayes
@@ -27,18 +30,75 @@ from credo.decide.losses import (
 __all__ = [
     "Absolute",
     "Asymmetric",
+    "Boolean",
+    "Campaign",
+    "Categorical",
+    "Check",
     "CostMatrix",
     "Custom",
     "Decision",
+    "Integer",
     "IntervalLoss",
     "Loss",
+    "Margin",
+    "Ordinal",
     "Pinball",
+    "Real",
+    "Regret",
+    "Space",
     "Squared",
+    "Storage",
+    "Trial",
+    "Uncertainty",
     "ZeroOne",
+    "acquire",
     "expected_loss",
+    "gain_bound",
+    "greedy_gain",
+    "hypervolume",
+    "information_gain",
+    "learn_actively",
+    "learning_curves",
+    "non_dominated",
     "value_of_information",
     "value_of_perfect_information",
 ]
+
+
+_LATER = {
+    "acquire": "active",
+    "Margin": "active",
+    "Uncertainty": "active",
+    "learn_actively": "active_learning",
+    "learning_curves": "active_learning",
+    "greedy_gain": "gain",
+    "gain_bound": "gain",
+    "information_gain": "gain",
+    "Regret": "regret",
+    "hypervolume": "pareto",
+    "non_dominated": "pareto",
+    **dict.fromkeys(("Boolean", "Categorical", "Check", "Integer", "Ordinal", "Real", "Space"), "space"),
+    **dict.fromkeys(("Campaign", "Storage", "Trial"), "campaign"),
+}
+
+if TYPE_CHECKING:
+    from credo.decide.active import Margin, Uncertainty, acquire
+    from credo.decide.active_learning import learn_actively, learning_curves
+    from credo.decide.campaign import Campaign, Storage, Trial
+    from credo.decide.gain import gain_bound, greedy_gain, information_gain
+    from credo.decide.pareto import hypervolume, non_dominated
+    from credo.decide.regret import Regret
+    from credo.decide.space import Boolean, Categorical, Check, Integer, Ordinal, Real, Space
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'credo.decide' has no attribute {name!r}")
+    return getattr(import_module(f"credo.decide.{_LATER[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
 
 
 class _Verb(ModuleType):

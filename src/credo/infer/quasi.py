@@ -26,3 +26,10 @@ def normals(n: int, q: int, seed: Any) -> Float[np.ndarray, "n q"]:
     else:
         half = half / np.sqrt(np.mean(half**2, axis=0))
     return np.concatenate([half, -half])
+
+
+def sobol(n: int, d: int, seed: Any) -> Float[np.ndarray, "n d"]:
+    """n scrambled Sobol points of the unit cube."""
+    from scipy.stats import qmc  # half a second of imports
+
+    return qmc.Sobol(d, rng=np.random.default_rng(seed)).random_base2(max(n - 1, 0).bit_length())[:n]

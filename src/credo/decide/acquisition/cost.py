@@ -1,0 +1,205 @@
+"""What a point is worth for what it costs, and experiments that come in several fidelities.
+
+    PerCost(x)          = a(x)/E[c(x)]^κ                                      Snoek, Larochelle & Adams (2012), §3.2
+    MultiFidelity(x, s) = a(x, 1) · ρ²(x, s)/E[c(x, s)]                       after Huang, Allen, Notz & Miller (2006)
+
+a is a positive score, E[c] the expected cost, s ∈ [0, 1] an input column that says how faithful an experiment is, 1
+being the one that matters. With ε the noise of the outcome,
+
+    ρ²(x, s) = cov[f(x, s), f(x, 1)]²/(var f(x, 1) · (var f(x, s) + var ε))
+
+is the squared correlation between what is seen and what is sought: the share of the doubt about f(x, 1) that an outcome
+at (x, s) takes away. Huang et al. multiply by the correlation and, for noise, by another factor; its square has both.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from credo.core.arrays import check_table
+from credo.core.errors import DataError
+from credo.core.predictive.base import to_array
+from credo.decide.acquisition.base import SMALLEST, Acquisition, check_number, demand_covariance, seen_inputs
+from credo.decide.acquisition.improvement import ExpectedImprovement
+
+
+class AffineCost(eqx.Module):
+    """c(x) = fixed + slope·s with s the input in `column`: what a fidelity costs.
+
+    Args:
+        fixed: what every experiment costs.
+        slope: what one of fidelity 1 costs more than one of fidelity 0.
+        column: the input that is the fidelity.
+    """
+
+    fixed: Float[Array, ""] = eqx.field(converter=to_array, default=0.1)
+    slope: Float[Array, ""] = eqx.field(converter=to_array, default=1.0)
+    column: int = eqx.field(static=True, default=-1)
+
+    def __check_init__(self) -> None:
+        check_number(self.fixed, "fixed", 1e-12)
+        check_number(self.slope, "slope", 0.0)
+
+    def __call__(self, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+        """The cost of each row."""
+        return self.fixed + self.slope * x[:, self.column]
+
+
+def log_expected_cost(cost: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+    """log E[c(x)]: of a function of the rows its logarithm; of a belief about log c, μ + σ²/2, as c is log-normal."""
+    if not hasattr(cost, "predict"):
+        return jnp.log(cost(x))
+    prediction = cost.predict(x)
+    return prediction.mean + 0.5 * (prediction.epistemic + prediction.aleatoric)
+
+
+class Costly(Acquisition):
+    """What scores per cost share: a positive score, and what an experiment costs."""
+
+    acquisition: Acquisition
+    cost: Any
+
+    def __check_init__(self) -> None:
+        name = type(self).__name__
+        if not isinstance(self.acquisition, Acquisition) or self.acquisition.scale == "real":
+            raise DataError(
+                f"{name} divides a score that is never negative, found {type(self.acquisition).__name__}; "
+                "use ExpectedImprovement, ProbabilityOfImprovement or MaxValueEntropySearch"
+            )
+        if not hasattr(self.cost, "predict") and not callable(self.cost):
+            raise DataError(
+                f"cost must be a function of the rows or a belief about log cost, found {type(self.cost).__name__}"
+            )
+
+    @property
+    def scale(self) -> str:
+        """Never negative; `climb` is the logarithm."""
+        return "positive"
+
+    def __call__(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+        """The score per cost."""
+        return jnp.exp(self.climb(belief, x))
+
+    def check_cost(self, belief: Any) -> None:
+        """`DataError` where a cost at the rows that were seen is not positive."""
+        rows = seen_inputs(belief[0] if isinstance(belief, tuple | list) else belief)
+        if rows is None or not len(rows) or hasattr(self.cost, "predict"):
+            return
+        costs = np.asarray(self.cost(jnp.asarray(rows)))
+        if costs.shape != (len(rows),):
+            raise DataError(f"cost must give one number per row: {len(rows)} are expected, found shape {costs.shape}")
+        wrong = ~(np.isfinite(costs) & (costs > 0))
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise DataError(f"cost must be positive, found {costs[row]:g} at row {row} of those seen")
+
+
+class PerCost(Costly):
+    """The score for each unit of expected cost, a(x)/E[c(x)]^κ.
+
+    Args:
+        acquisition: a score that is never negative, or the logarithm of one.
+        cost: a function of the rows (m, d) that gives their costs (m,), traceable; or a belief about log cost.
+        power: κ: 1 counts cost in full, 0 not at all. Lee et al. (2020) lower it as the budget is used up.
+    """
+
+    power: Float[Array, ""] = eqx.field(converter=to_array, default=1.0)
+
+    def prepared(self, belief: Any, seed: int = 0, pending: Any = None) -> "PerCost":
+        """With the inner score made ready."""
+        check_number(self.power, "power", 0.0)
+        self.check_cost(belief)
+        return eqx.tree_at(lambda a: a.acquisition, self, self.acquisition.prepared(belief, seed, pending))
+
+    def climb(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+        """log a(x) - κ log E[c(x)]."""
+        return self.acquisition.climb(belief, x) - self.power * log_expected_cost(self.cost, x)
+
+
+# -- several fidelities ------------------------------------------------------------------------------------------
+
+
+class AtTarget(eqx.Module):
+    """A belief as it looks from the fidelity that matters: queries and rows seen have s = 1."""
+
+    belief: Any
+    column: int = eqx.field(static=True, default=-1)
+
+    @property
+    def seen(self) -> Any:
+        """The rows that were seen, at the target."""
+        rows = getattr(self.belief, "seen", None)
+        return rows if rows is None else eqx.tree_at(lambda r: r.x, rows, self.moved(rows.x))
+
+    def moved(self, x: Any) -> Any:
+        """The rows with fidelity 1."""
+        return jnp.asarray(x).at[:, self.column].set(1.0)
+
+    def predict(self, x: Any, **options: Any) -> Any:
+        """The prediction at the target."""
+        return self.belief.predict(self.moved(x), **options)
+
+    def covariance(self, x: Any, z: Any) -> Float[Array, "m q"]:
+        """The covariance at the target."""
+        return self.belief.covariance(self.moved(x), self.moved(z))
+
+
+class MultiFidelity(Costly):
+    """The score at fidelity 1, times the share of the doubt there that an outcome at fidelity s removes, per cost.
+
+    Args:
+        acquisition: a score of points at fidelity 1 that is never negative; None is `ExpectedImprovement()`.
+        cost: a function of the rows, or a belief about log cost; None is `AffineCost(column=column)`.
+        column: the input that is the fidelity, in [0, 1].
+    """
+
+    column: int = eqx.field(static=True, default=-1)
+
+    def __init__(self, acquisition: Acquisition | None = None, cost: Any = None, column: int = -1):
+        self.acquisition = ExpectedImprovement() if acquisition is None else acquisition
+        self.cost = AffineCost(column=column) if cost is None else cost
+        self.column = column
+
+    def prepared(self, belief: Any, seed: int = 0, pending: Any = None) -> "MultiFidelity":
+        """With the inner score made ready at the target."""
+        demand_covariance(belief, type(self).__name__)
+        rows = seen_inputs(belief)
+        if rows is not None and len(rows):
+            self._check_column(rows)
+        self.check_cost(belief)
+        target = AtTarget(belief, self.column)
+        awaited = pending if pending is None or not len(pending) else target.moved(check_table(pending, "pending"))
+        return eqx.tree_at(lambda a: a.acquisition, self, self.acquisition.prepared(target, seed, awaited))
+
+    def climb(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+        """log a(x, 1) + log ρ²(x, s) - log E[c(x, s)]."""
+        worth = self.acquisition.climb(AtTarget(belief, self.column), x)
+        shared = jnp.maximum(self.correlation(belief, x), SMALLEST)
+        return worth + jnp.log(shared) - log_expected_cost(self.cost, x)
+
+    def correlation(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+        """ρ²(x, s) of each row."""
+        target = AtTarget(belief, self.column).moved(x)
+
+        def pair(a: Float[Array, " d"], b: Float[Array, " d"]) -> Float[Array, ""]:
+            return belief.covariance(a[None], b[None])[0, 0]
+
+        here = belief.predict(x)
+        doubt = jnp.maximum(belief.predict(target).epistemic, SMALLEST)
+        seen = jnp.maximum(here.epistemic + here.aleatoric, SMALLEST)
+        return jnp.square(jax.vmap(pair)(x, target)) / (doubt * seen)
+
+    def _check_column(self, rows: Float[np.ndarray, "n d"]) -> None:
+        d = rows.shape[1]
+        if not -d <= self.column < d:
+            raise DataError(f"column must name one of the {d} inputs, found {self.column}")
+        fidelity = rows[:, self.column]
+        if fidelity.min() < 0 or fidelity.max() > 1:
+            raise DataError(
+                f"fidelity must lie in [0, 1], found {fidelity.min():g} to {fidelity.max():g} in column {self.column}; "
+                "scale it so that 1 is the experiment that matters"
+            )

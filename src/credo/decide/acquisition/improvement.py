@@ -1,0 +1,276 @@
+"""Improvement over the best so far, and the chance that a constraint is met.
+
+With f(x) ~ N(μ, σ²), incumbent `best`, margin ξ and z = (μ - best - ξ)/σ:
+
+    PI(x) = P(f(x) > best + ξ)       = Φ(z)                       Kushner (1964)
+    EI(x) = E(f(x) - best - ξ)₊      = σ (φ(z) + z Φ(z))          Mockus (1975); Jones, Schonlau & Welch (1998)
+    NEI(x) = E EI(x | f at the rows seen), where noise hides which of them is best    Letham et al. (2019)
+
+`climb` is the logarithm, finite and with a slope wherever the score itself is too small for floating point.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import logsumexp
+from jaxtyping import Array, Bool, Float
+
+from credo.core.arrays import by_bucket, check_count
+from credo.core.errors import DataError
+from credo.core.predictive.base import to_array
+from credo.decide.acquisition.base import (
+    Acquisition,
+    Directed,
+    check_number,
+    demand_inputs,
+    deviation,
+    maybe_array,
+    table_or_none,
+)
+from credo.decide.acquisition.baseline import Baseline, baseline
+from credo.decide.acquisition.tails import log_cdf, log_improvement, log_softplus
+
+NO_ROWS = "give the value to be beaten, e.g. ExpectedImprovement(best=1.3)"
+
+
+class Improving(Directed):
+    """A score that asks by how much a point beats `best`; None: the largest mean at the rows seen."""
+
+    best: Float[Array, ""] | None = eqx.field(converter=maybe_array, default=None)
+    xi: Float[Array, ""] = eqx.field(converter=to_array, default=0.0)
+
+    def __check_init__(self) -> None:
+        check_number(self.best, "best")
+        check_number(self.xi, "xi")
+
+    @property
+    def scale(self) -> str:
+        """A positive score."""
+        return "positive"
+
+    def prepared(self, belief: Any, seed: int = 0, pending: Any = None) -> "Improving":
+        """With the incumbent filled in, where `best` is None."""
+        return self.against(belief, None, seed, pending)
+
+    def against(self, belief: Any, keep: np.ndarray | None, seed: int, pending: Any) -> "Improving":
+        """`prepared`, the incumbent being one of the rows in `keep` (None: of all)."""
+        if self.best is not None:
+            return self
+        inputs = demand_inputs(belief, NO_ROWS)
+        rows = inputs if keep is None else inputs[keep]
+        best = np.max(self.turned(np.asarray(belief.predict(rows).mean)))
+        return eqx.tree_at(lambda a: a.best, self, jnp.asarray(self.turned(best)), is_leaf=lambda v: v is None)
+
+    def gap(self, belief: Any, x: Float[Array, "m d"]) -> tuple[Float[Array, " m"], Float[Array, " m"]]:
+        """z = (μ - best - ξ)/σ and σ; `best` is in the units of the outcomes, whichever way is good."""
+        if self.best is None:
+            raise DataError(f"{type(self).__name__} does not know what to beat; call prepared(belief), or {NO_ROWS}")
+        mean, std = self.moments(belief, x)
+        return (mean - self.turned(self.best) - self.xi) / std, std
+
+
+class ProbabilityOfImprovement(Improving):
+    """Φ((μ - best - ξ)/σ): how likely x is better by more than ξ.
+
+    Args:
+        best: the outcome to be beaten; None: the best mean at the rows that were seen.
+        xi: by how much it must be beaten to count.
+        maximize: False where small outcomes are good.
+    """
+
+    def __call__(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+        """The probability."""
+        return jnp.exp(self.climb(belief, x))
+
+    def climb(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+        """Its logarithm."""
+        return log_cdf(self.gap(belief, x)[0])
+
+
+class ExpectedImprovement(Improving):
+    """σ (φ(z) + z Φ(z)), z = (μ - best - ξ)/σ: the improvement that is expected, none counting as zero.
+
+    Args:
+        best: the outcome to be beaten; None: the best mean at the rows that were seen.
+        xi: by how much it must be beaten to count.
+        maximize: False where small outcomes are good.
+    """
+
+    def __call__(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+        """The expected improvement, in the units of the outcomes."""
+        return jnp.exp(ExpectedImprovement.climb(self, belief, x))
+
+    def climb(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+        """log σ + log(φ(z) + z Φ(z))."""
+        z, std = self.gap(belief, x)
+        return jnp.log(std) + log_improvement(z)
+
+
+class LogExpectedImprovement(ExpectedImprovement):
+    """log EI as the score itself. Ament et al. (2023)."""
+
+    @property
+    def scale(self) -> str:
+        """A logarithm."""
+        return "log"
+
+    def __call__(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+        """log EI."""
+        return self.climb(belief, x)
+
+
+class NoisyExpectedImprovement(Improving):
+    """EI averaged over joint draws of f at the rows seen (and pending): under noise nobody knows which is best.
+
+    Each draw is a noise-free data set, so each term is EI in closed form.  Letham, Karrer, Ottoni & Bakshy (2019).
+
+    Args:
+        draws: how many quasi-random draws, an even number.
+        rows: the rows that may be the best one; where more were seen, those of the largest mean + 2 std.
+        xi: by how much it must be beaten to count.
+        maximize: False where small outcomes are good.
+    """
+
+    draws: int = eqx.field(static=True, default=64, kw_only=True)
+    rows: int = eqx.field(static=True, default=64, kw_only=True)
+    baseline: Baseline | None = eqx.field(default=None, kw_only=True)
+
+    def __check_init__(self) -> None:
+        check_count(self.draws, "draws", 2)
+        check_count(self.rows, "rows")
+        if self.draws % 2:
+            raise DataError(f"draws come in antithetic pairs and must be an even number, found {self.draws}")
+        if self.best is not None:
+            raise DataError("NoisyExpectedImprovement draws what is to be beaten; use ExpectedImprovement(best=…)")
+
+    def against(self, belief: Any, keep: np.ndarray | None, seed: int, pending: Any) -> "NoisyExpectedImprovement":
+        """With f drawn at the rows in `keep` (None: all) and at the pending ones."""
+        inputs = demand_inputs(belief, "use ExpectedImprovement(best=…)")
+        rows = inputs if keep is None else inputs[keep]
+        more = table_or_none(pending, "pending")
+        drawn = baseline(belief, self.maximize, self.draws, 0, self.rows, seed, rows=rows, pending=more)
+        return eqx.tree_at(lambda a: a.baseline, self, drawn, is_leaf=lambda v: v is None)
+
+    def __call__(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+        """The average expected improvement."""
+        return jnp.exp(self.climb(belief, x))
+
+    def climb(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+        """Its logarithm."""
+        if self.baseline is None:
+            raise DataError("NoisyExpectedImprovement has no draws yet; call prepared(belief) first")
+        mean, std = self.moments(belief, x)
+        half = self.baseline.explained(belief, x)
+        left = deviation(jnp.square(std) - jnp.square(half).sum(0))
+        given = mean + self.baseline.normals @ half
+        z = (given - self.baseline.best[:, None] - self.xi) / left
+        return jnp.log(left) + logsumexp(log_improvement(z), axis=0) - jnp.log(self.draws)
+
+
+# -- constraints -------------------------------------------------------------------------------------------------
+
+
+class Feasibility(Acquisition):
+    """P(g(x) ≤ threshold), or ≥, for another outcome g with a belief of its own.
+
+    For classes and counts it is the probability of the outcome: `Feasibility(classifier, 0.5, below=False)` is the
+    probability of class 1.
+
+    Args:
+        belief: about the outcome that is constrained.
+        threshold: its limit.
+        below: whether it must stay below, or else above.
+        noise: whether the outcome with its noise must satisfy it, instead of the function.
+    """
+
+    belief: Any
+    threshold: Float[Array, ""] = eqx.field(converter=to_array)
+    below: bool = eqx.field(static=True, default=True)
+    noise: bool = eqx.field(static=True, default=False)
+
+    def __check_init__(self) -> None:
+        check_number(self.threshold, "threshold")
+        if not hasattr(self.belief, "predict"):
+            raise DataError(
+                f"Feasibility takes a belief first, found {type(self.belief).__name__}; "
+                "e.g. Feasibility(gp_of_the_temperature, 80.0)"
+            )
+
+    @property
+    def scale(self) -> str:
+        """A probability."""
+        return "positive"
+
+    def __call__(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+        """The probability; the belief that is optimized is not looked at."""
+        return jnp.exp(self.climb(belief, x))
+
+    def climb(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+        """Its logarithm."""
+        prediction = self.belief.predict(x)
+        if prediction.discrete:
+            reached = prediction.cdf(self.threshold)
+            return jnp.log(jnp.maximum(reached if self.below else 1 - reached, 1e-300))
+        spread = prediction.epistemic + prediction.aleatoric if self.noise else prediction.epistemic
+        gap = self.threshold - prediction.mean
+        return log_cdf((gap if self.below else -gap) / deviation(spread))
+
+
+class Constrained(Acquisition):
+    """An acquisition times the probability that every constraint is met, added up as logarithms.
+
+    A score that may be negative is made positive by log(1 + eᵃ) first, as González et al. (2016) do.
+    The incumbent is the best of the rows that are more likely feasible than not; while there is none, feasibility alone
+    is sought. Schonlau, Welch & Jones (1998); Gardner et al. (2014).
+
+    Args:
+        acquisition: any score.
+        feasibilities: a `Feasibility`, or several.
+    """
+
+    acquisition: Acquisition
+    feasibilities: tuple[Feasibility, ...]
+    found: Bool[Array, ""]
+    """Whether a feasible row was seen."""
+
+    def __init__(self, acquisition: Acquisition, feasibilities: Feasibility | Sequence[Feasibility]):
+        several = (feasibilities,) if isinstance(feasibilities, Feasibility) else tuple(feasibilities)
+        if not several or not all(isinstance(one, Feasibility) for one in several):
+            raise DataError("Constrained takes an acquisition and one or more Feasibility, e.g. Feasibility(gp, 80.0)")
+        self.acquisition, self.feasibilities, self.found = acquisition, several, jnp.asarray(True)
+
+    @property
+    def scale(self) -> str:
+        """A positive score, or the logarithm of one."""
+        return "log" if self.acquisition.scale == "log" else "positive"
+
+    def prepared(self, belief: Any, seed: int = 0, pending: Any = None) -> "Constrained":
+        """With the incumbent chosen among the rows that are likely feasible."""
+        inner = self.acquisition
+        if not isinstance(inner, Improving) or inner.best is not None:
+            return eqx.tree_at(lambda a: a.acquisition, self, inner.prepared(belief, seed, pending))
+        inputs = demand_inputs(belief, NO_ROWS)
+        keep = np.asarray(by_bucket(_log_feasible, inputs, self.feasibilities)) > np.log(0.5)
+        ready = inner.against(belief, keep if keep.any() else None, seed, pending)
+        return eqx.tree_at(lambda a: (a.acquisition, a.found), self, (ready, jnp.asarray(bool(keep.any()))))
+
+    def __call__(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+        """The product (for the logarithm of a score, the sum of logarithms)."""
+        logarithm = self.climb(belief, x)
+        return logarithm if self.scale == "log" else jnp.exp(logarithm)
+
+    def climb(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+        """log score + Σ log P(feasible)."""
+        score = self.acquisition.climb(belief, x)
+        if self.acquisition.scale == "real":
+            score = log_softplus(score)
+        objective = jnp.where(self.found, score, 0.0)
+        return objective + _log_feasible(x, self.feasibilities)
+
+
+@eqx.filter_jit
+def _log_feasible(x: Float[Array, "m d"], feasibilities: tuple[Feasibility, ...]) -> Float[Array, " m"]:
+    return jnp.stack([one.climb(None, x) for one in feasibilities]).sum(0)

@@ -1,0 +1,144 @@
+"""Functions of the normal tail whose logarithms and slopes stay exact where the functions themselves underflow.
+
+Write φ and Φ for the density and the distribution function of N(0, 1). In the tail, with Laplace's continued fraction
+
+    φ(t)/Φ(-t) = t + δ,    δ = 1/(t + ε),    ε = 2/(t + 3/(t + 4/(t + …)))
+
+everything is a product of t + δ, δ and ε: nothing is subtracted, so nothing cancels.
+
+Abramowitz & Stegun (1964), 26.2.14; Ament, Daulton, Eriksson, Balandat & Bakshy (2023), "Unexpected improvements
+to expected improvement", on why the logarithm is what one should climb.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy import special
+from jaxtyping import Array, Float
+
+TAIL = 5.0
+"""Where the continued fraction takes over: 24 terms of it are exact to the last bits from here on."""
+
+TERMS = 24
+LOG_ROOT_2PI = 0.5 * float(np.log(2 * np.pi))
+
+
+class Tail(NamedTuple):
+    """t ≥ `TAIL` with the δ and ε of the continued fraction."""
+
+    t: Array
+    delta: Array
+    epsilon: Array
+
+    @property
+    def hazard(self) -> Array:
+        """φ(t)/Φ(-t) = t + δ."""
+        return self.t + self.delta
+
+
+def _tail(t: Array) -> Tail:
+    below = t
+    for k in range(TERMS, 2, -1):
+        below = t + k / below
+    epsilon = 2 / below
+    return Tail(t, 1 / (t + epsilon), epsilon)
+
+
+def _log_density(z: Array) -> Array:
+    return -0.5 * jnp.square(z) - LOG_ROOT_2PI
+
+
+def _log_cdf_near(z: Array) -> Array:
+    """log Φ(z) where Φ(z) is not tiny; above zero from the other tail (`log_ndtr` loses digits between 5 and 8)."""
+    small = special.ndtr(-jnp.abs(z))
+    return jnp.where(z > 0, jnp.log1p(-small), jnp.log(small))
+
+
+@jax.custom_jvp
+def log_cdf(z: Float[Array, "*m"]) -> Float[Array, "*m"]:
+    """log Φ(z); its slope is φ(z)/Φ(z)."""
+    return _log_cdf(z)[0]
+
+
+@log_cdf.defjvp
+def _log_cdf_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    value, slope = _log_cdf(*primals)
+    return value, slope * tangents[0]
+
+
+@jax.jit
+def _log_cdf(z: Array) -> tuple[Array, Array]:
+    left = z < -TAIL
+    tail = _tail(jnp.where(left, -z, TAIL))
+    near = _log_cdf_near(jnp.where(left, 0.0, z))
+    value = jnp.where(left, _log_density(z) - jnp.log(tail.hazard), near)
+    return value, jnp.where(left, tail.hazard, jnp.exp(_log_density(z) - near))
+
+
+@jax.custom_jvp
+def log_improvement(z: Float[Array, "*m"]) -> Float[Array, "*m"]:
+    """log h(z), h(z) = φ(z) + z Φ(z) = E(z + Z)₊ for Z ~ N(0, 1); in the tail h = φ(t) δ/(t + δ), t = -z."""
+    return _log_improvement(z)[0]
+
+
+@log_improvement.defjvp
+def _log_improvement_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    value, slope = _log_improvement(*primals)
+    return value, slope * tangents[0]
+
+
+@jax.jit
+def _log_improvement(z: Array) -> tuple[Array, Array]:
+    """log h and its slope Φ/h, which is 1/δ in the tail."""
+    left = z < -TAIL
+    tail = _tail(jnp.where(left, -z, TAIL))
+    near = jnp.where(left, 0.0, z)
+    cdf = special.ndtr(near)
+    h = jnp.exp(_log_density(near)) + near * cdf
+    value = jnp.where(left, _log_density(z) + jnp.log(tail.delta / tail.hazard), jnp.log(h))
+    return value, jnp.where(left, 1 / tail.delta, cdf / h)
+
+
+@jax.custom_jvp
+def log_information(z: Float[Array, "*m"]) -> Float[Array, "*m"]:
+    """log g(z), g(z) = z φ(z)/2Φ(z) - log Φ(z): what N(0, 1) tells by being known to lie below z, in nats.
+
+    g is the difference of the entropies of N(0, 1) and of N(0, 1) cut off at z. Wang & Jegelka (2017), eq. 6.
+    """
+    return _log_information(z)[0]
+
+
+@log_information.defjvp
+def _log_information_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    value, slope = _log_information(*primals)
+    return value, slope * tangents[0]
+
+
+@jax.jit
+def _log_information(z: Array) -> tuple[Array, Array]:
+    """log g and its slope; with λ = φ/Φ, g' = -λ (1 + z(z + λ))/2."""
+    left, right = z < -TAIL, z > TAIL
+    tail = _tail(jnp.where(left | right, jnp.abs(z), TAIL))
+    # Far below: g = -tδ/2 + log √2π(t + δ), and 1 + z(z + λ) = 1 - tδ = δε.
+    below = -0.5 * tail.t * tail.delta + LOG_ROOT_2PI + jnp.log(tail.hazard)
+    below_slope = -0.5 * tail.hazard * tail.delta * tail.epsilon / below
+    # Far above, p = Φ(-z) is small: g = φ (z/2(1 - p) + (1 + p/2 + p²/3)/(t + δ)).
+    density = jnp.exp(_log_density(tail.t))
+    p = density / tail.hazard
+    above = 0.5 * tail.t / (1 - p) + (1 + p / 2 + p**2 / 3) / tail.hazard
+    above_slope = -0.5 / (1 - p) * (1 + tail.t * (tail.t + density / (1 - p))) / above
+    near = jnp.where(left | right, 0.0, z)
+    log_phi = _log_cdf_near(near)
+    hazard = jnp.exp(_log_density(near) - log_phi)
+    middle = 0.5 * near * hazard - log_phi
+    middle_slope = -0.5 * hazard * (1 + near * (near + hazard)) / middle
+    value = jnp.where(left, jnp.log(below), jnp.where(right, _log_density(tail.t) + jnp.log(above), jnp.log(middle)))
+    return value, jnp.where(left, below_slope, jnp.where(right, above_slope, middle_slope))
+
+
+def log_softplus(w: Float[Array, "*m"]) -> Float[Array, "*m"]:
+    """log log(1 + eʷ), which is w - eʷ/2 + … where eʷ is small."""
+    small = w < -20
+    return jnp.where(small, w - 0.5 * jnp.exp(jnp.minimum(w, 0.0)), jnp.log(jnp.logaddexp(jnp.where(small, 0.0, w), 0)))

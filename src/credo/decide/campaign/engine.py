@@ -1,0 +1,135 @@
+"""Where a campaign looks next.
+
+    design (Sobol) ─▶ a surrogate of each outcome ─▶ an acquisition, times the chances of success ─▶ its maximum
+
+Everything follows from the record of trials: nothing is kept between suggestions but the hyperparameters, which are on
+record themselves. Trials that are still out count as if they had come back with what is expected of them (kriging
+believer: Ginsbourger, Le Riche & Carraro 2010), so that several workers look at different points.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from credo.core.arrays import put
+from credo.decide.acquisition import Constrained, ExpectedImprovement, Feasibility
+from credo.decide.acquisition.base import Acquisition
+from credo.decide.acquisition.cost import MultiFidelity
+from credo.decide.acquisition.hypervolume import ExpectedHypervolumeImprovement
+from credo.decide.campaign import trust
+from credo.decide.campaign.model import Model, fidelity_column, model_of
+from credo.decide.campaign.problem import Observations, Problem, Suggestion
+from credo.decide.campaign.verdict import PROMISING, Advice, advice, best, explain, predicted_optimum
+from credo.decide.maximize import maximize
+
+__all__ = ["Advice", "Model", "acquisition_of", "advice", "best", "explain", "model_of", "predicted_optimum", "suggest"]
+
+MANY = 10
+"""Encoded columns above which the search keeps to a trust region."""
+
+
+def suggest(
+    problem: Problem,
+    seen: Observations,
+    pending: Sequence[Mapping[str, Any]],
+    n: int,
+    seed: int,
+    warm: Any = None,
+) -> list[Suggestion]:
+    """n points to try next.
+
+    Args:
+        problem: what is looked for, and where.
+        seen: the record, failures included.
+        pending: points that are being tried now.
+        n: how many points.
+        seed: of everything random; different for every call.
+        warm: `Model.hyper` of the last suggestion; None takes it from the record.
+    """
+    done = int(np.isfinite(seen.values).all(axis=1).sum()) if len(seen.points) else 0
+    tried = len(seen.points) + len(pending)
+    standing = _standing(problem, seen)
+    wanted = problem.initial - tried if standing is None else standing.missing - len(pending)
+    out = [_design(problem, tried + i) for i in range(min(n, max(wanted, 0)))]
+    if done < min(2, problem.initial):
+        out += [_design(problem, tried + i) for i in range(len(out), n)]
+    if len(out) == n:
+        return out
+    model = model_of(problem, seen if standing is None else seen.since(standing.start), warm)
+    within = None
+    if standing is not None and standing.region is not None:
+        within = standing.region.box(model.objectives[0].lengthscales)
+    waiting = [*pending, *(each.point for each in out)]
+    for i in range(n - len(out)):
+        found = _next(problem, model, waiting, within, seed + i)
+        out.append(found)
+        waiting.append(found.point)
+    return out
+
+
+def _design(problem: Problem, position: int) -> Suggestion:
+    point = problem.space.sample(1, seed=problem.seed, skip=position)[0]
+    reason = f"Design: point {position + 1} of {problem.initial} that cover the space before anything is known."
+    return Suggestion(point, "design", reason)
+
+
+def _standing(problem: Problem, seen: Observations) -> trust.Standing | None:
+    """Where the search with trust regions stands; None where there are few dimensions or several objectives."""
+    if problem.space.width <= MANY or len(problem.signs) > 1 or not len(seen.points):
+        return None
+    rows, outcomes = problem.space.encode(seen.points), problem.signs[0] * seen.values[:, 0]
+    return trust.replay(rows, outcomes, problem.initial)
+
+
+def _next(problem: Problem, model: Model, waiting: list[Any], within: Any, seed: int) -> Suggestion:
+    space = problem.space
+    out = np.zeros((0, space.width)) if not waiting else space.encode(waiting)
+    after = model.after(out)
+    beliefs = tuple(each.belief for each in after.objectives)
+    belief: Any = beliefs[0] if len(beliefs) == 1 else beliefs
+    acquisition = acquisition_of(problem, after, seed)
+    heights = sum(each.fitted() for each in model.objectives) if len(beliefs) == 1 else np.zeros(len(model.rows))
+    near = model.rows[np.argsort(-heights, kind="stable")[:PROMISING]]
+    avoid = None if space.size is None else np.concatenate([model.rows, out])
+    found = maximize(acquisition, belief, space, near=near, within=within, avoid=avoid, seed=seed)
+    row = _apart(found.x, after.rows, problem, seed)
+    point = space.decode(row[None])[0]
+    objective = model.objectives[0]
+    mean, std = objective.natural(found.mean[0]), objective.scale * found.std[0]
+    kind, reason = explain(problem, model, found.mean, found.std)
+    return Suggestion(point, kind, reason, float(mean), float(std), float(found.value), model.hyper)
+
+
+def _apart(row: np.ndarray, rows: np.ndarray, problem: Problem, seed: int) -> np.ndarray:
+    """The row, moved a little where it has been tried already to the last digit: that would teach nothing."""
+    if not problem.space.is_continuous or np.abs(rows - row).max(axis=1).min() > 1e-9:
+        return row
+    moved = row + 1e-3 * np.random.default_rng(seed).normal(size=row.shape)
+    return np.clip(moved, 0.0, 1.0)
+
+
+def acquisition_of(problem: Problem, model: Model, seed: int = 0) -> Acquisition:
+    """The acquisition, prepared: the problem's own or expected improvement, times the chances of success."""
+    beliefs = tuple(each.belief for each in model.objectives)
+    several = len(beliefs) > 1
+    belief: Any = beliefs if several else beliefs[0]
+    feasibilities = [
+        Feasibility(each.belief, jnp.asarray(each.standard(bound.limit)), below=bound.at_most)
+        for each, bound in zip(model.constraints, problem.constraints, strict=True)
+    ]
+    if model.success is not None:
+        feasibilities.append(Feasibility(model.success, jnp.asarray(0.5), below=False))
+    chosen = problem.chosen_acquisition
+    if chosen is None:
+        if several:
+            chosen = ExpectedHypervolumeImprovement()
+        elif feasibilities or problem.fidelity is not None:
+            chosen = ExpectedImprovement()
+        else:
+            return ExpectedImprovement(put(model.objectives[0].fitted().max()))
+    whole = Constrained(chosen, feasibilities) if feasibilities else chosen
+    if problem.fidelity is not None and not several:
+        whole = MultiFidelity(whole, model.cost, fidelity_column(problem))
+    return whole.prepared(belief, seed)

@@ -1,0 +1,84 @@
+"""What a campaign believes after its record: a surrogate of each outcome, where trials fail, and what they cost."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.optimize import nnls
+
+from credo.core.errors import DataError
+from credo.decide.acquisition.cost import AffineCost
+from credo.decide.acquisition.pending import believing
+from credo.decide.campaign.problem import Observations, Problem
+from credo.decide.campaign.success import Success
+from credo.decide.campaign.surrogate import Surrogate, learn_surrogate
+
+
+class Model(NamedTuple):
+    """What is believed after the record: a surrogate of each objective and constrained outcome, and of success."""
+
+    objectives: tuple[Surrogate, ...]
+    constraints: tuple[Surrogate, ...]
+    success: Success | None
+    cost: AffineCost | None
+    """What a trial costs by its fidelity; None where the problem has none."""
+    rows: Float[np.ndarray, "n d"]
+    """The encoded points of the trials whose objectives all are known."""
+    places: Int[np.ndarray, " n"]
+    """Their positions in the record."""
+
+    @property
+    def hyper(self) -> list[dict[str, Any]]:
+        """The hyperparameters of all surrogates: what the next suggestion starts from."""
+        return [each.hyper for each in (*self.objectives, *self.constraints)]
+
+    def after(self, pending: Float[np.ndarray, "p d"]) -> "Model":
+        """The model if the pending trials came back with what is expected of them."""
+        if not len(pending):
+            return self
+
+        objectives, constraints = (
+            tuple(each._replace(belief=believing(each.belief, pending)) for each in several)
+            for several in (self.objectives, self.constraints)
+        )
+        return self._replace(objectives=objectives, constraints=constraints, rows=np.concatenate([self.rows, pending]))
+
+
+def model_of(problem: Problem, seen: Observations, warm: Any = None) -> Model:
+    """The model after the record; `warm` is `Model.hyper` of an earlier one, None that of the last one on record."""
+    if warm is None:
+        warm = next((why["hyper"] for why in reversed(seen.why) if why and "hyper" in why), ())
+    rows = problem.space.encode(seen.points)
+    values = np.concatenate([seen.values, seen.constraints], axis=1)
+    signs = (*problem.signs, *(1.0 for _ in problem.constraints))
+    k = len(problem.signs)
+    surrogates = []
+    for i, sign in enumerate(signs):
+        known = np.isfinite(values[:, i])
+        if not known.any():
+            raise DataError("no trial has come back with a value yet")
+        noise = seen.noise[known] if i < k else None
+        start = warm[i] if i < len(warm) else None
+        surrogates.append(learn_surrogate(rows[known], values[known, i], sign, noise, start, problem.seed))
+    success = Success.of(rows, ~seen.failed) if seen.failed.any() else None
+    complete = np.isfinite(values[:, :k]).all(axis=1)
+    cost = None if problem.fidelity is None else _cost(problem, seen)
+    index = np.flatnonzero(complete)
+    return Model(tuple(surrogates[:k]), tuple(surrogates[k:]), success, cost, rows[complete], index)
+
+
+def fidelity_column(problem: Problem) -> int:
+    """The encoded column that is the fidelity."""
+    space = problem.space
+    return space.owners.index(space.names.index(problem.fidelity or ""))
+
+
+def _cost(problem: Problem, seen: Observations) -> AffineCost:
+    """fixed + slope·fidelity, by least squares where costs were told, else in proportions of 1 to 11."""
+    known = np.isfinite(seen.costs)
+    column = fidelity_column(problem)
+    if known.sum() < 2 or np.ptp(seen.fidelity[known]) == 0:
+        return AffineCost(column=column)
+    table = np.stack([np.ones(known.sum()), seen.fidelity[known]], axis=1)
+    (fixed, slope), _ = nnls(table, seen.costs[known])
+    return AffineCost(max(fixed, 1e-3 * max(slope, 1e-9)), slope, column=column)

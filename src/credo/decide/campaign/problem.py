@@ -1,0 +1,349 @@
+"""What a campaign is about (`Problem`) and what it has seen (`Observations`): all that a suggestion follows from."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from credo.core.arrays import check_count
+from credo.core.errors import DataError
+from credo.decide.campaign.trial import FAILED, Outcome, Trial
+from credo.decide.space import Boolean, Categorical, Space
+
+VALUE = "value"
+"""The name of the objective where there is one and it was not given a name."""
+
+BY_NAME = (
+    "ExpectedImprovement",
+    "NoisyExpectedImprovement",
+    "ProbabilityOfImprovement",
+    "UpperConfidenceBound",
+    "MaxValueEntropySearch",
+    "KnowledgeGradient",
+    "Thompson",
+    "ExpectedHypervolumeImprovement",
+)
+"""Acquisitions that a record can name; others are given as objects, for as long as the client lives."""
+
+_SIGNS = {"maximize": 1.0, "minimize": -1.0}
+_BOUND = re.compile(r"\s*(<=|>=)\s*(\S+)\s*")
+
+
+@dataclass(frozen=True)
+class Bound:
+    """An outcome that must stay on one side of a limit: "temperature" "<= 80"."""
+
+    name: str
+    at_most: bool
+    limit: float
+
+    @classmethod
+    def parse(cls, name: str, text: Any) -> "Bound":
+        """From text such as "<= 80"."""
+        match = _BOUND.fullmatch(text) if isinstance(text, str) else None
+        try:
+            limit = float(match.group(2)) if match else np.nan
+        except ValueError:
+            limit = np.nan
+        if match is None or not np.isfinite(limit):
+            raise DataError(f'the constraint on {name!r} must be text such as "<= 80" or ">= 0.5", found {text!r}')
+        return cls(name, match.group(1) == "<=", limit)
+
+    def __str__(self) -> str:
+        return f"{'<=' if self.at_most else '>='} {self.limit!r}"
+
+    def slack(self, value: Any) -> Any:
+        """How far the value is on the right side: negative where the bound is broken."""
+        return self.limit - value if self.at_most else value - self.limit
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The space, the goals and the settings of a campaign."""
+
+    space: Space
+    objectives: tuple[str, ...] = (VALUE,)
+    signs: tuple[float, ...] = (1.0,)
+    """1 for an objective to be maximized, -1 for one to be minimized."""
+    constraints: tuple[Bound, ...] = ()
+    noise: float | str | None = None
+    """The variance of the outcomes, "learn", or None: as the model sees fit."""
+    fidelity: str | None = None
+    """The parameter that makes a trial cheap and rough (low) or dear and true (high)."""
+    initial: int = 5
+    """How many points of a Sobol sequence come before the model has a say."""
+    acquisition: Any = None
+    seed: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        space: Space,
+        goal: str | Mapping[str, str] = "maximize",
+        outcome_constraints: Mapping[str, Any] | None = None,
+        noise: Any = None,
+        fidelity: str | None = None,
+        initial: int | None = None,
+        acquisition: Any = None,
+        seed: int = 0,
+    ) -> "Problem":
+        """Checked, from what people write."""
+        goals = {VALUE: goal} if isinstance(goal, str) else dict(goal)
+        wrong = {name: sense for name, sense in goals.items() if sense not in _SIGNS}
+        if wrong or not goals:
+            raise DataError(f'goal must be "maximize", "minimize" or a dict of such by name, found {goal!r}')
+        bounds = tuple(Bound.parse(name, text) for name, text in (outcome_constraints or {}).items())
+        shared = sorted({*goals, *(bound.name for bound in bounds)} & set(space.names))
+        if shared:
+            raise DataError(f"{', '.join(shared)} is both a parameter and an outcome; give one of them another name")
+        if initial is None:
+            initial = min(max(2 * len(space.names), 5), 20)
+        else:
+            check_count(initial, "initial")
+        check_count(seed, "seed", 0)
+        if fidelity is not None:
+            _check_fidelity(space, fidelity)
+        if isinstance(acquisition, str):
+            _named(acquisition)
+        signs = tuple(_SIGNS[sense] for sense in goals.values())
+        settings = (_checked_noise(noise), fidelity, int(initial), acquisition, int(seed))
+        return cls(space, tuple(goals), signs, bounds, *settings)
+
+    @property
+    def goal(self) -> dict[str, str]:
+        """ "maximize" or "minimize" by the name of the objective."""
+        return {n: "maximize" if s > 0 else "minimize" for n, s in zip(self.objectives, self.signs, strict=True)}
+
+    @property
+    def chosen_acquisition(self) -> Any:
+        """The acquisition as an object; None leaves it to the engine."""
+        return _named(self.acquisition) if isinstance(self.acquisition, str) else self.acquisition
+
+    @property
+    def outcomes(self) -> tuple[str, ...]:
+        """The names of all that is measured: objectives, then constrained outcomes that are not objectives."""
+        return self.objectives + tuple(b.name for b in self.constraints if b.name not in self.objectives)
+
+    def to_json(self) -> dict[str, Any]:
+        """The settings, without the space; an acquisition that is not a name is left out."""
+        return {
+            "goal": self.goal,
+            "outcome_constraints": {bound.name: str(bound) for bound in self.constraints},
+            "noise": self.noise,
+            "fidelity": self.fidelity,
+            "initial": self.initial,
+            "acquisition": self.acquisition if isinstance(self.acquisition, str) else None,
+            "seed": self.seed,
+        }
+
+    def differences(self, space: Any, settings: Mapping[str, Any]) -> list[str]:
+        """In which ways a campaign on record, as JSON, is not about this problem."""
+        lasting = ("goal", "outcome_constraints", "fidelity")
+        now = {name: value for name, value in self.to_json().items() if name in lasting}
+        then = {name: settings.get(name) for name in lasting}
+        return [*_differences(then, now), *_differences(space, self.space.to_json())]
+
+    def check_outcome(
+        self, value: Any = None, failed: str | None = None, noise: Any = None, cost: Any = None, who: str = "the result"
+    ) -> Outcome:
+        """What was told, checked: finite numbers for the outcomes, or the reason of a failure."""
+        extra = {"noise": check_amount(noise, "noise"), "cost": check_amount(cost, "cost")}
+        if failed is not None:
+            if value is not None:
+                raise DataError(f"{who} has both a value and failed={failed!r}; give one of them")
+            return Outcome(None, str(failed) or "no reason given", **extra)
+        names = self.outcomes
+        if not isinstance(value, Mapping):
+            if len(names) > 1:
+                raise DataError(f"{who} needs a dict with {', '.join(names)}, found {value!r}")
+            value = {names[0]: value}
+        unknown = sorted(set(map(str, value)) - set(names))
+        missing = [name for name in names if name not in value]
+        if unknown or missing:
+            found = f"found {', '.join(map(str, value))}" if value else "found none"
+            raise DataError(f"{who} must have values for {', '.join(names)} (None if not measured), {found}")
+        values = {name: _number(value[name], name, who, len(names) > 1) for name in names}
+        if all(v is None for v in values.values()):
+            raise DataError(f"{who} has no value at all; tell failed='reason' if the experiment gave none")
+        return Outcome(values, None, **extra)
+
+
+@dataclass(frozen=True)
+class Observations:
+    """The results so far, in the order in which they were told; nan where something is not known."""
+
+    points: tuple[Mapping[str, Any], ...]
+    numbers: Int[np.ndarray, " n"]
+    """The numbers of the trials."""
+    values: Float[np.ndarray, "n k"]
+    """The objectives as told, not turned round for minimization."""
+    constraints: Float[np.ndarray, "n c"]
+    """The constrained outcomes, as told."""
+    failed: Bool[np.ndarray, " n"]
+    noise: Float[np.ndarray, " n"]
+    """The variance of a row's values: as told with it, or the problem's."""
+    costs: Float[np.ndarray, " n"]
+    fidelity: Float[np.ndarray, " n"]
+    """From 0 to 1, the fidelity that counts; 1 where the problem has none."""
+    warm: Bool[np.ndarray, " n"]
+    """Whether the row comes from an earlier campaign or table rather than from this problem."""
+    why: tuple[Mapping[str, Any] | None, ...]
+    """What the suggestion of the point said."""
+
+    @classmethod
+    def of(cls, problem: Problem, trials: Sequence[Trial]) -> "Observations":
+        """From trials that are told, in the order of telling."""
+        bounded = tuple(bound.name for bound in problem.constraints)
+        noise = problem.noise if isinstance(problem.noise, float) else None
+        return cls(
+            tuple(trial.point for trial in trials),
+            np.array([trial.number for trial in trials], int),
+            _columns(trials, problem.objectives),
+            _columns(trials, bounded),
+            np.array([trial.state == FAILED for trial in trials], bool),
+            _column([noise if trial.noise is None else trial.noise for trial in trials]),
+            _column([trial.cost for trial in trials]),
+            _fidelities(problem, trials),
+            np.array([trial.source not in (None, "added") for trial in trials], bool),
+            tuple(trial.why for trial in trials),
+        )
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def __add__(self, later: "Observations") -> "Observations":
+        pairs = [(getattr(self, field.name), getattr(later, field.name)) for field in fields(self)]
+        joined: list[Any] = [a + b if isinstance(a, tuple) else np.concatenate([a, b]) for a, b in pairs]
+        return Observations(*joined)
+
+    def since(self, start: int) -> "Observations":
+        """The results from that row on."""
+        later: dict[str, Any] = {f.name: getattr(self, f.name)[start:] for f in fields(self)}
+        return Observations(**later)
+
+    def feasible(self, problem: Problem) -> Bool[np.ndarray, " n"]:
+        """The rows that did not fail and whose measured outcomes keep all bounds."""
+        kept = [bound.slack(self.constraints[:, i]) >= 0 for i, bound in enumerate(problem.constraints)]
+        return np.logical_and.reduce([~self.failed, *kept])
+
+    def incumbent(self, problem: Problem) -> int | None:
+        """The row of the best feasible value of the first objective, seen at the fidelity that counts."""
+        score = np.where(self.feasible(problem) & ~self.warm, problem.signs[0] * self.values[:, 0], np.nan)
+        score = np.where(self.fidelity >= 1.0, score, np.nan)
+        return None if np.isnan(score).all() else int(np.nanargmax(score))
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """A point to try next, and why: what the model expects there, and whether it is to exploit or to explore."""
+
+    point: Mapping[str, Any]
+    kind: str
+    """initial, exploit, explore, …"""
+    reason: str = ""
+    mean: float | None = None
+    std: float | None = None
+    value: float | None = None
+    """The acquisition's score."""
+    hyper: Any = None
+    """The model's hyperparameters, as JSON: where the next suggestion starts from."""
+
+    def why(self) -> dict[str, Any]:
+        """All but the point, as JSON, without what is not known."""
+        said = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "point"}
+        unknown = (None, "", np.inf, -np.inf)
+        return {name: value for name, value in said.items() if value not in unknown and value == value}
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best point, what was seen there, and what the model believes of it."""
+
+    point: Mapping[str, Any]
+    value: Any
+    """As told; a dict where there are several objectives."""
+    mean: Any
+    interval: Any
+    """(low, high), 95 %."""
+    trial: int
+    """The number of the trial."""
+
+
+def check_amount(value: Any, name: str) -> float | None:
+    """A finite number that is not negative, or None."""
+    if value is None:
+        return None
+    try:
+        number = np.nan if isinstance(value, str | bool) else float(value)
+    except (TypeError, ValueError):
+        number = np.nan
+    if not (np.isfinite(number) and number >= 0):
+        raise DataError(f"{name} must be a number of at least 0, found {value!r}")
+    return number
+
+
+def _differences(then: Any, now: Any, path: Sequence[str] = ()) -> Iterator[str]:
+    if isinstance(then, Mapping) and isinstance(now, Mapping):
+        for key in dict.fromkeys([*then, *now]):
+            yield from _differences(then.get(key), now.get(key), (*path, str(key)))
+    elif then != now:
+        yield f"{'.'.join(path)} was {then!r} and is {now!r}"
+
+
+def _checked_noise(noise: Any) -> float | str | None:
+    if isinstance(noise, str):
+        if noise != "learn":
+            raise DataError(f'noise must be a variance, "learn" or None, found {noise!r}')
+        return noise
+    return check_amount(noise, "noise")
+
+
+def _named(name: str) -> Any:
+    """The acquisition of that name, as it is on record."""
+    from credo.decide import acquisition
+
+    names = {each: getattr(acquisition, each) for each in BY_NAME}
+    if name not in names:
+        raise DataError(f"acquisition must be one of {', '.join(names)} or an object of such a class, found {name!r}")
+    return names[name]()
+
+
+def _check_fidelity(space: Space, name: str) -> None:
+    if name not in space.names:
+        raise DataError(f"fidelity must name a parameter of the space, found {name!r}; there are {space.names}")
+    parameter = space[name]
+    if isinstance(parameter, Boolean | Categorical) or parameter.when:
+        raise DataError(f"the fidelity {name!r} must be a real, integer or ordinal parameter that always exists")
+
+
+def _number(value: Any, name: str, who: str, may_miss: bool) -> float | None:
+    if value is None and may_miss:
+        return None
+    try:
+        number = float("x") if isinstance(value, str | bool | bytes) else float(value)
+    except (TypeError, ValueError):
+        raise DataError(
+            f"the {name} of {who} must be a number, found {value!r}; tell failed='reason' if none"
+        ) from None
+    if not np.isfinite(number):
+        raise DataError(f"the {name} of {who} is {number}; tell failed='reason' for an experiment that gave no number")
+    return number
+
+
+def _columns(trials: Sequence[Trial], names: Sequence[str]) -> Float[np.ndarray, "n k"]:
+    rows = [[(trial.values or {}).get(name) for name in names] for trial in trials]
+    return np.array(rows, float).reshape(len(trials), len(names))
+
+
+def _column(values: Sequence[float | None]) -> Float[np.ndarray, " n"]:
+    return np.array(values, float)
+
+
+def _fidelities(problem: Problem, trials: Sequence[Trial]) -> Float[np.ndarray, " n"]:
+    if problem.fidelity is None or not trials:
+        return np.ones(len(trials))
+    parameter = problem.space[problem.fidelity]
+    return parameter.columns(parameter.numbers([trial.point[problem.fidelity] for trial in trials])).reshape(-1)

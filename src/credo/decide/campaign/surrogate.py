@@ -1,0 +1,139 @@
+"""What a campaign believes about one outcome: a Gaussian process over encoded points, learned in milliseconds.
+
+    z = (y - center)/scale ~ GP(c, s² Matérn-5/2(r; ℓ)) + noise,    c ~ N(0, 1),   ℓₖ ~ ½√d within a factor of e
+
+The priors say what holds for most responses to tuned parameters: each varies over something like the range of its
+inputs, the more inputs the less each matters (Hvarfner, Hellsten & Nardi 2024), and there is little noise unless the
+data show it. Hyperparameters are climbed to from where they were at the last suggestion, now and then from the
+beginning too. Outcomes far below the rest (a diverged run) would make the good ones look alike: `squeezed`.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from credo.core import params
+from credo.core.arrays import put
+from credo.infer.learn import Evidence
+from credo.kernels import Matern52
+from credo.models.gp import GP
+from credo.models.gp.hyperpriors import Typical
+from credo.models.gp.means import Constant
+from credo.models.gp.rows import Rows, pack
+
+LENGTH = 0.5
+"""The typical lengthscale in one dimension, as a part of the range."""
+NOISE = 1e-4
+"""The typical noise variance, as a part of that of the outcomes."""
+SPREAD, NOISE_SPREAD = 1.0, 3.0
+"""Standard deviations of the logarithms."""
+LEAST_NOISE = 1e-12
+"""Added to every variance, so that points next to each other do no harm."""
+CLIMB = Evidence(starts=1, flat=False, tolerance=1e-3, gain=1e-7)
+AGAIN = 10
+"""From the beginning, too, at every so many observations."""
+
+
+class Surrogate(NamedTuple):
+    """A belief about an outcome in standard units, large values good, and how to come back from them."""
+
+    belief: GP
+    center: float
+    scale: float
+    sign: float
+
+    @property
+    def hyper(self) -> dict[str, list[float]]:
+        """Its hyperparameters by path, as JSON holds them."""
+        return {path: np.ravel(value).tolist() for path, value in params.learnable(self.belief).items()}
+
+    @property
+    def lengthscales(self) -> Float[np.ndarray, " d"]:
+        """One for each encoded column."""
+        return np.asarray(params.learnable(self.belief)["kernel.lengthscale"])
+
+    def fitted(self) -> Float[np.ndarray, " n"]:
+        """The believed function at the rows that were seen, in standard units: z - noise·α."""
+        rows, solved = self.belief.conditioned()
+        _, z, scale, extra = rows.cut()
+        return z - (float(self.belief.noise) * scale + extra) * np.asarray(solved.alpha)[: len(z)]
+
+    def natural(self, z: Any) -> Any:
+        """A value in the user's units and direction."""
+        return self.sign * (self.center + self.scale * z)
+
+    def standard(self, y: Any) -> Any:
+        """A value of the user in standard units."""
+        return (self.sign * y - self.center) / self.scale
+
+
+def learn_surrogate(
+    x: Float[np.ndarray, "n d"],
+    y: Float[np.ndarray, " n"],
+    sign: float = 1.0,
+    noise: Float[np.ndarray, " n"] | None = None,
+    warm: Mapping[str, Any] | None = None,
+    seed: int = 0,
+) -> Surrogate:
+    """The surrogate after the outcomes y of encoded points x.
+
+    Args:
+        x: encoded points.
+        y: outcomes in the user's units.
+        sign: 1 where large outcomes are good, else -1.
+        noise: the variance of each outcome where it is known, else NaN.
+        warm: `Surrogate.hyper` of an earlier one.
+        seed: of the random starts.
+    """
+    n, d = x.shape
+    good = squeezed(sign * y)
+    center, spread = float(np.mean(good)), float(np.std(good))
+    scale = spread if spread > 1e-12 * max(1.0, abs(center)) else max(abs(center), 1.0)
+    known = np.isfinite(noise) if noise is not None else np.zeros(n, bool)
+    extra = LEAST_NOISE + (np.where(known, noise, 0.0) / scale**2 if noise is not None else np.zeros(n))
+    rows = pack(x, (good - center) / scale, np.where(known, 0.0, 1.0), extra)
+    belief = _learn(rows, d, n, bool(known.all()), warm, seed)
+    return Surrogate(belief.condition_on(rows), center, scale, sign)
+
+
+def _learn(rows: Rows, d: int, n: int, known: bool, warm: Mapping[str, Any] | None, seed: int) -> GP:
+    typical = LENGTH * np.sqrt(d)
+    priors = {
+        "kernel.lengthscale": Typical(np.full(d, typical), SPREAD),
+        "kernel.variance": Typical(1.0, SPREAD),
+        "noise": Typical(NOISE, NOISE_SPREAD),
+    }
+    one = put(np.ones(()))
+    fresh = GP(
+        Matern52(put(np.full(d, typical)), one),
+        Constant(put(np.zeros(())), one),
+        put(np.asarray(LEAST_NOISE if known else NOISE)),
+    )
+    fixed = ("noise",) if known else ()
+    starts = []
+    shapes = {path: np.shape(value) for path, value in params.learnable(fresh).items()}
+    if warm is not None and {p: np.size(v) for p, v in warm.items()} == {p: int(np.prod(s)) for p, s in shapes.items()}:
+        values = {path: np.reshape(np.asarray(v, dtype=float), shapes[path]) for path, v in warm.items()}
+        starts.append(params.replace(fresh, {p: v for p, v in values.items() if p not in fixed}))
+    if not starts or n % AGAIN == 0:
+        starts.append(fresh)
+    free = {path: prior for path, prior in priors.items() if path not in fixed}
+    learned = [CLIMB.learn(start, rows, fixed, free, seed) for start in starts]
+    if len(starts) == 1 and warm is None:  # nothing to fall back on: shorter and longer lengthscales, too
+        learned += [CLIMB._replace(starts=3).learn(fresh, rows, fixed, free, seed)]
+    return max(learned, key=lambda each: each.log_evidence).belief
+
+
+def squeezed(y: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    """Outcomes, of which those far below the median m are pulled in: m - s - s log(1 + (m - s - v)/s) below m - s.
+
+    s is 5 robust deviations of the half above the median. Where the bulk lies nothing changes.
+    """
+    middle = float(np.median(y))
+    reach = 5.0 * 1.4826 * float(np.median(y[y >= middle] - middle))
+    far = middle - y - reach
+    if reach <= 0 or not (far > 0).any():
+        return y
+    return np.where(far > 0, middle - reach - reach * np.log1p(np.maximum(far, 0.0) / reach), y)

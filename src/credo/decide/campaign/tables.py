@@ -1,0 +1,171 @@
+"""Campaigns to and from tables: export, and results of earlier campaigns or files as a start."""
+
+import contextlib
+import csv
+import json
+import os
+import tempfile
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from credo.core.errors import DataError, FileError, RepairedWarning
+from credo.decide.campaign.trial import DONE, Offer, Outcome, Trial, digest
+
+if TYPE_CHECKING:
+    from credo.decide.campaign.campaign import Campaign
+
+
+def to_table(campaign: "Campaign") -> dict[str, list[Any]]:
+    """Columns of all trials; where a parameter has the name of a column of the record, that one is `trial_…`."""
+    trials, problem = campaign.trials, campaign.problem
+    record: dict[str, list[Any]] = {
+        "number": [trial.number for trial in trials],
+        "state": [trial.state for trial in trials],
+    }
+    later: dict[str, list[Any]] = {
+        "noise": [trial.noise for trial in trials],
+        "cost": [trial.cost for trial in trials],
+        "reason": [trial.reason for trial in trials],
+        "why": [(trial.why or {}).get("reason") for trial in trials],
+        "source": [trial.source for trial in trials],
+        "worker": [trial.worker for trial in trials],
+        "created": [_time(trial.created) for trial in trials],
+        "finished": [_time(trial.finished) for trial in trials],
+    }
+    points = {name: [trial.point.get(name) for trial in trials] for name in problem.space.names}
+    outcomes = {name: [(trial.values or {}).get(name) for trial in trials] for name in problem.outcomes}
+    taken = {*points, *outcomes}
+
+    def named(columns: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        return {f"trial_{name}" if name in taken else name: column for name, column in columns.items()}
+
+    return named(record) | points | outcomes | named(later)
+
+
+def export(campaign: "Campaign", path: str | Path) -> Path:
+    """Write the table as CSV or Parquet, whole or not at all."""
+    target = Path(path)
+    kind = target.suffix.lower()
+    if kind not in (".csv", ".parquet", ".pq"):
+        raise DataError(f"export writes .csv or .parquet, found {target.name!r}")
+    columns = to_table(campaign)
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        os.close(handle)
+        try:
+            (_write_csv if kind == ".csv" else _write_parquet)(columns, Path(name))
+            os.replace(name, target)
+        finally:
+            Path(name).unlink(missing_ok=True)
+    except OSError as error:
+        raise FileError(f"cannot write {target}: {error.strerror or error}") from None
+    return target
+
+
+def warm_start(campaign: "Campaign", sources: Iterable[Any]) -> None:
+    """Record the results of earlier campaigns and tables, once: those that are there already are left out."""
+    there = {trial.source for trial in campaign.trials}
+    for source in sources:
+        name, rows = _rows(campaign, source)
+        if name in there:
+            continue
+        results, refused = [], 0
+        for point, outcome in rows:
+            try:
+                results.append((Offer(campaign.problem.space.check(point)), outcome))
+            except DataError:
+                refused += 1
+        if refused:
+            warnings.warn(
+                f"{refused} of {refused + len(results)} results of {name} lie outside of the space and are left out",
+                RepairedWarning,
+                stacklevel=3,
+            )
+        if results:
+            campaign.storage.add(campaign._id, results, name)
+
+
+def _rows(campaign: "Campaign", source: Any) -> tuple[str, list[tuple[dict[str, Any], Outcome]]]:
+    """The name of a source, and its points with their outcomes."""
+    from credo.decide.campaign.campaign import Campaign
+
+    if isinstance(source, Campaign):
+        told = [trial for trial in source.trials if trial.told]
+        found = [(dict(trial.point), _borrowed(campaign, trial, source.name)) for trial in told]
+        return f"campaign {source.name}", found
+    records = list(_records(source))
+    names = campaign.problem.outcomes
+    found = []
+    for i, record in enumerate(records):
+        missing = [name for name in names if name not in record]
+        if missing:
+            raise DataError(f"row {i} of the table has no column {missing[0]}; it needs {', '.join(names)}")
+        point = {name: record[name] for name in campaign.problem.space.names if not _is_missing(record.get(name))}
+        values = {name: None if _is_missing(record[name]) else record[name] for name in names}
+        if any(value is not None for value in values.values()):
+            given = values if len(names) > 1 else values[names[0]]
+            found.append((point, campaign.problem.check_outcome(given, who=f"row {i} of the table")))
+    mark = digest({str(i): json.dumps(record, sort_keys=True, default=str) for i, record in enumerate(records)})
+    return f"table {mark[:12]}", found
+
+
+def _borrowed(campaign: "Campaign", trial: Trial, source: str) -> Outcome:
+    if trial.state != DONE:
+        return Outcome(None, trial.reason, cost=trial.cost)
+    names, values = campaign.problem.outcomes, dict(trial.values or {})
+    if len(names) == len(values) == 1:  # one objective each: it may be called differently
+        values = {names[0]: next(iter(values.values()))}
+    missing = [name for name in names if name not in values]
+    if missing:
+        raise DataError(f"the campaign {source!r} has no outcome {missing[0]}; it has {', '.join(values)}")
+    return Outcome({name: values[name] for name in names}, None, trial.noise, trial.cost)
+
+
+def _records(table: Any) -> Iterator[dict[str, Any]]:
+    """The rows of a data frame (pandas, polars, pyarrow), of a dict of columns or of a list of dicts."""
+    for method, options in (("to_dicts", {}), ("to_pylist", {}), ("to_dict", {"orient": "records"})):
+        if hasattr(table, method):
+            return iter(getattr(table, method)(**options))
+    if isinstance(table, Mapping):
+        columns = {str(name): list(column) for name, column in table.items()}
+        return (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
+    if isinstance(table, list | tuple) and all(isinstance(row, Mapping) for row in table):
+        return (dict(row) for row in table)
+    raise DataError(f"warm_start takes campaigns, data frames and lists of dicts, found {type(table).__name__}")
+
+
+def _is_missing(value: Any) -> bool:
+    with contextlib.suppress(TypeError, ValueError):
+        return value is None or bool(value != value)
+    return False
+
+
+def _time(seconds: float | None) -> str | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+
+
+def _write_csv(columns: dict[str, list[Any]], path: Path) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
+
+
+def _write_parquet(columns: dict[str, list[Any]], path: Path) -> None:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ModuleNotFoundError:
+        raise DataError("Parquet needs pyarrow: pip install 'credo[cli]', or export to .csv") from None
+    parquet.write_table(pyarrow.table({name: _of_one_type(column) for name, column in columns.items()}), path)
+
+
+def _of_one_type(column: list[Any]) -> list[Any]:
+    """A column as it is if its values are of one kind, otherwise as text: choices may mix them."""
+    kinds = {
+        float if isinstance(v, float | int) and not isinstance(v, bool) else type(v) for v in column if v is not None
+    }
+    return column if len(kinds) <= 1 else [None if value is None else str(value) for value in column]

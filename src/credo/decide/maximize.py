@@ -1,0 +1,281 @@
+"""Maximizing an acquisition: where its score is highest, over a box or a `Space`.
+
+Quasi-random points, and some around what is promising already, are screened; the best of them and a few others begin
+climbs (`infer.ascent`) that move the real coordinates and leave the discrete ones. Screening and climbing are one
+compiled program, the same as data grow. Discrete parts are then searched through neighbours: one choice, level or whole
+number changed at a time, as long as that helps, with a new climb after each round.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from credo.core.arrays import bucket, check_table, pad_rows, put
+from credo.core.errors import DataError
+from credo.decide.acquisition.base import Acquisition
+from credo.decide.space import Space
+from credo.infer.ascent import ascend
+from credo.infer.quasi import sobol
+
+SCREENED = 1024
+"""Points that are screened."""
+BEST, OTHERS = 4, 4
+"""Climbs from the best of them, and from others, drawn the likelier the higher they score."""
+TURNS = 100
+"""Evaluations of a climb."""
+REACHES = (0.3, 0.1, 0.02, 0.002)
+"""How far around promising points is screened too, in units of the range: as many points at each."""
+AROUND = 256
+"""How many points around promising ones."""
+WALL = 1e4
+"""The penalty of violating a linear constraint, per squared unit."""
+ROUNDS = 10
+"""Rounds of changing discrete values."""
+
+
+class Found(NamedTuple):
+    """The point of the highest score that was found."""
+
+    x: Float[np.ndarray, " d"]
+    """The row; an encoded one for a space."""
+    value: float
+    """What was climbed there: see `Acquisition.climb`."""
+    mean: Float[np.ndarray, " b"]
+    std: Float[np.ndarray, " b"]
+    """The function there as it is believed now; one for each belief that the acquisition looks at."""
+
+
+class Box(NamedTuple):
+    """Where to look: a box whose coordinates all are real."""
+
+    lower: np.ndarray
+    upper: np.ndarray
+
+    def sample_rows(self, n: int, seed: int) -> np.ndarray:
+        """Quasi-random rows."""
+        return self.lower + sobol(n, len(self.lower), seed) * (self.upper - self.lower)
+
+
+def maximize(
+    acquisition: Acquisition,
+    belief: Any,
+    over: Any,
+    *,
+    near: Any = None,
+    within: tuple[Any, Any] | None = None,
+    avoid: Any = None,
+    seed: int = 0,
+) -> Found:
+    """The point that an acquisition scores highest.
+
+    Args:
+        acquisition: prepared already where it needs to be (`Acquisition.prepared`).
+        belief: the belief, or the tuple of beliefs, that it looks at.
+        over: a `Space`, or a box as a pair (lower, upper) of vectors.
+        near: promising rows, around which is screened more closely.
+        within: a part of the encoded space, as a pair of vectors: a trust region.
+        avoid: rows that must not be found again, where the space is finite.
+        seed: of the points that are screened.
+    """
+    if isinstance(over, Space):
+        return _over_space(acquisition, belief, over, near, within, avoid, seed)
+    lower, upper = (np.asarray(v, dtype=float).ravel() for v in over)
+    if lower.shape != upper.shape or not np.all(lower < upper):
+        raise DataError(f"a box is a pair (lower, upper) with lower < upper, found {lower} and {upper}")
+    box = Box(lower, upper) if within is None else Box(*within)
+    rows = np.concatenate([box.sample_rows(SCREENED, seed), _around(near, box, np.ones(len(lower), bool), seed)])
+    return _checked(_screen_and_climb(acquisition, belief, put(rows), put(box.lower), put(box.upper), np.uint32(seed)))
+
+
+def _around(near: Any, box: Box, movable: np.ndarray, seed: int) -> np.ndarray:
+    """Rows around the promising ones, a third of the movable coordinates changed (at least about one)."""
+    d = len(box.lower)
+    if near is None or not len(near):
+        return box.sample_rows(AROUND, seed + 1)
+    rng = np.random.default_rng(seed)
+    centers = check_table(near, "near", d)[rng.integers(len(near), size=AROUND)]
+    reach = np.resize(REACHES, AROUND)[:, None] * (box.upper - box.lower)
+    chosen = (rng.uniform(size=(AROUND, d)) < max(1 / 3, 1 / d)) & movable
+    return np.clip(centers + chosen * reach * rng.normal(size=(AROUND, d)), box.lower, box.upper)
+
+
+def _checked(found: tuple[Array, ...]) -> Found:
+    x, value, mean, std = (np.asarray(v) for v in found)
+    if not np.isfinite(value):
+        raise DataError("the acquisition is not finite anywhere: check the data that the belief was conditioned on")
+    return Found(x, float(value), mean, std)
+
+
+def _described(acquisition: Acquisition, belief: Any, x: Float[Array, " d"]) -> tuple[Array, ...]:
+    """What `Found` says of a point."""
+    beliefs = belief if isinstance(belief, tuple) else (belief,)
+    there = [each.predict(x[None]) for each in beliefs]
+    mean, variance = (jnp.stack([getattr(p, name)[0] for p in there]) for name in ("mean", "epistemic"))
+    return x, acquisition.climb(belief, x[None])[0], mean, jnp.sqrt(variance)
+
+
+_describe = eqx.filter_jit(_described)
+
+
+@eqx.filter_jit
+def _screen_and_climb(
+    acquisition: Acquisition,
+    belief: Any,
+    rows: Float[Array, "s d"],
+    lower: Float[Array, " d"],
+    upper: Float[Array, " d"],
+    seed: Any,
+) -> tuple[Array, ...]:
+    values = acquisition.climb(belief, rows)
+    values = jnp.where(jnp.isfinite(values), values, -jnp.inf)
+    starts = rows[_promising(values, jr.key(seed))]
+    tops = ascend(lambda x: acquisition.climb(belief, x), starts, lower, upper, TURNS)
+    return _described(acquisition, belief, tops.x[jnp.argmax(tops.value)])
+
+
+def _promising(values: Float[Array, " s"], key: PRNGKeyArray) -> Array:
+    """The best, and others drawn without replacement with probabilities ∝ exp(2 value/deviation)."""
+    finite = jnp.isfinite(values)
+    spread = jnp.std(values, where=finite)
+    tempered = 2.0 * values / jnp.where(spread > 0, spread, 1.0) + jr.gumbel(key, values.shape)
+    best = jax.lax.top_k(values, BEST)[1]
+    others = jax.lax.top_k(jnp.where(finite, tempered, -jnp.inf), OTHERS)[1]
+    return jnp.concatenate([best, others])
+
+
+# -- over a space ------------------------------------------------------------------------------------------------
+
+
+@eqx.filter_jit
+def _scores(acquisition: Acquisition, belief: Any, rows: Float[Array, "s d"]) -> Float[Array, " s"]:
+    return acquisition.climb(belief, rows)
+
+
+@eqx.filter_jit
+def _climb_from(
+    acquisition: Acquisition,
+    belief: Any,
+    starts: Float[Array, "k d"],
+    lower: Float[Array, "k d"],
+    upper: Float[Array, "k d"],
+    violation: Callable[[Array], Array] | None,
+) -> Float[Array, "k d"]:
+    def height(x: Array) -> Array:
+        walls = 0.0 if violation is None else WALL * jnp.square(violation(x))
+        return acquisition.climb(belief, x) - walls
+
+    return ascend(height, starts, lower, upper, TURNS).x
+
+
+def _over_space(
+    acquisition: Acquisition, belief: Any, space: Space, near: Any, within: Any, avoid: Any, seed: int
+) -> Found:
+    real = np.asarray([kind == "real" for kind in space.kinds])
+    whole = Box(np.zeros(space.width), np.ones(space.width))
+    box = whole if within is None else Box(*(np.where(real, w, v) for w, v in zip(within, whole, strict=True)))
+    if space.is_continuous and not space.constraints:
+        rows = np.concatenate([box.sample_rows(SCREENED, seed), _around(near, box, real, seed)])
+        return _checked(
+            _screen_and_climb(acquisition, belief, put(rows), put(box.lower), put(box.upper), np.uint32(seed))
+        )
+    search = _Search(acquisition, belief, space, box, real, _digests(avoid))
+    rows = space.sample_rows(SCREENED, seed)
+    if within is not None:
+        rows = space.snap(np.where(real, box.lower + rows * (box.upper - box.lower), rows))
+    closer = space.snap(_around(near, box, np.ones(space.width, bool), seed))
+    rows = search.allowed(np.concatenate([rows, closer]))
+    if not len(rows):
+        raise DataError("every point of the space has been tried or is pending; widen the space, or stop")
+    scores = search.scores(rows)
+    order = np.argsort(-scores, kind="stable")
+    rng = np.random.default_rng(seed)
+    others = order[BEST:][rng.permutation(min(64, max(len(order) - BEST, 0)))[:OTHERS]]
+    return search.improve(rows[np.concatenate([order[:BEST], others]).astype(int)])
+
+
+def _digests(rows: Any) -> set[bytes]:
+    return set() if rows is None else {np.round(row, 9).tobytes() for row in np.asarray(rows, dtype=float)}
+
+
+class _Search(NamedTuple):
+    """A search over a space with discrete parts or constraints."""
+
+    acquisition: Acquisition
+    belief: Any
+    space: Space
+    box: Box
+    real: np.ndarray
+    avoid: set[bytes]
+
+    def allowed(self, rows: np.ndarray) -> np.ndarray:
+        """The rows that satisfy the constraints and are not to be avoided, each once."""
+        rows = np.unique(rows, axis=0)
+        keep = np.asarray([np.round(row, 9).tobytes() not in self.avoid for row in rows], dtype=bool)
+        if self.space.constraints and len(rows):
+            keep &= self.space.feasible_rows(rows)
+        return rows[keep]
+
+    def scores(self, rows: np.ndarray) -> np.ndarray:
+        """What is climbed, at each row; not finite counts as the lowest."""
+        padded = pad_rows(rows, bucket(len(rows)))
+        values = np.asarray(_scores(self.acquisition, self.belief, put(padded)))[: len(rows)]
+        return np.where(np.isfinite(values), values, -np.inf)
+
+    def improve(self, rows: np.ndarray) -> Found:
+        """The best row after climbs of the real coordinates and rounds of changing the discrete ones."""
+        rows = self.climbed(rows)
+        values = self.scores(rows)
+        best = int(np.argmax(values))
+        row, value = rows[best], float(values[best])
+        for _ in range(ROUNDS if not self.real.all() else 0):
+            beside = self.space.neighbours(self.space.decode(row[None])[0])
+            more = self.allowed(np.atleast_2d(self.space.encode(beside))) if beside else np.zeros((0, len(row)))
+            if not len(more):
+                break
+            order = np.argsort(-self.scores(more))[: BEST + OTHERS]
+            more = self.climbed(more[order])
+            values = self.scores(more)
+            if values.max() <= value + 1e-9 * abs(value):
+                break
+            row, value = more[int(np.argmax(values))], float(values.max())
+        return _checked(_describe(self.acquisition, self.belief, put(row)))
+
+    def climbed(self, rows: np.ndarray) -> np.ndarray:
+        """Each row moved uphill along its real coordinates, and back to where the constraints hold."""
+        if not self.real.any():
+            return rows
+        k = BEST + OTHERS
+        starts = np.resize(rows, (k, rows.shape[1])) if len(rows) < k else rows
+        active = self.real & self._active(starts)
+        lower = np.where(active, self.box.lower, starts)
+        upper = np.where(active, self.box.upper, starts)
+        violation = self.space.linear if self.space.constraints else None
+        tops = np.asarray(_climb_from(self.acquisition, self.belief, put(starts), put(lower), put(upper), violation))
+        return self._back_inside(starts, tops)[: len(rows)]
+
+    def _active(self, rows: np.ndarray) -> np.ndarray:
+        """Which coordinates belong to parameters that exist at each row."""
+        points = self.space.decode(rows)
+        names = [self.space.names[i] for i in self.space.owners]
+        return np.asarray([[name in point for name in names] for point in points])
+
+    def _back_inside(self, starts: np.ndarray, tops: np.ndarray) -> np.ndarray:
+        """Where a climb left the feasible set, the last allowed point on the way there; the start at worst."""
+        if not self.space.constraints:
+            return tops
+        inside, outside = starts.copy(), tops.copy()
+        good = self.space.feasible_rows(tops)
+        for _ in range(30):
+            if good.all():
+                break
+            middle = 0.5 * (inside + outside)
+            fine = self.space.feasible_rows(middle)
+            inside = np.where(fine[:, None], middle, inside)
+            outside = np.where(fine[:, None], outside, middle)
+        return np.where(good[:, None], tops, inside)

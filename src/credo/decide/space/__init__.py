@@ -1,0 +1,19 @@
+"""The space of an experiment: parameters, when they exist, and which combinations are allowed."""
+
+from credo.decide.space.choices import Boolean, Categorical, Ordinal
+from credo.decide.space.constraints import Check, Constraint, Linear
+from credo.decide.space.parameters import Integer, Parameter, Real
+from credo.decide.space.space import Space
+
+__all__ = [
+    "Boolean",
+    "Categorical",
+    "Check",
+    "Constraint",
+    "Integer",
+    "Linear",
+    "Ordinal",
+    "Parameter",
+    "Real",
+    "Space",
+]

@@ -1,0 +1,165 @@
+"""Parameters with a list of values: levels in an order, choices without one, and true or false."""
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from credo.core.errors import DataError
+from credo.decide.space.parameters import Parameter
+
+
+@dataclass(frozen=True)
+class _Listed(Parameter):
+    """One of a list of values; its number is its position."""
+
+    @property
+    @abstractmethod
+    def options(self) -> tuple[Any, ...]:
+        """The values, in order."""
+
+    @property
+    def count(self) -> int:
+        return len(self.options)
+
+    def _set_options(self, key: str) -> None:
+        given = getattr(self, key)
+        if isinstance(given, str | bytes | Mapping) or not isinstance(given, Sequence | np.ndarray):
+            raise DataError(f"{self.label}: {key} must be a list of values, found {given!r}")
+        plain = tuple(_scalar(value, f"{self.label}: {key}") for value in given)
+        if not plain:
+            raise DataError(f"{self.label}: {key} is empty; give at least one value")
+        if len(set(plain)) < len(plain):
+            twice = next(value for i, value in enumerate(plain) if value in plain[:i])
+            raise DataError(f"{self.label}: {key} has {twice!r} twice")
+        object.__setattr__(self, key, plain)
+
+    def check(self, value: Any) -> Any:
+        plain = value.item() if isinstance(value, np.generic) else value
+        for option in self.options:
+            if isinstance(plain, bool) == isinstance(option, bool) and _same(plain, option):
+                return option
+        choices = ", ".join(map(repr, self.options[:20])) + (", …" if len(self.options) > 20 else "")
+        raise DataError(f"{self.label} must be one of {choices}, found {plain!r}")
+
+    def numbers(self, values: list[Any]) -> np.ndarray:
+        position = {option: float(i) for i, option in enumerate(self.options)}
+        kinds = set(map(type, self.options))
+        # True == 1 as a key: only types that cannot be taken for one another are looked up directly
+        if (bool in kinds and len(kinds) > 1) or not set(map(type, values)) <= kinds:
+            values = [self.check(value) for value in values]
+        try:
+            return np.asarray([position[value] for value in values], dtype=float)
+        except KeyError as error:
+            self.check(error.args[0])
+            raise
+
+    def values(self, numbers: np.ndarray) -> list[Any]:
+        options = self.options
+        return [options[i] for i in numbers.astype(int).tolist()]
+
+    def columns(self, numbers: np.ndarray) -> np.ndarray:
+        return (numbers / max(self.count - 1, 1))[:, None]
+
+    def read(self, columns: Any) -> Any:
+        xp = columns.__array_namespace__()
+        return xp.clip(xp.round(columns[:, 0] * (self.count - 1)), 0, self.count - 1)
+
+    def spread(self, u: np.ndarray) -> np.ndarray:
+        return np.minimum(np.floor(u * self.count), self.count - 1.0)
+
+    def near(self, number: float) -> list[float]:
+        return [float(step) for step in (number - 1, number + 1) if 0 <= step < self.count]
+
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        if not all(isinstance(option, int | float) for option in self.options):
+            return None
+        return float(min(self.options)), float(max(self.options))
+
+    def natural(self, columns: Any) -> Any:
+        xp = columns.__array_namespace__()
+        steps = xp.arange(self.count, dtype=float)
+        return xp.interp(columns[:, 0] * (self.count - 1), steps, xp.asarray(self.options, dtype=float))
+
+
+@dataclass(frozen=True)
+class Ordinal(_Listed):
+    """One of several levels in an order, e.g. Ordinal(["low", "medium", "high"])."""
+
+    levels: Any
+    kind: ClassVar[str] = "ordinal"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._set_options("levels")
+
+    @property
+    def options(self) -> tuple[Any, ...]:
+        """The levels."""
+        return tuple(self.levels)
+
+
+@dataclass(frozen=True)
+class Boolean(_Listed):
+    """True or False."""
+
+    kind: ClassVar[str] = "boolean"
+
+    @property
+    def options(self) -> tuple[Any, ...]:
+        """False, then True."""
+        return (False, True)
+
+
+@dataclass(frozen=True)
+class Categorical(_Listed):
+    """One of several choices without an order, one column each."""
+
+    choices: Any
+    kind: ClassVar[str] = "choice"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._set_options("choices")
+
+    @property
+    def options(self) -> tuple[Any, ...]:
+        """The choices."""
+        return tuple(self.choices)
+
+    @property
+    def width(self) -> int:
+        """One column per choice."""
+        return len(self.choices)
+
+    @property
+    def bounds(self) -> None:
+        """None: choices have no order."""
+        return None
+
+    def columns(self, numbers: np.ndarray) -> np.ndarray:
+        """1 at the choice, 0 elsewhere."""
+        return (numbers[:, None] == np.arange(self.width)).astype(float)
+
+    def read(self, columns: Any) -> Any:
+        """The choice with the largest column."""
+        return columns.argmax(axis=1).astype(float)
+
+    def near(self, number: float) -> list[float]:
+        """All other choices."""
+        return [float(i) for i in range(self.width) if i != number]
+
+
+def _scalar(value: Any, label: str) -> Any:
+    plain = value.item() if isinstance(value, np.generic) else value
+    if not isinstance(plain, str | bool | int | float) or (isinstance(plain, float) and not math.isfinite(plain)):
+        raise DataError(f"{label} must be text, finite numbers or truth values, found {plain!r}; name it with text")
+    return plain
+
+
+def _same(a: Any, b: Any) -> bool:
+    return isinstance(a, str | bool | int | float) and isinstance(a, str) == isinstance(b, str) and a == b

@@ -1,0 +1,109 @@
+"""Conditions between parameters: which exist at a point, given the values of the others.
+
+A parameter with `when={"optimizer": ["sgd"]}` is active where `optimizer` is active and is "sgd".
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from credo.core.errors import DataError
+from credo.decide.space.parameters import Parameter
+
+
+def resolve(parameters: Sequence[Parameter], place: Callable[[str], str]) -> tuple[Parameter, ...]:
+    """The parameters with their conditions checked against the others.
+
+    `place(name)` is how an error calls the condition of that parameter.
+    """
+    index = {parameter.name: i for i, parameter in enumerate(parameters)}
+    resolved = []
+    for parameter in parameters:
+        pairs = []
+        for other, values in parameter.when:
+            where = place(parameter.name)
+            if other not in index:
+                raise DataError(f"{where} names {other!r}, which is not a parameter; there are {', '.join(index)}")
+            if other == parameter.name:
+                raise DataError(f"{where} names the parameter itself")
+            parent = parameters[index[other]]
+            if parent.count is None:
+                raise DataError(f"{where} names {other!r}, a real number; conditions are on discrete parameters")
+            try:
+                pairs.append((other, tuple(dict.fromkeys(parent.check(value) for value in values))))
+            except DataError as error:
+                raise DataError(f"{where} has a value that cannot occur: {error}") from None
+        resolved.append(replace(parameter, when=tuple(pairs)))
+    _order(resolved, place)
+    return tuple(resolved)
+
+
+def _order(parameters: Sequence[Parameter], place: Callable[[str], str]) -> list[int]:
+    index = {parameter.name: i for i, parameter in enumerate(parameters)}
+    order: list[int] = []
+    while len(order) < len(parameters):
+        ready = [
+            i
+            for i, parameter in enumerate(parameters)
+            if i not in order and all(index[other] in order for other, _ in parameter.when)
+        ]
+        if not ready:
+            left = [parameter.name for i, parameter in enumerate(parameters) if i not in order]
+            raise DataError(f"{place(left[0])} is part of a cycle among {', '.join(map(repr, left))}; break it")
+        order.extend(ready)
+    return order
+
+
+Rule = tuple[int, tuple[tuple[int, tuple[float, ...]], ...]]
+"""The position of a parameter, and the positions of the others it depends on with their numbers that allow it."""
+
+
+def rules(parameters: Sequence[Parameter]) -> tuple[Rule, ...]:
+    """The conditions as positions and numbers, in an order in which they can be evaluated."""
+    index = {parameter.name: i for i, parameter in enumerate(parameters)}
+
+    def allowed(other: str, values: tuple[Any, ...]) -> tuple[int, tuple[float, ...]]:
+        return index[other], tuple(parameters[index[other]].numbers(list(values)).tolist())
+
+    return tuple((i, tuple(allowed(*pair) for pair in parameters[i].when)) for i in _order(parameters, repr))
+
+
+def active(given: Sequence[Rule], numbers: Sequence[Any]) -> list[Any]:
+    """Whether each parameter exists, from the numbers of all (NumPy or JAX arrays of shape (n,))."""
+    out: list[Any] = [numbers[0] == numbers[0]] * len(numbers)
+    for i, parents in given:
+        for parent, allowed in parents:
+            xp = numbers[parent].__array_namespace__()
+            out[i] = out[i] & out[parent] & xp.isin(numbers[parent], xp.asarray(allowed))
+    return out
+
+
+def count_points(parameters: Sequence[Parameter], given: Sequence[Rule]) -> int | None:
+    """The number of different points of a finite space, None where there is a continuum.
+
+    Values of a parent that no condition names are counted together.
+    """
+    if any(parameter.count is None for parameter in parameters):
+        return None
+    depends = dict(given)
+    parents = {parent for pairs in depends.values() for parent, _ in pairs}
+    uses = {p: [set(allowed) for pairs in depends.values() for q, allowed in pairs if q == p] for p in parents}
+
+    def classes(p: int) -> list[tuple[float | None, int]]:
+        named = sorted(set().union(*uses[p]))
+        others = (parameters[p].count or 0) - len(named)
+        return [(number, 1) for number in named] + ([(None, others)] if others else [])
+
+    ranked = [i for i, _ in given if i in parents]
+    total = 0
+    for chosen in itertools.product(*(classes(p) for p in ranked)):
+        picked = dict(zip(ranked, chosen, strict=True))
+        exists: dict[int, bool] = {}
+        for i, pairs in given:
+            exists[i] = all(exists[p] and picked[p][0] in allowed for p, allowed in pairs)
+        # a parent that does not exist is counted once, with its first class
+        if all(exists[p] or picked[p][0] == classes(p)[0][0] for p in ranked):
+            total += math.prod((picked[i][1] if i in picked else parameters[i].count or 1) for i in exists if exists[i])
+    return total

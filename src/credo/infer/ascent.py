@@ -1,0 +1,155 @@
+"""Many climbs at once: projected L-BFGS from several starts in lock-step, in one compiled loop.
+
+    x ← P(x + t p),    p = H ∇f(x)
+
+with H the inverse curvature that the last steps show (the two-loop recursion) on the coordinates that are free to move,
+P the projection on the box, and t halved until the step gains what its slope promises. A turn of the loop evaluates all
+climbs together, each at its own stage: those that backtrack and those that go on.
+Nocedal & Wright (2006), algorithms 3.1 and 7.4; Bertsekas (1982), "Projected Newton methods".
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+HISTORY = 8
+"""Steps that are remembered."""
+PROMISE = 1e-4
+"""The share of what the slope promises that a step must gain."""
+SHORTEST = 1e-10
+"""A step shorter than this, relative to the box, ends a climb."""
+
+
+class Climb(NamedTuple):
+    """Where each of the k climbs is."""
+
+    x: Float[Array, "k d"]
+    value: Float[Array, " k"]
+    slope: Float[Array, "k d"]
+    direction: Float[Array, "k d"]
+    length: Float[Array, " k"]
+    moves: Float[Array, "h k d"]
+    bends: Float[Array, "h k d"]
+    """How far, and by how much less the slope then was; the latest first, zero where there was none."""
+    going: Bool[Array, " k"]
+    turns: Int[Array, ""]
+
+
+class Tops(NamedTuple):
+    """Where the climbs ended, how high, and whether each ended by itself."""
+
+    x: Float[Array, "k d"]
+    value: Float[Array, " k"]
+    settled: Bool[Array, " k"]
+
+
+def ascend(
+    function: Callable[[Float[Array, "k d"]], Float[Array, " k"]],
+    starts: Float[Array, "k d"],
+    lower: Float[Array, " d"] | Float[Array, "k d"],
+    upper: Float[Array, " d"] | Float[Array, "k d"],
+    max_turns: int = 100,
+    tolerance: Any = 1e-7,
+) -> Tops:
+    """Local maxima of a function of rows in a box; to be called under `jit`.
+
+    Args:
+        function: a value for each row, each from its own row only.
+        starts: a row for each climb.
+        lower: the least of each coordinate; where it equals `upper` the coordinate stays.
+        upper: the largest.
+        max_turns: evaluations.
+        tolerance: a climb ends where no coordinate, in units of its range, has a steeper slope.
+    """
+    lower, upper = (jnp.broadcast_to(v, starts.shape) for v in (lower, upper))
+    span = jnp.where(upper > lower, upper - lower, 1.0)
+
+    def look(x: Array) -> tuple[Array, Array]:
+        value, pull = jax.vjp(function, x)
+        slope = pull(jnp.ones_like(value))[0]
+        fine = jnp.isfinite(value) & jnp.all(jnp.isfinite(slope), axis=1)
+        return jnp.where(fine, value, -jnp.inf), jnp.where(fine[:, None], slope, 0.0)
+
+    def free(x: Array, slope: Array) -> Array:
+        """Coordinates that are not pressed against a wall."""
+        return ((x > lower) | (slope > 0)) & ((x < upper) | (slope < 0)) & (upper > lower)
+
+    def first_length(slope: Array) -> Array:
+        """A tenth of the box along the steepest coordinate."""
+        steepest = jnp.max(jnp.abs(slope) * span, axis=1)
+        return 0.1 / jnp.maximum(steepest, 1e-300)
+
+    def turn(s: Climb) -> Climb:
+        there = jnp.clip(s.x + s.length[:, None] * s.direction, lower, upper)
+        value, slope = look(there)
+        move = there - s.x
+        promised = jnp.sum(s.slope * move, axis=1)
+        taken = s.going & (value >= s.value + PROMISE * promised) & (value > -jnp.inf) & (promised > 0)
+        keep = taken[:, None]
+        bend = s.slope - slope
+        bent = taken & (jnp.sum(move * bend, axis=1) > 1e-12 * jnp.sum(jnp.square(bend), axis=1))
+        moves = _push(s.moves, move, bent)
+        bends = _push(s.bends, bend, bent)
+        x, slope = jnp.where(keep, there, s.x), jnp.where(keep, slope, s.slope)
+        loose = free(x, slope)
+        direction, known = _two_loops(jnp.where(loose, slope, 0.0), moves, bends, loose)
+        # A direction that is not uphill is forgotten for the slope itself, in the units of the box.
+        uphill = known & (jnp.sum(direction * slope, axis=1) > 0)
+        plain = jnp.where(loose, slope * jnp.square(span), 0.0)
+        direction = jnp.where(uphill[:, None], direction, plain)
+        length = jnp.where(taken, jnp.where(uphill, 1.0, first_length(slope)), 0.3 * s.length)
+        direction = jnp.where(keep, direction, s.direction)
+        flat = jnp.max(jnp.abs(jnp.where(loose, slope, 0.0)) * span, axis=1) < tolerance
+        short = jnp.max(jnp.abs(length[:, None] * direction) / span, axis=1) < SHORTEST
+        going = s.going & ~(flat & taken) & ~short
+        value = jnp.where(taken, value, s.value)
+        return Climb(x, value, slope, direction, length, moves, bends, going, s.turns + 1)
+
+    x = jnp.clip(starts, lower, upper)
+    value, slope = look(x)
+    loose = free(x, slope)
+    none = jnp.zeros((HISTORY, *x.shape))
+    begin = Climb(
+        x,
+        value,
+        slope,
+        jnp.where(loose, slope * jnp.square(span), 0.0),
+        first_length(slope),
+        none,
+        none,
+        (value > -jnp.inf) & jnp.any(jnp.where(loose, slope, 0.0) != 0, axis=1),
+        jnp.zeros((), int),
+    )
+    end = jax.lax.while_loop(lambda s: jnp.any(s.going) & (s.turns < max_turns), turn, begin)
+    return Tops(end.x, end.value, ~end.going)
+
+
+def _push(history: Float[Array, "h k d"], new: Float[Array, "k d"], which: Bool[Array, " k"]) -> Float[Array, "h k d"]:
+    return jnp.where(which[None, :, None], jnp.concatenate([new[None], history[:-1]]), history)
+
+
+def _two_loops(
+    slope: Float[Array, "k d"], moves: Float[Array, "h k d"], bends: Float[Array, "h k d"], loose: Bool[Array, "k d"]
+) -> tuple[Float[Array, "k d"], Bool[Array, " k"]]:
+    """H ∇f among the coordinates that are free, and whether there was a step to learn H from."""
+    moves, bends = jnp.where(loose, moves, 0.0), jnp.where(loose, bends, 0.0)
+    along = jnp.sum(moves * bends, axis=2)
+    used = along > 1e-14 * jnp.sum(jnp.square(bends), axis=2)
+    rho = jnp.where(used, 1.0 / jnp.where(used, along, 1.0), 0.0)
+    q, alphas = slope, []
+    for i in range(HISTORY):
+        alpha = rho[i] * jnp.sum(moves[i] * q, axis=1)
+        q = q - alpha[:, None] * bends[i]
+        alphas.append(alpha)
+    latest = jnp.argmax(used, axis=0)  # the first in the list that counts
+    each = jnp.arange(slope.shape[0])
+    size = jnp.sum(jnp.square(bends), axis=2)[latest, each]
+    known = jnp.any(used, axis=0)
+    r = q * jnp.where(known, along[latest, each] / jnp.where(size > 0, size, 1.0), 1.0)[:, None]
+    for i in reversed(range(HISTORY)):
+        beta = rho[i] * jnp.sum(bends[i] * r, axis=1)
+        r = r + (alphas[i] - beta)[:, None] * moves[i]
+    return r, known
