@@ -17,9 +17,16 @@ from sklearn.datasets import load_diabetes
 import credo
 from credo import evaluate, kernels
 from credo.app import plots
+from credo.app.active_plots import plot_learning_curves
+from credo.app.campaign_model import slices
+from credo.app.campaign_plots import plot_best
 from credo.app.chain_plots import plot_chains
 from credo.app.gp_plots import plot_components
 from credo.app.plots import BLUE, GREEN, GREY, INK, ORANGE, RED, SKY, legend, tidy
+from credo.decide.active import acquire
+from credo.decide.active_learning import learning_curves
+from credo.decide.campaign import Campaign, engine
+from credo.decide.space import Categorical, Integer, Real, Space
 from credo.models import features as bases
 from credo.models.gp.search import search_kernel
 from credo.models.gp.surface import evidence_surface
@@ -606,6 +613,70 @@ def class_pictures(name):
 
 PICTURES["class_regions"] = class_pictures("regions")
 PICTURES["class_entropy"] = class_pictures("entropy")
+
+
+@picture(8.6, 3.1, columns=2)
+def active(left, right):
+    """Noise that varies, and learning curves, as in active-learning.md."""
+    rng = np.random.default_rng(0)
+    x = np.linspace(0, 1, 40)[:, None]
+    t = np.sin(6 * x[:, 0]) + np.where(x[:, 0] < 0.5, 0.05, 0.8) * rng.normal(size=40)
+    f, g = credo.GP(kernels.RBF(0.2), mean=0.0), credo.GP(kernels.RBF(0.3, 2.0), mean=-3.0)
+    belief = credo.HeteroscedasticGP(f, g).condition(x, t)
+    grid = np.linspace(0, 1, 101)
+    bands(left, grid, belief.predict(grid[:, None]), "asked where ignorance is large against noise")
+    dots(left, x, t)
+    for at in acquire(belief, grid[:, None], n=4).x[:, 0]:
+        left.axvline(at, color=RED, linewidth=1.1, linestyle="--")
+    prior = credo.GP(kernels.RBF(0.25), mean=0.0, noise=0.01)
+    square = rng.uniform(size=(300, 2))
+    truth = np.asarray(prior.sample(square, seed=1))[0]
+    noisy = truth + 0.1 * rng.normal(size=300)
+    curves = learning_curves(prior, square, noisy, 60, test=(square, truth), seeds=4, batch=5, refit=0)
+    plot_learning_curves(curves, right)
+
+
+@picture(8.6, 3.6, columns=3, rows=2)
+def bo_run(*axes):
+    """The belief and the score after 5, 7 and 10 trials of the first campaign of bayesian-optimization.md."""
+    page = (Path(__file__).parent / "bayesian-optimization.md").read_text(encoding="utf-8")
+    namespace = {}
+    exec(page.split("```python\n", 1)[1].split("```", 1)[0], namespace)
+    campaign, strength = namespace["campaign"], namespace["strength"]
+    grid = np.linspace(0, 5, 201)
+    truth = [strength({"dose": x}) for x in grid]
+    for i, n in enumerate((5, 7, 10)):
+        early = Campaign(campaign.problem.space)
+        told = campaign.trials[:n]
+        for trial in told:
+            early.add(trial.point, trial.value)
+        model = engine.model_of(early.problem, early.observations())
+        ((curve,),) = slices(early.problem, model, {"dose": 0.0}, ["dose"])
+        top, bottom = axes[i], axes[i + 3]
+        top.fill_between(curve.at, curve.lower, curve.upper, color=SKY, alpha=0.4, linewidth=0)
+        top.plot(grid, truth, color=GREY, linewidth=1.0, linestyle="--")
+        top.plot(curve.at, curve.mean, color=BLUE, linewidth=1.5)
+        dots(top, [trial.point["dose"] for trial in told], [trial.value for trial in told])
+        top.set(xlim=(0, 5), ylim=(-2.6, 2.6))
+        top.set_title(f"{n} trials", fontsize=9.5, color=INK)
+        bottom.fill_between(curve.at, 0, curve.score, color=ORANGE, alpha=0.5, linewidth=0)
+        bottom.set(xlim=(0, 5), ylim=(0, 1.1), yticks=[])
+        tidy(top, "", "strength" if i == 0 else "")
+        tidy(bottom, "dose", "look next" if i == 0 else "")
+
+
+@picture(8.6, 3.2)
+def campaign_best(ax):
+    """A search in which some trials fail."""
+
+    def train(point):
+        if point["lr"] > 0.02:
+            raise FloatingPointError("diverged")
+        off = (np.log10(point["lr"]) + 2.3) ** 2 + 0.05 * (point["layers"] - 4) ** 2
+        return {"loss": 0.2 + 0.2 * off + 0.1 * (point["optimizer"] == "sgd")}
+
+    space = {"lr": Real(1e-4, 1e-1, log=True), "layers": Integer(1, 8), "optimizer": Categorical(["adam", "sgd"])}
+    plot_best(Campaign(Space(space), {"loss": "minimize"}).run(train, 16, progress=False), ax)
 
 
 def main():

@@ -1,4 +1,4 @@
-"""The command line: `credo fit`, `credo predict`.
+"""The command line: `credo fit`, `credo predict`; the commands of campaigns are in `campaign_cli`.
 
 Only typer and the standard library are imported before a command runs, so that `credo --help` answers at once.
 Every refusal is one line on stderr that begins with "credo:", and exit code 2.
@@ -6,14 +6,15 @@ Every refusal is one line on stderr that begins with "credo:", and exit code 2.
 
 import contextlib
 import os
-import shlex
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from credo.app.campaign_cli import register
+from credo.app.terminal import command_line, one_line_errors, progress, refuse, refuse_existing, umask, write_whole
 
 if TYPE_CHECKING:
     from credo.app.workflow import Result
@@ -86,13 +87,13 @@ def fit(
     force: Annotated[bool, typer.Option("--force", help="Replace existing results.")] = False,
 ) -> None:
     """Learn to predict a column of a table: writes a model and a report in words and pictures."""
-    with _one_line_errors():
+    with one_line_errors():
         prices = _parse_loss(loss)
         folder = out or Path(f"credo-{data.name.split('.')[0]}")
         targets = [folder / "model.credo", folder / "report.html"]
-        _refuse_existing(targets, force)
+        refuse_existing(targets, force)
         if folder.exists() and not folder.is_dir():
-            _refuse(f"{folder} is a file; --out names a folder")
+            refuse(f"{folder} is a file; --out names a folder")
         from credo.app.tables import read_table
 
         table = read_table(data)
@@ -106,10 +107,10 @@ def fit(
         if costs is not None:
             read_costs(costs, outcome.levels)
         options: dict[str, Any] = {"time": time, "ignore": ignore or (), "test": test, "seed": seed}
-        with _progress() as step:
+        with progress() as step:
             result = run(table, target, **options, kind=kind, exposure=exposure, progress=step)
             step(1, 1, "writing the report")
-            page = render(result, command=_command(), loss=prices, costs=costs)
+            page = render(result, command=command_line(), loss=prices, costs=costs)
         _write_results(folder, result, page)
         _summary(result, folder)
 
@@ -145,16 +146,16 @@ def predict(
     The last two are variances, of noise and of ignorance, and add up to std². For classes: class, p(…) of each, and the
     entropy, which aleatoric and epistemic add up to.
     """
-    with _one_line_errors():
+    with one_line_errors():
         prices = _parse_loss(loss)
         if not 0 < level < 1:
-            _refuse(f"--level must lie between 0 and 1, found {level:g}; write 95 % as 0.95")
+            refuse(f"--level must lie between 0 and 1, found {level:g}; write 95 % as 0.95")
         if out is not None:
-            _refuse_existing([out], force)
+            refuse_existing([out], force)
             if out.is_dir():
-                _refuse(f"{out} is a folder; --out names a file")
+                refuse(f"{out} is a folder; --out names a file")
         if not model.is_file():
-            _refuse(f"there is no file {model}")
+            refuse(f"there is no file {model}")
         from credo.app.answers import answer
         from credo.app.report.words import prediction_remarks
         from credo.app.tables import read_table
@@ -163,7 +164,7 @@ def predict(
 
         known = load(model)
         if not isinstance(known, TableModel):
-            _refuse(f"{model} holds a {type(known).__name__}, not a model that `credo fit` wrote")
+            refuse(f"{model} holds a {type(known).__name__}, not a model that `credo fit` wrote")
         table = read_table(data)
         found = answer(known, table, level, _loss(prices), costs)
         _write_table(found.frame, found.added, out, table.separator, table.decimal)
@@ -188,70 +189,10 @@ def _parse_loss(text: str | None) -> tuple[float, float] | None:
     try:
         under, over = (float(part) for part in parts)
     except ValueError:
-        _refuse(f"--loss takes two numbers such as 5,1 (one too low costs 5, one too high costs 1), found {text!r}")
+        refuse(f"--loss takes two numbers such as 5,1 (one too low costs 5, one too high costs 1), found {text!r}")
     if not (0 < under < float("inf") and 0 < over < float("inf")):
-        _refuse(f"--loss takes two positive costs, found {text!r}")
+        refuse(f"--loss takes two positive costs, found {text!r}")
     return under, over
-
-
-def _refuse(message: str) -> Any:
-    typer.echo(f"credo: {' '.join(str(message).split())}", err=True)
-    raise typer.Exit(2)
-
-
-def _refuse_existing(paths: list[Path], force: bool) -> None:
-    there = [path for path in paths if path.exists()]
-    if there and not force:
-        _refuse(f"{there[0]} exists already; pass --force to replace it, or another --out")
-
-
-@contextlib.contextmanager
-def _one_line_errors() -> Iterator[None]:
-    """Refusals, and what the operating system refuses, in one line without a traceback."""
-    try:
-        yield
-    except (typer.Exit, typer.Abort):
-        raise
-    except KeyboardInterrupt:
-        typer.echo("credo: interrupted; nothing was written", err=True)
-        raise typer.Exit(130) from None
-    except BrokenPipeError:
-        # The reader of our output has gone, as `head` does; silence Python's complaint at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(0) from None
-    except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        _refuse(f"{where}{error.strerror or error}")
-    except ModuleNotFoundError as error:
-        _refuse(f"{error.name} is not installed; install credo with its command line: credo[cli]")
-    except Exception as error:
-        # Only credo's own errors are expected; importing them costs nothing once something has failed.
-        from credo.core.errors import CredoError
-
-        if not isinstance(error, CredoError):
-            raise
-        _refuse(str(error))
-
-
-@contextlib.contextmanager
-def _progress() -> Iterator[Callable[[int, int, str], None]]:
-    """A bar on a terminal; nothing elsewhere."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    columns = (SpinnerColumn(), BarColumn(24), TimeElapsedColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("reading", total=None)
-
-        def step(done: int, total: int, name: str) -> None:
-            bar.update(task, total=total, completed=done, description=name)
-
-        yield step
-
-
-def _command() -> str:
-    return shlex.join(["credo", *sys.argv[1:]])
 
 
 def _write_results(folder: Path, result: "Result", page: str) -> None:
@@ -265,7 +206,7 @@ def _write_results(folder: Path, result: "Result", page: str) -> None:
             new = [save(result.model, Path(workshop) / "model.credo"), Path(workshop) / "report.html"]
             new[1].write_text(page, encoding="utf-8")
             for path in new:
-                path.chmod(0o666 & ~_umask())
+                path.chmod(0o666 & ~umask())
                 os.replace(path, folder / path.name)
     except BaseException:
         if made:
@@ -274,16 +215,10 @@ def _write_results(folder: Path, result: "Result", page: str) -> None:
         raise
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
 def _write_table(frame: Any, added: tuple[str, ...], out: Path | None, separator: str, decimal: str) -> None:
     """Cells that were read as text go out as they came in; numbers of ours in the dialect of the file."""
     if out is not None and out.suffix.lower() in (".parquet", ".pq"):
-        _replace(out, lambda path: frame.to_parquet(path, index=False))
+        write_whole(out, lambda path: frame.to_parquet(path, index=False))
         return
     if out is not None and out.suffix.lower() == ".tsv":
         separator = "\t"
@@ -291,20 +226,7 @@ def _write_table(frame: Any, added: tuple[str, ...], out: Path | None, separator
     if out is None:
         frame.to_csv(sys.stdout, lineterminator="\n", **options)
     else:
-        _replace(out, lambda path: frame.to_csv(path, **options))
-
-
-def _replace(target: Path, write: Callable[[Path], Any]) -> None:
-    """Writes beside the target and renames: an error leaves what was there."""
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    os.close(handle)
-    try:
-        write(Path(name))
-        os.chmod(name, 0o666 & ~_umask())
-        os.replace(name, target)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(name)
+        write_whole(out, lambda path: frame.to_csv(path, **options))
 
 
 def _summary(result: "Result", folder: Path) -> None:
@@ -333,6 +255,9 @@ def _summary(result: "Result", folder: Path) -> None:
 def _what(result: "Result") -> str:
     """What the target was taken for, where it is not a number."""
     return {"number": "", "count": " (a count)", "classes": f" ({len(result.prepared.levels)} classes)"}[result.kind]
+
+
+register(app)
 
 
 def main() -> None:

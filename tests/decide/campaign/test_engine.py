@@ -10,7 +10,6 @@ from credo.decide.acquisition import Thompson, UpperConfidenceBound
 from credo.decide.campaign import engine
 from credo.decide.campaign.model import model_of
 from credo.decide.campaign.problem import Observations, Problem
-from credo.decide.campaign.success import Success
 from credo.decide.campaign.surrogate import learn_surrogate, squeezed
 from credo.decide.campaign.verdict import front
 from credo.decide.space import Categorical, Integer, Real, Space
@@ -130,11 +129,8 @@ def test_failures_are_avoided(rng):
     values = np.where(failed, np.nan, [p["a"] + p["b"] for p in points])
     problem = Problem.of(PLANE, initial=5)
     found = engine.suggest(problem, record(points, values, failed=failed), [], 4, 0)
-    assert np.mean([each.point["a"] for each in found]) < 0.6
+    assert all(each.point["a"] < 0.6 for each in found)
     assert any(each.point["a"] > 0.3 for each in found)  # the best that works is at its edge
-    rows = PLANE.encode(points)
-    chance = np.asarray(Success.of(rows, ~failed).predict(rows).mean)
-    assert chance[failed].max() < 0.6 < chance[~failed].mean()
 
 
 def test_all_failed_is_a_design_again():

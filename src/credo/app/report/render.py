@@ -1,11 +1,9 @@
 """`render`: a result as one HTML page that needs nothing else, neither network nor script."""
 
-from importlib import resources
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 import credo
 from credo.app.costs import check_options, read_costs
@@ -13,6 +11,7 @@ from credo.app.report import figures, words
 from credo.app.report.checks import check
 from credo.app.report.class_page import class_page
 from credo.app.report.effects import curves, effects
+from credo.app.report.fill import fill
 from credo.app.scoring import SHOWN, written
 from credo.app.workflow import Result, is_robust
 from credo.core.predictive import Predictive
@@ -49,18 +48,8 @@ def render(
         matrix = None if costs is None else read_costs(costs, result.prepared.levels)
         page |= class_page(result, matrix, costs or "")
         page["cost_rows"] = "" if matrix is None else np.asarray(matrix.costs).tolist()
-        return _fill("classes.html", page)
-    return _fill("numbers.html", page | _numbers(result, loss))
-
-
-def _fill(name: str, page: dict[str, Any]) -> str:
-    def source(name: str) -> str:
-        return resources.files("credo.app.report").joinpath(name).read_text(encoding="utf-8")
-
-    environment = Environment(
-        loader=FunctionLoader(source), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    return environment.get_template(name).render(**page)
+        return fill("classes.html", page)
+    return fill("numbers.html", page | _numbers(result, loss))
 
 
 def _common(result: Result, command: str) -> dict[str, Any]:

@@ -92,9 +92,9 @@ def _next(problem: Problem, model: Model, waiting: list[Any], within: Any, seed:
     acquisition = acquisition_of(problem, after, seed)
     heights = sum(each.fitted() for each in model.objectives) if len(beliefs) == 1 else np.zeros(len(model.rows))
     near = model.rows[np.argsort(-heights, kind="stable")[:PROMISING]]
-    avoid = None if space.size is None else np.concatenate([model.rows, out])
+    avoid = None if space.size is None else after.tried
     found = maximize(acquisition, belief, space, near=near, within=within, avoid=avoid, seed=seed)
-    row = _apart(found.x, after.rows, problem, seed)
+    row = _apart(found.x, after.tried, problem, seed)
     point = space.decode(row[None])[0]
     objective = model.objectives[0]
     mean, std = objective.natural(found.mean[0]), objective.scale * found.std[0]
@@ -120,7 +120,8 @@ def acquisition_of(problem: Problem, model: Model, seed: int = 0) -> Acquisition
         for each, bound in zip(model.constraints, problem.constraints, strict=True)
     ]
     if model.success is not None:
-        feasibilities.append(Feasibility(model.success, jnp.asarray(0.5), below=False))
+        half = jnp.asarray(model.success.standard(0.5))
+        feasibilities.append(Feasibility(model.success.belief, half, below=False))
     chosen = problem.chosen_acquisition
     if chosen is None:
         if several:

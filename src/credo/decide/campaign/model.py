@@ -1,4 +1,7 @@
-"""What a campaign believes after its record: a surrogate of each outcome, where trials fail, and what they cost."""
+"""What a campaign believes after its record: a surrogate of each outcome, where trials fail, and what they cost.
+
+Failure is an outcome like others: 0 where there is no value and 1 where there is one, and what must stay above ½.
+"""
 
 from typing import Any, NamedTuple
 
@@ -10,8 +13,7 @@ from credo.core.errors import DataError
 from credo.decide.acquisition.cost import AffineCost
 from credo.decide.acquisition.pending import believing
 from credo.decide.campaign.problem import Observations, Problem
-from credo.decide.campaign.success import Success
-from credo.decide.campaign.surrogate import Surrogate, learn_surrogate
+from credo.decide.campaign.surrogate import LABELS, Surrogate, learn_surrogate
 
 
 class Model(NamedTuple):
@@ -19,18 +21,21 @@ class Model(NamedTuple):
 
     objectives: tuple[Surrogate, ...]
     constraints: tuple[Surrogate, ...]
-    success: Success | None
+    success: Surrogate | None
+    """Of 1 where a trial gave a value and 0 where it failed; None while none has."""
     cost: AffineCost | None
     """What a trial costs by its fidelity; None where the problem has none."""
     rows: Float[np.ndarray, "n d"]
     """The encoded points of the trials whose objectives all are known."""
     places: Int[np.ndarray, " n"]
     """Their positions in the record."""
+    tried: Float[np.ndarray, "t d"]
+    """The encoded points of all trials, those that failed included."""
 
     @property
     def hyper(self) -> list[dict[str, Any]]:
         """The hyperparameters of all surrogates: what the next suggestion starts from."""
-        return [each.hyper for each in (*self.objectives, *self.constraints)]
+        return [each.hyper for each in (*self.objectives, *self.constraints, self.success) if each is not None]
 
     def after(self, pending: Float[np.ndarray, "p d"]) -> "Model":
         """The model if the pending trials came back with what is expected of them."""
@@ -41,7 +46,8 @@ class Model(NamedTuple):
             tuple(each._replace(belief=believing(each.belief, pending)) for each in several)
             for several in (self.objectives, self.constraints)
         )
-        return self._replace(objectives=objectives, constraints=constraints, rows=np.concatenate([self.rows, pending]))
+        rows, tried = (np.concatenate([each, pending]) for each in (self.rows, self.tried))
+        return self._replace(objectives=objectives, constraints=constraints, rows=rows, tried=tried)
 
 
 def model_of(problem: Problem, seen: Observations, warm: Any = None) -> Model:
@@ -60,11 +66,14 @@ def model_of(problem: Problem, seen: Observations, warm: Any = None) -> Model:
         noise = seen.noise[known] if i < k else None
         start = warm[i] if i < len(warm) else None
         surrogates.append(learn_surrogate(rows[known], values[known, i], sign, noise, start, problem.seed))
-    success = Success.of(rows, ~seen.failed) if seen.failed.any() else None
+    success = None
+    if seen.failed.any():
+        start = warm[len(signs)] if len(signs) < len(warm) else None
+        success = learn_surrogate(rows, (~seen.failed).astype(float), 1.0, None, start, problem.seed, LABELS)
     complete = np.isfinite(values[:, :k]).all(axis=1)
     cost = None if problem.fidelity is None else _cost(problem, seen)
     index = np.flatnonzero(complete)
-    return Model(tuple(surrogates[:k]), tuple(surrogates[k:]), success, cost, rows[complete], index)
+    return Model(tuple(surrogates[:k]), tuple(surrogates[k:]), success, cost, rows[complete], index, rows)
 
 
 def fidelity_column(problem: Problem) -> int:

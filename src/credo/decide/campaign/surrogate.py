@@ -23,10 +23,19 @@ from credo.models.gp.hyperpriors import Typical
 from credo.models.gp.means import Constant
 from credo.models.gp.rows import Rows, pack
 
-LENGTH = 0.5
-"""The typical lengthscale in one dimension, as a part of the range."""
-NOISE = 1e-4
-"""The typical noise variance, as a part of that of the outcomes."""
+
+class Typically(NamedTuple):
+    """What hyperparameters usually are."""
+
+    length: float
+    """The lengthscale in one dimension, as a part of the range."""
+    noise: float
+    """The variance of the noise, as a part of that of the outcomes."""
+
+
+RESPONSES = Typically(0.5, 1e-4)
+LABELS = Typically(1.5, 0.05)
+"""What fails usually fails in a whole region, not in spots: few failures should say much."""
 SPREAD, NOISE_SPREAD = 1.0, 3.0
 """Standard deviations of the logarithms."""
 LEAST_NOISE = 1e-12
@@ -76,6 +85,7 @@ def learn_surrogate(
     noise: Float[np.ndarray, " n"] | None = None,
     warm: Mapping[str, Any] | None = None,
     seed: int = 0,
+    typical: "Typically | None" = None,
 ) -> Surrogate:
     """The surrogate after the outcomes y of encoded points x.
 
@@ -86,6 +96,7 @@ def learn_surrogate(
         noise: the variance of each outcome where it is known, else NaN.
         warm: `Surrogate.hyper` of an earlier one.
         seed: of the random starts.
+        typical: the priors; None is that of responses, `LABELS` that of success and failure.
     """
     n, d = x.shape
     good = squeezed(sign * y)
@@ -94,22 +105,24 @@ def learn_surrogate(
     known = np.isfinite(noise) if noise is not None else np.zeros(n, bool)
     extra = LEAST_NOISE + (np.where(known, noise, 0.0) / scale**2 if noise is not None else np.zeros(n))
     rows = pack(x, (good - center) / scale, np.where(known, 0.0, 1.0), extra)
-    belief = _learn(rows, d, n, bool(known.all()), warm, seed)
+    belief = _learn(rows, d, n, bool(known.all()), warm, seed, typical or RESPONSES)
     return Surrogate(belief.condition_on(rows), center, scale, sign)
 
 
-def _learn(rows: Rows, d: int, n: int, known: bool, warm: Mapping[str, Any] | None, seed: int) -> GP:
-    typical = LENGTH * np.sqrt(d)
+def _learn(
+    rows: Rows, d: int, n: int, known: bool, warm: Mapping[str, Any] | None, seed: int, usual: "Typically"
+) -> GP:
+    typical = usual.length * np.sqrt(d)
     priors = {
         "kernel.lengthscale": Typical(np.full(d, typical), SPREAD),
         "kernel.variance": Typical(1.0, SPREAD),
-        "noise": Typical(NOISE, NOISE_SPREAD),
+        "noise": Typical(usual.noise, NOISE_SPREAD),
     }
     one = put(np.ones(()))
     fresh = GP(
         Matern52(put(np.full(d, typical)), one),
         Constant(put(np.zeros(())), one),
-        put(np.asarray(LEAST_NOISE if known else NOISE)),
+        put(np.asarray(LEAST_NOISE if known else usual.noise)),
     )
     fixed = ("noise",) if known else ()
     starts = []

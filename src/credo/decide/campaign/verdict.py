@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Int
 
 from credo.core.errors import DataError
 from credo.decide.acquisition import UpperConfidenceBound
@@ -74,12 +75,16 @@ def at_target(problem: Problem, rows: np.ndarray) -> np.ndarray:
     return moved
 
 
-def front(problem: Problem, seen: Observations) -> np.ndarray:
-    """The positions in the record of trials that no other dominates, as measured, among those that keep all bounds."""
-    good = np.flatnonzero(seen.feasible(problem) & np.isfinite(seen.values).all(axis=1))
+def front(problem: Problem, seen: Observations) -> Int[np.ndarray, " f"]:
+    """The positions in the record of trials that no other dominates, as measured, by the first objective.
+
+    Only those that keep all bounds count, and none that earlier campaigns brought.
+    """
+    good = np.flatnonzero(seen.feasible(problem) & np.isfinite(seen.values).all(axis=1) & ~seen.warm)
     if not len(good):
         return good
-    return good[non_dominated(np.asarray(problem.signs) * seen.values[good])]
+    kept = good[non_dominated(np.asarray(problem.signs) * seen.values[good])]
+    return kept[np.argsort(seen.values[kept, 0], kind="stable")]
 
 
 def _feasible(problem: Problem, model: Model) -> np.ndarray:
