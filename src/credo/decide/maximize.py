@@ -23,7 +23,7 @@ from credo.decide.space import Space
 from credo.infer.ascent import ascend
 from credo.infer.quasi import sobol
 
-SCREENED = 1024
+SCREENED = 512
 """Points that are screened."""
 BEST, OTHERS = 4, 4
 """Climbs from the best of them, and from others, drawn the likelier the higher they score."""
@@ -31,7 +31,7 @@ TURNS = 100
 """Evaluations of a climb."""
 REACHES = (0.3, 0.1, 0.02, 0.002)
 """How far around promising points is screened too, in units of the range: as many points at each."""
-AROUND = 256
+AROUND = 192
 """How many points around promising ones."""
 WALL = 1e4
 """The penalty of violating a linear constraint, per squared unit."""

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from credo.core.arrays import put
+from credo.core.linalg import lapack
 from credo.decide.acquisition import Constrained, ExpectedImprovement, Feasibility
 from credo.decide.acquisition.base import Acquisition
 from credo.decide.acquisition.cost import MultiFidelity
@@ -57,15 +58,16 @@ def suggest(
         out += [_design(problem, tried + i) for i in range(len(out), n)]
     if len(out) == n:
         return out
-    model = model_of(problem, seen if standing is None else seen.since(standing.start), warm)
-    within = None
-    if standing is not None and standing.region is not None:
-        within = standing.region.box(model.objectives[0].lengthscales)
-    waiting = [*pending, *(each.point for each in out)]
-    for i in range(n - len(out)):
-        found = _next(problem, model, waiting, within, seed + i)
-        out.append(found)
-        waiting.append(found.point)
+    with lapack.quiet_threads(tried):
+        model = model_of(problem, seen if standing is None else seen.since(standing.start), warm)
+        within = None
+        if standing is not None and standing.region is not None:
+            within = standing.region.box(model.objectives[0].lengthscales)
+        waiting = [*pending, *(each.point for each in out)]
+        for i in range(n - len(out)):
+            found = _next(problem, model, waiting, within, seed + i)
+            out.append(found)
+            waiting.append(found.point)
     return out
 
 
@@ -90,7 +92,7 @@ def _next(problem: Problem, model: Model, waiting: list[Any], within: Any, seed:
     beliefs = tuple(each.belief for each in after.objectives)
     belief: Any = beliefs[0] if len(beliefs) == 1 else beliefs
     acquisition = acquisition_of(problem, after, seed)
-    heights = sum(each.fitted() for each in model.objectives) if len(beliefs) == 1 else np.zeros(len(model.rows))
+    heights = model.objectives[0].fitted() if len(beliefs) == 1 else np.zeros(len(model.rows))
     near = model.rows[np.argsort(-heights, kind="stable")[:PROMISING]]
     avoid = None if space.size is None else after.tried
     found = maximize(acquisition, belief, space, near=near, within=within, avoid=avoid, seed=seed)

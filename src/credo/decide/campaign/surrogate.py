@@ -9,6 +9,7 @@ beginning too. Outcomes far below the rest (a diverged run) would make the good 
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from jaxtyping import Float
 
 from credo.core import params
 from credo.core.arrays import put
-from credo.infer.learn import Evidence
+from credo.infer.optimize import Optimum, maximize
 from credo.kernels import Matern52
 from credo.models.gp import GP
 from credo.models.gp.hyperpriors import Typical
@@ -40,8 +41,11 @@ SPREAD, NOISE_SPREAD = 1.0, 3.0
 """Standard deviations of the logarithms."""
 LEAST_NOISE = 1e-12
 """Added to every variance, so that points next to each other do no harm."""
-CLIMB = Evidence(starts=1, flat=False, tolerance=1e-3, gain=1e-7)
-AGAIN = 10
+CLIMB, FOLLOW = (200, 1e-3, 1e-7), (1e-3, 1e-6)
+"""Steps at most, the slope and the relative gain that end a climb from the beginning; and from where one ended."""
+MOST_STEPS, FEWEST_STEPS = 15, 6
+"""Of the latter: the more rows there are, the less one more changes. What is missing, the next suggestions bring."""
+AGAIN = 25
 """From the beginning, too, at every so many observations."""
 
 
@@ -85,7 +89,7 @@ def learn_surrogate(
     noise: Float[np.ndarray, " n"] | None = None,
     warm: Mapping[str, Any] | None = None,
     seed: int = 0,
-    typical: "Typically | None" = None,
+    typical: Typically | None = None,
 ) -> Surrogate:
     """The surrogate after the outcomes y of encoded points x.
 
@@ -105,38 +109,54 @@ def learn_surrogate(
     known = np.isfinite(noise) if noise is not None else np.zeros(n, bool)
     extra = LEAST_NOISE + (np.where(known, noise, 0.0) / scale**2 if noise is not None else np.zeros(n))
     rows = pack(x, (good - center) / scale, np.where(known, 0.0, 1.0), extra)
-    belief = _learn(rows, d, n, bool(known.all()), warm, seed, typical or RESPONSES)
+    belief = _learn(rows, n, _plan(d, typical or RESPONSES, bool(known.all())), warm, seed)
     return Surrogate(belief.condition_on(rows), center, scale, sign)
 
 
-def _learn(
-    rows: Rows, d: int, n: int, known: bool, warm: Mapping[str, Any] | None, seed: int, usual: "Typically"
-) -> GP:
-    typical = usual.length * np.sqrt(d)
+class Plan(NamedTuple):
+    """What learning needs and data do not change: the prior belief, its free numbers, and where they usually are."""
+
+    gp: GP
+    slots: params.Layout
+    priors: dict[str, Typical]
+    start: Float[np.ndarray, " k"]
+    lower: Float[np.ndarray, " k"]
+    upper: Float[np.ndarray, " k"]
+
+
+@lru_cache(maxsize=64)
+def _plan(d: int, usual: Typically, known: bool) -> Plan:
+    """For d columns; with `known` noise there is none to learn."""
+    typical, one = usual.length * np.sqrt(d), put(np.ones(()))
     priors = {
         "kernel.lengthscale": Typical(np.full(d, typical), SPREAD),
         "kernel.variance": Typical(1.0, SPREAD),
         "noise": Typical(usual.noise, NOISE_SPREAD),
     }
-    one = put(np.ones(()))
-    fresh = GP(
-        Matern52(put(np.full(d, typical)), one),
-        Constant(put(np.zeros(())), one),
-        put(np.asarray(LEAST_NOISE if known else usual.noise)),
-    )
-    fixed = ("noise",) if known else ()
-    starts = []
-    shapes = {path: np.shape(value) for path, value in params.learnable(fresh).items()}
-    if warm is not None and {p: np.size(v) for p, v in warm.items()} == {p: int(np.prod(s)) for p, s in shapes.items()}:
-        values = {path: np.reshape(np.asarray(v, dtype=float), shapes[path]) for path, v in warm.items()}
-        starts.append(params.replace(fresh, {p: v for p, v in values.items() if p not in fixed}))
-    if not starts or n % AGAIN == 0:
-        starts.append(fresh)
-    free = {path: prior for path, prior in priors.items() if path not in fixed}
-    learned = [CLIMB.learn(start, rows, fixed, free, seed) for start in starts]
-    if len(starts) == 1 and warm is None:  # nothing to fall back on: shorter and longer lengthscales, too
-        learned += [CLIMB._replace(starts=3).learn(fresh, rows, fixed, free, seed)]
-    return max(learned, key=lambda each: each.log_evidence).belief
+    noise = put(np.asarray(LEAST_NOISE if known else usual.noise))
+    gp = GP(Matern52(put(np.full(d, typical)), one), Constant(put(np.zeros(())), one), noise)
+    slots = params.layout(gp, ("noise",) if known else ())
+    start = np.asarray(params.to_vector(gp, slots))
+    free = {s.path: priors[s.path] for s in slots}
+    return Plan(gp, slots, free, start, *params.bounds(slots, start))
+
+
+def _learn(rows: Rows, n: int, plan: Plan, warm: Mapping[str, Any] | None, seed: int) -> GP:
+    objective = plan.gp.objective(plan.slots, rows, plan.priors)
+
+    def climb(starts: list[np.ndarray], settings: tuple[int, float, float]) -> Optimum:
+        return maximize(objective.value_and_grad, starts, plan.lower, plan.upper, *settings)[0]
+
+    found = []
+    if warm is not None and all(np.size(warm.get(s.path, ())) == s.stop - s.start for s in plan.slots):
+        there = np.concatenate([np.log(np.ravel(warm[s.path])) for s in plan.slots])
+        found.append(climb([there], (max(FEWEST_STEPS, MOST_STEPS - n // 10), *FOLLOW)))
+    if not found:  # nothing to fall back on: shorter and longer lengthscales, too
+        noise = np.random.default_rng(seed).normal(size=(2, len(plan.start)))
+        found.append(climb([plan.start, *(plan.start + SPREAD * noise)], CLIMB))
+    elif n % AGAIN == 0:
+        found.append(climb([plan.start], CLIMB))
+    return params.from_vector(plan.gp, plan.slots, max(found, key=lambda each: each.value).vector)
 
 
 def squeezed(y: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:

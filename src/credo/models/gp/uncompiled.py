@@ -137,6 +137,7 @@ class Uncompiled:
         self.start = np.concatenate([np.log(np.ravel(v)) for v in params.learnable(gp).values()])
         self.best = (-np.inf, self.start)
         self.gp, self._sheet, self._deadline = gp, sheet, deadline
+        self._kernel = gp.kernel  # attributes of an equinox module take their time
         self._priors = {p: (np.log(v.mode), float(v.below), float(v.above)) for p, v in priors.items()}
         self._given = priors
 
@@ -181,8 +182,8 @@ class Uncompiled:
     def _covariance(self, vector: np.ndarray) -> tuple[tuple[Matrix, np.ndarray, np.ndarray, Matrix], Any, Back]:
         """What `evidence_on_host` takes: the covariance of the rows and more; the noise; and the way back."""
         sheet, numbers = self._sheet, self._numbers(vector)
-        noise = numbers.get("noise", np.asarray(self.gp.noise_variance()))
-        k, back = _forward(self.gp.kernel, "kernel.", numbers, sheet.inputs)
+        noise = numbers["noise"] if "noise" in numbers else np.asarray(self.gp.noise_variance())
+        k, back = _forward(self._kernel, "kernel.", numbers, sheet.inputs)
         covariance = k + sheet.fixed
         covariance.flat[:: len(k) + 1] += noise * sheet.scale + sheet.extra
         return (covariance, sheet.residual, np.ones(len(k)), sheet.work), noise, back
