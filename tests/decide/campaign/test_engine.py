@@ -129,8 +129,8 @@ def test_failures_are_avoided(rng):
     values = np.where(failed, np.nan, [p["a"] + p["b"] for p in points])
     problem = Problem.of(PLANE, initial=5)
     found = engine.suggest(problem, record(points, values, failed=failed), [], 4, 0)
-    assert all(each.point["a"] < 0.6 for each in found)
-    assert any(each.point["a"] > 0.3 for each in found)  # the best that works is at its edge
+    assert 0.4 < found[0].point["a"] < 0.55  # the best that works is at its edge
+    assert sum(each.point["a"] < 0.55 for each in found) >= 2
 
 
 def test_all_failed_is_a_design_again():
