@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from scipy.stats import qmc
 
 from credo.decide.space import Space
+from credo.infer.quasi import sobol
 
 POINTS = 1024
 
@@ -44,7 +44,7 @@ def importances(
     The choices of a categorical parameter go together. A parameter that does not always exist counts where it does.
     """
     p = len(space.parameters)
-    u = qmc.Sobol(2 * p, rng=np.random.default_rng(seed)).random_base2(int(np.ceil(np.log2(points))))
+    u = sobol(2 ** max(points - 1, 0).bit_length(), 2 * p, seed)
     a, b = _columns(space, u[:, :p]), _columns(space, u[:, p:])
     mixed = [[*a[:i], b[i], *a[i + 1 :]] for i in range(p)]
     rows = np.concatenate([space.snap(np.concatenate(columns, axis=1)) for columns in (a, b, *mixed)])

@@ -33,6 +33,7 @@ from credo.decide.acquisition.entropy import BALD, MutualInformation
 from credo.decide.acquisition.pending import Believer
 from credo.decide.gain import choose, joint_doubt, knows_covariance
 from credo.decide.losses import classes
+from credo.decide.space import Space
 
 POINTS = 2048
 """Quasi-random points of a space among which batches of classes' scores are chosen."""
@@ -90,7 +91,7 @@ def acquire(
         seed: of scores that draw, and of the search in a space.
     """
     check_count(n, "n")
-    if _is_space(candidates) or (isinstance(candidates, tuple) and len(candidates) == 2):
+    if isinstance(candidates, Space) or (isinstance(candidates, tuple) and len(candidates) == 2):
         return _from_space(belief, candidates, acquisition, int(n), pending, seed)
     table = np.asarray(check_table(candidates, "candidates"))
     if n > len(table):
@@ -185,11 +186,11 @@ def _from_space(belief: Any, over: Any, acquisition: Acquisition | None, n: int,
     """By climbing the score, one point after the other; batches of classes from quasi-random points."""
     from credo.decide.maximize import Box, maximize
 
-    space = over if _is_space(over) else None
+    space = over if isinstance(over, Space) else None
 
     def some(m: int) -> np.ndarray:
         if space is not None:
-            return space.encode(space.sample(m, seed=seed))
+            return space.sample_rows(m, seed)
         return Box(*(np.atleast_1d(np.asarray(end, dtype=float)) for end in over)).sample_rows(m, seed)
 
     example = some(1)
@@ -213,7 +214,3 @@ def _from_space(belief: Any, over: Any, acquisition: Acquisition | None, n: int,
 
 def _acquired(space: Any, rows: np.ndarray, score: np.ndarray) -> Acquired:
     return Acquired(None, rows, score, None if space is None else space.decode(rows))
-
-
-def _is_space(candidates: Any) -> bool:
-    return hasattr(candidates, "encode") and hasattr(candidates, "decode")

@@ -65,66 +65,73 @@ def ascend(
         tolerance: a climb ends where no coordinate, in units of its range, has a steeper slope.
     """
     lower, upper = (jnp.broadcast_to(v, starts.shape) for v in (lower, upper))
-    span = jnp.where(upper > lower, upper - lower, 1.0)
-
-    def look(x: Array) -> tuple[Array, Array]:
-        value, pull = jax.vjp(function, x)
-        slope = pull(jnp.ones_like(value))[0]
-        fine = jnp.isfinite(value) & jnp.all(jnp.isfinite(slope), axis=1)
-        return jnp.where(fine, value, -jnp.inf), jnp.where(fine[:, None], slope, 0.0)
-
-    def free(x: Array, slope: Array) -> Array:
-        """Coordinates that are not pressed against a wall."""
-        return ((x > lower) | (slope > 0)) & ((x < upper) | (slope < 0)) & (upper > lower)
-
-    def first_length(slope: Array) -> Array:
-        """A tenth of the box along the steepest coordinate."""
-        steepest = jnp.max(jnp.abs(slope) * span, axis=1)
-        return 0.1 / jnp.maximum(steepest, 1e-300)
-
-    def turn(s: Climb) -> Climb:
-        there = jnp.clip(s.x + s.length[:, None] * s.direction, lower, upper)
-        value, slope = look(there)
-        move = there - s.x
-        promised = jnp.sum(s.slope * move, axis=1)
-        taken = s.going & (value >= s.value + PROMISE * promised) & (value > -jnp.inf) & (promised > 0)
-        keep = taken[:, None]
-        bend = s.slope - slope
-        bent = taken & (jnp.sum(move * bend, axis=1) > 1e-12 * jnp.sum(jnp.square(bend), axis=1))
-        moves = _push(s.moves, move, bent)
-        bends = _push(s.bends, bend, bent)
-        x, slope = jnp.where(keep, there, s.x), jnp.where(keep, slope, s.slope)
-        loose = free(x, slope)
-        direction, known = _two_loops(jnp.where(loose, slope, 0.0), moves, bends, loose)
-        # A direction that is not uphill is forgotten for the slope itself, in the units of the box.
-        uphill = known & (jnp.sum(direction * slope, axis=1) > 0)
-        plain = jnp.where(loose, slope * jnp.square(span), 0.0)
-        direction = jnp.where(uphill[:, None], direction, plain)
-        length = jnp.where(taken, jnp.where(uphill, 1.0, first_length(slope)), 0.3 * s.length)
-        direction = jnp.where(keep, direction, s.direction)
-        flat = jnp.max(jnp.abs(jnp.where(loose, slope, 0.0)) * span, axis=1) < tolerance
-        short = jnp.max(jnp.abs(length[:, None] * direction) / span, axis=1) < SHORTEST
-        going = s.going & ~(flat & taken) & ~short
-        value = jnp.where(taken, value, s.value)
-        return Climb(x, value, slope, direction, length, moves, bends, going, s.turns + 1)
-
-    x = jnp.clip(starts, lower, upper)
-    value, slope = look(x)
-    loose = free(x, slope)
-    none = jnp.zeros((HISTORY, *x.shape))
-    begin = Climb(
-        x,
-        value,
-        slope,
-        jnp.where(loose, slope * jnp.square(span), 0.0),
-        first_length(slope),
-        none,
-        none,
-        (value > -jnp.inf) & jnp.any(jnp.where(loose, slope, 0.0) != 0, axis=1),
-        jnp.zeros((), int),
+    box = Box(lower, upper, jnp.where(upper > lower, upper - lower, 1.0))
+    begin = _begin(function, jnp.clip(starts, lower, upper), box)
+    end = jax.lax.while_loop(
+        lambda s: jnp.any(s.going) & (s.turns < max_turns), lambda s: _turn(s, function, box, tolerance), begin
     )
-    end = jax.lax.while_loop(lambda s: jnp.any(s.going) & (s.turns < max_turns), turn, begin)
     return Tops(end.x, end.value, ~end.going)
+
+
+class Box(NamedTuple):
+    """Where each climb may go; a coordinate without room has a span of one."""
+
+    lower: Float[Array, "k d"]
+    upper: Float[Array, "k d"]
+    span: Float[Array, "k d"]
+
+    def free(self, x: Float[Array, "k d"], slope: Float[Array, "k d"]) -> Bool[Array, "k d"]:
+        """Coordinates that are not pressed against a wall."""
+        inside = ((x > self.lower) | (slope > 0)) & ((x < self.upper) | (slope < 0))
+        return inside & (self.upper > self.lower)
+
+    def first_length(self, slope: Float[Array, "k d"]) -> Float[Array, " k"]:
+        """The step that goes a tenth of the box along the steepest coordinate."""
+        return 0.1 / jnp.maximum(jnp.max(jnp.abs(slope) * self.span, axis=1), 1e-300)
+
+
+def _look(function: Callable[[Array], Array], x: Float[Array, "k d"]) -> tuple[Array, Array]:
+    """Values and slopes; -inf and zero where they are not finite."""
+    value, pull = jax.vjp(function, x)
+    slope = pull(jnp.ones_like(value))[0]
+    fine = jnp.isfinite(value) & jnp.all(jnp.isfinite(slope), axis=1)
+    return jnp.where(fine, value, -jnp.inf), jnp.where(fine[:, None], slope, 0.0)
+
+
+def _begin(function: Callable[[Array], Array], x: Float[Array, "k d"], box: Box) -> Climb:
+    value, slope = _look(function, x)
+    uphill = jnp.where(box.free(x, slope), slope, 0.0)
+    none = jnp.zeros((HISTORY, *x.shape))
+    going = (value > -jnp.inf) & jnp.any(uphill != 0, axis=1)
+    direction, length = uphill * jnp.square(box.span), box.first_length(slope)
+    return Climb(x, value, slope, direction, length, none, none, going, jnp.zeros((), int))
+
+
+def _turn(s: Climb, function: Callable[[Array], Array], box: Box, tolerance: Any) -> Climb:
+    """One evaluation of every climb: a step that is taken, or a shorter one to try next."""
+    there = jnp.clip(s.x + s.length[:, None] * s.direction, box.lower, box.upper)
+    value, slope = _look(function, there)
+    move = there - s.x
+    promised = jnp.sum(s.slope * move, axis=1)
+    taken = s.going & (value >= s.value + PROMISE * promised) & (value > -jnp.inf) & (promised > 0)
+    keep = taken[:, None]
+    bend = s.slope - slope
+    bent = taken & (jnp.sum(move * bend, axis=1) > 1e-12 * jnp.sum(jnp.square(bend), axis=1))
+    moves, bends = _push(s.moves, move, bent), _push(s.bends, bend, bent)
+    x, slope = jnp.where(keep, there, s.x), jnp.where(keep, slope, s.slope)
+    loose = box.free(x, slope)
+    free_slope = jnp.where(loose, slope, 0.0)
+    direction, known = _two_loops(free_slope, moves, bends, loose)
+    # A direction that is not uphill is forgotten for the slope itself, in the units of the box.
+    uphill = known & (jnp.sum(direction * slope, axis=1) > 0)
+    direction = jnp.where(uphill[:, None], direction, free_slope * jnp.square(box.span))
+    length = jnp.where(taken, jnp.where(uphill, 1.0, box.first_length(slope)), 0.3 * s.length)
+    direction = jnp.where(keep, direction, s.direction)
+    flat = jnp.max(jnp.abs(free_slope) * box.span, axis=1) < tolerance
+    short = jnp.max(jnp.abs(length[:, None] * direction) / box.span, axis=1) < SHORTEST
+    going = s.going & ~(flat & taken) & ~short
+    value = jnp.where(taken, value, s.value)
+    return Climb(x, value, slope, direction, length, moves, bends, going, s.turns + 1)
 
 
 def _push(history: Float[Array, "h k d"], new: Float[Array, "k d"], which: Bool[Array, " k"]) -> Float[Array, "h k d"]:

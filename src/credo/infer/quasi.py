@@ -1,4 +1,4 @@
-"""Quasi-random normal draws: fewer of them say as much as many that are independent."""
+"""Quasi-random points and normal draws: fewer of them say as much as many that are independent."""
 
 from typing import Any
 
@@ -15,11 +15,7 @@ def normals(n: int, q: int, seed: Any) -> Float[np.ndarray, "n q"]:
 
     Scrambled Sobol points in antithetic pairs, whitened: the ELBO of a normal target is then exact.
     """
-    from scipy.stats import qmc  # half a second of imports
-
-    powers = int(np.ceil(np.log2(n // 2)))  # Sobol points come in powers of two
-    points = qmc.Sobol(q, scramble=True, rng=np.random.default_rng(seed)).random_base2(powers)[: n // 2]
-    half = ndtri(np.clip(points, 1e-12, 1 - 1e-12))
+    half = ndtri(np.clip(sobol(n // 2, q, seed), 1e-12, 1 - 1e-12))
     if n // 2 > q:
         root = cholesky(put(half.T @ half / (n // 2)), "the second moments of the draws")
         half = np.asarray(solve_lower(root, put(half.T))).T
@@ -29,7 +25,7 @@ def normals(n: int, q: int, seed: Any) -> Float[np.ndarray, "n q"]:
 
 
 def sobol(n: int, d: int, seed: Any) -> Float[np.ndarray, "n d"]:
-    """n scrambled Sobol points of the unit cube."""
+    """The first n of scrambled Sobol points of the unit cube, which come in powers of two. Owen (1998)."""
     from scipy.stats import qmc  # half a second of imports
 
     return qmc.Sobol(d, rng=np.random.default_rng(seed)).random_base2(max(n - 1, 0).bit_length())[:n]

@@ -16,6 +16,7 @@ from jaxtyping import Array, Float
 from credo.core.arrays import check_table, is_traced
 from credo.core.errors import DataError
 from credo.core.predictive.base import to_array
+from credo.decide.acquisition.tails import log_softplus
 from credo.infer.quasi import sobol
 
 SMALLEST = 1e-30
@@ -48,6 +49,14 @@ class Acquisition(eqx.Module):
     def climb(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
         """What a maximizer climbs: the logarithm of a score that may underflow, else the score itself."""
         return self(belief, x)
+
+    def log_positive(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+        """The logarithm of a positive form of the score, which factors can multiply: log(1 + eᵃ) of one that is real.
+
+        González, Dai, Hennig & Lawrence (2016), "Batch Bayesian optimization via local penalization", section 2.4.
+        """
+        score = self.climb(belief, x)
+        return log_softplus(score) if self.scale == "real" else score
 
 
 class Moments(NamedTuple):

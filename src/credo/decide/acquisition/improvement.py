@@ -31,7 +31,7 @@ from credo.decide.acquisition.base import (
     table_or_none,
 )
 from credo.decide.acquisition.baseline import Baseline, baseline
-from credo.decide.acquisition.tails import log_cdf, log_improvement, log_softplus
+from credo.decide.acquisition.tails import log_cdf, log_improvement
 
 NO_ROWS = "give the value to be beaten, e.g. ExpectedImprovement(best=1.3)"
 
@@ -264,10 +264,7 @@ class Constrained(Acquisition):
 
     def climb(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
         """log score + Σ log P(feasible)."""
-        score = self.acquisition.climb(belief, x)
-        if self.acquisition.scale == "real":
-            score = log_softplus(score)
-        objective = jnp.where(self.found, score, 0.0)
+        objective = jnp.where(self.found, self.acquisition.log_positive(belief, x), 0.0)
         return objective + _log_feasible(x, self.feasibilities)
 
 

@@ -27,7 +27,7 @@ from credo.decide.acquisition.base import (
     table_or_none,
 )
 from credo.decide.acquisition.batch import Batch
-from credo.decide.acquisition.tails import log_cdf, log_softplus
+from credo.decide.acquisition.tails import log_cdf
 from credo.models.linear.priors import KnownNoise
 
 
@@ -140,10 +140,7 @@ class LocalPenalization(Directed):
 
     def climb(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
         """log score + Σⱼ log Φ(…)."""
-        score = self.acquisition.climb(belief, x)
-        if self.acquisition.scale == "real":
-            score = log_softplus(score)
-        return score + self.log_penalty(belief, x)
+        return self.acquisition.log_positive(belief, x) + self.log_penalty(belief, x)
 
     def log_penalty(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
         """Σⱼ log Φ((L |x - xⱼ| - M + μ(xⱼ))/σ(xⱼ))."""

@@ -46,6 +46,7 @@ class _Listed(Parameter):
         raise DataError(f"{self.label} must be one of {choices}, found {plain!r}")
 
     def numbers(self, values: list[Any]) -> np.ndarray:
+        """The positions of the values in the list."""
         position = {option: float(i) for i, option in enumerate(self.options)}
         kinds = set(map(type, self.options))
         # True == 1 as a key: only types that cannot be taken for one another are looked up directly

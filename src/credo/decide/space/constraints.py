@@ -6,7 +6,6 @@ A parameter that does not exist at a point counts 0 in a sum.
 """
 
 import ast
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from credo.core.errors import DataError
-from credo.decide.space.parameters import Parameter, plainly
+from credo.decide.space.parameters import Parameter, plainly, real_number
 
 RELATIVE = 1e-9
 """A sum may exceed its bound b by this part of |b| …"""
@@ -189,15 +188,7 @@ def _refusal(text: str, why: str) -> DataError:
 
 
 def _finite(value: Any, label: str) -> float:
-    if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
-        raise DataError(f"{label} of a linear constraint must be a number, found {value!r}")
-    try:
-        found = float(value)
-    except OverflowError:
-        found = math.inf
-    if not math.isfinite(found):
-        raise DataError(f"{label} of a linear constraint must be finite, found {found}")
-    return found
+    return real_number(value, f"{label} of a linear constraint")
 
 
 def matrix(

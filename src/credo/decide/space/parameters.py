@@ -134,6 +134,7 @@ class _Ranged(Parameter):
         return float(self.low), float(self.high)
 
     def numbers(self, values: list[Any]) -> np.ndarray:
+        """The values themselves, checked all at once; one by one where something is wrong, to say what."""
         if not set(map(type, values)) <= {float, int}:
             values = [self.check(value) for value in values]
         try:
@@ -174,7 +175,7 @@ class Real(_Ranged):
         return None
 
     def _plain(self, value: Any, label: str) -> float:
-        return _real(value, label)
+        return real_number(value, label)
 
     def read(self, columns: Any) -> Any:
         """The value at x, the bounds exactly."""
@@ -195,7 +196,7 @@ class Integer(_Ranged):
     kind: ClassVar[str] = "integer"
 
     def _plain(self, value: Any, label: str) -> int:
-        found = _real(value, label)
+        found = real_number(value, label)
         if found != round(found) or abs(found) > LARGEST:
             raise DataError(f"{label} must be a whole number of at most 2⁵³, found {value!r}")
         return int(found)
@@ -248,7 +249,8 @@ def _as_pairs(when: Any, label: str) -> tuple[tuple[str, tuple[Any, ...]], ...]:
     return tuple(out)
 
 
-def _real(value: Any, label: str) -> float:
+def real_number(value: Any, label: str) -> float:
+    """A finite number as a float, or a `DataError` that begins with the label."""
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value.item()
     if isinstance(value, bool | np.bool_) or not isinstance(value, abstract.Real):
