@@ -8,6 +8,7 @@ from credo.core.errors import (
     FileError,
     NotConverged,
     NotConvergedWarning,
+    NotMonotone,
     NotPositiveDefinite,
     RepairedWarning,
 )
@@ -22,6 +23,7 @@ __all__ = [
     "FileError",
     "NotConverged",
     "NotConvergedWarning",
+    "NotMonotone",
     "NotPositiveDefinite",
     "RepairedWarning",
     "StorageError",

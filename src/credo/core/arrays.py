@@ -265,6 +265,14 @@ def put(values: Any) -> jax.Array:
     return jax.device_put(np.asarray(values))
 
 
+def aligned(shape: tuple[int, ...]) -> np.ndarray:
+    """Float64 memory to be written to and then `put` without a copy: it begins at a multiple of 64 bytes."""
+    size = 8 * int(np.prod(shape))
+    memory = np.empty(size + 64, dtype=np.uint8)
+    skip = -memory.ctypes.data % 64
+    return memory[skip : skip + size].view(float).reshape(shape)
+
+
 def put_all(*arrays: np.ndarray) -> list[jax.Array]:
     """`put` of several NumPy arrays at once, which costs as much as of one."""
     return jax.device_put(list(arrays))

@@ -21,6 +21,10 @@ class NotConverged(CredoError, RuntimeError):
     """An iterative method did not reach its tolerance and its answer must not be used."""
 
 
+class NotMonotone(CredoError, RuntimeError):
+    """A step that cannot lower its objective lowered it: a bug in the model, whose answer must not be used."""
+
+
 class NotConvergedWarning(UserWarning):
     """An iterative method stopped early, or at a bound: its answer is usable but deserves a look."""
 

@@ -2,6 +2,7 @@
 
 from credo.infer.average import Averaged, average
 from credo.infer.condition import condition
+from credo.infer.em import EM
 from credo.infer.importance import importance
 from credo.infer.laplace import Laplace
 from credo.infer.learn import Evidence, Learned, LocalOptimum, fit, learn
@@ -27,6 +28,7 @@ from credo.infer.target import Space, Target
 from credo.infer.variational import Variational
 
 __all__ = [
+    "EM",
     "HMC",
     "MALA",
     "MAP",

@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from credo.core import params
-from credo.core.arrays import check_count, put, put_all
+from credo.core.arrays import aligned, check_count, put, put_all
 from credo.core.errors import DataError, NotConverged
 from credo.infer.mcmc.draws import Draws
 from credo.infer.mcmc.langevin import check_step
@@ -309,14 +309,10 @@ def _joined(chunks: list[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, ...]:
 
 
 def _taken(column: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """column[order], where JAX can use the memory as it is: at a multiple of 64 bytes."""
+    """column[order], where JAX can use the memory as it is."""
     if column.dtype != np.float64:
         return np.take(column, order, axis=0).astype(float)
-    shape = (len(order), *column.shape[1:])
-    memory = np.empty(8 * int(np.prod(shape)) + 64, dtype=np.uint8)
-    skip = -memory.ctypes.data % 64
-    out = memory[skip : skip + 8 * int(np.prod(shape))].view(float).reshape(shape)
-    return np.take(column, order, axis=0, out=out, mode="clip")
+    return np.take(column, order, axis=0, out=aligned((len(order), *column.shape[1:])), mode="clip")
 
 
 def _loaded(steps: int, block: Block) -> tuple[tuple[Array, ...], int]:

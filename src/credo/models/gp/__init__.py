@@ -13,6 +13,7 @@ from credo.models.gp.multioutput import MultiGP
 from credo.models.gp.objectives import KFold, LeaveOneOut
 from credo.models.gp.robust import RobustGP
 from credo.models.gp.search import Search, search_kernel
+from credo.models.gp.state_space import StateSpace, StateSpaceGP
 from credo.models.gp.surface import evidence_surface
 from credo.models.gp.watched import Watched
 
@@ -32,6 +33,8 @@ __all__ = [
     "RobustGP",
     "Search",
     "Staged",
+    "StateSpace",
+    "StateSpaceGP",
     "Watched",
     "Zero",
     "decompose",

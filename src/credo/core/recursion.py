@@ -1,0 +1,148 @@
+"""Recursions over time, run in blocks: what a recursion soon forgets need not be waited for.
+
+A filter computes carryₜ, yₜ = step(carryₜ₋₁, xₜ), one after the other. Most filters forget: two carries that start
+apart come together at a geometric rate (the law of a hidden state, a Kalman filter's mean and covariance, the scores of
+best paths). So the times are cut into blocks that run side by side, each from the carry that the last few elements
+before it lead to from a guess. Where every block ends in the carry that the next one began with (up to rounding), the
+result is the sequential one. Where some do not, the blocks run again from the ends of their predecessors, and a
+recursion that does not forget at all is run one element after the other: the answer is the same in each case, only the
+time differs.
+
+Atar & Zeitouni (1997), "Exponential stability for nonlinear filtering"; Anderson & Moore (1979), section 4.4.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool
+
+Step = Callable[[Any, Any], tuple[Any, Any]]
+
+SHORTEST = 512
+"""A block has at least so many elements: shorter ones spend their time on the warm-up."""
+
+MOST_BLOCKS = 256
+"""More blocks than this do not make better use of vector instructions."""
+
+WARM_UP = 128
+"""Elements before a block that lead to its first carry."""
+
+PASSES = 6
+"""How often the blocks run before one element after the other is the better way."""
+
+AGREE = 1e-12
+"""Two numbers of a carry agree up to this share of them."""
+
+
+class Careful(NamedTuple):
+    """A step for one element after the other, its elements, and whether it trusts the outputs of the quick one."""
+
+    step: Step
+    xs: Any
+    trusts: Callable[[Any], Bool[Array, ""]]
+
+
+def blocks_of(t: int) -> int:
+    """Into how many blocks t elements are cut: a power of two that divides t, and one for few elements."""
+    blocks = 1
+    while blocks < MOST_BLOCKS and t % (2 * blocks) == 0 and t // (2 * blocks) >= SHORTEST:
+        blocks *= 2
+    return blocks
+
+
+def recur(
+    step: Step,
+    start: Any,
+    xs: Any,
+    guess: Callable[[Any], Any],
+    *,
+    reverse: bool = False,
+    floor: float = 1e-13,
+    blocks: int | None = None,
+    careful: Careful | None = None,
+) -> tuple[Any, Any]:
+    """The last carry and all outputs of `jax.lax.scan(step, start, xs, reverse=reverse)`, computed in blocks.
+
+    Args:
+        step: (carry, x) -> (carry, y) for one element.
+        start: the carry before the first element (after the last one where `reverse`).
+        xs: a pytree with time as the leading axis of every leaf.
+        guess: a carry for an element x in the middle, from which the warm-up of a block begins at x.
+        reverse: from the last element to the first.
+        floor: differences below this share of the largest number of the same leaf do not count.
+        blocks: how many; a divisor of the number of elements.
+        careful: how to go one by one instead, where `step` is quick and not always safe.
+    """
+    t = jax.tree.leaves(xs)[0].shape[0]
+    b = blocks_of(t) if blocks is None else blocks
+    slow = careful or Careful(step, xs, lambda ys: jnp.asarray(True))
+    if b == 1:
+        return jax.lax.scan(slow.step, start, slow.xs, reverse=reverse)
+    length = t // b
+    side = jax.tree.map(lambda a: a.reshape(b, length, *a.shape[1:]), xs)
+    together = jax.vmap(step)
+
+    def element(i: Array) -> Any:
+        """Element i of every block, counted in the direction of the recursion."""
+        at = length - 1 - i if reverse else i
+        return jax.tree.map(lambda a: jax.lax.dynamic_index_in_dim(a, at, 1, keepdims=False), side)
+
+    def begin(ends: Any) -> Any:
+        """The first carry of each block: the end of its predecessor, and `start`."""
+        return jax.tree.map(lambda e, s: _shift(e, s, reverse), ends, start)
+
+    def advance(i: Array, state: tuple[Any, Any]) -> tuple[Any, Any]:
+        """One element of every block; the outputs are written where they belong, nothing is transposed."""
+        carry, y = together(state[0], element(i))
+        at = length - 1 - i if reverse else i
+        return carry, jax.tree.map(lambda a, v: jax.lax.dynamic_update_index_in_dim(a, v, at, 1), state[1], y)
+
+    def again(state: tuple[Any, ...]) -> tuple[Any, ...]:
+        tries, _, ends, ys = state
+        starts = begin(ends)
+        return (tries + 1, starts, *jax.lax.fori_loop(0, length, advance, (starts, ys)))
+
+    def unsettled(state: tuple[Any, ...]) -> Bool[Array, ""]:
+        tries, starts, ends, _ = state
+        return (tries == 0) | ((tries < PASSES) & ~_agree(begin(ends), starts, floor))
+
+    warm = length - min(WARM_UP, length)
+    guesses = jax.vmap(guess)(element(jnp.asarray(warm)))
+    ends = jax.lax.fori_loop(warm, length, lambda i, c: together(c, element(i))[0], guesses)
+    shapes = jax.eval_shape(together, ends, element(jnp.asarray(0)))[1]
+    empty = jax.tree.map(lambda s: jnp.zeros((b, length, *s.shape[1:]), s.dtype), shapes)
+    _, starts, ends, ys = jax.lax.while_loop(unsettled, again, (0, ends, ends, empty))
+    last = jax.tree.map(lambda e: e[0] if reverse else e[-1], ends)
+    ys = jax.tree.map(lambda a: a.reshape(t, *a.shape[2:]), ys)
+
+    def one(i: Array, state: tuple[Any, Any]) -> tuple[Any, Any]:
+        """One element of the whole, for a recursion that does not forget."""
+        at = t - 1 - i if reverse else i
+        x = jax.tree.map(lambda a: jax.lax.dynamic_index_in_dim(a, at, 0, keepdims=False), slow.xs)
+        carry, y = slow.step(state[0], x)
+        return carry, jax.tree.map(lambda a, v: jax.lax.dynamic_update_index_in_dim(a, v, at, 0), state[1], y)
+
+    settled = _agree(begin(ends), starts, floor) & slow.trusts(ys)
+    origin = jax.tree.map(lambda e, s: jnp.where(settled, e, jnp.asarray(s, e.dtype)), last, start)
+    return jax.lax.fori_loop(0, jnp.where(settled, 0, t), one, (origin, ys))
+
+
+def _shift(ends: Array, start: Array, reverse: bool) -> Array:
+    edge = jnp.asarray(start, ends.dtype)[None]
+    return jnp.concatenate([ends[1:], edge] if reverse else [edge, ends[:-1]])
+
+
+def _agree(a: Any, b: Any, floor: float) -> Bool[Array, ""]:
+    """Whether two carries of all blocks are the same up to rounding; NaN agrees with NaN, and whole numbers exactly."""
+
+    def leaf(p: Array, q: Array) -> Bool[Array, ""]:
+        if not jnp.issubdtype(p.dtype, jnp.floating):
+            return jnp.all(p == q)
+        size = jnp.maximum(jnp.abs(p), jnp.abs(q))
+        largest = jnp.max(jnp.where(jnp.isfinite(size), size, 0.0), axis=tuple(range(1, size.ndim)), keepdims=True)
+        same = (p == q) | (jnp.isnan(p) & jnp.isnan(q))
+        return jnp.all(same | (jnp.abs(p - q) <= jnp.maximum(AGREE * size, floor * largest)))
+
+    return jnp.all(jnp.stack([leaf(p, q) for p, q in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)]))

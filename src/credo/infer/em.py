@@ -1,0 +1,261 @@
+"""`EM`: parameters of a model with hidden variables z, by turns of an expectation and a maximization.
+
+    E    expected statistics of (x, z) under p(z | x, θₙ), and log p(x | θₙ) on the way
+    M    θₙ₊₁ = argmax_θ E[log p(x, z | θ)] + log p(θ), in closed form
+
+No step lowers log p(x | θ) + log p(θ). That is checked at every one of them: a fall is a bug in the model and raises
+`NotMonotone`. Any belief with these four methods can be learned by `EM`:
+
+    expect(statistics) -> (expected, log_likelihood)     the E-step; traceable
+    maximize(expected, fixed) -> belief                  the M-step for what is not `fixed` (learnable paths); traceable
+    log_prior_of_parameters() -> array                   log p(θ) as `maximize` sees it, 0 for maximum likelihood
+    restart(statistics, seed) -> belief | None           another starting point; None where the user gave it
+
+Plain EM crawls where much is hidden. `accelerate` extrapolates two of its steps (SQUAREM, scheme S3) in the
+unconstrained vector u of the learnable numbers, with r = u₁ - u₀ and v = (u₂ - u₁) - r:
+
+    u' = u₀ - 2αr + α²v,    α = -‖r‖/‖v‖    (α = -1 is u₂, plain EM)
+
+and takes u' only where the objective does not fall below that of u₁; else α goes half the way to -1, and so on. The
+norms are of the numbers in natural units, each path relative to its largest: a probability on its way to 0 has a u on
+its way to -∞, which would decide alone.
+
+Dempster, Laird & Rubin (1977); Varadhan & Roland (2008), "Simple and globally convergent methods for accelerating the
+convergence of any EM algorithm".
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from credo.core import params
+from credo.core.arrays import check_count, put
+from credo.core.errors import DataError, NotMonotone
+from credo.infer.learn import Learned, LocalOptimum
+from credo.infer.optimize import CONVERGED, DIVERGED, STOPPED, Optimum, distinct
+from credo.infer.progress import Progress, Show
+
+ROUNDING = 1e-9
+"""A fall of the objective by this times (1 + its size) is rounding."""
+WIDER, LONGEST = 4.0, 256.0
+"""The longest -α allowed grows by the factor when it was reached and shrinks by it when it failed, up to a limit."""
+PLAIN = 1.1
+"""Nearer to plain EM than this, -α backs off to 1 itself."""
+PROTOCOL = ("expect", "maximize", "log_prior_of_parameters", "restart")
+
+
+class Climb(NamedTuple):
+    """What came of one starting point."""
+
+    belief: Any
+    objectives: tuple[float, ...]
+    """log p(x | θ) + log p(θ) at every point that was taken, the start first; it never falls."""
+    status: str
+    steps: int
+    """How often the E- and M-step were computed, proposals that were refused included."""
+
+    @property
+    def objective(self) -> float:
+        """The objective at `belief`."""
+        return self.objectives[-1]
+
+
+class EM(NamedTuple):
+    """Expectation maximization from several starts, accelerated.
+
+    Args:
+        starts: starting points, the belief itself and others from `belief.restart`; one where its start was given.
+        max_steps: passes over the data from each start.
+        tolerance: a climb ends when a step gains less than this, relative to 1 + the size of the objective.
+        accelerate: whether steps are extrapolated (SQUAREM).
+        progress: True for a bar, or a function of the share done and a text.
+    """
+
+    starts: int = 4
+    max_steps: int = 200
+    tolerance: Any = 1e-6
+    accelerate: bool = True
+    progress: Any = False
+
+    def learn(
+        self, belief: Any, statistics: Any, fixed: Sequence[str], priors: Mapping[str, Any], seed: int
+    ) -> Learned:
+        """The belief at the highest maximum found; it can be learned again, and goes on where it was."""
+        self._check(belief, priors)
+        held = tuple(params.expand_paths(belief, fixed))
+        begin = [belief, *_restarts(belief, statistics, held, range(seed + 1, seed + int(self.starts)))]
+        climbs: list[Climb] = []
+        with Progress(self.progress) as show:
+            for i, start in enumerate(begin):
+                say: Show = lambda share, text, i=i: show((i + share) / len(begin), text)  # type: ignore[misc]  # noqa: E731
+                climbs.append(self.climb(start, statistics, held, say))
+        return _summary(climbs, held)
+
+    def climb(
+        self, belief: Any, statistics: Any, fixed: Sequence[str] = (), say: Callable[[float, str], None] | None = None
+    ) -> Climb:
+        """EM from one belief: where it ends, and the objective at every step on the way."""
+        path = _Path(belief, statistics, tuple(fixed), int(self.max_steps), say or (lambda share, text: None))
+        if not np.isfinite(path.objectives[0]):
+            return path.ended(DIVERGED)
+        longest = WIDER
+        while path.steps < path.most:
+            before, height = path.here, path.objectives[-1]
+            middle = path.following
+            if not path.walk(middle):
+                return path.ended(DIVERGED)
+            if path.objectives[-1] - height <= self.tolerance * (1 + abs(height)):
+                return path.ended(CONVERGED)
+            if self.accelerate and path.steps < path.most:
+                longest = self._leap(path, before, longest)
+        return path.ended(STOPPED)
+
+    def _leap(self, path: "_Path", before: Any, longest: float) -> float:
+        """Tries an extrapolation of the last step and the one that follows; how long the next one may be."""
+        ratio, vectors = _extrapolation(before, path.here, path.following, path.slots)
+        wanted = float(ratio)
+        alpha = min(wanted, longest) if np.isfinite(wanted) else longest
+        reached = alpha == longest
+        while alpha > PLAIN and path.steps < path.most:
+            if path.leap(_extrapolated(path.here, vectors, path.slots, put(np.asarray(-alpha)))):
+                return min(longest * WIDER, LONGEST) if reached else longest
+            longest, reached = max(longest / WIDER, WIDER), False
+            alpha = (alpha + 1) / 2
+        return longest
+
+    def _check(self, belief: Any, priors: Mapping[str, Any]) -> None:
+        missing = [name for name in PROTOCOL if not hasattr(belief, name)]
+        if missing:
+            raise DataError(
+                f"EM needs a belief with hidden variables that has {', '.join(PROTOCOL)}; "
+                f"{type(belief).__name__} lacks {', '.join(missing)}: learn with using=credo.infer.Evidence()"
+            )
+        if priors:
+            raise DataError(
+                f"EM has the model's own priors, found priors for {', '.join(sorted(priors))}; give the prior to the "
+                "belief, or learn with using=credo.infer.Evidence()"
+            )
+        check_count(self.starts, "starts")
+        check_count(self.max_steps, "max_steps")
+        if not self.tolerance >= 0:
+            raise DataError(f"tolerance must be a number of at least 0, found {self.tolerance!r}")
+
+
+class _Path:
+    """Where a climb is, what follows by EM from there, and the heights on the way."""
+
+    def __init__(self, belief: Any, statistics: Any, fixed: tuple[str, ...], most: int, say: Show):
+        self.statistics, self.fixed, self.most, self.say = statistics, fixed, most, say
+        self.slots = params.layout(belief, fixed)
+        self.steps = 0
+        self.here = jax.tree.map(_strong, belief)
+        self.following, height = step(self.here, statistics, fixed)
+        self.objectives = [float(height)]
+
+    def _look(self, belief: Any) -> tuple[Any, float]:
+        following, height = step(belief, self.statistics, self.fixed)
+        self.steps += 1
+        self.say(self.steps / self.most, f"EM step {self.steps}: {float(height):.6g}")
+        return following, float(height)
+
+    def walk(self, belief: Any) -> bool:
+        """Goes where EM leads; whether the objective is finite there."""
+        following, height = self._look(belief)
+        last = self.objectives[-1]
+        if not np.isfinite(height):
+            return False
+        if height < last - ROUNDING * (1 + abs(last)):
+            raise NotMonotone(
+                f"step {self.steps} of EM lowered log likelihood + log prior from {last:.12g} to {height:.12g}, which "
+                f"EM cannot: expect, maximize or log_prior_of_parameters of {type(belief).__name__} has a bug"
+            )
+        self.here, self.following = belief, following
+        self.objectives.append(max(height, last))
+        return True
+
+    def leap(self, belief: Any) -> bool:
+        """Goes to a proposal unless the objective falls; whether it went."""
+        following, height = self._look(belief)
+        if not (np.isfinite(height) and height >= self.objectives[-1]):
+            return False
+        self.here, self.following = belief, following
+        self.objectives.append(height)
+        return True
+
+    def ended(self, status: str) -> Climb:
+        return Climb(self.here, tuple(self.objectives), status, self.steps)
+
+
+@eqx.filter_jit
+def step(belief: Any, statistics: Any, fixed: tuple[str, ...]) -> tuple[Any, Float[Array, ""]]:
+    """The belief after one E- and M-step, and the objective before it; one program for all steps and starts."""
+    expected, log_likelihood = belief.expect(statistics)
+    following = belief.maximize(expected, fixed)
+    before = params.learnable(belief)
+    following = params.replace(following, {path: before[path] for path in fixed})
+    return following, jnp.asarray(log_likelihood + belief.log_prior_of_parameters())
+
+
+@eqx.filter_jit
+def _extrapolation(
+    first: Any, second: Any, third: Any, slots: params.Layout
+) -> tuple[Float[Array, ""], Float[Array, "3 k"]]:
+    """‖r‖/‖v‖, and (u₀, r, v); a number that is not finite (a probability of 0) stays where the last step had it."""
+    u0, u1, u2 = (params.to_vector(each, slots) for each in (first, second, third))
+    r, v = u1 - u0, u2 - 2 * u1 + u0
+    moves = jnp.isfinite(r) & jnp.isfinite(v)
+    vectors = jnp.stack([jnp.where(moves, u0, u2), jnp.where(moves, r, 0.0), jnp.where(moves, v, 0.0)])
+    sizes = [_sizes(*(jnp.asarray(params.learnable(each)[s.path]) for each in (first, second, third))) for s in slots]
+    top, bottom = (jnp.sum(jnp.stack(each)) for each in zip(*sizes, strict=True))
+    return jnp.sqrt(top / bottom), vectors
+
+
+def _sizes(a: Float[Array, "..."], b: Float[Array, "..."], c: Float[Array, "..."]) -> tuple[Array, Array]:
+    """‖r‖² and ‖v‖² of the numbers at one path, relative to the largest."""
+    scale = jnp.maximum(jnp.max(jnp.abs(c)), jnp.finfo(float).tiny)
+    return jnp.sum(((b - a) / scale) ** 2), jnp.sum(((c - 2 * b + a) / scale) ** 2)
+
+
+@eqx.filter_jit
+def _extrapolated(belief: Any, vectors: Float[Array, "3 k"], slots: params.Layout, alpha: Float[Array, ""]) -> Any:
+    u0, r, v = vectors
+    return params.from_vector(belief, slots, u0 - 2 * alpha * r + alpha**2 * v)
+
+
+def _strong(leaf: Any) -> Any:
+    """A leaf as the steps return it: of one type, so that the first step compiles what all others use."""
+    return put(np.asarray(leaf)) if eqx.is_array(leaf) and not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf
+
+
+def _restarts(belief: Any, statistics: Any, held: tuple[str, ...], seeds: Sequence[int]) -> list[Any]:
+    """Other starting points, with what is fixed as it was; none where the belief has its start from the user."""
+    same = {path: params.learnable(belief)[path] for path in held}
+    fresh = (belief.restart(statistics, seed) for seed in seeds)
+    return [params.replace(each, same) for each in fresh if each is not None]
+
+
+def _summary(climbs: Sequence[Climb], held: tuple[str, ...]) -> Learned:
+    ranked = sorted(climbs, key=lambda c: -_height(c))
+    best = ranked[0]
+    free = [{path: np.asarray(v) for path, v in params.learnable(c.belief).items() if path not in held} for c in ranked]
+    places = [np.concatenate([np.zeros(0), *(np.ravel(v) for v in values.values())]) for values in free]
+    optima = distinct([Optimum(p, _height(c), c.status, c.steps) for c, p in zip(ranked, places, strict=True)])
+    described = [
+        LocalOptimum(o.value, next(v for v, p in zip(free, places, strict=True) if p is o.vector), o.status, o.found)
+        for o in optima
+    ]
+    notes = [
+        f"EM{f', start {i} of {len(climbs)}' if len(climbs) > 1 else ''}: {c.status} after {c.steps} steps, "
+        f"log likelihood + log prior {c.objective:.7g}"
+        for i, c in enumerate(climbs, 1)
+    ]
+    return Learned(best.belief, best.status, _height(best), described, {}, notes)
+
+
+def _height(climb: Climb) -> float:
+    return climb.objective if climb.status != DIVERGED else -np.inf

@@ -1,0 +1,6 @@
+"""Gaussian processes of one input (time) as states that move: the exact posterior and evidence in O(n)."""
+
+from credo.models.gp.state_space.belief import StateSpaceGP
+from credo.models.gp.state_space.method import StateSpace
+
+__all__ = ["StateSpace", "StateSpaceGP"]

@@ -1,0 +1,244 @@
+"""`StateSpaceGP`: a Gaussian process of one input as a state that moves through time; exact, in O(n)."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from credo.core import params
+from credo.core.arrays import by_bucket, check_positive, is_traced, put
+from credo.core.belief import Belief
+from credo.core.errors import DataError
+from credo.core.linalg import demand
+from credo.core.params import positive
+from credo.core.predictive import Normal
+from credo.infer.learn import Objective
+from credo.kernels import Kernel
+from credo.kernels.base import show
+from credo.models.gp.belief import GP
+from credo.models.gp.components import Component
+from credo.models.gp.hyperpriors import default_priors
+from credo.models.gp.means import Mean
+from credo.models.gp.posterior import Prior
+from credo.models.gp.rows import Rows, read
+from credo.models.gp.state_space import passes
+from credo.models.gp.state_space.passes import Passed
+from credo.models.gp.state_space.sde import harmonics_for, parts_of, periodic_in
+from credo.models.gp.state_space.series import Series, in_order, join
+from credo.models.linear.priors import KnownNoise
+
+NEGLIGIBLE = 1e-12
+"""The share of a periodic kernel that is left out with the waves above the last one."""
+
+NOT_FINITE = (
+    "the filter met numbers that are not finite or not positive; check the scale of the data and of the noise, and the "
+    "covariance of the mean"
+)
+
+
+class StateSpaceGP(Belief):
+    """A Gaussian process of one input (time), conditioned exactly by filtering.
+
+    It comes from `GP(...).condition(x, y, using=StateSpace())` and has the learnable numbers of the `GP`. Conditioning
+    takes O(n) time and memory, predictions at m times O(m log n).
+    """
+
+    kernel: Kernel
+    mean: Mean
+    seen: Series | None
+    passed: Passed | None
+    harmonics: int = eqx.field(static=True)
+    """The waves of periodic kernels; chosen by their lengthscale wherever that is known."""
+    noise: Any = positive()
+
+    def __init__(self, gp: GP):
+        """The prior of a `GP`."""
+        self.kernel, self.mean, self.noise = gp.kernel, gp.mean, gp.noise
+        self.seen = self.passed = None
+        self.harmonics = harmonics_for(gp.prior.kernel, NEGLIGIBLE)
+        parts_of(gp.prior.kernel, self.harmonics)  # refuses a kernel that has no state
+
+    @property
+    def prior(self) -> Prior:
+        """The prior as the numerics see it: an uncertain mean is part of the covariance."""
+        more = self.mean.kernel()
+        return Prior(self.kernel if more is None else self.kernel + more, self.mean, self.noise_variance())
+
+    def noise_variance(self) -> Float[Array, ""]:
+        """The variance of the noise where a row or a query names none."""
+        return self.noise.variance if isinstance(self.noise, KnownNoise) else jnp.asarray(self.noise)
+
+    def sized(self) -> "StateSpaceGP":
+        """With as many waves as its periodic kernels need now; unchanged while its numbers are traced."""
+        if is_traced(self.kernel):
+            return self
+        count = harmonics_for(self.kernel, NEGLIGIBLE)
+        return self if count == self.harmonics else self._with(self.seen, None, count)
+
+    def _with(self, seen: Series | None, passed: Passed | None, harmonics: int | None = None) -> "StateSpaceGP":
+        out = eqx.tree_at(lambda b: (b.seen, b.passed), self, (seen, passed), is_leaf=lambda v: v is None)
+        if harmonics is not None:
+            object.__setattr__(out, "harmonics", harmonics)  # of the copy; static fields are no leaves of the tree
+        return out
+
+    # -- data ------------------------------------------------------------------------------------------------
+
+    def statistics(self, *data: Any, weights: Any = None, noise: Any = None) -> Series:
+        """Times, shape (n, 1), and outcomes, in any order; rows whose y is NaN are left out.
+
+        A row's noise variance is the model's divided by its weight; `noise` gives it outright.
+        """
+        if isinstance(self.noise, KnownNoise) and noise is None:
+            raise DataError(
+                "this model has KnownNoise: give the variance of each row, condition(X, y, noise=variances)"
+            )
+        return in_order(read(self.kernel, data, 1 if self.seen is not None else None, weights, noise))
+
+    def prepare(self, *data: Any, weights: Any = None, noise: Any = None) -> tuple["StateSpaceGP", Series]:
+        """Starting values in the units of the data where nothing was seen, and all rows, seen and new."""
+        if self.seen is not None:
+            more = self.statistics(*data, weights=weights, noise=noise) if data else None
+            return self.unconditioned(), self.seen if more is None else join(self.seen, more)
+        ready, rows = self.as_gp().prepare(*data, weights=weights, noise=noise)
+        return StateSpaceGP(ready), in_order(rows)
+
+    def default_priors(self, statistics: Series | Rows) -> dict[str, Any]:
+        """Those of a `GP`."""
+        return default_priors(self, statistics if isinstance(statistics, Rows) else statistics.rows)
+
+    def learner(self, priors: dict[str, Any]) -> Any:
+        """`StateSpace`."""
+        from credo.models.gp.state_space.method import StateSpace
+
+        return StateSpace()
+
+    def objective(self, slots: Any, statistics: Series, priors: Any) -> Any:
+        """The evidence with its gradient, with as many waves as each candidate needs."""
+        if not periodic_in(self.kernel) or is_traced(self, statistics):
+            return None
+        return Waving(self, slots, statistics, priors)
+
+    # -- Bayes' rule -----------------------------------------------------------------------------------------
+
+    def condition_on(self, statistics: Series | Rows) -> "StateSpaceGP":
+        """The posterior after the rows, seen and new: two passes over all of them."""
+        new = in_order(statistics) if isinstance(statistics, Rows) else statistics
+        ready = self.sized()
+        series = new if ready.seen is None else join(ready.seen, new)
+        passed, ok = passes.condition(ready.prior, series, ready.harmonics)
+        return ready._with(series, demand(passed, ok, NOT_FINITE))
+
+    def evidence_of(self, statistics: Series) -> Float[Array, ""]:
+        """log p(y | x), given what was seen before."""
+        ready = self.sized()
+        if ready.seen is None:
+            return passes.log_evidence(ready.prior, statistics, ready.harmonics)
+        whole = passes.log_evidence(ready.prior, join(ready.seen, statistics), ready.harmonics)
+        return whole - passes.log_evidence(ready.prior, ready.seen, ready.harmonics)
+
+    def unconditioned(self) -> "StateSpaceGP":
+        """The prior that this belief came from."""
+        return self._with(None, None)
+
+    def as_gp(self) -> GP:
+        """The same prior as a `GP`, which has seen nothing."""
+        return GP(self.kernel, self.mean, self.noise)
+
+    # -- predictions -----------------------------------------------------------------------------------------
+
+    def predict(self, x: Any, *, noise: Any = None) -> Normal:
+        """p(y* | x*, data), Normal: the noise is aleatoric, the function epistemic.
+
+        Args:
+            x: times, shape (m, 1): between those that were seen, before, after, or the same.
+            noise: the noise variance of each query, instead of the model's.
+        """
+        table = self.kernel.encode(x, "X", 1)
+        mean, variance = self._latent(table, None)
+        m = table.shape[0]
+        if noise is not None:
+            own = jnp.asarray(check_positive(noise, "noise", m))
+        else:
+            level = self.noise_variance()
+            own = jnp.broadcast_to(level, (m,)) if is_traced(level, table) else put(np.full(m, level))
+        return Normal(mean + self.mean(jnp.asarray(table)), own, variance)
+
+    def _latent(self, table: Any, part: int | None) -> tuple[Any, Any]:
+        """Mean and variance of the function, or of a term of its kernel, without m(x)."""
+        prior, seen, passed = self.prior, self.seen, self.passed
+        if seen is None or passed is None:
+            kernel = prior.kernel if part is None else prior.kernel.terms[part]
+            return jnp.zeros(table.shape[0]), kernel.diagonal(jnp.asarray(table))
+        chosen = None
+        if part is not None:  # as arrays, so that all terms share one program
+            chosen = jax.tree.map(np.asarray, parts_of(prior.kernel, self.harmonics)[part])
+        latent: Any = passes.latent
+        return by_bucket(lambda rows: latent(rows, prior, seen, passed, self.harmonics, chosen), table)
+
+    def components(self, x: Any) -> tuple[Component, ...]:
+        """The posterior of each term of a sum of kernels at the times x, in the order of the sum, the mean last.
+
+        Their means add up to the mean of the prediction.
+        """
+        table, seen = self.kernel.encode(x, "X", 1), self.conditioned()
+        times, y, *_ = seen.rows.cut()
+        total = float(y.var()) or 1.0
+        found = []
+        terms = self.prior.kernel.terms
+        for i, kernel in enumerate(terms):
+            is_mean = i >= len(self.kernel.terms)
+            known = np.asarray(self.mean(jnp.asarray(table))) if is_mean else 0.0
+            mean, variance = (np.asarray(v) for v in self._latent(table, i))
+            share = float(np.asarray(self._latent(times, i)[0]).var()) / total
+            found.append(Component(kernel, known + mean, np.sqrt(variance), share, is_mean))
+        if len(terms) == len(self.kernel.terms):
+            known = np.asarray(self.mean(jnp.asarray(table)))
+            share = float(np.asarray(self.mean(jnp.asarray(times))).var()) / total
+            found.append(Component(None, known, np.zeros(len(known)), share, True))
+        return tuple(found)
+
+    def leave_one_out(self) -> Normal:
+        """The prediction of each row that was seen from all the others, in the order of time."""
+        seen = self.conditioned()
+        n = seen.rows.n
+        mean, variance = (np.asarray(v)[:n] for v in passes.leave_one_out(self.prior, seen, self.harmonics))
+        _, _, scale, extra = seen.rows.cut()
+        noise = float(self.noise_variance()) * scale + extra
+        return Normal(*(jnp.asarray(v) for v in (mean, noise, np.maximum(variance - noise, 0.0))))
+
+    def conditioned(self) -> Series:
+        """What was seen, in the order of time."""
+        if self.seen is None or self.passed is None:
+            raise DataError("the belief has seen no data yet; condition it or use credo.fit")
+        return self.seen
+
+    def __repr__(self) -> str:
+        seen = "nothing" if self.seen is None else f"{'?' if is_traced(self.seen) else self.seen.rows.n} rows"
+        noise = "given" if isinstance(self.noise, KnownNoise) else show(self.noise)
+        return f"StateSpaceGP({self.kernel!r}, mean={type(self.mean).__name__}, noise={noise}, seen {seen})"
+
+
+class Waving(NamedTuple):
+    """log p(y | θ) + log p(θ) for a kernel with periodic parts, whose waves are counted anew for each θ."""
+
+    belief: StateSpaceGP
+    slots: params.Layout
+    statistics: Series
+    priors: Mapping[str, Any]
+
+    def value_and_grad(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
+        """The objective and its gradient; -inf where a periodic shape is too rough to be a sum of waves."""
+        try:
+            count = harmonics_for(params.from_vector(self.belief, self.slots, vector).kernel, NEGLIGIBLE)
+        except DataError:
+            return -np.inf, np.zeros_like(vector)
+        belief = self.belief._with(None, None, count)
+        return Objective(belief, self.slots, self.statistics, self.priors).value_and_grad(vector)
+
+    def value(self, vector: np.ndarray) -> float:
+        """The objective."""
+        return self.value_and_grad(vector)[0]

@@ -1,0 +1,82 @@
+"""`StateSpace`: conditioning and learning a Gaussian process of one input in O(n)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from credo.core.errors import DataError
+from credo.infer.learn import Evidence, Learned
+from credo.models.gp.belief import GP
+from credo.models.gp.learning import STRIDE
+from credo.models.gp.rows import Rows, pack
+from credo.models.gp.state_space.belief import StateSpaceGP
+from credo.models.gp.state_space.series import Series, in_order
+
+
+class StateSpace(NamedTuple):
+    """The exact posterior and evidence of a `GP` of one input by Kalman filtering, in O(n) time and memory.
+
+        gp.condition(x, y, using=StateSpace())         credo.fit(gp, x, y, using=StateSpace())
+
+    For sums and products of Matern12, Matern32, Matern52, Periodic, Cosine, Constant and White kernels, and trends.
+    The result is a `StateSpaceGP`. Särkkä, Solin & Hartikainen (2013), "Spatiotemporal learning via
+    infinite-dimensional Bayesian filtering and smoothing".
+    """
+
+    starts: int = 3
+    window: int = 4096
+    """With more rows, starts are tried on so many neighbouring ones; the best is climbed on all."""
+    max_steps: int = 200
+    tolerance: float = 1e-3
+    gain: float = 1e-8
+    """A climb ends after a step that gains less than this times the height."""
+
+    def condition(self, belief: Any, *data: Any, **options: Any) -> StateSpaceGP:
+        """The posterior after what the belief had seen, and times x and outcomes y."""
+        own = as_state_space(belief)
+        return own.condition_on(own.statistics(*data, **options))
+
+    def learn(
+        self,
+        belief: Any,
+        statistics: Rows | Series,
+        fixed: Sequence[str],
+        priors: Mapping[str, Any],
+        seed: int,
+    ) -> Learned:
+        """The belief at the highest evidence × prior found."""
+        own = as_state_space(belief)
+        series = statistics if isinstance(statistics, Series) else in_order(statistics)
+        climb = Evidence(self.starts, max_steps=self.max_steps, tolerance=self.tolerance, gain=self.gain)
+        n = series.rows.n
+        if n <= 2 * self.window:
+            found = climb.learn(own, series, fixed, priors, seed)
+        else:
+            first = climb.learn(own, _middle(series, self.window), fixed, priors, seed)
+            last = climb._replace(starts=1, flat=False, stride=STRIDE)
+            found = last.learn(first.belief.sized(), series, fixed, priors, seed)
+            note = f"{self.starts} climbs on {self.window} neighbouring rows; the best went on with all {n}"
+            found = found._replace(notes=[*found.notes, note])
+        return found._replace(belief=found.belief.sized(), statistics=series)
+
+
+def as_state_space(belief: Any) -> StateSpaceGP:
+    """The belief as a `StateSpaceGP`, after the rows that it has seen."""
+    if isinstance(belief, StateSpaceGP):
+        return belief
+    if not isinstance(belief, GP):
+        raise DataError(
+            f"StateSpace conditions a Gaussian process of one input, found {type(belief).__name__}; "
+            "e.g. credo.GP(Matern32()).condition(x, y, using=StateSpace())"
+        )
+    own = StateSpaceGP(belief)
+    return own if belief.seen is None else own.condition_on(belief.seen)
+
+
+def _middle(series: Series, count: int) -> Series:
+    """So many neighbouring rows from the middle."""
+    values = series.rows.cut()
+    first = (len(values[0]) - count) // 2
+    x, y, scale, extra = (np.asarray(v)[first : first + count] for v in values)
+    return in_order(pack(x, y, scale, extra))

@@ -1,0 +1,337 @@
+"""`HMM`: a chain of hidden states, each of which shows an outcome of its own kind.
+
+    z₁ ~ start,    p(zₜ₊₁ = j | zₜ = i) = Pᵢⱼ,    xₜ ~ p(x | zₜ; θ)
+
+A belief about where the chain is: `condition` filters, `predict` forecasts, `learn` finds start, P and θ by EM, by
+gradient (`Evidence()`), or integrates over them (`VariationalBayes()`, `PathGibbs()`). Rabiner (1989), "A tutorial on
+hidden Markov models"; Murphy (2012), chapter 17.
+"""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from credo.core import params
+from credo.core.arrays import check_count, check_table, check_vector, is_traced, put
+from credo.core.belief import Belief
+from credo.core.errors import DataError
+from credo.core.modules import changed, direct
+from credo.core.params import simplex
+from credo.core.predictive import Predictive
+from credo.infer.em import EM
+from credo.infer.learn import Evidence
+from credo.models.hmm import long, runs
+from credo.models.hmm.emissions import Custom, Emission, Gaussian
+from credo.models.hmm.learning import (
+    Expected,
+    Objective,
+    expect,
+    fresh_chain,
+    log_likelihood,
+    log_prior_of_chain,
+    maximize_chain,
+    whole_emission_held,
+)
+from credo.models.hmm.online import advance
+from credo.models.markov.chain import MarkovChain
+from credo.models.markov.counting import Names, name_states
+from credo.models.sequences import Sequences, next_row, read
+
+
+class States(NamedTuple):
+    """What the filter says of each row."""
+
+    probs: Float[Array, "t k"]
+    """p(zₜ | x₁…xₜ)."""
+    increments: Float[Array, " t"]
+    """log p(xₜ | x₁…xₜ₋₁)."""
+    first: Bool[Array, " t"]
+    """Where a sequence begins."""
+    law: Float[Array, " k"]
+    """p(zₜ) there."""
+    transition: Float[Array, "k k"]
+
+    @property
+    def predicted(self) -> Float[Array, "t k"]:
+        """p(zₜ | x₁…xₜ₋₁), before the outcome is known."""
+        return jnp.where(self.first[:, None], self.law, jnp.roll(self.probs, 1, axis=0) @ self.transition)
+
+    @property
+    def log_likelihood(self) -> Float[Array, ""]:
+        """log p(x₁…x_T)."""
+        return put(np.asarray(np.asarray(self.increments).sum()))
+
+
+class HMM(Belief):
+    """A hidden Markov model with k states.
+
+    Args:
+        states: their number, or their names.
+        emission: what a state shows, any of `credo.models.hmm.emissions`; what it does not know is learned.
+        start: P(z₁), shape (k,); None is learned.
+        transition: P, shape (k, k), rows sum to one; None is learned. Zeros are kept: that transition is impossible.
+        prior: concentration of the Dirichlet laws of start and rows; 1 is none, and EM then maximum likelihood.
+        sticky: pseudo-transitions from each state to itself, for states that last.
+
+    Data are a table (T, d), a vector (T,) for one column, or a list of those, or one table with `lengths`. A single row
+    (d,), or a number, is the next outcome. NaN is an outcome that was not observed where `missing=True`.
+
+    A belief that has been conditioned knows `state`, the law of the latest hidden state, and goes on from there; where
+    several sequences are given, each begins anew. `filter`, `smooth`, `viterbi`, `pairs` and `sample_paths` look at
+    sequences from their beginning unless `continued=True`.
+    """
+
+    emission: Emission
+    state: Float[Array, " k"] | None
+    """p(zₜ | x₁…xₜ) of the latest outcome, None before the first."""
+    states: Names = eqx.field(static=True)
+    prior: float = eqx.field(static=True)
+    sticky: float = eqx.field(static=True)
+    start: Float[Array, " k"] | None = simplex()
+    transition: Float[Array, "k k"] | None = simplex()
+
+    def __init__(
+        self,
+        states: Any,
+        emission: Any = None,
+        start: Any = None,
+        transition: Any = None,
+        *,
+        prior: Any = 1.0,
+        sticky: Any = 0.0,
+        state: Any = None,
+    ) -> None:
+        self.states = name_states(states)
+        k = len(self.states)
+        self.emission = Gaussian() if emission is None else emission
+        if not isinstance(self.emission, Emission):
+            raise DataError(f"emission must be one of credo.models.hmm.emissions, found {type(emission).__name__}")
+        if self.emission.states is not None:
+            columns = self.emission.columns
+            self.emission = self.emission.for_states(k, 1 if columns is None else columns)
+        self.start = None if start is None else _probabilities(check_vector(start, "start", k), "start")
+        self.transition = None if transition is None else _probabilities(_square(transition, k), "transition")
+        self.prior, self.sticky = float(prior), float(sticky)
+        if not (np.isfinite(self.prior) and self.prior > 0 and np.isfinite(self.sticky) and self.sticky >= 0):
+            raise DataError(f"prior must be > 0 and sticky ≥ 0, found {prior!r} and {sticky!r}")
+        self.state = None if state is None else _probabilities(check_vector(state, "state", k), "state")
+
+    # -- what every belief does -----------------------------------------------------------------------------
+
+    def statistics(self, x: Any, lengths: Any = None, *, inputs: Any = None, missing: bool = False) -> Sequences:
+        """The sequences, checked and in one table."""
+        data = self._read(x, lengths, inputs=inputs, missing=missing)
+        n = data.rows
+        self.emission.check(np.asarray(data.x)[:n], np.asarray(data.seen)[:n])
+        return data
+
+    def _read(self, x: Any, lengths: Any = None, *, inputs: Any = None, missing: bool = False) -> Sequences:
+        return read(x, lengths, inputs, missing, self.emission.columns)
+
+    def prepare(self, *data: Any, **options: Any) -> tuple["HMM", Sequences]:
+        """With a starting point from the data where there is none; what is learned is of whole sequences."""
+        found = self._read(*data, **options)
+        blank = changed(self.begin(), emission=self.emission.for_states(len(self.states), found.x.shape[1]))
+        n = found.rows
+        blank.emission.check(np.asarray(found.x)[:n], np.asarray(found.seen)[:n])
+        found = changed(found, origin=blank)
+        return blank._started(found, 0), found
+
+    def _started(self, data: Sequences, seed: int) -> "HMM":
+        n = data.rows
+        driven = None if data.inputs is None else np.asarray(data.inputs)[:n]
+        emission = self.emission.prepare(np.asarray(data.x)[:n], np.asarray(data.seen)[:n], driven, seed)
+        start, transition = (put(each) for each in fresh_chain(len(self.states), seed))
+        start = start if self.start is None else self.start
+        return changed(
+            self, emission=emission, start=start, transition=transition if self.transition is None else self.transition
+        )
+
+    @direct
+    def condition(self, *data: Any, using: Any = None, **options: Any) -> Any:
+        """The belief after more outcomes: `state` is the law of the latest hidden state (the filter).
+
+        A single row, or a number, is the next outcome: O(k²), with nothing compiled anew.
+        """
+        if using is None and len(data) == 1 and "lengths" not in options:
+            row = next_row(self.emission.columns, data[0])
+            if row is not None:
+                return advance(self.known() if self.state is None else self, row, **options)
+        return Belief.condition(self, *data, using=using, **options)
+
+    def condition_on(self, statistics: Sequences) -> "HMM":
+        """The filter, of which the last law is kept."""
+        return changed(self.known(), state=runs.latest(self, statistics))
+
+    def evidence_of(self, statistics: Sequences) -> Float[Array, ""]:
+        """log p(x), the sum over all paths; its gradient costs one backward pass."""
+        hmm: Any = self.known()
+        log_b = hmm._log_b(statistics)
+        law = hmm._law(statistics)
+        return log_likelihood(law, hmm.transition, log_b, statistics.first, statistics.real)
+
+    def predict(self, steps: int = 1, *, inputs: Any = None) -> Predictive:
+        """The next `steps` outcomes, each on its own: the law of the state, pushed through P, mixes the emissions.
+
+        `inputs` are those of the steps, shape (steps, c), where the emission has some.
+        """
+        check_count(steps, "steps")
+        driven = None if inputs is None else jnp.asarray(check_table(inputs, "inputs"))
+        if driven is not None and driven.shape[0] != steps:
+            raise DataError(f"inputs must have a row for each of {steps} steps, found {driven.shape[0]}")
+        return self.known().emission.predictive(self.forecast(steps), driven)
+
+    def forecast(self, steps: int = 1) -> Float[Array, "m k"]:
+        """p(zₜ₊₁), …, p(zₜ₊steps): the law of the hidden state at the next steps."""
+        check_count(steps, "steps")
+        hmm: Any = self.known()
+        return runs.pushed(hmm.start if hmm.state is None else hmm.state @ hmm.transition, hmm.transition, steps)
+
+    # -- looking at whole sequences -------------------------------------------------------------------------
+
+    def filter(self, *data: Any, continued: bool = False, **options: Any) -> States:
+        """p(zₜ | x₁…xₜ), its prediction before xₜ, and log p(xₜ | x₁…xₜ₋₁), for every row."""
+        hmm, found = self._look(data, options, continued)
+        passes = long if found.long and not is_traced(hmm) else runs
+        probs, increments = (_cut(each, found) for each in passes.filtered(hmm, found))
+        return States(probs, increments, _cut(found.first, found), hmm._law(found), jnp.asarray(hmm.transition))
+
+    def smooth(
+        self, *data: Any, lag: int | None = None, continued: bool = False, **options: Any
+    ) -> Float[Array, "t k"]:
+        """p(zₜ | x₁…x_T), or with a `lag` p(zₜ | x₁…xₜ₊lag), for every row."""
+        hmm, found = self._look(data, options, continued)
+        if lag is None:
+            passes = long if found.long and not is_traced(hmm) else runs
+            return _cut(passes.smoothed(hmm, found), found)
+        check_count(lag, "lag", 0)
+        return _cut(runs.lagged(hmm, found, put(np.asarray(lag))), found)
+
+    def viterbi(self, *data: Any, continued: bool = False, **options: Any) -> Int[Array, " t"]:
+        """The most probable path as a whole, as indices of states."""
+        hmm, found = self._look(data, options, continued)
+        passes = long if found.long and not is_traced(hmm) else runs
+        return _cut(passes.best(hmm, found), found)
+
+    def pairs(self, *data: Any, continued: bool = False, **options: Any) -> Float[Array, "s k k"]:
+        """p(zₜ = i, zₜ₊₁ = j | x₁…x_T) for t = 1 … T - 1 of one sequence."""
+        hmm, found = self._look(data, options, continued)
+        if not found.alone:
+            raise DataError("pairs are of one sequence, found several; pass one at a time")
+        return put(np.asarray(runs.pairs(hmm, found))[: found.rows - 1])
+
+    def sample_paths(
+        self, *data: Any, n: int = 1, seed: int = 0, continued: bool = False, **options: Any
+    ) -> Int[Array, "n t"]:
+        """n paths from p(z₁…z_T | x₁…x_T)."""
+        check_count(n, "n")
+        hmm, found = self._look(data, options, continued)
+        return put(np.asarray(runs.paths(jr.key(seed), hmm, found, n))[:, : found.rows])
+
+    def simulate(self, n: int, *, seed: int = 0, inputs: Any = None) -> tuple[Int[Array, " n"], Float[Array, "n d"]]:
+        """The next n hidden states and outcomes, drawn together; from the beginning where nothing was seen yet."""
+        check_count(n, "n")
+        driven = None if inputs is None else jnp.asarray(check_table(inputs, "inputs"))
+        hmm: Any = self.known()
+        return runs.simulated(jr.key(seed), hmm, hmm.forecast(1)[0], n, driven)
+
+    def chain(self) -> MarkovChain:
+        """The chain of the hidden states, for what is known of those: stationary law, mixing, times of passage."""
+        return MarkovChain(np.asarray(self.known().transition), self.states)
+
+    # -- learning -------------------------------------------------------------------------------------------
+
+    def learner(self, priors: dict[str, Any]) -> Any:
+        """EM; the gradient where there are priors of another kind, or a likelihood without an M-step."""
+        # One sequence has one beginning, of which the start is always surer than sure: no word about that.
+        return Evidence(flat=False) if priors or isinstance(self.emission, Custom) else EM()
+
+    def objective(self, slots: Any, statistics: Any, priors: Any) -> Any:
+        """log p(x | θ) + log p(θ), with the model's own priors as in EM."""
+        return Objective(self, slots, statistics, priors)
+
+    def expect(self, statistics: Sequences) -> tuple[Expected, Float[Array, ""]]:
+        """The E-step of Baum-Welch."""
+        hmm: Any = self.known()
+        return expect(hmm._law(statistics), hmm.transition, hmm.emission, statistics)
+
+    def maximize(self, expected: Expected, fixed: tuple[str, ...] = ()) -> "HMM":
+        """The M-step of Baum-Welch, with the priors' pseudo-counts."""
+        hmm: Any = self.known()
+        start, transition = maximize_chain(hmm.start, hmm.transition, expected, self.prior, self.sticky)
+        held = whole_emission_held(tuple(fixed), self.emission)
+        return changed(
+            self,
+            start=self.start if "start" in fixed else start,
+            transition=self.transition if "transition" in fixed else transition,
+            emission=self.emission if held else self.emission.maximize(expected.emission),
+        )
+
+    def log_prior_of_parameters(self) -> Float[Array, ""]:
+        """log p(start) + log p(P) + log p(θ) up to a constant."""
+        hmm: Any = self.known()
+        return log_prior_of_chain(hmm.start, hmm.transition, self.prior, self.sticky) + self.emission.log_prior()
+
+    def restart(self, statistics: Sequences, seed: int) -> "HMM | None":
+        """Another starting point for what was not given; None where all was."""
+        origin = statistics.origin
+        if origin is None or set(params.learnable(origin)) == set(params.learnable(self)):
+            return None
+        return origin._started(statistics, seed)
+
+    # -- parts ----------------------------------------------------------------------------------------------
+
+    def begin(self) -> "HMM":
+        """The same model before the first outcome of a sequence."""
+        return changed(self, state=None)
+
+    def known(self) -> "HMM":
+        """Itself, if its numbers are known; otherwise an error that says which are not."""
+        unknown = [name for name in ("start", "transition") if getattr(self, name) is None]
+        if self.emission.states is None or not params.learnable(self.emission):
+            unknown.append("emission")
+        if unknown:
+            raise DataError(
+                f"the {', '.join(unknown)} of the HMM {'are' if len(unknown) > 1 else 'is'} not known yet; learn from "
+                "data with credo.fit(hmm, x), or give the numbers"
+            )
+        return self
+
+    def _law(self, data: Sequences) -> Any:
+        """p(z) at the first row of each sequence."""
+        hmm: Any = self
+        return hmm.start if hmm.state is None or not data.alone else hmm.state @ hmm.transition
+
+    def _log_b(self, data: Sequences) -> Float[Array, "t k"]:
+        return self.emission.log_prob(data.x, data.seen, data.inputs, complete=data.complete)
+
+    def _look(self, data: tuple[Any, ...], options: dict[str, Any], continued: bool) -> tuple["HMM", Sequences]:
+        hmm = self.known() if continued else self.known().begin()
+        return hmm, hmm.statistics(*data, **options)
+
+
+def _square(transition: Any, k: int) -> Any:
+    table = check_table(transition, "transition", finite=True)
+    if table.shape != (k, k):
+        raise DataError(f"transition must have shape ({k}, {k}), a row for each state, found {table.shape}")
+    return table
+
+
+def _probabilities(values: Any, name: str) -> Array:
+    if is_traced(values):
+        return values
+    sums = values.sum(axis=-1)
+    if np.any(values < 0) or not np.allclose(sums, 1.0, rtol=0, atol=1e-8):
+        raise DataError(
+            f"{name} must hold probabilities ≥ 0 that sum to 1, found sums {np.round(sums, 6).tolist()} and a smallest "
+            f"entry of {float(values.min()):g}; divide by the sum"
+        )
+    return put(values / sums[..., None] if values.ndim > 1 else values / sums)
+
+
+def _cut(values: Any, data: Sequences) -> Any:
+    return put(np.asarray(values)[: data.rows])

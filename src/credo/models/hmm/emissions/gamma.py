@@ -1,0 +1,128 @@
+"""Conjugate law of k linear maps whose columns have noise variances of their own: normal inverse gamma.
+
+    mₖⱼ | σ² ~ N(mean, σ² precision⁻¹),  σ² ~ InverseGamma(shape, scale),   xⱼ ~ N(mₖⱼ·v, σ²)
+
+The variances are one for each column, or one for all columns of a state (a last axis of 1). Entries of x that
+are missing are simply not counted. Murphy (2012), section 7.6.3.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jax.scipy import special
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from credo.core.linalg import solve, solve_upper
+from credo.models.hmm.emissions.moments import log_determinants, roots
+
+
+class ColumnMoments(NamedTuple):
+    """Σ w, Σ w vvᵀ, Σ w xv and Σ w x² for each state and column, over the entries that are seen."""
+
+    mass: Float[Array, "k d"]
+    vv: Float[Array, "k d p p"]
+    xv: Float[Array, "k d p"]
+    xx: Float[Array, "k d"]
+
+
+class NormalInverseGammas(eqx.Module):
+    """p(m, σ²) of k states; the last axis of `shape` and `scale` is d, or 1 where the columns share σ²."""
+
+    mean: Float[Array, "k d p"]
+    precision: Float[Array, "k d p p"]
+    shape: Float[Array, "k g"]
+    scale: Float[Array, "k g"]
+
+    @classmethod
+    def flat(cls, states: int, p: int, floor: Float[Array, " d"], shared: bool) -> "NormalInverseGammas":
+        """The improper law whose mode is the maximum likelihood, but for the floor: log p = -½ floor/σ²."""
+        d = floor.shape[0]
+        scale = 0.5 * (floor.sum(keepdims=True) if shared else floor)
+        groups = scale.shape[0]
+        shape = jnp.full((states, groups), -1.0 - 0.5 * p * (d // groups))
+        zero = jnp.zeros((states, d, p))
+        return cls(zero, jnp.zeros((states, d, p, p)), shape, jnp.broadcast_to(scale, (states, groups)))
+
+    def shifted(self, origin: Float[Array, " d"]) -> "NormalInverseGammas":
+        """The law of x - origin; the last input is the constant 1."""
+        return eqx.tree_at(lambda q: q.mean, self, self.mean.at[:, :, -1].add(-origin))
+
+    def update(self, moments: ColumnMoments) -> "NormalInverseGammas":
+        """Kₙ = K + Σvvᵀ, mₙ = Kₙ⁻¹(Km + Σxv), aₙ = a + n/2, bₙ = b + ½(Σx² + mᵀKm - mₙᵀKₙmₙ)."""
+        precision = self.precision + moments.vv
+        prior_part = jnp.einsum("kdpq,kdq->kdp", self.precision, self.mean)
+        mixed = prior_part + moments.xv
+        root = self._each(roots, precision)
+        # Without a prior what was not visited has no precision: its mean stays, and adds nothing to the rest.
+        known = jnp.isfinite(root).all((2, 3))[:, :, None]
+        solved = jax.vmap(jax.vmap(solve))(jnp.where(known[..., None], root, jnp.eye(root.shape[-1])), mixed)
+        mean = jnp.where(known, solved, self.mean)
+        before = (self.mean * prior_part).sum(-1)
+        scatter = jnp.maximum(moments.xx + before - (mean * mixed).sum(-1), 0.0)
+        return NormalInverseGammas(
+            mean,
+            precision,
+            self.shape + 0.5 * self._gather(moments.mass),
+            self.scale + 0.5 * self._gather(scatter),
+        )
+
+    def mode(self) -> tuple[Float[Array, "k d p"], Float[Array, "k g"]]:
+        """(m, b/(a + 1 + p/2)), and p/2 for each column that shares σ²."""
+        return self.mean, self.scale / self._power
+
+    def average(self) -> tuple[Float[Array, "k d p"], Float[Array, "k g"]]:
+        """(m, b/(a - 1)); the mode of σ² where its mean does not exist."""
+        excess = self.shape - 1
+        return self.mean, self.scale / jnp.where(excess > 0, excess, self._power)
+
+    def log_kernel(self, coefficients: Float[Array, "k d p"], variance: Float[Array, "k g"]) -> Float[Array, ""]:
+        """log p(m, σ²) without its constant."""
+        deviation = coefficients - self.mean
+        spread = jnp.einsum("kdp,kdpq,kdq->kd", deviation, self.precision, deviation)
+        parts = self._power * jnp.log(variance) + (self.scale + 0.5 * self._gather(spread)) / variance
+        return -parts.sum()
+
+    def draw(self, key: PRNGKeyArray) -> tuple[Float[Array, "k d p"], Float[Array, "k g"]]:
+        """σ² = b/Gamma(a), then m = mean + σR⁻ᵀz with RRᵀ = precision."""
+        k_variance, k_mean = jr.split(key)
+        variance = self.scale / jr.gamma(k_variance, self.shape)
+        z = jax.vmap(jax.vmap(solve_upper))(self._each(roots, self.precision), jr.normal(k_mean, self.mean.shape))
+        return self.mean + jnp.sqrt(variance)[:, :, None] * z, variance
+
+    def expected_log_precision(self) -> Float[Array, "k g"]:
+        """E[log 1/σ²] = ψ(a) - log b."""
+        return special.digamma(self.shape) - jnp.log(self.scale)
+
+    def divergence(self, prior: "NormalInverseGammas") -> Float[Array, ""]:
+        """KL(self ‖ prior) = KL of the inverse gammas + E[KL of the normals | σ²]."""
+        a, b, a0, b0 = self.shape, self.scale, prior.shape, prior.scale
+        gammas = (
+            (a - a0) * special.digamma(a)
+            - special.gammaln(a)
+            + special.gammaln(a0)
+            + a0 * (jnp.log(b) - jnp.log(b0))
+            + a * (b0 - b) / b
+        )
+        mine = self._each(roots, self.precision)
+        ratio = self._each(log_determinants, mine) - self._each(log_determinants, self._each(roots, prior.precision))
+        trace = jax.vmap(jax.vmap(lambda r, m: jnp.trace(solve(r, m))))(mine, prior.precision)
+        deviation = self.mean - prior.mean
+        distance = a / b * jnp.einsum("kdp,kdpq,kdq->kd", deviation, prior.precision, deviation)
+        return gammas.sum() + 0.5 * (trace - self.mean.shape[-1] + ratio + distance).sum()
+
+    @property
+    def _power(self) -> Float[Array, "k g"]:
+        """a + 1 + p/2 · (columns that share σ²): minus the power of σ² in the density."""
+        (_, d, p), groups = self.mean.shape, self.shape.shape[1]
+        return self.shape + 1 + 0.5 * p * (d // groups)
+
+    def _gather(self, values: Float[Array, "k d"]) -> Float[Array, "k g"]:
+        """What the columns of each group sum to."""
+        return values.sum(1, keepdims=True) if self.shape.shape[1] == 1 else values
+
+    def _each(self, function: Callable[[Array], Array], matrices: Array) -> Array:
+        return jax.vmap(function)(matrices)

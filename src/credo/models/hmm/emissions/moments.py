@@ -1,0 +1,129 @@
+"""Sums over time that every Gaussian emission needs, written so that a million rows pass through the cache once."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Bool, Float
+
+from credo.core.linalg import factorize, solve_lower
+
+ROWS = 2048
+"""So many rows at a time: their features stay in the cache."""
+
+UNROLLED = 24
+"""Sums of up to so many terms are written out, so that XLA makes one loop over (t, k) of them."""
+
+
+def weighted_sums(
+    weight: Float[Array, "t k"], features: Callable[..., Float[Array, "r f"]], *tables: Array
+) -> Float[Array, "k f"]:
+    """weightᵀ features(tables), block by block of rows: the table of features is never held as a whole."""
+    t = weight.shape[0]
+    blocks = t // ROWS
+    split = blocks * ROWS
+
+    def part(*block: Array) -> Array:
+        return (features(*block[1:]).T @ block[0]).T  # faster in this order
+
+    def step(total: Array, block: tuple[Array, ...]) -> tuple[Array, None]:
+        return total + part(*block), None
+
+    if blocks == 0:
+        return part(weight, *tables)
+    rows = tuple(a[:split].reshape(blocks, ROWS, *a.shape[1:]) for a in (weight, *tables))
+    shape = jax.eval_shape(part, *(a[0] for a in rows))
+    total = lax.scan(step, jnp.zeros(shape.shape, shape.dtype), rows)[0]
+    return total if split == t else total + part(*(a[split:] for a in (weight, *tables)))
+
+
+def second_moments(y: Float[Array, "t q"], weight: Float[Array, "t k"]) -> Float[Array, "k q q"]:
+    """Σₜ weightₜₖ yₜyₜᵀ, exactly symmetric."""
+    q = y.shape[1]
+    i, j = np.triu_indices(q)
+    sums = weighted_sums(weight, lambda rows: rows[:, i] * rows[:, j], y)
+    where = np.zeros((q, q), int)
+    where[i, j] = where[j, i] = np.arange(len(i))
+    return sums[:, where]
+
+
+def roots(matrices: Float[Array, "k n n"]) -> Float[Array, "k n n"]:
+    """The Cholesky factor of each matrix; NaN where one is not positive definite, never a wrong number."""
+    factors = jax.vmap(factorize)(matrices)
+    return jnp.where(factors.ok[:, None, None], factors.root, jnp.nan)
+
+
+def inverse_roots(root: Float[Array, "k n n"]) -> Float[Array, "k n n"]:
+    """L⁻¹ of each lower triangular L."""
+    return jax.vmap(lambda l: jnp.tril(solve_lower(l, jnp.eye(l.shape[0], dtype=l.dtype))))(root)
+
+
+def log_determinants(root: Float[Array, "k n n"]) -> Float[Array, " k"]:
+    """log |LLᵀ| of each."""
+    return 2 * jnp.log(jnp.diagonal(root, axis1=1, axis2=2)).sum(1)
+
+
+def squared_distances(
+    whiten: Float[Array, "k d d"], coefficients: Float[Array, "k d p"], x: Float[Array, "t d"], v: Float[Array, "t p"]
+) -> Float[Array, "t k"]:
+    """|Aₖ(xₜ - Mₖvₜ)|² with A = `whiten` lower triangular and M = `coefficients`: no solve for a row."""
+    d, p = coefficients.shape[1:]
+    shift = whiten @ coefficients
+    if d * (d + 1) // 2 + d * p > UNROLLED:
+        z = jnp.einsum("kji,ti->tkj", whiten, x) - jnp.einsum("kjp,tp->tkj", shift, v)
+        return jnp.square(z).sum(-1)
+    total = jnp.zeros((x.shape[0], whiten.shape[0]), x.dtype)
+    for j in range(d):
+        mean = sum((v[:, i, None] * shift[:, j, i] for i in range(p)), start=jnp.zeros(()))
+        z = sum((x[:, i, None] * whiten[:, j, i] for i in range(j + 1)), start=-mean)
+        total = total + z * z
+    return total
+
+
+def add_columns(term: Callable[..., Float[Array, "t k"]], d: int, *columns: Array) -> Float[Array, "t k"]:
+    """Σⱼ term(column j of each of `columns`), which are split along their second axis."""
+    if d <= UNROLLED // 2:
+        return sum((term(*(c[:, j] for c in columns)) for j in range(1, d)), start=term(*(c[:, 0] for c in columns)))
+    stacked = tuple(jnp.moveaxis(c, 1, 0) for c in columns)
+    first = term(*(c[0] for c in stacked))
+    return lax.scan(lambda total, c: (total + term(*c), None), first, tuple(c[1:] for c in stacked))[0]
+
+
+def condition_coordinates(
+    mean: Float[Array, " d"], covariance: Float[Array, "d d"], x: Float[Array, " d"], seen: Bool[Array, " d"]
+) -> tuple[Array, Array, Array, Array]:
+    """log |Σₒₒ|, (x - μ)ₒᵀΣₒₒ⁻¹(x - μ)ₒ of the seen coordinates o, and the mean and covariance of all given them.
+
+    One coordinate after the other: with g = Σ·ⱼ/Σⱼⱼ, μ ← μ + g(xⱼ - μⱼ) and Σ ← Σ - gΣⱼ·, as
+    `Gaussian.draw_forward` does; it needs no factorization of its own for each row.
+    """
+
+    def step(j: Array, state: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+        log_det, square, center, rest = state
+        variance = jnp.where(seen[j], rest[j, j], 1.0)
+        residual = jnp.where(seen[j], x[j] - center[j], 0.0)
+        gain = jnp.where(seen[j], rest[:, j], 0.0) / variance
+        return (
+            log_det + jnp.log(variance),
+            square + residual**2 / variance,
+            center + gain * residual,
+            rest - gain[:, None] * rest[j],
+        )
+
+    zero = jnp.zeros((), x.dtype)
+    log_det, square, center, rest = lax.fori_loop(0, x.shape[0], step, (zero, zero, mean, covariance))
+    unknown = ~seen
+    return (
+        log_det,
+        square,
+        jnp.where(seen, x, center),
+        jnp.where(unknown[:, None] & unknown, 0.5 * (rest + rest.T), 0.0),
+    )
+
+
+def by_rows(function: Callable[..., Array], states: int, columns: int, *tables: Array) -> Array:
+    """function(row of each table) for all rows, so many at a time that (rows, k, d, d) fits in the cache."""
+    rows = max(16, min(4096, 2**18 // (states * columns**2)))
+    return lax.map(lambda row: function(*row), tables, batch_size=rows)

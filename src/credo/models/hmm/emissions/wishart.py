@@ -1,0 +1,139 @@
+"""Conjugate law of k linear maps and their noise covariances: matrix normal inverse Wishart.
+
+    Mₖ | Σ ~ MN(mean, Σ, precision⁻¹),  Σ ~ InverseWishart(scale, df),   x ~ N(Mₖ v, Σ)
+
+With v = 1 it is the normal-inverse-Wishart law of a mean. The covariances are one for each state, or one for
+all (a leading axis of 1). Murphy (2023), "Probabilistic machine learning: advanced topics", section 3.4.4.
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jax.scipy import special
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from credo.core.linalg import solve, solve_lower, solve_upper
+from credo.models.hmm.emissions.moments import log_determinants, roots
+
+
+class JointMoments(NamedTuple):
+    """Σ w, Σ w vvᵀ, Σ w xvᵀ and Σ w xxᵀ for each state."""
+
+    mass: Float[Array, " k"]
+    vv: Float[Array, "k p p"]
+    xv: Float[Array, "k d p"]
+    xx: Float[Array, "k d d"]
+
+
+class MatrixNormalInverseWishart(eqx.Module):
+    """p(M, Σ) of k states; `df` and `scale` have one entry for each state, or a single one that all share."""
+
+    mean: Float[Array, "k d p"]
+    precision: Float[Array, "k p p"]
+    df: Float[Array, " g"]
+    scale: Float[Array, "g d d"]
+
+    @classmethod
+    def flat(cls, states: int, p: int, floor: Float[Array, " d"], shared: bool) -> "MatrixNormalInverseWishart":
+        """The improper law whose mode is the maximum likelihood, but for the floor: log p = -½ tr(floor Σ⁻¹)."""
+        d, groups = floor.shape[0], 1 if shared else states
+        df = jnp.full(groups, -(d + 1.0 + p * (states // groups)))
+        scale = jnp.broadcast_to(jnp.diag(floor), (groups, d, d))
+        return cls(jnp.zeros((states, d, p)), jnp.zeros((states, p, p)), df, scale)
+
+    def shifted(self, origin: Float[Array, " d"]) -> "MatrixNormalInverseWishart":
+        """The law of x - origin; the last input is the constant 1."""
+        return eqx.tree_at(lambda q: q.mean, self, self.mean.at[:, :, -1].add(-origin))
+
+    def update(self, moments: JointMoments) -> "MatrixNormalInverseWishart":
+        """Kₙ = K + Σvvᵀ, Mₙ = (MK + Σxvᵀ)Kₙ⁻¹, νₙ = ν + n, Ψₙ = Ψ + Σxxᵀ + MKMᵀ - MₙKₙMₙᵀ."""
+        precision = self.precision + moments.vv
+        mixed = self.mean @ self.precision + moments.xv
+        root = roots(precision)
+        # Without a prior a state that was not visited has no precision: its mean stays, and adds nothing to the rest.
+        known = jnp.isfinite(root).all((1, 2))[:, None, None]
+        solved = jax.vmap(solve)(jnp.where(known, root, jnp.eye(root.shape[-1])), jnp.swapaxes(mixed, 1, 2))
+        mean = jnp.where(known, jnp.swapaxes(solved, 1, 2), self.mean)
+        before = self.mean @ self.precision @ jnp.swapaxes(self.mean, 1, 2)
+        scatter = moments.xx + before - mean @ jnp.swapaxes(mixed, 1, 2)
+        return MatrixNormalInverseWishart(
+            mean, precision, self.df + self._gather(moments.mass), _symmetric(self.scale + self._gather(scatter))
+        )
+
+    def mode(self) -> tuple[Float[Array, "k d p"], Float[Array, "g d d"]]:
+        """(M, Ψ/(ν + d + 1 + p)), and p for each state that shares Σ."""
+        return self.mean, self.scale / self._power[:, None, None]
+
+    def average(self) -> tuple[Float[Array, "k d p"], Float[Array, "g d d"]]:
+        """(M, Ψ/(ν - d - 1)); the mode of Σ where its mean does not exist."""
+        excess = self.df - self.scale.shape[-1] - 1
+        return self.mean, self.scale / jnp.where(excess > 0, excess, self._power)[:, None, None]
+
+    def log_kernel(self, coefficients: Float[Array, "k d p"], covariance: Float[Array, "g d d"]) -> Float[Array, ""]:
+        """log p(M, Σ) without its constant."""
+        root = roots(covariance)
+        trace = jax.vmap(_trace_ratio)(self.scale, root)
+        deviation = coefficients - self.mean
+        outer = deviation @ self.precision @ jnp.swapaxes(deviation, 1, 2)
+        spread = jax.vmap(_trace_ratio)(outer, self._spread(root))
+        return -0.5 * ((self._power * log_determinants(root)).sum() + trace.sum() + spread.sum())
+
+    def draw(self, key: PRNGKeyArray) -> tuple[Float[Array, "k d p"], Float[Array, "g d d"]]:
+        """Σ = BBᵀ by Bartlett's decomposition, then M = mean + B(R⁻ᵀZ)ᵀ with RRᵀ = precision."""
+        k_chi, k_lower, k_mean = jr.split(key, 3)
+        (groups, d, _), p = self.scale.shape, self.mean.shape[-1]
+        chi = jnp.sqrt(2 * jr.gamma(k_chi, 0.5 * (self.df[:, None] - jnp.arange(d))))
+        bartlett = jnp.tril(jr.normal(k_lower, (groups, d, d)), -1) + chi[:, :, None] * jnp.eye(d)
+        half = jnp.swapaxes(jax.vmap(solve_lower)(bartlett, jnp.swapaxes(roots(self.scale), 1, 2)), 1, 2)
+        z = jr.normal(k_mean, (self.mean.shape[0], p, d))
+        scaled = jax.vmap(solve_upper)(roots(self.precision), z)
+        return self.mean + self._spread(half) @ jnp.swapaxes(scaled, 1, 2), _symmetric(half @ jnp.swapaxes(half, 1, 2))
+
+    def expected_log_det(self) -> Float[Array, "g d"]:
+        """The terms of E[log |Σ⁻¹|] = Σᵢ ψ((ν - i)/2) + d log 2 - log |Ψ| that depend on i, i = 0 … d - 1."""
+        return special.digamma(0.5 * (self.df[:, None] - jnp.arange(self.scale.shape[-1])))
+
+    def divergence(self, prior: "MatrixNormalInverseWishart") -> Float[Array, ""]:
+        """KL(self ‖ prior) = KL of the inverse Wisharts + E[KL of the normals | Σ]."""
+        (_, d, p), root, root_prior = self.mean.shape, roots(self.scale), roots(prior.scale)
+        log_det = log_determinants(root)
+        wishart = (
+            0.5 * prior.df * (log_det - log_determinants(root_prior))
+            + 0.5 * self.df * (jax.vmap(_trace_ratio)(prior.scale, root) - d)
+            + special.multigammaln(0.5 * prior.df, d)
+            - special.multigammaln(0.5 * self.df, d)
+            + 0.5 * (self.df - prior.df) * self.expected_log_det().sum(-1)
+        )
+        mine = roots(self.precision)
+        deviation = self.mean - prior.mean
+        outer = deviation @ prior.precision @ jnp.swapaxes(deviation, 1, 2)
+        distance = self._spread(self.df) * jax.vmap(_trace_ratio)(outer, self._spread(root))
+        ratio = log_determinants(mine) - log_determinants(roots(prior.precision))
+        normal = 0.5 * (d * (jax.vmap(_trace_ratio)(prior.precision, mine) - p + ratio) + distance)
+        return wishart.sum() + normal.sum()
+
+    @property
+    def _power(self) -> Float[Array, " g"]:
+        """ν + d + 1 + p · (states that share Σ): -2 times the power of |Σ| in the density."""
+        (k, d, p), groups = self.mean.shape, self.df.shape[0]
+        return self.df + d + 1 + p * (k // groups)
+
+    def _gather(self, values: Array) -> Array:
+        """What the states of each group sum to."""
+        return values.sum(0, keepdims=True) if self.df.shape[0] == 1 else values
+
+    def _spread(self, values: Array) -> Array:
+        """What belongs to a group, for each of its states."""
+        return jnp.broadcast_to(values, (self.mean.shape[0], *values.shape[1:]))
+
+
+def _trace_ratio(matrix: Float[Array, "n n"], root: Float[Array, "n n"]) -> Float[Array, ""]:
+    """tr(A (LLᵀ)⁻¹)."""
+    return jnp.trace(solve(root, matrix))
+
+
+def _symmetric(matrices: Float[Array, "g d d"]) -> Float[Array, "g d d"]:
+    return 0.5 * (matrices + jnp.swapaxes(matrices, 1, 2))

@@ -1,0 +1,391 @@
+"""`LDS`: a hidden state that moves linearly, and outcomes that are linear in it, both with normal noise.
+
+    zₜ = Fzₜ₋₁ + Buₜ + qₜ,  qₜ ~ N(0, Q)        xₜ = Hzₜ + Duₜ + d + vₜ,  vₜ ~ N(0, R)        z₁ ~ N(μ₁, Σ₁)
+
+A belief about where the state is: `condition` filters (Kalman), `predict` forecasts, `learn` finds the matrices by EM,
+by gradient (`Evidence()`), or by Gibbs sampling (`StateGibbs`). Kalman (1960); Särkkä & Svensson (2023).
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from credo.core.arrays import bucket, check_count, check_table, is_traced, pad_rows, put
+from credo.core.belief import Belief
+from credo.core.errors import DataError
+from credo.core.modules import changed, direct
+from credo.core.params import positive_definite, real
+from credo.core.predictive import Normal
+from credo.infer.em import EM
+from credo.models.lds import runs
+from credo.models.lds.checks import Varying, covariance, is_singular, matrix
+from credo.models.lds.kalman import Start
+from credo.models.lds.learning import Expected, Regression, expect
+from credo.models.lds.online import MATRICES, advance
+from credo.models.lds.score import log_likelihood
+from credo.models.lds.simulate import draw_future, draw_states
+from credo.models.lds.start import first_guess
+from credo.models.lds.steady import Steady, steady_state
+from credo.models.sequences import Sequences, next_row, read
+
+REGRESSIONS = {
+    "dynamics": (("transition", "control"), "noise"),
+    "outcomes": (("emission", "feedthrough", "offset"), "observation"),
+}
+"""The parts of the coefficients of a regression, and the covariance of what they leave."""
+
+LARGEST_JOINT = 512
+"""Forecasts of more steps come without the covariance between them."""
+
+
+class StateLaws(NamedTuple):
+    """What a pass says of the state at each row, N(mean, covariance), and of log p(x)."""
+
+    mean: Float[Array, "t n"]
+    covariance: Float[Array, "t n n"]
+    increments: Float[Array, " t"]
+    """log p(xₜ | x₁…xₜ₋₁)."""
+
+    @property
+    def log_likelihood(self) -> Float[Array, ""]:
+        """log p(x₁…x_T)."""
+        return put(np.asarray(np.asarray(self.increments).sum()))
+
+    @property
+    def std(self) -> Float[Array, "t n"]:
+        """The standard deviation of each coordinate."""
+        return put(np.sqrt(np.diagonal(np.asarray(self.covariance), axis1=1, axis2=2)))
+
+
+class LDS(Belief):
+    """A linear dynamical system with n states and p outputs.
+
+    Args:
+        transition: F, shape (n, n).
+        noise: Q, the covariance of what is new in the state; it may be singular where it is not learned.
+        emission: H, shape (p, n).
+        observation: R, the covariance of the noise of outcomes.
+        start_mean, start_covariance: of the first state of a sequence.
+        control: B, shape (n, c), how inputs move the state.
+        feedthrough: D, shape (p, c), how inputs show at once.
+        offset: d, shape (p,).
+        method: "covariance"; "square_root" for stiff problems; "parallel" for accelerators, or if nothing is forgotten.
+
+    All but the start may have one more leading axis, with a matrix for each time of a sequence; then they are known.
+    `LDS.with_states(n, outputs)` learns everything from data.
+
+    Data are a table (T, p), a vector (T,) for one output, or a list of those, or one table with `lengths`. A single row
+    (p,), or a number, is the next outcome. NaN is an entry that was not observed where `missing=True`. `inputs` have a
+    row for each outcome. A belief that has been conditioned knows `state`, the law of the latest state, and goes on
+    from there; several sequences each begin anew. `filter`, `smooth` and `sample_states` look at sequences from their
+    beginning unless `continued=True`.
+    """
+
+    state: Start | None
+    """The filtered law of the latest state, None before the first outcome."""
+    time: Int[Array, ""]
+    """How many rows of its sequence the state has seen."""
+    states: int = eqx.field(static=True)
+    outputs: int = eqx.field(static=True)
+    inputs: int = eqx.field(static=True)
+    method: str = eqx.field(static=True)
+    transition: Any = real()
+    noise: Any = positive_definite()
+    emission: Any = real()
+    observation: Any = positive_definite()
+    start_mean: Any = real()
+    start_covariance: Any = positive_definite()
+    control: Any = real()
+    feedthrough: Any = real()
+    offset: Any = real()
+
+    def __init__(
+        self,
+        transition: Any,
+        noise: Any,
+        emission: Any,
+        observation: Any,
+        start_mean: Any,
+        start_covariance: Any,
+        control: Any = None,
+        feedthrough: Any = None,
+        offset: Any = None,
+        *,
+        method: str = "covariance",
+    ) -> None:
+        shape = np.shape(emission)
+        if len(shape) not in (2, 3):
+            raise DataError(f"emission must have shape (p, n), for one output (1, n), found shape {shape}")
+        p, n = shape[-2:]
+        widths = {np.shape(value)[-1] for value in (control, feedthrough) if value is not None and np.ndim(value) > 1}
+        if len(widths) > 1:
+            raise DataError(
+                f"control and feedthrough must have a column for each input, found {sorted(widths)} columns"
+            )
+        c = widths.pop() if widths else int(control is not None or feedthrough is not None)
+        self.states, self.outputs, self.inputs, self.method = n, p, c, runs.check_method(method)
+        self.transition, self.emission = matrix(transition, "transition", (n, n)), matrix(emission, "emission", (p, n))
+        self.noise, self.observation = covariance(noise, "noise", n), covariance(observation, "observation", p)
+        self.start_mean = matrix(start_mean, "start_mean", (n,))
+        self.start_covariance = covariance(start_covariance, "start_covariance", n)
+        if isinstance(self.start_mean, Varying) or isinstance(self.start_covariance, Varying):
+            raise DataError("start_mean and start_covariance are of the first state alone, found one for each time")
+        self.control, self.feedthrough = matrix(control, "control", (n, c)), matrix(feedthrough, "feedthrough", (p, c))
+        self.offset = matrix(offset, "offset", (p,))
+        self.state, self.time = None, put(np.asarray(0))
+
+    @classmethod
+    def with_states(cls, n: int, outputs: int = 1, inputs: int = 0, *, method: str = "covariance") -> "LDS":
+        """A system of n states of which nothing else is known: `credo.fit` learns it."""
+        check_count(n, "n")
+        check_count(outputs, "outputs")
+        check_count(inputs, "inputs", 0)
+        new = object.__new__(cls)
+        unknown = dict.fromkeys((*MATRICES, "start_mean", "start_covariance", "state"))
+        sizes = {"states": int(n), "outputs": int(outputs), "inputs": int(inputs), "method": runs.check_method(method)}
+        new.__dict__.update(unknown, **sizes, time=put(np.asarray(0)))
+        return new
+
+    # -- what every belief does -----------------------------------------------------------------------------
+
+    def statistics(self, x: Any, lengths: Any = None, *, inputs: Any = None, missing: bool = False) -> Sequences:
+        """The sequences, checked and in one table."""
+        data = read(x, lengths, inputs, missing, self.outputs)
+        self._check_inputs(None if data.inputs is None else data.inputs.shape[1])
+        self._check_times(data)
+        return data
+
+    def prepare(self, *data: Any, **options: Any) -> tuple["LDS", Sequences]:
+        """With a starting point from the data where there is none; what is learned is of whole sequences."""
+        blank = self.begin()
+        found = changed(blank.statistics(*data, **options), origin=blank)
+        if self.transition is None:
+            return blank._started(found, 0), found
+        if is_singular(self.observation):
+            raise DataError(
+                "observation must be positive definite to learn anything, found a singular one; add a little to its "
+                "diagonal"
+            )
+        return blank, found
+
+    def _started(self, data: Sequences, seed: int) -> "LDS":
+        n = data.rows
+        x = np.where(np.asarray(data.seen), np.asarray(data.x), np.nan)[:n]
+        driven = None if data.inputs is None else np.asarray(data.inputs)[:n]
+        guess = first_guess(x, np.asarray(data.first)[:n], driven, self.states, seed)
+        return changed(self, **{name: put(value) for name, value in guess.items()})
+
+    @direct
+    def condition(self, *data: Any, using: Any = None, **options: Any) -> Any:
+        """The belief after more outcomes: `state` is the law of the latest state (the Kalman filter).
+
+        A single row, or a number, is the next outcome, with nothing compiled anew.
+        """
+        if using is None and len(data) == 1 and "lengths" not in options:
+            row = next_row(self.outputs, data[0])
+            if row is not None:
+                return advance(self.known() if self.state is None else self, row, **options)
+        return Belief.condition(self, *data, using=using, **options)
+
+    def condition_on(self, statistics: Sequences) -> "LDS":
+        """The filter, of which the last law is kept."""
+        state, time = runs.latest(self.known(), statistics)
+        return changed(self, state=state, time=time)
+
+    def evidence_of(self, statistics: Sequences) -> Float[Array, ""]:
+        """log p(x); its gradient costs one pass back."""
+        lds = self.known()
+        steps, first = runs.steps_for(lds, statistics), runs.continuing(lds, statistics)
+        before = runs.before(lds, statistics)
+        return log_likelihood(runs.starts(lds), steps, statistics.x, statistics.seen, first, before)
+
+    def predict(self, steps: int = 1, *, inputs: Any = None) -> Normal:
+        """The next `steps` outcomes, shape (steps,) for one output and (steps, p) for several.
+
+        The noise R of outcomes is aleatoric; not knowing the state, now and later, is epistemic. For one output the
+        prediction knows how the steps covary.
+        """
+        driven, length = self._driven(steps, inputs)
+        alone = self.outputs == 1
+        found = runs.forecast(self.known(), length, driven, alone and steps <= LARGEST_JOINT)
+        mean, noise, latent = (_head(v, (slice(steps), 0) if alone else slice(steps)) for v in found[:3])
+        joint = _head(found[3], (slice(steps), slice(steps))) if len(found) > 3 else None
+        return Normal(mean, noise, latent, joint)
+
+    def forecast(self, steps: int = 1, *, inputs: Any = None) -> Start:
+        """The laws of the next `steps` states: means (steps, n) and covariances (steps, n, n)."""
+        driven, length = self._driven(steps, inputs)
+        return Start(*(_head(v, slice(steps)) for v in runs.ahead(self.known(), length, driven)))
+
+    # -- looking at whole sequences -------------------------------------------------------------------------
+
+    def filter(self, *data: Any, continued: bool = False, **options: Any) -> StateLaws:
+        """p(zₜ | x₁…xₜ) and log p(xₜ | x₁…xₜ₋₁) for every row."""
+        lds, found = self._look(data, options, continued)
+        return StateLaws(*(_cut(each, found) for each in runs.filtered(lds, found)))
+
+    def smooth(self, *data: Any, continued: bool = False, **options: Any) -> StateLaws:
+        """p(zₜ | x₁…x_T) for every row (Rauch, Tung & Striebel)."""
+        lds, found = self._look(data, options, continued)
+        filtered, smoothed = runs.smoothed(lds, found)
+        return StateLaws(*(_cut(v, found) for v in (smoothed.mean, smoothed.covariance, filtered.increments)))
+
+    def sample_states(
+        self, *data: Any, n: int = 1, seed: int = 0, continued: bool = False, **options: Any
+    ) -> Float[Array, "m t n"]:
+        """n draws of all states together from p(z₁…z_T | x₁…x_T)."""
+        check_count(n, "n")
+        lds, found = self._look(data, options, continued)
+        return put(np.asarray(_sampled(jr.key(seed), lds, found, n))[:, : found.rows])
+
+    def simulate(self, n: int, *, seed: int = 0, inputs: Any = None) -> tuple[Float[Array, "t n"], Float[Array, "t p"]]:
+        """The next n states and outcomes, drawn together; from the beginning where nothing was seen yet."""
+        driven, length = self._driven(n, inputs)
+        return tuple(_head(v, slice(n)) for v in _simulated(jr.key(seed), self.known(), length, driven))
+
+    def steady_state(self) -> Steady:
+        """The predicted covariance and the gain to which the filter settles where every outcome is seen."""
+        lds = self.known()
+        if self._varies():
+            raise DataError("there is no steady state: some matrices differ from time to time")
+        return steady_state(runs.steps_of(lds, None, put(np.zeros(1, int))))
+
+    # -- learning -------------------------------------------------------------------------------------------
+
+    def learner(self, priors: dict[str, Any]) -> Any:
+        """EM; the gradient where there are priors, or matrices that differ from time to time."""
+        return None if priors or self._varies() else EM()
+
+    def expect(self, statistics: Sequences) -> tuple[Expected, Float[Array, ""]]:
+        """The E-step: expected sums over the states."""
+        if self._varies():
+            raise DataError("EM needs matrices that are the same at all times; learn with using=credo.infer.Evidence()")
+        steps = runs.steps_for(self, statistics)
+        return expect(runs.starts(self), steps, statistics, runs.before(self, statistics))
+
+    def maximize(self, expected: Expected, fixed: tuple[str, ...] = ()) -> "LDS":
+        """The M-step: two regressions with their residual covariances, and the moments of the first states."""
+        new = self.regressed(Regression.maximum, expected.dynamics, "dynamics", fixed)
+        new |= self.regressed(Regression.maximum, expected.outcomes, "outcomes", fixed)
+        some = expected.sequences > 0
+        count = jnp.where(some, expected.sequences, 1.0)
+        mean = self.start_mean if "start_mean" in fixed else jnp.where(some, expected.mean / count, self.start_mean)
+        cross = jnp.outer(mean, expected.mean / count)
+        spread = expected.second / count - cross - cross.T + jnp.outer(mean, mean)
+        new |= {"start_mean": mean, "start_covariance": jnp.where(some, spread, self.start_covariance)}
+        return changed(self, **{name: value for name, value in new.items() if name not in fixed})
+
+    def regressed(
+        self, choose: Callable[..., Any], sums: Regression, which: str, fixed: tuple[str, ...]
+    ) -> dict[str, Any]:
+        """Matrices by name: the parts of a coefficient matrix, side by side, and the covariance of what they leave.
+
+        choose(sums, C, covariance, free columns, whether the covariance is free) returns both; what is fixed stays.
+        """
+        parts, rest = REGRESSIONS[which]
+        widths = {"control": self.inputs, "feedthrough": self.inputs, "offset": 1}
+        k = sums.yy.shape[0]
+        given: list[Array] = []
+        free: list[bool] = []
+        for name in parts:
+            value, width = getattr(self, name), widths.get(name, self.states)
+            given.append(jnp.zeros((k, width)) if value is None else jnp.reshape(value, (k, width)))
+            free += [value is not None and name not in fixed] * width
+        c, covariance = choose(
+            sums, jnp.concatenate(given, axis=1), getattr(self, rest), tuple(free), rest not in fixed
+        )
+        out = {rest: covariance}
+        at = 0
+        for name in parts:
+            if getattr(self, name) is not None:
+                width = widths.get(name, self.states)
+                out[name] = jnp.reshape(c[:, at : at + width], getattr(self, name).shape)
+            at += widths.get(name, self.states)
+        return {name: value for name, value in out.items() if name not in fixed}
+
+    def log_prior_of_parameters(self) -> Float[Array, ""]:
+        """0: maximum likelihood."""
+        return jnp.zeros(())
+
+    def restart(self, statistics: Sequences, seed: int) -> "LDS | None":
+        """Another starting point where all is learned; None where the matrices were given."""
+        origin = statistics.origin
+        return None if origin is None or origin.transition is not None else origin._started(statistics, seed)
+
+    # -- parts ----------------------------------------------------------------------------------------------
+
+    def begin(self) -> "LDS":
+        """The same system before the first outcome of a sequence."""
+        return changed(self, state=None, time=put(np.asarray(0)))
+
+    def known(self) -> "LDS":
+        """Itself, if its matrices are known; otherwise an error."""
+        if self.transition is None:
+            raise DataError("the matrices of the LDS are not known yet; learn them from data with credo.fit(lds, x)")
+        return self
+
+    def _varies(self) -> bool:
+        return any(isinstance(getattr(self, name), Varying) for name in MATRICES)
+
+    def _look(self, data: tuple[Any, ...], options: dict[str, Any], continued: bool) -> tuple["LDS", Sequences]:
+        lds = self.known() if continued else self.known().begin()
+        return lds, lds.statistics(*data, **options)
+
+    def _driven(self, steps: int, inputs: Any) -> tuple[Any, int]:
+        """The inputs of the next steps, padded to a bucket, and its length."""
+        check_count(steps, "steps")
+        table = None if inputs is None else check_table(inputs, "inputs")
+        self._check_inputs(None if table is None else table.shape[1])
+        if table is not None and len(table) != steps:
+            raise DataError(f"inputs must have a row for each of {steps} steps, found {len(table)}")
+        if self._varies() and not is_traced(self.time):
+            self._check_reach(steps + (0 if self.state is None else int(self.time)))
+        length = bucket(steps)
+        return None if table is None else jnp.asarray(pad_rows(table, length)), length
+
+    def _check_inputs(self, found: int | None) -> None:
+        if found is None and self.inputs:
+            raise DataError(f"inputs are missing: this system is driven by {self.inputs} of them; pass inputs=")
+        if found is not None and found != self.inputs:
+            raise DataError(f"inputs must have {self.inputs} columns, as the system was made for, found {found}")
+
+    def _check_times(self, data: Sequences) -> None:
+        if not self._varies():
+            return
+        begin = np.flatnonzero(np.asarray(data.first)[: data.rows])
+        longest = int(np.diff(np.append(begin, data.rows)).max())
+        self._check_reach(longest + (int(self.time) if data.alone and self.state is not None else 0))
+
+    def _check_reach(self, rows: int) -> None:
+        for name in MATRICES:
+            value = getattr(self, name)
+            if isinstance(value, Varying) and value.values.shape[0] < rows:
+                raise DataError(f"{name} is given for {value.values.shape[0]} times, {rows} are needed; give more")
+
+
+@eqx.filter_jit
+def _sampled(key: Any, lds: LDS, data: Sequences, n: int) -> Float[Array, "m t n"]:
+    steps = runs.steps_for(lds, data)
+    return draw_states(key, steps, runs.filtered(lds, data), runs.continuing(lds, data), n)
+
+
+@eqx.filter_jit
+def _simulated(key: Any, lds: LDS, count: int, inputs: Any) -> tuple[Array, Array]:
+    rows = jnp.arange(count)
+    steps = runs.steps_of(lds, inputs, rows if lds.state is None else rows + lds.time)
+    law = runs.starts(lds) if lds.state is None else lds.state
+    return draw_future(key, law, lds.state is None, steps, count)
+
+
+def _cut(values: Any, data: Sequences) -> Any:
+    return put(np.asarray(values)[: data.rows])
+
+
+def _head(values: Any, where: Any) -> Any:
+    """Part of an array; by NumPy, which compiles nothing for a new length."""
+    return values[where] if is_traced(values) else put(np.asarray(values)[where])

@@ -1,0 +1,71 @@
+"""Whether matrices can be those of a linear dynamical system; `DataError` says what is wrong."""
+
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Array, Float
+
+from credo.core.arrays import is_traced, put
+from credo.core.errors import DataError
+
+ASYMMETRY = 1e-8
+NEGATIVE = 1e-10
+"""Eigenvalues down to this share of the largest, below zero, are rounding."""
+
+
+class Varying(eqx.Module):
+    """A matrix or vector for each time; it is taken as known."""
+
+    values: Float[Array, "t ..."]
+
+    @property
+    def ndim(self) -> int:
+        """The rank with the axis of time."""
+        return self.values.ndim
+
+
+def matrix(value: Any, name: str, shape: tuple[int, ...]) -> Any:
+    """An array of this shape, or a `Varying` with one for each time; None and what is traced as they are."""
+    if value is None or is_traced(value) or isinstance(value, Varying):
+        return value
+    try:
+        array = np.asarray(value, dtype=float)
+    except (TypeError, ValueError):
+        raise DataError(f"{name} must hold numbers, found {type(value).__name__}") from None
+    if array.ndim == 0 and all(k == 1 for k in shape):
+        array = array.reshape(shape)
+    rank = len(shape)
+    if array.shape[-rank:] != shape or array.ndim > rank + 1 or (array.ndim > rank and not len(array)):
+        each = ", ".join(["T", *(str(k) for k in shape)])
+        raise DataError(f"{name} must have shape {shape}, or ({each}) with one for each time, found {array.shape}")
+    if not np.isfinite(array).all():
+        raise DataError(f"{name} must be finite, found {array[~np.isfinite(array)][0]}")
+    return put(array) if array.ndim == rank else Varying(put(array))
+
+
+def covariance(value: Any, name: str, size: int) -> Any:
+    """`matrix` that is symmetric without a negative eigenvalue."""
+    checked = matrix(value, name, (size, size))
+    if checked is None or is_traced(checked):
+        return checked
+    array = np.asarray(checked.values if isinstance(checked, Varying) else checked)
+    largest = np.abs(array).max(initial=0.0)
+    skew = np.abs(array - np.swapaxes(array, -1, -2)).max(initial=0.0)
+    if skew > ASYMMETRY * largest:
+        raise DataError(f"{name} must be symmetric, found entries that differ by {skew:g}; pass ½(A + Aᵀ)")
+    even = 0.5 * (array + np.swapaxes(array, -1, -2))
+    least = float(np.linalg.eigvalsh(even).min())
+    if least < -NEGATIVE * largest:
+        raise DataError(
+            f"{name} must be a covariance, found an eigenvalue of {least:g}; all must be at least 0: "
+            "check its signs, or add to its diagonal"
+        )
+    return Varying(put(even)) if isinstance(checked, Varying) else put(even)
+
+
+def is_singular(value: Any) -> bool:
+    """Whether a covariance has no inverse."""
+    array = np.asarray(value.values if isinstance(value, Varying) else value)
+    values = np.linalg.eigvalsh(array)
+    return bool(np.any(values[..., 0] <= 1e-14 * values[..., -1]))

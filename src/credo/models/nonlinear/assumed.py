@@ -1,0 +1,195 @@
+"""Filter and smoother that take the state as Gaussian after every step; how its moments pass is left to a subclass.
+
+With Σᵢⱼ Mᵢⱼ (xᵢ, yᵢ)(xⱼ, yⱼ)ᵀ the joint covariance of z and f(z), X and Y its columns, R the noise and ŷ = E[f(z)],
+
+    S = YMYᵀ + R,    K = XMYᵀS⁻¹,    mean + K(x - ŷ),    covariance (X - KY)M(X - KY)ᵀ + KRKᵀ
+
+which is Joseph's form: rounding cannot make it indefinite where M is not. The smoother goes back with the gain of zₜ on
+zₜ₊₁ in place of K. Särkkä & Svensson (2023), "Bayesian Filtering and Smoothing", chapters 7, 8, 13 and 14.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from credo.core.gaussian import Gaussian
+from credo.core.linalg import log_determinant, solve, solve_lower
+from credo.core.predictive import Normal, Predictive
+from credo.models.nonlinear.laws import Filtered, Smoothed
+from credo.models.nonlinear.method import COVARIANCE, FINE, OBSERVE, STEP, Rows, StateMethod
+from credo.models.nonlinear.model import LOG_2PI, Dynamics, scaled_root
+
+Law = tuple[Array, Array]
+
+
+class Moments(NamedTuple):
+    """E[f(z)], and the joint covariance of z and f(z) as columns X, Y with weights M."""
+
+    mean: Float[Array, " m"]
+    x: Float[Array, "n s"]
+    y: Float[Array, "m s"]
+    middle: Float[Array, "s s"]
+    ok: Bool[Array, ""]
+
+    @property
+    def covariance(self) -> Float[Array, "m m"]:
+        """YMYᵀ."""
+        return _symmetric(self.y @ self.middle @ self.y.T)
+
+    @property
+    def cross(self) -> Float[Array, "n m"]:
+        """XMYᵀ."""
+        return self.x @ self.middle @ self.y.T
+
+    def left(self, gain: Float[Array, "n m"], noise: Float[Array, "m m"]) -> Float[Array, "n n"]:
+        """The covariance of z - K(f(z) + noise)."""
+        rest = self.x - gain @ self.y
+        return _symmetric(rest @ self.middle @ rest.T + gain @ noise @ gain.T)
+
+
+class AssumedGaussian(StateMethod):
+    """p(zₜ | x₁…xₜ) ≈ N(mean, covariance)."""
+
+    @abstractmethod
+    def moments(
+        self, function: Callable[[Array], Array], mean: Float[Array, " n"], covariance: Float[Array, "n n"]
+    ) -> Moments:
+        """The moments of z and f(z) for z ~ N(mean, covariance)."""
+
+    def blank(self, model: Dynamics) -> Gaussian:
+        """The law of the first state."""
+        return Gaussian(model.start_mean, model.start_covariance)
+
+    def adopt(self, law: Any) -> Gaussian:
+        """The Gaussian with the same mean and covariance."""
+        return law if isinstance(law, Gaussian) else Gaussian(law.mean, law.covariance)
+
+    def run(self, model: Dynamics, before: Gaussian, rows: Rows) -> tuple[Gaussian, Array, Array]:
+        """The law after the last row, log p(xₜ | x₁…xₜ₋₁) and what was wrong with each row."""
+        law, (_, _, increments, status) = _filter(self, model, (before.mean, before.covariance), rows)
+        return Gaussian(*law), increments, status
+
+    def filter(self, model: Dynamics, before: Gaussian, rows: Rows) -> tuple[Filtered, Array]:
+        """The law of each row."""
+        _, (mean, covariance, increments, status) = _filter(self, model, (before.mean, before.covariance), rows)
+        return Filtered(mean, covariance, increments), status
+
+    def smooth(self, model: Dynamics, before: Gaussian, rows: Rows) -> tuple[Filtered, Array]:
+        """p(zₜ | x₁…x_T), back from the last row."""
+        _, (mean, covariance, increments, status) = _filter(self, model, (before.mean, before.covariance), rows)
+        mean, covariance, ok = _smooth(self, model, mean, covariance, rows)
+        return Smoothed(mean, covariance, increments), jnp.where((status == FINE) & ~ok, COVARIANCE, status)
+
+    def forecast(
+        self, model: Dynamics, before: Gaussian, first: Bool[Array, " s"], inputs: Float[Array, "s c"] | None
+    ) -> tuple[Predictive, Array]:
+        """The outcomes of the next rows: noise is aleatoric, not knowing the state epistemic."""
+        mean, latent, noise, status = _forecast(self, model, (before.mean, before.covariance), first, inputs)
+        return Normal(mean, noise, latent), status
+
+
+def _prior(
+    method: AssumedGaussian, model: Dynamics, law: Law, fresh: Array, u: Any
+) -> tuple[Array, Array, Bool[Array, ""], Bool[Array, ""]]:
+    """p(zₜ | x₁…xₜ₋₁), whether it is finite and whether its covariance passed; a fresh one begins at the start."""
+    here = [jnp.where(fresh, s, v) for s, v in zip((model.start_mean, model.start_covariance), law, strict=True)]
+    moved = method.moments(lambda z: model.advance(z, u), here[0], here[1])
+    assert model.noise is not None
+    mean = jnp.where(fresh, model.start_mean, moved.mean)
+    covariance = jnp.where(fresh, model.start_covariance, moved.covariance + model.noise)
+    return mean, covariance, jnp.isfinite(mean).all() & jnp.isfinite(covariance).all(), moved.ok
+
+
+@eqx.filter_jit
+def _filter(
+    method: AssumedGaussian, model: Dynamics, before: Law, rows: Rows
+) -> tuple[Law, tuple[Array, Array, Array, Array]]:
+    """The law after the last row; mean, covariance, log p(xₜ | x₁…xₜ₋₁) and status of each."""
+
+    def update(law: Law, row: Rows) -> tuple[Law, tuple[Array, ...]]:
+        mean, covariance, finite, passed = _prior(method, model, law, row.first, row.inputs)
+        shown = method.moments(lambda z: model.outcome(z, row.inputs, row.x.shape[0]), mean, covariance)
+        noise = model.observation_noise
+        assert noise is not None
+        root, definite = scaled_root(shown.covariance + noise, row.seen)
+        apart = jnp.where(row.seen, row.x - shown.mean, 0.0)
+        gain = solve(root, jnp.where(row.seen, shown.cross, 0.0).T).T
+        increment = -0.5 * (
+            jnp.square(solve_lower(root, apart)).sum() + log_determinant(root) + row.seen.sum() * LOG_2PI
+        )
+        law = mean + gain @ apart, shown.left(gain, noise)
+        looks = jnp.isfinite(shown.mean).all() & jnp.isfinite(shown.y).all()
+        good = passed & definite & shown.ok
+        status = jnp.where(~finite, STEP, jnp.where(~looks, OBSERVE, jnp.where(good, FINE, COVARIANCE)))
+        return law, (*law, increment, status)
+
+    def nothing(law: Law, row: Rows) -> tuple[Law, tuple[Array, ...]]:
+        return law, (*law, jnp.zeros(()), jnp.asarray(FINE))
+
+    return jax.lax.scan(lambda law, row: jax.lax.cond(row.real, update, nothing, law, row), before, rows)
+
+
+@eqx.filter_jit
+def _smooth(
+    method: AssumedGaussian, model: Dynamics, mean: Float[Array, "t n"], covariance: Float[Array, "t n n"], rows: Rows
+) -> tuple[Array, Array, Array]:
+    """Back in time: what zₜ₊₁ turned out to be, regressed on zₜ."""
+
+    def update(later: Law, here: tuple[Array, Array, Any]) -> tuple[Law, tuple[Array, ...]]:
+        mean, covariance, u = here
+        moved = method.moments(lambda z: model.advance(z, u), mean, covariance)
+        assert model.noise is not None
+        ahead = moved.covariance + model.noise
+        free = jnp.diagonal(ahead) > 0
+        root, definite = scaled_root(ahead, free)
+        gain = solve(root, jnp.where(free, moved.cross, 0.0).T).T
+        law = mean + gain @ (later[0] - moved.mean), moved.left(gain, model.noise + later[1])
+        return law, (*law, definite & moved.ok)
+
+    def end(later: Law, here: tuple[Array, Array, Any]) -> tuple[Law, tuple[Array, ...]]:
+        return here[:2], (*here[:2], jnp.asarray(True))
+
+    last = jnp.roll(rows.first | ~rows.real, -1).at[-1].set(True)
+    inputs = None if rows.inputs is None else jnp.roll(rows.inputs, -1, axis=0)
+    here = (mean, covariance, inputs)
+    start = (mean[-1], covariance[-1])
+    return jax.lax.scan(
+        lambda later, row: jax.lax.cond(row[0], end, update, later, row[1]), start, (last, here), reverse=True
+    )[1]
+
+
+@eqx.filter_jit
+def _forecast(
+    method: AssumedGaussian,
+    model: Dynamics,
+    before: Law,
+    first: Bool[Array, " s"],
+    inputs: Float[Array, "s c"] | None,
+) -> tuple[Array, Array, Array, Array]:
+    """Mean, variance from the state, variance of the noise and status of each outcome."""
+
+    def ahead(law: Law, row: tuple[Array, Any]) -> tuple[Law, tuple[Array, ...]]:
+        fresh, u = row
+        mean, covariance, finite, passed = _prior(method, model, law, fresh, u)
+        shown = method.moments(lambda z: model.outcome(z, u), mean, covariance)
+        looks = jnp.isfinite(shown.mean).all() & jnp.isfinite(shown.y).all()
+        status = jnp.where(~finite, STEP, jnp.where(~looks, OBSERVE, jnp.where(passed & shown.ok, FINE, COVARIANCE)))
+        latent = jnp.maximum(jnp.diagonal(shown.covariance), 0.0)
+        return (mean, covariance), (shown.mean, latent, status)
+
+    _, (mean, latent, status) = jax.lax.scan(ahead, before, (first, inputs))
+    assert model.observation_noise is not None
+    noise = jnp.broadcast_to(jnp.diagonal(model.observation_noise), mean.shape)
+    u = None if inputs is None else inputs[0]
+    if eqx.filter_eval_shape(model.shown, model.start_mean, u).ndim == 0:
+        mean, latent, noise = mean[:, 0], latent[:, 0], noise[:, 0]
+    return mean, latent, noise, status
+
+
+def _symmetric(matrix: Float[Array, "n n"]) -> Float[Array, "n n"]:
+    return 0.5 * (matrix + matrix.T)

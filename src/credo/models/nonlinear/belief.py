@@ -1,0 +1,223 @@
+"""`StateSpaceModel`: a belief about a hidden state that moves and is observed through functions of any form."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from credo.core.arrays import bucket, check_count, check_table, check_vector, is_traced, put
+from credo.core.belief import Belief
+from credo.core.errors import DataError
+from credo.core.gaussian import Gaussian
+from credo.core.modules import changed
+from credo.core.predictive import Mixture, Predictive
+from credo.models.nonlinear.extended import Extended
+from credo.models.nonlinear.laws import Cloud, Filtered
+from credo.models.nonlinear.method import FINE, Rows, StateMethod, check_status
+from credo.models.nonlinear.model import Dynamics, check_covariance, check_function, check_mean
+from credo.models.nonlinear.particle import Particles
+from credo.models.sequences import Sequences, read
+
+
+class StateSpaceModel(Dynamics, Belief):
+    """zₜ = step(zₜ₋₁, uₜ) + qₜ, xₜ = observe(zₜ, uₜ) + vₜ with qₜ ~ N(0, Q), vₜ ~ N(0, R) and z₁ ~ N(m, P).
+
+    `condition` filters: the belief after data has the law of the last state as its `state`, and goes on from there,
+    with one row at a time if need be. `using` is `Extended()` (the default), `Unscented()` or `Particles()` (the
+    default where noise is not Gaussian), and the belief keeps to the one it was last conditioned with.
+
+    Args:
+        step: the next state from one state and the input of the new row (None without inputs); written with jax.numpy.
+        observe: the expected outcome of one state, a vector or a number; or, for particles, its `Predictive`.
+        noise: Q, a covariance matrix that may be singular, or a number for a state of one number.
+        observation_noise: R, likewise.
+        start_mean: m, of the state at the first row.
+        start_covariance: P; zeros where the first state is known.
+        log_likelihood: log p(x | z, u) from (x, z, u), in place of observe and its noise; for particles.
+        transition_sample: a draw of the next state from (key, z, u), in place of step and noise; for particles.
+        using: the method, where `condition` names none.
+    """
+
+    state: Gaussian | Cloud | None = None
+    """p(zₜ | x₁…xₜ) after the last row; None before any."""
+    using: Any = eqx.field(default_factory=Extended)
+
+    def __init__(
+        self,
+        step: Any = None,
+        observe: Any = None,
+        noise: Any = None,
+        observation_noise: Any = None,
+        start_mean: Any = None,
+        start_covariance: Any = None,
+        *,
+        log_likelihood: Any = None,
+        transition_sample: Any = None,
+        using: Any = None,
+    ) -> None:
+        for name, value, call in (
+            ("step", step, "(z, u) of one state"),
+            ("observe", observe, "(z, u) of one state"),
+            ("log_likelihood", log_likelihood, "(x, z, u)"),
+            ("transition_sample", transition_sample, "(key, z, u)"),
+        ):
+            check_function(value, name, call)
+        if transition_sample is None and (step is None or noise is None):
+            raise DataError("step and noise are missing; pass both, or transition_sample(key, z, u)")
+        if log_likelihood is None and observe is None:
+            raise DataError("observe is missing; pass it with observation_noise, or log_likelihood(x, z, u)")
+        for name, value in (("start_mean", start_mean), ("start_covariance", start_covariance)):
+            if value is None:
+                raise DataError(f"{name} is missing: the law of the state at the first row; zeros will do for a mean")
+        self.step, self.observe = step, observe
+        self.log_likelihood, self.transition_sample = log_likelihood, transition_sample
+        self.start_mean = check_mean(start_mean)
+        n = self.start_mean.shape[0]
+        self.start_covariance = check_covariance(start_covariance, "start_covariance", n)
+        self.noise = None if noise is None else check_covariance(noise, "noise", n)
+        self.observation_noise = (
+            None if observation_noise is None else check_covariance(observation_noise, "observation_noise", None)
+        )
+        self.state = None
+        gaussian = log_likelihood is None and transition_sample is None and observation_noise is not None
+        self.using = (Extended() if gaussian else Particles()) if using is None else _check_method(using)
+
+    def by(self, method: Any) -> "StateSpaceModel":
+        """The same belief, to be carried on by another method: a Gaussian keeps mean and covariance of a cloud."""
+        state = None if self.state is None else _check_method(method).adopt(self.state)
+        return changed(self, using=_check_method(method), state=state)
+
+    def statistics(
+        self, x: Any, *, lengths: Any = None, inputs: Any = None, missing: bool = False, **unknown: Any
+    ) -> Sequences:
+        """The rows, checked and padded; see `condition`."""
+        if unknown:
+            raise DataError(f"unknown options: {', '.join(sorted(unknown))}; known are lengths, inputs, missing, using")
+        x = _as_rows(x, None if self.observation_noise is None else self.observation_noise.shape[0])
+        data = read(x, lengths, None if inputs is None else _as_rows(inputs, None), missing)
+        if self.log_likelihood is not None and not data.complete:
+            raise DataError("log_likelihood takes whole rows, found rows of which only some entries are NaN")
+        return data
+
+    def condition(self, *data: Any, using: Any = None, **options: Any) -> "StateSpaceModel":
+        """The belief after the rows of x: a table (T, p), a vector (T,), a list of those, or one row.
+
+        `using` is the method; the options are those of `filter`.
+        """
+        belief = self if using is None else self.by(using)
+        return belief.condition_on(belief.statistics(*data, **options))
+
+    def condition_on(self, statistics: Sequences) -> "StateSpaceModel":
+        """The belief after the rows; one sequence goes on from the state, several begin anew."""
+        law, _, status = self.using.run(self._dynamics(), *self._begin(statistics))
+        return changed(self, state=check_status(_cut(status, statistics), law))
+
+    def evidence_of(self, statistics: Sequences) -> Float[Array, ""]:
+        """log p(x₁…x_T), -∞ where a row cannot be filtered; for particles an estimate, whose gradient is not one."""
+        _, increments, status = self.using.run(self._dynamics(), *self._begin(statistics))
+        return jnp.where((status == FINE).all(), jnp.sum(increments), -jnp.inf)
+
+    def log_evidence_of(self, statistics: Sequences) -> Float[Array, ""]:
+        """log p(x₁…x_T), or an error that names the row that cannot be filtered."""
+        _, increments, status = self.using.run(self._dynamics(), *self._begin(statistics))
+        total = jnp.sum(increments) if is_traced(increments) else put(np.asarray(increments).sum())
+        return check_status(_cut(status, statistics), total)
+
+    def log_evidence(self, *data: Any, using: Any = None, **options: Any) -> Float[Array, ""]:
+        """log p(x₁…x_T); after data, of what comes next."""
+        belief = self if using is None else self.by(using)
+        return belief.log_evidence_of(belief.statistics(*data, **options))
+
+    def filter(self, x: Any, *, using: Any = None, **options: Any) -> Filtered:
+        """p(zₜ | x₁…xₜ) for every row, as `Filtered`, or `ParticleFiltered` with the particles and their ancestors.
+
+        Args:
+            x: a table (T, p), a vector (T,), or a list of those for several sequences.
+            using: the method.
+            options: `lengths` of the sequences in one table, `inputs` with a row for each of x, and
+                `missing=True` where NaN means not observed.
+        """
+        return self._pass("filter", x, using, options)
+
+    def smooth(self, x: Any, *, using: Any = None, **options: Any) -> Filtered:
+        """p(zₜ | x₁…x_T) for every row, by `Extended` or `Unscented`; the arguments are those of `filter`."""
+        return self._pass("smooth", x, using, options)
+
+    def predict(self, steps: int = 1, inputs: Any = None) -> Predictive:
+        """The outcomes of the next `steps` rows, shape (steps, p), or (steps,) where observe returns a number.
+
+        By `Extended` and `Unscented` a `Normal`, by `Particles` a `Mixture`; `inputs` has a row for each step.
+        """
+        check_count(steps, "steps")
+        first = np.arange(bucket(steps)) < (self.state is None)
+        driven = None if inputs is None else put(_check_inputs(inputs, steps))
+        law = self.using.blank(self._dynamics()) if self.state is None else self.state
+        prediction, status = self.using.forecast(self._dynamics(), law, put(first), driven)
+        status = status if is_traced(status) else np.asarray(status)
+        return check_status(status[:steps], _first_rows(prediction, steps), "step")
+
+    def _dynamics(self) -> "StateSpaceModel":
+        """Without what changes from row to row, so that compiled code can be reused."""
+        return changed(self, state=None, using=None)
+
+    def _begin(self, data: Sequences) -> tuple[Any, Rows]:
+        goes_on = self.state is not None and data.alone
+        first: Any = data.first
+        if goes_on:
+            rest = np.arange(first.shape[0]) > 0
+            first = first & rest if is_traced(first) else put(np.asarray(first) & rest)
+        law = self.state if goes_on else self.using.blank(self._dynamics())
+        return law, Rows(data.x, data.seen, first, data.real, data.inputs)
+
+    def _pass(self, kind: str, x: Any, using: Any, options: dict[str, Any]) -> Any:
+        belief = self if using is None else self.by(using)
+        data = belief.statistics(x, **options)
+        result, status = getattr(belief.using, kind)(belief._dynamics(), *belief._begin(data))
+        return _rows(check_status(_cut(status, data), result), data.rows)
+
+
+def _check_method(method: Any) -> StateMethod:
+    if not isinstance(method, StateMethod):
+        raise DataError(f"using must be Extended(), Unscented() or Particles(), found {method!r}")
+    return method
+
+
+def _as_rows(x: Any, columns: int | None) -> Any:
+    """x itself, or a table of one row for a number, and for a vector with the numbers of one row of several columns."""
+    if isinstance(x, int | float | np.number) or getattr(x, "shape", None) == ():
+        return [x]
+    flat = x.ndim == 1 if hasattr(x, "ndim") else isinstance(x, list | tuple) and all(np.isscalar(v) for v in x)
+    return np.asarray(x)[None] if flat and columns is not None and columns > 1 and len(x) == columns else x
+
+
+def _check_inputs(inputs: Any, steps: int) -> np.ndarray:
+    """The inputs of the next rows; padding repeats the last one, as zeros may be where functions are not defined."""
+    table = check_vector(inputs, "inputs")[:, None] if np.ndim(inputs) == 1 else check_table(inputs, "inputs")
+    if len(table) != steps:
+        raise DataError(f"inputs must have a row for each of the {steps} steps, found {len(table)}")
+    return np.asarray(table)[np.minimum(np.arange(bucket(steps)), steps - 1)]
+
+
+def _cut(status: Array, data: Sequences) -> Any:
+    return status if is_traced(status) else np.asarray(status)[: data.rows]
+
+
+def _rows(tree: Any, n: int) -> Any:
+    """The first n rows of every array, cut in NumPy, which compiles nothing."""
+    return jax.tree.map(lambda leaf: put(np.asarray(leaf)[:n]), tree)
+
+
+def _first_rows(prediction: Any, steps: int) -> Any:
+    """The predictions of the first steps; those of a mixture lie behind the axis of its components."""
+
+    def cut(leaf: Array, axis: int) -> Array:
+        kept = (slice(None),) * axis + (slice(steps),)
+        return leaf[kept] if is_traced(leaf) else put(np.asarray(leaf)[kept])
+
+    if isinstance(prediction, Mixture):
+        parts = tuple(jax.tree.map(lambda leaf: cut(leaf, 1), part) for part in prediction.parts)
+        return Mixture(prediction.weights, parts)
+    return jax.tree.map(lambda leaf: cut(leaf, 0), prediction)

@@ -1,0 +1,83 @@
+"""What `using=` names here: how the law of a hidden state is carried through non-linear functions."""
+
+from abc import abstractmethod
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from credo.core.arrays import is_traced
+from credo.core.errors import DataError, NotConverged, NotPositiveDefinite
+from credo.core.predictive import Predictive
+from credo.models.nonlinear.laws import Filtered
+from credo.models.nonlinear.model import Dynamics
+
+FINE, STEP, OBSERVE, COVARIANCE, LOST = range(5)
+"""What may be wrong with a row."""
+
+
+class Rows(NamedTuple):
+    """The data of a pass: outcomes (0 where not `seen`), where a sequence begins, and which rows are not padding."""
+
+    x: Float[Array, "t p"]
+    seen: Bool[Array, "t p"]
+    first: Bool[Array, " t"]
+    real: Bool[Array, " t"]
+    inputs: Float[Array, "t c"] | None
+
+
+class StateMethod(eqx.Module):
+    """How p(zₜ | x₁…xₜ) is represented and computed."""
+
+    @abstractmethod
+    def blank(self, model: Dynamics) -> Any:
+        """The law before any data, in the form that `run` begins with; a first row does not read it."""
+
+    @abstractmethod
+    def adopt(self, law: Any) -> Any:
+        """A law of the state that another method left, in the form of this one."""
+
+    @abstractmethod
+    def run(self, model: Dynamics, before: Any, rows: Rows) -> tuple[Any, Array, Array]:
+        """The law after the last row, log p(xₜ | x₁…xₜ₋₁) and what was wrong with each row."""
+
+    @abstractmethod
+    def filter(self, model: Dynamics, before: Any, rows: Rows) -> tuple[Filtered, Array]:
+        """The law of each row, and what was wrong with it."""
+
+    @abstractmethod
+    def smooth(self, model: Dynamics, before: Any, rows: Rows) -> tuple[Filtered, Array]:
+        """p(zₜ | x₁…x_T), and what was wrong with each row."""
+
+    @abstractmethod
+    def forecast(
+        self, model: Dynamics, before: Any, first: Bool[Array, " s"], inputs: Float[Array, "s c"] | None
+    ) -> tuple[Predictive, Array]:
+        """The outcomes of the next rows, and what was wrong with each."""
+
+
+def check_status(status: Any, value: Any, what: str = "row") -> Any:
+    """`value`, or an error that names the first row where something was wrong, and what."""
+    if is_traced(status):
+        return eqx.error_if(value, (status != FINE).any(), "a row of the data could not be filtered")
+    bad = np.flatnonzero(np.asarray(status))
+    if not len(bad):
+        return value
+    row, code = int(bad[0]), int(np.asarray(status)[bad[0]])
+    if code == STEP:
+        raise DataError(
+            f"step returned a state that is not finite, on the way to {what} {row}; the state may have left where step "
+            "is defined: bound it there, or lower noise"
+        )
+    if code == OBSERVE:
+        raise DataError(f"observe (or log_likelihood) is not finite at {what} {row}; bound it where the state may go")
+    if code == COVARIANCE:
+        raise NotPositiveDefinite(
+            f"a covariance is not positive definite at {what} {row}: observation_noise is singular, or Unscented has "
+            "negative weights; raise observation_noise, or choose kappa ≥ 0 and alpha = 1"
+        )
+    raise NotConverged(
+        f"all particles have weight 0 at {what} {row}: none of them can have shown it; raise n, or noise, "
+        "or give the likelihood heavier tails"
+    )

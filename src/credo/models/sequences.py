@@ -1,0 +1,172 @@
+"""Sequences as users have them, one after the other in one table: what every pass over time reads.
+
+A sequence is a table (T, d), or a vector (T,) for one column. Several are a list of such, or one table with `lengths`.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from credo.core.arrays import bucket, check_table, check_vector, is_traced, pad_rows, put, put_all
+from credo.core.errors import DataError
+from credo.core.parts import LONGEST_ALONE
+
+LONG = 8192
+"""Rows from which on padding costs more than a program that is compiled for it."""
+
+
+class Sequences(eqx.Module):
+    """Rows of all sequences, padded to a bucket; each row of padding is a sequence of its own that shows nothing."""
+
+    x: Float[Array, "t d"]
+    """Outcomes, 0 where they were not seen."""
+    seen: Bool[Array, "t d"]
+    first: Bool[Array, " t"]
+    """Where a sequence begins."""
+    real: Bool[Array, " t"]
+    """Which rows are not padding."""
+    inputs: Float[Array, "t c"] | None
+    complete: bool = eqx.field(static=True)
+    """Whether each row was seen in full or not at all."""
+    alone: bool = eqx.field(static=True)
+    """Whether there is one sequence, which may go on from where a belief is; several begin anew."""
+    origin: Any = None
+    """The belief before its starting point was chosen, for other ones."""
+
+    @property
+    def long(self) -> bool:
+        """Whether there are so many rows that several cores are worth the effort."""
+        return self.first.shape[0] > LONGEST_ALONE
+
+    @property
+    def rows(self) -> int:
+        """How many rows are not padding."""
+        return int(np.asarray(self.real).sum())
+
+
+def read(
+    x: Any, lengths: Any = None, inputs: Any = None, missing: bool = False, columns: int | None = None
+) -> Sequences:
+    """Checked sequences.
+
+    Args:
+        x: a table (T, d), a vector (T,), or a list of those.
+        lengths: of the sequences in one table, in order; they add up to its rows.
+        inputs: a table with a row for each of x's, or a list of those.
+        missing: whether NaN means that an entry was not observed; otherwise it is an error.
+        columns: how many are expected, where that is known.
+    """
+    if is_traced(x):
+        raise DataError("sequences must be known before compilation, found a traced array; pass NumPy's")
+    table, sizes = _concatenated(x, "x", columns)
+    sizes = sizes if lengths is None else _check_lengths(lengths, len(table), len(sizes))
+    seen = _check_seen(table, missing)
+    n = len(table)
+    t = padded_length(n)
+    first = np.ones(t, bool)
+    first[:n] = False
+    first[np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(int)] = True
+    driven = None
+    if inputs is not None:
+        driven, _ = _concatenated(inputs, "inputs", None)
+        if len(driven) != n:
+            raise DataError(f"inputs must have a row for each of x's {n}, found {len(driven)}")
+        _check_seen(driven, False, "inputs")
+    arrays = (np.where(seen, table, 0.0), seen, *(() if driven is None else (driven,)))
+    data, shown, *rest = put_all(*(pad_rows(a, t) for a in arrays))
+    everything, nothing = seen.all(axis=1), ~seen.any(axis=1)
+    return Sequences(
+        data,
+        shown,
+        put(first),
+        put(np.arange(t) < n),
+        rest[0] if rest else None,
+        bool(np.all(everything | nothing)),
+        len(sizes) == 1,
+    )
+
+
+def padded_length(n: int) -> int:
+    """The bucket of n rows; for long sequences in steps of a sixteenth, which divide into many equal blocks."""
+    if n <= LONG:
+        return bucket(n)
+    step = 1 << (n.bit_length() - 5)
+    return -(-n // step) * step
+
+
+def next_row(columns: int | None, x: Any) -> np.ndarray | None:
+    """x as one row of so many columns, if it is one: the next outcome of a sequence."""
+    if isinstance(x, np.ndarray):
+        return x.astype(float) if x.ndim == 1 and x.shape[0] == columns and x.dtype.kind in "fiub" else None
+    if isinstance(x, float | int | np.floating | np.integer):
+        return np.array([x], dtype=float) if columns == 1 else None
+    if isinstance(x, list | tuple) and len(x) == columns and all(isinstance(v, float | int) for v in x):
+        return np.array(x, dtype=float)
+    return None
+
+
+def is_list_of_sequences(x: Any) -> bool:
+    """Whether x is a Python list of arrays or tables: a list of lists of numbers is a table."""
+    if not isinstance(x, list | tuple) or not len(x):
+        return False
+    return all(_depth(each) >= 1 for each in x) and any(
+        hasattr(each, "shape") or hasattr(each, "to_numpy") or _depth(each) >= 2 for each in x
+    )
+
+
+def _depth(value: Any) -> int:
+    if hasattr(value, "shape"):
+        return len(value.shape)
+    return 1 + (_depth(value[0]) if len(value) else 0) if isinstance(value, list | tuple) else 0
+
+
+def _concatenated(x: Any, name: str, columns: int | None) -> tuple[np.ndarray, list[int]]:
+    """One table of all rows, and how many are of each sequence."""
+    if not is_list_of_sequences(x):
+        table = _one(x, name, columns)
+        return table, [len(table)]
+    parts = [_one(each, f"{name}[{i}]", columns) for i, each in enumerate(x)]
+    widths = {part.shape[1] for part in parts}
+    if len(widths) > 1:
+        raise DataError(f"the sequences of {name} must have the same columns, found {sorted(widths)} of them")
+    return np.concatenate(parts), [len(part) for part in parts]
+
+
+def _one(x: Any, name: str, columns: int | None) -> np.ndarray:
+    shape = getattr(x, "shape", None)
+    if (len(shape) if shape is not None else _depth(x)) == 1:
+        raw = np.asarray(x.to_numpy() if hasattr(x, "to_numpy") else x)
+        if raw.dtype == object or raw.dtype.kind in "OUSmMc" or len(raw) == 0:
+            raw = check_vector(x, name)  # which says what is wrong
+        x = raw[:, None]
+    table = check_table(x, name, finite=False)
+    if columns is not None and table.shape[1] != columns:
+        remedy = "; for several sequences pass a list of them, or one table and lengths" if columns == 1 else ""
+        raise DataError(f"{name} must have {columns} columns, as the emission has, found {table.shape[1]}{remedy}")
+    return table
+
+
+def _check_lengths(lengths: Any, rows: int, sequences: int) -> list[int]:
+    if sequences > 1:
+        raise DataError("lengths are for sequences in one table; a list of sequences has lengths of its own")
+    values = np.asarray(check_vector(lengths, "lengths"))
+    if np.any(values != np.round(values)) or np.any(values < 1):
+        raise DataError(f"lengths must be whole numbers of at least 1, found {np.asarray(lengths).tolist()}")
+    if values.sum() != rows:
+        raise DataError(f"lengths must add up to the {rows} rows of x, found {int(values.sum())}")
+    return [int(v) for v in values]
+
+
+def _check_seen(table: np.ndarray, missing: bool, name: str = "x") -> np.ndarray:
+    seen = ~np.isnan(table)
+    if not missing and not seen.all():
+        row, column = (int(i) for i in np.argwhere(~seen)[0])
+        remedy = "; pass missing=True to treat NaN as not observed" if name == "x" else ""
+        raise DataError(f"{name} contains NaN at row {row}, column {column}{remedy}")
+    infinite = np.isinf(table)
+    if infinite.any():
+        row, column = (int(i) for i in np.argwhere(infinite)[0])
+        raise DataError(f"{name} contains infinity at row {row}, column {column}; drop or correct the row")
+    return seen

@@ -1,0 +1,158 @@
+"""`HMM`: `credo.HMM` behind fit and predict, with hmmlearn's conventions (`lengths`)."""
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from credo.core.errors import DataError
+from credo.infer.em import EM
+from credo.infer.learn import Evidence, prepare_and_learn
+from credo.models.hmm import HMM as Belief
+from credo.models.hmm.emissions import Categorical, Custom, Emission, Gaussian, GaussianMixture, Poisson, VonMises
+from credo.sklearn.base import seed_of, speak_up
+
+COVARIANCES = {"full": "full", "diag": "diagonal", "diagonal": "diagonal", "tied": "tied", "spherical": "spherical"}
+
+
+class HMM(BaseEstimator):
+    """A hidden Markov model, learned by Baum-Welch from several starts.
+
+    X holds the rows of one sequence, or of several one after the other with their `lengths`.
+
+    Args:
+        n_components: hidden states.
+        emission: "gaussian", "mixture" (of Gaussians), "categorical" (codes 0, 1, … in one column), "poisson",
+            "vonmises", or any of `credo.models.hmm.emissions`.
+        covariance_type: of "gaussian" and "mixture": "full", "diag", "tied" or "spherical".
+        n_mix: components of "mixture".
+        prior: concentration of the Dirichlet laws of start and transitions; 1 is maximum likelihood.
+        sticky: pseudo-transitions from each state to itself.
+        missing: whether NaN is an outcome that was not observed; otherwise it is refused.
+        starts: starting points of the search.
+        n_iter: the most passes over the data from each.
+        tol: relative gain of a step at which the search ends.
+        random_state: of the starting points.
+
+    Attributes:
+        belief_: the model, a `credo.HMM`, at the beginning of a sequence.
+        startprob_, transmat_: the law of the first state, and of the next given the one before.
+        log_evidence_: log likelihood plus log prior.
+    """
+
+    def __init__(
+        self,
+        n_components: Any = 2,
+        emission: Any = "gaussian",
+        covariance_type: Any = "full",
+        n_mix: Any = 2,
+        prior: Any = 1.0,
+        sticky: Any = 0.0,
+        missing: Any = False,
+        starts: Any = 4,
+        n_iter: Any = 200,
+        tol: Any = 1e-6,
+        random_state: Any = 0,
+    ):
+        self.n_components = n_components
+        self.emission = emission
+        self.covariance_type = covariance_type
+        self.n_mix = n_mix
+        self.prior = prior
+        self.sticky = sticky
+        self.missing = missing
+        self.starts = starts
+        self.n_iter = n_iter
+        self.tol = tol
+        self.random_state = random_state
+
+    def fit(self, X: Any, lengths: Any = None) -> "HMM":
+        """Learns from one sequence, or from several of the given lengths."""
+        X = self._check(X, reset=True)
+        belief = Belief(self.n_components, self._emission(), prior=self.prior, sticky=self.sticky)
+        method: Any = EM(self.starts, self.n_iter, self.tol)
+        if isinstance(belief.emission, Custom):
+            method = Evidence(self.starts, max_steps=self.n_iter)
+        learned, _ = prepare_and_learn(
+            belief, (X, lengths), method, (), None, seed_of(self.random_state), {"missing": self.missing}, speak_up
+        )
+        self.belief_, self.log_evidence_ = learned.belief, learned.log_evidence
+        self.startprob_, self.transmat_ = np.array(self.belief_.start), np.array(self.belief_.transition)
+        return self
+
+    def predict(self, X: Any, lengths: Any = None) -> Int[np.ndarray, " n"]:
+        """The most probable path of each sequence (Viterbi)."""
+        X = self._check(X)
+        return np.array(self.belief_.viterbi(X, lengths, missing=self.missing))
+
+    def predict_proba(self, X: Any, lengths: Any = None) -> Float[np.ndarray, "n k"]:
+        """The probability of each state at each row, given the whole sequence."""
+        X = self._check(X)
+        return np.array(self.belief_.smooth(X, lengths, missing=self.missing))
+
+    def score(self, X: Any, lengths: Any = None) -> float:
+        """log p(X)."""
+        X = self._check(X)
+        return float(self.belief_.log_evidence(X, lengths, missing=self.missing))
+
+    def score_samples(self, X: Any, lengths: Any = None) -> tuple[float, Float[np.ndarray, "n k"]]:
+        """log p(X), and the probability of each state at each row."""
+        return self.score(X, lengths), self.predict_proba(X, lengths)
+
+    def decode(self, X: Any, lengths: Any = None, algorithm: str = "viterbi") -> tuple[float, Int[np.ndarray, " n"]]:
+        """A path and its log score: "viterbi" the most probable one as a whole, with log p(X, path); "map" the most
+        probable state of each row on its own, with the sum of log probabilities.
+        """
+        if algorithm not in ("viterbi", "map"):
+            raise DataError(f"algorithm must be 'viterbi' or 'map', found {algorithm!r}")
+        if algorithm == "map":
+            probs = self.predict_proba(X, lengths)
+            return float(np.log(probs.max(axis=1)).sum()), probs.argmax(axis=1)
+        path = self.predict(X, lengths)
+        data = self.belief_.statistics(self._check(X), lengths, missing=self.missing)
+        rows, n = np.asarray(self.belief_._log_b(data)), data.rows
+        first = np.asarray(data.first)[:n]
+        with np.errstate(divide="ignore"):
+            moved = np.log(self.transmat_)[np.roll(path, 1), path]
+            begun = np.log(self.startprob_)[path]
+        return float(rows[np.arange(n), path].sum() + np.where(first, begun, moved).sum()), path
+
+    def sample(
+        self, n_samples: int = 1, random_state: Any = 0
+    ) -> tuple[Float[np.ndarray, "n d"], Int[np.ndarray, " n"]]:
+        """Rows of a new sequence, and their hidden states."""
+        check_is_fitted(self)
+        states, x = self.belief_.simulate(n_samples, seed=seed_of(random_state))
+        return np.array(x), np.array(states)
+
+    def _check(self, X: Any, reset: bool = False) -> np.ndarray:
+        if not reset:
+            check_is_fitted(self)
+        finite: Any = "allow-nan" if self.missing else True
+        return validate_data(self, X, dtype=np.float64, ensure_all_finite=finite, reset=reset)
+
+    def _emission(self) -> Emission:
+        if isinstance(self.emission, Emission):
+            return self.emission
+        covariance = COVARIANCES.get(self.covariance_type)
+        if covariance is None:
+            raise DataError(f"covariance_type must be one of {', '.join(COVARIANCES)}, found {self.covariance_type!r}")
+        families: dict[str, Any] = {
+            "gaussian": lambda: Gaussian(covariance),
+            "mixture": lambda: GaussianMixture(self.n_mix, covariance),
+            "categorical": Categorical,
+            "poisson": Poisson,
+            "vonmises": VonMises,
+        }
+        if self.emission not in families:
+            raise DataError(f"emission must be one of {', '.join(families)}, or an Emission, found {self.emission!r}")
+        return families[self.emission]()
+
+    def __sklearn_tags__(self) -> Any:
+        """Rows follow each other in time; NaN may be allowed."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = bool(self.missing)
+        tags.non_deterministic = False
+        return tags
