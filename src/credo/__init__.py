@@ -26,6 +26,7 @@ _HOME = {
     "configure": "core.configure",
     "compare": "evaluate.compare",
     "acquire": "decide.active",
+    "solve": "decide.mdp",
     "replace": "core.params",
     "chunks": "core.chunks",
     # beliefs
@@ -57,6 +58,11 @@ _HOME = {
     "StudentTRegression": "models.glm",
     "MarkovChain": "models.markov",
     "MarkovSequence": "models.markov",
+    "HMM": "models.hmm",
+    "LDS": "models.lds",
+    "StateSpaceModel": "models.nonlinear",
+    # problems
+    "MDP": "decide.mdp",
     # vocabulary
     "Predictive": "core.predictive",
     "Gaussian": "core.gaussian",
@@ -66,6 +72,9 @@ _FOLDERS = ("app", "core", "decide", "errors", "evaluate", "infer", "kernels", "
 __all__ = [
     "GLM",
     "GP",
+    "HMM",
+    "LDS",
+    "MDP",
     "Averaged",
     "Belief",
     "BetaBernoulli",
@@ -93,6 +102,7 @@ __all__ = [
     "Probit",
     "RobustGP",
     "Softmax",
+    "StateSpaceModel",
     "StudentTRegression",
     "__version__",
     "acquire",
@@ -116,6 +126,7 @@ __all__ = [
     "save",
     "scale",
     "sklearn",
+    "solve",
 ]
 
 if TYPE_CHECKING:
@@ -129,6 +140,7 @@ if TYPE_CHECKING:
     from credo.core.predictive import Predictive
     from credo.decide.active import acquire
     from credo.decide.bayes import decide
+    from credo.decide.mdp import MDP, solve
     from credo.evaluate.compare import compare
     from credo.infer.average import Averaged
     from credo.infer.condition import condition
@@ -157,8 +169,11 @@ if TYPE_CHECKING:
     )
     from credo.models.gp import GP, HeteroscedasticGP, MultiGP, RobustGP
     from credo.models.grid import Grid
+    from credo.models.hmm import HMM
+    from credo.models.lds import LDS
     from credo.models.linear import Linear
     from credo.models.markov import MarkovChain, MarkovSequence
+    from credo.models.nonlinear import StateSpaceModel
 
 
 def __getattr__(name: str) -> Any:

@@ -28,6 +28,7 @@ from credo.decide.losses import (
 )
 
 __all__ = [
+    "MDP",
     "Absolute",
     "Asymmetric",
     "Boolean",
@@ -60,6 +61,7 @@ __all__ = [
     "learn_actively",
     "learning_curves",
     "non_dominated",
+    "solve",
     "value_of_information",
     "value_of_perfect_information",
 ]
@@ -79,6 +81,7 @@ _LATER = {
     "non_dominated": "pareto",
     **dict.fromkeys(("Boolean", "Categorical", "Check", "Integer", "Ordinal", "Real", "Space"), "space"),
     **dict.fromkeys(("Campaign", "Storage", "Trial"), "campaign"),
+    **dict.fromkeys(("MDP", "solve"), "mdp"),
 }
 
 if TYPE_CHECKING:
@@ -86,6 +89,7 @@ if TYPE_CHECKING:
     from credo.decide.active_learning import learn_actively, learning_curves
     from credo.decide.campaign import Campaign, Storage, Trial
     from credo.decide.gain import gain_bound, greedy_gain, information_gain
+    from credo.decide.mdp import MDP, solve
     from credo.decide.pareto import hypervolume, non_dominated
     from credo.decide.regret import Regret
     from credo.decide.space import Boolean, Categorical, Check, Integer, Ordinal, Real, Space

@@ -1,0 +1,163 @@
+"""Pictures of plans: values and actions on a grid, or the world as a graph where there are few states.
+
+They follow the style of `plots.py`.
+"""
+
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import TwoSlopeNorm
+from matplotlib.patches import FancyArrowPatch
+from scipy.sparse.linalg import lsqr
+
+from credo.app import plots
+from credo.core.errors import DataError
+from credo.decide.mdp import MDP, Plan
+from credo.decide.mdp.drawing import MOVES
+
+MOST_ARROWS = 1600
+MOST_NUMBERS = 150
+MOST_NODES = 40
+
+
+def plot_plan(plan: Plan, ax: Axes | None = None) -> Axes:
+    """A gridworld as a grid, another world as a graph where it has few states, else its values in order."""
+    if plan.world.cells is not None:
+        return plot_grid(plan, ax)
+    if plan.world.shape[0] <= MOST_NODES:
+        return plot_graph(plan, ax)
+    return plot_values(plan, ax)
+
+
+def plot_grid(plan: Plan, ax: Axes | None = None, title: str = "") -> Axes:
+    """The value of each cell as its colour, and the best action as an arrow; walls are grey, final cells framed."""
+    world = plan.world
+    if world.cells is None:
+        raise DataError("the world has no cells to draw; make it with MDP.from_drawing, or use plot_graph")
+    rows, columns = (int(n) + 1 for n in world.cells.max(axis=0))
+    ax = ax or plots.new_axes(*_size(rows, columns))
+    shown = _shown(plan)
+    image = np.full((rows, columns), np.nan)
+    image[world.cells[:, 0], world.cells[:, 1]] = shown
+    reach = max(float(np.abs(shown).max(initial=0.0)), 1e-12)
+    signed = float(shown.min(initial=0.0)) < 0
+    ax.set_facecolor("#5b6470")
+    drawn = ax.imshow(
+        image,
+        cmap="RdBu" if signed else "Blues",
+        norm=TwoSlopeNorm(0.0, -reach, reach) if signed else None,
+        alpha=0.85,
+        interpolation="nearest",
+    )
+    bar = ax.figure.colorbar(drawn, ax=ax, shrink=0.85)
+    bar.set_label("value (in final cells: the reward)", fontsize=9, color=plots.INK)
+    bar.ax.tick_params(labelsize=8.5, colors=plots.INK)
+    live = np.flatnonzero(~world.terminal)
+    if len(live) <= MOST_ARROWS:
+        y, x = world.cells[live].T
+        move = MOVES[plan.policy[live]]
+        ax.quiver(
+            x, y, move[:, 1], -move[:, 0], color=plots.INK, pivot="mid", scale=1 / 0.55, scale_units="xy", angles="uv",
+            width=0.28 / max(rows, columns) / 4,
+        )  # fmt: skip
+    if len(shown) <= MOST_NUMBERS:
+        for (i, j), value in zip(world.cells, shown, strict=True):
+            ink = "white" if abs(value) > 0.6 * reach else plots.INK
+            ax.text(j, i + 0.38, f"{value:.2g}", ha="center", va="center", fontsize=6.5, color=ink)
+    for i, j in world.cells[world.terminal]:
+        ax.plot(
+            [j - 0.46, j + 0.46, j + 0.46, j - 0.46, j - 0.46],
+            [i - 0.46, i - 0.46, i + 0.46, i + 0.46, i - 0.46],
+            color=plots.ORANGE,
+            linewidth=1.6,
+        )
+    ax.set_xticks([])
+    ax.set_yticks([])
+    ax.spines[:].set_visible(False)
+    ax.set_title(title or _caption(plan), fontsize=9.5, color=plots.INK, loc="left")
+    return ax
+
+
+def plot_graph(plan: Plan, ax: Axes | None = None) -> Axes:
+    """States on a circle with their values; arrows are where the best action leads, as thick as it is probable."""
+    world, s = plan.world, plan.world.shape[0]
+    if s > MOST_NODES:
+        raise DataError(f"a graph of {s} states cannot be read; plot_values shows up to any number")
+    ax = ax or plots.new_axes(5.6, 5.4)
+    angle = np.pi / 2 - 2 * np.pi * np.arange(s) / s
+    where = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    a = world.shape[1]
+    for i in np.flatnonzero(~world.terminal):
+        row = world.matrix[[i * a + int(plan.policy[i])]]
+        for j, p in zip(row.indices, row.data, strict=True):
+            if i == j:
+                x, y = where[i] * 1.22
+                ax.text(x, y, f"↺ {p:.2g}", ha="center", va="center", fontsize=7.5, color=plots.GREY)
+                continue
+            ax.add_patch(
+                FancyArrowPatch(
+                    tuple(where[i]),
+                    tuple(where[j]),
+                    arrowstyle="-|>",
+                    mutation_scale=9,
+                    shrinkA=13,
+                    shrinkB=13,
+                    connectionstyle="arc3,rad=0.12",
+                    linewidth=0.4 + 2.2 * p,
+                    color=plots.BLUE,
+                    alpha=0.75,
+                )
+            )
+    drawn = ax.scatter(
+        where[:, 0], where[:, 1], c=plan.value, s=520, cmap="Blues", edgecolors=plots.INK, linewidths=0.8, zorder=3
+    )
+    ax.figure.colorbar(drawn, ax=ax, shrink=0.7).set_label("value", fontsize=9, color=plots.INK)
+    for number, (x, y) in enumerate(where):
+        label = _name(world.states, number)
+        text = label if world.terminal[number] else f"{label}\n{_name(world.actions, int(plan.policy[number]), 'a')}"
+        ax.text(x, y, text, ha="center", va="center", fontsize=7, color=plots.ORANGE, zorder=4)
+    ax.set(xlim=(-1.4, 1.4), ylim=(-1.35, 1.35), aspect="equal")
+    ax.axis("off")
+    ax.set_title(_caption(plan), fontsize=9.5, color=plots.INK, loc="left")
+    return ax
+
+
+def plot_values(plan: Plan, ax: Axes | None = None) -> Axes:
+    """The values of all states in their order, coloured by the action that is best."""
+    ax = ax or plots.new_axes()
+    some = plots.some(len(plan.value))
+    for k in np.unique(plan.policy[some]):
+        mine = some[plan.policy[some] == k]
+        label = _name(plan.world.actions, int(k), "action ")
+        ax.plot(mine, plan.value[mine], ".", markersize=4, color=plots.CLASSES[k % len(plots.CLASSES)], label=label)
+    if plan.world.shape[1] <= len(plots.CLASSES):
+        plots.legend(ax)
+    plots.tidy(ax, "state", "value")
+    ax.set_title(_caption(plan), fontsize=9.5, color=plots.INK, loc="left")
+    return ax
+
+
+def _shown(plan: Plan) -> np.ndarray:
+    """Values; in final cells, where they are zero, what entering them pays beyond the usual."""
+    world: MDP = plan.world
+    shown = plan.value.copy()
+    if world.terminal.any() and not world.terminal.all():
+        paid = (world.rewards - np.median(world.rewards[~world.terminal])).ravel()
+        entering = world.matrix[:, np.flatnonzero(world.terminal)]
+        rows = np.flatnonzero(np.diff(entering.indptr))
+        shown[world.terminal] = lsqr(entering[rows], paid[rows], atol=1e-12, btol=1e-12)[0]
+    return shown
+
+
+def _size(rows: int, columns: int) -> tuple[float, float]:
+    cell = min(0.62, 9.0 / max(rows, columns))
+    return max(3.2, cell * columns + 1.6), max(2.2, cell * rows + 0.6)
+
+
+def _caption(plan: Plan) -> str:
+    return f"within {plan.certificate:.1g} of the optimum ({plan.method})"
+
+
+def _name(names: tuple[Any, ...] | None, i: int, prefix: str = "") -> str:
+    return f"{prefix}{i}" if names is None else str(names[i])

@@ -1,0 +1,32 @@
+"""Markov decision processes: worlds that are known, and the best way to act in them.
+
+world = MDP.from_drawing("S..G", slip=0.2)
+plan = solve(world)
+plan.value, plan.policy, plan.certificate
+"""
+
+from credo.decide.mdp.improvement import ModifiedPolicyIteration, PolicyIteration
+from credo.decide.mdp.model import MDP
+from credo.decide.mdp.paths import Paths
+from credo.decide.mdp.plan import AveragePlan, HorizonPlan, Plan
+from credo.decide.mdp.program import LinearProgram
+from credo.decide.mdp.solving import Automatic, solve
+from credo.decide.mdp.sweeps import GaussSeidel, PrioritizedSweeping, ValueIteration
+from credo.decide.mdp.wavefront import Wavefront
+
+__all__ = [
+    "MDP",
+    "Automatic",
+    "AveragePlan",
+    "GaussSeidel",
+    "HorizonPlan",
+    "LinearProgram",
+    "ModifiedPolicyIteration",
+    "Paths",
+    "Plan",
+    "PolicyIteration",
+    "PrioritizedSweeping",
+    "ValueIteration",
+    "Wavefront",
+    "solve",
+]

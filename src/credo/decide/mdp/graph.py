@@ -1,0 +1,77 @@
+"""Which states lead to which: reachability, and the distance of each state from where the rewards are."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from jaxtyping import Bool, Int
+from scipy.sparse.csgraph import breadth_first_order
+
+
+class Levels(NamedTuple):
+    """The states in the order of their distance from the sources; level i is order[bounds[i]:bounds[i + 1]]."""
+
+    order: Int[np.ndarray, " s"]
+    bounds: Int[np.ndarray, " levels"]
+
+
+def successors(world: Any) -> Any:
+    """The graph s → s' over all actions, as a csr_array of ones."""
+    s, a = world.shape
+    return sp.csr_array((np.ones(len(world.indices), dtype=np.int8), world.indices, world.indptr[::a]), shape=(s, s))
+
+
+def forward(world: Any, begin: Bool[np.ndarray, " s"]) -> Bool[np.ndarray, " s"]:
+    """The states that can be reached from `begin`."""
+    found = _search(successors(world), begin)
+    out = np.zeros(len(begin), dtype=bool)
+    out[found.order[: found.bounds[-1]]] = True
+    return out
+
+
+def backward(world: Any, targets: Bool[np.ndarray, " s"]) -> Bool[np.ndarray, " s"]:
+    """The states from which some target can be reached."""
+    found = _search(sp.csr_array(successors(world).T), targets)
+    out = np.zeros(len(targets), dtype=bool)
+    out[found.order[: found.bounds[-1]]] = True
+    return out
+
+
+def sources(world: Any) -> Bool[np.ndarray, " s"]:
+    """Where values come from: states in which an episode may end or a reward is not the most common one."""
+    r = world.rewards
+    sample = r.ravel() if r.size <= 10_000 else r.ravel()[:: r.size // 10_000]
+    values, counts = np.unique(sample, return_counts=True)
+    unusual = (r != values[np.argmax(counts)]).any(axis=1) & ~world.terminal
+    ending = (world.ends > 0).any(axis=1)
+    return unusual | ending
+
+
+def levels(world: Any) -> Levels:
+    """States by the number of steps to the nearest source; those that cannot get to one come last."""
+    found = _search(sp.csr_array(successors(world).T), sources(world))
+    s, known = world.shape[0], int(found.bounds[-1])
+    if known == s:
+        return found
+    rest = np.setdiff1d(np.arange(s), found.order, assume_unique=True)
+    return Levels(np.concatenate([found.order, rest]), np.append(found.bounds, s))
+
+
+def _search(graph: Any, begin: Bool[np.ndarray, " s"]) -> Levels:
+    """Breadth first from several states at once, by a further state that leads to all of them."""
+    s = len(begin)
+    first = np.flatnonzero(begin)
+    if not len(first):
+        return Levels(np.zeros(0, dtype=int), np.zeros(1, dtype=int))
+    indptr = np.append(graph.indptr, graph.indptr[-1] + len(first))
+    indices = np.concatenate([graph.indices, first.astype(graph.indices.dtype)])
+    data = np.ones(len(indices), dtype=np.int8)
+    whole = sp.csr_array((data, indices, indptr), shape=(s + 1, s + 1))
+    order, parent = breadth_first_order(whole, s, directed=True, return_predecessors=True)
+    rank = np.empty(s + 1, dtype=int)
+    rank[order] = np.arange(len(order))
+    above = rank[parent[order[1:]]]
+    bounds = [0, len(first)]  # counted without the further state
+    while bounds[-1] < len(order) - 1:
+        bounds.append(int(np.searchsorted(above, bounds[-1] + 1, side="left")))
+    return Levels(order[1:].astype(int), np.array(bounds))

@@ -1,0 +1,34 @@
+"""The optimal values as a linear program: the least V with V(s) ≥ r(s, a) + γ Σ P(s' | s, a) V(s').
+
+Puterman (1994), section 6.9. HiGHS solves it, through SciPy.
+"""
+
+import equinox as eqx
+import numpy as np
+import scipy.sparse as sp
+from scipy.optimize import linprog
+
+from credo.core.errors import NotConverged
+from credo.decide.mdp.evaluation import evaluate
+from credo.decide.mdp.model import MDP, Vector
+from credo.decide.mdp.plan import Plan, finish
+
+
+class LinearProgram(eqx.Module):
+    """min Σ V(s) subject to Bellman's inequalities; the policy that it finds is then evaluated exactly."""
+
+    def solve(self, world: MDP, tolerance: float, value: Vector | None = None) -> Plan:
+        """One program; `value` is not used."""
+        s, a = world.shape
+        own = sp.csr_array((np.ones(s * a), np.repeat(np.arange(s), a), np.arange(s * a + 1)), shape=(s * a, s))
+        found = linprog(
+            np.ones(s),
+            A_ub=sp.csr_array(world.discount * world.matrix - own),
+            b_ub=-world.rewards.ravel(),
+            bounds=(None, None),
+            method="highs",
+        )
+        if found.status != 0:
+            raise NotConverged(f"HiGHS found no solution of the linear program: {found.message}")
+        policy = world.greedy(found.x)
+        return finish(world, evaluate(world, policy), tolerance, int(found.nit), "linear program")

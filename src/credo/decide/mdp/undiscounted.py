@@ -1,0 +1,128 @@
+"""Worlds without a discount that come to an end: stochastic shortest paths.
+
+Values exist where every policy surely ends, or where some policy ends from every state and going on for ever costs
+without bound. Bertsekas & Tsitsiklis (1991), "An analysis of stochastic shortest path problems".
+"""
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool
+
+from credo.core.errors import DataError
+from credo.decide.mdp.bounds import EPS, Ruler
+from credo.decide.mdp.evaluation import chain, direct
+from credo.decide.mdp.graph import backward
+from credo.decide.mdp.improvement import PolicyIteration, improve
+from credo.decide.mdp.model import MDP, Table, Vector, best
+from credo.decide.mdp.plan import Plan
+
+
+def lasting(world: MDP) -> Bool[np.ndarray, "s a"]:
+    """The pairs of state and action with which one can go on for ever."""
+    stays = world.ends == 0
+    matrix = world.matrix
+    while True:
+        outside = (~stays.any(axis=1)).astype(float)
+        kept = stays & ((matrix @ outside).reshape(world.shape) == 0)
+        if np.array_equal(kept, stays):
+            return kept
+        stays = kept
+
+
+def check_ends(world: MDP) -> bool:
+    """Refuses worlds whose values may be infinite; True where every policy ends."""
+    for_ever = lasting(world)
+    if not for_ever.any():
+        return True
+    can_end = backward(world, np.asarray((world.ends > 0).any(axis=1)))
+    remedy = "choose a discount below 1, a horizon, or criterion='average'"
+    if not can_end.all():
+        raise DataError(
+            f"with discount = 1 every state must be able to come to an end, but state {int(np.argmin(can_end))} "
+            f"cannot; {remedy}"
+        )
+    free = for_ever & (world.rewards >= 0)
+    if free.any():
+        s, a = (int(i) for i in np.argwhere(free)[0])
+        raise DataError(
+            f"with discount = 1 going on for ever must cost something, but action {a} in state {s} can be part of it "
+            f"and pays {world.rewards[s, a]:g}; {remedy}"
+        )
+    return False
+
+
+def solve_undiscounted(world: MDP, using: Any, tolerance: float) -> Plan:
+    """Policy iteration from a policy that ends."""
+    if not (using is None or isinstance(using, PolicyIteration)):
+        raise DataError(f"with discount = 1 use PolicyIteration(), found {type(using).__name__}")
+    every = check_ends(world)
+    value, policy, q, steps = _iterate(world, (using or PolicyIteration()).most)
+    final = np.where(world.terminal, 0.0, value)
+    certificate = _surely(world, value, q) if every else _verified(world, value, policy, q)
+    status = "converged" if certificate <= tolerance else "stopped"
+    notes = () if np.isfinite(certificate) else ("the optimum could not be certified: actions tie within rounding",)
+    return Plan(world, final, np.argmax(q, axis=1), certificate, steps, status, "policy iteration", notes)
+
+
+def _iterate(world: MDP, most: int) -> tuple[Vector, np.ndarray, Table, int]:
+    policy = _homeward(world)
+    done = 0
+    while True:
+        done += 1
+        step, reward = chain(world, policy)
+        value = direct(step, reward, 1.0)
+        q = world.backup(value)
+        improved = improve(world, policy, q, value)
+        if done == most or np.array_equal(improved, policy):
+            return value, policy, q, done
+        policy = improved
+
+
+def _homeward(world: MDP) -> np.ndarray:
+    """A policy that ends: an action that may end or come nearer to where that is possible."""
+    near = world.ends > 0
+    policy = np.argmax(near, axis=1)
+    done = near.any(axis=1)
+    matrix = world.matrix
+    while not done.all():
+        nearer = (matrix @ done.astype(float)).reshape(world.shape) > 0
+        new = nearer.any(axis=1) & ~done
+        policy[new] = np.argmax(nearer[new], axis=1)
+        done |= new
+    return policy
+
+
+def _surely(world: MDP, value: Vector, q: Table) -> float:
+    """‖TV - V‖ times the longest expected time that any policy takes: u ≥ 1 + P_a u for all actions."""
+    ruler = Ruler(world)
+    timed = MDP(
+        world.matrix,
+        np.ones(world.shape),
+        1.0,
+        ends=np.where(world.terminal[:, None], 0.0, world.ends),
+        terminal=world.terminal,
+    )
+    longest = _iterate(timed, 1000)[0]
+    short = float(np.max(best(timed.backup(longest)) - longest, initial=0.0)) + Ruler(timed).rounding(longest)
+    residual = float(np.abs(best(q) - value).max()) + ruler.rounding(value)
+    return residual * float(longest.max()) / (1 - short) if short < 0.5 else np.inf
+
+
+def _verified(world: MDP, value: Vector, policy: np.ndarray, q: Table) -> float:
+    """The least ε such that V + εh is above all its backups, h = expected time to the end of the policy.
+
+    Then V - εh ≤ V_π ≤ V* ≤ V + εh.
+    """
+    step, _ = chain(world, policy)
+    time = direct(step, np.where(world.terminal, 0.0, 1.0), 1.0)
+    live = ~world.terminal
+    noise = Ruler(world).rounding(value) + EPS * float(np.abs(value).max())
+    gain = (time[:, None] - (world.matrix @ time).reshape(world.shape))[live]
+    gap = (value[:, None] - q)[live]
+    helps = gain > 0.5
+    least = float(np.max((noise - gap[helps]) / gain[helps], initial=noise))
+    if (gap[~helps] + least * np.minimum(gain[~helps], 0.0) < noise).any():
+        return float("inf")
+    lower = float(np.max((value - q[np.arange(len(value)), policy])[live], initial=0.0)) + noise
+    return max(least, lower) * float(time.max()) * (1 + 1e-9)
