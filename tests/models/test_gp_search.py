@@ -259,10 +259,9 @@ def test_bad_input():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("logarithm", [False, True])
-def test_airline_passengers(logarithm):
-    y = np.log(PASSENGERS[:96]) if logarithm else PASSENGERS[:96]  # eight years take a quarter of the time of twelve
-    found = search_kernel(pd.DataFrame({"year": YEARS[:96]}), y, seconds=25.0)
+def test_airline_passengers():
+    """Eight years of the twelve, which take a quarter of the time."""
+    found = search_kernel(pd.DataFrame({"year": YEARS[:96]}), PASSENGERS[:96], seconds=25.0)
     terms = found.belief.kernel.terms
     repeating = [any(isinstance(grammar.inside(f)[0], Periodic) for f in grammar.split(t)[1]) for t in terms]
     periods = [

@@ -47,7 +47,7 @@ def answer(model: TableModel, table: Table, level: float = 0.95, loss: Any = Non
     if not whole.any():
         raise DataError(f"every row of {table.name} has missing inputs: there is nothing to predict")
     prediction = model.predict_numbers(encoded.x[whole], None if exposure is None else exposure[whole])
-    values = _classes(model, prediction, costs) if model.levels else _numbers(prediction, level, loss)
+    values = _classes(model, prediction, costs) if model.levels else numbers_of(prediction, level, loss)
     taken = {str(column) for column in table.frame.columns}
     prefix = ""
     while any(f"{prefix}{name}" in taken for name in values):
@@ -70,7 +70,8 @@ def answer(model: TableModel, table: Table, level: float = 0.95, loss: Any = Non
     )
 
 
-def _numbers(prediction: Predictive, level: float, loss: Any) -> dict[str, np.ndarray]:
+def numbers_of(prediction: Predictive, level: float, loss: Any) -> dict[str, np.ndarray]:
+    """The columns that `credo predict` adds for a number."""
     from credo.decide.bayes import decide
 
     lower, upper = prediction.interval(level)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from credo.app.campaign_cli import register
+from credo.app import campaign_cli, plan_cli
 from credo.app.terminal import command_line, one_line_errors, progress, refuse, refuse_existing, umask, write_whole
 
 if TYPE_CHECKING:
@@ -57,7 +57,15 @@ def fit(
     test: Annotated[float, typer.Option(help="Share of the rows to hold out for the test.")] = 0.2,
     seed: Annotated[int, typer.Option(help="Seed of the random split.")] = 0,
     time: Annotated[
-        str | None, typer.Option(help="Column with the time: the latest rows are held out.", show_default=False)
+        str | None,
+        typer.Option(
+            help="Column with the time: the latest rows are held out; a table of time and target alone is forecast.",
+            show_default=False,
+        ),
+    ] = None,
+    horizon: Annotated[
+        int | None,
+        typer.Option(help="Forecast the target so many steps of --time ahead.", show_default="one season"),
     ] = None,
     ignore: Annotated[
         list[str] | None, typer.Option(help="Column to leave out; may be repeated.", show_default=False)
@@ -97,6 +105,12 @@ def fit(
         from credo.app.tables import read_table
 
         table = read_table(data)
+        if time is not None or horizon is not None:
+            other = kind not in ("auto", "number")
+            refused = {"--loss": loss, "--costs": costs, "--exposure": exposure, "--kind": other}
+            options: dict[str, Any] = {"horizon": horizon, "ignore": ignore or (), "test": test, "seed": seed}
+            if _fit_series(table, target, time, folder, refused, options):
+                return
         from credo.app.costs import check_options, read_costs
         from credo.app.outcomes import read_outcome
         from credo.app.report import render
@@ -106,23 +120,29 @@ def fit(
         check_options(target, outcome.kind, prices, costs)
         if costs is not None:
             read_costs(costs, outcome.levels)
-        options: dict[str, Any] = {"time": time, "ignore": ignore or (), "test": test, "seed": seed}
+        options = {"time": time, "ignore": ignore or (), "test": test, "seed": seed}
         with progress() as step:
             result = run(table, target, **options, kind=kind, exposure=exposure, progress=step)
             step(1, 1, "writing the report")
             page = render(result, command=command_line(), loss=prices, costs=costs)
-        _write_results(folder, result, page)
+        _write_results(folder, result.model, page)
         _summary(result, folder)
 
 
 @app.command()
 def predict(
     model: Annotated[Path, typer.Argument(help="The model.credo that `credo fit` wrote.", show_default=False)],
-    data: Annotated[Path, typer.Argument(help="A table with the same columns.", show_default=False)],
+    data: Annotated[
+        Path | None, typer.Argument(help="A table with the same columns.", show_default="needed unless --horizon")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="File to write: .csv, .tsv or .parquet.", show_default="standard output")
     ] = None,
     level: Annotated[float, typer.Option(help="Probability of the interval from lower to upper.")] = 0.95,
+    horizon: Annotated[
+        int | None,
+        typer.Option(help="For the model of a series: so many steps after the last outcome.", show_default=False),
+    ] = None,
     loss: Annotated[
         str | None,
         typer.Option(
@@ -163,15 +183,35 @@ def predict(
         from credo.core.files import load
 
         known = load(model)
+        if type(known).__name__ == "SeriesModel":
+            _predict_series(known, data, out, level, horizon, _loss(prices))
+            return
         if not isinstance(known, TableModel):
             refuse(f"{model} holds a {type(known).__name__}, not a model that `credo fit` wrote")
-        table = read_table(data)
+        if data is None or horizon is not None:
+            refuse(f"{model} predicts the rows of a table: give one with the same columns, and no --horizon")
+        table = read_table(str(data))
         found = answer(known, table, level, _loss(prices), costs)
         _write_table(found.frame, found.added, out, table.separator, table.decimal)
         for remark in prediction_remarks(found, len(found.frame)):
             typer.echo(f"note: {remark}", err=True)
         if out is not None:
             typer.echo(f"wrote {out}: {len(found.frame):,} rows with {', '.join(found.added)}", err=True)
+
+
+def _predict_series(model: Any, data: Path | None, out: Path | None, level: float, horizon: Any, loss: Any) -> None:
+    """The forecast of a series, for the times of a table or for so many steps."""
+    from credo.app.forecast_cli import answer_series
+    from credo.app.tables import read_table
+
+    table = None if data is None else read_table(data)
+    found, remark = answer_series(model, table, horizon, level, loss)
+    separator, decimal = (",", ".") if table is None else (table.separator, table.decimal)
+    _write_table(found.frame, found.added, out, separator, decimal)
+    if remark:
+        typer.echo(f"note: {remark}", err=True)
+    if out is not None:
+        typer.echo(f"wrote {out}: {len(found.frame):,} rows with {', '.join(found.added)}", err=True)
 
 
 def _loss(costs: tuple[float, float] | None) -> Any:
@@ -195,7 +235,27 @@ def _parse_loss(text: str | None) -> tuple[float, float] | None:
     return under, over
 
 
-def _write_results(folder: Path, result: "Result", page: str) -> None:
+def _fit_series(
+    table: Any, target: str, time: str | None, folder: Path, refused: dict[str, Any], options: dict[str, Any]
+) -> bool:
+    """Forecasts the table where it is a series; False where it is not."""
+    from credo.app.forecast_cli import echo_forecast, is_series
+
+    if not is_series(table, target, time, options["horizon"], options["ignore"], refused) or time is None:
+        return False
+    from credo.app.forecast import run_forecast
+    from credo.app.report.forecast_page import render_forecast
+
+    with progress() as step:
+        result = run_forecast(table, target, time, **options, progress=step)
+        step(1, 1, "writing the report")
+        page = render_forecast(result, command=command_line())
+    _write_results(folder, result.model, page)
+    echo_forecast(result, folder)
+    return True
+
+
+def _write_results(folder: Path, model: Any, page: str) -> None:
     """Both files are complete before either is put in its place."""
     from credo.core.files import save
 
@@ -203,7 +263,7 @@ def _write_results(folder: Path, result: "Result", page: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     try:
         with tempfile.TemporaryDirectory(prefix=".credo-", dir=folder) as workshop:
-            new = [save(result.model, Path(workshop) / "model.credo"), Path(workshop) / "report.html"]
+            new = [save(model, Path(workshop) / "model.credo"), Path(workshop) / "report.html"]
             new[1].write_text(page, encoding="utf-8")
             for path in new:
                 path.chmod(0o666 & ~umask())
@@ -257,7 +317,8 @@ def _what(result: "Result") -> str:
     return {"number": "", "count": " (a count)", "classes": f" ({len(result.prepared.levels)} classes)"}[result.kind]
 
 
-register(app)
+for commands in (campaign_cli, plan_cli):
+    commands.register(app)
 
 
 def main() -> None:

@@ -1,0 +1,309 @@
+"""Structural time series: parts that add up, as one linear Gaussian state space model on the code of Kalman.
+
+    yₜ = Σ parts hᵀzₜ + εₜ, εₜ ~ N(0, noise)
+
+    model = Level() + Seasonal(12)
+    after = credo.fit(model, y)
+    after.predict(24), after.components(steps=24)
+
+Variances and the like are learned by the evidence, whose gradient is exact (`models.lds.score`). The states start from
+a proper law that is wide at the scale of the data (see the parts), so that models with different parts can be compared
+by their evidence. Where the start should not matter, condition on the first outcomes:
+`model.condition(y[:d]).log_evidence(y[d:])` is what others call the diffuse log-likelihood.
+Harvey (1989); Durbin & Koopman (2012), chapters 2-4.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from credo.core.arrays import bucket, check_count, pad_rows, put
+from credo.core.belief import Belief
+from credo.core.errors import DataError
+from credo.core.params import positive
+from credo.core.predictive import Normal
+from credo.models.lds.kalman import Filtered, Smoothed, Start, Steps, kalman_filter, rts_smoother
+from credo.models.lds.score import log_likelihood
+from credo.models.structural.base import Block, Part, Scales, as_number
+from credo.models.structural.forecast import forecast
+from credo.models.structural.learning import Variances, weak_priors
+from credo.models.structural.parts import Level, Regression, Trend
+from credo.models.structural.series import Series, read_inputs, read_outcomes, series_of
+
+
+class Past(eqx.Module):
+    """The series so far."""
+
+    y: Float[np.ndarray, " t"]
+    """NaN where nothing was observed."""
+    inputs: Float[np.ndarray, "t d"]
+
+
+class Structural(Belief):
+    """A sum of parts and noise. `Level() + Seasonal(12)` makes one; `Structural(Level())` is one of a single part.
+
+    `start` is (mean, covariance) of all states at the first time, for those who want to say it; None takes it from the
+    scale of the first data. `noise=None` is an outcome without noise of its own.
+    """
+
+    parts: tuple[Part, ...]
+    noise: Float[Array, ""] | None = positive(1.0)
+    start: Start | None = None
+    scales: Scales | None = None
+    """The scale of the first data."""
+    state: Start | None = None
+    """The law of the state at the latest time."""
+    past: Past | None = None
+
+    def __init__(
+        self,
+        *parts: Any,
+        noise: Any = 1.0,
+        start: Any = None,
+        scales: Scales | None = None,
+        state: Start | None = None,
+        past: Past | None = None,
+    ):
+        for part in parts:
+            if not isinstance(part, Part):
+                raise DataError(f"a structural model is made of parts such as Level(), found {type(part).__name__}")
+        if not parts:
+            raise DataError("a structural model needs at least one part, e.g. Structural(Level())")
+        levels = [part for part in parts if isinstance(part, Level | Trend)]
+        if len(levels) > 1:
+            raise DataError(
+                f"found {' and '.join(type(part).__name__ + '()' for part in levels)}: a Trend() has a level of its "
+                "own, and two levels cannot be told apart; keep one of them"
+            )
+        if sum(isinstance(part, Regression) for part in parts) > 1:
+            raise DataError("found several Regression() parts; one takes all inputs")
+        self.parts = parts
+        self.noise = as_number(noise)
+        self.start = None if start is None else Start(*(as_number(a) for a in start))
+        self.scales, self.state, self.past = scales, state, past
+
+    def _with(self, **changes: Any) -> "Structural":
+        """The same with some fields changed."""
+        fields = {name: getattr(self, name) for name in ("noise", "start", "scales", "state", "past")} | changes
+        return Structural(*fields.pop("parts", self.parts), **fields)
+
+    def __add__(self, other: Any) -> "Structural":
+        """The model with more parts."""
+        more = other.parts if isinstance(other, Structural) else (other,)
+        return Structural(*self.parts, *more, noise=self.noise, start=self.start)
+
+    def formula(self) -> str:
+        """The names of the parts."""
+        return " + ".join([part.name for part in self.parts] + (["noise"] if self.noise is not None else []))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the parts, told apart by a number where two are alike."""
+        plain = [part.name for part in self.parts]
+        return tuple(
+            f"{name} {plain[: i + 1].count(name)}" if plain.count(name) > 1 else name for i, name in enumerate(plain)
+        )
+
+    @property
+    def state_names(self) -> tuple[str, ...]:
+        """What each number of the state is."""
+        return tuple(f"{name}: {s}" for name, part in zip(self.names, self.parts, strict=True) for s in part.states)
+
+    # ------------------------------------------------------------------ the matrices
+
+    @property
+    def input_names(self) -> tuple[str, ...] | None:
+        """The names of the inputs: () where there is no regression, None where it has seen none yet."""
+        found = [part for part in self.parts if isinstance(part, Regression)]
+        return found[0].names if found else ()
+
+    def system(self, inputs: Float[Array, "t d"], scales: Scales) -> tuple[Start, Steps]:
+        """The law of the first state, and the matrices of every time."""
+        blocks = [part.block(scales) for part in self.parts]
+        transition = _diagonal([b.transition for b in blocks])
+        noise = jnp.diag(jnp.concatenate([b.noise for b in blocks]))
+        emission = self._emission(blocks, inputs)
+        observation = jnp.zeros((1, 1)) if self.noise is None else jnp.reshape(self.noise, (1, 1))
+        start = Start(jnp.concatenate([b.mean for b in blocks]), _diagonal([b.covariance for b in blocks]))
+        if self.start is not None:
+            start = self._given_start(len(transition))
+        return start, Steps.of(transition, noise, emission, observation)
+
+    def _emission(self, blocks: list[Block], inputs: Float[Array, "t d"]) -> Float[Array, "... 1 n"]:
+        if not any(isinstance(part, Regression) for part in self.parts):
+            return jnp.concatenate([b.weights for b in blocks])[None, :]
+        rows = [
+            inputs if isinstance(part, Regression) else jnp.broadcast_to(b.weights, (len(inputs), len(b.weights)))
+            for part, b in zip(self.parts, blocks, strict=True)
+        ]
+        return jnp.concatenate(rows, axis=1)[:, None, :]
+
+    def _given_start(self, n: int) -> Start:
+        assert self.start is not None
+        if self.start.mean.shape != (n,) or self.start.covariance.shape != (n, n):
+            found = f"{self.start.mean.shape} and {self.start.covariance.shape}"
+            raise DataError(f"start must be a mean of shape ({n},) and a covariance of shape ({n}, {n}), found {found}")
+        return self.start
+
+    # ------------------------------------------------------------------ data
+
+    def statistics(self, y: Any, inputs: Any = None, missing: bool = False) -> Series:
+        """The series, checked; NaN is an outcome that was not observed where `missing`."""
+        outcomes = read_outcomes(y, missing)
+        names = self.input_names
+        table, found = read_inputs(inputs, len(outcomes), names)
+        if names is None:
+            raise DataError(f"Regression() has seen no inputs: name them, Regression({found!r}), or use fit")
+        series = series_of(outcomes, table)
+        return series if self.scales is None else eqx.tree_at(lambda s: s.scales, series, self.scales)
+
+    def prepare(self, y: Any, inputs: Any = None, missing: bool = False) -> tuple[Any, Series]:
+        """With the names of its inputs, and the numbers at which learning begins; as it is once it has seen data."""
+        if self.state is not None:
+            return self, self.statistics(y, inputs, missing)
+        outcomes = read_outcomes(y, missing)
+        if not np.any(~np.isnan(outcomes)):
+            raise DataError("y has no outcome that was observed: there is nothing to learn from")
+        _, found = read_inputs(inputs, len(outcomes), self.input_names)
+        parts = tuple(Regression(found) if isinstance(part, Regression) else part for part in self.parts)
+        named = self._with(parts=parts)
+        series = named.statistics(y, inputs, missing)
+        scales = series.scales
+        noise = None if self.noise is None else scales.step**2 / 3
+        adapted = named._with(parts=tuple(part.adapt(scales) for part in parts), noise=noise)
+        return adapted, series
+
+    def condition_on(self, statistics: Series) -> "Structural":
+        """The law of the state after the series, by the Kalman filter; it goes on where the last one ended."""
+        filtered = _filter(self._light(), statistics)
+        last = int(statistics.length) - 1
+        state = Start(put(np.asarray(filtered.mean)[last]), put(np.asarray(filtered.covariance)[last]))
+        past = Past(*statistics.unpadded())
+        if self.past is not None:
+            past = Past(np.concatenate([self.past.y, past.y]), np.concatenate([self.past.inputs, past.inputs]))
+        scales = statistics.scales if self.scales is None else self.scales
+        return self._with(state=state, past=past, scales=scales)
+
+    def evidence_of(self, statistics: Series) -> Float[Array, ""]:
+        """log p(y₁…y_T) = Σₜ log p(yₜ | y₁…yₜ₋₁)."""
+        start, steps = self.system(statistics.inputs, statistics.scales)
+        first = jnp.zeros(len(statistics.y), bool)
+        return log_likelihood(start, steps, statistics.y, statistics.seen, first, self.state)
+
+    def log_evidence_of(self, statistics: Series) -> Array:
+        """`evidence_of`, compiled once for every bucket of lengths."""
+        return super(Structural, self._light()).log_evidence_of(statistics)
+
+    def _light(self) -> "Structural":
+        """Without the past, whose length would ask for a compilation of its own."""
+        return self._with(past=None)
+
+    def unconditioned(self) -> "Structural":
+        """As before any data, with what was learned."""
+        return self._with(state=None, past=None, scales=None)
+
+    # ------------------------------------------------------------------ learning
+
+    def learner(self, priors: dict[str, Any]) -> Variances:
+        """The evidence by gradient; a variance that ends at zero is a note."""
+        return Variances()
+
+    def default_priors(self, statistics: Series) -> dict[str, Any]:
+        """Weak priors on the logarithms of all variances, at the scale of the data: see `typical` of each part."""
+        return weak_priors(self, statistics.scales)
+
+    # ------------------------------------------------------------------ what is asked for
+
+    def predict(self, steps: Any = 1, inputs: Any = None) -> Normal:
+        """The next `steps` outcomes: noise is aleatoric, doubt about the state epistemic.
+
+        Its `covariance` says how the doubts covary, so `predict(steps).sample(n)` draws whole futures.
+        """
+        check_count(steps, "steps")
+        if self.scales is None:
+            raise DataError("the model has seen no data, so it cannot forecast; use credo.fit(model, y) first")
+        names = self.input_names
+        table, _ = read_inputs(inputs, int(steps), () if names is None else names)
+        start, system = self.matrices(table)
+        return forecast(system, start, self.state, int(steps))
+
+    def matrices(self, inputs: Float[np.ndarray, "t d"]) -> tuple[Start, Steps]:
+        """`system` at the scales of the data, compiled; only a regression has matrices of its own for every time."""
+        assert self.scales is not None
+        padded = pad_rows(inputs, bucket(len(inputs))) if inputs.shape[1] else np.zeros((1, 0))
+        start, steps = _system(self.unconditioned(), put(padded), self.scales)
+        if steps.emission.ndim == 3:
+            steps = steps._replace(emission=put(np.asarray(steps.emission)[: len(inputs)]))
+        return start, steps
+
+    def filter(self) -> Filtered:
+        """The law of the state at every time given the outcomes up to then."""
+        if self.past is None or self.scales is None:
+            raise DataError("the model has seen no data, so there is nothing to filter; use credo.fit(model, y) first")
+        series = eqx.tree_at(lambda s: s.scales, series_of(self.past.y, self.past.inputs), self.scales)
+        filtered = _filter(self.unconditioned(), series)
+        return Filtered(*(put(np.asarray(a)[: len(self.past.y)]) for a in filtered[:3]))
+
+    def smooth(self, steps: Any = 0, inputs: Any = None) -> Smoothed:
+        """The law of every state given the whole series, and `steps` further."""
+        if self.past is None or self.scales is None:
+            raise DataError("the model has seen no data, so there is nothing to smooth; use credo.fit(model, y) first")
+        check_count(steps, "steps", least=0)
+        table, _ = read_inputs(inputs, int(steps), self.input_names) if steps else (self.past.inputs[:0], ())
+        y = np.concatenate([self.past.y, np.full(int(steps), np.nan)])
+        series = series_of(y, np.concatenate([self.past.inputs, table]))
+        series = eqx.tree_at(lambda s: s.scales, series, self.scales)
+        smoothed = _smooth(self.unconditioned(), series)
+        return Smoothed(*(put(np.asarray(a)[: len(y)]) for a in smoothed[:2]))
+
+    def components(self, steps: Any = 0, inputs: Any = None) -> dict[str, Normal]:
+        """What each part adds to the outcome, by name: at every time of the past and `steps` further, given all."""
+        smoothed = self.smooth(steps, inputs)
+        assert self.past is not None and self.scales is not None
+        table = self.past.inputs
+        if steps and inputs is not None:
+            table = np.concatenate([table, read_inputs(inputs, int(steps), self.input_names)[0]])
+        mean, covariance = np.asarray(smoothed.mean), np.asarray(smoothed.covariance)
+        emission = np.asarray(self.matrices(table)[1].emission)
+        weights = np.broadcast_to(emission.reshape(-1, mean.shape[1]), mean.shape)
+        out, at = {}, 0
+        for name, part in zip(self.names, self.parts, strict=True):
+            own = slice(at, at + len(part.states))
+            h = weights[:, own]
+            doubt = np.einsum("ti,tij,tj->t", h, covariance[:, own, own], h)
+            total = (h * mean[:, own]).sum(axis=1)
+            out[name] = Normal(put(total), put(np.zeros(len(mean))), put(np.maximum(doubt, 0.0)))
+            at = own.stop
+        return out
+
+
+def _diagonal(blocks: list[Any]) -> Float[Array, "n n"]:
+    """The blocks on the diagonal of one matrix."""
+    n = sum(len(b) for b in blocks)
+    out, at = jnp.zeros((n, n)), 0
+    for block in blocks:
+        out = out.at[at : at + len(block), at : at + len(block)].set(block)
+        at += len(block)
+    return out
+
+
+@eqx.filter_jit
+def _system(belief: Structural, inputs: Float[Array, "t d"], scales: Scales) -> tuple[Start, Steps]:
+    return belief.system(inputs, scales)
+
+
+@eqx.filter_jit
+def _filter(belief: Structural, series: Series) -> Filtered:
+    start, steps = belief.system(series.inputs, series.scales)
+    return kalman_filter(start, steps, series.y, series.seen, jnp.zeros(len(series.y), bool), belief.state)
+
+
+@eqx.filter_jit
+def _smooth(belief: Structural, series: Series) -> Smoothed:
+    start, steps = belief.system(series.inputs, series.scales)
+    first = jnp.zeros(len(series.y), bool)
+    filtered = kalman_filter(start, steps, series.y, series.seen, first)
+    return rts_smoother(steps, filtered, first)

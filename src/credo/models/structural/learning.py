@@ -1,0 +1,117 @@
+"""Learning what a structural model does not integrate over, and the evidence with that integrated over as well.
+
+The priors are weak, and on the scale on which learning is free (logarithms of variances, log-odds of what lies in
+(0, 1)): a variance that the data would put at zero stays at a small number, and forecasts allow for it.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from credo.core import linalg, params
+from credo.core.arrays import put
+from credo.infer.learn import Evidence, Learned, Objective
+from credo.models.structural.base import LOOSE, Scales
+
+AT_ZERO = 1e-5
+"""A variance below this share of that of the changes of the series, where the evidence is flat, is zero."""
+VARIANCES = ("variance", "slope", "noise")
+STRIDE = 0.05
+"""Steps, in logarithms, over which the slope of the evidence is compared."""
+LOOSE_ODDS = 1.5
+
+
+class Free(eqx.Module):
+    """A prior N(center, spread²) of log θ, or of the log-odds of a θ in (0, 1), as a density of that number."""
+
+    typical: Float[Array, "*k"]
+    spread: Float[Array, ""]
+    odds: bool = eqx.field(static=True, default=False)
+
+    def log_prob(self, value: Array) -> Array:
+        """The log density of log θ, or of log θ/(1 - θ)."""
+        u, center = (jnp.log(v) - jnp.log1p(-v) if self.odds else jnp.log(v) for v in (value, self.typical))
+        return -0.5 * ((u - center) / self.spread) ** 2 - jnp.log(self.spread * jnp.sqrt(2 * jnp.pi))
+
+
+def weak_priors(belief: Any, scales: Scales) -> dict[str, Free]:
+    """A prior for every learnable number of a structural model."""
+    found: dict[str, Free] = {}
+    typical = {
+        f"parts.{i}.{field}": value
+        for i, part in enumerate(belief.parts)
+        for field, value in part.typical(scales).items()
+    }
+    typical["noise"] = (0.3 * scales.step**2, LOOSE)
+    for path, value in params.learnable(belief).items():
+        kind = params.constraint_of(belief, path).kind
+        if path in typical:
+            found[path] = Free(put(typical[path][0]), put(typical[path][1]))
+        elif kind == "unit_interval":
+            found[path] = Free(put(np.full(np.shape(value), _middle(path))), put(LOOSE_ODDS), odds=True)
+        elif kind == "positive":
+            found[path] = Free(put(value), put(0.5))
+    return found
+
+
+def _middle(path: str) -> float:
+    """What fades does so slowly; a partial autocorrelation is as likely positive as negative."""
+    return 0.5 if path.endswith("partial") else 0.9
+
+
+class Variances(NamedTuple):
+    """`Evidence` for variances, one of which may well be zero: that is a note, not a warning."""
+
+    starts: int = 2
+    spread: float = 2.0
+    max_steps: int = 300
+
+    def learn(
+        self, belief: Any, statistics: Any, fixed: Sequence[str], priors: Mapping[str, Any], seed: int
+    ) -> Learned:
+        """The belief at the highest maximum found."""
+        climb = Evidence(self.starts, self.spread, self.max_steps, gain=1e-11)
+        learned = climb.learn(belief, statistics, fixed, priors, seed)
+        small = AT_ZERO * float(statistics.scales.step) ** 2
+        # Where a variance is next to nothing the evidence is flat to both sides.
+        zero = {
+            path
+            for path, value in params.learnable(learned.belief).items()
+            if path.split(".")[-1] in VARIANCES and path not in fixed and float(value) < small
+            if path in learned.at_bound or path not in priors
+        }
+        notes = [f"{name} is zero as far as the data tell: what it belongs to does not change" for name in sorted(zero)]
+        kept = {name: side for name, side in learned.at_bound.items() if name not in zero}
+        return learned._replace(at_bound=kept, notes=[*learned.notes, *notes])
+
+
+def integrated_evidence(belief: Any, statistics: Any, priors: Mapping[str, Any] | None = None) -> float:
+    """log ∫ p(y | θ) p(θ) dθ by Laplace's approximation at the learned θ, over logarithms and log-odds.
+
+    g(û) + ½gᵀH⁻¹g + ½k log 2π - ½ log |H| for the log joint density with gradient g and H = minus its matrix of second
+    derivatives (from differences of the gradient): what models with different numbers of variances are compared by.
+    """
+    slots = params.layout(belief)
+    if not slots:
+        return float(belief.log_evidence_of(statistics))
+    priors = weak_priors(belief, statistics.scales) if priors is None else priors
+    objective = Objective(belief, slots, statistics, priors)
+    at = np.asarray(params.to_vector(belief, slots))
+    value, slope = objective.value_and_grad(at)
+    rows = []
+    for unit in np.eye(len(at)):
+        ahead, behind = (objective.value_and_grad(at + sign * STRIDE * unit)[1] for sign in (1.0, -1.0))
+        rows.append((behind - ahead) / (2 * STRIDE))
+    bend = np.asarray(rows)
+    bend = 0.5 * (bend + bend.T)
+    factor = linalg.factorize(put(bend))
+    if not bool(factor.ok):
+        # At least as much as the loosest prior bends.
+        factor = linalg.factorize(put(np.diag(np.maximum(np.diagonal(bend), 1 / LOOSE**2))))
+    gain = 0.5 * float(linalg.quadratic(factor.root, put(slope)))
+    width = 0.5 * len(at) * np.log(2 * np.pi) - 0.5 * float(linalg.log_determinant(factor.root))
+    return value + gain + width

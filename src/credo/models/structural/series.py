@@ -1,0 +1,78 @@
+"""Series as people have them, checked: outcomes at equal steps of time, gaps where nothing was observed, inputs."""
+
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from credo.core.arrays import bucket, check_table, input_names, is_traced, pad_rows, put
+from credo.core.errors import DataError
+from credo.models.structural.base import Scales
+
+LONG = 8192
+"""Series from this length on are filtered in blocks."""
+
+
+class Series(eqx.Module):
+    """Outcomes in the order of time, padded to a bucket with rows that nobody saw."""
+
+    y: Float[Array, "t 1"]
+    seen: Bool[Array, "t 1"]
+    inputs: Float[Array, "t d"]
+    scales: Scales
+    length: Int[Array, ""]
+    """How many times there are."""
+
+    def unpadded(self) -> tuple[Float[np.ndarray, " t"], Float[np.ndarray, "t d"]]:
+        """The outcomes, NaN where there are none, and the inputs."""
+        length = int(self.length)
+        y = np.where(np.asarray(self.seen), np.asarray(self.y), np.nan)[:length, 0]
+        return y, np.asarray(self.inputs)[:length]
+
+
+def read_outcomes(y: Any, missing: bool) -> Float[np.ndarray, " t"]:
+    """The outcomes as a vector, NaN where they are missing and that is allowed."""
+    if is_traced(y):
+        raise DataError("a structural model reads its data outside jit; use evidence_of inside")
+    named = getattr(y, "to_numpy", None)
+    raw = np.asarray(y if named is None else named())
+    if raw.dtype.kind not in "biuf":
+        raw = np.asarray([np.nan if v is None else v for v in raw.ravel()]).reshape(raw.shape)
+    gap = np.isnan(raw) if raw.dtype.kind == "f" else np.zeros(raw.shape, bool)
+    if gap.any() and not missing:
+        where = int(np.argwhere(gap)[0][0])
+        raise DataError(f"y has NaN at row {where}; pass missing=True to treat NaN as not observed")
+    table = check_table(np.where(gap, 0.0, raw)[:, None] if raw.ndim == 1 else raw, "y")
+    if table.shape[1] != 1:
+        raise DataError(f"y must be one series, a vector of shape (t,), found shape {raw.shape}; fit one at a time")
+    return np.where(gap.reshape(-1), np.nan, table[:, 0])
+
+
+def read_inputs(inputs: Any, length: int, names: tuple[str, ...] | None) -> tuple[Float[np.ndarray, "t d"], tuple]:
+    """The inputs of `length` times, and their names; `names` are those known already, () where none are taken."""
+    if names == () or (names is None and inputs is None):
+        if inputs is not None:
+            raise DataError("inputs were given, but the model has no Regression() to use them; add one")
+        if names is None:
+            raise DataError("Regression() needs inputs: pass inputs=X with a row for every time")
+        return np.zeros((length, 0)), ()
+    if inputs is None:
+        raise DataError(f"the model has a regression on {', '.join(names or ())}: pass inputs= for every time")
+    raw = np.asarray(inputs) if getattr(inputs, "ndim", None) is None else inputs
+    table = check_table(raw[:, None] if raw.ndim == 1 else raw, "inputs", None if names is None else len(names))
+    if len(table) != length:
+        raise DataError(f"inputs must have a row for every time: {length} are expected, found {len(table)}")
+    found = tuple(input_names(inputs if getattr(inputs, "ndim", 0) == 2 else table))
+    return np.asarray(table), found if names is None else names
+
+
+def series_of(y: Float[np.ndarray, " t"], inputs: Float[np.ndarray, "t d"]) -> Series:
+    """Padded, with its scales."""
+    length = bucket(len(y))
+    # An odd length is not cut into blocks (core.recursion): for short ones compiling those takes longer than they save.
+    length += length < LONG
+    seen = ~np.isnan(y)
+    filled = pad_rows(np.where(seen, y, 0.0)[:, None], length)
+    mask = pad_rows(seen[:, None], length)
+    return Series(put(filled), put(mask), put(pad_rows(inputs, length)), Scales.of(y, inputs), put(len(y)))
