@@ -13,8 +13,8 @@ T = 512
 
 
 @eqx.filter_jit
-def both(decay, xs, reverse, blocks):
-    """Leaky sums in blocks and one by one, and how often a step was taken in blocks."""
+def both(decay, xs, reverse, blocks, meet=False):
+    """Leaky sums in blocks and one by one."""
 
     def step(carry, x):
         new = {"sum": decay * carry["sum"] + x, "count": carry["count"]}
@@ -22,15 +22,17 @@ def both(decay, xs, reverse, blocks):
 
     start = {"sum": jnp.array([3.0, -1.0]), "count": jnp.asarray(7)}
     guess = lambda x: {"sum": jnp.zeros(2), "count": jnp.asarray(7)}  # noqa: E731
-    fast = recur(step, start, xs, guess, reverse=reverse, blocks=blocks)
+    carry_of = (lambda y: {"sum": y["sum"], "count": jnp.asarray(7)}) if meet else None
+    fast = recur(step, start, xs, guess, reverse=reverse, blocks=blocks, carry_of=carry_of)
     return fast, jax.lax.scan(step, start, xs, reverse=reverse)
 
 
+@pytest.mark.parametrize("meet", [False, True])
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("decay", [0.5, 0.99, 1.0, 1.02])
-def test_blocks_equal_one_by_one(decay, reverse):
+def test_blocks_equal_one_by_one(decay, reverse, meet):
     xs = jnp.asarray(np.random.default_rng(0).normal(size=(T, 2)))
-    fast, slow = both(jnp.asarray(decay), xs, reverse, 8)
+    fast, slow = both(jnp.asarray(decay), xs, reverse, 8, meet)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-11), fast, slow)
 
 

@@ -62,6 +62,7 @@ def recur(
     floor: float = 1e-13,
     blocks: int | None = None,
     careful: Careful | None = None,
+    carry_of: Callable[[Any], Any] | None = None,
 ) -> tuple[Any, Any]:
     """The last carry and all outputs of `jax.lax.scan(step, start, xs, reverse=reverse)`, computed in blocks.
 
@@ -69,64 +70,122 @@ def recur(
         step: (carry, x) -> (carry, y) for one element.
         start: the carry before the first element (after the last one where `reverse`).
         xs: a pytree with time as the leading axis of every leaf.
-        guess: a carry for an element x in the middle, from which the warm-up of a block begins at x.
+        guess: a carry for an element x in the middle, from which a block may begin at x.
         reverse: from the last element to the first.
         floor: differences below this share of the largest number of the same leaf do not count.
         blocks: how many; a divisor of the number of elements.
         careful: how to go one by one instead, where `step` is quick and not always safe.
+        carry_of: the carry after an element from its output y, where y has it. A block that runs again can then stop
+            as soon as it meets its former path, and no warm-up is needed.
     """
     t = jax.tree.leaves(xs)[0].shape[0]
     b = blocks_of(t) if blocks is None else blocks
     slow = careful or Careful(step, xs, lambda ys: jnp.asarray(True))
     if b == 1:
         return jax.lax.scan(slow.step, start, slow.xs, reverse=reverse)
-    length = t // b
-    side = jax.tree.map(lambda a: a.reshape(b, length, *a.shape[1:]), xs)
-    together = jax.vmap(step)
-
-    def element(i: Array) -> Any:
-        """Element i of every block, counted in the direction of the recursion."""
-        at = length - 1 - i if reverse else i
-        return jax.tree.map(lambda a: jax.lax.dynamic_index_in_dim(a, at, 1, keepdims=False), side)
-
-    def begin(ends: Any) -> Any:
-        """The first carry of each block: the end of its predecessor, and `start`."""
-        return jax.tree.map(lambda e, s: _shift(e, s, reverse), ends, start)
-
-    def advance(i: Array, state: tuple[Any, Any]) -> tuple[Any, Any]:
-        """One element of every block; the outputs are written where they belong, nothing is transposed."""
-        carry, y = together(state[0], element(i))
-        at = length - 1 - i if reverse else i
-        return carry, jax.tree.map(lambda a, v: jax.lax.dynamic_update_index_in_dim(a, v, at, 1), state[1], y)
-
-    def again(state: tuple[Any, ...]) -> tuple[Any, ...]:
-        tries, _, ends, ys = state
-        starts = begin(ends)
-        return (tries + 1, starts, *jax.lax.fori_loop(0, length, advance, (starts, ys)))
-
-    def unsettled(state: tuple[Any, ...]) -> Bool[Array, ""]:
-        tries, starts, ends, _ = state
-        return (tries == 0) | ((tries < PASSES) & ~_agree(begin(ends), starts, floor))
-
-    warm = length - min(WARM_UP, length)
-    guesses = jax.vmap(guess)(element(jnp.asarray(warm)))
-    ends = jax.lax.fori_loop(warm, length, lambda i, c: together(c, element(i))[0], guesses)
-    shapes = jax.eval_shape(together, ends, element(jnp.asarray(0)))[1]
-    empty = jax.tree.map(lambda s: jnp.zeros((b, length, *s.shape[1:]), s.dtype), shapes)
-    _, starts, ends, ys = jax.lax.while_loop(unsettled, again, (0, ends, ends, empty))
+    side = Blocks(step, start, xs, b, reverse, floor)
+    ends, ys, settled = side.warmed_up(guess) if carry_of is None else side.until_they_meet(guess, carry_of)
     last = jax.tree.map(lambda e: e[0] if reverse else e[-1], ends)
     ys = jax.tree.map(lambda a: a.reshape(t, *a.shape[2:]), ys)
 
     def one(i: Array, state: tuple[Any, Any]) -> tuple[Any, Any]:
         """One element of the whole, for a recursion that does not forget."""
         at = t - 1 - i if reverse else i
-        x = jax.tree.map(lambda a: jax.lax.dynamic_index_in_dim(a, at, 0, keepdims=False), slow.xs)
-        carry, y = slow.step(state[0], x)
-        return carry, jax.tree.map(lambda a, v: jax.lax.dynamic_update_index_in_dim(a, v, at, 0), state[1], y)
+        carry, y = slow.step(state[0], _element(slow.xs, at, 0))
+        return carry, _written(state[1], y, at, 0)
 
-    settled = _agree(begin(ends), starts, floor) & slow.trusts(ys)
+    settled = settled & slow.trusts(ys)
     origin = jax.tree.map(lambda e, s: jnp.where(settled, e, jnp.asarray(s, e.dtype)), last, start)
     return jax.lax.fori_loop(0, jnp.where(settled, 0, t), one, (origin, ys))
+
+
+class Blocks:
+    """A recursion cut into b blocks that run side by side; nothing is transposed, outputs are written in place."""
+
+    def __init__(self, step: Step, start: Any, xs: Any, b: int, reverse: bool, floor: float):
+        self.start, self.b, self.reverse, self.floor = start, b, reverse, floor
+        self.length = jax.tree.leaves(xs)[0].shape[0] // b
+        self.side = jax.tree.map(lambda a: a.reshape(b, self.length, *a.shape[1:]), xs)
+        self.together = jax.vmap(step)
+
+    def at(self, i: Any) -> Any:
+        """Where element i of each block lies, counted in the direction of the recursion."""
+        return self.length - 1 - i if self.reverse else i
+
+    def element(self, i: Any) -> Any:
+        """Element i of every block."""
+        return _element(self.side, self.at(i), 1)
+
+    def begin(self, ends: Any) -> Any:
+        """The first carry of each block: the end of its predecessor, and `start`."""
+        return jax.tree.map(lambda e, s: _shift(e, s, self.reverse), ends, self.start)
+
+    def advance(self, i: Array, state: tuple[Any, Any]) -> tuple[Any, Any]:
+        """Element i of every block."""
+        carry, y = self.together(state[0], self.element(i))
+        return carry, _written(state[1], y, self.at(i), 1)
+
+    def empty(self, carry: Any) -> Any:
+        """Memory for the outputs."""
+        shapes = jax.eval_shape(self.together, carry, self.element(jnp.asarray(0)))[1]
+        return jax.tree.map(lambda s: jnp.zeros((self.b, self.length, *s.shape[1:]), s.dtype), shapes)
+
+    def warmed_up(self, guess: Callable[[Any], Any]) -> tuple[Any, Any, Bool[Array, ""]]:
+        """All blocks from where a warm-up leads, and again from each other's ends until they agree."""
+        warm = self.length - min(WARM_UP, self.length)
+        guesses = jax.vmap(guess)(self.element(jnp.asarray(warm)))
+        ends = jax.lax.fori_loop(warm, self.length, lambda i, c: self.together(c, self.element(i))[0], guesses)
+
+        def again(state: tuple[Any, ...]) -> tuple[Any, ...]:
+            tries, _, ends, ys = state
+            starts = self.begin(ends)
+            return (tries + 1, starts, *jax.lax.fori_loop(0, self.length, self.advance, (starts, ys)))
+
+        def unsettled(state: tuple[Any, ...]) -> Bool[Array, ""]:
+            tries, starts, ends, _ = state
+            return (tries == 0) | ((tries < PASSES) & ~_agree(self.begin(ends), starts, self.floor))
+
+        _, starts, ends, ys = jax.lax.while_loop(unsettled, again, (0, ends, ends, self.empty(ends)))
+        return ends, ys, _agree(self.begin(ends), starts, self.floor)
+
+    def until_they_meet(
+        self, guess: Callable[[Any], Any], carry_of: Callable[[Any], Any]
+    ) -> tuple[Any, Any, Bool[Array, ""]]:
+        """All blocks from guesses, and again from each other's ends until every block is on its former path."""
+        guesses = self.begin(jax.vmap(guess)(self.element(jnp.asarray(0))))
+        ends, ys = jax.lax.fori_loop(0, self.length, self.advance, (guesses, self.empty(guesses)))
+
+        def again(state: tuple[Any, ...]) -> tuple[Any, ...]:
+            tries, ends, ys, _ = state
+            starts = self.begin(ends)
+
+            def onward(state: tuple[Any, ...]) -> tuple[Any, ...]:
+                i, carry, _ = state
+                former = jax.vmap(carry_of)(_element(ys, self.at(i), 1))
+                carry, _ = self.together(carry, self.element(i))
+                return i + 1, carry, _agree(carry, former, self.floor)
+
+            def apart(state: tuple[Any, ...]) -> Bool[Array, ""]:
+                return (state[0] < self.length) & ~state[2]
+
+            # Looking and writing in one loop would copy the outputs at each of its steps.
+            steps, _, met = jax.lax.while_loop(apart, onward, (0, starts, jnp.asarray(False)))
+            carry, ys = jax.lax.fori_loop(0, steps, self.advance, (starts, ys))
+            return tries + 1, jax.tree.map(lambda e, c: jnp.where(met, e, c), ends, carry), ys, met
+
+        def unsettled(state: tuple[Any, ...]) -> Bool[Array, ""]:
+            return (state[0] < PASSES) & ~state[3]
+
+        _, ends, ys, met = jax.lax.while_loop(unsettled, again, (0, ends, ys, jnp.asarray(False)))
+        return ends, ys, met
+
+
+def _element(arrays: Any, at: Any, axis: int) -> Any:
+    return jax.tree.map(lambda a: jax.lax.dynamic_index_in_dim(a, at, axis, keepdims=False), arrays)
+
+
+def _written(arrays: Any, values: Any, at: Any, axis: int) -> Any:
+    return jax.tree.map(lambda a, v: jax.lax.dynamic_update_index_in_dim(a, v, at, axis), arrays, values)
 
 
 def _shift(ends: Array, start: Array, reverse: bool) -> Array:

@@ -70,22 +70,23 @@ def filter_states(
     def predict(alpha: Array, begins: Array) -> Array:
         return jnp.where(begins, start, alpha @ transition)
 
-    def quick(alpha: Array, x: tuple[Array, Array, Array]) -> tuple[Array, tuple[Array, Array]]:
-        likelihood, begins, scale = x
-        joint = predict(alpha, begins) * likelihood
+    def quick(alpha: Array, x: tuple[Array, Array]) -> tuple[Array, tuple[Array, Array]]:
+        joint = predict(alpha, x[1]) * x[0]
         total = jnp.sum(joint)
         posterior = joint * (1 / total)
-        return posterior, (posterior, jnp.log(total) + scale)
+        return posterior, (posterior, jnp.log(total))
 
-    def slow(alpha: Array, x: tuple[Array, Array]) -> tuple[Array, tuple[Array, Array]]:
-        row, begins = x
+    def slow(alpha: Array, x: tuple[Array, Array, Array]) -> tuple[Array, tuple[Array, Array]]:
+        row, begins, scale = x
         posterior, increment = update(predict(alpha, begins), row)
-        return posterior, (posterior, increment)
+        return posterior, (posterior, increment - scale)
 
     top = jnp.max(log_b, axis=1)
-    xs = (jnp.exp(log_b - top[:, None]), first, top)
-    careful = Careful(slow, (log_b, first), lambda ys: jnp.all(ys[1] - top > SMALLEST))  # false for NaN
-    return Filtered(*recur(quick, origin, xs, lambda x: level, floor=RELATIVE, careful=careful)[1])
+    top = jnp.where(jnp.isfinite(top), top, 0.0)
+    careful = Careful(slow, (log_b, first, top), lambda ys: jnp.all(ys[1] > SMALLEST))  # false for NaN
+    options = {"floor": RELATIVE, "careful": careful, "carry_of": lambda y: y[0]}
+    probs, logs = recur(quick, origin, (jnp.exp(log_b - top[:, None]), first), lambda x: level, **options)[1]
+    return Filtered(probs, logs + top)
 
 
 def _ends(first: Bool[Array, " s"], t: int) -> Bool[Array, " t"]:
@@ -120,7 +121,7 @@ def smooth_states(
 
     xs = (filtered, _ends(first, len(filtered)))
     origin = filtered[-1] if later is None else later
-    return recur(step, origin, xs, lambda x: x[0], reverse=True, floor=RELATIVE)[1]
+    return recur(step, origin, xs, lambda x: x[0], reverse=True, floor=RELATIVE, carry_of=lambda y: y)[1]
 
 
 def expected_transitions(
@@ -164,7 +165,7 @@ def path_scores(
 
     first = first.at[0].set(True) if before is None else first
     origin = log_start if before is None else before
-    return recur(step, origin, (log_b, first), lambda x: jnp.zeros_like(log_start))[1]
+    return recur(step, origin, (log_b, first), lambda x: jnp.zeros_like(log_start), carry_of=lambda y: y)[1]
 
 
 def best_path(
@@ -183,7 +184,8 @@ def best_path(
 
     origin = jnp.zeros((), jnp.int32) if later is None else later
     xs = (scores, _ends(first, len(scores)))
-    return recur(step, origin, xs, lambda x: jnp.argmax(x[0]).astype(jnp.int32), reverse=True)[1]
+    likely = lambda x: jnp.argmax(x[0]).astype(jnp.int32)  # noqa: E731
+    return recur(step, origin, xs, likely, reverse=True, carry_of=lambda y: y)[1]
 
 
 def most_likely_states(
@@ -213,7 +215,7 @@ def sample_states(
 
     def path(u: Float[Array, " t"]) -> Int[Array, " t"]:
         xs = (filtered, _ends(first, len(filtered)), u)
-        return recur(back, jnp.zeros((), int), xs, lambda x: jnp.argmax(x[0]), reverse=True)[1]
+        return recur(back, jnp.zeros((), int), xs, lambda x: jnp.argmax(x[0]), reverse=True, carry_of=lambda y: y)[1]
 
     return jax.vmap(path)(jr.uniform(key, (n, filtered.shape[0])))
 

@@ -1,0 +1,124 @@
+"""What is believed of a world that is only known from experience: counts, and Dirichlet distributions over them."""
+
+import warnings
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+import scipy.sparse as sp
+from jaxtyping import Float
+
+from credo.core.arrays import check_count
+from credo.core.errors import DataError, RepairedWarning
+from credo.decide.agents.trajectories import Trajectory
+from credo.decide.mdp import MDP
+from credo.models.conjugate import DirichletCategorical
+
+
+def estimate(trajectory: Trajectory, discount: Any = 0.99, start: Any = None) -> MDP:
+    """The most likely world: P̂(s' | s, a) = n(s, a, s')/n(s, a), and mean rewards.
+
+    The data say nothing of pairs that were never met: they lead anywhere and pay nothing, and a `RepairedWarning` says
+    how many. A belief that does not need to invent them is `WorldBelief`.
+    """
+    counts, visits = trajectory.counts(), trajectory.counts().sum(axis=2)
+    unseen = visits == 0
+    if unseen.any():
+        s, a = (int(i) for i in np.argwhere(unseen)[0])
+        warnings.warn(
+            f"{int(unseen.sum())} of {unseen.size} pairs of state and action were never met, such as action {a} in "
+            f"state {s}: they are taken to lead anywhere and to pay nothing; WorldBelief says how uncertain they are",
+            RepairedWarning,
+            stacklevel=2,
+        )
+    n = np.maximum(visits, 1)
+    prob = counts / n[:, :, None]
+    prob[unseen, :-1] = 1 / trajectory.sizes[0]
+    return _world(prob, trajectory.rewards_summed() / n, discount, start)
+
+
+class WorldBelief(eqx.Module):
+    """P(· | s, a) ~ Dirichlet(α), with the end of the episode as last outcome; E r(s, a) ~ N(mean, noise/strength).
+
+    Conditioning on a trajectory adds its counts. Rewards are taken to be normal with the variance `noise`, in their
+    units; `strength` counts them. Strens (2000), "A Bayesian framework for reinforcement learning".
+    """
+
+    alpha: Float[np.ndarray, "s a k"]
+    mean: Float[np.ndarray, "s a"]
+    strength: Float[np.ndarray, "s a"]
+    noise: float
+
+    def __init__(
+        self,
+        states: int,
+        actions: int,
+        prior: Any = None,
+        ends: bool = True,
+        reward: Any = 0.0,
+        strength: Any = 1.0,
+        noise: Any = 1.0,
+    ) -> None:
+        check_count(states, "states")
+        check_count(actions, "actions")
+        outcomes = states + bool(ends)
+        weight = 1 / outcomes if prior is None else float(prior)
+        if not 0 < weight < np.inf:
+            raise DataError(f"prior must be a positive number for each successor, found {prior!r}")
+        if not (float(strength) > 0 and float(noise) > 0):
+            raise DataError(f"strength and noise must be positive, found {strength!r} and {noise!r}")
+        self.alpha = np.full((states, actions, states + 1), weight)
+        if not ends:
+            self.alpha[:, :, -1] = 0.0
+        self.mean = np.full((states, actions), float(reward))
+        self.strength = np.full((states, actions), float(strength))
+        self.noise = float(noise)
+
+    def condition(self, trajectory: Trajectory) -> "WorldBelief":
+        """Bayes' rule."""
+        if trajectory.sizes != self.mean.shape:
+            raise DataError(
+                f"the belief is about {self.mean.shape[0]} states and {self.mean.shape[1]} actions, the trajectory has "
+                f"{trajectory.sizes[0]} and {trajectory.sizes[1]}"
+            )
+        if trajectory.done.any() and not self.alpha[:, :, -1].any():
+            raise DataError("the trajectory has ends, which the belief holds impossible; make it with ends=True")
+        return self.add(trajectory.counts(), trajectory.rewards_summed())
+
+    def add(self, counts: Float[np.ndarray, "s a k"], rewards: Float[np.ndarray, "s a"]) -> "WorldBelief":
+        """Bayes' rule from counts and sums of rewards."""
+        strength = self.strength + counts.sum(axis=2)
+        mean = (self.strength * self.mean + rewards) / strength
+        where = lambda belief: (belief.alpha, belief.mean, belief.strength)  # noqa: E731
+        return eqx.tree_at(where, self, (self.alpha + counts, mean, strength))
+
+    def transition(self, state: int, action: int) -> DirichletCategorical:
+        """The belief about where an action leads: probabilities of the states, and of the end where there are any."""
+        alpha = self.alpha[state, action]
+        return DirichletCategorical(alpha if alpha[-1] > 0 else alpha[:-1])
+
+    def expected(self, discount: Any = 0.99, start: Any = None) -> MDP:
+        """The world of the posterior means."""
+        return _world(self.alpha / self.alpha.sum(axis=2, keepdims=True), self.mean, discount, start)
+
+    def draw(self, rng: np.random.Generator) -> tuple[Float[np.ndarray, "s a k"], Float[np.ndarray, "s a"]]:
+        """Probabilities and rewards of one world from the posterior."""
+        weights = rng.standard_gamma(self.alpha)
+        total = weights.sum(axis=2, keepdims=True)
+        # All weights of a row can be below the smallest number where α is tiny.
+        prob = np.where(
+            total > 0, weights / np.where(total > 0, total, 1), self.alpha / self.alpha.sum(2, keepdims=True)
+        )
+        return prob, self.mean + np.sqrt(self.noise / self.strength) * rng.standard_normal(self.mean.shape)
+
+    def sample(self, n: int = 1, seed: int = 0, discount: Any = 0.99, start: Any = None) -> list[MDP]:
+        """Worlds from the posterior."""
+        check_count(n, "n")
+        rng = np.random.default_rng(seed)
+        return [_world(*self.draw(rng), discount, start) for _ in range(n)]
+
+
+def _world(prob: Float[np.ndarray, "s a k"], rewards: Float[np.ndarray, "s a"], discount: Any, start: Any) -> MDP:
+    s, a = rewards.shape
+    matrix = sp.csr_array(prob[:, :, :-1].reshape(s * a, s))
+    return MDP(matrix, rewards, discount, ends=np.clip(prob[:, :, -1], 0.0, 1.0), start=start)

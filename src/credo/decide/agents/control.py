@@ -1,0 +1,278 @@
+"""Agents that learn values of actions from one step at a time.
+
+    agent = QLearning(explore=EpsilonGreedy(0.1), rate=Polynomial(0.8), discount=0.99)
+    run = agent.learn(world, steps=200_000, seeds=64)
+
+An agent is a description: it holds no values. Each rule is written twice, compiled for many experiments at once and in
+plain Python for environments whose steps are Python; tests hold both against NumPy. Sutton & Barto (2018), chapter 6.
+"""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from credo.core.errors import DataError
+from credo.decide.agents.exploration import EpsilonGreedy, Exploration, Greedy, check_exploration
+from credo.decide.agents.grid import Grid, Move
+from credo.decide.agents.schedules import Harmonic, Schedule, as_schedule
+
+Lists = list[list[float]]
+Update = Callable[[Any, Any, Any, Any, Any, Any, Any, Any, Any], None]
+"""(s, a, r, s', done, cut, a', uniforms, t) → values changed in place."""
+
+
+class Agent(eqx.Module):
+    """What all agents share: `learn`, and what kind of learner they are."""
+
+    on_policy: ClassVar[bool]
+    """Whether the values learned are those of the policy that acts."""
+    setting: ClassVar[str] = "episodic and continuing"
+
+    discount: eqx.AbstractVar[float | None]
+
+    def learn(
+        self,
+        source: Any,
+        steps: int,
+        *,
+        seeds: Any = None,
+        seed: Any = None,
+        evaluate_every: Any = None,
+        horizon: Any = None,
+        episodes: int = 100,
+        start: Any = None,
+    ) -> Any:
+        """Acts and learns for `steps` more steps in each of `seeds` independent experiments; returns a `Run`.
+
+        Args:
+            source: an MDP (compiled, all experiments at once), or a discrete gymnasium environment or its name. Where
+                an MDP has no start, episodes begin anywhere.
+            seeds: how many experiments; 1 where it is not given.
+            seed: which experiments; 0 where it is not given. The same seed gives the same run.
+            evaluate_every: evaluate the greedy policy apart from training every so many steps, and at the end.
+            horizon: break an episode off after so many steps, and begin anew; the value of going on still counts.
+            episodes: of an evaluation in an environment whose probabilities are not known; else it is exact.
+            start: a `Run` to go on from; in an environment a new episode is begun.
+        """
+        from credo.decide.agents.learning import learn
+
+        return learn(self, source, steps, seeds, seed, evaluate_every, horizon, episodes, start)
+
+    def prepared(self, gamma: float, reward_max: float | None) -> "Agent":
+        """The agent with what it takes from the world filled in."""
+        return self
+
+
+class Tabular(Agent):
+    """Agents that keep Q(s, a) and move it towards targets: what acts, how fast it learns, where values begin.
+
+    Without a rule ε is 0.1; without a rate it is ½/(1 + n/100) at the n-th visit of a pair, which on gymnasium's tables
+    learns much faster than rates that begin at one: the first targets are worth nothing.
+    """
+
+    explore: Exploration
+    rate: Schedule
+    discount: float | None
+    initial: float
+
+    tables: ClassVar[int] = 1
+    follows: ClassVar[bool] = False
+    """Whether the next action is chosen before the update, and taken."""
+
+    def __init__(self, explore: Any = None, rate: Any = None, discount: Any = None, initial: Any = 0.0) -> None:
+        self.explore = EpsilonGreedy(0.1) if explore is None else check_exploration(explore)
+        self.rate = Harmonic(0.5, 100.0) if rate is None else as_schedule(rate, "rate")
+        if float(self.rate(0)) > 1:
+            raise DataError(f"rate must be at most 1, found {float(self.rate(0)):g} at the first visit")
+        self.discount = check_discount(discount)
+        self.initial = float(initial)
+
+    @property
+    def uniforms(self) -> int:
+        """How many uniform numbers a step takes: for the action, the successor, the next start, and more."""
+        return 3
+
+    # ── compiled, for many experiments
+
+    def memory(self, grid: Grid) -> dict[str, Any]:
+        """What the agent remembers besides values and visits; the first axis is the experiment."""
+        return {}
+
+    def update(
+        self, grid: Grid, table: Float[Array, " n"], memory: dict[str, Any], move: Move, gamma: Any
+    ) -> tuple[Float[Array, " n"], dict[str, Any]]:
+        """Q(s, a) ← Q(s, a) + rate · (r + γ V(s') - Q(s, a)); V(s') is the agent's `bootstrap`, 0 at the end."""
+        value, which = self.bootstrap(grid, grid.row(table, move.s2), move)
+        target = move.r + gamma * jnp.where(move.done, 0.0, value)
+        return grid.nudge(table, move.s, move.a, target, self.rate, which), memory
+
+    def bootstrap(self, grid: Grid, row: Float[Array, "g w"], move: Move) -> tuple[Float[Array, " g"], Any]:
+        """V(s'), and which table is to learn from it; here maxₐ Q(s', a)."""
+        return jnp.max(grid.values(row), axis=1), 0
+
+    # ── in plain Python, for one experiment
+
+    def updater(self, tables: list[Lists], acting: Lists, counts: list[list[int]], gamma: float) -> Update:
+        """The same as a closure over lists. `acting` is the table itself where there is one."""
+        q = tables[0]
+        rate, value_of = self.rate.function(), self.valuer(q, counts)
+
+        def update(s: Any, a: Any, r: Any, s2: Any, done: Any, cut: Any, a2: Any, u: Any, t: Any) -> None:
+            row, seen = q[s], counts[s]
+            k = seen[a]
+            seen[a] = k + 1
+            old = row[a]
+            row[a] = old + rate(k) * ((r if done else r + gamma * value_of(s2, a2, t)) - old)
+
+        return update
+
+    def valuer(self, q: Lists, counts: list[list[int]]) -> Callable[[int, int, int], float]:
+        """(s', a', t) → V(s')."""
+        return lambda s2, a2, t: max(q[s2])
+
+
+class QLearning(Tabular):
+    """V(s') = maxₐ Q(s', a): off policy; episodic and continuing. Watkins & Dayan (1992).
+
+    Converges to Q* where all pairs are visited for ever and the rate fulfils Robbins & Monro's conditions.
+    """
+
+    on_policy: ClassVar[bool] = False
+
+    def __init__(self, explore: Any = None, rate: Any = None, discount: Any = None, initial: Any = 0.0) -> None:
+        super().__init__(explore, rate, discount, initial)
+
+
+class OptimisticQ(QLearning):
+    """Q-learning from the largest value there can be, r_max/(1 - γ), with greedy actions: what is new looks good.
+
+    Off policy; episodic and continuing. `reward_max` is taken from the world where it is known. A rate near one at the
+    first visits would forget the initial value at once. Even-Dar & Mansour (2001), "Convergence of optimistic and
+    incremental Q-learning".
+    """
+
+    reward_max: float | None
+
+    def __init__(self, explore: Any = None, rate: Any = None, discount: Any = None, reward_max: Any = None) -> None:
+        super().__init__(Greedy() if explore is None else explore, rate, discount)
+        self.reward_max = None if reward_max is None else float(reward_max)
+
+    def prepared(self, gamma: float, reward_max: float | None) -> "OptimisticQ":
+        """With its initial value."""
+        most = self.reward_max if self.reward_max is not None else reward_max
+        if most is None:
+            raise DataError("reward_max is missing: the environment does not say how large its rewards can be")
+        if gamma == 1:
+            raise DataError("optimism needs a discount below 1: r_max/(1 - γ) must be finite")
+        return eqx.tree_at(lambda agent: agent.initial, self, most / (1 - gamma))
+
+
+class SARSA(Tabular):
+    """V(s') = Q(s', a') of the action a' that is taken next: on policy; episodic and continuing.
+
+    Converges to Q* where exploration fades out (εₜ → 0, Σ εₜ = ∞), else to the values of the policy that explores.
+    Rummery & Niranjan (1994).
+    """
+
+    on_policy: ClassVar[bool] = True
+    follows: ClassVar[bool] = True
+
+    def __init__(self, explore: Any = None, rate: Any = None, discount: Any = None, initial: Any = 0.0) -> None:
+        super().__init__(explore, rate, discount, initial)
+
+    def bootstrap(self, grid: Grid, row: Float[Array, "g w"], move: Move) -> tuple[Float[Array, " g"], Any]:
+        """The value of the next action."""
+        return jnp.take_along_axis(grid.values(row), move.a2[:, None], axis=1)[:, 0], 0
+
+    def valuer(self, q: Lists, counts: list[list[int]]) -> Callable[[int, int, int], float]:
+        """The value of the next action."""
+        return lambda s2, a2, t: q[s2][a2]
+
+
+class ExpectedSARSA(Tabular):
+    """V(s') = Σₐ π(a | s') Q(s', a): on policy, or off policy with another `target`; episodic and continuing.
+
+    Without `target` π is the rule that explores; Greedy() makes it Q-learning. van Seijen et al. (2009).
+    """
+
+    target: Exploration | None
+
+    def __init__(
+        self, explore: Any = None, rate: Any = None, discount: Any = None, initial: Any = 0.0, target: Any = None
+    ) -> None:
+        super().__init__(explore, rate, discount, initial)
+        self.target = None if target is None else check_exploration(target, "target")
+
+    @property
+    def on_policy(self) -> bool:  # type: ignore[override]
+        """Where there is no other target."""
+        return self.target is None
+
+    def bootstrap(self, grid: Grid, row: Float[Array, "g w"], move: Move) -> tuple[Float[Array, " g"], Any]:
+        """The mean under the target."""
+        rule = self.explore if self.target is None else self.target
+        return rule.expect(grid.values(row), grid.visits(row), move.t + 1), 0
+
+    def valuer(self, q: Lists, counts: list[list[int]]) -> Callable[[int, int, int], float]:
+        """The mean under the target."""
+        expect = (self.explore if self.target is None else self.target).expecter()
+        return lambda s2, a2, t: expect(q[s2], counts[s2], t + 1)
+
+
+class DoubleQ(Tabular):
+    """Two tables: one chooses the best next action, the other says what it is worth; a coin says which learns.
+
+    Off policy; episodic and continuing. Without it a maximum over noisy values is too large. van Hasselt (2010).
+    """
+
+    on_policy: ClassVar[bool] = False
+    tables: ClassVar[int] = 2
+
+    def __init__(self, explore: Any = None, rate: Any = None, discount: Any = None, initial: Any = 0.0) -> None:
+        super().__init__(explore, rate, discount, initial)
+
+    @property
+    def uniforms(self) -> int:
+        """One more, for the coin."""
+        return 4
+
+    def bootstrap(self, grid: Grid, row: Float[Array, "g w"], move: Move) -> tuple[Float[Array, " g"], Any]:
+        """Q₂(s', argmax Q₁(s', ·)), or the other way round."""
+        a = grid.actions
+        one, two = row[:, :a], row[:, a : 2 * a]
+        second = move.u[3] >= 0.5
+        best = jnp.argmax(jnp.where(second[:, None], two, one), axis=1)
+        value = jnp.take_along_axis(jnp.where(second[:, None], one, two), best[:, None], axis=1)[:, 0]
+        return value, second.astype(jnp.int32)
+
+    def updater(self, tables: list[Lists], acting: Lists, counts: list[list[int]], gamma: float) -> Update:
+        """The same in plain Python."""
+        one, two = tables
+        rate = self.rate.function()
+
+        def update(s: Any, a: Any, r: Any, s2: Any, done: Any, cut: Any, a2: Any, u: Any, t: Any) -> None:
+            mine, other = (two, one) if u[3] >= 0.5 else (one, two)
+            row, seen = mine[s], counts[s]
+            k = seen[a]
+            seen[a] = k + 1
+            target = r
+            if not done:
+                choices = mine[s2]
+                target += gamma * other[s2][choices.index(max(choices))]
+            row[a] += rate(k) * (target - row[a])
+            acting[s][a] = (one[s][a] + two[s][a]) / 2
+
+        return update
+
+
+def check_discount(discount: Any) -> float | None:
+    """A number from 0 to 1, or None for the world's own."""
+    if discount is None:
+        return None
+    gamma = float(discount)
+    if not 0 <= gamma <= 1:
+        raise DataError(f"discount must lie between 0 and 1, found {discount}")
+    return gamma

@@ -1,0 +1,169 @@
+"""Whole experiments in one compiled loop: many seeds step through a known world at once.
+
+Uniform numbers are drawn by NumPy for a chunk of steps at a time; chunk i belongs to steps i·c … (i + 1)·c - 1 whatever
+happened before, so that a run that was interrupted goes on as if it had not been. Two halves of the seeds run in two
+threads: XLA holds no lock.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from credo.core.errors import DataError
+from credo.decide.agents.control import Tabular
+from credo.decide.agents.grid import Grid, Move
+from credo.decide.agents.tables import Compiled, Tables
+
+APART = 16
+"""So many seeds are worth a second thread."""
+CHUNK = 2**17
+"""Uniform numbers drawn at a time: they should stay in the cache."""
+COUNTERS = ("return_now", "weight", "returns", "episodes", "rewards")
+
+
+def chunk_length(uniforms: int, experiments: int) -> int:
+    """Steps of a chunk, a power of two."""
+    return max(64, min(4096, 2 ** ((CHUNK // (uniforms * experiments)).bit_length() - 1)))
+
+
+def stream(seed: int, block: int, chunk: int, first: bool = False) -> np.random.Generator:
+    """The generator of one chunk; `first` is the one from which experiments begin."""
+    return np.random.Generator(np.random.SFC64(np.random.SeedSequence([seed, block, chunk, int(first)])))
+
+
+def blocks_of(seeds: int) -> list[slice]:
+    """The seeds in one or two blocks, whatever the machine: the draws depend on it."""
+    half = (seeds + 1) // 2
+    return [slice(0, half), slice(half, seeds)] if seeds >= APART else [slice(0, seeds)]
+
+
+def begin(agent: Tabular, tables: Tables, seeds: int, seed: int) -> dict[str, np.ndarray]:
+    """The state of the experiments before the first step; the first axis is the seed."""
+    width = (agent.tables + 1) * tables.actions
+    if seeds * tables.states * width >= 2**31:
+        raise DataError(
+            f"{seeds} seeds of {tables.states:,} states and {tables.actions} actions are too many for one table; take "
+            f"fewer seeds, at most {2**31 // (tables.states * width)}"
+        )
+    parts = []
+    for number, block in enumerate(blocks_of(seeds)):
+        g = block.stop - block.start
+        grid = Grid(g, tables.states, tables.actions, agent.tables)
+        u = stream(seed, number, 0, first=True).random((2, g))
+        parts.append(jax.tree.map(np.asarray, _begin(numbers(agent), Compiled.of(tables), grid, jnp.asarray(u))))
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def advance(
+    agent: Tabular,
+    tables: Tables,
+    state: dict[str, np.ndarray],
+    seed: int,
+    begin: int,
+    end: int,
+    gamma: float,
+    horizon: int | None,
+) -> dict[str, np.ndarray]:
+    """Steps begin … end - 1 of all experiments."""
+    seeds = len(state["s"])
+    world, description = Compiled.of(tables), numbers(agent)
+    limit = None if horizon is None else jnp.asarray(horizon, jnp.int32)
+
+    def half(number: int, block: slice) -> dict[str, np.ndarray]:
+        g = block.stop - block.start
+        grid = Grid(g, tables.states, tables.actions, agent.tables)
+        now = {name: jnp.asarray(values[block]) for name, values in state.items()}
+        c = chunk_length(agent.uniforms, g)
+        for chunk in range(begin // c, -(-end // c)):
+            u = stream(seed, number, chunk).random((c, agent.uniforms, g))
+            # As arrays: numbers of Python would be part of the program, and each another one.
+            span = jnp.asarray([max(begin - chunk * c, 0), min(end - chunk * c, c), chunk * c])
+            now = _steps(description, world, grid, now, jnp.asarray(u), span, jnp.asarray(gamma), limit)
+        return jax.tree.map(np.asarray, now)
+
+    blocks = blocks_of(seeds)
+    if len(blocks) == 1:
+        return half(0, blocks[0])
+    with ThreadPoolExecutor(len(blocks)) as pool:
+        parts = list(pool.map(half, range(len(blocks)), blocks))
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def numbers(agent: Tabular) -> Tabular:
+    """The description with its numbers as arrays, so that other numbers are the same program."""
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf) if isinstance(leaf, float) else leaf, agent)
+
+
+@eqx.filter_jit
+def _begin(agent: Tabular, world: Compiled, grid: Grid, u: Array) -> dict[str, Array]:
+    g = grid.experiments
+    row = jnp.concatenate([jnp.full(grid.tables * grid.actions, agent.initial), jnp.zeros(grid.actions)])
+    table = jnp.broadcast_to(row, (g, grid.states, grid.width))
+    s = world.begin(u[0])
+    at = grid.row(table.reshape(-1), s)
+    a = agent.explore.choose(grid.values(at), grid.visits(at), u[1], jnp.asarray(0))
+    counters = {name: jnp.full(g, float(name == "weight")) for name in COUNTERS}
+    extra = {f"own_{name}": value for name, value in agent.memory(grid).items()}
+    return {"table": table, "s": s, "a": a, "age": jnp.zeros(g, jnp.int32), **counters, **extra}
+
+
+@eqx.filter_jit
+def _steps(
+    agent: Tabular,
+    world: Compiled,
+    grid: Grid,
+    state: dict[str, Array],
+    u: Array,
+    span: Array,
+    gamma: Array,
+    horizon: Array | None,
+) -> dict[str, Array]:
+    """Steps low … high - 1 of the chunk that begins at time `base`, for span = (low, high, base)."""
+    low, high, base = span
+    slots = world.slots.shape[0] // (grid.states * grid.actions)
+    shape = state["table"].shape
+
+    def act(table: Array, s: Array, level: Array, t: Any) -> Array:
+        row = grid.row(table, s)
+        return agent.explore.choose(grid.values(row), grid.visits(row), level, t)
+
+    def step(i: Any, now: dict[str, Array]) -> dict[str, Array]:
+        table, s, t, draw = now["table"], now["s"], base + i, u[i]
+        a = now["a"] if agent.follows else act(table, s, draw[0], t)
+        code, r = world.outcome(s * grid.actions + a, slots, draw[1])
+        done = code < 0
+        s2 = jnp.maximum(code, 0)
+        age = now["age"] + 1
+        cut = jnp.zeros_like(done) if horizon is None else (age >= horizon) & ~done
+        over = done if horizon is None else done | cut
+        following = jnp.where(over, world.begin(draw[2]), s2)
+        a2 = then = a
+        if agent.follows:
+            a2 = then = act(table, following, draw[0], t + 1)
+            if horizon is not None:
+                a2 = act(table, s2, draw[0], t + 1)
+        move = Move(s, a, r, s2, done, cut, a2, draw, t)
+        own = {name[4:]: value for name, value in now.items() if name.startswith("own_")}
+        table, own = agent.update(grid, table, own, move, gamma)
+        paid = now["return_now"] + now["weight"] * r
+        return {
+            "table": table,
+            "s": following,
+            "a": then,
+            "age": jnp.where(over, 0, age),
+            "return_now": jnp.where(over, 0.0, paid),
+            "weight": jnp.where(over, 1.0, now["weight"] * gamma),
+            "returns": now["returns"] + jnp.where(over, paid, 0.0),
+            "episodes": now["episodes"] + over,
+            "rewards": now["rewards"] + r,
+            **{f"own_{name}": value for name, value in own.items()},
+        }
+
+    flat = {**state, "table": state["table"].reshape(-1)}
+    out = jax.lax.fori_loop(low, high, step, flat)
+    return {**out, "table": out["table"].reshape(shape)}

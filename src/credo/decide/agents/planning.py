@@ -1,0 +1,253 @@
+"""Agents that learn a model of the world and plan with it: R-max, posterior sampling, certainty equivalence with bonus.
+
+Each keeps how often every action led where, and now and then plans anew; between plans it follows the last one.
+"""
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import equinox as eqx
+import numpy as np
+import scipy.sparse as sp
+from jaxtyping import Float
+
+from credo.core.errors import DataError
+from credo.decide.agents.belief import WorldBelief
+from credo.decide.agents.control import Agent, check_discount
+from credo.decide.agents.exploration import UCB, EpsilonGreedy, Exploration, Greedy, check_exploration
+from credo.decide.mdp.evaluation import direct
+
+Counts = Float[np.ndarray, "s a k"]
+Sums = Float[np.ndarray, "s a"]
+Stale = Callable[[int, int, int, int, bool], bool]
+"""(visits of the pair just met, at the last plan, steps since, steps before, episode over) → whether to plan anew."""
+LARGEST = 5 * 10**7
+"""Entries of a table of counts."""
+SMALL = 150
+"""States up to which policies are evaluated by squaring."""
+
+
+class Planner(Agent):
+    """Agents with a model: when they plan, and what they believe while they do."""
+
+    discount: eqx.AbstractVar[float | None]
+    on_policy: ClassVar[bool] = False
+
+    @abstractmethod
+    def model(
+        self, counts: Counts, sums: Sums, gamma: float, rng: np.random.Generator
+    ) -> tuple[Counts, Float[np.ndarray, "s a"]]:
+        """The probabilities (the end is the last outcome) and rewards to plan with."""
+
+    @abstractmethod
+    def stale(self, states: int, actions: int, gamma: float) -> Stale:
+        """When to plan anew."""
+
+    @property
+    def acting(self) -> Exploration:
+        """How actions follow from the planned values."""
+        return Greedy()
+
+
+class RMax(Planner):
+    """What was met fewer than m times is taken to pay r_max for ever: the agent goes and looks, or it does well.
+
+    Off policy; episodic and continuing. `known` is m; without it m is the bound of `threshold`, which keeps its promise
+    and is larger than what mostly does. Brafman & Tennenholtz (2002); Kakade (2003), chapter 8.
+    """
+
+    discount: float | None
+    reward_max: float | None
+    reward_min: float
+    epsilon: float
+    delta: float
+    known: int | None
+
+    def __init__(
+        self,
+        epsilon: Any = 0.1,
+        delta: Any = 0.05,
+        known: Any = None,
+        discount: Any = None,
+        reward_max: Any = None,
+        reward_min: Any = 0.0,
+    ) -> None:
+        if not (float(epsilon) > 0 and 0 < float(delta) < 1):
+            raise DataError(f"epsilon must be positive and delta a probability, found {epsilon!r} and {delta!r}")
+        if known is not None and not int(known) >= 1:
+            raise DataError(f"known must be a number of visits ≥ 1, found {known!r}")
+        self.epsilon, self.delta = float(epsilon), float(delta)
+        self.known = None if known is None else int(known)
+        self.discount = check_discount(discount)
+        self.reward_max = None if reward_max is None else float(reward_max)
+        self.reward_min = float(reward_min)
+
+    def prepared(self, gamma: float, reward_max: float | None) -> "RMax":
+        """With the largest reward."""
+        return with_reward(self, gamma, reward_max)
+
+    def threshold(self, states: int, actions: int, gamma: float) -> int:
+        """Visits m after which the model of a pair is good enough, with probability 1 - δ for all pairs at once.
+
+        The values of two models that differ by ‖P̂ - P‖₁ ≤ e and |r̂ - r| ≤ d differ by (d + γ e V/2)/(1 - γ) at most,
+        V = R/(1 - γ), R = r_max - r_min. With half of ε/2 for each of the terms, d = ε(1 - γ)/4 and
+        e = ε(1 - γ)²/(2γR), the plan loses no more than ε where all is known, and
+
+            m = max{2/e² · log((2^(s+1) - 2)·2sa/δ), R²/(2d²) · log(4sa/δ)}.
+
+        Weissman et al. (2003) for the first bound, Hoeffding's inequality for the second; the simulation lemma is
+        Kearns & Singh's (2002).
+        """
+        if self.known is not None:
+            return self.known
+        if self.reward_max is None:
+            raise DataError("reward_max is missing: the known-ness threshold depends on it; give it, or `known`")
+        spread = self.reward_max - self.reward_min
+        if spread <= 0:
+            raise DataError(f"reward_max must be above reward_min = {self.reward_min:g}, found {self.reward_max:g}")
+        pairs = states * actions
+        far, off = self.epsilon * (1 - gamma) ** 2 / (2 * max(gamma, 1e-300) * spread), self.epsilon * (1 - gamma) / 4
+        subsets = (states + 1) * math.log(2) + math.log1p(-(2.0**-states))
+        by_state = 2 / min(far, 2.0) ** 2 * (subsets + math.log(2 * pairs / self.delta))
+        by_reward = spread**2 / (2 * off**2) * math.log(4 * pairs / self.delta)
+        return math.ceil(max(by_state, by_reward))
+
+    def model(self, counts: Counts, sums: Sums, gamma: float, rng: np.random.Generator) -> tuple[Counts, Sums]:
+        """Frequencies where m visits were made; elsewhere r_max/(1 - γ), and the end."""
+        states, actions = sums.shape
+        seen = counts.sum(axis=2)
+        unknown = seen < self.threshold(states, actions, gamma)
+        return frequencies(counts, sums, seen, unknown, self.reward_max / (1 - gamma))  # type: ignore[operator]
+
+    def stale(self, states: int, actions: int, gamma: float) -> Stale:
+        """When another pair becomes known."""
+        m = self.threshold(states, actions, gamma)
+        return lambda n, marked, since, length, over: n == m
+
+
+class ModelBased(Planner):
+    """Plans with the frequencies seen so far, and explores as `explore` says.
+
+    Off policy; episodic and continuing. With UCB(c) each pair is paid c/√n more than it was, and what is new
+    r_max/(1 - γ): optimism reaches as far as the plan does. Strehl & Littman (2008), MBIE-EB. It plans anew whenever
+    the visits of a pair have doubled.
+    """
+
+    explore: Exploration
+    discount: float | None
+    reward_max: float | None
+
+    def __init__(self, explore: Any = None, discount: Any = None, reward_max: Any = None) -> None:
+        self.explore = EpsilonGreedy(0.1) if explore is None else check_exploration(explore)
+        self.discount = check_discount(discount)
+        self.reward_max = None if reward_max is None else float(reward_max)
+
+    def prepared(self, gamma: float, reward_max: float | None) -> "ModelBased":
+        """With the largest reward, which only UCB needs."""
+        return with_reward(self, gamma, reward_max) if isinstance(self.explore, UCB) else self
+
+    @property
+    def acting(self) -> Exploration:
+        """Greedy for UCB, whose bonus is in the plan."""
+        return Greedy() if isinstance(self.explore, UCB) else self.explore
+
+    def model(self, counts: Counts, sums: Sums, gamma: float, rng: np.random.Generator) -> tuple[Counts, Sums]:
+        """Frequencies, with the bonus."""
+        seen = counts.sum(axis=2)
+        if not isinstance(self.explore, UCB):
+            return frequencies(counts, sums, seen, seen == 0, 0.0)
+        most = self.reward_max / (1 - gamma)  # type: ignore[operator]
+        prob, rewards = frequencies(counts, sums, seen, seen == 0, most)
+        return prob, np.where(seen == 0, most, rewards + self.explore.c / np.sqrt(np.maximum(seen, 1)))
+
+    def stale(self, states: int, actions: int, gamma: float) -> Stale:
+        """When visits have doubled."""
+        return lambda n, marked, since, length, over: n >= 2 * max(marked, 0.5)
+
+
+class PosteriorSampling(Planner):
+    """Draws a world from what is believed and does what is best in it: Thompson's rule for worlds.
+
+    Off policy; episodic and continuing. A new world at each episode, and within an episode when the visits of a pair
+    have doubled or it lasts longer than the one before. `prior` is the Dirichlet weight of each successor, 1/s without;
+    rewards are normal about means ~ N(reward, noise/strength). The policy of a run is that of its last draw. Osband,
+    Russo & Van Roy (2013); Ouyang et al. (2017).
+    """
+
+    discount: float | None
+    prior: float | None
+    reward: float
+    strength: float
+    noise: float
+
+    def __init__(
+        self, discount: Any = None, prior: Any = None, reward: Any = 0.0, strength: Any = 1.0, noise: Any = 1.0
+    ) -> None:
+        self.discount = check_discount(discount)
+        self.prior = None if prior is None else float(prior)
+        self.reward, self.strength, self.noise = float(reward), float(strength), float(noise)
+        self.belief(1, 1)
+
+    def belief(self, states: int, actions: int) -> WorldBelief:
+        """Before any experience; the end becomes possible when it was seen."""
+        return WorldBelief(states, actions, self.prior, False, self.reward, self.strength, self.noise)
+
+    def model(self, counts: Counts, sums: Sums, gamma: float, rng: np.random.Generator) -> tuple[Counts, Sums]:
+        """A draw from the posterior."""
+        return self.belief(*sums.shape).add(counts, sums).draw(rng)
+
+    def stale(self, states: int, actions: int, gamma: float) -> Stale:
+        """At each episode, at doublings, and when it has lasted longer than the plan before."""
+        return lambda n, marked, since, length, over: over or n > 2 * max(marked, 1) or since > length
+
+
+def with_reward(agent: Any, gamma: float, reward_max: float | None) -> Any:
+    """The agent with the world's largest reward, where it has none."""
+    if gamma == 1:
+        raise DataError("optimism needs a discount below 1: r_max/(1 - γ) must be finite")
+    if agent.reward_max is not None:
+        return agent
+    if reward_max is None:
+        raise DataError("reward_max is missing: the environment does not say how large its rewards can be")
+    return eqx.tree_at(lambda a: a.reward_max, agent, reward_max, is_leaf=lambda leaf: leaf is None)
+
+
+def frequencies(counts: Counts, sums: Sums, seen: Sums, unknown: Any, worth: float) -> tuple[Counts, Sums]:
+    """n(s, a, s')/n(s, a) and mean rewards; unknown pairs are worth so much, and the end."""
+    n = np.maximum(seen, 1)
+    prob, rewards = counts / n[:, :, None], sums / n
+    prob[unknown] = 0.0
+    prob[unknown, -1] = 1.0
+    return prob, np.where(unknown, worth, rewards)
+
+
+def best_values(prob: Counts, rewards: Sums, gamma: float, policy: np.ndarray, most: int = 1000) -> Sums:
+    """Q* of a model by policy iteration from a policy."""
+    s, a = rewards.shape
+    rows = np.arange(s)
+    small = s <= SMALL
+    flat = np.ascontiguousarray(prob[:, :, :-1]).reshape(s * a, s)
+    matrix = flat if small else sp.csr_array(flat)
+    q = rewards
+    for _ in range(most):
+        step, reward = matrix[rows * a + policy], rewards[rows, policy]
+        value = doubled(step, reward, gamma) if small else direct(step, reward, gamma)
+        q = rewards + gamma * (matrix @ value).reshape(s, a)
+        improved = np.argmax(q, axis=1)
+        better = q[rows, improved] - q[rows, policy] > 1e-10 * (1 + np.abs(value).max())
+        if not better.any():
+            break
+        policy = np.where(better, improved, policy)
+    return q
+
+
+def doubled(step: Float[np.ndarray, "s s"], reward: Float[np.ndarray, " s"], gamma: float) -> Float[np.ndarray, " s"]:
+    """(I - γP)⁻¹r = … (I + (γP)⁴)(I + (γP)²)(I + γP)r, until γ^(2^k) is nothing. For small models."""
+    power, value, weight = gamma * step, reward, gamma
+    while weight > 1e-17:
+        value = value + power @ value
+        power = power @ power
+        weight *= weight
+    return value

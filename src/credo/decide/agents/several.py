@@ -1,0 +1,198 @@
+"""Agents that learn from several steps: n-step returns, and Dyna's imagined ones."""
+
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from credo.core.arrays import check_count
+from credo.decide.agents.control import SARSA, Lists, QLearning, Update
+from credo.decide.agents.grid import Grid, Move
+
+
+class NStep(SARSA):
+    """n-step SARSA: the target is r₁ + γr₂ + … + γⁿ⁻¹rₙ + γⁿ Q(sₙ, aₙ), and fewer terms where the episode ends.
+
+    On policy; episodic and continuing. Sutton & Barto (2018), section 7.2.
+    """
+
+    n: int
+
+    on_policy: ClassVar[bool] = True
+
+    def __init__(
+        self, n: int = 4, explore: Any = None, rate: Any = None, discount: Any = None, initial: Any = 0.0
+    ) -> None:
+        super().__init__(explore, rate, discount, initial)
+        check_count(n, "n")
+        self.n = int(n)
+
+    def memory(self, grid: Grid) -> dict[str, Any]:
+        """The last n steps, the newest in the last column, and how many of them belong to this episode."""
+        g, n = grid.experiments, self.n
+        return {
+            "past_s": jnp.zeros((g, n), jnp.int32),
+            "past_a": jnp.zeros((g, n), jnp.int32),
+            "past_r": jnp.zeros((g, n)),
+            "filled": jnp.zeros(g, jnp.int32),
+        }
+
+    def update(
+        self, grid: Grid, table: Float[Array, " n"], memory: dict[str, Any], move: Move, gamma: Any
+    ) -> tuple[Float[Array, " n"], dict[str, Any]]:
+        """Updates the oldest step when n are there, and all of them when the episode is over."""
+        n, over = memory["past_s"].shape[1], move.done | move.cut
+
+        def shift(past: Array, new: Array) -> Array:
+            return jnp.concatenate([past[:, 1:], new[:, None]], axis=1)
+
+        s, a = shift(memory["past_s"], move.s), shift(memory["past_a"], move.a)
+        r = shift(memory["past_r"], move.r)
+        filled = jnp.minimum(memory["filled"] + 1, n)
+        value = jnp.where(move.done, 0.0, self.bootstrap(grid, grid.row(table, move.s2), move)[0])
+        target, targets = value, []
+        for j in reversed(range(n)):
+            target = r[:, j] + gamma * target
+            targets.append(target)
+        for j, target in enumerate(reversed(targets)):
+            on = (filled >= n - j) & (over if j else jnp.ones_like(over))
+            table = grid.nudge(table, s[:, j], a[:, j], target, self.rate, on=on)
+        return table, {"past_s": s, "past_a": a, "past_r": r, "filled": jnp.where(over, 0, filled)}
+
+    def updater(self, tables: list[Lists], acting: Lists, counts: list[list[int]], gamma: float) -> Update:
+        """The same in plain Python."""
+        q, rate, n = tables[0], self.rate.function(), self.n
+        past: list[tuple[int, int, float]] = []
+
+        def learn(target: float) -> None:
+            for _, _, reward in reversed(past):
+                target = reward + gamma * target
+            s, a, _ = past.pop(0)
+            k = counts[s][a]
+            counts[s][a] = k + 1
+            q[s][a] += rate(k) * (target - q[s][a])
+
+        def update(s: Any, a: Any, r: Any, s2: Any, done: Any, cut: Any, a2: Any, u: Any, t: Any) -> None:
+            past.append((s, a, r))
+            value = 0.0 if done else q[s2][a2]
+            if len(past) == n:
+                learn(value)
+            while past and (done or cut):
+                learn(value)
+
+        return update
+
+
+class Dyna(QLearning):
+    """Dyna-Q: after each step, `plan` more updates of pairs met before, with something that followed them.
+
+    Off policy; episodic and continuing. The model of a pair is its last `outcomes` outcomes, one of which is drawn; in
+    a world without chance one is enough, elsewhere values would run after it. Sutton & Barto (2018), section 8.2. In an
+    environment a run that goes on begins with an empty model.
+    """
+
+    plan: int
+    outcomes: int
+
+    def __init__(
+        self,
+        plan: int = 5,
+        explore: Any = None,
+        rate: Any = None,
+        discount: Any = None,
+        initial: Any = 0.0,
+        outcomes: int = 32,
+    ) -> None:
+        super().__init__(explore, rate, discount, initial)
+        check_count(plan, "plan")
+        check_count(outcomes, "outcomes")
+        self.plan, self.outcomes = int(plan), int(outcomes)
+
+    @property
+    def uniforms(self) -> int:
+        """One more for each imagined step."""
+        return 3 + self.plan
+
+    def memory(self, grid: Grid) -> dict[str, Any]:
+        """What followed each pair (-1 for the end), and the pairs met so far."""
+        g, pairs = grid.experiments, grid.states * grid.actions
+        return {
+            "next": jnp.zeros((g, pairs * self.outcomes), jnp.int32),
+            "paid": jnp.zeros((g, pairs * self.outcomes)),
+            "known": jnp.zeros((g, pairs), jnp.int32),
+            "met": jnp.zeros(g, jnp.int32),
+        }
+
+    def update(
+        self, grid: Grid, table: Float[Array, " n"], memory: dict[str, Any], move: Move, gamma: Any
+    ) -> tuple[Float[Array, " n"], dict[str, Any]]:
+        """Q-learning on what happened, then on what is remembered."""
+        a, most = grid.actions, self.outcomes
+        seen = grid.get(table, move.s, a + move.a).astype(jnp.int32)
+        table, _ = super().update(grid, table, memory, move, gamma)
+        pair, new = move.s * a + move.a, seen == 0
+        place = pair * most + seen % most
+        following = _write(memory["next"], place, jnp.where(move.done, -1, move.s2))
+        paid = _write(memory["paid"], place, move.r)
+        last = jnp.minimum(memory["met"], grid.states * a - 1)
+        known = _write(memory["known"], last, jnp.where(new, pair, _read(memory["known"], last)))
+        met = memory["met"] + new.astype(jnp.int32)
+
+        def imagine(j: Any, table: Array) -> Array:
+            x = move.u[3 + j] * met
+            chosen = jnp.minimum(x.astype(jnp.int32), met - 1)
+            at = _read(known, chosen)
+            s, k = at // a, at % a
+            old, n = grid.get(table, s, k), grid.get(table, s, a + k)
+            filled = jnp.minimum(n, most)
+            # What is left of the uniform number says which outcome.
+            slot = at * most + jnp.minimum((x - chosen) * filled, filled - 1).astype(jnp.int32)
+            s2, reward = _read(following, slot), _read(paid, slot)
+            value = jnp.max(grid.values(grid.row(table, jnp.maximum(s2, 0))), axis=1)
+            target = reward + gamma * jnp.where(s2 < 0, 0.0, value)
+            return grid.put(table, s, k, old + self.rate(n - 1) * (target - old))
+
+        table = jax.lax.fori_loop(0, self.plan, imagine, table)
+        return table, {"next": following, "paid": paid, "known": known, "met": met}
+
+    def updater(self, tables: list[Lists], acting: Lists, counts: list[list[int]], gamma: float) -> Update:
+        """The same in plain Python."""
+        q, rate, plan, most = tables[0], self.rate.function(), self.plan, self.outcomes
+        learn = super().updater(tables, acting, counts, gamma)
+        known: list[tuple[int, int]] = []
+        model: dict[tuple[int, int], list[tuple[float, int]]] = {}
+
+        def update(s: Any, a: Any, r: Any, s2: Any, done: Any, cut: Any, a2: Any, u: Any, t: Any) -> None:
+            seen = counts[s][a]
+            learn(s, a, r, s2, done, cut, a2, u, t)
+            if (s, a) not in model:
+                known.append((s, a))
+                model[s, a] = []
+            outcomes = model[s, a]
+            if len(outcomes) < most:
+                outcomes.append((r, -1 if done else s2))
+            else:
+                outcomes[seen % most] = (r, -1 if done else s2)
+            for level in u[3 : 3 + plan]:
+                x = level * len(known)
+                j = min(int(x), len(known) - 1)
+                s, a = known[j]
+                outcomes = model[s, a]
+                r, s2 = outcomes[min(int((x - j) * len(outcomes)), len(outcomes) - 1)]
+                target = r if s2 < 0 else r + gamma * max(q[s2])
+                q[s][a] += rate(counts[s][a] - 1) * (target - q[s][a])
+
+        return update
+
+
+def _write(kept: Array, at: Array, value: Array) -> Array:
+    """One entry of each row."""
+    g, n = kept.shape
+    base = jnp.arange(g, dtype=jnp.int32) * n
+    return kept.reshape(-1).at[base + at].set(value, unique_indices=True, mode="promise_in_bounds").reshape(g, n)
+
+
+def _read(kept: Array, at: Array) -> Array:
+    g, n = kept.shape
+    return kept.reshape(-1).at[jnp.arange(g, dtype=jnp.int32) * n + at].get(mode="promise_in_bounds")

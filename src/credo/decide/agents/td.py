@@ -1,0 +1,184 @@
+"""The values of a policy from experience: TD(0) and TD(λ).
+
+    δ = r + γV(s') - V(s),    e ← γλe + 1ₛ,    V ← V + rate · δ e
+
+λ = 0 looks one step ahead, λ = 1 to the end of the episode. Sutton (1988); Sutton & Barto (2018), sections 6.1, 12.2.
+"""
+
+import warnings
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from credo.core.arrays import check_count
+from credo.core.errors import DataError, NotConvergedWarning
+from credo.decide.agents.control import check_discount
+from credo.decide.agents.engine import chunk_length, stream
+from credo.decide.agents.environments import open_source
+from credo.decide.agents.schedules import Polynomial, Schedule, as_schedule
+from credo.decide.agents.tables import Compiled, alias, tabulate
+from credo.decide.agents.trajectories import Trajectory, collect, policy_probabilities
+
+
+class Estimates(eqx.Module):
+    """Values of a policy from each of several experiments."""
+
+    values: Float[np.ndarray, "g s"]
+    visits: Float[np.ndarray, "g s"]
+    steps: int
+
+    @property
+    def mean(self) -> Float[np.ndarray, " s"]:
+        """Over the experiments."""
+        return self.values.mean(axis=0)
+
+    @property
+    def std(self) -> Float[np.ndarray, " s"]:
+        """Between the experiments."""
+        return self.values.std(axis=0, ddof=1) if len(self.values) > 1 else np.full(self.values.shape[1], np.nan)
+
+
+class TD(eqx.Module):
+    """TD(λ) with accumulating traces, or replacing ones; on policy; episodic and continuing.
+
+    The rate of a state falls with its own visits.
+    """
+
+    lam: float
+    rate: Schedule
+    discount: float | None
+    initial: float
+    replacing: bool = eqx.field(static=True)
+
+    on_policy: ClassVar[bool] = True
+    setting: ClassVar[str] = "episodic and continuing"
+
+    def __init__(
+        self, lam: Any = 0.0, rate: Any = None, discount: Any = None, initial: Any = 0.0, replacing: bool = False
+    ) -> None:
+        self.lam = float(lam)
+        if not 0 <= self.lam <= 1:
+            raise DataError(f"lam must lie between 0 and 1, found {lam}")
+        self.rate = Polynomial(0.8) if rate is None else as_schedule(rate, "rate")
+        self.discount = check_discount(discount)
+        self.initial = float(initial)
+        self.replacing = bool(replacing)
+
+    def evaluate(
+        self,
+        source: Any,
+        policy: Any = None,
+        steps: int = 100_000,
+        *,
+        seeds: int = 1,
+        seed: int = 0,
+        horizon: Any = None,
+    ) -> Estimates:
+        """V of a policy: actions (s,), probabilities (s, a), or None for actions at random.
+
+        `source` is an MDP (compiled, all experiments at once), a discrete environment, or a `Trajectory`, which is gone
+        through once, in its order, whatever policy it came from.
+        """
+        found = self.rate.check()
+        if not found.holds:
+            says = f"the learning rate breaks Robbins and Monro's conditions: {found.says}"
+            warnings.warn(says, NotConvergedWarning, stacklevel=2)
+        if isinstance(source, Trajectory):
+            return self._replay([source], 0.99 if self.discount is None else self.discount)
+        for name, value in (("steps", steps), ("seeds", seeds), *((("horizon", horizon),) if horizon else ())):
+            check_count(value, name)
+        place = open_source(source)
+        if place.env is not None or place.world is None:
+            gamma = 0.99 if self.discount is None else self.discount
+            return self._replay([collect(source, policy, steps, seed + j, horizon) for j in range(seeds)], gamma)
+        gamma = place.world.discount if self.discount is None else self.discount
+        tables = tabulate(place.world)
+        share, other = alias(policy_probabilities(policy, place))
+        c = chunk_length(4, seeds)
+        world, rule = Compiled.of(tables), (jnp.asarray(share), jnp.asarray(other, jnp.int32))
+        description = jax.tree.map(lambda leaf: jnp.asarray(leaf) if isinstance(leaf, float) else leaf, self)
+        first = stream(seed, 0, 0, first=True).random(seeds)
+        s = tables.states
+        blank = jnp.zeros((seeds, s))
+        now = (blank + self.initial, blank, blank, blank, world.begin(jnp.asarray(first)), jnp.zeros(seeds, jnp.int32))
+        limit = None if horizon is None else jnp.asarray(horizon, jnp.int32)
+        for chunk in range(-(-steps // c)):
+            u = jnp.asarray(stream(seed, 0, chunk).random((c, 3, seeds)))
+            span = jnp.asarray(min(steps - chunk * c, c))
+            now = _steps(description, self.lam > 0, world, rule, now, u, span, jnp.asarray(gamma), limit)
+        return Estimates(np.asarray(now[0]), np.asarray(now[1]), int(steps))
+
+    def _replay(self, trajectories: list[Trajectory], gamma: float) -> Estimates:
+        """Goes through experience in plain Python; traces below 1e-12 are forgotten."""
+        rate, decay = self.rate.function(), gamma * self.lam
+        values, visits = [], []
+        for path in trajectories:
+            s = path.sizes[0]
+            v, n, rates, traces = [self.initial] * s, [0] * s, [0.0] * s, dict[int, float]()
+            columns = (path.states, path.rewards, path.following, path.done, path.cut)
+            for at, reward, following, done, cut in zip(*(column.tolist() for column in columns), strict=True):
+                rates[at] = rate(n[at])
+                n[at] += 1
+                error = reward + (0.0 if done else gamma * v[following]) - v[at]
+                traces = {i: decay * e for i, e in traces.items() if decay * e > 1e-12}
+                traces[at] = 1.0 if self.replacing else traces.get(at, 0.0) + 1.0
+                for i, e in traces.items():
+                    v[i] += rates[i] * error * e
+                if done or cut:
+                    traces = {}
+            values.append(v)
+            visits.append(n)
+        return Estimates(np.asarray(values), np.asarray(visits, dtype=float), len(trajectories[0]))
+
+
+@eqx.filter_jit
+def _steps(
+    td: TD, traced: bool, world: Compiled, rule: Any, state: Any, u: Array, high: Array, gamma: Array, horizon: Any
+) -> Any:
+    """Steps 0 … high - 1 of a chunk, for all experiments."""
+    g, states = state[0].shape
+    share, other = rule
+    actions = share.shape[1]
+    slots = world.slots.shape[0] // (states * actions)
+    base = jnp.arange(g, dtype=jnp.int32) * states
+
+    def get(values: Array, at: Array) -> Array:
+        return values.reshape(-1).at[base + at].get(mode="promise_in_bounds")
+
+    def put(values: Array, at: Array, new: Array) -> Array:
+        flat = values.reshape(-1).at[base + at].set(new, unique_indices=True, mode="promise_in_bounds")
+        return flat.reshape(g, states)
+
+    def step(i: Any, now: Any) -> Any:
+        v, n, rates, traces, s, age = now
+        x = u[i, 0] * actions
+        slot = jnp.minimum(x.astype(jnp.int32), actions - 1)
+        a = jnp.where(x - slot < share[s, slot], slot, other[s, slot])
+        code, r = world.outcome(s * actions + a, slots, u[i, 1])
+        done, s2 = code < 0, jnp.maximum(code, 0)
+        over = done if horizon is None else done | (age + 1 >= horizon)
+        seen = get(n, s)
+        old, rate = get(v, s), td.rate(seen)
+        error = r + gamma * jnp.where(done, 0.0, get(v, s2)) - old
+        if traced:
+            rates = put(rates, s, rate)
+            traces = gamma * td.lam * traces
+            traces = put(traces, s, jnp.ones(g) if td.replacing else get(traces, s) + 1)
+            v = v + rates * error[:, None] * traces
+            traces = jnp.where(over[:, None], 0.0, traces)
+        else:
+            v = put(v, s, old + rate * error)
+        return (
+            v,
+            put(n, s, seen + 1),
+            rates,
+            traces,
+            jnp.where(over, world.begin(u[i, 2]), s2),
+            jnp.where(over, 0, age + 1),
+        )
+
+    return jax.lax.fori_loop(0, high, step, state)

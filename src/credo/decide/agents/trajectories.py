@@ -1,0 +1,166 @@
+"""Experience as data: what was done, what it paid, where it led."""
+
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from credo.core.arrays import check_count
+from credo.core.errors import DataError
+from credo.decide.agents.engine import stream
+from credo.decide.agents.environments import BLOCK, Source, open_source
+from credo.decide.agents.tables import tabulate
+
+
+class Trajectory(eqx.Module):
+    """Steps in their order: in `states` the `actions` were taken, paid `rewards` and led to `following`.
+
+    `done` says where the episode ended (the successor then does not count) and `cut` where it was broken off: the next
+    step begins elsewhere, but the world would have gone on.
+    """
+
+    states: Int[np.ndarray, " t"]
+    actions: Int[np.ndarray, " t"]
+    rewards: Float[np.ndarray, " t"]
+    following: Int[np.ndarray, " t"]
+    done: Bool[np.ndarray, " t"]
+    cut: Bool[np.ndarray, " t"]
+    sizes: tuple[int, int] = eqx.field(static=True)
+    """How many states and actions there are."""
+
+    def __init__(
+        self,
+        states: Any,
+        actions: Any,
+        rewards: Any,
+        following: Any,
+        done: Any = None,
+        cut: Any = None,
+        *,
+        sizes: tuple[int, int],
+    ) -> None:
+        t = len(np.atleast_1d(states))
+        s, a = (int(n) for n in sizes)
+        self.states = _whole(states, "states", t, s)
+        self.actions = _whole(actions, "actions", t, a)
+        self.rewards = np.asarray(rewards, dtype=float)
+        self.done = np.zeros(t, bool) if done is None else np.asarray(done, dtype=bool)
+        self.cut = np.zeros(t, bool) if cut is None else np.asarray(cut, dtype=bool)
+        for name in ("rewards", "done", "cut"):
+            if getattr(self, name).shape != (t,):
+                raise DataError(f"{name} must have one entry for each of {t} steps, found {getattr(self, name).shape}")
+        if not np.isfinite(self.rewards).all():
+            raise DataError(f"rewards must be finite, found {self.rewards[~np.isfinite(self.rewards)][0]}")
+        self.following = _whole(np.where(self.done, 0, np.asarray(following)), "following", t, s)
+        self.sizes = (s, a)
+
+    def __len__(self) -> int:
+        return len(self.states)
+
+    def counts(self) -> Float[np.ndarray, "s a k"]:
+        """How often each action led from a state to each state; the last entry counts the ends."""
+        s, a = self.sizes
+        out = np.zeros((s, a, s + 1))
+        np.add.at(out, (self.states, self.actions, np.where(self.done, s, self.following)), 1.0)
+        return out
+
+    def rewards_summed(self) -> Float[np.ndarray, "s a"]:
+        """The sum of what each action paid in each state."""
+        out = np.zeros(self.sizes)
+        np.add.at(out, (self.states, self.actions), self.rewards)
+        return out
+
+    def returns(self, discount: Any) -> Float[np.ndarray, " k"]:
+        """Σₜ γᵗ rₜ of each episode; the last counts as far as it goes."""
+        gamma, out, total, weight = float(discount), [], 0.0, 1.0
+        over = self.done | self.cut
+        for reward, end in zip(self.rewards.tolist(), over.tolist(), strict=True):
+            total += weight * reward
+            weight *= gamma
+            if end:
+                out.append(total)
+                total, weight = 0.0, 1.0
+        return np.asarray(out if not len(self) or over[-1] else [*out, total])
+
+
+def collect(source: Any, policy: Any = None, steps: int = 1000, seed: int = 0, horizon: Any = None) -> Trajectory:
+    """Experience from following a policy: actions (s,), probabilities (s, a), or None for actions at random."""
+    check_count(steps, "steps")
+    if horizon is not None:
+        check_count(horizon, "horizon")
+    place = open_source(source)
+    rows = np.cumsum(policy_probabilities(policy, place), axis=1).tolist()
+    walk = Walk(place, seed, 0, horizon)
+    walk.enter(0)
+    out: list[tuple[Any, ...]] = []
+    for block in range(-(-steps // BLOCK)):
+        for u in stream(seed, 0, block).random((BLOCK, 3))[: steps - block * BLOCK].tolist():
+            s, row = walk.s, rows[walk.s]
+            a = min(sum(u[0] >= level for level in row), place.actions - 1)
+            out.append((s, a, *walk.step(a, u[1], u[2])))
+    states, actions, rewards, following, done, cut = (np.asarray(column) for column in zip(*out, strict=True))
+    sizes = (place.states, place.actions)
+    return Trajectory(states, actions, rewards, np.where(done, 0, following), done, cut, sizes=sizes)
+
+
+def policy_probabilities(policy: Any, place: Source) -> Float[np.ndarray, "s a"]:
+    """π(a | s) from actions, from probabilities, or uniform."""
+    s, a = place.states, place.actions
+    if policy is None:
+        return np.full((s, a), 1 / a)
+    given = np.asarray(policy)
+    if given.shape == (s,) and given.dtype.kind in "iu" and given.min() >= 0 and given.max() < a:
+        return np.eye(a)[given]
+    if given.shape == (s, a) and given.dtype.kind == "f" and given.min() >= 0 and np.allclose(given.sum(1), 1):
+        return given.astype(float)
+    raise DataError(
+        f"policy must be {s} actions from 0 to {a - 1} or probabilities of the shape {(s, a)}, found {given.dtype} of "
+        f"the shape {given.shape}"
+    )
+
+
+class Walk:
+    """One path through a world or an environment, begun anew where an episode is over."""
+
+    def __init__(self, place: Source, seed: int, number: int, horizon: int | None) -> None:
+        self.place, self.seed, self.number = place, seed, number
+        self.limit = horizon or float("inf")
+        self.s, self.age = 0, 0
+        if place.env is None and place.world is not None:
+            tables = tabulate(place.world)
+            self.outcome, self.start = tables.outcome(), tables.begin()
+
+    def enter(self, t: int) -> None:
+        """Begins an episode at time t."""
+        self.age = 0
+        if self.place.env is None:
+            self.s = self.start(float(stream(self.seed, self.number, t, first=True).random()))
+        else:
+            fresh = np.random.SeedSequence([self.seed, self.number, t, 2]).generate_state(1)[0]
+            self.s = int(self.place.env.reset(seed=int(fresh))[0])
+
+    def step(self, a: int, u: float, v: float) -> tuple[float, int, bool, bool]:
+        """Reward, successor, whether it ended, whether it was broken off; u draws the successor, v the next start."""
+        self.age += 1
+        if self.place.env is None:
+            code, reward = self.outcome(self.s, a, u)
+            done, cut, following = code < 0, False, max(code, 0)
+        else:
+            following, reward, done, cut, _ = self.place.env.step(a)
+            following, reward, done = int(following), float(reward), bool(done)
+        cut = bool(not done and (cut or self.age >= self.limit))
+        self.s = following
+        if done or cut:
+            self.age = 0
+            self.s = self.start(v) if self.place.env is None else int(self.place.env.reset()[0])
+        return reward, following, done, cut
+
+
+def _whole(values: Any, name: str, t: int, below: int) -> Int[np.ndarray, " t"]:
+    given = np.asarray(values)
+    if given.shape != (t,) or (given.size and given.dtype.kind not in "iu"):
+        raise DataError(f"{name} must be {t} whole numbers, found {given.dtype} of the shape {given.shape}")
+    if given.size and (given.min() < 0 or given.max() >= below):
+        raise DataError(f"{name} must lie between 0 and {below - 1}, found {given.min()} to {given.max()}")
+    return given.astype(np.int64)
