@@ -1,5 +1,7 @@
 """Draws every picture of the documentation into docs/pictures/: `python docs/pictures.py [name ...]`."""
 
+import contextlib
+import io
 import sys
 import time
 import warnings
@@ -18,11 +20,15 @@ import credo
 from credo import evaluate, kernels
 from credo.app import plots
 from credo.app.active_plots import plot_learning_curves
+from credo.app.agent_plots import learning_curve as agent_curve
+from credo.app.agent_plots import plot_regret
 from credo.app.campaign_model import slices
 from credo.app.campaign_plots import plot_best
 from credo.app.chain_plots import plot_chains
 from credo.app.gp_plots import plot_components
+from credo.app.mdp_plots import plot_grid
 from credo.app.plots import BLUE, GREEN, GREY, INK, ORANGE, RED, SKY, legend, tidy
+from credo.app.time_plots import plot_forecast, plot_states
 from credo.decide.active import acquire
 from credo.decide.active_learning import learning_curves
 from credo.decide.campaign import Campaign, engine
@@ -34,6 +40,7 @@ from credo.models.linear import ARD, Intercept, InverseGamma, Isotropic, Student
 
 OUT = Path(__file__).parent / "pictures"
 PICTURES = {}
+SAID = {"textcoords": "offset points", "fontsize": 8.5, "color": INK, "va": "top"}
 
 
 def picture(width, height, columns=1, rows=1, name=None):
@@ -677,6 +684,126 @@ def campaign_best(ax):
 
     space = {"lr": Real(1e-4, 1e-1, log=True), "layers": Integer(1, 8), "optimizer": Categorical(["adam", "sgd"])}
     plot_best(Campaign(Space(space), {"loss": "minimize"}).run(train, 16, progress=False), ax)
+
+
+def page_until(page, *names):
+    """What the code of a page has made, up to the block that makes the last of the names."""
+    namespace = {}
+    for block in (Path(__file__).parent / page).read_text(encoding="utf-8").split("```python\n")[1:]:
+        with contextlib.redirect_stdout(io.StringIO()):
+            exec(block.split("```", 1)[0], namespace)
+        if all(name in namespace for name in names):
+            break
+    return namespace
+
+
+@picture(8.6, 3.0)
+def hmm_states(ax):
+    """The earthquakes of time-series.md with the states that are believed in."""
+    made = page_until("time-series.md", "hmm", "quakes")
+    hmm, quakes = made["hmm"], made["quakes"]
+    years = np.arange(1900, 1900 + len(quakes))
+    plot_states(quakes, hmm.smooth(quakes), years, hmm.states, ax)
+    tidy(ax, "", "earthquakes a year", grid="")
+
+
+@picture(8.6, 3.2, columns=2)
+def lds_track(left, right):
+    """The cart of time-series.md: filter and smoother around the gap, and the forecast."""
+    made = page_until("time-series.md", "cart", "filtered", "after")
+    x, truth, at = made["x"], made["truth"], np.arange(60)
+    around = slice(22, 56)
+    for name, laws, color in (("filter", made["filtered"], ORANGE), ("smoother", made["smoothed"], BLUE)):
+        mean, doubt = np.asarray(laws.mean)[around, 0], 1.96 * np.asarray(laws.std)[around, 0]
+        left.fill_between(at[around], mean - doubt, mean + doubt, color=color, alpha=0.25, linewidth=0)
+        left.plot(at[around], mean, color=color, linewidth=1.5, label=name)
+    left.plot(at[around], truth[around, 0], color=INK, linewidth=1.0, linestyle="--", label="truth")
+    dots(left, at[around], x[around, 0])
+    left.lines[-1].set_markersize(2.5)
+    legend(left, loc="best")
+    tidy(left, "time", "position")
+    plot_forecast(x[30:, 0], made["after"].predict(15), at[30:], ax=right)
+    tidy(right, "time", "")
+
+
+@picture(8.6, 4.0, rows=2)
+def filter_alarm(top, bottom):
+    """The machine of filtering.md: what was measured, and what was believed at once, later and in the end."""
+    made = page_until("filtering.md", "machine", "later", "hindsight")
+    hours = np.arange(60)
+    top.plot(hours, made["vibration"][:, 0], ".-", color=INK, linewidth=0.8, markersize=4)
+    tidy(top, "", "vibration")
+    for name, probs, color in (
+        ("at once (filter)", made["whole"].probs, ORANGE),
+        ("3 hours later (fixed lag)", made["later"], GREEN),
+        ("in the end (smoother)", made["hindsight"], BLUE),
+    ):
+        bottom.plot(hours, np.asarray(probs)[:, 1], color=color, linewidth=1.6, label=name)
+    bottom.plot(made["alarm"], made["whole"].probs[made["alarm"], 1], "o", color=RED, markersize=6, label="alarm")
+    for ax in (top, bottom):
+        ax.axvline(made["began"] - 0.5, color=GREY, linewidth=1.1, linestyle="--")
+        ax.set_xlim(-0.5, 59.5)
+    top.annotate("worn from here on", (made["began"], 1), (2, -2), ("data", "axes fraction"), **SAID)
+    bottom.set_ylim(-0.03, 1.05)
+    top.set_ylim(-2, 4.4)
+    legend(bottom, loc="lower right", bbox_to_anchor=(1, 0.1))
+    tidy(bottom, "hours", "P(worn)")
+
+
+@picture(8.6, 2.9, columns=3)
+def filter_pendulum(*axes):
+    """The pendulum of filtering.md by three methods."""
+    made = page_until("filtering.md", "pendulum", "shadow", "laws")
+    seconds = 0.1 * np.arange(60)
+    for ax, method in zip(axes, (made["Extended"](), made["Unscented"](), made["Particles"](2000)), strict=True):
+        laws = made["pendulum"].filter(made["shadow"], using=method)
+        mean, doubt = np.asarray(laws.mean)[:, 0], 1.96 * np.asarray(laws.std)[:, 0]
+        ax.fill_between(seconds, mean - doubt, mean + doubt, color=SKY, alpha=0.45, linewidth=0)
+        ax.plot(seconds, mean, color=BLUE, linewidth=1.5, label="believed")
+        ax.plot(seconds, made["angles"], color=INK, linewidth=1.0, linestyle="--", label="truth")
+        ax.set(xlim=(0, 5.9), ylim=(-4.2, 4.2))
+        ax.set_title(type(method).__name__, fontsize=9.5, color=INK)
+        tidy(ax, "seconds", "angle" if ax is axes[0] else "")
+    legend(axes[0], loc="lower left", ncols=2)
+
+
+@picture(8.6, 5.6, rows=3)
+def forecast_parts(top, *below):
+    """The forecast of forecasting.md, what came, and its parts."""
+    made = page_until("forecasting.md", "after", "later", "parts")
+    months = made["monthly"].index.to_numpy()
+    plot_forecast(made["known"], made["p"], months[:120], months[120:], top)
+    top.plot(months[120:], made["later"], ".", color=RED, markersize=3.5, label="what came")
+    legend(top, loc="upper left", ncols=2)
+    tidy(top, "", "CO2 in ppm")
+    for ax, (name, part) in zip(below, made["parts"].items(), strict=True):
+        mean, doubt = np.asarray(part.mean), 1.96 * np.asarray(part.std)
+        ax.fill_between(months, mean - doubt, mean + doubt, color=SKY, alpha=0.45, linewidth=0)
+        ax.plot(months, mean, color=BLUE, linewidth=1.4)
+        ax.axvline(months[119], color="#c4cad1", linewidth=1.0, linestyle="--")
+        tidy(ax, "", name)
+    for ax in (top, *below):
+        ax.set_xlim(months[0], months[-1])
+
+
+@picture(6.6, 3.9)
+def mdp_grid(ax):
+    """The gridworld of mdps.md, planned."""
+    made = page_until("mdps.md", "drawing", "world", "plan")
+    plot_grid(made["plan"], ax)
+
+
+@picture(8.6, 3.1, columns=2)
+def agent_curves(left, right):
+    """The three agents of reinforcement-learning.md."""
+    runs = page_until("reinforcement-learning.md", "runs")["runs"]
+    agent_curve(runs, left)
+    left.set_xlim(0, 1000)
+    left.annotate("the best policy", (1000, runs["Q-learning"].optimum), (-4, 5), ha="right", **SAID | {"va": "bottom"})
+    left.set_ylim(-0.6, 0.58)
+    plot_regret(runs, right)
+    right.set_xlim(0, 2000)
+    right.set_ylabel("regret of training")
 
 
 def main():

@@ -6,8 +6,9 @@ They follow the style of `plots.py`.
 from typing import Any
 
 import numpy as np
+from matplotlib import colormaps
 from matplotlib.axes import Axes
-from matplotlib.colors import TwoSlopeNorm
+from matplotlib.colors import ListedColormap, TwoSlopeNorm
 from matplotlib.patches import FancyArrowPatch
 from scipy.sparse.linalg import lsqr
 
@@ -35,20 +36,21 @@ def plot_grid(plan: Plan, ax: Axes | None = None, title: str = "") -> Axes:
     world = plan.world
     if world.cells is None:
         raise DataError("the world has no cells to draw; make it with MDP.from_drawing, or use plot_graph")
-    rows, columns = (int(n) + 1 for n in world.cells.max(axis=0))
+    top, left = (int(n) - 1 for n in world.cells.min(axis=0))  # a wall all around, drawn or not
+    rows, columns = (int(n) + 2 - first for n, first in zip(world.cells.max(axis=0), (top, left), strict=True))
     ax = ax or plots.new_axes(*_size(rows, columns))
     shown = _shown(plan)
     image = np.full((rows, columns), np.nan)
-    image[world.cells[:, 0], world.cells[:, 1]] = shown
+    image[world.cells[:, 0] - top, world.cells[:, 1] - left] = shown
     reach = max(float(np.abs(shown).max(initial=0.0)), 1e-12)
     signed = float(shown.min(initial=0.0)) < 0
     ax.set_facecolor("#5b6470")
     drawn = ax.imshow(
         image,
-        cmap="RdBu" if signed else "Blues",
+        cmap=_light("RdBu", 0.16, 0.84) if signed else _light("Blues", 0.06, 0.68),
         norm=TwoSlopeNorm(0.0, -reach, reach) if signed else None,
-        alpha=0.85,
         interpolation="nearest",
+        extent=(left - 0.5, left + columns - 0.5, top + rows - 0.5, top - 0.5),
     )
     bar = ax.figure.colorbar(drawn, ax=ax, shrink=0.85)
     bar.set_label("value (in final cells: the reward)", fontsize=9, color=plots.INK)
@@ -56,15 +58,15 @@ def plot_grid(plan: Plan, ax: Axes | None = None, title: str = "") -> Axes:
     live = np.flatnonzero(~world.terminal)
     if len(live) <= MOST_ARROWS:
         y, x = world.cells[live].T
+        above = 0.08 if len(shown) <= MOST_NUMBERS else 0.0  # room for the number
         move = MOVES[plan.policy[live]]
         ax.quiver(
-            x, y, move[:, 1], -move[:, 0], color=plots.INK, pivot="mid", scale=1 / 0.55, scale_units="xy", angles="uv",
+            x, y - above, move[:, 1], -move[:, 0], color=plots.INK, pivot="mid", scale=1 / 0.55, scale_units="xy", angles="uv",
             width=0.28 / max(rows, columns) / 4,
         )  # fmt: skip
     if len(shown) <= MOST_NUMBERS:
         for (i, j), value in zip(world.cells, shown, strict=True):
-            ink = "white" if abs(value) > 0.6 * reach else plots.INK
-            ax.text(j, i + 0.38, f"{value:.2g}", ha="center", va="center", fontsize=6.5, color=ink)
+            ax.text(j, i + 0.37, f"{value:.2g}", ha="center", va="center", fontsize=6.5, color=plots.INK)
     for i, j in world.cells[world.terminal]:
         ax.plot(
             [j - 0.46, j + 0.46, j + 0.46, j - 0.46, j - 0.46],
@@ -153,6 +155,11 @@ def _shown(plan: Plan) -> np.ndarray:
 def _size(rows: int, columns: int) -> tuple[float, float]:
     cell = min(0.62, 9.0 / max(rows, columns))
     return max(3.2, cell * columns + 1.6), max(2.2, cell * rows + 0.6)
+
+
+def _light(name: str, low: float, high: float) -> ListedColormap:
+    """The part of a colormap on which dark arrows and numbers can be read."""
+    return ListedColormap(colormaps[name](np.linspace(low, high, 256)))
 
 
 def _caption(plan: Plan) -> str:

@@ -9,7 +9,7 @@ with bₜ(j) = p(xₜ | zₜ = j). Several sequences lie one after the other; `f
 recursion that forgets (`core.recursion`), so it runs in blocks. Rabiner (1989); Särkkä & Svensson (2023), ch. 8, 12.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -84,7 +84,7 @@ def filter_states(
     top = jnp.max(log_b, axis=1)
     top = jnp.where(jnp.isfinite(top), top, 0.0)
     careful = Careful(slow, (log_b, first, top), lambda ys: jnp.all(ys[1] > SMALLEST))  # false for NaN
-    options = {"floor": RELATIVE, "careful": careful, "carry_of": lambda y: y[0]}
+    options: dict[str, Any] = {"floor": RELATIVE, "careful": careful, "carry_of": lambda y: y[0]}
     probs, logs = recur(quick, origin, (jnp.exp(log_b - top[:, None]), first), lambda x: level, **options)[1]
     return Filtered(probs, logs + top)
 
