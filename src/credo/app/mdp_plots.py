@@ -61,8 +61,8 @@ def plot_grid(plan: Plan, ax: Axes | None = None, title: str = "") -> Axes:
         above = 0.08 if len(shown) <= MOST_NUMBERS else 0.0  # room for the number
         move = MOVES[plan.policy[live]]
         ax.quiver(
-            x, y - above, move[:, 1], -move[:, 0], color=plots.INK, pivot="mid", scale=1 / 0.55, scale_units="xy", angles="uv",
-            width=0.28 / max(rows, columns) / 4,
+            x, y - above, move[:, 1], -move[:, 0], color=plots.INK, pivot="mid", scale=1 / 0.55, scale_units="xy",
+            angles="uv", width=0.28 / max(rows, columns) / 4,
         )  # fmt: skip
     if len(shown) <= MOST_NUMBERS:
         for (i, j), value in zip(world.cells, shown, strict=True):

@@ -38,7 +38,7 @@ class Sequences(eqx.Module):
     @property
     def long(self) -> bool:
         """Whether there are so many rows that several cores are worth the effort."""
-        return self.first.shape[0] > LONGEST_ALONE
+        return self.first.shape[0] > 4 * LONGEST_ALONE
 
     @property
     def rows(self) -> int:
@@ -74,16 +74,16 @@ def read(
         if len(driven) != n:
             raise DataError(f"inputs must have a row for each of x's {n}, found {len(driven)}")
         _check_seen(driven, False, "inputs")
-    arrays = (np.where(seen, table, 0.0), seen, *(() if driven is None else (driven,)))
+    whole = bool(seen.all())
+    arrays = (table if whole else np.where(seen, table, 0.0), seen, *(() if driven is None else (driven,)))
     data, shown, *rest = put_all(*(pad_rows(a, t) for a in arrays))
-    everything, nothing = seen.all(axis=1), ~seen.any(axis=1)
     return Sequences(
         data,
         shown,
         put(first),
         put(np.arange(t) < n),
         rest[0] if rest else None,
-        bool(np.all(everything | nothing)),
+        whole or bool(np.all(seen.all(axis=1) | ~seen.any(axis=1))),
         len(sizes) == 1,
     )
 
@@ -165,8 +165,7 @@ def _check_seen(table: np.ndarray, missing: bool, name: str = "x") -> np.ndarray
         row, column = (int(i) for i in np.argwhere(~seen)[0])
         remedy = "; pass missing=True to treat NaN as not observed" if name == "x" else ""
         raise DataError(f"{name} contains NaN at row {row}, column {column}{remedy}")
-    infinite = np.isinf(table)
-    if infinite.any():
-        row, column = (int(i) for i in np.argwhere(infinite)[0])
+    if not np.isfinite(np.sum(table, where=seen) if missing else table.sum()) and np.isinf(table).any():
+        row, column = (int(i) for i in np.argwhere(np.isinf(table))[0])
         raise DataError(f"{name} contains infinity at row {row}, column {column}; drop or correct the row")
     return seen
