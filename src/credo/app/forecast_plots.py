@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from credo.app.forecast import Forecasted
 from credo.app.forecast_backtest import LEVELS
 from credo.app.plots import BLUE, GREEN, GREY, INK, ORANGE, SKY, legend, tidy
-from credo.core.predictive import Normal
+from credo.core.predictive import Normal, Predictive
 
 RECENT = 5
 """The lower picture shows this many horizons of the past."""
@@ -42,7 +42,7 @@ def forecast_axes(ax: Axes, result: Forecasted, begin: int = 0) -> Axes:
     return tidy(ax, "", result.series.target)
 
 
-def fan(ax: Axes, at: Any, prediction: Normal) -> None:
+def fan(ax: Axes, at: Any, prediction: Predictive) -> None:
     """The mean of a forecast, and its central intervals one in the other."""
     for level, color, alpha in ((0.95, SKY, 0.3), (0.5, BLUE, 0.35)):
         lower, upper = (np.asarray(end) for end in prediction.interval(level))

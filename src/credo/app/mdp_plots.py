@@ -36,12 +36,13 @@ def plot_grid(plan: Plan, ax: Axes | None = None, title: str = "") -> Axes:
     world = plan.world
     if world.cells is None:
         raise DataError("the world has no cells to draw; make it with MDP.from_drawing, or use plot_graph")
-    top, left = (int(n) - 1 for n in world.cells.min(axis=0))  # a wall all around, drawn or not
-    rows, columns = (int(n) + 2 - first for n, first in zip(world.cells.max(axis=0), (top, left), strict=True))
+    top, left = (int(n) for n in world.cells.min(axis=0))
+    bottom, right = (int(n) for n in world.cells.max(axis=0))
+    rows, columns = bottom - top + 3, right - left + 3  # with a wall all around, drawn or not
     ax = ax or plots.new_axes(*_size(rows, columns))
     shown = _shown(plan)
-    image = np.full((rows, columns), np.nan)
-    image[world.cells[:, 0] - top, world.cells[:, 1] - left] = shown
+    image = np.full((bottom + 1, right + 1), np.nan)
+    image[world.cells[:, 0], world.cells[:, 1]] = shown
     reach = max(float(np.abs(shown).max(initial=0.0)), 1e-12)
     signed = float(shown.min(initial=0.0)) < 0
     ax.set_facecolor("#5b6470")
@@ -50,7 +51,6 @@ def plot_grid(plan: Plan, ax: Axes | None = None, title: str = "") -> Axes:
         cmap=_light("RdBu", 0.16, 0.84) if signed else _light("Blues", 0.06, 0.68),
         norm=TwoSlopeNorm(0.0, -reach, reach) if signed else None,
         interpolation="nearest",
-        extent=(left - 0.5, left + columns - 0.5, top + rows - 0.5, top - 0.5),
     )
     bar = ax.figure.colorbar(drawn, ax=ax, shrink=0.85)
     bar.set_label("value (in final cells: the reward)", fontsize=9, color=plots.INK)
@@ -74,8 +74,7 @@ def plot_grid(plan: Plan, ax: Axes | None = None, title: str = "") -> Axes:
             color=plots.ORANGE,
             linewidth=1.6,
         )
-    ax.set_xticks([])
-    ax.set_yticks([])
+    ax.set(xticks=[], yticks=[], xlim=(left - 1.5, right + 1.5), ylim=(bottom + 1.5, top - 1.5))
     ax.spines[:].set_visible(False)
     ax.set_title(title or _caption(plan), fontsize=9.5, color=plots.INK, loc="left")
     return ax

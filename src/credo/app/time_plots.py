@@ -75,8 +75,7 @@ def plot_forecast(past: Any, prediction: Predictive, at: Any = None, ahead: Any 
         stride = when[-1] - when[-2] if len(when) > 1 else 1
         ahead = when[-1] + stride * np.arange(1, steps + 1)
     _line(ax, when, series[:, None], "observed")
-    told: Any = prediction  # any kind has intervals
-    fan(ax, np.asarray(ahead), told)
+    fan(ax, np.asarray(ahead), prediction)
     ax.axvline(when[-1], color="#c4cad1", linewidth=1.0, linestyle="--")
     legend(ax, loc="best")
     return tidy(ax)

@@ -244,7 +244,8 @@ def _speak_up(learned: Learned) -> None:
     if learned.status == STOPPED:
         warnings.warn(
             f"learning stopped before it converged (log evidence {learned.log_evidence:.6g}); "
-            "raise max_steps, e.g. using=Evidence(max_steps=1000), or fix some hyperparameters",
+            "raise max_steps of the method, e.g. using=Evidence(max_steps=1000) or EM(max_steps=1000), or fix some "
+            "hyperparameters",
             NotConvergedWarning,
             stacklevel=4,
         )

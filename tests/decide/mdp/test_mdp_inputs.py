@@ -134,3 +134,11 @@ def test_functions_that_lead_nowhere_are_refused():
         MDP.from_function("ab", "x", lambda s, a: [(1.0, "c", 0.0)])
     with pytest.raises(DataError, match="probability -1"):
         MDP.from_function("ab", "x", lambda s, a: [(-1.0, "a", 0.0)])
+
+
+def test_the_indentation_of_a_drawing_is_not_floor():
+    indented = """
+        S.
+        .G
+    """
+    assert MDP.from_drawing(indented).shape == MDP.from_drawing("S.\n.G").shape == (4, 4)

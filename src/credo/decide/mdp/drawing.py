@@ -5,9 +5,11 @@
     ####    '1' … '9' ends it and pays so much
 
 An action moves up, right, down or left; with probability `slip` it goes to one of the two sides instead. Walls and
-the edge hold: the agent stays. Entering a cell pays `step_reward`, and the prize of a final cell besides.
+the edge hold: the agent stays. Entering a cell pays `step_reward`, and the prize of a final cell besides. What all
+lines are indented by is not part of the drawing.
 """
 
+import textwrap
 from typing import Any
 
 import numpy as np
@@ -58,7 +60,7 @@ def from_drawing(text: str, slip: Any, step_reward: Any, discount: Any, goal: An
 
 
 def _signs(text: str) -> np.ndarray:
-    lines = text.strip("\n").splitlines()
+    lines = textwrap.dedent(text).strip("\n").splitlines()
     if not lines or not any(line.strip() for line in lines):
         raise DataError("the drawing is empty; draw cells such as 'S..G' with '#' for walls")
     width = max(map(len, lines))

@@ -28,8 +28,8 @@ from credo.models.hmm.emissions.moments import add_columns, weighted_sums
 from credo.models.hmm.emissions.predictions import Poisson as PoissonPart
 from credo.models.hmm.emissions.predictions import StateMixture
 
-STRENGTH = 0.01
-"""So many rows the weak prior is worth; its mode is the mean of the data."""
+EVENTS = 1.0
+"""The weak prior is worth so many rows as hold one event; its mode is the mean of the data, its mean twice that."""
 FLOOR = 1e-10
 """Without a prior so many events are added to those of each state."""
 
@@ -46,7 +46,7 @@ class Poisson(Emission):
 
     Args:
         rate: (k, d), or (k,) for one column; None to begin with quantiles of the data.
-        prior: "weak" (worth 0.01 rows, its mode the mean of the data), None, or a `GammaPoisson` that all share.
+        prior: "weak" (worth one event, its mode the mean of the data), None, or a `GammaPoisson` that all share.
     """
 
     states: int | None = eqx.field(static=True)
@@ -91,8 +91,8 @@ class Poisson(Emission):
         mean = np.maximum(mean, 1 / (1.0 + len(x)))
         changes: dict[str, Any] = {}
         if self.prior is None and self.weak:
-            shape = np.broadcast_to(1 + STRENGTH * mean, (k, d)).copy()
-            changes["prior"] = Gammas(put(shape), put(np.full((k, d), STRENGTH)))
+            rows = np.broadcast_to(EVENTS / mean, (k, d)).copy()
+            changes["prior"] = Gammas(put(np.full((k, d), 1 + EVENTS)), put(rows))
         if self.rate is None:
             root = np.sqrt(np.where(seen, x, mean))
             centers, _ = clusters(root[seen.any(1)], k, *column_moments(root, seen), seed)
