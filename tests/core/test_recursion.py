@@ -63,10 +63,12 @@ def test_not_a_number_is_passed_on():
 
 
 def test_how_many_blocks():
-    assert blocks_of(100) == 1
-    assert blocks_of(1024) == 2
-    assert blocks_of(2**20) == recursion.MOST_BLOCKS
-    assert blocks_of(2**10 * 3) == 4
+    assert blocks_of(100, 4) == 1
+    assert blocks_of(1024, 4) == 4
+    assert blocks_of(2**20, 4) == recursion.MOST_BLOCKS
+    assert blocks_of(2**20, 16) == 256
+    assert blocks_of(2**20, 10_000) == recursion.FEWEST_BLOCKS
+    assert blocks_of(2**10 * 3, 4) == 8
 
 
 def test_a_quick_step_that_is_not_trusted():

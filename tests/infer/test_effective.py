@@ -18,8 +18,8 @@ def autoregressive(rho, shape, seed=0):
     return x
 
 
-@pytest.mark.parametrize("rho", [0.9, 0.3, 0.0, -0.5])
-@pytest.mark.parametrize("n", [500, 401])
+@pytest.mark.parametrize("rho", [0.9, 0.0, -0.5])
+@pytest.mark.parametrize("n", [401])
 def test_the_same_as_blackjax(rho, n):
     x = autoregressive(rho, (4, n, 3))
     x[:, :, 1] = np.round(x[:, :, 1], 1)  # ties

@@ -20,11 +20,13 @@ from jaxtyping import Array, Bool
 
 Step = Callable[[Any, Any], tuple[Any, Any]]
 
-SHORTEST = 512
+SHORTEST = 256
 """A block has at least so many elements: shorter ones spend their time on the warm-up."""
 
-MOST_BLOCKS = 256
-"""More blocks than this do not make better use of vector instructions."""
+NUMBERS = 4096
+"""The carries of all blocks are about so many numbers: fewer leave vector instructions idle, more leave the cache."""
+
+MOST_BLOCKS, FEWEST_BLOCKS = 1024, 64
 
 WARM_UP = 128
 """Elements before a block that lead to its first carry."""
@@ -44,10 +46,14 @@ class Careful(NamedTuple):
     trusts: Callable[[Any], Bool[Array, ""]]
 
 
-def blocks_of(t: int) -> int:
-    """Into how many blocks t elements are cut: a power of two that divides t, and one for few elements."""
+def blocks_of(t: int, size: int) -> int:
+    """Into how many blocks t elements are cut, for a carry of `size` numbers: a power of two that divides t.
+
+    Few elements are one block.
+    """
+    most = max(FEWEST_BLOCKS, min(MOST_BLOCKS, NUMBERS // size))
     blocks = 1
-    while blocks < MOST_BLOCKS and t % (2 * blocks) == 0 and t // (2 * blocks) >= SHORTEST:
+    while 2 * blocks <= most and t % (2 * blocks) == 0 and t // (2 * blocks) >= SHORTEST:
         blocks *= 2
     return blocks
 
@@ -79,7 +85,7 @@ def recur(
             as soon as it meets its former path, and no warm-up is needed.
     """
     t = jax.tree.leaves(xs)[0].shape[0]
-    b = blocks_of(t) if blocks is None else blocks
+    b = blocks_of(t, sum(jnp.size(leaf) for leaf in jax.tree.leaves(start))) if blocks is None else blocks
     slow = careful or Careful(step, xs, lambda ys: jnp.asarray(True))
     if b == 1:
         return jax.lax.scan(slow.step, start, slow.xs, reverse=reverse)

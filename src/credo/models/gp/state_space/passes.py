@@ -144,7 +144,7 @@ def backward(sde: SDE, series: Series, ahead: Forward) -> Backward:
 
 
 def _blocks(series: Series) -> int:
-    return min(BLOCKS, blocks_of(series.gap.shape[0]))
+    return min(BLOCKS, blocks_of(series.gap.shape[0], 1))
 
 
 def absorb(ahead: Forward, mask: Bool[Array, " c"]) -> Weights:
