@@ -111,22 +111,29 @@ def fit(
             options: dict[str, Any] = {"horizon": horizon, "ignore": ignore or (), "test": test, "seed": seed}
             if _fit_series(table, target, time, folder, refused, options):
                 return
-        from credo.app.costs import check_options, read_costs
-        from credo.app.outcomes import read_outcome
-        from credo.app.report import render
-        from credo.app.workflow import run
+        options = {"time": time, "ignore": ignore or (), "test": test, "seed": seed, "exposure": exposure}
+        _fit_table(table, target, kind, folder, prices, costs, options)
 
-        outcome = read_outcome(table, target, kind)
-        check_options(target, outcome.kind, prices, costs)
-        if costs is not None:
-            read_costs(costs, outcome.levels)
-        options = {"time": time, "ignore": ignore or (), "test": test, "seed": seed}
-        with progress() as step:
-            result = run(table, target, **options, kind=kind, exposure=exposure, progress=step)
-            step(1, 1, "writing the report")
-            page = render(result, command=command_line(), loss=prices, costs=costs)
-        _write_results(folder, result.model, page)
-        _summary(result, folder)
+
+def _fit_table(
+    table: Any, target: str, kind: str, folder: Path, prices: Any, costs: str | None, options: dict[str, Any]
+) -> None:
+    """Learns to predict the target from the other columns, and writes model and report."""
+    from credo.app.costs import check_options, read_costs
+    from credo.app.outcomes import read_outcome
+    from credo.app.report import render
+    from credo.app.workflow import run
+
+    outcome = read_outcome(table, target, kind)
+    check_options(target, outcome.kind, prices, costs)
+    if costs is not None:
+        read_costs(costs, outcome.levels)
+    with progress() as step:
+        result = run(table, target, **options, kind=kind, progress=step)
+        step(1, 1, "writing the report")
+        page = render(result, command=command_line(), loss=prices, costs=costs)
+    _write_results(folder, result.model, page)
+    _summary(result, folder)
 
 
 @app.command()

@@ -16,7 +16,7 @@ RECENT = 5
 """The lower picture shows this many horizons of the past."""
 
 
-def plot_forecast(result: Forecasted) -> Figure:
+def plot_series(result: Forecasted) -> Figure:
     """The series and its forecast with the central intervals of 50 % and 95 %; below it the recent past again."""
     n, ahead = len(result.series.y), result.horizon
     recent = RECENT * ahead

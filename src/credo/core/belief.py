@@ -63,6 +63,10 @@ class Belief(eqx.Module):
         """Weakly informative priors by path for `learn`, where the model has some."""
         return {}
 
+    def log_prior_of_parameters(self) -> Any:
+        """log p(θ) of what is learned under the model's own priors, up to a constant; 0 where it has none."""
+        return 0.0
+
     def objective(self, slots: Any, statistics: Any, priors: Any) -> Any:
         """log p(data | θ) + log p(θ) of the unconstrained vector with its gradient; None leaves it to `learn`."""
         return None

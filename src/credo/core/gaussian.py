@@ -15,10 +15,9 @@ from jaxtyping import Array, Float, Key
 
 from credo.core import linalg
 from credo.core.errors import DataError
+from credo.core.special import LOG_2PI
 
 Index: TypeAlias = int | Sequence[int] | np.ndarray
-
-_LOG_2PI = float(np.log(2.0 * np.pi))
 
 
 class Gaussian(eqx.Module):
@@ -71,7 +70,9 @@ class Gaussian(eqx.Module):
         root = linalg.cholesky(self.covariance[np.ix_(b, b)], "covariance of the given coordinates")
         half = linalg.solve_lower(root, self.covariance[np.ix_(b, a)])
         shift = linalg.solve_lower(root, value - self.mean[b])
-        return Gaussian(self.mean[a] + half.T @ shift, _symmetric(self.covariance[np.ix_(a, a)] - half.T @ half))
+        return Gaussian(
+            self.mean[a] + half.T @ shift, linalg.symmetric_part(self.covariance[np.ix_(a, a)] - half.T @ half)
+        )
 
     def observe(self, matrix: Float[Array, "m d"], value: Float[Array, "m"], noise: Float[Array, "m m"]) -> "Gaussian":
         """The posterior after y = Hx + e, e ~ N(0, R), with H = `matrix`, y = `value` and R = `noise`.
@@ -84,12 +85,12 @@ class Gaussian(eqx.Module):
         gain = linalg.solve(root, cross).T
         rest = jnp.eye(self.dimension, dtype=self.mean.dtype) - gain @ matrix
         covariance = rest @ self.covariance @ rest.T + gain @ noise @ gain.T
-        return Gaussian(self.mean + gain @ (value - matrix @ self.mean), _symmetric(covariance))
+        return Gaussian(self.mean + gain @ (value - matrix @ self.mean), linalg.symmetric_part(covariance))
 
     def affine(self, matrix: Float[Array, "m d"], offset: Float[Array, "m"] | None = None) -> "Gaussian":
         """The distribution of Ax + b: N(Aμ + b, AΣAᵀ)."""
         mean = matrix @ self.mean
-        covariance = _symmetric(matrix @ self.covariance @ matrix.T)
+        covariance = linalg.symmetric_part(matrix @ self.covariance @ matrix.T)
         return Gaussian(mean if offset is None else mean + offset, covariance)
 
     def __add__(self, other: "Gaussian") -> "Gaussian":
@@ -114,11 +115,11 @@ class Gaussian(eqx.Module):
         """log N(x | μ, Σ) at a point or at each row."""
         root = linalg.cholesky(self.covariance, "covariance")
         square = linalg.quadratic(root, (x - self.mean).T)
-        return -0.5 * (square + linalg.log_determinant(root) + self.dimension * _LOG_2PI)
+        return -0.5 * (square + linalg.log_determinant(root) + self.dimension * LOG_2PI)
 
     def entropy(self) -> Float[Array, ""]:
         """½ log |2πeΣ|, in nats."""
-        return 0.5 * (self._log_determinant(self.covariance) + self.dimension * (1.0 + _LOG_2PI))
+        return 0.5 * (self._log_determinant(self.covariance) + self.dimension * (1.0 + LOG_2PI))
 
     def kl(self, other: "Gaussian") -> Float[Array, ""]:
         """KL(self ‖ other) = ½ [tr(Σ₂⁻¹Σ₁) + (μ₂-μ₁)ᵀΣ₂⁻¹(μ₂-μ₁) - d + log |Σ₂|/|Σ₁|], in nats."""
@@ -186,7 +187,3 @@ class Gaussian(eqx.Module):
     @staticmethod
     def _log_determinant(covariance: Float[Array, "k k"]) -> Float[Array, ""]:
         return linalg.log_determinant(linalg.cholesky(covariance, "covariance"))
-
-
-def _symmetric(matrix: Float[Array, "d d"]) -> Float[Array, "d d"]:
-    return 0.5 * (matrix + matrix.T)

@@ -202,12 +202,15 @@ def _shift(ends: Array, start: Array, reverse: bool) -> Array:
 def _agree(a: Any, b: Any, floor: float) -> Bool[Array, ""]:
     """Whether two carries of all blocks are the same up to rounding; NaN agrees with NaN, and whole numbers exactly."""
 
-    def leaf(p: Array, q: Array) -> Bool[Array, ""]:
-        if not jnp.issubdtype(p.dtype, jnp.floating):
-            return jnp.all(p == q)
-        size = jnp.maximum(jnp.abs(p), jnp.abs(q))
-        largest = jnp.max(jnp.where(jnp.isfinite(size), size, 0.0), axis=tuple(range(1, size.ndim)), keepdims=True)
-        same = (p == q) | (jnp.isnan(p) & jnp.isnan(q))
-        return jnp.all(same | (jnp.abs(p - q) <= jnp.maximum(AGREE * size, floor * largest)))
+    pairs = zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
+    return jnp.all(jnp.stack([same_numbers(p, q, floor) for p, q in pairs]))
 
-    return jnp.all(jnp.stack([leaf(p, q) for p, q in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)]))
+
+def same_numbers(p: Any, q: Any, floor: float, lib: Any = jnp) -> Any:
+    """Whether two arrays agree, the numbers of each block (leading axis) relative to the largest among them."""
+    if not lib.issubdtype(p.dtype, lib.floating):
+        return lib.all(p == q)
+    size = lib.maximum(lib.abs(p), lib.abs(q))
+    largest = lib.max(lib.where(lib.isfinite(size), size, 0.0), axis=tuple(range(1, size.ndim)), keepdims=True)
+    same = (p == q) | (lib.isnan(p) & lib.isnan(q))
+    return lib.all(same | (lib.abs(p - q) <= lib.maximum(AGREE * size, floor * largest)))

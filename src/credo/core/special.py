@@ -2,10 +2,12 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy import special
 from jaxtyping import Array
 
 SHIFT = 8
+LOG_2PI = float(np.log(2 * np.pi))
 
 
 @jax.jit

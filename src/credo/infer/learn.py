@@ -122,7 +122,8 @@ def _objective(
 ) -> tuple[Array, Array]:
     def log_joint(u: Array) -> Array:
         candidate = params.from_vector(belief, slots, u)
-        return candidate.evidence_of(statistics) + params.log_prior(candidate, priors)
+        own = candidate.log_prior_of_parameters()
+        return candidate.evidence_of(statistics) + own + params.log_prior(candidate, priors)
 
     return jax.value_and_grad(log_joint)(vector)
 

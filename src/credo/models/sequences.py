@@ -38,7 +38,7 @@ class Sequences(eqx.Module):
     @property
     def long(self) -> bool:
         """Whether there are so many rows that several cores are worth the effort."""
-        return self.first.shape[0] > 4 * LONGEST_ALONE
+        return self.first.shape[0] > LONGEST_ALONE
 
     @property
     def rows(self) -> int:

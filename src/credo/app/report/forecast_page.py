@@ -33,7 +33,7 @@ def render_forecast(result: Forecasted, *, command: str = "") -> str:
         "headline": words.headline(result),
         "tiles": words.tiles(result),
         "warnings": words.warnings(result),
-        "forecast": data_uri(pictures.plot_forecast(result)),
+        "forecast": data_uri(pictures.plot_series(result)),
         "rows": _rows(result),
         "steps": f"{n:,}",
         "every": series.calendar.every(),

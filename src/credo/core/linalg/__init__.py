@@ -18,6 +18,7 @@ from credo.core.linalg.factor import (
     solve,
     solve_lower,
     solve_upper,
+    symmetric_part,
 )
 from credo.core.linalg.iterative import (
     Estimate,
@@ -56,6 +57,7 @@ __all__ = [
     "solve",
     "solve_lower",
     "solve_upper",
+    "symmetric_part",
     "try_update",
     "update",
 ]

@@ -22,8 +22,7 @@ from jaxtyping import Array, Bool, Float
 from credo.core.arrays import is_traced
 from credo.core.errors import DataError
 from credo.core.linalg import factor, lapack
-
-_LOG_2PI = float(np.log(2.0 * np.pi))
+from credo.core.special import LOG_2PI
 
 
 def gaussian_log_evidence(
@@ -89,7 +88,7 @@ def _on_device(
 ) -> tuple[Array, ...]:
     result = factor.factorize(covariance, weight > 0)
     alpha = factor.solve(result.root, residual)
-    value = -0.5 * (residual @ alpha + factor.log_determinant(result.root) + weight.sum() * _LOG_2PI)
+    value = -0.5 * (residual @ alpha + factor.log_determinant(result.root) + weight.sum() * LOG_2PI)
     ok = result.ok & jnp.isfinite(value)
     outputs = (jnp.where(ok, value, -jnp.inf), jnp.where(ok, -alpha, 0.0))
     if not gradient:
@@ -134,7 +133,7 @@ def evidence_on_host(
     if ok:
         alpha = lapack.solve_factored(work, residual)
         log_determinant = 2.0 * np.log(work.diagonal()).sum()
-        value = float(-0.5 * (residual @ alpha + log_determinant + weight.sum() * _LOG_2PI))
+        value = float(-0.5 * (residual @ alpha + log_determinant + weight.sum() * LOG_2PI))
     if not np.isfinite(value):
         work[...] = 0.0
         return -np.inf, np.zeros_like(residual)

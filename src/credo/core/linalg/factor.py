@@ -208,3 +208,8 @@ def _explain(matrix: np.ndarray, name: str, jitter: float) -> str:
         f"{name} ({n} × {n}) is not positive definite: its smallest eigenvalue is {eigenvalues[0]:.3g}, its "
         f"largest {eigenvalues[-1]:.3g}, and adding up to {jitter:.3g} to the diagonal did not help. {REMEDY}"
     )
+
+
+def symmetric_part(matrix: Float[Array, "*b n n"]) -> Float[Array, "*b n n"]:
+    """½(A + Aᵀ), which rounding cannot make asymmetric."""
+    return 0.5 * (matrix + jnp.swapaxes(matrix, -1, -2))

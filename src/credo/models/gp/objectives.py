@@ -20,12 +20,11 @@ from jaxtyping import Array, Bool, Float, Int
 from credo.core import params
 from credo.core.errors import DataError
 from credo.core.linalg import factorize, inverse, log_determinant, quadratic, solve
+from credo.core.special import LOG_2PI
 from credo.infer.learn import Evidence, Learned
 from credo.models.gp import posterior
 from credo.models.gp.belief import GP
 from credo.models.gp.rows import Rows
-
-_LOG_2PI = float(np.log(2.0 * np.pi))
 
 
 class Folds(NamedTuple):
@@ -85,7 +84,7 @@ def leave_one_out_score(gp: GP, rows: Rows) -> Float[Array, ""]:
     """Σᵢ log p(yᵢ | y₋ᵢ) under the prior of the belief; traceable, -inf where the covariance is not definite."""
     precision, alpha, ok = _precision_of(gp, rows)
     own = jnp.where(rows.mask, jnp.diagonal(precision), 1.0)
-    value = 0.5 * jnp.sum(jnp.log(own) - jnp.square(alpha) / own) - 0.5 * _LOG_2PI * rows.mask.sum()
+    value = 0.5 * jnp.sum(jnp.log(own) - jnp.square(alpha) / own) - 0.5 * LOG_2PI * rows.mask.sum()
     return jnp.where(ok, value, -jnp.inf)
 
 
@@ -96,7 +95,7 @@ def fold_score(gp: GP, rows: Rows, folds: Folds) -> Float[Array, ""]:
     def of(index: Int[Array, " b"], mask: Bool[Array, " b"]) -> tuple[Array, Array]:
         factor = factorize(precision[index][:, index], mask)
         explained = quadratic(factor.root, jnp.where(mask, alpha[index], 0.0))
-        return 0.5 * (log_determinant(factor.root) - explained - mask.sum() * _LOG_2PI), factor.ok
+        return 0.5 * (log_determinant(factor.root) - explained - mask.sum() * LOG_2PI), factor.ok
 
     values, fine = jax.vmap(of)(*folds)
     return jnp.where(ok & fine.all(), values.sum(), -jnp.inf)

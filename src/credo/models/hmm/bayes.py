@@ -17,7 +17,6 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jax.scipy import special
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from credo.core import params
@@ -27,6 +26,7 @@ from credo.core.modules import changed
 from credo.infer.em import ROUNDING
 from credo.infer.learn import Learned, LocalOptimum
 from credo.infer.mcmc.draws import Draws
+from credo.infer.mcmc.stacked import diagnosed, evidences
 from credo.infer.optimize import CONVERGED, DIVERGED, STOPPED
 from credo.infer.progress import Progress
 from credo.models.hmm import passes
@@ -34,13 +34,12 @@ from credo.models.hmm.belief import HMM
 from credo.models.hmm.drawn import (
     DrawnHMM,
     averaged,
-    evidences,
     members_of,
     refuse,
     replaced,
     stacked,
-    with_diagnostics,
 )
+from credo.models.hmm.emissions import dirichlet
 from credo.models.hmm.learning import Expected, counted, pseudo_counts
 from credo.models.sequences import Sequences
 
@@ -153,32 +152,15 @@ def _improve(hmm: Any, expected: Expected, data: Sequences) -> tuple[Believed, E
     prior = pseudo_counts(hmm.start, hmm.transition, hmm.prior, hmm.sticky)
     starts, rows = prior[0] + expected.starts, prior[1] + expected.transitions
     shown = hmm.emission.believe(expected.emission)
-    law, matrix = (jnp.exp(_expected_log(a)) for a in (starts, rows))
+    law, matrix = (jnp.exp(dirichlet.expected_log(a)) for a in (starts, rows))
     log_b = hmm.emission.expected_log_prob(shown, data.x, data.seen, data.inputs, complete=data.complete)
     filtered = passes.filter_states(law, matrix, log_b, data.first)
     log_z = jnp.sum(jnp.where(data.real, filtered.increments, 0.0))
     gamma, begun, moved = counted(law, matrix, filtered.probs, data.first, data.real)
     statistics = hmm.emission.expect_under(shown, data.x, data.seen, gamma, data.inputs, complete=data.complete)
-    bound = log_z - _divergence(starts, prior[0]) - jnp.sum(_divergence(rows, prior[1]))
+    bound = log_z - dirichlet.divergence(starts, prior[0]) - dirichlet.divergence(rows, prior[1])
     q = Believed(starts, rows, shown, expected)
     return q, Expected(begun, moved, statistics), bound - hmm.emission.divergence(shown)
-
-
-def _expected_log(alpha: Float[Array, "*r k"]) -> Float[Array, "*r k"]:
-    """E[log p] under Dirichlet(α); -∞ where α is 0."""
-    possible = alpha > 0
-    each = special.digamma(jnp.where(possible, alpha, 1.0)) - special.digamma(jnp.sum(alpha, -1, keepdims=True))
-    return jnp.where(possible, each, -jnp.inf)
-
-
-def _divergence(alpha: Float[Array, "*r k"], prior: Float[Array, "*r k"]) -> Float[Array, "*r"]:
-    """KL(Dirichlet(α) ‖ Dirichlet(prior)) over the entries that are possible."""
-    possible = alpha > 0
-    a, b = jnp.where(possible, alpha, 1.0), jnp.where(possible, prior, 1.0)
-    mean = jnp.where(possible, _expected_log(alpha), 0.0)
-    each = special.gammaln(b) - special.gammaln(a) + (a - b) * mean
-    total = special.gammaln(jnp.sum(alpha, -1)) - special.gammaln(jnp.sum(prior, -1))
-    return total + jnp.sum(jnp.where(possible, each, 0.0), -1)
 
 
 def _center(belief: HMM, q: Believed) -> HMM:
@@ -191,9 +173,8 @@ def _drawn_from(keys: Array, hmm: Any, q: Believed) -> Any:
     def one(key: PRNGKeyArray) -> Any:
         k_start, k_rows, k_shown = jr.split(key, 3)
         emission = hmm.emission.draw(k_shown, q.expected.emission)
-        return params.learnable(
-            changed(hmm, start=_dirichlet(k_start, q.starts), transition=_dirichlet(k_rows, q.rows), emission=emission)
-        )
+        start, rows = dirichlet.draw(k_start, q.starts), dirichlet.draw(k_rows, q.rows)
+        return params.learnable(changed(hmm, start=start, transition=rows, emission=emission))
 
     values = jax.vmap(one)(keys)
     return jax.vmap(lambda v: params.replace(hmm, v))(values)
@@ -257,7 +238,7 @@ class PathGibbs(NamedTuple):
                 show((i + 1) / self.chains, f"chain {i + 1} of {self.chains}")
         kept = {path: np.stack([np.asarray(v[path]) for v in values]) for path in values[0]}
         every = {path: put(v.reshape(-1, *v.shape[2:])) for path, v in kept.items()}
-        return with_diagnostics(belief, every, np.stack(heights)), replaced(belief, every)
+        return diagnosed(belief, every, np.stack(heights)), replaced(belief, every)
 
     def _members(self) -> int:
         return min(self.members, self.chains * self.draws)
@@ -295,14 +276,8 @@ def _sweep(key: PRNGKeyArray, hmm: Any, data: Sequences) -> tuple[Any, Float[Arr
     shown = hmm.emission.draw_statistics(k_latent, data.x, data.seen, path, data.inputs, complete=data.complete)
     after = changed(
         hmm,
-        start=_dirichlet(k_start, prior[0] + begun),
-        transition=_dirichlet(k_rows, prior[1] + moved),
+        start=dirichlet.draw(k_start, prior[0] + begun),
+        transition=dirichlet.draw(k_rows, prior[1] + moved),
         emission=hmm.emission.draw(k_shown, shown),
     )
     return after, jnp.sum(jnp.where(data.real, filtered.increments, 0.0))
-
-
-def _dirichlet(key: PRNGKeyArray, alpha: Float[Array, "*r k"]) -> Float[Array, "*r k"]:
-    """A draw of Dirichlet(α) for each row; 0 where α is. On the log scale, where small α do not underflow."""
-    logs = jr.loggamma(key, jnp.where(alpha > 0, alpha, 1.0))
-    return jax.nn.softmax(jnp.where(alpha > 0, logs, -jnp.inf), axis=-1)

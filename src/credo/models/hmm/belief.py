@@ -28,7 +28,6 @@ from credo.models.hmm import long, runs
 from credo.models.hmm.emissions import Custom, Emission, Gaussian
 from credo.models.hmm.learning import (
     Expected,
-    Objective,
     expect,
     fresh_chain,
     log_likelihood,
@@ -196,8 +195,7 @@ class HMM(Belief):
     def filter(self, *data: Any, continued: bool = False, **options: Any) -> States:
         """p(zₜ | x₁…xₜ), its prediction before xₜ, and log p(xₜ | x₁…xₜ₋₁), for every row."""
         hmm, found = self._look(data, options, continued)
-        passes = long if found.long and not is_traced(hmm) else runs
-        probs, increments = (_cut(each, found) for each in passes.filtered(hmm, found))
+        probs, increments = (_cut(each, found) for each in _passes(hmm, found).filtered(hmm, found))
         return States(probs, increments, _cut(found.first, found), hmm._law(found), jnp.asarray(hmm.transition))
 
     def smooth(
@@ -206,16 +204,14 @@ class HMM(Belief):
         """p(zₜ | x₁…x_T), or with a `lag` p(zₜ | x₁…xₜ₊lag), for every row."""
         hmm, found = self._look(data, options, continued)
         if lag is None:
-            passes = long if found.long and not is_traced(hmm) else runs
-            return _cut(passes.smoothed(hmm, found), found)
+            return _cut(_passes(hmm, found).smoothed(hmm, found), found)
         check_count(lag, "lag", 0)
         return _cut(runs.lagged(hmm, found, put(np.asarray(lag))), found)
 
     def viterbi(self, *data: Any, continued: bool = False, **options: Any) -> Int[Array, " t"]:
         """The most probable path as a whole, as indices of states."""
         hmm, found = self._look(data, options, continued)
-        passes = long if found.long and not is_traced(hmm) else runs
-        return _cut(passes.best(hmm, found), found)
+        return _cut(_passes(hmm, found).best(hmm, found), found)
 
     def pairs(self, *data: Any, continued: bool = False, **options: Any) -> Float[Array, "s k k"]:
         """p(zₜ = i, zₜ₊₁ = j | x₁…x_T) for t = 1 … T - 1 of one sequence."""
@@ -249,10 +245,6 @@ class HMM(Belief):
         """EM; the gradient where there are priors of another kind, or a likelihood without an M-step."""
         # One sequence has one beginning, of which the start is always surer than sure: no word about that.
         return Evidence(flat=False) if priors or isinstance(self.emission, Custom) else EM()
-
-    def objective(self, slots: Any, statistics: Any, priors: Any) -> Any:
-        """log p(x | θ) + log p(θ), with the model's own priors as in EM."""
-        return Objective(self, slots, statistics, priors)
 
     def expect(self, statistics: Sequences) -> tuple[Expected, Float[Array, ""]]:
         """The E-step of Baum-Welch."""
@@ -331,6 +323,11 @@ def _probabilities(values: Any, name: str) -> Array:
             f"entry of {float(values.min()):g}; divide by the sum"
         )
     return put(values / sums[..., None] if values.ndim > 1 else values / sums)
+
+
+def _passes(hmm: HMM, data: Sequences) -> Any:
+    """The passes on one core, or on all where there are many rows."""
+    return long if data.long and not is_traced(hmm) else runs
 
 
 def _cut(values: Any, data: Sequences) -> Any:

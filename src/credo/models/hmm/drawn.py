@@ -14,8 +14,7 @@ from credo.core.errors import DataError
 from credo.core.modules import changed
 from credo.core.params import known
 from credo.infer.average import Averaged
-from credo.infer.mcmc.draws import Draws
-from credo.infer.target import Space
+from credo.infer.mcmc.stacked import spread_evenly, unstacked
 from credo.models.hmm import runs
 from credo.models.hmm.belief import HMM
 from credo.models.sequences import Sequences
@@ -46,11 +45,7 @@ def averaged(drawn: Any, statistics: Sequences, m: int, found: Any) -> DrawnHMM:
 
 def members_of(drawn: Any, m: int) -> tuple[HMM, ...]:
     """m of the drawn HMMs, spread evenly over them."""
-    n = drawn.start.shape[0]
-    chosen = np.linspace(0, n - 1, m).astype(int)
-    arrays, static = eqx.partition(drawn, eqx.is_array)
-    host = jax.tree.map(np.asarray, arrays)
-    return tuple(eqx.combine(jax.tree.map(lambda v, i=i: put(v[i]), host), static) for i in chosen)
+    return unstacked(drawn, spread_evenly(drawn.start.shape[0], m))
 
 
 def stacked(members: tuple[HMM, ...]) -> Any:
@@ -64,23 +59,6 @@ def _latest_of_each(members: Any, data: Sequences) -> Float[Array, "m k"]:
 
 
 @eqx.filter_jit
-def evidences(members: Any, data: Sequences) -> Float[Array, " m"]:
-    """log p(x) of each."""
-    return jax.lax.map(lambda hmm: hmm.evidence_of(data), members)
-
-
-@eqx.filter_jit
 def replaced(hmm: Any, values: dict[str, Array]) -> Any:
     """The HMM with draws of its numbers, along a leading axis."""
     return jax.vmap(lambda v: params.replace(hmm, v))(values)
-
-
-def with_diagnostics(belief: HMM, every: dict[str, Array], heights: Float[np.ndarray, "c n"]) -> Draws:
-    """The draws by path, with a verdict on whether to trust them."""
-    slots = params.layout(belief)
-    space = Space.of(params.learnable(belief), {s.path: s.constraint for s in slots})
-    vectors = np.asarray(jax.jit(jax.vmap(space.vector))(every))
-    # A probability that is 0 by structure is at -∞.
-    vectors = np.nan_to_num(vectors, neginf=-745.0, posinf=745.0).reshape(*heights.shape, -1)
-    never = np.zeros(heights.shape, bool)
-    return Draws.of(space, vectors, (np.ones(heights.shape), never, -heights, never))

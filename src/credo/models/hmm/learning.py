@@ -9,10 +9,8 @@ adds the pseudo-counts of the Dirichlet prior, `prior` - 1 everywhere and `stick
 impossible stay so. Baum et al. (1970); Fox et al. (2011), "A sticky HDP-HMM", for the diagonal.
 """
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -122,34 +120,6 @@ def log_prior_of_chain(
     by_start, by_row = pseudo_counts(start, transition, prior, sticky)
     starts = special.xlogy(jnp.where(start > 0, by_start - 1, 0.0), start)
     return jnp.sum(starts) + jnp.sum(special.xlogy(jnp.where(transition > 0, by_row - 1, 0.0), transition))
-
-
-class Objective(NamedTuple):
-    """log p(x | θ) + log p(θ) with the model's own priors, as EM has it, for a climb by gradient."""
-
-    belief: Any
-    slots: params.Layout
-    statistics: Any
-    priors: Mapping[str, Any]
-
-    def value_and_grad(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
-        """The objective and its gradient at an unconstrained vector."""
-        value, gradient = _objective(vector, *self)
-        return float(value), np.asarray(gradient)
-
-    def value(self, vector: np.ndarray) -> float:
-        """The objective."""
-        return self.value_and_grad(vector)[0]
-
-
-@eqx.filter_jit
-def _objective(vector: Any, belief: Any, slots: params.Layout, statistics: Any, priors: Any) -> tuple[Array, Array]:
-    def log_joint(u: Array) -> Array:
-        candidate = params.from_vector(belief, slots, u)
-        own = candidate.log_prior_of_parameters()
-        return candidate.evidence_of(statistics) + own + params.log_prior(candidate, priors)
-
-    return jax.value_and_grad(log_joint)(vector)
 
 
 def fresh_chain(k: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -308,10 +308,6 @@ class LDS(Belief):
             at += widths.get(name, self.states)
         return {name: value for name, value in out.items() if name not in fixed}
 
-    def log_prior_of_parameters(self) -> Float[Array, ""]:
-        """0: maximum likelihood."""
-        return jnp.zeros(())
-
     def restart(self, statistics: Sequences, seed: int) -> "LDS | None":
         """Another starting point where all is learned; None where the matrices were given."""
         origin = statistics.origin

@@ -49,19 +49,22 @@ def covariance(value: Any, name: str, size: int) -> Any:
     checked = matrix(value, name, (size, size))
     if checked is None or is_traced(checked):
         return checked
-    array = np.asarray(checked.values if isinstance(checked, Varying) else checked)
-    largest = np.abs(array).max(initial=0.0)
-    skew = np.abs(array - np.swapaxes(array, -1, -2)).max(initial=0.0)
-    if skew > ASYMMETRY * largest:
-        raise DataError(f"{name} must be symmetric, found entries that differ by {skew:g}; pass ½(A + Aᵀ)")
-    even = 0.5 * (array + np.swapaxes(array, -1, -2))
+    even = check_symmetric(np.asarray(checked.values if isinstance(checked, Varying) else checked), name)
     least = float(np.linalg.eigvalsh(even).min())
-    if least < -NEGATIVE * largest:
+    if least < -NEGATIVE * np.abs(even).max(initial=0.0):
         raise DataError(
             f"{name} must be a covariance, found an eigenvalue of {least:g}; all must be at least 0: "
             "check its signs, or add to its diagonal"
         )
     return Varying(put(even)) if isinstance(checked, Varying) else put(even)
+
+
+def check_symmetric(array: np.ndarray, name: str) -> np.ndarray:
+    """The symmetric part of one matrix, or of each; `DataError` where more than rounding is left."""
+    skew = np.abs(array - np.swapaxes(array, -1, -2)).max(initial=0.0)
+    if skew > ASYMMETRY * np.abs(array).max(initial=0.0):
+        raise DataError(f"{name} must be symmetric, found entries that differ by {skew:g}; pass ½(A + Aᵀ)")
+    return 0.5 * (array + np.swapaxes(array, -1, -2))
 
 
 def is_singular(value: Any) -> bool:

@@ -27,9 +27,9 @@ from credo.core.params import known
 from credo.infer.average import Averaged
 from credo.infer.learn import Learned
 from credo.infer.mcmc.draws import Draws
+from credo.infer.mcmc.stacked import diagnosed, evidences, spread_evenly, unstacked
 from credo.infer.optimize import CONVERGED
 from credo.infer.progress import Progress
-from credo.infer.target import Space
 from credo.models.lds import runs
 from credo.models.lds.belief import LDS
 from credo.models.lds.kalman import Smoothed, kalman_filter
@@ -127,7 +127,7 @@ class StateGibbs(NamedTuple):
         prepared, statistics = belief.prepare(*data, **options)
         found, drawn = self.draw(prepared, statistics, seed)
         states, times = _latest_of_each(drawn, statistics)
-        return DrawnLDS(put(np.zeros(self._count())), _members(changed(drawn, state=states, time=times)), found)
+        return DrawnLDS(put(np.zeros(self._count())), unstacked(changed(drawn, state=states, time=times)), found)
 
     def learn(
         self, belief: Any, statistics: Any, fixed: Sequence[str], priors: Mapping[str, Any], seed: int
@@ -139,9 +139,9 @@ class StateGibbs(NamedTuple):
             )
         draws, drawn = self._replace(fixed=(*self.fixed, *fixed)).draw(belief, statistics, seed)
         # `fit` weighs each member by its evidence: draws have that weight already.
-        log_weights = -_evidences(drawn, statistics)
+        log_weights = -evidences(drawn, statistics)
         notes = [*draws.notes, f"{self._count()} of {self.chains * self.draws} draws kept"]
-        average = DrawnLDS(log_weights, _members(drawn), draws)
+        average = DrawnLDS(log_weights, unstacked(drawn), draws)
         return Learned(average, CONVERGED, float("nan"), [], {}, notes, (statistics,) * self._count())
 
     def draw(self, belief: LDS, statistics: Sequences, seed: int = 0) -> tuple[Draws, Any]:
@@ -165,9 +165,9 @@ class StateGibbs(NamedTuple):
                 heights.append(np.asarray(height))
                 show((i + 1) / self.chains, f"chain {i + 1} of {self.chains}")
         every = {path: np.concatenate([v[path] for v in values]) for path in values[0]}
-        chosen = np.linspace(0, self.chains * self.draws - 1, self._count()).astype(int)
+        chosen = spread_evenly(self.chains * self.draws, self._count())
         drawn = _replaced(belief, {path: put(v[chosen]) for path, v in every.items()})
-        return _diagnosed(belief, every, np.stack(heights)), drawn
+        return diagnosed(belief, every, np.stack(heights)), drawn
 
     def _count(self) -> int:
         return min(self.members, self.chains * self.draws)
@@ -214,22 +214,6 @@ def _weak(lds: Any) -> tuple[MatrixPrior, MatrixPrior]:
     return MatrixPrior.weak(dynamics, lds.noise), MatrixPrior.weak(put(np.zeros((p, n + c + 1))), lds.observation)
 
 
-def _diagnosed(belief: LDS, every: dict[str, np.ndarray], heights: Float[np.ndarray, "c n"]) -> Draws:
-    """The draws by path, with a verdict on whether to trust them."""
-    constraints = {path: params.constraint_of(belief, path) for path in every}
-    space = Space.of({path: params.learnable(belief)[path] for path in every}, constraints)
-    vectors = np.asarray(jax.jit(jax.vmap(space.vector))({path: put(v) for path, v in every.items()}))
-    never = np.zeros(heights.shape, bool)
-    return Draws.of(space, vectors.reshape(*heights.shape, -1), (np.ones(heights.shape), never, -heights, never))
-
-
-def _members(drawn: Any) -> tuple[LDS, ...]:
-    arrays, static = eqx.partition(drawn, eqx.is_array)
-    host = jax.tree.map(np.asarray, arrays)
-    count = len(host.transition)
-    return tuple(eqx.combine(jax.tree.map(lambda v, i=i: put(v[i]), host), static) for i in range(count))
-
-
 @eqx.filter_jit
 def _replaced(lds: Any, values: dict[str, Array]) -> Any:
     """The system with draws of its numbers along a leading axis, and copies of the others."""
@@ -241,8 +225,3 @@ def _replaced(lds: Any, values: dict[str, Array]) -> Any:
 @eqx.filter_jit
 def _latest_of_each(drawn: Any, data: Sequences) -> tuple[Any, Any]:
     return jax.lax.map(lambda lds: runs.latest(lds, data), drawn)
-
-
-@eqx.filter_jit
-def _evidences(drawn: Any, data: Sequences) -> Float[Array, " m"]:
-    return jax.lax.map(lambda lds: lds.evidence_of(data), drawn)

@@ -17,10 +17,10 @@ Durbin & Koopman (2012), sections 4.3, 6.4; Rauch, Tung & Striebel (1965); Särk
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from credo.core.recursion import recur
+from credo.core.special import LOG_2PI
 from credo.models.lds.small import (
     apply,
     each,
@@ -33,8 +33,6 @@ from credo.models.lds.small import (
     times,
     transposed,
 )
-
-LOG_2PI = float(np.log(2 * np.pi))
 
 
 class Steps(NamedTuple):

@@ -15,7 +15,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from credo.core.recursion import recur
-from credo.models.lds.kalman import LOG_2PI, Filtered, Smoothed, Start, Steps, begins, following, next_first
+from credo.core.special import LOG_2PI
+from credo.models.lds.kalman import Filtered, Smoothed, Start, Steps, begins, following, next_first
 from credo.models.lds.small import (
     apply,
     outer,

@@ -18,11 +18,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from credo.core.gaussian import Gaussian
-from credo.core.linalg import log_determinant, solve, solve_lower
+from credo.core.linalg import log_determinant, solve, solve_lower, symmetric_part
 from credo.core.predictive import Normal, Predictive
+from credo.core.special import LOG_2PI
 from credo.models.nonlinear.laws import Filtered, Smoothed
 from credo.models.nonlinear.method import COVARIANCE, FINE, OBSERVE, STEP, Rows, StateMethod
-from credo.models.nonlinear.model import LOG_2PI, Dynamics, scaled_root
+from credo.models.nonlinear.model import Dynamics, scaled_root
 
 Law = tuple[Array, Array]
 
@@ -39,7 +40,7 @@ class Moments(NamedTuple):
     @property
     def covariance(self) -> Float[Array, "m m"]:
         """YMYᵀ."""
-        return _symmetric(self.y @ self.middle @ self.y.T)
+        return symmetric_part(self.y @ self.middle @ self.y.T)
 
     @property
     def cross(self) -> Float[Array, "n m"]:
@@ -49,7 +50,7 @@ class Moments(NamedTuple):
     def left(self, gain: Float[Array, "n m"], noise: Float[Array, "m m"]) -> Float[Array, "n n"]:
         """The covariance of z - K(f(z) + noise)."""
         rest = self.x - gain @ self.y
-        return _symmetric(rest @ self.middle @ rest.T + gain @ noise @ gain.T)
+        return symmetric_part(rest @ self.middle @ rest.T + gain @ noise @ gain.T)
 
 
 class AssumedGaussian(StateMethod):
@@ -189,7 +190,3 @@ def _forecast(
     if eqx.filter_eval_shape(model.shown, model.start_mean, u).ndim == 0:
         mean, latent, noise = mean[:, 0], latent[:, 0], noise[:, 0]
     return mean, latent, noise, status
-
-
-def _symmetric(matrix: Float[Array, "n n"]) -> Float[Array, "n n"]:
-    return 0.5 * (matrix + matrix.T)

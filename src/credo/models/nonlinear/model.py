@@ -21,12 +21,10 @@ from credo.core.errors import DataError
 from credo.core.linalg import factorize, log_determinant, quadratic
 from credo.core.params import positive_definite
 from credo.core.predictive import Predictive
+from credo.core.special import LOG_2PI
+from credo.models.lds.checks import NEGATIVE, check_symmetric
 
 Function: TypeAlias = Callable[..., Any]
-
-LOG_2PI = float(np.log(2.0 * np.pi))
-NEGATIVE = 1e-10
-"""A smallest eigenvalue above minus this share of the largest is rounding."""
 
 
 class Dynamics(eqx.Module):
@@ -153,16 +151,9 @@ def check_covariance(value: Any, name: str, size: int | None) -> Array:
     if table.shape != (k, k):
         what = "a square matrix" if size is None else f"a matrix of shape ({k}, {k}), as the state has {k} numbers"
         raise DataError(f"{name} must be {what}, found shape {table.shape}")
-    scale = float(np.abs(table).max())
-    gap = float(np.abs(table - table.T).max())
-    if gap > 1e-8 * scale:
-        raise DataError(
-            f"{name} must be symmetric, found entries that differ by up to {gap:.3g}; pass (A + A.T) / 2 "
-            "if that is rounding"
-        )
-    table = 0.5 * (table + table.T)
+    table = check_symmetric(table, name)
     smallest = float(np.linalg.eigvalsh(table)[0])
-    if smallest < -NEGATIVE * scale:
+    if smallest < -NEGATIVE * float(np.abs(table).max()):
         raise DataError(
             f"{name} must be a covariance (positive semi-definite), found the smallest eigenvalue {smallest:.3g}; "
             "check the signs of its entries"

@@ -10,11 +10,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-import numpy as np
 from jax.scipy import special
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from credo.core.predictive.base import Predictive, invert_cdf, to_array
+from credo.core.special import LOG_2PI
 from credo.models.hmm.emissions.predictions import choose_component, shares
 
 LEAST, MOST = 1e-8, 1e7
@@ -22,8 +22,6 @@ LEAST, MOST = 1e-8, 1e7
 TERMS = 60
 NEARLY_NORMAL = 50.0
 NODES = 1024
-
-LOG_2PI = float(np.log(2 * np.pi))
 
 
 def log_i0(kappa: Array) -> Array:

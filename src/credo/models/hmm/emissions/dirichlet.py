@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -52,21 +53,28 @@ def log_kernel(alpha: Float[Array, "k s"] | None, probs: Float[Array, "k s"]) ->
     return jnp.sum(special.xlogy(jnp.broadcast_to(excess(alpha), probs.shape), probs))
 
 
-def draw(key: PRNGKeyArray, alpha: Float[Array, "k s"]) -> Float[Array, "k s"]:
-    """One draw of each row, no probability exactly zero."""
-    return jnp.maximum(jr.dirichlet(key, alpha), jnp.finfo(alpha.dtype).tiny)
+def draw(key: PRNGKeyArray, alpha: Float[Array, "*r s"]) -> Float[Array, "*r s"]:
+    """One draw of each row; 0 where α is, and only there. On the log scale, where small α do not underflow."""
+    logs = jr.loggamma(key, jnp.where(alpha > 0, alpha, 1.0))
+    drawn = jax.nn.softmax(jnp.where(alpha > 0, logs, -jnp.inf), axis=-1)
+    return jnp.where(alpha > 0, jnp.maximum(drawn, jnp.finfo(alpha.dtype).tiny), 0.0)
 
 
-def expected_log(alpha: Float[Array, "k s"]) -> Float[Array, "k s"]:
-    """E[log p] = ψ(α) - ψ(Σα)."""
-    return special.digamma(alpha) - special.digamma(alpha.sum(-1, keepdims=True))
+def expected_log(alpha: Float[Array, "*r s"]) -> Float[Array, "*r s"]:
+    """E[log p] = ψ(α) - ψ(Σα); -∞ where α is 0."""
+    possible = alpha > 0
+    each = special.digamma(jnp.where(possible, alpha, 1.0)) - special.digamma(alpha.sum(-1, keepdims=True))
+    return jnp.where(possible, each, -jnp.inf)
 
 
-def divergence(alpha: Float[Array, "k s"], prior: Float[Array, "k s"]) -> Float[Array, ""]:
-    """KL(Dirichlet(α) ‖ Dirichlet(α₀)), summed over the rows."""
-    norm = special.gammaln(alpha.sum(-1)) - special.gammaln(alpha).sum(-1)
-    norm_prior = special.gammaln(prior.sum(-1)) - special.gammaln(prior).sum(-1)
-    return jnp.sum(norm - norm_prior + ((alpha - prior) * expected_log(alpha)).sum(-1))
+def divergence(alpha: Float[Array, "*r s"], prior: Float[Array, "*r s"]) -> Float[Array, ""]:
+    """KL(Dirichlet(α) ‖ Dirichlet(α₀)) over the entries that are possible, summed over the rows."""
+    possible = alpha > 0
+    a, b = jnp.where(possible, alpha, 1.0), jnp.where(possible, prior, 1.0)
+    mean = jnp.where(possible, expected_log(alpha), 0.0)
+    each = special.gammaln(b) - special.gammaln(a) + (a - b) * mean
+    total = special.gammaln(alpha.sum(-1)) - special.gammaln(prior.sum(-1))
+    return jnp.sum(total) + jnp.sum(each)
 
 
 def check_rows(probs: Any, name: str) -> np.ndarray:

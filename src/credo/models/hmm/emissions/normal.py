@@ -21,6 +21,7 @@ from credo.core.errors import DataError
 from credo.core.linalg import factorize
 from credo.core.modules import changed
 from credo.core.predictive import Normal, Predictive
+from credo.core.special import LOG_2PI
 from credo.models.hmm.emissions.base import ALMOST_NONE, Emission, needed, sizes
 from credo.models.hmm.emissions.gamma import ColumnMoments, NormalInverseGammas
 from credo.models.hmm.emissions.moments import (
@@ -45,8 +46,6 @@ FLOOR = 1e-6
 """Without a prior the scatter of a state gets so much of the data's variance: it counts as a millionth of a row."""
 STRENGTH = 0.01
 """So many rows the weak prior is worth, as far as means are concerned."""
-
-LOG_2PI = float(np.log(2 * np.pi))
 
 
 class NormalEmission(Emission):

@@ -15,7 +15,7 @@ import jax.random as jr
 from jax.scipy import special
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from credo.core.linalg import solve, solve_lower, solve_upper
+from credo.core.linalg import solve, solve_lower, solve_upper, symmetric_part
 from credo.models.hmm.emissions.moments import log_determinants, roots
 
 
@@ -60,7 +60,7 @@ class MatrixNormalInverseWishart(eqx.Module):
         before = self.mean @ self.precision @ jnp.swapaxes(self.mean, 1, 2)
         scatter = moments.xx + before - mean @ jnp.swapaxes(mixed, 1, 2)
         return MatrixNormalInverseWishart(
-            mean, precision, self.df + self._gather(moments.mass), _symmetric(self.scale + self._gather(scatter))
+            mean, precision, self.df + self._gather(moments.mass), symmetric_part(self.scale + self._gather(scatter))
         )
 
     def mode(self) -> tuple[Float[Array, "k d p"], Float[Array, "g d d"]]:
@@ -90,7 +90,9 @@ class MatrixNormalInverseWishart(eqx.Module):
         half = jnp.swapaxes(jax.vmap(solve_lower)(bartlett, jnp.swapaxes(roots(self.scale), 1, 2)), 1, 2)
         z = jr.normal(k_mean, (self.mean.shape[0], p, d))
         scaled = jax.vmap(solve_upper)(roots(self.precision), z)
-        return self.mean + self._spread(half) @ jnp.swapaxes(scaled, 1, 2), _symmetric(half @ jnp.swapaxes(half, 1, 2))
+        return self.mean + self._spread(half) @ jnp.swapaxes(scaled, 1, 2), symmetric_part(
+            half @ jnp.swapaxes(half, 1, 2)
+        )
 
     def expected_log_det(self) -> Float[Array, "g d"]:
         """The terms of E[log |Σ⁻¹|] = Σᵢ ψ((ν - i)/2) + d log 2 - log |Ψ| that depend on i, i = 0 … d - 1."""
@@ -133,7 +135,3 @@ class MatrixNormalInverseWishart(eqx.Module):
 def _trace_ratio(matrix: Float[Array, "n n"], root: Float[Array, "n n"]) -> Float[Array, ""]:
     """tr(A (LLᵀ)⁻¹)."""
     return jnp.trace(solve(root, matrix))
-
-
-def _symmetric(matrices: Float[Array, "g d d"]) -> Float[Array, "g d d"]:
-    return 0.5 * (matrices + jnp.swapaxes(matrices, 1, 2))
