@@ -30,6 +30,7 @@ from credo.decide.agents import (
     collect,
     estimate,
 )
+from credo.decide.agents.environments import open_source
 from credo.decide.agents.planning import best_values
 from credo.decide.mdp import MDP, solve
 from credo.errors import DataError, NotConvergedWarning, RepairedWarning
@@ -176,6 +177,16 @@ def test_the_threshold_of_r_max_is_its_formula():
     by_reward = 1 / (2 * off**2) * np.log(4 * s * a / 0.1)
     assert agent.threshold(s, a, gamma) == int(np.ceil(max(by_state, by_reward)))
     assert RMax(known=7).threshold(3, 2, 0.5) == 7
+
+
+def test_r_max_takes_the_least_reward_from_the_world():
+    given = RMax(0.2, 0.1, reward_max=1.0, reward_min=-2.0)
+    assert RMax(0.2, 0.1).prepared(0.5, 1.0, -2.0).threshold(3, 2, 0.5) == given.threshold(3, 2, 0.5)
+    assert given.prepared(0.5, 1.0, -9.0).reward_min == -2.0
+    above = RMax(0.2, 0.1).prepared(0.5, 1.0, 0.4)
+    assert above.threshold(3, 2, 0.5) == RMax(0.2, 0.1, reward_max=1.0).threshold(3, 2, 0.5)
+    lossy = MDP(np.full((2, 2, 2), 0.5), [[1.0, -2.0], [0.0, 0.5]], 0.5)
+    assert open_source(lossy).reward_min == -2.0
 
 
 def test_planning_with_a_model_is_solving_it(world):

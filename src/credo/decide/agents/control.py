@@ -61,7 +61,7 @@ class Agent(eqx.Module):
 
         return learn(self, source, steps, seeds, seed, evaluate_every, horizon, episodes, start)
 
-    def prepared(self, gamma: float, reward_max: float | None) -> "Agent":
+    def prepared(self, gamma: float, reward_max: float | None, reward_min: float | None = None) -> "Agent":
         """The agent with what it takes from the world filled in."""
         return self
 
@@ -160,7 +160,7 @@ class OptimisticQ(QLearning):
         super().__init__(Greedy() if explore is None else explore, rate, discount)
         self.reward_max = None if reward_max is None else float(reward_max)
 
-    def prepared(self, gamma: float, reward_max: float | None) -> "OptimisticQ":
+    def prepared(self, gamma: float, reward_max: float | None, reward_min: float | None = None) -> "OptimisticQ":
         """With its initial value."""
         most = self.reward_max if self.reward_max is not None else reward_max
         if most is None:

@@ -35,6 +35,11 @@ class Source(NamedTuple):
         """The largest expected reward, where it is known."""
         return None if self.world is None else float(self.world.rewards[~self.world.terminal].max())
 
+    @property
+    def reward_min(self) -> float | None:
+        """The least reward of an MDP, which pays what is expected; single rewards of environments may be below that."""
+        return None if self.world is None or self.env is not None else float(self.world.rewards.min())
+
     def copy(self) -> Any:
         """Another environment of the same kind, for evaluations."""
         spec = getattr(self.env, "spec", None)

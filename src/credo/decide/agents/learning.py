@@ -47,7 +47,7 @@ def learn(
     if start is None:
         _check_schedules(agent)
     done = 0 if start is None else start.done
-    acting = agent.prepared(gamma, place.reward_max)
+    acting = agent.prepared(gamma, place.reward_max, place.reward_min)
     judge = _judge(place, gamma, episodes, seed)
     every = steps if evaluate_every is None else int(evaluate_every)
     points = sorted({*range((done // every + 1) * every, done + steps, every), done + steps})

@@ -55,12 +55,13 @@ class RMax(Planner):
     """What was met fewer than m times is taken to pay r_max for ever: the agent goes and looks, or it does well.
 
     Off policy; episodic and continuing. `known` is m; without it m is the bound of `threshold`, which keeps its promise
-    and is larger than what mostly does. Brafman & Tennenholtz (2002); Kakade (2003), chapter 8.
+    and is larger than what mostly does. Where `reward_min` is not given it is zero, or the least reward of an MDP if
+    that is negative. Brafman & Tennenholtz (2002); Kakade (2003), chapter 8.
     """
 
     discount: float | None
     reward_max: float | None
-    reward_min: float
+    reward_min: float | None
     epsilon: float
     delta: float
     known: int | None
@@ -72,7 +73,7 @@ class RMax(Planner):
         known: Any = None,
         discount: Any = None,
         reward_max: Any = None,
-        reward_min: Any = 0.0,
+        reward_min: Any = None,
     ) -> None:
         if not (float(epsilon) > 0 and 0 < float(delta) < 1):
             raise DataError(f"epsilon must be positive and delta a probability, found {epsilon!r} and {delta!r}")
@@ -82,11 +83,14 @@ class RMax(Planner):
         self.known = None if known is None else int(known)
         self.discount = check_discount(discount)
         self.reward_max = None if reward_max is None else float(reward_max)
-        self.reward_min = float(reward_min)
+        self.reward_min = None if reward_min is None else float(reward_min)
 
-    def prepared(self, gamma: float, reward_max: float | None) -> "RMax":
-        """With the largest reward."""
-        return with_reward(self, gamma, reward_max)
+    def prepared(self, gamma: float, reward_max: float | None, reward_min: float | None = None) -> "RMax":
+        """With the largest and the least reward."""
+        ready = with_reward(self, gamma, reward_max)
+        if ready.reward_min is not None or reward_min is None:
+            return ready
+        return eqx.tree_at(lambda a: a.reward_min, ready, min(reward_min, 0.0), is_leaf=lambda leaf: leaf is None)
 
     def threshold(self, states: int, actions: int, gamma: float) -> int:
         """Visits m after which the model of a pair is good enough, with probability 1 - δ for all pairs at once.
@@ -104,9 +108,10 @@ class RMax(Planner):
             return self.known
         if self.reward_max is None:
             raise DataError("reward_max is missing: the known-ness threshold depends on it; give it, or `known`")
-        spread = self.reward_max - self.reward_min
+        least = 0.0 if self.reward_min is None else self.reward_min
+        spread = self.reward_max - least
         if spread <= 0:
-            raise DataError(f"reward_max must be above reward_min = {self.reward_min:g}, found {self.reward_max:g}")
+            raise DataError(f"reward_max must be above reward_min = {least:g}, found {self.reward_max:g}")
         pairs = states * actions
         far, off = self.epsilon * (1 - gamma) ** 2 / (2 * max(gamma, 1e-300) * spread), self.epsilon * (1 - gamma) / 4
         subsets = (states + 1) * math.log(2) + math.log1p(-(2.0**-states))
@@ -144,7 +149,7 @@ class ModelBased(Planner):
         self.discount = check_discount(discount)
         self.reward_max = None if reward_max is None else float(reward_max)
 
-    def prepared(self, gamma: float, reward_max: float | None) -> "ModelBased":
+    def prepared(self, gamma: float, reward_max: float | None, reward_min: float | None = None) -> "ModelBased":
         """With the largest reward, which only UCB needs."""
         return with_reward(self, gamma, reward_max) if isinstance(self.explore, UCB) else self
 

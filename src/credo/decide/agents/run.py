@@ -69,8 +69,9 @@ class Run(eqx.Module):
     def regret(self) -> Float[np.ndarray, "g e"]:
         """What training has cost: k·V* less the returns of its k episodes, or t·gain less the rewards of its t steps.
 
-        The second where nothing ends and nothing is broken off. Returns are noisy: single regrets may fall. What an
-        episode that was broken off would still have earned counts as lost.
+        The second where nothing ends and nothing is broken off. Returns are noisy: single regrets may fall. Only
+        episodes that are over count: the one that is under way adds to neither side until it ends or is broken off, and
+        then what it would still have earned counts as lost.
         """
         if self.gain is not None and self.horizon is None:
             return self.gain * self.steps - self.rewards

@@ -28,14 +28,19 @@ class Ruler:
     def __init__(self, world: Any) -> None:
         self.gamma = world.discount
         self.ends = world.has_ends
-        self.terms = int(np.diff(world.indptr).max(initial=0)) + 4
+        longest = int(np.diff(world.indptr).max(initial=0))
+        self.terms = longest + 4
+        rows = len(world.indptr) - 1
+        self.width = longest if longest * rows == len(world.indices) else 0
+        """The length of the rows where all have the same, so that they are a table, else 0."""
         self.scale = float(np.abs(world.rewards).max(initial=0.0))
         modulus = self.gamma * (1 + self.terms * EPS)
         self.factor = modulus / (1 - modulus) if modulus < 1 else np.inf
 
     def rounding(self, value: Vector) -> float:
         """A bound on the error of TV in floating point: the terms of a sum, each rounded."""
-        return self.terms * EPS * (self.scale + self.gamma * float(np.abs(value).max(initial=0.0)))
+        largest = max(float(value.max(initial=0.0)), -float(value.min(initial=0.0)))
+        return self.terms * EPS * (self.scale + self.gamma * largest)
 
     def measure(self, value: Vector, backed: Vector) -> Bounds:
         """The bounds from V and TV."""

@@ -16,16 +16,16 @@ DIRECT = 2000
 MOST_SWEEPS = 200_000
 
 
-def chain(world: MDP, policy: np.ndarray) -> tuple[Any, Vector]:
-    """P_π as a csr_array (s, s), and r_π."""
+def chain(world: MDP, policy: np.ndarray, width: int = 0) -> tuple[Any, Vector]:
+    """P_π as a csr_array (s, s), and r_π; rows that are known to have the same width are copied as a table."""
     s, a = world.shape
     rows = np.arange(s)
     if policy.ndim == 1:
         chosen = rows * a + policy
         reward = world.rewards.ravel()[chosen]
-        m = len(world.indices) // (s * a)
-        if m and world.indptr[-1] == s * a * m and np.all(np.diff(world.indptr) == m):  # rows of one length: a table
-            index, prob = (each.reshape(-1, m).take(chosen, axis=0).ravel() for each in (world.indices, world.probs))
+        if width:
+            tables = (each.reshape(-1, width) for each in (world.indices, world.probs))
+            index, prob = (table.take(chosen, axis=0).ravel() for table in tables)
             return bare(prob, index, world.indptr[: s + 1], (s, s)), reward
         return world.matrix[chosen], reward
     mix = sp.csr_array((policy.ravel(), np.arange(s * a), np.arange(0, s * a + 1, a)), shape=(s, s * a))
@@ -67,7 +67,8 @@ class Swept(NamedTuple):
     @property
     def certain(self) -> Vector:
         """The values, moved as far as the bounds are sure of."""
-        return self.value + (self.low if self.low > 0 else self.high if self.high < 0 else 0.0)
+        sure = self.low if self.low > 0 else self.high if self.high < 0 else 0.0
+        return self.value + sure if sure else self.value
 
     @property
     def middle(self) -> Vector:
@@ -76,21 +77,23 @@ class Swept(NamedTuple):
 
 
 def sweep(step: Any, reward: Vector, world: MDP, value: Vector, tolerance: float, most: int) -> Swept:
-    """V ← r + γPV, moved by what is sure, until the bounds on V_π are within the tolerance or rounding."""
-    k = world.discount / (1 - world.discount)
+    """V ← r + γPV until the bounds on V_π are within the tolerance or rounding."""
+    gamma = world.discount
+    k = gamma / (1 - gamma)
     ends, done = world.has_ends, 0
-    rounding = 4 * (k + 1) * EPS * (float(np.abs(reward).max()) + float(np.abs(value).max()))
+    goal = max(tolerance, 4 * (k + 1) * EPS * (float(np.abs(reward).max()) + float(np.abs(value).max())))
     while True:
         done += 1
-        backed = reward + world.discount * product(step, value)
+        backed = product(step, value)
+        backed *= gamma
+        backed += reward
         change = backed - value
         low, high = float(change.min()), float(change.max())
         if ends:
             low, high = min(low, 0.0), max(high, 0.0)
-        found = Swept(backed, k * low, k * high, done)
-        if k * (high - low) / 2 <= max(tolerance, rounding) or done >= most:
-            return found
-        value = found.certain
+        if k * (high - low) / 2 <= goal or done >= most:
+            return Swept(backed, k * low, k * high, done)
+        value = backed
 
 
 def _sweep_to_end(step: Any, reward: Vector, tolerance: float) -> Vector:

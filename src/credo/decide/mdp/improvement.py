@@ -8,9 +8,9 @@ import numpy as np
 
 from credo.decide.mdp.bounds import Ruler
 from credo.decide.mdp.evaluation import DIRECT, chain, direct, sweep
-from credo.decide.mdp.model import MDP, Table, Vector, best
-from credo.decide.mdp.plan import Plan, finish
-from credo.decide.mdp.transitions import product
+from credo.decide.mdp.model import MDP, Table, Vector
+from credo.decide.mdp.plan import Plan, finish, plan_of
+from credo.decide.mdp.shortlist import Shortlist
 
 
 class PolicyIteration(eqx.Module):
@@ -49,7 +49,8 @@ class ModifiedPolicyIteration(eqx.Module):
     """Bellman's update, then sweeps with the policy held fixed, which look at one action instead of all.
 
     They go on until the policy's own bounds are closer than those of all actions by a factor of ten at least, and of
-    much more once few states change their action; at most `sweeps` times.
+    much more once few states change their action; at most `sweeps` times. The update leaves out the actions that cannot
+    be best any more; see `credo.decide.mdp.shortlist`.
     """
 
     sweeps: int = eqx.field(static=True, default=60)
@@ -57,30 +58,24 @@ class ModifiedPolicyIteration(eqx.Module):
 
     def solve(self, world: MDP, tolerance: float, value: Vector | None = None) -> Plan:
         """Improvements until the certificate is within the tolerance."""
-        ruler, matrix = Ruler(world), world.matrix
+        ruler = Ruler(world)
+        actions = Shortlist(world, ruler)
         v = np.zeros(world.shape[0]) if value is None else value
         # At first nearly all actions change: three plain sweeps are better than evaluating what they are.
-        total, plain = 0, 3 if value is None else 0
-        policy: np.ndarray | None = None
+        total = min(3, self.most - 1) if value is None else 0
+        for _ in range(total):
+            v = actions.plain(v)
         while True:
-            q = world.rewards + (world.discount * product(matrix, v)).reshape(world.shape)
-            backed = best(q)
+            backed, changed = actions.update(v)
             found = ruler.measure(v, backed)
             total += 1
             if found.certificate <= tolerance or total >= self.most or np.array_equal(backed, v):
                 break
             v = backed + found.low
-            if total <= plain:
-                continue
-            greedy = np.argmax(q, axis=1)
-            changed = 1.0 if policy is None else float(np.mean(greedy != policy))
-            if changed:
-                step, reward = chain(world, greedy)
-                policy = greedy
-            goal = max(found.certificate * min(0.1, 0.3 * changed), tolerance / 4)
-            swept = sweep(step, reward, world, v, goal, self.sweeps)
+            goal = max(found.certificate * min(0.1, 0.3 * changed), tolerance / 2)
+            swept = sweep(*actions.hold(), world, v, goal, self.sweeps)
             v, total = swept.certain, total + swept.sweeps
-        return finish(world, v, tolerance, total, "modified policy iteration", q)
+        return plan_of(world, backed, actions.policy, found, tolerance, total, "modified policy iteration")
 
 
 def improve(world: MDP, policy: np.ndarray, q: Table, value: Vector) -> np.ndarray:

@@ -6,7 +6,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float, Int
 
-from credo.decide.mdp.bounds import Ruler
+from credo.decide.mdp.bounds import Bounds, Ruler
 from credo.decide.mdp.model import MDP, Table, Vector, best
 
 
@@ -80,7 +80,13 @@ def finish(world: MDP, value: Vector, tolerance: float, steps: int, method: str,
     q = world.backup(value) if q is None else q
     backed = best(q)
     found = Ruler(world).measure(value, backed)
+    return plan_of(world, backed, np.argmax(q, axis=1), found, tolerance, steps, method)
+
+
+def plan_of(
+    world: MDP, backed: Vector, policy: np.ndarray, found: Bounds, tolerance: float, steps: int, method: str
+) -> Plan:
+    """The plan of values that have been backed up and measured."""
     final = np.where(world.terminal, 0.0, backed + found.shift)
-    policy = np.argmax(q, axis=1)
     status = "converged" if found.certificate <= tolerance else "stopped"
     return Plan(world, final, policy, found.certificate, steps, status, method)

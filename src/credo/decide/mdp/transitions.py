@@ -43,8 +43,8 @@ def bare(data: Any, indices: Any, indptr: Any, shape: tuple[int, int]) -> Any:
 
 def product(matrix: Any, vector: Float[np.ndarray, " s"]) -> Float[np.ndarray, " rows"]:
     """matrix @ vector, with the rows of a large matrix shared among the cores: SciPy lets go of Python's lock."""
-    parts = min(cores(), MOST_THREADS)
-    if matrix.nnz < MANY or parts == 1:
+    parts = min(cores(), MOST_THREADS) if len(matrix.data) >= MANY else 1
+    if parts == 1:
         return matrix @ vector
     cuts = np.linspace(0, matrix.shape[0], parts + 1).astype(int)
     slices = [
