@@ -13,26 +13,27 @@ T = 512
 
 
 @eqx.filter_jit
-def both(decay, xs, reverse, blocks, meet=False):
+def both(decay, xs, reverse, blocks, together=False):
     """Leaky sums in blocks and one by one."""
 
     def step(carry, x):
         new = {"sum": decay * carry["sum"] + x, "count": carry["count"]}
         return new, {"sum": new["sum"], "twice": 2 * x[0]}
 
+    def guess(x):
+        return {"sum": jnp.zeros_like(x), "count": jnp.full(x.shape[1:], 7)}
+
     start = {"sum": jnp.array([3.0, -1.0]), "count": jnp.asarray(7)}
-    guess = lambda x: {"sum": jnp.zeros(2), "count": jnp.asarray(7)}  # noqa: E731
-    carry_of = (lambda y: {"sum": y["sum"], "count": jnp.asarray(7)}) if meet else None
-    fast = recur(step, start, xs, guess, reverse=reverse, blocks=blocks, carry_of=carry_of)
+    fast = recur(step, start, xs, guess, reverse=reverse, blocks=blocks, together=together)
     return fast, jax.lax.scan(step, start, xs, reverse=reverse)
 
 
-@pytest.mark.parametrize("meet", [False, True])
+@pytest.mark.parametrize("together", [False, True])
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("decay", [0.5, 0.99, 1.0, 1.02])
-def test_blocks_equal_one_by_one(decay, reverse, meet):
+def test_blocks_equal_one_by_one(decay, reverse, together):
     xs = jnp.asarray(np.random.default_rng(0).normal(size=(T, 2)))
-    fast, slow = both(jnp.asarray(decay), xs, reverse, 8, meet)
+    fast, slow = both(jnp.asarray(decay), xs, reverse, 8, together)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-11), fast, slow)
 
 
@@ -65,7 +66,8 @@ def test_not_a_number_is_passed_on():
 def test_how_many_blocks():
     assert blocks_of(100, 4) == 1
     assert blocks_of(1024, 4) == 4
-    assert blocks_of(2**20, 4) == recursion.MOST_BLOCKS
+    assert blocks_of(2**20, 4) == 1024
+    assert blocks_of(2**20, 4, together=True) == 128
     assert blocks_of(2**20, 16) == 256
     assert blocks_of(2**20, 10_000) == recursion.FEWEST_BLOCKS
     assert blocks_of(2**10 * 3, 4) == 8

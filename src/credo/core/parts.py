@@ -1,23 +1,25 @@
 """A long recursion on several cores: its parts run side by side, and are checked to follow from each other.
 
 As the blocks of `core.recursion`, a part begins with the carry that a few elements before it lead to; where its
-predecessor ends in another one, the part runs again from there. Threads suffice: compiled programs release the lock.
+predecessor ends in another one, the part runs again from there. A part is run piece by piece, so that the memory of one
+piece serves the next and stays in the cache. Threads suffice: compiled programs release the lock.
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 import numpy as np
 
 from credo.core.recursion import same_numbers
 
-R = TypeVar("R")
+LONGEST_ALONE = 2**20
+"""A recursion with fewer numbers to find is over before a second thread has begun."""
 
-LONGEST_ALONE = 2**18
-"""A recursion over fewer elements is over before a second thread has begun."""
+PIECE = 2**20
+"""The outputs of a piece are at most so many numbers."""
 
 WARM_UP = 1024
 """Elements before a part that lead to its first carry."""
@@ -28,46 +30,60 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
 
 
-def cut(t: int) -> list[slice]:
-    """Equal parts of t elements, a power of two of them and not more than there are cores; one where t is small."""
-    count = 1
-    while 2 * count <= cores() and t % (2 * count) == 0 and t // count > LONGEST_ALONE:
-        count *= 2
-    return [slice(i * (t // count), (i + 1) * (t // count)) for i in range(count)]
+def cut(t: int, size: int) -> list[list[slice]]:
+    """Equal parts of t elements of `size` numbers, at most one for each core, and each part in equal pieces.
+
+    Both are powers of two; there is one part where there is little to find.
+    """
+    parts = pieces = 1
+    while 2 * parts <= cores() and t % (2 * parts) == 0 and t // parts * size > LONGEST_ALONE:
+        parts *= 2
+    while t // (parts * pieces) * size > PIECE and t % (2 * parts * pieces) == 0:
+        pieces *= 2
+    length = t // (parts * pieces)
+    ends = [slice(i * length, (i + 1) * length) for i in range(parts * pieces)]
+    return [ends[i * pieces : (i + 1) * pieces] for i in range(parts)]
 
 
 def follow(
-    run: Callable[[Any, slice], tuple[Any, R]],
+    run: Callable[[Any, slice], Any],
     start: Any,
-    parts: Sequence[slice],
+    t: int,
     warm: Callable[[slice], Any],
     floor: float = 1e-13,
-) -> list[R]:
-    """The results of run(carry, part) -> (carry after it, result) for parts that follow each other, run side by side.
+    reverse: bool = False,
+) -> None:
+    """Calls run(carry, piece), which returns the carry after it, for all pieces of t elements, parts side by side.
 
     Args:
-        run: one part from a carry; compiled, so that threads run at once.
-        start: the carry before the first part.
-        parts: in the order of the recursion (from the last to the first for one that runs backwards).
-        warm: the carry that the elements before a part lead to, from any guess.
+        run: one piece from a carry; compiled, so that threads run at once. It keeps what it finds, and may run again.
+        start: the carry before the first element (after the last one where `reverse`).
+        t: how many elements there are.
+        warm: the carry that the elements before a piece (after it where `reverse`) lead to, from any guess.
         floor: see `core.recursion.recur`.
+        reverse: from the last element to the first.
     """
-    if len(parts) == 1:
-        return [run(start, parts[0])[1]]
+    size = max(leaf.size for leaf in jax.tree.leaves(start))
+    parts = [pieces[::-1] for pieces in cut(t, size)[::-1]] if reverse else cut(t, size)
 
-    def attempt(i: int) -> tuple[Any, Any, R]:
-        carry = warm(parts[i]) if i else start
-        return carry, *run(carry, parts[i])
+    def through(carry: Any, pieces: list[slice]) -> Any:
+        for piece in pieces:
+            carry = run(carry, piece)
+        return carry
+
+    if len(parts) == 1:
+        through(start, parts[0])
+        return
+
+    def attempt(i: int) -> tuple[Any, Any]:
+        carry = warm(parts[i][0]) if i else start
+        return carry, through(carry, parts[i])
 
     with ThreadPoolExecutor(len(parts)) as pool:
         tried = list(pool.map(attempt, range(len(parts))))
-    results, end = [tried[0][2]], tried[0][1]
-    for part, (used, reached, result) in zip(parts[1:], tried[1:], strict=True):
-        if not _same(used, end, floor):
-            reached, result = run(end, part)
-        results.append(result)
-        end = reached
-    return results
+    end = tried[0][1]
+    for pieces, (used, reached) in zip(parts[1:], tried[1:], strict=True):
+        end = reached if _same(used, end, floor) else through(end, pieces)
 
 
 def _same(a: Any, b: Any, floor: float) -> bool:

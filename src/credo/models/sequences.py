@@ -11,7 +11,6 @@ from jaxtyping import Array, Bool, Float
 
 from credo.core.arrays import bucket, check_table, check_vector, is_traced, pad_rows, put, put_all
 from credo.core.errors import DataError
-from credo.core.parts import LONGEST_ALONE
 
 LONG = 8192
 """Rows from which on padding costs more than a program that is compiled for it."""
@@ -34,11 +33,6 @@ class Sequences(eqx.Module):
     """Whether there is one sequence, which may go on from where a belief is; several begin anew."""
     origin: Any = None
     """The belief before its starting point was chosen, for other ones."""
-
-    @property
-    def long(self) -> bool:
-        """Whether there are so many rows that several cores are worth the effort."""
-        return self.first.shape[0] > LONGEST_ALONE
 
     @property
     def rows(self) -> int:

@@ -15,6 +15,7 @@ import credo
 from credo.core import params
 from credo.errors import DataError
 from credo.infer.em import EM
+from credo.infer.learn import Objective
 from credo.models.hmm import HMM, PathGibbs, VariationalBayes, explicit_durations
 from credo.models.hmm.bayes import gibbs_chain
 from credo.models.hmm.durations import Tied
@@ -78,7 +79,7 @@ def test_em_never_falls_and_ends_where_the_gradient_is_zero(x, options):
     climb = EM(accelerate=False, max_steps=25).climb(hmm, data)
     assert np.all(np.diff(climb.objectives) >= 0) and climb.objective <= learned.log_evidence
     slots = params.layout(learned.belief)
-    objective = learned.belief.objective(slots, data, {})
+    objective = Objective(learned.belief, slots, data, {})
     value, gradient = objective.value_and_grad(np.asarray(params.to_vector(learned.belief, slots)))
     np.testing.assert_allclose(value, learned.log_evidence, rtol=1e-10)
     # The start is one draw: maximum likelihood puts it at a corner, where the unconstrained slope vanishes too.

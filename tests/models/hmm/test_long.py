@@ -15,6 +15,7 @@ NEVER = [[0.9999, 0.0001, 0.0], [0.0, 0.9999, 0.0001], [0.0, 0.0, 1.0]]
 @pytest.fixture(autouse=True)
 def four_cores(monkeypatch):
     monkeypatch.setattr(parts, "LONGEST_ALONE", 1024)
+    monkeypatch.setattr(parts, "PIECE", 2048)
     monkeypatch.setattr(parts, "cores", lambda: 4)
 
 
@@ -24,7 +25,7 @@ def test_parts_equal_the_whole(transition):
     rng = np.random.default_rng(1)
     x = np.repeat(rng.normal(size=T // 20), 20) + 0.5 * rng.normal(size=T)
     data = hmm.statistics(x, lengths=[2500, 10, T - 2510])
-    assert len(parts.cut(len(data.first))) == 4
+    assert [len(part) for part in parts.cut(len(data.first), 3)] == [4] * 4
     for got, want in zip(long.filtered(hmm, data), runs.filtered(hmm, data), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-8, atol=1e-14)
     np.testing.assert_allclose(long.smoothed(hmm, data), runs.smoothed(hmm, data), rtol=1e-8, atol=1e-14)

@@ -1,9 +1,10 @@
 """Long sequences on all cores: the passes of an HMM in parts that run side by side (`core.parts`).
 
-Each part reads its rows, computes their likelihoods and writes its share of the answer, so that nothing as long as the
+Each piece reads its rows, computes their likelihoods and writes its share of the answer, so that nothing as long as the
 data is held twice.
 """
 
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -11,11 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from credo.core.arrays import aligned, put
+from credo.core.arrays import aligned, put, put_all
 from credo.core.modules import changed
-from credo.core.parts import WARM_UP, cut, follow
+from credo.core.parts import WARM_UP, follow
 from credo.models.hmm import passes
 from credo.models.sequences import Sequences
+
+one_thread: Any = partial(eqx.filter_jit, compiler_options={"xla_cpu_multi_thread_eigen": False})
+"""Compiles for one thread: each part has its own."""
 
 
 def filtered(hmm: Any, data: Sequences) -> tuple[Float[np.ndarray, "t k"], Float[np.ndarray, " t"]]:
@@ -23,15 +27,15 @@ def filtered(hmm: Any, data: Sequences) -> tuple[Float[np.ndarray, "t k"], Float
     t, law = len(data.first), hmm._law(data)
     probs, increments = aligned((t, law.shape[0])), aligned((t,))
 
-    def run(before: Array, part: slice) -> tuple[Array, None]:
-        found = _filter(hmm, law, before, _rows(data, part))
-        probs[part], increments[part] = np.asarray(found.probs), np.asarray(found.increments)
-        return found.probs[-1], None
+    def run(before: Array, piece: slice) -> Array:
+        found = _filter(hmm, law, before, _rows(data, piece))
+        probs[piece], increments[piece] = np.asarray(found.probs), np.asarray(found.increments)
+        return found.probs[-1]
 
-    def warm(part: slice) -> Array:
-        return _filter(hmm, law, law, _rows(data, _before(part))).probs[-1]
+    def warm(piece: slice) -> Array:
+        return _filter(hmm, law, law, _rows(data, _before(piece))).probs[-1]
 
-    follow(run, law, cut(t), warm, passes.RELATIVE)
+    follow(run, law, t, warm, passes.RELATIVE)
     return probs, increments
 
 
@@ -40,18 +44,18 @@ def smoothed(hmm: Any, data: Sequences) -> Float[np.ndarray, "t k"]:
     probs, _ = filtered(hmm, data)
     first = np.asarray(data.first)
 
-    def run(later: Array, part: slice) -> tuple[Array, None]:
-        gamma = _smooth(hmm.transition, put(probs[part]), _first_and_next(first, part), later)
+    def run(later: Array, piece: slice) -> Array:
+        gamma = _smooth(hmm.transition, put(probs[piece]), _first_and_next(first, piece), later)
         origin = gamma[0]
-        out[part] = np.asarray(gamma)
-        return origin, None
+        out[piece] = np.asarray(gamma)
+        return origin
 
-    def warm(part: slice) -> Array:
-        ahead = slice(part.stop, part.stop + WARM_UP)
+    def warm(piece: slice) -> Array:
+        ahead = slice(piece.stop, piece.stop + WARM_UP)
         return _smooth(hmm.transition, put(probs[ahead]), _first_and_next(first, ahead), put(probs[ahead.stop - 1]))[0]
 
     out = aligned(probs.shape)
-    follow(run, put(probs[-1]), cut(len(first))[::-1], warm, passes.RELATIVE)
+    follow(run, put(probs[-1]), len(first), warm, passes.RELATIVE, reverse=True)
     return out
 
 
@@ -60,35 +64,34 @@ def best(hmm: Any, data: Sequences) -> Int[np.ndarray, " t"]:
     t, law, first = len(data.first), hmm._law(data), np.asarray(data.first)
     scores, path = aligned((t, law.shape[0])), np.empty(t, np.int32)
 
-    def forth(before: Array, part: slice) -> tuple[Array, None]:
-        found = _score(hmm, law, before, _rows(data, part))
-        scores[part] = np.asarray(found)
-        return found[-1], None
+    def forth(before: Array, piece: slice) -> Array:
+        found = _score(hmm, law, before, _rows(data, piece))
+        scores[piece] = np.asarray(found)
+        return found[-1]
 
-    def warm_forth(part: slice) -> Array:
-        return _score(hmm, law, jnp.zeros_like(law), _rows(data, _before(part)))[-1]
+    def warm_forth(piece: slice) -> Array:
+        return _score(hmm, law, jnp.zeros_like(law), _rows(data, _before(piece)))[-1]
 
-    def back(later: Array, part: slice) -> tuple[Array, None]:
-        found = _trace(hmm.transition, put(scores[part]), _first_and_next(first, part), later)
-        path[part] = np.asarray(found)
-        return found[0], None
+    def back(later: Array, piece: slice) -> Array:
+        found = _trace(hmm.transition, put(scores[piece]), _first_and_next(first, piece), later)
+        path[piece] = np.asarray(found)
+        return found[0]
 
-    def warm_back(part: slice) -> Array:
-        ahead = slice(part.stop, part.stop + WARM_UP)
+    def warm_back(piece: slice) -> Array:
+        ahead = slice(piece.stop, piece.stop + WARM_UP)
         end = put(np.asarray(np.argmax(scores[ahead.stop - 1]), np.int32))
         return _trace(hmm.transition, put(scores[ahead]), _first_and_next(first, ahead), end)[0]
 
-    parts = cut(t)
-    follow(forth, jnp.log(law), parts, warm_forth)
-    follow(back, put(np.zeros((), np.int32)), parts[::-1], warm_back)
+    follow(forth, jnp.log(law), t, warm_forth)
+    follow(back, put(np.zeros((), np.int32)), t, warm_back, reverse=True)
     return path
 
 
-def _rows(data: Sequences, part: slice) -> Sequences:
+def _rows(data: Sequences, piece: slice) -> Sequences:
     """Some rows of the data, as views."""
-    x, seen, first, real = (put(np.asarray(a)[part]) for a in (data.x, data.seen, data.first, data.real))
-    driven = None if data.inputs is None else put(np.asarray(data.inputs)[part])
-    return changed(data, x=x, seen=seen, first=first, real=real, inputs=driven, origin=None)
+    names = [name for name in ("x", "seen", "first", "real", "inputs") if getattr(data, name) is not None]
+    arrays = put_all(*(np.asarray(getattr(data, name))[piece] for name in names))
+    return changed(data, **dict(zip(names, arrays, strict=True)), origin=None)
 
 
 def _before(part: slice) -> slice:
@@ -100,21 +103,21 @@ def _first_and_next(first: np.ndarray, part: slice) -> Array:
     return put(np.append(first[part], first[part.stop] if part.stop < len(first) else True))
 
 
-@eqx.filter_jit
+@one_thread
 def _filter(hmm: Any, law: Float[Array, " k"], before: Float[Array, " k"], data: Sequences) -> passes.Filtered:
     return passes.filter_states(law, hmm.transition, hmm._log_b(data), data.first, before)
 
 
-@eqx.filter_jit
+@one_thread
 def _smooth(transition: Array, probs: Float[Array, "t k"], first: Array, later: Float[Array, " k"]) -> Array:
     return passes.smooth_states(transition, probs, first, later)
 
 
-@eqx.filter_jit
+@one_thread
 def _score(hmm: Any, law: Float[Array, " k"], before: Float[Array, " k"], data: Sequences) -> Float[Array, "t k"]:
     return passes.path_scores(law, hmm.transition, hmm._log_b(data), data.first, before)
 
 
-@eqx.filter_jit
+@one_thread
 def _trace(transition: Array, scores: Float[Array, "t k"], first: Array, later: Int[Array, ""]) -> Int[Array, " t"]:
     return passes.best_path(transition, scores, first, later)

@@ -9,6 +9,7 @@ with bₜ(j) = p(xₜ | zₜ = j). Several sequences lie one after the other; `f
 recursion that forgets (`core.recursion`), so it runs in blocks. Rabiner (1989); Särkkä & Svensson (2023), ch. 8, 12.
 """
 
+from functools import reduce
 from typing import Any, NamedTuple
 
 import jax
@@ -16,10 +17,14 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from credo.core.arrays import computed_once
 from credo.core.recursion import Careful, recur
 
 SMALLEST = -460.0
 """Sums of scaled likelihoods whose logarithm is below this may have lost digits to underflow."""
+
+UNROLLED = 16
+"""Products with matrices of at most so many rows are written as sums, larger ones as products."""
 
 RELATIVE = 1e-100
 """Small probabilities count by their own size: a later outcome may need just them."""
@@ -37,15 +42,22 @@ class Filtered(NamedTuple):
         return jnp.sum(self.increments)
 
 
-def update(prior: Float[Array, " k"], log_b: Float[Array, " k"]) -> tuple[Float[Array, " k"], Float[Array, ""]]:
+def push(transition: Float[Array, "k m"], law: Float[Array, "k *b"]) -> Float[Array, "m *b"]:
+    """Σᵢ law(i) Pᵢⱼ, of one state or of many side by side (last axis)."""
+    if law.ndim == 1 or len(transition) > UNROLLED:
+        return transition.T @ law
+    return sum((row[:, None] * weight for row, weight in zip(transition, law, strict=True)), jnp.zeros(()))
+
+
+def update(prior: Float[Array, "k *b"], log_b: Float[Array, "k *b"]) -> tuple[Float[Array, "k *b"], Float[Array, "*b"]]:
     """Bayes' rule for the state, p(z | x) ∝ p(x | z) p(z), and log p(x); an impossible x leaves the prior, with -inf.
 
     Only states that are possible set the scale: what they say must not underflow because of one that is not.
     """
-    top = jnp.max(jnp.where(prior > 0, log_b, -jnp.inf))
+    top = jnp.max(jnp.where(prior > 0, log_b, -jnp.inf), axis=0)
     top = jnp.where(jnp.isfinite(top), top, 0.0)
     joint = prior * jnp.exp(log_b - top)
-    total = jnp.sum(joint)
+    total = jnp.sum(joint, axis=0)
     possible = total > 0
     return jnp.where(possible, joint / jnp.where(possible, total, 1.0), prior), jnp.log(total) + top
 
@@ -63,16 +75,15 @@ def filter_states(
     All likelihoods are scaled by their largest at once; where that makes an outcome's probability underflow, because
     the states that explain it were ruled out before, the pass is made again with a scale for each prediction.
     """
-    level = jnp.full_like(start, 1 / start.shape[0])
     first = first.at[0].set(True) if before is None else first
     origin = start if before is None else before
 
     def predict(alpha: Array, begins: Array) -> Array:
-        return jnp.where(begins, start, alpha @ transition)
+        return jnp.where(begins, start[:, None], push(transition, alpha))
 
     def quick(alpha: Array, x: tuple[Array, Array]) -> tuple[Array, tuple[Array, Array]]:
         joint = predict(alpha, x[1]) * x[0]
-        total = jnp.sum(joint)
+        total = jnp.sum(joint, axis=0)
         posterior = joint * (1 / total)
         return posterior, (posterior, jnp.log(total))
 
@@ -81,11 +92,13 @@ def filter_states(
         posterior, increment = update(predict(alpha, begins), row)
         return posterior, (posterior, increment - scale)
 
+    log_b = computed_once(log_b)
     top = jnp.max(log_b, axis=1)
     top = jnp.where(jnp.isfinite(top), top, 0.0)
     careful = Careful(slow, (log_b, first, top), lambda ys: jnp.all(ys[1] > SMALLEST))  # false for NaN
-    options: dict[str, Any] = {"floor": RELATIVE, "careful": careful, "carry_of": lambda y: y[0]}
-    probs, logs = recur(quick, origin, (jnp.exp(log_b - top[:, None]), first), lambda x: level, **options)[1]
+    options: dict[str, Any] = {"floor": RELATIVE, "careful": careful, "together": True}
+    level = lambda x: jnp.full_like(x[0], 1 / len(start))  # noqa: E731
+    probs, logs = recur(quick, origin, (jnp.exp(log_b - top[:, None]), first), level, **options)[1]
     return Filtered(probs, logs + top)
 
 
@@ -115,13 +128,14 @@ def smooth_states(
 
     def step(gamma: Array, x: tuple[Array, Array]) -> tuple[Array, Array]:
         alpha, ends = x
-        back = alpha * (transition @ _ratio(gamma, alpha @ transition))
-        gamma = jnp.where(ends, alpha, back / jnp.sum(back))
+        back = alpha * push(transition.T, _ratio(gamma, push(transition, alpha)))
+        gamma = jnp.where(ends, alpha, back * (1 / jnp.sum(back, axis=0)))
         return gamma, gamma
 
     xs = (filtered, _ends(first, len(filtered)))
     origin = filtered[-1] if later is None else later
-    return recur(step, origin, xs, lambda x: x[0], reverse=True, floor=RELATIVE, carry_of=lambda y: y)[1]
+    options: dict[str, Any] = {"reverse": True, "floor": RELATIVE, "together": True}
+    return recur(step, origin, xs, lambda x: x[0], **options)[1]
 
 
 def expected_transitions(
@@ -143,6 +157,13 @@ def pair_probs(
     return filtered[:-1, :, None] * transition * raised[:, None, :]
 
 
+def furthest(log_p: Float[Array, "k m"], scores: Float[Array, "k b"]) -> Float[Array, "m b"]:
+    """maxᵢ scores(i) + log Pᵢⱼ."""
+    if len(log_p) > UNROLLED:
+        return jnp.max(log_p[:, :, None] + scores[:, None], axis=0)
+    return reduce(jnp.maximum, (each[:, None] + score for each, score in zip(log_p, scores, strict=True)))
+
+
 def path_scores(
     start: Float[Array, " k"],
     transition: Float[Array, "k k"],
@@ -158,14 +179,25 @@ def path_scores(
 
     def step(delta: Array, x: tuple[Array, Array]) -> tuple[Array, Array]:
         row, begins = x
-        score = jnp.where(begins, log_start, jnp.max(delta[:, None] + log_p, axis=0)) + row
-        top = jnp.max(score)
+        score = jnp.where(begins, log_start[:, None], furthest(log_p, delta)) + row
+        top = jnp.max(score, axis=0)
         score = score - jnp.where(jnp.isfinite(top), top, 0.0)
         return score, score
 
     first = first.at[0].set(True) if before is None else first
     origin = log_start if before is None else before
-    return recur(step, origin, (log_b, first), lambda x: jnp.zeros_like(log_start), carry_of=lambda y: y)[1]
+    level = lambda x: jnp.zeros_like(x[0])  # noqa: E731
+    return recur(step, origin, (log_b, first), level, together=True)[1]
+
+
+def most(scores: Float[Array, "k b"]) -> Int[Array, " b"]:
+    """Which of k is largest, for each of b: one comparison after the other, which vectorizes."""
+    if len(scores) > UNROLLED:
+        return jnp.argmax(scores, axis=0).astype(jnp.int32)
+    best, which = scores[0], jnp.zeros(scores.shape[1], jnp.int32)
+    for i, score in enumerate(scores[1:], 1):
+        which, best = jnp.where(score > best, jnp.int32(i), which), jnp.maximum(best, score)
+    return which
 
 
 def best_path(
@@ -175,17 +207,16 @@ def best_path(
     later: Int[Array, ""] | None = None,
 ) -> Int[Array, " t"]:
     """Back along what was best, from the last row, or from the state `later` after it (see `smooth_states`)."""
-    from_each = jnp.log(transition).T
+    log_p = jnp.log(transition)
 
     def step(state: Array, x: tuple[Array, Array]) -> tuple[Array, Array]:
         delta, ends = x
-        state = jnp.argmax(jnp.where(ends, delta, delta + from_each[state])).astype(jnp.int32)
+        state = most(jnp.where(ends, delta, delta + log_p[:, state]))
         return state, state
 
     origin = jnp.zeros((), jnp.int32) if later is None else later
     xs = (scores, _ends(first, len(scores)))
-    likely = lambda x: jnp.argmax(x[0]).astype(jnp.int32)  # noqa: E731
-    return recur(step, origin, xs, likely, reverse=True, carry_of=lambda y: y)[1]
+    return recur(step, origin, xs, lambda x: most(x[0]), reverse=True, together=True)[1]
 
 
 def most_likely_states(
@@ -215,7 +246,7 @@ def sample_states(
 
     def path(u: Float[Array, " t"]) -> Int[Array, " t"]:
         xs = (filtered, _ends(first, len(filtered)), u)
-        return recur(back, jnp.zeros((), int), xs, lambda x: jnp.argmax(x[0]), reverse=True, carry_of=lambda y: y)[1]
+        return recur(back, jnp.zeros((), int), xs, lambda x: jnp.argmax(x[0]), reverse=True)[1]
 
     return jax.vmap(path)(jr.uniform(key, (n, filtered.shape[0])))
 

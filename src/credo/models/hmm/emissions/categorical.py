@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from credo.core import predictive
-from credo.core.arrays import check_count, put
+from credo.core.arrays import check_count, computed_once, put
 from credo.core.errors import DataError
 from credo.core.modules import changed
 from credo.core.params import known, simplex
@@ -163,4 +163,4 @@ class Categorical(Emission):
 
 
 def _look_up(table: Float[Array, "k s"], x: Float[Array, "t 1"], seen: Bool[Array, "t 1"]) -> Float[Array, "t k"]:
-    return jnp.where(seen, table.T[x[:, 0].astype(int)], 0.0)
+    return jnp.where(seen, computed_once(table.T)[x[:, 0].astype(int)], 0.0)
