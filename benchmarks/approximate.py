@@ -3,12 +3,12 @@
 from functools import cache, partial
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.densities import logistic
 from benchmarks.harness import Call, Memory, Rate, Task, in_fresh_process
+from credo.core.special import softplus
 from credo.infer import NUTS, SGLD, Variational
 from credo.infer.target import Space, Target
 
@@ -93,7 +93,7 @@ def log_prior(w: Any) -> Any:
 
 def log_likelihood(w: Any, x: Any, y: Any) -> Any:
     eta = x @ w
-    return y * eta - jax.nn.softplus(eta)
+    return y * eta - softplus(eta)
 
 
 def credo_sgld(seed: int) -> float:

@@ -13,6 +13,7 @@ from credo.core.chunks import chunks
 from credo.core.errors import DataError, NotConverged
 from credo.infer.mcmc import sgld
 from credo.infer.mcmc.sgld import SGLD
+from credo.infer.target import Space
 
 ROWS = np.random.default_rng(3).normal(1.0, 1.0, size=200)
 PRECISION = 200 + 1 / 4
@@ -78,6 +79,29 @@ def test_every_row_counts_the_same_whatever_the_batch():
     np.testing.assert_allclose(other - one, np.array(want)[settings._wanted(sizes)], rtol=1e-9)
 
 
+@pytest.mark.parametrize("precondition", [False, True])
+def test_steps_are_those_of_the_formula(precondition):
+    """Against a loop in NumPy; the last minibatch has three rows of four, and after it nothing moves."""
+    rng = np.random.default_rng(0)
+    x, y, noise = rng.normal(size=(6, 4, 2)), rng.normal(size=(6, 4)), rng.normal(size=(6, 2))
+    plan = np.array([[0.01, 0.008, 0.006, 0.004, 0.002, 0.0], [4, 4, 4, 4, 3, 1]])
+    model = sgld.Streamed(Space.of(np.zeros(2)), lambda w: -0.5 * (w**2).sum(), lambda w, x, y: -0.5 * (y - x @ w) ** 2)
+    start, squares = rng.normal(size=2), np.full(2, 0.3)
+    u, v, path = sgld._steps(*sgld._parts(model), start, squares, (x, y), 19, plan, noise, precondition)
+    w, want = start, []
+    for i, (size, count) in enumerate(plan.T):
+        table, outcome = x[i, : int(count)], y[i, : int(count)]
+        gradient = -w + 19 / count * table.T @ (outcome - table @ w)
+        if size and precondition:
+            squares = 0.99 * squares + 0.01 * (gradient / 19) ** 2
+        metric = 1 / (1e-5 + np.sqrt(squares)) if precondition else 1.0
+        w = w + size * metric * gradient + np.sqrt(2 * size * metric) * noise[i]
+        want.append(w)
+    np.testing.assert_allclose(path, want, rtol=1e-12)
+    np.testing.assert_array_equal(u, path[-1])
+    np.testing.assert_allclose(v, squares, rtol=1e-12)
+
+
 def test_draws_are_kept_in_proportion_to_the_step():
     settings = SGLD(1.0, decay=0.8, offset=10.0, burn=0.2, draws=200)
     sizes = settings.schedule(10_000)
@@ -104,10 +128,14 @@ def sources(tmp_path):
 @pytest.mark.parametrize("kind", ["memory", "disk", "chunks", "pieces"])
 def test_every_row_is_read_once_a_pass(kind, tmp_path):
     source = sgld._source(sources(tmp_path)[kind], 105, 2)
-    blocks = list(sgld._ahead(sgld._blocks(source, 40, np.random.default_rng(0)), partial(sgld._loaded, 4)))
-    assert [count for _, count in blocks] == [40, 40, 40, 40, 40, 10]
-    y = np.concatenate([np.asarray(rows[1]).ravel()[:count] for rows, count in blocks])
-    x = np.concatenate([np.asarray(rows[0]).reshape(-1, 2)[:count] for rows, count in blocks])
+    counts, tables, outcomes = [], [], []
+    for rows, count in sgld._ahead(sgld._blocks(source, 40, np.random.default_rng(0)), partial(sgld._loaded, 4)):
+        time.sleep(1e-3)  # rows stay as they are while others are made ready: memory is used again only then
+        counts.append(count)
+        tables.append(rows[0].copy().reshape(-1, 2)[:count])
+        outcomes.append(rows[1].copy().ravel()[:count])
+    assert counts == [40, 40, 40, 40, 40, 10]
+    x, y = np.concatenate(tables), np.concatenate(outcomes)
     np.testing.assert_array_equal(np.sort(y), np.repeat(np.arange(105.0), 2))
     np.testing.assert_array_equal(x, y[:, None] * [1.0, 10.0])
     assert np.any(np.diff(y[:40]) < 0)  # not in the order in which they lie
@@ -196,13 +224,22 @@ def test_rows_in_order_are_shuffled():
 
 
 def test_every_order_of_the_rows_is_as_likely(monkeypatch):
-    """24 orders of 4 rows, shuffled in two parts: chi-squared with 23 degrees of freedom."""
+    """24 orders of 4 rows, shuffled in two parts and given 3 at a time: chi-squared with 23 degrees of freedom."""
     monkeypatch.setattr(sgld, "ROWS", 2)
     rng = np.random.default_rng(5)
-    drawn = [tuple(np.concatenate(list(sgld._shuffled(4, rng)))) for _ in range(4800)]
+    drawn = [tuple(np.concatenate(list(sgld._shuffled(4, 3, rng)))) for _ in range(4800)]
     counts = np.unique(np.array(drawn), axis=0, return_counts=True)[1]
     assert len(counts) == 24
     assert np.sum((counts - 200) ** 2 / 200) < stats.chi2(23).isf(1e-5)
+
+
+@pytest.mark.parametrize(("n", "size", "lengths"), [(10, 4, [4, 4, 2]), (9, 3, [3, 3, 3]), (5, 8, [5])])
+def test_shuffled_rows_come_so_many_at_a_time(n, size, lengths, monkeypatch):
+    monkeypatch.setattr(sgld, "ROWS", 2)
+    for seed in range(20):
+        found = list(sgld._shuffled(n, size, np.random.default_rng(seed)))
+        assert [len(part) for part in found] == lengths
+        np.testing.assert_array_equal(np.sort(np.concatenate(found)), np.arange(n))
 
 
 def test_what_is_made_ahead_comes_in_order():

@@ -37,6 +37,17 @@ def log_binomial(n: Array, k: Array) -> Array:
     return -jnp.log(n + 1) - log_beta(k + 1, n - k + 1)
 
 
+@jax.custom_jvp
+def softplus(x: Array) -> Array:
+    """log(1 + eˣ), with the derivative 1/(1 + e⁻ˣ): one exponential, where JAX's own goes through the logarithm."""
+    return jnp.logaddexp(x, 0.0)
+
+
+@softplus.defjvp
+def _(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    return softplus(*primals), jax.nn.sigmoid(primals[0]) * tangents[0]
+
+
 def _stirling_rest(z: Array) -> Array:
     """c(z) = 1/12z - 1/360z³ + 1/1260z⁵ - …, to 1e-14 for z ≥ 8."""
     w = 1 / z**2

@@ -21,13 +21,13 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from credo.core import params
-from credo.core.arrays import aligned, check_count, put, put_all
+from credo.core.arrays import aligned, check_count
 from credo.core.errors import DataError, NotConverged
 from credo.infer.mcmc.draws import Draws
 from credo.infer.mcmc.langevin import check_step
 from credo.infer.target import Constraints, Space
 
-ROWS = 65_536
+ROWS = 32_768
 """About how many rows are in memory at a time."""
 NUMBERS = 4_000_000
 """About how many coordinates of steps are."""
@@ -107,7 +107,7 @@ class SGLD:
         schedule = self.schedule(steps)
         wanted = self._wanted(schedule)
         u = model.space.start()
-        vectors, interrupted = self._walk(model, source, put(u), schedule, wanted, seed)
+        vectors, interrupted = self._walk(model, source, u, schedule, wanted, seed)
         notes = [
             "SGLD: these draws have a bias that shrinks with the step: rerun with half of step_size, or a larger "
             "batch, and compare."
@@ -130,12 +130,14 @@ class SGLD:
         return np.searchsorted(clock, np.linspace(first, clock[-1], n + 1)[1:] * (1 - 1e-12))
 
     def _walk(
-        self, model: Streamed, source: "Source", u: Array, schedule: np.ndarray, wanted: np.ndarray, seed: int
+        self, model: Streamed, source: "Source", u: np.ndarray, schedule: np.ndarray, wanted: np.ndarray, seed: int
     ) -> tuple[np.ndarray, bool]:
         """The vectors after the wanted steps, and whether the user stopped it."""
         shuffling, moving = np.random.default_rng(seed).spawn(2)  # one for each thread
-        per_block = int(np.clip(min(ROWS // self.batch, NUMBERS // model.space.size), 1, len(schedule)))
-        squares, kept, done = jnp.zeros_like(u), [np.zeros((0, model.space.size))], 0
+        k = model.space.size
+        per_block = int(np.clip(min(ROWS // self.batch, NUMBERS // k), 1, len(schedule)))
+        squares, kept, done = np.zeros_like(u), [np.zeros((0, k))], 0
+        parts, noise = _parts(model), moving.standard_normal((per_block, k))
         try:
             blocks = _blocks(source, per_block * self.batch, shuffling)
             for rows, count in _ahead(blocks, partial(_loaded, per_block)):
@@ -145,9 +147,8 @@ class SGLD:
                 plan = np.zeros((2, per_block))
                 plan[0, :size] = schedule[done : done + size]
                 plan[1] = np.clip(count - self.batch * np.arange(per_block), 1, self.batch)
-                noise = moving.standard_normal((per_block, model.space.size))
-                n, plans, noises = put_all(np.asarray(source.rows), plan, noise)
-                u, squares, steps = _steps(model, u, squares, rows, n, plans, noises, self.precondition)
+                u, squares, steps = _steps(*parts, u, squares, rows, source.rows, plan, noise, self.precondition)
+                noise = moving.standard_normal((per_block, k))  # for the next, while these steps are made
                 path = np.asarray(steps)
                 here = wanted[(wanted >= done) & (wanted < done + size)] - done
                 kept.append(path[here])
@@ -176,9 +177,17 @@ class SGLD:
             raise DataError(f"offset must be positive, found {self.offset!r}")
 
 
-@eqx.filter_jit
+def _parts(model: Streamed) -> tuple[tuple[Any, ...], Streamed]:
+    """What is no array, hashable, and what is: `jax.jit` starts in a fifth of the time that `eqx.filter_jit` takes."""
+    numbers, rest = eqx.partition(model, eqx.is_array)
+    leaves, tree = jax.tree.flatten(rest)
+    return (tree, tuple(leaves)), numbers
+
+
+@partial(jax.jit, static_argnames=("functions", "precondition"))
 def _steps(
-    model: Streamed,
+    functions: tuple[Any, ...],
+    numbers: Streamed,
     u: Float[Array, " k"],
     squares: Float[Array, " k"],
     rows: tuple[Array, ...],
@@ -187,24 +196,30 @@ def _steps(
     noise: Float[Array, "s k"],
     precondition: bool,
 ) -> tuple[Array, Array, Float[Array, "s k"]]:
-    """One step for each minibatch; `plan` are the size (zero stays) and the rows of each."""
-    slots = jnp.arange(rows[0].shape[1])
+    """One step for each minibatch; `plan` are the size (zero stays) and the rows of each.
+
+    The model comes in its two parts; arrays may be NumPy's, which compiled code reads where they lie.
+    """
+    model = eqx.combine(jax.tree.unflatten(*functions), numbers)
+    sizes, counts = plan[0], plan[1][:, None]
+    # For all steps at once what does not depend on u: in the loop a lone number costs as much as a vector.
+    weights = jnp.where(jnp.arange(rows[0].shape[1]) < counts, n / counts, 0.0)
+    kicks = jnp.sqrt(2 * sizes)[:, None] * noise
 
     def one(state: tuple[Array, Array], inputs: Any) -> tuple[tuple[Array, Array], Array]:
         u, squares = state
-        rows, (size, count), z = inputs
-        weights = jnp.where(slots < count, n / count, 0.0)
+        rows, weights, size, kick = inputs
         gradient = jax.grad(model)(u, rows, weights)
         if not precondition:
-            u = u + size * gradient + jnp.sqrt(2 * size) * z
+            u = u + size * gradient + kick
             return (u, squares), u
         average = gradient / n
         squares = jnp.where(size > 0, FORGETTING * squares + (1 - FORGETTING) * average**2, squares)
         metric = 1 / (FLOOR + jnp.sqrt(squares))
-        u = u + size * metric * gradient + jnp.sqrt(2 * size * metric) * z
+        u = u + size * metric * gradient + jnp.sqrt(metric) * kick
         return (u, squares), u
 
-    (u, squares), path = jax.lax.scan(one, (u, squares), (rows, plan.T, noise))
+    (u, squares), path = jax.lax.scan(one, (u, squares), (rows, weights, sizes, kicks))
     return u, squares, path
 
 
@@ -251,22 +266,26 @@ def _chunks(source: Source, size: int, rng: np.random.Generator) -> Iterator[tup
                 raise DataError(f"a chunk must be arrays with the same rows, found {[len(part) for part in parts]}")
             yield tuple(np.asarray(part, dtype=float) for part in parts)
     elif source.in_memory:
-        yield from ((part,) for part in _shuffled(source.rows, rng))
+        yield from ((part,) for part in _shuffled(source.rows, size, rng))
     else:
         for start in rng.permutation(np.arange(0, source.rows, size)):
             yield tuple(np.asarray(c[start : start + size], dtype=float) for c in source.columns)
 
 
-def _shuffled(n: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
-    """A uniform permutation of 0, …, n - 1, in parts: which part is drawn for each, and then the order within it.
+def _shuffled(n: int, size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    """A uniform permutation of 0, …, n - 1, `size` at a time: in which part each comes, then the order within parts.
 
-    The first part comes soon, and each is shuffled in the cache. Rao (1961), Sandelius (1962).
+    The first part comes soon, and each is shuffled where it lies, in the cache. Rao (1961), Sandelius (1962).
     """
-    k = min(-(-n // ROWS), 256)
-    where = rng.integers(0, k, n, dtype=np.uint8)
+    k = min(2 ** (n // ROWS).bit_length(), 256)  # a power of two, for then a random byte tells
+    where = np.frombuffer(rng.bytes(n), dtype=np.uint8) & np.uint8(k - 1)
     order = np.argsort(where, kind="stable")
-    for part in np.split(order, np.searchsorted(where, np.arange(1, k, dtype=np.uint8), sorter=order)):
-        yield rng.permutation(part)
+    given = start = 0
+    for end in (*np.searchsorted(where, np.arange(1, k, dtype=np.uint8), sorter=order), n):
+        rng.shuffle(order[start:end])
+        whole = end if end == n else end - (end - given) % size
+        yield from (order[i : min(i + size, n)] for i in range(given, whole, size))
+        given, start = whole, end
 
 
 class Block(NamedTuple):
@@ -275,16 +294,24 @@ class Block(NamedTuple):
     columns: tuple[np.ndarray, ...]
     order: np.ndarray
     real: int
+    memory: tuple[np.ndarray, ...]
+    """Where they go; it is that of the block before the last `AHEAD`, for fresh memory costs page faults."""
 
 
 def _blocks(source: Source, size: int, rng: np.random.Generator) -> Iterator[Block]:
     """Blocks of `size` rows in random order, the last one padded; passes run on."""
+    ring: deque[tuple[np.ndarray, ...]] = deque()
 
     def block(parts: tuple[np.ndarray, ...], count: int) -> Block:
-        padding = np.zeros(size - count, dtype=int)
-        if source.in_memory:
-            return Block(source.columns or (), np.concatenate([parts[0][:count], padding]), count)
-        return Block(parts, np.concatenate([rng.permutation(count), padding]), count)
+        columns = (source.columns or ()) if source.in_memory else parts
+        order = parts[0][:count] if source.in_memory else rng.permutation(count)
+        if len(ring) < AHEAD + 1:
+            ring.append(tuple(aligned((size, *c.shape[1:])) for c in columns))
+        else:
+            ring.rotate(-1)
+        if count < size:
+            order = np.pad(order, (0, size - count))
+        return Block(columns, order, count, ring[-1])
 
     held: list[tuple[np.ndarray, ...]] = []
     count = 0
@@ -308,21 +335,21 @@ def _joined(chunks: list[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, ...]:
     return chunks[0] if len(chunks) == 1 else tuple(np.concatenate(parts) for parts in zip(*chunks, strict=True))
 
 
-def _taken(column: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """column[order], where JAX can use the memory as it is."""
-    if column.dtype != np.float64:
-        return np.take(column, order, axis=0).astype(float)
-    return np.take(column, order, axis=0, out=aligned((len(order), *column.shape[1:])), mode="clip")
-
-
-def _loaded(steps: int, block: Block) -> tuple[tuple[Array, ...], int]:
+def _loaded(steps: int, block: Block) -> tuple[tuple[np.ndarray, ...], int]:
     """The rows of a block as arrays of minibatches, and how many are real."""
-    taken = (_taken(column, block.order) for column in block.columns)
-    return tuple(put_all(*(c.reshape(steps, -1, *c.shape[1:]) for c in taken))), block.real
+    for column, memory in zip(block.columns, block.memory, strict=True):
+        if column.dtype == memory.dtype:
+            np.take(column, block.order, axis=0, out=memory, mode="clip")
+        else:
+            memory[...] = np.take(column, block.order, axis=0)
+    return tuple(c.reshape(steps, -1, *c.shape[1:]) for c in block.memory), block.real
 
 
 def _ahead(items: Iterator[Any], work: Callable[[Any], Any]) -> Iterator[Any]:
-    """work(item) of each in order, two at a time in threads; one more goes through the items, so that order is kept."""
+    """work(item) of each in order, two at a time in threads; one more goes through the items, so that order is kept.
+
+    At most `AHEAD` items are asked for beyond the one that is worked on.
+    """
 
     def worked(coming: Future[Any]) -> Any:
         item = coming.result()

@@ -16,7 +16,7 @@ from jax.scipy import special
 from jaxtyping import Array, Float
 
 from credo.core.arrays import bucket, pad_rows
-from credo.core.special import log_rising
+from credo.core.special import log_rising, softplus
 from credo.models.conjugate.base import Statistics
 
 DEPTH = 26.0
@@ -51,7 +51,7 @@ class HyperPrior(eqx.Module):
 
     def log_density(self, u: Array, v: Array) -> Array:
         """log p(u, v) + log B(a, b), with the Jacobians of u = logit μ and v = log(s/c)."""
-        return -self.a * jax.nn.softplus(-u) - self.b * jax.nn.softplus(u) + v - 2 * jax.nn.softplus(v)
+        return -self.a * softplus(-u) - self.b * softplus(u) + v - 2 * softplus(v)
 
 
 class Hyperparameters(eqx.Module):
@@ -73,8 +73,8 @@ class Integral(NamedTuple):
 
 def log_likelihood(u: Array, log_strength: Array, counts: PopulationCounts) -> Array:
     """Σₖ log B(μs + n₁ₖ, (1 - μ)s + n₀ₖ)/B(μs, (1 - μ)s): what the data say of one pair (u, log s)."""
-    a = jnp.exp(log_strength - jax.nn.softplus(-u))
-    b = jnp.exp(log_strength - jax.nn.softplus(u))
+    a = jnp.exp(log_strength - softplus(-u))
+    b = jnp.exp(log_strength - softplus(u))
     return jnp.sum(
         log_rising(a, counts.successes)
         + log_rising(b, counts.trials - counts.successes)

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 from credo.core.arrays import check_vector, is_traced
 from credo.core.errors import DataError
 from credo.core.params import Constraint
+from credo.core.special import softplus
 from credo.models.likelihoods.base import Likelihood, average
 
 Label = Any
@@ -104,7 +105,7 @@ class Bernoulli(Classes):
 
     def log_prob(self, eta: Float[Array, "..."], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         """-log(1 + e^∓η)."""
-        return -jax.nn.softplus((1 - 2 * y) * eta)
+        return -softplus((1 - 2 * y) * eta)
 
     def mean(self, eta: Float[Array, "..."]) -> Float[Array, "..."]:
         """P(y = 1)."""

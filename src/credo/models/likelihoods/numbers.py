@@ -11,7 +11,7 @@ from scipy.special import gammaln
 
 from credo.core.arrays import check_counts, check_vector, is_traced
 from credo.core.params import positive
-from credo.core.special import log_rising
+from credo.core.special import log_rising, softplus
 from credo.models.likelihoods.base import Likelihood, average
 from credo.models.linear.priors import number
 
@@ -60,7 +60,7 @@ class NegativeBinomial(Poisson):
         """log Γ(y + r)/(Γ(r) y!) - r log(1 + αμ) + y log(αμ/(1 + αμ)), r = 1/α."""
         r, log_odds = 1 / self.dispersion, jnp.log(self.dispersion) + eta
         rising = _rising(*jnp.broadcast_arrays(r, y)) - special.gammaln(y + 1)
-        return rising - r * jax.nn.softplus(log_odds) + y * jax.nn.log_sigmoid(log_odds)
+        return rising - r * softplus(log_odds) + y * jax.nn.log_sigmoid(log_odds)
 
     def log_prior(self) -> Float[Array, ""]:
         """log α ~ N(0, 2²)."""
