@@ -191,7 +191,7 @@ def kalman_filter(
 
     xs = (steps.varying(), x, seen, begins(first, before))
     origin = tuple(start if before is None else before)
-    return Filtered(*recur(step, origin, xs, lambda element: tuple(start), carry_of=lambda y: y[:2])[1])
+    return Filtered(*recur(step, origin, xs, lambda element: tuple(start))[1])
 
 
 def next_first(first: Bool[Array, " t"]) -> Bool[Array, " t"]:
@@ -231,4 +231,4 @@ def rts_smoother(steps: Steps, filtered: Filtered, first: Bool[Array, " t"], cro
     laws = (filtered.mean, filtered.covariance)
     xs = (following(steps.varying()), laws, next_first(first))
     last = (filtered.mean[-1], filtered.covariance[-1])
-    return Smoothed(*recur(step, last, xs, lambda element: element[1], reverse=True, carry_of=lambda y: y[:2])[1])
+    return Smoothed(*recur(step, last, xs, lambda element: element[1], reverse=True)[1])

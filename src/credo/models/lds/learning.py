@@ -12,8 +12,10 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from credo.models.lds.kalman import Smoothed, Start, Steps, begins, kalman_filter, rts_smoother
+from credo.models.lds.kalman import Smoothed, Start, Steps, begins, rts_smoother
 from credo.models.lds.score import masked_inverse
+from credo.models.lds.settled import Pass
+from credo.models.lds.settled_smoother import Spreads, smooth_for_sums, spreads_of
 from credo.models.lds.small import solve
 from credo.models.sequences import Sequences
 
@@ -67,58 +69,66 @@ class Expected(NamedTuple):
 
 def expect(start: Start, steps: Steps, data: Sequences, before: Start | None) -> tuple[Expected, Float[Array, ""]]:
     """The expected sums, and log p(x)."""
-    filtered = kalman_filter(start, steps, data.x, data.seen, data.first, before)
-    smoothed = rts_smoother(steps, filtered, data.first, cross=True)
+    given = Pass(start, steps, data, data.first, before)
     fresh = begins(data.first, before) & data.real
-    sums = collect(steps, data, smoothed, fresh)
-    return sums, filtered.log_likelihood
+    if data.complete:
+        mean, spreads, log_likelihood = smooth_for_sums(given)
+        return _collect(data, mean, spreads, fresh, _outcomes(data, mean, spreads)), log_likelihood
+    filtered = given.general()
+    smoothed = rts_smoother(steps, filtered, data.first, cross=True)
+    return collect(steps, data, smoothed, fresh), filtered.log_likelihood
 
 
 def collect(steps: Steps, data: Sequences, smoothed: Smoothed, fresh: Bool[Array, " t"]) -> Expected:
     """The sums from the smoothed moments; `fresh` marks real rows that begin a sequence."""
-    m, p = smoothed.mean, smoothed.covariance
-    inputs = jnp.zeros((m.shape[0], 0)) if data.inputs is None else data.inputs
+    spreads = spreads_of(data, smoothed, fresh)
+    mean = smoothed.mean
+    outcomes = _outcomes(data, mean, spreads) if data.complete else _completed_outcomes(steps, data, smoothed, spreads)
+    return _collect(data, mean, spreads, fresh, outcomes)
+
+
+def _collect(data: Sequences, m: Any, spreads: Spreads, fresh: Any, outcomes: Regression) -> Expected:
     follows = (data.real & ~fresh).astype(float)[1:]
     begin = fresh.astype(float)
-    assert smoothed.cross is not None
-    dynamics = _sums(
-        follows,
-        (m[1:], p[1:]),
-        (jnp.concatenate([m[:-1], inputs[1:]], axis=1), p[:-1]),
-        jnp.einsum("t,tij->ij", follows, smoothed.cross[:-1]),
+    w = jnp.concatenate([m[:-1], _inputs(data)[1:]], axis=1)
+    dynamics = _sums(follows, m[1:], w, spreads.later, spreads.earlier, spreads.cross)
+    return Expected(dynamics, outcomes, begin.sum(), begin @ m, (begin[:, None] * m).T @ m + spreads.begin)
+
+
+def _inputs(data: Sequences) -> Float[Array, "t c"]:
+    return jnp.zeros((data.x.shape[0], 0)) if data.inputs is None else data.inputs
+
+
+def _sums(weight: Float[Array, " t"], y: Any, w: Any, yy: Any, ww: Any, yw: Any) -> Regression:
+    """Sums for y and w with means and sums of covariances; only the first n entries of w are uncertain."""
+    n = ww.shape[0]
+    weighted = weight[:, None] * w
+    return Regression(
+        weight.sum(),
+        (weight[:, None] * y).T @ y + yy,
+        (y.T @ weighted).at[:, :n].add(yw),
+        (weighted.T @ w).at[:n, :n].add(ww),
     )
-    return Expected(
-        dynamics,
-        _outcomes(steps, data, m, p, inputs),
-        begin.sum(),
-        begin @ m,
-        (begin[:, None] * m).T @ m + jnp.einsum("t,tij->ij", begin, p),
-    )
 
 
-def _sums(weight: Float[Array, " t"], y: Any, w: Any, cross: Float[Array, "k n"]) -> Regression:
-    """Sums for y and w with means and covariances; only the first n entries of w are uncertain."""
-    (my, py), (mw, pw) = y, w
-    n = pw.shape[1]
-    weighted = weight[:, None] * mw
-    ww = (weighted.T @ mw).at[:n, :n].add(jnp.einsum("t,tij->ij", weight, pw))
-    yw = (my.T @ weighted).at[:, :n].add(cross)
-    return Regression(weight.sum(), (weight[:, None] * my).T @ my + jnp.einsum("t,tij->ij", weight, py), yw, ww)
-
-
-def _outcomes(steps: Steps, data: Sequences, m: Any, p: Any, inputs: Any) -> Regression:
-    """Sums of xₜ on (zₜ, uₜ, 1) over rows of which something was seen."""
+def _outcomes(data: Sequences, m: Float[Array, "t n"], spreads: Spreads) -> Regression:
+    """Sums of xₜ on (zₜ, uₜ, 1) over rows that were seen."""
+    p, n = data.x.shape[1], m.shape[1]
+    w = jnp.concatenate([m, _inputs(data), jnp.ones((m.shape[0], 1))], axis=1)
     weight = jnp.any(data.seen, axis=1).astype(float)
-    w = jnp.concatenate([m, inputs, jnp.ones((m.shape[0], 1))], axis=1)
-    if data.complete:
-        outputs = data.x.shape[1]
-        nothing = jnp.zeros((data.x.shape[0], outputs, outputs))
-        return _sums(weight, (data.x, nothing), (w, p), jnp.zeros((outputs, m.shape[1])))
+    return _sums(weight, data.x, w, jnp.zeros((p, p)), spreads.shown, jnp.zeros((p, n)))
+
+
+def _completed_outcomes(steps: Steps, data: Sequences, smoothed: Smoothed, spreads: Spreads) -> Regression:
+    """Sums of xₜ on (zₜ, uₜ, 1) over rows of which something was seen."""
+    m, p = smoothed.mean, smoothed.covariance
+    weight = jnp.any(data.seen, axis=1).astype(float)
+    w = jnp.concatenate([m, _inputs(data), jnp.ones((m.shape[0], 1))], axis=1)
     slope, level, noise = completed(steps, data)
-    mean = jnp.einsum("tij,tj->ti", slope, m) + level
     spread = slope @ p
     covariance = spread @ jnp.swapaxes(slope, 1, 2) + noise
-    return _sums(weight, (mean, covariance), (w, p), jnp.einsum("t,tij->ij", weight, spread))
+    yy, yw = (jnp.einsum("t,tij->ij", weight, a) for a in (covariance, spread))
+    return _sums(weight, jnp.einsum("tij,tj->ti", slope, m) + level, w, yy, spreads.shown, yw)
 
 
 def completed(

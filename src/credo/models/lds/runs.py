@@ -9,8 +9,10 @@ from jaxtyping import Array, Float, Int
 
 from credo.core.errors import DataError
 from credo.models.lds.checks import Varying
-from credo.models.lds.kalman import Filtered, Smoothed, Start, Steps, kalman_filter, rts_smoother
+from credo.models.lds.kalman import Filtered, Smoothed, Start, Steps, kalman_filter
 from credo.models.lds.parallel import parallel_filter, parallel_smoother
+from credo.models.lds.settled import Pass, filter_sequences, filter_to_the_end
+from credo.models.lds.settled_smoother import smooth_sequences
 from credo.models.lds.square_root import root_filter, root_smoother
 from credo.models.sequences import Sequences
 
@@ -68,35 +70,45 @@ def continuing(lds: Any, data: Sequences) -> Any:
     return data.first if before(lds, data) is None else data.first.at[0].set(False)
 
 
+def _given(lds: Any, data: Sequences) -> Pass:
+    return Pass(starts(lds), steps_for(lds, data), data, continuing(lds, data), before(lds, data))
+
+
 @eqx.filter_jit
 def filtered(lds: Any, data: Sequences) -> Filtered:
     """The filter."""
-    return _filtered(lds, data)[0]
+    given = _given(lds, data)
+    return filter_sequences(given) if lds.method == "covariance" else _filtered(lds, given)[0]
 
 
-def _filtered(lds: Any, data: Sequences) -> tuple[Filtered, Any]:
-    arguments = (starts(lds), steps_for(lds, data), data.x, data.seen, continuing(lds, data), before(lds, data))
-    if lds.method == "square_root":
-        return root_filter(*arguments)
-    return (parallel_filter if lds.method == "parallel" else kalman_filter)(*arguments), None
+def _filtered(lds: Any, given: Pass) -> tuple[Filtered, Any]:
+    """By the other methods."""
+    start, steps, data, first, law = given
+    arguments = (start, steps, data.x, data.seen, first, law)
+    return root_filter(*arguments) if lds.method == "square_root" else (parallel_filter(*arguments), None)
 
 
 @eqx.filter_jit
 def latest(lds: Any, data: Sequences) -> tuple[Start, Int[Array, ""]]:
     """The law of the state at the last row, and how many rows its sequence has."""
-    found, _ = _filtered(lds, data)
-    last = jnp.sum(data.real) - 1
-    return Start(found.mean[last], found.covariance[last]), positions(lds, data)[last] + 1
+    given = _given(lds, data)
+    time = positions(lds, data)[given.last] + 1
+    if lds.method == "covariance":
+        return filter_to_the_end(given), time
+    found, _ = _filtered(lds, given)
+    return Start(found.mean[given.last], found.covariance[given.last]), time
 
 
 @eqx.filter_jit
-def smoothed(lds: Any, data: Sequences) -> tuple[Filtered, Smoothed]:
-    """The filter and the smoother."""
-    found, roots = _filtered(lds, data)
-    steps, first = steps_for(lds, data), continuing(lds, data)
+def smoothed(lds: Any, data: Sequences) -> tuple[Float[Array, " t"], Smoothed]:
+    """log p(xₜ | x₁…xₜ₋₁), and the smoother."""
+    given = _given(lds, data)
+    if lds.method == "covariance":
+        return smooth_sequences(given)
+    found, roots = _filtered(lds, given)
     if lds.method == "square_root":
-        return found, root_smoother(steps, found, roots, first)._replace(cross=None)
-    return found, (parallel_smoother if lds.method == "parallel" else rts_smoother)(steps, found, first)
+        return found.increments, root_smoother(given.steps, found, roots, given.first)._replace(cross=None)
+    return found.increments, parallel_smoother(given.steps, found, given.first)
 
 
 def _ahead(lds: Any, count: int, inputs: Any) -> tuple[Steps, Filtered]:
