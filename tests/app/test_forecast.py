@@ -240,3 +240,73 @@ def test_a_table_with_more_columns_and_no_horizon_is_no_series():
     assert is_series(as_table(frame), "sales", "quarter", None, ("price",), {})
     assert not is_series(as_table(frame), "sales", None, None, ("price",), {})
     assert not is_series(as_table(frame), "sales", "quarter", None, ("price",), {"--loss": "1,2"})
+
+
+@pytest.fixture(scope="module")
+def multiplied(tmp_path_factory):
+    """A series whose season grows with its level, as a table."""
+    rng = np.random.default_rng(5)
+    t = np.arange(64)
+    y = np.exp(4 + 0.03 * t + np.tile([0.3, -0.1, 0.2, -0.4], 16) + 0.03 * rng.normal(size=64))
+    csv = tmp_path_factory.mktemp("logs") / "growth.csv"
+    when = pd.date_range("2001-01-01", periods=64, freq="QS").strftime("%Y-%m-%d")
+    pd.DataFrame({"quarter": when, "sales": y.round(3)}).to_csv(csv, index=False)
+    return csv
+
+
+def few(patch):
+    base = Variant("level + season", "a level and a season", (Level(), Seasonal(4)))
+    patch.setattr(forecast, "first_variants", lambda seasons: [base])
+    patch.setattr(forecast, "further_variants", lambda best, seasons, inputs: [])
+
+
+def test_logarithms_are_chosen_where_they_are_more_probable(multiplied, monkeypatch, tmp_path):
+    few(monkeypatch)
+    out = tmp_path / "out"
+    done = call("fit", multiplied, "--target", "sales", "--time", "quarter", "--out", out)
+    assert done.exit_code == 0, done.output
+    assert "chosen by evidence: level + season (log)" in done.stdout and "level + season  " in done.stdout
+    page = (out / "report.html").read_text(encoding="utf-8")
+    for said in ("The parts multiply (the model is one of the logarithm of sales)", "multiplies its level by"):
+        assert said in page, said
+    model = credo.load(out / "model.credo")
+    want = model.predict(2)
+    assert model.belief.log and np.all(want.median < want.mean)
+    rows = call("predict", out / "model.credo", "--horizon", 2).stdout.splitlines()
+    got = np.array([[float(v) for v in row.split(",")[1:]] for row in rows[1:]])
+    np.testing.assert_allclose(got[:, 0], want.mean, rtol=1e-8)
+    np.testing.assert_allclose(got[:, 2:4].T, want.interval(0.95), rtol=1e-8)
+    np.testing.assert_allclose(got[:, 4] + got[:, 5], want.variance, rtol=1e-7)
+
+
+@pytest.mark.parametrize(("option", "name"), [("--log", "level + season (log)"), ("--no-log", "level + season")])
+def test_logarithms_as_asked(multiplied, monkeypatch, tmp_path, option, name):
+    few(monkeypatch)
+    done = call("fit", multiplied, "--target", "sales", "--time", "quarter", option, "--out", tmp_path / "out")
+    assert done.exit_code == 0 and f"chosen by evidence: {name};" in done.stdout, done.output
+    assert done.stdout.count("level + season") == 2  # in the table, and chosen
+
+
+def test_logarithms_that_cannot_be(multiplied, monkeypatch, tmp_path):
+    few(monkeypatch)
+    frame = pd.read_csv(multiplied)
+    frame.loc[3, "sales"] = 0.0
+    frame.to_csv(csv := tmp_path / "zero.csv", index=False)
+    done = call("fit", csv, "--target", "sales", "--time", "quarter", "--log", "--out", tmp_path / "out")
+    assert done.exit_code == 2 and "--log needs outcomes above zero, found 0 in 'sales'" in done.stderr
+    done = call("fit", csv, "--target", "sales", "--time", "quarter", "--out", tmp_path / "out")
+    assert done.exit_code == 0 and "(log)" not in done.stdout
+    done = call("fit", csv, "--target", "sales", "--log", "--out", tmp_path / "other")
+    assert done.exit_code == 2 and "--log and --no-log are for the forecast of a series" in done.stderr
+
+
+def test_scores_of_logarithms_are_those_of_the_library(rng):
+    from credo.core.predictive import LogNormal
+
+    mean, std, y = rng.normal(size=8), rng.uniform(0.2, 1, size=8), np.exp(rng.normal(size=8))
+    p = LogNormal(mean, std**2, np.zeros_like(std))
+    found = score(*(each.reshape(4, 2) for each in (mean, std, y)), 2.0, log=True)
+    np.testing.assert_allclose(found.mae, np.abs(y - np.asarray(p.median)).mean(), rtol=1e-12)
+    np.testing.assert_allclose(found.crps, np.asarray(crps(p, y, pointwise=True)).mean(), rtol=1e-10)
+    low, high = p.interval(0.95)
+    np.testing.assert_allclose(found.covered[-1], np.mean((low <= y) & (y <= high)))

@@ -15,6 +15,7 @@ from credo.core.predictive import (
     Categorical,
     DirichletMultinomial,
     Laplace,
+    LogNormal,
     Mixture,
     MultivariateT,
     NegativeBinomial,
@@ -38,10 +39,13 @@ PSI = np.array([[2.0, 0.6, 0.1], [0.6, 1.0, -0.2], [0.1, -0.2, 0.5]])
 ALPHA = np.array([0.8, 2.0, 3.5])
 PROBS = np.array([[0.1, 0.2, 0.7], [0.5, 0.5, 0.0], [0.3, 0.4, 0.3]])
 
+LOG_MEAN, LOG_NOISE, LOG_LATENT = np.array([-1.0, 0.5, 3.4]), np.array([0.1, 0.4, 0.02]), np.array([0.2, 0.3, 0.01])
+
 KINDS = {
     "normal": Normal(MEAN, NOISE, LATENT),
     "student": StudentT(DF, MEAN, NOISE, LATENT),
     "laplace": Laplace(MEAN, SCALE),
+    "lognormal": LogNormal(LOG_MEAN, LOG_NOISE, LOG_LATENT),
     "beta-binomial": BetaBinomial(TRIALS, A, B, 12),
     "negative-binomial": NegativeBinomial(SHAPE, RATE, EXPOSURE),
     "poisson-mixture": PoissonMixture(WEIGHTS, RATES),
@@ -60,6 +64,9 @@ ORACLES = {
     "normal": [st.norm(m, s) for m, s in zip(MEAN, SCALE, strict=True)],
     "student": [st.t(v, m, s) for v, m, s in zip(DF, MEAN, SCALE, strict=True)],
     "laplace": [st.laplace(m, s) for m, s in zip(MEAN, SCALE, strict=True)],
+    "lognormal": [
+        st.lognorm(np.sqrt(n + f), scale=np.exp(m)) for m, n, f in zip(LOG_MEAN, LOG_NOISE, LOG_LATENT, strict=True)
+    ],
     "beta-binomial": [st.betabinom(int(n), a, b) for n, a, b in zip(TRIALS, A, B, strict=True)],
     "negative-binomial": [st.nbinom(a, b / (b + t)) for a, b, t in zip(SHAPE, RATE, EXPOSURE, strict=True)],
     "multivariate-t": [st.t(5.0, m, s) for m, s in zip(MEAN, np.sqrt(1.3 * np.diag(PSI)), strict=True)],
@@ -116,7 +123,7 @@ def test_quantile_inverts_the_cdf(kind):
             assert np.all(p.cdf(y) >= q - 1e-9)
             assert np.all(p.cdf(y - 1) < q)
     else:
-        for y in (MEAN - 2.0, MEAN + 0.1):
+        for y in np.exp([LOG_MEAN - 0.5, LOG_MEAN + 0.1]) if kind == "lognormal" else (MEAN - 2.0, MEAN + 0.1):
             q = np.asarray(p.cdf(y))
             got = np.array([p.quantile(level)[i] for i, level in enumerate(q)])
             np.testing.assert_allclose(got, y, rtol=1e-8, atol=1e-9)
@@ -254,6 +261,19 @@ def test_dirichlet_multinomial_agrees_with_scipy():
     assert uniform.log_prob([0.5, 0.5, 1.0]) == -np.inf
 
 
+def test_a_lognormal_outcome_splits_its_variance_by_the_law_of_total_variance(rng):
+    """By simulation: the function is drawn, then the moments of the outcome around it are known."""
+    p = LogNormal(0.3, 0.2, 0.4)
+    mean = np.exp(0.3 + np.sqrt(0.4) * rng.normal(size=200_000) + 0.1)
+    inside = mean**2 * np.expm1(0.2)
+    assert abs(inside.mean() - p.aleatoric) < 4.5 * inside.std() / np.sqrt(len(mean))
+    apart = (mean - mean.mean()) ** 2
+    assert abs(apart.mean() - p.epistemic) < 4.5 * apart.std() / np.sqrt(len(mean))
+    assert p.log_prob(-1.0) == -np.inf and p.cdf(0.0) == 0.0
+    again = LogNormal.of(p.log)
+    np.testing.assert_array_equal(again.mean, p.mean)
+
+
 def test_student_with_two_degrees_of_freedom_has_infinite_variance():
     p = StudentT([2.0, 1.0, 2.5], np.zeros(3), np.ones(3), np.ones(3))
     np.testing.assert_array_equal(np.isinf(p.variance), [True, True, False])
@@ -262,14 +282,15 @@ def test_student_with_two_degrees_of_freedom_has_infinite_variance():
     assert known.epistemic == 0.0
 
 
-@pytest.mark.parametrize("kind", [Normal, StudentT])
+@pytest.mark.parametrize("kind", [Normal, StudentT, LogNormal])
 def test_joint_samples_covary_as_the_latent_function(kind):
     covariance = np.array([[1.0, 0.9, 0.1], [0.9, 1.2, 0.3], [0.1, 0.3, 0.8]])
     noise, latent = np.array([0.1, 0.2, 0.3]), np.diag(covariance)
-    df = () if kind is Normal else (np.full(3, 9.0),)
-    factor = 1.0 if kind is Normal else 9 / 7
+    df = (np.full(3, 9.0),) if kind is StudentT else ()
+    factor = 9 / 7 if kind is StudentT else 1.0
     p = kind(*df, np.zeros(3), noise, latent, jnp.asarray(covariance))
     draws = np.asarray(p.sample(6000, seed=4))
+    draws = np.log(draws) if kind is LogNormal else draws
     for i in range(3):
         for j in range(i + 1):
             products = draws[:, i] * draws[:, j]

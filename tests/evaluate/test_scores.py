@@ -12,6 +12,7 @@ from credo.core.predictive import (
     BetaBinomial,
     Categorical,
     Laplace,
+    LogNormal,
     MultivariateT,
     NegativeBinomial,
     Normal,
@@ -28,6 +29,7 @@ MEAN, SD, Y = RNG.normal(size=M), RNG.uniform(0.5, 2, M), RNG.normal(size=M) * 2
 NORMAL = Normal(MEAN, 0.7 * SD**2, 0.3 * SD**2)
 STUDENT = StudentT(np.linspace(1.5, 9, M), MEAN, 0.7 * SD**2, 0.3 * SD**2)
 LAPLACE = Laplace(MEAN, SD)
+LOGNORMAL = LogNormal(MEAN, 0.7 * SD**2, 0.3 * SD**2)
 NORMALS = mixture([0.3, 0.7], [NORMAL, Normal(MEAN + 2, 0.01 * SD, 0.02 * SD)])
 STUDENTS = mixture([0.4, 0.6], [StudentT(np.full(M, 4.0), MEAN, SD, SD), StudentT(np.full(M, 6.0), MEAN + 1, SD, SD)])
 COUNTS = RNG.integers(0, 12, M).astype(float)
@@ -52,6 +54,7 @@ def integral_crps(cdf, y: float) -> float:
     [
         (NORMAL, lambda i: stats.norm(MEAN[i], SD[i]).cdf),
         (STUDENT, lambda i: stats.t(np.linspace(1.5, 9, M)[i], MEAN[i], SD[i]).cdf),
+        (LOGNORMAL, lambda i: stats.lognorm(SD[i], scale=np.exp(MEAN[i])).cdf),
         (LAPLACE, lambda i: stats.laplace(MEAN[i], SD[i]).cdf),
         (
             NORMALS,

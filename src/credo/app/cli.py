@@ -67,6 +67,14 @@ def fit(
         int | None,
         typer.Option(help="Forecast the target so many steps of --time ahead.", show_default="one season"),
     ] = None,
+    log: Annotated[
+        bool | None,
+        typer.Option(
+            "--log/--no-log",
+            help="Forecast with a level, trend and season that multiply.",
+            show_default="by the evidence",
+        ),
+    ] = None,
     ignore: Annotated[
         list[str] | None, typer.Option(help="Column to leave out; may be repeated.", show_default=False)
     ] = None,
@@ -109,8 +117,11 @@ def fit(
             other = kind not in ("auto", "number")
             refused = {"--loss": loss, "--costs": costs, "--exposure": exposure, "--kind": other}
             options: dict[str, Any] = {"horizon": horizon, "ignore": ignore or (), "test": test, "seed": seed}
+            options["log"] = log
             if _fit_series(table, target, time, folder, refused, options):
                 return
+        if log is not None:
+            refuse("--log and --no-log are for the forecast of a series: name its time by --time, and --horizon")
         options = {"time": time, "ignore": ignore or (), "test": test, "seed": seed, "exposure": exposure}
         _fit_table(table, target, kind, folder, prices, costs, options)
 

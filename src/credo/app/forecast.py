@@ -3,7 +3,8 @@
     read the series ─▶ hold out its end ─▶ learn structural models on the rest ─▶ choose by the evidence
     ─▶ backtest all over the held-out end ─▶ learn the chosen one on the whole series ─▶ SeriesModel
 
-The held-out end has no say in the choice.
+The held-out end has no say in the choice. Where all outcomes are positive, the best model is tried on their logarithms
+as well; log p(y) = log p(log y) - Σ log y makes the two comparable.
 """
 
 import time as clock
@@ -21,7 +22,7 @@ from credo.app.schema import Column
 from credo.app.tables import Table
 from credo.core.arrays import check_count
 from credo.core.errors import CredoError, DataError, NotConvergedWarning
-from credo.core.predictive import Normal
+from credo.core.predictive import Predictive
 from credo.evaluate.compare import Comparison, rank
 from credo.infer.learn import learn
 from credo.models.structural import AR, Level, Part, Regression, Seasonal, Structural, Trend, integrated_evidence
@@ -31,6 +32,7 @@ LEARN_FROM = 3000
 MOST_DUMMIES = 24
 """Longer seasons are waves."""
 DEFAULT_HORIZON = 12
+IN_LOGS = " (log)"
 Progress = Callable[[int, int, str], None]
 
 
@@ -40,6 +42,8 @@ class Variant(NamedTuple):
     name: str
     about: str
     parts: tuple[Part, ...]
+    log: bool = False
+    """Whether they add up to the logarithm of the outcome."""
 
 
 class Tried(NamedTuple):
@@ -73,7 +77,7 @@ class SeriesModel(eqx.Module):
         assert self.belief.past is not None
         return len(self.belief.past.y)
 
-    def predict(self, steps: int, inputs: Any = None) -> Normal:
+    def predict(self, steps: int, inputs: Any = None) -> Predictive:
         """The next `steps` outcomes after the last one that the model has seen."""
         return self.belief.predict(steps, inputs=inputs)
 
@@ -92,7 +96,7 @@ class Forecasted(NamedTuple):
     season: Season | None
     model: SeriesModel
     """The chosen variant, learned again on the whole series."""
-    forecast: Normal
+    forecast: Predictive
     notes: tuple[str, ...]
     seconds: float
 
@@ -133,6 +137,11 @@ def first_variants(seasons: list[Season]) -> list[Variant]:
     return [level, trend, *seasonal]
 
 
+def in_logs(variant: Variant) -> Variant:
+    """The same parts for the logarithm of the outcome, in which what multiplies adds up."""
+    return Variant(f"{variant.name}{IN_LOGS}", f"{variant.about}; all of them multiply", variant.parts, log=True)
+
+
 def further_variants(best: Variant, seasons: list[Season], inputs: bool) -> list[Variant]:
     """The best so far with something more."""
     out = []
@@ -160,9 +169,13 @@ def run_forecast(
     ignore: Iterable[str] = (),
     test: float = 0.2,
     seed: int = 0,
+    log: bool | None = None,
     progress: Progress | None = None,
 ) -> Forecasted:
-    """Learns a forecast of `target` from a table with one row for each step of `time`; see the module's picture."""
+    """Learns a forecast of `target` from a table with one row for each step of `time`; see the module's picture.
+
+    `log` says whether to model logarithms; None lets the evidence choose where all outcomes are positive.
+    """
     start = clock.perf_counter()
     if not 0 < test < 1:
         raise DataError(f"--test is the share of steps to hold out, between 0 and 1, found {test:g}; write 20 % as 0.2")
@@ -175,18 +188,15 @@ def run_forecast(
     period = round(seasons[0].period) if seasons and seasons[0].period <= n / 4 else 1
     compared, unit = naive(series.y, period, train, min(ahead, n - train))
     say = progress or (lambda done, total, name: None)
-    tried: list[Tried] = []
-    first = first_variants(seasons)
-    total = len(first) + 3 + len(seasons[1:]) + bool(series.columns)
-    for variant in first:
-        say(len(tried), total, variant.name)
-        tried += _try(variant, series, train, min(ahead, n - train), unit, seed, notes)
+    total = len(first_variants(seasons)) + 4 + len(seasons[1:]) + bool(series.columns)
+
+    def attempt(variant: Variant, done: int) -> list[Tried]:
+        say(min(done, total - 1), total, variant.name)
+        return _try(variant, series, train, min(ahead, n - train), unit, seed, notes)
+
+    tried = _search(seasons, bool(series.columns), _logs(log, series), attempt)
     if not tried:
         raise DataError(f"no model could be learned from {table.name}: {notes[-1]}")
-    best = max(tried, key=lambda each: each.log_evidence).variant
-    for variant in further_variants(best, seasons, bool(series.columns)):
-        say(len(tried), total, variant.name)
-        tried += _try(variant, series, train, min(ahead, n - train), unit, seed, notes)
     beliefs = {each.variant.name: each.belief for each in tried}
     comparison = rank(beliefs, [each.log_evidence for each in tried], (series.y[:train],))
     say(total, total + 1, f"{comparison.best}, on the whole series")
@@ -206,6 +216,44 @@ def run_forecast(
         tuple(dict.fromkeys(notes)),
         clock.perf_counter() - start,
     )
+
+
+def _logs(asked: bool | None, series: Timeline) -> bool | None:
+    """Whether to model logarithms; None where both can be tried."""
+    low = float(np.nanmin(series.y))
+    if asked and low <= 0:
+        raise DataError(f"--log needs outcomes above zero, found {low:g} in {series.target!r}; leave it out")
+    return False if low <= 0 else asked
+
+
+def _search(
+    seasons: list[Season], inputs: bool, log: bool | None, attempt: Callable[[Variant, int], list[Tried]]
+) -> list[Tried]:
+    """The variants that were tried: the first ones, the best of them on logarithms, and the best with something more.
+
+    Where logarithms are better, the first ones on logarithms, too: another season may be best there.
+    """
+    tried: list[Tried] = []
+
+    def extend(variants: Iterable[Variant]) -> None:
+        for variant in variants:
+            if all(each.variant.name != variant.name for each in tried):
+                tried.extend(attempt(variant, len(tried)))
+
+    def best() -> Variant:
+        return max(tried, key=lambda each: each.log_evidence).variant
+
+    first = first_variants(seasons)
+    logs = [in_logs(variant) for variant in first]
+    extend(logs if log else first)
+    if tried and log is None:
+        extend([in_logs(best())])
+        extend(logs if best().log else [])
+    if tried:
+        form = best()._replace(name=best().name.removesuffix(IN_LOGS))
+        more = further_variants(form, seasons, inputs)
+        extend(map(in_logs, more) if form.log else more)
+    return tried
 
 
 def _horizon(asked: int | None, series: Timeline, seasons: list[Season]) -> int:
@@ -237,6 +285,8 @@ def _learn(
     import pandas as pd
 
     late = max(len(y) - LEARN_FROM, 0)
+    # Logarithms are taken here, so that what was compiled for the outcomes serves them as well.
+    y = np.log(y) if variant.log else y
     options: dict[str, Any] = {"missing": True}
     if any(isinstance(part, Regression) for part in variant.parts):
         options["inputs"] = pd.DataFrame(inputs[late : len(y)], columns=list(names))
@@ -245,7 +295,8 @@ def _learn(
         learned = learn(Structural(*variant.parts), y[late:], report=True, seed=seed, **options)
     said = [str(w.message) for w in caught if issubclass(w.category, NotConvergedWarning)]
     belief = learned.belief
-    return belief, integrated_evidence(belief, belief.statistics(y[late:], **options)), said
+    evidence = integrated_evidence(belief, belief.statistics(y[late:], **options))
+    return (belief.on_logs(), evidence - float(np.nansum(y[late:])), said) if variant.log else (belief, evidence, said)
 
 
 def _try(

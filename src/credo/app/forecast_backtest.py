@@ -12,7 +12,7 @@ import numpy as np
 from scipy import stats
 
 from credo.core.arrays import put
-from credo.core.predictive import Normal
+from credo.core.predictive import LogNormal, Normal
 from credo.evaluate.scores import crps
 from credo.models.lds.kalman import Start, Steps
 from credo.models.structural import Structural
@@ -49,6 +49,7 @@ class Backtest(NamedTuple):
 
     origins: np.ndarray
     mean: np.ndarray
+    """of the outcome, or of its logarithm where the model is of those; as `std`"""
     std: np.ndarray
     outcome: np.ndarray
     """NaN where there was none, or the series had ended."""
@@ -84,7 +85,7 @@ def backtest(
         told, noise, doubt = moments(system, start, Start(means[origin], covariances[origin]), reach)
         mean[i, :reach], std[i, :reach] = told, np.sqrt(noise + np.diagonal(doubt).clip(0.0))
     outcome = outcomes_after(y, origins, horizon)
-    return Backtest(origins, mean, std, outcome, score(mean, std, outcome, unit))
+    return Backtest(origins, mean, std, outcome, score(mean, std, outcome, unit, belief.log))
 
 
 def _after(steps: Steps, begin: int, count: int) -> Steps:
@@ -124,16 +125,21 @@ def _carried(y: np.ndarray, lag: int) -> np.ndarray:
     return np.where(np.isnan(out), first, out)
 
 
-def score(mean: np.ndarray, std: np.ndarray, outcome: np.ndarray, unit: float) -> Scores:
-    """The scores of forecasts in rows of origins and columns of horizons."""
+def score(mean: np.ndarray, std: np.ndarray, outcome: np.ndarray, unit: float, log: bool = False) -> Scores:
+    """The scores of forecasts in rows of origins and columns of horizons.
+
+    With `log`, mean and std are those of the logarithm. What is compared with the outcome is the median, for which
+    the expected absolute error is smallest.
+    """
     known = ~np.isnan(outcome) & ~np.isnan(mean)
     error = np.full(mean.shape, np.nan)
     surprise = error.copy()
     z = error.copy()
     m, s, y = mean[known], np.maximum(np.asarray(std)[known], 1e-300), outcome[known]
-    error[known] = np.abs(y - m)
-    surprise[known] = np.asarray(crps(Normal(put(m), put(s**2), put(np.zeros_like(m))), y, pointwise=True))
-    z[known] = np.abs(y - m) / s
+    error[known] = np.abs(y - (np.exp(m) if log else m))
+    told = (LogNormal if log else Normal)(put(m), put(s**2), put(np.zeros_like(m)))
+    surprise[known] = np.asarray(crps(told, y, pointwise=True))
+    z[known] = np.abs((np.log(y) if log else y) - m) / s
     inside = [np.where(known, z <= _half_width(level), np.nan) for level in LEVELS]
     rows = [
         Horizon(

@@ -18,7 +18,7 @@ from credo.app.tables import Table, numbers
 from credo.app.terminal import echo_table
 from credo.core.arrays import check_count, put
 from credo.core.errors import DataError
-from credo.core.predictive import Normal
+from credo.core.predictive import LogNormal, Normal, Predictive
 
 
 def is_series(
@@ -161,7 +161,7 @@ def _complete(model: SeriesModel, inputs: np.ndarray, needed: np.ndarray) -> np.
     return np.nan_to_num(inputs, nan=0.0)
 
 
-def _at(model: SeriesModel, belief: Any, slots: np.ndarray, inputs: np.ndarray, last: int) -> Normal:
+def _at(model: SeriesModel, belief: Any, slots: np.ndarray, inputs: np.ndarray, last: int) -> Predictive:
     """The outcomes at some steps, of the past and of the future."""
     ahead = max(int(slots.max()) - last, 0)
     needed = np.zeros(ahead, dtype=bool)
@@ -174,4 +174,4 @@ def _at(model: SeriesModel, belief: Any, slots: np.ndarray, inputs: np.ndarray, 
     mean, covariance = np.asarray(smoothed.mean)[slots], np.asarray(smoothed.covariance)[slots]
     doubt = np.einsum("ti,tij,tj->t", h, covariance, h).clip(0.0)
     noise = np.full(len(slots), float(belief.noise))
-    return Normal(put((h * mean).sum(axis=1)), put(noise), put(doubt))
+    return (LogNormal if belief.log else Normal)(put((h * mean).sum(axis=1)), put(noise), put(doubt))

@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from credo.app.forecast import Forecasted
 from credo.app.forecast_backtest import LEVELS
 from credo.app.plots import BLUE, GREEN, GREY, INK, ORANGE, SKY, legend, tidy
-from credo.core.predictive import Normal, Predictive
+from credo.core.predictive import Predictive
 
 RECENT = 5
 """The lower picture shows this many horizons of the past."""
@@ -50,16 +50,16 @@ def fan(ax: Axes, at: Any, prediction: Predictive) -> None:
     ax.plot(at, np.asarray(prediction.mean), color=BLUE, linewidth=1.6, label="forecast")
 
 
-def plot_parts(result: Forecasted, parts: dict[str, Normal]) -> Figure:
+def plot_parts(result: Forecasted, parts: dict[str, Predictive]) -> Figure:
     """Each part with 95 % of the doubt about it, over the past and the forecast."""
     n = len(result.series.y)
     at = result.series.calendar.times(np.arange(n + result.horizon))
     figure = Figure(figsize=(9.6, 2.1 * len(parts)), layout="constrained")
     axes = figure.subplots(len(parts), 1, squeeze=False, sharex=True)[:, 0]
     for ax, (name, part) in zip(axes, parts.items(), strict=True):
-        mean, doubt = np.asarray(part.mean), 1.96 * np.sqrt(np.asarray(part.epistemic))
-        ax.fill_between(at, mean - doubt, mean + doubt, color=SKY, alpha=0.4, linewidth=0)
-        ax.plot(at, mean, color=BLUE, linewidth=1.3)
+        lower, upper = (np.asarray(end) for end in part.interval(0.95))
+        ax.fill_between(at, lower, upper, color=SKY, alpha=0.4, linewidth=0)
+        ax.plot(at, np.asarray(part.median), color=BLUE, linewidth=1.3)
         ax.axvspan(at[n - 1], at[-1], color=GREY, alpha=0.1, linewidth=0)
         tidy(ax, "", name)
     return figure

@@ -27,6 +27,7 @@ from credo.core.predictive import (
     Categorical,
     DirichletMultinomial,
     Laplace,
+    LogNormal,
     Mixture,
     MultivariateT,
     Normal,
@@ -117,7 +118,7 @@ def shortfall(prediction: Predictive, threshold: Any) -> Array:
     """E[(a - Y)₊] at a = `threshold`.
 
     With z = (a - mean)/scale: Normal σ(zΦ(z) + φ(z)); Student-t s(zF(z) + f(z)(ν + z²)/(ν - 1)), infinite for
-    ν ≤ 1; Laplace b(z₊ + ½e^(-|z|)).
+    ν ≤ 1; Laplace b(z₊ + ½e^(-|z|)); LogNormal aΦ(z) - E[Y]Φ(z - σ) with z of log a.
     """
     a = jnp.asarray(threshold, float)
     match prediction:
@@ -131,6 +132,8 @@ def shortfall(prediction: Predictive, threshold: Any) -> Array:
         case Laplace():
             z = (a - prediction.mean) / prediction.scale
             return prediction.scale * (jnp.maximum(z, 0.0) + 0.5 * jnp.exp(-jnp.abs(z)))
+        case LogNormal():
+            return _lognormal_shortfall(prediction, a)
         case Mixture():
             return over_components(prediction, lambda part: shortfall(part, a))
         case _:
@@ -146,6 +149,14 @@ def normal_shortfall(difference: Array, std: Array) -> Array:
     return jnp.where(point, jnp.maximum(difference, 0.0), sd * unit)
 
 
+def _lognormal_shortfall(prediction: LogNormal, a: Array) -> Array:
+    point, some = prediction.scale == 0, a > 0
+    sd = jnp.where(point, 1.0, prediction.scale)
+    z = (jnp.log(jnp.where(some, a, 1.0)) - prediction.location) / sd
+    below = a * stats.norm.cdf(z) - prediction.mean * stats.norm.cdf(z - sd)
+    return jnp.where(point, jnp.maximum(a - prediction.mean, 0.0), jnp.where(some, jnp.maximum(below, 0.0), 0.0))
+
+
 def distance(prediction: Predictive, point: Any) -> Array:
     """E|Y - a| = 2 E[(a - Y)₊] + E[Y] - a."""
     a = jnp.asarray(point, float)
@@ -155,14 +166,16 @@ def distance(prediction: Predictive, point: Any) -> Array:
 def spread(prediction: Predictive) -> Array:
     """½ E|Y - Y′| = ∫ F(1 - F) dy for two independent outcomes of the same prediction.
 
-    Normal σ/√π; Laplace ¾b; Student-t 2s√ν/(ν - 1) · B(½, ν - ½)/B(½, ν/2)²; mixtures of Normals from the
-    pairs' differences. Jordan, Krüger & Lerch (2019), appendix A; Grimit et al. (2006).
+    Normal σ/√π; LogNormal E[Y] erf(σ/2); Laplace ¾b; Student-t 2s√ν/(ν - 1) · B(½, ν - ½)/B(½, ν/2)²; mixtures of
+    Normals from the pairs' differences. Jordan, Krüger & Lerch (2019), appendix A; Grimit et al. (2006).
     """
     match prediction:
         case Bernoulli():
             return prediction.variance
         case Normal():
             return prediction.std / jnp.sqrt(jnp.pi)
+        case LogNormal():
+            return prediction.mean * special.erf(0.5 * prediction.scale)
         case Laplace():
             return 0.75 * prediction.scale
         case StudentT():

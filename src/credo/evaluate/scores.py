@@ -67,8 +67,8 @@ def nlpd(prediction: Predictive, y: Any, *, pointwise: bool = False) -> Array:
 def crps(prediction: Predictive, y: Any, *, pointwise: bool = False) -> Array:
     """The continuous ranked probability score ∫ (F(z) - 1{y ≤ z})² dz = E|Y - y| - ½ E|Y - Y′|.
 
-    In the units of y; the absolute error for a prediction without doubt. Closed forms for Normal, Student-t and
-    Laplace predictions and mixtures of Normals, sums for counts, quadrature otherwise.
+    In the units of y; the absolute error for a prediction without doubt. Closed forms for Normal, LogNormal, Student-t
+    and Laplace predictions and mixtures of Normals, sums for counts, quadrature otherwise.
     Jordan, Krüger & Lerch (2019), "Evaluating probabilistic forecasts with scoringRules".
     """
     numeric = _check_numeric(prediction, "crps")

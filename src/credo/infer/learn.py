@@ -226,8 +226,10 @@ def prepare_and_learn(
     # What the user fixed stays as given, whatever `prepare` would have chosen from the data.
     prepared = params.replace(prepared, {path: params.learnable(belief)[path] for path in held})
     if not params.layout(prepared, held):
-        value = float(prepared.log_evidence_of(statistics))
-        return Learned(prepared, CONVERGED, value, [], {}, ["there was nothing to learn"]), statistics
+        take = getattr(using, "take", None)  # a method that keeps the belief and its data in a form of its own
+        ready, own = (prepared, None) if take is None else take(prepared, statistics)
+        value = float(ready.log_evidence_of(statistics if own is None else own))
+        return Learned(ready, CONVERGED, value, [], {}, ["there was nothing to learn"], own), statistics
     defaults = {} if priors is False else prepared.default_priors(statistics)
     merged = {path: prior for path, prior in (defaults | given).items() if prior is not None and path not in held}
     method = using or prepared.learner(merged) or Evidence()

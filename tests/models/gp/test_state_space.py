@@ -296,3 +296,20 @@ def test_rows_are_sorted_under_jit_too():
         passes.log_evidence(gp.prior, traced, 2), passes.log_evidence(gp.prior, here, 2), rtol=1e-12
     )
     np.testing.assert_array_equal(np.asarray(traced.gap)[:N], np.asarray(here.gap)[:N])
+
+
+def test_where_nothing_is_learned_the_method_still_conditions(monkeypatch):
+    gp = GP(Matern32(0.8, variance=1.2), 0.0, 0.1)
+    held = ["kernel", "noise"]
+    monkeypatch.setattr(GP, "log_evidence_of", lambda *_: pytest.fail("the dense evidence"))
+    learned = credo.fit(gp, X, Y, using=StateSpace(), fixed=held, report=True)
+    want = gp.condition(X, Y, using=StateSpace())
+    assert isinstance(learned.belief, StateSpaceGP) and "nothing to learn" in learned.notes[0]
+    np.testing.assert_allclose(learned.log_evidence, StateSpaceGP(gp).log_evidence(X, Y), rtol=1e-12)
+    np.testing.assert_allclose(learned.belief.predict(QUERIES).mean, want.predict(QUERIES).mean, rtol=1e-12)
+    n = 20_000  # 3 GB as a dense matrix
+    times = np.linspace(0, 500, n)[:, None]
+    after = credo.fit(gp, times, np.sin(times[:, 0]), using=StateSpace(), fixed=held)
+    at = np.array([[3.0], [250.0]])
+    p = after.predict(at)
+    np.testing.assert_allclose(p.mean, np.sin(at[:, 0]), atol=4.5 * float(p.epistemic.max()) ** 0.5)

@@ -15,7 +15,7 @@ from credo.app.report.figures import data_uri
 from credo.app.report.fill import fill
 from credo.app.report.forecast_words import near
 from credo.app.report.words import number, percent
-from credo.core.predictive import Normal
+from credo.core.predictive import Predictive
 
 MOST_HORIZONS = 24
 
@@ -39,6 +39,7 @@ def render_forecast(result: Forecasted, *, command: str = "") -> str:
         "every": series.calendar.every(),
         "horizon": result.horizon,
         "part_words": words.parts(result, components),
+        "together": "multiply" if result.model.belief.log else "add up",
         "parts": data_uri(pictures.plot_parts(result, components)),
         "origins": len(result.naive.origins),
         "held_out": f"{n - result.train:,}",
@@ -63,7 +64,7 @@ def render_forecast(result: Forecasted, *, command: str = "") -> str:
     return fill("forecast.html", page)
 
 
-def components_of(result: Forecasted) -> dict[str, Normal]:
+def components_of(result: Forecasted) -> dict[str, Predictive]:
     """The parts of the chosen model over the past and the forecast."""
     n = len(result.series.y)
     future = filled(result.series.inputs)[n : n + result.horizon] if result.model.columns else None

@@ -8,7 +8,7 @@ from scipy import stats
 from credo.app.forecast import Forecasted
 from credo.app.forecast_plots import obvious
 from credo.app.report.words import count, noise_share, number, percent
-from credo.core.predictive import Normal
+from credo.core.predictive import Predictive
 from credo.models.structural import Seasonal, Trend
 
 SURE = 0.001
@@ -69,53 +69,63 @@ def tiles(result: Forecasted) -> list[tuple[str, str, str]]:
     ]
 
 
-def parts(result: Forecasted, components: dict[str, Normal]) -> list[str]:
-    """What the series is made of."""
+def parts(result: Forecasted, components: dict[str, Predictive]) -> list[str]:
+    """What the series is made of; of a model of logarithms in per cent."""
     belief, unit, n = result.model.belief, result.series.calendar.unit, len(result.series.y)
-    said = []
+    log, said = belief.log, []
+    if log:
+        said.append(
+            f"The parts multiply (the model is one of the logarithm of {result.series.target}): swings and noise grow "
+            "with the level."
+        )
     state = belief.state
     assert state is not None
     mean, std = np.asarray(state.mean), np.sqrt(np.diagonal(np.asarray(state.covariance)))
     at = 0
     for name, part in zip(belief.names, belief.parts, strict=True):
-        found = np.asarray(components[name].mean)[:n]
+        found = np.asarray(components[name].median)[:n]
         if isinstance(part, Trend):
-            said.append(_slope(mean[at + 1], std[at + 1], unit, part.damping is not None))
+            said.append(_slope(mean[at + 1], std[at + 1], unit, part.damping is not None, log))
         elif isinstance(part, Seasonal):
             recent = found[-max(round(part.period), 2) :]
-            swing = f"from {number(recent.min())} to {number(recent.max())}"
-            said.append(f"The season of {part.period:g} {unit}s moves the outcome {swing} around its level.")
+            moves = "multiplies its level by {} to {}" if log else "moves the outcome from {} to {} around its level"
+            swing = moves.format(number(recent.min()), number(recent.max()))
+            said.append(f"The season of {part.period:g} {unit}s {swing}.")
         elif name.startswith("regression"):
-            said += _effects(part.states, mean[at:], std[at:])
+            said += _effects(part.states, mean[at:], std[at:], log)
         elif name == "level":
-            said.append(f"The level is now {number(mean[at])}; it wanders and has no slope.")
+            said.append(f"The level is now {number(found[-1])}; it wanders and has no slope.")
         else:
-            said.append(f"What lasts a few {unit}s (AR) has a standard deviation of {number(float(found.std()))}.")
+            lasting = _amount(float((np.log(found) if log else found).std()), log)
+            said.append(f"What lasts a few {unit}s (AR) has a standard deviation of {lasting}.")
         at += len(part.states)
     if belief.noise is not None:
-        said.append(
-            f"Single outcomes scatter around that with a standard deviation of {number(float(belief.noise) ** 0.5)}."
-        )
+        scatter = _amount(float(belief.noise) ** 0.5, log)
+        said.append(f"Single outcomes scatter around that with a standard deviation of {scatter}.")
     return said
 
 
-def _slope(slope: float, doubt: float, unit: str, damped: bool) -> str:
+def _amount(value: float, log: bool) -> str:
+    """What is added; to a logarithm, the share by which it changes the outcome."""
+    return f"{number(100 * math.expm1(value))} %" if log else number(value)
+
+
+def _slope(slope: float, doubt: float, unit: str, damped: bool, log: bool) -> str:
     fades = ", and the slope fades" if damped else ""
+    width = _amount(1.96 * doubt, log)
     if abs(slope) < 1.96 * doubt:
         return (
-            f"The trend has no clear direction at the end of the series: {number(slope)} a {unit}, give or take "
-            f"{number(1.96 * doubt)}{fades}."
+            f"The trend has no clear direction at the end of the series: {_amount(slope, log)} a {unit}, give or take "
+            f"{width}{fades}."
         )
-    way = "rising" if slope > 0 else "falling"
-    return (
-        f"At its end the series is {way} by {number(abs(slope))} a {unit}, give or take {number(1.96 * doubt)}{fades}."
-    )
+    way, change = ("rising", _amount(slope, log)) if slope > 0 else ("falling", _amount(slope, log).lstrip("-−"))
+    return f"At its end the series is {way} by {change} a {unit}, give or take {width}{fades}."
 
 
-def _effects(names: tuple[str, ...], mean: np.ndarray, std: np.ndarray) -> list[str]:
+def _effects(names: tuple[str, ...], mean: np.ndarray, std: np.ndarray, log: bool) -> list[str]:
     """The coefficients of the regression."""
     return [
-        f"One more of {name} goes with {number(m)} more of the outcome, give or take {number(1.96 * s)}."
+        f"One more of {name} goes with {_amount(m, log)} more of the outcome, give or take {_amount(1.96 * s, log)}."
         for name, m, s in zip(names, mean, std, strict=False)
     ]
 

@@ -9,6 +9,7 @@ from credo.core.predictive.counts import (
     NegativeBinomial,
     PoissonMixture,
 )
+from credo.core.predictive.lognormal import LogNormal
 from credo.core.predictive.mixture import Mixture, mixture
 from credo.core.predictive.real import Laplace, MultivariateT, Normal, StudentT
 
@@ -20,6 +21,7 @@ __all__ = [
     "DirichletMultinomial",
     "Interval",
     "Laplace",
+    "LogNormal",
     "Mixture",
     "MultivariateT",
     "NegativeBinomial",

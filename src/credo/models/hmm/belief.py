@@ -21,6 +21,7 @@ from credo.core.belief import Belief
 from credo.core.errors import DataError
 from credo.core.modules import changed, direct
 from credo.core.params import simplex
+from credo.core.parts import LONGEST_ALONE
 from credo.core.predictive import Predictive
 from credo.infer.em import EM
 from credo.infer.learn import Evidence
@@ -305,6 +306,11 @@ class HMM(Belief):
         hmm = self.known() if continued else self.known().begin()
         return hmm, hmm.statistics(*data, **options)
 
+    def __repr__(self) -> str:
+        from credo.models.hmm.describe import describe
+
+        return describe(self)
+
 
 def _square(transition: Any, k: int) -> Any:
     table = check_table(transition, "transition", finite=True)
@@ -326,8 +332,9 @@ def _probabilities(values: Any, name: str) -> Array:
 
 
 def _passes(hmm: HMM, data: Sequences) -> Any:
-    """The passes on one core, or on all where there are many rows."""
-    return long if data.long and not is_traced(hmm) else runs
+    """The passes on one core, or on all where there is much to find."""
+    many = len(data.first) * len(hmm.states) > LONGEST_ALONE
+    return long if many and not is_traced(hmm) else runs
 
 
 def _cut(values: Any, data: Sequences) -> Any:

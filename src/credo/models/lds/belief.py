@@ -232,8 +232,8 @@ class LDS(Belief):
     def smooth(self, *data: Any, continued: bool = False, **options: Any) -> StateLaws:
         """p(zₜ | x₁…x_T) for every row (Rauch, Tung & Striebel)."""
         lds, found = self._look(data, options, continued)
-        filtered, smoothed = runs.smoothed(lds, found)
-        return StateLaws(*(_cut(v, found) for v in (smoothed.mean, smoothed.covariance, filtered.increments)))
+        increments, smoothed = runs.smoothed(lds, found)
+        return StateLaws(*(_cut(v, found) for v in (smoothed.mean, smoothed.covariance, increments)))
 
     def sample_states(
         self, *data: Any, n: int = 1, seed: int = 0, continued: bool = False, **options: Any
@@ -362,6 +362,11 @@ class LDS(Belief):
             value = getattr(self, name)
             if isinstance(value, Varying) and value.values.shape[0] < rows:
                 raise DataError(f"{name} is given for {value.values.shape[0]} times, {rows} are needed; give more")
+
+    def __repr__(self) -> str:
+        from credo.models.lds.describe import describe
+
+        return describe(self)
 
 
 @eqx.filter_jit

@@ -22,6 +22,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from credo.core import params
 from credo.core.arrays import check_count, put
 from credo.core.errors import DataError
+from credo.core.linalg import symmetric_part
 from credo.core.modules import changed
 from credo.core.params import known
 from credo.infer.average import Averaged
@@ -30,12 +31,13 @@ from credo.infer.mcmc.draws import Draws
 from credo.infer.mcmc.stacked import diagnosed, evidences, spread_evenly, unstacked
 from credo.infer.optimize import CONVERGED
 from credo.infer.progress import Progress
+from credo.models.conjugate.matrix import JointMoments, MatrixNormalInverseWishart, draw_root
 from credo.models.lds import runs
 from credo.models.lds.belief import LDS
 from credo.models.lds.kalman import Smoothed, kalman_filter
 from credo.models.lds.learning import Regression, collect, completed
 from credo.models.lds.simulate import draw_states
-from credo.models.lds.small import root, solve, solve_lower
+from credo.models.lds.small import root
 from credo.models.sequences import Sequences
 
 START = ("start_mean", "start_covariance")
@@ -43,7 +45,10 @@ START = ("start_mean", "start_covariance")
 
 
 class MatrixPrior(NamedTuple):
-    """Σ ~ IW(df, scale), C | Σ ~ MN(mean, Σ, precision⁻¹), for y = Cw + e, e ~ N(0, Σ); `precision` is diagonal."""
+    """Σ ~ IW(df, scale), C | Σ ~ MN(mean, Σ, precision⁻¹), for y = Cw + e, e ~ N(0, Σ); `precision` is diagonal.
+
+    It is a `MatrixNormalInverseWishart` of one map, of which columns may be held.
+    """
 
     mean: Float[Array, "k m"]
     precision: Float[Array, " m"]
@@ -60,35 +65,24 @@ class MatrixPrior(NamedTuple):
         self, key: PRNGKeyArray, sums: Regression, c: Any, covariance: Any, free: tuple[bool, ...], loose: bool
     ) -> tuple[Float[Array, "k m"], Float[Array, "k k"]]:
         """C and Σ given the sums; columns of C that are not free are held, and Σ where it is not `loose`."""
-        k_cov, k_mean = jr.split(key)
         chosen = jnp.array([i for i, each in enumerate(free) if each], dtype=int)
         held = jnp.array([i for i, each in enumerate(free) if not each], dtype=int)
-        known, m0, v0 = c[:, held], self.mean[:, chosen], self.precision[chosen]
+        known = c[:, held]
         cross = known @ sums.yw[:, held].T
         yy = sums.yy - cross - cross.T + known @ sums.ww[jnp.ix_(held, held)] @ known.T
-        yw = sums.yw[:, chosen] - known @ sums.ww[jnp.ix_(held, chosen)]
         if not any(free):
-            scatter = self.scale + yy
-            return c, inverse_wishart(k_cov, self.df + sums.rows, scatter) if loose else covariance
-        precision = jnp.diag(v0) + sums.ww[jnp.ix_(chosen, chosen)]
-        pull = m0 * v0 + yw
-        mean = solve(precision, pull.T).T
-        scatter = self.scale + yy + (m0 * v0) @ m0.T - mean @ pull.T
+            half = draw_root(key, (self.df + sums.rows)[None], symmetric_part(self.scale + yy)[None])[0]
+            return c, half @ half.T if loose else covariance
+        yw = sums.yw[:, chosen] - known @ sums.ww[jnp.ix_(held, chosen)]
+        law = MatrixNormalInverseWishart(
+            self.mean[None][:, :, chosen], jnp.diag(self.precision[chosen])[None], self.df[None], self.scale[None]
+        ).update(JointMoments(*(a[None] for a in (sums.rows, sums.ww[jnp.ix_(chosen, chosen)], yw, yy))))
         if loose:
-            covariance = inverse_wishart(k_cov, self.df + sums.rows, 0.5 * (scatter + scatter.T))
-        z = jr.normal(k_mean, mean.shape)
-        drawn = mean + root(covariance) @ z @ root(solve(precision, jnp.eye(len(v0)))).T
-        return c.at[:, chosen].set(drawn), covariance
-
-
-def inverse_wishart(key: PRNGKeyArray, df: Float[Array, ""], scale: Float[Array, "k k"]) -> Float[Array, "k k"]:
-    """A draw from IW(df, scale): LA⁻ᵀA⁻¹Lᵀ with LLᵀ = scale and A of Bartlett (1933)."""
-    k = scale.shape[0]
-    k_low, k_diagonal = jr.split(key)
-    chi = jnp.sqrt(jr.chisquare(k_diagonal, df - jnp.arange(k)))
-    a = jnp.tril(jr.normal(k_low, (k, k)), -1) + jnp.diag(chi)
-    half = solve_lower(a[..., None], root(scale).T[..., None])[..., 0]
-    return half.T @ half
+            drawn, covariances = law.draw(key)
+            covariance = covariances[0]
+        else:
+            drawn = law.draw_given(key, root(covariance)[None])
+        return c.at[:, chosen].set(drawn[0]), covariance
 
 
 class DrawnLDS(Averaged):

@@ -5,6 +5,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -19,6 +20,7 @@ from credo.models.nonlinear.laws import Cloud, Filtered
 from credo.models.nonlinear.method import FINE, Rows, StateMethod, check_status
 from credo.models.nonlinear.model import Dynamics, check_covariance, check_function, check_mean
 from credo.models.nonlinear.particle import Particles
+from credo.models.nonlinear.simulate import draw_future
 from credo.models.sequences import Sequences, read
 
 
@@ -159,6 +161,18 @@ class StateSpaceModel(Dynamics, Belief):
         status = status if is_traced(status) else np.asarray(status)
         return check_status(status[:steps], _first_rows(prediction, steps), "step")
 
+    def simulate(self, n: int, *, seed: int = 0, inputs: Any = None) -> tuple[Float[Array, "t n"], Float[Array, "t p"]]:
+        """The next n states and outcomes, drawn together; from the beginning where nothing was seen yet.
+
+        `inputs` has a row for each of them; outcomes are drawn from what `observe` says.
+        """
+        check_count(n, "n")
+        first = np.arange(bucket(n)) < (self.state is None)
+        driven = None if inputs is None else put(_check_inputs(inputs, n))
+        drawn = draw_future(jr.key(seed), self._dynamics(), self.state, put(first), driven)
+        states, outcomes, status = drawn if is_traced(drawn) else (put(np.asarray(v)[:n]) for v in drawn)
+        return check_status(status[:n], (states[:n], outcomes[:n]), "step")
+
     def _dynamics(self) -> "StateSpaceModel":
         """Without what changes from row to row, so that compiled code can be reused."""
         return changed(self, state=None, using=None)
@@ -177,6 +191,11 @@ class StateSpaceModel(Dynamics, Belief):
         data = belief.statistics(x, **options)
         result, status = getattr(belief.using, kind)(belief._dynamics(), *belief._begin(data))
         return _rows(check_status(_cut(status, data), result), data.rows)
+
+    def __repr__(self) -> str:
+        from credo.models.nonlinear.describe import describe
+
+        return describe(self)
 
 
 def _check_method(method: Any) -> StateMethod:

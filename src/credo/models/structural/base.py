@@ -99,10 +99,15 @@ class Part(eqx.Module):
         from credo.models.structural.belief import Structural
 
         if isinstance(other, Structural):
-            return Structural(self, *other.parts, noise=other.noise, start=other.start)
+            return Structural(self, *other.parts, noise=other.noise, start=other.start, log=other.log)
         if not isinstance(other, Part):
             raise DataError(f"a part of a structural model can be added to a part, found {type(other).__name__}")
         return Structural(self, other)
+
+    def __repr__(self) -> str:
+        from credo.models.structural.describe import describe_part
+
+        return describe_part(self)
 
 
 def variance_of(value: Any) -> Float[Array, ""]:

@@ -24,21 +24,21 @@ from credo.core.arrays import bucket, check_count, pad_rows, put
 from credo.core.belief import Belief
 from credo.core.errors import DataError
 from credo.core.params import positive
-from credo.core.predictive import Normal
+from credo.core.predictive import LogNormal, Normal
 from credo.models.lds.kalman import Filtered, Smoothed, Start, Steps, kalman_filter, rts_smoother
 from credo.models.lds.score import log_likelihood
 from credo.models.structural.base import Block, Part, Scales, as_number
 from credo.models.structural.forecast import forecast
 from credo.models.structural.learning import Variances, weak_priors
 from credo.models.structural.parts import Level, Regression, Trend
-from credo.models.structural.series import Series, read_inputs, read_outcomes, series_of
+from credo.models.structural.series import Series, logarithms, read_inputs, read_outcomes, series_of
 
 
 class Past(eqx.Module):
     """The series so far."""
 
     y: Float[np.ndarray, " t"]
-    """NaN where nothing was observed."""
+    """NaN where nothing was observed; logarithms where the model is of those."""
     inputs: Float[np.ndarray, "t d"]
 
 
@@ -47,6 +47,10 @@ class Structural(Belief):
 
     `start` is (mean, covariance) of all states at the first time, for those who want to say it; None takes it from the
     scale of the first data. `noise=None` is an outcome without noise of its own.
+
+    With `log=True` the parts add up to log y: in the units of y they multiply, as where a season grows with its level.
+    Predictions are `LogNormal`, components factors, and the evidence is that of y itself, p(y) = p(log y)/y, so that
+    both kinds can be compared. `(Trend() + Seasonal(12)).on_logs()` says the same of a sum.
     """
 
     parts: tuple[Part, ...]
@@ -57,6 +61,8 @@ class Structural(Belief):
     state: Start | None = None
     """The law of the state at the latest time."""
     past: Past | None = None
+    log: bool = eqx.field(static=True, default=False)
+    """Whether the parts add up to log y."""
 
     def __init__(
         self,
@@ -66,6 +72,7 @@ class Structural(Belief):
         scales: Scales | None = None,
         state: Start | None = None,
         past: Past | None = None,
+        log: bool = False,
     ):
         for part in parts:
             if not isinstance(part, Part):
@@ -83,17 +90,23 @@ class Structural(Belief):
         self.parts = parts
         self.noise = as_number(noise)
         self.start = None if start is None else Start(*(as_number(a) for a in start))
-        self.scales, self.state, self.past = scales, state, past
+        self.scales, self.state, self.past, self.log = scales, state, past, bool(log)
 
     def _with(self, **changes: Any) -> "Structural":
         """The same with some fields changed."""
-        fields = {name: getattr(self, name) for name in ("noise", "start", "scales", "state", "past")} | changes
+        fields = {name: getattr(self, name) for name in ("noise", "start", "scales", "state", "past", "log")}
+        fields |= changes
         return Structural(*fields.pop("parts", self.parts), **fields)
 
     def __add__(self, other: Any) -> "Structural":
         """The model with more parts."""
         more = other.parts if isinstance(other, Structural) else (other,)
-        return Structural(*self.parts, *more, noise=self.noise, start=self.start)
+        log = self.log or getattr(other, "log", False)
+        return Structural(*self.parts, *more, noise=self.noise, start=self.start, log=log)
+
+    def on_logs(self) -> "Structural":
+        """The same parts for log y, before any data."""
+        return self._with(state=None, past=None, scales=None, log=True)
 
     def formula(self) -> str:
         """The names of the parts."""
@@ -152,19 +165,23 @@ class Structural(Belief):
 
     def statistics(self, y: Any, inputs: Any = None, missing: bool = False) -> Series:
         """The series, checked; NaN is an outcome that was not observed where `missing`."""
-        outcomes = read_outcomes(y, missing)
+        outcomes = self._read(y, missing)
         names = self.input_names
         table, found = read_inputs(inputs, len(outcomes), names)
         if names is None:
             raise DataError(f"Regression() has seen no inputs: name them, Regression({found!r}), or use fit")
-        series = series_of(outcomes, table)
+        series = series_of(outcomes, table, self.log)
         return series if self.scales is None else eqx.tree_at(lambda s: s.scales, series, self.scales)
+
+    def _read(self, y: Any, missing: bool) -> Float[np.ndarray, " t"]:
+        outcomes = read_outcomes(y, missing)
+        return logarithms(outcomes) if self.log else outcomes
 
     def prepare(self, y: Any, inputs: Any = None, missing: bool = False) -> tuple[Any, Series]:
         """With the names of its inputs, and the numbers at which learning begins; as it is once it has seen data."""
         if self.state is not None:
             return self, self.statistics(y, inputs, missing)
-        outcomes = read_outcomes(y, missing)
+        outcomes = self._read(y, missing)
         if not np.any(~np.isnan(outcomes)):
             raise DataError("y has no outcome that was observed: there is nothing to learn from")
         _, found = read_inputs(inputs, len(outcomes), self.input_names)
@@ -188,18 +205,19 @@ class Structural(Belief):
         return self._with(state=state, past=past, scales=scales)
 
     def evidence_of(self, statistics: Series) -> Float[Array, ""]:
-        """log p(y₁…y_T) = Σₜ log p(yₜ | y₁…yₜ₋₁)."""
+        """log p(y₁…y_T) = Σₜ log p(yₜ | y₁…yₜ₋₁); of logarithms, with -Σₜ log yₜ."""
         start, steps = self.system(statistics.inputs, statistics.scales)
         first = jnp.zeros(len(statistics.y), bool)
-        return log_likelihood(start, steps, statistics.y, statistics.seen, first, self.state)
+        found = log_likelihood(start, steps, statistics.y, statistics.seen, first, self.state)
+        return found + statistics.jacobian
 
     def log_evidence_of(self, statistics: Series) -> Array:
         """`evidence_of`, compiled once for every bucket of lengths."""
         return super(Structural, self._light()).log_evidence_of(statistics)
 
     def _light(self) -> "Structural":
-        """Without the past, whose length would ask for a compilation of its own."""
-        return self._with(past=None)
+        """Without the past, whose length would ask for a compilation of its own; logarithms are the data's affair."""
+        return self._with(past=None, log=False)
 
     def unconditioned(self) -> "Structural":
         """As before any data, with what was learned."""
@@ -217,7 +235,7 @@ class Structural(Belief):
 
     # ------------------------------------------------------------------ what is asked for
 
-    def predict(self, steps: Any = 1, inputs: Any = None) -> Normal:
+    def predict(self, steps: Any = 1, inputs: Any = None) -> Normal | LogNormal:
         """The next `steps` outcomes: noise is aleatoric, doubt about the state epistemic.
 
         Its `covariance` says how the doubts covary, so `predict(steps).sample(n)` draws whole futures.
@@ -228,13 +246,17 @@ class Structural(Belief):
         names = self.input_names
         table, _ = read_inputs(inputs, int(steps), () if names is None else names)
         start, system = self.matrices(table)
-        return forecast(system, start, self.state, int(steps))
+        return self._in_units(forecast(system, start, self.state, int(steps)))
+
+    def _in_units(self, prediction: Normal) -> Any:
+        """A prediction of what the parts add up to, in the units of the outcome."""
+        return LogNormal.of(prediction) if self.log else prediction
 
     def matrices(self, inputs: Float[np.ndarray, "t d"]) -> tuple[Start, Steps]:
         """`system` at the scales of the data, compiled; only a regression has matrices of its own for every time."""
         assert self.scales is not None
         padded = pad_rows(inputs, bucket(len(inputs))) if inputs.shape[1] else np.zeros((1, 0))
-        start, steps = _system(self.unconditioned(), put(padded), self.scales)
+        start, steps = _system(self.unconditioned()._light(), put(padded), self.scales)
         if steps.emission.ndim == 3:
             steps = steps._replace(emission=put(np.asarray(steps.emission)[: len(inputs)]))
         return start, steps
@@ -244,7 +266,7 @@ class Structural(Belief):
         if self.past is None or self.scales is None:
             raise DataError("the model has seen no data, so there is nothing to filter; use credo.fit(model, y) first")
         series = eqx.tree_at(lambda s: s.scales, series_of(self.past.y, self.past.inputs), self.scales)
-        filtered = _filter(self.unconditioned(), series)
+        filtered = _filter(self.unconditioned()._light(), series)
         return Filtered(*(put(np.asarray(a)[: len(self.past.y)]) for a in filtered[:3]))
 
     def smooth(self, steps: Any = 0, inputs: Any = None) -> Smoothed:
@@ -256,11 +278,14 @@ class Structural(Belief):
         y = np.concatenate([self.past.y, np.full(int(steps), np.nan)])
         series = series_of(y, np.concatenate([self.past.inputs, table]))
         series = eqx.tree_at(lambda s: s.scales, series, self.scales)
-        smoothed = _smooth(self.unconditioned(), series)
+        smoothed = _smooth(self.unconditioned()._light(), series)
         return Smoothed(*(put(np.asarray(a)[: len(y)]) for a in smoothed[:2]))
 
-    def components(self, steps: Any = 0, inputs: Any = None) -> dict[str, Normal]:
-        """What each part adds to the outcome, by name: at every time of the past and `steps` further, given all."""
+    def components(self, steps: Any = 0, inputs: Any = None) -> dict[str, Any]:
+        """What each part adds to the outcome, by name: at every time of the past and `steps` further, given all.
+
+        Of a model of logarithms, the factor of each part: their medians multiply to that of the outcome.
+        """
         smoothed = self.smooth(steps, inputs)
         assert self.past is not None and self.scales is not None
         table = self.past.inputs
@@ -275,9 +300,15 @@ class Structural(Belief):
             h = weights[:, own]
             doubt = np.einsum("ti,tij,tj->t", h, covariance[:, own, own], h)
             total = (h * mean[:, own]).sum(axis=1)
-            out[name] = Normal(put(total), put(np.zeros(len(mean))), put(np.maximum(doubt, 0.0)))
+            known = Normal(put(total), put(np.zeros(len(mean))), put(np.maximum(doubt, 0.0)))
+            out[name] = self._in_units(known)
             at = own.stop
         return out
+
+    def __repr__(self) -> str:
+        from credo.models.structural.describe import describe
+
+        return describe(self)
 
 
 def _diagonal(blocks: list[Any]) -> Float[Array, "n n"]:

@@ -23,6 +23,8 @@ class Series(eqx.Module):
     scales: Scales
     length: Int[Array, ""]
     """How many times there are."""
+    jacobian: Float[Array, ""]
+    """log |dz/dy| of the outcomes, of which z is kept here: -Σ log y for logarithms, 0 where they are as given."""
 
     def unpadded(self) -> tuple[Float[np.ndarray, " t"], Float[np.ndarray, "t d"]]:
         """The outcomes, NaN where there are none, and the inputs."""
@@ -49,6 +51,17 @@ def read_outcomes(y: Any, missing: bool) -> Float[np.ndarray, " t"]:
     return np.where(gap.reshape(-1), np.nan, table[:, 0])
 
 
+def logarithms(y: Float[np.ndarray, " t"]) -> Float[np.ndarray, " t"]:
+    """log y, NaN where it is missing; `DataError` unless all are positive."""
+    low = np.flatnonzero(y <= 0)
+    if len(low):
+        raise DataError(
+            f"y must be positive to be taken in logarithms, found {y[low[0]]:g} at row {low[0]}; model it as it is, "
+            "or add a constant first"
+        )
+    return np.log(y)
+
+
 def read_inputs(inputs: Any, length: int, names: tuple[str, ...] | None) -> tuple[Float[np.ndarray, "t d"], tuple]:
     """The inputs of `length` times, and their names; `names` are those known already, () where none are taken."""
     if names == () or (names is None and inputs is None):
@@ -67,12 +80,14 @@ def read_inputs(inputs: Any, length: int, names: tuple[str, ...] | None) -> tupl
     return np.asarray(table), found if names is None else names
 
 
-def series_of(y: Float[np.ndarray, " t"], inputs: Float[np.ndarray, "t d"]) -> Series:
-    """Padded, with its scales."""
+def series_of(y: Float[np.ndarray, " t"], inputs: Float[np.ndarray, "t d"], log: bool = False) -> Series:
+    """Padded, with its scales; `log` says that y are logarithms of the outcomes."""
     length = bucket(len(y))
     # An odd length is not cut into blocks (core.recursion): for short ones compiling those takes longer than they save.
     length += length < LONG
     seen = ~np.isnan(y)
     filled = pad_rows(np.where(seen, y, 0.0)[:, None], length)
     mask = pad_rows(seen[:, None], length)
-    return Series(put(filled), put(mask), put(pad_rows(inputs, length)), Scales.of(y, inputs), put(len(y)))
+    jacobian = np.asarray(-np.nansum(y) if log else 0.0)
+    table = put(pad_rows(inputs, length))
+    return Series(put(filled), put(mask), table, Scales.of(y, inputs), put(len(y)), put(jacobian))

@@ -37,6 +37,10 @@ class StateSpace(NamedTuple):
         own = as_state_space(belief)
         return own.condition_on(own.statistics(*data, **options))
 
+    def take(self, belief: Any, statistics: Rows | Series) -> tuple[StateSpaceGP, Series]:
+        """The belief as a state that moves, and its rows in the order of time."""
+        return as_state_space(belief), statistics if isinstance(statistics, Series) else in_order(statistics)
+
     def learn(
         self,
         belief: Any,
@@ -46,8 +50,7 @@ class StateSpace(NamedTuple):
         seed: int,
     ) -> Learned:
         """The belief at the highest evidence × prior found."""
-        own = as_state_space(belief)
-        series = statistics if isinstance(statistics, Series) else in_order(statistics)
+        own, series = self.take(belief, statistics)
         climb = Evidence(self.starts, max_steps=self.max_steps, tolerance=self.tolerance, gain=self.gain)
         n = series.rows.n
         if n <= 2 * self.window:

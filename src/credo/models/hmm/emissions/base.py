@@ -22,6 +22,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from credo.core.arrays import check_count
+from credo.core.describe import counted
 from credo.core.errors import DataError
 from credo.core.modules import changed
 from credo.core.predictive import Predictive
@@ -37,6 +38,11 @@ class Emission(eqx.Module):
 
     states: int | None = eqx.field(static=True)
     columns: int | None = eqx.field(static=True)
+
+    def __repr__(self) -> str:
+        sizes = {"state": self.states, "column": self.columns}
+        shown = ", ".join(counted(n, noun) for noun, n in sizes.items() if n is not None)
+        return f"{type(self).__name__}({shown})"
 
     def for_states(self: E, states: int, columns: int) -> E:
         """The same emission for so many states and columns; what was given before must agree."""

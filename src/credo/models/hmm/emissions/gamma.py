@@ -17,7 +17,7 @@ from jax.scipy import special
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from credo.core.linalg import solve, solve_upper
-from credo.models.hmm.emissions.moments import log_determinants, roots
+from credo.models.conjugate.matrix import log_determinants, roots
 
 
 class ColumnMoments(NamedTuple):

@@ -14,10 +14,10 @@ from credo.core.linalg import cholesky
 from credo.core.modules import changed
 from credo.core.params import known, positive, positive_definite, real
 from credo.models.conjugate import NormalInverseGamma, NormalInverseWishart
+from credo.models.conjugate.matrix import MatrixNormalInverseWishart
 from credo.models.hmm.emissions.base import check_weak, column_moments, sizes
 from credo.models.hmm.emissions.gamma import NormalInverseGammas
 from credo.models.hmm.emissions.normal import FLOOR, JOINT, STRENGTH, NormalEmission, check_structure
-from credo.models.hmm.emissions.wishart import MatrixNormalInverseWishart
 
 G = TypeVar("G", bound="Gaussian")
 

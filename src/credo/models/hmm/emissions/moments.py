@@ -8,7 +8,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
-from credo.core.linalg import factorize, solve_lower
+from credo.core.linalg import solve_lower
 
 ROWS = 2048
 """So many rows at a time: their features stay in the cache."""
@@ -49,20 +49,9 @@ def second_moments(y: Float[Array, "t q"], weight: Float[Array, "t k"]) -> Float
     return sums[:, where]
 
 
-def roots(matrices: Float[Array, "k n n"]) -> Float[Array, "k n n"]:
-    """The Cholesky factor of each matrix; NaN where one is not positive definite, never a wrong number."""
-    factors = jax.vmap(factorize)(matrices)
-    return jnp.where(factors.ok[:, None, None], factors.root, jnp.nan)
-
-
 def inverse_roots(root: Float[Array, "k n n"]) -> Float[Array, "k n n"]:
     """L⁻¹ of each lower triangular L."""
     return jax.vmap(lambda l: jnp.tril(solve_lower(l, jnp.eye(l.shape[0], dtype=l.dtype))))(root)
-
-
-def log_determinants(root: Float[Array, "k n n"]) -> Float[Array, " k"]:
-    """log |LLᵀ| of each."""
-    return 2 * jnp.log(jnp.diagonal(root, axis1=1, axis2=2)).sum(1)
 
 
 def squared_distances(

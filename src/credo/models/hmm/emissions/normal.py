@@ -22,6 +22,7 @@ from credo.core.linalg import factorize
 from credo.core.modules import changed
 from credo.core.predictive import Normal, Predictive
 from credo.core.special import LOG_2PI
+from credo.models.conjugate.matrix import JointMoments, MatrixNormalInverseWishart, log_determinants, roots
 from credo.models.hmm.emissions.base import ALMOST_NONE, Emission, needed, sizes
 from credo.models.hmm.emissions.gamma import ColumnMoments, NormalInverseGammas
 from credo.models.hmm.emissions.moments import (
@@ -29,14 +30,11 @@ from credo.models.hmm.emissions.moments import (
     by_rows,
     condition_coordinates,
     inverse_roots,
-    log_determinants,
-    roots,
     second_moments,
     squared_distances,
     weighted_sums,
 )
 from credo.models.hmm.emissions.predictions import StateMixture
-from credo.models.hmm.emissions.wishart import JointMoments, MatrixNormalInverseWishart
 
 N = TypeVar("N", bound="NormalEmission")
 

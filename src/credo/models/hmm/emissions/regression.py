@@ -11,11 +11,11 @@ from credo.core.arrays import put
 from credo.core.errors import DataError
 from credo.core.modules import changed
 from credo.core.params import known, positive, positive_definite, real
+from credo.models.conjugate.matrix import MatrixNormalInverseWishart
 from credo.models.hmm.emissions.base import check_weak, column_moments, sizes
 from credo.models.hmm.emissions.gamma import NormalInverseGammas
 from credo.models.hmm.emissions.gaussian import clusters, starting_noise, weak_prior
 from credo.models.hmm.emissions.normal import FLOOR, JOINT, STRENGTH, NormalEmission, check_structure
-from credo.models.hmm.emissions.wishart import MatrixNormalInverseWishart
 
 R = TypeVar("R", bound="Regression")
 

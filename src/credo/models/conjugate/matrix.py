@@ -2,8 +2,9 @@
 
     Mₖ | Σ ~ MN(mean, Σ, precision⁻¹),  Σ ~ InverseWishart(scale, df),   x ~ N(Mₖ v, Σ)
 
-With v = 1 it is the normal-inverse-Wishart law of a mean. The covariances are one for each state, or one for
-all (a leading axis of 1). Murphy (2023), "Probabilistic machine learning: advanced topics", section 3.4.4.
+With v = 1 it is the normal-inverse-Wishart law of a mean. The covariances are one for each map, or one for all (a
+leading axis of 1). The maps are those of the states of an HMM, or the single one of a regression. Murphy (2023),
+"Probabilistic machine learning: advanced topics", section 3.4.4.
 """
 
 from typing import NamedTuple
@@ -15,8 +16,7 @@ import jax.random as jr
 from jax.scipy import special
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from credo.core.linalg import solve, solve_lower, solve_upper, symmetric_part
-from credo.models.hmm.emissions.moments import log_determinants, roots
+from credo.core.linalg import factorize, solve, solve_lower, solve_upper, symmetric_part
 
 
 class JointMoments(NamedTuple):
@@ -82,17 +82,16 @@ class MatrixNormalInverseWishart(eqx.Module):
         return -0.5 * ((self._power * log_determinants(root)).sum() + trace.sum() + spread.sum())
 
     def draw(self, key: PRNGKeyArray) -> tuple[Float[Array, "k d p"], Float[Array, "g d d"]]:
-        """Σ = BBᵀ by Bartlett's decomposition, then M = mean + B(R⁻ᵀZ)ᵀ with RRᵀ = precision."""
-        k_chi, k_lower, k_mean = jr.split(key, 3)
-        (groups, d, _), p = self.scale.shape, self.mean.shape[-1]
-        chi = jnp.sqrt(2 * jr.gamma(k_chi, 0.5 * (self.df[:, None] - jnp.arange(d))))
-        bartlett = jnp.tril(jr.normal(k_lower, (groups, d, d)), -1) + chi[:, :, None] * jnp.eye(d)
-        half = jnp.swapaxes(jax.vmap(solve_lower)(bartlett, jnp.swapaxes(roots(self.scale), 1, 2)), 1, 2)
-        z = jr.normal(k_mean, (self.mean.shape[0], p, d))
-        scaled = jax.vmap(solve_upper)(roots(self.precision), z)
-        return self.mean + self._spread(half) @ jnp.swapaxes(scaled, 1, 2), symmetric_part(
-            half @ jnp.swapaxes(half, 1, 2)
-        )
+        """Σ = BBᵀ, then M given Σ."""
+        k_covariance, k_mean = jr.split(key)
+        half = draw_root(k_covariance, self.df, self.scale)
+        return self.draw_given(k_mean, half), symmetric_part(half @ jnp.swapaxes(half, 1, 2))
+
+    def draw_given(self, key: PRNGKeyArray, root: Float[Array, "g d d"]) -> Float[Array, "k d p"]:
+        """M given Σ = BBᵀ with any such `root` B: mean + B(R⁻ᵀZ)ᵀ with RRᵀ = precision."""
+        k, d, p = self.mean.shape
+        scaled = jax.vmap(solve_upper)(roots(self.precision), jr.normal(key, (k, p, d)))
+        return self.mean + self._spread(root) @ jnp.swapaxes(scaled, 1, 2)
 
     def expected_log_det(self) -> Float[Array, "g d"]:
         """The terms of E[log |Σ⁻¹|] = Σᵢ ψ((ν - i)/2) + d log 2 - log |Ψ| that depend on i, i = 0 … d - 1."""
@@ -130,6 +129,26 @@ class MatrixNormalInverseWishart(eqx.Module):
     def _spread(self, values: Array) -> Array:
         """What belongs to a group, for each of its states."""
         return jnp.broadcast_to(values, (self.mean.shape[0], *values.shape[1:]))
+
+
+def draw_root(key: PRNGKeyArray, df: Float[Array, " g"], scale: Float[Array, "g d d"]) -> Float[Array, "g d d"]:
+    """B with BBᵀ ~ InverseWishart(scale, df), for each of g: LA⁻ᵀ with LLᵀ = scale and A of Bartlett (1933)."""
+    k_chi, k_lower = jr.split(key)
+    groups, d, _ = scale.shape
+    chi = jnp.sqrt(2 * jr.gamma(k_chi, 0.5 * (df[:, None] - jnp.arange(d))))
+    bartlett = jnp.tril(jr.normal(k_lower, (groups, d, d)), -1) + chi[:, :, None] * jnp.eye(d)
+    return jnp.swapaxes(jax.vmap(solve_lower)(bartlett, jnp.swapaxes(roots(scale), 1, 2)), 1, 2)
+
+
+def roots(matrices: Float[Array, "k n n"]) -> Float[Array, "k n n"]:
+    """The Cholesky factor of each matrix; NaN where one is not positive definite, never a wrong number."""
+    factors = jax.vmap(factorize)(matrices)
+    return jnp.where(factors.ok[:, None, None], factors.root, jnp.nan)
+
+
+def log_determinants(root: Float[Array, "k n n"]) -> Float[Array, " k"]:
+    """log |LLᵀ| of each."""
+    return 2 * jnp.log(jnp.diagonal(root, axis1=1, axis2=2)).sum(1)
 
 
 def _trace_ratio(matrix: Float[Array, "n n"], root: Float[Array, "n n"]) -> Float[Array, ""]:
