@@ -172,6 +172,7 @@ TASKS = [
         float,
         "steps",
         least=3.0,
+        repeats=15,
     ),
     Memory("SGLD on 10⁶ rows of 50 numbers from disk (400 MB)", "benchmarks.approximate:sgld_from_disk", most=1000.0),
     *(

@@ -36,12 +36,15 @@ def split(chains: Float[np.ndarray, "c n k"]) -> Float[np.ndarray, "h m k"]:
 
 def normal_scores(x: Float[np.ndarray, "h m k"]) -> Float[np.ndarray, "h m k"]:
     """Φ⁻¹((r - 3/8)/(S + 1/4)) of the ranks r among all S draws; draws that are equal share their mean rank."""
-    flat = x.reshape(-1, x.shape[2])
-    ranks = np.empty_like(flat)
-    for i, column in enumerate(flat.T):
-        _, place, count = np.unique(column, return_inverse=True, return_counts=True)
-        ranks[:, i] = (np.cumsum(count) - 0.5 * (count - 1))[place]
-    return ndtri((ranks - 0.375) / (len(flat) + 0.25)).reshape(x.shape)
+    columns = np.ascontiguousarray(x.reshape(-1, x.shape[2]).T)
+    order = np.argsort(columns, axis=1)
+    ranks = np.empty_like(columns)
+    np.put_along_axis(ranks, order, np.arange(1.0, columns.shape[1] + 1)[None], axis=1)
+    tied = np.any(np.diff(np.take_along_axis(columns, order, axis=1), axis=1) == 0, axis=1)
+    for i in np.flatnonzero(tied):
+        _, place, count = np.unique(columns[i], return_inverse=True, return_counts=True)
+        ranks[i] = (np.cumsum(count) - 0.5 * (count - 1))[place]
+    return ndtri((ranks.T - 0.375) / (columns.shape[1] + 0.25)).reshape(x.shape)
 
 
 def reduction(x: Float[np.ndarray, "h m k"]) -> Float[np.ndarray, " k"]:
