@@ -1,7 +1,9 @@
 import itertools
 import os
+import threading
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 # Before jax is imported: tests of one worker share compiled code with the others through the cache on disk.
 os.environ.setdefault("CREDO_CACHE", os.path.join(os.path.dirname(__file__), "..", ".pytest_cache", "jax"))
@@ -23,6 +25,7 @@ import jax
 import jaxtyping
 import numpy as np
 import pytest
+from jax._src.interpreters import mlir
 
 hypothesis.settings.register_profile("credo", deadline=None, max_examples=25, derandomize=True)
 hypothesis.settings.load_profile("credo")
@@ -32,6 +35,10 @@ MOST_MAPS = 30_000
 """Every compiled program maps memory of its own, and Linux allows a process 65 530 maps: then it is killed."""
 
 
+PROGRAMS_OF_A_CONTEXT = 100
+"""Contexts keep all types and constants they have seen."""
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _keep_every_program():
     """Small programs too: many are the same in both workers, and a later run finds nearly all."""
@@ -39,6 +46,23 @@ def _keep_every_program():
 
     assert credo.core
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _reuse_contexts():
+    """JAX makes a context with all dialects for every program it lowers: a fifth of the time of small tests."""
+    make = getattr(mlir, "make_ir_context", None)
+    if make is None:  # private to JAX: should it be renamed, all is as before, only slower
+        return
+    local = threading.local()
+
+    def shared() -> Any:
+        local.uses = getattr(local, "uses", -1) + 1
+        if local.uses % PROGRAMS_OF_A_CONTEXT == 0:
+            local.context = make()
+        return local.context
+
+    mlir.make_ir_context = shared
 
 
 @pytest.fixture

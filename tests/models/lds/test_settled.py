@@ -148,8 +148,8 @@ def test_several_sequences_by_position_with_inputs(oracle):
     compare(given_of(oracle, 5, driven=True, begin=(0, 3, 4, 500, 900)), True, whole=False)
 
 
-@pytest.mark.parametrize(("n", "p"), [(1, 1), (9, 10)])
-def test_other_sizes(n, p, oracle):
+def test_more_states_than_loops_are_unrolled_for(oracle):
+    n, p = 9, 10
     rng = np.random.default_rng(n)
     steps = Steps(*oracle.matrices(rng, n, p))
     steps = jax.tree.map(jnp.asarray, steps._replace(transition=steps.transition / np.sqrt(n)))

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
@@ -30,10 +29,10 @@ def filtered(hmm: Any, data: Sequences) -> tuple[Float[np.ndarray, "t k"], Float
     def run(before: Array, piece: slice) -> Array:
         found = _filter(hmm, law, before, _rows(data, piece))
         probs[piece], increments[piece] = np.asarray(found.probs), np.asarray(found.increments)
-        return found.probs[-1]
+        return _row(probs, piece.stop - 1)
 
     def warm(piece: slice) -> Array:
-        return _filter(hmm, law, law, _rows(data, _before(piece))).probs[-1]
+        return _row(_filter(hmm, law, law, _rows(data, _before(piece))).probs, -1)
 
     follow(run, law, t, warm, passes.RELATIVE)
     return probs, increments
@@ -45,17 +44,16 @@ def smoothed(hmm: Any, data: Sequences) -> Float[np.ndarray, "t k"]:
     first = np.asarray(data.first)
 
     def run(later: Array, piece: slice) -> Array:
-        gamma = _smooth(hmm.transition, put(probs[piece]), _first_and_next(first, piece), later)
-        origin = gamma[0]
-        out[piece] = np.asarray(gamma)
-        return origin
+        out[piece] = np.asarray(_smooth(hmm.transition, put(probs[piece]), _first_and_next(first, piece), later))
+        return _row(out, piece.start)
 
     def warm(piece: slice) -> Array:
         ahead = slice(piece.stop, piece.stop + WARM_UP)
-        return _smooth(hmm.transition, put(probs[ahead]), _first_and_next(first, ahead), put(probs[ahead.stop - 1]))[0]
+        end = _row(probs, ahead.stop - 1)
+        return _row(_smooth(hmm.transition, put(probs[ahead]), _first_and_next(first, ahead), end), 0)
 
     out = aligned(probs.shape)
-    follow(run, put(probs[-1]), len(first), warm, passes.RELATIVE, reverse=True)
+    follow(run, _row(probs, -1), len(first), warm, passes.RELATIVE, reverse=True)
     return out
 
 
@@ -65,24 +63,22 @@ def best(hmm: Any, data: Sequences) -> Int[np.ndarray, " t"]:
     scores, path = aligned((t, law.shape[0])), np.empty(t, np.int32)
 
     def forth(before: Array, piece: slice) -> Array:
-        found = _score(hmm, law, before, _rows(data, piece))
-        scores[piece] = np.asarray(found)
-        return found[-1]
+        scores[piece] = np.asarray(_score(hmm, law, before, _rows(data, piece)))
+        return _row(scores, piece.stop - 1)
 
     def warm_forth(piece: slice) -> Array:
-        return _score(hmm, law, jnp.zeros_like(law), _rows(data, _before(piece)))[-1]
+        return _row(_score(hmm, law, put(np.zeros(law.shape)), _rows(data, _before(piece))), -1)
 
     def back(later: Array, piece: slice) -> Array:
-        found = _trace(hmm.transition, put(scores[piece]), _first_and_next(first, piece), later)
-        path[piece] = np.asarray(found)
-        return found[0]
+        path[piece] = np.asarray(_trace(hmm.transition, put(scores[piece]), _first_and_next(first, piece), later))
+        return _row(path, piece.start)
 
     def warm_back(piece: slice) -> Array:
         ahead = slice(piece.stop, piece.stop + WARM_UP)
         end = put(np.asarray(np.argmax(scores[ahead.stop - 1]), np.int32))
-        return _trace(hmm.transition, put(scores[ahead]), _first_and_next(first, ahead), end)[0]
+        return _row(_trace(hmm.transition, put(scores[ahead]), _first_and_next(first, ahead), end), 0)
 
-    follow(forth, jnp.log(law), t, warm_forth)
+    follow(forth, law, t, warm_forth)  # the first row begins a sequence: nothing depends on what came before
     follow(back, put(np.zeros((), np.int32)), t, warm_back, reverse=True)
     return path
 
@@ -92,6 +88,11 @@ def _rows(data: Sequences, piece: slice) -> Sequences:
     names = [name for name in ("x", "seen", "first", "real", "inputs") if getattr(data, name) is not None]
     arrays = put_all(*(np.asarray(getattr(data, name))[piece] for name in names))
     return changed(data, **dict(zip(names, arrays, strict=True)), origin=None)
+
+
+def _row(values: Any, at: int) -> Array:
+    """One row, copied by NumPy, which compiles nothing."""
+    return put(np.asarray(values)[at].copy())
 
 
 def _before(part: slice) -> slice:

@@ -200,6 +200,13 @@ def most(scores: Float[Array, "k b"]) -> Int[Array, " b"]:
     return which
 
 
+def into(log_p: Float[Array, "k m"], state: Int[Array, " b"]) -> Float[Array, "k b"]:
+    """log Pᵢⱼ of the column j = state: for few states by comparisons, which vectorize where looking up does not."""
+    if len(log_p) > UNROLLED // 2:
+        return log_p[:, state]
+    return reduce(lambda found, j: jnp.where(state == j, log_p[:, j, None], found), range(1, len(log_p)), log_p[:, :1])
+
+
 def best_path(
     transition: Float[Array, "k k"],
     scores: Float[Array, "t k"],
@@ -211,7 +218,7 @@ def best_path(
 
     def step(state: Array, x: tuple[Array, Array]) -> tuple[Array, Array]:
         delta, ends = x
-        state = most(jnp.where(ends, delta, delta + log_p[:, state]))
+        state = most(jnp.where(ends, delta, delta + into(log_p, state)))
         return state, state
 
     origin = jnp.zeros((), jnp.int32) if later is None else later
