@@ -21,8 +21,12 @@ LONGEST_ALONE = 2**20
 PIECE = 2**20
 """The outputs of a piece are at most so many numbers."""
 
-WARM_UP = 1024
+WARM_UP = 256
 """Elements before a part that lead to its first carry."""
+
+
+_compiled: set[tuple[Any, ...]] = set()
+"""What has run before; the first time two threads would both compile the same program."""
 
 
 def cores() -> int:
@@ -71,8 +75,15 @@ def follow(
             carry = run(carry, piece)
         return carry
 
-    if len(parts) == 1:
-        through(start, parts[0])
+    kind = (
+        getattr(run, "__module__", ""),
+        getattr(run, "__qualname__", ""),
+        parts[0][0].stop - parts[0][0].start,
+        size,
+    )
+    if len(parts) == 1 or kind not in _compiled:
+        through(start, [piece for pieces in parts for piece in pieces])
+        _compiled.add(kind)
         return
 
     def attempt(i: int) -> tuple[Any, Any]:

@@ -18,7 +18,7 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from credo.core.arrays import computed_once
-from credo.core.recursion import Careful, recur
+from credo.core.recursion import Careful, blocks_of, recur
 
 SMALLEST = -460.0
 """Sums of scaled likelihoods whose logarithm is below this may have lost digits to underflow."""
@@ -200,13 +200,6 @@ def most(scores: Float[Array, "k b"]) -> Int[Array, " b"]:
     return which
 
 
-def into(log_p: Float[Array, "k m"], state: Int[Array, " b"]) -> Float[Array, "k b"]:
-    """log Pᵢⱼ of the column j = state: for few states by comparisons, which vectorize where looking up does not."""
-    if len(log_p) > UNROLLED // 2:
-        return log_p[:, state]
-    return reduce(lambda found, j: jnp.where(state == j, log_p[:, j, None], found), range(1, len(log_p)), log_p[:, :1])
-
-
 def best_path(
     transition: Float[Array, "k k"],
     scores: Float[Array, "t k"],
@@ -218,12 +211,13 @@ def best_path(
 
     def step(state: Array, x: tuple[Array, Array]) -> tuple[Array, Array]:
         delta, ends = x
-        state = most(jnp.where(ends, delta, delta + into(log_p, state)))
+        state = most(jnp.where(ends, delta, delta + log_p[:, state]))
         return state, state
 
     origin = jnp.zeros((), jnp.int32) if later is None else later
     xs = (scores, _ends(first, len(scores)))
-    return recur(step, origin, xs, lambda x: most(x[0]), reverse=True, together=True)[1]
+    blocks = blocks_of(*scores.shape, together=True)  # by what is read: there is only one number to carry
+    return recur(step, origin, xs, lambda x: most(x[0]), reverse=True, together=True, blocks=blocks)[1]
 
 
 def most_likely_states(
