@@ -216,7 +216,9 @@ def best_path(
 
     origin = jnp.zeros((), jnp.int32) if later is None else later
     xs = (scores, _ends(first, len(scores)))
-    blocks = blocks_of(*scores.shape, together=True)  # by what is read: there is only one number to carry
+    blocks = blocks_of(
+        len(scores), scores.shape[1], together=True
+    )  # by what is read: there is only one number to carry
     return recur(step, origin, xs, lambda x: most(x[0]), reverse=True, together=True, blocks=blocks)[1]
 
 
