@@ -218,7 +218,7 @@ def best_path(
     xs = (scores, _ends(first, len(scores)))
     blocks = blocks_of(
         len(scores), scores.shape[1], together=True
-    )  # by what is read: there is only one number to carry
+    )  # by what is read: little is carried
     return recur(step, origin, xs, lambda x: most(x[0]), reverse=True, together=True, blocks=blocks)[1]
 
 
