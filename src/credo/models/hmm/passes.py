@@ -216,9 +216,7 @@ def best_path(
 
     origin = jnp.zeros((), jnp.int32) if later is None else later
     xs = (scores, _ends(first, len(scores)))
-    blocks = blocks_of(
-        len(scores), scores.shape[1], together=True
-    )  # by what is read: little is carried
+    blocks = blocks_of(len(scores), scores.shape[1], together=True)  # by what is read: little is carried
     return recur(step, origin, xs, lambda x: most(x[0]), reverse=True, together=True, blocks=blocks)[1]
 
 
