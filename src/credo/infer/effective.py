@@ -38,13 +38,16 @@ def normal_scores(x: Float[np.ndarray, "h m k"]) -> Float[np.ndarray, "h m k"]:
     """Φ⁻¹((r - 3/8)/(S + 1/4)) of the ranks r among all S draws; draws that are equal share their mean rank."""
     columns = np.ascontiguousarray(x.reshape(-1, x.shape[2]).T)
     order = np.argsort(columns, axis=1)
-    ranks = np.empty_like(columns)
-    np.put_along_axis(ranks, order, np.arange(1.0, columns.shape[1] + 1)[None], axis=1)
-    tied = np.any(np.diff(np.take_along_axis(columns, order, axis=1), axis=1) == 0, axis=1)
-    for i in np.flatnonzero(tied):
-        _, place, count = np.unique(columns[i], return_inverse=True, return_counts=True)
-        ranks[i] = (np.cumsum(count) - 0.5 * (count - 1))[place]
-    return ndtri((ranks.T - 0.375) / (columns.shape[1] + 0.25)).reshape(x.shape)
+    inside = np.take_along_axis(columns, order, axis=1)
+    rises, place = inside[:, 1:] != inside[:, :-1], np.arange(columns.shape[1])
+    # Of equal draws the first and the last: half their sum is their mean rank. Folded draws have such pairs always.
+    first = np.maximum.accumulate(np.pad(rises, ((0, 0), (1, 0)), constant_values=True) * place, axis=1)
+    last = np.where(np.pad(rises, ((0, 0), (0, 1)), constant_values=True), place, len(place))
+    last = np.minimum.accumulate(last[:, ::-1], axis=1)[:, ::-1]
+    scores = ndtri((0.5 * np.arange(2 * len(place)) + 0.625) / (len(place) + 0.25))
+    out = np.empty_like(columns)
+    np.put_along_axis(out, order, scores[first + last], axis=1)
+    return out.T.reshape(x.shape)
 
 
 def reduction(x: Float[np.ndarray, "h m k"]) -> Float[np.ndarray, " k"]:

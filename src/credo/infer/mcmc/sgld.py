@@ -27,7 +27,7 @@ from credo.infer.mcmc.draws import Draws
 from credo.infer.mcmc.langevin import check_step
 from credo.infer.target import Constraints, Space
 
-ROWS = 32_768
+ROWS = 65_536
 """About how many rows are in memory at a time."""
 NUMBERS = 4_000_000
 """About how many coordinates of steps are."""
@@ -277,15 +277,16 @@ def _shuffled(n: int, size: int, rng: np.random.Generator) -> Iterator[np.ndarra
 
     The first part comes soon, and each is shuffled where it lies, in the cache. Rao (1961), Sandelius (1962).
     """
-    k = min(2 ** (n // ROWS).bit_length(), 256)  # a power of two, for then a random byte tells
+    k = min(2 ** (n // ROWS // 2).bit_length(), 256)  # a power of two, for then a random byte tells
     where = np.frombuffer(rng.bytes(n), dtype=np.uint8) & np.uint8(k - 1)
-    order = np.argsort(where, kind="stable")
-    given = start = 0
-    for end in (*np.searchsorted(where, np.arange(1, k, dtype=np.uint8), sorter=order), n):
-        rng.shuffle(order[start:end])
-        whole = end if end == n else end - (end - given) % size
-        yield from (order[i : min(i + size, n)] for i in range(given, whole, size))
-        given, start = whole, end
+    left = np.zeros(0, dtype=np.int64)
+    for j in range(k):
+        part = np.flatnonzero(where == j)
+        rng.shuffle(part)
+        part = np.concatenate([left, part])
+        whole = len(part) if j == k - 1 else len(part) - len(part) % size
+        yield from (part[i : min(i + size, whole)] for i in range(0, whole, size))
+        left = part[whole:]
 
 
 class Block(NamedTuple):
