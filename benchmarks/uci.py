@@ -2,7 +2,8 @@
 
 `python -m benchmarks.uci [--method=NAME ...] [name ...]` (all methods, all tables), with the data in $CREDO_DATA
 (default ../shared/data). Inputs and outcomes are standardized by the training rows for everyone; credo does not need
-it, the peers do. Rows go to results/uci.csv as they are finished; results/uci.md is the table of their means.
+it, the peers do. Density and interval are the prediction's own: Normal, but for warped outcomes. Rows go to
+results/uci.csv as they are finished; results/uci.md is the table of their means.
 """
 
 import csv
@@ -12,7 +13,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
@@ -41,51 +42,72 @@ def splits(name: str) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.n
         yield z[~mask], t[~mask], z[mask], t[mask]
 
 
-def credo_gp(priors: Any) -> Callable[..., tuple[np.ndarray, np.ndarray]]:
-    def run(x: np.ndarray, y: np.ndarray, x_test: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+class Prediction(NamedTuple):
+    """What is scored: the mean, the log density, and the 95 % interval."""
+
+    mean: np.ndarray
+    log_prob: Callable[[np.ndarray], Any]
+    low: np.ndarray
+    high: np.ndarray
+
+
+def normal(mean: np.ndarray, std: np.ndarray) -> Prediction:
+    """The prediction of a library that tells mean and standard deviation."""
+    law = stats.norm(mean, std)
+    return Prediction(mean, law.logpdf, *law.interval(0.95))
+
+
+def credo_gp(kind: str, priors: Any) -> Callable[..., Prediction]:
+    def run(x: np.ndarray, y: np.ndarray, x_test: np.ndarray) -> Prediction:
         import credo
 
-        p = credo.fit(credo.GP(), x, y, priors=priors).predict(x_test)
-        return np.asarray(p.mean), np.asarray(p.std)
+        p = credo.fit(getattr(credo, kind)(), x, y, priors=priors).predict(x_test)
+        low, high = p.interval(0.95)
+        return Prediction(np.asarray(p.mean), p.log_prob, np.asarray(low), np.asarray(high))
 
     return run
 
 
-def sklearn_gp(x: np.ndarray, y: np.ndarray, x_test: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def sklearn_gp(x: np.ndarray, y: np.ndarray, x_test: np.ndarray) -> Prediction:
     from sklearn.gaussian_process import GaussianProcessRegressor
     from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
     wide = (1e-5, 1e5)
     kernel = ConstantKernel(1.0, wide) * Matern(np.ones(x.shape[1]), wide, nu=2.5) + WhiteKernel(0.1, (1e-8, 10.0))
-    return GaussianProcessRegressor(kernel).fit(x, y).predict(x_test, return_std=True)
+    return normal(*GaussianProcessRegressor(kernel).fit(x, y).predict(x_test, return_std=True))
 
 
-def gpytorch_gp(x: np.ndarray, y: np.ndarray, x_test: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def gpytorch_gp(x: np.ndarray, y: np.ndarray, x_test: np.ndarray) -> Prediction:
     """From GPyTorch's own starting values."""
     peer = Exact(x, y, "constant")
     peer.climb(max_iter=100)
-    return peer.predict(x_test)
+    return normal(*peer.predict(x_test))
 
 
-OURS = {"credo": credo_gp(None), "credo, no hyperpriors": credo_gp(False)}
+OURS = {
+    "credo": credo_gp("GP", None),
+    "credo, no hyperpriors": credo_gp("GP", False),
+    "credo, warped outcomes": credo_gp("WarpedGP", None),
+}
 PEERS = {"GPyTorch": gpytorch_gp, "scikit-learn": sklearn_gp}
 
 
-def run(name: str, method: str, function: Callable[..., tuple[np.ndarray, np.ndarray]]) -> Iterator[list[Any]]:
+def run(name: str, method: str, function: Callable[..., Prediction]) -> Iterator[list[Any]]:
     """A row of scores for each split."""
     for i, (x, y, x_test, y_test) in enumerate(splits(name)):
         start = time.perf_counter()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                mean, std = function(x, y, x_test)
+                p = function(x, y, x_test)
             except Exception as error:  # a peer that gives up is a result, too
                 print(f"{method} failed on split {i} of {name}: {error}", flush=True)
-                mean, std = np.full(len(y_test), np.nan), np.ones(len(y_test))
-        rmse = float(np.sqrt(np.mean((mean - y_test) ** 2)))
-        nlpd = float(-stats.norm.logpdf(y_test, mean, std).mean())
-        inside = float(np.mean(np.abs(y_test - mean) < stats.norm.ppf(0.975) * std))
-        yield [name, method, i, rmse, nlpd, inside, time.perf_counter() - start]
+                p = normal(np.full(len(y_test), np.nan), np.ones(len(y_test)))
+        seconds = time.perf_counter() - start
+        rmse = float(np.sqrt(np.mean((p.mean - y_test) ** 2)))
+        nlpd = float(-np.mean(np.asarray(p.log_prob(y_test))))
+        inside = float(np.mean((p.low < y_test) & (y_test < p.high)))
+        yield [name, method, i, rmse, nlpd, inside, seconds]
 
 
 def table() -> str:

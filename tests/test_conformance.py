@@ -14,7 +14,7 @@ import credo
 from credo.core import params
 from credo.kernels import RBF, Matern32, Matern52
 from credo.models.features import Polynomial
-from credo.models.gp import GP, Basis, HeteroscedasticGP, Independent, MultiGP, RobustGP, StateSpaceGP
+from credo.models.gp import GP, Basis, HeteroscedasticGP, Independent, MultiGP, RobustGP, StateSpaceGP, Steps, WarpedGP
 from credo.models.hmm.emissions import Gaussian
 from credo.models.linear import (
     ARD,
@@ -89,6 +89,7 @@ BELIEFS: dict[str, Callable[[], Case]] = {
         GP(Matern52([1.0, 2.0]), Basis(covariance=2.0), KnownNoise()), noise=np.linspace(0.1, 1, 24)
     ),
     "RobustGP": lambda: regression(RobustGP(RBF(), noise=StudentTNoise(4.0, 0.3))),
+    "WarpedGP": lambda: regression(WarpedGP(RBF(), noise=0.1, warp=Steps(height=[0.5, 0.2]))),
     "HeteroscedasticGP": lambda: regression(HeteroscedasticGP(GP(RBF(), 0.0), GP(RBF(), -2.0))),
     "Independent": lambda: Case(
         Independent([GP(RBF()), GP(RBF(), 0.0)]), (X, np.column_stack([Y, X[:, 0] - Y])), (QUERIES,)

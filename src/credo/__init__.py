@@ -35,6 +35,7 @@ _HOME = {
     "GP": "models.gp",
     "RobustGP": "models.gp",
     "HeteroscedasticGP": "models.gp",
+    "WarpedGP": "models.gp",
     "MultiGP": "models.gp",
     "Averaged": "infer.average",
     "Grid": "models.grid",
@@ -104,6 +105,7 @@ __all__ = [
     "Softmax",
     "StateSpaceModel",
     "StudentTRegression",
+    "WarpedGP",
     "__version__",
     "acquire",
     "app",
@@ -167,7 +169,7 @@ if TYPE_CHECKING:
         Softmax,
         StudentTRegression,
     )
-    from credo.models.gp import GP, HeteroscedasticGP, MultiGP, RobustGP
+    from credo.models.gp import GP, HeteroscedasticGP, MultiGP, RobustGP, WarpedGP
     from credo.models.grid import Grid
     from credo.models.hmm import HMM
     from credo.models.lds import LDS

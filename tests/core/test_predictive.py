@@ -22,6 +22,8 @@ from credo.core.predictive import (
     Normal,
     PoissonMixture,
     StudentT,
+    Warp,
+    Warped,
     mixture,
 )
 from credo.core.predictive.count_table import count_quantiles
@@ -41,11 +43,29 @@ PROBS = np.array([[0.1, 0.2, 0.7], [0.5, 0.5, 0.0], [0.3, 0.4, 0.3]])
 
 LOG_MEAN, LOG_NOISE, LOG_LATENT = np.array([-1.0, 0.5, 3.4]), np.array([0.1, 0.4, 0.02]), np.array([0.2, 0.3, 0.01])
 
+
+class Logarithm(Warp):
+    """The warp whose predictions are `LogNormal`."""
+
+    def __call__(self, y):
+        return jnp.log(y)
+
+    def inverse(self, z):
+        return jnp.exp(z)
+
+    def log_slope(self, y):
+        return -jnp.log(y)
+
+    def inside(self, y):
+        return y > 0
+
+
 KINDS = {
     "normal": Normal(MEAN, NOISE, LATENT),
     "student": StudentT(DF, MEAN, NOISE, LATENT),
     "laplace": Laplace(MEAN, SCALE),
     "lognormal": LogNormal(LOG_MEAN, LOG_NOISE, LOG_LATENT),
+    "warped": Warped(Normal(LOG_MEAN, LOG_NOISE, LOG_LATENT), Logarithm()),
     "beta-binomial": BetaBinomial(TRIALS, A, B, 12),
     "negative-binomial": NegativeBinomial(SHAPE, RATE, EXPOSURE),
     "poisson-mixture": PoissonMixture(WEIGHTS, RATES),
@@ -65,6 +85,9 @@ ORACLES = {
     "student": [st.t(v, m, s) for v, m, s in zip(DF, MEAN, SCALE, strict=True)],
     "laplace": [st.laplace(m, s) for m, s in zip(MEAN, SCALE, strict=True)],
     "lognormal": [
+        st.lognorm(np.sqrt(n + f), scale=np.exp(m)) for m, n, f in zip(LOG_MEAN, LOG_NOISE, LOG_LATENT, strict=True)
+    ],
+    "warped": [
         st.lognorm(np.sqrt(n + f), scale=np.exp(m)) for m, n, f in zip(LOG_MEAN, LOG_NOISE, LOG_LATENT, strict=True)
     ],
     "beta-binomial": [st.betabinom(int(n), a, b) for n, a, b in zip(TRIALS, A, B, strict=True)],
@@ -123,7 +146,9 @@ def test_quantile_inverts_the_cdf(kind):
             assert np.all(p.cdf(y) >= q - 1e-9)
             assert np.all(p.cdf(y - 1) < q)
     else:
-        for y in np.exp([LOG_MEAN - 0.5, LOG_MEAN + 0.1]) if kind == "lognormal" else (MEAN - 2.0, MEAN + 0.1):
+        for y in (
+            np.exp([LOG_MEAN - 0.5, LOG_MEAN + 0.1]) if kind in ("lognormal", "warped") else (MEAN - 2.0, MEAN + 0.1)
+        ):
             q = np.asarray(p.cdf(y))
             got = np.array([p.quantile(level)[i] for i, level in enumerate(q)])
             np.testing.assert_allclose(got, y, rtol=1e-8, atol=1e-9)
@@ -272,6 +297,14 @@ def test_a_lognormal_outcome_splits_its_variance_by_the_law_of_total_variance(rn
     assert p.log_prob(-1.0) == -np.inf and p.cdf(0.0) == 0.0
     again = LogNormal.of(p.log)
     np.testing.assert_array_equal(again.mean, p.mean)
+
+
+def test_a_logarithm_as_warp_is_the_lognormal():
+    warped, lognormal = KINDS["warped"], KINDS["lognormal"]
+    np.testing.assert_allclose(warped.aleatoric, lognormal.aleatoric, rtol=1e-10)
+    np.testing.assert_allclose(warped.epistemic, lognormal.epistemic, rtol=1e-10)
+    joint = Warped(Normal(LOG_MEAN, LOG_NOISE, LOG_LATENT, jnp.diag(LOG_LATENT)), Logarithm())
+    assert joint.marginal().latent.covariance is None
 
 
 def test_student_with_two_degrees_of_freedom_has_infinite_variance():

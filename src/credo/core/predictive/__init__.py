@@ -12,6 +12,7 @@ from credo.core.predictive.counts import (
 from credo.core.predictive.lognormal import LogNormal
 from credo.core.predictive.mixture import Mixture, mixture
 from credo.core.predictive.real import Laplace, MultivariateT, Normal, StudentT
+from credo.core.predictive.warped import Warp, Warped
 
 __all__ = [
     "Bernoulli",
@@ -29,5 +30,7 @@ __all__ = [
     "PoissonMixture",
     "Predictive",
     "StudentT",
+    "Warp",
+    "Warped",
     "mixture",
 ]

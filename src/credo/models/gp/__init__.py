@@ -15,6 +15,8 @@ from credo.models.gp.robust import RobustGP
 from credo.models.gp.search import Search, search_kernel
 from credo.models.gp.state_space import StateSpace, StateSpaceGP
 from credo.models.gp.surface import evidence_surface
+from credo.models.gp.warped import WarpedGP
+from credo.models.gp.warps import Identity, Log, Steps
 from credo.models.gp.watched import Watched
 
 __all__ = [
@@ -24,9 +26,11 @@ __all__ = [
     "Constant",
     "FunctionMean",
     "HeteroscedasticGP",
+    "Identity",
     "Independent",
     "KFold",
     "LeaveOneOut",
+    "Log",
     "Mean",
     "MultiGP",
     "Quadrature",
@@ -35,6 +39,8 @@ __all__ = [
     "Staged",
     "StateSpace",
     "StateSpaceGP",
+    "Steps",
+    "WarpedGP",
     "Watched",
     "Zero",
     "decompose",

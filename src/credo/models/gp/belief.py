@@ -76,6 +76,10 @@ class GP(Belief):
         """The variance of the noise where a row or a query names none."""
         return self.noise.variance if isinstance(self.noise, KnownNoise) else jnp.asarray(self.noise)
 
+    def latent_rows(self, rows: Rows) -> tuple[Rows, Any]:
+        """The rows as the Gaussian process sees them, and the log of how they are stretched: here as they are."""
+        return rows, 0.0
+
     def statistics(self, *data: Any, weights: Any = None, noise: Any = None) -> Rows:
         """X and y, checked and padded; rows whose y is NaN are left out.
 

@@ -20,6 +20,7 @@ from jaxtyping import Array, Float
 
 from credo.core import params
 from credo.core.arrays import input_names, put
+from credo.core.errors import NotPositiveDefinite
 from credo.core.linalg import evidence_on_host, lapack
 from credo.infer.learn import Evidence, Learned
 from credo.infer.optimize import DIVERGED, Optimum, flat_directions
@@ -47,6 +48,11 @@ SHORTER = 0.5
 FAR = 2.0
 """How far from its start a number must be to be suspected of running away, in unconstrained units."""
 
+APART = 0.1
+"""Maxima whose heights differ by less are taken for the same."""
+CLEARLY = 4.0
+"""By how many standard errors a lower maximum must predict what is left out better than the highest to be taken."""
+
 STEPS = (0.02, 1.0)
 """The shortest and the longest first step from a maximum on fewer rows."""
 
@@ -59,16 +65,21 @@ def prepare(belief: GP, data: tuple[Any, ...], weights: Any, noise: Any) -> tupl
     if noise is not None:
         belief = eqx.tree_at(lambda b: b.noise, belief, KnownNoise())
     rows = belief.statistics(*data, weights=weights, noise=noise)
+    ready = in_units(belief, rows)
+    return (ready.named(input_names(data[0])) if hasattr(data[0], "columns") else ready), rows
+
+
+def in_units(belief: GP, rows: Rows) -> GP:
+    """The belief with starting values in the units of the rows."""
     scales, center = scales_of(belief.kernel, rows)
     own = belief.noise
     if not isinstance(own, KnownNoise) and float(own) == 1.0:  # the default
         own = jnp.asarray(2 * TYPICAL_NOISE * scales.variance)
-    ready = eqx.tree_at(
+    return eqx.tree_at(
         lambda b: (b.kernel, b.mean, b.noise),
         belief,
         (belief.kernel.adapt(scales), belief.mean.adapt(rows.cut()[0], scales, center), own),
     )
-    return (ready.named(input_names(data[0])) if hasattr(data[0], "columns") else ready), rows
 
 
 class Staged(NamedTuple):
@@ -92,10 +103,10 @@ class Staged(NamedTuple):
     ) -> Learned:
         """The belief at the maximum found."""
         climb = Evidence(self.starts, max_steps=self.max_steps, tolerance=self.tolerance, gain=self.gain)
-        sizes = self._sizes(statistics.n)
+        sizes = self.sizes(statistics.n)
         if len(sizes) == 1:
             with lapack.quiet_threads(sizes[0]):
-                return _noise_free(climb.learn(belief, statistics, fixed, priors, seed))
+                return noise_free(climb.learn(belief, statistics, fixed, priors, seed))
         order = np.random.default_rng(seed).permutation(statistics.n)
         part = statistics.subset(np.sort(order[: sizes[0]]))
         one = climb._replace(starts=1, flat=False)
@@ -104,7 +115,7 @@ class Staged(NamedTuple):
             learned = one._replace(gain=ROUGHLY).learn(learned.belief, part, fixed, priors, seed)
         rows = part
         for n in sizes[1:]:
-            stride = _typical_steps(learned, rows, fixed, priors, n)
+            stride = typical_steps(learned, rows, fixed, priors, n)
             rows = statistics if n == statistics.n else statistics.subset(np.sort(order[:n]))
             with lapack.quiet_threads(n):
                 gain = self.gain if n == statistics.n else ROUGHLY
@@ -113,13 +124,13 @@ class Staged(NamedTuple):
         if again is not None:
             with lapack.quiet_threads(statistics.n):
                 second = one._replace(stride=STRIDE).learn(again, statistics, fixed, priors, seed)
-            learned = max(learned, second, key=lambda each: each.log_evidence)
-        flat = _flat(belief, learned, part, fixed, priors)
+            learned = _better(learned, second, statistics)
+        plateaus = flat(belief, learned, part, fixed, priors)
         path = " to ".join(str(n) for n in sizes)
         notes = [*learned.notes, f"{self.starts} short climbs on a part of the rows; the best went on: {path} rows"]
-        return _noise_free(learned._replace(at_bound=learned.at_bound | flat, notes=notes))
+        return noise_free(learned._replace(at_bound=learned.at_bound | plateaus, notes=notes))
 
-    def _sizes(self, n: int) -> list[int]:
+    def sizes(self, n: int) -> list[int]:
         """How many rows are climbed on, stage by stage."""
         sizes = [min(self.rows, max(64, n // 96 * 32))]  # a third, as a size that needs no padding
         while 3 * sizes[-1] < 0.6 * n:
@@ -149,7 +160,32 @@ def _second_look(start: GP, learned: Learned, rows: Rows, fixed: Sequence[str]) 
     return params.from_vector(learned.belief, slots, again)
 
 
-def _typical_steps(learned: Learned, rows: Rows, fixed: Sequence[str], priors: Mapping[str, Any], n: int) -> np.ndarray:
+def _better(one: Learned, other: Learned, rows: Rows) -> Learned:
+    """The higher of two maxima, unless the lower predicts each row from all others clearly better.
+
+    The evidence believes the model; where that is wrong (noise that is not the same everywhere, say) its maxima can
+    differ little in height and much in what they predict. Rasmussen & Williams (2006), §5.4.2; the standard error of
+    the difference is that of Vehtari, Gelman & Gabry (2017), "Practical Bayesian model evaluation using LOO".
+    """
+    high, low = sorted((one, other), key=lambda each: each.log_evidence, reverse=True)
+    if not high.log_evidence - low.log_evidence > APART:
+        return high
+    y = rows.cut()[1]
+    try:
+        left_out = [np.asarray(each.belief.condition_on(rows).leave_one_out().log_prob(y)) for each in (low, high)]
+    except NotPositiveDefinite:  # a maximum with next to no noise, where the evidence had its jitter
+        return high
+    gain = left_out[0] - left_out[1]
+    if not gain.sum() > CLEARLY * np.sqrt(len(gain)) * gain.std(ddof=1):
+        return high
+    note = (
+        f"of two maxima of the evidence the lower ({low.log_evidence:.6g}, not {high.log_evidence:.6g}) was taken: "
+        f"it predicts rows that are left out better, by {gain.sum():.4g} in log density"
+    )
+    return low._replace(notes=[*low.notes, note])
+
+
+def typical_steps(learned: Learned, rows: Rows, fixed: Sequence[str], priors: Mapping[str, Any], n: int) -> np.ndarray:
     """How far each coordinate is likely to move with n rows: a standard deviation, from the curvature on fewer."""
     slots = params.layout(learned.belief, fixed)
     vector = np.asarray(params.to_vector(learned.belief, slots))
@@ -161,7 +197,7 @@ def _typical_steps(learned: Learned, rows: Rows, fixed: Sequence[str], priors: M
     return np.clip(1.0 / np.sqrt(np.maximum(curvature, 1e-12)), *STEPS)
 
 
-def _flat(start: GP, learned: Learned, rows: Rows, fixed: Sequence[str], priors: Mapping[str, Any]) -> dict[str, str]:
+def flat(start: Any, learned: Learned, rows: Rows, fixed: Sequence[str], priors: Mapping[str, Any]) -> dict[str, str]:
     """Directions without a maximum, among those that were gone far, looked for where a look is cheap: on few rows."""
     slots = params.layout(learned.belief, fixed)
     vector = np.asarray(params.to_vector(learned.belief, slots))
@@ -177,7 +213,7 @@ def _flat(start: GP, learned: Learned, rows: Rows, fixed: Sequence[str], priors:
     return {names[i]: side for i, side in found}
 
 
-def _noise_free(learned: Learned) -> Learned:
+def noise_free(learned: Learned) -> Learned:
     """Noise at its lower bound is not a failure: the outcomes of a simulator have none. Said in a note."""
     if learned.at_bound.get("noise") != "lower":
         return learned
@@ -192,7 +228,7 @@ class HostObjective:
     A covariance is symmetric: only what lies left of the diagonal is computed, in blocks of rows.
     """
 
-    def __init__(self, belief: GP, slots: params.Layout, rows: Rows, priors: Mapping[str, Any]):
+    def __init__(self, belief: Any, slots: params.Layout, rows: Rows, priors: Mapping[str, Any]):
         self._about = (belief, slots, rows, dict(priors))
         self._weight = np.asarray(rows.mask, dtype=float)
         self._pace = lapack.Paced() if rows.capacity > lapack.ONE_THREAD else _at_once
@@ -228,7 +264,10 @@ def _at_once(work: Callable[[], T]) -> T:
 
 
 class Parts(NamedTuple):
-    """What the evidence is made of: k(X, X) left of its diagonal, in blocks of rows, noise, y - m(X), and log p(θ)."""
+    """What the evidence is made of: k(X, X) left of its diagonal, in blocks of rows, noise, y - m(X), and log p(θ).
+
+    Where outcomes are warped y is g(y), and Σ log g'(y) is part of the last.
+    """
 
     blocks: tuple[Float[Array, "a b"], ...]
     noise: Float[Array, " c"]
@@ -236,15 +275,16 @@ class Parts(NamedTuple):
     log_prior: Float[Array, ""]
 
 
-def _parts(vector: Any, belief: GP, slots: params.Layout, rows: Rows, priors: dict[str, Any]) -> Parts:
+def _parts(vector: Any, belief: Any, slots: params.Layout, rows: Rows, priors: dict[str, Any]) -> Parts:
     candidate = params.from_vector(belief, slots, jnp.asarray(vector))
+    rows, log_slope = candidate.latent_rows(rows)
     prior, mask = candidate.prior, rows.mask
     blocks = tuple(
         jnp.where(mask[a:b, None] & mask[None, :b], prior.kernel.gram(rows.x[a:b], rows.x[:b]), 0.0)
         for a, b in _cuts(rows.capacity)
     )
     noise = jnp.where(mask, prior.noise * rows.scale + rows.extra, 1.0)
-    return Parts(blocks, noise, posterior.residual(prior, rows), params.log_prior(candidate, priors))
+    return Parts(blocks, noise, posterior.residual(prior, rows), params.log_prior(candidate, priors) + log_slope)
 
 
 def _cuts(size: int) -> list[tuple[int, int]]:
@@ -259,7 +299,7 @@ _push_forward: Any = eqx.filter_jit(_parts)
 @eqx.filter_jit
 def _pull_back(
     vector: Float[Array, " k"] | np.ndarray,
-    belief: GP,
+    belief: Any,
     slots: params.Layout,
     rows: Rows,
     priors: dict[str, Any],

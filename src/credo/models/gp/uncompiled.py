@@ -157,7 +157,7 @@ class Uncompiled:
         if time.perf_counter() > self._deadline and np.isfinite(self.best[0]):
             raise TimeUp
         value, gradient = self.log_evidence(vector)
-        log_prior, slope = self._log_prior(vector)
+        log_prior, slope = self.log_prior(vector)
         if np.isfinite(value) and value + log_prior > self.best[0]:
             self.best = (value + log_prior, np.array(vector))
         return value + log_prior, gradient + slope
@@ -165,19 +165,23 @@ class Uncompiled:
     def value(self, vector: np.ndarray) -> float:
         """The objective."""
         parts, *_ = self._covariance(vector)
-        return evidence_on_host(*parts, gradient=False)[0] + self._log_prior(vector)[0]
+        return evidence_on_host(*parts, gradient=False)[0] + self.log_prior(vector)[0]
 
     def log_evidence(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
         """log p(y | X, θ) alone, and its gradient."""
+        return self.slopes(vector, self._sheet.residual)[:2]
+
+    def slopes(self, vector: np.ndarray, residual: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        """log p(residual | X, θ) and its gradients, by the vector and by the residual."""
         sheet = self._sheet
-        parts, noise, back = self._covariance(vector)
-        value, _ = evidence_on_host(*parts)
+        (covariance, _, weight, work), noise, back = self._covariance(vector)
+        value, by_residual = evidence_on_host(covariance, residual, weight, work)
         if not np.isfinite(value):
-            return -np.inf, np.zeros_like(vector)
+            return -np.inf, np.zeros_like(vector), by_residual
         by_covariance = np.multiply(sheet.work, sheet.lower, out=sheet.work)
         out: Gradient = {"noise": noise * (by_covariance.diagonal() @ sheet.scale)}
         back(by_covariance, out)
-        return value, np.concatenate([np.ravel(out[s.path]) for s in self.slots])
+        return value, np.concatenate([np.ravel(out[s.path]) for s in self.slots]), by_residual
 
     def _covariance(self, vector: np.ndarray) -> tuple[tuple[Matrix, np.ndarray, np.ndarray, Matrix], Any, Back]:
         """What `evidence_on_host` takes: the covariance of the rows and more; the noise; and the way back."""
@@ -197,7 +201,7 @@ class Uncompiled:
     def _numbers(self, vector: np.ndarray) -> dict[str, Any]:
         return {s.path: np.exp(vector[s.start : s.stop]).reshape(s.shape) for s in self.slots}
 
-    def _log_prior(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
+    def log_prior(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
         """Σ log p(θ), the penalties of `Typical`, and the gradient by log θ."""
         total, slope = 0.0, np.zeros_like(vector)
         for s in self.slots:

@@ -1,0 +1,267 @@
+"""Warps: increasing functions of an outcome, learned with the kernel, after which a Gaussian process fits it.
+
+    Steps       t + Σᵢ hᵢ tanh((t - cᵢ)/wᵢ)        any real outcome; the identity where the heights h are zero
+    Log         log y                               positive outcomes, errors in per cent
+    Identity    y
+
+Snelson, Rasmussen & Ghahramani (2004), "Warped Gaussian processes"; Rios & Tobar (2019), "Compositionally-warped
+Gaussian processes".
+"""
+
+from abc import abstractmethod
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from credo.core.errors import DataError
+from credo.core.params import positive, real
+from credo.core.predictive import Warp
+from credo.core.predictive.base import invert_cdf
+from credo.models.gp.hyperpriors import Typical
+
+SMALL = 0.03
+"""The height of a step that hardly is one, in standard deviations of the outcomes: what is expected before data."""
+
+HEIGHT, WIDTH, PLACE = 2.5, (0.5, 1.0), 2.0
+"""Spreads of the hyperpriors: of the log height, of the log width below and above one, of the place.
+
+A step much narrower than the spread of the outcomes is more likely a gap between them.
+"""
+
+ENDS = (0.1, 0.9)
+"""The quantiles of the outcomes that stay where they are."""
+
+
+class OutcomeWarp(Warp):
+    """A warp that a `WarpedGP` can learn."""
+
+    def adapt(self, y: Float[np.ndarray, " n"]) -> "OutcomeWarp":
+        """The warp with what was left open chosen from the outcomes."""
+        return self
+
+    def starts(self, y: Float[np.ndarray, " n"]) -> "list[OutcomeWarp]":
+        """Where climbs of the evidence should begin."""
+        return [self]
+
+    def revived(self, y: Float[np.ndarray, " n"]) -> "list[OutcomeWarp]":
+        """Where climbs should begin again, if a part of the warp has come to nothing."""
+        return []
+
+    def priors(self) -> dict[str, Any]:
+        """Weakly informative priors by path, which pull to the identity."""
+        return {}
+
+    @abstractmethod
+    def describe(self) -> str:
+        """The warp in words."""
+
+
+class Identity(OutcomeWarp):
+    """g(y) = y: a plain Gaussian process."""
+
+    def __call__(self, y: Array) -> Array:
+        """y."""
+        return y
+
+    def inverse(self, z: Array) -> Array:
+        """z."""
+        return z
+
+    def log_slope(self, y: Array) -> Array:
+        """Zero."""
+        return jnp.zeros_like(y)
+
+    def describe(self) -> str:
+        """In words."""
+        return "outcomes as they are"
+
+
+class Log(OutcomeWarp):
+    """g(y) = log y, for positive outcomes whose errors are in per cent; nothing is learned."""
+
+    def __call__(self, y: Array) -> Array:
+        """log y."""
+        return jnp.log(y)
+
+    def inverse(self, z: Array) -> Array:
+        """eᶻ."""
+        return jnp.exp(z)
+
+    def log_slope(self, y: Array) -> Array:
+        """-log y."""
+        return -jnp.log(y)
+
+    def inside(self, y: Array) -> Array:
+        """y > 0."""
+        return jnp.asarray(y) > 0
+
+    def describe(self) -> str:
+        """In words."""
+        return "logarithms of the outcomes"
+
+
+def _number() -> Any:
+    return eqx.field(converter=lambda v: None if v is None else jnp.asarray(v, dtype=float), default=None)
+
+
+class Steps(OutcomeWarp):
+    """Smooth steps on a straight line: where one rises, outcomes are told apart more finely.
+
+        s(t) = t + Σᵢ hᵢ tanh((t - cᵢ)/wᵢ),   t = (y - center)/spread
+        g(y) = a + (b - a) (s(y) - s(a)) / (s(b) - s(a))
+
+    h is `height`, c is `place`, w is `width`, all in units of `spread`. g leaves a = `low` and b = `high` where they
+    are, so that g(y) has about the size of y; `learn` takes them, center and spread from the outcomes where they are
+    None. Beyond the steps g is a straight line, so that all moments exist.
+    """
+
+    height: Float[Array, " k"] = positive(low=1e-4, high=1e4)
+    width: Float[Array, " k"] = positive(low=0.05, high=20.0)  # at no width the evidence of one outcome has no bound
+    place: Float[Array, " k"] = real()
+    center: Float[Array, ""] | None = _number()
+    spread: Float[Array, ""] | None = _number()
+    low: Float[Array, ""] | None = _number()
+    high: Float[Array, ""] | None = _number()
+
+    def __init__(
+        self,
+        steps: int = 2,
+        *,
+        height: Any = None,
+        width: Any = None,
+        place: Any = None,
+        center: Any = None,
+        spread: Any = None,
+        low: Any = None,
+        high: Any = None,
+    ):
+        if steps < 1:
+            raise DataError(f"Steps needs at least one step, found {steps}; for none use Identity()")
+        self.height = _each(height, SMALL, steps, "height")
+        self.width = _each(width, 1.0, steps, "width")
+        self.place = _each(place, np.linspace(-1.0, 1.0, steps) if steps > 1 else 0.0, steps, "place", positive=False)
+        self.center, self.spread, self.low, self.high = center, spread, low, high
+
+    def _ends(self) -> tuple[Array, Array, Array, Array]:
+        """center, spread, low, high."""
+        center = jnp.zeros(()) if self.center is None else self.center
+        spread = jnp.ones(()) if self.spread is None else self.spread
+        low = center - spread if self.low is None else self.low
+        return center, spread, low, center + spread if self.high is None else self.high
+
+    def _s(self, t: Array) -> Array:
+        return t + jnp.sum(self.height * jnp.tanh((t[..., None] - self.place) / self.width), axis=-1)
+
+    def _line(self) -> tuple[Array, Array, Array]:
+        """s(low), low, and the units of y in one of s."""
+        center, spread, low, high = self._ends()
+        at_low, at_high = self._s((low - center) / spread), self._s((high - center) / spread)
+        return at_low, low, (high - low) / (at_high - at_low)
+
+    def __call__(self, y: Array) -> Array:
+        """g(y)."""
+        center, spread, *_ = self._ends()
+        at_low, low, unit = self._line()
+        return low + unit * (self._s((jnp.asarray(y) - center) / spread) - at_low)
+
+    def log_slope(self, y: Array) -> Array:
+        """log g'(y)."""
+        center, spread, *_ = self._ends()
+        u = ((jnp.asarray(y) - center) / spread)[..., None]
+        steep = jnp.square(1.0 / jnp.cosh(jnp.clip((u - self.place) / self.width, -300.0, 300.0)))
+        return jnp.log1p(jnp.sum(self.height / self.width * steep, axis=-1)) + jnp.log(self._line()[2] / spread)
+
+    def inverse(self, z: Array) -> Array:
+        """y with g(y) = z: |s(t) - t| ≤ Σh brackets t; a last Newton step carries derivatives."""
+        center, spread, *_ = self._ends()
+        held = jax.lax.stop_gradient(self)
+        at_low, low, unit = held._line()
+        s = at_low + (jax.lax.stop_gradient(jnp.asarray(z)) - low) / unit
+        reach = jnp.sum(held.height) + 1e-3
+        t = invert_cdf(held._s, s, s - reach, s + reach)
+        y = jax.lax.stop_gradient(center + spread * t)
+        return y - (self(y) - z) * jnp.exp(-held.log_slope(y))
+
+    def adapt(self, y: Float[np.ndarray, " n"]) -> "Steps":
+        """Center, spread and the outcomes that stay in place, from quantiles."""
+        spread = float(y.std()) or 1.0
+        low, high = np.quantile(y, ENDS)
+        if not high - low > 1e-3 * spread:
+            low, high = y.mean() - spread, y.mean() + spread
+        mine = (self.center, self.spread, self.low, self.high)
+        found = [v if m is None else m for m, v in zip(mine, (y.mean(), spread, low, high), strict=True)]
+        fields = ("center", "spread", "low", "high")
+        shape = {"height": self.height, "width": self.width, "place": self.place}
+        return Steps(len(self.height), **shape, **dict(zip(fields, found, strict=True)))
+
+    def starts(self, y: Float[np.ndarray, " n"]) -> list[OutcomeWarp]:
+        """As it is; with a step at the lower end of the outcomes, at the upper end, and (of several) at both."""
+        k = len(self.height)
+        center, spread, *_ = (float(v) for v in self._ends())
+        ends = (y.min() - center) / spread, (y.max() - center) / spread
+        out: list[OutcomeWarp] = [self]
+        places = np.linspace(*ends, max(k, 2))
+        for chosen in ((0,), (k - 1,), (0, k - 1)) if k > 1 else ((0,), (1,)):
+            height = np.full(len(places), SMALL)
+            height[list(chosen)] = 1.0
+            kept = slice(None) if k > 1 else list(chosen)
+            new = (jnp.asarray(height[kept]), jnp.ones(k), jnp.asarray(places[kept]))
+            out.append(eqx.tree_at(lambda w: (w.height, w.width, w.place), self, new))
+        return out
+
+    def revived(self, y: Float[np.ndarray, " n"]) -> list[OutcomeWarp]:
+        """Where a step has fallen flat beside another: a third of the other's height, at either end of the outcomes.
+
+        At no height the slope of the evidence by place and width is zero, and no climb calls the step back.
+        """
+        height, width, place = (np.asarray(v).copy() for v in (self.height, self.width, self.place))
+        steep = height / width
+        flat = int(np.argmin(steep))
+        if not steep[flat] < min(0.1 * steep.max(), 0.1) or steep.max() < 2 * SMALL:
+            return []
+        center, spread, *_ = (float(v) for v in self._ends())
+        out: list[OutcomeWarp] = []
+        for end in (y.min(), y.max()):
+            height[flat], width[flat], place[flat] = steep.max() / 3, 1.0, (end - center) / spread
+            new = tuple(jnp.asarray(v.copy()) for v in (height, width, place))
+            out.append(eqx.tree_at(lambda w: (w.height, w.width, w.place), self, new))
+        return out
+
+    def priors(self) -> dict[str, Any]:
+        """Low steps, about as wide as the outcomes, somewhere among them."""
+        return {"height": Typical(SMALL, HEIGHT), "width": Typical(1.0, WIDTH), "place": Near(0.0, PLACE)}
+
+    def describe(self) -> str:
+        """In words: by how much outcomes are told apart more finely, and where."""
+        center, spread, *_ = (float(v) for v in self._ends())
+        parts = [
+            f"{1 + h / w:.2g} times finer around {center + spread * c:.3g} ± {spread * w:.2g}"
+            for h, w, c in zip(*(np.asarray(v) for v in (self.height, self.width, self.place)), strict=True)
+            if h / w > 2 * SMALL
+        ]
+        return "outcomes " + " and ".join(parts) if parts else "outcomes nearly as they are"
+
+
+class Near(eqx.Module):
+    """What a real number typically is: a penalty ½((θ - center)/spread)²."""
+
+    center: float
+    spread: float
+
+    def log_prob(self, value: Array) -> Array:
+        """-½((θ - center)/spread)², up to a constant."""
+        return -0.5 * jnp.square((value - self.center) / self.spread)
+
+
+def _each(value: Any, default: Any, steps: int, name: str, positive: bool = True) -> Array:
+    """One number for each step."""
+    if isinstance(value, jax.Array):  # traced, or checked before
+        return value
+    found = np.broadcast_to(np.asarray(default if value is None else value, dtype=float), (steps,))
+    if positive and not np.all(found > 0):
+        raise DataError(f"the {name} of a step must be positive, found {value}")
+    return jnp.asarray(found)
