@@ -3,10 +3,15 @@
 import os
 import pickle
 import sqlite3
+import subprocess
+import sys
+import threading
+import time
 
 import pytest
 import sqlalchemy as sa
 
+from credo.decide.campaign import database
 from credo.decide.campaign.schema import StorageError
 from credo.decide.campaign.storage import Storage
 from credo.decide.campaign.trial import Offer, Outcome
@@ -75,6 +80,52 @@ def test_a_stuck_writer_is_named_after_a_while(storage, path, campaign):
     other.execute("COMMIT")
     other.close()
     assert storage.finish(campaign, 1, Outcome({"value": 1.0})).state == "done"
+
+
+def test_a_writer_waits_for_the_other_and_readers_wait_as_before(path, campaign):
+    patient = Storage.open(path, patience=30.0)
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    released = []
+
+    def release():
+        released.append(time.monotonic())
+        other.execute("COMMIT")
+
+    timer = threading.Timer(0.05, release)
+    timer.start()
+    assert patient.finish(campaign, 1, Outcome({"value": 1.0})).state == "done"
+    assert time.monotonic() > released[0]
+    timer.join()
+    other.close()
+    with patient.database.read() as connection:
+        assert connection.exec_driver_sql("PRAGMA busy_timeout").scalar_one() == 30_000
+    patient.close()
+
+
+def test_the_longer_a_writer_waited_the_sooner_it_looks_again():
+    pauses = [database._pause(waited) for waited in (0.0, 0.001, 0.005, 0.02, 0.09)]
+    assert pauses == sorted(pauses, reverse=True) and pauses[0] <= 0.002 and pauses[-1] > 0.0
+    assert database._pause(10.0) > pauses[-1], "a stuck writer is not looked at all the time"
+
+
+def test_a_killed_writer_keeps_nobody_waiting(path, campaign):
+    code = (
+        "import sqlite3, sys, time; raw = sqlite3.connect(sys.argv[1], isolation_level=None);"
+        "raw.execute('BEGIN IMMEDIATE'); raw.execute('UPDATE credo_trials SET worker = NULL');"
+        "print('held', flush=True); time.sleep(600)"
+    )
+    holder = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout.readline() == "held\n"
+    patient = Storage.open(path, patience=30.0)
+    timer = threading.Timer(0.05, holder.kill)
+    timer.start()
+    told = patient.finish(campaign, 1, Outcome({"value": 1.0}))
+    assert (told.state, told.worker) == ("done", "w"), "what the killed one had begun is not there"
+    timer.join()
+    holder.wait()
+    holder.stdout.close()
+    patient.close()
 
 
 def test_files_that_are_something_else(tmp_path):

@@ -133,9 +133,12 @@ class Campaign:
         trials = self.storage.claim(self._id, self.worker, self.lease, n)
         for attempt in range(TRIES):
             wanted = n - len(trials)
-            if not wanted or (budget is not None and self.used() >= budget):
+            if not wanted:
                 return trials
-            since = self._memory.refresh().count
+            memory = self._memory.refresh()
+            since = memory.count
+            if budget is not None and memory.used >= budget:
+                return trials
             offers = [self._offer(each) for each in self._suggested(wanted, attempt)]
             trials += self.storage.reserve(self._id, offers, self.worker, self.lease, budget, since)
         if not trials and (budget is None or self.used() < budget):

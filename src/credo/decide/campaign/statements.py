@@ -36,8 +36,16 @@ COUNTED = (
 
 FIELDS = tuple(field.name for field in fields(Trial) if field.name != "partials")
 """The columns that a `Trial` is made of, in their order."""
+HAS_STEPS = len(FIELDS)
+"""The column after them: whether the trial has results on the way."""
 
-_COLUMNS = [_trials[name] for name in FIELDS]
+_HAS_STEPS = (
+    sa.exists()
+    .where(_partials.campaign == _trials.campaign, _partials.trial == _trials.number)
+    .correlate(schema.trials)
+    .label("has_steps")
+)
+_COLUMNS = [*(_trials[name] for name in FIELDS), _HAS_STEPS]
 _HERE = _trials.campaign == _bind("campaign")
 _THIS = (_HERE, _trials.number == _bind("number"))
 _THESE = (_HERE, _trials.number.in_(_bind("numbers", expanding=True)))
@@ -45,15 +53,17 @@ _IS_PENDING = _trials.state == PENDING
 _EXPIRED = (_HERE, _IS_PENDING, _trials.lease_until < _bind("now"))
 
 NEW_TRIAL = schema.trials.insert()
-TAKEN = sa.union_all(
-    sa.select(_trials.digest).where(_HERE, _IS_PENDING),
-    sa.select(_trials.digest).where(_HERE, _trials.changed > _bind("since")),
-)
-"""The digests that are pending, or were so after that count of changes."""
 LAST_NUMBER = sa.select(sa.func.coalesce(sa.func.max(_trials.number), 0)).where(_HERE)
+STANDING = sa.union_all(
+    sa.select(sa.null().label("digest"), LAST_NUMBER.scalar_subquery().label("number")),
+    sa.select(_trials.digest, _trials.number).where(_HERE, _IS_PENDING),
+    sa.select(_trials.digest, _trials.number).where(_HERE, _trials.changed > _bind("since")),
+)
+"""The last number without a digest, and the digests that are pending, or were so after that count of changes."""
 USED = sa.select(sa.func.count()).where(_HERE, _trials.state != ABANDONED, _trials.source.is_(None))
 """How many trials are pending or told, without results from elsewhere."""
 
+TRIAL = sa.select(*_COLUMNS).where(*_THIS)
 TRIALS = sa.select(*_COLUMNS).where(*_THESE).order_by(_trials.number)
 CHANGED = (
     sa.select(*_COLUMNS, _trials.changed)
@@ -84,11 +94,12 @@ GIVEN_UP = (
 )
 TOLD = (
     schema.trials.update()
-    .where(*_THIS, _trials.state.in_((PENDING, ABANDONED)))
+    .where(*_THIS, sa.or_(_IS_PENDING, _trials.state == ABANDONED))
     .values(
         {name: sa.bindparam(name) for name in ("state", "values", "reason", "noise", "cost", "finished", "changed")}
     )
     .values(lease_until=None)
+    .returning(*_COLUMNS)
 )
 
 # -- results on the way ------------------------------------------------------------------------------------------------

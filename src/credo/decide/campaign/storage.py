@@ -15,6 +15,7 @@ import sqlalchemy as sa
 
 from credo.decide.campaign import statements as sql
 from credo.decide.campaign.database import MEMORY, Database
+from credo.decide.campaign.prepared import run
 from credo.decide.campaign.schema import StorageError
 from credo.decide.campaign.trial import ABANDONED, PENDING, Offer, Outcome, Trial, TrialError, digest
 
@@ -106,22 +107,25 @@ class Storage:
         elsewhere do not count). `since` is the count of changes that the offers were made at: a point that somebody
         else was given after that is left out even if its result is there already.
         """
+        marks = [digest(offer.point) for offer in offers]
         here = {"in_campaign": campaign}
         with self._change(campaign) as (connection, count):
-            taken = set(connection.scalars(sql.TAKEN, {**here, "in_since": count if since is None else since}))
-            number = connection.execute(sql.LAST_NUMBER, here).scalar_one()
-            room = len(offers) if most is None else most - connection.execute(sql.USED, here).scalar_one()
             now = self.database.now()
+            stands = run(connection, sql.STANDING, {**here, "in_since": count if since is None else since})
+            number = next(last for mark, last in stands if mark is None)
+            taken = {mark for mark, _ in stands}
+            room = len(offers)
+            if most is not None and most - number < room:  # else there is room even if all numbers count
+                room = most - connection.execute(sql.USED, here).scalar_one()
             made: list[Trial] = []
-            for offer in offers:
-                mark = digest(offer.point)
+            for mark, offer in zip(marks, offers, strict=True):
                 if mark in taken or len(made) >= room:
                     continue
                 taken.add(mark)
                 number += 1
                 row = {**_offered(offer), "number": number, "state": PENDING, "worker": worker, "created": now}
                 key = {"campaign": campaign, "digest": mark, "changed": count, "lease_until": now + lease}
-                connection.execute(sql.NEW_TRIAL, {**row, **key})
+                run(connection, sql.NEW_TRIAL, {**row, **key})
                 made.append(Trial(**row))
             return made
 
@@ -130,7 +134,7 @@ class Storage:
         now = self.database.now()
         expired = {"in_campaign": campaign, "in_now": now}
         with self.database.read() as connection:
-            if not connection.execute(sql.EXPIRED, {**expired, "in_most": 1}).all():
+            if not run(connection, sql.EXPIRED, {**expired, "in_most": 1}):
                 return []
         with self._change(campaign) as (connection, count):
             numbers = list(connection.scalars(sql.EXPIRED, {**expired, "in_most": n}))
@@ -160,7 +164,9 @@ class Storage:
         """Record what came of a trial; the same again changes nothing, `TrialError` for something else."""
         with self._change(campaign) as (connection, count):
             told = {**_told(outcome), "finished": self.database.now(), "changed": count}
-            connection.execute(sql.TOLD, {"in_campaign": campaign, "in_number": number, **told})
+            rows = run(connection, sql.TOLD, {"in_campaign": campaign, "in_number": number, **told})
+            if rows:
+                return _with_steps(connection, campaign, rows)[0]
             trial = _one(connection, campaign, number)
             if not outcome.repeats(trial.outcome):
                 raise TrialError(
@@ -191,12 +197,12 @@ class Storage:
         with self._change(campaign) as (connection, count):
             last = connection.execute(sql.LAST_NUMBER, {"in_campaign": campaign}).scalar_one()
             now = self.database.now()
-            made = []
+            made: list[Trial] = []
             for number, (offer, outcome) in enumerate(results, last + 1):
                 row = {**_offered(offer), **_told(outcome), "number": number, "source": source}
                 row |= {"created": now, "finished": now}
                 key = {"campaign": campaign, "digest": digest(offer.point), "changed": count}
-                connection.execute(sql.NEW_TRIAL, {**row, **key})
+                run(connection, sql.NEW_TRIAL, {**row, **key})
                 made.append(Trial(**row))
             return made
 
@@ -206,20 +212,21 @@ class Storage:
         """The trials that changed after that count of changes: all of them after 0."""
         later = {"in_campaign": campaign, "in_after": after}
         with self.database.read() as connection:
-            rows = connection.execute(sql.CHANGED, later).all()
+            rows = run(connection, sql.CHANGED, later)
             if not rows:
                 return Changes([], after)
-            steps = _by_trial(connection.execute(sql.STEPS_CHANGED, later))
-        return Changes([_to_trial(row, steps) for row in rows], rows[-1].changed)
+            stepped = any(row[sql.HAS_STEPS] for row in rows)
+            steps = _by_trial(connection.execute(sql.STEPS_CHANGED, later)) if stepped else {}
+        return Changes([_to_trial(row, steps) for row in rows], rows[-1][-1])
 
     @contextmanager
     def _change(self, campaign: int) -> Iterator[tuple[sa.Connection, int]]:
         """A transaction that changes the campaign, and the number of the change."""
         with self.database.write() as connection:
-            count = connection.execute(sql.COUNTED, {"in_campaign": campaign}).scalar_one_or_none()
-            if count is None:
+            counted = run(connection, sql.COUNTED, {"in_campaign": campaign})
+            if not counted:
                 raise StorageError(f"the campaign is no longer in {self.where}")
-            yield connection, count
+            yield connection, counted[0][0]
 
 
 def _entry(connection: sa.Connection, name: str) -> Entry | None:
@@ -239,19 +246,24 @@ def _told(outcome: Outcome) -> dict[str, Any]:
 
 
 def _one(connection: sa.Connection, campaign: int, number: int) -> Trial:
-    found = _found(connection, campaign, [number])
-    if not found:
+    rows = run(connection, sql.TRIAL, {"in_campaign": campaign, "in_number": number})
+    if not rows:
         most = connection.execute(sql.LAST_NUMBER, {"in_campaign": campaign}).scalar_one()
         known = f"they go from 1 to {most}" if most else "none was asked yet"
         raise TrialError(f"there is no trial {number}; {known}")
-    return found[0]
+    return _with_steps(connection, campaign, rows)[0]
 
 
 def _found(connection: sa.Connection, campaign: int, numbers: Sequence[int]) -> list[Trial]:
     """The trials of these numbers, in order."""
-    these = {"in_campaign": campaign, "in_numbers": list(numbers)}
-    rows = connection.execute(sql.TRIALS, these).all()
-    steps = _by_trial(connection.execute(sql.STEPS, these))
+    rows = connection.execute(sql.TRIALS, {"in_campaign": campaign, "in_numbers": list(numbers)}).all()
+    return _with_steps(connection, campaign, rows)
+
+
+def _with_steps(connection: sa.Connection, campaign: int, rows: Sequence[Any]) -> list[Trial]:
+    numbers = [row[0] for row in rows if row[sql.HAS_STEPS]]
+    these = {"in_campaign": campaign, "in_numbers": numbers}
+    steps = _by_trial(connection.execute(sql.STEPS, these)) if numbers else {}
     return [_to_trial(row, steps) for row in rows]
 
 
@@ -263,4 +275,4 @@ def _by_trial(rows: Any) -> dict[int, list[tuple[float, float]]]:
 
 
 def _to_trial(row: Any, steps: dict[int, list[tuple[float, float]]]) -> Trial:
-    return Trial(**dict(zip(sql.FIELDS, row, strict=False)), partials=tuple(steps.get(row.number, ())))
+    return Trial(**dict(zip(sql.FIELDS, row, strict=False)), partials=tuple(steps.get(row[0], ())))
