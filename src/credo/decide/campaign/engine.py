@@ -15,7 +15,7 @@ import numpy as np
 
 from credo.core.arrays import put
 from credo.core.linalg import lapack
-from credo.decide.acquisition import Constrained, ExpectedImprovement, Feasibility
+from credo.decide.acquisition import Constrained, ExpectedImprovement, Feasibility, NoisyExpectedImprovement
 from credo.decide.acquisition.base import Acquisition
 from credo.decide.acquisition.cost import MultiFidelity
 from credo.decide.acquisition.hypervolume import ExpectedHypervolumeImprovement
@@ -113,7 +113,10 @@ def _apart(row: np.ndarray, rows: np.ndarray, problem: Problem, seed: int) -> np
 
 
 def acquisition_of(problem: Problem, model: Model, seed: int = 0) -> Acquisition:
-    """The acquisition, prepared: the problem's own or expected improvement, times the chances of success."""
+    """The acquisition, prepared: the problem's own or expected improvement, times the chances of success.
+
+    Where outcomes are said to be noisy nobody knows which was best: the improvement is averaged over what it may be.
+    """
     beliefs = tuple(each.belief for each in model.objectives)
     several = len(beliefs) > 1
     belief: Any = beliefs if several else beliefs[0]
@@ -128,6 +131,8 @@ def acquisition_of(problem: Problem, model: Model, seed: int = 0) -> Acquisition
     if chosen is None:
         if several:
             chosen = ExpectedHypervolumeImprovement()
+        elif problem.noise is not None and problem.fidelity is None:
+            chosen = NoisyExpectedImprovement()
         elif feasibilities or problem.fidelity is not None:
             chosen = ExpectedImprovement()
         else:

@@ -13,7 +13,7 @@ from credo.core.errors import DataError
 from credo.decide.acquisition.cost import AffineCost
 from credo.decide.acquisition.pending import believing
 from credo.decide.campaign.problem import Observations, Problem
-from credo.decide.campaign.surrogate import LABELS, Surrogate, learn_surrogate
+from credo.decide.campaign.surrogate import LABELS, NOISY, RESPONSES, Surrogate, learn_surrogate
 
 
 class Model(NamedTuple):
@@ -65,7 +65,8 @@ def model_of(problem: Problem, seen: Observations, warm: Any = None) -> Model:
             raise DataError("no trial has come back with a value yet")
         noise = seen.noise[known] if i < k else None
         start = warm[i] if i < len(warm) else None
-        surrogates.append(learn_surrogate(rows[known], values[known, i], sign, noise, start, problem.seed))
+        usual = NOISY if i < k and problem.noise is not None else RESPONSES
+        surrogates.append(learn_surrogate(rows[known], values[known, i], sign, noise, start, problem.seed, usual))
     success = None
     if seen.failed.any():
         start = warm[len(signs)] if len(signs) < len(warm) else None

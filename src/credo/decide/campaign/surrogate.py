@@ -1,6 +1,6 @@
 """What a campaign believes about one outcome: a Gaussian process over encoded points, learned in milliseconds.
 
-    z = (y - center)/scale ~ GP(c, s² Matérn-5/2(r; ℓ)) + noise,    c ~ N(0, 1),   ℓₖ ~ ½√d within a factor of e
+    z = (y - center)/scale ~ GP(c, s² Matérn-5/2(r; ℓ)) + noise,    c ~ N(0, 1),   ℓₖ ~ ¼√d within a factor of e
 
 The priors say what holds for most responses to tuned parameters: each varies over something like the range of its
 inputs, the more inputs the less each matters (Hvarfner, Hellsten & Nardi 2024), and there is little noise unless the
@@ -32,13 +32,16 @@ class Typically(NamedTuple):
     """The lengthscale in one dimension, as a part of the range."""
     noise: float
     """The variance of the noise, as a part of that of the outcomes."""
+    noise_spread: float = 3.0
+    """The standard deviation of its logarithm."""
 
 
-RESPONSES = Typically(0.5, 1e-4)
+RESPONSES, NOISY = Typically(0.25, 1e-4), Typically(0.25, 1e-2, 2.0)
+"""Of outcomes that may be noisy, and of outcomes that are said to be."""
 LABELS = Typically(1.5, 0.05)
 """What fails usually fails in a whole region, not in spots: few failures should say much."""
-SPREAD, NOISE_SPREAD = 1.0, 3.0
-"""Standard deviations of the logarithms."""
+SPREAD = 1.0
+"""The standard deviation of the logarithms of other hyperparameters."""
 LEAST_NOISE = 1e-12
 """Added to every variance, so that points next to each other do no harm."""
 CLIMB, FOLLOW = (200, 1e-3, 1e-7), (1e-3, 1e-6)
@@ -100,7 +103,7 @@ def learn_surrogate(
         noise: the variance of each outcome where it is known, else NaN.
         warm: `Surrogate.hyper` of an earlier one.
         seed: of the random starts.
-        typical: the priors; None is that of responses, `LABELS` that of success and failure.
+        typical: the priors: `RESPONSES` (None), `NOISY`, or `LABELS` for success and failure.
     """
     n, d = x.shape
     good = squeezed(sign * y)
@@ -131,7 +134,7 @@ def _plan(d: int, usual: Typically, known: bool) -> Plan:
     priors = {
         "kernel.lengthscale": Typical(np.full(d, typical), SPREAD),
         "kernel.variance": Typical(1.0, SPREAD),
-        "noise": Typical(usual.noise, NOISE_SPREAD),
+        "noise": Typical(usual.noise, usual.noise_spread),
     }
     noise = put(np.asarray(LEAST_NOISE if known else usual.noise))
     gp = GP(Matern52(put(np.full(d, typical)), one), Constant(put(np.zeros(())), one), noise)
