@@ -36,7 +36,7 @@ class Typically(NamedTuple):
     """The standard deviation of its logarithm."""
 
 
-RESPONSES, NOISY = Typically(0.25, 1e-4), Typically(0.25, 1e-2, 2.0)
+RESPONSES, NOISY = Typically(0.25, 1e-4), Typically(0.35, 1e-2, 2.0)
 """Of outcomes that may be noisy, and of outcomes that are said to be."""
 LABELS = Typically(1.5, 0.05)
 """What fails usually fails in a whole region, not in spots: few failures should say much."""
