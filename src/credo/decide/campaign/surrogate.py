@@ -92,7 +92,7 @@ def learn_surrogate(
     noise: Float[np.ndarray, " n"] | None = None,
     warm: Mapping[str, Any] | None = None,
     seed: int = 0,
-    typical: Typically | None = None,
+    typical: Typically = RESPONSES,
 ) -> Surrogate:
     """The surrogate after the outcomes y of encoded points x.
 
@@ -103,7 +103,7 @@ def learn_surrogate(
         noise: the variance of each outcome where it is known, else NaN.
         warm: `Surrogate.hyper` of an earlier one.
         seed: of the random starts.
-        typical: the priors: `RESPONSES` (None), `NOISY`, or `LABELS` for success and failure.
+        typical: the priors: `RESPONSES`, `NOISY`, or `LABELS` for success and failure.
     """
     n, d = x.shape
     good = squeezed(sign * y)
@@ -112,7 +112,7 @@ def learn_surrogate(
     known = np.isfinite(noise) if noise is not None else np.zeros(n, bool)
     extra = LEAST_NOISE + (np.where(known, noise, 0.0) / scale**2 if noise is not None else np.zeros(n))
     rows = pack(x, (good - center) / scale, np.where(known, 0.0, 1.0), extra)
-    belief = _learn(rows, n, _plan(d, typical or RESPONSES, bool(known.all())), warm, seed)
+    belief = _learn(rows, n, _plan(d, typical, bool(known.all())), warm, seed)
     return Surrogate(belief.condition_on(rows), center, scale, sign)
 
 
