@@ -9,7 +9,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from credo.core.arrays import put
+from credo.core.arrays import put, put_all
 from credo.core.linalg import cholesky
 from credo.infer.diagnostics import Diagnostics, diagnose, in_words
 from credo.infer.posterior import Approximation, Posterior
@@ -35,8 +35,7 @@ class Draws(Posterior):
         c, n, _ = vectors.shape
         found = diagnose(vectors, *info)
         said = (*notes, *in_words(found, space.names, c, n))
-        acceptance, divergent, energy, at_depth = (put(np.asarray(v)) for v in info)
-        return cls(space, put(vectors), acceptance, divergent, energy, at_depth, said)
+        return cls(space, *put_all(vectors, *map(np.asarray, info)), said)
 
     @property
     def diagnostics(self) -> Diagnostics:

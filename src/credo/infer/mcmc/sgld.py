@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from itertools import islice
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -27,11 +28,11 @@ from credo.infer.mcmc.draws import Draws
 from credo.infer.mcmc.langevin import check_step
 from credo.infer.target import Constraints, Space
 
-ROWS = 65_536
-"""About how many rows are in memory at a time."""
+ROWS = 32_768
+"""About how many rows are shuffled, and gone through, at a time: so many indices fit in the cache."""
 NUMBERS = 4_000_000
 """About how many coordinates of steps are."""
-AHEAD = 2
+AHEAD = 3
 """Blocks of rows that are made ready while one is worked on."""
 FORGETTING, FLOOR = 0.99, 1e-5
 """α and λ of RMSprop."""
@@ -133,11 +134,13 @@ class SGLD:
         self, model: Streamed, source: "Source", u: np.ndarray, schedule: np.ndarray, wanted: np.ndarray, seed: int
     ) -> tuple[np.ndarray, bool]:
         """The vectors after the wanted steps, and whether the user stopped it."""
-        shuffling, moving = np.random.default_rng(seed).spawn(2)  # one for each thread
+        shuffling, moving = np.random.Generator(np.random.SFC64(seed)).spawn(2)  # it shuffles fastest
         k = model.space.size
         per_block = int(np.clip(min(ROWS // self.batch, NUMBERS // k), 1, len(schedule)))
         squares, kept, done = np.zeros_like(u), [np.zeros((0, k))], 0
         parts, noise = _parts(model), moving.standard_normal((per_block, k))
+        made: tuple[Array, int] | None = None
+        interrupted = False
         try:
             blocks = _blocks(source, per_block * self.batch, shuffling)
             for rows, count in _ahead(blocks, partial(_loaded, per_block)):
@@ -147,23 +150,24 @@ class SGLD:
                 plan = np.zeros((2, per_block))
                 plan[0, :size] = schedule[done : done + size]
                 plan[1] = np.clip(count - self.batch * np.arange(per_block), 1, self.batch)
+                if made:  # while these rows were awaited
+                    kept.append(_kept(*made, wanted))
+                    made = None
                 u, squares, steps = _steps(*parts, u, squares, rows, source.rows, plan, noise, self.precondition)
                 noise = moving.standard_normal((per_block, k))  # for the next, while these steps are made
-                path = np.asarray(steps)
-                here = wanted[(wanted >= done) & (wanted < done + size)] - done
-                kept.append(path[here])
-                if not np.all(np.isfinite(path[-1])):
-                    bad = done + int(np.argmin(np.isfinite(path).all(1)))
-                    raise NotConverged(f"SGLD left the finite numbers at step {bad}: lower step_size; check the rows")
+                made = steps, done
                 done += size
         except KeyboardInterrupt:
-            if sum(map(len, kept)) < 1:
-                raise
-            return np.concatenate(kept), True
-        if done < len(schedule):
+            interrupted = True
+        if made:
+            kept.append(_kept(*made, wanted))
+        vectors = np.concatenate(kept)
+        if interrupted and not len(vectors):
+            raise KeyboardInterrupt
+        if done < len(schedule) and not interrupted:
             found = source.rows - (len(schedule) - done) * self.batch // self.passes
             raise DataError(f"data ended early: rows = {source.rows} was promised, about {max(found, 0)} a pass came")
-        return np.concatenate(kept), False
+        return vectors, interrupted
 
     def _check(self) -> None:
         check_step(self.step_size)
@@ -223,6 +227,15 @@ def _steps(
     return u, squares, path
 
 
+def _kept(steps: Float[Array, "s k"], first: int, wanted: Int[np.ndarray, " n"]) -> Float[np.ndarray, "m k"]:
+    """The vectors after those of the steps first, first + 1, … that are wanted."""
+    path = np.asarray(steps)
+    if not np.all(np.isfinite(path[-1])):
+        bad = first + int(np.argmin(np.isfinite(path).all(1)))
+        raise NotConverged(f"SGLD left the finite numbers at step {bad}: lower step_size; check the rows")
+    return path[wanted[(wanted >= first) & (wanted < first + len(path))] - first]
+
+
 # -- reading rows ---------------------------------------------------------------------------------------------
 
 
@@ -277,16 +290,16 @@ def _shuffled(n: int, size: int, rng: np.random.Generator) -> Iterator[np.ndarra
 
     The first part comes soon, and each is shuffled where it lies, in the cache. Rao (1961), Sandelius (1962).
     """
-    k = min(2 ** (n // ROWS // 2).bit_length(), 256)  # a power of two, for then a random byte tells
+    k = min(2 ** (n // ROWS).bit_length(), 256)  # a power of two, for then a random byte tells
     where = np.frombuffer(rng.bytes(n), dtype=np.uint8) & np.uint8(k - 1)
-    left = np.zeros(0, dtype=np.int64)
-    for j in range(k):
-        part = np.flatnonzero(where == j)
-        rng.shuffle(part)
-        part = np.concatenate([left, part])
-        whole = len(part) if j == k - 1 else len(part) - len(part) % size
-        yield from (part[i : min(i + size, whole)] for i in range(0, whole, size))
-        left = part[whole:]
+    order = np.argsort(where, kind="stable")  # of bytes it is a radix sort
+    ends = np.cumsum(np.bincount(where, minlength=k)).tolist()
+    done = 0
+    for start, end in zip([0, *ends], ends, strict=False):
+        rng.shuffle(order[start:end])
+        while end - done >= size or (end == n and done < n):
+            yield order[done : done + size]
+            done += size
 
 
 class Block(NamedTuple):
@@ -346,18 +359,28 @@ def _loaded(steps: int, block: Block) -> tuple[tuple[np.ndarray, ...], int]:
     return tuple(c.reshape(steps, -1, *c.shape[1:]) for c in block.memory), block.real
 
 
+class Job(NamedTuple):
+    """What is to be worked on, and what will come of it."""
+
+    item: Any
+    coming: Future[Any]
+
+
 def _ahead(items: Iterator[Any], work: Callable[[Any], Any]) -> Iterator[Any]:
-    """work(item) of each in order, two at a time in threads; one more goes through the items, so that order is kept.
+    """work(item) of each in order, `AHEAD` of them at most before they are asked for.
 
-    At most `AHEAD` items are asked for beyond the one that is worked on.
+    Another thread works; while its answer is awaited, this one does what that has not begun.
     """
+    with ThreadPoolExecutor(1) as worker:
+        waiting = deque(Job(item, worker.submit(work, item)) for item in islice(items, AHEAD))
+        while waiting:
+            while not waiting[0].coming.done() and (taken := _taken_over(waiting)) is not None:
+                item, waiting[taken] = waiting[taken].item, Job(None, Future())
+                waiting[taken].coming.set_result(work(item))
+            yield waiting.popleft().coming.result()
+            waiting.extend(Job(item, worker.submit(work, item)) for item in islice(items, 1))
 
-    def worked(coming: Future[Any]) -> Any:
-        item = coming.result()
-        return None if item is None else work(item)
 
-    with ThreadPoolExecutor(1) as reader, ThreadPoolExecutor(2) as workers:
-        waiting = deque(workers.submit(worked, reader.submit(next, items, None)) for _ in range(AHEAD))
-        while (done := waiting.popleft().result()) is not None:
-            waiting.append(workers.submit(worked, reader.submit(next, items, None)))
-            yield done
+def _taken_over(jobs: Iterable[Job]) -> int | None:
+    """The place of the first job that had not been begun, and now will not be by the worker."""
+    return next((i for i, job in enumerate(jobs) if not job.coming.done() and job.coming.cancel()), None)
