@@ -57,15 +57,27 @@ def normal(mean: np.ndarray, std: np.ndarray) -> Prediction:
     return Prediction(mean, law.logpdf, *law.interval(0.95))
 
 
-def credo_gp(kind: str, priors: Any) -> Callable[..., Prediction]:
+def credo_gp(kind: str, priors: Any = None) -> Callable[..., Prediction]:
     def run(x: np.ndarray, y: np.ndarray, x_test: np.ndarray) -> Prediction:
         import credo
 
-        p = credo.fit(getattr(credo, kind)(), x, y, priors=priors).predict(x_test)
-        low, high = p.interval(0.95)
-        return Prediction(np.asarray(p.mean), p.log_prob, np.asarray(low), np.asarray(high))
+        return predicted(credo.fit(getattr(credo, kind)(), x, y, priors=priors), x_test)
 
     return run
+
+
+def credo_pool(x: np.ndarray, y: np.ndarray, x_test: np.ndarray) -> Prediction:
+    """The mean of three beliefs: two smoothnesses, and warped outcomes."""
+    import credo
+    from credo.kernels import Matern32
+
+    return predicted(credo.pool([credo.GP(), credo.GP(Matern32(ard=True)), credo.WarpedGP()], x, y), x_test)
+
+
+def predicted(belief: Any, x_test: np.ndarray) -> Prediction:
+    p = belief.predict(x_test)
+    low, high = p.interval(0.95)
+    return Prediction(np.asarray(p.mean), p.log_prob, np.asarray(low), np.asarray(high))
 
 
 def sklearn_gp(x: np.ndarray, y: np.ndarray, x_test: np.ndarray) -> Prediction:
@@ -85,9 +97,10 @@ def gpytorch_gp(x: np.ndarray, y: np.ndarray, x_test: np.ndarray) -> Prediction:
 
 
 OURS = {
-    "credo": credo_gp("GP", None),
-    "credo, no hyperpriors": credo_gp("GP", False),
-    "credo, warped outcomes": credo_gp("WarpedGP", None),
+    "credo, three pooled": credo_pool,
+    "credo": credo_gp("GP"),
+    "credo, no hyperpriors": credo_gp("GP", priors=False),
+    "credo, warped outcomes": credo_gp("WarpedGP"),
 }
 PEERS = {"GPyTorch": gpytorch_gp, "scikit-learn": sklearn_gp}
 

@@ -25,6 +25,7 @@ _HOME = {
     "load": "core.files",
     "configure": "core.configure",
     "compare": "evaluate.compare",
+    "pool": "evaluate.pool",
     "acquire": "decide.active",
     "solve": "decide.mdp",
     "replace": "core.params",
@@ -124,6 +125,7 @@ __all__ = [
     "load",
     "losses",
     "models",
+    "pool",
     "replace",
     "save",
     "scale",
@@ -144,6 +146,7 @@ if TYPE_CHECKING:
     from credo.decide.bayes import decide
     from credo.decide.mdp import MDP, solve
     from credo.evaluate.compare import compare
+    from credo.evaluate.pool import pool
     from credo.infer.average import Averaged
     from credo.infer.condition import condition
     from credo.infer.learn import fit, learn

@@ -17,6 +17,7 @@ from credo.evaluate.calibration import (
 )
 from credo.evaluate.compare import BayesFactor, Comparison, bayes_factor, compare
 from credo.evaluate.curves import BiasVariance, LearningCurve, bias_variance, learning_curve
+from credo.evaluate.pool import pool, stacking_weights
 from credo.evaluate.scores import (
     SCORES,
     accuracy,
@@ -77,6 +78,7 @@ __all__ = [
     "mae",
     "nlpd",
     "pit",
+    "pool",
     "r2",
     "rank_test",
     "reliability",
@@ -85,6 +87,7 @@ __all__ = [
     "select",
     "simulation_based_calibration",
     "split",
+    "stacking_weights",
     "uniformity_test",
     "width",
     "wilson",

@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 
-from credo.decide.acquisition import Thompson, UpperConfidenceBound
+from credo.decide.acquisition import OverBeliefs, Thompson, UpperConfidenceBound
 from credo.decide.campaign import engine
 from credo.decide.campaign.model import model_of
 from credo.decide.campaign.problem import Observations, Problem
@@ -244,6 +244,30 @@ def test_noise_that_is_known_is_not_learned(rng):
     assert residual[0] > 0.2
     assert residual[1] < 1e-3
     np.testing.assert_allclose(told.standard(told.natural(0.7)), 0.7)
+
+
+def test_with_noise_a_lucky_trial_is_not_the_best(rng):
+    line = [{"a": float(a), "b": 0.5} for a in np.linspace(0.0, 1.0, 21)]
+    values = np.array([-4 * (p["a"] - 0.3) ** 2 for p in line]) + 0.1 * rng.normal(size=21)
+    lucky = {"a": 0.95, "b": 0.5}
+    seen = record([*line, lucky], [*values, 0.2])
+    top = engine.best(Problem.of(PLANE, noise="learn"), seen)
+    assert abs(top.point["a"] - 0.3) < 0.16
+    assert top.interval[0] < top.mean < top.interval[1]
+    assert -0.3 < top.mean < 0.2
+
+
+def test_noise_in_many_columns_is_believed_in_two_smoothnesses(rng):
+    wide = Space.box(np.zeros(8), np.ones(8))
+    points = wide.sample(14, seed=0)
+    seen = record(points, -np.square(wide.encode(points) - 0.4).sum(1) + 0.1 * rng.normal(size=14))
+    problem = Problem.of(wide, initial=5, noise="learn")
+    model = model_of(problem, seen)
+    assert isinstance(engine.acquisition_of(problem, model), OverBeliefs)
+    after = model.after(wide.encode(points[:2]))
+    assert len(after.smoother.fitted()) == 16
+    assert engine.suggest(problem, seen, points[:1], 1, 0)[0].kind in ("explore", "exploit")
+    assert model_of(Problem.of(wide), seen).smoother is None
 
 
 def test_fitted_is_the_mean_at_the_rows(rng):

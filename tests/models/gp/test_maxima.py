@@ -1,4 +1,4 @@
-"""Which of two maxima of the evidence is taken."""
+"""Which of two maxima of the evidence is taken, and where a climb on more rows begins."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from scipy import stats
 from credo.infer.learn import Learned
 from credo.kernels import RBF
 from credo.models.gp import GP
-from credo.models.gp.learning import _better
+from credo.models.gp.learning import _better, _noise_of_more
 
 RNG = np.random.default_rng(3)
 X = np.sort(RNG.uniform(0, 6, size=(60, 1)), axis=0)
@@ -47,3 +47,17 @@ def test_otherwise_the_higher_is(rows):
     alike = GP(RBF(0.81), 0.0, 0.0101)  # predicts about as well
     assert _better(learned(FINE, -20.0), learned(alike, -10.0), rows).belief is alike
     assert _better(learned(FINE, -10.05), learned(COARSE, -10.0), rows).belief is COARSE  # taken for the same maximum
+
+
+def test_twins_that_disagree_among_more_rows_bring_the_noise_back():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(30, 2))
+    y = np.sin(x[:, 0])
+    sure = GP(RBF(1.0), noise=1e-15)
+    agreed = sure.statistics(x, y)
+    again = _noise_of_more(sure, agreed, (), {})
+    assert again.log_evidence(x, y) >= sure.log_evidence(x, y)
+    more = sure.statistics(np.concatenate([x, x[:5]]), np.append(y, y[:5] + 0.1))
+    assert 1e-4 < float(_noise_of_more(sure, more, (), {}).noise) < 0.1
+    usual = GP(RBF(1.0), noise=0.01)
+    assert _noise_of_more(usual, more, (), {}) is usual

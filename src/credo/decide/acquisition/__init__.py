@@ -24,6 +24,7 @@ from credo.decide.acquisition.improvement import (
 )
 from credo.decide.acquisition.lookahead import ExpectedVarianceReduction, InformationDirected, KnowledgeGradient
 from credo.decide.acquisition.pending import Believer, LocalPenalization
+from credo.decide.acquisition.several import OverBeliefs
 from credo.decide.acquisition.thompson import Thompson
 
 __all__ = [
@@ -53,6 +54,7 @@ __all__ = [
     "MultiFidelity",
     "MutualInformation",
     "NoisyExpectedImprovement",
+    "OverBeliefs",
     "PerCost",
     "ProbabilityOfImprovement",
     "Thompson",

@@ -15,7 +15,13 @@ import numpy as np
 
 from credo.core.arrays import put
 from credo.core.linalg import lapack
-from credo.decide.acquisition import Constrained, ExpectedImprovement, Feasibility, NoisyExpectedImprovement
+from credo.decide.acquisition import (
+    Constrained,
+    ExpectedImprovement,
+    Feasibility,
+    NoisyExpectedImprovement,
+    OverBeliefs,
+)
 from credo.decide.acquisition.base import Acquisition
 from credo.decide.acquisition.cost import MultiFidelity
 from credo.decide.acquisition.hypervolume import ExpectedHypervolumeImprovement
@@ -115,7 +121,8 @@ def _apart(row: np.ndarray, rows: np.ndarray, problem: Problem, seed: int) -> np
 def acquisition_of(problem: Problem, model: Model, seed: int = 0) -> Acquisition:
     """The acquisition, prepared: the problem's own or expected improvement, times the chances of success.
 
-    Where outcomes are said to be noisy nobody knows which was best: the improvement is averaged over what it may be.
+    Where outcomes are said to be noisy nobody knows which was best: the improvement is averaged over what it may be,
+    and with many columns over two smoothnesses of the response, too.
     """
     beliefs = tuple(each.belief for each in model.objectives)
     several = len(beliefs) > 1
@@ -133,6 +140,8 @@ def acquisition_of(problem: Problem, model: Model, seed: int = 0) -> Acquisition
             chosen = ExpectedHypervolumeImprovement()
         elif problem.noise is not None and problem.fidelity is None:
             chosen = NoisyExpectedImprovement()
+            if model.smoother is not None:
+                chosen = OverBeliefs(chosen, (model.smoother.belief,))
         elif feasibilities or problem.fidelity is not None:
             chosen = ExpectedImprovement()
         else:

@@ -14,6 +14,10 @@ from credo.decide.acquisition.cost import AffineCost
 from credo.decide.acquisition.pending import believing
 from credo.decide.campaign.problem import Observations, Problem
 from credo.decide.campaign.surrogate import LABELS, NOISY, RESPONSES, Surrogate, learn_surrogate
+from credo.kernels import RBF
+
+WIDE = 8
+"""Encoded columns from which on noisy outcomes are believed in two smoothnesses at once."""
 
 
 class Model(NamedTuple):
@@ -31,6 +35,8 @@ class Model(NamedTuple):
     """Their positions in the record."""
     tried: Float[np.ndarray, "t d"]
     """The encoded points of all trials, those that failed included."""
+    smoother: Surrogate | None = None
+    """The first objective under a smoother kernel; None where one is enough."""
 
     @property
     def hyper(self) -> list[dict[str, Any]]:
@@ -46,8 +52,9 @@ class Model(NamedTuple):
             tuple(each._replace(belief=believing(each.belief, pending)) for each in several)
             for several in (self.objectives, self.constraints)
         )
+        smoother = self.smoother and self.smoother._replace(belief=believing(self.smoother.belief, pending))
         rows, tried = (np.concatenate([each, pending]) for each in (self.rows, self.tried))
-        return self._replace(objectives=objectives, constraints=constraints, rows=rows, tried=tried)
+        return self._replace(objectives=objectives, constraints=constraints, rows=rows, tried=tried, smoother=smoother)
 
 
 def model_of(problem: Problem, seen: Observations, warm: Any = None) -> Model:
@@ -74,7 +81,18 @@ def model_of(problem: Problem, seen: Observations, warm: Any = None) -> Model:
     complete = np.isfinite(values[:, :k]).all(axis=1)
     cost = None if problem.fidelity is None else _cost(problem, seen)
     index = np.flatnonzero(complete)
-    return Model(tuple(surrogates[:k]), tuple(surrogates[k:]), success, cost, rows[complete], index, rows)
+    smoother = None
+    if k == 1 and problem.noise is not None and problem.fidelity is None and problem.space.width >= WIDE:
+        smoother = smoother_of(problem, seen, surrogates[0])
+    return Model(tuple(surrogates[:k]), tuple(surrogates[k:]), success, cost, rows[complete], index, rows, smoother)
+
+
+def smoother_of(problem: Problem, seen: Observations, rough: Surrogate) -> Surrogate:
+    """The first objective if it is smoother than `rough` believes; noisy data hardly tell the two apart."""
+    known = np.isfinite(seen.values[:, 0])
+    rows = problem.space.encode(seen.points)[known]
+    data = rows, seen.values[known, 0], rough.sign, seen.noise[known]
+    return learn_surrogate(*data, rough.hyper, problem.seed, NOISY, RBF)
 
 
 def fidelity_column(problem: Problem) -> int:

@@ -18,7 +18,7 @@ from jaxtyping import Float
 from credo.core import params
 from credo.core.arrays import put
 from credo.infer.optimize import Optimum, maximize
-from credo.kernels import Matern52
+from credo.kernels import Kernel, Matern52
 from credo.models.gp import GP
 from credo.models.gp.hyperpriors import Typical
 from credo.models.gp.means import Constant
@@ -93,6 +93,7 @@ def learn_surrogate(
     warm: Mapping[str, Any] | None = None,
     seed: int = 0,
     typical: Typically = RESPONSES,
+    kernel: type[Kernel] = Matern52,
 ) -> Surrogate:
     """The surrogate after the outcomes y of encoded points x.
 
@@ -104,6 +105,7 @@ def learn_surrogate(
         warm: `Surrogate.hyper` of an earlier one.
         seed: of the random starts.
         typical: the priors: `RESPONSES`, `NOISY`, or `LABELS` for success and failure.
+        kernel: how smooth the response is.
     """
     n, d = x.shape
     good = squeezed(sign * y)
@@ -112,7 +114,7 @@ def learn_surrogate(
     known = np.isfinite(noise) if noise is not None else np.zeros(n, bool)
     extra = LEAST_NOISE + (np.where(known, noise, 0.0) / scale**2 if noise is not None else np.zeros(n))
     rows = pack(x, (good - center) / scale, np.where(known, 0.0, 1.0), extra)
-    belief = _learn(rows, n, _plan(d, typical, bool(known.all())), warm, seed)
+    belief = _learn(rows, n, _plan(d, typical, bool(known.all()), kernel), warm, seed)
     return Surrogate(belief.condition_on(rows), center, scale, sign)
 
 
@@ -128,7 +130,7 @@ class Plan(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def _plan(d: int, usual: Typically, known: bool) -> Plan:
+def _plan(d: int, usual: Typically, known: bool, kernel: type[Kernel]) -> Plan:
     """For d columns; with `known` noise there is none to learn."""
     typical, one = usual.length * np.sqrt(d), put(np.ones(()))
     priors = {
@@ -137,7 +139,7 @@ def _plan(d: int, usual: Typically, known: bool) -> Plan:
         "noise": Typical(usual.noise, usual.noise_spread),
     }
     noise = put(np.asarray(LEAST_NOISE if known else usual.noise))
-    gp = GP(Matern52(put(np.full(d, typical)), one), Constant(put(np.zeros(())), one), noise)
+    gp = GP(kernel(put(np.full(d, typical)), one), Constant(put(np.zeros(())), one), noise)
     slots = params.layout(gp, ("noise",) if known else ())
     start = np.asarray(params.to_vector(gp, slots))
     free = {s.path: priors[s.path] for s in slots}

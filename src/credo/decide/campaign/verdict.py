@@ -8,15 +8,18 @@ from jaxtyping import Int
 
 from credo.core.errors import DataError
 from credo.decide.acquisition import UpperConfidenceBound
-from credo.decide.campaign.model import Model, fidelity_column, model_of
+from credo.decide.campaign.model import Model, fidelity_column, model_of, smoother_of
 from credo.decide.campaign.problem import Best, Observations, Problem
 from credo.decide.maximize import maximize
 from credo.decide.pareto import non_dominated
+from credo.infer.average import Averaged
 
 DRAWS, CANDIDATES = 64, 512
 """Functions drawn, and the points they are drawn at, to say how much better the optimum may be."""
 PROMISING = 3
 """How many of the best trials are searched around."""
+CAUTION = 1.0
+"""Standard deviations below the mean at which noisy trials are compared."""
 SURE = 0.1
 """A standard deviation below which nothing is explored, in units of that of the outcomes."""
 
@@ -50,18 +53,26 @@ def explain(problem: Problem, model: Model, mean: np.ndarray, std: np.ndarray) -
 def best(problem: Problem, seen: Observations, warm: Any = None) -> Best:
     """The trial whose noise-free outcome is believed best, among those that are more likely feasible than not.
 
-    With fidelities, the one that is believed best at the fidelity that counts.
+    With fidelities, the one that is believed best at the fidelity that counts. With noise, of many trials some are
+    lucky: the one with the largest mean less a standard deviation, under two smoothnesses of the response at once,
+    which noisy data hardly tell apart.
     """
     if len(problem.signs) > 1:
         raise DataError("with several objectives there is no single best point; ask for the front()")
     model = model_of(problem, seen, warm)
     surrogate, rows = model.objectives[0], at_target(problem, model.rows)
-    there = surrogate.belief.predict(rows)
-    heights = surrogate.fitted() if problem.fidelity is None else np.asarray(there.mean)
+    belief: Any = surrogate.belief
+    if problem.noise is not None:
+        smoother = model.smoother or smoother_of(problem, seen, surrogate)
+        belief = Averaged(jnp.zeros(2), (belief, smoother.belief))
+    there = belief.predict(rows)
+    exact = problem.noise is None and problem.fidelity is None
+    means, stds = surrogate.fitted() if exact else np.asarray(there.mean), np.sqrt(np.asarray(there.epistemic))
+    heights = means if problem.noise is None else means - CAUTION * stds
     feasible = _feasible(problem, model)
     top = int(np.argmax(np.where(feasible, heights, -np.inf) if feasible.any() else heights))
-    std = surrogate.scale * float(np.sqrt(there.epistemic[top]))
-    mean, at = float(surrogate.natural(heights[top])), int(model.places[top])
+    std = surrogate.scale * float(stds[top])
+    mean, at = float(surrogate.natural(means[top])), int(model.places[top])
     interval = (mean - 1.96 * std, mean + 1.96 * std)
     return Best(dict(seen.points[at]), float(seen.values[at, 0]), mean, interval, int(seen.numbers[at]))
 

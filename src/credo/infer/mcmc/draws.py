@@ -35,7 +35,8 @@ class Draws(Posterior):
         c, n, _ = vectors.shape
         found = diagnose(vectors, *info)
         said = (*notes, *in_words(found, space.names, c, n))
-        return cls(space, *put_all(vectors, *map(np.asarray, info)), said)
+        chains, acceptance, divergent, energy, at_depth = put_all(vectors, *map(np.asarray, info))
+        return cls(space, chains, acceptance, divergent, energy, at_depth, said)
 
     @property
     def diagnostics(self) -> Diagnostics:

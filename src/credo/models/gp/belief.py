@@ -7,7 +7,7 @@ Rasmussen & Williams (2006), chapter 2.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -29,6 +29,8 @@ from credo.models.gp.means import DifferentiatedMean, Mean, as_mean
 from credo.models.gp.posterior import Prior, Solved
 from credo.models.gp.rows import Rows, read
 from credo.models.linear.priors import KnownNoise, StudentTNoise
+
+T = TypeVar("T")
 
 
 class GP(Belief):
@@ -232,8 +234,10 @@ class GP(Belief):
 
         return gradient(self, x)
 
-    def leave_one_out(self) -> Normal:
-        """The prediction of each row that was seen from all the others, in closed form."""
+    def leave_one_out(self, *data: Any, **options: Any) -> Normal:
+        """The prediction of each row from all the others, in closed form: of rows that were seen, or of `data`."""
+        if data:
+            return last_rows(self.condition(*data, **options).leave_one_out(), len(data[-1]))
         rows, solved = self.conditioned()
         mean, variance = (np.asarray(v)[: rows.n] for v in posterior.leave_one_out(self.prior, rows, solved))
         _, _, scale, extra = rows.cut()
@@ -250,3 +254,8 @@ class GP(Belief):
         seen = "nothing" if self.seen is None else f"{'?' if is_traced(self.seen) else self.seen.n} rows"
         noise = "given" if isinstance(self.noise, KnownNoise) else show(self.noise)
         return f"GP({self.kernel!r}, mean={type(self.mean).__name__}, noise={noise}, seen {seen})"
+
+
+def last_rows(prediction: T, n: int) -> T:
+    """The prediction of the last n rows alone."""
+    return jax.tree.map(lambda v: v[-n:], prediction)

@@ -48,6 +48,9 @@ SHORTER = 0.5
 FAR = 2.0
 """How far from its start a number must be to be suspected of running away, in unconstrained units."""
 
+NOISES = (1e-6, 1e-4, 1e-2, 1.0)
+"""Shares of the typical noise that are tried where there was less."""
+
 APART = 0.1
 """Maxima whose heights differ by less are taken for the same."""
 CLEARLY = 4.0
@@ -119,7 +122,8 @@ class Staged(NamedTuple):
             rows = statistics if n == statistics.n else statistics.subset(np.sort(order[:n]))
             with lapack.quiet_threads(n):
                 gain = self.gain if n == statistics.n else ROUGHLY
-                learned = one._replace(stride=stride, gain=gain).learn(learned.belief, rows, fixed, priors, seed)
+                start = _noise_of_more(learned.belief, rows, fixed, priors)
+                learned = one._replace(stride=stride, gain=gain).learn(start, rows, fixed, priors, seed)
         again = _second_look(belief, learned, statistics, fixed)
         if again is not None:
             with lapack.quiet_threads(statistics.n):
@@ -136,6 +140,23 @@ class Staged(NamedTuple):
         while 3 * sizes[-1] < 0.6 * n:
             sizes.append(3 * sizes[-1])
         return [*sizes, n] if n > 1.5 * sizes[-1] else [n]
+
+
+def _noise_of_more(belief: GP, rows: Rows, fixed: Sequence[str], priors: Mapping[str, Any]) -> GP:
+    """The belief with noise for more rows than it has learned from, where that was next to none.
+
+    Rows that have a twin in inputs and outcome need no noise. The next twins may disagree, and from there no climb
+    comes back: the evidence is a wall.
+    """
+    slots = params.layout(belief, fixed)
+    vector = np.asarray(params.to_vector(belief, slots))
+    noise = [s.start for s in slots if s.path == "noise"]
+    least = np.log(TYPICAL_NOISE * rows.cut()[1].var() * np.array(NOISES))
+    if not noise or not vector[noise[0]] < least[0]:
+        return belief
+    objective = Evidence().objective(belief, slots, rows, priors)
+    tried = [vector, *(np.where(np.arange(len(vector)) == noise[0], level, vector) for level in least)]
+    return params.from_vector(belief, slots, max(tried, key=objective.value))
 
 
 def _second_look(start: GP, learned: Learned, rows: Rows, fixed: Sequence[str]) -> GP | None:

@@ -28,7 +28,7 @@ from credo.core.predictive import Normal, Warped
 from credo.kernels import Kernel, Matern52
 from credo.kernels.base import show
 from credo.kernels.derivative import Differentiated
-from credo.models.gp.belief import GP
+from credo.models.gp.belief import GP, last_rows
 from credo.models.gp.hyperpriors import default_priors
 from credo.models.gp.means import Mean, as_mean
 from credo.models.gp.posterior import Prior, Solved
@@ -202,8 +202,14 @@ class WarpedGP(Belief):
         """n joint draws of g⁻¹(f) (of outcomes with `noise`) at the rows x, shape (n, m); see `sampling.py`."""
         return _inverse(self.warp, self.latent.sample(x, n, noise=noise, method=method, seed=seed))
 
-    def leave_one_out(self) -> Warped:
-        """The prediction of each row that was seen from all the others, in closed form; the warp is that of all."""
+    def leave_one_out(self, *data: Any, **options: Any) -> Warped:
+        """The prediction of each row from all the others, in closed form: of rows that were seen, or of `data`.
+
+        The warp is that of all rows.
+        """
+        if data:
+            after = self.condition(*data, **options)
+            return Warped(last_rows(after.latent.leave_one_out(), len(data[-1])), self.warp)
         return Warped(self.latent.leave_one_out(), self.warp)
 
     def __repr__(self) -> str:

@@ -201,8 +201,17 @@ class StateSpaceGP(Belief):
             found.append(Component(None, known, np.zeros(len(known)), share, True))
         return tuple(found)
 
-    def leave_one_out(self) -> Normal:
-        """The prediction of each row that was seen from all the others, in the order of time."""
+    def leave_one_out(self, *data: Any, **options: Any) -> Normal:
+        """The prediction of each row from all the others: of rows that were seen, in the order of time, or of `data`.
+
+        Those of `data` come in their own order.
+        """
+        if data:
+            if self.seen is not None:
+                raise DataError("leave_one_out(X, y) is for a belief that has seen nothing; use unconditioned()")
+            out = self.condition(*data, **options).leave_one_out()
+            place = np.argsort(np.argsort(np.ravel(data[0]), kind="stable"))
+            return jax.tree.map(lambda v: v[place], out)
         seen = self.conditioned()
         n = seen.rows.n
         mean, variance = (np.asarray(v)[:n] for v in passes.leave_one_out(self.prior, seen, self.harmonics))
