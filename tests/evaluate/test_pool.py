@@ -104,13 +104,24 @@ def test_left_out_rows_may_follow_rows_that_were_seen():
     np.testing.assert_allclose(found.mean, leave_one_out(belief, X[:12], Y[:12]).mean[5:], rtol=1e-8)
 
 
+def test_rows_without_an_outcome_are_left_out_of_the_answer_too():
+    x, y = X[[3, 1, 0, 2, 4]], Y[[3, 1, 0, 2, 4]].copy()
+    y[1] = np.nan
+    rest = [0, 2, 3, 4]
+    for belief in (credo.GP(noise=0.05), credo.WarpedGP(noise=0.05), StateSpaceGP(credo.GP(noise=0.05))):
+        expected = belief.leave_one_out(x[rest], y[rest]).mean
+        np.testing.assert_allclose(belief.leave_one_out(x, y).mean, expected, rtol=1e-10)
+    seen = credo.GP(noise=0.05).condition(X[10:14], Y[10:14])
+    assert seen.leave_one_out(x, y).mean.shape == (4,)
+
+
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
         (lambda: pool([], X, Y), "beliefs is empty"),
         (lambda: pool(members(), X, Y, weights="best"), "'equal', 'stacking' or a number for each"),
         (lambda: pool(members(), X, Y, weights=[1.0]), "weights"),
-        (lambda: pool(members(), X, Y, weights=[1.0, -1.0]), "≥ 0 and not all zero"),
+        (lambda: pool(members(), X, Y, weights=[1.0, -1.0]), "weights must hold weights ≥ 0 that are not all zero"),
         (lambda: pool(members(), X, Y, learn=False, priors=False), "takes no options of fit, found priors"),
         (lambda: stacking_weights([[0.0, np.nan]]), "log_density must hold a number"),
         (lambda: stacking_weights([[-np.inf], [-np.inf]]), "for each row one that is finite"),

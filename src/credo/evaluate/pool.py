@@ -11,15 +11,13 @@ predictive distributions".
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from credo.core.arrays import check_vector
 from credo.core.belief import Belief
 from credo.core.errors import DataError
-from credo.evaluate.validation import leave_one_out
-from credo.infer.average import Averaged
+from credo.evaluate.validation import leave_one_out, seeded
+from credo.infer.average import Averaged, log_prior
 from credo.infer.learn import learn as learned
 
 GAP, MOST_STEPS = 1e-3, 100_000
@@ -54,23 +52,20 @@ def pool(
         raise DataError("beliefs is empty; pass at least one, e.g. credo.pool([credo.GP(), credo.WarpedGP()], X, y)")
     if isinstance(weights, str) and weights not in ("equal", "stacking"):
         raise DataError(f"weights must be 'equal', 'stacking' or a number for each belief, found {weights!r}")
-    given = None if isinstance(weights, str) else _given(weights, len(members))
+    log_weights = log_prior(None if isinstance(weights, str) else weights, len(members), "weights")
+    settings = seeded(options, seed, learn)
     if learn:
-        members = [learned(each, X, y, seed=seed, **options) for each in members]
-    elif options:
-        raise DataError(f"learn=False takes no options of fit, found {', '.join(options)}")
-    if given is None and weights == "stacking":
-        given = stacking_weights([leave_one_out(each, X, y).log_density for each in members])
-    elif given is None:
-        given = np.full(len(members), 1 / len(members))
-    with np.errstate(divide="ignore"):
-        return Averaged(jnp.log(jnp.asarray(given)), tuple(each.condition(X, y) for each in members))
+        members = [learned(each, X, y, **settings) for each in members]
+    if isinstance(weights, str) and weights == "stacking":
+        left_out = [leave_one_out(each, X, y).log_density for each in members]
+        log_weights = log_prior(stacking_weights(left_out), len(members))
+    return Averaged(log_weights, tuple(each.condition(X, y) for each in members))
 
 
 def stacking_weights(log_density: Sequence[Any] | Float[np.ndarray, "k n"]) -> Float[np.ndarray, " k"]:
     """The weights of k beliefs whose pool predicts n left-out rows best: argmax Σᵢ log Σₖ wₖ pₖᵢ.
 
-    Expectation maximization, which never falls; -n (maxₖ gₖ - 1) with gₖ = 1/n Σᵢ pₖᵢ / Σⱼ wⱼ pⱼᵢ bounds what is
+    Expectation maximization, which never falls; n (maxₖ gₖ - 1) with gₖ = 1/n Σᵢ pₖᵢ / Σⱼ wⱼ pⱼᵢ bounds what is
     missing, for the sum is concave.
 
     Args:
@@ -88,10 +83,3 @@ def stacking_weights(log_density: Sequence[Any] | Float[np.ndarray, "k n"]) -> F
             break
         weights = weights * gain
     return weights / weights.sum()
-
-
-def _given(weights: Any, k: int) -> Float[np.ndarray, " k"]:
-    found = np.asarray(check_vector(weights, "weights", k))
-    if np.any(found < 0) or not found.sum() > 0:
-        raise DataError(f"weights must be ≥ 0 and not all zero, found {found.tolist()}")
-    return found / found.sum()

@@ -126,7 +126,7 @@ def cross_validate(
     wanted = None if scores is None else list(scores)
     tables = []
     for train, test in KFold(k, shuffle=True, random_state=seed).split(np.arange(n)):
-        belief_k = fitted(belief, rows(X, train), rows(y, train), learn, **_seeded(options, seed, learn))
+        belief_k = fitted(belief, rows(X, train), rows(y, train), learn, **seeded(options, seed, learn))
         tables.append(score_table(belief_k.predict(rows(X, test)), rows(y, test), wanted))
     return CrossValidation({name: np.asarray([table[name] for table in tables]) for name in tables[0]})
 
@@ -167,7 +167,7 @@ def select(
     if test <= 0 or validation <= 0:
         raise DataError(f"select needs test and validation rows, found test={test}, validation={validation}")
     parts = holdout(count_rows(X, y), test, validation, seed)
-    settings = _seeded(options, seed, learn)
+    settings = seeded(options, seed, learn)
 
     def fit_on(belief: Belief, index: np.ndarray) -> Any:
         return fitted(belief, rows(X, index), rows(y, index), learn, **settings)
@@ -230,7 +230,8 @@ def _summary(prediction: Predictive, y: Any) -> LeaveOneOut:
     return LeaveOneOut(np.asarray(prediction.mean), np.asarray(prediction.std), np.asarray(log_density))
 
 
-def _seeded(options: dict[str, Any], seed: int, learn: bool) -> dict[str, Any]:
+def seeded(options: dict[str, Any], seed: int, learn: bool) -> dict[str, Any]:
+    """The options of `fit` with the seed; none where nothing is learned."""
     if not learn and options:
         raise DataError(f"learn=False takes no options of fit, found {', '.join(options)}")
     return {"seed": seed, **options} if learn else {}

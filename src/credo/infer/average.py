@@ -101,13 +101,13 @@ def average(beliefs: Sequence[Belief], log_evidence: Any, prior: Any = None) -> 
     return Averaged(jnp.asarray(evidence) + log_prior(prior, k), tuple(beliefs))
 
 
-def log_prior(prior: Any, k: int) -> Array:
-    """log p(mₖ) from weights ≥ 0 (None: uniform)."""
+def log_prior(prior: Any, k: int, name: str = "prior") -> Array:
+    """log p(mₖ) from weights ≥ 0 (None: uniform); `name` is what errors call them."""
     if prior is None:
         return jnp.full(k, -jnp.log(k))
-    weights = jnp.asarray(check_vector(prior, "prior", k))
+    weights = jnp.asarray(check_vector(prior, name, k))
     if not is_traced(weights) and (bool(jnp.any(weights < 0)) or not bool(jnp.any(weights > 0))):
-        raise DataError(f"prior must hold weights ≥ 0 that are not all zero, found {weights.tolist()}")
+        raise DataError(f"{name} must hold weights ≥ 0 that are not all zero, found {weights.tolist()}")
     return jnp.log(weights / jnp.sum(weights))
 
 

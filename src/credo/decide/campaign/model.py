@@ -13,8 +13,7 @@ from credo.core.errors import DataError
 from credo.decide.acquisition.cost import AffineCost
 from credo.decide.acquisition.pending import believing
 from credo.decide.campaign.problem import Observations, Problem
-from credo.decide.campaign.surrogate import LABELS, NOISY, RESPONSES, Surrogate, learn_surrogate
-from credo.kernels import RBF
+from credo.decide.campaign.surrogate import LABELS, NOISY, RESPONSES, Surrogate, learn_surrogate, smoother_of
 
 WIDE = 8
 """Encoded columns from which on noisy outcomes are believed in two smoothnesses at once."""
@@ -83,16 +82,8 @@ def model_of(problem: Problem, seen: Observations, warm: Any = None) -> Model:
     index = np.flatnonzero(complete)
     smoother = None
     if k == 1 and problem.noise is not None and problem.fidelity is None and problem.space.width >= WIDE:
-        smoother = smoother_of(problem, seen, surrogates[0])
+        smoother = smoother_of(surrogates[0], problem.seed)
     return Model(tuple(surrogates[:k]), tuple(surrogates[k:]), success, cost, rows[complete], index, rows, smoother)
-
-
-def smoother_of(problem: Problem, seen: Observations, rough: Surrogate) -> Surrogate:
-    """The first objective if it is smoother than `rough` believes; noisy data hardly tell the two apart."""
-    known = np.isfinite(seen.values[:, 0])
-    rows = problem.space.encode(seen.points)[known]
-    data = rows, seen.values[known, 0], rough.sign, seen.noise[known]
-    return learn_surrogate(*data, rough.hyper, problem.seed, NOISY, RBF)
 
 
 def fidelity_column(problem: Problem) -> int:

@@ -18,7 +18,7 @@ from jaxtyping import Float
 from credo.core import params
 from credo.core.arrays import put
 from credo.infer.optimize import Optimum, maximize
-from credo.kernels import Kernel, Matern52
+from credo.kernels import RBF, Kernel, Matern52
 from credo.models.gp import GP
 from credo.models.gp.hyperpriors import Typical
 from credo.models.gp.means import Constant
@@ -93,7 +93,6 @@ def learn_surrogate(
     warm: Mapping[str, Any] | None = None,
     seed: int = 0,
     typical: Typically = RESPONSES,
-    kernel: type[Kernel] = Matern52,
 ) -> Surrogate:
     """The surrogate after the outcomes y of encoded points x.
 
@@ -105,7 +104,6 @@ def learn_surrogate(
         warm: `Surrogate.hyper` of an earlier one.
         seed: of the random starts.
         typical: the priors: `RESPONSES`, `NOISY`, or `LABELS` for success and failure.
-        kernel: how smooth the response is.
     """
     n, d = x.shape
     good = squeezed(sign * y)
@@ -114,8 +112,16 @@ def learn_surrogate(
     known = np.isfinite(noise) if noise is not None else np.zeros(n, bool)
     extra = LEAST_NOISE + (np.where(known, noise, 0.0) / scale**2 if noise is not None else np.zeros(n))
     rows = pack(x, (good - center) / scale, np.where(known, 0.0, 1.0), extra)
-    belief = _learn(rows, n, _plan(d, typical, bool(known.all()), kernel), warm, seed)
+    belief = _learn(rows, n, _plan(d, typical, bool(known.all()), Matern52), warm, seed)
     return Surrogate(belief.condition_on(rows), center, scale, sign)
+
+
+def smoother_of(rough: Surrogate, seed: int = 0) -> Surrogate:
+    """What was seen of a noisy outcome, if it is smoother than `rough` believes: noise hardly tells the two apart."""
+    rows, _ = rough.belief.conditioned()
+    x, _, scale, _ = rows.cut()
+    belief = _learn(rows, len(x), _plan(x.shape[1], NOISY, not scale.any(), RBF), rough.hyper, seed)
+    return rough._replace(belief=belief.condition_on(rows))
 
 
 class Plan(NamedTuple):

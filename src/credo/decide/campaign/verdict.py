@@ -8,8 +8,9 @@ from jaxtyping import Int
 
 from credo.core.errors import DataError
 from credo.decide.acquisition import UpperConfidenceBound
-from credo.decide.campaign.model import Model, fidelity_column, model_of, smoother_of
+from credo.decide.campaign.model import Model, fidelity_column, model_of
 from credo.decide.campaign.problem import Best, Observations, Problem
+from credo.decide.campaign.surrogate import smoother_of
 from credo.decide.maximize import maximize
 from credo.decide.pareto import non_dominated
 from credo.infer.average import Averaged
@@ -63,7 +64,7 @@ def best(problem: Problem, seen: Observations, warm: Any = None) -> Best:
     surrogate, rows = model.objectives[0], at_target(problem, model.rows)
     belief: Any = surrogate.belief
     if problem.noise is not None:
-        smoother = model.smoother or smoother_of(problem, seen, surrogate)
+        smoother = model.smoother or smoother_of(surrogate, problem.seed)
         belief = Averaged(jnp.zeros(2), (belief, smoother.belief))
     there = belief.predict(rows)
     exact = problem.noise is None and problem.fidelity is None

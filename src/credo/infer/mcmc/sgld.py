@@ -211,6 +211,7 @@ def _steps(
     kicks = jnp.sqrt(2 * sizes)[:, None] * noise
 
     def one(state: tuple[Array, Array], inputs: Any) -> tuple[tuple[Array, Array], Array]:
+        """The step of one minibatch."""
         u, squares = state
         rows, weights, size, kick = inputs
         gradient = jax.grad(model)(u, rows, weights)
@@ -288,7 +289,7 @@ def _chunks(source: Source, size: int, rng: np.random.Generator) -> Iterator[tup
 def _shuffled(n: int, size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
     """A uniform permutation of 0, …, n - 1, `size` at a time: in which part each comes, then the order within parts.
 
-    The first part comes soon, and each is shuffled where it lies, in the cache. Rao (1961), Sandelius (1962).
+    Each part is shuffled where it lies, in the cache, when it is reached. Rao (1961), Sandelius (1962).
     """
     k = min(2 ** (n // ROWS).bit_length(), 256)  # a power of two, for then a random byte tells
     where = np.frombuffer(rng.bytes(n), dtype=np.uint8) & np.uint8(k - 1)
@@ -317,6 +318,7 @@ def _blocks(source: Source, size: int, rng: np.random.Generator) -> Iterator[Blo
     ring: deque[tuple[np.ndarray, ...]] = deque()
 
     def block(parts: tuple[np.ndarray, ...], count: int) -> Block:
+        """The first `count` rows of the parts, and memory for `size`."""
         columns = (source.columns or ()) if source.in_memory else parts
         order = parts[0][:count] if source.in_memory else rng.permutation(count)
         if len(ring) < AHEAD + 1:

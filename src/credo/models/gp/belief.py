@@ -237,7 +237,8 @@ class GP(Belief):
     def leave_one_out(self, *data: Any, **options: Any) -> Normal:
         """The prediction of each row from all the others, in closed form: of rows that were seen, or of `data`."""
         if data:
-            return last_rows(self.condition(*data, **options).leave_one_out(), len(data[-1]))
+            after = self.condition(*data, **options)
+            return rows_from(after.leave_one_out(), 0 if self.seen is None else self.seen.n)
         rows, solved = self.conditioned()
         mean, variance = (np.asarray(v)[: rows.n] for v in posterior.leave_one_out(self.prior, rows, solved))
         _, _, scale, extra = rows.cut()
@@ -256,6 +257,6 @@ class GP(Belief):
         return f"GP({self.kernel!r}, mean={type(self.mean).__name__}, noise={noise}, seen {seen})"
 
 
-def last_rows(prediction: T, n: int) -> T:
-    """The prediction of the last n rows alone."""
-    return jax.tree.map(lambda v: v[-n:], prediction)
+def rows_from(prediction: T, first: int) -> T:
+    """The prediction without the rows before the first."""
+    return jax.tree.map(lambda v: v[first:], prediction)

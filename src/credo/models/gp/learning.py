@@ -151,11 +151,11 @@ def _noise_of_more(belief: GP, rows: Rows, fixed: Sequence[str], priors: Mapping
     slots = params.layout(belief, fixed)
     vector = np.asarray(params.to_vector(belief, slots))
     noise = [s.start for s in slots if s.path == "noise"]
-    least = np.log(TYPICAL_NOISE * rows.cut()[1].var() * np.array(NOISES))
-    if not noise or not vector[noise[0]] < least[0]:
+    levels = TYPICAL_NOISE * rows.cut()[1].var() * np.array(NOISES)
+    if not noise or not np.exp(vector[noise[0]]) < levels[0]:
         return belief
     objective = Evidence().objective(belief, slots, rows, priors)
-    tried = [vector, *(np.where(np.arange(len(vector)) == noise[0], level, vector) for level in least)]
+    tried = [vector, *(np.where(np.arange(len(vector)) == noise[0], np.log(level), vector) for level in levels)]
     return params.from_vector(belief, slots, max(tried, key=objective.value))
 
 

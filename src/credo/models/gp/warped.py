@@ -28,7 +28,7 @@ from credo.core.predictive import Normal, Warped
 from credo.kernels import Kernel, Matern52
 from credo.kernels.base import show
 from credo.kernels.derivative import Differentiated
-from credo.models.gp.belief import GP, last_rows
+from credo.models.gp.belief import GP, rows_from
 from credo.models.gp.hyperpriors import default_priors
 from credo.models.gp.means import Mean, as_mean
 from credo.models.gp.posterior import Prior, Solved
@@ -208,8 +208,8 @@ class WarpedGP(Belief):
         The warp is that of all rows.
         """
         if data:
-            after = self.condition(*data, **options)
-            return Warped(last_rows(after.latent.leave_one_out(), len(data[-1])), self.warp)
+            latent = self.condition(*data, **options).latent.leave_one_out()
+            return Warped(rows_from(latent, 0 if self.seen is None else self.seen.n), self.warp)
         return Warped(self.latent.leave_one_out(), self.warp)
 
     def __repr__(self) -> str:

@@ -210,7 +210,8 @@ class StateSpaceGP(Belief):
             if self.seen is not None:
                 raise DataError("leave_one_out(X, y) is for a belief that has seen nothing; use unconditioned()")
             out = self.condition(*data, **options).leave_one_out()
-            place = np.argsort(np.argsort(np.ravel(data[0]), kind="stable"))
+            times = np.ravel(data[0])[~np.isnan(np.asarray(data[1], dtype=float))]
+            place = np.argsort(np.argsort(times, kind="stable"))
             return jax.tree.map(lambda v: v[place], out)
         seen = self.conditioned()
         n = seen.rows.n
