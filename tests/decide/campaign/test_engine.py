@@ -10,7 +10,7 @@ from credo.decide.acquisition import OverBeliefs, Thompson, UpperConfidenceBound
 from credo.decide.campaign import engine
 from credo.decide.campaign.model import model_of
 from credo.decide.campaign.problem import Observations, Problem
-from credo.decide.campaign.surrogate import learn_surrogate, squeezed
+from credo.decide.campaign.surrogate import NOISY, _plan, learn_surrogate, log_evidence, smoother_of, squeezed
 from credo.decide.campaign.verdict import front
 from credo.decide.space import Categorical, Integer, Real, Space
 from credo.errors import DataError
@@ -266,8 +266,61 @@ def test_noise_in_many_columns_is_believed_in_two_smoothnesses(rng):
     assert isinstance(engine.acquisition_of(problem, model), OverBeliefs)
     after = model.after(wide.encode(points[:2]))
     assert len(after.smoother.fitted()) == 16
-    assert engine.suggest(problem, seen, points[:1], 1, 0)[0].kind in ("explore", "exploit")
+    np.testing.assert_array_equal(after.log_weights, model.log_weights)
+    assert engine.suggest(problem, seen, points[:1], 1, 0)[0].kind in ("explore", "exploit", "compare")
     assert model_of(Problem.of(wide), seen).smoother is None
+
+
+def noisy_bowl(rng, n, sd):
+    points = PLANE.sample(n, seed=1)
+    values = -4 * np.square(PLANE.encode(points) - 0.4).sum(1)
+    return points, values + sd * rng.normal(size=n)
+
+
+def test_where_noise_hides_the_best_point_outcomes_are_compared(rng):
+    points, values = noisy_bowl(rng, 40, 1.0)
+    seen = record(points, values)
+    found = engine.suggest(Problem.of(PLANE, initial=5, noise="learn"), seen, points[:1], 2, 0)
+    assert [each.kind for each in found] == ["compare", "compare"]
+    assert "hides which point is best" in found[0].reason
+    assert found[0].point != found[1].point
+    known = engine.suggest(Problem.of(PLANE, initial=5, noise=1.0), record(points, values, noise=np.ones(40)), [], 1, 0)
+    assert known[0].kind == "compare"
+    for other in ({"noise": None}, {"noise": "learn", "acquisition": "ExpectedImprovement"}):
+        assert engine.suggest(Problem.of(PLANE, initial=5, **other), seen, [], 1, 0)[0].kind != "compare"
+    failed = np.arange(40) == 3
+    broken = record(points, np.where(failed, np.nan, values), failed=failed)
+    assert engine.suggest(Problem.of(PLANE, initial=5, noise="learn"), broken, [], 1, 0)[0].kind != "compare"
+
+
+def test_little_noise_is_no_reason_to_compare(rng):
+    points, values = noisy_bowl(rng, 12, 1e-4)
+    problem = Problem.of(PLANE, initial=5, noise="learn")
+    assert engine.suggest(problem, record(points, values), [], 1, 0)[0].kind in ("explore", "exploit")
+
+
+def test_known_noise_is_expected_of_outcomes_to_come(rng):
+    x = rng.uniform(size=(20, 2))
+    told = learn_surrogate(x, x[:, 0] + 0.5 * rng.normal(size=20), noise=np.full(20, 0.25))
+    np.testing.assert_allclose(told.scale**2 * told.belief.predict(x).aleatoric, 0.25, rtol=1e-6)
+
+
+def test_the_evidence_of_a_kernel_integrates_its_hyperparameters(rng):
+    """Against a sum over a grid in log θ: the difference between two kernels."""
+    x = np.linspace(0, 1, 40)[:, None]
+    rough = learn_surrogate(x, np.sin(6 * x[:, 0]) + 0.1 * rng.normal(size=40), typical=NOISY)
+    both = (rough, smoother_of(rough))
+    found = np.diff([log_evidence(each) for each in both])[0]
+    level, high, noise = np.meshgrid(np.linspace(-3, 2.5, 31), np.linspace(-3, 4, 29), np.linspace(-8, 0, 41))
+    wanted = []
+    for each in both:
+        rows, _ = each.belief.conditioned()
+        plan = _plan(1, NOISY, False, type(each.belief.kernel))
+        objective = plan.gp.objective(plan.slots, rows, plan.priors)
+        assert [s.path for s in plan.slots] == ["kernel.lengthscale", "kernel.variance", "noise"]
+        grid = np.stack([level.ravel(), high.ravel(), noise.ravel()], axis=1)
+        wanted.append(np.logaddexp.reduce([objective.value(v) for v in grid]))
+    assert abs(found - np.diff(wanted)[0]) < 0.3
 
 
 def test_fitted_is_the_mean_at_the_rows(rng):

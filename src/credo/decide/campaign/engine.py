@@ -2,6 +2,9 @@
 
     design (Sobol) ─▶ a surrogate of each outcome ─▶ an acquisition, times the chances of success ─▶ its maximum
 
+Improvement counts on seeing the function itself. Where the noise is larger than what is unknown of it, single outcomes
+show little, and what counts is what they teach about all points: the knowledge gradient (Frazier et al. 2009).
+
 Everything follows from the record of trials: nothing is kept between suggestions but the hyperparameters, which are on
 record themselves. Trials that are still out count as if they had come back with what is expected of them (kriging
 believer: Ginsbourger, Le Riche & Carraro 2010), so that several workers look at different points.
@@ -19,8 +22,8 @@ from credo.decide.acquisition import (
     Constrained,
     ExpectedImprovement,
     Feasibility,
+    KnowledgeGradient,
     NoisyExpectedImprovement,
-    OverBeliefs,
 )
 from credo.decide.acquisition.base import Acquisition
 from credo.decide.acquisition.cost import MultiFidelity
@@ -29,12 +32,14 @@ from credo.decide.campaign import trust
 from credo.decide.campaign.model import Model, fidelity_column, model_of
 from credo.decide.campaign.problem import Observations, Problem, Suggestion
 from credo.decide.campaign.verdict import PROMISING, Advice, advice, best, explain, predicted_optimum
-from credo.decide.maximize import maximize
+from credo.decide.maximize import Found, maximize
 
 __all__ = ["Advice", "Model", "acquisition_of", "advice", "best", "explain", "model_of", "predicted_optimum", "suggest"]
 
 MANY = 10
 """Encoded columns above which the search keeps to a trust region."""
+COMPARED = 24
+"""The trials that may be the best one and that the knowledge gradient compares."""
 
 
 def suggest(
@@ -102,12 +107,26 @@ def _next(problem: Problem, model: Model, waiting: list[Any], within: Any, seed:
     near = model.rows[np.argsort(-heights, kind="stable")[:PROMISING]]
     avoid = None if space.size is None else after.tried
     found = maximize(acquisition, belief, space, near=near, within=within, avoid=avoid, seed=seed)
+    comparing = within is None and _noise_hides(problem, after, found)
+    if comparing:
+        gain = model.smoothed(problem.seed).after(out).over(KnowledgeGradient(rows=COMPARED)).prepared(belief, seed)
+        found = maximize(gain, belief, space, near=near, avoid=avoid, seed=seed)
     row = _apart(found.x, after.tried, problem, seed)
     point = space.decode(row[None])[0]
     objective = model.objectives[0]
     mean, std = objective.natural(found.mean[0]), objective.scale * found.std[0]
-    kind, reason = explain(problem, model, found.mean, found.std)
+    kind, reason = explain(problem, model, found.mean, found.std, comparing)
     return Suggestion(point, kind, reason, float(mean), float(std), float(found.value), model.hyper)
+
+
+def _noise_hides(problem: Problem, model: Model, found: Found) -> bool:
+    """Whether noise is larger than what is unknown of the function at the point that was found.
+
+    Where points may fail or break bounds, or cost more than others, improvement goes on to be what counts.
+    """
+    noisy = problem.chosen_acquisition is None and problem.noise is not None and problem.fidelity is None
+    alone = len(model.objectives) == 1 and not model.constraints and model.success is None
+    return noisy and alone and bool(np.square(found.std[0]) < float(model.beliefs[0].noise))
 
 
 def _apart(row: np.ndarray, rows: np.ndarray, problem: Problem, seed: int) -> np.ndarray:
@@ -122,7 +141,7 @@ def acquisition_of(problem: Problem, model: Model, seed: int = 0) -> Acquisition
     """The acquisition, prepared: the problem's own or expected improvement, times the chances of success.
 
     Where outcomes are said to be noisy nobody knows which was best: the improvement is averaged over what it may be,
-    and with many columns over two smoothnesses of the response, too.
+    and with many columns over two smoothnesses of the response, too, each as far as it explains what was seen.
     """
     beliefs = tuple(each.belief for each in model.objectives)
     several = len(beliefs) > 1
@@ -139,9 +158,7 @@ def acquisition_of(problem: Problem, model: Model, seed: int = 0) -> Acquisition
         if several:
             chosen = ExpectedHypervolumeImprovement()
         elif problem.noise is not None and problem.fidelity is None:
-            chosen = NoisyExpectedImprovement()
-            if model.smoother is not None:
-                chosen = OverBeliefs(chosen, (model.smoother.belief,))
+            chosen = model.over(NoisyExpectedImprovement())
         elif feasibilities or problem.fidelity is not None:
             chosen = ExpectedImprovement()
         else:

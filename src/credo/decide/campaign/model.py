@@ -10,13 +10,22 @@ from jaxtyping import Float, Int
 from scipy.optimize import nnls
 
 from credo.core.errors import DataError
+from credo.decide.acquisition import OverBeliefs
+from credo.decide.acquisition.base import Acquisition
 from credo.decide.acquisition.cost import AffineCost
 from credo.decide.acquisition.pending import believing
 from credo.decide.campaign.problem import Observations, Problem
-from credo.decide.campaign.surrogate import LABELS, NOISY, RESPONSES, Surrogate, learn_surrogate, smoother_of
-
-WIDE = 8
-"""Encoded columns from which on noisy outcomes are believed in two smoothnesses at once."""
+from credo.decide.campaign.surrogate import (
+    LABELS,
+    NOISY,
+    RESPONSES,
+    WIDE,
+    Surrogate,
+    learn_surrogate,
+    log_evidence,
+    smoother_of,
+)
+from credo.models.gp import GP
 
 
 class Model(NamedTuple):
@@ -35,12 +44,31 @@ class Model(NamedTuple):
     tried: Float[np.ndarray, "t d"]
     """The encoded points of all trials, those that failed included."""
     smoother: Surrogate | None = None
-    """The first objective under a smoother kernel; None where one is enough."""
+    """The first objective under a smoother kernel; None where it is not asked."""
+    log_weights: Float[np.ndarray, " b"] | None = None
+    """log p(what was seen | kernel) of either, up to a constant."""
 
     @property
     def hyper(self) -> list[dict[str, Any]]:
         """The hyperparameters of all surrogates: what the next suggestion starts from."""
         return [each.hyper for each in (*self.objectives, *self.constraints, self.success) if each is not None]
+
+    @property
+    def beliefs(self) -> tuple[GP, ...]:
+        """About the first objective: under the kernel of all surrogates, and the smoother one where it is asked."""
+        return tuple(each.belief for each in (self.objectives[0], self.smoother) if each is not None)
+
+    def over(self, acquisition: Acquisition) -> Acquisition:
+        """The score under all `beliefs`."""
+        return acquisition if self.smoother is None else OverBeliefs(acquisition, self.beliefs[1:], self.log_weights)
+
+    def smoothed(self, seed: int) -> "Model":
+        """The model that asks the smoother kernel, too."""
+        if self.smoother is not None:
+            return self
+        rough = self.objectives[0]
+        smoother = smoother_of(rough, seed)
+        return self._replace(smoother=smoother, log_weights=np.asarray([log_evidence(rough), log_evidence(smoother)]))
 
     def after(self, pending: Float[np.ndarray, "p d"]) -> "Model":
         """The model if the pending trials came back with what is expected of them."""
@@ -80,10 +108,9 @@ def model_of(problem: Problem, seen: Observations, warm: Any = None) -> Model:
     complete = np.isfinite(values[:, :k]).all(axis=1)
     cost = None if problem.fidelity is None else _cost(problem, seen)
     index = np.flatnonzero(complete)
-    smoother = None
-    if k == 1 and problem.noise is not None and problem.fidelity is None and problem.space.width >= WIDE:
-        smoother = smoother_of(surrogates[0], problem.seed)
-    return Model(tuple(surrogates[:k]), tuple(surrogates[k:]), success, cost, rows[complete], index, rows, smoother)
+    model = Model(tuple(surrogates[:k]), tuple(surrogates[k:]), success, cost, rows[complete], index, rows)
+    wide = k == 1 and problem.noise is not None and problem.fidelity is None and problem.space.width >= WIDE
+    return model.smoothed(problem.seed) if wide else model
 
 
 def fidelity_column(problem: Problem) -> int:

@@ -242,7 +242,7 @@ class Suggestion:
 
     point: Mapping[str, Any]
     kind: str
-    """initial, exploit, explore, …"""
+    """design, exploit, explore, compare or front."""
     reason: str = ""
     mean: float | None = None
     std: float | None = None

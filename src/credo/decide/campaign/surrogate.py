@@ -12,15 +12,17 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import numpy as np
 from jaxtyping import Float
+from scipy.linalg import block_diag
 
 from credo.core import params
 from credo.core.arrays import put
 from credo.infer.optimize import Optimum, maximize
 from credo.kernels import RBF, Kernel, Matern52
 from credo.models.gp import GP
-from credo.models.gp.hyperpriors import Typical
+from credo.models.gp.hyperpriors import Alike, Typical
 from credo.models.gp.means import Constant
 from credo.models.gp.rows import Rows, pack
 
@@ -42,12 +44,16 @@ LABELS = Typically(1.5, 0.05)
 """What fails usually fails in a whole region, not in spots: few failures should say much."""
 SPREAD = 1.0
 """The standard deviation of the logarithms of other hyperparameters."""
+WIDE, AMONG = 8, 0.3
+"""Columns from which on a smoother response is expected to have lengthscales that are alike, and how much."""
 LEAST_NOISE = 1e-12
 """Added to every variance, so that points next to each other do no harm."""
 CLIMB, FOLLOW = (200, 1e-3, 1e-7), (1e-3, 1e-6)
 """Steps at most, the slope and the relative gain that end a climb from the beginning; and from where one ended."""
 MOST_STEPS, FEWEST_STEPS = 15, 6
 """Of the latter: the more rows there are, the less one more changes. What is missing, the next suggestions bring."""
+STEP = 1e-4
+"""Of a difference of slopes."""
 AGAIN = 25
 """From the beginning, too, at every so many observations."""
 
@@ -117,11 +123,29 @@ def learn_surrogate(
 
 
 def smoother_of(rough: Surrogate, seed: int = 0) -> Surrogate:
-    """What was seen of a noisy outcome, if it is smoother than `rough` believes: noise hardly tells the two apart."""
+    """What was seen of a noisy outcome, if it is smoother than `rough` believes; see `log_evidence`."""
     rows, _ = rough.belief.conditioned()
     x, _, scale, _ = rows.cut()
     belief = _learn(rows, len(x), _plan(x.shape[1], NOISY, not scale.any(), RBF), rough.hyper, seed)
     return rough._replace(belief=belief.condition_on(rows))
+
+
+def log_evidence(noisy: Surrogate) -> float:
+    """log p(z | kernel) of a noisy outcome, its hyperparameters θ integrated out, up to a constant of the prior belief.
+
+    With J(log θ) = log p(z | θ) + log p(θ) and S the covariance of the prior, Laplace's approximation at the maximum is
+    J - ½ Σ log μᵢ, μᵢ ≥ 1 the eigenvalues of -S^½ ∇²J S^½: by how much data narrow the prior. MacKay (1992).
+    """
+    rows, _ = noisy.belief.conditioned()
+    x, _, scale, _ = rows.cut()
+    plan = _plan(x.shape[1], NOISY, not scale.any(), type(noisy.belief.kernel))
+    objective = plan.gp.objective(plan.slots, rows, plan.priors)
+    top = np.asarray(params.to_vector(noisy.belief, plan.slots))
+    height, slope = objective.value_and_grad(top)
+    bends = [slope - objective.value_and_grad(top + STEP * step)[1] for step in np.eye(len(top))]
+    root = block_diag(*(np.linalg.cholesky(plan.priors[s.path].covariance(s.stop - s.start)) for s in plan.slots))
+    narrowed = np.linalg.eigvalsh(root.T @ (np.stack(bends) / STEP) @ root)
+    return height - 0.5 * float(np.log(np.maximum(narrowed, 1.0)).sum())
 
 
 class Plan(NamedTuple):
@@ -139,13 +163,15 @@ class Plan(NamedTuple):
 def _plan(d: int, usual: Typically, known: bool, kernel: type[Kernel]) -> Plan:
     """For d columns; with `known` noise there is none to learn."""
     typical, one = usual.length * np.sqrt(d), put(np.ones(()))
+    lengths = np.full(d, typical)
+    alike = kernel is RBF and d >= WIDE
     priors = {
-        "kernel.lengthscale": Typical(np.full(d, typical), SPREAD),
+        "kernel.lengthscale": Alike(lengths, SPREAD, AMONG) if alike else Typical(lengths, SPREAD),
         "kernel.variance": Typical(1.0, SPREAD),
         "noise": Typical(usual.noise, usual.noise_spread),
     }
     noise = put(np.asarray(LEAST_NOISE if known else usual.noise))
-    gp = GP(kernel(put(np.full(d, typical)), one), Constant(put(np.zeros(())), one), noise)
+    gp = GP(kernel(put(lengths), one), Constant(put(np.zeros(())), one), noise)
     slots = params.layout(gp, ("noise",) if known else ())
     start = np.asarray(params.to_vector(gp, slots))
     free = {s.path: priors[s.path] for s in slots}
@@ -167,7 +193,11 @@ def _learn(rows: Rows, n: int, plan: Plan, warm: Mapping[str, Any] | None, seed:
         found.append(climb([plan.start, *(plan.start + SPREAD * noise)], CLIMB))
     elif n % AGAIN == 0:
         found.append(climb([plan.start], CLIMB))
-    return params.from_vector(plan.gp, plan.slots, max(found, key=lambda each: each.value).vector)
+    learned = params.from_vector(plan.gp, plan.slots, max(found, key=lambda each: each.value).vector)
+    _, _, scale, extra = rows.cut()
+    if not scale.any():  # all noise is known: outcomes to come are expected to have as much
+        learned = eqx.tree_at(lambda gp: gp.noise, learned, put(extra.mean()))
+    return learned
 
 
 def squeezed(y: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:

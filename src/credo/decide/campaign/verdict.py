@@ -10,7 +10,6 @@ from credo.core.errors import DataError
 from credo.decide.acquisition import UpperConfidenceBound
 from credo.decide.campaign.model import Model, fidelity_column, model_of
 from credo.decide.campaign.problem import Best, Observations, Problem
-from credo.decide.campaign.surrogate import smoother_of
 from credo.decide.maximize import maximize
 from credo.decide.pareto import non_dominated
 from credo.infer.average import Averaged
@@ -25,13 +24,24 @@ SURE = 0.1
 """A standard deviation below which nothing is explored, in units of that of the outcomes."""
 
 
-def explain(problem: Problem, model: Model, mean: np.ndarray, std: np.ndarray) -> tuple[str, str]:
-    """Whether a point with these beliefs, in standard units, exploits or explores, and a sentence that says so."""
+def explain(
+    problem: Problem, model: Model, mean: np.ndarray, std: np.ndarray, comparing: bool = False
+) -> tuple[str, str]:
+    """Whether a point with these beliefs, in standard units, exploits or explores, and a sentence that says so.
+
+    `comparing` says that it was chosen for what it teaches about other points.
+    """
     first = model.objectives[0]
     there, doubt = first.natural(mean[0]), first.scale * std[0]
     name = problem.objectives[0]
     if len(problem.signs) > 1:
         return "front", f"Pushes the Pareto front: {name} is expected at {there:.4g} ± {doubt:.2g}."
+    if comparing:
+        noise = first.scale * np.sqrt(float(first.belief.noise))
+        return "compare", (
+            f"Compares: {name} is expected at {there:.4g} ± {doubt:.2g}. Noise of ± {noise:.2g} hides which point is "
+            "best, and an outcome here says most about it."
+        )
     best = first.fitted().max()
     better = "above" if first.sign > 0 else "below"
     if mean[0] > best:
@@ -56,7 +66,7 @@ def best(problem: Problem, seen: Observations, warm: Any = None) -> Best:
 
     With fidelities, the one that is believed best at the fidelity that counts. With noise, of many trials some are
     lucky: the one with the largest mean less a standard deviation, under two smoothnesses of the response at once,
-    which noisy data hardly tell apart.
+    each as far as it explains what was seen.
     """
     if len(problem.signs) > 1:
         raise DataError("with several objectives there is no single best point; ask for the front()")
@@ -64,8 +74,8 @@ def best(problem: Problem, seen: Observations, warm: Any = None) -> Best:
     surrogate, rows = model.objectives[0], at_target(problem, model.rows)
     belief: Any = surrogate.belief
     if problem.noise is not None:
-        smoother = model.smoother or smoother_of(surrogate, problem.seed)
-        belief = Averaged(jnp.zeros(2), (belief, smoother.belief))
+        both = model.smoothed(problem.seed)
+        belief = Averaged(jnp.asarray(both.log_weights), both.beliefs)
     there = belief.predict(rows)
     exact = problem.noise is None and problem.fidelity is None
     means, stds = surrogate.fitted() if exact else np.asarray(there.mean), np.sqrt(np.asarray(there.epistemic))

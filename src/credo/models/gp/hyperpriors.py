@@ -7,6 +7,7 @@ enough that a few dozen rows overrule it.
 """
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -30,6 +31,8 @@ LENGTHSCALE, VARIANCE, PERIOD, NOISE = (1.0, 5.0), (2.0, 3.0), 1.0, 2.0
 A lengthscale far above the spread of its column says that the column does not matter, which is common: hardly a
 penalty. One far below fits noise.
 """
+
+Penalty = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
 TYPICAL_NOISE = 0.05
 """The mode of the noise, as a share of the variance of the outcomes."""
@@ -63,6 +66,63 @@ class Typical(eqx.Module):
     def centered(self) -> "Centered":
         """The prior to integrate over."""
         return Centered(self)
+
+    def covariance(self, k: int) -> Float[np.ndarray, "k k"]:
+        """Of the logarithms of k numbers."""
+        return np.square(0.5 * (float(self.below) + float(self.above))) * np.eye(k)
+
+    def on_host(self) -> Penalty:
+        """Σ log_prob as a function of log θ, with its gradient, in NumPy."""
+        mode, below, above = np.log(np.ravel(self.mode)), float(self.below), float(self.above)
+
+        def penalty(logs: np.ndarray) -> tuple[float, np.ndarray]:
+            z = logs - mode
+            spread = np.where(z < 0, below, above)
+            return -0.5 * float(np.sum((z / spread) ** 2)), -z / spread**2
+
+        return penalty
+
+
+class Alike(Typical):
+    """What k numbers typically are that resemble each other: z = log(θ/mode) ~ N(0, σ² 11ᵀ + τ² I), up to a constant.
+
+    Their common level is as far from the mode as σ = `spread` allows, each of them as far from that level as
+    τ = `among`: lengthscales of many columns that few rows cannot tell apart.
+    """
+
+    among: Float[Array, ""]
+
+    def __init__(self, mode: Any, spread: Any, among: Any):
+        super().__init__(mode, spread)
+        self.among = to_array(among)
+
+    def log_prob(self, value: Array) -> Array:
+        """-½ zᵢ [(σ² 11ᵀ + τ² I)⁻¹ z]ᵢ, whose sum is the log density up to a constant."""
+        z = jnp.log(value / self.mode)
+        level = jnp.square(self.below) * z.sum() / (jnp.square(self.among) + z.size * jnp.square(self.below))
+        return -0.5 * z * (z - level) / jnp.square(self.among)
+
+    @property
+    def log_mass(self) -> Float[Array, ""]:
+        """log ∫ exp(Σ log_prob) d log θ, a k-th of it."""
+        k, own = self.mode.size, jnp.square(self.among)
+        together = jnp.log(own + k * jnp.square(self.below)) + (k - 1) * jnp.log(own)
+        return 0.5 * (jnp.log(2 * jnp.pi) + together / k)
+
+    def covariance(self, k: int) -> Float[np.ndarray, "k k"]:
+        """σ² 11ᵀ + τ² I."""
+        return float(self.below) ** 2 * np.ones((k, k)) + float(self.among) ** 2 * np.eye(k)
+
+    def on_host(self) -> Penalty:
+        """Σ log_prob as a function of log θ, with its gradient, in NumPy."""
+        mode, common, own = np.log(np.ravel(self.mode)), float(self.below) ** 2, float(self.among) ** 2
+
+        def penalty(logs: np.ndarray) -> tuple[float, np.ndarray]:
+            z = logs - mode
+            solved = (z - common * z.sum() / (own + len(z) * common)) / own
+            return -0.5 * float(z @ solved), -solved
+
+        return penalty
 
 
 class Centered(eqx.Module):

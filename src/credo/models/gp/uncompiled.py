@@ -138,7 +138,7 @@ class Uncompiled:
         self.best = (-np.inf, self.start)
         self.gp, self._sheet, self._deadline = gp, sheet, deadline
         self._kernel = gp.kernel  # attributes of an equinox module take their time
-        self._priors = {p: (np.log(v.mode), float(v.below), float(v.above)) for p, v in priors.items()}
+        self._priors = {path: prior.on_host() for path, prior in priors.items()}
         self._given = priors
 
     @property
@@ -206,11 +206,8 @@ class Uncompiled:
         total, slope = 0.0, np.zeros_like(vector)
         for s in self.slots:
             if s.path in self._priors:
-                mode, below, above = self._priors[s.path]
-                z = vector[s.start : s.stop] - np.ravel(mode)
-                spread = np.where(z < 0, below, above)
-                total -= 0.5 * float(np.sum((z / spread) ** 2))
-                slope[s.start : s.stop] = -z / spread**2
+                value, slope[s.start : s.stop] = self._priors[s.path](vector[s.start : s.stop])
+                total += value
         return total, slope
 
 

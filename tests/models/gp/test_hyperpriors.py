@@ -1,0 +1,45 @@
+"""Priors of hyperparameters: densities against SciPy, and the same in NumPy with their gradients."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import approx_fprime
+from scipy.stats import multivariate_normal, norm
+
+from credo.models.gp.hyperpriors import Alike, Typical
+
+MODE = np.array([0.5, 1.0, 2.0, 0.7])
+LOGS = np.log(MODE) + np.array([0.3, -0.2, 0.9, -1.1])
+PRIORS = {"typical": Typical(MODE, (1.0, 3.0)), "alike": Alike(MODE, 0.8, 0.3), "one alike": Alike(MODE[:1], 0.8, 0.3)}
+
+
+def test_numbers_that_are_alike_have_a_normal_density():
+    prior = Alike(MODE, 0.8, 0.3)
+    covariance = 0.64 * np.ones((4, 4)) + 0.09 * np.eye(4)
+    np.testing.assert_allclose(prior.covariance(4), covariance, rtol=1e-12)
+    wanted = multivariate_normal(np.log(MODE), covariance).logpdf(LOGS)
+    found = prior.log_prob(jnp.exp(jnp.asarray(LOGS))).sum() - 4 * prior.log_mass
+    np.testing.assert_allclose(found, wanted, rtol=1e-10)
+    np.testing.assert_allclose(prior.log_prob(jnp.asarray(MODE)), 0.0, atol=1e-15)
+
+
+def test_a_typical_number_has_two_half_normals():
+    prior = Typical(2.0, (1.0, 3.0))
+    np.testing.assert_allclose(prior.covariance(2), 4.0 * np.eye(2))
+    grid = np.linspace(-9, 20, 20001)
+    density = np.exp(np.asarray(prior.log_prob(jnp.exp(grid))) - float(prior.log_mass))
+    np.testing.assert_allclose(np.trapezoid(density, grid), 1.0, rtol=1e-6)
+    below = np.asarray(prior.log_prob(2.0 * jnp.exp(jnp.asarray([-1.5]))))
+    np.testing.assert_allclose(below, norm.logpdf(-1.5) - norm.logpdf(0), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", PRIORS)
+def test_on_host_it_is_the_same_with_its_gradient(name):
+    prior = PRIORS[name]
+    logs = LOGS[: prior.mode.size]
+    value, slope = prior.on_host()(logs)
+    wanted = jax.value_and_grad(lambda v: prior.log_prob(jnp.exp(v)).sum())(jnp.asarray(logs))
+    np.testing.assert_allclose(value, wanted[0], rtol=1e-12)
+    np.testing.assert_allclose(slope, wanted[1], rtol=1e-10)
+    np.testing.assert_allclose(slope, approx_fprime(logs, lambda v: prior.on_host()(v)[0], 1e-7), rtol=1e-5)
