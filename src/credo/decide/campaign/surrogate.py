@@ -45,7 +45,7 @@ LABELS = Typically(1.5, 0.05)
 SPREAD = 1.0
 """The standard deviation of the logarithms of other hyperparameters."""
 WIDE, AMONG = 8, 0.3
-"""Columns from which on a smoother response is expected to have lengthscales that are alike, and how much."""
+"""Columns from which on suggestions ask a smoother kernel, too, with lengthscales that are alike, and how much."""
 LEAST_NOISE = 1e-12
 """Added to every variance, so that points next to each other do no harm."""
 CLIMB, FOLLOW = (200, 1e-3, 1e-7), (1e-3, 1e-6)
