@@ -38,7 +38,10 @@ class OverBeliefs(Acquisition):
         m = 1 + len(self.others)
         given = np.zeros(m) if log_weights is None else np.asarray(log_weights, dtype=float)
         if given.shape != (m,) or not np.isfinite(given.max()):
-            raise DataError(f"log_weights must hold one number for each of the {m} beliefs, found {given}")
+            raise DataError(
+                f"log_weights must hold one number for each of the {m} beliefs, found {given}; "
+                "-inf leaves a belief out, and one at least must be finite"
+            )
         self.log_weights = put(given - np.logaddexp.reduce(given))
 
     def __check_init__(self) -> None:
