@@ -10,7 +10,7 @@ from credo.decide.acquisition import OverBeliefs, Thompson, UpperConfidenceBound
 from credo.decide.campaign import engine
 from credo.decide.campaign.model import model_of
 from credo.decide.campaign.problem import Observations, Problem
-from credo.decide.campaign.surrogate import NOISY, _plan, learn_surrogate, log_evidence, smoother_of, squeezed
+from credo.decide.campaign.surrogate import learn_surrogate, squeezed
 from credo.decide.campaign.verdict import front
 from credo.decide.space import Categorical, Integer, Real, Space
 from credo.errors import DataError
@@ -257,7 +257,7 @@ def test_with_noise_a_lucky_trial_is_not_the_best(rng):
     assert -0.3 < top.mean < 0.2
 
 
-def test_noise_in_many_columns_is_believed_in_two_smoothnesses(rng):
+def test_noise_is_believed_in_two_smoothnesses(rng):
     wide = Space.box(np.zeros(8), np.ones(8))
     points = wide.sample(14, seed=0)
     seen = record(points, -np.square(wide.encode(points) - 0.4).sum(1) + 0.1 * rng.normal(size=14))
@@ -265,8 +265,8 @@ def test_noise_in_many_columns_is_believed_in_two_smoothnesses(rng):
     model = model_of(problem, seen)
     assert isinstance(engine.acquisition_of(problem, model), OverBeliefs)
     after = model.after(wide.encode(points[:2]))
-    assert len(after.smoother.fitted()) == 16
-    np.testing.assert_array_equal(after.log_weights, model.log_weights)
+    assert len(after.smoother.surrogate.fitted()) == 16
+    np.testing.assert_array_equal(after.smoother.log_weights, model.smoother.log_weights)
     assert engine.suggest(problem, seen, points[:1], 1, 0)[0].kind in ("explore", "exploit", "compare")
     assert model_of(Problem.of(wide), seen).smoother is None
 
@@ -303,24 +303,6 @@ def test_known_noise_is_expected_of_outcomes_to_come(rng):
     x = rng.uniform(size=(20, 2))
     told = learn_surrogate(x, x[:, 0] + 0.5 * rng.normal(size=20), noise=np.full(20, 0.25))
     np.testing.assert_allclose(told.scale**2 * told.belief.predict(x).aleatoric, 0.25, rtol=1e-6)
-
-
-def test_the_evidence_of_a_kernel_integrates_its_hyperparameters(rng):
-    """Against a sum over a grid in log θ: the difference between two kernels."""
-    x = np.linspace(0, 1, 40)[:, None]
-    rough = learn_surrogate(x, np.sin(6 * x[:, 0]) + 0.1 * rng.normal(size=40), typical=NOISY)
-    both = (rough, smoother_of(rough))
-    found = np.diff([log_evidence(each) for each in both])[0]
-    level, high, noise = np.meshgrid(np.linspace(-3, 2.5, 23), np.linspace(-3, 4, 15), np.linspace(-8, 0, 33))
-    wanted = []
-    for each in both:
-        rows, _ = each.belief.conditioned()
-        plan = _plan(1, NOISY, False, type(each.belief.kernel))
-        objective = plan.gp.objective(plan.slots, rows, plan.priors)
-        assert [s.path for s in plan.slots] == ["kernel.lengthscale", "kernel.variance", "noise"]
-        grid = np.stack([level.ravel(), high.ravel(), noise.ravel()], axis=1)
-        wanted.append(np.logaddexp.reduce([objective.value(v) for v in grid]))
-    assert abs(found - np.diff(wanted)[0]) < 0.3
 
 
 def test_fitted_is_the_mean_at_the_rows(rng):

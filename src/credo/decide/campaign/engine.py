@@ -31,6 +31,7 @@ from credo.decide.acquisition.hypervolume import ExpectedHypervolumeImprovement
 from credo.decide.campaign import trust
 from credo.decide.campaign.model import Model, fidelity_column, model_of
 from credo.decide.campaign.problem import Observations, Problem, Suggestion
+from credo.decide.campaign.smoothness import WIDE
 from credo.decide.campaign.verdict import PROMISING, Advice, advice, best, explain, predicted_optimum
 from credo.decide.maximize import Found, maximize
 
@@ -109,7 +110,7 @@ def _next(problem: Problem, model: Model, waiting: list[Any], within: Any, seed:
     found = maximize(acquisition, belief, space, near=near, within=within, avoid=avoid, seed=seed)
     comparing = within is None and _noise_hides(problem, after, found)
     if comparing:
-        gain = model.smoothed(problem.seed).after(out).over(KnowledgeGradient(rows=COMPARED)).prepared(belief, seed)
+        gain = after.over(KnowledgeGradient(rows=COMPARED)).prepared(belief, seed)
         found = maximize(gain, belief, space, near=near, avoid=avoid, seed=seed)
     row = _apart(found.x, after.tried, problem, seed)
     point = space.decode(row[None])[0]
@@ -141,7 +142,7 @@ def acquisition_of(problem: Problem, model: Model, seed: int = 0) -> Acquisition
     """The acquisition, prepared: the problem's own or expected improvement, times the chances of success.
 
     Where outcomes are said to be noisy nobody knows which was best: the improvement is averaged over what it may be,
-    and with many columns over two smoothnesses of the response, too, each as far as it explains what was seen.
+    and over two smoothnesses of the response, each as far as it explains what was seen.
     """
     beliefs = tuple(each.belief for each in model.objectives)
     several = len(beliefs) > 1
@@ -158,7 +159,9 @@ def acquisition_of(problem: Problem, model: Model, seed: int = 0) -> Acquisition
         if several:
             chosen = ExpectedHypervolumeImprovement()
         elif problem.noise is not None and problem.fidelity is None:
-            chosen = model.over(NoisyExpectedImprovement())
+            chosen = NoisyExpectedImprovement()
+            if problem.space.width >= WIDE or (model.smoother is not None and model.smoother.is_surface):
+                chosen = model.over(chosen)
         elif feasibilities or problem.fidelity is not None:
             chosen = ExpectedImprovement()
         else:

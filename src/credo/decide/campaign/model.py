@@ -9,22 +9,16 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.optimize import nnls
 
+from credo.core.arrays import put
 from credo.core.errors import DataError
 from credo.decide.acquisition import OverBeliefs
 from credo.decide.acquisition.base import Acquisition
 from credo.decide.acquisition.cost import AffineCost
 from credo.decide.acquisition.pending import believing
 from credo.decide.campaign.problem import Observations, Problem
-from credo.decide.campaign.surrogate import (
-    LABELS,
-    NOISY,
-    RESPONSES,
-    WIDE,
-    Surrogate,
-    learn_surrogate,
-    log_evidence,
-    smoother_of,
-)
+from credo.decide.campaign.smoothness import Smoother, smoother_of
+from credo.decide.campaign.surrogate import LABELS, NOISY, RESPONSES, Surrogate, learn_surrogate
+from credo.infer.average import Averaged
 from credo.models.gp import GP
 
 
@@ -43,43 +37,49 @@ class Model(NamedTuple):
     """Their positions in the record."""
     tried: Float[np.ndarray, "t d"]
     """The encoded points of all trials, those that failed included."""
-    smoother: Surrogate | None = None
-    """The first objective under a smoother kernel; None where it is not asked."""
-    log_weights: Float[np.ndarray, " b"] | None = None
-    """log p(what was seen | kernel) of either, up to a constant."""
+    smoother: Smoother | None = None
+    """The first objective, if it is smoother than its surrogate believes; None where that is not asked."""
 
     @property
     def hyper(self) -> list[dict[str, Any]]:
         """The hyperparameters of all surrogates: what the next suggestion starts from."""
-        return [each.hyper for each in (*self.objectives, *self.constraints, self.success) if each is not None]
+        first, *more = [each.hyper for each in (*self.objectives, *self.constraints, self.success) if each is not None]
+        return [first if self.smoother is None else {**first, "smoother": self.smoother.hyper}, *more]
 
     @property
     def beliefs(self) -> tuple[GP, ...]:
-        """About the first objective: under the kernel of all surrogates, and the smoother one where it is asked."""
-        return tuple(each.belief for each in (self.objectives[0], self.smoother) if each is not None)
+        """About the first objective: that of its surrogate, and the smoother one where it is asked."""
+        first = self.objectives[0].belief
+        return (first,) if self.smoother is None else (first, self.smoother.surrogate.belief)
 
     def over(self, acquisition: Acquisition) -> Acquisition:
         """The score under all `beliefs`."""
-        return acquisition if self.smoother is None else OverBeliefs(acquisition, self.beliefs[1:], self.log_weights)
+        if self.smoother is None:
+            return acquisition
+        return OverBeliefs(acquisition, self.beliefs[1:], self.smoother.log_weights)
 
-    def smoothed(self, seed: int) -> "Model":
-        """The model that asks the smoother kernel, too."""
+    def averaged(self) -> Any:
+        """The belief about the first objective: the average of `beliefs`."""
+        if self.smoother is None:
+            return self.beliefs[0]
+        return Averaged(put(self.smoother.log_weights), self.beliefs)
+
+    def smoothed(self, warm: Any = None, seed: int = 0) -> "Model":
+        """The model that asks the smoother belief, too; `warm` is the first of an earlier `hyper`."""
         if self.smoother is not None:
             return self
-        rough = self.objectives[0]
-        smoother = smoother_of(rough, seed)
-        return self._replace(smoother=smoother, log_weights=np.asarray([log_evidence(rough), log_evidence(smoother)]))
+        return self._replace(smoother=smoother_of(self.objectives[0], (warm or {}).get("smoother"), seed))
 
     def after(self, pending: Float[np.ndarray, "p d"]) -> "Model":
         """The model if the pending trials came back with what is expected of them."""
         if not len(pending):
             return self
 
-        objectives, constraints = (
-            tuple(each._replace(belief=believing(each.belief, pending)) for each in several)
-            for several in (self.objectives, self.constraints)
-        )
-        smoother = self.smoother and self.smoother._replace(belief=believing(self.smoother.belief, pending))
+        def later(each: Surrogate) -> Surrogate:
+            return each._replace(belief=believing(each.belief, pending))
+
+        objectives, constraints = (tuple(map(later, several)) for several in (self.objectives, self.constraints))
+        smoother = self.smoother and self.smoother._replace(surrogate=later(self.smoother.surrogate))
         rows, tried = (np.concatenate([each, pending]) for each in (self.rows, self.tried))
         return self._replace(objectives=objectives, constraints=constraints, rows=rows, tried=tried, smoother=smoother)
 
@@ -109,8 +109,8 @@ def model_of(problem: Problem, seen: Observations, warm: Any = None) -> Model:
     cost = None if problem.fidelity is None else _cost(problem, seen)
     index = np.flatnonzero(complete)
     model = Model(tuple(surrogates[:k]), tuple(surrogates[k:]), success, cost, rows[complete], index, rows)
-    wide = k == 1 and problem.noise is not None and problem.fidelity is None and problem.space.width >= WIDE
-    return model.smoothed(problem.seed) if wide else model
+    noisy = k == 1 and problem.noise is not None and problem.fidelity is None
+    return model.smoothed(warm[0] if len(warm) else None, problem.seed) if noisy else model
 
 
 def fidelity_column(problem: Problem) -> int:

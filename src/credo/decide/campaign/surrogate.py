@@ -15,14 +15,13 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import numpy as np
 from jaxtyping import Float
-from scipy.linalg import block_diag
 
 from credo.core import params
 from credo.core.arrays import put
 from credo.infer.optimize import Optimum, maximize
-from credo.kernels import RBF, Kernel, Matern52
+from credo.kernels import Kernel, Matern52
 from credo.models.gp import GP
-from credo.models.gp.hyperpriors import Alike, Typical
+from credo.models.gp.hyperpriors import Typical
 from credo.models.gp.means import Constant
 from credo.models.gp.rows import Rows, pack
 
@@ -44,16 +43,12 @@ LABELS = Typically(1.5, 0.05)
 """What fails usually fails in a whole region, not in spots: few failures should say much."""
 SPREAD = 1.0
 """The standard deviation of the logarithms of other hyperparameters."""
-WIDE, AMONG = 8, 0.3
-"""Columns from which on suggestions ask a smoother kernel, too, with lengthscales that are alike, and how much."""
 LEAST_NOISE = 1e-12
 """Added to every variance, so that points next to each other do no harm."""
 CLIMB, FOLLOW = (200, 1e-3, 1e-7), (1e-3, 1e-6)
 """Steps at most, the slope and the relative gain that end a climb from the beginning; and from where one ended."""
 MOST_STEPS, FEWEST_STEPS = 15, 6
 """Of the latter: the more rows there are, the less one more changes. What is missing, the next suggestions bring."""
-STEP = 1e-4
-"""Of a difference of slopes."""
 AGAIN = 25
 """From the beginning, too, at every so many observations."""
 
@@ -65,11 +60,13 @@ class Surrogate(NamedTuple):
     center: float
     scale: float
     sign: float
+    plain: Float[np.ndarray, " n"]
+    """The outcomes that were seen, in standard units, none of them squeezed."""
 
     @property
     def hyper(self) -> dict[str, list[float]]:
         """Its hyperparameters by path, as JSON holds them."""
-        return {path: np.ravel(value).tolist() for path, value in params.learnable(self.belief).items()}
+        return hyper_of(self.belief)
 
     @property
     def lengthscales(self) -> Float[np.ndarray, " d"]:
@@ -118,34 +115,14 @@ def learn_surrogate(
     known = np.isfinite(noise) if noise is not None else np.zeros(n, bool)
     extra = LEAST_NOISE + (np.where(known, noise, 0.0) / scale**2 if noise is not None else np.zeros(n))
     rows = pack(x, (good - center) / scale, np.where(known, 0.0, 1.0), extra)
-    belief = _learn(rows, n, _plan(d, typical, bool(known.all()), Matern52), warm, seed)
-    return Surrogate(belief.condition_on(rows), center, scale, sign)
+    plan = plan_for(d, typical, bool(known.all()), Matern52)
+    belief = learn(plan, rows, plan.objective(rows), warm, seed)
+    return Surrogate(belief.condition_on(rows), center, scale, sign, (sign * y - center) / scale)
 
 
-def smoother_of(rough: Surrogate, seed: int = 0) -> Surrogate:
-    """What was seen of a noisy outcome, if it is smoother than `rough` believes; see `log_evidence`."""
-    rows, _ = rough.belief.conditioned()
-    x, _, scale, _ = rows.cut()
-    belief = _learn(rows, len(x), _plan(x.shape[1], NOISY, not scale.any(), RBF), rough.hyper, seed)
-    return rough._replace(belief=belief.condition_on(rows))
-
-
-def log_evidence(noisy: Surrogate) -> float:
-    """log p(z | kernel) of a noisy outcome, its hyperparameters θ integrated out, up to a constant of the prior belief.
-
-    With J(log θ) = log p(z | θ) + log p(θ) and S the covariance of the prior, Laplace's approximation at the maximum is
-    J - ½ Σ log μᵢ, μᵢ ≥ 1 the eigenvalues of -S^½ ∇²J S^½: by how much data narrow the prior. MacKay (1992).
-    """
-    rows, _ = noisy.belief.conditioned()
-    x, _, scale, _ = rows.cut()
-    plan = _plan(x.shape[1], NOISY, not scale.any(), type(noisy.belief.kernel))
-    objective = plan.gp.objective(plan.slots, rows, plan.priors)
-    top = np.asarray(params.to_vector(noisy.belief, plan.slots))
-    height, slope = objective.value_and_grad(top)
-    bends = [slope - objective.value_and_grad(top + STEP * step)[1] for step in np.eye(len(top))]
-    root = block_diag(*(np.linalg.cholesky(plan.priors[s.path].covariance(s.stop - s.start)) for s in plan.slots))
-    narrowed = np.linalg.eigvalsh(root.T @ (np.stack(bends) / STEP) @ root)
-    return height - 0.5 * float(np.log(np.maximum(narrowed, 1.0)).sum())
+def hyper_of(belief: GP) -> dict[str, list[float]]:
+    """The hyperparameters by path, as JSON holds them."""
+    return {path: np.ravel(value).tolist() for path, value in params.learnable(belief).items()}
 
 
 class Plan(NamedTuple):
@@ -158,15 +135,18 @@ class Plan(NamedTuple):
     lower: Float[np.ndarray, " k"]
     upper: Float[np.ndarray, " k"]
 
+    def objective(self, rows: Rows) -> Any:
+        """log p(z | θ) + log p(θ) of log θ, with its gradient."""
+        return self.gp.objective(self.slots, rows, self.priors)
+
 
 @lru_cache(maxsize=64)
-def _plan(d: int, usual: Typically, known: bool, kernel: type[Kernel]) -> Plan:
+def plan_for(d: int, usual: Typically, known: bool, kernel: type[Kernel]) -> Plan:
     """For d columns; with `known` noise there is none to learn."""
     typical, one = usual.length * np.sqrt(d), put(np.ones(()))
     lengths = np.full(d, typical)
-    alike = kernel is RBF and d >= WIDE
     priors = {
-        "kernel.lengthscale": Alike(lengths, SPREAD, AMONG) if alike else Typical(lengths, SPREAD),
+        "kernel.lengthscale": Typical(lengths, SPREAD),
         "kernel.variance": Typical(1.0, SPREAD),
         "noise": Typical(usual.noise, usual.noise_spread),
     }
@@ -178,8 +158,8 @@ def _plan(d: int, usual: Typically, known: bool, kernel: type[Kernel]) -> Plan:
     return Plan(gp, slots, free, start, *params.bounds(slots, start))
 
 
-def _learn(rows: Rows, n: int, plan: Plan, warm: Mapping[str, Any] | None, seed: int) -> GP:
-    objective = plan.gp.objective(plan.slots, rows, plan.priors)
+def learn(plan: Plan, rows: Rows, objective: Any, warm: Mapping[str, Any] | None, seed: int) -> GP:
+    """The prior belief with the likeliest hyperparameters for the rows, climbed to from those of an earlier one."""
 
     def climb(starts: list[np.ndarray], settings: tuple[int, float, float]) -> Optimum:
         return maximize(objective.value_and_grad, starts, plan.lower, plan.upper, *settings)[0]
@@ -187,11 +167,11 @@ def _learn(rows: Rows, n: int, plan: Plan, warm: Mapping[str, Any] | None, seed:
     found = []
     if warm is not None and all(np.size(warm.get(s.path, ())) == s.stop - s.start for s in plan.slots):
         there = np.concatenate([np.log(np.ravel(warm[s.path])) for s in plan.slots])
-        found.append(climb([there], (max(FEWEST_STEPS, MOST_STEPS - n // 10), *FOLLOW)))
+        found.append(climb([there], (max(FEWEST_STEPS, MOST_STEPS - rows.n // 10), *FOLLOW)))
     if not found:  # nothing to fall back on: shorter and longer lengthscales, too
         noise = np.random.default_rng(seed).normal(size=(2, len(plan.start)))
         found.append(climb([plan.start, *(plan.start + SPREAD * noise)], CLIMB))
-    elif n % AGAIN == 0:
+    elif rows.n % AGAIN == 0:
         found.append(climb([plan.start], CLIMB))
     learned = params.from_vector(plan.gp, plan.slots, max(found, key=lambda each: each.value).vector)
     _, _, scale, extra = rows.cut()
@@ -205,9 +185,18 @@ def squeezed(y: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
 
     s is 5 robust deviations of the half above the median. Where the bulk lies nothing changes.
     """
+    edge, reach, far = _far(y)
+    return np.where(far > 0, edge - reach * np.log1p(far), y)
+
+
+def log_squeeze(y: Float[np.ndarray, " n"]) -> float:
+    """Σ log dvᵢ/dyᵢ of v = `squeezed(y)`: what to add to the log density of v to have that of y."""
+    return -float(np.log1p(_far(y)[2]).sum())
+
+
+def _far(y: Float[np.ndarray, " n"]) -> tuple[float, float, Float[np.ndarray, " n"]]:
+    """m - s, s, and by how many s each outcome is below m - s."""
     middle = float(np.median(y))
     reach = 5.0 * 1.4826 * float(np.median(y[y >= middle] - middle))
-    far = middle - y - reach
-    if reach <= 0 or not (far > 0).any():
-        return y
-    return np.where(far > 0, middle - reach - reach * np.log1p(np.maximum(far, 0.0) / reach), y)
+    edge = middle - reach
+    return edge, reach, np.maximum(edge - y, 0.0) / reach if reach > 0 else np.zeros_like(y)

@@ -12,7 +12,6 @@ from credo.decide.campaign.model import Model, fidelity_column, model_of
 from credo.decide.campaign.problem import Best, Observations, Problem
 from credo.decide.maximize import maximize
 from credo.decide.pareto import non_dominated
-from credo.infer.average import Averaged
 
 DRAWS, CANDIDATES = 64, 512
 """Functions drawn, and the points they are drawn at, to say how much better the optimum may be."""
@@ -72,10 +71,7 @@ def best(problem: Problem, seen: Observations, warm: Any = None) -> Best:
         raise DataError("with several objectives there is no single best point; ask for the front()")
     model = model_of(problem, seen, warm)
     surrogate, rows = model.objectives[0], at_target(problem, model.rows)
-    belief: Any = surrogate.belief
-    if problem.noise is not None:
-        both = model.smoothed(problem.seed)
-        belief = Averaged(jnp.asarray(both.log_weights), both.beliefs)
+    belief = surrogate.belief if problem.noise is None else model.smoothed(seed=problem.seed).averaged()
     there = belief.predict(rows)
     exact = problem.noise is None and problem.fidelity is None
     means, stds = surrogate.fitted() if exact else np.asarray(there.mean), np.sqrt(np.asarray(there.epistemic))

@@ -17,12 +17,12 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 from scipy.special import i0e, i1e
 
 from credo.core import params
-from credo.core.arrays import put
 from credo.core.errors import DataError
 from credo.core.linalg import evidence_on_host, lapack
 from credo.kernels import (
@@ -103,21 +103,28 @@ class Sheet(NamedTuple):
         """From a belief whose mean is settled, and rows."""
         x, y, scale, extra = rows.cut()
         n = len(y)
-        fixed, mean = _mean_on_host(gp.mean, x)
+        fixed, mean = _mean_on_host(gp.mean, rows)
         lower = 0.5 * np.eye(n) - np.tri(n)
         return cls(Inputs(x), y - mean, fixed, scale, extra, lapack.aligned_empty((n, n)), lower)
 
 
-def _mean_on_host(mean: Mean, x: Float[np.ndarray, "n d"]) -> tuple[Float[np.ndarray, "n n"], Any]:
+def _mean_on_host(mean: Mean, rows: Rows) -> tuple[Float[np.ndarray, "n n"], Any]:
     """The covariance that an uncertain mean adds, and what it is expected to be; a constant compiles nothing."""
-    n = len(x)
+    n = rows.n
     if isinstance(mean, Zero):
         return np.zeros((n, n)), 0.0
     if isinstance(mean, Constant):
         value, variance = (0.0 if v is None else float(v) for v in (mean.value, mean.variance))
         return np.full((n, n), variance), value
-    more, at = mean.kernel(), put(x)
-    return np.zeros((n, n)) if more is None else np.asarray(more.gram(at, at)), np.asarray(mean(at))
+    more, expected = _mean_of(mean, rows.x)
+    return np.zeros((n, n)) if more is None else np.asarray(more)[:n, :n], np.asarray(expected)[:n]
+
+
+@eqx.filter_jit
+def _mean_of(mean: Mean, x: Float[Array, "c d"]) -> tuple[Float[Array, "c c"] | None, Float[Array, " c"]]:
+    """On padded rows, so that growing data compile nothing."""
+    more = mean.kernel()
+    return None if more is None else more.gram(x, x), mean(x)
 
 
 class TimeUp(Exception):
