@@ -221,7 +221,7 @@ def table(found: Sequence[Mapping[str, str]]) -> str:
         f"# Regret of Bayesian optimization\n\n{machine()} {', '.join(f'{p} {version(p)}' for p in packages)}.\n\n"
         "The regret is that of the noise-free value at the recommended point: the best evaluated, or with noise the "
         "evaluated point with the largest posterior mean of the contestant's model (TPE, which has none: the largest "
-        "outcome; credo: its `Campaign.best`, the largest mean less a standard deviation, under two kernels). Wins are "
+        "outcome; credo: its `Campaign.best`, the largest mean less a standard deviation, under two models). Wins are "
         "seeds on which credo or a peer had the least regret. Seconds are of fit and maximization together, medians "
         "over the runs made on a quiet machine, after a run that compiles. Contestants with a star "
         "are for reference: bars and wins leave them out."

@@ -43,8 +43,12 @@ class Model(NamedTuple):
     @property
     def hyper(self) -> list[dict[str, Any]]:
         """The hyperparameters of all surrogates: what the next suggestion starts from."""
-        first, *more = [each.hyper for each in (*self.objectives, *self.constraints, self.success) if each is not None]
-        return [first if self.smoother is None else {**first, "smoother": self.smoother.hyper}, *more]
+        out: list[dict[str, Any]] = [
+            each.hyper for each in (*self.objectives, *self.constraints, self.success) if each is not None
+        ]
+        if self.smoother is not None and self.smoother.surface is not None:
+            out[0]["surface"] = self.smoother.surface
+        return out
 
     @property
     def beliefs(self) -> tuple[GP, ...]:
@@ -68,7 +72,7 @@ class Model(NamedTuple):
         """The model that asks the smoother belief, too; `warm` is the first of an earlier `hyper`."""
         if self.smoother is not None:
             return self
-        return self._replace(smoother=smoother_of(self.objectives[0], (warm or {}).get("smoother"), seed))
+        return self._replace(smoother=smoother_of(self.objectives[0], (warm or {}).get("surface"), seed))
 
     def after(self, pending: Float[np.ndarray, "p d"]) -> "Model":
         """The model if the pending trials came back with what is expected of them."""

@@ -33,18 +33,20 @@ WIDE, AMONG = 8, 0.3
 """Columns from which on the lengthscales of the smooth belief are alike, and how much; no surface is fitted there."""
 ROWS_EACH = 3
 """Rows for each coefficient of a surface, below which it is not asked."""
+CLEARLY = float(np.log(10.0))
+"""By how much more evidence a surface is believed: strong, in the words of Jeffreys (1961), appendix B."""
 STEP = 1e-4
 """Of a difference of slopes."""
 
 
 class Smoother(NamedTuple):
-    """The likelier of the two smoother beliefs."""
+    """The smooth belief, or a surface where that is clearly likelier."""
 
     surrogate: Surrogate
     log_weights: Float[np.ndarray, "2"]
     """log p(what was seen | belief) of the rough one and of this one, up to a constant."""
-    hyper: dict[str, dict[str, list[float]]]
-    """The hyperparameters of both smoother beliefs, as JSON: where the next one starts from."""
+    surface: dict[str, list[float]] | None = None
+    """The hyperparameters of the surface, as JSON: where the next one starts from; None where it was not asked."""
     is_surface: bool = False
     """Whether it has a quadratic response surface."""
 
@@ -56,23 +58,23 @@ def smoother_of(rough: Surrogate, warm: Mapping[str, Any] | None = None, seed: i
 
     Args:
         rough: the surrogate after the outcomes.
-        warm: `Smoother.hyper` of an earlier one.
+        warm: `Smoother.surface` of an earlier one.
         seed: of the random starts.
     """
     rows, _ = rough.belief.conditioned()
     x, _, scale, extra = rows.cut()
-    (n, d), known, warm = x.shape, not scale.any(), warm or {}
+    (n, d), known = x.shape, not scale.any()
     squeeze, plan = log_squeeze(rough.plain), plan_for(d, NOISY, known, Matern52)
     evidence = log_evidence(rough.belief, plan, plan.objective(rows)) + squeeze
-    smooth, height = _weighed(_smooth_plan(d, known), rows, warm.get("smooth", rough.hyper), seed)
-    weights, hyper = np.asarray([evidence, height + squeeze]), {"smooth": hyper_of(smooth)}
+    smooth, height = _weighed(_smooth_plan(d, known), rows, rough.hyper, seed)
+    weights, hyper = np.asarray([evidence, height + squeeze]), None
 
     unit = float(np.std(rough.plain))
     if unit > 0 and d < WIDE and n >= ROWS_EACH * (d + 1) * (d + 2) // 2:
         standard = pack(x, rough.plain / unit, scale, extra / unit**2)
-        surface, height = _weighed(_smooth_plan(d, known, surface=True), standard, warm.get("surface"), seed)
-        hyper["surface"] = hyper_of(surface)
-        if (height := height - n * np.log(unit)) > weights[1]:
+        surface, height = _weighed(_smooth_plan(d, known, surface=True), standard, warm, seed)
+        hyper = hyper_of(surface)
+        if (height := height - n * np.log(unit)) > weights[1] + CLEARLY:
             whole = _magnified(surface, unit**2).condition_on(pack(x, rough.plain, scale, extra))
             return Smoother(rough._replace(belief=whole), np.asarray([evidence, height]), hyper, is_surface=True)
     return Smoother(rough._replace(belief=smooth.condition_on(rows)), weights, hyper)
