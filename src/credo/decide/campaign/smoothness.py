@@ -26,7 +26,7 @@ from credo.kernels import RBF, Matern52
 from credo.models.features import Affine, Polynomial
 from credo.models.gp import GP
 from credo.models.gp.hyperpriors import Alike
-from credo.models.gp.means import Basis, Mean
+from credo.models.gp.means import Basis
 from credo.models.gp.rows import Rows, pack
 
 WIDE, AMONG = 8, 0.3
@@ -64,20 +64,21 @@ def smoother_of(rough: Surrogate, warm: Mapping[str, Any] | None = None, seed: i
     rows, _ = rough.belief.conditioned()
     x, _, scale, extra = rows.cut()
     (n, d), known = x.shape, not scale.any()
-    squeeze, plan = log_squeeze(rough.plain), plan_for(d, NOISY, known, Matern52)
-    evidence = log_evidence(rough.belief, plan, plan.objective(rows)) + squeeze
+    plan = plan_for(d, NOISY, known, Matern52)
+    evidence = log_evidence(rough.belief, plan, plan.objective(rows))
     smooth, height = _weighed(_smooth_plan(d, known), rows, rough.hyper, seed)
-    weights, hyper = np.asarray([evidence, height + squeeze]), None
-
+    likely = Smoother(rough._replace(belief=smooth.condition_on(rows)), np.asarray([evidence, height]))
     unit = float(np.std(rough.plain))
-    if unit > 0 and d < WIDE and n >= ROWS_EACH * (d + 1) * (d + 2) // 2:
-        standard = pack(x, rough.plain / unit, scale, extra / unit**2)
-        surface, height = _weighed(_smooth_plan(d, known, surface=True), standard, warm, seed)
-        hyper = hyper_of(surface)
-        if (height := height - n * np.log(unit)) > weights[1] + CLEARLY:
-            whole = _magnified(surface, unit**2).condition_on(pack(x, rough.plain, scale, extra))
-            return Smoother(rough._replace(belief=whole), np.asarray([evidence, height]), hyper, is_surface=True)
-    return Smoother(rough._replace(belief=smooth.condition_on(rows)), weights, hyper)
+    if d >= WIDE or n < ROWS_EACH * (d + 1) * (d + 2) // 2 or unit == 0:
+        return likely
+
+    standard = pack(x, rough.plain / unit, scale, extra / unit**2)
+    surface, around = _weighed(_surface_plan(d, known), standard, warm, seed)
+    around -= n * np.log(unit) + log_squeeze(rough.plain)
+    if not around > height + CLEARLY:
+        return likely._replace(surface=hyper_of(surface))
+    whole = _magnified(surface, unit**2).condition_on(pack(x, rough.plain, scale, extra))
+    return Smoother(rough._replace(belief=whole), np.asarray([evidence, around]), hyper_of(surface), is_surface=True)
 
 
 def _weighed(plan: Plan, rows: Rows, warm: Mapping[str, Any] | None, seed: int) -> tuple[GP, float]:
@@ -102,22 +103,21 @@ def log_evidence(belief: GP, plan: Plan, objective: Any) -> float:
 
 
 @lru_cache(maxsize=64)
-def _smooth_plan(d: int, known: bool, surface: bool = False) -> Plan:
-    """RBF, in many columns with lengthscales that are alike, else around a quadratic surface or a constant."""
+def _smooth_plan(d: int, known: bool) -> Plan:
+    """RBF, in many columns with lengthscales that are alike."""
     plan = plan_for(d, NOISY, known, RBF)
-    if d >= WIDE:
-        usual = plan.priors["kernel.lengthscale"]
-        return plan._replace(priors=plan.priors | {"kernel.lengthscale": Alike(usual.mode, usual.below, AMONG)})
-    return plan._replace(gp=eqx.tree_at(lambda gp: gp.mean, plan.gp, _around(d, float(surface))))
+    if d < WIDE:
+        return plan
+    usual = plan.priors["kernel.lengthscale"]
+    return plan._replace(priors=plan.priors | {"kernel.lengthscale": Alike(usual.mode, usual.below, AMONG)})
 
 
-def _around(d: int, variance: float) -> Mean:
-    """b + aᵀu + uᵀAu with b ~ N(0, 1) and a, A of this variance; uᵀu = 1 at a typical point of the unit cube.
-
-    Without variance it is a constant of the same form as a surface, so that both run the same compiled code.
-    """
-    features = Polynomial(2).after(Affine(0.5, np.sqrt(d / 12)))
-    return Basis(features, 0.0, put(np.append(1.0, np.full(features.size(d), variance))))
+@lru_cache(maxsize=64)
+def _surface_plan(d: int, known: bool) -> Plan:
+    """RBF around b + aᵀu + uᵀAu, all coefficients ~ N(0, 1); uᵀu = 1 at a typical point of the unit cube."""
+    around = Basis(Polynomial(2).after(Affine(0.5, np.sqrt(d / 12))), 0.0, put(np.ones(())))
+    plan = plan_for(d, NOISY, known, RBF)
+    return plan._replace(gp=eqx.tree_at(lambda gp: gp.mean, plan.gp, around))
 
 
 def _magnified(belief: GP, factor: float) -> GP:
