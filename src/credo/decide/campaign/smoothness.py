@@ -33,14 +33,12 @@ WIDE, AMONG = 8, 0.3
 """Columns from which on the lengthscales of the smooth belief are alike, and how much; no surface is fitted there."""
 ROWS_EACH = 3
 """Rows for each coefficient of a surface, below which it is not asked."""
-CLEARLY = float(np.log(10.0))
-"""By how much more evidence a surface is believed: strong, in the words of Jeffreys (1961), appendix B."""
 STEP = 1e-4
 """Of a difference of slopes."""
 
 
 class Smoother(NamedTuple):
-    """The smooth belief, or a surface where that is clearly likelier."""
+    """The likelier of the smooth belief and the surface."""
 
     surrogate: Surrogate
     log_weights: Float[np.ndarray, "2"]
@@ -75,7 +73,7 @@ def smoother_of(rough: Surrogate, warm: Mapping[str, Any] | None = None, seed: i
     standard = pack(x, rough.plain / unit, scale, extra / unit**2)
     surface, around = _weighed(_surface_plan(d, known), standard, warm, seed)
     around -= n * np.log(unit) + log_squeeze(rough.plain)
-    if not around > height + CLEARLY:
+    if not around > height:
         return likely._replace(surface=hyper_of(surface))
     whole = _magnified(surface, unit**2).condition_on(pack(x, rough.plain, scale, extra))
     return Smoother(rough._replace(belief=whole), np.asarray([evidence, around]), hyper_of(surface), is_surface=True)
