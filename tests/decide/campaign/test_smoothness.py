@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 
 from credo.decide import Campaign, Real, Space
+from credo.decide.campaign.model import model_of
 from credo.decide.campaign.smoothness import WIDE, _smooth_plan, log_evidence, smoother_of
 from credo.decide.campaign.surrogate import NOISY, learn_surrogate, log_squeeze, plan_for, squeezed
+from credo.infer.average import Averaged
 from credo.kernels import Matern52
+from credo.models.gp import GP
 
 
 def bowl(x):
@@ -102,6 +105,21 @@ def test_the_evidence_of_a_surface_in_the_same_units(rng):
 def test_what_is_no_surface(rng):
     x, y = noisy(rng, lambda x: np.sin(12 * x[:, 0]) + np.cos(9 * x[:, 1]), n=60, sd=0.1)
     assert not smoother_of(learn_surrogate(x, y, typical=NOISY)).is_surface
+
+
+def test_trials_are_compared_under_the_smoother_belief_where_that_is_evident(rng):
+    space = Space.box(np.zeros(2), np.ones(2))
+    beliefs = []
+    for function, sd in ((bowl, 1.0), (lambda x: np.abs(np.sin(9 * x)).sum(1), 0.01)):
+        x, y = noisy(rng, function, sd=sd)
+        campaign = Campaign(space, noise="learn")
+        for point, value in zip(space.decode(x), y, strict=True):
+            campaign.add(point, float(value))
+        model = model_of(campaign.problem, campaign.observations())
+        beliefs.append(model.averaged())
+        assert model.smoother.is_evident == (model.smoother.log_weights[1] > model.smoother.log_weights[0] + np.log(20))
+    assert isinstance(beliefs[0], Averaged)
+    assert isinstance(beliefs[1], GP)
 
 
 def test_few_rows_and_many_columns_have_no_surface(rng):

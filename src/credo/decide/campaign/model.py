@@ -63,8 +63,12 @@ class Model(NamedTuple):
         return OverBeliefs(acquisition, self.beliefs[1:], self.smoother.log_weights)
 
     def averaged(self) -> Any:
-        """The belief about the first objective: the average of `beliefs`."""
-        if self.smoother is None:
+        """The belief about the first objective that trials are compared by: the average of `beliefs`.
+
+        What is smoother than the truth makes neighbours look alike, and one of them the best: without strong evidence
+        for the smoother belief it is left out.
+        """
+        if self.smoother is None or not self.smoother.is_evident:
             return self.beliefs[0]
         return Averaged(put(self.smoother.log_weights), self.beliefs)
 

@@ -33,6 +33,8 @@ WIDE, AMONG = 8, 0.3
 """Columns from which on the lengthscales of the smooth belief are alike, and how much; no surface is fitted there."""
 ROWS_EACH = 3
 """Rows for each coefficient of a surface, below which it is not asked."""
+STRONG = float(np.log(20.0))
+"""Evidence that is strong in the words of Kass & Raftery (1995), "Bayes factors"."""
 STEP = 1e-4
 """Of a difference of slopes."""
 
@@ -47,6 +49,11 @@ class Smoother(NamedTuple):
     """The hyperparameters of the surface, as JSON: where the next one starts from; None where it was not asked."""
     is_surface: bool = False
     """Whether it has a quadratic response surface."""
+
+    @property
+    def is_evident(self) -> bool:
+        """Whether there is strong evidence for it against the rough belief."""
+        return bool(np.diff(self.log_weights)[0] > STRONG)
 
 
 def smoother_of(rough: Surrogate, warm: Mapping[str, Any] | None = None, seed: int = 0) -> Smoother:

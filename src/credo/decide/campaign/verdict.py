@@ -64,8 +64,8 @@ def best(problem: Problem, seen: Observations, warm: Any = None) -> Best:
     """The trial whose noise-free outcome is believed best, among those that are more likely feasible than not.
 
     With fidelities, the one that is believed best at the fidelity that counts. With noise, of many trials some are
-    lucky: the one with the largest mean less a standard deviation, under two smoothnesses of the response at once,
-    each as far as it explains what was seen.
+    lucky: the one with the largest mean less a standard deviation, under two smoothnesses of the response, each as far
+    as it explains what was seen (`Model.averaged`).
     """
     if len(problem.signs) > 1:
         raise DataError("with several objectives there is no single best point; ask for the front()")
