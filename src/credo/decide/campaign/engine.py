@@ -142,7 +142,8 @@ def acquisition_of(problem: Problem, model: Model, seed: int = 0) -> Acquisition
     """The acquisition, prepared: the problem's own or expected improvement, times the chances of success.
 
     Where outcomes are said to be noisy nobody knows which was best: the improvement is averaged over what it may be,
-    and over two smoothnesses of the response, each as far as it explains what was seen.
+    and with many columns, or around a quadratic surface, over two smoothnesses of the response, too, each as far as it
+    explains what was seen.
     """
     beliefs = tuple(each.belief for each in model.objectives)
     several = len(beliefs) > 1

@@ -117,8 +117,8 @@ def model_of(problem: Problem, seen: Observations, warm: Any = None) -> Model:
     cost = None if problem.fidelity is None else _cost(problem, seen)
     index = np.flatnonzero(complete)
     model = Model(tuple(surrogates[:k]), tuple(surrogates[k:]), success, cost, rows[complete], index, rows)
-    noisy = k == 1 and problem.noise is not None and problem.fidelity is None
-    return model.smoothed(warm[0] if len(warm) else None, problem.seed) if noisy else model
+    asked = k == 1 and problem.noise is not None and problem.fidelity is None and problem.acquisition is None
+    return model.smoothed(warm[0] if len(warm) else None, problem.seed) if asked else model
 
 
 def fidelity_column(problem: Problem) -> int:
