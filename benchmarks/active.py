@@ -89,7 +89,7 @@ TASKS = [
         "active learning, hyperparameters learned",
         RBF(0.25),
         WAYS,
-        refit=10,
-        note=f"{NOTE} Mean, variance, lengthscale and noise are learned again every ten outcomes.",
+        refit=5,
+        note=f"{NOTE} Mean, variance, lengthscale and noise are learned again every five outcomes.",
     ),
 ]
