@@ -85,11 +85,14 @@ WAYS = {"active": MutualInformation(), "random": "random"}
 TASKS = [
     Curves("active learning, RBF", RBF(0.25), WAYS, note=f"{NOTE} Lengthscale 0.25, known."),
     Curves("active learning, Matérn-5/2", Matern52(0.3), WAYS, note=f"{NOTE} Lengthscale 0.3, known."),
-    Curves(
-        "active learning, hyperparameters learned",
-        RBF(0.25),
-        WAYS,
-        refit=5,
-        note=f"{NOTE} Mean, variance, lengthscale and noise are learned again every five outcomes.",
+    *(
+        Curves(
+            f"active learning, hyperparameters learned every {every} outcomes",
+            RBF(0.25),
+            WAYS,
+            refit=every,
+            note=f"{NOTE} Mean, variance, lengthscale and noise are learned again every {every} outcomes{which}.",
+        )
+        for every, which in ((5, ""), (10, ", the default of `learn_actively`"))
     ),
 ]
