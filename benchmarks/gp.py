@@ -205,7 +205,7 @@ def fresh(function: str, n: int) -> float:
     """Seconds that a fit takes in a process of its own, imports apart, with compiled programs on disk."""
     return in_fresh_process(
         f"import time, benchmarks.gp as b; data = b.make({n}); warm = b.make(4)\n"
-        f"import sklearn.gaussian_process, credo, credo.kernels, credo.models.gp.learning\n"
+        f"import sklearn.gaussian_process, credo, credo.kernels, credo.models.gp.staged\n"
         f"start = time.perf_counter(); b.{function}(data); print(time.perf_counter() - start)"
     )
 

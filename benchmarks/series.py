@@ -53,8 +53,8 @@ class Hidden:
 
     @cached_property
     def credo(self) -> Any:
+        from credo.models.densities import Categorical, Gaussian
         from credo.models.hmm import HMM
-        from credo.models.hmm.emissions import Categorical, Gaussian
 
         start, transition, mean, variance, probs = self.numbers
         gaussian = self.kind == "gaussian"
@@ -149,7 +149,7 @@ def learned(belief: Any, x: np.ndarray) -> Any:
     import warnings
 
     from credo.infer.em import EM
-    from credo.infer.learn import learn
+    from credo.infer.learning import learn
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that it has not converged

@@ -76,7 +76,7 @@ def baum_welch(k: int, t: int) -> Task:
 
 def fresh_hmm(library: str, what: str, t: int) -> float:
     """Seconds of the first call in a process of its own, with the model and without the imports."""
-    package = {"credo": "credo.models.hmm.emissions", "dynamax": "dynamax.hidden_markov_model"}[library]
+    package = {"credo": "credo.models.densities", "dynamax": "dynamax.hidden_markov_model"}[library]
     return in_fresh_process(
         f"import time, credo.models.hmm, {package}; import jax; from benchmarks import series\n"
         f"data = series.hidden('gaussian', 16, {t})\n"

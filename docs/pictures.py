@@ -29,13 +29,13 @@ from credo.app.gp_plots import plot_components
 from credo.app.mdp_plots import plot_grid
 from credo.app.plots import BLUE, GREEN, GREY, INK, ORANGE, RED, SKY, legend, tidy
 from credo.app.time_plots import plot_forecast, plot_states
-from credo.decide.active import acquire
+from credo.decide.acquiring import acquire
 from credo.decide.active_learning import learning_curves
 from credo.decide.campaign import Campaign, engine
 from credo.decide.space import Categorical, Integer, Real, Space
 from credo.models import features as bases
+from credo.models.gp.evidence_surface import evidence_surface
 from credo.models.gp.search import search_kernel
-from credo.models.gp.surface import evidence_surface
 from credo.models.linear import ARD, Intercept, InverseGamma, Isotropic, StudentTNoise
 
 OUT = Path(__file__).parent / "pictures"

@@ -18,15 +18,15 @@ __version__ = "0.1.0"
 
 _HOME = {
     # verbs
-    "learn": "infer.learn",
-    "fit": "infer.learn",
-    "condition": "infer.condition",
+    "learn": "infer.learning",
+    "fit": "infer.learning",
+    "condition": "infer.conditioning",
     "save": "core.files",
     "load": "core.files",
     "configure": "core.configure",
-    "compare": "evaluate.compare",
-    "pool": "evaluate.pool",
-    "acquire": "decide.active",
+    "compare": "evaluate.comparison",
+    "pool": "evaluate.pooling",
+    "acquire": "decide.acquiring",
     "solve": "decide.mdp",
     "replace": "core.params",
     "chunks": "core.chunks",
@@ -38,7 +38,7 @@ _HOME = {
     "HeteroscedasticGP": "models.gp",
     "WarpedGP": "models.gp",
     "MultiGP": "models.gp",
-    "Averaged": "infer.average",
+    "Averaged": "infer.averaging",
     "Grid": "models.grid",
     "Hypotheses": "models.conjugate",
     "BetaBernoulli": "models.conjugate",
@@ -142,14 +142,14 @@ if TYPE_CHECKING:
     from credo.core.gaussian import Gaussian
     from credo.core.params import replace
     from credo.core.predictive import Predictive
-    from credo.decide.active import acquire
+    from credo.decide.acquiring import acquire
     from credo.decide.bayes import decide
     from credo.decide.mdp import MDP, solve
-    from credo.evaluate.compare import compare
-    from credo.evaluate.pool import pool
-    from credo.infer.average import Averaged
-    from credo.infer.condition import condition
-    from credo.infer.learn import fit, learn
+    from credo.evaluate.comparison import compare
+    from credo.evaluate.pooling import pool
+    from credo.infer.averaging import Averaged
+    from credo.infer.conditioning import condition
+    from credo.infer.learning import fit, learn
     from credo.models.conjugate import (
         BetaBernoulli,
         BetaBinomial,

@@ -133,9 +133,9 @@ def test_a_command_that_never_gives_a_value(space, code, message):
 
 
 def test_ctrl_c_loses_nothing_and_says_how_to_go_on(space, brief, monkeypatch):
-    from credo.decide.campaign import runner
+    from credo.decide.campaign import command
 
-    real, calls = runner.Command.run, []
+    real, calls = command.Command.run, []
 
     def interrupted(self, point, trial=None):
         calls.append(trial)
@@ -146,10 +146,10 @@ def test_ctrl_c_loses_nothing_and_says_how_to_go_on(space, brief, monkeypatch):
             raise KeyboardInterrupt
         return patched(*arguments)
 
-    from credo.decide.campaign import workers
+    from credo.decide.campaign import run_loop
 
-    patched = workers.wait
-    monkeypatch.setattr(runner.Command, "run", interrupted)
+    patched = run_loop.wait
+    monkeypatch.setattr(command.Command, "run", interrupted)
     monkeypatch.setattr(workers, "wait", wait)
     result = optimize(space, PROGRAM, 6)
     assert result.exit_code == 130

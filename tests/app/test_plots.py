@@ -8,7 +8,7 @@ import credo
 from credo.app import plots
 from credo.core.predictive import Normal
 from credo.errors import DataError
-from credo.evaluate.compare import compare
+from credo.evaluate.comparison import compare
 from credo.models.linear import ARD, Linear
 
 

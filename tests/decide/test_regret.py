@@ -5,7 +5,7 @@ import pytest
 import credo
 from credo.core.errors import DataError
 from credo.decide.acquisition import UpperConfidenceBound, regret_bound
-from credo.decide.gain import greedy_gain
+from credo.decide.joint_information import greedy_gain
 from credo.decide.regret import Regret
 from credo.kernels import RBF
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Float
 
-from credo.core.arrays import check_table, check_vector
 from credo.core.belief import Belief
+from credo.core.checks import check_table, check_vector
 from credo.core.params import positive
 from credo.core.predictive import Normal
 

@@ -20,8 +20,8 @@ from credo.core.predictive import (
     StudentT,
     mixture,
 )
+from credo.core.predictive.expectation import expectation, outcome_nodes
 from credo.evaluate import scores
-from credo.evaluate.quadrature import expectation, outcome_nodes
 
 RNG = np.random.default_rng(0)
 M = 6

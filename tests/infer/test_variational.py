@@ -9,10 +9,10 @@ import pytest
 from scipy import integrate, special, stats
 
 from credo.core.errors import DataError
-from credo.infer.importance import importance, smooth, students
+from credo.infer.importance_sampling import importance, smooth, students
 from credo.infer.laplace import Laplace
 from credo.infer.mcmc.hmc import NUTS
-from credo.infer.quasi import normals
+from credo.infer.quasi_random import normals
 from credo.infer.target import Space, Target
 from credo.infer.variational import Variational
 

@@ -10,7 +10,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import credo
 from credo.errors import DataError
-from credo.models.hmm.emissions import Gaussian
+from credo.models.densities import Gaussian
 from credo.sklearn.hmm import HMM
 
 

@@ -9,7 +9,7 @@ import typer
 from credo.app.campaign_desk import goals, last_failure, luck, written
 from credo.app.terminal import echo_table, refuse
 from credo.decide.campaign import Campaign, Storage, Trial
-from credo.decide.campaign.verdict import front
+from credo.decide.campaign.advice import front
 
 SHOWN = 12
 """How many of the last trials `credo campaign show` lists."""

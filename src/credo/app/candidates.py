@@ -17,7 +17,7 @@ from jaxtyping import Num
 
 from credo.app.schema import Schema
 from credo.core.params import layout
-from credo.infer.learn import Learned
+from credo.infer.learning import Learned
 from credo.infer.optimize import CONVERGED, STOPPED
 from credo.models.features import Affine, BSpline, Features, Fourier, Polynomial, Standardize
 from credo.models.glm import GLM

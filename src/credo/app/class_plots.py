@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from credo.app import plots
-from credo.core.arrays import check_count, check_table, input_names
+from credo.core.checks import check_count, check_table, input_names
 from credo.core.errors import DataError
 from credo.core.predictive import Bernoulli, Categorical
 from credo.decide.losses import CostMatrix, Loss

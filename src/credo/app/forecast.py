@@ -20,11 +20,11 @@ from credo.app.forecast_calendar import Calendar, Season
 from credo.app.forecast_series import Timeline, filled, read_series
 from credo.app.schema import Column
 from credo.app.tables import Table
-from credo.core.arrays import check_count
+from credo.core.checks import check_count
 from credo.core.errors import CredoError, DataError, NotConvergedWarning
 from credo.core.predictive import Predictive
-from credo.evaluate.compare import Comparison, rank
-from credo.infer.learn import learn
+from credo.evaluate.comparison import Comparison, rank
+from credo.infer.learning import learn
 from credo.models.structural import AR, Level, Part, Regression, Seasonal, Structural, Trend, integrated_evidence
 
 LEARN_FROM = 3000

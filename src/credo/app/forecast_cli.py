@@ -16,7 +16,8 @@ from credo.app.report.words import count, number, percent
 from credo.app.schema import check_column
 from credo.app.tables import Table, numbers
 from credo.app.terminal import echo_table
-from credo.core.arrays import check_count, put
+from credo.core.arrays import put
+from credo.core.checks import check_count
 from credo.core.errors import DataError
 from credo.core.predictive import LogNormal, Normal, Predictive
 

@@ -20,7 +20,7 @@ from scipy.optimize import minimize_scalar
 from credo.app.candidates import Candidate, Shape, shapes
 from credo.app.schema import Schema
 from credo.core.errors import NotConvergedWarning
-from credo.infer.learn import Evidence, Learned
+from credo.infer.learning import Evidence, Learned
 from credo.infer.optimize import CONVERGED
 from credo.models.features import Affine, Features
 from credo.models.glm import GLM, Law, Logistic, NegativeBinomialRegression, PoissonRegression, Rows, Softmax

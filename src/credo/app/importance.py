@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Float
 
 from credo.decide.space import Space
-from credo.infer.quasi import sobol
+from credo.infer.quasi_random import sobol
 
 POINTS = 1024
 

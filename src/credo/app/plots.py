@@ -20,8 +20,8 @@ from credo.core.errors import DataError
 from credo.core.params import check_path, constraint_of, learnable, replace
 from credo.core.predictive import Predictive
 from credo.evaluate.calibration import pit
-from credo.evaluate.compare import Comparison
-from credo.models.gp.surface import Surface
+from credo.evaluate.comparison import Comparison
+from credo.models.gp.evidence_surface import Surface
 from credo.models.linear import Linear
 
 BLUE, SKY, ORANGE, GREEN, RED, INK, GREY = "#0072B2", "#56B4E9", "#E69F00", "#009E73", "#D55E00", "#22272e", "#8a929c"
@@ -176,7 +176,7 @@ def plot_evidence(surface: Surface, ax: Axes | None = None) -> Axes:
     """The log evidence over two hyperparameters of a Gaussian process, with its local maxima (crosses).
 
     Lines are 1, 2, 4, … nats below the highest point; each maximum says how far below the highest it is.
-    `surface` comes from `credo.models.gp.surface.evidence_surface`.
+    `surface` comes from `credo.models.gp.evidence_surface.evidence_surface`.
     """
     ax = ax or new_axes(5.4, 4.4)
     _terraces(ax, surface.first, surface.second, surface.log_evidence)

@@ -27,8 +27,8 @@ from credo.app.splits import split
 from credo.app.tables import Table
 from credo.core.errors import CredoError, DataError, NotConvergedWarning
 from credo.core.predictive import Predictive
-from credo.evaluate.compare import Comparison, rank
-from credo.infer.learn import Evidence, Learned, fit
+from credo.evaluate.comparison import Comparison, rank
+from credo.infer.learning import Evidence, Learned, fit
 from credo.infer.optimize import CONVERGED
 from credo.models.glm import GLM
 from credo.models.gp import GP

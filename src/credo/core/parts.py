@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from credo.core.recursion import same_numbers
+from credo.core.scan import same_numbers
 
 LONGEST_ALONE = 2**20
 """A recursion with fewer numbers to find is over before a second thread has begun."""

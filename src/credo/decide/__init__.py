@@ -15,7 +15,6 @@ from credo.core.predictive import Predictive
 from credo.decide import bayes
 from credo.decide.bayes import Decision, expected_loss
 from credo.decide.custom import Custom
-from credo.decide.information import value_of_information, value_of_perfect_information
 from credo.decide.losses import (
     Absolute,
     Asymmetric,
@@ -26,6 +25,7 @@ from credo.decide.losses import (
     Squared,
     ZeroOne,
 )
+from credo.decide.voi import value_of_information, value_of_perfect_information
 
 __all__ = [
     "MDP",
@@ -68,14 +68,14 @@ __all__ = [
 
 
 _LATER = {
-    "acquire": "active",
-    "Margin": "active",
-    "Uncertainty": "active",
+    "acquire": "acquiring",
+    "Margin": "acquiring",
+    "Uncertainty": "acquiring",
     "learn_actively": "active_learning",
     "learning_curves": "active_learning",
-    "greedy_gain": "gain",
-    "gain_bound": "gain",
-    "information_gain": "gain",
+    "greedy_gain": "joint_information",
+    "gain_bound": "joint_information",
+    "information_gain": "joint_information",
     "Regret": "regret",
     "hypervolume": "pareto",
     "non_dominated": "pareto",
@@ -85,10 +85,10 @@ _LATER = {
 }
 
 if TYPE_CHECKING:
-    from credo.decide.active import Margin, Uncertainty, acquire
+    from credo.decide.acquiring import Margin, Uncertainty, acquire
     from credo.decide.active_learning import learn_actively, learning_curves
     from credo.decide.campaign import Campaign, Storage, Trial
-    from credo.decide.gain import gain_bound, greedy_gain, information_gain
+    from credo.decide.joint_information import gain_bound, greedy_gain, information_gain
     from credo.decide.mdp import MDP, solve
     from credo.decide.pareto import hypervolume, non_dominated
     from credo.decide.regret import Regret

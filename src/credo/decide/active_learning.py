@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from credo.core.arrays import check_count, check_table
+from credo.core.checks import check_count, check_table
 from credo.core.errors import DataError, NotConvergedWarning
+from credo.decide.acquiring import default_acquisition, from_pool, predicts_classes
 from credo.decide.acquisition.base import Acquisition
-from credo.decide.active import default_acquisition, from_pool, predicts_classes
 from credo.evaluate.scores import LARGER_IS_BETTER, Score, find_score
 from credo.evaluate.validation import count_rows, holdout
-from credo.infer.learn import fit
+from credo.infer.learning import fit
 
 RANDOM = "random"
 

@@ -11,11 +11,12 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float
 
-from credo.core.arrays import check_vector, is_traced
+from credo.core.arrays import is_traced
+from credo.core.checks import check_vector
 from credo.core.errors import DataError, NotConvergedWarning
 from credo.core.predictive import Categorical, Predictive
+from credo.core.predictive.expectation import alone, anchors, expectation
 from credo.decide.losses import Loss
-from credo.evaluate.quadrature import alone, anchors, expectation
 
 GOLDEN = (5**0.5 - 1) / 2
 STEPS = 40

@@ -23,11 +23,12 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from credo.core.arrays import check_table, is_traced
+from credo.core.arrays import is_traced
+from credo.core.checks import check_table
 from credo.core.errors import DataError
 from credo.core.predictive import Bernoulli, Categorical, Interval, Predictive
 from credo.core.predictive.base import check_levels, to_array
-from credo.evaluate.quadrature import Classes, alone, shortfall
+from credo.core.predictive.expectation import Classes, alone, shortfall
 from credo.evaluate.scores import interval_loss
 
 

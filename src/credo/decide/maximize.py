@@ -16,12 +16,14 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from credo.core.arrays import bucket, check_table, pad_rows, put
+from credo.core.arrays import put
+from credo.core.checks import check_table
 from credo.core.errors import DataError
+from credo.core.padding import bucket, pad_rows
 from credo.decide.acquisition.base import Acquisition
+from credo.decide.batched_lbfgs import ascend
 from credo.decide.space import Space
-from credo.infer.ascent import ascend
-from credo.infer.quasi import sobol
+from credo.infer.quasi_random import sobol
 
 SCREENED = 512
 """Points that are screened."""

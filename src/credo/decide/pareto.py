@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
-from credo.core.arrays import check_table, check_vector
+from credo.core.checks import check_table, check_vector
 
 MARGIN = 0.1
 

@@ -15,9 +15,9 @@ from credo.evaluate.calibration import (
     uniformity_test,
     wilson,
 )
-from credo.evaluate.compare import BayesFactor, Comparison, bayes_factor, compare
+from credo.evaluate.comparison import BayesFactor, Comparison, bayes_factor, compare
 from credo.evaluate.curves import BiasVariance, LearningCurve, bias_variance, learning_curve
-from credo.evaluate.pool import pool, stacking_weights
+from credo.evaluate.pooling import pool, stacking_weights
 from credo.evaluate.scores import (
     SCORES,
     accuracy,

@@ -14,11 +14,11 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 from scipy import stats
 
-from credo.core.arrays import check_vector
+from credo.core.checks import check_vector
 from credo.core.errors import DataError
 from credo.core.predictive import Bernoulli, Categorical, Predictive
 from credo.core.predictive.base import check_levels
-from credo.evaluate.quadrature import alone, per_row
+from credo.core.predictive.expectation import alone, per_row
 from credo.evaluate.scores import check_outcomes
 
 LEVELS = tuple(np.round(np.arange(0.05, 1.0, 0.05), 2))

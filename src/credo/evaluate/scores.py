@@ -15,11 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from credo.core.arrays import check_counts, check_vector, is_traced
+from credo.core.arrays import is_traced
+from credo.core.checks import check_counts, check_vector
 from credo.core.errors import DataError
 from credo.core.predictive import Bernoulli, Categorical, Predictive
 from credo.core.predictive.base import check_levels
-from credo.evaluate.quadrature import Classes, alone, distance, per_row, spread
+from credo.core.predictive.expectation import Classes, alone, distance, per_row, spread
 
 Score = Callable[[Predictive, Any], Array]
 

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.model_selection import KFold
 
-from credo.core.arrays import check_vector
 from credo.core.belief import Belief
+from credo.core.checks import check_vector
 from credo.core.errors import DataError
 from credo.core.predictive import Predictive
 from credo.evaluate.scores import LARGER_IS_BETTER, UNRANKED, Score, find_score, score_table
@@ -74,7 +74,7 @@ def fitted(belief: Belief, X: Any, y: Any, learn: bool, **options: Any) -> Any:
     """`fit` with its options if `learn`, else `condition`: the hyperparameters stay as they are."""
     if not learn:
         return belief.condition(X, y)
-    from credo.infer.learn import fit
+    from credo.infer.learning import fit
 
     return fit(belief, X, y, **options)
 

@@ -1,11 +1,11 @@
 """How a posterior is computed, and hyperparameters chosen, knowing only densities."""
 
-from credo.infer.average import Averaged, average
-from credo.infer.condition import condition
+from credo.infer.averaging import Averaged, average
+from credo.infer.conditioning import condition
 from credo.infer.em import EM
-from credo.infer.importance import importance
+from credo.infer.importance_sampling import importance
 from credo.infer.laplace import Laplace
-from credo.infer.learn import Evidence, Learned, LocalOptimum, fit, learn
+from credo.infer.learning import Evidence, Learned, LocalOptimum, fit, learn
 from credo.infer.mcmc import (
     HMC,
     MALA,
@@ -22,7 +22,7 @@ from credo.infer.mcmc import (
     Sampler,
     conjugate_blocks,
 )
-from credo.infer.point import MAP, ML
+from credo.infer.point_estimates import MAP, ML
 from credo.infer.posterior import Approximation, Posterior
 from credo.infer.target import Space, Target
 from credo.infer.variational import Variational

@@ -34,9 +34,10 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from credo.core import params
-from credo.core.arrays import check_count, put
+from credo.core.arrays import put
+from credo.core.checks import check_count
 from credo.core.errors import DataError, NotMonotone
-from credo.infer.learn import Learned, LocalOptimum
+from credo.infer.learning import Learned, LocalOptimum
 from credo.infer.optimize import CONVERGED, DIVERGED, STOPPED, Optimum, distinct
 from credo.infer.progress import Progress, Show
 

@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float
 from credo.core.arrays import put
 from credo.core.errors import DataError, NotConverged
 from credo.core.linalg import factorize, log_determinant, solve_lower, solve_upper
-from credo.infer.importance import judge
+from credo.infer.importance_sampling import judge
 from credo.infer.method import Method
 from credo.infer.optimize import CONVERGED, Optimum, maximize
 from credo.infer.posterior import Approximation

@@ -23,7 +23,7 @@ from credo.core import params
 from credo.core.arrays import put
 from credo.core.errors import DataError
 from credo.core.linalg import log_determinant, solve_lower
-from credo.infer.families import Family, Frame
+from credo.infer.normal_families import Family, Frame
 from credo.infer.target import Space, Target
 
 PAIRS = 4

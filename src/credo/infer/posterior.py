@@ -14,7 +14,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from credo.core.arrays import check_count
+from credo.core.checks import check_count
 from credo.core.linalg import log_determinant, solve_lower
 from credo.infer.target import Space, short
 

@@ -20,16 +20,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from credo.core.arrays import check_count, put
+from credo.core.arrays import put
+from credo.core.checks import check_count
 from credo.core.errors import DataError, NotConverged
 from credo.core.linalg import cholesky, solve_lower
-from credo.infer.families import Family, Frame, check_family, factor_analysis, frames, pull, push
-from credo.infer.importance import judge, log_densities, scores, smooth, students
+from credo.infer.importance_sampling import judge, log_densities, scores, smooth, students
 from credo.infer.method import Method
 from credo.infer.minibatch import Rows, climb
+from credo.infer.normal_families import Family, Frame, check_family, factor_analysis, frames, pull, push
 from credo.infer.optimize import maximize
 from credo.infer.posterior import Approximation
-from credo.infer.quasi import normals
+from credo.infer.quasi_random import normals
 from credo.infer.target import Target
 
 SHRINK = 0.5

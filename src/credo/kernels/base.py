@@ -20,7 +20,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from credo.core.arrays import check_table, is_traced
+from credo.core.arrays import is_traced
+from credo.core.checks import check_table
 from credo.core.errors import DataError
 
 K = TypeVar("K", bound="Kernel")

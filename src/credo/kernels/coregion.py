@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from credo.core.arrays import check_table, is_traced
+from credo.core.arrays import is_traced
+from credo.core.checks import check_table
 from credo.core.errors import DataError
 from credo.core.params import positive, real
 from credo.kernels.base import Kernel, Scales

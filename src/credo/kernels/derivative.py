@@ -16,7 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from credo.core.arrays import check_table, check_vector, is_traced
+from credo.core.arrays import is_traced
+from credo.core.checks import check_table, check_vector
 from credo.core.errors import DataError
 from credo.kernels.base import Kernel, Scales, Wrapped
 from credo.kernels.discrete import Coded

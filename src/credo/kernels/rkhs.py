@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from credo.core.arrays import check_positive, check_vector, is_traced
+from credo.core.arrays import is_traced
+from credo.core.checks import check_positive, check_vector
 from credo.core.errors import DataError
 from credo.core.linalg import cholesky, solve
 from credo.kernels.base import Kernel

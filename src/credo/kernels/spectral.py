@@ -14,7 +14,8 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from credo.core.arrays import check_table, is_traced
+from credo.core.arrays import is_traced
+from credo.core.checks import check_table
 from credo.core.errors import DataError
 from credo.core.linalg import cholesky
 from credo.kernels.algebra import Exponentiated, PolynomialOf, Power, Product, Scaled, Sum

@@ -19,7 +19,8 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, UInt64
 
-from credo.core.arrays import check_table, is_traced
+from credo.core.arrays import is_traced
+from credo.core.checks import check_table
 from credo.core.errors import DataError
 from credo.core.params import positive, unit_interval
 from credo.kernels.discrete import Coded, Counting, as_items, is_table

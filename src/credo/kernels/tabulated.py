@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from credo.core.arrays import check_table
+from credo.core.checks import check_table
 from credo.core.errors import DataError, NotPositiveDefinite, RepairedWarning
 from credo.kernels.base import Kernel
 from credo.kernels.discrete import Coded, as_items, encode_members

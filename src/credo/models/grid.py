@@ -18,8 +18,8 @@ import numpy as np
 from credo.core import params
 from credo.core.belief import Belief
 from credo.core.errors import DataError
-from credo.infer.average import Averaged
-from credo.infer.learn import prepare_and_learn
+from credo.infer.averaging import Averaged
+from credo.infer.learning import prepare_and_learn
 
 MOST_DIMENSIONS = 4
 

@@ -9,8 +9,10 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from credo.core.arrays import bucket, check_table, check_vector, is_traced, pad_rows, put, put_all
+from credo.core.arrays import is_traced, put, put_all
+from credo.core.checks import check_table, check_vector
 from credo.core.errors import DataError
+from credo.core.padding import bucket, pad_rows
 
 LONG = 8192
 """Rows from which on padding costs more than a program that is compiled for it."""

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from credo.core.errors import NotConverged
 from credo.core.predictive import Predictive
-from credo.infer.learn import Learned
+from credo.infer.learning import Learned
 
 
 class BeliefRegressor(RegressorMixin, BaseEstimator):

@@ -10,7 +10,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from credo.core.errors import DataError
 from credo.core.predictive import Predictive
-from credo.infer.learn import prepare_and_learn
+from credo.infer.learning import prepare_and_learn
 from credo.models.features import Affine, BSpline, Features, Polynomial, Standardize
 from credo.models.glm import GLM, Logistic, NegativeBinomialRegression, PoissonRegression, Softmax, StudentTRegression
 from credo.models.linear import ARD, Isotropic

@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from credo.core.errors import DataError
-from credo.infer.learn import prepare_and_learn
+from credo.infer.learning import prepare_and_learn
 from credo.kernels import Kernel
 from credo.models.gp import GP, Staged
 from credo.sklearn.base import BeliefRegressor, seed_of, speak_up

@@ -9,9 +9,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from credo.core.errors import DataError
 from credo.infer.em import EM
-from credo.infer.learn import Evidence, prepare_and_learn
+from credo.infer.learning import Evidence, prepare_and_learn
+from credo.models.densities import Categorical, Custom, Emission, Gaussian, GaussianMixture, Poisson, VonMises
 from credo.models.hmm import HMM as Belief
-from credo.models.hmm.emissions import Categorical, Custom, Emission, Gaussian, GaussianMixture, Poisson, VonMises
 from credo.sklearn.base import seed_of, speak_up
 
 COVARIANCES = {"full": "full", "diag": "diagonal", "diagonal": "diagonal", "tied": "tied", "spherical": "spherical"}
@@ -25,7 +25,7 @@ class HMM(BaseEstimator):
     Args:
         n_components: hidden states.
         emission: "gaussian", "mixture" (of Gaussians), "categorical" (codes 0, 1, … in one column), "poisson",
-            "vonmises", or any of `credo.models.hmm.emissions`.
+            "vonmises", or any of `credo.models.densities`.
         covariance_type: of "gaussian" and "mixture": "full", "diag", "tied" or "spherical".
         n_mix: components of "mixture".
         prior: concentration of the Dirichlet laws of start and transitions; 1 is maximum likelihood.

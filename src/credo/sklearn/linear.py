@@ -11,7 +11,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from credo.core.errors import DataError
 from credo.infer import MAP, Evidence
-from credo.infer.learn import Learned
+from credo.infer.learning import Learned
 from credo.models.features import Affine, BSpline, Features, Polynomial, Standardize
 from credo.models.linear import (
     ARD,

@@ -22,9 +22,9 @@ from credo.decide.agents import (
     Trajectory,
     collect,
 )
+from credo.decide.agents.alias_tables import alias, tabulate
 from credo.decide.agents.engine import chunk_length, stream
 from credo.decide.agents.environments import BLOCK
-from credo.decide.agents.tables import alias, tabulate
 
 # ── each update in plain NumPy, for one experiment
 

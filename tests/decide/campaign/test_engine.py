@@ -8,10 +8,10 @@ import pytest
 
 from credo.decide.acquisition import OverBeliefs, Thompson, UpperConfidenceBound
 from credo.decide.campaign import engine
+from credo.decide.campaign.advice import front
 from credo.decide.campaign.model import model_of
 from credo.decide.campaign.problem import Observations, Problem
 from credo.decide.campaign.surrogate import learn_surrogate, squeezed
-from credo.decide.campaign.verdict import front
 from credo.decide.space import Categorical, Integer, Real, Space
 from credo.errors import DataError
 

@@ -11,7 +11,7 @@ import credo
 from credo.core import params
 from credo.core.params import LogNormal
 from credo.errors import DataError
-from credo.evaluate.compare import rank
+from credo.evaluate.comparison import rank
 from credo.kernels import RBF
 from credo.kernels.dotproduct import Linear as LinearKernel
 from credo.models.gp.hyper import Quadrature, central_composite, gauss_hermite, hyperparameters

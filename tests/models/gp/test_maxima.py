@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from credo.infer.learn import Learned
+from credo.infer.learning import Learned
 from credo.kernels import RBF
 from credo.models.gp import GP
-from credo.models.gp.learning import _better, _noise_of_more
+from credo.models.gp.staged import _better, _noise_of_more
 
 RNG = np.random.default_rng(3)
 X = np.sort(RNG.uniform(0, 6, size=(60, 1)), axis=0)

@@ -13,7 +13,7 @@ from credo.core.errors import DataError
 from credo.core.predictive import Normal, Warped
 from credo.kernels import RBF, Matern52
 from credo.models.gp import GP, Identity, Log, Steps, WarpedGP
-from credo.models.gp.learning import HostObjective
+from credo.models.gp.staged import HostObjective
 from credo.models.gp.warped_learning import FreeWarped
 from credo.models.linear.priors import KnownNoise
 

@@ -12,8 +12,8 @@ from scipy import special, stats
 import credo
 from credo.core import params
 from credo.errors import DataError
+from credo.models.densities import Categorical, Gaussian, Poisson
 from credo.models.hmm import HMM, online
-from credo.models.hmm.emissions import Categorical, Gaussian, Poisson
 from credo.models.sequences import padded_length
 
 START = np.array([0.5, 0.2, 0.3])

@@ -15,11 +15,11 @@ import credo
 from credo.core import params
 from credo.errors import DataError
 from credo.infer.em import EM
-from credo.infer.learn import Objective
+from credo.infer.learning import Objective
+from credo.models.densities import Categorical, Gaussian, Poisson
 from credo.models.hmm import HMM, PathGibbs, VariationalBayes, explicit_durations
 from credo.models.hmm.bayes import gibbs_chain
 from credo.models.hmm.durations import Tied
-from credo.models.hmm.emissions import Categorical, Gaussian, Poisson
 
 P = np.array([[0.9, 0.1], [0.2, 0.8]])
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from credo.core import parts
+from credo.models.densities import Gaussian
 from credo.models.hmm import HMM, long, runs
-from credo.models.hmm.emissions import Gaussian
 
 T = 6000
 FORGETS = [[0.9, 0.1, 0.0], [0.05, 0.9, 0.05], [0.1, 0.0, 0.9]]

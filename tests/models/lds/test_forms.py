@@ -11,9 +11,9 @@ import scipy.linalg
 
 from credo.models.lds.kalman import Start, Steps, kalman_filter, rts_smoother
 from credo.models.lds.parallel import parallel_filter, parallel_smoother
+from credo.models.lds.riccati import steady_state
 from credo.models.lds.score import log_likelihood
 from credo.models.lds.square_root import root_filter, root_smoother
-from credo.models.lds.steady import steady_state
 
 T = 6
 

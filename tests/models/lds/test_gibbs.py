@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 
 import credo
-from credo.core.modules import changed
 from credo.core.params import LogNormal
+from credo.core.pytrees import changed
 from credo.errors import DataError
 from credo.models.lds import LDS, MatrixPrior, StateGibbs
 from credo.models.lds.gibbs import gibbs_chain

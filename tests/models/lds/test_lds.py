@@ -11,7 +11,7 @@ from statsmodels.tsa.statespace.kalman_filter import KalmanFilter
 import credo
 from credo.errors import DataError
 from credo.infer.em import EM
-from credo.infer.learn import Evidence
+from credo.infer.learning import Evidence
 from credo.models.lds import LDS
 
 N, P, T = 2, 2, 12

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from credo.infer.em import EM
-from credo.models.lds import LDS, runs
+from credo.models.lds import LDS, compiled_passes
 from credo.models.lds.affine import affine, bounded, varying_affine
 from credo.models.lds.kalman import Start, Steps, begins, kalman_filter, rts_smoother
 from credo.models.lds.learning import collect
@@ -200,7 +200,7 @@ def test_powers_without_bound():
 @eqx.filter_jit
 def em_step(lds, data):
     """With covariances of every row."""
-    steps, start = runs.steps_for(lds, data), runs.starts(lds)
+    steps, start = compiled_passes.steps_for(lds, data), compiled_passes.starts(lds)
     filtered = kalman_filter(start, steps, data.x, data.seen, data.first)
     smoothed = rts_smoother(steps, filtered, data.first, cross=True)
     return lds.maximize(collect(steps, data, smoothed, data.first & data.real)), filtered.log_likelihood
@@ -211,7 +211,9 @@ def test_em_learns_the_same(oracle):
     f, q, h, r, *_ = oracle.matrices(rng)
     x = np.asarray(LDS(f, q + 0.1 * np.eye(N), h, r, np.zeros(N), np.eye(N)).simulate(ROWS, seed=1)[1])
     lds, data = LDS(0.5 * f, np.eye(N), h + 0.3, np.eye(P), np.zeros(N), np.eye(N), offset=np.zeros(P)).prepare(x)
-    assert eqx.filter_jit(settle)(Pass(runs.starts(lds), runs.steps_for(lds, data), data, data.first, None)).ok
+    assert eqx.filter_jit(settle)(
+        Pass(compiled_passes.starts(lds), compiled_passes.steps_for(lds, data), data, data.first, None)
+    ).ok
     climb = EM(accelerate=False, max_steps=5, tolerance=0).climb(lds, data)
     want, heights = lds, []
     for _ in range(6):

@@ -12,7 +12,7 @@ from statsmodels.tsa.statespace.structural import UnobservedComponents
 import credo
 from credo.core.params import layout, learnable, to_vector
 from credo.errors import DataError
-from credo.infer.learn import Objective
+from credo.infer.learning import Objective
 from credo.models.structural import AR, Cycle, Level, Regression, Seasonal, Structural, Trend, integrated_evidence
 
 T = 40

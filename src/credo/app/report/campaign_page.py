@@ -14,8 +14,8 @@ from credo.app.report import campaign_words as words
 from credo.app.report.figures import data_uri
 from credo.app.report.fill import fill
 from credo.decide.campaign import Best, Campaign, Observations, Problem, engine
+from credo.decide.campaign.advice import front
 from credo.decide.campaign.engine import Model
-from credo.decide.campaign.verdict import front
 
 MOST_ROWS = 300
 MOST_REASONS = 20

@@ -11,7 +11,7 @@ from credo.app.importance import Importance
 from credo.app.report.checks import Coverage
 from credo.app.report.words import count, coverage_verdict, number, percent
 from credo.decide.campaign import Best, Campaign, Problem
-from credo.decide.campaign.verdict import front
+from credo.decide.campaign.advice import front
 from credo.decide.space.parameters import Integer, Real
 
 FEW = 8

@@ -3,9 +3,9 @@
 import jax.numpy as jnp
 import numpy as np
 
-from credo.core.arrays import check_table
+from credo.core.checks import check_table
 from credo.models.glm import GLM
-from credo.models.glm.fitting import size_of
+from credo.models.glm.newton import size_of
 from credo.models.linear.statistics import design
 
 DRAWS = 1000

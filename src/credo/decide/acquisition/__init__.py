@@ -7,9 +7,8 @@ from credo.decide.acquisition.batch import (
     BatchNoisyExpectedImprovement,
     BatchUpperConfidenceBound,
 )
-from credo.decide.acquisition.bounds import LowerConfidenceBound, UpperConfidenceBound, regret_bound
+from credo.decide.acquisition.confidence_bounds import LowerConfidenceBound, UpperConfidenceBound, regret_bound
 from credo.decide.acquisition.cost import AffineCost, MultiFidelity, PerCost
-from credo.decide.acquisition.entropy import BALD, MaxEntropy, MaxValueEntropySearch, MaxVariance, MutualInformation
 from credo.decide.acquisition.hypervolume import (
     BatchExpectedHypervolumeImprovement,
     ExpectedHypervolumeImprovement,
@@ -22,9 +21,10 @@ from credo.decide.acquisition.improvement import (
     NoisyExpectedImprovement,
     ProbabilityOfImprovement,
 )
+from credo.decide.acquisition.information import BALD, MaxEntropy, MaxValueEntropySearch, MaxVariance, MutualInformation
 from credo.decide.acquisition.lookahead import ExpectedVarianceReduction, InformationDirected, KnowledgeGradient
+from credo.decide.acquisition.over_beliefs import OverBeliefs
 from credo.decide.acquisition.pending import Believer, LocalPenalization
-from credo.decide.acquisition.several import OverBeliefs
 from credo.decide.acquisition.thompson import Thompson
 
 __all__ = [

@@ -13,11 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from credo.core.arrays import check_table, is_traced
+from credo.core.arrays import is_traced
+from credo.core.checks import check_table
 from credo.core.errors import DataError
 from credo.core.predictive.base import to_array
-from credo.decide.acquisition.tails import log_softplus
-from credo.infer.quasi import sobol
+from credo.decide.acquisition.normal_tails import log_softplus
+from credo.infer.quasi_random import sobol
 
 SMALLEST = 1e-30
 """The variance below which a value counts as known: roots and logarithms then keep finite slopes."""

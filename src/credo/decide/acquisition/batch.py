@@ -23,13 +23,13 @@ import jax.numpy as jnp
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float
 
-from credo.core.arrays import check_count
+from credo.core.checks import check_count
 from credo.core.errors import DataError
 from credo.core.predictive.base import to_array
 from credo.decide.acquisition.base import Directed, check_number, demand_inputs, deviation, maybe_array, table_or_none
-from credo.decide.acquisition.baseline import Baseline, baseline, root_of
 from credo.decide.acquisition.improvement import ExpectedImprovement
-from credo.decide.acquisition.tails import log_softplus
+from credo.decide.acquisition.joint_draws import Baseline, baseline, root_of
+from credo.decide.acquisition.normal_tails import log_softplus
 
 NEVER = -1e30
 """A height that is never the largest; -inf would have no slope in the temperature."""

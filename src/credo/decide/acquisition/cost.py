@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from credo.core.arrays import check_table
+from credo.core.checks import check_table
 from credo.core.errors import DataError
 from credo.core.predictive.base import to_array
 from credo.decide.acquisition.base import SMALLEST, Acquisition, check_number, demand_covariance, seen_inputs

@@ -19,8 +19,10 @@ import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Bool, Float, Int
 
-from credo.core.arrays import bucket, check_count, check_table, check_vector, pad_rows, put
+from credo.core.arrays import put
+from credo.core.checks import check_count, check_table, check_vector
 from credo.core.errors import DataError
+from credo.core.padding import bucket, pad_rows
 from credo.decide.acquisition.base import (
     Acquisition,
     demand_covariance,
@@ -28,11 +30,11 @@ from credo.decide.acquisition.base import (
     deviation,
     maybe_array,
 )
-from credo.decide.acquisition.baseline import root_of
+from credo.decide.acquisition.joint_draws import root_of
+from credo.decide.acquisition.normal_tails import log_improvement
 from credo.decide.acquisition.pending import believing
-from credo.decide.acquisition.tails import log_improvement
 from credo.decide.pareto import improvement_boxes, reference_point
-from credo.infer.quasi import normals
+from credo.infer.quasi_random import normals
 from credo.models.gp.independent import Independent
 from credo.models.gp.multioutput import MultiGP, stack
 

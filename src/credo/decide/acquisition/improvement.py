@@ -18,8 +18,9 @@ import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Bool, Float
 
-from credo.core.arrays import by_bucket, check_count
+from credo.core.checks import check_count
 from credo.core.errors import DataError
+from credo.core.padding import by_bucket
 from credo.core.predictive.base import to_array
 from credo.decide.acquisition.base import (
     Acquisition,
@@ -30,8 +31,8 @@ from credo.decide.acquisition.base import (
     maybe_array,
     table_or_none,
 )
-from credo.decide.acquisition.baseline import Baseline, baseline
-from credo.decide.acquisition.tails import log_cdf, log_improvement
+from credo.decide.acquisition.joint_draws import Baseline, baseline
+from credo.decide.acquisition.normal_tails import log_cdf, log_improvement
 
 NO_ROWS = "give the value to be beaten, e.g. ExpectedImprovement(best=1.3)"
 

@@ -18,8 +18,10 @@ import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Bool, Float
 
-from credo.core.arrays import check_count, check_table, pad_rows, put
+from credo.core.arrays import put
+from credo.core.checks import check_count, check_table
 from credo.core.errors import DataError
+from credo.core.padding import pad_rows
 from credo.decide.acquisition.base import (
     SMALLEST,
     Acquisition,
@@ -29,9 +31,9 @@ from credo.decide.acquisition.base import (
     deviation,
     table_or_none,
 )
-from credo.decide.acquisition.baseline import promising
-from credo.decide.acquisition.entropy import KnowsMaxima, information
-from credo.decide.acquisition.tails import log_improvement
+from credo.decide.acquisition.information import KnowsMaxima, information
+from credo.decide.acquisition.joint_draws import promising
+from credo.decide.acquisition.normal_tails import log_improvement
 
 NOTHING = -1e30
 """The logarithm of a knowledge gradient that is exactly zero."""

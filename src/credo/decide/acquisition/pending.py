@@ -15,8 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from credo.core.arrays import bucket, pad_rows, put
+from credo.core.arrays import put
 from credo.core.errors import DataError
+from credo.core.padding import bucket, pad_rows
 from credo.decide.acquisition.base import (
     SMALLEST,
     Acquisition,
@@ -27,7 +28,7 @@ from credo.decide.acquisition.base import (
     table_or_none,
 )
 from credo.decide.acquisition.batch import Batch
-from credo.decide.acquisition.tails import log_cdf
+from credo.decide.acquisition.normal_tails import log_cdf
 from credo.models.linear.priors import KnownNoise
 
 

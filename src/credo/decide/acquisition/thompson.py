@@ -11,10 +11,10 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from credo.core.arrays import check_count
+from credo.core.checks import check_count
 from credo.core.errors import DataError
 from credo.decide.acquisition.base import Directed, deviation
-from credo.decide.acquisition.baseline import root_of
+from credo.decide.acquisition.joint_draws import root_of
 
 
 class Thompson(Directed):

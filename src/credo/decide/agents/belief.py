@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from jaxtyping import Float
 
-from credo.core.arrays import check_count
+from credo.core.checks import check_count
 from credo.core.errors import DataError, RepairedWarning
 from credo.decide.agents.trajectories import Trajectory
 from credo.decide.mdp import MDP

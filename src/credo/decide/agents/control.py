@@ -16,8 +16,8 @@ from jaxtyping import Array, Float
 
 from credo.core.errors import DataError
 from credo.decide.agents.exploration import EpsilonGreedy, Exploration, Greedy, check_exploration
-from credo.decide.agents.grid import Grid, Move
 from credo.decide.agents.schedules import Harmonic, Schedule, as_schedule
+from credo.decide.agents.value_table import Grid, Move
 
 Lists = list[list[float]]
 Update = Callable[[Any, Any, Any, Any, Any, Any, Any, Any, Any], None]

@@ -15,9 +15,9 @@ import numpy as np
 from jaxtyping import Array
 
 from credo.core.errors import DataError
+from credo.decide.agents.alias_tables import Compiled, Tables
 from credo.decide.agents.control import Tabular
-from credo.decide.agents.grid import Grid, Move
-from credo.decide.agents.tables import Compiled, Tables
+from credo.decide.agents.value_table import Grid, Move
 
 APART = 16
 """So many seeds are worth a second thread."""

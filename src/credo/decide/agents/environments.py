@@ -13,7 +13,7 @@ from credo.core.errors import DataError
 from credo.decide.agents.control import OptimisticQ, QLearning, Tabular
 from credo.decide.agents.engine import COUNTERS, stream
 from credo.decide.agents.exploration import EpsilonGreedy, first_of
-from credo.decide.agents.grid import Grid
+from credo.decide.agents.value_table import Grid
 from credo.decide.mdp import MDP
 
 BLOCK = 4096

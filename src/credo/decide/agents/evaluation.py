@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from jaxtyping import Float, Int
 
 from credo.core.errors import DataError
-from credo.decide.agents.tables import start_of
+from credo.decide.agents.alias_tables import start_of
 from credo.decide.mdp import MDP, solve
 from credo.decide.mdp.evaluation import DIRECT, direct
 

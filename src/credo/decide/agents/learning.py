@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from credo.core.arrays import check_count
+from credo.core.checks import check_count
 from credo.core.errors import DataError, NotConvergedWarning
 from credo.decide.agents import engine
+from credo.decide.agents.alias_tables import tabulate
 from credo.decide.agents.control import Agent, Tabular
 from credo.decide.agents.environments import Loop, Source, open_source
 from credo.decide.agents.evaluation import Episodes, Known
@@ -15,7 +16,6 @@ from credo.decide.agents.exploration import EpsilonGreedy
 from credo.decide.agents.planner_loop import PlannerLoop
 from credo.decide.agents.planning import Planner
 from credo.decide.agents.run import Run
-from credo.decide.agents.tables import tabulate
 
 DISCOUNT = 0.99
 """In environments, where the agent has none."""

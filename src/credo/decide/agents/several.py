@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from credo.core.arrays import check_count
+from credo.core.checks import check_count
 from credo.decide.agents.control import SARSA, Lists, QLearning, Update
-from credo.decide.agents.grid import Grid, Move
+from credo.decide.agents.value_table import Grid, Move
 
 
 class NStep(SARSA):

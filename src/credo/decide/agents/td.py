@@ -14,13 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from credo.core.arrays import check_count
+from credo.core.checks import check_count
 from credo.core.errors import DataError, NotConvergedWarning
+from credo.decide.agents.alias_tables import Compiled, alias, tabulate
 from credo.decide.agents.control import check_discount
 from credo.decide.agents.engine import chunk_length, stream
 from credo.decide.agents.environments import open_source
 from credo.decide.agents.schedules import Polynomial, Schedule, as_schedule
-from credo.decide.agents.tables import Compiled, alias, tabulate
 from credo.decide.agents.trajectories import Trajectory, collect, policy_probabilities
 
 

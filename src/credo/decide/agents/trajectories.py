@@ -6,11 +6,11 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from credo.core.arrays import check_count
+from credo.core.checks import check_count
 from credo.core.errors import DataError
+from credo.decide.agents.alias_tables import tabulate
 from credo.decide.agents.engine import stream
 from credo.decide.agents.environments import BLOCK, Source, open_source
-from credo.decide.agents.tables import tabulate
 
 
 class Trajectory(eqx.Module):

@@ -12,8 +12,8 @@ _HOME = {
     "Best": "problem",
     "Bound": "problem",
     "Campaign": "campaign",
-    "Command": "runner",
-    "CommandFailed": "runner",
+    "Command": "command",
+    "CommandFailed": "command",
     "Observations": "problem",
     "Problem": "problem",
     "Storage": "storage",
@@ -21,19 +21,19 @@ _HOME = {
     "Suggestion": "problem",
     "Trial": "trial",
     "TrialError": "trial",
-    "run_command": "runner",
+    "run_command": "command",
 }
 
 if TYPE_CHECKING:
     from credo.decide.campaign.campaign import Campaign as Campaign
+    from credo.decide.campaign.command import Command as Command
+    from credo.decide.campaign.command import CommandFailed as CommandFailed
+    from credo.decide.campaign.command import run_command as run_command
     from credo.decide.campaign.problem import Best as Best
     from credo.decide.campaign.problem import Bound as Bound
     from credo.decide.campaign.problem import Observations as Observations
     from credo.decide.campaign.problem import Problem as Problem
     from credo.decide.campaign.problem import Suggestion as Suggestion
-    from credo.decide.campaign.runner import Command as Command
-    from credo.decide.campaign.runner import CommandFailed as CommandFailed
-    from credo.decide.campaign.runner import run_command as run_command
     from credo.decide.campaign.schema import StorageError as StorageError
     from credo.decide.campaign.storage import Storage as Storage
     from credo.decide.campaign.trial import Trial as Trial

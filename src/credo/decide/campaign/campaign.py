@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from credo.core.arrays import check_count
+from credo.core.checks import check_count
 from credo.core.errors import DataError
-from credo.decide.campaign import tables
-from credo.decide.campaign.memory import Memory
+from credo.decide.campaign import exchange
 from credo.decide.campaign.problem import Best, Observations, Problem, Suggestion, check_amount
+from credo.decide.campaign.record_cache import Memory
 from credo.decide.campaign.storage import Entry, Storage
 from credo.decide.campaign.trial import Offer, Trial, TrialError, digest
 from credo.decide.space import Space
@@ -84,7 +84,7 @@ class Campaign:
                 "give this one another name, or open the one on record with Campaign.open"
             )
         self._begin(problem, kept, entry, lease)
-        tables.warm_start(self, warm_start)
+        exchange.warm_start(self, warm_start)
 
     @classmethod
     def open(
@@ -241,7 +241,7 @@ class Campaign:
 
         Args:
             function: of a point, giving a value or a dict of values; or a command such as "python train.py --lr {lr}",
-                see `credo.decide.campaign.runner`. What it raises is recorded as a failure.
+                see `credo.decide.campaign.command`. What it raises is recorded as a failure.
             budget: how many trials the campaign has in the end, whoever did them; results that were added and
                 abandoned trials do not count.
             workers: how many evaluations at a time.
@@ -252,7 +252,7 @@ class Campaign:
 
         Ctrl-C abandons what is pending here and loses nothing that was told.
         """
-        from credo.decide.campaign import workers as crew
+        from credo.decide.campaign import run_loop as crew
 
         crew.run(self, function, budget, workers, timeout, progress, executor)
         return self
@@ -292,11 +292,11 @@ class Campaign:
 
     def front(self) -> list[Trial]:
         """The trials that no other dominates, where there are several objectives."""
-        from credo.decide.campaign import verdict
+        from credo.decide.campaign import advice
 
         memory = self._memory.refresh()
         seen = memory.observations()
-        return [memory[int(seen.numbers[i])] for i in verdict.front(self.problem, seen)]
+        return [memory[int(seen.numbers[i])] for i in advice.front(self.problem, seen)]
 
     def explain(self, trial: Trial | int) -> str:
         """Why the point of a trial was suggested."""
@@ -321,11 +321,11 @@ class Campaign:
 
     def to_table(self) -> dict[str, list[Any]]:
         """All trials as columns: numbers and states, parameters, outcomes, and the rest of the record."""
-        return tables.to_table(self)
+        return exchange.to_table(self)
 
     def export(self, path: str | Path) -> Path:
         """Write the table as CSV, or as Parquet if the path ends so."""
-        return tables.export(self, path)
+        return exchange.export(self, path)
 
     def close(self) -> None:
         """Give the connections to the storage back."""

@@ -28,11 +28,11 @@ from credo.decide.acquisition import (
 from credo.decide.acquisition.base import Acquisition
 from credo.decide.acquisition.cost import MultiFidelity
 from credo.decide.acquisition.hypervolume import ExpectedHypervolumeImprovement
-from credo.decide.campaign import trust
+from credo.decide.campaign import trust_region
+from credo.decide.campaign.advice import PROMISING, Advice, advice, best, explain, predicted_optimum
 from credo.decide.campaign.model import Model, fidelity_column, model_of
 from credo.decide.campaign.problem import Observations, Problem, Suggestion
-from credo.decide.campaign.smoothness import WIDE
-from credo.decide.campaign.verdict import PROMISING, Advice, advice, best, explain, predicted_optimum
+from credo.decide.campaign.smooth_surrogates import WIDE
 from credo.decide.maximize import Found, maximize
 
 __all__ = ["Advice", "Model", "acquisition_of", "advice", "best", "explain", "model_of", "predicted_optimum", "suggest"]
@@ -89,12 +89,12 @@ def _design(problem: Problem, position: int) -> Suggestion:
     return Suggestion(point, "design", reason)
 
 
-def _standing(problem: Problem, seen: Observations) -> trust.Standing | None:
+def _standing(problem: Problem, seen: Observations) -> trust_region.Standing | None:
     """Where the search with trust regions stands; None where there are few dimensions or several objectives."""
     if problem.space.width <= MANY or len(problem.signs) > 1 or not len(seen.points):
         return None
     rows, outcomes = problem.space.encode(seen.points), problem.signs[0] * seen.values[:, 0]
-    return trust.replay(rows, outcomes, problem.initial)
+    return trust_region.replay(rows, outcomes, problem.initial)
 
 
 def _next(problem: Problem, model: Model, waiting: list[Any], within: Any, seed: int) -> Suggestion:

@@ -16,9 +16,9 @@ from credo.decide.acquisition.base import Acquisition
 from credo.decide.acquisition.cost import AffineCost
 from credo.decide.acquisition.pending import believing
 from credo.decide.campaign.problem import Observations, Problem
-from credo.decide.campaign.smoothness import Smoother, smoother_of
+from credo.decide.campaign.smooth_surrogates import Smoother, smoother_of
 from credo.decide.campaign.surrogate import LABELS, NOISY, RESPONSES, Surrogate, learn_surrogate
-from credo.infer.average import Averaged
+from credo.infer.averaging import Averaged
 from credo.models.gp import GP
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from credo.core.arrays import check_count
+from credo.core.checks import check_count
 from credo.core.errors import DataError
 from credo.decide.campaign.trial import FAILED, Outcome, Trial
 from credo.decide.space import Boolean, Categorical, Space

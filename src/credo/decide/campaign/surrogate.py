@@ -21,9 +21,9 @@ from credo.core.arrays import put
 from credo.infer.optimize import Optimum, maximize
 from credo.kernels import Kernel, Matern52
 from credo.models.gp import GP
+from credo.models.gp.data import Rows, pack
 from credo.models.gp.hyperpriors import Typical
 from credo.models.gp.means import Constant
-from credo.models.gp.rows import Rows, pack
 
 
 class Typically(NamedTuple):

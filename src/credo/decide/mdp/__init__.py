@@ -5,13 +5,13 @@ plan = solve(world)
 plan.value, plan.policy, plan.certificate
 """
 
-from credo.decide.mdp.improvement import ModifiedPolicyIteration, PolicyIteration
+from credo.decide.mdp.linear_program import LinearProgram
 from credo.decide.mdp.model import MDP
 from credo.decide.mdp.paths import Paths
 from credo.decide.mdp.plan import AveragePlan, HorizonPlan, Plan
-from credo.decide.mdp.program import LinearProgram
+from credo.decide.mdp.policy_iteration import ModifiedPolicyIteration, PolicyIteration
 from credo.decide.mdp.solving import Automatic, solve
-from credo.decide.mdp.sweeps import GaussSeidel, PrioritizedSweeping, ValueIteration
+from credo.decide.mdp.value_iteration import GaussSeidel, PrioritizedSweeping, ValueIteration
 from credo.decide.mdp.wavefront import Wavefront
 
 __all__ = [

@@ -13,10 +13,10 @@ from scipy.sparse.linalg import splu
 from credo.core.errors import DataError
 from credo.decide.mdp.bounds import EPS
 from credo.decide.mdp.evaluation import DIRECT, chain
-from credo.decide.mdp.improvement import PolicyIteration
 from credo.decide.mdp.model import MDP, Vector, best
 from credo.decide.mdp.plan import AveragePlan
-from credo.decide.mdp.sweeps import ValueIteration
+from credo.decide.mdp.policy_iteration import PolicyIteration
+from credo.decide.mdp.value_iteration import ValueIteration
 
 MOST_SWEEPS = 50_000
 KEEP = 0.5

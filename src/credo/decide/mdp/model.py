@@ -83,14 +83,14 @@ class MDP(eqx.Module):
         cls, states: Iterable[Any], actions: Iterable[Any], step: Callable[[Any, Any], Any], discount: Any = 0.95
     ) -> "MDP":
         """The world of `step(s, a) -> [(probability, s', reward, done), …]`; `done` may be left out."""
-        from credo.decide.mdp.tables import from_function
+        from credo.decide.mdp.sources import from_function
 
         return from_function(states, actions, step, discount)
 
     @classmethod
     def from_gymnasium(cls, env: Any, discount: Any = 0.99) -> "MDP":
         """The world of a gymnasium environment, or of its name, that has a table of probabilities `env.unwrapped.P`."""
-        from credo.decide.mdp.tables import from_gymnasium
+        from credo.decide.mdp.sources import from_gymnasium
 
         return from_gymnasium(env, discount)
 

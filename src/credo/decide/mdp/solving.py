@@ -10,9 +10,9 @@ from credo.decide.mdp.average import solve_average
 from credo.decide.mdp.evaluation import DIRECT
 from credo.decide.mdp.graph import levels
 from credo.decide.mdp.horizon import backward_induction
-from credo.decide.mdp.improvement import ModifiedPolicyIteration, PolicyIteration
 from credo.decide.mdp.model import MDP, Vector
 from credo.decide.mdp.plan import Plan
+from credo.decide.mdp.policy_iteration import ModifiedPolicyIteration, PolicyIteration
 from credo.decide.mdp.undiscounted import solve_undiscounted
 from credo.decide.mdp.wavefront import Wavefront
 

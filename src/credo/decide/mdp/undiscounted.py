@@ -13,9 +13,9 @@ from credo.core.errors import DataError
 from credo.decide.mdp.bounds import EPS, Ruler
 from credo.decide.mdp.evaluation import chain, direct
 from credo.decide.mdp.graph import backward
-from credo.decide.mdp.improvement import PolicyIteration, improve
 from credo.decide.mdp.model import MDP, Table, Vector, best
 from credo.decide.mdp.plan import Plan
+from credo.decide.mdp.policy_iteration import PolicyIteration, improve
 
 
 def lasting(world: MDP) -> Bool[np.ndarray, "s a"]:

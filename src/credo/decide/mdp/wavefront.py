@@ -11,10 +11,10 @@ import numpy as np
 
 from credo.decide.mdp.bounds import Ruler
 from credo.decide.mdp.graph import Levels, levels
-from credo.decide.mdp.improvement import ModifiedPolicyIteration
 from credo.decide.mdp.model import MDP, Vector
 from credo.decide.mdp.plan import Plan
-from credo.decide.mdp.sweeps import Ordered
+from credo.decide.mdp.policy_iteration import ModifiedPolicyIteration
+from credo.decide.mdp.value_iteration import Ordered
 
 MOST_WORK = 80.0
 """Sweeps over all states that the window may be worth, before it is taken for a bad idea."""

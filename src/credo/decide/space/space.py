@@ -17,7 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from credo.core.arrays import check_count, check_vector, is_traced
+from credo.core.arrays import is_traced
+from credo.core.checks import check_count, check_vector
 from credo.core.errors import DataError
 from credo.decide.space import as_json, sampling
 from credo.decide.space.choices import Boolean, Ordinal

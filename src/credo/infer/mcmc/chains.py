@@ -20,7 +20,8 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Key, PRNGKeyArray
 
-from credo.core.arrays import check_count, put
+from credo.core.arrays import put
+from credo.core.checks import check_count
 from credo.core.errors import DataError, NotConvergedWarning
 from credo.core.linalg import lapack
 from credo.infer.mcmc.draws import Draws, pooled

@@ -16,7 +16,8 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from credo.core.arrays import check_count, put
+from credo.core.arrays import put
+from credo.core.checks import check_count
 from credo.core.errors import DataError
 from credo.infer.mcmc.chains import Info, Sampler
 from credo.infer.mcmc.trajectory import Chance, State, Steps, Trajectory, hmc, nuts

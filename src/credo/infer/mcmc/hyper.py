@@ -18,8 +18,8 @@ from jaxtyping import Array, Float
 
 from credo.core import params
 from credo.core.errors import NotConvergedWarning
-from credo.infer.average import Averaged
-from credo.infer.learn import Learned
+from credo.infer.averaging import Averaged
+from credo.infer.learning import Learned
 from credo.infer.optimize import CONVERGED
 from credo.infer.target import Space, Target
 

@@ -24,15 +24,16 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.special import chdtri
 
-from credo.core.arrays import check_count, put
+from credo.core.arrays import put
+from credo.core.checks import check_count
 from credo.core.errors import DataError, NotConverged
 from credo.core.linalg import factorize, lapack
-from credo.infer.importance import USABLE, judge, log_densities, smooth
+from credo.infer.importance_sampling import USABLE, judge, log_densities, smooth
 from credo.infer.mcmc.chains import around
 from credo.infer.method import Method
 from credo.infer.optimize import maximize
 from credo.infer.posterior import Approximation
-from credo.infer.quasi import normals
+from credo.infer.quasi_random import normals
 from credo.infer.target import Target, value_and_grad
 
 POOL = 256

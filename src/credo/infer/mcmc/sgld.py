@@ -22,7 +22,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from credo.core import params
-from credo.core.arrays import aligned, check_count
+from credo.core.checks import check_count
+from credo.core.device import aligned
 from credo.core.errors import DataError, NotConverged
 from credo.infer.mcmc.draws import Draws
 from credo.infer.mcmc.langevin import check_step

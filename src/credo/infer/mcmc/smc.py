@@ -18,7 +18,8 @@ import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from credo.core.arrays import check_count, put
+from credo.core.arrays import put
+from credo.core.checks import check_count
 from credo.core.errors import DataError, NotConverged
 from credo.core.linalg import factorize
 from credo.infer.mcmc.draws import Draws

@@ -14,8 +14,9 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from credo.core.arrays import check_counts, is_traced
+from credo.core.arrays import is_traced
 from credo.core.belief import Belief
+from credo.core.checks import check_counts
 from credo.core.errors import DataError
 
 

@@ -12,7 +12,8 @@ from jax.scipy import special
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from credo.core import predictive
-from credo.core.arrays import check_counts, is_traced
+from credo.core.arrays import is_traced
+from credo.core.checks import check_counts
 from credo.core.errors import DataError
 from credo.core.params import positive
 from credo.core.predictive import Bernoulli, Interval

@@ -10,7 +10,8 @@ import scipy.special
 from jax.scipy import special, stats
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from credo.core.arrays import check_counts, check_positive, is_traced
+from credo.core.arrays import is_traced
+from credo.core.checks import check_counts, check_positive
 from credo.core.errors import DataError
 from credo.core.params import positive
 from credo.core.predictive import Interval, NegativeBinomial

@@ -11,8 +11,9 @@ import numpy as np
 from jax.scipy import special
 from jaxtyping import Array, Float
 
-from credo.core.arrays import check_counts, check_table, check_vector, is_traced
+from credo.core.arrays import is_traced
 from credo.core.belief import Belief
+from credo.core.checks import check_counts, check_table, check_vector
 from credo.core.errors import DataError
 from credo.core.params import simplex
 from credo.core.predictive import Categorical

@@ -9,7 +9,8 @@ import numpy as np
 from jax.scipy import special
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from credo.core.arrays import check_table, check_vector, is_traced
+from credo.core.arrays import is_traced
+from credo.core.checks import check_table, check_vector
 from credo.core.errors import DataError
 from credo.core.linalg import cholesky, factorize, log_determinant, quadratic, solve_lower
 from credo.core.params import positive, positive_definite, real

@@ -10,7 +10,8 @@ import scipy.special
 from jax.scipy import special, stats
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from credo.core.arrays import check_vector, is_traced
+from credo.core.arrays import is_traced
+from credo.core.checks import check_vector
 from credo.core.errors import DataError
 from credo.core.params import positive, real
 from credo.core.predictive import Interval, Normal, StudentT

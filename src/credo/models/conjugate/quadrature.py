@@ -15,7 +15,7 @@ import numpy as np
 from jax.scipy import special
 from jaxtyping import Array, Float
 
-from credo.core.arrays import bucket, pad_rows
+from credo.core.padding import bucket, pad_rows
 from credo.core.special import log_rising, softplus
 from credo.models.conjugate.base import Statistics
 

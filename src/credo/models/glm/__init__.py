@@ -1,7 +1,6 @@
 """Generalized linear models: classes, counts and outliers from a linear predictor."""
 
 from credo.models.glm.belief import GLM
-from credo.models.glm.fitting import Rows
 from credo.models.glm.models import (
     Logistic,
     NegativeBinomialRegression,
@@ -11,6 +10,7 @@ from credo.models.glm.models import (
     Softmax,
     StudentTRegression,
 )
+from credo.models.glm.newton import Rows
 from credo.models.glm.predictions import Law
 
 __all__ = [

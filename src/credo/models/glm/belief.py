@@ -21,19 +21,21 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from credo.core import params, predictive
-from credo.core.arrays import check_positive, check_table, input_names, is_traced, padded, put_all
+from credo.core.arrays import is_traced, put_all
 from credo.core.belief import Belief
+from credo.core.checks import check_positive, check_table, input_names
 from credo.core.errors import DataError, NotConvergedWarning
 from credo.core.gaussian import Gaussian
 from credo.core.linalg import cholesky, demand, factorize, inverse, log_determinant
+from credo.core.padding import padded
 from credo.core.params import known
 from credo.infer.laplace import normal_at
-from credo.infer.learn import Evidence
+from credo.infer.learning import Evidence
 from credo.infer.posterior import Approximation, Posterior
 from credo.infer.target import Space, Target
 from credo.models.features import Affine, Features
 from credo.models.glm import predictions
-from credo.models.glm.fitting import LARGE, Before, Rows, climb, evidence, is_large, size_of, start
+from credo.models.glm.newton import LARGE, Before, Rows, climb, evidence, is_large, size_of, start
 from credo.models.glm.predictions import DRAWS, Law
 from credo.models.likelihoods import Classes, Likelihood
 from credo.models.linear.posterior import NOT_DEFINITE

@@ -20,7 +20,7 @@ from jaxtyping import Array, Float
 from credo.core import params
 from credo.core.errors import NotConvergedWarning
 from credo.models.glm.belief import GLM
-from credo.models.glm.fitting import MAX_STEPS, Before, Climb, Rows, climb, height, row_terms, size_of, split, start
+from credo.models.glm.newton import MAX_STEPS, Before, Climb, Rows, climb, height, row_terms, size_of, split, start
 from credo.models.glm.predictions import Law
 from credo.models.linear.priors import LaplacePrior
 

@@ -23,10 +23,11 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from credo.core import params
-from credo.core.arrays import bucket, pad_rows, put
+from credo.core.arrays import put
 from credo.core.linalg import lapack
+from credo.core.padding import bucket, pad_rows
 from credo.infer.laplace import normal_at
-from credo.models.glm.fitting import (
+from credo.models.glm.newton import (
     MAX_STEPS,
     SLACK,
     Before,

@@ -20,13 +20,13 @@ from jax.scipy import special
 from jaxtyping import Array, Float
 
 from credo.core import params, predictive
-from credo.core.arrays import by_bucket
 from credo.core.errors import DataError
+from credo.core.padding import by_bucket
 from credo.core.predictive import Mixture, PoissonMixture, Predictive
 from credo.core.predictive.classes import entropy_of
-from credo.infer.quasi import normals
+from credo.infer.quasi_random import normals
 from credo.models import likelihoods
-from credo.models.glm.fitting import size_of
+from credo.models.glm.newton import size_of
 from credo.models.likelihoods import Likelihood
 
 ETA_NODES, PSI_NODES = 32, 8

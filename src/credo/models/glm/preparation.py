@@ -11,11 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from credo.core.arrays import check_positive, check_table, input_names
+from credo.core.checks import check_positive, check_table, input_names
 from credo.core.errors import DataError
 from credo.models.features import Affine
 from credo.models.glm.belief import GLM
-from credo.models.glm.fitting import Rows, row_terms, size_of, start
+from credo.models.glm.newton import Rows, row_terms, size_of, start
 from credo.models.linear.preparation import standardized, starting_prior
 from credo.models.linear.priors import Intercept
 

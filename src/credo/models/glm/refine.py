@@ -16,8 +16,8 @@ from jaxtyping import Float
 
 from credo.core.errors import NotConvergedWarning
 from credo.infer.variational import Variational
-from credo.models.glm.fitting import Rows
 from credo.models.glm.host import Table
+from credo.models.glm.newton import Rows
 
 SKEWED = 0.7
 """How many standard deviations the mean of a number may be from its mode."""

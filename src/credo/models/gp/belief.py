@@ -2,7 +2,7 @@
 
     f ~ GP(m, k),   y = f(x) + ε,   ε ~ N(0, noise)
 
-Any finite set of values of f is jointly Gaussian, so Bayes' rule is linear algebra (`posterior.py`).
+Any finite set of values of f is jointly Gaussian, so Bayes' rule is linear algebra (`exact.py`).
 Rasmussen & Williams (2006), chapter 2.
 """
 
@@ -15,8 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from credo.core.arrays import check_positive, input_names, is_traced, put
+from credo.core.arrays import is_traced, put
 from credo.core.belief import Belief
+from credo.core.checks import check_positive, input_names
 from credo.core.errors import DataError
 from credo.core.linalg import demand
 from credo.core.params import positive
@@ -24,10 +25,10 @@ from credo.core.predictive import Normal, Predictive
 from credo.kernels import Kernel, Matern52
 from credo.kernels.base import show
 from credo.kernels.derivative import Differentiated
-from credo.models.gp import posterior
+from credo.models.gp import exact
+from credo.models.gp.data import Rows, read
+from credo.models.gp.exact import Prior, Solved
 from credo.models.gp.means import DifferentiatedMean, Mean, as_mean
-from credo.models.gp.posterior import Prior, Solved
-from credo.models.gp.rows import Rows, read
 from credo.models.linear.priors import KnownNoise, StudentTNoise
 
 T = TypeVar("T")
@@ -95,7 +96,7 @@ class GP(Belief):
 
     def prepare(self, *data: Any, weights: Any = None, noise: Any = None) -> tuple["GP", Rows]:
         """Starting values in the units of the data, and the rows: those seen before and the new ones."""
-        from credo.models.gp.learning import prepare
+        from credo.models.gp.staged import prepare
 
         return prepare(self, data, weights, noise)
 
@@ -108,7 +109,7 @@ class GP(Belief):
     def objective(self, slots: Any, statistics: Rows, priors: Any) -> Any:
         """The evidence with its gradient: in NumPy for few rows and common kernels, through LAPACK for many."""
         from credo.models.gp.hyperpriors import Typical
-        from credo.models.gp.learning import HostObjective
+        from credo.models.gp.staged import HostObjective
         from credo.models.gp.uncompiled import FEW_ROWS, Free, is_supported
 
         if is_traced(self, statistics):
@@ -116,13 +117,13 @@ class GP(Belief):
         typical = all(isinstance(prior, Typical) for prior in priors.values())
         if statistics.n <= FEW_ROWS and typical and is_supported(self.kernel):
             return Free(self, slots, statistics, priors)
-        if posterior.on_host(statistics.capacity, self, statistics):
+        if exact.on_host(statistics.capacity, self, statistics):
             return HostObjective(self, slots, statistics, priors)
         return None
 
     def learner(self, priors: dict[str, Any]) -> Any:
         """Several starts on a part of the rows, the best of them climbed on all."""
-        from credo.models.gp.learning import Staged
+        from credo.models.gp.staged import Staged
 
         return Staged()
 
@@ -153,21 +154,21 @@ class GP(Belief):
         seen, solved = self.seen, self.solved
         if seen is None or solved is None:
             rows = statistics
-            after = posterior.condition(self.prior, rows)
+            after = exact.condition(self.prior, rows)
         elif not is_traced(self, statistics) and statistics.n <= max(64, seen.n // 4):
-            rows, extended, ok = posterior.extend(self.prior, seen, solved, statistics)
+            rows, extended, ok = exact.extend(self.prior, seen, solved, statistics)
             after = (extended, ok)
         else:
             rows = seen + statistics
-            after = posterior.condition(self.prior, rows)
-        result = demand(*after, posterior.NOT_DEFINITE)
+            after = exact.condition(self.prior, rows)
+        result = demand(*after, exact.NOT_DEFINITE)
         return eqx.tree_at(lambda b: (b.seen, b.solved), self, (rows, result), is_leaf=lambda v: v is None)
 
     def evidence_of(self, statistics: Rows) -> Float[Array, ""]:
         """log p(y | X), given what was seen before."""
         if self.seen is None or self.solved is None:
-            return posterior.evidence(self.prior, statistics)
-        return posterior.evidence_after(self.prior, self.seen, self.solved, statistics)
+            return exact.evidence(self.prior, statistics)
+        return exact.evidence_after(self.prior, self.seen, self.solved, statistics)
 
     def unconditioned(self) -> "GP":
         """The prior that this belief came from."""
@@ -184,7 +185,7 @@ class GP(Belief):
             noise: the noise variance of each query, instead of the model's.
         """
         table = self.queries(x)
-        mean, variance = posterior.predict(self.prior, self.seen, self.solved, table)
+        mean, variance = exact.predict(self.prior, self.seen, self.solved, table)
         m = table.shape[0]
         if noise is None:
             variance_of_noise = self.noise_variance()
@@ -195,7 +196,7 @@ class GP(Belief):
         covariance = None
         if joint:
             rows = jnp.asarray(table)
-            covariance = posterior.joint(self.prior, self.seen, self.solved, rows, rows)
+            covariance = exact.joint(self.prior, self.seen, self.solved, rows, rows)
         return Normal(mean, own, variance, covariance)
 
     def queries(self, x: Any) -> Any:
@@ -205,7 +206,7 @@ class GP(Belief):
     def covariance(self, x: Any, z: Any) -> Float[Array, "m q"]:
         """The covariance of the function between two sets of queries, as it is believed now."""
         rows, columns = (jnp.asarray(self.queries(v)) for v in (x, z))
-        return posterior.joint(self.prior, self.seen, self.solved, rows, columns)
+        return exact.joint(self.prior, self.seen, self.solved, rows, columns)
 
     def at(self, x: Any) -> Any:
         """The belief about the function at fixed candidates x, which more rows update in O(n² + nm)."""
@@ -240,7 +241,7 @@ class GP(Belief):
             after = self.condition(*data, **options)
             return rows_from(after.leave_one_out(), 0 if self.seen is None else self.seen.n)
         rows, solved = self.conditioned()
-        mean, variance = (np.asarray(v)[: rows.n] for v in posterior.leave_one_out(self.prior, rows, solved))
+        mean, variance = (np.asarray(v)[: rows.n] for v in exact.leave_one_out(self.prior, rows, solved))
         _, _, scale, extra = rows.cut()
         noise = float(self.noise_variance()) * scale + extra
         return Normal(*(jnp.asarray(v) for v in (mean, noise, np.maximum(variance - noise, 0.0))))

@@ -16,10 +16,10 @@ import numpy as np
 
 from credo.core.errors import DataError
 from credo.kernels import Kernel, OnColumns, Product, Scaled, Sum
-from credo.models.gp import posterior
+from credo.models.gp import exact
 from credo.models.gp.belief import GP
+from credo.models.gp.exact import Prior
 from credo.models.gp.means import Zero
-from credo.models.gp.posterior import Prior
 
 
 class Component(NamedTuple):
@@ -77,7 +77,7 @@ def part_at(gp: GP, kernel: Kernel, x: np.ndarray, with_mean: bool = False) -> t
     rows, solved = gp.conditioned()
     own = gp.mean.kernel() if with_mean else None
     prior = Prior(kernel if own is None else kernel + own, gp.mean if with_mean else Zero(), gp.noise_variance())
-    latent = posterior.predict(prior, rows, solved, x)
+    latent = exact.predict(prior, rows, solved, x)
     return np.asarray(latent.mean), np.sqrt(np.asarray(latent.variance))
 
 

@@ -13,13 +13,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from credo.core.arrays import check_table, is_traced
+from credo.core.arrays import is_traced
+from credo.core.checks import check_table
 from credo.core.predictive import Normal
 from credo.kernels.derivative import Differentiated, derivative_rows
-from credo.models.gp import posterior
+from credo.models.gp import exact
+from credo.models.gp.data import Rows
+from credo.models.gp.exact import Prior
 from credo.models.gp.means import DifferentiatedMean
-from credo.models.gp.posterior import Prior
-from credo.models.gp.rows import Rows
 
 
 def differentiated(gp: Any) -> Any:
@@ -42,7 +43,7 @@ def gradient(gp: Any, x: Any) -> Normal:
         x: queries, shape (m, d), inputs only.
     """
     prior, seen, rows, (m, d) = _lifted(gp, x)
-    mean, variance = (v.reshape(m, d) for v in posterior.predict(prior, seen, gp.solved, rows))
+    mean, variance = (v.reshape(m, d) for v in exact.predict(prior, seen, gp.solved, rows))
     return Normal(mean, jnp.zeros_like(mean), variance)
 
 
@@ -54,7 +55,7 @@ def gradient_covariance(gp: Any, x: Any) -> Float[Array, "m d d"]:
 
 @eqx.filter_jit
 def _blocks(prior: Prior, seen: Rows | None, solved: Any, rows: Float[Array, "m d q"]) -> Float[Array, "m d d"]:
-    blocks = jax.vmap(lambda r: posterior.joint(prior, seen, solved, r, r))(rows)
+    blocks = jax.vmap(lambda r: exact.joint(prior, seen, solved, r, r))(rows)
     return 0.5 * (blocks + jnp.swapaxes(blocks, 1, 2))
 
 

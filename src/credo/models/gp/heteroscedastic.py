@@ -25,18 +25,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from credo.core.arrays import by_bucket, is_traced
+from credo.core.arrays import is_traced
 from credo.core.belief import Belief
 from credo.core.errors import DataError, NotConvergedWarning
 from credo.core.linalg import demand, factorize, gaussian_log_evidence, inverse, log_determinant, solve, solve_lower
+from credo.core.padding import by_bucket
 from credo.core.predictive import Normal, Predictive
-from credo.infer.learn import Evidence
+from credo.infer.learning import Evidence
 from credo.kernels import RBF
-from credo.models.gp import posterior
+from credo.models.gp import exact
 from credo.models.gp.belief import GP
+from credo.models.gp.data import Rows, read
+from credo.models.gp.exact import Prior, Solved
 from credo.models.gp.hyperpriors import NOISE, TYPICAL_NOISE, kernel_priors, scales_of
-from credo.models.gp.posterior import Prior, Solved
-from credo.models.gp.rows import Rows, read
 from credo.models.linear.priors import KnownNoise
 
 MAX_STEPS = 100
@@ -122,8 +123,8 @@ class HeteroscedasticGP(Belief):
         """The approximate posterior after the rows, seen and new: the noise of all is judged again."""
         rows = statistics if self.seen is None else self.seen + statistics
         found = infer(self.function.prior, self.log_noise.prior, rows)
-        solved, ok = posterior.condition(self.function.prior, noisy(rows, found.log_noise))
-        result = demand((solved, found.noises), ok & found.ok, posterior.NOT_DEFINITE)
+        solved, ok = exact.condition(self.function.prior, noisy(rows, found.log_noise))
+        result = demand((solved, found.noises), ok & found.ok, exact.NOT_DEFINITE)
         if not is_traced(found.change) and float(found.change) > TOLERANCE:
             warnings.warn(
                 f"the noise of the rows had not settled after {MAX_STEPS} steps (still moving by "
@@ -155,18 +156,18 @@ class HeteroscedasticGP(Belief):
         """
         table = self._queries(x)
         now = (self.function.prior, self.seen, self.solved)  # of the rows, predictions read the inputs only
-        mean, variance = posterior.predict(*now, table)
+        mean, variance = exact.predict(*now, table)
         g = self.predict_log_noise(x)
         aleatoric = jnp.exp(g.mean + 0.5 * g.epistemic)
         queries = jnp.asarray(table)
-        covariance = posterior.joint(*now, queries, queries) if joint else None
+        covariance = exact.joint(*now, queries, queries) if joint else None
         return Normal(mean, aleatoric, variance, covariance)
 
     def predict_log_noise(self, x: Any) -> Normal:
         """g(x*), the log of the noise variance, and how well it is known."""
         table, prior = self._queries(x), self.log_noise.prior
         if self.seen is None or self.noises is None:
-            mean, variance = posterior.predict(prior, None, None, table)
+            mean, variance = exact.predict(prior, None, None, table)
         else:
             mean, variance = by_bucket(_log_noise, table, prior, self.seen, self.noises)
         return Normal(mean, jnp.zeros_like(variance), variance)
@@ -234,7 +235,7 @@ def problem(f: Prior, g: Prior, rows: Rows) -> Problem:
     k_g = jnp.where(both, g.kernel.gram(rows.x, rows.x), 0.0)
     mean_g = jnp.where(rows.mask, g.mean(rows.x), 0.0)
     scale = jnp.where(rows.mask, rows.scale, 0.0)
-    return Problem(posterior.covariance(f, silent), posterior.residual(f, rows), k_g, mean_g, scale, rows.mask)
+    return Problem(exact.covariance(f, silent), exact.residual(f, rows), k_g, mean_g, scale, rows.mask)
 
 
 def pieces(p: Problem, weights: Float[Array, " c"]) -> Pieces:

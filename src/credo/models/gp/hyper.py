@@ -23,8 +23,8 @@ from scipy import special
 
 from credo.core import params
 from credo.core.errors import DataError
-from credo.infer.average import Averaged
-from credo.infer.learn import Evidence, Learned
+from credo.infer.averaging import Averaged
+from credo.infer.learning import Evidence, Learned
 from credo.infer.optimize import DIVERGED
 from credo.models.gp.hyperpriors import Typical
 

@@ -23,7 +23,7 @@ from credo.kernels.derivative import Differentiated
 from credo.kernels.discrete import Coded
 from credo.kernels.dotproduct import DotProduct
 from credo.kernels.periodic import CYCLES
-from credo.models.gp.rows import Rows
+from credo.models.gp.data import Rows
 
 LENGTHSCALE, VARIANCE, PERIOD, NOISE = (1.0, 5.0), (2.0, 3.0), 1.0, 2.0
 """Standard deviations of the log, below and above the mode where they differ.

@@ -12,9 +12,9 @@ from credo.core.arrays import is_traced
 from credo.core.belief import Belief
 from credo.core.errors import DataError
 from credo.core.predictive import Normal, Predictive
-from credo.infer.learn import Evidence, Learned
+from credo.infer.learning import Evidence, Learned
 from credo.models.gp.belief import GP
-from credo.models.gp.rows import Rows
+from credo.models.gp.data import Rows
 
 
 class Independent(Belief):

@@ -14,22 +14,23 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from credo.core.arrays import check_table, check_vector, input_names, is_traced
+from credo.core.arrays import is_traced
 from credo.core.belief import Belief
+from credo.core.checks import check_table, check_vector, input_names
 from credo.core.errors import DataError
 from credo.core.linalg import demand
 from credo.core.params import positive
 from credo.core.predictive import Normal, Predictive
-from credo.infer.learn import Evidence
+from credo.infer.learning import Evidence
 from credo.kernels import Constant as ConstantKernel
 from credo.kernels import Kernel, Matern52, Scales
 from credo.kernels.coregion import Coregionalized
-from credo.models.gp import posterior
+from credo.models.gp import exact
+from credo.models.gp.data import Rows, pack
+from credo.models.gp.exact import Prior, Solved
 from credo.models.gp.hyperpriors import NOISE, TYPICAL_NOISE, VARIANCE, Typical, kernel_priors
 from credo.models.gp.independent import split_outputs
 from credo.models.gp.means import Mean
-from credo.models.gp.posterior import Prior, Solved
-from credo.models.gp.rows import Rows, pack
 
 SHARED, OWN = 0.7, 0.3
 """Before data: the shares of an output's variance that it has in common with others, and for itself."""
@@ -199,19 +200,19 @@ class MultiGP(Belief):
         seen, solved, prior = self.seen, self.solved, self.prior
         if seen is None or solved is None or is_traced(self, statistics) or statistics.n > max(64, seen.n // 4):
             rows = statistics if seen is None else seen + statistics
-            result, ok = posterior.condition(prior, self._noisy(rows))
+            result, ok = exact.condition(prior, self._noisy(rows))
         else:
-            _, result, ok = posterior.extend(prior, self._noisy(seen), solved, self._noisy(statistics))
+            _, result, ok = exact.extend(prior, self._noisy(seen), solved, self._noisy(statistics))
             joined = [np.concatenate(pair) for pair in zip(seen.cut(), statistics.cut(), strict=True)]
             rows = pack(*joined, size=result.alpha.shape[0])
-        after = demand(result, ok, posterior.NOT_DEFINITE)
+        after = demand(result, ok, exact.NOT_DEFINITE)
         return eqx.tree_at(lambda b: (b.seen, b.solved), self, (rows, after), is_leaf=lambda v: v is None)
 
     def evidence_of(self, statistics: Rows) -> Float[Array, ""]:
         """log p(Y | X), given what was seen before."""
         if self.seen is None or self.solved is None:
-            return posterior.evidence(self.prior, self._noisy(statistics))
-        return posterior.evidence_after(self.prior, self._noisy(self.seen), self.solved, self._noisy(statistics))
+            return exact.evidence(self.prior, self._noisy(statistics))
+        return exact.evidence_after(self.prior, self._noisy(self.seen), self.solved, self._noisy(statistics))
 
     def unconditioned(self) -> "MultiGP":
         """The prior that this belief came from."""
@@ -230,9 +231,9 @@ class MultiGP(Belief):
         m, p = table.shape[0], self.outputs
         rows = stack(table, p)
         now = (self.prior, self.seen, self.solved)  # of the rows seen, predictions read the inputs only
-        mean, variance = posterior.predict(*now, rows)
+        mean, variance = exact.predict(*now, rows)
         queries = jnp.asarray(rows)
-        covariance = posterior.joint(*now, queries, queries) if joint else None
+        covariance = exact.joint(*now, queries, queries) if joint else None
         noise = jnp.broadcast_to(self.noise, (m, p))
         return Normal(mean.reshape(m, p), noise, variance.reshape(m, p), covariance)
 

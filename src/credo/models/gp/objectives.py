@@ -21,10 +21,10 @@ from credo.core import params
 from credo.core.errors import DataError
 from credo.core.linalg import factorize, inverse, log_determinant, quadratic, solve
 from credo.core.special import LOG_2PI
-from credo.infer.learn import Evidence, Learned
-from credo.models.gp import posterior
+from credo.infer.learning import Evidence, Learned
+from credo.models.gp import exact
 from credo.models.gp.belief import GP
-from credo.models.gp.rows import Rows
+from credo.models.gp.data import Rows
 
 
 class Folds(NamedTuple):
@@ -103,7 +103,7 @@ def fold_score(gp: GP, rows: Rows, folds: Folds) -> Float[Array, ""]:
 
 def _precision_of(gp: GP, rows: Rows) -> tuple[Float[Array, "c c"], Float[Array, " c"], Bool[Array, ""]]:
     prior = gp.prior
-    return _precision(posterior.covariance(prior, rows), posterior.residual(prior, rows), rows.mask)
+    return _precision(exact.covariance(prior, rows), exact.residual(prior, rows), rows.mask)
 
 
 @jax.custom_vjp

@@ -32,13 +32,13 @@ from credo.core.belief import Belief
 from credo.core.errors import DataError, NotConvergedWarning
 from credo.core.linalg import demand, factorize, gaussian_log_evidence, solve, solve_lower
 from credo.core.predictive import Predictive
-from credo.infer.learn import Evidence
+from credo.infer.learning import Evidence
 from credo.kernels import Kernel, Matern52
-from credo.models.gp import posterior
+from credo.models.gp import exact
+from credo.models.gp.data import Rows, pack, read
+from credo.models.gp.exact import Prior, Solved
 from credo.models.gp.hyperpriors import NOISE, TYPICAL_NOISE, Typical, default_priors, scales_of
 from credo.models.gp.means import Mean, as_mean
-from credo.models.gp.posterior import Prior, Solved
-from credo.models.gp.rows import Rows, pack, read
 from credo.models.linear.outcome import outcome
 from credo.models.linear.posterior import Weights
 from credo.models.linear.priors import StudentTNoise
@@ -115,7 +115,7 @@ class RobustGP(Belief):
         """The approximate posterior after the rows, seen and new: all are weighed again."""
         rows = statistics if self.seen is None else self.seen + statistics
         found = infer(self.prior, self.noise.df, rows)
-        solved = demand(found.solved, found.ok, posterior.NOT_DEFINITE)
+        solved = demand(found.solved, found.ok, exact.NOT_DEFINITE)
         if not is_traced(found.change) and float(found.change) > TOLERANCE:
             warnings.warn(
                 f"the weights of the rows had not settled after {MAX_STEPS} steps (still moving by "
@@ -146,7 +146,7 @@ class RobustGP(Belief):
     def predict(self, x: Any) -> Predictive:
         """p(y* | x*, data): Student-t noise (aleatoric) around a Normal function (epistemic)."""
         table = self.kernel.encode(x, "X", None if self.seen is None else self.seen.x.shape[1])
-        mean, variance = posterior.predict(self.prior, self.seen, self.solved, table)
+        mean, variance = exact.predict(self.prior, self.seen, self.solved, table)
         return outcome(Weights(jnp.zeros(0), None), self.noise, mean, variance, None, None)
 
     def row_precisions(self) -> Float[Array, " n"]:
@@ -196,8 +196,8 @@ def infer(prior: Prior, df: Float[Array, ""], rows: Rows) -> Inferred:
     With A = K + D, D = diag(s²/λ̄) and α = A⁻¹(y - m):  E[(yᵢ - fᵢ)²] = (Dᵢαᵢ)² + Dᵢ - Dᵢ²[A⁻¹]ᵢᵢ.
     """
     own = jnp.where(rows.mask, prior.noise * rows.scale, 1.0)
-    k = posterior.covariance(prior, eqx.tree_at(lambda r: r.scale, rows, jnp.zeros_like(rows.scale)))
-    r = posterior.residual(prior, rows)
+    k = exact.covariance(prior, eqx.tree_at(lambda r: r.scale, rows, jnp.zeros_like(rows.scale)))
+    r = exact.residual(prior, rows)
     State = tuple[Array, Array, Array, Array]
 
     def factor(precision: Array) -> Any:
@@ -227,7 +227,7 @@ def bound(prior: Prior, df: Float[Array, ""], rows: Rows) -> Float[Array, ""]:
     held = jax.tree.map(lambda v: jax.lax.stop_gradient(v) if eqx.is_inexact_array(v) else v, (prior, df, rows))
     precision = jax.lax.stop_gradient(infer(*held).precision)
     gaussian = gaussian_log_evidence(
-        posterior.covariance(prior, weighed(rows, precision)), posterior.residual(prior, rows), rows.mask
+        exact.covariance(prior, weighed(rows, precision)), exact.residual(prior, rows), rows.mask
     )
     before, after = df / 2, df / 2 + 0.5
     constant = special.gammaln(after) - special.gammaln(before) - after * jnp.log(after) + before * jnp.log(before)

@@ -21,10 +21,11 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from credo.core.arrays import by_bucket, is_traced
+from credo.core.arrays import is_traced
 from credo.core.errors import DataError
 from credo.core.gaussian import Gaussian
 from credo.core.linalg import cholesky, solve
+from credo.core.padding import by_bucket
 from credo.kernels import Constant, Kernel, OnColumns, Power, Product, Scaled, Sum, Warped
 from credo.kernels.derivative import Differentiated, observed
 from credo.kernels.dotproduct import Bilinear, Linear, Polynomial
@@ -33,9 +34,9 @@ from credo.kernels.measures import Elliptical
 from credo.kernels.periodic import Cosine
 from credo.kernels.random_features import RandomFeatures
 from credo.kernels.spectral import spectral_measure
+from credo.models.gp.data import Rows
+from credo.models.gp.exact import Prior, Solved
 from credo.models.gp.means import Mean
-from credo.models.gp.posterior import Prior, Solved
-from credo.models.gp.rows import Rows
 
 LARGEST_BASIS = 2**16
 """Columns of φ for one term of the kernel; a product of bases can ask for more."""

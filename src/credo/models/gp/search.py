@@ -22,7 +22,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from credo.core import params
-from credo.core.arrays import input_names
+from credo.core.checks import input_names
 from credo.core.errors import DataError, NotConverged
 from credo.infer.optimize import maximize
 from credo.infer.progress import Progress
@@ -32,9 +32,9 @@ from credo.kernels.dotproduct import Linear
 from credo.models.gp import grammar
 from credo.models.gp.belief import GP
 from credo.models.gp.components import Decomposition, decompose
+from credo.models.gp.data import Rows
 from credo.models.gp.hyperpriors import default_priors
 from credo.models.gp.means import Constant
-from credo.models.gp.rows import Rows
 from credo.models.gp.uncompiled import FAMILIES, Sheet, TimeUp, Uncompiled
 
 SEARCH_ROWS = 250

@@ -41,9 +41,9 @@ from credo.kernels.centered import CenteredPeriodic
 from credo.kernels.dotproduct import Linear
 from credo.kernels.periodic import Periodic
 from credo.models.gp.belief import GP
+from credo.models.gp.data import Rows
 from credo.models.gp.hyperpriors import Typical
 from credo.models.gp.means import Constant, Mean, Zero
-from credo.models.gp.rows import Rows
 
 Matrix = np.ndarray
 Gradient = dict[str, Any]

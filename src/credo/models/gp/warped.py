@@ -20,19 +20,21 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from credo.core import params
-from credo.core.arrays import input_names, is_traced, pad_rows, put
+from credo.core.arrays import is_traced, put
 from credo.core.belief import Belief
+from credo.core.checks import input_names
 from credo.core.errors import DataError
+from credo.core.padding import pad_rows
 from credo.core.params import positive
 from credo.core.predictive import Normal, Warped
 from credo.kernels import Kernel, Matern52
 from credo.kernels.base import show
 from credo.kernels.derivative import Differentiated
 from credo.models.gp.belief import GP, rows_from
+from credo.models.gp.data import Rows, read
+from credo.models.gp.exact import Prior, Solved
 from credo.models.gp.hyperpriors import default_priors
 from credo.models.gp.means import Mean, as_mean
-from credo.models.gp.posterior import Prior, Solved
-from credo.models.gp.rows import Rows, read
 from credo.models.gp.warps import OutcomeWarp, Steps
 
 
@@ -109,7 +111,7 @@ class WarpedGP(Belief):
 
     def prepare(self, *data: Any, weights: Any = None) -> tuple["WarpedGP", Rows]:
         """Starting values in the units of the data, and the rows: those seen before and the new ones."""
-        from credo.models.gp.learning import in_units
+        from credo.models.gp.staged import in_units
 
         if self.seen is not None:
             more = self.statistics(*data, weights=weights) if data else None

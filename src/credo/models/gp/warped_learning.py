@@ -17,11 +17,11 @@ from jaxtyping import Array, Float
 from credo.core import params
 from credo.core.arrays import is_traced
 from credo.core.linalg import lapack
-from credo.infer.learn import Evidence, Learned
+from credo.infer.learning import Evidence, Learned
 from credo.models.gp.belief import GP
+from credo.models.gp.data import Rows
 from credo.models.gp.hyperpriors import Typical
-from credo.models.gp.learning import ROUGHLY, HostObjective, Staged, flat, noise_free, typical_steps
-from credo.models.gp.rows import Rows
+from credo.models.gp.staged import ROUGHLY, HostObjective, Staged, flat, noise_free, typical_steps
 from credo.models.gp.uncompiled import FEW_ROWS, Sheet, Uncompiled, is_supported
 from credo.models.gp.warped import WarpedGP
 from credo.models.gp.warps import OutcomeWarp

@@ -19,10 +19,10 @@ from credo.core.arrays import put
 from credo.core.belief import Belief
 from credo.core.linalg import demand, lapack, solve_lower
 from credo.core.predictive import Normal
-from credo.models.gp import posterior
+from credo.models.gp import exact
 from credo.models.gp.belief import GP
-from credo.models.gp.posterior import Prior, Solved
-from credo.models.gp.rows import Rows
+from credo.models.gp.data import Rows
+from credo.models.gp.exact import Prior, Solved
 
 ROOM = 32
 """Rows that are kept beside the factor before they become part of it."""
@@ -64,12 +64,12 @@ class Watched(Belief):
         if int(self.added.count) + n > ROOM:
             return watch(self.belief.condition_on(statistics), np.asarray(self.points))
         prior, (seen, solved) = self.gp.prior, self.gp.conditioned()
-        absorb = _absorb_on_host if posterior.on_host(seen.capacity, self, statistics) else _absorb
+        absorb = _absorb_on_host if exact.on_host(seen.capacity, self, statistics) else _absorb
         now = self.mean, self.variance, self.added
         for x, y, scale, extra in zip(*statistics.cut(), strict=True):
             noise = float(prior.noise) * scale + extra
             mean, variance, added, ok = absorb(prior, seen, solved, self, *now, x, y, noise)
-            demand(mean, ok, posterior.NOT_DEFINITE)
+            demand(mean, ok, exact.NOT_DEFINITE)
             now = mean, variance, added
         rows = statistics if self.rows is None else self.rows + statistics
         return Watched(self.gp, self.points, self.half, self.z, *now, rows)

@@ -20,15 +20,17 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from credo.core import params
-from credo.core.arrays import check_count, put
+from credo.core.arrays import put
+from credo.core.checks import check_count
 from credo.core.errors import NotMonotone
-from credo.core.modules import changed
+from credo.core.pytrees import changed
 from credo.infer.em import ROUNDING
-from credo.infer.learn import Learned, LocalOptimum
+from credo.infer.learning import Learned, LocalOptimum
 from credo.infer.mcmc.draws import Draws
 from credo.infer.mcmc.stacked import diagnosed, evidences
 from credo.infer.optimize import CONVERGED, DIVERGED, STOPPED
 from credo.infer.progress import Progress
+from credo.models.densities import dirichlet
 from credo.models.hmm import passes
 from credo.models.hmm.belief import HMM
 from credo.models.hmm.drawn import (
@@ -39,7 +41,6 @@ from credo.models.hmm.drawn import (
     replaced,
     stacked,
 )
-from credo.models.hmm.emissions import dirichlet
 from credo.models.hmm.learning import Expected, counted, pseudo_counts
 from credo.models.sequences import Sequences
 

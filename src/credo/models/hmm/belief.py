@@ -16,17 +16,18 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from credo.core import params
-from credo.core.arrays import check_count, check_table, check_vector, is_traced, put
+from credo.core.arrays import is_traced, put
 from credo.core.belief import Belief
+from credo.core.checks import check_count, check_table, check_vector
 from credo.core.errors import DataError
-from credo.core.modules import changed, direct
 from credo.core.params import simplex
 from credo.core.parts import LONGEST_ALONE
 from credo.core.predictive import Predictive
+from credo.core.pytrees import changed, direct
 from credo.infer.em import EM
-from credo.infer.learn import Evidence
+from credo.infer.learning import Evidence
+from credo.models.densities import Custom, Emission, Gaussian
 from credo.models.hmm import long, runs
-from credo.models.hmm.emissions import Custom, Emission, Gaussian
 from credo.models.hmm.learning import (
     Expected,
     expect,
@@ -71,7 +72,7 @@ class HMM(Belief):
 
     Args:
         states: their number, or their names.
-        emission: what a state shows, any of `credo.models.hmm.emissions`; what it does not know is learned.
+        emission: what a state shows, any of `credo.models.densities`; what it does not know is learned.
         start: P(z₁), shape (k,); None is learned.
         transition: P, shape (k, k), rows sum to one; None is learned. Zeros are kept: that transition is impossible.
         prior: concentration of the Dirichlet laws of start and rows; 1 is none, and EM then maximum likelihood.
@@ -109,7 +110,7 @@ class HMM(Belief):
         k = len(self.states)
         self.emission = Gaussian() if emission is None else emission
         if not isinstance(self.emission, Emission):
-            raise DataError(f"emission must be one of credo.models.hmm.emissions, found {type(emission).__name__}")
+            raise DataError(f"emission must be one of credo.models.densities, found {type(emission).__name__}")
         if self.emission.states is not None:
             columns = self.emission.columns
             self.emission = self.emission.for_states(k, 1 if columns is None else columns)

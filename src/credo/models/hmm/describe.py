@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from credo.core import params
-from credo.core.describe import counted, plain, rounded
+from credo.core.text import counted, plain, rounded
 
 
 def describe(hmm: Any) -> str:

@@ -11,9 +11,9 @@ from jaxtyping import Array, Float
 from credo.core import params
 from credo.core.arrays import put
 from credo.core.errors import DataError
-from credo.core.modules import changed
 from credo.core.params import known
-from credo.infer.average import Averaged
+from credo.core.pytrees import changed
+from credo.infer.averaging import Averaged
 from credo.infer.mcmc.stacked import spread_evenly, unstacked
 from credo.models.hmm import runs
 from credo.models.hmm.belief import HMM

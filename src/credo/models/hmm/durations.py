@@ -15,12 +15,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from credo.core.arrays import check_table, put
+from credo.core.arrays import put
+from credo.core.checks import check_table
 from credo.core.errors import DataError
-from credo.core.modules import changed
 from credo.core.predictive import Predictive
+from credo.core.pytrees import changed
+from credo.models.densities.base import Emission
 from credo.models.hmm.belief import HMM
-from credo.models.hmm.emissions.base import Emission
 
 
 class Tied(Emission):

@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float
 
 from credo.core import params
 from credo.core.errors import DataError
-from credo.models.hmm.emissions.base import ALMOST_NONE
+from credo.models.densities.base import ALMOST_NONE
 from credo.models.hmm.passes import expected_transitions, filter_states, smooth_states
 from credo.models.sequences import Sequences
 

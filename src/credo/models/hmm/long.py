@@ -11,9 +11,10 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from credo.core.arrays import aligned, put, put_all
-from credo.core.modules import changed
+from credo.core.arrays import put, put_all
+from credo.core.device import aligned
 from credo.core.parts import WARM_UP, follow
+from credo.core.pytrees import changed
 from credo.models.hmm import passes
 from credo.models.sequences import Sequences
 

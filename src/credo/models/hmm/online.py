@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from credo.models.hmm.emissions.base import Emission
+from credo.models.densities.base import Emission
 from credo.models.hmm.passes import update
 from credo.models.sequences import read
 

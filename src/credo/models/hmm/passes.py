@@ -18,7 +18,7 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from credo.core.arrays import computed_once
-from credo.core.recursion import Careful, blocks_of, recur
+from credo.core.scan import Careful, blocks_of, recur
 
 SMALLEST = -460.0
 """Sums of scaled likelihoods whose logarithm is below this may have lost digits to underflow."""

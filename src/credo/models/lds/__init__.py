@@ -3,8 +3,8 @@
 from credo.models.lds.belief import LDS, StateLaws
 from credo.models.lds.gibbs import DrawnLDS, MatrixPrior, StateGibbs
 from credo.models.lds.kalman import Filtered, Smoothed, Start, Steps, kalman_filter, rts_smoother
+from credo.models.lds.riccati import Steady, steady_state
 from credo.models.lds.score import log_likelihood
-from credo.models.lds.steady import Steady, steady_state
 
 __all__ = [
     "LDS",

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from credo.core.recursion import recur
-from credo.models.lds.small import UNROLLED, apply, side_by_side
+from credo.core.scan import recur
+from credo.models.lds.batched_matrices import UNROLLED, apply, side_by_side
 
 TOGETHER = 8
 """Times that are one product; half as many where there are many states."""

@@ -15,22 +15,24 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from credo.core.arrays import bucket, check_count, check_table, is_traced, pad_rows, put
+from credo.core.arrays import is_traced, put
 from credo.core.belief import Belief
+from credo.core.checks import check_count, check_table
 from credo.core.errors import DataError
-from credo.core.modules import changed, direct
+from credo.core.padding import bucket, pad_rows
 from credo.core.params import positive_definite, real
 from credo.core.predictive import Normal
+from credo.core.pytrees import changed, direct
 from credo.infer.em import EM
-from credo.models.lds import runs
+from credo.models.lds import compiled_passes
 from credo.models.lds.checks import Varying, covariance, is_singular, matrix
 from credo.models.lds.kalman import Start
 from credo.models.lds.learning import Expected, Regression, expect
 from credo.models.lds.online import MATRICES, advance
+from credo.models.lds.riccati import Steady, steady_state
 from credo.models.lds.score import log_likelihood
 from credo.models.lds.simulate import draw_future, draw_states
-from credo.models.lds.start import first_guess
-from credo.models.lds.steady import Steady, steady_state
+from credo.models.lds.subspace_identification import first_guess
 from credo.models.sequences import Sequences, next_row, read
 
 REGRESSIONS = {
@@ -128,7 +130,7 @@ class LDS(Belief):
                 f"control and feedthrough must have a column for each input, found {sorted(widths)} columns"
             )
         c = widths.pop() if widths else int(control is not None or feedthrough is not None)
-        self.states, self.outputs, self.inputs, self.method = n, p, c, runs.check_method(method)
+        self.states, self.outputs, self.inputs, self.method = n, p, c, compiled_passes.check_method(method)
         self.transition, self.emission = matrix(transition, "transition", (n, n)), matrix(emission, "emission", (p, n))
         self.noise, self.observation = covariance(noise, "noise", n), covariance(observation, "observation", p)
         self.start_mean = matrix(start_mean, "start_mean", (n,))
@@ -147,7 +149,12 @@ class LDS(Belief):
         check_count(inputs, "inputs", 0)
         new = object.__new__(cls)
         unknown = dict.fromkeys((*MATRICES, "start_mean", "start_covariance", "state"))
-        sizes = {"states": int(n), "outputs": int(outputs), "inputs": int(inputs), "method": runs.check_method(method)}
+        sizes = {
+            "states": int(n),
+            "outputs": int(outputs),
+            "inputs": int(inputs),
+            "method": compiled_passes.check_method(method),
+        }
         new.__dict__.update(unknown, **sizes, time=put(np.asarray(0)))
         return new
 
@@ -194,15 +201,15 @@ class LDS(Belief):
 
     def condition_on(self, statistics: Sequences) -> "LDS":
         """The filter, of which the last law is kept."""
-        state, time = runs.latest(self.known(), statistics)
+        state, time = compiled_passes.latest(self.known(), statistics)
         return changed(self, state=state, time=time)
 
     def evidence_of(self, statistics: Sequences) -> Float[Array, ""]:
         """log p(x); its gradient costs one pass back."""
         lds = self.known()
-        steps, first = runs.steps_for(lds, statistics), runs.continuing(lds, statistics)
-        before = runs.before(lds, statistics)
-        return log_likelihood(runs.starts(lds), steps, statistics.x, statistics.seen, first, before)
+        steps, first = compiled_passes.steps_for(lds, statistics), compiled_passes.continuing(lds, statistics)
+        before = compiled_passes.before(lds, statistics)
+        return log_likelihood(compiled_passes.starts(lds), steps, statistics.x, statistics.seen, first, before)
 
     def predict(self, steps: int = 1, *, inputs: Any = None) -> Normal:
         """The next `steps` outcomes, shape (steps,) for one output and (steps, p) for several.
@@ -212,7 +219,7 @@ class LDS(Belief):
         """
         driven, length = self._driven(steps, inputs)
         alone = self.outputs == 1
-        found = runs.forecast(self.known(), length, driven, alone and steps <= LARGEST_JOINT)
+        found = compiled_passes.forecast(self.known(), length, driven, alone and steps <= LARGEST_JOINT)
         mean, noise, latent = (_head(v, (slice(steps), 0) if alone else slice(steps)) for v in found[:3])
         joint = _head(found[3], (slice(steps), slice(steps))) if len(found) > 3 else None
         return Normal(mean, noise, latent, joint)
@@ -220,19 +227,19 @@ class LDS(Belief):
     def forecast(self, steps: int = 1, *, inputs: Any = None) -> Start:
         """The laws of the next `steps` states: means (steps, n) and covariances (steps, n, n)."""
         driven, length = self._driven(steps, inputs)
-        return Start(*(_head(v, slice(steps)) for v in runs.ahead(self.known(), length, driven)))
+        return Start(*(_head(v, slice(steps)) for v in compiled_passes.ahead(self.known(), length, driven)))
 
     # -- looking at whole sequences -------------------------------------------------------------------------
 
     def filter(self, *data: Any, continued: bool = False, **options: Any) -> StateLaws:
         """p(zₜ | x₁…xₜ) and log p(xₜ | x₁…xₜ₋₁) for every row."""
         lds, found = self._look(data, options, continued)
-        return StateLaws(*(_cut(each, found) for each in runs.filtered(lds, found)))
+        return StateLaws(*(_cut(each, found) for each in compiled_passes.filtered(lds, found)))
 
     def smooth(self, *data: Any, continued: bool = False, **options: Any) -> StateLaws:
         """p(zₜ | x₁…x_T) for every row (Rauch, Tung & Striebel)."""
         lds, found = self._look(data, options, continued)
-        increments, smoothed = runs.smoothed(lds, found)
+        increments, smoothed = compiled_passes.smoothed(lds, found)
         return StateLaws(*(_cut(v, found) for v in (smoothed.mean, smoothed.covariance, increments)))
 
     def sample_states(
@@ -253,7 +260,7 @@ class LDS(Belief):
         lds = self.known()
         if self._varies():
             raise DataError("there is no steady state: some matrices differ from time to time")
-        return steady_state(runs.steps_of(lds, None, put(np.zeros(1, int))))
+        return steady_state(compiled_passes.steps_of(lds, None, put(np.zeros(1, int))))
 
     # -- learning -------------------------------------------------------------------------------------------
 
@@ -265,8 +272,8 @@ class LDS(Belief):
         """The E-step: expected sums over the states."""
         if self._varies():
             raise DataError("EM needs matrices that are the same at all times; learn with using=credo.infer.Evidence()")
-        steps = runs.steps_for(self, statistics)
-        return expect(runs.starts(self), steps, statistics, runs.before(self, statistics))
+        steps = compiled_passes.steps_for(self, statistics)
+        return expect(compiled_passes.starts(self), steps, statistics, compiled_passes.before(self, statistics))
 
     def maximize(self, expected: Expected, fixed: tuple[str, ...] = ()) -> "LDS":
         """The M-step: two regressions with their residual covariances, and the moments of the first states."""
@@ -371,15 +378,15 @@ class LDS(Belief):
 
 @eqx.filter_jit
 def _sampled(key: Any, lds: LDS, data: Sequences, n: int) -> Float[Array, "m t n"]:
-    steps = runs.steps_for(lds, data)
-    return draw_states(key, steps, runs.filtered(lds, data), runs.continuing(lds, data), n)
+    steps = compiled_passes.steps_for(lds, data)
+    return draw_states(key, steps, compiled_passes.filtered(lds, data), compiled_passes.continuing(lds, data), n)
 
 
 @eqx.filter_jit
 def _simulated(key: Any, lds: LDS, count: int, inputs: Any) -> tuple[Array, Array]:
     rows = jnp.arange(count)
-    steps = runs.steps_of(lds, inputs, rows if lds.state is None else rows + lds.time)
-    law = runs.starts(lds) if lds.state is None else lds.state
+    steps = compiled_passes.steps_of(lds, inputs, rows if lds.state is None else rows + lds.time)
+    law = compiled_passes.starts(lds) if lds.state is None else lds.state
     return draw_future(key, law, lds.state is None, steps, count)
 
 

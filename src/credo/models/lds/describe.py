@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from credo.core.describe import counted, plain
+from credo.core.text import counted, plain
 from credo.models.lds.checks import Varying
 from credo.models.lds.online import MATRICES
 

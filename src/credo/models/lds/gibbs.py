@@ -20,24 +20,25 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from credo.core import params
-from credo.core.arrays import check_count, put
+from credo.core.arrays import put
+from credo.core.checks import check_count
 from credo.core.errors import DataError
 from credo.core.linalg import symmetric_part
-from credo.core.modules import changed
 from credo.core.params import known
-from credo.infer.average import Averaged
-from credo.infer.learn import Learned
+from credo.core.pytrees import changed
+from credo.infer.averaging import Averaged
+from credo.infer.learning import Learned
 from credo.infer.mcmc.draws import Draws
 from credo.infer.mcmc.stacked import diagnosed, evidences, spread_evenly, unstacked
 from credo.infer.optimize import CONVERGED
 from credo.infer.progress import Progress
 from credo.models.conjugate.matrix import JointMoments, MatrixNormalInverseWishart, draw_root
-from credo.models.lds import runs
+from credo.models.lds import compiled_passes
+from credo.models.lds.batched_matrices import root
 from credo.models.lds.belief import LDS
 from credo.models.lds.kalman import Smoothed, kalman_filter
 from credo.models.lds.learning import Regression, collect, completed
 from credo.models.lds.simulate import draw_states
-from credo.models.lds.small import root
 from credo.models.sequences import Sequences
 
 START = ("start_mean", "start_covariance")
@@ -186,8 +187,8 @@ def gibbs_chain(
 
 def _sweep(key: PRNGKeyArray, lds: Any, data: Sequences, priors: Any, held: tuple[str, ...]) -> tuple[Any, Array]:
     k_states, k_missing, k_dynamics, k_outcomes = jr.split(key, 4)
-    steps = runs.steps_for(lds, data)
-    filtered = kalman_filter(runs.starts(lds), steps, data.x, data.seen, data.first)
+    steps = compiled_passes.steps_for(lds, data)
+    filtered = kalman_filter(compiled_passes.starts(lds), steps, data.x, data.seen, data.first)
     z = draw_states(k_states, steps, filtered, data.first, 1)[0]
     nothing = jnp.zeros((*z.shape, z.shape[1]))
     if not data.complete:
@@ -218,4 +219,4 @@ def _replaced(lds: Any, values: dict[str, Array]) -> Any:
 
 @eqx.filter_jit
 def _latest_of_each(drawn: Any, data: Sequences) -> tuple[Any, Any]:
-    return jax.lax.map(lambda lds: runs.latest(lds, data), drawn)
+    return jax.lax.map(lambda lds: compiled_passes.latest(lds, data), drawn)

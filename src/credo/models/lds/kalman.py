@@ -9,7 +9,7 @@
 Observed numbers come in one at a time, made independent by elimination in Rₜ = LDLᵀ: nothing is factorized, what is
 missing is left out, and Q, R and the covariances may be singular. Covariances are updated in Joseph's form, a sum of
 positive terms. Both passes forget, so they run in blocks (`core.recursion`); lengths that are buckets
-(`core.arrays.bucket`) cut best. Several sequences lie one after the other; `first` marks where each begins.
+(`core.padding.bucket`) cut best. Several sequences lie one after the other; `first` marks where each begins.
 
 Durbin & Koopman (2012), sections 4.3, 6.4; Rauch, Tung & Striebel (1965); Särkkä & Svensson (2023), ch. 6, 12.
 """
@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from credo.core.recursion import recur
+from credo.core.scan import recur
 from credo.core.special import LOG_2PI
-from credo.models.lds.small import (
+from credo.models.lds.batched_matrices import (
     apply,
     each,
     inner,

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from credo.models.lds.batched_matrices import solve
 from credo.models.lds.kalman import Smoothed, Start, Steps, begins, rts_smoother
 from credo.models.lds.score import masked_inverse
 from credo.models.lds.settled import Pass
 from credo.models.lds.settled_smoother import Spreads, smooth_for_sums, spreads_of
-from credo.models.lds.small import solve
 from credo.models.sequences import Sequences
 
 

@@ -11,6 +11,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from credo.models.lds.batched_matrices import (
+    apply,
+    root_semidefinite,
+    sandwich,
+    side_by_side,
+    solve_semidefinite,
+    times,
+    transposed,
+)
 from credo.models.lds.kalman import (
     Filtered,
     Smoothed,
@@ -23,15 +32,6 @@ from credo.models.lds.kalman import (
     predict,
 )
 from credo.models.lds.score import back_step, shifted
-from credo.models.lds.small import (
-    apply,
-    root_semidefinite,
-    sandwich,
-    side_by_side,
-    solve_semidefinite,
-    times,
-    transposed,
-)
 
 
 class Element(NamedTuple):

@@ -16,18 +16,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from credo.core.recursion import recur
-from credo.models.lds.kalman import (
-    RANKS,
-    Filtered,
-    Start,
-    Steps,
-    begins,
-    kalman_filter,
-    predict,
-    update,
-)
-from credo.models.lds.small import (
+from credo.core.scan import recur
+from credo.models.lds.batched_matrices import (
     apply,
     each,
     inner,
@@ -37,6 +27,16 @@ from credo.models.lds.small import (
     solve_semidefinite,
     times,
     transposed,
+)
+from credo.models.lds.kalman import (
+    RANKS,
+    Filtered,
+    Start,
+    Steps,
+    begins,
+    kalman_filter,
+    predict,
+    update,
 )
 
 

@@ -19,8 +19,8 @@ from jaxtyping import Array, Bool, Float, Int
 
 from credo.core.special import LOG_2PI
 from credo.models.lds.affine import affine, bounded, products, shifted_rows, varying_affine
+from credo.models.lds.batched_matrices import each, sandwich
 from credo.models.lds.kalman import Filtered, Start, Steps, begins, kalman_filter, update
-from credo.models.lds.small import each, sandwich
 from credo.models.sequences import Sequences
 
 MOST = 512

@@ -16,9 +16,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from credo.models.lds.affine import affine, bounded, products, shifted_rows, varying_affine
+from credo.models.lds.batched_matrices import sandwich, side_by_side, solve_semidefinite, times, transposed
 from credo.models.lds.kalman import Filtered, Smoothed, Steps, begins, following, rts_smoother
 from credo.models.lds.settled import MOST, Pass, Settled, filter_sequences, settle, settled_means, until_still
-from credo.models.lds.small import sandwich, side_by_side, solve_semidefinite, times, transposed
 from credo.models.sequences import Sequences
 
 

@@ -11,9 +11,8 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from credo.core.recursion import recur
-from credo.models.lds.kalman import Filtered, Start, Steps, following, next_first, predict
-from credo.models.lds.small import (
+from credo.core.scan import recur
+from credo.models.lds.batched_matrices import (
     apply,
     root,
     root_semidefinite,
@@ -23,6 +22,7 @@ from credo.models.lds.small import (
     times,
     transposed,
 )
+from credo.models.lds.kalman import Filtered, Start, Steps, following, next_first, predict
 
 
 @side_by_side

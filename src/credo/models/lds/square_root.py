@@ -14,10 +14,9 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from credo.core.recursion import recur
+from credo.core.scan import recur
 from credo.core.special import LOG_2PI
-from credo.models.lds.kalman import Filtered, Smoothed, Start, Steps, begins, following, next_first
-from credo.models.lds.small import (
+from credo.models.lds.batched_matrices import (
     apply,
     outer,
     root,
@@ -29,6 +28,7 @@ from credo.models.lds.small import (
     transposed,
     triangular,
 )
+from credo.models.lds.kalman import Filtered, Smoothed, Start, Steps, begins, following, next_first
 
 
 @side_by_side

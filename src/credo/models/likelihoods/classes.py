@@ -9,7 +9,8 @@ import numpy as np
 from jax.scipy import special, stats
 from jaxtyping import Array, Float
 
-from credo.core.arrays import check_vector, is_traced
+from credo.core.arrays import is_traced
+from credo.core.checks import check_vector
 from credo.core.errors import DataError
 from credo.core.params import Constraint
 from credo.core.special import softplus

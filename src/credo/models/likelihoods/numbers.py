@@ -9,7 +9,8 @@ from jax.scipy import special, stats
 from jaxtyping import Array, Float
 from scipy.special import gammaln
 
-from credo.core.arrays import check_counts, check_vector, is_traced
+from credo.core.arrays import is_traced
+from credo.core.checks import check_counts, check_vector
 from credo.core.params import positive
 from credo.core.special import log_rising, softplus
 from credo.models.likelihoods.base import Likelihood, average

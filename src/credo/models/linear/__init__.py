@@ -2,8 +2,8 @@
 
 from credo.models.linear.belief import Linear
 from credo.models.linear.drawn import LinearDraws
-from credo.models.linear.dual import FunctionSpace, LinearFunction
 from credo.models.linear.estimators import Path, lasso_path
+from credo.models.linear.function_space import FunctionSpace, LinearFunction
 from credo.models.linear.learning import FixedPoint, pruned_features
 from credo.models.linear.posterior import Weights
 from credo.models.linear.priors import (

@@ -22,10 +22,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from credo.core.arrays import by_bucket, check_positive, check_table, input_names, is_traced, padded
+from credo.core.arrays import is_traced
 from credo.core.belief import Belief
+from credo.core.checks import check_positive, check_table, input_names
 from credo.core.errors import DataError
 from credo.core.linalg import demand, inverse
+from credo.core.padding import by_bucket, padded
 from credo.core.params import positive
 from credo.core.predictive import Normal, Predictive, StudentT
 from credo.infer.method import Method
@@ -199,7 +201,7 @@ class Linear(Belief):
 
     def target(self, statistics: Any, priors: Any = None) -> Any:
         """log p(y, θ, …), for the methods of `credo.infer`; `priors` by path make hyperparameters unknown, too."""
-        from credo.models.linear.density import target
+        from credo.models.linear.log_joint import target
 
         return target(self, statistics, priors)
 

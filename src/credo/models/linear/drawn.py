@@ -19,16 +19,17 @@ from jax.scipy import special
 from jaxtyping import Array, Float
 
 from credo.core import params
-from credo.core.arrays import check_positive, check_table, is_traced
+from credo.core.arrays import is_traced
 from credo.core.belief import Belief
+from credo.core.checks import check_positive, check_table
 from credo.core.errors import DataError, NotConvergedWarning
 from credo.core.params import known
 from credo.core.predictive import Laplace, Mixture, Normal, Predictive, StudentT
-from credo.infer.importance import Weighted
+from credo.infer.importance_sampling import Weighted
 from credo.infer.posterior import Posterior
 from credo.infer.target import Space
 from credo.models.linear.belief import Linear
-from credo.models.linear.density import Unknowns, log_likelihood, settled
+from credo.models.linear.log_joint import Unknowns, log_likelihood, settled
 from credo.models.linear.priors import InverseGamma, LaplaceNoise, StudentTNoise
 from credo.models.linear.shrinkage import ScaleMixture
 from credo.models.linear.statistics import design

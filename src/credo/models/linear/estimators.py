@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import linalg as scipy_linalg
 
-from credo.core.arrays import check_positive, check_table, check_vector
+from credo.core.checks import check_positive, check_table, check_vector
 from credo.core.errors import DataError, NotConvergedWarning
 from credo.models.linear.belief import Linear
 from credo.models.linear.posterior import Weights

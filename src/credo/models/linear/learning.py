@@ -20,7 +20,7 @@ from threadpoolctl import ThreadpoolController
 
 from credo.core import params
 from credo.core.errors import DataError, NotPositiveDefinite
-from credo.infer.learn import Learned, summarize
+from credo.infer.learning import Learned, summarize
 from credo.infer.optimize import CONVERGED, STOPPED, Optimum, distinct
 from credo.models.linear.belief import Linear
 from credo.models.linear.priors import ARD, Isotropic

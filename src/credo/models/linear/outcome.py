@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from credo.core.arrays import check_positive
+from credo.core.checks import check_positive
 from credo.core.errors import DataError
 from credo.core.predictive import Laplace, Mixture, Normal, Predictive, StudentT
 from credo.models.linear.posterior import Weights

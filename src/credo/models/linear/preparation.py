@@ -11,7 +11,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from credo.core.arrays import input_names
+from credo.core.checks import input_names
 from credo.core.errors import DataError
 from credo.core.gaussian import Gaussian
 from credo.models.features import Affine, Features, Standardize

@@ -17,8 +17,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from credo.core.arrays import by_bucket, check_positive, check_table, check_vector, is_traced
+from credo.core.arrays import is_traced
+from credo.core.checks import check_positive, check_table, check_vector
 from credo.core.errors import DataError
+from credo.core.padding import by_bucket
 from credo.models.features import Affine, Features
 
 BLOCK = 2**25

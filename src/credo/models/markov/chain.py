@@ -16,11 +16,13 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 from scipy.special import xlogy
 
-from credo.core.arrays import bucket, check_table, check_vector, put
+from credo.core.arrays import put
+from credo.core.checks import check_table, check_vector
 from credo.core.errors import DataError, RepairedWarning
+from credo.core.padding import bucket
 from credo.models.markov import counting, powers, structure
 from credo.models.markov.counting import Names, show
-from credo.models.markov.elimination import expected_sums, stationary_of
+from credo.models.markov.gth import expected_sums, stationary_of
 from credo.models.markov.structure import StateClass
 
 SUM_TOLERANCE = 1e-8

@@ -9,12 +9,14 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float
 
-from credo.core.arrays import bucket, check_count, check_table, check_vector, is_traced, put
+from credo.core.arrays import is_traced, put
 from credo.core.belief import Belief
+from credo.core.checks import check_count, check_table, check_vector
 from credo.core.errors import DataError
 from credo.core.gaussian import Gaussian
-from credo.core.modules import changed
+from credo.core.padding import bucket
 from credo.core.predictive import Mixture, Predictive
+from credo.core.pytrees import changed
 from credo.models.nonlinear.extended import Extended
 from credo.models.nonlinear.laws import Cloud, Filtered
 from credo.models.nonlinear.method import FINE, Rows, StateMethod, check_status

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from credo.core.describe import counted, plain
+from credo.core.text import counted, plain
 
 
 def describe(model: Any) -> str:

@@ -16,7 +16,8 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from credo.core.arrays import check_table, check_vector, is_traced, put
+from credo.core.arrays import is_traced, put
+from credo.core.checks import check_table, check_vector
 from credo.core.errors import DataError
 from credo.core.linalg import factorize, log_determinant, quadratic
 from credo.core.params import positive_definite

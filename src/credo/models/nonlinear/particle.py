@@ -17,7 +17,7 @@ import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from credo.core.arrays import check_count
+from credo.core.checks import check_count
 from credo.core.errors import DataError
 from credo.core.predictive import Mixture, Normal, Predictive
 from credo.models.nonlinear.laws import Cloud, Filtered, ParticleFiltered, effective, moments

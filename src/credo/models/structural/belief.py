@@ -20,9 +20,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from credo.core.arrays import bucket, check_count, pad_rows, put
+from credo.core.arrays import put
 from credo.core.belief import Belief
+from credo.core.checks import check_count
 from credo.core.errors import DataError
+from credo.core.padding import bucket, pad_rows
 from credo.core.params import positive
 from credo.core.predictive import LogNormal, Normal
 from credo.models.lds.kalman import Filtered, Smoothed, Start, Steps, kalman_filter, rts_smoother

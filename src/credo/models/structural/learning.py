@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 
 from credo.core import linalg, params
 from credo.core.arrays import put
-from credo.infer.learn import Evidence, Learned, Objective
+from credo.infer.learning import Evidence, Learned, Objective
 from credo.models.structural.base import LOOSE, Scales
 
 AT_ZERO = 1e-5

@@ -12,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from credo.core.arrays import check_count, put
+from credo.core.arrays import put
+from credo.core.checks import check_count
 from credo.core.errors import DataError
 from credo.core.params import positive, unit_interval
 from credo.models.structural.base import LOOSE, WIDE, Block, Part, Scales, as_number, begin, stationary, variance_of

@@ -6,8 +6,10 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from credo.core.arrays import bucket, check_table, input_names, is_traced, pad_rows, put
+from credo.core.arrays import is_traced, put
+from credo.core.checks import check_table, input_names
 from credo.core.errors import DataError
+from credo.core.padding import bucket, pad_rows
 from credo.models.structural.base import Scales
 
 LONG = 8192

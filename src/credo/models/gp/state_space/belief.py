@@ -10,21 +10,23 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from credo.core import params
-from credo.core.arrays import by_bucket, check_positive, is_traced, put
+from credo.core.arrays import is_traced, put
 from credo.core.belief import Belief
+from credo.core.checks import check_positive
 from credo.core.errors import DataError
 from credo.core.linalg import demand
+from credo.core.padding import by_bucket
 from credo.core.params import positive
 from credo.core.predictive import Normal
-from credo.infer.learn import Objective
+from credo.infer.learning import Objective
 from credo.kernels import Kernel
 from credo.kernels.base import show
 from credo.models.gp.belief import GP
 from credo.models.gp.components import Component
+from credo.models.gp.data import Rows, read
+from credo.models.gp.exact import Prior
 from credo.models.gp.hyperpriors import default_priors
 from credo.models.gp.means import Mean
-from credo.models.gp.posterior import Prior
-from credo.models.gp.rows import Rows, read
 from credo.models.gp.state_space import passes
 from credo.models.gp.state_space.passes import Passed
 from credo.models.gp.state_space.sde import harmonics_for, parts_of, periodic_in

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from credo.core.errors import DataError
-from credo.infer.learn import Evidence, Learned
+from credo.infer.learning import Evidence, Learned
 from credo.models.gp.belief import GP
-from credo.models.gp.learning import STRIDE
-from credo.models.gp.rows import Rows, pack
+from credo.models.gp.data import Rows, pack
+from credo.models.gp.staged import STRIDE
 from credo.models.gp.state_space.belief import StateSpaceGP
 from credo.models.gp.state_space.series import Series, in_order
 

@@ -24,8 +24,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from credo.core.linalg import factorize, log_determinant, solve, solve_upper
-from credo.core.recursion import blocks_of, recur
-from credo.models.gp.posterior import Prior
+from credo.core.scan import blocks_of, recur
+from credo.models.gp.exact import Prior
 from credo.models.gp.state_space.sde import APART, SDE, Part, apply, sandwich, sde_of, transpose
 from credo.models.gp.state_space.series import Series
 

@@ -7,9 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from credo.core.arrays import bucket, is_traced, put
+from credo.core.arrays import is_traced, put
 from credo.core.errors import DataError
-from credo.models.gp.rows import Rows, pack
+from credo.core.padding import bucket
+from credo.models.gp.data import Rows, pack
 from credo.models.gp.state_space.sde import APART
 
 

@@ -1,0 +1,217 @@
+"""`acquire`: where to look next, to learn most from an outcome.
+
+For outcomes that are numbers the default score is the mutual information of function and outcome, ½ log(1 + σ²/n) with
+σ² the ignorance and n the noise at x: where noise varies, it is their ratio that counts. For classes it is BALD, the
+same information about the parameters. Scores of classes that look at the outcome's doubt alone:
+
+    Uncertainty   1 - maxₖ pₖ              Lewis & Gale (1994)
+    Margin        1 - (p₍₁₎ - p₍₂₎)        Scheffer, Decomain & Wrobel (2001)
+    MaxEntropy    -Σ pₖ log pₖ             in `acquisition`
+
+A batch is chosen greedily, so that its members do not say the same thing:
+
+- by information, where the belief knows how its function values covary: by their joint information (`gain`), exactly
+- by another score, for `GP` and `Linear`: each choice is believed to come out at its mean (`Believer`) before the next
+- by the scores of other beliefs, of classes: each choice maximizes score × distance to those before it, in units of
+  the pool's standard deviations, the farthest-first traversal of Gonzalez (1985) weighted by the score
+
+Settles (2012), "Active learning"; Houlsby et al. (2011), "Bayesian active learning for classification".
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from credo.core.checks import check_count, check_table
+from credo.core.errors import DataError
+from credo.core.padding import by_bucket
+from credo.core.predictive import Bernoulli, Categorical
+from credo.decide.acquisition.base import Acquisition
+from credo.decide.acquisition.information import BALD, MutualInformation
+from credo.decide.acquisition.pending import Believer
+from credo.decide.joint_information import choose, joint_doubt, knows_covariance
+from credo.decide.losses import classes
+from credo.decide.space import Space
+
+POINTS = 2048
+"""Quasi-random points of a space among which batches of classes' scores are chosen."""
+
+
+class Uncertainty(Acquisition):
+    """1 - maxₖ pₖ: the probability that the most probable class is wrong. Lewis & Gale (1994)."""
+
+    def __call__(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+        """The score of each row."""
+        return 1 - jnp.max(classes(belief.predict(x), "Uncertainty").probs, axis=-1)
+
+
+class Margin(Acquisition):
+    """1 - (p₍₁₎ - p₍₂₎): how close the two most probable classes are. Scheffer, Decomain & Wrobel (2001)."""
+
+    def __call__(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+        """The score of each row."""
+        ordered = jnp.sort(classes(belief.predict(x), "Margin").probs, axis=-1)
+        return 1 - (ordered[..., -1] - ordered[..., -2])
+
+
+@dataclass(frozen=True)
+class Acquired:
+    """What to look at next, in the order of choice."""
+
+    index: Int[np.ndarray, " n"] | None
+    """Rows of the pool; None where points of a space were chosen."""
+    x: Float[np.ndarray, "n d"]
+    """The inputs; for a space its encoded rows."""
+    score: Float[np.ndarray, " n"]
+    """The score of each when it was chosen: of a batch by information, what it adds to those before it."""
+    points: list[dict[str, Any]] | None = None
+    """The points of the space by name."""
+
+
+def acquire(
+    belief: Any,
+    candidates: Any,
+    acquisition: Acquisition | None = None,
+    n: int = 1,
+    *,
+    pending: Any = None,
+    seed: int = 0,
+) -> Acquired:
+    """The n candidates whose outcomes are worth most to the belief now.
+
+    Args:
+        belief: any that predicts.
+        candidates: a pool, shape (m, d); or a box, the tuple (lower, upper) of two vectors; or a `Space`, whose
+            encoded rows the belief has been conditioned on.
+        acquisition: the score; None is `MutualInformation` for numbers and `BALD` for classes.
+        n: how many, each taking account of those before it.
+        pending: inputs whose outcomes are awaited, shape (p, d) (points of the space, for a space).
+        seed: of scores that draw, and of the search in a space.
+    """
+    check_count(n, "n")
+    if isinstance(candidates, Space) or (isinstance(candidates, tuple) and len(candidates) == 2):
+        return _from_space(belief, candidates, acquisition, int(n), pending, seed)
+    table = np.asarray(check_table(candidates, "candidates"))
+    if n > len(table):
+        raise DataError(f"n must be at most the number of candidates, {len(table)}, found {n}")
+    waiting = _waiting(pending, table.shape[1])
+    kind = acquisition or default_acquisition(belief, table)
+    index, score = from_pool(belief, table, kind, int(n), waiting, seed)
+    return Acquired(index, table[index], score)
+
+
+def default_acquisition(belief: Any, x: np.ndarray) -> Acquisition:
+    """`BALD` for classes, `MutualInformation` for numbers."""
+    return BALD() if predicts_classes(belief, x) else MutualInformation()
+
+
+def predicts_classes(belief: Any, x: np.ndarray) -> bool:
+    """Whether the outcome is a class."""
+    return isinstance(belief.predict(x[:1]), Categorical | Bernoulli)
+
+
+def from_pool(
+    belief: Any, table: np.ndarray, acquisition: Acquisition, n: int, waiting: np.ndarray, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """n rows of the table and their scores."""
+    if n == 1 and not len(waiting):
+        score = scores(acquisition.prepared(belief, seed), belief, table)
+        best = np.asarray([int(np.argmax(score))])
+        return best, score[best]
+    if isinstance(acquisition, MutualInformation | BALD) and knows_covariance(belief, table):
+        p = len(waiting)
+        covariance, noise = joint_doubt(belief, np.concatenate([waiting, table]))
+        found = choose(covariance, noise, n, after=range(p), among=range(p, p + len(table)))
+        return found.chosen - p, found.gains
+    if hasattr(belief, "covariance"):
+        return _believing(belief, table, acquisition, n, waiting, seed)
+    return spread(scores(acquisition.prepared(belief, seed), belief, table), table, n, waiting)
+
+
+def scores(acquisition: Acquisition, belief: Any, table: np.ndarray) -> np.ndarray:
+    """The score of each row; a pool that shrinks compiles nothing anew."""
+    return np.asarray(by_bucket(lambda rows: acquisition(belief, rows), table))
+
+
+def spread(score: np.ndarray, table: np.ndarray, n: int, waiting: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """argmax s(i) · min_{j ∈ S} |x_i - x_j|, again and again: high scores far from each other.
+
+    s is the score moved and scaled to [0, 1]; S begins with those that wait.
+    """
+    scale = np.maximum(table.std(axis=0), 1e-300)
+    range_ = np.ptp(score)
+    weight = (score - score.min()) / range_ if range_ > 0 else np.ones(len(score))
+    distance = np.full(len(table), np.inf)
+    for x in waiting:
+        distance = np.minimum(distance, np.linalg.norm((table - x) / scale, axis=1))
+    chosen: list[int] = []
+    free = np.ones(len(table), dtype=bool)
+    for _ in range(n):
+        value = weight if np.isinf(distance).all() else weight * distance
+        best = int(np.argmax(np.where(free, value, -np.inf)))
+        chosen.append(best)
+        free[best] = False
+        distance = np.minimum(distance, np.linalg.norm((table - table[best]) / scale, axis=1))
+    index = np.asarray(chosen, dtype=int)
+    return index, score[index]
+
+
+def _believing(
+    belief: Any, table: np.ndarray, acquisition: Acquisition, n: int, waiting: np.ndarray, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """One after the other, those before believed to come out at their means."""
+    index: list[int] = []
+    values: list[float] = []
+    free = np.ones(len(table), dtype=bool)
+    for k in range(n):
+        sofar = np.concatenate([waiting, table[index]]) if index else waiting
+        ready = Believer(acquisition).prepared(belief, seed + k, sofar if len(sofar) else None)
+        score = np.where(free, scores(ready, belief, table), -np.inf)
+        best = int(np.argmax(score))
+        index.append(best)
+        values.append(score[best])
+        free[best] = False
+    return np.asarray(index, dtype=int), np.asarray(values)
+
+
+def _waiting(pending: Any, columns: int) -> np.ndarray:
+    if pending is None or np.size(pending) == 0:
+        return np.empty((0, columns))
+    return np.asarray(check_table(pending, "pending", columns))
+
+
+def _from_space(belief: Any, over: Any, acquisition: Acquisition | None, n: int, pending: Any, seed: int) -> Acquired:
+    """By climbing the score, one point after the other; batches of classes from quasi-random points."""
+    from credo.decide.maximize import Box, maximize
+
+    space = over if isinstance(over, Space) else None
+
+    def some(m: int) -> np.ndarray:
+        if space is not None:
+            return space.sample_rows(m, seed)
+        return Box(*(np.atleast_1d(np.asarray(end, dtype=float)) for end in over)).sample_rows(m, seed)
+
+    example = some(1)
+    if space is not None:
+        waiting = space.encode(list(pending)) if pending else np.empty((0, example.shape[1]))
+    else:
+        waiting = _waiting(pending, example.shape[1])
+    kind = acquisition or default_acquisition(belief, example)
+    if (n > 1 or len(waiting)) and not hasattr(belief, "covariance"):
+        table = some(POINTS)
+        index, score = from_pool(belief, table, kind, n, waiting, seed)
+        return _acquired(space, table[index], score)
+    rows, values = waiting, list[float]()
+    for k in range(n):
+        ready = Believer(kind).prepared(belief, seed + k, rows) if len(rows) else kind.prepared(belief, seed + k)
+        found = maximize(ready, belief, over, avoid=rows if len(rows) else None, seed=seed + k)
+        rows = np.concatenate([rows, found.x[None]])
+        values.append(float(scores(ready, belief, found.x[None])[0]))
+    return _acquired(space, rows[len(waiting) :], np.asarray(values))
+
+
+def _acquired(space: Any, rows: np.ndarray, score: np.ndarray) -> Acquired:
+    return Acquired(None, rows, score, None if space is None else space.decode(rows))

@@ -1,0 +1,171 @@
+"""Where an outcome tells most: about the function, about the outcome, about the model, about the maximum.
+
+MaxVariance            Var f(x)
+MaxEntropy             H[y | x]
+MutualInformation      I(f(x); y) = ½ log(1 + σ²(x)/σₙ²(x))
+BALD                   H[y | x] - E H[y | x, θ]                      Houlsby, Huszár, Ghahramani & Lengyel (2011)
+MaxValueEntropySearch  I(f*; f(x)), f* = max f                       Wang & Jegelka (2017)
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import logsumexp
+from jaxtyping import Array, Float
+
+from credo.core.checks import check_count
+from credo.core.errors import DataError
+from credo.core.predictive import Bernoulli, Categorical, Predictive
+from credo.decide.acquisition.base import SMALLEST, Acquisition, Directed, around, deviation, maybe_array, table_or_none
+from credo.decide.acquisition.normal_tails import log_information
+
+
+class MaxVariance(Acquisition):
+    """Var f(x): what is known least. For classes the mutual information of outcome and parameters."""
+
+    def __call__(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+        """The epistemic doubt."""
+        return belief.predict(x).epistemic
+
+
+class MaxEntropy(Acquisition):
+    """H[y | x]: the outcome that is predicted with most doubt, noise included."""
+
+    def __call__(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+        """The entropy of the predictive outcome, in nats."""
+        return belief.predict(x).entropy()
+
+
+class MutualInformation(Acquisition):
+    """I(f(x); y) = ½ log(1 + σ²(x)/σₙ²(x)): doubt counts for less where noise hides it."""
+
+    def __call__(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+        """The information, in nats."""
+        return information(belief.predict(x))
+
+
+class BALD(Acquisition):
+    """H[y | x] - E H[y | x, θ]: the outcome about which the plausible models disagree.
+
+    For classes the epistemic part of the entropy, for real outcomes ½ log(1 + σ²/σₙ²).
+    """
+
+    def __call__(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+        """The information, in nats."""
+        prediction = belief.predict(x)
+        return prediction.epistemic if isinstance(prediction, Bernoulli | Categorical) else information(prediction)
+
+
+def information(prediction: Predictive) -> Float[Array, " m"]:
+    """½ log(1 + σ²/σₙ²), for each query."""
+    return 0.5 * jnp.log1p(prediction.epistemic / jnp.maximum(prediction.aleatoric, SMALLEST))
+
+
+# -- the maximum -------------------------------------------------------------------------------------------------
+
+
+class KnowsMaxima(Directed):
+    """A score that draws the maximum of the function.
+
+    `maxima` may be given; None: `prepared` draws them over `at`, by default the rows that were seen and 1024
+    quasi-random points of the smallest box that holds them.
+    """
+
+    draws: int = eqx.field(static=True, default=16)
+    at: Float[Array, "p d"] | None = eqx.field(converter=lambda v: table_or_none(v, "at"), default=None)
+    method: str = eqx.field(static=True, default="gumbel")
+    maxima: Float[Array, " k"] | None = eqx.field(converter=maybe_array, default=None)
+
+    def __check_init__(self) -> None:
+        check_count(self.draws, "draws")
+        if self.method not in ("gumbel", "functions"):
+            raise DataError(f'method must be "gumbel" or "functions", found {self.method!r}')
+
+    def prepared(self, belief: Any, seed: int = 0, pending: Any = None) -> "KnowsMaxima":
+        """With draws of the maximum of ±f; they are kept in the sense in which large is good."""
+        if self.maxima is not None:
+            return self
+        if self.at is None:
+            table = around(belief, 1024, seed, "say over which points the maximum is taken, at=")
+        else:
+            table = np.asarray(self.at)
+        mean = self.turned(np.asarray(belief.predict(table).mean))
+        if self.method == "functions":
+            maxima = self.turned(drawn_functions(belief, self.draws, seed, table)).max(1)
+        else:
+            std = np.asarray(deviation(belief.predict(table).epistemic))
+            maxima = gumbel_maxima(mean, std, self.draws, seed)
+        return eqx.tree_at(
+            lambda a: a.maxima, self, jnp.asarray(np.maximum(maxima, mean.max())), is_leaf=lambda v: v is None
+        )
+
+    def drawn(self) -> Float[Array, " k"]:
+        """The maxima, or an error that says how to get them."""
+        if self.maxima is None:
+            raise DataError(f"{type(self).__name__} has no draws of the maximum yet; call prepared(belief) first")
+        return self.maxima
+
+
+def drawn_functions(belief: Any, draws: int, seed: int, x: np.ndarray) -> np.ndarray:
+    """Joint draws of the function at the rows of x, shape (draws, m)."""
+    if not hasattr(belief, "sample_functions"):
+        raise DataError(
+            f'method="functions" needs a belief with sample_functions, e.g. credo.GP, found {type(belief).__name__}; '
+            'use method="gumbel"'
+        )
+    return np.asarray(belief.sample_functions(draws, seed=seed, columns=x.shape[1])(x))
+
+
+def gumbel_maxima(mean: np.ndarray, std: np.ndarray, draws: int, seed: int) -> np.ndarray:
+    """Draws of the maximum of independent N(mean, std²), through a Gumbel law with the same quartiles.
+
+    P(max ≤ y) = Π Φ((y - μᵢ)/σᵢ) is inverted at ¼ and ¾; -log(-log u) is the Gumbel quantile. Dependence makes the
+    true maximum smaller: the draws err on the side of exploration. Wang & Jegelka (2017), section 3.1.
+    """
+    from scipy.special import log_ndtr
+
+    def quantile(level: float) -> float:
+        low, high = float(np.max(mean - 5 * std)), float(np.max(mean + 8 * std))
+        for _ in range(60):
+            middle = 0.5 * (low + high)
+            below = log_ndtr((middle - mean) / std).sum() < np.log(level)
+            low, high = (middle, high) if below else (low, middle)
+        return 0.5 * (low + high)
+
+    def gumbel(u: Any) -> Any:
+        return -np.log(-np.log(u))
+
+    lower, upper = quantile(0.25), quantile(0.75)
+    scale = (upper - lower) / (gumbel(0.75) - gumbel(0.25))
+    # Stratified: one draw from each of equally likely pieces.
+    levels = (np.arange(draws) + np.random.default_rng(seed).uniform(size=draws)) / draws
+    return lower + scale * (gumbel(np.clip(levels, 1e-12, 1 - 1e-12)) - gumbel(0.25))
+
+
+class MaxValueEntropySearch(KnowsMaxima):
+    """I(f*; f(x)) ≈ mean over draws of f* of  γ φ(γ)/2Φ(γ) - log Φ(γ),  γ = (f* - μ(x))/σ(x).
+
+    Args:
+        draws: of the maximum f*.
+        at: the points over which the maximum is taken, shape (p, d).
+        method: `gumbel`, cheap and for any belief, or `functions`: maxima of drawn functions.
+        maxima: of ±f, instead of draws.
+        maximize: False where small outcomes are good.
+    """
+
+    @property
+    def scale(self) -> str:
+        """A positive score."""
+        return "positive"
+
+    def __call__(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+        """The information, in nats."""
+        return jnp.exp(self.climb(belief, x))
+
+    def climb(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+        """Its logarithm."""
+        maxima = self.drawn()
+        mean, std = self.moments(belief, x)
+        return logsumexp(log_information((maxima[:, None] - mean) / std), axis=0) - jnp.log(len(maxima))

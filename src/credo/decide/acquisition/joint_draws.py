@@ -1,0 +1,119 @@
+"""`Baseline`: joint draws of the function at points that new ones are compared with.
+
+With f(B) ~ N(μ, LLᵀ) at the points B and base normals z, a draw is μ + Lz, and given it, with w(x) = L⁻¹ cov(B, x),
+
+    f(x) | f(B) ~ N(μ(x) + w(x)ᵀz, cov(x, x) - w(x)ᵀw(x))
+
+The base normals are fixed, so that a score that averages over the draws is a smooth function of x.
+Wilson, Hutter & Deisenroth (2018), "Maximizing acquisition functions for Bayesian optimization".
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from credo.core.arrays import put
+from credo.core.linalg import factorize, solve_lower
+from credo.core.padding import bucket, pad_rows
+from credo.decide.acquisition.base import demand_covariance, deviation
+from credo.infer.quasi_random import normals
+
+
+class Baseline(eqx.Module):
+    """r points (some of them padding), s draws of ±f there, and s base normals for q points to come."""
+
+    points: Float[Array, "r d"]
+    mask: Bool[Array, " r"]
+    mean: Float[Array, " r"]
+    root: Float[Array, "r r"]
+    normals: Float[Array, "s r"]
+    fresh: Float[Array, "s q"]
+    best: Float[Array, " s"]
+    """The largest value of each draw, and at least the incumbent where there is one; -inf where there is neither."""
+
+    @property
+    def deviations(self) -> Float[Array, "s r"]:
+        """The draws minus their mean."""
+        return self.normals @ self.root.T
+
+    def explained(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, "r m"]:
+        """w = L⁻¹ cov(B, x)."""
+        if not len(self.mask):
+            return jnp.zeros((0, x.shape[0]))
+        return solve_lower(self.root, jnp.where(self.mask[:, None], belief.covariance(self.points, x), 0.0))
+
+
+def baseline(
+    belief: Any,
+    maximize: bool,
+    draws: int,
+    q: int,
+    size: int,
+    seed: int,
+    *,
+    rows: np.ndarray | None = None,
+    pending: Any = None,
+    best: Any = None,
+) -> Baseline:
+    """The draws at the pending points and at the rows that may be the best one.
+
+    Args:
+        belief: about f.
+        maximize: whether large values are good; else the draws are of -f.
+        draws: how many, an even number.
+        q: the number of points to come.
+        size: of the rows, those of the largest mean + 2 std are kept so that no more than `size` points are drawn.
+        seed: of the draws.
+        rows: inputs that were seen.
+        pending: inputs whose outcomes are awaited; they are always kept.
+        best: an incumbent that is known, in the units of ±f.
+    """
+    demand_covariance(belief, "a joint draw")
+    points = [np.asarray(v) for v in (pending, rows) if v is not None]
+    room = size - (0 if pending is None else len(points[0]))
+    if rows is not None and len(points[-1]) > room:
+        points[-1] = points[-1][promising(belief, points[-1], maximize)[: max(room, 1)]]
+    table = np.concatenate(points) if points else np.zeros((0, 1))
+    n = len(table)
+    r = 0 if n == 0 else (bucket(n) if rows is None else max(size, bucket(n)))
+    base = normals(draws, q + r, seed) if q + r else np.zeros((draws, 0))
+    mask = put(np.arange(r) < n)
+    least = put(np.full(draws, -np.inf if best is None else float(best)))
+    fresh, own = put(base[:, :q]), put(base[:, q:])
+    if n == 0:
+        return Baseline(put(table), mask, jnp.zeros(0), jnp.zeros((0, 0)), own, fresh, least)
+    return _settled(belief, put(pad_rows(table, r)), mask, own, fresh, least, 1.0 if maximize else -1.0)
+
+
+def promising(belief: Any, rows: np.ndarray, maximize: bool) -> np.ndarray:
+    """The rows in the order of mean + 2 std, largest first."""
+    prediction = belief.predict(rows)
+    mean = np.asarray(prediction.mean) * (1.0 if maximize else -1.0)
+    return np.argsort(-(mean + 2 * np.sqrt(np.asarray(prediction.epistemic))), kind="stable")
+
+
+@eqx.filter_jit
+def _settled(belief: Any, points: Any, mask: Any, own: Any, fresh: Any, least: Any, sign: Any) -> Baseline:
+    mean = sign * belief.predict(points).mean
+    root = root_of(belief, points, belief.covariance(points, points), mask)
+    values = jnp.where(mask, mean + own @ root.T, -jnp.inf)
+    return Baseline(points, mask, mean, root, own, fresh, jnp.maximum(least, values.max(1)))
+
+
+def root_of(
+    belief: Any, x: Float[Array, "m d"], covariance: Float[Array, "m m"], mask: Bool[Array, " m"] | None = None
+) -> Float[Array, "m m"]:
+    """L with LLᵀ = covariance + what rounding leaves unknown of it, which keeps L regular where f is known."""
+    m = x.shape[0]
+    prior: Any = getattr(belief, "prior", None)
+    if hasattr(prior, "kernel"):
+        capacity = 0 if belief.seen is None else belief.seen.x.shape[0]
+        floor = (m + capacity) * jnp.finfo(float).eps * prior.kernel.diagonal(x).max()
+    else:
+        floor = 1e-12 * jnp.diagonal(covariance).max()
+    factor = factorize(covariance + floor * jnp.eye(m), mask)
+    alone = jnp.diag(deviation(jnp.diagonal(covariance)))
+    return jnp.where(factor.ok, factor.root, alone if mask is None else jnp.where(mask[:, None], alone, jnp.eye(m)))

@@ -1,0 +1,295 @@
+"""Information gain: what outcomes at a set of inputs would say about the function.
+
+    I(f; y_S) = ½ log|I + N^{-½} Σ_S N^{-½}|        Σ_S the covariance of f now, N = diag(noise variances)
+
+It is monotone and submodular in S (each outcome helps, the later the less), so taking the most informative candidate
+again and again comes within 1 - 1/e of the best set. Its largest value γ_T over sets of T inputs bounds the regret of
+`UpperConfidenceBound`. Nemhauser, Wolsey & Fisher (1978); Krause, Singh & Guestrin (2008), "Near-optimal sensor
+placements in Gaussian processes"; Srinivas et al. (2010), "Gaussian process optimization in the bandit setting".
+"""
+
+import heapq
+import math
+from inspect import signature
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from credo.core.arrays import is_traced, put
+from credo.core.checks import check_count, check_positive, check_table
+from credo.core.errors import DataError
+from credo.core.linalg import demand, factorize, log_determinant
+from credo.core.padding import bucket, pad_rows
+from credo.core.predictive import Normal, StudentT
+from credo.kernels import RBF, Exponential, Kernel, Linear, Matern, Matern32, Matern52
+from credo.kernels.algebra import Scaled
+
+SHARE = 1 - 1 / math.e
+"""The share of the largest gain that greedy choices are sure to reach."""
+DIGITS = 12
+"""Gains that agree to so many decimals are ties, and the candidate that comes first is taken."""
+
+
+def information_gain(belief: Any, x: Any, noise: Any = None) -> Float[Array, ""]:
+    """I(f; y_X) = ½ log|I + N^{-½} Σ N^{-½}| in nats, given what the belief has seen; traceable in x.
+
+    Args:
+        belief: one that knows how its function values covary: `GP`, `HeteroscedasticGP`, `Linear`. Where it does not
+            know the variance of its noise, the gain is the one given that variance: it is the same for all.
+        x: inputs, shape (m, d); one that is there twice is observed twice.
+        noise: the noise variance of each row, instead of the belief's.
+    """
+    covariance, variance = joint_doubt(belief, x, noise)
+    if not is_traced(covariance, variance):
+        m = variance.shape[0]
+        empty = bucket(m) - m
+        covariance = put(np.pad(np.asarray(covariance), (0, empty)))
+        variance = put(np.pad(np.asarray(variance), (0, empty), constant_values=1.0))
+    value, ok = _half_log_determinant(covariance, variance)
+    return demand(value, ok, "the covariance of the function at x is not positive semi-definite; check the kernel")
+
+
+@eqx.filter_jit
+def _half_log_determinant(covariance: Float[Array, "m m"], noise: Float[Array, " m"]) -> tuple[Array, Array]:
+    scale = 1 / jnp.sqrt(noise)
+    factor = factorize(jnp.eye(noise.shape[0]) + scale[:, None] * covariance * scale[None, :])
+    return 0.5 * log_determinant(factor.root), factor.ok
+
+
+def joint_doubt(belief: Any, x: Any, noise: Any = None) -> tuple[Any, Any]:
+    """(Σ, N): the covariance of the function at the rows x and the noise variance of each, up to a common factor."""
+    table = check_table(x, "x")
+    m = table.shape[0]
+    size = m if is_traced(table, belief) else bucket(m)
+    rows = table if size == m else np.concatenate([table, np.repeat(table[-1:], size - m, axis=0)])
+    options = {}
+    if noise is not None:
+        if "noise" not in signature(belief.predict).parameters:
+            raise DataError(f"noise= cannot be given to {type(belief).__name__}, which knows its own; leave it out")
+        options["noise"] = pad_rows(check_positive(noise, "noise", m), size, 1.0)
+    prediction = _jointly(belief, rows, options)
+    if prediction is None:
+        raise DataError(
+            f"information gain needs a belief that knows how its function values covary, found "
+            f"{type(belief).__name__}; use GP, HeteroscedasticGP or Linear, or score candidates one by one"
+        )
+    covariance: Any = prediction.covariance
+    variance: Any = prediction.noise if isinstance(prediction, StudentT) else prediction.aleatoric
+    if not is_traced(covariance, variance):
+        covariance, variance = np.asarray(covariance)[:m, :m], np.asarray(variance)[:m]
+        if not np.all(variance > 0):
+            raise DataError(
+                "information gain is infinite without noise: the belief's noise variance must be positive, found "
+                f"{variance.min():g}; give noise= or learn it"
+            )
+    return covariance, variance
+
+
+def knows_covariance(belief: Any, x: np.ndarray) -> bool:
+    """Whether the belief can say how its function values at the rows x covary."""
+    return _jointly(belief, x[:1], {}) is not None
+
+
+def _jointly(belief: Any, rows: Any, options: dict[str, Any]) -> Normal | StudentT | None:
+    """The joint prediction of one function; None where the belief has none."""
+    if "joint" not in signature(belief.predict).parameters:
+        return None
+    prediction = belief.predict(rows, joint=True, **options)
+    good = isinstance(prediction, Normal | StudentT) and prediction.covariance is not None and prediction.mean.ndim == 1
+    return prediction if good else None
+
+
+class Greedy(NamedTuple):
+    """Candidates in the order in which they were taken, and what each added."""
+
+    chosen: Int[np.ndarray, " t"]
+    gains: Float[np.ndarray, " t"]
+    """I(f; y_i | those taken before), nats."""
+    evaluations: int
+    """How often the gain of a candidate was computed."""
+
+    @property
+    def gain(self) -> float:
+        """I(f; y_S) of all of them together."""
+        return float(self.gains.sum())
+
+    @property
+    def ceiling(self) -> float:
+        """gain/(1 - 1/e): no set of as many candidates says more."""
+        return self.gain / SHARE
+
+    def __str__(self) -> str:
+        return (
+            f"{len(self.chosen)} inputs, {self.gain:.4g} nats; no choice of as many has more than {self.ceiling:.4g} "
+            f"({self.evaluations} evaluations)"
+        )
+
+
+def greedy_gain(
+    belief: Any, candidates: Any, T: int, lazy: bool = True, *, repeats: bool = False, noise: Any = None
+) -> Greedy:
+    """T candidates, each the one that says most about the function after those before it.
+
+    The gain of i after S is ½ log(1 + σ²_S(i)/n_i). Taking s with pivot p = √(σ²_S(s) + n_s) adds the row
+    v = (Σ_s· - Σ_t v_t(s) v_t)/p and lowers every variance by v²: O(|S| m) each, no posterior is computed again.
+
+    Args:
+        belief: as for `information_gain`.
+        candidates: shape (m, d).
+        T: how many to take.
+        lazy: evaluate only candidates whose last gain, an upper bound by submodularity, could still be the largest
+            (Minoux 1978): the same answer from fewer evaluations.
+        repeats: whether a candidate may be taken more than once.
+        noise: the noise variance of each candidate, instead of the belief's.
+    """
+    check_count(T, "T")
+    covariance, variance = joint_doubt(belief, candidates, noise)
+    m = len(variance)
+    if not repeats and m < T:
+        raise DataError(f"T must be at most the number of candidates, {m}, found {T}; or allow repeats=True")
+    return choose(covariance, variance, int(T), lazy, repeats)
+
+
+def choose(
+    covariance: Float[np.ndarray, "m m"],
+    noise: Float[np.ndarray, " m"],
+    T: int,
+    lazy: bool = True,
+    repeats: bool = False,
+    *,
+    among: Any = None,
+    after: Any = (),
+) -> Greedy:
+    """`greedy_gain` from the covariance: T of the rows `among` (all), once those in `after` are observed."""
+    conditioned = Conditioned(covariance, noise, len(after) + T)
+    for i in after:
+        conditioned.look(np.asarray([i]))
+        conditioned.take(int(i))
+    free = np.arange(len(noise)) if among is None else np.asarray(among, dtype=int)
+    free = free if repeats else np.setdiff1d(free, np.asarray(after, dtype=int))
+    return (_lazily if lazy else _plainly)(conditioned, free, T, repeats)
+
+
+class Conditioned:
+    """Candidates with what is left of their variances, brought up to date where one looks."""
+
+    def __init__(self, covariance: np.ndarray, noise: np.ndarray, capacity: int):
+        self.covariance, self.noise = covariance, noise
+        self.variance = np.diag(covariance).copy()
+        self.rows = np.zeros((capacity, len(noise)))
+        self.pivots = np.zeros(capacity)
+        self.taken: list[int] = []
+        self.known = np.zeros(len(noise), dtype=int)
+        """How many of those taken each candidate's variance accounts for."""
+
+    def look(self, index: np.ndarray) -> np.ndarray:
+        """The gains of some candidates."""
+        for t in range(int(self.known[index].min()), len(self.taken)):
+            s, behind = self.taken[t], index[self.known[index] <= t]
+            row = (self.covariance[s, behind] - self.rows[:t, s] @ self.rows[:t, behind]) / self.pivots[t]
+            self.rows[t, behind] = row
+            self.variance[behind] -= row**2
+        self.known[index] = len(self.taken)
+        ratio = np.maximum(self.variance[index], 0.0) / self.noise[index]
+        return np.round(0.5 * np.log1p(ratio), DIGITS)
+
+    def take(self, i: int) -> float:
+        """Observes candidate i, which has been looked at; returns its gain."""
+        left = max(float(self.variance[i]), 0.0)
+        self.pivots[len(self.taken)] = math.sqrt(left + self.noise[i])
+        self.taken.append(i)
+        return 0.5 * math.log1p(left / self.noise[i])
+
+
+def _plainly(candidates: Conditioned, free: np.ndarray, T: int, repeats: bool) -> Greedy:
+    chosen: list[int] = []
+    gains, evaluations = [], 0
+    for _ in range(T):
+        best = int(free[np.argmax(candidates.look(free))])
+        evaluations += len(free)
+        gains.append(candidates.take(best))
+        chosen.append(best)
+        if not repeats:
+            free = free[free != best]
+    return Greedy(np.asarray(chosen, dtype=int), np.asarray(gains), evaluations)
+
+
+def _lazily(candidates: Conditioned, free: np.ndarray, T: int, repeats: bool) -> Greedy:
+    """A queue of upper bounds: the one on top is computed again until it stays there."""
+    chosen: list[int] = []
+    gains, evaluations = [], len(free)
+    before = len(candidates.taken)
+    queue = [(-gain, int(i), before) for gain, i in zip(candidates.look(free), free, strict=True)]
+    heapq.heapify(queue)
+    while len(chosen) < T:
+        bound, i, known = heapq.heappop(queue)
+        now = len(candidates.taken)
+        if known < now:
+            evaluations += 1
+            heapq.heappush(queue, (-float(candidates.look(np.asarray([i]))[0]), i, now))
+            continue
+        gains.append(candidates.take(i))
+        chosen.append(i)
+        if repeats:
+            heapq.heappush(queue, (bound, i, known))
+    return Greedy(np.asarray(chosen, dtype=int), np.asarray(gains), evaluations)
+
+
+class Growth(NamedTuple):
+    """How the largest gain γ_T grows with the number of outcomes, up to a constant factor."""
+
+    power: float
+    """Of T."""
+    log_power: float
+    """Of log T."""
+    factor: float
+    sentence: str
+
+    def __call__(self, T: Any) -> Float[np.ndarray, "*t"]:
+        """factor · T^power · (log T)^log_power."""
+        t = np.asarray(T, dtype=float)
+        if not np.all(t > 1):
+            raise DataError(f"T must be greater than 1, found {T}")
+        return np.asarray(self.factor * t**self.power * np.log(t) ** self.log_power)
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+def gain_bound(kernel: Kernel, dimension: int) -> Growth:
+    """The growth of γ_T = max_{|S| = T} I(f; y_S) on a compact set, by kernel and dimension d.
+
+        linear      d log T
+        RBF         (log T)^{d+1}
+        Matérn-ν    T^{d/(2ν+d)} (log T)^{2ν/(2ν+d)}
+
+    Srinivas et al. (2010), theorem 5; Vakili, Khezeli & Picheny (2021), "On information gain and regret bounds in
+    Gaussian process bandits", corollary 1, for the Matérn kernel.
+    """
+    check_count(dimension, "dimension")
+    d = int(dimension)
+    inner = kernel.kernel if isinstance(kernel, Scaled) else kernel
+    if isinstance(inner, Linear):
+        return Growth(0.0, 1.0, float(d), f"γ_T = O({d} log T): there are {d} slopes to learn.")
+    if isinstance(inner, RBF):
+        said = f"γ_T = O((log T)^{d + 1}): smooth functions are soon known, yet later in more dimensions."
+        return Growth(0.0, d + 1.0, 1.0, said)
+    nu = _smoothness(inner)
+    if nu is None:
+        raise DataError(
+            f"the growth of the information gain is known for the kernels Linear, RBF, Exponential, Matern32, Matern52 "
+            f"and Matern, found {type(inner).__name__}; greedy_gain(...).ceiling bounds it for given candidates"
+        )
+    power = d / (2 * nu + d)
+    said = f"γ_T = O(T^{power:.3g} (log T)^{1 - power:.3g}): the rougher (ν = {nu:g}), the more there is to learn."
+    return Growth(power, 1 - power, 1.0, said)
+
+
+def _smoothness(kernel: Kernel) -> float | None:
+    if isinstance(kernel, Matern):
+        return float(kernel.smoothness)
+    known = {Exponential: 0.5, Matern32: 1.5, Matern52: 2.5}
+    return next((nu for kind, nu in known.items() if isinstance(kernel, kind)), None)

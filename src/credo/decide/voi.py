@@ -1,0 +1,94 @@
+"""The value of information: what an observation is worth to the decision it would inform.
+
+    VOI(x) = min_a E[L(a, Y)] - E_{y ~ p(y | x)} min_a E[L(a, Y) | (x, y)]  ≥ 0
+
+Raiffa & Schlaifer (1961), "Applied statistical decision theory"; Howard (1966), "Information value theory".
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from credo.core.belief import Belief
+from credo.core.checks import check_table
+from credo.core.errors import DataError
+from credo.core.predictive import Predictive
+from credo.core.predictive.expectation import alone, expectation, outcome_nodes
+from credo.decide.bayes import as_loss, decide
+from credo.decide.losses import Loss
+
+
+def value_of_information(
+    belief: Belief,
+    x: Any,
+    loss: Loss | Callable[[Any, Any], Any],
+    at: Any,
+    cost: Any = 0.0,
+    nodes: int = 20,
+) -> Array:
+    """What observing the outcome at each candidate x would be worth, minus its `cost`.
+
+    The belief is conditioned on the outcomes that it expects at x, each counted with its probability: every
+    class, every count where they are few, else `nodes` Gauss-Hermite points. Losses of several decisions add up.
+
+    Args:
+        belief: the belief now.
+        x: candidates, shape (c, d); None for a belief that has no inputs, e.g. a coin.
+        loss: of the decisions.
+        at: inputs of the decisions, shape (m, d); None for a belief that has no inputs.
+        cost: of an observation, one for all or one per candidate, in the units of the loss.
+        nodes: how many outcomes of a real observation are tried.
+
+    Returns one number per candidate (a single one where x is None), positive where observing pays.
+    """
+    chosen = as_loss(loss)
+    if nodes < 1:
+        raise DataError(f"nodes must be at least 1, found {nodes}")
+    queries = () if at is None else (at,)
+    candidates: list[tuple[Any, ...]] = [()]
+    if x is not None:
+        table = check_table(x, "x")
+        candidates = [(table[i : i + 1],) for i in range(len(table))]
+    now = risk(belief.predict(*queries), chosen)
+    values = []
+    for candidate in candidates:
+        outcomes, weights = outcome_nodes(alone(belief.predict(*candidate)), nodes)
+        column = jnp.reshape(outcomes, (-1, 1))
+
+        def after(y: Array, candidate: tuple[Any, ...] = candidate) -> Array:
+            return risk(belief.condition(*candidate, y).predict(*queries), chosen)
+
+        values.append(now - jnp.sum(jnp.ravel(weights) * _for_each(after, column)))
+    net = jnp.stack(values) - jnp.asarray(cost, float)
+    return net[0] if x is None else net
+
+
+def value_of_perfect_information(prediction: Predictive, loss: Loss | Callable[[Any, Any], Any]) -> Array:
+    """min_a E[L(a, Y)] - E[min_a L(a, Y)]: what it is worth to know the outcome before acting, per query.
+
+    No observation can be worth more.
+    """
+    chosen = as_loss(loss)
+    return decide(prediction, chosen).expected_loss - _foreknown(chosen, alone(prediction))
+
+
+def risk(prediction: Predictive, loss: Loss) -> Array:
+    """Σ over queries of min_a E[L(a, Y)]."""
+    return jnp.sum(decide(prediction, loss).expected_loss)
+
+
+@eqx.filter_jit
+def _foreknown(loss: Loss, prediction: Predictive) -> Array:
+    return expectation(prediction, loss.least_loss)
+
+
+def _for_each(function: Callable[[Array], Array], column: Array) -> Array:
+    """function(y) for each row y: at once where the belief can be traced, else one by one."""
+    try:
+        return jax.vmap(function)(column)
+    except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError):
+        return jnp.stack([function(y) for y in column])

@@ -1,0 +1,163 @@
+"""Comparing beliefs by their evidence: Bayes factors, posterior probabilities, and BIC and AIC beside them.
+
+Kass & Raftery (1995), "Bayes factors"; MacKay (2003), chapter 28, on why the evidence punishes needless freedom.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from scipy import special
+
+from credo.core.belief import Belief
+from credo.core.errors import DataError
+from credo.core.params import learnable
+from credo.infer.averaging import Averaged, log_prior
+
+
+class BayesFactor(NamedTuple):
+    """How much more probable the data are under one belief than under another."""
+
+    log: float
+    """log p(data | a) - log p(data | b)."""
+
+    @property
+    def ratio(self) -> float:
+        """p(data | a) / p(data | b); infinite where it is too large for a float."""
+        with np.errstate(over="ignore"):
+            return float(np.exp(self.log))
+
+    @property
+    def words(self) -> str:
+        """How strong the evidence is, whichever way it points."""
+        return in_words(self.log)
+
+
+def bayes_factor(a: Belief, b: Belief, *data: Any) -> BayesFactor:
+    """log p(data | a) - log p(data | b), for a against b."""
+    return BayesFactor(float(a.log_evidence(*data)) - float(b.log_evidence(*data)))
+
+
+def in_words(log_factor: float) -> str:
+    """The category of a Bayes factor B by 2 log B: 0 to 2, 2 to 6, 6 to 10, above. Kass & Raftery (1995), sec. 3.2."""
+    twice = 2 * abs(log_factor)
+    if twice < 2:
+        return "barely worth mentioning"
+    if twice < 6:
+        return "positive"
+    return "strong" if twice < 10 else "very strong"
+
+
+class Row(NamedTuple):
+    """One belief in a comparison."""
+
+    name: str
+    log_evidence: float
+    log_bayes_factor: float
+    """Against the best: ≤ 0."""
+    evidence_against: str
+    """How strongly the data speak against it, compared with the best."""
+    probability: float
+    """p(model | data) among those compared."""
+    hyperparameters: int
+    """How many learnable numbers it has."""
+    bic: float | None
+    """k log n - 2 log L̂; None where the belief has no maximum likelihood to offer."""
+    aic: float | None
+    """2k - 2 log L̂."""
+
+
+class Comparison(NamedTuple):
+    """Beliefs ranked by how probable they made the data."""
+
+    rows: tuple[Row, ...]
+    """The most probable first."""
+    beliefs: dict[str, Belief]
+    """As they were before the data."""
+    data: tuple[Any, ...]
+
+    @property
+    def best(self) -> str:
+        """The name of the belief with the highest posterior probability."""
+        return self.rows[0].name
+
+    def average(self) -> Averaged:
+        """The beliefs conditioned on the data, weighted by their posterior probabilities."""
+        with np.errstate(divide="ignore"):
+            log_weights = jnp.asarray(np.log([row.probability for row in self.rows]))
+        return Averaged(log_weights, tuple(self.beliefs[row.name].condition(*self.data) for row in self.rows))
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """One dictionary per belief, e.g. for a data frame."""
+        return [row._asdict() for row in self.rows]
+
+    def __str__(self) -> str:
+        wide = max(5, *(len(row.name) for row in self.rows))
+        head = f"{'model':<{wide}} {'log evidence':>13} {'log B':>9} {'prob':>7} {'hyper':>5} {'BIC':>10} {'AIC':>10}"
+        lines = [f"{head}  evidence against", "-" * (len(head) + 25)]
+        for row in self.rows:
+            bic, aic = (f"{v:.2f}" if v is not None else "-" for v in (row.bic, row.aic))
+            lines.append(
+                f"{row.name:<{wide}} {row.log_evidence:>13.3f} {row.log_bayes_factor:>9.3f} {row.probability:>7.4f} "
+                f"{row.hyperparameters:>5d} {bic:>10} {aic:>10}  {row.evidence_against}"
+            )
+        return "\n".join(lines)
+
+
+def compare(beliefs: Mapping[str, Belief], *data: Any, prior: Any = None) -> Comparison:
+    """The beliefs ranked by prior × evidence.
+
+    Args:
+        beliefs: by name, as they are before the data (after `learn`, if hyperparameters were chosen by it).
+        data: what `belief.condition` takes.
+        prior: p(model) up to a factor, in the order of `beliefs`; None is uniform.
+    """
+    if not beliefs:
+        raise DataError("beliefs is empty; pass a dictionary of at least one named belief")
+    evidence = [float(belief.log_evidence(*data)) for belief in beliefs.values()]
+    return rank(beliefs, evidence, data, prior, [_criteria(belief, data) for belief in beliefs.values()])
+
+
+def rank(
+    beliefs: Mapping[str, Belief],
+    log_evidence: Sequence[float],
+    data: tuple[Any, ...],
+    prior: Any = None,
+    criteria: Sequence[tuple[float | None, float | None]] | None = None,
+) -> Comparison:
+    """`compare` for beliefs whose evidence is known already; `criteria` are their BIC and AIC."""
+    evidence = np.asarray(log_evidence, dtype=float)
+    if not np.all(evidence < np.inf) or not np.any(np.isfinite(evidence)):
+        found = dict(zip(beliefs, evidence, strict=True))
+        raise DataError(f"the log evidence must be a number for every belief, found {found}")
+    joint = evidence + np.asarray(log_prior(prior, len(beliefs)))
+    probability = np.exp(joint - special.logsumexp(joint))
+    top = int(np.argmax(joint))
+    rows = []
+    for i, (name, belief) in enumerate(beliefs.items()):
+        bic, aic = criteria[i] if criteria is not None else (None, None)
+        factor = float(evidence[i] - evidence[top])
+        rows.append(
+            Row(
+                name=name,
+                log_evidence=float(evidence[i]),
+                log_bayes_factor=factor,
+                evidence_against="" if i == top else ("none" if factor > 0 else in_words(factor)),
+                probability=float(probability[i]),
+                hyperparameters=sum(int(np.size(value)) for value in learnable(belief).values()),
+                bic=bic,
+                aic=aic,
+            )
+        )
+    order = np.argsort(-joint, kind="stable")
+    return Comparison(tuple(rows[i] for i in order), dict(beliefs), data)
+
+
+def _criteria(belief: Belief, data: tuple[Any, ...]) -> tuple[float | None, float | None]:
+    offered = getattr(belief, "maximum_log_likelihood", None)
+    if offered is None:
+        return None, None
+    value, parameters = offered(*data)
+    n = len(data[-1])
+    return float(parameters * np.log(n) - 2 * value), float(2 * parameters - 2 * value)

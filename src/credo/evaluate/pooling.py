@@ -1,0 +1,85 @@
+"""Several beliefs asked together: predictions averaged with weights that are given, equal, or learned by stacking.
+
+    p(y | x) = Σₖ wₖ pₖ(y | x),    stacking: w maximizes Σᵢ log Σₖ wₖ pₖ(yᵢ | all rows but i) on the simplex
+
+Averaging by evidence (`compare(...).average()`) believes that one of the beliefs is true, and with many rows puts all
+weight on one. Where none is, an equal vote is often better than any voter, in its means too: their errors differ.
+Clemen (1989), "Combining forecasts"; Yao, Vehtari, Simpson & Gelman (2018), "Using stacking to average Bayesian
+predictive distributions".
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from credo.core.belief import Belief
+from credo.core.errors import DataError
+from credo.evaluate.validation import leave_one_out, seeded
+from credo.infer.averaging import Averaged, log_prior
+from credo.infer.learning import learn as learned
+
+GAP, MOST_STEPS = 1e-3, 100_000
+"""The climb to the best weights ends where at most so much log density is missing, in all rows together."""
+
+
+def pool(
+    beliefs: Mapping[str, Belief] | Sequence[Belief],
+    X: Any,
+    y: Any,
+    weights: Any = "equal",
+    learn: bool = True,
+    seed: int = 0,
+    **options: Any,
+) -> Averaged:
+    """Each belief fitted to the data, as one belief that averages their predictions.
+
+    The weights are those of the next prediction. Data that come later move them by Bayes' rule, as they move each
+    belief; to vote again, pool again.
+
+    Args:
+        beliefs: e.g. `[GP(), WarpedGP()]`.
+        X: inputs, one row for each outcome.
+        y: outcomes.
+        weights: "equal", "stacking", or a number for each belief.
+        learn: whether each learns its hyperparameters; else they stay as they are.
+        seed: of learning.
+        options: of `credo.fit`.
+    """
+    members = list(beliefs.values() if isinstance(beliefs, Mapping) else beliefs)
+    if not members:
+        raise DataError("beliefs is empty; pass at least one, e.g. credo.pool([credo.GP(), credo.WarpedGP()], X, y)")
+    if isinstance(weights, str) and weights not in ("equal", "stacking"):
+        raise DataError(f"weights must be 'equal', 'stacking' or a number for each belief, found {weights!r}")
+    log_weights = log_prior(None if isinstance(weights, str) else weights, len(members), "weights")
+    settings = seeded(options, seed, learn)
+    if learn:
+        members = [learned(each, X, y, **settings) for each in members]
+    if isinstance(weights, str) and weights == "stacking":
+        left_out = [leave_one_out(each, X, y).log_density for each in members]
+        log_weights = log_prior(stacking_weights(left_out), len(members))
+    return Averaged(log_weights, tuple(each.condition(X, y) for each in members))
+
+
+def stacking_weights(log_density: Sequence[Any] | Float[np.ndarray, "k n"]) -> Float[np.ndarray, " k"]:
+    """The weights of k beliefs whose pool predicts n left-out rows best: argmax Σᵢ log Σₖ wₖ pₖᵢ.
+
+    Expectation maximization, which never falls; n (maxₖ gₖ - 1) with gₖ = 1/n Σᵢ pₖᵢ / Σⱼ wⱼ pⱼᵢ bounds what is
+    missing, for the sum is concave.
+
+    Args:
+        log_density: log pₖᵢ, e.g. `leave_one_out(belief, X, y).log_density` of each belief.
+    """
+    table = np.atleast_2d(np.asarray(log_density, dtype=float))
+    if table.ndim != 2 or not table.size or np.isnan(table).any() or not np.isfinite(table.max(axis=0)).all():
+        raise DataError("log_density must hold a number for each belief and row, for each row one that is finite")
+    k, n = table.shape
+    scaled = np.exp(table - table.max(axis=0))
+    weights = np.full(k, 1 / k)
+    for _ in range(MOST_STEPS):
+        gain = (scaled / (weights @ scaled)).mean(axis=1)
+        if n * (gain.max() - 1) <= GAP:
+            break
+        weights = weights * gain
+    return weights / weights.sum()

@@ -1,0 +1,125 @@
+"""Bayesian model averaging: several beliefs and how probable each is, as one belief.
+
+    p(y | x, data) = Σₖ p(mₖ | data) p(y | x, data, mₖ),    p(mₖ | data) ∝ p(mₖ) p(data | mₖ).
+
+Hoeting, Madigan, Raftery & Volinsky (1999), "Bayesian model averaging: a tutorial".
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.scipy import special
+from jaxtyping import Array, Float
+
+from credo.core.arrays import is_traced
+from credo.core.belief import Belief
+from credo.core.checks import check_vector
+from credo.core.errors import DataError
+from credo.core.predictive import Bernoulli, Categorical, Mixture, Predictive, mixture
+
+
+def _normalize(log_weights: Any) -> Array:
+    weights = jnp.asarray(log_weights, dtype=float)
+    return weights - special.logsumexp(weights)
+
+
+class Averaged(Belief):
+    """The mixture of beliefs; data move each belief and, by its evidence, its weight."""
+
+    log_weights: Float[Array, " k"] = eqx.field(converter=_normalize)
+    """log p(mₖ), brought to sum to one in probability."""
+    beliefs: tuple[Belief, ...] = eqx.field(converter=tuple)
+
+    def __check_init__(self) -> None:
+        if not self.beliefs or self.log_weights.shape != (len(self.beliefs),):
+            raise DataError(
+                f"log_weights must hold one number per belief ({len(self.beliefs)}), found shape "
+                f"{self.log_weights.shape}"
+            )
+        if not is_traced(self.log_weights) and bool(jnp.any(jnp.isnan(self.log_weights))):
+            raise DataError("log_weights cannot be normalized: some are NaN, or all are -infinity")
+
+    @property
+    def weights(self) -> Float[Array, " k"]:
+        """p(mₖ), the probability of each belief."""
+        return jnp.exp(self.log_weights)
+
+    def statistics(self, *data: Any, **options: Any) -> tuple[Any, ...]:
+        """What each belief keeps of the data."""
+        return tuple(belief.statistics(*data, **options) for belief in self.beliefs)
+
+    def condition_on(self, statistics: tuple[Any, ...]) -> "Averaged":
+        """Bayes' rule in each belief and between them: p(mₖ | data) ∝ p(mₖ) p(data | mₖ)."""
+        pairs = list(zip(self.beliefs, statistics, strict=True))
+        evidence = jnp.stack([belief.log_evidence_of(each) for belief, each in pairs])
+        return Averaged(self.log_weights + evidence, tuple(b.condition_on(each) for b, each in pairs))
+
+    def condition(self, *data: Any, using: Any = None, **options: Any) -> Any:
+        """Bayes' rule in each belief, with the method `using`, and between them by their evidence."""
+        if using is None:
+            return super().condition(*data, **options)
+        evidence = jnp.stack([belief.log_evidence(*data, **options) for belief in self.beliefs])
+        conditioned = tuple(belief.condition(*data, using=using, **options) for belief in self.beliefs)
+        return Averaged(self.log_weights + evidence, conditioned)
+
+    def evidence_of(self, statistics: tuple[Any, ...]) -> Array:
+        """log Σₖ p(mₖ) p(data | mₖ)."""
+        pairs = zip(self.beliefs, statistics, strict=True)
+        evidence = jnp.stack([belief.evidence_of(each) for belief, each in pairs])
+        return special.logsumexp(self.log_weights + evidence)
+
+    def prepare(self, *data: Any, **options: Any) -> tuple["Averaged", tuple[Any, ...]]:
+        """Each belief with its data-driven choices made, and what it keeps of the data."""
+        prepared, statistics = zip(*(belief.prepare(*data, **options) for belief in self.beliefs), strict=True)
+        return Averaged(self.log_weights, prepared), statistics
+
+    def predict(self, *x: Any, **options: Any) -> Predictive:
+        """Σₖ p(mₖ) p(y | x, mₖ), in one vectorised pass where the beliefs are alike."""
+        stacked = _stack(self.beliefs)
+        if stacked is None:
+            return mixture(self.weights, [belief.predict(*x, **options) for belief in self.beliefs])
+        ask = eqx.filter_vmap(lambda belief: belief.predict(*x, **options))
+        each = ask(stacked)
+        if isinstance(each, Categorical | Bernoulli | Mixture):
+            members = range(len(self.beliefs))
+            return mixture(self.weights, [jax.tree.map(lambda leaf, i=i: leaf[i], each) for i in members])
+        return Mixture(self.weights, (each,))
+
+
+def average(beliefs: Sequence[Belief], log_evidence: Any, prior: Any = None) -> Averaged:
+    """The beliefs, weighted by prior × evidence.
+
+    Args:
+        beliefs: beliefs that were conditioned on the data already.
+        log_evidence: log p(data | mₖ) for each, from before they were conditioned.
+        prior: p(mₖ) up to a factor; None is uniform.
+    """
+    k = len(beliefs)
+    evidence = check_vector(log_evidence, "log_evidence", k)
+    return Averaged(jnp.asarray(evidence) + log_prior(prior, k), tuple(beliefs))
+
+
+def log_prior(prior: Any, k: int, name: str = "prior") -> Array:
+    """log p(mₖ) from weights ≥ 0 (None: uniform); `name` is what errors call them."""
+    if prior is None:
+        return jnp.full(k, -jnp.log(k))
+    weights = jnp.asarray(check_vector(prior, name, k))
+    if not is_traced(weights) and (bool(jnp.any(weights < 0)) or not bool(jnp.any(weights > 0))):
+        raise DataError(f"{name} must hold weights ≥ 0 that are not all zero, found {weights.tolist()}")
+    return jnp.log(weights / jnp.sum(weights))
+
+
+def _stack(beliefs: tuple[Belief, ...]) -> Any:
+    """The beliefs with their arrays stacked along a first axis, or None where they are not alike."""
+    structures: list[Any] = [jax.tree.structure(belief) for belief in beliefs]
+    if len(beliefs) == 1 or any(each != structures[0] for each in structures[1:]):
+        return None
+    columns = list(zip(*(jax.tree.leaves(belief) for belief in beliefs), strict=True))
+    if not columns or not all(eqx.is_array(leaf) for column in columns for leaf in column):
+        return None
+    if any(leaf.shape != column[0].shape or leaf.dtype != column[0].dtype for column in columns for leaf in column):
+        return None
+    return jax.tree.unflatten(structures[0], [jnp.stack(column) for column in columns])

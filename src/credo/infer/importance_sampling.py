@@ -1,0 +1,206 @@
+"""How far a normal approximation can be trusted, and its correction by importance weights.
+
+    u_i ~ t(center, root rootᵀ),    w_i ∝ p(u_i) / t(u_i),    E[f] ≈ Σ w_i f(u_i),    p(data) ≈ mean of the w_i
+
+The draws are of Student's t around the approximation: a normal law has thinner tails than most posteriors, and the
+weights would have no variance however close it is. The largest weights are replaced by quantiles of a generalized
+Pareto law that is fitted to them (PSIS); its shape k̂ says how heavy their tail is: below 0.5 all is well, up to 0.7
+the weighted answers are usable, beyond that they are not. A mode that no draw has seen is not noticed: tempering
+(`SMC`) looks for those. Vehtari, Simpson, Gelman, Yao & Gabry (2024), "Pareto smoothed importance sampling", JMLR 25;
+Yao, Vehtari, Simpson & Gelman (2018), "Yes, but did it work?".
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+from scipy.special import gammaincinv, gammaln
+
+from credo.core.arrays import put
+from credo.core.checks import check_count
+from credo.infer.posterior import Approximation, Posterior
+from credo.infer.quasi_random import normals
+from credo.infer.target import Space, Target
+
+GOOD, USABLE = 0.5, 0.7
+BLOCK = 256
+"""Draws that are evaluated by one call of a compiled program, however many there are."""
+AT_A_TIME = 32
+"""Of these, how many at once: their intermediate results should fit into the cache."""
+LEAST_ESS = 200
+ROUGH = 0.2
+"""An approximation is called rough from this error on, in standard deviations (means) or logarithms (deviations)."""
+MISSES = "The approximation misses part of the posterior (Pareto k-hat {:.2f}, should be below 0.7): use NUTS()."
+
+
+class Weighted(Posterior):
+    """Draws of the unconstrained vector with importance weights."""
+
+    space: Space
+    draws: Float[Array, "n k"]
+    log_weights: Float[Array, " n"]
+    """Their logarithms; the weights sum to one."""
+    khat: Float[Array, ""]
+    log_evidence: Float[Array, ""]
+    """The importance-sampling estimate of log p(data)."""
+    notes: tuple[str, ...] = eqx.field(static=True, default=())
+
+    @property
+    def ess(self) -> Float[Array, ""]:
+        """1 / Σ wᵢ²: how many independent draws of the posterior these are worth."""
+        return 1.0 / jnp.exp(2 * self.log_weights).sum()
+
+    def vectors(self, n: int, key: PRNGKeyArray) -> Float[Array, "n k"]:
+        """n of the draws, by their weights."""
+        return self.draws[jr.categorical(key, self.log_weights, shape=(n,))]
+
+    def kept(self) -> Float[Array, "n k"]:
+        """As many equally weighted ones, by systematic resampling."""
+        n = self.draws.shape[0]
+        levels = jnp.cumsum(jnp.exp(self.log_weights))
+        return self.draws[jnp.searchsorted(levels / levels[-1], (jnp.arange(n) + 0.5) / n)]
+
+    @property
+    def mean(self) -> Any:
+        """E[θ | data] = Σ wᵢ θᵢ, as a pytree."""
+        return _moments(self.space, self.draws, self.log_weights)[0]
+
+    @property
+    def std(self) -> Any:
+        """The posterior standard deviations, as a pytree."""
+        return _moments(self.space, self.draws, self.log_weights)[1]
+
+
+@eqx.filter_jit
+def _moments(space: Space, draws: Float[Array, "n k"], log_weights: Float[Array, " n"]) -> tuple[Any, Any]:
+    """Weighted means and standard deviations of the pytree."""
+    trees, weights = jax.vmap(space.tree)(draws), jnp.exp(log_weights)
+    mean = jax.tree.map(lambda v: jnp.tensordot(weights, v, axes=1), trees)
+    spread = jax.tree.map(lambda v, m: jnp.sqrt(jnp.tensordot(weights, jnp.square(v - m), axes=1)), trees, mean)
+    return mean, spread
+
+
+def importance(posterior: Approximation, target: Target, draws: int = 4000, seed: int = 0) -> Weighted:
+    """A normal approximation of `target` (by Laplace, variational), corrected by smoothed importance weights.
+
+    `khat` says whether that works, `verdict` in words; `log_evidence` is the estimate that goes with it.
+    """
+    check_count(draws, "draws", 50)
+    u, log_weights, khat, evidence = _weigh(posterior, target, int(draws) + int(draws) % 2, seed)
+    notes = []
+    if khat >= USABLE:
+        notes.append(MISSES.format(khat))
+    ess = 1.0 / np.exp(2 * log_weights).sum()
+    if ess < min(LEAST_ESS, draws / 4):
+        notes.append(f"The weights leave {ess:.0f} effective draws of {draws}: raise draws, or use NUTS().")
+    return Weighted(
+        posterior.space, put(u), put(log_weights), put(np.asarray(khat)), put(np.asarray(evidence)), tuple(notes)
+    )
+
+
+def judge(posterior: Approximation, target: Target, draws: int = 1024, seed: int = 0) -> tuple[str, ...]:
+    """What importance weights say about a normal approximation, in words; nothing where it is good."""
+    u, log_weights, khat, _ = _weigh(posterior, target, draws, seed)
+    if khat >= USABLE:
+        return (MISSES.format(khat),)
+    weights = np.exp(log_weights)
+    mean = weights @ u
+    sd = np.sqrt(weights @ (u - mean) ** 2)
+    own = np.sqrt(np.asarray(jnp.diagonal(posterior.covariance)))
+    off, ratio = np.abs(mean - np.asarray(posterior.center)) / sd, own / sd
+    remedy = "Correct it with importance(posterior, target), or use NUTS()."
+    names = [name or "θ" for name in posterior.space.names]
+    rough, notes = ROUGH + 2.0 * np.sqrt(np.sum(weights**2)), []
+    if off.max() > rough:
+        i = int(off.argmax())
+        notes.append(f"The mean of {names[i]} is off by {off[i]:.2g} standard deviations. {remedy}")
+    if np.abs(np.log(ratio)).max() > rough:
+        i = int(np.abs(np.log(ratio)).argmax())
+        notes.append(f"The standard deviation of {names[i]} is {ratio[i]:.2g} of what it should be. {remedy}")
+    if khat >= GOOD and not notes:
+        notes.append(f"The tails of the approximation are doubtful (Pareto k-hat {khat:.2f}). {remedy}")
+    return tuple(notes)
+
+
+def _weigh(
+    posterior: Approximation, target: Target, n: int, seed: int
+) -> tuple[Float[np.ndarray, "n k"], Float[np.ndarray, " n"], float, float]:
+    """Draws around the approximation, their log weights, k̂ and the log evidence."""
+    root = np.asarray(posterior.root)
+    z, log_q = students(n, len(root), [seed, n])
+    u = np.asarray(posterior.center) + z @ root.T
+    return u, *smooth(log_densities(target, u) - log_q + np.log(np.diagonal(root)).sum())
+
+
+def students(n: int, k: int, seed: Any) -> tuple[Float[np.ndarray, "n k"], Float[np.ndarray, " n"]]:
+    """n (an even number) quasi-random draws of a standard t with 5 + k degrees of freedom, and their log densities."""
+    degrees, rng = 5.0 + k, np.random.default_rng(seed)
+    levels = (rng.permutation(n // 2) + rng.uniform(size=n // 2)) / (n // 2)
+    stretch = np.sqrt(0.5 * degrees / gammaincinv(0.5 * degrees, levels))
+    z = normals(n, k, rng) * np.tile(stretch, 2)[:, None]
+    constant = gammaln(0.5 * (degrees + k)) - gammaln(0.5 * degrees) - 0.5 * k * np.log(np.pi * degrees)
+    return z, constant - 0.5 * (degrees + k) * np.log1p((z**2).sum(1) / degrees)
+
+
+def smooth(log_ratios: Float[np.ndarray, " n"]) -> tuple[Float[np.ndarray, " n"], float, float]:
+    """Normalized log weights smoothed by PSIS, k̂, and the log of the mean ratio.
+
+    A ratio that is not finite has no weight; ratios that are all equal up to rounding have no tail, k̂ = 0.
+    """
+    log_ratios = np.where(np.isfinite(log_ratios), log_ratios, -np.inf)
+    log_ratios = np.where(log_ratios > log_ratios.max() - 700.0, log_ratios, -np.inf)
+    finite = log_ratios[np.isfinite(log_ratios)]
+    n = len(log_ratios)
+    if len(finite) < 25:
+        return np.full(n, -np.log(n)), float("inf"), float("-inf")
+    if np.ptp(log_ratios) < 1e-8:
+        return np.full(n, -np.log(n)), 0.0, float(finite.mean())
+    log_weights, khat = (np.asarray(v) for v in _psis(put(log_ratios)))
+    if not np.all(np.isfinite(log_weights[np.isfinite(log_ratios)])) or not np.isfinite(khat):
+        top = log_ratios.max()
+        total = top + np.log(np.exp(log_ratios - top).sum())
+        return log_ratios - total, float("inf"), float(total - np.log(n))
+    # The smallest weight is not in the tail: it was only normalized, by the sum of all ratios.
+    low = int(np.flatnonzero(log_ratios == finite.min())[0])
+    return log_weights, float(khat), float(log_ratios[low] - log_weights[low] - np.log(n))
+
+
+@eqx.filter_jit
+def _psis(log_ratios: Float[Array, " n"]) -> tuple[Array, Array]:
+    from blackjax.diagnostics import psis_weights
+
+    return psis_weights(log_ratios)
+
+
+def log_densities(target: Target, u: Float[np.ndarray, "n k"]) -> Float[np.ndarray, " n"]:
+    """log p(u) at many points."""
+    return np.concatenate([np.asarray(_values(target, block)) for block in _blocks(u)])[: len(u)]
+
+
+def scores(target: Target, u: Float[np.ndarray, "n k"]) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, "n k"]]:
+    """log p(u) and its gradient at many points."""
+    parts = [_scores(target, block) for block in _blocks(u)]
+    values, gradients = (np.concatenate([np.asarray(part[i]) for part in parts])[: len(u)] for i in (0, 1))
+    return values, gradients
+
+
+def _blocks(u: Float[np.ndarray, "n k"]) -> list[Array]:
+    """The points in blocks of one size, the last filled up with its first point."""
+    out = [u[i : i + BLOCK] for i in range(0, len(u), BLOCK)]
+    short = BLOCK - len(out[-1])
+    out[-1] = np.concatenate([out[-1], np.repeat(out[-1][:1], short, axis=0)])
+    return [put(np.ascontiguousarray(block)) for block in out]
+
+
+@eqx.filter_jit
+def _values(target: Target, u: Float[Array, "n k"]) -> Float[Array, " n"]:
+    return jax.lax.map(target, u, batch_size=AT_A_TIME)
+
+
+@eqx.filter_jit
+def _scores(target: Target, u: Float[Array, "n k"]) -> tuple[Float[Array, " n"], Float[Array, "n k"]]:
+    return jax.lax.map(jax.value_and_grad(target), u, batch_size=AT_A_TIME)

@@ -1,0 +1,85 @@
+"""Rows of probabilities and their Dirichlet laws, for symbols and for the components of a mixture."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jax.scipy import special
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from credo.core.arrays import put
+from credo.core.errors import DataError
+from credo.models.densities.base import ALMOST_NONE
+
+WEAK = 1.01
+"""The weak prior: uniform, but for a hundredth of an observation of each symbol that keeps the mode off zero."""
+FLOOR = 1e-10
+"""Without a prior each symbol counts as seen so often."""
+
+
+def as_concentration(prior: Any, k: int, s: int) -> Float[Array, "k s"] | None:
+    """The parameters of the prior of each row, from one number, one for each symbol, or a table."""
+    if prior is None:
+        return None
+    alpha = np.asarray(WEAK if isinstance(prior, str) else prior, dtype=float)
+    if alpha.shape not in ((), (s,), (k, s)) or not np.all((alpha >= 1) & np.isfinite(alpha)):
+        raise DataError(
+            f"prior must be Dirichlet concentrations ≥ 1 (so that there is a mode): one number, {s} of them or a table "
+            f"of shape ({k}, {s}); found shape {alpha.shape}, least value {alpha.min():g}"
+        )
+    return put(np.broadcast_to(alpha, (k, s)).copy())
+
+
+def excess(alpha: Float[Array, "k s"] | None) -> Any:
+    """α - 1, the pseudo-counts of the mode, or the floor without a prior."""
+    return FLOOR if alpha is None else jnp.maximum(alpha - 1, FLOOR)
+
+
+def mode(
+    alpha: Float[Array, "k s"] | None, counts: Float[Array, "k s"], present: Float[Array, "k s"]
+) -> Float[Array, "k s"]:
+    """(α - 1 + n)/Σ(α - 1 + n); a row without counts and prior stays as it is."""
+    raised = counts + excess(alpha)
+    found = raised / raised.sum(-1, keepdims=True)
+    if alpha is not None:
+        return found
+    return jnp.where(counts.sum(-1, keepdims=True) > ALMOST_NONE, found, present)
+
+
+def log_kernel(alpha: Float[Array, "k s"] | None, probs: Float[Array, "k s"]) -> Float[Array, ""]:
+    """Σ (α - 1) log p."""
+    return jnp.sum(special.xlogy(jnp.broadcast_to(excess(alpha), probs.shape), probs))
+
+
+def draw(key: PRNGKeyArray, alpha: Float[Array, "*r s"]) -> Float[Array, "*r s"]:
+    """One draw of each row; 0 where α is, and only there. On the log scale, where small α do not underflow."""
+    logs = jr.loggamma(key, jnp.where(alpha > 0, alpha, 1.0))
+    drawn = jax.nn.softmax(jnp.where(alpha > 0, logs, -jnp.inf), axis=-1)
+    return jnp.where(alpha > 0, jnp.maximum(drawn, jnp.finfo(alpha.dtype).tiny), 0.0)
+
+
+def expected_log(alpha: Float[Array, "*r s"]) -> Float[Array, "*r s"]:
+    """E[log p] = ψ(α) - ψ(Σα); -∞ where α is 0."""
+    possible = alpha > 0
+    each = special.digamma(jnp.where(possible, alpha, 1.0)) - special.digamma(alpha.sum(-1, keepdims=True))
+    return jnp.where(possible, each, -jnp.inf)
+
+
+def divergence(alpha: Float[Array, "*r s"], prior: Float[Array, "*r s"]) -> Float[Array, ""]:
+    """KL(Dirichlet(α) ‖ Dirichlet(α₀)) over the entries that are possible, summed over the rows."""
+    possible = alpha > 0
+    a, b = jnp.where(possible, alpha, 1.0), jnp.where(possible, prior, 1.0)
+    mean = jnp.where(possible, expected_log(alpha), 0.0)
+    each = special.gammaln(b) - special.gammaln(a) + (a - b) * mean
+    total = special.gammaln(alpha.sum(-1)) - special.gammaln(prior.sum(-1))
+    return jnp.sum(total) + jnp.sum(each)
+
+
+def check_rows(probs: Any, name: str) -> np.ndarray:
+    """A table of rows that sum to one."""
+    table = np.asarray(probs, dtype=float)
+    if table.ndim != 2 or not (np.all(table >= 0) and np.allclose(table.sum(-1), 1, atol=1e-8)):
+        raise DataError(f"{name} must be a table whose rows are probabilities that sum to 1, found {probs!r}")
+    return table

@@ -1,0 +1,360 @@
+"""Emissions with Gaussian noise around a linear map: xₜ = Mₖvₜ + e, e ~ N(0, Σₖ), vₜ = (uₜ, 1) or just 1.
+
+What `Gaussian` and `Regression` share: four structures of Σ, whitening instead of a solve for each row, missing
+entries by conditioning on the seen ones, and the conjugate algebra of `wishart` and `gamma`.
+
+For "full" and "tied" noise with single entries missing, EM is exact; VB takes the missing entries at the mean of
+q, so its bound is then an approximation; Gibbs draws them.
+"""
+
+from abc import abstractmethod
+from typing import Any, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from credo.core.errors import DataError
+from credo.core.linalg import factorize
+from credo.core.predictive import Normal, Predictive
+from credo.core.pytrees import changed
+from credo.core.special import LOG_2PI
+from credo.models.conjugate.matrix import JointMoments, MatrixNormalInverseWishart, log_determinants, roots
+from credo.models.densities.base import ALMOST_NONE, Emission, needed, sizes
+from credo.models.densities.gamma import ColumnMoments, NormalInverseGammas
+from credo.models.densities.moments import (
+    add_columns,
+    by_rows,
+    condition_coordinates,
+    inverse_roots,
+    second_moments,
+    squared_distances,
+    weighted_sums,
+)
+from credo.models.densities.predictions import StateMixture
+
+N = TypeVar("N", bound="NormalEmission")
+
+STRUCTURES = ("full", "diagonal", "tied", "spherical")
+JOINT = ("full", "tied")
+FLOOR = 1e-6
+"""Without a prior the scatter of a state gets so much of the data's variance: it counts as a millionth of a row."""
+STRENGTH = 0.01
+"""So many rows the weak prior is worth, as far as means are concerned."""
+
+
+class NormalEmission(Emission):
+    """xₜ | zₜ = k ~ N(Mₖvₜ, Σₖ); `matrix` holds Σ where it is full or tied, `variance` its diagonal otherwise."""
+
+    structure: eqx.AbstractVar[str]
+    weak: eqx.AbstractVar[bool]
+    matrix: eqx.AbstractVar[Float[Array, "..."] | None]
+    variance: eqx.AbstractVar[Float[Array, "..."] | None]
+    prior: eqx.AbstractVar[Any]
+    origin: eqx.AbstractVar[Float[Array, " d"] | None]
+    floor: eqx.AbstractVar[Float[Array, " d"] | None]
+
+    @property
+    def covariance(self) -> Any:
+        """Σ as it is stored: (k, d, d) full, (k, d) diagonal, (d, d) tied, (k,) spherical."""
+        return self.matrix if self.structure in JOINT else self.variance
+
+    @property
+    @abstractmethod
+    def coefficients(self) -> Float[Array, "k d p"]:
+        """M, the constant last."""
+
+    @abstractmethod
+    def _with_coefficients(self: N, coefficients: Float[Array, "k d p"]) -> N:
+        """The same emission with another M."""
+
+    @abstractmethod
+    def design(self, rows: int, inputs: Float[Array, "t c"] | None) -> Float[Array, "t p"]:
+        """vₜ = (uₜ, 1)."""
+
+    def log_prob(
+        self,
+        x: Float[Array, "t d"],
+        seen: Bool[Array, "t d"],
+        inputs: Float[Array, "t c"] | None = None,
+        *,
+        complete: bool = False,
+    ) -> Float[Array, "t k"]:
+        """-½ Σ over the seen entries of log 2πσ² + z², whitened by the Cholesky factor where they covary."""
+        (k, d), v, y, m = sizes(self), self.design(x.shape[0], inputs), x - self._origin, self._local
+        if self.structure not in JOINT:
+            variance = jnp.broadcast_to(self._groups, (k, d))
+            return _sum_entries(-0.5 * (LOG_2PI + jnp.log(variance)), 0.5 / variance, m, y, v, seen, complete)
+        covariance = jnp.broadcast_to(self._groups, (k, d, d))
+        if complete:
+            root = roots(covariance)
+            square = squared_distances(inverse_roots(root), m, y, v)
+            return jnp.where(seen[:, :1], -0.5 * (square + (log_determinants(root) + d * LOG_2PI)), 0.0)
+
+        def row(y: Array, v: Array, seen: Array) -> Array:
+            log_det, square, _, _ = jax.vmap(condition_coordinates, (0, 0, None, None))(m @ v, covariance, y, seen)
+            return -0.5 * (log_det + square + seen.sum() * LOG_2PI)
+
+        return by_rows(row, k, d, y, v, seen)
+
+    def expect(
+        self,
+        x: Float[Array, "t d"],
+        seen: Bool[Array, "t d"],
+        weight: Float[Array, "t k"],
+        inputs: Float[Array, "t c"] | None = None,
+        *,
+        complete: bool = False,
+    ) -> JointMoments | ColumnMoments:
+        """Second moments of (xₜ, vₜ); what is missing of a row by its mean and covariance given the rest."""
+        (_, d), v, y = sizes(self), self.design(x.shape[0], inputs), x - self._origin
+        if self.structure not in JOINT:
+            return _column_moments(y, v, seen, weight, complete)
+        weight = weight * seen.any(1, keepdims=True)
+        if complete:
+            return _as_joint(second_moments(jnp.concatenate([y, v], axis=1), weight), d)
+        return self._imputed_moments(y, v, seen, weight)
+
+    def _imputed_moments(self, y: Array, v: Array, seen: Array, weight: Array) -> JointMoments:
+        """Complete rows by two products of matrices, the others one by one."""
+        (k, d), m = sizes(self), self._local
+        covariance = jnp.broadcast_to(self._groups, (k, d, d))
+        whole = seen.all(1, keepdims=True)
+        moments = _as_joint(second_moments(jnp.concatenate([y, v], axis=1), weight * whole), d)
+
+        def add(total: JointMoments, block: tuple[Array, ...]) -> tuple[JointMoments, None]:
+            y, v, seen, w = block
+            given = jax.vmap(condition_coordinates, (0, 0, None, None))
+            _, _, mean, rest = jax.vmap(lambda y, v, seen: given(m @ v, covariance, y, seen))(y, v, seen)
+            outer = jnp.einsum("rk,rki,rkj->kij", w, mean, mean) + jnp.einsum("rk,rkij->kij", w, rest)
+            vv, xv = jnp.einsum("rk,rp,rq->kpq", w, v, v), jnp.einsum("rk,rki,rp->kip", w, mean, v)
+            return jax.tree.map(jnp.add, total, JointMoments(w.sum(0), vv, xv, outer)), None
+
+        t = y.shape[0]
+        rows = min(t, max(16, min(4096, 2**18 // (k * d**2))))
+        padding = -t % rows
+        blocks = tuple(
+            jnp.pad(a, ((0, padding), (0, 0))).reshape(-1, rows, a.shape[1]) for a in (y, v, seen, weight * ~whole)
+        )
+        return jax.lax.scan(add, moments, blocks)[0]
+
+    def draw_statistics(
+        self,
+        key: PRNGKeyArray,
+        x: Float[Array, "t d"],
+        seen: Bool[Array, "t d"],
+        states: Int[Array, " t"],
+        inputs: Float[Array, "t c"] | None = None,
+        *,
+        complete: bool = False,
+    ) -> Any:
+        """The moments given a path, with what is missing of a row drawn given the rest."""
+        (k, d), weight = sizes(self), jax.nn.one_hot(states, sizes(self)[0], dtype=x.dtype)
+        if complete or self.structure not in JOINT:
+            return self.expect(x, seen, weight, inputs, complete=complete)
+        covariance, m = jnp.broadcast_to(self._groups, (k, d, d)), self._local
+
+        def row(y: Array, v: Array, seen: Array, state: Array, z: Array) -> Array:
+            _, _, mean, rest = condition_coordinates(m[state] @ v, covariance[state], y, seen)
+            return jnp.where(seen, mean, mean + factorize(rest, ~seen).root @ z)
+
+        v = self.design(x.shape[0], inputs)
+        filled = by_rows(row, 1, d, x - self._origin, v, seen, states, jr.normal(key, x.shape)) + self._origin
+        some = jnp.broadcast_to(seen.any(1, keepdims=True), seen.shape)
+        return self.expect(jnp.where(some, filled, 0.0), some, weight, inputs, complete=True)
+
+    def maximize(self: N, statistics: Any) -> N:
+        """The mode of the conjugate posterior; a state without weight keeps its parameters if there is no prior."""
+        posterior = self._law.update(statistics)
+        coefficients, noise = posterior.mode()
+        if self.prior is None:
+            visited = statistics.mass > ALMOST_NONE  # (k,) or (k, d)
+            coefficients = _choose(visited, coefficients, self._local)
+            noise = _choose(visited.any(axis=_shared_axis(visited, noise), keepdims=True), noise, self._groups)
+        return self._with_parameters(coefficients, noise)
+
+    def log_prior(self) -> Float[Array, ""]:
+        """log p(M, Σ) of the conjugate prior without its constant; without a prior only the floor's term."""
+        return self._law.log_kernel(self._local, self._groups)
+
+    def draw(self: N, key: PRNGKeyArray, statistics: Any) -> N:
+        """(M, Σ) ~ conjugate posterior."""
+        needed(self.prior, "a draw of the parameters")
+        return self._with_parameters(*self._law.update(statistics).draw(key))
+
+    def believe(self, statistics: Any) -> Any:
+        """The conjugate posterior, about x - origin."""
+        needed(self.prior, "variational Bayes")
+        return self._law.update(statistics)
+
+    def expected_log_prob(
+        self,
+        q: Any,
+        x: Float[Array, "t d"],
+        seen: Bool[Array, "t d"],
+        inputs: Float[Array, "t c"] | None = None,
+        *,
+        complete: bool = False,
+    ) -> Float[Array, "t k"]:
+        """½ E[log |Σₒₒ⁻¹|] - ½ log 2π · |o| - ½ E[(x - Mv)ₒᵀΣₒₒ⁻¹(x - Mv)ₒ] over the seen entries o.
+
+        (M, Σ)ₒ is of the same family, with ν - (number of missing entries) degrees of freedom.
+        """
+        (k, d), v, y = sizes(self), self.design(x.shape[0], inputs), x - self._origin
+        if self.structure not in JOINT:
+            constant = jnp.broadcast_to(0.5 * (q.expected_log_precision() - LOG_2PI), (k, d))
+            half = jnp.broadcast_to(0.5 * q.shape / q.scale, (k, d))
+            whiten = inverse_roots(roots(q.precision.reshape(k * d, *q.precision.shape[2:])))
+            return _sum_entries(constant, half, q.mean, y, v, seen, complete, whiten.reshape(q.precision.shape))
+        scale, df = jnp.broadcast_to(q.scale, (k, d, d)), jnp.broadcast_to(q.df, (k,))
+        digammas = jnp.broadcast_to(q.expected_log_det(), (k, d))
+        nothing = jnp.zeros((k, v.shape[1], 1), x.dtype)
+        spread = squared_distances(inverse_roots(roots(q.precision)), nothing, v, jnp.ones((v.shape[0], 1)))
+        if complete:
+            root = roots(scale)
+            square = squared_distances(inverse_roots(root), q.mean, y, v)
+            constant = digammas.sum(1) - log_determinants(root) - d * float(np.log(np.pi))
+            return jnp.where(seen[:, :1], 0.5 * (constant - df * square - d * spread), 0.0)
+        partial = jnp.concatenate([jnp.zeros((k, 1)), jnp.cumsum(digammas[:, ::-1], axis=1)], axis=1)
+
+        def row(y: Array, v: Array, seen: Array, spread: Array) -> Array:
+            log_det, square, _, _ = jax.vmap(condition_coordinates, (0, 0, None, None))(q.mean @ v, scale, y, seen)
+            count = seen.sum()
+            constant = partial[:, count] - log_det - count * float(np.log(np.pi))
+            return 0.5 * (constant - (df - (d - count)) * square - count * spread)
+
+        return by_rows(row, k, d, y, v, seen, spread)
+
+    def divergence(self, q: Any) -> Float[Array, ""]:
+        """KL(q ‖ prior)."""
+        needed(self.prior, "variational Bayes")
+        return q.divergence(self._law)
+
+    def center(self: N, q: Any) -> N:
+        """E[M] and E[Σ] under q."""
+        return self._with_parameters(*q.average())
+
+    def sample(
+        self, key: PRNGKeyArray, states: Int[Array, " t"], inputs: Float[Array, "t c"] | None = None
+    ) -> Float[Array, "t d"]:
+        """Mv + e for the state of each row."""
+        k, d = sizes(self)
+        z = jr.normal(key, (states.shape[0], d))
+        mean = jnp.einsum("tdp,tp->td", self.coefficients[states], self.design(states.shape[0], inputs))
+        if self.structure not in JOINT:
+            return mean + jnp.sqrt(jnp.broadcast_to(self._groups, (k, d)))[states] * z
+        return mean + jnp.einsum("tij,tj->ti", roots(jnp.broadcast_to(self._groups, (k, d, d)))[states], z)
+
+    def predictive(self, probs: Float[Array, "m k"], inputs: Float[Array, "m c"] | None = None) -> Predictive:
+        """A mixture of normals at each time; for d > 1 one for each column, of shape (m, d)."""
+        k, d = sizes(self)
+        if self.structure in JOINT:
+            variance = jnp.broadcast_to(jnp.diagonal(self._groups, axis1=1, axis2=2), (k, d))
+        else:
+            variance = jnp.broadcast_to(self._groups, (k, d))
+        mean = jnp.einsum("kdp,mp->mdk", self.coefficients, self.design(probs.shape[0], inputs))
+        noise = jnp.broadcast_to(variance.T, mean.shape)
+        if d == 1:
+            return StateMixture(probs, Normal(mean[:, 0], noise[:, 0], jnp.zeros_like(noise[:, 0])))
+        return StateMixture(probs, Normal(mean, noise, jnp.zeros_like(noise)))
+
+    @property
+    def _groups(self) -> Array:
+        """Σ with an axis of groups: (g, d, d), or (k, g) of variances."""
+        if self.structure in JOINT:
+            return self.matrix if self.structure == "full" else self.matrix[None]  # type: ignore[index,return-value]
+        return self.variance if self.structure == "diagonal" else self.variance[:, None]  # type: ignore[index,return-value]
+
+    @property
+    def _origin(self) -> Float[Array, " d"]:
+        """A point amid the data: moments about it do not cancel."""
+        return jnp.zeros(sizes(self)[1]) if self.origin is None else self.origin
+
+    @property
+    def _local(self) -> Float[Array, "k d p"]:
+        """M for x - origin."""
+        return self.coefficients.at[:, :, -1].add(-self._origin)
+
+    @property
+    def _law(self) -> Any:
+        """The prior about x - origin, or the flat one with the floor."""
+        if self.prior is not None:
+            return self.prior.shifted(self._origin)
+        (k, d), p = sizes(self), self.coefficients.shape[-1]
+        floor = jnp.full(d, FLOOR * 1e-6) if self.floor is None else self.floor
+        law = MatrixNormalInverseWishart if self.structure in JOINT else NormalInverseGammas
+        return law.flat(k, p, floor, self.structure in ("tied", "spherical"))
+
+    def _with_parameters(self: N, local: Float[Array, "k d p"], noise: Array) -> N:
+        new = self._with_coefficients(local.at[:, :, -1].add(self._origin))
+        stored = {"full": noise, "diagonal": noise, "tied": noise[0], "spherical": noise[:, 0]}[self.structure]
+        return changed(new, **{"matrix" if self.structure in JOINT else "variance": stored})
+
+
+def _sum_entries(
+    constant: Float[Array, "k d"],
+    half: Float[Array, "k d"],
+    coefficients: Float[Array, "k d p"],
+    y: Float[Array, "t d"],
+    v: Float[Array, "t p"],
+    seen: Bool[Array, "t d"],
+    complete: bool,
+    whiten: Float[Array, "k d p p"] | None = None,
+) -> Float[Array, "t k"]:
+    """Σⱼ seenⱼ (cₖⱼ - hₖⱼ (yⱼ - mₖⱼ·v)² - ½ |Rₖⱼ v|²): one loop over (t, k)."""
+    p = v.shape[1]
+
+    def term(c: Array, h: Array, m: Array, y: Array, s: Array, r: Array | None = None) -> Array:
+        residual = y[:, None] - sum(v[:, i, None] * m[:, i] for i in range(p))
+        value = c - h * jnp.square(residual)
+        if r is not None:
+            value = value - 0.5 * squared_distances(r, jnp.zeros((r.shape[0], p, 1)), v, jnp.ones((v.shape[0], 1)))
+        return value if complete else jnp.where(s[:, None], value, 0.0)
+
+    columns = (constant, half, coefficients, y, seen) + (() if whiten is None else (whiten,))
+    total = add_columns(term, y.shape[1], *columns)
+    return jnp.where(seen[:, :1], total, 0.0) if complete else total
+
+
+def _column_moments(y: Array, v: Array, seen: Array, weight: Array, complete: bool) -> ColumnMoments:
+    """Weighted sums of 1, vvᵀ, yⱼv and yⱼ² over the seen entries of each column j."""
+    (_, d), p = y.shape, v.shape[1]
+    k = weight.shape[1]
+
+    def features(y: Array, v: Array, seen: Array) -> Array:
+        s = seen.astype(y.dtype)
+        rows, first = y.shape[0], s[:, :1] if complete else s
+        pairs = (v[:, :, None] * v[:, None, :]).reshape(rows, 1, p * p)
+        parts = [first[:, :, None] * pairs, (s * y)[:, :, None] * v[:, None, :], s * y * y, first]
+        return jnp.concatenate([part.reshape(rows, -1) for part in parts], axis=1)
+
+    sums = weighted_sums(weight, features, y, v, seen)
+    groups = 1 if complete else d
+    vv, xv, xx, count = jnp.split(sums, np.cumsum([groups * p * p, d * p, d]), axis=1)
+    vv = jnp.broadcast_to(vv.reshape(k, groups, p, p), (k, d, p, p))
+    return ColumnMoments(jnp.broadcast_to(count, (k, d)), vv, xv.reshape(k, d, p), xx)
+
+
+def _as_joint(moments: Float[Array, "k q q"], d: int) -> JointMoments:
+    """The second moments of (y, v), v's last entry being 1, by their blocks."""
+    return JointMoments(moments[:, -1, -1], moments[:, d:, d:], moments[:, :d, d:], moments[:, :d, :d])
+
+
+def _shared_axis(visited: Array, noise: Array) -> tuple[int, ...]:
+    """The axis over which the noise is shared: states where it is tied, columns where it is spherical."""
+    return tuple(i for i in range(visited.ndim) if noise.shape[i] == 1 and visited.shape[i] > 1)
+
+
+def _choose(condition: Array, new: Array, old: Array) -> Array:
+    """new where the condition holds; its axes are the first ones."""
+    return jnp.where(condition.reshape(condition.shape + (1,) * (new.ndim - condition.ndim)), new, old)
+
+
+def check_structure(structure: str) -> str:
+    """`DataError` unless it names one of the four."""
+    if structure not in STRUCTURES:
+        raise DataError(f"covariance must be one of {', '.join(STRUCTURES)}, or numbers, found {structure!r}")
+    return structure

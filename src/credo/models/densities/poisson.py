@@ -1,0 +1,212 @@
+"""Poisson emissions: counts whose rate depends on the state, in columns that are independent given it."""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jax.scipy import special
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from credo.core import predictive
+from credo.core.arrays import put
+from credo.core.errors import DataError
+from credo.core.params import known, positive
+from credo.core.pytrees import changed
+from credo.models.conjugate import GammaPoisson
+from credo.models.densities.base import (
+    ALMOST_NONE,
+    Emission,
+    check_entries,
+    check_weak,
+    column_moments,
+    needed,
+    sizes,
+)
+from credo.models.densities.moments import add_columns, weighted_sums
+from credo.models.densities.predictions import Poisson as PoissonPart
+from credo.models.densities.predictions import StateMixture
+
+EVENTS = 1.0
+"""The weak prior is worth so many rows as hold one event; its mode is the mean of the data, its mean twice that."""
+FLOOR = 1e-10
+"""Without a prior so many events are added to those of each state."""
+
+
+class Gammas(NamedTuple):
+    """λ ~ Gamma(shape, rate) for each state and column; as statistics: events, and rows in which they were counted."""
+
+    shape: Float[Array, "k d"]
+    rate: Float[Array, "k d"]
+
+
+class Poisson(Emission):
+    """xₜⱼ | zₜ = k ~ Poisson(rateₖⱼ), rate ~ Gamma.  Zucchini, MacDonald & Langrock (2016), section 1.2.
+
+    Args:
+        rate: (k, d), or (k,) for one column; None to begin with quantiles of the data.
+        prior: "weak" (worth one event, its mode the mean of the data), None, or a `GammaPoisson` that all share.
+    """
+
+    states: int | None = eqx.field(static=True)
+    columns: int | None = eqx.field(static=True)
+    weak: bool = eqx.field(static=True)
+    rate: Float[Array, "k d"] | None = positive()
+    prior: Any = known()
+
+    def __init__(self, rate: Any = None, *, prior: Any = "weak") -> None:
+        check_weak(prior, GammaPoisson, Gammas)
+        self.weak, self.prior = isinstance(prior, str), None if isinstance(prior, str) else prior
+        self.states = self.columns = self.rate = None
+        if rate is not None:
+            table = np.asarray(rate, dtype=float)
+            table = table[:, None] if table.ndim == 1 else table
+            if table.ndim != 2 or not np.all((table > 0) & np.isfinite(table)):
+                raise DataError(f"rate must be a table of positive numbers (states, columns), found {rate!r}")
+            self.rate = put(table)
+            self.states, self.columns = table.shape
+
+    def for_states(self, states: int, columns: int) -> "Poisson":
+        """For so many states and columns; a prior that all share is repeated."""
+        new = super().for_states(states, columns)
+        if isinstance(new.prior, GammaPoisson):
+            shape, rate = new.prior.shape, new.prior.rate
+            if not bool(shape >= 1):
+                raise DataError(f"prior must be a Gamma with shape ≥ 1 so that it has a mode, found {float(shape):g}")
+            size = (states, columns)
+            new = changed(new, prior=Gammas(jnp.broadcast_to(shape, size), jnp.broadcast_to(rate, size)))
+        return new
+
+    def check(self, x: np.ndarray, seen: np.ndarray) -> None:
+        """Counts are whole numbers ≥ 0."""
+        check_entries(seen & ((x < 0) | (x != np.round(x))), x, "whole numbers ≥ 0 (counts)")
+
+    def prepare(self, x: np.ndarray, seen: np.ndarray, inputs: np.ndarray | None, seed: int) -> "Poisson":
+        """Rates from k-means on √x, which makes the variance of a count the same everywhere; the weak prior."""
+        from credo.models.densities.gaussian import clusters
+
+        k, d = sizes(self)
+        mean, _ = column_moments(x, seen)
+        mean = np.maximum(mean, 1 / (1.0 + len(x)))
+        changes: dict[str, Any] = {}
+        if self.prior is None and self.weak:
+            rows = np.broadcast_to(EVENTS / mean, (k, d)).copy()
+            changes["prior"] = Gammas(put(np.full((k, d), 1 + EVENTS)), put(rows))
+        if self.rate is None:
+            root = np.sqrt(np.where(seen, x, mean))
+            centers, _ = clusters(root[seen.any(1)], k, *column_moments(root, seen), seed)
+            changes["rate"] = put(np.maximum(centers, 0.1 * np.sqrt(mean)) ** 2)
+        return changed(self, **changes)
+
+    def log_prob(
+        self,
+        x: Float[Array, "t d"],
+        seen: Bool[Array, "t d"],
+        inputs: Float[Array, "t c"] | None = None,
+        *,
+        complete: bool = False,
+    ) -> Float[Array, "t k"]:
+        """Σⱼ x log λ - λ - log x!."""
+        return _log_prob(jnp.log(self._rate), self._rate, x, seen)
+
+    def expect(
+        self,
+        x: Float[Array, "t d"],
+        seen: Bool[Array, "t d"],
+        weight: Float[Array, "t k"],
+        inputs: Float[Array, "t c"] | None = None,
+        *,
+        complete: bool = False,
+    ) -> Gammas:
+        """Σ w x and Σ w over the seen entries."""
+        d = x.shape[1]
+        sums = weighted_sums(
+            weight, lambda x, s: jnp.concatenate([jnp.where(s, x, 0.0), s.astype(x.dtype)], 1), x, seen
+        )
+        return Gammas(sums[:, :d], sums[:, d:])
+
+    def maximize(self, statistics: Gammas) -> "Poisson":
+        """(a - 1 + Σx)/(b + n)."""
+        if self.prior is not None:
+            raised = jnp.maximum(self.prior.shape - 1, FLOOR) + statistics.shape
+            return changed(self, rate=raised / (self.prior.rate + statistics.rate))
+        visited = statistics.rate > ALMOST_NONE
+        rate = (statistics.shape + FLOOR) / jnp.where(visited, statistics.rate, 1.0)
+        return changed(self, rate=jnp.where(visited, rate, self._rate))
+
+    def log_prior(self) -> Float[Array, ""]:
+        """Σ (a - 1) log λ - bλ."""
+        if self.prior is None:
+            return FLOOR * jnp.log(self._rate).sum()
+        raised = jnp.maximum(self.prior.shape - 1, FLOOR)
+        return jnp.sum(raised * jnp.log(self._rate) - self.prior.rate * self._rate)
+
+    def draw(self, key: PRNGKeyArray, statistics: Gammas) -> "Poisson":
+        """λ ~ Gamma(a + Σx, b + n)."""
+        needed(self.prior, "a draw of the parameters")
+        q = self.believe(statistics)
+        return changed(self, rate=jnp.maximum(jr.gamma(key, q.shape) / q.rate, jnp.finfo(float).tiny))
+
+    def believe(self, statistics: Gammas) -> Gammas:
+        """Gamma(a + Σx, b + n)."""
+        prior = needed(self.prior, "variational Bayes")
+        return Gammas(prior.shape + statistics.shape, prior.rate + statistics.rate)
+
+    def expected_log_prob(
+        self,
+        q: Gammas,
+        x: Float[Array, "t d"],
+        seen: Bool[Array, "t d"],
+        inputs: Float[Array, "t c"] | None = None,
+        *,
+        complete: bool = False,
+    ) -> Float[Array, "t k"]:
+        """Σⱼ x E[log λ] - E[λ] - log x! with E[log λ] = ψ(a) - log b."""
+        return _log_prob(special.digamma(q.shape) - jnp.log(q.rate), q.shape / q.rate, x, seen)
+
+    def divergence(self, q: Gammas) -> Float[Array, ""]:
+        """KL(Gamma(a, b) ‖ Gamma(a₀, b₀)), summed."""
+        prior = needed(self.prior, "variational Bayes")
+        each = (
+            (q.shape - prior.shape) * special.digamma(q.shape)
+            - special.gammaln(q.shape)
+            + special.gammaln(prior.shape)
+            + prior.shape * (jnp.log(q.rate) - jnp.log(prior.rate))
+            + q.shape * (prior.rate - q.rate) / q.rate
+        )
+        return each.sum()
+
+    def center(self, q: Gammas) -> "Poisson":
+        """a/b."""
+        return changed(self, rate=q.shape / q.rate)
+
+    def sample(
+        self, key: PRNGKeyArray, states: Int[Array, " t"], inputs: Float[Array, "t c"] | None = None
+    ) -> Float[Array, "t d"]:
+        """Counts for each state."""
+        return jr.poisson(key, self._rate[states]).astype(float)
+
+    def predictive(
+        self, probs: Float[Array, "m k"], inputs: Float[Array, "m c"] | None = None
+    ) -> predictive.Predictive:
+        """A mixture of Poissons at each time; for d > 1 one for each column, of shape (m, d)."""
+        (_, d), m = sizes(self), probs.shape[0]
+        rate = self._rate[:, 0] if d == 1 else self._rate.T
+        return StateMixture(probs, PoissonPart(jnp.broadcast_to(rate, (m, *rate.shape))))
+
+    @property
+    def _rate(self) -> Float[Array, "k d"]:
+        if self.rate is None:
+            raise DataError("the emission Poisson has no rates yet; give rate, or prepare it with data")
+        return self.rate
+
+
+def _log_prob(
+    log_rate: Float[Array, "k d"], rate: Float[Array, "k d"], x: Float[Array, "t d"], seen: Bool[Array, "t d"]
+) -> Float[Array, "t k"]:
+    def term(log_rate: Array, rate: Array, x: Array, s: Array) -> Array:
+        return jnp.where(s[:, None], x[:, None] * log_rate - rate, 0.0)
+
+    orders = jnp.where(seen, special.gammaln(x + 1), 0.0).sum(1)
+    return add_columns(term, x.shape[1], log_rate, rate, x, seen) - orders[:, None]

@@ -1,0 +1,131 @@
+"""Regression emissions: in each state the outcome follows the inputs in another way (switching regression)."""
+
+from typing import Any, TypeVar
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from credo.core.arrays import put
+from credo.core.errors import DataError
+from credo.core.params import known, positive, positive_definite, real
+from credo.core.pytrees import changed
+from credo.models.conjugate.matrix import MatrixNormalInverseWishart
+from credo.models.densities.base import check_weak, column_moments, sizes
+from credo.models.densities.gamma import NormalInverseGammas
+from credo.models.densities.gaussian import clusters, starting_noise, weak_prior
+from credo.models.densities.normal import FLOOR, JOINT, STRENGTH, NormalEmission, check_structure
+
+R = TypeVar("R", bound="Regression")
+
+
+class Regression(NormalEmission):
+    """xₜ | zₜ = k ~ N(weightsₖ uₜ + biasₖ, Σₖ) for inputs uₜ.  Murphy (2012), section 17.6.1; Hamilton (1989).
+
+    Args:
+        inputs: how many inputs there are; None to count them in the data.
+        covariance: the structure of the noise, "diagonal", "full", "tied" or "spherical", or its numbers, as for
+            `Gaussian`.
+        weights: (k, d, c), bias: (k, d); None to begin near the regression on all data.
+        prior: "weak" (matrix normal inverse Wishart, or normal inverse gamma for each column; worth 0.01 rows),
+            None, or a `MatrixNormalInverseWishart` / `NormalInverseGammas` about (weights, bias).
+    """
+
+    states: int | None = eqx.field(static=True)
+    columns: int | None = eqx.field(static=True)
+    inputs: int | None = eqx.field(static=True, default=None)
+    structure: str = eqx.field(static=True)
+    weak: bool = eqx.field(static=True)
+    weights: Float[Array, "k d c"] | None = real()
+    bias: Float[Array, "k d"] | None = real()
+    matrix: Float[Array, "..."] | None = positive_definite()
+    variance: Float[Array, "..."] | None = positive()
+    prior: Any = known()
+    origin: Float[Array, " d"] | None = known()
+    floor: Float[Array, " d"] | None = known()
+
+    def __init__(
+        self,
+        inputs: int | None = None,
+        covariance: Any = "diagonal",
+        *,
+        weights: Any = None,
+        bias: Any = None,
+        prior: Any = "weak",
+        structure: str | None = None,
+    ) -> None:
+        self.weak, self.prior = isinstance(prior, str), None if isinstance(prior, str) else prior
+        self.origin = self.floor = self.matrix = self.variance = self.weights = self.bias = None
+        self.states, self.columns, self.inputs = None, None, inputs
+        if (weights is None) != (bias is None):
+            raise DataError("weights and bias must be given together, or neither")
+        if weights is not None:
+            w, b = np.asarray(weights, dtype=float), np.asarray(bias, dtype=float)
+            if w.ndim != 3 or b.shape != w.shape[:2] or inputs not in (None, w.shape[-1]):
+                raise DataError(
+                    f"weights must have shape (states, columns, inputs) and bias (states, columns), found {w.shape} "
+                    f"and {b.shape}"
+                )
+            self.weights, self.bias = put(w), put(b)
+            self.states, self.columns, self.inputs = w.shape
+        if isinstance(covariance, str):
+            self.structure = check_structure(structure or covariance)
+        else:
+            numbers = np.asarray(covariance, dtype=float)
+            kinds = {3: "full", 2: "diagonal", 1: "spherical"}
+            self.structure = check_structure(structure or kinds.get(numbers.ndim, ""))
+            if self.structure in JOINT:
+                self.matrix = put(numbers)
+            else:
+                self.variance = put(numbers)
+        check_weak(prior, MatrixNormalInverseWishart if self.structure in JOINT else NormalInverseGammas)
+
+    @property
+    def coefficients(self) -> Float[Array, "k d p"]:
+        """(weights, bias)."""
+        return jnp.concatenate([self.weights, self.bias[:, :, None]], axis=2)  # type: ignore[index,list-item]
+
+    def _with_coefficients(self: R, coefficients: Float[Array, "k d p"]) -> R:
+        return changed(self, weights=coefficients[:, :, :-1], bias=coefficients[:, :, -1])
+
+    def design(self, rows: int, inputs: Any) -> Float[Array, "t p"]:
+        """vₜ = (uₜ, 1)."""
+        self._check_inputs(inputs)
+        return jnp.concatenate([inputs, jnp.ones((rows, 1))], axis=1)
+
+    def _check_inputs(self, inputs: Any) -> None:
+        if inputs is None or (self.inputs is not None and inputs.shape[1] != self.inputs):
+            found = "none" if inputs is None else f"{inputs.shape[1]} columns"
+            expected = "a table with a row for each time" if self.inputs is None else f"{self.inputs} columns"
+            raise DataError(f"Regression emissions need inputs, {expected}, found {found}; pass inputs=...")
+
+    def prepare(self: R, x: np.ndarray, seen: np.ndarray, inputs: np.ndarray | None, seed: int) -> R:
+        """Least squares on all data, then k clusters of the residuals as biases, and slopes tilted at random."""
+        self._check_inputs(inputs)
+        assert inputs is not None
+        (k, d), c = sizes(self), inputs.shape[1]
+        mean, variance = column_moments(x, seen)
+        rows = seen.any(1)
+        u, y = inputs[rows], np.where(seen, x, mean)[rows]
+        square = np.maximum((u**2).mean(0) if len(u) else np.ones(c), 1e-12)
+        changes: dict[str, Any] = {"inputs": c, "origin": put(mean), "floor": put(FLOOR * variance)}
+        if self.prior is None and self.weak:
+            center = np.concatenate([np.zeros((d, c)), mean[:, None]], axis=1)
+            precision = STRENGTH * np.diag(np.concatenate([square, [1.0]]))
+            changes["prior"] = weak_prior(k, center, precision, variance, self.structure)
+        v = np.concatenate([u, np.ones((len(u), 1))], axis=1)
+        slopes = (
+            np.linalg.lstsq(v, y, rcond=None)[0].T if len(u) else np.concatenate([np.zeros((d, c)), mean[:, None]], 1)
+        )
+        residual = y - v @ slopes.T
+        _, left = column_moments(residual, np.ones_like(residual, bool))
+        centers, within = clusters(residual, k, np.zeros(d), left, seed)
+        if self.weights is None:
+            rng = np.random.default_rng(seed)
+            tilt = np.sqrt(left)[:, None] / np.sqrt(square) * rng.normal(size=(k, d, c)) / np.sqrt(c)
+            changes["weights"], changes["bias"] = put(slopes[:, :-1] + tilt), put(slopes[:, -1] + centers)
+        if self.covariance is None:
+            field = "matrix" if self.structure in JOINT else "variance"
+            changes[field] = starting_noise(np.maximum(within, 0.1 * left), k, self.structure)
+        return changed(self, **changes)

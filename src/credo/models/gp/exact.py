@@ -1,0 +1,254 @@
+"""Exact inference: the numbers behind `GP`.
+
+With K = k(X, X) + diag(noise) = LLᵀ, r = y - m(X) and α = K⁻¹r:
+
+    mean*  = m(x*) + k(x*, X) α
+    cov*   = k(x*, x*) - V*ᵀV*,    V* = L⁻¹ k(X, x*)
+    log p  = -½ rᵀα - Σ log Lᵢᵢ - n/2 log 2π
+
+Rasmussen & Williams (2006), algorithm 2.1. Under `jit` everything stays in XLA. Outside it, from 256 rows on a
+CPU, factorizations and triangular solves go to LAPACK, and predictions in chunks, in bounded memory.
+"""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from credo.core.arrays import is_traced, put
+from credo.core.linalg import factorize, gaussian_log_evidence, lapack, solve, solve_lower
+from credo.core.linalg.factor import REMEDY, Factor
+from credo.core.linalg.tiles import factorize_tiles
+from credo.core.padding import bucket, by_bucket, pad_rows
+from credo.kernels import Kernel
+from credo.models.gp.data import Rows, capacity, pack
+from credo.models.gp.means import Mean
+
+CHUNK = 2**22
+"""The entries of k(x*, X) that exist at a time."""
+
+NOT_DEFINITE = f"the covariance of the outcomes is not positive definite or not finite. {REMEDY}"
+
+
+class Prior(NamedTuple):
+    """What is believed before data: the covariance of the function, its mean, and the noise variance."""
+
+    kernel: Kernel
+    mean: Mean
+    noise: Float[Array, ""]
+
+
+class Solved(eqx.Module):
+    """The Cholesky factor L of the covariance of what was seen, and α."""
+
+    root: Float[Array, "c c"]
+    alpha: Float[Array, " c"]
+
+
+def on_host(size: int, *values: Any) -> bool:
+    """Whether LAPACK should do it: nothing is traced, the problem is not small, and this is a CPU."""
+    return size >= lapack.HOST_SIZE and not is_traced(values) and jax.default_backend() == "cpu"
+
+
+def covariance(prior: Prior, rows: Rows) -> Float[Array, "c c"]:
+    """k(X, X) + diag(noise), rows of the identity where there is padding."""
+    k = prior.kernel.gram(rows.x, rows.x)
+    both = rows.mask[:, None] & rows.mask[None, :]
+    noise = jnp.where(rows.mask, prior.noise * rows.scale + rows.extra, 1.0)
+    return jnp.where(both, k, 0.0) + jnp.diag(noise)
+
+
+def residual(prior: Prior, rows: Rows) -> Float[Array, " c"]:
+    """y - m(X), zero on padding."""
+    return jnp.where(rows.mask, rows.y - prior.mean(rows.x), 0.0)
+
+
+def condition(prior: Prior, rows: Rows) -> tuple[Solved, Bool[Array, ""]]:
+    """The posterior after `rows`, and whether the covariance was positive definite."""
+    if on_host(rows.capacity, prior, rows):
+        factor, r = _factor_on_host(prior, rows), np.asarray(_residual(prior, rows))
+        root = np.asarray(factor.root)
+        return Solved(factor.root, put(lapack.solve_factored(root, r))), factor.ok
+    return _condition(prior, rows)
+
+
+@eqx.filter_jit
+def _condition(prior: Prior, rows: Rows) -> tuple[Solved, Bool[Array, ""]]:
+    factor = factorize(covariance(prior, rows), rows.mask)
+    return Solved(factor.root, solve(factor.root, residual(prior, rows))), factor.ok
+
+
+_residual = eqx.filter_jit(residual)
+
+
+@eqx.filter_jit
+def _gram(kernel: Kernel, x: Any, z: Any) -> Float[Array, "a b"]:
+    return kernel.gram(x, z)
+
+
+def _factor_on_host(prior: Prior, rows: Rows) -> Factor:
+    x = np.asarray(rows.x)
+    noise = float(prior.noise) * np.asarray(rows.scale) + np.asarray(rows.extra)
+    return factorize_tiles(lambda a, b: np.asarray(_gram(prior.kernel, x[a], x[b])), noise, rows.n)
+
+
+def evidence(prior: Prior, rows: Rows) -> Float[Array, ""]:
+    """log p(y | X); traceable."""
+    return gaussian_log_evidence(covariance(prior, rows), residual(prior, rows), rows.mask)
+
+
+def evidence_after(prior: Prior, seen: Rows, solved: Solved, rows: Rows) -> Float[Array, ""]:
+    """log p(y | X, what was seen), by the chain rule."""
+    cross = jnp.where(seen.mask[:, None], prior.kernel.gram(seen.x, rows.x), 0.0)
+    half = solve_lower(solved.root, cross)
+    mean = cross.T @ solved.alpha
+    both = rows.mask[:, None] & rows.mask[None, :]
+    reduced = covariance(prior, rows) - jnp.where(both, half.T @ half, 0.0)
+    return gaussian_log_evidence(reduced, jnp.where(rows.mask, residual(prior, rows) - mean, 0.0), rows.mask)
+
+
+# -- more rows ---------------------------------------------------------------------------------------------------
+
+
+def extend(prior: Prior, seen: Rows, solved: Solved, rows: Rows) -> tuple[Rows, Solved, Bool[Array, ""]]:
+    """The posterior after `rows` too, in O(n²): [[L, 0], [Wᵀ, M]] with W = L⁻¹k(X, X'), MMᵀ = K' - WᵀW."""
+    n, k = seen.n, rows.n
+    block = 1 << (k - 1).bit_length()
+    if n + block > seen.capacity:
+        seen, solved = _grow(seen, solved, capacity(n + block))
+    new = pack(*rows.cut(), size=block)
+    if not on_host(seen.capacity, prior, seen, solved):
+        return _extend(prior, seen, solved, new, np.asarray(n))
+    cross, corner = (np.asarray(v) for v in _borders(prior, seen, new))
+    w = np.array(cross)
+    root = np.asarray(solved.root)
+    lapack.solve_rows_inplace(root, w)
+    factor = factorize(put(corner - w @ w.T), new.mask)
+    out = lapack.aligned_empty(root.shape)
+    np.copyto(out, root)
+    out[n : n + block] = w
+    out[n : n + block, n : n + block] = np.asarray(factor.root)
+    both = zip(seen.cut(), rows.cut(), strict=True)
+    joined = pack(*(np.concatenate(pair) for pair in both), size=seen.capacity)
+    alpha = lapack.solve_factored(out, np.asarray(_residual(prior, joined)))
+    return joined, Solved(put(out), put(alpha)), factor.ok
+
+
+@eqx.filter_jit
+def _borders(prior: Prior, seen: Rows, new: Rows) -> tuple[Float[Array, "b c"], Float[Array, "b b"]]:
+    """k(X', X), zero on padding, and K'."""
+    both = new.mask[:, None] & seen.mask[None, :]
+    return jnp.where(both, prior.kernel.gram(new.x, seen.x), 0.0), covariance(prior, new)
+
+
+@eqx.filter_jit
+def _extend(prior: Prior, seen: Rows, solved: Solved, new: Rows, n: Any) -> tuple[Rows, Solved, Bool[Array, ""]]:
+    cross, corner = _borders(prior, seen, new)
+    w = solve_lower(solved.root, cross.T)
+    factor = factorize(corner - w.T @ w, new.mask)
+    root = jax.lax.dynamic_update_slice(solved.root, w.T, (n, 0))
+    root = jax.lax.dynamic_update_slice(root, factor.root, (n, n))
+
+    def put(old: Array, more: Array) -> Array:
+        return jax.lax.dynamic_update_slice_in_dim(old, more.astype(old.dtype), n, 0)
+
+    joined = jax.tree.map(put, seen, new)
+    return joined, Solved(root, solve(root, residual(prior, joined))), factor.ok
+
+
+def _grow(seen: Rows, solved: Solved, size: int) -> tuple[Rows, Solved]:
+    """The same posterior with room for `size` rows."""
+    old = seen.capacity
+    root = lapack.aligned_empty((size, size))
+    root[:old, :old] = np.asarray(solved.root)
+    root[:old, old:], root[old:] = 0.0, 0.0
+    np.fill_diagonal(root[old:, old:], 1.0)
+    grown = jax.tree.map(lambda v: put(pad_rows(np.asarray(v), size)), seen)
+    return grown, Solved(put(root), put(pad_rows(np.asarray(solved.alpha), size)))
+
+
+# -- predictions -------------------------------------------------------------------------------------------------
+
+
+class Latent(NamedTuple):
+    """The function at the queries: mean and variance."""
+
+    mean: Float[Array, " m"]
+    variance: Float[Array, " m"]
+
+
+def predict(prior: Prior, seen: Rows | None, solved: Solved | None, x: Any) -> Latent:
+    """The function at each of the rows x, on its own."""
+    if seen is None or solved is None:
+        return Latent(*by_bucket(_prior_latent, x, prior))
+    if on_host(seen.capacity, prior, seen, solved, x):
+        return _predict_on_host(prior, seen, solved, np.asarray(x))
+    return Latent(*by_bucket(_latent, x, prior, seen, solved))
+
+
+@eqx.filter_jit
+def _prior_latent(x: Float[Array, "m d"], prior: Prior) -> Latent:
+    return Latent(prior.mean(x), prior.kernel.diagonal(x))
+
+
+@eqx.filter_jit
+def _latent(x: Float[Array, "m d"], prior: Prior, seen: Rows, solved: Solved) -> Latent:
+    mean, variance, cross = _pieces(prior, seen, solved.alpha, x)
+    half = solve_lower(solved.root, cross.T)
+    return Latent(mean, jnp.maximum(variance - jnp.square(half).sum(0), 0.0))
+
+
+@eqx.filter_jit
+def _pieces(
+    prior: Prior, seen: Rows, alpha: Float[Array, " c"], x: Float[Array, "m d"]
+) -> tuple[Float[Array, " m"], Float[Array, " m"], Float[Array, "m c"]]:
+    """mean*, k(x*, x*) and k(x*, X), zero on padding."""
+    cross = jnp.where(seen.mask[None, :], prior.kernel.gram(x, seen.x), 0.0)
+    return prior.mean(x) + cross @ alpha, prior.kernel.diagonal(x), cross
+
+
+def _predict_on_host(prior: Prior, seen: Rows, solved: Solved, x: np.ndarray) -> Latent:
+    m, c = x.shape[0], seen.capacity
+    root = np.asarray(solved.root)
+    many = m >= 2 * c  # then inverting the triangle once pays
+    triangle = lapack.invert_triangle(root) if many else root
+    size = min(bucket(m), max(bucket(CHUNK // c), 16))
+    work = np.empty((size, c))
+    mean, variance = np.empty(m), np.empty(m)
+    for start in range(0, m, size):
+        part = x[start : start + size]
+        k = len(part)
+        mu, diagonal, cross = _pieces(prior, seen, solved.alpha, pad_rows(part, size))
+        np.copyto(work, np.asarray(cross))
+        (lapack.multiply_rows_inplace if many else lapack.solve_rows_inplace)(triangle, work)
+        explained = np.einsum("ij,ij->i", work, work)
+        mean[start : start + k] = np.asarray(mu)[:k]
+        variance[start : start + k] = np.maximum(np.asarray(diagonal) - explained, 0.0)[:k]
+    return Latent(put(mean), put(variance))
+
+
+@eqx.filter_jit
+def joint(
+    prior: Prior, seen: Rows | None, solved: Solved | None, x: Float[Array, "m d"], z: Float[Array, "q d"]
+) -> Float[Array, "m q"]:
+    """The posterior covariance of the function between two sets of queries."""
+    k = prior.kernel.gram(x, z)
+    if seen is None or solved is None:
+        return k
+    left = jnp.where(seen.mask[:, None], prior.kernel.gram(seen.x, x), 0.0)
+    right = jnp.where(seen.mask[:, None], prior.kernel.gram(seen.x, z), 0.0)
+    return k - solve_lower(solved.root, left).T @ solve_lower(solved.root, right)
+
+
+@eqx.filter_jit
+def leave_one_out(prior: Prior, rows: Rows, solved: Solved) -> tuple[Float[Array, " c"], Float[Array, " c"]]:
+    """Mean and variance of each outcome given all others: yᵢ - αᵢ/[K⁻¹]ᵢᵢ and 1/[K⁻¹]ᵢᵢ.
+
+    Rasmussen & Williams (2006), eq. 5.12. [K⁻¹]ᵢᵢ is the squared length of column i of L⁻¹.
+    """
+    half = solve_lower(solved.root, jnp.eye(rows.capacity))
+    precision = jnp.square(half).sum(0)
+    return rows.y - solved.alpha / precision, 1.0 / precision

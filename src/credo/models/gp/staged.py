@@ -1,0 +1,339 @@
+"""Learning the hyperparameters of a Gaussian process.
+
+The evidence has several local maxima (Rasmussen & Williams 2006, §5.4.1) and each look at it costs O(n³).
+`Staged` looks for them on a part of the rows, where a look is cheap, and climbs the best on all rows.
+
+`HostObjective` computes evidence and gradient in three steps: the covariance (XLA), its factor and inverse (LAPACK),
+and the pull-back of ∂log p/∂K = ½(ααᵀ - K⁻¹) to the hyperparameters (XLA). In one program with a callback the same
+takes as long, but JAX does not keep such programs on disk, and a new process would compile it again.
+"""
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from credo.core import params
+from credo.core.arrays import put
+from credo.core.checks import input_names
+from credo.core.errors import NotPositiveDefinite
+from credo.core.linalg import evidence_on_host, lapack
+from credo.infer.learning import Evidence, Learned
+from credo.infer.optimize import DIVERGED, Optimum, flat_directions
+from credo.models.gp import exact
+from credo.models.gp.belief import GP
+from credo.models.gp.data import Rows
+from credo.models.gp.hyperpriors import TYPICAL_NOISE, scales_of
+from credo.models.linear.priors import KnownNoise
+
+T = TypeVar("T")
+
+BLOCKS = 4
+"""In how many blocks of rows a large covariance is computed: five eighths of it then are."""
+
+DIFFERENCE = 0.05
+"""The step of the finite differences that measure curvature, in unconstrained units."""
+
+ROUGHLY = 1e-5
+"""The gain of a step, relative to the height, that ends a climb on a part of the rows."""
+
+STRIDE = 0.3
+"""The first step of a second climb, in unconstrained units."""
+SHORTER = 0.5
+"""By how much lengthscales are shorter where it begins, in unconstrained units."""
+FAR = 2.0
+"""How far from its start a number must be to be suspected of running away, in unconstrained units."""
+
+NOISES = (1e-6, 1e-4, 1e-2, 1.0)
+"""Shares of the typical noise that are tried where there was less."""
+
+APART = 0.1
+"""Maxima whose heights differ by less are taken for the same."""
+CLEARLY = 4.0
+"""By how many standard errors a lower maximum must predict what is left out better than the highest to be taken."""
+
+STEPS = (0.02, 1.0)
+"""The shortest and the longest first step from a maximum on fewer rows."""
+
+
+def prepare(belief: GP, data: tuple[Any, ...], weights: Any, noise: Any) -> tuple[GP, Rows]:
+    """The belief with starting values in the units of the data, and the rows."""
+    if belief.seen is not None:
+        more = belief.statistics(*data, weights=weights, noise=noise) if data else None
+        return belief.unconditioned(), belief.seen if more is None else belief.seen + more
+    if noise is not None:
+        belief = eqx.tree_at(lambda b: b.noise, belief, KnownNoise())
+    rows = belief.statistics(*data, weights=weights, noise=noise)
+    ready = in_units(belief, rows)
+    return (ready.named(input_names(data[0])) if hasattr(data[0], "columns") else ready), rows
+
+
+def in_units(belief: GP, rows: Rows) -> GP:
+    """The belief with starting values in the units of the rows."""
+    scales, center = scales_of(belief.kernel, rows)
+    own = belief.noise
+    if not isinstance(own, KnownNoise) and float(own) == 1.0:  # the default
+        own = jnp.asarray(2 * TYPICAL_NOISE * scales.variance)
+    return eqx.tree_at(
+        lambda b: (b.kernel, b.mean, b.noise),
+        belief,
+        (belief.kernel.adapt(scales), belief.mean.adapt(rows.cut()[0], scales, center), own),
+    )
+
+
+class Staged(NamedTuple):
+    """Short climbs from several starts on a few random rows; the best goes on with more, at last with all.
+
+    A maximum on a third of the rows is near that on all, and a look at it costs a thirtieth.
+    `using=Evidence(starts=…)` climbs from every start on all rows, and reports every local maximum.
+    """
+
+    starts: int = 3
+    rows: int = 256
+    """The most rows that starts are tried on; of few data a third is used, but at least 64 rows."""
+    short: int = 8
+    """The steps of a short climb."""
+    max_steps: int = 200
+    tolerance: float = 1e-3
+    gain: float = 1e-6
+
+    def learn(
+        self, belief: GP, statistics: Rows, fixed: Sequence[str], priors: Mapping[str, Any], seed: int
+    ) -> Learned:
+        """The belief at the maximum found."""
+        climb = Evidence(self.starts, max_steps=self.max_steps, tolerance=self.tolerance, gain=self.gain)
+        sizes = self.sizes(statistics.n)
+        if len(sizes) == 1:
+            with lapack.quiet_threads(sizes[0]):
+                return noise_free(climb.learn(belief, statistics, fixed, priors, seed))
+        order = np.random.default_rng(seed).permutation(statistics.n)
+        part = statistics.subset(np.sort(order[: sizes[0]]))
+        one = climb._replace(starts=1, flat=False)
+        with lapack.quiet_threads(sizes[0]):
+            learned = climb._replace(max_steps=self.short, flat=False).learn(belief, part, fixed, priors, seed)
+            learned = one._replace(gain=ROUGHLY).learn(learned.belief, part, fixed, priors, seed)
+        rows = part
+        for n in sizes[1:]:
+            stride = typical_steps(learned, rows, fixed, priors, n)
+            rows = statistics if n == statistics.n else statistics.subset(np.sort(order[:n]))
+            with lapack.quiet_threads(n):
+                gain = self.gain if n == statistics.n else ROUGHLY
+                start = _noise_of_more(learned.belief, rows, fixed, priors)
+                learned = one._replace(stride=stride, gain=gain).learn(start, rows, fixed, priors, seed)
+        again = _second_look(belief, learned, statistics, fixed)
+        if again is not None:
+            with lapack.quiet_threads(statistics.n):
+                second = one._replace(stride=STRIDE).learn(again, statistics, fixed, priors, seed)
+            learned = _better(learned, second, statistics)
+        plateaus = flat(belief, learned, part, fixed, priors)
+        path = " to ".join(str(n) for n in sizes)
+        notes = [*learned.notes, f"{self.starts} short climbs on a part of the rows; the best went on: {path} rows"]
+        return noise_free(learned._replace(at_bound=learned.at_bound | plateaus, notes=notes))
+
+    def sizes(self, n: int) -> list[int]:
+        """How many rows are climbed on, stage by stage."""
+        sizes = [min(self.rows, max(64, n // 96 * 32))]  # a third, as a size that needs no padding
+        while 3 * sizes[-1] < 0.6 * n:
+            sizes.append(3 * sizes[-1])
+        return [*sizes, n] if n > 1.5 * sizes[-1] else [n]
+
+
+def _noise_of_more(belief: GP, rows: Rows, fixed: Sequence[str], priors: Mapping[str, Any]) -> GP:
+    """The belief with noise for more rows than it has learned from, where that was next to none.
+
+    Rows that have a twin in inputs and outcome need no noise. The next twins may disagree, and from there no climb
+    comes back: the evidence is a wall.
+    """
+    slots = params.layout(belief, fixed)
+    vector = np.asarray(params.to_vector(belief, slots))
+    noise = [s.start for s in slots if s.path == "noise"]
+    levels = TYPICAL_NOISE * rows.cut()[1].var() * np.array(NOISES)
+    if not noise or not np.exp(vector[noise[0]]) < levels[0]:
+        return belief
+    objective = Evidence().objective(belief, slots, rows, priors)
+    tried = [vector, *(np.where(np.arange(len(vector)) == noise[0], np.log(level), vector) for level in levels)]
+    return params.from_vector(belief, slots, max(tried, key=objective.value))
+
+
+def _second_look(start: GP, learned: Learned, rows: Rows, fixed: Sequence[str]) -> GP | None:
+    """Where a second climb should begin, if finer structure may have been missed; None where noise would hide it.
+
+    Few rows cannot tell a rough function from noise, nor an input that matters little from one that does not matter:
+    at the endless lengthscale that they give it the slope is zero, and more rows do not call it back. Where there is
+    little noise they might: from shorter lengthscales, given up ones near where they began, and less noise.
+    """
+    slots = params.layout(learned.belief, fixed)
+    noise = [i for s in slots if s.path == "noise" for i in range(s.start, s.stop)]
+    first, vector = (np.asarray(params.to_vector(b, slots)) for b in (start, learned.belief))
+    lengths = [i for s in slots if s.path.endswith("lengthscale") for i in range(s.start, s.stop)]
+    _, y, *_ = rows.cut()
+    if not lengths or not noise or np.exp(vector[noise[0]]) > TYPICAL_NOISE * y.var():
+        return None
+    given_up = [i for i in lengths if vector[i] > first[i] + FAR]
+    again = vector.copy()
+    again[lengths] -= SHORTER
+    again[given_up] = first[given_up] + 1.0
+    again[noise] -= np.log(3.0)  # what they explain was noise before
+    return params.from_vector(learned.belief, slots, again)
+
+
+def _better(one: Learned, other: Learned, rows: Rows) -> Learned:
+    """The higher of two maxima, unless the lower predicts each row from all others clearly better.
+
+    The evidence believes the model; where that is wrong (noise that is not the same everywhere, say) its maxima can
+    differ little in height and much in what they predict. Rasmussen & Williams (2006), §5.4.2; the standard error of
+    the difference is that of Vehtari, Gelman & Gabry (2017), "Practical Bayesian model evaluation using LOO".
+    """
+    high, low = sorted((one, other), key=lambda each: each.log_evidence, reverse=True)
+    if not high.log_evidence - low.log_evidence > APART:
+        return high
+    y = rows.cut()[1]
+    try:
+        left_out = [np.asarray(each.belief.condition_on(rows).leave_one_out().log_prob(y)) for each in (low, high)]
+    except NotPositiveDefinite:  # a maximum with next to no noise, where the evidence had its jitter
+        return high
+    gain = left_out[0] - left_out[1]
+    if not gain.sum() > CLEARLY * np.sqrt(len(gain)) * gain.std(ddof=1):
+        return high
+    note = (
+        f"of two maxima of the evidence the lower ({low.log_evidence:.6g}, not {high.log_evidence:.6g}) was taken: "
+        f"it predicts rows that are left out better, by {gain.sum():.4g} in log density"
+    )
+    return low._replace(notes=[*low.notes, note])
+
+
+def typical_steps(learned: Learned, rows: Rows, fixed: Sequence[str], priors: Mapping[str, Any], n: int) -> np.ndarray:
+    """How far each coordinate is likely to move with n rows: a standard deviation, from the curvature on fewer."""
+    slots = params.layout(learned.belief, fixed)
+    vector = np.asarray(params.to_vector(learned.belief, slots))
+    objective = Evidence().objective(learned.belief, slots, rows, priors)
+    with lapack.quiet_threads(rows.n):
+        _, here = objective.value_and_grad(vector)
+        moved = [objective.value_and_grad(vector + DIFFERENCE * e)[1] for e in np.eye(len(vector))]
+    curvature = np.array([(here[i] - g[i]) / DIFFERENCE for i, g in enumerate(moved)]) * n / rows.n
+    return np.clip(1.0 / np.sqrt(np.maximum(curvature, 1e-12)), *STEPS)
+
+
+def flat(start: Any, learned: Learned, rows: Rows, fixed: Sequence[str], priors: Mapping[str, Any]) -> dict[str, str]:
+    """Directions without a maximum, among those that were gone far, looked for where a look is cheap: on few rows."""
+    slots = params.layout(learned.belief, fixed)
+    vector = np.asarray(params.to_vector(learned.belief, slots))
+    far = np.abs(vector - np.asarray(params.to_vector(start, slots))) > FAR
+    free = [i for s in slots if s.path not in priors for i in range(s.start, s.stop) if far[i]]
+    if learned.status == DIVERGED or not free:
+        return {}
+    objective = Evidence().objective(learned.belief, slots, rows, priors)
+    here = Optimum(vector, objective.value(vector), learned.status, 0)
+    names = params.coordinate_names(slots)
+    with lapack.quiet_threads(rows.n):
+        found = flat_directions(objective.value, here, *params.bounds(slots, vector), free)
+    return {names[i]: side for i, side in found}
+
+
+def noise_free(learned: Learned) -> Learned:
+    """Noise at its lower bound is not a failure: the outcomes of a simulator have none. Said in a note."""
+    if learned.at_bound.get("noise") != "lower":
+        return learned
+    rest = {name: side for name, side in learned.at_bound.items() if name != "noise"}
+    note = "the noise ran to its lower bound: the outcomes are fitted exactly, as those of a computation would be"
+    return learned._replace(at_bound=rest, notes=[*learned.notes, note])
+
+
+class HostObjective:
+    """log p(y | X, θ) + log p(θ) of the unconstrained vector, with its gradient, through LAPACK.
+
+    A covariance is symmetric: only what lies left of the diagonal is computed, in blocks of rows.
+    """
+
+    def __init__(self, belief: Any, slots: params.Layout, rows: Rows, priors: Mapping[str, Any]):
+        self._about = (belief, slots, rows, dict(priors))
+        self._weight = np.asarray(rows.mask, dtype=float)
+        self._pace = lapack.Paced() if rows.capacity > lapack.ONE_THREAD else _at_once
+        size = (rows.capacity, rows.capacity)
+        self._covariance, self._work = np.zeros(size), lapack.aligned_empty(size)  # reused: fresh pages cost time
+
+    def value_and_grad(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
+        """The objective and its gradient."""
+        value, by_residual = self._evaluate(vector, True)
+        if not np.isfinite(value):
+            return value, np.zeros_like(vector)
+        return value, np.asarray(_pull_back(vector, *self._about, put(self._work), by_residual))
+
+    def value(self, vector: np.ndarray) -> float:
+        """The objective."""
+        return self._evaluate(vector, False)[0]
+
+    def _evaluate(self, vector: np.ndarray, gradient: bool) -> tuple[float, np.ndarray]:
+        blocks, noise, residual, log_prior = _push_forward(vector, *self._about)
+        start = 0
+        for block in blocks:
+            k, stop = np.shape(block)
+            self._covariance[start : start + k, :stop] = block
+            start += k
+        np.fill_diagonal(self._covariance, self._covariance.diagonal() + np.asarray(noise))
+        arrays = (self._covariance, np.asarray(residual), self._weight, self._work)
+        value, by_residual = self._pace(lambda: evidence_on_host(*arrays, gradient))
+        return value + float(log_prior), by_residual
+
+
+def _at_once(work: Callable[[], T]) -> T:
+    return work()
+
+
+class Parts(NamedTuple):
+    """What the evidence is made of: k(X, X) left of its diagonal, in blocks of rows, noise, y - m(X), and log p(θ).
+
+    Where outcomes are warped y is g(y), and Σ log g'(y) is part of the last.
+    """
+
+    blocks: tuple[Float[Array, "a b"], ...]
+    noise: Float[Array, " c"]
+    residual: Float[Array, " c"]
+    log_prior: Float[Array, ""]
+
+
+def _parts(vector: Any, belief: Any, slots: params.Layout, rows: Rows, priors: dict[str, Any]) -> Parts:
+    candidate = params.from_vector(belief, slots, jnp.asarray(vector))
+    rows, log_slope = candidate.latent_rows(rows)
+    prior, mask = candidate.prior, rows.mask
+    blocks = tuple(
+        jnp.where(mask[a:b, None] & mask[None, :b], prior.kernel.gram(rows.x[a:b], rows.x[:b]), 0.0)
+        for a, b in _cuts(rows.capacity)
+    )
+    noise = jnp.where(mask, prior.noise * rows.scale + rows.extra, 1.0)
+    return Parts(blocks, noise, exact.residual(prior, rows), params.log_prior(candidate, priors) + log_slope)
+
+
+def _cuts(size: int) -> list[tuple[int, int]]:
+    """The first and the last row of each block."""
+    edges = np.linspace(0, size, (BLOCKS if size >= 512 else 1) + 1).astype(int).tolist()
+    return list(itertools.pairwise(edges))
+
+
+_push_forward: Any = eqx.filter_jit(_parts)
+
+
+@eqx.filter_jit
+def _pull_back(
+    vector: Float[Array, " k"] | np.ndarray,
+    belief: Any,
+    slots: params.Layout,
+    rows: Rows,
+    priors: dict[str, Any],
+    lower: Float[Array, "c c"],
+    by_residual: Float[Array, " c"] | np.ndarray,
+) -> Float[Array, " k"]:
+    """∂/∂θ from K⁻¹ - ααᵀ = -2 ∂log p/∂K, of which the lower triangle is given."""
+    i = jnp.arange(lower.shape[0])
+    blocks = tuple(
+        jnp.where(i[a:b, None] > i[None, :b], -1.0, jnp.where(i[a:b, None] == i[None, :b], -0.5, 0.0)) * lower[a:b, :b]
+        for a, b in _cuts(rows.capacity)
+    )
+    slopes = Parts(blocks, -0.5 * jnp.diagonal(lower), jnp.asarray(by_residual), jnp.ones(()))
+    _, pull = jax.vjp(lambda u: _parts(u, belief, slots, rows, priors), vector)
+    return pull(slopes)[0]

@@ -1,0 +1,61 @@
+"""Where the covariances of a filter end up that always does the same: the fixed point of Riccati's equation.
+
+    P = FPFᵀ + Q - FPHᵀ(HPHᵀ + R)⁻¹HPFᵀ,    K = PHᵀ(HPHᵀ + R)⁻¹
+
+by doubling: each step is worth twice as many steps of the filter as the one before. Chu, Fan, Lin & Wang (2004), "A
+structure-preserving doubling algorithm for periodic discrete-time algebraic Riccati equations"; Anderson & Moore
+(1979), section 6.7.
+"""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from credo.models.lds.batched_matrices import root, solve
+from credo.models.lds.kalman import Steps
+
+DOUBLINGS = 60
+"""2⁶⁰ steps of the filter."""
+SETTLED = 1e-14
+
+
+class Steady(NamedTuple):
+    """The predicted covariance P and the gain K of a filter that has seen enough."""
+
+    covariance: Float[Array, "n n"]
+    gain: Float[Array, "n p"]
+    converged: Bool[Array, ""]
+    """False where the covariance grows for ever, or depends on where it began."""
+
+
+@eqx.filter_jit
+def steady_state(steps: Steps) -> Steady:
+    """The fixed point for matrices that are the same at all times and outcomes that are seen in full."""
+    f, q, h, r = steps.transition, steps.noise, steps.emission, steps.observation
+    unit = jnp.eye(f.shape[0])
+
+    def double(state: Any) -> Any:
+        count, _, a, g, p = state
+        low = root(p)
+        # (I + GP)⁻¹ with P = LLᵀ
+        inverse = unit - g @ low @ solve(unit + low.T @ g @ low, low.T)
+        onward = a @ inverse
+        new = p + a.T @ p @ inverse @ a
+        return count + 1, jnp.max(jnp.abs(new - p)), onward @ a, _even(g + onward @ g @ a.T), _even(new)
+
+    def unsettled(state: Any) -> Bool[Array, ""]:
+        count, change, _, _, p = state
+        return (count < DOUBLINGS) & (change > SETTLED * jnp.max(jnp.abs(p))) & jnp.all(jnp.isfinite(p))
+
+    precision = h.T @ solve(r, h)
+    origin = (jnp.asarray(0), jnp.asarray(jnp.inf), f.T, precision, q)
+    _, change, _, _, p = jax.lax.while_loop(unsettled, double, origin)
+    gain = solve(h @ p @ h.T + r, h @ p).T
+    return Steady(p, gain, (change <= SETTLED * jnp.max(jnp.abs(p))) & jnp.all(jnp.isfinite(p)))
+
+
+def _even(s: Float[Array, "n n"]) -> Float[Array, "n n"]:
+    return 0.5 * (s + s.T)

@@ -1,0 +1,227 @@
+"""What every belief promises. A new one is added to `BELIEFS` and inherits the suite."""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import credo
+from credo.core import params
+from credo.kernels import RBF, Matern32, Matern52
+from credo.models.densities import Gaussian
+from credo.models.features import Polynomial
+from credo.models.gp import GP, Basis, HeteroscedasticGP, Independent, MultiGP, RobustGP, StateSpaceGP, Steps, WarpedGP
+from credo.models.linear import (
+    ARD,
+    FunctionSpace,
+    InverseGamma,
+    KnownNoise,
+    LaplaceNoise,
+    LaplacePrior,
+    Linear,
+    StudentTNoise,
+)
+
+RNG = np.random.default_rng(5)
+X = RNG.normal(size=(24, 2))
+Y = X @ [1.0, -0.5] + 0.3 * RNG.normal(size=24)
+QUERIES = RNG.normal(size=(4, 2))
+SEQUENCES = [RNG.integers(0, 3, size=n).tolist() for n in RNG.integers(2, 6, size=24)]
+
+
+class Case(NamedTuple):
+    belief: Any
+    data: tuple[Any, ...]
+    query: tuple[Any, ...] = ()
+    options: dict[str, Any] = {}  # noqa: RUF012
+
+
+def regression(belief: Any, **options: Any) -> Case:
+    return Case(belief, (X, Y), (QUERIES,), options)
+
+
+def linear_average() -> Case:
+    return regression(credo.Averaged([0.0, 0.0], (Linear(), Linear(Polynomial(2)))))
+
+
+@cache
+def lasso_draws() -> Case:
+    method = credo.infer.NUTS(chains=1, draws=2000, warmup=300)
+    return regression(Linear(prior=LaplacePrior(1.0), noise=0.3).condition(X[:12], Y[:12], using=method))
+
+
+BELIEFS: dict[str, Callable[[], Case]] = {
+    "Linear": lambda: regression(Linear()),
+    "Linear, no intercept": lambda: regression(Linear(intercept=False)),
+    "Linear, ARD, polynomial": lambda: regression(Linear(Polynomial(2), ARD(jnp.arange(1.0, 6.0)))),
+    "Linear, unknown noise": lambda: regression(Linear(noise=InverseGamma(2.0, 1.0))),
+    "Linear, row noise": lambda: regression(Linear(noise=KnownNoise()), noise=np.linspace(0.1, 1, 24)),
+    "Linear, weights": lambda: regression(Linear(), weights=np.linspace(0.5, 2, 24)),
+    "Linear, Student-t": lambda: regression(Linear(noise=StudentTNoise(4.0, 0.3))),
+    "Linear, Laplace": lambda: regression(Linear(noise=LaplaceNoise(0.3))),
+    "LinearDraws": lasso_draws,
+    "LinearFunction": lambda: regression(Linear().condition(X[:3], Y[:3], using=FunctionSpace())),
+    "Averaged": linear_average,
+    "Hypotheses": lambda: Case(credo.Hypotheses([[0.7, 0.2], [0.2, 0.3], [0.1, 0.5]]), (np.arange(24) % 3,)),
+    "BetaBernoulli": lambda: Case(credo.BetaBernoulli(2.0, 3.0), (np.arange(24) % 2,)),
+    "BetaBinomial": lambda: Case(credo.BetaBinomial(2.0, 3.0), (np.arange(24) % 4, np.full(24, 5))),
+    "DirichletCategorical": lambda: Case(credo.DirichletCategorical([1.0, 2.0, 0.5]), (np.arange(24) % 3,)),
+    "DirichletMultinomial": lambda: Case(
+        credo.DirichletMultinomial([1.0, 2.0, 0.5]), (np.arange(24 * 3).reshape(24, 3) % 4,)
+    ),
+    "GammaPoisson": lambda: Case(credo.GammaPoisson(2.0, 1.0), (np.arange(24) % 5,)),
+    "NormalKnownVariance": lambda: Case(credo.NormalKnownVariance(0.0, 2.0, 0.5), (Y,)),
+    "NormalInverseGamma": lambda: Case(credo.NormalInverseGamma(0.0, 1.0, 2.0, 1.0), (Y,)),
+    "HierarchicalBernoulli": lambda: Case(
+        credo.HierarchicalBernoulli().condition([1, 0, 2, 1], [3, 3, 4, 5]), (np.arange(4), np.full(4, 6))
+    ),
+    "MarkovSequence": lambda: Case(credo.MarkovSequence(3, 1), (SEQUENCES,), ([[0], [1]],)),
+    "Logistic": lambda: Case(credo.Logistic(classes=(0, 1)), (X, (Y > 0).astype(int)), (QUERIES,)),
+    "Softmax": lambda: Case(credo.Softmax(classes=(0, 1, 2)), (X, np.arange(24) % 3), (QUERIES,)),
+    "PoissonRegression": lambda: Case(credo.PoissonRegression(), (X, np.arange(24) % 5), (QUERIES,)),
+    "GP": lambda: regression(GP(RBF(), noise=0.1)),
+    "GP, row noise, trend": lambda: regression(
+        GP(Matern52([1.0, 2.0]), Basis(covariance=2.0), KnownNoise()), noise=np.linspace(0.1, 1, 24)
+    ),
+    "RobustGP": lambda: regression(RobustGP(RBF(), noise=StudentTNoise(4.0, 0.3))),
+    "WarpedGP": lambda: regression(WarpedGP(RBF(), noise=0.1, warp=Steps(height=[0.5, 0.2]))),
+    "HeteroscedasticGP": lambda: regression(HeteroscedasticGP(GP(RBF(), 0.0), GP(RBF(), -2.0))),
+    "Independent": lambda: Case(
+        Independent([GP(RBF()), GP(RBF(), 0.0)]), (X, np.column_stack([Y, X[:, 0] - Y])), (QUERIES,)
+    ),
+    "MultiGP": lambda: Case(MultiGP(RBF(), outputs=2), (X, np.column_stack([Y, X[:, 0] - Y])), (QUERIES,)),
+    "StateSpaceGP": lambda: Case(StateSpaceGP(GP(Matern32(), noise=0.1)), (X[:, :1], Y), (QUERIES[:, :1],)),
+    "HMM": lambda: Case(
+        credo.HMM(2, Gaussian(np.ones((2, 1)), mean=[-1.0, 1.0]), [0.4, 0.6], [[0.9, 0.1], [0.2, 0.8]]), (Y,)
+    ),
+    "LDS": lambda: Case(
+        credo.LDS([[0.9, 0.1], [0.0, 0.8]], np.eye(2), [[1.0, 0.5]], [[0.3]], np.zeros(2), 9 * np.eye(2)), (Y,)
+    ),
+    "NormalInverseWishart": lambda: Case(credo.NormalInverseWishart(jnp.zeros(2), 1.0, 4.0, jnp.eye(2)), (X,)),
+}
+
+
+NOT_BY_ROWS = {
+    *("Linear, Student-t", "Linear, Laplace", "Logistic", "Softmax", "PoissonRegression"),
+    "HierarchicalBernoulli",
+}
+"""Laplace approximations, whose halves are not the whole; and rows that are populations, which all must be there."""
+
+
+@pytest.fixture(params=BELIEFS)
+def case(request) -> Case:
+    return BELIEFS[request.param]()
+
+
+def rows(case: Case, part: slice) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return tuple(d[part] for d in case.data), {k: v[part] for k, v in case.options.items()}
+
+
+def summary(prediction: credo.Predictive) -> list[np.ndarray]:
+    return [np.asarray(v) for v in (prediction.mean, prediction.aleatoric, prediction.epistemic)]
+
+
+def test_jit_equals_eager(case):
+    statistics = case.belief.statistics(*case.data, **case.options)
+
+    def job(belief, statistics):
+        return belief.condition_on(statistics).predict(*case.query), belief.evidence_of(statistics)
+
+    eager, evidence = job(case.belief, statistics)
+    compiled, compiled_evidence = eqx.filter_jit(job)(case.belief, statistics)
+    for a, b in zip(summary(eager), summary(compiled), strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose(compiled_evidence, evidence, rtol=1e-8)
+    np.testing.assert_allclose(case.belief.log_evidence(*case.data, **case.options), evidence, rtol=1e-8)
+
+
+def test_vmap_over_the_numbers_of_the_belief(case):
+    statistics = case.belief.statistics(*case.data, **case.options)
+    arrays, static = eqx.partition(case.belief, eqx.is_inexact_array)
+    twice = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), arrays)
+    both = eqx.filter_jit(jax.vmap(lambda a: eqx.combine(a, static).evidence_of(statistics)))(twice)
+    np.testing.assert_allclose(both, [float(case.belief.evidence_of(statistics))] * 2, rtol=1e-8)
+
+
+def test_the_evidence_has_finite_gradients(case):
+    statistics = case.belief.statistics(*case.data, **case.options)
+    slots = params.layout(case.belief)
+    start = params.to_vector(case.belief, slots)
+
+    @eqx.filter_jit
+    def gradient(u):
+        return jax.grad(lambda v: params.from_vector(case.belief, slots, v).evidence_of(statistics))(u)
+
+    assert np.all(np.isfinite(gradient(start)))
+
+
+def test_a_file_brings_it_back(case, tmp_path):
+    after = case.belief.condition(*case.data, **case.options)
+    again = credo.load(credo.save(after, tmp_path / "belief"))
+    assert eqx.tree_equal(after, again)
+    for a, b in zip(summary(after.predict(*case.query)), summary(again.predict(*case.query)), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_doubt_is_noise_plus_ignorance(case):
+    for belief in (case.belief, case.belief.condition(*case.data, **case.options)):
+        p = belief.predict(*case.query)
+        np.testing.assert_allclose(p.total, p.aleatoric + p.epistemic, rtol=1e-10)
+        assert np.all(np.asarray(p.aleatoric) >= 0) and np.all(np.asarray(p.epistemic) >= -1e-12)
+        same = (
+            p.entropy()
+            if isinstance(p, credo.core.predictive.Categorical | credo.core.predictive.Bernoulli)
+            else p.variance
+        )
+        np.testing.assert_allclose(p.total, same, rtol=1e-10)
+
+
+def test_data_lessen_ignorance_on_average(case):
+    if isinstance(case.belief, credo.HMM):
+        pytest.skip("what is known of a state that moves on does not add up")
+    before, after = (
+        case.belief.predict(*case.query),
+        case.belief.condition(*case.data, **case.options).predict(*case.query),
+    )
+    assert np.mean(after.epistemic) < np.mean(before.epistemic)
+
+
+def test_conditioning_leaves_the_belief_alone(case):
+    leaves = [np.array(leaf) for leaf in jax.tree.leaves(case.belief) if eqx.is_array(leaf)]
+    case.belief.condition(*case.data, **case.options)
+    for leaf, before in zip([v for v in jax.tree.leaves(case.belief) if eqx.is_array(v)], leaves, strict=True):
+        np.testing.assert_array_equal(leaf, before)
+    with pytest.raises((AttributeError, TypeError)):
+        case.belief.new_attribute = 1
+
+
+@pytest.mark.parametrize("name", [n for n in BELIEFS if n not in NOT_BY_ROWS])
+def test_two_halves_are_the_whole(name):
+    case = BELIEFS[name]()
+    (first, first_options), (second, second_options) = rows(case, slice(0, 12)), rows(case, slice(12, None))
+    middle = case.belief.condition(*first, **first_options)
+    end = middle.condition(*second, **second_options)
+    whole = case.belief.condition(*case.data, **case.options)
+    for a, b in zip(summary(whole.predict(*case.query)), summary(end.predict(*case.query)), strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-8, atol=1e-12)
+    chained = case.belief.log_evidence(*first, **first_options) + middle.log_evidence(*second, **second_options)
+    np.testing.assert_allclose(chained, case.belief.log_evidence(*case.data, **case.options), rtol=1e-8)
+
+
+def test_learning_does_not_lower_the_evidence(case):
+    if not params.learnable(case.belief) or isinstance(case.belief, credo.Averaged):
+        pytest.skip("nothing to learn, or weights that learning leaves alone")
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", credo.errors.NotConvergedWarning)
+        options = {"using": credo.infer.Evidence(starts=1), "priors": False, "report": True}  # the evidence alone
+        report = credo.learn(case.belief, *case.data, **options, **case.options)
+    prepared, statistics = case.belief.prepare(*case.data, **case.options)
+    assert report.log_evidence >= float(prepared.log_evidence_of(statistics)) - 1e-8
+    assert report.status == "converged" or isinstance(case.belief, credo.LDS)  # its states have no basis of their own
