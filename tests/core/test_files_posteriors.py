@@ -13,7 +13,7 @@ import pytest
 import credo
 from credo.core.params import Constraint, Slot
 from credo.errors import FileError
-from credo.infer import NUTS, Laplace, Variational
+from credo.infer import NUTS, Laplace, Variational, importance
 from credo.infer.target import Space, Target
 
 METHODS = [NUTS(chains=2, draws=100, warmup=100), Laplace(), Variational()]
