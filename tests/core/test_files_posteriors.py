@@ -115,7 +115,7 @@ FIELDS = {"path": "a", "constraint": None, "shape": {"tuple": []}, "start": 0, "
         {"named": "credo.core.params:NamedTuple", "fields": {}},
         {"named": "credo.core.params:Slot._make", "fields": {}},
         {"named": "credo.core.params:layout", "fields": {}},
-        {"named": "credo.core.params:LogNormal", "fields": {"mode": 1, "spread": 1}},
+        {"named": "credo.infer.priors:LogNormal", "fields": {"mode": 1, "spread": 1}},
         {"class": SLOT, "fields": FIELDS},
         {"named": SLOT, "fields": {}},
         {"named": SLOT, "fields": {**FIELDS, "__class__": 1}},

@@ -222,7 +222,7 @@ def test_refusals(x):
     with pytest.raises(DataError, match="lacks expect"):
         credo.learn(credo.Linear(), np.ones((4, 1)) * np.arange(4)[:, None], np.arange(4.0), using=EM())
     with pytest.raises(DataError, match="the model's own priors"):
-        credo.learn(start(), x, using=EM(), priors={"probs": credo.core.params.LogNormal(0.5)})
+        credo.learn(start(), x, using=EM(), priors={"probs": credo.infer.priors.LogNormal(0.5)})
     with pytest.raises(DataError, match="starts must be"):
         credo.learn(start(), x, using=EM(starts=0))
     with pytest.raises(DataError, match="tolerance"):

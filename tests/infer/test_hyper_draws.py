@@ -6,9 +6,9 @@ import pytest
 
 import credo
 from credo.core import params
-from credo.core.params import LogNormal
 from credo.infer import NUTS
 from credo.infer.mcmc.hyper import hyper_target
+from credo.infer.priors import LogNormal
 from credo.kernels import RationalQuadratic
 from credo.models.gp import Zero
 from credo.models.gp.hyper import Quadrature, hyperparameters

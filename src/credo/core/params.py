@@ -277,24 +277,6 @@ def bounds(slots: Layout, vector: Float[Array | np.ndarray, " k"]) -> tuple[np.n
     return np.minimum(lower, u), np.maximum(upper, u)
 
 
-class LogNormal(eqx.Module):
-    """A prior of a positive number by its mode: log θ ~ N(log mode + spread², spread²), densest at θ = mode.
-
-    Any distribution of numpyro serves as a prior as well.
-    """
-
-    mode: Float[Array, "*k"]
-    spread: Float[Array, ""]
-
-    def __init__(self, mode: Any, spread: Any = 1.0):
-        self.mode, self.spread = jnp.asarray(mode, dtype=float), jnp.asarray(spread, dtype=float)
-
-    def log_prob(self, value: Array) -> Array:
-        """The log density in natural units."""
-        z = (jnp.log(value / self.mode) - self.spread**2) / self.spread
-        return -0.5 * z**2 - jnp.log(value * self.spread) - 0.5 * jnp.log(2 * jnp.pi)
-
-
 def check_priors(belief: Any, priors: Mapping[str, Any] | None) -> dict[str, Any]:
     """`priors` as a dict: every key is a learnable path and every value has a log density, or is None (no prior)."""
     for path, prior in (priors or {}).items():

@@ -15,7 +15,7 @@ from scipy import stats
 
 import credo
 from credo.core import params
-from credo.core.params import LogNormal
+from credo.infer.priors import LogNormal
 from credo.kernels import RBF
 from credo.models.gp import exact
 from credo.models.gp.data import pack

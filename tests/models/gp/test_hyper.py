@@ -9,9 +9,9 @@ from scipy import special, stats
 
 import credo
 from credo.core import params
-from credo.core.params import LogNormal
 from credo.errors import DataError
 from credo.evaluate.comparison import rank
+from credo.infer.priors import LogNormal
 from credo.kernels import RBF
 from credo.kernels.dotproduct import Linear as LinearKernel
 from credo.models.gp.hyper import Quadrature, central_composite, gauss_hermite, hyperparameters

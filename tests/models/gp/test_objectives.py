@@ -8,6 +8,7 @@ from scipy import stats
 import credo
 from credo.core import params
 from credo.errors import DataError
+from credo.infer.priors import LogNormal
 from credo.kernels import RBF
 from credo.models.gp.means import Constant
 from credo.models.gp.objectives import KFold, LeaveOneOut, Predicted, fold_score, leave_one_out_score, make_folds
@@ -66,7 +67,7 @@ def test_folds_are_the_sum_over_refits(gp, data, k):
 @pytest.mark.parametrize("name", PAIRS)
 def test_gradients_are_those_of_finite_differences(gp, data, name):
     rows, slots = gp.statistics(*data), params.layout(gp)
-    priors = {"noise": params.LogNormal(0.1, 1.0)}
+    priors = {"noise": LogNormal(0.1, 1.0)}
     k = PAIRS[name][1]
     objective = Predicted(gp, slots, rows, None if k is None else make_folds(25, k, 0), priors)
     u = np.asarray(params.to_vector(gp, slots)) + np.array([0.3, -0.2, 0.1])

@@ -9,9 +9,9 @@ import pytest
 from scipy import stats
 
 import credo
-from credo.core.params import LogNormal
 from credo.core.pytrees import changed
 from credo.errors import DataError
+from credo.infer.priors import LogNormal
 from credo.models.lds import LDS, MatrixPrior, StateGibbs
 from credo.models.lds.gibbs import gibbs_chain
 from credo.models.lds.learning import Regression

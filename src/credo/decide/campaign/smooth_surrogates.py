@@ -22,11 +22,11 @@ from scipy.linalg import block_diag
 from credo.core import params
 from credo.core.arrays import put
 from credo.decide.campaign.surrogate import NOISY, Plan, Surrogate, hyper_of, learn, log_squeeze, plan_for
+from credo.infer.priors import SharedScale
 from credo.kernels import RBF, Matern52
 from credo.models.features import Affine, Polynomial
 from credo.models.gp import GP
 from credo.models.gp.data import Rows, pack
-from credo.models.gp.hyperpriors import Alike
 from credo.models.gp.means import Basis
 
 WIDE, AMONG = 8, 0.3
@@ -114,7 +114,7 @@ def _smooth_plan(d: int, known: bool) -> Plan:
     if d < WIDE:
         return plan
     usual = plan.priors["kernel.lengthscale"]
-    return plan._replace(priors=plan.priors | {"kernel.lengthscale": Alike(usual.mode, usual.below, AMONG)})
+    return plan._replace(priors=plan.priors | {"kernel.lengthscale": SharedScale(usual.mode, usual.below, AMONG)})
 
 
 @lru_cache(maxsize=64)

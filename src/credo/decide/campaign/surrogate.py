@@ -19,10 +19,10 @@ from jaxtyping import Float
 from credo.core import params
 from credo.core.arrays import put
 from credo.infer.optimize import Optimum, maximize
+from credo.infer.priors import LogScalePenalty
 from credo.kernels import Kernel, Matern52
 from credo.models.gp import GP
 from credo.models.gp.data import Rows, pack
-from credo.models.gp.hyperpriors import Typical
 from credo.models.gp.means import Constant
 
 
@@ -130,7 +130,7 @@ class Plan(NamedTuple):
 
     gp: GP
     slots: params.Layout
-    priors: dict[str, Typical]
+    priors: dict[str, LogScalePenalty]
     start: Float[np.ndarray, " k"]
     lower: Float[np.ndarray, " k"]
     upper: Float[np.ndarray, " k"]
@@ -146,9 +146,9 @@ def plan_for(d: int, usual: Typically, known: bool, kernel: type[Kernel]) -> Pla
     typical, one = usual.length * np.sqrt(d), put(np.ones(()))
     lengths = np.full(d, typical)
     priors = {
-        "kernel.lengthscale": Typical(lengths, SPREAD),
-        "kernel.variance": Typical(1.0, SPREAD),
-        "noise": Typical(usual.noise, usual.noise_spread),
+        "kernel.lengthscale": LogScalePenalty(lengths, SPREAD),
+        "kernel.variance": LogScalePenalty(1.0, SPREAD),
+        "noise": LogScalePenalty(usual.noise, usual.noise_spread),
     }
     noise = put(np.asarray(LEAST_NOISE if known else usual.noise))
     gp = GP(kernel(put(lengths), one), Constant(put(np.zeros(())), one), noise)

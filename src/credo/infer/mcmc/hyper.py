@@ -21,6 +21,7 @@ from credo.core.errors import NotConvergedWarning
 from credo.infer.averaging import Averaged
 from credo.infer.learning import Learned
 from credo.infer.optimize import CONVERGED
+from credo.infer.priors import as_densities
 from credo.infer.target import Space, Target
 
 
@@ -28,8 +29,7 @@ def learn_by_draws(
     sampler: Any, belief: Any, statistics: Any, fixed: Sequence[str], priors: Mapping[str, Any], seed: int
 ) -> Learned:
     """The average of the belief over draws of its hyperparameters."""
-    # As penalties the default priors are centered on the log scale; as densities they must be told to be.
-    densities = {path: p.centered() if hasattr(p, "centered") else p for path, p in priors.items()}
+    densities = as_densities(priors)
     target = hyper_target(belief, statistics, fixed, densities)
     found = sampler.run(target, seed)
     vectors = found.vectors(sampler.members, jr.key(seed))

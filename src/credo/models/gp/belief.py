@@ -108,13 +108,13 @@ class GP(Belief):
 
     def objective(self, slots: Any, statistics: Rows, priors: Any) -> Any:
         """The evidence with its gradient: in NumPy for few rows and common kernels, through LAPACK for many."""
-        from credo.models.gp.hyperpriors import Typical
+        from credo.infer.priors import LogScalePenalty
         from credo.models.gp.staged import HostObjective
         from credo.models.gp.uncompiled import FEW_ROWS, Free, is_supported
 
         if is_traced(self, statistics):
             return None
-        typical = all(isinstance(prior, Typical) for prior in priors.values())
+        typical = all(isinstance(prior, LogScalePenalty) for prior in priors.values())
         if statistics.n <= FEW_ROWS and typical and is_supported(self.kernel):
             return Free(self, slots, statistics, priors)
         if exact.on_host(statistics.capacity, self, statistics):

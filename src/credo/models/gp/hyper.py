@@ -26,7 +26,7 @@ from credo.core.errors import DataError
 from credo.infer.averaging import Averaged
 from credo.infer.learning import Evidence, Learned
 from credo.infer.optimize import DIVERGED
-from credo.models.gp.hyperpriors import Typical
+from credo.infer.priors import as_densities
 
 POINTS = {1: 15, 2: 9, 3: 7}
 """Gauss-Hermite points along each coordinate, by the number of coordinates."""
@@ -113,8 +113,7 @@ class Quadrature(NamedTuple):
                 f"Quadrature takes up to {MOST_COORDINATES} hyperparameters, found {k}; hold some with fixed=[...]"
             )
         climb = _Climb(self.starts, max_steps=self.max_steps, tolerance=self.tolerance)
-        # As penalties the default priors are centered on the log scale; as densities they must be told to be.
-        priors = {path: p.centered() if isinstance(p, Typical) else p for path, p in priors.items()}
+        priors = as_densities(priors)
         found = climb.learn(belief, statistics, fixed, priors, seed)
         if found.status == DIVERGED:
             return found

@@ -7,16 +7,12 @@ enough that a few dozen rows overrule it.
 """
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
 
 from credo.core.params import learnable
-from credo.core.predictive.base import to_array
+from credo.infer.priors import LogScalePenalty
 from credo.kernels import Kernel, OnColumns, Product, Scales
 from credo.kernels.coregion import Coregionalized
 from credo.kernels.derivative import Differentiated
@@ -32,107 +28,8 @@ A lengthscale far above the spread of its column says that the column does not m
 penalty. One far below fits noise.
 """
 
-Penalty = Callable[[np.ndarray], tuple[float, np.ndarray]]
-
 TYPICAL_NOISE = 0.05
 """The mode of the noise, as a share of the variance of the outcomes."""
-
-
-class Typical(eqx.Module):
-    """What a positive number typically is: a penalty ½(log(θ/mode)/spread)², with a spread for either side.
-
-    For climbing it is the log density of θ itself; to integrate over, `centered` is the density that is as wide,
-    with the same mode, on the scale of log θ.
-    """
-
-    mode: Float[Array, "*k"]
-    below: Float[Array, ""]
-    above: Float[Array, ""]
-
-    def __init__(self, mode: Any, spread: Any):
-        below, above = spread if isinstance(spread, tuple) else (spread, spread)
-        self.mode, self.below, self.above = (to_array(v) for v in (mode, below, above))
-
-    def log_prob(self, value: Array) -> Array:
-        """-½(log(θ/mode)/spread)², up to a constant."""
-        z = jnp.log(value / self.mode)
-        return -0.5 * jnp.square(z / jnp.where(z < 0, self.below, self.above))
-
-    @property
-    def log_mass(self) -> Float[Array, ""]:
-        """log ∫ exp(log_prob) d log θ, for one number."""
-        return jnp.log(0.5 * (self.below + self.above) * jnp.sqrt(2 * jnp.pi))
-
-    def centered(self) -> "Centered":
-        """The prior to integrate over."""
-        return Centered(self)
-
-    def covariance(self, k: int) -> Float[np.ndarray, "k k"]:
-        """Of the logarithms of k numbers."""
-        return np.square(0.5 * (float(self.below) + float(self.above))) * np.eye(k)
-
-    def on_host(self) -> Penalty:
-        """Σ log_prob as a function of log θ, with its gradient, in NumPy."""
-        mode, below, above = np.log(np.ravel(self.mode)), float(self.below), float(self.above)
-
-        def penalty(logs: np.ndarray) -> tuple[float, np.ndarray]:
-            z = logs - mode
-            spread = np.where(z < 0, below, above)
-            return -0.5 * float(np.sum((z / spread) ** 2)), -z / spread**2
-
-        return penalty
-
-
-class Alike(Typical):
-    """What k numbers typically are that resemble each other: z = log(θ/mode) ~ N(0, σ² 11ᵀ + τ² I), up to a constant.
-
-    Their common level is as far from the mode as σ = `spread` allows, each of them as far from that level as
-    τ = `among`: lengthscales of many columns that few rows cannot tell apart.
-    """
-
-    among: Float[Array, ""]
-
-    def __init__(self, mode: Any, spread: Any, among: Any):
-        super().__init__(mode, spread)
-        self.among = to_array(among)
-
-    def log_prob(self, value: Array) -> Array:
-        """-½ zᵢ [(σ² 11ᵀ + τ² I)⁻¹ z]ᵢ, whose sum is the log density up to a constant."""
-        z = jnp.log(value / self.mode)
-        level = jnp.square(self.below) * z.sum() / (jnp.square(self.among) + z.size * jnp.square(self.below))
-        return -0.5 * z * (z - level) / jnp.square(self.among)
-
-    @property
-    def log_mass(self) -> Float[Array, ""]:
-        """log ∫ exp(Σ log_prob) d log θ, a k-th of it."""
-        k, own = self.mode.size, jnp.square(self.among)
-        together = jnp.log(own + k * jnp.square(self.below)) + (k - 1) * jnp.log(own)
-        return 0.5 * (jnp.log(2 * jnp.pi) + together / k)
-
-    def covariance(self, k: int) -> Float[np.ndarray, "k k"]:
-        """σ² 11ᵀ + τ² I."""
-        return float(self.below) ** 2 * np.ones((k, k)) + float(self.among) ** 2 * np.eye(k)
-
-    def on_host(self) -> Penalty:
-        """Σ log_prob as a function of log θ, with its gradient, in NumPy."""
-        mode, common, own = np.log(np.ravel(self.mode)), float(self.below) ** 2, float(self.among) ** 2
-
-        def penalty(logs: np.ndarray) -> tuple[float, np.ndarray]:
-            z = logs - mode
-            solved = (z - common * z.sum() / (own + len(z) * common)) / own
-            return -0.5 * float(z @ solved), -solved
-
-        return penalty
-
-
-class Centered(eqx.Module):
-    """log θ has a normal density with the spreads of a `Typical` below and above its mode, normalized."""
-
-    typical: Typical
-
-    def log_prob(self, value: Array) -> Array:
-        """The log density of θ."""
-        return self.typical.log_prob(value) - self.typical.log_mass - jnp.log(value)
 
 
 def default_priors(gp: Any, rows: Rows) -> dict[str, Any]:
@@ -141,7 +38,7 @@ def default_priors(gp: Any, rows: Rows) -> dict[str, Any]:
     priors = {f"kernel.{path}": prior for path, prior in kernel_priors(gp.kernel, scales).items()}
     known = set(learnable(gp))
     if "noise" in known:
-        priors["noise"] = Typical(TYPICAL_NOISE * scales.variance, NOISE)
+        priors["noise"] = LogScalePenalty(TYPICAL_NOISE * scales.variance, NOISE)
     return {path: prior for path, prior in priors.items() if path in known}
 
 
@@ -178,19 +75,19 @@ def kernel_priors(kernel: Kernel, scales: Scales) -> dict[str, Any]:
     return out | {path: prior for path, value in own.items() if (prior := _prior(kernel, path, value, scales))}
 
 
-def _prior(kernel: Kernel, name: str, value: Any, scales: Scales) -> Typical | None:
+def _prior(kernel: Kernel, name: str, value: Any, scales: Scales) -> LogScalePenalty | None:
     """The prior of one number by its name; None leaves it to the data."""
     typical, span = scales.spread * np.sqrt(len(scales.spread)), scales.span / CYCLES
     if isinstance(kernel, Coded):
-        return Typical(scales.variance, VARIANCE) if name == "variance" else None
+        return LogScalePenalty(scales.variance, VARIANCE) if name == "variance" else None
     if name == "lengthscale" and hasattr(kernel, "period"):
-        return Typical(1.0, LENGTHSCALE)  # of the shape within a period: it has no units
+        return LogScalePenalty(1.0, LENGTHSCALE)  # of the shape within a period: it has no units
     if name in ("lengthscale", "decay"):
-        return Typical(typical if np.ndim(value) else np.exp(np.log(typical).mean()), LENGTHSCALE)
+        return LogScalePenalty(typical if np.ndim(value) else np.exp(np.log(typical).mean()), LENGTHSCALE)
     if name == "variance":
-        return Typical(scales.variance / _unit(kernel, scales), VARIANCE)
+        return LogScalePenalty(scales.variance / _unit(kernel, scales), VARIANCE)
     if name == "period":
-        return Typical(span if np.ndim(value) else np.exp(np.log(span).mean()), PERIOD)
+        return LogScalePenalty(span if np.ndim(value) else np.exp(np.log(span).mean()), PERIOD)
     return None
 
 

@@ -22,13 +22,14 @@ from credo.core.linalg import demand
 from credo.core.params import positive
 from credo.core.predictive import Normal, Predictive
 from credo.infer.learning import Evidence
+from credo.infer.priors import LogScalePenalty, NormalPenalty
 from credo.kernels import Constant as ConstantKernel
 from credo.kernels import Kernel, Matern52, Scales
 from credo.kernels.coregion import Coregionalized
 from credo.models.gp import exact
 from credo.models.gp.data import Rows, pack
 from credo.models.gp.exact import Prior, Solved
-from credo.models.gp.hyperpriors import NOISE, TYPICAL_NOISE, VARIANCE, Typical, kernel_priors
+from credo.models.gp.hyperpriors import NOISE, TYPICAL_NOISE, VARIANCE, kernel_priors
 from credo.models.gp.independent import split_outputs
 from credo.models.gp.means import Mean
 
@@ -55,16 +56,6 @@ class OutputMeans(Mean):
         if self.variance is None:
             return None
         return Coregionalized(ConstantKernel(jnp.ones(())), jnp.zeros((len(self.variance), 1)), self.variance)
-
-
-class NormalPrior(eqx.Module):
-    """θ ~ N(0, scale²), a prior of loadings for `learn`."""
-
-    scale: Float[Array, "..."]
-
-    def log_prob(self, value: Array) -> Array:
-        """The log density."""
-        return -0.5 * (value / self.scale) ** 2 - jnp.log(self.scale) - 0.5 * jnp.log(2 * jnp.pi)
 
 
 class MultiGP(Belief):
@@ -173,9 +164,9 @@ class MultiGP(Belief):
             for i, kernel in enumerate(self.kernel.kernels)
             for path, prior in kernel_priors(kernel, scales).items()
         }
-        priors["kernel.loadings"] = NormalPrior(jnp.asarray(np.sqrt(variance)[:, None]))
-        priors["kernel.kappa"] = Typical(OWN * variance / q, VARIANCE)
-        priors["noise"] = Typical(TYPICAL_NOISE * variance, NOISE)
+        priors["kernel.loadings"] = NormalPenalty(0.0, jnp.asarray(np.sqrt(variance)[:, None]))
+        priors["kernel.kappa"] = LogScalePenalty(OWN * variance / q, VARIANCE)
+        priors["noise"] = LogScalePenalty(TYPICAL_NOISE * variance, NOISE)
         return priors
 
     def learner(self, priors: dict[str, Any]) -> Any:

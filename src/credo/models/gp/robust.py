@@ -33,11 +33,12 @@ from credo.core.errors import DataError, NotConvergedWarning
 from credo.core.linalg import demand, factorize, gaussian_log_evidence, solve, solve_lower
 from credo.core.predictive import Predictive
 from credo.infer.learning import Evidence
+from credo.infer.priors import LogScalePenalty
 from credo.kernels import Kernel, Matern52
 from credo.models.gp import exact
 from credo.models.gp.data import Rows, pack, read
 from credo.models.gp.exact import Prior, Solved
-from credo.models.gp.hyperpriors import NOISE, TYPICAL_NOISE, Typical, default_priors, scales_of
+from credo.models.gp.hyperpriors import NOISE, TYPICAL_NOISE, default_priors, scales_of
 from credo.models.gp.means import Mean, as_mean
 from credo.models.linear.outcome import outcome
 from credo.models.linear.posterior import Weights
@@ -103,7 +104,7 @@ class RobustGP(Belief):
         """Those of a `GP`, from outcomes without their outliers; the scale's is the noise variance's, in its units."""
         quiet = tame(statistics)
         typical = np.sqrt(TYPICAL_NOISE * scales_of(self.kernel, quiet)[0].variance)
-        return default_priors(self, quiet) | {"noise.scale": Typical(typical, NOISE / 2)}
+        return default_priors(self, quiet) | {"noise.scale": LogScalePenalty(typical, NOISE / 2)}
 
     def learner(self, priors: dict[str, Any]) -> Any:
         """Two climbs of the bound: each look at it is a fixed point of its own."""

@@ -25,6 +25,7 @@ from scipy.special import i0e, i1e
 from credo.core import params
 from credo.core.errors import DataError
 from credo.core.linalg import evidence_on_host, lapack
+from credo.infer.priors import LogScalePenalty
 from credo.kernels import (
     RBF,
     Exponential,
@@ -42,7 +43,6 @@ from credo.kernels.dotproduct import Linear
 from credo.kernels.periodic import Periodic
 from credo.models.gp.belief import GP
 from credo.models.gp.data import Rows
-from credo.models.gp.hyperpriors import Typical
 from credo.models.gp.means import Constant, Mean, Zero
 
 Matrix = np.ndarray
@@ -137,7 +137,7 @@ class Uncompiled:
     It remembers the best point it has seen, and raises `TimeUp` once `deadline` (of `time.perf_counter`) has passed.
     """
 
-    def __init__(self, gp: GP, sheet: Sheet, priors: Mapping[str, Typical], deadline: Any = np.inf):
+    def __init__(self, gp: GP, sheet: Sheet, priors: Mapping[str, LogScalePenalty], deadline: Any = np.inf):
         if not is_supported(gp.kernel):
             raise DataError(f"only kernels made of {_listed()} can be evaluated here, found {gp.kernel.formula()}")
         self.slots = params.layout(gp)
@@ -209,7 +209,7 @@ class Uncompiled:
         return {s.path: np.exp(vector[s.start : s.stop]).reshape(s.shape) for s in self.slots}
 
     def log_prior(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
-        """Σ log p(θ), the penalties of `Typical`, and the gradient by log θ."""
+        """Σ log p(θ), the penalties of `LogScalePenalty`, and the gradient by log θ."""
         total, slope = 0.0, np.zeros_like(vector)
         for s in self.slots:
             if s.path in self._priors:
@@ -221,7 +221,7 @@ class Uncompiled:
 class Free:
     """The same with some of the numbers held: a function of those in `slots` only, as `learn` asks for it."""
 
-    def __init__(self, gp: GP, slots: params.Layout, rows: Rows, priors: Mapping[str, Typical]):
+    def __init__(self, gp: GP, slots: params.Layout, rows: Rows, priors: Mapping[str, LogScalePenalty]):
         self._whole = Uncompiled(gp, Sheet.of(gp, rows), priors)
         places = {s.path: np.arange(s.start, s.stop) for s in self._whole.slots}
         self._free = np.concatenate([places[s.path] for s in slots])

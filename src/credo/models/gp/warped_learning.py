@@ -18,9 +18,9 @@ from credo.core import params
 from credo.core.arrays import is_traced
 from credo.core.linalg import lapack
 from credo.infer.learning import Evidence, Learned
+from credo.infer.priors import LogScalePenalty
 from credo.models.gp.belief import GP
 from credo.models.gp.data import Rows
-from credo.models.gp.hyperpriors import Typical
 from credo.models.gp.staged import ROUGHLY, HostObjective, Staged, flat, noise_free, typical_steps
 from credo.models.gp.uncompiled import FEW_ROWS, Sheet, Uncompiled, is_supported
 from credo.models.gp.warped import WarpedGP
@@ -98,7 +98,7 @@ def objective(belief: WarpedGP, slots: params.Layout, rows: Rows, priors: Mappin
     """What is climbed; None where something is traced."""
     if is_traced(belief, rows):
         return None
-    typical = all(isinstance(prior, Typical) for path, prior in priors.items() if not path.startswith(WARP))
+    typical = all(isinstance(prior, LogScalePenalty) for path, prior in priors.items() if not path.startswith(WARP))
     if rows.n <= FEW_ROWS and typical and is_supported(belief.kernel):
         return FreeWarped(belief, slots, rows, priors)
     return HostObjective(belief, slots, rows, priors)

@@ -21,7 +21,7 @@ from credo.core.errors import DataError
 from credo.core.params import positive, real
 from credo.core.predictive import Warp
 from credo.core.predictive.base import invert_cdf
-from credo.models.gp.hyperpriors import Typical
+from credo.infer.priors import LogScalePenalty, NormalPenalty
 
 SMALL = 0.03
 """The height of a step that hardly is one, in standard deviations of the outcomes: what is expected before data."""
@@ -233,7 +233,11 @@ class Steps(OutcomeWarp):
 
     def priors(self) -> dict[str, Any]:
         """Low steps, about as wide as the outcomes, somewhere among them."""
-        return {"height": Typical(SMALL, HEIGHT), "width": Typical(1.0, WIDTH), "place": Near(0.0, PLACE)}
+        return {
+            "height": LogScalePenalty(SMALL, HEIGHT),
+            "width": LogScalePenalty(1.0, WIDTH),
+            "place": NormalPenalty(0.0, PLACE),
+        }
 
     def describe(self) -> str:
         """In words: by how much outcomes are told apart more finely, and where."""
@@ -244,17 +248,6 @@ class Steps(OutcomeWarp):
             if h / w > 2 * SMALL
         ]
         return "outcomes " + " and ".join(parts) if parts else "outcomes nearly as they are"
-
-
-class Near(eqx.Module):
-    """What a real number typically is: a penalty ½((θ - center)/spread)²."""
-
-    center: float
-    spread: float
-
-    def log_prob(self, value: Array) -> Array:
-        """-½((θ - center)/spread)², up to a constant."""
-        return -0.5 * jnp.square((value - self.center) / self.spread)
 
 
 def _each(value: Any, default: Any, steps: int, name: str, positive: bool = True) -> Array:

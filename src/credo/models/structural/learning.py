@@ -7,14 +7,12 @@ The priors are weak, and on the scale on which learning is free (logarithms of v
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
 
 from credo.core import linalg, params
 from credo.core.arrays import put
 from credo.infer.learning import Evidence, Learned, Objective
+from credo.infer.priors import LogitPenalty, LogScalePenalty, Penalty
 from credo.models.structural.base import LOOSE, Scales
 
 AT_ZERO = 1e-5
@@ -25,22 +23,9 @@ STRIDE = 0.05
 LOOSE_ODDS = 1.5
 
 
-class Free(eqx.Module):
-    """A prior N(center, spread²) of log θ, or of the log-odds of a θ in (0, 1), as a density of that number."""
-
-    typical: Float[Array, "*k"]
-    spread: Float[Array, ""]
-    odds: bool = eqx.field(static=True, default=False)
-
-    def log_prob(self, value: Array) -> Array:
-        """The log density of log θ, or of log θ/(1 - θ)."""
-        u, center = (jnp.log(v) - jnp.log1p(-v) if self.odds else jnp.log(v) for v in (value, self.typical))
-        return -0.5 * ((u - center) / self.spread) ** 2 - jnp.log(self.spread * jnp.sqrt(2 * jnp.pi))
-
-
-def weak_priors(belief: Any, scales: Scales) -> dict[str, Free]:
+def weak_priors(belief: Any, scales: Scales) -> dict[str, Penalty]:
     """A prior for every learnable number of a structural model."""
-    found: dict[str, Free] = {}
+    found: dict[str, Penalty] = {}
     typical = {
         f"parts.{i}.{field}": value
         for i, part in enumerate(belief.parts)
@@ -50,11 +35,11 @@ def weak_priors(belief: Any, scales: Scales) -> dict[str, Free]:
     for path, value in params.learnable(belief).items():
         kind = params.constraint_of(belief, path).kind
         if path in typical:
-            found[path] = Free(put(typical[path][0]), put(typical[path][1]))
+            found[path] = LogScalePenalty(*typical[path])
         elif kind == "unit_interval":
-            found[path] = Free(put(np.full(np.shape(value), _middle(path))), put(LOOSE_ODDS), odds=True)
+            found[path] = LogitPenalty(np.full(np.shape(value), _middle(path)), LOOSE_ODDS)
         elif kind == "positive":
-            found[path] = Free(put(value), put(0.5))
+            found[path] = LogScalePenalty(value, 0.5)
     return found
 
 
@@ -114,4 +99,6 @@ def integrated_evidence(belief: Any, statistics: Any, priors: Mapping[str, Any] 
         factor = linalg.factorize(put(np.diag(np.maximum(np.diagonal(bend), 1 / LOOSE**2))))
     gain = 0.5 * float(linalg.quadratic(factor.root, put(slope)))
     width = 0.5 * len(at) * np.log(2 * np.pi) - 0.5 * float(linalg.log_determinant(factor.root))
-    return value + gain + width
+    given = [(slot, priors[slot.path]) for slot in slots if slot.path in priors]
+    mass = sum(float(np.broadcast_to(p.log_mass, s.shape).sum()) for s, p in given if isinstance(p, Penalty))
+    return value - mass + gain + width

@@ -7,15 +7,19 @@ import pytest
 from scipy.optimize import approx_fprime
 from scipy.stats import multivariate_normal, norm
 
-from credo.models.gp.hyperpriors import Alike, Typical
+from credo.infer.priors import LogitPenalty, LogScalePenalty, NormalPenalty, SharedScale, as_densities
 
 MODE = np.array([0.5, 1.0, 2.0, 0.7])
 LOGS = np.log(MODE) + np.array([0.3, -0.2, 0.9, -1.1])
-PRIORS = {"typical": Typical(MODE, (1.0, 3.0)), "alike": Alike(MODE, 0.8, 0.3), "one alike": Alike(MODE[:1], 0.8, 0.3)}
+PRIORS = {
+    "typical": LogScalePenalty(MODE, (1.0, 3.0)),
+    "shared": SharedScale(MODE, 0.8, 0.3),
+    "one shared": SharedScale(MODE[:1], 0.8, 0.3),
+}
 
 
 def test_numbers_that_are_alike_have_a_normal_density():
-    prior = Alike(MODE, 0.8, 0.3)
+    prior = SharedScale(MODE, 0.8, 0.3)
     covariance = 0.64 * np.ones((4, 4)) + 0.09 * np.eye(4)
     np.testing.assert_allclose(prior.covariance(4), covariance, rtol=1e-12)
     wanted = multivariate_normal(np.log(MODE), covariance).logpdf(LOGS)
@@ -25,7 +29,7 @@ def test_numbers_that_are_alike_have_a_normal_density():
 
 
 def test_a_typical_number_has_two_half_normals():
-    prior = Typical(2.0, (1.0, 3.0))
+    prior = LogScalePenalty(2.0, (1.0, 3.0))
     np.testing.assert_allclose(prior.covariance(2), 4.0 * np.eye(2))
     grid = np.linspace(-9, 20, 20001)
     density = np.exp(np.asarray(prior.log_prob(jnp.exp(grid))) - float(prior.log_mass))
@@ -43,3 +47,22 @@ def test_on_host_it_is_the_same_with_its_gradient(name):
     np.testing.assert_allclose(value, wanted[0], rtol=1e-12)
     np.testing.assert_allclose(slope, wanted[1], rtol=1e-10)
     np.testing.assert_allclose(slope, approx_fprime(logs, lambda v: prior.on_host()(v)[0], 1e-7), rtol=1e-5)
+
+
+def free(name):
+    """θ of u, as JAX knows it."""
+    return {"log": jnp.exp, "logit": jax.nn.sigmoid, "real": lambda u: u}[name]
+
+
+@pytest.mark.parametrize(
+    ("prior", "scale"),
+    [(LogScalePenalty(2.0, (1.0, 3.0)), "log"), (LogitPenalty(0.7, 1.5), "logit"), (NormalPenalty(0.4, 2.0), "real")],
+)
+def test_as_a_density_a_penalty_has_mass_one_and_its_mode_on_the_free_scale(prior, scale):
+    grid = jnp.linspace(-12.0, 25.0, 20001)
+    theta, slope = jax.vmap(jax.value_and_grad(free(scale)))(grid)
+    inside = (theta > 0) & (theta < 1) if scale == "logit" else jnp.isfinite(theta)
+    log_density = jnp.where(inside, as_densities({"a": prior})["a"].log_prob(theta) + jnp.log(slope), -jnp.inf)
+    np.testing.assert_allclose(np.trapezoid(jnp.exp(log_density), grid), 1.0, rtol=1e-6)
+    top = theta[jnp.argmax(log_density)]
+    np.testing.assert_allclose(top, {"log": 2.0, "logit": 0.7, "real": 0.4}[scale], rtol=2e-3)

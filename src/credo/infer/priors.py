@@ -1,0 +1,208 @@
+"""Priors of the numbers that are learned: densities, and penalties on the scale on which learning is free.
+
+Any object with `log_prob` is a prior, numpyro's distributions among them. A `Penalty` is climbed as it stands, so that
+its mode is that of θ in natural units; to integrate over θ, `as_density` gives the density that is as wide on the free
+scale u (log θ, log-odds, or θ itself).
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, runtime_checkable
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Float
+
+from credo.core.predictive.base import to_array
+
+OnHost = Callable[[np.ndarray], tuple[float, np.ndarray]]
+
+
+@runtime_checkable
+class Prior(Protocol):
+    """What knows the log density of a learnable number in natural units; of each entry for an array of them."""
+
+    def log_prob(self, value: Array) -> Array:
+        """log p(θ)."""
+
+
+class LogNormal(eqx.Module):
+    """A prior of a positive number by its mode: log θ ~ N(log mode + spread², spread²), densest at θ = mode."""
+
+    mode: Float[Array, "*k"]
+    spread: Float[Array, ""]
+
+    def __init__(self, mode: ArrayLike | Sequence[float], spread: ArrayLike = 1.0):
+        self.mode, self.spread = to_array(mode), to_array(spread)
+
+    def log_prob(self, value: Array) -> Array:
+        """The log density in natural units."""
+        z = (jnp.log(value / self.mode) - self.spread**2) / self.spread
+        return -0.5 * z**2 - jnp.log(value * self.spread) - 0.5 * jnp.log(2 * jnp.pi)
+
+
+class Penalty(eqx.Module):
+    """A log density of u = u(θ), up to a constant, that learning adds to the evidence without a Jacobian."""
+
+    @abstractmethod
+    def log_prob(self, value: Array) -> Array:
+        """The penalty at θ, zero at its mode."""
+
+    @property
+    @abstractmethod
+    def log_mass(self) -> Array:
+        """log ∫ exp(log_prob) du, for one number."""
+
+    @abstractmethod
+    def log_slope(self, value: Array) -> Array:
+        """log |dθ/du| at θ."""
+
+    def as_density(self) -> "PenaltyDensity":
+        """The prior to integrate over."""
+        return PenaltyDensity(self)
+
+
+class PenaltyDensity(eqx.Module):
+    """The normalized density of θ whose u has the density of a `Penalty`: p(θ) = exp(log_prob(θ))/mass · |du/dθ|."""
+
+    penalty: Penalty
+
+    def log_prob(self, value: Array) -> Array:
+        """The log density of θ."""
+        return self.penalty.log_prob(value) - self.penalty.log_mass - self.penalty.log_slope(value)
+
+
+def as_densities(priors: Mapping[str, Prior]) -> dict[str, Prior]:
+    """The priors to integrate over: penalties as densities, densities as they are."""
+    return {path: prior.as_density() if isinstance(prior, Penalty) else prior for path, prior in priors.items()}
+
+
+class LogScalePenalty(Penalty):
+    """What a positive number typically is: a penalty ½(log(θ/mode)/spread)², with a spread for either side."""
+
+    mode: Float[Array, "*k"]
+    below: Float[Array, ""]
+    above: Float[Array, ""]
+
+    def __init__(self, mode: ArrayLike, spread: ArrayLike | tuple[float, float]):
+        below, above = spread if isinstance(spread, tuple) else (spread, spread)
+        self.mode, self.below, self.above = (to_array(v) for v in (mode, below, above))
+
+    def log_prob(self, value: Array) -> Array:
+        """-½(log(θ/mode)/spread)², up to a constant."""
+        z = jnp.log(value / self.mode)
+        return -0.5 * jnp.square(z / jnp.where(z < 0, self.below, self.above))
+
+    @property
+    def log_mass(self) -> Float[Array, ""]:
+        """log ∫ exp(log_prob) d log θ, for one number."""
+        return jnp.log(0.5 * (self.below + self.above) * jnp.sqrt(2 * jnp.pi))
+
+    def log_slope(self, value: Array) -> Array:
+        """log θ: θ = eᵘ."""
+        return jnp.log(value)
+
+    def covariance(self, k: int) -> Float[np.ndarray, "k k"]:
+        """Of the logarithms of k numbers."""
+        return np.square(0.5 * (float(self.below) + float(self.above))) * np.eye(k)
+
+    def on_host(self) -> OnHost:
+        """Σ log_prob as a function of log θ, with its gradient, in NumPy."""
+        mode, below, above = np.log(np.ravel(self.mode)), float(self.below), float(self.above)
+
+        def penalty(logs: np.ndarray) -> tuple[float, np.ndarray]:
+            z = logs - mode
+            spread = np.where(z < 0, below, above)
+            return -0.5 * float(np.sum((z / spread) ** 2)), -z / spread**2
+
+        return penalty
+
+
+class SharedScale(LogScalePenalty):
+    """What k numbers typically are that resemble each other: z = log(θ/mode) ~ N(0, σ² 11ᵀ + τ² I), up to a constant.
+
+    Their common level is as far from the mode as σ = `spread` allows, each of them as far from that level as
+    τ = `among`: lengthscales of many columns that few rows cannot tell apart.
+    """
+
+    among: Float[Array, ""]
+
+    def __init__(self, mode: ArrayLike, spread: ArrayLike, among: ArrayLike):
+        super().__init__(mode, spread)
+        self.among = to_array(among)
+
+    def log_prob(self, value: Array) -> Array:
+        """-½ zᵢ [(σ² 11ᵀ + τ² I)⁻¹ z]ᵢ, whose sum is the log density up to a constant."""
+        z = jnp.log(value / self.mode)
+        level = jnp.square(self.below) * z.sum() / (jnp.square(self.among) + z.size * jnp.square(self.below))
+        return -0.5 * z * (z - level) / jnp.square(self.among)
+
+    @property
+    def log_mass(self) -> Float[Array, ""]:
+        """log ∫ exp(Σ log_prob) d log θ, a k-th of it."""
+        k, own = self.mode.size, jnp.square(self.among)
+        together = jnp.log(own + k * jnp.square(self.below)) + (k - 1) * jnp.log(own)
+        return 0.5 * (jnp.log(2 * jnp.pi) + together / k)
+
+    def covariance(self, k: int) -> Float[np.ndarray, "k k"]:
+        """σ² 11ᵀ + τ² I."""
+        return float(self.below) ** 2 * np.ones((k, k)) + float(self.among) ** 2 * np.eye(k)
+
+    def on_host(self) -> OnHost:
+        """Σ log_prob as a function of log θ, with its gradient, in NumPy."""
+        mode, common, own = np.log(np.ravel(self.mode)), float(self.below) ** 2, float(self.among) ** 2
+
+        def penalty(logs: np.ndarray) -> tuple[float, np.ndarray]:
+            z = logs - mode
+            solved = (z - common * z.sum() / (own + len(z) * common)) / own
+            return -0.5 * float(z @ solved), -solved
+
+        return penalty
+
+
+class NormalPenalty(Penalty):
+    """What a real number typically is: a penalty ½((θ - center)/spread)²."""
+
+    center: Float[Array, "..."]
+    spread: Float[Array, "..."]
+
+    def __init__(self, center: ArrayLike, spread: ArrayLike):
+        self.center, self.spread = to_array(center), to_array(spread)
+
+    def log_prob(self, value: Array) -> Array:
+        """-½((θ - center)/spread)², up to a constant."""
+        return -0.5 * jnp.square((value - self.center) / self.spread)
+
+    @property
+    def log_mass(self) -> Array:
+        """log ∫ exp(log_prob) dθ, for each number."""
+        return jnp.log(self.spread * jnp.sqrt(2 * jnp.pi))
+
+    def log_slope(self, value: Array) -> Array:
+        """Zero: θ = u."""
+        return jnp.zeros_like(value)
+
+
+class LogitPenalty(Penalty):
+    """What a number in (0, 1) typically is: a penalty ½((logit θ - logit mode)/spread)²."""
+
+    mode: Float[Array, "*k"]
+    spread: Float[Array, ""]
+
+    def __init__(self, mode: ArrayLike, spread: ArrayLike):
+        self.mode, self.spread = to_array(mode), to_array(spread)
+
+    def log_prob(self, value: Array) -> Array:
+        """-½((logit θ - logit mode)/spread)², up to a constant."""
+        u, center = (jnp.log(v) - jnp.log1p(-v) for v in (value, self.mode))
+        return -0.5 * jnp.square((u - center) / self.spread)
+
+    @property
+    def log_mass(self) -> Float[Array, ""]:
+        """log ∫ exp(log_prob) d logit θ, for one number."""
+        return jnp.log(self.spread * jnp.sqrt(2 * jnp.pi))
+
+    def log_slope(self, value: Array) -> Array:
+        """log θ(1 - θ)."""
+        return jnp.log(value) + jnp.log1p(-value)
