@@ -1,6 +1,13 @@
 """The machine: its cores, the threads of its linear algebra, its memory."""
 
+import os
+
 import numpy as np
+
+
+def cores() -> int:
+    """The processor cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
 
 
 def aligned(shape: tuple[int, ...]) -> np.ndarray:

@@ -1,6 +1,7 @@
 """Sequences as users have them, one after the other in one table: what every pass over time reads.
 
 A sequence is a table (T, d), or a vector (T,) for one column. Several are a list of such, or one table with `lengths`.
+A single row (d,), or a number, is the next outcome of a sequence.
 """
 
 from typing import Any
@@ -48,7 +49,7 @@ def read(
     """Checked sequences.
 
     Args:
-        x: a table (T, d), a vector (T,), or a list of those.
+        x: a table (T, d), a vector (T,), or a list of those; where the columns are known, also a row (d,) or a number.
         lengths: of the sequences in one table, in order; they add up to its rows.
         inputs: a table with a row for each of x's, or a list of those.
         missing: whether NaN means that an entry was not observed; otherwise it is an error.
@@ -56,6 +57,9 @@ def read(
     """
     if is_traced(x):
         raise DataError("sequences must be known before compilation, found a traced array; pass NumPy's")
+    row = next_row(columns, x) if lengths is None else None
+    if row is not None:
+        x, inputs = row[None], None if inputs is None else np.reshape(inputs, (1, -1))
     table, sizes = _concatenated(x, "x", columns)
     sizes = sizes if lengths is None else _check_lengths(lengths, len(table), len(sizes))
     seen = _check_seen(table, missing)

@@ -12,8 +12,8 @@ import numpy as np
 import scipy.sparse as sp
 from jaxtyping import Bool, Float
 
+from credo.core.device import cores
 from credo.core.errors import DataError
-from credo.core.parts import cores
 
 SUM_TOLERANCE = 1e-8
 MANY = 2_000_000

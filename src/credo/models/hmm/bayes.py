@@ -22,27 +22,66 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from credo.core import params
 from credo.core.arrays import put
 from credo.core.checks import check_count
-from credo.core.errors import NotMonotone
+from credo.core.errors import DataError, NotMonotone
+from credo.core.params import known
 from credo.core.pytrees import changed
+from credo.infer.averaging import Averaged
 from credo.infer.em import ROUNDING
 from credo.infer.learning import Learned, LocalOptimum
 from credo.infer.mcmc.draws import Draws
-from credo.infer.mcmc.stacked import diagnosed, evidences
+from credo.infer.mcmc.stacked import diagnosed, evidences, spread_evenly, unstacked
 from credo.infer.optimize import CONVERGED, DIVERGED, STOPPED
 from credo.infer.progress import Progress
 from credo.models.densities import dirichlet
 from credo.models.hmm import passes
 from credo.models.hmm.belief import HMM
-from credo.models.hmm.drawn import (
-    DrawnHMM,
-    averaged,
-    members_of,
-    refuse,
-    replaced,
-    stacked,
-)
 from credo.models.hmm.learning import Expected, counted, pseudo_counts
 from credo.models.sequences import Sequences
+
+
+class DrawnHMM(Averaged):
+    """The average over HMMs that were drawn; `found` has the draws of all their numbers, where there are more."""
+
+    found: Any = known()
+
+
+def _refuse(fixed: Sequence[str], priors: Mapping[str, Any]) -> None:
+    """`DataError` where something is to be held, or has a prior of another kind."""
+    if fixed or priors:
+        raise DataError(
+            "variational Bayes and PathGibbs integrate over all parameters under the model's own priors, found "
+            f"{', '.join([*fixed, *priors])}; use credo.infer.NUTS() to hold some, or for other priors"
+        )
+
+
+def _averaged(drawn: Any, statistics: Sequences, m: int, found: Any) -> DrawnHMM:
+    """Some of the drawn HMMs, each after the data: draws from the posterior have equal weights."""
+    members = _stacked(_members_of(drawn, m))
+    states = _latest_of_each(members, statistics)
+    after = _members_of(changed(members, state=states), m)
+    return DrawnHMM(put(np.zeros(m)), after, found)
+
+
+def _members_of(drawn: Any, m: int) -> tuple[HMM, ...]:
+    """m of the drawn HMMs, spread evenly over them."""
+    return unstacked(drawn, spread_evenly(drawn.start.shape[0], m))
+
+
+def _stacked(members: tuple[HMM, ...]) -> Any:
+    """HMMs with their numbers along a leading axis."""
+    return jax.tree.map(lambda *leaves: put(np.stack([np.asarray(v) for v in leaves])), *members)
+
+
+@eqx.filter_jit
+def _latest_of_each(members: Any, data: Sequences) -> Float[Array, "m k"]:
+    return jax.lax.map(lambda hmm: hmm.condition_on(data).state, members)
+
+
+@eqx.filter_jit
+def _replaced(hmm: Any, values: dict[str, Array]) -> Any:
+    """The HMM with draws of its numbers, along a leading axis."""
+    return jax.vmap(lambda v: params.replace(hmm, v))(values)
+
 
 # -- variational Bayes -------------------------------------------------------------------------------------------
 
@@ -102,7 +141,7 @@ class VariationalBayes(NamedTuple):
         prepared, statistics = belief.prepare(*data, **options)
         best, _ = self._best(prepared, statistics, (), {}, seed)
         drawn = _drawn_from(jr.split(jr.key(seed), self.members), prepared, best.q)
-        return averaged(drawn, statistics, self.members, None)
+        return _averaged(drawn, statistics, self.members, None)
 
     def climb(self, belief: HMM, statistics: Sequences) -> VariationalClimb:
         """From one belief: q, and the bound on log p(x) at every step on the way."""
@@ -129,7 +168,7 @@ class VariationalBayes(NamedTuple):
     def _best(
         self, belief: HMM, statistics: Sequences, fixed: Sequence[str], priors: Mapping[str, Any], seed: int
     ) -> tuple[VariationalClimb, list[VariationalClimb]]:
-        refuse(fixed, priors)
+        _refuse(fixed, priors)
         check_count(self.starts, "starts")
         check_count(self.max_steps, "max_steps")
         others = (belief.restart(statistics, seed + i) for i in range(1, int(self.starts)))
@@ -207,18 +246,18 @@ class PathGibbs(NamedTuple):
         """The belief after the data, averaged over draws; `found` has all of them, with diagnostics."""
         prepared, statistics = belief.prepare(*data, **options)
         found, drawn = self.draw(prepared, statistics, seed)
-        return averaged(drawn, statistics, self._members(), found)
+        return _averaged(drawn, statistics, self._members(), found)
 
     def learn(
         self, belief: Any, statistics: Any, fixed: Sequence[str], priors: Mapping[str, Any], seed: int
     ) -> Learned:
         """The belief averaged over draws of its parameters; `fit` then conditions it on the data."""
-        refuse(fixed, priors)
+        _refuse(fixed, priors)
         found, drawn = self.draw(belief, statistics, seed)
         m = self._members()
-        members = members_of(drawn, m)
+        members = _members_of(drawn, m)
         # `fit` weighs each member by its evidence: draws have that weight already.
-        log_weights = -evidences(stacked(members), statistics)
+        log_weights = -evidences(_stacked(members), statistics)
         notes = [*found.notes, f"{m} of {self.chains * self.draws} draws kept"]
         average = DrawnHMM(log_weights, members, found)
         return Learned(average, CONVERGED, float("nan"), [], {}, notes, (statistics,) * m)
@@ -239,7 +278,7 @@ class PathGibbs(NamedTuple):
                 show((i + 1) / self.chains, f"chain {i + 1} of {self.chains}")
         kept = {path: np.stack([np.asarray(v[path]) for v in values]) for path in values[0]}
         every = {path: put(v.reshape(-1, *v.shape[2:])) for path, v in kept.items()}
-        return diagnosed(belief, every, np.stack(heights)), replaced(belief, every)
+        return diagnosed(belief, every, np.stack(heights)), _replaced(belief, every)
 
     def _members(self) -> int:
         return min(self.members, self.chains * self.draws)

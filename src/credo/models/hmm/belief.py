@@ -7,13 +7,15 @@ gradient (`Evidence()`), or integrates over them (`VariationalBayes()`, `PathGib
 hidden Markov models"; Murphy (2012), chapter 17.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from credo.core import params
 from credo.core.arrays import is_traced, put
@@ -21,13 +23,13 @@ from credo.core.belief import Belief
 from credo.core.checks import check_count, check_table, check_vector
 from credo.core.errors import DataError
 from credo.core.params import simplex
-from credo.core.parts import LONGEST_ALONE
 from credo.core.predictive import Predictive
-from credo.core.pytrees import changed, direct
+from credo.core.pytrees import changed
+from credo.core.text import counted, plain, rounded
 from credo.infer.em import EM
 from credo.infer.learning import Evidence
 from credo.models.densities import Custom, Emission, Gaussian
-from credo.models.hmm import long, runs
+from credo.models.hmm import passes
 from credo.models.hmm.learning import (
     Expected,
     expect,
@@ -37,10 +39,11 @@ from credo.models.hmm.learning import (
     maximize_chain,
     whole_emission_held,
 )
-from credo.models.hmm.online import advance
 from credo.models.markov.chain import MarkovChain
 from credo.models.markov.counting import Names, name_states
-from credo.models.sequences import Sequences, next_row, read
+from credo.models.sequences import Sequences, read
+
+T = TypeVar("T")
 
 
 class States(NamedTuple):
@@ -152,21 +155,9 @@ class HMM(Belief):
             self, emission=emission, start=start, transition=transition if self.transition is None else self.transition
         )
 
-    @direct
-    def condition(self, *data: Any, using: Any = None, **options: Any) -> Any:
-        """The belief after more outcomes: `state` is the law of the latest hidden state (the filter).
-
-        A single row, or a number, is the next outcome: O(k²), with nothing compiled anew.
-        """
-        if using is None and len(data) == 1 and "lengths" not in options:
-            row = next_row(self.emission.columns, data[0])
-            if row is not None:
-                return advance(self.known() if self.state is None else self, row, **options)
-        return Belief.condition(self, *data, using=using, **options)
-
     def condition_on(self, statistics: Sequences) -> "HMM":
         """The filter, of which the last law is kept."""
-        return changed(self.known(), state=runs.latest(self, statistics))
+        return changed(self.known(), state=_run(passes.latest_state, self, statistics, statistics.real))
 
     def evidence_of(self, statistics: Sequences) -> Float[Array, ""]:
         """log p(x), the sum over all paths; its gradient costs one backward pass."""
@@ -190,14 +181,14 @@ class HMM(Belief):
         """p(zₜ₊₁), …, p(zₜ₊steps): the law of the hidden state at the next steps."""
         check_count(steps, "steps")
         hmm: Any = self.known()
-        return runs.pushed(hmm.start if hmm.state is None else hmm.state @ hmm.transition, hmm.transition, steps)
+        return _pushed(hmm.start if hmm.state is None else hmm.state @ hmm.transition, hmm.transition, steps)
 
     # -- looking at whole sequences -------------------------------------------------------------------------
 
     def filter(self, *data: Any, continued: bool = False, **options: Any) -> States:
         """p(zₜ | x₁…xₜ), its prediction before xₜ, and log p(xₜ | x₁…xₜ₋₁), for every row."""
         hmm, found = self._look(data, options, continued)
-        probs, increments = (_cut(each, found) for each in _passes(hmm, found).filtered(hmm, found))
+        probs, increments = (_cut(each, found) for each in _run(passes.filter_states, hmm, found))
         return States(probs, increments, _cut(found.first, found), hmm._law(found), jnp.asarray(hmm.transition))
 
     def smooth(
@@ -206,21 +197,21 @@ class HMM(Belief):
         """p(zₜ | x₁…x_T), or with a `lag` p(zₜ | x₁…xₜ₊lag), for every row."""
         hmm, found = self._look(data, options, continued)
         if lag is None:
-            return _cut(_passes(hmm, found).smoothed(hmm, found), found)
+            return _cut(_run(passes.smoothed_states, hmm, found), found)
         check_count(lag, "lag", 0)
-        return _cut(runs.lagged(hmm, found, put(np.asarray(lag))), found)
+        return _cut(_run(passes.lagged_states, hmm, found, put(np.asarray(lag))), found)
 
     def viterbi(self, *data: Any, continued: bool = False, **options: Any) -> Int[Array, " t"]:
         """The most probable path as a whole, as indices of states."""
         hmm, found = self._look(data, options, continued)
-        return _cut(_passes(hmm, found).best(hmm, found), found)
+        return _cut(_run(passes.most_likely_states, hmm, found), found)
 
     def pairs(self, *data: Any, continued: bool = False, **options: Any) -> Float[Array, "s k k"]:
         """p(zₜ = i, zₜ₊₁ = j | x₁…x_T) for t = 1 … T - 1 of one sequence."""
         hmm, found = self._look(data, options, continued)
         if not found.alone:
             raise DataError("pairs are of one sequence, found several; pass one at a time")
-        return put(np.asarray(runs.pairs(hmm, found))[: found.rows - 1])
+        return put(np.asarray(_run(passes.pair_probs, hmm, found))[: found.rows - 1])
 
     def sample_paths(
         self, *data: Any, n: int = 1, seed: int = 0, continued: bool = False, **options: Any
@@ -228,14 +219,14 @@ class HMM(Belief):
         """n paths from p(z₁…z_T | x₁…x_T)."""
         check_count(n, "n")
         hmm, found = self._look(data, options, continued)
-        return put(np.asarray(runs.paths(jr.key(seed), hmm, found, n))[:, : found.rows])
+        return put(np.asarray(_run(passes.sampled_paths, hmm, found, jr.key(seed), n))[:, : found.rows])
 
     def simulate(self, n: int, *, seed: int = 0, inputs: Any = None) -> tuple[Int[Array, " n"], Float[Array, "n d"]]:
         """The next n hidden states and outcomes, drawn together; from the beginning where nothing was seen yet."""
         check_count(n, "n")
         driven = None if inputs is None else jnp.asarray(check_table(inputs, "inputs"))
         hmm: Any = self.known()
-        return runs.simulated(jr.key(seed), hmm, hmm.forecast(1)[0], n, driven)
+        return _simulated(jr.key(seed), hmm, hmm.forecast(1)[0], n, driven)
 
     def chain(self) -> MarkovChain:
         """The chain of the hidden states, for what is known of those: stationary law, mixing, times of passage."""
@@ -285,9 +276,7 @@ class HMM(Belief):
 
     def known(self) -> "HMM":
         """Itself, if its numbers are known; otherwise an error that says which are not."""
-        unknown = [name for name in ("start", "transition") if getattr(self, name) is None]
-        if self.emission.states is None or not params.learnable(self.emission):
-            unknown.append("emission")
+        unknown = self._unknown()
         if unknown:
             raise DataError(
                 f"the {', '.join(unknown)} of the HMM {'are' if len(unknown) > 1 else 'is'} not known yet; learn from "
@@ -307,10 +296,25 @@ class HMM(Belief):
         hmm = self.known() if continued else self.known().begin()
         return hmm, hmm.statistics(*data, **options)
 
-    def __repr__(self) -> str:
-        from credo.models.hmm.describe import describe
+    def _unknown(self) -> list[str]:
+        """What is neither given nor learned."""
+        unknown = [name for name in ("start", "transition") if getattr(self, name) is None]
+        return unknown + ["emission"] * (self.emission.states is None or not params.learnable(self.emission))
 
-        return describe(self)
+    def __repr__(self) -> str:
+        """`HMM(3 states, Gaussian emission in 2 columns; stays 0.92 0.95 0.88; now state 2 with 0.97)`."""
+        columns = self.emission.columns
+        shown = f"{type(self.emission).__name__} emission"
+        shown += "" if columns is None else f" in {counted(columns, 'column')}"
+        said = [f"{counted(len(self.states), 'state')}, {shown}"]
+        if self._unknown():
+            said.append(f"{', '.join(self._unknown())} not known yet")
+        transition, state = plain(self.transition, 2), plain(self.state, 1)
+        if transition is not None:
+            said.append(f"stays {rounded(np.diagonal(transition))}")
+        if state is not None:
+            said.append(f"now state {self.states[int(state.argmax())]} with {state.max():.2f}")
+        return f"{type(self).__name__}({'; '.join(said)})"
 
 
 def _square(transition: Any, k: int) -> Any:
@@ -332,10 +336,31 @@ def _probabilities(values: Any, name: str) -> Array:
     return put(values / sums[..., None] if values.ndim > 1 else values / sums)
 
 
-def _passes(hmm: HMM, data: Sequences) -> Any:
-    """The passes on one core, or on all where there is much to find."""
-    many = len(data.first) * len(hmm.states) > LONGEST_ALONE
-    return long if many and not is_traced(hmm) else runs
+@eqx.filter_jit
+def _run(one_pass: Callable[..., T], hmm: HMM, data: Sequences, *rest: object) -> T:
+    """A pass over the data: one program for each shape of data, whatever the numbers."""
+    return one_pass(hmm._law(data), hmm.transition, hmm._log_b(data), data.first, *rest)
+
+
+@eqx.filter_jit
+def _pushed(law: Float[Array, " k"], transition: Float[Array, "k k"], steps: int) -> Float[Array, "m k"]:
+    """law, law P, law P², …"""
+    return jax.lax.scan(lambda p, _: (p @ transition, p), law, None, length=steps)[1]
+
+
+@eqx.filter_jit
+def _simulated(
+    key: PRNGKeyArray, hmm: HMM, law: Float[Array, " k"], n: int, inputs: Float[Array, "n c"] | None
+) -> tuple[Int[Array, " n"], Float[Array, "n d"]]:
+    """n states from a law of the first one, and what they show."""
+    k_first, k_rest, k_shown = jr.split(key, 3)
+    log_p = jnp.log(jnp.asarray(hmm.transition))
+
+    def step(z: Array, key: PRNGKeyArray) -> tuple[Array, Array]:
+        return jr.categorical(key, log_p[z]), z
+
+    _, path = jax.lax.scan(step, jr.categorical(k_first, jnp.log(law)), jr.split(k_rest, n))
+    return path, hmm.emission.sample(k_shown, path, inputs)
 
 
 def _cut(values: Any, data: Sequences) -> Any:

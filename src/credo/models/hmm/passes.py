@@ -6,11 +6,11 @@
     best path   δₜ(j) = log bₜ(j) + maxᵢ δₜ₋₁(i) + log Pᵢⱼ, then back along what was best
 
 with bₜ(j) = p(xₜ | zₜ = j). Several sequences lie one after the other; `first` marks where each begins. Every pass is a
-recursion that forgets (`core.recursion`), so it runs in blocks. Rabiner (1989); Särkkä & Svensson (2023), ch. 8, 12.
+recursion that forgets (`core.scan`), so it runs in blocks. Rabiner (1989); Särkkä & Svensson (2023), ch. 8, 12.
 """
 
 from functools import reduce
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,10 +18,12 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from credo.core.arrays import computed_once
-from credo.core.scan import Careful, blocks_of, recur
+from credo.core.scan import blocks_of, recur
 
-SMALLEST = -460.0
-"""Sums of scaled likelihoods whose logarithm is below this may have lost digits to underflow."""
+Law = Float[Array, " k"]
+Matrix = Float[Array, "k k"]
+Table = Float[Array, "t k"]
+Marks = Bool[Array, " t"]
 
 UNROLLED = 16
 """Products with matrices of at most so many rows are written as sums, larger ones as products."""
@@ -33,7 +35,7 @@ RELATIVE = 1e-100
 class Filtered(NamedTuple):
     """p(zₜ | x₁…xₜ) for each t, and what each outcome adds to the log-likelihood."""
 
-    probs: Float[Array, "t k"]
+    probs: Table
     increments: Float[Array, " t"]
 
     @property
@@ -62,52 +64,22 @@ def update(prior: Float[Array, "k *b"], log_b: Float[Array, "k *b"]) -> tuple[Fl
     return jnp.where(possible, joint / jnp.where(possible, total, 1.0), prior), jnp.log(total) + top
 
 
-def filter_states(
-    start: Float[Array, " k"],
-    transition: Float[Array, "k k"],
-    log_b: Float[Array, "t k"],
-    first: Bool[Array, " t"],
-    before: Float[Array, " k"] | None = None,
-) -> Filtered:
-    """p(zₜ | x₁…xₜ) and log p(xₜ | x₁…xₜ₋₁) for every t.
+def filter_states(start: Law, transition: Matrix, log_b: Table, first: Marks) -> Filtered:
+    """p(zₜ | x₁…xₜ) and log p(xₜ | x₁…xₜ₋₁) for every t."""
 
-    `before` is the law of the state just before the first row, where the rows go on with a sequence.
-    All likelihoods are scaled by their largest at once; where that makes an outcome's probability underflow, because
-    the states that explain it were ruled out before, the pass is made again with a scale for each prediction.
-    """
-    first = first.at[0].set(True) if before is None else first
-    origin = start if before is None else before
+    def step(alpha: Array, x: tuple[Array, Array]) -> tuple[Array, tuple[Array, Array]]:
+        row, begins = x
+        posterior, increment = update(jnp.where(begins, start[:, None], push(transition, alpha)), row)
+        return posterior, (posterior, increment)
 
-    def predict(alpha: Array, begins: Array) -> Array:
-        return jnp.where(begins, start[:, None], push(transition, alpha))
-
-    def quick(alpha: Array, x: tuple[Array, Array]) -> tuple[Array, tuple[Array, Array]]:
-        joint = predict(alpha, x[1]) * x[0]
-        total = jnp.sum(joint, axis=0)
-        posterior = joint * (1 / total)
-        return posterior, (posterior, jnp.log(total))
-
-    def slow(alpha: Array, x: tuple[Array, Array, Array]) -> tuple[Array, tuple[Array, Array]]:
-        row, begins, scale = x
-        posterior, increment = update(predict(alpha, begins), row)
-        return posterior, (posterior, increment - scale)
-
-    log_b = computed_once(log_b)
-    top = jnp.max(log_b, axis=1)
-    top = jnp.where(jnp.isfinite(top), top, 0.0)
-    careful = Careful(slow, (log_b, first, top), lambda ys: jnp.all(ys[1] > SMALLEST))  # false for NaN
-    options: dict[str, Any] = {"floor": RELATIVE, "careful": careful, "together": True}
+    xs = (computed_once(log_b), first.at[0].set(True))
     level = lambda x: jnp.full_like(x[0], 1 / len(start))  # noqa: E731
-    probs, logs = recur(quick, origin, (jnp.exp(log_b - top[:, None]), first), level, **options)[1]
-    return Filtered(probs, logs + top)
+    return Filtered(*recur(step, start, xs, level, floor=RELATIVE, together=True)[1])
 
 
-def _ends(first: Bool[Array, " s"], t: int) -> Bool[Array, " t"]:
-    """Which of t rows are the last of a sequence: those before a first one.
-
-    `first` may say of the row after the last, too, whether it begins a sequence; otherwise it does.
-    """
-    return jnp.concatenate([first[1:], jnp.ones(1, bool)])[:t]
+def _ends(first: Marks) -> Bool[Array, " t"]:
+    """Which rows are the last of a sequence: those before a first one."""
+    return jnp.concatenate([first[1:], jnp.ones(1, bool)])
 
 
 def _ratio(later: Float[Array, "*t k"], predicted: Float[Array, "*t k"]) -> Float[Array, "*t k"]:
@@ -115,16 +87,8 @@ def _ratio(later: Float[Array, "*t k"], predicted: Float[Array, "*t k"]) -> Floa
     return jnp.where(predicted > 0, later / jnp.where(predicted > 0, predicted, 1.0), 0.0)
 
 
-def smooth_states(
-    transition: Float[Array, "k k"],
-    filtered: Float[Array, "t k"],
-    first: Bool[Array, " s"],
-    later: Float[Array, " k"] | None = None,
-) -> Float[Array, "t k"]:
-    """p(zₜ | x₁…x_T) for every t.
-
-    Where the rows go on, `later` is that of the row after the last, and `first` has one entry more, for it.
-    """
+def smooth_states(transition: Matrix, filtered: Table, first: Marks) -> Table:
+    """p(zₜ | x₁…x_T) for every t."""
 
     def step(gamma: Array, x: tuple[Array, Array]) -> tuple[Array, Array]:
         alpha, ends = x
@@ -132,28 +96,35 @@ def smooth_states(
         gamma = jnp.where(ends, alpha, back * (1 / jnp.sum(back, axis=0)))
         return gamma, gamma
 
-    xs = (filtered, _ends(first, len(filtered)))
-    origin = filtered[-1] if later is None else later
-    options: dict[str, Any] = {"reverse": True, "floor": RELATIVE, "together": True}
-    return recur(step, origin, xs, lambda x: x[0], **options)[1]
+    xs = (filtered, _ends(first))
+    return recur(step, filtered[-1], xs, lambda x: x[0], reverse=True, floor=RELATIVE, together=True)[1]
 
 
 def expected_transitions(
-    transition: Float[Array, "k k"],
-    filtered: Float[Array, "t k"],
-    smoothed: Float[Array, "t k"],
-    first: Bool[Array, " t"],
+    transition: Matrix,
+    filtered: Table,
+    smoothed: Table,
+    first: Marks,
 ) -> Float[Array, "k k"]:
     """Σₜ ξₜ, how often each transition is expected to have happened, without an array of all pairs."""
     raised = jnp.where(first[1:, None], 0.0, _ratio(smoothed[1:], filtered[:-1] @ transition))
     return transition * (filtered[:-1].T @ raised)
 
 
-def pair_probs(
-    transition: Float[Array, "k k"], filtered: Float[Array, "t k"], smoothed: Float[Array, "t k"]
-) -> Float[Array, "t-1 k k"]:
-    """p(zₜ = i, zₜ₊₁ = j | x₁…x_T) for t = 1 … T - 1 of one sequence."""
-    raised = _ratio(smoothed[1:], filtered[:-1] @ transition)
+def latest_state(start: Law, transition: Matrix, log_b: Table, first: Marks, real: Marks) -> Law:
+    """p(z | x) at the last row that is not padding."""
+    return filter_states(start, transition, log_b, first).probs[jnp.sum(real) - 1]
+
+
+def smoothed_states(start: Law, transition: Matrix, log_b: Table, first: Marks) -> Table:
+    """p(zₜ | x₁…x_T) for every t."""
+    return smooth_states(transition, filter_states(start, transition, log_b, first).probs, first)
+
+
+def pair_probs(start: Law, transition: Matrix, log_b: Table, first: Marks) -> Float[Array, "t-1 k k"]:
+    """p(zₜ = i, zₜ₊₁ = j | x₁…x_T) for t = 1 … T - 1, as if all rows were of one sequence."""
+    filtered = filter_states(start, transition, log_b, first).probs
+    raised = _ratio(smooth_states(transition, filtered, first)[1:], filtered[:-1] @ transition)
     return filtered[:-1, :, None] * transition * raised[:, None, :]
 
 
@@ -162,32 +133,6 @@ def furthest(log_p: Float[Array, "k m"], scores: Float[Array, "k b"]) -> Float[A
     if len(log_p) > UNROLLED:
         return jnp.max(log_p[:, :, None] + scores[:, None], axis=0)
     return reduce(jnp.maximum, (each[:, None] + score for each, score in zip(log_p, scores, strict=True)))
-
-
-def path_scores(
-    start: Float[Array, " k"],
-    transition: Float[Array, "k k"],
-    log_b: Float[Array, "t k"],
-    first: Bool[Array, " t"],
-    before: Float[Array, " k"] | None = None,
-) -> Float[Array, "t k"]:
-    """δₜ: the log probability of the best path that ends in each state, less that of the best of them.
-
-    `before` are the scores just before the first row, where the rows go on with a sequence.
-    """
-    log_p, log_start = jnp.log(transition), jnp.log(start)
-
-    def step(delta: Array, x: tuple[Array, Array]) -> tuple[Array, Array]:
-        row, begins = x
-        score = jnp.where(begins, log_start[:, None], furthest(log_p, delta)) + row
-        top = jnp.max(score, axis=0)
-        score = score - jnp.where(jnp.isfinite(top), top, 0.0)
-        return score, score
-
-    first = first.at[0].set(True) if before is None else first
-    origin = log_start if before is None else before
-    level = lambda x: jnp.zeros_like(x[0])  # noqa: E731
-    return recur(step, origin, (log_b, first), level, together=True)[1]
 
 
 def most(scores: Float[Array, "k b"]) -> Int[Array, " b"]:
@@ -200,38 +145,36 @@ def most(scores: Float[Array, "k b"]) -> Int[Array, " b"]:
     return which
 
 
-def best_path(
-    transition: Float[Array, "k k"],
-    scores: Float[Array, "t k"],
-    first: Bool[Array, " s"],
-    later: Int[Array, ""] | None = None,
-) -> Int[Array, " t"]:
-    """Back along what was best, from the last row, or from the state `later` after it (see `smooth_states`)."""
-    log_p = jnp.log(transition)
+def most_likely_states(start: Law, transition: Matrix, log_b: Table, first: Marks) -> Int[Array, " t"]:
+    """argmax p(z₁…z_T | x₁…x_T): the most probable path as a whole. Viterbi (1967)."""
+    log_p, log_start = jnp.log(transition), jnp.log(start)
 
-    def step(state: Array, x: tuple[Array, Array]) -> tuple[Array, Array]:
+    def forth(delta: Array, x: tuple[Array, Array]) -> tuple[Array, Array]:
+        """δₜ less its largest: the log probability of the best path that ends in each state."""
+        row, begins = x
+        score = jnp.where(begins, log_start[:, None], furthest(log_p, delta)) + row
+        top = jnp.max(score, axis=0)
+        score = score - jnp.where(jnp.isfinite(top), top, 0.0)
+        return score, score
+
+    def back(state: Array, x: tuple[Array, Array]) -> tuple[Array, Array]:
         delta, ends = x
         state = most(jnp.where(ends, delta, delta + log_p[:, state]))
         return state, state
 
-    origin = jnp.zeros((), jnp.int32) if later is None else later
-    xs = (scores, _ends(first, len(scores)))
-    blocks = blocks_of(len(scores), scores.shape[1], together=True)  # by what is read: little is carried
-    return recur(step, origin, xs, lambda x: most(x[0]), reverse=True, together=True, blocks=blocks)[1]
-
-
-def most_likely_states(
-    start: Float[Array, " k"], transition: Float[Array, "k k"], log_b: Float[Array, "t k"], first: Bool[Array, " t"]
-) -> Int[Array, " t"]:
-    """argmax p(z₁…z_T | x₁…x_T): the most probable path as a whole. Viterbi (1967)."""
-    return best_path(transition, path_scores(start, transition, log_b, first), first)
+    level = lambda x: jnp.zeros_like(x[0])  # noqa: E731
+    scores = recur(forth, log_start, (log_b, first.at[0].set(True)), level, together=True)[1]
+    blocks = blocks_of(len(scores), len(start), together=True)  # by what is read: little is carried
+    origin = jnp.zeros((), jnp.int32)
+    guess = lambda x: most(x[0])  # noqa: E731
+    return recur(back, origin, (scores, _ends(first)), guess, reverse=True, together=True, blocks=blocks)[1]
 
 
 def sample_states(
     key: PRNGKeyArray,
-    transition: Float[Array, "k k"],
-    filtered: Float[Array, "t k"],
-    first: Bool[Array, " t"],
+    transition: Matrix,
+    filtered: Table,
+    first: Marks,
     n: int,
 ) -> Int[Array, "n t"]:
     """n paths from p(z₁…z_T | x₁…x_T): forwards by the filter, backwards by draws. Chib (1996).
@@ -246,20 +189,22 @@ def sample_states(
         return state, state
 
     def path(u: Float[Array, " t"]) -> Int[Array, " t"]:
-        xs = (filtered, _ends(first, len(filtered)), u)
+        xs = (filtered, _ends(first), u)
         return recur(back, jnp.zeros((), int), xs, lambda x: jnp.argmax(x[0]), reverse=True)[1]
 
     return jax.vmap(path)(jr.uniform(key, (n, filtered.shape[0])))
 
 
-def smooth_lagged(
-    transition: Float[Array, "k k"],
-    log_b: Float[Array, "t k"],
-    filtered: Float[Array, "t k"],
-    first: Bool[Array, " t"],
-    lag: Int[Array, ""] | int,
-) -> Float[Array, "t k"]:
+def sampled_paths(
+    start: Law, transition: Matrix, log_b: Table, first: Marks, key: PRNGKeyArray, n: int
+) -> Int[Array, "n t"]:
+    """n paths from p(z₁…z_T | x₁…x_T)."""
+    return sample_states(key, transition, filter_states(start, transition, log_b, first).probs, first, n)
+
+
+def lagged_states(start: Law, transition: Matrix, log_b: Table, first: Marks, lag: Int[Array, ""]) -> Table:
     """p(zₜ | x₁…xₜ₊lag): what can be said `lag` steps later; the future of a sequence ends with it."""
+    filtered = filter_states(start, transition, log_b, first).probs
     rows = jnp.arange(log_b.shape[0])
     sequence = jnp.cumsum(first)
     b = jnp.exp(log_b - jnp.max(log_b, axis=1, keepdims=True))
