@@ -171,7 +171,7 @@ TASKS = [
         {"credo": credo_sgld, "NumPy loop": numpy_sgld},
         float,
         "steps",
-        least=3.0,
+        least=1.5,
         repeats=15,
     ),
     Memory("SGLD on 10⁶ rows of 50 numbers from disk (400 MB)", "benchmarks.approximate:sgld_from_disk", most=1000.0),

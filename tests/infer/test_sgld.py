@@ -1,18 +1,15 @@
 """SGLD against closed forms: with all rows in a batch it is ULA, with few its bias shrinks with the step."""
 
 import dataclasses
-import time
-from functools import partial
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import stats
 
-from credo.core.chunks import chunks
 from credo.core.errors import DataError, NotConverged
 from credo.infer.mcmc import sgld
 from credo.infer.mcmc.sgld import SGLD
+from credo.infer.rows import RowDensity, RowSource
 from credo.infer.target import Space
 
 ROWS = np.random.default_rng(3).normal(1.0, 1.0, size=200)
@@ -85,7 +82,7 @@ def test_steps_are_those_of_the_formula(precondition):
     rng = np.random.default_rng(0)
     x, y, noise = rng.normal(size=(6, 4, 2)), rng.normal(size=(6, 4)), rng.normal(size=(6, 2))
     plan = np.array([[0.01, 0.008, 0.006, 0.004, 0.002, 0.0], [4, 4, 4, 4, 3, 1]])
-    model = sgld.Streamed(Space.of(np.zeros(2)), lambda w: -0.5 * (w**2).sum(), lambda w, x, y: -0.5 * (y - x @ w) ** 2)
+    model = RowDensity(Space.of(np.zeros(2)), lambda w: -0.5 * (w**2).sum(), lambda w, x, y: -0.5 * (y - x @ w) ** 2)
     start, squares = rng.normal(size=2), np.full(2, 0.3)
     u, v, path = sgld._steps(*sgld._parts(model), start, squares, (x, y), 19, plan, noise, precondition)
     w, want = start, []
@@ -112,33 +109,6 @@ def test_draws_are_kept_in_proportion_to_the_step():
     for step in (1000, 3000, 8000):
         share = (clock[step] - 0.2 * clock[-1]) / (0.8 * clock[-1])
         assert abs((wanted <= step).mean() - share) < 0.01
-
-
-# -- rows -------------------------------------------------------------------------------------------------------
-
-
-def sources(tmp_path):
-    x, y = np.arange(105.0)[:, None] * [1.0, 10.0], np.arange(105.0)
-    on_disk = np.memmap(tmp_path / "x.bin", dtype=float, mode="w+", shape=x.shape)
-    on_disk[:] = x
-    pieces = [(x[:7], y[:7]), (x[7:60], y[7:60]), (x[60:], y[60:])]
-    return {"memory": (x, y), "disk": (on_disk, y), "chunks": chunks(x, y, rows=11), "pieces": pieces}
-
-
-@pytest.mark.parametrize("kind", ["memory", "disk", "chunks", "pieces"])
-def test_every_row_is_read_once_a_pass(kind, tmp_path):
-    source = sgld._source(sources(tmp_path)[kind], 105, 2)
-    counts, tables, outcomes = [], [], []
-    for rows, count in sgld._ahead(sgld._blocks(source, 40, np.random.default_rng(0)), partial(sgld._loaded, 4)):
-        time.sleep(1e-3)  # rows stay as they are while others are made ready: memory is used again only then
-        counts.append(count)
-        tables.append(rows[0].copy().reshape(-1, 2)[:count])
-        outcomes.append(rows[1].copy().ravel()[:count])
-    assert counts == [40, 40, 40, 40, 40, 10]
-    x, y = np.concatenate(tables), np.concatenate(outcomes)
-    np.testing.assert_array_equal(np.sort(y), np.repeat(np.arange(105.0), 2))
-    np.testing.assert_array_equal(x, y[:, None] * [1.0, 10.0])
-    assert np.any(np.diff(y[:40]) < 0)  # not in the order in which they lie
 
 
 def test_rows_from_memory_disk_and_chunks_give_the_same_posterior(tmp_path):
@@ -170,13 +140,15 @@ def test_several_numbers_under_constraints_with_a_metric():
 
 
 def test_an_interrupted_run_returns_what_it_has(monkeypatch):
-    def failing(blocks, work):
-        yield work(next(blocks))
+    whole = RowSource.blocks
+
+    def failing(*about):
+        yield next(whole(*about))
         raise KeyboardInterrupt
 
     settings = SGLD(1e-4, batch=20, passes=1000, burn=0.0, draws=1000)
     monkeypatch.setattr(sgld, "ROWS", 2000)
-    monkeypatch.setattr(sgld, "_ahead", failing)
+    monkeypatch.setattr(RowSource, "blocks", failing)
     found = run(settings)
     assert found.verdict.startswith("Interrupted")
     assert 0 < found.chains.shape[1] < 1000
@@ -201,7 +173,7 @@ def test_bad_input(changes, data, message):
 
 
 def test_iterators_that_end_too_early_are_noticed():
-    with pytest.raises(DataError, match="can be gone through once"):
+    with pytest.raises(DataError, match="is gone through once"):
         run(SGLD(1e-4, passes=2), iter([ROWS]), rows=200)
     with pytest.raises(DataError, match="more rows than were promised, rows = 100"):
         run(SGLD(1e-6, batch=20), [ROWS], rows=100)
@@ -214,36 +186,3 @@ def test_iterators_that_end_too_early_are_noticed():
 def test_steps_that_are_too_long_are_noticed():
     with pytest.raises(NotConverged, match="lower step_size"):
         run(SGLD(10.0, batch=20, decay=0.0, passes=100))
-
-
-def test_rows_in_order_are_shuffled():
-    """Sorted rows in memory: each minibatch is still a sample of all of them."""
-    source = sgld._source((np.sort(ROWS),), None, 1)
-    block, *_ = sgld._blocks(source, 100, np.random.default_rng(0))
-    assert stats.ks_2samp(block.columns[0][block.order], ROWS).pvalue > 1e-3
-
-
-def test_every_order_of_the_rows_is_as_likely(monkeypatch):
-    """24 orders of 4 rows, shuffled in two parts and given 3 at a time: chi-squared with 23 degrees of freedom."""
-    monkeypatch.setattr(sgld, "ROWS", 2)
-    rng = np.random.default_rng(5)
-    drawn = [tuple(np.concatenate(list(sgld._shuffled(4, 3, rng)))) for _ in range(4800)]
-    counts = np.unique(np.array(drawn), axis=0, return_counts=True)[1]
-    assert len(counts) == 24
-    assert np.sum((counts - 200) ** 2 / 200) < stats.chi2(23).isf(1e-5)
-
-
-@pytest.mark.parametrize(("n", "size", "lengths"), [(10, 4, [4, 4, 2]), (9, 3, [3, 3, 3]), (5, 8, [5])])
-def test_shuffled_rows_come_so_many_at_a_time(n, size, lengths, monkeypatch):
-    monkeypatch.setattr(sgld, "ROWS", 2)
-    for seed in range(20):
-        found = list(sgld._shuffled(n, size, np.random.default_rng(seed)))
-        assert [len(part) for part in found] == lengths
-        np.testing.assert_array_equal(np.sort(np.concatenate(found)), np.arange(n))
-
-
-def test_what_is_made_ahead_comes_in_order():
-    """Whatever thread is first."""
-    waits = np.random.default_rng(0).uniform(0, 2e-3, size=40)
-    found = list(sgld._ahead(iter(range(40)), lambda i: (time.sleep(waits[i]), i)[1]))
-    assert found == list(range(40))

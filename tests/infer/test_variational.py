@@ -276,7 +276,7 @@ def test_bad_settings(settings, message):
 
 def test_bad_rows():
     x, y, _ = regression()
-    with pytest.raises(DataError, match=r"as many rows each, at least one, found \[200, 100\] rows"):
+    with pytest.raises(DataError, match=r"same number of rows, found \[100, 200\]"):
         Variational().run_rows(log_prior, log_likelihood, np.zeros(5), (x, y[:100]))
     with pytest.raises(DataError, match="one number for each row"):
         Variational().run_rows(log_prior, lambda w, a, b: log_likelihood(w, a, b).sum(), np.zeros(5), (x, y))

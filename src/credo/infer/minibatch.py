@@ -10,6 +10,7 @@ Johnson & Zhang (2013); Roeder, Wu & Duvenaud (2017), "Sticking the landing"; Ku
 """
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -19,12 +20,12 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from credo.core import params
 from credo.core.arrays import put
 from credo.core.errors import DataError
 from credo.core.linalg import log_determinant, solve_lower
 from credo.infer.normal_families import Family, Frame
-from credo.infer.target import Space, Target
+from credo.infer.rows import RowDensity, RowSource
+from credo.infer.target import Target
 
 PAIRS = 4
 """Antithetic pairs of draws of a step."""
@@ -36,66 +37,40 @@ PART = 8
 """The first guess comes from so many minibatches."""
 
 
-class Rows(NamedTuple):
-    """A prior and a likelihood of rows, and the rows."""
+class Minibatches(NamedTuple):
+    """The density of rows, the rows, and how many of them are looked at in a step."""
 
-    space: Space
-    log_prior: Callable[..., Any]
-    log_likelihood: Callable[..., Any]
-    data: tuple[Any, ...]
+    density: RowDensity
+    source: RowSource
     batch: int
 
     @classmethod
-    def of(
-        cls,
-        log_prior: Callable[..., Any],
-        log_likelihood: Callable[..., Any],
-        init: Any,
-        data: Any,
-        constraints: Any,
-        batch: int,
-    ) -> "Rows":
-        """Checked: arrays of one length, and one log density for each row."""
-        arrays = tuple(
-            a if hasattr(a, "shape") else np.asarray(a) for a in (data if isinstance(data, tuple | list) else [data])
-        )
-        lengths = [a.shape[0] if len(a.shape) else 0 for a in arrays]
-        if not arrays or min(lengths) < 1 or len(set(lengths)) != 1:
-            raise DataError(f"data must be arrays with as many rows each, at least one, found {lengths} rows")
-        out = cls(Space.of(init, constraints), log_prior, log_likelihood, arrays, min(batch, lengths[0]))
-        each = jax.eval_shape(
-            lambda t, rows: log_likelihood(t, *rows), out.space.template, out.take(np.arange(out.batch))
-        )
-        if each.shape != (out.batch,):
+    def of(cls, density: RowDensity, source: RowSource, batch: int) -> "Minibatches":
+        """Checked: one log density for each row."""
+        batch = min(batch, source.n)
+        rows = source.take(np.arange(batch))
+        each = jax.eval_shape(lambda t: density.log_likelihood(t, *rows), density.space.template)
+        if each.shape != (batch,):
             raise DataError(
-                "log_likelihood must return one number for each row: "
-                f"for {out.batch} rows it returned an array of shape {each.shape}"
+                f"log_likelihood must return one number for each row: for {batch} rows it returned an array of shape "
+                f"{each.shape}"
             )
-        return out
-
-    @property
-    def n(self) -> int:
-        """How many rows."""
-        return int(self.data[0].shape[0])
-
-    def take(self, index: np.ndarray) -> tuple[Array, ...]:
-        """Some of the rows, as arrays of numbers."""
-        return tuple(put(np.asarray(a[index], dtype=float)) for a in self.data)
+        return cls(density, source, batch)
 
     def part(self, rng: np.random.Generator) -> Target:
         """The density with some of the rows standing for all."""
-        m = min(self.n, PART * self.batch)
-        rows = self.take(np.sort(rng.choice(self.n, m, replace=False)))
-        return Target(self.space, _Scaled(self.log_prior, self.log_likelihood), (put(np.asarray(self.n / m)), *rows))
+        n = self.source.n
+        m = min(n, PART * self.batch)
+        rows = (put(c) for c in self.source.take(np.sort(rng.choice(n, m, replace=False))))
+        density = _Scaled(self.density.log_prior, self.density.log_likelihood)
+        return Target(self.density.space, density, (put(np.asarray(n / m)), *rows))
 
-    def shuffled(self, steps: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
-        """Indices of (STEPS, batch) rows, each row once before any comes again."""
-        left = np.zeros(0, dtype=int)
-        for _ in range(-(-steps // STEPS)):
-            while len(left) < STEPS * self.batch:
-                left = np.concatenate([left, rng.permutation(self.n)])
-            yield left[: STEPS * self.batch].reshape(STEPS, self.batch)
-            left = left[STEPS * self.batch :]
+    def window(self, steps: int, rng: np.random.Generator) -> Iterator[tuple[Array, ...]]:
+        """Minibatches for so many steps, `STEPS` at a time, each row once before any comes again."""
+        size = STEPS * self.batch
+        blocks = self.source.blocks(size, -(-steps * self.batch // self.source.n), rng)
+        for columns, _ in islice(blocks, steps // STEPS):
+            yield tuple(put(c.reshape(STEPS, self.batch, *c.shape[1:])) for c in columns)
 
 
 class _Scaled(eqx.Module):
@@ -117,44 +92,33 @@ class Anchor(NamedTuple):
 
 
 def climb(
-    rows: Rows, family: Family, frame: Frame, free: np.ndarray, passes: int, rng: np.random.Generator
+    rows: Minibatches, family: Family, frame: Frame, free: np.ndarray, passes: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, float, list[str]]:
     """The free numbers of the law at the top, averaged over the last window; the ELBO, and notes."""
     import optax
 
-    window = STEPS * (-(-max(rows.n // rows.batch, LEAST_WINDOW) // STEPS))
-    functions = (rows.log_prior, rows.log_likelihood)
+    n = rows.source.n
+    window = STEPS * (-(-max(n // rows.batch, LEAST_WINDOW) // STEPS))
     now, momentum = put(free), optax.scale_by_adam(b2=0.99).init(put(free))
     step, key, notes = FIRST_STEP, jr.key(int(rng.integers(2**31))), []
     earlier, noise_earlier, seen = -np.inf, 0.0, 0
     while True:
         anchor = _anchor(rows, family, frame, now)
         heights, places = [], []
-        for index in rows.shuffled(window, rng):
+        for batches in rows.window(window, rng):
             key, k_block = jr.split(key)
-            batches = tuple(b.reshape(*index.shape, *b.shape[1:]) for b in rows.take(index.ravel()))
-            now, momentum, elbos, place = _steps(
-                functions,
-                rows.space,
-                family,
-                frame,
-                anchor,
-                (now, momentum),
-                batches,
-                put(float(rows.n)),
-                put(step),
-                k_block,
-            )
+            law, sizes = (family, frame, anchor), (put(float(n)), put(step))
+            now, momentum, elbos, place = _steps(rows.density, *law, (now, momentum), batches, *sizes, k_block)
             heights.append(np.asarray(elbos))
             places.append(np.asarray(place))
-        seen += window * rows.batch + rows.n
+        seen += window * rows.batch + n
         later = np.concatenate(heights)[window // 2 :]
         elbo, noise = float(later.mean()), float(later.std(ddof=1) / np.sqrt(len(later)))
         gains = elbo - earlier > 2.0 * np.hypot(noise, noise_earlier) or not np.isfinite(elbo)
         mean_place = np.mean(places[len(places) // 2 :], axis=0)
         if not gains and step <= LAST_STEP:
             break
-        if seen > passes * rows.n:
+        if seen > passes * n:
             notes.append(f"The ELBO was still settling after {passes} passes over the rows: raise passes.")
             break
         if not gains:
@@ -166,16 +130,15 @@ def climb(
     return mean_place, elbo, notes
 
 
-def _anchor(rows: Rows, family: Family, frame: Frame, free: Array) -> Anchor:
+def _anchor(rows: Minibatches, family: Family, frame: Frame, free: Array) -> Anchor:
     """One pass over all rows."""
     u = _center(family, frame, free)
-    value, slope = 0.0, np.zeros(u.shape)
-    for first in range(0, rows.n, rows.batch):
-        index = np.arange(first, min(first + rows.batch, rows.n))
-        weight = np.zeros(rows.batch)
-        weight[: len(index)] = 1.0
-        index = np.concatenate([index, np.repeat(index[:1], rows.batch - len(index))])
-        v, s = _total(rows.log_likelihood, rows.space, u, put(weight), rows.take(index))
+    value, slope, n = 0.0, np.zeros(u.shape), rows.source.n
+    for first in range(0, n, rows.batch):
+        index = np.arange(first, min(first + rows.batch, n))
+        weights = put((np.arange(rows.batch) < len(index)).astype(float))
+        columns = tuple(put(c) for c in rows.source.take(np.resize(index, rows.batch)))
+        v, s = _total(rows.density, u, weights, columns)
         value, slope = value + float(v), slope + np.asarray(s)
     return Anchor(u, put(np.asarray(value)), put(slope))
 
@@ -186,15 +149,16 @@ def _center(family: Family, frame: Frame, free: Float[Array, " p"]) -> Float[Arr
 
 
 @eqx.filter_jit
-def _total(function: Callable[..., Any], space: Space, u: Array, weight: Array, rows: tuple[Array, ...]) -> Any:
+def _total(
+    density: RowDensity, u: Float[Array, " k"], weights: Float[Array, " m"], rows: tuple[Array, ...]
+) -> tuple[Float[Array, ""], Float[Array, " k"]]:
     """Σ wᵢ ℓᵢ(u) and its slope."""
-    return jax.value_and_grad(lambda v: weight @ function(space.tree(v), *rows))(u)
+    return jax.value_and_grad(lambda v: weights @ density.log_likelihood(density.space.tree(v), *rows))(u)
 
 
 @eqx.filter_jit
 def _steps(
-    functions: tuple[Callable[..., Any], Callable[..., Any]],
-    space: Space,
+    density: RowDensity,
     family: Family,
     frame: Frame,
     anchor: Anchor,
@@ -207,7 +171,6 @@ def _steps(
     """A step of Adam for each minibatch: the numbers after it, all ELBOs, and the mean of the numbers on the way."""
     import optax
 
-    log_prior, log_likelihood = functions
     adam = optax.scale_by_adam(b2=0.99)
 
     def elbo(free: Array, rows: tuple[Array, ...], key: PRNGKeyArray) -> Array:
@@ -218,14 +181,14 @@ def _steps(
         constant = 0.5 * log_determinant(root) + 0.5 * len(root) * jnp.log(2 * jnp.pi)
 
         def chosen(u: Array) -> Array:
-            return (n / rows[0].shape[0]) * log_likelihood(space.tree(u), *rows).sum()
+            return (n / rows[0].shape[0]) * density.log_likelihood(density.space.tree(u), *rows).sum()
 
         known, slope = jax.value_and_grad(chosen)(anchor.u)
 
         def height(u: Array) -> Array:
             rest = chosen(u) - known + anchor.value + (anchor.slope - slope) @ (u - anchor.u)
             log_q = -0.5 * jnp.square(whiten @ (u - still)).sum() - constant
-            return log_prior(space.tree(u)) + params.log_jacobian(space.slots, u) + rest - log_q
+            return density.prior(u) + rest - log_q
 
         return jax.vmap(height)(center + jnp.concatenate([z, -z]) @ matrix.T).mean()
 

@@ -26,12 +26,13 @@ from credo.core.errors import DataError, NotConverged
 from credo.core.linalg import cholesky, solve_lower
 from credo.infer.importance_sampling import judge, log_densities, scores, smooth, students
 from credo.infer.method import Method
-from credo.infer.minibatch import Rows, climb
+from credo.infer.minibatch import Minibatches, climb
 from credo.infer.normal_families import Family, Frame, check_family, factor_analysis, frames, pull, push
 from credo.infer.optimize import maximize
 from credo.infer.posterior import Approximation
 from credo.infer.quasi_random import normals
-from credo.infer.target import Target
+from credo.infer.rows import RowDensity, RowSource
+from credo.infer.target import Space, Target
 
 SHRINK = 0.5
 """By how much a first guess is narrowed while the density is not finite at its draws."""
@@ -96,7 +97,9 @@ class Variational(Method):
         self._check()
         if self.direction != "reverse":
             raise DataError("run_rows climbs the ELBO; for direction='forward' use run with all rows in the target")
-        rows = Rows.of(log_prior, log_likelihood, init, data, constraints, self.batch)
+        density = RowDensity(Space.of(init, constraints), log_prior, log_likelihood)
+        source = RowSource.of(tuple(data) if isinstance(data, list) else data)
+        rows = Minibatches.of(density, source, self.batch)
         rng = np.random.default_rng(seed)
         part = rows.part(rng)
         start = part.check()

@@ -8,12 +8,9 @@ over minibatches of m of the n rows, each read once a pass. With decaying steps 
 """
 
 import dataclasses
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable
 from functools import partial
-from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -21,36 +18,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from credo.core import params
 from credo.core.checks import check_count
-from credo.core.device import aligned
 from credo.core.errors import DataError, NotConverged
 from credo.infer.mcmc.draws import Draws
 from credo.infer.mcmc.langevin import check_step
+from credo.infer.rows import RowDensity, RowSource
 from credo.infer.target import Constraints, Space
 
 ROWS = 32_768
-"""About how many rows are shuffled, and gone through, at a time: so many indices fit in the cache."""
+"""About how many rows are gone through at a time."""
 NUMBERS = 4_000_000
 """About how many coordinates of steps are."""
-AHEAD = 3
-"""Blocks of rows that are made ready while one is worked on."""
 FORGETTING, FLOOR = 0.99, 1e-5
 """α and λ of RMSprop."""
-
-
-class Streamed(eqx.Module):
-    """log p(u) of a minibatch, scaled up to all rows."""
-
-    space: Space
-    log_prior: Callable[..., Any]
-    log_likelihood: Callable[..., Any]
-
-    def __call__(self, u: Float[Array, " k"], rows: tuple[Array, ...], weights: Float[Array, " m"]) -> Array:
-        """log p(θ) + Σ wᵢ log p(rowᵢ | θ) + log |∂θ/∂u|."""
-        theta = self.space.tree(u)
-        likelihood = (weights * self.log_likelihood(theta, *rows)).sum()
-        return self.log_prior(theta) + likelihood + params.log_jacobian(self.space.slots, u)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,9 +83,9 @@ class SGLD:
             seed: of everything random.
         """
         self._check()
-        model = Streamed(Space.of(init, constraints), log_prior, log_likelihood)
-        source = _source(data, rows, self.passes)
-        steps = -(-source.rows * self.passes // self.batch)
+        model = RowDensity(Space.of(init, constraints), log_prior, log_likelihood)
+        source = RowSource.of(data, rows, self.passes)
+        steps = -(-source.n * self.passes // self.batch)
         schedule = self.schedule(steps)
         wanted = self._wanted(schedule)
         u = model.space.start()
@@ -132,10 +112,10 @@ class SGLD:
         return np.searchsorted(clock, np.linspace(first, clock[-1], n + 1)[1:] * (1 - 1e-12))
 
     def _walk(
-        self, model: Streamed, source: "Source", u: np.ndarray, schedule: np.ndarray, wanted: np.ndarray, seed: int
+        self, model: RowDensity, source: RowSource, u: np.ndarray, schedule: np.ndarray, wanted: np.ndarray, seed: int
     ) -> tuple[np.ndarray, bool]:
         """The vectors after the wanted steps, and whether the user stopped it."""
-        shuffling, moving = np.random.Generator(np.random.SFC64(seed)).spawn(2)  # it shuffles fastest
+        shuffling, moving = np.random.default_rng(seed).spawn(2)
         k = model.space.size
         per_block = int(np.clip(min(ROWS // self.batch, NUMBERS // k), 1, len(schedule)))
         squares, kept, done = np.zeros_like(u), [np.zeros((0, k))], 0
@@ -143,18 +123,18 @@ class SGLD:
         made: tuple[Array, int] | None = None
         interrupted = False
         try:
-            blocks = _blocks(source, per_block * self.batch, shuffling)
-            for rows, count in _ahead(blocks, partial(_loaded, per_block)):
+            for columns, count in source.blocks(per_block * self.batch, self.passes, shuffling):
                 size = min(per_block, len(schedule) - done)
                 if size == 0:
-                    raise DataError(f"data have more rows than were promised, rows = {source.rows}")
+                    raise DataError(f"data have more rows than were promised, rows = {source.n}")
                 plan = np.zeros((2, per_block))
                 plan[0, :size] = schedule[done : done + size]
                 plan[1] = np.clip(count - self.batch * np.arange(per_block), 1, self.batch)
                 if made:  # while these rows were awaited
                     kept.append(_kept(*made, wanted))
                     made = None
-                u, squares, steps = _steps(*parts, u, squares, rows, source.rows, plan, noise, self.precondition)
+                rows = tuple(c.reshape(per_block, -1, *c.shape[1:]) for c in columns)
+                u, squares, steps = _steps(*parts, u, squares, rows, source.n, plan, noise, self.precondition)
                 noise = moving.standard_normal((per_block, k))  # for the next, while these steps are made
                 made = steps, done
                 done += size
@@ -166,8 +146,8 @@ class SGLD:
         if interrupted and not len(vectors):
             raise KeyboardInterrupt
         if done < len(schedule) and not interrupted:
-            found = source.rows - (len(schedule) - done) * self.batch // self.passes
-            raise DataError(f"data ended early: rows = {source.rows} was promised, about {max(found, 0)} a pass came")
+            found = source.n - (len(schedule) - done) * self.batch // self.passes
+            raise DataError(f"data ended early: rows = {source.n} was promised, about {max(found, 0)} a pass came")
         return vectors, interrupted
 
     def _check(self) -> None:
@@ -182,7 +162,7 @@ class SGLD:
             raise DataError(f"offset must be positive, found {self.offset!r}")
 
 
-def _parts(model: Streamed) -> tuple[tuple[Any, ...], Streamed]:
+def _parts(model: RowDensity) -> tuple[tuple[Any, ...], RowDensity]:
     """What is no array, hashable, and what is: `jax.jit` starts in a fifth of the time that `eqx.filter_jit` takes."""
     numbers, rest = eqx.partition(model, eqx.is_array)
     leaves, tree = jax.tree.flatten(rest)
@@ -192,7 +172,7 @@ def _parts(model: Streamed) -> tuple[tuple[Any, ...], Streamed]:
 @partial(jax.jit, static_argnames=("functions", "precondition"))
 def _steps(
     functions: tuple[Any, ...],
-    numbers: Streamed,
+    numbers: RowDensity,
     u: Float[Array, " k"],
     squares: Float[Array, " k"],
     rows: tuple[Array, ...],
@@ -236,154 +216,3 @@ def _kept(steps: Float[Array, "s k"], first: int, wanted: Int[np.ndarray, " n"])
         bad = first + int(np.argmin(np.isfinite(path).all(1)))
         raise NotConverged(f"SGLD left the finite numbers at step {bad}: lower step_size; check the rows")
     return path[wanted[(wanted >= first) & (wanted < first + len(path))] - first]
-
-
-# -- reading rows ---------------------------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True)
-class Source:
-    """Rows to be gone through several times: columns in memory or on disk, or chunks of them."""
-
-    columns: tuple[Any, ...] | None
-    chunks: Iterable[Any] | None
-    rows: int
-    passes: int
-    in_memory: bool = False
-
-
-def _source(data: Any, rows: int | None, passes: int) -> Source:
-    single = hasattr(data, "shape")
-    if single or isinstance(data, tuple):
-        columns = (data,) if single else data
-        lengths = {len(c) for c in columns}
-        if len(lengths) != 1 or 0 in lengths:
-            raise DataError(f"data must be arrays with the same number of rows, found {sorted(lengths) or 'none'}")
-        in_memory = not any(isinstance(c, np.memmap) for c in columns)
-        if in_memory:
-            columns = tuple(np.asarray(c) for c in columns)
-        return Source(tuple(columns), None, lengths.pop(), passes, in_memory)
-    if not isinstance(data, Iterable):
-        raise DataError(f"data must be arrays or an iterable of tuples of arrays, found {type(data).__name__}")
-    if rows is None:
-        raise DataError("rows, the number of rows in all, is needed where data come in chunks")
-    if passes > 1 and iter(data) is data:
-        raise DataError(f"passes = {passes}, but an iterator can be gone through once: pass a list, or credo.chunks")
-    return Source(None, data, rows, passes)
-
-
-def _chunks(source: Source, size: int, rng: np.random.Generator) -> Iterator[tuple[np.ndarray, ...]]:
-    """One pass: the indices of rows in memory in random order, or rows in runs, for a disk reads what lies together."""
-    if source.columns is None:
-        for chunk in source.chunks or ():
-            parts = chunk if isinstance(chunk, tuple | list) else (chunk,)
-            if len({len(part) for part in parts}) != 1:
-                raise DataError(f"a chunk must be arrays with the same rows, found {[len(part) for part in parts]}")
-            yield tuple(np.asarray(part, dtype=float) for part in parts)
-    elif source.in_memory:
-        yield from ((part,) for part in _shuffled(source.rows, size, rng))
-    else:
-        for start in rng.permutation(np.arange(0, source.rows, size)):
-            yield tuple(np.asarray(c[start : start + size], dtype=float) for c in source.columns)
-
-
-def _shuffled(n: int, size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
-    """A uniform permutation of 0, …, n - 1, `size` at a time: in which part each comes, then the order within parts.
-
-    Each part is shuffled where it lies, in the cache, when it is reached. Rao (1961), Sandelius (1962).
-    """
-    k = min(2 ** (n // ROWS).bit_length(), 256)  # a power of two, for then a random byte tells
-    where = np.frombuffer(rng.bytes(n), dtype=np.uint8) & np.uint8(k - 1)
-    order = np.argsort(where, kind="stable")  # of bytes it is a radix sort
-    ends = np.cumsum(np.bincount(where, minlength=k)).tolist()
-    done = 0
-    for start, end in zip([0, *ends], ends, strict=False):
-        rng.shuffle(order[start:end])
-        while end - done >= size or (end == n and done < n):
-            yield order[done : done + size]
-            done += size
-
-
-class Block(NamedTuple):
-    """Rows that are still to be taken from the columns; those after the first `real` are padding."""
-
-    columns: tuple[np.ndarray, ...]
-    order: np.ndarray
-    real: int
-    memory: tuple[np.ndarray, ...]
-    """Where they go; it is that of the block before the last `AHEAD`, for fresh memory costs page faults."""
-
-
-def _blocks(source: Source, size: int, rng: np.random.Generator) -> Iterator[Block]:
-    """Blocks of `size` rows in random order, the last one padded; passes run on."""
-    ring: deque[tuple[np.ndarray, ...]] = deque()
-
-    def block(parts: tuple[np.ndarray, ...], count: int) -> Block:
-        """The first `count` rows of the parts, and memory for `size`."""
-        columns = (source.columns or ()) if source.in_memory else parts
-        order = parts[0][:count] if source.in_memory else rng.permutation(count)
-        if len(ring) < AHEAD + 1:
-            ring.append(tuple(aligned((size, *c.shape[1:])) for c in columns))
-        else:
-            ring.rotate(-1)
-        if count < size:
-            order = np.pad(order, (0, size - count))
-        return Block(columns, order, count, ring[-1])
-
-    held: list[tuple[np.ndarray, ...]] = []
-    count = 0
-    for _ in range(source.passes):
-        for chunk in _chunks(source, size, rng):
-            held.append(chunk)
-            count += len(chunk[0])
-            if count < size:
-                continue
-            parts = _joined(held)
-            while count >= size:
-                yield block(parts, size)
-                parts = tuple(part[size:] for part in parts)
-                count -= size
-            held = [parts] if count else []
-    if count:
-        yield block(_joined(held), count)
-
-
-def _joined(chunks: list[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, ...]:
-    return chunks[0] if len(chunks) == 1 else tuple(np.concatenate(parts) for parts in zip(*chunks, strict=True))
-
-
-def _loaded(steps: int, block: Block) -> tuple[tuple[np.ndarray, ...], int]:
-    """The rows of a block as arrays of minibatches, and how many are real."""
-    for column, memory in zip(block.columns, block.memory, strict=True):
-        if column.dtype == memory.dtype:
-            np.take(column, block.order, axis=0, out=memory, mode="clip")
-        else:
-            memory[...] = np.take(column, block.order, axis=0)
-    return tuple(c.reshape(steps, -1, *c.shape[1:]) for c in block.memory), block.real
-
-
-class Job(NamedTuple):
-    """What is to be worked on, and what will come of it."""
-
-    item: Any
-    coming: Future[Any]
-
-
-def _ahead(items: Iterator[Any], work: Callable[[Any], Any]) -> Iterator[Any]:
-    """work(item) of each in order, `AHEAD` of them at most before they are asked for.
-
-    Another thread works; while its answer is awaited, this one does what that has not begun.
-    """
-    with ThreadPoolExecutor(1) as worker:
-        waiting = deque(Job(item, worker.submit(work, item)) for item in islice(items, AHEAD))
-        while waiting:
-            while not waiting[0].coming.done() and (taken := _taken_over(waiting)) is not None:
-                item, waiting[taken] = waiting[taken].item, Job(None, Future())
-                waiting[taken].coming.set_result(work(item))
-            yield waiting.popleft().coming.result()
-            waiting.extend(Job(item, worker.submit(work, item)) for item in islice(items, 1))
-
-
-def _taken_over(jobs: Iterable[Job]) -> int | None:
-    """The place of the first job that had not been begun, and now will not be by the worker."""
-    return next((i for i, job in enumerate(jobs) if not job.coming.done() and job.coming.cancel()), None)
