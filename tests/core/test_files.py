@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 
 import credo
-from credo.core import files
+from credo.core import files, savable
 from credo.errors import FileError
+from credo.infer.optimize import Optimum
 from credo.models.features import BSpline, Polynomial, Standardize
 from credo.models.linear import ARD, InverseGamma
 
@@ -93,6 +94,9 @@ def test_foreign_classes_need_to_be_named(tmp_path):
         "credo.models.linear.belief:Nothing",
         "credo.nowhere:Linear",
         "credo.models.nowhere:Linear",
+        "credo.models.linear.belief:Linear",
+        "linear.Nothing",
+        "core.__class__",
         "../../etc:passwd",
         5,
     ],
@@ -107,9 +111,9 @@ def test_a_file_cannot_name_what_is_not_a_belief(saved, name):
 @pytest.mark.parametrize(
     "tree",
     [
-        {"class": "credo.models.linear.priors:ARD", "fields": {}},
-        {"class": "credo.models.linear.priors:ARD", "fields": {"precision": 1, "__class__": 2}},
-        {"class": "credo.models.linear.priors:ARD"},
+        {"class": "linear.ARD", "fields": {}},
+        {"class": "linear.ARD", "fields": {"precision": 1, "__class__": 2}},
+        {"class": "linear.ARD"},
         {"array": "nowhere"},
         {"unknown": 1},
         [1, 2],
@@ -143,6 +147,35 @@ def test_compressed_contents_are_refused(saved):
     repack(saved, arrays_npz=packed.getvalue())
     with pytest.raises(FileError, match="compressed"):
         credo.load(saved)
+
+
+def test_every_savable_class_is_where_the_table_says():
+    for name, (module, cls) in savable._homes().items():
+        found = savable.savable_class(name)
+        assert found is not None and (found.__module__, found.__qualname__) == (module, cls), name
+        assert savable.savable_name(found) == name
+
+
+def test_names_of_classes_in_files_are_unique():
+    rows = [row.split() for row in savable.TABLE.strip().splitlines()]
+    names = [f"{topic}.{entry.partition('=')[2] or entry}" for topic, _, *classes in rows for entry in classes]
+    assert len(names) == len(set(names)) and len({module for _, module, *_ in rows}) > 50
+
+
+def test_files_say_nothing_of_modules(saved):
+    with zipfile.ZipFile(saved) as archive:
+        assert b"credo." not in archive.read("belief.json")
+
+
+def test_files_of_before_are_refused_in_a_sentence(saved):
+    repack(saved, manifest_json=json.dumps({"format": "credo", "version": 1, "checksums": {}}).encode())
+    with pytest.raises(FileError, match="written by an earlier credo .* fit the model again and save it"):
+        credo.load(saved)
+
+
+def test_what_is_not_registered_is_not_saved(tmp_path):
+    with pytest.raises(FileError, match="belief is a Optimum, which cannot be saved"):
+        credo.save(Optimum(np.zeros(1), 0.0, "converged", 1), tmp_path / "optimum")
 
 
 def test_a_newer_version_says_so(saved):
@@ -196,4 +229,4 @@ def test_a_crash_while_writing_leaves_the_old_file(belief, saved, monkeypatch):
     assert [p.name for p in saved.parent.iterdir()] == [saved.name]
     with pytest.raises(FileError, match="cannot write"):
         credo.save(belief, saved.parent / "missing" / "folder.credo")
-    assert files.VERSION == 1
+    assert files.VERSION == 2

@@ -25,7 +25,7 @@ def rewrite(path, tree):
         arrays = archive.read("arrays.npz")
     contents = {"belief.json": json.dumps(tree).encode(), "arrays.npz": arrays}
     sums = {name: sha256(data).hexdigest() for name, data in contents.items()}
-    contents["manifest.json"] = json.dumps({"format": "credo", "version": 1, "checksums": sums}).encode()
+    contents["manifest.json"] = json.dumps({"format": "credo", "version": 2, "checksums": sums}).encode()
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
         for name, data in contents.items():
             archive.writestr(name, data)
@@ -97,36 +97,36 @@ def test_named_tuples_come_back_as_what_they_were(tmp_path):
 
 def test_a_named_tuple_is_rebuilt_without_calling_it(tmp_path):
     path = credo.save(Pair(1.0, 2.0), tmp_path / "pair")
-    rewrite(path, {"named": f"{Eager.__module__}:Eager", "fields": {"left": 3}})
+    rewrite(path, {"class": f"{Eager.__module__}:Eager", "fields": {"left": 3}})
     assert tuple(credo.load(path, classes=[Eager])) == (3,)
 
 
-SLOT = "credo.core.params:Slot"
+SLOT = "core.Slot"
 FIELDS = {"path": "a", "constraint": None, "shape": {"tuple": []}, "start": 0, "stop": 1}
 
 
 @pytest.mark.parametrize(
     "tree",
     [
-        {"named": "sys:version_info", "fields": {}},
-        {"named": "collections:namedtuple", "fields": {"typename": "A"}},
-        {"named": "urllib.parse:ParseResult", "fields": {}},
-        {"named": "importlib.machinery:ModuleSpec", "fields": {}},
-        {"named": "credo.core.params:NamedTuple", "fields": {}},
-        {"named": "credo.core.params:Slot._make", "fields": {}},
-        {"named": "credo.core.params:layout", "fields": {}},
-        {"named": "credo.infer.priors:LogNormal", "fields": {"mode": 1, "spread": 1}},
-        {"class": SLOT, "fields": FIELDS},
-        {"named": SLOT, "fields": {}},
-        {"named": SLOT, "fields": {**FIELDS, "__class__": 1}},
-        {"named": SLOT, "fields": [1, 2, 3, 4, 5]},
-        {"named": SLOT},
-        {"named": ["credo.core.params", "Slot"], "fields": FIELDS},
+        {"class": "sys:version_info", "fields": {}},
+        {"class": "collections:namedtuple", "fields": {"typename": "A"}},
+        {"class": "urllib.parse:ParseResult", "fields": {}},
+        {"class": "importlib.machinery:ModuleSpec", "fields": {}},
+        {"class": "credo.core.params:NamedTuple", "fields": {}},
+        {"class": "credo.core.params:Slot._make", "fields": {}},
+        {"class": "credo.core.params:layout", "fields": {}},
+        {"class": "core.NamedTuple", "fields": {"mode": 1, "spread": 1}},
+        {"class": "credo.core.params:Slot", "fields": FIELDS},
+        {"class": SLOT, "fields": {}},
+        {"class": SLOT, "fields": {**FIELDS, "__class__": 1}},
+        {"class": SLOT, "fields": [1, 2, 3, 4, 5]},
+        {"class": SLOT},
+        {"class": ["credo.core.params", "Slot"], "fields": FIELDS},
     ],
 )
 def test_a_file_cannot_name_other_tuples(tree, tmp_path):
     path = credo.save(1.0, tmp_path / "hostile")
-    rewrite(path, {"named": SLOT, "fields": FIELDS})
+    rewrite(path, {"class": SLOT, "fields": FIELDS})
     assert credo.load(path) == Slot("a", None, (), 0, 1)  # type: ignore[arg-type]
     rewrite(path, tree)
     with pytest.raises(FileError):

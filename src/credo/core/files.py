@@ -4,8 +4,8 @@
     belief.json     the tree: classes by name, plain values, references to arrays
     arrays.npz      the numbers
 
-Only classes that live in credo (or that the caller passes to `load`), modules and named tuples, are rebuilt, field by
-field, without calling them; nothing is unpickled. Writing is atomic: a crash leaves the old file.
+Only classes registered in `core.savable` (or passed to `load` by the caller) are rebuilt, field by field, without
+calling them; nothing is unpickled. Writing is atomic: a crash leaves the old file.
 """
 
 import contextlib
@@ -15,11 +15,9 @@ import io
 import json
 import math
 import os
-import re
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterable
-from importlib import import_module
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +27,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from credo.core.errors import FileError
+from credo.core.savable import savable_class, savable_name
 
 FORMAT = "credo"
-VERSION = 1
+VERSION = 2
+"""2: classes by their names in `core.savable`; 1 had named the modules they lived in, which have moved."""
 MEMBERS = ("manifest.json", "belief.json", "arrays.npz")
-_MODULE = re.compile(r"credo\.(core|kernels|infer|models|evaluate|decide|app)(\.[a-z_][a-z0-9_]*)*")
 
 
 def save(belief: Any, path: str | os.PathLike[str]) -> Path:
@@ -109,6 +108,11 @@ def _read(source: Path) -> tuple[Any, dict[str, np.ndarray]]:
         raise FileError(
             f"{source} has format version {version}, this credo reads up to {VERSION}; install a newer credo to read it"
         )
+    if version < VERSION:
+        raise FileError(
+            f"{source} was written by an earlier credo (format version {version}, this one reads {VERSION}), whose "
+            "classes have moved since: fit the model again and save it"
+        )
     for name, digest in manifest["checksums"].items():
         if hashlib.sha256(contents[name]).hexdigest() != digest:
             raise FileError(f"{source} was damaged or changed since it was written: {name} does not match its checksum")
@@ -138,15 +142,10 @@ def _encode(value: Any, arrays: dict[str, np.ndarray], where: str) -> Any:
         name = f"a{len(arrays)}"
         arrays[name] = array
         return {"array": name, "numpy": not isinstance(value, jax.Array)}
-    if isinstance(value, eqx.Module):
-        cls = type(value)
-        names = [field.name for field in dataclasses.fields(value)]
-        fields = {name: _encode(getattr(value, name), arrays, f"{where}.{name}") for name in names}
-        return {"class": f"{cls.__module__}:{cls.__qualname__}", "fields": fields}
-    if _is_named(type(value)):
-        cls = type(value)
-        fields = {name: _encode(getattr(value, name), arrays, f"{where}.{name}") for name in cls._fields}
-        return {"named": f"{cls.__module__}:{cls.__qualname__}", "fields": fields}
+    cls = type(value)
+    if _is_record(cls) or _is_named(cls):
+        fields = {name: _encode(getattr(value, name), arrays, f"{where}.{name}") for name in _fields(cls)}
+        return {"class": _name_of(cls, where), "fields": fields}
     if type(value) in (tuple, list):
         kind = "tuple" if isinstance(value, tuple) else "list"
         return {kind: [_encode(v, arrays, f"{where}.{i}") for i, v in enumerate(value)]}
@@ -167,13 +166,8 @@ def _decode(node: Any, arrays: dict[str, np.ndarray], own: dict[str, type]) -> A
         array = arrays[node["array"]]
         return array if node.get("numpy") else jnp.asarray(array)
     if "class" in node:
-        cls = _find_class(node["class"], own, _is_module)
-        fields = {name: _decode(value, arrays, own) for name, value in node["fields"].items()}
-        return _rebuild(cls, fields)
-    if "named" in node:
-        cls = _find_class(node["named"], own, _is_named)
-        fields = {name: _decode(value, arrays, own) for name, value in node["fields"].items()}
-        return _rebuild_named(cls, fields)
+        cls = _find_class(node["class"], own)
+        return _rebuild(cls, {name: _decode(value, arrays, own) for name, value in node["fields"].items()})
     if "tuple" in node:
         return tuple(_decode(v, arrays, own) for v in node["tuple"])
     if "list" in node:
@@ -185,45 +179,48 @@ def _decode(node: Any, arrays: dict[str, np.ndarray], own: dict[str, type]) -> A
     raise FileError("the file has an entry of an unknown kind")
 
 
-def _is_module(cls: Any) -> bool:
-    return isinstance(cls, type) and issubclass(cls, eqx.Module)
+def _is_record(cls: type) -> bool:
+    """Whether a class is a module, or another frozen dataclass: its fields are all there is of it."""
+    return issubclass(cls, eqx.Module) or (dataclasses.is_dataclass(cls) and cls.__dataclass_params__.frozen)  # type: ignore[attr-defined]
 
 
-def _is_named(cls: Any) -> bool:
+def _is_named(cls: type) -> bool:
     """Whether a class is a `NamedTuple` itself: a tuple and nothing else, so that its fields are all there is of it."""
-    return isinstance(cls, type) and cls.__bases__ == (tuple,) and isinstance(getattr(cls, "_fields", None), tuple)
+    return cls.__bases__ == (tuple,) and isinstance(getattr(cls, "_fields", None), tuple)
 
 
-def _find_class(name: Any, own: dict[str, type], fits: Callable[[Any], bool]) -> Any:
-    if isinstance(name, str) and name in own and fits(own[name]):
-        return own[name]
-    module_name, _, qualname = str(name).partition(":")
-    if not _MODULE.fullmatch(module_name):
+def _fields(cls: Any) -> Sequence[str]:
+    return cls._fields if _is_named(cls) else [field.name for field in dataclasses.fields(cls)]
+
+
+def _name_of(cls: type, where: str) -> str:
+    name = savable_name(cls)
+    if name is not None:
+        return name
+    if cls.__module__.split(".")[0] == "credo":
+        raise FileError(
+            f"{where} is a {cls.__name__}, which cannot be saved: it is not registered in credo.core.savable"
+        )
+    return f"{cls.__module__}:{cls.__qualname__}"
+
+
+def _find_class(name: Any, own: dict[str, type]) -> type:
+    cls = own.get(name) or savable_class(name) if isinstance(name, str) else None
+    if cls is None or not (_is_record(cls) or _is_named(cls)):
         raise FileError(
             f"the file holds a {name}, which is not one of credo's classes; if it is yours, load(path, classes=[...])"
         )
-    cls: Any = import_module(module_name)
-    for part in qualname.split("."):
-        cls = vars(cls).get(part)
-    if not fits(cls) or cls.__module__ != module_name:
-        raise FileError(f"the file holds a {name}, which this credo does not have; it may be of another version")
     return cls
 
 
 def _rebuild(cls: type, fields: dict[str, Any]) -> Any:
-    _check_fields(cls, [f.name for f in dataclasses.fields(cls)], fields)
+    expected = _fields(cls)
+    wrong = sorted(set(expected).symmetric_difference(fields))
+    if wrong:
+        raise FileError(f"the fields of {cls.__name__} do not match this credo's: {', '.join(wrong)}")
+    if _is_named(cls):
+        return tuple.__new__(cls, [fields[name] for name in expected])
     instance: Any = object.__new__(cls)
     for name, value in fields.items():
         object.__setattr__(instance, name, value)
     return instance
-
-
-def _rebuild_named(cls: Any, fields: dict[str, Any]) -> Any:
-    _check_fields(cls, cls._fields, fields)
-    return tuple.__new__(cls, [fields[name] for name in cls._fields])
-
-
-def _check_fields(cls: type, expected: Iterable[str], found: dict[str, Any]) -> None:
-    wrong = sorted(set(expected).symmetric_difference(found))
-    if wrong:
-        raise FileError(f"the fields of {cls.__name__} do not match this credo's: {', '.join(wrong)}")

@@ -1,0 +1,194 @@
+"""Which classes a `.credo` file may hold, under names that outlive the modules they live in.
+
+A file says `kernel.RBF`, never where that class is: a move changes one row of the table below, and every file stays
+readable. A row is a topic, a module, and its classes; the name of a class in a file is `topic.Class`. A class that was
+renamed keeps the old name for files as `New=Old`.
+"""
+
+from functools import cache
+from importlib import import_module
+
+TABLE = """
+core         core.gaussian                      Gaussian
+core         core.params                        Constraint Slot
+prediction   core.predictive.classes            Bernoulli Categorical
+prediction   core.predictive.counts             BetaBinomial DirichletMultinomial NegativeBinomial PoissonMixture
+prediction   core.predictive.lognormal          LogNormal
+prediction   core.predictive.mixture            Mixture
+prediction   core.predictive.real               Laplace MultivariateT Normal StudentT
+prediction   core.predictive.warped             Warped
+kernel       kernels.algebra                    Exponentiated PolynomialOf Power Product Scaled Sum
+kernel       kernels.centered                   CenteredPeriodic
+kernel       kernels.coregion                   Coregionalized
+kernel       kernels.derivative                 Differentiated
+kernel       kernels.discrete                   Categorical SetKernel Tanimoto
+kernel       kernels.dotproduct                 Bilinear Linear NeuralNetwork Polynomial
+kernel       kernels.elementary                 Constant Custom White
+kernel       kernels.featured                   FromFeatures
+kernel       kernels.graphs                     GraphDiffusion GraphMatern Laplacian WeisfeilerLehman
+kernel       kernels.inputs                     OnColumns Warped
+kernel       kernels.matern                     Matern
+kernel       kernels.measures                   Convolution Elliptical Harmonics Mixture Pair Placed Repeated
+kernel       kernels.measures                   SignedNormal Zero
+kernel       kernels.nonstationary              Brownian ChangePoint Gibbs
+kernel       kernels.periodic                   Cosine LocallyPeriodic Periodic SpectralMixture
+kernel       kernels.random_features            RandomFeatures
+kernel       kernels.rkhs                       RKHSFunction
+kernel       kernels.stationary                 Exponential Matern32 Matern52 RBF RationalQuadratic
+kernel       kernels.strings                    EditDistance Spectrum Subsequence
+kernel       kernels.tabulated                  Tabulated
+infer        infer.averaging                    Averaged
+infer        infer.diagnostics                  Diagnostics
+infer        infer.importance_sampling          Weighted
+infer        infer.mcmc.draws                   Draws
+infer        infer.mcmc.sgld                    Streamed
+infer        infer.mcmc.smc                     Particles
+infer        infer.priors                       LogNormal LogScalePenalty LogitPenalty NormalPenalty PenaltyDensity SharedScale
+infer        infer.posterior                    Approximation
+infer        infer.target                       Space
+acquisition  decide.acquisition.batch           BatchExpectedImprovement BatchNoisyExpectedImprovement
+acquisition  decide.acquisition.batch           BatchUpperConfidenceBound
+acquisition  decide.acquisition.confidence_bounds LowerConfidenceBound UpperConfidenceBound
+acquisition  decide.acquisition.cost            AffineCost AtTarget Costly MultiFidelity PerCost
+acquisition  decide.acquisition.hypervolume     BatchExpectedHypervolumeImprovement Beyond
+acquisition  decide.acquisition.hypervolume     ExpectedHypervolumeImprovement
+acquisition  decide.acquisition.improvement     Constrained ExpectedImprovement Feasibility LogExpectedImprovement
+acquisition  decide.acquisition.improvement     NoisyExpectedImprovement ProbabilityOfImprovement
+acquisition  decide.acquisition.information     BALD MaxEntropy MaxValueEntropySearch MaxVariance MutualInformation
+acquisition  decide.acquisition.joint_draws     Baseline
+acquisition  decide.acquisition.lookahead       ExpectedVarianceReduction InformationDirected KnowledgeGradient
+acquisition  decide.acquisition.over_beliefs    OverBeliefs
+acquisition  decide.acquisition.pending         Believer LocalPenalization
+acquisition  decide.acquisition.thompson        Thompson
+agent        decide.agents.belief               WorldBelief
+agent        decide.agents.control              Agent DoubleQ ExpectedSARSA OptimisticQ QLearning SARSA Tabular
+agent        decide.agents.exploration          EpsilonGreedy Greedy Softmax UCB
+agent        decide.agents.planning             ModelBased PosteriorSampling RMax
+agent        decide.agents.run                  Run
+agent        decide.agents.schedules            Constant Exponential Harmonic Polynomial RobbinsMonro
+agent        decide.agents.several              Dyna NStep
+agent        decide.agents.td                   Estimates TD
+agent        decide.agents.trajectories         Trajectory
+app          app.forecast                       SeriesModel
+app          app.forecast_calendar              Calendar Season
+app          app.schema                         Column Schema Period
+app          app.workflow                       TableModel
+conjugate    models.conjugate.base              Statistics
+conjugate    models.conjugate.binary            BetaBernoulli BetaBinomial BinaryCounts
+conjugate    models.conjugate.categorical       ClassCounts DirichletCategorical DirichletMultinomial
+conjugate    models.conjugate.counts            EventCounts GammaPoisson
+conjugate    models.conjugate.hierarchical      EmpiricalBayes HierarchicalBernoulli
+conjugate    models.conjugate.hypotheses        Hypotheses OutcomeCounts
+conjugate    models.conjugate.matrix            MatrixNormalInverseWishart
+conjugate    models.conjugate.multivariate      NormalInverseWishart Scatter
+conjugate    models.conjugate.normal            Moments NormalInverseGamma NormalKnownVariance
+conjugate    models.conjugate.quadrature        HyperPrior Hyperparameters PopulationCounts
+decide       decide.acquiring                   Margin Uncertainty
+decide       decide.custom                      Custom
+decide       decide.losses                      Absolute Asymmetric CostMatrix IntervalLoss Pinball Squared ZeroOne
+density      models.densities.categorical       Categorical
+density      models.densities.custom            Custom Free
+density      models.densities.directions        Directions
+density      models.densities.gamma             NormalInverseGammas
+density      models.densities.gaussian          Gaussian
+density      models.densities.mixture           GaussianMixture
+density      models.densities.poisson           Poisson
+density      models.densities.predictions       Poisson=PoissonPrediction StateMixture
+density      models.densities.regression        Regression
+density      models.densities.vonmises          VonMises
+feature      models.features.compose            Chosen Composed Concatenate Custom OnColumns Product Tensor
+feature      models.features.fourier            Fourier
+feature      models.features.local              BSpline Bumps
+feature      models.features.polynomial         Polynomial
+feature      models.features.scaling            Affine Standardize
+feature      models.features.wavelets           Daubechies Haar
+glm          models.glm.belief                  GLM
+glm          models.glm.models                  Logistic NegativeBinomialRegression OrdinalRegression
+glm          models.glm.models                  PoissonRegression Probit Softmax StudentTRegression
+glm          models.glm.newton                  Before Rows
+glm          models.glm.predictions             Law Overdispersed
+gp           models.gp.belief                   GP
+gp           models.gp.data                     Rows
+gp           models.gp.exact                    Solved
+gp           models.gp.heteroscedastic          HeteroscedasticGP Noises
+gp           models.gp.independent              Independent
+gp           models.gp.means                    Basis BeliefMean Constant DifferentiatedMean FunctionMean Mean Zero
+gp           models.gp.multioutput              MultiGP OutputMeans
+gp           models.gp.robust                   RobustGP
+gp           models.gp.sampling                 Functions Inside Together Weighted
+gp           models.gp.state_space.belief       StateSpaceGP
+gp           models.gp.state_space.passes       Passed
+gp           models.gp.state_space.series       Series
+gp           models.gp.warped                   WarpedGP
+gp           models.gp.warps                    Identity Log Steps
+gp           models.gp.watched                  Added Watched
+hmm          models.hmm.belief                  HMM
+hmm          models.hmm.drawn                   DrawnHMM
+hmm          models.hmm.durations               Tied
+lds          models.lds.belief                  LDS
+lds          models.lds.checks                  Varying
+lds          models.lds.kalman                  Start
+lds          models.lds.gibbs                   DrawnLDS MatrixPrior
+likelihood   models.likelihoods.classes         Bernoulli Categorical Ordinal Probit
+likelihood   models.likelihoods.numbers         NegativeBinomial Poisson StudentT
+linear       models.linear.belief               Linear
+linear       models.linear.drawn                LinearDraws
+linear       models.linear.function_space       LinearFunction
+linear       models.linear.log_joint            Normals Unknowns Whitened
+linear       models.linear.posterior            Weights
+linear       models.linear.priors               ARD Intercept InverseGamma Isotropic KnownNoise LaplaceNoise
+linear       models.linear.priors               LaplacePrior StudentTNoise StudentTPrior
+linear       models.linear.shrinkage            Horseshoe
+linear       models.linear.statistics           Rows Statistics
+markov       models.markov.chain                MarkovChain
+markov       models.markov.sequence             MarkovSequence TransitionCounts
+mdp          decide.mdp.linear_program          LinearProgram
+mdp          decide.mdp.model                   MDP
+mdp          decide.mdp.plan                    AveragePlan HorizonPlan Plan
+mdp          decide.mdp.policy_iteration        ModifiedPolicyIteration PolicyIteration
+mdp          decide.mdp.solving                 Automatic
+mdp          decide.mdp.value_iteration         GaussSeidel PrioritizedSweeping ValueIteration
+mdp          decide.mdp.wavefront               Wavefront
+nonlinear    models.nonlinear.belief            StateSpaceModel
+nonlinear    models.nonlinear.extended          Extended
+nonlinear    models.nonlinear.laws              Cloud Filtered ParticleFiltered Smoothed
+nonlinear    models.nonlinear.model             Dynamics
+nonlinear    models.nonlinear.particle          Particles
+nonlinear    models.nonlinear.unscented         Unscented
+sequences    models.sequences                   Sequences
+structural   models.structural.base             Scales
+structural   models.structural.belief           Past Structural
+structural   models.structural.parts            AR Cycle Level Regression Seasonal Trend
+structural   models.structural.series           Series
+"""
+
+
+@cache
+def _homes() -> dict[str, tuple[str, str]]:
+    """Where each savable class is: its name in files → (module, class)."""
+    homes: dict[str, tuple[str, str]] = {}
+    for row in TABLE.strip().splitlines():
+        topic, module, *classes = row.split()
+        for entry in classes:
+            name, _, written = entry.partition("=")
+            homes[f"{topic}.{written or name}"] = (f"credo.{module}", name)
+    return homes
+
+
+@cache
+def _names() -> dict[tuple[str, str], str]:
+    return {home: name for name, home in _homes().items()}
+
+
+def savable_name(cls: type) -> str | None:
+    """The name of a class in files; None where it is not registered."""
+    return _names().get((cls.__module__, cls.__qualname__))
+
+
+def savable_class(name: str) -> type | None:
+    """The class of that name in files; None where there is none. Only modules of credo are ever imported."""
+    if name not in _homes():
+        return None
+    module, cls = _homes()[name]
+    found: type = getattr(import_module(module), cls)
+    return found
