@@ -41,7 +41,6 @@ infer        infer.averaging                    Averaged
 infer        infer.diagnostics                  Diagnostics
 infer        infer.importance_sampling          Weighted
 infer        infer.mcmc.draws                   Draws
-infer        infer.mcmc.sgld                    Streamed
 infer        infer.mcmc.smc                     Particles
 infer        infer.priors                       LogNormal LogScalePenalty LogitPenalty NormalPenalty PenaltyDensity SharedScale
 infer        infer.posterior                    Approximation
@@ -123,7 +122,7 @@ gp           models.gp.warped                   WarpedGP
 gp           models.gp.warps                    Identity Log Steps
 gp           models.gp.watched                  Added Watched
 hmm          models.hmm.belief                  HMM
-hmm          models.hmm.drawn                   DrawnHMM
+hmm          models.hmm.bayes                   DrawnHMM
 hmm          models.hmm.durations               Tied
 lds          models.lds.belief                  LDS
 lds          models.lds.checks                  Varying
