@@ -1,9 +1,5 @@
 """The Gaussian log evidence and its gradient against SciPy, the formula and automatic differentiation."""
 
-import os
-import subprocess
-import sys
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -127,25 +123,3 @@ def test_bad_residual_is_named():
     with pytest.raises(DataError, match="residual has entries that are NaN"):
         gaussian_log_evidence(k, r.at[3].set(jnp.nan))
     assert jax.jit(gaussian_log_evidence)(k, r.at[3].set(jnp.nan)) == -np.inf
-
-
-@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs Linux to pin a process to one core")
-def test_callback_does_not_deadlock_on_one_core():
-    program = """
-import os
-os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-import jax, jax.numpy as jnp
-import credo.core
-from credo.core.linalg import gaussian_log_evidence
-x = jnp.linspace(0, 30, 1000)
-@jax.jit
-def climb(scale):
-    def step(s, _):
-        k = lambda s: jnp.exp(-jnp.abs(x[:, None] - x) * s) + jnp.eye(1000)
-        value, slope = jax.value_and_grad(lambda s: gaussian_log_evidence(k(s), jnp.sin(x)))(s)
-        return s + 1e-6 * slope, value
-    return jax.lax.scan(step, scale, None, length=4)[1]
-print([bool(jnp.isfinite(climb(1.0 + 0.1 * i)).all()) for i in range(4)])
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
-    assert done.stdout.strip() == str([True] * 4), done.stderr

@@ -4,22 +4,18 @@ With α = K⁻¹r:  log p = -½ rᵀα - ½ log|K| - n/2 log 2π,  ∂log p/∂K
 Rasmussen & Williams (2006), eq. 2.30 and 5.9.
 
 Differentiating through a Cholesky factorization costs several times more than the factorization; the
-formula above needs only the inverse. On a CPU the factor and the inverse come from LAPACK on the host in
-one callback. The callback is `buffer_callback`, which works on XLA's own memory: `pure_callback` copies
-its arguments through JAX, and on a machine with one core that copy waits for the thread that waits for it.
+formula above needs only the inverse. `gaussian_log_evidence` stays in XLA where it is traced; `evidence_on_host` is the
+same through LAPACK, for objectives that look at one vector of hyperparameters at a time.
 """
 
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
-from jax.experimental.buffer_callback import buffer_callback
 from jaxtyping import Array, Bool, Float
 
-from credo.core.arrays import is_traced
+from credo.core.arrays import is_traced, put
 from credo.core.errors import DataError
 from credo.core.linalg import factor, lapack
 from credo.core.special import LOG_2PI
@@ -39,9 +35,15 @@ def gaussian_log_evidence(
     """
     weight = jnp.ones(len(residual), residual.dtype) if mask is None else mask.astype(residual.dtype)
     padded = factor.pad_identity(covariance, mask)
-    value = _log_evidence(padded, residual if mask is None else jnp.where(mask, residual, 0.0), weight)
+    residual = residual if mask is None else jnp.where(mask, residual, 0.0)
+    if not is_traced(residual) and factor.on_host(padded):
+        matrix = np.asarray(padded)
+        found, _ = evidence_on_host(matrix, np.asarray(residual), np.asarray(weight), np.empty_like(matrix), False)
+        value = put(found)
+    else:
+        value = _log_evidence(padded, residual, weight)
     if not is_traced(value) and not bool(jnp.isfinite(value)):
-        if not bool(jnp.isfinite(residual).all() if mask is None else jnp.isfinite(residual[mask]).all()):
+        if not bool(jnp.isfinite(residual).all()):
             raise DataError("residual has entries that are NaN or infinite; check y and the mean it is taken from")
         factor.cholesky(covariance, "covariance", mask)  # raises, and says why
     return value
@@ -75,17 +77,7 @@ _log_evidence.defvjp(_forward, _backward)
 def _evaluate(
     covariance: Float[Array, "n n"], residual: Float[Array, "n"], weight: Float[Array, "n"], gradient: bool
 ) -> tuple[Array, ...]:
-    """(log p, ∂/∂residual[, ∂/∂covariance]), by LAPACK for a large matrix on a CPU and by XLA otherwise."""
-    on_device = partial(_on_device, gradient=gradient)
-    if len(residual) < lapack.HOST_SIZE:
-        return on_device(covariance, residual, weight)
-    on_host = partial(_on_host, gradient=gradient)
-    return lax.platform_dependent(covariance, residual, weight, cpu=on_host, default=on_device)
-
-
-def _on_device(
-    covariance: Float[Array, "n n"], residual: Float[Array, "n"], weight: Float[Array, "n"], gradient: bool
-) -> tuple[Array, ...]:
+    """(log p, ∂/∂residual[, ∂/∂covariance])."""
     result = factor.factorize(covariance, weight > 0)
     alpha = factor.solve(result.root, residual)
     value = -0.5 * (residual @ alpha + factor.log_determinant(result.root) + weight.sum() * LOG_2PI)
@@ -95,26 +87,6 @@ def _on_device(
         return outputs
     slope = 0.5 * (jnp.outer(alpha, alpha) - factor.inverse(result.root))
     return *outputs, jnp.where(ok, slope, 0.0)
-
-
-def _on_host(
-    covariance: Float[Array, "n n"], residual: Float[Array, "n"], weight: Float[Array, "n"], gradient: bool
-) -> tuple[Array, ...]:
-    outputs = [jax.ShapeDtypeStruct((), residual.dtype), jax.ShapeDtypeStruct(residual.shape, residual.dtype)]
-    if gradient:
-        outputs.append(jax.ShapeDtypeStruct(covariance.shape, covariance.dtype))
-    call = buffer_callback(_host, tuple(outputs), vmap_method="sequential")
-    return call(covariance, residual, weight)
-
-
-def _host(_: Any, out: tuple[Any, ...], *inputs: Any) -> None:
-    """Fill the output buffers (log p, ∂/∂residual[, ∂/∂covariance]) in NumPy."""
-    covariance, residual, weight = (np.asarray(buffer) for buffer in inputs)
-    value, by_residual, *rest = (np.asarray(buffer) for buffer in out)
-    work = rest[0] if rest else np.empty_like(covariance)
-    value[...], by_residual[...] = evidence_on_host(covariance, residual, weight, work, bool(rest))
-    if rest:
-        lapack.mirror_inplace(work, scale=-0.5)
 
 
 def evidence_on_host(
@@ -128,7 +100,7 @@ def evidence_on_host(
 
     `weight` is 1 on the rows that count and 0 on padding. Not positive definite: (-inf, 0) and zeros.
     """
-    _, ok = lapack.factor_inplace(work, covariance, weight, clean=False)
+    _, ok = lapack.factor_inplace(work, lapack.filled_with(covariance), weight, clean=False)
     value, alpha = -np.inf, np.zeros_like(residual)
     if ok:
         alpha = lapack.solve_factored(work, residual)

@@ -53,7 +53,7 @@ def factorize(matrix: Float[Array, "n n"], mask: Bool[Array, "n"] | None = None)
     weight = jnp.ones(len(matrix), matrix.dtype) if mask is None else mask.astype(matrix.dtype)
     if on_host(matrix):
         root, source = np.empty(matrix.shape, matrix.dtype), np.asarray(matrix)
-        jitter, ok = lapack.factor_inplace(root, source, np.asarray(weight))
+        jitter, ok = lapack.factor_inplace(root, lapack.filled_with(source), np.asarray(weight))
         root = root if ok else np.eye(len(root), dtype=root.dtype)
         return Factor(jnp.asarray(root), jnp.asarray(jitter, matrix.dtype), jnp.asarray(ok))
     count = jnp.maximum(weight.sum(), 1.0)

@@ -1,41 +1,30 @@
 """The jitter policy, and dense factorizations on the host by SciPy's LAPACK.
 
 On a CPU, LAPACK as SciPy calls it factorizes about twice as fast as XLA and, unlike XLA, inverts from
-the factor (`potri`). Everything here is NumPy, because it also runs inside callbacks, where a JAX call
-may wait for the thread it is running on.
+the factor (`potri`). Everything here is NumPy.
 
 A C-ordered lower triangle is a Fortran-ordered upper one: LAPACK is always handed the transposed view
 and asked for the upper factor, so that nothing is copied or transposed.
 """
 
-import contextlib
 import functools
-import time
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 from scipy.linalg import get_blas_funcs, get_lapack_funcs
-from threadpoolctl import ThreadpoolController
 
-# From this size on LAPACK on the host clearly beats XLA, the callback's cost included. Below it, staying in XLA
-# also keeps compiled programs in JAX's cache on disk, which refuses those with callbacks.
+from credo.core.device import blas_threads
+
 HOST_SIZE = 256
-
-ONE_THREAD = 384
-"""Up to this size a factorization is over before a second thread has joined; on a busy machine it waits for it."""
-
-SAFE_WITH_THREADS = 12_000
-"""Beyond this size SciPy's OpenBLAS is given one thread: its `potrf` with two has been seen to crash at 20 000."""
-
-PROBE_SIZE, PROBE_EVERY = 256, 4
-"""The size of the product that `Paced` times, and after how many calls it does so again."""
-
-T = TypeVar("T")
+"""From this size on LAPACK on the host clearly beats XLA."""
 
 _TILE = 256  # two tiles of doubles fit in a 1 MB second-level cache
+
+
+Fill = Callable[[Float[ndarray, "n n"]], object]
 
 
 class Jitter(NamedTuple):
@@ -47,58 +36,6 @@ class Jitter(NamedTuple):
     def after(self, jitter: Any, lib: Any = np) -> Any:
         """The amount to try when `jitter` was not enough."""
         return lib.minimum(lib.maximum(10.0 * jitter, self.first), self.bound)
-
-
-@functools.cache
-def _threads() -> ThreadpoolController:
-    return ThreadpoolController()
-
-
-def quiet_threads(n: int) -> contextlib.AbstractContextManager[Any]:
-    """One BLAS thread while matrices of this size are worked on, where more would wait for each other."""
-    return _threads().limit(limits=1, user_api="blas") if n <= ONE_THREAD else contextlib.nullcontext()
-
-
-def safe_threads(n: int) -> contextlib.AbstractContextManager[Any]:
-    """All BLAS threads, but one where a factorization of this size would crash with more."""
-    return _threads().limit(limits=1, user_api="blas") if n > SAFE_WITH_THREADS else contextlib.nullcontext()
-
-
-class Paced:
-    """Does the same work again and again with all BLAS threads, or with one while the cores are busy.
-
-    With a core to itself a second thread halves the time of a factorization; where it has to wait for a core that
-    another process has, the same has been seen to take thirty times as long. A small product is timed both ways now
-    and then to know.
-    """
-
-    def __init__(self) -> None:
-        self._calls, self._crowded = 0, False
-
-    def __call__(self, work: Callable[[], T]) -> T:
-        """work()."""
-        if self._calls % PROBE_EVERY == 0:
-            self._crowded = _is_crowded()
-        self._calls += 1
-        with _threads().limit(limits=1, user_api="blas") if self._crowded else contextlib.nullcontext():
-            return work()
-
-
-def _is_crowded() -> bool:
-    """Whether a matrix product is no faster with all threads than with one."""
-    matrix = np.ones((PROBE_SIZE, PROBE_SIZE))
-
-    def seconds() -> float:
-        times = []
-        for _ in range(3):
-            start = time.perf_counter()
-            matrix @ matrix
-            times.append(time.perf_counter() - start)
-        return max(times)  # the worst of a few: waiting comes and goes
-
-    with _threads().limit(limits=1, user_api="blas"):
-        alone = seconds()
-    return seconds() > 1.1 * alone
 
 
 def jitter_policy(scale: Any, count: Any, dtype: Any) -> Jitter:
@@ -114,28 +51,33 @@ def jitter_policy(scale: Any, count: Any, dtype: Any) -> Jitter:
 
 
 def factor_inplace(
-    out: Float[ndarray, "n n"], matrix: Float[ndarray, "n n"], weight: Float[ndarray, "n"], clean: bool = True
+    out: Float[ndarray, "n n"], fill: Fill, weight: Float[ndarray, "n"], clean: bool = True
 ) -> tuple[float, bool]:
-    """Write into `out` the lower Cholesky factor of matrix + jitter·diag(weight); return (jitter, ok).
+    """Write into `out` the lower Cholesky factor of A + jitter·diag(weight); return (jitter, ok).
 
-    `weight` is 1 on the rows that count and 0 on padding. With `clean=False` the strict upper triangle of
-    `out` is left undefined.
+    `fill(out)` writes the lower triangle of A. `weight` is 1 on the rows that count and 0 on padding. With
+    `clean=False` the strict upper triangle of `out` is left undefined.
     """
     (potrf,) = get_lapack_funcs(("potrf",), dtype=out.dtype)
-    diagonal, count = matrix.diagonal(), max(float(weight.sum()), 1.0)
-    policy = jitter_policy(float(diagonal @ weight) / count, count, out.dtype)
-    jitter = 0.0
+    count, jitter = max(float(weight.sum()), 1.0), 0.0
     while True:
-        np.copyto(out, matrix)
+        fill(out)
+        diagonal = out.diagonal()
+        policy = jitter_policy(float(diagonal @ weight) / count, count, out.dtype)
         if jitter > 0.0:
             np.fill_diagonal(out, diagonal + jitter * weight)
-        with safe_threads(len(out)):
+        with blas_threads(len(out)):
             _, info = potrf(out.T, lower=0, clean=int(clean), overwrite_a=1)
         if info == 0 and bool(np.isfinite(out.diagonal()).all()):
             return jitter, True
         if not jitter < policy.bound:  # also when the bound is NaN or not positive
             return jitter, False
         jitter = float(policy.after(jitter))
+
+
+def filled_with(matrix: Float[ndarray, "n n"]) -> Fill:
+    """The `fill` of `factor_inplace` for a matrix that is at hand."""
+    return functools.partial(np.copyto, src=matrix)
 
 
 def solve_factored(root: Float[ndarray, "n n"], b: Float[ndarray, "n"]) -> Float[ndarray, "n"]:
@@ -172,14 +114,6 @@ def multiply_rows_inplace(triangle: Float[ndarray, "n n"], rows: Float[ndarray, 
     """Replace every row b by Lb: with L⁻¹ at hand, faster than `solve_rows_inplace`."""
     (trmm,) = get_blas_funcs(("trmm",), dtype=triangle.dtype)
     trmm(1.0, triangle.T, rows.T, lower=0, trans_a=1, overwrite_b=1)
-
-
-def aligned_empty(shape: tuple[int, ...], dtype: Any = np.float64) -> ndarray:
-    """An array that JAX can take over without a copy: it begins at a multiple of 64 bytes."""
-    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    raw = np.empty(size + 64, np.uint8)
-    start = -raw.ctypes.data % 64
-    return raw[start : start + size].view(dtype).reshape(shape)
 
 
 def subtract_outer_inplace(matrix: Float[ndarray, "n n"], x: Float[ndarray, "n"]) -> None:

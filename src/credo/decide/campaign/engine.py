@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from credo.core.arrays import put
-from credo.core.linalg import lapack
+from credo.core.device import blas_threads
 from credo.decide.acquisition import (
     Constrained,
     ExpectedImprovement,
@@ -70,7 +70,7 @@ def suggest(
         out += [_design(problem, tried + i) for i in range(len(out), n)]
     if len(out) == n:
         return out
-    with lapack.quiet_threads(tried):
+    with blas_threads(tried):
         model = model_of(problem, seen if standing is None else seen.since(standing.start), warm)
         within = None
         if standing is not None and standing.region is not None:

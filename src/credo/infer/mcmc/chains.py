@@ -22,8 +22,8 @@ from jaxtyping import Array, Float, Key, PRNGKeyArray
 
 from credo.core.arrays import put
 from credo.core.checks import check_count
+from credo.core.device import blas_threads
 from credo.core.errors import DataError, NotConvergedWarning
-from credo.core.linalg import lapack
 from credo.infer.mcmc.draws import Draws, pooled
 from credo.infer.method import Method
 from credo.infer.posterior import Approximation
@@ -150,7 +150,7 @@ class Sampler(Method):
                 )
                 for i in range(self.chains)
             ]
-            with lapack.quiet_threads(1):  # chains have the cores: BLAS threads of their own would wait for each other
+            with blas_threads(1):  # chains have the cores: BLAS threads of their own would wait for each other
                 interrupted = _in_threads([chain.run for chain in work], self.cores or os.cpu_count() or 1, work)
         finished = [chain for chain in work if chain.records]
         if not finished:

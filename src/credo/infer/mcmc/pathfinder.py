@@ -26,8 +26,9 @@ from scipy.special import chdtri
 
 from credo.core.arrays import put
 from credo.core.checks import check_count
+from credo.core.device import blas_threads
 from credo.core.errors import DataError, NotConverged
-from credo.core.linalg import factorize, lapack
+from credo.core.linalg import factorize
 from credo.infer.importance_sampling import USABLE, judge, log_densities, smooth
 from credo.infer.mcmc.chains import around
 from credo.infer.method import Method
@@ -110,7 +111,7 @@ class Pathfinder(Method):
         """The best law of every path from around u, and draws of their mixture weighted towards the target."""
         self._check()
         starts = around(target, u, self.paths, float(self.spread), seed)
-        with lapack.quiet_threads(len(u)):
+        with blas_threads(len(u)):
             found = [law for i, start in enumerate(starts) if (law := self._best(target, start, [seed, i])) is not None]
         if not found:
             raise NotConverged(

@@ -24,6 +24,7 @@ from jaxtyping import Array, Float
 
 from credo.core import params
 from credo.core.arrays import put
+from credo.core.device import ONE_THREAD, blas_threads
 from credo.core.linalg import lapack
 from credo.core.padding import bucket, pad_rows
 from credo.infer.laplace import normal_at
@@ -108,10 +109,10 @@ class Table(NamedTuple):
     def _sums(self, w: np.ndarray, curved: bool) -> tuple[float, np.ndarray, np.ndarray]:
         """The log likelihood, its gradient and its curvature, or the gradient alone; the cores share the rows."""
         n, cores = len(self.y), os.cpu_count() or 1
-        if cores == 1 or n < 4 * BLOCK or len(w) > lapack.ONE_THREAD:
+        if cores == 1 or n < 4 * BLOCK or len(w) > ONE_THREAD:
             return self._sums_of(w, curved, 0, n)
         size = -(-n // (cores * BLOCK)) * BLOCK
-        with lapack.quiet_threads(len(w)), ThreadPoolExecutor(cores) as pool:
+        with blas_threads(len(w)), ThreadPoolExecutor(cores) as pool:
             parts = list(pool.map(lambda i: self._sums_of(w, curved, i, min(i + size, n)), range(0, n, size)))
         return sum(p[0] for p in parts), np.sum([p[1] for p in parts], 0), np.sum([p[2] for p in parts], 0)
 
@@ -228,7 +229,7 @@ def _bfgs(root: np.ndarray, pairs: list[tuple[np.ndarray, np.ndarray]], g: np.nd
 def _factored(matrix: np.ndarray) -> tuple[np.ndarray, bool]:
     """`factorize` in NumPy."""
     root = np.empty_like(matrix)
-    _, ok = lapack.factor_inplace(root, matrix, np.ones(len(matrix)))
+    _, ok = lapack.factor_inplace(root, lapack.filled_with(matrix), np.ones(len(matrix)))
     return root, ok
 
 

@@ -19,9 +19,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from credo.core.arrays import is_traced, put
+from credo.core.device import aligned_empty
 from credo.core.linalg import factorize, gaussian_log_evidence, lapack, solve, solve_lower
 from credo.core.linalg.factor import REMEDY, Factor
-from credo.core.linalg.tiles import factorize_tiles
 from credo.core.padding import bucket, by_bucket, pad_rows
 from credo.kernels import Kernel
 from credo.models.gp.data import Rows, capacity, pack
@@ -29,6 +29,9 @@ from credo.models.gp.means import Mean
 
 CHUNK = 2**22
 """The entries of k(x*, X) that exist at a time."""
+
+TILE = 512
+"""The rows and columns of k(X, X) that are computed at a time."""
 
 NOT_DEFINITE = f"the covariance of the outcomes is not positive definite or not finite. {REMEDY}"
 
@@ -92,7 +95,21 @@ def _gram(kernel: Kernel, x: Any, z: Any) -> Float[Array, "a b"]:
 def _factor_on_host(prior: Prior, rows: Rows) -> Factor:
     x = np.asarray(rows.x)
     noise = float(prior.noise) * np.asarray(rows.scale) + np.asarray(rows.extra)
-    return factorize_tiles(lambda a, b: np.asarray(_gram(prior.kernel, x[a], x[b])), noise, rows.n)
+    size, n = len(x), rows.n
+
+    def fill(out: np.ndarray) -> None:
+        """k(X, X) + diag(noise) left of the diagonal, tile by tile: a matrix of 20 000 rows exists once."""
+        for i in range(0, size, TILE):
+            a = slice(i, min(i + TILE, size))
+            for j in range(0, i + 1, TILE):
+                b = slice(j, min(j + TILE, size))
+                out[a, b] = _gram(prior.kernel, x[a], x[b])
+        out[n:] = 0.0
+        np.fill_diagonal(out, np.where(np.arange(size) < n, out.diagonal() + noise, 1.0))
+
+    root = aligned_empty((size, size))
+    jitter, ok = lapack.factor_inplace(root, fill, np.asarray(rows.mask, dtype=float))
+    return Factor(put(root) if ok else jnp.eye(size), put(jitter), put(ok))
 
 
 def evidence(prior: Prior, rows: Rows) -> Float[Array, ""]:
@@ -127,7 +144,7 @@ def extend(prior: Prior, seen: Rows, solved: Solved, rows: Rows) -> tuple[Rows, 
     root = np.asarray(solved.root)
     lapack.solve_rows_inplace(root, w)
     factor = factorize(put(corner - w @ w.T), new.mask)
-    out = lapack.aligned_empty(root.shape)
+    out = aligned_empty(root.shape)
     np.copyto(out, root)
     out[n : n + block] = w
     out[n : n + block, n : n + block] = np.asarray(factor.root)
@@ -162,7 +179,7 @@ def _extend(prior: Prior, seen: Rows, solved: Solved, new: Rows, n: Any) -> tupl
 def _grow(seen: Rows, solved: Solved, size: int) -> tuple[Rows, Solved]:
     """The same posterior with room for `size` rows."""
     old = seen.capacity
-    root = lapack.aligned_empty((size, size))
+    root = aligned_empty((size, size))
     root[:old, :old] = np.asarray(solved.root)
     root[:old, old:], root[old:] = 0.0, 0.0
     np.fill_diagonal(root[old:, old:], 1.0)

@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from credo.core import params
 from credo.core.checks import input_names
+from credo.core.device import blas_threads
 from credo.core.errors import DataError, NotConverged
 from credo.infer.optimize import maximize
 from credo.infer.progress import Progress
@@ -41,8 +41,6 @@ SEARCH_ROWS = 250
 """The rows on which kernels are compared."""
 LEARN_ROWS = 2000
 """The rows from which the numbers of the kernel that was found are learned."""
-ONE_THREAD_ROWS = 800
-"""Below this, several threads are slower than one where other work goes on."""
 FIRST_STEPS, STEPS = 12, 60
 CLIMBED = 4
 """How many kernels of a round are climbed to the end; the others are left where a short climb took them."""
@@ -135,7 +133,7 @@ def search_kernel(
             show(min((time.perf_counter() - begin) / float(seconds), 1.0), text)
 
         work = _Work(rows, criterion, seed, begin + WALK * float(seconds))
-        with threadpool_limits(1, "blas"):  # threads that wait for each other cost more than small matrices
+        with blas_threads(1):  # threads that wait for each other cost more than small matrices
             best, history, finished = _walk(work, bases, depth, names, say)
         say("learning its numbers on all rows")
         learned, log_evidence = refine(best.gp, rows, begin + LEARN * float(seconds), seed)
@@ -153,7 +151,7 @@ def refine(gp: GP, rows: Rows, deadline: Any = np.inf, seed: int = 0) -> tuple[G
     part = _part(rows, LEARN_ROWS, seed)
     settled = _settled(gp.unconditioned(), rows)
     objective = Uncompiled(settled, Sheet.of(settled, part), search_priors(settled, part), deadline)
-    with threadpool_limits(1 if part.n < ONE_THREAD_ROWS else None, "blas"):
+    with blas_threads(part.n):
         value, vector = _climb(objective, objective.start, 2 * STEPS, 1e-3)
     if not np.isfinite(value):
         raise NotConverged("the evidence is not finite at the starting values; check the scale of the data")

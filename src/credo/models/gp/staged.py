@@ -9,8 +9,8 @@ takes as long, but JAX does not keep such programs on disk, and a new process wo
 """
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -21,8 +21,9 @@ from jaxtyping import Array, Float
 from credo.core import params
 from credo.core.arrays import put
 from credo.core.checks import input_names
+from credo.core.device import aligned_empty, blas_threads
 from credo.core.errors import NotPositiveDefinite
-from credo.core.linalg import evidence_on_host, lapack
+from credo.core.linalg import evidence_on_host
 from credo.infer.learning import Evidence, Learned
 from credo.infer.optimize import DIVERGED, Optimum, flat_directions
 from credo.models.gp import exact
@@ -30,8 +31,6 @@ from credo.models.gp.belief import GP
 from credo.models.gp.data import Rows
 from credo.models.gp.hyperpriors import TYPICAL_NOISE, scales_of
 from credo.models.linear.priors import KnownNoise
-
-T = TypeVar("T")
 
 BLOCKS = 4
 """In how many blocks of rows a large covariance is computed: five eighths of it then are."""
@@ -109,25 +108,25 @@ class Staged(NamedTuple):
         climb = Evidence(self.starts, max_steps=self.max_steps, tolerance=self.tolerance, gain=self.gain)
         sizes = self.sizes(statistics.n)
         if len(sizes) == 1:
-            with lapack.quiet_threads(sizes[0]):
+            with blas_threads(sizes[0]):
                 return noise_free(climb.learn(belief, statistics, fixed, priors, seed))
         order = np.random.default_rng(seed).permutation(statistics.n)
         part = statistics.subset(np.sort(order[: sizes[0]]))
         one = climb._replace(starts=1, flat=False)
-        with lapack.quiet_threads(sizes[0]):
+        with blas_threads(sizes[0]):
             learned = climb._replace(max_steps=self.short, flat=False).learn(belief, part, fixed, priors, seed)
             learned = one._replace(gain=ROUGHLY).learn(learned.belief, part, fixed, priors, seed)
         rows = part
         for n in sizes[1:]:
             stride = typical_steps(learned, rows, fixed, priors, n)
             rows = statistics if n == statistics.n else statistics.subset(np.sort(order[:n]))
-            with lapack.quiet_threads(n):
+            with blas_threads(n):
                 gain = self.gain if n == statistics.n else ROUGHLY
                 start = _noise_of_more(learned.belief, rows, fixed, priors)
                 learned = one._replace(stride=stride, gain=gain).learn(start, rows, fixed, priors, seed)
         again = _second_look(belief, learned, statistics, fixed)
         if again is not None:
-            with lapack.quiet_threads(statistics.n):
+            with blas_threads(statistics.n):
                 second = one._replace(stride=STRIDE).learn(again, statistics, fixed, priors, seed)
             learned = _better(learned, second, statistics)
         plateaus = flat(belief, learned, part, fixed, priors)
@@ -212,7 +211,7 @@ def typical_steps(learned: Learned, rows: Rows, fixed: Sequence[str], priors: Ma
     slots = params.layout(learned.belief, fixed)
     vector = np.asarray(params.to_vector(learned.belief, slots))
     objective = Evidence().objective(learned.belief, slots, rows, priors)
-    with lapack.quiet_threads(rows.n):
+    with blas_threads(rows.n):
         _, here = objective.value_and_grad(vector)
         moved = [objective.value_and_grad(vector + DIFFERENCE * e)[1] for e in np.eye(len(vector))]
     curvature = np.array([(here[i] - g[i]) / DIFFERENCE for i, g in enumerate(moved)]) * n / rows.n
@@ -230,7 +229,7 @@ def flat(start: Any, learned: Learned, rows: Rows, fixed: Sequence[str], priors:
     objective = Evidence().objective(learned.belief, slots, rows, priors)
     here = Optimum(vector, objective.value(vector), learned.status, 0)
     names = params.coordinate_names(slots)
-    with lapack.quiet_threads(rows.n):
+    with blas_threads(rows.n):
         found = flat_directions(objective.value, here, *params.bounds(slots, vector), free)
     return {names[i]: side for i, side in found}
 
@@ -253,9 +252,8 @@ class HostObjective:
     def __init__(self, belief: Any, slots: params.Layout, rows: Rows, priors: Mapping[str, Any]):
         self._about = (belief, slots, rows, dict(priors))
         self._weight = np.asarray(rows.mask, dtype=float)
-        self._pace = lapack.Paced() if rows.capacity > lapack.ONE_THREAD else _at_once
         size = (rows.capacity, rows.capacity)
-        self._covariance, self._work = np.zeros(size), lapack.aligned_empty(size)  # reused: fresh pages cost time
+        self._covariance, self._work = np.zeros(size), aligned_empty(size)  # reused: fresh pages cost time
 
     def value_and_grad(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
         """The objective and its gradient."""
@@ -277,12 +275,9 @@ class HostObjective:
             start += k
         np.fill_diagonal(self._covariance, self._covariance.diagonal() + np.asarray(noise))
         arrays = (self._covariance, np.asarray(residual), self._weight, self._work)
-        value, by_residual = self._pace(lambda: evidence_on_host(*arrays, gradient))
+        with blas_threads(len(self._weight)):
+            value, by_residual = evidence_on_host(*arrays, gradient)
         return value + float(log_prior), by_residual
-
-
-def _at_once(work: Callable[[], T]) -> T:
-    return work()
 
 
 class Parts(NamedTuple):

@@ -23,8 +23,9 @@ from jaxtyping import Array, Float
 from scipy.special import i0e, i1e
 
 from credo.core import params
+from credo.core.device import aligned_empty
 from credo.core.errors import DataError
-from credo.core.linalg import evidence_on_host, lapack
+from credo.core.linalg import evidence_on_host
 from credo.infer.priors import LogScalePenalty
 from credo.kernels import (
     RBF,
@@ -105,7 +106,7 @@ class Sheet(NamedTuple):
         n = len(y)
         fixed, mean = _mean_on_host(gp.mean, rows)
         lower = 0.5 * np.eye(n) - np.tri(n)
-        return cls(Inputs(x), y - mean, fixed, scale, extra, lapack.aligned_empty((n, n)), lower)
+        return cls(Inputs(x), y - mean, fixed, scale, extra, aligned_empty((n, n)), lower)
 
 
 def _mean_on_host(mean: Mean, rows: Rows) -> tuple[Float[np.ndarray, "n n"], Any]:

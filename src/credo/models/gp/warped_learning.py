@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 
 from credo.core import params
 from credo.core.arrays import is_traced
-from credo.core.linalg import lapack
+from credo.core.device import blas_threads
 from credo.infer.learning import Evidence, Learned
 from credo.infer.priors import LogScalePenalty
 from credo.models.gp.belief import GP
@@ -61,7 +61,7 @@ class Together(NamedTuple):
             short = climb._replace(max_steps=self.short, gain=ROUGHLY)
             return [short.learn(start, part, fixed, priors, seed) for start in starts]
 
-        with lapack.quiet_threads(part.n):
+        with blas_threads(part.n):
             tried = try_on_part(plain.belief, belief.warp.starts(y))
             best = max(tried, key=lambda each: each.log_evidence)
             tried = try_on_part(best.belief, best.belief.warp.revived(y))
@@ -69,7 +69,7 @@ class Together(NamedTuple):
             stride = typical_steps(best, part, fixed, priors, statistics.n)
         # Few rows give up inputs that matter little, and more do not call them back: only the warp is taken from there.
         begin = best.belief if part is statistics else eqx.tree_at(lambda b: b.warp, plain.belief, best.belief.warp)
-        with lapack.quiet_threads(statistics.n):
+        with blas_threads(statistics.n):
             learned = climb._replace(stride=stride).learn(begin, statistics, fixed, priors, seed)
         plateaus = flat(plain.belief, learned, part, fixed, priors)
         gain = learned.log_evidence - plain.log_evidence

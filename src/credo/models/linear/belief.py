@@ -51,10 +51,7 @@ from credo.models.linear.statistics import (
     Statistics,
     collect,
     design,
-    expand,
-    moments,
     read_chunks,
-    with_intercept,
 )
 
 
@@ -181,19 +178,13 @@ class Linear(Belief):
 
         `using` a method such as `NUTS()` it is known by draws, under any prior (`drawn`); then `priors={path: density}`
         says which hyperparameters are unknown, too.
-        A few rows added to a posterior update its root in O(q²) a row; more are added through their sums.
         """
         belief = self if self.inputs is not None or len(data) != 2 else self._named(input_names(data[0]))
         if isinstance(using, Method):
             return belief._by(using, *data, **options)
         if using is not None or not data:
             return super().condition(*data, using=using, **options)
-        if belief.weights is None or belief.is_robust or len(data) != 2 or belief.weights.root is None:
-            return belief.condition_on(belief.statistics(*data, **options))
-        x = check_table(data[0], "X")
-        if x.shape[0] > max(1, belief.weights.mean.shape[0] // 8):
-            return belief.condition_on(belief.statistics(*data, **options))
-        return belief._append(data, options)
+        return belief.condition_on(belief.statistics(*data, **options))
 
     def _by(self, method: Method, *data: Any, seed: int = 0, priors: Any = None, **options: Any) -> Any:
         statistics = self.statistics(*data, **options)
@@ -210,20 +201,6 @@ class Linear(Belief):
         from credo.models.linear.drawn import given
 
         return given(self, posterior, statistics)
-
-    def _append(self, data: tuple[Any, ...], options: dict[str, Any]) -> "Linear":
-        (chunk,) = self._chunks(data, options.get("weights"), options.get("noise"))
-        n = chunk.x.shape[0]
-        w = np.ones(n) if chunk.weights is None else chunk.weights
-        phi = expand(self.features, chunk.x)
-        y = chunk.y - (self.reference if is_traced(chunk, self) else np.asarray(self.reference))
-        added = moments(phi, y, w, self.intercept is not None)
-        rows = (with_intercept(phi, self.intercept is not None), y, w)
-        rows = rows if is_traced(rows) else padded(*rows)[:3]
-        phi, y, w = (jnp.asarray(r) for r in rows)
-        after = posterior.add_rows(self._now(), self._unit(), phi, y, w, jnp.asarray(float(n)))
-        weights = demand(*after, posterior.NOT_DEFINITE)
-        return eqx.tree_at(lambda b: (b.weights, b.seen), self, (weights, self.seen + added))
 
     def condition_on(self, statistics: Any) -> "Linear":
         """The posterior from sums."""

@@ -11,14 +11,12 @@ needed of the data is `Statistics`. MacKay (1992); Tipping (2001) §2; Bishop (2
 """
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
 
 from credo.core import params
+from credo.core.device import blas_threads
 from credo.core.errors import DataError, NotPositiveDefinite
 from credo.infer.learning import Learned, summarize
 from credo.infer.optimize import CONVERGED, STOPPED, Optimum, distinct
@@ -32,9 +30,6 @@ LOG_CAP = 23.0
 
 PATIENCE = 10
 """So many steps that do not raise the evidence are an end: only rounding moves."""
-
-SMALL = 512
-"""Matrices below this size are not worth a second BLAS thread."""
 
 
 class _Hyperprior(NamedTuple):
@@ -85,7 +80,7 @@ class FixedPoint(NamedTuple):
         noise = float(belief.noise)
         ends = []
         free = {s.path for s in slots}
-        with _few_threads(len(statistics.cross)):
+        with blas_threads(len(statistics.cross)):
             for start in range(max(self.starts, 1)):
                 jump = np.exp(self.spread * rng.normal(size=2)) if start else np.ones(2)
                 begin = precision * (jump[0] if "prior.precision" in free else 1.0)
@@ -187,16 +182,6 @@ class FixedPoint(NamedTuple):
 def pruned_features(belief: Any, start: np.ndarray | float) -> np.ndarray:
     """Which features ARD has switched off, given the precision that learning started from."""
     return np.asarray(belief.prior.precision) >= 0.99 * np.asarray(start) * np.exp(LOG_CAP)
-
-
-@cache
-def _threads() -> ThreadpoolController:
-    return ThreadpoolController()
-
-
-def _few_threads(q: int) -> Any:
-    """One BLAS thread for small matrices: a second gains nothing, and waits for ever where the cores are busy."""
-    return _threads().limit(limits=1, user_api="blas") if q < SMALL else nullcontext()
 
 
 def _hyperprior(prior: Any, shift: float) -> _Hyperprior:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.scipy import special
 from jaxtyping import Array, Bool, Float
 
-from credo.core.linalg import factorize, log_determinant, solve, solve_lower, try_update
+from credo.core.linalg import factorize, log_determinant, solve, solve_lower
 from credo.core.predictive import Normal, Predictive, StudentT
 from credo.models.linear.statistics import Statistics
 
@@ -53,24 +53,6 @@ def posterior(now: Weights, noise: Float[Array, ""], statistics: Statistics) -> 
     mean = now.mean + change
     misfit = jnp.maximum(statistics.residual(mean), 0.0) + change @ precision @ change
     return Weights(mean, factor.root, *now.with_noise(statistics.n, misfit)), factor.ok
-
-
-@eqx.filter_jit
-def add_rows(
-    now: Weights,
-    noise: Float[Array, ""],
-    phi: Float[Array, "k q"],
-    y: Float[Array, " k"],
-    w: Float[Array, " k"],
-    n: Array,
-) -> tuple[Weights, Bool[Array, ""]]:
-    """The same a few rows at a time: a rank-k update of the root and the innovation form of the mean, O(kq²)."""
-    assert now.root is not None
-    root, ok = try_update(now.root, phi * jnp.sqrt(w / noise)[:, None])
-    innovation = y - phi @ now.mean
-    mean = now.mean + solve(root, phi.T @ (w * innovation)) / noise
-    misfit = jnp.sum(w * innovation * (y - phi @ mean))
-    return Weights(mean, root, *now.with_noise(n, misfit)), ok
 
 
 def evidence(now: Weights, noise: Float[Array, ""], statistics: Statistics) -> Float[Array, ""]:
