@@ -20,7 +20,7 @@ import numpy as np
 
 from benchmarks.harness import _section, _time, _verdict
 from credo.decide.campaign.campaign import Campaign
-from credo.decide.campaign.problem import Suggestion
+from credo.decide.campaign.trial import Suggestion
 from credo.decide.space import Real, Space
 
 TITLE = "The record of a campaign"

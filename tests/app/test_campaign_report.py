@@ -13,7 +13,8 @@ from credo.app.importance import importances
 from credo.app.report import campaign_words as words
 from credo.app.report.campaign_page import render_campaign
 from credo.app.report.words import number
-from credo.decide.campaign import Best, Campaign, engine
+from credo.decide.campaign import Best, Campaign
+from credo.decide.campaign.advice import predicted_optimum
 from credo.decide.space import Boolean, Categorical, Integer, Real, Space
 
 SPACE = Space({"rate": Real(1e-4, 1e-1, log=True), "layers": Integer(1, 6), "kind": Categorical(["plain", "<b>"])})
@@ -49,7 +50,7 @@ def campaign():
 
 @pytest.fixture(scope="module")
 def model(campaign):
-    return engine.model_of(campaign.problem, campaign.observations())
+    return campaign.model()
 
 
 @pytest.fixture(scope="module")
@@ -58,17 +59,16 @@ def page(campaign):
 
 
 def test_the_page_says_the_numbers_of_the_campaign(campaign, model, page):
-    problem, seen, text = campaign.problem, campaign.observations(), plain(page)
-    best = engine.best(problem, seen, model.hyper)
+    text = plain(page)
+    best = campaign.best()
     value = max(accuracy(t.point) for t in campaign.trials if t.state == "done")
     assert best.value == pytest.approx(value, rel=1e-12)
     assert f"The best of 11 trials is trial {best.trial}: value = {number(value)} at" in text
     assert f"95 % sure that it lies between {number(best.interval[0])} and {number(best.interval[1])}" in text
-    assert engine.advice(problem, seen, warm=model.hyper).message in text
+    assert campaign.advice().message in text
+    assert campaign.model() is model, "nothing has changed: it is not learned again"
     assert "Trials that failed trials reason 5 diverged <script>" in text
-    point, mean, std = engine.predicted_optimum(
-        campaign.problem, engine.model_of(campaign.problem, campaign.observations())
-    )
+    point, mean, std = predicted_optimum(campaign.problem, model)
     assert f"The model expects the largest value at {words.place(point)}: {number(mean)}" in text
     assert f"between {number(mean - 1.96 * std)} and" in text
     for trial in campaign.trials:
@@ -127,7 +127,7 @@ def test_the_command_writes_the_page(tmp_path, monkeypatch):
 
 def test_slices_are_the_belief_along_each_parameter(campaign, model):
     problem = campaign.problem
-    best = engine.best(problem, campaign.observations(), model.hyper)
+    best = campaign.best()
     (curves,) = slices(problem, model, best.point, list(SPACE.names))
     assert [each.parameter.name for each in curves] == list(SPACE.names)
     for each in curves:

@@ -8,7 +8,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from credo.decide.campaign import Observations, Problem
-from credo.decide.campaign.engine import Model, acquisition_of
+from credo.decide.campaign.engine import acquisition_of
+from credo.decide.campaign.model import Model
 from credo.decide.campaign.surrogate import Surrogate
 from credo.decide.space.parameters import Integer, Parameter, Real
 

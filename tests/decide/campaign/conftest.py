@@ -6,8 +6,8 @@ import uuid
 import pytest
 
 from credo.decide.campaign.campaign import Campaign
-from credo.decide.campaign.problem import Suggestion
 from credo.decide.campaign.storage import Storage
+from credo.decide.campaign.trial import Suggestion
 from credo.decide.space import Real, Space
 
 

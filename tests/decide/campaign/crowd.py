@@ -14,7 +14,7 @@ import traceback
 import warnings
 
 from credo.decide.campaign.campaign import Campaign
-from credo.decide.campaign.problem import Suggestion
+from credo.decide.campaign.trial import Suggestion
 from credo.decide.space import Real, Space
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from credo.core.errors import DataError
-from credo.decide.campaign import Command, CommandFailed, run_command
+from credo.decide.campaign import Command, CommandFailed
 
 PYTHON = sys.executable
 
@@ -132,7 +132,8 @@ def test_patterns():
 
 
 def test_a_command_that_works():
-    assert run_command(f"{PYTHON} -c 'import sys; print(float(sys.argv[1]) * 2)' {{x}}", {"x": 0.1}) == 0.2
+    doubled = Command(f"{PYTHON} -c 'import sys; print(float(sys.argv[1]) * 2)' {{x}}", ("x",))
+    assert doubled({"x": 0.1}) == {"value": 0.2}
     code = 'import json, os; print(json.loads(os.environ["CREDO_POINT"])["x"] + int(os.environ["CREDO_TRIAL"]))'
     assert Command(f"{PYTHON} -c '{code}' {{x}}", ("x",)).run({"x": 0.5}, 7) == {"value": 7.5}
     assert Command(f"{PYTHON} -c 'print(3)' {{x}}", ("x",))({"x": 0.5}) == {"value": 3.0}
@@ -167,7 +168,7 @@ def test_a_timeout_ends_the_command_and_what_it_started(tmp_path):
     script.write_text(f"import subprocess, sys; subprocess.run([sys.executable, {str(inner)!r}])")
     started = time.monotonic()
     with pytest.raises(CommandFailed, match="took longer than 3 s and was stopped"):
-        run_command(f"{PYTHON} {script} {{x}}", {"x": 1}, timeout=3)
+        Command(f"{PYTHON} {script} {{x}}", ("x",), timeout=3)({"x": 1})
     assert time.monotonic() - started < 30
     assert mark.exists()
     ended = Path("/proc") / mark.read_text()

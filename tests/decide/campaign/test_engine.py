@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from credo.decide.acquisition import OverBeliefs, Thompson, UpperConfidenceBound
+from credo.decide.campaign import advice as advising
 from credo.decide.campaign import engine
-from credo.decide.campaign.advice import front
+from credo.decide.campaign.advice import front, predicted_optimum
 from credo.decide.campaign.model import model_of
 from credo.decide.campaign.problem import Observations, Problem
 from credo.decide.campaign.surrogate import learn_surrogate, squeezed
@@ -32,6 +33,14 @@ def record(points, values, **more):
         "why": (None,) * n,
     }
     return Observations(**(given | more))
+
+
+def best(problem, seen):
+    return advising.best(problem, seen, model_of(problem, seen))
+
+
+def advice(problem, seen, tolerance=0.0):
+    return advising.advice(problem, model_of(problem, seen), tolerance)
 
 
 def play(problem, function, steps, start=()):
@@ -65,10 +74,10 @@ def test_the_design_comes_first_and_then_the_top_is_found(climbed):
     assert kinds[:5] == ["design"] * 5
     assert set(kinds[5:]) <= {"explore", "exploit"}
     assert seen.values.max() > -1e-4
-    top = engine.best(problem, seen)
+    top = best(problem, seen)
     assert top.point == seen.points[int(seen.values[:, 0].argmax())]
     assert top.interval[0] <= top.mean <= top.interval[1]
-    point, mean, std = engine.predicted_optimum(problem, model_of(problem, seen))
+    point, mean, std = predicted_optimum(problem, model_of(problem, seen))
     assert abs(point["a"] - 0.3) < 0.02
     assert abs(point["b"] - 0.7) < 0.02
     assert abs(mean) < 1e-3
@@ -79,8 +88,8 @@ def test_minimizing_is_the_same_upside_down(climbed):
     _, seen = climbed
     problem = Problem.of(PLANE, "minimize", initial=5)
     upside = dataclasses.replace(seen, values=-seen.values)
-    top = engine.best(problem, upside)
-    same = engine.best(Problem.of(PLANE, initial=5), seen)
+    top = best(problem, upside)
+    same = best(Problem.of(PLANE, initial=5), seen)
     assert top.point == same.point
     np.testing.assert_allclose(top.mean, -same.mean, rtol=1e-6, atol=1e-9)
     after = engine.suggest(problem, upside, [], 1, 3)[0]
@@ -89,8 +98,8 @@ def test_minimizing_is_the_same_upside_down(climbed):
 
 def test_advice_says_how_much_is_left(climbed):
     problem, seen = climbed
-    early = engine.advice(problem, record(seen.points[:6], seen.values[:6]))
-    late = engine.advice(problem, seen, tolerance=0.05)
+    early = advice(problem, record(seen.points[:6], seen.values[:6]))
+    late = advice(problem, seen, tolerance=0.05)
     assert late.expected_regret < early.expected_regret
     assert late.stop
     assert "within the tolerance" in late.message
@@ -145,7 +154,7 @@ def test_an_outcome_constraint_is_kept(rng):
     limits = np.array([[p["a"]] for p in points])
     problem = Problem.of(PLANE, outcome_constraints={"heat": "<= 0.4"}, initial=5)
     seen = record(points, values, constraints=limits)
-    top = engine.best(problem, seen)
+    top = best(problem, seen)
     assert top.point["a"] <= 0.45
     found = engine.suggest(problem, seen, [], 1, 0)[0]
     assert 0.2 < found.point["a"] < 0.5
@@ -164,9 +173,9 @@ def test_two_objectives_push_the_front(rng):
     for i in on_front:
         assert not np.any((values >= values[i]).all(1) & (values > values[i]).any(1))
     with pytest.raises(DataError, match="no single best point"):
-        engine.best(problem, seen)
+        best(problem, seen)
     with pytest.raises(DataError, match="one objective"):
-        engine.advice(problem, seen)
+        advice(problem, seen)
 
 
 def test_cheap_trials_come_first_where_they_tell_as_much():
@@ -180,7 +189,7 @@ def test_cheap_trials_come_first_where_they_tell_as_much():
     assert found.point["epochs"] < 10
     cost = model_of(problem, seen).cost
     np.testing.assert_allclose([cost.fixed, cost.slope], [0.1, 1.0], rtol=1e-6)
-    assert abs(engine.best(problem, seen).point["a"] - 0.6) < 0.15
+    assert abs(best(problem, seen).point["a"] - 0.6) < 0.15
 
 
 def test_choices_and_whole_numbers():
@@ -191,7 +200,7 @@ def test_choices_and_whole_numbers():
 
     problem = Problem.of(space, initial=8)
     seen = play(problem, outcome, 22)
-    top = engine.best(problem, seen)
+    top = best(problem, seen)
     assert top.point["kind"] == "y"
     assert abs(top.point["n"] - 13) <= 3
     assert top.value > 0.8
@@ -251,7 +260,7 @@ def test_with_noise_a_lucky_trial_is_not_the_best(rng):
     values = np.array([-4 * (p["a"] - 0.3) ** 2 for p in line]) + 0.1 * rng.normal(size=21)
     lucky = {"a": 0.95, "b": 0.5}
     seen = record([*line, lucky], [*values, 0.2])
-    top = engine.best(Problem.of(PLANE, noise="learn"), seen)
+    top = best(Problem.of(PLANE, noise="learn"), seen)
     assert abs(top.point["a"] - 0.3) < 0.16
     assert top.interval[0] < top.mean < top.interval[1]
     assert -0.3 < top.mean < 0.2

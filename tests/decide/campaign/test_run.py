@@ -101,7 +101,7 @@ def test_processes_may_crash(space, objectives):
 
 
 def _at(x):
-    from credo.decide.campaign.problem import Suggestion
+    from credo.decide.campaign.trial import Suggestion
 
     return Suggestion({"x": x, "y": 0.0}, "design")
 

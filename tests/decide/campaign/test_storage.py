@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from credo.decide.campaign import schema
 from credo.decide.campaign.schema import StorageError
 from credo.decide.campaign.storage import Storage
-from credo.decide.campaign.trial import Offer, Outcome, Trial, TrialError, digest
+from credo.decide.campaign.trial import Outcome, Suggestion, Trial, TrialError, digest
 
 LONG, OVER = 1000.0, -1.0
 """Leases: one that lasts, one that has run out already."""
@@ -22,7 +22,7 @@ def campaign(storage):
 
 
 def points(*xs):
-    return [Offer({"x": x}) for x in xs]
+    return [Suggestion({"x": x}, "design") for x in xs]
 
 
 def test_a_campaign_is_made_once(storage):
@@ -44,13 +44,13 @@ def test_an_unknown_campaign_is_refused_with_the_names_there_are(storage):
 
 
 def test_what_is_reserved_is_on_record(storage, campaign):
-    offer = Offer({"x": 0.1 + 0.2, "n": 3, "c": "é", "b": True}, {"kind": "explore", "mean": 1.5}, 0.25)
+    offer = Suggestion({"x": 0.1 + 0.2, "n": 3, "c": "é", "b": True}, "explore", mean=1.5, std=float("nan"))
     (trial,) = storage.reserve(campaign, [offer], "w1", LONG)
     (read,) = storage.trials(campaign).trials
     assert trial == read
-    assert trial.number == trial.id == 1 and trial.state == "pending" and not trial.told
+    assert trial.number == 1 and trial.state == "pending" and not trial.told
     assert dict(trial.point) == dict(offer.point) and isinstance(trial.point["b"], bool)
-    assert trial.why == offer.why and trial.fidelity == 0.25 and trial.worker == "w1"
+    assert trial.why == {"kind": "explore", "mean": 1.5} and trial.worker == "w1"
     assert abs(trial.created - time.time()) < 60 and trial.finished is None
 
 
@@ -80,7 +80,7 @@ def test_campaigns_do_not_mix(storage, campaign):
 
 
 def test_a_budget_is_kept_to_the_trial(storage, campaign):
-    storage.add(campaign, [(Offer({"x": 9.0}), Outcome({"value": 0.0}))], "added")
+    storage.add(campaign, [({"x": 9.0}, Outcome({"value": 0.0}))], "added")
     assert len(storage.reserve(campaign, points(1.0, 2.0, 3.0), "w", LONG, most=2)) == 2
     assert storage.reserve(campaign, points(4.0), "w", LONG, most=2) == []
     storage.abandon(campaign, 2)
@@ -212,9 +212,7 @@ def test_partial_results_are_kept_in_order_and_keep_the_trial_alive(storage, cam
 
 def test_results_from_elsewhere(storage, campaign):
     storage.reserve(campaign, points(0.1), "w", LONG)
-    added = storage.add(
-        campaign, [(Offer({"x": 0.1}), Outcome({"value": 1.0})), (Offer({"x": 0.1}), Outcome(None, "no"))], "lab"
-    )
+    added = storage.add(campaign, [({"x": 0.1}, Outcome({"value": 1.0})), ({"x": 0.1}, Outcome(None, "no"))], "lab")
     assert [(t.number, t.state, t.source) for t in added] == [(2, "done", "lab"), (3, "failed", "lab")]
     assert storage.trials(campaign).trials[1:] == added
 

@@ -1,10 +1,9 @@
 import numpy as np
 import pytest
 
-import credo
 from credo.core.errors import DataError
-from credo.decide.campaign.trust_region import Standing, TrustRegion, candidates, first_region, patience, replay
-from credo.kernels import Matern52
+from credo.decide import Campaign, Real, Space
+from credo.decide.campaign.trust_region import Standing, TrustRegion, first_region, replay
 
 HERE = TrustRegion((0.5, 0.5), best=1.0)
 
@@ -18,34 +17,32 @@ def history(n: int, d: int, seed: int, failing: float = 0.0) -> tuple[np.ndarray
 def test_three_successes_in_a_row_double_the_length_up_to_a_bound():
     region = HERE
     for expected in ((0.8, 1), (0.8, 2), (1.6, 0), (1.6, 1), (1.6, 2), (1.6, 0)):
-        region = region.update(True, 2)
+        region = region.update(True)
         assert (region.length, region.successes, region.failures) == (*expected, 0)
-    region = HERE.update(True, 2).update(True, 2).update(False, 2)
+    region = HERE.update(True).update(True).update(False)
     assert (region.length, region.successes, region.failures) == (0.8, 0, 1)
-    assert region.update(True, 2).failures == 0
+    assert region.update(True).failures == 0
 
 
-@pytest.mark.parametrize(("dimension", "batch", "failures"), [(2, 1, 4), (10, 1, 10), (10, 4, 3), (2, 8, 1)])
-def test_failures_in_a_row_halve_it(dimension, batch, failures):
-    assert patience(dimension, batch) == failures
-    region = HERE
+@pytest.mark.parametrize(("dimension", "failures"), [(2, 4), (10, 10)])
+def test_failures_in_a_row_halve_it(dimension, failures):
+    region = TrustRegion((0.5,) * dimension, best=1.0)
     for i in range(failures):
         assert (region.length, region.failures) == (0.8, i)
-        region = region.update(False, dimension, batch)
+        region = region.update(False)
     assert (region.length, region.failures) == (0.4, 0)
     for _ in range(6 * failures):
         assert not region.is_spent
-        region = region.update(False, dimension, batch)
+        region = region.update(False)
     assert region.length == 0.8 / 2**7 and region.is_spent
 
 
 def test_the_best_outcome_is_the_center():
     rows = np.array([[0.1, 0.2], [0.3, 0.4], [0.6, 0.7]])
-    region = HERE.after(rows, np.array([0.2, 2.0, np.nan]))
-    assert region == TrustRegion((0.3, 0.4), successes=1, best=2.0)
+    assert HERE.after(rows[1], 2.0) == TrustRegion((0.3, 0.4), successes=1, best=2.0)
     # A gain of less than a thousandth moves the center and counts as a failure, as do trials that failed.
-    assert HERE.after(rows[:1], np.array([1.0005])) == TrustRegion((0.1, 0.2), failures=1, best=1.0005)
-    assert HERE.after(rows[:2], np.array([np.nan, np.nan])) == TrustRegion((0.5, 0.5), failures=1, best=1.0)
+    assert HERE.after(rows[0], 1.0005) == TrustRegion((0.1, 0.2), failures=1, best=1.0005)
+    assert HERE.after(rows[0], np.nan) == TrustRegion((0.5, 0.5), failures=1, best=1.0)
     assert first_region(rows, np.array([np.nan, 1.0, 3.0])) == TrustRegion((0.6, 0.7), best=3.0)
     assert first_region(rows, np.full(3, np.nan)) is None
 
@@ -63,34 +60,31 @@ def test_the_box_follows_the_lengthscales():
         region.box([1.0, 0.0, 1.0])
 
 
-def by_hand(rows: np.ndarray, outcomes: np.ndarray, initial: int, q: int) -> Standing:
-    """The loop of a campaign that keeps its state: ask for a batch, tell it, update."""
+def by_hand(rows: np.ndarray, outcomes: np.ndarray, initial: int) -> Standing:
+    """The loop of a campaign that keeps its state: ask, tell, update."""
     region, start, restarts, at = None, 0, 0, 0
     while at < len(rows):
-        batch = slice(at, min(at + q, len(rows)))
-        at = batch.stop
+        at += 1
         if region is None:
             if at - start >= initial:
                 region = first_region(rows[start:at], outcomes[start:at])
                 if region is None:
                     start, restarts = at, restarts + 1
         else:
-            region = region.after(rows[batch], outcomes[batch])
+            region = region.after(rows[at - 1], outcomes[at - 1])
             if region.is_spent:
                 region, start, restarts = None, at, restarts + 1
     return Standing(region, start, 0 if region else initial - (at - start), restarts)
 
 
-@pytest.mark.parametrize(("q", "failing"), [(1, 0.0), (3, 0.0), (4, 0.5)])
-def test_replay_equals_stepping(q, failing):
-    rows, outcomes = history(150, 3, seed=q, failing=failing)
-    told = range(0, 150, 6 * q) if q == 1 else range(0, 150, q)
-    standings = [replay(rows[:n], outcomes[:n], 6, q) for n in told]
+@pytest.mark.parametrize("failing", [0.0, 0.5])
+def test_replay_equals_stepping(failing):
+    rows, outcomes = history(150, 3, seed=1, failing=failing)
+    told = range(0, 150, 6)
+    standings = [replay(rows[:n], outcomes[:n], 6) for n in told]
     for n, got in zip(told, standings, strict=True):
-        assert got == by_hand(rows[:n], outcomes[:n], 6, q)
+        assert got == by_hand(rows[:n], outcomes[:n], 6)
     assert standings[-1].restarts >= 1 and any(s.region is None for s in standings[2:])
-    labels = np.arange(150) // q
-    assert replay(rows, outcomes, 6, labels) == replay(rows, outcomes, 6, q)
 
 
 def test_a_search_that_is_spent_starts_anew():
@@ -107,20 +101,6 @@ def test_a_search_that_is_spent_starts_anew():
     assert replay(rows[:4], np.full(4, np.nan), 4) == Standing(None, 4, 4, 1)  # a design that failed throughout
 
 
-def test_candidates_differ_from_the_center_in_few_coordinates():
-    region = TrustRegion((0.3,) * 100, length=0.2)
-    scales = np.geomspace(0.5, 2.0, 100)
-    points = candidates(region, 1000, scales, seed=1)
-    low, high = region.box(scales)
-    assert points.shape == (1000, 100) and np.all(points >= low) and np.all(points <= high)
-    moved = (points != 0.3).sum(axis=1)
-    assert moved.min() >= 1
-    assert abs(moved.mean() - 20) < 4.5 * np.sqrt(100 * 0.2 * 0.8 / 1000)
-    np.testing.assert_array_equal(points, candidates(region, 1000, scales, seed=1))
-    few = candidates(TrustRegion((0.3,) * 5, length=0.2), 50)
-    assert np.all(few != 0.3)  # up to 20 dimensions every coordinate moves
-
-
 def ackley(rows: np.ndarray) -> np.ndarray:
     """-Ackley on [-5, 10]^d, of rows in the unit cube: at most 0."""
     x = 15 * rows - 5
@@ -129,28 +109,16 @@ def ackley(rows: np.ndarray) -> np.ndarray:
 
 @pytest.mark.slow
 def test_twenty_dimensions_against_sobol():
-    """Thompson sampling in a trust region on Ackley-20, hyperparameters learned every other batch."""
+    """A campaign with a trust region on Ackley-20, eight points at a time."""
     from scipy.stats import qmc
 
-    d, q, initial, budget = 20, 10, 20, 100
-    rows = qmc.Sobol(d, rng=np.random.default_rng(0)).random(32)[:initial]
-    outcomes = ackley(rows)
-    gp = credo.GP(Matern52(0.5), noise=1e-2)
-    for step in range((budget - initial) // q):
-        standing = replay(rows, outcomes, initial, q)
-        scaled = (outcomes - outcomes.mean()) / outcomes.std()
-        gp = credo.learn(gp, rows, scaled) if step % 2 == 0 else gp
-        belief = gp.condition(rows, scaled)
-        at = candidates(standing.region, 256, seed=step)
-        draws = np.array(belief.sample(at, q, seed=step))
-        chosen = []
-        for draw in draws:
-            draw[chosen] = -np.inf
-            chosen.append(int(np.argmax(draw)))
-        rows, outcomes = np.concatenate([rows, at[chosen]]), np.concatenate([outcomes, ackley(at[chosen])])
+    d, budget = 20, 100
+    campaign = Campaign(Space({f"x{i}": Real(0.0, 1.0) for i in range(d)}), initial=20)
+    while len(campaign.trials) < budget:
+        for trial in campaign.ask(8):
+            campaign.tell(trial, float(ackley(np.array([list(trial.point.values())]))[0]))
     blind = ackley(qmc.Sobol(d, rng=np.random.default_rng(0)).random(128))[:budget]
-    assert len(rows) == budget
-    assert outcomes.max() > blind.max() + 2.0
+    assert campaign.observations().values.max() > blind.max() + 2.0
 
 
 def test_bad_input():
@@ -161,7 +129,3 @@ def test_bad_input():
         replay(rows, np.where(np.arange(10) == 3, np.inf, outcomes), 4)
     with pytest.raises(DataError, match="initial must be a whole number of at least 1, found 0"):
         replay(rows, outcomes, 0)
-    with pytest.raises(DataError, match="batches must be a whole number of at least 1, found 0"):
-        replay(rows, outcomes, 4, 0)
-    with pytest.raises(DataError, match="batches must have one value per row: 10 are expected, found 3"):
-        replay(rows, outcomes, 4, [1, 1, 2])

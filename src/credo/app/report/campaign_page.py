@@ -13,9 +13,9 @@ from credo.app.plots import new_axes
 from credo.app.report import campaign_words as words
 from credo.app.report.figures import data_uri
 from credo.app.report.fill import fill
-from credo.decide.campaign import Best, Campaign, Observations, Problem, engine
-from credo.decide.campaign.advice import front
-from credo.decide.campaign.engine import Model
+from credo.decide.campaign import Best, Campaign, Observations, Problem
+from credo.decide.campaign.advice import front, predicted_optimum
+from credo.decide.campaign.model import Model
 
 MOST_ROWS = 300
 MOST_REASONS = 20
@@ -24,11 +24,10 @@ MOST_REASONS = 20
 def render_campaign(campaign: Campaign, *, command: str = "") -> str:
     """The page. `command` is shown for reproduction."""
     problem, seen = campaign.problem, campaign.observations()
-    model = engine.model_of(problem, seen) if np.isfinite(seen.values).all(axis=1).any() else None
+    model = campaign.model() if np.isfinite(seen.values).all(axis=1).any() else None
     best = advice = None
     if model is not None and len(problem.signs) == 1:
-        best = engine.best(problem, seen, model.hyper)
-        advice = engine.advice(problem, seen, warm=model.hyper)
+        best, advice = campaign.best(), campaign.advice()
     came_true = np.zeros(0, bool) if model is None else held(problem, seen, noise_of(model.objectives[0]))
     page = {
         "title": campaign.name,
@@ -82,7 +81,7 @@ def _learned(problem: Problem, seen: Observations, model: Model | None, best: Be
     ]
     optimum: list[str] = []
     if len(problem.signs) == 1:
-        optimum = words.optimum(problem, *engine.predicted_optimum(problem, model))
+        optimum = words.optimum(problem, *predicted_optimum(problem, model))
     return {"importance": found, "slices": drawn, "through": which, "optimum": optimum}
 
 

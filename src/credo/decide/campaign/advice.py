@@ -8,7 +8,7 @@ from jaxtyping import Int
 
 from credo.core.errors import DataError
 from credo.decide.acquisition import UpperConfidenceBound
-from credo.decide.campaign.model import Model, fidelity_column, model_of
+from credo.decide.campaign.model import Model, fidelity_column
 from credo.decide.campaign.problem import Best, Observations, Problem
 from credo.decide.maximize import maximize
 from credo.decide.pareto import non_dominated
@@ -60,7 +60,7 @@ def explain(
     )
 
 
-def best(problem: Problem, seen: Observations, warm: Any = None) -> Best:
+def best(problem: Problem, seen: Observations, model: Model) -> Best:
     """The trial whose noise-free outcome is believed best, among those that are more likely feasible than not.
 
     With fidelities, the one that is believed best at the fidelity that counts. With noise, of many trials some are
@@ -69,7 +69,6 @@ def best(problem: Problem, seen: Observations, warm: Any = None) -> Best:
     """
     if len(problem.signs) > 1:
         raise DataError("with several objectives there is no single best point; ask for the front()")
-    model = model_of(problem, seen, warm)
     surrogate, rows = model.objectives[0], at_target(problem, model.rows)
     belief = surrogate.belief if problem.noise is None else model.smoothed(seed=problem.seed).averaged()
     there = belief.predict(rows)
@@ -124,18 +123,16 @@ class Advice(NamedTuple):
     message: str
 
 
-def advice(problem: Problem, seen: Observations, tolerance: float = 0.0, warm: Any = None) -> Advice:
+def advice(problem: Problem, model: Model, tolerance: float = 0.0) -> Advice:
     """How much better the optimum is believed to be than the best trial: draws of the function, and their maxima.
 
     Args:
         problem: what is looked for.
-        seen: the record.
+        model: what is believed after the record.
         tolerance: the expected regret, in the user's units, that is small enough to stop.
-        warm: as for `suggest`.
     """
     if len(problem.signs) > 1:
         raise DataError("advice is for one objective; with several look at how the hypervolume grows")
-    model = model_of(problem, seen, warm)
     surrogate, space = model.objectives[0], problem.space
     top = model.rows[int(np.argmax(surrogate.fitted()))]
     candidates = space.sample_rows(CANDIDATES, problem.seed + 1)

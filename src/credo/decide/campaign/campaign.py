@@ -12,20 +12,25 @@ asks, outside of any lock; if another client has taken the point meanwhile, it a
 import os
 import socket
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from credo.core.checks import check_count
 from credo.core.errors import DataError
 from credo.decide.campaign import exchange
-from credo.decide.campaign.problem import Best, Observations, Problem, Suggestion, check_amount
+from credo.decide.campaign.problem import Best, Observations, Problem, check_amount
 from credo.decide.campaign.record_cache import Memory
 from credo.decide.campaign.storage import Entry, Storage
-from credo.decide.campaign.trial import Offer, Trial, TrialError, digest
+from credo.decide.campaign.trial import Suggestion, Trial, TrialError, digest
 from credo.decide.space import Space
 from credo.infer.progress import Show
+
+if TYPE_CHECKING:
+    from credo.decide.campaign.advice import Advice
+    from credo.decide.campaign.model import Model
 
 ANYWHERE = 1024
 """From how many points one that is not pending is then taken."""
@@ -139,8 +144,9 @@ class Campaign:
             since = memory.count
             if budget is not None and memory.used >= budget:
                 return trials
-            offers = [self._offer(each) for each in self._suggested(wanted, attempt)]
-            trials += self.storage.reserve(self._id, offers, self.worker, self.lease, budget, since)
+            found = self._suggested(wanted, attempt)
+            found = [replace(each, point=self.problem.space.check(each.point)) for each in found]
+            trials += self.storage.reserve(self._id, found, self.worker, self.lease, budget, since)
         if not trials and (budget is None or self.used() < budget):
             raise TrialError(
                 f"all points that were suggested are pending, {len(self.pending)} in all; "
@@ -165,14 +171,6 @@ class Campaign:
 
         pending = [trial.point for trial in memory.pending]
         return engine.suggest(self.problem, memory.observations(), pending, n, seed, memory.hyper)
-
-    def _offer(self, suggestion: Suggestion) -> Offer:
-        point = self.problem.space.check(suggestion.point)
-        return Offer(point, suggestion.why(), self._fidelity(point))
-
-    def _fidelity(self, point: Mapping[str, Any]) -> float | None:
-        level = None if self.problem.fidelity is None else point[self.problem.fidelity]
-        return float(level) if isinstance(level, int | float) else None
 
     # -- telling -------------------------------------------------------------------------------------------------------
 
@@ -217,8 +215,7 @@ class Campaign:
         """Record a result that was not asked for; it does not count towards a budget."""
         checked = self.problem.space.check(point)
         outcome = self.problem.check_outcome(value, failed, noise, cost)
-        offer = Offer(checked, None, self._fidelity(checked))
-        return self.storage.add(self._id, [(offer, outcome)], "added")[0]
+        return self.storage.add(self._id, [(checked, outcome)], "added")[0]
 
     def abandon(self, trial: Trial | int) -> Trial:
         """Give up a pending trial: its point may be suggested again, and a late result is still welcome."""
@@ -278,17 +275,22 @@ class Campaign:
         """The results so far."""
         return self._memory.refresh().observations()
 
+    def model(self) -> "Model":
+        """What is believed after the results so far: learned once, until something changes."""
+        return self._memory.refresh().model()
+
     def best(self) -> Best:
         """The trial believed best, with what was seen and what is believed of it."""
-        from credo.decide.campaign import engine
+        from credo.decide.campaign import advice
 
-        return engine.best(self.problem, self.observations(), self._memory.hyper)
+        seen = self.observations()
+        return advice.best(self.problem, seen, self._memory.model())
 
-    def advice(self, tolerance: float = 0.0) -> Any:
+    def advice(self, tolerance: float = 0.0) -> "Advice":
         """Whether to go on: how much better than the best trial the optimum is expected to be."""
-        from credo.decide.campaign import engine
+        from credo.decide.campaign import advice
 
-        return engine.advice(self.problem, self.observations(), tolerance, self._memory.hyper)
+        return advice.advice(self.problem, self.model(), tolerance)
 
     def front(self) -> list[Trial]:
         """The trials that no other dominates, where there are several objectives."""

@@ -159,11 +159,6 @@ class Command:
             raise DataError(f"the command {self.template!r} cannot be split into arguments: {error}") from None
 
 
-def run_command(template: str, point: Mapping[str, Any], timeout: Any = None, pattern: str | None = None) -> float:
-    """The number that a command prints at a point, where every parameter exists."""
-    return Command(template, tuple(point), timeout=timeout, pattern=pattern).run(point)["value"]
-
-
 def _fields(part: str) -> list[tuple[str, str | None]]:
     """(text before, name) of each placeholder; the name is None after the last."""
     try:

@@ -2,14 +2,12 @@
 
 SQLite keeps its file in write-ahead mode: readers never wait, writers wait for one another, and a writer that is
 killed leaves the file as it was before its transaction. Every writer begins with BEGIN IMMEDIATE, so that two of
-them never wait for each other. SQLite's own way of waiting is to look ever more rarely, in the end ten times a
-second, so that others overtake who has waited longest; here a writer looks more often the longer it has waited.
+them never wait for each other.
 A file must be on a disk of this machine; workers on many machines share PostgreSQL.
 """
 
 import os
 import random
-import sqlite3
 import threading
 import time
 import weakref
@@ -27,11 +25,6 @@ MEMORY = ":memory:"
 _HEADER = b"SQLite format 3\x00"
 _LOCK = 0x6372_6564
 """The number of the lock in PostgreSQL under which tables and campaigns are made."""
-
-_LONGEST, _SHORTEST, _RARELY = 0.002, 0.0002, 0.005
-"""Seconds between two looks at a file that another writes to: at first, in the end, and when it takes very long."""
-_LONG = 0.1
-"""After so many seconds the other writer has more to do than an ask or a tell, or is stuck."""
 
 _TROUBLES = {
     "disk is full": "the disk is full; free some space and do it again",
@@ -57,7 +50,7 @@ class Database:
         self._url = _url(self.target)
         self.where = MEMORY if self._in_memory else self._shown()
         self.engine = self._opened()
-        self._writing = self.engine.execution_options(credo_patience=patience)
+        self._writing = self.engine.execution_options(credo_begin="BEGIN IMMEDIATE")
         # PostgreSQL's transactions see what others commit meanwhile anyway: two round trips less for a reader.
         self._reading = self.engine.execution_options(isolation_level="AUTOCOMMIT") if self.is_postgres else self.engine
         self._guard = threading.RLock()
@@ -238,35 +231,8 @@ def _settle(raw: Any, _record: Any) -> None:
 
 
 def _begin(connection: sa.Connection) -> None:
-    """A transaction in SQLite; one that writes waits for its turn as long as its engine has patience."""
-    raw: Any = connection.connection.dbapi_connection
-    patience = connection.get_execution_options().get("credo_patience")
-    if patience is None:
-        raw.execute("BEGIN")
-        return
-    raw.execute("PRAGMA busy_timeout = 0")
-    try:
-        _take_turn(raw, patience)
-    finally:
-        raw.execute(f"PRAGMA busy_timeout = {int(1000 * patience)}")
-
-
-def _take_turn(raw: Any, patience: float) -> None:
-    start = time.monotonic()
-    while True:
-        try:
-            raw.execute("BEGIN IMMEDIATE")
-            return
-        except sqlite3.OperationalError as error:
-            waited = time.monotonic() - start
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or waited >= patience:
-                raise
-        time.sleep(_pause(waited))
-
-
-def _pause(waited: float) -> float:
-    """Seconds until the next look: shorter and shorter, so that turns come about in the order of arrival."""
-    return _RARELY if waited > _LONG else max(_LONGEST / (1.0 + 1000.0 * waited), _SHORTEST)
+    """A transaction in SQLite; one that writes waits for its turn for as long as the connection has patience."""
+    connection.exec_driver_sql(connection.get_execution_options().get("credo_begin", "BEGIN"))
 
 
 _open: "weakref.WeakSet[Database]" = weakref.WeakSet()

@@ -29,13 +29,12 @@ from credo.decide.acquisition.base import Acquisition
 from credo.decide.acquisition.cost import MultiFidelity
 from credo.decide.acquisition.hypervolume import ExpectedHypervolumeImprovement
 from credo.decide.campaign import trust_region
-from credo.decide.campaign.advice import PROMISING, Advice, advice, best, explain, predicted_optimum
+from credo.decide.campaign.advice import PROMISING, explain
 from credo.decide.campaign.model import Model, fidelity_column, model_of
-from credo.decide.campaign.problem import Observations, Problem, Suggestion
+from credo.decide.campaign.problem import Observations, Problem
 from credo.decide.campaign.smooth_surrogates import WIDE
+from credo.decide.campaign.trial import Suggestion
 from credo.decide.maximize import Found, maximize
-
-__all__ = ["Advice", "Model", "acquisition_of", "advice", "best", "explain", "model_of", "predicted_optimum", "suggest"]
 
 MANY = 10
 """Encoded columns above which the search keeps to a trust region."""

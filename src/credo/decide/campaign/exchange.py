@@ -1,7 +1,6 @@
 """Campaigns to and from tables: export, and results of earlier campaigns or files as a start."""
 
 import contextlib
-import csv
 import json
 import os
 import tempfile
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from credo.core.errors import DataError, FileError, RepairedWarning
-from credo.decide.campaign.trial import DONE, Offer, Outcome, Trial, digest
+from credo.decide.campaign.trial import DONE, Outcome, Trial, digest
 
 if TYPE_CHECKING:
     from credo.decide.campaign.campaign import Campaign
@@ -51,12 +50,11 @@ def export(campaign: "Campaign", path: str | Path) -> Path:
     kind = target.suffix.lower()
     if kind not in (".csv", ".parquet", ".pq"):
         raise DataError(f"export writes .csv or .parquet, found {target.name!r}")
-    columns = to_table(campaign)
     try:
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
         os.close(handle)
         try:
-            (_write_csv if kind == ".csv" else _write_parquet)(columns, Path(name))
+            _write(campaign, kind, name)
             os.replace(name, target)
         finally:
             Path(name).unlink(missing_ok=True)
@@ -75,7 +73,7 @@ def warm_start(campaign: "Campaign", sources: Iterable[Any]) -> None:
         results, refused = [], 0
         for point, outcome in rows:
             try:
-                results.append((Offer(campaign.problem.space.check(point)), outcome))
+                results.append((campaign.problem.space.check(point), outcome))
             except DataError:
                 refused += 1
         if refused:
@@ -147,20 +145,20 @@ def _time(seconds: float | None) -> str | None:
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 
-def _write_csv(columns: dict[str, list[Any]], path: Path) -> None:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(columns)
-        writer.writerows(zip(*columns.values(), strict=True))
-
-
-def _write_parquet(columns: dict[str, list[Any]], path: Path) -> None:
+def _write(campaign: "Campaign", kind: str, name: str) -> None:
     try:
-        import pyarrow
-        from pyarrow import parquet
+        import pandas as pd
     except ModuleNotFoundError:
+        raise DataError("export needs pandas: pip install 'credo[campaign]'") from None
+    columns = to_table(campaign)
+    if kind == ".csv":
+        pd.DataFrame(columns, dtype=object).to_csv(name, index=False)
+        return
+    typed = {column: _of_one_type(values) for column, values in columns.items()}
+    try:
+        pd.DataFrame(typed, dtype=object).to_parquet(name, index=False)
+    except ImportError:
         raise DataError("Parquet needs pyarrow: pip install 'credo[cli]', or export to .csv") from None
-    parquet.write_table(pyarrow.table({name: _of_one_type(column) for name, column in columns.items()}), path)
 
 
 def _of_one_type(column: list[Any]) -> list[Any]:

@@ -237,28 +237,6 @@ class Observations:
 
 
 @dataclass(frozen=True)
-class Suggestion:
-    """A point to try next, and why: what the model expects there, and whether it is to exploit or to explore."""
-
-    point: Mapping[str, Any]
-    kind: str
-    """design, exploit, explore, compare or front."""
-    reason: str = ""
-    mean: float | None = None
-    std: float | None = None
-    value: float | None = None
-    """The acquisition's score."""
-    hyper: Any = None
-    """The model's hyperparameters, as JSON: where the next suggestion starts from."""
-
-    def why(self) -> dict[str, Any]:
-        """All but the point, as JSON, without what is not known."""
-        said = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "point"}
-        unknown = (None, "", np.inf, -np.inf)
-        return {name: value for name, value in said.items() if value not in unknown and value == value}
-
-
-@dataclass(frozen=True)
 class Best:
     """The best point, what was seen there, and what the model believes of it."""
 

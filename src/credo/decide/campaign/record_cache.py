@@ -1,11 +1,15 @@
 """What a client remembers of a record, so that it reads only what has changed."""
 
 import threading
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from credo.decide.campaign.problem import Observations, Problem
 from credo.decide.campaign.storage import Storage
-from credo.decide.campaign.trial import ABANDONED, PENDING, Trial, TrialError
+from credo.decide.campaign.trial import ABANDONED, PENDING, Hyper, Trial, TrialError
+
+if TYPE_CHECKING:
+    from credo.decide.campaign.model import Model
 
 
 class Memory:
@@ -19,7 +23,8 @@ class Memory:
         self._fresh: list[Trial] = []
         self._seen = Observations.of(problem, [])
         self._others = 0
-        self._hyper: tuple[int, Any] = (0, None)
+        self._hyper: tuple[int, Sequence[Hyper] | None] = (0, None)
+        self._model: tuple[int, Model] | None = None
         self.count = 0
         """Of the changes that it knows."""
 
@@ -72,9 +77,18 @@ class Memory:
         return len(self._trials) - self._others
 
     @property
-    def hyper(self) -> Any:
+    def hyper(self) -> Sequence[Hyper] | None:
         """The hyperparameters behind the last suggestion."""
         return self._hyper[1]
+
+    def model(self) -> "Model":
+        """What is believed after `observations`: learned anew only where something has changed."""
+        from credo.decide.campaign.model import model_of
+
+        with self._guard:
+            if self._model is None or self._model[0] != self.count:
+                self._model = self.count, model_of(self._problem, self.observations(), self.hyper)
+            return self._model[1]
 
     def observations(self) -> Observations:
         """What was told, in the order of telling."""

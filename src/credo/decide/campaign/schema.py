@@ -5,6 +5,7 @@ transaction; a newer one is refused, because this credo cannot know what its col
 
     0   campaigns and trials
     1   noise, cost, fidelity and source of a trial; partial results; changes are counted
+    2   without the fidelity, which the point says
 """
 
 from collections.abc import Callable, Sequence
@@ -51,7 +52,6 @@ trials = sa.Table(
     sa.Column("finished", sa.Double),
     sa.Column("noise", sa.Double),
     sa.Column("cost", sa.Double),
-    sa.Column("fidelity", sa.Double),
     sa.Column("source", sa.Text),
     sa.Column("changed", sa.Integer, nullable=False, server_default="0"),  # the campaign's count at its last change
 )
@@ -107,7 +107,12 @@ def _counted(connection: sa.Connection) -> None:
         connection.exec_driver_sql(statement)
 
 
-UPGRADES: Sequence[Upgrade] = (_counted,)
+def _without_fidelity(connection: sa.Connection) -> None:
+    """From layout 1 to 2."""
+    connection.exec_driver_sql("ALTER TABLE credo_trials DROP COLUMN fidelity")
+
+
+UPGRADES: Sequence[Upgrade] = (_counted, _without_fidelity)
 """The step from layout i to i + 1 is the i-th."""
 
 VERSION = len(UPGRADES)

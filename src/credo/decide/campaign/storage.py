@@ -5,19 +5,31 @@ each other, in SQLite and in PostgreSQL alike. So the numbers of trials have no 
 changed since count c misses nothing, and the pending points that a writer sees are all there are.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from credo.decide.campaign import statements as sql
+from credo.decide.campaign import schema
 from credo.decide.campaign.database import MEMORY, Database
-from credo.decide.campaign.prepared import run
 from credo.decide.campaign.schema import StorageError
-from credo.decide.campaign.trial import ABANDONED, PENDING, Offer, Outcome, Trial, TrialError, digest
+from credo.decide.campaign.trial import ABANDONED, PENDING, Outcome, Suggestion, Trial, TrialError, digest
+from credo.decide.space.parameters import Point
+
+_campaigns, _trials, _partials = schema.campaigns.c, schema.trials.c, schema.partials.c
+_ENTRY = sa.select(_campaigns.id, _campaigns.name, _campaigns.space, _campaigns.settings, _campaigns.created)
+_FIELDS = tuple(field.name for field in fields(Trial) if field.name != "partials")
+_HAS_STEPS = (
+    sa.exists()
+    .where(_partials.campaign == _trials.campaign, _partials.trial == _trials.number)
+    .correlate(schema.trials)
+    .label("has_steps")
+)
+_COLUMNS = [*(_trials[name] for name in _FIELDS), _HAS_STEPS, _trials.changed]
+"""What a `Trial` is made of, whether it has results on the way, and the count at its last change."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +83,7 @@ class Storage:
             if found is not None:
                 return found, False
             row = {"name": name, "space": space, "settings": settings, "created": self.database.now()}
-            connection.execute(sql.NEW_CAMPAIGN, row)
+            connection.execute(schema.campaigns.insert(), row)
             made = _entry(connection, name)
             assert made is not None
             return made, True
@@ -88,71 +100,74 @@ class Storage:
     def campaigns(self) -> list[Entry]:
         """All campaigns, oldest first."""
         with self.database.read() as connection:
-            return [Entry(*row) for row in connection.execute(sql.ENTRIES)]
+            return [Entry(*row) for row in connection.execute(_ENTRY.order_by(_campaigns.id))]
 
     # -- giving points out ---------------------------------------------------------------------------------------------
 
     def reserve(
         self,
         campaign: int,
-        offers: Sequence[Offer],
+        suggestions: Sequence[Suggestion],
         worker: str,
         lease: float,
         most: int | None = None,
         since: int | None = None,
     ) -> list[Trial]:
-        """Make the offers pending trials, leased for so many seconds, except points that are pending already.
+        """Make the points pending trials, leased for so many seconds, except those that are pending already.
 
         With `most`, no more than so many trials are pending or told in the end (abandoned ones and results from
-        elsewhere do not count). `since` is the count of changes that the offers were made at: a point that somebody
-        else was given after that is left out even if its result is there already.
+        elsewhere do not count). `since` is the count of changes that the suggestions were made at: a point that
+        somebody else was given after that is left out even if its result is there already.
         """
-        marks = [digest(offer.point) for offer in offers]
-        here = {"in_campaign": campaign}
         with self._change(campaign) as (connection, count):
-            now = self.database.now()
-            stands = run(connection, sql.STANDING, {**here, "in_since": count if since is None else since})
-            number = next(last for mark, last in stands if mark is None)
-            taken = {mark for mark, _ in stands}
-            room = len(offers)
+            here, now = _trials.campaign == campaign, self.database.now()
+            later = _trials.changed > (count if since is None else since)
+            given = sa.select(_trials.digest).where(here, sa.or_(_trials.state == PENDING, later))
+            taken = set(connection.scalars(given))
+            number, room = _last_number(connection, campaign), len(suggestions)
             if most is not None and most - number < room:  # else there is room even if all numbers count
-                room = most - connection.execute(sql.USED, here).scalar_one()
+                counts = (here, _trials.state != ABANDONED, _trials.source.is_(None))
+                room = most - connection.execute(sa.select(sa.func.count()).where(*counts)).scalar_one()
             made: list[Trial] = []
-            for mark, offer in zip(marks, offers, strict=True):
+            for each in suggestions:
+                mark = digest(each.point)
                 if mark in taken or len(made) >= room:
                     continue
                 taken.add(mark)
                 number += 1
-                row = {**_offered(offer), "number": number, "state": PENDING, "worker": worker, "created": now}
-                key = {"campaign": campaign, "digest": mark, "changed": count, "lease_until": now + lease}
-                run(connection, sql.NEW_TRIAL, {**row, **key})
-                made.append(Trial(**row))
+                trial = Trial(number, dict(each.point), PENDING, why=each.why(), worker=worker, created=now)
+                _insert(connection, campaign, trial, count, now + lease)
+                made.append(trial)
             return made
 
     def claim(self, campaign: int, worker: str, lease: float, n: int = 1) -> list[Trial]:
         """Up to n pending trials whose lease ran out, oldest first, now leased to this worker."""
         now = self.database.now()
-        expired = {"in_campaign": campaign, "in_now": now}
+        over = (_trials.campaign == campaign, _trials.state == PENDING, _trials.lease_until < now)
+        expired = sa.select(_trials.number).where(*over).order_by(_trials.number)
         with self.database.read() as connection:
-            if not run(connection, sql.EXPIRED, {**expired, "in_most": 1}):
+            if connection.execute(expired.limit(1)).first() is None:
                 return []
         with self._change(campaign) as (connection, count):
-            numbers = list(connection.scalars(sql.EXPIRED, {**expired, "in_most": n}))
+            numbers = list(connection.scalars(expired.limit(n)))
+            these = (_trials.campaign == campaign, _trials.number.in_(numbers))
             mine = {"worker": worker, "lease_until": now + lease, "changed": count}
-            connection.execute(sql.LEASED, {**expired, "in_numbers": numbers, **mine})
-            return _found(connection, campaign, numbers)
+            connection.execute(schema.trials.update().where(*these).values(mine))
+            return _read(connection, these)
 
     def heartbeat(self, campaign: int, numbers: Sequence[int], worker: str, lease: float) -> list[int]:
         """Extend the leases of these trials; those that are still pending and this worker's are returned."""
-        held = {"in_campaign": campaign, "in_numbers": list(numbers), "in_worker": worker}
+        these = (_trials.campaign == campaign, _trials.number.in_(numbers))
+        held = (*these, _trials.state == PENDING, _trials.worker == worker)
         with self.database.write() as connection:
-            longer = {"lease_until": self.database.now() + lease}
-            return sorted(connection.scalars(sql.EXTENDED, {**held, **longer}))
+            longer = schema.trials.update().where(*held).values(lease_until=self.database.now() + lease)
+            return sorted(connection.scalars(longer.returning(_trials.number)))
 
     def abandon(self, campaign: int, number: int) -> Trial:
         """Give up a pending trial: its point may be suggested again. Nothing happens if it is abandoned already."""
         with self._change(campaign) as (connection, count):
-            connection.execute(sql.GIVEN_UP, {"in_campaign": campaign, "in_number": number, "changed": count})
+            gone = {"state": ABANDONED, "lease_until": None, "changed": count}
+            _update(connection, campaign, number, (PENDING,), gone)
             trial = _one(connection, campaign, number)
             if trial.state != ABANDONED:
                 raise TrialError(f"trial {number} is already finished with {trial.outcome}; it cannot be abandoned")
@@ -163,12 +178,10 @@ class Storage:
     def finish(self, campaign: int, number: int, outcome: Outcome) -> Trial:
         """Record what came of a trial; the same again changes nothing, `TrialError` for something else."""
         with self._change(campaign) as (connection, count):
-            told = {**_told(outcome), "finished": self.database.now(), "changed": count}
-            rows = run(connection, sql.TOLD, {"in_campaign": campaign, "in_number": number, **told})
-            if rows:
-                return _with_steps(connection, campaign, rows)[0]
+            told = {**_told(outcome), "finished": self.database.now(), "lease_until": None, "changed": count}
+            is_new = _update(connection, campaign, number, (PENDING, ABANDONED), told)
             trial = _one(connection, campaign, number)
-            if not outcome.repeats(trial.outcome):
+            if not is_new and not outcome.repeats(trial.outcome):
                 raise TrialError(
                     f"trial {number} is already finished with {trial.outcome}, and was now told {outcome}; "
                     "add a repeated measurement as a result of its own"
@@ -187,56 +200,45 @@ class Storage:
             if trial.state != PENDING:
                 raise TrialError(f"trial {number} is {trial.state}; only a pending trial has results on the way")
             row = {"campaign": campaign, "trial": number, "step": step, "value": value}
-            connection.execute(sql.NEW_PARTIAL, row)
+            connection.execute(schema.partials.insert(), row)
             alive = {"lease_until": self.database.now() + lease, "changed": count}
-            connection.execute(sql.ALIVE, {"in_campaign": campaign, "in_number": number, **alive})
+            _update(connection, campaign, number, (PENDING,), alive)
             return _one(connection, campaign, number)
 
-    def add(self, campaign: int, results: Sequence[tuple[Offer, Outcome]], source: str) -> list[Trial]:
+    def add(self, campaign: int, results: Sequence[tuple[Point, Outcome]], source: str) -> list[Trial]:
         """Record results that nobody asked for, all or none, in the order given."""
         with self._change(campaign) as (connection, count):
-            last = connection.execute(sql.LAST_NUMBER, {"in_campaign": campaign}).scalar_one()
-            now = self.database.now()
-            made: list[Trial] = []
-            for number, (offer, outcome) in enumerate(results, last + 1):
-                row = {**_offered(offer), **_told(outcome), "number": number, "source": source}
-                row |= {"created": now, "finished": now}
-                key = {"campaign": campaign, "digest": digest(offer.point), "changed": count}
-                run(connection, sql.NEW_TRIAL, {**row, **key})
-                made.append(Trial(**row))
+            now, made = self.database.now(), []
+            for number, (point, outcome) in enumerate(results, _last_number(connection, campaign) + 1):
+                trial = Trial(number, dict(point), **_told(outcome), source=source, created=now, finished=now)
+                _insert(connection, campaign, trial, count)
+                made.append(trial)
             return made
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def trials(self, campaign: int, after: int = 0) -> Changes:
-        """The trials that changed after that count of changes: all of them after 0."""
-        later = {"in_campaign": campaign, "in_after": after}
+        """The trials that changed after that count of changes, in the order of change: all of them after 0."""
+        later = (_trials.campaign == campaign, _trials.changed > after)
         with self.database.read() as connection:
-            rows = run(connection, sql.CHANGED, later)
-            if not rows:
-                return Changes([], after)
-            stepped = any(row[sql.HAS_STEPS] for row in rows)
-            steps = _by_trial(connection.execute(sql.STEPS_CHANGED, later)) if stepped else {}
-        return Changes([_to_trial(row, steps) for row in rows], rows[-1][-1])
+            # The count first: whatever it counts is there when the trials are read.
+            count = connection.execute(sa.select(_campaigns.changes).where(_campaigns.id == campaign)).scalar()
+            return Changes([], after) if count in (None, after) else Changes(_read(connection, later), count)
 
     @contextmanager
     def _change(self, campaign: int) -> Iterator[tuple[sa.Connection, int]]:
         """A transaction that changes the campaign, and the number of the change."""
+        counted = schema.campaigns.update().where(_campaigns.id == campaign).values(changes=_campaigns.changes + 1)
         with self.database.write() as connection:
-            counted = run(connection, sql.COUNTED, {"in_campaign": campaign})
-            if not counted:
+            count = connection.execute(counted.returning(_campaigns.changes)).scalar()
+            if count is None:
                 raise StorageError(f"the campaign is no longer in {self.where}")
-            yield connection, counted[0][0]
+            yield connection, count
 
 
 def _entry(connection: sa.Connection, name: str) -> Entry | None:
-    row = connection.execute(sql.NAMED, {"in_name": name}).first()
+    row = connection.execute(_ENTRY.where(_campaigns.name == name)).first()
     return None if row is None else Entry(*row)
-
-
-def _offered(offer: Offer) -> dict[str, Any]:
-    why = None if offer.why is None else dict(offer.why)
-    return {"point": dict(offer.point), "why": why, "fidelity": offer.fidelity}
 
 
 def _told(outcome: Outcome) -> dict[str, Any]:
@@ -245,34 +247,46 @@ def _told(outcome: Outcome) -> dict[str, Any]:
     return {**told, "noise": outcome.noise, "cost": outcome.cost}
 
 
+def _insert(
+    connection: sa.Connection, campaign: int, trial: Trial, count: int, lease_until: float | None = None
+) -> None:
+    row = {name: getattr(trial, name) for name in _FIELDS}
+    key = {"campaign": campaign, "digest": digest(trial.point), "changed": count, "lease_until": lease_until}
+    connection.execute(schema.trials.insert(), {**row, **key})
+
+
+def _update(
+    connection: sa.Connection, campaign: int, number: int, states: Sequence[str], values: Mapping[str, Any]
+) -> bool:
+    """Whether there is such a trial in one of the states: it then has the values."""
+    this = (_trials.campaign == campaign, _trials.number == number, _trials.state.in_(states))
+    return connection.execute(schema.trials.update().where(*this).values(values)).rowcount > 0
+
+
+def _last_number(connection: sa.Connection, campaign: int) -> int:
+    last = sa.select(sa.func.coalesce(sa.func.max(_trials.number), 0)).where(_trials.campaign == campaign)
+    return connection.execute(last).scalar_one()
+
+
 def _one(connection: sa.Connection, campaign: int, number: int) -> Trial:
-    rows = run(connection, sql.TRIAL, {"in_campaign": campaign, "in_number": number})
-    if not rows:
-        most = connection.execute(sql.LAST_NUMBER, {"in_campaign": campaign}).scalar_one()
+    found = _read(connection, (_trials.campaign == campaign, _trials.number == number))
+    if not found:
+        most = _last_number(connection, campaign)
         known = f"they go from 1 to {most}" if most else "none was asked yet"
         raise TrialError(f"there is no trial {number}; {known}")
-    return _with_steps(connection, campaign, rows)[0]
+    return found[0]
 
 
-def _found(connection: sa.Connection, campaign: int, numbers: Sequence[int]) -> list[Trial]:
-    """The trials of these numbers, in order."""
-    rows = connection.execute(sql.TRIALS, {"in_campaign": campaign, "in_numbers": list(numbers)}).all()
-    return _with_steps(connection, campaign, rows)
-
-
-def _with_steps(connection: sa.Connection, campaign: int, rows: Sequence[Any]) -> list[Trial]:
-    numbers = [row[0] for row in rows if row[sql.HAS_STEPS]]
-    these = {"in_campaign": campaign, "in_numbers": numbers}
-    steps = _by_trial(connection.execute(sql.STEPS, these)) if numbers else {}
-    return [_to_trial(row, steps) for row in rows]
-
-
-def _by_trial(rows: Any) -> dict[int, list[tuple[float, float]]]:
+def _read(connection: sa.Connection, which: Sequence[sa.ColumnElement[bool]]) -> list[Trial]:
+    """Trials in the order of their last change, with their results on the way."""
+    rows = connection.execute(sa.select(*_COLUMNS).where(*which).order_by(_trials.changed, _trials.number)).all()
     steps: dict[int, list[tuple[float, float]]] = {}
-    for trial, step, value in rows:
-        steps.setdefault(trial, []).append((step, value))
-    return steps
-
-
-def _to_trial(row: Any, steps: dict[int, list[tuple[float, float]]]) -> Trial:
-    return Trial(**dict(zip(sql.FIELDS, row, strict=False)), partials=tuple(steps.get(row[0], ())))
+    if any(row.has_steps for row in rows):
+        of = (_partials.campaign == _trials.campaign, _partials.trial == _trials.number)
+        way = sa.select(_partials.trial, _partials.step, _partials.value).join_from(
+            schema.partials, schema.trials, sa.and_(*of)
+        )
+        for number, step, value in connection.execute(way.where(*which).order_by(_partials.trial, _partials.step)):
+            steps.setdefault(number, []).append((step, value))
+    named = (dict(zip(_FIELDS, row, strict=False)) for row in rows)
+    return [Trial(**each, partials=tuple(steps.get(each["number"], ()))) for each in named]

@@ -8,11 +8,16 @@ is heard. What is done or failed stays so: telling the same again changes nothin
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from credo.core.errors import CredoError
+from credo.decide.space.parameters import Point
+
+Hyper = Mapping[str, Any]
+"""Hyperparameters of a surrogate by path, as JSON."""
 
 PENDING, DONE, FAILED, ABANDONED = "pending", "done", "failed", "abandoned"
 
@@ -54,13 +59,25 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Offer:
-    """A point to be tried, and why."""
+class Suggestion:
+    """A point to try next, and why: what the model expects there, and whether it is to exploit or to explore."""
 
-    point: Mapping[str, Any]
-    why: Mapping[str, Any] | None = None
-    """What `credo.decide.campaign.problem.Suggestion` says, as JSON."""
-    fidelity: float | None = None
+    point: Point
+    kind: str
+    """design, exploit, explore, compare, front or random."""
+    reason: str = ""
+    mean: float | None = None
+    std: float | None = None
+    value: float | None = None
+    """The acquisition's score."""
+    hyper: Sequence[Hyper] | None = None
+    """The model's hyperparameters: where the next suggestion starts from."""
+
+    def why(self) -> dict[str, Any]:
+        """All but the point, as JSON, without what is not known."""
+        said = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "point"}
+        unknown = (None, "", math.inf, -math.inf)
+        return {name: value for name, value in said.items() if value not in unknown and value == value}
 
 
 @dataclass(frozen=True)
@@ -69,12 +86,11 @@ class Trial:
 
     number: int
     """From 1 on, in the order in which the campaign gave them out; what `tell` takes."""
-    point: Mapping[str, Any]
+    point: Point
     state: str
     values: Mapping[str, float | None] | None = None
     noise: float | None = None
     cost: float | None = None
-    fidelity: float | None = None
     reason: str | None = None
     """Why it failed."""
     why: Mapping[str, Any] | None = None
@@ -87,11 +103,6 @@ class Trial:
     finished: float | None = None
     partials: tuple[tuple[float, float], ...] = field(default=())
     """(step, value) on the way, in the order of steps."""
-
-    @property
-    def id(self) -> int:
-        """The number: what to tell with."""
-        return self.number
 
     @property
     def told(self) -> bool:
@@ -109,7 +120,7 @@ class Trial:
         return next(iter(self.values.values())) if self.values else None
 
 
-def digest(point: Mapping[str, Any]) -> str:
+def digest(point: Point) -> str:
     """The same for the same point, whatever the order of its names; 0.0 and -0.0 are the same."""
     plain = {name: value + 0.0 if isinstance(value, float) else value for name, value in point.items()}
     text = json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False)

@@ -16,6 +16,8 @@ import numpy as np
 
 from credo.core.errors import DataError
 
+Point = Mapping[str, Any]
+"""The values of parameters by name."""
 LARGEST = 2**53
 """Whole numbers beyond it are not exact in float64."""
 STRIDE = 0.1
