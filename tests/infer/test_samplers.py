@@ -15,10 +15,12 @@ from scipy import stats
 from credo.core.errors import DataError, NotConvergedWarning
 from credo.infer.laplace import Laplace
 from credo.infer.mcmc import chains as chains_module
-from credo.infer.mcmc.hmc import HMC, NUTS
+from credo.infer.mcmc.adaptation import StepSizeAndMetric
+from credo.infer.mcmc.hmc import HMC
 from credo.infer.mcmc.langevin import MALA, ULA
 from credo.infer.mcmc.metropolis import ComponentWise, MetropolisHastings, RandomWalk, Walk, log_acceptance
-from credo.infer.mcmc.smc import SMC, Particles, next_temperature
+from credo.infer.mcmc.nuts import NUTS
+from credo.infer.mcmc.smc import SMC, Particles, next_temperature, systematic
 from credo.infer.target import Space, Target
 
 COVARIANCE = np.array([[1.0, 0.9], [0.9, 1.5]])
@@ -210,6 +212,12 @@ def test_the_next_temperature_leaves_the_share_that_was_asked_for():
     assert float(next_temperature(jnp.asarray(gain * 1e-3), jnp.asarray(0.1), jnp.asarray(0.5))) == 1.0
 
 
+def test_systematic_resampling_takes_each_about_as_often_as_it_weighs():
+    weights = np.random.default_rng(0).dirichlet(np.full(50, 0.3))
+    counts = np.bincount(np.asarray(systematic(jr.key(1), jnp.asarray(weights))), minlength=50)
+    assert np.all(np.abs(counts - 50 * weights) < 1)
+
+
 def test_smc_survives_where_the_density_is_zero():
     def half(theta):
         return jnp.where(theta > 0, -0.5 * theta**2, -jnp.inf)
@@ -240,13 +248,11 @@ def test_metropolis_hastings_is_in_detailed_balance(rng):
 @pytest.mark.parametrize("sampler", [RandomWalk(0.8), MetropolisHastings(nearby)], ids=["RandomWalk", "MH"])
 def test_a_symmetric_step_accepts_by_the_ratio_of_densities(sampler, rng):
     """The step's own acceptance, recovered from proposals that were accepted, is min(1, π(v)/π(u))."""
-    from credo.infer.mcmc.adapt import Gait
-
     target = gaussian_target()
-    gait = Gait(jnp.zeros(()), 0.8 * jnp.eye(2))
+    tuning = StepSizeAndMetric(jnp.ones(()), 0.8 * jnp.eye(2))
     starts = rng.multivariate_normal(CENTER, COVARIANCE, size=60)
     states = jax.vmap(lambda u: Walk(u, target(u)))(jnp.asarray(starts))
-    after, info = jax.jit(jax.vmap(lambda k, s: sampler.step(target, k, s, gait)))(jr.split(jr.key(0), 60), states)
+    after, info = jax.jit(jax.vmap(lambda k, s: sampler.step(target, k, s, tuning)))(jr.split(jr.key(0), 60), states)
     moved = np.any(np.asarray(after.position) != starts, axis=1)
     assert moved.sum() > 15
     law = stats.multivariate_normal(CENTER, COVARIANCE)
@@ -257,14 +263,13 @@ def test_a_symmetric_step_accepts_by_the_ratio_of_densities(sampler, rng):
 
 def test_mala_is_in_detailed_balance(rng):
     """α is min{1, π(v) q(v → u) / (π(u) q(u → v))} with q as documented, here computed by SciPy."""
-    from credo.infer.mcmc.adapt import Gait
-
     target, sampler = gaussian_target(), MALA()
     epsilon, scale = 0.6, np.array([0.7, 1.3])
-    gait = Gait(jnp.log(epsilon), jnp.asarray(scale))
+    tuning = StepSizeAndMetric(jnp.sqrt(2 * epsilon), jnp.asarray(scale))
     starts = rng.multivariate_normal(CENTER, COVARIANCE, size=60)
-    states = jax.vmap(lambda u: sampler.begin(target, u, None))(jnp.asarray(starts))
-    after, info = jax.jit(jax.vmap(lambda k, s: sampler.step(target, k, s, gait)))(jr.split(jr.key(0), 60), states)
+    states = jax.vmap(lambda u: sampler.begin(target, u, tuning))(jnp.asarray(starts))
+    random = sampler.many_random_numbers(target, jr.split(jr.key(0), 60))
+    after, info = jax.jit(jax.vmap(lambda r, s: sampler.step(target, r, s, tuning)))(random, states)
     moved = np.flatnonzero(np.any(np.asarray(after.position) != starts, axis=1))
     assert len(moved) > 15
 
@@ -278,7 +283,7 @@ def test_mala_is_in_detailed_balance(rng):
         log_ratio = law.logpdf(v) + log_q(v, u) - law.logpdf(u) - log_q(u, v)
         np.testing.assert_allclose(info.acceptance[i], min(1, np.exp(log_ratio)), rtol=1e-9)
     gradient = (CENTER - np.asarray(after.position)) @ PRECISION
-    np.testing.assert_allclose(after.gradient, gradient, rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose(after.gradient, gradient * scale, rtol=1e-8, atol=1e-12)
 
 
 # -- known bias -------------------------------------------------------------------------------------------------

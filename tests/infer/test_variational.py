@@ -11,7 +11,7 @@ from scipy import integrate, special, stats
 from credo.core.errors import DataError
 from credo.infer.importance_sampling import importance, smooth, students
 from credo.infer.laplace import Laplace
-from credo.infer.mcmc.hmc import NUTS
+from credo.infer.mcmc.nuts import NUTS
 from credo.infer.quasi_random import normals
 from credo.infer.target import Space, Target
 from credo.infer.variational import Variational

@@ -44,7 +44,7 @@ def condition(
 def posterior_of(target: Target, using: Any = None, seed: int = 0) -> Posterior:
     """The posterior of a target by a method."""
     if using is None:
-        from credo.infer.mcmc.hmc import NUTS
+        from credo.infer.mcmc.nuts import NUTS
 
         using = NUTS()
     if not hasattr(using, "run"):

@@ -24,6 +24,7 @@ from credo.core.arrays import put
 from credo.core.checks import check_count
 from credo.core.device import blas_threads
 from credo.core.errors import DataError, NotConvergedWarning
+from credo.infer.mcmc.adaptation import RunningMoments
 from credo.infer.mcmc.draws import Draws, pooled
 from credo.infer.method import Method
 from credo.infer.posterior import Approximation
@@ -92,16 +93,16 @@ class Sampler(Method):
         """The state at a position. Traced."""
 
     @abstractmethod
-    def step(self, target: Target, chance: Any, state: Any, tuning: Any) -> tuple[Any, Info]:
+    def step(self, target: Target, random: Any, state: Any, tuning: Any) -> tuple[Any, Info]:
         """One step. Traced; the position is `state.position`."""
 
-    def chance(self, target: Target, key: PRNGKeyArray) -> Any:
-        """The random numbers of a step: its key, or numbers drawn from it, of many steps at once. Traced."""
+    def random_numbers(self, target: Target, key: PRNGKeyArray) -> Any:
+        """What a step needs that is random: its key, or numbers drawn from it, of many steps at once. Traced."""
         return key
 
-    def chances(self, target: Target, keys: Key[Array, " n"]) -> Any:
+    def many_random_numbers(self, target: Target, keys: Key[Array, " n"]) -> Any:
         """Those of as many steps as there are keys. Traced."""
-        return jax.vmap(lambda key: self.chance(target, key))(keys)
+        return jax.vmap(lambda key: self.random_numbers(target, key))(keys)
 
     def prepare(self, target: Target, u: np.ndarray, seed: int) -> tuple[Any, Float[np.ndarray, "c k"]]:
         """A hint for `tune`, and where the chains start; not traced."""
@@ -116,16 +117,16 @@ class Sampler(Method):
             return finder.starts(target, u, self.chains, seed)
         if self.start != "init":
             raise DataError(f"start must be 'init', 'pathfinder' or a Pathfinder(...), found {self.start!r}")
-        return around(target, u, self.chains, float(self.spread), seed), None
+        return jittered_starts(target, u, self.chains, float(self.spread), seed), None
 
     def burn(self, target: Target, key: PRNGKeyArray, u: Float[Array, " k"], tuning: Any) -> Array:
         """Where `warmup` steps without tuning lead. Traced."""
 
-        def one(state: Any, chance: Any) -> tuple[Any, None]:
-            return self.step(target, chance, state, tuning)[0], None
+        def one(state: Any, random: Any) -> tuple[Any, None]:
+            return self.step(target, random, state, tuning)[0], None
 
-        chances = self.chances(target, jr.split(key, self.warmup))
-        state, _ = jax.lax.scan(one, self.begin(target, u, tuning), chances)
+        random = self.many_random_numbers(target, jr.split(key, self.warmup))
+        state, _ = jax.lax.scan(one, self.begin(target, u, tuning), random)
         return state.position
 
     # -- running it -----------------------------------------------------------------------------------------
@@ -157,7 +158,7 @@ class Sampler(Method):
             raise KeyboardInterrupt("interrupted during warm-up: there are no draws yet")
         notes = ["Interrupted: these are the draws made until then."] if interrupted else []
         if self.keep == "moments":
-            return pooled(target.space, [chain.moments() for chain in finished], notes)
+            return pooled(target.space, [m for chain in finished if (m := chain.moments) is not None], notes)
         length = min(chain.length for chain in finished)
         records = zip(*(chain.collect(length) for chain in finished), strict=True)
         vectors, *info = (np.stack(part) for part in records)
@@ -204,7 +205,7 @@ class Thinning(NamedTuple):
     ratio: int
 
 
-def around(target: Target, u: np.ndarray, chains: int, spread: float, seed: int) -> Float[np.ndarray, "c k"]:
+def jittered_starts(target: Target, u: np.ndarray, chains: int, spread: float, seed: int) -> Float[np.ndarray, "c k"]:
     """Starting points around u, where the density is finite; the first is u itself."""
     rng = np.random.default_rng(seed)
     out = [u]
@@ -236,21 +237,21 @@ def _block(
 ) -> tuple[Any, Array, Info]:
     """BLOCK draws."""
 
-    def step(state: Any, chance: Any) -> tuple[Any, Info]:
-        return sampler.step(target, chance, state, tuning)
+    def step(state: Any, random: Any) -> tuple[Any, Info]:
+        return sampler.step(target, random, state, tuning)
 
     def draw(state: Any, key: PRNGKeyArray) -> tuple[Any, tuple[Array, Info]]:
-        state, infos = jax.lax.scan(step, state, sampler.chances(target, jr.split(key, thin)))
+        state, infos = jax.lax.scan(step, state, sampler.many_random_numbers(target, jr.split(key, thin)))
         info = Info(infos[0].mean(), infos[1].any(), infos[2][-1], infos[3].any())
         return state, (state.position, info)
 
-    def single(state: Any, chance: Any) -> tuple[Any, tuple[Array, Info]]:
-        state, info = step(state, chance)
+    def single(state: Any, random: Any) -> tuple[Any, tuple[Array, Info]]:
+        state, info = step(state, random)
         return state, (state.position, info)
 
     keys = jr.split(key, BLOCK)
     if thin == 1:
-        state, (vectors, info) = jax.lax.scan(single, state, sampler.chances(target, keys))
+        state, (vectors, info) = jax.lax.scan(single, state, sampler.many_random_numbers(target, keys))
     else:
         state, (vectors, info) = jax.lax.scan(draw, state, keys)
     return state, vectors, info
@@ -274,7 +275,8 @@ class _Chain:
         self._about = (sampler, target)
         self._key, self._start, self._hint, self._advance = key, start, hint, advance
         self._draws, self._thin, self._keep = draws, thin, keep
-        self._mean, self._scatter, self.length = np.zeros(0), np.zeros((0, 0)), 0
+        self.moments: RunningMoments | None = None
+        self.length = 0
         self.records: list[tuple[np.ndarray, ...]] = []
         self.stop = False
 
@@ -290,7 +292,8 @@ class _Chain:
             n = min(BLOCK, self._draws - self.length)
             record = tuple(np.asarray(v)[:n] for v in (vectors, *info))
             if self._keep == "moments":
-                self._absorb(record[0])
+                block = RunningMoments.of(record[0])
+                self.moments = block if self.moments is None else self.moments.merge(block)
                 self.records = [record]
             else:
                 self.records.append(record)
@@ -300,21 +303,6 @@ class _Chain:
     def collect(self, length: int) -> tuple[np.ndarray, ...]:
         """Vectors and records of the first draws."""
         return tuple(np.concatenate(part)[:length] for part in zip(*self.records, strict=True))
-
-    def _absorb(self, x: Float[np.ndarray, "n k"]) -> None:
-        """Mean and scatter by Chan's update."""
-        mean = x.mean(0)
-        scatter = (x - mean).T @ (x - mean)
-        if not self.length:
-            self._mean, self._scatter = mean, scatter
-            return
-        total, gap = self.length + len(x), mean - self._mean
-        self._scatter = self._scatter + scatter + np.outer(gap, gap) * (self.length * len(x) / total)
-        self._mean = self._mean + gap * (len(x) / total)
-
-    def moments(self) -> tuple[np.ndarray, np.ndarray, int]:
-        """Mean, scatter and number of the draws."""
-        return self._mean, self._scatter, self.length
 
 
 def _in_threads(jobs: list[Callable[[], None]], cores: int, chains: list[_Chain]) -> bool:

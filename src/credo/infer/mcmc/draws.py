@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import equinox as eqx
@@ -12,6 +13,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from credo.core.arrays import put, put_all
 from credo.core.linalg import cholesky
 from credo.infer.diagnostics import Diagnostics, diagnose, in_words
+from credo.infer.mcmc.adaptation import RunningMoments
 from credo.infer.posterior import Approximation, Posterior
 from credo.infer.target import Space
 
@@ -72,14 +74,8 @@ class Draws(Posterior):
         return arviz.from_dict(**groups) if by_keyword else arviz.from_dict(groups)
 
 
-def pooled(
-    space: Space, parts: Sequence[tuple[np.ndarray, np.ndarray, int]], notes: Sequence[str] = ()
-) -> Approximation:
-    """The normal law with the pooled moments (mean, scatter, count) of chains whose draws were not kept."""
-    means = np.stack([mean for mean, _, _ in parts])
-    counts = np.array([n for _, _, n in parts], dtype=float)
-    center = (counts[:, None] * means).sum(0) / counts.sum()
-    within = sum(scatter for _, scatter, _ in parts)
-    between = ((means - center) * counts[:, None]).T @ (means - center)
-    root = cholesky(put((within + between) / counts.sum()), "the covariance of the draws")
-    return Approximation(space, put(center), root, put(np.asarray(np.nan)), tuple(notes))
+def pooled(space: Space, parts: Sequence[RunningMoments], notes: Sequence[str] = ()) -> Approximation:
+    """The normal law with the pooled moments of chains whose draws were not kept."""
+    every = reduce(RunningMoments.merge, parts)
+    root = cholesky(put(every.scatter / every.number), "the covariance of the draws")
+    return Approximation(space, put(every.mean), root, put(np.asarray(np.nan)), tuple(notes))

@@ -1,36 +1,166 @@
-"""`NUTS` and `HMC`: trajectories that follow the gradient, and tune themselves.
+"""`HMC`: trajectories that follow the gradient, and what all Hamiltonian samplers have in common.
 
     H(u, p) = -log p(u) + ½ pᵀM⁻¹p,    leapfrog steps of length ε along u' = M⁻¹p, p' = ∇log p(u)
 
-M⁻¹ is the covariance of u, as far as it is known: one, or Pathfinder's, at first, from the draws of widening windows of
-the warm-up then; dense where that is affordable. ε is tuned for the acceptance that is asked for.
-Hoffman & Gelman (2014), "The No-U-Turn sampler"; Betancourt (2017), "A conceptual introduction to HMC".
+The inverse mass matrix M⁻¹ = LLᵀ is the covariance of u, as far as it is known: one, or Pathfinder's, at first, from
+the draws of widening windows of the warm-up then; dense where that is affordable. ε is tuned for the acceptance that is
+asked for. The posterior is walked in coordinates x, u = u₀ + Lx, in which its covariance is about the identity:
+
+    H(x, q) = -log p(u₀ + Lx) + ½ qᵀq,    q ← q + ε/2 ∇,    x ← x + ε q,    q ← q + ε/2 ∇
+
+Neal (2011), "MCMC using Hamiltonian dynamics"; Betancourt (2017), "A conceptual introduction to HMC".
 """
 
 import dataclasses
 from abc import abstractmethod
-from typing import Any, Literal
+from collections.abc import Callable
+from functools import partial
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
 from credo.core.arrays import put
 from credo.core.checks import check_count
 from credo.core.errors import DataError
+from credo.infer.mcmc.adaptation import TRAJECTORIES, Pace, StepSizeAndMetric, adapt, window_ends
 from credo.infer.mcmc.chains import Info, Sampler
-from credo.infer.mcmc.trajectory import Chance, State, Steps, Trajectory, hmc, nuts
-from credo.infer.mcmc.warmup import warm_up
 from credo.infer.target import Target
 
 DENSE_UP_TO = 64
 """The largest dimension in which the metric is dense unless the user says otherwise."""
+SHALLOW = 6
+"""The depth of trees in the first window: a metric that is still a guess deserves no long trajectories."""
+DIVERGED = 1000.0
+"""An error of the energy that no stable trajectory makes."""
+
+Density = Callable[[Array], Array]
+T = TypeVar("T")
+
+
+class State(NamedTuple):
+    """Where a chain is: u, log p(u) and its gradient by x."""
+
+    position: Float[Array, " k"]
+    log_density: Float[Array, ""]
+    gradient: Float[Array, " k"]
+
+    @classmethod
+    def at(cls, density: Density, u: Float[Array, " k"], tuning: StepSizeAndMetric) -> "State":
+        """The state at u."""
+        return cls(u, *tuning.slope(density, u))
+
+
+class Trajectory(NamedTuple):
+    """How a trajectory went: the mean acceptance probability of its points, its energy, and why it ended."""
+
+    acceptance: Float[Array, ""]
+    energy: Float[Array, ""]
+    divergent: Bool[Array, ""]
+    depth: Int[Array, ""]
+    leapfrogs: Array
+
+
+class Point(NamedTuple):
+    """A point of the trajectory, in the coordinates x; `gradient` is that of the log density by x."""
+
+    x: Float[Array, " k"]
+    q: Float[Array, " k"]
+    gradient: Float[Array, " k"]
+    log_density: Float[Array, ""]
+
+    @property
+    def energy(self) -> Array:
+        """H."""
+        return 0.5 * self.q @ self.q - self.log_density
+
+
+class Place(NamedTuple):
+    """A point without its momentum."""
+
+    x: Float[Array, " k"]
+    gradient: Float[Array, " k"]
+    log_density: Float[Array, ""]
+
+    @classmethod
+    def of(cls, point: Point) -> "Place":
+        """Where the point is."""
+        return cls(point.x, point.gradient, point.log_density)
+
+
+class RandomNumbers(NamedTuple):
+    """The random numbers of a trajectory: its first momentum, and uniform ones, three for each doubling of a tree."""
+
+    q: Float[Array, " k"]
+    uniform: Float[Array, "d 3"]
+
+    @classmethod
+    def draw(cls, key: PRNGKeyArray, k: int, room: int = 1) -> "RandomNumbers":
+        """For trees of up to 2^room points; many at once (`vmap`) cost little more than one."""
+        k_momentum, k_uniform = jr.split(key)
+        return cls(jr.normal(k_momentum, (k,)), jr.uniform(k_uniform, (room, 3)))
+
+
+def hmc(
+    density: Density, state: State, tuning: StepSizeAndMetric, random: RandomNumbers, number: int
+) -> tuple[State, Trajectory]:
+    """A trajectory of `number` steps; its end is accepted with probability min(1, exp(-ΔH))."""
+    first, slope = first_point(density, state, tuning, random.q)
+    last = jax.lax.fori_loop(0, number, lambda _, point: leapfrog(slope, point, tuning.step_size), first)
+    gain = energy_gain(first.energy, last)
+    take = jnp.log(random.uniform[0, 0]) < gain
+    chosen = pick(take, Place.of(last), Place.of(first))
+    about = Trajectory(acceptance_of(gain), first.energy, gain < -DIVERGED, jnp.asarray(0), jnp.asarray(number))
+    return arrived(state, tuning, chosen), about
+
+
+def first_point(
+    density: Density, state: State, tuning: StepSizeAndMetric, q: Float[Array, " k"]
+) -> tuple[Point, Callable[[Array], tuple[Array, Array]]]:
+    """The first point, with this momentum, and the log density with its gradient as a function of x."""
+    first = Point(jnp.zeros_like(q), q, state.gradient, state.log_density)
+    return first, lambda x: tuning.slope(density, state.position + tuning.out(x))
+
+
+def leapfrog(slope: Callable[[Array], tuple[Array, Array]], point: Point, step: ArrayLike) -> Point:
+    """One step of the leapfrog."""
+    q = point.q + 0.5 * step * point.gradient
+    x = point.x + step * q
+    value, gradient = slope(x)
+    return Point(x, q + 0.5 * step * gradient, gradient, value)
+
+
+def pick(take: Bool[Array, ""], new: T, old: T) -> T:
+    """The new one, or the old."""
+    return jax.tree.map(lambda a, b: jnp.where(take, a, b), new, old)
+
+
+def energy_gain(energy: Array, point: Point) -> Array:
+    """-ΔH; minus infinity where it is not a number."""
+    gain = energy - point.energy
+    return jnp.where(jnp.isnan(gain), -jnp.inf, gain)
+
+
+def acceptance_of(gain: Array) -> Array:
+    """min(1, exp(-ΔH))."""
+    return jnp.exp(jnp.minimum(gain, 0.0))
+
+
+def arrived(state: State, tuning: StepSizeAndMetric, chosen: Place) -> State:
+    """The state at the chosen place of a trajectory from `state`."""
+    return State(state.position + tuning.out(chosen.x), chosen.log_density, chosen.gradient)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Hamiltonian(Sampler):
-    target_acceptance: Any = 0.8
+class Hamiltonian(Sampler):
+    """A sampler of trajectories; heirs say which."""
+
+    pace: ClassVar[Pace] = TRAJECTORIES
+
+    target_acceptance: float = 0.8
     metric: Literal["auto", "dense", "diagonal"] = "auto"
 
     def _dense(self, k: int) -> bool:
@@ -47,35 +177,44 @@ class _Hamiltonian(Sampler):
             return put(np.eye(k) if dense else np.ones(k)), starts
         return (law.root if dense else jnp.sqrt(jnp.sum(law.root**2, axis=1))), starts
 
-    def chance(self, target: Target, key: PRNGKeyArray) -> Chance:
-        """The random numbers of a trajectory."""
-        return Chance.draw(key, target.space.size, self._room())
+    def random_numbers(self, target: Target, key: PRNGKeyArray) -> RandomNumbers:
+        """Those of a trajectory."""
+        return RandomNumbers.draw(key, target.space.size, self._room())
 
-    def tune(self, target: Target, key: PRNGKeyArray, u: Float[Array, " k"], hint: Any) -> tuple[Array, Steps]:
-        """Windows in which the step length and the metric are learned."""
+    def tune(
+        self, target: Target, key: PRNGKeyArray, u: Float[Array, " k"], hint: Any
+    ) -> tuple[Array, StepSizeAndMetric]:
+        """Windows in which the step size and the metric are learned."""
         if self.warmup == 0:
-            return u, Steps(jnp.asarray(0.1), hint)
+            return u, StepSizeAndMetric(jnp.asarray(0.1), hint)
 
-        def move(state: State, steps: Steps, chance: Chance, deepest: Array) -> tuple[State, Array]:
-            state, about = self._trajectory(target, state, steps, chance, deepest)
+        def move(state: State, tuning: StepSizeAndMetric, inputs: tuple[RandomNumbers, Array]) -> tuple[State, Array]:
+            state, about = self._trajectory(target, state, tuning, *inputs)
             return state, about.acceptance
 
-        def at(u: Array, steps: Steps) -> State:
-            return State.at(target, u, steps)
+        random = self.many_random_numbers(target, jr.split(key, self.warmup))
+        ends = window_ends(self.warmup)
+        early = np.arange(1, self.warmup + 1) <= (ends[0] if len(ends) else 0)
+        depths = jnp.asarray(np.where(early, min(SHALLOW, self._room()), self._room()))
+        first = StepSizeAndMetric(jnp.asarray(self._first_step(u.shape[0])), hint)
+        begin = partial(State.at, target)
+        state, tuning = adapt(begin, move, u, first, (random, depths), float(self.target_acceptance), self.pace)
+        return state.position, tuning
 
-        chances = self.chances(target, jr.split(key, self.warmup))
-        aim = float(self.target_acceptance)
-        state, steps = warm_up(move, at, u, hint, chances, aim, self._room())
-        return state.position, steps
-
-    def begin(self, target: Target, u: Float[Array, " k"], tuning: Steps) -> State:
+    def begin(self, target: Target, u: Float[Array, " k"], tuning: StepSizeAndMetric) -> State:
         """Position, density and gradient."""
         return State.at(target, u, tuning)
 
-    def step(self, target: Target, chance: Chance, state: State, tuning: Steps) -> tuple[State, Info]:
+    def step(
+        self, target: Target, random: RandomNumbers, state: State, tuning: StepSizeAndMetric
+    ) -> tuple[State, Info]:
         """One trajectory."""
-        state, about = self._trajectory(target, state, tuning, chance, self._room())
+        state, about = self._trajectory(target, state, tuning, random, self._room())
         return state, Info(about.acceptance, about.divergent, about.energy, self._cut(about))
+
+    def _first_step(self, k: int) -> float:
+        """ε for a target of unit scale, before it is tuned."""
+        return 1.0
 
     def _room(self) -> int:
         return 1
@@ -86,37 +225,12 @@ class _Hamiltonian(Sampler):
 
     @abstractmethod
     def _trajectory(
-        self, target: Target, state: State, steps: Steps, chance: Chance, deepest: Any
+        self, target: Target, state: State, tuning: StepSizeAndMetric, random: RandomNumbers, deepest: Any
     ) -> tuple[State, Trajectory]: ...
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class NUTS(_Hamiltonian):
-    """The No-U-Turn sampler: trajectories that end where they would turn back.
-
-    Args:
-        target_acceptance: higher is slower and safer; raise it where trajectories diverge.
-        metric: "dense" learns all correlations, "diagonal" scales only; "auto" is dense up to 64 numbers.
-        max_depth: a trajectory has at most 2^max_depth steps.
-        chains, draws, warmup, thin, keep, memory, start, spread, cores, progress: see `Sampler`.
-    """
-
-    max_depth: int = 10
-
-    def _room(self) -> int:
-        return self.max_depth
-
-    def _cut(self, about: Trajectory) -> Array:
-        return about.depth >= self.max_depth
-
-    def _trajectory(
-        self, target: Target, state: State, steps: Steps, chance: Chance, deepest: Any
-    ) -> tuple[State, Trajectory]:
-        return nuts(target, state, steps, chance, deepest)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class HMC(_Hamiltonian):
+class HMC(Hamiltonian):
     """Hamiltonian Monte Carlo: trajectories of a fixed number of steps, of a length that varies by ± `jitter`.
 
     With trajectories of one length a chain can return to where it was, for ever. Neal (2011), §5.4.2.2.
@@ -129,7 +243,7 @@ class HMC(_Hamiltonian):
     """
 
     steps: int = 10
-    jitter: Any = 0.2
+    jitter: float = 0.2
 
     def prepare(self, target: Target, u: np.ndarray, seed: int) -> tuple[Any, Float[np.ndarray, "c k"]]:
         """As for all trajectories, once their settings make sense."""
@@ -139,7 +253,7 @@ class HMC(_Hamiltonian):
         return super().prepare(target, u, seed)
 
     def _trajectory(
-        self, target: Target, state: State, steps: Steps, chance: Chance, deepest: Any
+        self, target: Target, state: State, tuning: StepSizeAndMetric, random: RandomNumbers, deepest: Any
     ) -> tuple[State, Trajectory]:
-        jitter = 1 + self.jitter * (2 * chance.uniform[0, 1] - 1)
-        return hmc(target, state, steps._replace(length=jitter * steps.length), chance, self.steps)
+        jitter = 1 + self.jitter * (2 * random.uniform[0, 1] - 1)
+        return hmc(target, state, tuning._replace(step_size=jitter * tuning.step_size), random, self.steps)

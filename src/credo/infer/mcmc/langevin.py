@@ -7,7 +7,7 @@ Roberts & Tweedie (1996), "Exponential convergence of Langevin distributions and
 """
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,15 +17,16 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from credo.core.arrays import put
 from credo.core.errors import DataError
-from credo.infer.mcmc.adapt import Gait, adapt
+from credo.infer.mcmc.adaptation import WALKS, Pace, StepSizeAndMetric
 from credo.infer.mcmc.chains import Info, Sampler
+from credo.infer.mcmc.hmc import Hamiltonian, RandomNumbers, State, Trajectory, hmc
 from credo.infer.target import Target
 
 AIM = 0.574
 """The acceptance at which MALA moves fastest. Roberts & Rosenthal (1998)."""
 
 
-class Climb(NamedTuple):
+class Slope(NamedTuple):
     """A position, its log density and the gradient there."""
 
     position: Float[Array, " k"]
@@ -33,66 +34,60 @@ class Climb(NamedTuple):
     gradient: Float[Array, " k"]
 
 
-class _Langevin(Sampler):
-    def begin(self, target: Target, u: Float[Array, " k"], tuning: Any) -> Climb:
-        """Position, density and gradient."""
-        return Climb(u, *jax.value_and_grad(target)(u))
-
-    def prepare(self, target: Target, u: np.ndarray, seed: int) -> tuple[Any, Float[np.ndarray, "c k"]]:
-        """The step size, where one is given, and starting points."""
-        given = self.step_size  # type: ignore[attr-defined]
-        hint = None if given is None else put(np.asarray(check_step(given)))
-        return hint, super().prepare(target, u, seed)[1]
-
-    def _program(self) -> Sampler:
-        given = self.step_size  # type: ignore[attr-defined]
-        changed: dict[str, Any] = {"step_size": None if given is None else 1.0}
-        return dataclasses.replace(super()._program(), **changed)
-
-
 @dataclasses.dataclass(frozen=True)
-class MALA(_Langevin):
+class MALA(Hamiltonian):
     """The Metropolis-adjusted Langevin algorithm: ε tuned to accept 57 %, S the deviations seen in the warm-up.
+
+    It is `HMC` with one leapfrog step of length √(2ε).
 
     Args:
         step_size: an ε that is not tuned, with S = I.
+        target_acceptance, metric: see `NUTS`.
         chains, draws, warmup, thin, keep, memory, start, spread, cores, progress: see `Sampler`.
     """
 
+    pace: ClassVar[Pace] = WALKS
     step_size: Any = None
+    target_acceptance: float = dataclasses.field(default=AIM, kw_only=True)
+    metric: Literal["auto", "dense", "diagonal"] = dataclasses.field(default="diagonal", kw_only=True)
 
-    def tune(self, target: Target, key: PRNGKeyArray, u: Float[Array, " k"], hint: Any) -> tuple[Array, Any]:
-        """Step size and deviations."""
-        if hint is not None:
-            gait = Gait(jnp.log(hint), jnp.ones_like(u))
-            return self.burn(target, key, u, gait), gait
-        k = u.shape[0]
-        # ε of the optimal order k^(-1/3) for a target of unit scale
-        gait = Gait(jnp.asarray(np.log(0.5 * k ** (-1 / 3))), jnp.ones_like(u))
+    def prepare(self, target: Target, u: np.ndarray, seed: int) -> tuple[Any, Float[np.ndarray, "c k"]]:
+        """The step size, where one is given, and starting points."""
+        hint, starts = super().prepare(target, u, seed)
+        if self.step_size is None:
+            return hint, starts
+        step = put(np.asarray(np.sqrt(2 * check_step(self.step_size))))
+        return StepSizeAndMetric(step, put(np.ones(target.space.size))), starts
 
-        def move(key: PRNGKeyArray, state: Climb, gait: Gait) -> tuple[Climb, Array]:
-            state, info = self.step(target, key, state, gait)
-            return state, info.acceptance
+    def tune(
+        self, target: Target, key: PRNGKeyArray, u: Float[Array, " k"], hint: Any
+    ) -> tuple[Array, StepSizeAndMetric]:
+        """Step size and deviations; burn-in where the step size is given."""
+        if isinstance(hint, StepSizeAndMetric):
+            return self.burn(target, key, u, hint), hint
+        return super().tune(target, key, u, hint)
 
-        state, gait = adapt(move, self.begin(target, u, gait), key, gait, AIM, self.warmup)
-        return state.position, gait
+    def step(
+        self, target: Target, random: RandomNumbers, state: State, tuning: StepSizeAndMetric
+    ) -> tuple[State, Info]:
+        """One leapfrog step."""
+        state, about = self._trajectory(target, state, tuning, random, 1)
+        return state, Info.plain(about.acceptance)
 
-    def step(self, target: Target, key: PRNGKeyArray, state: Climb, tuning: Gait) -> tuple[Climb, Info]:
-        """blackjax's step, for the density of u/S."""
-        from blackjax.mcmc import mala
+    def _first_step(self, k: int) -> float:
+        return float(k ** (-1 / 6))  # of the optimal order
 
-        scale = tuning.shape
-        inside = mala.MALAState(state.position / scale, state.density, state.gradient * scale)
-        kernel = mala.build_kernel()
-        new, info = kernel(key, inside, lambda v: target(scale * v), jnp.exp(tuning.log_scale))
-        there = Climb(new.position * scale, new.logdensity, new.logdensity_grad / scale)
-        # A step that was refused leaves the state as it was, to the last digit.
-        state = jax.tree.map(lambda a, b: jnp.where(info.is_accepted, a, b), there, state)
-        return state, Info.plain(info.acceptance_rate)
+    def _trajectory(
+        self, target: Target, state: State, tuning: StepSizeAndMetric, random: RandomNumbers, deepest: Any
+    ) -> tuple[State, Trajectory]:
+        return hmc(target, state, tuning, random, 1)
+
+    def _program(self) -> Sampler:
+        return _any_step(super()._program(), self.step_size)
 
 
 @dataclasses.dataclass(frozen=True)
-class ULA(_Langevin):
+class ULA(Sampler):
     """The unadjusted Langevin algorithm: every step is taken, so the draws have a bias that shrinks with ε.
 
     For N(0, s²) the variance of the draws is s²/(1 - ε/2s²), and for ε ≥ 2s² they run away. Where that matters use
@@ -105,11 +100,22 @@ class ULA(_Langevin):
 
     step_size: Any
 
+    def begin(self, target: Target, u: Float[Array, " k"], tuning: Any) -> Slope:
+        """Position, density and gradient."""
+        return Slope(u, *jax.value_and_grad(target)(u))
+
+    def prepare(self, target: Target, u: np.ndarray, seed: int) -> tuple[Array, Float[np.ndarray, "c k"]]:
+        """The step size and starting points."""
+        return put(np.asarray(check_step(self.step_size))), super().prepare(target, u, seed)[1]
+
+    def _program(self) -> Sampler:
+        return _any_step(super()._program(), self.step_size)
+
     def tune(self, target: Target, key: PRNGKeyArray, u: Float[Array, " k"], hint: Any) -> tuple[Array, Any]:
         """Burn-in."""
         return self.burn(target, key, u, hint), hint
 
-    def step(self, target: Target, key: PRNGKeyArray, state: Climb, tuning: Array) -> tuple[Climb, Info]:
+    def step(self, target: Target, key: PRNGKeyArray, state: Slope, tuning: Array) -> tuple[Slope, Info]:
         """One step; its acceptance is 0 where it led nowhere."""
         noise = jnp.sqrt(2 * tuning) * jr.normal(key, state.position.shape)
         new = self.begin(target, state.position + tuning * state.gradient + noise, tuning)
@@ -129,6 +135,12 @@ class ULA(_Langevin):
             lost = 1 - float(taken.mean())
             notes.append(f"{lost:.1%} of the steps led to where the density is not finite: lower step_size.")
         return dataclasses.replace(found, notes=(*notes, *found.notes))
+
+
+def _any_step(sampler: Sampler, given: Any) -> Sampler:
+    """The sampler as compiled code sees it: whether a step size is given, but not which."""
+    changed: dict[str, Any] = {"step_size": None if given is None else 1.0}
+    return dataclasses.replace(sampler, **changed)
 
 
 def check_step(value: Any) -> float:

@@ -8,6 +8,7 @@ Metropolis et al. (1953); Hastings (1970); Robert & Casella (2004), "Monte Carlo
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -19,7 +20,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from credo.core import params
 from credo.core.arrays import put
 from credo.core.errors import DataError
-from credo.infer.mcmc.adapt import Gait, adapt, check_scale, robbins_monro
+from credo.infer.mcmc.adaptation import WALKS, DualAveraging, StepSizeAndMetric, adapt, check_scale
 from credo.infer.mcmc.chains import Info, Sampler
 from credo.infer.target import Space, Target
 
@@ -85,23 +86,23 @@ class RandomWalk(_Scaled):
     def tune(self, target: Target, key: PRNGKeyArray, u: Float[Array, " k"], hint: Any) -> tuple[Array, Any]:
         """Covariance and length of the proposal."""
         if hint is not None:
-            gait = Gait(jnp.zeros(()), jnp.diag(hint))
-            return self.burn(target, key, u, gait), gait
+            given = StepSizeAndMetric(jnp.ones(()), hint)
+            return self.burn(target, key, u, given), given
         k = u.shape[0]
-        gait = Gait(jnp.asarray(np.log(2.38 / np.sqrt(k))), jnp.eye(k))
+        first = StepSizeAndMetric(jnp.asarray(2.38 / np.sqrt(k)), jnp.eye(k))
 
-        def move(key: PRNGKeyArray, state: Walk, gait: Gait) -> tuple[Walk, Array]:
-            state, info = self.step(target, key, state, gait)
+        def move(state: Walk, tuning: StepSizeAndMetric, key: PRNGKeyArray) -> tuple[Walk, Array]:
+            state, info = self.step(target, key, state, tuning)
             return state, info.acceptance
 
-        state, gait = adapt(move, self.begin(target, u, gait), key, gait, AIM if k > 1 else AIM_ONE, self.warmup)
-        return state.position, gait
+        keys, aim = jr.split(key, self.warmup), AIM if k > 1 else AIM_ONE
+        state, tuning = adapt(partial(self.begin, target), move, u, first, keys, aim, WALKS)
+        return state.position, tuning
 
-    def step(self, target: Target, key: PRNGKeyArray, state: Walk, tuning: Gait) -> tuple[Walk, Info]:
+    def step(self, target: Target, key: PRNGKeyArray, state: Walk, tuning: StepSizeAndMetric) -> tuple[Walk, Info]:
         """One proposal."""
         k_move, k_accept = jr.split(key)
-        z = jr.normal(k_move, state.position.shape)
-        proposal = state.position + jnp.exp(tuning.log_scale) * (tuning.shape * z).sum(1)
+        proposal = state.position + tuning.step_size * tuning.out(jr.normal(k_move, state.position.shape))
         state, alpha = accept(k_accept, state, Walk(proposal, target(proposal)))
         return state, Info.plain(alpha)
 
@@ -120,18 +121,18 @@ class ComponentWise(_Scaled):
     scale: Any = None
 
     def tune(self, target: Target, key: PRNGKeyArray, u: Float[Array, " k"], hint: Any) -> tuple[Array, Any]:
-        """The scales, by Robbins and Monro."""
+        """The scales, by dual averaging of each."""
         if hint is not None:
             return self.burn(target, key, u, jnp.log(hint)), jnp.log(hint)
 
-        def one(carry: tuple[Walk, Array, Array], key: PRNGKeyArray) -> tuple[Any, None]:
-            state, scales, t = carry
-            state, alphas = self._sweep(target, key, state, scales)
-            return (state, robbins_monro(scales, alphas, AIM_ONE, t), t + 1), None
+        def one(carry: tuple[Walk, DualAveraging], key: PRNGKeyArray) -> tuple[tuple[Walk, DualAveraging], None]:
+            state, scales = carry
+            state, alphas = self._sweep(target, key, state, scales.log_step)
+            return (state, scales.after(alphas, AIM_ONE, WALKS)), None
 
-        carry = (self.begin(target, u, None), jnp.zeros_like(u), jnp.ones(()))
-        (state, scales, _), _ = jax.lax.scan(one, carry, jr.split(key, self.warmup))
-        return state.position, scales
+        carry = (self.begin(target, u, None), DualAveraging.around(jnp.ones_like(u), WALKS))
+        (state, scales), _ = jax.lax.scan(one, carry, jr.split(key, self.warmup))
+        return state.position, scales.log_average
 
     def step(self, target: Target, key: PRNGKeyArray, state: Walk, tuning: Array) -> tuple[Walk, Info]:
         """One sweep."""

@@ -30,7 +30,7 @@ from credo.core.device import blas_threads
 from credo.core.errors import DataError, NotConverged
 from credo.core.linalg import factorize
 from credo.infer.importance_sampling import USABLE, judge, log_densities, smooth
-from credo.infer.mcmc.chains import around
+from credo.infer.mcmc.chains import jittered_starts
 from credo.infer.method import Method
 from credo.infer.optimize import maximize
 from credo.infer.posterior import Approximation
@@ -110,7 +110,7 @@ class Pathfinder(Method):
     def pool(self, target: Target, u: Float[np.ndarray, " k"], seed: int = 0) -> Pool:
         """The best law of every path from around u, and draws of their mixture weighted towards the target."""
         self._check()
-        starts = around(target, u, self.paths, float(self.spread), seed)
+        starts = jittered_starts(target, u, self.paths, float(self.spread), seed)
         with blas_threads(len(u)):
             found = [law for i, start in enumerate(starts) if (law := self._best(target, start, [seed, i])) is not None]
         if not found:

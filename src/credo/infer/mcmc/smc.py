@@ -1,4 +1,4 @@
-"""`SMC`: a cloud of particles carried from a wide normal law to the posterior, for densities with several modes.
+"""`SMC`: particles carried from a wide normal law to the posterior, for densities with several modes.
 
     log pₗ(u) = (1 - l) log q(u) + l log p(u),    l from 0 to 1
 
@@ -22,7 +22,9 @@ from credo.core.arrays import put
 from credo.core.checks import check_count
 from credo.core.errors import DataError, NotConverged
 from credo.core.linalg import factorize
+from credo.infer.mcmc.adaptation import StepSizeAndMetric
 from credo.infer.mcmc.draws import Draws
+from credo.infer.mcmc.hmc import Density, RandomNumbers, State, hmc
 from credo.infer.mcmc.metropolis import Walk, accept
 from credo.infer.method import Method
 from credo.infer.posterior import Approximation
@@ -48,7 +50,7 @@ class Particles(Draws):
     """The values of l, the last is 1."""
 
 
-class Cloud(NamedTuple):
+class Tempered(NamedTuple):
     """The particles at one temperature."""
 
     position: Float[Array, "n k"]
@@ -71,7 +73,7 @@ class SMC(Method):
         particles: how many.
         ess: the share of them that must be effective at the next temperature; higher is slower and safer.
         moves: steps at each temperature.
-        move: "walk", random walks as wide as the cloud, or "hmc", short trajectories in its metric.
+        move: "walk", random walks as wide as the cloud of particles, or "hmc", short trajectories in its metric.
         spread: standard deviation of the first particles around the start, in unconstrained units: as wide as modes
             may be apart.
         most: temperatures after which it gives up.
@@ -99,24 +101,24 @@ class SMC(Method):
             )
         key, k_begin = jr.split(jr.key(seed))
         first = put(np.asarray(np.log((2.38 if self.move == "walk" else 1.0) / k**0.5)))
-        cloud = _begin(target, law, k_begin, self.particles, first)
-        if not np.isfinite(cloud.log_evidence):
+        now = _begin(target, law, k_begin, self.particles, first)
+        if not np.isfinite(now.log_evidence):
             raise DataError(f"the log density is finite at none of {self.particles} particles: lower spread")
         temperatures, acceptance = [0.0], 0.0
         while temperatures[-1] < 1:
             if len(temperatures) > self.most:
                 raise NotConverged(f"SMC reached temperature {temperatures[-1]:.3g} of 1 after {self.most} stages")
             key, k_stage = jr.split(key)
-            cloud = _stage(target, law, k_stage, cloud, put(np.asarray(float(self.ess))), self.moves, self.move)
-            temperatures.append(float(cloud.temperature))
-            acceptance = float(cloud.acceptance)
-        return self._collect(target, cloud, temperatures[1:], acceptance, seed)
+            now = _stage(target, law, k_stage, now, put(np.asarray(float(self.ess))), self.moves, self.move)
+            temperatures.append(float(now.temperature))
+            acceptance = float(now.acceptance)
+        return self._collect(target, now, temperatures[1:], acceptance, seed)
 
     def _collect(
-        self, target: Target, cloud: Cloud, temperatures: list[float], acceptance: float, seed: int
+        self, target: Target, now: Tempered, temperatures: list[float], acceptance: float, seed: int
     ) -> Particles:
         n = self.particles
-        families = len(np.unique(np.asarray(cloud.ancestor)))
+        families = len(np.unique(np.asarray(now.ancestor)))
         notes = []
         if families < FEW_FAMILIES * n:
             notes.append(
@@ -126,7 +128,7 @@ class SMC(Method):
         if acceptance < LEAST_ACCEPTANCE:
             notes.append(f"Only {acceptance:.1%} of the last moves were accepted: raise moves, or use move='hmc'.")
         order = np.random.default_rng(seed).permutation(n)  # resampling leaves brothers side by side
-        vectors = np.asarray(cloud.position)[order][None]
+        vectors = np.asarray(now.position)[order][None]
         flags = put(np.zeros((1, n), dtype=bool))
         return Particles(
             space=target.space,
@@ -136,7 +138,7 @@ class SMC(Method):
             energy=put(np.full((1, n), np.nan)),
             at_depth=flags,
             notes=tuple(notes),
-            log_evidence=cloud.log_evidence,
+            log_evidence=now.log_evidence,
             temperatures=put(np.asarray(temperatures)),
         )
 
@@ -165,7 +167,7 @@ def _finite(density: Array) -> Array:
 
 
 @eqx.filter_jit
-def _begin(target: Target, law: Approximation, key: PRNGKeyArray, n: int, log_scale: Array) -> Cloud:
+def _begin(target: Target, law: Approximation, key: PRNGKeyArray, n: int, log_scale: Array) -> Tempered:
     """Particles from the first law; those where the density is zero are replaced, at the cost of evidence."""
     k_draw, k_replace = jr.split(key)
     u = law.vectors(n, k_draw)
@@ -175,7 +177,7 @@ def _begin(target: Target, law: Approximation, key: PRNGKeyArray, n: int, log_sc
     index = jnp.where(alive, jnp.arange(n), substitute)
     reference = jax.vmap(law.log_prob)(u)
     zero = jnp.zeros(())
-    return Cloud(u[index], density[index], reference[index], index, zero, jnp.log(alive.sum() / n), log_scale, zero)
+    return Tempered(u[index], density[index], reference[index], index, zero, jnp.log(alive.sum() / n), log_scale, zero)
 
 
 def next_temperature(gain: Float[Array, " n"], now: Array, share: Array) -> Array:
@@ -198,19 +200,23 @@ def next_temperature(gain: Float[Array, " n"], now: Array, share: Array) -> Arra
 
 @eqx.filter_jit
 def _stage(
-    target: Target, law: Approximation, key: PRNGKeyArray, cloud: Cloud, share: Array, moves: int, kind: str
-) -> Cloud:
+    target: Target,
+    law: Approximation,
+    key: PRNGKeyArray,
+    now: Tempered,
+    share: Array,
+    moves: int,
+    kind: str,
+) -> Tempered:
     """To the next temperature: weigh, resample, move."""
-    from blackjax.smc.resampling import systematic
-
     k_resample, k_move = jr.split(key)
-    n = cloud.density.shape[0]
-    gain = cloud.density - cloud.reference
-    temperature = next_temperature(gain, cloud.temperature, share)
-    log_weights = (temperature - cloud.temperature) * gain
-    evidence = cloud.log_evidence + logsumexp(log_weights) - jnp.log(n)
-    index = systematic(k_resample, jax.nn.softmax(log_weights), n)
-    u = cloud.position[index]
+    n = now.density.shape[0]
+    gain = now.density - now.reference
+    temperature = next_temperature(gain, now.temperature, share)
+    log_weights = (temperature - now.temperature) * gain
+    evidence = now.log_evidence + logsumexp(log_weights) - jnp.log(n)
+    index = systematic(k_resample, jax.nn.softmax(log_weights))
+    u = now.position[index]
     centered = u - u.mean(0)
     covariance = centered.T @ centered / n
     covariance = covariance + 1e-9 * jnp.diag(jnp.diagonal(covariance))
@@ -219,28 +225,36 @@ def _stage(
         return (1 - temperature) * law.log_prob(v) + temperature * _finite(target(v))
 
     one = _walk if kind == "walk" else _trajectories
-    shape = factorize(covariance).root if kind == "walk" else covariance
-    scale = jnp.exp(cloud.log_scale)
-    u, alpha = _each(lambda key, v: one(tempered, key, v, scale, shape, moves), jr.split(k_move, n), u)
+    tuning = StepSizeAndMetric(jnp.exp(now.log_scale), factorize(covariance).root)
+    u, alpha = _each(lambda key, v: one(tempered, key, v, tuning, moves), jr.split(k_move, n), u)
     acceptance = alpha.mean()
-    return Cloud(
+    return Tempered(
         u,
         _finite(_each(target, u)),
         jax.vmap(law.log_prob)(u),
-        cloud.ancestor[index],
+        now.ancestor[index],
         temperature,
         evidence,
-        cloud.log_scale + 2 * (acceptance - AIMS[kind]),
+        now.log_scale + 2 * (acceptance - AIMS[kind]),
         acceptance,
     )
 
 
-def _walk(density: Any, key: PRNGKeyArray, u: Array, scale: Array, root: Array, moves: int) -> tuple[Array, Array]:
+def systematic(key: PRNGKeyArray, weights: Float[Array, " n"]) -> Int[Array, " n"]:
+    """Systematic resampling: n of the numbers 0 … n - 1, each i about n wᵢ times. Carpenter et al. (1999)."""
+    n = weights.shape[0]
+    points = (jr.uniform(key) + jnp.arange(n)) / n
+    return jnp.minimum(jnp.searchsorted(jnp.cumsum(weights), points), n - 1)
+
+
+def _walk(
+    density: Density, key: PRNGKeyArray, u: Float[Array, " k"], tuning: StepSizeAndMetric, moves: int
+) -> tuple[Array, Array]:
     """Random-walk steps from u, and their mean acceptance."""
 
     def one(here: Walk, key: PRNGKeyArray) -> tuple[Walk, Array]:
         k_move, k_accept = jr.split(key)
-        proposal = here.position + scale * (root * jr.normal(k_move, u.shape)).sum(1)
+        proposal = here.position + tuning.step_size * tuning.out(jr.normal(k_move, u.shape))
         return accept(k_accept, here, Walk(proposal, density(proposal)))
 
     here, alphas = jax.lax.scan(one, Walk(u, density(u)), jr.split(key, moves))
@@ -248,18 +262,15 @@ def _walk(density: Any, key: PRNGKeyArray, u: Array, scale: Array, root: Array, 
 
 
 def _trajectories(
-    density: Any, key: PRNGKeyArray, u: Array, scale: Array, covariance: Array, moves: int
+    density: Density, key: PRNGKeyArray, u: Float[Array, " k"], tuning: StepSizeAndMetric, moves: int
 ) -> tuple[Array, Array]:
     """Short Hamiltonian trajectories from u, and their mean acceptance."""
-    from blackjax.mcmc import hmc
 
-    kernel = hmc.build_kernel()
+    def one(state: State, key: PRNGKeyArray) -> tuple[State, Array]:
+        random = RandomNumbers.draw(key, u.shape[0])
+        jitter = 0.8 + 0.4 * random.uniform[0, 1]
+        state, about = hmc(density, state, tuning._replace(step_size=jitter * tuning.step_size), random, LEAPFROGS)
+        return state, about.acceptance
 
-    def one(state: Any, key: PRNGKeyArray) -> tuple[Any, Array]:
-        k_length, k_move = jr.split(key)
-        length = scale * jr.uniform(k_length, minval=0.8, maxval=1.2)
-        state, info = kernel(k_move, state, density, length, covariance, LEAPFROGS)
-        return state, info.acceptance_rate
-
-    state, alphas = jax.lax.scan(one, hmc.init(u, density), jr.split(key, moves))
+    state, alphas = jax.lax.scan(one, State.at(density, u, tuning), jr.split(key, moves))
     return state.position, alphas.mean()

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from credo.infer.mcmc import trajectory
-from credo.infer.mcmc.trajectory import Chance, Point, State, Steps, hmc, nuts
-from credo.infer.mcmc.warmup import Length, warm_up, window_ends
+from credo.infer.mcmc.adaptation import StepSizeAndMetric
+from credo.infer.mcmc.hmc import Point, RandomNumbers, State, hmc, leapfrog
+from credo.infer.mcmc.nuts import _grow, nuts
 
 SCALE = jnp.asarray([1.0, 0.5])
 
@@ -30,15 +30,15 @@ def exact(n, seed):
 @pytest.mark.parametrize("kind", ["nuts", "shallow", "hmc"])
 def test_a_transition_keeps_the_law(kind, root):
     """Draws of the law are draws of the law after one transition, however long the steps are."""
-    steps, n = Steps(jnp.asarray(0.9), root), 20_000
+    steps, n = StepSizeAndMetric(jnp.asarray(0.9), root), 20_000
 
     @eqx.filter_jit
     def move(u, keys):
         def one(u, key):
-            state, chance = State.at(density, u, steps), Chance.draw(key, 2, 6)
+            state, random = State.at(density, u, steps), RandomNumbers.draw(key, 2, 6)
             if kind == "hmc":
-                return hmc(density, state, steps, chance, 3)
-            return nuts(density, state, steps, chance, 2 if kind == "shallow" else 6)
+                return hmc(density, state, steps, random, 3)
+            return nuts(density, state, steps, random, 2 if kind == "shallow" else 6)
 
         return jax.vmap(one)(u, keys)
 
@@ -64,11 +64,11 @@ def test_the_leapfrog_returns_where_it_came_from():
     x, q = jnp.asarray([0.3, -0.2]), jnp.asarray([1.0, 0.5])
     value, gradient = slope(x)
     point = Point(x, q, gradient, value)
-    there = trajectory._leapfrog(slope, point, 0.3)
-    back = trajectory._leapfrog(slope, there, -0.3)
+    there = leapfrog(slope, point, 0.3)
+    back = leapfrog(slope, there, -0.3)
     np.testing.assert_allclose(back.x, x, rtol=1e-12)
     np.testing.assert_allclose(back.q, q, rtol=1e-12)
-    errors = [float(trajectory._leapfrog(slope, point, e).energy - point.energy) for e in (0.02, 0.01)]
+    errors = [float(leapfrog(slope, point, e).energy - point.energy) for e in (0.02, 0.01)]
     assert errors[0] / errors[1] == pytest.approx(8.0, rel=0.1)  # one step is wrong by O(ε³)
 
 
@@ -87,12 +87,12 @@ def test_a_branch_turns_where_recursion_says_so(step):
     for seed in range(5):
         x, q = np.random.default_rng(seed).normal(size=(2, 3))
         edge = Point(jnp.asarray(x), jnp.asarray(q), *reversed(slope(jnp.asarray(x))))
-        branch = trajectory._grow(
+        branch = _grow(
             slope, edge, jnp.asarray(step), edge.energy, jnp.asarray(depth), jnp.zeros((6, 2, 3)), jnp.asarray(0.4)
         )
         point, momenta, size = edge, [], None
         for n in range(2**depth):
-            point = trajectory._leapfrog(slope, point, step)
+            point = leapfrog(slope, point, step)
             momenta.append(np.asarray(point.q))
             lengths = [2**j for j in range(1, depth + 1) if (n + 1) % 2**j == 0]
             if any(turned(np.array(momenta[-length:])) for length in lengths):
@@ -116,15 +116,15 @@ def test_one_uniform_number_chooses_among_all_points():
     @eqx.filter_jit
     def chosen(luck):
         def one(v):
-            return trajectory._grow(
-                slope, edge, jnp.asarray(step), edge.energy, jnp.asarray(2), jnp.zeros((4, 2, 2)), v
-            ).chosen.x[0]
+            return _grow(slope, edge, jnp.asarray(step), edge.energy, jnp.asarray(2), jnp.zeros((4, 2, 2)), v).chosen.x[
+                0
+            ]
 
         return jax.vmap(one)(luck)
 
     point, places, weights = edge, [], []
     for _ in range(4):
-        point = trajectory._leapfrog(slope, point, step)
+        point = leapfrog(slope, point, step)
         places.append(float(point.x[0]))
         weights.append(float(jnp.exp(edge.energy - point.energy)))
     assert max(weights) > 1.02 * min(weights)
@@ -139,48 +139,9 @@ def test_a_trajectory_that_falls_off_is_divergent():
     def cliff(u):
         return jnp.where(u[0] > 1.0, -1e8 * u[0] ** 2, -0.5 * u[0] ** 2)
 
-    steps = Steps(jnp.asarray(0.5), jnp.ones(1))
+    steps = StepSizeAndMetric(jnp.asarray(0.5), jnp.ones(1))
     state = State.at(cliff, jnp.asarray([0.9]), steps)
-    chance = Chance(jnp.asarray([3.0]), jnp.full((5, 3), 0.3))
-    after, about = nuts(cliff, state, steps, chance)
+    random = RandomNumbers(jnp.asarray([3.0]), jnp.full((5, 3), 0.3))
+    after, about = nuts(cliff, state, steps, random)
     assert bool(about.divergent)
     assert float(after.position[0]) <= 1.0
-
-
-def test_windows_double_and_leave_the_end_to_the_step_length():
-    assert window_ends(1000).tolist() == [20, 60, 140, 300, 900]
-    assert window_ends(200).tolist() == [20, 60, 150]
-    for number in range(30):
-        ends = window_ends(number)
-        assert np.all(np.diff(ends) > 0) and (len(ends) == 0 or ends[-1] <= number)
-
-
-def test_warm_up_learns_the_metric_and_the_acceptance():
-    root = jnp.asarray([[2.0, 0.0], [18.0, 3.0]])  # deviations 2 and 18.2, correlation 0.99
-
-    def normal(u):
-        z = jnp.linalg.solve(root, u)
-        return -0.5 * z @ z
-
-    def move(state, steps, chance, deepest):
-        state, about = nuts(normal, state, steps, chance, deepest)
-        return state, about.acceptance
-
-    @eqx.filter_jit
-    def tuned(key):
-        chances = jax.vmap(lambda k: Chance.draw(k, 2, 10))(jr.split(key, 1000))
-        state, steps = warm_up(move, lambda u, s: State.at(normal, u, s), jnp.ones(2), jnp.eye(2), chances, 0.8, 10)
-        more = jax.vmap(lambda k: Chance.draw(k, 2, 10))(jr.split(jr.fold_in(key, 1), 1000))
-        _, rates = jax.lax.scan(lambda s, c: move(s, steps, c, 10), state, more)
-        return steps, rates.mean()
-
-    steps, rate = tuned(jr.key(0))
-    np.testing.assert_allclose(steps.root @ steps.root.T, root @ root.T, rtol=0.25)
-    assert 0.7 < float(rate) < 0.95
-
-
-def test_dual_averaging_finds_where_the_acceptance_is_as_asked():
-    length = Length.around(1.0)
-    for _ in range(400):
-        length = length.after(jnp.exp(-jnp.exp(length.log_step) / 3.0), 0.8)  # accepts 80 % at ε = 0.669
-    assert float(jnp.exp(length.log_average)) == pytest.approx(-3 * np.log(0.8), rel=0.05)
