@@ -9,7 +9,7 @@ algorithm". What was learned on the way to the posterior is forgotten with its w
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -39,7 +39,17 @@ class Pace(NamedTuple):
 
 TRAJECTORIES, WALKS = Pace(), Pace(gamma=0.5, larger=1.0, worth_one=10.0)
 
-S = TypeVar("S")
+
+@runtime_checkable
+class Position(Protocol):
+    """The state of a chain: where it is, and what a sampler knows there."""
+
+    @property
+    def position(self) -> Array:
+        """u."""
+
+
+S = TypeVar("S", bound=Position)
 X = TypeVar("X")
 
 
