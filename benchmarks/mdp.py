@@ -99,9 +99,9 @@ def million() -> None:
 
 
 TASKS = [
-    task("random", 10_000, 1.5, 5),
-    task("random", 100_000, 1.5, 3),
-    task("random", 1_000_000, 1.5, 1),
+    task("random", 10_000, 1.0, 5),
+    task("random", 100_000, 1.0, 3),
+    task("random", 1_000_000, 1.0, 1),
     task("grid", 100, 5.0, 5),
     task("grid", 300, 5.0, 3),
     task("grid", 1000, 5.0, 0),  # minutes for QuantEcon: once is enough

@@ -14,15 +14,15 @@ from scipy.sparse.linalg import lsqr
 
 from credo.app import plots
 from credo.core.errors import DataError
-from credo.decide.mdp import MDP, Plan
-from credo.decide.mdp.drawing import MOVES
+from credo.decide.mdp import MDP, DiscountedPlan
+from credo.decide.mdp.sources import MOVES
 
 MOST_ARROWS = 1600
 MOST_NUMBERS = 150
 MOST_NODES = 40
 
 
-def plot_plan(plan: Plan, ax: Axes | None = None) -> Axes:
+def plot_plan(plan: DiscountedPlan, ax: Axes | None = None) -> Axes:
     """A gridworld as a grid, another world as a graph where it has few states, else its values in order."""
     if plan.world.cells is not None:
         return plot_grid(plan, ax)
@@ -31,7 +31,7 @@ def plot_plan(plan: Plan, ax: Axes | None = None) -> Axes:
     return plot_values(plan, ax)
 
 
-def plot_grid(plan: Plan, ax: Axes | None = None, title: str = "") -> Axes:
+def plot_grid(plan: DiscountedPlan, ax: Axes | None = None, title: str = "") -> Axes:
     """The value of each cell as its colour, and the best action as an arrow; walls are grey, final cells framed."""
     world = plan.world
     if world.cells is None:
@@ -80,7 +80,7 @@ def plot_grid(plan: Plan, ax: Axes | None = None, title: str = "") -> Axes:
     return ax
 
 
-def plot_graph(plan: Plan, ax: Axes | None = None) -> Axes:
+def plot_graph(plan: DiscountedPlan, ax: Axes | None = None) -> Axes:
     """States on a circle with their values; arrows are where the best action leads, as thick as it is probable."""
     world, s = plan.world, plan.world.shape[0]
     if s > MOST_NODES:
@@ -124,7 +124,7 @@ def plot_graph(plan: Plan, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def plot_values(plan: Plan, ax: Axes | None = None) -> Axes:
+def plot_values(plan: DiscountedPlan, ax: Axes | None = None) -> Axes:
     """The values of all states in their order, coloured by the action that is best."""
     ax = ax or plots.new_axes()
     some = plots.some(len(plan.value))
@@ -139,7 +139,7 @@ def plot_values(plan: Plan, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def _shown(plan: Plan) -> np.ndarray:
+def _shown(plan: DiscountedPlan) -> np.ndarray:
     """Values; in final cells, where they are zero, what entering them pays beyond the usual."""
     world: MDP = plan.world
     shown = plan.value.copy()
@@ -161,7 +161,7 @@ def _light(name: str, low: float, high: float) -> ListedColormap:
     return ListedColormap(colormaps[name](np.linspace(low, high, 256)))
 
 
-def _caption(plan: Plan) -> str:
+def _caption(plan: DiscountedPlan) -> str:
     return f"within {plan.certificate:.1g} of the optimum ({plan.method})"
 
 

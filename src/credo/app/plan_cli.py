@@ -22,7 +22,7 @@ def plan(
         ),
     ],
     discount: Annotated[
-        float | None, typer.Option(help="What a reward one step later is worth.", show_default="0.95, or the file's")
+        float | None, typer.Option(help="What a reward one step later is worth.", show_default="0.99, or the file's")
     ] = None,
     slip: Annotated[float, typer.Option(help="Drawing: probability that a move goes to a side.")] = 0.2,
     step_reward: Annotated[float, typer.Option(help="Drawing: what every move pays.")] = 0.0,
@@ -63,16 +63,15 @@ def register(app: typer.Typer) -> None:
 
 def read_world(path: Path, discount: float | None, slip: float, step_reward: float) -> Any:
     """The world of a file: arrays where its name ends in .npz, else a drawing."""
-    from credo.decide.mdp import MDP
+    from credo.decide.mdp.model import DISCOUNT, MDP
 
     if path.suffix.lower() != ".npz":
         try:
             text = path.read_text(encoding="utf-8")
         except UnicodeDecodeError:
             refuse(f"{path} is not text; a world is a drawing, or an .npz of arrays")
-        return MDP.from_drawing(
-            text, slip=slip, step_reward=step_reward, discount=0.95 if discount is None else discount
-        )
+        gamma = DISCOUNT if discount is None else discount
+        return MDP.from_drawing(text, slip=slip, step_reward=step_reward, discount=gamma)
     import zipfile
 
     import numpy as np
@@ -85,7 +84,7 @@ def read_world(path: Path, discount: float | None, slip: float, step_reward: flo
     missing = [name for name in ARRAYS if name not in held]
     if missing:
         refuse(f"{path} has no array {missing[0]!r}; it holds {', '.join(held) or 'nothing'}")
-    gamma = float(held.get("discount", 0.95)) if discount is None else discount
+    gamma = float(held.get("discount", DISCOUNT)) if discount is None else discount
     return MDP(held["transitions"], held["rewards"], gamma, terminal=held.get("terminal"), start=held.get("start"))
 
 
@@ -113,7 +112,7 @@ def _summary(path: Path, solved: Any) -> None:
     begin = "" if world.start is None else f" from the start {float(world.start @ value):.6g},"
     typer.echo(f"value      {begin.strip() + ' ' if begin else ''}from {value.min():.6g} to {value.max():.6g}")
     typer.echo(f"certified  within {solved.certificate:.2g} of the optimum")
-    typer.echo(f"method     {solved.method}, {solved.steps:,} steps: {solved.status}")
+    typer.echo(f"method     {solved.method}, {solved.iterations:,} iterations: {solved.status}")
     for note in solved.notes:
         typer.echo(f"note: {note}", err=True)
 
@@ -123,13 +122,9 @@ def _write(solved: Any, picture: Path, arrays: Path) -> None:
     import numpy as np
 
     from credo.app.mdp_plots import plot_plan
-    from credo.decide.mdp import Plan
+    from credo.decide.mdp import HorizonPlan
 
-    shown = solved
-    if solved.value.ndim == 2:
-        now = (solved.value[0], solved.policy[0])
-        shown = Plan(solved.world, *now, solved.certificate, solved.steps, solved.status, solved.method)
-    figure: Any = plot_plan(shown).figure
+    figure: Any = plot_plan(solved.first if isinstance(solved, HorizonPlan) else solved).figure
     write_whole(picture, lambda path: figure.savefig(path, dpi=150, format=picture.suffix.lower()[1:]))
 
     def save(path: Path) -> None:

@@ -143,7 +143,7 @@ markov       models.markov.chain                MarkovChain
 markov       models.markov.sequence             MarkovSequence TransitionCounts
 mdp          decide.mdp.linear_program          LinearProgram
 mdp          decide.mdp.model                   MDP
-mdp          decide.mdp.plan                    AveragePlan HorizonPlan Plan
+mdp          decide.mdp.plan                    AveragePlan DiscountedPlan HorizonPlan
 mdp          decide.mdp.policy_iteration        ModifiedPolicyIteration PolicyIteration
 mdp          decide.mdp.solving                 Automatic
 mdp          decide.mdp.value_iteration         GaussSeidel PrioritizedSweeping ValueIteration

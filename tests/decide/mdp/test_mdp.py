@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
+import credo
 from credo.core.errors import DataError
 from credo.decide.mdp import (
     MDP,
@@ -128,20 +129,20 @@ def test_values_that_stop_on_the_span_are_still_right(rng):
     want = exact(world, solve(world, using=PolicyIteration()).policy)
     for method in (ValueIteration(), ModifiedPolicyIteration()):
         plan = solve(world, using=method)
-        assert plan.steps < 40  # and not the 1800 sweeps that 0.99ⁿ takes
+        assert plan.iterations < 40  # and not the 1800 sweeps that 0.99ⁿ takes
         np.testing.assert_allclose(plan.value, want, atol=1e-6)
 
 
 def test_policy_iteration_improves_at_every_step(rng):
     world = random_world(rng, s=30, a=4, discount=0.95)
     before = None
-    for most in range(1, 10):
-        plan = solve(world, using=PolicyIteration(most=most), tolerance=1e-9)
+    for limit in range(1, 10):
+        plan = solve(world, using=PolicyIteration(max_steps=limit), tolerance=1e-9)
         value = exact(world, plan.policy)
         if before is not None:
             assert np.all(value >= before - 1e-10)
         before = value
-    assert plan.status == "converged" and plan.steps < 9
+    assert plan.status == "converged" and plan.iterations < 9
 
 
 def test_bellmans_update_is_a_contraction(rng):
@@ -156,8 +157,8 @@ def test_evaluation_direct_iterative_and_mixed_policies(rng):
     world = random_world(rng, s=12, terminal=(4,))
     policy = rng.integers(0, 3, 12)
     want = exact(world, policy)
-    np.testing.assert_allclose(world.evaluate(policy, using="direct"), want, rtol=1e-10, atol=1e-13)
-    np.testing.assert_allclose(world.evaluate(policy, using="iterative", tolerance=1e-11), want, atol=1e-11)
+    np.testing.assert_allclose(world.evaluate(policy, method="direct"), want, rtol=1e-10, atol=1e-13)
+    np.testing.assert_allclose(world.evaluate(policy, method="iterative", tolerance=1e-11), want, atol=1e-11)
     mixed = rng.dirichlet(np.ones(3), size=12)
     p = np.einsum("sa,sat->st", mixed, dense(world))
     want = np.linalg.solve(np.eye(12) - 0.9 * p, (mixed * world.rewards).sum(axis=1))
@@ -176,11 +177,11 @@ def test_occupancy_gives_the_value_of_the_start(rng):
 def test_simulated_returns_average_to_the_value(rng):
     world = random_world(rng, s=6, terminal=(4,))
     policy = rng.integers(0, 3, 6)
-    paths = world.simulate(policy, 150, seed=3, start=0, paths=4000)
+    paths = world.simulate(policy, 150, n=4000, start=0, seed=3)
     returns = paths.returns(world.discount)
     se = returns.std(ddof=1) / np.sqrt(len(returns))
     assert abs(returns.mean() - world.evaluate(policy)[0]) < 4.5 * se + 1e-5
-    again = world.simulate(policy, 150, seed=3, start=0, paths=4000)
+    again = world.simulate(policy, 150, n=4000, start=0, seed=3)
     assert np.array_equal(paths.states, again.states)
     moves = dense(world)
     for before, action, after in zip(paths.states[0], paths.actions[0], paths.states[0, 1:], strict=False):
@@ -300,17 +301,40 @@ def test_the_default_suits_the_structure():
     assert solve(line).method == "policy iteration"
 
 
-class Guess:
-    """A problem of another kind: what it is solved with is its own business."""
+@pytest.mark.parametrize(
+    ("using", "options", "words"),
+    [
+        (
+            "policy",
+            {},
+            r"for a discounted world, which are Automatic\(\), PolicyIteration\(\), .*; found 'policy'",
+        ),
+        (PolicyIteration, {}, "found the class PolicyIteration, which is yet to be called"),
+        (credo.infer.NUTS(), {}, "planner for a discounted world"),
+        (
+            GaussSeidel(),
+            {"criterion": "average"},
+            r"reward, which are PolicyIteration\(\), ValueIteration\(\);",
+        ),
+        (Wavefront(), {"horizon": 3}, r"for a horizon, which are ValueIteration\(\); found Wavefront\(\)"),
+        ((), {}, r"found \(\)"),
+    ],
+)
+def test_planners_that_do_not_suit_are_refused(using, options, words, unchecked):
+    with pytest.raises(DataError, match=words):
+        solve(MDP.from_drawing("S.G"), using=using, **options)
 
-    def solve_with(self, using, tolerance):
-        return using, tolerance
 
-
-def test_other_problems_solve_themselves():
-    assert solve(Guess(), using="beliefs", tolerance=0.1) == ("beliefs", 0.1)
+def test_what_is_no_problem_is_refused(unchecked):
     with pytest.raises(DataError, match="solve takes an MDP"):
         solve(3)
+    with pytest.raises(DataError, match=r"for discount = 1, which are PolicyIteration\(\)"):
+        solve(MDP.from_drawing("S.G", step_reward=-1, discount=1), using=ValueIteration())
+
+
+def test_a_horizon_is_value_iteration(rng):
+    world = random_world(rng)
+    assert np.array_equal(solve(world, using=ValueIteration(), horizon=4).value, solve(world, horizon=4).value)
 
 
 def test_products_on_several_threads(rng, monkeypatch):

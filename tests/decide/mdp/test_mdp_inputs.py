@@ -53,22 +53,22 @@ def test_bad_worlds(transitions, rewards, options, words):
         MDP(transitions, rewards, **options)
 
 
-def test_bad_questions():
+def test_bad_questions(unchecked):
     world = MDP(coin(), [0.0, 1.0])
     endless = MDP(coin(), [0.0, 1.0], 1.0)
     for ask, words in (
         (lambda: solve(endless), "with discount = 1"),
-        (lambda: solve(world, horizon=0), "whole number of steps"),
+        (lambda: solve(world, horizon=0), "whole number of at least 1"),
         (lambda: solve(world, criterion="best"), "criterion must be"),
-        (lambda: solve(world, using=3), "using must be a method"),
+        (lambda: solve(world, using=3), "using must be a planner"),
         (lambda: solve(world, tolerance=0), "tolerance must be positive"),
         (lambda: solve(world, horizon=3, criterion="average"), "exclude each other"),
-        (lambda: solve(world, using=GaussSeidel(), criterion="average"), "use PolicyIteration"),
+        (lambda: solve(world, using=GaussSeidel(), criterion="average"), "planner for the average reward"),
         (lambda: world.evaluate([5, 0]), "actions from 0 to 0"),
         (lambda: world.evaluate([0.5, 0.5]), "policy must be 2 actions"),
         (lambda: world.backup([1.0]), "vector of 2 states"),
         (lambda: world.simulate([0, 0], 3), "start is missing"),
-        (lambda: world.simulate([0, 0], 0, start=0), "n must be a whole number"),
+        (lambda: world.simulate([0, 0], 0, start=0), "steps must be a whole number"),
     ):
         with pytest.raises(DataError, match=words):
             ask()

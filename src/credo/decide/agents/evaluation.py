@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from credo.core.errors import DataError
 from credo.decide.agents.alias_tables import start_of
 from credo.decide.mdp import MDP, solve
-from credo.decide.mdp.evaluation import DIRECT, direct
+from credo.decide.mdp.bellman import DIRECT, direct
 
 LONGEST = 10_000
 """Steps after which an episode of an evaluation is broken off."""

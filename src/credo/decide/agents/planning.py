@@ -17,7 +17,7 @@ from credo.core.errors import DataError
 from credo.decide.agents.belief import WorldBelief
 from credo.decide.agents.control import Agent, check_discount
 from credo.decide.agents.exploration import UCB, EpsilonGreedy, Exploration, Greedy, check_exploration
-from credo.decide.mdp.evaluation import direct
+from credo.decide.mdp.bellman import direct
 
 Counts = Float[np.ndarray, "s a k"]
 Sums = Float[np.ndarray, "s a"]

@@ -1,11 +1,13 @@
 """Which states lead to which: reachability, and the distance of each state from where the rewards are."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from jaxtyping import Bool, Int
 from scipy.sparse.csgraph import breadth_first_order
+
+from credo.decide.mdp.model import MDP
 
 
 class Levels(NamedTuple):
@@ -15,29 +17,30 @@ class Levels(NamedTuple):
     bounds: Int[np.ndarray, " levels"]
 
 
-def successors(world: Any) -> Any:
+def successors(world: MDP) -> sp.csr_array:
     """The graph s → s' over all actions, as a csr_array of ones."""
     s, a = world.shape
     return sp.csr_array((np.ones(len(world.indices), dtype=np.int8), world.indices, world.indptr[::a]), shape=(s, s))
 
 
-def forward(world: Any, begin: Bool[np.ndarray, " s"]) -> Bool[np.ndarray, " s"]:
+def forward(world: MDP, begin: Bool[np.ndarray, " s"]) -> Bool[np.ndarray, " s"]:
     """The states that can be reached from `begin`."""
-    found = _search(successors(world), begin)
-    out = np.zeros(len(begin), dtype=bool)
-    out[found.order[: found.bounds[-1]]] = True
-    return out
+    return reached(successors(world), begin)
 
 
-def backward(world: Any, targets: Bool[np.ndarray, " s"]) -> Bool[np.ndarray, " s"]:
+def backward(world: MDP, targets: Bool[np.ndarray, " s"]) -> Bool[np.ndarray, " s"]:
     """The states from which some target can be reached."""
-    found = _search(sp.csr_array(successors(world).T), targets)
-    out = np.zeros(len(targets), dtype=bool)
-    out[found.order[: found.bounds[-1]]] = True
+    return reached(sp.csr_array(successors(world).T), targets)
+
+
+def reached(graph: sp.csr_array, begin: Bool[np.ndarray, " s"]) -> Bool[np.ndarray, " s"]:
+    """The states that can be reached in a graph."""
+    out = np.zeros(len(begin), dtype=bool)
+    out[_search(graph, begin).order] = True
     return out
 
 
-def sources(world: Any) -> Bool[np.ndarray, " s"]:
+def sources(world: MDP) -> Bool[np.ndarray, " s"]:
     """Where values come from: states in which an episode may end or a reward is not the most common one."""
     r = world.rewards
     sample = r.ravel() if r.size <= 10_000 else r.ravel()[:: r.size // 10_000]
@@ -47,7 +50,7 @@ def sources(world: Any) -> Bool[np.ndarray, " s"]:
     return unusual | ending
 
 
-def levels(world: Any) -> Levels:
+def levels(world: MDP) -> Levels:
     """States by the number of steps to the nearest source; those that cannot get to one come last."""
     found = _search(sp.csr_array(successors(world).T), sources(world))
     s, known = world.shape[0], int(found.bounds[-1])
@@ -57,7 +60,7 @@ def levels(world: Any) -> Levels:
     return Levels(np.concatenate([found.order, rest]), np.append(found.bounds, s))
 
 
-def _search(graph: Any, begin: Bool[np.ndarray, " s"]) -> Levels:
+def _search(graph: sp.csr_array, begin: Bool[np.ndarray, " s"]) -> Levels:
     """Breadth first from several states at once, by a further state that leads to all of them."""
     s = len(begin)
     first = np.flatnonzero(begin)

@@ -3,22 +3,25 @@
 Puterman (1994), section 6.9. HiGHS solves it, through SciPy.
 """
 
-import equinox as eqx
+from dataclasses import dataclass
+
 import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import linprog
 
 from credo.core.errors import NotConverged
-from credo.decide.mdp.evaluation import evaluate
+from credo.decide.mdp.bellman import evaluate
 from credo.decide.mdp.model import MDP, Vector
-from credo.decide.mdp.plan import Plan, finish
+from credo.decide.mdp.plan import DiscountedPlan, finish
+from credo.decide.mdp.problem import Planner
 
 
-class LinearProgram(eqx.Module):
+@dataclass(frozen=True)
+class LinearProgram(Planner[MDP]):
     """min Σ V(s) subject to Bellman's inequalities; the policy that it finds is then evaluated exactly."""
 
-    def solve(self, world: MDP, tolerance: float, value: Vector | None = None) -> Plan:
-        """One program; `value` is not used."""
+    def solve(self, world: MDP, tolerance: float, start: Vector | None = None) -> DiscountedPlan:
+        """One program; `start` is not used."""
         s, a = world.shape
         own = sp.csr_array((np.ones(s * a), np.repeat(np.arange(s), a), np.arange(s * a + 1)), shape=(s * a, s))
         found = linprog(

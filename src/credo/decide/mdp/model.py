@@ -5,24 +5,32 @@ Control", volume II.
 """
 
 import functools
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, SupportsFloat
 
 import equinox as eqx
 import numpy as np
+import scipy.sparse as sp
 from jaxtyping import Bool, Float, Int
 
+from credo.core.checks import ArrayLike
 from credo.core.errors import DataError
 from credo.decide.mdp import transitions as rows_from
+from credo.decide.mdp.paths import Paths, simulate
+from credo.decide.mdp.problem import Problem, Question
 
 Vector = Float[np.ndarray, " s"]
 Table = Float[np.ndarray, "s a"]
+Policy = Int[np.ndarray, " s"] | Float[np.ndarray, "s a"]
+"""An action for each state, or probabilities of the actions."""
+DISCOUNT = 0.99
+"""Where none is given."""
 
 
-class MDP(eqx.Module):
+class MDP(Problem):
     """States s, actions a, P(s' | s, a), expected rewards r(s, a) and a discount γ.
 
-        world = MDP(transitions, rewards, discount=0.95)
+        world = MDP(transitions, rewards, discount=0.99)
 
     `transitions` is (s, a, s'), or a list with a scipy.sparse matrix (s, s') for each action; `rewards` is (s,), (s, a)
     or (s, a, s'). States named by `terminal` end the episode: nothing is earned in or after them, their value is zero.
@@ -41,21 +49,21 @@ class MDP(eqx.Module):
     cells: Int[np.ndarray, "s 2"] | None
     """Row and column of each state of a gridworld."""
     discount: float = eqx.field(static=True)
-    states: tuple[Any, ...] | None = eqx.field(static=True)
-    actions: tuple[Any, ...] | None = eqx.field(static=True)
+    states: tuple[Hashable, ...] | None = eqx.field(static=True)
+    actions: tuple[Hashable, ...] | None = eqx.field(static=True)
 
     def __init__(
         self,
-        transitions: Any,
-        rewards: Any,
-        discount: Any = 0.95,
+        transitions: ArrayLike,
+        rewards: ArrayLike,
+        discount: SupportsFloat = DISCOUNT,
         *,
-        terminal: Any = None,
-        start: Any = None,
-        states: Any = None,
-        actions: Any = None,
-        ends: Any = None,
-        cells: Any = None,
+        terminal: ArrayLike = None,
+        start: ArrayLike = None,
+        states: Iterable[Hashable] | None = None,
+        actions: Iterable[Hashable] | None = None,
+        ends: ArrayLike = None,
+        cells: ArrayLike = None,
     ) -> None:
         gamma = _discount(discount)
         given = np.shape(rewards)
@@ -80,7 +88,11 @@ class MDP(eqx.Module):
 
     @classmethod
     def from_function(
-        cls, states: Iterable[Any], actions: Iterable[Any], step: Callable[[Any, Any], Any], discount: Any = 0.95
+        cls,
+        states: Iterable[Hashable],
+        actions: Iterable[Hashable],
+        step: Callable[..., Iterable[tuple]],
+        discount: SupportsFloat = DISCOUNT,
     ) -> "MDP":
         """The world of `step(s, a) -> [(probability, s', reward, done), …]`; `done` may be left out."""
         from credo.decide.mdp.sources import from_function
@@ -88,7 +100,7 @@ class MDP(eqx.Module):
         return from_function(states, actions, step, discount)
 
     @classmethod
-    def from_gymnasium(cls, env: Any, discount: Any = 0.99) -> "MDP":
+    def from_gymnasium(cls, env: Any, discount: SupportsFloat = DISCOUNT) -> "MDP":
         """The world of a gymnasium environment, or of its name, that has a table of probabilities `env.unwrapped.P`."""
         from credo.decide.mdp.sources import from_gymnasium
 
@@ -99,16 +111,16 @@ class MDP(eqx.Module):
         cls,
         text: str,
         *,
-        slip: Any = 0.2,
-        step_reward: Any = 0.0,
-        discount: Any = 0.95,
-        goal: Any = 1.0,
-        trap: Any = -1.0,
+        slip: SupportsFloat = 0.2,
+        step_reward: SupportsFloat = 0.0,
+        discount: SupportsFloat = DISCOUNT,
+        goal: SupportsFloat = 1.0,
+        trap: SupportsFloat = -1.0,
     ) -> "MDP":
-        """A gridworld from its drawing; see `credo.decide.mdp.drawing` for the signs."""
-        from credo.decide.mdp.drawing import from_drawing
+        """A gridworld from its drawing; see `credo.decide.mdp.sources` for the signs."""
+        from credo.decide.mdp.sources import from_drawing
 
-        return from_drawing(text, slip, step_reward, discount, goal, trap)
+        return from_drawing(text, float(slip), float(step_reward), discount, float(goal), float(trap))
 
     # ── what is in it
 
@@ -119,8 +131,8 @@ class MDP(eqx.Module):
         return s, a
 
     @property
-    def matrix(self) -> Any:
-        """P(s' | s, a) as a scipy csr_array (s·a, s), without the probability that the episode ends."""
+    def matrix(self) -> sp.csr_array:
+        """P(s' | s, a) as sparse rows (s·a, s), without the probability that the episode ends."""
         s, a = self.shape
         return rows_from.bare(self.probs, self.indices, self.indptr, (s * a, s))
 
@@ -141,7 +153,7 @@ class MDP(eqx.Module):
         index[row, column], prob[row, column] = self.indices, self.probs
         return index.reshape(s, a, m), prob.reshape(s, a, m)
 
-    def reachable(self, start: Any = None) -> Bool[np.ndarray, " s"]:
+    def reachable(self, start: ArrayLike = None) -> Bool[np.ndarray, " s"]:
         """Which states some policy can get to from the start; all, where there is none."""
         begin = self.start if start is None else self.distribution(start)
         if begin is None:
@@ -152,43 +164,60 @@ class MDP(eqx.Module):
 
     # ── Bellman's equations
 
-    def backup(self, value: Any) -> Table:
+    def backup(self, value: ArrayLike) -> Table:
         """Q(s, a) = r(s, a) + γ Σ P(s' | s, a) V(s')."""
-        v = self._values(value)
-        return self.rewards + (self.discount * rows_from.product(self.matrix, v)).reshape(self.shape)
+        v = np.asarray(value, dtype=float)
+        if v.shape != (self.shape[0],):
+            raise DataError(f"values must be a vector of {self.shape[0]} states, found the shape {v.shape}")
+        q = rows_from.product(self.matrix, v).reshape(self.shape)
+        q *= self.discount
+        q += self.rewards
+        return q
 
-    def greedy(self, value: Any) -> Int[np.ndarray, " s"]:
+    def greedy(self, value: ArrayLike) -> Int[np.ndarray, " s"]:
         """The actions that maximize Q of these values; the first of several."""
         return np.argmax(self.backup(value), axis=1)
 
-    def evaluate(self, policy: Any, using: str | None = None, tolerance: Any = 1e-10) -> Vector:
+    def evaluate(self, policy: ArrayLike, method: str | None = None, tolerance: SupportsFloat = 1e-10) -> Vector:
         """V of a policy, V = r_π + γ P_π V; `policy` is an action for each state or probabilities (s, a).
 
-        `using` is "direct" (sparse LU) or "iterative" (sweeps until the bounds on V are within `tolerance`); None takes
-        what suits the size.
+        `method` is "direct" (sparse LU) or "iterative" (sweeps until the bounds on V are within `tolerance`); None
+        takes what suits the size.
         """
-        from credo.decide.mdp.evaluation import evaluate
+        from credo.decide.mdp.bellman import evaluate
 
-        return evaluate(self, self.policy(policy), using, float(tolerance))
+        return evaluate(self, self.policy(policy), method, float(tolerance))
 
-    def occupancy(self, policy: Any, start: Any = None) -> Vector:
+    def occupancy(self, policy: ArrayLike, start: ArrayLike = None) -> Vector:
         """Expected discounted visits, d = Σₜ γᵗ P(sₜ = s): then Σ d(s) r_π(s) is the value of the start.
 
         Terminal states are left out, as nothing happens in them.
         """
-        from credo.decide.mdp.evaluation import occupancy
+        from credo.decide.mdp.bellman import occupancy
 
-        return occupancy(self, self.policy(policy), self._start(start))
+        return occupancy(self, self.policy(policy), self.begin(start))
 
-    def simulate(self, policy: Any, n: int, seed: int = 0, start: Any = None, paths: int = 1) -> Any:
-        """`paths` episodes of at most n steps under a policy; see `credo.decide.mdp.paths.Paths`."""
-        from credo.decide.mdp.paths import simulate
+    def simulate(self, policy: ArrayLike, steps: int, *, n: int = 1, start: ArrayLike = None, seed: int = 0) -> Paths:
+        """n episodes of at most so many steps under a policy; see `credo.decide.mdp.paths.Paths`."""
+        return simulate(self, self.policy(policy), steps, n, self.begin(start), seed)
 
-        return simulate(self, self.policy(policy), n, seed, self._start(start), paths)
+    def question(self, horizon: int | None, criterion: str) -> Question:
+        """The planners that suit the horizon, the criterion and the discount."""
+        from credo.decide.mdp.solving import question
+
+        return question(self, horizon, criterion)
 
     # ── checks
 
-    def distribution(self, start: Any) -> Vector:
+    def begin(self, start: ArrayLike = None) -> Vector:
+        """Probabilities of where episodes begin: those given, or the world's own."""
+        if start is not None:
+            return self.distribution(start)
+        if self.start is not None:
+            return self.start
+        raise DataError("start is missing, and the world has none; pass a state or probabilities")
+
+    def distribution(self, start: ArrayLike) -> Vector:
         """Probabilities of the states from a state (its number or name) or from probabilities."""
         s = self.shape[0]
         if self.states is not None and isinstance(start, str | tuple) and start in self.states:
@@ -205,7 +234,7 @@ class MDP(eqx.Module):
             raise DataError(f"start must hold probabilities that sum to 1, found the sum {probs.sum():.9g}")
         return probs
 
-    def policy(self, policy: Any) -> np.ndarray:
+    def policy(self, policy: ArrayLike) -> Policy:
         """An action for each state as integers, or probabilities (s, a), checked."""
         s, a = self.shape
         given = np.asarray(policy)
@@ -220,33 +249,20 @@ class MDP(eqx.Module):
             return given.astype(float)
         raise DataError(f"policy must be {s} actions or probabilities of the shape {(s, a)}, found {given.shape}")
 
-    def _values(self, value: Any) -> Vector:
-        v = np.asarray(value, dtype=float)
-        if v.shape != (self.shape[0],):
-            raise DataError(f"values must be a vector of {self.shape[0]} states, found the shape {v.shape}")
-        return v
-
-    def _start(self, start: Any) -> Vector:
-        if start is not None:
-            return self.distribution(start)
-        if self.start is not None:
-            return self.start
-        raise DataError("start is missing, and the world has none; pass a state or probabilities")
-
 
 def best(q: Table) -> Vector:
     """maxₐ Q(s, a), column by column, which is faster than a reduction over a short axis."""
     return functools.reduce(np.maximum, (q[:, k] for k in range(q.shape[1]))) if q.shape[1] <= 16 else q.max(axis=1)
 
 
-def _discount(discount: Any) -> float:
+def _discount(discount: SupportsFloat) -> float:
     gamma = float(discount)
     if not 0 <= gamma <= 1:
         raise DataError(f"discount must lie between 0 and 1, found {discount}")
     return gamma
 
 
-def _names(names: Any, n: int, what: str) -> tuple[Any, ...] | None:
+def _names(names: Iterable[Hashable] | None, n: int, what: str) -> tuple[Hashable, ...] | None:
     if names is None:
         return None
     found = tuple(names)

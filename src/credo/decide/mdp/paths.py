@@ -1,11 +1,11 @@
 """Episodes of a policy in a known world."""
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsFloat
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from credo.core.errors import DataError
+from credo.core.checks import check_count
 
 
 class Paths(NamedTuple):
@@ -14,32 +14,31 @@ class Paths(NamedTuple):
     A terminal state that is entered is reported; an end inside an action, as gymnasium's tables have it, is no state.
     """
 
-    states: Int[np.ndarray, "paths n_and_1"]
-    actions: Int[np.ndarray, "paths n"]
-    rewards: Float[np.ndarray, "paths n"]
+    states: Int[np.ndarray, "n steps_and_1"]
+    actions: Int[np.ndarray, "n steps"]
+    rewards: Float[np.ndarray, "n steps"]
     """The expected rewards r(s, a) of what was done."""
-    ended: Bool[np.ndarray, " paths"]
+    ended: Bool[np.ndarray, " n"]
 
-    def returns(self, discount: Any) -> Float[np.ndarray, " paths"]:
+    def returns(self, discount: SupportsFloat) -> Float[np.ndarray, " n"]:
         """Σₜ γᵗ rₜ of each episode."""
         return self.rewards @ float(discount) ** np.arange(self.rewards.shape[1])
 
 
-def simulate(world: Any, policy: np.ndarray, n: int, seed: int, start: np.ndarray, paths: int) -> Paths:
-    """Draws all episodes at once, a step at a time."""
-    for name, count in (("n", n), ("paths", paths)):
-        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
-            raise DataError(f"{name} must be a whole number ≥ 1, found {count!r}")
+def simulate(world: Any, policy: np.ndarray, steps: int, n: int, start: np.ndarray, seed: int) -> Paths:
+    """Of an MDP: draws all episodes at once, a step at a time."""
+    check_count(steps, "steps")
+    check_count(n, "n")
     rng = np.random.default_rng(seed)
     a = world.shape[1]
     total = np.cumsum(world.probs)
     before = np.concatenate([[0.0], total])[world.indptr]
-    states = np.full((paths, n + 1), -1)
-    actions = np.full((paths, n), -1)
-    rewards = np.zeros((paths, n))
-    states[:, 0] = rng.choice(len(start), size=paths, p=start)
+    states = np.full((n, steps + 1), -1)
+    actions = np.full((n, steps), -1)
+    rewards = np.zeros((n, steps))
+    states[:, 0] = rng.choice(len(start), size=n, p=start)
     cumulative = np.cumsum(policy, axis=1) if policy.ndim == 2 else None
-    for t in range(n):
+    for t in range(steps):
         alive = np.flatnonzero(states[:, t] >= 0)
         alive = alive[~world.terminal[states[alive, t]]]
         if not len(alive):
@@ -53,7 +52,5 @@ def simulate(world: Any, policy: np.ndarray, n: int, seed: int, start: np.ndarra
         entry = np.searchsorted(total, level, side="right")
         entry = np.clip(entry, world.indptr[row], np.maximum(world.indptr[row + 1] - 1, world.indptr[row]))
         states[alive[going], t + 1] = world.indices[entry[going]]
-    last = np.where((states >= 0).any(axis=1), states.max(axis=1), -1)
-    inside = states[:, -1]
-    ended = (inside < 0) | world.terminal[np.where(inside < 0, last, inside)]
-    return Paths(states, actions, rewards, ended)
+    last = states[:, -1]
+    return Paths(states, actions, rewards, (last < 0) | world.terminal[last])

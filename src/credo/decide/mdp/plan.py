@@ -1,31 +1,22 @@
-"""What `solve` returns: values, the policy, and how far the values may be from the truth."""
-
-from typing import Any
+"""Plans for Markov decision processes: values, the policy, and how far the values may be from the truth."""
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
-from credo.decide.mdp.bounds import Bounds, Ruler
+from credo.core.checks import ArrayLike
+from credo.decide.mdp.bellman import Ruler
 from credo.decide.mdp.model import MDP, Table, Vector, best
+from credo.decide.mdp.problem import Plan
 
 
-class Plan(eqx.Module):
+class DiscountedPlan(Plan[MDP]):
     """The solution of a discounted (or surely ending) world.
 
-    ‖value - V*‖∞ ≤ certificate, with rounding counted; following `policy` loses at most twice that. `status` is
-    "converged" where the certificate is within the tolerance, else "stopped".
+    ‖value - V*‖∞ ≤ certificate, with rounding counted; following `policy` loses at most twice that.
     """
 
-    world: MDP
     value: Float[np.ndarray, " s"]
-    policy: Int[np.ndarray, " s"]
-    certificate: float = eqx.field(static=True)
-    steps: int = eqx.field(static=True)
-    """Sweeps over all states, or improvements for policy iteration."""
-    status: str = eqx.field(static=True)
-    method: str = eqx.field(static=True)
-    notes: tuple[str, ...] = eqx.field(static=True, default=())
 
     @property
     def q(self) -> Table:
@@ -38,55 +29,50 @@ class Plan(eqx.Module):
         q = self.q
         return q - q.max(axis=1, keepdims=True)
 
-    def start_value(self, start: Any = None) -> float:
+    def start_value(self, start: ArrayLike = None) -> float:
         """The value averaged over where episodes begin."""
-        return float(self.world._start(start) @ self.value)
+        return float(self.world.begin(start) @ self.value)
 
 
-class HorizonPlan(eqx.Module):
-    """The solution for a given number of steps: value[t] and policy[t] when t steps are done; value[T] is zero."""
+class HorizonPlan(Plan[MDP]):
+    """The solution for a given number of steps: value[t] and policy[t] when t steps are done; value[T] is zero.
 
-    world: MDP
+    The recursion is exact: the certificate is rounding only.
+    """
+
     value: Float[np.ndarray, "t_and_1 s"]
-    policy: Int[np.ndarray, "t s"]
-    certificate: float = eqx.field(static=True)
-    """Rounding only: the recursion is exact."""
-    steps: int = eqx.field(static=True)
-    status: str = eqx.field(static=True, default="converged")
-    method: str = eqx.field(static=True, default="backward induction")
-    notes: tuple[str, ...] = eqx.field(static=True, default=())
 
     def q(self, t: int) -> Table:
         """Q(s, a) when t steps are done."""
         return self.world.backup(self.value[t + 1])
 
+    @property
+    def first(self) -> DiscountedPlan:
+        """What to do, and what it is worth, when no step is done."""
+        return DiscountedPlan(
+            self.world, self.policy[0], self.certificate, self.iterations, self.status, self.method, self.value[0]
+        )
 
-class AveragePlan(eqx.Module):
+
+class AveragePlan(Plan[MDP]):
     """The solution for the reward per step in the long run: |gain - g*| ≤ certificate; bias is zero in state 0."""
 
-    world: MDP
-    gain: float = eqx.field(static=True)
     bias: Float[np.ndarray, " s"]
-    policy: Int[np.ndarray, " s"]
-    certificate: float = eqx.field(static=True)
-    steps: int = eqx.field(static=True)
-    status: str = eqx.field(static=True)
-    method: str = eqx.field(static=True)
-    notes: tuple[str, ...] = eqx.field(static=True, default=())
+    gain: float = eqx.field(static=True)
 
 
-def finish(world: MDP, value: Vector, tolerance: float, steps: int, method: str, q: Table | None = None) -> Plan:
+def verdict(certificate: float, tolerance: float) -> str:
+    """The status of a plan."""
+    return "converged" if certificate <= tolerance else "stopped"
+
+
+def finish(
+    world: MDP, value: Vector, tolerance: float, iterations: int, method: str, q: Table | None = None
+) -> DiscountedPlan:
     """The plan of values: one more backup gives the bounds, the policy, and values in the middle of the bounds."""
     q = world.backup(value) if q is None else q
     backed = best(q)
     found = Ruler(world).measure(value, backed)
-    return plan_of(world, backed, np.argmax(q, axis=1), found, tolerance, steps, method)
-
-
-def plan_of(
-    world: MDP, backed: Vector, policy: np.ndarray, found: Bounds, tolerance: float, steps: int, method: str
-) -> Plan:
-    """The plan of values that have been backed up and measured."""
-    final = np.where(world.terminal, 0.0, backed + found.shift)
-    status = "converged" if found.certificate <= tolerance else "stopped"
-    return Plan(world, final, policy, found.certificate, steps, status, method)
+    middle = np.where(world.terminal, 0.0, backed + found.shift)
+    status = verdict(found.certificate, tolerance)
+    return DiscountedPlan(world, np.argmax(q, axis=1), found.certificate, iterations, status, method, middle)

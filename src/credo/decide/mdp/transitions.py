@@ -6,7 +6,7 @@ rows. What a row lacks to one is the probability that the episode ends there.
 
 import itertools
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,7 +18,7 @@ from credo.core.errors import DataError
 SUM_TOLERANCE = 1e-8
 MANY = 2_000_000
 """Entries from which a product is worth several threads."""
-MOST_THREADS = 8
+MAX_THREADS = 8
 FORM = (
     "(s, a, s') probabilities, a list with one (s, s') sparse matrix for each action, or one sparse matrix with row "
     "s·a + k for action k of state s"
@@ -28,22 +28,22 @@ FORM = (
 class Rows(NamedTuple):
     """The successors of all pairs of state and action."""
 
-    matrix: Any
-    """scipy csr_array (s·a, s)."""
+    matrix: sp.csr_array
+    """(s·a, s)."""
     states: int
     actions: int
 
 
-def bare(data: Any, indices: Any, indptr: Any, shape: tuple[int, int]) -> Any:
+def bare(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]) -> sp.csr_array:
     """A csr_array of arrays that are known to fit, without looking at them; `indptr` need not begin at zero."""
     out = sp.csr_array(shape)
     out.data, out.indices, out.indptr = data, indices, indptr
     return out
 
 
-def product(matrix: Any, vector: Float[np.ndarray, " s"]) -> Float[np.ndarray, " rows"]:
+def product(matrix: sp.csr_array, vector: Float[np.ndarray, " s"]) -> Float[np.ndarray, " rows"]:
     """matrix @ vector, with the rows of a large matrix shared among the cores: SciPy lets go of Python's lock."""
-    parts = min(cores(), MOST_THREADS) if len(matrix.data) >= MANY else 1
+    parts = min(cores(), MAX_THREADS) if len(matrix.data) >= MANY else 1
     if parts == 1:
         return matrix @ vector
     cuts = np.linspace(0, matrix.shape[0], parts + 1).astype(int)
@@ -55,7 +55,7 @@ def product(matrix: Any, vector: Float[np.ndarray, " s"]) -> Float[np.ndarray, "
         return np.concatenate(list(pool.map(lambda rows: rows @ vector, slices)))
 
 
-def rows_of(transitions: Any, actions: Any = None) -> Rows:
+def rows_of(transitions: object, actions: int | None = None) -> Rows:
     """Sparse rows from any of the accepted forms; `actions` is how many, where one sparse matrix does not say."""
     if sp.issparse(transitions):
         matrix = sp.csr_array(transitions)
@@ -63,7 +63,7 @@ def rows_of(transitions: Any, actions: Any = None) -> Rows:
         a = actions or (total // s if s and total % s == 0 else 0)
         if not a or a * s != total:
             raise DataError(f"transitions has {total} rows for {s} states, which is no whole number of actions each")
-        return Rows(_float(matrix), s, int(a))
+        return Rows(matrix.astype(float, copy=False), s, a)
     if isinstance(transitions, list | tuple) and transitions and all(sp.issparse(each) for each in transitions):
         shapes = {each.shape for each in transitions}
         s = transitions[0].shape[0]
@@ -71,7 +71,7 @@ def rows_of(transitions: Any, actions: Any = None) -> Rows:
             raise DataError(f"transitions must hold one (s, s') matrix for each action, found the shapes {shapes}")
         a = len(transitions)
         stacked = sp.csr_array(sp.vstack([sp.csr_array(each) for each in transitions], format="csr"))
-        return Rows(_float(stacked[np.arange(s * a).reshape(a, s).T.ravel()]), s, a)
+        return Rows(stacked[np.arange(s * a).reshape(a, s).T.ravel()].astype(float, copy=False), s, a)
     try:
         table = np.asarray(transitions, dtype=float)
     except (TypeError, ValueError):
@@ -87,20 +87,13 @@ def rows_of(transitions: Any, actions: Any = None) -> Rows:
     return Rows(sp.csr_array(table.reshape(s * a, s)), s, a)
 
 
-def _float(matrix: Any) -> Any:
-    if matrix.dtype != np.float64:
-        matrix = matrix.astype(float)
-    return matrix
-
-
-def check_probabilities(rows: Rows, ends: Float[np.ndarray, "s a"], terminal: Bool[np.ndarray, " s"]) -> Any:
+def check_probabilities(rows: Rows, ends: Float[np.ndarray, "s a"], terminal: Bool[np.ndarray, " s"]) -> sp.csr_array:
     """The matrix with clean rows, or an error that names the first row that is none; terminal states have no rows."""
     matrix, a = rows.matrix, rows.actions
     if terminal.any():
         keep = np.repeat(np.repeat(~terminal, a), np.diff(matrix.indptr))
-        matrix = sp.csr_array(
-            (matrix.data[keep], matrix.indices[keep], _offsets(matrix.indptr, keep)), shape=matrix.shape
-        )
+        offsets = np.concatenate([[0], np.cumsum(keep)])[matrix.indptr].astype(matrix.indptr.dtype)
+        matrix = sp.csr_array((matrix.data[keep], matrix.indices[keep], offsets), shape=matrix.shape)
     data = matrix.data
     if data.size and not (np.isfinite(data.min()) and np.isfinite(data.max())):
         where = int(np.flatnonzero(~np.isfinite(data))[0])
@@ -127,16 +120,12 @@ def check_probabilities(rows: Rows, ends: Float[np.ndarray, "s a"], terminal: Bo
     return matrix
 
 
-def _offsets(indptr: Any, keep: Bool[np.ndarray, " n"]) -> Any:
-    return np.concatenate([[0], np.cumsum(keep)])[indptr].astype(indptr.dtype)
-
-
-def _row(matrix: Any, where: int, a: int) -> str:
+def _row(matrix: sp.csr_array, where: int, a: int) -> str:
     row = int(np.searchsorted(matrix.indptr, where, side="right")) - 1
     return f"the row of state {row // a}, action {row % a} (to state {int(matrix.indices[where])})"
 
 
-def rewards_of(rewards: Any, rows: Rows) -> Float[np.ndarray, "s a"]:
+def rewards_of(rewards: object, rows: Rows) -> Float[np.ndarray, "s a"]:
     """E[reward | state, action] from rewards of states, of states and actions, or of transitions too."""
     s, a = rows.states, rows.actions
     if isinstance(rewards, list | tuple) and rewards and all(sp.issparse(each) for each in rewards):
@@ -160,13 +149,13 @@ def rewards_of(rewards: Any, rows: Rows) -> Float[np.ndarray, "s a"]:
     )
 
 
-def _expected(rows: Rows, reward: Any, k: int) -> np.ndarray:
+def _expected(rows: Rows, reward: sp.sparray | sp.spmatrix, k: int) -> np.ndarray:
     if reward.shape != (rows.states, rows.states):
         raise DataError(f"sparse rewards need the shape (s, s') for each action, found {reward.shape}")
     return np.asarray((rows.matrix[k :: rows.actions] * sp.csr_array(reward)).sum(axis=1)).ravel()
 
 
-def check_terminal(terminal: Any, states: int) -> Bool[np.ndarray, " s"]:
+def check_terminal(terminal: object, states: int) -> Bool[np.ndarray, " s"]:
     """A flag for each state from flags or from numbers of states."""
     flags = np.zeros(states, dtype=bool)
     if terminal is None:

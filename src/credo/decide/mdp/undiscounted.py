@@ -4,18 +4,16 @@ Values exist where every policy surely ends, or where some policy ends from ever
 without bound. Bertsekas & Tsitsiklis (1991), "An analysis of stochastic shortest path problems".
 """
 
-from typing import Any
-
 import numpy as np
 from jaxtyping import Bool
 
 from credo.core.errors import DataError
-from credo.decide.mdp.bounds import EPS, Ruler
-from credo.decide.mdp.evaluation import chain, direct
+from credo.decide.mdp.bellman import EPS, Ruler, chain, direct
 from credo.decide.mdp.graph import backward
-from credo.decide.mdp.model import MDP, Table, Vector, best
-from credo.decide.mdp.plan import Plan
-from credo.decide.mdp.policy_iteration import PolicyIteration, improve
+from credo.decide.mdp.model import MDP, Policy, Table, Vector, best
+from credo.decide.mdp.plan import DiscountedPlan, verdict
+from credo.decide.mdp.policy_iteration import Improved, PolicyIteration, howard
+from credo.decide.mdp.problem import Planner
 
 
 def lasting(world: MDP) -> Bool[np.ndarray, "s a"]:
@@ -52,34 +50,31 @@ def check_ends(world: MDP) -> bool:
     return False
 
 
-def solve_undiscounted(world: MDP, using: Any, tolerance: float) -> Plan:
+def solve_undiscounted(world: MDP, using: Planner | None, tolerance: float) -> DiscountedPlan:
     """Policy iteration from a policy that ends."""
-    if not (using is None or isinstance(using, PolicyIteration)):
-        raise DataError(f"with discount = 1 use PolicyIteration(), found {type(using).__name__}")
     every = check_ends(world)
-    value, policy, q, steps = _iterate(world, (using or PolicyIteration()).most)
-    final = np.where(world.terminal, 0.0, value)
-    certificate = _surely(world, value, q) if every else _verified(world, value, policy, q)
-    status = "converged" if certificate <= tolerance else "stopped"
+    found = _improve(world, using.max_steps if isinstance(using, PolicyIteration) else PolicyIteration().max_steps)
+    certificate = _surely(world, found.value, found.q) if every else _verified(world, found)
     notes = () if np.isfinite(certificate) else ("the optimum could not be certified: actions tie within rounding",)
-    return Plan(world, final, np.argmax(q, axis=1), certificate, steps, status, "policy iteration", notes)
+    return DiscountedPlan(
+        world,
+        np.argmax(found.q, axis=1),
+        certificate,
+        found.iterations,
+        verdict(certificate, tolerance),
+        "policy iteration",
+        np.where(world.terminal, 0.0, found.value),
+        notes=notes,
+    )
 
 
-def _iterate(world: MDP, most: int) -> tuple[Vector, np.ndarray, Table, int]:
-    policy = _homeward(world)
-    done = 0
-    while True:
-        done += 1
-        step, reward = chain(world, policy)
-        value = direct(step, reward, 1.0)
-        q = world.backup(value)
-        improved = improve(world, policy, q, value)
-        if done == most or np.array_equal(improved, policy):
-            return value, policy, q, done
-        policy = improved
+def _improve(world: MDP, max_steps: int) -> Improved:
+    ruler, nothing = Ruler(world), np.zeros(world.shape[0])
+    evaluate = lambda policy, last: direct(*chain(world, policy), 1.0)  # noqa: E731
+    return howard(_homeward(world), nothing, evaluate, world.backup, lambda v: 8 * ruler.rounding(v), max_steps)
 
 
-def _homeward(world: MDP) -> np.ndarray:
+def _homeward(world: MDP) -> Policy:
     """A policy that ends: an action that may end or come nearer to where that is possible."""
     near = world.ends > 0
     policy = np.argmax(near, axis=1)
@@ -103,17 +98,18 @@ def _surely(world: MDP, value: Vector, q: Table) -> float:
         ends=np.where(world.terminal[:, None], 0.0, world.ends),
         terminal=world.terminal,
     )
-    longest = _iterate(timed, 1000)[0]
+    longest = _improve(timed, 1000).value
     short = float(np.max(best(timed.backup(longest)) - longest, initial=0.0)) + Ruler(timed).rounding(longest)
     residual = float(np.abs(best(q) - value).max()) + ruler.rounding(value)
     return residual * float(longest.max()) / (1 - short) if short < 0.5 else np.inf
 
 
-def _verified(world: MDP, value: Vector, policy: np.ndarray, q: Table) -> float:
+def _verified(world: MDP, found: Improved) -> float:
     """The least ε such that V + εh is above all its backups, h = expected time to the end of the policy.
 
     Then V - εh ≤ V_π ≤ V* ≤ V + εh.
     """
+    value, policy, q = found.value, found.policy, found.q
     step, _ = chain(world, policy)
     time = direct(step, np.where(world.terminal, 0.0, 1.0), 1.0)
     live = ~world.terminal

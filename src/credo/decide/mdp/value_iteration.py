@@ -4,59 +4,60 @@ Puterman (1994), sections 6.3 and 6.6; Moore & Atkeson (1993), "Prioritized swee
 """
 
 import itertools
-from typing import Any
+from dataclasses import dataclass
 
-import equinox as eqx
 import numpy as np
 import scipy.sparse as sp
 from jaxtyping import Float
 
-from credo.decide.mdp.bounds import Ruler
-from credo.decide.mdp.graph import Levels, levels
+from credo.decide.mdp.bellman import Ruler
+from credo.decide.mdp.graph import Levels, levels, successors
 from credo.decide.mdp.model import MDP, Vector, best
-from credo.decide.mdp.plan import Plan, finish
-from credo.decide.mdp.transitions import bare, product
+from credo.decide.mdp.plan import DiscountedPlan, finish
+from credo.decide.mdp.problem import Planner
+from credo.decide.mdp.transitions import bare
 
 QUANTUM = 64
 """States by which ranges that are updated together differ."""
 
 
-class ValueIteration(eqx.Module):
+@dataclass(frozen=True)
+class ValueIteration(Planner[MDP]):
     """V ← maxₐ r + γPV for all states at once, moved by what the bounds are sure of, until V* is pinned down."""
 
-    most: int = eqx.field(static=True, default=100_000)
+    max_steps: int = 100_000
 
-    def solve(self, world: MDP, tolerance: float, value: Vector | None = None) -> Plan:
+    def solve(self, world: MDP, tolerance: float, start: Vector | None = None) -> DiscountedPlan:
         """Sweeps until the certificate is within the tolerance."""
-        ruler, matrix = Ruler(world), world.matrix
-        v = np.zeros(world.shape[0]) if value is None else value
-        q = world.rewards
-        for done in range(1, self.most + 1):
-            q = world.rewards + (world.discount * product(matrix, v)).reshape(world.shape)
+        ruler = Ruler(world)
+        v = np.zeros(world.shape[0]) if start is None else start
+        for done in range(1, self.max_steps + 1):
+            q = world.backup(v)
             backed = best(q)
             found = ruler.measure(v, backed)
-            if found.certificate <= tolerance or np.array_equal(backed, v) or done == self.most:
+            if found.certificate <= tolerance or np.array_equal(backed, v) or done == self.max_steps:
                 break
             v = np.where(world.terminal, 0.0, backed + found.low) if found.low else backed
         return finish(world, v, tolerance, done, "value iteration", q)
 
 
-class GaussSeidel(eqx.Module):
+@dataclass(frozen=True)
+class GaussSeidel(Planner[MDP]):
     """Value iteration that uses new values at once, in the order of distance from where the rewards are.
 
     All states of the same distance are updated together, so that values travel all the way in one sweep.
     """
 
-    most: int = eqx.field(static=True, default=100_000)
+    max_steps: int = 100_000
 
-    def solve(self, world: MDP, tolerance: float, value: Vector | None = None) -> Plan:
+    def solve(self, world: MDP, tolerance: float, start: Vector | None = None) -> DiscountedPlan:
         """Sweeps until the change is small enough, then the certificate is computed."""
         blocks = Ordered(world, levels(world))
         ruler = Ruler(world)
-        v = blocks.begin(value)
+        v = blocks.begin(start)
         target = tolerance / ruler.factor / 2 if ruler.factor else tolerance
         done, change = 0, np.inf
-        while done < self.most and change > max(target, 2 * ruler.rounding(v)):
+        while done < self.max_steps and change > max(target, 2 * ruler.rounding(v)):
             change, done = 0.0, done + 1
             for low, high in itertools.pairwise(blocks.bounds.tolist()):
                 new = blocks.update(v, low, high)
@@ -65,28 +66,26 @@ class GaussSeidel(eqx.Module):
         return finish(world, blocks.back(v), tolerance, done, "Gauss-Seidel")
 
 
-class PrioritizedSweeping(eqx.Module):
+@dataclass(frozen=True)
+class PrioritizedSweeping(Planner[MDP]):
     """Updates the states with the largest Bellman errors, and looks again only at those that lead to them.
 
     States within a `share` of the largest error are updated together.
     """
 
-    share: float = eqx.field(static=True, default=0.25)
-    most: int = eqx.field(static=True, default=10_000_000)
+    share: float = 0.25
+    max_steps: int = 10_000_000
 
-    def solve(self, world: MDP, tolerance: float, value: Vector | None = None) -> Plan:
-        """Rounds until all errors are small enough; `steps` counts backups in sweeps over all states."""
+    def solve(self, world: MDP, tolerance: float, start: Vector | None = None) -> DiscountedPlan:
+        """Rounds until all errors are small enough; `iterations` counts backups in sweeps over all states."""
         s, a = world.shape
         matrix, ruler = world.matrix, Ruler(world)
-        entry = sp.csr_array(
-            (np.ones(len(world.indices), dtype=np.int8), world.indices, world.indptr[::a]), shape=(s, s)
-        )
-        leading = sp.csr_array(entry.T)
-        v = np.zeros(s) if value is None else value.copy()
+        leading = sp.csr_array(successors(world).T)
+        v = np.zeros(s) if start is None else start.copy()
         error = best(world.backup(v)) - v
         target = tolerance / (ruler.factor + 1) / 2
         backups = 0
-        for _ in range(self.most):
+        for _ in range(self.max_steps):
             size = np.abs(error)
             largest = float(size.max(initial=0.0))
             if largest <= max(target, 2 * ruler.rounding(v)):
@@ -111,10 +110,9 @@ class Ordered:
         place[self.order] = np.arange(s, dtype=world.indices.dtype)
         matrix = world.matrix[(self.order[:, None] * a + np.arange(a)).ravel()]
         self.indptr, self.indices, self.probs = matrix.indptr, place[matrix.indices], matrix.data * world.discount
-        self.indptr = np.concatenate(
-            [self.indptr, np.full(QUANTUM * a, self.indptr[-1])]
-        )  # rows beyond the last are empty
-        self.frames: dict[int, Any] = {}
+        # Rows beyond the last are empty.
+        self.indptr = np.concatenate([self.indptr, np.full(QUANTUM * a, self.indptr[-1])])
+        self.frames: dict[int, sp.csr_array] = {}
         self.rewards = world.rewards[self.order]
         low = float(world.rewards.min(initial=0.0))
         self.pessimist = min(low / (1 - world.discount), 0.0) if world.discount < 1 else 0.0
@@ -132,7 +130,7 @@ class Ordered:
         out[self.order] = value
         return out
 
-    def update(self, value: Vector, low: Any, high: Any) -> Float[np.ndarray, " block"]:
+    def update(self, value: Vector, low: int, high: int) -> Float[np.ndarray, " block"]:
         """maxₐ r + γPV of the states low … high - 1."""
         a = self.actions
         # Offsets into the arrays of the whole world: the product reads only these rows. A few more than needed, so that
