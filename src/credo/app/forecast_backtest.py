@@ -14,7 +14,7 @@ from scipy import stats
 from credo.core.arrays import put
 from credo.core.predictive import LogNormal, Normal
 from credo.evaluate.scores import crps
-from credo.models.lds.kalman import Start, Steps
+from credo.models.lds.kalman import StateLaw, SystemMatrices
 from credo.models.structural import Structural
 from credo.models.structural.forecast import moments
 
@@ -82,13 +82,13 @@ def backtest(
     for i, origin in enumerate(origins):
         reach = min(horizon, len(y) - 1 - int(origin))
         system = _after(steps, int(origin) + 1, reach)
-        told, noise, doubt = moments(system, start, Start(means[origin], covariances[origin]), reach)
+        told, noise, doubt = moments(system, start, StateLaw(means[origin], covariances[origin]), reach)
         mean[i, :reach], std[i, :reach] = told, np.sqrt(noise + np.diagonal(doubt).clip(0.0))
     outcome = outcomes_after(y, origins, horizon)
     return Backtest(origins, mean, std, outcome, score(mean, std, outcome, unit, belief.log))
 
 
-def _after(steps: Steps, begin: int, count: int) -> Steps:
+def _after(steps: SystemMatrices, begin: int, count: int) -> SystemMatrices:
     """The matrices of `count` steps from `begin` on."""
     if steps.emission.ndim == 2:
         return steps

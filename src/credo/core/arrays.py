@@ -1,14 +1,26 @@
 """NumPy's arrays and JAX's: which of them a value is, and the way from one to the other."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+
+if TYPE_CHECKING:
+    AnyArray: TypeAlias = jax.Array
+else:
+    AnyArray = jax.Array | np.ndarray
+    """What a function takes that computes with either library; type checkers know it by JAX's methods."""
 
 
 def is_traced(*values: object) -> bool:
     """Whether any leaf of the values is a JAX tracer: its numbers cannot be looked at."""
     return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
+
+
+def namespace(*values: object) -> Any:
+    """The library to compute with: `jax.numpy` where any leaf is traced or a JAX array, else NumPy."""
+    return jnp if any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(values)) else np
 
 
 def put(values: Any) -> jax.Array:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from credo.models.lds.kalman import Start, Steps, kalman_filter, rts_smoother
+from credo.models.lds.kalman import FilterInputs, StateLaw, SystemMatrices, kalman_filter, kalman_smoother
 from credo.models.lds.parallel import parallel_filter, parallel_smoother
 from credo.models.lds.riccati import steady_state
 from credo.models.lds.score import log_likelihood
@@ -20,32 +20,29 @@ T = 6
 
 def problem(oracle, seed, vary=None, singular=False):
     rng = np.random.default_rng(seed)
-    steps = Steps(*(jnp.asarray(a) for a in oracle.matrices(rng, t=vary, singular=singular)))
+    steps = SystemMatrices(*(jnp.asarray(a) for a in oracle.matrices(rng, t=vary, singular=singular)))
     seen = rng.uniform(size=(T, 2)) < 0.7
     x = np.where(seen, rng.normal(size=(T, 2)), 0.0)
     first = np.array([False, False, False, False, True, False])
-    start = Start(jnp.asarray(rng.normal(size=2)), jnp.asarray([[0.7, 0.2], [0.2, 0.5]]))
+    start = StateLaw(jnp.asarray(rng.normal(size=2)), jnp.asarray([[0.7, 0.2], [0.2, 0.5]]))
     return start, steps, jnp.asarray(x), jnp.asarray(seen), jnp.asarray(first)
 
 
 @eqx.filter_jit
-def three(start, steps, x, seen, first, before=None):
-    data = (x, seen, first, before)
-    plain = kalman_filter(start, steps, *data)
-    rooted, roots = root_filter(start, steps, *data)
-    scanned = parallel_filter(start, steps, *data)
+def three(given):
+    plain, (rooted, roots), scanned = kalman_filter(given), root_filter(given), parallel_filter(given)
     return (
-        (plain, rts_smoother(steps, plain, first, cross=True)),
-        (rooted, root_smoother(steps, rooted, roots, first)),
-        (scanned, parallel_smoother(steps, scanned, first, cross=True)),
+        (plain, kalman_smoother(given, plain)),
+        (rooted, root_smoother(given, rooted, roots)),
+        (scanned, parallel_smoother(given, scanned)),
     )
 
 
 def test_square_root_and_parallel_equal_the_covariance_form(oracle):
-    before = Start(jnp.ones(2), 0.3 * jnp.eye(2))
+    before = StateLaw(jnp.ones(2), 0.3 * jnp.eye(2))
     start, steps, x, seen, first = problem(oracle, 3, T)
-    steps = Steps(*(a[3:] for a in steps))
-    plain, *others = three(start, steps, x[3:], seen[3:], first[3:], before)
+    steps = SystemMatrices(*(a[3:] for a in steps))
+    plain, *others = three(FilterInputs(start, steps, x[3:], seen[3:], first[3:], before))
     for other in others:
         for want, got in zip(jax.tree.leaves(plain), jax.tree.leaves(other), strict=True):
             np.testing.assert_allclose(got, want, atol=1e-12)
@@ -55,10 +52,11 @@ def test_the_square_root_keeps_digits_that_the_covariance_loses():
     """Two nearly equal, nearly exact observations of two states: variances of 0.04 and 2.5e-19."""
     noise = 1e-18
     h = np.array([[1.0, 1.0], [1.0, 1.0 + 1e-8]])
-    steps = Steps.of(jnp.eye(2), jnp.eye(2), jnp.asarray(h), noise * jnp.eye(2))
+    steps = SystemMatrices.of(jnp.eye(2), jnp.eye(2), jnp.asarray(h), noise * jnp.eye(2))
     x = jnp.zeros((T, 2))
     seen = jnp.zeros((T, 2), bool).at[0].set(True)
-    _, roots = eqx.filter_jit(root_filter)(Start(jnp.zeros(2), jnp.eye(2)), steps, x, seen, jnp.zeros(T, bool))
+    given = FilterInputs(StateLaw(jnp.zeros(2), jnp.eye(2)), steps, x, seen, jnp.zeros(T, bool))
+    _, roots = eqx.filter_jit(root_filter)(given)
     rows = [[Fraction(v) for v in row] for row in h.tolist()]
     a, b, d = (sum(r[i] * r[j] for r in rows) / Fraction(noise) for i, j in ((0, 0), (0, 1), (1, 1)))
     determinant, trace = (a + 1) * (d + 1) - b * b, a + d + 2
@@ -72,10 +70,10 @@ def slopes(arguments, seen, first, directions):
     """The gradient by hand along some directions, and by forward differentiation of the filter."""
 
     def direct(start, steps, x, before):
-        return kalman_filter(start, steps, x, seen, first, before).log_likelihood
+        return kalman_filter(FilterInputs(start, steps, x, seen, first, before)).log_likelihood
 
     def by_hand(start, steps, x, before):
-        return log_likelihood(start, steps, x, seen, first, before)
+        return log_likelihood(FilterInputs(start, steps, x, seen, first, before))
 
     gradient = jax.grad(by_hand, argnums=(0, 1, 2, 3))(*arguments)
     inner = jax.tree.map(lambda g, d: jnp.sum(g * d), gradient, directions)
@@ -89,7 +87,7 @@ def slopes(arguments, seen, first, directions):
 @pytest.mark.parametrize(("vary", "singular"), [(None, False), (None, True), (T, False)])
 def test_the_gradient_by_hand(oracle, vary, singular):
     start, steps, x, seen, first = problem(oracle, 5, vary, singular)
-    before = Start(jnp.ones(2), 0.3 * jnp.eye(2))
+    before = StateLaw(jnp.ones(2), 0.3 * jnp.eye(2))
     arguments = (start, steps, x, before)
     rng = np.random.default_rng(0)
     directions = jax.tree.map(lambda a: jnp.asarray(rng.normal(size=a.shape)), arguments)
@@ -98,7 +96,9 @@ def test_the_gradient_by_hand(oracle, vary, singular):
         return 0.5 * (a + jnp.swapaxes(a, -1, -2))
 
     d_start, d_steps, d_x, d_before = directions
-    d_steps = d_steps._replace(noise=even(d_steps.noise), observation=even(d_steps.observation))
+    d_steps = d_steps._replace(
+        process_noise=even(d_steps.process_noise), observation_noise=even(d_steps.observation_noise)
+    )
     d_start, d_before = (d._replace(covariance=even(d.covariance)) for d in (d_start, d_before))
     got, want = slopes(arguments, seen, first, (d_start, d_steps, d_x, d_before))
     np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-10)

@@ -59,7 +59,7 @@ def test_a_belief_known_by_draws_averages():
     again = truth.condition(x, using=method, seed=1, missing=True)
     np.testing.assert_array_equal(again.predict(2).mean, ahead.mean)
     with pytest.raises(DataError, match="priors of its own"):
-        credo.learn(truth, x, using=method, missing=True, priors={"noise": LogNormal(1.0)})
+        credo.learn(truth, x, using=method, missing=True, priors={"process_noise": LogNormal(1.0)})
 
 
 @pytest.mark.slow
@@ -89,7 +89,7 @@ def test_calibration_by_simulation():
         return jax.vmap(one)(keys, x)
 
     found = chains(jr.split(jr.key(1), runs), jnp.asarray(x))
-    for path, true in (("transition", f), ("noise", q), ("observation", r)):
+    for path, true in (("transition", f), ("process_noise", q), ("observation_noise", r)):
         ranks = np.sum(np.asarray(found[path])[:, :, 0, 0] < true[:, None], axis=1)
         counts = np.bincount(ranks // 4, minlength=8)
         assert stats.chisquare(counts).pvalue > 1e-3, path

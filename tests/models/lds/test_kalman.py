@@ -1,27 +1,33 @@
 """The Kalman filter and smoother against dense conditioning, statsmodels and themselves."""
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from credo.models.lds.kalman import Start, Steps, kalman_filter, rts_smoother
+from credo.models.lds.kalman import FilterInputs, StateLaw, SystemMatrices, kalman_filter, kalman_smoother
 
 T = 6
 
 
 @eqx.filter_jit
-def both(start, steps, x, seen, first, before=None):
-    filtered = kalman_filter(start, steps, x, seen, first, before)
-    return filtered, rts_smoother(steps, filtered, first, cross=True)
+def both(given):
+    filtered = kalman_filter(given)
+    return filtered, kalman_smoother(given, filtered, cross=True)
 
 
 def run(mean, covariance, steps, x, first=None, before=None):
     seen = ~np.isnan(x)
     first = np.zeros(len(x), bool) if first is None else first
-    start = Start(jnp.asarray(mean), jnp.asarray(covariance))
-    steps = Steps(*(jnp.asarray(a) for a in steps))
-    return both(start, steps, jnp.asarray(np.where(seen, x, 0.0)), jnp.asarray(seen), jnp.asarray(first), before)
+    start = StateLaw(jnp.asarray(mean), jnp.asarray(covariance))
+    steps = SystemMatrices(*(jnp.asarray(a) for a in steps))
+    rows = (jnp.asarray(a) for a in (np.where(seen, x, 0.0), seen, first))
+    return both(FilterInputs(start, steps, *rows, before))
+
+
+def moments(smoothed):
+    return smoothed.mean, smoothed.covariance, smoothed.cross
 
 
 def start(rng, n=2):
@@ -35,7 +41,7 @@ def missing(rng, x):
     return x
 
 
-CASES = ["plain", "missing", "varying", "singular", "all missing"]
+CASES = ["plain", "missing", "varying", "singular", "all missing", "exact", "wide", "constant"]
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -50,10 +56,17 @@ def test_against_dense_conditioning(case, oracle):
         x = missing(rng, x)
     if case == "all missing":
         x[:] = np.nan
+    f, q, h, r, *levels = steps
+    if case == "exact":
+        steps = (f, q, h, 0 * r, *levels)
+    if case == "wide":
+        covariance = 1e6 * np.eye(2)
+    if case == "constant":
+        steps = (np.eye(2), 0 * q, h, r, *levels)
     filtered, smoothed = run(mean, covariance, steps, x)
     total, sigma, log_p = oracle.given(mean, covariance, steps, x)
     np.testing.assert_allclose(filtered.log_likelihood, log_p, rtol=1e-9, atol=1e-12)
-    for got, want in zip(smoothed, oracle.blocks(total, sigma, T), strict=True):
+    for got, want in zip(moments(smoothed), oracle.blocks(total, sigma, T), strict=True):
         np.testing.assert_allclose(np.asarray(got)[: len(want)], want, atol=1e-10)
     before = 0.0
     for i in range(T):
@@ -85,8 +98,8 @@ def test_a_filter_goes_on_where_another_ended(oracle):
     x = rng.normal(size=(2 * T, 2))
     whole, _ = run(mean, covariance, steps, x)
     half, _ = run(mean, covariance, steps, x[:T])
-    rest, _ = run(mean, covariance, steps, x[T:], before=Start(half.mean[-1], half.covariance[-1]))
-    for a, b in zip(whole, rest, strict=True):
+    rest, _ = run(mean, covariance, steps, x[T:], before=StateLaw(half.mean[-1], half.covariance[-1]))
+    for a, b in zip(jax.tree.leaves(whole), jax.tree.leaves(rest), strict=True):
         np.testing.assert_allclose(np.asarray(a)[T:], b, atol=1e-12)
 
 
@@ -99,5 +112,5 @@ def test_other_sizes(n, p, oracle):
     filtered, smoothed = run(mean, covariance, steps, x)
     total, sigma, log_p = oracle.given(mean, covariance, steps, x)
     np.testing.assert_allclose(filtered.log_likelihood, log_p, rtol=1e-9)
-    for got, want in zip(smoothed, oracle.blocks(total, sigma, 3), strict=True):
+    for got, want in zip(moments(smoothed), oracle.blocks(total, sigma, 3), strict=True):
         np.testing.assert_allclose(np.asarray(got)[: len(want)], want, atol=1e-9)

@@ -25,7 +25,7 @@ def system(oracle, seed=0, **options):
 
 def dense(lds):
     """The matrices as the oracle wants them."""
-    parts = (lds.transition, lds.noise, lds.emission, lds.observation, np.zeros(N), lds.offset)
+    parts = (lds.transition, lds.process_noise, lds.emission, lds.observation_noise, np.zeros(N), lds.offset)
     return lds.start_mean, lds.start_covariance, tuple(np.asarray(a) for a in parts)
 
 
@@ -91,7 +91,7 @@ def test_one_row_and_nothing_seen(lds, x):
     log_p = stats.multivariate_normal.logpdf(
         x[0],
         np.asarray(lds.emission @ lds.start_mean + lds.offset),
-        np.asarray(lds.emission @ lds.start_covariance @ lds.emission.T + lds.observation),
+        np.asarray(lds.emission @ lds.start_covariance @ lds.emission.T + lds.observation_noise),
     )
     np.testing.assert_allclose(lds.log_evidence(x[:1]), log_p, rtol=1e-10)
     nothing = np.full((T, P), np.nan)
@@ -152,9 +152,9 @@ def test_long_sequences_equal_statsmodels(oracle):
     peer = KalmanFilter(k_endog=P, k_states=N, selection=np.eye(N))
     peer.bind(x.copy())
     peer["transition"], peer["design"], peer["state_cov"] = (
-        np.asarray(v) for v in (lds.transition, lds.emission, lds.noise)
+        np.asarray(v) for v in (lds.transition, lds.emission, lds.process_noise)
     )
-    peer["obs_cov"], peer["obs_intercept"] = np.asarray(lds.observation), np.asarray(lds.offset)[:, None]
+    peer["obs_cov"], peer["obs_intercept"] = np.asarray(lds.observation_noise), np.asarray(lds.offset)[:, None]
     peer.initialize_known(np.asarray(lds.start_mean), np.asarray(lds.start_covariance))
     result = peer.filter()
     found = lds.filter(x, missing=True)
@@ -218,7 +218,7 @@ def test_em_never_falls(oracle, x, case):
     if case == "inputs":
         base = [
             getattr(lds, n)
-            for n in ("transition", "noise", "emission", "observation", "start_mean", "start_covariance")
+            for n in ("transition", "process_noise", "emission", "observation_noise", "start_mean", "start_covariance")
         ]
         lds = LDS(*base, control=np.ones((N, 1)), feedthrough=np.zeros((P, 1)))
         options = {"inputs": rng.normal(size=(T, 1))}
@@ -234,9 +234,9 @@ def test_em_never_falls(oracle, x, case):
 @eqx.filter_jit
 def fisher(lds, statistics, held):
     def height(r):
-        return eqx.tree_at(lambda b: b.observation, lds, r).evidence_of(statistics)
+        return eqx.tree_at(lambda b: b.observation_noise, lds, r).evidence_of(statistics)
 
-    return lds.maximize(lds.expect(statistics)[0], held), jax.grad(height)(lds.observation)
+    return lds.maximize(lds.expect(statistics)[0], held), jax.grad(height)(lds.observation_noise)
 
 
 def test_a_step_of_em_goes_along_the_gradient(oracle, x):
@@ -245,10 +245,10 @@ def test_a_step_of_em_goes_along_the_gradient(oracle, x):
     x = x.copy()
     x[2, 1] = x[7, 0] = np.nan
     statistics = lds.statistics(x, missing=True)
-    held = ("transition", "noise", "emission", "offset", "start_mean", "start_covariance")
+    held = ("transition", "process_noise", "emission", "offset", "start_mean", "start_covariance")
     new, slope = fisher(lds, statistics, held)
-    want = lds.observation + 2 / T * lds.observation @ slope @ lds.observation
-    np.testing.assert_allclose(new.observation, want, rtol=1e-9)
+    want = lds.observation_noise + 2 / T * lds.observation_noise @ slope @ lds.observation_noise
+    np.testing.assert_allclose(new.observation_noise, want, rtol=1e-9)
     np.testing.assert_allclose(new.transition, lds.transition)
 
 
@@ -260,8 +260,8 @@ def test_nile_by_em_and_by_gradient():
     by_gradient = credo.learn(first, x, using=Evidence(starts=1, flat=False), fixed=held)
     by_em = credo.learn(first, x, using=EM(starts=1, max_steps=300, tolerance=1e-11), fixed=held)
     for learned in (by_gradient, by_em):
-        np.testing.assert_allclose(learned.observation[0, 0], 15099, rtol=5e-3)
-        np.testing.assert_allclose(learned.noise[0, 0], 1469, rtol=2e-2)
+        np.testing.assert_allclose(learned.observation_noise[0, 0], 15099, rtol=5e-3)
+        np.testing.assert_allclose(learned.process_noise[0, 0], 1469, rtol=2e-2)
 
 
 def test_everything_is_learned(oracle):
@@ -286,8 +286,14 @@ def test_everything_is_learned(oracle):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"noise": [[1.0, 0.5], [0.0, 1.0]]}, "noise must be symmetric, found entries that differ by 0.5"),
-        ({"observation": [[1.0, 2.0], [2.0, 1.0]]}, "observation must be a covariance, found an eigenvalue of -1"),
+        (
+            {"process_noise": [[1.0, 0.5], [0.0, 1.0]]},
+            "process_noise must be symmetric, found .* by 0.5",
+        ),
+        (
+            {"observation_noise": [[1.0, 2.0], [2.0, 1.0]]},
+            "observation_noise must be a covariance, found .* -1",
+        ),
         ({"transition": np.eye(3)}, r"transition must have shape \(2, 2\)"),
         ({"transition": [[np.nan, 0], [0, 1]]}, "transition must be finite"),
         ({"start_covariance": np.eye(2)[None]}, "of the first state alone"),
@@ -299,9 +305,9 @@ def test_everything_is_learned(oracle):
 def test_matrices_that_cannot_be(change, message):
     good = {
         "transition": np.eye(2),
-        "noise": np.eye(2),
+        "process_noise": np.eye(2),
         "emission": np.eye(2),
-        "observation": np.eye(2),
+        "observation_noise": np.eye(2),
         "start_mean": np.zeros(2),
         "start_covariance": np.eye(2),
     }

@@ -1,19 +1,22 @@
-"""Products of small matrices in a recursion that runs for many blocks side by side.
+"""Products of small matrices, of many at a time: of all blocks of a recursion, or of all rows of a table.
 
-`jax.vmap` puts the blocks first: every product of 4 × 4 matrices is then a loop of 4 for each block. With the blocks in
-the LAST axis the same product is a few long loops that vectorize. `side_by_side` turns a function of such arrays into
-one of single matrices that `jax.vmap` runs that way. All functions here take arrays with that one more axis, "_": as
-long as there are blocks, or 1 for what they have in common.
+With the blocks in the LAST axis a product of 4 × 4 matrices is a few long loops that vectorize, where blocks in the
+first one make it a loop of 4 for each. All functions here take arrays with that one more axis, "_": as long as there
+are blocks, or 1 for what they have in common. They compute with NumPy what NumPy's arrays say.
 """
 
 from collections.abc import Callable
-from functools import wraps
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
-from jax.custom_batching import custom_vmap
-from jaxtyping import Array, Float
+from jaxtyping import Float
+
+from credo.core.arrays import AnyArray as Array
+from credo.core.arrays import namespace
+
+S = TypeVar("S")
+Y = TypeVar("Y")
 
 UNROLLED = 8
 """Loops over more rows than this are loops, products of larger matrices `einsum`."""
@@ -22,27 +25,21 @@ SINGULAR = 1e-14
 """A pivot below this share of its diagonal entry, times the number of rows, is rounding."""
 
 
-def side_by_side(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of arrays with a last axis for blocks, as one of arrays without it; `jax.vmap` adds it there."""
+def on_rows(function: Callable[..., S]) -> Callable[..., S]:
+    """A function of arrays with a last axis for blocks, as one of arrays with a first axis for rows."""
 
-    def alone(*args: Any) -> Any:
+    def call(*args: object) -> S:
+        last = jax.tree.map(lambda a: jnp.moveaxis(a, 0, -1), args)
+        return jax.tree.map(lambda a: jnp.moveaxis(a, -1, 0), function(*last))
+
+    return call
+
+
+def on_one(function: Callable[..., S]) -> Callable[..., S]:
+    """A function of arrays with a last axis for blocks, as one of arrays without it."""
+
+    def call(*args: object) -> S:
         return jax.tree.map(lambda a: a[..., 0], function(*jax.tree.map(lambda a: a[..., None], args)))
-
-    single = custom_vmap(alone)
-
-    @single.def_vmap
-    def many(size: int, batched: Any, *args: Any) -> tuple[Any, Any]:
-        last = jax.tree.map(lambda a, b: jnp.moveaxis(a, 0, -1) if b else a[..., None], args, tuple(batched))
-        out = function(*last)
-        out = jax.tree.map(lambda a: jnp.moveaxis(jnp.broadcast_to(a, (*a.shape[:-1], size)), -1, 0), out)
-        return out, jax.tree.map(lambda a: True, out)
-
-    @wraps(function)
-    def call(*args: Any) -> Any:
-        # Where no `vmap` is at work the rule must not stay behind: JAX's own for a derivative of it is not general. The
-        # class is private to JAX; should it be renamed, all is as before, only slower.
-        here = any(type(leaf).__name__ == "BatchTracer" for leaf in jax.tree.leaves(args))
-        return single(*args) if here else alone(*args)
 
     return call
 
@@ -50,18 +47,18 @@ def side_by_side(function: Callable[..., Any]) -> Callable[..., Any]:
 def times(a: Float[Array, "m k _"], b: Float[Array, "k n _"]) -> Float[Array, "m n _"]:
     """ab."""
     if max(a.shape[0], b.shape[1], b.shape[0]) > UNROLLED:
-        return jnp.moveaxis(jnp.moveaxis(a, -1, 0) @ jnp.moveaxis(b, -1, 0), 0, -1)
-    return jnp.sum(a[:, :, None] * b[None], axis=1)
+        return (a.transpose(2, 0, 1) @ b.transpose(2, 0, 1)).transpose(1, 2, 0)
+    return (a[:, :, None] * b[None]).sum(axis=1)
 
 
 def apply(a: Float[Array, "m k _"], v: Float[Array, "k _"]) -> Float[Array, "m _"]:
     """av."""
-    return jnp.sum(a * v, axis=1)
+    return (a * v).sum(axis=1)
 
 
 def inner(a: Float[Array, "k _"], b: Float[Array, "k _"]) -> Float[Array, " _"]:
     """aᵀb."""
-    return jnp.sum(a * b, axis=0)
+    return (a * b).sum(axis=0)
 
 
 def outer(a: Float[Array, "m _"], b: Float[Array, "k _"]) -> Float[Array, "m k _"]:
@@ -71,7 +68,7 @@ def outer(a: Float[Array, "m _"], b: Float[Array, "k _"]) -> Float[Array, "m k _
 
 def transposed(a: Float[Array, "m k _"]) -> Float[Array, "k m _"]:
     """aᵀ."""
-    return jnp.swapaxes(a, 0, 1)
+    return a.swapaxes(0, 1)
 
 
 def symmetric(s: Float[Array, "n n _"]) -> Float[Array, "n n _"]:
@@ -84,16 +81,17 @@ def sandwich(a: Float[Array, "m k _"], s: Float[Array, "k k _"]) -> Float[Array,
     return symmetric(times(times(a, s), transposed(a)))
 
 
-def each(count: int, body: Callable[[Any, Any], tuple[Any, Any]], state: Any, reverse: bool = False) -> tuple[Any, Any]:
+def each(count: int, body: Callable[[S, Any], tuple[S, Y]], state: S, reverse: bool = False) -> tuple[S, Y]:
     """The last state and all outputs of body(state, i), i = 0 … count - 1, written out where there are few turns."""
-    if count > UNROLLED:
+    xp = namespace(state)
+    if count > UNROLLED and xp is jnp:
         return jax.lax.scan(body, state, jnp.arange(count), reverse=reverse)
     outputs = []
     for i in reversed(range(count)) if reverse else range(count):
         state, output = body(state, i)
         outputs.append(output)
     outputs = outputs[::-1] if reverse else outputs
-    return state, jax.tree.map(lambda *rows: jnp.stack(rows), *outputs)
+    return state, jax.tree.map(lambda *rows: xp.stack(rows), *outputs)
 
 
 def solve_semidefinite(s: Float[Array, "n n _"], y: Float[Array, "n m _"]) -> Float[Array, "n m _"]:
@@ -165,13 +163,5 @@ def solve_lower(low: Float[Array, "n n _"], y: Float[Array, "n m _"]) -> Float[A
     return each(low.shape[0], row, jnp.zeros_like(y))[0]
 
 
-@side_by_side
-def solve(s: Float[Array, "n n _"], y: Float[Array, "n m _"]) -> Float[Array, "n m _"]:
-    """`solve_semidefinite` of single matrices."""
-    return solve_semidefinite(s, y)
-
-
-@side_by_side
-def root(s: Float[Array, "n n _"]) -> Float[Array, "n n _"]:
-    """`root_semidefinite` of a single matrix."""
-    return root_semidefinite(s)
+solve = on_one(solve_semidefinite)
+root = on_one(root_semidefinite)

@@ -7,9 +7,10 @@ by gradient (`Evidence()`), or by Gibbs sampling (`StateGibbs`). Kalman (1960); 
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -22,22 +23,23 @@ from credo.core.errors import DataError
 from credo.core.padding import bucket, pad_rows
 from credo.core.params import positive_definite, real
 from credo.core.predictive import Normal
-from credo.core.pytrees import changed, direct
+from credo.core.pytrees import changed
 from credo.infer.em import EM
 from credo.models.lds import compiled_passes
-from credo.models.lds.checks import Varying, covariance, is_singular, matrix
-from credo.models.lds.kalman import Start
+from credo.models.lds.checks import MATRICES, Varying, covariance, is_singular, matrix
+from credo.models.lds.kalman import StateLaw
 from credo.models.lds.learning import Expected, Regression, expect
-from credo.models.lds.online import MATRICES, advance
 from credo.models.lds.riccati import Steady, steady_state
 from credo.models.lds.score import log_likelihood
-from credo.models.lds.simulate import draw_future, draw_states
 from credo.models.lds.subspace_identification import first_guess
 from credo.models.sequences import Sequences, next_row, read
+from credo.models.state_laws import FilteredStates, SmoothedStates
+
+S = TypeVar("S")
 
 REGRESSIONS = {
-    "dynamics": (("transition", "control"), "noise"),
-    "outcomes": (("emission", "feedthrough", "offset"), "observation"),
+    "dynamics": (("transition", "control"), "process_noise"),
+    "outcomes": (("emission", "feedthrough", "offset"), "observation_noise"),
 }
 """The parts of the coefficients of a regression, and the covariance of what they leave."""
 
@@ -45,33 +47,14 @@ LARGEST_JOINT = 512
 """Forecasts of more steps come without the covariance between them."""
 
 
-class StateLaws(NamedTuple):
-    """What a pass says of the state at each row, N(mean, covariance), and of log p(x)."""
-
-    mean: Float[Array, "t n"]
-    covariance: Float[Array, "t n n"]
-    increments: Float[Array, " t"]
-    """log p(xₜ | x₁…xₜ₋₁)."""
-
-    @property
-    def log_likelihood(self) -> Float[Array, ""]:
-        """log p(x₁…x_T)."""
-        return put(np.asarray(np.asarray(self.increments).sum()))
-
-    @property
-    def std(self) -> Float[Array, "t n"]:
-        """The standard deviation of each coordinate."""
-        return put(np.sqrt(np.diagonal(np.asarray(self.covariance), axis1=1, axis2=2)))
-
-
 class LDS(Belief):
     """A linear dynamical system with n states and p outputs.
 
     Args:
         transition: F, shape (n, n).
-        noise: Q, the covariance of what is new in the state; it may be singular where it is not learned.
+        process_noise: Q, the covariance of what is new in the state; it may be singular where it is not learned.
         emission: H, shape (p, n).
-        observation: R, the covariance of the noise of outcomes.
+        observation_noise: R, the covariance of the noise of outcomes.
         start_mean, start_covariance: of the first state of a sequence.
         control: B, shape (n, c), how inputs move the state.
         feedthrough: D, shape (p, c), how inputs show at once.
@@ -88,7 +71,7 @@ class LDS(Belief):
     beginning unless `continued=True`.
     """
 
-    state: Start | None
+    state: StateLaw | None
     """The filtered law of the latest state, None before the first outcome."""
     time: Int[Array, ""]
     """How many rows of its sequence the state has seen."""
@@ -97,9 +80,9 @@ class LDS(Belief):
     inputs: int = eqx.field(static=True)
     method: str = eqx.field(static=True)
     transition: Any = real()
-    noise: Any = positive_definite()
+    process_noise: Any = positive_definite()
     emission: Any = real()
-    observation: Any = positive_definite()
+    observation_noise: Any = positive_definite()
     start_mean: Any = real()
     start_covariance: Any = positive_definite()
     control: Any = real()
@@ -109,9 +92,9 @@ class LDS(Belief):
     def __init__(
         self,
         transition: Any,
-        noise: Any,
+        process_noise: Any,
         emission: Any,
-        observation: Any,
+        observation_noise: Any,
         start_mean: Any,
         start_covariance: Any,
         control: Any = None,
@@ -132,7 +115,8 @@ class LDS(Belief):
         c = widths.pop() if widths else int(control is not None or feedthrough is not None)
         self.states, self.outputs, self.inputs, self.method = n, p, c, compiled_passes.check_method(method)
         self.transition, self.emission = matrix(transition, "transition", (n, n)), matrix(emission, "emission", (p, n))
-        self.noise, self.observation = covariance(noise, "noise", n), covariance(observation, "observation", p)
+        self.process_noise = covariance(process_noise, "process_noise", n)
+        self.observation_noise = covariance(observation_noise, "observation_noise", p)
         self.start_mean = matrix(start_mean, "start_mean", (n,))
         self.start_covariance = covariance(start_covariance, "start_covariance", n)
         if isinstance(self.start_mean, Varying) or isinstance(self.start_covariance, Varying):
@@ -169,14 +153,14 @@ class LDS(Belief):
 
     def prepare(self, *data: Any, **options: Any) -> tuple["LDS", Sequences]:
         """With a starting point from the data where there is none; what is learned is of whole sequences."""
-        blank = self.begin()
+        blank = self.from_start()
         found = changed(blank.statistics(*data, **options), origin=blank)
         if self.transition is None:
             return blank._started(found, 0), found
-        if is_singular(self.observation):
+        if is_singular(self.observation_noise):
             raise DataError(
-                "observation must be positive definite to learn anything, found a singular one; add a little to its "
-                "diagonal"
+                "observation_noise must be positive definite to learn anything, found a singular one; add a little to "
+                "its diagonal"
             )
         return blank, found
 
@@ -187,7 +171,6 @@ class LDS(Belief):
         guess = first_guess(x, np.asarray(data.first)[:n], driven, self.states, seed)
         return changed(self, **{name: put(value) for name, value in guess.items()})
 
-    @direct
     def condition(self, *data: Any, using: Any = None, **options: Any) -> Any:
         """The belief after more outcomes: `state` is the law of the latest state (the Kalman filter).
 
@@ -196,20 +179,27 @@ class LDS(Belief):
         if using is None and len(data) == 1 and "lengths" not in options:
             row = next_row(self.outputs, data[0])
             if row is not None:
-                return advance(self.known() if self.state is None else self, row, **options)
-        return Belief.condition(self, *data, using=using, **options)
+                return self.require_parameters()._after(row, **options)
+        return super().condition(*data, using=using, **options)
+
+    def _after(self, row: Any, missing: bool = False, inputs: Any = None) -> "LDS":
+        """The belief after the next outcome."""
+        if not np.isfinite(row).all():
+            read(row[None], missing=missing)  # which says what is wrong, if anything is
+        driven: Any = None if inputs is None else np.asarray(inputs, dtype=float).reshape(1, -1)
+        self._check_inputs(None if driven is None else driven.shape[1])
+        self._check_reach(1 + (0 if self.state is None else int(self.time)))
+        state, time = compiled_passes.advance(self, row, driven)
+        return changed(self, state=state, time=np.asarray(time))
 
     def condition_on(self, statistics: Sequences) -> "LDS":
         """The filter, of which the last law is kept."""
-        state, time = compiled_passes.latest(self.known(), statistics)
+        state, time = compiled_passes.latest(self.require_parameters(), statistics)
         return changed(self, state=state, time=time)
 
     def evidence_of(self, statistics: Sequences) -> Float[Array, ""]:
         """log p(x); its gradient costs one pass back."""
-        lds = self.known()
-        steps, first = compiled_passes.steps_for(lds, statistics), compiled_passes.continuing(lds, statistics)
-        before = compiled_passes.before(lds, statistics)
-        return log_likelihood(compiled_passes.starts(lds), steps, statistics.x, statistics.seen, first, before)
+        return log_likelihood(compiled_passes.filter_inputs(self.require_parameters(), statistics))
 
     def predict(self, steps: int = 1, *, inputs: Any = None) -> Normal:
         """The next `steps` outcomes, shape (steps,) for one output and (steps, p) for several.
@@ -219,28 +209,28 @@ class LDS(Belief):
         """
         driven, length = self._driven(steps, inputs)
         alone = self.outputs == 1
-        found = compiled_passes.forecast(self.known(), length, driven, alone and steps <= LARGEST_JOINT)
+        found = compiled_passes.forecast(self.require_parameters(), length, driven, alone and steps <= LARGEST_JOINT)
         mean, noise, latent = (_head(v, (slice(steps), 0) if alone else slice(steps)) for v in found[:3])
         joint = _head(found[3], (slice(steps), slice(steps))) if len(found) > 3 else None
         return Normal(mean, noise, latent, joint)
 
-    def forecast(self, steps: int = 1, *, inputs: Any = None) -> Start:
+    def forecast(self, steps: int = 1, *, inputs: Any = None) -> StateLaw:
         """The laws of the next `steps` states: means (steps, n) and covariances (steps, n, n)."""
         driven, length = self._driven(steps, inputs)
-        return Start(*(_head(v, slice(steps)) for v in compiled_passes.ahead(self.known(), length, driven)))
+        laws = compiled_passes.ahead(self.require_parameters(), length, driven)[1]
+        return StateLaw(_head(laws.mean, slice(steps)), _head(laws.covariance, slice(steps)))
 
     # -- looking at whole sequences -------------------------------------------------------------------------
 
-    def filter(self, *data: Any, continued: bool = False, **options: Any) -> StateLaws:
+    def filter(self, *data: Any, continued: bool = False, **options: Any) -> FilteredStates:
         """p(zₜ | x₁…xₜ) and log p(xₜ | x₁…xₜ₋₁) for every row."""
         lds, found = self._look(data, options, continued)
-        return StateLaws(*(_cut(each, found) for each in compiled_passes.filtered(lds, found)))
+        return _cut(compiled_passes.filtered(lds, found), found)
 
-    def smooth(self, *data: Any, continued: bool = False, **options: Any) -> StateLaws:
-        """p(zₜ | x₁…x_T) for every row (Rauch, Tung & Striebel)."""
+    def smooth(self, *data: Any, continued: bool = False, **options: Any) -> SmoothedStates:
+        """p(zₜ | x₁…x_T) for every row."""
         lds, found = self._look(data, options, continued)
-        increments, smoothed = compiled_passes.smoothed(lds, found)
-        return StateLaws(*(_cut(v, found) for v in (smoothed.mean, smoothed.covariance, increments)))
+        return _cut(compiled_passes.smoothed(lds, found), found)
 
     def sample_states(
         self, *data: Any, n: int = 1, seed: int = 0, continued: bool = False, **options: Any
@@ -248,19 +238,22 @@ class LDS(Belief):
         """n draws of all states together from p(z₁…z_T | x₁…x_T)."""
         check_count(n, "n")
         lds, found = self._look(data, options, continued)
-        return put(np.asarray(_sampled(jr.key(seed), lds, found, n))[:, : found.rows])
+        return put(np.asarray(compiled_passes.sampled(jr.key(seed), lds, found, n))[:, : found.rows])
 
     def simulate(self, n: int, *, seed: int = 0, inputs: Any = None) -> tuple[Float[Array, "t n"], Float[Array, "t p"]]:
         """The next n states and outcomes, drawn together; from the beginning where nothing was seen yet."""
         driven, length = self._driven(n, inputs)
-        return tuple(_head(v, slice(n)) for v in _simulated(jr.key(seed), self.known(), length, driven))
+        return tuple(
+            _head(v, slice(n))
+            for v in compiled_passes.simulated(jr.key(seed), self.require_parameters(), length, driven)
+        )
 
     def steady_state(self) -> Steady:
         """The predicted covariance and the gain to which the filter settles where every outcome is seen."""
-        lds = self.known()
+        lds = self.require_parameters()
         if self._varies():
             raise DataError("there is no steady state: some matrices differ from time to time")
-        return steady_state(compiled_passes.steps_of(lds, None, put(np.zeros(1, int))))
+        return steady_state(compiled_passes.system_at(lds, None, put(np.zeros(1, int))))
 
     # -- learning -------------------------------------------------------------------------------------------
 
@@ -272,8 +265,7 @@ class LDS(Belief):
         """The E-step: expected sums over the states."""
         if self._varies():
             raise DataError("EM needs matrices that are the same at all times; learn with using=credo.infer.Evidence()")
-        steps = compiled_passes.steps_for(self, statistics)
-        return expect(compiled_passes.starts(self), steps, statistics, compiled_passes.before(self, statistics))
+        return expect(compiled_passes.filter_inputs(self, statistics), statistics)
 
     def maximize(self, expected: Expected, fixed: tuple[str, ...] = ()) -> "LDS":
         """The M-step: two regressions with their residual covariances, and the moments of the first states."""
@@ -322,11 +314,11 @@ class LDS(Belief):
 
     # -- parts ----------------------------------------------------------------------------------------------
 
-    def begin(self) -> "LDS":
+    def from_start(self) -> "LDS":
         """The same system before the first outcome of a sequence."""
         return changed(self, state=None, time=put(np.asarray(0)))
 
-    def known(self) -> "LDS":
+    def require_parameters(self) -> "LDS":
         """Itself, if its matrices are known; otherwise an error."""
         if self.transition is None:
             raise DataError("the matrices of the LDS are not known yet; learn them from data with credo.fit(lds, x)")
@@ -336,7 +328,7 @@ class LDS(Belief):
         return any(isinstance(getattr(self, name), Varying) for name in MATRICES)
 
     def _look(self, data: tuple[Any, ...], options: dict[str, Any], continued: bool) -> tuple["LDS", Sequences]:
-        lds = self.known() if continued else self.known().begin()
+        lds = self.require_parameters() if continued else self.require_parameters().from_start()
         return lds, lds.statistics(*data, **options)
 
     def _driven(self, steps: int, inputs: Any) -> tuple[Any, int]:
@@ -376,22 +368,9 @@ class LDS(Belief):
         return describe(self)
 
 
-@eqx.filter_jit
-def _sampled(key: Any, lds: LDS, data: Sequences, n: int) -> Float[Array, "m t n"]:
-    steps = compiled_passes.steps_for(lds, data)
-    return draw_states(key, steps, compiled_passes.filtered(lds, data), compiled_passes.continuing(lds, data), n)
-
-
-@eqx.filter_jit
-def _simulated(key: Any, lds: LDS, count: int, inputs: Any) -> tuple[Array, Array]:
-    rows = jnp.arange(count)
-    steps = compiled_passes.steps_of(lds, inputs, rows if lds.state is None else rows + lds.time)
-    law = compiled_passes.starts(lds) if lds.state is None else lds.state
-    return draw_future(key, law, lds.state is None, steps, count)
-
-
-def _cut(values: Any, data: Sequences) -> Any:
-    return put(np.asarray(values)[: data.rows])
+def _cut(states: S, data: Sequences) -> S:
+    """The rows that are not padding."""
+    return jax.tree.map(lambda a: put(np.asarray(a)[: data.rows]), states)
 
 
 def _head(values: Any, where: Any) -> Any:

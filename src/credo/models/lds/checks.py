@@ -9,6 +9,9 @@ from jaxtyping import Array, Float
 from credo.core.arrays import is_traced, put
 from credo.core.errors import DataError
 
+MATRICES = ("transition", "process_noise", "emission", "observation_noise", "control", "feedthrough", "offset")
+"""What may differ from time to time."""
+
 ASYMMETRY = 1e-8
 NEGATIVE = 1e-10
 """Eigenvalues down to this share of the largest, below zero, are rounding."""

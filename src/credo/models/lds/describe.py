@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 
 from credo.core.text import counted, plain
-from credo.models.lds.checks import Varying
-from credo.models.lds.online import MATRICES
+from credo.models.lds.checks import MATRICES, Varying
 
 
 def describe(lds: Any) -> str:

@@ -34,12 +34,13 @@ from credo.infer.optimize import CONVERGED
 from credo.infer.progress import Progress
 from credo.models.conjugate.matrix import JointMoments, MatrixNormalInverseWishart, draw_root
 from credo.models.lds import compiled_passes
-from credo.models.lds.batched_matrices import root
+from credo.models.lds.batched_matrices import on_rows, root, root_semidefinite
 from credo.models.lds.belief import LDS
-from credo.models.lds.kalman import Smoothed, kalman_filter
+from credo.models.lds.kalman import kalman_filter
 from credo.models.lds.learning import Regression, collect, completed
 from credo.models.lds.simulate import draw_states
 from credo.models.sequences import Sequences
+from credo.models.state_laws import SmoothedStates
 
 START = ("start_mean", "start_covariance")
 """They are not drawn: one sequence says next to nothing of them."""
@@ -187,17 +188,18 @@ def gibbs_chain(
 
 def _sweep(key: PRNGKeyArray, lds: Any, data: Sequences, priors: Any, held: tuple[str, ...]) -> tuple[Any, Array]:
     k_states, k_missing, k_dynamics, k_outcomes = jr.split(key, 4)
-    steps = compiled_passes.steps_for(lds, data)
-    filtered = kalman_filter(compiled_passes.starts(lds), steps, data.x, data.seen, data.first)
-    z = draw_states(k_states, steps, filtered, data.first, 1)[0]
+    given = compiled_passes.filter_inputs(lds, data)
+    filtered = kalman_filter(given)
+    z = draw_states(k_states, given.system, filtered, given.first, 1)[0]
     nothing = jnp.zeros((*z.shape, z.shape[1]))
     if not data.complete:
-        slope, level, noise = completed(steps, data)
+        slope, level, noise = completed(given.system, data)
         x = jnp.einsum("tij,tj->ti", slope, z) + level
-        x = x + jnp.einsum("tij,tj->ti", jax.vmap(root)(noise), jr.normal(k_missing, x.shape))
+        x = x + jnp.einsum("tij,tj->ti", on_rows(root_semidefinite)(noise), jr.normal(k_missing, x.shape))
         shown = jnp.broadcast_to(jnp.any(data.seen, axis=1, keepdims=True), x.shape)
         data = changed(data, x=x, seen=shown, complete=True)
-    sums = collect(steps, data, Smoothed(z, nothing, nothing), data.first & data.real)
+    known = SmoothedStates(z, nothing, filtered.increments, nothing)
+    sums = collect(given.system, data, known, data.first & data.real)
     new = lds.regressed(lambda *a: priors[0].draw(k_dynamics, *a), sums.dynamics, "dynamics", held)
     new |= lds.regressed(lambda *a: priors[1].draw(k_outcomes, *a), sums.outcomes, "outcomes", held)
     return changed(lds, **new), filtered.log_likelihood
@@ -206,7 +208,9 @@ def _sweep(key: PRNGKeyArray, lds: Any, data: Sequences, priors: Any, held: tupl
 def _weak(lds: Any) -> tuple[MatrixPrior, MatrixPrior]:
     n, p, c = lds.states, lds.outputs, lds.inputs
     dynamics = put(np.zeros((n, n + c)))
-    return MatrixPrior.weak(dynamics, lds.noise), MatrixPrior.weak(put(np.zeros((p, n + c + 1))), lds.observation)
+    return MatrixPrior.weak(dynamics, lds.process_noise), MatrixPrior.weak(
+        put(np.zeros((p, n + c + 1))), lds.observation_noise
+    )
 
 
 @eqx.filter_jit

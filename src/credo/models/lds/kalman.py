@@ -1,53 +1,55 @@
-"""The Kalman filter and the smoother of Rauch, Tung and Striebel.
+"""The Kalman filter and the fixed-interval smoother.
 
     zₜ = Fₜzₜ₋₁ + cₜ + qₜ,  qₜ ~ N(0, Qₜ)        xₜ = Hₜzₜ + dₜ + vₜ,  vₜ ~ N(0, Rₜ)
 
     filter      p(zₜ | x₁…xₜ) = N(mₜ, Pₜ), and log p(xₜ | x₁…xₜ₋₁)
-    smoother    p(zₜ | x₁…x_T) = N(mₜ + J(m'ₜ₊₁ - Fmₜ - c), (I - JF)Pₜ(I - JF)ᵀ + J(P'ₜ₊₁ + Q)Jᵀ)  with
-                J = PₜFᵀ(FPₜFᵀ + Q)⁻¹
+    smoother    p(zₜ | x₁…x_T) = N(mₜ + Pₜsₜ, Pₜ - PₜMₜPₜ)  with  sₜ = Fᵀrₜ₊₁,  Mₜ = FᵀNₜ₊₁F
 
 Observed numbers come in one at a time, made independent by elimination in Rₜ = LDLᵀ: nothing is factorized, what is
 missing is left out, and Q, R and the covariances may be singular. Covariances are updated in Joseph's form, a sum of
-positive terms. Both passes forget, so they run in blocks (`core.recursion`); lengths that are buckets
-(`core.padding.bucket`) cut best. Several sequences lie one after the other; `first` marks where each begins.
+positive terms. On the way back, r and N say what later numbers tell of the predicted state (they are also the slopes of
+log p(x), see `score`), so nothing is inverted there either:
 
-Durbin & Koopman (2012), sections 4.3, 6.4; Rauch, Tung & Striebel (1965); Särkkä & Svensson (2023), ch. 6, 12.
+    through an observation    r ← h v/f + (I - khᵀ)ᵀr,    N ← hhᵀ/f + (I - khᵀ)ᵀN(I - khᵀ)
+    through a transition      r ← Fᵀr,                    N ← FᵀNF
+
+Both passes forget, so they run in blocks (`core.scan`). Several sequences lie one after the other; `first` marks where
+each begins. In every function of a single time arrays have one more, last axis, "_", for the blocks.
+
+Durbin & Koopman (2012), sections 4.3-4.5, 6.4; de Jong (1989); Särkkä & Svensson (2023), ch. 6, 12.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from credo.core.arrays import AnyArray, namespace
 from credo.core.scan import recur
 from credo.core.special import LOG_2PI
-from credo.models.lds.batched_matrices import (
-    apply,
-    each,
-    inner,
-    outer,
-    sandwich,
-    side_by_side,
-    solve_semidefinite,
-    symmetric,
-    times,
-    transposed,
-)
+from credo.models.lds.batched_matrices import apply, each, inner, outer, sandwich, symmetric, times, transposed
+from credo.models.state_laws import FilteredStates, SmoothedStates
+
+T = TypeVar("T")
+Law = tuple[AnyArray, AnyArray]
 
 
-class Steps(NamedTuple):
+class SystemMatrices(NamedTuple):
     """The matrices of a linear dynamical system: one for all times, or one for each (leading axis t).
 
-    Element t leads into time t: at the first time of a sequence `transition`, `noise` and `drift` are not used.
+    Element t leads into time t: at the first time of a sequence `transition`, `process_noise` and `drift` are not used.
     """
 
     transition: Float[Array, "... n n"]
     """F"""
-    noise: Float[Array, "... n n"]
+    process_noise: Float[Array, "... n n"]
     """Q, the covariance of what is new in the state"""
     emission: Float[Array, "... p n"]
     """H"""
-    observation: Float[Array, "... p p"]
+    observation_noise: Float[Array, "... p p"]
     """R, the covariance of the noise in what is observed"""
     drift: Float[Array, "... n"]
     """c"""
@@ -55,55 +57,58 @@ class Steps(NamedTuple):
     """d"""
 
     @classmethod
-    def of(cls, transition: Any, noise: Any, emission: Any, observation: Any, drift: Any = 0, offset: Any = 0) -> Any:
-        """From arrays; drift and offset are 0 unless given."""
+    def of(cls, transition: Array, process_noise: Array, emission: Array, observation_noise: Array) -> "SystemMatrices":
+        """Without drift and offset."""
         p, n = emission.shape[-2:]
-        drift = jnp.zeros(n) if isinstance(drift, int) else drift
-        offset = jnp.zeros(p) if isinstance(offset, int) else offset
-        return cls(transition, noise, emission, observation, drift, offset)
+        return cls(transition, process_noise, emission, observation_noise, jnp.zeros(n), jnp.zeros(p))
 
-    def varying(self) -> tuple[Any, ...]:
+    def varying(self) -> tuple[AnyArray | None, ...]:
         """The fields that differ from time to time; None for the others."""
         return tuple(a if a.ndim > rank else None for a, rank in zip(self, RANKS, strict=True))
 
-    def at(self, varying: tuple[Any, ...]) -> "Steps":
+    def at(self, varying: tuple[AnyArray | None, ...]) -> "SystemMatrices":
         """The matrices of one time, given its element of `varying`."""
-        return Steps(*(a if v is None else v for a, v in zip(self, varying, strict=True)))
+        return SystemMatrices(*(a if v is None else v for a, v in zip(self, varying, strict=True)))
+
+    def with_blocks(self) -> "SystemMatrices":
+        """With a last axis for blocks."""
+        return SystemMatrices(*(a[..., None] for a in self))
 
 
 RANKS = (2, 2, 2, 2, 1, 1)
 
 
-class Start(NamedTuple):
+class StateLaw(NamedTuple):
     """N(mean, covariance), the law of a state: of the first in a sequence, or of the latest."""
 
     mean: Float[Array, " n"]
     covariance: Float[Array, "n n"]
 
 
-class Filtered(NamedTuple):
-    """p(zₜ | x₁…xₜ) = N(mean, covariance) for every t, and what each outcome adds to the log-likelihood."""
+class FilterInputs(NamedTuple):
+    """What a filter is given."""
 
-    mean: Float[Array, "t n"]
-    covariance: Float[Array, "t n n"]
-    increments: Float[Array, " t"]
+    start: StateLaw
+    """Of the first state of a sequence."""
+    system: SystemMatrices
+    x: Float[Array, "t p"]
+    seen: Bool[Array, "t p"]
+    first: Bool[Array, " t"]
+    """Where a sequence begins; the first row does where there is no `before`."""
+    before: StateLaw | None = None
+    """The law of the state just before the first row, where the rows go on with a sequence."""
 
     @property
-    def log_likelihood(self) -> Float[Array, ""]:
-        """log p(x₁…x_T) = Σₜ log p(xₜ | x₁…xₜ₋₁)."""
-        return jnp.sum(self.increments)
+    def begins(self) -> Bool[Array, " t"]:
+        """Which rows begin a sequence."""
+        return self.first.at[0].set(True) if self.before is None else self.first
+
+    def rows(self) -> tuple[Any, ...]:
+        """What differs from time to time, as a pass reads it."""
+        return self.system.varying(), self.x, self.seen, self.begins
 
 
-class Smoothed(NamedTuple):
-    """p(zₜ | x₁…x_T) = N(mean, covariance) for every t."""
-
-    mean: Float[Array, "t n"]
-    covariance: Float[Array, "t n n"]
-    cross: Float[Array, "t n n"] | None = None
-    """Cov(zₜ₊₁, zₜ | x₁…x_T), where it was asked for; 0 at the end of a sequence."""
-
-
-class Trail(NamedTuple):
+class Innovations(NamedTuple):
     """What each observed number did to the law of the state, in the order in which they came in."""
 
     row: Float[Array, "p n _"]
@@ -113,85 +118,153 @@ class Trail(NamedTuple):
     weight: Float[Array, "p _"]
     """1/f, 0 for a number that was known"""
     surprise: Float[Array, "p _"]
-    """y - hᵀm"""
+    """v = y - hᵀm"""
 
 
-def predict(m: Float[Array, "n _"], p: Float[Array, "n n _"], step: Steps) -> tuple[Array, Array]:
-    """The law N(Fm + c, FPFᵀ + Q) of the next state; every array here and in `update` has an axis for blocks, b."""
-    return apply(step.transition, m) + step.drift, sandwich(step.transition, p) + step.noise
+class Backward(NamedTuple):
+    """What later numbers tell of the predicted state of a time, and its smoothed law."""
+
+    r: Float[Array, "n _"]
+    n: Float[Array, "n n _"]
+    mean: Float[Array, "n _"]
+    covariance: Float[Array, "n n _"]
+    cross: Float[Array, "n n _"]
+    """Cov(zₜ, zₜ₋₁ | x₁…x_T); 0 where a sequence begins."""
+
+
+def predict(m: Float[AnyArray, "n _"], p: Float[AnyArray, "n n _"], now: SystemMatrices) -> Law:
+    """The law N(Fm + c, FPFᵀ + Q) of the next state."""
+    return apply(now.transition, m) + now.drift, sandwich(now.transition, p) + now.process_noise
+
+
+def predict_or_begin(start: StateLaw, last: Law, now: SystemMatrices, begins: Bool[AnyArray, " _"]) -> Law:
+    """The law of a state before its outcome, from that of the state before; at the start where a sequence `begins`."""
+    xp = namespace(last, now.transition)
+    m, p = predict(*last, now)
+    return xp.where(begins, start.mean[..., None], m), xp.where(begins, start.covariance[..., None], p)
 
 
 def update(
-    m: Float[Array, "n _"], p: Float[Array, "n n _"], step: Steps, x: Float[Array, "p _"], seen: Bool[Array, "p _"]
-) -> tuple[Array, Array, Array, Trail]:
+    m: Float[AnyArray, "n _"],
+    p: Float[AnyArray, "n n _"],
+    now: SystemMatrices,
+    x: Float[AnyArray, "p _"],
+    seen: Bool[AnyArray, "p _"],
+) -> tuple[AnyArray, AnyArray, AnyArray, Innovations]:
     """Bayes' rule for the state on the seen numbers of x, one after the other, their log density, and the way there.
 
     For y = hᵀz + e, e ~ N(0, r), with f = hᵀPh + r and k = Ph/f:  m + k(y - hᵀm), (I - khᵀ)P(I - khᵀ)ᵀ + rkkᵀ. A number
     that is known already (f = 0) says nothing.
     """
+    xp = namespace(m, x)
     outputs = x.shape[0]
     mask = seen.astype(m.dtype)
-    below = jnp.tril(jnp.ones((outputs, outputs)), -1)[:, :, None]
-    r = step.observation * outer(mask, mask) + jnp.eye(outputs)[:, :, None] * (1 - mask)
-    y = (x - step.offset) * mask
+    below = xp.asarray(np.tril(np.ones((outputs, outputs)), -1)[:, :, None])
+    r = now.observation_noise * outer(mask, mask) + np.eye(outputs)[:, :, None] * (1 - mask)
+    y = (x - now.offset) * mask
 
-    def one(state: tuple[Array, ...], j: Any) -> tuple[tuple[Array, ...], Trail]:
+    def one(state: tuple[AnyArray, ...], j: Any) -> tuple[tuple[AnyArray, ...], Innovations]:
         m, p, total, r, h, y = state
         row, d = h[j], r[j, j]
         ph = apply(p, row)
         f = inner(row, ph) + d
         known = f <= 0
-        f = jnp.where(known, 1.0, f)
-        weight = jnp.where(known, 0.0, 1 / f)
+        f = xp.where(known, 1.0, f)
+        weight = xp.where(known, 0.0, 1 / f)
         gain, surprise = ph * weight, y[j] - inner(row, m)
         rest = p - outer(gain, ph)
         p = symmetric(rest - outer(apply(rest, row) - d * gain, gain))
-        total = total - 0.5 * (jnp.log(f) + surprise**2 * weight + jnp.where(known, 0.0, mask[j] * LOG_2PI))
-        lever = below[:, j] * r[:, j] * jnp.where(d > 0, 1 / jnp.where(d > 0, d, 1.0), 0.0)
+        total = total - 0.5 * (xp.log(f) + surprise**2 * weight + xp.where(known, 0.0, mask[j] * LOG_2PI))
+        lever = below[:, j] * r[:, j] * xp.where(d > 0, 1 / xp.where(d > 0, d, 1.0), 0.0)
         after = (m + gain * surprise, p, total, r - outer(lever, r[j]), h - outer(lever, row), y - lever * y[j])
-        return after, Trail(row, gain, weight, surprise)
+        return after, Innovations(row, gain, weight, surprise)
 
     blocks = (max(m.shape[1], y.shape[1]),)
-    m, p = (jnp.broadcast_to(a, (*a.shape[:-1], *blocks)) for a in (m, p))
-    state = (m, p, jnp.zeros(blocks), r, step.emission * mask[:, None], y)
-    (m, p, total, *_), trail = each(outputs, one, state)
-    return m, p, total, trail
+    m, p = (xp.broadcast_to(a, (*a.shape[:-1], *blocks)) for a in (m, p))
+    state: tuple[AnyArray, ...] = (m, p, xp.zeros(blocks), r, now.emission * mask[:, None], y)
+    (m, p, total, *_), innovations = each(outputs, one, state)
+    return m, p, total, innovations
 
 
-@side_by_side
-def filter_step(start: Start, carry: Any, now: Steps, x: Any, seen: Any, begins: Any) -> tuple[Any, Any]:
-    """One step of the filter from (m, P): (m, P) and log p(xₜ | x₁…xₜ₋₁)."""
-    m, p = (jnp.where(begins, s, a) for s, a in zip(start, predict(carry[0], carry[1], now), strict=True))
-    m, p, total, _ = update(m, p, now, x, seen)
+def filter_step(
+    start: StateLaw, last: Law, now: SystemMatrices, x: AnyArray, seen: AnyArray, begins: AnyArray
+) -> tuple[Law, Float[AnyArray, " _"]]:
+    """The filtered law of a state from that of the one before, and log p(xₜ | x₁…xₜ₋₁)."""
+    m, p, total, _ = update(*predict_or_begin(start, last, now, begins), now, x, seen)
     return (m, p), total
 
 
-def begins(first: Bool[Array, " t"], before: Start | None) -> Bool[Array, " t"]:
-    """`first`, with a sequence that begins at the first row unless something came before."""
-    return first.at[0].set(True) if before is None else first
+def kalman_filter(given: FilterInputs) -> FilteredStates:
+    """p(zₜ | x₁…xₜ) and log p(xₜ | x₁…xₜ₋₁) for every t."""
+    start, system = given.start, given.system.with_blocks()
 
-
-def kalman_filter(
-    start: Start,
-    steps: Steps,
-    x: Float[Array, "t p"],
-    seen: Bool[Array, "t p"],
-    first: Bool[Array, " t"],
-    before: Start | None = None,
-) -> Filtered:
-    """p(zₜ | x₁…xₜ) and log p(xₜ | x₁…xₜ₋₁) for every t.
-
-    `before` is the law of the state just before the first row, where the rows go on with a sequence.
-    """
-
-    def step(carry: Any, element: tuple[Any, ...]) -> tuple[Any, Any]:
+    def step(last: Law, element: tuple[Any, ...]) -> tuple[Law, tuple[Array, ...]]:
         varying, *outcome = element
-        law, increment = filter_step(start, carry, steps.at(varying), *outcome)
+        law, increment = filter_step(start, last, system.at(varying), *outcome)
         return law, (*law, increment)
 
-    xs = (steps.varying(), x, seen, begins(first, before))
-    origin = tuple(start if before is None else before)
-    return Filtered(*recur(step, origin, xs, lambda element: tuple(start))[1])
+    origin = tuple(given.start if given.before is None else given.before)
+    return FilteredStates(*recur(step, origin, given.rows(), lambda row: guess(start, row[1]), together=True)[1])
+
+
+def guess(law: StateLaw, like: Float[Array, "p _"]) -> Law:
+    """The law for every block."""
+    return tuple(jnp.broadcast_to(a[..., None], (*a.shape, like.shape[-1])) for a in law)  # type: ignore[return-value]
+
+
+def before_each(given: FilterInputs, filtered: FilteredStates) -> tuple[Float[Array, "t n"], Float[Array, "t n n"]]:
+    """The filtered law of the time before each row."""
+    laws = (filtered.mean, filtered.covariance)
+    origin = (laws[0][0], laws[1][0]) if given.before is None else given.before
+    return tuple(jnp.concatenate([o[None], a[:-1]]) for o, a in zip(origin, laws, strict=True))  # type: ignore[return-value]
+
+
+def back_step(
+    start: StateLaw, later: Law, last: Law, now: SystemMatrices, x: Array, seen: Array, begins: Array
+) -> tuple[Law, Backward]:
+    """One step back with (s, M) of the filtered law of zₜ, from the filtered law of zₜ₋₁: (s, M) of that."""
+    a, spread = predict_or_begin(start, last, now, begins)
+    m, p, _, told = update(a, spread, now, x, seen)
+    smoothed = m + apply(p, later[0]), p - sandwich(p, later[1])
+
+    def one(state: Law, j: Any) -> tuple[Law, None]:
+        r, n = state
+        row, gain, weight = told.row[j], told.gain[j], told.weight[j]
+        along = apply(n, gain)
+        r = r + row * (weight * told.surprise[j] - inner(gain, r))
+        n = n - outer(along, row) - outer(row, along) + outer(row, row) * (inner(gain, along) + weight)
+        return (r, n), None
+
+    (r, n), _ = each(x.shape[0], one, later, reverse=True)
+    moved = times(now.transition, last[1])
+    cross = jnp.where(begins, 0.0, moved - times(spread, times(n, moved)))
+    onward = transposed(now.transition)
+    before = jnp.where(begins, 0.0, apply(onward, r)), jnp.where(begins, 0.0, sandwich(onward, n))
+    return before, Backward(r, n, *smoothed, cross)
+
+
+def back_pass(given: FilterInputs, filtered: FilteredStates, keep: Callable[[Backward], T]) -> T:
+    """What is kept of `Backward` at every time."""
+    start, system = given.start, given.system.with_blocks()
+
+    def step(later: Law, element: tuple[Any, ...]) -> tuple[Law, T]:
+        (varying, *outcome), last = element
+        later, found = back_step(start, later, last, system.at(varying), *outcome)
+        return later, keep(found)
+
+    nothing = StateLaw(*jax.tree.map(jnp.zeros_like, given.start))
+    rows = (given.rows(), before_each(given, filtered))
+    return recur(step, tuple(nothing), rows, lambda row: guess(nothing, row[0][1]), reverse=True, together=True)[1]
+
+
+def kalman_smoother(given: FilterInputs, filtered: FilteredStates, cross: bool = False) -> SmoothedStates:
+    """p(zₜ | x₁…x_T) for every t; with `cross` also how each state covaries with the next."""
+    if not cross:
+        mean, covariance = back_pass(given, filtered, lambda found: (found.mean, found.covariance))
+        return SmoothedStates(mean, covariance, filtered.increments)
+    mean, covariance, pairs = back_pass(given, filtered, lambda found: (found.mean, found.covariance, found.cross))
+    pairs = jnp.concatenate([pairs[1:], jnp.zeros_like(pairs[:1])])
+    return SmoothedStates(mean, covariance, filtered.increments, pairs)
 
 
 def next_first(first: Bool[Array, " t"]) -> Bool[Array, " t"]:
@@ -199,36 +272,6 @@ def next_first(first: Bool[Array, " t"]) -> Bool[Array, " t"]:
     return jnp.concatenate([first[1:], jnp.ones(1, bool)])
 
 
-def following(varying: tuple[Any, ...]) -> tuple[Any, ...]:
+def following(varying: tuple[Array | None, ...]) -> tuple[Array | None, ...]:
     """The matrices that lead out of each time; those out of the last are not used."""
     return tuple(None if a is None else jnp.concatenate([a[1:], a[-1:]]) for a in varying)
-
-
-@side_by_side
-def smoother_step(later: Any, law: Any, now: Steps, ends: Any) -> tuple[Any, Any]:
-    """One step back from the smoothed law of zₜ₊₁: that of zₜ, and Cov(zₜ₊₁, zₜ)."""
-    m, p = law
-    ahead, spread = predict(m, p, now)
-    back = transposed(solve_semidefinite(spread, times(now.transition, p)))
-    rest = jnp.eye(m.shape[0])[:, :, None] - times(back, now.transition)
-    mean = m + apply(back, later[0] - ahead)
-    covariance = sandwich(rest, p) + sandwich(back, later[1] + now.noise)
-    cross = jnp.where(ends, 0.0, times(later[1], transposed(back)))
-    return (jnp.where(ends, m, mean), jnp.where(ends, p, covariance)), cross
-
-
-def rts_smoother(steps: Steps, filtered: Filtered, first: Bool[Array, " t"], cross: bool = False) -> Smoothed:
-    """p(zₜ | x₁…x_T) for every t; with `cross` also how each state covaries with the next.
-
-    Jₜ is found by elimination, which a singular FPFᵀ + Q does not disturb.
-    """
-
-    def step(later: Any, element: tuple[Any, ...]) -> tuple[Any, Any]:
-        varying, law, ends = element
-        smoothed, pair = smoother_step(later, law, steps.at(varying), ends)
-        return smoothed, (*smoothed, pair) if cross else smoothed
-
-    laws = (filtered.mean, filtered.covariance)
-    xs = (following(steps.varying()), laws, next_first(first))
-    last = (filtered.mean[-1], filtered.covariance[-1])
-    return Smoothed(*recur(step, last, xs, lambda element: element[1], reverse=True)[1])

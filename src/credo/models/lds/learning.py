@@ -7,17 +7,16 @@ Entries that were not seen enter through their law given the state and the other
 (1982), "An approach to time series smoothing and forecasting using the EM algorithm"; Ghahramani & Hinton (1996).
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from credo.models.lds.batched_matrices import solve
-from credo.models.lds.kalman import Smoothed, Start, Steps, begins, rts_smoother
+from credo.models.lds.kalman import FilterInputs, SystemMatrices, kalman_filter, kalman_smoother
 from credo.models.lds.score import masked_inverse
-from credo.models.lds.settled import Pass
-from credo.models.lds.settled_smoother import Spreads, smooth_for_sums, spreads_of
 from credo.models.sequences import Sequences
+from credo.models.state_laws import SmoothedStates
 
 
 class Regression(NamedTuple):
@@ -67,41 +66,38 @@ class Expected(NamedTuple):
     """Σ E[zzᵀ] over the same"""
 
 
-def expect(start: Start, steps: Steps, data: Sequences, before: Start | None) -> tuple[Expected, Float[Array, ""]]:
+def expect(given: FilterInputs, data: Sequences) -> tuple[Expected, Float[Array, ""]]:
     """The expected sums, and log p(x)."""
-    given = Pass(start, steps, data, data.first, before)
-    fresh = begins(data.first, before) & data.real
-    if data.complete:
-        mean, spreads, log_likelihood = smooth_for_sums(given)
-        return _collect(data, mean, spreads, fresh, _outcomes(data, mean, spreads)), log_likelihood
-    filtered = given.general()
-    smoothed = rts_smoother(steps, filtered, data.first, cross=True)
-    return collect(steps, data, smoothed, fresh), filtered.log_likelihood
+    filtered = kalman_filter(given)
+    smoothed = kalman_smoother(given, filtered, cross=True)
+    return collect(given.system, data, smoothed, given.begins & data.real), filtered.log_likelihood
 
 
-def collect(steps: Steps, data: Sequences, smoothed: Smoothed, fresh: Bool[Array, " t"]) -> Expected:
+def collect(system: SystemMatrices, data: Sequences, smoothed: SmoothedStates, fresh: Bool[Array, " t"]) -> Expected:
     """The sums from the smoothed moments; `fresh` marks real rows that begin a sequence."""
-    spreads = spreads_of(data, smoothed, fresh)
-    mean = smoothed.mean
-    outcomes = _outcomes(data, mean, spreads) if data.complete else _completed_outcomes(steps, data, smoothed, spreads)
-    return _collect(data, mean, spreads, fresh, outcomes)
-
-
-def _collect(data: Sequences, m: Any, spreads: Spreads, fresh: Any, outcomes: Regression) -> Expected:
-    follows = (data.real & ~fresh).astype(float)[1:]
-    begin = fresh.astype(float)
+    assert smoothed.cross is not None
+    m, p = smoothed.mean, smoothed.covariance
+    follows = (data.real & ~fresh)[1:]
     w = jnp.concatenate([m[:-1], _inputs(data)[1:]], axis=1)
-    dynamics = _sums(follows, m[1:], w, spreads.later, spreads.earlier, spreads.cross)
-    return Expected(dynamics, outcomes, begin.sum(), begin @ m, (begin[:, None] * m).T @ m + spreads.begin)
+    spreads = _total(follows, p[1:]), _total(follows, p[:-1]), _total(follows, smoothed.cross[:-1])
+    begin = fresh.astype(float)
+    second = (begin[:, None] * m).T @ m + _total(fresh, p)
+    return Expected(_sums(follows, m[1:], w, *spreads), _outcomes(system, data, m, p), begin.sum(), begin @ m, second)
 
 
 def _inputs(data: Sequences) -> Float[Array, "t c"]:
     return jnp.zeros((data.x.shape[0], 0)) if data.inputs is None else data.inputs
 
 
-def _sums(weight: Float[Array, " t"], y: Any, w: Any, yy: Any, ww: Any, yw: Any) -> Regression:
+def _total(rows: Bool[Array, " t"], p: Float[Array, "t k n"]) -> Float[Array, "k n"]:
+    """The sum over some rows."""
+    return (rows.astype(float) @ p.reshape(len(p), -1)).reshape(p.shape[1:])
+
+
+def _sums(rows: Bool[Array, " t"], y: Array, w: Array, yy: Array, ww: Array, yw: Array) -> Regression:
     """Sums for y and w with means and sums of covariances; only the first n entries of w are uncertain."""
     n = ww.shape[0]
+    weight = rows.astype(float)
     weighted = weight[:, None] * w
     return Regression(
         weight.sum(),
@@ -111,34 +107,28 @@ def _sums(weight: Float[Array, " t"], y: Any, w: Any, yy: Any, ww: Any, yw: Any)
     )
 
 
-def _outcomes(data: Sequences, m: Float[Array, "t n"], spreads: Spreads) -> Regression:
-    """Sums of xₜ on (zₜ, uₜ, 1) over rows that were seen."""
-    p, n = data.x.shape[1], m.shape[1]
-    w = jnp.concatenate([m, _inputs(data), jnp.ones((m.shape[0], 1))], axis=1)
-    weight = jnp.any(data.seen, axis=1).astype(float)
-    return _sums(weight, data.x, w, jnp.zeros((p, p)), spreads.shown, jnp.zeros((p, n)))
-
-
-def _completed_outcomes(steps: Steps, data: Sequences, smoothed: Smoothed, spreads: Spreads) -> Regression:
+def _outcomes(system: SystemMatrices, data: Sequences, m: Float[Array, "t n"], p: Float[Array, "t n n"]) -> Regression:
     """Sums of xₜ on (zₜ, uₜ, 1) over rows of which something was seen."""
-    m, p = smoothed.mean, smoothed.covariance
-    weight = jnp.any(data.seen, axis=1).astype(float)
+    rows = jnp.any(data.seen, axis=1)
     w = jnp.concatenate([m, _inputs(data), jnp.ones((m.shape[0], 1))], axis=1)
-    slope, level, noise = completed(steps, data)
-    spread = slope @ p
-    covariance = spread @ jnp.swapaxes(slope, 1, 2) + noise
-    yy, yw = (jnp.einsum("t,tij->ij", weight, a) for a in (covariance, spread))
-    return _sums(weight, jnp.einsum("tij,tj->ti", slope, m) + level, w, yy, spreads.shown, yw)
+    outputs = data.x.shape[1]
+    x, yy, yw = data.x, jnp.zeros((outputs, outputs)), jnp.zeros((outputs, m.shape[1]))
+    if not data.complete:
+        slope, level, noise = completed(system, data)
+        spread = slope @ p
+        x = jnp.einsum("tij,tj->ti", slope, m) + level
+        yy, yw = _total(rows, spread @ jnp.swapaxes(slope, 1, 2) + noise), _total(rows, spread)
+    return _sums(rows, x, w, yy, _total(rows, p), yw)
 
 
 def completed(
-    steps: Steps, data: Sequences
+    system: SystemMatrices, data: Sequences
 ) -> tuple[Float[Array, "t p n"], Float[Array, "t p"], Float[Array, "t p p"]]:
     """G, g and Cov e of x = Gz + g + e for each row: seen entries as they are, others given z and those."""
-    r = steps.observation
+    r = system.observation_noise
     seen = r @ masked_inverse(r, data.seen)  # the noise of each entry from that of the seen ones
     rest = jnp.eye(r.shape[-1]) - seen
-    offset = jnp.broadcast_to(steps.offset, data.x.shape)
+    offset = jnp.broadcast_to(system.offset, data.x.shape)
     level = jnp.einsum("tij,tj->ti", seen, data.x) + jnp.einsum("tij,tj->ti", rest, offset)
     noise = rest @ r
-    return rest @ steps.emission, level, 0.5 * (noise + jnp.swapaxes(noise, 1, 2))
+    return rest @ system.emission, level, 0.5 * (noise + jnp.swapaxes(noise, 1, 2))

@@ -5,7 +5,7 @@ follow each other are one of the same kind. Särkkä & García-Fernández (2021)
 smoothers".
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,25 +13,27 @@ from jaxtyping import Array, Bool, Float
 
 from credo.models.lds.batched_matrices import (
     apply,
+    on_rows,
     root_semidefinite,
     sandwich,
-    side_by_side,
     solve_semidefinite,
+    symmetric,
     times,
     transposed,
 )
 from credo.models.lds.kalman import (
-    Filtered,
-    Smoothed,
-    Start,
-    Steps,
-    begins,
+    Backward,
+    FilterInputs,
+    Law,
+    StateLaw,
+    SystemMatrices,
+    back_step,
+    before_each,
     filter_step,
-    following,
-    next_first,
-    predict,
+    guess,
 )
-from credo.models.lds.score import back_step, shifted
+from credo.models.lds.simulate import all_backwards
+from credo.models.state_laws import FilteredStates, SmoothedStates
 
 
 class Element(NamedTuple):
@@ -44,7 +46,6 @@ class Element(NamedTuple):
     precision: Float[Array, "t n n"]
 
 
-@side_by_side
 def _joined(early: Element, late: Element) -> Element:
     """Two elements, one after the other; (I + CJ)⁻¹ = I - L(I + LᵀJL)⁻¹LᵀJ with C = LLᵀ."""
     n = early.mean.shape[0]
@@ -57,52 +58,39 @@ def _joined(early: Element, late: Element) -> Element:
     covariance = times(times(onward, early.covariance), transposed(late.slope)) + late.covariance
     eta = apply(backward, late.eta - apply(late.precision, early.mean)) + early.eta
     precision = times(times(backward, late.precision), early.slope) + early.precision
-    return Element(times(onward, early.slope), mean, _even(covariance), eta, _even(precision))
+    return Element(times(onward, early.slope), mean, symmetric(covariance), eta, symmetric(precision))
 
 
-def _even(s: Float[Array, "n n _"]) -> Float[Array, "n n _"]:
-    return 0.5 * (s + transposed(s))
+def _element(now: SystemMatrices, begins: Bool[Array, " _"], found: Backward, carry: Law) -> Element:
+    """From one step back out of nothing: (r, N), the filtered law, and (η, J)."""
+    rest = jnp.eye(found.mean.shape[0])[:, :, None] - times(now.process_noise, found.n)
+    return Element(jnp.where(begins, 0.0, times(rest, now.transition)), found.mean, found.covariance, *carry)
 
 
-@side_by_side
-def _element(now: Steps, begins: Any, found: Any, carry: Any) -> Element:
-    """From one step back out of nothing: (r, N, b, C) and (η, J)."""
-    _, n, mean, covariance = found
-    rest = jnp.eye(mean.shape[0])[:, :, None] - times(now.noise, n)
-    return Element(jnp.where(begins, 0.0, times(rest, now.transition)), mean, covariance, *carry)
-
-
-def parallel_filter(
-    start: Start,
-    steps: Steps,
-    x: Float[Array, "t p"],
-    seen: Bool[Array, "t p"],
-    first: Bool[Array, " t"],
-    before: Start | None = None,
-) -> Filtered:
+def parallel_filter(given: FilterInputs) -> FilteredStates:
     """What `kalman_filter` computes."""
-    fresh = begins(first, before)
-    nothing = (jnp.zeros_like(start.mean), jnp.zeros_like(start.covariance))
+    start, before, system = given.start, given.before, given.system.with_blocks()
 
-    def element(varying: Any, x: Array, seen: Array, begins: Array) -> Element:
-        now = steps.at(varying)
+    def element(varying: tuple[Array | None, ...], x: Array, seen: Array, begins: Array) -> Element:
+        now = system.at(varying)
+        nothing = guess(StateLaw(*jax.tree.map(jnp.zeros_like, start)), x)
         carry, found = back_step(start, nothing, nothing, now, x, seen, begins)
         return _element(now, begins, found, carry)
 
-    elements = jax.vmap(element)(steps.varying(), x, seen, fresh)
+    elements = on_rows(element)(*given.rows())
     if before is not None:  # an element that leads from anywhere to the law before the first row
         zeros = Element(*(jnp.zeros_like(leaf[:1]) for leaf in elements))
         origin = zeros._replace(mean=before.mean[None], covariance=before.covariance[None])
         elements = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), origin, elements)
-    scanned = jax.lax.associative_scan(jax.vmap(_joined), elements)
+    scanned = jax.lax.associative_scan(on_rows(_joined), elements)
     skip = 0 if before is None else 1
-    laws = Filtered(scanned.mean[skip:], scanned.covariance[skip:], jnp.zeros(x.shape[0]))
+    mean, covariance = scanned.mean[skip:], scanned.covariance[skip:]
 
-    def increment(varying: Any, law: Any, *outcome: Any) -> Array:
-        return filter_step(start, law, steps.at(varying), *outcome)[1]
+    def increment(last: Law, varying: tuple[Array | None, ...], *outcome: Array) -> Array:
+        return filter_step(start, last, system.at(varying), *outcome)[1]
 
-    increments = jax.vmap(increment)(steps.varying(), shifted(laws, before), x, seen, fresh)
-    return laws._replace(increments=increments)
+    laws = FilteredStates(mean, covariance, jnp.zeros(len(mean)))
+    return FilteredStates(mean, covariance, on_rows(increment)(before_each(given, laws), *given.rows()))
 
 
 class Back(NamedTuple):
@@ -113,30 +101,14 @@ class Back(NamedTuple):
     covariance: Float[Array, "t n n"]
 
 
-@side_by_side
 def _joined_back(late: Back, early: Back) -> Back:
     """Two steps back, the later one first."""
     mean = apply(early.slope, late.mean) + early.mean
     return Back(times(early.slope, late.slope), mean, sandwich(early.slope, late.covariance) + early.covariance)
 
 
-@side_by_side
-def _backwards(law: Any, now: Steps, ends: Any) -> Back:
-    m, p = law
-    ahead, spread = predict(m, p, now)
-    back = jnp.where(ends, 0.0, transposed(solve_semidefinite(spread, times(now.transition, p))))
-    rest = jnp.eye(m.shape[0])[:, :, None] - times(back, now.transition)
-    return Back(back, m - apply(back, ahead), sandwich(rest, p) + sandwich(back, now.noise))
-
-
-def parallel_smoother(steps: Steps, filtered: Filtered, first: Bool[Array, " t"], cross: bool = False) -> Smoothed:
-    """What `rts_smoother` computes."""
-    laws = (filtered.mean, filtered.covariance)
-    elements = jax.vmap(lambda varying, law, ends: _backwards(law, steps.at(varying), ends))(
-        following(steps.varying()), laws, next_first(first)
-    )
-    scanned = jax.lax.associative_scan(jax.vmap(_joined_back), elements, reverse=True)
-    if not cross:
-        return Smoothed(scanned.mean, scanned.covariance)
-    later = jnp.concatenate([scanned.covariance[1:], scanned.covariance[-1:]])
-    return Smoothed(scanned.mean, scanned.covariance, later @ jnp.swapaxes(elements.slope, 1, 2))
+def parallel_smoother(given: FilterInputs, filtered: FilteredStates) -> SmoothedStates:
+    """What `kalman_smoother` computes."""
+    elements = Back(*all_backwards(given.system, filtered, given.first))
+    scanned = jax.lax.associative_scan(on_rows(_joined_back), elements, reverse=True)
+    return SmoothedStates(scanned.mean, scanned.covariance, filtered.increments)

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from credo.models.lds.batched_matrices import root, solve
-from credo.models.lds.kalman import Steps
+from credo.models.lds.kalman import SystemMatrices
 
 DOUBLINGS = 60
 """2⁶⁰ steps of the filter."""
@@ -32,9 +32,9 @@ class Steady(NamedTuple):
 
 
 @eqx.filter_jit
-def steady_state(steps: Steps) -> Steady:
+def steady_state(system: SystemMatrices) -> Steady:
     """The fixed point for matrices that are the same at all times and outcomes that are seen in full."""
-    f, q, h, r = steps.transition, steps.noise, steps.emission, steps.observation
+    f, q, h, r = system[:4]
     unit = jnp.eye(f.shape[0])
 
     def double(state: Any) -> Any:

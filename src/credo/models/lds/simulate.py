@@ -14,63 +14,73 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from credo.core.scan import recur
 from credo.models.lds.batched_matrices import (
     apply,
+    on_rows,
     root,
     root_semidefinite,
     sandwich,
-    side_by_side,
     solve_semidefinite,
     times,
     transposed,
 )
-from credo.models.lds.kalman import Filtered, Start, Steps, following, next_first, predict
+from credo.models.lds.kalman import Law, StateLaw, SystemMatrices, following, next_first, predict
+from credo.models.state_laws import FilteredStates
 
 
-@side_by_side
-def _conditional(law: Any, now: Steps, ends: Any) -> tuple[Any, Any, Any]:
-    """Of p(zₜ | zₜ₊₁, x₁…xₜ): the slope, the constant and a root of the covariance."""
+def backwards(
+    law: Law, now: SystemMatrices, ends: Bool[Array, " _"]
+) -> tuple[Float[Array, "n n _"], Float[Array, "n _"], Float[Array, "n n _"]]:
+    """Of p(zₜ | zₜ₊₁, x₁…xₜ): the slope J, the constant and the covariance."""
     m, p = law
     ahead, spread = predict(m, p, now)
     back = jnp.where(ends, 0.0, transposed(solve_semidefinite(spread, times(now.transition, p))))
     rest = jnp.eye(m.shape[0])[:, :, None] - times(back, now.transition)
-    covariance = sandwich(rest, p) + sandwich(back, now.noise)
-    return back, m - apply(back, ahead), root_semidefinite(covariance)
+    return back, m - apply(back, ahead), sandwich(rest, p) + sandwich(back, now.process_noise)
+
+
+def all_backwards(
+    system: SystemMatrices, filtered: FilteredStates, first: Bool[Array, " t"]
+) -> tuple[Float[Array, "t n n"], Float[Array, "t n"], Float[Array, "t n n"]]:
+    """`backwards` of every time."""
+    common = system.with_blocks()
+    laws = (filtered.mean, filtered.covariance)
+    each = on_rows(lambda varying, law, ends: backwards(law, common.at(varying), ends))
+    return each(following(system.varying()), laws, next_first(first))
 
 
 def draw_states(
-    key: PRNGKeyArray, steps: Steps, filtered: Filtered, first: Bool[Array, " t"], n: int
+    key: PRNGKeyArray, system: SystemMatrices, filtered: FilteredStates, first: Bool[Array, " t"], n: int
 ) -> Float[Array, "n t k"]:
     """n draws of all states from p(z₁…z_T | x₁…x_T)."""
-    laws = (filtered.mean, filtered.covariance)
-    elements = (following(steps.varying()), laws, next_first(first))
-    slope, level, low = jax.vmap(lambda v, law, ends: _conditional(law, steps.at(v), ends))(*elements)
+    slope, level, covariance = all_backwards(system, filtered, first)
+    low = on_rows(root_semidefinite)(covariance)
 
-    def step(later: Float[Array, " k"], element: tuple[Array, ...]) -> tuple[Array, Array]:
-        slope, level = element
-        state = jnp.sum(slope * later, axis=1) + level
+    def step(later: Float[Array, "k _"], element: tuple[Array, Array]) -> tuple[Array, Array]:
+        state = apply(element[0], later) + element[1]
         return state, state
 
     def path(key: PRNGKeyArray) -> Float[Array, "t k"]:
         noise = jnp.sum(low * jr.normal(key, level.shape)[:, None, :], axis=2)
         origin = jnp.zeros_like(filtered.mean[0])
-        return recur(step, origin, (slope, level + noise), lambda element: element[1], reverse=True)[1]
+        rows = (slope, level + noise)
+        return recur(step, origin, rows, lambda row: row[1], reverse=True, together=True)[1]
 
     return jax.lax.map(path, jr.split(key, n))
 
 
 def draw_future(
-    key: PRNGKeyArray, law: Start, begins: bool, steps: Steps, count: int
+    key: PRNGKeyArray, law: StateLaw, begins: bool, system: SystemMatrices, count: int
 ) -> tuple[Float[Array, "t k"], Float[Array, "t p"]]:
     """Successive states and outcomes; the first state has the law itself where it `begins`, else follows from it."""
     k_start, k_state, k_outcome = jr.split(key, 3)
-    n, p = law.mean.shape[0], steps.emission.shape[-2]
+    n, p = law.mean.shape[0], system.emission.shape[-2]
     origin = law.mean + root(law.covariance) @ jr.normal(k_start, (n,))
 
     def step(z: Float[Array, " k"], element: tuple[Any, ...]) -> tuple[Array, tuple[Array, Array]]:
         i, varying, new, noise = element
-        now = steps.at(varying)
-        onward = now.transition @ z + now.drift + root(now.noise) @ new
+        now = system.at(varying)
+        onward = now.transition @ z + now.drift + root(now.process_noise) @ new
         z = jnp.where((i == 0) & begins, z, onward)
-        return z, (z, now.emission @ z + now.offset + root(now.observation) @ noise)
+        return z, (z, now.emission @ z + now.offset + root(now.observation_noise) @ noise)
 
     normals = jr.normal(k_state, (count, n)), jr.normal(k_outcome, (count, p))
-    return jax.lax.scan(step, origin, (jnp.arange(count), steps.varying(), *normals))[1]
+    return jax.lax.scan(step, origin, (jnp.arange(count), system.varying(), *normals))[1]

@@ -12,7 +12,7 @@ for least-squares estimation"; Särkkä & Svensson (2023), section 8.4.
 from typing import Any
 
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from credo.core.scan import recur
 from credo.core.special import LOG_2PI
@@ -22,26 +22,27 @@ from credo.models.lds.batched_matrices import (
     root,
     root_semidefinite,
     sandwich,
-    side_by_side,
     solve_lower,
     times,
     transposed,
     triangular,
 )
-from credo.models.lds.kalman import Filtered, Smoothed, Start, Steps, begins, following, next_first
+from credo.models.lds.kalman import FilterInputs, Law, StateLaw, SystemMatrices, following, guess, next_first
+from credo.models.state_laws import FilteredStates, SmoothedStates
 
 
-@side_by_side
-def _forward(start: Start, carry: Any, now: Steps, x: Any, seen: Any, begins: Any) -> tuple[Any, Any]:
+def _forward(
+    start: StateLaw, carry: Law, now: SystemMatrices, x: Array, seen: Array, begins: Array
+) -> tuple[Law, tuple[Array, ...]]:
     """One step of the filter from (m, L), L of the predicted law included; `start.covariance` is a root."""
     m, low = carry
-    new = root_semidefinite(now.noise)
+    new = root_semidefinite(now.process_noise)
     ahead = transposed(triangular(jnp.concatenate([transposed(times(now.transition, low)), _rows(new, low)])))
-    m = jnp.where(begins, start.mean, apply(now.transition, m) + now.drift)
-    low = jnp.where(begins, start.covariance, ahead)
+    m = jnp.where(begins, start.mean[..., None], apply(now.transition, m) + now.drift)
+    low = jnp.where(begins, start.covariance[..., None], ahead)
     p, n = x.shape[0], m.shape[0]
     mask = seen.astype(m.dtype)
-    r = root_semidefinite(now.observation * outer(mask, mask) + jnp.eye(p)[:, :, None] * (1 - mask))
+    r = root_semidefinite(now.observation_noise * outer(mask, mask) + jnp.eye(p)[:, :, None] * (1 - mask))
     h = now.emission * mask[:, None]
     top = jnp.concatenate([_rows(r, low), jnp.zeros((p, n, low.shape[2]))], axis=1)
     bottom = jnp.concatenate([transposed(times(h, low)), transposed(low)], axis=1)
@@ -60,20 +61,18 @@ def _rows(a: Float[Array, "k m _"], like: Float[Array, "n n _"]) -> Float[Array,
     return jnp.broadcast_to(transposed(a), (a.shape[1], a.shape[0], like.shape[2]))
 
 
-@side_by_side
-def _backward(later: Any, law: Any, now: Steps, ends: Any) -> tuple[Any, Any]:
+def _backward(later: Law, law: Law, now: SystemMatrices, ends: Array) -> tuple[Law, tuple[Array, Array]]:
     """One step back from (m, L) of zₜ₊₁; L of zₜ from those of what zₜ₊₁ leaves open and of what is open there."""
     m, low = law
     n = m.shape[0]
-    new = _rows(root_semidefinite(now.noise), low)
+    new = _rows(root_semidefinite(now.process_noise), low)
     top = jnp.concatenate([transposed(times(now.transition, low)), transposed(low)], axis=1)
     upper = triangular(jnp.concatenate([top, jnp.concatenate([new, jnp.zeros_like(new)], axis=1)]))
     back = _gain(upper[:n, :n], upper[:n, n:])
     mean = m + apply(back, later[0] - apply(now.transition, m) - now.drift)
     rest = transposed(triangular(jnp.concatenate([transposed(times(back, later[1])), upper[n:, n:]])))
-    cross = times(sandwich(later[1], jnp.eye(n)[:, :, None]), transposed(back))
     m, low = jnp.where(ends, m, mean), jnp.where(ends, low, rest)
-    return (m, low), (m, sandwich(low, jnp.eye(n)[:, :, None]), jnp.where(ends, 0.0, cross))
+    return (m, low), (m, sandwich(low, jnp.eye(n)[:, :, None]))
 
 
 def _gain(ahead: Float[Array, "n n _"], both: Float[Array, "n n _"]) -> Float[Array, "n n _"]:
@@ -82,34 +81,30 @@ def _gain(ahead: Float[Array, "n n _"], both: Float[Array, "n n _"]) -> Float[Ar
     return transposed(jnp.flip(solve_lower(flipped, jnp.flip(both, 0)), 0))
 
 
-def root_filter(
-    start: Start,
-    steps: Steps,
-    x: Float[Array, "t p"],
-    seen: Bool[Array, "t p"],
-    first: Bool[Array, " t"],
-    before: Start | None = None,
-) -> tuple[Filtered, Float[Array, "t n n"]]:
+def root_filter(given: FilterInputs) -> tuple[FilteredStates, Float[Array, "t n n"]]:
     """What `kalman_filter` computes, and the roots of the covariances."""
-    fresh = Start(start.mean, root(start.covariance))
-    origin = fresh if before is None else Start(before.mean, root(before.covariance))
+    system = given.system.with_blocks()
+    start = StateLaw(given.start.mean, root(given.start.covariance))
+    origin = start if given.before is None else StateLaw(given.before.mean, root(given.before.covariance))
 
-    def step(carry: Any, element: tuple[Any, ...]) -> tuple[Any, Any]:
+    def step(carry: Law, element: tuple[Any, ...]) -> tuple[Law, tuple[Array, ...]]:
         varying, *outcome = element
-        return _forward(fresh, carry, steps.at(varying), *outcome)
+        return _forward(start, carry, system.at(varying), *outcome)
 
-    xs = (steps.varying(), x, seen, begins(first, before))
-    _, (m, low, p, increments) = recur(step, tuple(origin), xs, lambda element: tuple(fresh))
-    return Filtered(m, p, increments), low
+    found = recur(step, tuple(origin), given.rows(), lambda row: guess(start, row[1]), together=True)[1]
+    m, low, p, increments = found
+    return FilteredStates(m, p, increments), low
 
 
-def root_smoother(steps: Steps, filtered: Filtered, roots: Float[Array, "t n n"], first: Bool[Array, " t"]) -> Smoothed:
-    """What `rts_smoother` computes, from the roots of `root_filter`; FPFᵀ + Q must not be singular."""
+def root_smoother(given: FilterInputs, filtered: FilteredStates, roots: Float[Array, "t n n"]) -> SmoothedStates:
+    """What `kalman_smoother` computes, from the roots of `root_filter`; FPFᵀ + Q must not be singular."""
+    system = given.system.with_blocks()
 
-    def step(later: Any, element: tuple[Any, ...]) -> tuple[Any, Any]:
+    def step(later: Law, element: tuple[Any, ...]) -> tuple[Law, tuple[Array, Array]]:
         varying, law, ends = element
-        return _backward(later, law, steps.at(varying), ends)
+        return _backward(later, law, system.at(varying), ends)
 
-    xs = (following(steps.varying()), (filtered.mean, roots), next_first(first))
+    rows = (following(given.system.varying()), (filtered.mean, roots), next_first(given.first))
     last = (filtered.mean[-1], roots[-1])
-    return Smoothed(*recur(step, last, xs, lambda element: element[1], reverse=True)[1])
+    mean, covariance = recur(step, last, rows, lambda row: row[1], reverse=True, together=True)[1]
+    return SmoothedStates(mean, covariance, filtered.increments)

@@ -46,9 +46,9 @@ def first_guess(
     outcomes, r = _least_squares((x[whole] - center) / spread, rows, p)
     out = {
         "transition": dynamics[:, :n],
-        "noise": q,
+        "process_noise": q,
         "emission": outcomes[:, :n] * spread[:, None],
-        "observation": r * np.outer(spread, spread),
+        "observation_noise": r * np.outer(spread, spread),
         "start_mean": np.zeros(n),
         "start_covariance": np.eye(n),
         "offset": center,

@@ -16,6 +16,7 @@ Harvey (1989); Durbin & Koopman (2012), chapters 2-4.
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -27,8 +28,9 @@ from credo.core.errors import DataError
 from credo.core.padding import bucket, pad_rows
 from credo.core.params import positive
 from credo.core.predictive import LogNormal, Normal
-from credo.models.lds.kalman import Filtered, Smoothed, Start, Steps, kalman_filter, rts_smoother
+from credo.models.lds.kalman import FilterInputs, StateLaw, SystemMatrices, kalman_filter, kalman_smoother
 from credo.models.lds.score import log_likelihood
+from credo.models.state_laws import FilteredStates, SmoothedStates
 from credo.models.structural.base import Block, Part, Scales, as_number
 from credo.models.structural.forecast import forecast
 from credo.models.structural.learning import Variances, weak_priors
@@ -57,10 +59,10 @@ class Structural(Belief):
 
     parts: tuple[Part, ...]
     noise: Float[Array, ""] | None = positive(1.0)
-    start: Start | None = None
+    start: StateLaw | None = None
     scales: Scales | None = None
     """The scale of the first data."""
-    state: Start | None = None
+    state: StateLaw | None = None
     """The law of the state at the latest time."""
     past: Past | None = None
     log: bool = eqx.field(static=True, default=False)
@@ -72,7 +74,7 @@ class Structural(Belief):
         noise: Any = 1.0,
         start: Any = None,
         scales: Scales | None = None,
-        state: Start | None = None,
+        state: StateLaw | None = None,
         past: Past | None = None,
         log: bool = False,
     ):
@@ -91,7 +93,7 @@ class Structural(Belief):
             raise DataError("found several Regression() parts; one takes all inputs")
         self.parts = parts
         self.noise = as_number(noise)
-        self.start = None if start is None else Start(*(as_number(a) for a in start))
+        self.start = None if start is None else StateLaw(*(as_number(a) for a in start))
         self.scales, self.state, self.past, self.log = scales, state, past, bool(log)
 
     def _with(self, **changes: Any) -> "Structural":
@@ -135,17 +137,17 @@ class Structural(Belief):
         found = [part for part in self.parts if isinstance(part, Regression)]
         return found[0].names if found else ()
 
-    def system(self, inputs: Float[Array, "t d"], scales: Scales) -> tuple[Start, Steps]:
+    def system(self, inputs: Float[Array, "t d"], scales: Scales) -> tuple[StateLaw, SystemMatrices]:
         """The law of the first state, and the matrices of every time."""
         blocks = [part.block(scales) for part in self.parts]
         transition = _diagonal([b.transition for b in blocks])
         noise = jnp.diag(jnp.concatenate([b.noise for b in blocks]))
         emission = self._emission(blocks, inputs)
         observation = jnp.zeros((1, 1)) if self.noise is None else jnp.reshape(self.noise, (1, 1))
-        start = Start(jnp.concatenate([b.mean for b in blocks]), _diagonal([b.covariance for b in blocks]))
+        start = StateLaw(jnp.concatenate([b.mean for b in blocks]), _diagonal([b.covariance for b in blocks]))
         if self.start is not None:
             start = self._given_start(len(transition))
-        return start, Steps.of(transition, noise, emission, observation)
+        return start, SystemMatrices.of(transition, noise, emission, observation)
 
     def _emission(self, blocks: list[Block], inputs: Float[Array, "t d"]) -> Float[Array, "... 1 n"]:
         if not any(isinstance(part, Regression) for part in self.parts):
@@ -156,7 +158,7 @@ class Structural(Belief):
         ]
         return jnp.concatenate(rows, axis=1)[:, None, :]
 
-    def _given_start(self, n: int) -> Start:
+    def _given_start(self, n: int) -> StateLaw:
         assert self.start is not None
         if self.start.mean.shape != (n,) or self.start.covariance.shape != (n, n):
             found = f"{self.start.mean.shape} and {self.start.covariance.shape}"
@@ -199,7 +201,7 @@ class Structural(Belief):
         """The law of the state after the series, by the Kalman filter; it goes on where the last one ended."""
         filtered = _filter(self._light(), statistics)
         last = int(statistics.length) - 1
-        state = Start(put(np.asarray(filtered.mean)[last]), put(np.asarray(filtered.covariance)[last]))
+        state = StateLaw(put(np.asarray(filtered.mean)[last]), put(np.asarray(filtered.covariance)[last]))
         past = Past(*statistics.unpadded())
         if self.past is not None:
             past = Past(np.concatenate([self.past.y, past.y]), np.concatenate([self.past.inputs, past.inputs]))
@@ -208,10 +210,11 @@ class Structural(Belief):
 
     def evidence_of(self, statistics: Series) -> Float[Array, ""]:
         """log p(y₁…y_T) = Σₜ log p(yₜ | y₁…yₜ₋₁); of logarithms, with -Σₜ log yₜ."""
-        start, steps = self.system(statistics.inputs, statistics.scales)
-        first = jnp.zeros(len(statistics.y), bool)
-        found = log_likelihood(start, steps, statistics.y, statistics.seen, first, self.state)
-        return found + statistics.jacobian
+        return log_likelihood(self._given(statistics)) + statistics.jacobian
+
+    def _given(self, series: Series) -> FilterInputs:
+        start, system = self.system(series.inputs, series.scales)
+        return FilterInputs(start, system, series.y, series.seen, jnp.zeros(len(series.y), bool), self.state)
 
     def log_evidence_of(self, statistics: Series) -> Array:
         """`evidence_of`, compiled once for every bucket of lengths."""
@@ -254,7 +257,7 @@ class Structural(Belief):
         """A prediction of what the parts add up to, in the units of the outcome."""
         return LogNormal.of(prediction) if self.log else prediction
 
-    def matrices(self, inputs: Float[np.ndarray, "t d"]) -> tuple[Start, Steps]:
+    def matrices(self, inputs: Float[np.ndarray, "t d"]) -> tuple[StateLaw, SystemMatrices]:
         """`system` at the scales of the data, compiled; only a regression has matrices of its own for every time."""
         assert self.scales is not None
         padded = pad_rows(inputs, bucket(len(inputs))) if inputs.shape[1] else np.zeros((1, 0))
@@ -263,15 +266,16 @@ class Structural(Belief):
             steps = steps._replace(emission=put(np.asarray(steps.emission)[: len(inputs)]))
         return start, steps
 
-    def filter(self) -> Filtered:
+    def filter(self) -> FilteredStates:
         """The law of the state at every time given the outcomes up to then."""
         if self.past is None or self.scales is None:
             raise DataError("the model has seen no data, so there is nothing to filter; use credo.fit(model, y) first")
         series = eqx.tree_at(lambda s: s.scales, series_of(self.past.y, self.past.inputs), self.scales)
         filtered = _filter(self.unconditioned()._light(), series)
-        return Filtered(*(put(np.asarray(a)[: len(self.past.y)]) for a in filtered[:3]))
+        rows = len(self.past.y)
+        return jax.tree.map(lambda a: put(np.asarray(a)[:rows]), filtered)
 
-    def smooth(self, steps: Any = 0, inputs: Any = None) -> Smoothed:
+    def smooth(self, steps: Any = 0, inputs: Any = None) -> SmoothedStates:
         """The law of every state given the whole series, and `steps` further."""
         if self.past is None or self.scales is None:
             raise DataError("the model has seen no data, so there is nothing to smooth; use credo.fit(model, y) first")
@@ -281,7 +285,7 @@ class Structural(Belief):
         series = series_of(y, np.concatenate([self.past.inputs, table]))
         series = eqx.tree_at(lambda s: s.scales, series, self.scales)
         smoothed = _smooth(self.unconditioned()._light(), series)
-        return Smoothed(*(put(np.asarray(a)[: len(y)]) for a in smoothed[:2]))
+        return jax.tree.map(lambda a: put(np.asarray(a)[: len(y)]), smoothed)
 
     def components(self, steps: Any = 0, inputs: Any = None) -> dict[str, Any]:
         """What each part adds to the outcome, by name: at every time of the past and `steps` further, given all.
@@ -324,19 +328,16 @@ def _diagonal(blocks: list[Any]) -> Float[Array, "n n"]:
 
 
 @eqx.filter_jit
-def _system(belief: Structural, inputs: Float[Array, "t d"], scales: Scales) -> tuple[Start, Steps]:
+def _system(belief: Structural, inputs: Float[Array, "t d"], scales: Scales) -> tuple[StateLaw, SystemMatrices]:
     return belief.system(inputs, scales)
 
 
 @eqx.filter_jit
-def _filter(belief: Structural, series: Series) -> Filtered:
-    start, steps = belief.system(series.inputs, series.scales)
-    return kalman_filter(start, steps, series.y, series.seen, jnp.zeros(len(series.y), bool), belief.state)
+def _filter(belief: Structural, series: Series) -> FilteredStates:
+    return kalman_filter(belief._given(series))
 
 
 @eqx.filter_jit
-def _smooth(belief: Structural, series: Series) -> Smoothed:
-    start, steps = belief.system(series.inputs, series.scales)
-    first = jnp.zeros(len(series.y), bool)
-    filtered = kalman_filter(start, steps, series.y, series.seen, first)
-    return rts_smoother(steps, filtered, first)
+def _smooth(belief: Structural, series: Series) -> SmoothedStates:
+    given = belief._given(series)
+    return kalman_smoother(given, kalman_filter(given))

@@ -7,10 +7,10 @@ import numpy as np
 
 from credo.core.arrays import is_traced, put
 from credo.core.predictive import Normal
-from credo.models.lds.kalman import Start, Steps
+from credo.models.lds.kalman import StateLaw, SystemMatrices
 
 
-def forecast(system: Steps, start: Start, state: Start | None, steps: int) -> Normal:
+def forecast(system: SystemMatrices, start: StateLaw, state: StateLaw | None, steps: int) -> Normal:
     """The next outcomes; noise is aleatoric, doubt about the state epistemic."""
     mean, noise, covariance = moments(system, start, state, steps)
     doubt = covariance.diagonal().clip(0.0)
@@ -18,7 +18,7 @@ def forecast(system: Steps, start: Start, state: Start | None, steps: int) -> No
     return Normal(*(into(a) for a in (mean, noise, doubt, covariance)))
 
 
-def moments(system: Steps, start: Start, state: Start | None, steps: int) -> tuple[Any, Any, Any]:
+def moments(system: SystemMatrices, start: StateLaw, state: StateLaw | None, steps: int) -> tuple[Any, Any, Any]:
     """Means, noise and covariance of the next outcomes without noise; NumPy's, unless they are traced.
 
     zₜ₊ₖ ~ N(Fᵏm, Pₖ) with Pₖ = FPₖ₋₁Fᵀ + Q, and Cov(zₜ₊ₖ, zₜ₊ⱼ) = F^(k-j) Pⱼ for j < k. Without a state the first of

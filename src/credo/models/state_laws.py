@@ -1,0 +1,36 @@
+"""What a pass over sequences says of hidden states: the law of each row, and what each row adds to log p(x)."""
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from credo.core.arrays import is_traced, put
+
+
+class FilteredStates(eqx.Module):
+    """p(zₜ | x₁…xₜ) for each row: its mean and covariance, and log p(xₜ | x₁…xₜ₋₁)."""
+
+    mean: Float[Array, "t n"]
+    covariance: Float[Array, "t n n"]
+    increments: Float[Array, " t"]
+    """log p(xₜ | x₁…xₜ₋₁)."""
+
+    @property
+    def std(self) -> Float[Array, "t n"]:
+        """The standard deviation of each number of the state."""
+        if is_traced(self.covariance):
+            return jnp.sqrt(jnp.diagonal(self.covariance, axis1=1, axis2=2))
+        return put(np.sqrt(np.diagonal(np.asarray(self.covariance), axis1=1, axis2=2)))
+
+    @property
+    def log_likelihood(self) -> Float[Array, ""]:
+        """log p(x₁…x_T) = Σₜ log p(xₜ | x₁…xₜ₋₁); for particles its exponential is an unbiased estimate."""
+        return jnp.sum(self.increments) if is_traced(self.increments) else put(np.asarray(self.increments).sum())
+
+
+class SmoothedStates(FilteredStates):
+    """p(zₜ | x₁…x_T) for each row; the increments are those of the filter."""
+
+    cross: Float[Array, "t n n"] | None = None
+    """Cov(zₜ₊₁, zₜ | x₁…x_T), where it was asked for; 0 at the end of a sequence."""
