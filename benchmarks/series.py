@@ -288,7 +288,7 @@ class System:
         """The matrices after so many iterations of EM."""
         if library == "credo":
             lds = learned(self.credo, self.x)
-            names = ("transition", "noise", "emission", "observation", "start_mean", "start_covariance")
+            names = ("transition", "process_noise", "emission", "observation_noise", "start_mean", "start_covariance")
             found = [getattr(lds, name) for name in names]
         else:
             name = "learn" if library == "dynamax" else "learn, not compiled"

@@ -126,7 +126,7 @@ hmm          models.hmm.bayes                   DrawnHMM
 hmm          models.hmm.durations               Tied
 lds          models.lds.belief                  LDS
 lds          models.lds.checks                  Varying
-lds          models.lds.kalman                  Start
+lds          models.lds.kalman                  StateLaw
 lds          models.lds.gibbs                   DrawnLDS MatrixPrior
 likelihood   models.likelihoods.classes         Bernoulli Categorical Ordinal Probit
 likelihood   models.likelihoods.numbers         NegativeBinomial Poisson StudentT
