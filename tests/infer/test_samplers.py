@@ -20,7 +20,7 @@ from credo.infer.mcmc.hmc import HMC
 from credo.infer.mcmc.langevin import MALA, ULA
 from credo.infer.mcmc.metropolis import ComponentWise, MetropolisHastings, RandomWalk, Walk, log_acceptance
 from credo.infer.mcmc.nuts import NUTS
-from credo.infer.mcmc.smc import SMC, Particles, next_temperature, systematic
+from credo.infer.mcmc.smc import SMC, Particles, next_temperature
 from credo.infer.target import Space, Target
 
 COVARIANCE = np.array([[1.0, 0.9], [0.9, 1.5]])
@@ -210,12 +210,6 @@ def test_the_next_temperature_leaves_the_share_that_was_asked_for():
     weights = np.exp(step * gain)
     np.testing.assert_allclose(weights.sum() ** 2 / (weights**2).sum() / 400, 0.5, rtol=1e-8)
     assert float(next_temperature(jnp.asarray(gain * 1e-3), jnp.asarray(0.1), jnp.asarray(0.5))) == 1.0
-
-
-def test_systematic_resampling_takes_each_about_as_often_as_it_weighs():
-    weights = np.random.default_rng(0).dirichlet(np.full(50, 0.3))
-    counts = np.bincount(np.asarray(systematic(jr.key(1), jnp.asarray(weights))), minlength=50)
-    assert np.all(np.abs(counts - 50 * weights) < 1)
 
 
 def test_smc_survives_where_the_density_is_zero():

@@ -9,7 +9,7 @@ import pytest
 from scipy import integrate, special, stats
 
 from credo.core.errors import DataError
-from credo.infer.importance_sampling import importance, smooth, students
+from credo.infer.importance_sampling import importance, psis, smooth, students
 from credo.infer.laplace import Laplace
 from credo.infer.mcmc.nuts import NUTS
 from credo.infer.quasi_random import normals
@@ -242,6 +242,17 @@ def test_smoothed_weights():
     assert khat == 0.0 and evidence == 2.5
     np.testing.assert_allclose(log_weights, -np.log(100))
     assert smooth(np.full(100, -np.inf))[1] == np.inf
+
+
+@pytest.mark.parametrize("shape", [0.1, 0.5, 0.9])
+def test_pareto_smoothing_is_that_of_blackjax(shape):
+    from blackjax.diagnostics import psis_weights
+
+    log_ratios = -shape * np.log(np.random.default_rng(1).uniform(size=1000))
+    log_weights, khat = psis(log_ratios)
+    wanted, its_khat = psis_weights(jnp.asarray(log_ratios))
+    np.testing.assert_allclose(khat, its_khat, rtol=1e-8)
+    np.testing.assert_allclose(log_weights, wanted, rtol=1e-8)
 
 
 def test_quasi_random_draws():

@@ -42,7 +42,8 @@ infer        infer.diagnostics                  Diagnostics
 infer        infer.importance_sampling          Weighted
 infer        infer.mcmc.draws                   Draws
 infer        infer.mcmc.smc                     Particles
-infer        infer.priors                       LogNormal LogScalePenalty LogitPenalty NormalPenalty PenaltyDensity SharedScale
+infer        infer.priors                       LogNormal LogScalePenalty LogitPenalty NormalPenalty
+infer        infer.priors                       PenaltyDensity SharedScale
 infer        infer.posterior                    Approximation
 infer        infer.target                       Space
 acquisition  decide.acquisition.batch           BatchExpectedImprovement BatchNoisyExpectedImprovement

@@ -28,6 +28,7 @@ from credo.infer.mcmc.hmc import Density, RandomNumbers, State, hmc
 from credo.infer.mcmc.metropolis import Walk, accept
 from credo.infer.method import Method
 from credo.infer.posterior import Approximation
+from credo.infer.resampling import systematic
 from credo.infer.target import Target
 
 BISECTIONS = 60
@@ -238,13 +239,6 @@ def _stage(
         now.log_scale + 2 * (acceptance - AIMS[kind]),
         acceptance,
     )
-
-
-def systematic(key: PRNGKeyArray, weights: Float[Array, " n"]) -> Int[Array, " n"]:
-    """Systematic resampling: n of the numbers 0 … n - 1, each i about n wᵢ times. Carpenter et al. (1999)."""
-    n = weights.shape[0]
-    points = (jr.uniform(key) + jnp.arange(n)) / n
-    return jnp.minimum(jnp.searchsorted(jnp.cumsum(weights), points), n - 1)
 
 
 def _walk(

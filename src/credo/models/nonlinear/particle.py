@@ -20,11 +20,10 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from credo.core.checks import check_count
 from credo.core.errors import DataError
 from credo.core.predictive import Mixture, Normal, Predictive
+from credo.infer.resampling import SCHEMES
 from credo.models.nonlinear.laws import Cloud, Filtered, ParticleFiltered, effective, moments
 from credo.models.nonlinear.method import COVARIANCE, FINE, LOST, OBSERVE, STEP, Rows, StateMethod
 from credo.models.nonlinear.model import Dynamics
-
-SCHEMES = ("systematic", "stratified", "multinomial")
 
 
 class Particles(StateMethod):
@@ -111,9 +110,7 @@ class Kept(NamedTuple):
 
 def resampled(key: PRNGKeyArray, log_weights: Float[Array, " k"], scheme: str) -> Int[Array, " k"]:
     """Which particles go on: each as often, on average, as k times its weight. Douc & Cappé (2005)."""
-    from blackjax.smc import resampling  # as `infer.SMC` does; importing it takes a second
-
-    return getattr(resampling, scheme)(key, jnp.exp(log_weights), log_weights.shape[0])
+    return SCHEMES[scheme](key, jnp.exp(log_weights))
 
 
 def advance(

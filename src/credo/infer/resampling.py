@@ -1,0 +1,33 @@
+"""Which particles go on: n of the numbers 0 … n - 1, each i on average n wᵢ times. Douc & Cappé (2005)."""
+
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+
+def systematic(key: PRNGKeyArray, weights: Float[Array, " n"]) -> Int[Array, " n"]:
+    """At points of one grid with a random start: each i ⌊n wᵢ⌋ or ⌈n wᵢ⌉ times. Carpenter et al. (1999)."""
+    return _chosen(weights, jr.uniform(key))
+
+
+def stratified(key: PRNGKeyArray, weights: Float[Array, " n"]) -> Int[Array, " n"]:
+    """At one random point of each of n equal parts. Kitagawa (1996)."""
+    return _chosen(weights, jr.uniform(key, weights.shape))
+
+
+def multinomial(key: PRNGKeyArray, weights: Float[Array, " n"]) -> Int[Array, " n"]:
+    """Independent of each other, in ascending order."""
+    gaps = jr.exponential(key, (weights.shape[0] + 1,)).cumsum()
+    return _at(weights, gaps[:-1] / gaps[-1])
+
+
+def _chosen(weights: Float[Array, " n"], within: Float[Array, "*n"]) -> Int[Array, " n"]:
+    n = weights.shape[0]
+    return _at(weights, (jnp.arange(n) + within) / n)
+
+
+def _at(weights: Float[Array, " n"], points: Float[Array, " n"]) -> Int[Array, " n"]:
+    return jnp.minimum(jnp.searchsorted(jnp.cumsum(weights), points), weights.shape[0] - 1)
+
+
+SCHEMES = {"systematic": systematic, "stratified": stratified, "multinomial": multinomial}
