@@ -6,14 +6,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from credo.core import scan
-from credo.core.scan import blocks_of, recur
+from credo.core.scan import FEWEST_BLOCKS, blocks_of, of_blocks, scan
 
 T = 512
 
 
 @eqx.filter_jit
-def both(decay, xs, reverse, blocks, together=False):
+def both(decay, xs, reverse, blocks):
     """Leaky sums in blocks and one by one."""
 
     def step(carry, x):
@@ -24,16 +23,15 @@ def both(decay, xs, reverse, blocks, together=False):
         return {"sum": jnp.zeros_like(x), "count": jnp.full(x.shape[1:], 7)}
 
     start = {"sum": jnp.array([3.0, -1.0]), "count": jnp.asarray(7)}
-    fast = recur(step, start, xs, guess, reverse=reverse, blocks=blocks, together=together)
+    fast = scan(step, start, xs, guess, reverse=reverse, blocks=blocks)
     return fast, jax.lax.scan(step, start, xs, reverse=reverse)
 
 
-@pytest.mark.parametrize("together", [False, True])
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("decay", [0.5, 0.99, 1.0, 1.02])
-def test_blocks_equal_one_by_one(decay, reverse, together):
+def test_blocks_equal_one_by_one(decay, reverse):
     xs = jnp.asarray(np.random.default_rng(0).normal(size=(T, 2)))
-    fast, slow = both(jnp.asarray(decay), xs, reverse, 8, together)
+    fast, slow = both(jnp.asarray(decay), xs, reverse, 8)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-11), fast, slow)
 
 
@@ -50,7 +48,7 @@ def test_whole_numbers_must_agree_exactly():
 
     @eqx.filter_jit
     def count(xs):
-        return recur(lambda c, x: (c + x, c + x), jnp.asarray(5), xs, lambda x: jnp.asarray(0), blocks=8)
+        return scan(lambda c, x: (c + x, c + x), jnp.asarray(5), xs, jnp.zeros_like, blocks=8)
 
     last, sums = count(jnp.ones(T, int))
     assert int(last) == T + 5
@@ -63,21 +61,18 @@ def test_not_a_number_is_passed_on():
     np.testing.assert_array_equal(np.isnan(fast[1]["sum"]), np.isnan(slow[1]["sum"]))
 
 
+def test_a_step_of_one_block_from_the_start_itself():
+    step = lambda c, x: (0.5 * c + x.sum(), c)  # noqa: E731
+    xs = jnp.asarray(np.random.default_rng(1).normal(size=(T, 2)))
+    fast = eqx.filter_jit(lambda xs: scan(of_blocks(step), jnp.asarray(9.0), xs, blocks=8))(xs)
+    slow = jax.lax.scan(step, jnp.asarray(9.0), xs)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-11), fast, slow)
+
+
 def test_how_many_blocks():
-    assert blocks_of(100, 4) == 1
-    assert blocks_of(1024, 4) == 4
-    assert blocks_of(2**20, 4) == 1024
-    assert blocks_of(2**20, 4, together=True) == 128
-    assert blocks_of(2**20, 16) == 256
-    assert blocks_of(2**20, 10_000) == scan.FEWEST_BLOCKS
-    assert blocks_of(2**10 * 3, 4) == 8
-
-
-def test_a_quick_step_that_is_not_trusted():
-    """The quick step overflows in the middle; the careful one does not, and is taken."""
-    xs = jnp.ones(T).at[200].set(1e300)
-    quick = lambda c, x: (0.5 * c + x * x, 0.5 * c + x * x)  # noqa: E731
-    slow = lambda c, x: (0.5 * c + jnp.minimum(x, 10.0) ** 2, 0.5 * c + jnp.minimum(x, 10.0) ** 2)  # noqa: E731
-    careful = scan.Careful(slow, xs, lambda ys: jnp.all(jnp.isfinite(ys)))
-    run = eqx.filter_jit(lambda xs: recur(quick, jnp.zeros(()), xs, lambda x: jnp.zeros(()), blocks=8, careful=careful))
-    np.testing.assert_allclose(run(xs)[1], jax.lax.scan(slow, jnp.zeros(()), xs)[1], rtol=1e-12)
+    assert blocks_of(4096, 4) == 1
+    assert blocks_of(8192, 4) == 32
+    assert blocks_of(2**20, 4) == 128
+    assert blocks_of(2**20, 10_000) == FEWEST_BLOCKS
+    assert blocks_of(2**12 * 3, 4) == 32
+    assert blocks_of(8193, 4) == 1

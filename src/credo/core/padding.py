@@ -12,13 +12,19 @@ from credo.core.arrays import is_traced, put
 T = TypeVar("T")
 
 SMALLEST_BUCKET = 16
+LONG = 8192
+"""Rows from which on padding costs more than a program that is compiled for it."""
 
 
 def bucket(n: int) -> int:
     """The padded length for n rows: the next of 16, 24, 32, 48, 64, 96, … (powers of two and their midpoints).
 
-    At most a third of the work is padding (n ≥ 12), and a million rows one by one meet 32 sizes.
+    At most a third of the work is padding (n ≥ 12). Beyond 8,192 rows the steps are a sixteenth of a power of two: at
+    most a sixteenth is padding, and what is long still divides into many equal blocks (`core.scan`).
     """
+    if n > LONG:
+        step = 1 << (n.bit_length() - 5)
+        return -(-n // step) * step
     size = SMALLEST_BUCKET
     while size < n:
         if size + size // 2 >= n:

@@ -15,9 +15,6 @@ from credo.core.checks import check_table, check_vector
 from credo.core.errors import DataError
 from credo.core.padding import bucket, pad_rows
 
-LONG = 8192
-"""Rows from which on padding costs more than a program that is compiled for it."""
-
 
 class Sequences(eqx.Module):
     """Rows of all sequences, padded to a bucket; each row of padding is a sequence of its own that shows nothing."""
@@ -64,7 +61,7 @@ def read(
     sizes = sizes if lengths is None else _check_lengths(lengths, len(table), len(sizes))
     seen = _check_seen(table, missing)
     n = len(table)
-    t = padded_length(n)
+    t = bucket(n)
     first = np.ones(t, bool)
     first[:n] = False
     first[np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(int)] = True
@@ -86,14 +83,6 @@ def read(
         whole or bool(np.all(seen.all(axis=1) | ~seen.any(axis=1))),
         len(sizes) == 1,
     )
-
-
-def padded_length(n: int) -> int:
-    """The bucket of n rows; for long sequences in steps of a sixteenth, which divide into many equal blocks."""
-    if n <= LONG:
-        return bucket(n)
-    step = 1 << (n.bit_length() - 5)
-    return -(-n // step) * step
 
 
 def next_row(columns: int | None, x: Any) -> np.ndarray | None:

@@ -12,10 +12,10 @@ from scipy import special, stats
 
 import credo
 from credo.core import params
+from credo.core.padding import bucket
 from credo.errors import DataError
 from credo.models.densities import Categorical, Gaussian, Poisson
 from credo.models.hmm import HMM
-from credo.models.sequences import padded_length
 
 START = np.array([0.5, 0.2, 0.3])
 TRANSITION = np.array([[0.7, 0.2, 0.1], [0.0, 0.6, 0.4], [0.3, 0.3, 0.4]])
@@ -181,7 +181,7 @@ def test_an_outcome_that_no_state_can_show():
 
 def test_long_sequences_are_padded_little():
     for n in (1, 100, 8192, 8193, 100_000, 1_000_000):
-        t = padded_length(n)
+        t = bucket(n)
         assert n <= t and (n < 8192 or t <= 1.07 * n or n == 8192) and (n < 8192 or t % 512 == 0)
     rows = np.tile(X[:3], 3000)
     hmm = gaussian()

@@ -147,7 +147,7 @@ def test_long_sequences_equal_statsmodels(oracle):
     """In blocks, with gaps, as one after the other."""
     rng = np.random.default_rng(4)
     lds = system(oracle, 4)
-    x = np.asarray(lds.simulate(5000, seed=2)[1]).copy()
+    x = np.asarray(lds.simulate(9000, seed=2)[1]).copy()
     x[rng.uniform(size=x.shape) < 0.1] = np.nan
     peer = KalmanFilter(k_endog=P, k_states=N, selection=np.eye(N))
     peer.bind(x.copy())

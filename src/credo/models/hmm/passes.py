@@ -18,7 +18,7 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from credo.core.arrays import computed_once
-from credo.core.scan import blocks_of, recur
+from credo.core.scan import blocks_of, of_blocks, scan
 
 Law = Float[Array, " k"]
 Matrix = Float[Array, "k k"]
@@ -74,7 +74,7 @@ def filter_states(start: Law, transition: Matrix, log_b: Table, first: Marks) ->
 
     xs = (computed_once(log_b), first.at[0].set(True))
     level = lambda x: jnp.full_like(x[0], 1 / len(start))  # noqa: E731
-    return Filtered(*recur(step, start, xs, level, floor=RELATIVE, together=True)[1])
+    return Filtered(*scan(step, start, xs, level, floor=RELATIVE)[1])
 
 
 def _ends(first: Marks) -> Bool[Array, " t"]:
@@ -97,7 +97,7 @@ def smooth_states(transition: Matrix, filtered: Table, first: Marks) -> Table:
         return gamma, gamma
 
     xs = (filtered, _ends(first))
-    return recur(step, filtered[-1], xs, lambda x: x[0], reverse=True, floor=RELATIVE, together=True)[1]
+    return scan(step, filtered[-1], xs, lambda x: x[0], reverse=True, floor=RELATIVE)[1]
 
 
 def expected_transitions(
@@ -163,11 +163,11 @@ def most_likely_states(start: Law, transition: Matrix, log_b: Table, first: Mark
         return state, state
 
     level = lambda x: jnp.zeros_like(x[0])  # noqa: E731
-    scores = recur(forth, log_start, (log_b, first.at[0].set(True)), level, together=True)[1]
-    blocks = blocks_of(len(scores), len(start), together=True)  # by what is read: little is carried
+    scores = scan(forth, log_start, (log_b, first.at[0].set(True)), level)[1]
+    blocks = blocks_of(len(scores), len(start))  # by what is read: little is carried
     origin = jnp.zeros((), jnp.int32)
     guess = lambda x: most(x[0])  # noqa: E731
-    return recur(back, origin, (scores, _ends(first)), guess, reverse=True, together=True, blocks=blocks)[1]
+    return scan(back, origin, (scores, _ends(first)), guess, reverse=True, blocks=blocks)[1]
 
 
 def sample_states(
@@ -190,7 +190,7 @@ def sample_states(
 
     def path(u: Float[Array, " t"]) -> Int[Array, " t"]:
         xs = (filtered, _ends(first), u)
-        return recur(back, jnp.zeros((), int), xs, lambda x: jnp.argmax(x[0]), reverse=True)[1]
+        return scan(of_blocks(back), jnp.zeros((), int), xs, lambda x: jnp.argmax(x[0], axis=0), reverse=True)[1]
 
     return jax.vmap(path)(jr.uniform(key, (n, filtered.shape[0])))
 

@@ -22,13 +22,12 @@ Durbin & Koopman (2012), sections 4.3-4.5, 6.4; de Jong (1989); Särkkä & Svens
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from credo.core.arrays import AnyArray, namespace
-from credo.core.scan import recur
+from credo.core.scan import scan
 from credo.core.special import LOG_2PI
 from credo.models.lds.batched_matrices import apply, each, inner, outer, sandwich, symmetric, times, transposed
 from credo.models.state_laws import FilteredStates, SmoothedStates
@@ -203,13 +202,8 @@ def kalman_filter(given: FilterInputs) -> FilteredStates:
         law, increment = filter_step(start, last, system.at(varying), *outcome)
         return law, (*law, increment)
 
-    origin = tuple(given.start if given.before is None else given.before)
-    return FilteredStates(*recur(step, origin, given.rows(), lambda row: guess(start, row[1]), together=True)[1])
-
-
-def guess(law: StateLaw, like: Float[Array, "p _"]) -> Law:
-    """The law for every block."""
-    return tuple(jnp.broadcast_to(a[..., None], (*a.shape, like.shape[-1])) for a in law)  # type: ignore[return-value]
+    mean, covariance = given.start if given.before is None else given.before
+    return FilteredStates(*scan(step, (mean, covariance), given.rows())[1])
 
 
 def before_each(given: FilterInputs, filtered: FilteredStates) -> tuple[Float[Array, "t n"], Float[Array, "t n n"]]:
@@ -252,9 +246,8 @@ def back_pass(given: FilterInputs, filtered: FilteredStates, keep: Callable[[Bac
         later, found = back_step(start, later, last, system.at(varying), *outcome)
         return later, keep(found)
 
-    nothing = StateLaw(*jax.tree.map(jnp.zeros_like, given.start))
-    rows = (given.rows(), before_each(given, filtered))
-    return recur(step, tuple(nothing), rows, lambda row: guess(nothing, row[0][1]), reverse=True, together=True)[1]
+    nothing = jnp.zeros_like(start.mean), jnp.zeros_like(start.covariance)
+    return scan(step, nothing, (given.rows(), before_each(given, filtered)), reverse=True)[1]
 
 
 def kalman_smoother(given: FilterInputs, filtered: FilteredStates, cross: bool = False) -> SmoothedStates:

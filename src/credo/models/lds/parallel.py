@@ -25,12 +25,10 @@ from credo.models.lds.kalman import (
     Backward,
     FilterInputs,
     Law,
-    StateLaw,
     SystemMatrices,
     back_step,
     before_each,
     filter_step,
-    guess,
 )
 from credo.models.lds.simulate import all_backwards
 from credo.models.state_laws import FilteredStates, SmoothedStates
@@ -73,7 +71,8 @@ def parallel_filter(given: FilterInputs) -> FilteredStates:
 
     def element(varying: tuple[Array | None, ...], x: Array, seen: Array, begins: Array) -> Element:
         now = system.at(varying)
-        nothing = guess(StateLaw(*jax.tree.map(jnp.zeros_like, start)), x)
+        m = jnp.zeros((*start.mean.shape, x.shape[-1]))
+        nothing = (m, jnp.zeros((len(m), *m.shape)))
         carry, found = back_step(start, nothing, nothing, now, x, seen, begins)
         return _element(now, begins, found, carry)
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from credo.core.scan import recur
+from credo.core.scan import scan
 from credo.models.lds.batched_matrices import (
     apply,
     on_rows,
@@ -62,7 +62,7 @@ def draw_states(
         noise = jnp.sum(low * jr.normal(key, level.shape)[:, None, :], axis=2)
         origin = jnp.zeros_like(filtered.mean[0])
         rows = (slope, level + noise)
-        return recur(step, origin, rows, lambda row: row[1], reverse=True, together=True)[1]
+        return scan(step, origin, rows, lambda row: row[1], reverse=True)[1]
 
     return jax.lax.map(path, jr.split(key, n))
 

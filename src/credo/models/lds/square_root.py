@@ -14,7 +14,7 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from credo.core.scan import recur
+from credo.core.scan import scan
 from credo.core.special import LOG_2PI
 from credo.models.lds.batched_matrices import (
     apply,
@@ -27,7 +27,7 @@ from credo.models.lds.batched_matrices import (
     transposed,
     triangular,
 )
-from credo.models.lds.kalman import FilterInputs, Law, StateLaw, SystemMatrices, following, guess, next_first
+from credo.models.lds.kalman import FilterInputs, Law, StateLaw, SystemMatrices, following, next_first
 from credo.models.state_laws import FilteredStates, SmoothedStates
 
 
@@ -91,8 +91,7 @@ def root_filter(given: FilterInputs) -> tuple[FilteredStates, Float[Array, "t n 
         varying, *outcome = element
         return _forward(start, carry, system.at(varying), *outcome)
 
-    found = recur(step, tuple(origin), given.rows(), lambda row: guess(start, row[1]), together=True)[1]
-    m, low, p, increments = found
+    m, low, p, increments = scan(step, (origin.mean, origin.covariance), given.rows())[1]
     return FilteredStates(m, p, increments), low
 
 
@@ -106,5 +105,5 @@ def root_smoother(given: FilterInputs, filtered: FilteredStates, roots: Float[Ar
 
     rows = (following(given.system.varying()), (filtered.mean, roots), next_first(given.first))
     last = (filtered.mean[-1], roots[-1])
-    mean, covariance = recur(step, last, rows, lambda row: row[1], reverse=True, together=True)[1]
+    mean, covariance = scan(step, last, rows, lambda row: row[1], reverse=True)[1]
     return SmoothedStates(mean, covariance, filtered.increments)

@@ -12,9 +12,6 @@ from credo.core.errors import DataError
 from credo.core.padding import bucket, pad_rows
 from credo.models.structural.base import Scales
 
-LONG = 8192
-"""Series from this length on are filtered in blocks."""
-
 
 class Series(eqx.Module):
     """Outcomes in the order of time, padded to a bucket with rows that nobody saw."""
@@ -85,8 +82,6 @@ def read_inputs(inputs: Any, length: int, names: tuple[str, ...] | None) -> tupl
 def series_of(y: Float[np.ndarray, " t"], inputs: Float[np.ndarray, "t d"], log: bool = False) -> Series:
     """Padded, with its scales; `log` says that y are logarithms of the outcomes."""
     length = bucket(len(y))
-    # An odd length is not cut into blocks (core.recursion): for short ones compiling those takes longer than they save.
-    length += length < LONG
     seen = ~np.isnan(y)
     filled = pad_rows(np.where(seen, y, 0.0)[:, None], length)
     mask = pad_rows(seen[:, None], length)

@@ -11,7 +11,7 @@ r and N say what later data add to the state: z ~ N(M⁻ + P⁻r, P⁻ - P⁻NP�
 They are also the slopes of the evidence, ∂log p/∂M⁻ = r and ∂log p/∂P⁻ = ½(rrᵀ - N), from which its gradient in the
 hyperparameters follows without a way back through the recursion.
 
-Features leave the state to what is forgotten, so that `recur` can run the passes in blocks. de Jong (1991), "The
+Features leave the state to what is forgotten, so that `scan` can run the passes in blocks. de Jong (1991), "The
 diffuse Kalman filter"; Durbin & Koopman (2012), §4.4-4.5 and §6.2.3; Koopman & Shephard (1992), "Exact score for
 time series models in state space form".
 """
@@ -24,7 +24,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from credo.core.linalg import factorize, log_determinant, solve, solve_upper
-from credo.core.scan import blocks_of, recur
+from credo.core.scan import blocks_of, of_blocks, scan
 from credo.models.gp.exact import Prior
 from credo.models.gp.state_space.sde import APART, SDE, Part, apply, sandwich, sde_of, transpose
 from credo.models.gp.state_space.series import Series
@@ -119,7 +119,7 @@ def forward(prior: Prior, sde: SDE, series: Series) -> Forward:
         return (mean, covariance), Forward(mean, covariance, gain, miss, jnp.where(seen, variance, 1.0))
 
     xs = (series.gap, columns, noise, series.rows.mask)
-    return recur(step, empty, xs, lambda _: empty, blocks=_blocks(series), floor=FLOOR)[1]
+    return scan(of_blocks(step), empty, xs, blocks=_blocks(series), floor=FLOOR)[1]
 
 
 def backward(sde: SDE, series: Series, ahead: Forward) -> Backward:
@@ -140,7 +140,7 @@ def backward(sde: SDE, series: Series, ahead: Forward) -> Backward:
         return (apply(stacks, pull), sandwich(stacks, weight)), Backward(pull, weight, alpha, precision)
 
     xs = (series.gap, ahead.gain, ahead.miss, ahead.variance, series.rows.mask)
-    return recur(step, nothing, xs, lambda _: nothing, reverse=True, blocks=_blocks(series), floor=FLOOR)[1]
+    return scan(of_blocks(step), nothing, xs, reverse=True, blocks=_blocks(series), floor=FLOOR)[1]
 
 
 def _blocks(series: Series) -> int:
