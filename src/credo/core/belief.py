@@ -16,6 +16,7 @@ from typing import Any
 import equinox as eqx
 import jax
 
+from credo.core.method import Method, check_using, methods_of
 from credo.core.predictive import Predictive
 
 
@@ -38,14 +39,24 @@ class Belief(eqx.Module):
     def predict(self, *x: Any, **options: Any) -> Predictive:
         """The posterior predictive distribution at x."""
 
-    def condition(self, *data: Any, using: Any = None, **options: Any) -> Any:
+    def condition(self, *data: Any, using: Method | None = None, **options: Any) -> Any:
         """p(θ | data) ∝ p(data | θ) p(θ): the belief after seeing `data`.
 
         `using` names the inference method; None is the exact or best one for the model.
         """
+        told = self.told(*data)
         if using is not None:
-            return using.condition(self, *data, **options)
-        return self.condition_on(self.statistics(*data, **options))
+            return check_using(using, told, "condition").condition(told, *data, **options)
+        return told.condition_on(told.statistics(*data, **options))
+
+    def told(self, *data: Any) -> Any:
+        """The belief with what data say about themselves (names of columns, classes), where it was not told yet."""
+        return self
+
+    @property
+    def methods(self) -> dict[str, tuple[str, ...]]:
+        """The names of the methods that `condition` and `fit` take as `using=`, which follow from its abilities."""
+        return {verb: tuple(sorted(cls.__name__ for cls in methods_of(self, verb))) for verb in ("condition", "fit")}
 
     def log_evidence(self, *data: Any, **options: Any) -> jax.Array:
         """log p(data | belief) = log ∫ p(data | θ) p(θ) dθ."""

@@ -44,7 +44,7 @@ infer        infer.mcmc.draws                   Draws
 infer        infer.mcmc.smc                     Particles
 infer        infer.priors                       LogNormal LogScalePenalty LogitPenalty NormalPenalty
 infer        infer.priors                       PenaltyDensity SharedScale
-infer        infer.posterior                    Approximation
+infer        infer.posterior                    NormalApproximation
 infer        infer.target                       Space
 acquisition  decide.acquisition.batch           BatchExpectedImprovement BatchNoisyExpectedImprovement
 acquisition  decide.acquisition.batch           BatchUpperConfidenceBound

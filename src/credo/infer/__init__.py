@@ -22,8 +22,9 @@ from credo.infer.mcmc import (
     Sampler,
     conjugate_blocks,
 )
-from credo.infer.point_estimates import MAP, ML
-from credo.infer.posterior import Approximation, Posterior
+from credo.infer.method import Approximation, Learner, RowApproximation, Solver
+from credo.infer.point_estimates import MAP, ML, PlugIn
+from credo.infer.posterior import NormalApproximation, Posterior
 from credo.infer.target import Space, Target
 from credo.infer.variational import Variational
 
@@ -45,12 +46,17 @@ __all__ = [
     "Gibbs",
     "Laplace",
     "Learned",
+    "Learner",
     "LocalOptimum",
     "MetropolisHastings",
+    "NormalApproximation",
     "Pathfinder",
+    "PlugIn",
     "Posterior",
     "RandomWalk",
+    "RowApproximation",
     "Sampler",
+    "Solver",
     "Space",
     "Target",
     "Variational",

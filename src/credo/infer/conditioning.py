@@ -5,6 +5,7 @@ from typing import Any
 
 from credo.core.belief import Belief
 from credo.core.errors import DataError
+from credo.infer.method import Approximation
 from credo.infer.posterior import Posterior
 from credo.infer.target import Space, Target
 
@@ -47,6 +48,10 @@ def posterior_of(target: Target, using: Any = None, seed: int = 0) -> Posterior:
         from credo.infer.mcmc.nuts import NUTS
 
         using = NUTS()
-    if not hasattr(using, "run"):
-        raise DataError(f"using must be a method such as Laplace(), Variational() or NUTS(), found {using!r}")
+    if not isinstance(using, Approximation):
+        found = f"the class {using.__name__}" if isinstance(using, type) else repr(using)
+        raise DataError(
+            "a log density is conditioned using=Laplace(), Variational(), Pathfinder(), SMC(), NUTS() or another "
+            f"sampler, found {found}"
+        )
     return using.run(target, seed)

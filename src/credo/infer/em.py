@@ -25,7 +25,8 @@ convergence of any EM algorithm".
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -34,10 +35,12 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from credo.core import params
+from credo.core.abilities import HasExpectations
 from credo.core.arrays import put
 from credo.core.checks import check_count
 from credo.core.errors import DataError, NotMonotone
 from credo.infer.learning import Learned, LocalOptimum
+from credo.infer.method import Learner
 from credo.infer.optimize import CONVERGED, DIVERGED, STOPPED, Optimum, distinct
 from credo.infer.progress import Progress, Show
 
@@ -47,7 +50,6 @@ WIDER, LONGEST = 4.0, 256.0
 """The longest -α allowed grows by the factor when it was reached and shrinks by it when it failed, up to a limit."""
 PLAIN = 1.1
 """Nearer to plain EM than this, -α backs off to 1 itself."""
-PROTOCOL = ("expect", "maximize", "log_prior_of_parameters", "restart")
 
 
 class Climb(NamedTuple):
@@ -66,7 +68,8 @@ class Climb(NamedTuple):
         return self.objectives[-1]
 
 
-class EM(NamedTuple):
+@dataclass(frozen=True)
+class EM(Learner):
     """Expectation maximization from several starts, accelerated.
 
     Args:
@@ -76,6 +79,8 @@ class EM(NamedTuple):
         accelerate: whether steps are extrapolated (SQUAREM).
         progress: True for a bar, or a function of the share done and a text.
     """
+
+    needs: ClassVar[type] = HasExpectations
 
     starts: int = 4
     max_steps: int = 200
@@ -87,7 +92,7 @@ class EM(NamedTuple):
         self, belief: Any, statistics: Any, fixed: Sequence[str], priors: Mapping[str, Any], seed: int
     ) -> Learned:
         """The belief at the highest maximum found; it can be learned again, and goes on where it was."""
-        self._check(belief, priors)
+        self._check(priors)
         held = tuple(params.expand_paths(belief, fixed))
         begin = [belief, *_restarts(belief, statistics, held, range(seed + 1, seed + int(self.starts)))]
         climbs: list[Climb] = []
@@ -129,13 +134,7 @@ class EM(NamedTuple):
             alpha = (alpha + 1) / 2
         return longest
 
-    def _check(self, belief: Any, priors: Mapping[str, Any]) -> None:
-        missing = [name for name in PROTOCOL if not hasattr(belief, name)]
-        if missing:
-            raise DataError(
-                f"EM needs a belief with hidden variables that has {', '.join(PROTOCOL)}; "
-                f"{type(belief).__name__} lacks {', '.join(missing)}: learn with using=credo.infer.Evidence()"
-            )
+    def _check(self, priors: Mapping[str, Any]) -> None:
         if priors:
             raise DataError(
                 f"EM has the model's own priors, found priors for {', '.join(sorted(priors))}; give the prior to the "

@@ -22,7 +22,7 @@ from scipy.special import gammaincinv, gammaln, logsumexp
 
 from credo.core.arrays import put
 from credo.core.checks import check_count
-from credo.infer.posterior import Approximation, Posterior
+from credo.infer.posterior import NormalApproximation, Posterior
 from credo.infer.quasi_random import normals
 from credo.infer.target import Space, Target
 
@@ -84,7 +84,7 @@ def _moments(space: Space, draws: Float[Array, "n k"], log_weights: Float[Array,
     return mean, spread
 
 
-def importance(posterior: Approximation, target: Target, draws: int = 4000, seed: int = 0) -> Weighted:
+def importance(posterior: NormalApproximation, target: Target, draws: int = 4000, seed: int = 0) -> Weighted:
     """A normal approximation of `target` (by Laplace, variational), corrected by smoothed importance weights.
 
     `khat` says whether that works, `verdict` in words; `log_evidence` is the estimate that goes with it.
@@ -102,7 +102,7 @@ def importance(posterior: Approximation, target: Target, draws: int = 4000, seed
     )
 
 
-def judge(posterior: Approximation, target: Target, draws: int = 1024, seed: int = 0) -> tuple[str, ...]:
+def judge(posterior: NormalApproximation, target: Target, draws: int = 1024, seed: int = 0) -> tuple[str, ...]:
     """What importance weights say about a normal approximation, in words; nothing where it is good."""
     u, log_weights, khat, _ = _weigh(posterior, target, draws, seed)
     if khat >= USABLE:
@@ -127,7 +127,7 @@ def judge(posterior: Approximation, target: Target, draws: int = 1024, seed: int
 
 
 def _weigh(
-    posterior: Approximation, target: Target, n: int, seed: int
+    posterior: NormalApproximation, target: Target, n: int, seed: int
 ) -> tuple[Float[np.ndarray, "n k"], Float[np.ndarray, " n"], float, float]:
     """Draws around the approximation, their log weights, k̂ and the log evidence."""
     root = np.asarray(posterior.root)

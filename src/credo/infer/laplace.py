@@ -19,9 +19,9 @@ from credo.core.arrays import put
 from credo.core.errors import DataError, NotConverged
 from credo.core.linalg import factorize, log_determinant, solve_lower, solve_upper
 from credo.infer.importance_sampling import judge
-from credo.infer.method import Method
+from credo.infer.method import Approximation
 from credo.infer.optimize import CONVERGED, Optimum, maximize
-from credo.infer.posterior import Approximation
+from credo.infer.posterior import NormalApproximation
 from credo.infer.target import Target, value_and_grad
 
 FAR = 30.0
@@ -32,7 +32,7 @@ EIGENVALUE_FLOOR = 1e-10
 
 
 @dataclasses.dataclass(frozen=True)
-class Laplace(Method):
+class Laplace(Approximation):
     """The mode by L-BFGS and Newton steps, and a normal law around it.
 
     Args:
@@ -49,7 +49,7 @@ class Laplace(Method):
     max_steps: int = 500
     tolerance: float = 1e-6
 
-    def run(self, target: Target, seed: int = 0) -> Approximation:
+    def run(self, target: Target, seed: int = 0) -> NormalApproximation:
         """The approximation of a target."""
         if self.curvature not in ("exact", "diagonal", "lowrank", "gauss-newton"):
             raise DataError(
@@ -75,7 +75,7 @@ class Laplace(Method):
         root, evidence, ok = normal_at(value_and_grad(target, u)[0], precision)
         if not bool(ok):
             raise NotConverged("the curvature at the mode cannot be factorized; use NUTS(), or a tighter prior")
-        found = Approximation(target.space, u, root, evidence, tuple(notes))
+        found = NormalApproximation(target.space, u, root, evidence, tuple(notes))
         return found if notes else dataclasses.replace(found, notes=judge(found, target, seed=seed))
 
     def _mode(self, target: Target, start: np.ndarray) -> tuple[np.ndarray, list[str]]:

@@ -9,7 +9,8 @@ prefer another (`Linear` has MacKay's fixed point). MacKay (1992), "Bayesian int
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -19,6 +20,8 @@ from jaxtyping import Array, Float
 from credo.core import params
 from credo.core.belief import Belief
 from credo.core.errors import DataError, NotConverged, NotConvergedWarning
+from credo.core.method import check_using
+from credo.infer.method import Approximation, Learner, Solver
 from credo.infer.optimize import CONVERGED, DIVERGED, STOPPED, Optimum, at_bound, flat_directions, maximize
 
 B = TypeVar("B", bound=Belief)
@@ -49,9 +52,12 @@ class Learned(NamedTuple):
     """What the method has to say in words, e.g. which features were pruned."""
     statistics: Any = None
     """What `fit` conditions the belief on, where it is not what the first belief keeps of the data."""
+    conditioned: Belief | None = None
+    """The belief after the data, where the method has conditioned it already."""
 
 
-class Evidence(NamedTuple):
+@dataclass(frozen=True)
+class Evidence(Learner):
     """Gradient ascent on the log evidence (L-BFGS-B) from several starts."""
 
     starts: int = 4
@@ -158,6 +164,23 @@ def summarize(
     )
 
 
+@dataclass(frozen=True)
+class _OverHyperparameters(Learner):
+    """The belief averaged over draws of its hyperparameters by an approximation of their posterior."""
+
+    method: Approximation
+
+    integrates: ClassVar[bool] = True
+
+    def learn(
+        self, belief: Any, statistics: Any, fixed: Sequence[str], priors: Mapping[str, Any], seed: int
+    ) -> Learned:
+        """The average."""
+        from credo.infer.mcmc.hyper import learn_by_draws
+
+        return learn_by_draws(self.method, belief, statistics, fixed, priors, seed)
+
+
 def learn(
     belief: B,
     *data: Any,
@@ -182,7 +205,7 @@ def learn(
         report: return `Learned`, with every local optimum, instead of the belief alone.
         options: what else `belief.condition` takes, e.g. `weights=`.
     """
-    learned, _ = prepare_and_learn(belief, data, using, fixed, priors, seed, options)
+    learned, _ = prepare_and_learn(belief, data, using, fixed, priors, seed, options, verb="learn")
     return learned if report else learned.belief
 
 
@@ -198,7 +221,13 @@ def fit(
 ) -> Any:
     """`learn`, then `condition`, in one pass over the data; the arguments are those of `learn`."""
     learned, statistics = prepare_and_learn(belief, data, using, fixed, priors, seed, options)
-    conditioned = learned.belief.condition_on(statistics if learned.statistics is None else learned.statistics)
+    own = statistics if learned.statistics is None else learned.statistics
+    if learned.conditioned is not None:
+        conditioned = learned.conditioned
+    elif isinstance(using, Solver):
+        conditioned = using.conclude(learned.belief, own, data, options)
+    else:
+        conditioned = learned.belief.condition_on(own)
     return learned._replace(belief=conditioned) if report else conditioned
 
 
@@ -211,6 +240,7 @@ def prepare_and_learn(
     seed: int,
     options: dict[str, Any],
     say: Callable[[Learned], None] | None = None,
+    verb: str = "fit",
 ) -> tuple[Learned, Any]:
     """What `learn` and `fit` share: how it was learned, and the statistics of the data, which were read once.
 
@@ -220,20 +250,26 @@ def prepare_and_learn(
         raise DataError(
             f"learn and fit take a belief first, found {type(belief).__name__}; e.g. credo.fit(credo.Linear(), X, y)"
         )
+    method: Any = None if using is None else check_using(using, belief, verb)
     held = params.expand_paths(belief, fixed)
     given = params.check_priors(belief, priors or {})
     prepared, statistics = belief.prepare(*data, **options)
     # What the user fixed stays as given, whatever `prepare` would have chosen from the data.
     prepared = params.replace(prepared, {path: params.learnable(belief)[path] for path in held})
+    if isinstance(method, Solver):
+        if not method.learns:
+            return Learned(prepared, CONVERGED, float("nan"), [], {}, ["it depends on no hyperparameters"]), statistics
+        prepared, statistics = method.adapt(prepared, statistics)
+        method = method if isinstance(method, Learner) else None
+    elif isinstance(method, Approximation):
+        method = _OverHyperparameters(method)
     if not params.layout(prepared, held):
-        take = getattr(using, "take", None)  # a method that keeps the belief and its data in a form of its own
-        ready, own = (prepared, None) if take is None else take(prepared, statistics)
-        value = float(ready.log_evidence_of(statistics if own is None else own))
-        return Learned(ready, CONVERGED, value, [], {}, ["there was nothing to learn"], own), statistics
+        value = float(prepared.log_evidence_of(statistics))
+        return Learned(prepared, CONVERGED, value, [], {}, ["there was nothing to learn"]), statistics
     defaults = {} if priors is False else prepared.default_priors(statistics)
     merged = {path: prior for path, prior in (defaults | given).items() if prior is not None and path not in held}
-    method = using or prepared.learner(merged) or Evidence()
-    learned = method.learn(prepared, statistics, held, merged, seed)
+    learner = method or prepared.learner(merged) or Evidence()
+    learned = learner.learn(prepared, statistics, held, merged, seed)
     (say or _speak_up)(learned)
     return learned, statistics
 

@@ -1,18 +1,159 @@
-"""What `using=` names: a method knows how to approximate a target, and so how to condition any belief that has one."""
+"""The four kinds of methods of beliefs: what `condition` and `fit` take as `using=`.
 
-from abc import abstractmethod
-from typing import Any
+    Learner            chooses what is not integrated over, or averages over it
+    Approximation      of any log density over a pytree
+    RowApproximation   of a prior and a sum over rows, some rows at a time
+    Solver             another form of some families' Bayes' rule
 
-from credo.infer.target import Target
+| | `condition` | `fit` |
+| --- | --- | --- |
+| Learner | those that `integrate`: what they return is conditioned already | chooses, then Bayes' rule |
+| Approximation | of a belief with a log density | of the hyperparameters: the belief averaged over their draws |
+| RowApproximation | of a belief whose likelihood is a sum over rows | - |
+| Solver | in its form | hyperparameters in its form, then Bayes' rule in it |
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from credo.core import params
+from credo.core.abilities import Ability, HasLogDensity, HasRows
+from credo.core.belief import Belief
+from credo.core.method import Method
+
+if TYPE_CHECKING:
+    from credo.infer.learning import Learned
+    from credo.infer.posterior import Posterior
+    from credo.infer.rows import RowDensity
+    from credo.infer.target import Target
+
+MEMBERS = 32
+"""Draws of the hyperparameters over which a belief is averaged, where the method does not say."""
 
 
-class Method:
-    """How a posterior without a closed form is computed; subclasses say how by `run`."""
+def _in_words(needs: type | tuple[type, ...]) -> str:
+    each = needs if isinstance(needs, tuple) else (needs,)
+    said = [cls.in_words if issubclass(cls, Ability) else f"a {cls.__name__}" for cls in each]
+    return f"it needs {' or '.join(said)}"
+
+
+class _OfFamilies(Method):
+    """A method for the beliefs of some classes or abilities."""
+
+    needs: ClassVar[type | tuple[type, ...]] = Belief
+
+    def serves(self, subject: Any, verb: str) -> bool:
+        """Beliefs that are, or can do, what is needed."""
+        return isinstance(subject, self.needs)
+
+    def needs_of(self, subject: Any, verb: str) -> str:
+        """Which those are."""
+        return _in_words(self.needs)
+
+
+class Learner(_OfFamilies, ABC):
+    """Chooses what is not integrated over (hyperparameters, parameters of hidden variables), or averages over it."""
+
+    integrates: ClassVar[bool] = False
+    """Whether it averages over what it learns: then `condition` takes it, too."""
 
     @abstractmethod
-    def run(self, target: Target, seed: int = 0) -> Any:
+    def learn(
+        self, belief: Any, statistics: Any, fixed: Sequence[str], priors: Mapping[str, Any], seed: int
+    ) -> "Learned":
+        """The belief with its numbers chosen, and how they were."""
+
+    def serves(self, subject: Any, verb: str) -> bool:
+        """`condition` takes those that integrate."""
+        return isinstance(subject, self.needs) and (verb != "condition" or self.integrates)
+
+    def needs_of(self, subject: Any, verb: str) -> str:
+        """What to call instead, or what it needs."""
+        if isinstance(subject, self.needs):
+            return f"it chooses numbers, call credo.fit(…, using={type(self).__name__}(…))"
+        return _in_words(self.needs)
+
+    def condition(self, belief: Any, *data: Any, **options: Any) -> Any:
+        """`fit`: numbers that are averaged over are not chosen first."""
+        from credo.infer.learning import fit
+
+        return fit(belief, *data, using=self, **options)
+
+
+class Approximation(Method, ABC):
+    """Approximates any log density over a pytree of numbers."""
+
+    @abstractmethod
+    def run(self, target: "Target", seed: int = 0) -> "Posterior":
         """The posterior of a target, with notes on whether to trust it."""
 
+    def serves(self, subject: Any, verb: str) -> bool:
+        """`condition`: beliefs with a log density; `fit`: those with hyperparameters."""
+        if verb == "condition":
+            return isinstance(subject, HasLogDensity)
+        return isinstance(subject, Belief) and bool(params.learnable(subject))
+
+    def needs_of(self, subject: Any, verb: str) -> str:
+        """Which of the two is missing."""
+        if verb != "condition":
+            return "it draws hyperparameters, and there are none"
+        more = ", call credo.fit to average over its hyperparameters" if params.learnable(subject) else ""
+        return f"{_in_words(HasLogDensity)}{more}"
+
+    def condition(self, belief: Any, *data: Any, seed: int = 0, priors: Any = None, **options: Any) -> Any:
+        """The belief after the data, its numbers known as well as the method can tell."""
+        statistics = belief.statistics(*data, **options)
+        return belief.given(self.run(belief.target(statistics, priors), seed), statistics)
+
+
+class RowApproximation(Method, ABC):
+    """Approximates a density that is a prior and a sum over rows, some rows at a time."""
+
+    @abstractmethod
+    def run_density(self, density: "RowDensity", data: Any, seed: int = 0) -> "Posterior":
+        """The posterior of the numbers of a row density, with notes on whether to trust it."""
+
+    def serves(self, subject: Any, verb: str) -> bool:
+        """`condition` of beliefs whose likelihood is a sum over rows."""
+        return verb == "condition" and isinstance(subject, HasRows)
+
+    def needs_of(self, subject: Any, verb: str) -> str:
+        """A sum over rows, to condition on."""
+        return _in_words(HasRows) if verb == "condition" else "it conditions on rows, call belief.condition(…, using=…)"
+
     def condition(self, belief: Any, *data: Any, seed: int = 0, **options: Any) -> Any:
-        """The belief after the data, its numbers known as well as the method can tell: `belief.condition(using=…)`."""
-        return belief.given(self.run(belief.target(belief.statistics(*data, **options)), seed))
+        """The belief after the data, its numbers known as well as the method can tell."""
+        statistics = belief.statistics(*data, **options)
+        density, columns = belief.row_density(statistics)
+        return belief.given(self.run_density(density, columns, seed), statistics)
+
+
+class Solver(_OfFamilies, ABC):
+    """Another form of some families' Bayes' rule."""
+
+    learns: ClassVar[bool] = True
+    """Whether `fit` chooses hyperparameters first."""
+
+    def adapt(self, belief: Any, statistics: Any) -> tuple[Any, Any]:
+        """The belief, and the statistics, in a form in which hyperparameters are learned, too."""
+        return belief, statistics
+
+    def condition(self, belief: Any, *data: Any, **options: Any) -> Any:
+        """Bayes' rule in the form of this method."""
+        own, statistics = self.adapt(belief, belief.statistics(*data, **options))
+        return own.condition_on(statistics)
+
+    def conclude(self, belief: Any, statistics: Any, data: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
+        """The last step of `fit`: Bayes' rule of a belief that was adapted and whose hyperparameters are chosen."""
+        return belief.condition_on(statistics)
+
+    def serves(self, subject: Any, verb: str) -> bool:
+        """`learn` takes those with a form of their own to learn in."""
+        return isinstance(subject, self.needs) and (verb != "learn" or type(self).adapt is not Solver.adapt)
+
+    def needs_of(self, subject: Any, verb: str) -> str:
+        """What to call instead, or what it needs."""
+        if isinstance(subject, self.needs):
+            return "it conditions, call credo.fit or belief.condition"
+        return _in_words(self.needs)

@@ -1,7 +1,7 @@
 """What a method returns: a belief about the numbers of a model, with a verdict on whether to trust it.
 
 `Posterior` is what models and users ask: draws as pytrees, means, deviations and quantiles in natural units.
-`Approximation` is a normal law of the unconstrained vector (Laplace, variational); `Draws` come from Markov chains.
+`NormalApproximation` is a normal law of the unconstrained vector (Laplace, variational); `Draws` are of Markov chains.
 """
 
 from abc import abstractmethod
@@ -92,7 +92,7 @@ def _trees(space: Space, vectors: Float[Array, "n k"]) -> Any:
     return jax.vmap(space.tree)(vectors)
 
 
-class Approximation(Posterior):
+class NormalApproximation(Posterior):
     """u ~ N(center, root rootᵀ), cut at nothing: a normal law of the unconstrained vector."""
 
     space: Space

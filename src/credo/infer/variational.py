@@ -25,11 +25,11 @@ from credo.core.checks import check_count
 from credo.core.errors import DataError, NotConverged
 from credo.core.linalg import cholesky, solve_lower
 from credo.infer.importance_sampling import judge, log_densities, scores, smooth, students
-from credo.infer.method import Method
+from credo.infer.method import Approximation, RowApproximation
 from credo.infer.minibatch import Minibatches, climb
 from credo.infer.normal_families import Family, Frame, check_family, factor_analysis, frames, pull, push
 from credo.infer.optimize import maximize
-from credo.infer.posterior import Approximation
+from credo.infer.posterior import NormalApproximation
 from credo.infer.quasi_random import normals
 from credo.infer.rows import RowDensity, RowSource
 from credo.infer.target import Space, Target
@@ -43,7 +43,7 @@ ROUNDS = 30
 
 
 @dataclasses.dataclass(frozen=True)
-class Variational(Method):
+class Variational(Approximation, RowApproximation):
     """The nearest normal law of the unconstrained vector.
 
     Args:
@@ -68,7 +68,7 @@ class Variational(Method):
     batch: int = 512
     passes: int = 200
 
-    def run(self, target: Target, seed: int = 0) -> Approximation:
+    def run(self, target: Target, seed: int = 0) -> NormalApproximation:
         """The approximation of a target; its `log_evidence` is the ELBO (forward: the mean importance weight)."""
         self._check()
         start = target.check()
@@ -88,16 +88,19 @@ class Variational(Method):
         data: Any,
         constraints: Any = None,
         seed: int = 0,
-    ) -> Approximation:
+    ) -> NormalApproximation:
         """The approximation (reverse) where the density is a prior and a sum over many rows, by minibatches.
 
         `log_prior(θ)` is a number, `log_likelihood(θ, *rows)` one for each row; `data` is an array, or several of the
         same length, in memory or mapped from a file. See `credo.infer.minibatch`.
         """
+        return self.run_density(RowDensity(Space.of(init, constraints), log_prior, log_likelihood), data, seed)
+
+    def run_density(self, density: RowDensity, data: Any, seed: int = 0) -> NormalApproximation:
+        """`run_rows` of a density."""
         self._check()
         if self.direction != "reverse":
             raise DataError("run_rows climbs the ELBO; for direction='forward' use run with all rows in the target")
-        density = RowDensity(Space.of(init, constraints), log_prior, log_likelihood)
         source = RowSource.of(tuple(data) if isinstance(data, list) else data)
         rows = Minibatches.of(density, source, self.batch)
         rng = np.random.default_rng(seed)
@@ -107,11 +110,11 @@ class Variational(Method):
         frame, free = self._begin(part, family, frames(part, start, self.max_steps), seed)
         free, elbo, notes = climb(rows, family, frame, free, self.passes, rng)
         center, matrix, _ = push(family, frame, put(free))
-        return Approximation(part.space, center, family.root(matrix), put(np.asarray(elbo)), tuple(notes))
+        return NormalApproximation(part.space, center, family.root(matrix), put(np.asarray(elbo)), tuple(notes))
 
     # -- reverse --------------------------------------------------------------------------------------------
 
-    def _reverse(self, target: Target, guesses: list[Frame], seed: int) -> Approximation:
+    def _reverse(self, target: Target, guesses: list[Frame], seed: int) -> NormalApproximation:
         k = target.space.size
         family = self._family(k)
         frame, free = self._begin(target, family, guesses, seed)
@@ -136,7 +139,7 @@ class Variational(Method):
                 break
             n *= 2
         center, matrix, _ = push(family, frame, put(free))
-        return Approximation(target.space, center, family.root(matrix), put(np.asarray(elbo)), tuple(notes))
+        return NormalApproximation(target.space, center, family.root(matrix), put(np.asarray(elbo)), tuple(notes))
 
     def _trouble(self, name: str, move: float, endless: bool) -> str:
         if endless:
@@ -180,7 +183,7 @@ class Variational(Method):
 
     # -- forward --------------------------------------------------------------------------------------------
 
-    def _forward(self, target: Target, guesses: list[Frame], seed: int) -> Approximation:
+    def _forward(self, target: Target, guesses: list[Frame], seed: int) -> NormalApproximation:
         """Moments by importance weights, from Student's t around the current law: its tails must be the wider ones."""
         k = target.space.size
         frame, _ = self._begin(target, Family("fullrank"), guesses, seed)
@@ -207,7 +210,9 @@ class Variational(Method):
             notes.append(
                 f"The moments still moved by {move:.2g} standard deviations after {ROUNDS} rounds: use NUTS()."
             )
-        return Approximation(target.space, put(center), self._project(root), put(np.asarray(evidence)), tuple(notes))
+        return NormalApproximation(
+            target.space, put(center), self._project(root), put(np.asarray(evidence)), tuple(notes)
+        )
 
     def _project(self, root: Float[np.ndarray, "k k"]) -> Float[Array, "k k"]:
         """The factor of the covariance in the family that is nearest by the forward divergence."""

@@ -6,9 +6,10 @@ on a regular grid in unconstrained coordinates (logarithms of positive numbers),
 evidence. Without `priors` the hyperprior is flat there: 1/θ for a positive number.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -16,16 +17,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from credo.core import params
-from credo.core.belief import Belief
 from credo.core.errors import DataError
 from credo.infer.averaging import Averaged
-from credo.infer.learning import prepare_and_learn
+from credo.infer.learning import Evidence, Learned
+from credo.infer.method import Learner
 
 MOST_DIMENSIONS = 4
 
 
-class Grid(NamedTuple):
+@dataclass(frozen=True)
+class Grid(Learner):
     """Full Bayes over the hyperparameters: `belief.condition(X, y, using=Grid())` gives an `Averaged` belief."""
+
+    integrates: ClassVar[bool] = True
 
     points: int = 11
     """Grid points along each hyperparameter."""
@@ -35,28 +39,32 @@ class Grid(NamedTuple):
     priors: Mapping[str, Any] | None = None
     negligible: float = 1e-4
     """Members that weigh less than this share of the heaviest are left out."""
-    seed: int = 0
 
-    def condition(self, belief: Belief, *data: Any, **options: Any) -> Averaged:
-        """The average over the grid of the belief conditioned at each of its points."""
-        priors = params.check_priors(belief, self.priors)
-        held = params.expand_paths(belief, self.fixed)
-        learned, statistics = prepare_and_learn(belief, data, None, held, priors, self.seed, options)
+    def learn(
+        self, belief: Any, statistics: Any, fixed: Sequence[str], priors: Mapping[str, Any], seed: int
+    ) -> Learned:
+        """The average over the grid around the maximum that the belief's own learner finds."""
+        held = [*fixed, *params.expand_paths(belief, self.fixed)]
+        priors = {**priors, **params.check_priors(belief, self.priors)}
+        learner = belief.learner(priors) or Evidence()
+        learned = learner.learn(belief, statistics, held, priors, seed)
         best = learned.belief
         slots = params.layout(best, held)
         center = np.asarray(params.to_vector(best, slots))
         if not 1 <= len(center) <= MOST_DIMENSIONS:
             raise DataError(
                 f"a grid takes 1 to {MOST_DIMENSIONS} hyperparameters, found {len(center)}; hold some with "
-                "Grid(fixed=[...]) or sample them"
+                "fixed=[...] or sample them"
             )
         steps = self._steps(best, slots, center, statistics, priors)
         offsets = np.array(list(product(np.linspace(-1, 1, self.points), repeat=len(center))))
         vectors = jnp.asarray(center + offsets * steps)
         heights = np.asarray(_heights(vectors, best, slots, statistics, priors))
         kept = np.flatnonzero(heights > heights.max() + np.log(self.negligible))
-        members = [params.from_vector(best, slots, vectors[i]).condition_on(statistics) for i in kept]
-        return Averaged(jnp.asarray(heights[kept]), tuple(members))
+        members = [params.from_vector(best, slots, vectors[i]) for i in kept]
+        weights = jnp.asarray(heights[kept])
+        conditioned = Averaged(weights, tuple(member.condition_on(statistics) for member in members))
+        return learned._replace(belief=Averaged(weights, tuple(members)), conditioned=conditioned)
 
     def _steps(
         self, belief: Any, slots: params.Layout, center: np.ndarray, statistics: Any, priors: Mapping[str, Any]

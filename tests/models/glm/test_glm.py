@@ -21,7 +21,7 @@ from credo.infer import MAP, ML
 from credo.infer.laplace import Laplace
 from credo.infer.learning import Objective
 from credo.infer.mcmc.draws import Draws
-from credo.infer.posterior import Approximation
+from credo.infer.posterior import NormalApproximation
 from credo.models import likelihoods
 from credo.models.glm import (
     GLM,
@@ -160,7 +160,7 @@ def test_the_default_is_laplace_on_the_target(name, after):
     np.testing.assert_allclose(belief.log_evidence(X, y), found.log_evidence, rtol=1e-8)
     given = after[name].given(found)
     np.testing.assert_allclose(given.predict(X[:3]).mean, after[name].predict(X[:3]).mean, rtol=1e-5)
-    assert isinstance(given.posterior, Approximation) and "weights" in given.posterior.summary()
+    assert isinstance(given.posterior, NormalApproximation) and "weights" in given.posterior.summary()
     np.testing.assert_allclose(after[name].posterior.center, law.center)
 
 

@@ -9,7 +9,7 @@ import itertools
 import os
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, Literal, NamedTuple
 
@@ -26,8 +26,8 @@ from credo.core.device import blas_threads
 from credo.core.errors import DataError, NotConvergedWarning
 from credo.infer.mcmc.adaptation import RunningMoments
 from credo.infer.mcmc.draws import Draws, pooled
-from credo.infer.method import Method
-from credo.infer.posterior import Approximation
+from credo.infer.method import Approximation
+from credo.infer.posterior import NormalApproximation
 from credo.infer.progress import Progress
 from credo.infer.target import Target
 
@@ -52,7 +52,7 @@ class Info(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Sampler(Method):
+class Sampler(Approximation):
     """What all samplers have in common.
 
     Args:
@@ -108,7 +108,9 @@ class Sampler(Method):
         """A hint for `tune`, and where the chains start; not traced."""
         return None, self.starts(target, u, seed)[0]
 
-    def starts(self, target: Target, u: np.ndarray, seed: int) -> tuple[Float[np.ndarray, "c k"], Approximation | None]:
+    def starts(
+        self, target: Target, u: np.ndarray, seed: int
+    ) -> tuple[Float[np.ndarray, "c k"], NormalApproximation | None]:
         """Where the chains start, and the law that these points are thought to have, if they have one."""
         from credo.infer.mcmc.pathfinder import Pathfinder
 
@@ -188,14 +190,6 @@ class Sampler(Method):
             stacklevel=4,
         )
         return Thinning(self.thin * ratio, ratio)
-
-    # -- beliefs --------------------------------------------------------------------------------------------
-
-    def learn(self, belief: Any, statistics: Any, fixed: Sequence[str], priors: Mapping[str, Any], seed: int) -> Any:
-        """The belief averaged over draws of its hyperparameters: what `fit(belief, …, using=self)` does."""
-        from credo.infer.mcmc.hyper import learn_by_draws
-
-        return learn_by_draws(self, belief, statistics, fixed, priors, seed)
 
 
 class Thinning(NamedTuple):

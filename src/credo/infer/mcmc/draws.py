@@ -14,7 +14,7 @@ from credo.core.arrays import put, put_all
 from credo.core.linalg import cholesky
 from credo.infer.diagnostics import Diagnostics, diagnose, in_words
 from credo.infer.mcmc.adaptation import RunningMoments
-from credo.infer.posterior import Approximation, Posterior
+from credo.infer.posterior import NormalApproximation, Posterior
 from credo.infer.target import Space
 
 
@@ -74,8 +74,8 @@ class Draws(Posterior):
         return arviz.from_dict(**groups) if by_keyword else arviz.from_dict(groups)
 
 
-def pooled(space: Space, parts: Sequence[RunningMoments], notes: Sequence[str] = ()) -> Approximation:
+def pooled(space: Space, parts: Sequence[RunningMoments], notes: Sequence[str] = ()) -> NormalApproximation:
     """The normal law with the pooled moments of chains whose draws were not kept."""
     every = reduce(RunningMoments.merge, parts)
     root = cholesky(put(every.scatter / every.number), "the covariance of the draws")
-    return Approximation(space, put(every.mean), root, put(np.asarray(np.nan)), tuple(notes))
+    return NormalApproximation(space, put(every.mean), root, put(np.asarray(np.nan)), tuple(notes))

@@ -20,26 +20,28 @@ from credo.core import params
 from credo.core.errors import NotConvergedWarning
 from credo.infer.averaging import Averaged
 from credo.infer.learning import Learned
+from credo.infer.method import MEMBERS, Approximation
 from credo.infer.optimize import CONVERGED
 from credo.infer.priors import as_densities
 from credo.infer.target import Space, Target
 
 
 def learn_by_draws(
-    sampler: Any, belief: Any, statistics: Any, fixed: Sequence[str], priors: Mapping[str, Any], seed: int
+    sampler: Approximation, belief: Any, statistics: Any, fixed: Sequence[str], priors: Mapping[str, Any], seed: int
 ) -> Learned:
     """The average of the belief over draws of its hyperparameters."""
     densities = as_densities(priors)
     target = hyper_target(belief, statistics, fixed, densities)
     found = sampler.run(target, seed)
-    vectors = found.vectors(sampler.members, jr.key(seed))
+    count = getattr(sampler, "members", MEMBERS)
+    vectors = found.vectors(count, jr.key(seed))
     evidence = _evidences(vectors, target)
     # The space has an order of its own: numbers find their places in the belief by path.
     members = tuple(params.replace(belief, target.space.tree(vector)) for vector in vectors)
     flat = [slot.path for slot in target.space.slots if slot.path not in densities]
     if found.notes:
         warnings.warn(f"hyperparameters by draws: {found.verdict}", NotConvergedWarning, stacklevel=5)
-    notes = [*found.notes, f"{sampler.members} of {found.kept().shape[0]} draws of the hyperparameters kept"]
+    notes = [*found.notes, f"{count} of {found.kept().shape[0]} draws of the hyperparameters kept"]
     notes += [f"{', '.join(flat)} without a prior"] if flat else []
     return Learned(
         # `fit` conditions on the data, which weighs each member by its evidence: draws have that weight already.

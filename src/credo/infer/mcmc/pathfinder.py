@@ -31,9 +31,9 @@ from credo.core.errors import DataError, NotConverged
 from credo.core.linalg import factorize
 from credo.infer.importance_sampling import USABLE, judge, log_densities, smooth
 from credo.infer.mcmc.chains import jittered_starts
-from credo.infer.method import Method
+from credo.infer.method import Approximation
 from credo.infer.optimize import maximize
-from credo.infer.posterior import Approximation
+from credo.infer.posterior import NormalApproximation
 from credo.infer.quasi_random import normals
 from credo.infer.target import Target, value_and_grad
 
@@ -70,11 +70,11 @@ class Pool(NamedTuple):
     draws: Float[np.ndarray, "n k"]
     log_weights: Float[np.ndarray, " n"]
     khat: float
-    laws: list[Approximation]
+    laws: list[NormalApproximation]
 
 
 @dataclasses.dataclass(frozen=True)
-class Pathfinder(Method):
+class Pathfinder(Approximation):
     """The normal law of the highest ELBO along several climbs of the log density.
 
     Quick, and crude: for starting points of chains (`NUTS(start="pathfinder")`), for a first look, and for densities
@@ -94,7 +94,7 @@ class Pathfinder(Method):
     history: int = 100
     spread: Any = 1.0
 
-    def run(self, target: Target, seed: int = 0) -> Approximation:
+    def run(self, target: Target, seed: int = 0) -> NormalApproximation:
         """The law of the best path; its notes say what importance weights and the other paths have against it."""
         pool = self.pool(target, target.check(), seed)
         best = pool.laws[0]
@@ -135,7 +135,7 @@ class Pathfinder(Method):
 
     def starts(
         self, target: Target, u: Float[np.ndarray, " k"], chains: int, seed: int = 0
-    ) -> tuple[Float[np.ndarray, "c k"], Approximation]:
+    ) -> tuple[Float[np.ndarray, "c k"], NormalApproximation]:
         """Starting points of chains, different draws of the pool by their weights; and the best law."""
         pool = self.pool(target, u, seed)
         weights = np.exp(pool.log_weights)
@@ -153,7 +153,7 @@ class Pathfinder(Method):
         if not (np.isfinite(float(self.spread)) and self.spread >= 0):
             raise DataError(f"spread must be a number of at least 0, found {self.spread!r}")
 
-    def _best(self, target: Target, start: Float[np.ndarray, " k"], seed: Any) -> Approximation | None:
+    def _best(self, target: Target, start: Float[np.ndarray, " k"], seed: Any) -> NormalApproximation | None:
         """The law of the highest ELBO along the path from a start; None where none is finite."""
         steps = path(target, start, self.max_steps)
         z = normals(self.draws + self.draws % 2, len(start), seed)
@@ -169,7 +169,7 @@ class Pathfinder(Method):
                 break
             factor = factorize(put(laws[i].root @ laws[i].root.T))
             if bool(factor.ok):
-                return Approximation(target.space, put(laws[i].center), factor.root, put(np.asarray(elbos[i])))
+                return NormalApproximation(target.space, put(laws[i].center), factor.root, put(np.asarray(elbos[i])))
         return None
 
 
@@ -254,5 +254,5 @@ def inverse_curvature(
 
 
 @eqx.filter_jit
-def _log_probs(law: Approximation, u: Float[Array, "n k"]) -> Float[Array, " n"]:
+def _log_probs(law: NormalApproximation, u: Float[Array, "n k"]) -> Float[Array, " n"]:
     return jax.vmap(law.log_prob)(u)

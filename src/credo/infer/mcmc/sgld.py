@@ -22,6 +22,7 @@ from credo.core.checks import check_count
 from credo.core.errors import DataError, NotConverged
 from credo.infer.mcmc.draws import Draws
 from credo.infer.mcmc.langevin import check_step
+from credo.infer.method import RowApproximation
 from credo.infer.rows import RowDensity, RowSource
 from credo.infer.target import Constraints, Space
 
@@ -34,7 +35,7 @@ FORGETTING, FLOOR = 0.99, 1e-5
 
 
 @dataclasses.dataclass(frozen=True)
-class SGLD:
+class SGLD(RowApproximation):
     """Stochastic gradient Langevin dynamics.
 
     Its draws are too wide by the noise of the gradient and by the length of the step; both vanish with ε.
@@ -82,9 +83,13 @@ class SGLD:
             rows: n, needed where `data` is an iterable.
             seed: of everything random.
         """
-        self._check()
-        model = RowDensity(Space.of(init, constraints), log_prior, log_likelihood)
         source = RowSource.of(data, rows, self.passes)
+        return self.run_density(RowDensity(Space.of(init, constraints), log_prior, log_likelihood), source, seed)
+
+    def run_density(self, model: RowDensity, data: Any, seed: int = 0) -> Draws:
+        """`run_rows` of a density, on a `RowSource` or what it is made of."""
+        self._check()
+        source = data if isinstance(data, RowSource) else RowSource.of(data, None, self.passes)
         steps = -(-source.n * self.passes // self.batch)
         schedule = self.schedule(steps)
         wanted = self._wanted(schedule)

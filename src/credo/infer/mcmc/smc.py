@@ -26,8 +26,8 @@ from credo.infer.mcmc.adaptation import StepSizeAndMetric
 from credo.infer.mcmc.draws import Draws
 from credo.infer.mcmc.hmc import Density, RandomNumbers, State, hmc
 from credo.infer.mcmc.metropolis import Walk, accept
-from credo.infer.method import Method
-from credo.infer.posterior import Approximation
+from credo.infer.method import Approximation
+from credo.infer.posterior import NormalApproximation
 from credo.infer.resampling import systematic
 from credo.infer.target import Target
 
@@ -67,7 +67,7 @@ class Tempered(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class SMC(Method):
+class SMC(Approximation):
     """Sequential Monte Carlo by adaptive tempering.
 
     Args:
@@ -87,14 +87,14 @@ class SMC(Method):
     spread: Any = 5.0
     most: int = 500
 
-    def run(self, target: Target, seed: int = 0, start: Approximation | None = None) -> Particles:
+    def run(self, target: Target, seed: int = 0, start: NormalApproximation | None = None) -> Particles:
         """The particles; `start` is the first law where N(init, spread²) will not do, e.g. from `Laplace`."""
         self._check()
         u = target.check()
         k = target.space.size
         law = start
         if law is None:
-            law = Approximation(
+            law = NormalApproximation(
                 space=target.space,
                 center=put(u),
                 root=put(float(self.spread) * np.eye(k)),
@@ -168,7 +168,7 @@ def _finite(density: Array) -> Array:
 
 
 @eqx.filter_jit
-def _begin(target: Target, law: Approximation, key: PRNGKeyArray, n: int, log_scale: Array) -> Tempered:
+def _begin(target: Target, law: NormalApproximation, key: PRNGKeyArray, n: int, log_scale: Array) -> Tempered:
     """Particles from the first law; those where the density is zero are replaced, at the cost of evidence."""
     k_draw, k_replace = jr.split(key)
     u = law.vectors(n, k_draw)
@@ -202,7 +202,7 @@ def next_temperature(gain: Float[Array, " n"], now: Array, share: Array) -> Arra
 @eqx.filter_jit
 def _stage(
     target: Target,
-    law: Approximation,
+    law: NormalApproximation,
     key: PRNGKeyArray,
     now: Tempered,
     share: Array,

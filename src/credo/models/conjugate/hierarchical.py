@@ -5,7 +5,9 @@ unknown too. Populations with few data are drawn to the common mean. Gelman et a
 """
 
 import warnings
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -24,6 +26,7 @@ from credo.core.params import positive
 from credo.core.predictive import Bernoulli, Interval, Mixture, Predictive
 from credo.core.predictive.base import check_levels
 from credo.core.special import log_binomial
+from credo.infer.method import Solver
 from credo.models.conjugate.base import check_parameter, check_trials
 from credo.models.conjugate.binary import check_successes, expected_binary_entropy
 from credo.models.conjugate.quadrature import (
@@ -206,15 +209,23 @@ def _draw_thetas(keys: Array, weights: Array, a: Array, b: Array) -> Array:
     return jax.vmap(draw)(keys)
 
 
-class EmpiricalBayes(eqx.Module):
+@dataclass(frozen=True)
+class EmpiricalBayes(Solver):
     """Type-II maximum likelihood: (μ, s) = argmax p(data | μ, s), by L-BFGS-B in (logit μ, log s).
 
     `weakest` and `strongest` bound the strength s; reaching a bound is warned about.
     """
 
-    starts: int = eqx.field(static=True, default=5)
-    weakest: float = eqx.field(static=True, default=1e-4)
-    strongest: float = eqx.field(static=True, default=1e6)
+    starts: int = 5
+    weakest: float = 1e-4
+    strongest: float = 1e6
+
+    needs: ClassVar[type] = HierarchicalBernoulli
+    learns: ClassVar[bool] = False
+
+    def conclude(self, belief: Any, statistics: Any, data: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
+        """`condition`, which chooses the hyperparameters itself."""
+        return self.condition(belief, *data, **options)
 
     def condition(self, belief: HierarchicalBernoulli, successes: Any, trials: Any) -> HierarchicalBernoulli:
         """The belief with its hyperparameters set by all the data seen, and conditioned on them."""

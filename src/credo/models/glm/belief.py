@@ -21,6 +21,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from credo.core import params, predictive
+from credo.core.abilities import HasLogDensity, HasPointEstimates, HasRows
 from credo.core.arrays import is_traced, put_all
 from credo.core.belief import Belief
 from credo.core.checks import check_positive, check_table, input_names
@@ -31,10 +32,12 @@ from credo.core.padding import padded
 from credo.core.params import known
 from credo.infer.laplace import normal_at
 from credo.infer.learning import Evidence
-from credo.infer.posterior import Approximation, Posterior
+from credo.infer.posterior import NormalApproximation, Posterior
+from credo.infer.rows import RowDensity
 from credo.infer.target import Space, Target
 from credo.models.features import Affine, Features
 from credo.models.glm import predictions
+from credo.models.glm.log_joint import LogPrior, RowLogLikelihood, log_joint
 from credo.models.glm.newton import LARGE, Before, Rows, climb, evidence, is_large, size_of, start
 from credo.models.glm.predictions import DRAWS, Law
 from credo.models.likelihoods import Classes, Likelihood
@@ -45,7 +48,7 @@ from credo.models.linear.statistics import design
 WeightPrior = Isotropic | ARD | LaplacePrior | Gaussian
 
 
-class GLM(Belief):
+class GLM(Belief, HasLogDensity, HasRows, HasPointEstimates):
     """A generalized linear model.
 
     Args:
@@ -130,7 +133,7 @@ class GLM(Belief):
         t = check_positive(exposure, "exposure", n)
         return jnp.log(t) if is_traced(t) else np.log(t)
 
-    def _ready(self, data: tuple[Any, ...]) -> Any:
+    def told(self, *data: Any) -> Any:
         """The belief that knows its inputs' names and its classes."""
         if len(data) != 2 or is_traced(data):
             return self
@@ -156,10 +159,6 @@ class GLM(Belief):
         return HostObjective(self, slots, statistics, priors)
 
     # -- Bayes' rule -----------------------------------------------------------------------------------------
-
-    def condition(self, *data: Any, using: Any = None, **options: Any) -> Any:
-        """The belief after X and y: Laplace's approximation, or what `using` says."""
-        return Belief.condition(self._ready(data), *data, using=using, **options)
 
     def condition_on(self, statistics: Rows) -> Any:
         """The normal law at the mode; a better one (`refine`) where the posterior is skewed."""
@@ -209,13 +208,29 @@ class GLM(Belief):
         laid_out = _lay_out if isinstance(chosen, Gaussian) else _lay_out_compiled
         return laid_out(chosen, self.intercept, q, likelihood.width, size_of(likelihood))
 
-    def target(self, statistics: Rows) -> Target:
+    def target(self, statistics: Rows, priors: Any = None) -> Target:
         """log p(y, θ) over {"weights": …} and the likelihood's own numbers, for the methods of `credo.infer`."""
+        space, log_prior = self._unknown(statistics, priors)
+        return Target(space, log_joint, (log_prior, statistics))
+
+    def row_density(self, statistics: Rows) -> tuple[RowDensity, tuple[np.ndarray, ...]]:
+        """log p(θ) and the log likelihood of each row, for methods that look at some rows at a time."""
+        space, log_prior = self._unknown(statistics, None)
+        real = np.asarray(statistics.weights) > 0
+        columns = (statistics.design, statistics.y, statistics.weights, statistics.offset)
+        density = RowDensity(space, log_prior, RowLogLikelihood(statistics.likelihood))
+        return density, tuple(np.asarray(column)[real] for column in columns)
+
+    def _unknown(self, statistics: Rows, priors: Any) -> tuple[Space, LogPrior]:
+        if priors:
+            raise DataError(
+                f"{type(self).__name__} has its hyperparameters chosen by credo.fit, found priors= for them"
+            )
         lasso = self.prior.scale if isinstance(self.prior, LaplacePrior) and self.law is None else None
         q = statistics.design.shape[1]
         before = self.before(statistics) if lasso is None else self._without(q, statistics.likelihood)
         space = self._space(statistics.likelihood, start(statistics, self.intercept is not None, before.mean), q)
-        return Target(space, log_joint, (before, lasso, self.intercept is not None, statistics))
+        return space, LogPrior(statistics.likelihood, before, lasso, self.intercept is not None)
 
     def _without(self, q: int, likelihood: Likelihood) -> Before:
         """The prior of everything but the weights, which are flat."""
@@ -234,11 +249,11 @@ class GLM(Belief):
         assert [slot.path for slot in space.slots] == [*(slot.path for slot in slots), "weights"]
         return space
 
-    def given(self, posterior: Posterior) -> Any:
+    def given(self, posterior: Posterior, statistics: Rows | None = None) -> Any:
         """The belief with what a method found about u; more than a thousand draws are thinned for predictions."""
         if isinstance(self.likelihood, Classes) and self.classes is None:
             raise DataError("the classes are not known; use belief.condition(X, y, using=method)")
-        if isinstance(posterior, Approximation):
+        if isinstance(posterior, NormalApproximation):
             law = Law(posterior.center, posterior.root, None, posterior.log_evidence)
         else:
             kept = np.asarray(posterior.kept())
@@ -257,7 +272,7 @@ class GLM(Belief):
         s, c = size_of(self.likelihood), self.likelihood.width
         space = self._space(self.likelihood, law.center, (law.center.shape[0] - s) // c)
         log_z = jnp.asarray(jnp.nan) if law.log_evidence is None else law.log_evidence
-        return Approximation(space=space, center=law.center, root=law.root, log_evidence=log_z)
+        return NormalApproximation(space=space, center=law.center, root=law.root, log_evidence=log_z)
 
     # -- predictions -----------------------------------------------------------------------------------------
 
@@ -330,6 +345,11 @@ class GLM(Belief):
 
         return posterior_mode(self, *data, **options)
 
+    def plug_in(self, *data: Any, **options: Any) -> Any:
+        """The mean of u as a point; what `using=PlugIn()` calls."""
+        after = self.condition(*data, **options)
+        return after.at(after.likelihood, Law(after.law.center, None))
+
     def maximum_log_likelihood(self, *data: Any, **options: Any) -> tuple[float, int]:
         """The highest log likelihood that the model can give to the data, and its number of parameters."""
         from credo.models.glm.estimators import maximum_log_likelihood
@@ -359,22 +379,3 @@ def _lay_out(prior: WeightPrior, intercept: Intercept | None, q: int, c: int, s:
 
 
 _lay_out_compiled = eqx.filter_jit(_lay_out)
-
-
-def log_joint(
-    numbers: dict[str, Array], before: Before, lasso: Array | None, intercept: bool, rows: Rows
-) -> Float[Array, ""]:
-    """log p(y, θ) in natural units."""
-    own = params.layout(rows.likelihood)
-    likelihood = params.replace(rows.likelihood, {slot.path: numbers[slot.path] for slot in own})
-    weights = numbers["weights"]
-    eta = rows.design @ weights
-    eta = eta + (rows.offset[:, None] if likelihood.vector else rows.offset)
-    value = jnp.sum(rows.weights * likelihood.log_prob(eta, rows.y))
-    psi = [jnp.ravel(params.bijector(slot.constraint).inverse(numbers[slot.path])) for slot in own]
-    u = jnp.concatenate([*psi, weights.reshape(-1)])
-    value = value + before.log_prob(rows.likelihood, u) - params.log_jacobian(own, u)
-    if lasso is not None:
-        free = weights[int(intercept) :]
-        value = value - jnp.sum(jnp.abs(free)) / lasso - free.size * jnp.log(2 * lasso)
-    return value

@@ -48,7 +48,7 @@ def maximum_log_likelihood(belief: GLM, *data: Any, **options: Any) -> tuple[flo
 
 
 def _most_likely(belief: GLM, data: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, Rows, Climb]:
-    ready = belief._ready(data)._with(law=None, found=None)
+    ready = belief.told(*data)._with(law=None, found=None)
     rows = ready.statistics(*data, **options)
     k = size_of(rows.likelihood) + rows.design.shape[1] * rows.width
     return ready, rows, climb(Before.nothing(k), rows, belief.intercept is not None)
@@ -113,7 +113,7 @@ def _leading(direction: np.ndarray, names: list[str], signed: bool = False) -> s
 
 def posterior_mode(belief: GLM, *data: Any, **options: Any) -> Any:
     """The mode of u as a point; under a Laplace prior weights that do not matter are exactly zero."""
-    ready = belief._ready(data)
+    ready = belief.told(*data)
     rows = ready.statistics(*data, **options)
     intercept = belief.intercept is not None
     if not isinstance(belief.prior, LaplacePrior) or belief.law is not None:

@@ -15,9 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from credo.core.abilities import DrawsFunctions, HasCovariance, KeepsRows, LeavesOneOut
 from credo.core.arrays import is_traced, put
 from credo.core.belief import Belief
-from credo.core.checks import check_positive, input_names
+from credo.core.checks import check_positive, column_names, input_names
 from credo.core.errors import DataError
 from credo.core.linalg import demand
 from credo.core.params import positive
@@ -34,7 +35,7 @@ from credo.models.linear.priors import KnownNoise, StudentTNoise
 T = TypeVar("T")
 
 
-class GP(Belief):
+class GP(Belief, HasCovariance, LeavesOneOut, DrawsFunctions, KeepsRows):
     """A Gaussian process: a belief about a function of x, conditioned exactly.
 
     Args:
@@ -135,19 +136,9 @@ class GP(Belief):
 
     # -- Bayes' rule -----------------------------------------------------------------------------------------
 
-    def condition(self, *data: Any, using: Any = None, **options: Any) -> Any:
-        """The posterior after X and y; after more rows it costs O(n²), not O(n³).
-
-        Args:
-            data: X, shape (n, d) (or what the kernel reads: strings, sets, graphs), and y, shape (n,); NaN in y is
-                a missing outcome.
-            using: the inference method; None is exact.
-            options: `weights=` of the rows, or their `noise=` variances.
-        """
-        after = super().condition(*data, using=using, **options)
-        if using is None and self.inputs is None and hasattr(data[0], "columns"):
-            return after.named(input_names(data[0]))
-        return after
+    def told(self, *data: Any) -> "GP":
+        """The belief that knows the names of its inputs."""
+        return self.named(input_names(data[0])) if self.inputs is None and data and column_names(data[0]) else self
 
     def condition_on(self, statistics: Rows) -> "GP":
         """The posterior after the rows, seen and new."""
@@ -203,10 +194,14 @@ class GP(Belief):
         """Queries as checked rows."""
         return self.kernel.encode(x, "X", None if self.seen is None else self.seen.x.shape[1])
 
-    def covariance(self, x: Any, z: Any) -> Float[Array, "m q"]:
+    def covariance(self, x: Any, z: Any = None) -> Float[Array, "m q"]:
         """The covariance of the function between two sets of queries, as it is believed now."""
-        rows, columns = (jnp.asarray(self.queries(v)) for v in (x, z))
+        rows, columns = (jnp.asarray(self.queries(v)) for v in (x, x if z is None else z))
         return exact.joint(self.prior, self.seen, self.solved, rows, columns)
+
+    def seen_inputs(self) -> Float[np.ndarray, "n d"] | None:
+        """The inputs of the rows it was conditioned on."""
+        return None if self.seen is None else self.seen.cut()[0]
 
     def at(self, x: Any) -> Any:
         """The belief about the function at fixed candidates x, which more rows update in O(n² + nm)."""

@@ -11,8 +11,9 @@ A number without a prior counts as flat in u: 1/θ for a positive one.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations, product
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -25,6 +26,7 @@ from credo.core import params
 from credo.core.errors import DataError
 from credo.infer.averaging import Averaged
 from credo.infer.learning import Evidence, Learned
+from credo.infer.method import Learner
 from credo.infer.optimize import DIVERGED
 from credo.infer.priors import as_densities
 
@@ -85,12 +87,15 @@ def _resolution_five(k: int) -> Float[np.ndarray, "m k"]:
     return np.array([[1.0 - 2.0 * ((run & c).bit_count() % 2) for c in columns] for run in range(runs)])
 
 
-class Quadrature(NamedTuple):
+@dataclass(frozen=True)
+class Quadrature(Learner):
     """Full Bayes over the hyperparameters: `credo.fit(gp, X, y, using=Quadrature())` gives an `Averaged` belief.
 
     The `log_evidence` of the report is log ∫ p(data | θ) p(θ) dθ, which charges for what is learned and so compares
     kernels. Each point costs a factorization in each pass, and each that is kept an n × n matrix.
     """
+
+    integrates: ClassVar[bool] = True
 
     points: int | None = None
     """Gauss-Hermite points along each coordinate; None is 15, 9 and 7 for one, two and three coordinates."""

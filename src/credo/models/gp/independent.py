@@ -1,7 +1,8 @@
 """`Independent`: several outputs, a Gaussian process for each."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -13,6 +14,7 @@ from credo.core.belief import Belief
 from credo.core.errors import DataError
 from credo.core.predictive import Normal, Predictive
 from credo.infer.learning import Evidence, Learned
+from credo.infer.method import Learner
 from credo.models.gp.belief import GP
 from credo.models.gp.data import Rows
 
@@ -98,8 +100,11 @@ class Independent(Belief):
         return f"Independent({', '.join(repr(gp) for gp in self.gps)})"
 
 
-class OneByOne(NamedTuple):
+@dataclass(frozen=True)
+class OneByOne(Learner):
     """Learns each belief with its own method: the evidence of independent outputs is a sum."""
+
+    needs: ClassVar[type] = Independent
 
     def learn(
         self,

@@ -9,7 +9,8 @@ better than the evidence, which believes it; where it is right, the evidence has
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -22,6 +23,7 @@ from credo.core.errors import DataError
 from credo.core.linalg import factorize, inverse, log_determinant, quadratic, solve
 from credo.core.special import LOG_2PI
 from credo.infer.learning import Evidence, Learned
+from credo.infer.method import Learner
 from credo.models.gp import exact
 from credo.models.gp.belief import GP
 from credo.models.gp.data import Rows
@@ -34,8 +36,11 @@ class Folds(NamedTuple):
     mask: Bool[Array, "k b"]
 
 
-class LeaveOneOut(NamedTuple):
+@dataclass(frozen=True)
+class LeaveOneOut(Learner):
     """Maximizes Σᵢ log p(yᵢ | y₋ᵢ, θ) + log p(θ) from several starts: `credo.fit(gp, X, y, using=LeaveOneOut())`."""
+
+    needs: ClassVar[type] = GP
 
     starts: int = 4
     max_steps: int = 200
@@ -50,8 +55,11 @@ class LeaveOneOut(NamedTuple):
         return _tell(climb.learn(belief, (statistics, None), fixed, priors, seed), "each row from all others")
 
 
-class KFold(NamedTuple):
+@dataclass(frozen=True)
+class KFold(Learner):
     """Maximizes Σ_B log p(y_B | y_rest, θ) + log p(θ) over k random folds B, from several starts."""
+
+    needs: ClassVar[type] = GP
 
     k: int = 5
     starts: int = 4

@@ -10,7 +10,8 @@ takes as long, but JAX does not keep such programs on disk, and a new process wo
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -24,7 +25,9 @@ from credo.core.checks import input_names
 from credo.core.device import aligned_empty, blas_threads
 from credo.core.errors import NotPositiveDefinite
 from credo.core.linalg import evidence_on_host
+from credo.core.pytrees import changed
 from credo.infer.learning import Evidence, Learned
+from credo.infer.method import Learner
 from credo.infer.optimize import DIVERGED, Optimum, flat_directions
 from credo.models.gp import exact
 from credo.models.gp.belief import GP
@@ -85,12 +88,15 @@ def in_units(belief: GP, rows: Rows) -> GP:
     )
 
 
-class Staged(NamedTuple):
+@dataclass(frozen=True)
+class Staged(Learner):
     """Short climbs from several starts on a few random rows; the best goes on with more, at last with all.
 
     A maximum on a third of the rows is near that on all, and a look at it costs a thirtieth.
     `using=Evidence(starts=…)` climbs from every start on all rows, and reports every local maximum.
     """
+
+    needs: ClassVar[type] = GP
 
     starts: int = 3
     rows: int = 256
@@ -112,10 +118,10 @@ class Staged(NamedTuple):
                 return noise_free(climb.learn(belief, statistics, fixed, priors, seed))
         order = np.random.default_rng(seed).permutation(statistics.n)
         part = statistics.subset(np.sort(order[: sizes[0]]))
-        one = climb._replace(starts=1, flat=False)
+        one = changed(climb, starts=1, flat=False)
         with blas_threads(sizes[0]):
-            learned = climb._replace(max_steps=self.short, flat=False).learn(belief, part, fixed, priors, seed)
-            learned = one._replace(gain=ROUGHLY).learn(learned.belief, part, fixed, priors, seed)
+            learned = changed(climb, max_steps=self.short, flat=False).learn(belief, part, fixed, priors, seed)
+            learned = changed(one, gain=ROUGHLY).learn(learned.belief, part, fixed, priors, seed)
         rows = part
         for n in sizes[1:]:
             stride = typical_steps(learned, rows, fixed, priors, n)
@@ -123,11 +129,11 @@ class Staged(NamedTuple):
             with blas_threads(n):
                 gain = self.gain if n == statistics.n else ROUGHLY
                 start = _noise_of_more(learned.belief, rows, fixed, priors)
-                learned = one._replace(stride=stride, gain=gain).learn(start, rows, fixed, priors, seed)
+                learned = changed(one, stride=stride, gain=gain).learn(start, rows, fixed, priors, seed)
         again = _second_look(belief, learned, statistics, fixed)
         if again is not None:
             with blas_threads(statistics.n):
-                second = one._replace(stride=STRIDE).learn(again, statistics, fixed, priors, seed)
+                second = changed(one, stride=STRIDE).learn(again, statistics, fixed, priors, seed)
             learned = _better(learned, second, statistics)
         plateaus = flat(belief, learned, part, fixed, priors)
         path = " to ".join(str(n) for n in sizes)

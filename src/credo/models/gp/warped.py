@@ -20,9 +20,10 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from credo.core import params
+from credo.core.abilities import LeavesOneOut
 from credo.core.arrays import is_traced, put
 from credo.core.belief import Belief
-from credo.core.checks import input_names
+from credo.core.checks import column_names, input_names
 from credo.core.errors import DataError
 from credo.core.padding import pad_rows
 from credo.core.params import positive
@@ -38,7 +39,7 @@ from credo.models.gp.means import Mean, as_mean
 from credo.models.gp.warps import OutcomeWarp, Steps
 
 
-class WarpedGP(Belief):
+class WarpedGP(Belief, LeavesOneOut):
     """A Gaussian process of g(y); predictions are in the units of y.
 
     Args:
@@ -151,18 +152,9 @@ class WarpedGP(Belief):
 
     # -- Bayes' rule -----------------------------------------------------------------------------------------
 
-    def condition(self, *data: Any, using: Any = None, **options: Any) -> Any:
-        """The posterior after X and y; after more rows it costs O(n²), not O(n³).
-
-        Args:
-            data: X, shape (n, d) (or what the kernel reads), and y, shape (n,); NaN in y is a missing outcome.
-            using: the inference method; None is exact.
-            options: `weights=` of the rows.
-        """
-        after = super().condition(*data, using=using, **options)
-        if using is None and self.inputs is None and hasattr(data[0], "columns"):
-            return after.named(input_names(data[0]))
-        return after
+    def told(self, *data: Any) -> "WarpedGP":
+        """The belief that knows the names of its inputs."""
+        return self.named(input_names(data[0])) if self.inputs is None and data and column_names(data[0]) else self
 
     def condition_on(self, statistics: Rows) -> "WarpedGP":
         """The posterior after the rows, seen and new."""

@@ -6,7 +6,8 @@ each of the warp's own starts on a part of the rows, and from the best of them o
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -17,7 +18,9 @@ from jaxtyping import Array, Float
 from credo.core import params
 from credo.core.arrays import is_traced
 from credo.core.device import blas_threads
+from credo.core.pytrees import changed
 from credo.infer.learning import Evidence, Learned
+from credo.infer.method import Learner
 from credo.infer.priors import LogScalePenalty
 from credo.models.gp.belief import GP
 from credo.models.gp.data import Rows
@@ -29,10 +32,13 @@ from credo.models.gp.warps import OutcomeWarp
 WARP = "warp."
 
 
-class Together(NamedTuple):
+@dataclass(frozen=True)
+class Together(Learner):
     """The kernel with the warp held, then both."""
 
-    stages: Staged = Staged()
+    needs: ClassVar[type] = WarpedGP
+
+    stages: Staged = field(default_factory=Staged)
     rows: int = 256
     """The rows that the warp's starts are tried on."""
     short: int = 40
@@ -58,7 +64,7 @@ class Together(NamedTuple):
 
         def try_on_part(at: WarpedGP, warps: Sequence[OutcomeWarp]) -> list[Learned]:
             starts = [params.replace(eqx.tree_at(lambda b: b.warp, at, w), held) for w in warps]
-            short = climb._replace(max_steps=self.short, gain=ROUGHLY)
+            short = changed(climb, max_steps=self.short, gain=ROUGHLY)
             return [short.learn(start, part, fixed, priors, seed) for start in starts]
 
         with blas_threads(part.n):
@@ -70,7 +76,7 @@ class Together(NamedTuple):
         # Few rows give up inputs that matter little, and more do not call them back: only the warp is taken from there.
         begin = best.belief if part is statistics else eqx.tree_at(lambda b: b.warp, plain.belief, best.belief.warp)
         with blas_threads(statistics.n):
-            learned = climb._replace(stride=stride).learn(begin, statistics, fixed, priors, seed)
+            learned = changed(climb, stride=stride).learn(begin, statistics, fixed, priors, seed)
         plateaus = flat(plain.belief, learned, part, fixed, priors)
         gain = learned.log_evidence - plain.log_evidence
         note = f"the warp ({learned.belief.warp.describe()}) gained {gain:.3g} in log evidence"

@@ -10,7 +10,8 @@ meaningless. MacKay (1997), "Ensemble learning for hidden Markov models"; Beal (
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -30,6 +31,7 @@ from credo.infer.em import ROUNDING
 from credo.infer.learning import Learned, LocalOptimum
 from credo.infer.mcmc.draws import Draws
 from credo.infer.mcmc.stacked import diagnosed, evidences, spread_evenly, unstacked
+from credo.infer.method import Learner
 from credo.infer.optimize import CONVERGED, DIVERGED, STOPPED
 from credo.infer.progress import Progress
 from credo.models.densities import dirichlet
@@ -103,7 +105,8 @@ class VariationalClimb(NamedTuple):
     status: str
 
 
-class VariationalBayes(NamedTuple):
+@dataclass(frozen=True)
+class VariationalBayes(Learner):
     """The product of laws of path and parameters that is nearest to the posterior.
 
     Args:
@@ -113,6 +116,9 @@ class VariationalBayes(NamedTuple):
         members: HMMs drawn from q over which `condition` averages.
         progress: True for a bar, or a function of the share done and a text.
     """
+
+    needs: ClassVar[type] = HMM
+    integrates: ClassVar[bool] = True
 
     starts: int = 4
     max_steps: int = 500
@@ -223,7 +229,8 @@ def _drawn_from(keys: Array, hmm: Any, q: Believed) -> Any:
 # -- Gibbs -------------------------------------------------------------------------------------------------------
 
 
-class PathGibbs(NamedTuple):
+@dataclass(frozen=True)
+class PathGibbs(Learner):
     """Draws of the path given the parameters (forward filtering, backward sampling) and of those given the path.
 
     Args:
@@ -234,6 +241,9 @@ class PathGibbs(NamedTuple):
         members: draws over which the belief averages, spread evenly over all.
         progress: True for a bar, or a function of the share done and a text.
     """
+
+    needs: ClassVar[type] = HMM
+    integrates: ClassVar[bool] = True
 
     chains: int = 2
     draws: int = 500

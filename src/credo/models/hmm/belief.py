@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from credo.core import params
+from credo.core.abilities import HasExpectations
 from credo.core.arrays import is_traced, put
 from credo.core.belief import Belief
 from credo.core.checks import check_count, check_table, check_vector
@@ -70,7 +71,7 @@ class States(NamedTuple):
         return put(np.asarray(np.asarray(self.increments).sum()))
 
 
-class HMM(Belief):
+class HMM(Belief, HasExpectations):
     """A hidden Markov model with k states.
 
     Args:

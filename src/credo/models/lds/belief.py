@@ -16,6 +16,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from credo.core.abilities import HasExpectations
 from credo.core.arrays import is_traced, put
 from credo.core.belief import Belief
 from credo.core.checks import check_count, check_table
@@ -47,7 +48,7 @@ LARGEST_JOINT = 512
 """Forecasts of more steps come without the covariance between them."""
 
 
-class LDS(Belief):
+class LDS(Belief, HasExpectations):
     """A linear dynamical system with n states and p outputs.
 
     Args:

@@ -10,7 +10,8 @@ Carter & Kohn (1994), "On Gibbs sampling for state space models"; Murphy (2012),
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -30,6 +31,7 @@ from credo.infer.averaging import Averaged
 from credo.infer.learning import Learned
 from credo.infer.mcmc.draws import Draws
 from credo.infer.mcmc.stacked import diagnosed, evidences, spread_evenly, unstacked
+from credo.infer.method import Learner
 from credo.infer.optimize import CONVERGED
 from credo.infer.progress import Progress
 from credo.models.conjugate.matrix import JointMoments, MatrixNormalInverseWishart, draw_root
@@ -93,7 +95,8 @@ class DrawnLDS(Averaged):
     found: Any = known()
 
 
-class StateGibbs(NamedTuple):
+@dataclass(frozen=True)
+class StateGibbs(Learner):
     """Draws of the states given the matrices, and of those given the states.
 
     Args:
@@ -107,6 +110,9 @@ class StateGibbs(NamedTuple):
         outcomes: the prior of (H D d) and R.
         progress: True for a bar, or a function of the share done and a text.
     """
+
+    needs: ClassVar[type] = LDS
+    integrates: ClassVar[bool] = True
 
     chains: int = 2
     draws: int = 500
@@ -133,7 +139,7 @@ class StateGibbs(NamedTuple):
             raise DataError(
                 f"StateGibbs has priors of its own, found {', '.join(priors)}; pass dynamics= and outcomes="
             )
-        draws, drawn = self._replace(fixed=(*self.fixed, *fixed)).draw(belief, statistics, seed)
+        draws, drawn = changed(self, fixed=(*self.fixed, *fixed)).draw(belief, statistics, seed)
         # `fit` weighs each member by its evidence: draws have that weight already.
         log_weights = -evidences(drawn, statistics)
         notes = [*draws.notes, f"{self._count()} of {self.chains * self.draws} draws kept"]

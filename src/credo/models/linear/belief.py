@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from credo.core.abilities import HasCovariance, HasLogDensity, HasPointEstimates, LeavesOneOut
 from credo.core.arrays import is_traced
 from credo.core.belief import Belief
 from credo.core.checks import check_positive, check_table, input_names
@@ -30,7 +31,6 @@ from credo.core.linalg import demand, inverse
 from credo.core.padding import by_bucket, padded
 from credo.core.params import positive
 from credo.core.predictive import Normal, Predictive, StudentT
-from credo.infer.method import Method
 from credo.models.features import Affine, Features
 from credo.models.linear import posterior
 from credo.models.linear.outcome import outcome
@@ -55,7 +55,7 @@ from credo.models.linear.statistics import (
 )
 
 
-class Linear(Belief):
+class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneOut):
     """A Bayesian linear model of real outcomes.
 
     Args:
@@ -173,22 +173,9 @@ class Linear(Belief):
 
     # -- Bayes' rule -----------------------------------------------------------------------------------------
 
-    def condition(self, *data: Any, using: Any = None, **options: Any) -> Any:
-        """The posterior after X and y (or an iterable of chunks), see the module's formulas.
-
-        `using` a method such as `NUTS()` it is known by draws, under any prior (`drawn`); then `priors={path: density}`
-        says which hyperparameters are unknown, too.
-        """
-        belief = self if self.inputs is not None or len(data) != 2 else self._named(input_names(data[0]))
-        if isinstance(using, Method):
-            return belief._by(using, *data, **options)
-        if using is not None or not data:
-            return super().condition(*data, using=using, **options)
-        return belief.condition_on(belief.statistics(*data, **options))
-
-    def _by(self, method: Method, *data: Any, seed: int = 0, priors: Any = None, **options: Any) -> Any:
-        statistics = self.statistics(*data, **options)
-        return self.given(method.run(self.target(statistics, priors), seed), statistics)
+    def told(self, *data: Any) -> "Linear":
+        """The belief that knows the names of its inputs."""
+        return self if self.inputs is not None or len(data) != 2 else self._named(input_names(data[0]))
 
     def target(self, statistics: Any, priors: Any = None) -> Any:
         """log p(y, θ, …), for the methods of `credo.infer`; `priors` by path make hyperparameters unknown, too."""
@@ -251,7 +238,7 @@ class Linear(Belief):
         """MacKay's fixed point where it applies."""
         from credo.models.linear.learning import FixedPoint
 
-        return FixedPoint() if FixedPoint.serves(self, priors) else None
+        return FixedPoint() if FixedPoint.applies(self, priors) else None
 
     # -- predictions -----------------------------------------------------------------------------------------
 
@@ -311,10 +298,10 @@ class Linear(Belief):
             raise DataError("the belief has seen no data yet; condition it or use credo.fit")
         return self.weights
 
-    def covariance(self, x: Any, z: Any) -> Float[Array, "n m"]:
+    def covariance(self, x: Any, z: Any = None) -> Float[Array, "n m"]:
         """k(x, z) = φ̃(x)ᵀ P⁻¹ φ̃(z): the function-space view, the kernel of the prior or of the posterior."""
         phi = jnp.asarray(design(self.features, check_table(x, "x"), self.intercept is not None))
-        psi = jnp.asarray(design(self.features, check_table(z, "z"), self.intercept is not None))
+        psi = phi if z is None else jnp.asarray(design(self.features, check_table(z, "z"), self.intercept is not None))
         return posterior.latent_covariance(self.weights or self._now(phi.shape[1]), phi, psi)
 
     def leave_one_out(self, x: Any, y: Any, *, weights: Any = None, noise: Any = None) -> Predictive:
@@ -345,6 +332,12 @@ class Linear(Belief):
         from credo.models.linear.estimators import posterior_mode
 
         return posterior_mode(self, *data, **options)
+
+    def plug_in(self, *data: Any, **options: Any) -> "Linear":
+        """The posterior means of weights and noise, as a point; what `using=PlugIn()` calls."""
+        from credo.models.linear.estimators import posterior_mean
+
+        return posterior_mean(self, *data, **options)
 
     def maximum_log_likelihood(self, x: Any, y: Any, **options: Any) -> tuple[float, int]:
         """The highest log likelihood that the model can give to the data, and its number of parameters."""

@@ -19,6 +19,7 @@ from jax.scipy import special
 from jaxtyping import Array, Float
 
 from credo.core import params
+from credo.core.abilities import HasLogDensity
 from credo.core.arrays import is_traced
 from credo.core.belief import Belief
 from credo.core.checks import check_positive, check_table
@@ -53,7 +54,7 @@ def given(belief: Linear, posterior: Posterior, statistics: Any = None) -> "Line
     return LinearDraws(theta, noise, jnp.full(len(noise), -jnp.log(len(noise))), model, posterior)
 
 
-class LinearDraws(Belief):
+class LinearDraws(Belief, HasLogDensity):
     """A linear model whose weights, noise and whatever else was unknown are known by draws.
 
     `posterior` has them in natural units, `found` as the method left them, with its diagnostics.
@@ -72,17 +73,19 @@ class LinearDraws(Belief):
         """What the model keeps of data."""
         return self.model.statistics(*data, **options)
 
-    def condition(self, *data: Any, using: Any = None, **options: Any) -> Any:
-        """The belief after more data: the draws weighed by their likelihood, or `using` a method, drawn anew."""
-        if using is not None:
-            if self.model.seen is None:
-                raise DataError("this belief does not hold the data it has seen; condition the model on all of them")
-            unknown = set(params.learnable(self.model)) & {slot.path for slot in self.found.space.slots}
-            missing = sorted(unknown - set(options.get("priors") or {}))
-            if missing:
-                raise DataError(f"{missing[0]!r} is known by draws; to draw anew give its prior again, priors={{…}}")
-            return self.model.condition(*data, using=using, **options)
-        return self.condition_on(self.statistics(*data, **options))
+    def target(self, statistics: Any, priors: Any = None) -> Any:
+        """The density of the model after all its data: to draw anew."""
+        if self.model.seen is None:
+            raise DataError("this belief does not hold the data it has seen; condition the model on all of them")
+        unknown = set(params.learnable(self.model)) & {slot.path for slot in self.found.space.slots}
+        missing = sorted(unknown - set(priors or {}))
+        if missing:
+            raise DataError(f"{missing[0]!r} is known by draws; to draw anew give its prior again, priors={{…}}")
+        return self.model.target(statistics, priors)
+
+    def given(self, posterior: Any, statistics: Any) -> "LinearDraws":
+        """The model by new draws."""
+        return self.model.given(posterior, statistics)
 
     def condition_on(self, statistics: Any) -> "LinearDraws":
         """p(draw | data) ∝ p(draw) p(data | draw)."""

@@ -17,7 +17,7 @@ from credo.core.checks import check_positive, check_table, check_vector
 from credo.core.errors import DataError, NotConvergedWarning
 from credo.models.linear.belief import Linear
 from credo.models.linear.posterior import Weights
-from credo.models.linear.priors import KnownNoise, LaplacePrior, prior_root
+from credo.models.linear.priors import InverseGamma, KnownNoise, LaplacePrior, prior_root
 from credo.models.linear.robust import find_mode
 from credo.models.linear.statistics import design
 
@@ -107,6 +107,13 @@ def posterior_mode(belief: Linear, x: Any, y: Any, *, weights: Any = None, noise
     outcomes = np.concatenate([target * scale, upper @ np.asarray(prior.mean)])
     q, r = np.linalg.qr(augmented)
     return _point(belief, scipy_linalg.solve_triangular(r, q.T @ outcomes))
+
+
+def posterior_mean(belief: Linear, *data: Any, **options: Any) -> Linear:
+    """E[θ | data] as a point, with the noise at its posterior mean where it is unknown."""
+    after = belief.condition(*data, **options)
+    noise = after.noise_variance() if isinstance(belief.noise, InverseGamma) else None
+    return _point(belief, np.asarray(after._conditioned().mean), noise)
 
 
 def _centred(

@@ -6,7 +6,9 @@ cheaper when there are more features than rows, and the bridge to Gaussian proce
 Rasmussen & Williams (2006), eq. 2.12.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -17,18 +19,26 @@ from credo.core.checks import check_table
 from credo.core.errors import DataError
 from credo.core.linalg import cholesky, gaussian_log_evidence, solve, solve_lower
 from credo.core.predictive import Normal
+from credo.infer.method import Solver
 from credo.models.linear.belief import Linear
 from credo.models.linear.posterior import latent_covariance
 from credo.models.linear.priors import InverseGamma
 from credo.models.linear.statistics import design
 
 
-class FunctionSpace(NamedTuple):
+@dataclass(frozen=True)
+class FunctionSpace(Solver):
     """The inference method: `linear.condition(X, y, using=FunctionSpace())`."""
+
+    needs: ClassVar[type] = Linear
 
     def condition(self, belief: Any, *data: Any, **options: Any) -> "LinearFunction":
         """The posterior over functions."""
         return LinearFunction.of(belief, *data, **options)
+
+    def conclude(self, belief: Any, statistics: Any, data: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
+        """The posterior over functions under the hyperparameters that were chosen."""
+        return self.condition(belief, *data, **options)
 
 
 class LinearFunction(Belief):

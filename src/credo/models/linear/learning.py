@@ -11,7 +11,8 @@ needed of the data is `Statistics`. MacKay (1992); Tipping (2001) §2; Bishop (2
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from credo.core import params
 from credo.core.device import blas_threads
 from credo.core.errors import DataError, NotPositiveDefinite
 from credo.infer.learning import Learned, summarize
+from credo.infer.method import Learner
 from credo.infer.optimize import CONVERGED, STOPPED, Optimum, distinct
 from credo.models.linear.belief import Linear
 from credo.models.linear.priors import ARD, Isotropic
@@ -39,8 +41,11 @@ class _Hyperprior(NamedTuple):
     sums: float = 0.0
 
 
-class FixedPoint(NamedTuple):
+@dataclass(frozen=True)
+class FixedPoint(Learner):
     """MacKay's fixed-point iteration, from several starts."""
+
+    needs: ClassVar[type] = Linear
 
     starts: int = 2
     spread: float = 3.0
@@ -54,7 +59,7 @@ class FixedPoint(NamedTuple):
     many matter a little, which is what `Isotropic` is for."""
 
     @staticmethod
-    def serves(belief: Any, priors: Mapping[str, Any]) -> bool:
+    def applies(belief: Any, priors: Mapping[str, Any]) -> bool:
         """Whether the belief and the hyperpriors have the form that the fixed point needs."""
         if (
             not isinstance(belief, Linear)
@@ -69,7 +74,7 @@ class FixedPoint(NamedTuple):
         self, belief: Any, statistics: Any, fixed: Sequence[str], priors: Mapping[str, Any], seed: int
     ) -> Learned:
         """The belief at the best fixed point found."""
-        if not self.serves(belief, priors):
+        if not self.applies(belief, priors):
             raise DataError(
                 "FixedPoint needs Linear with an Isotropic or ARD prior, a noise variance, and Gamma (precision) or "
                 "InverseGamma (noise) hyperpriors; use Evidence() instead"

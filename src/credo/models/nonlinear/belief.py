@@ -14,19 +14,20 @@ from credo.core.belief import Belief
 from credo.core.checks import check_count, check_table, check_vector
 from credo.core.errors import DataError
 from credo.core.gaussian import Gaussian
+from credo.core.method import check_using
 from credo.core.padding import bucket
 from credo.core.predictive import Mixture, Predictive
 from credo.core.pytrees import changed
 from credo.models.nonlinear.extended import Extended
 from credo.models.nonlinear.laws import Cloud, Filtered
-from credo.models.nonlinear.method import FINE, Rows, StateMethod, check_status
+from credo.models.nonlinear.method import FINE, FiltersStates, Rows, StateMethod, check_status
 from credo.models.nonlinear.model import Dynamics, check_covariance, check_function, check_mean
 from credo.models.nonlinear.particle import Particles
 from credo.models.nonlinear.simulate import draw_future
 from credo.models.sequences import Sequences, read
 
 
-class StateSpaceModel(Dynamics, Belief):
+class StateSpaceModel(Dynamics, Belief, FiltersStates):
     """zₜ = step(zₜ₋₁, uₜ) + qₜ, xₜ = observe(zₜ, uₜ) + vₜ with qₜ ~ N(0, Q), vₜ ~ N(0, R) and z₁ ~ N(m, P).
 
     `condition` filters: the belief after data has the law of the last state as its `state`, and goes on from there,
@@ -87,12 +88,13 @@ class StateSpaceModel(Dynamics, Belief):
         )
         self.state = None
         gaussian = log_likelihood is None and transition_sample is None and observation_noise is not None
-        self.using = (Extended() if gaussian else Particles()) if using is None else _check_method(using)
+        self.using = (Extended() if gaussian else Particles()) if using is None else _check(self, using)
 
     def by(self, method: Any) -> "StateSpaceModel":
         """The same belief, to be carried on by another method: a Gaussian keeps mean and covariance of a cloud."""
-        state = None if self.state is None else _check_method(method).adopt(self.state)
-        return changed(self, using=_check_method(method), state=state)
+        _check(self, method)
+        state = None if self.state is None else method.adopt(self.state)
+        return changed(self, using=method, state=state)
 
     def statistics(
         self, x: Any, *, lengths: Any = None, inputs: Any = None, missing: bool = False, **unknown: Any
@@ -105,14 +107,6 @@ class StateSpaceModel(Dynamics, Belief):
         if self.log_likelihood is not None and not data.complete:
             raise DataError("log_likelihood takes whole rows, found rows of which only some entries are NaN")
         return data
-
-    def condition(self, *data: Any, using: Any = None, **options: Any) -> "StateSpaceModel":
-        """The belief after the rows of x: a table (T, p), a vector (T,), a list of those, or one row.
-
-        `using` is the method; the options are those of `filter`.
-        """
-        belief = self if using is None else self.by(using)
-        return belief.condition_on(belief.statistics(*data, **options))
 
     def condition_on(self, statistics: Sequences) -> "StateSpaceModel":
         """The belief after the rows; one sequence goes on from the state, several begin anew."""
@@ -200,9 +194,8 @@ class StateSpaceModel(Dynamics, Belief):
         return describe(self)
 
 
-def _check_method(method: Any) -> StateMethod:
-    if not isinstance(method, StateMethod):
-        raise DataError(f"using must be Extended(), Unscented() or Particles(), found {method!r}")
+def _check(belief: FiltersStates, using: Any) -> StateMethod:
+    method: StateMethod = check_using(using, belief, "condition")
     return method
 
 

@@ -1,15 +1,17 @@
 """What `using=` names here: how the law of a hidden state is carried through non-linear functions."""
 
 from abc import abstractmethod
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from credo.core.abilities import Ability
 from credo.core.arrays import is_traced
 from credo.core.errors import DataError, NotConverged, NotPositiveDefinite
 from credo.core.predictive import Predictive
+from credo.infer.method import Solver
 from credo.models.nonlinear.laws import Filtered
 from credo.models.nonlinear.model import Dynamics
 
@@ -27,8 +29,24 @@ class Rows(NamedTuple):
     inputs: Float[Array, "t c"] | None
 
 
-class StateMethod(eqx.Module):
+class FiltersStates(Ability):
+    """A hidden state whose law can be represented in several ways."""
+
+    in_words: ClassVar[str] = "a StateSpaceModel"
+
+    @abstractmethod
+    def by(self, method: "StateMethod") -> Any:
+        """The same belief, to be carried on by a method."""
+
+
+class StateMethod(eqx.Module, Solver):
     """How p(zₜ | x₁…xₜ) is represented and computed."""
+
+    needs: ClassVar[type] = FiltersStates
+
+    def adapt(self, belief: FiltersStates, statistics: Any) -> tuple[Any, Any]:
+        """The belief carried on by this method."""
+        return belief.by(self), statistics
 
     @abstractmethod
     def blank(self, model: Dynamics) -> Any:

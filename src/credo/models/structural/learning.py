@@ -5,13 +5,15 @@ The priors are weak, and on the scale on which learning is free (logarithms of v
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from credo.core import linalg, params
 from credo.core.arrays import put
 from credo.infer.learning import Evidence, Learned, Objective
+from credo.infer.method import Learner
 from credo.infer.priors import LogitPenalty, LogScalePenalty, Penalty
 from credo.models.structural.base import LOOSE, Scales
 
@@ -48,7 +50,8 @@ def _middle(path: str) -> float:
     return 0.5 if path.endswith("partial") else 0.9
 
 
-class Variances(NamedTuple):
+@dataclass(frozen=True)
+class Variances(Learner):
     """`Evidence` for variances, one of which may well be zero: that is a note, not a warning."""
 
     starts: int = 2

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from credo.core import params
+from credo.core.abilities import LeavesOneOut
 from credo.core.arrays import is_traced, put
 from credo.core.belief import Belief
 from credo.core.checks import check_positive
@@ -42,7 +43,7 @@ NOT_FINITE = (
 )
 
 
-class StateSpaceGP(Belief):
+class StateSpaceGP(Belief, LeavesOneOut):
     """A Gaussian process of one input (time), conditioned exactly by filtering.
 
     It comes from `GP(...).condition(x, y, using=StateSpace())` and has the learnable numbers of the `GP`. Conditioning

@@ -1,12 +1,14 @@
 """`StateSpace`: conditioning and learning a Gaussian process of one input in O(n)."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
-from credo.core.errors import DataError
+from credo.core.pytrees import changed
 from credo.infer.learning import Evidence, Learned
+from credo.infer.method import Learner, Solver
 from credo.models.gp.belief import GP
 from credo.models.gp.data import Rows, pack
 from credo.models.gp.staged import STRIDE
@@ -14,7 +16,8 @@ from credo.models.gp.state_space.belief import StateSpaceGP
 from credo.models.gp.state_space.series import Series, in_order
 
 
-class StateSpace(NamedTuple):
+@dataclass(frozen=True)
+class StateSpace(Solver, Learner):
     """The exact posterior and evidence of a `GP` of one input by Kalman filtering, in O(n) time and memory.
 
         gp.condition(x, y, using=StateSpace())         credo.fit(gp, x, y, using=StateSpace())
@@ -32,12 +35,9 @@ class StateSpace(NamedTuple):
     gain: float = 1e-8
     """A climb ends after a step that gains less than this times the height."""
 
-    def condition(self, belief: Any, *data: Any, **options: Any) -> StateSpaceGP:
-        """The posterior after what the belief had seen, and times x and outcomes y."""
-        own = as_state_space(belief)
-        return own.condition_on(own.statistics(*data, **options))
+    needs: ClassVar[tuple[type, ...]] = (GP, StateSpaceGP)
 
-    def take(self, belief: Any, statistics: Rows | Series) -> tuple[StateSpaceGP, Series]:
+    def adapt(self, belief: Any, statistics: Rows | Series) -> tuple[StateSpaceGP, Series]:
         """The belief as a state that moves, and its rows in the order of time."""
         return as_state_space(belief), statistics if isinstance(statistics, Series) else in_order(statistics)
 
@@ -50,14 +50,14 @@ class StateSpace(NamedTuple):
         seed: int,
     ) -> Learned:
         """The belief at the highest evidence × prior found."""
-        own, series = self.take(belief, statistics)
+        own, series = self.adapt(belief, statistics)
         climb = Evidence(self.starts, max_steps=self.max_steps, tolerance=self.tolerance, gain=self.gain)
         n = series.rows.n
         if n <= 2 * self.window:
             found = climb.learn(own, series, fixed, priors, seed)
         else:
             first = climb.learn(own, _middle(series, self.window), fixed, priors, seed)
-            last = climb._replace(starts=1, flat=False, stride=STRIDE)
+            last = changed(climb, starts=1, flat=False, stride=STRIDE)
             found = last.learn(first.belief.sized(), series, fixed, priors, seed)
             note = f"{self.starts} climbs on {self.window} neighbouring rows; the best went on with all {n}"
             found = found._replace(notes=[*found.notes, note])
@@ -68,11 +68,6 @@ def as_state_space(belief: Any) -> StateSpaceGP:
     """The belief as a `StateSpaceGP`, after the rows that it has seen."""
     if isinstance(belief, StateSpaceGP):
         return belief
-    if not isinstance(belief, GP):
-        raise DataError(
-            f"StateSpace conditions a Gaussian process of one input, found {type(belief).__name__}; "
-            "e.g. credo.GP(Matern32()).condition(x, y, using=StateSpace())"
-        )
     own = StateSpaceGP(belief)
     return own if belief.seen is None else own.condition_on(belief.seen)
 

@@ -1,0 +1,141 @@
+"""What a belief may be able to do beyond predicting: small abstract classes that it derives from.
+
+A method or a verb asks for an ability with `isinstance`; what a belief takes follows from what it derives from, and
+nothing is found out by trying. Each says in words what it is, for refusals (`demand`).
+"""
+
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Array, Float
+
+from credo.core.errors import DataError
+
+
+class Ability(eqx.Module):
+    """The root of all abilities."""
+
+    in_words: ClassVar[str]
+    """What a belief with it has, as in "it needs …"."""
+
+
+class HasLogDensity(Ability):
+    """log p(data, θ) of the unknown numbers θ, for methods that approximate any log density."""
+
+    in_words: ClassVar[str] = "a log density of its unknown numbers"
+
+    @abstractmethod
+    def target(self, statistics: Any, priors: Any = None) -> Any:
+        """log p(data, θ) as an `infer.Target`; `priors` by path make hyperparameters unknown, too."""
+
+    @abstractmethod
+    def given(self, posterior: Any, statistics: Any) -> Any:
+        """The belief with what a method found about θ."""
+
+
+class HasRows(Ability):
+    """log p(θ) and one log p(rowᵢ | θ) for each row, for methods that look at a few rows at a time."""
+
+    in_words: ClassVar[str] = "a log likelihood that is a sum over rows"
+
+    @abstractmethod
+    def row_density(self, statistics: Any) -> tuple[Any, tuple[Any, ...]]:
+        """The prior and the likelihood of rows as an `infer.rows.RowDensity`, and the columns of the rows."""
+
+    @abstractmethod
+    def given(self, posterior: Any, statistics: Any) -> Any:
+        """The belief with what a method found about θ."""
+
+
+class HasExpectations(Ability):
+    """Hidden variables z with closed-form E- and M-steps, for `EM`."""
+
+    in_words: ClassVar[str] = "hidden variables with closed-form expectations"
+
+    @abstractmethod
+    def expect(self, statistics: Any) -> tuple[Any, Float[Array, ""]]:
+        """Expected statistics of (x, z) under p(z | x, θ), and log p(x | θ); traceable."""
+
+    @abstractmethod
+    def maximize(self, expected: Any, fixed: tuple[str, ...] = ()) -> Any:
+        """argmax_θ E[log p(x, z | θ)] + log p(θ) of what is not `fixed`; traceable."""
+
+    @abstractmethod
+    def restart(self, statistics: Any, seed: int) -> Any:
+        """Another starting point; None where the user gave the start."""
+
+
+class HasPointEstimates(Ability):
+    """Closed forms of the usual single guesses: beliefs without ignorance, whose predictions are all noise."""
+
+    in_words: ClassVar[str] = "closed-form point estimates"
+
+    @abstractmethod
+    def maximum_likelihood(self, *data: Any, **options: Any) -> Any:
+        """argmax p(data | θ)."""
+
+    @abstractmethod
+    def maximum_a_posteriori(self, *data: Any, **options: Any) -> Any:
+        """argmax p(data | θ) p(θ)."""
+
+    @abstractmethod
+    def plug_in(self, *data: Any, **options: Any) -> Any:
+        """E[θ | data], as if it were known."""
+
+
+class LeavesOneOut(Ability):
+    """p(yᵢ | the other rows) without conditioning n times."""
+
+    in_words: ClassVar[str] = "a closed form of leaving each row out"
+
+    @abstractmethod
+    def leave_one_out(self, *data: Any, **options: Any) -> Any:
+        """The prediction of each row from all others."""
+
+
+class HasCovariance(Ability):
+    """Covariances of the mean between queries."""
+
+    in_words: ClassVar[str] = "covariances between predictions"
+
+    @abstractmethod
+    def covariance(self, x: Any, z: Any = None) -> Float[Array, "n m"]:
+        """cov(f(x), f(z) | data)."""
+
+
+class DrawsFunctions(Ability):
+    """Draws of whole functions, which can be asked anywhere and again."""
+
+    in_words: ClassVar[str] = "draws of whole functions"
+
+    @abstractmethod
+    def sample_functions(self, n: int, *, seed: int = 0) -> Any:
+        """n functions of the belief."""
+
+
+class KeepsRows(Ability):
+    """The inputs it has been conditioned on."""
+
+    in_words: ClassVar[str] = "the inputs it has seen"
+
+    @abstractmethod
+    def seen_inputs(self) -> Float[Array | np.ndarray, "n d"] | None:
+        """The inputs of the rows seen; None before any."""
+
+
+class DrawsMeans(Ability):
+    """Joint draws of the mean at queries: E[y | x, θ] with θ drawn from what is believed."""
+
+    in_words: ClassVar[str] = "joint draws of the mean"
+
+    @abstractmethod
+    def sample_means(self, x: Any, n: int, *, seed: int = 0) -> Float[Array, "n m ..."]:
+        """n draws of the mean at the queries."""
+
+
+def demand(belief: object, ability: type[Ability], who: str) -> None:
+    """`DataError` unless the belief has the ability, in the words of `who` needs it."""
+    if not isinstance(belief, ability):
+        raise DataError(f"{who} needs {ability.in_words}, which {type(belief).__name__} does not have")

@@ -1,0 +1,71 @@
+"""`Method`: what `using=` takes, checked once for every verb.
+
+    condition(…, using=method)    Bayes' rule by the method
+    fit(…, using=method)          hyperparameters by the method, or Bayes' rule by it after they were chosen
+
+A method says which beliefs it serves (`serves`, from their abilities), so what a belief takes is derived, never listed.
+The four kinds of methods of beliefs are in `infer.method`; planning has its own.
+"""
+
+from collections.abc import Iterator
+from importlib import import_module
+from inspect import isabstract
+from typing import Any
+
+from credo.core.errors import DataError
+
+
+class Method:
+    """A way to learn, to condition or to plan. A frozen dataclass: hashable, equal by value and never falsy."""
+
+    def serves(self, subject: Any, verb: str) -> bool:
+        """Whether a belief (or a problem) can be given to `verb` with this method."""
+        raise NotImplementedError
+
+    def needs_of(self, subject: Any, verb: str) -> str:
+        """What it would take, in words, where it does not serve."""
+        raise NotImplementedError
+
+    def condition(self, belief: Any, *data: Any, **options: Any) -> Any:
+        """The belief after the data, by this method."""
+        raise NotImplementedError
+
+
+def check_using(using: object, subject: object, verb: str) -> Any:
+    """`using` itself, if it is a method that serves the subject; otherwise an error that lists what would do."""
+    if isinstance(using, type) and issubclass(using, Method):
+        raise DataError(f"using must be a method, found the class {using.__name__}; write using={using.__name__}(…)")
+    if not isinstance(using, Method):
+        found = f"the text {using!r}" if isinstance(using, str) else f"a {type(using).__name__}"
+        raise DataError(f"using must be a method, found {found}; {what_serves(subject, verb)}")
+    if not using.serves(subject, verb):
+        raise DataError(
+            f"{verb} cannot use {type(using).__name__} for {type(subject).__name__}: {using.needs_of(subject, verb)}; "
+            + what_serves(subject, verb)
+        )
+    return using
+
+
+def what_serves(subject: object, verb: str) -> str:
+    """The methods that would do, in words."""
+    names = sorted({cls.__name__ for cls in methods_of(subject, verb)})
+    others = " (or leave using= out)"
+    return f"{verb} of {type(subject).__name__} takes using={', '.join(names)}{others}" if names else "leave using= out"
+
+
+def methods_of(subject: object, verb: str) -> list[type[Method]]:
+    """The public methods that serve the subject, of those that it was loaded with and those of `credo.infer`."""
+    import_module("credo.infer")  # by name: what lies below it only lists what is there
+    return [cls for cls in dict.fromkeys(_descendants(Method)) if cls.serves(_blank(cls), subject, verb)]
+
+
+def _descendants(cls: type[Method]) -> Iterator[type[Method]]:
+    for each in cls.__subclasses__():
+        if not each.__name__.startswith("_") and "__dataclass_params__" in vars(each) and not isabstract(each):
+            yield each
+        yield from _descendants(each)
+
+
+def _blank(cls: type[Method]) -> Any:
+    """An instance without its settings: what a method serves follows from its class."""
+    return object.__new__(cls)
