@@ -53,12 +53,14 @@ class Hidden:
 
     @cached_property
     def credo(self) -> Any:
-        from credo.models.densities import Categorical, Gaussian
+        from credo.models.densities import CategoricalDensity, Gaussian
         from credo.models.hmm import HMM
 
         start, transition, mean, variance, probs = self.numbers
         gaussian = self.kind == "gaussian"
-        emission = Gaussian(variance, mean=mean, prior=None) if gaussian else Categorical(probs=probs, prior=None)
+        emission = (
+            Gaussian(variance, mean=mean, prior=None) if gaussian else CategoricalDensity(probs=probs, prior=None)
+        )
         return HMM(self.k, emission, start, transition)
 
     @cached_property
@@ -70,7 +72,7 @@ class Hidden:
     def dynamax(self) -> dict[str, Any]:
         """The compiled functions of its parameters and the data, and those parameters."""
         import jax
-        from dynamax.hidden_markov_model import CategoricalHMM, DiagonalGaussianHMM
+        from dynamax.hidden_markov_model import DiagonalGaussianHMM
 
         import credo  # noqa: F401  # float64
 
@@ -170,7 +172,7 @@ def hidden(kind: str, k: int, t: int, learning: bool = False) -> Hidden:
 
 
 def _hmmlearn(kind: str, numbers: Numbers, **options: Any) -> Any:
-    from hmmlearn.hmm import CategoricalHMM, GaussianHMM
+    from hmmlearn.hmm import GaussianHMM
 
     k = len(numbers.start)
     if kind == "gaussian":

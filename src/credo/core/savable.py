@@ -86,8 +86,8 @@ conjugate    models.conjugate.quadrature        HyperPrior Hyperparameters Popul
 decide       decide.acquiring                   Margin Uncertainty
 decide       decide.custom                      Custom
 decide       decide.losses                      Absolute Asymmetric CostMatrix IntervalLoss Pinball Squared ZeroOne
-density      models.densities.categorical       Categorical
-density      models.densities.custom            Custom Free
+density      models.densities.categorical       CategoricalDensity
+density      models.densities.custom            CustomDensity Free
 density      models.densities.directions        Directions
 density      models.densities.gamma             NormalInverseGammas
 density      models.densities.gaussian          Gaussian

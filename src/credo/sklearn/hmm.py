@@ -10,7 +10,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from credo.core.errors import DataError
 from credo.infer.em import EM
 from credo.infer.learning import Evidence, prepare_and_learn
-from credo.models.densities import Categorical, Custom, Emission, Gaussian, GaussianMixture, Poisson, VonMises
+from credo.models.densities import (
+    CategoricalDensity,
+    Density,
+    Gaussian,
+    GaussianMixture,
+    HasStatistics,
+    Poisson,
+    VonMises,
+)
 from credo.models.hmm import HMM as Belief
 from credo.sklearn.base import seed_of, speak_up
 
@@ -73,7 +81,7 @@ class HMM(BaseEstimator):
         X = self._check(X, reset=True)
         belief = Belief(self.n_components, self._emission(), prior=self.prior, sticky=self.sticky)
         method: Any = EM(self.starts, self.n_iter, self.tol)
-        if isinstance(belief.emission, Custom):
+        if not belief.emission.able(HasStatistics):
             method = Evidence(self.starts, max_steps=self.n_iter)
         learned, _ = prepare_and_learn(
             belief, (X, lengths), method, (), None, seed_of(self.random_state), {"missing": self.missing}, speak_up
@@ -133,8 +141,8 @@ class HMM(BaseEstimator):
         finite: Any = "allow-nan" if self.missing else True
         return validate_data(self, X, dtype=np.float64, ensure_all_finite=finite, reset=reset)
 
-    def _emission(self) -> Emission:
-        if isinstance(self.emission, Emission):
+    def _emission(self) -> Density:
+        if isinstance(self.emission, Density):
             return self.emission
         covariance = COVARIANCES.get(self.covariance_type)
         if covariance is None:
@@ -142,12 +150,12 @@ class HMM(BaseEstimator):
         families: dict[str, Any] = {
             "gaussian": lambda: Gaussian(covariance),
             "mixture": lambda: GaussianMixture(self.n_mix, covariance),
-            "categorical": Categorical,
+            "categorical": CategoricalDensity,
             "poisson": Poisson,
             "vonmises": VonMises,
         }
         if self.emission not in families:
-            raise DataError(f"emission must be one of {', '.join(families)}, or an Emission, found {self.emission!r}")
+            raise DataError(f"emission must be one of {', '.join(families)}, or a Density, found {self.emission!r}")
         return families[self.emission]()
 
     def __sklearn_tags__(self) -> Any:

@@ -1,4 +1,4 @@
-"""Emissions under Gibbs and variational Bayes: posteriors against conjugate beliefs, marginals and Monte Carlo."""
+"""Densities under Gibbs and variational Bayes: posteriors against conjugate beliefs, marginals and Monte Carlo."""
 
 import equinox as eqx
 import jax
@@ -10,7 +10,17 @@ from scipy import integrate, special, stats
 
 from credo.core.errors import DataError
 from credo.models.conjugate import DirichletCategorical, GammaPoisson, NormalInverseGamma, NormalInverseWishart
-from credo.models.densities import Categorical, Gaussian, GaussianMixture, Poisson, Regression, VonMises
+from credo.models.densities import (
+    CategoricalDensity,
+    Gaussian,
+    GaussianMixture,
+    IsConjugate,
+    Observed,
+    Poisson,
+    Regression,
+    VonMises,
+)
+from credo.models.densities.base import require
 from credo.models.densities.directions import concentration_of, turned_cdf
 from credo.models.densities.vonmises import Resultants
 
@@ -22,28 +32,30 @@ HARD = np.eye(K)[STATES]
 @eqx.filter_jit
 def bound(emission, x, seen, weight, inputs=None):
     """E_q[log p(x | θ)] - KL(q ‖ prior) at the posterior q: the log evidence, where the weights are 0 and 1."""
-    q = emission.believe(emission.expect(x, seen, weight, inputs))
-    return (weight * emission.expected_log_prob(q, x, seen, inputs)).sum() - emission.divergence(q)
+    rows = Observed(x, seen, inputs)
+    q = emission.variational_posterior(emission.expected_statistics(rows, weight))
+    return (weight * emission.expected_log_prob(q, rows)).sum() - emission.kl_to_prior(q)
 
 
 @eqx.filter_jit
 def posterior_draws(emission, keys, x, seen, weight, inputs=None):
     """What draws of θ say of the data, and what q says; draws of the parameters, and their mean under q."""
-    statistics = emission.expect(x, seen, weight, inputs)
-    q = emission.believe(statistics)
+    rows = Observed(x, seen, inputs)
+    statistics = emission.expected_statistics(rows, weight)
+    q = emission.variational_posterior(statistics)
     drawn = jax.vmap(lambda key: emission.draw(key, statistics))(keys)
-    each = jax.vmap(lambda e: e.log_prob(x, seen, inputs))(drawn)
-    return each, emission.expected_log_prob(q, x, seen, inputs), drawn, emission.center(q)
+    each = jax.vmap(lambda e: e.log_prob(rows))(drawn)
+    return each, emission.expected_log_prob(q, rows), drawn, emission.posterior_mean(q)
 
 
 @eqx.filter_jit
 def drawn_statistics(emission, keys, x, seen, states, inputs=None):
-    return jax.vmap(lambda key: emission.draw_statistics(key, x, seen, states, inputs))(keys)
+    return jax.vmap(lambda key: emission.draw_statistics(key, Observed(x, seen, inputs), states))(keys)
 
 
 @eqx.filter_jit
 def expect(emission, x, seen, weight, inputs=None):
-    return emission.expect(x, seen, weight, inputs)
+    return emission.expected_statistics(Observed(x, seen, inputs), weight)
 
 
 def close(draws, want, slack=0.0):
@@ -60,7 +72,7 @@ def table(rng, missing=True):
 
 
 def ready(emission, x, seen, inputs=None):
-    return emission.for_states(K, x.shape[1]).prepare(x, seen, inputs, 0)
+    return emission.resized(K, x.shape[1]).adapt(Observed(x, seen, inputs))
 
 
 def test_evidence_of_gaussians(rng):
@@ -115,7 +127,7 @@ def test_evidence_of_counts_and_classes(rng):
     codes, seen = x[:, :1] % 3, seen[:, :1]
     die = DirichletCategorical([1.0, 2.0, 1.5])
     want = sum(float(die.log_evidence(codes[(k == STATES) & seen[:, 0], 0])) for k in range(K))
-    emission = ready(Categorical(3, prior=[1.0, 2.0, 1.5]), codes, seen)
+    emission = ready(CategoricalDensity(3, prior=[1.0, 2.0, 1.5]), codes, seen)
     np.testing.assert_allclose(bound(emission, codes, seen, HARD), want, rtol=1e-9)
 
 
@@ -162,7 +174,7 @@ def test_draws_of_a_regression(rng):
     close(each, want)
     close(drawn.weights, center.weights)
     # The spread of the coefficients: Var[W] = E[Σ] ⊗ K⁻¹.
-    q = emission.believe(expect(emission, x, seen, HARD, u))
+    q = emission.variational_posterior(expect(emission, x, seen, HARD, u))
     spread = np.einsum(
         "kd,kp->kdp",
         np.diagonal(center.covariance, axis1=1, axis2=2),
@@ -182,7 +194,7 @@ def test_draws_of_counts_and_classes(rng):
     close(drawn.rate, center.rate)
     codes, seen = x[:, :1] % 3, seen[:, :1]
     each, want, drawn, center = posterior_draws(
-        ready(Categorical(3), codes, seen), jr.split(jr.key(1), DRAWS), codes, seen, HARD
+        ready(CategoricalDensity(3), codes, seen), jr.split(jr.key(1), DRAWS), codes, seen, HARD
     )
     close(each, want)
     close(drawn.probs, center.probs)
@@ -207,12 +219,15 @@ def test_the_bound_of_a_mixture_climbs(structure, rng):
 
     @eqx.filter_jit
     def climb(emission, x, seen, weight):
+        rows = Observed(x, seen)
+
         def step(q, _):
-            new = emission.believe(emission.expect_under(q, x, seen, weight))
-            value = (weight * emission.expected_log_prob(new, x, seen)).sum() - emission.divergence(new)
+            new = emission.variational_posterior(emission.expected_statistics_under(q, rows, weight))
+            value = (weight * emission.expected_log_prob(new, rows)).sum() - emission.kl_to_prior(new)
             return new, value
 
-        return jax.lax.scan(step, emission.believe(emission.expect(x, seen, weight)), None, 30)[1]
+        start = emission.variational_posterior(emission.expected_statistics(rows, weight))
+        return jax.lax.scan(step, start, None, 30)[1]
 
     trace = np.asarray(climb(emission, x, seen, HARD))
     assert np.all(np.diff(trace) > -1e-9 * np.abs(trace[:-1])) and trace[-1] > trace[0]
@@ -245,14 +260,13 @@ def test_draws_of_a_von_mises_posterior():
         close(drawn.concentration[:, k, 0], mean, slack=1e-4)
         ratio = integrate.quad(lambda r, l=length: density(r) * special.i1e(r * l) / special.i0e(r * l), 0, 60)[0]
         close(np.cos(np.asarray(drawn.direction)[:, k, 0] - np.arctan2(3.0, 5.0)), ratio / norm)
-    for ask in (lambda: emission.believe(statistics), lambda: emission.divergence(None), lambda: emission.center(None)):
-        with pytest.raises(DataError, match="choose EM, gradient or Gibbs"):
-            ask()
+    with pytest.raises(DataError, match=r"no conjugate posterior.*learn it by gradient .*, EM, Gibbs sampling$"):
+        require(emission, IsConjugate)
 
 
 def test_predictions_of_gaussians(rng):
     mean, variance = np.array([[0.0, 5.0], [3.0, 5.5]]), np.array([[1.0, 0.25], [0.5, 2.0]])
-    emission = Gaussian(mean=mean, covariance=variance).for_states(K, 2)
+    emission = Gaussian(mean=mean, covariance=variance).resized(K, 2)
     probs = np.array([[0.3, 0.7], [1.0, 0.0], [0.5, 0.5]])
     p = emission.predictive(jnp.asarray(probs))
     assert p.shape == (3, 2) and len(p) == 3
@@ -270,14 +284,14 @@ def test_predictions_of_gaussians(rng):
     np.testing.assert_allclose(p.entropy()[0, 0], integrate.trapezoid(special.entr(density), grid), rtol=1e-8)
     np.testing.assert_allclose(p[1].mean, mean[0])
     np.testing.assert_allclose(p[:, 1].variance, p.variance[:, 1], rtol=1e-12)
-    one = Gaussian(mean=[0.0, 3.0], covariance=[1.0, 2.0]).for_states(K, 1).predictive(jnp.asarray(probs))
+    one = Gaussian(mean=[0.0, 3.0], covariance=[1.0, 2.0]).resized(K, 1).predictive(jnp.asarray(probs))
     assert one.shape == (3,)
 
 
 def test_predictions_of_mixtures_call_the_spread_within_a_state_noise():
     emission = GaussianMixture(
         2, np.ones((2, 2, 1)), mean=[[[-1.0], [1.0]], [[9.0], [11.0]]], mixing=[[0.5, 0.5], [0.5, 0.5]]
-    ).for_states(K, 1)
+    ).resized(K, 1)
     p = emission.predictive(jnp.asarray([[1.0, 0.0], [0.5, 0.5]]))
     np.testing.assert_allclose(p.aleatoric, [2.0, 2.0], rtol=1e-12)
     np.testing.assert_allclose(p.epistemic, [0.0, 25.0], atol=1e-12)
@@ -285,7 +299,7 @@ def test_predictions_of_mixtures_call_the_spread_within_a_state_noise():
 
 def test_predictions_of_counts_and_classes():
     probs = jnp.asarray([[0.3, 0.7], [1.0, 0.0]])
-    p = Poisson([2.0, 9.0]).for_states(K, 1).predictive(probs)
+    p = Poisson([2.0, 9.0]).resized(K, 1).predictive(probs)
     y = np.arange(60.0)
     mass = np.exp(p.log_prob(y[:, None]))
     np.testing.assert_allclose(mass.T, np.asarray(probs) @ stats.poisson.pmf(y, [[2.0], [9.0]]), rtol=1e-9, atol=1e-15)
@@ -293,7 +307,7 @@ def test_predictions_of_counts_and_classes():
     np.testing.assert_allclose(p.entropy(), -(mass * np.log(mass)).sum(0), rtol=1e-8)
     assert np.all(np.asarray(p.cdf(p.quantile(0.8))) >= 0.8 - 1e-9)
     assert np.all(np.asarray(p.cdf(p.quantile(0.8) - 1)) < 0.8)
-    die = Categorical(probs=[[0.9, 0.1], [0.2, 0.8]]).for_states(K, 1).predictive(probs)
+    die = CategoricalDensity(probs=[[0.9, 0.1], [0.2, 0.8]]).resized(K, 1).predictive(probs)
     np.testing.assert_allclose(die.probs, [[0.41, 0.59], [0.9, 0.1]], rtol=1e-12)
     np.testing.assert_allclose(die.epistemic[1], 0.0, atol=1e-12)
 
@@ -307,7 +321,7 @@ def test_predictions_of_angles():
         turned_cdf(jnp.asarray(angle + 2 * np.pi)[:, None], jnp.asarray(kappa)), found + 1, atol=1e-10
     )
     probs = np.array([[0.3, 0.7], [1.0, 0.0]])
-    p = VonMises([3.0, -2.5], [2.0, 8.0]).for_states(K, 1).predictive(jnp.asarray(probs))
+    p = VonMises([3.0, -2.5], [2.0, 8.0]).resized(K, 1).predictive(jnp.asarray(probs))
     y = np.linspace(-np.pi, np.pi, 4001)[:-1]
     density = probs @ stats.vonmises.pdf(y, [[2.0], [8.0]], [[3.0], [-2.5]])
     step = y[1] - y[0]

@@ -1,4 +1,4 @@
-"""The families of emissions: densities, statistics, maximization, starts, samples and errors."""
+"""The families of densities: densities, statistics, maximization, starts, samples and errors."""
 
 import equinox as eqx
 import jax
@@ -13,14 +13,19 @@ from credo.core.errors import DataError, NotPositiveDefinite
 from credo.core.pytrees import changed
 from credo.models.conjugate import GammaPoisson, NormalInverseGamma, NormalInverseWishart
 from credo.models.densities import (
-    Categorical,
-    Custom,
+    CategoricalDensity,
+    CustomDensity,
     Gaussian,
     GaussianMixture,
+    HasDraws,
+    HasStatistics,
+    IsConjugate,
+    Observed,
     Poisson,
     Regression,
     VonMises,
 )
+from credo.models.densities.base import require
 
 T, K = 30, 2
 STRUCTURES = ("full", "diagonal", "tied", "spherical")
@@ -34,12 +39,12 @@ def log_prob(emission, x, seen, inputs=None, complete=False):
 
 @eqx.filter_jit
 def _log_prob(emission, x, seen, inputs, complete):
-    return emission.log_prob(x, seen, inputs, complete=complete)
+    return emission.log_prob(Observed(x, seen, inputs, complete))
 
 
 @eqx.filter_jit
 def expect(emission, x, seen, weight, inputs=None, complete=False):
-    return emission.expect(x, seen, weight, inputs, complete=complete)
+    return emission.expected_statistics(Observed(x, seen, inputs, complete), weight)
 
 
 @eqx.filter_jit
@@ -50,10 +55,11 @@ def maximized(emission, statistics):
 @eqx.filter_jit
 def climb(emission, x, seen, weight, inputs, steps):
     """So many steps, and the objective at each."""
+    rows = Observed(x, seen, inputs)
 
     def step(e, _):
-        value = (weight * e.log_prob(x, seen, inputs)).sum() + e.log_prior()
-        return e.maximize(e.expect(x, seen, weight, inputs)), value
+        value = (weight * e.log_prob(rows)).sum() + e.log_prior()
+        return e.maximize(e.expected_statistics(rows, weight)), value
 
     return jax.lax.scan(step, emission, None, steps)
 
@@ -64,7 +70,7 @@ def slope(emission, slots, vector, x, seen, weight, inputs, complete=False):
 
     def objective(vector):
         e = params.from_vector(emission, slots, vector)
-        return (weight * e.log_prob(x, seen, inputs, complete=complete)).sum() + e.log_prior()
+        return (weight * e.log_prob(Observed(x, seen, inputs, complete))).sum() + e.log_prior()
 
     return jax.value_and_grad(objective)(vector)
 
@@ -93,14 +99,14 @@ def build(family, prior="weak"):
         "gaussian": lambda: Gaussian(structure, prior=prior),
         "regression": lambda: Regression(covariance=structure, prior=prior),
         "mixture": lambda: GaussianMixture(2, structure, prior=prior),
-        "categorical": lambda: Categorical(3, prior=prior),
+        "categorical": lambda: CategoricalDensity(3, prior=prior),
         "poisson": lambda: Poisson(prior=prior),
         "vonmises": lambda: VonMises(prior=prior),
     }[kind]()
 
 
 def prepared(family, x, seen, u, prior="weak", seed=1):
-    return build(family, prior).for_states(K, x.shape[1]).prepare(x, seen, u, seed)
+    return build(family, prior).resized(K, x.shape[1]).adapt(Observed(x, seen, u), seed=seed)
 
 
 GAUSSIANS = [f"gaussian-{s}" for s in STRUCTURES]
@@ -111,7 +117,7 @@ CLOSED = [f for f in FAMILIES if not f.startswith("mixture")]
 
 def covariances(emission):
     """Σ of each state as a matrix."""
-    k, d = emission.states, emission.columns
+    k, d = emission.k, emission.columns
     c = np.asarray(emission.covariance)
     return {
         "full": lambda: c,
@@ -123,17 +129,17 @@ def covariances(emission):
 
 def oracle(emission, x, seen, u):
     """log p of the seen entries by SciPy, row by row and state by state."""
-    out = np.zeros((len(x), emission.states))
+    out = np.zeros((len(x), emission.k))
     for t in range(len(x)):
         o = np.flatnonzero(seen[t])
-        for k in range(emission.states):
+        for k in range(emission.k):
             if len(o):
                 out[t, k] = _one(emission, k, x[t], o, None if u is None else u[t])
     return out
 
 
 def _one(emission, k, x, o, u):
-    if isinstance(emission, Categorical):
+    if isinstance(emission, CategoricalDensity):
         return np.log(emission.probs[k, int(x[0])])
     if isinstance(emission, Poisson):
         return stats.poisson.logpmf(x[o], np.asarray(emission.rate)[k, o]).sum()
@@ -186,7 +192,7 @@ def test_many_rows_are_summed_in_blocks(rng):
     rows = 2 * 2048 + 17
     x, w = rng.normal(size=(rows, 2)) + 5, rng.dirichlet(np.ones(K), rows)
     seen = np.ones_like(x, bool)
-    emission = Gaussian("full").for_states(K, 2).prepare(x, seen, None, 0)
+    emission = Gaussian("full").resized(K, 2).adapt(Observed(x, seen))
     got = expect(emission, x, seen, w, complete=True)
     y = x - np.asarray(emission.origin)
     np.testing.assert_allclose(got.mass, w.sum(0), rtol=1e-12)
@@ -334,10 +340,10 @@ def test_starts(family, rng):
 def test_what_is_given_is_kept(rng):
     x, seen, _, _ = data("gaussian-full", rng)
     mean, covariance = rng.normal(size=(K, 2)), np.stack([np.eye(2), 2 * np.eye(2)])
-    emission = Gaussian(mean=mean, covariance=covariance).for_states(K, 2).prepare(x, seen, None, 0)
+    emission = Gaussian(mean=mean, covariance=covariance).resized(K, 2).adapt(Observed(x, seen))
     np.testing.assert_array_equal(emission.mean, mean)
     np.testing.assert_array_equal(emission.covariance, covariance)
-    half = Gaussian("diagonal", mean=mean).for_states(K, 2).prepare(x, seen, None, 0)
+    half = Gaussian("diagonal", mean=mean).resized(K, 2).adapt(Observed(x, seen))
     assert half.covariance.shape == (K, 2) and half.prior is not None
     assert Gaussian(mean=[1.0, 2.0], covariance=[1.0, 3.0]).structure == "spherical"
     assert Gaussian(mean=mean, covariance=np.eye(2), structure="tied").structure == "tied"
@@ -372,24 +378,19 @@ def test_custom_is_a_gaussian_written_by_hand(rng):
         return -0.5 * ((x - p["mean"]) ** 2 + np.log(2 * np.pi)).sum(-1)
 
     mean = rng.normal(size=(K, 2))
-    emission = Custom(log_likelihood, {"mean": mean}).for_states(K, 2)
+    emission = CustomDensity(log_likelihood, {"mean": mean}).resized(K, 2)
     x, seen = rng.normal(size=(T, 2)), np.ones((T, 2), bool)
     seen[4] = False
-    known = Gaussian(mean=mean, covariance=np.ones((K, 2))).for_states(K, 2)
+    known = Gaussian(mean=mean, covariance=np.ones((K, 2))).resized(K, 2)
     np.testing.assert_allclose(log_prob(emission, x, seen), log_prob(known, x, seen), rtol=1e-12)
     assert list(params.learnable(emission)) == ["params.mean.value"]
-    for ask in (
-        lambda: emission.maximize(None),
-        lambda: emission.expect(x, seen, x),
-        lambda: emission.draw(jr.key(0), None),
-        lambda: emission.believe(None),
-    ):
-        with pytest.raises(DataError, match=r"learn with using=Evidence\(\)"):
-            ask()
+    for ability in (HasStatistics, HasDraws, IsConjugate):
+        with pytest.raises(DataError, match=r"^CustomDensity has no .*; learn it by gradient \(using=Evidence\(\)\)$"):
+            require(emission, ability)
     with pytest.raises(DataError, match="row 2 without column 1"):
-        emission.check(x, np.arange(2 * T).reshape(T, 2) != 5)
+        emission.check(Observed(x, np.arange(2 * T).reshape(T, 2) != 5))
     with pytest.raises(DataError, match="2 numbers"):
-        log_prob(Custom(lambda p, x, u: p, np.ones(3)).for_states(K, 2), x, seen)
+        log_prob(CustomDensity(lambda p, x, u: p, np.ones(3)).resized(K, 2), x, seen)
     with pytest.raises(DataError, match="pass sample="):
         emission.sample(jr.key(0), jnp.zeros(3, int))
 
@@ -425,18 +426,18 @@ def test_samples_look_like_their_state(family, rng):
 def test_bad_data_and_arguments():
     ones = np.ones((3, 1), bool)
     with pytest.raises(DataError, match=r"codes from 0 to 2, found 3 at row 1, column 0"):
-        Categorical(3).check(np.array([[0.0], [3.0], [1.0]]), ones)
+        CategoricalDensity(3).check(Observed(np.array([[0.0], [3.0], [1.0]]), ones))
     with pytest.raises(DataError, match="row 2, column 0"):
-        Categorical().check(np.array([[0.0], [3.0], [1.5]]), ones)
+        CategoricalDensity().check(Observed(np.array([[0.0], [3.0], [1.5]]), ones))
     with pytest.raises(DataError, match="whole numbers ≥ 0 .counts., found -1 at row 0"):
-        Poisson().check(np.array([[-1.0], [3.0], [1.0]]), ones)
-    Poisson().check(np.array([[-1.0], [3.0], [1.0]]), ~ones)
+        Poisson().check(Observed(np.array([[-1.0], [3.0], [1.0]]), ones))
+    Poisson().check(Observed(np.array([[-1.0], [3.0], [1.0]]), ~ones))
     with pytest.raises(DataError, match="degrees"):
-        VonMises().check(np.array([[0.0], [90.0], [1.0]]), ones)
+        VonMises().check(Observed(np.array([[0.0], [90.0], [1.0]]), ones))
     with pytest.raises(DataError, match="one column"):
-        Categorical(3).for_states(2, 2)
-    with pytest.raises(DataError, match="given for 2 states, found 3"):
-        Gaussian(mean=[0.0, 1.0]).for_states(3, 1)
+        CategoricalDensity(3).resized(2, 2)
+    with pytest.raises(DataError, match="given for 2 components, found 3"):
+        Gaussian(mean=[0.0, 1.0]).resized(3, 1)
     with pytest.raises(DataError, match="full, diagonal, tied, spherical"):
         Gaussian("banded")
     with pytest.raises(DataError, match=r"must have shape \(2, 1, 1\), found \(2, 2, 2\)"):
@@ -448,14 +449,16 @@ def test_bad_data_and_arguments():
     with pytest.raises(DataError, match='prior must be "weak", None'):
         Gaussian(prior="strong")
     with pytest.raises(DataError, match="sum to 1"):
-        Categorical(probs=[[0.5, 0.6]])
+        CategoricalDensity(probs=[[0.5, 0.6]])
     with pytest.raises(DataError, match="concentrations ≥ 1"):
-        Categorical(3, prior=0.5).for_states(2)
+        CategoricalDensity(3, prior=0.5).resized(2)
     with pytest.raises(DataError, match="need inputs"):
-        Regression().for_states(2, 1).prepare(np.zeros((3, 1)), ones, None, 0)
+        Regression().resized(2, 1).adapt(Observed(np.zeros((3, 1)), ones))
+    flat = Gaussian(mean=[1.0, 2.0], covariance=[1.0, 1.0], prior=None)
+    statistics = expect(flat, np.zeros((3, 1)), ones, np.full((3, 2), 0.5))
     with pytest.raises(DataError, match="pass prior"):
-        Gaussian(mean=[1.0, 2.0], covariance=[1.0, 1.0], prior=None).draw(jr.key(0), None)
+        flat.draw(jr.key(0), statistics)
     with pytest.raises(DataError, match="positive numbers"):
         Poisson([1.0, 0.0])
     with pytest.raises(DataError, match="does not know its shape"):
-        Gaussian().prepare(np.zeros((3, 1)), ones, None, 0)
+        Gaussian().adapt(Observed(np.zeros((3, 1)), ones))

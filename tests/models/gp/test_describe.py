@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from credo.models.densities import Categorical, Gaussian
+from credo.models.densities import CategoricalDensity, Gaussian
 from credo.models.hmm import HMM
 from credo.models.lds import LDS
 
@@ -19,11 +19,11 @@ def test_an_hmm_says_what_it_knows():
         repr(HMM(1, Gaussian(), [1.0], [[1.0]]))
         == "HMM(1 state, Gaussian emission; emission not known yet; stays 1.00)"
     )
-    hmm = HMM(["fair", "loaded"], Categorical(probs=PROBS), [0.5, 0.5], CHAIN)
-    assert str(hmm) == "HMM(2 states, Categorical emission in 1 column; stays 0.95 0.88)"
+    hmm = HMM(["fair", "loaded"], CategoricalDensity(probs=PROBS), [0.5, 0.5], CHAIN)
+    assert str(hmm) == "HMM(2 states, CategoricalDensity emission in 1 column; stays 0.95 0.88)"
     after = hmm.condition([1, 1, 1, 1])
     assert str(after) == f"{str(hmm)[:-1]}; now state loaded with {float(after.state[1]):.2f})"
-    assert repr(hmm.emission) == "Categorical(2 states, 1 column)"
+    assert repr(hmm.emission) == "CategoricalDensity(2 components, 1 column)"
     many = HMM(12, transition=np.full((12, 12), 1 / 12))
     assert "stays 0.08 to 0.08" in repr(many)
 
@@ -40,7 +40,7 @@ def test_an_lds_says_how_long_it_remembers():
 
 def test_traced_stacked_and_emptied_models_can_be_printed():
     lds = LDS([[0.5]], [[1.0]], [[1.0]], [[1.0]], [0.0], [[1.0]]).condition([0.3])
-    hmm = HMM(2, Categorical(probs=PROBS), [0.5, 0.5], CHAIN).condition([1, 0])
+    hmm = HMM(2, CategoricalDensity(probs=PROBS), [0.5, 0.5], CHAIN).condition([1, 0])
     seen = []
 
     @eqx.filter_jit
@@ -48,7 +48,10 @@ def test_traced_stacked_and_emptied_models_can_be_printed():
         seen.append(repr(model))
         return jnp.zeros(())
 
-    for model, want in ((lds, "LDS(1 state, 1 output)"), (hmm, "HMM(2 states, Categorical emission in 1 column)")):
+    for model, want in (
+        (lds, "LDS(1 state, 1 output)"),
+        (hmm, "HMM(2 states, CategoricalDensity emission in 1 column)"),
+    ):
         look(model)
         assert seen[-1] == want
         assert repr(jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), model)) == want

@@ -14,7 +14,7 @@ import credo
 from credo.core import params
 from credo.core.padding import bucket
 from credo.errors import DataError
-from credo.models.densities import Categorical, Gaussian, Poisson
+from credo.models.densities import CategoricalDensity, Gaussian, Poisson
 from credo.models.hmm import HMM
 
 START = np.array([0.5, 0.2, 0.3])
@@ -116,11 +116,11 @@ def test_going_on_is_the_whole():
     np.testing.assert_allclose(online.state, one.state, rtol=1e-10)
     chained = hmm.log_evidence(X[:3]) + hmm.condition(X[:3]).log_evidence(X[3:], missing=True)
     np.testing.assert_allclose(chained, hmm.log_evidence(X, missing=True), rtol=1e-12)
-    # What looks at sequences begins anew unless told to go on; `begin` forgets.
+    # What looks at sequences begins anew unless told to go on; `from_start` forgets.
     np.testing.assert_array_equal(one.viterbi(X, missing=True), hmm.viterbi(X, missing=True))
     later = hmm.condition(X[:3]).filter(X[3:], missing=True, continued=True)
     np.testing.assert_allclose(later.probs, hmm.filter(X, missing=True).probs[3:], rtol=1e-10)
-    np.testing.assert_allclose(one.begin().log_evidence(X[:3]), hmm.log_evidence(X[:3]), rtol=1e-12)
+    np.testing.assert_allclose(one.from_start().log_evidence(X[:3]), hmm.log_evidence(X[:3]), rtol=1e-12)
 
 
 def test_forecasts_push_the_law_of_the_state():
@@ -174,7 +174,7 @@ def test_the_gradient_is_that_of_the_sum_over_paths():
 
 
 def test_an_outcome_that_no_state_can_show():
-    hmm = HMM(2, Categorical(3, probs=[[0.5, 0.5, 0.0], [0.2, 0.8, 0.0]]), [0.5, 0.5], [[0.9, 0.1], [0.2, 0.8]])
+    hmm = HMM(2, CategoricalDensity(3, probs=[[0.5, 0.5, 0.0], [0.2, 0.8, 0.0]]), [0.5, 0.5], [[0.9, 0.1], [0.2, 0.8]])
     assert float(hmm.log_evidence([0, 2, 1])) == -np.inf
     assert np.all(np.isfinite(hmm.condition([0, 2, 1]).state))
 
@@ -253,14 +253,17 @@ def test_a_step_compiles_nothing_anew():
         (lambda: gaussian().condition(np.zeros((0, 1))), "empty"),
         (lambda: gaussian().condition(["a", "b"]), "text"),
         (lambda: HMM(3).condition(X[:3]), "start, transition, emission of the HMM are not known yet"),
-        (lambda: HMM(2, Categorical(3, probs=[[0.5, 0.3, 0.2]] * 2)).predict(), "start, transition of the HMM are not"),
+        (
+            lambda: HMM(2, CategoricalDensity(3, probs=[[0.5, 0.3, 0.2]] * 2)).predict(),
+            "start, transition of the HMM are not",
+        ),
         (lambda: HMM(0), "at least one"),
         (lambda: HMM(2, "gaussian"), "emission must be one of"),
         (lambda: HMM(2, start=[0.5, 0.6]), "start must hold probabilities"),
         (lambda: HMM(2, transition=np.ones((2, 2))), "transition must hold probabilities"),
         (lambda: HMM(2, transition=np.ones((3, 3)) / 3), r"must have shape \(2, 2\)"),
         (lambda: HMM(2, prior=0.0), "prior must be > 0"),
-        (lambda: HMM(2, Gaussian(mean=np.zeros((3, 1)))), "3 states, found 2"),
+        (lambda: HMM(2, Gaussian(mean=np.zeros((3, 1)))), "3 components, found 2"),
         (lambda: gaussian().predict(0), "steps must be"),
         (lambda: gaussian().smooth(X[:3], lag=-1), "lag must be"),
         (lambda: HMM(2, Poisson([1.0, 2.0]), [0.5, 0.5], np.eye(2)).condition([1.0, -1.0]), "row 1"),

@@ -16,7 +16,7 @@ from credo.core import params
 from credo.errors import DataError
 from credo.infer.em import EM
 from credo.infer.learning import Objective
-from credo.models.densities import Categorical, Gaussian, Poisson
+from credo.models.densities import CategoricalDensity, CustomDensity, Gaussian, Poisson, VonMises
 from credo.models.hmm import HMM, PathGibbs, VariationalBayes, explicit_durations
 from credo.models.hmm.bayes import gibbs_chain
 from credo.models.hmm.durations import Tied
@@ -25,7 +25,7 @@ P = np.array([[0.9, 0.1], [0.2, 0.8]])
 
 
 def codes(seed: int = 0, n: int = 90) -> np.ndarray:
-    hmm = HMM(2, Categorical(3, probs=[[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]]), [0.5, 0.5], P)
+    hmm = HMM(2, CategoricalDensity(3, probs=[[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]]), [0.5, 0.5], P)
     return np.asarray(hmm.simulate(n, seed=seed)[1])
 
 
@@ -40,7 +40,7 @@ def x() -> np.ndarray:
 
 
 def plain(**options: Any) -> HMM:
-    emission = Categorical(3, probs=[[0.5, 0.3, 0.2], [0.2, 0.3, 0.5]], prior=None)
+    emission = CategoricalDensity(3, probs=[[0.5, 0.3, 0.2], [0.2, 0.3, 0.5]], prior=None)
     return HMM(2, emission, [0.6, 0.4], [[0.7, 0.3], [0.4, 0.6]], **options)
 
 
@@ -114,7 +114,7 @@ def test_parameters_are_recovered_within_their_standard_errors():
 
 def test_what_is_fixed_stays_and_zeros_are_structure(x):
     left_to_right = [[0.8, 0.2], [0.0, 1.0]]
-    hmm = HMM(2, Categorical(3, prior=None), None, left_to_right, prior=1.5)
+    hmm = HMM(2, CategoricalDensity(3, prior=None), None, left_to_right, prior=1.5)
     learned = credo.learn(hmm, x, using=EM(starts=2))
     assert float(learned.transition[1, 0]) == 0.0 and not np.allclose(learned.transition, left_to_right)
     held = credo.learn(plain(), x, fixed=["transition", "emission"])
@@ -138,7 +138,7 @@ def test_hard_data_are_learned_or_refused():
     # A state that is never visited keeps its row and its emission.
     never = HMM(
         3,
-        Categorical(2, probs=[[0.5, 0.5], [0.9, 0.1], [0.3, 0.7]], prior=None),
+        CategoricalDensity(2, probs=[[0.5, 0.5], [0.9, 0.1], [0.3, 0.7]], prior=None),
         [0.5, 0.5, 0.0],
         [[0.6, 0.4, 0.0], [0.3, 0.7, 0.0], [0.2, 0.3, 0.5]],
     )
@@ -181,7 +181,7 @@ SHORT = np.array([0, 0, 1, 0, 2, 2, 1, 2, 2, 0])
 
 
 def bayesian() -> HMM:
-    return HMM(2, Categorical(3, prior=1.5), prior=1.3, sticky=1.0)
+    return HMM(2, CategoricalDensity(3, prior=1.5), prior=1.3, sticky=1.0)
 
 
 def test_the_elbo_bounds_the_evidence_from_below():
@@ -232,14 +232,14 @@ def test_learning_by_gibbs_is_conditioning_by_it(x):
     with pytest.raises(DataError, match="integrate over all parameters"):
         credo.learn(plain(), x, using=method, fixed=["start"])
     with pytest.raises(DataError, match="prior"):
-        HMM(2, Categorical(3, prior=None)).condition(x, using=method)
+        HMM(2, CategoricalDensity(3, prior=None)).condition(x, using=method)
 
 
 @pytest.mark.slow
 def test_gibbs_is_calibrated():
     """Simulation-based calibration: ranks among the draws are uniform. Talts et al. (2018)."""
     replications, draws, t = 120, 15, 16
-    template, data = HMM(2, Categorical(3, prior=2.0), prior=2.0, sticky=1.0).prepare(np.arange(t) % 3)
+    template, data = HMM(2, CategoricalDensity(3, prior=2.0), prior=2.0, sticky=1.0).prepare(np.arange(t) % 3)
 
     @eqx.filter_jit
     def replicate(key):
@@ -277,6 +277,19 @@ def test_gibbs_is_calibrated():
     for column in ranks.T:
         counts = np.bincount(column // 2, minlength=8)
         assert stats.chisquare(counts).pvalue > 1e-4
+
+
+def test_methods_that_a_density_cannot_serve_are_refused(x):
+    mine = CustomDensity(lambda p, x, u: -0.5 * (x[0] - p) ** 2, np.array([0.0, 2.0]))
+    custom, angles = HMM(2, mine), HMM(2, VonMises())
+    with pytest.raises(DataError, match=r"CustomDensity has no sufficient statistics.*using=Evidence\(\)"):
+        credo.learn(custom, x, using=EM(starts=1))
+    with pytest.raises(DataError, match="CustomDensity has no posterior to draw"):
+        custom.condition(x, using=PathGibbs(draws=2, warmup=0))
+    with pytest.raises(DataError, match=r"VonMises has no conjugate posterior.*EM, Gibbs sampling"):
+        angles.condition(x, using=VariationalBayes(starts=1))
+    tied = explicit_durations(HMM(2, mine.resized(2, 1), [0.5, 0.5], P), [[0.2, 0.8], [0.5, 0.5]])
+    assert isinstance(tied.learner({}), credo.infer.Evidence)
 
 
 # -- explicit durations ------------------------------------------------------------------------------------------
@@ -324,7 +337,7 @@ def test_explicit_durations_are_a_semi_markov_chain():
 def test_an_emission_with_ages_is_learned_as_one(x):
     hmm = explicit_durations(plain(), [[0.2, 0.8], [0.5, 0.5]])
     learned = credo.learn(hmm, x, fixed=["start", "transition"], using=EM(max_steps=20, tolerance=1e-4))
-    assert learned.emission.emission.probs.shape == (2, 3)
+    assert learned.emission.density.probs.shape == (2, 3)
     assert float(learned.log_evidence(x)) > float(hmm.log_evidence(x))
     with pytest.raises(DataError, match="a row of probabilities"):
         explicit_durations(plain(), [[0.2, 0.7], [0.5, 0.5]])

@@ -1,8 +1,8 @@
-"""How hidden states show: the families of emissions of a hidden Markov model."""
+"""Densities p(x | k) of k = 1 … K components, with priors: what hidden states, clusters and classes look like."""
 
-from credo.models.densities.base import Emission
-from credo.models.densities.categorical import Categorical
-from credo.models.densities.custom import Custom
+from credo.models.densities.base import Density, HasDraws, HasStatistics, IsConjugate, Observed
+from credo.models.densities.categorical import CategoricalDensity
+from credo.models.densities.custom import CustomDensity
 from credo.models.densities.gaussian import Gaussian
 from credo.models.densities.mixture import GaussianMixture
 from credo.models.densities.poisson import Poisson
@@ -11,11 +11,15 @@ from credo.models.densities.regression import Regression
 from credo.models.densities.vonmises import VonMises
 
 __all__ = [
-    "Categorical",
-    "Custom",
-    "Emission",
+    "CategoricalDensity",
+    "CustomDensity",
+    "Density",
     "Gaussian",
     "GaussianMixture",
+    "HasDraws",
+    "HasStatistics",
+    "IsConjugate",
+    "Observed",
     "Poisson",
     "Regression",
     "StateMixture",

@@ -1,20 +1,19 @@
-"""What a hidden state looks like from outside: p(xₜ | zₜ = k, uₜ; θ), one law for each of k states.
+"""Densities p(x | k, u; θ) of a row x given its component k = 1 … K, with priors of θ and ways to learn it.
 
-An emission is a frozen pytree whose parameters are plain learnable fields. It serves every way of learning:
+A density is a frozen pytree whose parameters are plain learnable fields. What it can do besides is an ability:
 
-    EM        expect (expected sufficient statistics), maximize (closed form), log_prior
-    Gibbs     draw_statistics (what is latent besides the states is drawn), draw (θ from its conjugate posterior)
-    VB        believe (q(θ)), expected_log_prob, expect_under, divergence (KL to the prior), center (mean of q)
-    gradient  log_prob, traceable
+    Density          log_prob (traceable: any can be learned by gradient), sample, predictive, adapt
+    HasStatistics    expected_statistics, maximize (closed form), log_prior: the parts of EM
+    HasDraws         draw_statistics (what is latent besides the component is drawn), draw (θ given them): Gibbs
+    IsConjugate      variational_posterior (q(θ)), expected_log_prob, kl_to_prior, posterior_mean: variational Bayes
 
-Data are a table x (T, d), zero where not `seen` (T, d). `complete=True` promises that every row is either seen
-in full or not at all, which saves work. `prior` is "weak" (taken from the data by `prepare`), None (maximum
-likelihood) or given. Without a prior `maximize` still adds a floor, a fixed 1e-10 to 1e-6 of one observation, so
-that no variance, rate or probability becomes zero; `log_prior` then is the matching term, which is as small.
+`prior` is "weak" (taken from the data by `adapt`), None (maximum likelihood) or given. Without a prior `maximize` still
+adds a floor, a fixed 1e-10 to 1e-6 of one observation, so that no variance, rate or probability becomes zero;
+`log_prior` then is the matching term, which is as small.
 """
 
 from abc import abstractmethod
-from typing import Any, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -27,148 +26,163 @@ from credo.core.predictive import Predictive
 from credo.core.pytrees import changed
 from credo.core.text import counted
 
-E = TypeVar("E", bound="Emission")
+Inputs = Float[Array, "n c"] | None
+D = TypeVar("D", bound="Density")
+S = TypeVar("S")
+"""Expected statistics, a pytree; those of two data sets add."""
+Q = TypeVar("Q")
+"""What is believed of θ."""
 
 ALMOST_NONE = 1e-10
-"""A state with less weight than this has not been visited: without a prior it keeps its parameters."""
+"""A component with less weight than this has no rows: without a prior it keeps its parameters."""
 
 
-class Emission(eqx.Module):
-    """p(xₜ | zₜ, uₜ; θ) for `states` states and `columns` columns; both may be unknown until `for_states`."""
+class Observed(NamedTuple):
+    """Rows, which of their entries were seen (x is 0 elsewhere), and their inputs u."""
 
-    states: int | None = eqx.field(static=True)
+    x: Float[Array, "n d"]
+    seen: Bool[Array, "n d"]
+    inputs: Inputs = None
+    complete: bool = False
+    """Whether it is certain that every row was seen in full or not at all, which saves work."""
+
+    @property
+    def any_seen(self) -> Bool[Array, "n 1"]:
+        """Which rows show something."""
+        return self.seen.any(1, keepdims=True)
+
+    def on_host(self) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """(x, seen, inputs) in NumPy."""
+        return np.asarray(self.x), np.asarray(self.seen), None if self.inputs is None else np.asarray(self.inputs)
+
+
+class Density(eqx.Module):
+    """p(x | k, u; θ) of `k` components in `columns` columns; both may be unknown until `resized`."""
+
+    k: int | None = eqx.field(static=True)
     columns: int | None = eqx.field(static=True)
 
     def __repr__(self) -> str:
-        sizes = {"state": self.states, "column": self.columns}
+        sizes = {"component": self.k, "column": self.columns}
         shown = ", ".join(counted(n, noun) for noun, n in sizes.items() if n is not None)
         return f"{type(self).__name__}({shown})"
 
-    def for_states(self: E, states: int, columns: int) -> E:
-        """The same emission for so many states and columns; what was given before must agree."""
-        check_count(states, "states")
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """(k, columns), once they are known."""
+        if self.k is None or self.columns is None:
+            raise DataError(
+                f"the density {type(self).__name__} does not know its shape yet; call resized(components, columns)"
+            )
+        return self.k, self.columns
+
+    def resized(self: D, k: int, columns: int) -> D:
+        """The same density for so many components and columns; what was given before must agree."""
+        check_count(k, "k")
         check_count(columns, "columns")
-        for name, known, asked in (("states", self.states, states), ("columns", self.columns, columns)):
+        for name, known, asked in (("components", self.k, k), ("columns", self.columns, columns)):
             if known is not None and known != asked:
                 raise DataError(
-                    f"the emission {type(self).__name__} was given for {known} {name}, found {asked}; "
+                    f"the density {type(self).__name__} was given for {known} {name}, found {asked}; "
                     "give parameters of matching shapes, or leave them out"
                 )
-        return changed(self, states=int(states), columns=int(columns))
+        return changed(self, k=int(k), columns=int(columns))
 
-    def check(self, x: np.ndarray, seen: np.ndarray) -> None:
+    def able(self, ability: type) -> bool:
+        """Whether it has an ability, one of the classes above."""
+        return isinstance(self, ability)
+
+    def check(self, data: Observed) -> None:
         """`DataError` for seen data outside the support, naming row and column."""
 
     @abstractmethod
-    def prepare(self, x: np.ndarray, seen: np.ndarray, inputs: np.ndarray | None, seed: int) -> "Emission":
+    def adapt(self: D, data: Observed, *, seed: int = 0) -> D:
         """With starting parameters and the weak prior from the data, where they have not been given."""
 
     @abstractmethod
-    def log_prob(
-        self,
-        x: Float[Array, "t d"],
-        seen: Bool[Array, "t d"],
-        inputs: Float[Array, "t c"] | None = None,
-        *,
-        complete: bool = False,
-    ) -> Float[Array, "t k"]:
-        """log p(seen entries of xₜ | zₜ = k): the others are integrated out; 0 for a row with nothing seen."""
+    def log_prob(self, data: Observed) -> Float[Array, "n k"]:
+        """log p(seen entries of x | k): the others are integrated out; 0 for a row with nothing seen."""
 
     @abstractmethod
-    def expect(
-        self,
-        x: Float[Array, "t d"],
-        seen: Bool[Array, "t d"],
-        weight: Float[Array, "t k"],
-        inputs: Float[Array, "t c"] | None = None,
-        *,
-        complete: bool = False,
-    ) -> Any:
-        """Σₜ weightₜₖ E[s(xₜ)]: expected sufficient statistics, a pytree; those of two data sets add."""
+    def sample(self, key: PRNGKeyArray, which: Int[Array, " n"], inputs: Inputs = None) -> Float[Array, "n d"]:
+        """One row of each of the components `which`."""
 
     @abstractmethod
-    def maximize(self: E, statistics: Any) -> E:
+    def predictive(self, probs: Float[Array, "n k"], inputs: Inputs = None) -> Predictive:
+        """Rows whose components are known by their probabilities; each column on its own for d > 1."""
+
+
+class HasStatistics(Density, Generic[S]):
+    """A density whose weighted log-likelihood depends on the data through sums, with a maximum in closed form."""
+
+    @abstractmethod
+    def expected_statistics(self, data: Observed, weight: Float[Array, "n k"]) -> S:
+        """Σ weightₙₖ E[s(xₙ)]: expected sufficient statistics; those of two data sets add."""
+
+    @abstractmethod
+    def maximize(self: D, statistics: S) -> D:
         """argmax of Σ weight · log p + log prior, in closed form."""
 
     @abstractmethod
     def log_prior(self) -> Float[Array, ""]:
         """log p(θ) up to a constant: what `maximize` adds to the log-likelihood."""
 
-    @abstractmethod
-    def draw(self: E, key: PRNGKeyArray, statistics: Any) -> E:
-        """θ ~ p(θ | statistics)."""
+
+class HasDraws(HasStatistics[S]):
+    """A density whose parameters can be drawn given statistics."""
+
+    def draw_statistics(self, key: PRNGKeyArray, data: Observed, which: Int[Array, " n"]) -> S:
+        """The statistics where the component of each row is known: what else is latent is drawn, not averaged."""
+        return self.expected_statistics(data, jax.nn.one_hot(which, self.sizes[0], dtype=data.x.dtype))
 
     @abstractmethod
-    def believe(self, statistics: Any) -> Any:
+    def draw(self: D, key: PRNGKeyArray, statistics: S) -> D:
+        """θ ~ p(θ | statistics)."""
+
+
+class IsConjugate(HasDraws[S], Generic[S, Q]):
+    """A density with a conjugate prior, over which it can be averaged."""
+
+    @abstractmethod
+    def variational_posterior(self, statistics: S) -> Q:
         """q(θ): the conjugate prior updated with the statistics."""
 
     @abstractmethod
-    def expected_log_prob(
-        self,
-        q: Any,
-        x: Float[Array, "t d"],
-        seen: Bool[Array, "t d"],
-        inputs: Float[Array, "t c"] | None = None,
-        *,
-        complete: bool = False,
-    ) -> Float[Array, "t k"]:
-        """E_q[log p(seen entries of xₜ | θₖ)]."""
+    def expected_log_prob(self, q: Q, data: Observed) -> Float[Array, "n k"]:
+        """E_q[log p(seen entries of x | θₖ)]."""
 
     @abstractmethod
-    def divergence(self, q: Any) -> Float[Array, ""]:
+    def kl_to_prior(self, q: Q) -> Float[Array, ""]:
         """KL(q ‖ prior) in nats."""
 
     @abstractmethod
-    def center(self: E, q: Any) -> E:
-        """The emission with the mean of q as its parameters."""
+    def posterior_mean(self: D, q: Q) -> D:
+        """The density with the mean of q as its parameters."""
 
-    @abstractmethod
-    def sample(
-        self, key: PRNGKeyArray, states: Int[Array, " t"], inputs: Float[Array, "t c"] | None = None
-    ) -> Float[Array, "t d"]:
-        """One outcome for each state of a path."""
-
-    @abstractmethod
-    def predictive(self, probs: Float[Array, "m k"], inputs: Float[Array, "m c"] | None = None) -> Predictive:
-        """The outcome at m times whose state is known by its probabilities; each column on its own for d > 1."""
-
-    def draw_statistics(
-        self,
-        key: PRNGKeyArray,
-        x: Float[Array, "t d"],
-        seen: Bool[Array, "t d"],
-        states: Int[Array, " t"],
-        inputs: Float[Array, "t c"] | None = None,
-        *,
-        complete: bool = False,
-    ) -> Any:
-        """The statistics for Gibbs given a path: what else is latent is drawn, not averaged."""
-        return self.expect(x, seen, jax.nn.one_hot(states, sizes(self)[0], dtype=x.dtype), inputs, complete=complete)
-
-    def expect_under(
-        self,
-        q: Any,
-        x: Float[Array, "t d"],
-        seen: Bool[Array, "t d"],
-        weight: Float[Array, "t k"],
-        inputs: Float[Array, "t c"] | None = None,
-        *,
-        complete: bool = False,
-    ) -> Any:
-        """The expected statistics for VB, where what is latent besides the states follows q."""
-        return self.center(q).expect(x, seen, weight, inputs, complete=complete)
+    def expected_statistics_under(self, q: Q, data: Observed, weight: Float[Array, "n k"]) -> S:
+        """The expected statistics where what is latent besides the component follows q."""
+        return self.posterior_mean(q).expected_statistics(data, weight)
 
 
-def sizes(emission: Emission) -> tuple[int, int]:
-    """(states, columns), once they are known."""
-    if emission.states is None or emission.columns is None:
-        raise DataError(
-            f"the emission {type(emission).__name__} does not know its shape yet; call for_states(states, columns)"
-        )
-    return emission.states, emission.columns
+ABILITIES: dict[type, tuple[str, str]] = {
+    HasStatistics: ("EM", "sufficient statistics to maximize by"),
+    HasDraws: ("Gibbs sampling", "posterior to draw its parameters from"),
+    IsConjugate: ("variational Bayes", "conjugate posterior to average over"),
+}
+"""What each is for, and what a density without it lacks."""
 
 
-def check_weak(prior: Any, *kinds: type) -> None:
+def require(density: Density, ability: type) -> Any:
+    """The density itself, where it has the ability; otherwise a `DataError` that says how to learn it instead."""
+    if density.able(ability):
+        return density
+    others = "".join(f", {way}" for has, (way, _) in ABILITIES.items() if density.able(has))
+    raise DataError(
+        f"{type(density).__name__} has no {ABILITIES[ability][1]}; learn it by gradient (using=Evidence()){others}"
+    )
+
+
+def check_weak(prior: object, *kinds: type) -> None:
     """`DataError` unless the prior is "weak", None or of one of the kinds."""
     weak = isinstance(prior, str) and prior == "weak"
     if prior is not None and not weak and not isinstance(prior, kinds):
@@ -176,14 +190,20 @@ def check_weak(prior: Any, *kinds: type) -> None:
         raise DataError(f'prior must be "weak", None (maximum likelihood) or one of {names}, found {prior!r}')
 
 
-def needed(prior: Any, what: str) -> Any:
+def require_prior(prior: S | None, what: str) -> S:
     """The prior itself, where there is one."""
     if prior is None:
         raise DataError(
-            f'{what} needs a prior of the emission\'s parameters, found None; pass prior="weak" and prepare it with '
-            "data, or give one"
+            f'{what} needs a prior of the parameters, found None; pass prior="weak" and adapt it to data, or give one'
         )
     return prior
+
+
+def require_parameters(density: Density, value: S | None) -> S:
+    """The parameters, where they are known."""
+    if value is None:
+        raise DataError(f"the density {type(density).__name__} has no parameters yet; give them, or adapt it to data")
+    return value
 
 
 def check_entries(wrong: np.ndarray, x: np.ndarray, expected: str) -> None:
@@ -193,9 +213,11 @@ def check_entries(wrong: np.ndarray, x: np.ndarray, expected: str) -> None:
         raise DataError(f"x must hold {expected}, found {x[row, column]:g} at row {row}, column {column}")
 
 
-def column_moments(x: np.ndarray, seen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The mean and the variance of the seen entries of each column; 0 and 1 where nothing is, or nothing varies."""
-    count = seen.sum(0)
-    mean = np.where(seen, x, 0.0).sum(0) / np.maximum(count, 1)
-    variance = (np.where(seen, x - mean, 0.0) ** 2).sum(0) / np.maximum(count, 1)
-    return mean, np.where(variance > 0, variance, 1.0)
+def parameter_table(given: object, name: str, positive: bool = False) -> np.ndarray:
+    """Parameters (components, columns) as a checked table; a vector is one column."""
+    table = np.asarray(given, dtype=float)
+    table = table[:, None] if table.ndim == 1 else table
+    if table.ndim != 2 or not np.isfinite(table).all() or (positive and not np.all(table > 0)):
+        kind = "positive" if positive else "finite"
+        raise DataError(f"{name} must be a table of {kind} numbers (components, columns), found {given!r}")
+    return table

@@ -1,4 +1,4 @@
-"""Categorical emissions: each state has its own die."""
+"""Categorical densities: each component has its own die."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from credo.core import predictive
 from credo.core.arrays import computed_once, put
@@ -16,11 +16,19 @@ from credo.core.errors import DataError
 from credo.core.params import known, simplex
 from credo.core.pytrees import changed
 from credo.models.densities import dirichlet
-from credo.models.densities.base import Emission, check_entries, check_weak, needed, sizes
+from credo.models.densities.base import (
+    Inputs,
+    IsConjugate,
+    Observed,
+    check_entries,
+    check_weak,
+    require_parameters,
+    require_prior,
+)
 
 
-class Categorical(Emission):
-    """P(xₜ = s | zₜ = k) = probs[k, s]; x holds codes 0 … symbols - 1 in one column.  Rabiner (1989).
+class CategoricalDensity(IsConjugate[Float[Array, "k s"], Float[Array, "k s"]]):
+    """P(x = s | k) = probs[k, s]; x holds codes 0 … symbols - 1 in one column.  Rabiner (1989).
 
     Args:
         symbols: how many there are; None to count the codes of the data, or the columns of `probs`.
@@ -28,8 +36,6 @@ class Categorical(Emission):
         prior: "weak" (Dirichlet(1.01)), None, or Dirichlet concentrations ≥ 1: a number, (s,) or (k, s).
     """
 
-    states: int | None = eqx.field(static=True)
-    columns: int | None = eqx.field(static=True)
     symbols: int | None = eqx.field(static=True)
     weak: bool = eqx.field(static=True)
     probs: Float[Array, "k s"] | None = simplex()
@@ -38,7 +44,7 @@ class Categorical(Emission):
     def __init__(self, symbols: int | None = None, *, probs: Any = None, prior: Any = "weak") -> None:
         check_weak(prior, int, float, list, tuple, np.ndarray, jax.Array)
         self.weak, self.prior = isinstance(prior, str), None
-        self.states, self.columns, self.symbols, self.probs = None, 1, symbols, None
+        self.k, self.columns, self.symbols, self.probs = None, 1, symbols, None
         if symbols is not None:
             check_count(symbols, "symbols")
         if probs is not None:
@@ -46,23 +52,24 @@ class Categorical(Emission):
             if symbols is not None and table.shape[1] != symbols:
                 raise DataError(f"probs must have one column for each of {symbols} symbols, found {table.shape[1]}")
             self.probs = put(table)
-            self.states, self.symbols = table.shape
+            self.k, self.symbols = table.shape
         if prior is not None and not self.weak:
             self.prior = jnp.asarray(prior, dtype=float)
 
-    def for_states(self, states: int, columns: int = 1) -> "Categorical":
-        """For so many states, and one column."""
+    def resized(self, k: int, columns: int = 1) -> "CategoricalDensity":
+        """For so many components, and one column."""
         if columns != 1:
             raise DataError(f"categorical outcomes are codes in one column, found {columns} columns; pass one of them")
-        new = super().for_states(states, columns)
+        new = super().resized(k, columns)
         return new if new.symbols is None else new._with_prior(new.symbols)
 
-    def _with_prior(self, symbols: int) -> "Categorical":
-        prior = dirichlet.as_concentration("weak" if self.weak else self.prior, sizes(self)[0], symbols)
+    def _with_prior(self, symbols: int) -> "CategoricalDensity":
+        prior = dirichlet.as_concentration("weak" if self.weak else self.prior, self.sizes[0], symbols)
         return changed(self, symbols=symbols, prior=prior)
 
-    def check(self, x: np.ndarray, seen: np.ndarray) -> None:
+    def check(self, data: Observed) -> None:
         """Codes are whole numbers from 0, and below the number of symbols where that is known."""
+        x, seen, _ = data.on_host()
         wrong = seen & ((x < 0) | (x != np.round(x)))
         expected = "whole numbers ≥ 0 (codes of symbols)"
         if self.symbols is not None:
@@ -70,9 +77,9 @@ class Categorical(Emission):
             expected = f"codes from 0 to {self.symbols - 1}"
         check_entries(wrong, x, expected)
 
-    def prepare(self, x: np.ndarray, seen: np.ndarray, inputs: np.ndarray | None, seed: int) -> "Categorical":
-        """The frequencies of the symbols, each state's tilted at random."""
-        k, _ = sizes(self)
+    def adapt(self, data: Observed, *, seed: int = 0) -> "CategoricalDensity":
+        """The frequencies of the symbols, each component's tilted at random."""
+        (k, _), (x, seen, _) = self.sizes, data.on_host()
         codes = x[seen].astype(int)
         symbols = int(codes.max(initial=0)) + 1 if self.symbols is None else self.symbols
         new = self._with_prior(symbols)
@@ -82,31 +89,16 @@ class Categorical(Emission):
         tilted = counts / counts.sum() * np.random.default_rng(seed).gamma(2.0, size=(k, symbols)) + 1e-3 / symbols
         return changed(new, probs=put(tilted / tilted.sum(1, keepdims=True)))
 
-    def log_prob(
-        self,
-        x: Float[Array, "t 1"],
-        seen: Bool[Array, "t 1"],
-        inputs: Float[Array, "t c"] | None = None,
-        *,
-        complete: bool = False,
-    ) -> Float[Array, "t k"]:
-        """log probs[k, xₜ]."""
-        return _look_up(jnp.log(self._probs), x, seen)
+    def log_prob(self, data: Observed) -> Float[Array, "n k"]:
+        """log probs[k, x]."""
+        return _look_up(jnp.log(self._probs), data)
 
-    def expect(
-        self,
-        x: Float[Array, "t 1"],
-        seen: Bool[Array, "t 1"],
-        weight: Float[Array, "t k"],
-        inputs: Float[Array, "t c"] | None = None,
-        *,
-        complete: bool = False,
-    ) -> Float[Array, "k s"]:
-        """How often each state showed each symbol."""
-        weight = jnp.where(seen, weight, 0.0)
-        return jax.ops.segment_sum(weight, x[:, 0].astype(int), self.symbols).T
+    def expected_statistics(self, data: Observed, weight: Float[Array, "n k"]) -> Float[Array, "k s"]:
+        """How often each component showed each symbol."""
+        weight = jnp.where(data.seen, weight, 0.0)
+        return jax.ops.segment_sum(weight, data.x[:, 0].astype(int), self.symbols).T
 
-    def maximize(self, statistics: Float[Array, "k s"]) -> "Categorical":
+    def maximize(self, statistics: Float[Array, "k s"]) -> "CategoricalDensity":
         """(α - 1 + n)/Σ."""
         return changed(self, probs=dirichlet.mode(self.prior, statistics, self._probs))
 
@@ -114,54 +106,41 @@ class Categorical(Emission):
         """Σ (α - 1) log p."""
         return dirichlet.log_kernel(self.prior, self._probs)
 
-    def draw(self, key: PRNGKeyArray, statistics: Float[Array, "k s"]) -> "Categorical":
+    def draw(self, key: PRNGKeyArray, statistics: Float[Array, "k s"]) -> "CategoricalDensity":
         """Each row ~ Dirichlet(α + n)."""
-        return changed(self, probs=dirichlet.draw(key, needed(self.prior, "a draw of the parameters") + statistics))
+        prior = require_prior(self.prior, "a draw of the parameters")
+        return changed(self, probs=dirichlet.draw(key, prior + statistics))
 
-    def believe(self, statistics: Float[Array, "k s"]) -> Float[Array, "k s"]:
+    def variational_posterior(self, statistics: Float[Array, "k s"]) -> Float[Array, "k s"]:
         """α + n."""
-        return needed(self.prior, "variational Bayes") + statistics
+        return require_prior(self.prior, "variational Bayes") + statistics
 
-    def expected_log_prob(
-        self,
-        q: Float[Array, "k s"],
-        x: Float[Array, "t 1"],
-        seen: Bool[Array, "t 1"],
-        inputs: Float[Array, "t c"] | None = None,
-        *,
-        complete: bool = False,
-    ) -> Float[Array, "t k"]:
+    def expected_log_prob(self, q: Float[Array, "k s"], data: Observed) -> Float[Array, "n k"]:
         """ψ(αₖₓ) - ψ(Σαₖ)."""
-        return _look_up(dirichlet.expected_log(q), x, seen)
+        return _look_up(dirichlet.expected_log(q), data)
 
-    def divergence(self, q: Float[Array, "k s"]) -> Float[Array, ""]:
+    def kl_to_prior(self, q: Float[Array, "k s"]) -> Float[Array, ""]:
         """KL(q ‖ prior)."""
-        return dirichlet.divergence(q, needed(self.prior, "variational Bayes"))
+        return dirichlet.divergence(q, require_prior(self.prior, "variational Bayes"))
 
-    def center(self, q: Float[Array, "k s"]) -> "Categorical":
+    def posterior_mean(self, q: Float[Array, "k s"]) -> "CategoricalDensity":
         """α/Σα."""
         return changed(self, probs=q / q.sum(-1, keepdims=True))
 
-    def sample(
-        self, key: PRNGKeyArray, states: Int[Array, " t"], inputs: Float[Array, "t c"] | None = None
-    ) -> Float[Array, "t 1"]:
-        """One code for each state."""
-        return jr.categorical(key, jnp.log(self._probs)[states])[:, None].astype(float)
+    def sample(self, key: PRNGKeyArray, which: Int[Array, " n"], inputs: Inputs = None) -> Float[Array, "n 1"]:
+        """One code for each."""
+        return jr.categorical(key, jnp.log(self._probs)[which])[:, None].astype(float)
 
-    def predictive(
-        self, probs: Float[Array, "m k"], inputs: Float[Array, "m c"] | None = None
-    ) -> predictive.Categorical:
-        """Σₖ pₖ probs[k]; the entropy within the states is noise, what their difference adds is ignorance."""
+    def predictive(self, probs: Float[Array, "n k"], inputs: Inputs = None) -> predictive.Categorical:
+        """Σₖ pₖ probs[k]; the entropy within the components is noise, what their difference adds is ignorance."""
         return predictive.Categorical(
             probs @ self._probs, probs @ predictive.Categorical.certain(self._probs).aleatoric
         )
 
     @property
     def _probs(self) -> Float[Array, "k s"]:
-        if self.probs is None:
-            raise DataError("the emission Categorical has no probabilities yet; give probs, or prepare it with data")
-        return self.probs
+        return require_parameters(self, self.probs)
 
 
-def _look_up(table: Float[Array, "k s"], x: Float[Array, "t 1"], seen: Bool[Array, "t 1"]) -> Float[Array, "t k"]:
-    return jnp.where(seen, computed_once(table.T)[x[:, 0].astype(int)], 0.0)
+def _look_up(table: Float[Array, "k s"], data: Observed) -> Float[Array, "n k"]:
+    return jnp.where(data.seen, computed_once(table.T)[data.x[:, 0].astype(int)], 0.0)

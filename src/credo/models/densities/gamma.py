@@ -2,7 +2,7 @@
 
     mₖⱼ | σ² ~ N(mean, σ² precision⁻¹),  σ² ~ InverseGamma(shape, scale),   xⱼ ~ N(mₖⱼ·v, σ²)
 
-The variances are one for each column, or one for all columns of a state (a last axis of 1). Entries of x that
+The variances are one for each column, or one for all columns of a component (a last axis of 1). Entries of x that
 are missing are simply not counted. Murphy (2012), section 7.6.3.
 """
 
@@ -21,7 +21,7 @@ from credo.models.conjugate.matrix import log_determinants, roots
 
 
 class ColumnMoments(NamedTuple):
-    """Σ w, Σ w vvᵀ, Σ w xv and Σ w x² for each state and column, over the entries that are seen."""
+    """Σ w, Σ w vvᵀ, Σ w xv and Σ w x² for each component and column, over the entries that are seen."""
 
     mass: Float[Array, "k d"]
     vv: Float[Array, "k d p p"]
@@ -30,7 +30,7 @@ class ColumnMoments(NamedTuple):
 
 
 class NormalInverseGammas(eqx.Module):
-    """p(m, σ²) of k states; the last axis of `shape` and `scale` is d, or 1 where the columns share σ²."""
+    """p(m, σ²) of k components; the last axis of `shape` and `scale` is d, or 1 where the columns share σ²."""
 
     mean: Float[Array, "k d p"]
     precision: Float[Array, "k d p p"]
@@ -38,14 +38,14 @@ class NormalInverseGammas(eqx.Module):
     scale: Float[Array, "k g"]
 
     @classmethod
-    def flat(cls, states: int, p: int, floor: Float[Array, " d"], shared: bool) -> "NormalInverseGammas":
+    def flat(cls, k: int, p: int, floor: Float[Array, " d"], shared: bool) -> "NormalInverseGammas":
         """The improper law whose mode is the maximum likelihood, but for the floor: log p = -½ floor/σ²."""
         d = floor.shape[0]
         scale = 0.5 * (floor.sum(keepdims=True) if shared else floor)
         groups = scale.shape[0]
-        shape = jnp.full((states, groups), -1.0 - 0.5 * p * (d // groups))
-        zero = jnp.zeros((states, d, p))
-        return cls(zero, jnp.zeros((states, d, p, p)), shape, jnp.broadcast_to(scale, (states, groups)))
+        shape = jnp.full((k, groups), -1.0 - 0.5 * p * (d // groups))
+        zero = jnp.zeros((k, d, p))
+        return cls(zero, jnp.zeros((k, d, p, p)), shape, jnp.broadcast_to(scale, (k, groups)))
 
     def shifted(self, origin: Float[Array, " d"]) -> "NormalInverseGammas":
         """The law of x - origin; the last input is the constant 1."""

@@ -1,91 +1,71 @@
-"""Gaussian emissions: a mean and a covariance for each state."""
+"""Gaussian densities: a mean and a covariance for each component."""
 
 from typing import Any, TypeVar
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from threadpoolctl import threadpool_limits
+from numpy.typing import ArrayLike
 
 from credo.core.arrays import put
 from credo.core.errors import DataError
 from credo.core.linalg import cholesky
-from credo.core.params import known, positive, positive_definite, real
+from credo.core.params import real
 from credo.core.pytrees import changed
 from credo.models.conjugate import NormalInverseGamma, NormalInverseWishart
 from credo.models.conjugate.matrix import MatrixNormalInverseWishart
-from credo.models.densities.base import check_weak, column_moments, sizes
+from credo.models.densities.base import Inputs, Observed, check_weak, parameter_table
+from credo.models.densities.clusters import clusters, column_moments
 from credo.models.densities.gamma import NormalInverseGammas
-from credo.models.densities.normal import FLOOR, JOINT, STRENGTH, NormalEmission, check_structure
+from credo.models.densities.normal import FLOOR, JOINT, STRENGTH, Law, NormalDensity
 
 G = TypeVar("G", bound="Gaussian")
 
-MOST_ROWS = 10_000
-"""So many rows are enough to find starting means."""
-NUDGE = 0.5
-"""Starts after the first have their means moved by so many standard deviations within a cluster."""
 
-
-class Gaussian(NormalEmission):
-    """xₜ | zₜ = k ~ N(meanₖ, Σₖ) in d columns.  Rabiner (1989), section IV.A; Murphy (2012), section 17.5.2.
+class Gaussian(NormalDensity):
+    """x | k ~ N(meanₖ, Σₖ) in d columns.  Rabiner (1989), section IV.A; Murphy (2012), section 17.5.2.
 
     Args:
-        covariance: the structure of Σ, "full", "diagonal", "tied" (one matrix for all states) or "spherical" (σ²ₖI),
-            or its numbers: (k, d, d) full, (k, d) diagonal, (k,) spherical, and (d, d) with structure="tied".
+        covariance: the structure of Σ, "full", "diagonal", "tied" (one matrix for all) or "spherical" (σ²ₖI), or its
+            numbers: (k, d, d) full, (k, d) diagonal, (k,) spherical, and (d, d) with structure="tied".
         mean: (k, d), or (k,) for one column; None to begin with k-means.
         prior: "weak", None, a `NormalInverseWishart` (full, tied) or `NormalInverseGamma` (diagonal, spherical) that
-            every state shares. The weak one is worth 0.01 rows for the mean, df = d + 2 for the covariance, and
+            every component shares. The weak one is worth 0.01 rows for the mean, df = d + 2 for the covariance, and
             expects variances of the data's over k^(2/d).
     """
 
-    states: int | None = eqx.field(static=True)
-    columns: int | None = eqx.field(static=True)
-    structure: str = eqx.field(static=True)
-    weak: bool = eqx.field(static=True)
     mean: Float[Array, "k d"] | None = real()
-    matrix: Float[Array, "..."] | None = positive_definite()
-    variance: Float[Array, "..."] | None = positive()
-    prior: Any = known()
-    origin: Float[Array, " d"] | None = known()
-    floor: Float[Array, " d"] | None = known()
 
     def __init__(
-        self, covariance: Any = "full", *, mean: Any = None, prior: Any = "weak", structure: str | None = None
+        self,
+        covariance: str | ArrayLike = "full",
+        *,
+        mean: ArrayLike | None = None,
+        prior: object = "weak",
+        structure: str | None = None,
     ) -> None:
-        self.weak, self.prior = isinstance(prior, str), None if isinstance(prior, str) else prior
-        self.origin = self.floor = self.matrix = self.variance = self.mean = None
-        self.states = self.columns = None
-        center = None if mean is None else _at_least_table(mean)
+        self.prior, self.mean, self.k, self.columns = prior, None, None, None
+        numbers = self._set_noise(covariance, structure)
+        center = None if mean is None else parameter_table(mean, "mean")
         if center is not None:
             self.mean = put(center)
-            self.states, self.columns = center.shape
+            self.k, self.columns = center.shape
             self.origin = put(center.mean(0))
-        if isinstance(covariance, str):
-            self.structure = check_structure(structure or covariance)
-        else:
-            numbers = np.asarray(covariance, dtype=float)
-            self.structure = check_structure(
-                structure or {3: "full", 2: "diagonal", 1: "spherical"}.get(numbers.ndim, "")
-            )
+        if numbers is not None:
             _check_covariance(numbers, self.structure, center)
-            if self.structure in JOINT:
-                self.matrix = put(numbers)
-            else:
-                self.variance = put(numbers)
         laws: tuple[type, ...] = (NormalInverseWishart, MatrixNormalInverseWishart)
         check_weak(prior, *(laws if self.structure in JOINT else (NormalInverseGamma, NormalInverseGammas)))
 
-    def for_states(self: G, states: int, columns: int) -> G:
-        """For so many states and columns; a prior that all states share is repeated for each."""
-        new = super().for_states(states, columns)
-        if new.covariance is not None and new.covariance.shape != _shape(new.structure, states, columns):
+    def resized(self: G, k: int, columns: int) -> G:
+        """For so many components and columns; a prior that all share is repeated for each."""
+        new = super().resized(k, columns)
+        if new.covariance is not None and new.covariance.shape != _shape(new.structure, k, columns):
             raise DataError(
-                f"the {new.structure} covariance of {states} states and {columns} columns must have shape "
-                f"{_shape(new.structure, states, columns)}, found {new.covariance.shape}"
+                f"the {new.structure} covariance of {k} components and {columns} columns must have shape "
+                f"{_shape(new.structure, k, columns)}, found {new.covariance.shape}"
             )
         if isinstance(new.prior, NormalInverseWishart | NormalInverseGamma):
-            new = changed(new, prior=_repeated(new.prior, states, columns, new.structure in ("tied", "spherical")))
+            new = changed(new, prior=_repeated(new.prior, k, columns, new.structure in ("tied", "spherical")))
         return new
 
     @property
@@ -96,13 +76,13 @@ class Gaussian(NormalEmission):
     def _with_coefficients(self: G, coefficients: Float[Array, "k d p"]) -> G:
         return changed(self, mean=coefficients[:, :, 0])
 
-    def design(self, rows: int, inputs: Any) -> Float[Array, "t 1"]:
-        """vₜ = 1: the outcome does not depend on inputs."""
+    def design(self, rows: int, inputs: Inputs) -> Float[Array, "n 1"]:
+        """v = 1: the row does not depend on inputs."""
         return jnp.ones((rows, 1))
 
-    def prepare(self: G, x: np.ndarray, seen: np.ndarray, inputs: np.ndarray | None, seed: int) -> G:
+    def adapt(self: G, data: Observed, *, seed: int = 0) -> G:
         """Means by k-means++ (nudged for seeds > 0), one pooled covariance of the clusters, the weak prior."""
-        k, _ = sizes(self)
+        (k, _), (x, seen, _) = self.sizes, data.on_host()
         mean, variance = column_moments(x, seen)
         law = self.prior
         if law is None and self.weak:
@@ -116,28 +96,8 @@ class Gaussian(NormalEmission):
         return changed(self, **changes)
 
 
-def clusters(
-    rows: np.ndarray, k: int, mean: np.ndarray, variance: np.ndarray, seed: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """k centers by k-means++ on standardized rows, and the variance of each column within the clusters."""
-    from sklearn.cluster import KMeans
-
-    rng, std = np.random.default_rng(seed), np.sqrt(variance)
-    if len(rows) > MOST_ROWS:
-        rows = rows[rng.choice(len(rows), MOST_ROWS, replace=False)]
-    z = (rows - mean) / std
-    if len(np.unique(z, axis=0)) <= k:  # too few to tell k clusters apart
-        chosen = z[rng.integers(len(z), size=k)] if len(z) else np.zeros((k, len(mean)))
-        return mean + std * (chosen + NUDGE * rng.normal(size=chosen.shape)), variance / k ** (2 / len(mean))
-    with threadpool_limits(1):  # threads that wait for each other cost more than so few rows
-        found = KMeans(k, n_init=1, random_state=seed).fit(z)
-    within = np.maximum(((z - found.cluster_centers_[found.labels_]) ** 2).mean(0), 1e-3)
-    centers = found.cluster_centers_ + (NUDGE * np.sqrt(within) * rng.normal(size=(k, len(mean))) if seed else 0.0)
-    return mean + std * centers, variance * within
-
-
 def starting_noise(variance: np.ndarray, k: int, structure: str) -> Array:
-    """The same diagonal covariance for every state, as the structure stores it."""
+    """The same diagonal covariance for every component, as the structure stores it."""
     return put(
         {
             "full": np.broadcast_to(np.diag(variance), (k, len(variance), len(variance))).copy(),
@@ -148,8 +108,8 @@ def starting_noise(variance: np.ndarray, k: int, structure: str) -> Array:
     )
 
 
-def weak_prior(k: int, mean: np.ndarray, precision: np.ndarray, variance: np.ndarray, structure: str) -> Any:
-    """A prior that every state shares: M (d, p), K (p, p), and variances of the data's over k^(2/d)."""
+def weak_prior(k: int, mean: np.ndarray, precision: np.ndarray, variance: np.ndarray, structure: str) -> Law:
+    """A prior that every component shares: M (d, p), K (p, p), and variances of the data's over k^(2/d)."""
     (d, p), scale = mean.shape, variance / k ** (2 / len(variance))
     means = np.broadcast_to(mean, (k, d, p))
     if structure in JOINT:
@@ -167,7 +127,7 @@ def weak_prior(k: int, mean: np.ndarray, precision: np.ndarray, variance: np.nda
     return NormalInverseGammas(*(put(part.copy()) for part in columns))
 
 
-def _repeated(prior: Any, k: int, d: int, shared: bool) -> Any:
+def _repeated(prior: NormalInverseWishart | NormalInverseGamma, k: int, d: int, shared: bool) -> Law:
     if isinstance(prior, NormalInverseWishart):
         if prior.mean.shape != (d,):
             raise DataError(f"prior must be about {d} columns, found a mean of shape {prior.mean.shape}")
@@ -191,22 +151,14 @@ def _shape(structure: str, k: int, d: int) -> tuple[int, ...]:
     return {"full": (k, d, d), "diagonal": (k, d), "tied": (d, d), "spherical": (k,)}[structure]
 
 
-def _at_least_table(mean: Any) -> np.ndarray:
-    table = np.asarray(mean, dtype=float)
-    table = table[:, None] if table.ndim == 1 else table
-    if table.ndim != 2 or not np.isfinite(table).all():
-        raise DataError(f"mean must be a table of finite numbers (states, columns), found shape {np.shape(mean)}")
-    return table
-
-
 def _check_covariance(numbers: np.ndarray, structure: str, mean: np.ndarray | None) -> None:
     if mean is not None and numbers.shape != _shape(structure, *mean.shape):
         raise DataError(
-            f"the {structure} covariance of {mean.shape[0]} states and {mean.shape[1]} columns must have shape "
+            f"the {structure} covariance of {mean.shape[0]} components and {mean.shape[1]} columns must have shape "
             f"{_shape(structure, *mean.shape)}, found {numbers.shape}"
         )
     if structure in JOINT:
         for i, matrix in enumerate(numbers if structure == "full" else numbers[None]):
-            cholesky(jnp.asarray(matrix), f"covariance of state {i}" if structure == "full" else "covariance")
+            cholesky(jnp.asarray(matrix), f"covariance of component {i}" if structure == "full" else "covariance")
     elif not np.all((numbers > 0) & np.isfinite(numbers)):
         raise DataError(f"covariance must hold positive variances, found {numbers.min():g}")

@@ -1,4 +1,4 @@
-"""Sums over time that every Gaussian emission needs, written so that a million rows pass through the cache once."""
+"""Sums over rows that every Gaussian density needs, written so that a million rows pass through the cache once."""
 
 from collections.abc import Callable
 
@@ -112,7 +112,7 @@ def condition_coordinates(
     )
 
 
-def by_rows(function: Callable[..., Array], states: int, columns: int, *tables: Array) -> Array:
+def by_rows(function: Callable[..., Array], k: int, columns: int, *tables: Array) -> Array:
     """function(row of each table) for all rows, so many at a time that (rows, k, d, d) fits in the cache."""
-    rows = max(16, min(4096, 2**18 // (states * columns**2)))
+    rows = max(16, min(4096, 2**18 // (k * columns**2)))
     return lax.map(lambda row: function(*row), tables, batch_size=rows)

@@ -1,4 +1,4 @@
-"""Emissions with Gaussian noise around a linear map: xₜ = Mₖvₜ + e, e ~ N(0, Σₖ), vₜ = (uₜ, 1) or just 1.
+"""Densities with Gaussian noise around a linear map: x = Mₖv + e, e ~ N(0, Σₖ), v = (u, 1) or just 1.
 
 What `Gaussian` and `Regression` share: four structures of Σ, whitening instead of a solve for each row, missing
 entries by conditioning on the seen ones, and the conjugate algebra of `wishart` and `gamma`.
@@ -16,14 +16,17 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from numpy.typing import ArrayLike
 
+from credo.core.arrays import put
 from credo.core.errors import DataError
 from credo.core.linalg import factorize
+from credo.core.params import known, positive, positive_definite
 from credo.core.predictive import Normal, Predictive
 from credo.core.pytrees import changed
 from credo.core.special import LOG_2PI
 from credo.models.conjugate.matrix import JointMoments, MatrixNormalInverseWishart, log_determinants, roots
-from credo.models.densities.base import ALMOST_NONE, Emission, needed, sizes
+from credo.models.densities.base import ALMOST_NONE, Inputs, IsConjugate, Observed, require_prior
 from credo.models.densities.gamma import ColumnMoments, NormalInverseGammas
 from credo.models.densities.moments import (
     add_columns,
@@ -36,29 +39,46 @@ from credo.models.densities.moments import (
 )
 from credo.models.densities.predictions import StateMixture
 
-N = TypeVar("N", bound="NormalEmission")
+N = TypeVar("N", bound="NormalDensity")
+Law = MatrixNormalInverseWishart | NormalInverseGammas
+Moments = JointMoments | ColumnMoments
 
 STRUCTURES = ("full", "diagonal", "tied", "spherical")
 JOINT = ("full", "tied")
 FLOOR = 1e-6
-"""Without a prior the scatter of a state gets so much of the data's variance: it counts as a millionth of a row."""
+"""Without a prior the scatter of a component gets so much of the data's variance: it counts as a millionth of a row."""
 STRENGTH = 0.01
 """So many rows the weak prior is worth, as far as means are concerned."""
 
 
-class NormalEmission(Emission):
-    """xₜ | zₜ = k ~ N(Mₖvₜ, Σₖ); `matrix` holds Σ where it is full or tied, `variance` its diagonal otherwise."""
+class NormalDensity(IsConjugate[Any, Any]):
+    """x | k ~ N(Mₖv, Σₖ); `matrix` holds Σ where it is full or tied, `variance` its diagonal otherwise."""
 
-    structure: eqx.AbstractVar[str]
-    weak: eqx.AbstractVar[bool]
-    matrix: eqx.AbstractVar[Float[Array, "..."] | None]
-    variance: eqx.AbstractVar[Float[Array, "..."] | None]
-    prior: eqx.AbstractVar[Any]
-    origin: eqx.AbstractVar[Float[Array, " d"] | None]
-    floor: eqx.AbstractVar[Float[Array, " d"] | None]
+    structure: str = eqx.field(static=True)
+    weak: bool = eqx.field(static=True)
+    matrix: Float[Array, "..."] | None = positive_definite()
+    variance: Float[Array, "..."] | None = positive()
+    prior: Any = known()
+    origin: Float[Array, " d"] | None = known()
+    floor: Float[Array, " d"] | None = known()
+
+    def _set_noise(self, covariance: "str | ArrayLike", structure: str | None) -> np.ndarray | None:
+        """Takes the structure of Σ, or its numbers, of which the structure follows; for constructors."""
+        self.weak, self.prior = isinstance(self.prior, str), None if isinstance(self.prior, str) else self.prior
+        self.matrix = self.variance = self.origin = self.floor = None
+        if isinstance(covariance, str):
+            self.structure = check_structure(structure or covariance)
+            return None
+        numbers = np.asarray(covariance, dtype=float)
+        self.structure = check_structure(structure or {3: "full", 2: "diagonal", 1: "spherical"}.get(numbers.ndim, ""))
+        if self.structure in JOINT:
+            self.matrix = put(numbers)
+        else:
+            self.variance = put(numbers)
+        return numbers
 
     @property
-    def covariance(self) -> Any:
+    def covariance(self) -> Float[Array, "..."] | None:
         """Σ as it is stored: (k, d, d) full, (k, d) diagonal, (d, d) tied, (k,) spherical."""
         return self.matrix if self.structure in JOINT else self.variance
 
@@ -69,27 +89,20 @@ class NormalEmission(Emission):
 
     @abstractmethod
     def _with_coefficients(self: N, coefficients: Float[Array, "k d p"]) -> N:
-        """The same emission with another M."""
+        """The same density with another M."""
 
     @abstractmethod
-    def design(self, rows: int, inputs: Float[Array, "t c"] | None) -> Float[Array, "t p"]:
-        """vₜ = (uₜ, 1)."""
+    def design(self, rows: int, inputs: Inputs) -> Float[Array, "t p"]:
+        """v = (u, 1)."""
 
-    def log_prob(
-        self,
-        x: Float[Array, "t d"],
-        seen: Bool[Array, "t d"],
-        inputs: Float[Array, "t c"] | None = None,
-        *,
-        complete: bool = False,
-    ) -> Float[Array, "t k"]:
+    def log_prob(self, data: Observed) -> Float[Array, "n k"]:
         """-½ Σ over the seen entries of log 2πσ² + z², whitened by the Cholesky factor where they covary."""
-        (k, d), v, y, m = sizes(self), self.design(x.shape[0], inputs), x - self._origin, self._local
+        (k, d), (y, v, seen), m = self.sizes, self._centered(data), self._local
         if self.structure not in JOINT:
             variance = jnp.broadcast_to(self._groups, (k, d))
-            return _sum_entries(-0.5 * (LOG_2PI + jnp.log(variance)), 0.5 / variance, m, y, v, seen, complete)
+            return _sum_entries(-0.5 * (LOG_2PI + jnp.log(variance)), 0.5 / variance, m, y, v, seen, data.complete)
         covariance = jnp.broadcast_to(self._groups, (k, d, d))
-        if complete:
+        if data.complete:
             root = roots(covariance)
             square = squared_distances(inverse_roots(root), m, y, v)
             return jnp.where(seen[:, :1], -0.5 * (square + (log_determinants(root) + d * LOG_2PI)), 0.0)
@@ -100,27 +113,19 @@ class NormalEmission(Emission):
 
         return by_rows(row, k, d, y, v, seen)
 
-    def expect(
-        self,
-        x: Float[Array, "t d"],
-        seen: Bool[Array, "t d"],
-        weight: Float[Array, "t k"],
-        inputs: Float[Array, "t c"] | None = None,
-        *,
-        complete: bool = False,
-    ) -> JointMoments | ColumnMoments:
-        """Second moments of (xₜ, vₜ); what is missing of a row by its mean and covariance given the rest."""
-        (_, d), v, y = sizes(self), self.design(x.shape[0], inputs), x - self._origin
+    def expected_statistics(self, data: Observed, weight: Float[Array, "n k"]) -> JointMoments | ColumnMoments:
+        """Second moments of (x, v); what is missing of a row by its mean and covariance given the rest."""
+        (_, d), (y, v, seen) = self.sizes, self._centered(data)
         if self.structure not in JOINT:
-            return _column_moments(y, v, seen, weight, complete)
-        weight = weight * seen.any(1, keepdims=True)
-        if complete:
+            return _column_moments(y, v, seen, weight, data.complete)
+        weight = weight * data.any_seen
+        if data.complete:
             return _as_joint(second_moments(jnp.concatenate([y, v], axis=1), weight), d)
         return self._imputed_moments(y, v, seen, weight)
 
     def _imputed_moments(self, y: Array, v: Array, seen: Array, weight: Array) -> JointMoments:
         """Complete rows by two products of matrices, the others one by one."""
-        (k, d), m = sizes(self), self._local
+        (k, d), m = self.sizes, self._local
         covariance = jnp.broadcast_to(self._groups, (k, d, d))
         whole = seen.all(1, keepdims=True)
         moments = _as_joint(second_moments(jnp.concatenate([y, v], axis=1), weight * whole), d)
@@ -141,33 +146,24 @@ class NormalEmission(Emission):
         )
         return jax.lax.scan(add, moments, blocks)[0]
 
-    def draw_statistics(
-        self,
-        key: PRNGKeyArray,
-        x: Float[Array, "t d"],
-        seen: Bool[Array, "t d"],
-        states: Int[Array, " t"],
-        inputs: Float[Array, "t c"] | None = None,
-        *,
-        complete: bool = False,
-    ) -> Any:
-        """The moments given a path, with what is missing of a row drawn given the rest."""
-        (k, d), weight = sizes(self), jax.nn.one_hot(states, sizes(self)[0], dtype=x.dtype)
-        if complete or self.structure not in JOINT:
-            return self.expect(x, seen, weight, inputs, complete=complete)
+    def draw_statistics(self, key: PRNGKeyArray, data: Observed, which: Int[Array, " n"]) -> Moments:
+        """The moments, with what is missing of a row drawn given the rest."""
+        if data.complete or self.structure not in JOINT:
+            return super().draw_statistics(key, data, which)
+        (k, d), (y, v, seen) = self.sizes, self._centered(data)
         covariance, m = jnp.broadcast_to(self._groups, (k, d, d)), self._local
 
-        def row(y: Array, v: Array, seen: Array, state: Array, z: Array) -> Array:
-            _, _, mean, rest = condition_coordinates(m[state] @ v, covariance[state], y, seen)
+        def row(y: Array, v: Array, seen: Array, which: Array, z: Array) -> Array:
+            _, _, mean, rest = condition_coordinates(m[which] @ v, covariance[which], y, seen)
             return jnp.where(seen, mean, mean + factorize(rest, ~seen).root @ z)
 
-        v = self.design(x.shape[0], inputs)
-        filled = by_rows(row, 1, d, x - self._origin, v, seen, states, jr.normal(key, x.shape)) + self._origin
-        some = jnp.broadcast_to(seen.any(1, keepdims=True), seen.shape)
-        return self.expect(jnp.where(some, filled, 0.0), some, weight, inputs, complete=True)
+        filled = by_rows(row, 1, d, y, v, seen, which, jr.normal(key, y.shape)) + self._origin
+        some = jnp.broadcast_to(data.any_seen, seen.shape)
+        whole = Observed(jnp.where(some, filled, 0.0), some, data.inputs, complete=True)
+        return super().draw_statistics(key, whole, which)
 
-    def maximize(self: N, statistics: Any) -> N:
-        """The mode of the conjugate posterior; a state without weight keeps its parameters if there is no prior."""
+    def maximize(self: N, statistics: Moments) -> N:
+        """The mode of the conjugate posterior; a component without weight keeps its parameters if there is no prior."""
         posterior = self._law.update(statistics)
         coefficients, noise = posterior.mode()
         if self.prior is None:
@@ -180,40 +176,32 @@ class NormalEmission(Emission):
         """log p(M, Σ) of the conjugate prior without its constant; without a prior only the floor's term."""
         return self._law.log_kernel(self._local, self._groups)
 
-    def draw(self: N, key: PRNGKeyArray, statistics: Any) -> N:
+    def draw(self: N, key: PRNGKeyArray, statistics: Moments) -> N:
         """(M, Σ) ~ conjugate posterior."""
-        needed(self.prior, "a draw of the parameters")
+        require_prior(self.prior, "a draw of the parameters")
         return self._with_parameters(*self._law.update(statistics).draw(key))
 
-    def believe(self, statistics: Any) -> Any:
+    def variational_posterior(self, statistics: Moments) -> Law:
         """The conjugate posterior, about x - origin."""
-        needed(self.prior, "variational Bayes")
+        require_prior(self.prior, "variational Bayes")
         return self._law.update(statistics)
 
-    def expected_log_prob(
-        self,
-        q: Any,
-        x: Float[Array, "t d"],
-        seen: Bool[Array, "t d"],
-        inputs: Float[Array, "t c"] | None = None,
-        *,
-        complete: bool = False,
-    ) -> Float[Array, "t k"]:
+    def expected_log_prob(self, q: Any, data: Observed) -> Float[Array, "n k"]:
         """½ E[log |Σₒₒ⁻¹|] - ½ log 2π · |o| - ½ E[(x - Mv)ₒᵀΣₒₒ⁻¹(x - Mv)ₒ] over the seen entries o.
 
         (M, Σ)ₒ is of the same family, with ν - (number of missing entries) degrees of freedom.
         """
-        (k, d), v, y = sizes(self), self.design(x.shape[0], inputs), x - self._origin
+        (k, d), (y, v, seen) = self.sizes, self._centered(data)
         if self.structure not in JOINT:
             constant = jnp.broadcast_to(0.5 * (q.expected_log_precision() - LOG_2PI), (k, d))
             half = jnp.broadcast_to(0.5 * q.shape / q.scale, (k, d))
             whiten = inverse_roots(roots(q.precision.reshape(k * d, *q.precision.shape[2:])))
-            return _sum_entries(constant, half, q.mean, y, v, seen, complete, whiten.reshape(q.precision.shape))
+            return _sum_entries(constant, half, q.mean, y, v, seen, data.complete, whiten.reshape(q.precision.shape))
         scale, df = jnp.broadcast_to(q.scale, (k, d, d)), jnp.broadcast_to(q.df, (k,))
         digammas = jnp.broadcast_to(q.expected_log_det(), (k, d))
-        nothing = jnp.zeros((k, v.shape[1], 1), x.dtype)
+        nothing = jnp.zeros((k, v.shape[1], 1), y.dtype)
         spread = squared_distances(inverse_roots(roots(q.precision)), nothing, v, jnp.ones((v.shape[0], 1)))
-        if complete:
+        if data.complete:
             root = roots(scale)
             square = squared_distances(inverse_roots(root), q.mean, y, v)
             constant = digammas.sum(1) - log_determinants(root) - d * float(np.log(np.pi))
@@ -228,29 +216,27 @@ class NormalEmission(Emission):
 
         return by_rows(row, k, d, y, v, seen, spread)
 
-    def divergence(self, q: Any) -> Float[Array, ""]:
+    def kl_to_prior(self, q: Any) -> Float[Array, ""]:
         """KL(q ‖ prior)."""
-        needed(self.prior, "variational Bayes")
+        require_prior(self.prior, "variational Bayes")
         return q.divergence(self._law)
 
-    def center(self: N, q: Any) -> N:
+    def posterior_mean(self: N, q: Any) -> N:
         """E[M] and E[Σ] under q."""
         return self._with_parameters(*q.average())
 
-    def sample(
-        self, key: PRNGKeyArray, states: Int[Array, " t"], inputs: Float[Array, "t c"] | None = None
-    ) -> Float[Array, "t d"]:
-        """Mv + e for the state of each row."""
-        k, d = sizes(self)
-        z = jr.normal(key, (states.shape[0], d))
-        mean = jnp.einsum("tdp,tp->td", self.coefficients[states], self.design(states.shape[0], inputs))
+    def sample(self, key: PRNGKeyArray, which: Int[Array, " n"], inputs: Inputs = None) -> Float[Array, "n d"]:
+        """Mv + e for the component of each row."""
+        k, d = self.sizes
+        z = jr.normal(key, (which.shape[0], d))
+        mean = jnp.einsum("tdp,tp->td", self.coefficients[which], self.design(which.shape[0], inputs))
         if self.structure not in JOINT:
-            return mean + jnp.sqrt(jnp.broadcast_to(self._groups, (k, d)))[states] * z
-        return mean + jnp.einsum("tij,tj->ti", roots(jnp.broadcast_to(self._groups, (k, d, d)))[states], z)
+            return mean + jnp.sqrt(jnp.broadcast_to(self._groups, (k, d)))[which] * z
+        return mean + jnp.einsum("tij,tj->ti", roots(jnp.broadcast_to(self._groups, (k, d, d)))[which], z)
 
-    def predictive(self, probs: Float[Array, "m k"], inputs: Float[Array, "m c"] | None = None) -> Predictive:
-        """A mixture of normals at each time; for d > 1 one for each column, of shape (m, d)."""
-        k, d = sizes(self)
+    def predictive(self, probs: Float[Array, "n k"], inputs: Inputs = None) -> Predictive:
+        """A mixture of normals for each row; for d > 1 one for each column, of shape (n, d)."""
+        k, d = self.sizes
         if self.structure in JOINT:
             variance = jnp.broadcast_to(jnp.diagonal(self._groups, axis1=1, axis2=2), (k, d))
         else:
@@ -260,6 +246,10 @@ class NormalEmission(Emission):
         if d == 1:
             return StateMixture(probs, Normal(mean[:, 0], noise[:, 0], jnp.zeros_like(noise[:, 0])))
         return StateMixture(probs, Normal(mean, noise, jnp.zeros_like(noise)))
+
+    def _centered(self, data: Observed) -> tuple[Float[Array, "n d"], Float[Array, "n p"], Bool[Array, "n d"]]:
+        """x - origin, v and what was seen."""
+        return data.x - self._origin, self.design(len(data.x), data.inputs), data.seen
 
     @property
     def _groups(self) -> Array:
@@ -271,7 +261,7 @@ class NormalEmission(Emission):
     @property
     def _origin(self) -> Float[Array, " d"]:
         """A point amid the data: moments about it do not cancel."""
-        return jnp.zeros(sizes(self)[1]) if self.origin is None else self.origin
+        return jnp.zeros(self.sizes[1]) if self.origin is None else self.origin
 
     @property
     def _local(self) -> Float[Array, "k d p"]:
@@ -283,7 +273,7 @@ class NormalEmission(Emission):
         """The prior about x - origin, or the flat one with the floor."""
         if self.prior is not None:
             return self.prior.shifted(self._origin)
-        (k, d), p = sizes(self), self.coefficients.shape[-1]
+        (k, d), p = self.sizes, self.coefficients.shape[-1]
         floor = jnp.full(d, FLOOR * 1e-6) if self.floor is None else self.floor
         law = MatrixNormalInverseWishart if self.structure in JOINT else NormalInverseGammas
         return law.flat(k, p, floor, self.structure in ("tied", "spherical"))
@@ -298,12 +288,12 @@ def _sum_entries(
     constant: Float[Array, "k d"],
     half: Float[Array, "k d"],
     coefficients: Float[Array, "k d p"],
-    y: Float[Array, "t d"],
+    y: Float[Array, "n d"],
     v: Float[Array, "t p"],
-    seen: Bool[Array, "t d"],
+    seen: Bool[Array, "n d"],
     complete: bool,
     whiten: Float[Array, "k d p p"] | None = None,
-) -> Float[Array, "t k"]:
+) -> Float[Array, "n k"]:
     """Σⱼ seenⱼ (cₖⱼ - hₖⱼ (yⱼ - mₖⱼ·v)² - ½ |Rₖⱼ v|²): one loop over (t, k)."""
     p = v.shape[1]
 
@@ -344,7 +334,7 @@ def _as_joint(moments: Float[Array, "k q q"], d: int) -> JointMoments:
 
 
 def _shared_axis(visited: Array, noise: Array) -> tuple[int, ...]:
-    """The axis over which the noise is shared: states where it is tied, columns where it is spherical."""
+    """The axis over which the noise is shared: components where it is tied, columns where it is spherical."""
     return tuple(i for i in range(visited.ndim) if noise.shape[i] == 1 and visited.shape[i] > 1)
 
 

@@ -1,4 +1,4 @@
-"""Poisson emissions: counts whose rate depends on the state, in columns that are independent given it."""
+"""Poisson densities: counts whose rate depends on the component, in columns that are independent given it."""
 
 from typing import Any, NamedTuple
 
@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jax.scipy import special
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from credo.core import predictive
 from credo.core.arrays import put
@@ -17,13 +17,16 @@ from credo.core.pytrees import changed
 from credo.models.conjugate import GammaPoisson
 from credo.models.densities.base import (
     ALMOST_NONE,
-    Emission,
+    Inputs,
+    IsConjugate,
+    Observed,
     check_entries,
     check_weak,
-    column_moments,
-    needed,
-    sizes,
+    parameter_table,
+    require_parameters,
+    require_prior,
 )
+from credo.models.densities.clusters import clusters, column_moments
 from credo.models.densities.moments import add_columns, weighted_sums
 from credo.models.densities.predictions import Poisson as PoissonPart
 from credo.models.densities.predictions import StateMixture
@@ -31,26 +34,24 @@ from credo.models.densities.predictions import StateMixture
 EVENTS = 1.0
 """The weak prior is worth so many rows as hold one event; its mode is the mean of the data, its mean twice that."""
 FLOOR = 1e-10
-"""Without a prior so many events are added to those of each state."""
+"""Without a prior so many events are added to those of each component."""
 
 
 class Gammas(NamedTuple):
-    """λ ~ Gamma(shape, rate) for each state and column; as statistics: events, and rows in which they were counted."""
+    """λ ~ Gamma(shape, rate) for each component and column; as statistics: events, and rows where they were counted."""
 
     shape: Float[Array, "k d"]
     rate: Float[Array, "k d"]
 
 
-class Poisson(Emission):
-    """xₜⱼ | zₜ = k ~ Poisson(rateₖⱼ), rate ~ Gamma.  Zucchini, MacDonald & Langrock (2016), section 1.2.
+class Poisson(IsConjugate[Gammas, Gammas]):
+    """xⱼ | k ~ Poisson(rateₖⱼ), rate ~ Gamma.  Zucchini, MacDonald & Langrock (2016), section 1.2.
 
     Args:
         rate: (k, d), or (k,) for one column; None to begin with quantiles of the data.
         prior: "weak" (worth one event, its mode the mean of the data), None, or a `GammaPoisson` that all share.
     """
 
-    states: int | None = eqx.field(static=True)
-    columns: int | None = eqx.field(static=True)
     weak: bool = eqx.field(static=True)
     rate: Float[Array, "k d"] | None = positive()
     prior: Any = known()
@@ -58,35 +59,30 @@ class Poisson(Emission):
     def __init__(self, rate: Any = None, *, prior: Any = "weak") -> None:
         check_weak(prior, GammaPoisson, Gammas)
         self.weak, self.prior = isinstance(prior, str), None if isinstance(prior, str) else prior
-        self.states = self.columns = self.rate = None
+        self.k = self.columns = self.rate = None
         if rate is not None:
-            table = np.asarray(rate, dtype=float)
-            table = table[:, None] if table.ndim == 1 else table
-            if table.ndim != 2 or not np.all((table > 0) & np.isfinite(table)):
-                raise DataError(f"rate must be a table of positive numbers (states, columns), found {rate!r}")
-            self.rate = put(table)
-            self.states, self.columns = table.shape
+            self.rate = put(parameter_table(rate, "rate", positive=True))
+            self.k, self.columns = self.rate.shape
 
-    def for_states(self, states: int, columns: int) -> "Poisson":
-        """For so many states and columns; a prior that all share is repeated."""
-        new = super().for_states(states, columns)
+    def resized(self, k: int, columns: int) -> "Poisson":
+        """For so many components and columns; a prior that all share is repeated."""
+        new = super().resized(k, columns)
         if isinstance(new.prior, GammaPoisson):
             shape, rate = new.prior.shape, new.prior.rate
             if not bool(shape >= 1):
                 raise DataError(f"prior must be a Gamma with shape ≥ 1 so that it has a mode, found {float(shape):g}")
-            size = (states, columns)
+            size = (k, columns)
             new = changed(new, prior=Gammas(jnp.broadcast_to(shape, size), jnp.broadcast_to(rate, size)))
         return new
 
-    def check(self, x: np.ndarray, seen: np.ndarray) -> None:
+    def check(self, data: Observed) -> None:
         """Counts are whole numbers ≥ 0."""
+        x, seen, _ = data.on_host()
         check_entries(seen & ((x < 0) | (x != np.round(x))), x, "whole numbers ≥ 0 (counts)")
 
-    def prepare(self, x: np.ndarray, seen: np.ndarray, inputs: np.ndarray | None, seed: int) -> "Poisson":
+    def adapt(self, data: Observed, *, seed: int = 0) -> "Poisson":
         """Rates from k-means on √x, which makes the variance of a count the same everywhere; the weak prior."""
-        from credo.models.densities.gaussian import clusters
-
-        k, d = sizes(self)
+        (k, d), (x, seen, _) = self.sizes, data.on_host()
         mean, _ = column_moments(x, seen)
         mean = np.maximum(mean, 1 / (1.0 + len(x)))
         changes: dict[str, Any] = {}
@@ -99,32 +95,17 @@ class Poisson(Emission):
             changes["rate"] = put(np.maximum(centers, 0.1 * np.sqrt(mean)) ** 2)
         return changed(self, **changes)
 
-    def log_prob(
-        self,
-        x: Float[Array, "t d"],
-        seen: Bool[Array, "t d"],
-        inputs: Float[Array, "t c"] | None = None,
-        *,
-        complete: bool = False,
-    ) -> Float[Array, "t k"]:
+    def log_prob(self, data: Observed) -> Float[Array, "n k"]:
         """Σⱼ x log λ - λ - log x!."""
-        return _log_prob(jnp.log(self._rate), self._rate, x, seen)
+        return _log_prob(jnp.log(self._rate), self._rate, data)
 
-    def expect(
-        self,
-        x: Float[Array, "t d"],
-        seen: Bool[Array, "t d"],
-        weight: Float[Array, "t k"],
-        inputs: Float[Array, "t c"] | None = None,
-        *,
-        complete: bool = False,
-    ) -> Gammas:
+    def expected_statistics(self, data: Observed, weight: Float[Array, "n k"]) -> Gammas:
         """Σ w x and Σ w over the seen entries."""
-        d = x.shape[1]
-        sums = weighted_sums(
-            weight, lambda x, s: jnp.concatenate([jnp.where(s, x, 0.0), s.astype(x.dtype)], 1), x, seen
-        )
-        return Gammas(sums[:, :d], sums[:, d:])
+
+        def features(x: Array, seen: Array) -> Array:
+            return jnp.concatenate([jnp.where(seen, x, 0.0), seen.astype(x.dtype)], axis=1)
+
+        return Gammas(*jnp.split(weighted_sums(weight, features, data.x, data.seen), 2, axis=1))
 
     def maximize(self, statistics: Gammas) -> "Poisson":
         """(a - 1 + Σx)/(b + n)."""
@@ -144,30 +125,22 @@ class Poisson(Emission):
 
     def draw(self, key: PRNGKeyArray, statistics: Gammas) -> "Poisson":
         """λ ~ Gamma(a + Σx, b + n)."""
-        needed(self.prior, "a draw of the parameters")
-        q = self.believe(statistics)
+        require_prior(self.prior, "a draw of the parameters")
+        q = self.variational_posterior(statistics)
         return changed(self, rate=jnp.maximum(jr.gamma(key, q.shape) / q.rate, jnp.finfo(float).tiny))
 
-    def believe(self, statistics: Gammas) -> Gammas:
+    def variational_posterior(self, statistics: Gammas) -> Gammas:
         """Gamma(a + Σx, b + n)."""
-        prior = needed(self.prior, "variational Bayes")
+        prior = require_prior(self.prior, "variational Bayes")
         return Gammas(prior.shape + statistics.shape, prior.rate + statistics.rate)
 
-    def expected_log_prob(
-        self,
-        q: Gammas,
-        x: Float[Array, "t d"],
-        seen: Bool[Array, "t d"],
-        inputs: Float[Array, "t c"] | None = None,
-        *,
-        complete: bool = False,
-    ) -> Float[Array, "t k"]:
+    def expected_log_prob(self, q: Gammas, data: Observed) -> Float[Array, "n k"]:
         """Σⱼ x E[log λ] - E[λ] - log x! with E[log λ] = ψ(a) - log b."""
-        return _log_prob(special.digamma(q.shape) - jnp.log(q.rate), q.shape / q.rate, x, seen)
+        return _log_prob(special.digamma(q.shape) - jnp.log(q.rate), q.shape / q.rate, data)
 
-    def divergence(self, q: Gammas) -> Float[Array, ""]:
+    def kl_to_prior(self, q: Gammas) -> Float[Array, ""]:
         """KL(Gamma(a, b) ‖ Gamma(a₀, b₀)), summed."""
-        prior = needed(self.prior, "variational Bayes")
+        prior = require_prior(self.prior, "variational Bayes")
         each = (
             (q.shape - prior.shape) * special.digamma(q.shape)
             - special.gammaln(q.shape)
@@ -177,36 +150,28 @@ class Poisson(Emission):
         )
         return each.sum()
 
-    def center(self, q: Gammas) -> "Poisson":
+    def posterior_mean(self, q: Gammas) -> "Poisson":
         """a/b."""
         return changed(self, rate=q.shape / q.rate)
 
-    def sample(
-        self, key: PRNGKeyArray, states: Int[Array, " t"], inputs: Float[Array, "t c"] | None = None
-    ) -> Float[Array, "t d"]:
-        """Counts for each state."""
-        return jr.poisson(key, self._rate[states]).astype(float)
+    def sample(self, key: PRNGKeyArray, which: Int[Array, " n"], inputs: Inputs = None) -> Float[Array, "n d"]:
+        """Counts for each."""
+        return jr.poisson(key, self._rate[which]).astype(float)
 
-    def predictive(
-        self, probs: Float[Array, "m k"], inputs: Float[Array, "m c"] | None = None
-    ) -> predictive.Predictive:
-        """A mixture of Poissons at each time; for d > 1 one for each column, of shape (m, d)."""
-        (_, d), m = sizes(self), probs.shape[0]
+    def predictive(self, probs: Float[Array, "n k"], inputs: Inputs = None) -> predictive.Predictive:
+        """A mixture of Poissons for each row; for d > 1 one for each column, of shape (n, d)."""
+        (_, d), m = self.sizes, probs.shape[0]
         rate = self._rate[:, 0] if d == 1 else self._rate.T
         return StateMixture(probs, PoissonPart(jnp.broadcast_to(rate, (m, *rate.shape))))
 
     @property
     def _rate(self) -> Float[Array, "k d"]:
-        if self.rate is None:
-            raise DataError("the emission Poisson has no rates yet; give rate, or prepare it with data")
-        return self.rate
+        return require_parameters(self, self.rate)
 
 
-def _log_prob(
-    log_rate: Float[Array, "k d"], rate: Float[Array, "k d"], x: Float[Array, "t d"], seen: Bool[Array, "t d"]
-) -> Float[Array, "t k"]:
+def _log_prob(log_rate: Float[Array, "k d"], rate: Float[Array, "k d"], data: Observed) -> Float[Array, "n k"]:
     def term(log_rate: Array, rate: Array, x: Array, s: Array) -> Array:
         return jnp.where(s[:, None], x[:, None] * log_rate - rate, 0.0)
 
-    orders = jnp.where(seen, special.gammaln(x + 1), 0.0).sum(1)
-    return add_columns(term, x.shape[1], log_rate, rate, x, seen) - orders[:, None]
+    orders = jnp.where(data.seen, special.gammaln(data.x + 1), 0.0).sum(1)
+    return add_columns(term, data.x.shape[1], log_rate, rate, data.x, data.seen) - orders[:, None]

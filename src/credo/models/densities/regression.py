@@ -1,4 +1,4 @@
-"""Regression emissions: in each state the outcome follows the inputs in another way (switching regression)."""
+"""Regression densities: in each component the row follows the inputs in another way (switching regression)."""
 
 from typing import Any, TypeVar
 
@@ -6,22 +6,25 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from numpy.typing import ArrayLike
 
 from credo.core.arrays import put
 from credo.core.errors import DataError
-from credo.core.params import known, positive, positive_definite, real
+from credo.core.params import real
 from credo.core.pytrees import changed
 from credo.models.conjugate.matrix import MatrixNormalInverseWishart
-from credo.models.densities.base import check_weak, column_moments, sizes
+from credo.models.densities.base import Inputs, Observed, check_weak
+from credo.models.densities.clusters import clusters, column_moments
 from credo.models.densities.gamma import NormalInverseGammas
-from credo.models.densities.gaussian import clusters, starting_noise, weak_prior
-from credo.models.densities.normal import FLOOR, JOINT, STRENGTH, NormalEmission, check_structure
+from credo.models.densities.gaussian import starting_noise, weak_prior
+from credo.models.densities.normal import FLOOR, JOINT, STRENGTH, NormalDensity
 
 R = TypeVar("R", bound="Regression")
+A = TypeVar("A", Array, np.ndarray)
 
 
-class Regression(NormalEmission):
-    """xₜ | zₜ = k ~ N(weightsₖ uₜ + biasₖ, Σₖ) for inputs uₜ.  Murphy (2012), section 17.6.1; Hamilton (1989).
+class Regression(NormalDensity):
+    """x | k ~ N(weightsₖ u + biasₖ, Σₖ) for inputs u.  Murphy (2012), section 17.6.1; Hamilton (1989).
 
     Args:
         inputs: how many inputs there are; None to count them in the data.
@@ -32,53 +35,34 @@ class Regression(NormalEmission):
             None, or a `MatrixNormalInverseWishart` / `NormalInverseGammas` about (weights, bias).
     """
 
-    states: int | None = eqx.field(static=True)
-    columns: int | None = eqx.field(static=True)
     inputs: int | None = eqx.field(static=True, default=None)
-    structure: str = eqx.field(static=True)
-    weak: bool = eqx.field(static=True)
     weights: Float[Array, "k d c"] | None = real()
     bias: Float[Array, "k d"] | None = real()
-    matrix: Float[Array, "..."] | None = positive_definite()
-    variance: Float[Array, "..."] | None = positive()
-    prior: Any = known()
-    origin: Float[Array, " d"] | None = known()
-    floor: Float[Array, " d"] | None = known()
 
     def __init__(
         self,
         inputs: int | None = None,
-        covariance: Any = "diagonal",
+        covariance: str | ArrayLike = "diagonal",
         *,
-        weights: Any = None,
-        bias: Any = None,
-        prior: Any = "weak",
+        weights: ArrayLike | None = None,
+        bias: ArrayLike | None = None,
+        prior: object = "weak",
         structure: str | None = None,
     ) -> None:
-        self.weak, self.prior = isinstance(prior, str), None if isinstance(prior, str) else prior
-        self.origin = self.floor = self.matrix = self.variance = self.weights = self.bias = None
-        self.states, self.columns, self.inputs = None, None, inputs
+        self.prior, self.weights, self.bias = prior, None, None
+        self.k, self.columns, self.inputs = None, None, inputs
+        self._set_noise(covariance, structure)
         if (weights is None) != (bias is None):
             raise DataError("weights and bias must be given together, or neither")
         if weights is not None:
             w, b = np.asarray(weights, dtype=float), np.asarray(bias, dtype=float)
             if w.ndim != 3 or b.shape != w.shape[:2] or inputs not in (None, w.shape[-1]):
                 raise DataError(
-                    f"weights must have shape (states, columns, inputs) and bias (states, columns), found {w.shape} "
-                    f"and {b.shape}"
+                    "weights must have shape (components, columns, inputs) and bias (components, columns), found "
+                    f"{w.shape} and {b.shape}"
                 )
             self.weights, self.bias = put(w), put(b)
-            self.states, self.columns, self.inputs = w.shape
-        if isinstance(covariance, str):
-            self.structure = check_structure(structure or covariance)
-        else:
-            numbers = np.asarray(covariance, dtype=float)
-            kinds = {3: "full", 2: "diagonal", 1: "spherical"}
-            self.structure = check_structure(structure or kinds.get(numbers.ndim, ""))
-            if self.structure in JOINT:
-                self.matrix = put(numbers)
-            else:
-                self.variance = put(numbers)
+            self.k, self.columns, self.inputs = w.shape
         check_weak(prior, MatrixNormalInverseWishart if self.structure in JOINT else NormalInverseGammas)
 
     @property
@@ -89,22 +73,22 @@ class Regression(NormalEmission):
     def _with_coefficients(self: R, coefficients: Float[Array, "k d p"]) -> R:
         return changed(self, weights=coefficients[:, :, :-1], bias=coefficients[:, :, -1])
 
-    def design(self, rows: int, inputs: Any) -> Float[Array, "t p"]:
-        """vₜ = (uₜ, 1)."""
-        self._check_inputs(inputs)
-        return jnp.concatenate([inputs, jnp.ones((rows, 1))], axis=1)
+    def design(self, rows: int, inputs: Inputs) -> Float[Array, "t p"]:
+        """v = (u, 1)."""
+        return jnp.concatenate([self._checked(inputs), jnp.ones((rows, 1))], axis=1)
 
-    def _check_inputs(self, inputs: Any) -> None:
+    def _checked(self, inputs: A | None) -> A:
         if inputs is None or (self.inputs is not None and inputs.shape[1] != self.inputs):
             found = "none" if inputs is None else f"{inputs.shape[1]} columns"
-            expected = "a table with a row for each time" if self.inputs is None else f"{self.inputs} columns"
-            raise DataError(f"Regression emissions need inputs, {expected}, found {found}; pass inputs=...")
+            expected = "a table with a row for each of x's" if self.inputs is None else f"{self.inputs} columns"
+            raise DataError(f"Regression densities need inputs, {expected}, found {found}; pass inputs=...")
+        return inputs
 
-    def prepare(self: R, x: np.ndarray, seen: np.ndarray, inputs: np.ndarray | None, seed: int) -> R:
+    def adapt(self: R, data: Observed, *, seed: int = 0) -> R:
         """Least squares on all data, then k clusters of the residuals as biases, and slopes tilted at random."""
-        self._check_inputs(inputs)
-        assert inputs is not None
-        (k, d), c = sizes(self), inputs.shape[1]
+        x, seen, driven = data.on_host()
+        inputs = self._checked(driven)
+        (k, d), c = self.sizes, inputs.shape[1]
         mean, variance = column_moments(x, seen)
         rows = seen.any(1)
         u, y = inputs[rows], np.where(seen, x, mean)[rows]

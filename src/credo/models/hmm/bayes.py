@@ -34,10 +34,11 @@ from credo.infer.mcmc.stacked import diagnosed, evidences, spread_evenly, unstac
 from credo.infer.method import Learner
 from credo.infer.optimize import CONVERGED, DIVERGED, STOPPED
 from credo.infer.progress import Progress
-from credo.models.densities import dirichlet
+from credo.models.densities import HasDraws, IsConjugate, dirichlet
+from credo.models.densities.base import require
 from credo.models.hmm import passes
 from credo.models.hmm.belief import HMM
-from credo.models.hmm.learning import Expected, counted, pseudo_counts
+from credo.models.hmm.learning import Expected, counted, observed, pseudo_counts
 from credo.models.sequences import Sequences
 
 
@@ -197,21 +198,23 @@ def _improve(hmm: Any, expected: Expected, data: Sequences) -> tuple[Believed, E
     """q of the parameters from expected statistics, those under q of the path, and the bound between the two."""
     prior = pseudo_counts(hmm.start, hmm.transition, hmm.prior, hmm.sticky)
     starts, rows = prior[0] + expected.starts, prior[1] + expected.transitions
-    shown = hmm.emission.believe(expected.emission)
+    emission, rows_seen = require(hmm.emission, IsConjugate), observed(data)
+    shown = emission.variational_posterior(expected.emission)
     law, matrix = (jnp.exp(dirichlet.expected_log(a)) for a in (starts, rows))
-    log_b = hmm.emission.expected_log_prob(shown, data.x, data.seen, data.inputs, complete=data.complete)
-    filtered = passes.filter_states(law, matrix, log_b, data.first)
+    filtered = passes.filter_states(law, matrix, emission.expected_log_prob(shown, rows_seen), data.first)
     log_z = jnp.sum(jnp.where(data.real, filtered.increments, 0.0))
     gamma, begun, moved = counted(law, matrix, filtered.probs, data.first, data.real)
-    statistics = hmm.emission.expect_under(shown, data.x, data.seen, gamma, data.inputs, complete=data.complete)
+    statistics = emission.expected_statistics_under(shown, rows_seen, gamma)
     bound = log_z - dirichlet.divergence(starts, prior[0]) - dirichlet.divergence(rows, prior[1])
     q = Believed(starts, rows, shown, expected)
-    return q, Expected(begun, moved, statistics), bound - hmm.emission.divergence(shown)
+    return q, Expected(begun, moved, statistics), bound - emission.kl_to_prior(shown)
 
 
 def _center(belief: HMM, q: Believed) -> HMM:
     start, rows = q.starts / jnp.sum(q.starts), q.rows / jnp.sum(q.rows, axis=1, keepdims=True)
-    return changed(belief, start=start, transition=rows, emission=belief.emission.center(q.emission))
+    return changed(
+        belief, start=start, transition=rows, emission=require(belief.emission, IsConjugate).posterior_mean(q.emission)
+    )
 
 
 @eqx.filter_jit
@@ -323,11 +326,12 @@ def _sweep(key: PRNGKeyArray, hmm: Any, data: Sequences) -> tuple[Any, Float[Arr
     begun = jnp.sum(jnp.where((data.first & data.real)[:, None], visits, 0.0), axis=0)
     moved = visits[:-1].T @ jnp.where(data.first[1:, None], 0.0, visits[1:])
     prior = pseudo_counts(hmm.start, hmm.transition, hmm.prior, hmm.sticky)
-    shown = hmm.emission.draw_statistics(k_latent, data.x, data.seen, path, data.inputs, complete=data.complete)
+    emission = require(hmm.emission, HasDraws)
+    shown = emission.draw_statistics(k_latent, observed(data), path)
     after = changed(
         hmm,
         start=dirichlet.draw(k_start, prior[0] + begun),
         transition=dirichlet.draw(k_rows, prior[1] + moved),
-        emission=hmm.emission.draw(k_shown, shown),
+        emission=emission.draw(k_shown, shown),
     )
     return after, jnp.sum(jnp.where(data.real, filtered.increments, 0.0))

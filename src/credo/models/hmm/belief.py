@@ -29,7 +29,8 @@ from credo.core.pytrees import changed
 from credo.core.text import counted, plain, rounded
 from credo.infer.em import EM
 from credo.infer.learning import Evidence
-from credo.models.densities import Custom, Emission, Gaussian
+from credo.models.densities import Density, Gaussian, HasStatistics, Observed
+from credo.models.densities.base import require
 from credo.models.hmm import passes
 from credo.models.hmm.learning import (
     Expected,
@@ -38,6 +39,7 @@ from credo.models.hmm.learning import (
     log_likelihood,
     log_prior_of_chain,
     maximize_chain,
+    observed,
     whole_emission_held,
 )
 from credo.models.markov.chain import MarkovChain
@@ -90,7 +92,7 @@ class HMM(Belief, HasExpectations):
     sequences from their beginning unless `continued=True`.
     """
 
-    emission: Emission
+    emission: Density
     state: Float[Array, " k"] | None
     """p(zₜ | x₁…xₜ) of the latest outcome, None before the first."""
     states: Names = eqx.field(static=True)
@@ -113,11 +115,11 @@ class HMM(Belief, HasExpectations):
         self.states = name_states(states)
         k = len(self.states)
         self.emission = Gaussian() if emission is None else emission
-        if not isinstance(self.emission, Emission):
+        if not isinstance(self.emission, Density):
             raise DataError(f"emission must be one of credo.models.densities, found {type(emission).__name__}")
-        if self.emission.states is not None:
+        if self.emission.k is not None:
             columns = self.emission.columns
-            self.emission = self.emission.for_states(k, 1 if columns is None else columns)
+            self.emission = self.emission.resized(k, 1 if columns is None else columns)
         self.start = None if start is None else _probabilities(check_vector(start, "start", k), "start")
         self.transition = None if transition is None else _probabilities(_square(transition, k), "transition")
         self.prior, self.sticky = float(prior), float(sticky)
@@ -130,8 +132,7 @@ class HMM(Belief, HasExpectations):
     def statistics(self, x: Any, lengths: Any = None, *, inputs: Any = None, missing: bool = False) -> Sequences:
         """The sequences, checked and in one table."""
         data = self._read(x, lengths, inputs=inputs, missing=missing)
-        n = data.rows
-        self.emission.check(np.asarray(data.x)[:n], np.asarray(data.seen)[:n])
+        self.emission.check(_real_rows(data))
         return data
 
     def _read(self, x: Any, lengths: Any = None, *, inputs: Any = None, missing: bool = False) -> Sequences:
@@ -140,16 +141,13 @@ class HMM(Belief, HasExpectations):
     def prepare(self, *data: Any, **options: Any) -> tuple["HMM", Sequences]:
         """With a starting point from the data where there is none; what is learned is of whole sequences."""
         found = self._read(*data, **options)
-        blank = changed(self.begin(), emission=self.emission.for_states(len(self.states), found.x.shape[1]))
-        n = found.rows
-        blank.emission.check(np.asarray(found.x)[:n], np.asarray(found.seen)[:n])
+        blank = changed(self.from_start(), emission=self.emission.resized(len(self.states), found.x.shape[1]))
+        blank.emission.check(_real_rows(found))
         found = changed(found, origin=blank)
         return blank._started(found, 0), found
 
     def _started(self, data: Sequences, seed: int) -> "HMM":
-        n = data.rows
-        driven = None if data.inputs is None else np.asarray(data.inputs)[:n]
-        emission = self.emission.prepare(np.asarray(data.x)[:n], np.asarray(data.seen)[:n], driven, seed)
+        emission = self.emission.adapt(_real_rows(data), seed=seed)
         start, transition = (put(each) for each in fresh_chain(len(self.states), seed))
         start = start if self.start is None else self.start
         return changed(
@@ -158,11 +156,11 @@ class HMM(Belief, HasExpectations):
 
     def condition_on(self, statistics: Sequences) -> "HMM":
         """The filter, of which the last law is kept."""
-        return changed(self.known(), state=_run(passes.latest_state, self, statistics, statistics.real))
+        return changed(self.require_parameters(), state=_run(passes.latest_state, self, statistics, statistics.real))
 
     def evidence_of(self, statistics: Sequences) -> Float[Array, ""]:
         """log p(x), the sum over all paths; its gradient costs one backward pass."""
-        hmm: Any = self.known()
+        hmm: Any = self.require_parameters()
         log_b = hmm._log_b(statistics)
         law = hmm._law(statistics)
         return log_likelihood(law, hmm.transition, log_b, statistics.first, statistics.real)
@@ -176,12 +174,12 @@ class HMM(Belief, HasExpectations):
         driven = None if inputs is None else jnp.asarray(check_table(inputs, "inputs"))
         if driven is not None and driven.shape[0] != steps:
             raise DataError(f"inputs must have a row for each of {steps} steps, found {driven.shape[0]}")
-        return self.known().emission.predictive(self.forecast(steps), driven)
+        return self.require_parameters().emission.predictive(self.forecast(steps), driven)
 
     def forecast(self, steps: int = 1) -> Float[Array, "m k"]:
         """p(zₜ₊₁), …, p(zₜ₊steps): the law of the hidden state at the next steps."""
         check_count(steps, "steps")
-        hmm: Any = self.known()
+        hmm: Any = self.require_parameters()
         return _pushed(hmm.start if hmm.state is None else hmm.state @ hmm.transition, hmm.transition, steps)
 
     # -- looking at whole sequences -------------------------------------------------------------------------
@@ -226,41 +224,42 @@ class HMM(Belief, HasExpectations):
         """The next n hidden states and outcomes, drawn together; from the beginning where nothing was seen yet."""
         check_count(n, "n")
         driven = None if inputs is None else jnp.asarray(check_table(inputs, "inputs"))
-        hmm: Any = self.known()
+        hmm: Any = self.require_parameters()
         return _simulated(jr.key(seed), hmm, hmm.forecast(1)[0], n, driven)
 
     def chain(self) -> MarkovChain:
         """The chain of the hidden states, for what is known of those: stationary law, mixing, times of passage."""
-        return MarkovChain(np.asarray(self.known().transition), self.states)
+        return MarkovChain(np.asarray(self.require_parameters().transition), self.states)
 
     # -- learning -------------------------------------------------------------------------------------------
 
     def learner(self, priors: dict[str, Any]) -> Any:
         """EM; the gradient where there are priors of another kind, or a likelihood without an M-step."""
         # One sequence has one beginning, of which the start is always surer than sure: no word about that.
-        return Evidence(flat=False) if priors or isinstance(self.emission, Custom) else EM()
+        return Evidence(flat=False) if priors or not self.emission.able(HasStatistics) else EM()
 
     def expect(self, statistics: Sequences) -> tuple[Expected, Float[Array, ""]]:
         """The E-step of Baum-Welch."""
-        hmm: Any = self.known()
+        hmm: Any = self.require_parameters()
         return expect(hmm._law(statistics), hmm.transition, hmm.emission, statistics)
 
     def maximize(self, expected: Expected, fixed: tuple[str, ...] = ()) -> "HMM":
         """The M-step of Baum-Welch, with the priors' pseudo-counts."""
-        hmm: Any = self.known()
+        hmm: Any = self.require_parameters()
         start, transition = maximize_chain(hmm.start, hmm.transition, expected, self.prior, self.sticky)
         held = whole_emission_held(tuple(fixed), self.emission)
         return changed(
             self,
             start=self.start if "start" in fixed else start,
             transition=self.transition if "transition" in fixed else transition,
-            emission=self.emission if held else self.emission.maximize(expected.emission),
+            emission=self.emission if held else require(self.emission, HasStatistics).maximize(expected.emission),
         )
 
     def log_prior_of_parameters(self) -> Float[Array, ""]:
         """log p(start) + log p(P) + log p(θ) up to a constant."""
-        hmm: Any = self.known()
-        return log_prior_of_chain(hmm.start, hmm.transition, self.prior, self.sticky) + self.emission.log_prior()
+        hmm: Any = self.require_parameters()
+        chain = log_prior_of_chain(hmm.start, hmm.transition, self.prior, self.sticky)
+        return chain + (hmm.emission.log_prior() if self.emission.able(HasStatistics) else 0.0)
 
     def restart(self, statistics: Sequences, seed: int) -> "HMM | None":
         """Another starting point for what was not given; None where all was."""
@@ -271,11 +270,11 @@ class HMM(Belief, HasExpectations):
 
     # -- parts ----------------------------------------------------------------------------------------------
 
-    def begin(self) -> "HMM":
+    def from_start(self) -> "HMM":
         """The same model before the first outcome of a sequence."""
         return changed(self, state=None)
 
-    def known(self) -> "HMM":
+    def require_parameters(self) -> "HMM":
         """Itself, if its numbers are known; otherwise an error that says which are not."""
         unknown = self._unknown()
         if unknown:
@@ -291,16 +290,16 @@ class HMM(Belief, HasExpectations):
         return hmm.start if hmm.state is None or not data.alone else hmm.state @ hmm.transition
 
     def _log_b(self, data: Sequences) -> Float[Array, "t k"]:
-        return self.emission.log_prob(data.x, data.seen, data.inputs, complete=data.complete)
+        return self.emission.log_prob(observed(data))
 
     def _look(self, data: tuple[Any, ...], options: dict[str, Any], continued: bool) -> tuple["HMM", Sequences]:
-        hmm = self.known() if continued else self.known().begin()
+        hmm = self.require_parameters() if continued else self.require_parameters().from_start()
         return hmm, hmm.statistics(*data, **options)
 
     def _unknown(self) -> list[str]:
         """What is neither given nor learned."""
         unknown = [name for name in ("start", "transition") if getattr(self, name) is None]
-        return unknown + ["emission"] * (self.emission.states is None or not params.learnable(self.emission))
+        return unknown + ["emission"] * (self.emission.k is None or not params.learnable(self.emission))
 
     def __repr__(self) -> str:
         """`HMM(3 states, Gaussian emission in 2 columns; stays 0.92 0.95 0.88; now state 2 with 0.97)`."""
@@ -362,6 +361,13 @@ def _simulated(
 
     _, path = jax.lax.scan(step, jr.categorical(k_first, jnp.log(law)), jr.split(k_rest, n))
     return path, hmm.emission.sample(k_shown, path, inputs)
+
+
+def _real_rows(data: Sequences) -> Observed:
+    """The rows that are not padding."""
+    x, seen = (put(np.asarray(each)[: data.rows]) for each in (data.x, data.seen))
+    inputs = None if data.inputs is None else put(np.asarray(data.inputs)[: data.rows])
+    return Observed(x, seen, inputs, data.complete)
 
 
 def _cut(values: Any, data: Sequences) -> Any:

@@ -1,7 +1,7 @@
 """Explicit durations: how long a state lasts has a law of its own, instead of the geometric one.
 
 A state that is entered stays τ = 1 … D steps with probability d(τ), then another one follows (a semi-Markov chain).
-With the age e of the visit as part of the state it is an HMM again, on k·D states with tied emissions:
+With the age e of the visit as part of the state it is an HMM again, on k·D states with tied densities:
 
     h(e) = d(e)/Σ_{τ≥e} d(τ),    (i, e) → (j, 1) with h_i(e) A_ij,    (i, e) → (i, e + 1) with 1 - h_i(e)
 
@@ -13,133 +13,111 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+from numpy.typing import ArrayLike
 
 from credo.core.arrays import put
 from credo.core.checks import check_table
 from credo.core.errors import DataError
 from credo.core.predictive import Predictive
 from credo.core.pytrees import changed
-from credo.models.densities.base import Emission
+from credo.models.densities.base import Density, Inputs, IsConjugate, Observed
 from credo.models.hmm.belief import HMM
 
 
-class Tied(Emission):
-    """States in groups of `ages` neighbours that show the same: state s has the emission of s // ages."""
+class Tied(IsConjugate[Any, Any]):
+    """Components in groups of `ages` neighbours that are the same: number s is number s // ages of `density`."""
 
-    states: int | None = eqx.field(static=True)
-    columns: int | None = eqx.field(static=True)
     ages: int = eqx.field(static=True)
-    emission: Emission
+    density: Density
 
-    def __init__(self, emission: Emission, ages: int):
-        self.states = None if emission.states is None else emission.states * ages
-        self.columns, self.ages, self.emission = emission.columns, ages, emission
+    def __init__(self, density: Density, ages: int):
+        self.k = None if density.k is None else density.k * ages
+        self.columns, self.ages, self.density = density.columns, ages, density
 
-    def for_states(self, states: int, columns: int) -> "Tied":
+    def resized(self, k: int, columns: int) -> "Tied":
         """The same, where the numbers agree."""
-        if states % self.ages:
-            raise DataError(f"states must be a multiple of the {self.ages} ages, found {states}")
-        return Tied(self.emission.for_states(states // self.ages, columns), self.ages)
+        if k % self.ages:
+            raise DataError(f"states must be a multiple of the {self.ages} ages, found {k}")
+        return Tied(self.density.resized(k // self.ages, columns), self.ages)
 
-    def check(self, x: np.ndarray, seen: np.ndarray) -> None:
-        """As the emission does."""
-        self.emission.check(x, seen)
+    def able(self, ability: type) -> bool:
+        """What the density can do."""
+        return self.density.able(ability)
 
-    def prepare(self, x: np.ndarray, seen: np.ndarray, inputs: np.ndarray | None, seed: int) -> "Tied":
-        """As the emission does."""
-        return Tied(self.emission.prepare(x, seen, inputs, seed), self.ages)
+    def check(self, data: Observed) -> None:
+        """As the density does."""
+        self.density.check(data)
 
-    def _repeated(self, table: Float[Array, "t k"]) -> Float[Array, "t s"]:
-        return jnp.repeat(table, self.ages, axis=1)
+    def adapt(self, data: Observed, *, seed: int = 0) -> "Tied":
+        """As the density does."""
+        return Tied(self.density.adapt(data, seed=seed), self.ages)
 
-    def _summed(self, weight: Float[Array, "t s"]) -> Float[Array, "t k"]:
-        return jnp.sum(weight.reshape(weight.shape[0], -1, self.ages), axis=-1)
+    def log_prob(self, data: Observed) -> Float[Array, "n s"]:
+        """That of the density, for every age."""
+        return self._repeated(self.density.log_prob(data))
 
-    def log_prob(
-        self, x: Float[Array, "t d"], seen: Bool[Array, "t d"], inputs: Any = None, *, complete: bool = False
-    ) -> Float[Array, "t s"]:
-        """That of the emission, for every age."""
-        return self._repeated(self.emission.log_prob(x, seen, inputs, complete=complete))
+    def sample(self, key: PRNGKeyArray, which: Int[Array, " n"], inputs: Inputs = None) -> Float[Array, "n d"]:
+        """That of the density, whatever the age."""
+        return self.density.sample(key, which // self.ages, inputs)
 
-    def expect(
-        self,
-        x: Float[Array, "t d"],
-        seen: Bool[Array, "t d"],
-        weight: Float[Array, "t s"],
-        inputs: Any = None,
-        *,
-        complete: bool = False,
-    ) -> Any:
-        """Those of the emission, with the weights of all ages."""
-        return self.emission.expect(x, seen, self._summed(weight), inputs, complete=complete)
+    def predictive(self, probs: Float[Array, "n s"], inputs: Inputs = None) -> Predictive:
+        """That of the density, with the probabilities of all ages."""
+        return self.density.predictive(self._summed(probs), inputs)
+
+    def expected_statistics(self, data: Observed, weight: Float[Array, "n s"]) -> Any:
+        """Those of the density, with the weights of all ages."""
+        return self._conjugate.expected_statistics(data, self._summed(weight))
 
     def maximize(self, statistics: Any) -> "Tied":
-        """That of the emission."""
-        return Tied(self.emission.maximize(statistics), self.ages)
+        """That of the density."""
+        return Tied(self._conjugate.maximize(statistics), self.ages)
 
     def log_prior(self) -> Float[Array, ""]:
-        """That of the emission."""
-        return self.emission.log_prior()
+        """That of the density."""
+        return self._conjugate.log_prior()
+
+    def draw_statistics(self, key: PRNGKeyArray, data: Observed, which: Int[Array, " n"]) -> Any:
+        """Those of the density, whatever the age."""
+        return self._conjugate.draw_statistics(key, data, which // self.ages)
 
     def draw(self, key: PRNGKeyArray, statistics: Any) -> "Tied":
-        """That of the emission."""
-        return Tied(self.emission.draw(key, statistics), self.ages)
+        """That of the density."""
+        return Tied(self._conjugate.draw(key, statistics), self.ages)
 
-    def draw_statistics(
-        self,
-        key: PRNGKeyArray,
-        x: Float[Array, "t d"],
-        seen: Bool[Array, "t d"],
-        states: Int[Array, " t"],
-        inputs: Any = None,
-        *,
-        complete: bool = False,
-    ) -> Any:
-        """Those of the emission on the path without ages."""
-        return self.emission.draw_statistics(key, x, seen, states // self.ages, inputs, complete=complete)
+    def variational_posterior(self, statistics: Any) -> Any:
+        """That of the density."""
+        return self._conjugate.variational_posterior(statistics)
 
-    def believe(self, statistics: Any) -> Any:
-        """That of the emission."""
-        return self.emission.believe(statistics)
+    def expected_log_prob(self, q: Any, data: Observed) -> Float[Array, "n s"]:
+        """That of the density, for every age."""
+        return self._repeated(self._conjugate.expected_log_prob(q, data))
 
-    def expected_log_prob(
-        self, q: Any, x: Float[Array, "t d"], seen: Bool[Array, "t d"], inputs: Any = None, *, complete: bool = False
-    ) -> Float[Array, "t s"]:
-        """That of the emission, for every age."""
-        return self._repeated(self.emission.expected_log_prob(q, x, seen, inputs, complete=complete))
+    def expected_statistics_under(self, q: Any, data: Observed, weight: Float[Array, "n s"]) -> Any:
+        """Those of the density, with the weights of all ages."""
+        return self._conjugate.expected_statistics_under(q, data, self._summed(weight))
 
-    def expect_under(
-        self,
-        q: Any,
-        x: Float[Array, "t d"],
-        seen: Bool[Array, "t d"],
-        weight: Float[Array, "t s"],
-        inputs: Any = None,
-        *,
-        complete: bool = False,
-    ) -> Any:
-        """Those of the emission, with the weights of all ages."""
-        return self.emission.expect_under(q, x, seen, self._summed(weight), inputs, complete=complete)
+    def kl_to_prior(self, q: Any) -> Float[Array, ""]:
+        """That of the density."""
+        return self._conjugate.kl_to_prior(q)
 
-    def divergence(self, q: Any) -> Float[Array, ""]:
-        """That of the emission."""
-        return self.emission.divergence(q)
+    def posterior_mean(self, q: Any) -> "Tied":
+        """That of the density."""
+        return Tied(self._conjugate.posterior_mean(q), self.ages)
 
-    def center(self, q: Any) -> "Tied":
-        """That of the emission."""
-        return Tied(self.emission.center(q), self.ages)
+    @property
+    def _conjugate(self) -> Any:
+        """The density as what `able` says it is."""
+        return self.density
 
-    def sample(self, key: PRNGKeyArray, states: Int[Array, " t"], inputs: Any = None) -> Float[Array, "t d"]:
-        """That of the emission on the path without ages."""
-        return self.emission.sample(key, states // self.ages, inputs)
+    def _repeated(self, table: Float[Array, "n k"]) -> Float[Array, "n s"]:
+        return jnp.repeat(table, self.ages, axis=1)
 
-    def predictive(self, probs: Float[Array, "m s"], inputs: Any = None) -> Predictive:
-        """That of the emission, with the probabilities of all ages."""
-        return self.emission.predictive(self._summed(probs), inputs)
+    def _summed(self, weight: Float[Array, "n s"]) -> Float[Array, "n k"]:
+        return jnp.sum(weight.reshape(weight.shape[0], -1, self.ages), axis=-1)
 
 
-def explicit_durations(hmm: HMM, durations: Any) -> HMM:
+def explicit_durations(hmm: HMM, durations: ArrayLike) -> HMM:
     """The HMM whose states last as `durations` say, on states (state, age): state s of it is s // D of `hmm`.
 
     Args:
@@ -150,7 +128,7 @@ def explicit_durations(hmm: HMM, durations: Any) -> HMM:
     Names of states become (name, age). Learning keeps what is impossible impossible; `fixed=["start", "transition"]`
     holds the durations.
     """
-    model: Any = hmm.known()
+    model = hmm.require_parameters()
     table = np.asarray(check_table(durations, "durations"))
     k, ages = len(hmm.states), table.shape[1]
     if table.shape[0] != k or np.any(table < 0) or not np.allclose(table.sum(1), 1.0, rtol=0, atol=1e-8):

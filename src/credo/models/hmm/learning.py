@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float
 
 from credo.core import params
 from credo.core.errors import DataError
-from credo.models.densities.base import ALMOST_NONE
+from credo.models.densities.base import ALMOST_NONE, Density, HasStatistics, Observed, require
 from credo.models.hmm.passes import expected_transitions, filter_states, smooth_states
 from credo.models.sequences import Sequences
 
@@ -75,16 +75,20 @@ def counted(
     return gamma, starts, expected_transitions(transition, filtered, smoothed, first)
 
 
+def observed(data: Sequences) -> Observed:
+    """The rows of all sequences as densities take them."""
+    return Observed(data.x, data.seen, data.inputs, data.complete)
+
+
 def expect(
-    start: Float[Array, " k"], transition: Float[Array, "k k"], emission: Any, data: Sequences
+    start: Float[Array, " k"], transition: Float[Array, "k k"], emission: Density, data: Sequences
 ) -> tuple[Expected, Float[Array, ""]]:
     """The E-step: expected statistics under p(path | x), and log p(x)."""
-    log_b = emission.log_prob(data.x, data.seen, data.inputs, complete=data.complete)
-    filtered = filter_states(start, transition, log_b, data.first)
+    able = require(emission, HasStatistics)
+    filtered = filter_states(start, transition, able.log_prob(observed(data)), data.first)
     value = jnp.sum(jnp.where(data.real, filtered.increments, 0.0))
     gamma, starts, transitions = counted(start, transition, filtered.probs, data.first, data.real)
-    shown = emission.expect(data.x, data.seen, gamma, data.inputs, complete=data.complete)
-    return Expected(starts, transitions, shown), value
+    return Expected(starts, transitions, able.expected_statistics(observed(data), gamma)), value
 
 
 def pseudo_counts(
@@ -131,7 +135,7 @@ def fresh_chain(k: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return np.full(k, 1 / k), rows / rows.sum(axis=1, keepdims=True)
 
 
-def whole_emission_held(fixed: tuple[str, ...], emission: Any) -> bool:
+def whole_emission_held(fixed: tuple[str, ...], emission: Density) -> bool:
     """Whether the emission is fixed; `DataError` where only parts of it are, which the M-step cannot respect."""
     below = [f"emission.{path}" for path in params.learnable(emission)]
     held = [path for path in below if path in fixed]
