@@ -62,11 +62,11 @@ acquisition  decide.acquisition.pending         Believer LocalPenalization
 acquisition  decide.acquisition.thompson        Thompson
 agent        decide.agents.belief               WorldBelief
 agent        decide.agents.control              Agent DoubleQ ExpectedSARSA OptimisticQ QLearning SARSA Tabular
-agent        decide.agents.exploration          EpsilonGreedy Greedy Softmax UCB
+agent        decide.agents.exploration          EpsilonGreedy Greedy SoftmaxExploration UCB
+agent        decide.agents.nstep_dyna           Dyna NStep
 agent        decide.agents.planning             ModelBased PosteriorSampling RMax
 agent        decide.agents.run                  Run
-agent        decide.agents.schedules            Constant Exponential Harmonic Polynomial RobbinsMonro
-agent        decide.agents.several              Dyna NStep
+agent        decide.agents.schedules            ConstantSchedule ExponentialDecay Harmonic PolynomialDecay RobbinsMonro
 agent        decide.agents.td                   Estimates TD
 agent        decide.agents.trajectories         Trajectory
 app          app.forecast                       SeriesModel

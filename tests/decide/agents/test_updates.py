@@ -16,9 +16,9 @@ from credo.decide.agents import (
     ExpectedSARSA,
     Greedy,
     NStep,
-    Polynomial,
+    PolynomialDecay,
     QLearning,
-    Softmax,
+    SoftmaxExploration,
     Trajectory,
     collect,
 )
@@ -171,7 +171,7 @@ AGENTS = {
 
 def make(name, discount=None):
     kind, options, *_ = AGENTS[name]
-    return kind(explore=EpsilonGreedy(EPS), rate=Polynomial(0.8), initial=0.5, discount=discount, **options)
+    return kind(explore=EpsilonGreedy(EPS), rate=PolynomialDecay(0.8), initial=0.5, discount=discount, **options)
 
 
 @pytest.mark.parametrize("name", AGENTS)
@@ -220,7 +220,9 @@ def test_one_step_is_sarsa_and_a_greedy_target_is_q_learning(world):
     np.testing.assert_allclose(expected.q, QLearning().learn(world, STEPS, seeds=SEEDS).q, rtol=1e-12)
 
 
-@pytest.mark.parametrize("rule", [Softmax(0.7), UCB(0.5), Greedy(), EpsilonGreedy(Polynomial(0.3))], ids=repr)
+@pytest.mark.parametrize(
+    "rule", [SoftmaxExploration(0.7), UCB(0.5), Greedy(), EpsilonGreedy(PolynomialDecay(0.3))], ids=repr
+)
 def test_rules_choose_the_same_compiled_and_in_python(rule, rng):
     q, n = rng.normal(size=(50, 4)).round(1), rng.integers(0, 5, (50, 4)).astype(float)
     u = rng.random(50)
@@ -236,7 +238,7 @@ def test_rules_choose_the_same_compiled_and_in_python(rule, rng):
 def test_frequencies_of_rules_are_their_probabilities():
     q, u = np.array([0.3, 1.0, 1.0, -0.5]), (jnp.arange(100_000) + 0.5) / 100_000
     rows, zeros = jnp.tile(q, (len(u), 1)), jnp.zeros((len(u), 4))
-    soft = np.bincount(np.asarray(Softmax(0.5).choose(rows, zeros, u, 0)), minlength=4) / len(u)
+    soft = np.bincount(np.asarray(SoftmaxExploration(0.5).choose(rows, zeros, u, 0)), minlength=4) / len(u)
     np.testing.assert_allclose(soft, np.exp(q / 0.5) / np.exp(q / 0.5).sum(), atol=2e-5)
     greedy = np.bincount(np.asarray(EpsilonGreedy(0.2).choose(rows, zeros, u, 0)), minlength=4) / len(u)
     # The two best share what is greedy; from half of the turns the first one met is action 1.
@@ -260,10 +262,10 @@ def test_td_from_a_trajectory():
     path = Trajectory(
         [0, 1, 0, 1], [0] * 4, [1.0, 2.0, 1.0, 4.0], [1, 0, 1, 0], [False, True, False, True], sizes=(2, 1)
     )
-    one = TD(1.0, rate=Polynomial(1.0), discount=0.5).evaluate(path)
+    one = TD(1.0, rate=PolynomialDecay(1.0), discount=0.5).evaluate(path)
     # With λ = 1 and rates 1/n values are means of returns: 1 + 2/2 and 1 + 4/2; 2 and 4.
     np.testing.assert_allclose(one.values[0], [2.5, 3.0], rtol=1e-12)
-    zero = TD(0.0, rate=Polynomial(1.0), discount=0.5).evaluate(path)
+    zero = TD(0.0, rate=PolynomialDecay(1.0), discount=0.5).evaluate(path)
     np.testing.assert_allclose(zero.values[0], [1.5, 3.0], rtol=1e-12)
 
 

@@ -6,11 +6,18 @@ run.policy, run.scores, run.regret
 
 from credo.decide.agents.belief import WorldBelief, estimate
 from credo.decide.agents.control import SARSA, Agent, DoubleQ, ExpectedSARSA, OptimisticQ, QLearning
-from credo.decide.agents.exploration import UCB, EpsilonGreedy, Greedy, Softmax
+from credo.decide.agents.exploration import UCB, EpsilonGreedy, Greedy, SoftmaxExploration
+from credo.decide.agents.nstep_dyna import Dyna, NStep
 from credo.decide.agents.planning import ModelBased, PosteriorSampling, RMax
 from credo.decide.agents.run import Run
-from credo.decide.agents.schedules import Constant, Exponential, Harmonic, Polynomial, RobbinsMonro, Schedule
-from credo.decide.agents.several import Dyna, NStep
+from credo.decide.agents.schedules import (
+    ConstantSchedule,
+    ExponentialDecay,
+    Harmonic,
+    PolynomialDecay,
+    RobbinsMonro,
+    Schedule,
+)
 from credo.decide.agents.td import TD, Estimates
 from credo.decide.agents.trajectories import Trajectory, collect
 
@@ -19,26 +26,26 @@ __all__ = [
     "TD",
     "UCB",
     "Agent",
-    "Constant",
+    "ConstantSchedule",
     "DoubleQ",
     "Dyna",
     "EpsilonGreedy",
     "Estimates",
     "ExpectedSARSA",
-    "Exponential",
+    "ExponentialDecay",
     "Greedy",
     "Harmonic",
     "ModelBased",
     "NStep",
     "OptimisticQ",
-    "Polynomial",
+    "PolynomialDecay",
     "PosteriorSampling",
     "QLearning",
     "RMax",
     "RobbinsMonro",
     "Run",
     "Schedule",
-    "Softmax",
+    "SoftmaxExploration",
     "Trajectory",
     "WorldBelief",
     "collect",

@@ -5,7 +5,7 @@ takes the same time however many successors there are. Walker (1977); Vose (1991
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +14,8 @@ from jaxtyping import Array, Float, Int
 from credo.core.errors import DataError
 from credo.decide.mdp import MDP
 
+Whole = Int[Array, " g"]
+Numbers = Float[Array, " g"]
 END = -1
 """The successor where an episode ends inside an action; entering a terminal state s is written -2 - s."""
 
@@ -110,14 +112,16 @@ class Compiled(NamedTuple):
         """On the device."""
         return cls(jnp.asarray(tables.slots.reshape(-1, 4)), jnp.asarray(tables.starts))
 
-    def outcome(self, row: Int[Array, " g"], m: int, u: Float[Array, " g"]) -> tuple[Any, Float[Array, " g"]]:
+    def outcome(
+        self, row: Int[Array, " g"], m: int, u: Float[Array, " g"]
+    ) -> tuple[Int[Array, " g"], Float[Array, " g"]]:
         """Successors and rewards for the rows s·a + k."""
         x = u * m
         j = jnp.minimum(x.astype(jnp.int32), m - 1)
         slot = self.slots.at[row * m + j].get(mode="promise_in_bounds")
         return jnp.where(x - j < slot[:, 0], slot[:, 1], slot[:, 2]).astype(jnp.int32), slot[:, 3]
 
-    def begin(self, u: Float[Array, " g"]) -> Int[Array, " g"]:
+    def begin(self, u: Numbers) -> Whole:
         """Where episodes begin."""
         m = self.starts.shape[0]
         if m == 1:

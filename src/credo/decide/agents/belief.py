@@ -1,21 +1,22 @@
 """What is believed of a world that is only known from experience: counts, and Dirichlet distributions over them."""
 
 import warnings
-from typing import Any
+from typing import SupportsFloat
 
 import equinox as eqx
 import numpy as np
 import scipy.sparse as sp
 from jaxtyping import Float
 
-from credo.core.checks import check_count
+from credo.core.checks import ArrayLike, check_count
 from credo.core.errors import DataError, RepairedWarning
+from credo.core.pytrees import changed
 from credo.decide.agents.trajectories import Trajectory
-from credo.decide.mdp import MDP
+from credo.decide.mdp.model import DISCOUNT, MDP
 from credo.models.conjugate import DirichletCategorical
 
 
-def estimate(trajectory: Trajectory, discount: Any = 0.99, start: Any = None) -> MDP:
+def estimate(trajectory: Trajectory, discount: SupportsFloat = DISCOUNT, start: ArrayLike = None) -> MDP:
     """The most likely world: P̂(s' | s, a) = n(s, a, s')/n(s, a), and mean rewards.
 
     The data say nothing of pairs that were never met: they lead anywhere and pay nothing, and a `RepairedWarning` says
@@ -53,11 +54,11 @@ class WorldBelief(eqx.Module):
         self,
         states: int,
         actions: int,
-        prior: Any = None,
+        prior: SupportsFloat | None = None,
         ends: bool = True,
-        reward: Any = 0.0,
-        strength: Any = 1.0,
-        noise: Any = 1.0,
+        reward: SupportsFloat = 0.0,
+        strength: SupportsFloat = 1.0,
+        noise: SupportsFloat = 1.0,
     ) -> None:
         check_count(states, "states")
         check_count(actions, "actions")
@@ -89,15 +90,14 @@ class WorldBelief(eqx.Module):
         """Bayes' rule from counts and sums of rewards."""
         strength = self.strength + counts.sum(axis=2)
         mean = (self.strength * self.mean + rewards) / strength
-        where = lambda belief: (belief.alpha, belief.mean, belief.strength)  # noqa: E731
-        return eqx.tree_at(where, self, (self.alpha + counts, mean, strength))
+        return changed(self, alpha=self.alpha + counts, mean=mean, strength=strength)
 
     def transition(self, state: int, action: int) -> DirichletCategorical:
         """The belief about where an action leads: probabilities of the states, and of the end where there are any."""
         alpha = self.alpha[state, action]
         return DirichletCategorical(alpha if alpha[-1] > 0 else alpha[:-1])
 
-    def expected(self, discount: Any = 0.99, start: Any = None) -> MDP:
+    def expected(self, discount: SupportsFloat = DISCOUNT, start: ArrayLike = None) -> MDP:
         """The world of the posterior means."""
         return _world(self.alpha / self.alpha.sum(axis=2, keepdims=True), self.mean, discount, start)
 
@@ -111,14 +111,18 @@ class WorldBelief(eqx.Module):
         )
         return prob, self.mean + np.sqrt(self.noise / self.strength) * rng.standard_normal(self.mean.shape)
 
-    def sample(self, n: int = 1, seed: int = 0, discount: Any = 0.99, start: Any = None) -> list[MDP]:
+    def sample(
+        self, n: int = 1, *, discount: SupportsFloat = DISCOUNT, start: ArrayLike = None, seed: int = 0
+    ) -> list[MDP]:
         """Worlds from the posterior."""
         check_count(n, "n")
         rng = np.random.default_rng(seed)
         return [_world(*self.draw(rng), discount, start) for _ in range(n)]
 
 
-def _world(prob: Float[np.ndarray, "s a k"], rewards: Float[np.ndarray, "s a"], discount: Any, start: Any) -> MDP:
+def _world(
+    prob: Float[np.ndarray, "s a k"], rewards: Float[np.ndarray, "s a"], discount: SupportsFloat, start: ArrayLike
+) -> MDP:
     s, a = rewards.shape
     matrix = sp.csr_array(prob[:, :, :-1].reshape(s * a, s))
     return MDP(matrix, rewards, discount, ends=np.clip(prob[:, :, -1], 0.0, 1.0), start=start)

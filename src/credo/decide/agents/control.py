@@ -1,6 +1,6 @@
 """Agents that learn values of actions from one step at a time.
 
-    agent = QLearning(explore=EpsilonGreedy(0.1), rate=Polynomial(0.8), discount=0.99)
+    agent = QLearning(explore=EpsilonGreedy(0.1), rate=PolynomialDecay(0.8), discount=0.99)
     run = agent.learn(world, steps=200_000, seeds=64)
 
 An agent is a description: it holds no values. Each rule is written twice, compiled for many experiments at once and in
@@ -8,20 +8,25 @@ plain Python for environments whose steps are Python; tests hold both against Nu
 """
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, SupportsFloat
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from credo.core.errors import DataError
+from credo.core.pytrees import changed
 from credo.decide.agents.exploration import EpsilonGreedy, Exploration, Greedy, check_exploration
 from credo.decide.agents.schedules import Harmonic, Schedule, as_schedule
-from credo.decide.agents.value_table import Grid, Move
+from credo.decide.agents.value_table import Move, Numbers, TableShape, Whole
 
 Lists = list[list[float]]
-Update = Callable[[Any, Any, Any, Any, Any, Any, Any, Any, Any], None]
+Update = Callable[[int, int, float, int, bool, bool, int, list[float], int], None]
 """(s, a, r, s', done, cut, a', uniforms, t) → values changed in place."""
+Memory = dict[str, Array]
+Number = SupportsFloat | None
+Rule = Exploration | None
+Rate = Schedule | float | None
 
 
 class Agent(eqx.Module):
@@ -38,12 +43,12 @@ class Agent(eqx.Module):
         source: Any,
         steps: int,
         *,
-        seeds: Any = None,
-        seed: Any = None,
-        evaluate_every: Any = None,
-        horizon: Any = None,
+        seeds: int | None = None,
+        seed: int | None = None,
+        evaluate_every: int | None = None,
+        horizon: int | None = None,
         episodes: int = 100,
-        start: Any = None,
+        resume: Any = None,
     ) -> Any:
         """Acts and learns for `steps` more steps in each of `seeds` independent experiments; returns a `Run`.
 
@@ -55,11 +60,11 @@ class Agent(eqx.Module):
             evaluate_every: evaluate the greedy policy apart from training every so many steps, and at the end.
             horizon: break an episode off after so many steps, and begin anew; the value of going on still counts.
             episodes: of an evaluation in an environment whose probabilities are not known; else it is exact.
-            start: a `Run` to go on from; in an environment a new episode is begun.
+            resume: a `Run` to go on from; in an environment a new episode is begun.
         """
         from credo.decide.agents.learning import learn
 
-        return learn(self, source, steps, seeds, seed, evaluate_every, horizon, episodes, start)
+        return learn(self, source, steps, seeds, seed, evaluate_every, horizon, episodes, resume)
 
     def prepared(self, gamma: float, reward_max: float | None, reward_min: float | None = None) -> "Agent":
         """The agent with what it takes from the world filled in."""
@@ -82,7 +87,7 @@ class Tabular(Agent):
     follows: ClassVar[bool] = False
     """Whether the next action is chosen before the update, and taken."""
 
-    def __init__(self, explore: Any = None, rate: Any = None, discount: Any = None, initial: Any = 0.0) -> None:
+    def __init__(self, explore: Rule = None, rate: Rate = None, discount: Number = None, initial: float = 0.0) -> None:
         self.explore = EpsilonGreedy(0.1) if explore is None else check_exploration(explore)
         self.rate = Harmonic(0.5, 100.0) if rate is None else as_schedule(rate, "rate")
         if float(self.rate(0)) > 1:
@@ -97,21 +102,21 @@ class Tabular(Agent):
 
     # ── compiled, for many experiments
 
-    def memory(self, grid: Grid) -> dict[str, Any]:
+    def memory(self, shape: TableShape) -> Memory:
         """What the agent remembers besides values and visits; the first axis is the experiment."""
         return {}
 
     def update(
-        self, grid: Grid, table: Float[Array, " n"], memory: dict[str, Any], move: Move, gamma: Any
-    ) -> tuple[Float[Array, " n"], dict[str, Any]]:
+        self, shape: TableShape, table: Float[Array, " n"], memory: Memory, move: Move, gamma: Float[Array, ""]
+    ) -> tuple[Float[Array, " n"], Memory]:
         """Q(s, a) ← Q(s, a) + rate · (r + γ V(s') - Q(s, a)); V(s') is the agent's `bootstrap`, 0 at the end."""
-        value, which = self.bootstrap(grid, grid.row(table, move.s2), move)
+        value, which = self.bootstrap(shape, shape.row(table, move.s2), move)
         target = move.r + gamma * jnp.where(move.done, 0.0, value)
-        return grid.nudge(table, move.s, move.a, target, self.rate, which), memory
+        return shape.nudge(table, move.s, move.a, target, self.rate, which), memory
 
-    def bootstrap(self, grid: Grid, row: Float[Array, "g w"], move: Move) -> tuple[Float[Array, " g"], Any]:
+    def bootstrap(self, shape: TableShape, row: Float[Array, "g w"], move: Move) -> tuple[Numbers, Whole | int]:
         """V(s'), and which table is to learn from it; here maxₐ Q(s', a)."""
-        return jnp.max(grid.values(row), axis=1), 0
+        return jnp.max(shape.values(row), axis=1), 0
 
     # ── in plain Python, for one experiment
 
@@ -120,7 +125,7 @@ class Tabular(Agent):
         q = tables[0]
         rate, value_of = self.rate.function(), self.valuer(q, counts)
 
-        def update(s: Any, a: Any, r: Any, s2: Any, done: Any, cut: Any, a2: Any, u: Any, t: Any) -> None:
+        def update(s: int, a: int, r: float, s2: int, done: bool, cut: bool, a2: int, u: list[float], t: int) -> None:
             row, seen = q[s], counts[s]
             k = seen[a]
             seen[a] = k + 1
@@ -142,7 +147,7 @@ class QLearning(Tabular):
 
     on_policy: ClassVar[bool] = False
 
-    def __init__(self, explore: Any = None, rate: Any = None, discount: Any = None, initial: Any = 0.0) -> None:
+    def __init__(self, explore: Rule = None, rate: Rate = None, discount: Number = None, initial: float = 0.0) -> None:
         super().__init__(explore, rate, discount, initial)
 
 
@@ -156,9 +161,9 @@ class OptimisticQ(QLearning):
 
     reward_max: float | None
 
-    def __init__(self, explore: Any = None, rate: Any = None, discount: Any = None, reward_max: Any = None) -> None:
+    def __init__(self, explore: Rule = None, rate: Rate = None, discount: Number = None, reward_max: Number = None):
         super().__init__(Greedy() if explore is None else explore, rate, discount)
-        self.reward_max = None if reward_max is None else float(reward_max)
+        self.reward_max = optional(reward_max)
 
     def prepared(self, gamma: float, reward_max: float | None, reward_min: float | None = None) -> "OptimisticQ":
         """With its initial value."""
@@ -167,7 +172,7 @@ class OptimisticQ(QLearning):
             raise DataError("reward_max is missing: the environment does not say how large its rewards can be")
         if gamma == 1:
             raise DataError("optimism needs a discount below 1: r_max/(1 - γ) must be finite")
-        return eqx.tree_at(lambda agent: agent.initial, self, most / (1 - gamma))
+        return changed(self, initial=most / (1 - gamma))
 
 
 class SARSA(Tabular):
@@ -180,12 +185,12 @@ class SARSA(Tabular):
     on_policy: ClassVar[bool] = True
     follows: ClassVar[bool] = True
 
-    def __init__(self, explore: Any = None, rate: Any = None, discount: Any = None, initial: Any = 0.0) -> None:
+    def __init__(self, explore: Rule = None, rate: Rate = None, discount: Number = None, initial: float = 0.0) -> None:
         super().__init__(explore, rate, discount, initial)
 
-    def bootstrap(self, grid: Grid, row: Float[Array, "g w"], move: Move) -> tuple[Float[Array, " g"], Any]:
+    def bootstrap(self, shape: TableShape, row: Float[Array, "g w"], move: Move) -> tuple[Numbers, Whole | int]:
         """The value of the next action."""
-        return jnp.take_along_axis(grid.values(row), move.a2[:, None], axis=1)[:, 0], 0
+        return jnp.take_along_axis(shape.values(row), move.a2[:, None], axis=1)[:, 0], 0
 
     def valuer(self, q: Lists, counts: list[list[int]]) -> Callable[[int, int, int], float]:
         """The value of the next action."""
@@ -201,7 +206,12 @@ class ExpectedSARSA(Tabular):
     target: Exploration | None
 
     def __init__(
-        self, explore: Any = None, rate: Any = None, discount: Any = None, initial: Any = 0.0, target: Any = None
+        self,
+        explore: Rule = None,
+        rate: Rate = None,
+        discount: Number = None,
+        initial: float = 0.0,
+        target: Rule = None,
     ) -> None:
         super().__init__(explore, rate, discount, initial)
         self.target = None if target is None else check_exploration(target, "target")
@@ -211,10 +221,10 @@ class ExpectedSARSA(Tabular):
         """Where there is no other target."""
         return self.target is None
 
-    def bootstrap(self, grid: Grid, row: Float[Array, "g w"], move: Move) -> tuple[Float[Array, " g"], Any]:
+    def bootstrap(self, shape: TableShape, row: Float[Array, "g w"], move: Move) -> tuple[Numbers, Whole | int]:
         """The mean under the target."""
         rule = self.explore if self.target is None else self.target
-        return rule.expect(grid.values(row), grid.visits(row), move.t + 1), 0
+        return rule.expect(shape.values(row), shape.visits(row), move.t + 1), 0
 
     def valuer(self, q: Lists, counts: list[list[int]]) -> Callable[[int, int, int], float]:
         """The mean under the target."""
@@ -231,7 +241,7 @@ class DoubleQ(Tabular):
     on_policy: ClassVar[bool] = False
     tables: ClassVar[int] = 2
 
-    def __init__(self, explore: Any = None, rate: Any = None, discount: Any = None, initial: Any = 0.0) -> None:
+    def __init__(self, explore: Rule = None, rate: Rate = None, discount: Number = None, initial: float = 0.0) -> None:
         super().__init__(explore, rate, discount, initial)
 
     @property
@@ -239,9 +249,9 @@ class DoubleQ(Tabular):
         """One more, for the coin."""
         return 4
 
-    def bootstrap(self, grid: Grid, row: Float[Array, "g w"], move: Move) -> tuple[Float[Array, " g"], Any]:
+    def bootstrap(self, shape: TableShape, row: Float[Array, "g w"], move: Move) -> tuple[Numbers, Whole | int]:
         """Q₂(s', argmax Q₁(s', ·)), or the other way round."""
-        a = grid.actions
+        a = shape.actions
         one, two = row[:, :a], row[:, a : 2 * a]
         second = move.u[3] >= 0.5
         best = jnp.argmax(jnp.where(second[:, None], two, one), axis=1)
@@ -253,7 +263,7 @@ class DoubleQ(Tabular):
         one, two = tables
         rate = self.rate.function()
 
-        def update(s: Any, a: Any, r: Any, s2: Any, done: Any, cut: Any, a2: Any, u: Any, t: Any) -> None:
+        def update(s: int, a: int, r: float, s2: int, done: bool, cut: bool, a2: int, u: list[float], t: int) -> None:
             mine, other = (two, one) if u[3] >= 0.5 else (one, two)
             row, seen = mine[s], counts[s]
             k = seen[a]
@@ -268,11 +278,14 @@ class DoubleQ(Tabular):
         return update
 
 
-def check_discount(discount: Any) -> float | None:
+def check_discount(discount: Number) -> float | None:
     """A number from 0 to 1, or None for the world's own."""
-    if discount is None:
-        return None
-    gamma = float(discount)
-    if not 0 <= gamma <= 1:
+    gamma = optional(discount)
+    if gamma is not None and not 0 <= gamma <= 1:
         raise DataError(f"discount must lie between 0 and 1, found {discount}")
     return gamma
+
+
+def optional(value: Number) -> float | None:
+    """A plain number, or None."""
+    return None if value is None else float(value)

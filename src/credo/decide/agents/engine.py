@@ -6,7 +6,6 @@ threads: XLA holds no lock.
 """
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -17,12 +16,14 @@ from jaxtyping import Array
 from credo.core.errors import DataError
 from credo.decide.agents.alias_tables import Compiled, Tables
 from credo.decide.agents.control import Tabular
-from credo.decide.agents.value_table import Grid, Move
+from credo.decide.agents.value_table import Move, TableShape
 
 APART = 16
 """So many seeds are worth a second thread."""
 CHUNK = 2**17
 """Uniform numbers drawn at a time: they should stay in the cache."""
+State = dict[str, np.ndarray]
+"""What experiments need to go on; the first axis is the experiment."""
 COUNTERS = ("return_now", "weight", "returns", "episodes", "rewards")
 
 
@@ -36,61 +37,61 @@ def stream(seed: int, block: int, chunk: int, first: bool = False) -> np.random.
     return np.random.Generator(np.random.SFC64(np.random.SeedSequence([seed, block, chunk, int(first)])))
 
 
-def blocks_of(seeds: int) -> list[slice]:
-    """The seeds in one or two blocks, whatever the machine: the draws depend on it."""
-    half = (seeds + 1) // 2
-    return [slice(0, half), slice(half, seeds)] if seeds >= APART else [slice(0, seeds)]
+class Experiments:
+    """All experiments of a tabular agent in a known world."""
+
+    def __init__(
+        self, agent: Tabular, tables: Tables, gamma: float, horizon: int | None, seeds: int, seed: int
+    ) -> None:
+        self.agent, self.tables, self.gamma, self.seeds, self.seed = agent, tables, gamma, seeds, seed
+        self.limit = None if horizon is None else jnp.asarray(horizon, jnp.int32)
+        self.world, self.description = Compiled.of(tables), numbers(agent)
+        # Two blocks of many seeds, whatever the machine: the draws depend on it.
+        half = (seeds + 1) // 2
+        self.blocks = [slice(0, half), slice(half, seeds)] if seeds >= APART else [slice(0, seeds)]
+
+    def _shape(self, block: slice) -> TableShape:
+        return TableShape(block.stop - block.start, self.tables.states, self.tables.actions, self.agent.tables)
+
+    def begin(self) -> State:
+        """The state before the first step."""
+        one = self._shape(slice(0, 1))
+        if self.seeds * one.states * one.width >= 2**31:
+            raise DataError(
+                f"{self.seeds} seeds of {one.states:,} states and {one.actions} actions are too many for one table; "
+                f"take fewer seeds, at most {2**31 // (one.states * one.width)}"
+            )
+        parts = []
+        for number, block in enumerate(self.blocks):
+            shape = self._shape(block)
+            u = jnp.asarray(stream(self.seed, number, 0, first=True).random((2, shape.experiments)))
+            parts.append(jax.tree.map(np.asarray, _begin(self.description, self.world, shape, u)))
+        return _joined(parts)
+
+    def enter(self, state: State, t: int) -> None:
+        """Everything is in the state."""
+
+    def advance(self, state: State, begin: int, end: int) -> State:
+        """Steps begin … end - 1 of all experiments."""
+
+        def half(number: int, block: slice) -> State:
+            shape, k = self._shape(block), self.agent.uniforms
+            now = {name: jnp.asarray(values[block]) for name, values in state.items()}
+            c = chunk_length(k, shape.experiments)
+            for chunk in range(begin // c, -(-end // c)):
+                u = jnp.asarray(stream(self.seed, number, chunk).random((c, k, shape.experiments)))
+                # As arrays: numbers of Python would be part of the program, and each another one.
+                span = jnp.asarray([max(begin - chunk * c, 0), min(end - chunk * c, c), chunk * c])
+                now = _steps(self.description, self.world, shape, now, u, span, jnp.asarray(self.gamma), self.limit)
+            return jax.tree.map(np.asarray, now)
+
+        if len(self.blocks) == 1:
+            return half(0, self.blocks[0])
+        with ThreadPoolExecutor(len(self.blocks)) as pool:
+            return _joined(list(pool.map(half, range(len(self.blocks)), self.blocks)))
 
 
-def begin(agent: Tabular, tables: Tables, seeds: int, seed: int) -> dict[str, np.ndarray]:
-    """The state of the experiments before the first step; the first axis is the seed."""
-    width = (agent.tables + 1) * tables.actions
-    if seeds * tables.states * width >= 2**31:
-        raise DataError(
-            f"{seeds} seeds of {tables.states:,} states and {tables.actions} actions are too many for one table; take "
-            f"fewer seeds, at most {2**31 // (tables.states * width)}"
-        )
-    parts = []
-    for number, block in enumerate(blocks_of(seeds)):
-        g = block.stop - block.start
-        grid = Grid(g, tables.states, tables.actions, agent.tables)
-        u = stream(seed, number, 0, first=True).random((2, g))
-        parts.append(jax.tree.map(np.asarray, _begin(numbers(agent), Compiled.of(tables), grid, jnp.asarray(u))))
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-
-
-def advance(
-    agent: Tabular,
-    tables: Tables,
-    state: dict[str, np.ndarray],
-    seed: int,
-    begin: int,
-    end: int,
-    gamma: float,
-    horizon: int | None,
-) -> dict[str, np.ndarray]:
-    """Steps begin … end - 1 of all experiments."""
-    seeds = len(state["s"])
-    world, description = Compiled.of(tables), numbers(agent)
-    limit = None if horizon is None else jnp.asarray(horizon, jnp.int32)
-
-    def half(number: int, block: slice) -> dict[str, np.ndarray]:
-        g = block.stop - block.start
-        grid = Grid(g, tables.states, tables.actions, agent.tables)
-        now = {name: jnp.asarray(values[block]) for name, values in state.items()}
-        c = chunk_length(agent.uniforms, g)
-        for chunk in range(begin // c, -(-end // c)):
-            u = stream(seed, number, chunk).random((c, agent.uniforms, g))
-            # As arrays: numbers of Python would be part of the program, and each another one.
-            span = jnp.asarray([max(begin - chunk * c, 0), min(end - chunk * c, c), chunk * c])
-            now = _steps(description, world, grid, now, jnp.asarray(u), span, jnp.asarray(gamma), limit)
-        return jax.tree.map(np.asarray, now)
-
-    blocks = blocks_of(seeds)
-    if len(blocks) == 1:
-        return half(0, blocks[0])
-    with ThreadPoolExecutor(len(blocks)) as pool:
-        parts = list(pool.map(half, range(len(blocks)), blocks))
+def _joined(parts: list[State]) -> State:
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
@@ -100,15 +101,15 @@ def numbers(agent: Tabular) -> Tabular:
 
 
 @eqx.filter_jit
-def _begin(agent: Tabular, world: Compiled, grid: Grid, u: Array) -> dict[str, Array]:
-    g = grid.experiments
-    row = jnp.concatenate([jnp.full(grid.tables * grid.actions, agent.initial), jnp.zeros(grid.actions)])
-    table = jnp.broadcast_to(row, (g, grid.states, grid.width))
+def _begin(agent: Tabular, world: Compiled, shape: TableShape, u: Array) -> dict[str, Array]:
+    g = shape.experiments
+    row = jnp.concatenate([jnp.full(shape.tables * shape.actions, agent.initial), jnp.zeros(shape.actions)])
+    table = jnp.broadcast_to(row, (g, shape.states, shape.width))
     s = world.begin(u[0])
-    at = grid.row(table.reshape(-1), s)
-    a = agent.explore.choose(grid.values(at), grid.visits(at), u[1], jnp.asarray(0))
+    at = shape.row(table.reshape(-1), s)
+    a = agent.explore.choose(shape.values(at), shape.visits(at), u[1], jnp.asarray(0))
     counters = {name: jnp.full(g, float(name == "weight")) for name in COUNTERS}
-    extra = {f"own_{name}": value for name, value in agent.memory(grid).items()}
+    extra = {f"own_{name}": value for name, value in agent.memory(shape).items()}
     return {"table": table, "s": s, "a": a, "age": jnp.zeros(g, jnp.int32), **counters, **extra}
 
 
@@ -116,7 +117,7 @@ def _begin(agent: Tabular, world: Compiled, grid: Grid, u: Array) -> dict[str, A
 def _steps(
     agent: Tabular,
     world: Compiled,
-    grid: Grid,
+    shape: TableShape,
     state: dict[str, Array],
     u: Array,
     span: Array,
@@ -125,17 +126,16 @@ def _steps(
 ) -> dict[str, Array]:
     """Steps low … high - 1 of the chunk that begins at time `base`, for span = (low, high, base)."""
     low, high, base = span
-    slots = world.slots.shape[0] // (grid.states * grid.actions)
-    shape = state["table"].shape
+    slots = world.slots.shape[0] // (shape.states * shape.actions)
 
-    def act(table: Array, s: Array, level: Array, t: Any) -> Array:
-        row = grid.row(table, s)
-        return agent.explore.choose(grid.values(row), grid.visits(row), level, t)
+    def act(table: Array, s: Array, level: Array, t: Array) -> Array:
+        row = shape.row(table, s)
+        return agent.explore.choose(shape.values(row), shape.visits(row), level, t)
 
-    def step(i: Any, now: dict[str, Array]) -> dict[str, Array]:
+    def step(i: Array, now: dict[str, Array]) -> dict[str, Array]:
         table, s, t, draw = now["table"], now["s"], base + i, u[i]
         a = now["a"] if agent.follows else act(table, s, draw[0], t)
-        code, r = world.outcome(s * grid.actions + a, slots, draw[1])
+        code, r = world.outcome(s * shape.actions + a, slots, draw[1])
         done = code < 0
         s2 = jnp.maximum(code, 0)
         age = now["age"] + 1
@@ -149,7 +149,7 @@ def _steps(
                 a2 = act(table, s2, draw[0], t + 1)
         move = Move(s, a, r, s2, done, cut, a2, draw, t)
         own = {name[4:]: value for name, value in now.items() if name.startswith("own_")}
-        table, own = agent.update(grid, table, own, move, gamma)
+        table, own = agent.update(shape, table, own, move, gamma)
         paid = now["return_now"] + now["weight"] * r
         return {
             "table": table,
@@ -166,4 +166,4 @@ def _steps(
 
     flat = {**state, "table": state["table"].reshape(-1)}
     out = jax.lax.fori_loop(low, high, step, flat)
-    return {**out, "table": out["table"].reshape(shape)}
+    return {**out, "table": out["table"].reshape(state["table"].shape)}

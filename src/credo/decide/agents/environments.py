@@ -1,19 +1,20 @@
-"""Agents in environments whose steps are Python: gymnasium's, or any object with its `reset` and `step`.
+"""Where agents walk a step at a time: known worlds, and environments with gymnasium's `reset` and `step`.
 
 Between two steps of the environment only lists and plain numbers are touched: a NumPy scalar costs more than all of an
 update of Q-learning.
 """
 
 import copy
+from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from credo.core.errors import DataError
-from credo.decide.agents.control import OptimisticQ, QLearning, Tabular
-from credo.decide.agents.engine import COUNTERS, stream
-from credo.decide.agents.exploration import EpsilonGreedy, first_of
-from credo.decide.agents.value_table import Grid
+from credo.decide.agents.alias_tables import tabulate
+from credo.decide.agents.control import Tabular
+from credo.decide.agents.engine import COUNTERS, State, stream
+from credo.decide.agents.value_table import TableShape
 from credo.decide.mdp import MDP
 
 BLOCK = 4096
@@ -84,113 +85,148 @@ def _size(env: Any, what: str) -> int:
     return int(space.n)
 
 
-class Loop:
+class Walk:
+    """One path through a world or an environment, begun anew where an episode is over, and what it has earned.
+
+    The `COUNTERS` are the discounted return of the episode that is under way, the weight of its next reward, and over
+    all episodes the sum of returns, their number, and the sum of rewards.
+    """
+
+    def __init__(self, place: Source, seed: int, number: int, horizon: int | None, gamma: float = 1.0) -> None:
+        self.place, self.seed, self.number, self.gamma = place, seed, number, gamma
+        self.limit = horizon or float("inf")
+        self.s, self.age = 0, 0
+        self.return_now, self.weight, self.returns, self.episodes, self.rewards = 0.0, 1.0, 0.0, 0.0, 0.0
+        if place.env is None and place.world is not None:
+            tables = tabulate(place.world)
+            self.outcome, self.start = tables.outcome(), tables.begin()
+
+    def enter(self, t: int) -> None:
+        """Begins an episode at time t."""
+        self.age, self.return_now, self.weight = 0, 0.0, 1.0
+        if self.place.env is None:
+            self.s = self.start(float(stream(self.seed, self.number, t, first=True).random()))
+        else:
+            fresh = np.random.SeedSequence([self.seed, self.number, t, 2]).generate_state(1)[0]
+            self.s = int(self.place.env.reset(seed=int(fresh))[0])
+
+    def step(self, a: int, u: float, v: float) -> tuple[float, int, bool, bool]:
+        """Reward, successor, whether it ended, whether it was broken off; u draws the successor, v the next start."""
+        env = self.place.env
+        if env is None:
+            code, reward = self.outcome(self.s, a, u)
+            done, cut, following = code < 0, False, max(code, 0)
+        else:
+            found, paid, done, cut, _ = env.step(a)
+            following, reward, done = int(found), float(paid), bool(done)
+        self.age += 1
+        self.rewards += reward
+        self.return_now += self.weight * reward
+        cut = not done and (cut or self.age >= self.limit)
+        if done or cut:
+            self.returns += self.return_now
+            self.episodes += 1
+            self.age, self.return_now, self.weight = 0, 0.0, 1.0
+            self.s = self.start(v) if env is None else int(env.reset()[0])
+        else:
+            self.weight *= self.gamma
+            self.s = following
+        return reward, following, done, cut
+
+
+class Setting(NamedTuple):
+    """What all experiments of a run share."""
+
+    place: Source
+    gamma: float
+    horizon: int | None
+    seeds: int
+    seed: int
+
+
+class Loop(ABC):
+    """One experiment in plain Python; its state, of one entry a field, is all that it needs to go on."""
+
+    uniforms = 3
+
+    def __init__(self, setting: Setting, number: int) -> None:
+        self.seed, self.number = setting.seed, number
+        self.walk = Walk(setting.place, setting.seed, number, setting.horizon, setting.gamma)
+
+    @abstractmethod
+    def begin(self) -> State:
+        """The state before the first step."""
+
+    @abstractmethod
+    def enter(self, state: State, t: int) -> None:
+        """Goes on from a state at time t; in an environment a new episode is begun."""
+        for name in COUNTERS:
+            setattr(self.walk, name, float(state[name][0]))
+
+    @abstractmethod
+    def steps(self, draws: list[list[float]], begin: int) -> None:
+        """As many steps as there are draws, from time `begin`."""
+
+    @abstractmethod
+    def state(self) -> State:
+        """The state after these steps."""
+        return {name: np.full(1, float(getattr(self.walk, name))) for name in COUNTERS}
+
+    def advance(self, state: State, begin: int, end: int) -> State:
+        """Steps begin … end - 1, from where the last ones ended."""
+        for block in range(begin // BLOCK, -(-end // BLOCK)):
+            draws = stream(self.seed, self.number, block).random((BLOCK, self.uniforms))
+            low, high = max(begin - block * BLOCK, 0), min(end - block * BLOCK, BLOCK)
+            self.steps(draws[low:high].tolist(), block * BLOCK + low)
+        return self.state()
+
+
+class TabularLoop(Loop):
     """One experiment of a tabular agent in an environment."""
 
-    def __init__(self, agent: Tabular, source: Source, gamma: float, horizon: int | None, seed: int, number: int):
-        self.agent, self.source, self.gamma = agent, source, gamma
-        self.seed, self.number = seed, number
-        self.limit = horizon or float("inf")
-        self.plain = type(agent) in (QLearning, OptimisticQ) and isinstance(agent.explore, EpsilonGreedy)
+    def __init__(self, agent: Tabular, setting: Setting, number: int) -> None:
+        super().__init__(setting, number)
+        self.agent, self.uniforms, self.gamma = agent, agent.uniforms, setting.gamma
+        self.shape = TableShape(1, setting.place.states, setting.place.actions, agent.tables)
 
-    def begin(self) -> dict[str, np.ndarray]:
-        """The state before the first step."""
-        grid = Grid(1, self.source.states, self.source.actions, self.agent.tables)
-        table = np.zeros((1, grid.states, grid.width))
-        table[:, :, : grid.tables * grid.actions] = self.agent.initial
-        return {"table": table, **{name: np.full(1, float(name == "weight")) for name in COUNTERS}}
+    def begin(self) -> State:
+        """Initial values, no visits."""
+        shape = self.shape
+        table = np.zeros((1, shape.states, shape.width))
+        table[:, :, : shape.tables * shape.actions] = self.agent.initial
+        return {"table": table, **super().state()}
 
-    def enter(self, state: dict[str, np.ndarray], t: int) -> None:
-        """Begins an episode at time t, with the values of the state."""
-        k, a = self.agent.tables, self.source.actions
-        table = state["table"][0]
-        self.tables = [table[:, i * a : (i + 1) * a].tolist() for i in range(k)]
-        self.counts = table[:, k * a :].astype(int).tolist()
-        self.acting = self.tables[0]
-        if k > 1:
-            self.acting = np.mean([table[:, i * a : (i + 1) * a] for i in range(k)], axis=0).tolist()
+    def enter(self, state: State, t: int) -> None:
+        """Begins an episode with the values of the state."""
+        super().enter(state, t)
+        *tables, counts = np.split(state["table"][0], self.shape.tables + 1, axis=1)
+        self.tables, self.counts = [table.tolist() for table in tables], counts.astype(int).tolist()
+        self.acting = self.tables[0] if len(tables) == 1 else np.mean(tables, axis=0).tolist()
         self.choose = self.agent.explore.chooser()
         self.update = self.agent.updater(self.tables, self.acting, self.counts, self.gamma)
-        fresh = np.random.SeedSequence([self.seed, self.number, t, 2]).generate_state(1)[0]
-        s, _ = self.source.env.reset(seed=int(fresh))
+        self.walk.enter(t)
         u = float(stream(self.seed, self.number, t, first=True).random(2)[1])
-        self.now = (s, self.choose(self.acting[s], self.counts[s], u, t), t + self.limit - 1)
-        state["return_now"], state["weight"] = np.zeros(1), np.ones(1)
+        self.action = self.choose(self.acting[self.walk.s], self.counts[self.walk.s], u, t)
 
-    def advance(self, state: dict[str, np.ndarray], begin: int, end: int) -> dict[str, np.ndarray]:
-        """Steps begin … end - 1."""
-        totals = [float(state[name][0]) for name in COUNTERS]
-        for block in range(begin // BLOCK, -(-end // BLOCK)):
-            draws = stream(self.seed, self.number, block).random((BLOCK, self.agent.uniforms))
-            low, high = max(begin - block * BLOCK, 0), min(end - block * BLOCK, BLOCK)
-            if self.plain:
-                self._plain_steps(draws[low:high, 0].tolist(), block * BLOCK + low, totals)
-            else:
-                self._steps(draws[low:high].tolist(), block * BLOCK + low, totals)
+    def state(self) -> State:
+        """The tables as one."""
         table = np.concatenate([*(np.asarray(q) for q in self.tables), np.asarray(self.counts, dtype=float)], axis=1)
-        return {"table": table[None], **{name: np.full(1, total) for name, total in zip(COUNTERS, totals, strict=True)}}
+        return {"table": table[None], **super().state()}
 
-    def _plain_steps(self, draws: list[float], begin: int, totals: list[float]) -> None:
-        """`_steps` for Q-learning with ε-greedy actions, written out: calls are most of what an agent costs."""
-        step, reset, q, counts = self.source.env.step, self.source.env.reset, self.acting, self.counts
-        epsilon_at, rate = self.agent.explore.epsilon.function(), self.agent.rate.function()  # type: ignore[attr-defined]
-        gamma, limit, actions = self.gamma, self.limit, self.source.actions
-        s, a, last = self.now
-        now, weight, returns, episodes, rewards = totals
+    def steps(self, draws: list[list[float]], begin: int) -> None:
+        """Choose, step, update; agents that follow their policy choose before they update."""
+        walk, step, choose, update = self.walk, self.walk.step, self.choose, self.update
+        acting, counts, follows, a = self.acting, self.counts, self.agent.follows, self.action
         for t, u in enumerate(draws, begin):
-            row, epsilon = q[s], epsilon_at(t)
-            if u < epsilon:
-                a = min(int(u / epsilon * actions), actions - 1)
-            else:
-                top = max(row)
-                a = row.index(top) if row.count(top) == 1 else first_of(row, top, (u - epsilon) / (1 - epsilon))
-            s2, r, done, cut, _ = step(a)
-            seen = counts[s]
-            k = seen[a]
-            seen[a] = k + 1
-            row[a] += rate(k) * ((r if done else r + gamma * max(q[s2])) - row[a])
-            rewards += r
-            now += weight * r
-            weight *= gamma
-            s = s2
-            if done or cut or t >= last:
-                s = reset()[0]
-                returns += now
-                episodes += 1
-                now, weight, last = 0.0, 1.0, t + limit
-        self.now = (s, a, last)
-        totals[:] = now, weight, returns, episodes, float(rewards)
-
-    def _steps(self, draws: list[Any], begin: int, totals: list[float]) -> None:
-        step, reset = self.source.env.step, self.source.env.reset
-        choose, update, acting, counts = self.choose, self.update, self.acting, self.counts
-        follows, gamma = self.agent.follows, self.gamma
-        limit = self.limit
-        s, a, last = self.now
-        now, weight, returns, episodes, rewards = totals
-        a2 = a
-        for t, u in enumerate(draws, begin):
+            s = walk.s
             if not follows:
                 a = choose(acting[s], counts[s], u[0], t)
-            s2, r, done, cut, _ = step(a)
-            rewards += r
-            now += weight * r
-            if done or cut or t >= last:
-                following = reset()[0]
-                returns += now
-                episodes += 1
-                now, weight, last, cut = 0.0, 1.0, t + limit, not done
-            else:
-                following = s2
-                weight *= gamma
+            r, s2, done, cut = step(a, u[1], u[2])
+            then = a2 = a
             if follows:
-                then = a2 = choose(acting[following], counts[following], u[0], t + 1)
+                then = a2 = choose(acting[walk.s], counts[walk.s], u[0], t + 1)
                 if cut:
                     a2 = choose(acting[s2], counts[s2], u[0], t + 1)
-                update(s, a, r, s2, done, cut, a2, u, t)
-                a = then
-            else:
-                update(s, a, r, s2, done, cut, a2, u, t)
-            s = following
-        self.now = (s, a, last)
-        totals[:] = now, weight, returns, episodes, float(rewards)
+            update(s, a, r, s2, done, cut, a2, u, t)
+            a = then
+        self.action = a

@@ -8,28 +8,30 @@ from a random one around the circle. Sutton & Barto (2018), chapter 2.
 import math
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import SupportsFloat
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from credo.core.errors import DataError
-from credo.decide.agents.schedules import Constant, Schedule, as_schedule
+from credo.decide.agents.schedules import ConstantSchedule, Schedule, as_schedule
 
 Rows = Float[Array, "g a"]
+Time = Int[Array, ""] | int
 Choose = Callable[[list[float], list[int], float, int], int]
+Expect = Callable[[list[float], list[int], int], float]
 
 
 class Exploration(eqx.Module):
     """A rule π(a | s) from values and visits of the actions in a state, and the time t."""
 
     @abstractmethod
-    def choose(self, q: Rows, n: Rows, u: Float[Array, " g"], t: Any) -> Int[Array, " g"]:
+    def choose(self, q: Rows, n: Rows, u: Float[Array, " g"], t: Time) -> Int[Array, " g"]:
         """An action for each experiment."""
 
     @abstractmethod
-    def expect(self, q: Rows, n: Rows, t: Any) -> Float[Array, " g"]:
+    def expect(self, q: Rows, n: Rows, t: Time) -> Float[Array, " g"]:
         """Σₐ π(a | s) Q(s, a)."""
 
     @abstractmethod
@@ -37,7 +39,7 @@ class Exploration(eqx.Module):
         """`choose` for one experiment in plain Python: (q, n, u, t) → action."""
 
     @abstractmethod
-    def expecter(self) -> Callable[[list[float], list[int], int], float]:
+    def expecter(self) -> Expect:
         """`expect` for one experiment in plain Python: (q, n, t) → value."""
 
 
@@ -50,12 +52,12 @@ class EpsilonGreedy(Exploration):
 
     epsilon: Schedule
 
-    def __init__(self, epsilon: Any = 0.1) -> None:
+    def __init__(self, epsilon: Schedule | float = 0.1) -> None:
         self.epsilon = as_schedule(epsilon, "epsilon")
         if float(self.epsilon(0)) > 1:
             raise DataError(f"epsilon must be a probability, found {float(self.epsilon(0)):g} at the start")
 
-    def choose(self, q: Rows, n: Rows, u: Float[Array, " g"], t: Any) -> Int[Array, " g"]:
+    def choose(self, q: Rows, n: Rows, u: Float[Array, " g"], t: Time) -> Int[Array, " g"]:
         """u < ε: any; the rest of u breaks ties."""
         epsilon = self.epsilon(t)
         a = q.shape[1]
@@ -64,7 +66,7 @@ class EpsilonGreedy(Exploration):
         turn = jnp.minimum((rest * a).astype(jnp.int32), a - 1)
         return jnp.where(greedy, first_best(q, turn), turn)
 
-    def expect(self, q: Rows, n: Rows, t: Any) -> Float[Array, " g"]:
+    def expect(self, q: Rows, n: Rows, t: Time) -> Float[Array, " g"]:
         """(1 - ε) max Q + ε mean Q."""
         epsilon = self.epsilon(t)
         return (1 - epsilon) * jnp.max(q, axis=1) + epsilon * jnp.mean(q, axis=1)
@@ -72,7 +74,7 @@ class EpsilonGreedy(Exploration):
     def chooser(self) -> Choose:
         """The same in plain Python."""
         epsilon_at = self.epsilon.function()
-        fixed = epsilon_at(0) if isinstance(self.epsilon, Constant) else None
+        fixed = epsilon_at(0) if isinstance(self.epsilon, ConstantSchedule) else None
 
         def choose(q: list[float], n: list[int], u: float, t: int) -> int:
             epsilon = epsilon_at(t) if fixed is None else fixed
@@ -85,7 +87,7 @@ class EpsilonGreedy(Exploration):
 
         return choose
 
-    def expecter(self) -> Callable[[list[float], list[int], int], float]:
+    def expecter(self) -> Expect:
         """The same in plain Python."""
         epsilon_at = self.epsilon.function()
 
@@ -100,30 +102,30 @@ class Greedy(EpsilonGreedy):
     """The best action, always: explores only as far as optimistic values make it."""
 
     def __init__(self) -> None:
-        self.epsilon = Constant(0.0)
+        self.epsilon = ConstantSchedule(0.0)
 
 
-class Softmax(Exploration):
+class SoftmaxExploration(Exploration):
     """π(a | s) ∝ exp(Q(s, a)/temperature)."""
 
     temperature: Schedule
 
-    def __init__(self, temperature: Any = 1.0) -> None:
+    def __init__(self, temperature: Schedule | float = 1.0) -> None:
         self.temperature = as_schedule(temperature, "temperature")
         if not float(self.temperature(0)) > 0:
             raise DataError("temperature must be positive; for none take Greedy()")
 
-    def _weights(self, q: Rows, t: Any) -> Rows:
+    def _weights(self, q: Rows, t: Time) -> Rows:
         # Below 1e-300 the temperature is zero for all that matters, and 0/0 must not be.
         return jnp.exp((q - jnp.max(q, axis=1, keepdims=True)) / jnp.maximum(self.temperature(t), 1e-300))
 
-    def choose(self, q: Rows, n: Rows, u: Float[Array, " g"], t: Any) -> Int[Array, " g"]:
+    def choose(self, q: Rows, n: Rows, u: Float[Array, " g"], t: Time) -> Int[Array, " g"]:
         """By the inverse of the cumulative probabilities."""
         total = jnp.cumsum(self._weights(q, t), axis=1)
         passed = jnp.sum((total <= (u * total[:, -1])[:, None]).astype(jnp.int32), axis=1)
         return jnp.minimum(passed, q.shape[1] - 1).astype(jnp.int32)
 
-    def expect(self, q: Rows, n: Rows, t: Any) -> Float[Array, " g"]:
+    def expect(self, q: Rows, n: Rows, t: Time) -> Float[Array, " g"]:
         """Σ π Q."""
         weights = self._weights(q, t)
         return jnp.sum(weights * q, axis=1) / jnp.sum(weights, axis=1)
@@ -144,7 +146,7 @@ class Softmax(Exploration):
 
         return choose
 
-    def expecter(self) -> Callable[[list[float], list[int], int], float]:
+    def expecter(self) -> Expect:
         """The same in plain Python."""
         temperature_at, exp = self.temperature.function(), math.exp
 
@@ -164,7 +166,7 @@ class UCB(Exploration):
 
     c: float
 
-    def __init__(self, c: Any = 1.0) -> None:
+    def __init__(self, c: SupportsFloat = 1.0) -> None:
         self.c = float(c)
         if not 0 <= self.c < float("inf"):
             raise DataError(f"c must be a finite number ≥ 0, found {c!r}")
@@ -173,12 +175,12 @@ class UCB(Exploration):
         visits = jnp.log1p(jnp.sum(n, axis=1, keepdims=True))
         return jnp.where(n > 0, q + self.c * jnp.sqrt(visits / jnp.maximum(n, 1)), jnp.inf)
 
-    def choose(self, q: Rows, n: Rows, u: Float[Array, " g"], t: Any) -> Int[Array, " g"]:
+    def choose(self, q: Rows, n: Rows, u: Float[Array, " g"], t: Time) -> Int[Array, " g"]:
         """The best bound; u breaks ties."""
         a = q.shape[1]
         return first_best(self._scores(q, n), jnp.minimum((u * a).astype(jnp.int32), a - 1))
 
-    def expect(self, q: Rows, n: Rows, t: Any) -> Float[Array, " g"]:
+    def expect(self, q: Rows, n: Rows, t: Time) -> Float[Array, " g"]:
         """Q of the first action with the best bound."""
         chosen = jnp.argmax(self._scores(q, n), axis=1)
         return jnp.take_along_axis(q, chosen[:, None], axis=1)[:, 0]
@@ -197,7 +199,7 @@ class UCB(Exploration):
 
         return choose
 
-    def expecter(self) -> Callable[[list[float], list[int], int], float]:
+    def expecter(self) -> Expect:
         """The same in plain Python."""
         scores_of = self._score_list
 
@@ -224,7 +226,7 @@ def first_of(q: list[float], top: float, u: float) -> int:
     return (rotated.index(top) + turn) % len(q)
 
 
-def check_exploration(given: Any, name: str = "explore") -> Exploration:
+def check_exploration(given: object, name: str = "explore") -> Exploration:
     """The rule, or an error that says what one is."""
     if not isinstance(given, Exploration):
         raise DataError(f"{name} must be a rule such as EpsilonGreedy(0.1), found {given!r}")

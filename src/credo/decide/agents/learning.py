@@ -1,68 +1,70 @@
 """The course of an experiment: where it takes place, when it is evaluated, what is kept."""
 
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from credo.core.checks import check_count
 from credo.core.errors import DataError, NotConvergedWarning
-from credo.decide.agents import engine
 from credo.decide.agents.alias_tables import tabulate
 from credo.decide.agents.control import Agent, Tabular
-from credo.decide.agents.environments import Loop, Source, open_source
+from credo.decide.agents.engine import Experiments, State
+from credo.decide.agents.environments import Loop, Setting, Source, TabularLoop, open_source
 from credo.decide.agents.evaluation import Episodes, Known
 from credo.decide.agents.exploration import EpsilonGreedy
-from credo.decide.agents.planner_loop import PlannerLoop
-from credo.decide.agents.planning import Planner
+from credo.decide.agents.planning import Planner, PlannerLoop
 from credo.decide.agents.run import Run
-
-DISCOUNT = 0.99
-"""In environments, where the agent has none."""
-State = dict[str, np.ndarray]
+from credo.decide.mdp.model import DISCOUNT
 
 
 def learn(
     agent: Agent,
     source: Any,
     steps: int,
-    seeds: Any,
-    seed: Any,
-    evaluate_every: Any,
-    horizon: Any,
+    seeds: int | None,
+    seed: int | None,
+    evaluate_every: int | None,
+    horizon: int | None,
     episodes: int,
-    start: Any,
+    resume: Run | None,
 ) -> Run:
     """See `Agent.learn`."""
-    check_count(steps, "steps")
-    for name, value in (("seeds", seeds), ("evaluate_every", evaluate_every), ("horizon", horizon)):
+    given = {"steps": steps, "seeds": seeds, "evaluate_every": evaluate_every, "horizon": horizon, "episodes": episodes}
+    for name, value in given.items():
         if value is not None:
             check_count(value, name)
-    check_count(episodes, "episodes")
     place = open_source(source)
     gamma = agent.discount
     if gamma is None:
         gamma = place.world.discount if place.env is None and place.world is not None else DISCOUNT
-    seed, seeds, horizon = _go_on(agent, place, gamma, seeds, seed, horizon, start)
-    if start is None:
+    if resume is None:
         _check_schedules(agent)
-    done = 0 if start is None else start.done
-    acting = agent.prepared(gamma, place.reward_max, place.reward_min)
-    judge = _judge(place, gamma, episodes, seed)
+        check_count(seed or 0, "seed", least=0)
+        setting = Setting(place, gamma, horizon, seeds or 1, int(seed or 0))
+    else:
+        setting = _go_on(agent, place, gamma, resume, seeds, seed, horizon)
+    done = 0 if resume is None else resume.done
+    judge: Known | Episodes
+    if place.world is not None:
+        judge = Known(place.world, gamma)
+    else:
+        judge = Episodes(place.copy(), gamma, episodes, setting.seed)
     every = steps if evaluate_every is None else int(evaluate_every)
     points = sorted({*range((done // every + 1) * every, done + steps, every), done + steps})
+    acting = agent.prepared(gamma, place.reward_max, place.reward_min)
     parts = [
         _follow(runner, state, judge, place.actions, done, points)
-        for runner, state in _runners(acting, place, gamma, horizon, seeds, seed, start)
+        for runner, state in _runners(acting, setting, resume)
     ]
-    state = {name: np.concatenate([part[0][name] for part in parts]) for name in parts[0][0]}
-    curves = {name: np.concatenate([part[1][name] for part in parts]) for name in parts[0][1]}
+    state, curves = ({name: np.concatenate([part[i][name] for part in parts]) for name in parts[0][i]} for i in (0, 1))
     marks = np.asarray(points)
-    if start is not None:
-        curves = {name: np.concatenate([getattr(start, name), curves[name]], axis=1) for name in curves}
-        marks = np.concatenate([start.steps, marks])
+    optimum, gain = (judge.optimum(), judge.gain()) if resume is None else (resume.optimum, resume.gain)
+    if resume is not None:
+        curves = {name: np.concatenate([getattr(resume, name), curves[name]], axis=1) for name in curves}
+        marks = np.concatenate([resume.steps, marks])
     q, visits = _split(state["table"], place.actions)
-    optimum, gain = (start.optimum, start.gain) if start is not None else (judge.optimum(), judge.gain())
     return Run(
         agent,
         q,
@@ -72,36 +74,30 @@ def learn(
         optimum=optimum,
         gain=gain,
         gamma=gamma,
-        seed=seed,
-        horizon=horizon,
+        seed=setting.seed,
+        horizon=setting.horizon,
         state=state,
     )
 
 
 def _go_on(
-    agent: Agent, place: Source, gamma: float, seeds: Any, seed: Any, horizon: Any, start: Any
-) -> tuple[int, int, int | None]:
-    """Seed, seeds and horizon, which a run to go on from has already."""
-    if start is None:
-        number = 0 if seed is None else seed
-        if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < 0:
-            raise DataError(f"seed must be a whole number ≥ 0, found {seed!r}")
-        return int(number), 1 if seeds is None else int(seeds), None if horizon is None else int(horizon)
-    if not isinstance(start, Run):
-        raise DataError(f"start must be a Run to go on from, found {type(start).__name__}")
-    if type(start.agent) is not type(agent):
-        raise DataError(f"the run is of {type(start.agent).__name__}, and cannot go on as {type(agent).__name__}")
-    if start.q.shape[1:] != (place.states, place.actions):
-        raise DataError(
-            f"the run is of a world with {start.q.shape[1]} states and {start.q.shape[2]} actions, found "
-            f"{place.states} and {place.actions}"
-        )
-    if gamma != start.gamma:
-        raise DataError(f"the run has the discount {start.gamma:g}, and cannot go on with {gamma:g}")
-    for name, value, has in (("seeds", seeds, start.seeds), ("seed", seed, start.seed)):
+    agent: Agent, place: Source, gamma: float, run: object, seeds: int | None, seed: int | None, horizon: int | None
+) -> Setting:
+    """The setting of a run to go on from."""
+    if not isinstance(run, Run):
+        raise DataError(f"resume must be a Run to go on from, found {type(run).__name__}")
+    if type(run.agent) is not type(agent):
+        raise DataError(f"the run is of {type(run.agent).__name__}, and cannot go on as {type(agent).__name__}")
+    _, states, actions = run.q.shape
+    if (states, actions) != (place.states, place.actions):
+        found = f"found {place.states} and {place.actions}"
+        raise DataError(f"the run is of a world with {states} states and {actions} actions, {found}")
+    if gamma != run.gamma:
+        raise DataError(f"the run has the discount {run.gamma:g}, and cannot go on with {gamma:g}")
+    for name, value, has in (("seeds", seeds, run.seeds), ("seed", seed, run.seed)):
         if value is not None and value != has:
             raise DataError(f"the run has {name} = {has}, and cannot go on with {value}; leave it out")
-    return start.seed, start.seeds, start.horizon if horizon is None else int(horizon)
+    return Setting(place, gamma, run.horizon if horizon is None else horizon, run.seeds, run.seed)
 
 
 def _check_schedules(agent: Agent) -> None:
@@ -117,53 +113,28 @@ def _check_schedules(agent: Agent) -> None:
             )
 
 
-def _judge(place: Source, gamma: float, episodes: int, seed: int) -> Known | Episodes:
-    if place.world is not None:
-        return Known(place.world, gamma)
-    return Episodes(place.copy(), gamma, episodes, seed)
-
-
-class _Compiled:
-    """All experiments of a tabular agent in a known world."""
-
-    def __init__(self, agent: Tabular, place: Source, gamma: float, horizon: int | None, seeds: int, seed: int) -> None:
-        self.agent, self.gamma, self.horizon, self.seeds, self.seed = agent, gamma, horizon, seeds, seed
-        self.tables = tabulate(place.world)  # type: ignore[arg-type]  # a world is there where env is not
-
-    def begin(self) -> State:
-        """Before the first step."""
-        return engine.begin(self.agent, self.tables, self.seeds, self.seed)
-
-    def enter(self, state: State, t: int) -> None:
-        """Everything is in the state."""
-
-    def advance(self, state: State, begin: int, end: int) -> State:
-        """Steps begin … end - 1."""
-        return engine.advance(self.agent, self.tables, state, self.seed, begin, end, self.gamma, self.horizon)
-
-
-def _runners(
-    agent: Agent, place: Source, gamma: float, horizon: int | None, seeds: int, seed: int, start: Run | None
-) -> Any:
+def _runners(agent: Agent, setting: Setting, resume: Run | None) -> Iterator[tuple[Loop | Experiments, State]]:
     """What runs the experiments, each with its state: all at once, or one after the other."""
-    if isinstance(agent, Tabular) and place.env is None:
-        runner = _Compiled(agent, place, gamma, horizon, seeds, seed)
-        yield runner, runner.begin() if start is None else start.state
+    place = setting.place
+    if isinstance(agent, Tabular) and place.env is None and place.world is not None:
+        runner = Experiments(agent, tabulate(place.world), setting.gamma, setting.horizon, setting.seeds, setting.seed)
+        yield runner, runner.begin() if resume is None else resume.state
         return
-    for number in range(seeds):
-        alone: Any
+    for number in range(setting.seeds):
+        alone: Loop
         if isinstance(agent, Tabular):
-            alone = Loop(agent, place, gamma, horizon, seed, number)
+            alone = TabularLoop(agent, setting, number)
         elif isinstance(agent, Planner):
-            alone = PlannerLoop(agent, place, gamma, horizon, seed, number)
+            alone = PlannerLoop(agent, setting, number)
         else:
             raise DataError(f"{type(agent).__name__} is not an agent that credo knows how to run")
-        yield alone, alone.begin() if start is None else {k: v[number : number + 1] for k, v in start.state.items()}
+        yield alone, alone.begin() if resume is None else {k: v[number : number + 1] for k, v in resume.state.items()}
 
 
-def _follow(runner: Any, state: State, judge: Any, actions: int, done: int, points: list[int]) -> tuple[State, State]:
+def _follow(
+    runner: Loop | Experiments, state: State, judge: Known | Episodes, actions: int, done: int, points: list[int]
+) -> tuple[State, State]:
     """The state in the end, and the curves at the points."""
-    state = dict(state)
     runner.enter(state, done)
     curves: dict[str, list[np.ndarray]] = {name: [] for name in ("scores", "returns", "episodes", "rewards")}
     for point in points:

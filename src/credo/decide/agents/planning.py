@@ -6,16 +6,20 @@ Each keeps how often every action led where, and now and then plans anew; betwee
 import math
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar, SupportsFloat, TypeVar
 
 import equinox as eqx
 import numpy as np
 import scipy.sparse as sp
 from jaxtyping import Float
 
+from credo.core.checks import check_count
 from credo.core.errors import DataError
+from credo.core.pytrees import changed
 from credo.decide.agents.belief import WorldBelief
-from credo.decide.agents.control import Agent, check_discount
+from credo.decide.agents.control import Agent, check_discount, optional
+from credo.decide.agents.engine import State
+from credo.decide.agents.environments import Loop, Setting
 from credo.decide.agents.exploration import UCB, EpsilonGreedy, Exploration, Greedy, check_exploration
 from credo.decide.mdp.bellman import direct
 
@@ -36,9 +40,7 @@ class Planner(Agent):
     on_policy: ClassVar[bool] = False
 
     @abstractmethod
-    def model(
-        self, counts: Counts, sums: Sums, gamma: float, rng: np.random.Generator
-    ) -> tuple[Counts, Float[np.ndarray, "s a"]]:
+    def model(self, counts: Counts, sums: Sums, gamma: float, rng: np.random.Generator) -> tuple[Counts, Sums]:
         """The probabilities (the end is the last outcome) and rewards to plan with."""
 
     @abstractmethod
@@ -68,29 +70,28 @@ class RMax(Planner):
 
     def __init__(
         self,
-        epsilon: Any = 0.1,
-        delta: Any = 0.05,
-        known: Any = None,
-        discount: Any = None,
-        reward_max: Any = None,
-        reward_min: Any = None,
+        epsilon: SupportsFloat = 0.1,
+        delta: SupportsFloat = 0.05,
+        known: int | None = None,
+        discount: SupportsFloat | None = None,
+        reward_max: SupportsFloat | None = None,
+        reward_min: SupportsFloat | None = None,
     ) -> None:
         if not (float(epsilon) > 0 and 0 < float(delta) < 1):
             raise DataError(f"epsilon must be positive and delta a probability, found {epsilon!r} and {delta!r}")
-        if known is not None and not int(known) >= 1:
-            raise DataError(f"known must be a number of visits ≥ 1, found {known!r}")
+        if known is not None:
+            check_count(known, "known")
         self.epsilon, self.delta = float(epsilon), float(delta)
         self.known = None if known is None else int(known)
         self.discount = check_discount(discount)
-        self.reward_max = None if reward_max is None else float(reward_max)
-        self.reward_min = None if reward_min is None else float(reward_min)
+        self.reward_max, self.reward_min = optional(reward_max), optional(reward_min)
 
     def prepared(self, gamma: float, reward_max: float | None, reward_min: float | None = None) -> "RMax":
         """With the largest and the least reward."""
         ready = with_reward(self, gamma, reward_max)
         if ready.reward_min is not None or reward_min is None:
             return ready
-        return eqx.tree_at(lambda a: a.reward_min, ready, min(reward_min, 0.0), is_leaf=lambda leaf: leaf is None)
+        return changed(ready, reward_min=min(reward_min, 0.0))
 
     def threshold(self, states: int, actions: int, gamma: float) -> int:
         """Visits m after which the model of a pair is good enough, with probability 1 - δ for all pairs at once.
@@ -144,10 +145,15 @@ class ModelBased(Planner):
     discount: float | None
     reward_max: float | None
 
-    def __init__(self, explore: Any = None, discount: Any = None, reward_max: Any = None) -> None:
+    def __init__(
+        self,
+        explore: Exploration | None = None,
+        discount: SupportsFloat | None = None,
+        reward_max: SupportsFloat | None = None,
+    ) -> None:
         self.explore = EpsilonGreedy(0.1) if explore is None else check_exploration(explore)
         self.discount = check_discount(discount)
-        self.reward_max = None if reward_max is None else float(reward_max)
+        self.reward_max = optional(reward_max)
 
     def prepared(self, gamma: float, reward_max: float | None, reward_min: float | None = None) -> "ModelBased":
         """With the largest reward, which only UCB needs."""
@@ -188,10 +194,15 @@ class PosteriorSampling(Planner):
     noise: float
 
     def __init__(
-        self, discount: Any = None, prior: Any = None, reward: Any = 0.0, strength: Any = 1.0, noise: Any = 1.0
+        self,
+        discount: SupportsFloat | None = None,
+        prior: SupportsFloat | None = None,
+        reward: SupportsFloat = 0.0,
+        strength: SupportsFloat = 1.0,
+        noise: SupportsFloat = 1.0,
     ) -> None:
         self.discount = check_discount(discount)
-        self.prior = None if prior is None else float(prior)
+        self.prior = optional(prior)
         self.reward, self.strength, self.noise = float(reward), float(strength), float(noise)
         self.belief(1, 1)
 
@@ -208,7 +219,10 @@ class PosteriorSampling(Planner):
         return lambda n, marked, since, length, over: over or n > 2 * max(marked, 1) or since > length
 
 
-def with_reward(agent: Any, gamma: float, reward_max: float | None) -> Any:
+O = TypeVar("O", RMax, ModelBased)
+
+
+def with_reward(agent: O, gamma: float, reward_max: float | None) -> O:
     """The agent with the world's largest reward, where it has none."""
     if gamma == 1:
         raise DataError("optimism needs a discount below 1: r_max/(1 - γ) must be finite")
@@ -216,10 +230,10 @@ def with_reward(agent: Any, gamma: float, reward_max: float | None) -> Any:
         return agent
     if reward_max is None:
         raise DataError("reward_max is missing: the environment does not say how large its rewards can be")
-    return eqx.tree_at(lambda a: a.reward_max, agent, reward_max, is_leaf=lambda leaf: leaf is None)
+    return changed(agent, reward_max=reward_max)
 
 
-def frequencies(counts: Counts, sums: Sums, seen: Sums, unknown: Any, worth: float) -> tuple[Counts, Sums]:
+def frequencies(counts: Counts, sums: Sums, seen: Sums, unknown: np.ndarray, worth: float) -> tuple[Counts, Sums]:
     """n(s, a, s')/n(s, a) and mean rewards; unknown pairs are worth so much, and the end."""
     n = np.maximum(seen, 1)
     prob, rewards = counts / n[:, :, None], sums / n
@@ -228,7 +242,7 @@ def frequencies(counts: Counts, sums: Sums, seen: Sums, unknown: Any, worth: flo
     return prob, np.where(unknown, worth, rewards)
 
 
-def best_values(prob: Counts, rewards: Sums, gamma: float, policy: np.ndarray, most: int = 1000) -> Sums:
+def best_values(prob: Counts, rewards: Sums, gamma: float, policy: np.ndarray, max_steps: int = 1000) -> Sums:
     """Q* of a model by policy iteration from a policy."""
     s, a = rewards.shape
     rows = np.arange(s)
@@ -236,7 +250,7 @@ def best_values(prob: Counts, rewards: Sums, gamma: float, policy: np.ndarray, m
     flat = np.ascontiguousarray(prob[:, :, :-1]).reshape(s * a, s)
     matrix = flat if small else sp.csr_array(flat)
     q = rewards
-    for _ in range(most):
+    for _ in range(max_steps):
         step, reward = matrix[rows * a + policy], rewards[rows, policy]
         value = doubled(step, reward, gamma) if small else direct(step, reward, gamma)
         q = rewards + gamma * (matrix @ value).reshape(s, a)
@@ -256,3 +270,82 @@ def doubled(step: Float[np.ndarray, "s s"], reward: Float[np.ndarray, " s"], gam
         power = power @ power
         weight *= weight
     return value
+
+
+class PlannerLoop(Loop):
+    """One experiment of an agent that plans, in a world or an environment."""
+
+    def __init__(self, agent: Planner, setting: Setting, number: int) -> None:
+        super().__init__(setting, number)
+        place = setting.place
+        if setting.gamma == 1:
+            raise DataError(f"{type(agent).__name__} plans with a discount below 1, found 1")
+        if place.states * place.actions * (place.states + 1) > LARGEST:
+            raise DataError(
+                f"a model of {place.states:,} states and {place.actions} actions does not fit; take QLearning or Dyna"
+            )
+        self.agent, self.gamma, self.shape = agent, setting.gamma, (place.states, place.actions)
+        self.stale = agent.stale(*self.shape, setting.gamma)
+        self.in_world = place.env is None
+
+    def begin(self) -> State:
+        """The first plan is made before anything was seen."""
+        s, a = self.shape
+        self.walk.enter(0)
+        self.kept = {
+            "table": np.zeros((1, s, 2 * a)),
+            "counts": np.zeros((1, s, a, s + 1)),
+            "sums": np.zeros((1, s, a)),
+            "marked": np.zeros((1, s, a)),
+            **{name: np.zeros(1) for name in ("since", "length", "plans")},
+        }
+        self._plan()
+        return self.state()
+
+    def enter(self, state: State, t: int) -> None:
+        """Goes on where the state says."""
+        super().enter(state, t)
+        self.kept = {name: values.copy() for name, values in state.items()}
+        self.walk.s, self.walk.age = int(state["s"][0]), int(state["age"][0])
+        if not self.in_world:
+            self.walk.enter(t)
+
+    def state(self) -> State:
+        """What is known of the world, the last plan, and where the walk is."""
+        at = {"s": np.full(1, self.walk.s), "age": np.full(1, self.walk.age)}
+        return {**{name: values.copy() for name, values in self.kept.items()}, **at, **super().state()}
+
+    def _plan(self) -> None:
+        a, kept = self.shape[1], self.kept
+        number = int(kept["plans"][0])
+        rng = np.random.default_rng(np.random.SeedSequence([self.seed, self.number, number, 3]))
+        prob, rewards = self.agent.model(kept["counts"][0], kept["sums"][0], self.gamma, rng)
+        table = kept["table"][0]
+        table[:, :a] = best_values(prob, rewards, self.gamma, np.argmax(table[:, :a], axis=1))
+        kept["marked"][0] = table[:, a:]
+        kept["plans"][0] += 1
+        kept["length"][0], kept["since"][0] = kept["since"][0] + 1, 0
+
+    def steps(self, draws: list[list[float]], begin: int) -> None:
+        """Follows the plan, counts what happens, and plans anew where the agent says so."""
+        (s, a), kept, walk, stale = self.shape, self.kept, self.walk, self.stale
+        table, counts, sums = kept["table"][0], kept["counts"][0], kept["sums"][0]
+        choose = self.agent.acting.chooser()
+        q, n, marked = table[:, :a].tolist(), table[:, a:].astype(int).tolist(), kept["marked"][0].tolist()
+        since, length = int(kept["since"][0]), int(kept["length"][0])
+        for t, u in enumerate(draws, begin):
+            at = walk.s
+            k = choose(q[at], n[at], u[0], t)
+            reward, following, done, cut = walk.step(k, u[1], u[2])
+            counts[at, k, s if done else following] += 1
+            sums[at, k] += reward
+            n[at][k] += 1
+            since += 1
+            if stale(n[at][k], marked[at][k], since, length, done or cut):
+                table[:, a:] = n
+                kept["since"][0] = since
+                self._plan()
+                q, marked = table[:, :a].tolist(), kept["marked"][0].tolist()
+                since, length = 0, int(kept["length"][0])
+        table[:, a:] = n
+        kept["since"][0] = since

@@ -81,7 +81,7 @@ class Run(eqx.Module):
 
     def resume(self, source: Any, steps: int, **options: Any) -> "Run":
         """The run after more steps: on an MDP just as if it had not been interrupted."""
-        return self.agent.learn(source, steps, start=self, **options)
+        return self.agent.learn(source, steps, resume=self, **options)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Writes everything, also what is needed to go on, to a `.credo` file."""

@@ -14,14 +14,20 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from credo.core.checks import check_count
+from credo.core.checks import ArrayLike, check_count
 from credo.core.errors import DataError, NotConvergedWarning
 from credo.decide.agents.alias_tables import Compiled, alias, tabulate
-from credo.decide.agents.control import check_discount
+from credo.decide.agents.control import Number, Rate, check_discount
 from credo.decide.agents.engine import chunk_length, stream
 from credo.decide.agents.environments import open_source
-from credo.decide.agents.schedules import Polynomial, Schedule, as_schedule
+from credo.decide.agents.schedules import PolynomialDecay, Schedule, as_schedule
 from credo.decide.agents.trajectories import Trajectory, collect, policy_probabilities
+from credo.decide.mdp.model import DISCOUNT
+
+Pair = tuple[Array, Array]
+Limit = Array | None
+Now = tuple[Array, Array, Array, Array, Array, Array]
+"""Values, visits, rates and traces (g, s); states and ages (g,)."""
 
 
 class Estimates(eqx.Module):
@@ -58,12 +64,17 @@ class TD(eqx.Module):
     setting: ClassVar[str] = "episodic and continuing"
 
     def __init__(
-        self, lam: Any = 0.0, rate: Any = None, discount: Any = None, initial: Any = 0.0, replacing: bool = False
+        self,
+        lam: float = 0.0,
+        rate: Rate = None,
+        discount: Number = None,
+        initial: float = 0.0,
+        replacing: bool = False,
     ) -> None:
         self.lam = float(lam)
         if not 0 <= self.lam <= 1:
             raise DataError(f"lam must lie between 0 and 1, found {lam}")
-        self.rate = Polynomial(0.8) if rate is None else as_schedule(rate, "rate")
+        self.rate = PolynomialDecay(0.8) if rate is None else as_schedule(rate, "rate")
         self.discount = check_discount(discount)
         self.initial = float(initial)
         self.replacing = bool(replacing)
@@ -71,12 +82,12 @@ class TD(eqx.Module):
     def evaluate(
         self,
         source: Any,
-        policy: Any = None,
+        policy: ArrayLike = None,
         steps: int = 100_000,
         *,
         seeds: int = 1,
         seed: int = 0,
-        horizon: Any = None,
+        horizon: int | None = None,
     ) -> Estimates:
         """V of a policy: actions (s,), probabilities (s, a), or None for actions at random.
 
@@ -88,13 +99,15 @@ class TD(eqx.Module):
             says = f"the learning rate breaks Robbins and Monro's conditions: {found.says}"
             warnings.warn(says, NotConvergedWarning, stacklevel=2)
         if isinstance(source, Trajectory):
-            return self._replay([source], 0.99 if self.discount is None else self.discount)
+            return self._replay([source], DISCOUNT if self.discount is None else self.discount)
         for name, value in (("steps", steps), ("seeds", seeds), *((("horizon", horizon),) if horizon else ())):
             check_count(value, name)
         place = open_source(source)
         if place.env is not None or place.world is None:
-            gamma = 0.99 if self.discount is None else self.discount
-            return self._replay([collect(source, policy, steps, seed + j, horizon) for j in range(seeds)], gamma)
+            gamma = DISCOUNT if self.discount is None else self.discount
+            return self._replay(
+                [collect(source, policy, steps, horizon=horizon, seed=seed + j) for j in range(seeds)], gamma
+            )
         gamma = place.world.discount if self.discount is None else self.discount
         tables = tabulate(place.world)
         share, other = alias(policy_probabilities(policy, place))
@@ -137,8 +150,16 @@ class TD(eqx.Module):
 
 @eqx.filter_jit
 def _steps(
-    td: TD, traced: bool, world: Compiled, rule: Any, state: Any, u: Array, high: Array, gamma: Array, horizon: Any
-) -> Any:
+    td: TD,
+    traced: bool,
+    world: Compiled,
+    rule: Pair,
+    state: Now,
+    u: Array,
+    high: Array,
+    gamma: Array,
+    horizon: Limit,
+) -> Now:
     """Steps 0 … high - 1 of a chunk, for all experiments."""
     g, states = state[0].shape
     share, other = rule
@@ -153,7 +174,7 @@ def _steps(
         flat = values.reshape(-1).at[base + at].set(new, unique_indices=True, mode="promise_in_bounds")
         return flat.reshape(g, states)
 
-    def step(i: Any, now: Any) -> Any:
+    def step(i: Array, now: Now) -> Now:
         v, n, rates, traces, s, age = now
         x = u[i, 0] * actions
         slot = jnp.minimum(x.astype(jnp.int32), actions - 1)

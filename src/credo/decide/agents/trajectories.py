@@ -1,16 +1,15 @@
 """Experience as data: what was done, what it paid, where it led."""
 
-from typing import Any
+from typing import Any, SupportsFloat
 
 import equinox as eqx
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from credo.core.checks import check_count
+from credo.core.checks import ArrayLike, check_count
 from credo.core.errors import DataError
-from credo.decide.agents.alias_tables import tabulate
 from credo.decide.agents.engine import stream
-from credo.decide.agents.environments import BLOCK, Source, open_source
+from credo.decide.agents.environments import BLOCK, Source, Walk, open_source
 
 
 class Trajectory(eqx.Module):
@@ -31,12 +30,12 @@ class Trajectory(eqx.Module):
 
     def __init__(
         self,
-        states: Any,
-        actions: Any,
-        rewards: Any,
-        following: Any,
-        done: Any = None,
-        cut: Any = None,
+        states: ArrayLike,
+        actions: ArrayLike,
+        rewards: ArrayLike,
+        following: ArrayLike,
+        done: ArrayLike = None,
+        cut: ArrayLike = None,
         *,
         sizes: tuple[int, int],
     ) -> None:
@@ -71,7 +70,7 @@ class Trajectory(eqx.Module):
         np.add.at(out, (self.states, self.actions), self.rewards)
         return out
 
-    def returns(self, discount: Any) -> Float[np.ndarray, " k"]:
+    def returns(self, discount: SupportsFloat) -> Float[np.ndarray, " k"]:
         """Σₜ γᵗ rₜ of each episode; the last counts as far as it goes."""
         gamma, out, total, weight = float(discount), [], 0.0, 1.0
         over = self.done | self.cut
@@ -84,7 +83,9 @@ class Trajectory(eqx.Module):
         return np.asarray(out if not len(self) or over[-1] else [*out, total])
 
 
-def collect(source: Any, policy: Any = None, steps: int = 1000, seed: int = 0, horizon: Any = None) -> Trajectory:
+def collect(
+    source: Any, policy: ArrayLike = None, steps: int = 1000, *, horizon: int | None = None, seed: int = 0
+) -> Trajectory:
     """Experience from following a policy: actions (s,), probabilities (s, a), or None for actions at random."""
     check_count(steps, "steps")
     if horizon is not None:
@@ -93,7 +94,7 @@ def collect(source: Any, policy: Any = None, steps: int = 1000, seed: int = 0, h
     rows = np.cumsum(policy_probabilities(policy, place), axis=1).tolist()
     walk = Walk(place, seed, 0, horizon)
     walk.enter(0)
-    out: list[tuple[Any, ...]] = []
+    out: list[tuple[float, ...]] = []
     for block in range(-(-steps // BLOCK)):
         for u in stream(seed, 0, block).random((BLOCK, 3))[: steps - block * BLOCK].tolist():
             s, row = walk.s, rows[walk.s]
@@ -104,7 +105,7 @@ def collect(source: Any, policy: Any = None, steps: int = 1000, seed: int = 0, h
     return Trajectory(states, actions, rewards, np.where(done, 0, following), done, cut, sizes=sizes)
 
 
-def policy_probabilities(policy: Any, place: Source) -> Float[np.ndarray, "s a"]:
+def policy_probabilities(policy: ArrayLike, place: Source) -> Float[np.ndarray, "s a"]:
     """π(a | s) from actions, from probabilities, or uniform."""
     s, a = place.states, place.actions
     if policy is None:
@@ -120,44 +121,7 @@ def policy_probabilities(policy: Any, place: Source) -> Float[np.ndarray, "s a"]
     )
 
 
-class Walk:
-    """One path through a world or an environment, begun anew where an episode is over."""
-
-    def __init__(self, place: Source, seed: int, number: int, horizon: int | None) -> None:
-        self.place, self.seed, self.number = place, seed, number
-        self.limit = horizon or float("inf")
-        self.s, self.age = 0, 0
-        if place.env is None and place.world is not None:
-            tables = tabulate(place.world)
-            self.outcome, self.start = tables.outcome(), tables.begin()
-
-    def enter(self, t: int) -> None:
-        """Begins an episode at time t."""
-        self.age = 0
-        if self.place.env is None:
-            self.s = self.start(float(stream(self.seed, self.number, t, first=True).random()))
-        else:
-            fresh = np.random.SeedSequence([self.seed, self.number, t, 2]).generate_state(1)[0]
-            self.s = int(self.place.env.reset(seed=int(fresh))[0])
-
-    def step(self, a: int, u: float, v: float) -> tuple[float, int, bool, bool]:
-        """Reward, successor, whether it ended, whether it was broken off; u draws the successor, v the next start."""
-        self.age += 1
-        if self.place.env is None:
-            code, reward = self.outcome(self.s, a, u)
-            done, cut, following = code < 0, False, max(code, 0)
-        else:
-            following, reward, done, cut, _ = self.place.env.step(a)
-            following, reward, done = int(following), float(reward), bool(done)
-        cut = bool(not done and (cut or self.age >= self.limit))
-        self.s = following
-        if done or cut:
-            self.age = 0
-            self.s = self.start(v) if self.place.env is None else int(self.place.env.reset()[0])
-        return reward, following, done, cut
-
-
-def _whole(values: Any, name: str, t: int, below: int) -> Int[np.ndarray, " t"]:
+def _whole(values: ArrayLike, name: str, t: int, below: int) -> Int[np.ndarray, " t"]:
     given = np.asarray(values)
     if given.shape != (t,) or (given.size and given.dtype.kind not in "iu"):
         raise DataError(f"{name} must be {t} whole numbers, found {given.dtype} of the shape {given.shape}")

@@ -4,13 +4,18 @@ A row holds the values of all actions, table after table where an agent has seve
 taken. XLA turns the updates of one step into a single scatter, as no two experiments share a row.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from credo.decide.agents.schedules import Schedule
+
 Numbers = Float[Array, " g"]
 Whole = Int[Array, " g"]
+Flags = Bool[Array, " g"]
+On = Flags | None
+Table = Float[Array, " n"]
 
 
 class Move(NamedTuple):
@@ -21,16 +26,16 @@ class Move(NamedTuple):
     r: Numbers
     s2: Whole
     """The successor; where the episode has ended, any state."""
-    done: Bool[Array, " g"]
-    cut: Bool[Array, " g"]
+    done: Flags
+    cut: Flags
     """The episode is broken off: the agent begins anew, but the world would have gone on."""
     a2: Whole
     """The next action, for agents that learn from it."""
     u: Float[Array, "k g"]
-    t: Any
+    t: Int[Array, ""]
 
 
-class Grid(NamedTuple):
+class TableShape(NamedTuple):
     """The shape of the tables."""
 
     experiments: int
@@ -43,7 +48,7 @@ class Grid(NamedTuple):
         """Entries of a row."""
         return (self.tables + 1) * self.actions
 
-    def row(self, table: Float[Array, " n"], s: Whole) -> Float[Array, "g w"]:
+    def row(self, table: Table, s: Whole) -> Float[Array, "g w"]:
         """The rows of these states."""
         at = jnp.arange(self.experiments, dtype=jnp.int32) * self.states + s
         return table.reshape(-1, self.width).at[at].get(mode="promise_in_bounds")
@@ -59,22 +64,29 @@ class Grid(NamedTuple):
         """How often each action was taken."""
         return row[:, self.tables * self.actions :]
 
-    def place(self, s: Whole, column: Any) -> Whole:
+    def place(self, s: Whole, column: Whole) -> Whole:
         """Where an entry is in the flat table."""
         experiment = jnp.arange(self.experiments, dtype=jnp.int32)
         return (experiment * self.states + s) * self.width + column
 
-    def get(self, table: Float[Array, " n"], s: Whole, column: Any) -> Numbers:
+    def get(self, table: Table, s: Whole, column: Whole) -> Numbers:
         """Entries of rows."""
         return table.at[self.place(s, column)].get(mode="promise_in_bounds")
 
-    def put(self, table: Float[Array, " n"], s: Whole, column: Any, value: Numbers) -> Float[Array, " n"]:
+    def put(self, table: Table, s: Whole, column: Whole, value: Numbers) -> Table:
         """The table with other entries."""
         return table.at[self.place(s, column)].set(value, unique_indices=True, mode="promise_in_bounds")
 
     def nudge(
-        self, table: Float[Array, " n"], s: Whole, a: Whole, target: Numbers, rate: Any, which: Any = 0, on: Any = None
-    ) -> Float[Array, " n"]:
+        self,
+        table: Table,
+        s: Whole,
+        a: Whole,
+        target: Numbers,
+        rate: Schedule,
+        which: Whole | int = 0,
+        on: Flags | None = None,
+    ) -> Table:
         """Q(s, a) ← Q(s, a) + rate(n) (target - Q(s, a)) and n ← n + 1, where `on` holds."""
         column, counter = which * self.actions + a, self.tables * self.actions + a
         old, seen = self.get(table, s, column), self.get(table, s, counter)

@@ -1,14 +1,14 @@
 """Agents that learn from several steps: n-step returns, and Dyna's imagined ones."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from credo.core.checks import check_count
-from credo.decide.agents.control import SARSA, Lists, QLearning, Update
-from credo.decide.agents.value_table import Grid, Move
+from credo.decide.agents.control import SARSA, Lists, Memory, Number, QLearning, Rate, Rule, Update
+from credo.decide.agents.value_table import Move, TableShape
 
 
 class NStep(SARSA):
@@ -22,15 +22,15 @@ class NStep(SARSA):
     on_policy: ClassVar[bool] = True
 
     def __init__(
-        self, n: int = 4, explore: Any = None, rate: Any = None, discount: Any = None, initial: Any = 0.0
+        self, n: int = 4, explore: Rule = None, rate: Rate = None, discount: Number = None, initial: float = 0.0
     ) -> None:
         super().__init__(explore, rate, discount, initial)
         check_count(n, "n")
         self.n = int(n)
 
-    def memory(self, grid: Grid) -> dict[str, Any]:
+    def memory(self, shape: TableShape) -> Memory:
         """The last n steps, the newest in the last column, and how many of them belong to this episode."""
-        g, n = grid.experiments, self.n
+        g, n = shape.experiments, self.n
         return {
             "past_s": jnp.zeros((g, n), jnp.int32),
             "past_a": jnp.zeros((g, n), jnp.int32),
@@ -39,8 +39,8 @@ class NStep(SARSA):
         }
 
     def update(
-        self, grid: Grid, table: Float[Array, " n"], memory: dict[str, Any], move: Move, gamma: Any
-    ) -> tuple[Float[Array, " n"], dict[str, Any]]:
+        self, shape: TableShape, table: Float[Array, " n"], memory: Memory, move: Move, gamma: Float[Array, ""]
+    ) -> tuple[Float[Array, " n"], Memory]:
         """Updates the oldest step when n are there, and all of them when the episode is over."""
         n, over = memory["past_s"].shape[1], move.done | move.cut
 
@@ -50,14 +50,14 @@ class NStep(SARSA):
         s, a = shift(memory["past_s"], move.s), shift(memory["past_a"], move.a)
         r = shift(memory["past_r"], move.r)
         filled = jnp.minimum(memory["filled"] + 1, n)
-        value = jnp.where(move.done, 0.0, self.bootstrap(grid, grid.row(table, move.s2), move)[0])
+        value = jnp.where(move.done, 0.0, self.bootstrap(shape, shape.row(table, move.s2), move)[0])
         target, targets = value, []
         for j in reversed(range(n)):
             target = r[:, j] + gamma * target
             targets.append(target)
         for j, target in enumerate(reversed(targets)):
             on = (filled >= n - j) & (over if j else jnp.ones_like(over))
-            table = grid.nudge(table, s[:, j], a[:, j], target, self.rate, on=on)
+            table = shape.nudge(table, s[:, j], a[:, j], target, self.rate, on=on)
         return table, {"past_s": s, "past_a": a, "past_r": r, "filled": jnp.where(over, 0, filled)}
 
     def updater(self, tables: list[Lists], acting: Lists, counts: list[list[int]], gamma: float) -> Update:
@@ -73,7 +73,7 @@ class NStep(SARSA):
             counts[s][a] = k + 1
             q[s][a] += rate(k) * (target - q[s][a])
 
-        def update(s: Any, a: Any, r: Any, s2: Any, done: Any, cut: Any, a2: Any, u: Any, t: Any) -> None:
+        def update(s: int, a: int, r: float, s2: int, done: bool, cut: bool, a2: int, u: list[float], t: int) -> None:
             past.append((s, a, r))
             value = 0.0 if done else q[s2][a2]
             if len(past) == n:
@@ -98,10 +98,10 @@ class Dyna(QLearning):
     def __init__(
         self,
         plan: int = 5,
-        explore: Any = None,
-        rate: Any = None,
-        discount: Any = None,
-        initial: Any = 0.0,
+        explore: Rule = None,
+        rate: Rate = None,
+        discount: Number = None,
+        initial: float = 0.0,
         outcomes: int = 32,
     ) -> None:
         super().__init__(explore, rate, discount, initial)
@@ -114,9 +114,9 @@ class Dyna(QLearning):
         """One more for each imagined step."""
         return 3 + self.plan
 
-    def memory(self, grid: Grid) -> dict[str, Any]:
+    def memory(self, shape: TableShape) -> Memory:
         """What followed each pair (-1 for the end), and the pairs met so far."""
-        g, pairs = grid.experiments, grid.states * grid.actions
+        g, pairs = shape.experiments, shape.states * shape.actions
         return {
             "next": jnp.zeros((g, pairs * self.outcomes), jnp.int32),
             "paid": jnp.zeros((g, pairs * self.outcomes)),
@@ -125,33 +125,33 @@ class Dyna(QLearning):
         }
 
     def update(
-        self, grid: Grid, table: Float[Array, " n"], memory: dict[str, Any], move: Move, gamma: Any
-    ) -> tuple[Float[Array, " n"], dict[str, Any]]:
+        self, shape: TableShape, table: Float[Array, " n"], memory: Memory, move: Move, gamma: Float[Array, ""]
+    ) -> tuple[Float[Array, " n"], Memory]:
         """Q-learning on what happened, then on what is remembered."""
-        a, most = grid.actions, self.outcomes
-        seen = grid.get(table, move.s, a + move.a).astype(jnp.int32)
-        table, _ = super().update(grid, table, memory, move, gamma)
+        a, most = shape.actions, self.outcomes
+        seen = shape.get(table, move.s, a + move.a).astype(jnp.int32)
+        table, _ = super().update(shape, table, memory, move, gamma)
         pair, new = move.s * a + move.a, seen == 0
         place = pair * most + seen % most
         following = _write(memory["next"], place, jnp.where(move.done, -1, move.s2))
         paid = _write(memory["paid"], place, move.r)
-        last = jnp.minimum(memory["met"], grid.states * a - 1)
+        last = jnp.minimum(memory["met"], shape.states * a - 1)
         known = _write(memory["known"], last, jnp.where(new, pair, _read(memory["known"], last)))
         met = memory["met"] + new.astype(jnp.int32)
 
-        def imagine(j: Any, table: Array) -> Array:
+        def imagine(j: Array, table: Array) -> Array:
             x = move.u[3 + j] * met
             chosen = jnp.minimum(x.astype(jnp.int32), met - 1)
             at = _read(known, chosen)
             s, k = at // a, at % a
-            old, n = grid.get(table, s, k), grid.get(table, s, a + k)
+            old, n = shape.get(table, s, k), shape.get(table, s, a + k)
             filled = jnp.minimum(n, most)
             # What is left of the uniform number says which outcome.
             slot = at * most + jnp.minimum((x - chosen) * filled, filled - 1).astype(jnp.int32)
             s2, reward = _read(following, slot), _read(paid, slot)
-            value = jnp.max(grid.values(grid.row(table, jnp.maximum(s2, 0))), axis=1)
+            value = jnp.max(shape.values(shape.row(table, jnp.maximum(s2, 0))), axis=1)
             target = reward + gamma * jnp.where(s2 < 0, 0.0, value)
-            return grid.put(table, s, k, old + self.rate(n - 1) * (target - old))
+            return shape.put(table, s, k, old + self.rate(n - 1) * (target - old))
 
         table = jax.lax.fori_loop(0, self.plan, imagine, table)
         return table, {"next": following, "paid": paid, "known": known, "met": met}
@@ -163,7 +163,7 @@ class Dyna(QLearning):
         known: list[tuple[int, int]] = []
         model: dict[tuple[int, int], list[tuple[float, int]]] = {}
 
-        def update(s: Any, a: Any, r: Any, s2: Any, done: Any, cut: Any, a2: Any, u: Any, t: Any) -> None:
+        def update(s: int, a: int, r: float, s2: int, done: bool, cut: bool, a2: int, u: list[float], t: int) -> None:
             seen = counts[s][a]
             learn(s, a, r, s2, done, cut, a2, u, t)
             if (s, a) not in model:
