@@ -150,12 +150,12 @@ mdp          decide.mdp.solving                 Automatic
 mdp          decide.mdp.value_iteration         GaussSeidel PrioritizedSweeping ValueIteration
 mdp          decide.mdp.wavefront               Wavefront
 nonlinear    models.nonlinear.belief            StateSpaceModel
-nonlinear    models.nonlinear.extended          Extended
-nonlinear    models.nonlinear.laws              Cloud Filtered ParticleFiltered Smoothed
+nonlinear    models.nonlinear.gaussian_filters  Extended Unscented
+nonlinear    models.nonlinear.laws              Cloud ParticleFiltered
 nonlinear    models.nonlinear.model             Dynamics
 nonlinear    models.nonlinear.particle          Particles
-nonlinear    models.nonlinear.unscented         Unscented
 sequences    models.sequences                   Sequences
+sequences    models.state_laws                  FilteredStates SmoothedStates
 structural   models.structural.base             Scales
 structural   models.structural.belief           Past Structural
 structural   models.structural.parts            AR Cycle Level Regression Seasonal Trend

@@ -260,7 +260,9 @@ def test_particles_that_cannot_explain_a_row_are_an_error_that_names_it():
 
 def test_noise_that_allows_no_density(linear, data):
     x, u = data
-    singular = StateSpaceModel(linear.step, linear.observe, linear.noise, np.zeros((2, 2)), [0.0, 0.0], np.eye(2))
+    singular = StateSpaceModel(
+        linear.step, linear.observe, linear.process_noise, np.zeros((2, 2)), [0.0, 0.0], np.eye(2)
+    )
     with pytest.raises(NotPositiveDefinite, match="row 0: observation_noise is singular"):
         singular.condition(x, using=Particles(N), inputs=u, missing=True)
 

@@ -18,13 +18,14 @@ from credo.core.method import check_using
 from credo.core.padding import bucket
 from credo.core.predictive import Mixture, Predictive
 from credo.core.pytrees import changed
-from credo.models.nonlinear.extended import Extended
-from credo.models.nonlinear.laws import Cloud, Filtered
-from credo.models.nonlinear.method import FINE, FiltersStates, Rows, StateMethod, check_status
+from credo.models.nonlinear.gaussian_filters import Extended
+from credo.models.nonlinear.laws import Cloud
+from credo.models.nonlinear.method import FINE, FiltersStates, StateMethod, check_status
 from credo.models.nonlinear.model import Dynamics, check_covariance, check_function, check_mean
 from credo.models.nonlinear.particle import Particles
 from credo.models.nonlinear.simulate import draw_future
 from credo.models.sequences import Sequences, read
+from credo.models.state_laws import FilteredStates
 
 
 class StateSpaceModel(Dynamics, Belief, FiltersStates):
@@ -37,12 +38,12 @@ class StateSpaceModel(Dynamics, Belief, FiltersStates):
     Args:
         step: the next state from one state and the input of the new row (None without inputs); written with jax.numpy.
         observe: the expected outcome of one state, a vector or a number; or, for particles, its `Predictive`.
-        noise: Q, a covariance matrix that may be singular, or a number for a state of one number.
+        process_noise: Q, a covariance matrix that may be singular, or a number for a state of one number.
         observation_noise: R, likewise.
         start_mean: m, of the state at the first row.
         start_covariance: P; zeros where the first state is known.
         log_likelihood: log p(x | z, u) from (x, z, u), in place of observe and its noise; for particles.
-        transition_sample: a draw of the next state from (key, z, u), in place of step and noise; for particles.
+        transition_sample: a draw of the next state from (key, z, u), in place of step and its noise; for particles.
         using: the method, where `condition` names none.
     """
 
@@ -54,7 +55,7 @@ class StateSpaceModel(Dynamics, Belief, FiltersStates):
         self,
         step: Any = None,
         observe: Any = None,
-        noise: Any = None,
+        process_noise: Any = None,
         observation_noise: Any = None,
         start_mean: Any = None,
         start_covariance: Any = None,
@@ -70,8 +71,8 @@ class StateSpaceModel(Dynamics, Belief, FiltersStates):
             ("transition_sample", transition_sample, "(key, z, u)"),
         ):
             check_function(value, name, call)
-        if transition_sample is None and (step is None or noise is None):
-            raise DataError("step and noise are missing; pass both, or transition_sample(key, z, u)")
+        if transition_sample is None and (step is None or process_noise is None):
+            raise DataError("step and process_noise are missing; pass both, or transition_sample(key, z, u)")
         if log_likelihood is None and observe is None:
             raise DataError("observe is missing; pass it with observation_noise, or log_likelihood(x, z, u)")
         for name, value in (("start_mean", start_mean), ("start_covariance", start_covariance)):
@@ -82,7 +83,7 @@ class StateSpaceModel(Dynamics, Belief, FiltersStates):
         self.start_mean = check_mean(start_mean)
         n = self.start_mean.shape[0]
         self.start_covariance = check_covariance(start_covariance, "start_covariance", n)
-        self.noise = None if noise is None else check_covariance(noise, "noise", n)
+        self.process_noise = None if process_noise is None else check_covariance(process_noise, "process_noise", n)
         self.observation_noise = (
             None if observation_noise is None else check_covariance(observation_noise, "observation_noise", None)
         )
@@ -129,8 +130,8 @@ class StateSpaceModel(Dynamics, Belief, FiltersStates):
         belief = self if using is None else self.by(using)
         return belief.log_evidence_of(belief.statistics(*data, **options))
 
-    def filter(self, x: Any, *, using: Any = None, **options: Any) -> Filtered:
-        """p(zₜ | x₁…xₜ) for every row, as `Filtered`, or `ParticleFiltered` with the particles and their ancestors.
+    def filter(self, x: Any, *, using: Any = None, **options: Any) -> FilteredStates:
+        """p(zₜ | x₁…xₜ) for every row; for particles a `ParticleFiltered`, with all of them and their ancestors.
 
         Args:
             x: a table (T, p), a vector (T,), or a list of those for several sequences.
@@ -140,7 +141,7 @@ class StateSpaceModel(Dynamics, Belief, FiltersStates):
         """
         return self._pass("filter", x, using, options)
 
-    def smooth(self, x: Any, *, using: Any = None, **options: Any) -> Filtered:
+    def smooth(self, x: Any, *, using: Any = None, **options: Any) -> FilteredStates:
         """p(zₜ | x₁…x_T) for every row, by `Extended` or `Unscented`; the arguments are those of `filter`."""
         return self._pass("smooth", x, using, options)
 
@@ -173,14 +174,15 @@ class StateSpaceModel(Dynamics, Belief, FiltersStates):
         """Without what changes from row to row, so that compiled code can be reused."""
         return changed(self, state=None, using=None)
 
-    def _begin(self, data: Sequences) -> tuple[Any, Rows]:
+    def _begin(self, data: Sequences) -> tuple[Any, Sequences]:
         goes_on = self.state is not None and data.alone
         first: Any = data.first
         if goes_on:
             rest = np.arange(first.shape[0]) > 0
             first = first & rest if is_traced(first) else put(np.asarray(first) & rest)
         law = self.state if goes_on else self.using.blank(self._dynamics())
-        return law, Rows(data.x, data.seen, first, data.real, data.inputs)
+        # What passes do not read is the same for all data, so that they are compiled once.
+        return law, changed(data, first=first, complete=True, alone=True)
 
     def _pass(self, kind: str, x: Any, using: Any, options: dict[str, Any]) -> Any:
         belief = self if using is None else self.by(using)

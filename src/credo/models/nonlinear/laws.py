@@ -1,4 +1,4 @@
-"""What is known of a state: a Gaussian, or a cloud of weighted particles; and what passes over the data return."""
+"""What is known of a state by weighted particles: a cloud of them, and those of each row."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -8,6 +8,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
 from credo.core.arrays import put
 from credo.core.checks import check_count
+from credo.models.state_laws import FilteredStates
 
 
 class Cloud(eqx.Module):
@@ -48,29 +49,7 @@ class Cloud(eqx.Module):
         return self.particles[jr.categorical(jr.key(seed), self.log_weights, shape=(n,))]
 
 
-class Filtered(eqx.Module):
-    """p(zₜ | x₁…xₜ) for each row: its mean and covariance, and log p(xₜ | x₁…xₜ₋₁)."""
-
-    mean: Float[Array, "t n"]
-    covariance: Float[Array, "t n n"]
-    increments: Float[Array, " t"]
-
-    @property
-    def std(self) -> Float[Array, "t n"]:
-        """The standard deviation of each number of the state."""
-        return jnp.sqrt(jnp.diagonal(self.covariance, axis1=1, axis2=2))
-
-    @property
-    def log_likelihood(self) -> Float[Array, ""]:
-        """log p(x₁…x_T) = Σₜ log p(xₜ | x₁…xₜ₋₁); for particles its exponential is an unbiased estimate."""
-        return jnp.sum(self.increments)
-
-
-class Smoothed(Filtered):
-    """p(zₜ | x₁…x_T) for each row; the increments are those of the filter."""
-
-
-class ParticleFiltered(Filtered):
+class ParticleFiltered(FilteredStates):
     """The particles of every row, their weights and where each came from."""
 
     particles: Float[Array, "t k n"]

@@ -1,7 +1,7 @@
 """What `using=` names here: how the law of a hidden state is carried through non-linear functions."""
 
 from abc import abstractmethod
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import equinox as eqx
 import numpy as np
@@ -12,21 +12,12 @@ from credo.core.arrays import is_traced
 from credo.core.errors import DataError, NotConverged, NotPositiveDefinite
 from credo.core.predictive import Predictive
 from credo.infer.method import Solver
-from credo.models.nonlinear.laws import Filtered
 from credo.models.nonlinear.model import Dynamics
+from credo.models.sequences import Sequences
+from credo.models.state_laws import FilteredStates
 
 FINE, STEP, OBSERVE, COVARIANCE, LOST = range(5)
 """What may be wrong with a row."""
-
-
-class Rows(NamedTuple):
-    """The data of a pass: outcomes (0 where not `seen`), where a sequence begins, and which rows are not padding."""
-
-    x: Float[Array, "t p"]
-    seen: Bool[Array, "t p"]
-    first: Bool[Array, " t"]
-    real: Bool[Array, " t"]
-    inputs: Float[Array, "t c"] | None
 
 
 class FiltersStates(Ability):
@@ -57,15 +48,15 @@ class StateMethod(eqx.Module, Solver):
         """A law of the state that another method left, in the form of this one."""
 
     @abstractmethod
-    def run(self, model: Dynamics, before: Any, rows: Rows) -> tuple[Any, Array, Array]:
+    def run(self, model: Dynamics, before: Any, rows: Sequences) -> tuple[Any, Array, Array]:
         """The law after the last row, log p(xₜ | x₁…xₜ₋₁) and what was wrong with each row."""
 
     @abstractmethod
-    def filter(self, model: Dynamics, before: Any, rows: Rows) -> tuple[Filtered, Array]:
+    def filter(self, model: Dynamics, before: Any, rows: Sequences) -> tuple[FilteredStates, Array]:
         """The law of each row, and what was wrong with it."""
 
     @abstractmethod
-    def smooth(self, model: Dynamics, before: Any, rows: Rows) -> tuple[Filtered, Array]:
+    def smooth(self, model: Dynamics, before: Any, rows: Sequences) -> tuple[FilteredStates, Array]:
         """p(zₜ | x₁…x_T), and what was wrong with each row."""
 
     @abstractmethod
@@ -86,7 +77,7 @@ def check_status(status: Any, value: Any, what: str = "row") -> Any:
     if code == STEP:
         raise DataError(
             f"step returned a state that is not finite, on the way to {what} {row}; the state may have left where step "
-            "is defined: bound it there, or lower noise"
+            "is defined: bound it there, or lower process_noise"
         )
     if code == OBSERVE:
         raise DataError(f"observe (or log_likelihood) is not finite at {what} {row}; bound it where the state may go")
@@ -96,6 +87,6 @@ def check_status(status: Any, value: Any, what: str = "row") -> Any:
             "negative weights; raise observation_noise, or choose kappa ≥ 0 and alpha = 1"
         )
     raise NotConverged(
-        f"all particles have weight 0 at {what} {row}: none of them can have shown it; raise n, or noise, "
+        f"all particles have weight 0 at {what} {row}: none of them can have shown it; raise n, or process_noise, "
         "or give the likelihood heavier tails"
     )

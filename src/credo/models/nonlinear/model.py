@@ -37,7 +37,7 @@ class Dynamics(eqx.Module):
     transition_sample: Function | None
     start_mean: Float[Array, " n"]
     start_covariance: Float[Array, "n n"]
-    noise: Float[Array, "n n"] | None = positive_definite()
+    process_noise: Float[Array, "n n"] | None = positive_definite()
     observation_noise: Float[Array, "p p"] | None = positive_definite()
 
     @property
@@ -45,16 +45,16 @@ class Dynamics(eqx.Module):
         """How many numbers a state has."""
         return self.start_mean.shape[0]
 
-    def advance(self, z: Float[Array, " n"], u: Any) -> Float[Array, " n"]:
+    def advance(self, z: Float[Array, " n"], u: Array | None) -> Float[Array, " n"]:
         """E[z' | z, u] = step(z, u)."""
-        if self.step is None or self.noise is None:
-            raise DataError("the model moves by transition_sample alone; pass step and noise, or use Particles()")
+        if self.step is None or self.process_noise is None:
+            raise DataError("the model moves by transition_sample alone; pass step with its noise, or use Particles()")
         moved = jnp.atleast_1d(jnp.asarray(self.step(z, u), float))
         if moved.shape != z.shape:
             raise DataError(f"step must return a state of shape {z.shape}, as start_mean has, found {moved.shape}")
         return moved
 
-    def outcome(self, z: Float[Array, " n"], u: Any, columns: int | None = None) -> Float[Array, " p"]:
+    def outcome(self, z: Float[Array, " n"], u: Array | None, columns: int | None = None) -> Float[Array, " p"]:
         """E[x | z, u] = observe(z, u), for a Gaussian outcome."""
         shown = self.shown(z, u)
         if isinstance(shown, Predictive) or self.observation_noise is None:
@@ -72,7 +72,7 @@ class Dynamics(eqx.Module):
         _check_columns(mean.shape[0], columns)
         return mean
 
-    def shown(self, z: Float[Array, " n"], u: Any) -> Any:
+    def shown(self, z: Float[Array, " n"], u: Array | None) -> Any:
         """What `observe` returns: numbers, or a `Predictive`."""
         if self.observe is None:
             raise DataError("the model has no observe, so its outcomes cannot be predicted; pass observe")
@@ -80,7 +80,7 @@ class Dynamics(eqx.Module):
         return shown if isinstance(shown, Predictive) else jnp.asarray(shown, float)
 
     def log_probs(
-        self, x: Float[Array, " p"], seen: Bool[Array, " p"], z: Float[Array, "k n"], u: Any
+        self, x: Float[Array, " p"], seen: Bool[Array, " p"], z: Float[Array, "k n"], u: Array | None
     ) -> tuple[Float[Array, " k"], Bool[Array, ""]]:
         """log p(x | z, u) of the entries that were seen, for each of k states; and whether the noise allows it."""
         fine = jnp.asarray(True)
@@ -100,10 +100,14 @@ class Dynamics(eqx.Module):
         distance = quadratic(root, jnp.where(seen, x - means, 0.0).T)
         return -0.5 * (distance + log_determinant(root) + seen.sum() * LOG_2PI), fine
 
-    def move(self, key: PRNGKeyArray, z: Float[Array, "k n"], u: Any) -> Float[Array, "k n"]:
+    def move(self, key: PRNGKeyArray, z: Float[Array, "k n"], u: Array | None) -> Float[Array, "k n"]:
         """One draw of the next state after each of k states."""
         if self.transition_sample is None:
-            root = noise_root(self.noise) if self.noise is not None else jnp.zeros((self.states, self.states))
+            root = (
+                noise_root(self.process_noise)
+                if self.process_noise is not None
+                else jnp.zeros((self.states, self.states))
+            )
             means = jax.vmap(lambda state: self.advance(state, u))(z)
             return means + jr.normal(key, z.shape) @ root.T
         own = self.transition_sample
@@ -114,7 +118,7 @@ class Dynamics(eqx.Module):
             raise DataError(f"transition_sample must return a state of shape {z.shape[1:]}, found {moved.shape[1:]}")
         return moved
 
-    def begin(self, key: PRNGKeyArray, n: int) -> Float[Array, "k n"]:
+    def draw_start(self, key: PRNGKeyArray, n: int) -> Float[Array, "k n"]:
         """n draws of the first state."""
         return self.start_mean + jr.normal(key, (n, self.states)) @ noise_root(self.start_covariance).T
 

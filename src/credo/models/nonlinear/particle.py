@@ -19,11 +19,14 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from credo.core.checks import check_count
 from credo.core.errors import DataError
+from credo.core.gaussian import Gaussian
 from credo.core.predictive import Mixture, Normal, Predictive
 from credo.infer.resampling import SCHEMES
-from credo.models.nonlinear.laws import Cloud, Filtered, ParticleFiltered, effective, moments
-from credo.models.nonlinear.method import COVARIANCE, FINE, LOST, OBSERVE, STEP, Rows, StateMethod
+from credo.models.nonlinear.laws import Cloud, ParticleFiltered, effective, moments
+from credo.models.nonlinear.method import COVARIANCE, FINE, LOST, OBSERVE, STEP, StateMethod
 from credo.models.nonlinear.model import Dynamics
+from credo.models.sequences import Sequences
+from credo.models.state_laws import FilteredStates
 
 
 class Particles(StateMethod):
@@ -41,7 +44,9 @@ class Particles(StateMethod):
     threshold: float = eqx.field(static=True)
     seed: int = eqx.field(static=True)
 
-    def __init__(self, n: int = 1000, resample: str = "systematic", threshold: Any = 0.5, seed: int = 0) -> None:
+    def __init__(
+        self, n: int = 1000, resample: str = "systematic", threshold: float | int = 0.5, seed: int = 0
+    ) -> None:
         check_count(n, "n", 2)
         if resample not in SCHEMES:
             raise DataError(f"resample must be one of {', '.join(SCHEMES)}, found {resample!r}")
@@ -54,19 +59,19 @@ class Particles(StateMethod):
         key = jr.key_data(jr.key(self.seed))
         return Cloud(jnp.zeros((self.n, model.states)), jnp.full(self.n, -np.log(self.n)), key)
 
-    def adopt(self, law: Any) -> Cloud:
+    def adopt(self, law: Gaussian | Cloud) -> Cloud:
         """A cloud of n particles that are draws from the law."""
         if isinstance(law, Cloud) and law.log_weights.shape == (self.n,):
             return law
         key = jr.key_data(jr.fold_in(jr.key(self.seed), 1))
         return Cloud(law.sample(self.n, seed=self.seed), jnp.full(self.n, -np.log(self.n)), key)
 
-    def run(self, model: Dynamics, before: Cloud, rows: Rows) -> tuple[Cloud, Array, Array]:
+    def run(self, model: Dynamics, before: Cloud, rows: Sequences) -> tuple[Cloud, Array, Array]:
         """The particles after the last row, the estimates of log p(xₜ | x₁…xₜ₋₁) and what was wrong with each row."""
         cloud, (increments, status, _) = _run(self._program(), model, before, rows, False)
         return cloud, increments, status
 
-    def filter(self, model: Dynamics, before: Cloud, rows: Rows) -> tuple[Filtered, Array]:
+    def filter(self, model: Dynamics, before: Cloud, rows: Sequences) -> tuple[FilteredStates, Array]:
         """The particles of each row, with their ancestors."""
         _, (increments, status, kept) = _run(self._program(), model, before, rows, True)
         result = ParticleFiltered(
@@ -81,7 +86,7 @@ class Particles(StateMethod):
         )
         return result, status
 
-    def smooth(self, model: Dynamics, before: Cloud, rows: Rows) -> tuple[Filtered, Array]:
+    def smooth(self, model: Dynamics, before: Cloud, rows: Sequences) -> tuple[FilteredStates, Array]:
         """Not for particles, whose `filter` has paths."""
         raise DataError("smooth is for Extended() and Unscented(); for particles draw filter(x, using=…).paths(n)")
 
@@ -114,7 +119,7 @@ def resampled(key: PRNGKeyArray, log_weights: Float[Array, " k"], scheme: str) -
 
 
 def advance(
-    method: Particles, model: Dynamics, key: PRNGKeyArray, cloud: tuple[Array, Array], row: Rows
+    method: Particles, model: Dynamics, key: PRNGKeyArray, cloud: tuple[Array, Array], row: Sequences
 ) -> tuple[tuple[Array, Array], Int[Array, " k"]]:
     """p(zₜ | x₁…xₜ₋₁): resampled where few are effective, then moved; and where each came from."""
     k_resample, k_move = jr.split(key)
@@ -123,7 +128,7 @@ def advance(
     even = jnp.full(n, -jnp.log(n))
 
     def begin() -> tuple[tuple[Array, Array], Array]:
-        return (model.begin(k_move, n), even), same
+        return (model.draw_start(k_move, n), even), same
 
     def choose() -> tuple[Array, Array]:
         return resampled(k_resample, cloud[1], method.resample).astype(same.dtype), even
@@ -138,10 +143,10 @@ def advance(
 
 
 @eqx.filter_jit
-def _run(method: Particles, model: Dynamics, before: Cloud, rows: Rows, keep: bool) -> tuple[Cloud, Any]:
+def _run(method: Particles, model: Dynamics, before: Cloud, rows: Sequences, keep: bool) -> tuple[Cloud, Any]:
     """The last cloud; increments, status and, if asked, all clouds."""
 
-    def update(cloud: Cloud, row: Rows) -> tuple[Cloud, tuple[Any, ...]]:
+    def update(cloud: Cloud, row: Sequences) -> tuple[Cloud, tuple[Any, ...]]:
         key, k_move = jr.split(cloud.key)
         (particles, log_weights), ancestors = advance(method, model, k_move, (cloud.particles, cloud.log_weights), row)
         density, definite = model.log_probs(row.x, row.seen, particles, row.inputs)
@@ -157,7 +162,7 @@ def _run(method: Particles, model: Dynamics, before: Cloud, rows: Rows, keep: bo
         new = Cloud(particles, log_weights, jr.key_data(key))
         return new, (increment, status, kept(new, ancestors))
 
-    def nothing(cloud: Cloud, row: Rows) -> tuple[Cloud, tuple[Any, ...]]:
+    def nothing(cloud: Cloud, row: Sequences) -> tuple[Cloud, tuple[Any, ...]]:
         return cloud, (jnp.zeros(()), jnp.asarray(FINE), kept(cloud, jnp.arange(method.n)))
 
     def kept(cloud: Cloud, ancestors: Int[Array, " k"]) -> Kept | None:
@@ -175,9 +180,9 @@ def _forecast(
 ) -> tuple[Predictive, Array, Array]:
     """The outcomes of each particle, its path drawn; the weights; the status of each step."""
 
-    def ahead(z: Float[Array, "k n"], row: tuple[Array, Array, Any]) -> tuple[Array, tuple[Any, Array]]:
+    def ahead(z: Float[Array, "k n"], row: tuple[Array, Array, Array | None]) -> tuple[Array, tuple[Any, Array]]:
         key, fresh, u = row
-        z = jax.lax.cond(fresh, lambda: model.begin(key, z.shape[0]), lambda: model.move(key, z, u))
+        z = jax.lax.cond(fresh, lambda: model.draw_start(key, z.shape[0]), lambda: model.move(key, z, u))
         shown = jax.vmap(lambda state: model.shown(state, u))(z)
         numbers = jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(shown)]).all()
         status = jnp.where(~jnp.isfinite(z).all(), STEP, jnp.where(numbers, FINE, OBSERVE))

@@ -1,7 +1,5 @@
 """Draws of a future: successive states, and what each of them shows."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -27,10 +25,10 @@ def draw_future(
     """States, outcomes and what was wrong with each; the state of a `first` row is drawn from the start."""
     k_before, k_steps = jr.split(key)
 
-    def step(z: Float[Array, " n"], row: tuple[Array, Array, Any]) -> tuple[Array, tuple[Array, Array, Array]]:
+    def step(z: Float[Array, " n"], row: tuple[Array, Array, Array | None]) -> tuple[Array, tuple[Array, Array, Array]]:
         own, fresh, u = row
         k_move, k_show = jr.split(own)
-        z = jax.lax.cond(fresh, lambda: model.begin(k_move, 1)[0], lambda: model.move(k_move, z[None], u)[0])
+        z = jax.lax.cond(fresh, lambda: model.draw_start(k_move, 1)[0], lambda: model.move(k_move, z[None], u)[0])
         x = _outcome(k_show, model, z, u)
         status = jnp.where(~jnp.isfinite(z).all(), STEP, jnp.where(jnp.isfinite(x).all(), FINE, OBSERVE))
         return z, (z, x, status)
@@ -46,7 +44,7 @@ def _drawn(key: PRNGKeyArray, law: Gaussian | Cloud) -> Float[Array, " n"]:
     return law.mean + noise_root(law.covariance) @ jr.normal(key, law.mean.shape)
 
 
-def _outcome(key: PRNGKeyArray, model: Dynamics, z: Float[Array, " n"], u: Any) -> Float[Array, " p"]:
+def _outcome(key: PRNGKeyArray, model: Dynamics, z: Float[Array, " n"], u: Array | None) -> Float[Array, " p"]:
     """x ~ p(x | z, u)."""
     shown = model.shown(z, u)
     if isinstance(shown, Predictive):

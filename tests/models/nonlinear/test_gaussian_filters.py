@@ -169,7 +169,7 @@ def test_the_evidence_and_its_gradient(growth, grown):
     x, u = grown
     statistics = growth.statistics(x, inputs=u)
     slots = params.layout(growth)
-    assert [s.path for s in slots] == ["noise", "observation_noise"]
+    assert [s.path for s in slots] == ["process_noise", "observation_noise"]
     start = params.to_vector(growth, slots)
     value = eqx.filter_jit(lambda v: params.from_vector(growth, slots, v).evidence_of(statistics))
     np.testing.assert_allclose(value(start), growth.log_evidence(x, inputs=u), rtol=1e-12)
@@ -205,15 +205,15 @@ def test_what_is_not_finite_is_an_error_with_its_row(growth):
 def test_bad_models_are_refused(linear):
     step, observe = linear.step, linear.observe
     eye = np.eye(2)
-    with pytest.raises(DataError, match=r"noise must be a covariance .* smallest eigenvalue -1"):
+    with pytest.raises(DataError, match=r"process_noise must be a covariance .* smallest eigenvalue -1"):
         StateSpaceModel(step, observe, np.diag([1.0, -1.0]), eye, [0, 0], eye)
     with pytest.raises(DataError, match="observation_noise must be symmetric"):
         StateSpaceModel(step, observe, eye, [[1, 0.5], [0, 1]], [0, 0], eye)
-    with pytest.raises(DataError, match=r"noise must be a matrix of shape \(2, 2\)"):
+    with pytest.raises(DataError, match=r"process_noise must be a matrix of shape \(2, 2\)"):
         StateSpaceModel(step, observe, 1.0, eye, [0, 0], eye)
     with pytest.raises(DataError, match="start_covariance is missing"):
         StateSpaceModel(step, observe, eye, eye, [0, 0])
-    with pytest.raises(DataError, match="step and noise are missing"):
+    with pytest.raises(DataError, match="step and process_noise are missing"):
         StateSpaceModel(step, observe, start_mean=0, start_covariance=1)
     with pytest.raises(DataError, match="observe is missing"):
         StateSpaceModel(step, None, 1.0, 1.0, 0, 1)

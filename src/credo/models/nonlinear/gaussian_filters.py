@@ -1,4 +1,6 @@
-"""Filter and smoother that take the state as Gaussian after every step; how its moments pass is left to a subclass.
+"""Gaussian filters and smoothers for non-linear functions: the extended and the unscented Kalman filter.
+
+The state is taken as Gaussian after every step; the two differ in how its moments pass through a function.
 
 With Σᵢⱼ Mᵢⱼ (xᵢ, yᵢ)(xⱼ, yⱼ)ᵀ the joint covariance of z and f(z), X and Y its columns, R the noise and ŷ = E[f(z)],
 
@@ -10,20 +12,24 @@ zₜ₊₁ in place of K. Särkkä & Svensson (2023), "Bayesian Filtering and Sm
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from credo.core.errors import DataError
 from credo.core.gaussian import Gaussian
 from credo.core.linalg import log_determinant, solve, solve_lower, symmetric_part
 from credo.core.predictive import Normal, Predictive
 from credo.core.special import LOG_2PI
-from credo.models.nonlinear.laws import Filtered, Smoothed
-from credo.models.nonlinear.method import COVARIANCE, FINE, OBSERVE, STEP, Rows, StateMethod
+from credo.models.nonlinear.laws import Cloud
+from credo.models.nonlinear.method import COVARIANCE, FINE, OBSERVE, STEP, StateMethod
 from credo.models.nonlinear.model import Dynamics, scaled_root
+from credo.models.sequences import Sequences
+from credo.models.state_laws import FilteredStates, SmoothedStates
 
 Law = tuple[Array, Array]
 
@@ -66,25 +72,25 @@ class AssumedGaussian(StateMethod):
         """The law of the first state."""
         return Gaussian(model.start_mean, model.start_covariance)
 
-    def adopt(self, law: Any) -> Gaussian:
+    def adopt(self, law: Gaussian | Cloud) -> Gaussian:
         """The Gaussian with the same mean and covariance."""
         return law if isinstance(law, Gaussian) else Gaussian(law.mean, law.covariance)
 
-    def run(self, model: Dynamics, before: Gaussian, rows: Rows) -> tuple[Gaussian, Array, Array]:
+    def run(self, model: Dynamics, before: Gaussian, rows: Sequences) -> tuple[Gaussian, Array, Array]:
         """The law after the last row, log p(xₜ | x₁…xₜ₋₁) and what was wrong with each row."""
         law, (_, _, increments, status) = _filter(self, model, (before.mean, before.covariance), rows)
         return Gaussian(*law), increments, status
 
-    def filter(self, model: Dynamics, before: Gaussian, rows: Rows) -> tuple[Filtered, Array]:
+    def filter(self, model: Dynamics, before: Gaussian, rows: Sequences) -> tuple[FilteredStates, Array]:
         """The law of each row."""
         _, (mean, covariance, increments, status) = _filter(self, model, (before.mean, before.covariance), rows)
-        return Filtered(mean, covariance, increments), status
+        return FilteredStates(mean, covariance, increments), status
 
-    def smooth(self, model: Dynamics, before: Gaussian, rows: Rows) -> tuple[Filtered, Array]:
+    def smooth(self, model: Dynamics, before: Gaussian, rows: Sequences) -> tuple[FilteredStates, Array]:
         """p(zₜ | x₁…x_T), back from the last row."""
         _, (mean, covariance, increments, status) = _filter(self, model, (before.mean, before.covariance), rows)
         mean, covariance, ok = _smooth(self, model, mean, covariance, rows)
-        return Smoothed(mean, covariance, increments), jnp.where((status == FINE) & ~ok, COVARIANCE, status)
+        return SmoothedStates(mean, covariance, increments), jnp.where((status == FINE) & ~ok, COVARIANCE, status)
 
     def forecast(
         self, model: Dynamics, before: Gaussian, first: Bool[Array, " s"], inputs: Float[Array, "s c"] | None
@@ -94,25 +100,87 @@ class AssumedGaussian(StateMethod):
         return Normal(mean, noise, latent), status
 
 
+class Extended(AssumedGaussian):
+    """f(z) ≈ f(m) + J(z - m) with J the Jacobian at the mean m, by automatic differentiation.
+
+    Exact for linear functions, good where they bend little over a standard deviation of the state, and the fastest.
+    Särkkä & Svensson (2023), algorithm 7.4.
+    """
+
+    def moments(
+        self, function: Callable[[Array], Array], mean: Float[Array, " n"], covariance: Float[Array, "n n"]
+    ) -> Moments:
+        """f(m), and JPJᵀ as columns I, J with weights P."""
+        slope = jax.jacfwd(function)(mean)
+        return Moments(function(mean), jnp.eye(mean.shape[0]), slope, covariance, jnp.asarray(True))
+
+
+class Unscented(AssumedGaussian):
+    """2n + 1 points m and m ± √(n + λ) Lᵢ, with LLᵀ = P and λ = α²(n + κ) - n.
+
+    The weights are 1/(2(n + λ)) and, of the middle, λ/(n + λ) for means and 1 - α² + β more for covariances. Right to
+    the second order of f, where `Extended` is to the first, and no derivatives are taken. By default (α = 1, β = 0,
+    κ = 1) no weight is negative and covariances stay positive definite; the popular α = 10⁻³ divides differences by
+    10⁻⁶, which costs six digits. Julier & Uhlmann (2004); Wan & van der Merwe (2000).
+
+    Args:
+        alpha: how far from the mean the points lie.
+        beta: 2 suits a Gaussian state where alpha is small.
+        kappa: n + kappa is the squared distance of the points at alpha = 1; 3 - n matches fourth moments.
+    """
+
+    alpha: float = eqx.field(static=True)
+    beta: float = eqx.field(static=True)
+    kappa: float = eqx.field(static=True)
+
+    def __init__(self, alpha: float | int = 1.0, beta: float | int = 0.0, kappa: float | int = 1.0) -> None:
+        self.alpha, self.beta, self.kappa = float(alpha), float(beta), float(kappa)
+        if not 0 < self.alpha < np.inf:
+            raise DataError(f"alpha must be a positive number, found {alpha!r}")
+        if not (np.isfinite(self.beta) and np.isfinite(self.kappa)):
+            raise DataError(f"beta and kappa must be finite, found {beta!r} and {kappa!r}")
+
+    def moments(
+        self, function: Callable[[Array], Array], mean: Float[Array, " n"], covariance: Float[Array, "n n"]
+    ) -> Moments:
+        """Weighted sums over the points."""
+        n = mean.shape[0]
+        if n + self.kappa <= 0:
+            raise DataError(f"kappa must be greater than minus the {n} numbers of the state, found {self.kappa:g}")
+        square = self.alpha**2 * (n + self.kappa)
+        outer = 1 / (2 * square)
+        middle = 1 - n / square
+        free = jnp.diagonal(covariance) > 0
+        root, ok = scaled_root(covariance, free)
+        spread = jnp.sqrt(square) * jnp.where(free[:, None], root, 0.0)
+        x = jnp.concatenate([jnp.zeros((n, 1)), spread, -spread], axis=1)
+        values = jax.vmap(function, in_axes=1, out_axes=1)(mean[:, None] + x)
+        # Around the middle's value, which loses no digits where its weight is large.
+        center = values[:, 0] + outer * (values[:, 1:] - values[:, :1]).sum(1)
+        weights = np.full(2 * n + 1, outer)
+        weights[0] = middle + 1 - self.alpha**2 + self.beta
+        return Moments(center, x, values - center[:, None], jnp.diag(jnp.asarray(weights)), ok)
+
+
 def _prior(
-    method: AssumedGaussian, model: Dynamics, law: Law, fresh: Array, u: Any
+    method: AssumedGaussian, model: Dynamics, law: Law, fresh: Array, u: Array | None
 ) -> tuple[Array, Array, Bool[Array, ""], Bool[Array, ""]]:
     """p(zₜ | x₁…xₜ₋₁), whether it is finite and whether its covariance passed; a fresh one begins at the start."""
     here = [jnp.where(fresh, s, v) for s, v in zip((model.start_mean, model.start_covariance), law, strict=True)]
     moved = method.moments(lambda z: model.advance(z, u), here[0], here[1])
-    assert model.noise is not None
+    assert model.process_noise is not None
     mean = jnp.where(fresh, model.start_mean, moved.mean)
-    covariance = jnp.where(fresh, model.start_covariance, moved.covariance + model.noise)
+    covariance = jnp.where(fresh, model.start_covariance, moved.covariance + model.process_noise)
     return mean, covariance, jnp.isfinite(mean).all() & jnp.isfinite(covariance).all(), moved.ok
 
 
 @eqx.filter_jit
 def _filter(
-    method: AssumedGaussian, model: Dynamics, before: Law, rows: Rows
+    method: AssumedGaussian, model: Dynamics, before: Law, rows: Sequences
 ) -> tuple[Law, tuple[Array, Array, Array, Array]]:
     """The law after the last row; mean, covariance, log p(xₜ | x₁…xₜ₋₁) and status of each."""
 
-    def update(law: Law, row: Rows) -> tuple[Law, tuple[Array, ...]]:
+    def update(law: Law, row: Sequences) -> tuple[Law, tuple[Array, ...]]:
         mean, covariance, finite, passed = _prior(method, model, law, row.first, row.inputs)
         shown = method.moments(lambda z: model.outcome(z, row.inputs, row.x.shape[0]), mean, covariance)
         noise = model.observation_noise
@@ -129,7 +197,7 @@ def _filter(
         status = jnp.where(~finite, STEP, jnp.where(~looks, OBSERVE, jnp.where(good, FINE, COVARIANCE)))
         return law, (*law, increment, status)
 
-    def nothing(law: Law, row: Rows) -> tuple[Law, tuple[Array, ...]]:
+    def nothing(law: Law, row: Sequences) -> tuple[Law, tuple[Array, ...]]:
         return law, (*law, jnp.zeros(()), jnp.asarray(FINE))
 
     return jax.lax.scan(lambda law, row: jax.lax.cond(row.real, update, nothing, law, row), before, rows)
@@ -137,22 +205,26 @@ def _filter(
 
 @eqx.filter_jit
 def _smooth(
-    method: AssumedGaussian, model: Dynamics, mean: Float[Array, "t n"], covariance: Float[Array, "t n n"], rows: Rows
+    method: AssumedGaussian,
+    model: Dynamics,
+    mean: Float[Array, "t n"],
+    covariance: Float[Array, "t n n"],
+    rows: Sequences,
 ) -> tuple[Array, Array, Array]:
     """Back in time: what zₜ₊₁ turned out to be, regressed on zₜ."""
 
-    def update(later: Law, here: tuple[Array, Array, Any]) -> tuple[Law, tuple[Array, ...]]:
+    def update(later: Law, here: tuple[Array, Array, Array | None]) -> tuple[Law, tuple[Array, ...]]:
         mean, covariance, u = here
         moved = method.moments(lambda z: model.advance(z, u), mean, covariance)
-        assert model.noise is not None
-        ahead = moved.covariance + model.noise
+        assert model.process_noise is not None
+        ahead = moved.covariance + model.process_noise
         free = jnp.diagonal(ahead) > 0
         root, definite = scaled_root(ahead, free)
         gain = solve(root, jnp.where(free, moved.cross, 0.0).T).T
-        law = mean + gain @ (later[0] - moved.mean), moved.left(gain, model.noise + later[1])
+        law = mean + gain @ (later[0] - moved.mean), moved.left(gain, model.process_noise + later[1])
         return law, (*law, definite & moved.ok)
 
-    def end(later: Law, here: tuple[Array, Array, Any]) -> tuple[Law, tuple[Array, ...]]:
+    def end(later: Law, here: tuple[Array, Array, Array | None]) -> tuple[Law, tuple[Array, ...]]:
         return here[:2], (*here[:2], jnp.asarray(True))
 
     last = jnp.roll(rows.first | ~rows.real, -1).at[-1].set(True)
@@ -174,7 +246,7 @@ def _forecast(
 ) -> tuple[Array, Array, Array, Array]:
     """Mean, variance from the state, variance of the noise and status of each outcome."""
 
-    def ahead(law: Law, row: tuple[Array, Any]) -> tuple[Law, tuple[Array, ...]]:
+    def ahead(law: Law, row: tuple[Array, Array | None]) -> tuple[Law, tuple[Array, ...]]:
         fresh, u = row
         mean, covariance, finite, passed = _prior(method, model, law, fresh, u)
         shown = method.moments(lambda z: model.outcome(z, u), mean, covariance)
