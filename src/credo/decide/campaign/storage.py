@@ -28,8 +28,11 @@ _HAS_STEPS = (
     .correlate(schema.trials)
     .label("has_steps")
 )
-_COLUMNS = [*(_trials[name] for name in _FIELDS), _HAS_STEPS, _trials.changed]
-"""What a `Trial` is made of, whether it has results on the way, and the count at its last change."""
+_READ = sa.select(*(_trials[name] for name in _FIELDS), _HAS_STEPS).order_by(_trials.changed, _trials.number)
+"""What a `Trial` is made of, and whether it has results on the way, in the order of their last change."""
+_WAY = sa.select(_partials.trial, _partials.step, _partials.value).order_by(_partials.trial, _partials.step)
+_LAST_NUMBER = sa.select(sa.func.coalesce(sa.func.max(_trials.number), 0))
+_INSERT, _UPDATE = schema.trials.insert(), schema.trials.update()
 
 
 @dataclass(frozen=True)
@@ -152,7 +155,7 @@ class Storage:
             numbers = list(connection.scalars(expired.limit(n)))
             these = (_trials.campaign == campaign, _trials.number.in_(numbers))
             mine = {"worker": worker, "lease_until": now + lease, "changed": count}
-            connection.execute(schema.trials.update().where(*these).values(mine))
+            connection.execute(_UPDATE.where(*these).values(mine))
             return _read(connection, these)
 
     def heartbeat(self, campaign: int, numbers: Sequence[int], worker: str, lease: float) -> list[int]:
@@ -160,7 +163,7 @@ class Storage:
         these = (_trials.campaign == campaign, _trials.number.in_(numbers))
         held = (*these, _trials.state == PENDING, _trials.worker == worker)
         with self.database.write() as connection:
-            longer = schema.trials.update().where(*held).values(lease_until=self.database.now() + lease)
+            longer = _UPDATE.where(*held).values(lease_until=self.database.now() + lease)
             return sorted(connection.scalars(longer.returning(_trials.number)))
 
     def abandon(self, campaign: int, number: int) -> Trial:
@@ -252,7 +255,7 @@ def _insert(
 ) -> None:
     row = {name: getattr(trial, name) for name in _FIELDS}
     key = {"campaign": campaign, "digest": digest(trial.point), "changed": count, "lease_until": lease_until}
-    connection.execute(schema.trials.insert(), {**row, **key})
+    connection.execute(_INSERT, {**row, **key})
 
 
 def _update(
@@ -260,12 +263,11 @@ def _update(
 ) -> bool:
     """Whether there is such a trial in one of the states: it then has the values."""
     this = (_trials.campaign == campaign, _trials.number == number, _trials.state.in_(states))
-    return connection.execute(schema.trials.update().where(*this).values(values)).rowcount > 0
+    return connection.execute(_UPDATE.where(*this).values(values)).rowcount > 0
 
 
 def _last_number(connection: sa.Connection, campaign: int) -> int:
-    last = sa.select(sa.func.coalesce(sa.func.max(_trials.number), 0)).where(_trials.campaign == campaign)
-    return connection.execute(last).scalar_one()
+    return connection.execute(_LAST_NUMBER.where(_trials.campaign == campaign)).scalar_one()
 
 
 def _one(connection: sa.Connection, campaign: int, number: int) -> Trial:
@@ -279,14 +281,12 @@ def _one(connection: sa.Connection, campaign: int, number: int) -> Trial:
 
 def _read(connection: sa.Connection, which: Sequence[sa.ColumnElement[bool]]) -> list[Trial]:
     """Trials in the order of their last change, with their results on the way."""
-    rows = connection.execute(sa.select(*_COLUMNS).where(*which).order_by(_trials.changed, _trials.number)).all()
+    rows = connection.execute(_READ.where(*which)).all()
     steps: dict[int, list[tuple[float, float]]] = {}
     if any(row.has_steps for row in rows):
-        of = (_partials.campaign == _trials.campaign, _partials.trial == _trials.number)
-        way = sa.select(_partials.trial, _partials.step, _partials.value).join_from(
-            schema.partials, schema.trials, sa.and_(*of)
-        )
-        for number, step, value in connection.execute(way.where(*which).order_by(_partials.trial, _partials.step)):
+        joined = sa.and_(_partials.campaign == _trials.campaign, _partials.trial == _trials.number)
+        way = _WAY.join_from(schema.partials, schema.trials, joined)
+        for number, step, value in connection.execute(way.where(*which)):
             steps.setdefault(number, []).append((step, value))
     named = (dict(zip(_FIELDS, row, strict=False)) for row in rows)
     return [Trial(**each, partials=tuple(steps.get(each["number"], ()))) for each in named]
