@@ -85,7 +85,7 @@ def test_discrete_spaces_are_searched_to_the_end():
     rows = space.encode(points)
     rng = np.random.default_rng(1)
     gp = believe(rows[rng.choice(len(rows), 20, replace=False)], rng.normal(size=20), ell=0.8)
-    acquisition = UpperConfidenceBound(2.0)
+    acquisition = UpperConfidenceBound(2.0**0.5)
     values = np.asarray(acquisition.climb(gp, jnp.asarray(rows)))
     found = maximize(acquisition, gp, space)
     np.testing.assert_array_equal(found.x, rows[values.argmax()])
@@ -100,7 +100,7 @@ def test_reals_move_whatever_the_choice_and_absent_ones_do_not():
     space = Space({"kind": Categorical(["a", "b"]), "a": Real(0, 1, when={"kind": "a"}), "b": Real(0, 1)})
     rows = space.encode([{"kind": "b", "b": 0.7}, {"kind": "a", "a": 0.2, "b": 0.3}, {"kind": "a", "a": 0.9, "b": 0.9}])
     gp = believe(rows, np.array([1.0, 0.2, -1.0]), ell=0.5)
-    acquisition = UpperConfidenceBound(0.01)
+    acquisition = UpperConfidenceBound(0.1)
     found = maximize(acquisition, gp, space)
     point = space.decode(found.x[None])[0]
     assert point["kind"] == "b"

@@ -46,14 +46,13 @@ SCORES = {
     "directed": acq.InformationDirected(),
     "thompson": acq.Thompson(features=128),
     "believer": acq.Believer(acq.ExpectedImprovement()),
-    "over-beliefs": acq.OverBeliefs(acq.NoisyExpectedImprovement(draws=16, rows=32), (OTHER,)),
     "penalized": acq.LocalPenalization(acq.UpperConfidenceBound()),
     "batch-ei": acq.BatchExpectedImprovement(2, draws=16),
     "batch-ei-min": acq.BatchExpectedImprovement(2, draws=16, maximize=False),
     "batch-noisy-ei": acq.BatchNoisyExpectedImprovement(2, draws=16, rows=32),
     "batch-ucb": acq.BatchUpperConfidenceBound(2, draws=16),
 }
-NEED_COVARIANCE = {"noisy-ei", "over-beliefs", "kg", "kg-min", "reduction"}
+NEED_COVARIANCE = {"noisy-ei", "kg", "kg-min", "reduction"}
 NEED_COVARIANCE |= {"batch-ei", "batch-ei-min", "batch-noisy-ei", "batch-ucb"}
 
 
@@ -156,30 +155,3 @@ def test_linear_beliefs_are_scored_too():
     for without in (belief, credo.GP()):
         with pytest.raises(DataError, match="has seen no rows, or does not keep them; give the value to be beaten"):
             acq.ExpectedImprovement().prepared(without)
-
-
-def test_over_beliefs_is_the_mean_of_the_scores():
-    mine, other = gp(15), gp(15, noise=0.3)
-    each = [acq.ExpectedImprovement().prepared(b)(b, QUERIES) for b in (mine, other)]
-    found = acq.OverBeliefs(acq.ExpectedImprovement(), (other,)).prepared(mine)
-    np.testing.assert_allclose(found(mine, QUERIES), np.mean(each, axis=0), rtol=1e-10)
-    np.testing.assert_allclose(found.climb(mine, QUERIES), np.log(np.mean(each, axis=0)), rtol=1e-10)
-
-
-def test_over_beliefs_weighs_them():
-    mine, other = gp(15), gp(15, noise=0.3)
-    each = [acq.ExpectedImprovement().prepared(b)(b, QUERIES) for b in (mine, other)]
-    found = acq.OverBeliefs(acq.ExpectedImprovement(), (other,), np.log([3.0, 1.0])).prepared(mine)
-    np.testing.assert_allclose(found(mine, QUERIES), 0.75 * each[0] + 0.25 * each[1], rtol=1e-10)
-    sure = acq.OverBeliefs(acq.ExpectedImprovement(), (other,), [0.0, -np.inf]).prepared(mine)
-    np.testing.assert_allclose(sure(mine, QUERIES), each[0], rtol=1e-10)
-
-
-def test_over_beliefs_says_what_it_cannot_do():
-    with pytest.raises(DataError, match="scores that are positive.*found UpperConfidenceBound"):
-        acq.OverBeliefs(acq.UpperConfidenceBound(), (OTHER,))
-    with pytest.raises(DataError, match="not ready yet"):
-        acq.OverBeliefs(acq.ExpectedImprovement(), (OTHER,)).climb(gp(15), QUERIES)
-    for wrong in ([0.0], [0.0, np.nan], [-np.inf, -np.inf]):
-        with pytest.raises(DataError, match="log_weights must hold one number for each of the 2 beliefs, found"):
-            acq.OverBeliefs(acq.ExpectedImprovement(), (OTHER,), wrong)

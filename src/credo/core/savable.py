@@ -54,10 +54,9 @@ acquisition  decide.acquisition.hypervolume     BatchExpectedHypervolumeImprovem
 acquisition  decide.acquisition.hypervolume     ExpectedHypervolumeImprovement
 acquisition  decide.acquisition.improvement     Constrained ExpectedImprovement Feasibility LogExpectedImprovement
 acquisition  decide.acquisition.improvement     NoisyExpectedImprovement ProbabilityOfImprovement
-acquisition  decide.acquisition.information     BALD MaxEntropy MaxValueEntropySearch MaxVariance MutualInformation
+acquisition  decide.acquisition.information     MaxEntropy MaxValueEntropySearch MaxVariance MutualInformation
 acquisition  decide.acquisition.joint_draws     Baseline
 acquisition  decide.acquisition.lookahead       ExpectedVarianceReduction InformationDirected KnowledgeGradient
-acquisition  decide.acquisition.over_beliefs    OverBeliefs
 acquisition  decide.acquisition.pending         Believer LocalPenalization
 acquisition  decide.acquisition.thompson        Thompson
 agent        decide.agents.belief               WorldBelief

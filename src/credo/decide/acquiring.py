@@ -1,8 +1,8 @@
 """`acquire`: where to look next, to learn most from an outcome.
 
-For outcomes that are numbers the default score is the mutual information of function and outcome, ½ log(1 + σ²/n) with
-σ² the ignorance and n the noise at x: where noise varies, it is their ratio that counts. For classes it is BALD, the
-same information about the parameters. Scores of classes that look at the outcome's doubt alone:
+The default score is `MutualInformation`: of numbers ½ log(1 + σ²/n) with σ² the ignorance and n the noise at x, so that
+where noise varies it is their ratio that counts; of classes, the information about the parameters (BALD). Scores of
+classes that look at the outcome's doubt alone:
 
     Uncertainty   1 - maxₖ pₖ              Lewis & Gale (1994)
     Margin        1 - (p₍₁₎ - p₍₂₎)        Scheffer, Decomain & Wrobel (2001)
@@ -28,9 +28,8 @@ from jaxtyping import Array, Float, Int
 from credo.core.checks import check_count, check_table
 from credo.core.errors import DataError
 from credo.core.padding import by_bucket
-from credo.core.predictive import Bernoulli, Categorical
 from credo.decide.acquisition.base import Acquisition
-from credo.decide.acquisition.information import BALD, MutualInformation
+from credo.decide.acquisition.information import MutualInformation
 from credo.decide.acquisition.pending import Believer
 from credo.decide.joint_information import choose, joint_doubt, knows_covariance
 from credo.decide.losses import classes
@@ -86,7 +85,7 @@ def acquire(
         belief: any that predicts.
         candidates: a pool, shape (m, d); or a box, the tuple (lower, upper) of two vectors; or a `Space`, whose
             encoded rows the belief has been conditioned on.
-        acquisition: the score; None is `MutualInformation` for numbers and `BALD` for classes.
+        acquisition: the score; None is `MutualInformation`.
         n: how many, each taking account of those before it.
         pending: inputs whose outcomes are awaited, shape (p, d) (points of the space, for a space).
         seed: of scores that draw, and of the search in a space.
@@ -98,19 +97,9 @@ def acquire(
     if n > len(table):
         raise DataError(f"n must be at most the number of candidates, {len(table)}, found {n}")
     waiting = _waiting(pending, table.shape[1])
-    kind = acquisition or default_acquisition(belief, table)
+    kind = acquisition or MutualInformation()
     index, score = from_pool(belief, table, kind, int(n), waiting, seed)
     return Acquired(index, table[index], score)
-
-
-def default_acquisition(belief: Any, x: np.ndarray) -> Acquisition:
-    """`BALD` for classes, `MutualInformation` for numbers."""
-    return BALD() if predicts_classes(belief, x) else MutualInformation()
-
-
-def predicts_classes(belief: Any, x: np.ndarray) -> bool:
-    """Whether the outcome is a class."""
-    return isinstance(belief.predict(x[:1]), Categorical | Bernoulli)
 
 
 def from_pool(
@@ -118,17 +107,17 @@ def from_pool(
 ) -> tuple[np.ndarray, np.ndarray]:
     """n rows of the table and their scores."""
     if n == 1 and not len(waiting):
-        score = scores(acquisition.prepared(belief, seed), belief, table)
+        score = scores(acquisition.prepared(belief, seed=seed), belief, table)
         best = np.asarray([int(np.argmax(score))])
         return best, score[best]
-    if isinstance(acquisition, MutualInformation | BALD) and knows_covariance(belief, table):
+    if isinstance(acquisition, MutualInformation) and knows_covariance(belief, table):
         p = len(waiting)
         covariance, noise = joint_doubt(belief, np.concatenate([waiting, table]))
         found = choose(covariance, noise, n, after=range(p), among=range(p, p + len(table)))
         return found.chosen - p, found.gains
     if hasattr(belief, "covariance"):
         return _believing(belief, table, acquisition, n, waiting, seed)
-    return spread(scores(acquisition.prepared(belief, seed), belief, table), table, n, waiting)
+    return spread(scores(acquisition.prepared(belief, seed=seed), belief, table), table, n, waiting)
 
 
 def scores(acquisition: Acquisition, belief: Any, table: np.ndarray) -> np.ndarray:
@@ -168,7 +157,7 @@ def _believing(
     free = np.ones(len(table), dtype=bool)
     for k in range(n):
         sofar = np.concatenate([waiting, table[index]]) if index else waiting
-        ready = Believer(acquisition).prepared(belief, seed + k, sofar if len(sofar) else None)
+        ready = Believer(acquisition).prepared(belief, seed=seed + k, pending=sofar)
         score = np.where(free, scores(ready, belief, table), -np.inf)
         best = int(np.argmax(score))
         index.append(best)
@@ -199,14 +188,14 @@ def _from_space(belief: Any, over: Any, acquisition: Acquisition | None, n: int,
         waiting = space.encode(list(pending)) if pending else np.empty((0, example.shape[1]))
     else:
         waiting = _waiting(pending, example.shape[1])
-    kind = acquisition or default_acquisition(belief, example)
+    kind = acquisition or MutualInformation()
     if (n > 1 or len(waiting)) and not hasattr(belief, "covariance"):
         table = some(POINTS)
         index, score = from_pool(belief, table, kind, n, waiting, seed)
         return _acquired(space, table[index], score)
     rows, values = waiting, list[float]()
     for k in range(n):
-        ready = Believer(kind).prepared(belief, seed + k, rows) if len(rows) else kind.prepared(belief, seed + k)
+        ready = (Believer(kind) if len(rows) else kind).prepared(belief, seed=seed + k, pending=rows)
         found = maximize(ready, belief, over, avoid=rows if len(rows) else None, seed=seed + k)
         rows = np.concatenate([rows, found.x[None]])
         values.append(float(scores(ready, belief, found.x[None])[0]))

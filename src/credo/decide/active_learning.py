@@ -16,8 +16,10 @@ from jaxtyping import Float, Int
 
 from credo.core.checks import check_count, check_table
 from credo.core.errors import DataError, NotConvergedWarning
-from credo.decide.acquiring import default_acquisition, from_pool, predicts_classes
+from credo.core.predictive import Bernoulli, Categorical
+from credo.decide.acquiring import from_pool
 from credo.decide.acquisition.base import Acquisition
+from credo.decide.acquisition.information import MutualInformation
 from credo.evaluate.scores import LARGER_IS_BETTER, Score, find_score
 from credo.evaluate.validation import count_rows, holdout
 from credo.infer.learning import fit
@@ -92,7 +94,7 @@ def learn_actively(
     look = (lambda b: None) if watch is None else (lambda b: float(watch(b)))
     history = [Step(len(chosen), chosen, None, look(now))]
     learned_at = len(chosen)
-    kind = acquisition or default_acquisition(now, table)
+    kind = acquisition or MutualInformation()
     while len(chosen) < budget:
         n = min(int(batch), int(budget) - len(chosen))
         index, score = _next(now, table, chosen, kind, n, seed + len(chosen), rng)
@@ -250,8 +252,9 @@ def learning_curves(
 
 def _judged(belief: Any, x: np.ndarray, y: np.ndarray, score: str | Score | None) -> tuple[str, float]:
     """The score's name and value on test rows; labels are read as the belief numbers them."""
-    default = "log_loss" if predicts_classes(belief, x) else "rmse"
+    prediction = belief.predict(x)
+    default = "log_loss" if isinstance(prediction, Categorical | Bernoulli) else "rmse"
     name, function = find_score(default if score is None else score)
     known = getattr(belief, "classes", None)
     outcomes = y if known is None else np.asarray([list(known).index(label) for label in y.tolist()])
-    return name, float(function(belief.predict(x), outcomes))
+    return name, float(function(prediction, outcomes))

@@ -67,7 +67,7 @@ def moments(beliefs, x) -> tuple[np.ndarray, np.ndarray]:
 def test_two_objectives_against_quadrature():
     """EHVI = ∫∫ HVI(y) p(y₁) p(y₂) dy, by Gauss-Legendre between the corners of the front."""
     front, reference = np.array([[0.0, 2.0], [1.0, 1.5], [2.5, 0.2]]), np.array([-1.0, -0.5])
-    acquisition = ExpectedHypervolumeImprovement(reference, front).prepared((Fixed(), Fixed()))
+    acquisition = ExpectedHypervolumeImprovement(front, reference).prepared((Fixed(), Fixed()))
     nodes, weights = np.polynomial.legendre.leggauss(60)
 
     def rule(edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -85,7 +85,7 @@ def test_two_objectives_against_quadrature():
 
 
 def test_one_objective_is_expected_improvement():
-    acquisition = ExpectedHypervolumeImprovement([-10.0], [[0.3], [-1.0]]).prepared((Fixed(),))
+    acquisition = ExpectedHypervolumeImprovement([[0.3], [-1.0]], [-10.0]).prepared((Fixed(),))
     x = np.array([[0.0, 1.0], [1.0, 0.2], [-3.0, 0.5]])
     z = (x[:, 0] - 0.3) / x[:, 1]
     want = x[:, 1] * (stats.norm.pdf(z) + z * stats.norm.cdf(z))
@@ -126,7 +126,7 @@ def test_gradient_against_finite_differences():
 
 def test_the_logarithm_stays_finite_where_the_score_underflows():
     front = np.array([[0.0, 2.0], [1.0, 1.0], [1.0 + 1e-9, 1.0 - 1e-9], [2.0, 0.0]])
-    acquisition = ExpectedHypervolumeImprovement([-1.0, -1.0], front).prepared((Fixed(), Fixed()))
+    acquisition = ExpectedHypervolumeImprovement(front, [-1.0, -1.0]).prepared((Fixed(), Fixed()))
     mean = -np.geomspace(1.0, 1e8, 30)
     x = jnp.asarray(np.stack([mean, np.ones(30)], axis=1))
     value, logarithm = scores(acquisition, (Fixed(), Fixed()), x)
@@ -149,7 +149,7 @@ def test_narrow_boxes_lose_no_digits():
     steps = np.linspace(0, 1e-7, 20)[:, None] * [1.0, -1.0]
     narrow = np.concatenate([wide, wide[0] + steps])
     logs = [
-        scores(ExpectedHypervolumeImprovement([-1.0, -1.0], f).prepared((Fixed(), Fixed())), (Fixed(), Fixed()), x)[1]
+        scores(ExpectedHypervolumeImprovement(f, [-1.0, -1.0]).prepared((Fixed(), Fixed())), (Fixed(), Fixed()), x)[1]
         for f in (wide, narrow)
     ]
     np.testing.assert_allclose(logs[1], logs[0], rtol=0, atol=1e-5)
@@ -158,8 +158,8 @@ def test_narrow_boxes_lose_no_digits():
 def test_small_outcomes_wanted_is_the_mirror_image():
     beliefs = learned()
     mirrored = (beliefs[0], credo.GP(Matern52(0.4, 1.5), 0.0, 0.01).condition(X, -Y[:, 1]))
-    want = scores(ExpectedHypervolumeImprovement([-1.0, -2.0]).prepared(beliefs), beliefs, AT)[0]
-    other = ExpectedHypervolumeImprovement([-1.0, 2.0], maximize=(True, False)).prepared(mirrored)
+    want = scores(ExpectedHypervolumeImprovement(reference=[-1.0, -2.0]).prepared(beliefs), beliefs, AT)[0]
+    other = ExpectedHypervolumeImprovement(reference=[-1.0, 2.0], maximize=(True, False)).prepared(mirrored)
     np.testing.assert_allclose(scores(other, mirrored, AT)[0], want, rtol=1e-8)
 
 
@@ -219,7 +219,7 @@ def test_the_same_point_twice_adds_nothing():
     value = scores(acquisition, beliefs, twice)[0]
     np.testing.assert_allclose(value, alone, rtol=0.05, atol=1e-5)
     assert np.isfinite(slopes(acquisition, beliefs, twice)).all()
-    hopeless = BatchExpectedHypervolumeImprovement(2, [0.0, 0.0], [[50.0, 50.0]], draws=1024).prepared(beliefs)
+    hopeless = BatchExpectedHypervolumeImprovement(2, [[50.0, 50.0]], [0.0, 0.0], draws=1024).prepared(beliefs)
     value, logarithm = scores(hopeless, beliefs, SETS)
     assert np.all(value == 0) and np.isfinite(logarithm).all()
     assert np.any(slopes(hopeless, beliefs, SETS) != 0)
@@ -233,9 +233,9 @@ def test_pending_rows_count_as_their_means():
     np.testing.assert_allclose(scores(waiting, beliefs, AT)[0], want, rtol=1e-8)
     plain = scores(ExpectedHypervolumeImprovement().prepared(beliefs), beliefs, AT)[0]
     assert want[0] < 0.5 * plain[0]
-    given = ExpectedHypervolumeImprovement([-1.0, -2.0], Y[:, :2]).prepared(beliefs, pending=AT[:1])
+    given = ExpectedHypervolumeImprovement(Y[:, :2], [-1.0, -2.0]).prepared(beliefs, pending=AT[:1])
     front = np.concatenate([Y[:, :2], moments(beliefs, AT[:1])[0]])
-    want = scores(ExpectedHypervolumeImprovement([-1.0, -2.0], front).prepared(after), after, AT)[0]
+    want = scores(ExpectedHypervolumeImprovement(front, [-1.0, -2.0]).prepared(after), after, AT)[0]
     np.testing.assert_allclose(scores(given, beliefs, AT)[0], want, rtol=1e-8)
 
 
@@ -260,7 +260,7 @@ def test_bad_input():
     with pytest.raises(DataError, match="has seen no .*; give the outcomes known so far, front="):
         ExpectedHypervolumeImprovement().prepared((credo.GP(), credo.GP()))
     with pytest.raises(DataError, match="reference must have one value per row: 2 are expected, found 3"):
-        ExpectedHypervolumeImprovement([0.0, 0.0, 0.0]).prepared(beliefs)
+        ExpectedHypervolumeImprovement(reference=[0.0, 0.0, 0.0]).prepared(beliefs)
     with pytest.raises(DataError, match="maximize has 3 entries, one for each of the 2 objectives"):
         ExpectedHypervolumeImprovement(maximize=(True, True, False)).prepared(beliefs)
     with pytest.raises(DataError, match="q must be at most 6, found 7"):

@@ -50,7 +50,7 @@ def test_noisy_improvement_by_monte_carlo(sign):
     rows = np.concatenate([QUERIES, X, PENDING])
     draws = joint_draws(rows, n, sign=sign)
     for pending, last in ((None, len(QUERIES) + len(X)), (PENDING, len(rows))):
-        score = acq.NoisyExpectedImprovement(draws=quasi, rows=16, maximize=sign > 0).prepared(GP, 0, pending)
+        score = acq.NoisyExpectedImprovement(draws=quasi, rows=16, maximize=sign > 0).prepared(GP, pending=pending)
         beaten = draws[:, len(QUERIES) : last].max(1)
         outcome = np.maximum(draws[:, : len(QUERIES)] - beaten[:, None], 0)
         got, climbed = score_of(score, GP, jnp.asarray(QUERIES))
@@ -75,9 +75,9 @@ def test_batches_by_monte_carlo(sign, with_pending):
     pending = PENDING if with_pending else np.zeros((0, 2))
     options = {"draws": quasi, "maximize": sign > 0}
     scores = [
-        acq.BatchExpectedImprovement(3, sign * best, **options).prepared(GP, 1, pending),
-        acq.BatchNoisyExpectedImprovement(3, rows=16, **options).prepared(GP, 1, pending),
-        acq.BatchUpperConfidenceBound(3, 2.0, **options).prepared(GP, 1, pending),
+        acq.BatchExpectedImprovement(3, sign * best, **options).prepared(GP, seed=1, pending=pending),
+        acq.BatchNoisyExpectedImprovement(3, rows=16, **options).prepared(GP, seed=1, pending=pending),
+        acq.BatchUpperConfidenceBound(3, 2.0**0.5, **options).prepared(GP, seed=1, pending=pending),
     ]
     got = [score_of(score, GP, jnp.asarray(SETS[:2])) for score in scores]
     for b in (0, 1) if with_pending else (1,):
@@ -88,7 +88,7 @@ def test_batches_by_monte_carlo(sign, with_pending):
         outcomes = [
             np.maximum(top - known, 0),
             np.maximum(top - draws[:, 3:].max(1), 0),
-            (draws[:, :q].mean(0) + np.sqrt(2.0 * np.pi / 2) * spread).max(1),
+            (draws[:, :q].mean(0) + 2.0**0.5 * np.sqrt(np.pi / 2) * spread).max(1),
         ]
         for (value, _), outcome in zip(got, outcomes, strict=True):
             assert_agree(value[b], outcome, quasi)
@@ -101,8 +101,8 @@ def test_a_batch_of_one_is_the_closed_form():
     ei = acq.ExpectedImprovement(0.9)(GP, x)
     one = acq.BatchExpectedImprovement(1, 0.9, draws=4096).prepared(GP)
     np.testing.assert_allclose(score_of(one, GP, x[:, None])[0], ei, rtol=5e-3, atol=1e-4)
-    ucb = acq.UpperConfidenceBound(3.0)(GP, x)
-    one = acq.BatchUpperConfidenceBound(1, 3.0, draws=4096).prepared(GP)
+    ucb = acq.UpperConfidenceBound(3.0**0.5)(GP, x)
+    one = acq.BatchUpperConfidenceBound(1, 3.0**0.5, draws=4096).prepared(GP)
     np.testing.assert_allclose(score_of(one, GP, x[:, None])[0], ucb, rtol=1e-3, atol=1e-3)
 
 

@@ -176,10 +176,10 @@ def test_the_incumbent_is_the_best_mean_of_the_rows(maximize):
 def test_feasibility_and_constraints():
     score = acq.Feasibility(BELIEF, 0.4)
     np.testing.assert_allclose(score(None, ROWS), stats.norm.cdf(0.4, MEANS, STDS), rtol=1e-9, atol=1e-300)
-    above = acq.Feasibility(BELIEF, 0.4, below=False, noise=True)
+    above = acq.Feasibility(BELIEF, 0.4, at_most=False, with_noise=True)
     np.testing.assert_allclose(above(None, ROWS), stats.norm.sf(0.4, MEANS, np.sqrt(STDS**2 + NOISE)), rtol=1e-10)
     p = np.array([0.1, 0.2, 0.5, 0.9, 1.0])
-    classes = acq.Feasibility(Fixed(Bernoulli.certain(p)), 0.5, below=False)
+    classes = acq.Feasibility(Fixed(Bernoulli.certain(p)), 0.5, at_most=False)
     np.testing.assert_allclose(classes(None, ROWS), p, rtol=1e-12)
     ei = acq.ExpectedImprovement(0.1)
     both = acq.Constrained(ei, [score, classes])
@@ -210,22 +210,22 @@ def test_the_incumbent_of_a_constrained_search_is_feasible():
 
 
 def test_confidence_bounds_and_their_schedule():
-    np.testing.assert_allclose(acq.UpperConfidenceBound(9.0)(BELIEF, ROWS), MEANS + 3 * STDS, rtol=1e-12)
-    np.testing.assert_allclose(acq.LowerConfidenceBound(9.0)(BELIEF, ROWS), -(MEANS - 3 * STDS), rtol=1e-12)
+    np.testing.assert_allclose(acq.UpperConfidenceBound(3.0)(BELIEF, ROWS), MEANS + 3 * STDS, rtol=1e-12)
+    np.testing.assert_allclose(acq.LowerConfidenceBound(3.0)(BELIEF, ROWS), -(MEANS - 3 * STDS), rtol=1e-12)
     width = np.sqrt(9 * np.pi / 2)
     folded = [expected(lambda v, m=m: m + width * abs(v - m), m, s) for m, s in zip(MEANS, STDS, strict=True)]
-    np.testing.assert_allclose(acq.UpperConfidenceBound(9.0)(BELIEF, ROWS), folded, rtol=1e-10)
+    np.testing.assert_allclose(acq.UpperConfidenceBound(3.0)(BELIEF, ROWS), folded, rtol=1e-10)
     schedule = acq.UpperConfidenceBound.schedule
-    np.testing.assert_allclose(schedule(3, 0.1, size=50), 2 * np.log(50 * 9 * np.pi**2 / 0.6))
+    np.testing.assert_allclose(schedule(3, 0.1, size=50) ** 2, 2 * np.log(50 * 9 * np.pi**2 / 0.6))
     compact = 2 * np.log(9 * 2 * np.pi**2 / 0.3) + 4 * np.log(9 * 2 * 1.5 * 2.0 * np.sqrt(np.log(8 * 3.0 / 0.1)))
-    np.testing.assert_allclose(schedule(3, 0.1, dimension=2, width=2.0, slopes=(3.0, 1.5)), compact)
-    np.testing.assert_allclose(acq.regret_bound(10, 4.0, 2.0, 0.25), np.sqrt(8 / np.log(5) * 10 * 4 * 2))
+    np.testing.assert_allclose(schedule(3, 0.1, dimension=2, width=2.0, slopes=(3.0, 1.5)) ** 2, compact)
+    np.testing.assert_allclose(acq.regret_bound(10, 2.0, 2.0, 0.25), np.sqrt(8 / np.log(5) * 10 * 4 * 2))
 
 
 def test_bounds_of_all_rounds_hold_with_the_probability_that_was_asked():
-    """A finite set, the prior: |f - μ| ≤ √β σ at every point and round in at least 1 - δ of the draws."""
+    """A finite set, the prior: |f - μ| ≤ β σ at every point and round in at least 1 - δ of the draws."""
     rng, size, rounds, delta = np.random.default_rng(1), 20, 5, 0.3
-    widths = np.sqrt([acq.UpperConfidenceBound.schedule(t, delta, size=size) for t in range(1, rounds + 1)])
+    widths = np.array([acq.UpperConfidenceBound.schedule(t, delta, size=size) for t in range(1, rounds + 1)])
     draws = np.abs(rng.normal(size=(2000, rounds, size)))
     held = (draws <= widths[:, None]).all(axis=(1, 2)).mean()
     assert held > 1 - delta

@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 
-from credo.decide.acquisition import OverBeliefs, Thompson, UpperConfidenceBound
+from credo.decide.acquisition import Thompson, UpperConfidenceBound
 from credo.decide.campaign import advice as advising
 from credo.decide.campaign import engine
 from credo.decide.campaign.advice import front, predicted_optimum
@@ -121,7 +121,7 @@ def test_the_seed_decides(climbed):
     assert first == again
 
 
-@pytest.mark.parametrize("acquisition", [UpperConfidenceBound(4.0), Thompson(features=128), "MaxValueEntropySearch"])
+@pytest.mark.parametrize("acquisition", [UpperConfidenceBound(2.0), Thompson(features=128), "MaxValueEntropySearch"])
 def test_other_acquisitions(climbed, acquisition):
     _, seen = climbed
     problem = Problem.of(PLANE, initial=5, acquisition=acquisition)
@@ -266,46 +266,18 @@ def test_with_noise_a_lucky_trial_is_not_the_best(rng):
     assert -0.3 < top.mean < 0.2
 
 
-def test_noise_is_believed_in_two_smoothnesses(rng):
-    wide = Space.box(np.zeros(8), np.ones(8))
-    points = wide.sample(14, seed=0)
-    seen = record(points, -np.square(wide.encode(points) - 0.4).sum(1) + 0.1 * rng.normal(size=14))
-    problem = Problem.of(wide, initial=5, noise="learn")
-    model = model_of(problem, seen)
-    assert isinstance(engine.acquisition_of(problem, model), OverBeliefs)
-    after = model.after(wide.encode(points[:2]))
-    assert len(after.smoother.surrogate.fitted()) == 16
-    np.testing.assert_array_equal(after.smoother.log_weights, model.smoother.log_weights)
-    assert engine.suggest(problem, seen, points[:1], 1, 0)[0].kind in ("explore", "exploit", "compare")
-    assert model_of(Problem.of(wide), seen).smoother is None
-
-
 def noisy_bowl(rng, n, sd):
     points = PLANE.sample(n, seed=1)
     values = -4 * np.square(PLANE.encode(points) - 0.4).sum(1)
     return points, values + sd * rng.normal(size=n)
 
 
-def test_where_noise_hides_the_best_point_outcomes_are_compared(rng):
+def test_noisy_outcomes_give_different_points_to_several_workers(rng):
     points, values = noisy_bowl(rng, 40, 0.3)
-    seen = record(points, values)
-    found = engine.suggest(Problem.of(PLANE, initial=5, noise="learn"), seen, points[:1], 2, 0)
-    assert [each.kind for each in found] == ["compare", "compare"]
-    assert "hides which point is best" in found[0].reason
+    found = engine.suggest(Problem.of(PLANE, initial=5, noise="learn"), record(points, values), points[:1], 2, 0)
     assert found[0].point != found[1].point
     told = record(points, values, noise=np.full(40, 0.09))
-    assert engine.suggest(Problem.of(PLANE, initial=5, noise=0.09), told, [], 1, 0)[0].kind == "compare"
-    for other in ({"noise": None}, {"noise": "learn", "acquisition": "ExpectedImprovement"}):
-        assert engine.suggest(Problem.of(PLANE, initial=5, **other), seen, [], 1, 0)[0].kind != "compare"
-    failed = np.arange(40) == 3
-    broken = record(points, np.where(failed, np.nan, values), failed=failed)
-    assert engine.suggest(Problem.of(PLANE, initial=5, noise="learn"), broken, [], 1, 0)[0].kind != "compare"
-
-
-def test_little_noise_is_no_reason_to_compare(rng):
-    points, values = noisy_bowl(rng, 12, 1e-4)
-    problem = Problem.of(PLANE, initial=5, noise="learn")
-    assert engine.suggest(problem, record(points, values), [], 1, 0)[0].kind in ("explore", "exploit")
+    assert engine.suggest(Problem.of(PLANE, initial=5, noise=0.09), told, [], 1, 0)[0].kind in ("explore", "exploit")
 
 
 def test_known_noise_is_expected_of_outcomes_to_come(rng):

@@ -23,7 +23,6 @@ from credo.decide.acquisition.improvement import (
 )
 from credo.decide.acquisition.information import BALD, MaxEntropy, MaxValueEntropySearch, MaxVariance, MutualInformation
 from credo.decide.acquisition.lookahead import ExpectedVarianceReduction, InformationDirected, KnowledgeGradient
-from credo.decide.acquisition.over_beliefs import OverBeliefs
 from credo.decide.acquisition.pending import Believer, LocalPenalization
 from credo.decide.acquisition.thompson import Thompson
 
@@ -54,7 +53,6 @@ __all__ = [
     "MultiFidelity",
     "MutualInformation",
     "NoisyExpectedImprovement",
-    "OverBeliefs",
     "PerCost",
     "ProbabilityOfImprovement",
     "Thompson",

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from credo.core.arrays import is_traced
-from credo.core.checks import check_table
+from credo.core.checks import ArrayLike, check_count, check_table
 from credo.core.errors import DataError
 from credo.core.predictive.base import to_array
 from credo.decide.acquisition.normal_tails import log_softplus
@@ -32,7 +32,7 @@ class Acquisition(eqx.Module):
         """What the score is: `real`, `positive` (it may underflow, `climb` is its logarithm) or already a `log`."""
         return "real"
 
-    def prepared(self, belief: Any, seed: int = 0, pending: Any = None) -> "Acquisition":
+    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike | None = None) -> "Acquisition":
         """The acquisition with what depends on the belief or on chance filled in; outside jit, once per suggestion.
 
         Args:
@@ -51,6 +51,11 @@ class Acquisition(eqx.Module):
         """What a maximizer climbs: the logarithm of a score that may underflow, else the score itself."""
         return self(belief, x)
 
+    def filled(self, **fields: object) -> Any:
+        """The acquisition with these fields in place of None, or of what they were."""
+        old = lambda a: tuple(getattr(a, name) for name in fields)  # noqa: E731
+        return eqx.tree_at(old, self, tuple(fields.values()), is_leaf=lambda v: v is None)
+
     def log_positive(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
         """The logarithm of a positive form of the score, which factors can multiply: log(1 + eᵃ) of one that is real.
 
@@ -58,6 +63,24 @@ class Acquisition(eqx.Module):
         """
         score = self.climb(belief, x)
         return log_softplus(score) if self.scale == "real" else score
+
+
+class Positive(Acquisition):
+    """A score that is never negative, or (`scale` is then `log`) the logarithm of one: `climb` is the logarithm."""
+
+    @property
+    def scale(self) -> str:
+        """A positive score."""
+        return "positive"
+
+    def __call__(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+        """The score of each row; its logarithm where that is the score."""
+        logarithm = self.climb(belief, x)
+        return logarithm if self.scale == "log" else jnp.exp(logarithm)
+
+    @abstractmethod
+    def climb(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+        """The logarithm of the score."""
 
 
 class Moments(NamedTuple):
@@ -131,6 +154,13 @@ def check_number(value: Any, name: str, least: float = -np.inf) -> None:
     if found.shape != () or not np.isfinite(found) or found < least:
         expected = "a finite number" if least == -np.inf else f"a finite number of at least {least:g}"
         raise DataError(f"{name} must be {expected}, found {value!r}")
+
+
+def check_draws(n: int) -> None:
+    """`DataError` unless draws can come in antithetic pairs."""
+    check_count(n, "draws", 2)
+    if n % 2:
+        raise DataError(f"draws come in antithetic pairs and must be an even number, found {n}")
 
 
 def maybe_array(value: Any) -> Any:

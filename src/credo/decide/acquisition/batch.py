@@ -4,7 +4,7 @@ With f₁ … f_q one of s joint draws at the q points (and b = `best`, or the b
 
     BatchExpectedImprovement        E (maxⱼ fⱼ - b)₊                           Ginsbourger et al. (2010)
     BatchNoisyExpectedImprovement   E (maxⱼ fⱼ - max f at the rows seen)₊      Letham et al. (2019)
-    BatchUpperConfidenceBound       E maxⱼ (μⱼ + √(βπ/2) |fⱼ - μⱼ|)            Wilson et al. (2017)
+    BatchUpperConfidenceBound       E maxⱼ (μⱼ + β√(π/2) |fⱼ - μⱼ|)            Wilson et al. (2017)
 
 Points that are pending take part in every draw; improvement is counted beyond theirs.
 
@@ -23,10 +23,18 @@ import jax.numpy as jnp
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float
 
-from credo.core.checks import check_count
+from credo.core.checks import ArrayLike, check_count
 from credo.core.errors import DataError
 from credo.core.predictive.base import to_array
-from credo.decide.acquisition.base import Directed, check_number, demand_inputs, deviation, maybe_array, table_or_none
+from credo.decide.acquisition.base import (
+    Directed,
+    check_draws,
+    check_number,
+    demand_inputs,
+    deviation,
+    maybe_array,
+    table_or_none,
+)
 from credo.decide.acquisition.improvement import ExpectedImprovement
 from credo.decide.acquisition.joint_draws import Baseline, baseline, root_of
 from credo.decide.acquisition.normal_tails import log_softplus
@@ -46,19 +54,13 @@ class Batch(Directed):
 
     def __check_init__(self) -> None:
         check_count(self.q, "q")
-        check_count(self.draws, "draws", 2)
-        if self.draws % 2:
-            raise DataError(f"draws come in antithetic pairs and must be an even number, found {self.draws}")
+        check_draws(self.draws)
         check_number(self.temperature, "temperature", 1e-12)
 
-    def prepared(self, belief: Any, seed: int = 0, pending: Any = None) -> "Batch":
+    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike | None = None) -> "Batch":
         """With the base normals, and the function drawn at the pending points."""
         drawn = baseline(belief, self.maximize, self.draws, self.q, 0, seed, pending=table_or_none(pending, "pending"))
-        return self.beginning(drawn)
-
-    def beginning(self, drawn: Baseline) -> "Batch":
-        """The acquisition with these draws."""
-        return eqx.tree_at(lambda a: a.baseline, self, drawn, is_leaf=lambda v: v is None)
+        return self.filled(baseline=drawn)
 
     def joint(self, belief: Any, x: Float[Array, "b q d"]) -> tuple[Array, Array, Array, Baseline]:
         """Mean (b, q) and deviations (b, s, q) of the draws of ±f, the temperature (b,), and the draws elsewhere."""
@@ -106,12 +108,12 @@ class BatchExpectedImprovement(Batch):
         """A positive score."""
         return "positive"
 
-    def prepared(self, belief: Any, seed: int = 0, pending: Any = None) -> "Batch":
+    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike | None = None) -> "BatchExpectedImprovement":
         """With the incumbent, the base normals, and the function drawn at the pending points."""
         best = ExpectedImprovement(self.best, maximize=self.maximize).prepared(belief).best
         more = table_or_none(pending, "pending")
         drawn = baseline(belief, self.maximize, self.draws, self.q, 0, seed, pending=more, best=self.turned(best))
-        return self.beginning(drawn)
+        return self.filled(baseline=drawn)
 
     def __call__(self, belief: Any, x: Float[Array, "b q d"]) -> Float[Array, " b"]:
         """The expected improvement of each set, in the units of the outcomes."""
@@ -146,27 +148,28 @@ class BatchNoisyExpectedImprovement(BatchExpectedImprovement):
         if self.best is not None:
             raise DataError("BatchNoisyExpectedImprovement draws what is to be beaten; use BatchExpectedImprovement")
 
-    def prepared(self, belief: Any, seed: int = 0, pending: Any = None) -> "Batch":
+    def prepared(
+        self, belief: Any, *, seed: int = 0, pending: ArrayLike | None = None
+    ) -> "BatchNoisyExpectedImprovement":
         """With the base normals, and the function drawn at the rows seen and at the pending points."""
         rows = demand_inputs(belief, "use BatchExpectedImprovement(q, best=…)")
         more = table_or_none(pending, "pending")
-        return self.beginning(
-            baseline(belief, self.maximize, self.draws, self.q, self.rows, seed, rows=rows, pending=more)
-        )
+        drawn = baseline(belief, self.maximize, self.draws, self.q, self.rows, seed, rows=rows, pending=more)
+        return self.filled(baseline=drawn)
 
 
 class BatchUpperConfidenceBound(Batch):
-    """E maxⱼ (μⱼ + √(βπ/2) |fⱼ - μⱼ|): for one point it is μ + √β σ; near points do not count twice.
+    """E maxⱼ (μⱼ + β√(π/2) |fⱼ - μⱼ|): for one point it is μ + β σ; near points do not count twice.
 
     Args:
         q: the number of points of a set.
-        beta: the squared width of the bound in standard deviations.
+        beta: the width of the bound in standard deviations.
         draws: quasi-random draws, an even number.
         temperature: of the soft maxima that `climb` uses, in standard deviations of the function.
         maximize: False where small outcomes are good.
     """
 
-    beta: Float[Array, ""] = eqx.field(converter=to_array, default=4.0)
+    beta: Float[Array, ""] = eqx.field(converter=to_array, default=2.0)
 
     def __check_init__(self) -> None:
         check_number(self.beta, "beta", 0.0)
@@ -182,9 +185,9 @@ class BatchUpperConfidenceBound(Batch):
         return tau * logsumexp(heights / tau[:, None, None], axis=-1).mean(-1)
 
     def heights(self, belief: Any, x: Float[Array, "b q d"]) -> tuple[Array, Array]:
-        """μ + √(βπ/2) |f - μ| at the points and at the pending ones, shape (b, s, q + r), and the temperature."""
+        """μ + β√(π/2) |f - μ| at the points and at the pending ones, shape (b, s, q + r), and the temperature."""
         mean, deviations, tau, base = self.joint(belief, x)
-        width = jnp.sqrt(self.beta * jnp.pi / 2)
+        width = self.beta * jnp.sqrt(jnp.pi / 2)
         own = mean[:, None, :] + width * jnp.abs(deviations)
         there = jnp.where(base.mask, base.mean + width * jnp.abs(base.deviations), NEVER)
         return jnp.concatenate([own, jnp.broadcast_to(there, (len(x), *there.shape))], axis=-1), tau

@@ -20,10 +20,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from credo.core.checks import check_table
+from credo.core.checks import ArrayLike, check_table
 from credo.core.errors import DataError
 from credo.core.predictive.base import to_array
-from credo.decide.acquisition.base import SMALLEST, Acquisition, check_number, demand_covariance, seen_inputs
+from credo.decide.acquisition.base import SMALLEST, Acquisition, Positive, check_number, demand_covariance, seen_inputs
 from credo.decide.acquisition.improvement import ExpectedImprovement
 
 
@@ -57,7 +57,7 @@ def log_expected_cost(cost: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
     return prediction.mean + 0.5 * (prediction.epistemic + prediction.aleatoric)
 
 
-class Costly(Acquisition):
+class Costly(Positive):
     """What scores per cost share: a positive score, and what an experiment costs."""
 
     acquisition: Acquisition
@@ -74,15 +74,6 @@ class Costly(Acquisition):
             raise DataError(
                 f"cost must be a function of the rows or a belief about log cost, found {type(self.cost).__name__}"
             )
-
-    @property
-    def scale(self) -> str:
-        """Never negative; `climb` is the logarithm."""
-        return "positive"
-
-    def __call__(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
-        """The score per cost."""
-        return jnp.exp(self.climb(belief, x))
 
     def check_cost(self, belief: Any) -> None:
         """`DataError` where a cost at the rows that were seen is not positive."""
@@ -109,11 +100,11 @@ class PerCost(Costly):
 
     power: Float[Array, ""] = eqx.field(converter=to_array, default=1.0)
 
-    def prepared(self, belief: Any, seed: int = 0, pending: Any = None) -> "PerCost":
+    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike | None = None) -> "PerCost":
         """With the inner score made ready."""
         check_number(self.power, "power", 0.0)
         self.check_cost(belief)
-        return eqx.tree_at(lambda a: a.acquisition, self, self.acquisition.prepared(belief, seed, pending))
+        return self.filled(acquisition=self.acquisition.prepared(belief, seed=seed, pending=pending))
 
     def climb(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
         """log a(x) - κ log E[c(x)]."""
@@ -164,7 +155,7 @@ class MultiFidelity(Costly):
         self.cost = AffineCost(column=column) if cost is None else cost
         self.column = column
 
-    def prepared(self, belief: Any, seed: int = 0, pending: Any = None) -> "MultiFidelity":
+    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike | None = None) -> "MultiFidelity":
         """With the inner score made ready at the target."""
         demand_covariance(belief, type(self).__name__)
         rows = seen_inputs(belief)
@@ -173,7 +164,7 @@ class MultiFidelity(Costly):
         self.check_cost(belief)
         target = AtTarget(belief, self.column)
         awaited = pending if pending is None or not len(pending) else target.moved(check_table(pending, "pending"))
-        return eqx.tree_at(lambda a: a.acquisition, self, self.acquisition.prepared(target, seed, awaited))
+        return self.filled(acquisition=self.acquisition.prepared(target, seed=seed, pending=awaited))
 
     def climb(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
         """log a(x, 1) + log ρ²(x, s) - log E[c(x, s)]."""

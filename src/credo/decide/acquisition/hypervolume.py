@@ -20,11 +20,12 @@ from jax.scipy.special import logsumexp
 from jaxtyping import Array, Bool, Float, Int
 
 from credo.core.arrays import put
-from credo.core.checks import check_count, check_table, check_vector
+from credo.core.checks import ArrayLike, check_count, check_table, check_vector
 from credo.core.errors import DataError
 from credo.core.padding import bucket, pad_rows
 from credo.decide.acquisition.base import (
-    Acquisition,
+    Positive,
+    check_draws,
     demand_covariance,
     demand_inputs,
     deviation,
@@ -81,41 +82,32 @@ def beyond(values: Float[np.ndarray, "n k"], reference: Float[np.ndarray, " k"])
     return Beyond(put(edges), put(pad_rows(low, size)), put(pad_rows(high, size)), put(np.arange(size) < b))
 
 
-class ExpectedHypervolumeImprovement(Acquisition):
+class ExpectedHypervolumeImprovement(Positive):
     """The volume that the outcome at x is expected to add to what the front dominates, in closed form.
 
     `climb` is its logarithm, finite where the score underflows. The outputs of a belief with several are taken as
     independent; `BatchExpectedHypervolumeImprovement` keeps their correlation.
 
     Args:
+        front: outcomes known so far, shape (n, k); None takes the means at the rows that were seen.
         reference: the least outcome of each objective that is of interest, shape (k,); None chooses one
             (`reference_point`).
-        front: outcomes known so far, shape (n, k); None takes the means at the rows that were seen.
         maximize: whether outcomes are to be large: for all objectives, or for each.
     """
 
-    reference: Float[Array, " k"] | None = eqx.field(converter=maybe_array, default=None)
     front: Float[Array, "n k"] | None = eqx.field(converter=maybe_array, default=None)
+    reference: Float[Array, " k"] | None = eqx.field(converter=maybe_array, default=None)
     maximize: bool | tuple[bool, ...] = eqx.field(static=True, default=True, kw_only=True)
     boxes: Beyond | None = eqx.field(default=None, kw_only=True)
     believed: tuple[Any, ...] | None = eqx.field(default=None, kw_only=True)
     """The beliefs after the outcomes that are awaited, each taken to be its mean; None where none are."""
 
-    @property
-    def scale(self) -> str:
-        """Never negative; `climb` is the logarithm."""
-        return "positive"
-
-    def prepared(self, belief: Any, seed: int = 0, pending: Any = None) -> "ExpectedHypervolumeImprovement":
+    def prepared(
+        self, belief: Any, *, seed: int = 0, pending: ArrayLike | None = None
+    ) -> "ExpectedHypervolumeImprovement":
         """With the boxes beyond the front; pending rows count as if their means had been observed."""
         boxes, believed = self._facing(belief, pending)
-        return eqx.tree_at(
-            lambda a: (a.front, a.boxes, a.believed), self, (None, boxes, believed), is_leaf=lambda v: v is None
-        )
-
-    def __call__(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
-        """EHVI of each row."""
-        return jnp.exp(self.climb(belief, x))
+        return self.filled(front=None, boxes=boxes, believed=believed)
 
     def climb(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
         """log EHVI of each row."""
@@ -171,8 +163,8 @@ class BatchExpectedHypervolumeImprovement(ExpectedHypervolumeImprovement):
 
     Args:
         q: the number of points of a set.
-        reference: the least outcome of each objective that is of interest, shape (k,); None chooses one.
         front: outcomes known so far, shape (n, k); None takes the means at the rows that were seen.
+        reference: the least outcome of each objective that is of interest, shape (k,); None chooses one.
         draws: how many outcomes are drawn, an even number.
         maximize: whether outcomes are to be large: for all objectives, or for each.
     """
@@ -184,8 +176,8 @@ class BatchExpectedHypervolumeImprovement(ExpectedHypervolumeImprovement):
     def __init__(
         self,
         q: int,
-        reference: Any = None,
-        front: Any = None,
+        front: ArrayLike | None = None,
+        reference: ArrayLike | None = None,
         *,
         draws: int = 128,
         maximize: bool | tuple[bool, ...] = True,
@@ -196,24 +188,24 @@ class BatchExpectedHypervolumeImprovement(ExpectedHypervolumeImprovement):
 
     def __check_init__(self) -> None:
         check_count(self.q, "q")
-        check_count(self.draws, "draws", 2)
-        if self.draws % 2:
-            raise DataError(f"draws come in antithetic pairs and must be an even number, found {self.draws}")
+        check_draws(self.draws)
         if self.q > MOST_TOGETHER:
             raise DataError(
                 f"q must be at most {MOST_TOGETHER}, found {self.q}: the work doubles with each point; "
                 "choose them one after the other, with those chosen as pending"
             )
 
-    def prepared(self, belief: Any, seed: int = 0, pending: Any = None) -> "BatchExpectedHypervolumeImprovement":
+    def prepared(
+        self, belief: Any, *, seed: int = 0, pending: ArrayLike | None = None
+    ) -> "BatchExpectedHypervolumeImprovement":
         """With the boxes beyond the front and the draws."""
         for one in objectives(belief):
             if not isinstance(one, MultiGP):
                 demand_covariance(one, type(self).__name__)
-        ready: Any = super().prepared(belief, seed, pending)
-        k = ready.boxes.lower.shape[1]
+        ready: Any = super().prepared(belief, seed=seed, pending=pending)
+        k = ready._ready().lower.shape[1]
         base = put(normals(self.draws, self.q * k, seed).reshape(self.draws, self.q, k))
-        return eqx.tree_at(lambda a: a.base, ready, base, is_leaf=lambda v: v is None)
+        return ready.filled(base=base)
 
     def __call__(self, belief: Any, x: Float[Array, "n q d"]) -> Float[Array, " n"]:
         """EHVI of each set of q points."""

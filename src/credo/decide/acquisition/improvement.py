@@ -18,13 +18,15 @@ import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Bool, Float
 
-from credo.core.checks import check_count
+from credo.core.checks import ArrayLike, check_count
 from credo.core.errors import DataError
 from credo.core.padding import by_bucket
 from credo.core.predictive.base import to_array
 from credo.decide.acquisition.base import (
     Acquisition,
     Directed,
+    Positive,
+    check_draws,
     check_number,
     demand_inputs,
     deviation,
@@ -37,7 +39,7 @@ from credo.decide.acquisition.normal_tails import log_cdf, log_improvement
 NO_ROWS = "give the value to be beaten, e.g. ExpectedImprovement(best=1.3)"
 
 
-class Improving(Directed):
+class Improving(Directed, Positive):
     """A score that asks by how much a point beats `best`; None: the largest mean at the rows seen."""
 
     best: Float[Array, ""] | None = eqx.field(converter=maybe_array, default=None)
@@ -47,12 +49,7 @@ class Improving(Directed):
         check_number(self.best, "best")
         check_number(self.xi, "xi")
 
-    @property
-    def scale(self) -> str:
-        """A positive score."""
-        return "positive"
-
-    def prepared(self, belief: Any, seed: int = 0, pending: Any = None) -> "Improving":
+    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike | None = None) -> "Improving":
         """With the incumbent filled in, where `best` is None."""
         return self.against(belief, None, seed, pending)
 
@@ -63,7 +60,7 @@ class Improving(Directed):
         inputs = demand_inputs(belief, NO_ROWS)
         rows = inputs if keep is None else inputs[keep]
         best = np.max(self.turned(np.asarray(belief.predict(rows).mean)))
-        return eqx.tree_at(lambda a: a.best, self, jnp.asarray(self.turned(best)), is_leaf=lambda v: v is None)
+        return self.filled(best=jnp.asarray(self.turned(best)))
 
     def gap(self, belief: Any, x: Float[Array, "m d"]) -> tuple[Float[Array, " m"], Float[Array, " m"]]:
         """z = (μ - best - ξ)/σ and σ; `best` is in the units of the outcomes, whichever way is good."""
@@ -82,10 +79,6 @@ class ProbabilityOfImprovement(Improving):
         maximize: False where small outcomes are good.
     """
 
-    def __call__(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
-        """The probability."""
-        return jnp.exp(self.climb(belief, x))
-
     def climb(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
         """Its logarithm."""
         return log_cdf(self.gap(belief, x)[0])
@@ -100,10 +93,6 @@ class ExpectedImprovement(Improving):
         maximize: False where small outcomes are good.
     """
 
-    def __call__(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
-        """The expected improvement, in the units of the outcomes."""
-        return jnp.exp(ExpectedImprovement.climb(self, belief, x))
-
     def climb(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
         """log σ + log(φ(z) + z Φ(z))."""
         z, std = self.gap(belief, x)
@@ -117,10 +106,6 @@ class LogExpectedImprovement(ExpectedImprovement):
     def scale(self) -> str:
         """A logarithm."""
         return "log"
-
-    def __call__(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
-        """log EI."""
-        return self.climb(belief, x)
 
 
 class NoisyExpectedImprovement(Improving):
@@ -140,10 +125,8 @@ class NoisyExpectedImprovement(Improving):
     baseline: Baseline | None = eqx.field(default=None, kw_only=True)
 
     def __check_init__(self) -> None:
-        check_count(self.draws, "draws", 2)
+        check_draws(self.draws)
         check_count(self.rows, "rows")
-        if self.draws % 2:
-            raise DataError(f"draws come in antithetic pairs and must be an even number, found {self.draws}")
         if self.best is not None:
             raise DataError("NoisyExpectedImprovement draws what is to be beaten; use ExpectedImprovement(best=…)")
 
@@ -153,11 +136,7 @@ class NoisyExpectedImprovement(Improving):
         rows = inputs if keep is None else inputs[keep]
         more = table_or_none(pending, "pending")
         drawn = baseline(belief, self.maximize, self.draws, 0, self.rows, seed, rows=rows, pending=more)
-        return eqx.tree_at(lambda a: a.baseline, self, drawn, is_leaf=lambda v: v is None)
-
-    def __call__(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
-        """The average expected improvement."""
-        return jnp.exp(self.climb(belief, x))
+        return self.filled(baseline=drawn)
 
     def climb(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
         """Its logarithm."""
@@ -174,23 +153,23 @@ class NoisyExpectedImprovement(Improving):
 # -- constraints -------------------------------------------------------------------------------------------------
 
 
-class Feasibility(Acquisition):
+class Feasibility(Positive):
     """P(g(x) ≤ threshold), or ≥, for another outcome g with a belief of its own.
 
-    For classes and counts it is the probability of the outcome: `Feasibility(classifier, 0.5, below=False)` is the
+    For classes and counts it is the probability of the outcome: `Feasibility(classifier, 0.5, at_most=False)` is the
     probability of class 1.
 
     Args:
         belief: about the outcome that is constrained.
         threshold: its limit.
-        below: whether it must stay below, or else above.
-        noise: whether the outcome with its noise must satisfy it, instead of the function.
+        at_most: whether it must stay below, or else above.
+        with_noise: whether the outcome with its noise must satisfy it, instead of the function.
     """
 
     belief: Any
     threshold: Float[Array, ""] = eqx.field(converter=to_array)
-    below: bool = eqx.field(static=True, default=True)
-    noise: bool = eqx.field(static=True, default=False)
+    at_most: bool = eqx.field(static=True, default=True)
+    with_noise: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self) -> None:
         check_number(self.threshold, "threshold")
@@ -200,27 +179,18 @@ class Feasibility(Acquisition):
                 "e.g. Feasibility(gp_of_the_temperature, 80.0)"
             )
 
-    @property
-    def scale(self) -> str:
-        """A probability."""
-        return "positive"
-
-    def __call__(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
-        """The probability; the belief that is optimized is not looked at."""
-        return jnp.exp(self.climb(belief, x))
-
     def climb(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
-        """Its logarithm."""
+        """The logarithm of the probability; the belief that is optimized is not looked at."""
         prediction = self.belief.predict(x)
         if prediction.discrete:
             reached = prediction.cdf(self.threshold)
-            return jnp.log(jnp.maximum(reached if self.below else 1 - reached, 1e-300))
-        spread = prediction.epistemic + prediction.aleatoric if self.noise else prediction.epistemic
+            return jnp.log(jnp.maximum(reached if self.at_most else 1 - reached, 1e-300))
+        spread = prediction.epistemic + prediction.aleatoric if self.with_noise else prediction.epistemic
         gap = self.threshold - prediction.mean
-        return log_cdf((gap if self.below else -gap) / deviation(spread))
+        return log_cdf((gap if self.at_most else -gap) / deviation(spread))
 
 
-class Constrained(Acquisition):
+class Constrained(Positive):
     """An acquisition times the probability that every constraint is met, added up as logarithms.
 
     A score that may be negative is made positive by log(1 + eᵃ) first, as González et al. (2016) do.
@@ -248,20 +218,15 @@ class Constrained(Acquisition):
         """A positive score, or the logarithm of one."""
         return "log" if self.acquisition.scale == "log" else "positive"
 
-    def prepared(self, belief: Any, seed: int = 0, pending: Any = None) -> "Constrained":
+    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike | None = None) -> "Constrained":
         """With the incumbent chosen among the rows that are likely feasible."""
         inner = self.acquisition
         if not isinstance(inner, Improving) or inner.best is not None:
-            return eqx.tree_at(lambda a: a.acquisition, self, inner.prepared(belief, seed, pending))
+            return self.filled(acquisition=inner.prepared(belief, seed=seed, pending=pending))
         inputs = demand_inputs(belief, NO_ROWS)
         keep = np.asarray(by_bucket(_log_feasible, inputs, self.feasibilities)) > np.log(0.5)
         ready = inner.against(belief, keep if keep.any() else None, seed, pending)
-        return eqx.tree_at(lambda a: (a.acquisition, a.found), self, (ready, jnp.asarray(bool(keep.any()))))
-
-    def __call__(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
-        """The product (for the logarithm of a score, the sum of logarithms)."""
-        logarithm = self.climb(belief, x)
-        return logarithm if self.scale == "log" else jnp.exp(logarithm)
+        return self.filled(acquisition=ready, found=jnp.asarray(bool(keep.any())))
 
     def climb(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
         """log score + Σ log P(feasible)."""

@@ -2,8 +2,7 @@
 
 MaxVariance            Var f(x)
 MaxEntropy             H[y | x]
-MutualInformation      I(f(x); y) = ½ log(1 + σ²(x)/σₙ²(x))
-BALD                   H[y | x] - E H[y | x, θ]                      Houlsby, Huszár, Ghahramani & Lengyel (2011)
+MutualInformation      H[y | x] - E H[y | x, θ], called BALD         Houlsby, Huszár, Ghahramani & Lengyel (2011)
 MaxValueEntropySearch  I(f*; f(x)), f* = max f                       Wang & Jegelka (2017)
 """
 
@@ -15,10 +14,19 @@ import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float
 
-from credo.core.checks import check_count
+from credo.core.checks import ArrayLike, check_count
 from credo.core.errors import DataError
 from credo.core.predictive import Bernoulli, Categorical, Predictive
-from credo.decide.acquisition.base import SMALLEST, Acquisition, Directed, around, deviation, maybe_array, table_or_none
+from credo.decide.acquisition.base import (
+    SMALLEST,
+    Acquisition,
+    Directed,
+    Positive,
+    around,
+    deviation,
+    maybe_array,
+    table_or_none,
+)
 from credo.decide.acquisition.normal_tails import log_information
 
 
@@ -39,23 +47,19 @@ class MaxEntropy(Acquisition):
 
 
 class MutualInformation(Acquisition):
-    """I(f(x); y) = ½ log(1 + σ²(x)/σₙ²(x)): doubt counts for less where noise hides it."""
+    """H[y | x] - E H[y | x, θ]: the outcome about which the plausible functions disagree (BALD).
 
-    def __call__(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
-        """The information, in nats."""
-        return information(belief.predict(x))
-
-
-class BALD(Acquisition):
-    """H[y | x] - E H[y | x, θ]: the outcome about which the plausible models disagree.
-
-    For classes the epistemic part of the entropy, for real outcomes ½ log(1 + σ²/σₙ²).
+    For numbers ½ log(1 + σ²(x)/σₙ²(x)): doubt counts for less where noise hides it. For classes the epistemic part of
+    the entropy.
     """
 
     def __call__(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
         """The information, in nats."""
         prediction = belief.predict(x)
         return prediction.epistemic if isinstance(prediction, Bernoulli | Categorical) else information(prediction)
+
+
+BALD = MutualInformation
 
 
 def information(prediction: Predictive) -> Float[Array, " m"]:
@@ -83,7 +87,7 @@ class KnowsMaxima(Directed):
         if self.method not in ("gumbel", "functions"):
             raise DataError(f'method must be "gumbel" or "functions", found {self.method!r}')
 
-    def prepared(self, belief: Any, seed: int = 0, pending: Any = None) -> "KnowsMaxima":
+    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike | None = None) -> "KnowsMaxima":
         """With draws of the maximum of ±f; they are kept in the sense in which large is good."""
         if self.maxima is not None:
             return self
@@ -97,9 +101,7 @@ class KnowsMaxima(Directed):
         else:
             std = np.asarray(deviation(belief.predict(table).epistemic))
             maxima = gumbel_maxima(mean, std, self.draws, seed)
-        return eqx.tree_at(
-            lambda a: a.maxima, self, jnp.asarray(np.maximum(maxima, mean.max())), is_leaf=lambda v: v is None
-        )
+        return self.filled(maxima=jnp.asarray(np.maximum(maxima, mean.max())))
 
     def drawn(self) -> Float[Array, " k"]:
         """The maxima, or an error that says how to get them."""
@@ -144,7 +146,7 @@ def gumbel_maxima(mean: np.ndarray, std: np.ndarray, draws: int, seed: int) -> n
     return lower + scale * (gumbel(np.clip(levels, 1e-12, 1 - 1e-12)) - gumbel(0.25))
 
 
-class MaxValueEntropySearch(KnowsMaxima):
+class MaxValueEntropySearch(KnowsMaxima, Positive):
     """I(f*; f(x)) ≈ mean over draws of f* of  γ φ(γ)/2Φ(γ) - log Φ(γ),  γ = (f* - μ(x))/σ(x).
 
     Args:
@@ -154,15 +156,6 @@ class MaxValueEntropySearch(KnowsMaxima):
         maxima: of ±f, instead of draws.
         maximize: False where small outcomes are good.
     """
-
-    @property
-    def scale(self) -> str:
-        """A positive score."""
-        return "positive"
-
-    def __call__(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
-        """The information, in nats."""
-        return jnp.exp(self.climb(belief, x))
 
     def climb(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
         """Its logarithm."""

@@ -19,13 +19,14 @@ from jax.scipy.special import logsumexp
 from jaxtyping import Array, Bool, Float
 
 from credo.core.arrays import put
-from credo.core.checks import check_count, check_table
+from credo.core.checks import ArrayLike, check_count, check_table
 from credo.core.errors import DataError
 from credo.core.padding import pad_rows
 from credo.decide.acquisition.base import (
     SMALLEST,
     Acquisition,
     Directed,
+    Positive,
     demand_covariance,
     demand_inputs,
     deviation,
@@ -39,7 +40,7 @@ NOTHING = -1e30
 """The logarithm of a knowledge gradient that is exactly zero."""
 
 
-class KnowledgeGradient(Directed):
+class KnowledgeGradient(Directed, Positive):
     """E max_a μ'(a) - max_a μ(a), over a in the reference points and x itself: what one more outcome is worth.
 
     Args:
@@ -55,12 +56,7 @@ class KnowledgeGradient(Directed):
     def __check_init__(self) -> None:
         check_count(self.rows, "rows")
 
-    @property
-    def scale(self) -> str:
-        """A positive score."""
-        return "positive"
-
-    def prepared(self, belief: Any, seed: int = 0, pending: Any = None) -> "KnowledgeGradient":
+    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike | None = None) -> "KnowledgeGradient":
         """With the rows that were seen as reference points, where there are no others."""
         demand_covariance(belief, "KnowledgeGradient")
         if self.at is not None:
@@ -68,12 +64,7 @@ class KnowledgeGradient(Directed):
         rows = demand_inputs(belief, "give reference points, KnowledgeGradient(at=points)")
         kept = rows[promising(belief, rows, self.maximize)[: self.rows]]
         mask = put(np.arange(self.rows) < len(kept))
-        filled = (put(pad_rows(kept, self.rows)), mask)
-        return eqx.tree_at(lambda a: (a.at, a.mask), self, filled, is_leaf=lambda v: v is None)
-
-    def __call__(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
-        """The expected gain, in the units of the outcomes."""
-        return jnp.exp(self.climb(belief, x))
+        return self.filled(at=put(pad_rows(kept, self.rows)), mask=mask)
 
     def climb(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
         """Its logarithm."""
@@ -138,7 +129,7 @@ class ExpectedVarianceReduction(Acquisition):
         if self.weights.shape != (len(self.at),) or bool(jnp.any(~(self.weights >= 0))):
             raise DataError(f"weights must be {len(self.at)} numbers that are not negative, one for each point of at")
 
-    def prepared(self, belief: Any, seed: int = 0, pending: Any = None) -> "ExpectedVarianceReduction":
+    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike | None = None) -> "ExpectedVarianceReduction":
         """Itself; the belief must know how function values covary."""
         demand_covariance(belief, "ExpectedVarianceReduction")
         return self

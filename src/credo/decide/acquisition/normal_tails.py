@@ -10,6 +10,8 @@ Abramowitz & Stegun (1964), 26.2.14; Ament, Daulton, Eriksson, Balandat & Bakshy
 to expected improvement", on why the logarithm is what one should climb.
 """
 
+from collections.abc import Callable
+from functools import wraps
 from typing import NamedTuple
 
 import jax
@@ -56,20 +58,26 @@ def _log_cdf_near(z: Array) -> Array:
     return jnp.where(z > 0, jnp.log1p(-small), jnp.log(small))
 
 
-@jax.custom_jvp
-def log_cdf(z: Float[Array, "*m"]) -> Float[Array, "*m"]:
+def with_slope(pair: Callable[[Array], tuple[Array, Array]]) -> Callable[[Array], Array]:
+    """The function of which `pair` gives value and slope, elementwise, compiled; gradients use the slope."""
+    both = jax.jit(pair)
+
+    @jax.custom_jvp
+    @wraps(pair)
+    def function(z: Array) -> Array:
+        return both(z)[0]
+
+    @function.defjvp
+    def tangent(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+        value, slope = both(*primals)
+        return value, slope * tangents[0]
+
+    return function
+
+
+@with_slope
+def log_cdf(z: Array) -> tuple[Array, Array]:
     """log Φ(z); its slope is φ(z)/Φ(z)."""
-    return _log_cdf(z)[0]
-
-
-@log_cdf.defjvp
-def _log_cdf_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
-    value, slope = _log_cdf(*primals)
-    return value, slope * tangents[0]
-
-
-@jax.jit
-def _log_cdf(z: Array) -> tuple[Array, Array]:
     left = z < -TAIL
     tail = _tail(jnp.where(left, -z, TAIL))
     near = _log_cdf_near(jnp.where(left, 0.0, z))
@@ -77,21 +85,12 @@ def _log_cdf(z: Array) -> tuple[Array, Array]:
     return value, jnp.where(left, tail.hazard, jnp.exp(_log_density(z) - near))
 
 
-@jax.custom_jvp
-def log_improvement(z: Float[Array, "*m"]) -> Float[Array, "*m"]:
-    """log h(z), h(z) = φ(z) + z Φ(z) = E(z + Z)₊ for Z ~ N(0, 1); in the tail h = φ(t) δ/(t + δ), t = -z."""
-    return _log_improvement(z)[0]
+@with_slope
+def log_improvement(z: Array) -> tuple[Array, Array]:
+    """log h(z), h(z) = φ(z) + z Φ(z) = E(z + Z)₊ for Z ~ N(0, 1); in the tail h = φ(t) δ/(t + δ), t = -z.
 
-
-@log_improvement.defjvp
-def _log_improvement_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
-    value, slope = _log_improvement(*primals)
-    return value, slope * tangents[0]
-
-
-@jax.jit
-def _log_improvement(z: Array) -> tuple[Array, Array]:
-    """log h and its slope Φ/h, which is 1/δ in the tail."""
+    Log h and its slope Φ/h, which is 1/δ in the tail.
+    """
     left = z < -TAIL
     tail = _tail(jnp.where(left, -z, TAIL))
     near = jnp.where(left, 0.0, z)
@@ -101,24 +100,14 @@ def _log_improvement(z: Array) -> tuple[Array, Array]:
     return value, jnp.where(left, 1 / tail.delta, cdf / h)
 
 
-@jax.custom_jvp
-def log_information(z: Float[Array, "*m"]) -> Float[Array, "*m"]:
+@with_slope
+def log_information(z: Array) -> tuple[Array, Array]:
     """log g(z), g(z) = z φ(z)/2Φ(z) - log Φ(z): what N(0, 1) tells by being known to lie below z, in nats.
 
     g is the difference of the entropies of N(0, 1) and of N(0, 1) cut off at z. Wang & Jegelka (2017), eq. 6.
+
+    Log g and its slope; with λ = φ/Φ, g' = -λ (1 + z(z + λ))/2.
     """
-    return _log_information(z)[0]
-
-
-@log_information.defjvp
-def _log_information_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
-    value, slope = _log_information(*primals)
-    return value, slope * tangents[0]
-
-
-@jax.jit
-def _log_information(z: Array) -> tuple[Array, Array]:
-    """log g and its slope; with λ = φ/Φ, g' = -λ (1 + z(z + λ))/2."""
     left, right = z < -TAIL, z > TAIL
     tail = _tail(jnp.where(left | right, jnp.abs(z), TAIL))
     # Far below: g = -tδ/2 + log √2π(t + δ), and 1 + z(z + λ) = 1 - tδ = δε.

@@ -16,12 +16,14 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from credo.core.arrays import put
+from credo.core.checks import ArrayLike
 from credo.core.errors import DataError
 from credo.core.padding import bucket, pad_rows
 from credo.decide.acquisition.base import (
     SMALLEST,
     Acquisition,
     Directed,
+    Positive,
     around,
     check_number,
     maybe_array,
@@ -52,12 +54,12 @@ class Believer(Acquisition):
         """As that of the acquisition."""
         return self.acquisition.scale
 
-    def prepared(self, belief: Any, seed: int = 0, pending: Any = None) -> "Believer":
+    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike | None = None) -> "Believer":
         """With the belief conditioned and the acquisition prepared for it."""
         points = table_or_none(pending, "pending")
         after = belief if points is None else believing(belief, points)
-        ready = self.acquisition.prepared(after, seed)
-        return eqx.tree_at(lambda a: (a.acquisition, a.belief), self, (ready, after), is_leaf=lambda v: v is None)
+        ready = self.acquisition.prepared(after, seed=seed)
+        return self.filled(acquisition=ready, belief=after)
 
     def __call__(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
         """The score under the belief that was conditioned."""
@@ -81,7 +83,7 @@ def believing(belief: Any, x: Any) -> Any:
     return belief.condition(np.asarray(x), np.asarray(prediction.mean), **options)
 
 
-class LocalPenalization(Directed):
+class LocalPenalization(Directed, Positive):
     """The score times Πⱼ Φ((L |x - xⱼ| - M + μ(xⱼ))/σ(xⱼ)) over the pending points xⱼ.
 
     A factor is the probability that x lies outside the ball around xⱼ in which, with slopes of at most L, no
@@ -113,9 +115,9 @@ class LocalPenalization(Directed):
         """A positive score, or the logarithm of one."""
         return "log" if self.acquisition.scale == "log" else "positive"
 
-    def prepared(self, belief: Any, seed: int = 0, pending: Any = None) -> "LocalPenalization":
+    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike | None = None) -> "LocalPenalization":
         """With L and M estimated, the pending points kept, and the acquisition prepared."""
-        ready = self.acquisition.prepared(belief, seed)
+        ready = self.acquisition.prepared(belief, seed=seed)
         lipschitz, maximum = self.lipschitz, self.maximum
         pending = table_or_none(pending, "pending")
         if lipschitz is None or maximum is None:
@@ -126,18 +128,8 @@ class LocalPenalization(Directed):
             maximum = self.turned(top) if maximum is None else maximum
         rows = np.zeros((0, 1)) if pending is None else np.asarray(pending)
         size = 0 if pending is None else bucket(len(rows))
-        kept = (put(pad_rows(rows, size)), put(np.arange(size) < len(rows)))
-        return eqx.tree_at(
-            lambda a: (a.acquisition, a.lipschitz, a.maximum, a.points, a.mask),
-            self,
-            (ready, lipschitz, maximum, *kept),
-            is_leaf=lambda v: v is None,
-        )
-
-    def __call__(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
-        """The penalized score (its logarithm where the acquisition is one)."""
-        logarithm = self.climb(belief, x)
-        return logarithm if self.scale == "log" else jnp.exp(logarithm)
+        kept = {"points": put(pad_rows(rows, size)), "mask": put(np.arange(size) < len(rows))}
+        return self.filled(acquisition=ready, lipschitz=lipschitz, maximum=maximum, **kept)
 
     def climb(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
         """log score + Σⱼ log Φ(…)."""

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from credo.core.checks import check_count
+from credo.core.checks import ArrayLike, check_count
 from credo.core.errors import DataError
 from credo.decide.acquisition.base import Directed, deviation
 from credo.decide.acquisition.joint_draws import root_of
@@ -35,13 +35,11 @@ class Thompson(Directed):
     def __check_init__(self) -> None:
         check_count(self.features, "features", 2)
 
-    def prepared(self, belief: Any, seed: int = 0, pending: Any = None) -> "Thompson":
+    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike | None = None) -> "Thompson":
         """With the function drawn."""
-        fields = (lambda a: (a.function, a.key), self)
         if not hasattr(belief, "sample_functions"):
-            return eqx.tree_at(*fields, (None, jr.key(seed)), is_leaf=lambda v: v is None)
-        drawn = belief.sample_functions(1, features=self.features, seed=seed)
-        return eqx.tree_at(*fields, (drawn, None), is_leaf=lambda v: v is None)
+            return self.filled(function=None, key=jr.key(seed))
+        return self.filled(function=belief.sample_functions(1, features=self.features, seed=seed), key=None)
 
     def __call__(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
         """The value of ±f in this draw."""

@@ -23,24 +23,13 @@ SURE = 0.1
 """A standard deviation below which nothing is explored, in units of that of the outcomes."""
 
 
-def explain(
-    problem: Problem, model: Model, mean: np.ndarray, std: np.ndarray, comparing: bool = False
-) -> tuple[str, str]:
-    """Whether a point with these beliefs, in standard units, exploits or explores, and a sentence that says so.
-
-    `comparing` says that it was chosen for what it teaches about other points.
-    """
+def explain(problem: Problem, model: Model, mean: np.ndarray, std: np.ndarray) -> tuple[str, str]:
+    """Whether a point with these beliefs, in standard units, exploits or explores, and a sentence that says so."""
     first = model.objectives[0]
     there, doubt = first.natural(mean[0]), first.scale * std[0]
     name = problem.objectives[0]
     if len(problem.signs) > 1:
         return "front", f"Pushes the Pareto front: {name} is expected at {there:.4g} ± {doubt:.2g}."
-    if comparing:
-        noise = first.scale * np.sqrt(float(first.belief.noise))
-        return "compare", (
-            f"Compares: {name} is expected at {there:.4g} ± {doubt:.2g}. Noise of ± {noise:.2g} hides which point is "
-            "best, and an outcome here says most about it."
-        )
     best = first.fitted().max()
     better = "above" if first.sign > 0 else "below"
     if mean[0] > best:
@@ -64,14 +53,12 @@ def best(problem: Problem, seen: Observations, model: Model) -> Best:
     """The trial whose noise-free outcome is believed best, among those that are more likely feasible than not.
 
     With fidelities, the one that is believed best at the fidelity that counts. With noise, of many trials some are
-    lucky: the one with the largest mean less a standard deviation, under two smoothnesses of the response, each as far
-    as it explains what was seen (`Model.averaged`).
+    lucky: the one with the largest mean less a standard deviation.
     """
     if len(problem.signs) > 1:
         raise DataError("with several objectives there is no single best point; ask for the front()")
     surrogate, rows = model.objectives[0], at_target(problem, model.rows)
-    belief = surrogate.belief if problem.noise is None else model.smoothed(seed=problem.seed).averaged()
-    there = belief.predict(rows)
+    there = surrogate.belief.predict(rows)
     exact = problem.noise is None and problem.fidelity is None
     means, stds = surrogate.fitted() if exact else np.asarray(there.mean), np.sqrt(np.asarray(there.epistemic))
     heights = means if problem.noise is None else means - CAUTION * stds

@@ -2,9 +2,6 @@
 
     design (Sobol) ─▶ a surrogate of each outcome ─▶ an acquisition, times the chances of success ─▶ its maximum
 
-Improvement counts on seeing the function itself. Where the noise is larger than what is unknown of it, single outcomes
-show little, and what counts is what they teach about all points: the knowledge gradient (Frazier et al. 2009).
-
 Everything follows from the record of trials: nothing is kept between suggestions but the hyperparameters, which are on
 record themselves. Trials that are still out count as if they had come back with what is expected of them (kriging
 believer: Ginsbourger, Le Riche & Carraro 2010), so that several workers look at different points.
@@ -22,7 +19,6 @@ from credo.decide.acquisition import (
     Constrained,
     ExpectedImprovement,
     Feasibility,
-    KnowledgeGradient,
     NoisyExpectedImprovement,
 )
 from credo.decide.acquisition.base import Acquisition
@@ -32,14 +28,11 @@ from credo.decide.campaign import trust_region
 from credo.decide.campaign.advice import PROMISING, explain
 from credo.decide.campaign.model import Model, fidelity_column, model_of
 from credo.decide.campaign.problem import Observations, Problem
-from credo.decide.campaign.smooth_surrogates import WIDE
-from credo.decide.campaign.trial import Suggestion
-from credo.decide.maximize import Found, maximize
+from credo.decide.campaign.trial import Hyper, Suggestion
+from credo.decide.maximize import maximize
 
 MANY = 10
 """Encoded columns above which the search keeps to a trust region."""
-COMPARED = 24
-"""The trials that may be the best one and that the knowledge gradient compares."""
 
 
 def suggest(
@@ -48,7 +41,7 @@ def suggest(
     pending: Sequence[Mapping[str, Any]],
     n: int,
     seed: int,
-    warm: Any = None,
+    warm: Sequence[Hyper] | None = None,
 ) -> list[Suggestion]:
     """n points to try next.
 
@@ -107,26 +100,12 @@ def _next(problem: Problem, model: Model, waiting: list[Any], within: Any, seed:
     near = model.rows[np.argsort(-heights, kind="stable")[:PROMISING]]
     avoid = None if space.size is None else after.tried
     found = maximize(acquisition, belief, space, near=near, within=within, avoid=avoid, seed=seed)
-    comparing = within is None and _noise_hides(problem, after, found)
-    if comparing:
-        gain = after.over(KnowledgeGradient(rows=COMPARED)).prepared(belief, seed)
-        found = maximize(gain, belief, space, near=near, avoid=avoid, seed=seed)
     row = _apart(found.x, after.tried, problem, seed)
     point = space.decode(row[None])[0]
     objective = model.objectives[0]
     mean, std = objective.natural(found.mean[0]), objective.scale * found.std[0]
-    kind, reason = explain(problem, model, found.mean, found.std, comparing)
+    kind, reason = explain(problem, model, found.mean, found.std)
     return Suggestion(point, kind, reason, float(mean), float(std), float(found.value), model.hyper)
-
-
-def _noise_hides(problem: Problem, model: Model, found: Found) -> bool:
-    """Whether noise is larger than what is unknown of the function at the point that was found.
-
-    Where points may fail or break bounds, or cost more than others, improvement goes on to be what counts.
-    """
-    noisy = problem.chosen_acquisition is None and problem.noise is not None and problem.fidelity is None
-    alone = len(model.objectives) == 1 and not model.constraints and model.success is None
-    return noisy and alone and bool(np.square(found.std[0]) < float(model.beliefs[0].noise))
 
 
 def _apart(row: np.ndarray, rows: np.ndarray, problem: Problem, seed: int) -> np.ndarray:
@@ -140,28 +119,24 @@ def _apart(row: np.ndarray, rows: np.ndarray, problem: Problem, seed: int) -> np
 def acquisition_of(problem: Problem, model: Model, seed: int = 0) -> Acquisition:
     """The acquisition, prepared: the problem's own or expected improvement, times the chances of success.
 
-    Where outcomes are said to be noisy nobody knows which was best: the improvement is averaged over what it may be,
-    and with many columns, or around a quadratic surface, over two smoothnesses of the response, too, each as far as it
-    explains what was seen.
+    Where outcomes are said to be noisy nobody knows which was best: the improvement is averaged over what it may be.
     """
     beliefs = tuple(each.belief for each in model.objectives)
     several = len(beliefs) > 1
     belief: Any = beliefs if several else beliefs[0]
     feasibilities = [
-        Feasibility(each.belief, jnp.asarray(each.standard(bound.limit)), below=bound.at_most)
+        Feasibility(each.belief, jnp.asarray(each.standard(bound.limit)), at_most=bound.at_most)
         for each, bound in zip(model.constraints, problem.constraints, strict=True)
     ]
     if model.success is not None:
         half = jnp.asarray(model.success.standard(0.5))
-        feasibilities.append(Feasibility(model.success.belief, half, below=False))
+        feasibilities.append(Feasibility(model.success.belief, half, at_most=False))
     chosen = problem.chosen_acquisition
     if chosen is None:
         if several:
             chosen = ExpectedHypervolumeImprovement()
         elif problem.noise is not None and problem.fidelity is None:
             chosen = NoisyExpectedImprovement()
-            if problem.space.width >= WIDE or (model.smoother is not None and model.smoother.is_surface):
-                chosen = model.over(chosen)
         elif feasibilities or problem.fidelity is not None:
             chosen = ExpectedImprovement()
         else:
@@ -169,4 +144,4 @@ def acquisition_of(problem: Problem, model: Model, seed: int = 0) -> Acquisition
     whole = Constrained(chosen, feasibilities) if feasibilities else chosen
     if problem.fidelity is not None and not several:
         whole = MultiFidelity(whole, model.cost, fidelity_column(problem))
-    return whole.prepared(belief, seed)
+    return whole.prepared(belief, seed=seed)

@@ -8,7 +8,6 @@ data show it. Hyperparameters are climbed to from where they were at the last su
 beginning too. Outcomes far below the rest (a diverged run) would make the good ones look alike: `squeezed`.
 """
 
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -18,9 +17,10 @@ from jaxtyping import Float
 
 from credo.core import params
 from credo.core.arrays import put
+from credo.decide.campaign.trial import Hyper
 from credo.infer.optimize import Optimum, maximize
 from credo.infer.priors import LogScalePenalty
-from credo.kernels import Kernel, Matern52
+from credo.kernels import Matern52
 from credo.models.gp import GP
 from credo.models.gp.data import Rows, pack
 from credo.models.gp.means import Constant
@@ -60,13 +60,11 @@ class Surrogate(NamedTuple):
     center: float
     scale: float
     sign: float
-    plain: Float[np.ndarray, " n"]
-    """The outcomes that were seen, in standard units, none of them squeezed."""
 
     @property
     def hyper(self) -> dict[str, list[float]]:
         """Its hyperparameters by path, as JSON holds them."""
-        return hyper_of(self.belief)
+        return {path: np.ravel(value).tolist() for path, value in params.learnable(self.belief).items()}
 
     @property
     def lengthscales(self) -> Float[np.ndarray, " d"]:
@@ -93,7 +91,7 @@ def learn_surrogate(
     y: Float[np.ndarray, " n"],
     sign: float = 1.0,
     noise: Float[np.ndarray, " n"] | None = None,
-    warm: Mapping[str, Any] | None = None,
+    warm: Hyper | None = None,
     seed: int = 0,
     typical: Typically = RESPONSES,
 ) -> Surrogate:
@@ -115,14 +113,8 @@ def learn_surrogate(
     known = np.isfinite(noise) if noise is not None else np.zeros(n, bool)
     extra = LEAST_NOISE + (np.where(known, noise, 0.0) / scale**2 if noise is not None else np.zeros(n))
     rows = pack(x, (good - center) / scale, np.where(known, 0.0, 1.0), extra)
-    plan = plan_for(d, typical, bool(known.all()), Matern52)
-    belief = learn(plan, rows, plan.objective(rows), warm, seed)
-    return Surrogate(belief.condition_on(rows), center, scale, sign, (sign * y - center) / scale)
-
-
-def hyper_of(belief: GP) -> dict[str, list[float]]:
-    """The hyperparameters by path, as JSON holds them."""
-    return {path: np.ravel(value).tolist() for path, value in params.learnable(belief).items()}
+    plan = plan_for(d, typical, bool(known.all()))
+    return Surrogate(learn(plan, rows, warm, seed).condition_on(rows), center, scale, sign)
 
 
 class Plan(NamedTuple):
@@ -135,13 +127,9 @@ class Plan(NamedTuple):
     lower: Float[np.ndarray, " k"]
     upper: Float[np.ndarray, " k"]
 
-    def objective(self, rows: Rows) -> Any:
-        """log p(z | θ) + log p(θ) of log θ, with its gradient."""
-        return self.gp.objective(self.slots, rows, self.priors)
-
 
 @lru_cache(maxsize=64)
-def plan_for(d: int, usual: Typically, known: bool, kernel: type[Kernel]) -> Plan:
+def plan_for(d: int, usual: Typically, known: bool) -> Plan:
     """For d columns; with `known` noise there is none to learn."""
     typical, one = usual.length * np.sqrt(d), put(np.ones(()))
     lengths = np.full(d, typical)
@@ -151,15 +139,17 @@ def plan_for(d: int, usual: Typically, known: bool, kernel: type[Kernel]) -> Pla
         "noise": LogScalePenalty(usual.noise, usual.noise_spread),
     }
     noise = put(np.asarray(LEAST_NOISE if known else usual.noise))
-    gp = GP(kernel(put(lengths), one), Constant(put(np.zeros(())), one), noise)
+    gp = GP(Matern52(put(lengths), one), Constant(put(np.zeros(())), one), noise)
     slots = params.layout(gp, ("noise",) if known else ())
     start = np.asarray(params.to_vector(gp, slots))
     free = {s.path: priors[s.path] for s in slots}
     return Plan(gp, slots, free, start, *params.bounds(slots, start))
 
 
-def learn(plan: Plan, rows: Rows, objective: Any, warm: Mapping[str, Any] | None, seed: int) -> GP:
+def learn(plan: Plan, rows: Rows, warm: Hyper | None, seed: int) -> GP:
     """The prior belief with the likeliest hyperparameters for the rows, climbed to from those of an earlier one."""
+
+    objective = plan.gp.objective(plan.slots, rows, plan.priors)
 
     def climb(starts: list[np.ndarray], settings: tuple[int, float, float]) -> Optimum:
         return maximize(objective.value_and_grad, starts, plan.lower, plan.upper, *settings)[0]
@@ -185,18 +175,9 @@ def squeezed(y: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
 
     s is 5 robust deviations of the half above the median. Where the bulk lies nothing changes.
     """
-    edge, reach, far = _far(y)
-    return np.where(far > 0, edge - reach * np.log1p(far), y)
-
-
-def log_squeeze(y: Float[np.ndarray, " n"]) -> float:
-    """Σ log dvᵢ/dyᵢ of v = `squeezed(y)`: what to add to the log density of v to have that of y."""
-    return -float(np.log1p(_far(y)[2]).sum())
-
-
-def _far(y: Float[np.ndarray, " n"]) -> tuple[float, float, Float[np.ndarray, " n"]]:
-    """m - s, s, and by how many s each outcome is below m - s."""
     middle = float(np.median(y))
     reach = 5.0 * 1.4826 * float(np.median(y[y >= middle] - middle))
+    if reach <= 0:
+        return y
     edge = middle - reach
-    return edge, reach, np.maximum(edge - y, 0.0) / reach if reach > 0 else np.zeros_like(y)
+    return np.where(y < edge, edge - reach * np.log1p(np.maximum(edge - y, 0.0) / reach), y)

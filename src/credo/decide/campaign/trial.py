@@ -64,7 +64,7 @@ class Suggestion:
 
     point: Point
     kind: str
-    """design, exploit, explore, compare, front or random."""
+    """design, exploit, explore, front or random."""
     reason: str = ""
     mean: float | None = None
     std: float | None = None
