@@ -180,8 +180,8 @@ def _from_space(belief: Any, over: Any, acquisition: Acquisition | None, n: int,
 
     def some(m: int) -> np.ndarray:
         if space is not None:
-            return space.sample_rows(m, seed)
-        return Box(*(np.atleast_1d(np.asarray(end, dtype=float)) for end in over)).sample_rows(m, seed)
+            return space.sample_rows(m, seed=seed)
+        return Box(*(np.atleast_1d(np.asarray(end, dtype=float)) for end in over)).sample_rows(m, seed=seed)
 
     example = some(1)
     if space is not None:

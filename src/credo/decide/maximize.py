@@ -1,7 +1,7 @@
 """Maximizing an acquisition: where its score is highest, over a box or a `Space`.
 
 Quasi-random points, and some around what is promising already, are screened; the best of them and a few others begin
-climbs (`infer.ascent`) that move the real coordinates and leave the discrete ones. Screening and climbing are one
+climbs (`batched_lbfgs`) that move the real coordinates and leave the discrete ones. Screening and climbing are one
 compiled program, the same as data grow. Discrete parts are then searched through neighbours: one choice, level or whole
 number changed at a time, as long as that helps, with a new climb after each round.
 """
@@ -59,7 +59,7 @@ class Box(NamedTuple):
     lower: np.ndarray
     upper: np.ndarray
 
-    def sample_rows(self, n: int, seed: int) -> np.ndarray:
+    def sample_rows(self, n: int, *, seed: int) -> np.ndarray:
         """Quasi-random rows."""
         return self.lower + sobol(n, len(self.lower), seed) * (self.upper - self.lower)
 
@@ -91,7 +91,7 @@ def maximize(
     if lower.shape != upper.shape or not np.all(lower < upper):
         raise DataError(f"a box is a pair (lower, upper) with lower < upper, found {lower} and {upper}")
     box = Box(lower, upper) if within is None else Box(*within)
-    rows = np.concatenate([box.sample_rows(SCREENED, seed), _around(near, box, np.ones(len(lower), bool), seed)])
+    rows = np.concatenate([box.sample_rows(SCREENED, seed=seed), _around(near, box, np.ones(len(lower), bool), seed)])
     return _checked(_screen_and_climb(acquisition, belief, put(rows), put(box.lower), put(box.upper), np.uint32(seed)))
 
 
@@ -99,7 +99,7 @@ def _around(near: Any, box: Box, movable: np.ndarray, seed: int) -> np.ndarray:
     """Rows around the promising ones, a third of the movable coordinates changed (at least about one)."""
     d = len(box.lower)
     if near is None or not len(near):
-        return box.sample_rows(AROUND, seed + 1)
+        return box.sample_rows(AROUND, seed=seed + 1)
     rng = np.random.default_rng(seed)
     centers = check_table(near, "near", d)[rng.integers(len(near), size=AROUND)]
     reach = np.resize(REACHES, AROUND)[:, None] * (box.upper - box.lower)
@@ -182,12 +182,12 @@ def _over_space(
     whole = Box(np.zeros(space.width), np.ones(space.width))
     box = whole if within is None else Box(*(np.where(real, w, v) for w, v in zip(within, whole, strict=True)))
     if space.is_continuous and not space.constraints:
-        rows = np.concatenate([box.sample_rows(SCREENED, seed), _around(near, box, real, seed)])
+        rows = np.concatenate([box.sample_rows(SCREENED, seed=seed), _around(near, box, real, seed)])
         return _checked(
             _screen_and_climb(acquisition, belief, put(rows), put(box.lower), put(box.upper), np.uint32(seed))
         )
     search = _Search(acquisition, belief, space, box, real, _digests(avoid))
-    rows = space.sample_rows(SCREENED, seed)
+    rows = space.sample_rows(SCREENED, seed=seed)
     if within is not None:
         rows = space.snap(np.where(real, box.lower + rows * (box.upper - box.lower), rows))
     closer = space.snap(_around(near, box, np.ones(space.width, bool), seed))
@@ -254,18 +254,12 @@ class _Search(NamedTuple):
             return rows
         k = BEST + OTHERS
         starts = np.resize(rows, (k, rows.shape[1])) if len(rows) < k else rows
-        active = self.real & self._active(starts)
+        active = self.real & self.space.exists(starts)
         lower = np.where(active, self.box.lower, starts)
         upper = np.where(active, self.box.upper, starts)
         violation = self.space.linear if self.space.constraints else None
         tops = np.asarray(_climb_from(self.acquisition, self.belief, put(starts), put(lower), put(upper), violation))
         return self._back_inside(starts, tops)[: len(rows)]
-
-    def _active(self, rows: np.ndarray) -> np.ndarray:
-        """Which coordinates belong to parameters that exist at each row."""
-        points = self.space.decode(rows)
-        names = [self.space.names[i] for i in self.space.owners]
-        return np.asarray([[name in point for name in names] for point in points])
 
     def _back_inside(self, starts: np.ndarray, tops: np.ndarray) -> np.ndarray:
         """Where a climb left the feasible set, the last allowed point on the way there; the start at worst."""

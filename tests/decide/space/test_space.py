@@ -1,4 +1,3 @@
-import itertools
 import json
 import math
 import pickle
@@ -13,7 +12,7 @@ from hypothesis import given
 from scipy import stats
 
 from credo.core.errors import DataError, FileError
-from credo.decide.space import Boolean, Categorical, Check, Integer, Linear, Ordinal, Real, Space
+from credo.decide.space import Boolean, Categorical, Check, Integer, LinearConstraint, Ordinal, Real, Space
 from credo.decide.space.constraints import parse
 
 MIXED = Space(
@@ -28,7 +27,11 @@ MIXED = Space(
         "size": Ordinal([1, 2.5, 10]),
         "grade": Ordinal(["low", "mid", "high"]),
     },
-    [Linear({"momentum": 4, "decay": 1, "layers": 0.2}, at_most=6), "size + nesterov <= 10", "10*rate + size >= 1.2"],
+    [
+        LinearConstraint({"momentum": 4, "decay": 1, "layers": 0.2}, at_most=6),
+        "size + nesterov <= 10",
+        "10*rate + size >= 1.2",
+    ],
 )
 CONSTRAINED = [
     MIXED,
@@ -81,7 +84,7 @@ def dumb_exists(space, point):
 def dumb_violation(space, point):
     total = 0.0
     for c in space.constraints:
-        if isinstance(c, Linear):
+        if isinstance(c, LinearConstraint):
             value = sum(a * float(point.get(name, 0.0)) for name, a in c.coefficients)
             total += max(0.0, value - (math.inf if c.at_most is None else c.at_most))
             total += max(0.0, (-math.inf if c.at_least is None else c.at_least) - value)
@@ -103,7 +106,7 @@ def test_the_encoding_of_one_point():
     np.testing.assert_allclose(row, [0.5, 0.5, 0, 0, 1, 1, 0.5, 1, 0, 0.5, 0], rtol=1e-12)
     assert MIXED.kinds == ("real", "real", *["choice"] * 3, "boolean", "real", "integer", "integer", *["ordinal"] * 2)
     assert MIXED.owners == (0, 1, 2, 2, 2, 3, 4, 5, 6, 7, 8)
-    assert MIXED.width == 11 and not MIXED.is_continuous and MIXED.size is None
+    assert MIXED.width == 11 and not MIXED.is_continuous and not MIXED.is_finite
 
 
 def test_absent_parameters_are_half_or_zero():
@@ -284,19 +287,16 @@ def test_repr_says_everything():
         assert part in text
 
 
-@pytest.mark.parametrize(
-    "space",
-    [
-        Space(
-            {"a": Integer(2, 4), "b": Boolean(when={"a": [3, 4]}), "c": Categorical(["u", "v", "w"], when={"b": True})}
-        ),
-        Space({"a": Boolean(), "b": Boolean(), "c": Ordinal([1, 2, 3], when={"a": True, "b": False})}),
-        Space({"a": Boolean(), "b": Categorical([1, 2, 3])}),
-    ],
-)
-def test_size_counts_the_different_points(space):
-    grid = itertools.product([0, 0.25, 0.5, 0.75, 1], repeat=space.width)
-    assert space.size == len({tuple(sorted(point.items())) for point in space.decode(list(grid))})
+def test_a_space_without_real_numbers_is_finite():
+    given = {"a": Integer(2, 4), "b": Boolean(when={"a": [3, 4]})}
+    assert Space(given).is_finite and not Space(given | {"c": Real(0, 1, when={"b": True})}).is_finite
+
+
+def test_which_columns_exist_at_a_row():
+    points = MIXED.sample(20, seed=3)
+    owners = [MIXED.names[i] for i in MIXED.owners]
+    want = [[name in point for name in owners] for point in points]
+    np.testing.assert_array_equal(MIXED.exists(MIXED.encode(points)), want)
 
 
 # ---------------------------------------------------------------- constraints
@@ -350,12 +350,12 @@ def test_text_that_is_no_linear_constraint_is_refused(text, message):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Linear({"a": 1}), "needs at_most or at_least"),
-        (lambda: Linear({"a": 0.0}, at_most=1), "at least one parameter"),
-        (lambda: Linear({"a": 1}, at_most=0, at_least=1), "cannot be at least 1 and at most 0"),
-        (lambda: Linear({"a": "1"}, at_most=0), "coefficient of 'a'.*must be a number"),
-        (lambda: Linear(["a"], at_most=0), "takes coefficients such as"),
-        (lambda: Linear({"a": 1}, at_most=math.nan), "at_most of a linear constraint must be finite"),
+        (lambda: LinearConstraint({"a": 1}), "needs at_most or at_least"),
+        (lambda: LinearConstraint({"a": 0.0}, at_most=1), "at least one parameter"),
+        (lambda: LinearConstraint({"a": 1}, at_most=0, at_least=1), "cannot be at least 1 and at most 0"),
+        (lambda: LinearConstraint({"a": "1"}, at_most=0), "coefficient of 'a'.*must be a number"),
+        (lambda: LinearConstraint(["a"], at_most=0), "takes coefficients such as"),
+        (lambda: LinearConstraint({"a": 1}, at_most=math.nan), "at_most of a linear constraint must be finite"),
         (lambda: Space({"a": Real(0, 1)}, "a + z <= 1"), "names 'z', which is not a parameter"),
         (lambda: Space({"a": Categorical([1, 2])}, "a <= 1"), "whose values are not numbers"),
         (lambda: Space({"a": Ordinal(["x"])}, "a <= 1"), "whose values are not numbers"),
@@ -558,7 +558,9 @@ def test_json_round_trip_is_exact(spec):
 
 
 def test_json_of_constraints(tmp_path):
-    odd = Space({"learning rate": Real(0, 1), "b": Integer(0, 9)}, [Linear({"learning rate": 0.1, "b": 1 / 3}, 2)])
+    odd = Space(
+        {"learning rate": Real(0, 1), "b": Integer(0, 9)}, [LinearConstraint({"learning rate": 0.1, "b": 1 / 3}, 2)]
+    )
     assert Space.from_json(odd.to_json()) == odd
     path = tmp_path / "space.json"
     path.write_text(json.dumps(MIXED.to_json() | {"goal": "maximize"}))

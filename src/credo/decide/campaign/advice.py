@@ -122,7 +122,7 @@ def advice(problem: Problem, model: Model, tolerance: float = 0.0) -> Advice:
         raise DataError("advice is for one objective; with several look at how the hypervolume grows")
     surrogate, space = model.objectives[0], problem.space
     top = model.rows[int(np.argmax(surrogate.fitted()))]
-    candidates = space.sample_rows(CANDIDATES, problem.seed + 1)
+    candidates = space.sample_rows(CANDIDATES, seed=problem.seed + 1)
     rng = np.random.default_rng(problem.seed)
     closer = space.snap(np.clip(top + 0.05 * rng.normal(size=(CANDIDATES // 4, space.width)), 0.0, 1.0))
     points = at_target(problem, np.concatenate([top[None], candidates, closer]))

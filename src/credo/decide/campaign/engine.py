@@ -98,7 +98,7 @@ def _next(problem: Problem, model: Model, waiting: list[Any], within: Any, seed:
     acquisition = acquisition_of(problem, after, seed)
     heights = model.objectives[0].fitted() if len(beliefs) == 1 else np.zeros(len(model.rows))
     near = model.rows[np.argsort(-heights, kind="stable")[:PROMISING]]
-    avoid = None if space.size is None else after.tried
+    avoid = after.tried if space.is_finite else None
     found = maximize(acquisition, belief, space, near=near, within=within, avoid=avoid, seed=seed)
     row = _apart(found.x, after.tried, problem, seed)
     point = space.decode(row[None])[0]

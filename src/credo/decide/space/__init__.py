@@ -1,7 +1,7 @@
 """The space of an experiment: parameters, when they exist, and which combinations are allowed."""
 
 from credo.decide.space.choices import Boolean, Categorical, Ordinal
-from credo.decide.space.constraints import Check, Constraint, Linear
+from credo.decide.space.constraints import Check, Constraint, LinearConstraint
 from credo.decide.space.parameters import Integer, Parameter, Real
 from credo.decide.space.space import Space
 
@@ -11,7 +11,7 @@ __all__ = [
     "Check",
     "Constraint",
     "Integer",
-    "Linear",
+    "LinearConstraint",
     "Ordinal",
     "Parameter",
     "Real",

@@ -17,7 +17,7 @@ from typing import Any
 from credo.core.errors import DataError, FileError
 from credo.decide.space.choices import Boolean, Categorical, Ordinal
 from credo.decide.space.conditions import resolve
-from credo.decide.space.constraints import Check, Constraint, Linear, as_constraint, parse
+from credo.decide.space.constraints import Check, Constraint, LinearConstraint, as_constraint, parse
 from credo.decide.space.parameters import Integer, Parameter, Real
 
 TYPES: dict[str, type[Parameter]] = {
@@ -67,7 +67,7 @@ def constraint_from_json(spec: Any, checks: Mapping[str, Callable[..., Any]]) ->
         return parse(spec)
     keys = set(spec) if isinstance(spec, Mapping) else set()
     if "linear" in keys and keys <= {"linear", "at_most", "at_least"}:
-        return Linear(spec["linear"], spec.get("at_most"), spec.get("at_least"))
+        return LinearConstraint(spec["linear"], spec.get("at_most"), spec.get("at_least"))
     if keys == {"check"}:
         if spec["check"] not in checks:
             raise DataError(

@@ -3,8 +3,6 @@
 A parameter with `when={"optimizer": ["sgd"]}` is active where `optimizer` is active and is "sgd".
 """
 
-import itertools
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -78,32 +76,3 @@ def active(given: Sequence[Rule], numbers: Sequence[Any]) -> list[Any]:
             xp = numbers[parent].__array_namespace__()
             out[i] = out[i] & out[parent] & xp.isin(numbers[parent], xp.asarray(allowed))
     return out
-
-
-def count_points(parameters: Sequence[Parameter], given: Sequence[Rule]) -> int | None:
-    """The number of different points of a finite space, None where there is a continuum.
-
-    Values of a parent that no condition names are counted together.
-    """
-    if any(parameter.count is None for parameter in parameters):
-        return None
-    depends = dict(given)
-    parents = {parent for pairs in depends.values() for parent, _ in pairs}
-    uses = {p: [set(allowed) for pairs in depends.values() for q, allowed in pairs if q == p] for p in parents}
-
-    def classes(p: int) -> list[tuple[float | None, int]]:
-        named = sorted(set().union(*uses[p]))
-        others = (parameters[p].count or 0) - len(named)
-        return [(number, 1) for number in named] + ([(None, others)] if others else [])
-
-    ranked = [i for i, _ in given if i in parents]
-    total = 0
-    for chosen in itertools.product(*(classes(p) for p in ranked)):
-        picked = dict(zip(ranked, chosen, strict=True))
-        exists: dict[int, bool] = {}
-        for i, pairs in given:
-            exists[i] = all(exists[p] and picked[p][0] in allowed for p, allowed in pairs)
-        # a parent that does not exist is counted once, with its first class
-        if all(exists[p] or picked[p][0] == classes(p)[0][0] for p in ranked):
-            total += math.prod((picked[i][1] if i in picked else parameters[i].count or 1) for i in exists if exists[i])
-    return total

@@ -1,6 +1,6 @@
 """Constraints between parameters: linear inequalities, also written as text, and any test of a point.
 
-    Linear({"a": 1, "b": 2}, at_most=5)     "a + 2*b <= 5"     Check(lambda point: point["a"] != 3, "not three")
+    LinearConstraint({"a": 1, "b": 2}, at_most=5)    "a + 2*b <= 5"    Check(lambda point: point["a"] != 3, "not three")
 
 A parameter that does not exist at a point counts 0 in a sum.
 """
@@ -22,7 +22,7 @@ ROUNDING = 1e-13
 
 
 @dataclass(frozen=True)
-class Linear:
+class LinearConstraint:
     """at_least ≤ Σᵢ aᵢ vᵢ ≤ at_most, with v the values of numeric parameters in natural units; either side may be None.
 
     `coefficients` maps names to the aᵢ. Both sides equal make an equation, e.g. for parts of a mixture.
@@ -91,7 +91,7 @@ class Check:
         return bool(answer)
 
 
-Constraint = Linear | Check
+Constraint = LinearConstraint | Check
 
 
 def as_constraint(given: Any, parameters: Mapping[str, Parameter]) -> Constraint:
@@ -99,9 +99,11 @@ def as_constraint(given: Any, parameters: Mapping[str, Parameter]) -> Constraint
     constraint = parse(given) if isinstance(given, str) else given
     if isinstance(constraint, Check):
         return constraint
-    if not isinstance(constraint, Linear):
+    if not isinstance(constraint, LinearConstraint):
         hint = "; give it a name with Check(function, name)" if callable(constraint) else ""
-        raise DataError(f'a constraint is Linear(…), Check(…) or text such as "a + 2*b <= 5", found {given!r}{hint}')
+        raise DataError(
+            f'a constraint is LinearConstraint(…), Check(…) or text such as "a + 2*b <= 5", found {given!r}{hint}'
+        )
     for name, _ in constraint.coefficients:
         if name not in parameters:
             raise DataError(
@@ -113,7 +115,7 @@ def as_constraint(given: Any, parameters: Mapping[str, Parameter]) -> Constraint
     return constraint
 
 
-def parse(text: str) -> Linear:
+def parse(text: str) -> LinearConstraint:
     """A linear constraint from text: names, numbers, + - * / and <=, >= or ==, e.g. "1 <= a + 2*b <= 5"."""
     try:
         tree = ast.parse(text.strip(), mode="eval").body
@@ -142,7 +144,7 @@ def parse(text: str) -> Linear:
         raise _refusal(text, "it does not depend on any parameter")
     double = len(sides) == 3 or kinds == {ast.Eq}
     try:
-        return Linear(
+        return LinearConstraint(
             difference,
             at_most=high if double or kinds == {ast.LtE} else None,
             at_least=low if double or kinds == {ast.GtE} else None,
@@ -195,7 +197,7 @@ def matrix(
     constraints: Sequence[Constraint], parameters: Sequence[Parameter]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """The linear constraints as low ≤ A v ≤ high, with what rounding may add to each: (A, low, high, tolerance)."""
-    linear = [c for c in constraints if isinstance(c, Linear)]
+    linear = [c for c in constraints if isinstance(c, LinearConstraint)]
     index = {parameter.name: i for i, parameter in enumerate(parameters)}
     a = np.zeros((len(linear), len(parameters)))
     for row, constraint in zip(a, linear, strict=True):

@@ -18,12 +18,12 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from credo.core.arrays import is_traced
-from credo.core.checks import check_count, check_vector
+from credo.core.checks import ArrayLike, check_count, check_vector
 from credo.core.errors import DataError
 from credo.decide.space import as_json, sampling
 from credo.decide.space.choices import Boolean, Ordinal
-from credo.decide.space.conditions import Rule, active, count_points, resolve, rules
-from credo.decide.space.constraints import Check, Constraint, Linear, as_constraint, matrix
+from credo.decide.space.conditions import Rule, active, resolve, rules
+from credo.decide.space.constraints import Check, Constraint, LinearConstraint, as_constraint, matrix
 from credo.decide.space.parameters import Integer, Parameter, Real, plainly
 
 
@@ -41,10 +41,10 @@ class Space:
     ) -> None:
         """From a mapping of names to parameters, or a list of parameters that have a `name`.
 
-        `constraints` is a list of `Linear`, `Check` or text such as "a + 2*b <= 5".
+        `constraints` is a list of `LinearConstraint`, `Check` or text such as "a + 2*b <= 5".
         """
         resolved = resolve(_named(parameters), lambda name: f"the condition of parameter {name!r}")
-        given = [constraints] if isinstance(constraints, str | Linear | Check) else list(constraints)
+        given = [constraints] if isinstance(constraints, str | LinearConstraint | Check) else list(constraints)
         by_name = {parameter.name: parameter for parameter in resolved}
         object.__setattr__(self, "parameters", resolved)
         object.__setattr__(self, "constraints", tuple(as_constraint(c, by_name) for c in given))
@@ -91,9 +91,9 @@ class Space:
         return all(parameter.count is None for parameter in self.parameters)
 
     @cached_property
-    def size(self) -> int | None:
-        """The number of different points if it is finite, whether or not the constraints allow them; else None."""
-        return count_points(self.parameters, self._rules)
+    def is_finite(self) -> bool:
+        """Whether there are finitely many points: no parameter is real."""
+        return all(parameter.count is not None for parameter in self.parameters)
 
     def __getitem__(self, name: str) -> Parameter:
         if name not in self.names:
@@ -145,6 +145,11 @@ class Space:
                 del points[i][name]
         return points
 
+    def exists(self, rows: ArrayLike) -> Bool[np.ndarray, "n D"]:
+        """Whether the parameter of each column exists at each row."""
+        found = self._read(rows)[1]
+        return np.stack([found[i] for i in self.owners], axis=1)
+
     def snap(self, rows: Any) -> Float[np.ndarray, "n D"]:
         """The rows of the points nearest to rows; what is real and in [0, 1] stays as it is."""
         given = self._as_rows(rows)
@@ -155,15 +160,15 @@ class Space:
                 out[mask, columns] = given[mask, columns]
         return out
 
-    def sample(self, n: int, seed: int = 0, skip: int = 0) -> list[dict[str, Any]]:
+    def sample(self, n: int, *, seed: int = 0, skip: int = 0) -> list[dict[str, Any]]:
         """Points skip, …, skip + n - 1 of a scrambled Sobol sequence, of which the constraints keep what they allow.
 
         Where they allow less than one in a hundred, the sequence goes on with a hit-and-run walk inside the linear
         ones. `DataError` where no point can be found.
         """
-        return self.decode(self.sample_rows(n, seed, skip))
+        return self.decode(self.sample_rows(n, seed=seed, skip=skip))
 
-    def sample_rows(self, n: int, seed: int = 0, skip: int = 0) -> Float[np.ndarray, "n D"]:
+    def sample_rows(self, n: int, *, seed: int = 0, skip: int = 0) -> Float[np.ndarray, "n D"]:
         """The rows of `sample`."""
         check_count(n, "n", least=0)
         check_count(seed, "seed", least=0)
