@@ -19,16 +19,7 @@ from sklearn.datasets import load_diabetes
 import credo
 from credo import evaluate, kernels
 from credo.app import plots
-from credo.app.active_plots import plot_learning_curves
-from credo.app.agent_plots import learning_curve as agent_curve
-from credo.app.agent_plots import plot_regret
 from credo.app.campaign_model import slices
-from credo.app.campaign_plots import plot_best
-from credo.app.chain_plots import plot_chains
-from credo.app.gp_plots import plot_components
-from credo.app.mdp_plots import plot_grid
-from credo.app.plots import BLUE, GREEN, GREY, INK, ORANGE, RED, SKY, legend, tidy
-from credo.app.time_plots import plot_forecast, plot_states
 from credo.decide.acquiring import acquire
 from credo.decide.active_learning import learning_curves
 from credo.decide.campaign import Campaign, engine
@@ -37,6 +28,26 @@ from credo.models import features as bases
 from credo.models.gp.evidence_surface import evidence_surface
 from credo.models.gp.search import search_kernel
 from credo.models.linear import ARD, Intercept, InverseGamma, Isotropic, StudentTNoise
+from credo.plots import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    ORANGE,
+    RED,
+    SKY,
+    legend,
+    plot_best,
+    plot_chains,
+    plot_components,
+    plot_forecast,
+    plot_grid,
+    plot_learning_curves,
+    plot_regret,
+    plot_states,
+    tidy,
+)
+from credo.plots import learning_curve as agent_curve
 
 OUT = Path(__file__).parent / "pictures"
 PICTURES = {}

@@ -1,16 +1,54 @@
 """The package as a whole: its public names, its lazy imports, what it prints of itself."""
 
+import importlib
+import pkgutil
 import subprocess
 import sys
+from types import ModuleType
 
 import pytest
 
 import credo
 
+PACKAGES = [
+    "credo",
+    *("credo." + name for name in ("plots", "decide", "decide.campaign", "models", "infer", "evaluate", "kernels")),
+]
 
-@pytest.mark.parametrize("name", [n for n in credo.__all__ if n not in {"kernels", "scale"}])
+
+@pytest.mark.parametrize("name", PACKAGES)
 def test_every_public_name_resolves(name):
-    assert getattr(credo, name) is not None
+    package = importlib.import_module(name)
+    for public in package.__all__:
+        assert getattr(package, public) is not None, public
+
+
+def test_no_module_has_the_name_of_a_public_function_of_its_package():
+    """The first import of such a module would put it in the function's place."""
+    for info in pkgutil.walk_packages(credo.__path__, "credo."):
+        package, _, name = info.name.rpartition(".")
+        public = vars(importlib.import_module(package)).get("__all__", ())
+        value = getattr(importlib.import_module(package), name, None) if name in public else None
+        assert isinstance(value, ModuleType | None), f"{info.name} is a module, and {package}.{name} is not"
+
+
+def test_folders_resolve_after_import_credo():
+    code = "import credo; credo.models.gp.GP, credo.decide.agents.QLearning, credo.decide.Campaign, credo.plots.bands"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_type_checkers_know_the_public_names(tmp_path):
+    mypy = pytest.importorskip("mypy.api")
+    script = tmp_path / "user.py"
+    script.write_text(
+        "import credo\n"
+        "def job(campaign: credo.Campaign, p: credo.Predictive) -> credo.GP:\n"
+        "    credo.decide(p, credo.losses.Squared()).action\n"
+        "    credo.decide.Campaign\n"
+        "    return credo.GP(noise='loud')\n"
+    )
+    out, _, _ = mypy.run([str(script), "--follow-imports=silent", "--cache-dir", str(tmp_path / "cache")])
+    assert "Found 0" in out or "no issues" in out, out
 
 
 def test_unknown_names_are_attribute_errors():

@@ -7,7 +7,7 @@ import credo
 from credo.app import candidates as candidates_module
 from credo.app import workflow
 from credo.app.gp_plots import plot_components
-from credo.app.report.render import render
+from credo.app.report.rendering import render
 from credo.app.tables import Table
 from credo.errors import DataError
 from credo.kernels import RBF

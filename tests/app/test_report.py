@@ -53,7 +53,7 @@ def test_the_page_says_what_was_decided_and_how_to_go_on(fitted):
 
 def test_cells_of_the_table_cannot_write_html(tmp_path, monkeypatch, only):
     from credo.app import workflow
-    from credo.app.report.render import render
+    from credo.app.report.rendering import render
     from credo.app.tables import read_table
 
     monkeypatch.setattr(workflow, "candidates", only("lines"))

@@ -235,7 +235,7 @@ def _predict_series(model: Any, data: Path | None, out: Path | None, level: floa
 def _loss(costs: tuple[float, float] | None) -> Any:
     if costs is None:
         return None
-    from credo.app.report.render import asymmetric
+    from credo.app.report.rendering import asymmetric
 
     return asymmetric(costs)
 

@@ -1,7 +1,7 @@
 """Data that do not fit in memory, a chunk at a time: memory-mapped arrays and Parquet files.
 
-    belief.condition(credo.chunks("sales.parquet", target="revenue"))
-    belief.condition(credo.chunks(X_memmap, y_memmap))
+    belief.condition(chunks("sales.parquet", target="revenue"))
+    belief.condition(chunks(X_memmap, y_memmap))
 
 Any iterable of (X, y) or (X, y, weights) tuples serves as well; what `chunks` returns can be gone through
 more than once.

@@ -60,7 +60,7 @@ class RowSource:
         if rows is None:
             raise DataError("rows, the number of rows in all, is needed where data come in chunks")
         if passes > 1 and iter(data) is data:
-            raise DataError(f"passes = {passes}, but an iterator is gone through once: pass a list, or credo.chunks")
+            raise DataError(f"passes = {passes}, but an iterator is gone through once: pass a list, or core.chunks")
         return cls((), data, rows)
 
     def take(self, index: np.ndarray) -> Columns:

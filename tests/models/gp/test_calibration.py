@@ -15,6 +15,7 @@ from scipy import stats
 
 import credo
 from credo.core import params
+from credo.core.params import replace
 from credo.infer.priors import LogNormal
 from credo.kernels import RBF
 from credo.models.gp import exact
@@ -83,7 +84,7 @@ def test_known_hyperparameters():
 
 @pytest.mark.slow
 def test_the_test_would_notice_a_wrong_lengthscale():
-    wrong = credo.replace(GP, {"kernel.lengthscale": 0.85})
+    wrong = replace(GP, {"kernel.lengthscale": 0.85})
     found = np.asarray(known(jr.split(jr.key(3), 10_000), wrong))
     assert min(uniform_p_value(found[:, j]) for j in range(2)) < 1e-4
 

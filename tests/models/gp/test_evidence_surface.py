@@ -6,6 +6,7 @@ from scipy import stats
 
 import credo
 from credo.app import plots
+from credo.core.params import replace
 from credo.errors import DataError
 from credo.kernels import RBF
 from credo.models.gp.evidence_surface import evidence_surface
@@ -59,7 +60,7 @@ def test_the_grid_surrounds_what_is_learned(data):
     got = evidence_surface(gp, x, data[1], "kernel.lengthscale[1]", "noise", points=5, width=1.0)
     ell = float(learned.kernel.lengthscale[1])
     np.testing.assert_allclose(got.first, ell * np.exp(np.linspace(-1, 1, 5)), rtol=1e-6)
-    lower = credo.replace(learned, {"noise": float(learned.noise) * np.exp(-1)})
+    lower = replace(learned, {"noise": float(learned.noise) * np.exp(-1)})
     np.testing.assert_allclose(got.log_evidence[0, 2], lower.log_evidence(x, data[1]), rtol=1e-8)
 
 

@@ -8,6 +8,7 @@ import pytest
 from sklearn.linear_model import ARDRegression, BayesianRidge
 
 import credo
+from credo.core.params import replace
 from credo.errors import DataError, NotConvergedWarning
 from credo.infer import Evidence
 from credo.models.features import Affine, Polynomial
@@ -75,7 +76,7 @@ def test_the_optimum_is_sklearns(data):
     mean, std = peer.predict(x, return_std=True)
     np.testing.assert_allclose(belief.predict(x).mean, mean, rtol=1e-5, atol=1e-7)
     np.testing.assert_allclose(belief.predict(x).std, std, rtol=1e-5)
-    exact = credo.replace(plain, {"noise": 1 / peer.alpha_, "prior.precision": peer.lambda_}).condition(x, y)
+    exact = replace(plain, {"noise": 1 / peer.alpha_, "prior.precision": peer.lambda_}).condition(x, y)
     np.testing.assert_allclose(exact.predict(x).std, std, rtol=1e-8)
 
 
@@ -129,12 +130,10 @@ def test_a_feature_stays_if_it_is_worth_its_price(rng):
             if alpha[i] < off:
                 without = alpha.copy()
                 without[i] = 1e12
-                assert (
-                    best - float(credo.replace(belief, {"prior.precision": without}).log_evidence(x, y)) > price - 1e-6
-                )
+                assert best - float(replace(belief, {"prior.precision": without}).log_evidence(x, y)) > price - 1e-6
             else:
                 trials = [np.where(np.arange(8) == i, v, alpha) for v in np.geomspace(1, 1e5, 40)]
-                gains = [float(credo.replace(belief, {"prior.precision": t}).log_evidence(x, y)) - best for t in trials]
+                gains = [float(replace(belief, {"prior.precision": t}).log_evidence(x, y)) - best for t in trials]
                 assert max(gains) <= price + 1e-6
     assert np.sum(alpha < off) < 8
 
@@ -210,7 +209,7 @@ def test_other_noise_is_learned_to_a_maximum(noise, data):
     np.testing.assert_allclose(best, report.log_evidence, rtol=1e-10)
     for path, value in report.optima[0].values.items():
         for factor in (0.9, 1.1):
-            assert float(credo.replace(report.belief, {path: value * factor}).log_evidence(x, y)) < best
+            assert float(replace(report.belief, {path: value * factor}).log_evidence(x, y)) < best
 
 
 def test_learning_again_uses_all_that_was_seen(data):
@@ -229,7 +228,7 @@ def test_a_grid_integrates_over_the_hyperparameters(data):
     belief = credo.learn(Linear(), x, y)
     averaged = belief.condition(x, y, using=credo.Grid(points=41, fixed=["noise"], width=5.0, negligible=1e-8))
     u = np.linspace(-6, 6, 61) + np.log(float(belief.prior.precision))
-    members = [credo.replace(belief, {"prior.precision": np.exp(v)}) for v in u]
+    members = [replace(belief, {"prior.precision": np.exp(v)}) for v in u]
     heights = np.array([float(m.log_evidence(x, y)) for m in members])
     w = np.exp(heights - heights.max())
     w /= w.sum()

@@ -8,6 +8,8 @@ import pytest
 from scipy import integrate, stats
 
 import credo
+from credo.core.chunks import chunks
+from credo.core.gaussian import Gaussian
 from credo.errors import DataError
 from credo.models.features import Affine, BSpline, Polynomial
 from credo.models.linear import (
@@ -36,14 +38,14 @@ def new(rng):
 
 def gaussian_prior(rng):
     a = rng.normal(size=(D, D))
-    return credo.Gaussian(jnp.asarray(rng.normal(size=D)), jnp.asarray(a @ a.T + np.eye(D)))
+    return Gaussian(jnp.asarray(rng.normal(size=D)), jnp.asarray(a @ a.T + np.eye(D)))
 
 
 def dense(belief: Linear, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Design matrix, prior mean and prior covariance of (b, w), written out."""
     phi = np.asarray(belief.features(jnp.asarray(x)))
     p = phi.shape[1]
-    if isinstance(belief.prior, credo.Gaussian):
+    if isinstance(belief.prior, Gaussian):
         mean, cov = np.asarray(belief.prior.mean), np.asarray(belief.prior.covariance)
     else:
         mean, cov = np.zeros(p), np.diag(1 / np.broadcast_to(belief.prior.precision, p))
@@ -257,14 +259,14 @@ def test_chunks_of_any_kind_give_the_answer_of_the_whole(data, new, tmp_path):
     sources = {
         "generator": ((x[i : i + 7], y[i : i + 7]) for i in range(0, N, 7)),
         "list": [(x[:1], y[:1]), (x[1:], y[1:])],
-        "memmap": credo.chunks(mapped, y, rows=9),
-        "parquet": credo.chunks(tmp_path / "t.parquet", target="target", rows=11),
+        "memmap": chunks(mapped, y, rows=9),
+        "parquet": chunks(tmp_path / "t.parquet", target="target", rows=11),
     }
     for name, source in sources.items():
         got = Linear().condition(source).predict(new)
         np.testing.assert_allclose(got.mean, want.mean, rtol=1e-10, err_msg=name)
         np.testing.assert_allclose(got.variance, want.variance, rtol=1e-10, err_msg=name)
-    fitted, learned = credo.fit(Linear(), x, y), credo.fit(Linear(), credo.chunks(x, y, rows=6))
+    fitted, learned = credo.fit(Linear(), x, y), credo.fit(Linear(), chunks(x, y, rows=6))
     np.testing.assert_allclose(learned.predict(new).mean, fitted.predict(new).mean, rtol=1e-8)
 
 
@@ -296,7 +298,7 @@ def test_names_come_from_data_frames_and_columns_are_checked(data):
         ),
         (lambda x, y: credo.fit(Linear(), x, np.ones(N)), "y is constant"),
         (lambda x, y: Linear(prior=ARD([1.0, 2.0])).condition(x, y), "2 precisions, but there are 3 features"),
-        (lambda x, y: Linear(prior=credo.Gaussian.standard(2)).condition(x, y), "2 weights, but the features have 3"),
+        (lambda x, y: Linear(prior=Gaussian.standard(2)).condition(x, y), "2 weights, but the features have 3"),
         (lambda x, y: Linear().condition(x, y).predict(x[:, :1]), "must have 3 columns.*found 1"),
         (lambda x, y: Linear().coefficients(), "seen no data"),
     ],

@@ -1,0 +1,33 @@
+"""Pictures of predictions, beliefs, campaigns and plans."""
+
+from credo.app.active_plots import plot_learning_curves as plot_learning_curves
+from credo.app.agent_plots import learning_curve as learning_curve
+from credo.app.agent_plots import plot_regret as plot_regret
+from credo.app.campaign_plots import plot_best as plot_best
+from credo.app.campaign_plots import plot_front as plot_front
+from credo.app.campaign_plots import plot_importance as plot_importance
+from credo.app.campaign_plots import plot_parallel as plot_parallel
+from credo.app.campaign_plots import plot_slices as plot_slices
+from credo.app.chain_plots import plot_chains as plot_chains
+from credo.app.chain_plots import plot_pairs as plot_pairs
+from credo.app.class_plots import decision_regions as decision_regions
+from credo.app.class_plots import entropy_map as entropy_map
+from credo.app.forecast_plots import plot_backtest as plot_backtest
+from credo.app.forecast_plots import plot_parts as plot_parts
+from credo.app.forecast_plots import plot_series as plot_series
+from credo.app.gp_plots import plot_components as plot_components
+from credo.app.mdp_plots import plot_graph as plot_graph
+from credo.app.mdp_plots import plot_grid as plot_grid
+from credo.app.mdp_plots import plot_plan as plot_plan
+from credo.app.mdp_plots import plot_values as plot_values
+from credo.app.plots import bands as bands
+from credo.app.plots import calibration as calibration
+from credo.app.plots import coefficients as coefficients
+from credo.app.plots import evidence_bars as evidence_bars
+from credo.app.plots import evidence_contour as evidence_contour
+from credo.app.plots import intervals as intervals
+from credo.app.plots import observed_against_predicted as observed_against_predicted
+from credo.app.plots import plot_evidence as plot_evidence
+from credo.app.plots import residuals as residuals
+from credo.app.time_plots import plot_forecast as plot_forecast
+from credo.app.time_plots import plot_states as plot_states
