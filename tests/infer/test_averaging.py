@@ -1,4 +1,5 @@
 import time
+from dataclasses import dataclass
 
 import equinox as eqx
 import jax
@@ -10,6 +11,7 @@ from scipy import special
 from credo.core.errors import DataError
 from credo.core.predictive import Bernoulli, Mixture
 from credo.infer.averaging import Averaged, average
+from credo.infer.method import Solver
 from credo.models.conjugate import BetaBernoulli
 from credo.models.linear import InverseGamma, Isotropic, Linear
 
@@ -72,7 +74,8 @@ def test_classes_mix_into_classes():
     np.testing.assert_allclose(prediction.total, prediction.entropy(), rtol=1e-12)
 
 
-class Jitter:
+@dataclass(frozen=True)
+class Jitter(Solver):
     """An inference method: conditions on data shifted by one."""
 
     def condition(self, belief, x, y):

@@ -14,6 +14,7 @@ from jax.scipy import special
 from jaxtyping import Array, Float
 
 import credo
+from credo.core.abilities import HasExpectations
 from credo.core.belief import Belief
 from credo.core.params import real, simplex, unit_interval
 from credo.core.predictive import Normal
@@ -22,7 +23,7 @@ from credo.infer import em
 from credo.infer.em import EM
 
 
-class Profiles(Belief):
+class Profiles(Belief, HasExpectations):
     """p(x) = Σₖ wₖ Πⱼ pₖⱼ^xⱼ (1 - pₖⱼ)^(1-xⱼ), pₖⱼ ~ Beta(1 + prior, 1 + prior)."""
 
     weights: Float[Array, " k"] = simplex()
@@ -69,7 +70,7 @@ class Profiles(Belief):
         return eqx.tree_at(lambda b: b.probs, self, jnp.asarray(probs))
 
 
-class Shifted(Belief):
+class Shifted(Belief, HasExpectations):
     """x = μ + z + noise with z ~ N(0, 1) hidden and noise ~ N(0, ¼); EM of μ converges by a factor of 4/5."""
 
     mean: Float[Array, ""] = real(0.0)
@@ -219,7 +220,7 @@ def test_progress_reaches_the_user(x):
 
 
 def test_refusals(x):
-    with pytest.raises(DataError, match="lacks expect"):
+    with pytest.raises(DataError, match="needs hidden variables with closed-form expectations"):
         credo.learn(credo.Linear(), np.ones((4, 1)) * np.arange(4)[:, None], np.arange(4.0), using=EM())
     with pytest.raises(DataError, match="the model's own priors"):
         credo.learn(start(), x, using=EM(), priors={"probs": credo.infer.priors.LogNormal(0.5)})

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from credo.core import params
-from credo.core.abilities import Ability, HasLogDensity, HasRows
+from credo.core.abilities import HasLogDensity, HasRows
 from credo.core.belief import Belief
 from credo.core.method import Method
 
@@ -34,7 +34,7 @@ MEMBERS = 32
 
 def _in_words(needs: type | tuple[type, ...]) -> str:
     each = needs if isinstance(needs, tuple) else (needs,)
-    said = [cls.in_words if issubclass(cls, Ability) else f"a {cls.__name__}" for cls in each]
+    said = [vars(cls).get("in_words", f"a {cls.__name__}") for cls in each]
     return f"it needs {' or '.join(said)}"
 
 

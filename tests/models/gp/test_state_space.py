@@ -279,7 +279,7 @@ def test_kernels_without_a_state_are_refused(kernel, words):
 def test_other_mistakes_are_named():
     with pytest.raises(DataError, match="one input, found X with 2 columns"):
         GP(Matern32()).condition(np.column_stack([X, X]), Y, using=StateSpace())
-    with pytest.raises(DataError, match="found Linear"):
+    with pytest.raises(DataError, match="cannot use StateSpace for Linear: it needs a GP or a StateSpaceGP"):
         credo.Linear().condition(X, Y, using=StateSpace())
     with pytest.raises(DataError, match="KnownNoise"):
         GP(Matern32(), 0.0, KnownNoise()).condition(X, Y, using=StateSpace())
