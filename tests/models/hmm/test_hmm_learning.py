@@ -16,9 +16,10 @@ from credo.core import params
 from credo.errors import DataError
 from credo.infer.em import EM
 from credo.infer.learning import Objective
+from credo.infer.mcmc.stacked import gibbs_chain
 from credo.models.densities import CategoricalDensity, CustomDensity, Gaussian, Poisson, VonMises
 from credo.models.hmm import HMM, PathGibbs, VariationalBayes, explicit_durations
-from credo.models.hmm.bayes import gibbs_chain
+from credo.models.hmm.bayes import sweep
 from credo.models.hmm.durations import Tied
 
 P = np.array([[0.9, 0.1], [0.2, 0.8]])
@@ -228,7 +229,7 @@ def test_learning_by_gibbs_is_conditioning_by_it(x):
     conditioned = bayesian().condition(x, using=method, seed=2)
     np.testing.assert_allclose(fitted.weights, np.full(6, 1 / 6), rtol=1e-6)
     np.testing.assert_allclose(fitted.predict().probs, conditioned.predict().probs, rtol=1e-6)
-    assert conditioned.found.chains.shape[:2] == (2, 40)
+    assert conditioned.posterior.chains.shape[:2] == (2, 40)
     with pytest.raises(DataError, match="integrate over all parameters"):
         credo.learn(plain(), x, using=method, fixed=["start"])
     with pytest.raises(DataError, match="prior"):
@@ -258,7 +259,7 @@ def test_gibbs_is_calibrated():
         shown = truth.emission.sample(k_shown, path)
         seen = eqx.tree_at(lambda d: d.x, data, shown)
         # From the truth the chain is in its law at once; draws far apart are nearly independent.
-        values, _ = gibbs_chain(k_chain, truth, seen, 0, draws, 8)
+        values, _ = gibbs_chain(k_chain, truth, seen, sweep, (), (0, draws, 8))
         kept = jax.vmap(lambda v: params.replace(template, v))(values)
 
         def functions(hmm):  # none depends on how the states are labelled

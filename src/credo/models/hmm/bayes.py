@@ -10,7 +10,7 @@ meaningless. MacKay (1997), "Ensemble learning for hidden Markov models"; Beal (
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -21,16 +21,13 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from credo.core import params
-from credo.core.arrays import put
 from credo.core.checks import check_count
 from credo.core.errors import DataError, NotMonotone
-from credo.core.params import known
 from credo.core.pytrees import changed
-from credo.infer.averaging import Averaged
 from credo.infer.em import ROUNDING
 from credo.infer.learning import Learned, LocalOptimum
 from credo.infer.mcmc.draws import Draws
-from credo.infer.mcmc.stacked import diagnosed, evidences, spread_evenly, unstacked
+from credo.infer.mcmc.stacked import AveragedDraws, conditioned_average, learned_average, run_gibbs
 from credo.infer.method import Learner
 from credo.infer.optimize import CONVERGED, DIVERGED, STOPPED
 from credo.infer.progress import Progress
@@ -42,10 +39,8 @@ from credo.models.hmm.learning import Expected, counted, observed, pseudo_counts
 from credo.models.sequences import Sequences
 
 
-class DrawnHMM(Averaged):
-    """The average over HMMs that were drawn; `found` has the draws of all their numbers, where there are more."""
-
-    found: Any = known()
+class DrawnHMM(AveragedDraws):
+    """An HMM whose parameters are known by draws: the average over some of them."""
 
 
 def _refuse(fixed: Sequence[str], priors: Mapping[str, Any]) -> None:
@@ -55,35 +50,6 @@ def _refuse(fixed: Sequence[str], priors: Mapping[str, Any]) -> None:
             "variational Bayes and PathGibbs integrate over all parameters under the model's own priors, found "
             f"{', '.join([*fixed, *priors])}; use credo.infer.NUTS() to hold some, or for other priors"
         )
-
-
-def _averaged(drawn: Any, statistics: Sequences, m: int, found: Any) -> DrawnHMM:
-    """Some of the drawn HMMs, each after the data: draws from the posterior have equal weights."""
-    members = _stacked(_members_of(drawn, m))
-    states = _latest_of_each(members, statistics)
-    after = _members_of(changed(members, state=states), m)
-    return DrawnHMM(put(np.zeros(m)), after, found)
-
-
-def _members_of(drawn: Any, m: int) -> tuple[HMM, ...]:
-    """m of the drawn HMMs, spread evenly over them."""
-    return unstacked(drawn, spread_evenly(drawn.start.shape[0], m))
-
-
-def _stacked(members: tuple[HMM, ...]) -> Any:
-    """HMMs with their numbers along a leading axis."""
-    return jax.tree.map(lambda *leaves: put(np.stack([np.asarray(v) for v in leaves])), *members)
-
-
-@eqx.filter_jit
-def _latest_of_each(members: Any, data: Sequences) -> Float[Array, "m k"]:
-    return jax.lax.map(lambda hmm: hmm.condition_on(data).state, members)
-
-
-@eqx.filter_jit
-def _replaced(hmm: Any, values: dict[str, Array]) -> Any:
-    """The HMM with draws of its numbers, along a leading axis."""
-    return jax.vmap(lambda v: params.replace(hmm, v))(values)
 
 
 # -- variational Bayes -------------------------------------------------------------------------------------------
@@ -142,13 +108,13 @@ class VariationalBayes(Learner):
         ]
         return Learned(center, best.status, best.bounds[-1], optima, {}, notes)
 
-    def condition(self, belief: HMM, *data: Any, seed: int = 0, **options: Any) -> DrawnHMM:
+    def condition(self, belief: HMM, *data: Any, seed: int = 0, **options: Any) -> AveragedDraws:
         """The belief after the data, averaged over HMMs drawn from q."""
         check_count(self.members, "members")
         prepared, statistics = belief.prepare(*data, **options)
         best, _ = self._best(prepared, statistics, (), {}, seed)
         drawn = _drawn_from(jr.split(jr.key(seed), self.members), prepared, best.q)
-        return _averaged(drawn, statistics, self.members, None)
+        return conditioned_average(DrawnHMM, None, drawn, statistics)
 
     def climb(self, belief: HMM, statistics: Sequences) -> VariationalClimb:
         """From one belief: q, and the bound on log p(x) at every step on the way."""
@@ -255,70 +221,25 @@ class PathGibbs(Learner):
     members: int = 64
     progress: Any = False
 
-    def condition(self, belief: HMM, *data: Any, seed: int = 0, **options: Any) -> DrawnHMM:
-        """The belief after the data, averaged over draws; `found` has all of them, with diagnostics."""
+    def condition(self, belief: HMM, *data: Any, seed: int = 0, **options: Any) -> AveragedDraws:
+        """The belief after the data, averaged over draws; `posterior` has all of them, with diagnostics."""
         prepared, statistics = belief.prepare(*data, **options)
-        found, drawn = self.draw(prepared, statistics, seed)
-        return _averaged(drawn, statistics, self._members(), found)
+        return conditioned_average(DrawnHMM, *self.draw(prepared, statistics, seed=seed), statistics)
 
     def learn(
-        self, belief: Any, statistics: Any, fixed: Sequence[str], priors: Mapping[str, Any], seed: int
+        self, belief: HMM, statistics: Sequences, fixed: Sequence[str], priors: Mapping[str, Any], seed: int
     ) -> Learned:
         """The belief averaged over draws of its parameters; `fit` then conditions it on the data."""
         _refuse(fixed, priors)
-        found, drawn = self.draw(belief, statistics, seed)
-        m = self._members()
-        members = _members_of(drawn, m)
-        # `fit` weighs each member by its evidence: draws have that weight already.
-        log_weights = -evidences(_stacked(members), statistics)
-        notes = [*found.notes, f"{m} of {self.chains * self.draws} draws kept"]
-        average = DrawnHMM(log_weights, members, found)
-        return Learned(average, CONVERGED, float("nan"), [], {}, notes, (statistics,) * m)
+        return learned_average(DrawnHMM, *self.draw(belief, statistics, seed=seed), statistics)
 
-    def draw(self, belief: HMM, statistics: Sequences, seed: int = 0) -> tuple[Draws, Any]:
-        """Draws of the numbers by path, with diagnostics, and the drawn HMMs stacked along a leading axis."""
-        for name in ("chains", "draws", "thin", "members"):
-            check_count(getattr(self, name), name)
-        check_count(self.warmup, "warmup", 0)
-        others = [belief.restart(statistics, seed + i) for i in range(1, self.chains)]
-        begin = [belief, *(belief if each is None else each for each in others)]
-        values, heights = [], []
-        with Progress(self.progress) as show:
-            for i, (key, each) in enumerate(zip(jr.split(jr.key(seed), self.chains), begin, strict=True)):
-                chain, height = gibbs_chain(key, each, statistics, self.warmup, self.draws, self.thin)
-                values.append(chain)
-                heights.append(np.asarray(height))
-                show((i + 1) / self.chains, f"chain {i + 1} of {self.chains}")
-        kept = {path: np.stack([np.asarray(v[path]) for v in values]) for path in values[0]}
-        every = {path: put(v.reshape(-1, *v.shape[2:])) for path, v in kept.items()}
-        return diagnosed(belief, every, np.stack(heights)), _replaced(belief, every)
-
-    def _members(self) -> int:
-        return min(self.members, self.chains * self.draws)
+    def draw(self, belief: HMM, statistics: Sequences, *, seed: int = 0) -> tuple[Draws, HMM]:
+        """Draws of the numbers by path, with diagnostics, and `members` drawn HMMs stacked along a leading axis."""
+        return run_gibbs(belief, sweep, statistics, **asdict(self), seed=seed)
 
 
-@eqx.filter_jit
-def gibbs_chain(
-    key: PRNGKeyArray, hmm: Any, data: Sequences, warmup: int, draws: int, thin: int
-) -> tuple[dict[str, Array], Float[Array, " n"]]:
-    """The learnable numbers by path at each draw, and log p(x) under those before it."""
-    free = params.learnable(hmm)
-
-    def sweep(values: dict[str, Array], key: PRNGKeyArray) -> tuple[dict[str, Array], Array]:
-        model = params.replace(hmm, values)
-        after, height = _sweep(key, model, data)
-        return params.learnable(after), height
-
-    def some(values: dict[str, Array], keys: Array) -> tuple[dict[str, Array], tuple[dict[str, Array], Array]]:
-        values, heights = jax.lax.scan(sweep, values, keys)
-        return values, (values, heights[-1])
-
-    k_warm, k_draw = jr.split(key)
-    free, _ = jax.lax.scan(sweep, free, jr.split(k_warm, warmup))
-    return jax.lax.scan(some, free, jr.split(k_draw, (draws, thin)))[1]
-
-
-def _sweep(key: PRNGKeyArray, hmm: Any, data: Sequences) -> tuple[Any, Float[Array, ""]]:
+def sweep(key: PRNGKeyArray, hmm: Any, data: Sequences) -> tuple[HMM, Float[Array, ""]]:
+    """A path given the parameters, those given the path; and log p(x) under the parameters before."""
     k_path, k_start, k_rows, k_latent, k_shown = jr.split(key, 5)
     filtered = passes.filter_states(hmm.start, hmm.transition, hmm._log_b(data), data.first)
     path = passes.sample_states(k_path, hmm.transition, filtered.probs, data.first, 1)[0]
