@@ -14,7 +14,7 @@ from credo.core.errors import DataError
 from credo.decide.joint_information import SHARE, choose, gain_bound, greedy_gain, information_gain, joint_doubt
 from credo.kernels import RBF, Exponential, Linear, Matern, Matern32, Matern52, Periodic, White
 from credo.models.linear import InverseGamma, Isotropic
-from credo.models.linear.priors import KnownNoise
+from credo.models.noise import KnownNoise
 
 RNG = np.random.default_rng(5)
 X, Y = RNG.uniform(size=(7, 2)), RNG.normal(size=7)

@@ -78,6 +78,11 @@ def positive_definite(default: Any = dataclasses.MISSING) -> Any:
     return _declare("positive_definite", default)
 
 
+def number(default: float) -> Any:
+    """Declares a number that is not learned."""
+    return eqx.field(converter=lambda v: jnp.asarray(v, dtype=float), default=default)
+
+
 def known() -> Any:
     """Declares a part whose numbers are taken as known: none of them is learnable."""
     return eqx.field(metadata={"known": True})

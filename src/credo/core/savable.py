@@ -135,8 +135,7 @@ linear       models.linear.drawn                LinearDraws
 linear       models.linear.function_space       LinearFunction
 linear       models.linear.log_joint            Normals Unknowns Whitened
 linear       models.linear.posterior            Weights
-linear       models.linear.priors               ARD Intercept InverseGamma Isotropic KnownNoise LaplaceNoise
-linear       models.linear.priors               LaplacePrior StudentTNoise StudentTPrior
+linear       models.linear.priors               ARD Intercept Isotropic LaplacePrior StudentTPrior
 linear       models.linear.shrinkage            Horseshoe
 linear       models.linear.statistics           Rows Statistics
 markov       models.markov.chain                MarkovChain
@@ -148,6 +147,7 @@ mdp          decide.mdp.policy_iteration        ModifiedPolicyIteration PolicyIt
 mdp          decide.mdp.solving                 Automatic
 mdp          decide.mdp.value_iteration         GaussSeidel PrioritizedSweeping ValueIteration
 mdp          decide.mdp.wavefront               Wavefront
+noise        models.noise                       GaussianNoise InverseGamma KnownNoise LaplaceNoise StudentTNoise
 nonlinear    models.nonlinear.belief            StateSpaceModel
 nonlinear    models.nonlinear.gaussian_filters  Extended Unscented
 nonlinear    models.nonlinear.laws              Cloud ParticleFiltered

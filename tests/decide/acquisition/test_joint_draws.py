@@ -12,7 +12,7 @@ from credo.core.errors import DataError
 from credo.decide import acquisition as acq
 from credo.decide.acquisition.lookahead import log_expected_rise
 from credo.kernels import Matern52
-from credo.models.linear.priors import KnownNoise
+from credo.models.noise import KnownNoise
 
 RNG = np.random.default_rng(8)
 X = RNG.uniform(size=(12, 2))

@@ -16,7 +16,7 @@ from credo.decide import acquisition as acq
 from credo.decide.acquisition import normal_tails
 from credo.decide.acquisition.information import gumbel_maxima
 from credo.kernels import Matern52
-from credo.models.linear.priors import KnownNoise
+from credo.models.noise import KnownNoise
 
 MEANS = np.array([-1.0, 0.0, 0.3, 2.0, 0.5])
 STDS = np.array([0.5, 1.0, 2.0, 0.1, 1e-3])

@@ -181,7 +181,7 @@ def test_nuts_agrees_with_the_closed_form(noise):
     law = exact.coefficients()
     compare_moments(drawn._shifted(drawn.theta), np.asarray(law.mean), np.asarray(law.std), drawn.found)
     if isinstance(noise, InverseGamma):
-        shape, scale = exact.weights.shape, exact.weights.scale
+        shape, scale = exact.weights.noise.shape, exact.weights.noise.scale
         mean, std = (float(v) for v in (scale / (shape - 1), scale / (shape - 1) / jnp.sqrt(shape - 2)))
         compare_moments(drawn.noise, np.array([mean]), np.array([std]), drawn.found)
     p, q = exact.predict(X[:4]), drawn.predict(X[:4])

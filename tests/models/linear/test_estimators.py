@@ -22,7 +22,6 @@ from credo.models.linear import (
     StudentTNoise,
     lasso_path,
 )
-from credo.models.linear.robust import log_likelihood
 
 N, D = 60, 4
 
@@ -124,7 +123,7 @@ def test_the_robust_mode_maximizes_the_posterior(noise, data, rng):
     precision = jnp.array([0.25] + [0.5] * D)
 
     def negative(theta):
-        return -jnp.sum(log_likelihood(noise, y - phi @ theta)) + 0.5 * theta @ (precision * theta)
+        return -jnp.sum(noise.log_prob(y - phi @ theta)) + 0.5 * theta @ (precision * theta)
 
     want = optimize.minimize(negative, mode, jac=jax.grad(negative), method="L-BFGS-B", options={"ftol": 1e-15})
     assert float(negative(mode)) <= want.fun + 1e-6 * abs(want.fun)
@@ -165,7 +164,7 @@ def test_the_robust_evidence_is_near_the_integral(noise, rng):
     y = 0.8 * x[:, 0] + 0.4 * rng.standard_t(5, size=60)
     belief = Linear(prior=Isotropic(1.0), noise=noise, intercept=False)
     w = np.linspace(-1, 3, 4001)
-    log_joint = jax.vmap(lambda v: jnp.sum(log_likelihood(noise, y - v * x[:, 0])) - 0.5 * v**2)(jnp.asarray(w))
+    log_joint = jax.vmap(lambda v: jnp.sum(noise.log_prob(y - v * x[:, 0])) - 0.5 * v**2)(jnp.asarray(w))
     want = float(jax.scipy.special.logsumexp(log_joint)) + np.log(w[1] - w[0]) - 0.5 * np.log(2 * np.pi)
     np.testing.assert_allclose(belief.log_evidence(x, y), want, atol=0.15)
     weights = np.exp(log_joint - log_joint.max())

@@ -123,8 +123,8 @@ def difference(belief: Linear | GP, before: np.ndarray, after: np.ndarray) -> tu
     both = np.concatenate([before, after])
     covariance = np.asarray(belief.covariance(both, both))
     weights = belief.weights if isinstance(belief, Linear) else None
-    if weights is not None and weights.shape is not None and weights.scale is not None:
-        covariance = covariance * float(weights.scale / weights.shape)
+    if weights is not None and weights.noise is not None:
+        covariance = covariance * float(weights.noise.parameter)
     diagonal = np.diag(covariance)
     variance = diagonal[:k] + diagonal[k:] - 2 * np.diag(covariance[:k, k:])
     return mean, np.sqrt(np.maximum(variance, 0.0))

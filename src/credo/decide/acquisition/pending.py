@@ -31,7 +31,7 @@ from credo.decide.acquisition.base import (
 )
 from credo.decide.acquisition.batch import Batch
 from credo.decide.acquisition.normal_tails import log_cdf
-from credo.models.linear.priors import KnownNoise
+from credo.models.noise import KnownNoise
 
 
 class Believer(Acquisition):

@@ -30,7 +30,7 @@ from credo.models.gp import exact
 from credo.models.gp.data import Rows, read
 from credo.models.gp.exact import Prior, Solved
 from credo.models.gp.means import DifferentiatedMean, Mean, as_mean
-from credo.models.linear.priors import KnownNoise, StudentTNoise
+from credo.models.noise import KnownNoise, StudentTNoise, noise_of
 
 T = TypeVar("T")
 
@@ -78,7 +78,7 @@ class GP(Belief, HasCovariance, LeavesOneOut, DrawsFunctions, KeepsRows):
 
     def noise_variance(self) -> Float[Array, ""]:
         """The variance of the noise where a row or a query names none."""
-        return self.noise.variance if isinstance(self.noise, KnownNoise) else jnp.asarray(self.noise)
+        return noise_of(self.noise).variance
 
     def latent_rows(self, rows: Rows) -> tuple[Rows, Any]:
         """The rows as the Gaussian process sees them, and the log of how they are stretched: here as they are."""

@@ -38,7 +38,7 @@ from credo.models.gp.belief import GP
 from credo.models.gp.data import Rows, read
 from credo.models.gp.exact import Prior, Solved
 from credo.models.gp.hyperpriors import NOISE, TYPICAL_NOISE, kernel_priors, scales_of
-from credo.models.linear.priors import KnownNoise
+from credo.models.noise import KnownNoise
 
 MAX_STEPS = 100
 HALVINGS = 30

@@ -40,9 +40,7 @@ from credo.models.gp.data import Rows, pack, read
 from credo.models.gp.exact import Prior, Solved
 from credo.models.gp.hyperpriors import NOISE, TYPICAL_NOISE, default_priors, scales_of
 from credo.models.gp.means import Mean, as_mean
-from credo.models.linear.outcome import outcome
-from credo.models.linear.posterior import Weights
-from credo.models.linear.priors import StudentTNoise
+from credo.models.noise import StudentTNoise
 
 MAX_STEPS = 500
 TOLERANCE = 1e-10
@@ -148,7 +146,7 @@ class RobustGP(Belief):
         """p(y* | x*, data): Student-t noise (aleatoric) around a Normal function (epistemic)."""
         table = self.kernel.encode(x, "X", None if self.seen is None else self.seen.x.shape[1])
         mean, variance = exact.predict(self.prior, self.seen, self.solved, table)
-        return outcome(Weights(jnp.zeros(0), None), self.noise, mean, variance, None, None)
+        return self.noise.predict(mean, variance)
 
     def row_precisions(self) -> Float[Array, " n"]:
         """λ̄ of each row that was seen: about one where the row fits, near zero for an outlier."""

@@ -33,7 +33,7 @@ from credo.models.gp import exact
 from credo.models.gp.belief import GP
 from credo.models.gp.data import Rows
 from credo.models.gp.hyperpriors import TYPICAL_NOISE, scales_of
-from credo.models.linear.priors import KnownNoise
+from credo.models.noise import KnownNoise
 
 BLOCKS = 4
 """In how many blocks of rows a large covariance is computed: five eighths of it then are."""

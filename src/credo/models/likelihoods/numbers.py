@@ -11,10 +11,9 @@ from scipy.special import gammaln
 
 from credo.core.arrays import is_traced
 from credo.core.checks import check_counts, check_vector
-from credo.core.params import positive
+from credo.core.params import number, positive
 from credo.core.special import log_rising, softplus
 from credo.models.likelihoods.base import Likelihood, average
-from credo.models.linear.priors import number
 
 
 class Poisson(Likelihood):

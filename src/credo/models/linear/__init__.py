@@ -6,19 +6,10 @@ from credo.models.linear.estimators import Path, lasso_path
 from credo.models.linear.function_space import FunctionSpace, LinearFunction
 from credo.models.linear.learning import FixedPoint, pruned_features
 from credo.models.linear.posterior import Weights
-from credo.models.linear.priors import (
-    ARD,
-    Intercept,
-    InverseGamma,
-    Isotropic,
-    KnownNoise,
-    LaplaceNoise,
-    LaplacePrior,
-    StudentTNoise,
-    StudentTPrior,
-)
+from credo.models.linear.priors import ARD, Intercept, Isotropic, LaplacePrior, StudentTPrior
 from credo.models.linear.shrinkage import Hierarchical, Horseshoe, ScaleMixture
 from credo.models.linear.statistics import Rows, Statistics
+from credo.models.noise import InverseGamma, KnownNoise, LaplaceNoise, StudentTNoise
 
 __all__ = [
     "ARD",

@@ -25,7 +25,7 @@ from jaxtyping import Array, Float
 from credo.core.abilities import HasCovariance, HasLogDensity, HasPointEstimates, LeavesOneOut
 from credo.core.arrays import is_traced
 from credo.core.belief import Belief
-from credo.core.checks import check_positive, check_table, input_names
+from credo.core.checks import check_table, input_names
 from credo.core.errors import DataError
 from credo.core.linalg import demand, inverse
 from credo.core.padding import by_bucket, padded
@@ -33,17 +33,8 @@ from credo.core.params import positive
 from credo.core.predictive import Normal, Predictive, StudentT
 from credo.models.features import Affine, Features
 from credo.models.linear import posterior
-from credo.models.linear.outcome import outcome
 from credo.models.linear.posterior import Weights
-from credo.models.linear.priors import (
-    Intercept,
-    InverseGamma,
-    Isotropic,
-    KnownNoise,
-    LaplaceNoise,
-    StudentTNoise,
-    prior_root,
-)
+from credo.models.linear.priors import Intercept, Isotropic, prior_root
 from credo.models.linear.robust import robust_evidence, robust_posterior
 from credo.models.linear.statistics import (
     Chunk,
@@ -53,6 +44,7 @@ from credo.models.linear.statistics import (
     design,
     read_chunks,
 )
+from credo.models.noise import InverseGamma, Noise, noise_of
 
 
 class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneOut):
@@ -103,7 +95,13 @@ class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneO
     @property
     def is_robust(self) -> bool:
         """Whether the noise has heavy tails: then the posterior is a Laplace approximation."""
-        return isinstance(self.noise, StudentTNoise | LaplaceNoise)
+        return self.noise_law.heavy_tailed
+
+    @property
+    def noise_law(self) -> Noise:
+        """The noise as an object that knows itself; where it is unknown, as it is believed now."""
+        own = noise_of(self.noise)
+        return own if self.weights is None or self.weights.noise is None else self.weights.noise
 
     @property
     def reference(self) -> Float[Array, ""]:
@@ -127,14 +125,9 @@ class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneO
                 raise DataError(
                     "give weights or noise for the rows, not both: a weight divides the model's noise variance"
                 )
-            if not isinstance(self.noise, KnownNoise) and not hasattr(self.noise, "ndim"):
-                raise DataError(
-                    "the noise of each row can be given only where the model's own noise is a known variance"
-                )
-            own = self.noise.variance if isinstance(self.noise, KnownNoise) else self.noise
-            weights = own / jnp.asarray(check_positive(noise, "noise"))
+            weights = self.noise_law.variance / self.noise_law.for_rows(noise).variance
             weights = weights if is_traced(weights) else np.asarray(weights)
-        elif isinstance(self.noise, KnownNoise):
+        elif self.noise_law.by_row:
             raise DataError(
                 "this model has KnownNoise: give the variance of each row, condition(X, y, noise=variances)"
             )
@@ -192,7 +185,7 @@ class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneO
     def condition_on(self, statistics: Any) -> "Linear":
         """The posterior from sums."""
         if isinstance(statistics, Statistics):
-            after = posterior.posterior(self._now(statistics.gram.shape[0]), self._unit(), statistics)
+            after = posterior.posterior(self._now(statistics.gram.shape[0]), self.noise_law.unit, statistics)
         else:
             after = robust_posterior(self._now(statistics.design.shape[1]), self.noise, statistics)
         # Checked here and not in the compiled functions: programs that can raise are not kept in the cache on disk.
@@ -215,7 +208,7 @@ class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneO
         """log p(y | X): closed form; for heavy-tailed noise Laplace's approximation."""
         if isinstance(statistics, Rows):
             return robust_evidence(self._now(statistics.design.shape[1]), self.noise, statistics)
-        return posterior.evidence(self._now(statistics.gram.shape[0]), self._unit(), statistics)
+        return posterior.evidence(self._now(statistics.gram.shape[0]), self.noise_law.unit, statistics)
 
     def _now(self, q: int | None = None) -> Weights:
         """What is believed of the weights now: the posterior, or the prior over q of them."""
@@ -226,13 +219,7 @@ class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneO
         if q is None:
             raise DataError("the belief has seen no data yet; condition it or use credo.fit")
         mean, root = prior_root(self.prior, self.intercept, q - (self.intercept is not None))
-        if isinstance(self.noise, InverseGamma):
-            return Weights(mean, root, self.noise.shape, self.noise.scale)
-        return Weights(mean, root)
-
-    def _unit(self) -> Float[Array, ""]:
-        """What precisions are measured in: the noise variance, or 1 where it is unknown."""
-        return jnp.ones(()) if isinstance(self.noise, InverseGamma) else self.noise_variance()
+        return Weights(mean, root, self.noise if isinstance(self.noise, InverseGamma) else None)
 
     def learner(self, priors: dict[str, Any]) -> Any:
         """MacKay's fixed point where it applies."""
@@ -260,7 +247,8 @@ class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneO
         mean, variance = by_bucket(lambda rows, now: posterior.latent(now, rows), phi, weights)
         rows = jnp.asarray(phi)
         covariance = posterior.latent_covariance(weights, rows, rows) if joint else None
-        return outcome(weights, self.noise, mean + self.reference, variance, covariance, noise)
+        law = self.noise_law if noise is None else self.noise_law.for_rows(noise, phi.shape[0])
+        return law.predict(mean + self.reference, variance, covariance)
 
     def coefficients(self) -> Predictive:
         """The belief about (b, w), each on its own: Normal, or Student-t where the noise is unknown."""
@@ -268,8 +256,8 @@ class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneO
         mean = w.mean if self.intercept is None else w.mean.at[0].add(self.reference)
         spread = jnp.zeros_like(mean) if w.root is None else jnp.diag(inverse(w.root))
         zeros = jnp.zeros_like(mean)
-        if w.shape is not None and w.scale is not None:
-            return StudentT(jnp.broadcast_to(2 * w.shape, mean.shape), mean, zeros, w.scale / w.shape * spread)
+        if w.noise is not None:
+            return StudentT(jnp.broadcast_to(2 * w.noise.shape, mean.shape), mean, zeros, w.noise.parameter * spread)
         return Normal(mean, zeros, spread)
 
     def coefficient_names(self) -> list[str]:
@@ -281,17 +269,7 @@ class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneO
 
     def noise_variance(self) -> Float[Array, ""]:
         """E[σ²]: the variance of the noise as it is believed now."""
-        if isinstance(self.noise, InverseGamma):
-            shape, scale = (self.noise.shape, self.noise.scale)
-            if self.weights is not None and self.weights.shape is not None and self.weights.scale is not None:
-                shape, scale = self.weights.shape, self.weights.scale
-            return jnp.where(shape > 1, scale / jnp.where(shape > 1, shape - 1, 1.0), jnp.inf)
-        if isinstance(self.noise, StudentTNoise):
-            df = self.noise.df
-            return jnp.where(df > 2, self.noise.scale**2 * df / jnp.where(df > 2, df - 2, 1.0), jnp.inf)
-        if isinstance(self.noise, LaplaceNoise):
-            return 2 * self.noise.scale**2
-        return self.noise.variance if isinstance(self.noise, KnownNoise) else self.noise
+        return self.noise_law.variance
 
     def _conditioned(self) -> Weights:
         if self.weights is None:
@@ -316,7 +294,7 @@ class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneO
         after = self.condition_on(self.statistics(x, y, weights=weights, noise=noise))._now()
         phi = jnp.asarray(design(self.features, chunk.x, self.intercept is not None))
         w = jnp.ones(phi.shape[0]) if chunk.weights is None else jnp.asarray(chunk.weights)
-        without = posterior.leave_one_out(after, self._unit(), phi, jnp.asarray(chunk.y) - self.reference, w)
+        without = posterior.leave_one_out(after, self.noise_law.unit, phi, jnp.asarray(chunk.y) - self.reference, w)
         return eqx.tree_at(lambda p: p.mean, without, without.mean + self.reference)
 
     # -- point estimates, see estimators.py ------------------------------------------------------------------

@@ -10,16 +10,13 @@ or, with σ² ~ InverseGamma(a, b) and scales in units of σ, the Student-t that
 only, where there is no funnel. Murphy (2012), §7.6.
 """
 
-from typing import Any
-
 import jax.numpy as jnp
 import jax.random as jr
-from jax.scipy import special
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from credo.core.linalg import factorize, log_determinant, solve_lower, solve_upper
-from credo.models.linear.priors import InverseGamma
 from credo.models.linear.statistics import Statistics
+from credo.models.noise import InverseGamma, Noise
 
 
 def _parts(
@@ -32,31 +29,26 @@ def _parts(
     return factor.root, half, jnp.maximum(statistics.square / unit - half @ half, 0.0), factor.ok
 
 
-def evidence(noise: Any, scales: Float[Array, " q"], statistics: Statistics) -> Float[Array, ""]:
-    """log p(y | S); `noise` is σ², or `InverseGamma`."""
-    unknown = isinstance(noise, InverseGamma)
-    unit = jnp.ones(()) if unknown else noise
-    root, _, misfit, ok = _parts(scales, unit, statistics)
-    value = 0.5 * (statistics.log_weight - log_determinant(root) - statistics.n * jnp.log(2 * jnp.pi * unit))
-    if unknown:
-        shape, scale = noise.shape + statistics.n / 2, noise.scale + misfit / 2
-        value = value + noise.shape * jnp.log(noise.scale) - shape * jnp.log(scale)
-        value = value + special.gammaln(shape) - special.gammaln(noise.shape)
+def evidence(noise: Noise, scales: Float[Array, " q"], statistics: Statistics) -> Float[Array, ""]:
+    """log p(y | S)."""
+    root, _, misfit, ok = _parts(scales, noise.unit, statistics)
+    value = 0.5 * (statistics.log_weight - log_determinant(root))
+    if isinstance(noise, InverseGamma):
+        value = value + noise.log_evidence(statistics.n, misfit)
     else:
-        value = value - 0.5 * misfit
+        value = value - 0.5 * (misfit + statistics.n * jnp.log(2 * jnp.pi * noise.variance))
     return jnp.where(ok, value, -jnp.inf)
 
 
 def draw(
-    key: PRNGKeyArray, noise: Any, scales: Float[Array, " q"], statistics: Statistics
+    key: PRNGKeyArray, noise: Noise, scales: Float[Array, " q"], statistics: Statistics
 ) -> tuple[Float[Array, " q"], Float[Array, ""]]:
     """θ and σ² from their law given the scales."""
     k_noise, k_theta = jr.split(key)
-    unknown = isinstance(noise, InverseGamma)
-    root, half, misfit, _ = _parts(scales, jnp.ones(()) if unknown else noise, statistics)
+    root, half, misfit, _ = _parts(scales, noise.unit, statistics)
     z = jr.normal(k_theta, scales.shape)
-    if not unknown:
-        return scales * solve_upper(root, half + z), noise
-    shape, scale = noise.shape + statistics.n / 2, noise.scale + misfit / 2
-    variance = scale / jr.gamma(k_noise, shape)
+    if not isinstance(noise, InverseGamma):
+        return scales * solve_upper(root, half + z), noise.variance
+    new = noise.updated(statistics.n, misfit)
+    variance = new.scale / jr.gamma(k_noise, new.shape)
     return scales * solve_upper(root, half + jnp.sqrt(variance) * z), variance

@@ -22,16 +22,15 @@ from credo.core import params
 from credo.core.abilities import HasLogDensity
 from credo.core.arrays import is_traced
 from credo.core.belief import Belief
-from credo.core.checks import check_positive, check_table
+from credo.core.checks import check_table
 from credo.core.errors import DataError, NotConvergedWarning
 from credo.core.params import known
-from credo.core.predictive import Laplace, Mixture, Normal, Predictive, StudentT
+from credo.core.predictive import Mixture, Normal, Predictive
 from credo.infer.importance_sampling import Weighted
 from credo.infer.posterior import Posterior
 from credo.infer.target import Space
 from credo.models.linear.belief import Linear
 from credo.models.linear.log_joint import Unknowns, log_likelihood, settled
-from credo.models.linear.priors import InverseGamma, LaplaceNoise, StudentTNoise
 from credo.models.linear.shrinkage import ScaleMixture
 from credo.models.linear.statistics import design
 
@@ -120,17 +119,9 @@ class LinearDraws(Belief, HasLogDensity):
         thin = np.linspace(0, len(self.noise) - 1, min(len(self.noise), COMPONENTS)).astype(int)
         centers = self.theta[thin] @ phi.T + self.model.reference
         levels = jnp.broadcast_to(self.noise[thin, None], centers.shape)
-        kind, weights = self.model.noise, jax.nn.softmax(self.log_weights[thin])
-        if noise is not None:
-            if self.model.is_robust or isinstance(kind, InverseGamma):
-                raise DataError("a variance for each query can be given only where the noise is a known variance")
-            levels = jnp.broadcast_to(jnp.asarray(check_positive(noise, "noise", phi.shape[0])), centers.shape)
-        if isinstance(kind, LaplaceNoise):
-            return Mixture(weights, (Laplace(centers, levels),))
-        if isinstance(kind, StudentTNoise):
-            df = jnp.broadcast_to(kind.df, centers.shape)
-            return Mixture(weights, (StudentT(df, centers, levels**2, jnp.zeros_like(centers)),))
-        return Mixture(weights, (Normal(centers, levels, jnp.zeros_like(centers)),))
+        law = self.model.noise_law
+        law = law.with_parameter(levels) if noise is None else law.for_rows(noise, phi.shape[0])
+        return Mixture(jax.nn.softmax(self.log_weights[thin]), (law.around(centers),))
 
     def coefficients(self) -> Normal:
         """The belief about (b, w), each on its own, by its mean and variance; `posterior` has all of it."""
@@ -158,7 +149,7 @@ class LinearDraws(Belief, HasLogDensity):
         if {"intercept", "noise", *own} & set(names[shifted:]):  # an input called "noise"
             names[shifted:] = [f"weight of {name}" for name in names[shifted:]]
         columns = OrderedDict(zip(names, self._shifted(self.theta).T, strict=True))
-        if isinstance(self.model.noise, InverseGamma) or "noise" in own:
+        if self.model.noise_law.integrated or "noise" in own:
             columns["noise"] = self.noise
         columns |= {path: v for path, v in own.items() if path not in ("intercept", "noise", "weights")}
         start = OrderedDict((name, values[0]) for name, values in columns.items())
@@ -174,5 +165,5 @@ class LinearDraws(Belief, HasLogDensity):
 
 @eqx.filter_jit
 def _likelihoods(belief: LinearDraws, statistics: Any) -> Float[Array, " s"]:
-    kind = belief.model.noise
-    return jax.vmap(lambda theta, noise: log_likelihood(kind, theta, noise, statistics))(belief.theta, belief.noise)
+    law = belief.model.noise_law
+    return jax.vmap(lambda theta, noise: log_likelihood(law, theta, noise, statistics))(belief.theta, belief.noise)

@@ -17,7 +17,7 @@ from credo.core.checks import check_positive, check_table, check_vector
 from credo.core.errors import DataError, NotConvergedWarning
 from credo.models.linear.belief import Linear
 from credo.models.linear.posterior import Weights
-from credo.models.linear.priors import InverseGamma, KnownNoise, LaplacePrior, prior_root
+from credo.models.linear.priors import LaplacePrior, prior_root
 from credo.models.linear.robust import find_mode
 from credo.models.linear.statistics import design
 
@@ -70,7 +70,7 @@ def least_squares(belief: Linear, x: Any, y: Any, *, weights: Any = None, noise:
             NotConvergedWarning,
             stacklevel=4,
         )
-    known = isinstance(belief.noise, KnownNoise) or noise is not None
+    known = belief.noise_law.by_row or noise is not None
     return _point(belief, mean, None if known else max(residual / len(w), np.finfo(float).tiny))
 
 
@@ -99,6 +99,12 @@ def posterior_mode(belief: Linear, x: Any, y: Any, *, weights: Any = None, noise
     if belief.is_robust:
         rows = belief.statistics(x, y, weights=weights)
         return _point(belief, np.asarray(find_mode(prior, belief.noise, rows)[0]))
+    if belief.noise_law.integrated:
+        after = belief.condition_on(belief.statistics(x, y, weights=weights))._conditioned()
+        assert after.noise is not None
+        # The density of (θ, σ²) is highest at the mean of θ, where σ² has a + q/2 + 1 in its exponent.
+        shape = after.noise.shape + after.mean.shape[0] / 2 + 1
+        return _point(belief, np.asarray(after.mean), after.noise.scale / shape)
     variance = float(belief.noise_variance())
     scale = np.sqrt(w / variance)
     upper = np.asarray(prior.root).T
@@ -112,7 +118,7 @@ def posterior_mode(belief: Linear, x: Any, y: Any, *, weights: Any = None, noise
 def posterior_mean(belief: Linear, *data: Any, **options: Any) -> Linear:
     """E[θ | data] as a point, with the noise at its posterior mean where it is unknown."""
     after = belief.condition(*data, **options)
-    noise = after.noise_variance() if isinstance(belief.noise, InverseGamma) else None
+    noise = after.noise_variance() if belief.noise_law.integrated else None
     return _point(belief, np.asarray(after._conditioned().mean), noise)
 
 

@@ -22,7 +22,6 @@ from credo.core.predictive import Normal
 from credo.infer.method import Solver
 from credo.models.linear.belief import Linear
 from credo.models.linear.posterior import latent_covariance
-from credo.models.linear.priors import InverseGamma
 from credo.models.linear.statistics import design
 
 
@@ -54,7 +53,7 @@ class LinearFunction(Belief):
     @classmethod
     def of(cls, linear: Any, *data: Any, weights: Any = None, noise: Any = None) -> "LinearFunction":
         """The posterior after X and y from an unconditioned `Linear` with Gaussian noise of known variance."""
-        if not isinstance(linear, Linear) or linear.is_robust or isinstance(linear.noise, InverseGamma):
+        if not isinstance(linear, Linear) or linear.is_robust or linear.noise_law.integrated:
             raise DataError("FunctionSpace needs Linear with Gaussian noise of known variance")
         phi, residual, row_noise = _arrays(linear, data, weights, noise)
         return cls._from(linear, phi, residual, row_noise)

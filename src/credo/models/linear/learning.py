@@ -26,6 +26,7 @@ from credo.models.linear.belief import Linear
 from credo.models.linear.priors import ARD, Isotropic
 from credo.models.linear.relevance import Relevance, posterior
 from credo.models.linear.statistics import Statistics
+from credo.models.noise import Noise
 
 LOG_CAP = 23.0
 """A precision that grows by e²³ over its start belongs to a feature that is not there."""
@@ -64,7 +65,7 @@ class FixedPoint(Learner):
         if (
             not isinstance(belief, Linear)
             or not isinstance(belief.prior, Isotropic | ARD)
-            or not hasattr(belief.noise, "ndim")
+            or isinstance(belief.noise, Noise)
         ):
             return False
         kinds = {"prior.precision": "Gamma", "noise": "InverseGamma"}

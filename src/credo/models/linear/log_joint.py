@@ -14,7 +14,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jax.scipy import special, stats
+from jax.scipy import stats
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from credo.core import params
@@ -25,19 +25,10 @@ from credo.core.params import positive
 from credo.infer.target import Space, Target
 from credo.models.linear import collapsed
 from credo.models.linear.belief import Linear
-from credo.models.linear.priors import (
-    ARD,
-    Intercept,
-    InverseGamma,
-    Isotropic,
-    KnownNoise,
-    LaplaceNoise,
-    StudentTNoise,
-    prior_root,
-)
-from credo.models.linear.robust import log_likelihood as log_density
+from credo.models.linear.priors import ARD, Intercept, Isotropic, prior_root
 from credo.models.linear.shrinkage import Hierarchical, ScaleMixture
 from credo.models.linear.statistics import Rows, Statistics
+from credo.models.noise import Noise, noise_of
 
 
 class Normals(eqx.Module):
@@ -90,6 +81,11 @@ class Unknowns(eqx.Module):
     intercept: Intercept | None
     noise: Any = positive()
 
+    @property
+    def noise_law(self) -> Noise:
+        """The noise as an object that knows itself."""
+        return noise_of(self.noise)
+
     def at(self, numbers: Mapping[str, Array]) -> "Unknowns":
         """With the hyperparameters among the numbers in their places."""
         own = params.learnable(self)
@@ -98,7 +94,7 @@ class Unknowns(eqx.Module):
     def settle(self, numbers: Mapping[str, Array]) -> tuple["Unknowns", Float[Array, " q"], Float[Array, ""]]:
         """With the numbers in their places: hyperparameters, θ = (b - reference, w), and σ² or the noise's scale."""
         now = self.at(numbers)
-        noise = numbers["noise"] if isinstance(now.noise, InverseGamma) else level(now.noise)
+        noise = numbers["noise"] if now.noise_law.integrated else now.noise_law.parameter
         hierarchical = isinstance(now.prior, Hierarchical)
         w = now.unit(noise) * now.prior.weights(self.latent(numbers)) if hierarchical else numbers["weights"]
         if self.intercept is not None:
@@ -117,7 +113,7 @@ class Unknowns(eqx.Module):
 
     def unit(self, noise: Float[Array, ""]) -> Float[Array, ""]:
         """What the priors of b and w are measured in: σ where it is unknown, else 1."""
-        return jnp.sqrt(noise) if isinstance(self.noise, InverseGamma) else jnp.ones(())
+        return jnp.sqrt(noise) if self.noise_law.integrated else jnp.ones(())
 
     def log_prior(
         self, numbers: Mapping[str, Array], theta: Float[Array, " q"], noise: Float[Array, ""]
@@ -134,15 +130,11 @@ class Unknowns(eqx.Module):
             center = self.prior.mean if isinstance(self.prior, Normals) else jnp.zeros(())
             scaled = center + (w - center) / unit
             value = value + jnp.sum(self.prior.log_prob(scaled)) - w.size * jnp.log(unit)
-        if isinstance(self.noise, InverseGamma):
-            shape, scale = self.noise.shape, self.noise.scale
-            value = value + shape * jnp.log(scale) - special.gammaln(shape)
-            value = value - (shape + 1) * jnp.log(noise) - scale / noise
-        return value
+        return value + self.noise_law.log_prior(noise)
 
 
 def log_likelihood(
-    kind: Any, theta: Float[Array, " q"], noise: Float[Array, ""], statistics: Statistics | Rows
+    law: Noise, theta: Float[Array, " q"], noise: Float[Array, ""], statistics: Statistics | Rows
 ) -> Float[Array, ""]:
     """log p(y | θ, noise) from sums, or from the rows where the noise has heavy tails."""
     if isinstance(statistics, Statistics):
@@ -151,15 +143,7 @@ def log_likelihood(
     real = statistics.weights > 0
     w = jnp.where(real, statistics.weights, 1.0)
     residual = jnp.sqrt(w) * (statistics.y - statistics.design @ theta)
-    drawn = eqx.tree_at(lambda k: k.scale, kind, noise)
-    return jnp.sum(jnp.where(real, log_density(drawn, residual) + 0.5 * jnp.log(w), 0.0))
-
-
-def level(noise: Any) -> Float[Array, ""]:
-    """The number of a noise model: σ², or the scale where it has heavy tails."""
-    if isinstance(noise, KnownNoise):
-        return noise.variance
-    return noise.scale if isinstance(noise, StudentTNoise | LaplaceNoise) else noise
+    return jnp.sum(jnp.where(real, law.with_parameter(noise).log_prob(residual) + 0.5 * jnp.log(w), 0.0))
 
 
 def log_joint(
@@ -171,7 +155,7 @@ def log_joint(
 ) -> Float[Array, ""]:
     """log p(y, θ, …) as a density of the round coordinates of θ."""
     now, theta, noise = unknowns.settle(numbers)
-    value = log_likelihood(now.noise, theta, noise, statistics) + now.log_prior(numbers, theta, noise)
+    value = log_likelihood(now.noise_law, theta, noise, statistics) + now.log_prior(numbers, theta, noise)
     return value + log_volume + params.log_prior(now, priors)
 
 
@@ -180,12 +164,8 @@ def log_collapsed(
 ) -> Float[Array, ""]:
     """log p(y, …) of the numbers of a scale mixture, with the weights and σ² integrated out."""
     now = unknowns.at(numbers)
-    value = collapsed.evidence(_variance(now.noise), now.scales(numbers), statistics)
+    value = collapsed.evidence(now.noise_law, now.scales(numbers), statistics)
     return value + jnp.sum(now.prior.log_prob(now.latent(numbers))) + params.log_prior(now, priors)
-
-
-def _variance(noise: Any) -> Any:
-    return noise if isinstance(noise, InverseGamma) else level(noise)
 
 
 # -- from a model to a target, and back --------------------------------------------------------------------------
@@ -213,7 +193,7 @@ def target(belief: Linear, statistics: Any, priors: Mapping[str, Any] | None = N
             if isinstance(seen, Statistics):
                 return Target(Space.of(values, constraints), log_collapsed, (unknowns, seen, hyper))
             values["prior.z"] = jnp.zeros(p)
-    center, spread, noise = _ridge(seen, belief.noise)
+    center, spread, noise = _ridge(seen, noise_of(belief.noise))
     if isinstance(belief.prior, Hierarchical):
         # The weights follow from other numbers: only the intercept has a coordinate of its own.
         center, spread = center[:shifted], jnp.diag(jnp.linalg.norm(spread[:shifted], axis=1))
@@ -222,7 +202,7 @@ def target(belief: Linear, statistics: Any, priors: Mapping[str, Any] | None = N
     if shifted:
         center = center.at[0].add(belief.reference)
         values["intercept"] = center[0]
-    if isinstance(belief.noise, InverseGamma):
+    if belief.noise_law.integrated:
         values["noise"], constraints["noise"] = noise, "positive"
     plain = Space.of(values, constraints)
     space = Whitened(plain.template, plain.slots, center=center, spread=spread)
@@ -239,7 +219,7 @@ def settled(
         if statistics is None:
             return belief.settle(each)[1:]
         now = belief.at(each)
-        return collapsed.draw(key, _variance(now.noise), now.scales(each), statistics)
+        return collapsed.draw(key, now.noise_law, now.scales(each), statistics)
 
     return jax.vmap(one)(jr.split(key, len(jax.tree.leaves(numbers)[0])), numbers)
 
@@ -259,7 +239,7 @@ def _width(statistics: Any) -> int:
 
 
 @eqx.filter_jit
-def _ridge(statistics: Any, kind: Any) -> tuple[Float[Array, " q"], Float[Array, "q q"], Float[Array, ""]]:
+def _ridge(statistics: Any, law: Noise) -> tuple[Float[Array, " q"], Float[Array, "q q"], Float[Array, ""]]:
     """A weakly regularized least squares, the root of its covariance, and the noise variance that remains."""
     if isinstance(statistics, Rows):
         weighted = statistics.design * statistics.weights[:, None]
@@ -273,9 +253,6 @@ def _ridge(statistics: Any, kind: Any) -> tuple[Float[Array, " q"], Float[Array,
     root = factorize(gram / jnp.outer(size, size) + 1e-3 * jnp.eye(len(size))).root
     center = solve(root, cross / size) / size
     misfit = jnp.maximum(square - 2 * center @ cross + center @ gram @ center, 1e-6 * square)
-    if isinstance(kind, InverseGamma):
-        noise = (kind.scale + misfit / 2) / (kind.shape + n / 2)
-    else:
-        noise = level(kind) ** 2 if isinstance(kind, StudentTNoise | LaplaceNoise) else level(kind)
+    noise = law.guess(n, misfit)
     spread = jnp.sqrt(noise) * solve_upper(root, jnp.eye(len(size))) / size[:, None]
     return center, spread, noise

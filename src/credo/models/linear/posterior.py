@@ -6,12 +6,12 @@ for the formulas.
 
 import equinox as eqx
 import jax.numpy as jnp
-from jax.scipy import special
 from jaxtyping import Array, Bool, Float
 
 from credo.core.linalg import factorize, log_determinant, solve, solve_lower
 from credo.core.predictive import Normal, Predictive, StudentT
 from credo.models.linear.statistics import Statistics
+from credo.models.noise import InverseGamma
 
 NOT_DEFINITE = (
     "the posterior precision is not positive definite: features that are collinear, or of very different scale, under "
@@ -22,26 +22,18 @@ NOT_DEFINITE = (
 class Weights(eqx.Module):
     """The belief about θ = (b - reference, w): a Gaussian by its mean and the Cholesky root of its precision.
 
-    With unknown noise the precision is in units of the noise, whose own belief is IG(shape, scale). Without a
-    root the weights are a point estimate.
+    With unknown `noise` the precision is in units of it. Without a root the weights are a point estimate.
     """
 
     mean: Float[Array, " q"]
     root: Float[Array, "q q"] | None
-    shape: Float[Array, ""] | None = None
-    scale: Float[Array, ""] | None = None
+    noise: InverseGamma | None = None
 
     @property
     def precision(self) -> Float[Array, "q q"]:
         """P = LLᵀ."""
         assert self.root is not None
         return self.root @ self.root.T
-
-    def with_noise(self, n: Array, misfit: Array) -> tuple[Array | None, Array | None]:
-        """(a + n/2, b + misfit/2), or (None, None) where the noise is known."""
-        if self.shape is None or self.scale is None:
-            return None, None
-        return self.shape + n / 2, self.scale + misfit / 2
 
 
 @eqx.filter_jit
@@ -52,7 +44,7 @@ def posterior(now: Weights, noise: Float[Array, ""], statistics: Statistics) -> 
     change = solve(factor.root, statistics.cross - statistics.gram @ now.mean) / noise
     mean = now.mean + change
     misfit = jnp.maximum(statistics.residual(mean), 0.0) + change @ precision @ change
-    return Weights(mean, factor.root, *now.with_noise(statistics.n, misfit)), factor.ok
+    return Weights(mean, factor.root, None if now.noise is None else now.noise.updated(statistics.n, misfit)), factor.ok
 
 
 def evidence(now: Weights, noise: Float[Array, ""], statistics: Statistics) -> Float[Array, ""]:
@@ -67,12 +59,10 @@ def evidence(now: Weights, noise: Float[Array, ""], statistics: Statistics) -> F
     misfit = jnp.maximum(statistics.residual(now.mean + change), 0.0) / noise + change @ precision @ change
     occam = 0.5 * (log_determinant(now.root) - log_determinant(factor.root) + statistics.log_weight)
     half_n = statistics.n / 2
-    if now.shape is None or now.scale is None:
+    if now.noise is None:
         value = occam - 0.5 * misfit - half_n * jnp.log(2 * jnp.pi * noise)
     else:
-        shape, scale = now.shape + half_n, now.scale + misfit / 2
-        fit = now.shape * jnp.log(now.scale) - shape * jnp.log(scale)
-        value = occam + fit + special.gammaln(shape) - special.gammaln(now.shape) - half_n * jnp.log(2 * jnp.pi)
+        value = occam + now.noise.log_evidence(statistics.n, misfit)
     return jnp.where(factor.ok, value, -jnp.inf)
 
 
@@ -103,8 +93,8 @@ def leave_one_out(
     kept = 1 - variance / row_noise
     residual = y - mean
     without = y - residual / kept
-    if after.shape is None or after.scale is None:
+    if after.noise is None:
         return Normal(without, row_noise, variance / kept)
-    shape = after.shape - 0.5
-    s2 = (after.scale - 0.5 * w * residual**2 / kept) / shape
-    return StudentT(jnp.broadcast_to(2 * shape, y.shape), without, s2 * row_noise, s2 * variance / kept)
+    others = after.noise.updated(jnp.asarray(-1.0), -w * residual**2 / kept)
+    s2 = others.parameter
+    return StudentT(jnp.broadcast_to(2 * others.shape, y.shape), without, s2 * row_noise, s2 * variance / kept)

@@ -16,17 +16,9 @@ from credo.core.errors import DataError
 from credo.core.gaussian import Gaussian
 from credo.models.features import Affine, Features, Standardize
 from credo.models.linear.belief import Linear
-from credo.models.linear.priors import (
-    ARD,
-    Intercept,
-    InverseGamma,
-    Isotropic,
-    KnownNoise,
-    LaplaceNoise,
-    LaplacePrior,
-    StudentTNoise,
-)
+from credo.models.linear.priors import ARD, Intercept, Isotropic, LaplacePrior
 from credo.models.linear.statistics import Rows, Statistics, collect, collect_standardized
+from credo.models.noise import KnownNoise, Noise
 
 
 def prepare(belief: Linear, data: tuple[Any, ...], weights: Any, noise: Any) -> tuple[Linear, Statistics | Rows]:
@@ -74,7 +66,7 @@ def started(belief: Linear, features: Features, center: float, spread: float, p:
     if not spread > 0:
         raise DataError("y is constant: there is nothing to learn from it; drop the target or give it some variation")
     half = spread / 2
-    relative = isinstance(belief.noise, InverseGamma)  # precisions are then in units of the noise
+    relative = belief.noise_law.integrated  # precisions are then in units of the noise
     intercept = (
         None if belief.intercept is None else Intercept(jnp.asarray(center), jnp.asarray(2.0 if relative else spread))
     )
@@ -84,7 +76,7 @@ def started(belief: Linear, features: Features, center: float, spread: float, p:
         (
             features,
             starting_prior(belief.prior, 1.0 if relative else max(p, 1) / half, p),
-            _noise(belief.noise, half),
+            belief.noise_law.adapt(half) if isinstance(belief.noise, Noise) else jnp.asarray(half),
             intercept,
         ),
         is_leaf=lambda v: v is None,
@@ -101,13 +93,3 @@ def starting_prior(prior: Any, precision: float, p: int) -> Isotropic | ARD | La
     if isinstance(prior, LaplacePrior):
         return LaplacePrior(jnp.asarray(1 / np.sqrt(precision)))
     return prior
-
-
-def _noise(noise: Any, half: float) -> Any:
-    if isinstance(noise, InverseGamma):
-        return InverseGamma(noise.shape, jnp.asarray(half))
-    if isinstance(noise, StudentTNoise):
-        return StudentTNoise(noise.df, jnp.sqrt(half / 2))
-    if isinstance(noise, LaplaceNoise):
-        return LaplaceNoise(jnp.sqrt(half / 2))
-    return noise if isinstance(noise, KnownNoise) else jnp.asarray(half)

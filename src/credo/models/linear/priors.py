@@ -1,4 +1,4 @@
-"""What is believed of the weights and the noise of a linear model before data."""
+"""What is believed of the weights of a linear model before data; `models/noise` has the noise."""
 
 from typing import Any
 
@@ -10,12 +10,7 @@ from jaxtyping import Array, Float
 from credo.core.errors import DataError
 from credo.core.gaussian import Gaussian
 from credo.core.linalg import cholesky, inverse
-from credo.core.params import positive
-
-
-def number(default: float) -> Any:
-    """Declares a number that is not learned."""
-    return eqx.field(converter=lambda v: jnp.asarray(v, dtype=float), default=default)
+from credo.core.params import number, positive
 
 
 class Isotropic(eqx.Module):
@@ -73,42 +68,6 @@ class Intercept(eqx.Module):
 
     mean: Float[Array, ""] = number(0.0)
     variance: Float[Array, ""] = number(100.0)
-
-
-class InverseGamma(eqx.Module):
-    """σ² ~ InverseGamma(shape, scale): unknown noise, integrated out; predictions become Student-t.
-
-    The weights' prior then scales with it, w | σ² ~ N(m, σ² V): precisions are in units of the noise.
-    """
-
-    shape: Float[Array, ""] = number(1.0)
-    scale: Float[Array, ""] = positive(1.0)
-
-
-class StudentTNoise(eqx.Module):
-    """ε ~ t_df(0, scale²): outliers are rare but expected; `scale` is in the units of y.
-
-    `df` is not learned: on data without outliers nothing bounds it from above.
-    """
-
-    df: Float[Array, ""] = number(4.0)
-    scale: Float[Array, ""] = positive(1.0)
-
-
-class LaplaceNoise(eqx.Module):
-    """p(ε) = exp(-|ε|/scale) / (2 scale): least absolute deviations."""
-
-    scale: Float[Array, ""] = positive(1.0)
-
-
-class KnownNoise(eqx.Module):
-    """The noise variance of every row is given with the data; `variance` is used where a prediction names none."""
-
-    variance: Float[Array, ""] = number(1.0)
-
-
-RobustNoise = StudentTNoise | LaplaceNoise
-Noise = Float[Array, ""] | InverseGamma | StudentTNoise | LaplaceNoise | KnownNoise
 
 
 def prior_root(prior: Any, intercept: Intercept | None, p: int) -> tuple[Float[Array, " q"], Float[Array, "q q"]]:

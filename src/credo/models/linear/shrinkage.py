@@ -20,7 +20,7 @@ from jax.scipy import special
 from jaxtyping import Array, Float
 
 from credo.core.errors import DataError
-from credo.models.linear.priors import number
+from credo.core.params import number
 
 
 class Hierarchical(eqx.Module):

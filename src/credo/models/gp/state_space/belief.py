@@ -32,7 +32,7 @@ from credo.models.gp.state_space import passes
 from credo.models.gp.state_space.passes import Passed
 from credo.models.gp.state_space.sde import harmonics_for, parts_of, periodic_in
 from credo.models.gp.state_space.series import Series, in_order, join
-from credo.models.linear.priors import KnownNoise
+from credo.models.noise import KnownNoise, noise_of
 
 NEGLIGIBLE = 1e-12
 """The share of a periodic kernel that is left out with the waves above the last one."""
@@ -73,7 +73,7 @@ class StateSpaceGP(Belief, LeavesOneOut):
 
     def noise_variance(self) -> Float[Array, ""]:
         """The variance of the noise where a row or a query names none."""
-        return self.noise.variance if isinstance(self.noise, KnownNoise) else jnp.asarray(self.noise)
+        return noise_of(self.noise).variance
 
     def sized(self) -> "StateSpaceGP":
         """With as many waves as its periodic kernels need now; unchanged while its numbers are traced."""

@@ -1,0 +1,295 @@
+"""What stands between a function and its outcomes, y = f(x) + ε: noise that knows its own law.
+
+    a number, GaussianNoise   ε ~ N(0, σ²)
+    KnownNoise                ε ~ N(0, σᵢ²), the variance of every row given with the data
+    InverseGamma              ε ~ N(0, σ²),  σ² ~ InverseGamma(shape, scale), integrated out
+    StudentTNoise             ε ~ t_df(0, scale²)
+    LaplaceNoise              p(ε) = exp(-|ε|/scale)/(2 scale)
+
+Beliefs hold a plain number where the variance is learned; `noise_of` gives the law that it stands for.
+Noise with heavy tails is a scale mixture of Gaussians, ε | τ ~ N(0, scale²/τ). Lange, Little & Taylor (1989).
+"""
+
+from abc import abstractmethod
+from typing import ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy import special
+from jaxtyping import Array, Float
+from numpy.typing import ArrayLike
+
+from credo.core.checks import check_positive
+from credo.core.errors import DataError
+from credo.core.params import number, positive
+from credo.core.predictive import Laplace, Mixture, Normal, Predictive, StudentT
+
+NODES = 16
+"""Of the quadrature over a latent value whose noise is not Gaussian."""
+
+
+class Noise(eqx.Module):
+    """The law of ε."""
+
+    heavy_tailed: ClassVar[bool] = False
+    """Whether outliers are expected: rows then have no sufficient statistics, and posteriors are approximations."""
+    integrated: ClassVar[bool] = False
+    """Whether σ² is unknown and integrated out; priors are then in units of it."""
+    by_row: ClassVar[bool] = False
+    """Whether every row comes with a variance of its own."""
+
+    variance: eqx.AbstractVar[Float[Array, "*m"]]
+    """E[ε²]."""
+
+    @property
+    @abstractmethod
+    def parameter(self) -> Float[Array, "*m"]:
+        """The number that draws are of: σ², or the scale where tails are heavy."""
+
+    @abstractmethod
+    def with_parameter(self, value: Float[Array, "*m"]) -> "Noise":
+        """The law with that number."""
+
+    def around(self, center: Float[Array, "*m"]) -> Predictive:
+        """y = center + ε, nothing of which is ignorance."""
+        return self.predict(center, jnp.zeros_like(center))
+
+    @abstractmethod
+    def predict(
+        self, mean: Float[Array, "*m"], latent: Float[Array, "*m"], covariance: Float[Array, "q q"] | None = None
+    ) -> Predictive:
+        """y = f + ε with f ~ N(mean, latent); `covariance` is that of f, where it is kept."""
+
+    def log_prob(self, residual: Float[Array, " n"]) -> Float[Array, " n"]:
+        """log p(ε = residual)."""
+        return self.around(jnp.zeros_like(residual)).log_prob(residual)
+
+    @abstractmethod
+    def adapt(self, half: float) -> "Noise":
+        """Where learning starts: half the variance of y is noise."""
+
+    @property
+    def unit(self) -> Float[Array, ""]:
+        """What precisions are measured in: σ², or 1 where it is unknown and priors are in units of it."""
+        return self.variance
+
+    def guess(self, n: Array, misfit: Array) -> Float[Array, ""]:
+        """A typical σ² after n residuals with this sum of squares."""
+        return self.variance
+
+    def log_prior(self, parameter: Float[Array, ""]) -> Float[Array, ""]:
+        """log p(σ²) where it is unknown."""
+        return jnp.zeros(())
+
+    def for_rows(self, variance: ArrayLike, rows: int | None = None) -> "GaussianNoise":
+        """The noise of rows whose variances are given."""
+        raise DataError("a variance for each row can be given only where the noise is a known variance")
+
+
+class GaussianNoise(Noise):
+    """ε ~ N(0, variance)."""
+
+    variance: Float[Array, "*m"] = positive(1.0)
+
+    @property
+    def parameter(self) -> Float[Array, "*m"]:
+        """σ²."""
+        return self.variance
+
+    def with_parameter(self, value: Float[Array, "*m"]) -> "Noise":
+        """N(0, value)."""
+        return GaussianNoise(value)
+
+    def predict(
+        self, mean: Float[Array, "*m"], latent: Float[Array, "*m"], covariance: Float[Array, "q q"] | None = None
+    ) -> Normal:
+        """N(mean, σ² + latent)."""
+        return Normal(mean, jnp.broadcast_to(self.variance, mean.shape), latent, covariance)
+
+    def adapt(self, half: float) -> "Noise":
+        """σ² = half."""
+        return GaussianNoise(half)
+
+    def for_rows(self, variance: ArrayLike, rows: int | None = None) -> "GaussianNoise":
+        """N(0, varianceᵢ)."""
+        return GaussianNoise(jnp.asarray(check_positive(variance, "noise", rows)))
+
+
+class KnownNoise(GaussianNoise):
+    """The noise variance of every row is given with the data; `variance` is used where a prediction names none."""
+
+    by_row: ClassVar[bool] = True
+
+    variance: Float[Array, "*m"] = number(1.0)
+
+    def adapt(self, half: float) -> "Noise":
+        """Nothing is learned."""
+        return self
+
+
+class InverseGamma(Noise):
+    """σ² ~ InverseGamma(shape, scale): unknown noise, integrated out; predictions become Student-t.
+
+    The weights' prior then scales with it, w | σ² ~ N(m, σ² V): precisions are in units of the noise.
+    """
+
+    integrated: ClassVar[bool] = True
+
+    shape: Float[Array, ""] = number(1.0)
+    scale: Float[Array, ""] = positive(1.0)
+
+    @property
+    def variance(self) -> Float[Array, ""]:
+        """E[σ²] = scale/(shape - 1), infinite up to shape 1."""
+        return jnp.where(self.shape > 1, self.scale / jnp.where(self.shape > 1, self.shape - 1, 1.0), jnp.inf)
+
+    @property
+    def parameter(self) -> Float[Array, ""]:
+        """1/E[1/σ²], a typical σ²."""
+        return self.scale / self.shape
+
+    @property
+    def unit(self) -> Float[Array, ""]:
+        """Priors are in units of σ²."""
+        return jnp.ones(())
+
+    def with_parameter(self, value: Float[Array, "*m"]) -> "Noise":
+        """Given σ² the noise is Gaussian."""
+        return GaussianNoise(value)
+
+    def updated(self, n: Array, misfit: Array) -> "InverseGamma":
+        """IG(shape + n/2, scale + misfit/2), after n residuals with this sum of squares."""
+        return InverseGamma(self.shape + n / 2, self.scale + misfit / 2)
+
+    def log_evidence(self, n: Array, misfit: Array) -> Float[Array, ""]:
+        """log p of n residuals with this sum of squares, σ² integrated out."""
+        new = self.updated(n, misfit)
+        fit = self.shape * jnp.log(self.scale) - new.shape * jnp.log(new.scale)
+        return fit + special.gammaln(new.shape) - special.gammaln(self.shape) - n / 2 * jnp.log(2 * jnp.pi)
+
+    def predict(
+        self, mean: Float[Array, "*m"], latent: Float[Array, "*m"], covariance: Float[Array, "q q"] | None = None
+    ) -> StudentT:
+        """t_{2 shape}(mean, scale/shape (1 + latent)); `latent` is in units of σ²."""
+        s2 = self.scale / self.shape
+        joint = None if covariance is None else s2 * covariance
+        df = jnp.broadcast_to(2 * self.shape, mean.shape)
+        return StudentT(df, mean, jnp.broadcast_to(s2, mean.shape), s2 * latent, joint)
+
+    def adapt(self, half: float) -> "Noise":
+        """The scale is half."""
+        return InverseGamma(self.shape, half)
+
+    def guess(self, n: Array, misfit: Array) -> Float[Array, ""]:
+        """1/E[1/σ²] of the posterior."""
+        return self.updated(n, misfit).parameter
+
+    def log_prior(self, parameter: Float[Array, ""]) -> Float[Array, ""]:
+        """log InverseGamma(σ² | shape, scale)."""
+        value = self.shape * jnp.log(self.scale) - special.gammaln(self.shape)
+        return value - (self.shape + 1) * jnp.log(parameter) - self.scale / parameter
+
+
+class HeavyTailed(Noise):
+    """Noise with outliers: a scale mixture of Gaussians, whose rows have an expected precision."""
+
+    heavy_tailed: ClassVar[bool] = True
+
+    scale: eqx.AbstractVar[Float[Array, "*m"]]
+
+    @abstractmethod
+    def around(self, center: Float[Array, "*m"]) -> Predictive:
+        """y = center + ε."""
+
+    @property
+    @abstractmethod
+    def information(self) -> Float[Array, ""]:
+        """The expected information about the location in one row."""
+
+    @abstractmethod
+    def row_precision(self, residual: Float[Array, " n"]) -> Float[Array, " n"]:
+        """The expected precision E[τ | residual]/scale² of each row."""
+
+    @property
+    def parameter(self) -> Float[Array, "*m"]:
+        """The scale."""
+        return self.scale
+
+    def with_parameter(self, value: Float[Array, "*m"]) -> "Noise":
+        """With this scale."""
+        return eqx.tree_at(lambda noise: noise.scale, self, value)
+
+    def predict(
+        self, mean: Float[Array, "*m"], latent: Float[Array, "*m"], covariance: Float[Array, "q q"] | None = None
+    ) -> Mixture:
+        """∫ p(y | f) N(f | mean, latent) df by Gauss-Hermite quadrature: a mixture over its nodes."""
+        nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
+        centers = mean + jnp.sqrt(latent) * jnp.asarray(nodes)[:, None]
+        return Mixture(jnp.asarray(weights / weights.sum()), (self.around(centers),))
+
+    def guess(self, n: Array, misfit: Array) -> Float[Array, ""]:
+        """scale²."""
+        return self.scale**2
+
+    def adapt(self, half: float) -> "Noise":
+        """scale² is a half of it: the rest is in the tails."""
+        return self.with_parameter(jnp.sqrt(half / 2))
+
+
+class StudentTNoise(HeavyTailed):
+    """ε ~ t_df(0, scale²): outliers are rare but expected; `scale` is in the units of y.
+
+    `df` is not learned: on data without outliers nothing bounds it from above.
+    """
+
+    df: Float[Array, ""] = number(4.0)
+    scale: Float[Array, "*m"] = positive(1.0)
+
+    @property
+    def variance(self) -> Float[Array, "*m"]:
+        """scale² df/(df - 2), infinite up to df 2."""
+        return jnp.where(self.df > 2, self.scale**2 * self.df / jnp.where(self.df > 2, self.df - 2, 1.0), jnp.inf)
+
+    @property
+    def information(self) -> Float[Array, ""]:
+        """(df + 1)/(df + 3)/scale²."""
+        return (self.df + 1) / (self.df + 3) / self.scale**2
+
+    def row_precision(self, residual: Float[Array, " n"]) -> Float[Array, " n"]:
+        """(df + 1)/(df scale² + r²)."""
+        return (self.df + 1) / (self.df * self.scale**2 + residual**2)
+
+    def around(self, center: Float[Array, "*m"]) -> StudentT:
+        """t_df(center, scale²)."""
+        df, square = (jnp.broadcast_to(v, center.shape) for v in (self.df, self.scale**2))
+        return StudentT(df, center, square, jnp.zeros_like(center))
+
+
+class LaplaceNoise(HeavyTailed):
+    """p(ε) = exp(-|ε|/scale) / (2 scale): least absolute deviations."""
+
+    scale: Float[Array, "*m"] = positive(1.0)
+
+    @property
+    def variance(self) -> Float[Array, "*m"]:
+        """2 scale²."""
+        return 2 * self.scale**2
+
+    @property
+    def information(self) -> Float[Array, ""]:
+        """1/scale²."""
+        return 1 / self.scale**2
+
+    def row_precision(self, residual: Float[Array, " n"]) -> Float[Array, " n"]:
+        """1/(scale |r|); |r| is kept away from zero, where a row is fitted exactly."""
+        return 1 / (self.scale * jnp.maximum(jnp.abs(residual), 1e-8 * self.scale))
+
+    def around(self, center: Float[Array, "*m"]) -> Laplace:
+        """Laplace(center, scale)."""
+        return Laplace(center, jnp.broadcast_to(self.scale, center.shape))
+
+
+def noise_of(noise: Noise | Array | float) -> Noise:
+    """The law that a belief's noise stands for: a number is the variance of a Gaussian."""
+    return noise if isinstance(noise, Noise) else GaussianNoise(jnp.asarray(noise, dtype=float))
