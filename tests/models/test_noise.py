@@ -28,7 +28,7 @@ def test_the_law_of_the_noise(name):
 @pytest.mark.parametrize("name", ["number", "Student-t", "Laplace"])
 def test_a_prediction_is_the_noise_around_a_normal_function(name):
     noise, want = ORACLES[name]
-    mean, latent, y = 0.4, 0.09, 0.9
+    mean, latent, y = 0.4, 0.09, 2.5
     both = lambda f: want.pdf(y - f) * stats.norm.pdf(f, mean, np.sqrt(latent))  # noqa: E731
     density = integrate.quad(both, mean - 3, mean + 3, points=[y], epsabs=1e-12)[0]
     got = noise.predict(jnp.array([mean]), jnp.array([latent]))
@@ -59,5 +59,5 @@ def test_unknown_noise_is_integrated_out():
 def test_a_variance_for_each_row_needs_noise_of_known_variance():
     np.testing.assert_allclose(GaussianNoise(2.0).for_rows([0.1, 0.2]).variance, [0.1, 0.2])
     for noise in (InverseGamma(), StudentTNoise(), LaplaceNoise()):
-        with pytest.raises(DataError, match="known variance"):
+        with pytest.raises(DataError, match="is a known variance"):
             noise.for_rows([0.1])

@@ -23,7 +23,7 @@ from credo.core.errors import NotConvergedWarning
 from credo.infer.learning import Evidence, Learned
 from credo.infer.optimize import CONVERGED
 from credo.models.features import Affine, Features
-from credo.models.glm import GLM, Law, Logistic, NegativeBinomialRegression, PoissonRegression, Rows, Softmax
+from credo.models.glm import GLM, Logistic, NegativeBinomialRegression, PoissonRegression, Rows, Softmax, WeightLaw
 from credo.models.glm.refine import refined
 from credo.models.linear import ARD, Isotropic
 
@@ -151,7 +151,7 @@ def learn_glm(
         chosen, status = jnp.asarray(learned.belief.prior.precision), learned.status
     found = plain._with(prior=ARD(chosen)).at_mode(wide)
     k = found.law.center.shape[0] - extra * rows.width
-    law = Law(found.law.center[:k], found.law.root[:k, :k], None, found.law.log_evidence)
+    law = WeightLaw(found.law.center[:k], found.law.root[:k, :k], None, found.law.log_evidence)
     prior = Isotropic(chosen[0]) if shared else ARD(chosen[:p])
     before = ready._with(prior=prior)
     conditioned = refined(before, before.at(rows.likelihood, law), rows)

@@ -104,8 +104,8 @@ feature      models.features.wavelets           Daubechies Haar
 glm          models.glm.belief                  GLM
 glm          models.glm.models                  Logistic NegativeBinomialRegression OrdinalRegression
 glm          models.glm.models                  PoissonRegression Probit Softmax StudentTRegression
-glm          models.glm.newton                  Before Rows
-glm          models.glm.predictions             Law Overdispersed
+glm          models.glm.newton                  GaussianPrior Rows
+glm          models.glm.predictions             Overdispersed WeightLaw
 gp           models.gp.belief                   GP
 gp           models.gp.data                     Rows
 gp           models.gp.exact                    Solved

@@ -39,8 +39,10 @@ class Noise(eqx.Module):
     by_row: ClassVar[bool] = False
     """Whether every row comes with a variance of its own."""
 
-    variance: eqx.AbstractVar[Float[Array, "*m"]]
-    """E[ε²]."""
+    @property
+    @abstractmethod
+    def variance(self) -> Float[Array, "*m"]:
+        """E[ε²]."""
 
     @property
     @abstractmethod
@@ -84,7 +86,7 @@ class Noise(eqx.Module):
 
     def for_rows(self, variance: ArrayLike, rows: int | None = None) -> "GaussianNoise":
         """The noise of rows whose variances are given."""
-        raise DataError("a variance for each row can be given only where the noise is a known variance")
+        raise DataError("a variance for each row can be given only where the model's own noise is a known variance")
 
 
 class GaussianNoise(Noise):
@@ -109,7 +111,7 @@ class GaussianNoise(Noise):
 
     def adapt(self, half: float) -> "Noise":
         """σ² = half."""
-        return GaussianNoise(half)
+        return GaussianNoise(jnp.asarray(half))
 
     def for_rows(self, variance: ArrayLike, rows: int | None = None) -> "GaussianNoise":
         """N(0, varianceᵢ)."""
@@ -137,15 +139,15 @@ class InverseGamma(Noise):
     integrated: ClassVar[bool] = True
 
     shape: Float[Array, ""] = number(1.0)
-    scale: Float[Array, ""] = positive(1.0)
+    scale: Float[Array, "*m"] = positive(1.0)
 
     @property
-    def variance(self) -> Float[Array, ""]:
+    def variance(self) -> Float[Array, "*m"]:
         """E[σ²] = scale/(shape - 1), infinite up to shape 1."""
         return jnp.where(self.shape > 1, self.scale / jnp.where(self.shape > 1, self.shape - 1, 1.0), jnp.inf)
 
     @property
-    def parameter(self) -> Float[Array, ""]:
+    def parameter(self) -> Float[Array, "*m"]:
         """1/E[1/σ²], a typical σ²."""
         return self.scale / self.shape
 
@@ -179,7 +181,7 @@ class InverseGamma(Noise):
 
     def adapt(self, half: float) -> "Noise":
         """The scale is half."""
-        return InverseGamma(self.shape, half)
+        return InverseGamma(self.shape, jnp.asarray(half))
 
     def guess(self, n: Array, misfit: Array) -> Float[Array, ""]:
         """1/E[1/σ²] of the posterior."""
@@ -196,7 +198,10 @@ class HeavyTailed(Noise):
 
     heavy_tailed: ClassVar[bool] = True
 
-    scale: eqx.AbstractVar[Float[Array, "*m"]]
+    @property
+    @abstractmethod
+    def scale(self) -> Float[Array, "*m"]:
+        """In the units of y."""
 
     @abstractmethod
     def around(self, center: Float[Array, "*m"]) -> Predictive:

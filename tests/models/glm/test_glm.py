@@ -32,9 +32,9 @@ from credo.models.glm import (
     Probit,
     Softmax,
     StudentTRegression,
-    host,
     newton,
 )
+from credo.models.glm.evidence import LaplaceObjective
 from credo.models.linear import ARD, Intercept, Isotropic, LaplacePrior
 
 RNG = np.random.default_rng(0)
@@ -239,10 +239,10 @@ def test_weights_count_rows():
 def test_large_tables_give_the_same(name, after, monkeypatch):
     model, y = MODELS[name]
     for module, setting, value in (
-        (fitting, "LARGE", 1),
-        (host, "BLOCK", 50),
-        (host, "PILOT", 50),
-        (host, "ENOUGH", 1),
+        (newton, "LARGE", 1),
+        (newton, "BLOCK", 50),
+        (newton, "PILOT", 50),
+        (newton, "ENOUGH", 1),
     ):
         monkeypatch.setattr(module, setting, value)
     rows = model().statistics(X, y)
@@ -258,17 +258,16 @@ def test_the_evidence_of_large_tables_is_the_same(name, monkeypatch):
     model, y = MODELS[name]
     belief, rows = model().prepare(X, y)
     slots = params.layout(belief)
-    assert belief.objective(slots, rows, {}) is None
     want = Objective(belief, slots, rows, {})
     for module, setting, value in (
-        (fitting, "LARGE", 1),
-        (host, "BLOCK", 50),
-        (host, "PILOT", 50),
-        (host, "ENOUGH", 1),
+        (newton, "LARGE", 1),
+        (newton, "BLOCK", 50),
+        (newton, "PILOT", 50),
+        (newton, "ENOUGH", 1),
     ):
         monkeypatch.setattr(module, setting, value)
     found = belief.objective(slots, rows, {})
-    assert isinstance(found, host.HostObjective)
+    assert isinstance(found, LaplaceObjective)
     first = np.asarray(params.to_vector(belief, slots))
     for shift in (0.3, -1.0):
         value, slope = want.value_and_grad(first + shift)
@@ -407,7 +406,7 @@ def test_jit_equals_eager(after):
 
 def test_more_rows_compile_nothing_new(monkeypatch):
     Logistic().condition(X[:100], BINARY[:100])
-    monkeypatch.setattr(fitting, "start", None)  # only looked at while the climb is traced
+    monkeypatch.setattr(likelihoods.Bernoulli, "started", None)  # only looked at while the start is traced
     more = Logistic().condition(X[:110], BINARY[:110])
     assert np.all(np.isfinite(more.law.center))
 
@@ -470,44 +469,27 @@ def large(model, monkeypatch, n=6000):
     y = rng.poisson(np.exp(eta)) if model is PoissonRegression else (rng.random(n) < special.expit(eta)).astype(int)
     rows = model().statistics(x, y, weights=rng.uniform(0.5, 2.0, size=n))
     for setting, value in (("BLOCK", 256), ("PILOT", 100)):
-        monkeypatch.setattr(host, setting, value)
+        monkeypatch.setattr(newton, setting, value)
     return model().before(rows), rows
 
 
 @pytest.mark.parametrize("model", [Logistic, PoissonRegression])
-def test_large_tables_need_their_curvature_once(model, monkeypatch):
+def test_large_tables_start_from_some_of_their_rows(model, monkeypatch):
     before, rows = large(model, monkeypatch)
-    passes, sums = [], host.Table._sums
+    monkeypatch.setattr(newton, "LARGE", 1)
+    passes, height = [], newton.height
 
-    def counted(self, w, curved):
-        passes.append((len(self.y), curved))
-        return sums(self, w, curved)
+    def counted(prior, rows, u):
+        passes.append(len(rows.y))
+        return height(prior, rows, u)
 
-    monkeypatch.setattr(host.Table, "_sums", counted)
-    found, want = host.climb_on_host(before, rows, True), newton._climb(before, rows, True)
+    monkeypatch.setattr(newton, "height", counted)
+    found = newton.climb(before, rows, True)
     n = len(rows.y)
-    assert passes.count((n, True)) == 1 and 1 < passes.count((n, False)) < 6
-    assert {size for size, _ in passes} == {n, n // 8, 128}
+    assert set(passes) == {n, n // 8, 128} and passes.count(n) < 4
     assert bool(found.converged)
+    want = eqx.filter_jit(newton.climb)(before, rows, True)
     deviation = np.sqrt(np.diagonal(np.linalg.inv(np.asarray(want.precision))))
     np.testing.assert_allclose(found.u / deviation, want.u / deviation, atol=1e-5)
     assert float(found.value) == pytest.approx(float(want.value), rel=1e-10)
     np.testing.assert_allclose(found.precision, want.precision, rtol=1e-4, atol=1e-2)
-
-
-def test_a_curvature_that_is_wrong_does_not_lead_astray(monkeypatch):
-    before, rows = large(Logistic, monkeypatch)
-    table, away = host.Table.of(rows), np.array([1.0, -1.0, 1.0, -1.0])
-    precision = np.asarray(newton._climb(before, rows, True).precision)
-    for wrong in (0.1 * precision, -precision):  # steps ten times too long, or nowhere to go
-        np.testing.assert_array_equal(host.glide(before, table, away, wrong, 1e-3), away)
-
-
-def test_cores_share_the_rows(monkeypatch):
-    _, rows = large(Logistic, monkeypatch)
-    w = np.array([0.3, -0.1, 0.4, 0.2])
-    monkeypatch.setattr("os.cpu_count", lambda: 3)
-    many = host.Table.of(rows)._sums(w, True)
-    monkeypatch.setattr("os.cpu_count", lambda: 1)
-    for found, want in zip(many, host.Table.of(rows)._sums(w, True), strict=True):
-        np.testing.assert_allclose(found, want, rtol=1e-11)

@@ -31,6 +31,7 @@ from credo.models.linear import (
     collapsed,
 )
 from credo.models.linear import StudentTNoise as TNoise
+from credo.models.noise import noise_of
 
 RNG = np.random.default_rng(11)
 N = 30
@@ -148,11 +149,10 @@ def test_the_horseshoe_with_outliers_moves_in_z():
 @pytest.mark.parametrize("noise", [0.3, InverseGamma(2.0, 0.6)])
 def test_weights_given_their_scales_are_drawn_from_the_exact_law(noise):
     scales = jnp.asarray([2.0, 0.5, 0.1])
-    law = jnp.asarray(noise) if isinstance(noise, float) else noise
     exact = Linear(prior=ARD(1 / scales[1:] ** 2), noise=noise, intercept=Intercept(0.0, 4.0))
     statistics = exact.statistics(X, Y)
     n = 20_000
-    draw = jax.jit(jax.vmap(lambda key: collapsed.draw(key, law, scales, statistics)))
+    draw = jax.jit(jax.vmap(lambda key: collapsed.draw(key, noise_of(noise), scales, statistics)))
     theta, variance = (np.asarray(v) for v in draw(jr.split(jr.key(0), n)))
     want = exact.condition_on(statistics).coefficients()
     assert np.all(np.abs(theta.mean(0) - want.mean) < 4.5 * want.std / np.sqrt(n))
@@ -379,7 +379,7 @@ def test_what_cannot_be_done_is_said(cloud, sparse):
         Linear(prior=Clashing()).condition(X, Y, using=CHAINS)
     with pytest.raises(DataError, match="no learnable number at 'prior.width'"):
         Linear().condition(X, Y, using=CHAINS, priors={"prior.width": dist.HalfNormal(1.0)})
-    with pytest.raises(DataError, match="only where the noise is a known variance"):
+    with pytest.raises(DataError, match="own noise is a known variance"):
         sparse.predict(SPARSE_X[:2], noise=[0.1, 0.1])
     with pytest.raises(DataError, match="the weights had been integrated out"):
         eqx.tree_at(lambda b: b.seen, sparse.model, None).given(sparse.found)

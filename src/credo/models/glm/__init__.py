@@ -11,11 +11,10 @@ from credo.models.glm.models import (
     StudentTRegression,
 )
 from credo.models.glm.newton import Rows
-from credo.models.glm.predictions import Law
+from credo.models.glm.predictions import WeightLaw
 
 __all__ = [
     "GLM",
-    "Law",
     "Logistic",
     "NegativeBinomialRegression",
     "OrdinalRegression",
@@ -24,4 +23,5 @@ __all__ = [
     "Rows",
     "Softmax",
     "StudentTRegression",
+    "WeightLaw",
 ]

@@ -1,6 +1,6 @@
 """`GLM`: outcomes that follow from a linear predictor through a likelihood, y ~ p(y | η = b + φ(x)ᵀw).
 
-Conditioning is Laplace's approximation at the mode, found by Newton's method (`fitting`):
+Conditioning is Laplace's approximation at the mode, found by Newton's method (`newton`):
 
     u | data ≈ N(û, H⁻¹),    log p(data) ≈ log p(data, û) + k/2 log 2π - ½ log|H|
 
@@ -10,7 +10,6 @@ with u the weights and the likelihood's own numbers, unconstrained. The next dat
 Bishop (2006) §4.3-4.5; MacKay (1992), "The evidence framework applied to classification networks".
 """
 
-import dataclasses
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -30,6 +29,7 @@ from credo.core.gaussian import Gaussian
 from credo.core.linalg import cholesky, demand, factorize, inverse, log_determinant
 from credo.core.padding import padded
 from credo.core.params import known
+from credo.core.pytrees import changed
 from credo.infer.laplace import normal_at
 from credo.infer.learning import Evidence
 from credo.infer.posterior import NormalApproximation, Posterior
@@ -37,9 +37,10 @@ from credo.infer.rows import RowDensity
 from credo.infer.target import Space, Target
 from credo.models.features import Affine, Features
 from credo.models.glm import predictions
+from credo.models.glm.evidence import LaplaceObjective, evidence
 from credo.models.glm.log_joint import LogPrior, RowLogLikelihood, log_joint
-from credo.models.glm.newton import LARGE, Before, Rows, climb, evidence, is_large, size_of, start
-from credo.models.glm.predictions import DRAWS, Law
+from credo.models.glm.newton import LARGE, GaussianPrior, Rows, climb, size_of, start
+from credo.models.glm.predictions import DRAWS, WeightLaw
 from credo.models.likelihoods import Classes, Likelihood
 from credo.models.linear.posterior import NOT_DEFINITE
 from credo.models.linear.priors import ARD, Intercept, Isotropic, LaplacePrior, prior_root
@@ -62,7 +63,7 @@ class GLM(Belief, HasLogDensity, HasRows, HasPointEstimates):
     features: Features
     prior: WeightPrior
     intercept: Intercept | None
-    law: Law | None
+    law: WeightLaw | None
     found: Any
     """What a method of `credo.infer` returned, with its verdict; None where the default was used."""
     inputs: tuple[str, ...] | None = eqx.field(static=True)
@@ -88,10 +89,7 @@ class GLM(Belief, HasLogDensity, HasRows, HasPointEstimates):
 
     def _with(self, **values: Any) -> Any:
         """A copy with other fields."""
-        out = object.__new__(type(self))
-        for field in dataclasses.fields(self):
-            object.__setattr__(out, field.name, values.get(field.name, getattr(self, field.name)))
-        return out
+        return changed(self, **values)
 
     @property
     def classes(self) -> tuple[Any, ...] | None:
@@ -151,19 +149,17 @@ class GLM(Belief, HasLogDensity, HasRows, HasPointEstimates):
         return Evidence(starts=2, tolerance=1e-4)
 
     def objective(self, slots: params.Layout, statistics: Rows, priors: dict[str, Any]) -> Any:
-        """The evidence through NumPy where there are many rows."""
-        if isinstance(self.prior, LaplacePrior) or is_traced(statistics) or not is_large(statistics):
+        """Laplace's evidence, each climb from the mode of the last."""
+        if isinstance(self.prior, LaplacePrior) or is_traced(statistics):
             return None
-        from credo.models.glm.host import HostObjective
-
-        return HostObjective(self, slots, statistics, priors)
+        return LaplaceObjective(self, slots, statistics, priors)
 
     # -- Bayes' rule -----------------------------------------------------------------------------------------
 
     def condition_on(self, statistics: Rows) -> Any:
         """The normal law at the mode; a better one (`refine`) where the posterior is skewed."""
         found = self.at_mode(statistics)
-        if is_traced(found.law.root) or is_large(statistics):  # a look at a large table takes as long as the climb
+        if is_traced(found.law.root) or statistics.is_large:  # a look at a large table takes as long as the climb
             return found
         from credo.models.glm.refine import refined
 
@@ -172,7 +168,7 @@ class GLM(Belief, HasLogDensity, HasRows, HasPointEstimates):
     def at_mode(self, statistics: Rows) -> Any:
         """Laplace's approximation, good or not."""
         top = climb(self.before(statistics), statistics, self.intercept is not None)
-        root, log_z, ok = normal_at(top.value, top.precision)
+        root, log_z, ok = normal_at(jnp.asarray(top.value), jnp.asarray(top.precision))
         root = demand(root, ok, NOT_DEFINITE)
         if not is_traced(top.stride) and not bool(top.converged):
             warnings.warn(
@@ -181,9 +177,9 @@ class GLM(Belief, HasLogDensity, HasRows, HasPointEstimates):
                 NotConvergedWarning,
                 stacklevel=4,
             )
-        return self.at(statistics.likelihood, Law(top.u, root, None, log_z))
+        return self.at(statistics.likelihood, WeightLaw(jnp.asarray(top.u), root, None, log_z))
 
-    def at(self, likelihood: Likelihood, law: Law, found: Any = None) -> Any:
+    def at(self, likelihood: Likelihood, law: WeightLaw, found: Any = None) -> Any:
         """The belief with this law; the likelihood's numbers are shown at its center."""
         slots = params.layout(likelihood)
         shown = params.from_vector(likelihood, slots, law.center[: size_of(likelihood)]) if slots else likelihood
@@ -193,16 +189,16 @@ class GLM(Belief, HasLogDensity, HasRows, HasPointEstimates):
         """Laplace's approximation of log p(y | X)."""
         return evidence(self.before(statistics), statistics, self.intercept is not None)
 
-    def before(self, statistics: Rows) -> Before:
+    def before(self, statistics: Rows) -> GaussianPrior:
         """What is believed of u before the rows."""
         k = size_of(statistics.likelihood) + statistics.design.shape[1] * statistics.width
         if self.law is not None:
             center, root = _normal(self.law)
             precision, scale = inverse(root), -0.5 * (log_determinant(root) + k * jnp.log(2 * jnp.pi))
-            return Before(center, precision, scale, False)
+            return GaussianPrior(center, precision, scale, False)
         return self._prior(statistics.design.shape[1], statistics.likelihood)
 
-    def _prior(self, q: int, likelihood: Likelihood, prior: WeightPrior | None = None) -> Before:
+    def _prior(self, q: int, likelihood: Likelihood, prior: WeightPrior | None = None) -> GaussianPrior:
         chosen = self.prior if prior is None else prior
         # What a covariance is checked for cannot be said from inside a compiled function.
         laid_out = _lay_out if isinstance(chosen, Gaussian) else _lay_out_compiled
@@ -232,13 +228,13 @@ class GLM(Belief, HasLogDensity, HasRows, HasPointEstimates):
         space = self._space(statistics.likelihood, start(statistics, self.intercept is not None, before.mean), q)
         return space, LogPrior(statistics.likelihood, before, lasso, self.intercept is not None)
 
-    def _without(self, q: int, likelihood: Likelihood) -> Before:
+    def _without(self, q: int, likelihood: Likelihood) -> GaussianPrior:
         """The prior of everything but the weights, which are flat."""
         s, c = size_of(likelihood), likelihood.width
         unit = self._prior(q, likelihood, Isotropic())
         free = slice(s + (self.intercept is not None) * c, None)
         scale = unit.log_scale + 0.5 * unit.mean[free].shape[0] * jnp.log(2 * jnp.pi)
-        return Before(unit.mean, unit.precision.at[free, free].set(0.0), scale)
+        return GaussianPrior(unit.mean, unit.precision.at[free, free].set(0.0), scale)
 
     def _space(self, likelihood: Likelihood, u: Float[Array, " k"], q: int) -> Space:
         slots, s, c = params.layout(likelihood), size_of(likelihood), likelihood.width
@@ -254,11 +250,11 @@ class GLM(Belief, HasLogDensity, HasRows, HasPointEstimates):
         if isinstance(self.likelihood, Classes) and self.classes is None:
             raise DataError("the classes are not known; use belief.condition(X, y, using=method)")
         if isinstance(posterior, NormalApproximation):
-            law = Law(posterior.center, posterior.root, None, posterior.log_evidence)
+            law = WeightLaw(posterior.center, posterior.root, None, posterior.log_evidence)
         else:
             kept = np.asarray(posterior.kept())
             thin = kept[np.linspace(0, len(kept) - 1, min(len(kept), DRAWS)).astype(int)]
-            law = Law(jnp.asarray(kept.mean(0)), None, jnp.asarray(thin))
+            law = WeightLaw(jnp.asarray(kept.mean(0)), None, jnp.asarray(thin))
         return self.at(self.likelihood, law, posterior)
 
     @property
@@ -294,14 +290,14 @@ class GLM(Belief, HasLogDensity, HasRows, HasPointEstimates):
             raise DataError(f"X must have the {expected} features the belief was conditioned on, found {phi.shape[1]}")
         return predictions.predict(law, likelihood, phi, self._offset(exposure, table.shape[0]), by)
 
-    def _prior_law(self, q: int) -> Law:
+    def _prior_law(self, q: int) -> WeightLaw:
         """The prior of the weights; the likelihood's own numbers as they are."""
         before, s = self._prior(q, self.likelihood), size_of(self.likelihood)
         slots = params.layout(self.likelihood)
         center = before.mean.at[:s].set(params.to_vector(self.likelihood, slots)) if slots else before.mean
         precision = factorize(before.precision[s:, s:])
         covariance = factorize(inverse(precision.root))
-        return Law(center, jnp.zeros_like(before.precision).at[s:, s:].set(covariance.root))
+        return WeightLaw(center, jnp.zeros_like(before.precision).at[s:, s:].set(covariance.root))
 
     def coefficients(self) -> predictive.Normal:
         """The belief about (b, w), each on its own; with several classes a column for each but the last."""
@@ -326,7 +322,7 @@ class GLM(Belief, HasLogDensity, HasRows, HasPointEstimates):
     def _named(self, names: Sequence[str]) -> Any:
         return self._with(inputs=tuple(names))
 
-    def _conditioned(self) -> Law:
+    def _conditioned(self) -> WeightLaw:
         if self.law is None:
             raise DataError("the belief has seen no data yet; condition it or use credo.fit")
         return self.law
@@ -348,7 +344,7 @@ class GLM(Belief, HasLogDensity, HasRows, HasPointEstimates):
     def plug_in(self, *data: Any, **options: Any) -> Any:
         """The mean of u as a point; what `using=PlugIn()` calls."""
         after = self.condition(*data, **options)
-        return after.at(after.likelihood, Law(after.law.center, None))
+        return after.at(after.likelihood, WeightLaw(after.law.center, None))
 
     def maximum_log_likelihood(self, *data: Any, **options: Any) -> tuple[float, int]:
         """The highest log likelihood that the model can give to the data, and its number of parameters."""
@@ -357,7 +353,7 @@ class GLM(Belief, HasLogDensity, HasRows, HasPointEstimates):
         return maximum_log_likelihood(self, *data, **options)
 
 
-def _normal(law: Law) -> tuple[Float[Array, " k"], Float[Array, "k k"]]:
+def _normal(law: WeightLaw) -> tuple[Float[Array, " k"], Float[Array, "k k"]]:
     """Center and covariance root; of draws, the normal law with their moments."""
     if law.root is not None:
         return law.center, law.root
@@ -367,7 +363,7 @@ def _normal(law: Law) -> tuple[Float[Array, " k"], Float[Array, "k k"]]:
     return law.center, cholesky(covariance, "the covariance of the draws")
 
 
-def _lay_out(prior: WeightPrior, intercept: Intercept | None, q: int, c: int, s: int) -> Before:
+def _lay_out(prior: WeightPrior, intercept: Intercept | None, q: int, c: int, s: int) -> GaussianPrior:
     """The prior of u for q features, c predictors and s numbers of the likelihood."""
     mean, root = prior_root(prior, intercept, q - (intercept is not None))
     if intercept is not None:
@@ -375,7 +371,7 @@ def _lay_out(prior: WeightPrior, intercept: Intercept | None, q: int, c: int, s:
     precision = jnp.kron(root @ root.T, jnp.eye(c))
     scale = 0.5 * c * (log_determinant(root) - q * jnp.log(2 * jnp.pi))
     full = jnp.zeros((s + q * c, s + q * c)).at[s:, s:].set(precision)
-    return Before(jnp.concatenate([jnp.zeros(s), jnp.repeat(mean, c)]), full, scale)
+    return GaussianPrior(jnp.concatenate([jnp.zeros(s), jnp.repeat(mean, c)]), full, scale)
 
 
 _lay_out_compiled = eqx.filter_jit(_lay_out)

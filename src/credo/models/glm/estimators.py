@@ -20,8 +20,19 @@ from jaxtyping import Array, Float
 from credo.core import params
 from credo.core.errors import NotConvergedWarning
 from credo.models.glm.belief import GLM
-from credo.models.glm.newton import MAX_STEPS, Before, Climb, Rows, climb, height, row_terms, size_of, split, start
-from credo.models.glm.predictions import Law
+from credo.models.glm.newton import (
+    MAX_STEPS,
+    GaussianPrior,
+    NewtonResult,
+    Rows,
+    climb,
+    height,
+    row_terms,
+    size_of,
+    split,
+    start,
+)
+from credo.models.glm.predictions import WeightLaw
 from credo.models.linear.priors import LaplacePrior
 
 VANISHED = 1e-6
@@ -38,7 +49,7 @@ def maximum_likelihood(belief: GLM, *data: Any, **options: Any) -> Any:
     direction = _flat_direction(ready, rows, top)
     if direction is not None:
         warnings.warn(direction, NotConvergedWarning, stacklevel=5)
-    return ready.at(rows.likelihood, Law(top.u, None))
+    return ready.at(rows.likelihood, WeightLaw(jnp.asarray(top.u), None))
 
 
 def maximum_log_likelihood(belief: GLM, *data: Any, **options: Any) -> tuple[float, int]:
@@ -47,14 +58,14 @@ def maximum_log_likelihood(belief: GLM, *data: Any, **options: Any) -> tuple[flo
     return float(top.value), top.u.shape[0]
 
 
-def _most_likely(belief: GLM, data: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, Rows, Climb]:
+def _most_likely(belief: GLM, data: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, Rows, NewtonResult]:
     ready = belief.told(*data)._with(law=None, found=None)
     rows = ready.statistics(*data, **options)
     k = size_of(rows.likelihood) + rows.design.shape[1] * rows.width
-    return ready, rows, climb(Before.nothing(k), rows, belief.intercept is not None)
+    return ready, rows, climb(GaussianPrior.nothing(k), rows, belief.intercept is not None)
 
 
-def _flat_direction(belief: GLM, rows: Rows, top: Climb) -> str | None:
+def _flat_direction(belief: GLM, rows: Rows, top: NewtonResult) -> str | None:
     """What to say where the likelihood has no single maximum; None where it has one."""
     s, c = size_of(rows.likelihood), rows.width
     first = start(rows, belief.intercept is not None, jnp.zeros(top.u.shape))
@@ -118,7 +129,7 @@ def posterior_mode(belief: GLM, *data: Any, **options: Any) -> Any:
     intercept = belief.intercept is not None
     if not isinstance(belief.prior, LaplacePrior) or belief.law is not None:
         top = climb(ready.before(rows), rows, intercept)
-        return ready.at(rows.likelihood, Law(top.u, None))
+        return ready.at(rows.likelihood, WeightLaw(jnp.asarray(top.u), None))
     q, c, s = rows.design.shape[1], rows.width, size_of(rows.likelihood)
     price = np.zeros(s + q * c)
     price[s + intercept * c :] = 1 / float(belief.prior.scale)
@@ -127,11 +138,11 @@ def posterior_mode(belief: GLM, *data: Any, **options: Any) -> Any:
         warnings.warn(
             "the lasso did not reach its tolerance; standardize the features", NotConvergedWarning, stacklevel=4
         )
-    return ready.at(rows.likelihood, Law(u, None))
+    return ready.at(rows.likelihood, WeightLaw(u, None))
 
 
 @eqx.filter_jit
-def _lasso(before: Before, rows: Rows, price: Float[Array, " k"], intercept: bool) -> tuple[Array, Array]:
+def _lasso(before: GaussianPrior, rows: Rows, price: Float[Array, " k"], intercept: bool) -> tuple[Array, Array]:
     """Proximal Newton steps, halved until they gain; coordinate descent solves each quadratic model."""
     State = tuple[Array, Array, Array]
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from credo.core import params
-from credo.models.glm.newton import Before, Rows
+from credo.models.glm.newton import GaussianPrior, Rows
 from credo.models.likelihoods import Likelihood
 
 Numbers = dict[str, Array]
@@ -18,7 +18,7 @@ class LogPrior(eqx.Module):
     """log p(θ): a normal law of u = (ψ, vec W), or Laplace's of the weights with the scale `lasso`."""
 
     likelihood: Likelihood
-    before: Before
+    before: GaussianPrior
     lasso: Float[Array, ""] | None
     intercept: bool = eqx.field(static=True)
 

@@ -7,8 +7,14 @@ from typing import Any
 
 from credo.models import likelihoods
 from credo.models.features import Features
-from credo.models.glm.belief import GLM
+from credo.models.glm.belief import GLM, WeightPrior
+from credo.models.likelihoods.classes import Label
 from credo.models.linear.priors import Intercept
+
+Basis = Features | None
+Prior = WeightPrior | None
+Constant = Intercept | bool | None
+Labels = tuple[Label, ...] | None
 
 
 class Logistic(GLM):
@@ -16,10 +22,10 @@ class Logistic(GLM):
 
     def __init__(
         self,
-        features: Features | None = None,
-        prior: Any = None,
-        intercept: Intercept | bool | None = True,
-        classes: Any = None,
+        features: Basis = None,
+        prior: Prior = None,
+        intercept: Constant = True,
+        classes: Labels = None,
     ):
         super().__init__(likelihoods.Bernoulli(classes), features, prior, intercept)
 
@@ -29,10 +35,10 @@ class Probit(GLM):
 
     def __init__(
         self,
-        features: Features | None = None,
-        prior: Any = None,
-        intercept: Intercept | bool | None = True,
-        classes: Any = None,
+        features: Basis = None,
+        prior: Prior = None,
+        intercept: Constant = True,
+        classes: Labels = None,
     ):
         super().__init__(likelihoods.Probit(classes), features, prior, intercept)
 
@@ -42,10 +48,10 @@ class Softmax(GLM):
 
     def __init__(
         self,
-        features: Features | None = None,
-        prior: Any = None,
-        intercept: Intercept | bool | None = True,
-        classes: Any = None,
+        features: Basis = None,
+        prior: Prior = None,
+        intercept: Constant = True,
+        classes: Labels = None,
     ):
         super().__init__(likelihoods.Categorical(classes), features, prior, intercept)
 
@@ -53,21 +59,36 @@ class Softmax(GLM):
 class OrdinalRegression(GLM):
     """Ordered classes, P(y ≤ k) = 1/(1 + e^(η - cₖ)); the cutpoints take the place of a constant term."""
 
-    def __init__(self, features: Features | None = None, prior: Any = None, classes: Any = None):
+    def __init__(
+        self,
+        features: Basis = None,
+        prior: Prior = None,
+        classes: Labels = None,
+    ):
         super().__init__(likelihoods.Ordinal(classes), features, prior)
 
 
 class PoissonRegression(GLM):
     """Counts, y ~ Poisson(exposure · e^η)."""
 
-    def __init__(self, features: Features | None = None, prior: Any = None, intercept: Intercept | bool | None = True):
+    def __init__(
+        self,
+        features: Basis = None,
+        prior: Prior = None,
+        intercept: Constant = True,
+    ):
         super().__init__(likelihoods.Poisson(), features, prior, intercept)
 
 
 class NegativeBinomialRegression(GLM):
     """Counts more spread than a Poisson's, Var[y] = μ + αμ² with μ = exposure · e^η; α is inferred with the weights."""
 
-    def __init__(self, features: Features | None = None, prior: Any = None, intercept: Intercept | bool | None = True):
+    def __init__(
+        self,
+        features: Basis = None,
+        prior: Prior = None,
+        intercept: Constant = True,
+    ):
         super().__init__(likelihoods.NegativeBinomial(), features, prior, intercept)
 
 
@@ -76,9 +97,9 @@ class StudentTRegression(GLM):
 
     def __init__(
         self,
-        features: Features | None = None,
-        prior: Any = None,
-        intercept: Intercept | bool | None = True,
+        features: Basis = None,
+        prior: Prior = None,
+        intercept: Constant = True,
         df: Any = 4.0,
     ):
         super().__init__(likelihoods.StudentT(df), features, prior, intercept)

@@ -38,7 +38,7 @@ ROWS = 512
 METHODS = ("quadrature", "probit", "sampling")
 
 
-class Law(eqx.Module):
+class WeightLaw(eqx.Module):
     """What is believed of u: N(center, root rootᵀ); or draws; or, without both, a point."""
 
     center: Float[Array, " k"]
@@ -69,7 +69,7 @@ class Overdispersed(predictive.NegativeBinomial):
         return jnp.zeros_like(self.rate)
 
 
-def predict(law: Law, likelihood: Likelihood, phi: Any, offset: Any, by: str | None) -> Predictive:
+def predict(law: WeightLaw, likelihood: Likelihood, phi: Any, offset: Any, by: str | None) -> Predictive:
     """p(y*) at design rows φ; `by` is one of `METHODS`, None the best there is."""
     if by is not None and by not in METHODS:
         raise DataError(f"by must be one of {', '.join(map(repr, METHODS))} or None, found {by!r}")
@@ -78,7 +78,7 @@ def predict(law: Law, likelihood: Likelihood, phi: Any, offset: Any, by: str | N
     if isinstance(likelihood, likelihoods.Classes):
         probs, aleatoric = by_bucket(_classes, rows, law, likelihood, nodes)
         if isinstance(likelihood, likelihoods.Bernoulli):
-            if law.root is not None and (by == "probit" or (type(likelihood) is likelihoods.Probit and by is None)):
+            if law.root is not None and (by == "probit" or (isinstance(likelihood, likelihoods.Probit) and by is None)):
                 probs = by_bucket(_closed, rows, law, likelihood)
                 aleatoric = jnp.minimum(aleatoric, entropy_of(probs))
             return predictive.Bernoulli(probs[:, 1], aleatoric)
@@ -91,7 +91,7 @@ def _beside(phi: Array, offset: Any) -> Array:
     return jnp.concatenate([phi, jnp.asarray(offset)[:, None]], axis=1)
 
 
-def _nodes(law: Law, likelihood: Likelihood, by: str | None) -> Nodes:
+def _nodes(law: WeightLaw, likelihood: Likelihood, by: str | None) -> Nodes:
     if law.draws is not None:
         n = law.draws.shape[0]
         return Nodes(jnp.full(n, 1 / n), None, law.draws)
@@ -122,7 +122,7 @@ def _grid(s: int) -> tuple[np.ndarray, np.ndarray]:
     return normals(SOBOL, s + 1, 0), np.full(SOBOL, 1 / SOBOL)
 
 
-def _psi(law: Law, likelihood: Likelihood, nodes: Nodes) -> Float[Array, "s a"]:
+def _psi(law: WeightLaw, likelihood: Likelihood, nodes: Nodes) -> Float[Array, "s a"]:
     s = size_of(likelihood)
     if nodes.vectors is not None:
         return nodes.vectors[:, :s]
@@ -130,7 +130,7 @@ def _psi(law: Law, likelihood: Likelihood, nodes: Nodes) -> Float[Array, "s a"]:
     return law.center[:s] + nodes.z[:, :s] @ law.root[:s, :s].T
 
 
-def moments(law: Law, likelihood: Likelihood, phi: Float[Array, " q"]) -> tuple[Array, Array, Array]:
+def moments(law: WeightLaw, likelihood: Likelihood, phi: Float[Array, " q"]) -> tuple[Array, Array, Array]:
     """m, λ and σ of one row's η under a normal law."""
     assert law.root is not None
     s = size_of(likelihood)
@@ -138,7 +138,7 @@ def moments(law: Law, likelihood: Likelihood, phi: Float[Array, " q"]) -> tuple[
     return phi @ law.center[s:], phi @ law.root[s:, :s], jnp.sqrt(jnp.sum(spread**2))
 
 
-def _eta(law: Law, likelihood: Likelihood, nodes: Nodes, row: Float[Array, " b"]) -> Float[Array, "s *c"]:
+def _eta(law: WeightLaw, likelihood: Likelihood, nodes: Nodes, row: Float[Array, " b"]) -> Float[Array, "s *c"]:
     """One row's η at every node; the row ends with its offset."""
     phi, offset = row[:-1], row[-1]
     s = size_of(likelihood)
@@ -152,13 +152,13 @@ def _eta(law: Law, likelihood: Likelihood, nodes: Nodes, row: Float[Array, " b"]
 
 
 @eqx.filter_jit
-def _etas(rows: Float[Array, "m b"], law: Law, likelihood: Likelihood, nodes: Nodes) -> Float[Array, "m s"]:
+def _etas(rows: Float[Array, "m b"], law: WeightLaw, likelihood: Likelihood, nodes: Nodes) -> Float[Array, "m s"]:
     return jax.lax.map(lambda row: _eta(law, likelihood, nodes, row), rows, batch_size=ROWS)
 
 
 @eqx.filter_jit
 def _classes(
-    rows: Float[Array, "m b"], law: Law, likelihood: Likelihood, nodes: Nodes
+    rows: Float[Array, "m b"], law: WeightLaw, likelihood: Likelihood, nodes: Nodes
 ) -> tuple[Float[Array, "m k"], Float[Array, " m"]]:
     """Each row's class probabilities and its expected entropy."""
     slots = params.layout(likelihood)
@@ -177,7 +177,7 @@ def _classes(
 
 
 @eqx.filter_jit
-def _closed(rows: Float[Array, "m b"], law: Law, likelihood: Likelihood) -> Float[Array, "m 2"]:
+def _closed(rows: Float[Array, "m b"], law: WeightLaw, likelihood: Likelihood) -> Float[Array, "m 2"]:
     """Φ(m/√(1 + σ²)), and MacKay's approximation of it for the logit."""
 
     def one(row: Array) -> Array:
@@ -193,7 +193,7 @@ def _closed(rows: Float[Array, "m b"], law: Law, likelihood: Likelihood) -> Floa
 
 def _numbers(likelihood: Likelihood, weights: Array, psi: Array, eta: Float[Array, "m s"]) -> Predictive:
     """The mixture over the nodes for counts and real numbers."""
-    if type(likelihood) is likelihoods.Poisson:
+    if isinstance(likelihood, likelihoods.Poisson):
         return PoissonMixture(weights, jnp.exp(eta))
     slots = params.layout(likelihood)
     own: Any = eqx.filter_vmap(lambda p: params.from_vector(likelihood, slots, p))(psi)

@@ -16,7 +16,7 @@ from jaxtyping import Float
 
 from credo.core.errors import NotConvergedWarning
 from credo.infer.variational import Variational
-from credo.models.glm.host import Table
+from credo.models.glm.evidence import log_det_gradient
 from credo.models.glm.newton import Rows
 
 SKEWED = 0.7
@@ -30,7 +30,7 @@ def skewness(belief: Any, conditioned: Any, rows: Rows) -> Float[np.ndarray, " k
     """(E[u] - û)/sd of every number, to first order."""
     root, mode = np.asarray(conditioned.law.root), np.asarray(conditioned.law.center)
     covariance = root @ root.T
-    shift = -0.5 * covariance @ Table.of(rows).bend(belief.before(rows), mode, covariance)
+    shift = -0.5 * covariance @ log_det_gradient(belief.before(rows), rows.on_host(), mode, covariance)
     return shift / np.sqrt(np.diagonal(covariance))
 
 

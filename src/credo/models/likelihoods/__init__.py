@@ -8,19 +8,21 @@
     NegativeBinomial  E[y] = μ = e^η,  Var[y] = μ + αμ²                     α is the dispersion
     StudentT        y ~ t_df(η, scale²)
 
-A likelihood is a density of one row and broadcasts over rows; its slope and curvature in η follow by automatic
-differentiation. Numbers of its own (α, the scale, the cutpoints) are believed in and learned like the weights; each
-has a weak prior. McCullagh & Nelder (1989); Agresti (2010), §3.2.
+A likelihood is a density of one row and broadcasts over rows; its slope and curvature in η are written out
+(`ClosedForm`) or follow by automatic differentiation. Numbers of its own (α, the scale, the cutpoints) are believed in
+and learned like the weights; each has a weak prior. McCullagh & Nelder (1989); Agresti (2010), §3.2.
 """
 
-from credo.models.likelihoods.base import Likelihood
+from credo.models.likelihoods.base import ClosedForm, Likelihood
 from credo.models.likelihoods.classes import Bernoulli, Categorical, Classes, Ordinal, Probit, find_classes
-from credo.models.likelihoods.numbers import NegativeBinomial, Poisson, StudentT
+from credo.models.likelihoods.numbers import Counts, NegativeBinomial, Poisson, StudentT
 
 __all__ = [
     "Bernoulli",
     "Categorical",
     "Classes",
+    "ClosedForm",
+    "Counts",
     "Likelihood",
     "NegativeBinomial",
     "Ordinal",

@@ -4,10 +4,11 @@ from abc import abstractmethod
 from typing import Any, ClassVar
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
+
+Numbers = Any
+"""Arrays of NumPy or of JAX."""
 
 
 class Likelihood(eqx.Module):
@@ -36,17 +37,6 @@ class Likelihood(eqx.Module):
     def mean(self, eta: Float[Array, "..."]) -> Float[Array, "..."]:
         """E[y | η]; for more than two classes their probabilities."""
 
-    def slopes(self, eta: Float[Array, "n *c"], y: Float[Array, " n"]) -> tuple[Float[Array, "n *c"], Array]:
-        """∂ log p/∂η and the observed curvature -∂² log p/∂η² of every row."""
-        gradient = jax.vmap(jax.grad(self.log_prob))(eta, y)
-        return gradient, -jax.vmap(jax.hessian(self.log_prob))(eta, y)
-
-    def numpy_slopes(
-        self, eta: Float[np.ndarray, " n"], y: Float[np.ndarray, " n"]
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-        """log p and `slopes` in NumPy, for tables that are large; None leaves them to JAX."""
-        return None
-
     def adapt(self, y: Any) -> "Likelihood":
         """The likelihood that knows the classes in y; others stay as they are."""
         return self
@@ -62,6 +52,21 @@ class Likelihood(eqx.Module):
     def log_prior(self) -> Float[Array, ""]:
         """log p of its own numbers, in natural units."""
         return jnp.zeros(())
+
+
+class ClosedForm(Likelihood):
+    """A likelihood of one linear predictor and no numbers of its own whose derivatives are written out.
+
+    They are NumPy's where η is, and JAX's otherwise.
+    """
+
+    @abstractmethod
+    def terms(self, eta: Float[Numbers, " n"], y: Float[Numbers, " n"]) -> tuple[Numbers, Numbers, Numbers]:
+        """log p, ∂ log p/∂η and the curvature -∂² log p/∂η² of every row."""
+
+    @abstractmethod
+    def curvature_slope(self, eta: Float[Numbers, " n"], y: Float[Numbers, " n"]) -> Numbers:
+        """-∂³ log p/∂η³."""
 
 
 def average(y: Array, w: Array) -> Array:

@@ -8,13 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy import special, stats
 from jaxtyping import Array, Float
+from scipy import special as scipy_special
 
 from credo.core.arrays import is_traced
 from credo.core.checks import check_vector
 from credo.core.errors import DataError
 from credo.core.params import Constraint
 from credo.core.special import softplus
-from credo.models.likelihoods.base import Likelihood, average
+from credo.models.likelihoods.base import ClosedForm, Likelihood, Numbers, average
 
 Label = Any
 """A class as the user calls it: text, a whole number, a truth value."""
@@ -89,7 +90,7 @@ class Classes(Likelihood):
         return found
 
 
-class Bernoulli(Classes):
+class Bernoulli(Classes, ClosedForm):
     """P(y = 1 | η) = 1/(1 + e^-η), the logit link."""
 
     def __check_init__(self) -> None:
@@ -112,15 +113,18 @@ class Bernoulli(Classes):
         """P(y = 1)."""
         return jax.nn.sigmoid(eta)
 
-    def numpy_slopes(
-        self, eta: Float[np.ndarray, " n"], y: Float[np.ndarray, " n"]
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    def terms(self, eta: Float[Numbers, " n"], y: Float[Numbers, " n"]) -> tuple[Numbers, Numbers, Numbers]:
         """y - p and p(1 - p)."""
-        if type(self) is not Bernoulli:
-            return None
-        small = np.exp(-np.abs(eta))
-        p = np.where(eta >= 0, 1.0, small) / (1 + small)
-        return -np.maximum((1 - 2 * y) * eta, 0) - np.log1p(small), y - p, small / (1 + small) ** 2
+        xp = np if isinstance(eta, np.ndarray) else jnp
+        small = xp.exp(-abs(eta))
+        p = xp.where(eta >= 0, 1.0, small) / (1 + small)
+        return -xp.maximum((1 - 2 * y) * eta, 0) - xp.log1p(small), y - p, small / (1 + small) ** 2
+
+    def curvature_slope(self, eta: Float[Numbers, " n"], y: Float[Numbers, " n"]) -> Numbers:
+        """p(1 - p)(1 - 2p)."""
+        xp = np if isinstance(eta, np.ndarray) else jnp
+        small = xp.exp(-abs(eta))
+        return -xp.sign(eta) * small * (1 - small) / (1 + small) ** 3
 
     def started(self, y: Float[Array, " n"], w: Float[Array, " n"]) -> tuple["Likelihood", Float[Array, ""]]:
         """η of the share of the second class."""
@@ -139,9 +143,31 @@ class Probit(Bernoulli):
         """P(y = 1)."""
         return special.ndtr(eta)
 
+    def terms(self, eta: Float[Numbers, " n"], y: Float[Numbers, " n"]) -> tuple[Numbers, Numbers, Numbers]:
+        """±λ and λ(λ + z), with z = ±η and the inverse Mills ratio λ = φ(z)/Φ(z)."""
+        xp, sign = (np if isinstance(eta, np.ndarray) else jnp), 2 * y - 1
+        value, ratio = _mills(sign * eta)
+        return value, sign * ratio, ratio * xp.maximum(ratio + sign * eta, 0)
+
+    def curvature_slope(self, eta: Float[Numbers, " n"], y: Float[Numbers, " n"]) -> Numbers:
+        """±(λ - h(2λ + z)), with the curvature h."""
+        sign = 2 * y - 1
+        _, ratio = _mills(sign * eta)
+        h = self.terms(eta, y)[2]
+        return sign * (ratio - h * (2 * ratio + sign * eta))
+
     def started(self, y: Float[Array, " n"], w: Float[Array, " n"]) -> tuple["Likelihood", Float[Array, ""]]:
         """η of the share of the second class."""
         return self, special.ndtri(jnp.clip(average(y, w), 1e-3, 1 - 1e-3))
+
+
+def _mills(z: Numbers) -> tuple[Numbers, Numbers]:
+    """log Φ(z) and φ(z)/Φ(z)."""
+    if isinstance(z, np.ndarray):
+        value = scipy_special.log_ndtr(z)
+        return value, np.exp(-0.5 * z * z - 0.5 * np.log(2 * np.pi) - value)
+    value = special.log_ndtr(z)
+    return value, jnp.exp(stats.norm.logpdf(z) - value)
 
 
 class Categorical(Classes):

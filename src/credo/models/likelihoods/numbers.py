@@ -13,11 +13,11 @@ from credo.core.arrays import is_traced
 from credo.core.checks import check_counts, check_vector
 from credo.core.params import number, positive
 from credo.core.special import log_rising, softplus
-from credo.models.likelihoods.base import Likelihood, average
+from credo.models.likelihoods.base import ClosedForm, Likelihood, Numbers, average
 
 
-class Poisson(Likelihood):
-    """y ~ Poisson(e^η); an exposure t adds log t to η."""
+class Counts(Likelihood):
+    """What likelihoods of counts share: E[y] = μ = e^η; an exposure t adds log t to η."""
 
     counts: ClassVar[bool] = True
 
@@ -25,30 +25,35 @@ class Poisson(Likelihood):
         """Counts, checked."""
         return check_counts(y, "y")
 
-    def log_prob(self, eta: Float[Array, "..."], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
-        """yη - e^η - log y!."""
-        return y * eta - jnp.exp(eta) - special.gammaln(y + 1)
-
     def mean(self, eta: Float[Array, "..."]) -> Float[Array, "..."]:
         """e^η."""
         return jnp.exp(eta)
-
-    def numpy_slopes(
-        self, eta: Float[np.ndarray, " n"], y: Float[np.ndarray, " n"]
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-        """y - μ and μ."""
-        if type(self) is not Poisson:
-            return None
-        with np.errstate(over="ignore"):
-            mu = np.exp(eta)
-        return y * eta - mu - gammaln(y + 1), y - mu, mu
 
     def started(self, y: Float[Array, " n"], w: Float[Array, " n"]) -> tuple["Likelihood", Float[Array, ""]]:
         """The log of the mean count."""
         return self, jnp.log(average(y, w) + 1e-3)
 
 
-class NegativeBinomial(Poisson):
+class Poisson(Counts, ClosedForm):
+    """y ~ Poisson(e^η)."""
+
+    def log_prob(self, eta: Float[Array, "..."], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
+        """yη - e^η - log y!."""
+        return y * eta - jnp.exp(eta) - special.gammaln(y + 1)
+
+    def terms(self, eta: Float[Numbers, " n"], y: Float[Numbers, " n"]) -> tuple[Numbers, Numbers, Numbers]:
+        """y - μ and μ."""
+        mu = self.curvature_slope(eta, y)
+        log_factorial = gammaln(y + 1) if isinstance(eta, np.ndarray) else special.gammaln(y + 1)
+        return y * eta - mu - log_factorial, y - mu, mu
+
+    def curvature_slope(self, eta: Float[Numbers, " n"], y: Float[Numbers, " n"]) -> Numbers:
+        """μ."""
+        with np.errstate(over="ignore"):
+            return np.exp(eta) if isinstance(eta, np.ndarray) else jnp.exp(eta)
+
+
+class NegativeBinomial(Counts):
     """E[y] = μ = e^η, Var[y] = μ + αμ²: counts more spread than a Poisson's. Hilbe (2011), NB2.
 
     log α ~ N(0, 2²) before data.
