@@ -79,7 +79,7 @@ def credo_gp(seed: int) -> Any:
     from numpyro.distributions import LogNormal
 
     import credo as library
-    from credo.infer.mcmc.hyper import hyper_target
+    from credo.infer.hyper import hyper_target
     from credo.kernels import Matern52
     from credo.models.gp import Zero
 

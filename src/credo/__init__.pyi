@@ -61,7 +61,7 @@ from credo.models.gp import HeteroscedasticGP as HeteroscedasticGP
 from credo.models.gp import MultiGP as MultiGP
 from credo.models.gp import RobustGP as RobustGP
 from credo.models.gp import WarpedGP as WarpedGP
-from credo.models.grid import Grid as Grid
+from credo.infer.hyper import Grid as Grid
 from credo.models.hmm import HMM as HMM
 from credo.models.lds import LDS as LDS
 from credo.models.linear import Linear as Linear

@@ -176,7 +176,7 @@ class _OverHyperparameters(Learner):
         self, belief: Any, statistics: Any, fixed: Sequence[str], priors: Mapping[str, Any], seed: int
     ) -> Learned:
         """The average."""
-        from credo.infer.mcmc.hyper import learn_by_draws
+        from credo.infer.hyper.draws import learn_by_draws
 
         return learn_by_draws(self.method, belief, statistics, fixed, priors, seed)
 

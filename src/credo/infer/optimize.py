@@ -50,6 +50,15 @@ def maximize(
     return distinct([_climb(value_and_grad, s, lower, upper, max_steps, tolerance, gain, stride) for s in starts])
 
 
+def gradient_differences(
+    value_and_grad: Callable[[np.ndarray], tuple[float, np.ndarray]], at: np.ndarray, step: float = 1e-3
+) -> np.ndarray:
+    """The Hessian of a function, from central differences of its gradient."""
+    ends = [(value_and_grad(at + h)[1], value_and_grad(at - h)[1]) for h in step * np.eye(len(at))]
+    hessian = np.asarray([(up - down) / (2 * step) for up, down in ends])
+    return 0.5 * (hessian + hessian.T)
+
+
 def _climb(
     value_and_grad: Callable[[np.ndarray], tuple[float, np.ndarray]],
     start: np.ndarray,

@@ -16,11 +16,13 @@ from scipy import stats
 import credo
 from credo.core import params
 from credo.core.params import replace
+from credo.infer.hyper import HyperQuadrature
+from credo.infer.hyper.quadrature import gauss_hermite
+from credo.infer.hyper.target import log_densities
 from credo.infer.priors import LogNormal
 from credo.kernels import RBF
 from credo.models.gp import exact
 from credo.models.gp.data import pack
-from credo.models.gp.hyper import Quadrature, _heights, gauss_hermite
 
 BINS, ROWS = 20, 8
 X = np.sort(np.random.default_rng(1).uniform(-2, 2, (ROWS + 1, 1)), axis=0)[[0, 1, 2, 3, 5, 6, 7, 8, 4]]
@@ -97,10 +99,10 @@ def draw(key: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
 
 
 def average(y: jax.Array, rule, center: jax.Array, root: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The points and weights of the quadrature, as `Quadrature` computes them, under vmap."""
+    """The points and weights of the quadrature, as `HyperQuadrature` computes them, under vmap."""
     vectors = center + jnp.asarray(rule.z) @ root.T
     terms = jnp.log(rule.weight) + 0.5 * jnp.square(rule.z).sum(1)
-    terms = terms + _heights(vectors, GP, SLOTS, rows_of(y), PRIORS)
+    terms = terms + log_densities(vectors, GP, SLOTS, rows_of(y), PRIORS)
     return vectors, jax.nn.softmax(terms)
 
 
@@ -131,6 +133,6 @@ def test_integrated_hyperparameters():
     # What was calibrated is what `fit` gives.
     for key, pit in zip(keys[:3], found[:3, 1], strict=True):
         _, _, y = (np.asarray(v) for v in draw(key))
-        method = Quadrature(points=11, negligible=1e-7, starts=2)
+        method = HyperQuadrature(points=11, negligible=1e-7, starts=2)
         after = credo.fit(GP, X[:ROWS], y[:ROWS], using=method, fixed=["kernel.variance"], priors=PRIORS)
         np.testing.assert_allclose(after.predict(X[ROWS:]).cdf(y[ROWS:]), [pit], atol=5e-3)

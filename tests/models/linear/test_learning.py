@@ -236,6 +236,10 @@ def test_a_grid_integrates_over_the_hyperparameters(data):
     p = averaged.predict(x[:3])
     np.testing.assert_allclose(p.mean, w @ means, rtol=1e-3)
     np.testing.assert_allclose(p.aleatoric + p.epistemic, p.variance)
+    by_fit = credo.fit(belief, x, y, using=credo.Grid(points=41, width=5.0, negligible=1e-8), fixed=["noise"])
+    np.testing.assert_allclose(by_fit.predict(x[:3]).mean, p.mean, rtol=1e-10)
+    with pytest.raises(DataError, match="pass that to fit itself"):
+        credo.fit(belief, x, y, using=credo.Grid(fixed=["noise"]))
     both = Linear().condition(x, y, using=credo.Grid())
     plug_in = credo.fit(Linear(), x, y)
     assert np.mean(both.predict(x).variance) > np.mean(plug_in.predict(x).variance)

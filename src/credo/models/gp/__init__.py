@@ -1,12 +1,12 @@
 """Gaussian processes: beliefs about functions."""
 
+from credo.infer.hyper import HyperQuadrature, Quadrature, hyperparameters
 from credo.models.gp.belief import GP
 from credo.models.gp.components import decompose
 from credo.models.gp.derivatives import differentiated, gradient_covariance
 from credo.models.gp.describe import describe
 from credo.models.gp.evidence_surface import evidence_surface
 from credo.models.gp.heteroscedastic import HeteroscedasticGP
-from credo.models.gp.hyper import Quadrature, hyperparameters
 from credo.models.gp.independent import Independent
 from credo.models.gp.means import Basis, BeliefMean, Constant, FunctionMean, Mean, Zero
 from credo.models.gp.multioutput import MultiGP
@@ -26,6 +26,7 @@ __all__ = [
     "Constant",
     "FunctionMean",
     "HeteroscedasticGP",
+    "HyperQuadrature",
     "Identity",
     "Independent",
     "KFold",

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from credo.core import linalg, params
-from credo.core.arrays import put
-from credo.infer.learning import Evidence, Learned, Objective
+from credo.core import params
+from credo.infer.hyper import HyperDensity, laplace_evidence
+from credo.infer.learning import Evidence, Learned
 from credo.infer.method import Learner
 from credo.infer.priors import LogitPenalty, LogScalePenalty, Penalty
 from credo.models.structural.base import LOOSE, Scales
@@ -80,28 +80,13 @@ class Variances(Learner):
 def integrated_evidence(belief: Any, statistics: Any, priors: Mapping[str, Any] | None = None) -> float:
     """log ∫ p(y | θ) p(θ) dθ by Laplace's approximation at the learned θ, over logarithms and log-odds.
 
-    g(û) + ½gᵀH⁻¹g + ½k log 2π - ½ log |H| for the log joint density with gradient g and H = minus its matrix of second
-    derivatives (from differences of the gradient): what models with different numbers of variances are compared by.
+    What models with different numbers of variances are compared by.
     """
     slots = params.layout(belief)
     if not slots:
         return float(belief.log_evidence_of(statistics))
     priors = weak_priors(belief, statistics.scales) if priors is None else priors
-    objective = Objective(belief, slots, statistics, priors)
+    density = HyperDensity.of(belief, slots, statistics, priors)
     at = np.asarray(params.to_vector(belief, slots))
-    value, slope = objective.value_and_grad(at)
-    rows = []
-    for unit in np.eye(len(at)):
-        ahead, behind = (objective.value_and_grad(at + sign * STRIDE * unit)[1] for sign in (1.0, -1.0))
-        rows.append((behind - ahead) / (2 * STRIDE))
-    bend = np.asarray(rows)
-    bend = 0.5 * (bend + bend.T)
-    factor = linalg.factorize(put(bend))
-    if not bool(factor.ok):
-        # At least as much as the loosest prior bends.
-        factor = linalg.factorize(put(np.diag(np.maximum(np.diagonal(bend), 1 / LOOSE**2))))
-    gain = 0.5 * float(linalg.quadratic(factor.root, put(slope)))
-    width = 0.5 * len(at) * np.log(2 * np.pi) - 0.5 * float(linalg.log_determinant(factor.root))
-    given = [(slot, priors[slot.path]) for slot in slots if slot.path in priors]
-    mass = sum(float(np.broadcast_to(p.log_mass, s.shape).sum()) for s, p in given if isinstance(p, Penalty))
-    return value - mass + gain + width
+    # At least as much as the loosest prior bends.
+    return laplace_evidence(density.value_and_grad, at, least=1 / LOOSE**2, step=STRIDE)

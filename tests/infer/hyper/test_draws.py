@@ -7,11 +7,10 @@ import pytest
 import credo
 from credo.core import params
 from credo.infer import NUTS
-from credo.infer.mcmc.hyper import hyper_target
+from credo.infer.hyper import HyperQuadrature, hyper_target, hyperparameters
 from credo.infer.priors import LogNormal
 from credo.kernels import RationalQuadratic
 from credo.models.gp import Zero
-from credo.models.gp.hyper import Quadrature, hyperparameters
 
 X = np.linspace(0, 6, 15)[:, None]
 Y = np.sin(X[:, 0]) + 0.2 * np.cos(7 * X[:, 0])
@@ -46,7 +45,7 @@ def test_numbers_whose_names_sort_otherwise_than_their_fields():
     """α is the last field of the kernel and the first by name; its prior is far from those of the others."""
     gp = credo.GP(RationalQuadratic(), Zero())
     draws = credo.fit(gp, X, Y, using=NUTS(chains=2, draws=400, warmup=300, members=100), priors=PRIORS)
-    exact = credo.fit(gp, X, Y, using=Quadrature(), priors=PRIORS)
+    exact = credo.fit(gp, X, Y, using=HyperQuadrature(), priors=PRIORS)
     found, want = hyperparameters(draws), hyperparameters(exact)
     for path in PRIORS:
         assert abs(np.log(found[path].mean / want[path].mean)) < 0.25, path

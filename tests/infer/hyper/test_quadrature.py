@@ -11,10 +11,11 @@ import credo
 from credo.core import params
 from credo.errors import DataError
 from credo.evaluate.comparison import rank
+from credo.infer.hyper import HyperQuadrature, hyperparameters
+from credo.infer.hyper.quadrature import central_composite, gauss_hermite
 from credo.infer.priors import LogNormal
 from credo.kernels import RBF
 from credo.kernels.dotproduct import Linear as LinearKernel
-from credo.models.gp.hyper import Quadrature, central_composite, gauss_hermite, hyperparameters
 
 RNG = np.random.default_rng(0)
 X = np.sort(RNG.uniform(-3, 3, (14, 1)), axis=0)
@@ -81,8 +82,8 @@ def fitted(free, method):
 @pytest.mark.parametrize(
     ("free", "method", "points"),
     [
-        (["kernel.lengthscale"], Quadrature(points=21, negligible=1e-7, starts=2), 801),
-        (["kernel.lengthscale", "noise"], Quadrature(points=15, negligible=1e-7, starts=2), 101),
+        (["kernel.lengthscale"], HyperQuadrature(points=21, negligible=1e-7, starts=2), 801),
+        (["kernel.lengthscale", "noise"], HyperQuadrature(points=15, negligible=1e-7, starts=2), 101),
     ],
     ids=["one", "two"],
 )
@@ -102,7 +103,7 @@ def test_gauss_hermite_is_the_integral(free, method, points):
 
 def test_the_doubt_about_hyperparameters_is_ignorance_and_learn_then_condition_is_fit():
     free = ["kernel.lengthscale", "noise"]
-    report = fitted(free, Quadrature(starts=2))
+    report = fitted(free, HyperQuadrature(starts=2))
     *_, epistemic, density = oracle(X, Y, QUERIES, OUTCOMES, PRIORS | {"kernel.variance": None}, 101)
     p = report.belief.predict(QUERIES)
     np.testing.assert_allclose(np.exp(p.log_prob(OUTCOMES)), density, rtol=1e-2)  # with the defaults
@@ -110,7 +111,7 @@ def test_the_doubt_about_hyperparameters_is_ignorance_and_learn_then_condition_i
     assert any("Gauss-Hermite points kept" in note for note in report.notes)
     gp = credo.GP(RBF(0.8, 1.0), mean=0.0, noise=0.1)
     priors = {k: PRIORS[k] for k in free}
-    learned = credo.learn(gp, X, Y, using=Quadrature(starts=2), fixed=["kernel.variance"], priors=priors)
+    learned = credo.learn(gp, X, Y, using=HyperQuadrature(starts=2), fixed=["kernel.variance"], priors=priors)
     again = learned.condition(X, Y).predict(QUERIES)
     np.testing.assert_allclose(again.mean, p.mean, rtol=1e-10)
     np.testing.assert_allclose(again.epistemic, p.epistemic, rtol=1e-10)
@@ -132,7 +133,7 @@ def test_a_composite_design_is_close():
     }
     total, theta, mean, epistemic, density = oracle(x, y, queries, outcomes, priors, 13, width=4.0)
     gp = credo.GP(RBF([0.8, 0.9], 1.1), mean=0.0, noise=0.1)
-    report = credo.fit(gp, x, y, using=Quadrature(starts=1), priors=priors, report=True)
+    report = credo.fit(gp, x, y, using=HyperQuadrature(starts=1), priors=priors, report=True)
     assert any("central composite" in note for note in report.notes)
     p = report.belief.predict(queries)
     found = hyperparameters(report.belief)
@@ -194,7 +195,7 @@ def test_kernels_are_compared_by_the_evidence_after_learning_or_integrating():
     learned = {name: credo.learn(gp, x, y) for name, gp in candidates.items()}
     chosen = credo.compare(learned, x, y)
     assert chosen.best == "smooth" and chosen.rows[0].probability > 0.95
-    reports = {name: credo.learn(gp, x, y, using=Quadrature(starts=1), report=True)
+    reports = {name: credo.learn(gp, x, y, using=HyperQuadrature(starts=1), report=True)
                for name, gp in candidates.items()}  # fmt: skip
     beliefs = {name: report.belief for name, report in reports.items()}
     full = rank(beliefs, [report.log_evidence for report in reports.values()], (x, y))
@@ -209,7 +210,7 @@ def test_kernels_are_compared_by_the_evidence_after_learning_or_integrating():
 def test_too_many_hyperparameters():
     x = np.random.default_rng(1).normal(size=(30, 21))
     with pytest.raises(DataError, match="up to 20 hyperparameters, found 23"):
-        credo.learn(credo.GP(RBF(ard=True)), x, x[:, 0], using=Quadrature())
+        credo.learn(credo.GP(RBF(ard=True)), x, x[:, 0], using=HyperQuadrature())
     different = credo.Averaged([0.0, 0.0], (credo.GP(RBF()), credo.GP(LinearKernel())))
     with pytest.raises(DataError, match="different hyperparameters"):
         hyperparameters(different)

@@ -17,59 +17,47 @@ import jax.random as jr
 from jaxtyping import Array, Float
 
 from credo.core import params
+from credo.core.belief import Belief
 from credo.core.errors import NotConvergedWarning
 from credo.infer.averaging import Averaged
+from credo.infer.hyper.target import hyper_target
 from credo.infer.learning import Learned
 from credo.infer.method import MEMBERS, Approximation
 from credo.infer.optimize import CONVERGED
-from credo.infer.priors import as_densities
-from credo.infer.target import Space, Target
+from credo.infer.priors import Prior
+from credo.infer.target import Target
 
 
 def learn_by_draws(
-    sampler: Approximation, belief: Any, statistics: Any, fixed: Sequence[str], priors: Mapping[str, Any], seed: int
+    sampler: Approximation,
+    belief: Belief,
+    statistics: Any,
+    fixed: Sequence[str],
+    priors: Mapping[str, Prior],
+    seed: int,
 ) -> Learned:
     """The average of the belief over draws of its hyperparameters."""
-    densities = as_densities(priors)
-    target = hyper_target(belief, statistics, fixed, densities)
+    target = hyper_target(belief, statistics, fixed, priors)
     found = sampler.run(target, seed)
     count = getattr(sampler, "members", MEMBERS)
     vectors = found.vectors(count, jr.key(seed))
-    evidence = _evidences(vectors, target)
     # The space has an order of its own: numbers find their places in the belief by path.
     members = tuple(params.replace(belief, target.space.tree(vector)) for vector in vectors)
-    flat = [slot.path for slot in target.space.slots if slot.path not in densities]
+    flat = [slot.path for slot in target.space.slots if slot.path not in priors]
     if found.notes:
         warnings.warn(f"hyperparameters by draws: {found.verdict}", NotConvergedWarning, stacklevel=5)
     notes = [*found.notes, f"{count} of {found.kept().shape[0]} draws of the hyperparameters kept"]
     notes += [f"{', '.join(flat)} without a prior"] if flat else []
     return Learned(
-        # `fit` conditions on the data, which weighs each member by its evidence: draws have that weight already.
-        belief=Averaged(-evidence, members),
+        # Conditioned on the data, each member is weighed by its evidence: draws have that weight already.
+        belief=Averaged(-_evidences(vectors, target), members),
+        conditioned=Averaged(jnp.zeros(count), tuple(member.condition_on(statistics) for member in members)),
         status=CONVERGED,
         log_evidence=float("nan"),
         optima=[],
         at_bound={},
         notes=notes,
-        statistics=(statistics,) * len(members),
     )
-
-
-def hyper_target(belief: Any, statistics: Any, fixed: Sequence[str], priors: Mapping[str, Any]) -> Target:
-    """log p(data | θ) + log p(θ) over the learnable numbers that are not fixed, by path."""
-    slots = params.layout(belief, fixed)
-    free = params.learnable(belief)
-    values = {s.path: jnp.asarray(free[s.path], dtype=float) for s in slots}
-    space = Space.of(values, {s.path: s.constraint for s in slots})
-    return Target(space, _log_joint, (belief, statistics, dict(priors)))
-
-
-def _log_joint(values: dict[str, Array], belief: Any, statistics: Any, priors: dict[str, Any]) -> Float[Array, ""]:
-    candidate = params.replace(belief, values)
-    slots = params.layout(candidate)
-    flat = [path for path in values if path not in priors]
-    jacobian = params.log_jacobian(slots, params.to_vector(candidate, slots), flat)
-    return candidate.evidence_of(statistics) + params.log_prior(candidate, priors) - jacobian
 
 
 @eqx.filter_jit
