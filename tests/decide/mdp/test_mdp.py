@@ -304,20 +304,12 @@ def test_the_default_suits_the_structure():
 @pytest.mark.parametrize(
     ("using", "options", "words"),
     [
-        (
-            "policy",
-            {},
-            r"for a discounted world, which are Automatic\(\), PolicyIteration\(\), .*; found 'policy'",
-        ),
-        (PolicyIteration, {}, "found the class PolicyIteration, which is yet to be called"),
-        (credo.infer.NUTS(), {}, "planner for a discounted world"),
-        (
-            GaussSeidel(),
-            {"criterion": "average"},
-            r"reward, which are PolicyIteration\(\), ValueIteration\(\);",
-        ),
-        (Wavefront(), {"horizon": 3}, r"for a horizon, which are ValueIteration\(\); found Wavefront\(\)"),
-        ((), {}, r"found \(\)"),
+        ("policy", {}, r"found the text 'policy'; solve of MDP takes using=Automatic, GaussSeidel, .*Wavefront"),
+        (PolicyIteration, {}, r"found the class PolicyIteration; write using=PolicyIteration\("),
+        (credo.infer.NUTS(), {}, "solve cannot use NUTS for MDP"),
+        (GaussSeidel(), {"criterion": "average"}, "'average'.* of MDP takes using=PolicyIteration, ValueIteration "),
+        (Wavefront(), {"horizon": 3}, r"solve\(horizon=…\) of MDP takes using=ValueIteration "),
+        ((), {}, "using must be a method, found a tuple"),
     ],
 )
 def test_planners_that_do_not_suit_are_refused(using, options, words, unchecked):
@@ -328,7 +320,7 @@ def test_planners_that_do_not_suit_are_refused(using, options, words, unchecked)
 def test_what_is_no_problem_is_refused(unchecked):
     with pytest.raises(DataError, match="solve takes an MDP"):
         solve(3)
-    with pytest.raises(DataError, match=r"for discount = 1, which are PolicyIteration\(\)"):
+    with pytest.raises(DataError, match="discount = 1 of MDP takes using=PolicyIteration "):
         solve(MDP.from_drawing("S.G", step_reward=-1, discount=1), using=ValueIteration())
 
 

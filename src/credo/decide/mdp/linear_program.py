@@ -12,12 +12,11 @@ from scipy.optimize import linprog
 from credo.core.errors import NotConverged
 from credo.decide.mdp.bellman import evaluate
 from credo.decide.mdp.model import MDP, Vector
-from credo.decide.mdp.plan import DiscountedPlan, finish
-from credo.decide.mdp.problem import Planner
+from credo.decide.mdp.plan import DiscountedPlan, MDPPlanner, finish
 
 
 @dataclass(frozen=True)
-class LinearProgram(Planner[MDP]):
+class LinearProgram(MDPPlanner):
     """min Σ V(s) subject to Bellman's inequalities; the policy that it finds is then evaluated exactly."""
 
     def solve(self, world: MDP, tolerance: float, start: Vector | None = None) -> DiscountedPlan:

@@ -1,5 +1,7 @@
 """Plans for Markov decision processes: values, the policy, and how far the values may be from the truth."""
 
+from typing import ClassVar
+
 import equinox as eqx
 import numpy as np
 from jaxtyping import Float
@@ -7,7 +9,7 @@ from jaxtyping import Float
 from credo.core.checks import ArrayLike
 from credo.decide.mdp.bellman import Ruler
 from credo.decide.mdp.model import MDP, Table, Vector, best
-from credo.decide.mdp.problem import Plan
+from credo.decide.mdp.problem import Plan, Planner, Problem
 
 
 class DiscountedPlan(Plan[MDP]):
@@ -59,6 +61,16 @@ class AveragePlan(Plan[MDP]):
 
     bias: Float[np.ndarray, " s"]
     gain: float = eqx.field(static=True)
+
+
+HORIZON, AVERAGE, UNDISCOUNTED = "solve(horizon=…)", "solve(criterion='average')", "solve with discount = 1"
+"""Questions about an MDP that not every planner answers."""
+
+
+class MDPPlanner(Planner[MDP]):
+    """Planners of Markov decision processes."""
+
+    problems: ClassVar[type[Problem]] = MDP
 
 
 def verdict(certificate: float, tolerance: float) -> str:

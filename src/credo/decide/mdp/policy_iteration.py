@@ -5,23 +5,24 @@ Howard (1960); Puterman & Shin (1978), Management Science 24; Puterman (1994), s
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from credo.decide.mdp.bellman import DIRECT, Ruler, chain, direct, sweep
 from credo.decide.mdp.model import MDP, Policy, Table, Vector, best
-from credo.decide.mdp.plan import DiscountedPlan, finish
-from credo.decide.mdp.problem import Planner
+from credo.decide.mdp.plan import AVERAGE, UNDISCOUNTED, DiscountedPlan, MDPPlanner, finish
 
 
 @dataclass(frozen=True)
-class PolicyIteration(Planner[MDP]):
+class PolicyIteration(MDPPlanner):
     """Evaluate the policy, improve it, until nothing improves: finitely many steps, each at least as good.
 
     `evaluation` is "direct", "iterative", or None for what suits the size. An action is changed only for one that is
     better by more than rounding, so that it cannot go round in circles.
     """
+
+    answers: ClassVar[tuple[str, ...]] = ("solve", AVERAGE, UNDISCOUNTED)
 
     evaluation: str | None = None
     max_steps: int = 1000
@@ -42,7 +43,7 @@ class PolicyIteration(Planner[MDP]):
 
 
 @dataclass(frozen=True)
-class ModifiedPolicyIteration(Planner[MDP]):
+class ModifiedPolicyIteration(MDPPlanner):
     """Bellman's update, then sweeps with the policy held fixed, which look at one action instead of all.
 
     They go on until the policy's own bounds are closer than those of all actions by a factor of ten at least, and of

@@ -3,13 +3,13 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeVar
+from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 import equinox as eqx
 import numpy as np
 from jaxtyping import Float, Int
 
-from credo.core.errors import DataError
+from credo.core.method import Method
 
 
 class Problem(eqx.Module):
@@ -40,26 +40,30 @@ class Plan(eqx.Module, Generic[P]):
 
 
 @dataclass(frozen=True)
-class Planner(ABC, Generic[P]):
+class Planner(Method, ABC, Generic[P]):
     """A method of planning: what `using=` of `solve` names."""
+
+    problems: ClassVar[type[Problem]]
+    """What it plans in."""
+    answers: ClassVar[tuple[str, ...]] = ("solve",)
+    """The questions that it can answer, by their `Question.verb`."""
 
     @abstractmethod
     def solve(self, world: P, tolerance: float, start: Float[np.ndarray, "..."] | None = None) -> Plan[P]:
         """The plan of a world; iterations begin from the values `start`."""
 
+    def serves(self, subject: object, verb: str) -> bool:
+        """Whether it can answer such a question about the problem."""
+        return isinstance(subject, self.problems) and verb in self.answers
+
+    def needs_of(self, subject: object, verb: str) -> str:
+        """In words."""
+        return f"it answers {' and '.join(self.answers)} of {self.problems.__name__}"
+
 
 class Question(NamedTuple):
-    """What is asked about a problem, in words; which planners can answer; and how one of them (None: any) does."""
+    """What is asked about a problem, how a planner that suits (None: any) answers, and what a reader should know."""
 
-    about: str
-    planners: tuple[type[Planner], ...]
+    verb: str
     answer: Callable[[Planner | None, float], Plan]
     notes: tuple[str, ...] = ()
-
-    def check(self, using: object) -> Planner | None:
-        """The planner, or an error that lists those that would do."""
-        if using is None or (isinstance(using, Planner) and isinstance(using, self.planners)):
-            return using
-        found = f"the class {using.__name__}, which is yet to be called" if isinstance(using, type) else repr(using)
-        known = ", ".join(f"{each.__name__}()" for each in self.planners)
-        raise DataError(f"using must be a planner for {self.about}, which are {known}; found {found}")

@@ -8,16 +8,15 @@ import numpy as np
 
 from credo.core.checks import check_count
 from credo.core.errors import DataError
+from credo.core.method import check_using
 from credo.decide.mdp.average import solve_average
 from credo.decide.mdp.bellman import DIRECT, Ruler
 from credo.decide.mdp.graph import levels
-from credo.decide.mdp.linear_program import LinearProgram
 from credo.decide.mdp.model import MDP, Vector, best
-from credo.decide.mdp.plan import DiscountedPlan, HorizonPlan
+from credo.decide.mdp.plan import AVERAGE, HORIZON, UNDISCOUNTED, DiscountedPlan, HorizonPlan, MDPPlanner
 from credo.decide.mdp.policy_iteration import ModifiedPolicyIteration, PolicyIteration
 from credo.decide.mdp.problem import Planner, Problem, Question
 from credo.decide.mdp.undiscounted import solve_undiscounted
-from credo.decide.mdp.value_iteration import GaussSeidel, PrioritizedSweeping, ValueIteration
 from credo.decide.mdp.wavefront import Wavefront
 
 DEEP = 40
@@ -50,7 +49,7 @@ def solve(
     if not bound > 0:
         raise DataError(f"tolerance must be positive, found {tolerance}")
     question = problem.question(horizon, criterion)
-    plan = question.answer(question.check(using), bound)
+    plan = question.answer(None if using is None else check_using(using, problem, question.verb), bound)
     notes = [*plan.notes, *question.notes]
     if plan.certificate > bound:
         notes.append(f"the certificate {plan.certificate:.2g} is above the tolerance {bound:.2g}")
@@ -58,7 +57,7 @@ def solve(
 
 
 @dataclass(frozen=True)
-class Automatic(Planner[MDP]):
+class Automatic(MDPPlanner):
     """Policy iteration for small worlds, a wavefront where values travel far, else modified policy iteration."""
 
     def solve(self, world: MDP, tolerance: float, start: Vector | None = None) -> DiscountedPlan:
@@ -79,18 +78,6 @@ class Automatic(Planner[MDP]):
         return ModifiedPolicyIteration().solve(world, tolerance, start)
 
 
-EVERY = (
-    Automatic,
-    PolicyIteration,
-    ModifiedPolicyIteration,
-    ValueIteration,
-    GaussSeidel,
-    PrioritizedSweeping,
-    LinearProgram,
-    Wavefront,
-)
-
-
 def question(world: MDP, horizon: int | None, criterion: str) -> Question:
     """What is asked about an MDP; see `solve`."""
     if criterion not in ("discounted", "average"):
@@ -102,13 +89,12 @@ def question(world: MDP, horizon: int | None, criterion: str) -> Question:
     notes = () if seen.all() else (lost,)
     if horizon is not None:
         check_count(horizon, "horizon")
-        return Question("a horizon", (ValueIteration,), lambda *_: backward_induction(world, int(horizon)), notes)
+        return Question(HORIZON, lambda *_: backward_induction(world, int(horizon)), notes)
     if criterion == "average":
-        takes = (PolicyIteration, ValueIteration)
-        return Question("the average reward", takes, partial(solve_average, world), notes)
+        return Question(AVERAGE, partial(solve_average, world), notes)
     if world.discount == 1:
-        return Question("discount = 1", (PolicyIteration,), partial(solve_undiscounted, world), notes)
-    return Question("a discounted world", EVERY, lambda using, bound: (using or Automatic()).solve(world, bound), notes)
+        return Question(UNDISCOUNTED, partial(solve_undiscounted, world), notes)
+    return Question("solve", lambda using, bound: (using or Automatic()).solve(world, bound), notes)
 
 
 def backward_induction(world: MDP, horizon: int) -> HorizonPlan:

@@ -5,6 +5,7 @@ Puterman (1994), sections 6.3 and 6.6; Moore & Atkeson (1993), "Prioritized swee
 
 import itertools
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,8 +14,7 @@ from jaxtyping import Float
 from credo.decide.mdp.bellman import Ruler
 from credo.decide.mdp.graph import Levels, levels, successors
 from credo.decide.mdp.model import MDP, Vector, best
-from credo.decide.mdp.plan import DiscountedPlan, finish
-from credo.decide.mdp.problem import Planner
+from credo.decide.mdp.plan import AVERAGE, HORIZON, DiscountedPlan, MDPPlanner, finish
 from credo.decide.mdp.transitions import bare
 
 QUANTUM = 64
@@ -22,8 +22,13 @@ QUANTUM = 64
 
 
 @dataclass(frozen=True)
-class ValueIteration(Planner[MDP]):
-    """V ← maxₐ r + γPV for all states at once, moved by what the bounds are sure of, until V* is pinned down."""
+class ValueIteration(MDPPlanner):
+    """V ← maxₐ r + γPV for all states at once, moved by what the bounds are sure of, until V* is pinned down.
+
+    For a horizon it is backward induction, for the average reward relative value iteration.
+    """
+
+    answers: ClassVar[tuple[str, ...]] = ("solve", HORIZON, AVERAGE)
 
     max_steps: int = 100_000
 
@@ -42,7 +47,7 @@ class ValueIteration(Planner[MDP]):
 
 
 @dataclass(frozen=True)
-class GaussSeidel(Planner[MDP]):
+class GaussSeidel(MDPPlanner):
     """Value iteration that uses new values at once, in the order of distance from where the rewards are.
 
     All states of the same distance are updated together, so that values travel all the way in one sweep.
@@ -67,7 +72,7 @@ class GaussSeidel(Planner[MDP]):
 
 
 @dataclass(frozen=True)
-class PrioritizedSweeping(Planner[MDP]):
+class PrioritizedSweeping(MDPPlanner):
     """Updates the states with the largest Bellman errors, and looks again only at those that lead to them.
 
     States within a `share` of the largest error are updated together.

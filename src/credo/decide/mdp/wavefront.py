@@ -13,9 +13,8 @@ import numpy as np
 from credo.decide.mdp.bellman import Ruler
 from credo.decide.mdp.graph import Levels, levels
 from credo.decide.mdp.model import MDP, Vector
-from credo.decide.mdp.plan import DiscountedPlan
+from credo.decide.mdp.plan import DiscountedPlan, MDPPlanner
 from credo.decide.mdp.policy_iteration import ModifiedPolicyIteration
-from credo.decide.mdp.problem import Planner
 from credo.decide.mdp.value_iteration import Ordered
 
 MAX_WORK = 80.0
@@ -26,7 +25,7 @@ would only make the window wider."""
 
 
 @dataclass(frozen=True)
-class Wavefront(Planner[MDP]):
+class Wavefront(MDPPlanner):
     """A moving window of Bellman updates in the order of distance, and then modified policy iteration."""
 
     def solve(self, world: MDP, tolerance: float, start: Vector | None = None) -> DiscountedPlan:
