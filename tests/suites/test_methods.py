@@ -1,0 +1,219 @@
+"""Every belief × every method: declared pairs work, all others are refused in words that list what would do.
+
+What a belief takes is derived from its abilities (`Belief.methods`). Learners and solvers are run with every belief that
+declares them. All approximations take one road into a belief, so each belief is run with one of them and each of them
+with one belief. `python -m pytest tests/suites/test_methods.py` checks `docs/methods.md`, which
+`python tests/suites/test_methods.py` writes from the same walk.
+"""
+
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import credo
+from credo.core.method import Method, check_using, methods_of
+from credo.errors import DataError, NotConvergedWarning
+from credo.infer import (
+    EM,
+    HMC,
+    MALA,
+    MAP,
+    ML,
+    NUTS,
+    SGLD,
+    SMC,
+    ULA,
+    ComponentWise,
+    Evidence,
+    Gibbs,
+    Laplace,
+    MetropolisHastings,
+    Pathfinder,
+    PlugIn,
+    RandomWalk,
+    Variational,
+)
+from credo.infer.hyper import HyperGrid, HyperQuadrature
+from credo.infer.method import Approximation, RowApproximation
+from credo.models.conjugate import EmpiricalBayes
+from credo.models.gp import KFold, LeaveOneOut, Staged, StateSpace
+from credo.models.hmm import PathGibbs, VariationalBayes
+from credo.models.lds import StateGibbs
+from credo.models.linear import FixedPoint, FunctionSpace
+from credo.models.nonlinear import Extended, Particles, Unscented
+
+from .test_beliefs import BELIEFS
+
+PAGE = Path(__file__).parents[2] / "docs" / "methods.md"
+SHORT: dict[str, Any] = {"chains": 1, "draws": 20, "warmup": 20, "members": 4}
+
+METHODS: dict[str, Method] = {
+    type(method).__name__: method
+    for method in (
+        Evidence(starts=1, max_steps=5),
+        EM(starts=1, max_steps=5),
+        HyperGrid(points=3),
+        HyperQuadrature(points=3, passes=1, starts=1),
+        Staged(),
+        LeaveOneOut(starts=1, max_steps=3),
+        KFold(k=2, starts=1, max_steps=3),
+        StateSpace(starts=1, max_steps=5),
+        FixedPoint(starts=1),
+        VariationalBayes(starts=1, max_steps=5, members=4),
+        PathGibbs(**SHORT),
+        StateGibbs(**SHORT),
+        ML(),
+        MAP(),
+        PlugIn(),
+        FunctionSpace(),
+        EmpiricalBayes(),
+        Extended(),
+        Unscented(),
+        Particles(50),
+        Laplace(),
+        Variational(max_draws=256),
+        Pathfinder(),
+        SMC(particles=64),
+        NUTS(**SHORT),
+        HMC(**SHORT),
+        MALA(**SHORT),
+        ULA(0.01, **SHORT),
+        RandomWalk(**SHORT),
+        ComponentWise(**SHORT),
+        MetropolisHastings(lambda key, u: u, **SHORT),
+        Gibbs({}, **SHORT),
+        SGLD(1e-4, batch=8, passes=4),
+    )
+}
+VERBS = ("condition", "fit")
+APPROXIMATION = "Laplace"
+"""The one that every belief is run with."""
+HOST = {"condition": "Logistic", "fit": "Linear"}
+"""The belief that every approximation is run with."""
+ASKS_FOR_MORE = {"Gibbs": "conditionals", "HyperGrid": "hyperparameters", "HyperQuadrature": "hyperparameters"}
+"""Methods whose settings, or whose reach, may not suit a belief that they serve, and what they then speak of."""
+SECONDS = 120
+"""The budget of all that is run."""
+
+
+def run(verb: str, case: Any, method: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotConvergedWarning)
+        if verb == "condition":
+            return case.belief.condition(*case.data, using=method, **case.options)
+        return credo.fit(case.belief, *case.data, using=method, **case.options)
+
+
+def declared(belief: Any, verb: str) -> set[str]:
+    return {cls.__name__ for cls in methods_of(belief, verb)}
+
+
+def chosen(name: str, verb: str) -> list[str]:
+    """The declared methods that a belief is run with."""
+    belief = BELIEFS[name]().belief
+    out = []
+    for method in sorted(declared(belief, verb) & set(METHODS)):
+        approximates = isinstance(METHODS[method], Approximation | RowApproximation)
+        if not approximates or method == APPROXIMATION or name == HOST[verb]:
+            out.append(method)
+    return out
+
+
+def test_every_public_method_is_in_the_walk():
+    everywhere = {m for name in BELIEFS for verb in VERBS for m in declared(BELIEFS[name]().belief, verb)}
+    internal = {"WarpThenKernel", "PerOutput", "StructuralEvidence", "Jitter"}  # beliefs' own learners, and a test's
+    assert everywhere - internal <= set(METHODS)
+
+
+@pytest.mark.parametrize("name", BELIEFS)
+def test_what_is_not_declared_is_refused_in_words(name):
+    case = BELIEFS[name]()
+    for verb in VERBS:
+        for method in set(METHODS) - declared(case.belief, verb):
+            with pytest.raises(DataError, match=f"{verb} cannot use {method} for .*: .*(leave using= out|takes using=)"):
+                run(verb, case, METHODS[method])
+
+
+@pytest.mark.parametrize("wrong", ["NUTS", NUTS, 3, (), object()], ids=["text", "class", "number", "tuple", "object"])
+@pytest.mark.parametrize("verb", VERBS)
+def test_what_is_no_method_is_refused_in_words(verb, wrong):
+    for name in ("Linear", "GP", "HMM", "BetaBernoulli"):
+        with pytest.raises(DataError, match="using must be a method, found"):
+            run(verb, BELIEFS[name](), wrong)
+
+
+_spent = {"seconds": 0.0}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BELIEFS)
+def test_what_is_declared_works(name):
+    case = BELIEFS[name]()
+    for verb in VERBS:
+        for method in chosen(name, verb):
+            begun = time.perf_counter()
+            try:
+                after = run(verb, case, METHODS[method])
+            except DataError as error:
+                assert ASKS_FOR_MORE.get(method, "nothing") in str(error), (verb, method)
+            else:
+                assert isinstance(after, credo.Belief), (verb, method)
+                p = after.predict(*case.query)
+                assert np.all(np.isfinite(np.asarray(p.mean))), (verb, method)
+            _spent["seconds"] += time.perf_counter() - begun
+
+
+def test_a_method_is_hashable_equal_by_value_and_never_falsy():
+    for method in METHODS.values():
+        assert method, type(method)
+        assert method == type(method)(**vars(method)) if not isinstance(method, Gibbs) else True
+        if not isinstance(method, Gibbs | HyperGrid):
+            hash(method)
+
+
+def test_the_silent_cases_of_before(rng):
+    x = rng.normal(size=(20, 2))
+    y = x @ [1.0, -1.0] + 0.1 * rng.normal(size=20)
+    ml = credo.fit(credo.Linear(), x, y, using=ML())
+    np.testing.assert_allclose(ml.predict(x).epistemic, 0.0)
+    least, *_ = np.linalg.lstsq(np.column_stack([np.ones(20), x]), y, rcond=None)
+    np.testing.assert_allclose(ml.predict(x).mean, np.column_stack([np.ones(20), x]) @ least, rtol=1e-9)
+    with pytest.raises(DataError, match="a log density is conditioned using=Laplace"):
+        credo.condition(lambda u: -(u**2), 0.0, using=Extended())
+    assert check_using(NUTS(), credo.GP(), "fit") == NUTS()
+
+
+# -- the page ------------------------------------------------------------------------------------------------------
+
+
+def page() -> str:
+    """What works with what, as a page of the documentation."""
+    lines = [
+        "# What works with what",
+        "",
+        "`condition(…, using=method)` and `fit(…, using=method)` take what a belief's abilities allow; anything else is",
+        "refused in a sentence that lists what would do. This table is written by the test that tries every pair",
+        "(`tests/suites/test_methods.py`). From Python: `belief.methods`.",
+        "",
+    ]
+    for verb in VERBS:
+        lines += [f"## `{verb}`", "", "| belief | using |", "| --- | --- |"]
+        groups: dict[str, list[str]] = {}
+        for name in BELIEFS:
+            names = sorted(declared(BELIEFS[name]().belief, verb) & set(METHODS))
+            groups.setdefault(", ".join(f"`{n}`" for n in names) or "(closed form only)", []).append(name)
+        lines += [f"| {'; '.join(beliefs)} | {methods} |" for methods, beliefs in groups.items()]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def test_the_page_of_what_works_with_what_is_up_to_date():
+    assert PAGE.read_text(encoding="utf-8") == page()
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
