@@ -34,6 +34,7 @@ from credo.evaluate.comparison import compare as compare
 from credo.evaluate.pooling import pool as pool
 from credo.infer.averaging import Averaged as Averaged
 from credo.infer.conditioning import condition as condition
+from credo.infer.hyper import Grid as Grid
 
 # verbs
 from credo.infer.learning import fit as fit
@@ -61,7 +62,6 @@ from credo.models.gp import HeteroscedasticGP as HeteroscedasticGP
 from credo.models.gp import MultiGP as MultiGP
 from credo.models.gp import RobustGP as RobustGP
 from credo.models.gp import WarpedGP as WarpedGP
-from credo.infer.hyper import Grid as Grid
 from credo.models.hmm import HMM as HMM
 from credo.models.lds import LDS as LDS
 from credo.models.linear import Linear as Linear

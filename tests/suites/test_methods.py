@@ -1,11 +1,12 @@
 """Every belief × every method: declared pairs work, all others are refused in words that list what would do.
 
-What a belief takes is derived from its abilities (`Belief.methods`). Learners and solvers are run with every belief that
-declares them. All approximations take one road into a belief, so each belief is run with one of them and each of them
-with one belief. `python -m pytest tests/suites/test_methods.py` checks `docs/methods.md`, which
-`python tests/suites/test_methods.py` writes from the same walk.
+What a belief takes is derived from its abilities (`Belief.methods`). Learners and solvers are run with every belief
+that declares them. All approximations take one road into a belief, so each belief is run with one of them, and
+each of them with one belief. `docs/methods.md` is written from the same walk: with CREDO_WRITE=1 in the environment
+`test_the_page_of_what_works_with_what_is_up_to_date` writes it, without it looks whether it is up to date.
 """
 
+import os
 import time
 import warnings
 from pathlib import Path
@@ -45,8 +46,21 @@ from credo.models.hmm import PathGibbs, VariationalBayes
 from credo.models.lds import StateGibbs
 from credo.models.linear import FixedPoint, FunctionSpace
 from credo.models.nonlinear import Extended, Particles, Unscented
+from credo.models.structural import Level
 
-from .test_beliefs import BELIEFS
+from .test_beliefs import BELIEFS as CONFORMING
+from .test_beliefs import Case, Y
+
+BELIEFS = CONFORMING | {
+    "Structural": lambda: Case(credo.Structural(Level()), (Y,), (3,)),
+    "StateSpaceModel": lambda: Case(
+        credo.StateSpaceModel(
+            lambda z, u: 0.9 * z, lambda z, u: z, [[0.1]], [[0.2]], start_mean=[0.0], start_covariance=[[1.0]]
+        ),
+        (Y,),
+        (3,),
+    ),
+}
 
 PAGE = Path(__file__).parents[2] / "docs" / "methods.md"
 SHORT: dict[str, Any] = {"chains": 1, "draws": 20, "warmup": 20, "members": 4}
@@ -108,6 +122,14 @@ def run(verb: str, case: Any, method: Any) -> Any:
         return credo.fit(case.belief, *case.data, using=method, **case.options)
 
 
+def attempt(verb: str, case: Any, method: str) -> Any:
+    """What came of it: a belief, or what was refused."""
+    try:
+        return run(verb, case, METHODS[method])
+    except DataError as error:
+        return error
+
+
 def declared(belief: Any, verb: str) -> set[str]:
     return {cls.__name__ for cls in methods_of(belief, verb)}
 
@@ -125,7 +147,7 @@ def chosen(name: str, verb: str) -> list[str]:
 
 def test_every_public_method_is_in_the_walk():
     everywhere = {m for name in BELIEFS for verb in VERBS for m in declared(BELIEFS[name]().belief, verb)}
-    internal = {"WarpThenKernel", "PerOutput", "StructuralEvidence", "Jitter"}  # beliefs' own learners, and a test's
+    internal = {"WarpThenKernel", "PerOutput", "StructuralEvidence", "Together", "OneByOne", "Variances", "Jitter"}
     assert everywhere - internal <= set(METHODS)
 
 
@@ -134,7 +156,9 @@ def test_what_is_not_declared_is_refused_in_words(name):
     case = BELIEFS[name]()
     for verb in VERBS:
         for method in set(METHODS) - declared(case.belief, verb):
-            with pytest.raises(DataError, match=f"{verb} cannot use {method} for .*: .*(leave using= out|takes using=)"):
+            with pytest.raises(
+                DataError, match=f"{verb} cannot use {method} for .*: .*(leave using= out|takes using=)"
+            ):
                 run(verb, case, METHODS[method])
 
 
@@ -156,14 +180,13 @@ def test_what_is_declared_works(name):
     for verb in VERBS:
         for method in chosen(name, verb):
             begun = time.perf_counter()
-            try:
-                after = run(verb, case, METHODS[method])
-            except DataError as error:
-                assert ASKS_FOR_MORE.get(method, "nothing") in str(error), (verb, method)
+            after = attempt(verb, case, method)
+            if isinstance(after, DataError):
+                assert ASKS_FOR_MORE.get(method, "nothing") in str(after), (verb, method, after)
             else:
                 assert isinstance(after, credo.Belief), (verb, method)
-                p = after.predict(*case.query)
-                assert np.all(np.isfinite(np.asarray(p.mean))), (verb, method)
+                mean = np.asarray(after.predict(*case.query).mean)
+                assert np.all(np.isfinite(mean)), (verb, method)
             _spent["seconds"] += time.perf_counter() - begun
 
 
@@ -192,28 +215,33 @@ def test_the_silent_cases_of_before(rng):
 
 def page() -> str:
     """What works with what, as a page of the documentation."""
+    approximations = {name for name, method in METHODS.items() if isinstance(method, Approximation)}
     lines = [
         "# What works with what",
         "",
-        "`condition(…, using=method)` and `fit(…, using=method)` take what a belief's abilities allow; anything else is",
-        "refused in a sentence that lists what would do. This table is written by the test that tries every pair",
+        "`condition(…, using=method)` and `fit(…, using=method)` take what a belief's abilities allow; anything else",
+        "is refused in a sentence that lists what would do. This table is written by the test that tries every pair",
         "(`tests/suites/test_methods.py`). From Python: `belief.methods`.",
+        "",
+        f"*Any approximation* is one of {', '.join(f'`{name}`' for name in sorted(approximations))}. In `condition` it",
+        "approximates the posterior of the parameters; in `fit` that of the hyperparameters, and the belief is averaged",
+        "over its draws.",
         "",
     ]
     for verb in VERBS:
         lines += [f"## `{verb}`", "", "| belief | using |", "| --- | --- |"]
         groups: dict[str, list[str]] = {}
         for name in BELIEFS:
-            names = sorted(declared(BELIEFS[name]().belief, verb) & set(METHODS))
-            groups.setdefault(", ".join(f"`{n}`" for n in names) or "(closed form only)", []).append(name)
+            names = declared(BELIEFS[name]().belief, verb) & set(METHODS)
+            listed = ["any approximation"] if names >= approximations else []
+            listed += [f"`{n}`" for n in sorted(names - approximations if listed else names)]
+            groups.setdefault(", ".join(listed) or "(closed form only)", []).append(name)
         lines += [f"| {'; '.join(beliefs)} | {methods} |" for methods, beliefs in groups.items()]
         lines.append("")
     return "\n".join(lines)
 
 
 def test_the_page_of_what_works_with_what_is_up_to_date():
+    if os.environ.get("CREDO_WRITE") == "1":
+        PAGE.write_text(page(), encoding="utf-8")
     assert PAGE.read_text(encoding="utf-8") == page()
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")

@@ -16,11 +16,11 @@ from typing import Any
 import equinox as eqx
 import jax
 
-from credo.core.method import Method, check_using, methods_of
+from credo.core.method import Method, TakesMethods, check_using, methods_of
 from credo.core.predictive import Predictive
 
 
-class Belief(eqx.Module):
+class Belief(eqx.Module, TakesMethods):
     """What is believed, before or after seeing data: prior and posterior are the same kind of thing."""
 
     @abstractmethod

@@ -7,7 +7,7 @@ A method says which beliefs it serves (`serves`, from their abilities), so what 
 The four kinds of methods of beliefs are in `infer.method`; planning has its own.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from inspect import isabstract
 from typing import Any
@@ -31,6 +31,19 @@ class Method:
         raise NotImplementedError
 
 
+class TakesMethods:
+    """What can be given to a verb with a method."""
+
+    def recipients(self, verb: str) -> Sequence[Any]:
+        """Whom the method is handed to: itself, or its parts."""
+        return (self,)
+
+
+def _serves(method: Method, subject: object, verb: str) -> bool:
+    recipients = subject.recipients(verb) if isinstance(subject, TakesMethods) else (subject,)
+    return all(method.serves(each, verb) for each in recipients)
+
+
 def check_using(using: object, subject: object, verb: str) -> Any:
     """`using` itself, if it is a method that serves the subject; otherwise an error that lists what would do."""
     if isinstance(using, type) and issubclass(using, Method):
@@ -38,7 +51,7 @@ def check_using(using: object, subject: object, verb: str) -> Any:
     if not isinstance(using, Method):
         found = f"the text {using!r}" if isinstance(using, str) else f"a {type(using).__name__}"
         raise DataError(f"using must be a method, found {found}; {what_serves(subject, verb)}")
-    if not using.serves(subject, verb):
+    if not _serves(using, subject, verb):
         raise DataError(
             f"{verb} cannot use {type(using).__name__} for {type(subject).__name__}: {using.needs_of(subject, verb)}; "
             + what_serves(subject, verb)
@@ -56,7 +69,7 @@ def what_serves(subject: object, verb: str) -> str:
 def methods_of(subject: object, verb: str) -> list[type[Method]]:
     """The public methods that serve the subject, of those that it was loaded with and those of `credo.infer`."""
     import_module("credo.infer")  # by name: what lies below it only lists what is there
-    return [cls for cls in dict.fromkeys(_descendants(Method)) if cls.serves(_blank(cls), subject, verb)]
+    return [cls for cls in dict.fromkeys(_descendants(Method)) if _serves(_blank(cls), subject, verb)]
 
 
 def _descendants(cls: type[Method]) -> Iterator[type[Method]]:

@@ -62,11 +62,14 @@ class Averaged(Belief):
         """Bayes' rule in each belief, with the method `using`, and between them by their evidence."""
         if using is None:
             return super().condition(*data, **options)
-        for belief in self.beliefs:
-            check_using(using, belief, "condition")
+        check_using(using, self, "condition")
         evidence = jnp.stack([belief.log_evidence(*data, **options) for belief in self.beliefs])
         conditioned = tuple(belief.condition(*data, using=using, **options) for belief in self.beliefs)
         return Averaged(self.log_weights + evidence, conditioned)
+
+    def recipients(self, verb: str) -> tuple[Belief, ...]:
+        """A method conditions each belief."""
+        return self.beliefs if verb == "condition" else (self,)
 
     def evidence_of(self, statistics: tuple[Any, ...]) -> Array:
         """log Σₖ p(mₖ) p(data | mₖ)."""
