@@ -10,7 +10,7 @@ from benchmarks.densities import logistic
 from benchmarks.harness import Call, Memory, Rate, Task, in_fresh_process
 from credo.core.special import softplus
 from credo.infer import NUTS, SGLD, Variational
-from credo.infer.target import Space, Target
+from credo.infer.target import ParameterSpace, Target
 
 TITLE = "Approximate inference"
 MANY, WIDE = 80_000, 50
@@ -48,7 +48,7 @@ def sklearn_point(data: Data) -> np.ndarray:
 
 
 def target(data: Data) -> Target:
-    return Target(Space.of(np.zeros(data.x.shape[1])), logistic, (jnp.asarray(data.x), jnp.asarray(data.y)))
+    return Target(ParameterSpace.of(np.zeros(data.x.shape[1])), logistic, (jnp.asarray(data.x), jnp.asarray(data.y)))
 
 
 def variational(data: Data) -> Any:

@@ -16,7 +16,7 @@ from jax.scipy import stats
 from benchmarks.densities import eight_schools, kid_score, logistic
 from benchmarks.harness import Count, Rate, compilations
 from credo.infer import NUTS
-from credo.infer.target import Space, Target
+from credo.infer.target import ParameterSpace, Target
 
 TITLE = "Markov chain Monte Carlo"
 CHAINS, DRAWS, WARMUP = 4, 1000, 1000
@@ -40,21 +40,21 @@ def target(name: str) -> Target:
     rng = np.random.default_rng(0)
     if name == "eight schools":
         y, sigma = [28.0, 8, -3, 7, -1, 1, 18, 12], [15.0, 10, 16, 11, 9, 11, 10, 18]
-        space = Space.of({"mu": 0.0, "tau": 1.0, "z": np.zeros(8)}, {"tau": "positive"})
+        space = ParameterSpace.of({"mu": 0.0, "tau": 1.0, "z": np.zeros(8)}, {"tau": "positive"})
         return Target(space, eight_schools, (jnp.asarray(y), jnp.asarray(sigma)))
     if name == "logistic":
         x = rng.normal(size=(1000, 25))
         y = (rng.uniform(size=1000) < 1 / (1 + np.exp(-x @ rng.normal(size=25) * 0.5))).astype(float)
-        return Target(Space.of(np.zeros(25)), logistic, (jnp.asarray(x), jnp.asarray(y)))
+        return Target(ParameterSpace.of(np.zeros(25)), logistic, (jnp.asarray(x), jnp.asarray(y)))
     if name == "kid scores":  # as published: high school, IQ and their product, not centered
         school, iq = (rng.uniform(size=434) < 0.8).astype(float), rng.normal(100, 15, size=434)
         x = np.column_stack([np.ones(434), school, iq, school * iq])
         y = x @ [-11.0, 51.0, 0.97, -0.48] + rng.normal(0, 18, size=434)
-        space = Space.of({"beta": np.zeros(4), "sigma": 10.0}, {"sigma": "positive"})
+        space = ParameterSpace.of({"beta": np.zeros(4), "sigma": 10.0}, {"sigma": "positive"})
         return Target(space, kid_score, (jnp.asarray(x), jnp.asarray(y)))
     x = rng.normal(size=(40, 2))
     y = np.sin(2 * x[:, 0]) + 0.5 * x[:, 1] + 0.1 * rng.normal(size=40)
-    space = Space.of(
+    space = ParameterSpace.of(
         {"length": np.ones(2), "variance": 1.0, "noise": 0.1},
         {"length": "positive", "variance": "positive", "noise": "positive"},
     )

@@ -21,7 +21,7 @@ from jax.scipy.special import logsumexp
 from benchmarks.densities import eight_schools, kid_score
 from benchmarks.harness import RESULTS, machine
 from credo.infer import NUTS, Laplace
-from credo.infer.target import Space, Target
+from credo.infer.target import ParameterSpace, Target
 from credo.infer.variational import Variational
 
 DATA = Path(os.environ.get("CREDO_DATA", Path(__file__).parents[2] / "shared" / "data")) / "posteriordb"
@@ -153,7 +153,7 @@ def run(name: str, method: str) -> Row:
         file = json.load(stream)
     problem = PROBLEMS[name]
     arrays = tuple(jnp.asarray(v) for v in problem.data(file["data"]))
-    target = Target(Space.of(problem.init(file["data"]), problem.constraints), problem.log_density, arrays)
+    target = Target(ParameterSpace.of(problem.init(file["data"]), problem.constraints), problem.log_density, arrays)
     begin = time.perf_counter()
     posterior = METHODS[method].run(target, seed=1)
     seconds = time.perf_counter() - begin

@@ -6,12 +6,12 @@ import pytest
 from credo.app.chain_plots import plot_chains, plot_pairs
 from credo.core.errors import DataError
 from credo.infer.mcmc import Draws
-from credo.infer.target import Space
+from credo.infer.target import ParameterSpace
 
 
 @pytest.fixture
 def draws(rng):
-    space = Space.of({"mean": 0.0, "scale": np.ones(2)}, {"scale": "positive"})
+    space = ParameterSpace.of({"mean": 0.0, "scale": np.ones(2)}, {"scale": "positive"})
     divergent = np.zeros((3, 50), dtype=bool)
     divergent[1, 4] = True
     info = (np.ones((3, 50)), divergent, rng.normal(size=(3, 50)), np.zeros((3, 50), dtype=bool))

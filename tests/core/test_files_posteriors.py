@@ -14,7 +14,7 @@ import credo
 from credo.core.params import Constraint, Slot
 from credo.errors import FileError
 from credo.infer import NUTS, Laplace, Variational, importance
-from credo.infer.target import Space, Target
+from credo.infer.target import ParameterSpace, Target
 
 METHODS = [NUTS(chains=2, draws=100, warmup=100), Laplace(), Variational()]
 
@@ -59,7 +59,7 @@ def test_a_bare_posterior_survives_without_its_function(method, tmp_path):
     if isinstance(method, NUTS):
         np.testing.assert_array_equal(again.diagnostics.rhat, found.diagnostics.rhat)
         return
-    target = Target(Space.of(init, constraints), log_density, data)
+    target = Target(ParameterSpace.of(init, constraints), log_density, data)
     weighted = importance(found, target, draws=100)
     assert eqx.tree_equal(credo.load(credo.save(weighted, tmp_path / "weighted")), weighted)
     with pytest.raises(FileError, match=r"belief\.function is a function, which cannot be saved: .* never code"):

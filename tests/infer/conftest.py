@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from credo.infer.target import Space, Target
+from credo.infer.target import ParameterSpace, Target
 
 
 def gaussian(theta, mean, precision):
@@ -18,7 +18,9 @@ def normal_target(seed=3, k=4, scale=1.0):
     units = scale ** np.linspace(-1, 1, k)
     covariance = (factor @ factor.T + 0.3 * np.eye(k)) * np.outer(units, units)
     mean = 3 * rng.normal(size=k)
-    target = Target(Space.of(np.zeros(k)), gaussian, (jnp.asarray(mean), jnp.asarray(np.linalg.inv(covariance))))
+    target = Target(
+        ParameterSpace.of(np.zeros(k)), gaussian, (jnp.asarray(mean), jnp.asarray(np.linalg.inv(covariance)))
+    )
     return target, mean, covariance, 1.7 + 0.5 * k * np.log(2 * np.pi) + 0.5 * np.linalg.slogdet(covariance)[1]
 
 

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from credo.infer.mcmc.draws import Draws
-from credo.infer.target import Space
+from credo.infer.target import ParameterSpace
 
 
 @pytest.fixture
 def found(rng):
     init = {"group": {"scale": 1.0}, "place": np.zeros((2, 3))}
-    space = Space.of(init, {"group.scale": "positive"})
+    space = ParameterSpace.of(init, {"group.scale": "positive"})
     flags = rng.uniform(size=(2, 2, 50)) < 0.1
     info = (rng.uniform(size=(2, 50)), flags[0], rng.normal(size=(2, 50)), flags[1])
     return Draws.of(space, rng.normal(size=(2, 50, 7)), info)
@@ -67,5 +67,7 @@ def test_arviz_itself(found):
 def test_a_single_number_is_theta(rng, monkeypatch):
     monkeypatch.setitem(sys.modules, "arviz", SimpleNamespace(from_dict=new))
     flags = np.zeros((1, 9), dtype=bool)
-    single = Draws.of(Space.of(0.0), rng.normal(size=(1, 9, 1)), (np.ones((1, 9)), flags, np.ones((1, 9)), flags))
+    single = Draws.of(
+        ParameterSpace.of(0.0), rng.normal(size=(1, 9, 1)), (np.ones((1, 9)), flags, np.ones((1, 9)), flags)
+    )
     assert list(single.to_arviz()["posterior"]) == ["theta"]

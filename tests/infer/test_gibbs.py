@@ -9,7 +9,7 @@ from scipy import stats
 
 from credo.core.errors import DataError
 from credo.infer.mcmc.gibbs import Gibbs, Mean, Probabilities, Rate, Variance, conjugate_blocks
-from credo.infer.target import Space, Target
+from credo.infer.target import ParameterSpace, Target
 
 Y = np.random.default_rng(1).normal(2.0, 1.5, size=25)
 SETTINGS = {"draws": 1000, "warmup": 100}
@@ -37,7 +37,7 @@ def normal(theta, y):
 
 
 def normal_target(y=Y):
-    return Target(Space.of({"mu": 0.0, "s2": 1.0}, {"s2": "positive"}), normal, (jnp.asarray(y),))
+    return Target(ParameterSpace.of({"mu": 0.0, "s2": 1.0}, {"s2": "positive"}), normal, (jnp.asarray(y),))
 
 
 def draw_mu(key, theta, y):
@@ -94,7 +94,7 @@ def groups(theta, y, group):
 def test_a_hierarchy_of_groups(rng):
     y = rng.normal(GROUP - 1.0, 1.0)
     init = {"m": 0.0, "t2": 1.0, "theta": np.zeros(4)}
-    target = Target(Space.of(init, {"t2": "positive"}), groups, (jnp.asarray(y), jnp.asarray(GROUP)))
+    target = Target(ParameterSpace.of(init, {"t2": "positive"}), groups, (jnp.asarray(y), jnp.asarray(GROUP)))
     blocks = conjugate_blocks(
         {
             "theta": Mean("m", "t2", noise=1.0, observed=0, group=1),
@@ -130,7 +130,7 @@ def test_dirichlet_categorical(rng):
     def density(theta, z):
         return ((jnp.asarray(alpha) - 1) * jnp.log(theta["p"])).sum() + jnp.log(theta["p"])[z].sum()
 
-    target = Target(Space.of({"p": np.full(3, 1 / 3)}, {"p": "simplex"}), density, (jnp.asarray(classes),))
+    target = Target(ParameterSpace.of({"p": np.full(3, 1 / 3)}, {"p": "simplex"}), density, (jnp.asarray(classes),))
     blocks = conjugate_blocks({"p": Probabilities(lambda theta, z: jnp.asarray(alpha))})
     found = Gibbs(blocks, **SETTINGS).run(target, seed=1)
     want = stats.dirichlet(alpha + np.bincount(classes, minlength=3))
@@ -148,7 +148,7 @@ def test_gamma_poisson_with_exposure_and_groups(rng):
         return jnp.log(rates).sum() - 0.5 * rates.sum() + (y * jnp.log(rates[group]) - rates[group] * t).sum()
 
     data = tuple(jnp.asarray(v) for v in (counts.astype(float), exposure, GROUP))
-    target = Target(Space.of({"rate": np.ones(4)}, {"rate": "positive"}), density, data)
+    target = Target(ParameterSpace.of({"rate": np.ones(4)}, {"rate": "positive"}), density, data)
     law = Rate(2.0, 0.5, exposure=lambda theta, y, t, group: t, observed=0, group=2)
     found = Gibbs(conjugate_blocks({"rate": law}), **SETTINGS).run(target, seed=1)
     for j in range(4):
@@ -163,7 +163,7 @@ def test_parts_can_be_drawn_together():
         s2 = draw_s2(k_s2, theta["part"], y)
         return {"mu": draw_mu(k_mu, {"s2": s2}, y), "s2": s2}
 
-    space = Space.of({"part": {"mu": 0.0, "s2": 1.0}}, {"part.s2": "positive"})
+    space = ParameterSpace.of({"part": {"mu": 0.0, "s2": 1.0}}, {"part.s2": "positive"})
     target = Target(space, lambda t, y: normal(t["part"], y), (jnp.asarray(Y),))
     found = Gibbs({"part": both}, **SETTINGS).run(target, seed=1)
     assert_mean(found, found.values["part"]["s2"], normal_by_quadrature(Y)["s2"])

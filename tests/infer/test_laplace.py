@@ -8,7 +8,7 @@ from scipy import integrate
 
 from credo.core.errors import DataError
 from credo.infer.laplace import Laplace
-from credo.infer.target import Space, Target
+from credo.infer.target import ParameterSpace, Target
 
 
 def test_normal_target_is_exact(normal):
@@ -49,7 +49,7 @@ def test_gauss_newton_drops_the_curvature_of_the_model():
     x = np.linspace(0, 1, 8)
     y = np.exp(0.6 * x) + 0.2 + 0.3 * np.sin(9 * x)
     data = (jnp.asarray(x), jnp.asarray(y))
-    target = Target(Space.of(np.zeros(2)), curved, data, (outputs, likelihood))
+    target = Target(ParameterSpace.of(np.zeros(2)), curved, data, (outputs, likelihood))
     found = Laplace(curvature="gauss-newton").run(target)
     a = float(found.center[0])
     jacobian = np.stack([x * np.exp(a * x), np.ones_like(x)], axis=1)
@@ -58,7 +58,7 @@ def test_gauss_newton_drops_the_curvature_of_the_model():
     exact = -np.asarray(jax.hessian(target)(found.center))
     assert np.abs(exact - want).max() > 1e-2
     with pytest.raises(DataError, match="needs a target that says what it predicts"):
-        Laplace(curvature="gauss-newton").run(Target(Space.of(np.zeros(2)), curved, data))
+        Laplace(curvature="gauss-newton").run(Target(ParameterSpace.of(np.zeros(2)), curved, data))
 
 
 def gamma(theta, shape, rate):
@@ -67,7 +67,9 @@ def gamma(theta, shape, rate):
 
 def test_gamma_posterior_of_a_positive_number():
     shape, rate = 60.0, 12.0
-    found = Laplace().run(Target(Space.of(1.0, {"": "positive"}), gamma, (jnp.asarray(shape), jnp.asarray(rate))))
+    found = Laplace().run(
+        Target(ParameterSpace.of(1.0, {"": "positive"}), gamma, (jnp.asarray(shape), jnp.asarray(rate)))
+    )
     # On the log scale: mode log(a/b), curvature a.
     np.testing.assert_allclose(found.center[0], np.log(shape / rate), rtol=1e-8)
     np.testing.assert_allclose(found.root[0, 0], shape**-0.5, rtol=1e-8)
@@ -86,14 +88,16 @@ def ridge(theta):
 
 
 def test_what_is_not_determined_is_said():
-    found = Laplace().run(Target(Space.of({"a": 0.0, "b": 0.3}), ridge))
+    found = Laplace().run(Target(ParameterSpace.of({"a": 0.0, "b": 0.3}), ridge))
     assert "not positive definite" in found.verdict
     assert "mostly a, b" in found.verdict
     assert np.all(np.isfinite(found.root))
 
 
 def test_mode_at_infinity_is_said():
-    far = Laplace().run(Target(Space.of({"a": 0.0, "b": 0.0}), lambda t: -jnp.exp(-t["a"]) - 0.5 * t["b"] ** 2))
+    far = Laplace().run(
+        Target(ParameterSpace.of({"a": 0.0, "b": 0.0}), lambda t: -jnp.exp(-t["a"]) - 0.5 * t["b"] ** 2)
+    )
     assert "a moved by" in far.verdict
     assert "may be at a bound or at infinity" in far.verdict
 
@@ -101,7 +105,9 @@ def test_mode_at_infinity_is_said():
 def test_units_do_not_matter():
     """Numbers of very different sizes, far from the start but well determined: nothing to say."""
     mean, sd = jnp.asarray([1e-4, 2.0, 3e6]), jnp.asarray([1e-5, 1.0, 1e4])
-    found = Laplace().run(Target(Space.of(np.zeros(3)), lambda t, m, s: -0.5 * jnp.sum(((t - m) / s) ** 2), (mean, sd)))
+    found = Laplace().run(
+        Target(ParameterSpace.of(np.zeros(3)), lambda t, m, s: -0.5 * jnp.sum(((t - m) / s) ** 2), (mean, sd))
+    )
     np.testing.assert_allclose(found.center, mean, rtol=1e-6)
     np.testing.assert_allclose(jnp.diagonal(found.root), sd, rtol=1e-6)
     assert found.notes == ()
@@ -109,4 +115,4 @@ def test_units_do_not_matter():
 
 def test_bad_settings():
     with pytest.raises(DataError, match="curvature must be 'exact'"):
-        Laplace(curvature="cubic").run(Target(Space.of(0.0), lambda t: -(t**2)))
+        Laplace(curvature="cubic").run(Target(ParameterSpace.of(0.0), lambda t: -(t**2)))

@@ -10,7 +10,7 @@ from credo.core.errors import DataError, NotConverged
 from credo.infer import HMC, NUTS, Laplace, RandomWalk
 from credo.infer.mcmc import pathfinder
 from credo.infer.mcmc.pathfinder import Pathfinder
-from credo.infer.target import Space, Target
+from credo.infer.target import ParameterSpace, Target
 
 K = 6
 
@@ -25,11 +25,11 @@ def schools(p, y, sigma):
 
 
 SCHOOLS = Target(
-    Space.of({"mu": 0.0, "tau": 1.0, "z": np.zeros(8)}, {"tau": "positive"}),
+    ParameterSpace.of({"mu": 0.0, "tau": 1.0, "z": np.zeros(8)}, {"tau": "positive"}),
     schools,
     (jnp.array([28.0, 8, -3, 7, -1, 1, 18, 12]), jnp.array([15.0, 10, 16, 11, 9, 11, 10, 18])),
 )
-FUNNEL = Target(Space.of({"v": 0.0, "x": np.zeros(4)}), funnel, ())
+FUNNEL = Target(ParameterSpace.of({"v": 0.0, "x": np.zeros(4)}), funnel, ())
 
 
 # -- the curvature that a path tells ------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ def two_modes(theta):
 
 
 def test_other_modes_are_mentioned():
-    target = Target(Space.of(np.zeros(2)), two_modes, ())
+    target = Target(ParameterSpace.of(np.zeros(2)), two_modes, ())
     found = Pathfinder(paths=6).run(target)
     assert any("of what the paths found lies outside of this law" in note for note in found.notes)
     starts, _ = Pathfinder(paths=6).starts(target, np.zeros(2), 40)
@@ -183,7 +183,7 @@ def far(theta, place):
 
 def test_chains_start_where_the_posterior_is():
     place = jnp.array([3000.0, -4000.0])
-    target = Target(Space.of(np.zeros(2)), far, (place,))
+    target = Target(ParameterSpace.of(np.zeros(2)), far, (place,))
     sampler = NUTS(chains=2, draws=200, warmup=300, max_depth=6, start="pathfinder")
     found = sampler.run(target)
     z = (np.asarray(found.kept()) - np.asarray(place)) / np.array([0.01, 100.0])
@@ -223,4 +223,4 @@ def test_bad_input(make_normal):
     with pytest.raises(DataError, match="start must be 'init', 'pathfinder' or a Pathfinder"):
         NUTS(start="mode").run(target)
     with pytest.raises(NotConverged, match="no law with a finite ELBO"):
-        Pathfinder(paths=2).run(Target(Space.of(np.zeros(K)), walled, ()))
+        Pathfinder(paths=2).run(Target(ParameterSpace.of(np.zeros(K)), walled, ()))

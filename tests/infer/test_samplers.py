@@ -21,7 +21,7 @@ from credo.infer.mcmc.langevin import MALA, ULA
 from credo.infer.mcmc.metropolis import ComponentWise, MetropolisHastings, RandomWalk, Walk, log_acceptance
 from credo.infer.mcmc.nuts import NUTS
 from credo.infer.mcmc.smc import SMC, Particles, next_temperature
-from credo.infer.target import Space, Target
+from credo.infer.target import ParameterSpace, Target
 
 COVARIANCE = np.array([[1.0, 0.9], [0.9, 1.5]])
 PRECISION = np.linalg.inv(COVARIANCE)
@@ -34,7 +34,7 @@ def gaussian(theta, center):
 
 
 def gaussian_target(center=CENTER):
-    return Target(Space.of({"x": np.zeros(2)}), gaussian, (jnp.asarray(center),))
+    return Target(ParameterSpace.of({"x": np.zeros(2)}), gaussian, (jnp.asarray(center),))
 
 
 def gamma(theta, shape, rate):
@@ -42,7 +42,7 @@ def gamma(theta, shape, rate):
 
 
 def gamma_target():
-    return Target(Space.of({"rate": 1.0}, {"rate": "positive"}), gamma, (jnp.asarray(3.0), jnp.asarray(2.0)))
+    return Target(ParameterSpace.of({"rate": 1.0}, {"rate": "positive"}), gamma, (jnp.asarray(3.0), jnp.asarray(2.0)))
 
 
 def nearby(key, theta):
@@ -128,7 +128,9 @@ def test_a_proposal_that_is_not_symmetric_needs_its_ratio():
 def test_nuts_on_the_simplex():
     alpha = np.array([2.0, 3.0, 5.0])
     target = Target(
-        Space.of({"p": np.full(3, 1 / 3)}, {"p": "simplex"}), lambda t, a: ((a - 1) * jnp.log(t["p"])).sum(), (alpha,)
+        ParameterSpace.of({"p": np.full(3, 1 / 3)}, {"p": "simplex"}),
+        lambda t, a: ((a - 1) * jnp.log(t["p"])).sum(),
+        (alpha,),
     )
     found = NUTS(warmup=300).run(target, seed=1)
     p = np.asarray(found.values["p"])
@@ -151,7 +153,7 @@ def together(theta, s):
 
 
 def funnel(density, s):
-    return Target(Space.of({"v": 0.0, "z": np.zeros(3)}), density, (jnp.asarray(s),))
+    return Target(ParameterSpace.of({"v": 0.0, "z": np.zeros(3)}), density, (jnp.asarray(s),))
 
 
 @pytest.mark.parametrize("sampler", [NUTS(warmup=300), HMC(steps=5, warmup=300)], ids=["NUTS", "HMC"])
@@ -183,7 +185,7 @@ def two_modes(theta, apart):
 
 
 def test_smc_weighs_two_modes_and_knows_the_evidence():
-    target = Target(Space.of(np.zeros(2)), two_modes, (jnp.asarray(4.0),))
+    target = Target(ParameterSpace.of(np.zeros(2)), two_modes, (jnp.asarray(4.0),))
     found = [SMC(2000).run(target, seed=seed) for seed in range(12)]
     weights = np.array([(np.asarray(f.values)[:, 0] > 0).mean() for f in found])
     evidence = np.array([float(f.log_evidence) for f in found])
@@ -216,7 +218,7 @@ def test_smc_survives_where_the_density_is_zero():
     def half(theta):
         return jnp.where(theta > 0, -0.5 * theta**2, -jnp.inf)
 
-    found = SMC(2000, spread=2.0).run(Target(Space.of(1.0), half), seed=2)
+    found = SMC(2000, spread=2.0).run(Target(ParameterSpace.of(1.0), half), seed=2)
     assert np.all(np.asarray(found.values) > 0)
     assert abs(float(found.log_evidence) - np.log(np.sqrt(np.pi / 2))) < 0.15
 
@@ -285,7 +287,7 @@ def test_mala_is_in_detailed_balance(rng):
 
 def test_the_bias_of_ula_is_known_and_shrinks_with_the_step():
     variance = 0.8
-    target = Target(Space.of(0.0), lambda u, v: -0.5 * u**2 / v, (jnp.asarray(variance),))
+    target = Target(ParameterSpace.of(0.0), lambda u, v: -0.5 * u**2 / v, (jnp.asarray(variance),))
     excess = []
     for step in (0.8, 0.2):
         found = ULA(step, draws=10_000, warmup=100).run(target, seed=1)
@@ -300,7 +302,7 @@ def test_the_bias_of_ula_is_known_and_shrinks_with_the_step():
 
 
 def test_ula_does_not_leave_the_finite_numbers():
-    target = Target(Space.of(1.0, {"": "positive"}), lambda t: -t - 1 / t)
+    target = Target(ParameterSpace.of(1.0, {"": "positive"}), lambda t: -t - 1 / t)
     found = ULA(5.0, draws=200, warmup=100).run(target)
     assert np.all(np.isfinite(found.kept()))
     assert "not finite" in found.verdict
@@ -380,7 +382,7 @@ def test_draws_that_do_not_fit_are_thinned_with_a_warning():
 
 @everyone
 def test_nan_at_the_start_names_the_parameter(sampler):
-    target = Target(Space.of({"a": 0.0, "spread": -1.0}), lambda t: jnp.log(t["spread"]) - t["a"] ** 2)
+    target = Target(ParameterSpace.of({"a": 0.0, "spread": -1.0}), lambda t: jnp.log(t["spread"]) - t["a"] ** 2)
     with pytest.raises(DataError, match="spread = -1"):
         sampler.run(target)
 

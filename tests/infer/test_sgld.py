@@ -10,7 +10,7 @@ from credo.core.errors import DataError, NotConverged
 from credo.infer.mcmc import sgld
 from credo.infer.mcmc.sgld import SGLD
 from credo.infer.rows import RowDensity, RowSource
-from credo.infer.target import Space
+from credo.infer.target import ParameterSpace
 
 ROWS = np.random.default_rng(3).normal(1.0, 1.0, size=200)
 PRECISION = 200 + 1 / 4
@@ -82,7 +82,9 @@ def test_steps_are_those_of_the_formula(precondition):
     rng = np.random.default_rng(0)
     x, y, noise = rng.normal(size=(6, 4, 2)), rng.normal(size=(6, 4)), rng.normal(size=(6, 2))
     plan = np.array([[0.01, 0.008, 0.006, 0.004, 0.002, 0.0], [4, 4, 4, 4, 3, 1]])
-    model = RowDensity(Space.of(np.zeros(2)), lambda w: -0.5 * (w**2).sum(), lambda w, x, y: -0.5 * (y - x @ w) ** 2)
+    model = RowDensity(
+        ParameterSpace.of(np.zeros(2)), lambda w: -0.5 * (w**2).sum(), lambda w, x, y: -0.5 * (y - x @ w) ** 2
+    )
     start, squares = rng.normal(size=2), np.full(2, 0.3)
     u, v, path = sgld._steps(*sgld._parts(model), start, squares, (x, y), 19, plan, noise, precondition)
     w, want = start, []

@@ -7,7 +7,7 @@ import pytest
 
 from credo.core.errors import DataError
 from credo.core.params import log_jacobian
-from credo.infer.target import Space, Target
+from credo.infer.target import ParameterSpace, Target
 
 CASES = {
     "real": np.array([-1.0, 0.3]),
@@ -25,7 +25,7 @@ def density(theta):
 
 @pytest.fixture(scope="module")
 def space():
-    return Space.of(CASES, {kind: kind for kind in CASES if kind != "real"})
+    return ParameterSpace.of(CASES, {kind: kind for kind in CASES if kind != "real"})
 
 
 def test_round_trip_of_every_constraint(space):
@@ -47,7 +47,7 @@ def test_any_vector_gives_an_allowed_tree(space, rng):
 
 @pytest.mark.parametrize("kind", CASES)
 def test_jacobian_is_that_of_autodiff(kind, rng):
-    space = Space.of(CASES[kind], {"": kind})
+    space = ParameterSpace.of(CASES[kind], {"": kind})
 
     def independent(u):
         v = space.tree(u)
@@ -68,13 +68,13 @@ def test_target_is_density_plus_jacobian(space):
 
 
 def test_nan_at_the_start_says_where():
-    target = Target(Space.of({"a": 2.0, "b": -1.0}), lambda t: jnp.log(t["b"]) + t["a"])
+    target = Target(ParameterSpace.of({"a": 2.0, "b": -1.0}), lambda t: jnp.log(t["b"]) + t["a"])
     with pytest.raises(DataError, match=r"the log density is nan at the start \(a = 2, b = -1\)"):
         target.check()
 
 
 def test_gradient_that_is_not_finite_says_which_parameter():
-    target = Target(Space.of({"a": 2.0, "b": 0.0}), lambda t: -jnp.sqrt(t["b"]) - t["a"] ** 2)
+    target = Target(ParameterSpace.of({"a": 2.0, "b": 0.0}), lambda t: -jnp.sqrt(t["b"]) - t["a"] ** 2)
     with pytest.raises(DataError, match="the gradient of the log density is not finite in b at the start"):
         target.check()
 
@@ -91,9 +91,9 @@ def test_gradient_that_is_not_finite_says_which_parameter():
 )
 def test_bad_input(init, constraints, message):
     with np.errstate(invalid="ignore"), pytest.raises(DataError, match=message):
-        Target(Space.of(init, constraints), density).check()
+        Target(ParameterSpace.of(init, constraints), density).check()
 
 
 def test_density_must_be_one_number():
     with pytest.raises(DataError, match=r"must return one number, found an array of shape \(2,\)"):
-        Target(Space.of(np.zeros(2)), lambda t: -(t**2)).check()
+        Target(ParameterSpace.of(np.zeros(2)), lambda t: -(t**2)).check()

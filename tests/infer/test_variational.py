@@ -9,11 +9,11 @@ import pytest
 from scipy import integrate, special, stats
 
 from credo.core.errors import DataError
-from credo.infer.importance_sampling import importance, psis, smooth, students
+from credo.infer.importance_sampling import importance, pareto_smooth, psis, students
 from credo.infer.laplace import Laplace
 from credo.infer.mcmc.nuts import NUTS
 from credo.infer.quasi_random import normals
-from credo.infer.target import Space, Target
+from credo.infer.target import ParameterSpace, Target
 from credo.infer.variational import Variational
 
 
@@ -81,7 +81,7 @@ def log_scale_moments(shape, rate):
 @pytest.fixture(scope="module")
 def skewed():
     shape, rate = 3.0, 1.5
-    return Target(Space.of(1.0, {"": "positive"}), gamma, (jnp.asarray(shape), jnp.asarray(rate))), shape, rate
+    return Target(ParameterSpace.of(1.0, {"": "positive"}), gamma, (jnp.asarray(shape), jnp.asarray(rate))), shape, rate
 
 
 def test_reverse_on_a_constrained_skewed_target(skewed):
@@ -138,7 +138,7 @@ def regression(n=200, d=5):
     rng = np.random.default_rng(8)
     x = rng.normal(size=(n, d))
     y = (rng.uniform(size=n) < special.expit(x @ rng.normal(size=d))).astype(float)
-    return x, y, Target(Space.of(np.zeros(d)), logistic, (jnp.asarray(x), jnp.asarray(y)))
+    return x, y, Target(ParameterSpace.of(np.zeros(d)), logistic, (jnp.asarray(x), jnp.asarray(y)))
 
 
 @pytest.fixture(scope="module")
@@ -224,7 +224,7 @@ def test_importance_evidence_and_moments_of_a_skewed_target(skewed):
     ],
 )
 def test_khat_flags_what_a_normal_law_cannot_be(density):
-    target = Target(Space.of(1.0), density)
+    target = Target(ParameterSpace.of(1.0), density)
     found = Variational().run(target)
     assert "use NUTS()" in found.verdict
     assert importance(found, target).khat > 0.7
@@ -235,13 +235,13 @@ def test_smoothed_weights():
     rng = np.random.default_rng(0)
     # w = U^-k has a Pareto tail of shape k.
     for shape in (0.3, 0.9):
-        log_weights, khat, _ = smooth(-shape * np.log(rng.uniform(size=20_000)))
+        log_weights, khat, _ = pareto_smooth(-shape * np.log(rng.uniform(size=20_000)))
         np.testing.assert_allclose(np.exp(log_weights).sum(), 1.0)
         assert abs(khat - shape) < 4.5 * (1 + shape) / np.sqrt(3 * np.sqrt(20_000))
-    log_weights, khat, evidence = smooth(np.full(100, 2.5))
+    log_weights, khat, evidence = pareto_smooth(np.full(100, 2.5))
     assert khat == 0.0 and evidence == 2.5
     np.testing.assert_allclose(log_weights, -np.log(100))
-    assert smooth(np.full(100, -np.inf))[1] == np.inf
+    assert pareto_smooth(np.full(100, -np.inf))[1] == np.inf
 
 
 @pytest.mark.parametrize("shape", [0.1, 0.5, 0.9])
@@ -266,7 +266,9 @@ def test_quasi_random_draws():
 
 
 def test_what_is_not_determined_is_said():
-    found = Variational().run(Target(Space.of({"a": 0.0, "b": 0.3}), lambda t: -0.5 * t["b"] ** 2 + 0.0 * t["a"]))
+    found = Variational().run(
+        Target(ParameterSpace.of({"a": 0.0, "b": 0.3}), lambda t: -0.5 * t["b"] ** 2 + 0.0 * t["a"])
+    )
     assert "The law of a widens without end" in found.verdict
 
 
@@ -282,7 +284,7 @@ def test_what_is_not_determined_is_said():
 )
 def test_bad_settings(settings, message):
     with pytest.raises(DataError, match=message):
-        Variational(**settings).run(Target(Space.of(0.0), lambda t: -(t**2)))
+        Variational(**settings).run(Target(ParameterSpace.of(0.0), lambda t: -(t**2)))
 
 
 def test_bad_rows():
@@ -295,5 +297,7 @@ def test_bad_rows():
         Variational(direction="forward").run_rows(log_prior, log_likelihood, np.zeros(5), (x, y))
     with pytest.raises(DataError, match="draws must be a whole number of at least 50"):
         importance(
-            Laplace().run(Target(Space.of(0.0), lambda t: -(t**2))), Target(Space.of(0.0), lambda t: -(t**2)), 10
+            Laplace().run(Target(ParameterSpace.of(0.0), lambda t: -(t**2))),
+            Target(ParameterSpace.of(0.0), lambda t: -(t**2)),
+            10,
         )

@@ -39,13 +39,13 @@ kernel       kernels.strings                    EditDistance Spectrum Subsequenc
 kernel       kernels.tabulated                  Tabulated
 infer        infer.averaging                    Averaged
 infer        infer.diagnostics                  Diagnostics
-infer        infer.importance_sampling          Weighted
+infer        infer.importance_sampling          WeightedDraws=Weighted
 infer        infer.mcmc.draws                   Draws
 infer        infer.mcmc.smc                     Particles
 infer        infer.priors                       LogNormal LogScalePenalty LogitPenalty NormalPenalty
 infer        infer.priors                       PenaltyDensity SharedScale
 infer        infer.posterior                    NormalApproximation
-infer        infer.target                       Space
+infer        infer.target                       ParameterSpace=Space
 acquisition  decide.acquisition.batch           BatchExpectedImprovement BatchNoisyExpectedImprovement
 acquisition  decide.acquisition.batch           BatchUpperConfidenceBound
 acquisition  decide.acquisition.confidence_bounds LowerConfidenceBound UpperConfidenceBound

@@ -25,7 +25,7 @@ from credo.infer.mcmc import (
 from credo.infer.method import Approximation, Learner, RowApproximation, Solver
 from credo.infer.point_estimates import MAP, ML, PlugIn
 from credo.infer.posterior import NormalApproximation, Posterior
-from credo.infer.target import Space, Target
+from credo.infer.target import ParameterSpace, Target
 from credo.infer.variational import Variational
 
 __all__ = [
@@ -50,6 +50,7 @@ __all__ = [
     "LocalOptimum",
     "MetropolisHastings",
     "NormalApproximation",
+    "ParameterSpace",
     "Pathfinder",
     "PlugIn",
     "Posterior",
@@ -57,7 +58,6 @@ __all__ = [
     "RowApproximation",
     "Sampler",
     "Solver",
-    "Space",
     "Target",
     "Variational",
     "average",

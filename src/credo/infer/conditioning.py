@@ -7,7 +7,7 @@ from credo.core.belief import Belief
 from credo.core.errors import DataError
 from credo.infer.method import Approximation
 from credo.infer.posterior import Posterior
-from credo.infer.target import Space, Target
+from credo.infer.target import ParameterSpace, Target
 
 
 def condition(
@@ -39,7 +39,7 @@ def condition(
         return log_density.condition(init, *more, *data, using=using, **options)
     if more or options:
         raise DataError("a log density takes its data by data=(…), found more arguments after init")
-    return posterior_of(Target(Space.of(init, constraints), log_density, tuple(data)), using, seed)
+    return posterior_of(Target(ParameterSpace.of(init, constraints), log_density, tuple(data)), using, seed)
 
 
 def posterior_of(target: Target, using: Any = None, seed: int = 0) -> Posterior:

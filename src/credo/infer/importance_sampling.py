@@ -24,7 +24,7 @@ from credo.core.arrays import put
 from credo.core.checks import check_count
 from credo.infer.posterior import NormalApproximation, Posterior
 from credo.infer.quasi_random import normals
-from credo.infer.target import Space, Target
+from credo.infer.target import ParameterSpace, Target
 
 GOOD, USABLE = 0.5, 0.7
 BLOCK = 256
@@ -37,10 +37,10 @@ ROUGH = 0.2
 MISSES = "The approximation misses part of the posterior (Pareto k-hat {:.2f}, should be below 0.7): use NUTS()."
 
 
-class Weighted(Posterior):
+class WeightedDraws(Posterior):
     """Draws of the unconstrained vector with importance weights."""
 
-    space: Space
+    space: ParameterSpace
     draws: Float[Array, "n k"]
     log_weights: Float[Array, " n"]
     """Their logarithms; the weights sum to one."""
@@ -76,7 +76,7 @@ class Weighted(Posterior):
 
 
 @eqx.filter_jit
-def _moments(space: Space, draws: Float[Array, "n k"], log_weights: Float[Array, " n"]) -> tuple[Any, Any]:
+def _moments(space: ParameterSpace, draws: Float[Array, "n k"], log_weights: Float[Array, " n"]) -> tuple[Any, Any]:
     """Weighted means and standard deviations of the pytree."""
     trees, weights = jax.vmap(space.tree)(draws), jnp.exp(log_weights)
     mean = jax.tree.map(lambda v: jnp.tensordot(weights, v, axes=1), trees)
@@ -84,7 +84,7 @@ def _moments(space: Space, draws: Float[Array, "n k"], log_weights: Float[Array,
     return mean, spread
 
 
-def importance(posterior: NormalApproximation, target: Target, draws: int = 4000, seed: int = 0) -> Weighted:
+def importance(posterior: NormalApproximation, target: Target, draws: int = 4000, seed: int = 0) -> WeightedDraws:
     """A normal approximation of `target` (by Laplace, variational), corrected by smoothed importance weights.
 
     `khat` says whether that works, `verdict` in words; `log_evidence` is the estimate that goes with it.
@@ -97,12 +97,12 @@ def importance(posterior: NormalApproximation, target: Target, draws: int = 4000
     ess = 1.0 / np.exp(2 * log_weights).sum()
     if ess < min(LEAST_ESS, draws / 4):
         notes.append(f"The weights leave {ess:.0f} effective draws of {draws}: raise draws, or use NUTS().")
-    return Weighted(
+    return WeightedDraws(
         posterior.space, put(u), put(log_weights), put(np.asarray(khat)), put(np.asarray(evidence)), tuple(notes)
     )
 
 
-def judge(posterior: NormalApproximation, target: Target, draws: int = 1024, seed: int = 0) -> tuple[str, ...]:
+def check_by_psis(posterior: NormalApproximation, target: Target, draws: int = 1024, seed: int = 0) -> tuple[str, ...]:
     """What importance weights say about a normal approximation, in words; nothing where it is good."""
     u, log_weights, khat, _ = _weigh(posterior, target, draws, seed)
     if khat >= USABLE:
@@ -133,7 +133,7 @@ def _weigh(
     root = np.asarray(posterior.root)
     z, log_q = students(n, len(root), [seed, n])
     u = np.asarray(posterior.center) + z @ root.T
-    return u, *smooth(log_densities(target, u) - log_q + np.log(np.diagonal(root)).sum())
+    return u, *pareto_smooth(log_densities(target, u) - log_q + np.log(np.diagonal(root)).sum())
 
 
 def students(n: int, k: int, seed: Any) -> tuple[Float[np.ndarray, "n k"], Float[np.ndarray, " n"]]:
@@ -146,7 +146,7 @@ def students(n: int, k: int, seed: Any) -> tuple[Float[np.ndarray, "n k"], Float
     return z, constant - 0.5 * (degrees + k) * np.log1p((z**2).sum(1) / degrees)
 
 
-def smooth(log_ratios: Float[np.ndarray, " n"]) -> tuple[Float[np.ndarray, " n"], float, float]:
+def pareto_smooth(log_ratios: Float[np.ndarray, " n"]) -> tuple[Float[np.ndarray, " n"], float, float]:
     """Normalized log weights smoothed by PSIS, k̂, and the log of the mean ratio.
 
     A ratio that is not finite has no weight; ratios that are all equal up to rounding have no tail, k̂ = 0.

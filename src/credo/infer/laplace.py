@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float
 from credo.core.arrays import put
 from credo.core.errors import DataError, NotConverged
 from credo.core.linalg import factorize, log_determinant, solve_lower, solve_upper
-from credo.infer.importance_sampling import judge
+from credo.infer.importance_sampling import check_by_psis
 from credo.infer.method import Approximation
 from credo.infer.optimize import CONVERGED, Optimum, maximize
 from credo.infer.posterior import NormalApproximation
@@ -76,7 +76,7 @@ class Laplace(Approximation):
         if not bool(ok):
             raise NotConverged("the curvature at the mode cannot be factorized; use NUTS(), or a tighter prior")
         found = NormalApproximation(target.space, u, root, evidence, tuple(notes))
-        return found if notes else dataclasses.replace(found, notes=judge(found, target, seed=seed))
+        return found if notes else dataclasses.replace(found, notes=check_by_psis(found, target, seed=seed))
 
     def _mode(self, target: Target, start: np.ndarray) -> tuple[np.ndarray, list[str]]:
         """L-BFGS, then Newton steps while they gain."""

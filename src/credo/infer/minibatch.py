@@ -23,7 +23,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from credo.core.arrays import put
 from credo.core.errors import DataError
 from credo.core.linalg import log_determinant, solve_lower
-from credo.infer.normal_families import Family, Frame
+from credo.infer.normal_families import Family, Standardization
 from credo.infer.rows import RowDensity, RowSource
 from credo.infer.target import Target
 
@@ -92,7 +92,7 @@ class Anchor(NamedTuple):
 
 
 def climb(
-    rows: Minibatches, family: Family, frame: Frame, free: np.ndarray, passes: int, rng: np.random.Generator
+    rows: Minibatches, family: Family, frame: Standardization, free: np.ndarray, passes: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, float, list[str]]:
     """The free numbers of the law at the top, averaged over the last window; the ELBO, and notes."""
     import optax
@@ -130,7 +130,7 @@ def climb(
     return mean_place, elbo, notes
 
 
-def _anchor(rows: Minibatches, family: Family, frame: Frame, free: Array) -> Anchor:
+def _anchor(rows: Minibatches, family: Family, frame: Standardization, free: Array) -> Anchor:
     """One pass over all rows."""
     u = _center(family, frame, free)
     value, slope, n = 0.0, np.zeros(u.shape), rows.source.n
@@ -144,7 +144,7 @@ def _anchor(rows: Minibatches, family: Family, frame: Frame, free: Array) -> Anc
 
 
 @eqx.filter_jit
-def _center(family: Family, frame: Frame, free: Float[Array, " p"]) -> Float[Array, " k"]:
+def _center(family: Family, frame: Standardization, free: Float[Array, " p"]) -> Float[Array, " k"]:
     return family.law(frame, free)[0]
 
 
@@ -160,7 +160,7 @@ def _total(
 def _steps(
     density: RowDensity,
     family: Family,
-    frame: Frame,
+    frame: Standardization,
     anchor: Anchor,
     state: tuple[Array, Any],
     batches: tuple[Array, ...],

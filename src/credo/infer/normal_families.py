@@ -4,8 +4,8 @@
                                        lowrank    A = [diag(s), F]   2k + k·rank
                                        fullrank   A = R C, C lower   2k + k(k - 1)/2
 
-The numbers are measured in a `Frame`, a guess of mean and covariance: near it the ELBO is about as curved in each of
-them, so that gradient steps need no tuning. The entropy, ½ log |AAᵀ| + k/2 log 2πe, is in closed form.
+The numbers are measured in a `Standardization`, a guess of mean and covariance: near it the ELBO is about as curved in
+each of them, so that gradient steps need no tuning. The entropy, ½ log |AAᵀ| + k/2 log 2πe, is in closed form.
 """
 
 from typing import Any
@@ -29,7 +29,7 @@ LEAST_CURVATURE = 1e-6
 """Relative to the largest: flatter directions are taken to be this curved."""
 
 
-class Frame(eqx.Module):
+class Standardization(eqx.Module):
     """A guess of the law: where it is, the Cholesky factor of its covariance, deviations given all other numbers."""
 
     center: Float[Array, " k"]
@@ -47,7 +47,7 @@ class Family(eqx.Module):
         """The length of z."""
         return k + self.rank if self.kind == "lowrank" else k
 
-    def begin(self, frame: Frame) -> Float[np.ndarray, " p"]:
+    def begin(self, frame: Standardization) -> Float[np.ndarray, " p"]:
         """The free numbers of the law that is nearest to the frame."""
         k = frame.center.shape[0]
         if self.kind == "meanfield":
@@ -60,7 +60,7 @@ class Family(eqx.Module):
         return np.concatenate([np.zeros(2 * k), wide.ravel()])
 
     def law(
-        self, frame: Frame, free: Float[Array, " p"]
+        self, frame: Standardization, free: Float[Array, " p"]
     ) -> tuple[Float[Array, " k"], Float[Array, "k q"], Float[Array, ""]]:
         """The center, A and the entropy of the law with these free numbers."""
         k = frame.center.shape[0]
@@ -82,45 +82,53 @@ class Family(eqx.Module):
         """The Cholesky factor of AAᵀ; A itself is one but for "lowrank"."""
         return matrix if self.kind != "lowrank" else factorize(matrix @ matrix.T).root
 
-    def reframe(self, frame: Frame, free: Float[np.ndarray, " p"]) -> tuple[Frame, Float[np.ndarray, " p"]]:
+    def restandardize(
+        self, frame: Standardization, free: Float[np.ndarray, " p"]
+    ) -> tuple[Standardization, Float[np.ndarray, " p"]]:
         """The same law in a frame that fits it: centered, and as wide."""
         k = len(frame.center)
-        center, matrix, _ = push(self, frame, put(free))
+        center, matrix, _ = law_of(self, frame, put(free))
         widened = np.exp(free[k : 2 * k])
         if self.kind == "fullrank":
             root = matrix
             scale = 1.0 / jnp.sqrt(jnp.diagonal(inverse(root)))
-            return Frame(center, root, scale), np.zeros_like(free)
+            return Standardization(center, root, scale), np.zeros_like(free)
         rest = free[2 * k :].reshape(k, -1) / widened[:, None]
-        frame = Frame(center, put(widened[:, None] * np.asarray(frame.root)), put(widened * np.asarray(frame.scale)))
+        frame = Standardization(
+            center, put(widened[:, None] * np.asarray(frame.root)), put(widened * np.asarray(frame.scale))
+        )
         return frame, np.concatenate([np.zeros(2 * k), rest.ravel()])
 
 
 @eqx.filter_jit
-def push(family: Family, frame: Frame, free: Float[Array, " p"]) -> tuple[Array, Array, Array]:
+def law_of(family: Family, frame: Standardization, free: Float[Array, " p"]) -> tuple[Array, Array, Array]:
     """`Family.law`, compiled."""
     return family.law(frame, free)
 
 
 @eqx.filter_jit
-def pull(
-    family: Family, frame: Frame, free: Float[Array, " p"], center: Float[Array, " k"], matrix: Float[Array, "k q"]
+def elbo_gradient(
+    family: Family,
+    frame: Standardization,
+    free: Float[Array, " p"],
+    center: Float[Array, " k"],
+    matrix: Float[Array, "k q"],
 ) -> Float[Array, " p"]:
     """The gradient of the ELBO from those of the expected log density by the center and by A."""
     back = jax.vjp(lambda v: family.law(frame, v), free)[1]
     return back((center, matrix, jnp.ones(())))[0]
 
 
-def frames(target: Target, start: np.ndarray, max_steps: int = 500) -> list[Frame]:
+def standardizations(target: Target, start: np.ndarray, max_steps: int = 500) -> list[Standardization]:
     """Guesses of the law: at the mode; at the start as well where the mode is doubtful."""
     best = climb(target, start, max_steps, 1e-4)
-    at_mode, proper = _frame(target, best.vector)
+    at_mode, proper = _standardization(target, best.vector)
     if proper and best.status == CONVERGED and np.all(np.abs(best.vector - start) < FAR):
         return [at_mode]
-    return [at_mode, _frame(target, start)[0]]
+    return [at_mode, _standardization(target, start)[0]]
 
 
-def _frame(target: Target, u: np.ndarray) -> tuple[Frame, bool]:
+def _standardization(target: Target, u: np.ndarray) -> tuple[Standardization, bool]:
     """As wide as the log density is curved, whatever the sign; whether all curvatures had the right one."""
     curvature = np.asarray(hessian(target, put(u)))
     if not np.all(np.isfinite(curvature)):
@@ -131,7 +139,7 @@ def _frame(target: Target, u: np.ndarray) -> tuple[Frame, bool]:
     precision = np.outer(unit, unit) * ((vectors * bent) @ vectors.T)
     covariance = inverse(cholesky(put(0.5 * (precision + precision.T)), "the curvature"))
     root = cholesky(covariance, "the covariance of the first guess")
-    return Frame(put(u), root, put(1.0 / np.sqrt(np.diagonal(precision)))), bool(values[0] > 0)
+    return Standardization(put(u), root, put(1.0 / np.sqrt(np.diagonal(precision)))), bool(values[0] > 0)
 
 
 def check_family(kind: str, rank: Any) -> None:

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from credo.core.checks import check_count
 from credo.core.linalg import log_determinant, solve_lower
-from credo.infer.target import Space, short
+from credo.infer.target import ParameterSpace, short
 
 SUMMARY_DRAWS = 4000
 
@@ -27,12 +27,12 @@ class Posterior(eqx.Module):
     if TYPE_CHECKING:  # fields of every subclass, wherever it has them
 
         @property
-        def space(self) -> Space: ...  # noqa: D102
+        def space(self) -> ParameterSpace: ...  # noqa: D102
 
         @property
         def notes(self) -> tuple[str, ...]: ...  # noqa: D102
     else:
-        space: eqx.AbstractVar[Space]
+        space: eqx.AbstractVar[ParameterSpace]
         notes: eqx.AbstractVar[tuple[str, ...]]
 
     @abstractmethod
@@ -88,14 +88,14 @@ class Posterior(eqx.Module):
 
 
 @eqx.filter_jit
-def _trees(space: Space, vectors: Float[Array, "n k"]) -> Any:
+def _trees(space: ParameterSpace, vectors: Float[Array, "n k"]) -> Any:
     return jax.vmap(space.tree)(vectors)
 
 
 class NormalApproximation(Posterior):
     """u ~ N(center, root rootᵀ), cut at nothing: a normal law of the unconstrained vector."""
 
-    space: Space
+    space: ParameterSpace
     center: Float[Array, " k"]
     root: Float[Array, "k k"]
     """The lower Cholesky factor of the covariance."""

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 
 from credo.core import params
 from credo.core.errors import DataError
-from credo.infer.target import Space
+from credo.infer.target import ParameterSpace
 
 Columns = tuple[np.ndarray, ...]
 
@@ -97,7 +97,7 @@ class RowSource:
 class RowDensity(eqx.Module):
     """log p(θ) and log p(rowᵢ | θ), one number for each of some rows, over the space of θ."""
 
-    space: Space
+    space: ParameterSpace
     log_prior: Callable[..., Array]
     log_likelihood: Callable[..., Array]
 

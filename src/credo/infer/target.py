@@ -2,8 +2,8 @@
 
     θ = T(u),    log p(u) = log p(θ) + log |det ∂T/∂u|
 
-`Space` knows T: which numbers there are, under which constraints, and how they lie in u ∈ ℝᵏ. `Target` adds the
-density, a function of the pytree and of data; the data are its leaves, so that new data reuse compiled code.
+`ParameterSpace` knows T: which numbers there are, under which constraints, and how they lie in u ∈ ℝᵏ. `Target` adds
+the density, a function of the pytree and of data; the data are its leaves, so that new data reuse compiled code.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ from credo.core.errors import DataError
 Constraints = Mapping[str, Any]
 
 
-class Space(eqx.Module):
+class ParameterSpace(eqx.Module):
     """Where a pytree of numbers lives: its leaves under constraints, as one unconstrained vector."""
 
     template: Any
@@ -29,7 +29,7 @@ class Space(eqx.Module):
     slots: params.Layout = eqx.field(static=True)
 
     @classmethod
-    def of(cls, init: Any, constraints: Constraints | None = None) -> "Space":
+    def of(cls, init: Any, constraints: Constraints | None = None) -> "ParameterSpace":
         """The space around `init`; `constraints` by path ("scale" or "group.0.scale"), real where none is given.
 
         A constraint is one of "positive", "unit_interval", "simplex", "positive_definite", "ordered_vector".
@@ -105,7 +105,7 @@ def _constraint(path: str, given: Any) -> params.Constraint:
 class Target(eqx.Module):
     """log p(u) over a space, from log p(θ, data) as a function of the pytree θ and the data."""
 
-    space: Space
+    space: ParameterSpace
     function: Callable[..., Any]
     data: tuple[Any, ...] = ()
     outputs: tuple[Callable[..., Any], Callable[..., Any]] | None = None

@@ -24,15 +24,23 @@ from credo.core.arrays import put
 from credo.core.checks import check_count
 from credo.core.errors import DataError, NotConverged
 from credo.core.linalg import cholesky, solve_lower
-from credo.infer.importance_sampling import judge, log_densities, scores, smooth, students
+from credo.infer.importance_sampling import check_by_psis, log_densities, pareto_smooth, scores, students
 from credo.infer.method import Approximation, RowApproximation
 from credo.infer.minibatch import Minibatches, climb
-from credo.infer.normal_families import Family, Frame, check_family, factor_analysis, frames, pull, push
+from credo.infer.normal_families import (
+    Family,
+    Standardization,
+    check_family,
+    elbo_gradient,
+    factor_analysis,
+    law_of,
+    standardizations,
+)
 from credo.infer.optimize import maximize
 from credo.infer.posterior import NormalApproximation
 from credo.infer.quasi_random import normals
 from credo.infer.rows import RowDensity, RowSource
-from credo.infer.target import Space, Target
+from credo.infer.target import ParameterSpace, Target
 
 SHRINK = 0.5
 """By how much a first guess is narrowed while the density is not finite at its draws."""
@@ -72,13 +80,13 @@ class Variational(Approximation, RowApproximation):
         """The approximation of a target; its `log_evidence` is the ELBO (forward: the mean importance weight)."""
         self._check()
         start = target.check()
-        guesses = frames(target, start, self.max_steps)
+        guesses = standardizations(target, start, self.max_steps)
         found = (
             self._forward(target, guesses, seed)
             if self.direction == "forward"
             else self._reverse(target, guesses, seed)
         )
-        return dataclasses.replace(found, notes=(*found.notes, *judge(found, target, seed=seed)))
+        return dataclasses.replace(found, notes=(*found.notes, *check_by_psis(found, target, seed=seed)))
 
     def run_rows(
         self,
@@ -94,7 +102,7 @@ class Variational(Approximation, RowApproximation):
         `log_prior(θ)` is a number, `log_likelihood(θ, *rows)` one for each row; `data` is an array, or several of the
         same length, in memory or mapped from a file. See `credo.infer.minibatch`.
         """
-        return self.run_density(RowDensity(Space.of(init, constraints), log_prior, log_likelihood), data, seed)
+        return self.run_density(RowDensity(ParameterSpace.of(init, constraints), log_prior, log_likelihood), data, seed)
 
     def run_density(self, density: RowDensity, data: Any, seed: int = 0) -> NormalApproximation:
         """`run_rows` of a density."""
@@ -107,14 +115,14 @@ class Variational(Approximation, RowApproximation):
         part = rows.part(rng)
         start = part.check()
         family = self._family(part.space.size)
-        frame, free = self._begin(part, family, frames(part, start, self.max_steps), seed)
+        frame, free = self._begin(part, family, standardizations(part, start, self.max_steps), seed)
         free, elbo, notes = climb(rows, family, frame, free, self.passes, rng)
-        center, matrix, _ = push(family, frame, put(free))
+        center, matrix, _ = law_of(family, frame, put(free))
         return NormalApproximation(part.space, center, family.root(matrix), put(np.asarray(elbo)), tuple(notes))
 
     # -- reverse --------------------------------------------------------------------------------------------
 
-    def _reverse(self, target: Target, guesses: list[Frame], seed: int) -> NormalApproximation:
+    def _reverse(self, target: Target, guesses: list[Standardization], seed: int) -> NormalApproximation:
         k = target.space.size
         family = self._family(k)
         frame, free = self._begin(target, family, guesses, seed)
@@ -126,7 +134,7 @@ class Variational(Approximation, RowApproximation):
             low[k : 2 * k], high[k : 2 * k] = -LOG_FREE, LOG_FREE
             free = maximize(objective, [free], low, high, self.max_steps, 0.1 * self.tolerance, 1e-10)[0].vector
             at_edge += bool(np.any(free[k : 2 * k] > 0.99 * LOG_FREE))
-            frame, free = family.reframe(frame, free)
+            frame, free = family.restandardize(frame, free)
             fresh = _Elbo(target, family, frame, normals(n, family.noises(k), [seed, 2 * attempt + 1]))
             elbo, slope = fresh(free)
             # In its frame the ELBO has a curvature of one or two: the slope is how far the optimum would move.
@@ -138,7 +146,7 @@ class Variational(Approximation, RowApproximation):
                 notes.append(self._trouble(target.space.names[i] or "θ", move, at_edge == EDGES))
                 break
             n *= 2
-        center, matrix, _ = push(family, frame, put(free))
+        center, matrix, _ = law_of(family, frame, put(free))
         return NormalApproximation(target.space, center, family.root(matrix), put(np.asarray(elbo)), tuple(notes))
 
     def _trouble(self, name: str, move: float, endless: bool) -> str:
@@ -153,18 +161,20 @@ class Variational(Approximation, RowApproximation):
             f"(tolerance {self.tolerance}). Raise max_draws, or use NUTS()."
         )
 
-    def _begin(self, target: Target, family: Family, guesses: list[Frame], seed: int) -> tuple[Frame, np.ndarray]:
+    def _begin(
+        self, target: Target, family: Family, guesses: list[Standardization], seed: int
+    ) -> tuple[Standardization, np.ndarray]:
         """The guess with the highest ELBO, narrowed until that is finite."""
         k = target.space.size
         z = normals(self._first(family, k), family.noises(k), [seed, 0])
-        found: list[tuple[float, Frame]] = []
+        found: list[tuple[float, Standardization]] = []
         for frame in guesses:
             for _ in range(20):
                 elbo = _Elbo(target, family, frame, z)(family.begin(frame))[0]
                 if np.isfinite(elbo):
                     found.append((elbo, frame))
                     break
-                frame = Frame(frame.center, SHRINK * frame.root, SHRINK * frame.scale)
+                frame = Standardization(frame.center, SHRINK * frame.root, SHRINK * frame.scale)
         if not found:
             raise NotConverged(
                 "the log density is not finite around its mode: no normal law fits; declare the constraints of the "
@@ -183,7 +193,7 @@ class Variational(Approximation, RowApproximation):
 
     # -- forward --------------------------------------------------------------------------------------------
 
-    def _forward(self, target: Target, guesses: list[Frame], seed: int) -> NormalApproximation:
+    def _forward(self, target: Target, guesses: list[Standardization], seed: int) -> NormalApproximation:
         """Moments by importance weights, from Student's t around the current law: its tails must be the wider ones."""
         k = target.space.size
         frame, _ = self._begin(target, Family("fullrank"), guesses, seed)
@@ -192,7 +202,7 @@ class Variational(Approximation, RowApproximation):
         for attempt in range(ROUNDS):
             z, log_q = students(n, k, [seed, attempt])
             u = center + z @ root.T
-            log_weights, _, evidence = smooth(log_densities(target, u) - log_q + np.log(np.diagonal(root)).sum())
+            log_weights, _, evidence = pareto_smooth(log_densities(target, u) - log_q + np.log(np.diagonal(root)).sum())
             weights = np.exp(log_weights)
             ess = 1.0 / np.sum(weights**2)
             mean = weights @ u
@@ -236,18 +246,18 @@ class Variational(Approximation, RowApproximation):
 class _Elbo:
     """The ELBO over a fixed set of draws, and its gradient, as a function of a family's free numbers."""
 
-    def __init__(self, target: Target, family: Family, frame: Frame, z: Float[np.ndarray, "n q"]):
-        self._target, self._family, self._frame, self._z = target, family, frame, z
+    def __init__(self, target: Target, family: Family, frame: Standardization, z: Float[np.ndarray, "n q"]):
+        self._target, self._family, self._standardization, self._z = target, family, frame, z
 
     def __call__(self, free: Float[np.ndarray, " p"]) -> tuple[float, Float[np.ndarray, " p"]]:
         at = put(free)
-        center, matrix, entropy = (np.asarray(v) for v in push(self._family, self._frame, at))
+        center, matrix, entropy = (np.asarray(v) for v in law_of(self._family, self._standardization, at))
         with np.errstate(over="ignore", invalid="ignore"):
             values, slopes = scores(self._target, center + self._z @ matrix.T)
         if not (np.all(np.isfinite(values)) and np.all(np.isfinite(slopes))):
             return -np.inf, np.zeros_like(free)
         by_matrix = slopes.T @ self._z / len(self._z)
-        slope = pull(self._family, self._frame, at, put(slopes.mean(0)), put(by_matrix))
+        slope = elbo_gradient(self._family, self._standardization, at, put(slopes.mean(0)), put(by_matrix))
         return float(values.mean() + entropy), np.asarray(slope)
 
 

@@ -22,7 +22,7 @@ from credo.infer.averaging import Averaged
 from credo.infer.learning import Evidence, Learned
 from credo.infer.optimize import gradient_differences
 from credo.infer.priors import Prior, as_densities
-from credo.infer.target import Space, Target
+from credo.infer.target import ParameterSpace, Target
 
 
 def hyper_target(belief: Belief, statistics: Any, fixed: Sequence[str], priors: Mapping[str, Prior]) -> Target:
@@ -30,7 +30,7 @@ def hyper_target(belief: Belief, statistics: Any, fixed: Sequence[str], priors: 
     slots = params.layout(belief, fixed)
     free = params.learnable(belief)
     values = {s.path: jnp.asarray(free[s.path], dtype=float) for s in slots}
-    space = Space.of(values, {s.path: s.constraint for s in slots})
+    space = ParameterSpace.of(values, {s.path: s.constraint for s in slots})
     return Target(space, _log_joint, (belief, statistics, as_densities(priors)))
 
 

@@ -15,13 +15,13 @@ from credo.core.linalg import cholesky
 from credo.infer.diagnostics import Diagnostics, diagnose, in_words
 from credo.infer.mcmc.adaptation import RunningMoments
 from credo.infer.posterior import NormalApproximation, Posterior
-from credo.infer.target import Space
+from credo.infer.target import ParameterSpace
 
 
 class Draws(Posterior):
     """Draws of the unconstrained vector from several chains."""
 
-    space: Space
+    space: ParameterSpace
     chains: Float[Array, "c n k"]
     acceptance: Float[Array, "c n"]
     divergent: Bool[Array, "c n"]
@@ -31,7 +31,11 @@ class Draws(Posterior):
 
     @classmethod
     def of(
-        cls, space: Space, vectors: Float[np.ndarray, "c n k"], info: Sequence[np.ndarray], notes: Sequence[str] = ()
+        cls,
+        space: ParameterSpace,
+        vectors: Float[np.ndarray, "c n k"],
+        info: Sequence[np.ndarray],
+        notes: Sequence[str] = (),
     ) -> "Draws":
         """From what was recorded, with a verdict."""
         c, n, _ = vectors.shape
@@ -74,7 +78,7 @@ class Draws(Posterior):
         return arviz.from_dict(**groups) if by_keyword else arviz.from_dict(groups)
 
 
-def pooled(space: Space, parts: Sequence[RunningMoments], notes: Sequence[str] = ()) -> NormalApproximation:
+def pooled(space: ParameterSpace, parts: Sequence[RunningMoments], notes: Sequence[str] = ()) -> NormalApproximation:
     """The normal law with the pooled moments of chains whose draws were not kept."""
     every = reduce(RunningMoments.merge, parts)
     root = cholesky(put(every.scatter / every.number), "the covariance of the draws")

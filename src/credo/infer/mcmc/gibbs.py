@@ -29,7 +29,7 @@ from credo.core.arrays import put
 from credo.core.errors import DataError
 from credo.infer.mcmc.chains import Info, Sampler
 from credo.infer.mcmc.metropolis import check_like
-from credo.infer.target import Space, Target
+from credo.infer.target import ParameterSpace, Target
 
 AGREES = 1e-6
 """How well the ratio of two conditional densities must agree with that of the joint density."""
@@ -102,12 +102,12 @@ class Gibbs(Sampler):
         return Place(target.space.vector(theta)), Info.plain(jnp.ones(()))
 
 
-def _below(space: Space, path: str) -> list[int]:
+def _below(space: ParameterSpace, path: str) -> list[int]:
     """Which leaves a path names."""
     return [i for i, s in enumerate(space.slots) if path in ("", s.path) or s.path.startswith(f"{path}.")]
 
 
-def _with(space: Space, theta: Any, path: str, new: Any) -> Any:
+def _with(space: ParameterSpace, theta: Any, path: str, new: Any) -> Any:
     leaves, tree = jax.tree.flatten(theta)
     for i, value in zip(_below(space, path), jax.tree.leaves(new), strict=True):
         leaves[i] = jnp.asarray(value, dtype=float)

@@ -22,7 +22,7 @@ from credo.core.arrays import put
 from credo.core.errors import DataError
 from credo.infer.mcmc.adaptation import WALKS, DualAveraging, StepSizeAndMetric, adapt, check_scale
 from credo.infer.mcmc.chains import Info, Sampler
-from credo.infer.target import Space, Target
+from credo.infer.target import ParameterSpace, Target
 
 AIM, AIM_ONE = 0.234, 0.44
 """The acceptance that moves fastest in many dimensions and in one. Roberts, Gelman & Gilks (1997)."""
@@ -195,7 +195,7 @@ class MetropolisHastings(_Metropolis):
         state, alpha = accept(k_accept, state, there, self.correction(space, state.position, u))
         return state, Info.plain(alpha)
 
-    def correction(self, space: Space, u: Float[Array, " k"], v: Float[Array, " k"]) -> Array:
+    def correction(self, space: ParameterSpace, u: Float[Array, " k"], v: Float[Array, " k"]) -> Array:
         """log q(v → u) - log q(u → v), in terms of densities on the unconstrained scale."""
         slopes = params.log_jacobian(space.slots, u) - params.log_jacobian(space.slots, v)
         ratio = 0.0 if self.log_ratio is None else self.log_ratio(space.tree(u), space.tree(v))
@@ -206,7 +206,7 @@ def _pairs(a: Any, b: Any) -> list[tuple[Array, Array]]:
     return list(zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))
 
 
-def check_like(space: Space, found: Any, who: str, paths: list[str] | None = None) -> None:
+def check_like(space: ParameterSpace, found: Any, who: str, paths: list[str] | None = None) -> None:
     """`DataError` where `found` has not the leaves of the space (those at `paths`), or one has another shape."""
     slots = [(s.path, leaf) for s, leaf in zip(space.slots, jax.tree.leaves(space.template), strict=True)]
     wanted = [(path, leaf) for path, leaf in slots if paths is None or path in paths]

@@ -29,7 +29,7 @@ from credo.core.checks import check_count
 from credo.core.device import blas_threads
 from credo.core.errors import DataError, NotConverged
 from credo.core.linalg import factorize
-from credo.infer.importance_sampling import USABLE, judge, log_densities, smooth
+from credo.infer.importance_sampling import USABLE, check_by_psis, log_densities, pareto_smooth
 from credo.infer.mcmc.chains import jittered_starts
 from credo.infer.method import Approximation
 from credo.infer.optimize import maximize
@@ -98,7 +98,7 @@ class Pathfinder(Approximation):
         """The law of the best path; its notes say what importance weights and the other paths have against it."""
         pool = self.pool(target, target.check(), seed)
         best = pool.laws[0]
-        notes = judge(best, target, seed=seed)
+        notes = check_by_psis(best, target, seed=seed)
         root = np.asarray(best.root)
         peak = -np.log(np.diagonal(root)).sum() - 0.5 * len(root) * np.log(2 * np.pi)
         far = 2 * (peak - np.asarray(_log_probs(best, put(pool.draws)))) > chdtri(len(root), 1e-4)
@@ -129,7 +129,7 @@ class Pathfinder(Approximation):
         elbos = np.where(np.all(np.isfinite(gaps), axis=1), gaps.mean(1), -np.inf)
         laws = [dataclasses.replace(law, log_evidence=put(np.asarray(e))) for law, e in zip(found, elbos, strict=True)]
         mixture = np.logaddexp.reduce(log_q, axis=0) - np.log(len(found))
-        log_weights, khat, _ = smooth(log_p - mixture)
+        log_weights, khat, _ = pareto_smooth(log_p - mixture)
         usable = np.where(np.isfinite(log_p), log_weights, -np.inf)
         return Pool(draws.reshape(-1, k), usable, khat, [laws[i] for i in np.argsort(-elbos, kind="stable")])
 

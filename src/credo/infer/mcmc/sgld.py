@@ -24,7 +24,7 @@ from credo.infer.mcmc.draws import Draws
 from credo.infer.mcmc.langevin import check_step
 from credo.infer.method import RowApproximation
 from credo.infer.rows import RowDensity, RowSource
-from credo.infer.target import Constraints, Space
+from credo.infer.target import Constraints, ParameterSpace
 
 ROWS = 32_768
 """About how many rows are gone through at a time."""
@@ -84,7 +84,9 @@ class SGLD(RowApproximation):
             seed: of everything random.
         """
         source = RowSource.of(data, rows, self.passes)
-        return self.run_density(RowDensity(Space.of(init, constraints), log_prior, log_likelihood), source, seed)
+        return self.run_density(
+            RowDensity(ParameterSpace.of(init, constraints), log_prior, log_likelihood), source, seed
+        )
 
     def run_density(self, model: RowDensity, data: Any, seed: int = 0) -> Draws:
         """`run_rows` of a density, on a `RowSource` or what it is made of."""

@@ -19,7 +19,7 @@ from credo.infer.learning import Learned
 from credo.infer.mcmc.draws import Draws
 from credo.infer.optimize import CONVERGED
 from credo.infer.progress import Progress, Show
-from credo.infer.target import Space
+from credo.infer.target import ParameterSpace
 
 B = TypeVar("B", bound=Any)
 Sweep = Callable[[PRNGKeyArray, Any, Any], tuple[Any, Float[Array, ""]]]
@@ -34,7 +34,7 @@ class AveragedDraws(Averaged):
     posterior: Draws | None = known()
 
 
-def spread_evenly(n: int, m: int) -> np.ndarray:
+def thin(n: int, m: int) -> np.ndarray:
     """m of the numbers 0 … n - 1, as evenly as can be."""
     return np.linspace(0, n - 1, m).astype(int)
 
@@ -86,7 +86,7 @@ def run_gibbs(
             heights.append(np.asarray(height))
             show((i + 1) / chains, f"chain {i + 1} of {chains}")
     every = {path: np.concatenate([v[path] for v in values]) for path in values[0]}
-    chosen = spread_evenly(chains * draws, min(members, chains * draws))
+    chosen = thin(chains * draws, min(members, chains * draws))
     some = {path: put(v[chosen]) for path, v in every.items()}
     return diagnosed(belief, every, np.stack(heights)), _replaced(belief, some)
 
@@ -150,7 +150,7 @@ def evidences(drawn: Any, data: Any) -> Float[Array, " m"]:
 def diagnosed(belief: Any, every: dict[str, Any], heights: Float[np.ndarray, "c n"]) -> Draws:
     """Draws by path, all chains one after the other, with a verdict on whether to trust them; `heights` are log p."""
     constraints = {path: params.constraint_of(belief, path) for path in every}
-    space = Space.of({path: params.learnable(belief)[path] for path in every}, constraints)
+    space = ParameterSpace.of({path: params.learnable(belief)[path] for path in every}, constraints)
     vectors = np.asarray(jax.jit(jax.vmap(space.vector))({path: put(v) for path, v in every.items()}))
     vectors = np.nan_to_num(vectors, neginf=-FARTHEST, posinf=FARTHEST).reshape(*heights.shape, -1)
     never = np.zeros(heights.shape, bool)

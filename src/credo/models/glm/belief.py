@@ -34,7 +34,7 @@ from credo.infer.laplace import normal_at
 from credo.infer.learning import Evidence
 from credo.infer.posterior import NormalApproximation, Posterior
 from credo.infer.rows import RowDensity
-from credo.infer.target import Space, Target
+from credo.infer.target import ParameterSpace, Target
 from credo.models.features import Affine, Features
 from credo.models.glm import predictions
 from credo.models.glm.evidence import LaplaceObjective, evidence
@@ -217,7 +217,7 @@ class GLM(Belief, HasLogDensity, HasRows, HasPointEstimates):
         density = RowDensity(space, log_prior, RowLogLikelihood(statistics.likelihood))
         return density, tuple(np.asarray(column)[real] for column in columns)
 
-    def _unknown(self, statistics: Rows, priors: Any) -> tuple[Space, LogPrior]:
+    def _unknown(self, statistics: Rows, priors: Any) -> tuple[ParameterSpace, LogPrior]:
         if priors:
             raise DataError(
                 f"{type(self).__name__} has its hyperparameters chosen by credo.fit, found priors= for them"
@@ -236,11 +236,11 @@ class GLM(Belief, HasLogDensity, HasRows, HasPointEstimates):
         scale = unit.log_scale + 0.5 * unit.mean[free].shape[0] * jnp.log(2 * jnp.pi)
         return GaussianPrior(unit.mean, unit.precision.at[free, free].set(0.0), scale)
 
-    def _space(self, likelihood: Likelihood, u: Float[Array, " k"], q: int) -> Space:
+    def _space(self, likelihood: Likelihood, u: Float[Array, " k"], q: int) -> ParameterSpace:
         slots, s, c = params.layout(likelihood), size_of(likelihood), likelihood.width
         shown = params.learnable(params.from_vector(likelihood, slots, u[:s])) if slots else {}
         weights = u[s:].reshape((q, c) if likelihood.vector else (q,))
-        space = Space.of({**shown, "weights": weights}, {slot.path: slot.constraint for slot in slots})
+        space = ParameterSpace.of({**shown, "weights": weights}, {slot.path: slot.constraint for slot in slots})
         # u = (ψ, vec W), but a space sorts by name: those of ψ have to come before "weights", in their order.
         assert [slot.path for slot in space.slots] == [*(slot.path for slot in slots), "weights"]
         return space

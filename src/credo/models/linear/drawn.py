@@ -26,9 +26,9 @@ from credo.core.checks import check_table
 from credo.core.errors import DataError, NotConvergedWarning
 from credo.core.params import known
 from credo.core.predictive import Mixture, Normal, Predictive
-from credo.infer.importance_sampling import Weighted
+from credo.infer.importance_sampling import WeightedDraws
 from credo.infer.posterior import Posterior
-from credo.infer.target import Space
+from credo.infer.target import ParameterSpace
 from credo.models.linear.belief import Linear
 from credo.models.linear.log_joint import Unknowns, log_likelihood, settled
 from credo.models.linear.shrinkage import ScaleMixture
@@ -142,7 +142,7 @@ class LinearDraws(Belief, HasLogDensity):
         return theta if self.model.intercept is None else theta.at[..., 0].add(self.model.reference)
 
     @property
-    def posterior(self) -> Weighted:
+    def posterior(self) -> WeightedDraws:
         """The draws in natural units by name: coefficients, noise, and single numbers of the prior."""
         own = {path: v for path, v in self.found.space.by_path(self.found.values).items() if jnp.ndim(v) == 1}
         names, shifted = self.coefficient_names(), int(self.model.intercept is not None)
@@ -155,7 +155,7 @@ class LinearDraws(Belief, HasLogDensity):
         start = OrderedDict((name, values[0]) for name, values in columns.items())
         vectors = jnp.stack(list(columns.values()), axis=1)
         unknown = jnp.asarray(jnp.nan)
-        return Weighted(Space.of(start), vectors, self.log_weights, unknown, unknown, self.found.notes)
+        return WeightedDraws(ParameterSpace.of(start), vectors, self.log_weights, unknown, unknown, self.found.notes)
 
     @property
     def verdict(self) -> str:

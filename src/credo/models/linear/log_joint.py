@@ -22,7 +22,7 @@ from credo.core.errors import DataError
 from credo.core.gaussian import Gaussian
 from credo.core.linalg import factorize, log_determinant, solve, solve_upper
 from credo.core.params import positive
-from credo.infer.target import Space, Target
+from credo.infer.target import ParameterSpace, Target
 from credo.models.linear import collapsed
 from credo.models.linear.belief import Linear
 from credo.models.linear.priors import ARD, Intercept, Isotropic, prior_root
@@ -44,7 +44,7 @@ class Normals(eqx.Module):
         return self.log_scale - 0.5 * gap @ self.precision @ gap
 
 
-class Whitened(Space):
+class Whitened(ParameterSpace):
     """A space in which the coordinates v of θ = (b, w) = center + spread v are round, as far as θ is Gaussian."""
 
     center: Float[Array, " r"] = eqx.field(kw_only=True)
@@ -191,7 +191,7 @@ def target(belief: Linear, statistics: Any, priors: Mapping[str, Any] | None = N
         constraints |= {f"prior.{name}": kind for name, kind in belief.prior.constraints.items()}
         if isinstance(belief.prior, ScaleMixture):
             if isinstance(seen, Statistics):
-                return Target(Space.of(values, constraints), log_collapsed, (unknowns, seen, hyper))
+                return Target(ParameterSpace.of(values, constraints), log_collapsed, (unknowns, seen, hyper))
             values["prior.z"] = jnp.zeros(p)
     center, spread, noise = _ridge(seen, noise_of(belief.noise))
     if isinstance(belief.prior, Hierarchical):
@@ -204,7 +204,7 @@ def target(belief: Linear, statistics: Any, priors: Mapping[str, Any] | None = N
         values["intercept"] = center[0]
     if belief.noise_law.integrated:
         values["noise"], constraints["noise"] = noise, "positive"
-    plain = Space.of(values, constraints)
+    plain = ParameterSpace.of(values, constraints)
     space = Whitened(plain.template, plain.slots, center=center, spread=spread)
     return Target(space, log_joint, (unknowns, seen, hyper, space.log_volume))
 
