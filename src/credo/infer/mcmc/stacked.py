@@ -34,7 +34,7 @@ class AveragedDraws(Averaged):
     posterior: Draws | None = known()
 
 
-def thin(n: int, m: int) -> np.ndarray:
+def evenly_thinned(n: int, m: int) -> np.ndarray:
     """m of the numbers 0 … n - 1, as evenly as can be."""
     return np.linspace(0, n - 1, m).astype(int)
 
@@ -86,7 +86,7 @@ def run_gibbs(
             heights.append(np.asarray(height))
             show((i + 1) / chains, f"chain {i + 1} of {chains}")
     every = {path: np.concatenate([v[path] for v in values]) for path in values[0]}
-    chosen = thin(chains * draws, min(members, chains * draws))
+    chosen = evenly_thinned(chains * draws, min(members, chains * draws))
     some = {path: put(v[chosen]) for path, v in every.items()}
     return diagnosed(belief, every, np.stack(heights)), _replaced(belief, some)
 

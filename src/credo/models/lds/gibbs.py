@@ -30,7 +30,7 @@ from credo.core.pytrees import changed
 from credo.infer.averaging import Averaged
 from credo.infer.learning import Learned
 from credo.infer.mcmc.draws import Draws
-from credo.infer.mcmc.stacked import diagnosed, evidences, thin, unstacked
+from credo.infer.mcmc.stacked import diagnosed, evenly_thinned, evidences, unstacked
 from credo.infer.method import Learner
 from credo.infer.optimize import CONVERGED
 from credo.infer.progress import Progress
@@ -167,7 +167,7 @@ class StateGibbs(Learner):
                 heights.append(np.asarray(height))
                 show((i + 1) / self.chains, f"chain {i + 1} of {self.chains}")
         every = {path: np.concatenate([v[path] for v in values]) for path in values[0]}
-        chosen = thin(self.chains * self.draws, self._count())
+        chosen = evenly_thinned(self.chains * self.draws, self._count())
         drawn = _replaced(belief, {path: put(v[chosen]) for path, v in every.items()})
         return diagnosed(belief, every, np.stack(heights)), drawn
 
