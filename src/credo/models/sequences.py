@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from credo.core.arrays import is_traced, put, put_all
-from credo.core.checks import check_table, check_vector
+from credo.core.checks import ArrayLike, check_table, check_vector
 from credo.core.errors import DataError
 from credo.core.padding import bucket, pad_rows
 
@@ -41,7 +41,11 @@ class Sequences(eqx.Module):
 
 
 def read(
-    x: Any, lengths: Any = None, inputs: Any = None, missing: bool = False, columns: int | None = None
+    x: ArrayLike,
+    lengths: ArrayLike | None = None,
+    inputs: ArrayLike | None = None,
+    missing: bool = False,
+    columns: int | None = None,
 ) -> Sequences:
     """Checked sequences.
 
@@ -85,7 +89,7 @@ def read(
     )
 
 
-def next_row(columns: int | None, x: Any) -> np.ndarray | None:
+def next_row(columns: int | None, x: object) -> np.ndarray | None:
     """x as one row of so many columns, if it is one: the next outcome of a sequence."""
     if isinstance(x, np.ndarray):
         return x.astype(float) if x.ndim == 1 and x.shape[0] == columns and x.dtype.kind in "fiub" else None
@@ -96,7 +100,7 @@ def next_row(columns: int | None, x: Any) -> np.ndarray | None:
     return None
 
 
-def is_list_of_sequences(x: Any) -> bool:
+def is_list_of_sequences(x: object) -> bool:
     """Whether x is a Python list of arrays or tables: a list of lists of numbers is a table."""
     if not isinstance(x, list | tuple) or not len(x):
         return False
@@ -105,13 +109,13 @@ def is_list_of_sequences(x: Any) -> bool:
     )
 
 
-def _depth(value: Any) -> int:
+def _depth(value: ArrayLike) -> int:
     if hasattr(value, "shape"):
         return len(value.shape)
     return 1 + (_depth(value[0]) if len(value) else 0) if isinstance(value, list | tuple) else 0
 
 
-def _concatenated(x: Any, name: str, columns: int | None) -> tuple[np.ndarray, list[int]]:
+def _concatenated(x: ArrayLike, name: str, columns: int | None) -> tuple[np.ndarray, list[int]]:
     """One table of all rows, and how many are of each sequence."""
     if not is_list_of_sequences(x):
         table = _one(x, name, columns)
@@ -123,7 +127,7 @@ def _concatenated(x: Any, name: str, columns: int | None) -> tuple[np.ndarray, l
     return np.concatenate(parts), [len(part) for part in parts]
 
 
-def _one(x: Any, name: str, columns: int | None) -> np.ndarray:
+def _one(x: ArrayLike, name: str, columns: int | None) -> np.ndarray:
     shape = getattr(x, "shape", None)
     if (len(shape) if shape is not None else _depth(x)) == 1:
         raw = np.asarray(x.to_numpy() if hasattr(x, "to_numpy") else x)
@@ -137,7 +141,7 @@ def _one(x: Any, name: str, columns: int | None) -> np.ndarray:
     return table
 
 
-def _check_lengths(lengths: Any, rows: int, sequences: int) -> list[int]:
+def _check_lengths(lengths: ArrayLike, rows: int, sequences: int) -> list[int]:
     if sequences > 1:
         raise DataError("lengths are for sequences in one table; a list of sequences has lengths of its own")
     values = np.asarray(check_vector(lengths, "lengths"))

@@ -1,7 +1,5 @@
 """Categorical densities: each component has its own die."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -11,7 +9,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from credo.core import predictive
 from credo.core.arrays import computed_once, put
-from credo.core.checks import check_count
+from credo.core.checks import ArrayLike, check_count
 from credo.core.errors import DataError
 from credo.core.params import known, simplex
 from credo.core.pytrees import changed
@@ -41,7 +39,9 @@ class CategoricalDensity(IsConjugate[Float[Array, "k s"], Float[Array, "k s"]]):
     probs: Float[Array, "k s"] | None = simplex()
     prior: Float[Array, "..."] | None = known()
 
-    def __init__(self, symbols: int | None = None, *, probs: Any = None, prior: Any = "weak") -> None:
+    def __init__(
+        self, symbols: int | None = None, *, probs: ArrayLike | None = None, prior: ArrayLike = "weak"
+    ) -> None:
         check_weak(prior, int, float, list, tuple, np.ndarray, jax.Array)
         self.weak, self.prior = isinstance(prior, str), None
         self.k, self.columns, self.symbols, self.probs = None, 1, symbols, None

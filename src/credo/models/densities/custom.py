@@ -1,13 +1,12 @@
 """Densities of one's own: any log-likelihood that JAX can differentiate, learned by gradient."""
 
 from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from credo.core.errors import DataError
 from credo.core.params import real
@@ -32,18 +31,18 @@ class CustomDensity(Density):
         predict: (params, probs (n, k), inputs) -> Predictive, for forecasts.
     """
 
-    log_likelihood: Callable[..., Any] = eqx.field(static=True)
-    sampler: Callable[..., Any] | None = eqx.field(static=True)
-    predictor: Callable[..., Any] | None = eqx.field(static=True)
-    params: Any
+    log_likelihood: Callable[..., Array] = eqx.field(static=True)
+    sampler: Callable[..., Array] | None = eqx.field(static=True)
+    predictor: Callable[..., Predictive] | None = eqx.field(static=True)
+    params: PyTree
 
     def __init__(
         self,
-        log_likelihood: Callable[..., Any],
-        params: Any,
+        log_likelihood: Callable[..., Array],
+        params: PyTree,
         *,
-        sample: Callable[..., Any] | None = None,
-        predict: Callable[..., Any] | None = None,
+        sample: Callable[..., Array] | None = None,
+        predict: Callable[..., Predictive] | None = None,
     ) -> None:
         if not callable(log_likelihood):
             raise DataError(f"log_likelihood must be a function of (params, x, u), found {log_likelihood!r}")
@@ -56,7 +55,7 @@ class CustomDensity(Density):
         )
 
     @property
-    def values(self) -> Any:
+    def values(self) -> PyTree:
         """The parameters as they were given to the constructor."""
         return jax.tree.map(
             lambda node: node.value if isinstance(node, Free) else node,
@@ -82,7 +81,7 @@ class CustomDensity(Density):
             return self
         rng = np.random.default_rng(seed)
 
-        def move(node: Any) -> Any:
+        def move(node: PyTree) -> PyTree:
             if not isinstance(node, Free):
                 return node
             step = rng.normal(size=node.value.shape) * 0.1

@@ -1,7 +1,5 @@
 """Rows of probabilities and their Dirichlet laws, for symbols and for the components of a mixture."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -10,6 +8,7 @@ from jax.scipy import special
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from credo.core.arrays import put
+from credo.core.checks import ArrayLike
 from credo.core.errors import DataError
 from credo.models.densities.base import ALMOST_NONE
 
@@ -19,7 +18,7 @@ FLOOR = 1e-10
 """Without a prior each symbol counts as seen so often."""
 
 
-def as_concentration(prior: Any, k: int, s: int) -> Float[Array, "k s"] | None:
+def as_concentration(prior: ArrayLike, k: int, s: int) -> Float[Array, "k s"] | None:
     """The parameters of the prior of each row, from one number, one for each symbol, or a table."""
     if prior is None:
         return None
@@ -32,7 +31,7 @@ def as_concentration(prior: Any, k: int, s: int) -> Float[Array, "k s"] | None:
     return put(np.broadcast_to(alpha, (k, s)).copy())
 
 
-def excess(alpha: Float[Array, "k s"] | None) -> Any:
+def excess(alpha: Float[Array, "k s"] | None) -> Float[Array, "k s"] | float:
     """α - 1, the pseudo-counts of the mode, or the floor without a prior."""
     return FLOOR if alpha is None else jnp.maximum(alpha - 1, FLOOR)
 
@@ -77,7 +76,7 @@ def divergence(alpha: Float[Array, "*r s"], prior: Float[Array, "*r s"]) -> Floa
     return jnp.sum(total) + jnp.sum(each)
 
 
-def check_rows(probs: Any, name: str) -> np.ndarray:
+def check_rows(probs: ArrayLike, name: str) -> np.ndarray:
     """A table of rows that sum to one."""
     table = np.asarray(probs, dtype=float)
     if table.ndim != 2 or not (np.all(table >= 0) and np.allclose(table.sum(-1), 1, atol=1e-8)):

@@ -1,6 +1,6 @@
 """Gaussian densities: a mean and a covariance for each component."""
 
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -88,7 +88,7 @@ class Gaussian(NormalDensity):
         if law is None and self.weak:
             law = weak_prior(k, mean[:, None], np.full((1, 1), STRENGTH), variance, self.structure)
         centers, within = clusters(np.where(seen, x, mean)[seen.any(1)], k, mean, variance, seed)
-        changes: dict[str, Any] = {"prior": law, "origin": put(mean), "floor": put(FLOOR * variance)}
+        changes: dict[str, object] = {"prior": law, "origin": put(mean), "floor": put(FLOOR * variance)}
         if self.mean is None:
             changes["mean"] = put(centers)
         if self.covariance is None:

@@ -11,7 +11,7 @@ from jax.scipy import special
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from credo.core.arrays import put
-from credo.core.checks import check_count
+from credo.core.checks import ArrayLike, check_count
 from credo.core.errors import DataError
 from credo.core.params import known, simplex
 from credo.core.predictive import Predictive
@@ -53,11 +53,11 @@ class GaussianMixture(IsConjugate[MixtureStatistics, MixtureStatistics]):
     def __init__(
         self,
         components: int = 2,
-        covariance: Any = "diagonal",
+        covariance: ArrayLike = "diagonal",
         *,
-        mean: Any = None,
-        mixing: Any = None,
-        prior: Any = "weak",
+        mean: ArrayLike | None = None,
+        mixing: ArrayLike | None = None,
+        prior: object = "weak",
     ) -> None:
         check_count(components, "components")
         self.k, self.columns, self.components, self.mixing, self.prior = None, None, components, None, None
@@ -72,7 +72,7 @@ class GaussianMixture(IsConjugate[MixtureStatistics, MixtureStatistics]):
         if isinstance(covariance, str):
             if covariance not in ("diagonal", "full"):
                 raise DataError(f'covariance must be "diagonal" or "full", or numbers, found {covariance!r}')
-            noise: Any = covariance
+            noise: ArrayLike = covariance
         else:
             numbers = np.asarray(covariance, dtype=float)
             noise = numbers.reshape(-1, *numbers.shape[2:])
@@ -111,7 +111,9 @@ class GaussianMixture(IsConjugate[MixtureStatistics, MixtureStatistics]):
         """The weight of k is shared by its Gaussians as they explain the row."""
         return self._share(jax.nn.softmax(self._each(data), axis=2), data, weight)
 
-    def expected_statistics_under(self, q: Any, data: Observed, weight: Float[Array, "n k"]) -> MixtureStatistics:
+    def expected_statistics_under(
+        self, q: MixtureStatistics, data: Observed, weight: Float[Array, "n k"]
+    ) -> MixtureStatistics:
         """The same with the Gaussians' probabilities under q: rⱼ ∝ exp(E[log mixingⱼ] + E[log Nⱼ])."""
         shares = jax.nn.softmax(self._expected_each(q, data), axis=2)
         return self.posterior_mean(q)._share(shares, data, weight)

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from credo.core import predictive
 from credo.core.arrays import put
+from credo.core.checks import ArrayLike
 from credo.core.errors import DataError
 from credo.core.params import known, positive
 from credo.core.pytrees import changed
@@ -56,7 +57,7 @@ class Poisson(IsConjugate[Gammas, Gammas]):
     rate: Float[Array, "k d"] | None = positive()
     prior: Any = known()
 
-    def __init__(self, rate: Any = None, *, prior: Any = "weak") -> None:
+    def __init__(self, rate: ArrayLike | None = None, *, prior: object = "weak") -> None:
         check_weak(prior, GammaPoisson, Gammas)
         self.weak, self.prior = isinstance(prior, str), None if isinstance(prior, str) else prior
         self.k = self.columns = self.rate = None
@@ -85,7 +86,7 @@ class Poisson(IsConjugate[Gammas, Gammas]):
         (k, d), (x, seen, _) = self.sizes, data.on_host()
         mean, _ = column_moments(x, seen)
         mean = np.maximum(mean, 1 / (1.0 + len(x)))
-        changes: dict[str, Any] = {}
+        changes: dict[str, object] = {}
         if self.prior is None and self.weak:
             rows = np.broadcast_to(EVENTS / mean, (k, d)).copy()
             changes["prior"] = Gammas(put(np.full((k, d), 1 + EVENTS)), put(rows))

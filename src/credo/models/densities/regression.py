@@ -1,6 +1,6 @@
 """Regression densities: in each component the row follows the inputs in another way (switching regression)."""
 
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -93,7 +93,7 @@ class Regression(NormalDensity):
         rows = seen.any(1)
         u, y = inputs[rows], np.where(seen, x, mean)[rows]
         square = np.maximum((u**2).mean(0) if len(u) else np.ones(c), 1e-12)
-        changes: dict[str, Any] = {"inputs": c, "origin": put(mean), "floor": put(FLOOR * variance)}
+        changes: dict[str, object] = {"inputs": c, "origin": put(mean), "floor": put(FLOOR * variance)}
         if self.prior is None and self.weak:
             center = np.concatenate([np.zeros((d, c)), mean[:, None]], axis=1)
             precision = STRENGTH * np.diag(np.concatenate([square, [1.0]]))

@@ -1,6 +1,6 @@
 """Von Mises densities: angles around a direction that depends on the component."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import jax.random as jr
@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from credo.core.arrays import put
+from credo.core.checks import ArrayLike
 from credo.core.errors import DataError
 from credo.core.params import known, positive, real
 from credo.core.pytrees import changed
@@ -64,7 +65,9 @@ class VonMises(HasDraws[Resultants]):
     concentration: Float[Array, "k d"] | None = positive(low=LEAST, high=MOST)
     prior: Float[Array, ""] | None = known()
 
-    def __init__(self, direction: Any = None, concentration: Any = None, *, prior: Any = "weak") -> None:
+    def __init__(
+        self, direction: ArrayLike | None = None, concentration: ArrayLike | None = None, *, prior: object = "weak"
+    ) -> None:
         check_weak(prior, int, float)
         self.prior = None if prior is None else put(np.asarray(STRENGTH if isinstance(prior, str) else prior, float))
         if self.prior is not None and not float(self.prior) > 0:
@@ -86,7 +89,7 @@ class VonMises(HasDraws[Resultants]):
     def adapt(self, data: Observed, *, seed: int = 0) -> "VonMises":
         """Directions of clusters of (cos x, sin x), concentrations from the spread within them."""
         (k, d), (x, seen, _) = self.sizes, data.on_host()
-        changes: dict[str, Any] = {}
+        changes: dict[str, object] = {}
         rows = np.where(seen, x, 0.0)[seen.any(1)]
         flat = np.concatenate([np.cos(rows), np.sin(rows)], axis=1)
         centers, within = clusters(flat, k, np.zeros(2 * d), np.ones(2 * d), seed)

@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from credo.core import params
-from credo.core.checks import check_count
+from credo.core.checks import ArrayLike, check_count
 from credo.core.errors import DataError, NotMonotone
 from credo.core.pytrees import changed
 from credo.infer.em import ROUNDING
@@ -30,7 +30,7 @@ from credo.infer.mcmc.draws import Draws
 from credo.infer.mcmc.stacked import AveragedDraws, conditioned_average, learned_average, run_gibbs
 from credo.infer.method import Learner
 from credo.infer.optimize import CONVERGED, DIVERGED, STOPPED
-from credo.infer.progress import Progress
+from credo.infer.progress import Progress, Show
 from credo.models.densities import HasDraws, IsConjugate, dirichlet
 from credo.models.densities.base import require
 from credo.models.hmm import passes
@@ -43,7 +43,7 @@ class DrawnHMM(AveragedDraws):
     """An HMM whose parameters are known by draws: the average over some of them."""
 
 
-def _refuse(fixed: Sequence[str], priors: Mapping[str, Any]) -> None:
+def _refuse(fixed: Sequence[str], priors: Mapping[str, object]) -> None:
     """`DataError` where something is to be held, or has a prior of another kind."""
     if fixed or priors:
         raise DataError(
@@ -60,7 +60,7 @@ class Believed(NamedTuple):
 
     starts: Float[Array, " k"]
     rows: Float[Array, "k k"]
-    emission: Any
+    emission: object
     expected: Expected
 
 
@@ -89,12 +89,12 @@ class VariationalBayes(Learner):
 
     starts: int = 4
     max_steps: int = 500
-    tolerance: Any = 1e-7
+    tolerance: float | int = 1e-7
     members: int = 32
-    progress: Any = False
+    progress: bool | Show = False
 
     def learn(
-        self, belief: Any, statistics: Any, fixed: Sequence[str], priors: Mapping[str, Any], seed: int
+        self, belief: HMM, statistics: Sequences, fixed: Sequence[str], priors: Mapping[str, object], seed: int
     ) -> Learned:
         """The belief at the mean of q; `log_evidence` is the bound (ELBO)."""
         best, climbs = self._best(belief, statistics, fixed, priors, seed)
@@ -108,7 +108,7 @@ class VariationalBayes(Learner):
         ]
         return Learned(center, best.status, best.bounds[-1], optima, {}, notes)
 
-    def condition(self, belief: HMM, *data: Any, seed: int = 0, **options: Any) -> AveragedDraws:
+    def condition(self, belief: HMM, *data: ArrayLike, seed: int = 0, **options: Any) -> AveragedDraws:
         """The belief after the data, averaged over HMMs drawn from q."""
         check_count(self.members, "members")
         prepared, statistics = belief.prepare(*data, **options)
@@ -139,7 +139,7 @@ class VariationalBayes(Learner):
         return VariationalClimb(q, tuple(bounds), status)
 
     def _best(
-        self, belief: HMM, statistics: Sequences, fixed: Sequence[str], priors: Mapping[str, Any], seed: int
+        self, belief: HMM, statistics: Sequences, fixed: Sequence[str], priors: Mapping[str, object], seed: int
     ) -> tuple[VariationalClimb, list[VariationalClimb]]:
         _refuse(fixed, priors)
         check_count(self.starts, "starts")
@@ -155,14 +155,14 @@ class VariationalBayes(Learner):
 
 
 @eqx.filter_jit
-def _first_expected(hmm: Any, data: Sequences) -> Expected:
+def _first_expected(hmm: HMM, data: Sequences) -> Expected:
     return hmm.expect(data)[0]
 
 
 @eqx.filter_jit
-def _improve(hmm: Any, expected: Expected, data: Sequences) -> tuple[Believed, Expected, Float[Array, ""]]:
+def _improve(hmm: HMM, expected: Expected, data: Sequences) -> tuple[Believed, Expected, Float[Array, ""]]:
     """q of the parameters from expected statistics, those under q of the path, and the bound between the two."""
-    prior = pseudo_counts(hmm.start, hmm.transition, hmm.prior, hmm.sticky)
+    prior = pseudo_counts(*hmm._chain, hmm.prior, hmm.sticky)
     starts, rows = prior[0] + expected.starts, prior[1] + expected.transitions
     emission, rows_seen = require(hmm.emission, IsConjugate), observed(data)
     shown = emission.variational_posterior(expected.emission)
@@ -184,10 +184,10 @@ def _center(belief: HMM, q: Believed) -> HMM:
 
 
 @eqx.filter_jit
-def _drawn_from(keys: Array, hmm: Any, q: Believed) -> Any:
-    def one(key: PRNGKeyArray) -> Any:
+def _drawn_from(keys: Array, hmm: HMM, q: Believed) -> HMM:
+    def one(key: PRNGKeyArray) -> dict[str, Array]:
         k_start, k_rows, k_shown = jr.split(key, 3)
-        emission = hmm.emission.draw(k_shown, q.expected.emission)
+        emission = require(hmm.emission, HasDraws).draw(k_shown, q.expected.emission)
         start, rows = dirichlet.draw(k_start, q.starts), dirichlet.draw(k_rows, q.rows)
         return params.learnable(changed(hmm, start=start, transition=rows, emission=emission))
 
@@ -219,15 +219,15 @@ class PathGibbs(Learner):
     warmup: int = 500
     thin: int = 1
     members: int = 64
-    progress: Any = False
+    progress: bool | Show = False
 
-    def condition(self, belief: HMM, *data: Any, seed: int = 0, **options: Any) -> AveragedDraws:
+    def condition(self, belief: HMM, *data: ArrayLike, seed: int = 0, **options: Any) -> AveragedDraws:
         """The belief after the data, averaged over draws; `posterior` has all of them, with diagnostics."""
         prepared, statistics = belief.prepare(*data, **options)
         return conditioned_average(DrawnHMM, *self.draw(prepared, statistics, seed=seed), statistics)
 
     def learn(
-        self, belief: HMM, statistics: Sequences, fixed: Sequence[str], priors: Mapping[str, Any], seed: int
+        self, belief: HMM, statistics: Sequences, fixed: Sequence[str], priors: Mapping[str, object], seed: int
     ) -> Learned:
         """The belief averaged over draws of its parameters; `fit` then conditions it on the data."""
         _refuse(fixed, priors)
@@ -238,15 +238,15 @@ class PathGibbs(Learner):
         return run_gibbs(belief, sweep, statistics, **asdict(self), seed=seed)
 
 
-def sweep(key: PRNGKeyArray, hmm: Any, data: Sequences) -> tuple[HMM, Float[Array, ""]]:
+def sweep(key: PRNGKeyArray, hmm: HMM, data: Sequences) -> tuple[HMM, Float[Array, ""]]:
     """A path given the parameters, those given the path; and log p(x) under the parameters before."""
     k_path, k_start, k_rows, k_latent, k_shown = jr.split(key, 5)
-    filtered = passes.filter_states(hmm.start, hmm.transition, hmm._log_b(data), data.first)
-    path = passes.sample_states(k_path, hmm.transition, filtered.probs, data.first, 1)[0]
-    visits = jax.nn.one_hot(path, hmm.start.shape[0])
+    filtered = passes.filter_states(*hmm._chain, hmm._log_b(data), data.first)
+    path = passes.sample_states(k_path, hmm._chain[1], filtered.probs, data.first, 1)[0]
+    visits = jax.nn.one_hot(path, len(hmm.states))
     begun = jnp.sum(jnp.where((data.first & data.real)[:, None], visits, 0.0), axis=0)
     moved = visits[:-1].T @ jnp.where(data.first[1:, None], 0.0, visits[1:])
-    prior = pseudo_counts(hmm.start, hmm.transition, hmm.prior, hmm.sticky)
+    prior = pseudo_counts(*hmm._chain, hmm.prior, hmm.sticky)
     emission = require(hmm.emission, HasDraws)
     shown = emission.draw_statistics(k_latent, observed(data), path)
     after = changed(

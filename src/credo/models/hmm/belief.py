@@ -7,7 +7,7 @@ gradient (`Evidence()`), or integrates over them (`VariationalBayes()`, `PathGib
 hidden Markov models"; Murphy (2012), chapter 17.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
@@ -21,7 +21,7 @@ from credo.core import params
 from credo.core.abilities import HasExpectations
 from credo.core.arrays import is_traced, put
 from credo.core.belief import Belief
-from credo.core.checks import check_count, check_table, check_vector
+from credo.core.checks import ArrayLike, check_count, check_table, check_vector
 from credo.core.errors import DataError
 from credo.core.params import simplex
 from credo.core.predictive import Predictive
@@ -29,6 +29,7 @@ from credo.core.pytrees import changed
 from credo.core.text import counted, plain, rounded
 from credo.infer.em import EM
 from credo.infer.learning import Evidence
+from credo.infer.method import Learner
 from credo.models.densities import Density, Gaussian, HasStatistics, Observed
 from credo.models.densities.base import require
 from credo.models.hmm import passes
@@ -103,23 +104,22 @@ class HMM(Belief, HasExpectations):
 
     def __init__(
         self,
-        states: Any,
-        emission: Any = None,
-        start: Any = None,
-        transition: Any = None,
+        states: object,
+        emission: object = None,
+        start: ArrayLike | None = None,
+        transition: ArrayLike | None = None,
         *,
-        prior: Any = 1.0,
-        sticky: Any = 0.0,
-        state: Any = None,
+        prior: float | int = 1.0,
+        sticky: float | int = 0.0,
+        state: ArrayLike | None = None,
     ) -> None:
         self.states = name_states(states)
         k = len(self.states)
-        self.emission = Gaussian() if emission is None else emission
-        if not isinstance(self.emission, Density):
+        emission = Gaussian() if emission is None else emission
+        if not isinstance(emission, Density):
             raise DataError(f"emission must be one of credo.models.densities, found {type(emission).__name__}")
-        if self.emission.k is not None:
-            columns = self.emission.columns
-            self.emission = self.emission.resized(k, 1 if columns is None else columns)
+        columns = 1 if emission.columns is None else emission.columns
+        self.emission = emission if emission.k is None else emission.resized(k, columns)
         self.start = None if start is None else _probabilities(check_vector(start, "start", k), "start")
         self.transition = None if transition is None else _probabilities(_square(transition, k), "transition")
         self.prior, self.sticky = float(prior), float(sticky)
@@ -129,20 +129,18 @@ class HMM(Belief, HasExpectations):
 
     # -- what every belief does -----------------------------------------------------------------------------
 
-    def statistics(self, x: Any, lengths: Any = None, *, inputs: Any = None, missing: bool = False) -> Sequences:
+    def statistics(
+        self, x: ArrayLike, lengths: ArrayLike | None = None, *, inputs: ArrayLike | None = None, missing: bool = False
+    ) -> Sequences:
         """The sequences, checked and in one table."""
-        data = self._read(x, lengths, inputs=inputs, missing=missing)
+        data = read(x, lengths, inputs, missing, self.emission.columns)
         self.emission.check(_real_rows(data))
         return data
 
-    def _read(self, x: Any, lengths: Any = None, *, inputs: Any = None, missing: bool = False) -> Sequences:
-        return read(x, lengths, inputs, missing, self.emission.columns)
-
-    def prepare(self, *data: Any, **options: Any) -> tuple["HMM", Sequences]:
+    def prepare(self, *data: ArrayLike, **options: Any) -> tuple["HMM", Sequences]:
         """With a starting point from the data where there is none; what is learned is of whole sequences."""
-        found = self._read(*data, **options)
+        found = self.statistics(*data, **options)
         blank = changed(self.from_start(), emission=self.emission.resized(len(self.states), found.x.shape[1]))
-        blank.emission.check(_real_rows(found))
         found = changed(found, origin=blank)
         return blank._started(found, 0), found
 
@@ -156,16 +154,14 @@ class HMM(Belief, HasExpectations):
 
     def condition_on(self, statistics: Sequences) -> "HMM":
         """The filter, of which the last law is kept."""
-        return changed(self.require_parameters(), state=_run(passes.latest_state, self, statistics, statistics.real))
+        return changed(self, state=_run(passes.latest_state, self, statistics, statistics.real))
 
     def evidence_of(self, statistics: Sequences) -> Float[Array, ""]:
         """log p(x), the sum over all paths; its gradient costs one backward pass."""
-        hmm: Any = self.require_parameters()
-        log_b = hmm._log_b(statistics)
-        law = hmm._law(statistics)
-        return log_likelihood(law, hmm.transition, log_b, statistics.first, statistics.real)
+        law, transition = self._law_and_transition(statistics)
+        return log_likelihood(law, transition, self._log_b(statistics), statistics.first, statistics.real)
 
-    def predict(self, steps: int = 1, *, inputs: Any = None) -> Predictive:
+    def predict(self, steps: int = 1, *, inputs: ArrayLike | None = None) -> Predictive:
         """The next `steps` outcomes, each on its own: the law of the state, pushed through P, mixes the emissions.
 
         `inputs` are those of the steps, shape (steps, c), where the emission has some.
@@ -179,19 +175,19 @@ class HMM(Belief, HasExpectations):
     def forecast(self, steps: int = 1) -> Float[Array, "m k"]:
         """p(zₜ₊₁), …, p(zₜ₊steps): the law of the hidden state at the next steps."""
         check_count(steps, "steps")
-        hmm: Any = self.require_parameters()
-        return _pushed(hmm.start if hmm.state is None else hmm.state @ hmm.transition, hmm.transition, steps)
+        start, transition = self._chain
+        return _pushed(start if self.state is None else self.state @ transition, transition, steps)
 
     # -- looking at whole sequences -------------------------------------------------------------------------
 
-    def filter(self, *data: Any, continued: bool = False, **options: Any) -> States:
+    def filter(self, *data: ArrayLike, continued: bool = False, **options: Any) -> States:
         """p(zₜ | x₁…xₜ), its prediction before xₜ, and log p(xₜ | x₁…xₜ₋₁), for every row."""
         hmm, found = self._look(data, options, continued)
         probs, increments = (_cut(each, found) for each in _run(passes.filter_states, hmm, found))
-        return States(probs, increments, _cut(found.first, found), hmm._law(found), jnp.asarray(hmm.transition))
+        return States(probs, increments, _cut(found.first, found), *hmm._law_and_transition(found))
 
     def smooth(
-        self, *data: Any, lag: int | None = None, continued: bool = False, **options: Any
+        self, *data: ArrayLike, lag: int | None = None, continued: bool = False, **options: Any
     ) -> Float[Array, "t k"]:
         """p(zₜ | x₁…x_T), or with a `lag` p(zₜ | x₁…xₜ₊lag), for every row."""
         hmm, found = self._look(data, options, continued)
@@ -200,12 +196,12 @@ class HMM(Belief, HasExpectations):
         check_count(lag, "lag", 0)
         return _cut(_run(passes.lagged_states, hmm, found, put(np.asarray(lag))), found)
 
-    def viterbi(self, *data: Any, continued: bool = False, **options: Any) -> Int[Array, " t"]:
+    def viterbi(self, *data: ArrayLike, continued: bool = False, **options: Any) -> Int[Array, " t"]:
         """The most probable path as a whole, as indices of states."""
         hmm, found = self._look(data, options, continued)
         return _cut(_run(passes.most_likely_states, hmm, found), found)
 
-    def pairs(self, *data: Any, continued: bool = False, **options: Any) -> Float[Array, "s k k"]:
+    def pairs(self, *data: ArrayLike, continued: bool = False, **options: Any) -> Float[Array, "s k k"]:
         """p(zₜ = i, zₜ₊₁ = j | x₁…x_T) for t = 1 … T - 1 of one sequence."""
         hmm, found = self._look(data, options, continued)
         if not found.alone:
@@ -213,19 +209,20 @@ class HMM(Belief, HasExpectations):
         return put(np.asarray(_run(passes.pair_probs, hmm, found))[: found.rows - 1])
 
     def sample_paths(
-        self, *data: Any, n: int = 1, seed: int = 0, continued: bool = False, **options: Any
+        self, *data: ArrayLike, n: int = 1, seed: int = 0, continued: bool = False, **options: Any
     ) -> Int[Array, "n t"]:
         """n paths from p(z₁…z_T | x₁…x_T)."""
         check_count(n, "n")
         hmm, found = self._look(data, options, continued)
         return put(np.asarray(_run(passes.sampled_paths, hmm, found, jr.key(seed), n))[:, : found.rows])
 
-    def simulate(self, n: int, *, seed: int = 0, inputs: Any = None) -> tuple[Int[Array, " n"], Float[Array, "n d"]]:
+    def simulate(
+        self, n: int, *, seed: int = 0, inputs: ArrayLike | None = None
+    ) -> tuple[Int[Array, " n"], Float[Array, "n d"]]:
         """The next n hidden states and outcomes, drawn together; from the beginning where nothing was seen yet."""
         check_count(n, "n")
         driven = None if inputs is None else jnp.asarray(check_table(inputs, "inputs"))
-        hmm: Any = self.require_parameters()
-        return _simulated(jr.key(seed), hmm, hmm.forecast(1)[0], n, driven)
+        return _simulated(jr.key(seed), self, self.forecast(1)[0], n, driven)
 
     def chain(self) -> MarkovChain:
         """The chain of the hidden states, for what is known of those: stationary law, mixing, times of passage."""
@@ -233,20 +230,18 @@ class HMM(Belief, HasExpectations):
 
     # -- learning -------------------------------------------------------------------------------------------
 
-    def learner(self, priors: dict[str, Any]) -> Any:
+    def learner(self, priors: Mapping[str, object]) -> Learner:
         """EM; the gradient where there are priors of another kind, or a likelihood without an M-step."""
         # One sequence has one beginning, of which the start is always surer than sure: no word about that.
         return Evidence(flat=False) if priors or not self.emission.able(HasStatistics) else EM()
 
     def expect(self, statistics: Sequences) -> tuple[Expected, Float[Array, ""]]:
         """The E-step of Baum-Welch."""
-        hmm: Any = self.require_parameters()
-        return expect(hmm._law(statistics), hmm.transition, hmm.emission, statistics)
+        return expect(*self._law_and_transition(statistics), self.emission, statistics)
 
     def maximize(self, expected: Expected, fixed: tuple[str, ...] = ()) -> "HMM":
         """The M-step of Baum-Welch, with the priors' pseudo-counts."""
-        hmm: Any = self.require_parameters()
-        start, transition = maximize_chain(hmm.start, hmm.transition, expected, self.prior, self.sticky)
+        start, transition = maximize_chain(*self._chain, expected, self.prior, self.sticky)
         held = whole_emission_held(tuple(fixed), self.emission)
         return changed(
             self,
@@ -257,9 +252,9 @@ class HMM(Belief, HasExpectations):
 
     def log_prior_of_parameters(self) -> Float[Array, ""]:
         """log p(start) + log p(P) + log p(θ) up to a constant."""
-        hmm: Any = self.require_parameters()
-        chain = log_prior_of_chain(hmm.start, hmm.transition, self.prior, self.sticky)
-        return chain + (hmm.emission.log_prior() if self.emission.able(HasStatistics) else 0.0)
+        chain = log_prior_of_chain(*self._chain, self.prior, self.sticky)
+        shown = self.emission
+        return chain + (require(shown, HasStatistics).log_prior() if shown.able(HasStatistics) else 0.0)
 
     def restart(self, statistics: Sequences, seed: int) -> "HMM | None":
         """Another starting point for what was not given; None where all was."""
@@ -284,15 +279,22 @@ class HMM(Belief, HasExpectations):
             )
         return self
 
-    def _law(self, data: Sequences) -> Any:
-        """p(z) at the first row of each sequence."""
-        hmm: Any = self
-        return hmm.start if hmm.state is None or not data.alone else hmm.state @ hmm.transition
+    @property
+    def _chain(self) -> tuple[Float[Array, " k"], Float[Array, "k k"]]:
+        """(start, transition), which are known."""
+        self.require_parameters()
+        assert self.start is not None and self.transition is not None
+        return self.start, self.transition
+
+    def _law_and_transition(self, data: Sequences) -> tuple[Float[Array, " k"], Float[Array, "k k"]]:
+        """p(z) at the first row of each sequence, and P."""
+        start, transition = self._chain
+        return start if self.state is None or not data.alone else self.state @ transition, transition
 
     def _log_b(self, data: Sequences) -> Float[Array, "t k"]:
         return self.emission.log_prob(observed(data))
 
-    def _look(self, data: tuple[Any, ...], options: dict[str, Any], continued: bool) -> tuple["HMM", Sequences]:
+    def _look(self, data: tuple[ArrayLike, ...], options: dict[str, Any], continued: bool) -> tuple["HMM", Sequences]:
         hmm = self.require_parameters() if continued else self.require_parameters().from_start()
         return hmm, hmm.statistics(*data, **options)
 
@@ -317,16 +319,16 @@ class HMM(Belief, HasExpectations):
         return f"{type(self).__name__}({'; '.join(said)})"
 
 
-def _square(transition: Any, k: int) -> Any:
+def _square(transition: ArrayLike, k: int) -> np.ndarray:
     table = check_table(transition, "transition", finite=True)
     if table.shape != (k, k):
         raise DataError(f"transition must have shape ({k}, {k}), a row for each state, found {table.shape}")
     return table
 
 
-def _probabilities(values: Any, name: str) -> Array:
+def _probabilities(values: np.ndarray | Array, name: str) -> Array:
     if is_traced(values):
-        return values
+        return jnp.asarray(values)
     sums = values.sum(axis=-1)
     if np.any(values < 0) or not np.allclose(sums, 1.0, rtol=0, atol=1e-8):
         raise DataError(
@@ -339,7 +341,7 @@ def _probabilities(values: Any, name: str) -> Array:
 @eqx.filter_jit
 def _run(one_pass: Callable[..., T], hmm: HMM, data: Sequences, *rest: object) -> T:
     """A pass over the data: one program for each shape of data, whatever the numbers."""
-    return one_pass(hmm._law(data), hmm.transition, hmm._log_b(data), data.first, *rest)
+    return one_pass(*hmm._law_and_transition(data), hmm._log_b(data), data.first, *rest)
 
 
 @eqx.filter_jit
@@ -354,7 +356,7 @@ def _simulated(
 ) -> tuple[Int[Array, " n"], Float[Array, "n d"]]:
     """n states from a law of the first one, and what they show."""
     k_first, k_rest, k_shown = jr.split(key, 3)
-    log_p = jnp.log(jnp.asarray(hmm.transition))
+    log_p = jnp.log(hmm._chain[1])
 
     def step(z: Array, key: PRNGKeyArray) -> tuple[Array, Array]:
         return jr.categorical(key, log_p[z]), z
@@ -370,5 +372,5 @@ def _real_rows(data: Sequences) -> Observed:
     return Observed(x, seen, inputs, data.complete)
 
 
-def _cut(values: Any, data: Sequences) -> Any:
+def _cut(values: Array, data: Sequences) -> Array:
     return put(np.asarray(values)[: data.rows])

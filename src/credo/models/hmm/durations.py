@@ -14,10 +14,9 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
-from numpy.typing import ArrayLike
 
 from credo.core.arrays import put
-from credo.core.checks import check_table
+from credo.core.checks import ArrayLike, check_table
 from credo.core.errors import DataError
 from credo.core.predictive import Predictive
 from credo.core.pytrees import changed
@@ -25,7 +24,7 @@ from credo.models.densities.base import Density, Inputs, IsConjugate, Observed
 from credo.models.hmm.belief import HMM
 
 
-class Tied(IsConjugate[Any, Any]):
+class Tied(IsConjugate[object, object]):
     """Components in groups of `ages` neighbours that are the same: number s is number s // ages of `density`."""
 
     ages: int = eqx.field(static=True)
@@ -65,11 +64,11 @@ class Tied(IsConjugate[Any, Any]):
         """That of the density, with the probabilities of all ages."""
         return self.density.predictive(self._summed(probs), inputs)
 
-    def expected_statistics(self, data: Observed, weight: Float[Array, "n s"]) -> Any:
+    def expected_statistics(self, data: Observed, weight: Float[Array, "n s"]) -> object:
         """Those of the density, with the weights of all ages."""
         return self._conjugate.expected_statistics(data, self._summed(weight))
 
-    def maximize(self, statistics: Any) -> "Tied":
+    def maximize(self, statistics: object) -> "Tied":
         """That of the density."""
         return Tied(self._conjugate.maximize(statistics), self.ages)
 
@@ -77,31 +76,31 @@ class Tied(IsConjugate[Any, Any]):
         """That of the density."""
         return self._conjugate.log_prior()
 
-    def draw_statistics(self, key: PRNGKeyArray, data: Observed, which: Int[Array, " n"]) -> Any:
+    def draw_statistics(self, key: PRNGKeyArray, data: Observed, which: Int[Array, " n"]) -> object:
         """Those of the density, whatever the age."""
         return self._conjugate.draw_statistics(key, data, which // self.ages)
 
-    def draw(self, key: PRNGKeyArray, statistics: Any) -> "Tied":
+    def draw(self, key: PRNGKeyArray, statistics: object) -> "Tied":
         """That of the density."""
         return Tied(self._conjugate.draw(key, statistics), self.ages)
 
-    def variational_posterior(self, statistics: Any) -> Any:
+    def variational_posterior(self, statistics: object) -> object:
         """That of the density."""
         return self._conjugate.variational_posterior(statistics)
 
-    def expected_log_prob(self, q: Any, data: Observed) -> Float[Array, "n s"]:
+    def expected_log_prob(self, q: object, data: Observed) -> Float[Array, "n s"]:
         """That of the density, for every age."""
         return self._repeated(self._conjugate.expected_log_prob(q, data))
 
-    def expected_statistics_under(self, q: Any, data: Observed, weight: Float[Array, "n s"]) -> Any:
+    def expected_statistics_under(self, q: object, data: Observed, weight: Float[Array, "n s"]) -> object:
         """Those of the density, with the weights of all ages."""
         return self._conjugate.expected_statistics_under(q, data, self._summed(weight))
 
-    def kl_to_prior(self, q: Any) -> Float[Array, ""]:
+    def kl_to_prior(self, q: object) -> Float[Array, ""]:
         """That of the density."""
         return self._conjugate.kl_to_prior(q)
 
-    def posterior_mean(self, q: Any) -> "Tied":
+    def posterior_mean(self, q: object) -> "Tied":
         """That of the density."""
         return Tied(self._conjugate.posterior_mean(q), self.ages)
 
@@ -128,7 +127,7 @@ def explicit_durations(hmm: HMM, durations: ArrayLike) -> HMM:
     Names of states become (name, age). Learning keeps what is impossible impossible; `fixed=["start", "transition"]`
     holds the durations.
     """
-    model = hmm.require_parameters()
+    start_law, transition = hmm._chain
     table = np.asarray(check_table(durations, "durations"))
     k, ages = len(hmm.states), table.shape[1]
     if table.shape[0] != k or np.any(table < 0) or not np.allclose(table.sum(1), 1.0, rtol=0, atol=1e-8):
@@ -136,7 +135,7 @@ def explicit_durations(hmm: HMM, durations: ArrayLike) -> HMM:
             f"durations must have a row of probabilities that sum to 1 for each of {k} states, found shape "
             f"{table.shape} and sums {np.round(table.sum(1), 6).tolist()}"
         )
-    follows = np.asarray(model.transition) * (1 - np.eye(k))
+    follows = np.asarray(transition) * (1 - np.eye(k))
     if np.any(follows.sum(1) <= 0):
         raise DataError(
             f"state {hmm.states[int(np.argmin(follows.sum(1)))]!r} is never left: once a visit ends another state must "
@@ -152,7 +151,7 @@ def explicit_durations(hmm: HMM, durations: ArrayLike) -> HMM:
     state, age = np.meshgrid(np.arange(k), np.arange(ages - 1), indexing="ij")
     wide[state, age, state, age + 1] = 1 - hazard[:, :-1]
     start = np.zeros((k, ages))
-    start[:, 0] = np.asarray(model.start)
+    start[:, 0] = np.asarray(start_law)
     return changed(
         hmm,
         emission=Tied(hmm.emission, ages),

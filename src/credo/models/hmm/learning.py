@@ -9,7 +9,7 @@ adds the pseudo-counts of the Dirichlet prior, `prior` - 1 everywhere and `stick
 impossible stay so. Baum et al. (1970); Fox et al. (2011), "A sticky HDP-HMM", for the diagonal.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +29,7 @@ class Expected(NamedTuple):
 
     starts: Float[Array, " k"]
     transitions: Float[Array, "k k"]
-    emission: Any
+    emission: object
 
 
 @jax.custom_vjp
@@ -44,13 +44,15 @@ def log_likelihood(
     return jnp.sum(jnp.where(real, filter_states(start, transition, log_b, first).increments, 0.0))
 
 
-def _forward(start: Array, transition: Array, log_b: Array, first: Array, real: Array) -> tuple[Array, Any]:
+def _forward(
+    start: Array, transition: Array, log_b: Array, first: Array, real: Array
+) -> tuple[Array, tuple[Array, ...]]:
     filtered = filter_states(start, transition, log_b, first)
     value = jnp.sum(jnp.where(real, filtered.increments, 0.0))
     return value, (start, transition, filtered.probs, first, real)
 
 
-def _backward(saved: Any, slope: Array) -> tuple[Any, ...]:
+def _backward(saved: tuple[Array, ...], slope: Array) -> tuple[Array | None, ...]:
     start, transition, probs, first, real = saved
     gamma, starts, counts = counted(start, transition, probs, first, real)
     by_start = jnp.where(start > 0, starts / jnp.where(start > 0, start, 1.0), 0.0)

@@ -6,7 +6,6 @@ Norris (1997), "Markov Chains", chapter 1; Levin & Peres (2017), "Markov Chains 
 import itertools
 import warnings
 from collections.abc import Iterable
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -17,7 +16,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from scipy.special import xlogy
 
 from credo.core.arrays import put
-from credo.core.checks import check_table, check_vector
+from credo.core.checks import ArrayLike, check_table, check_vector
 from credo.core.errors import DataError, RepairedWarning
 from credo.core.padding import bucket
 from credo.models.markov import counting, powers, structure
@@ -38,7 +37,7 @@ class MarkovChain(eqx.Module):
     start: Float[Array, " k"] | None
     states: Names = eqx.field(static=True)
 
-    def __init__(self, transition: Any, states: Any = None, start: Any = None) -> None:
+    def __init__(self, transition: ArrayLike, states: object = None, start: object = None) -> None:
         table = np.asarray(check_table(transition, "transition"))
         k, columns = table.shape
         if k != columns:
@@ -50,7 +49,7 @@ class MarkovChain(eqx.Module):
         self.start = None if start is None else put(_distribution(start, self.states))
 
     @classmethod
-    def fit(cls, sequences: Any, order: int = 1, states: Any = None) -> "MarkovChain":
+    def fit(cls, sequences: ArrayLike, order: int = 1, states: object = None) -> "MarkovChain":
         """Maximum likelihood: P̂ᵢⱼ = nᵢⱼ/Σⱼ nᵢⱼ from the transitions in one or several sequences.
 
         For `order` > 1 the states of the chain are the tuples of `order` successive states. The data say nothing
@@ -83,7 +82,7 @@ class MarkovChain(eqx.Module):
         """Whether every state can be reached from every state."""
         return len(self._parts()) == 1
 
-    def period(self, state: Any = None) -> int:
+    def period(self, state: object = None) -> int:
         """The greatest common divisor of the times at which the chain can be back in `state`; 0 where it can not.
 
         Without a state, the least common multiple over the closed classes: the period of Pᵗ in the long run.
@@ -146,7 +145,7 @@ class MarkovChain(eqx.Module):
         flow = pi[:, None] * np.asarray(self.transition)
         return MarkovChain(flow.T / flow.sum(0)[:, None], self.states)
 
-    def mixing_time(self, epsilon: Any = 0.25) -> int:
+    def mixing_time(self, epsilon: ArrayLike = 0.25) -> int:
         """The least t with maxᵢ TV(Pᵗ(i, ·), π) ≤ ε. Levin & Peres (2017), section 4.5."""
         bound = float(epsilon)
         if not 0 < bound < 1:
@@ -168,13 +167,13 @@ class MarkovChain(eqx.Module):
 
     # ── from a start to a target
 
-    def distribution(self, t: int, start: Any = None) -> Float[Array, " k"]:
+    def distribution(self, t: int, start: object = None) -> Float[Array, " k"]:
         """The probabilities of the states after t steps, start · Pᵗ; see `simulate` for `start`."""
         if isinstance(t, bool) or not isinstance(t, int | np.integer) or t < 0:
             raise DataError(f"t must be a whole number of steps ≥ 0, found {t!r}")
         return put(powers.advance(self._start(start), np.asarray(self.transition), int(t)))
 
-    def hitting_times(self, target: Any) -> Float[Array, " k"]:
+    def hitting_times(self, target: ArrayLike) -> Float[Array, " k"]:
         """The expected steps from each state to `target` (a state, or several): h = 1 + Ph outside of it, 0 in it.
 
         Infinite from where it may never be reached. Norris (1997), theorem 1.3.5.
@@ -205,7 +204,7 @@ class MarkovChain(eqx.Module):
 
     # ── paths
 
-    def simulate(self, n: int, *, seed: int = 0, start: Any = None, chains: int = 1) -> np.ndarray:
+    def simulate(self, n: int, *, seed: int = 0, start: object = None, chains: int = 1) -> np.ndarray:
         """Paths of n states by name, shape (n,), or (chains, n) for several.
 
         `start` is a state or probabilities; where it is None, the chain's own, else the stationary distribution.
@@ -217,7 +216,7 @@ class MarkovChain(eqx.Module):
         codes = np.asarray(_paths(jr.key(seed), put(first), put(steps), bucket(int(n)), int(chains)))[:, :n]
         return counting.names_array(self.states)[codes if chains > 1 else codes[0]]
 
-    def log_prob(self, sequences: Any) -> float:
+    def log_prob(self, sequences: ArrayLike) -> float:
         """log p of one or several sequences: Σₜ log P(xₜ, xₜ₊₁), and log start(x₁) where the chain has a start."""
         encoded = counting.encode(sequences, self.states)
         counts = counting.count_transitions(encoded, len(self.states), 1)
@@ -238,7 +237,7 @@ class MarkovChain(eqx.Module):
     def _names(self, members: Int[np.ndarray, " n"]) -> Names:
         return tuple(self.states[i] for i in members)
 
-    def _start(self, start: Any) -> np.ndarray:
+    def _start(self, start: object) -> np.ndarray:
         if start is not None:
             return _distribution(start, self.states)
         if self.start is not None:
@@ -279,7 +278,7 @@ def _check_rows(table: np.ndarray, states: Names) -> np.ndarray:
     return table / sums[:, None]
 
 
-def _distribution(start: Any, states: Names) -> np.ndarray:
+def _distribution(start: ArrayLike, states: Names) -> np.ndarray:
     if counting.is_state(start, states):
         return (np.arange(len(states)) == counting.index_of(start, states)).astype(float)
     if isinstance(start, str) or np.ndim(start) == 0:

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from credo.core.arrays import is_traced
+from credo.core.checks import ArrayLike
 from credo.core.errors import DataError
 
 Names = tuple[Any, ...]
@@ -36,7 +37,7 @@ class Encoded(NamedTuple):
         return self.codes[np.cumsum(self.lengths) - self.lengths]
 
 
-def name_states(states: Any) -> Names:
+def name_states(states: object) -> Names:
     """The names of the states: 0 … k - 1 for a number k, else those given, checked to differ."""
     if isinstance(states, int | np.integer) and not isinstance(states, bool):
         if states < 1:
@@ -56,7 +57,7 @@ def name_states(states: Any) -> Names:
     return names
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """A name as Python's own str, int or tuple of such, so that it can be compared, hashed and saved."""
     plain = value.item() if isinstance(value, np.generic) else value
     if isinstance(plain, str):
@@ -84,7 +85,7 @@ def names_array(states: Names) -> np.ndarray:
     return out
 
 
-def index_of(state: Any, states: Names, name: str = "state") -> int:
+def index_of(state: object, states: Names, name: str = "state") -> int:
     """The index of one state by its name."""
     found = _lookup({known: i for i, known in enumerate(states)}, state)
     if found < 0:
@@ -92,19 +93,19 @@ def index_of(state: Any, states: Names, name: str = "state") -> int:
     return found
 
 
-def is_state(value: Any, states: Names) -> bool:
+def is_state(value: object, states: Names) -> bool:
     """Whether `value` is the name of a state."""
     return _lookup(dict.fromkeys(states, 0), value) == 0
 
 
-def _lookup(index: dict[Any, int], value: Any) -> int:
+def _lookup(index: dict[Any, int], value: object) -> int:
     try:
         return index.get(value, -1)
     except TypeError:  # not hashable, so no name
         return -1
 
 
-def read_sequences(data: Any, states: Names | None = None, name: str = "sequences") -> list[np.ndarray]:
+def read_sequences(data: ArrayLike, states: Names | None = None, name: str = "sequences") -> list[np.ndarray]:
     """One vector of names for each sequence in `data`: one sequence, a list of them, or a table with one in each row.
 
     Text is a sequence of characters. Where tuples are names of `states`, a list of them is one sequence.
@@ -129,20 +130,20 @@ def read_sequences(data: Any, states: Names | None = None, name: str = "sequence
     return [_vector(item, f"sequence {i} of {name}") for i, item in enumerate(items)]
 
 
-def is_single(data: Any, states: Names) -> bool:
+def is_single(data: ArrayLike, states: Names) -> bool:
     """Whether `data` is one sequence rather than several."""
     if isinstance(data, str):
         return True
     return data.ndim == 1 if hasattr(data, "ndim") else not _is_sequence(next(iter(data), None), states)
 
 
-def _is_sequence(item: Any, states: Names | None) -> bool:
+def _is_sequence(item: object, states: Names | None) -> bool:
     if isinstance(item, tuple):
         return states is None or not is_state(item, states)
     return not isinstance(item, str) and (isinstance(item, Sequence | np.ndarray | jax.Array) or hasattr(item, "iloc"))
 
 
-def _vector(item: Any, name: str) -> np.ndarray:
+def _vector(item: object, name: str) -> np.ndarray:
     raw = item.to_numpy() if hasattr(item, "to_numpy") else item
     try:
         values = names_array(tuple(raw)) if isinstance(raw, Sequence) and len(raw) else np.asarray(raw)
@@ -159,7 +160,7 @@ def _together(sequences: list[np.ndarray]) -> np.ndarray:
     return np.concatenate(sequences if len(kinds) == 1 else [s.astype(object) for s in sequences])
 
 
-def observed_states(data: Any) -> Names:
+def observed_states(data: ArrayLike) -> Names:
     """The names that occur, in their order."""
     values = _together(read_sequences(data))
     try:
@@ -168,7 +169,7 @@ def observed_states(data: Any) -> Names:
         return name_states(dict.fromkeys(values.tolist()))
 
 
-def encode(data: Any, states: Names, name: str = "sequences") -> Encoded:
+def encode(data: ArrayLike, states: Names, name: str = "sequences") -> Encoded:
     """The sequences as indices of `states`; an unknown state is an error that says where it is."""
     sequences = read_sequences(data, states, name)
     values = _together(sequences)
@@ -191,7 +192,7 @@ def encode(data: Any, states: Names, name: str = "sequences") -> Encoded:
     return Encoded(codes, lengths)
 
 
-def check_order(order: Any, k: int, least: int) -> int:
+def check_order(order: object, k: int, least: int) -> int:
     """A whole number ≥ `least` for which a table of all memories fits in memory."""
     if isinstance(order, bool) or not isinstance(order, int | np.integer) or order < least:
         raise DataError(f"order must be a whole number ≥ {least}, found {order!r}")

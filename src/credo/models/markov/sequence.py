@@ -15,6 +15,7 @@ from jax.scipy import special
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from credo.core.arrays import is_traced, put
+from credo.core.checks import ArrayLike
 from credo.core.errors import DataError
 from credo.core.params import positive
 from credo.core.predictive import Categorical, Interval
@@ -60,7 +61,13 @@ class MarkovSequence(Conjugate):
     concentration: Float[Array, "..."] = positive()
 
     def __init__(
-        self, states: Any, order: int = 1, concentration: Any = 1.0, *, counts: Any = None, last: Any = None
+        self,
+        states: object,
+        order: int = 1,
+        concentration: ArrayLike = 1.0,
+        *,
+        counts: ArrayLike = None,
+        last: ArrayLike = None,
     ) -> None:
         self.states = counting.name_states(states)
         k = len(self.states)
@@ -92,7 +99,7 @@ class MarkovSequence(Conjugate):
         """αᵣⱼ/Aᵣ, the expected table of transitions."""
         return self.alpha / self.strength[:, None]
 
-    def statistics(self, sequences: Any, continued: bool = False) -> TransitionCounts:
+    def statistics(self, sequences: ArrayLike, continued: bool = False) -> TransitionCounts:
         """The counts of transitions; with `continued`, the first sequence goes on where the last one ended."""
         codes, lengths = counting.encode(sequences, self.states)
         given = 0
@@ -117,7 +124,7 @@ class MarkovSequence(Conjugate):
         rows = jnp.sum(log_rising(self.alpha, n), axis=-1) - log_rising(self.strength, jnp.sum(n, axis=-1))
         return jnp.sum(rows) - statistics.starts * jnp.log(len(self.states))
 
-    def predict(self, context: Any = None) -> Categorical:
+    def predict(self, context: object = None) -> Categorical:
         """The next state after `context`, Categorical(αᵣ/Aᵣ); E[H[θᵣ]] = ψ(Aᵣ + 1) - Σⱼ αᵣⱼ/Aᵣ ψ(αᵣⱼ + 1).
 
         Args:
@@ -148,7 +155,7 @@ class MarkovSequence(Conjugate):
             )
         return (self.alpha - 1) / excess[:, None]
 
-    def log_prob(self, theta: Any) -> Array:
+    def log_prob(self, theta: ArrayLike) -> Array:
         """Σᵣ log Dirichlet(θᵣ | αᵣ) for a table θ of the shape of `counts`; -inf where a row is not a distribution."""
         t = jnp.asarray(theta, float)
         inside = jnp.all(t >= 0) & jnp.all(jnp.abs(jnp.sum(t, axis=-1) - 1) < 1e-8)
@@ -156,7 +163,7 @@ class MarkovSequence(Conjugate):
         density = jnp.sum(special.xlogy(self.alpha - 1, jnp.maximum(t, 0.0))) - log_normalizer
         return jnp.where(inside, density, -jnp.inf)
 
-    def credible_interval(self, level: Any = 0.95) -> Interval:
+    def credible_interval(self, level: ArrayLike = 0.95) -> Interval:
         """The central intervals that each hold θᵣⱼ ~ Beta(αᵣⱼ, Aᵣ - αᵣⱼ) with probability `level`."""
         half = float(check_levels(level, "level")) / 2
         alpha = np.asarray(self.alpha)
@@ -177,7 +184,7 @@ class MarkovSequence(Conjugate):
         rows = np.broadcast_to(table, (k, k)) if self.order == 0 else table
         return MarkovChain(*unfold(rows / rows.sum(1, keepdims=True), self.states, max(self.order, 1)))
 
-    def _rows(self, context: Any) -> Any:
+    def _rows(self, context: ArrayLike) -> Any:
         """The row of the table for each context."""
         if context is None or self.order == 0:
             return self._last_row()
@@ -200,7 +207,7 @@ class MarkovSequence(Conjugate):
             )
         return counting.context_index(self.last, len(self.states))
 
-    def _codes(self, context: Any) -> np.ndarray:
+    def _codes(self, context: object) -> np.ndarray:
         """Indices of states: (order,) for one context, (m, order) for several."""
         context = np.asarray(context).item() if getattr(context, "ndim", None) == 0 else context
         if self.order == 1 and counting.is_state(context, self.states):
