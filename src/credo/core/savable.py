@@ -155,7 +155,7 @@ nonlinear    models.nonlinear.model             Dynamics
 nonlinear    models.nonlinear.particle          Particles
 sequences    models.sequences                   Sequences
 sequences    models.state_laws                  FilteredStates SmoothedStates
-structural   models.structural.base             Scales
+structural   models.structural.base             SeriesScales
 structural   models.structural.belief           Past Structural
 structural   models.structural.parts            AR Cycle Level Regression Seasonal Trend
 structural   models.structural.series           Series

@@ -7,6 +7,7 @@ from scipy import integrate, stats
 import credo
 from credo.app.forecast_backtest import backtest, naive
 from credo.core.predictive import LogNormal, Normal
+from credo.core.pytrees import changed
 from credo.errors import DataError
 from credo.models.structural import AR, Cycle, Level, Regression, Seasonal, Structural, Trend, integrated_evidence
 
@@ -102,7 +103,7 @@ def test_two_halves_are_the_whole_and_a_file_keeps_it(both, y, tmp_path):
 
 
 def _scaled(prior, first):
-    return prior._with(scales=first.scales)
+    return changed(prior, scales=first.scales)
 
 
 def _given(prior, first, y):

@@ -11,6 +11,7 @@ from statsmodels.tsa.statespace.structural import UnobservedComponents
 
 import credo
 from credo.core.params import layout, learnable, to_vector
+from credo.core.pytrees import changed
 from credo.errors import DataError
 from credo.infer.learning import Objective
 from credo.models.structural import AR, Cycle, Level, Regression, Seasonal, Structural, Trend, integrated_evidence
@@ -115,13 +116,13 @@ def test_two_halves_are_the_whole(rich):
     half = RICH.condition(y[:25], inputs=X[:25], missing=True)
     both = half.condition(y[25:], inputs=X[25:T], missing=True)
     # The scale of the first data is what the start is taken from: the second half does not change it.
-    again = RICH._with(scales=half.scales).condition(y, inputs=X[:T], missing=True)
+    again = changed(RICH, scales=half.scales).condition(y, inputs=X[:T], missing=True)
     np.testing.assert_allclose(both.state.mean, again.state.mean, atol=1e-9)
     np.testing.assert_allclose(both.past.y, y)
     chain = RICH.log_evidence(y[:25], inputs=X[:25], missing=True) + half.log_evidence(
         y[25:], inputs=X[25:T], missing=True
     )
-    np.testing.assert_allclose(chain, RICH._with(scales=half.scales).log_evidence(y, inputs=X[:T], missing=True))
+    np.testing.assert_allclose(chain, changed(RICH, scales=half.scales).log_evidence(y, inputs=X[:T], missing=True))
 
 
 def test_waves_are_statsmodels():
@@ -314,3 +315,16 @@ def test_the_gradient_of_the_evidence_is_exact(rich):
     want = [(objective.value(at + h * e) - objective.value(at - h * e)) / (2 * h) for e in np.eye(len(at))]
     np.testing.assert_allclose(slope, want, rtol=1e-5, atol=1e-6)
     assert np.isfinite(value)
+
+
+def test_a_single_part_is_a_belief():
+    alone, whole = credo.fit(Level(), NILE), credo.fit(Structural(Level()), NILE)
+    assert isinstance(alone, Structural)
+    assert learnable(alone) == learnable(whole)
+    np.testing.assert_array_equal(alone.predict(3).mean, whole.predict(3).mean)
+    assert float(Level(2.0).log_evidence(NILE)) == float(Structural(Level(2.0)).log_evidence(NILE))
+    np.testing.assert_array_equal(
+        Level(2.0).condition(NILE).state.mean, Structural(Level(2.0)).condition(NILE).state.mean
+    )
+    with pytest.raises(DataError, match="has seen no data"):
+        Level().predict(3)

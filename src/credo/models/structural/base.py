@@ -7,7 +7,7 @@ Harvey (1989), "Forecasting, structural time series models and the Kalman filter
 """
 
 from abc import abstractmethod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -15,7 +15,16 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from credo.core.arrays import is_traced, put
+from credo.core.belief import Belief
 from credo.core.errors import DataError
+from credo.core.predictive import Predictive
+from credo.core.pytrees import changed
+
+if TYPE_CHECKING:
+    from credo.models.structural.belief import Structural
+    from credo.models.structural.series import Series
+
+Number: TypeAlias = Float[Array | np.ndarray, ""] | float
 
 WIDE = 10.0
 """The start of a level is this many standard deviations of the series wide."""
@@ -27,7 +36,7 @@ DOUBLINGS = 24
 """Sums 2²⁴ terms: exact for roots up to 1 - 10⁻⁶."""
 
 
-class Scales(eqx.Module):
+class SeriesScales(eqx.Module):
     """How large the numbers of a series are: parts take from it where states start and where learning begins."""
 
     center: Float[Array | np.ndarray, ""]
@@ -40,7 +49,7 @@ class Scales(eqx.Module):
     """The standard deviation of each input."""
 
     @classmethod
-    def of(cls, y: np.ndarray, inputs: np.ndarray) -> "Scales":
+    def of(cls, y: np.ndarray, inputs: np.ndarray) -> "SeriesScales":
         """From the outcomes, NaN where they are missing, and the inputs."""
         seen = y[~np.isnan(y)]
         spread = float(seen.std()) if len(seen) > 1 else 0.0
@@ -69,13 +78,16 @@ class Block(NamedTuple):
     covariance: Float[Array, "n n"]
 
 
-class Part(eqx.Module):
-    """A part of a structural time series. `a + b` is the model whose outcome is the sum of both and of noise."""
+class Part(Belief):
+    """A part of a structural time series. `a + b` is the model whose outcome is the sum of both and of noise.
+
+    A part is a belief: that of the model with no other part. What is learned from it is a `Structural`.
+    """
 
     @property
-    @abstractmethod
     def name(self) -> str:
         """What the part is called among the components."""
+        return type(self).__name__.lower()
 
     @property
     @abstractmethod
@@ -83,18 +95,51 @@ class Part(eqx.Module):
         """The names of its states."""
 
     @abstractmethod
-    def block(self, scales: Scales) -> Block:
+    def block(self, scales: SeriesScales) -> Block:
         """Its matrices, and the law of its state at the first time."""
 
-    @abstractmethod
-    def adapt(self, scales: Scales) -> Any:
-        """The part with the numbers at which learning begins."""
-
-    def typical(self, scales: Scales) -> dict[str, tuple[Any, float]]:
-        """For every learnable variance by field: a value that would not surprise, and how far it may be off in logs."""
+    def initial(self, scales: SeriesScales) -> dict[str, Number]:
+        """The numbers by field at which learning begins; what is None is not learned."""
         return {}
 
-    def __add__(self, other: Any) -> Any:
+    def typical(self, scales: SeriesScales) -> dict[str, Number]:
+        """For every learnable variance by field a value that would not surprise."""
+        return {}
+
+    def adapt(self, scales: SeriesScales) -> "Part":
+        """The part with the numbers at which learning begins."""
+        found = {field: put(v) for field, v in self.initial(scales).items() if getattr(self, field) is not None}
+        return changed(self, **found)
+
+    # ------------------------------------------------------------------ as a belief
+
+    def told(self, *data: Any) -> "Structural":
+        """The model with no other part."""
+        from credo.models.structural.belief import Structural
+
+        return Structural(self)
+
+    def statistics(self, *data: Any, **options: Any) -> "Series":
+        """Those of the model with no other part, as all that follows."""
+        return self.told().statistics(*data, **options)
+
+    def prepare(self, *data: Any, **options: Any) -> "tuple[Structural, Series]":
+        """With the numbers at which learning begins."""
+        return self.told().prepare(*data, **options)
+
+    def condition_on(self, statistics: "Series") -> "Structural":
+        """The law of the state after the series."""
+        return self.told().condition_on(statistics)
+
+    def evidence_of(self, statistics: "Series") -> Float[Array, ""]:
+        """log p(y₁…y_T)."""
+        return self.told().evidence_of(statistics)
+
+    def predict(self, steps: int = 1, **options: Any) -> Predictive:
+        """Not before any data."""
+        return self.told().predict(steps, **options)
+
+    def __add__(self, other: object) -> "Structural":
         """The model of both parts together."""
         from credo.models.structural.belief import Structural
 
@@ -118,11 +163,6 @@ def variance_of(value: Any) -> Float[Array, ""]:
 def as_number(value: Any) -> Any:
     """A learnable number as an array; None stays None, and what is traced stays as it is."""
     return value if value is None or is_traced(value) else put(np.asarray(value, dtype=float))
-
-
-def begin(value: Any, at: Any) -> Any:
-    """Where learning begins; what is None is not learned."""
-    return None if value is None else put(at)
 
 
 def stationary(transition: Float[Array, "n n"], noise: Float[Array, "n n"]) -> Float[Array, "n n"]:

@@ -28,12 +28,13 @@ from credo.core.errors import DataError
 from credo.core.padding import bucket, pad_rows
 from credo.core.params import positive
 from credo.core.predictive import LogNormal, Normal
+from credo.core.pytrees import changed
 from credo.models.lds.kalman import FilterInputs, StateLaw, SystemMatrices, kalman_filter, kalman_smoother
 from credo.models.lds.score import log_likelihood
 from credo.models.state_laws import FilteredStates, SmoothedStates
-from credo.models.structural.base import Block, Part, Scales, as_number
+from credo.models.structural.base import Block, Part, SeriesScales, as_number
 from credo.models.structural.forecast import forecast
-from credo.models.structural.learning import Variances, weak_priors
+from credo.models.structural.learning import StructuralEvidence, weak_priors
 from credo.models.structural.parts import Level, Regression, Trend
 from credo.models.structural.series import Series, logarithms, read_inputs, read_outcomes, series_of
 
@@ -47,7 +48,7 @@ class Past(eqx.Module):
 
 
 class Structural(Belief):
-    """A sum of parts and noise. `Level() + Seasonal(12)` makes one; `Structural(Level())` is one of a single part.
+    """A sum of parts and noise. `Level() + Seasonal(12)` makes one; `Level()` alone stands for `Structural(Level())`.
 
     `start` is (mean, covariance) of all states at the first time, for those who want to say it; None takes it from the
     scale of the first data. `noise=None` is an outcome without noise of its own.
@@ -60,7 +61,7 @@ class Structural(Belief):
     parts: tuple[Part, ...]
     noise: Float[Array, ""] | None = positive(1.0)
     start: StateLaw | None = None
-    scales: Scales | None = None
+    scales: SeriesScales | None = None
     """The scale of the first data."""
     state: StateLaw | None = None
     """The law of the state at the latest time."""
@@ -73,7 +74,7 @@ class Structural(Belief):
         *parts: Any,
         noise: Any = 1.0,
         start: Any = None,
-        scales: Scales | None = None,
+        scales: SeriesScales | None = None,
         state: StateLaw | None = None,
         past: Past | None = None,
         log: bool = False,
@@ -96,21 +97,14 @@ class Structural(Belief):
         self.start = None if start is None else StateLaw(*(as_number(a) for a in start))
         self.scales, self.state, self.past, self.log = scales, state, past, bool(log)
 
-    def _with(self, **changes: Any) -> "Structural":
-        """The same with some fields changed."""
-        fields = {name: getattr(self, name) for name in ("noise", "start", "scales", "state", "past", "log")}
-        fields |= changes
-        return Structural(*fields.pop("parts", self.parts), **fields)
-
-    def __add__(self, other: Any) -> "Structural":
+    def __add__(self, other: object) -> "Structural":
         """The model with more parts."""
-        more = other.parts if isinstance(other, Structural) else (other,)
-        log = self.log or getattr(other, "log", False)
-        return Structural(*self.parts, *more, noise=self.noise, start=self.start, log=log)
+        more, log = (other.parts, other.log) if isinstance(other, Structural) else ((other,), False)
+        return Structural(*self.parts, *more, noise=self.noise, start=self.start, log=self.log or log)
 
     def on_logs(self) -> "Structural":
         """The same parts for log y, before any data."""
-        return self._with(state=None, past=None, scales=None, log=True)
+        return changed(self, state=None, past=None, scales=None, log=True)
 
     def formula(self) -> str:
         """The names of the parts."""
@@ -137,7 +131,7 @@ class Structural(Belief):
         found = [part for part in self.parts if isinstance(part, Regression)]
         return found[0].names if found else ()
 
-    def system(self, inputs: Float[Array, "t d"], scales: Scales) -> tuple[StateLaw, SystemMatrices]:
+    def system(self, inputs: Float[Array, "t d"], scales: SeriesScales) -> tuple[StateLaw, SystemMatrices]:
         """The law of the first state, and the matrices of every time."""
         blocks = [part.block(scales) for part in self.parts]
         transition = _diagonal([b.transition for b in blocks])
@@ -190,11 +184,11 @@ class Structural(Belief):
             raise DataError("y has no outcome that was observed: there is nothing to learn from")
         _, found = read_inputs(inputs, len(outcomes), self.input_names)
         parts = tuple(Regression(found) if isinstance(part, Regression) else part for part in self.parts)
-        named = self._with(parts=parts)
+        named = changed(self, parts=parts)
         series = named.statistics(y, inputs, missing)
         scales = series.scales
-        noise = None if self.noise is None else scales.step**2 / 3
-        adapted = named._with(parts=tuple(part.adapt(scales) for part in parts), noise=noise)
+        noise = None if self.noise is None else put(scales.step**2 / 3)
+        adapted = changed(named, parts=tuple(part.adapt(scales) for part in parts), noise=noise)
         return adapted, series
 
     def condition_on(self, statistics: Series) -> "Structural":
@@ -206,7 +200,7 @@ class Structural(Belief):
         if self.past is not None:
             past = Past(np.concatenate([self.past.y, past.y]), np.concatenate([self.past.inputs, past.inputs]))
         scales = statistics.scales if self.scales is None else self.scales
-        return self._with(state=state, past=past, scales=scales)
+        return changed(self, state=state, past=past, scales=scales)
 
     def evidence_of(self, statistics: Series) -> Float[Array, ""]:
         """log p(y₁…y_T) = Σₜ log p(yₜ | y₁…yₜ₋₁); of logarithms, with -Σₜ log yₜ."""
@@ -222,17 +216,17 @@ class Structural(Belief):
 
     def _light(self) -> "Structural":
         """Without the past, whose length would ask for a compilation of its own; logarithms are the data's affair."""
-        return self._with(past=None, log=False)
+        return changed(self, past=None, log=False)
 
     def unconditioned(self) -> "Structural":
         """As before any data, with what was learned."""
-        return self._with(state=None, past=None, scales=None)
+        return changed(self, state=None, past=None, scales=None)
 
     # ------------------------------------------------------------------ learning
 
-    def learner(self, priors: dict[str, Any]) -> Variances:
+    def learner(self, priors: dict[str, Any]) -> StructuralEvidence:
         """The evidence by gradient; a variance that ends at zero is a note."""
-        return Variances()
+        return StructuralEvidence()
 
     def default_priors(self, statistics: Series) -> dict[str, Any]:
         """Weak priors on the logarithms of all variances, at the scale of the data: see `typical` of each part."""
@@ -240,7 +234,7 @@ class Structural(Belief):
 
     # ------------------------------------------------------------------ what is asked for
 
-    def predict(self, steps: Any = 1, inputs: Any = None) -> Normal | LogNormal:
+    def predict(self, steps: int = 1, inputs: Any = None) -> Normal | LogNormal:
         """The next `steps` outcomes: noise is aleatoric, doubt about the state epistemic.
 
         Its `covariance` says how the doubts covary, so `predict(steps).sample(n)` draws whole futures.
@@ -275,7 +269,7 @@ class Structural(Belief):
         rows = len(self.past.y)
         return jax.tree.map(lambda a: put(np.asarray(a)[:rows]), filtered)
 
-    def smooth(self, steps: Any = 0, inputs: Any = None) -> SmoothedStates:
+    def smooth(self, steps: int = 0, inputs: Any = None) -> SmoothedStates:
         """The law of every state given the whole series, and `steps` further."""
         if self.past is None or self.scales is None:
             raise DataError("the model has seen no data, so there is nothing to smooth; use credo.fit(model, y) first")
@@ -287,7 +281,7 @@ class Structural(Belief):
         smoothed = _smooth(self.unconditioned()._light(), series)
         return jax.tree.map(lambda a: put(np.asarray(a)[: len(y)]), smoothed)
 
-    def components(self, steps: Any = 0, inputs: Any = None) -> dict[str, Any]:
+    def components(self, steps: int = 0, inputs: Any = None) -> dict[str, Any]:
         """What each part adds to the outcome, by name: at every time of the past and `steps` further, given all.
 
         Of a model of logarithms, the factor of each part: their medians multiply to that of the outcome.
@@ -328,7 +322,7 @@ def _diagonal(blocks: list[Any]) -> Float[Array, "n n"]:
 
 
 @eqx.filter_jit
-def _system(belief: Structural, inputs: Float[Array, "t d"], scales: Scales) -> tuple[StateLaw, SystemMatrices]:
+def _system(belief: Structural, inputs: Float[Array, "t d"], scales: SeriesScales) -> tuple[StateLaw, SystemMatrices]:
     return belief.system(inputs, scales)
 
 

@@ -15,7 +15,7 @@ from credo.infer.hyper import HyperDensity, laplace_evidence
 from credo.infer.learning import Evidence, Learned
 from credo.infer.method import Learner
 from credo.infer.priors import LogitPenalty, LogScalePenalty, Penalty
-from credo.models.structural.base import LOOSE, Scales
+from credo.models.structural.base import LOOSE, SeriesScales
 
 AT_ZERO = 1e-5
 """A variance below this share of that of the changes of the series, where the evidence is flat, is zero."""
@@ -25,7 +25,7 @@ STRIDE = 0.05
 LOOSE_ODDS = 1.5
 
 
-def weak_priors(belief: Any, scales: Scales) -> dict[str, Penalty]:
+def weak_priors(belief: Any, scales: SeriesScales) -> dict[str, Penalty]:
     """A prior for every learnable number of a structural model."""
     found: dict[str, Penalty] = {}
     typical = {
@@ -33,11 +33,11 @@ def weak_priors(belief: Any, scales: Scales) -> dict[str, Penalty]:
         for i, part in enumerate(belief.parts)
         for field, value in part.typical(scales).items()
     }
-    typical["noise"] = (0.3 * scales.step**2, LOOSE)
+    typical["noise"] = 0.3 * scales.step**2
     for path, value in params.learnable(belief).items():
         kind = params.constraint_of(belief, path).kind
         if path in typical:
-            found[path] = LogScalePenalty(*typical[path])
+            found[path] = LogScalePenalty(typical[path], LOOSE)
         elif kind == "unit_interval":
             found[path] = LogitPenalty(np.full(np.shape(value), _middle(path)), LOOSE_ODDS)
         elif kind == "positive":
@@ -51,7 +51,7 @@ def _middle(path: str) -> float:
 
 
 @dataclass(frozen=True)
-class Variances(Learner):
+class StructuralEvidence(Learner):
     """`Evidence` for variances, one of which may well be zero: that is a note, not a warning."""
 
     starts: int = 2

@@ -16,7 +16,7 @@ from credo.core.arrays import put
 from credo.core.checks import check_count
 from credo.core.errors import DataError
 from credo.core.params import positive, unit_interval
-from credo.models.structural.base import LOOSE, WIDE, Block, Part, Scales, as_number, begin, stationary, variance_of
+from credo.models.structural.base import WIDE, Block, Number, Part, SeriesScales, as_number, stationary, variance_of
 
 
 class Level(Part):
@@ -25,28 +25,23 @@ class Level(Part):
     variance: Float[Array, ""] | None = positive(1.0)
 
     @property
-    def name(self) -> str:
-        """Level."""
-        return "level"
-
-    @property
     def states(self) -> tuple[str, ...]:
         """The level."""
         return ("level",)
 
-    def block(self, scales: Scales) -> Block:
+    def block(self, scales: SeriesScales) -> Block:
         """It starts anywhere near the series: N(mean of the outcomes, (10 standard deviations)²)."""
         one = jnp.ones(1)
         wide = jnp.eye(1) * (WIDE * scales.spread) ** 2
         return Block(jnp.eye(1), variance_of(self.variance) * one, one, one * scales.center, wide)
 
-    def adapt(self, scales: Scales) -> "Level":
+    def initial(self, scales: SeriesScales) -> dict[str, Number]:
         """A third of what the series changes by from time to time."""
-        return Level(begin(self.variance, scales.step**2 / 3))
+        return {"variance": scales.step**2 / 3}
 
-    def typical(self, scales: Scales) -> dict[str, tuple[Any, float]]:
+    def typical(self, scales: SeriesScales) -> dict[str, Number]:
         """A tenth of the changes from time to time."""
-        return {} if self.variance is None else {"variance": (0.1 * scales.step**2, LOOSE)}
+        return {"variance": 0.1 * scales.step**2}
 
 
 class Trend(Part):
@@ -64,16 +59,11 @@ class Trend(Part):
         self.damping = None if damped is False else as_number(0.9 if damped is True else damped)
 
     @property
-    def name(self) -> str:
-        """Trend."""
-        return "trend"
-
-    @property
     def states(self) -> tuple[str, ...]:
         """Level and slope."""
         return ("level", "slope")
 
-    def block(self, scales: Scales) -> Block:
+    def block(self, scales: SeriesScales) -> Block:
         """The level starts as that of `Level`, the slope as N(0, (typical change from time to time)²)."""
         phi = jnp.ones(()) if self.damping is None else self.damping
         transition = jnp.asarray([[1.0, 1.0], [0.0, 0.0]]).at[1, 1].set(phi)
@@ -83,17 +73,13 @@ class Trend(Part):
             transition, noise, jnp.asarray([1.0, 0.0]), jnp.stack([jnp.asarray(scales.center), jnp.zeros(())]), start
         )
 
-    def adapt(self, scales: Scales) -> "Trend":
+    def initial(self, scales: SeriesScales) -> dict[str, Number]:
         """A slope that changes little."""
-        size = scales.step**2
-        damping = False if self.damping is None else 0.9
-        return Trend(begin(self.variance, size / 4), begin(self.slope, size / 1000), damping)
+        return {"variance": scales.step**2 / 4, "slope": scales.step**2 / 1000, "damping": 0.9}
 
-    def typical(self, scales: Scales) -> dict[str, tuple[Any, float]]:
+    def typical(self, scales: SeriesScales) -> dict[str, Number]:
         """A tenth of the changes from time to time, and a thousandth of them for the slope."""
-        size = scales.step**2
-        found = {"variance": (self.variance, 0.1 * size), "slope": (self.slope, 1e-3 * size)}
-        return {name: (typical, LOOSE) for name, (value, typical) in found.items() if value is not None}
+        return {"variance": 0.1 * scales.step**2, "slope": 1e-3 * scales.step**2}
 
 
 class Seasonal(Part):
@@ -135,7 +121,7 @@ class Seasonal(Part):
         assert self.harmonics is not None
         return 2 * self.harmonics - (2 * self.harmonics == self.period)
 
-    def block(self, scales: Scales) -> Block:
+    def block(self, scales: SeriesScales) -> Block:
         """Every state starts as N(0, variance of the series)."""
         transition, noise, weights = self._dummies() if self.harmonics is None else self._rotations()
         n = len(weights)
@@ -162,13 +148,13 @@ class Seasonal(Part):
         weights[::2] = 1.0
         return transition, np.ones(n), weights
 
-    def adapt(self, scales: Scales) -> "Seasonal":
+    def initial(self, scales: SeriesScales) -> dict[str, Number]:
         """A pattern that changes little."""
-        return Seasonal(self.period, self.harmonics, begin(self.variance, scales.step**2 / 1000))
+        return {"variance": scales.step**2 / 1000}
 
-    def typical(self, scales: Scales) -> dict[str, tuple[Any, float]]:
+    def typical(self, scales: SeriesScales) -> dict[str, Number]:
         """A thousandth of the changes from time to time."""
-        return {} if self.variance is None else {"variance": (1e-3 * scales.step**2, LOOSE)}
+        return {"variance": 1e-3 * scales.step**2}
 
 
 class Cycle(Part):
@@ -182,16 +168,11 @@ class Cycle(Part):
     damping: Float[Array, ""] = unit_interval(0.95)
 
     @property
-    def name(self) -> str:
-        """Cycle."""
-        return "cycle"
-
-    @property
     def states(self) -> tuple[str, ...]:
         """The wave and its companion, a quarter of a period apart."""
         return ("wave", "wave*")
 
-    def block(self, scales: Scales) -> Block:
+    def block(self, scales: SeriesScales) -> Block:
         """It starts as N(0, variance/(1 - damping²))."""
         turn = 2 * jnp.pi / self.period
         c, s = jnp.cos(turn), jnp.sin(turn)
@@ -199,13 +180,13 @@ class Cycle(Part):
         start = self.variance / (1 - self.damping**2) * jnp.eye(2)
         return Block(transition, self.variance * jnp.ones(2), jnp.asarray([1.0, 0.0]), jnp.zeros(2), start)
 
-    def adapt(self, scales: Scales) -> "Cycle":
+    def initial(self, scales: SeriesScales) -> dict[str, Number]:
         """The period as given, waves of the height of the series."""
-        return Cycle(self.period, put(scales.spread**2 * 0.1), self.damping)
+        return {"variance": scales.spread**2 * 0.1}
 
-    def typical(self, scales: Scales) -> dict[str, tuple[Any, float]]:
+    def typical(self, scales: SeriesScales) -> dict[str, Number]:
         """Waves as high as the series."""
-        return {"variance": (0.1 * scales.spread**2, LOOSE)}
+        return {"variance": 0.1 * scales.spread**2}
 
 
 class AR(Part):
@@ -247,7 +228,7 @@ class AR(Part):
             phi = jnp.concatenate([phi - r[k] * phi[::-1], r[k : k + 1]])
         return phi
 
-    def block(self, scales: Scales) -> Block:
+    def block(self, scales: SeriesScales) -> Block:
         """It starts from what it is in the long run."""
         p = len(self.partial)
         transition = jnp.eye(p, k=-1).at[0].set(self.coefficients)
@@ -255,13 +236,13 @@ class AR(Part):
         noise = self.variance * first
         return Block(transition, noise, first, jnp.zeros(p), stationary(transition, jnp.diag(noise)))
 
-    def adapt(self, scales: Scales) -> "AR":
+    def initial(self, scales: SeriesScales) -> dict[str, Number]:
         """Half of the changes from time to time."""
-        return eqx.tree_at(lambda part: part.variance, self, put(scales.step**2 / 2))
+        return {"variance": scales.step**2 / 2}
 
-    def typical(self, scales: Scales) -> dict[str, tuple[Any, float]]:
+    def typical(self, scales: SeriesScales) -> dict[str, Number]:
         """A third of the changes from time to time."""
-        return {"variance": (scales.step**2 / 3, LOOSE)}
+        return {"variance": scales.step**2 / 3}
 
 
 def partials(coefficients: Float[np.ndarray, " p"]) -> Float[np.ndarray, " p"]:
@@ -286,21 +267,12 @@ class Regression(Part):
     names: tuple[str, ...] | None = eqx.field(static=True, default=None)
 
     @property
-    def name(self) -> str:
-        """Regression."""
-        return "regression"
-
-    @property
     def states(self) -> tuple[str, ...]:
         """The names of the inputs."""
         return self.names or ()
 
-    def block(self, scales: Scales) -> Block:
+    def block(self, scales: SeriesScales) -> Block:
         """β stays as it is."""
         d = len(self.states)
         start = jnp.diag((WIDE * scales.spread / scales.inputs[:d]) ** 2)
         return Block(jnp.eye(d), jnp.zeros(d), jnp.ones(d), jnp.zeros(d), start)
-
-    def adapt(self, scales: Scales) -> "Regression":
-        """As it is."""
-        return self

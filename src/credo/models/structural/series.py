@@ -10,7 +10,7 @@ from credo.core.arrays import is_traced, put
 from credo.core.checks import check_table, input_names
 from credo.core.errors import DataError
 from credo.core.padding import bucket, pad_rows
-from credo.models.structural.base import Scales
+from credo.models.structural.base import SeriesScales
 
 
 class Series(eqx.Module):
@@ -19,7 +19,7 @@ class Series(eqx.Module):
     y: Float[Array, "t 1"]
     seen: Bool[Array, "t 1"]
     inputs: Float[Array, "t d"]
-    scales: Scales
+    scales: SeriesScales
     length: Int[Array, ""]
     """How many times there are."""
     jacobian: Float[Array, ""]
@@ -87,4 +87,4 @@ def series_of(y: Float[np.ndarray, " t"], inputs: Float[np.ndarray, "t d"], log:
     mask = pad_rows(seen[:, None], length)
     jacobian = np.asarray(-np.nansum(y) if log else 0.0)
     table = put(pad_rows(inputs, length))
-    return Series(put(filled), put(mask), table, Scales.of(y, inputs), put(len(y)), put(jacobian))
+    return Series(put(filled), put(mask), table, SeriesScales.of(y, inputs), put(len(y)), put(jacobian))
