@@ -23,7 +23,7 @@ from credo.decide import (
     Absolute,
     Asymmetric,
     CostMatrix,
-    Custom,
+    CustomLoss,
     Decision,
     IntervalLoss,
     Pinball,
@@ -108,7 +108,9 @@ def test_any_function_by_quadrature_agrees_with_the_closed_forms(name):
     np.testing.assert_allclose(searched.expected_loss, exact.expected_loss, rtol=1e-7)
     if name != "count":
         np.testing.assert_allclose(searched.action, exact.action, atol=1e-5)
-    np.testing.assert_allclose(Custom(pinball).expected_loss(prediction, exact.action), exact.expected_loss, rtol=1e-7)
+    np.testing.assert_allclose(
+        CustomLoss(pinball).expected_loss(prediction, exact.action), exact.expected_loss, rtol=1e-7
+    )
 
 
 def test_linex_loss_of_a_normal():
@@ -119,16 +121,16 @@ def test_linex_loss_of_a_normal():
 
 
 def test_actions_bounds_and_samples():
-    few = credo.decide(NORMAL, Custom(squared, actions=[-1.2, 0.0, 2.0]))
+    few = credo.decide(NORMAL, CustomLoss(squared, actions=[-1.2, 0.0, 2.0]))
     np.testing.assert_allclose(few.action, [-1.2, 0.0, 2.0])
     np.testing.assert_allclose(few.expected_loss, SD**2 + (np.asarray(few.action) - MEAN) ** 2, rtol=1e-8)
-    bounded = credo.decide(NORMAL, Custom(squared, bounds=(0.0, 2.0)))
+    bounded = credo.decide(NORMAL, CustomLoss(squared, bounds=(0.0, 2.0)))
     np.testing.assert_allclose(bounded.action, [0.0, 0.5, 2.0], atol=1e-6)
-    sampled = credo.decide(NORMAL, Custom(squared, samples=4000, seed=3))
+    sampled = credo.decide(NORMAL, CustomLoss(squared, n=4000, seed=3))
     draws = np.asarray(NORMAL.sample(4000, seed=3))
     np.testing.assert_allclose(sampled.action, draws.mean(axis=0), atol=1e-5)
     np.testing.assert_allclose(sampled.expected_loss, draws.var(axis=0), rtol=1e-8)
-    same = credo.decide(NORMAL, Custom(squared, samples=4000, seed=3))
+    same = credo.decide(NORMAL, CustomLoss(squared, n=4000, seed=3))
     np.testing.assert_array_equal(sampled.action, same.action)
 
 
@@ -136,7 +138,7 @@ def test_a_loss_with_two_minima_is_searched_globally():
     def two_wells(a, y):
         return (a**2 - 1) ** 2 + 0.3 * (a - y)
 
-    got = credo.decide(NORMAL[:1], Custom(two_wells, bounds=(-3.0, 3.0)))
+    got = credo.decide(NORMAL[:1], CustomLoss(two_wells, bounds=(-3.0, 3.0)))
     want = optimize.minimize_scalar(lambda a: (a**2 - 1) ** 2 + 0.3 * (a + 1), bounds=(-3, -0.5), method="bounded")
     assert float(got.action[0]) == pytest.approx(want.x, abs=1e-5)
 
@@ -164,7 +166,7 @@ def test_classes_and_cost_matrices():
     coin = credo.decide(Bernoulli.certain([0.2, 0.05]), CostMatrix([[0.0, 9.0], [1.0, 0.0]]))
     np.testing.assert_array_equal(coin.action, [1, 0])
     custom = credo.decide(
-        CLASSES, Custom(lambda a, y: jnp.asarray(costs)[a.astype(int), y.astype(int)], actions=[0, 1, 2])
+        CLASSES, CustomLoss(lambda a, y: jnp.asarray(costs)[a.astype(int), y.astype(int)], actions=[0, 1, 2])
     )
     np.testing.assert_allclose(custom.expected_loss, decision.expected_loss, rtol=1e-12)
 
@@ -216,9 +218,9 @@ def test_decisions_pass_through_jit_and_vmap():
         (lambda: credo.decide(StudentT([2.0], [0.0], [1.0], [0.0]), Squared()), "finite variance"),
         (lambda: credo.decide(StudentT([1.0], [0.0], [1.0], [0.0]), Absolute()), "has no mean"),
         (lambda: credo.decide(NORMAL, Squared), r"write Squared\(\)"),
-        (lambda: Custom(squared, actions=[1.0], bounds=(0.0, 1.0)), "not both"),
-        (lambda: Custom(squared, bounds=(1.0, 0.0)), "low < high"),
-        (lambda: Custom(squared, samples=0), "samples must be at least 1"),
+        (lambda: CustomLoss(squared, actions=[1.0], bounds=(0.0, 1.0)), "not both"),
+        (lambda: CustomLoss(squared, bounds=(1.0, 0.0)), "low < high"),
+        (lambda: CustomLoss(squared, n=0), "n must be a whole number of at least 1"),
         (lambda: credo.decide(CLASSES, squared), "needs actions to choose from"),
     ],
 )

@@ -12,7 +12,7 @@ from credo.decide import (
     Absolute,
     Asymmetric,
     CostMatrix,
-    Custom,
+    CustomLoss,
     Squared,
     value_of_information,
     value_of_perfect_information,
@@ -102,18 +102,18 @@ def test_perfect_information():
     got = value_of_perfect_information(Categorical.certain(probs), CostMatrix(costs))
     np.testing.assert_allclose(got, (probs @ costs.T).min(axis=1) - probs @ costs.min(axis=0), rtol=1e-12)
     # Go (gain y) or stay (gain 0): knowing y is worth E[y₊] - E[y]₊.
-    go = Custom(lambda a, y: -a * y, actions=[0.0, 1.0])
+    go = CustomLoss(lambda a, y: -a * y, actions=[0.0, 1.0])
     want = sd * stats.norm.pdf(mean / sd) + mean * stats.norm.cdf(mean / sd) - np.maximum(mean, 0)
     np.testing.assert_allclose(value_of_perfect_information(prediction, go), want, atol=1e-4)
     # The least loss of an unbounded action is searched for: here it is |y|.
-    shifted = Custom(lambda a, y: (a - y - 3) ** 2 + jnp.abs(y))
+    shifted = CustomLoss(lambda a, y: (a - y - 3) ** 2 + jnp.abs(y))
     np.testing.assert_allclose(shifted.least_loss(mean), np.abs(mean), atol=1e-8)
-    inside = Custom(lambda a, y: (a - y) ** 2, bounds=(0.0, 1.0))
+    inside = CustomLoss(lambda a, y: (a - y) ** 2, bounds=(0.0, 1.0))
     np.testing.assert_allclose(inside.least_loss(mean), [0.0, 1.0], atol=1e-8)
 
 
 def test_bad_input():
     with pytest.raises(DataError, match="x must be a table"):
         value_of_information(BELIEF, [1.0, 2.0], Squared(), AT)
-    with pytest.raises(DataError, match="nodes must be at least 1"):
-        value_of_information(BELIEF, CANDIDATES, Squared(), AT, nodes=0)
+    with pytest.raises(DataError, match="n must be a whole number of at least 1"):
+        value_of_information(BELIEF, CANDIDATES, Squared(), AT, n=0)

@@ -83,7 +83,7 @@ conjugate    models.conjugate.multivariate      NormalInverseWishart Scatter
 conjugate    models.conjugate.normal            Moments NormalInverseGamma NormalKnownVariance
 conjugate    models.conjugate.quadrature        HyperPrior Hyperparameters PopulationCounts
 decide       decide.acquiring                   Margin Uncertainty
-decide       decide.custom                      Custom
+decide       decide.custom                      CustomLoss
 decide       decide.losses                      Absolute Asymmetric CostMatrix IntervalLoss Pinball Squared ZeroOne
 density      models.densities.categorical       CategoricalDensity
 density      models.densities.custom            CustomDensity Free

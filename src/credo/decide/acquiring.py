@@ -25,6 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from credo.core.abilities import HasCovariance
 from credo.core.checks import check_count, check_table
 from credo.core.errors import DataError
 from credo.core.padding import by_bucket
@@ -115,7 +116,7 @@ def from_pool(
         covariance, noise = joint_doubt(belief, np.concatenate([waiting, table]))
         found = choose(covariance, noise, n, after=range(p), among=range(p, p + len(table)))
         return found.chosen - p, found.gains
-    if hasattr(belief, "covariance"):
+    if isinstance(belief, HasCovariance):
         return _believing(belief, table, acquisition, n, waiting, seed)
     return spread(scores(acquisition.prepared(belief, seed=seed), belief, table), table, n, waiting)
 
@@ -189,7 +190,7 @@ def _from_space(belief: Any, over: Any, acquisition: Acquisition | None, n: int,
     else:
         waiting = _waiting(pending, example.shape[1])
     kind = acquisition or MutualInformation()
-    if (n > 1 or len(waiting)) and not hasattr(belief, "covariance"):
+    if (n > 1 or len(waiting)) and not isinstance(belief, HasCovariance):
         table = some(POINTS)
         index, score = from_pool(belief, table, kind, n, waiting, seed)
         return _acquired(space, table[index], score)

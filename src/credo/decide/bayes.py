@@ -12,7 +12,7 @@ from jaxtyping import Array
 
 from credo.core.errors import DataError
 from credo.core.predictive import Interval, Predictive
-from credo.decide.custom import Custom
+from credo.decide.custom import CustomLoss
 from credo.decide.losses import Loss
 
 
@@ -41,7 +41,7 @@ def decide(prediction: Predictive, loss: Loss | Callable[[Any, Any], Any]) -> De
     """The action that minimizes the expected loss, for each query.
 
     `loss` is one of `credo.losses`, or a function of (action, outcome) written with `jax.numpy`, which is taken
-    as `Custom(function)`.
+    as `CustomLoss(function)`.
     """
     chosen = as_loss(loss)
     if not isinstance(prediction, Predictive):
@@ -59,10 +59,10 @@ def expected_loss(prediction: Predictive, loss: Loss | Callable[[Any, Any], Any]
 
 
 def as_loss(loss: Any) -> Loss:
-    """The loss itself, or the function as a `Custom` loss."""
+    """The loss itself, or the function as a `CustomLoss` loss."""
     if isinstance(loss, Loss):
         return loss
     if callable(loss) and not isinstance(loss, type):
-        return Custom(loss)
+        return CustomLoss(loss)
     hint = f"; write {loss.__name__}()" if isinstance(loss, type) else "; e.g. credo.losses.Squared()"
     raise DataError(f"loss must be a loss or a function of (action, outcome), found {loss!r}{hint}")

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from credo.core.arrays import is_traced
-from credo.core.checks import check_vector
+from credo.core.checks import ArrayLike, check_count, check_vector
 from credo.core.errors import DataError, NotConvergedWarning
 from credo.core.predictive import Categorical, Predictive
 from credo.core.predictive.expectation import alone, anchors, expectation
@@ -23,11 +23,11 @@ STEPS = 40
 GRID = 33
 
 
-class Custom(Loss):
+class CustomLoss(Loss):
     """A loss given by a function of (action, outcome), elementwise, written with `jax.numpy`.
 
     E[L(a, Y)] is an exact sum for classes and counts and a quadrature for real outcomes, accurate for a function
-    that is smooth but where action and outcome meet; with `samples` it is the average over that many draws.
+    that is smooth but where action and outcome meet; with `n` it is the average over that many draws.
     The minimum is sought among `actions`, or between two `bounds`, or, with neither, over the range of the
     outcomes: on a grid, then by golden sections around the best grid point.
     """
@@ -35,27 +35,28 @@ class Custom(Loss):
     function: Callable[[Any, Any], Any] = eqx.field(static=True)
     actions: Float[Array, " a"] | None
     bounds: Float[Array, "2"] | None
-    samples: int | None = eqx.field(static=True)
+    n: int | None = eqx.field(static=True)
     seed: int = eqx.field(static=True)
 
     def __init__(
         self,
         function: Callable[[Any, Any], Any],
-        actions: Any = None,
-        bounds: Any = None,
-        samples: int | None = None,
+        actions: ArrayLike | None = None,
+        bounds: ArrayLike | None = None,
+        *,
+        n: int | None = None,
         seed: int = 0,
     ) -> None:
         if actions is not None and bounds is not None:
             raise DataError("pass either actions, to choose from, or bounds, to search between, not both")
-        if samples is not None and samples < 1:
-            raise DataError(f"samples must be at least 1, found {samples}")
+        if n is not None:
+            check_count(n, "n")
         self.function = function
         self.actions = None if actions is None else jnp.asarray(check_vector(actions, "actions"))
         self.bounds = None if bounds is None else jnp.asarray(check_vector(bounds, "bounds", 2))
         if self.bounds is not None and not is_traced(self.bounds) and not bool(self.bounds[0] < self.bounds[1]):
             raise DataError(f"bounds must be (low, high) with low < high, found {self.bounds.tolist()}")
-        self.samples = samples
+        self.n = n
         self.seed = seed
 
     def __call__(self, action: Any, outcome: Any) -> Array:
@@ -135,21 +136,21 @@ def minimize(objective: Callable[[Array], Array], grid: Float[Array, "g *m"]) ->
 
 
 @eqx.filter_jit
-def _expected(loss: Custom, prediction: Predictive, action: Array) -> Array:
+def _expected(loss: CustomLoss, prediction: Predictive, action: Array) -> Array:
     return _risk(loss, prediction)(jnp.broadcast_to(action, prediction.shape))
 
 
-def _risk(loss: Custom, prediction: Predictive) -> Callable[[Array], Array]:
+def _risk(loss: CustomLoss, prediction: Predictive) -> Callable[[Array], Array]:
     """a ↦ E[L(a, Y)]; the same draws serve every action."""
-    if loss.samples is None:
+    if loss.n is None:
         known = anchors(prediction)
         return lambda a: expectation(prediction, lambda y: loss(a, y), split=a, known=known)
-    draws = prediction.draw(jr.key(loss.seed), loss.samples)
+    draws = prediction.draw(jr.key(loss.seed), loss.n)
     return lambda a: jnp.mean(jax.vmap(lambda y: loss(a, y))(draws), axis=0)
 
 
 @eqx.filter_jit
-def _search(loss: Custom, prediction: Predictive) -> tuple[Array, Array]:
+def _search(loss: CustomLoss, prediction: Predictive) -> tuple[Array, Array]:
     risk = _risk(loss, prediction)
     if loss.actions is not None:
         each = jax.lax.map(lambda a: risk(jnp.full(prediction.shape, a)), loss.actions)

@@ -10,8 +10,9 @@ placements in Gaussian processes"; Srinivas et al. (2010), "Gaussian process opt
 
 import heapq
 import math
+from collections.abc import Sequence
 from inspect import signature
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsIndex
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -19,7 +20,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from credo.core.arrays import is_traced, put
-from credo.core.checks import check_count, check_positive, check_table
+from credo.core.checks import ArrayLike, check_count, check_positive, check_table
 from credo.core.errors import DataError
 from credo.core.linalg import demand, factorize, log_determinant
 from credo.core.padding import bucket, pad_rows
@@ -33,7 +34,7 @@ DIGITS = 12
 """Gains that agree to so many decimals are ties, and the candidate that comes first is taken."""
 
 
-def information_gain(belief: Any, x: Any, noise: Any = None) -> Float[Array, ""]:
+def information_gain(belief: Any, x: ArrayLike, noise: ArrayLike | None = None) -> Float[Array, ""]:
     """I(f; y_X) = ½ log|I + N^{-½} Σ N^{-½}| in nats, given what the belief has seen; traceable in x.
 
     Args:
@@ -59,7 +60,7 @@ def _half_log_determinant(covariance: Float[Array, "m m"], noise: Float[Array, "
     return 0.5 * log_determinant(factor.root), factor.ok
 
 
-def joint_doubt(belief: Any, x: Any, noise: Any = None) -> tuple[Any, Any]:
+def joint_doubt(belief: Any, x: ArrayLike, noise: ArrayLike | None = None) -> tuple[Any, Any]:
     """(Σ, N): the covariance of the function at the rows x and the noise variance of each, up to a common factor."""
     table = check_table(x, "x")
     m = table.shape[0]
@@ -129,9 +130,9 @@ class Greedy(NamedTuple):
 
 
 def greedy_gain(
-    belief: Any, candidates: Any, T: int, lazy: bool = True, *, repeats: bool = False, noise: Any = None
+    belief: Any, candidates: ArrayLike, n: int, *, repeats: bool = False, noise: ArrayLike | None = None
 ) -> Greedy:
-    """T candidates, each the one that says most about the function after those before it.
+    """n candidates, each the one that says most about the function after those before it.
 
     The gain of i after S is ½ log(1 + σ²_S(i)/n_i). Taking s with pivot p = √(σ²_S(s) + n_s) adds the row
     v = (Σ_s· - Σ_t v_t(s) v_t)/p and lowers every variance by v²: O(|S| m) each, no posterior is computed again.
@@ -139,38 +140,35 @@ def greedy_gain(
     Args:
         belief: as for `information_gain`.
         candidates: shape (m, d).
-        T: how many to take.
-        lazy: evaluate only candidates whose last gain, an upper bound by submodularity, could still be the largest
-            (Minoux 1978): the same answer from fewer evaluations.
+        n: how many to take.
         repeats: whether a candidate may be taken more than once.
         noise: the noise variance of each candidate, instead of the belief's.
     """
-    check_count(T, "T")
+    check_count(n, "n")
     covariance, variance = joint_doubt(belief, candidates, noise)
     m = len(variance)
-    if not repeats and m < T:
-        raise DataError(f"T must be at most the number of candidates, {m}, found {T}; or allow repeats=True")
-    return choose(covariance, variance, int(T), lazy, repeats)
+    if not repeats and m < n:
+        raise DataError(f"n must be at most the number of candidates, {m}, found {n}; or allow repeats=True")
+    return choose(covariance, variance, int(n), repeats=repeats)
 
 
 def choose(
     covariance: Float[np.ndarray, "m m"],
     noise: Float[np.ndarray, " m"],
-    T: int,
-    lazy: bool = True,
-    repeats: bool = False,
+    n: int,
     *,
-    among: Any = None,
-    after: Any = (),
+    repeats: bool = False,
+    among: Sequence[SupportsIndex] | None = None,
+    after: Sequence[SupportsIndex] = (),
 ) -> Greedy:
-    """`greedy_gain` from the covariance: T of the rows `among` (all), once those in `after` are observed."""
-    conditioned = Conditioned(covariance, noise, len(after) + T)
+    """`greedy_gain` from the covariance: n of the rows `among` (all), once those in `after` are observed."""
+    conditioned = Conditioned(covariance, noise, len(after) + n)
     for i in after:
         conditioned.look(np.asarray([i]))
         conditioned.take(int(i))
     free = np.arange(len(noise)) if among is None else np.asarray(among, dtype=int)
     free = free if repeats else np.setdiff1d(free, np.asarray(after, dtype=int))
-    return (_lazily if lazy else _plainly)(conditioned, free, T, repeats)
+    return _lazily(conditioned, free, n, repeats)
 
 
 class Conditioned:
@@ -204,27 +202,17 @@ class Conditioned:
         return 0.5 * math.log1p(left / self.noise[i])
 
 
-def _plainly(candidates: Conditioned, free: np.ndarray, T: int, repeats: bool) -> Greedy:
-    chosen: list[int] = []
-    gains, evaluations = [], 0
-    for _ in range(T):
-        best = int(free[np.argmax(candidates.look(free))])
-        evaluations += len(free)
-        gains.append(candidates.take(best))
-        chosen.append(best)
-        if not repeats:
-            free = free[free != best]
-    return Greedy(np.asarray(chosen, dtype=int), np.asarray(gains), evaluations)
+def _lazily(candidates: Conditioned, free: np.ndarray, n: int, repeats: bool) -> Greedy:
+    """A queue of upper bounds: the one on top is computed again until it stays there.
 
-
-def _lazily(candidates: Conditioned, free: np.ndarray, T: int, repeats: bool) -> Greedy:
-    """A queue of upper bounds: the one on top is computed again until it stays there."""
+    By submodularity the last gain of a candidate is an upper bound of what it would add now. Minoux (1978).
+    """
     chosen: list[int] = []
     gains, evaluations = [], len(free)
     before = len(candidates.taken)
     queue = [(-gain, int(i), before) for gain, i in zip(candidates.look(free), free, strict=True)]
     heapq.heapify(queue)
-    while len(chosen) < T:
+    while len(chosen) < n:
         bound, i, known = heapq.heappop(queue)
         now = len(candidates.taken)
         if known < now:

@@ -10,7 +10,7 @@ prediction:
     ZeroOne                 1{a ≠ y}                            most probable class
     CostMatrix              C[a, y], or a fixed price to refuse smallest expected cost
     IntervalLoss(level)     width + 2/(1 - level) · miss        central interval
-    Custom                  any function                        by search
+    CustomLoss              any function                        by search
 
 Berger (1985), "Statistical decision theory and Bayesian analysis", section 2.4; Gneiting (2011), "Making and
 evaluating point forecasts".

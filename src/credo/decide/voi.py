@@ -14,8 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from credo.core.belief import Belief
-from credo.core.checks import check_table
-from credo.core.errors import DataError
+from credo.core.checks import check_count, check_table
 from credo.core.predictive import Predictive
 from credo.core.predictive.expectation import alone, expectation, outcome_nodes
 from credo.decide.bayes import as_loss, decide
@@ -28,12 +27,13 @@ def value_of_information(
     loss: Loss | Callable[[Any, Any], Any],
     at: Any,
     cost: Any = 0.0,
-    nodes: int = 20,
+    *,
+    n: int = 20,
 ) -> Array:
     """What observing the outcome at each candidate x would be worth, minus its `cost`.
 
     The belief is conditioned on the outcomes that it expects at x, each counted with its probability: every
-    class, every count where they are few, else `nodes` Gauss-Hermite points. Losses of several decisions add up.
+    class, every count where they are few, else `n` Gauss-Hermite points. Losses of several decisions add up.
 
     Args:
         belief: the belief now.
@@ -41,13 +41,12 @@ def value_of_information(
         loss: of the decisions.
         at: inputs of the decisions, shape (m, d); None for a belief that has no inputs.
         cost: of an observation, one for all or one per candidate, in the units of the loss.
-        nodes: how many outcomes of a real observation are tried.
+        n: how many outcomes of a real observation are tried.
 
     Returns one number per candidate (a single one where x is None), positive where observing pays.
     """
     chosen = as_loss(loss)
-    if nodes < 1:
-        raise DataError(f"nodes must be at least 1, found {nodes}")
+    check_count(n, "n")
     queries = () if at is None else (at,)
     candidates: list[tuple[Any, ...]] = [()]
     if x is not None:
@@ -56,7 +55,7 @@ def value_of_information(
     now = risk(belief.predict(*queries), chosen)
     values = []
     for candidate in candidates:
-        outcomes, weights = outcome_nodes(alone(belief.predict(*candidate)), nodes)
+        outcomes, weights = outcome_nodes(alone(belief.predict(*candidate)), n)
         column = jnp.reshape(outcomes, (-1, 1))
 
         def after(y: Array, candidate: tuple[Any, ...] = candidate) -> Array:

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from credo.core.abilities import HasCovariance
 from credo.core.arrays import is_traced
 from credo.core.checks import ArrayLike, check_count, check_table
 from credo.core.errors import DataError
@@ -129,7 +130,7 @@ def demand_inputs(belief: Any, remedy: str) -> np.ndarray:
 
 def demand_covariance(belief: Any, who: str) -> None:
     """`DataError` unless the belief knows how function values covary."""
-    if not hasattr(belief, "covariance"):
+    if not isinstance(belief, HasCovariance):
         raise DataError(
             f"{who} needs a belief with covariance(x, z), e.g. credo.GP, found {type(belief).__name__}; "
             "use a score of single points, e.g. ExpectedImprovement or UpperConfidenceBound"

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from credo.core.abilities import HasCovariance
 from credo.core.checks import ArrayLike, check_table
 from credo.core.errors import DataError
 from credo.core.predictive.base import to_array
@@ -114,7 +115,7 @@ class PerCost(Costly):
 # -- several fidelities ------------------------------------------------------------------------------------------
 
 
-class AtTarget(eqx.Module):
+class AtTarget(HasCovariance):
     """A belief as it looks from the fidelity that matters: queries and rows seen have s = 1."""
 
     belief: Any
@@ -134,9 +135,9 @@ class AtTarget(eqx.Module):
         """The prediction at the target."""
         return self.belief.predict(self.moved(x), **options)
 
-    def covariance(self, x: Any, z: Any) -> Float[Array, "m q"]:
+    def covariance(self, x: Any, z: Any = None) -> Float[Array, "m q"]:
         """The covariance at the target."""
-        return self.belief.covariance(self.moved(x), self.moved(z))
+        return self.belief.covariance(self.moved(x), self.moved(x if z is None else z))
 
 
 class MultiFidelity(Costly):

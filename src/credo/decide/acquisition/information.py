@@ -6,6 +6,7 @@ MutualInformation      H[y | x] - E H[y | x, θ], called BALD         Houlsby, H
 MaxValueEntropySearch  I(f*; f(x)), f* = max f                       Wang & Jegelka (2017)
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -14,6 +15,7 @@ import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float
 
+from credo.core.abilities import DrawsFunctions
 from credo.core.checks import ArrayLike, check_count
 from credo.core.errors import DataError
 from credo.core.predictive import Bernoulli, Categorical, Predictive
@@ -112,12 +114,13 @@ class KnowsMaxima(Directed):
 
 def drawn_functions(belief: Any, draws: int, seed: int, x: np.ndarray) -> np.ndarray:
     """Joint draws of the function at the rows of x, shape (draws, m)."""
-    if not hasattr(belief, "sample_functions"):
+    if not isinstance(belief, DrawsFunctions):
         raise DataError(
             f'method="functions" needs a belief with sample_functions, e.g. credo.GP, found {type(belief).__name__}; '
             'use method="gumbel"'
         )
-    return np.asarray(belief.sample_functions(draws, seed=seed, columns=x.shape[1])(x))
+    draw: Callable[..., Any] = belief.sample_functions
+    return np.asarray(draw(draws, seed=seed, columns=x.shape[1])(x))
 
 
 def gumbel_maxima(mean: np.ndarray, std: np.ndarray, draws: int, seed: int) -> np.ndarray:

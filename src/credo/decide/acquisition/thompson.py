@@ -4,6 +4,7 @@ Thompson (1933); drawn pathwise, so that the function can be climbed: Wilson et 
 functions from Gaussian process posteriors".
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -11,6 +12,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from credo.core.abilities import DrawsFunctions, HasCovariance
 from credo.core.checks import ArrayLike, check_count
 from credo.core.errors import DataError
 from credo.decide.acquisition.base import Directed, deviation
@@ -37,9 +39,10 @@ class Thompson(Directed):
 
     def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike | None = None) -> "Thompson":
         """With the function drawn."""
-        if not hasattr(belief, "sample_functions"):
+        if not isinstance(belief, DrawsFunctions):
             return self.filled(function=None, key=jr.key(seed))
-        return self.filled(function=belief.sample_functions(1, features=self.features, seed=seed), key=None)
+        draw: Callable[..., Any] = belief.sample_functions
+        return self.filled(function=draw(1, features=self.features, seed=seed), key=None)
 
     def __call__(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
         """The value of ±f in this draw."""
@@ -49,6 +52,6 @@ class Thompson(Directed):
             raise DataError("Thompson has not drawn a function yet; call prepared(belief, seed) first")
         prediction = belief.predict(x)
         normals = jr.normal(self.key, prediction.mean.shape)
-        if not hasattr(belief, "covariance"):
+        if not isinstance(belief, HasCovariance):
             return self.turned(prediction.mean) + deviation(prediction.epistemic) * normals
         return self.turned(prediction.mean) + root_of(belief, jnp.asarray(x), belief.covariance(x, x)) @ normals
