@@ -93,6 +93,22 @@ def check_counts(y: ArrayLike, name: str = "y", below: int | None = None) -> Any
     return vector
 
 
+def check_probabilities(values: ArrayLike, name: str, shape: tuple[int, ...] | None = None) -> Any:
+    """Probabilities whose last axis sums to one, brought to do so up to rounding; of a shape, where it is given."""
+    if is_traced(values):
+        return values
+    table = np.asarray(check_table(values, name) if np.ndim(values) == 2 else check_vector(values, name))
+    if shape is not None and table.shape != shape:
+        raise DataError(f"{name} must hold probabilities of shape {shape}, found shape {table.shape}")
+    sums = table.sum(axis=-1, keepdims=True)
+    if not (np.all(table >= 0) and np.allclose(sums, 1.0, rtol=0, atol=1e-8)):
+        raise DataError(
+            f"{name} must hold probabilities ≥ 0 that sum to 1, found sums {np.round(sums[..., 0], 6).tolist()} and a "
+            f"smallest entry of {float(table.min()):g}; divide by the sum"
+        )
+    return table / sums
+
+
 def check_count(value: Any, name: str, least: int = 1) -> None:
     """`DataError` unless the value is a whole number of at least `least`."""
     try:

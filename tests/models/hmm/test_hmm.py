@@ -261,7 +261,7 @@ def test_a_step_compiles_nothing_anew():
         (lambda: HMM(2, "gaussian"), "emission must be one of"),
         (lambda: HMM(2, start=[0.5, 0.6]), "start must hold probabilities"),
         (lambda: HMM(2, transition=np.ones((2, 2))), "transition must hold probabilities"),
-        (lambda: HMM(2, transition=np.ones((3, 3)) / 3), r"must have shape \(2, 2\)"),
+        (lambda: HMM(2, transition=np.ones((3, 3)) / 3), r"shape \(2, 2\).*found shape \(3, 3\)"),
         (lambda: HMM(2, prior=0.0), "prior must be > 0"),
         (lambda: HMM(2, Gaussian(mean=np.zeros((3, 1)))), "3 components, found 2"),
         (lambda: gaussian().predict(0), "steps must be"),

@@ -340,7 +340,7 @@ def test_an_emission_with_ages_is_learned_as_one(x):
     learned = credo.learn(hmm, x, fixed=["start", "transition"], using=EM(max_steps=20, tolerance=1e-4))
     assert learned.emission.density.probs.shape == (2, 3)
     assert float(learned.log_evidence(x)) > float(hmm.log_evidence(x))
-    with pytest.raises(DataError, match="a row of probabilities"):
+    with pytest.raises(DataError, match="durations must hold probabilities"):
         explicit_durations(plain(), [[0.2, 0.7], [0.5, 0.5]])
     with pytest.raises(DataError, match="is never left"):
         explicit_durations(HMM(2, Poisson([1.0, 2.0]), [0.5, 0.5], np.eye(2)), [[1.0], [1.0]])

@@ -383,7 +383,7 @@ def test_a_state_that_is_never_left_is_uniform_with_a_warning():
         (lambda: MarkovChain(CYCLE, states=["a", 1, 2]), "all text or all whole numbers"),
         (lambda: MarkovChain(CYCLE, states=[0.5, 1, 2]), "must be text or a whole number, found 0.5"),
         (lambda: MarkovChain(CYCLE, start=3), "start 3 is unknown; known are 0, 1, 2"),
-        (lambda: MarkovChain(CYCLE, start=[0.5, 0.1, 0.1]), "start must be probabilities.*found the sum 0.7"),
+        (lambda: MarkovChain(CYCLE, start=[0.5, 0.1, 0.1]), "start must hold probabilities.*found sums 0.7"),
         (lambda: MarkovChain(CYCLE).distribution(-1), "t must be a whole number of steps ≥ 0, found -1"),
         (lambda: MarkovChain(CYCLE).simulate(0), "n must be a whole number ≥ 1, found 0"),
         (lambda: MarkovChain(CYCLE).hitting_times("x"), "target 'x' is unknown; known are 0, 1, 2"),

@@ -8,7 +8,7 @@ from jax.scipy import special
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from credo.core.arrays import put
-from credo.core.checks import ArrayLike
+from credo.core.checks import ArrayLike, check_probabilities
 from credo.core.errors import DataError
 from credo.models.densities.base import ALMOST_NONE
 
@@ -78,7 +78,7 @@ def divergence(alpha: Float[Array, "*r s"], prior: Float[Array, "*r s"]) -> Floa
 
 def check_rows(probs: ArrayLike, name: str) -> np.ndarray:
     """A table of rows that sum to one."""
-    table = np.asarray(probs, dtype=float)
-    if table.ndim != 2 or not (np.all(table >= 0) and np.allclose(table.sum(-1), 1, atol=1e-8)):
-        raise DataError(f"{name} must be a table whose rows are probabilities that sum to 1, found {probs!r}")
+    table = check_probabilities(probs, name)
+    if table.ndim != 2:
+        raise DataError(f"{name} must be a table whose rows are probabilities, found shape {table.shape}")
     return table

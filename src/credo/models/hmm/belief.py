@@ -19,9 +19,9 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from credo.core import params
 from credo.core.abilities import HasExpectations
-from credo.core.arrays import is_traced, put
+from credo.core.arrays import put
 from credo.core.belief import Belief
-from credo.core.checks import ArrayLike, check_count, check_table, check_vector
+from credo.core.checks import ArrayLike, check_count, check_probabilities, check_table
 from credo.core.errors import DataError
 from credo.core.params import simplex
 from credo.core.predictive import Predictive
@@ -120,12 +120,12 @@ class HMM(Belief, HasExpectations):
             raise DataError(f"emission must be one of credo.models.densities, found {type(emission).__name__}")
         columns = 1 if emission.columns is None else emission.columns
         self.emission = emission if emission.k is None else emission.resized(k, columns)
-        self.start = None if start is None else _probabilities(check_vector(start, "start", k), "start")
-        self.transition = None if transition is None else _probabilities(_square(transition, k), "transition")
+        self.start = None if start is None else put(check_probabilities(start, "start", (k,)))
+        self.transition = None if transition is None else put(check_probabilities(transition, "transition", (k, k)))
         self.prior, self.sticky = float(prior), float(sticky)
         if not (np.isfinite(self.prior) and self.prior > 0 and np.isfinite(self.sticky) and self.sticky >= 0):
             raise DataError(f"prior must be > 0 and sticky ≥ 0, found {prior!r} and {sticky!r}")
-        self.state = None if state is None else _probabilities(check_vector(state, "state", k), "state")
+        self.state = None if state is None else put(check_probabilities(state, "state", (k,)))
 
     # -- what every belief does -----------------------------------------------------------------------------
 
@@ -317,25 +317,6 @@ class HMM(Belief, HasExpectations):
         if state is not None:
             said.append(f"now state {self.states[int(state.argmax())]} with {state.max():.2f}")
         return f"{type(self).__name__}({'; '.join(said)})"
-
-
-def _square(transition: ArrayLike, k: int) -> np.ndarray:
-    table = check_table(transition, "transition", finite=True)
-    if table.shape != (k, k):
-        raise DataError(f"transition must have shape ({k}, {k}), a row for each state, found {table.shape}")
-    return table
-
-
-def _probabilities(values: np.ndarray | Array, name: str) -> Array:
-    if is_traced(values):
-        return jnp.asarray(values)
-    sums = values.sum(axis=-1)
-    if np.any(values < 0) or not np.allclose(sums, 1.0, rtol=0, atol=1e-8):
-        raise DataError(
-            f"{name} must hold probabilities ≥ 0 that sum to 1, found sums {np.round(sums, 6).tolist()} and a smallest "
-            f"entry of {float(values.min()):g}; divide by the sum"
-        )
-    return put(values / sums[..., None] if values.ndim > 1 else values / sums)
 
 
 @eqx.filter_jit

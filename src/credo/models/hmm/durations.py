@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from credo.core.arrays import put
-from credo.core.checks import ArrayLike, check_table
+from credo.core.checks import ArrayLike, check_probabilities
 from credo.core.errors import DataError
 from credo.core.predictive import Predictive
 from credo.core.pytrees import changed
@@ -128,13 +128,8 @@ def explicit_durations(hmm: HMM, durations: ArrayLike) -> HMM:
     holds the durations.
     """
     start_law, transition = hmm._chain
-    table = np.asarray(check_table(durations, "durations"))
-    k, ages = len(hmm.states), table.shape[1]
-    if table.shape[0] != k or np.any(table < 0) or not np.allclose(table.sum(1), 1.0, rtol=0, atol=1e-8):
-        raise DataError(
-            f"durations must have a row of probabilities that sum to 1 for each of {k} states, found shape "
-            f"{table.shape} and sums {np.round(table.sum(1), 6).tolist()}"
-        )
+    k, ages = len(hmm.states), np.shape(durations)[-1]
+    table = check_probabilities(durations, "durations", (k, ages))
     follows = np.asarray(transition) * (1 - np.eye(k))
     if np.any(follows.sum(1) <= 0):
         raise DataError(

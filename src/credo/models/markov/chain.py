@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from scipy.special import xlogy
 
 from credo.core.arrays import put
-from credo.core.checks import ArrayLike, check_table, check_vector
+from credo.core.checks import ArrayLike, check_probabilities, check_table
 from credo.core.errors import DataError, RepairedWarning
 from credo.core.padding import bucket
 from credo.models.markov import counting, powers, structure
@@ -283,10 +283,7 @@ def _distribution(start: ArrayLike, states: Names) -> np.ndarray:
         return (np.arange(len(states)) == counting.index_of(start, states)).astype(float)
     if isinstance(start, str) or np.ndim(start) == 0:
         raise DataError(f"start {start!r} is unknown; known are {show(states)}, or pass their probabilities")
-    probs = np.asarray(check_vector(start, "start", len(states)))
-    if probs.min() < 0 or abs(probs.sum() - 1) > SUM_TOLERANCE:
-        raise DataError(f"start must be probabilities that sum to 1, found the sum {probs.sum():.9g}")
-    return probs / probs.sum()
+    return check_probabilities(start, "start", (len(states),))
 
 
 def _cumulative(probs: np.ndarray) -> np.ndarray:
