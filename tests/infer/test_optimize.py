@@ -43,3 +43,17 @@ def test_a_start_that_is_not_finite_diverges():
 def test_a_start_at_the_maximum_has_converged():
     found = maximize(steep, [np.full(2, np.log(30) / 3)], *WALLS)
     assert found[0].status == CONVERGED
+
+
+def test_a_climb_stops_where_it_is_highest_when_the_time_is_up():
+    looks = []
+
+    def value_and_grad(u):
+        looks.append(u)
+        return -(float((u - 3.0) @ (u - 3.0)) ** 2), -4.0 * (u - 3.0) * float((u - 3.0) @ (u - 3.0))
+
+    bounds = np.full(2, -10.0), np.full(2, 10.0)
+    starts = [np.zeros(2), np.ones(2)]
+    found = maximize(value_and_grad, starts, *bounds, stop=lambda: len(looks) > 4)
+    assert len(found) == 1 and found[0].status == "stopped" and len(looks) == 5
+    assert found[0].value == max(value_and_grad(u)[0] for u in list(looks)) > value_and_grad(starts[0])[0]

@@ -108,7 +108,7 @@ glm          models.glm.newton                  GaussianPrior Rows
 glm          models.glm.predictions             Overdispersed WeightLaw
 gp           models.gp.belief                   GP
 gp           models.gp.data                     Rows
-gp           models.gp.exact                    Solved
+gp           models.gp.exact                    Cholesky
 gp           models.gp.heteroscedastic          HeteroscedasticGP Noises
 gp           models.gp.independent              Independent
 gp           models.gp.means                    Basis BeliefMean Constant DifferentiatedMean FunctionMean Mean Zero
@@ -120,7 +120,7 @@ gp           models.gp.state_space.passes       Passed
 gp           models.gp.state_space.series       Series
 gp           models.gp.warped                   WarpedGP
 gp           models.gp.warps                    Identity Log Steps
-gp           models.gp.watched                  Added Watched
+gp           models.gp.watched                  AtCandidates
 hmm          models.hmm.belief                  HMM
 hmm          models.hmm.bayes                   DrawnHMM
 hmm          models.hmm.durations               Tied

@@ -7,6 +7,7 @@
 prefer another (`Linear` has MacKay's fixed point). MacKay (1992), "Bayesian interpolation".
 """
 
+import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -72,6 +73,8 @@ class Evidence(Learner):
     """The length of the first step, in unconstrained units; one for all coordinates or one for each."""
     flat: bool = True
     """Whether to look for directions without a maximum."""
+    deadline: float = np.inf
+    """When climbs end where they are highest, by `time.perf_counter`."""
 
     def learn(
         self,
@@ -90,7 +93,8 @@ class Evidence(Learner):
 
         objective = self.objective(belief, slots, statistics, priors)
         stops = (self.max_steps, self.tolerance, self.gain, self.stride)
-        optima = maximize(objective.value_and_grad, list(first + noise), lower, upper, *stops)
+        stop = None if np.isinf(self.deadline) else lambda: time.perf_counter() > self.deadline
+        optima = maximize(objective.value_and_grad, list(first + noise), lower, upper, *stops, stop)
         learned = summarize(belief, slots, optima, lower, upper)
         if learned.status == DIVERGED or not self.flat:
             return learned

@@ -5,7 +5,7 @@ reported, not only the best.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy import optimize
@@ -39,15 +39,25 @@ def maximize(
     max_steps: int = 200,
     tolerance: float = 1e-6,
     gain: float = 1e-14,
-    stride: Any = 1.0,
+    stride: float | np.ndarray = 1.0,
+    stop: Callable[[], bool] | None = None,
 ) -> list[Optimum]:
     """The distinct local maxima reached from `starts`, the highest first.
 
     A climb ends where the largest slope is below `tolerance`, or a step gains less than `gain` times the height.
     `stride` is the length of the first step, one or one for each coordinate: short near a maximum.
-    A start where the function or its gradient is not finite ends as "diverged" with value -inf.
+    A start where the function or its gradient is not finite ends as "diverged" with value -inf. Once `stop` says so a
+    climb ends where it is highest, "stopped", and no other begins.
     """
-    return distinct([_climb(value_and_grad, s, lower, upper, max_steps, tolerance, gain, stride) for s in starts])
+    found: list[Optimum] = []
+    for start in starts:
+        if not (found and stop is not None and stop()):
+            found.append(_climb(value_and_grad, start, lower, upper, max_steps, tolerance, gain, stride, stop))
+    return distinct(found)
+
+
+class _Stop(Exception):
+    """The time is up."""
 
 
 def gradient_differences(
@@ -67,7 +77,8 @@ def _climb(
     max_steps: int,
     tolerance: float,
     gain: float,
-    stride: Any,
+    stride: float | np.ndarray,
+    stop: Callable[[], bool] | None,
 ) -> Optimum:
     origin = np.clip(start, lower, upper)
     height, slope = value_and_grad(origin)
@@ -76,28 +87,34 @@ def _climb(
     # L-BFGS-B begins with a step as long as the gradient, in a box all the way to its walls: make that one stride.
     unit = max(1.0, float(np.max(np.abs(stride * np.asarray(slope)), initial=0.0)))
 
-    highest = float(height)
+    highest, top = float(height), origin
 
     def negative(w: np.ndarray) -> tuple[float, np.ndarray]:
-        nonlocal highest
+        nonlocal highest, top
+        if stop is not None and stop():
+            raise _Stop
         value, gradient = (height, slope) if not w.any() else value_and_grad(origin + stride * w)
         if not np.isfinite(value) or not np.all(np.isfinite(gradient)) or value < highest - WALL * unit:
             # The line search backs off, by a factor and not to nothing as it would from an endless depth.
             return -highest / unit + WALL, np.zeros_like(w)
-        highest = max(highest, float(value))
+        if value > highest:
+            highest, top = float(value), origin + stride * w
         return -float(value) / unit, -stride * np.asarray(gradient, dtype=float) / unit
 
     low, high = (lower - origin) / stride, (upper - origin) / stride
     least = gain * min(1.0, max(1.0, abs(float(height))) / unit)
-    stop = {"ftol": least, "gtol": float(np.min(stride)) * tolerance / unit}
-    result = optimize.minimize(
-        negative,
-        np.zeros_like(origin),
-        jac=True,
-        method="L-BFGS-B",
-        bounds=list(zip(low, high, strict=True)),
-        options={"maxiter": max_steps, "maxls": 40, **stop},
-    )
+    ends = {"ftol": least, "gtol": float(np.min(stride)) * tolerance / unit}
+    try:
+        result = optimize.minimize(
+            negative,
+            np.zeros_like(origin),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=list(zip(low, high, strict=True)),
+            options={"maxiter": max_steps, "maxls": 40, **ends},
+        )
+    except _Stop:
+        return Optimum(np.clip(top, lower, upper), highest, STOPPED, 0)
     place, value = np.clip(origin + stride * np.asarray(result.x), lower, upper), -float(result.fun) * unit
     # A line search that cannot improve at the noise floor is convergence, too; one that never improved is not.
     flat = unit * _projected_gradient(result, low, high) < 1e-3 * max(1.0, abs(value))

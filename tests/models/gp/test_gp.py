@@ -16,7 +16,7 @@ from credo.kernels import RBF, Constant, Exponential, Matern32, Matern52, White
 from credo.models.features import Polynomial
 from credo.models.gp import Basis, Staged, Zero
 from credo.models.gp import Constant as ConstantMean
-from credo.models.gp.staged import HostObjective
+from credo.models.gp.evidence import CompiledModel, EvidenceObjective
 from credo.models.linear import KnownNoise, Linear
 
 RNG = np.random.default_rng(11)
@@ -112,7 +112,7 @@ def test_the_gradient_of_the_evidence_by_four_ways(n):
         return params.from_vector(belief, slots, v).evidence_of(rows)
 
     by_vjp = np.asarray(jax.grad(log_evidence)(jnp.asarray(u)))
-    value, by_host = HostObjective(belief, slots, rows, {}).value_and_grad(u)
+    value, by_host = EvidenceObjective(CompiledModel(belief, slots, rows, {})).value_and_grad(u)
     np.testing.assert_allclose(value, log_evidence(jnp.asarray(u)), rtol=1e-10)
     np.testing.assert_allclose(by_host, by_vjp, rtol=1e-8, atol=1e-8)
     by_difference = optimize.approx_fprime(u, lambda v: float(log_evidence(jnp.asarray(v))), 1e-6)
@@ -346,12 +346,10 @@ def test_white_noise_in_the_kernel_is_noise_in_the_model():
 def test_watched_candidates_follow_every_row(n):
     x, y = RNG.normal(size=(n + 40, 2)), RNG.normal(size=n + 40)
     watched = gp(mean=1.0).condition(x[:n], y[:n]).at(Q)
-    np.testing.assert_allclose(watched.predict().mean, watched.gp.predict(Q).mean, rtol=1e-8)
-    for stop in (n + 1, n + 4, n + 40):  # the last ones no longer fit beside the factor
-        start = n + (0 if watched.rows is None else watched.rows.n)
+    np.testing.assert_allclose(watched.predict().mean, watched.belief.predict(Q).mean, rtol=1e-8)
+    for start, stop in ((n, n + 1), (n + 1, n + 4), (n + 4, n + 40)):
         watched = watched.condition(x[start:stop], y[start:stop])
         mean, covariance, _ = dense(x[:stop], y[:stop], Q, mean=1.0)
         np.testing.assert_allclose(watched.predict().mean, mean, rtol=1e-7, atol=1e-9)
         np.testing.assert_allclose(watched.predict().epistemic, np.diag(covariance), rtol=1e-7, atol=1e-9)
         assert watched.belief.seen.n == stop
-    assert watched.rows is None

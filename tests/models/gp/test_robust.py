@@ -11,7 +11,7 @@ from credo.core import params
 from credo.kernels import RBF
 from credo.models.gp import GP
 from credo.models.gp.robust import RobustGP, bound, infer
-from credo.models.linear.priors import StudentTNoise
+from credo.models.noise import StudentTNoise
 
 RNG = np.random.default_rng(3)
 X = RNG.uniform(0, 6, size=(30, 1))

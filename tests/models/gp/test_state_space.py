@@ -83,7 +83,7 @@ def check(gp, x=X, y=Y, queries=QUERIES, rtol=1e-8, **options):
     mean, variance = dense.predict()
     np.testing.assert_allclose(prediction.mean, mean, rtol=rtol, atol=rtol * np.abs(y).max())
     np.testing.assert_allclose(prediction.epistemic, variance, rtol=rtol)
-    np.testing.assert_allclose(after.passed.log_evidence, dense.log_evidence(), rtol=rtol)
+    np.testing.assert_allclose(after.solved.log_evidence, dense.log_evidence(), rtol=rtol)
     return after
 
 
@@ -164,7 +164,7 @@ def test_many_rows_in_blocks_are_the_same():
         total -= 0.5 * (np.log(2 * np.pi * s) + (outcome - mean) ** 2 / s)
         mean, variance = mean + variance / s * (outcome - mean), variance * noise / s
     after = gp.condition(x[:, None], y, using=StateSpace())
-    np.testing.assert_allclose(after.passed.log_evidence, total, rtol=1e-11)
+    np.testing.assert_allclose(after.solved.log_evidence, total, rtol=1e-11)
     end = after.predict(x[-1:, None])
     np.testing.assert_allclose([float(end.mean[0]), float(end.epistemic[0])], [mean, variance], rtol=1e-11)
 

@@ -13,9 +13,8 @@ from credo.core.errors import DataError
 from credo.core.predictive import Normal, Warped
 from credo.kernels import RBF, Matern52
 from credo.models.gp import GP, Identity, Log, Steps, WarpedGP
-from credo.models.gp.staged import HostObjective
-from credo.models.gp.warped_learning import FreeWarped
-from credo.models.linear.priors import KnownNoise
+from credo.models.gp.evidence import CompiledModel, EvidenceObjective, NumpyModel
+from credo.models.noise import KnownNoise
 
 RNG = np.random.default_rng(8)
 X = RNG.uniform(0, 6, size=(40, 2))
@@ -67,13 +66,16 @@ def test_the_evidence_is_that_of_a_dense_normal_and_the_slopes():
     np.testing.assert_allclose(log.log_evidence(X, Y), want, rtol=1e-10)
 
 
-@pytest.mark.parametrize("kind", [FreeWarped, HostObjective])
+@pytest.mark.parametrize("kind", [NumpyModel, CompiledModel])
 def test_both_objectives_have_the_compiled_value_and_the_gradient_of_differences(kind):
     belief, rows = WarpedGP(Matern52([1.0, 2.0]), warp=WARP).prepare(X, Y)
     priors = belief.default_priors(rows)
     for fixed in ((), ("noise", "warp.width")):
         slots = params.layout(belief, fixed)
-        objective, at = kind(belief, slots, rows, priors), np.asarray(params.to_vector(belief, slots)) + 0.1
+        objective, at = (
+            EvidenceObjective(kind(belief, slots, rows, priors)),
+            np.asarray(params.to_vector(belief, slots)) + 0.1,
+        )
         value, gradient = objective.value_and_grad(at)
         there = params.from_vector(belief, slots, at)
         want = float(there.log_evidence_of(rows)) + float(params.log_prior(there, priors))

@@ -18,6 +18,7 @@ from jaxtyping import Float
 from credo.core import params
 from credo.core.arrays import put
 from credo.decide.campaign.trial import Hyper
+from credo.infer.learning import Evidence
 from credo.infer.optimize import Optimum, maximize
 from credo.infer.priors import LogScalePenalty
 from credo.kernels import Matern52
@@ -148,8 +149,7 @@ def plan_for(d: int, usual: Typically, known: bool) -> Plan:
 
 def learn(plan: Plan, rows: Rows, warm: Hyper | None, seed: int) -> GP:
     """The prior belief with the likeliest hyperparameters for the rows, climbed to from those of an earlier one."""
-
-    objective = plan.gp.objective(plan.slots, rows, plan.priors)
+    objective = Evidence().objective(plan.gp, plan.slots, rows, plan.priors)
 
     def climb(starts: list[np.ndarray], settings: tuple[int, float, float]) -> Optimum:
         return maximize(objective.value_and_grad, starts, plan.lower, plan.upper, *settings)[0]

@@ -17,10 +17,11 @@ from credo.models.gp.staged import Staged
 from credo.models.gp.state_space import StateSpace, StateSpaceGP
 from credo.models.gp.warped import WarpedGP
 from credo.models.gp.warps import Identity, Log, Steps
-from credo.models.gp.watched import Watched
+from credo.models.gp.watched import AtCandidates
 
 __all__ = [
     "GP",
+    "AtCandidates",
     "Basis",
     "BeliefMean",
     "Constant",
@@ -42,7 +43,6 @@ __all__ = [
     "StateSpaceGP",
     "Steps",
     "WarpedGP",
-    "Watched",
     "Zero",
     "decompose",
     "describe",

@@ -18,7 +18,7 @@ from credo.core.errors import DataError
 from credo.kernels import Kernel, OnColumns, Product, Scaled, Sum
 from credo.models.gp import exact
 from credo.models.gp.belief import GP
-from credo.models.gp.exact import Prior
+from credo.models.gp.exact import GPPrior
 from credo.models.gp.means import Zero
 
 
@@ -76,7 +76,7 @@ def part_at(gp: GP, kernel: Kernel, x: np.ndarray, with_mean: bool = False) -> t
     """
     rows, solved = gp.conditioned()
     own = gp.mean.kernel() if with_mean else None
-    prior = Prior(kernel if own is None else kernel + own, gp.mean if with_mean else Zero(), gp.noise_variance())
+    prior = GPPrior(kernel if own is None else kernel + own, gp.mean if with_mean else Zero(), gp.noise_variance())
     latent = exact.predict(prior, rows, solved, x)
     return np.asarray(latent.mean), np.sqrt(np.asarray(latent.variance))
 

@@ -36,6 +36,10 @@ class Rows(eqx.Module):
         """n and the padding."""
         return self.x.shape[0]
 
+    def columns(self) -> tuple[Array, Array, Array, Array, Array]:
+        """(x, y, scale, extra, mask)."""
+        return self.x, self.y, self.scale, self.extra, self.mask
+
     def cut(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """(x, y, scale, extra) without the padding, in NumPy."""
         n = self.n
@@ -50,16 +54,18 @@ class Rows(eqx.Module):
         """Some of the rows."""
         return pack(*(v[index] for v in self.cut()))
 
+    def at_most(self, n: int, seed: int) -> "Rows":
+        """All rows, or n of them at random."""
+        return (
+            self if self.n <= n else self.subset(np.sort(np.random.default_rng(seed).choice(self.n, n, replace=False)))
+        )
+
     def __add__(self, other: "Rows") -> "Rows":
         """The rows of both, those of `self` first."""
         if is_traced(self, other):
-            pairs = zip(_fields(self), _fields(other), strict=True)
+            pairs = zip(self.columns(), other.columns(), strict=True)
             return Rows(*(jnp.concatenate(pair) for pair in pairs))
         return pack(*(np.concatenate(pair) for pair in zip(self.cut(), other.cut(), strict=True)))
-
-
-def _fields(rows: Rows) -> tuple[Array, ...]:
-    return rows.x, rows.y, rows.scale, rows.extra, rows.mask
 
 
 def capacity(n: int) -> int:

@@ -19,7 +19,7 @@ from credo.core.predictive import Normal
 from credo.kernels.derivative import Differentiated, derivative_rows
 from credo.models.gp import exact
 from credo.models.gp.data import Rows
-from credo.models.gp.exact import Prior
+from credo.models.gp.exact import GPPrior
 from credo.models.gp.means import DifferentiatedMean
 
 
@@ -54,19 +54,19 @@ def gradient_covariance(gp: Any, x: Any) -> Float[Array, "m d d"]:
 
 
 @eqx.filter_jit
-def _blocks(prior: Prior, seen: Rows | None, solved: Any, rows: Float[Array, "m d q"]) -> Float[Array, "m d d"]:
+def _blocks(prior: GPPrior, seen: Rows | None, solved: Any, rows: Float[Array, "m d q"]) -> Float[Array, "m d d"]:
     blocks = jax.vmap(lambda r: exact.joint(prior, seen, solved, r, r))(rows)
     return 0.5 * (blocks + jnp.swapaxes(blocks, 1, 2))
 
 
-def _lifted(gp: Any, x: Any) -> tuple[Prior, Rows | None, Any, tuple[int, int]]:
+def _lifted(gp: Any, x: Any) -> tuple[GPPrior, Rows | None, Any, tuple[int, int]]:
     """The prior of values and derivatives, what was seen as its rows, and the rows that ask for ∇f."""
     prior, seen = gp.prior, gp.seen
     if all(isinstance(k, Differentiated) for k in prior.kernel.terms):
         table = check_table(x, "X", None if seen is None else seen.x.shape[1] - 1)
     else:
         table = gp.queries(x)
-        prior = Prior(Differentiated(prior.kernel), DifferentiatedMean(prior.mean), prior.noise)
+        prior = GPPrior(Differentiated(prior.kernel), DifferentiatedMean(prior.mean), prior.noise)
         if seen is not None:
             xp: Any = jnp if is_traced(seen.x) else np
             values = xp.concatenate([seen.x, xp.zeros((seen.capacity, 1))], axis=1)

@@ -6,8 +6,8 @@ With K = k(X, X) + diag(noise) = LLᵀ, r = y - m(X) and α = K⁻¹r:
     cov*   = k(x*, x*) - V*ᵀV*,    V* = L⁻¹ k(X, x*)
     log p  = -½ rᵀα - Σ log Lᵢᵢ - n/2 log 2π
 
-Rasmussen & Williams (2006), algorithm 2.1. Under `jit` everything stays in XLA. Outside it, from 256 rows on a
-CPU, factorizations and triangular solves go to LAPACK, and predictions in chunks, in bounded memory.
+Rasmussen & Williams (2006), algorithm 2.1. Under `jit` everything stays in XLA. Outside it, on a CPU, factorizations
+and triangular solves go to LAPACK, and predictions in chunks, in bounded memory.
 """
 
 from typing import Any, NamedTuple
@@ -21,10 +21,10 @@ from jaxtyping import Array, Bool, Float
 from credo.core.arrays import is_traced, put
 from credo.core.device import aligned_empty
 from credo.core.linalg import factorize, gaussian_log_evidence, lapack, solve, solve_lower
-from credo.core.linalg.factor import REMEDY, Factor
+from credo.core.linalg.factor import REMEDY
 from credo.core.padding import bucket, by_bucket, pad_rows
 from credo.kernels import Kernel
-from credo.models.gp.data import Rows, capacity, pack
+from credo.models.gp.data import Rows, pack
 from credo.models.gp.means import Mean
 
 CHUNK = 2**22
@@ -36,7 +36,7 @@ TILE = 512
 NOT_DEFINITE = f"the covariance of the outcomes is not positive definite or not finite. {REMEDY}"
 
 
-class Prior(NamedTuple):
+class GPPrior(NamedTuple):
     """What is believed before data: the covariance of the function, its mean, and the noise variance."""
 
     kernel: Kernel
@@ -44,19 +44,19 @@ class Prior(NamedTuple):
     noise: Float[Array, ""]
 
 
-class Solved(eqx.Module):
+class Cholesky(eqx.Module):
     """The Cholesky factor L of the covariance of what was seen, and α."""
 
     root: Float[Array, "c c"]
     alpha: Float[Array, " c"]
 
 
-def on_host(size: int, *values: Any) -> bool:
-    """Whether LAPACK should do it: nothing is traced, the problem is not small, and this is a CPU."""
-    return size >= lapack.HOST_SIZE and not is_traced(values) and jax.default_backend() == "cpu"
+def on_host(*values: object) -> bool:
+    """Whether LAPACK does it: nothing is traced, and this is a CPU."""
+    return not is_traced(values) and jax.default_backend() == "cpu"
 
 
-def covariance(prior: Prior, rows: Rows) -> Float[Array, "c c"]:
+def covariance(prior: GPPrior, rows: Rows) -> Float[Array, "c c"]:
     """k(X, X) + diag(noise), rows of the identity where there is padding."""
     k = prior.kernel.gram(rows.x, rows.x)
     both = rows.mask[:, None] & rows.mask[None, :]
@@ -64,37 +64,16 @@ def covariance(prior: Prior, rows: Rows) -> Float[Array, "c c"]:
     return jnp.where(both, k, 0.0) + jnp.diag(noise)
 
 
-def residual(prior: Prior, rows: Rows) -> Float[Array, " c"]:
+def residual(prior: GPPrior, rows: Rows) -> Float[Array, " c"]:
     """y - m(X), zero on padding."""
     return jnp.where(rows.mask, rows.y - prior.mean(rows.x), 0.0)
 
 
-def condition(prior: Prior, rows: Rows) -> tuple[Solved, Bool[Array, ""]]:
+def condition(prior: GPPrior, rows: Rows) -> tuple[Cholesky, Bool[Array, ""]]:
     """The posterior after `rows`, and whether the covariance was positive definite."""
-    if on_host(rows.capacity, prior, rows):
-        factor, r = _factor_on_host(prior, rows), np.asarray(_residual(prior, rows))
-        root = np.asarray(factor.root)
-        return Solved(factor.root, put(lapack.solve_factored(root, r))), factor.ok
-    return _condition(prior, rows)
-
-
-@eqx.filter_jit
-def _condition(prior: Prior, rows: Rows) -> tuple[Solved, Bool[Array, ""]]:
-    factor = factorize(covariance(prior, rows), rows.mask)
-    return Solved(factor.root, solve(factor.root, residual(prior, rows))), factor.ok
-
-
-_residual = eqx.filter_jit(residual)
-
-
-@eqx.filter_jit
-def _gram(kernel: Kernel, x: Any, z: Any) -> Float[Array, "a b"]:
-    return kernel.gram(x, z)
-
-
-def _factor_on_host(prior: Prior, rows: Rows) -> Factor:
-    x = np.asarray(rows.x)
-    noise = float(prior.noise) * np.asarray(rows.scale) + np.asarray(rows.extra)
+    if not on_host(prior, rows):
+        return _condition(prior, rows)
+    x, noise = np.asarray(rows.x), float(prior.noise) * np.asarray(rows.scale) + np.asarray(rows.extra)
     size, n = len(x), rows.n
 
     def fill(out: np.ndarray) -> None:
@@ -103,21 +82,37 @@ def _factor_on_host(prior: Prior, rows: Rows) -> Factor:
             a = slice(i, min(i + TILE, size))
             for j in range(0, i + 1, TILE):
                 b = slice(j, min(j + TILE, size))
-                out[a, b] = _gram(prior.kernel, x[a], x[b])
+                out[a, b] = gram(prior.kernel, x[a], x[b])
         out[n:] = 0.0
         np.fill_diagonal(out, np.where(np.arange(size) < n, out.diagonal() + noise, 1.0))
 
     root = aligned_empty((size, size))
-    jitter, ok = lapack.factor_inplace(root, fill, np.asarray(rows.mask, dtype=float))
-    return Factor(put(root) if ok else jnp.eye(size), put(jitter), put(ok))
+    _, ok = lapack.factor_inplace(root, fill, np.asarray(rows.mask, dtype=float))
+    alpha = lapack.solve_factored(root, np.asarray(_residual(prior, rows))) if ok else np.zeros(size)
+    return Cholesky(put(root), put(alpha)), put(ok)
 
 
-def evidence(prior: Prior, rows: Rows) -> Float[Array, ""]:
+@eqx.filter_jit
+def _condition(prior: GPPrior, rows: Rows) -> tuple[Cholesky, Bool[Array, ""]]:
+    factor = factorize(covariance(prior, rows), rows.mask)
+    return Cholesky(factor.root, solve(factor.root, residual(prior, rows))), factor.ok
+
+
+_residual = eqx.filter_jit(residual)
+
+
+@eqx.filter_jit
+def gram(kernel: Kernel, x: Any, z: Any) -> Float[Array, "a b"]:
+    """k(x, z), compiled."""
+    return kernel.gram(x, z)
+
+
+def evidence(prior: GPPrior, rows: Rows) -> Float[Array, ""]:
     """log p(y | X); traceable."""
     return gaussian_log_evidence(covariance(prior, rows), residual(prior, rows), rows.mask)
 
 
-def evidence_after(prior: Prior, seen: Rows, solved: Solved, rows: Rows) -> Float[Array, ""]:
+def evidence_after(prior: GPPrior, seen: Rows, solved: Cholesky, rows: Rows) -> Float[Array, ""]:
     """log p(y | X, what was seen), by the chain rule."""
     cross = jnp.where(seen.mask[:, None], prior.kernel.gram(seen.x, rows.x), 0.0)
     half = solve_lower(solved.root, cross)
@@ -130,61 +125,32 @@ def evidence_after(prior: Prior, seen: Rows, solved: Solved, rows: Rows) -> Floa
 # -- more rows ---------------------------------------------------------------------------------------------------
 
 
-def extend(prior: Prior, seen: Rows, solved: Solved, rows: Rows) -> tuple[Rows, Solved, Bool[Array, ""]]:
-    """The posterior after `rows` too, in O(n²): [[L, 0], [Wᵀ, M]] with W = L⁻¹k(X, X'), MMᵀ = K' - WᵀW."""
-    n, k = seen.n, rows.n
-    block = 1 << (k - 1).bit_length()
-    if n + block > seen.capacity:
-        seen, solved = _grow(seen, solved, capacity(n + block))
-    new = pack(*rows.cut(), size=block)
-    if not on_host(seen.capacity, prior, seen, solved):
-        return _extend(prior, seen, solved, new, np.asarray(n))
-    cross, corner = (np.asarray(v) for v in _borders(prior, seen, new))
-    w = np.array(cross)
-    root = np.asarray(solved.root)
-    lapack.solve_rows_inplace(root, w)
-    factor = factorize(put(corner - w @ w.T), new.mask)
-    out = aligned_empty(root.shape)
-    np.copyto(out, root)
-    out[n : n + block] = w
-    out[n : n + block, n : n + block] = np.asarray(factor.root)
-    both = zip(seen.cut(), rows.cut(), strict=True)
-    joined = pack(*(np.concatenate(pair) for pair in both), size=seen.capacity)
-    alpha = lapack.solve_factored(out, np.asarray(_residual(prior, joined)))
-    return joined, Solved(put(out), put(alpha)), factor.ok
+def extend(prior: GPPrior, rows: Rows, solved: Cholesky, n: int) -> tuple[Cholesky, Bool[Array, ""]]:
+    """The posterior after `rows`, of which the first n were solved before, in O(n²).
 
-
-@eqx.filter_jit
-def _borders(prior: Prior, seen: Rows, new: Rows) -> tuple[Float[Array, "b c"], Float[Array, "b b"]]:
-    """k(X', X), zero on padding, and K'."""
-    both = new.mask[:, None] & seen.mask[None, :]
-    return jnp.where(both, prior.kernel.gram(new.x, seen.x), 0.0), covariance(prior, new)
-
-
-@eqx.filter_jit
-def _extend(prior: Prior, seen: Rows, solved: Solved, new: Rows, n: Any) -> tuple[Rows, Solved, Bool[Array, ""]]:
-    cross, corner = _borders(prior, seen, new)
-    w = solve_lower(solved.root, cross.T)
-    factor = factorize(corner - w.T @ w, new.mask)
-    root = jax.lax.dynamic_update_slice(solved.root, w.T, (n, 0))
-    root = jax.lax.dynamic_update_slice(root, factor.root, (n, n))
-
-    def put(old: Array, more: Array) -> Array:
-        return jax.lax.dynamic_update_slice_in_dim(old, more.astype(old.dtype), n, 0)
-
-    joined = jax.tree.map(put, seen, new)
-    return joined, Solved(root, solve(root, residual(prior, joined))), factor.ok
-
-
-def _grow(seen: Rows, solved: Solved, size: int) -> tuple[Rows, Solved]:
-    """The same posterior with room for `size` rows."""
-    old = seen.capacity
+    [[L, 0], [Wᵀ, M]] with W = L⁻¹k(X, X'), MMᵀ = K' - WᵀW.
+    """
+    old, (size, total) = np.asarray(solved.root), (rows.capacity, rows.n)
+    k = total - n
+    new = pack(*(v[n:] for v in rows.cut()), size=1 << (k - 1).bit_length())
+    cross, corner = (np.asarray(v)[:k] for v in _borders(prior, rows.x, new))
+    w = np.zeros((k, len(old)))
+    w[:, :n] = cross[:, :n]
+    lapack.solve_rows_inplace(old, w)
+    inner = np.empty((k, k))
+    _, ok = lapack.factor_inplace(inner, lambda out: np.copyto(out, corner[:, :k] - w @ w.T), np.ones(k))
     root = aligned_empty((size, size))
-    root[:old, :old] = np.asarray(solved.root)
-    root[:old, old:], root[old:] = 0.0, 0.0
-    np.fill_diagonal(root[old:, old:], 1.0)
-    grown = jax.tree.map(lambda v: put(pad_rows(np.asarray(v), size)), seen)
-    return grown, Solved(put(root), put(pad_rows(np.asarray(solved.alpha), size)))
+    root[n:], root[:n, n:] = 0.0, 0.0
+    np.fill_diagonal(root[n:, n:], 1.0)
+    root[:n, :n], root[n:total, :n], root[n:total, n:total] = old[:n, :n], w[:, :n], inner
+    alpha = lapack.solve_factored(root, np.asarray(_residual(prior, rows)))
+    return Cholesky(put(root), put(alpha)), put(ok)
+
+
+@eqx.filter_jit
+def _borders(prior: GPPrior, x: Float[Array, "c d"], new: Rows) -> tuple[Float[Array, "b c"], Float[Array, "b b"]]:
+    """k(X', X) and K'."""
+    return prior.kernel.gram(new.x, x), covariance(prior, new)
 
 
 # -- predictions -------------------------------------------------------------------------------------------------
@@ -197,22 +163,22 @@ class Latent(NamedTuple):
     variance: Float[Array, " m"]
 
 
-def predict(prior: Prior, seen: Rows | None, solved: Solved | None, x: Any) -> Latent:
+def predict(prior: GPPrior, seen: Rows | None, solved: Cholesky | None, x: Any) -> Latent:
     """The function at each of the rows x, on its own."""
     if seen is None or solved is None:
         return Latent(*by_bucket(_prior_latent, x, prior))
-    if on_host(seen.capacity, prior, seen, solved, x):
+    if on_host(prior, seen, solved, x):
         return _predict_on_host(prior, seen, solved, np.asarray(x))
     return Latent(*by_bucket(_latent, x, prior, seen, solved))
 
 
 @eqx.filter_jit
-def _prior_latent(x: Float[Array, "m d"], prior: Prior) -> Latent:
+def _prior_latent(x: Float[Array, "m d"], prior: GPPrior) -> Latent:
     return Latent(prior.mean(x), prior.kernel.diagonal(x))
 
 
 @eqx.filter_jit
-def _latent(x: Float[Array, "m d"], prior: Prior, seen: Rows, solved: Solved) -> Latent:
+def _latent(x: Float[Array, "m d"], prior: GPPrior, seen: Rows, solved: Cholesky) -> Latent:
     mean, variance, cross = _pieces(prior, seen, solved.alpha, x)
     half = solve_lower(solved.root, cross.T)
     return Latent(mean, jnp.maximum(variance - jnp.square(half).sum(0), 0.0))
@@ -220,14 +186,14 @@ def _latent(x: Float[Array, "m d"], prior: Prior, seen: Rows, solved: Solved) ->
 
 @eqx.filter_jit
 def _pieces(
-    prior: Prior, seen: Rows, alpha: Float[Array, " c"], x: Float[Array, "m d"]
+    prior: GPPrior, seen: Rows, alpha: Float[Array, " c"], x: Float[Array, "m d"]
 ) -> tuple[Float[Array, " m"], Float[Array, " m"], Float[Array, "m c"]]:
     """mean*, k(x*, x*) and k(x*, X), zero on padding."""
     cross = jnp.where(seen.mask[None, :], prior.kernel.gram(x, seen.x), 0.0)
     return prior.mean(x) + cross @ alpha, prior.kernel.diagonal(x), cross
 
 
-def _predict_on_host(prior: Prior, seen: Rows, solved: Solved, x: np.ndarray) -> Latent:
+def _predict_on_host(prior: GPPrior, seen: Rows, solved: Cholesky, x: np.ndarray) -> Latent:
     m, c = x.shape[0], seen.capacity
     root = np.asarray(solved.root)
     many = m >= 2 * c  # then inverting the triangle once pays
@@ -249,7 +215,7 @@ def _predict_on_host(prior: Prior, seen: Rows, solved: Solved, x: np.ndarray) ->
 
 @eqx.filter_jit
 def joint(
-    prior: Prior, seen: Rows | None, solved: Solved | None, x: Float[Array, "m d"], z: Float[Array, "q d"]
+    prior: GPPrior, seen: Rows | None, solved: Cholesky | None, x: Float[Array, "m d"], z: Float[Array, "q d"]
 ) -> Float[Array, "m q"]:
     """The posterior covariance of the function between two sets of queries."""
     k = prior.kernel.gram(x, z)
@@ -261,7 +227,7 @@ def joint(
 
 
 @eqx.filter_jit
-def leave_one_out(prior: Prior, rows: Rows, solved: Solved) -> tuple[Float[Array, " c"], Float[Array, " c"]]:
+def leave_one_out(rows: Rows, solved: Cholesky) -> tuple[Float[Array, " c"], Float[Array, " c"]]:
     """Mean and variance of each outcome given all others: yᵢ - αᵢ/[K⁻¹]ᵢᵢ and 1/[K⁻¹]ᵢᵢ.
 
     Rasmussen & Williams (2006), eq. 5.12. [K⁻¹]ᵢᵢ is the squared length of column i of L⁻¹.

@@ -16,7 +16,6 @@ Its gradient in the hyperparameters follows the mode by the implicit function th
 those of Rasmussen & Williams (2006), algorithm 3.1.
 """
 
-import warnings
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -25,19 +24,22 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from credo.core.arrays import is_traced
-from credo.core.belief import Belief
-from credo.core.errors import DataError, NotConvergedWarning
+from credo.core import params
+from credo.core.errors import DataError
 from credo.core.linalg import demand, factorize, gaussian_log_evidence, inverse, log_determinant, solve, solve_lower
 from credo.core.padding import by_bucket
-from credo.core.predictive import Normal, Predictive
+from credo.core.predictive import Normal
+from credo.core.pytrees import changed
 from credo.infer.learning import Evidence
-from credo.kernels import RBF
+from credo.kernels import RBF, Kernel, Scales
 from credo.models.gp import exact
+from credo.models.gp.base import GaussianProcess
 from credo.models.gp.belief import GP
-from credo.models.gp.data import Rows, read
-from credo.models.gp.exact import Prior, Solved
+from credo.models.gp.data import Rows
+from credo.models.gp.exact import Cholesky, GPPrior
 from credo.models.gp.hyperpriors import NOISE, TYPICAL_NOISE, kernel_priors, scales_of
+from credo.models.gp.means import Mean
+from credo.models.gp.robust import warn_unless_settled
 from credo.models.noise import KnownNoise
 
 MAX_STEPS = 100
@@ -54,7 +56,7 @@ class Noises(eqx.Module):
     half: Float[Array, "c c"]
 
 
-class HeteroscedasticGP(Belief):
+class HeteroscedasticGP(GaussianProcess):
     """A Gaussian process with noise of a variance exp(g(x)), g a second Gaussian process.
 
     Args:
@@ -67,7 +69,8 @@ class HeteroscedasticGP(Belief):
     function: GP
     log_noise: GP
     seen: Rows | None
-    solved: Solved | None
+    solved: Cholesky | None
+    inputs: tuple[str, ...] | None = eqx.field(static=True)
     noises: Noises | None
 
     def __init__(self, function: GP | None = None, log_noise: GP | None = None):
@@ -76,33 +79,39 @@ class HeteroscedasticGP(Belief):
                 raise DataError("HeteroscedasticGP takes two GPs that have seen nothing, of f and of the log noise")
         self.function = _noiseless(GP() if function is None else function)
         self.log_noise = _noiseless(GP(RBF()) if log_noise is None else log_noise)
-        self.seen, self.solved, self.noises = None, None, None
+        self.seen = self.solved = self.noises = self.inputs = None
 
-    # -- data ------------------------------------------------------------------------------------------------
+    @property
+    def kernel(self) -> Kernel:
+        """Of f."""
+        return self.function.kernel
 
-    def statistics(self, *data: Any, weights: Any = None) -> Rows:
-        """X and y, checked and padded; rows whose y is NaN are left out. A row of weight w has noise exp(g)/w."""
-        columns = None if self.seen is None else self.seen.x.shape[1]
-        return read(self.function.kernel, data, columns, weights, None)
+    @property
+    def mean(self) -> Mean:
+        """Of f."""
+        return self.function.mean
 
-    def prepare(self, *data: Any, weights: Any = None) -> tuple["HeteroscedasticGP", Rows]:
-        """Starting values in the units of the data, and the rows: those seen before and the new ones."""
-        if self.seen is not None:
-            more = self.statistics(*data, weights=weights) if data else None
-            return self.unconditioned(), self.seen if more is None else self.seen + more
-        rows = self.statistics(*data, weights=weights)
-        x = rows.cut()[0]
-        scales, center = scales_of(self.function.kernel, rows)
+    @property
+    def noise(self) -> KnownNoise:
+        """None beside exp(g)."""
+        return self.function.noise
+
+    def in_units(self, rows: Rows) -> "HeteroscedasticGP":
+        """Starting values in the units of the data."""
+        x, (scales, center) = rows.cut()[0], scales_of(self.kernel, rows)
         level = float(np.log(2 * TYPICAL_NOISE * scales.variance))
-        f, g = self.function, self.log_noise
-        ready = (
-            f.kernel.adapt(scales),
-            f.mean.adapt(x, scales, center),
-            g.kernel.adapt(scales._replace(variance=LEVEL)),
-            g.mean.adapt(x, scales._replace(variance=NOISE**2), level),
-        )
-        parts = lambda b: (b.function.kernel, b.function.mean, b.log_noise.kernel, b.log_noise.mean)  # noqa: E731
-        return eqx.tree_at(parts, self, ready), rows
+
+        def adapted(gp: GP, own: Scales, spread: float, center: float) -> GP:
+            mean = gp.mean.adapt(x, own._replace(variance=spread), center)
+            return changed(gp, kernel=gp.kernel.adapt(own), mean=mean)
+
+        f = adapted(self.function, scales, scales.variance, center)
+        g = adapted(self.log_noise, scales._replace(variance=LEVEL), NOISE**2, level)
+        return changed(self, function=f, log_noise=g)
+
+    def objective(self, slots: params.Layout, statistics: Rows, priors: dict[str, Any]) -> None:
+        """As `learn` differentiates the Laplace evidence."""
+        return None
 
     def default_priors(self, statistics: Rows) -> dict[str, Any]:
         """Those of a GP for the kernel of f, and for that of g with the outcome's variance replaced by one."""
@@ -113,26 +122,18 @@ class HeteroscedasticGP(Belief):
             f"log_noise.kernel.{path}": prior for path, prior in g.items()
         }
 
-    def learner(self, priors: dict[str, Any]) -> Any:
+    def learner(self, priors: dict[str, Any]) -> Evidence:
         """Two climbs of the Laplace evidence: each look at it is a climb of its own."""
         return Evidence(starts=2, tolerance=1e-4)
-
-    # -- Bayes' rule -----------------------------------------------------------------------------------------
 
     def condition_on(self, statistics: Rows) -> "HeteroscedasticGP":
         """The approximate posterior after the rows, seen and new: the noise of all is judged again."""
         rows = statistics if self.seen is None else self.seen + statistics
         found = infer(self.function.prior, self.log_noise.prior, rows)
-        solved, ok = exact.condition(self.function.prior, noisy(rows, found.log_noise))
+        solved, ok = exact.condition(self.function.prior, with_log_noise(rows, found.log_noise))
         result = demand((solved, found.noises), ok & found.ok, exact.NOT_DEFINITE)
-        if not is_traced(found.change) and float(found.change) > TOLERANCE:
-            warnings.warn(
-                f"the noise of the rows had not settled after {MAX_STEPS} steps (still moving by "
-                f"{float(found.change):.1g}); the answer is usable, but look at the lengthscale of log_noise",
-                NotConvergedWarning,
-                stacklevel=3,
-            )
-        return eqx.tree_at(lambda b: (b.seen, b.solved, b.noises), self, (rows, *result), is_leaf=lambda v: v is None)
+        warn_unless_settled(found.change, "the noise of the rows", "the lengthscale of log_noise", MAX_STEPS)
+        return changed(self, seen=rows, solved=result[0], noises=result[1])
 
     def evidence_of(self, statistics: Rows) -> Float[Array, ""]:
         """Laplace's log p(y | X); after data, the difference of those with and without `statistics`."""
@@ -143,50 +144,39 @@ class HeteroscedasticGP(Belief):
 
     def unconditioned(self) -> "HeteroscedasticGP":
         """The prior that this belief came from."""
-        return HeteroscedasticGP(self.function, self.log_noise)
+        return changed(super().unconditioned(), noises=None)
 
-    # -- predictions -----------------------------------------------------------------------------------------
-
-    def predict(self, x: Any, *, joint: bool = False) -> Predictive:
+    def predict(self, x: Any, *, joint: bool = False) -> Normal:
         """p(y* | x*, data), Normal: E[exp g(x*)] is aleatoric, the function epistemic.
 
         Args:
             x: queries, shape (m, d).
             joint: also keep the m × m covariance of the function.
         """
-        table = self._queries(x)
-        now = (self.function.prior, self.seen, self.solved)  # of the rows, predictions read the inputs only
-        mean, variance = exact.predict(*now, table)
-        g = self.predict_log_noise(x)
-        aleatoric = jnp.exp(g.mean + 0.5 * g.epistemic)
-        queries = jnp.asarray(table)
-        covariance = exact.joint(*now, queries, queries) if joint else None
-        return Normal(mean, aleatoric, variance, covariance)
+        f, g = self.function_at(self.queries(x), joint), self.predict_log_noise(x)
+        return Normal(f.mean, jnp.exp(g.mean + 0.5 * g.epistemic), f.variance, f.covariance)
 
     def predict_log_noise(self, x: Any) -> Normal:
         """g(x*), the log of the noise variance, and how well it is known."""
-        table, prior = self._queries(x), self.log_noise.prior
+        table, prior = self.queries(x), self.log_noise.prior
         if self.seen is None or self.noises is None:
             mean, variance = exact.predict(prior, None, None, table)
         else:
             mean, variance = by_bucket(_log_noise, table, prior, self.seen, self.noises)
         return Normal(mean, jnp.zeros_like(variance), variance)
 
-    def _queries(self, x: Any) -> Any:
-        return self.function.kernel.encode(x, "X", None if self.seen is None else self.seen.x.shape[1])
-
     def __repr__(self) -> str:
-        seen = "nothing" if self.seen is None else f"{'?' if is_traced(self.seen) else self.seen.n} rows"
-        return f"HeteroscedasticGP({self.function.kernel!r}, log noise {self.log_noise.kernel!r}, seen {seen})"
+        f, g = self.function.kernel, self.log_noise.kernel
+        return f"HeteroscedasticGP({f!r}, log noise {g!r}, seen {self.seen_in_words()})"
 
 
 def _noiseless(gp: GP) -> GP:
-    return eqx.tree_at(lambda b: b.noise, gp, KnownNoise(jnp.zeros(())), is_leaf=lambda v: isinstance(v, KnownNoise))
+    return changed(gp, noise=KnownNoise(jnp.zeros(())))
 
 
-def noisy(rows: Rows, log_noise: Float[Array, " c"]) -> Rows:
+def with_log_noise(rows: Rows, log_noise: Float[Array, " c"]) -> Rows:
     """The rows with noise variance exp(g)·scale."""
-    return eqx.tree_at(lambda r: r.extra, rows, jnp.where(rows.mask, rows.scale * jnp.exp(log_noise), 0.0))
+    return changed(rows, extra=jnp.where(rows.mask, rows.scale * jnp.exp(log_noise), 0.0))
 
 
 # -- the most likely noise ---------------------------------------------------------------------------------------
@@ -228,9 +218,9 @@ class Problem(NamedTuple):
     mask: Bool[Array, " c"]
 
 
-def problem(f: Prior, g: Prior, rows: Rows) -> Problem:
+def problem(f: GPPrior, g: GPPrior, rows: Rows) -> Problem:
     """The matrices of J."""
-    silent = eqx.tree_at(lambda r: (r.scale, r.extra), rows, (jnp.zeros_like(rows.scale),) * 2)
+    silent = changed(rows, scale=jnp.zeros_like(rows.scale), extra=jnp.zeros_like(rows.extra))
     both = rows.mask[:, None] & rows.mask[None, :]
     k_g = jnp.where(both, g.kernel.gram(rows.x, rows.x), 0.0)
     mean_g = jnp.where(rows.mask, g.mean(rows.x), 0.0)
@@ -260,7 +250,7 @@ def curvature(p: Problem, at: Pieces) -> tuple[Float[Array, "c c"], Float[Array,
 
 
 @eqx.filter_jit
-def infer(f: Prior, g: Prior, rows: Rows) -> Found:
+def infer(f: GPPrior, g: GPPrior, rows: Rows) -> Found:
     """The mode of J by Fisher scoring with step halving, from g = m_g."""
     p = problem(f, g, rows)
     State = tuple[Array, Pieces, Array, Array]
@@ -302,7 +292,7 @@ def infer(f: Prior, g: Prior, rows: Rows) -> Found:
     return Found(weights, at.log_noise, Noises(weights, half), change, steps, at.ok & ok)
 
 
-def laplace_evidence(f: Prior, g: Prior, rows: Rows) -> Float[Array, ""]:
+def laplace_evidence(f: GPPrior, g: GPPrior, rows: Rows) -> Float[Array, ""]:
     """log N(y | m, A) - ½aᵀK_g a - ½ log|I + K_g F| at the mode; traceable.
 
     The mode moves with the hyperparameters, a = ∇(m_g + K_g a): one Newton step of that equation from the mode,
@@ -335,7 +325,7 @@ def _implicit(p: Problem, mode: Float[Array, " c"]) -> Float[Array, "c c"]:
 
 @eqx.filter_jit
 def _log_noise(
-    x: Float[Array, "m d"], prior: Prior, seen: Rows, noises: Noises
+    x: Float[Array, "m d"], prior: GPPrior, seen: Rows, noises: Noises
 ) -> tuple[Float[Array, " m"], Float[Array, " m"]]:
     cross = jnp.where(seen.mask[:, None], prior.kernel.gram(seen.x, x), 0.0)
     variance = prior.kernel.diagonal(x) - jnp.square(noises.half @ cross).sum(0)

@@ -13,7 +13,7 @@ from credo.core.arrays import is_traced
 from credo.core.belief import Belief
 from credo.core.errors import DataError
 from credo.core.predictive import Normal, Predictive
-from credo.infer.learning import Evidence, Learned
+from credo.infer.learning import Learned
 from credo.infer.method import Learner
 from credo.models.gp.belief import GP
 from credo.models.gp.data import Rows
@@ -67,7 +67,7 @@ class Independent(Belief):
 
     def learner(self, priors: dict[str, Any]) -> Any:
         """Each on its own."""
-        return OneByOne()
+        return PerOutput()
 
     def condition_on(self, statistics: tuple[Rows | None, ...]) -> "Independent":
         """Each posterior."""
@@ -101,7 +101,7 @@ class Independent(Belief):
 
 
 @dataclass(frozen=True)
-class OneByOne(Learner):
+class PerOutput(Learner):
     """Learns each belief with its own method: the evidence of independent outputs is a sum."""
 
     needs: ClassVar[type] = Independent
@@ -120,7 +120,8 @@ class OneByOne(Learner):
             head = f"gps.{i}."
             mine = {path.removeprefix(head): prior for path, prior in priors.items() if path.startswith(head)}
             held = [path.removeprefix(head) for path in fixed if path.startswith(head)]
-            method = gp.learner(mine) or Evidence()
+            method = gp.learner(mine)
+            assert rows is not None  # `prepare` has seen to it
             learned.append(method.learn(gp, rows, held, mine, seed))
         worst = max((each.status for each in learned), key=["converged", "stopped", "diverged"].index)
         return Learned(

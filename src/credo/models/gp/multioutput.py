@@ -6,7 +6,6 @@ An exact Gaussian process on stacked rows (x, j) with the kernel `Coregionalized
 that are missing left out. Álvarez, Rosasco & Lawrence (2012), "Kernels for vector-valued functions", §4.2.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -15,20 +14,19 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from credo.core.arrays import is_traced
-from credo.core.belief import Belief
-from credo.core.checks import check_table, check_vector, input_names
+from credo.core.checks import check_table, check_vector
 from credo.core.errors import DataError
-from credo.core.linalg import demand
 from credo.core.params import positive
-from credo.core.predictive import Normal, Predictive
+from credo.core.predictive import Normal
+from credo.core.pytrees import changed
 from credo.infer.learning import Evidence
 from credo.infer.priors import LogScalePenalty, NormalPenalty
 from credo.kernels import Constant as ConstantKernel
 from credo.kernels import Kernel, Matern52, Scales
 from credo.kernels.coregion import Coregionalized
-from credo.models.gp import exact
+from credo.models.gp.base import GaussianProcess
 from credo.models.gp.data import Rows, pack
-from credo.models.gp.exact import Prior, Solved
+from credo.models.gp.exact import Cholesky
 from credo.models.gp.hyperpriors import NOISE, TYPICAL_NOISE, VARIANCE, kernel_priors
 from credo.models.gp.independent import split_outputs
 from credo.models.gp.means import Mean
@@ -58,7 +56,7 @@ class OutputMeans(Mean):
         return Coregionalized(ConstantKernel(jnp.ones(())), jnp.zeros((len(self.variance), 1)), self.variance)
 
 
-class MultiGP(Belief):
+class MultiGP(GaussianProcess):
     """A Gaussian process with p outputs that covary.
 
     Args:
@@ -71,7 +69,7 @@ class MultiGP(Belief):
     kernel: Coregionalized
     mean: OutputMeans
     seen: Rows | None
-    solved: Solved | None
+    solved: Cholesky | None
     inputs: tuple[str, ...] | None = eqx.field(static=True)
     noise: Float[Array, " p"] = positive()
 
@@ -91,18 +89,21 @@ class MultiGP(Belief):
             raise DataError(f"noise must be a positive variance, or one for each of the {p} outputs, found {noise}")
         self.kernel, self.noise = given, jnp.broadcast_to(variance, (p,))
         self.mean = OutputMeans() if mean is None else mean
-        self.seen, self.solved, self.inputs = None, None, None
+        self.seen = self.solved = self.inputs = None
 
     @property
     def outputs(self) -> int:
         """p."""
         return self.kernel.outputs
 
-    @property
-    def prior(self) -> Prior:
-        """The prior of the stacked rows; their noise is with the rows."""
-        more = self.mean.kernel()
-        return Prior(self.kernel if more is None else self.kernel + more, self.mean, jnp.zeros(()))
+    def noise_variance(self) -> Float[Array, ""]:
+        """Zero: the noise of an output comes with its rows."""
+        return jnp.zeros(())
+
+    def transformed(self, rows: Rows) -> tuple[Rows, float]:
+        """The rows with the noise variance of their outputs."""
+        own = self.noise[rows.x[:, -1].astype(int)] * rows.scale
+        return changed(rows, scale=jnp.zeros_like(rows.scale), extra=own), 0.0
 
     # -- data ------------------------------------------------------------------------------------------------
 
@@ -110,7 +111,7 @@ class MultiGP(Belief):
         """X (n, d) and Y (n, p) as stacked rows; NaN in Y is a missing outcome. `weights` divide the noise of a row."""
         if len(data) != 2:
             raise DataError(f"a belief about several outputs is conditioned on X and Y, found {len(data)} argument(s)")
-        x = self._inputs(data[0])
+        x = self.queries(data[0])
         n, p = x.shape[0], self.outputs
         xp = jnp if is_traced(data) else np
         y = xp.stack(split_outputs(data[1], p), axis=1)
@@ -127,37 +128,27 @@ class MultiGP(Belief):
         check_vector(y[present], "Y")
         return pack(*(np.asarray(v)[present] for v in (stacked, y, scale, extra)))
 
-    def _inputs(self, x: Any) -> Any:
+    def queries(self, x: Any) -> Any:
+        """Inputs as checked rows, without the number of an output."""
         return check_table(x, "X", None if self.seen is None else self.seen.x.shape[1] - 1)
 
-    def prepare(self, *data: Any, weights: Any = None) -> tuple["MultiGP", Rows]:
-        """Starting values in the units of each output, loadings from their correlation; and the rows."""
-        if self.seen is not None:
-            more = self.statistics(*data, weights=weights) if data else None
-            return self.unconditioned(), self.seen if more is None else self.seen + more
-        rows = self.statistics(*data, weights=weights)
-        y = np.stack(split_outputs(data[1], self.outputs), axis=1)
+    def in_units(self, rows: Rows) -> "MultiGP":
+        """Starting values in the units of each output, loadings from their correlation."""
+        y = _by_output(rows, self.outputs)
         center, variance = _moments(y)
-        kernel = self.kernel.adapt(Scales.of(rows.cut()[0], 1.0))
+        kernel, mean, noise = self.kernel.adapt(Scales.of(rows.cut()[0], 1.0)), self.mean, self.noise
         if _is_default(self.kernel):
             kernel = Coregionalized(kernel.kernels, *start_loadings(y, *self.kernel.loadings.shape))
-        mean = self.mean
         if mean.value is None and mean.variance is None:
             mean = OutputMeans(jnp.asarray(center), jnp.asarray(variance))
-        noise = self.noise
         if bool(jnp.all(noise == 1.0)):  # the default
             noise = jnp.asarray(2 * TYPICAL_NOISE * variance)
-        ready = eqx.tree_at(
-            lambda b: (b.kernel, b.mean, b.noise), self, (kernel, mean, noise), is_leaf=lambda v: v is None
-        )
-        return (ready.named(input_names(data[0])) if hasattr(data[0], "columns") else ready), rows
+        return changed(self, kernel=kernel, mean=mean, noise=noise)
 
     def default_priors(self, statistics: Rows) -> dict[str, Any]:
         """Weakly informative: noise and κ by the variance of each output, loadings by its standard deviation."""
-        x, y, *_ = statistics.cut()
-        j = x[:, -1].astype(int)
-        _, variance = _moments(np.stack([np.where(j == i, y, np.nan) for i in range(self.outputs)], axis=1))
-        scales = Scales.of(x[:, :-1], 1.0)
+        _, variance = _moments(_by_output(statistics, self.outputs))
+        scales = Scales.of(statistics.cut()[0][:, :-1], 1.0)
         q = len(self.kernel.kernels)
         priors: dict[str, Any] = {
             f"kernel.kernels.{i}.{path}": prior
@@ -169,64 +160,24 @@ class MultiGP(Belief):
         priors["noise"] = LogScalePenalty(TYPICAL_NOISE * variance, NOISE)
         return priors
 
-    def learner(self, priors: dict[str, Any]) -> Any:
+    def learner(self, priors: dict[str, Any]) -> Evidence:
         """A few climbs of the evidence."""
         return Evidence(starts=2, tolerance=1e-3, gain=1e-7, max_steps=500)
 
-    def named(self, names: Sequence[str]) -> "MultiGP":
-        """The belief that knows its inputs by these names."""
-        out = eqx.tree_at(lambda b: b.noise, self, self.noise)
-        object.__setattr__(out, "inputs", tuple(names))
-        return out
-
-    # -- Bayes' rule -----------------------------------------------------------------------------------------
-
-    def _noisy(self, rows: Rows) -> Rows:
-        """The rows with the noise variance of their outputs."""
-        own = self.noise[rows.x[:, -1].astype(int)] * rows.scale
-        return eqx.tree_at(lambda r: (r.scale, r.extra), rows, (jnp.zeros_like(rows.scale), own))
-
-    def condition_on(self, statistics: Rows) -> "MultiGP":
-        """The posterior after the rows, seen and new; exact."""
-        seen, solved, prior = self.seen, self.solved, self.prior
-        if seen is None or solved is None or is_traced(self, statistics) or statistics.n > max(64, seen.n // 4):
-            rows = statistics if seen is None else seen + statistics
-            result, ok = exact.condition(prior, self._noisy(rows))
-        else:
-            _, result, ok = exact.extend(prior, self._noisy(seen), solved, self._noisy(statistics))
-            joined = [np.concatenate(pair) for pair in zip(seen.cut(), statistics.cut(), strict=True)]
-            rows = pack(*joined, size=result.alpha.shape[0])
-        after = demand(result, ok, exact.NOT_DEFINITE)
-        return eqx.tree_at(lambda b: (b.seen, b.solved), self, (rows, after), is_leaf=lambda v: v is None)
-
-    def evidence_of(self, statistics: Rows) -> Float[Array, ""]:
-        """log p(Y | X), given what was seen before."""
-        if self.seen is None or self.solved is None:
-            return exact.evidence(self.prior, self._noisy(statistics))
-        return exact.evidence_after(self.prior, self._noisy(self.seen), self.solved, self._noisy(statistics))
-
-    def unconditioned(self) -> "MultiGP":
-        """The prior that this belief came from."""
-        return eqx.tree_at(lambda b: (b.seen, b.solved), self, (None, None), is_leaf=lambda v: v is None)
-
     # -- predictions -----------------------------------------------------------------------------------------
 
-    def predict(self, x: Any, *, joint: bool = False) -> Predictive:
+    def predict(self, x: Any, *, joint: bool = False) -> Normal:
         """p(Y* | x*, data), Normal of shape (m, p): the noise is aleatoric, the functions epistemic.
 
         Args:
             x: queries, shape (m, d).
             joint: also keep the covariance of the functions over (m·p), the outputs of a query side by side.
         """
-        table = self._inputs(x)
+        table = self.queries(x)
         m, p = table.shape[0], self.outputs
-        rows = stack(table, p)
-        now = (self.prior, self.seen, self.solved)  # of the rows seen, predictions read the inputs only
-        mean, variance = exact.predict(*now, rows)
-        queries = jnp.asarray(rows)
-        covariance = exact.joint(*now, queries, queries) if joint else None
+        f = self.function_at(stack(table, p), joint)
         noise = jnp.broadcast_to(self.noise, (m, p))
-        return Normal(mean.reshape(m, p), noise, variance.reshape(m, p), covariance)
+        return Normal(f.mean.reshape(m, p), noise, f.variance.reshape(m, p), f.covariance)
 
     def correlation(self) -> Float[Array, "p p"]:
         """The prior correlation of the outputs at one x, of Σ_q B_q."""
@@ -235,8 +186,7 @@ class MultiGP(Belief):
         return b / jnp.outer(scale, scale)
 
     def __repr__(self) -> str:
-        seen = "nothing" if self.seen is None else f"{'?' if is_traced(self.seen) else self.seen.n} outcomes"
-        return f"MultiGP({self.kernel!r}, outputs={self.outputs}, seen {seen})"
+        return f"MultiGP({self.kernel!r}, outputs={self.outputs}, seen {self.seen_in_words()})"
 
 
 def stack(x: Any, outputs: int) -> Any:
@@ -258,6 +208,16 @@ def _is_default(kernel: Coregionalized) -> bool:
     q, _, r = kernel.loadings.shape
     same = np.allclose(np.asarray(kernel.loadings), np.sqrt(SHARED / (q * r)), rtol=1e-12)
     return same and np.allclose(np.asarray(kernel.kappa), OWN / q, rtol=1e-12)
+
+
+def _by_output(rows: Rows, outputs: int) -> Float[np.ndarray, "n p"]:
+    """The outcomes, a column for each output and a row for each input row, NaN where there is none."""
+    x, y, *_ = rows.cut()
+    same = np.all(x[1:, :-1] == x[:-1, :-1], axis=1) & (x[1:, -1] > x[:-1, -1])  # outputs of a row come in order
+    row = np.concatenate([[0], np.cumsum(~same)])
+    table = np.full((row[-1] + 1, outputs), np.nan)
+    table[row, x[:, -1].astype(int)] = y
+    return table
 
 
 def _moments(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -50,7 +50,6 @@ class LeaveOneOut(Learner):
         self, belief: Any, statistics: Any, fixed: Sequence[str], priors: Mapping[str, Any], seed: int
     ) -> Learned:
         """The belief at the highest maximum found; `log_evidence` of the report is the objective there."""
-        _check(belief, type(self).__name__)
         climb = _Climb(self.starts, max_steps=self.max_steps, tolerance=self.tolerance)
         return _tell(climb.learn(belief, (statistics, None), fixed, priors, seed), "each row from all others")
 
@@ -70,7 +69,6 @@ class KFold(Learner):
         self, belief: Any, statistics: Any, fixed: Sequence[str], priors: Mapping[str, Any], seed: int
     ) -> Learned:
         """The belief at the highest maximum found; `log_evidence` of the report is the objective there."""
-        _check(belief, type(self).__name__)
         climb = _Climb(self.starts, max_steps=self.max_steps, tolerance=self.tolerance)
         folds = make_folds(statistics.n, self.k, seed)
         learned = climb.learn(belief, (statistics, folds), fixed, priors, seed)
@@ -186,14 +184,6 @@ def _log_joint(
 
 _value: Any = eqx.filter_jit(_log_joint)
 _value_and_grad: Any = eqx.filter_jit(jax.value_and_grad(_log_joint))
-
-
-def _check(belief: Any, name: str) -> None:
-    if not isinstance(belief, GP):
-        raise DataError(
-            f"{name} chooses the hyperparameters of an exact Gaussian process, found {type(belief).__name__}; "
-            "leave using= to the model, or judge it with credo.evaluate"
-        )
 
 
 def _tell(learned: Learned, what: str) -> Learned:

@@ -27,18 +27,21 @@ import numpy as np
 from jax.scipy import special
 from jaxtyping import Array, Bool, Float
 
+from credo.core import params
 from credo.core.arrays import is_traced
-from credo.core.belief import Belief
 from credo.core.errors import DataError, NotConvergedWarning
 from credo.core.linalg import demand, factorize, gaussian_log_evidence, solve, solve_lower
 from credo.core.predictive import Predictive
+from credo.core.pytrees import changed
 from credo.infer.learning import Evidence
 from credo.infer.priors import LogScalePenalty
-from credo.kernels import Kernel, Matern52
+from credo.kernels import Kernel
 from credo.models.gp import exact
-from credo.models.gp.data import Rows, pack, read
-from credo.models.gp.exact import Prior, Solved
-from credo.models.gp.hyperpriors import NOISE, TYPICAL_NOISE, default_priors, scales_of
+from credo.models.gp.base import GaussianProcess
+from credo.models.gp.belief import check_kernel_argument
+from credo.models.gp.data import Rows, pack
+from credo.models.gp.exact import Cholesky, GPPrior
+from credo.models.gp.hyperpriors import NOISE, TYPICAL_NOISE, scales_of
 from credo.models.gp.means import Mean, as_mean
 from credo.models.noise import StudentTNoise
 
@@ -48,7 +51,7 @@ FAR = 4.0
 """Outcomes further than this many robust standard deviations from the median do not choose starting values."""
 
 
-class RobustGP(Belief):
+class RobustGP(GaussianProcess):
     """A Gaussian process with Student-t noise, conditioned by variational inference.
 
     Args:
@@ -61,73 +64,53 @@ class RobustGP(Belief):
     mean: Mean
     noise: StudentTNoise
     seen: Rows | None
-    solved: Solved | None
+    solved: Cholesky | None
+    inputs: tuple[str, ...] | None = eqx.field(static=True)
     precision: Float[Array, " c"] | None
     """λ̄: how much of a row's precision is believed; near zero for an outlier."""
 
     def __init__(self, kernel: Kernel | None = None, mean: Any = None, noise: Any = None):
-        self.kernel = Matern52(ard=True) if kernel is None else kernel
+        self.kernel = check_kernel_argument(kernel, type(self).__name__)
         self.mean = as_mean(mean)
         self.noise = StudentTNoise() if noise is None else noise
         if not isinstance(self.noise, StudentTNoise):
             raise DataError(f"RobustGP takes StudentTNoise, found {type(noise).__name__}; for Gaussian noise use GP")
-        self.seen, self.solved, self.precision = None, None, None
+        self.seen = self.solved = self.precision = self.inputs = None
 
-    @property
-    def prior(self) -> Prior:
-        """The prior as the numerics see it, with noise variance s²."""
-        more = self.mean.kernel()
-        return Prior(self.kernel if more is None else self.kernel + more, self.mean, self.noise.scale**2)
+    def noise_variance(self) -> Float[Array, ""]:
+        """s², of which a row has 1/λ̄."""
+        return self.noise.scale**2
 
-    # -- data ------------------------------------------------------------------------------------------------
-
-    def statistics(self, *data: Any, weights: Any = None) -> Rows:
-        """X and y, checked and padded; rows whose y is NaN are left out. A row of weight w has scale s/√w."""
-        return read(self.kernel, data, None if self.seen is None else self.seen.x.shape[1], weights, None)
-
-    def prepare(self, *data: Any, weights: Any = None) -> tuple["RobustGP", Rows]:
-        """Starting values in the units of the data, outliers aside, and the rows: those seen before and the new."""
-        if self.seen is not None:
-            more = self.statistics(*data, weights=weights) if data else None
-            return self.unconditioned(), self.seen if more is None else self.seen + more
-        rows = self.statistics(*data, weights=weights)
-        scales, center = scales_of(self.kernel, tame(rows))
-        scale = self.noise.scale
-        if float(scale) == 1.0:  # the default
-            scale = jnp.asarray(np.sqrt(2 * TYPICAL_NOISE * scales.variance))
-        ready = (self.kernel.adapt(scales), self.mean.adapt(rows.cut()[0], scales, center), scale)
-        return eqx.tree_at(lambda b: (b.kernel, b.mean, b.noise.scale), self, ready), rows
+    def in_units(self, rows: Rows) -> "RobustGP":
+        """Starting values in the units of the data, outliers aside."""
+        scales, center = scales_of(self.kernel, winsorized(rows))
+        noise = self.noise
+        if float(noise.scale) == 1.0:  # the default
+            noise = changed(noise, scale=jnp.asarray(np.sqrt(2 * TYPICAL_NOISE * scales.variance)))
+        mean = self.mean.adapt(rows.cut()[0], scales, center)
+        return changed(self, kernel=self.kernel.adapt(scales), mean=mean, noise=noise)
 
     def default_priors(self, statistics: Rows) -> dict[str, Any]:
         """Those of a `GP`, from outcomes without their outliers; the scale's is the noise variance's, in its units."""
-        quiet = tame(statistics)
+        quiet = winsorized(statistics)
         typical = np.sqrt(TYPICAL_NOISE * scales_of(self.kernel, quiet)[0].variance)
-        return default_priors(self, quiet) | {"noise.scale": LogScalePenalty(typical, NOISE / 2)}
+        return super().default_priors(quiet) | {"noise.scale": LogScalePenalty(typical, NOISE / 2)}
 
-    def learner(self, priors: dict[str, Any]) -> Any:
+    def objective(self, slots: params.Layout, statistics: Rows, priors: dict[str, Any]) -> None:
+        """As `learn` differentiates the bound."""
+        return None
+
+    def learner(self, priors: dict[str, Any]) -> Evidence:
         """Two climbs of the bound: each look at it is a fixed point of its own."""
         return Evidence(starts=2, tolerance=1e-4)
-
-    # -- Bayes' rule -----------------------------------------------------------------------------------------
 
     def condition_on(self, statistics: Rows) -> "RobustGP":
         """The approximate posterior after the rows, seen and new: all are weighed again."""
         rows = statistics if self.seen is None else self.seen + statistics
         found = infer(self.prior, self.noise.df, rows)
         solved = demand(found.solved, found.ok, exact.NOT_DEFINITE)
-        if not is_traced(found.change) and float(found.change) > TOLERANCE:
-            warnings.warn(
-                f"the weights of the rows had not settled after {MAX_STEPS} steps (still moving by "
-                f"{float(found.change):.1g}); the answer is usable, but look at the noise scale and the lengthscales",
-                NotConvergedWarning,
-                stacklevel=3,
-            )
-        return eqx.tree_at(
-            lambda b: (b.seen, b.solved, b.precision),
-            self,
-            (rows, solved, found.precision),
-            is_leaf=lambda v: v is None,
-        )
+        warn_unless_settled(found.change, "the weights of the rows", "the noise scale and the lengthscales", MAX_STEPS)
+        return changed(self, seen=rows, solved=solved, precision=found.precision)
 
     def evidence_of(self, statistics: Rows) -> Float[Array, ""]:
         """The lower bound F of log p(y | X); after data, the difference of the bounds with and without `statistics`."""
@@ -138,34 +121,42 @@ class RobustGP(Belief):
 
     def unconditioned(self) -> "RobustGP":
         """The prior that this belief came from."""
-        return RobustGP(self.kernel, self.mean, self.noise)
-
-    # -- predictions -----------------------------------------------------------------------------------------
+        return changed(super().unconditioned(), precision=None)
 
     def predict(self, x: Any) -> Predictive:
         """p(y* | x*, data): Student-t noise (aleatoric) around a Normal function (epistemic)."""
-        table = self.kernel.encode(x, "X", None if self.seen is None else self.seen.x.shape[1])
-        mean, variance = exact.predict(self.prior, self.seen, self.solved, table)
-        return self.noise.predict(mean, variance)
+        f = self.function_at(self.queries(x))
+        return self.noise.predict(f.mean, f.variance)
 
     def row_precisions(self) -> Float[Array, " n"]:
         """λ̄ of each row that was seen: about one where the row fits, near zero for an outlier."""
-        if self.seen is None or self.precision is None:
-            raise DataError("the belief has seen no data yet; condition it or use credo.fit")
-        return self.precision[: self.seen.n]
+        rows, _ = self.conditioned()
+        assert self.precision is not None
+        return self.precision[: rows.n]
 
     def __repr__(self) -> str:
-        seen = "nothing" if self.seen is None else f"{'?' if is_traced(self.seen) else self.seen.n} rows"
-        return f"RobustGP({self.kernel!r}, mean={type(self.mean).__name__}, noise={self.noise}, seen {seen})"
+        mean = type(self.mean).__name__
+        return f"RobustGP({self.kernel!r}, mean={mean}, noise={self.noise}, seen {self.seen_in_words()})"
 
 
-def tame(rows: Rows) -> Rows:
+def winsorized(rows: Rows) -> Rows:
     """The rows with outcomes far from the median drawn in, for starting values that outliers have no say in."""
     x, y, scale, extra = rows.cut()
     center = np.median(y)
     spread = 1.4826 * np.median(np.abs(y - center))
     inside = y if spread == 0 else np.clip(y, center - FAR * spread, center + FAR * spread)
     return pack(x, inside, scale, extra)
+
+
+def warn_unless_settled(change: Float[Array, ""], what: str, look_at: str, steps: int) -> None:
+    """A warning where an iteration over all rows has not converged."""
+    if not is_traced(change) and float(change) > TOLERANCE:
+        warnings.warn(
+            f"{what} had not settled after {steps} steps (still moving by {float(change):.1g}); the answer is "
+            f"usable, but look at {look_at}",
+            NotConvergedWarning,
+            stacklevel=4,
+        )
 
 
 # -- the fixed point ---------------------------------------------------------------------------------------------
@@ -175,7 +166,7 @@ class Inferred(NamedTuple):
     """q(f) and λ̄, and how they were found."""
 
     precision: Float[Array, " c"]
-    solved: Solved
+    solved: Cholesky
     change: Float[Array, ""]
     """By how much log λ̄ still moved at the last step."""
     steps: Float[Array, ""]
@@ -183,19 +174,19 @@ class Inferred(NamedTuple):
     """Whether the covariance was positive definite."""
 
 
-def weighed(rows: Rows, precision: Float[Array, " c"]) -> Rows:
+def with_precisions(rows: Rows, precision: Float[Array, " c"]) -> Rows:
     """The rows with noise variance s²/λ̄."""
-    return eqx.tree_at(lambda r: r.scale, rows, rows.scale / precision)
+    return changed(rows, scale=rows.scale / precision)
 
 
 @eqx.filter_jit
-def infer(prior: Prior, df: Float[Array, ""], rows: Rows) -> Inferred:
+def infer(prior: GPPrior, df: Float[Array, ""], rows: Rows) -> Inferred:
     """q(f) and λ̄ by turns from λ̄ = 1, until λ̄ no longer moves.
 
     With A = K + D, D = diag(s²/λ̄) and α = A⁻¹(y - m):  E[(yᵢ - fᵢ)²] = (Dᵢαᵢ)² + Dᵢ - Dᵢ²[A⁻¹]ᵢᵢ.
     """
     own = jnp.where(rows.mask, prior.noise * rows.scale, 1.0)
-    k = exact.covariance(prior, eqx.tree_at(lambda r: r.scale, rows, jnp.zeros_like(rows.scale)))
+    k = exact.covariance(prior, changed(rows, scale=jnp.zeros_like(rows.scale)))
     r = exact.residual(prior, rows)
     State = tuple[Array, Array, Array, Array]
 
@@ -218,15 +209,15 @@ def infer(prior: Prior, df: Float[Array, ""], rows: Rows) -> Inferred:
     start = (jnp.ones(rows.capacity), jnp.asarray(jnp.inf), jnp.asarray(0.0), jnp.asarray(True))
     precision, change, steps, _ = jax.lax.while_loop(unfinished, turn, start)
     last = factor(precision)
-    return Inferred(precision, Solved(last.root, solve(last.root, r)), change, steps, last.ok)
+    return Inferred(precision, Cholesky(last.root, solve(last.root, r)), change, steps, last.ok)
 
 
-def bound(prior: Prior, df: Float[Array, ""], rows: Rows) -> Float[Array, ""]:
+def bound(prior: GPPrior, df: Float[Array, ""], rows: Rows) -> Float[Array, ""]:
     """F ≤ log p(y | X); traceable, its gradient that at fixed λ̄."""
     held = jax.tree.map(lambda v: jax.lax.stop_gradient(v) if eqx.is_inexact_array(v) else v, (prior, df, rows))
     precision = jax.lax.stop_gradient(infer(*held).precision)
     gaussian = gaussian_log_evidence(
-        exact.covariance(prior, weighed(rows, precision)), exact.residual(prior, rows), rows.mask
+        exact.covariance(prior, with_precisions(rows, precision)), exact.residual(prior, rows), rows.mask
     )
     before, after = df / 2, df / 2 + 0.5
     constant = special.gammaln(after) - special.gammaln(before) - after * jnp.log(after) + before * jnp.log(before)

@@ -35,7 +35,7 @@ from credo.kernels.periodic import Cosine
 from credo.kernels.random_features import RandomFeatures
 from credo.kernels.spectral import spectral_measure
 from credo.models.gp.data import Rows
-from credo.models.gp.exact import Prior, Solved
+from credo.models.gp.exact import Cholesky, GPPrior
 from credo.models.gp.means import Mean
 
 LARGEST_BASIS = 2**16
@@ -170,7 +170,7 @@ def sample_functions(gp: Any, n: int, *, features: int = 2048, seed: int = 0, co
 
 @eqx.filter_jit
 def _update(
-    prior: Prior, seen: Rows, solved: Solved, bases: Any, weights: Any, z: Float[Array, "n c"]
+    prior: GPPrior, seen: Rows, solved: Cholesky, bases: Any, weights: Any, z: Float[Array, "n c"]
 ) -> Float[Array, "n c"]:
     """K⁻¹ (y - f₀(X) - ε), zero on padding."""
     noise = jnp.sqrt(prior.noise * seen.scale + seen.extra) * z

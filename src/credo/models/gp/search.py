@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
@@ -24,18 +23,21 @@ from credo.core import params
 from credo.core.checks import input_names
 from credo.core.device import blas_threads
 from credo.core.errors import DataError, NotConverged
-from credo.infer.optimize import maximize
+from credo.core.pytrees import changed
+from credo.infer.learning import Evidence
+from credo.infer.optimize import DIVERGED, Optimum, maximize
+from credo.infer.priors import LogScalePenalty
 from credo.infer.progress import Progress
 from credo.kernels import RBF
 from credo.kernels.centered import CenteredPeriodic
 from credo.kernels.dotproduct import Linear
+from credo.kernels.pullback import FAMILIES
 from credo.models.gp import grammar
 from credo.models.gp.belief import GP
 from credo.models.gp.components import Decomposition, decompose
 from credo.models.gp.data import Rows
-from credo.models.gp.hyperpriors import default_priors
-from credo.models.gp.means import Constant
-from credo.models.gp.uncompiled import FAMILIES, Sheet, TimeUp, Uncompiled
+from credo.models.gp.evidence import EvidenceObjective, NumpyModel
+from credo.models.gp.hyperpriors import default_priors, scales_of
 
 SEARCH_ROWS = 250
 """The rows on which kernels are compared."""
@@ -143,23 +145,24 @@ def search_kernel(
     return Search(belief, formula, shape, best.score, history, log_evidence, best.numbers, finished)
 
 
-def refine(gp: GP, rows: Rows, deadline: Any = np.inf, seed: int = 0) -> tuple[GP, float]:
+def refine(gp: GP, rows: Rows, deadline: float = np.inf, seed: int = 0) -> tuple[GP, float]:
     """The belief with its numbers climbed from where they are on (at most 2000 of) the rows; log p(y | X) of those.
 
-    It is what `learn` does from one start, for kernels made of the families of `uncompiled.py`, and compiles nothing.
+    It is what `learn` does from one start, in time: `deadline` is one of `time.perf_counter`.
     """
-    part = _part(rows, LEARN_ROWS, seed)
-    settled = _settled(gp.unconditioned(), rows)
-    objective = Uncompiled(settled, Sheet.of(settled, part), search_priors(settled, part), deadline)
+    scales, center = scales_of(gp.kernel, rows)
+    start = changed(gp.unconditioned(), mean=gp.mean.adapt(rows.cut()[0], scales, center))
+    part = rows.at_most(LEARN_ROWS, seed)
+    priors = search_priors(start, part)
+    climb = Evidence(1, max_steps=2 * STEPS, tolerance=1e-3, flat=False, deadline=deadline)
     with blas_threads(part.n):
-        value, vector = _climb(objective, objective.start, 2 * STEPS, 1e-3)
-    if not np.isfinite(value):
+        learned = climb.learn(start, part, [], priors, seed)
+    if learned.status == DIVERGED:
         raise NotConverged("the evidence is not finite at the starting values; check the scale of the data")
-    learned = params.from_vector(settled, objective.slots, vector)
-    return learned, objective.log_evidence(vector)[0]
+    return learned.belief, learned.log_evidence - float(params.log_prior(learned.belief, priors))
 
 
-def search_priors(gp: GP, rows: Rows) -> dict[str, Any]:
+def search_priors(gp: GP, rows: Rows) -> dict[str, LogScalePenalty]:
     """The default hyperpriors, but none of periods.
 
     The search starts periods at peaks of the periodogram and holds them in a range.
@@ -170,15 +173,41 @@ def search_priors(gp: GP, rows: Rows) -> dict[str, Any]:
 # -- the walk --------------------------------------------------------------------------------------------------------
 
 
+class Climbed(NamedTuple):
+    """Where a climb of the evidence of a kernel has come to."""
+
+    gp: GP
+    """Where it began."""
+    slots: params.Layout
+    priors: dict[str, LogScalePenalty]
+    objective: EvidenceObjective
+    top: Optimum
+
+    def laplace(self, step: float = 1e-3) -> float:
+        """log ∫ p(y, θ) dθ ≈ log p(y, θ̂) + k/2 log 2π - ½ log|H| over log θ; H from differences of the gradient.
+
+        MacKay (2003), §27. Directions in which the density does not fall count as wide as a factor e².
+        """
+        u, k = self.top.vector, len(self.top.vector)
+
+        def slope(at: np.ndarray) -> np.ndarray:
+            return self.objective.value_and_grad(at)[1]
+
+        h = np.stack([slope(u + step * e) - slope(u - step * e) for e in np.eye(k)])
+        curvature = np.linalg.eigvalsh(-(h + h.T) / (4 * step))
+        sizes = {s.path: s.stop - s.start for s in self.slots}
+        log_mass = sum(sizes[p] * float(v.log_mass) for p, v in self.priors.items() if p in sizes)
+        value = self.objective.value(u) - log_mass  # the density of log θ
+        return value + 0.5 * k * np.log(2 * np.pi) - 0.5 * float(np.log(np.maximum(curvature, 0.25)).sum())
+
+
 class _Work:
     """The rows that are searched on, and the fits on them."""
 
-    def __init__(self, rows: Rows, criterion: str, seed: int, deadline: Any):
-        part = _part(rows, SEARCH_ROWS, seed)
-        self.rows, self.criterion, self.deadline = part, criterion, deadline
-        self.template = _settled(GP(RBF()), part)
-        self.sheet = Sheet.of(self.template, part)
-        x, y, *_ = part.cut()
+    def __init__(self, rows: Rows, criterion: str, seed: int, deadline: float):
+        self.rows, self.criterion, self.deadline = rows.at_most(SEARCH_ROWS, seed), criterion, deadline
+        self.template = GP(RBF()).in_units(self.rows)
+        x, y, *_ = self.rows.cut()
         self.facts = grammar.Facts(x, y, _gaps(np.asarray(rows.cut()[0])))
 
     def time_is_up(self) -> bool:
@@ -186,35 +215,44 @@ class _Work:
 
     def look(self, step: grammar.Step, noise: float) -> _Found | None:
         """Short climbs from every start, and the best of them."""
-        tries = []
+        tries: list[tuple[Climbed, int]] = []
         for kernel, choices in step.starts:
-            gp = eqx.tree_at(lambda b: (b.kernel, b.noise), self.template, (kernel, jnp.asarray(noise)))
-            objective = self._objective(gp)
-            tries.append((*_climb(objective, objective.start, FIRST_STEPS, 1e-2), choices, objective))
+            gp = changed(self.template, kernel=kernel, noise=jnp.asarray(noise))
+            tries.append((self.climb(gp, FIRST_STEPS), choices))
             if self.time_is_up():
                 break
-        value, vector, choices, objective = max(tries, key=lambda t: t[0])
-        return self._found(objective, vector, choices) if np.isfinite(value) else None
+        return self._found(*max(tries, key=lambda t: t[0].top.value))
 
-    def climb(self, found: _Found) -> _Found:
+    def further(self, found: _Found) -> _Found:
         """The same kernel further up."""
-        objective = self._objective(found.gp)
-        value, vector = _climb(objective, objective.start, STEPS, 1e-2)
-        return self._found(objective, vector, found.choices) if np.isfinite(value) else found
+        return self._found(self.climb(found.gp, STEPS), found.choices) or found
 
-    def _objective(self, gp: GP) -> Uncompiled:
-        return Uncompiled(gp, self.sheet, search_priors(gp, self.rows), self.deadline)
+    def climb(self, gp: GP, steps: int) -> Climbed:
+        """The highest point reached, in time."""
+        slots, priors = params.layout(gp), search_priors(gp, self.rows)
+        start = np.asarray(params.to_vector(gp, slots))
+        lower, upper = params.bounds(slots, start)
+        for slot in slots:
+            if slot.path.endswith("period"):  # what is not seen twice is no period
+                where = slice(slot.start, slot.stop)
+                upper[where] = np.maximum(np.log(self.facts.span.max() / 2), start[where])
+        objective = EvidenceObjective(NumpyModel(gp, slots, self.rows, priors))
+        top = maximize(objective.value_and_grad, [start], lower, upper, steps, 1e-2, stop=self.time_is_up)[0]
+        return Climbed(gp, slots, priors, objective, top)
 
-    def _found(self, objective: Uncompiled, vector: np.ndarray, choices: int) -> _Found:
-        gp = params.from_vector(objective.gp, objective.slots, vector)
-        return _Found(gp, self.score(objective, vector, choices), choices, objective.residual(vector))
+    def _found(self, climbed: Climbed, choices: int) -> _Found | None:
+        vector = climbed.top.vector
+        if not np.isfinite(climbed.top.value):
+            return None
+        gp = params.from_vector(climbed.gp, climbed.slots, vector)
+        return _Found(gp, self.score(climbed, choices), choices, climbed.objective.left_over(vector))
 
-    def score(self, objective: Uncompiled, vector: np.ndarray, choices: int) -> float:
+    def score(self, climbed: Climbed, choices: int) -> float:
         """By the criterion; a choice among places counts as a number."""
-        k, n = len(vector) + choices, self.rows.n
+        k, n = len(climbed.top.vector) + choices, self.rows.n
         if self.criterion == "bic":
-            return objective.log_evidence(vector)[0] - 0.5 * k * np.log(n)
-        return laplace(objective, vector) - 0.5 * choices * np.log(n)
+            return climbed.objective.log_evidence(climbed.top.vector) - 0.5 * k * np.log(n)
+        return climbed.laplace() - 0.5 * choices * np.log(n)
 
 
 def _walk(
@@ -243,7 +281,7 @@ def _walk(
             found = work.look(step, noise)
             looked += [] if found is None else [(shape, found)]
         looked.sort(key=lambda pair: -pair[1].score)
-        looked = [(shape, work.climb(f) if i < CLIMBED else f) for i, (shape, f) in enumerate(looked)]
+        looked = [(shape, work.further(f) if i < CLIMBED else f) for i, (shape, f) in enumerate(looked)]
         history += [(shape, f.score) for shape, f in looked]
         round_ = [f for _, f in looked] + ([] if best is None else [best])
         if not round_:
@@ -262,36 +300,6 @@ def _leader(found: Sequence[_Found]) -> _Found:
     return min((f for f in found if f.score >= top - WORTH), key=lambda f: (f.numbers, -f.score))
 
 
-def _climb(objective: Uncompiled, start: np.ndarray, steps: int, tolerance: float) -> tuple[float, np.ndarray]:
-    """The highest point reached, in time."""
-    lower, upper = params.bounds(objective.slots, start)
-    for slot in objective.slots:
-        if slot.path.endswith("period"):  # what is not seen twice is no period
-            span = np.ptp(objective.inputs, axis=0).max()
-            upper[slot.start : slot.stop] = np.maximum(np.log(span / 2), start[slot.start : slot.stop])
-    try:
-        found = maximize(objective.value_and_grad, [start], lower, upper, steps, tolerance)[0]
-    except TimeUp:
-        return objective.best
-    return found.value, found.vector
-
-
-def laplace(objective: Uncompiled, vector: np.ndarray, step: Any = 1e-3) -> float:
-    """log ∫ p(y, θ) dθ ≈ log p(y, θ̂) + k/2 log 2π - ½ log|H| over log θ; H from differences of the gradient.
-
-    MacKay (2003), §27. Directions in which the density does not fall count as wide as a factor e².
-    """
-    k = len(vector)
-    h = np.stack([_slope(objective, vector + step * e) - _slope(objective, vector - step * e) for e in np.eye(k)])
-    curvature = np.linalg.eigvalsh(-(h + h.T) / (4 * step))
-    value = objective.value_and_grad(vector)[0] - objective.log_mass  # the density of log θ
-    return value + 0.5 * k * np.log(2 * np.pi) - 0.5 * float(np.log(np.maximum(curvature, 0.25)).sum())
-
-
-def _slope(objective: Uncompiled, vector: np.ndarray) -> np.ndarray:
-    return objective.value_and_grad(vector)[1]
-
-
 # -- small things ----------------------------------------------------------------------------------------------------
 
 
@@ -304,21 +312,6 @@ def _check_base(base: Sequence[Any] | None) -> Sequence[Any]:
     if not bases:
         raise DataError("base must list at least one kernel class, found none")
     return bases
-
-
-def _part(rows: Rows, most: int, seed: int) -> Rows:
-    if rows.n <= most:
-        return rows
-    return rows.subset(np.sort(np.random.default_rng(seed).choice(rows.n, most, replace=False)))
-
-
-def _settled(gp: GP, rows: Rows) -> GP:
-    """With an unknown constant mean around that of the outcomes, where none was settled before."""
-    if not (isinstance(gp.mean, Constant) and gp.mean.value is None):
-        return gp
-    _, y, *_ = rows.cut()
-    variance = float(y.var()) or float(np.mean(y**2)) or 1.0
-    return eqx.tree_at(lambda b: b.mean, gp, Constant(jnp.asarray(float(y.mean())), jnp.asarray(variance)))
 
 
 def _gaps(x: np.ndarray) -> np.ndarray:

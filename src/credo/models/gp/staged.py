@@ -2,41 +2,24 @@
 
 The evidence has several local maxima (Rasmussen & Williams 2006, §5.4.1) and each look at it costs O(n³).
 `Staged` looks for them on a part of the rows, where a look is cheap, and climbs the best on all rows.
-
-`HostObjective` computes evidence and gradient in three steps: the covariance (XLA), its factor and inverse (LAPACK),
-and the pull-back of ∂log p/∂K = ½(ααᵀ - K⁻¹) to the hyperparameters (XLA). In one program with a callback the same
-takes as long, but JAX does not keep such programs on disk, and a new process would compile it again.
 """
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
 
 from credo.core import params
-from credo.core.arrays import put
-from credo.core.checks import input_names
-from credo.core.device import aligned_empty, blas_threads
+from credo.core.device import blas_threads
 from credo.core.errors import NotPositiveDefinite
-from credo.core.linalg import evidence_on_host
 from credo.core.pytrees import changed
 from credo.infer.learning import Evidence, Learned
 from credo.infer.method import Learner
 from credo.infer.optimize import DIVERGED, Optimum, flat_directions
-from credo.models.gp import exact
 from credo.models.gp.belief import GP
 from credo.models.gp.data import Rows
-from credo.models.gp.hyperpriors import TYPICAL_NOISE, scales_of
-from credo.models.noise import KnownNoise
-
-BLOCKS = 4
-"""In how many blocks of rows a large covariance is computed: five eighths of it then are."""
+from credo.models.gp.hyperpriors import TYPICAL_NOISE
 
 DIFFERENCE = 0.05
 """The step of the finite differences that measure curvature, in unconstrained units."""
@@ -63,31 +46,6 @@ STEPS = (0.02, 1.0)
 """The shortest and the longest first step from a maximum on fewer rows."""
 
 
-def prepare(belief: GP, data: tuple[Any, ...], weights: Any, noise: Any) -> tuple[GP, Rows]:
-    """The belief with starting values in the units of the data, and the rows."""
-    if belief.seen is not None:
-        more = belief.statistics(*data, weights=weights, noise=noise) if data else None
-        return belief.unconditioned(), belief.seen if more is None else belief.seen + more
-    if noise is not None:
-        belief = eqx.tree_at(lambda b: b.noise, belief, KnownNoise())
-    rows = belief.statistics(*data, weights=weights, noise=noise)
-    ready = in_units(belief, rows)
-    return (ready.named(input_names(data[0])) if hasattr(data[0], "columns") else ready), rows
-
-
-def in_units(belief: GP, rows: Rows) -> GP:
-    """The belief with starting values in the units of the rows."""
-    scales, center = scales_of(belief.kernel, rows)
-    own = belief.noise
-    if not isinstance(own, KnownNoise) and float(own) == 1.0:  # the default
-        own = jnp.asarray(2 * TYPICAL_NOISE * scales.variance)
-    return eqx.tree_at(
-        lambda b: (b.kernel, b.mean, b.noise),
-        belief,
-        (belief.kernel.adapt(scales), belief.mean.adapt(rows.cut()[0], scales, center), own),
-    )
-
-
 @dataclass(frozen=True)
 class Staged(Learner):
     """Short climbs from several starts on a few random rows; the best goes on with more, at last with all.
@@ -106,12 +64,16 @@ class Staged(Learner):
     max_steps: int = 200
     tolerance: float = 1e-3
     gain: float = 1e-6
+    deadline: float = np.inf
+    """When climbs end where they are highest, by `time.perf_counter`."""
 
     def learn(
         self, belief: GP, statistics: Rows, fixed: Sequence[str], priors: Mapping[str, Any], seed: int
     ) -> Learned:
         """The belief at the maximum found."""
-        climb = Evidence(self.starts, max_steps=self.max_steps, tolerance=self.tolerance, gain=self.gain)
+        climb = Evidence(
+            self.starts, max_steps=self.max_steps, tolerance=self.tolerance, gain=self.gain, deadline=self.deadline
+        )
         sizes = self.sizes(statistics.n)
         if len(sizes) == 1:
             with blas_threads(sizes[0]):
@@ -247,94 +209,3 @@ def noise_free(learned: Learned) -> Learned:
     rest = {name: side for name, side in learned.at_bound.items() if name != "noise"}
     note = "the noise ran to its lower bound: the outcomes are fitted exactly, as those of a computation would be"
     return learned._replace(at_bound=rest, notes=[*learned.notes, note])
-
-
-class HostObjective:
-    """log p(y | X, θ) + log p(θ) of the unconstrained vector, with its gradient, through LAPACK.
-
-    A covariance is symmetric: only what lies left of the diagonal is computed, in blocks of rows.
-    """
-
-    def __init__(self, belief: Any, slots: params.Layout, rows: Rows, priors: Mapping[str, Any]):
-        self._about = (belief, slots, rows, dict(priors))
-        self._weight = np.asarray(rows.mask, dtype=float)
-        size = (rows.capacity, rows.capacity)
-        self._covariance, self._work = np.zeros(size), aligned_empty(size)  # reused: fresh pages cost time
-
-    def value_and_grad(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
-        """The objective and its gradient."""
-        value, by_residual = self._evaluate(vector, True)
-        if not np.isfinite(value):
-            return value, np.zeros_like(vector)
-        return value, np.asarray(_pull_back(vector, *self._about, put(self._work), by_residual))
-
-    def value(self, vector: np.ndarray) -> float:
-        """The objective."""
-        return self._evaluate(vector, False)[0]
-
-    def _evaluate(self, vector: np.ndarray, gradient: bool) -> tuple[float, np.ndarray]:
-        blocks, noise, residual, log_prior = _push_forward(vector, *self._about)
-        start = 0
-        for block in blocks:
-            k, stop = np.shape(block)
-            self._covariance[start : start + k, :stop] = block
-            start += k
-        np.fill_diagonal(self._covariance, self._covariance.diagonal() + np.asarray(noise))
-        arrays = (self._covariance, np.asarray(residual), self._weight, self._work)
-        with blas_threads(len(self._weight)):
-            value, by_residual = evidence_on_host(*arrays, gradient)
-        return value + float(log_prior), by_residual
-
-
-class Parts(NamedTuple):
-    """What the evidence is made of: k(X, X) left of its diagonal, in blocks of rows, noise, y - m(X), and log p(θ).
-
-    Where outcomes are warped y is g(y), and Σ log g'(y) is part of the last.
-    """
-
-    blocks: tuple[Float[Array, "a b"], ...]
-    noise: Float[Array, " c"]
-    residual: Float[Array, " c"]
-    log_prior: Float[Array, ""]
-
-
-def _parts(vector: Any, belief: Any, slots: params.Layout, rows: Rows, priors: dict[str, Any]) -> Parts:
-    candidate = params.from_vector(belief, slots, jnp.asarray(vector))
-    rows, log_slope = candidate.latent_rows(rows)
-    prior, mask = candidate.prior, rows.mask
-    blocks = tuple(
-        jnp.where(mask[a:b, None] & mask[None, :b], prior.kernel.gram(rows.x[a:b], rows.x[:b]), 0.0)
-        for a, b in _cuts(rows.capacity)
-    )
-    noise = jnp.where(mask, prior.noise * rows.scale + rows.extra, 1.0)
-    return Parts(blocks, noise, exact.residual(prior, rows), params.log_prior(candidate, priors) + log_slope)
-
-
-def _cuts(size: int) -> list[tuple[int, int]]:
-    """The first and the last row of each block."""
-    edges = np.linspace(0, size, (BLOCKS if size >= 512 else 1) + 1).astype(int).tolist()
-    return list(itertools.pairwise(edges))
-
-
-_push_forward: Any = eqx.filter_jit(_parts)
-
-
-@eqx.filter_jit
-def _pull_back(
-    vector: Float[Array, " k"] | np.ndarray,
-    belief: Any,
-    slots: params.Layout,
-    rows: Rows,
-    priors: dict[str, Any],
-    lower: Float[Array, "c c"],
-    by_residual: Float[Array, " c"] | np.ndarray,
-) -> Float[Array, " k"]:
-    """∂/∂θ from K⁻¹ - ααᵀ = -2 ∂log p/∂K, of which the lower triangle is given."""
-    i = jnp.arange(lower.shape[0])
-    blocks = tuple(
-        jnp.where(i[a:b, None] > i[None, :b], -1.0, jnp.where(i[a:b, None] == i[None, :b], -0.5, 0.0)) * lower[a:b, :b]
-        for a, b in _cuts(rows.capacity)
-    )
-    slopes = Parts(blocks, -0.5 * jnp.diagonal(lower), jnp.asarray(by_residual), jnp.ones(()))
-    _, pull = jax.vjp(lambda u: _parts(u, belief, slots, rows, priors), vector)
-    return pull(slopes)[0]

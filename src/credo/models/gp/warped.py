@@ -22,24 +22,22 @@ from jaxtyping import Array, Float
 from credo.core import params
 from credo.core.abilities import LeavesOneOut
 from credo.core.arrays import is_traced, put
-from credo.core.belief import Belief
-from credo.core.checks import column_names, input_names
 from credo.core.errors import DataError
-from credo.core.padding import pad_rows
 from credo.core.params import positive
-from credo.core.predictive import Normal, Warped
-from credo.kernels import Kernel, Matern52
+from credo.core.predictive import Warped
+from credo.core.pytrees import changed
+from credo.kernels import Kernel
 from credo.kernels.base import show
 from credo.kernels.derivative import Differentiated
-from credo.models.gp.belief import GP, rows_from
-from credo.models.gp.data import Rows, read
-from credo.models.gp.exact import Prior, Solved
-from credo.models.gp.hyperpriors import default_priors
+from credo.models.gp.base import GaussianProcess
+from credo.models.gp.belief import GP, check_kernel_argument, rows_from
+from credo.models.gp.data import Rows
+from credo.models.gp.exact import Cholesky
 from credo.models.gp.means import Mean, as_mean
 from credo.models.gp.warps import OutcomeWarp, Steps
 
 
-class WarpedGP(Belief, LeavesOneOut):
+class WarpedGP(GaussianProcess, LeavesOneOut):
     """A Gaussian process of g(y); predictions are in the units of y.
 
     Args:
@@ -54,14 +52,12 @@ class WarpedGP(Belief, LeavesOneOut):
     warp: OutcomeWarp
     seen: Rows | None
     """With outcomes in their own units."""
-    solved: Solved | None
+    solved: Cholesky | None
     inputs: tuple[str, ...] | None = eqx.field(static=True)
     noise: Any = positive()
 
     def __init__(self, kernel: Any = None, mean: Any = None, noise: Any = 1.0, warp: Any = None):
-        self.kernel = Matern52(ard=True) if kernel is None else kernel
-        if not isinstance(self.kernel, Kernel):
-            raise DataError(f"WarpedGP takes a kernel first, found {type(kernel).__name__}; e.g. credo.WarpedGP(RBF())")
+        self.kernel = check_kernel_argument(kernel, type(self).__name__)
         if isinstance(self.kernel, Differentiated):
             raise DataError("slopes of a warped outcome are not slopes of the function; use GP for observed slopes")
         self.mean = as_mean(mean)
@@ -73,7 +69,7 @@ class WarpedGP(Belief, LeavesOneOut):
         self.warp = Steps() if warp is None else warp
         if not isinstance(self.warp, OutcomeWarp):
             raise DataError(f"warp must be one of Steps, Log, Identity of credo.models.gp, found {type(warp).__name__}")
-        self.seen, self.solved, self.inputs = None, None, None
+        self.seen = self.solved = self.inputs = None
 
     # -- data ------------------------------------------------------------------------------------------------
 
@@ -81,25 +77,17 @@ class WarpedGP(Belief, LeavesOneOut):
     def latent(self) -> GP:
         """The belief about g(y), as a plain `GP`."""
         gp = GP(self.kernel, self.mean, self.noise)
-        if self.seen is None:
-            return gp
-        new = (self.latent_rows(self.seen)[0], self.solved)
-        return eqx.tree_at(lambda b: (b.seen, b.solved), gp, new, is_leaf=lambda v: v is None)
+        return gp if self.seen is None else changed(gp, seen=self.transformed(self.seen)[0], solved=self.solved)
 
-    @property
-    def prior(self) -> Prior:
-        """The prior of g(y) as the numerics see it."""
-        return GP(self.kernel, self.mean, self.noise).prior
-
-    def latent_rows(self, rows: Rows) -> tuple[Rows, Float[Array, ""]]:
+    def transformed(self, rows: Rows) -> tuple[Rows, Float[Array, ""]]:
         """The rows with g(y), and Σ log g'(y)."""
         y = jnp.where(rows.mask, rows.y, 1.0)  # padding that no warp minds
         z, slope = (jnp.where(rows.mask, v, 0.0) for v in (self.warp(y), self.warp.log_slope(y)))
-        return eqx.tree_at(lambda r: r.y, rows, z), jnp.sum(slope)
+        return changed(rows, y=z), jnp.sum(slope)
 
     def statistics(self, *data: Any, weights: Any = None) -> Rows:
         """X and y, checked and padded; rows whose y is NaN are left out. A row of weight w has noise variance/w."""
-        rows = read(self.kernel, data, None if self.seen is None else self.seen.x.shape[1], weights, None)
+        rows = super().statistics(*data, weights=weights)
         if not is_traced(rows):
             y = rows.cut()[1]
             outside = ~np.asarray(self.warp.inside(put(y)))
@@ -110,74 +98,26 @@ class WarpedGP(Belief, LeavesOneOut):
                 )
         return rows
 
-    def prepare(self, *data: Any, weights: Any = None) -> tuple["WarpedGP", Rows]:
-        """Starting values in the units of the data, and the rows: those seen before and the new ones."""
-        from credo.models.gp.staged import in_units
-
-        if self.seen is not None:
-            more = self.statistics(*data, weights=weights) if data else None
-            return self.unconditioned(), self.seen if more is None else self.seen + more
-        rows = self.statistics(*data, weights=weights)
-        fitting = eqx.tree_at(lambda b: b.warp, self, self.warp.adapt(rows.cut()[1]), is_leaf=lambda v: v is self.warp)
-        ready = fitting.with_latent(in_units(fitting.latent, fitting.latent_rows(rows)[0]))
-        return (ready.named(input_names(data[0])) if hasattr(data[0], "columns") else ready), rows
+    def in_units(self, rows: Rows) -> "WarpedGP":
+        """A warp from the outcomes, and starting values in the units of g(y)."""
+        fitting = changed(self, warp=self.warp.adapt(rows.cut()[1]))
+        return fitting.with_latent(fitting.latent.in_units(fitting.transformed(rows)[0]))
 
     def with_latent(self, gp: GP) -> "WarpedGP":
-        """The belief with the kernel, the mean and the noise of another about g(y); it has seen nothing."""
-        return WarpedGP(gp.kernel, gp.mean, gp.noise, self.warp).named(self.inputs)
-
-    def named(self, names: Any) -> "WarpedGP":
-        """The belief that knows its inputs by these names."""
-        out = eqx.tree_at(lambda b: b.kernel, self, self.kernel, is_leaf=lambda v: v is self.kernel)
-        object.__setattr__(out, "inputs", None if names is None else tuple(names))
-        return out
+        """The belief with the kernel, the mean and the noise of another about g(y)."""
+        return changed(self, kernel=gp.kernel, mean=gp.mean, noise=gp.noise)
 
     def default_priors(self, statistics: Rows) -> dict[str, Any]:
         """Those of a `GP` for g(y), and the warp's, which pull to the identity."""
         own = {f"warp.{path}": prior for path, prior in self.warp.priors().items()}
         known = set(params.learnable(self))
-        return default_priors(self, self.latent_rows(statistics)[0]) | {p: v for p, v in own.items() if p in known}
-
-    def objective(self, slots: Any, statistics: Rows, priors: Any) -> Any:
-        """The evidence with its gradient: in NumPy for few rows and common kernels, else through LAPACK."""
-        from credo.models.gp.warped_learning import objective
-
-        return objective(self, slots, statistics, priors)
+        return super().default_priors(self.transformed(statistics)[0]) | {p: v for p, v in own.items() if p in known}
 
     def learner(self, priors: dict[str, Any]) -> Any:
         """A plain GP first, then both together."""
-        from credo.models.gp.warped_learning import Together
+        from credo.models.gp.warped_learning import WarpThenKernel
 
-        return Together()
-
-    # -- Bayes' rule -----------------------------------------------------------------------------------------
-
-    def told(self, *data: Any) -> "WarpedGP":
-        """The belief that knows the names of its inputs."""
-        return self.named(input_names(data[0])) if self.inputs is None and data and column_names(data[0]) else self
-
-    def condition_on(self, statistics: Rows) -> "WarpedGP":
-        """The posterior after the rows, seen and new."""
-        after = self.latent.condition_on(self.latent_rows(statistics)[0])
-        assert after.seen is not None
-        if self.seen is None:
-            y = statistics.y
-        elif is_traced(self, statistics):
-            y = (self.seen + statistics).y
-        else:
-            both = np.concatenate([self.seen.cut()[1], statistics.cut()[1]])
-            y = put(pad_rows(both, after.seen.capacity))
-        rows = eqx.tree_at(lambda r: r.y, after.seen, y)
-        return eqx.tree_at(lambda b: (b.seen, b.solved), self, (rows, after.solved), is_leaf=lambda v: v is None)
-
-    def evidence_of(self, statistics: Rows) -> Float[Array, ""]:
-        """log p(y | X), given what was seen before."""
-        rows, log_slope = self.latent_rows(statistics)
-        return self.latent.evidence_of(rows) + log_slope
-
-    def unconditioned(self) -> "WarpedGP":
-        """The prior that this belief came from."""
-        return eqx.tree_at(lambda b: (b.seen, b.solved), self, (None, None), is_leaf=lambda v: v is None)
+        return WarpThenKernel()
 
     # -- predictions -----------------------------------------------------------------------------------------
 
@@ -188,9 +128,7 @@ class WarpedGP(Belief, LeavesOneOut):
             x: queries, shape (m, d).
             joint: also keep the m × m covariance of the function.
         """
-        latent = self.latent.predict(x, joint=joint)
-        assert isinstance(latent, Normal)
-        return Warped(latent, self.warp)
+        return Warped(self.latent.predict(x, joint=joint), self.warp)
 
     def sample(self, x: Any, n: int = 1, *, noise: bool = False, method: str = "cholesky", seed: int = 0) -> Array:
         """n joint draws of g⁻¹(f) (of outcomes with `noise`) at the rows x, shape (n, m); see `sampling.py`."""
@@ -207,10 +145,9 @@ class WarpedGP(Belief, LeavesOneOut):
         return Warped(self.latent.leave_one_out(), self.warp)
 
     def __repr__(self) -> str:
-        seen = "nothing" if self.seen is None else f"{'?' if is_traced(self.seen) else self.seen.n} rows"
         how = "?" if is_traced(self.warp) else self.warp.describe()
         about = f"mean={type(self.mean).__name__}, noise={show(self.noise)}"
-        return f"WarpedGP({self.kernel!r}, {about}, {how}, seen {seen})"
+        return f"WarpedGP({self.kernel!r}, {about}, {how}, seen {self.seen_in_words()})"
 
 
 @eqx.filter_jit

@@ -11,28 +11,26 @@ from jaxtyping import Array, Float
 
 from credo.core import params
 from credo.core.abilities import LeavesOneOut
-from credo.core.arrays import is_traced, put
-from credo.core.belief import Belief
-from credo.core.checks import check_positive
+from credo.core.arrays import is_traced
 from credo.core.errors import DataError
 from credo.core.linalg import demand
 from credo.core.padding import by_bucket
 from credo.core.params import positive
 from credo.core.predictive import Normal
+from credo.core.pytrees import changed
 from credo.infer.learning import Objective
 from credo.kernels import Kernel
 from credo.kernels.base import show
-from credo.models.gp.belief import GP
+from credo.models.gp.base import GaussianProcess
+from credo.models.gp.belief import GP, left_out, noise_at
 from credo.models.gp.components import Component
-from credo.models.gp.data import Rows, read
-from credo.models.gp.exact import Prior
-from credo.models.gp.hyperpriors import default_priors
+from credo.models.gp.data import Rows
 from credo.models.gp.means import Mean
 from credo.models.gp.state_space import passes
 from credo.models.gp.state_space.passes import Passed
 from credo.models.gp.state_space.sde import harmonics_for, parts_of, periodic_in
-from credo.models.gp.state_space.series import Series, in_order, join
-from credo.models.noise import KnownNoise, noise_of
+from credo.models.gp.state_space.series import Series, in_order
+from credo.models.noise import KnownNoise
 
 NEGLIGIBLE = 1e-12
 """The share of a periodic kernel that is left out with the waves above the last one."""
@@ -43,7 +41,7 @@ NOT_FINITE = (
 )
 
 
-class StateSpaceGP(Belief, LeavesOneOut):
+class StateSpaceGP(GaussianProcess, LeavesOneOut):
     """A Gaussian process of one input (time), conditioned exactly by filtering.
 
     It comes from `GP(...).condition(x, y, using=StateSpace())` and has the learnable numbers of the `GP`. Conditioning
@@ -53,40 +51,25 @@ class StateSpaceGP(Belief, LeavesOneOut):
     kernel: Kernel
     mean: Mean
     seen: Series | None
-    passed: Passed | None
+    solved: Passed | None
+    inputs: tuple[str, ...] | None = eqx.field(static=True)
     harmonics: int = eqx.field(static=True)
     """The waves of periodic kernels; chosen by their lengthscale wherever that is known."""
     noise: Any = positive()
 
     def __init__(self, gp: GP):
         """The prior of a `GP`."""
-        self.kernel, self.mean, self.noise = gp.kernel, gp.mean, gp.noise
-        self.seen = self.passed = None
+        self.kernel, self.mean, self.noise, self.inputs = gp.kernel, gp.mean, gp.noise, gp.inputs
+        self.seen = self.solved = None
         self.harmonics = harmonics_for(gp.prior.kernel, NEGLIGIBLE)
         parts_of(gp.prior.kernel, self.harmonics)  # refuses a kernel that has no state
-
-    @property
-    def prior(self) -> Prior:
-        """The prior as the numerics see it: an uncertain mean is part of the covariance."""
-        more = self.mean.kernel()
-        return Prior(self.kernel if more is None else self.kernel + more, self.mean, self.noise_variance())
-
-    def noise_variance(self) -> Float[Array, ""]:
-        """The variance of the noise where a row or a query names none."""
-        return noise_of(self.noise).variance
 
     def sized(self) -> "StateSpaceGP":
         """With as many waves as its periodic kernels need now; unchanged while its numbers are traced."""
         if is_traced(self.kernel):
             return self
         count = harmonics_for(self.kernel, NEGLIGIBLE)
-        return self if count == self.harmonics else self._with(self.seen, None, count)
-
-    def _with(self, seen: Series | None, passed: Passed | None, harmonics: int | None = None) -> "StateSpaceGP":
-        out = eqx.tree_at(lambda b: (b.seen, b.passed), self, (seen, passed), is_leaf=lambda v: v is None)
-        if harmonics is not None:
-            object.__setattr__(out, "harmonics", harmonics)  # of the copy; static fields are no leaves of the tree
-        return out
+        return self if count == self.harmonics else changed(self, solved=None, harmonics=count)
 
     # -- data ------------------------------------------------------------------------------------------------
 
@@ -95,23 +78,22 @@ class StateSpaceGP(Belief, LeavesOneOut):
 
         A row's noise variance is the model's divided by its weight; `noise` gives it outright.
         """
-        if isinstance(self.noise, KnownNoise) and noise is None:
-            raise DataError(
-                "this model has KnownNoise: give the variance of each row, condition(X, y, noise=variances)"
-            )
-        return in_order(read(self.kernel, data, 1 if self.seen is not None else None, weights, noise))
+        return in_order(self._read(data, weights, noise))
 
-    def prepare(self, *data: Any, weights: Any = None, noise: Any = None) -> tuple["StateSpaceGP", Series]:
+    def _columns(self) -> int | None:
+        return None if self.seen is None else 1
+
+    def prepare(self, *data: Any, **options: Any) -> tuple["StateSpaceGP", Series]:
         """Starting values in the units of the data where nothing was seen, and all rows, seen and new."""
         if self.seen is not None:
-            more = self.statistics(*data, weights=weights, noise=noise) if data else None
-            return self.unconditioned(), self.seen if more is None else join(self.seen, more)
-        ready, rows = self.as_gp().prepare(*data, weights=weights, noise=noise)
-        return StateSpaceGP(ready), in_order(rows)
+            ready, rows = super().prepare(*data, **options)
+            return ready, in_order(rows)
+        plain, rows = self.as_gp().prepare(*data, **options)
+        return StateSpaceGP(plain), in_order(rows)
 
-    def default_priors(self, statistics: Series | Rows) -> dict[str, Any]:
-        """Those of a `GP`."""
-        return default_priors(self, statistics if isinstance(statistics, Rows) else statistics.rows)
+    def in_units(self, rows: Rows) -> "StateSpaceGP":
+        """Starting values in the units of the data."""
+        return StateSpaceGP(self.as_gp().in_units(rows))
 
     def learner(self, priors: dict[str, Any]) -> Any:
         """`StateSpace`."""
@@ -119,33 +101,28 @@ class StateSpaceGP(Belief, LeavesOneOut):
 
         return StateSpace()
 
-    def objective(self, slots: Any, statistics: Series, priors: Any) -> Any:
+    def objective(self, slots: params.Layout, statistics: Rows, priors: dict[str, Any]) -> "Waving | None":  # type: ignore[override]
         """The evidence with its gradient, with as many waves as each candidate needs."""
         if not periodic_in(self.kernel) or is_traced(self, statistics):
             return None
-        return Waving(self, slots, statistics, priors)
+        return Waving(self, slots, in_order(statistics), priors)
 
     # -- Bayes' rule -----------------------------------------------------------------------------------------
 
-    def condition_on(self, statistics: Series | Rows) -> "StateSpaceGP":
+    def condition_on(self, statistics: Rows) -> "StateSpaceGP":
         """The posterior after the rows, seen and new: two passes over all of them."""
-        new = in_order(statistics) if isinstance(statistics, Rows) else statistics
         ready = self.sized()
-        series = new if ready.seen is None else join(ready.seen, new)
+        series = in_order(statistics) if ready.seen is None else ready.seen + statistics
         passed, ok = passes.condition(ready.prior, series, ready.harmonics)
-        return ready._with(series, demand(passed, ok, NOT_FINITE))
+        return changed(ready, seen=series, solved=demand(passed, ok, NOT_FINITE))
 
-    def evidence_of(self, statistics: Series) -> Float[Array, ""]:
+    def evidence_of(self, statistics: Rows) -> Float[Array, ""]:
         """log p(y | x), given what was seen before."""
         ready = self.sized()
         if ready.seen is None:
-            return passes.log_evidence(ready.prior, statistics, ready.harmonics)
-        whole = passes.log_evidence(ready.prior, join(ready.seen, statistics), ready.harmonics)
+            return passes.log_evidence(ready.prior, in_order(statistics), ready.harmonics)
+        whole = passes.log_evidence(ready.prior, ready.seen + statistics, ready.harmonics)
         return whole - passes.log_evidence(ready.prior, ready.seen, ready.harmonics)
-
-    def unconditioned(self) -> "StateSpaceGP":
-        """The prior that this belief came from."""
-        return self._with(None, None)
 
     def as_gp(self) -> GP:
         """The same prior as a `GP`, which has seen nothing."""
@@ -160,19 +137,17 @@ class StateSpaceGP(Belief, LeavesOneOut):
             x: times, shape (m, 1): between those that were seen, before, after, or the same.
             noise: the noise variance of each query, instead of the model's.
         """
-        table = self.kernel.encode(x, "X", 1)
+        table = self.queries(x)
         mean, variance = self._latent(table, None)
-        m = table.shape[0]
-        if noise is not None:
-            own = jnp.asarray(check_positive(noise, "noise", m))
-        else:
-            level = self.noise_variance()
-            own = jnp.broadcast_to(level, (m,)) if is_traced(level, table) else put(np.full(m, level))
-        return Normal(mean + self.mean(jnp.asarray(table)), own, variance)
+        return Normal(mean + self.mean(jnp.asarray(table)), noise_at(self.noise_variance(), table, noise), variance)
+
+    def queries(self, x: Any) -> Any:
+        """Times as checked rows."""
+        return self.kernel.encode(x, "X", 1)
 
     def _latent(self, table: Any, part: int | None) -> tuple[Any, Any]:
         """Mean and variance of the function, or of a term of its kernel, without m(x)."""
-        prior, seen, passed = self.prior, self.seen, self.passed
+        prior, seen, passed = self.prior, self.seen, self.solved
         if seen is None or passed is None:
             kernel = prior.kernel if part is None else prior.kernel.terms[part]
             return jnp.zeros(table.shape[0]), kernel.diagonal(jnp.asarray(table))
@@ -187,8 +162,8 @@ class StateSpaceGP(Belief, LeavesOneOut):
 
         Their means add up to the mean of the prediction.
         """
-        table, seen = self.kernel.encode(x, "X", 1), self.conditioned()
-        times, y, *_ = seen.rows.cut()
+        table, (seen, _) = self.queries(x), self.conditioned()
+        times, y, *_ = seen.cut()
         total = float(y.var()) or 1.0
         found = []
         terms = self.prior.kernel.terms
@@ -216,23 +191,13 @@ class StateSpaceGP(Belief, LeavesOneOut):
             times = np.ravel(data[0])[~np.isnan(np.asarray(data[1], dtype=float))]
             place = np.argsort(np.argsort(times, kind="stable"))
             return jax.tree.map(lambda v: v[place], out)
-        seen = self.conditioned()
-        n = seen.rows.n
-        mean, variance = (np.asarray(v)[:n] for v in passes.leave_one_out(self.prior, seen, self.harmonics))
-        _, _, scale, extra = seen.rows.cut()
-        noise = float(self.noise_variance()) * scale + extra
-        return Normal(*(jnp.asarray(v) for v in (mean, noise, np.maximum(variance - noise, 0.0))))
-
-    def conditioned(self) -> Series:
-        """What was seen, in the order of time."""
-        if self.seen is None or self.passed is None:
-            raise DataError("the belief has seen no data yet; condition it or use credo.fit")
-        return self.seen
+        seen, _ = self.conditioned()
+        return left_out(seen, self.noise_variance(), *passes.leave_one_out(self.prior, in_order(seen), self.harmonics))
 
     def __repr__(self) -> str:
-        seen = "nothing" if self.seen is None else f"{'?' if is_traced(self.seen) else self.seen.rows.n} rows"
         noise = "given" if isinstance(self.noise, KnownNoise) else show(self.noise)
-        return f"StateSpaceGP({self.kernel!r}, mean={type(self.mean).__name__}, noise={noise}, seen {seen})"
+        mean = type(self.mean).__name__
+        return f"StateSpaceGP({self.kernel!r}, mean={mean}, noise={noise}, seen {self.seen_in_words()})"
 
 
 class Waving(NamedTuple):
@@ -249,7 +214,7 @@ class Waving(NamedTuple):
             count = harmonics_for(params.from_vector(self.belief, self.slots, vector).kernel, NEGLIGIBLE)
         except DataError:
             return -np.inf, np.zeros_like(vector)
-        belief = self.belief._with(None, None, count)
+        belief = changed(self.belief.unconditioned(), harmonics=count)
         return Objective(belief, self.slots, self.statistics, self.priors).value_and_grad(vector)
 
     def value(self, vector: np.ndarray) -> float:

@@ -37,14 +37,14 @@ class StateSpace(Solver, Learner):
 
     needs: ClassVar[tuple[type, ...]] = (GP, StateSpaceGP)
 
-    def adapt(self, belief: Any, statistics: Rows | Series) -> tuple[StateSpaceGP, Series]:
+    def adapt(self, belief: Any, statistics: Rows) -> tuple[StateSpaceGP, Series]:
         """The belief as a state that moves, and its rows in the order of time."""
-        return as_state_space(belief), statistics if isinstance(statistics, Series) else in_order(statistics)
+        return as_state_space(belief), in_order(statistics)
 
     def learn(
         self,
         belief: Any,
-        statistics: Rows | Series,
+        statistics: Rows,
         fixed: Sequence[str],
         priors: Mapping[str, Any],
         seed: int,
@@ -52,7 +52,7 @@ class StateSpace(Solver, Learner):
         """The belief at the highest evidence × prior found."""
         own, series = self.adapt(belief, statistics)
         climb = Evidence(self.starts, max_steps=self.max_steps, tolerance=self.tolerance, gain=self.gain)
-        n = series.rows.n
+        n = series.n
         if n <= 2 * self.window:
             found = climb.learn(own, series, fixed, priors, seed)
         else:
@@ -74,7 +74,7 @@ def as_state_space(belief: Any) -> StateSpaceGP:
 
 def _middle(series: Series, count: int) -> Series:
     """So many neighbouring rows from the middle."""
-    values = series.rows.cut()
+    values = series.cut()
     first = (len(values[0]) - count) // 2
     x, y, scale, extra = (np.asarray(v)[first : first + count] for v in values)
     return in_order(pack(x, y, scale, extra))

@@ -25,7 +25,7 @@ from jaxtyping import Array, Bool, Float
 
 from credo.core.linalg import factorize, log_determinant, solve, solve_upper
 from credo.core.scan import blocks_of, of_blocks, scan
-from credo.models.gp.exact import Prior
+from credo.models.gp.exact import GPPrior
 from credo.models.gp.state_space.sde import APART, SDE, Part, apply, sandwich, sde_of, transpose
 from credo.models.gp.state_space.series import Series
 
@@ -86,21 +86,19 @@ class Passed(eqx.Module):
     """Of all that was seen."""
 
 
-def noise_of(prior: Prior, series: Series) -> Float[Array, " c"]:
+def noise_of(prior: GPPrior, series: Series) -> Float[Array, " c"]:
     """The noise variance of every row, one where there is none."""
-    rows = series.rows
-    return jnp.where(rows.mask, prior.noise * rows.scale + rows.extra, 1.0)
+    return jnp.where(series.mask, prior.noise * series.scale + series.extra, 1.0)
 
 
-def columns_of(prior: Prior, sde: SDE, series: Series) -> Float[Array, "c q"]:
+def columns_of(prior: GPPrior, sde: SDE, series: Series) -> Float[Array, "c q"]:
     """y - m(x), and the features."""
-    rows = series.rows
-    residual = jnp.where(rows.mask, rows.y - prior.mean(rows.x), 0.0)
-    features = jnp.where(rows.mask[:, None], sde.features(rows.x, series.origin), 0.0)
+    residual = jnp.where(series.mask, series.y - prior.mean(series.x), 0.0)
+    features = jnp.where(series.mask[:, None], sde.features(series.x, series.origin), 0.0)
     return jnp.concatenate([residual[:, None], features], axis=1)
 
 
-def forward(prior: Prior, sde: SDE, series: Series) -> Forward:
+def forward(prior: GPPrior, sde: SDE, series: Series) -> Forward:
     """The filter, from the first time to the last."""
     columns, noise = columns_of(prior, sde, series), noise_of(prior, series)
     empty = (jnp.zeros((len(sde.row), columns.shape[1])), sde.stationary)
@@ -118,7 +116,7 @@ def forward(prior: Prior, sde: SDE, series: Series) -> Forward:
         covariance = covariance - jnp.where(seen, reach[:, None] * reach / variance, 0.0)
         return (mean, covariance), Forward(mean, covariance, gain, miss, jnp.where(seen, variance, 1.0))
 
-    xs = (series.gap, columns, noise, series.rows.mask)
+    xs = (series.gap, columns, noise, series.mask)
     return scan(of_blocks(step), empty, xs, blocks=_blocks(series), floor=FLOOR)[1]
 
 
@@ -139,7 +137,7 @@ def backward(sde: SDE, series: Series, ahead: Forward) -> Backward:
         stacks = transpose(sde.transition(gap))
         return (apply(stacks, pull), sandwich(stacks, weight)), Backward(pull, weight, alpha, precision)
 
-    xs = (series.gap, ahead.gain, ahead.miss, ahead.variance, series.rows.mask)
+    xs = (series.gap, ahead.gain, ahead.miss, ahead.variance, series.mask)
     return scan(of_blocks(step), nothing, xs, reverse=True, blocks=_blocks(series), floor=FLOOR)[1]
 
 
@@ -163,11 +161,11 @@ def absorb(ahead: Forward, mask: Bool[Array, " c"]) -> Weights:
 
 
 @eqx.filter_jit
-def condition(prior: Prior, series: Series, harmonics: int) -> tuple[Passed, Bool[Array, ""]]:
+def condition(prior: GPPrior, series: Series, harmonics: int) -> tuple[Passed, Bool[Array, ""]]:
     """Both passes, and whether all went well."""
     sde = sde_of(prior.kernel, harmonics)
     ahead = forward(prior, sde, series)
-    weights = absorb(ahead, series.rows.mask)
+    weights = absorb(ahead, series.mask)
     back = backward(sde, series, ahead)
     passed = Passed(ahead.mean, ahead.covariance, back.pull, back.weight, *weights)
     return passed, jnp.isfinite(weights.log_evidence) & (ahead.variance > 0).all()
@@ -177,22 +175,22 @@ def condition(prior: Prior, series: Series, harmonics: int) -> tuple[Passed, Boo
 
 
 @eqx.filter_custom_vjp
-def log_evidence(prior: Prior, series: Series, harmonics: int) -> Float[Array, ""]:
+def log_evidence(prior: GPPrior, series: Series, harmonics: int) -> Float[Array, ""]:
     """log p(y); differentiable once in reverse, in the numbers of the prior."""
-    return absorb(forward(prior, sde_of(prior.kernel, harmonics), series), series.rows.mask).log_evidence
+    return absorb(forward(prior, sde_of(prior.kernel, harmonics), series), series.mask).log_evidence
 
 
 @log_evidence.def_fwd
-def _evidence_forward(_: Any, prior: Prior, series: Series, harmonics: int) -> tuple[Array, tuple[Forward, Weights]]:
+def _evidence_forward(_: Any, prior: GPPrior, series: Series, harmonics: int) -> tuple[Array, tuple[Forward, Weights]]:
     ahead = forward(prior, sde_of(prior.kernel, harmonics), series)
-    weights = absorb(ahead, series.rows.mask)
+    weights = absorb(ahead, series.mask)
     return weights.log_evidence, (ahead, weights)
 
 
 @log_evidence.def_bwd
 def _evidence_backward(
-    saved: tuple[Forward, Weights], slope: Array, _: Any, prior: Prior, series: Series, harmonics: int
-) -> Prior:
+    saved: tuple[Forward, Weights], slope: Array, _: Any, prior: GPPrior, series: Series, harmonics: int
+) -> GPPrior:
     """E[∂ log p(y | c) | y]: slopes times what they belong to, summed over the columns y - Φĉ and ΦΣ^½."""
     ahead, weights = saved
     held = sde_of(prior.kernel, harmonics)
@@ -257,7 +255,7 @@ def _add(a: Any, b: Any) -> Any:
 @eqx.filter_jit
 def latent(
     x: Float[Array, "m 1"],
-    prior: Prior,
+    prior: GPPrior,
     series: Series,
     passed: Passed,
     harmonics: int,
@@ -273,9 +271,8 @@ def latent(
     if part is not None:
         row = jnp.where((states >= part.states[0]) & (states < part.states[1]), row, 0.0)
         active = (columns >= part.features[0]) & (columns < part.features[1])
-    rows = series.rows
-    times = jnp.where(rows.mask, rows.x[:, 0], jnp.inf)
-    n = rows.mask.sum()
+    times = jnp.where(series.mask, series.x[:, 0], jnp.inf)
+    n = series.mask.sum()
 
     def one(query: tuple[Array, Array]) -> tuple[Array, Array]:
         time, features = query
@@ -301,7 +298,7 @@ def latent(
 
 
 @eqx.filter_jit
-def leave_one_out(prior: Prior, series: Series, harmonics: int) -> tuple[Float[Array, " c"], Float[Array, " c"]]:
+def leave_one_out(prior: GPPrior, series: Series, harmonics: int) -> tuple[Float[Array, " c"], Float[Array, " c"]]:
     """Mean and variance of every outcome given all others, yᵢ - αᵢ/Pᵢᵢ and 1/Pᵢᵢ, in the order of time.
 
     Rasmussen & Williams (2006), eq. 5.12, with c integrated out of α and of the diagonal P.
@@ -309,6 +306,6 @@ def leave_one_out(prior: Prior, series: Series, harmonics: int) -> tuple[Float[A
     sde = sde_of(prior.kernel, harmonics)
     ahead = forward(prior, sde, series)
     back = backward(sde, series, ahead)
-    mixed = back.alpha @ _mixture(absorb(ahead, series.rows.mask))
-    precision = jnp.where(series.rows.mask, back.precision - jnp.square(mixed[:, 1:]).sum(1), 1.0)
-    return series.rows.y - mixed[:, 0] / precision, 1.0 / precision
+    mixed = back.alpha @ _mixture(absorb(ahead, series.mask))
+    precision = jnp.where(series.mask, back.precision - jnp.square(mixed[:, 1:]).sum(1), 1.0)
+    return series.y - mixed[:, 0] / precision, 1.0 / precision

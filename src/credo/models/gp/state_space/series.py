@@ -1,8 +1,5 @@
 """Rows in the order of time."""
 
-from typing import Any
-
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -14,21 +11,26 @@ from credo.models.gp.data import Rows, pack
 from credo.models.gp.state_space.sde import APART
 
 
-class Series(eqx.Module):
+class Series(Rows):
     """Rows with one input, sorted by it, and how long after its predecessor each comes."""
 
-    rows: Rows
     gap: Float[Array, " c"]
     """Zero for times that are equal, and `APART` for the first row and for padding."""
 
     @property
     def origin(self) -> Float[Array, ""]:
         """The first time."""
-        return self.rows.x[0, 0]
+        return self.x[0, 0]
+
+    def __add__(self, other: Rows) -> "Series":
+        """Both, in order."""
+        return in_order(super().__add__(other))
 
 
 def in_order(rows: Rows) -> Series:
     """The rows sorted by time; those of equal times stay in their order."""
+    if isinstance(rows, Series):
+        return rows
     if rows.x.shape[1] != 1:
         raise DataError(
             f"StateSpace is for functions of one input, found X with {rows.x.shape[1]} columns; condition exactly "
@@ -44,17 +46,12 @@ def in_order(rows: Rows) -> Series:
     size = bucket(n)
     gap = np.full(size, APART)
     gap[1:n] = np.diff(x[:, 0])
-    return Series(pack(x, y, scale, extra, size=size), put(gap))
+    return Series(*pack(x, y, scale, extra, size=size).columns(), put(gap))
 
 
 def _traced_in_order(rows: Rows) -> Series:
     order = jnp.argsort(jnp.where(rows.mask, rows.x[:, 0], jnp.inf), stable=True)
-    ordered: Any = Rows(rows.x[order], rows.y[order], rows.scale[order], rows.extra[order], rows.mask[order])
-    gap = jnp.diff(ordered.x[:, 0], prepend=ordered.x[:1, 0])
+    x, y, scale, extra, mask = (v[order] for v in rows.columns())
+    gap = jnp.diff(x[:, 0], prepend=x[:1, 0])
     first = jnp.arange(len(gap)) == 0
-    return Series(ordered, jnp.where(first | ~ordered.mask, APART, gap))
-
-
-def join(a: Series, b: Series) -> Series:
-    """Both, in order."""
-    return in_order(a.rows + b.rows)
+    return Series(x, y, scale, extra, mask, jnp.where(first | ~mask, APART, gap))

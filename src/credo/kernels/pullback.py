@@ -1,0 +1,217 @@
+"""Gradients of the common kernels in NumPy: ∂/∂log θ from ∂/∂K, by the chain rule.
+
+A covariance that is looked at a few hundred times is not worth compiling. Kernels made of `FAMILIES` by sums, products
+and columns are evaluated here directly, and a derivative by K is pulled back through sums (as it is), products (times
+the other factors) and
+
+    stationary   ∂κ/∂log ℓₖ = -2 κ'(r²) (Δₖ/ℓₖ)²
+    periodic     ∂κ/∂log ℓ = κ 4 sin²(πΔ/p)/ℓ²,   ∂κ/∂log p = κ 2 (πΔ/p) sin(2πΔ/p)/ℓ².
+
+The tests hold it to what JAX says of the kernels themselves.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float
+from scipy.special import i0e, i1e
+
+from credo.kernels.algebra import Product, Sum
+from credo.kernels.base import Kernel
+from credo.kernels.centered import CenteredPeriodic
+from credo.kernels.dotproduct import Linear
+from credo.kernels.inputs import OnColumns
+from credo.kernels.periodic import Periodic
+from credo.kernels.stationary import RBF, Exponential, Matern32, Matern52, RationalQuadratic, Stationary
+
+Matrix = Float[np.ndarray, "n n"]
+Numbers = Mapping[str, np.ndarray]
+"""Hyperparameters in natural units by path."""
+Gradient = dict[str, np.ndarray | np.floating]
+"""∂/∂log θ by path."""
+Pull = Callable[[Matrix, Gradient], None]
+"""Adds the gradient by every number of a kernel, given that by K.
+
+That by K may be a triangle: what is made of it are sums against symmetric matrices.
+"""
+
+FAMILIES = (RBF, Exponential, Matern32, Matern52, RationalQuadratic, Periodic, CenteredPeriodic, Linear)
+"""The kernels that sums and products may be made of."""
+
+
+def is_supported(kernel: Kernel) -> bool:
+    """Whether the kernel is made of `FAMILIES`."""
+    if isinstance(kernel, OnColumns):
+        return is_supported(kernel.kernel)
+    if isinstance(kernel, Sum | Product):
+        return all(is_supported(k) for k in (kernel.parts if isinstance(kernel, Sum) else kernel.factors))
+    full_metric = isinstance(kernel, Stationary) and kernel.projection is not None
+    return type(kernel) in FAMILIES and not full_metric
+
+
+class Inputs:
+    """The inputs, and the squares of their differences, made once for all looks that ask for them."""
+
+    def __init__(self, x: Float[np.ndarray, "n d"]):
+        self.x = x
+        self._parts: dict[tuple[int, ...], Inputs] = {}
+
+    def on(self, columns: tuple[int, ...]) -> "Inputs":
+        """Some of the columns."""
+        if columns not in self._parts:
+            self._parts[columns] = Inputs(self.x[:, list(columns)])
+        return self._parts[columns]
+
+    @cached_property
+    def squares(self) -> Float[np.ndarray, "d n n"]:
+        """(xᵢₖ - xⱼₖ)² for each column k."""
+        return np.square(self.x.T[:, :, None] - self.x.T[:, None, :])
+
+
+def gram_and_pull(kernel: Kernel, path: str, numbers: Numbers, inputs: Inputs) -> tuple[Matrix, Pull]:
+    """k(X, X) of a supported kernel with these numbers, which begin with `path`, and its pull-back."""
+    if isinstance(kernel, OnColumns):
+        return gram_and_pull(kernel.kernel, f"{path}kernel.", numbers, inputs.on(tuple(kernel.columns)))
+    if isinstance(kernel, Sum):
+        return _sum([gram_and_pull(k, f"{path}parts.{i}.", numbers, inputs) for i, k in enumerate(kernel.parts)])
+    if isinstance(kernel, Product):
+        parts = [gram_and_pull(k, f"{path}factors.{i}.", numbers, inputs) for i, k in enumerate(kernel.factors)]
+        return _amplified(*_product(parts), path, numbers)
+    if isinstance(kernel, Periodic):
+        found = _periodic(path, numbers, inputs.x)
+        found = _centered(*found, path, numbers, inputs.x.shape[1]) if isinstance(kernel, CenteredPeriodic) else found
+        return _amplified(*found, path, numbers)
+    if isinstance(kernel, Linear):
+        return _amplified(*_linear(kernel, path, numbers, inputs.x), path, numbers)
+    assert isinstance(kernel, Stationary)
+    return _amplified(*_stationary(kernel, path, numbers, inputs), path, numbers)
+
+
+def _sum(parts: list[tuple[Matrix, Pull]]) -> tuple[Matrix, Pull]:
+    def pull(g: Matrix, out: Gradient) -> None:
+        for _, each in parts:
+            each(g, out)
+
+    return sum((k for k, _ in parts[1:]), start=parts[0][0]), pull
+
+
+def _product(parts: list[tuple[Matrix, Pull]]) -> tuple[Matrix, Pull]:
+    def but(skip: int, start: Matrix) -> Matrix:
+        for i, (k, _) in enumerate(parts):
+            start = start if i == skip else start * k
+        return start
+
+    def pull(g: Matrix, out: Gradient) -> None:
+        for i, (_, each) in enumerate(parts):
+            each(but(i, g), out)
+
+    return but(0, parts[0][0]), pull
+
+
+def _amplified(k: Matrix, inner: Pull, path: str, numbers: Numbers) -> tuple[Matrix, Pull]:
+    """s² k."""
+    name = f"{path}variance"
+    if name not in numbers:
+        return k, inner
+    scaled = numbers[name] * k
+
+    def pull(g: Matrix, out: Gradient) -> None:
+        out[name] = np.vdot(g, scaled)
+        inner(g * numbers[name], out)
+
+    return scaled, pull
+
+
+def _linear(kernel: Linear, path: str, numbers: Numbers, x: Float[np.ndarray, "n d"]) -> tuple[Matrix, Pull]:
+    name = f"{path}lengthscale"
+    moved = x - np.asarray(kernel.center)
+    if name in numbers:
+        moved = moved / numbers[name]
+
+    def pull(g: Matrix, out: Gradient) -> None:
+        if name in numbers:
+            each = -2.0 * np.einsum("ik,ij,jk->k", moved, g, moved, optimize=True)
+            out[name] = _one_or_each(each, numbers[name])
+
+    return moved @ moved.T, pull
+
+
+def _periodic(path: str, numbers: Numbers, x: Float[np.ndarray, "n d"]) -> tuple[Matrix, Pull]:
+    length, period = numbers[f"{path}lengthscale"], numbers[f"{path}period"]
+    lengths, periods = np.broadcast_to(length, x.shape[1]), np.broadcast_to(period, x.shape[1])
+    angles = [np.pi * (c[:, None] - c[None, :]) / p for c, p in zip(x.T, periods, strict=True)]
+    squares = [np.square(np.sin(a) / ell) for a, ell in zip(angles, lengths, strict=True)]
+    k = np.exp(-2.0 * sum(squares[1:], start=squares[0]))
+
+    def pull(g: Matrix, out: Gradient) -> None:
+        gk = g * k
+        by_length = np.asarray([4.0 * np.vdot(gk, s) for s in squares])
+        turns = [np.vdot(gk, a * np.sin(2.0 * a)) for a in angles]
+        out[f"{path}lengthscale"] = _one_or_each(by_length, length)
+        out[f"{path}period"] = _one_or_each(2.0 * np.asarray(turns) / np.square(lengths), period)
+
+    return k, pull
+
+
+def _centered(k: Matrix, inner: Pull, path: str, numbers: Numbers, d: int) -> tuple[Matrix, Pull]:
+    """(κ - c)/(1 - c); ∂c/∂log ℓ = -2ac(I₁(a)/I₀(a) - 1), a = 1/ℓ²."""
+    name = f"{path}lengthscale"
+    a = 1.0 / np.square(np.broadcast_to(numbers[name], d))
+    level = i0e(a).prod()
+    centered = (k - level) / (1.0 - level)
+
+    def pull(g: Matrix, out: Gradient) -> None:
+        inner(g / (1.0 - level), out)
+        each = -2.0 * a * level * (i1e(a) / i0e(a) - 1.0) * np.sum(g * (1.0 - centered)) / (1.0 - level)
+        out[name] = out[name] - _one_or_each(each, numbers[name])
+
+    return centered, pull
+
+
+def _stationary(kernel: Stationary, path: str, numbers: Numbers, inputs: Inputs) -> tuple[Matrix, Pull]:
+    length = numbers[f"{path}lengthscale"]
+    n, d = inputs.x.shape
+    squares, precision = inputs.squares.reshape(d, n * n), np.broadcast_to(length**-2.0, d)
+    squared = (precision @ squares).reshape(n, n)
+    alpha = numbers.get(f"{path}alpha", np.ones(()))
+    k, slope = _profile(kernel, squared, float(alpha))
+
+    def pull(g: Matrix, out: Gradient) -> None:
+        weighted = -2.0 * g * slope()
+        if np.ndim(length):
+            out[f"{path}lengthscale"] = precision * (squares @ weighted.ravel())
+        else:
+            out[f"{path}lengthscale"] = np.vdot(weighted, squared)
+        if isinstance(kernel, RationalQuadratic):
+            q = 0.5 * squared / alpha
+            out[f"{path}alpha"] = np.vdot(g * k, alpha * (q / (1.0 + q) - np.log1p(q)))
+
+    return k, pull
+
+
+def _profile(kernel: Stationary, squared: Matrix, alpha: float) -> tuple[Matrix, Callable[[], Matrix]]:
+    """κ(r²) and its derivative by r²."""
+    if isinstance(kernel, RBF):
+        k = np.exp(-0.5 * squared)
+        return k, lambda: -0.5 * k
+    if isinstance(kernel, RationalQuadratic):
+        base = 1.0 + 0.5 * squared / alpha
+        k = base**-alpha
+        return k, lambda: -0.5 * k / base
+    if isinstance(kernel, Matern52):
+        r = np.sqrt(5.0 * squared)
+        decay = np.exp(-r)
+        return (1.0 + r + r**2 / 3.0) * decay, lambda: -5.0 / 6.0 * (1.0 + r) * decay
+    if isinstance(kernel, Matern32):
+        r = np.sqrt(3.0 * squared)
+        decay = np.exp(-r)
+        return (1.0 + r) * decay, lambda: -1.5 * decay
+    r = np.sqrt(squared)
+    k = np.exp(-r)
+    return k, lambda: np.where(r > 0, -0.5 * k / np.where(r > 0, r, 1.0), 0.0)
+
+
+def _one_or_each(each: np.ndarray, like: np.ndarray) -> np.ndarray | np.floating:
+    """The gradient by one number for all columns, or by one for each."""
+    return each if np.ndim(like) else each.sum()

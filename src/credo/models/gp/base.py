@@ -1,0 +1,188 @@
+"""What all Gaussian processes share: the rows that were seen, a factor of their covariance, and Bayes' rule on them.
+
+A member says what it believes before data (`prior`) and how it sees rows (`transformed`): outcomes through a warp, or
+with the noise of their output. Rasmussen & Williams (2006), chapter 2.
+"""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from credo.core import params
+from credo.core.arrays import is_traced
+from credo.core.belief import Belief
+from credo.core.checks import column_names, input_names
+from credo.core.errors import DataError
+from credo.core.linalg import demand
+from credo.core.pytrees import changed
+from credo.kernels import Kernel
+from credo.models.gp import exact
+from credo.models.gp.data import Rows, read
+from credo.models.gp.evidence import EvidenceObjective, choose_objective
+from credo.models.gp.exact import GPPrior
+from credo.models.gp.hyperpriors import default_priors
+from credo.models.gp.means import Mean
+from credo.models.noise import KnownNoise, noise_of
+
+G = TypeVar("G", bound="GaussianProcess")
+
+FEW = 64
+"""So many new rows, or a quarter of those seen, extend the factor; for more it is made anew."""
+
+
+class FunctionValues(NamedTuple):
+    """The function at queries: mean and variance, and the covariance of all where it is asked for."""
+
+    mean: Float[Array, " m"]
+    variance: Float[Array, " m"]
+    covariance: Float[Array, "m m"] | None
+
+
+class GaussianProcess(Belief):
+    """A belief about functions, conditioned on rows."""
+
+    if TYPE_CHECKING:  # fields, or properties, of the members
+
+        @property
+        def kernel(self) -> Kernel:
+            """The covariance of the function."""
+
+        @property
+        def mean(self) -> Mean:
+            """What is expected before data."""
+
+        @property
+        def noise(self) -> Any:
+            """Its variance, or what says it."""
+
+        @property
+        def seen(self) -> Rows | None:
+            """The rows; None before data."""
+
+        @property
+        def solved(self) -> Any:
+            """The factor of their covariance, or what a member keeps instead; None before data."""
+
+        @property
+        def inputs(self) -> tuple[str, ...] | None:
+            """The names of the input columns."""
+
+    @property
+    def prior(self) -> GPPrior:
+        """The prior as the numerics see it: an uncertain mean is part of the covariance."""
+        more = self.mean.kernel()
+        return GPPrior(self.kernel if more is None else self.kernel + more, self.mean, self.noise_variance())
+
+    def noise_variance(self) -> Float[Array, ""]:
+        """The variance of the noise where a row or a query names none."""
+        return noise_of(self.noise).variance
+
+    def transformed(self, rows: Rows) -> tuple[Rows, Float[Array, ""] | float]:
+        """The rows as the Gaussian process sees them, and Σ log |slope| of what was done to the outcomes."""
+        return rows, 0.0
+
+    @abstractmethod
+    def in_units(self: G, rows: Rows) -> G:
+        """The belief with starting values in the units of the rows."""
+
+    # -- data ------------------------------------------------------------------------------------------------
+
+    def statistics(self, *data: Any, weights: Any = None) -> Rows:
+        """X and y, checked and padded; rows whose y is NaN are left out.
+
+        A row's noise variance is the model's divided by its weight.
+        """
+        return read(self.kernel, data, self._columns(), weights, None)
+
+    def _read(self, data: tuple[Any, ...], weights: Any, noise: Any) -> Rows:
+        """Rows that may say how large their noise is."""
+        if isinstance(self.noise, KnownNoise) and noise is None:
+            raise DataError(
+                "this model has KnownNoise: give the variance of each row, condition(X, y, noise=variances)"
+            )
+        return read(self.kernel, data, self._columns(), weights, noise)
+
+    def prepare(self: G, *data: Any, **options: Any) -> tuple[G, Rows]:
+        """Starting values in the units of the data, and the rows: those seen before and the new ones."""
+        if self.seen is not None:
+            more = self.statistics(*data, **options) if data else None
+            return self.unconditioned(), self.seen if more is None else self.seen + more
+        rows = self.statistics(*data, **options)
+        return self.in_units(rows)._named_by(data[0]), rows
+
+    def default_priors(self, statistics: Rows) -> dict[str, Any]:
+        """Weakly informative hyperpriors, in the units of the data."""
+        return default_priors(self, statistics)
+
+    def objective(self, slots: params.Layout, statistics: Rows, priors: dict[str, Any]) -> EvidenceObjective | None:
+        """The evidence with its gradient."""
+        return choose_objective(self, slots, statistics, priors)
+
+    def named(self: G, names: Sequence[str] | None) -> G:
+        """The belief that knows its inputs by these names."""
+        return changed(self, inputs=None if names is None else tuple(names))
+
+    def _named_by(self: G, x: object) -> G:
+        return self.named(input_names(x)) if self.inputs is None and column_names(x) else self
+
+    def _columns(self) -> int | None:
+        return None if self.seen is None else self.seen.x.shape[1]
+
+    def queries(self, x: Any) -> Any:
+        """Queries as checked rows."""
+        return self.kernel.encode(x, "X", self._columns())
+
+    # -- Bayes' rule -----------------------------------------------------------------------------------------
+
+    def told(self: G, *data: Any) -> G:
+        """The belief that knows the names of its inputs."""
+        return self._named_by(data[0]) if data else self
+
+    def condition_on(self: G, statistics: Rows) -> G:
+        """The posterior after the rows, seen and new."""
+        seen, solved, prior = self.seen, self.solved, self.prior
+        rows = statistics if seen is None else seen + statistics
+        stretched, _ = self.transformed(rows)
+        if (
+            seen is not None
+            and solved is not None
+            and exact.on_host(self, rows)
+            and statistics.n <= max(FEW, seen.n // 4)
+        ):
+            result = exact.extend(prior, stretched, solved, seen.n)
+        else:
+            result = exact.condition(prior, stretched)
+        return changed(self, seen=rows, solved=demand(*result, exact.NOT_DEFINITE))
+
+    def evidence_of(self, statistics: Rows) -> Float[Array, ""]:
+        """log p(y | X), given what was seen before."""
+        rows, log_slope = self.transformed(statistics)
+        if self.seen is None or self.solved is None:
+            return exact.evidence(self.prior, rows) + log_slope
+        return exact.evidence_after(self.prior, self.transformed(self.seen)[0], self.solved, rows) + log_slope
+
+    def unconditioned(self: G) -> G:
+        """The prior that this belief came from."""
+        return changed(self, seen=None, solved=None)
+
+    def conditioned(self) -> tuple[Rows, Any]:
+        """What was seen, and the posterior's numbers."""
+        if self.seen is None or self.solved is None:
+            raise DataError("the belief has seen no data yet; condition it or use credo.fit")
+        return self.seen, self.solved
+
+    # -- predictions -----------------------------------------------------------------------------------------
+
+    def function_at(self, rows: Any, joint: bool = False) -> FunctionValues:
+        """The function at checked rows; of the rows that were seen this reads the inputs only."""
+        now = (self.prior, self.seen, self.solved)
+        mean, variance = exact.predict(*now, rows)
+        queries = jnp.asarray(rows) if joint else None
+        return FunctionValues(mean, variance, None if queries is None else exact.joint(*now, queries, queries))
+
+    def seen_in_words(self) -> str:
+        """How many rows were seen, for `repr`."""
+        return "nothing" if self.seen is None else f"{'?' if is_traced(self.seen) else self.seen.n} rows"
