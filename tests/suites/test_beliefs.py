@@ -213,6 +213,29 @@ def test_two_halves_are_the_whole(name):
     np.testing.assert_allclose(chained, case.belief.log_evidence(*case.data, **case.options), rtol=1e-8)
 
 
+FOLDED = {
+    *("BetaBernoulli", "BetaBinomial", "DirichletCategorical", "DirichletMultinomial", "GammaPoisson"),
+    *("NormalKnownVariance", "NormalInverseGamma", "NormalInverseWishart", "Averaged"),
+}
+"""Beliefs whose prior is changed by data: there is no way back."""
+
+
+@pytest.mark.parametrize("name", [n for n in BELIEFS if n not in {"LinearFunction", "LinearDraws"}])
+def test_unconditioned_is_the_belief_before_the_data(name):
+    case = BELIEFS[name]()
+    after = case.belief.condition(*case.data, **case.options)
+    if name in FOLDED:
+        with pytest.raises(credo.errors.DataError, match="keep the prior to go back to it"):
+            after.unconditioned()
+        return
+    before = after.unconditioned()
+    np.testing.assert_allclose(
+        before.log_evidence(*case.data, **case.options),
+        case.belief.unconditioned().log_evidence(*case.data, **case.options),
+        rtol=1e-9,
+    )
+
+
 def test_learning_does_not_lower_the_evidence(case):
     if not params.learnable(case.belief) or isinstance(case.belief, credo.Averaged):
         pytest.skip("nothing to learn, or weights that learning leaves alone")

@@ -224,8 +224,8 @@ def page() -> str:
         "(`tests/suites/test_methods.py`). From Python: `belief.methods`.",
         "",
         f"*Any approximation* is one of {', '.join(f'`{name}`' for name in sorted(approximations))}. In `condition` it",
-        "approximates the posterior of the parameters; in `fit` that of the hyperparameters, and the belief is averaged",
-        "over its draws.",
+        "approximates the posterior of the parameters; in `fit` that of the hyperparameters, and the belief is",
+        "averaged over its draws.",
         "",
     ]
     for verb in VERBS:

@@ -11,17 +11,22 @@ so that a loop over hyperparameters passes over the data once.
 """
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 
+from credo.core.errors import DataError
 from credo.core.method import Method, TakesMethods, check_using, methods_of
 from credo.core.predictive import Predictive
+from credo.core.pytrees import changed
 
 
 class Belief(eqx.Module, TakesMethods):
     """What is believed, before or after seeing data: prior and posterior are the same kind of thing."""
+
+    from_data: ClassVar[tuple[str, ...]] = ()
+    """The fields that hold what data said, None before any; empty where data change the prior's own numbers."""
 
     @abstractmethod
     def statistics(self, *data: Any, **options: Any) -> Any:
@@ -65,6 +70,14 @@ class Belief(eqx.Module, TakesMethods):
     def log_evidence_of(self, statistics: Any) -> jax.Array:
         """`evidence_of`, compiled."""
         return _evidence(self, statistics)
+
+    def unconditioned(self) -> Any:
+        """The belief before any data, with the hyperparameters it has; the names of inputs and classes stay."""
+        if not self.from_data:
+            raise DataError(
+                f"a {type(self).__name__} keeps nothing but what it believes now; keep the prior to go back to it"
+            )
+        return changed(self, **dict.fromkeys(self.from_data))
 
     def learner(self, priors: dict[str, Any]) -> Any:
         """The method that `learn` uses when the user names none; None leaves it to `learn`."""

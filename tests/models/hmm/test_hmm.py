@@ -116,11 +116,11 @@ def test_going_on_is_the_whole():
     np.testing.assert_allclose(online.state, one.state, rtol=1e-10)
     chained = hmm.log_evidence(X[:3]) + hmm.condition(X[:3]).log_evidence(X[3:], missing=True)
     np.testing.assert_allclose(chained, hmm.log_evidence(X, missing=True), rtol=1e-12)
-    # What looks at sequences begins anew unless told to go on; `from_start` forgets.
+    # What looks at sequences begins anew unless told to go on; `unconditioned` forgets.
     np.testing.assert_array_equal(one.viterbi(X, missing=True), hmm.viterbi(X, missing=True))
     later = hmm.condition(X[:3]).filter(X[3:], missing=True, continued=True)
     np.testing.assert_allclose(later.probs, hmm.filter(X, missing=True).probs[3:], rtol=1e-10)
-    np.testing.assert_allclose(one.from_start().log_evidence(X[:3]), hmm.log_evidence(X[:3]), rtol=1e-12)
+    np.testing.assert_allclose(one.unconditioned().log_evidence(X[:3]), hmm.log_evidence(X[:3]), rtol=1e-12)
 
 
 def test_forecasts_push_the_law_of_the_state():

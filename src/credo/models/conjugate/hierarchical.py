@@ -71,6 +71,8 @@ class HierarchicalBernoulli(Belief):
     quadrature, or with `using=EmpiricalBayes()` set to the values that make the data most probable.
     """
 
+    from_data: ClassVar[tuple[str, ...]] = ("seen", "hyper")
+
     a: Float[Array, ""] = positive(1.0)
     b: Float[Array, ""] = positive(1.0)
     strength: Float[Array, ""] = positive(1.0)

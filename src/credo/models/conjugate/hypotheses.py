@@ -18,6 +18,7 @@ from credo.core.errors import DataError
 from credo.core.params import simplex
 from credo.core.predictive import Categorical
 from credo.core.predictive.base import check_levels, to_array
+from credo.core.pytrees import changed
 from credo.models.conjugate.base import Statistics
 
 
@@ -94,6 +95,10 @@ class Hypotheses(Belief):
     def evidence_of(self, statistics: OutcomeCounts) -> Array:
         """log Σₗ p(θ = l) Πₖ M[k, l]^nₖ."""
         return special.logsumexp(self.log_probs + self._log_likelihood(statistics.counts))
+
+    def unconditioned(self) -> "Hypotheses":
+        """As before any data."""
+        return changed(self, counts=jnp.zeros_like(self.counts))
 
     def predict(self) -> Categorical:
         """The next outcome: p(x = k) = Σₗ p(θ = l) M[k, l]; aleatoric = Σₗ p(θ = l) H[M[:, l]]."""

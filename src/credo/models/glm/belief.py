@@ -12,7 +12,7 @@ Bishop (2006) §4.3-4.5; MacKay (1992), "The evidence framework applied to class
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -59,6 +59,8 @@ class GLM(Belief, HasLogDensity, HasRows, HasPointEstimates):
             Several classes have the same prior for each of their weights, measured against the last class.
         intercept: the belief about the constant term; None or False leaves it out.
     """
+
+    from_data: ClassVar[tuple[str, ...]] = ("law", "found")
 
     features: Features
     prior: WeightPrior

@@ -79,6 +79,10 @@ class Independent(Belief):
         pairs = zip(self.gps, statistics, strict=True)
         return sum((gp.evidence_of(rows) for gp, rows in pairs if rows is not None), start=jnp.zeros(()))
 
+    def unconditioned(self) -> "Independent":
+        """Each belief before any data."""
+        return Independent(tuple(gp.unconditioned() for gp in self.gps))
+
     def predict(self, x: Any, *, joint: bool = False) -> Predictive:
         """p(Y* | x*, data), Normal of shape (m, p).
 

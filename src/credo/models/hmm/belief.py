@@ -8,7 +8,7 @@ hidden Markov models"; Murphy (2012), chapter 17.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -93,6 +93,8 @@ class HMM(Belief, HasExpectations):
     sequences from their beginning unless `continued=True`.
     """
 
+    from_data: ClassVar[tuple[str, ...]] = ("state",)
+
     emission: Density
     state: Float[Array, " k"] | None
     """p(zₜ | x₁…xₜ) of the latest outcome, None before the first."""
@@ -140,7 +142,7 @@ class HMM(Belief, HasExpectations):
     def prepare(self, *data: ArrayLike, **options: Any) -> tuple["HMM", Sequences]:
         """With a starting point from the data where there is none; what is learned is of whole sequences."""
         found = self.statistics(*data, **options)
-        blank = changed(self.from_start(), emission=self.emission.resized(len(self.states), found.x.shape[1]))
+        blank = changed(self.unconditioned(), emission=self.emission.resized(len(self.states), found.x.shape[1]))
         found = changed(found, origin=blank)
         return blank._started(found, 0), found
 
@@ -265,10 +267,6 @@ class HMM(Belief, HasExpectations):
 
     # -- parts ----------------------------------------------------------------------------------------------
 
-    def from_start(self) -> "HMM":
-        """The same model before the first outcome of a sequence."""
-        return changed(self, state=None)
-
     def require_parameters(self) -> "HMM":
         """Itself, if its numbers are known; otherwise an error that says which are not."""
         unknown = self._unknown()
@@ -295,7 +293,7 @@ class HMM(Belief, HasExpectations):
         return self.emission.log_prob(observed(data))
 
     def _look(self, data: tuple[ArrayLike, ...], options: dict[str, Any], continued: bool) -> tuple["HMM", Sequences]:
-        hmm = self.require_parameters() if continued else self.require_parameters().from_start()
+        hmm = self.require_parameters() if continued else self.require_parameters().unconditioned()
         return hmm, hmm.statistics(*data, **options)
 
     def _unknown(self) -> list[str]:

@@ -154,7 +154,7 @@ class LDS(Belief, HasExpectations):
 
     def prepare(self, *data: Any, **options: Any) -> tuple["LDS", Sequences]:
         """With a starting point from the data where there is none; what is learned is of whole sequences."""
-        blank = self.from_start()
+        blank = self.unconditioned()
         found = changed(blank.statistics(*data, **options), origin=blank)
         if self.transition is None:
             return blank._started(found, 0), found
@@ -315,7 +315,7 @@ class LDS(Belief, HasExpectations):
 
     # -- parts ----------------------------------------------------------------------------------------------
 
-    def from_start(self) -> "LDS":
+    def unconditioned(self) -> "LDS":
         """The same system before the first outcome of a sequence."""
         return changed(self, state=None, time=put(np.asarray(0)))
 
@@ -329,7 +329,7 @@ class LDS(Belief, HasExpectations):
         return any(isinstance(getattr(self, name), Varying) for name in MATRICES)
 
     def _look(self, data: tuple[Any, ...], options: dict[str, Any], continued: bool) -> tuple["LDS", Sequences]:
-        lds = self.require_parameters() if continued else self.require_parameters().from_start()
+        lds = self.require_parameters() if continued else self.require_parameters().unconditioned()
         return lds, lds.statistics(*data, **options)
 
     def _driven(self, steps: int, inputs: Any) -> tuple[Any, int]:

@@ -14,7 +14,7 @@ Bishop (2006) §3.3-3.5; Murphy (2012) §7.6. Noise with heavy tails is in `robu
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -58,6 +58,8 @@ class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneO
             (outliers), `KnownNoise` (a variance for each row, given with the data).
         intercept: the belief about the constant term; None leaves it out.
     """
+
+    from_data: ClassVar[tuple[str, ...]] = ("seen", "weights")
 
     features: Features
     prior: Any

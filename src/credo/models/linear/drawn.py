@@ -105,6 +105,10 @@ class LinearDraws(Belief, HasLogDensity):
         """log p(new data | data), the mean likelihood of the draws."""
         return special.logsumexp(self.log_weights + _likelihoods(self, statistics))
 
+    def unconditioned(self) -> Linear:
+        """The model before any data."""
+        return self.model.unconditioned()
+
     def predict(self, x: Any, *, noise: Any = None) -> Predictive:
         """p(y* | x*, data), a mixture over draws: of Normal, Student-t or Laplace, as the noise is.
 

@@ -20,6 +20,7 @@ from credo.core.errors import DataError
 from credo.core.params import positive
 from credo.core.predictive import Categorical, Interval
 from credo.core.predictive.base import check_levels, to_array
+from credo.core.pytrees import changed
 from credo.core.special import log_rising
 from credo.models.conjugate.base import Conjugate, Statistics, check_parameter
 from credo.models.conjugate.binary import beta_interval
@@ -123,6 +124,10 @@ class MarkovSequence(Conjugate):
         n = statistics.counts
         rows = jnp.sum(log_rising(self.alpha, n), axis=-1) - log_rising(self.strength, jnp.sum(n, axis=-1))
         return jnp.sum(rows) - statistics.starts * jnp.log(len(self.states))
+
+    def unconditioned(self) -> "MarkovSequence":
+        """As before any data."""
+        return changed(self, counts=jnp.zeros_like(self.counts), last=jnp.full_like(self.last, -1))
 
     def predict(self, context: object = None) -> Categorical:
         """The next state after `context`, Categorical(αᵣ/Aᵣ); E[H[θᵣ]] = ψ(Aᵣ + 1) - Σⱼ αᵣⱼ/Aᵣ ψ(αᵣⱼ + 1).

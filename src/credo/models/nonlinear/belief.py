@@ -1,6 +1,6 @@
 """`StateSpaceModel`: a belief about a hidden state that moves and is observed through functions of any form."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -46,6 +46,8 @@ class StateSpaceModel(Dynamics, Belief, FiltersStates):
         transition_sample: a draw of the next state from (key, z, u), in place of step and its noise; for particles.
         using: the method, where `condition` names none.
     """
+
+    from_data: ClassVar[tuple[str, ...]] = ("state",)
 
     state: Gaussian | Cloud | None = None
     """p(zₜ | x₁…xₜ) after the last row; None before any."""
