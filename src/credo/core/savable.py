@@ -78,9 +78,10 @@ conjugate    models.conjugate.categorical       ClassCounts DirichletCategorical
 conjugate    models.conjugate.counts            EventCounts GammaPoisson
 conjugate    models.conjugate.hierarchical      EmpiricalBayes HierarchicalBernoulli
 conjugate    models.conjugate.hypotheses        Hypotheses OutcomeCounts
+conjugate    models.conjugate.known             Binomial Known Multinomial MultivariateNormal
 conjugate    models.conjugate.matrix            MatrixNormalInverseWishart
-conjugate    models.conjugate.multivariate      NormalInverseWishart Scatter
-conjugate    models.conjugate.normal            Moments NormalInverseGamma NormalKnownVariance
+conjugate    models.conjugate.multivariate      GaussianParameters NormalInverseWishart Scatter
+conjugate    models.conjugate.normal            Moments NormalInverseGamma NormalKnownVariance NormalParameters
 conjugate    models.conjugate.quadrature        HyperPrior Hyperparameters PopulationCounts
 decide       decide.acquiring                   Margin Uncertainty
 decide       decide.custom                      CustomLoss

@@ -13,6 +13,7 @@ import scipy.stats as st
 
 from credo.core import params, predictive
 from credo.core.errors import DataError
+from credo.infer import ML
 from credo.models.conjugate import (
     BetaBernoulli,
     BetaBinomial,
@@ -181,7 +182,7 @@ def test_vocabulary(name):
 def test_map_is_the_highest_point_of_the_density(name):
     belief, data, _ = CASES[name]
     posterior = belief.condition(*data)
-    mode = posterior.map()
+    mode = posterior.mode()
     top = posterior.log_prob(mode)
     leaves, structure = jax.tree.flatten(mode)
     rng = np.random.default_rng(0)
@@ -362,29 +363,37 @@ def test_prior_predictive_simulation(name):
 
 
 def test_maximum_likelihood():
-    np.testing.assert_allclose(BetaBernoulli().ml(COINS), COINS.mean())
-    np.testing.assert_allclose(BetaBinomial().ml(SUCCESSES, TRIALS), SUCCESSES.sum() / TRIALS.sum())
-    np.testing.assert_allclose(DirichletCategorical([1.0] * 3).ml(CLASSES), np.bincount(CLASSES, minlength=3) / 12)
-    np.testing.assert_allclose(DirichletMultinomial([1.0] * 3).ml(COUNTS), COUNTS.sum(0) / COUNTS.sum())
-    np.testing.assert_allclose(GammaPoisson().ml(EVENTS), EVENTS.mean())
-    np.testing.assert_allclose(GammaPoisson().ml(EVENTS, EXPOSURE), EVENTS.sum() / EXPOSURE.sum())
-    np.testing.assert_allclose(NormalKnownVariance().ml(REALS), REALS.mean())
-    np.testing.assert_allclose(NormalInverseGamma().ml(REALS), (REALS.mean(), REALS.var()))
-    got = NormalInverseWishart([0.0, 0.0]).ml(VECTORS)
+    np.testing.assert_allclose(BetaBernoulli().condition(COINS, using=ML()).estimate, COINS.mean())
+    np.testing.assert_allclose(
+        BetaBinomial().condition(SUCCESSES, TRIALS, using=ML()).estimate, SUCCESSES.sum() / TRIALS.sum()
+    )
+    np.testing.assert_allclose(
+        DirichletCategorical([1.0] * 3).condition(CLASSES, using=ML()).estimate, np.bincount(CLASSES, minlength=3) / 12
+    )
+    np.testing.assert_allclose(
+        DirichletMultinomial([1.0] * 3).condition(COUNTS, using=ML()).estimate, COUNTS.sum(0) / COUNTS.sum()
+    )
+    np.testing.assert_allclose(GammaPoisson().condition(EVENTS, using=ML()).estimate, EVENTS.mean())
+    np.testing.assert_allclose(
+        GammaPoisson().condition(EVENTS, EXPOSURE, using=ML()).estimate, EVENTS.sum() / EXPOSURE.sum()
+    )
+    np.testing.assert_allclose(NormalKnownVariance().condition(REALS, using=ML()).estimate, REALS.mean())
+    np.testing.assert_allclose(NormalInverseGamma().condition(REALS, using=ML()).estimate, (REALS.mean(), REALS.var()))
+    got = NormalInverseWishart([0.0, 0.0]).condition(VECTORS, using=ML()).estimate
     np.testing.assert_allclose(got.covariance, np.cov(VECTORS.T, bias=True))
     with pytest.raises(DataError, match="all values are equal"):
-        NormalInverseGamma().ml([1.0, 1.0])
+        NormalInverseGamma().condition([1.0, 1.0], using=ML())
     with pytest.raises(DataError, match="span fewer than 2 dimensions"):
-        NormalInverseWishart([0.0, 0.0]).ml(VECTORS[:2])
+        NormalInverseWishart([0.0, 0.0]).condition(VECTORS[:2], using=ML())
 
 
 def test_map_of_a_flat_prior_is_maximum_likelihood_and_dirichlet_has_minus_one():
-    np.testing.assert_allclose(BetaBernoulli().condition(COINS).map(), COINS.mean())
-    np.testing.assert_allclose(BetaBernoulli().condition([0, 0, 0]).map(), 0.0)
+    np.testing.assert_allclose(BetaBernoulli().condition(COINS).mode(), COINS.mean())
+    np.testing.assert_allclose(BetaBernoulli().condition([0, 0, 0]).mode(), 0.0)
     counts = np.bincount(CLASSES, minlength=3)
     alpha = np.array([2.0, 3.0, 1.5])
     want = (alpha + counts - 1) / (alpha.sum() + 12 - 3)
-    np.testing.assert_allclose(DirichletCategorical(alpha).condition(CLASSES).map(), want)
+    np.testing.assert_allclose(DirichletCategorical(alpha).condition(CLASSES).mode(), want)
 
 
 @pytest.mark.parametrize(
@@ -392,7 +401,7 @@ def test_map_of_a_flat_prior_is_maximum_likelihood_and_dirichlet_has_minus_one()
 )
 def test_map_is_refused_where_there_is_no_mode(belief):
     with pytest.raises(DataError, match=r"use .estimate \(the mean\)"):
-        belief.map()
+        belief.mode()
 
 
 def test_moments_survive_a_large_mean():
@@ -425,8 +434,10 @@ def test_hypotheses_by_enumeration():
     p = posterior.predict()
     np.testing.assert_allclose(p.probs, TABLE @ posterior.probs, rtol=1e-10)
     np.testing.assert_allclose(p.aleatoric, posterior.probs @ st.entropy(TABLE, axis=0), rtol=1e-10)
-    assert posterior.map() == int(np.argmax(joint))
-    assert belief.ml(x) == int(np.argmax(np.prod(TABLE[x], axis=0)))
+    assert int(np.argmax(posterior.mode())) == int(np.argmax(joint)) and float(posterior.mode().sum()) == 1.0
+    most_likely = belief.condition(x, using=ML())
+    assert int(np.argmax(most_likely.estimate)) == int(np.argmax(np.prod(TABLE[x], axis=0)))
+    np.testing.assert_allclose(most_likely.predict().probs, TABLE[:, int(np.argmax(most_likely.estimate))], rtol=1e-12)
     np.testing.assert_allclose(posterior.log_prob([2, 0]), posterior.log_probs[jnp.asarray([2, 0])])
     np.testing.assert_allclose(posterior.estimate, posterior.probs)
     draws = np.asarray(posterior.sample_parameters(4000, seed=1))

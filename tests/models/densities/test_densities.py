@@ -358,13 +358,13 @@ def test_priors_that_are_given(rng):
     hard[:, 0] = 1
     start = prepared("gaussian-full", x, seen, None, wishart)
     best = maximized(start, expect(start, x, seen, hard, complete=True))
-    mode, before = wishart.condition(x).map(), wishart.map()
+    mode, before = wishart.condition(x).mode(), wishart.mode()
     np.testing.assert_allclose(best.mean, [mode.mean, before.mean], rtol=1e-9)
     np.testing.assert_allclose(best.covariance, [mode.covariance, before.covariance], rtol=1e-8)
     gamma = NormalInverseGamma(1.0, 3.0, 2.0, 0.5)
     start = prepared("gaussian-diagonal", x, seen, None, gamma)
     best = maximized(start, expect(start, x, seen, hard, complete=True))
-    modes = [gamma.condition(x[:, j]).map() for j in range(2)]
+    modes = [gamma.condition(x[:, j]).mode() for j in range(2)]
     np.testing.assert_allclose(best.mean[0], [m.mean for m in modes], rtol=1e-9)
     np.testing.assert_allclose(best.covariance[0], [m.variance for m in modes], rtol=1e-8)
     counts = rng.poisson(4.0, (T, 2)).astype(float)

@@ -197,3 +197,20 @@ def test_what_has_no_mode_says_so(data):
         Linear(noise=StudentTNoise()).leave_one_out(x, y)
     with pytest.raises(DataError, match="needs closed-form point estimates"):
         Linear().condition(x, y, using=FunctionSpace()).condition(x, y, using=ML())
+
+
+def test_the_mode_of_weights_and_unknown_noise(data):
+    """The joint density of (θ, σ²) has no higher point; predictions there are all noise."""
+    x, y = data
+    model = Linear(prior=Isotropic(2.0), noise=InverseGamma(1.0, 0.5))
+    point = model.condition(x, y, using=MAP())
+    target = model.target(model.statistics(x, y))
+    mode = {"intercept": point.coefficients().mean[0], "weights": point.coefficients().mean[1:], "noise": point.noise}
+
+    def negative(v):
+        numbers = {"intercept": v[0], "weights": v[1:-1], "noise": jnp.exp(v[-1])}
+        return -target.log_prob(numbers)
+
+    at = jnp.concatenate([mode["intercept"][None], mode["weights"], jnp.log(mode["noise"])[None]])
+    np.testing.assert_allclose(jax.grad(negative)(at), 0.0, atol=1e-6 * N)
+    assert float(jnp.max(point.predict(x).epistemic)) == 0.0

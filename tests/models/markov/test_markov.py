@@ -18,6 +18,7 @@ import credo
 from credo.core import params
 from credo.core.errors import DataError, NotConverged, RepairedWarning
 from credo.core.predictive import Categorical
+from credo.infer import ML
 from credo.models.conjugate import DirichletCategorical
 from credo.models.markov import MarkovChain, MarkovSequence, StateClass, TransitionCounts
 from credo.models.markov.counting import count_transitions, encode
@@ -411,7 +412,7 @@ def test_a_state_that_is_never_left_is_uniform_with_a_warning():
             r"rows of context must have 2 states each, found \[2, 1\]",
         ),
         (lambda: MarkovSequence(2, 2).condition([1]).predict(), "has not seen 2 successive states yet"),
-        (lambda: MarkovSequence(3).map(), "the belief has no mode"),
+        (lambda: MarkovSequence(3).mode(), "the belief has no mode"),
         (lambda: MarkovSequence(20, 3).chain(), "has 8,000 × 8,000 transitions; choose a lower order"),
     ],
 )
@@ -561,15 +562,19 @@ def test_the_density_of_a_table_and_what_follows_from_it():
     np.testing.assert_allclose(belief.log_prob(theta), want, rtol=1e-12)
     assert belief.log_prob(theta + 0.1) == -np.inf
     for _ in range(5):
-        other = 0.95 * np.asarray(belief.map()) + 0.05 * np.random.default_rng(_).dirichlet(np.ones(3), 3)
-        assert belief.log_prob(other) < belief.log_prob(belief.map())
+        other = 0.95 * np.asarray(belief.mode()) + 0.05 * np.random.default_rng(_).dirichlet(np.ones(3), 3)
+        assert belief.log_prob(other) < belief.log_prob(belief.mode())
     low, high = belief.credible_interval(0.9)
     rest = alpha.sum(1, keepdims=True) - alpha
     np.testing.assert_allclose(low, st.beta.ppf(0.05, alpha, rest), rtol=1e-10)
     np.testing.assert_allclose(high, st.beta.ppf(0.95, alpha, rest), rtol=1e-10)
     counts = count_by_hand(SEQUENCES, 3, 1)
-    np.testing.assert_allclose(belief.ml(SEQUENCES), counts / counts.sum(1, keepdims=True), rtol=1e-14)
-    np.testing.assert_allclose(belief.ml([0, 1]), [[0, 1, 0], [1 / 3] * 3, [1 / 3] * 3], rtol=1e-14)
+    np.testing.assert_allclose(
+        belief.condition(SEQUENCES, using=ML()).estimate, counts / counts.sum(1, keepdims=True), rtol=1e-14
+    )
+    np.testing.assert_allclose(
+        belief.condition([0, 1], using=ML()).estimate, [[0, 1, 0], [1 / 3] * 3, [1 / 3] * 3], rtol=1e-14
+    )
     one = MarkovSequence(1).condition([0, 0, 0])
     assert one.log_evidence([0, 0]) == 0.0 and one.credible_interval().lower.tolist() == [[1.0]]
     assert one.predict().probs.tolist() == [1.0] and one.predict().epistemic == pytest.approx(0, abs=1e-14)

@@ -6,6 +6,7 @@ from credo.models.conjugate.categorical import ClassCounts, DirichletCategorical
 from credo.models.conjugate.counts import EventCounts, GammaPoisson
 from credo.models.conjugate.hierarchical import EmpiricalBayes, HierarchicalBernoulli, Shrinkage
 from credo.models.conjugate.hypotheses import Hypotheses, OutcomeCounts
+from credo.models.conjugate.known import Known
 from credo.models.conjugate.multivariate import GaussianParameters, NormalInverseWishart, Scatter
 from credo.models.conjugate.normal import Moments, NormalInverseGamma, NormalKnownVariance, NormalParameters
 from credo.models.conjugate.quadrature import Hyperparameters, PopulationCounts
@@ -25,6 +26,7 @@ __all__ = [
     "HierarchicalBernoulli",
     "Hyperparameters",
     "Hypotheses",
+    "Known",
     "Moments",
     "NormalInverseGamma",
     "NormalInverseWishart",

@@ -15,9 +15,9 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from credo.core.arrays import is_traced
-from credo.core.belief import Belief
 from credo.core.checks import check_counts
 from credo.core.errors import DataError
+from credo.models.conjugate.known import WithParameter
 
 
 class Statistics(eqx.Module):
@@ -27,13 +27,8 @@ class Statistics(eqx.Module):
         return jax.tree.map(jnp.add, self, other)
 
 
-class Conjugate(Belief):
+class Conjugate(WithParameter):
     """A belief about the parameter θ of a likelihood whose posterior stays in the family of the prior."""
-
-    @property
-    @abstractmethod
-    def estimate(self) -> Any:
-        """E[θ], the Bayes estimate under squared loss."""
 
     if TYPE_CHECKING:
 
@@ -46,10 +41,6 @@ class Conjugate(Belief):
         strength: eqx.AbstractVar[Array]
 
     @abstractmethod
-    def map(self) -> Any:
-        """The mode of the belief as it stands: argmax p(θ)."""
-
-    @abstractmethod
     def log_prob(self, theta: Any) -> Array:
         """log p(θ)."""
 
@@ -58,16 +49,8 @@ class Conjugate(Belief):
         """The central interval that holds θ with probability `level`, for each coordinate on its own."""
 
     @abstractmethod
-    def _ml(self, statistics: Any) -> Any:
-        """argmax p(data | θ)."""
-
-    @abstractmethod
     def _draw_parameters(self, key: PRNGKeyArray) -> Any:
         """One draw of θ."""
-
-    def ml(self, *data: Any, **options: Any) -> Any:
-        """The maximum likelihood estimate argmax p(data | θ): what the data say without the belief."""
-        return self._ml(self.statistics(*data, **options))
 
     def sample_parameters(self, n: int = 1, *, seed: int = 0) -> Any:
         """n draws of θ ~ p(θ)."""

@@ -18,8 +18,10 @@ from credo.core.errors import DataError
 from credo.core.params import positive
 from credo.core.predictive import Bernoulli, Interval
 from credo.core.predictive.base import check_levels, to_array
+from credo.core.predictive.classes import entropy_of
 from credo.core.special import log_beta, log_binomial, log_rising
 from credo.models.conjugate.base import Conjugate, Statistics, check_parameter, check_trials
+from credo.models.conjugate.known import Binomial
 
 
 class BinaryCounts(Statistics):
@@ -77,7 +79,12 @@ class Beta(Conjugate):
         a, b = jnp.broadcast_to(self.a, m.shape), jnp.broadcast_to(self.b, m.shape)
         return predictive.BetaBinomial(jnp.asarray(m), a, b, int(m.max()))
 
-    def map(self) -> Array:
+    def _sum_at(self, theta: Float[Array, ""], trials: Any) -> Binomial:
+        m = check_trials(trials)
+        a = jnp.broadcast_to(theta, m.shape)
+        return Binomial(jnp.asarray(m), a, 1 - a, int(m.max()))
+
+    def mode(self) -> Array:
         """(a - 1)/(a + b - 2); there is no mode for a < 1, for b < 1, and for a = b = 1."""
         excess = self.a + self.b - 2
         if not is_traced(excess) and not (self.a >= 1 and self.b >= 1 and excess > 0):
@@ -100,7 +107,7 @@ class Beta(Conjugate):
         half = float(check_levels(level, "level")) / 2
         return beta_interval(np.asarray(self.a), np.asarray(self.b), half)
 
-    def _ml(self, statistics: BinaryCounts) -> Array:
+    def _most_likely(self, statistics: BinaryCounts) -> Array:
         return statistics.successes / (statistics.successes + statistics.failures)
 
     def _draw_parameters(self, key: PRNGKeyArray) -> Array:
@@ -128,6 +135,12 @@ class BetaBernoulli(Beta):
             return self.predict_sum(trials)
         return Bernoulli(self.estimate, expected_binary_entropy(self.a, self.b))
 
+    def predict_at(self, theta: Float[Array, ""], trials: Any = None) -> predictive.Predictive:
+        """The next outcome, or the number of ones among `trials`, of a coin that is known."""
+        if trials is not None:
+            return self._sum_at(theta, trials)
+        return Bernoulli(theta, entropy_of(jnp.stack([1 - theta, theta])))
+
 
 class BetaBinomial(Beta):
     """Rows of (successes, trials): sᵢ ~ Binomial(nᵢ, θ), θ ~ Beta(a, b). The evidence counts orders."""
@@ -143,6 +156,10 @@ class BetaBinomial(Beta):
     def predict(self, trials: Any = 1) -> predictive.BetaBinomial:
         """The number of successes in `trials` future trials (one number, or one per query)."""
         return self.predict_sum(trials)
+
+    def predict_at(self, theta: Float[Array, ""], trials: Any = 1) -> Binomial:
+        """The number of successes where θ is known."""
+        return self._sum_at(theta, trials)
 
 
 def expected_binary_entropy(a: Array, b: Array) -> Array:

@@ -20,6 +20,7 @@ from credo.core.predictive.base import check_levels, to_array
 from credo.core.special import log_rising
 from credo.models.conjugate.base import Conjugate, Statistics, check_parameter, check_trials
 from credo.models.conjugate.binary import beta_interval
+from credo.models.conjugate.known import Multinomial
 
 
 class ClassCounts(Statistics):
@@ -73,12 +74,9 @@ class Dirichlet(Conjugate):
 
     def predict_counts(self, trials: Any) -> predictive.DirichletMultinomial:
         """How `trials` future outcomes fall into the classes."""
-        m = check_trials(trials)
-        if m.ndim:
-            raise DataError(f"trials must be one whole number, found {m.size} of them; predict for each")
-        return predictive.DirichletMultinomial(int(m), self.alpha)
+        return predictive.DirichletMultinomial(_one_number(trials), self.alpha)
 
-    def map(self) -> Array:
+    def mode(self) -> Array:
         """(αₖ - 1)/(A - K); there is no mode where an αₖ < 1 or all are 1."""
         excess = self.strength - self.alpha.shape[0]
         if not is_traced(excess) and not (jnp.all(self.alpha >= 1) and excess > 0):
@@ -102,7 +100,7 @@ class Dirichlet(Conjugate):
         alpha = np.asarray(self.alpha)
         return beta_interval(alpha, alpha.sum() - alpha, half)
 
-    def _ml(self, statistics: ClassCounts) -> Array:
+    def _most_likely(self, statistics: ClassCounts) -> Array:
         return statistics.counts / jnp.sum(statistics.counts)
 
     def _draw_parameters(self, key: PRNGKeyArray) -> Array:
@@ -131,6 +129,10 @@ class DirichletCategorical(Dirichlet):
         noise = special.digamma(self.strength + 1) - jnp.sum(self.estimate * special.digamma(self.alpha + 1))
         return Categorical(self.estimate, noise)
 
+    def predict_at(self, theta: Float[Array, " k"], trials: Any = None) -> predictive.Predictive:
+        """The next outcome, or the counts of `trials`, of a die that is known."""
+        return Categorical.certain(theta) if trials is None else Multinomial(_one_number(trials), theta)
+
 
 class DirichletMultinomial(Dirichlet):
     """Rows of counts: cᵢ ~ Multinomial(Σ cᵢ, θ), θ ~ Dirichlet(α). The evidence counts orders."""
@@ -147,6 +149,17 @@ class DirichletMultinomial(Dirichlet):
     def predict(self, trials: Any = 1) -> predictive.DirichletMultinomial:
         """How `trials` future outcomes fall into the classes."""
         return self.predict_counts(trials)
+
+    def predict_at(self, theta: Float[Array, " k"], trials: Any = 1) -> Multinomial:
+        """How `trials` future outcomes fall into the classes where θ is known."""
+        return Multinomial(_one_number(trials), theta)
+
+
+def _one_number(trials: Any) -> int:
+    m = check_trials(trials)
+    if m.ndim:
+        raise DataError(f"trials must be one whole number, found {m.size} of them; predict for each")
+    return int(m)
 
 
 def check_count_table(counts: Any, name: str, columns: int) -> Any:

@@ -14,7 +14,7 @@ from credo.core.arrays import is_traced
 from credo.core.checks import check_counts, check_positive
 from credo.core.errors import DataError
 from credo.core.params import positive
-from credo.core.predictive import Interval, NegativeBinomial
+from credo.core.predictive import Interval, NegativeBinomial, PoissonMixture
 from credo.core.predictive.base import check_levels, to_array
 from credo.core.special import log_rising
 from credo.models.conjugate.base import Conjugate, Statistics, check_parameter
@@ -77,7 +77,13 @@ class GammaPoisson(Conjugate):
         check_parameter(t, "exposure")
         return NegativeBinomial(jnp.broadcast_to(self.shape, t.shape), jnp.broadcast_to(self.rate, t.shape), t)
 
-    def map(self) -> Array:
+    def predict_at(self, theta: Float[Array, ""], exposure: Any = 1.0) -> PoissonMixture:
+        """Poisson(θ · exposure)."""
+        t = to_array(exposure)
+        check_parameter(t, "exposure")
+        return PoissonMixture(jnp.ones(1), (theta * t)[..., None])
+
+    def mode(self) -> Array:
         """(shape - 1)/rate; there is no mode for shape < 1."""
         if not is_traced(self.shape) and self.shape < 1:
             raise DataError(
@@ -98,7 +104,7 @@ class GammaPoisson(Conjugate):
             jnp.asarray(scipy.special.gammaincinv(a, 0.5 + half) / b),
         )
 
-    def _ml(self, statistics: EventCounts) -> Array:
+    def _most_likely(self, statistics: EventCounts) -> Array:
         return statistics.events / statistics.exposure
 
     def _draw_parameters(self, key: PRNGKeyArray) -> Array:

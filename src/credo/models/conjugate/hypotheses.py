@@ -12,7 +12,6 @@ from jax.scipy import special
 from jaxtyping import Array, Float
 
 from credo.core.arrays import is_traced
-from credo.core.belief import Belief
 from credo.core.checks import check_counts, check_table, check_vector
 from credo.core.errors import DataError
 from credo.core.params import simplex
@@ -20,6 +19,7 @@ from credo.core.predictive import Categorical
 from credo.core.predictive.base import check_levels, to_array
 from credo.core.pytrees import changed
 from credo.models.conjugate.base import Statistics
+from credo.models.conjugate.known import WithParameter
 
 
 class OutcomeCounts(Statistics):
@@ -28,7 +28,7 @@ class OutcomeCounts(Statistics):
     counts: Float[Array, " m"] = eqx.field(converter=to_array)
 
 
-class Hypotheses(Belief):
+class Hypotheses(WithParameter):
     """p(θ = l | x) ∝ prior[l] Πₖ M[k, l]^nₖ for r hypotheses and m outcomes, M[k, l] = p(x = k | θ = l).
 
     Data are outcome indices 0 … m - 1. The belief keeps the outcomes seen so far (`counts`) rather than
@@ -104,13 +104,16 @@ class Hypotheses(Belief):
         """The next outcome: p(x = k) = Σₗ p(θ = l) M[k, l]; aleatoric = Σₗ p(θ = l) H[M[:, l]]."""
         return Categorical.average(self.probs, self.likelihood.T)
 
-    def ml(self, outcomes: Any) -> int:
-        """The index of the hypothesis that makes the outcomes most probable."""
-        return int(jnp.argmax(self._log_likelihood(self.statistics(outcomes).counts)))
+    def predict_at(self, theta: Float[Array, " r"]) -> Categorical:
+        """The next outcome where the probabilities of the hypotheses are taken for shares that are known."""
+        return Categorical.certain(self.likelihood @ theta)
 
-    def map(self) -> int:
-        """The index of the most probable hypothesis."""
-        return int(jnp.argmax(self.log_probs))
+    def _most_likely(self, statistics: OutcomeCounts) -> Float[Array, " r"]:
+        return jax.nn.one_hot(jnp.argmax(self._log_likelihood(statistics.counts)), self.prior.shape[0], dtype=float)
+
+    def mode(self) -> Float[Array, " r"]:
+        """1 for the most probable hypothesis, 0 for the others."""
+        return jax.nn.one_hot(jnp.argmax(self.log_probs), self.prior.shape[0], dtype=float)
 
     def log_prob(self, theta: Any) -> Array:
         """log p(θ) of hypotheses given by index."""

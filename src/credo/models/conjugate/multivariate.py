@@ -18,6 +18,7 @@ from credo.core.predictive import Interval, MultivariateT, StudentT
 from credo.core.predictive.base import to_array
 from credo.core.special import log_rising
 from credo.models.conjugate.base import Conjugate, Statistics, check_parameter
+from credo.models.conjugate.known import MultivariateNormal
 from credo.models.conjugate.normal import NormalParameters, inverse_gamma_interval
 
 
@@ -127,7 +128,11 @@ class NormalInverseWishart(Conjugate):
         noise = self.scale / df
         return MultivariateT(df, self.mean, noise, noise / self.strength)
 
-    def map(self) -> GaussianParameters:
+    def predict_at(self, theta: GaussianParameters) -> MultivariateNormal:
+        """N(μ, Σ)."""
+        return MultivariateNormal(jnp.asarray(jnp.inf), theta.mean, theta.covariance, jnp.zeros_like(theta.covariance))
+
+    def mode(self) -> GaussianParameters:
         """The joint mode of (μ, Σ): (mean, scale/(df + d + 2))."""
         return GaussianParameters(self.mean, self.scale / (self.df + self._d + 2))
 
@@ -157,7 +162,7 @@ class NormalInverseWishart(Conjugate):
         mean: Interval = StudentT(jnp.full(self._d, df), self.mean, jnp.zeros_like(spread), spread).interval(level)
         return NormalParameters(mean, inverse_gamma_interval(df / 2, diagonal / 2, float(level)))
 
-    def _ml(self, statistics: Scatter) -> GaussianParameters:
+    def _most_likely(self, statistics: Scatter) -> GaussianParameters:
         if not is_traced(statistics) and np.linalg.matrix_rank(np.asarray(statistics.scatter)) < self._d:
             raise DataError(
                 f"the likelihood has no maximum: the {int(statistics.count)} rows span fewer than {self._d} dimensions "

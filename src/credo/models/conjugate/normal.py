@@ -108,7 +108,11 @@ class NormalKnownVariance(Conjugate):
         """The next observation: N(mean, noise + variance)."""
         return Normal(self.mean, self.noise, self.variance)
 
-    def map(self) -> Array:
+    def predict_at(self, theta: Float[Array, ""]) -> Normal:
+        """N(θ, noise)."""
+        return Normal(theta, self.noise, jnp.zeros_like(theta))
+
+    def mode(self) -> Array:
         """The mode of θ is its mean."""
         return self.mean
 
@@ -121,7 +125,7 @@ class NormalKnownVariance(Conjugate):
         reach = special.ndtri(0.5 + check_levels(level, "level") / 2) * jnp.sqrt(self.variance)
         return Interval(self.mean - reach, self.mean + reach)
 
-    def _ml(self, statistics: Moments) -> Array:
+    def _most_likely(self, statistics: Moments) -> Array:
         return statistics.mean
 
     def _draw_parameters(self, key: PRNGKeyArray) -> Array:
@@ -183,7 +187,11 @@ class NormalInverseGamma(Conjugate):
         noise = self.scale / self.shape
         return StudentT(2 * self.shape, self.mean, noise, noise / self.strength)
 
-    def map(self) -> NormalParameters:
+    def predict_at(self, theta: NormalParameters) -> Normal:
+        """N(μ, σ²)."""
+        return Normal(theta.mean, theta.variance, jnp.zeros_like(theta.mean))
+
+    def mode(self) -> NormalParameters:
         """The joint mode of (μ, σ²): (mean, scale/(shape + 3/2))."""
         return NormalParameters(self.mean, self.scale / (self.shape + 1.5))
 
@@ -204,7 +212,7 @@ class NormalInverseGamma(Conjugate):
         mean = StudentT(2 * self.shape, self.mean, jnp.zeros_like(spread), spread).interval(level)
         return NormalParameters(mean, inverse_gamma_interval(self.shape, self.scale, float(level)))
 
-    def _ml(self, statistics: Moments) -> NormalParameters:
+    def _most_likely(self, statistics: Moments) -> NormalParameters:
         if not is_traced(statistics) and not statistics.squares > 0:
             raise DataError(
                 "the likelihood has no maximum: all values are equal and the variance would be 0; "

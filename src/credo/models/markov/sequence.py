@@ -142,6 +142,10 @@ class MarkovSequence(Conjugate):
         noise = special.digamma(total + 1) - jnp.sum(probs * special.digamma(alpha + 1), axis=-1)
         return Categorical(probs, noise)
 
+    def predict_at(self, theta: Float[Array, "r k"], context: Any = None) -> Categorical:
+        """The next state after `context` where the probabilities are known."""
+        return Categorical.certain(theta[self._rows(context)])
+
     def chain(self) -> MarkovChain:
         """The chain with the expected probabilities; for a higher order, on the tuples of `order` states."""
         return self._chain(np.asarray(self.estimate))
@@ -150,7 +154,7 @@ class MarkovSequence(Conjugate):
         """n chains drawn from the belief: what is true of all of them is believed."""
         return [self._chain(table) for table in np.asarray(self.sample_parameters(n, seed=seed))]
 
-    def map(self) -> Float[Array, "r k"]:
+    def mode(self) -> Float[Array, "r k"]:
         """(αᵣⱼ - 1)/(Aᵣ - k); there is no mode where an αᵣⱼ < 1 or all of a row are 1."""
         excess = self.strength - len(self.states)
         if not is_traced(excess) and not bool(jnp.all(self.alpha >= 1) & jnp.all(excess > 0)):
@@ -176,7 +180,7 @@ class MarkovSequence(Conjugate):
             return Interval(jnp.ones(alpha.shape), jnp.ones(alpha.shape))
         return beta_interval(alpha, alpha.sum(1, keepdims=True) - alpha, half)
 
-    def _ml(self, statistics: TransitionCounts) -> Array:
+    def _most_likely(self, statistics: TransitionCounts) -> Array:
         """Relative frequencies; uniform for a row that the data do not visit."""
         visits = jnp.sum(statistics.counts, axis=-1, keepdims=True)
         return jnp.where(visits > 0, statistics.counts / jnp.maximum(visits, 1.0), 1 / len(self.states))
