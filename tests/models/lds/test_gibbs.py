@@ -11,9 +11,10 @@ from scipy import stats
 import credo
 from credo.core.pytrees import changed
 from credo.errors import DataError
+from credo.infer.mcmc.stacked import gibbs_chain
 from credo.infer.priors import LogNormal
 from credo.models.lds import LDS, MatrixPrior, StateGibbs
-from credo.models.lds.gibbs import gibbs_chain
+from credo.models.lds.gibbs import StateSweep
 from credo.models.lds.learning import Regression
 
 
@@ -50,8 +51,8 @@ def test_a_belief_known_by_draws_averages():
     method = StateGibbs(chains=2, draws=40, warmup=20, members=8, fixed=("emission",))
     after = truth.condition(x, using=method, seed=1, missing=True)
     assert len(after.beliefs) == 8
-    assert "transition" in "".join(after.found.space.names)
-    assert not any("emission" in name or "start" in name for name in after.found.space.names)
+    assert "transition" in "".join(after.posterior.space.names)
+    assert not any("emission" in name or "start" in name for name in after.posterior.space.names)
     ahead = after.predict(2)
     np.testing.assert_allclose(ahead.variance, ahead.aleatoric + ahead.epistemic)
     exact = truth.condition(x, missing=True).predict(2)
@@ -80,11 +81,12 @@ def test_calibration_by_simulation():
     lds = LDS([[0.3]], [[1.0]], [[1.0]], [[1.0]], [0.0], [[1.0]])
     data = lds.statistics(x[0])
     held = ("start_mean", "start_covariance", "emission")
+    sweep = StateSweep(dynamics, outcomes, held)
 
     @eqx.filter_jit
     def chains(keys, x):
         def one(key, x):
-            return gibbs_chain(key, lds, changed(data, x=x[:, None]), (dynamics, outcomes), held, (50, draws, 8))[0]
+            return gibbs_chain(key, lds, changed(data, x=x[:, None]), sweep, held, (50, draws, 8))[0]
 
         return jax.vmap(one)(keys, x)
 

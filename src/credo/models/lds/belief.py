@@ -19,8 +19,9 @@ from jaxtyping import Array, Float, Int
 from credo.core.abilities import HasExpectations
 from credo.core.arrays import is_traced, put
 from credo.core.belief import Belief
-from credo.core.checks import check_count, check_table
+from credo.core.checks import ArrayLike, check_count, check_table
 from credo.core.errors import DataError
+from credo.core.method import Method
 from credo.core.padding import bucket, pad_rows
 from credo.core.params import positive_definite, real
 from credo.core.predictive import Normal
@@ -92,15 +93,15 @@ class LDS(Belief, HasExpectations):
 
     def __init__(
         self,
-        transition: Any,
-        process_noise: Any,
-        emission: Any,
-        observation_noise: Any,
-        start_mean: Any,
-        start_covariance: Any,
-        control: Any = None,
-        feedthrough: Any = None,
-        offset: Any = None,
+        transition: ArrayLike,
+        process_noise: ArrayLike,
+        emission: ArrayLike,
+        observation_noise: ArrayLike,
+        start_mean: ArrayLike,
+        start_covariance: ArrayLike,
+        control: ArrayLike | None = None,
+        feedthrough: ArrayLike | None = None,
+        offset: ArrayLike | None = None,
         *,
         method: str = "covariance",
     ) -> None:
@@ -145,14 +146,16 @@ class LDS(Belief, HasExpectations):
 
     # -- what every belief does -----------------------------------------------------------------------------
 
-    def statistics(self, x: Any, lengths: Any = None, *, inputs: Any = None, missing: bool = False) -> Sequences:
+    def statistics(
+        self, x: ArrayLike, lengths: ArrayLike | None = None, *, inputs: ArrayLike | None = None, missing: bool = False
+    ) -> Sequences:
         """The sequences, checked and in one table."""
         data = read(x, lengths, inputs, missing, self.outputs)
         self._check_inputs(None if data.inputs is None else data.inputs.shape[1])
         self._check_times(data)
         return data
 
-    def prepare(self, *data: Any, **options: Any) -> tuple["LDS", Sequences]:
+    def prepare(self, *data: ArrayLike, **options: Any) -> tuple["LDS", Sequences]:
         """With a starting point from the data where there is none; what is learned is of whole sequences."""
         blank = self.unconditioned()
         found = changed(blank.statistics(*data, **options), origin=blank)
@@ -172,7 +175,7 @@ class LDS(Belief, HasExpectations):
         guess = first_guess(x, np.asarray(data.first)[:n], driven, self.states, seed)
         return changed(self, **{name: put(value) for name, value in guess.items()})
 
-    def condition(self, *data: Any, using: Any = None, **options: Any) -> Any:
+    def condition(self, *data: ArrayLike, using: Method | None = None, **options: Any) -> Any:
         """The belief after more outcomes: `state` is the law of the latest state (the Kalman filter).
 
         A single row, or a number, is the next outcome, with nothing compiled anew.
@@ -183,7 +186,7 @@ class LDS(Belief, HasExpectations):
                 return self.require_parameters()._after(row, **options)
         return super().condition(*data, using=using, **options)
 
-    def _after(self, row: Any, missing: bool = False, inputs: Any = None) -> "LDS":
+    def _after(self, row: Any, missing: bool = False, inputs: ArrayLike | None = None) -> "LDS":
         """The belief after the next outcome."""
         if not np.isfinite(row).all():
             read(row[None], missing=missing)  # which says what is wrong, if anything is
@@ -202,7 +205,7 @@ class LDS(Belief, HasExpectations):
         """log p(x); its gradient costs one pass back."""
         return log_likelihood(compiled_passes.filter_inputs(self.require_parameters(), statistics))
 
-    def predict(self, steps: int = 1, *, inputs: Any = None) -> Normal:
+    def predict(self, steps: int = 1, *, inputs: ArrayLike | None = None) -> Normal:
         """The next `steps` outcomes, shape (steps,) for one output and (steps, p) for several.
 
         The noise R of outcomes is aleatoric; not knowing the state, now and later, is epistemic. For one output the
@@ -215,7 +218,7 @@ class LDS(Belief, HasExpectations):
         joint = _head(found[3], (slice(steps), slice(steps))) if len(found) > 3 else None
         return Normal(mean, noise, latent, joint)
 
-    def forecast(self, steps: int = 1, *, inputs: Any = None) -> StateLaw:
+    def forecast(self, steps: int = 1, *, inputs: ArrayLike | None = None) -> StateLaw:
         """The laws of the next `steps` states: means (steps, n) and covariances (steps, n, n)."""
         driven, length = self._driven(steps, inputs)
         laws = compiled_passes.ahead(self.require_parameters(), length, driven)[1]
@@ -223,31 +226,31 @@ class LDS(Belief, HasExpectations):
 
     # -- looking at whole sequences -------------------------------------------------------------------------
 
-    def filter(self, *data: Any, continued: bool = False, **options: Any) -> FilteredStates:
+    def filter(self, *data: ArrayLike, continued: bool = False, **options: Any) -> FilteredStates:
         """p(zₜ | x₁…xₜ) and log p(xₜ | x₁…xₜ₋₁) for every row."""
         lds, found = self._look(data, options, continued)
         return _cut(compiled_passes.filtered(lds, found), found)
 
-    def smooth(self, *data: Any, continued: bool = False, **options: Any) -> SmoothedStates:
+    def smooth(self, *data: ArrayLike, continued: bool = False, **options: Any) -> SmoothedStates:
         """p(zₜ | x₁…x_T) for every row."""
         lds, found = self._look(data, options, continued)
         return _cut(compiled_passes.smoothed(lds, found), found)
 
     def sample_states(
-        self, *data: Any, n: int = 1, seed: int = 0, continued: bool = False, **options: Any
+        self, *data: ArrayLike, n: int = 1, seed: int = 0, continued: bool = False, **options: Any
     ) -> Float[Array, "m t n"]:
         """n draws of all states together from p(z₁…z_T | x₁…x_T)."""
         check_count(n, "n")
         lds, found = self._look(data, options, continued)
         return put(np.asarray(compiled_passes.sampled(jr.key(seed), lds, found, n))[:, : found.rows])
 
-    def simulate(self, n: int, *, seed: int = 0, inputs: Any = None) -> tuple[Float[Array, "t n"], Float[Array, "t p"]]:
+    def simulate(
+        self, n: int, *, seed: int = 0, inputs: ArrayLike | None = None
+    ) -> tuple[Float[Array, "t n"], Float[Array, "t p"]]:
         """The next n states and outcomes, drawn together; from the beginning where nothing was seen yet."""
         driven, length = self._driven(n, inputs)
-        return tuple(
-            _head(v, slice(n))
-            for v in compiled_passes.simulated(jr.key(seed), self.require_parameters(), length, driven)
-        )
+        states, outcomes = compiled_passes.simulated(jr.key(seed), self.require_parameters(), length, driven)
+        return _head(states, slice(n)), _head(outcomes, slice(n))
 
     def steady_state(self) -> Steady:
         """The predicted covariance and the gain to which the filter settles where every outcome is seen."""
@@ -258,7 +261,7 @@ class LDS(Belief, HasExpectations):
 
     # -- learning -------------------------------------------------------------------------------------------
 
-    def learner(self, priors: dict[str, Any]) -> Any:
+    def learner(self, priors: dict[str, Any]) -> EM | None:
         """EM; the gradient where there are priors, or matrices that differ from time to time."""
         return None if priors or self._varies() else EM()
 
@@ -282,7 +285,7 @@ class LDS(Belief, HasExpectations):
 
     def regressed(
         self, choose: Callable[..., Any], sums: Regression, which: str, fixed: tuple[str, ...]
-    ) -> dict[str, Any]:
+    ) -> dict[str, Array]:
         """Matrices by name: the parts of a coefficient matrix, side by side, and the covariance of what they leave.
 
         choose(sums, C, covariance, free columns, whether the covariance is free) returns both; what is fixed stays.
@@ -328,11 +331,11 @@ class LDS(Belief, HasExpectations):
     def _varies(self) -> bool:
         return any(isinstance(getattr(self, name), Varying) for name in MATRICES)
 
-    def _look(self, data: tuple[Any, ...], options: dict[str, Any], continued: bool) -> tuple["LDS", Sequences]:
+    def _look(self, data: tuple[ArrayLike, ...], options: dict[str, Any], continued: bool) -> tuple["LDS", Sequences]:
         lds = self.require_parameters() if continued else self.require_parameters().unconditioned()
         return lds, lds.statistics(*data, **options)
 
-    def _driven(self, steps: int, inputs: Any) -> tuple[Any, int]:
+    def _driven(self, steps: int, inputs: ArrayLike | None) -> tuple[Array | None, int]:
         """The inputs of the next steps, padded to a bucket, and its length."""
         check_count(steps, "steps")
         table = None if inputs is None else check_table(inputs, "inputs")
@@ -374,6 +377,6 @@ def _cut(states: S, data: Sequences) -> S:
     return jax.tree.map(lambda a: put(np.asarray(a)[: data.rows]), states)
 
 
-def _head(values: Any, where: Any) -> Any:
+def _head(values: Array, where: slice | tuple[slice | int, ...]) -> Array:
     """Part of an array; by NumPy, which compiles nothing for a new length."""
     return values[where] if is_traced(values) else put(np.asarray(values)[where])

@@ -1,14 +1,17 @@
 """An `LDS` in one line: its sizes, how long it remembers, and what it has seen."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from credo.core.text import counted, plain
 from credo.models.lds.checks import MATRICES, Varying
 
+if TYPE_CHECKING:
+    from credo.models.lds.belief import LDS
 
-def describe(lds: Any) -> str:
+
+def describe(lds: "LDS") -> str:
     """`LDS(2 states, 1 output; spectral radius 0.98; after 120 outcomes)`: the radius is max |λ(F)|, below 1 stable."""
     sizes = [counted(lds.states, "state"), counted(lds.outputs, "output")]
     said = [", ".join(sizes + ([counted(lds.inputs, "input")] if lds.inputs else []))]

@@ -7,7 +7,7 @@ structure-preserving doubling algorithm for periodic discrete-time algebraic Ric
 (1979), section 6.7.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -20,6 +20,8 @@ from credo.models.lds.kalman import SystemMatrices
 DOUBLINGS = 60
 """2⁶⁰ steps of the filter."""
 SETTLED = 1e-14
+
+State = tuple[Array, Array, Array, Array, Array]
 
 
 class Steady(NamedTuple):
@@ -37,7 +39,7 @@ def steady_state(system: SystemMatrices) -> Steady:
     f, q, h, r = system[:4]
     unit = jnp.eye(f.shape[0])
 
-    def double(state: Any) -> Any:
+    def double(state: State) -> State:
         count, _, a, g, p = state
         low = root(p)
         # (I + GP)⁻¹ with P = LLᵀ
@@ -46,7 +48,7 @@ def steady_state(system: SystemMatrices) -> Steady:
         new = p + a.T @ p @ inverse @ a
         return count + 1, jnp.max(jnp.abs(new - p)), onward @ a, _even(g + onward @ g @ a.T), _even(new)
 
-    def unsettled(state: Any) -> Bool[Array, ""]:
+    def unsettled(state: State) -> Bool[Array, ""]:
         count, change, _, _, p = state
         return (count < DOUBLINGS) & (change > SETTLED * jnp.max(jnp.abs(p))) & jnp.all(jnp.isfinite(p))
 

@@ -5,8 +5,6 @@ those of least squares. Van Overschee & De Moor (1996), "Subspace identification
 form.
 """
 
-from typing import Any
-
 import numpy as np
 from jaxtyping import Float
 
@@ -58,7 +56,7 @@ def first_guess(
     return out
 
 
-def _least_squares(y: np.ndarray, w: np.ndarray, k: int) -> tuple[Any, Any]:
+def _least_squares(y: np.ndarray, w: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """Coefficients of y on w with a little shrinkage, and the covariance of the residuals, at least a tenth of y's."""
     m = w.shape[1]
     if len(y) == 0:

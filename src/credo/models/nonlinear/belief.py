@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from credo.core.arrays import is_traced, put
 from credo.core.belief import Belief
-from credo.core.checks import check_count, check_table, check_vector
+from credo.core.checks import ArrayLike, check_count, check_table, check_vector
 from credo.core.errors import DataError
 from credo.core.gaussian import Gaussian
 from credo.core.method import check_using
@@ -21,7 +21,7 @@ from credo.core.pytrees import changed
 from credo.models.nonlinear.gaussian_filters import Extended
 from credo.models.nonlinear.laws import Cloud
 from credo.models.nonlinear.method import FINE, FiltersStates, StateMethod, check_status
-from credo.models.nonlinear.model import Dynamics, check_covariance, check_function, check_mean
+from credo.models.nonlinear.model import Dynamics, Function, check_covariance, check_function, check_mean
 from credo.models.nonlinear.particle import Particles
 from credo.models.nonlinear.simulate import draw_future
 from credo.models.sequences import Sequences, read
@@ -55,15 +55,15 @@ class StateSpaceModel(Dynamics, Belief, FiltersStates):
 
     def __init__(
         self,
-        step: Any = None,
-        observe: Any = None,
-        process_noise: Any = None,
-        observation_noise: Any = None,
-        start_mean: Any = None,
-        start_covariance: Any = None,
+        step: Function | None = None,
+        observe: Function | None = None,
+        process_noise: ArrayLike | None = None,
+        observation_noise: ArrayLike | None = None,
+        start_mean: ArrayLike | None = None,
+        start_covariance: ArrayLike | None = None,
         *,
-        log_likelihood: Any = None,
-        transition_sample: Any = None,
+        log_likelihood: Function | None = None,
+        transition_sample: Function | None = None,
         using: Any = None,
     ) -> None:
         for name, value, call in (
@@ -100,7 +100,13 @@ class StateSpaceModel(Dynamics, Belief, FiltersStates):
         return changed(self, using=method, state=state)
 
     def statistics(
-        self, x: Any, *, lengths: Any = None, inputs: Any = None, missing: bool = False, **unknown: Any
+        self,
+        x: ArrayLike,
+        *,
+        lengths: ArrayLike | None = None,
+        inputs: ArrayLike | None = None,
+        missing: bool = False,
+        **unknown: Any,
     ) -> Sequences:
         """The rows, checked and padded; see `condition`."""
         if unknown:
@@ -127,12 +133,12 @@ class StateSpaceModel(Dynamics, Belief, FiltersStates):
         total = jnp.sum(increments) if is_traced(increments) else put(np.asarray(increments).sum())
         return check_status(_cut(status, statistics), total)
 
-    def log_evidence(self, *data: Any, using: Any = None, **options: Any) -> Float[Array, ""]:
+    def log_evidence(self, *data: ArrayLike, using: Any = None, **options: Any) -> Float[Array, ""]:
         """log p(x₁…x_T); after data, of what comes next."""
         belief = self if using is None else self.by(using)
         return belief.log_evidence_of(belief.statistics(*data, **options))
 
-    def filter(self, x: Any, *, using: Any = None, **options: Any) -> FilteredStates:
+    def filter(self, x: ArrayLike, *, using: Any = None, **options: Any) -> FilteredStates:
         """p(zₜ | x₁…xₜ) for every row; for particles a `ParticleFiltered`, with all of them and their ancestors.
 
         Args:
@@ -143,11 +149,11 @@ class StateSpaceModel(Dynamics, Belief, FiltersStates):
         """
         return self._pass("filter", x, using, options)
 
-    def smooth(self, x: Any, *, using: Any = None, **options: Any) -> FilteredStates:
+    def smooth(self, x: ArrayLike, *, using: Any = None, **options: Any) -> FilteredStates:
         """p(zₜ | x₁…x_T) for every row, by `Extended` or `Unscented`; the arguments are those of `filter`."""
         return self._pass("smooth", x, using, options)
 
-    def predict(self, steps: int = 1, inputs: Any = None) -> Predictive:
+    def predict(self, steps: int = 1, inputs: ArrayLike | None = None) -> Predictive:
         """The outcomes of the next `steps` rows, shape (steps, p), or (steps,) where observe returns a number.
 
         By `Extended` and `Unscented` a `Normal`, by `Particles` a `Mixture`; `inputs` has a row for each step.
@@ -160,7 +166,9 @@ class StateSpaceModel(Dynamics, Belief, FiltersStates):
         status = status if is_traced(status) else np.asarray(status)
         return check_status(status[:steps], _first_rows(prediction, steps), "step")
 
-    def simulate(self, n: int, *, seed: int = 0, inputs: Any = None) -> tuple[Float[Array, "t n"], Float[Array, "t p"]]:
+    def simulate(
+        self, n: int, *, seed: int = 0, inputs: ArrayLike | None = None
+    ) -> tuple[Float[Array, "t n"], Float[Array, "t p"]]:
         """The next n states and outcomes, drawn together; from the beginning where nothing was seen yet.
 
         `inputs` has a row for each of them; outcomes are drawn from what `observe` says.

@@ -1,15 +1,20 @@
 """A `StateSpaceModel` in one line: its sizes and functions, the method, and where the state is now."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from credo.core.gaussian import Gaussian
 from credo.core.text import counted, plain
+from credo.models.nonlinear.laws import Cloud
+
+if TYPE_CHECKING:
+    from credo.models.nonlinear.belief import StateSpaceModel
 
 
-def describe(model: Any) -> str:
+def describe(model: "StateSpaceModel") -> str:
     """`StateSpaceModel(2 states, 1 output; step=pendulum, observe=sine; by Extended; state 0.31 ± 0.05, …)`."""
-    whole = (("state", model.start_mean), ("output", model.observation_noise))
+    whole: tuple[tuple[str, Any], ...] = (("state", model.start_mean), ("output", model.observation_noise))
     sizes = [counted(value.shape[-1], noun) for noun, value in whole if hasattr(value, "shape")]
     own = ("step", "observe", "log_likelihood", "transition_sample")
     functions = {name: getattr(model, name) for name in own if getattr(model, name) is not None}
@@ -19,7 +24,7 @@ def describe(model: Any) -> str:
     return f"{type(model).__name__}({'; '.join(said + ([where] if where else []))})"
 
 
-def _where(state: Any) -> str:
+def _where(state: Gaussian | Cloud | None) -> str:
     """The mean and the standard deviation of each number of the state."""
     if state is None:
         return ""

@@ -23,11 +23,11 @@ from jaxtyping import Array, Float
 
 from credo.core.arrays import put
 from credo.core.belief import Belief
-from credo.core.checks import check_count
+from credo.core.checks import ArrayLike, check_count
 from credo.core.errors import DataError
 from credo.core.padding import bucket, pad_rows
 from credo.core.params import positive
-from credo.core.predictive import LogNormal, Normal
+from credo.core.predictive import LogNormal, Normal, Predictive
 from credo.core.pytrees import changed
 from credo.models.lds.kalman import FilterInputs, StateLaw, SystemMatrices, kalman_filter, kalman_smoother
 from credo.models.lds.score import log_likelihood
@@ -72,7 +72,7 @@ class Structural(Belief):
     def __init__(
         self,
         *parts: Any,
-        noise: Any = 1.0,
+        noise: float | Array | None = 1.0,
         start: Any = None,
         scales: SeriesScales | None = None,
         state: StateLaw | None = None,
@@ -161,7 +161,7 @@ class Structural(Belief):
 
     # ------------------------------------------------------------------ data
 
-    def statistics(self, y: Any, inputs: Any = None, missing: bool = False) -> Series:
+    def statistics(self, y: ArrayLike, inputs: ArrayLike | None = None, missing: bool = False) -> Series:
         """The series, checked; NaN is an outcome that was not observed where `missing`."""
         outcomes = self._read(y, missing)
         names = self.input_names
@@ -171,11 +171,13 @@ class Structural(Belief):
         series = series_of(outcomes, table, self.log)
         return series if self.scales is None else eqx.tree_at(lambda s: s.scales, series, self.scales)
 
-    def _read(self, y: Any, missing: bool) -> Float[np.ndarray, " t"]:
+    def _read(self, y: ArrayLike, missing: bool) -> Float[np.ndarray, " t"]:
         outcomes = read_outcomes(y, missing)
         return logarithms(outcomes) if self.log else outcomes
 
-    def prepare(self, y: Any, inputs: Any = None, missing: bool = False) -> tuple[Any, Series]:
+    def prepare(
+        self, y: ArrayLike, inputs: ArrayLike | None = None, missing: bool = False
+    ) -> tuple["Structural", Series]:
         """With the names of its inputs, and the numbers at which learning begins; as it is once it has seen data."""
         if self.state is not None:
             return self, self.statistics(y, inputs, missing)
@@ -234,7 +236,7 @@ class Structural(Belief):
 
     # ------------------------------------------------------------------ what is asked for
 
-    def predict(self, steps: int = 1, inputs: Any = None) -> Normal | LogNormal:
+    def predict(self, steps: int = 1, inputs: ArrayLike | None = None) -> Normal | LogNormal:
         """The next `steps` outcomes: noise is aleatoric, doubt about the state epistemic.
 
         Its `covariance` says how the doubts covary, so `predict(steps).sample(n)` draws whole futures.
@@ -247,7 +249,7 @@ class Structural(Belief):
         start, system = self.matrices(table)
         return self._in_units(forecast(system, start, self.state, int(steps)))
 
-    def _in_units(self, prediction: Normal) -> Any:
+    def _in_units(self, prediction: Normal) -> Normal | LogNormal:
         """A prediction of what the parts add up to, in the units of the outcome."""
         return LogNormal.of(prediction) if self.log else prediction
 
@@ -269,7 +271,7 @@ class Structural(Belief):
         rows = len(self.past.y)
         return jax.tree.map(lambda a: put(np.asarray(a)[:rows]), filtered)
 
-    def smooth(self, steps: int = 0, inputs: Any = None) -> SmoothedStates:
+    def smooth(self, steps: int = 0, inputs: ArrayLike | None = None) -> SmoothedStates:
         """The law of every state given the whole series, and `steps` further."""
         if self.past is None or self.scales is None:
             raise DataError("the model has seen no data, so there is nothing to smooth; use credo.fit(model, y) first")
@@ -281,7 +283,7 @@ class Structural(Belief):
         smoothed = _smooth(self.unconditioned()._light(), series)
         return jax.tree.map(lambda a: put(np.asarray(a)[: len(y)]), smoothed)
 
-    def components(self, steps: int = 0, inputs: Any = None) -> dict[str, Any]:
+    def components(self, steps: int = 0, inputs: ArrayLike | None = None) -> dict[str, Predictive]:
         """What each part adds to the outcome, by name: at every time of the past and `steps` further, given all.
 
         Of a model of logarithms, the factor of each part: their medians multiply to that of the outcome.
@@ -294,7 +296,8 @@ class Structural(Belief):
         mean, covariance = np.asarray(smoothed.mean), np.asarray(smoothed.covariance)
         emission = np.asarray(self.matrices(table)[1].emission)
         weights = np.broadcast_to(emission.reshape(-1, mean.shape[1]), mean.shape)
-        out, at = {}, 0
+        out: dict[str, Predictive] = {}
+        at = 0
         for name, part in zip(self.names, self.parts, strict=True):
             own = slice(at, at + len(part.states))
             h = weights[:, own]
@@ -311,7 +314,7 @@ class Structural(Belief):
         return describe(self)
 
 
-def _diagonal(blocks: list[Any]) -> Float[Array, "n n"]:
+def _diagonal(blocks: list[Array]) -> Float[Array, "n n"]:
     """The blocks on the diagonal of one matrix."""
     n = sum(len(b) for b in blocks)
     out, at = jnp.zeros((n, n)), 0

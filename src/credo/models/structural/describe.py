@@ -1,14 +1,18 @@
 """A structural model in one line: its parts with the standard deviations of what is new in them at each time."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from credo.core.text import counted, plain
+from credo.models.structural.base import Part
 from credo.models.structural.parts import AR, Cycle, Regression, Seasonal, Trend
 
+if TYPE_CHECKING:
+    from credo.models.structural.belief import Structural
 
-def describe(model: Any) -> str:
+
+def describe(model: "Structural") -> str:
     """`Structural(Trend(σ=0.18, slope σ=0.0095) + Seasonal(12, σ=0.01) + noise(σ=0.19); after 120 outcomes)`."""
     terms = [repr(part) for part in model.parts]
     if model.noise is not None:
@@ -20,7 +24,7 @@ def describe(model: Any) -> str:
     return f"Structural({said})"
 
 
-def describe_part(part: Any) -> str:
+def describe_part(part: Part) -> str:
     """`Seasonal(12, 2 waves, σ=0.01)`: the numbers of one part; what does not change has σ=0."""
     said: list[str] = []
     match part:
@@ -38,16 +42,17 @@ def describe_part(part: Any) -> str:
         said.append(_sigma(part.variance))
     if isinstance(part, Trend):
         said.append(f"slope {_sigma(part.slope)}")
-    if getattr(part, "damping", None) is not None:
-        said.append(f"φ={_number(part.damping)}")
+    damping = getattr(part, "damping", None)
+    if damping is not None:
+        said.append(f"φ={_number(damping)}")
     return f"{type(part).__name__}({', '.join(said)})"
 
 
-def _number(value: Any) -> str:
+def _number(value: object) -> str:
     found = plain(value, 0)
     return "?" if found is None else f"{float(found):.3g}"
 
 
-def _sigma(variance: Any) -> str:
+def _sigma(variance: object) -> str:
     found = plain(variance, 0)
     return f"σ={'0' if variance is None else '?' if found is None else f'{float(np.sqrt(found)):.3g}'}"

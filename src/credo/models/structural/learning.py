@@ -6,7 +6,7 @@ The priors are weak, and on the scale on which learning is free (logarithms of v
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,8 +14,12 @@ from credo.core import params
 from credo.infer.hyper import HyperDensity, laplace_evidence
 from credo.infer.learning import Evidence, Learned
 from credo.infer.method import Learner
-from credo.infer.priors import LogitPenalty, LogScalePenalty, Penalty
+from credo.infer.priors import LogitPenalty, LogScalePenalty, Penalty, Prior
 from credo.models.structural.base import LOOSE, SeriesScales
+
+if TYPE_CHECKING:
+    from credo.models.structural.belief import Structural
+    from credo.models.structural.series import Series
 
 AT_ZERO = 1e-5
 """A variance below this share of that of the changes of the series, where the evidence is flat, is zero."""
@@ -25,7 +29,7 @@ STRIDE = 0.05
 LOOSE_ODDS = 1.5
 
 
-def weak_priors(belief: Any, scales: SeriesScales) -> dict[str, Penalty]:
+def weak_priors(belief: "Structural", scales: SeriesScales) -> dict[str, Penalty]:
     """A prior for every learnable number of a structural model."""
     found: dict[str, Penalty] = {}
     typical = {
@@ -59,7 +63,7 @@ class StructuralEvidence(Learner):
     max_steps: int = 300
 
     def learn(
-        self, belief: Any, statistics: Any, fixed: Sequence[str], priors: Mapping[str, Any], seed: int
+        self, belief: "Structural", statistics: "Series", fixed: Sequence[str], priors: Mapping[str, Prior], seed: int
     ) -> Learned:
         """The belief at the highest maximum found."""
         climb = Evidence(self.starts, self.spread, self.max_steps, gain=1e-11)
@@ -77,7 +81,7 @@ class StructuralEvidence(Learner):
         return learned._replace(at_bound=kept, notes=[*learned.notes, *notes])
 
 
-def integrated_evidence(belief: Any, statistics: Any, priors: Mapping[str, Any] | None = None) -> float:
+def integrated_evidence(belief: "Structural", statistics: "Series", priors: Mapping[str, Prior] | None = None) -> float:
     """log ∫ p(y | θ) p(θ) dθ by Laplace's approximation at the learned θ, over logarithms and log-odds.
 
     What models with different numbers of variances are compared by.

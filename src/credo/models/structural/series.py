@@ -1,13 +1,11 @@
 """Series as people have them, checked: outcomes at equal steps of time, gaps where nothing was observed, inputs."""
 
-from typing import Any
-
 import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from credo.core.arrays import is_traced, put
-from credo.core.checks import check_table, input_names
+from credo.core.checks import ArrayLike, check_table, input_names
 from credo.core.errors import DataError
 from credo.core.padding import bucket, pad_rows
 from credo.models.structural.base import SeriesScales
@@ -32,7 +30,7 @@ class Series(eqx.Module):
         return y, np.asarray(self.inputs)[:length]
 
 
-def read_outcomes(y: Any, missing: bool) -> Float[np.ndarray, " t"]:
+def read_outcomes(y: ArrayLike, missing: bool) -> Float[np.ndarray, " t"]:
     """The outcomes as a vector, NaN where they are missing and that is allowed."""
     if is_traced(y):
         raise DataError("a structural model reads its data outside jit; use evidence_of inside")
@@ -61,7 +59,9 @@ def logarithms(y: Float[np.ndarray, " t"]) -> Float[np.ndarray, " t"]:
     return np.log(y)
 
 
-def read_inputs(inputs: Any, length: int, names: tuple[str, ...] | None) -> tuple[Float[np.ndarray, "t d"], tuple]:
+def read_inputs(
+    inputs: ArrayLike | None, length: int, names: tuple[str, ...] | None
+) -> tuple[Float[np.ndarray, "t d"], tuple]:
     """The inputs of `length` times, and their names; `names` are those known already, () where none are taken."""
     if names == () or (names is None and inputs is None):
         if inputs is not None:
