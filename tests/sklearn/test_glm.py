@@ -116,6 +116,21 @@ def test_other_families(family):
     np.testing.assert_array_equal(again.predict(X[:3]), model.predict(X[:3]))
 
 
+def test_draws_are_joint():
+    """Draws at rows covary as their predictors do under what is believed of the weights."""
+    x = RNG.normal(size=(12, 1))
+    model = BayesianGLMRegressor().fit(x, 0.5 * x[:, 0] + RNG.normal(size=12))
+    queries = np.array([[3.0], [3.0], [-3.0]])
+    means = np.asarray(model.predict_distribution(queries, joint=True).parts[0].mean)
+    np.testing.assert_allclose(means[:, 0], means[:, 1], rtol=1e-12)
+    assert np.corrcoef(means[:, 0], means[:, 2])[0, 1] < 0.9
+    draws = np.clip(model.sample(queries, 4000), -20, 20)  # so that moments of Student's t exist
+    product = (draws[:, 0] - draws[:, 0].mean()) * (draws[:, 1:] - draws[:, 1:].mean(axis=0)).T
+    se = product.std(axis=1, ddof=1) / np.sqrt(4000)
+    want = [np.cov(means[:, 0], means[:, k])[0, 1] for k in (1, 2)]
+    assert np.all(np.abs(product.mean(axis=1) - want) < 4.5 * se)
+
+
 def test_works_in_searches_and_with_features():
     pipeline = make_pipeline(StandardScaler(), BayesianLogisticClassifier())
     search = GridSearchCV(pipeline, {"bayesianlogisticclassifier__fit_intercept": [True, False]}, cv=2)

@@ -1,15 +1,13 @@
 """`GPRegressor`: `credo.GP` behind fit and predict."""
 
-from typing import Any
-
 import numpy as np
 from sklearn.utils.validation import validate_data
 
+from credo.core.checks import ArrayLike
 from credo.core.errors import DataError
-from credo.infer.learning import prepare_and_learn
 from credo.kernels import Kernel
 from credo.models.gp import GP, Staged
-from credo.sklearn.base import BeliefRegressor, seed_of, speak_up
+from credo.sklearn.base import BeliefRegressor, Option
 
 
 class GPRegressor(BeliefRegressor):
@@ -37,14 +35,14 @@ class GPRegressor(BeliefRegressor):
 
     def __init__(
         self,
-        kernel: Any = None,
-        mean: Any = None,
-        noise: Any = None,
-        learn: Any = True,
-        priors: Any = None,
-        fixed: Any = (),
-        starts: Any = 4,
-        random_state: Any = 0,
+        kernel: Option = None,
+        mean: Option = None,
+        noise: Option = None,
+        learn: Option = True,
+        priors: Option = None,
+        fixed: Option = (),
+        starts: Option = 4,
+        random_state: Option = 0,
     ):
         self.kernel = kernel
         self.mean = mean
@@ -55,7 +53,7 @@ class GPRegressor(BeliefRegressor):
         self.starts = starts
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any) -> "GPRegressor":
+    def fit(self, X: ArrayLike, y: ArrayLike) -> "GPRegressor":
         """Learns the hyperparameters and conditions on the data."""
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         y = np.asarray(y, dtype=np.float64)
@@ -63,14 +61,9 @@ class GPRegressor(BeliefRegressor):
             raise DataError(f"kernel must be None or one of credo.kernels, found {type(self.kernel).__name__}")
         belief = GP(self.kernel, self.mean, 1.0 if self.noise is None else self.noise)
         if self.learn:
-            learned, rows = prepare_and_learn(
-                belief, (X, y), Staged(self.starts), self.fixed, self.priors, seed_of(self.random_state), {}, speak_up
-            )
-            self.belief_, self.log_evidence_ = learned.belief.condition_on(rows), learned.log_evidence
+            self._fit_belief(belief, X, y, using=Staged(self.starts), fixed=self.fixed, priors=self.priors)
         else:
-            self.belief_ = belief.condition(X, y)
-        if hasattr(self, "feature_names_in_"):
-            self.belief_ = self.belief_.named(list(self.feature_names_in_))
+            self._keep(belief.condition(X, y))
         self.kernel_ = self.belief_.kernel
         self.noise_variance_ = float(self.belief_.noise_variance())
         return self

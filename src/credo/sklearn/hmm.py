@@ -7,9 +7,11 @@ from jaxtyping import Float, Int
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from credo.core.checks import ArrayLike
 from credo.core.errors import DataError
 from credo.infer.em import EM
 from credo.infer.learning import Evidence, prepare_and_learn
+from credo.infer.method import Learner
 from credo.models.densities import (
     CategoricalDensity,
     Density,
@@ -20,7 +22,7 @@ from credo.models.densities import (
     VonMises,
 )
 from credo.models.hmm import HMM as Belief
-from credo.sklearn.base import seed_of, speak_up
+from credo.sklearn.base import Option, RandomSeed, seed_of, speak_up
 
 COVARIANCES = {"full": "full", "diag": "diagonal", "diagonal": "diagonal", "tied": "tied", "spherical": "spherical"}
 
@@ -52,17 +54,17 @@ class HMM(BaseEstimator):
 
     def __init__(
         self,
-        n_components: Any = 2,
-        emission: Any = "gaussian",
-        covariance_type: Any = "full",
-        n_mix: Any = 2,
-        prior: Any = 1.0,
-        sticky: Any = 0.0,
-        missing: Any = False,
-        starts: Any = 4,
-        n_iter: Any = 200,
-        tol: Any = 1e-6,
-        random_state: Any = 0,
+        n_components: Option = 2,
+        emission: Option = "gaussian",
+        covariance_type: Option = "full",
+        n_mix: Option = 2,
+        prior: Option = 1.0,
+        sticky: Option = 0.0,
+        missing: Option = False,
+        starts: Option = 4,
+        n_iter: Option = 200,
+        tol: Option = 1e-6,
+        random_state: Option = 0,
     ):
         self.n_components = n_components
         self.emission = emission
@@ -76,11 +78,11 @@ class HMM(BaseEstimator):
         self.tol = tol
         self.random_state = random_state
 
-    def fit(self, X: Any, lengths: Any = None) -> "HMM":
+    def fit(self, X: ArrayLike, lengths: ArrayLike = None) -> "HMM":
         """Learns from one sequence, or from several of the given lengths."""
         X = self._check(X, reset=True)
         belief = Belief(self.n_components, self._emission(), prior=self.prior, sticky=self.sticky)
-        method: Any = EM(self.starts, self.n_iter, self.tol)
+        method: Learner = EM(self.starts, self.n_iter, self.tol)
         if not belief.emission.able(HasStatistics):
             method = Evidence(self.starts, max_steps=self.n_iter)
         learned, _ = prepare_and_learn(
@@ -90,26 +92,28 @@ class HMM(BaseEstimator):
         self.startprob_, self.transmat_ = np.array(self.belief_.start), np.array(self.belief_.transition)
         return self
 
-    def predict(self, X: Any, lengths: Any = None) -> Int[np.ndarray, " n"]:
+    def predict(self, X: ArrayLike, lengths: ArrayLike = None) -> Int[np.ndarray, " n"]:
         """The most probable path of each sequence (Viterbi)."""
         X = self._check(X)
         return np.array(self.belief_.viterbi(X, lengths, missing=self.missing))
 
-    def predict_proba(self, X: Any, lengths: Any = None) -> Float[np.ndarray, "n k"]:
+    def predict_proba(self, X: ArrayLike, lengths: ArrayLike = None) -> Float[np.ndarray, "n k"]:
         """The probability of each state at each row, given the whole sequence."""
         X = self._check(X)
         return np.array(self.belief_.smooth(X, lengths, missing=self.missing))
 
-    def score(self, X: Any, lengths: Any = None) -> float:
+    def score(self, X: ArrayLike, lengths: ArrayLike = None) -> float:
         """log p(X)."""
         X = self._check(X)
         return float(self.belief_.log_evidence(X, lengths, missing=self.missing))
 
-    def score_samples(self, X: Any, lengths: Any = None) -> tuple[float, Float[np.ndarray, "n k"]]:
+    def score_samples(self, X: ArrayLike, lengths: ArrayLike = None) -> tuple[float, Float[np.ndarray, "n k"]]:
         """log p(X), and the probability of each state at each row."""
         return self.score(X, lengths), self.predict_proba(X, lengths)
 
-    def decode(self, X: Any, lengths: Any = None, algorithm: str = "viterbi") -> tuple[float, Int[np.ndarray, " n"]]:
+    def decode(
+        self, X: ArrayLike, lengths: ArrayLike = None, algorithm: str = "viterbi"
+    ) -> tuple[float, Int[np.ndarray, " n"]]:
         """A path and its log score: "viterbi" the most probable one as a whole, with log p(X, path); "map" the most
         probable state of each row on its own, with the sum of log probabilities.
         """
@@ -128,14 +132,14 @@ class HMM(BaseEstimator):
         return float(rows[np.arange(n), path].sum() + np.where(first, begun, moved).sum()), path
 
     def sample(
-        self, n_samples: int = 1, random_state: Any = 0
+        self, n_samples: int = 1, random_state: RandomSeed = 0
     ) -> tuple[Float[np.ndarray, "n d"], Int[np.ndarray, " n"]]:
         """Rows of a new sequence, and their hidden states."""
         check_is_fitted(self)
         states, x = self.belief_.simulate(n_samples, seed=seed_of(random_state))
         return np.array(x), np.array(states)
 
-    def _check(self, X: Any, reset: bool = False) -> np.ndarray:
+    def _check(self, X: ArrayLike, reset: bool = False) -> np.ndarray:
         if not reset:
             check_is_fitted(self)
         finite: Any = "allow-nan" if self.missing else True

@@ -1,18 +1,17 @@
 """`BayesianLinearRegressor`: `credo.Linear` behind fit and predict."""
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
 from sklearn.model_selection import check_cv
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
+from credo.core.checks import ArrayLike
 from credo.core.errors import DataError
 from credo.infer import MAP, Evidence
-from credo.infer.learning import Learned
-from credo.models.features import Affine, BSpline, Features, Polynomial, Standardize
 from credo.models.linear import (
     ARD,
     InverseGamma,
@@ -23,11 +22,15 @@ from credo.models.linear import (
     StudentTNoise,
     lasso_path,
 )
-from credo.sklearn.base import BeliefRegressor, seed_of, speak_up
+from credo.sklearn.base import BeliefRegressor, Option, choose, counted, features_of, seed_of, speak_up, unscaled
 
-PRIORS = {"ridge": Isotropic, "ard": ARD, "lasso": LaplacePrior}
-NOISES = {"learned": lambda: 1.0, "unknown": InverseGamma, "student-t": StudentTNoise, "laplace": LaplaceNoise}
-FEATURES = {"polynomial": Polynomial, "spline": BSpline}
+PRIORS: dict[str, Callable[[], Any]] = {"ridge": Isotropic, "ard": ARD, "lasso": LaplacePrior}
+NOISES: dict[str, Callable[[], Any]] = {
+    "learned": lambda: 1.0,
+    "unknown": InverseGamma,
+    "student-t": StudentTNoise,
+    "laplace": LaplaceNoise,
+}
 
 
 class BayesianLinearRegressor(BeliefRegressor):
@@ -59,12 +62,12 @@ class BayesianLinearRegressor(BeliefRegressor):
 
     def __init__(
         self,
-        prior: Any = "ridge",
-        noise: Any = "learned",
-        features: Any = None,
-        fit_intercept: Any = True,
-        cv: Any = 5,
-        random_state: Any = 0,
+        prior: Option = "ridge",
+        noise: Option = "learned",
+        features: Option = None,
+        fit_intercept: Option = True,
+        cv: Option = 5,
+        random_state: Option = 0,
     ):
         self.prior = prior
         self.noise = noise
@@ -73,7 +76,7 @@ class BayesianLinearRegressor(BeliefRegressor):
         self.cv = cv
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "BayesianLinearRegressor":
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike = None) -> "BayesianLinearRegressor":
         """Learns the hyperparameters and conditions on the data.
 
         A row of weight w counts as w rows; with robust noise weights are whole numbers.
@@ -81,40 +84,32 @@ class BayesianLinearRegressor(BeliefRegressor):
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
         y = np.asarray(y, dtype=np.float64)
         belief = self._prior_belief()
-        w = None
-        if sample_weight is not None:
-            w = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
         if self.prior == "lasso":
-            self.belief_ = self._fit_lasso(belief, X, y, w)
+            self._keep(self._fit_lasso(belief, X, y, _check_sample_weight(sample_weight, X, ensure_non_negative=True)))
         else:
-            learned = self._fit_evidence(belief, X, y, w)
-            self.belief_, self.log_evidence_ = learned.belief, learned.log_evidence
-        if hasattr(self, "feature_names_in_"):
-            self.belief_ = self.belief_._named(list(self.feature_names_in_))
-        self.coef_, self.intercept_ = _unscaled(self.belief_)
-        self.noise_variance_ = float(self.belief_.noise_variance())
+            self._fit_evidence(belief, *counted(X, y, sample_weight))
+        found: Linear = self.belief_
+        assert found.weights is not None
+        mean = np.asarray(found.weights.mean)[:, None]
+        constant, w = (np.zeros(1), mean) if found.intercept is None else (mean[0] + found.reference, mean[1:])
+        constant, w = unscaled(found.features, np.asarray(constant), w)
+        self.coef_, self.intercept_ = w[:, 0], float(constant[0])
+        self.noise_variance_ = float(found.noise_variance())
         return self
 
     def _prior_belief(self) -> Linear:
-        features = self.features
-        if isinstance(features, str):
-            features = _choose("features", features, FEATURES)()
-        elif features is not None and not isinstance(features, Features):
-            raise DataError(f"features must be None, a text or credo Features, found {type(features).__name__}")
-        prior, noise = _choose("prior", self.prior, PRIORS)(), _choose("noise", self.noise, NOISES)()
+        features = features_of(self.features)
+        prior, noise = choose("prior", self.prior, PRIORS)(), choose("noise", self.noise, NOISES)()
         if self.prior == "lasso" and self.noise != "learned":
             raise DataError(f"the lasso is offered with noise='learned' only, found noise={self.noise!r}")
         return Linear(features, prior, noise, bool(self.fit_intercept))
 
-    def _fit_evidence(self, belief: Linear, x: np.ndarray, y: np.ndarray, w: np.ndarray | None) -> Learned:
+    def _fit_evidence(self, belief: Linear, x: np.ndarray, y: np.ndarray, w: np.ndarray | None) -> None:
         if w is not None and belief.is_robust:
             if np.any(w != np.round(w)):
                 raise DataError(f"with noise={self.noise!r} sample_weight counts rows, in whole numbers")
             rows = np.repeat(np.arange(len(w)), w.astype(int))
             x, y, w = x[rows], y[rows], None
-        if w is not None:
-            seen = w > 0
-            x, y, w = x[seen], y[seen], w[seen]
         belief, statistics = belief.prepare(x, y, weights=w)
         if w is not None:
             # To credo a weight divides a row's noise; here it counts rows, which is the same but for n.
@@ -122,11 +117,9 @@ class BayesianLinearRegressor(BeliefRegressor):
         method = belief.learner({}) or Evidence()
         learned = method.learn(belief, statistics, (), {}, seed_of(self.random_state))
         speak_up(learned)
-        return learned._replace(belief=learned.belief.condition_on(statistics))
+        self._keep(learned.belief.condition_on(statistics), learned.log_evidence)
 
-    def _fit_lasso(self, belief: Linear, x: np.ndarray, y: np.ndarray, w: np.ndarray | None) -> Linear:
-        if w is None:
-            w = np.ones(len(y))
+    def _fit_lasso(self, belief: Linear, x: np.ndarray, y: np.ndarray, w: np.ndarray) -> Linear:
         seen = w > 0
         belief, _ = belief.prepare(x[seen], y[seen], weights=w[seen])
         scales = lasso_path(belief, x[seen], y[seen], weights=w[seen]).scale
@@ -146,21 +139,3 @@ class BayesianLinearRegressor(BeliefRegressor):
         scale = scales[best] * noise / float(belief.noise)
         belief = eqx.tree_at(lambda b: (b.noise, b.prior.scale), belief, (jnp.asarray(noise), jnp.asarray(scale)))
         return belief.condition(x[seen], y[seen], weights=w[seen], using=MAP())
-
-
-def _choose(name: str, value: Any, options: dict[str, Any]) -> Any:
-    if not isinstance(value, str) or value not in options:
-        raise DataError(f"{name} must be one of {', '.join(map(repr, options))}, found {value!r}")
-    return options[value]
-
-
-def _unscaled(belief: Linear) -> tuple[Float[np.ndarray, " p"], float]:
-    """b + wᵀ(φ - shift)/scale = (b - wᵀshift/scale) + (w/scale)ᵀφ: without the scaling inside."""
-    assert belief.weights is not None
-    mean = np.asarray(belief.weights.mean)
-    intercept, w = (0.0, mean) if belief.intercept is None else (float(mean[0] + belief.reference), mean[1:])
-    if isinstance(belief.features, Affine | Standardize):
-        shift, scale = belief.features.shift, belief.features.scale
-        w = w if scale is None else w / np.asarray(scale)
-        intercept -= 0.0 if shift is None else float(np.sum(w * np.asarray(shift)))
-    return np.array(w), intercept
