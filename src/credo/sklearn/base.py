@@ -57,7 +57,8 @@ class BeliefRegressor(RegressorMixin, BeliefEstimator):
 
     def predict_distribution(self, X: ArrayLike, joint: bool = False) -> Predictive:
         """p(y* | x*, data) as credo gives it; `joint` keeps how the queries covary."""
-        return self.belief_.predict(self._queries(X), joint=joint)
+        queries = self._queries(X)
+        return self.belief_.predict(queries, joint=joint)
 
     def predict(self, X: ArrayLike, return_std: bool = False) -> Vector | tuple[Vector, Vector]:
         """E[y* | x*, data], and its standard deviation, noise included, if `return_std`."""
@@ -81,7 +82,8 @@ class BeliefClassifier(ClassifierMixin, BeliefEstimator):
 
     def predict_distribution(self, X: ArrayLike) -> Predictive:
         """P(class | x*, data) as credo gives it, with its doubt split into noise and ignorance."""
-        return self.belief_.predict(self._queries(X))
+        queries = self._queries(X)
+        return self.belief_.predict(queries)
 
     def predict_proba(self, X: ArrayLike) -> Float[np.ndarray, "m k"]:
         """The probabilities of the classes."""

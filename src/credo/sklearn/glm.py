@@ -143,7 +143,8 @@ class BayesianGLMRegressor(_Weights, BeliefRegressor):
 
     def predict_distribution(self, X: ArrayLike, joint: bool = False) -> Predictive:
         """p(y* | x*, data) as credo gives it; where it is joint, a mixture over draws of all weights at once."""
-        return self.belief_.predict(self._queries(X), by="sampling" if joint else None)
+        queries = self._queries(X)
+        return self.belief_.predict(queries, by="sampling" if joint else None)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
