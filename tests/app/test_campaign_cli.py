@@ -150,12 +150,12 @@ def test_ctrl_c_loses_nothing_and_says_how_to_go_on(space, brief, monkeypatch):
 
     patched = run_loop.wait
     monkeypatch.setattr(command.Command, "run", interrupted)
-    monkeypatch.setattr(workers, "wait", wait)
+    monkeypatch.setattr(run_loop, "wait", wait)
     result = optimize(space, PROGRAM, 6)
     assert result.exit_code == 130
     told = [trial for trial in Campaign.open("campaigns.db").trials if trial.told]
     assert f"{len(told)} results are safe in campaigns.db; the same command again goes on" in result.stderr
-    monkeypatch.setattr(workers, "wait", patched)
+    monkeypatch.setattr(run_loop, "wait", patched)
     assert optimize(space, PROGRAM, 4).exit_code == 0
     states = [trial.state for trial in Campaign.open("campaigns.db").trials]
     assert states.count("done") == 4 and "pending" not in states
