@@ -315,7 +315,7 @@ def calibration(left, right):
 def learning_curve(ax):
     x, y = load_diabetes(return_X_y=True, scaled=False)
     sizes = [15, 20, 30, 50, 100, 200, 330]
-    options = {"sizes": sizes, "repeats": 5, "score": "rmse"}
+    options = {"sizes": sizes, "repeats": 5, "score": "rmse", "test": 0.25}
     ridge = evaluate.learning_curve(credo.Linear(), x, y, **options)
 
     class LeastSquares(credo.Linear):
@@ -347,9 +347,9 @@ def bias_variance(ax):
                 lambda x, t, q, model=model: model.condition(x, t).predict(q).mean,
                 lambda x: np.sin(np.pi * x[:, 0]),
                 grid,
-                noise=0.5,
+                noise=0.25,
                 test_inputs=grid,
-                replications=25,
+                repeats=25,
             )
         )
     for name, color in (("bias2", ORANGE), ("variance", BLUE)):

@@ -98,3 +98,23 @@ def test_bounds_follow_the_declared_range():
     np.testing.assert_allclose([lower[1], upper[1]], np.log([1e-3, 1e3]))
     np.testing.assert_allclose([lower[0], upper[0]], [-params.LOG_RANGE, params.LOG_RANGE])
     assert np.isinf(lower[-4])
+
+
+class Part(eqx.Module):
+    """A number that is None until somebody sets it."""
+
+    scale: jax.Array | None = params.positive(None, unset=2.0)
+    none: jax.Array | tuple[()] | None = params.positive(None, unset=3.0)
+
+
+def test_a_number_that_nobody_has_given_is_none_and_means_what_its_field_says():
+    part = Part(none=params.ABSENT)
+    assert part.scale is None and params.meaning(part, "scale") == 2.0
+    assert {path: float(v) for path, v in params.learnable(part).items()} == {"scale": 2.0}
+    assert float(params.replace(part, {"scale": 5.0}).scale) == 5.0
+    slots = params.layout(part)
+    np.testing.assert_allclose(params.to_vector(part, slots), np.log(2.0))
+    np.testing.assert_allclose(params.from_vector(part, slots, np.zeros(1)).scale, 1.0)
+    inside = params.settled((part, [Part()]))
+    assert float(inside[0].scale) == 2.0 and inside[0].none == () and float(inside[1][0].none) == 3.0
+    assert params.settled(inside[0]).scale is inside[0].scale

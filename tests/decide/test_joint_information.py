@@ -34,7 +34,7 @@ def test_the_gain_is_the_entropy_that_outcomes_take_away():
     """H[f] - H[f | y] with the posterior from conditioning: its covariance does not depend on y."""
     after = GP.condition(POOL, np.zeros(12))
     at = np.concatenate([POOL, [[0.3, 0.7]]])
-    before_, after_ = (np.asarray(b.predict(at, joint=True).covariance) for b in (GP, after))
+    before_, after_ = (np.asarray(b.predict(at, joint=True).latent_covariance) for b in (GP, after))
     lost = 0.5 * (np.linalg.slogdet(before_)[1] - np.linalg.slogdet(after_)[1])
     np.testing.assert_allclose(information_gain(GP, POOL), lost, rtol=1e-6)
     np.testing.assert_allclose(information_gain(GP, POOL), brute_gain(COVARIANCE, NOISE, range(12)), rtol=1e-10)
@@ -68,7 +68,7 @@ def test_heteroscedastic_noise_is_the_belief_s_own():
     belief = credo.HeteroscedasticGP(credo.GP(RBF(0.3), mean=0.0), credo.GP(RBF(0.5, 2.0), mean=-3.0)).condition(x, y)
     at = np.linspace(0.02, 0.98, 12)[:, None]
     p = belief.predict(at, joint=True)
-    want = brute_gain(np.asarray(p.covariance), np.asarray(p.aleatoric), range(12))
+    want = brute_gain(np.asarray(p.latent_covariance), np.asarray(p.aleatoric), range(12))
     np.testing.assert_allclose(information_gain(belief, at), want, rtol=1e-8)
     with pytest.raises(DataError, match="knows its own"):
         information_gain(belief, at, noise=np.ones(12))

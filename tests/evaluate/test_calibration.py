@@ -108,11 +108,11 @@ def sbc(width: float, key: int) -> calibration.Ranks:
         }
     )
     return calibration.simulation_based_calibration(
-        jr.key(key),
         jax.jit(lambda key: {"mu": jr.normal(key), "none": jnp.zeros(2)}),
         jax.jit(lambda key, theta: theta["mu"] + jr.normal(key, (5,))),
         draws,
-        replications=300,
+        repeats=300,
+        seed=key,
     )
 
 
@@ -130,7 +130,7 @@ def test_simulation_based_calibration_finds_what_is_wrong():
     ("call", "message"),
     [
         (lambda: calibration.rank_test([0.5] * 200, 10), "whole numbers from 0 to draws = 10"),
-        (lambda: calibration.rank_test([1, 2, 3], 10), "use more replications or fewer bins"),
+        (lambda: calibration.rank_test([1, 2, 3], 10), "use more repeats or fewer bins"),
         (lambda: calibration.uniformity_test([0.1, 1.2]), "between 0 and 1, found 1.2"),
         (lambda: calibration.reliability(Normal(0.0, 1.0, 0.0), [0.0]), "use coverage_curve"),
         (lambda: calibration.coverage_curve(Categorical.certain([[0.5, 0.5]]), [0]), "use reliability"),
@@ -138,13 +138,13 @@ def test_simulation_based_calibration_finds_what_is_wrong():
         (lambda: calibration.reliability(Bernoulli.certain([0.5]), [0], bins=0), "bins must be a whole number"),
         (
             lambda: calibration.simulation_based_calibration(
-                jr.key(0), lambda k: 0.0, lambda k, t: t, lambda k, y: {"a": np.zeros(3)}, 2
+                lambda k: 0.0, lambda k, t: t, lambda k, y: {"a": np.zeros(3)}, 2
             ),
             "the structure that sample_prior returns",
         ),
         (
             lambda: calibration.simulation_based_calibration(
-                jr.key(0), lambda k: np.zeros(2), lambda k, t: t, lambda k, y: np.zeros((3, 1)), 2
+                lambda k: np.zeros(2), lambda k, t: t, lambda k, y: np.zeros((3, 1)), 2
             ),
             "as many numbers as the parameters: 2, found 1",
         ),

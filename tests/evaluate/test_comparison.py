@@ -4,7 +4,7 @@ from scipy import special, stats
 
 from credo.core.errors import DataError
 from credo.evaluate import bayes_factor
-from credo.evaluate.comparison import in_words
+from credo.evaluate.comparison import compare, in_words
 
 
 def log_evidence(x, y, variance, noise):
@@ -41,7 +41,7 @@ def test_the_prior_over_models_counts(Regression, line):
     x, y = line[0][:5], line[1][:5]
     beliefs = {"a": Regression.prior(3, 4.0, 0.25), "b": Regression.prior(3, 5.0, 0.25)}
     prior = [1.0, 9.0]
-    result = compare(beliefs, x, y, prior=prior)
+    result = compare(beliefs, x, y, weights=prior)
     joint = np.log([0.1, 0.9]) + np.array([log_evidence(x, y, v, 0.25) for v in (4.0, 5.0)])
     want = special.softmax(joint)
     got = {row.name: row.probability for row in result.rows}
@@ -90,8 +90,8 @@ def test_bad_input(Regression, line):
     with pytest.raises(DataError, match="beliefs is empty"):
         compare({}, x, y)
     with pytest.raises(DataError, match="2 are expected, found 3"):
-        compare({"a": Regression.prior(3), "b": Regression.prior(3)}, x, y, prior=[1, 2, 3])
+        compare({"a": Regression.prior(3), "b": Regression.prior(3)}, x, y, weights=[1, 2, 3])
     with pytest.raises(DataError, match="weights ≥ 0"):
-        compare({"a": Regression.prior(3), "b": Regression.prior(3)}, x, y, prior=[1, -2])
+        compare({"a": Regression.prior(3), "b": Regression.prior(3)}, x, y, weights=[1, -2])
     with pytest.raises(DataError, match="must be a number for every belief"):
         compare({"a": Regression.prior(3, noise=-1.0)}, x, y)

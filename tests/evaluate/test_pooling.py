@@ -7,6 +7,7 @@ from scipy import optimize, special
 import credo
 from credo.core.errors import DataError
 from credo.evaluate import leave_one_out, stacking_weights
+from credo.evaluate.pooling import pool
 from credo.kernels import RBF
 from credo.models.gp.state_space import StateSpaceGP
 from credo.models.linear import Isotropic, Linear

@@ -13,10 +13,11 @@ from credo.core.predictive import (
     Categorical,
     Laplace,
     LogNormal,
+    Mixture,
     MultivariateT,
     NegativeBinomial,
     Normal,
-    PoissonMixture,
+    Poisson,
     StudentT,
     mixture,
 )
@@ -35,7 +36,7 @@ STUDENTS = mixture([0.4, 0.6], [StudentT(np.full(M, 4.0), MEAN, SD, SD), Student
 COUNTS = RNG.integers(0, 12, M).astype(float)
 BETA = BetaBinomial(np.full(M, 5.0), np.linspace(0.5, 2, M), np.linspace(2, 1, M), 5)
 NEGATIVE = NegativeBinomial(np.linspace(0.5, 8, M), np.full(M, 0.6), np.full(M, 2.0))
-POISSON = PoissonMixture([0.2, 0.8], RNG.uniform(1, 9, (M, 2)))
+POISSON = Mixture([0.2, 0.8], (Poisson(RNG.uniform(1, 9, (M, 2)).T),))
 PROBS = RNG.dirichlet(np.ones(4), M)
 LABELS = RNG.integers(0, 4, M)
 ONES = np.ones(M)

@@ -33,7 +33,7 @@ def test_split_keeps_the_kind_of_table(table):
 def test_cross_validation_is_what_a_loop_would_do(Regression, line):
     x, y = line
     belief = Regression.prior(3, 10.0, 0.25)
-    result = validation.cross_validate(belief, x, y, k=4, seed=2, learn=False, scores=["rmse", scores.nlpd])
+    result = validation.cross_validate(belief, x, y, k=4, seed=2, learn=False, score=["rmse", scores.nlpd])
     want = []
     for train, test in KFold(4, shuffle=True, random_state=2).split(x):
         covariance = np.linalg.inv(np.eye(3) / 10 + x[train].T @ x[train] / 0.25)
@@ -107,18 +107,18 @@ def test_leave_one_out_by_brute_force_and_in_closed_form(Regression, line):
 def test_learning_curve_is_what_a_loop_would_do(Regression, line):
     x, y = line
     belief = Regression.prior(3, 10.0, 0.25)
-    curve = curves.learning_curve(belief, x, y, sizes=[4, 45], repeats=3, seed=1, score="rmse", learn=False)
+    curve = curves.learning_curve(belief, x, y, sizes=[4, 48], repeats=3, seed=1, score="rmse", learn=False)
     assert curve.scores.shape == (3, 2) and curve.name == "rmse"
     for r in range(3):
-        part = validation.holdout(60, 0.25, 0.0, 1 + r)
+        part = validation.holdout(60, 0.2, 0.0, seed=1 + r)
         prediction = belief.condition(x[part.train], y[part.train]).predict(x[part.test])
         assert curve.scores[r, 1] == pytest.approx(float(scores.rmse(prediction, y[part.test])))
     assert curve.mean[1] < curve.mean[0]
     np.testing.assert_allclose(curve.standard_error, curve.scores.std(0, ddof=1) / np.sqrt(3))
     default = curves.learning_curve(belief, x, y, repeats=1, learn=False)
-    assert default.sizes[0] == 10 and default.sizes[-1] == 45
+    assert default.sizes[0] == 10 and default.sizes[-1] == 48
     assert np.all(default.standard_error == 0)
-    learned = curves.learning_curve(Regression.prior(3, 10.0, 25.0), x, y, sizes=[45], repeats=1)
+    learned = curves.learning_curve(Regression.prior(3, 10.0, 25.0), x, y, sizes=[48], repeats=1)
     assert learned.mean[0] < default.mean[-1] + 0.3
 
 
@@ -132,9 +132,9 @@ def test_bias_and_variance_add_up_to_the_measured_error():
         lambda x, y, q: q @ np.linalg.solve(x.T @ x + ridge * np.eye(3), x.T @ y),
         lambda x: x @ w,
         x,
-        sigma,
+        sigma**2,
         q,
-        replications=3000,
+        repeats=3000,
     )
     bias2 = np.mean((hat @ x @ w - q @ w) ** 2)
     variance = sigma**2 * np.mean(np.sum(hat**2, axis=1))
@@ -152,9 +152,9 @@ def test_bias_variance_with_random_inputs():
         lambda x, y, q: np.full(len(q), y.mean()),
         lambda x: np.ones(len(x)),
         lambda rng: rng.normal(size=(10, 1)),
-        2.0,
+        4.0,
         np.zeros((2, 1)),
-        replications=2000,
+        repeats=2000,
         seed=1,
     )
     assert abs(result.bias2) < 4.5 * result.standard_error["bias2"]
@@ -177,15 +177,15 @@ X, Y = np.ones((10, 1)), np.arange(10.0)
         (lambda b: validation.select({"a": b}, X, Y, test=0.0), "needs test and validation rows"),
         (lambda b: validation.leave_one_out(b, X[:1], Y[:1]), "at least two, found 1"),
         (lambda b: curves.learning_curve(b, X, Y, sizes=[20]), "from 1 to the 8 training rows"),
-        (lambda b: curves.learning_curve(b, X, Y, repeats=0), "repeats must be at least 1"),
+        (lambda b: curves.learning_curve(b, X, Y, repeats=0), "repeats must be a whole number of at least 1"),
         (
             lambda b: curves.bias_variance(lambda x, y, q: 0.0, lambda x: x[:, 0], X, 1.0, X),
             "one number per test input",
         ),
-        (lambda b: curves.bias_variance(lambda x, y, q: 0.0, lambda x: x[:, 0], X, -1.0, X), "standard deviation ≥ 0"),
+        (lambda b: curves.bias_variance(lambda x, y, q: 0.0, lambda x: x[:, 0], X, -1.0, X), "variance ≥ 0"),
         (
             lambda b: curves.bias_variance(lambda x, y, q: 0.0, lambda x: x, X, 1.0, X, 2),
-            "replications must be at least 3",
+            "repeats must be a whole number of at least 3",
         ),
     ],
 )

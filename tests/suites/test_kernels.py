@@ -10,7 +10,8 @@ from sklearn.gaussian_process import kernels as sk
 
 from credo.core import params
 from credo.core.errors import DataError
-from credo.kernels import RBF, Constant, Exponential, Matern32, Matern52, Scales, check_kernel
+from credo.core.params import is_absent
+from credo.kernels import RBF, Constant, Exponential, InputScales, Matern32, Matern52, check_kernel
 from credo.kernels.algebra import Product
 from credo.kernels.dotproduct import Bilinear, Linear, NeuralNetwork, Polynomial
 from credo.kernels.matern import Matern, matern
@@ -87,7 +88,7 @@ def test_promises_with_default_numbers(name):
 
 @pytest.mark.parametrize("name", [*DEFAULT, "brownian"])
 def test_promises_with_adapted_numbers(name):
-    adapted = DEFAULT.get(name, Brownian().on(2)).adapt(Scales.of(ROWS[3], 4.0))
+    adapted = DEFAULT.get(name, Brownian().on(2)).adapt(InputScales.of(ROWS[3], 4.0))
     assert params.learnable(adapted)
     check_kernel(adapted, ROWS[3])
 
@@ -119,10 +120,10 @@ def test_a_factor_multiplies(name):
     kernel = ODD[name]
     assert_close((2.5 * kernel)(X3, Z3), 2.5 * np.asarray(kernel(X3, Z3)), 1e-13)
     variance, bare = kernel.split_variance()
-    if variance is not None:
+    if not is_absent(variance):
         assert_close(variance * bare(X3, Z3), np.asarray(kernel(X3, Z3)), 1e-13)
         both = kernel * RBF(2.0, 3.0)
-        assert isinstance(both, Product) and all(getattr(k, "variance", None) is None for k in both.factors)
+        assert isinstance(both, Product) and all(is_absent(k.variance) for k in both.factors)
         assert_close(both(X3, Z3), np.asarray(kernel(X3, Z3)) * np.asarray(RBF(2.0, 3.0)(X3, Z3)), 1e-13)
 
 
@@ -243,7 +244,7 @@ def test_spectral_mixture_is_that_of_wilson_and_adams():
 
 
 def test_periods_start_in_units_of_the_data():
-    scales = Scales.of(ROWS[3], 4.0)
+    scales = InputScales.of(ROWS[3], 4.0)
     np.testing.assert_allclose(Periodic().adapt(scales).period, np.ptp(ROWS[3], axis=0) / 5)
     assert Periodic(period=3.0).adapt(scales).period == 3.0
     assert Cosine().adapt(scales.on((1,))).period.shape == ()
@@ -294,7 +295,7 @@ def test_network_is_the_limit_of_networks():
 @pytest.mark.parametrize("kernel", [Linear(), Linear(ard=True), Bilinear(), Polynomial(3), Polynomial(2, ard=True)])
 def test_dot_products_start_at_the_data(kernel):
     x = np.random.default_rng(3).normal([100.0, -3.0], [5.0, 0.1], size=(400, 2))
-    adapted = kernel.adapt(Scales.of(x, 4.0))
+    adapted = kernel.adapt(InputScales.of(x, 4.0))
     np.testing.assert_allclose(adapted.center, x.mean(0))
     typical = x.mean(0) + x.std(0) * np.array([[1.0, -1.0]])
     np.testing.assert_allclose(adapted(typical), 4.0, rtol=1e-10)
@@ -326,7 +327,7 @@ def test_brownian_is_a_random_walk():
     assert_close(Brownian(2.0, 0.1)(t), 2 * np.minimum(t - 0.1, (t - 0.1).T))
     x, z = X1 - 0.2, Z1 - 0.2
     assert_close(Brownian(1.0, 0.2)(X1, Z1), 0.5 * (np.abs(x) + np.abs(z).T - np.abs(x - z.T)))
-    adapted = Brownian().adapt(Scales.of(ROWS[1], 4.0))
+    adapted = Brownian().adapt(InputScales.of(ROWS[1], 4.0))
     assert float(adapted.origin) < ROWS[1].min()
 
 
@@ -362,9 +363,9 @@ def test_change_point_mixes_two_kernels():
         (lambda: Gibbs(slope=[1.0], function=wiggle), "found both"),
         (lambda: Gibbs(function=lambda x: x[0])([[-1.0], [2.0]]), "must be positive, found -1"),
         (lambda: Brownian()(X3), r"one column, found inputs with 3; use .on\(column\)"),
-        (lambda: Brownian().adapt(Scales.of(X3, 1.0)), "one column"),
+        (lambda: Brownian().adapt(InputScales.of(X3, 1.0)), "one column"),
         (lambda: ChangePoint(RBF(), RBF(), column=3)(X3), "on column 3, found inputs with 3"),
-        (lambda: ChangePoint(RBF(), RBF(), column=3).adapt(Scales.of(X3, 1.0)), "on column 3, found"),
+        (lambda: ChangePoint(RBF(), RBF(), column=3).adapt(InputScales.of(X3, 1.0)), "on column 3, found"),
         (lambda: ChangePoint(RBF(), RBF(), column=-1), "number from 0, found -1"),
     ],
 )

@@ -1,10 +1,24 @@
 """NumPy's arrays and JAX's: which of them a value is, and the way from one to the other."""
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import ArrayLike
+
+
+@runtime_checkable
+class SupportsArray(Protocol):
+    """What NumPy can read: pandas, polars, other libraries' arrays."""
+
+    def __array__(self) -> np.ndarray:
+        """The numbers."""
+
+
+Numeric = ArrayLike | Sequence[Any] | SupportsArray
+"""Numbers as users have them: one, nested lists, arrays, columns of tables."""
 
 if TYPE_CHECKING:
     AnyArray: TypeAlias = jax.Array

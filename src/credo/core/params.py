@@ -3,7 +3,10 @@
 A model declares what may be learned, and in which range, where the number lives:
 
     class RBF(Kernel):
-        lengthscale: Array = positive(1.0)
+        lengthscale: Array | None = positive(None, unset=1.0)
+
+A number that nobody has given is None, and means `unset` until the data choose it (`adapt`) or `settled` writes it
+down: a default is never recognised by its value.
 
 `learnable(belief)` lists such numbers by path ("kernel.lengthscale"), `replace` sets them, and
 `layout(belief, fixed)` says how the free ones lie in one unconstrained vector u (`to_vector`, `from_vector`):
@@ -17,6 +20,7 @@ A model declares what may be learned, and in which range, where the number lives
 
 import dataclasses
 import difflib
+import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
@@ -29,6 +33,7 @@ from scipy.special import expit
 
 from credo.core.arrays import is_traced, put
 from credo.core.errors import DataError
+from credo.core.pytrees import changed
 
 M = TypeVar("M")
 
@@ -44,23 +49,37 @@ class Constraint(NamedTuple):
     high: float | None = None
 
 
-def _declare(kind: str, default: Any, low: float | None = None, high: float | None = None) -> Any:
+ABSENT = ()
+"""The value of a number that a part does not have: it is not learnable, unlike one that is None until it is set."""
+
+
+def _declare(
+    kind: str, default: Any, low: float | None = None, high: float | None = None, unset: float | None = None
+) -> Any:
     options = {} if default is dataclasses.MISSING else {"default": default}
-    return eqx.field(converter=_to_array, metadata={"constraint": Constraint(kind, low, high)}, **options)
+    metadata = {"constraint": Constraint(kind, low, high), "unset": unset}
+    return eqx.field(converter=_to_array, metadata=metadata, **options)
 
 
 def _to_array(value: Any) -> Any:
-    return jnp.asarray(value, dtype=float) if isinstance(value, int | float | list | tuple | np.ndarray) else value
+    numeric = isinstance(value, int | float | list | tuple | np.ndarray) and not is_absent(value)
+    return jnp.asarray(value, dtype=float) if numeric else value
 
 
-def real(default: Any = dataclasses.MISSING) -> Any:
-    """Declares a learnable real number."""
-    return _declare("real", default)
+def real(default: Any = dataclasses.MISSING, *, unset: float | None = None) -> Any:
+    """Declares a learnable real number; where it is None it means `unset`."""
+    return _declare("real", default, unset=unset)
 
 
-def positive(default: Any = dataclasses.MISSING, low: float | None = None, high: float | None = None) -> Any:
-    """Declares a learnable number > 0, searched between `low` and `high` where they are given."""
-    return _declare("positive", default, low, high)
+def positive(
+    default: Any = dataclasses.MISSING,
+    low: float | None = None,
+    high: float | None = None,
+    *,
+    unset: float | None = None,
+) -> Any:
+    """Declares a learnable number > 0, searched between `low` and `high`; where it is None it means `unset`."""
+    return _declare("positive", default, low, high, unset)
 
 
 def unit_interval(default: Any = dataclasses.MISSING) -> Any:
@@ -83,9 +102,43 @@ def number(default: float) -> Any:
     return eqx.field(converter=lambda v: jnp.asarray(v, dtype=float), default=default)
 
 
-def known() -> Any:
+def given(*, unset: float) -> Any:
+    """Declares numbers that the user or `adapt` sets and that are not learned; None means `unset`."""
+    return eqx.field(default=None, converter=_to_array, metadata={"unset": unset})
+
+
+def is_absent(value: object) -> bool:
+    """Whether a value is `ABSENT`."""
+    return isinstance(value, tuple) and not value
+
+
+def meaning(module: eqx.Module, name: str) -> Any:
+    """The number of a field: itself, or what it means while nobody has set it."""
+    value, cls = getattr(module, name), type(module)
+    return put(np.asarray(_unset_of(cls)[name], dtype=float)) if value is None else value
+
+
+@functools.cache
+def _unset_of(cls: type[Any]) -> dict[str, float]:
+    fields = dataclasses.fields(cls)
+    return {f.name: f.metadata["unset"] for f in fields if f.metadata.get("unset") is not None}
+
+
+def settled(tree: M) -> M:
+    """The tree with every number that nobody has set at what it means until then."""
+    if isinstance(tree, eqx.Module):
+        inside = {f.name: getattr(tree, f.name) for f in dataclasses.fields(tree)}
+        new = {name: settled(value) for name, value in inside.items()}
+        new |= {name: meaning(tree, name) for name in _unset_of(type(tree)) if inside[name] is None}
+        return changed(tree, **{name: value for name, value in new.items() if value is not inside[name]})
+    if type(tree) in (tuple, list) and tree:
+        return type(tree)(settled(item) for item in tree)  # type: ignore[attr-defined,call-arg]
+    return tree
+
+
+def constant() -> Any:
     """Declares a part whose numbers are taken as known: none of them is learnable."""
-    return eqx.field(metadata={"known": True})
+    return eqx.field(metadata={"constant": True})
 
 
 def _walk(node: Any, prefix: str) -> Iterator[tuple[str, Any, Constraint]]:
@@ -94,9 +147,11 @@ def _walk(node: Any, prefix: str) -> Iterator[tuple[str, Any, Constraint]]:
             value = getattr(node, field.name, None)
             constraint = field.metadata.get("constraint")
             path = f"{prefix}{field.name}"
+            if value is None and constraint is not None and field.metadata.get("unset") is not None:
+                value = put(np.asarray(field.metadata["unset"], dtype=float))
             if constraint is not None and eqx.is_array_like(value):
                 yield path, value, constraint
-            elif not field.metadata.get("static", False) and not field.metadata.get("known", False):
+            elif not field.metadata.get("static", False) and not field.metadata.get("constant", False):
                 yield from _walk(value, f"{path}.")
     elif isinstance(node, list | tuple):
         for i, item in enumerate(node):
@@ -155,7 +210,7 @@ def replace(belief: M, values: Mapping[str, Any]) -> M:
     if not paths:
         return belief
     new = [jnp.asarray(v, dtype=float) if is_traced(v) else put(np.asarray(v, dtype=float)) for v in values.values()]
-    return eqx.tree_at(lambda tree: [_get(tree, p) for p in paths], belief, new)
+    return eqx.tree_at(lambda tree: [_get(tree, p) for p in paths], belief, new, is_leaf=lambda v: v is None)
 
 
 class Bijector(NamedTuple):

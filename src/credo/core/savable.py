@@ -12,7 +12,7 @@ TABLE = """
 core         core.gaussian                      Gaussian
 core         core.params                        Constraint Slot
 prediction   core.predictive.classes            Bernoulli Categorical
-prediction   core.predictive.counts             BetaBinomial DirichletMultinomial NegativeBinomial PoissonMixture
+prediction   core.predictive.counts             BetaBinomial DirichletMultinomial NegativeBinomial Poisson
 prediction   core.predictive.lognormal          LogNormal
 prediction   core.predictive.mixture            Mixture
 prediction   core.predictive.real               Laplace MultivariateT Normal StudentT
@@ -26,7 +26,7 @@ kernel       kernels.dotproduct                 Bilinear Linear NeuralNetwork Po
 kernel       kernels.elementary                 Constant Custom White
 kernel       kernels.featured                   FromFeatures
 kernel       kernels.graphs                     GraphDiffusion GraphMatern Laplacian WeisfeilerLehman
-kernel       kernels.inputs                     OnColumns Warped
+kernel       kernels.inputs                     OnColumns OfFunction=Warped
 kernel       kernels.matern                     Matern
 kernel       kernels.measures                   Convolution Elliptical Harmonics Mixture Pair Placed Repeated
 kernel       kernels.measures                   SignedNormal Zero
@@ -93,7 +93,6 @@ density      models.densities.gamma             NormalInverseGammas
 density      models.densities.gaussian          Gaussian
 density      models.densities.mixture           GaussianMixture
 density      models.densities.poisson           Poisson
-density      models.densities.predictions       Poisson=PoissonPrediction StateMixture
 density      models.densities.regression        Regression
 density      models.densities.vonmises          VonMises
 feature      models.features.compose            Chosen Composed Concatenate Custom OnColumns Product Tensor

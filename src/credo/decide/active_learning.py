@@ -232,7 +232,7 @@ def learning_curves(
         if isinstance(test, tuple):
             train, held = np.arange(n), (np.asarray(check_table(test[0], "test")), np.asarray(test[1]))
         else:
-            part = holdout(n, test, 0.0, int(seed))
+            part = holdout(n, test, 0.0, seed=int(seed))
             train, held = part.train, (table[part.test], outcomes[part.test])
 
         def judge(now: Any, x: np.ndarray = held[0], y: np.ndarray = held[1]) -> float:

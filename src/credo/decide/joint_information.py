@@ -77,7 +77,7 @@ def joint_doubt(belief: Any, x: ArrayLike, noise: ArrayLike | None = None) -> tu
             f"information gain needs a belief that knows how its function values covary, found "
             f"{type(belief).__name__}; use GP, HeteroscedasticGP or Linear, or score candidates one by one"
         )
-    covariance: Any = prediction.covariance
+    covariance: Any = _latent(prediction)
     variance: Any = prediction.noise if isinstance(prediction, StudentT) else prediction.aleatoric
     if not is_traced(covariance, variance):
         covariance, variance = np.asarray(covariance)[:m, :m], np.asarray(variance)[:m]
@@ -99,8 +99,13 @@ def _jointly(belief: Any, rows: Any, options: dict[str, Any]) -> Normal | Studen
     if "joint" not in signature(belief.predict).parameters:
         return None
     prediction = belief.predict(rows, joint=True, **options)
-    good = isinstance(prediction, Normal | StudentT) and prediction.covariance is not None and prediction.mean.ndim == 1
+    good = isinstance(prediction, Normal | StudentT) and _latent(prediction) is not None and prediction.mean.ndim == 1
     return prediction if good else None
+
+
+def _latent(prediction: Normal | StudentT) -> Array | None:
+    """The covariance of the function at the queries, up to the factor of a Student-t."""
+    return prediction.latent_scale if isinstance(prediction, StudentT) else prediction.latent_covariance
 
 
 class Greedy(NamedTuple):

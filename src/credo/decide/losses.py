@@ -269,9 +269,8 @@ class IntervalLoss(Loss):
         return upper - lower + 2 / (1 - self.level) * misses
 
 
-@eqx.filter_jit
 def _shortfall(prediction: Predictive, threshold: Array) -> Array:
-    return shortfall(prediction, threshold)
+    return jnp.asarray(shortfall(prediction, threshold))
 
 
 def numeric(prediction: Predictive, what: str) -> Predictive:

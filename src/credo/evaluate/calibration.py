@@ -5,7 +5,7 @@ reliability diagram, and for whole inference algorithms the ranks of simulation-
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -14,17 +14,21 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 from scipy import stats
 
-from credo.core.checks import check_vector
+from credo.core.arrays import Numeric
+from credo.core.checks import check_count, check_vector
 from credo.core.errors import DataError
 from credo.core.predictive import Bernoulli, Categorical, Predictive
 from credo.core.predictive.base import check_levels
 from credo.core.predictive.expectation import alone, per_row
 from credo.evaluate.scores import check_outcomes
 
+P = TypeVar("P")
+D = TypeVar("D")
+
 LEVELS = tuple(np.round(np.arange(0.05, 1.0, 0.05), 2))
 
 
-def pit(prediction: Predictive, y: Any, *, seed: int = 0) -> np.ndarray:
+def pit(prediction: Predictive, y: Numeric, *, seed: int = 0) -> np.ndarray:
     """The probability integral transform u = F(y), uniform on (0, 1) if the prediction is calibrated.
 
     For whole numbers u = F(y - 1) + v (F(y) - F(y - 1)) with v uniform, drawn with `seed`.
@@ -53,7 +57,7 @@ class CoverageCurve(NamedTuple):
     """√(level (1 - level)/n): the spread of `observed` that chance gives to a calibrated prediction."""
 
 
-def coverage_curve(prediction: Predictive, y: Any, levels: Any = LEVELS) -> CoverageCurve:
+def coverage_curve(prediction: Predictive, y: Numeric, levels: Numeric = LEVELS) -> CoverageCurve:
     """The share of outcomes inside the central interval, for each level."""
     values = check_outcomes(prediction, y)
     wanted = np.atleast_1d(np.asarray(check_levels(levels, "levels")))
@@ -87,7 +91,7 @@ class Reliability(NamedTuple):
 
 
 def reliability(
-    prediction: Predictive, y: Any, bins: int = 10, level: float = 0.95, label: int | None = None
+    prediction: Predictive, y: Numeric, bins: int = 10, level: float = 0.95, label: int | None = None
 ) -> Reliability:
     """The reliability diagram in `bins` equal bins of stated probability, with Wilson bands of probability `level`.
 
@@ -111,16 +115,16 @@ def reliability(
     return Reliability(np.bincount(index, stated, bins)[filled] / count, observed, count, lower, upper)
 
 
-def _classes_of(prediction: Predictive, y: Any, what: str, bins: int) -> tuple[np.ndarray, np.ndarray]:
+def _classes_of(prediction: Predictive, y: Numeric, what: str, bins: int) -> tuple[np.ndarray, np.ndarray]:
     """The probabilities of every row, and its class."""
     if not isinstance(prediction, Categorical | Bernoulli):
         raise DataError(f"{what} needs a prediction of classes, found {type(prediction).__name__}; use coverage_curve")
-    _check_count(bins, "bins", at_least=1)
+    check_count(bins, "bins")
     values = np.asarray(check_outcomes(prediction, y))
     return np.broadcast_to(np.asarray(prediction.probs), (len(values), prediction.probs.shape[-1])), values
 
 
-def expected_calibration_error(prediction: Predictive, y: Any, bins: int = 10) -> float:
+def expected_calibration_error(prediction: Predictive, y: Numeric, bins: int = 10) -> float:
     """Σ_b (n_b/n) |observed_b - stated_b| over the bins of the reliability diagram."""
     return reliability(prediction, y, bins).error
 
@@ -141,7 +145,7 @@ class BrierParts(NamedTuple):
         return self.reliability - self.resolution + self.uncertainty
 
 
-def brier_decomposition(prediction: Predictive, y: Any, bins: int = 10) -> BrierParts:
+def brier_decomposition(prediction: Predictive, y: Numeric, bins: int = 10) -> BrierParts:
     """`brier` as reliability - resolution + uncertainty, over `bins` equal bins of stated probability.
 
     What varies within a bin counts for resolution, so that the parts add up exactly. For a `Categorical` the parts
@@ -162,7 +166,7 @@ def brier_decomposition(prediction: Predictive, y: Any, bins: int = 10) -> Brier
     return BrierParts(*(float(part) for part in total))
 
 
-def wilson(share: Any, count: Any, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+def wilson(share: Numeric, count: Numeric, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
     """Wilson's interval for a probability of which `share` of `count` trials succeeded. Wilson (1927).
 
     (p̂ + z²/2n ± z √(p̂(1 - p̂)/n + z²/4n²)) / (1 + z²/n) with z the (1 + level)/2 quantile of N(0, 1).
@@ -174,7 +178,7 @@ def wilson(share: Any, count: Any, level: float = 0.95) -> tuple[np.ndarray, np.
     return (middle - half) / (1 + z**2 / n), (middle + half) / (1 + z**2 / n)
 
 
-def uniformity_test(values: Any) -> float:
+def uniformity_test(values: Numeric) -> float:
     """The p-value of Kolmogorov and Smirnov's test that values (e.g. of `pit`) are uniform on (0, 1)."""
     u = check_vector(values, "values")
     if np.any((u < 0) | (u > 1)):
@@ -182,15 +186,15 @@ def uniformity_test(values: Any) -> float:
     return float(stats.kstest(u, "uniform").pvalue)
 
 
-def rank_test(ranks: Any, draws: int, bins: int = 20) -> float:
+def rank_test(ranks: Numeric, draws: int, bins: int = 20) -> float:
     """The p-value of the χ² test that ranks among `draws` draws are uniform on 0, 1, …, draws.
 
     The draws + 1 possible ranks fall into `bins` bins as equal as they can be; each bin's expected count follows
     its size.
     """
     values = check_vector(ranks, "ranks")
-    _check_count(draws, "draws", at_least=1)
-    _check_count(bins, "bins", at_least=2)
+    check_count(draws, "draws")
+    check_count(bins, "bins", least=2)
     if np.any((values < 0) | (values > draws) | (values != np.round(values))):
         raise DataError(f"ranks must be whole numbers from 0 to draws = {draws}")
     possible = draws + 1
@@ -198,7 +202,7 @@ def rank_test(ranks: Any, draws: int, bins: int = 20) -> float:
     if len(values) < 5 * bins:
         raise DataError(
             f"the χ² test needs about five ranks per bin: {5 * bins} for bins={bins}, found {len(values)}; "
-            "use more replications or fewer bins"
+            "use more repeats or fewer bins"
         )
     of_rank = np.arange(possible) * bins // possible
     expected = np.bincount(of_rank, minlength=bins) * len(values) / possible
@@ -210,7 +214,7 @@ class Ranks(NamedTuple):
     """The ranks of true parameters among posterior draws: uniform if the inference is right."""
 
     ranks: np.ndarray
-    """Shape (replications, parameters)."""
+    """Shape (repeats, parameters)."""
     draws: int
     names: tuple[str, ...]
 
@@ -222,11 +226,12 @@ class Ranks(NamedTuple):
 
 
 def simulation_based_calibration(
-    key: PRNGKeyArray,
-    sample_prior: Callable[[PRNGKeyArray], Any],
-    simulate: Callable[[PRNGKeyArray, Any], Any],
-    posterior_draws: Callable[[PRNGKeyArray, Any], Any],
-    replications: int = 200,
+    sample_prior: Callable[[PRNGKeyArray], P],
+    simulate: Callable[[PRNGKeyArray, P], D],
+    posterior_draws: Callable[[PRNGKeyArray, D], P],
+    repeats: int = 200,
+    *,
+    seed: int = 0,
 ) -> Ranks:
     """Draw parameters from the prior, data from them, and rank the parameters among the posterior's draws.
 
@@ -234,23 +239,23 @@ def simulation_based_calibration(
     Talts et al. (2018), "Validating Bayesian inference algorithms with simulation-based calibration".
 
     Args:
-        key: split once for every replication.
         sample_prior: key → parameters, any pytree of numbers.
         simulate: key, parameters → data, whatever `posterior_draws` takes.
         posterior_draws: key, data → the same pytree with a leading axis of L draws; these should be
             nearly independent (thin a chain).
-        replications: how often.
+        repeats: how often.
+        seed: of everything random.
     """
-    _check_count(replications, "replications", at_least=1)
+    check_count(repeats, "repeats")
     rows = []
     draws = 0
     names: tuple[str, ...] = ()
-    for each in jr.split(key, replications):
+    for each in jr.split(jr.key(seed), repeats):
         k_prior, k_data, k_draws, k_ties = jr.split(each, 4)
         truth = sample_prior(k_prior)
         sample = posterior_draws(k_draws, simulate(k_data, truth))
-        expected: Any = jax.tree.structure(truth)
-        found: Any = jax.tree.structure(sample)
+        expected: object = jax.tree.structure(truth)
+        found: object = jax.tree.structure(sample)
         if found != expected:
             raise DataError(
                 "posterior_draws must return the structure that sample_prior returns, with a leading axis: "
@@ -270,15 +275,10 @@ def simulation_based_calibration(
     return Ranks(np.stack(rows), draws, names)
 
 
-def _leaf_names(tree: Any) -> tuple[str, ...]:
+def _leaf_names(tree: object) -> tuple[str, ...]:
     names: list[str] = []
     for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
         stem = jax.tree_util.keystr(path, simple=True, separator=".") or "parameter"
         size = np.size(leaf)
         names += [stem] if np.ndim(leaf) == 0 else [f"{stem}[{i}]" for i in range(size)]
     return tuple(names)
-
-
-def _check_count(value: int, name: str, at_least: int) -> None:
-    if value < at_least or value != int(value):
-        raise DataError(f"{name} must be a whole number ≥ {at_least}, found {value}")

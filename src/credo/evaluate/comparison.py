@@ -4,12 +4,13 @@ Kass & Raftery (1995), "Bayes factors"; MacKay (2003), chapter 28, on why the ev
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from scipy import special
 
+from credo.core.arrays import Numeric
 from credo.core.belief import Belief
 from credo.core.errors import DataError
 from credo.core.params import learnable
@@ -34,7 +35,7 @@ class BayesFactor(NamedTuple):
         return in_words(self.log)
 
 
-def bayes_factor(a: Belief, b: Belief, *data: Any) -> BayesFactor:
+def bayes_factor(a: Belief, b: Belief, *data: Numeric) -> BayesFactor:
     """log p(data | a) - log p(data | b), for a against b."""
     return BayesFactor(float(a.log_evidence(*data)) - float(b.log_evidence(*data)))
 
@@ -75,7 +76,7 @@ class Comparison(NamedTuple):
     """The most probable first."""
     beliefs: dict[str, Belief]
     """As they were before the data."""
-    data: tuple[Any, ...]
+    data: tuple[Numeric, ...]
 
     @property
     def best(self) -> str:
@@ -88,7 +89,7 @@ class Comparison(NamedTuple):
             log_weights = jnp.asarray(np.log([row.probability for row in self.rows]))
         return Averaged(log_weights, tuple(self.beliefs[row.name].condition(*self.data) for row in self.rows))
 
-    def to_rows(self) -> list[dict[str, Any]]:
+    def to_rows(self) -> list[dict[str, str | float | int | None]]:
         """One dictionary per belief, e.g. for a data frame."""
         return [row._asdict() for row in self.rows]
 
@@ -105,25 +106,25 @@ class Comparison(NamedTuple):
         return "\n".join(lines)
 
 
-def compare(beliefs: Mapping[str, Belief], *data: Any, prior: Any = None) -> Comparison:
+def compare(beliefs: Mapping[str, Belief], *data: Numeric, weights: Numeric | None = None) -> Comparison:
     """The beliefs ranked by prior × evidence.
 
     Args:
         beliefs: by name, as they are before the data (after `learn`, if hyperparameters were chosen by it).
         data: what `belief.condition` takes.
-        prior: p(model) up to a factor, in the order of `beliefs`; None is uniform.
+        weights: p(model) before the data, up to a factor, in the order of `beliefs`; None is uniform.
     """
     if not beliefs:
         raise DataError("beliefs is empty; pass a dictionary of at least one named belief")
     evidence = [float(belief.log_evidence(*data)) for belief in beliefs.values()]
-    return rank(beliefs, evidence, data, prior, [_criteria(belief, data) for belief in beliefs.values()])
+    return rank(beliefs, evidence, data, weights, [_criteria(belief, data) for belief in beliefs.values()])
 
 
 def rank(
     beliefs: Mapping[str, Belief],
     log_evidence: Sequence[float],
-    data: tuple[Any, ...],
-    prior: Any = None,
+    data: tuple[Numeric, ...],
+    weights: Numeric | None = None,
     criteria: Sequence[tuple[float | None, float | None]] | None = None,
 ) -> Comparison:
     """`compare` for beliefs whose evidence is known already; `criteria` are their BIC and AIC."""
@@ -131,7 +132,7 @@ def rank(
     if not np.all(evidence < np.inf) or not np.any(np.isfinite(evidence)):
         found = dict(zip(beliefs, evidence, strict=True))
         raise DataError(f"the log evidence must be a number for every belief, found {found}")
-    joint = evidence + np.asarray(log_prior(prior, len(beliefs)))
+    joint = evidence + np.asarray(log_prior(weights, len(beliefs), "weights"))
     probability = np.exp(joint - special.logsumexp(joint))
     top = int(np.argmax(joint))
     rows = []
@@ -154,10 +155,10 @@ def rank(
     return Comparison(tuple(rows[i] for i in order), dict(beliefs), data)
 
 
-def _criteria(belief: Belief, data: tuple[Any, ...]) -> tuple[float | None, float | None]:
+def _criteria(belief: Belief, data: tuple[Numeric, ...]) -> tuple[float | None, float | None]:
     offered = getattr(belief, "maximum_log_likelihood", None)
     if offered is None:
         return None, None
     value, parameters = offered(*data)
-    n = len(data[-1])
+    n = len(data[-1])  # type: ignore[arg-type]
     return float(parameters * np.log(n) - 2 * value), float(2 * parameters - 2 * value)

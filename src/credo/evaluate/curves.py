@@ -5,10 +5,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from credo.core.arrays import Numeric
 from credo.core.belief import Belief
+from credo.core.checks import check_count
 from credo.core.errors import DataError
 from credo.evaluate.scores import Score, find_score
 from credo.evaluate.validation import count_rows, fitted, holdout, rows
+
+AnyMean = np.ndarray | np.floating
 
 
 class LearningCurve(NamedTuple):
@@ -33,14 +37,15 @@ class LearningCurve(NamedTuple):
 
 def learning_curve(
     belief: Belief,
-    X: Any,
-    y: Any,
+    X: Numeric,
+    y: Numeric,
     sizes: Sequence[int] | None = None,
     repeats: int = 5,
-    seed: int = 0,
+    *,
     score: str | Score = "nlpd",
-    test: float = 0.25,
+    test: float = 0.2,
     learn: bool = True,
+    seed: int = 0,
     **options: Any,
 ) -> LearningCurve:
     """Learn from more and more rows and score on the same test rows, for several random splits.
@@ -51,19 +56,18 @@ def learning_curve(
         y: outcomes.
         sizes: numbers of training rows; None takes six from 10 (or fewer) to all, evenly spaced in their logarithm.
         repeats: how many splits into training and test rows.
-        seed: of the splits.
         score: the name of a score or a function of (prediction, y).
         test: the share of test rows.
         learn: whether hyperparameters are learned at every size or stay as they are.
+        seed: of the splits.
         options: what `credo.fit` takes.
     """
     name, function = find_score(score)
     n = count_rows(X, y)
-    if repeats < 1:
-        raise DataError(f"repeats must be at least 1, found {repeats}")
+    check_count(repeats, "repeats")
     if not learn and options:
         raise DataError(f"learn=False takes no options of fit, found {', '.join(options)}")
-    splits = [holdout(n, test, 0.0, seed + r) for r in range(repeats)]
+    splits = [holdout(n, test, 0.0, seed=seed + r) for r in range(repeats)]
     available = len(splits[0].train)
     if sizes is None:
         wanted = np.unique(np.geomspace(min(10, available), available, 6).round().astype(int))
@@ -106,17 +110,18 @@ class BiasVariance(NamedTuple):
 
 
 def bias_variance(
-    fit_predict: Callable[[np.ndarray, np.ndarray, np.ndarray], Any],
-    truth: Callable[[np.ndarray], Any],
+    fit_predict: Callable[[np.ndarray, np.ndarray, np.ndarray], Numeric],
+    truth: Callable[[np.ndarray], Numeric],
     inputs: Callable[[np.random.Generator], np.ndarray] | np.ndarray,
     noise: float,
     test_inputs: np.ndarray,
-    replications: int = 100,
+    repeats: int = 100,
+    *,
     seed: int = 0,
 ) -> BiasVariance:
     """Where the error of a method comes from, when the truth is known: by simulation.
 
-    bias² is estimated without bias, as (mean f̂ - f)² - s²/R with s² the variance over R replications; standard
+    bias² is estimated without bias, as (mean f̂ - f)² - s²/R with s² the variance over R repeats; standard
     errors are jackknife ones. Geman, Bienenstock & Doursat (1992); Hastie, Tibshirani & Friedman (2009), eq. 7.9.
 
     Args:
@@ -124,41 +129,41 @@ def bias_variance(
             `lambda x, y, q: belief.condition(x, y).predict(q).mean`.
         truth: f, from inputs (n, d) to (n,).
         inputs: a table of inputs that stays the same, or a function that draws one from a NumPy generator.
-        noise: the standard deviation of the outcomes around f.
+        noise: the variance of the outcomes around f.
         test_inputs: where the error is measured, shape (m, d).
-        replications: how many training samples.
+        repeats: how many training samples.
         seed: of the samples.
     """
-    if replications < 3:
-        raise DataError(f"replications must be at least 3, found {replications}")
+    check_count(repeats, "repeats", least=3)
     if noise < 0:
-        raise DataError(f"noise must be a standard deviation ≥ 0, found {noise}")
+        raise DataError(f"noise must be a variance ≥ 0, found {noise}")
+    sd = np.sqrt(noise)
     rng = np.random.default_rng(seed)
     f = np.asarray(truth(test_inputs), float)
-    off = np.empty((replications, len(f)))
-    errors = np.empty(replications)
-    for r in range(replications):
+    off = np.empty((repeats, len(f)))
+    errors = np.empty(repeats)
+    for r in range(repeats):
         x = inputs(rng) if callable(inputs) else inputs
-        y = np.asarray(truth(x), float) + noise * rng.normal(size=len(x))
+        y = np.asarray(truth(x), float) + sd * rng.normal(size=len(x))
         guess = np.asarray(fit_predict(x, y, test_inputs), float)
         if guess.shape != f.shape:
             raise DataError(f"fit_predict must return one number per test input {f.shape}, found {guess.shape}")
         off[r] = guess - f
-        errors[r] = np.mean((f + noise * rng.normal(size=len(f)) - guess) ** 2)
-    R = replications
+        errors[r] = np.mean((f + sd * rng.normal(size=len(f)) - guess) ** 2)
+    R = repeats
     bias2, variance = _decompose(off.mean(axis=0), (off**2).mean(axis=0), R)
     # Each sample left out in turn: the moments of the others follow from the sums.
     means = (R * off.mean(axis=0) - off) / (R - 1)
     squares = (R * (off**2).mean(axis=0) - off**2) / (R - 1)
     bias2_without, variance_without = _decompose(means, squares, R - 1)
 
-    def jackknife(values: np.ndarray) -> float:
+    def jackknife(values: np.ndarray | np.floating) -> float:
         return float(np.sqrt((R - 1) / R * np.sum((values - values.mean()) ** 2)))
 
     return BiasVariance(
         bias2=float(bias2),
         variance=float(variance),
-        noise=float(noise) ** 2,
+        noise=float(noise),
         test_error=float(errors.mean()),
         standard_error={
             "bias2": jackknife(bias2_without),
@@ -168,7 +173,7 @@ def bias_variance(
     )
 
 
-def _decompose(mean: np.ndarray, square: np.ndarray, n: int) -> tuple[Any, Any]:
+def _decompose(mean: np.ndarray, square: np.ndarray, n: int) -> tuple[AnyMean, AnyMean]:
     """bias² and variance from the first two moments of f̂ - f over n samples, averaged over the last axis."""
     variance = (square - mean**2) * n / (n - 1)
     bias2 = mean**2 - variance / n

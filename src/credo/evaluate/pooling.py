@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from credo.core.arrays import Numeric
 from credo.core.belief import Belief
 from credo.core.errors import DataError
 from credo.evaluate.validation import leave_one_out, seeded
@@ -26,9 +27,10 @@ GAP, MOST_STEPS = 1e-3, 100_000
 
 def pool(
     beliefs: Mapping[str, Belief] | Sequence[Belief],
-    X: Any,
-    y: Any,
-    weights: Any = "equal",
+    X: Numeric,
+    y: Numeric,
+    weights: Numeric | str = "equal",
+    *,
     learn: bool = True,
     seed: int = 0,
     **options: Any,
@@ -62,7 +64,7 @@ def pool(
     return Averaged(log_weights, tuple(each.condition(X, y) for each in members))
 
 
-def stacking_weights(log_density: Sequence[Any] | Float[np.ndarray, "k n"]) -> Float[np.ndarray, " k"]:
+def stacking_weights(log_density: Numeric) -> Float[np.ndarray, " k"]:
     """The weights of k beliefs whose pool predicts n left-out rows best: argmax Σᵢ log Σₖ wₖ pₖᵢ.
 
     Expectation maximization, which never falls; n (maxₖ gₖ - 1) with gₖ = 1/n Σᵢ pₖᵢ / Σⱼ wⱼ pⱼᵢ bounds what is

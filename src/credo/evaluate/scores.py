@@ -7,25 +7,23 @@ Gneiting & Raftery (2007), "Strictly proper scoring rules, prediction, and estim
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from credo.core.arrays import is_traced
+from credo.core.arrays import Numeric, is_traced
 from credo.core.checks import check_counts, check_vector
 from credo.core.errors import DataError
 from credo.core.predictive import Bernoulli, Categorical, Predictive
 from credo.core.predictive.base import check_levels
 from credo.core.predictive.expectation import Classes, alone, distance, per_row, spread
 
-Score = Callable[[Predictive, Any], Array]
+Score = Callable[..., Array]
 
 
-def check_outcomes(prediction: Predictive, y: Any) -> Array:
+def check_outcomes(prediction: Predictive, y: Numeric) -> Array:
     """One outcome per query; for classes, an index below the number of classes."""
     length = len(prediction) if prediction.shape else None
     if np.ndim(y) == 0 and length is None:
@@ -36,19 +34,19 @@ def check_outcomes(prediction: Predictive, y: Any) -> Array:
     return jnp.asarray(vector)
 
 
-def rmse(prediction: Predictive, y: Any, *, pointwise: bool = False) -> Array:
+def rmse(prediction: Predictive, y: Numeric, *, pointwise: bool = False) -> Array:
     """√(mean (y - E[y])²); per row |y - E[y]|."""
     errors = _check_numeric(prediction, "rmse").mean - check_outcomes(prediction, y)
     return jnp.abs(errors) if pointwise else jnp.sqrt(jnp.mean(errors**2))
 
 
-def mae(prediction: Predictive, y: Any, *, pointwise: bool = False) -> Array:
+def mae(prediction: Predictive, y: Numeric, *, pointwise: bool = False) -> Array:
     """mean |y - median|: the absolute error of the number that minimizes its expectation."""
     errors = jnp.abs(_check_numeric(prediction, "mae").quantile(0.5) - check_outcomes(prediction, y))
     return errors if pointwise else jnp.mean(errors)
 
 
-def r2(prediction: Predictive, y: Any) -> Array:
+def r2(prediction: Predictive, y: Numeric) -> Array:
     """1 - Σ(y - E[y])² / Σ(y - ȳ)²: the share of the variance that the mean explains."""
     values = check_outcomes(prediction, y)
     residual = jnp.sum((values - _check_numeric(prediction, "r2").mean) ** 2)
@@ -58,14 +56,14 @@ def r2(prediction: Predictive, y: Any) -> Array:
     return 1 - residual / total
 
 
-def nlpd(prediction: Predictive, y: Any, *, pointwise: bool = False) -> Array:
+def nlpd(prediction: Predictive, y: Numeric, *, pointwise: bool = False) -> Array:
     """-mean log p(y): the negative log predictive density (for classes, the log loss)."""
     values = check_outcomes(prediction, y)
     losses = -per_row(prediction, lambda p, value: p.log_prob(value), values)
     return losses if pointwise else jnp.mean(losses)
 
 
-def crps(prediction: Predictive, y: Any, *, pointwise: bool = False) -> Array:
+def crps(prediction: Predictive, y: Numeric, *, pointwise: bool = False) -> Array:
     """The continuous ranked probability score ∫ (F(z) - 1{y ≤ z})² dz = E|Y - y| - ½ E|Y - Y′|.
 
     In the units of y; the absolute error for a prediction without doubt. Closed forms for Normal, LogNormal, Student-t
@@ -77,15 +75,14 @@ def crps(prediction: Predictive, y: Any, *, pointwise: bool = False) -> Array:
     return scores if pointwise else jnp.mean(scores)
 
 
-@eqx.filter_jit
 def _crps(prediction: Predictive, y: Array) -> Array:
-    doubt = spread(prediction)
-    away = per_row(prediction, distance, y)
+    doubt = jnp.asarray(spread(prediction))
+    away = per_row(prediction, lambda p, value: jnp.asarray(distance(p, value)), y)
     # Where outcomes have no mean (Student-t, df ≤ 1) both terms are infinite, and so is the score.
     return jnp.where(jnp.isinf(doubt), jnp.inf, away - doubt)
 
 
-def coverage(prediction: Predictive, y: Any, level: float = 0.95, *, pointwise: bool = False) -> Array:
+def coverage(prediction: Predictive, y: Numeric, level: float = 0.95, *, pointwise: bool = False) -> Array:
     """The share of outcomes inside the central interval of probability `level`."""
     values = check_outcomes(prediction, y)
     lower, upper = _check_numeric(prediction, "coverage").interval(level)
@@ -93,13 +90,13 @@ def coverage(prediction: Predictive, y: Any, level: float = 0.95, *, pointwise: 
     return inside if pointwise else jnp.mean(inside)
 
 
-def width(prediction: Predictive, y: Any = None, level: float = 0.95, *, pointwise: bool = False) -> Array:
+def width(prediction: Predictive, y: Numeric | None = None, level: float = 0.95, *, pointwise: bool = False) -> Array:
     """The mean width of the central interval of probability `level`; y is not looked at."""
     widths = _check_numeric(prediction, "width").interval(level).width
     return widths if pointwise else jnp.mean(widths)
 
 
-def interval_score(prediction: Predictive, y: Any, level: float = 0.95, *, pointwise: bool = False) -> Array:
+def interval_score(prediction: Predictive, y: Numeric, level: float = 0.95, *, pointwise: bool = False) -> Array:
     """(u - l) + 2/α (l - y)₊ + 2/α (y - u)₊ with α = 1 - level: width plus a penalty for each miss.
 
     Gneiting & Raftery (2007), eq. 43.
@@ -116,7 +113,7 @@ def interval_loss(lower: Array, upper: Array, y: Array, level: Array) -> Array:
     return upper - lower + 2 / (1 - level) * misses
 
 
-def brier(prediction: Predictive, y: Any, *, pointwise: bool = False) -> Array:
+def brier(prediction: Predictive, y: Numeric, *, pointwise: bool = False) -> Array:
     """mean (p - y)² for two classes in a `Bernoulli`, mean Σₖ (pₖ - 1{y = k})² for a `Categorical`.
 
     Brier (1950) sums over the classes in both cases, which for two doubles the number.
@@ -130,12 +127,12 @@ def brier(prediction: Predictive, y: Any, *, pointwise: bool = False) -> Array:
     return losses if pointwise else jnp.mean(losses)
 
 
-def log_loss(prediction: Predictive, y: Any, *, pointwise: bool = False) -> Array:
+def log_loss(prediction: Predictive, y: Numeric, *, pointwise: bool = False) -> Array:
     """-mean log P(y): the cross-entropy; infinite if something happened that was held impossible."""
     return nlpd(_check_classes(prediction, "log_loss"), y, pointwise=pointwise)
 
 
-def accuracy(prediction: Predictive, y: Any, *, pointwise: bool = False) -> Array:
+def accuracy(prediction: Predictive, y: Numeric, *, pointwise: bool = False) -> Array:
     """The share of rows whose most probable class is the right one."""
     classes = _check_classes(prediction, "accuracy")
     right = (jnp.argmax(classes.probs, axis=-1) == check_outcomes(prediction, y)).astype(float)
@@ -175,7 +172,7 @@ def find_score(score: str | Score) -> tuple[str, Score]:
     return score, SCORES[score]
 
 
-def score_table(prediction: Predictive, y: Any, scores: Iterable[str | Score] | None = None) -> dict[str, float]:
+def score_table(prediction: Predictive, y: Numeric, scores: Iterable[str | Score] | None = None) -> dict[str, float]:
     """The scores that suit the kind of prediction (or the given ones), by name, as plain numbers."""
     if scores is None:
         scores = CLASSES if isinstance(prediction, Categorical | Bernoulli) else _numeric_scores(prediction, y)
@@ -183,7 +180,7 @@ def score_table(prediction: Predictive, y: Any, scores: Iterable[str | Score] | 
     return {name: float(score(prediction, y)) for name, score in named}
 
 
-def _numeric_scores(prediction: Predictive, y: Any) -> tuple[str, ...]:
+def _numeric_scores(prediction: Predictive, y: Numeric) -> tuple[str, ...]:
     values = np.asarray(check_outcomes(prediction, y))
     names = COUNTS if prediction.discrete else REAL
     return tuple(name for name in names if name != "r2" or np.ptp(values) > 0)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.model_selection import KFold
 
+from credo.core.arrays import Numeric
 from credo.core.belief import Belief
 from credo.core.checks import check_vector
 from credo.core.errors import DataError
@@ -25,7 +26,7 @@ class Holdout(NamedTuple):
     test: np.ndarray
 
 
-def holdout(n: int, test: float = 0.2, validation: float = 0.2, seed: int = 0) -> Holdout:
+def holdout(n: int, test: float = 0.2, validation: float = 0.2, *, seed: int = 0) -> Holdout:
     """The rows 0 … n - 1 in three parts at random; every part that is asked for has at least one row."""
     for name, share in (("test", test), ("validation", validation)):
         if not 0 <= share < 1:
@@ -41,21 +42,21 @@ def holdout(n: int, test: float = 0.2, validation: float = 0.2, seed: int = 0) -
     return Holdout(np.sort(train_rows), np.sort(validation_rows), np.sort(test_rows))
 
 
-def split(*data: Any, test: float = 0.2, validation: float = 0.0, seed: int = 0) -> tuple[tuple[Any, ...], ...]:
+def split(*data: Numeric, test: float = 0.2, validation: float = 0.0, seed: int = 0) -> tuple[tuple[Numeric, ...], ...]:
     """The data cut into (train, test), or (train, validation, test) where `validation` is not zero.
 
     Each part is a tuple like `data`: `(X, y), (X_test, y_test) = split(X, y)`.
     """
-    parts = holdout(count_rows(*data), test, validation, seed)
+    parts = holdout(count_rows(*data), test, validation, seed=seed)
     chosen = (parts.train, parts.validation, parts.test) if validation > 0 else (parts.train, parts.test)
     return tuple(tuple(rows(each, index) for each in data) for index in chosen)
 
 
-def count_rows(*data: Any) -> int:
+def count_rows(*data: Numeric) -> int:
     """The common number of rows of the data."""
     if not data:
         raise DataError("there are no data to split; pass at least X and y")
-    lengths = [len(each) for each in data]
+    lengths = [len(each) for each in data]  # type: ignore[arg-type]
     if len(set(lengths)) > 1:
         raise DataError(f"X and y must have as many rows as each other, found {', '.join(map(str, lengths))}")
     return lengths[0]
@@ -70,7 +71,7 @@ def rows(data: Any, index: np.ndarray) -> Any:
     return data[index]
 
 
-def fitted(belief: Belief, X: Any, y: Any, learn: bool, **options: Any) -> Any:
+def fitted(belief: Belief, X: Numeric, y: Numeric, learn: bool, **options: Any) -> Belief:
     """`fit` with its options if `learn`, else `condition`: the hyperparameters stay as they are."""
     if not learn:
         return belief.condition(X, y)
@@ -107,23 +108,24 @@ class CrossValidation(NamedTuple):
 
 def cross_validate(
     belief: Belief,
-    X: Any,
-    y: Any,
+    X: Numeric,
+    y: Numeric,
     k: int = 5,
-    seed: int = 0,
+    *,
+    score: str | Score | Iterable[str | Score] | None = None,
     learn: bool = True,
-    scores: Iterable[str | Score] | None = None,
+    seed: int = 0,
     **options: Any,
 ) -> CrossValidation:
     """Fit on k - 1 of k random parts, score on the one left out, for each part in turn.
 
     `learn=False` conditions without learning hyperparameters; `options` are passed to `credo.fit`;
-    `scores` are names or functions, None takes those that suit the kind of prediction.
+    `score` is a name or a function, or several; None takes those that suit the kind of prediction.
     """
     n = count_rows(X, y)
     if not 2 <= k <= n:
         raise DataError(f"k must be at least 2 and at most the number of rows {n}, found {k}")
-    wanted = None if scores is None else list(scores)
+    wanted = None if score is None else [score] if isinstance(score, str) or callable(score) else list(score)
     tables = []
     for train, test in KFold(k, shuffle=True, random_state=seed).split(np.arange(n)):
         belief_k = fitted(belief, rows(X, train), rows(y, train), learn, **seeded(options, seed, learn))
@@ -135,7 +137,7 @@ class Selection(NamedTuple):
     """The belief that did best on the validation rows, and how it did on the test rows."""
 
     name: str
-    belief: Any
+    belief: Belief
     """Refitted on the training and validation rows."""
     validation_scores: dict[str, float]
     """What each belief scored on the validation rows."""
@@ -145,13 +147,14 @@ class Selection(NamedTuple):
 
 def select(
     beliefs: Mapping[str, Belief],
-    X: Any,
-    y: Any,
+    X: Numeric,
+    y: Numeric,
     score: str | Score = "nlpd",
     test: float = 0.2,
     validation: float = 0.2,
-    seed: int = 0,
+    *,
     learn: bool = True,
+    seed: int = 0,
     **options: Any,
 ) -> Selection:
     """Fit each belief on the training rows, choose on the validation rows, report once on the test rows.
@@ -166,10 +169,10 @@ def select(
         raise DataError(f"score {name!r} cannot choose: an absurd prediction has the best one; use nlpd or crps")
     if test <= 0 or validation <= 0:
         raise DataError(f"select needs test and validation rows, found test={test}, validation={validation}")
-    parts = holdout(count_rows(X, y), test, validation, seed)
+    parts = holdout(count_rows(X, y), test, validation, seed=seed)
     settings = seeded(options, seed, learn)
 
-    def fit_on(belief: Belief, index: np.ndarray) -> Any:
+    def fit_on(belief: Belief, index: np.ndarray) -> Belief:
         return fitted(belief, rows(X, index), rows(y, index), learn, **settings)
 
     found: dict[str, float] = {}
@@ -206,7 +209,7 @@ class LeaveOneOut(NamedTuple):
         return float(np.sqrt(len(self.log_density)) * np.std(self.log_density, ddof=1))
 
 
-def leave_one_out(belief: Belief, X: Any, y: Any) -> LeaveOneOut:
+def leave_one_out(belief: Belief, X: Numeric, y: Numeric) -> LeaveOneOut:
     """Predict every row from all the others, with the hyperparameters as they are.
 
     A belief that has a closed form (a method `leave_one_out(X, y)` that returns the prediction) is asked for
@@ -225,7 +228,7 @@ def leave_one_out(belief: Belief, X: Any, y: Any) -> LeaveOneOut:
     return LeaveOneOut(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def _summary(prediction: Predictive, y: Any) -> LeaveOneOut:
+def _summary(prediction: Predictive, y: Numeric) -> LeaveOneOut:
     log_density = prediction.log_prob(check_vector(y, "y"))
     return LeaveOneOut(np.asarray(prediction.mean), np.asarray(prediction.std), np.asarray(log_density))
 

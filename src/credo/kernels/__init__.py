@@ -1,7 +1,7 @@
 """Kernels: what is believed about a function before it is seen."""
 
 from credo.kernels.algebra import Exponentiated, PolynomialOf, Power, Product, Scaled, Sum
-from credo.kernels.base import Kernel, Scales
+from credo.kernels.base import InputScales, Kernel
 from credo.kernels.centered import CenteredPeriodic
 from credo.kernels.check import check_kernel
 from credo.kernels.coregion import Coregionalized
@@ -11,7 +11,7 @@ from credo.kernels.dotproduct import Bilinear, Linear, NeuralNetwork, Polynomial
 from credo.kernels.elementary import Constant, Custom, White
 from credo.kernels.featured import FromFeatures
 from credo.kernels.graphs import GraphDiffusion, GraphMatern, Laplacian, WeisfeilerLehman
-from credo.kernels.inputs import OnColumns, Warped
+from credo.kernels.inputs import OfFunction, OnColumns
 from credo.kernels.matern import Matern
 from credo.kernels.nonstationary import Brownian, ChangePoint, Gibbs
 from credo.kernels.periodic import Cosine, LocallyPeriodic, Periodic, SpectralMixture
@@ -50,6 +50,7 @@ __all__ = [
     "Gibbs",
     "GraphDiffusion",
     "GraphMatern",
+    "InputScales",
     "Kernel",
     "Laplacian",
     "Linear",
@@ -60,6 +61,7 @@ __all__ = [
     "Matern52",
     "Metric",
     "NeuralNetwork",
+    "OfFunction",
     "OnColumns",
     "Periodic",
     "Polynomial",
@@ -70,7 +72,6 @@ __all__ = [
     "RandomFeatures",
     "RationalQuadratic",
     "Scaled",
-    "Scales",
     "SetKernel",
     "SpectralMixture",
     "Spectrum",
@@ -79,7 +80,6 @@ __all__ = [
     "Sum",
     "Tabulated",
     "Tanimoto",
-    "Warped",
     "WeisfeilerLehman",
     "White",
     "check_kernel",

@@ -6,22 +6,59 @@ A product has one amplitude: those of its factors are taken out and multiplied, 
 same thing to `learn`.
 """
 
-import dataclasses
+import math
+from abc import abstractmethod
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, ArrayLike, Float
 
+from credo.core.arrays import AnyArray
 from credo.core.errors import DataError
-from credo.core.params import positive
-from credo.kernels.base import Kernel, Scales, Wrapped, show, show_scaled, start
+from credo.core.params import ABSENT, is_absent, positive
+from credo.core.pytrees import changed
+from credo.kernels.base import Amplitude, InputScales, Kernel, Wrapped, show, show_scaled, start
 from credo.kernels.elementary import Constant
 
 
-class Sum(Kernel):
+class Elementwise(Kernel):
+    """A function of the values of other kernels, entry by entry; a member says which with `value`."""
+
+    @property
+    @abstractmethod
+    def arguments(self) -> tuple[Kernel, ...]:
+        """The kernels that it is a function of."""
+
+    @abstractmethod
+    def value(self, *k: Array) -> Array:
+        """The function of their values."""
+
+    def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
+        """Of the values at two points."""
+        return self.value(*(k.of(x, z) for k in self.arguments))
+
+    def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        """Of the matrices, entry by entry."""
+        return self.value(*(k.gram(x, z) for k in self.arguments))
+
+    def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """Of the variances."""
+        return self.value(*(k.diagonal(x) for k in self.arguments))
+
+    def encode(self, x: object, name: str = "X", columns: int | None = None) -> AnyArray:
+        """As the first of them reads them."""
+        return self.arguments[0].encode(x, name, columns)
+
+    @property
+    def is_stationary(self) -> bool:
+        """Where all of them are."""
+        return all(k.is_stationary for k in self.arguments)
+
+
+class Sum(Elementwise):
     """k₁(x, z) + k₂(x, z) + …: independent functions added."""
 
     parts: tuple[Kernel, ...]
@@ -39,101 +76,68 @@ class Sum(Kernel):
         return cls(tuple(terms))
 
     @property
+    def arguments(self) -> tuple[Kernel, ...]:
+        """The kernels that are added."""
+        return self.parts
+
+    @property
     def terms(self) -> tuple[Kernel, ...]:
         """The kernels that are added."""
         return self.parts
 
-    def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
-        """Σ kᵢ(x, z)."""
-        return sum((k.of(x, z) for k in self.parts), start=jnp.zeros(()))
+    def value(self, *k: Array) -> Array:
+        """Σ kᵢ."""
+        return sum(k[1:], start=k[0])
 
-    def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
-        """Σ Kᵢ."""
-        return sum((k.gram(x, z) for k in self.parts[1:]), start=self.parts[0].gram(x, z))
-
-    def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
-        """Σ kᵢ(x, x)."""
-        return sum((k.diagonal(x) for k in self.parts[1:]), start=self.parts[0].diagonal(x))
-
-    def encode(self, x: Any, name: str = "X", columns: int | None = None) -> Any:
-        """As the first term reads them."""
-        return self.parts[0].encode(x, name, columns)
-
-    def adapt(self, scales: Scales) -> "Sum":
+    def adapt(self, scales: InputScales) -> "Sum":
         """Each term explains an equal share of the variance."""
         share = scales._replace(variance=scales.variance / len(self.parts))
         return Sum(tuple(k.adapt(share) for k in self.parts))
 
-    def scaled(self, factor: Float[Array, ""]) -> Kernel:
+    def scaled(self, factor: ArrayLike) -> Kernel:
         """Every term multiplied."""
         return Sum(tuple(k.scaled(factor) for k in self.parts))
-
-    @property
-    def is_stationary(self) -> bool:
-        """Where every term is."""
-        return all(k.is_stationary for k in self.parts)
 
     def formula(self) -> str:
         """k₁ + k₂."""
         return " + ".join(k.formula() for k in self.parts)
 
 
-class Product(Kernel):
+class Product(Elementwise):
     """s² k₁(x, z) k₂(x, z) …: what both factors allow. Make it with `*`, which sorts out the amplitudes."""
 
     factors: tuple[Kernel, ...]
-    variance: Float[Array, ""] | None = positive(1.0)
+    variance: Amplitude = positive(None, unset=1.0)
 
     def amplitude(self) -> Float[Array, ""]:
         """s², one where a factor (a sum) has the amplitudes."""
-        return jnp.ones(()) if self.variance is None else self.variance
-
-    def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
-        """s² Π kᵢ(x, z)."""
-        out = self.amplitude()
-        for k in self.factors:
-            out = out * k.of(x, z)
-        return out
-
-    def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
-        """s² K₁ ∘ K₂."""
-        out = self.factors[0].gram(x, z) * self.amplitude()
-        for k in self.factors[1:]:
-            out = out * k.gram(x, z)
-        return out
-
-    def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
-        """s² Π kᵢ(x, x)."""
-        out = self.factors[0].diagonal(x) * self.amplitude()
-        for k in self.factors[1:]:
-            out = out * k.diagonal(x)
-        return out
-
-    def encode(self, x: Any, name: str = "X", columns: int | None = None) -> Any:
-        """As the first factor reads them."""
-        return self.factors[0].encode(x, name, columns)
-
-    def adapt(self, scales: Scales) -> "Product":
-        """The amplitude explains the variance, where it is the product's own."""
-        one = scales._replace(variance=1.0)
-        has_own = self.variance is not None
-        parts = tuple(k.adapt(scales if not has_own and i == 0 else one) for i, k in enumerate(self.factors))
-        return start(dataclasses.replace(self, factors=parts), variance=scales.variance)
-
-    def scaled(self, factor: Float[Array, ""]) -> Kernel:
-        """factor · k."""
-        if self.variance is None:
-            return Product((self.factors[0].scaled(factor), *self.factors[1:]), None)
-        return dataclasses.replace(self, variance=self.variance * factor)
-
-    def split_variance(self) -> tuple[Any, Kernel]:
-        """(s², Π kᵢ)."""
-        return self.variance, dataclasses.replace(self, variance=None)
+        return jnp.ones(()) if is_absent(self.variance) else self.number("variance")
 
     @property
-    def is_stationary(self) -> bool:
-        """Where every factor is."""
-        return all(k.is_stationary for k in self.factors)
+    def arguments(self) -> tuple[Kernel, ...]:
+        """The factors."""
+        return self.factors
+
+    def value(self, *k: Array) -> Array:
+        """s² Π kᵢ."""
+        return math.prod(k[1:], start=k[0] * self.amplitude())
+
+    def adapt(self, scales: InputScales) -> "Product":
+        """The amplitude explains the variance, where it is the product's own."""
+        one = scales._replace(variance=1.0)
+        has_own = not is_absent(self.variance)
+        parts = tuple(k.adapt(scales if not has_own and i == 0 else one) for i, k in enumerate(self.factors))
+        return start(changed(self, factors=parts), variance=scales.variance)
+
+    def scaled(self, factor: ArrayLike) -> Kernel:
+        """factor · k."""
+        if is_absent(self.variance):
+            return changed(self, factors=(self.factors[0].scaled(factor), *self.factors[1:]))
+        return changed(self, variance=self.amplitude() * factor)
+
+    def split_variance(self) -> tuple[Amplitude, Kernel]:
+        """(s², Π kᵢ)."""
+        return self.variance, changed(self, variance=ABSENT)
 
     def formula(self) -> str:
         """s² · k₁ × k₂."""
@@ -144,48 +148,41 @@ class Product(Kernel):
 def product(*kernels: Kernel) -> Product:
     """k₁k₂…, flat, with one amplitude: its own, or those of the terms where a factor is a sum."""
     factors: list[Kernel] = []
-    variance: Any = None
+    amplitudes = []
     for kernel in kernels:
-        own, bare = kernel.split_variance()
+        amplitude, bare = kernel.split_variance()
         factors += bare.factors if isinstance(bare, Product) else (bare,)
-        if own is not None:
-            variance = own if variance is None else variance * own
+        amplitudes += [] if isinstance(amplitude, tuple) else [amplitude]
+    known = [amplitude for amplitude in amplitudes if amplitude is not None]
+    own = math.prod(known[1:], start=known[0]) if known else None
     sums = [i for i, k in enumerate(factors) if len(k.terms) > 1]
     if not sums:
-        return Product(tuple(factors), variance)
+        return Product(tuple(factors), own if amplitudes else ABSENT)
     factors.insert(0, factors.pop(sums[0]))  # the sum leads: its terms have the amplitudes
-    if variance is not None:
-        factors[0] = factors[0].scaled(variance)
-    return Product(tuple(factors), None)
+    if own is not None:
+        factors[0] = factors[0].scaled(own)
+    return Product(tuple(factors), ABSENT)
 
 
-class Scaled(Wrapped):
+class Scaled(Wrapped, Elementwise):
     """s² k(x, z), for a kernel without an amplitude of its own. Make it with `2.0 * k`."""
 
     kernel: Kernel
     variance: Float[Array, ""] = positive()
 
-    def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
-        """s² k(x, z)."""
-        return self.variance * self.kernel.of(x, z)
+    def value(self, *k: Array) -> Array:
+        """s² k."""
+        return self.variance * k[0]
 
-    def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
-        """s² K."""
-        return self.variance * self.kernel.gram(x, z)
-
-    def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
-        """s² k(x, x)."""
-        return self.variance * self.kernel.diagonal(x)
-
-    def adapt(self, scales: Scales) -> "Scaled":
+    def adapt(self, scales: InputScales) -> "Scaled":
         """The kernel inside at variance one; the factor is the user's."""
         return Scaled(self.kernel.adapt(scales._replace(variance=1.0)), self.variance)
 
-    def scaled(self, factor: Float[Array, ""]) -> Kernel:
+    def scaled(self, factor: ArrayLike) -> Kernel:
         """factor · s² k."""
         return Scaled(self.kernel, self.variance * factor)
 
-    def split_variance(self) -> tuple[Any, Kernel]:
+    def split_variance(self) -> tuple[Amplitude, Kernel]:
         """(s², k)."""
         return self.variance, self.kernel
 
@@ -194,7 +191,7 @@ class Scaled(Wrapped):
         return show_scaled(self.variance, self._inside())
 
 
-class Power(Wrapped):
+class Power(Wrapped, Elementwise):
     """k(x, z)^p for a whole number p."""
 
     kernel: Kernel
@@ -204,15 +201,11 @@ class Power(Wrapped):
         if not isinstance(self.exponent, int) or self.exponent < 1:
             raise DataError(f"a kernel can be raised to a whole power of at least 1, found {self.exponent!r}")
 
-    def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
+    def value(self, *k: Array) -> Array:
         """k^p."""
-        return self.kernel.of(x, z) ** self.exponent
+        return k[0] ** self.exponent
 
-    def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
-        """K^p, entry by entry."""
-        return self.kernel.gram(x, z) ** self.exponent
-
-    def adapt(self, scales: Scales) -> "Power":
+    def adapt(self, scales: InputScales) -> "Power":
         """The p-th power explains the variance."""
         return Power(self.kernel.adapt(scales._replace(variance=scales.variance ** (1 / self.exponent))), self.exponent)
 
@@ -221,20 +214,16 @@ class Power(Wrapped):
         return f"{self._inside()}^{self.exponent}"
 
 
-class Exponentiated(Wrapped):
+class Exponentiated(Wrapped, Elementwise):
     """exp(k(x, z)). Make it with `k.exp()`."""
 
     kernel: Kernel
 
-    def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
+    def value(self, *k: Array) -> Array:
         """exp k."""
-        return jnp.exp(self.kernel.of(x, z))
+        return jnp.exp(k[0])
 
-    def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
-        """exp K, entry by entry."""
-        return jnp.exp(self.kernel.gram(x, z))
-
-    def adapt(self, scales: Scales) -> "Exponentiated":
+    def adapt(self, scales: InputScales) -> "Exponentiated":
         """The exponential explains the variance."""
         return Exponentiated(self.kernel.adapt(scales._replace(variance=float(np.log1p(scales.variance)))))
 
@@ -243,7 +232,7 @@ class Exponentiated(Wrapped):
         return f"exp({self.kernel.formula()})"
 
 
-class PolynomialOf(Wrapped):
+class PolynomialOf(Wrapped, Elementwise):
     """Σᵢ cᵢ k(x, z)ⁱ with coefficients cᵢ ≥ 0."""
 
     kernel: Kernel
@@ -254,18 +243,11 @@ class PolynomialOf(Wrapped):
         if c.ndim != 1 or not len(c) or not (isinstance(c, jax.core.Tracer) or bool(jnp.all(c >= 0))):
             raise DataError(f"the coefficients of a polynomial of a kernel must be ≥ 0, found {show(c)}")
 
-    def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
+    def value(self, *k: Array) -> Array:
         """Σ cᵢ kⁱ."""
-        return self._value(self.kernel.of(x, z))
-
-    def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
-        """Σ cᵢ Kⁱ, entry by entry."""
-        return self._value(self.kernel.gram(x, z))
-
-    def _value(self, k: Array) -> Array:
-        out = jnp.zeros_like(k)
+        out = jnp.zeros_like(k[0])
         for i in reversed(range(len(self.coefficients))):  # Horner
-            out = out * k + self.coefficients[i]
+            out = out * k[0] + self.coefficients[i]
         return out
 
     def formula(self) -> str:

@@ -9,7 +9,6 @@ way overrides them (the tests hold them together). A kernel is a frozen pytree w
 Rasmussen & Williams (2006), chapter 4.
 """
 
-import dataclasses
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
@@ -18,16 +17,22 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, ArrayLike, Float
 
-from credo.core.arrays import is_traced
+from credo.core import params
+from credo.core.arrays import AnyArray, is_traced
 from credo.core.checks import check_table
 from credo.core.errors import DataError
+from credo.core.params import ABSENT, is_absent
+from credo.core.pytrees import changed
 
 K = TypeVar("K", bound="Kernel")
 
+Amplitude = Float[Array, ""] | tuple[()] | None
+"""s²; None until it is given or adapted, ABSENT where it belongs to a product around the kernel."""
 
-class Scales(NamedTuple):
+
+class InputScales(NamedTuple):
     """What the data say about sensible starting values."""
 
     center: np.ndarray
@@ -40,16 +45,16 @@ class Scales(NamedTuple):
     """The variance of the outcomes that the kernel is to explain."""
 
     @classmethod
-    def of(cls, x: np.ndarray, variance: float) -> "Scales":
+    def of(cls, x: np.ndarray, variance: float) -> "InputScales":
         """The scales of a table of inputs and of outcomes with this variance."""
         spread, span = x.std(0), np.ptp(x, axis=0)
         varies = (span > 0) & (spread > 1e-12 * np.abs(x).max(0, initial=0.0))
         return cls(x.mean(0), np.where(varies, spread, 1.0), np.where(varies, span, 1.0), variance)
 
-    def on(self, columns: tuple[int, ...]) -> "Scales":
+    def on(self, columns: tuple[int, ...]) -> "InputScales":
         """The scales of some of the columns."""
         where = list(columns)
-        return Scales(self.center[where], self.spread[where], self.span[where], self.variance)
+        return InputScales(self.center[where], self.spread[where], self.span[where], self.variance)
 
 
 class Kernel(eqx.Module):
@@ -71,23 +76,27 @@ class Kernel(eqx.Module):
         """The variances k(xᵢ, xᵢ)."""
         return jax.vmap(lambda a: self.of(a, a))(x)
 
-    def encode(self, x: Any, name: str = "X", columns: int | None = None) -> Any:
+    def encode(self, x: object, name: str = "X", columns: int | None = None) -> AnyArray:
         """What users have (tables; for kernels on them strings, sets, graphs) as checked rows of float64."""
         return check_table(x, name, columns)
 
-    def adapt(self: K, scales: Scales) -> K:
-        """The kernel with every number that is still at its default set to a start that suits the data."""
+    def adapt(self: K, scales: InputScales) -> K:
+        """The kernel with every number that nobody has given set to a start that suits the data."""
         return self
 
-    def scaled(self, factor: Any) -> "Kernel":
+    def scaled(self, factor: ArrayLike) -> "Kernel":
         """factor · k."""
         from credo.kernels.algebra import Scaled
 
-        return Scaled(self, factor)
+        return Scaled(self, jnp.asarray(factor))
 
-    def split_variance(self) -> "tuple[Any, Kernel]":
-        """(s², k/s²): the amplitude that `scaled` would set, taken out, or (None, k) where there is none to take."""
-        return None, self
+    def number(self, name: str) -> Array:
+        """The number of a field: itself, or what it means while nobody has given it."""
+        return params.meaning(self, name)
+
+    def split_variance(self) -> "tuple[Amplitude, Kernel]":
+        """(s², k/s²): the amplitude that `scaled` would set, taken out, or (ABSENT, k) where there is none to take."""
+        return ABSENT, self
 
     @property
     def terms(self) -> "tuple[Kernel, ...]":
@@ -112,9 +121,9 @@ class Kernel(eqx.Module):
 
     def warp(self, function: Callable[[Array], Array]) -> "Kernel":
         """k(g(x), g(z)) for a function g of a row."""
-        from credo.kernels.inputs import Warped
+        from credo.kernels.inputs import OfFunction
 
-        return Warped(self, function)
+        return OfFunction(self, function)
 
     def exp(self) -> "Kernel":
         """exp(k(x, z))."""
@@ -150,21 +159,21 @@ class Kernel(eqx.Module):
 
 
 class Amplified(Kernel):
-    """What kernels with one amplitude s² share; it is None where it belongs to a product around the kernel."""
+    """What kernels with one amplitude s² share; it is ABSENT where it belongs to a product around the kernel."""
 
-    variance: eqx.AbstractVar[Float[Array, ""] | None]
+    variance: eqx.AbstractVar[Amplitude]
 
     def amplitude(self) -> Float[Array, ""]:
         """s², one where the amplitude belongs to a product around this kernel."""
-        return jnp.ones(()) if self.variance is None else self.variance
+        return jnp.ones(()) if is_absent(self.variance) else self.number("variance")
 
-    def scaled(self, factor: Any) -> Kernel:
+    def scaled(self, factor: ArrayLike) -> Kernel:
         """factor · k."""
-        return eqx.tree_at(lambda k: k.variance, self, self.amplitude() * factor, is_leaf=lambda v: v is None)
+        return changed(self, variance=self.amplitude() * factor)
 
-    def split_variance(self) -> tuple[Any, Kernel]:
+    def split_variance(self) -> tuple[Amplitude, Kernel]:
         """(s², k/s²)."""
-        return self.variance, eqx.tree_at(lambda k: k.variance, self, None, is_leaf=lambda v: v is None)
+        return self.variance, changed(self, variance=ABSENT)
 
     def _numbers(self) -> dict[str, Array | None]:
         """The numbers that the formula shows, by symbol."""
@@ -180,13 +189,18 @@ class Wrapped(Kernel):
 
     kernel: eqx.AbstractVar[Kernel]
 
-    def encode(self, x: Any, name: str = "X", columns: int | None = None) -> Any:
+    @property
+    def arguments(self) -> tuple[Kernel, ...]:
+        """The kernel inside."""
+        return (self.kernel,)
+
+    def encode(self, x: object, name: str = "X", columns: int | None = None) -> AnyArray:
         """As the kernel inside reads them."""
         return self.kernel.encode(x, name, columns)
 
-    def adapt(self, scales: Scales) -> Any:
+    def adapt(self, scales: InputScales) -> Any:
         """As the kernel inside."""
-        return eqx.tree_at(lambda k: k.kernel, self, self.kernel.adapt(scales))
+        return changed(self, kernel=self.kernel.adapt(scales))
 
     @property
     def is_stationary(self) -> bool:
@@ -208,19 +222,16 @@ def _amplitude(value: Any) -> Float[Array, ""]:
     return factor
 
 
-def at_default(kernel: Kernel, name: str) -> bool:
-    """Whether the number `name` is still the one that its field declares."""
-    value = getattr(kernel, name)
-    default: Any = next(f.default for f in dataclasses.fields(kernel) if f.name == name)
-    if value is None or default is None or is_traced(value):
-        return value is None and default is None
-    return np.shape(value) == np.shape(default) and bool(np.all(np.asarray(value) == default))
-
-
 def start(kernel: K, **values: Any) -> K:
-    """The kernel with the given numbers where it still has its defaults."""
-    chosen = {name: jnp.asarray(v, dtype=float) for name, v in values.items() if at_default(kernel, name)}
-    return dataclasses.replace(kernel, **chosen) if chosen else kernel
+    """The kernel with the given numbers where it has none."""
+    chosen = {name: jnp.asarray(v, dtype=float) for name, v in values.items() if getattr(kernel, name) is None}
+    return changed(kernel, **chosen) if chosen else kernel
+
+
+def with_one_each(kernel: K, d: int) -> K:
+    """The kernel with a lengthscale for each of d columns."""
+    length = kernel.number("lengthscale")
+    return changed(kernel, lengthscale=jnp.full(d, length)) if jnp.ndim(length) == 0 else kernel
 
 
 def show(value: Any, digits: int = 3) -> str:
@@ -243,6 +254,6 @@ def show_call(name: str, **numbers: Any) -> str:
 
 def show_scaled(variance: Any, text: str) -> str:
     """`2.1² · text`: the standard deviation, squared, in front; nothing for a variance of one."""
-    if variance is None or (not is_traced(variance) and float(variance) == 1.0):
+    if variance is None or is_absent(variance) or (not is_traced(variance) and float(variance) == 1.0):
         return text
     return f"{'s' if is_traced(variance) else show(jnp.sqrt(variance))}² · {text}"

@@ -14,11 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from credo.core.arrays import is_traced
+from credo.core.arrays import AnyArray, is_traced
 from credo.core.checks import check_table
 from credo.core.errors import DataError
-from credo.core.params import positive, real
-from credo.kernels.base import Kernel, Scales
+from credo.core.params import is_absent, positive, real
+from credo.kernels.base import InputScales, Kernel
 
 
 class Coregionalized(Kernel):
@@ -41,7 +41,7 @@ class Coregionalized(Kernel):
         if not given or not all(isinstance(k, Kernel) for k in given):
             raise DataError("Coregionalized takes a kernel or several, e.g. Coregionalized(RBF(), loadings)")
         split = [term.split_variance() for kernel in given for term in kernel.terms]
-        amplitude = jnp.stack([jnp.ones(()) if s is None else jnp.asarray(s) for s, _ in split])
+        amplitude = jnp.stack([jnp.ones(()) if s is None or is_absent(s) else jnp.asarray(s) for s, _ in split])
         a = jnp.asarray(loadings, dtype=float)
         a = a[:, None] if a.ndim == 1 else a
         q = len(split)
@@ -83,7 +83,7 @@ class Coregionalized(Kernel):
         parts = [b[q, i, i] * k.diagonal(x[:, :-1]) for q, k in enumerate(self.kernels)]
         return sum(parts[1:], start=parts[0])
 
-    def encode(self, x: Any, name: str = "X", columns: int | None = None) -> Any:
+    def encode(self, x: object, name: str = "X", columns: int | None = None) -> AnyArray:
         """A table whose last column is the number of the output."""
         table = check_table(x, name, columns)
         if table.shape[1] < 2:
@@ -99,7 +99,7 @@ class Coregionalized(Kernel):
                 )
         return table
 
-    def adapt(self, scales: Scales) -> "Coregionalized":
+    def adapt(self, scales: InputScales) -> "Coregionalized":
         """Each k_q as it suits the inputs, with variance one; A and κ are the user's."""
         inside = scales.on(tuple(range(len(scales.spread) - 1)))._replace(variance=1.0)
         return Coregionalized([k.adapt(inside) for k in self.kernels], self.loadings, self.kappa)

@@ -14,12 +14,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, ArrayLike, Float, Int
 
-from credo.core.arrays import is_traced
+from credo.core.arrays import AnyArray, is_traced
 from credo.core.checks import check_table, check_vector
 from credo.core.errors import DataError
-from credo.kernels.base import Kernel, Scales, Wrapped
+from credo.kernels.base import Amplitude, InputScales, Kernel, Wrapped
 from credo.kernels.discrete import Coded
 from credo.kernels.elementary import White
 from credo.kernels.matern import Matern
@@ -43,7 +43,7 @@ class Differentiated(Wrapped):
         """k, ∂k/∂zⱼ, ∂k/∂xᵢ or ∂²k/∂xᵢ∂zⱼ."""
         return _of(self.kernel, x, z)
 
-    def encode(self, x: Any, name: str = "X", columns: int | None = None) -> Any:
+    def encode(self, x: object, name: str = "X", columns: int | None = None) -> AnyArray:
         """A table whose last column says what is observed."""
         table = check_table(x, name, columns)
         d = table.shape[1] - 1
@@ -59,15 +59,15 @@ class Differentiated(Wrapped):
                 )
         return table
 
-    def adapt(self, scales: Scales) -> "Differentiated":
+    def adapt(self, scales: InputScales) -> "Differentiated":
         """As the kernel inside, from the columns that are inputs."""
         return Differentiated(self.kernel.adapt(scales.on(tuple(range(len(scales.spread) - 1)))))
 
-    def scaled(self, factor: Any) -> Kernel:
+    def scaled(self, factor: ArrayLike) -> Kernel:
         """factor · k."""
         return Differentiated(self.kernel.scaled(factor))
 
-    def split_variance(self) -> tuple[Any, Kernel]:
+    def split_variance(self) -> tuple[Amplitude, Kernel]:
         """Of the kernel inside."""
         variance, bare = self.kernel.split_variance()
         return variance, Differentiated(bare)

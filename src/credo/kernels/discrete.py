@@ -19,11 +19,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from credo.core.arrays import is_traced
+from credo.core.arrays import AnyArray, is_traced
 from credo.core.checks import check_table
 from credo.core.errors import DataError
-from credo.core.params import positive
-from credo.kernels.base import Amplified, Scales, at_default
+from credo.core.params import ABSENT, positive
+from credo.kernels.base import Amplified, Amplitude, InputScales, start, with_one_each
 
 LARGEST_SET = 1000
 """2^|A| is finite up to 1023 elements; from here on a set needs the normalized kernel."""
@@ -33,7 +33,7 @@ class Coded(Amplified):
     """k(x, z) = s² c(x, z) of a similarity c of two rows of codes; compiled, since c may take many small steps."""
 
     _: KW_ONLY
-    variance: Float[Array, ""] | None = positive(1.0)
+    variance: Amplitude = positive(None, unset=1.0)
 
     @abstractmethod
     def similarity(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
@@ -58,9 +58,9 @@ class Coded(Amplified):
         """s² c(x, x)."""
         return self.amplitude() * jax.vmap(lambda a: self.similarity(a, a))(x)
 
-    def adapt(self, scales: Scales) -> Any:
+    def adapt(self, scales: InputScales) -> Any:
         """s² = the variance of the outcomes."""
-        return self.scaled(jnp.asarray(scales.variance, dtype=float)) if at_default(self, "variance") else self
+        return start(self, variance=scales.variance)
 
 
 class Counting(Coded):
@@ -130,7 +130,7 @@ class SetKernel(Coded):
         excess = 0.5 * (x.sum(1)[:, None] + z.sum(1)[None, :]) if self.normalized else 0.0
         return jnp.exp2(x @ z.T - excess)
 
-    def encode(self, x: Any, name: str = "X", columns: int | None = None) -> Any:
+    def encode(self, x: object, name: str = "X", columns: int | None = None) -> AnyArray:
         """Sets of elements of the universe, or a table of 0 and 1, as rows of 0 and 1."""
         if self.universe is not None and not is_table(x):
             places = {element: i for i, element in enumerate(self.universe)}
@@ -141,7 +141,7 @@ class SetKernel(Coded):
                     raise DataError(f"{name}[{row}] must be a set, found {members!r}; pass e.g. {{'a', 'b'}}")
                 for element in members:
                     x[row, look_up(element, places, f"{name}[{row}]", "the universe")] = 1.0
-        elif not is_table(x) and any(isinstance(item, set | frozenset) for item in x):
+        elif not is_table(x) and any(isinstance(item, set | frozenset) for item in x):  # type: ignore[attr-defined]
             raise DataError(f"{name} holds sets, but which elements there are is not known; give SetKernel(universe=…)")
         table = check_table(x, name, columns)
         if not is_traced(table):
@@ -185,7 +185,7 @@ class Categorical(Coded):
     model-based optimization for general algorithm configuration".
     """
 
-    lengthscale: Float[Array, "*d"] | None = positive(1.0, low=1e-2, high=1e4)
+    lengthscale: Float[Array, "*d"] | tuple[()] | None = positive(None, low=1e-2, high=1e4, unset=1.0)
     categories: tuple[tuple[str, ...], ...] | None = eqx.field(default=None, static=True)
     overlap: bool = eqx.field(default=False, static=True)
     ard: bool = eqx.field(default=False, static=True)
@@ -194,38 +194,37 @@ class Categorical(Coded):
         self,
         lengthscale: Any = None,
         *,
-        variance: Any = 1.0,
+        variance: Any = None,
         categories: Iterable[Iterable[str]] | None = None,
         overlap: bool = False,
         ard: bool = False,
     ):
         if overlap and (ard or lengthscale is not None):
             raise DataError("Categorical(overlap=True) has no lengthscale; leave lengthscale and ard out")
-        self.lengthscale = None if overlap else jnp.asarray(1.0 if lengthscale is None else lengthscale, dtype=float)
+        self.lengthscale = ABSENT if overlap else lengthscale
         self.variance = variance
         self.categories = None if categories is None else tuple(tuple(names) for names in categories)
         self.overlap, self.ard = overlap, ard
 
     def similarity(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
         """Π exp(-[x ≠ z]/ℓ), or the share of columns that agree."""
-        if self.lengthscale is None:
+        if self.overlap:
             return jnp.mean(x == z, dtype=float)
-        own = jnp.shape(self.lengthscale)
+        length = self.number("lengthscale")
+        own = jnp.shape(length)
         if own not in ((), x.shape):
             raise DataError(f"Categorical has {own[0]} lengthscales for inputs with {x.shape[0]} columns")
-        return jnp.exp(-jnp.where(x != z, 1.0 / self.lengthscale, 0.0).sum())
+        return jnp.exp(-jnp.where(x != z, 1.0 / length, 0.0).sum())
 
-    def adapt(self, scales: Scales) -> Any:
+    def adapt(self, scales: InputScales) -> Any:
         """ℓ = d: where all d columns differ, the correlation is 1/e."""
         d, out = len(scales.spread), super().adapt(scales)
-        if self.lengthscale is None:
+        if self.overlap:
             return out
-        each = jnp.asarray(float(d)) if at_default(self, "lengthscale") else self.lengthscale
-        if self.ard and jnp.ndim(each) == 0:
-            each = jnp.full(d, each)
-        return eqx.tree_at(lambda k: k.lengthscale, out, each)
+        out = start(out, lengthscale=float(d))
+        return with_one_each(out, d) if self.ard else out
 
-    def encode(self, x: Any, name: str = "X", columns: int | None = None) -> Any:
+    def encode(self, x: object, name: str = "X", columns: int | None = None) -> AnyArray:
         """A table of codes, or of strings among the `categories` of their columns, as codes."""
         if self.categories is None or is_table(x):
             return check_table(x, name, columns)
@@ -238,7 +237,7 @@ class Categorical(Coded):
         return check_table(codes, name, columns)
 
     def _numbers(self) -> dict[str, Any]:
-        return {"ℓ": self.lengthscale}
+        return {} if self.overlap else {"ℓ": self.number("lengthscale")}
 
 
 def is_table(x: Any) -> bool:

@@ -15,24 +15,20 @@ from jaxtyping import Array, Float
 
 from credo.core.arrays import is_traced
 from credo.core.errors import DataError
-from credo.core.params import positive, positive_definite
-from credo.kernels.base import Amplified, Kernel, Scales, at_default, show_call, start
+from credo.core.params import ABSENT, given, is_absent, positive, positive_definite
+from credo.core.pytrees import changed
+from credo.kernels.base import Amplified, Amplitude, InputScales, Kernel, show_call, start
 from credo.kernels.periodic import per_column
 from credo.kernels.stationary import Metric
 
 D = TypeVar("D", bound="DotProduct")
 
 
-def given(default: float) -> Any:
-    """Declares numbers that are set by the user or by `adapt`, and not learned."""
-    return eqx.field(default=default, converter=lambda v: v if is_traced(v) else jnp.asarray(v, dtype=float))
-
-
 class DotProduct(Amplified):
     """A kernel of uᵀw. Without lengthscales ℓ = 1, since the amplitude says the same."""
 
     lengthscale: eqx.AbstractVar[Float[Array, "*d"] | None]
-    center: eqx.AbstractVar[Float[Array, "*c"]]
+    center: eqx.AbstractVar[Float[Array, "*c"] | None]
     ard: eqx.AbstractVar[bool]
 
     def embed(self, x: Float[Array, "n d"]) -> Float[Array, "n d"]:
@@ -40,7 +36,7 @@ class DotProduct(Amplified):
         moved = x - per_column(self, "center", x)
         return moved if self.lengthscale is None else moved / per_column(self, "lengthscale", x)
 
-    def _prepare(self: D, scales: Scales) -> tuple[D, float]:
+    def _prepare(self: D, scales: InputScales) -> tuple[D, float]:
         """With center and lengthscales, and the typical uᵀu.
 
         Where there are lengthscales they carry the amplitude: a variance that nobody has set is left out.
@@ -49,10 +45,9 @@ class DotProduct(Amplified):
         d = len(scales.spread)
         if self.ard:
             length = scales.spread * np.sqrt(d) if self.lengthscale is None else self.lengthscale
-            each = jnp.broadcast_to(jnp.asarray(length), (d,))
-            out = eqx.tree_at(lambda k: k.lengthscale, out, each, is_leaf=lambda v: v is None)
-        if out.lengthscale is not None and at_default(out, "variance"):
-            out = eqx.tree_at(lambda k: k.variance, out, None)
+            out = changed(out, lengthscale=jnp.broadcast_to(jnp.asarray(length), (d,)))
+        if out.lengthscale is not None and out.variance is None:
+            out = changed(out, variance=ABSENT)
         scale = 1.0 if out.lengthscale is None else np.asarray(out.lengthscale)
         return out, float(np.square(scales.spread / scale).sum())
 
@@ -63,9 +58,9 @@ class Linear(DotProduct):
     Add a `Constant` for a line with an unknown height. `ard=True` gives each column an ℓ, and a weight, of its own.
     """
 
-    variance: Float[Array, ""] | None = positive(1.0)
+    variance: Amplitude = positive(None, unset=1.0)
     lengthscale: Float[Array, "*d"] | None = positive(None)
-    center: Float[Array, "*c"] = given(0.0)
+    center: Float[Array, "*c"] | None = given(unset=0.0)
     ard: bool = eqx.field(default=False, static=True, kw_only=True)
 
     def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
@@ -80,12 +75,11 @@ class Linear(DotProduct):
         """s² uᵀu."""
         return self.amplitude() * jnp.square(self.embed(x)).sum(1)
 
-    def adapt(self, scales: Scales) -> "Linear":
+    def adapt(self, scales: InputScales) -> "Linear":
         """c = the mean; a typical point has the variance of the outcomes."""
         out, size = self._prepare(scales)
-        if at_default(self, "lengthscale") and self.ard and out.variance is None:
-            shrunk = jnp.asarray(out.lengthscale) * np.sqrt(size / scales.variance)
-            return eqx.tree_at(lambda k: k.lengthscale, out, shrunk)
+        if self.lengthscale is None and self.ard and is_absent(out.variance):
+            return changed(out, lengthscale=jnp.asarray(out.lengthscale) * np.sqrt(size / scales.variance))
         return start(out, variance=scales.variance / size)
 
     def _numbers(self) -> dict[str, Array | None]:
@@ -99,7 +93,7 @@ class Bilinear(Kernel):
     """
 
     matrix: Float[Array, "d d"] | None = positive_definite(None)
-    center: Float[Array, "*c"] = given(0.0)
+    center: Float[Array, "*c"] | None = given(unset=0.0)
 
     def __check_init__(self) -> None:
         if self.matrix is None:
@@ -135,7 +129,7 @@ class Bilinear(Kernel):
         moved, applied = self._apply(x)
         return (moved * applied).sum(1)
 
-    def adapt(self, scales: Scales) -> "Bilinear":
+    def adapt(self, scales: InputScales) -> "Bilinear":
         """c = the mean; A diagonal, and a typical point has the variance of the outcomes."""
         return start(
             self,
@@ -147,7 +141,7 @@ class Bilinear(Kernel):
         """factor · A."""
         if self.matrix is None:
             return super().scaled(factor)
-        return eqx.tree_at(lambda k: k.matrix, self, self.matrix * factor)
+        return changed(self, matrix=self.matrix * factor)
 
     def formula(self) -> str:
         """Bilinear(A=…)."""
@@ -161,10 +155,10 @@ class Polynomial(DotProduct):
     """
 
     degree: int = eqx.field(default=2, static=True)
-    offset: Float[Array, ""] = positive(1.0)
-    variance: Float[Array, ""] | None = positive(1.0)
+    offset: Float[Array, ""] | None = positive(None, unset=1.0)
+    variance: Amplitude = positive(None, unset=1.0)
     lengthscale: Float[Array, "*d"] | None = positive(None)
-    center: Float[Array, "*c"] = given(0.0)
+    center: Float[Array, "*c"] | None = given(unset=0.0)
     ard: bool = eqx.field(default=False, static=True, kw_only=True)
 
     def __check_init__(self) -> None:
@@ -184,20 +178,20 @@ class Polynomial(DotProduct):
         return self._power(jnp.square(self.embed(x)).sum(1))
 
     def _power(self, inner: Array) -> Array:
-        return self.amplitude() * (inner + self.offset) ** self.degree
+        return self.amplitude() * (inner + self.number("offset")) ** self.degree
 
-    def adapt(self, scales: Scales) -> "Polynomial":
+    def adapt(self, scales: InputScales) -> "Polynomial":
         """c = the mean; a typical point has o = uᵀu and the variance of the outcomes."""
         out, size = self._prepare(scales)
-        if at_default(self, "lengthscale") and self.ard and out.variance is None and at_default(self, "offset"):
+        if self.lengthscale is None and self.ard and is_absent(out.variance) and self.offset is None:
             half = 0.5 * scales.variance ** (1.0 / self.degree)
-            out = eqx.tree_at(lambda k: k.lengthscale, out, jnp.asarray(out.lengthscale) * np.sqrt(size / half))
+            out = changed(out, lengthscale=jnp.asarray(out.lengthscale) * np.sqrt(size / half))
             return start(out, offset=half)
         out = start(out, offset=size)
-        return start(out, variance=scales.variance / (size + float(out.offset)) ** self.degree)
+        return start(out, variance=scales.variance / (size + float(out.number("offset"))) ** self.degree)
 
     def _numbers(self) -> dict[str, Array | None]:
-        return {"p": jnp.asarray(self.degree), "o": self.offset, "ℓ": self.lengthscale}
+        return {"p": jnp.asarray(self.degree), "o": self.number("offset"), "ℓ": self.lengthscale}
 
 
 class NeuralNetwork(Metric):
@@ -209,7 +203,7 @@ class NeuralNetwork(Metric):
     """
 
     bias: Float[Array, ""] = positive(1.0)
-    center: Float[Array, "*c"] = given(0.0)
+    center: Float[Array, "*c"] | None = given(unset=0.0)
 
     def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
         """s² κ of two points."""
@@ -235,7 +229,7 @@ class NeuralNetwork(Metric):
         rest = 1.0 + 2.0 * (left + right) + 4.0 * jnp.maximum(left * right - jnp.square(inner), 0.0)
         return self.amplitude() * (2.0 / jnp.pi) * jnp.arctan2(2.0 * inner, jnp.sqrt(rest))
 
-    def adapt(self, scales: Scales) -> "NeuralNetwork":
+    def adapt(self, scales: InputScales) -> "NeuralNetwork":
         """As every kernel with lengthscales, and c = the mean."""
         return start(super().adapt(scales), center=scales.center)
 

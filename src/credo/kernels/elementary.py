@@ -3,34 +3,35 @@
 from collections.abc import Callable
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+import numpy as np
+from jaxtyping import Array, ArrayLike, Float
 
+from credo.core.arrays import is_traced
 from credo.core.params import positive
-from credo.kernels.base import Kernel, Scales, show, show_scaled, start
+from credo.kernels.base import InputScales, Kernel, show, show_scaled, start
 
 
 class Constant(Kernel):
     """k = s²: an unknown constant."""
 
-    variance: Float[Array, ""] = positive(1.0)
+    variance: Float[Array, ""] | None = positive(None, unset=1.0)
 
     def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
         """s²."""
-        return self.variance
+        return self.number("variance")
 
     def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         """s² everywhere."""
-        return jnp.broadcast_to(self.variance, (x.shape[0], z.shape[0]))
+        return jnp.broadcast_to(self.number("variance"), (x.shape[0], z.shape[0]))
 
-    def adapt(self, scales: Scales) -> "Constant":
+    def adapt(self, scales: InputScales) -> "Constant":
         """s² = the variance of the outcomes."""
         return start(self, variance=scales.variance)
 
-    def scaled(self, factor: Float[Array, ""]) -> Kernel:
+    def scaled(self, factor: ArrayLike) -> Kernel:
         """factor · s²."""
-        return Constant(self.variance * factor)
+        return Constant(self.number("variance") * factor)
 
     @property
     def is_stationary(self) -> bool:
@@ -39,7 +40,8 @@ class Constant(Kernel):
 
     def formula(self) -> str:
         """s²."""
-        return f"{'s' if isinstance(self.variance, jax.core.Tracer) else show(jnp.sqrt(self.variance))}²"
+        variance = self.number("variance")
+        return f"{'s' if is_traced(variance) else show(np.sqrt(variance))}²"
 
 
 class White(Kernel):
@@ -48,19 +50,19 @@ class White(Kernel):
     Rows with equal inputs share it; what differs between repeated measurements is the model's `noise`.
     """
 
-    variance: Float[Array, ""] = positive(1.0)
+    variance: Float[Array, ""] | None = positive(None, unset=1.0)
 
     def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
         """s² [x = z]."""
-        return jnp.where(jnp.all(x == z), self.variance, 0.0)
+        return jnp.where(jnp.all(x == z), self.number("variance"), 0.0)
 
-    def adapt(self, scales: Scales) -> "White":
+    def adapt(self, scales: InputScales) -> "White":
         """s² = a tenth of the variance of the outcomes."""
         return start(self, variance=scales.variance / 10)
 
-    def scaled(self, factor: Float[Array, ""]) -> Kernel:
+    def scaled(self, factor: ArrayLike) -> Kernel:
         """factor · s²."""
-        return White(self.variance * factor)
+        return White(self.number("variance") * factor)
 
     @property
     def is_stationary(self) -> bool:

@@ -1,15 +1,16 @@
 """A kernel of other inputs: of some of the columns, or of a function of the row."""
 
 from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, ArrayLike, Float
 
+from credo.core.arrays import AnyArray
 from credo.core.errors import DataError
-from credo.kernels.base import Kernel, Scales, Wrapped
+from credo.core.params import settled
+from credo.kernels.base import Amplitude, InputScales, Kernel, Wrapped
 
 
 class OnColumns(Wrapped):
@@ -40,19 +41,19 @@ class OnColumns(Wrapped):
         """k(x, x) of the columns."""
         return self.kernel.diagonal(self._cut(x))
 
-    def encode(self, x: Any, name: str = "X", columns: int | None = None) -> Any:
+    def encode(self, x: object, name: str = "X", columns: int | None = None) -> AnyArray:
         """A table: the kernel inside sees a part of it."""
         return Kernel.encode(self, x, name, columns)
 
-    def adapt(self, scales: Scales) -> "OnColumns":
+    def adapt(self, scales: InputScales) -> "OnColumns":
         """From the columns that it sees."""
         return OnColumns(self.kernel.adapt(scales.on(self.columns)), self.columns)
 
-    def scaled(self, factor: Float[Array, ""]) -> Kernel:
+    def scaled(self, factor: ArrayLike) -> Kernel:
         """factor · k."""
         return OnColumns(self.kernel.scaled(factor), self.columns)
 
-    def split_variance(self) -> tuple[Any, Kernel]:
+    def split_variance(self) -> tuple[Amplitude, Kernel]:
         """Of the kernel inside."""
         variance, bare = self.kernel.split_variance()
         return variance, OnColumns(bare, self.columns)
@@ -67,7 +68,7 @@ class OnColumns(Wrapped):
         return f"{self._inside()}[{', '.join(f'x{c}' for c in self.columns)}]"
 
 
-class Warped(Wrapped):
+class OfFunction(Wrapped):
     """k(g(x), g(z)) for a function g of a row. Make it with `k.warp(g)`."""
 
     kernel: Kernel
@@ -88,13 +89,13 @@ class Warped(Wrapped):
     def _map(self, x: Float[Array, " d"]) -> Float[Array, " q"]:
         return jnp.atleast_1d(self.function(x))
 
-    def encode(self, x: Any, name: str = "X", columns: int | None = None) -> Any:
+    def encode(self, x: object, name: str = "X", columns: int | None = None) -> AnyArray:
         """A table, which g maps."""
         return Kernel.encode(self, x, name, columns)
 
-    def adapt(self, scales: Scales) -> "Warped":
-        """As the kernel inside: what g does to scales is not known, so only the amplitude is chosen."""
-        return self
+    def adapt(self, scales: InputScales) -> "OfFunction":
+        """What g does to scales is not known: what nobody has given stays at what it means until then."""
+        return settled(self)
 
     @property
     def is_stationary(self) -> bool:

@@ -1,19 +1,19 @@
 """Kernels that change from place to place: a varying lengthscale, a random walk, a change of regime."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, ArrayLike, Float
 
-from credo.core.arrays import is_traced
+from credo.core.arrays import AnyArray, is_traced
 from credo.core.errors import DataError
-from credo.core.params import positive, real
-from credo.kernels.base import Amplified, Kernel, Scales, show_call, start
-from credo.kernels.dotproduct import given
+from credo.core.params import given, positive, real
+from credo.core.pytrees import changed
+from credo.kernels.base import Amplified, Amplitude, InputScales, Kernel, show_call, start, with_one_each
 from credo.kernels.periodic import per_column
 
 G = TypeVar("G", bound="Gibbs")
@@ -32,10 +32,10 @@ class Gibbs(Amplified):
     eq. 4.32.
     """
 
-    lengthscale: Float[Array, "*d"] = positive(1.0)
-    variance: Float[Array, ""] | None = positive(1.0)
+    lengthscale: Float[Array, "*d"] | None = positive(None, unset=1.0)
+    variance: Amplitude = positive(None, unset=1.0)
     slope: Float[Array, " e"] | None = real(None)
-    center: Float[Array, "*c"] = given(0.0)
+    center: Float[Array, "*c"] | None = given(unset=0.0)
     function: Callable[[Array], Array] | None = eqx.field(default=None, static=True)
     ard: bool = eqx.field(default=False, static=True, kw_only=True)
     """Whether `learn` gives each column a lengthscale of its own."""
@@ -76,7 +76,7 @@ class Gibbs(Amplified):
         """s²."""
         return jnp.broadcast_to(self.amplitude(), x.shape[:1])
 
-    def encode(self, x: Any, name: str = "X", columns: int | None = None) -> Any:
+    def encode(self, x: object, name: str = "X", columns: int | None = None) -> AnyArray:
         """A table where the function, if there is one, gives positive lengthscales."""
         rows = super().encode(x, name, columns)
         if self.function is not None and not is_traced(rows, self.lengthscale):
@@ -85,19 +85,18 @@ class Gibbs(Amplified):
                 raise DataError(f"the lengthscales of Gibbs must be positive, found {smallest:.3g} on {name}; use exp")
         return rows
 
-    def adapt(self: G, scales: Scales) -> G:
+    def adapt(self: G, scales: InputScales) -> G:
         """ℓ = √d standard deviations (1 beside a function of yours), the same everywhere; c = the mean."""
         d = len(scales.spread)
         out = start(self, variance=scales.variance, center=scales.center)
         if self.function is None:
             typical = scales.spread * np.sqrt(d)
             out = start(out, lengthscale=typical if self.ard else np.exp(np.log(typical).mean()), slope=np.zeros(d))
-        if self.ard and jnp.ndim(out.lengthscale) == 0:
-            out = eqx.tree_at(lambda k: k.lengthscale, out, jnp.full(d, out.lengthscale))
-        return out
+        out = start(out, lengthscale=1.0)
+        return with_one_each(out, d) if self.ard else out
 
     def _numbers(self) -> dict[str, Array | None]:
-        return {"ℓ": self.lengthscale, "w": self.slope}
+        return {"ℓ": self.number("lengthscale"), "w": self.slope}
 
 
 class Brownian(Amplified):
@@ -107,8 +106,8 @@ class Brownian(Amplified):
     Rasmussen & Williams (2006), appendix B.2.1.
     """
 
-    variance: Float[Array, ""] | None = positive(1.0)
-    origin: Float[Array, ""] = given(0.0)
+    variance: Amplitude = positive(None, unset=1.0)
+    origin: Float[Array, ""] | None = given(unset=0.0)
 
     def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
         """s² min(|x|, |z|) on the same side of the origin, 0 across it."""
@@ -126,9 +125,9 @@ class Brownian(Amplified):
     def _walked(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
         if x.shape[1] != 1:
             raise DataError(f"Brownian is of one column, found inputs with {x.shape[1]}; use .on(column)")
-        return x[:, 0] - self.origin
+        return x[:, 0] - self.number("origin")
 
-    def adapt(self, scales: Scales) -> "Brownian":
+    def adapt(self, scales: InputScales) -> "Brownian":
         """The origin is one range to the left of the mean, before the data; s² = their variance over their range."""
         if len(scales.span) != 1:
             raise DataError(f"Brownian is of one column, found inputs with {len(scales.span)}; use .on(column)")
@@ -136,7 +135,7 @@ class Brownian(Amplified):
         return start(self, origin=origin, variance=scales.variance / scales.span[0])
 
     def _numbers(self) -> dict[str, Array | None]:
-        return {"origin": self.origin}
+        return {"origin": self.number("origin")}
 
 
 class ChangePoint(Kernel):
@@ -149,8 +148,8 @@ class ChangePoint(Kernel):
 
     before: Kernel
     after: Kernel
-    location: Float[Array, ""] = real(0.0)
-    width: Float[Array, ""] = positive(1.0)
+    location: Float[Array, ""] | None = real(None, unset=0.0)
+    width: Float[Array, ""] | None = positive(None, unset=1.0)
     column: int = eqx.field(default=0, static=True, kw_only=True)
 
     def __check_init__(self) -> None:
@@ -164,7 +163,7 @@ class ChangePoint(Kernel):
         """σ(x), how much of `before` is left."""
         if self.column >= x.shape[-1]:
             raise DataError(f"ChangePoint is on column {self.column}, found inputs with {x.shape[-1]} columns")
-        return jax.nn.sigmoid(-(x[..., self.column] - self.location) / self.width)
+        return jax.nn.sigmoid(-(x[..., self.column] - self.number("location")) / self.number("width"))
 
     def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
         """σ k₁ σ + (1 - σ) k₂ (1 - σ) of two points."""
@@ -181,21 +180,19 @@ class ChangePoint(Kernel):
         a = self.weight(x)
         return jnp.square(a) * self.before.diagonal(x) + jnp.square(1.0 - a) * self.after.diagonal(x)
 
-    def adapt(self, scales: Scales) -> "ChangePoint":
+    def adapt(self, scales: InputScales) -> "ChangePoint":
         """The change is at the mean of its column, over a twentieth of the range; both kernels adapt."""
         if self.column >= len(scales.span):
             raise DataError(f"ChangePoint is on column {self.column}, found inputs with {len(scales.span)} columns")
-        parts = (self.before.adapt(scales), self.after.adapt(scales))
-        out = ChangePoint(*parts, self.location, self.width, column=self.column)
+        out = changed(self, before=self.before.adapt(scales), after=self.after.adapt(scales))
         location, width = scales.center[self.column], scales.span[self.column] / 20
         return start(out, location=location, width=width)
 
-    def scaled(self, factor: Any) -> Kernel:
+    def scaled(self, factor: ArrayLike) -> Kernel:
         """Both kernels multiplied."""
-        parts = (self.before.scaled(factor), self.after.scaled(factor))
-        return ChangePoint(*parts, self.location, self.width, column=self.column)
+        return changed(self, before=self.before.scaled(factor), after=self.after.scaled(factor))
 
     def formula(self) -> str:
         """ChangePoint(k₁ → k₂, x0=…)."""
-        numbers = show_call("", **{f"x{self.column}": self.location, "w": self.width})[1:-1]
+        numbers = show_call("", **{f"x{self.column}": self.number("location"), "w": self.number("width")})[1:-1]
         return f"ChangePoint({self.before.formula()} → {self.after.formula()}, {numbers})"

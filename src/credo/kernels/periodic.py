@@ -16,7 +16,8 @@ from jaxtyping import Array, Float
 
 from credo.core.errors import DataError
 from credo.core.params import positive
-from credo.kernels.base import Amplified, Kernel, Scales, at_default, show_call, start
+from credo.core.pytrees import changed
+from credo.kernels.base import Amplified, Amplitude, InputScales, Kernel, show_call, start, with_one_each
 from credo.kernels.stationary import squared_distances
 
 P = TypeVar("P", bound="Periodic")
@@ -27,7 +28,7 @@ CYCLES = 5.0
 
 def per_column(kernel: Kernel, name: str, x: Array) -> Array:
     """The number `name` of a kernel, checked to be one for all columns of x or one for each."""
-    value = getattr(kernel, name)
+    value = kernel.number(name)
     if jnp.shape(value) not in ((), (x.shape[-1],)):
         raise DataError(
             f"{type(kernel).__name__} has {name} of shape {jnp.shape(value)} for inputs with {x.shape[-1]} columns; "
@@ -48,8 +49,8 @@ class Periodic(Amplified):
     """
 
     lengthscale: Float[Array, "*d"] = positive(1.0, low=1e-2, high=1e3)
-    variance: Float[Array, ""] | None = positive(1.0)
-    period: Float[Array, "*p"] = positive(1.0)
+    variance: Amplitude = positive(None, unset=1.0)
+    period: Float[Array, "*p"] | None = positive(None, unset=1.0)
     ard: bool = eqx.field(default=False, static=True, kw_only=True)
     """Whether `learn` gives each column a lengthscale of its own."""
 
@@ -73,12 +74,10 @@ class Periodic(Amplified):
         """s²."""
         return jnp.broadcast_to(self.amplitude(), x.shape[:1])
 
-    def adapt(self: P, scales: Scales) -> P:
+    def adapt(self: P, scales: InputScales) -> P:
         """p = a fifth of the range of a column, one for each, s² = the variance of the outcomes."""
         out = start(self, period=_one_or_each(scales.span / CYCLES), variance=scales.variance)
-        if self.ard and jnp.ndim(self.lengthscale) == 0:
-            out = eqx.tree_at(lambda k: k.lengthscale, out, jnp.full(len(scales.span), self.lengthscale))
-        return out
+        return with_one_each(out, len(scales.span)) if self.ard else out
 
     @property
     def is_stationary(self) -> bool:
@@ -86,7 +85,7 @@ class Periodic(Amplified):
         return True
 
     def _numbers(self) -> dict[str, Array | None]:
-        return {"p": self.period, "ℓ": self.lengthscale}
+        return {"p": self.number("period"), "ℓ": self.lengthscale}
 
 
 class LocallyPeriodic(Periodic):
@@ -95,7 +94,7 @@ class LocallyPeriodic(Periodic):
     Periodic × RBF, with one distance for both.  Rasmussen & Williams (2006), eq. 5.16.
     """
 
-    decay: Float[Array, "*q"] = positive(1.0)
+    decay: Float[Array, "*q"] | None = positive(None, unset=1.0)
 
     def embed(self, x: Float[Array, "n d"]) -> Float[Array, "n q"]:
         """Points on circles, followed by x/λ."""
@@ -105,12 +104,12 @@ class LocallyPeriodic(Periodic):
         """The periodic kernel, times exp(-Σ (x - z)²/2λ²)."""
         return super().of(x, z) * jnp.exp(-0.5 * jnp.square((x - z) / per_column(self, "decay", x)).sum())
 
-    def adapt(self, scales: Scales) -> "LocallyPeriodic":
+    def adapt(self, scales: InputScales) -> "LocallyPeriodic":
         """As `Periodic`, and λ = the range of a column."""
         return start(super().adapt(scales), decay=_one_or_each(scales.span))
 
     def _numbers(self) -> dict[str, Array | None]:
-        return {**super()._numbers(), "λ": self.decay}
+        return {**super()._numbers(), "λ": self.number("decay")}
 
 
 class Cosine(Amplified):
@@ -119,8 +118,8 @@ class Cosine(Amplified):
     With one p its crests lie across the diagonal; for a wave along each column multiply `Cosine().on(k)`.
     """
 
-    period: Float[Array, "*p"] = positive(1.0)
-    variance: Float[Array, ""] | None = positive(1.0)
+    period: Float[Array, "*p"] | None = positive(None, unset=1.0)
+    variance: Amplitude = positive(None, unset=1.0)
 
     def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
         """s² cos(2π Σ (x - z)/p) of two points."""
@@ -138,7 +137,7 @@ class Cosine(Amplified):
     def _phase(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
         return 2.0 * jnp.pi * (x / per_column(self, "period", x)).sum(-1)
 
-    def adapt(self, scales: Scales) -> "Cosine":
+    def adapt(self, scales: InputScales) -> "Cosine":
         """p = a fifth of the range of a column, one for each, s² = the variance of the outcomes."""
         return start(self, period=_one_or_each(scales.span / CYCLES), variance=scales.variance)
 
@@ -148,7 +147,7 @@ class Cosine(Amplified):
         return True
 
     def _numbers(self) -> dict[str, Array | None]:
-        return {"p": self.period}
+        return {"p": self.number("period")}
 
 
 class SpectralMixture(Kernel):
@@ -218,9 +217,9 @@ class SpectralMixture(Kernel):
         """Σ w."""
         return jnp.broadcast_to(self.spectrum(x.shape[1])[0].sum(), x.shape[:1])
 
-    def adapt(self, scales: Scales) -> "SpectralMixture":
+    def adapt(self, scales: InputScales) -> "SpectralMixture":
         """Waves from a quarter of a cycle to eight over the range of the data, which share the variance."""
-        if not at_default(self, "weights"):
+        if self.weights is not None:
             return self
         return SpectralMixture(*self._starts(scales.span, scales.variance), components=self.components)
 
@@ -228,7 +227,7 @@ class SpectralMixture(Kernel):
         """Every weight multiplied."""
         if self.weights is None:
             return super().scaled(factor)
-        return eqx.tree_at(lambda k: k.weights, self, self.weights * factor)
+        return changed(self, weights=self.weights * factor)
 
     @property
     def is_stationary(self) -> bool:

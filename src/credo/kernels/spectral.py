@@ -91,7 +91,7 @@ def _(kernel: White, d: int) -> Spectrum:
 
 @_measure.register
 def _(kernel: Constant, d: int) -> Spectrum:
-    return kernel.variance, Zero(d)
+    return kernel.number("variance"), Zero(d)
 
 
 @_measure.register

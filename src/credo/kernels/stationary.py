@@ -19,7 +19,7 @@ from jaxtyping import Array, Float
 
 from credo.core.errors import DataError
 from credo.core.params import positive, real
-from credo.kernels.base import Amplified, Scales, at_default, start
+from credo.kernels.base import Amplified, Amplitude, InputScales, start, with_one_each
 
 M = TypeVar("M", bound="Metric")
 
@@ -65,8 +65,8 @@ def _root_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Arr
 class Metric(Amplified):
     """A kernel with lengthscales: it sees x/ℓ, followed by Λx where there is a projection."""
 
-    lengthscale: Float[Array, "*d"] = positive(1.0)
-    variance: Float[Array, ""] | None = positive(1.0)
+    lengthscale: Float[Array, "*d"] | None = positive(None, unset=1.0)
+    variance: Amplitude = positive(None, unset=1.0)
     projection: Float[Array, "q d"] | None = real(None)
     ard: bool = eqx.field(default=False, static=True, kw_only=True)
     """Whether `learn` gives each column a lengthscale of its own."""
@@ -74,7 +74,7 @@ class Metric(Amplified):
     """The rows of Λ that `learn` adds to the metric."""
 
     def __check_init__(self) -> None:
-        if jnp.ndim(self.lengthscale) > 1:
+        if self.lengthscale is not None and jnp.ndim(self.lengthscale) > 1:
             raise DataError(
                 f"{type(self).__name__} needs one lengthscale or one for each column, "
                 f"found shape {jnp.shape(self.lengthscale)}; for a full metric give projection="
@@ -82,33 +82,28 @@ class Metric(Amplified):
 
     def embed(self, x: Float[Array, "n d"]) -> Float[Array, "n q"]:
         """Rows whose Euclidean distance is r."""
-        d, own = x.shape[-1], jnp.shape(self.lengthscale)
+        length = self.number("lengthscale")
+        d, own = x.shape[-1], jnp.shape(length)
         if own not in ((), (d,)):
             raise DataError(
                 f"{type(self).__name__} has {own[0]} lengthscales for inputs with {d} columns; "
                 "give one for all or one for each, or use .on(columns)"
             )
-        scaled = x / self.lengthscale
+        scaled = x / length
         return scaled if self.projection is None else jnp.concatenate([scaled, x @ self.projection.T], axis=-1)
 
-    def adapt(self: M, scales: Scales) -> M:
+    def adapt(self: M, scales: InputScales) -> M:
         """ℓ = √d standard deviations of a column (their typical distance), s² = the variance of the outcomes."""
         d = len(scales.spread)
         typical = scales.spread * np.sqrt(d)
-        out = self
-        if at_default(self, "lengthscale"):
-            each = typical if self.ard else np.exp(np.log(typical).mean())
-            out = eqx.tree_at(lambda k: k.lengthscale, out, jnp.asarray(each))
-        elif self.ard and jnp.ndim(self.lengthscale) == 0:
-            out = eqx.tree_at(lambda k: k.lengthscale, out, jnp.full(d, self.lengthscale))
-        if self.rank and self.projection is None:
-            directions = np.random.default_rng(0).normal(size=(self.rank, d)) * 0.1 / typical
-            out = eqx.tree_at(lambda k: k.projection, out, jnp.asarray(directions), is_leaf=lambda v: v is None)
-        return start(out, variance=scales.variance)
+        out = start(self, lengthscale=typical if self.ard else np.exp(np.log(typical).mean()), variance=scales.variance)
+        if self.rank:
+            out = start(out, projection=np.random.default_rng(0).normal(size=(self.rank, d)) * 0.1 / typical)
+        return with_one_each(out, d) if self.ard else out
 
     def _numbers(self) -> dict[str, Array | None]:
         """The numbers that the formula shows, by symbol."""
-        return {"ℓ": self.lengthscale, "Λ": self.projection}
+        return {"ℓ": self.number("lengthscale"), "Λ": self.projection}
 
 
 class Stationary(Metric):

@@ -19,7 +19,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, UInt64
 
-from credo.core.arrays import is_traced
+from credo.core.arrays import AnyArray, is_traced
 from credo.core.checks import check_table
 from credo.core.errors import DataError
 from credo.core.params import positive, unit_interval
@@ -37,7 +37,7 @@ class Strings(Coded):
     _: KW_ONLY
     width: int = eqx.field(default=WIDTH, static=True)
 
-    def encode(self, x: Any, name: str = "X", columns: int | None = None) -> Any:
+    def encode(self, x: object, name: str = "X", columns: int | None = None) -> AnyArray:
         """Strings, or rows of character codes with -1 behind the end, as rows of codes."""
         if not is_table(x):
             x = _codes(as_items(x, name, "strings"), self.width, name)

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from credo.core.arrays import AnyArray
 from credo.core.checks import check_table
 from credo.core.errors import DataError, NotPositiveDefinite, RepairedWarning
 from credo.kernels.base import Kernel
@@ -39,7 +40,7 @@ class Tabulated(Coded):
         """Rows and columns of K."""
         return self.matrix[x[:, 0].astype(int)[:, None], z[:, 0].astype(int)[None, :]]
 
-    def encode(self, x: Any, name: str = "X", columns: int | None = None) -> Any:
+    def encode(self, x: object, name: str = "X", columns: int | None = None) -> AnyArray:
         """Things of the list, or a column of their numbers, as a column of numbers."""
         return encode_members(x, self.items, len(self.matrix), name, columns)
 

@@ -20,7 +20,7 @@ from credo.core.predictive import (
     MultivariateT,
     NegativeBinomial,
     Normal,
-    PoissonMixture,
+    Poisson,
     StudentT,
     Warp,
     Warped,
@@ -68,7 +68,7 @@ KINDS = {
     "warped": Warped(Normal(LOG_MEAN, LOG_NOISE, LOG_LATENT), Logarithm()),
     "beta-binomial": BetaBinomial(TRIALS, A, B, 12),
     "negative-binomial": NegativeBinomial(SHAPE, RATE, EXPOSURE),
-    "poisson-mixture": PoissonMixture(WEIGHTS, RATES),
+    "poisson-mixture": Mixture(WEIGHTS, (Poisson(RATES.T),)),
     "multivariate-t": MultivariateT(5.0, MEAN, PSI, 0.3 * PSI),
     "dirichlet-multinomial": DirichletMultinomial(6, ALPHA),
     "categorical": Categorical(PROBS, [0.3, 0.2, 0.9]),
@@ -304,7 +304,7 @@ def test_a_logarithm_as_warp_is_the_lognormal():
     np.testing.assert_allclose(warped.aleatoric, lognormal.aleatoric, rtol=1e-10)
     np.testing.assert_allclose(warped.epistemic, lognormal.epistemic, rtol=1e-10)
     joint = Warped(Normal(LOG_MEAN, LOG_NOISE, LOG_LATENT, jnp.diag(LOG_LATENT)), Logarithm())
-    assert joint.marginal().latent.covariance is None
+    assert joint.marginal().latent.latent_covariance is None
 
 
 def test_student_with_two_degrees_of_freedom_has_infinite_variance():
@@ -330,7 +330,8 @@ def test_joint_samples_covary_as_the_latent_function(kind):
             want = factor * (covariance[i, j] + (noise[i] if i == j else 0.0))
             assert abs(products.mean() - want) < 4.5 * products.std(ddof=1) / np.sqrt(len(products))
     alone = p[[0, 1]]
-    assert alone.covariance is None
+    joint = {Normal: "latent_covariance", StudentT: "latent_scale"}.get(kind)
+    assert joint is None or getattr(alone, joint) is None
     np.testing.assert_allclose(alone.variance, p.variance[:2])
 
 
@@ -444,7 +445,40 @@ def test_quantiles_of_mixed_counts_come_from_a_table():
     np.testing.assert_array_equal(mixed.interval(0.9).upper, mixed.quantile([0.05, 0.95])[1])
     np.testing.assert_array_equal(mixed[1:3].quantile(0.5), mixed.quantile(0.5)[1:3])
     np.testing.assert_array_equal(mixed.quantile(0.9), eqx.filter_jit(lambda m: m.quantile(0.9))(mixed))
-    assert count_quantiles(weights, 1e3 * size, size / mean / 10, np.asarray([0.5])) is None
+    large = Mixture(weights, (NegativeBinomial(1e3 * size, size / mean / 10, np.ones((3, 5))),))
+    mean, std = np.asarray(large.mean), np.asarray(large.std)
+    assert count_quantiles(lambda y: np.ones((1, 5)), mean, std, np.asarray([0.5])) is None
+    far = np.asarray(large.quantile(0.5))
+    assert np.all(large.cdf(far) >= 0.5 - 1e-9) and np.all(large.cdf(far - 1) < 0.5)
+
+
+def test_weights_that_change_from_query_to_query():
+    """As those of hidden states do: p(y) = Σ wₖₘ pₖₘ(y), the columns of a row share a component."""
+    rng = np.random.default_rng(1)
+    weights = rng.dirichlet(np.ones(3), 4).T
+    mean, var = rng.normal(size=(3, 4, 2)), rng.uniform(0.2, 2, (3, 4, 2))
+    p = Mixture(weights, (Normal(mean, var, np.zeros_like(var)),))
+    assert p.shape == (4, 2)
+    y = rng.normal(size=(4, 2))
+    w = weights[:, :, None]
+    np.testing.assert_allclose(p.cdf(y), (w * st.norm.cdf(y, mean, np.sqrt(var))).sum(0), rtol=1e-10)
+    np.testing.assert_allclose(p.log_prob(y), np.log((w * st.norm.pdf(y, mean, np.sqrt(var))).sum(0)), rtol=1e-10)
+    np.testing.assert_allclose(p.variance, (w * (var + mean**2)).sum(0) - (w * mean).sum(0) ** 2, rtol=1e-10)
+    np.testing.assert_allclose(p.cdf(p.quantile(0.3)), 0.3, rtol=1e-6)
+    np.testing.assert_allclose(p[1:, 0].mean, p.mean[1:, 0])
+    draws = np.asarray(p.sample(4000, seed=1))
+    assert np.all(np.abs(draws.mean(0) - p.mean) < 4.5 * draws.std(0) / np.sqrt(4000))
+    both = mixture([0.5, 0.5], [p, Normal(y, np.ones((4, 2)), np.zeros((4, 2)))])
+    np.testing.assert_allclose(both.cdf(y), 0.5 * np.asarray(p.cdf(y)) + 0.25, rtol=1e-10)
+
+
+def test_the_disagreement_of_the_components_of_one_noise_is_noise():
+    means = np.array([0.0, 2.0, 5.0, 9.0])
+    p = Mixture(np.full(4, 0.25), (Normal(means, np.ones(4), np.zeros(4)),), 2)
+    plain = Mixture(p.weights, p.parts)
+    np.testing.assert_allclose(p.total, plain.total)
+    np.testing.assert_allclose(p.epistemic, np.var([1.0, 7.0]))
+    np.testing.assert_allclose(p.aleatoric, 1.0 + (1.0 + 4.0) / 2)
 
 
 def test_a_mixture_of_mixtures_is_a_mixture():

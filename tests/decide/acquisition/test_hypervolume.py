@@ -205,7 +205,7 @@ def test_correlated_outputs_against_monte_carlo():
     front = np.asarray(multi.predict(X).mean)
     points = SETS[0]
     prediction = multi.predict(points, joint=True)
-    covariance = np.asarray(prediction.covariance)
+    covariance = np.asarray(prediction.latent_covariance)
     assert abs(covariance[0, 1]) > 0.05 * covariance[0, 0]
     want, se = joint_monte_carlo(front, reference_point(front), np.asarray(prediction.mean), covariance, 100_000)
     assert abs(scores(acquisition, multi, SETS)[0][0] - want) < 4.5 * se

@@ -15,7 +15,7 @@ from statsmodels.miscmodels.ordinal_model import OrderedModel
 import credo
 from credo.core import params
 from credo.core.gaussian import Gaussian
-from credo.core.predictive import Bernoulli, Categorical, Mixture, PoissonMixture
+from credo.core.predictive import Bernoulli, Categorical, Mixture
 from credo.errors import DataError, NotConvergedWarning
 from credo.infer import MAP, ML
 from credo.infer.laplace import Laplace
@@ -313,7 +313,7 @@ def test_counts_integrate_over_the_weights(after):
     m, s = eta_of(belief, QUERIES[:2])
     exposure = np.array([2.0, 0.5])
     p = belief.predict(QUERIES[:2], exposure=exposure)
-    assert isinstance(p, PoissonMixture)
+    assert isinstance(p, Mixture)
     mean = exposure * np.exp(m + s**2 / 2)
     np.testing.assert_allclose(p.mean, mean, rtol=1e-8)
     np.testing.assert_allclose(p.epistemic, mean**2 * np.expm1(s**2), rtol=1e-6)

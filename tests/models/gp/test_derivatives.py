@@ -7,7 +7,7 @@ import pytest
 import credo
 from credo.core.errors import DataError
 from credo.kernels import RBF, Exponential, Matern32, Matern52, RationalQuadratic, White, check_kernel
-from credo.kernels.base import Scales
+from credo.kernels.base import InputScales
 from credo.kernels.derivative import Differentiated, with_gradients
 from credo.kernels.discrete import Categorical
 from credo.kernels.dotproduct import Linear
@@ -142,8 +142,8 @@ def test_rows_that_do_not_say_what_is_observed(x, message):
 def test_starts_do_not_see_the_last_column():
     inside, around = RBF(ard=True), Differentiated(RBF(ard=True))
     rows, outcomes = with_gradients(X, Y, SLOPES)
-    adapted = around.adapt(Scales.of(rows, 3.0)).kernel
-    want = inside.adapt(Scales.of(rows[:, :2], 3.0))
+    adapted = around.adapt(InputScales.of(rows, 3.0)).kernel
+    want = inside.adapt(InputScales.of(rows[:, :2], 3.0))
     np.testing.assert_array_equal(adapted.lengthscale, want.lengthscale)
     assert adapted.lengthscale.shape == (2,) and len(outcomes) == len(rows)
 

@@ -52,7 +52,7 @@ def test_posterior_and_evidence_are_the_textbook_s(n):
     p = after.predict(Q, joint=True)
     np.testing.assert_allclose(p.mean, mean, rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(p.epistemic, np.diag(covariance), rtol=1e-8, atol=1e-10)
-    np.testing.assert_allclose(p.covariance, covariance, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(p.latent_covariance, covariance, rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(p.aleatoric, 0.2)
     np.testing.assert_allclose(gp().log_evidence(x, y), evidence, rtol=1e-10)
     np.testing.assert_allclose(after.covariance(Q[:2], Q), covariance[:2], rtol=1e-8, atol=1e-10)

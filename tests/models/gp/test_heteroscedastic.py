@@ -51,8 +51,8 @@ def test_the_posterior_is_the_formula():
     np.testing.assert_allclose(g.epistemic, 0.8 - np.einsum("ij,jk,ik->i", cross_g, inner, cross_g), rtol=1e-7)
     p = after.predict(QUERIES, joint=True)
     np.testing.assert_allclose(p.mean, 0.2 + cross @ alpha, rtol=1e-7)
-    np.testing.assert_allclose(p.covariance, np.asarray(RBF(1.0, 1.5)(QUERIES)) - cross @ b @ cross.T, atol=1e-8)
-    np.testing.assert_allclose(np.diag(p.covariance), p.epistemic, rtol=1e-7)
+    np.testing.assert_allclose(p.latent_covariance, np.asarray(RBF(1.0, 1.5)(QUERIES)) - cross @ b @ cross.T, atol=1e-8)
+    np.testing.assert_allclose(np.diag(p.latent_covariance), p.epistemic, rtol=1e-7)
     np.testing.assert_allclose(p.aleatoric, np.exp(np.asarray(g.mean) + 0.5 * np.asarray(g.epistemic)), rtol=1e-12)
 
 

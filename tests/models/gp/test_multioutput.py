@@ -9,7 +9,7 @@ from scipy import stats
 
 import credo
 from credo.errors import DataError
-from credo.kernels import RBF, Matern52, Scales, check_kernel
+from credo.kernels import RBF, InputScales, Matern52, check_kernel
 from credo.kernels.coregion import Coregionalized
 from credo.models.gp import GP
 from credo.models.gp.independent import Independent
@@ -78,7 +78,7 @@ def test_a_gp_takes_the_kernel_on_stacked_rows():
     gp = GP(kernel(), 0.0, 0.3).condition(x, Y.ravel())
     multi = MultiGP(kernel(), noise=0.3).condition(X, Y)
     np.testing.assert_allclose(gp.predict(x).std, multi.predict(X).std.ravel(), rtol=1e-8)
-    adapted = kernel().adapt(Scales.of(10 * x, 5.0))
+    adapted = kernel().adapt(InputScales.of(10 * x, 5.0))
     np.testing.assert_array_equal(adapted.loadings, kernel().loadings)
 
 
@@ -87,7 +87,7 @@ def test_predictions_and_evidence_are_those_of_the_dense_formula():
     np.testing.assert_allclose(belief().log_evidence(X, Y), log_evidence, rtol=1e-8)
     p = belief().condition(X, Y).predict(QUERIES, joint=True)
     np.testing.assert_allclose(p.mean, mean, rtol=1e-8)
-    np.testing.assert_allclose(p.covariance, covariance, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(p.latent_covariance, covariance, rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(p.epistemic, np.diag(covariance).reshape(4, 3), rtol=1e-8)
     np.testing.assert_allclose(p.std, np.sqrt(np.diag(covariance).reshape(4, 3) + NOISE), rtol=1e-8)
     prior = belief().predict(QUERIES)
@@ -123,9 +123,11 @@ def test_independent_outputs_are_single_gps():
         single = gp.condition(X[there], Y[there, j]).predict(QUERIES, joint=True)
         np.testing.assert_allclose(p.mean[:, j], single.mean, rtol=1e-10)
         np.testing.assert_allclose(p.std[:, j], single.std, rtol=1e-10)
-        np.testing.assert_allclose(p.covariance.reshape(4, 3, 4, 3)[:, j, :, j], single.covariance, atol=1e-12)
+        np.testing.assert_allclose(
+            p.latent_covariance.reshape(4, 3, 4, 3)[:, j, :, j], single.latent_covariance, atol=1e-12
+        )
         total += float(gp.log_evidence(X[there], Y[there, j]))
-    np.testing.assert_allclose(p.covariance.reshape(4, 3, 4, 3)[:, 0, :, 1], 0.0)
+    np.testing.assert_allclose(p.latent_covariance.reshape(4, 3, 4, 3)[:, 0, :, 1], 0.0)
     np.testing.assert_allclose(both.log_evidence(X, Y), total, rtol=1e-10)
     more = after.condition(X[:2], np.array([[1.0, np.nan, 2.0], [0.0, np.nan, 1.0]]))
     np.testing.assert_array_equal(more.predict(QUERIES).mean[:, 1], p.mean[:, 1])

@@ -8,6 +8,7 @@ from threadpoolctl import threadpool_limits
 
 import credo
 from credo.core import params
+from credo.core.params import ABSENT
 from credo.errors import DataError
 from credo.infer.optimize import Optimum
 from credo.kernels import RBF, Exponential, Matern32, Matern52, RationalQuadratic, check_kernel
@@ -134,7 +135,7 @@ def test_the_parts_add_up_and_agree_with_dense_algebra():
 def test_sentences_say_what_each_part_is():
     x = np.linspace(0, 10, 60)
     y = 3 * x + (1 + 0.3 * x) * np.sin(2 * np.pi * x) + 0.1 * RNG.normal(size=60)
-    season = CenteredPeriodic(1.0, None, 1.0) * RBF(30.0, None) * Linear(None, center=-2.0)
+    season = CenteredPeriodic(1.0, ABSENT, 1.0) * RBF(30.0, ABSENT) * Linear(ABSENT, center=-2.0)
     gp = GP(Linear(9.0, center=5.0) + season.scaled(jnp.asarray(0.1)) + RBF(0.4, 0.01), noise=0.01)
     after = gp.condition(pd.DataFrame({"time": x}), y)
     trend, pattern, *_, noise = describe(after, units={"time": "years"})

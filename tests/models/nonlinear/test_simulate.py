@@ -5,7 +5,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from credo.core.predictive import PoissonMixture
+from credo.core.predictive import Poisson
 from credo.errors import DataError
 from credo.models.lds import LDS
 from credo.models.nonlinear import Particles, StateSpaceModel
@@ -61,7 +61,7 @@ def test_a_cloud_goes_on_from_its_particles(model, rng):
 
 def test_inputs_drive_it_and_outcomes_may_be_counts():
     own = StateSpaceModel(
-        observe=lambda z, u: PoissonMixture(jnp.ones(1), jnp.exp(z)[None] + u),
+        observe=lambda z, u: Poisson(jnp.exp(z) + u),
         transition_sample=lambda key, z, u: z + u + 0.01 * jr.normal(key, z.shape),
         start_mean=[0.0],
         start_covariance=[[0.0]],

@@ -71,7 +71,7 @@ def test_forecasts_are_lognormal_in_the_units_of_the_outcome(both):
     assert np.all(p.median < p.mean)
     # Whole futures: one season remembers the last.
     draws = np.log(p.sample(4000, seed=1))
-    want = np.asarray(log.covariance + np.diag(log.aleatoric))
+    want = np.asarray(log.latent_covariance + np.diag(log.aleatoric))
     deviation = draws - np.asarray(log.mean)
     products = deviation[:, :, None] * deviation[:, None]
     assert np.all(np.abs(products.mean(0) - want) < 4.5 * products.std(0) / np.sqrt(4000))

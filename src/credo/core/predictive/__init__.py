@@ -7,7 +7,7 @@ from credo.core.predictive.counts import (
     Count,
     DirichletMultinomial,
     NegativeBinomial,
-    PoissonMixture,
+    Poisson,
 )
 from credo.core.predictive.lognormal import LogNormal
 from credo.core.predictive.mixture import Mixture, mixture
@@ -27,7 +27,7 @@ __all__ = [
     "MultivariateT",
     "NegativeBinomial",
     "Normal",
-    "PoissonMixture",
+    "Poisson",
     "Predictive",
     "StudentT",
     "Warp",

@@ -12,8 +12,8 @@ Depeweg et al. (2018), "Decomposition of uncertainty in Bayesian deep learning".
 """
 
 from abc import abstractmethod
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -22,9 +22,14 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from credo.core.arrays import Numeric, is_traced, put
 from credo.core.errors import DataError
+from credo.core.predictive.count_table import BLOCK, SLACK, count_quantiles
 
 GRID = 4097
+
+P = TypeVar("P", bound="Predictive")
+Index = int | slice | Sequence[int] | Sequence[bool] | np.ndarray | Array | tuple[int | slice, ...]
 
 
 class Interval(NamedTuple):
@@ -83,11 +88,11 @@ class Predictive(eqx.Module):
         return jnp.sqrt(self.variance)
 
     @abstractmethod
-    def log_prob(self, y: Any) -> Array:
+    def log_prob(self, y: Numeric) -> Array:
         """log p(y), one number per query."""
 
     @abstractmethod
-    def cdf(self, y: Any) -> Array:
+    def cdf(self, y: Numeric) -> Array:
         """P(Y ≤ y), one number per query."""
 
     @abstractmethod
@@ -102,7 +107,7 @@ class Predictive(eqx.Module):
     def _draw(self, key: PRNGKeyArray) -> Array:
         """One joint draw of all outcomes."""
 
-    def quantile(self, q: Any) -> Array:
+    def quantile(self, q: Numeric) -> Array:
         """The smallest y with P(Y ≤ y) ≥ q; for k levels q the result has k rows."""
         return _quantiles(self, check_levels(q, "q"))
 
@@ -111,7 +116,7 @@ class Predictive(eqx.Module):
         """The 0.5-quantile."""
         return self.quantile(0.5)
 
-    def interval(self, level: Any = 0.95) -> Interval:
+    def interval(self, level: Numeric = 0.95) -> Interval:
         """The central interval that holds y with probability `level`."""
         half = check_levels(level, "level") / 2
         return Interval(self.quantile(0.5 - half), self.quantile(0.5 + half))
@@ -134,14 +139,48 @@ class Predictive(eqx.Module):
             raise TypeError("this prediction is of a single outcome and has no length")
         return self.shape[0]
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self: P, index: Index) -> P:
         """The predictions at some of the queries; what they know of each other is dropped."""
         where = jnp.asarray(index) if isinstance(index, list) else index
         return jax.tree.map(lambda leaf: leaf[where], self.marginal())
 
-    def marginal(self) -> Any:
+    def marginal(self: P) -> P:
         """The same predictions, each on its own: without the covariance between queries."""
         return self
+
+
+class Marginals(Predictive):
+    """A vector outcome: every question about its size is answered for each coordinate on its own."""
+
+    @property
+    @abstractmethod
+    def marginals(self) -> Predictive:
+        """Each coordinate on its own."""
+
+    @property
+    def aleatoric(self) -> Array:
+        """The noise variance of each coordinate."""
+        return self.marginals.aleatoric
+
+    @property
+    def epistemic(self) -> Array:
+        """The variance of each coordinate that comes from not knowing the parameters."""
+        return self.marginals.epistemic
+
+    def cdf(self, y: Numeric) -> Array:
+        """P(Yᵢ ≤ yᵢ) for each coordinate."""
+        return self.marginals.cdf(y)
+
+    def quantile(self, q: Numeric) -> Array:
+        """The quantiles of each coordinate."""
+        return self.marginals.quantile(q)
+
+    def _quantile(self, q: Array) -> Array:
+        return self.marginals._quantile(q)
+
+    def __getitem__(self, index: Index) -> Predictive:  # type: ignore[override]
+        """Some of the coordinates, each on its own."""
+        return self.marginals[index]
 
 
 # Compiled once for each kind and shape: searches and draws are loops, which JAX would compile anew at every call.
@@ -155,7 +194,7 @@ def _draws(prediction: Predictive, keys: Array) -> Array:
     return jax.vmap(prediction._draw)(keys)
 
 
-def check_levels(q: Any, name: str) -> Float[Array, "..."]:
+def check_levels(q: Numeric, name: str) -> Float[Array, "..."]:
     """Probabilities strictly between 0 and 1."""
     levels = jnp.asarray(q, dtype=float)
     if not isinstance(levels, jax.core.Tracer) and not bool(jnp.all((levels > 0) & (levels < 1))):
@@ -163,23 +202,16 @@ def check_levels(q: Any, name: str) -> Float[Array, "..."]:
     return levels
 
 
-def to_array(value: Any) -> Any:
+def to_array(value: Numeric) -> Array:
     """Field converter: anything numeric to a float64 JAX array; plain numbers through NumPy, which compiles nothing."""
     plain = isinstance(value, float | int | np.generic | np.ndarray)
     return jnp.asarray(np.asarray(value, dtype=float) if plain else value, dtype=float)
 
 
-def invert_cdf(cdf: Callable[[Array], Array], q: Array, low: Array, high: Array, discrete: bool = False) -> Array:
-    """The smallest y in (low, high] with cdf(y) ≥ q, to the last bits that float64 can tell.
-
-    Whole numbers by bisection, real ones by inverse quadratic interpolation inside a bracket: Chandrupatla
-    (1997), "A new hybrid quadratic/bisection algorithm". About ten evaluations instead of sixty.
-    """
-    return (_bisect if discrete else _chandrupatla)(cdf, q, low, high)
-
-
 def _bisect(cdf: Callable[[Array], Array], q: Array, low: Array, high: Array) -> Array:
-    def halve(_: Any, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
+    """The smallest whole number y in (low, high] with cdf(y) ≥ q."""
+
+    def halve(_: Array | int, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
         lo, hi = bracket
         middle = jnp.floor((lo + hi) / 2)
         enough = cdf(middle) >= q
@@ -188,8 +220,13 @@ def _bisect(cdf: Callable[[Array], Array], q: Array, low: Array, high: Array) ->
     return jax.lax.fori_loop(0, 64, halve, (low, high))[1]
 
 
-def _chandrupatla(cdf: Callable[[Array], Array], q: Array, low: Array, high: Array) -> Array:
-    """x1 is the newest point, [x1, x2] the bracket, x3 the point that x1 replaced; f = cdf - q."""
+def invert_cdf(cdf: Callable[[Array], Array], q: Array, low: Array, high: Array) -> Array:
+    """The y in [low, high] with cdf(y) = q, to the last bits that float64 can tell.
+
+    Inverse quadratic interpolation inside a bracket: Chandrupatla (1997), "A new hybrid quadratic/bisection algorithm".
+    About ten evaluations instead of sixty. x1 is the newest point, [x1, x2] the bracket, x3 the point that x1
+    replaced; f = cdf - q.
+    """
     State = tuple[Array, ...]
     eps = jnp.finfo(float).eps
 
@@ -231,9 +268,30 @@ def _ratio(top: Array, bottom: Array) -> Array:
     return jnp.where(zero, 0.0, top / jnp.where(zero, 1.0, bottom))
 
 
-def cantelli_bracket(mean: Array, std: Array, q: Array) -> tuple[Array, Array]:
-    """Where the q-quantile of any distribution with this mean and std must lie (one-sided Chebyshev)."""
-    return mean - std * jnp.sqrt((1 - q) / q), mean + std * jnp.sqrt(q / (1 - q))
+def search_counts(prediction: Predictive, q: Array) -> Array:
+    """The q-quantile of counts by bisection, between the bounds of Cantelli's inequality (one-sided Chebyshev)."""
+    low = prediction.mean - prediction.std * jnp.sqrt((1 - q) / q)
+    high = prediction.mean + prediction.std * jnp.sqrt(q / (1 - q))
+    low = jnp.maximum(jnp.floor(low) - 1, -1.0)
+    return _bisect(prediction.cdf, q - SLACK, low, jnp.ceil(high) + 1)
+
+
+def tabled_quantile(prediction: Predictive, q: Numeric) -> Array:
+    """The quantiles of counts: from a table where the prediction is concrete and its counts are not large."""
+    levels = check_levels(q, "q")
+    if not is_traced(prediction, levels):
+        mean, std = np.asarray(prediction.mean), np.asarray(prediction.std)
+        found = count_quantiles(
+            lambda y: np.asarray(_masses(prediction, jnp.asarray(float(y)))), mean, std, np.atleast_1d(levels)
+        )
+        if found is not None:
+            return put(found if levels.ndim else found[0])
+    return _quantiles(prediction, levels)
+
+
+@eqx.filter_jit
+def _masses(prediction: Predictive, first: Array) -> Array:
+    return jnp.exp(jax.lax.map(prediction.log_prob, first + jnp.arange(BLOCK, dtype=float)))
 
 
 def integrate_on_grid(integrand: Callable[[Array], Array], center: Array, scale: Array) -> Array:

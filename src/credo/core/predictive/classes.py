@@ -1,6 +1,6 @@
 """Classes: Categorical and Bernoulli. Their doubt is an entropy, split into noise and mutual information."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -8,6 +8,7 @@ import jax.random as jr
 from jax.scipy import special
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from credo.core.arrays import Numeric
 from credo.core.predictive.base import Predictive, to_array
 
 
@@ -25,7 +26,7 @@ class Categorical(Predictive):
     aleatoric: Float[Array, "*m"] = eqx.field(converter=to_array)
 
     @classmethod
-    def certain(cls, probs: Any) -> "Categorical":
+    def certain(cls, probs: Numeric) -> "Categorical":
         """The prediction of somebody who knows θ: all doubt is noise."""
         table = to_array(probs)
         return cls(table, entropy_of(table))
@@ -55,13 +56,13 @@ class Categorical(Predictive):
         """The most probable class."""
         return jnp.argmax(self.probs, axis=-1)
 
-    def log_prob(self, y: Any) -> Array:
+    def log_prob(self, y: Numeric) -> Array:
         """log probs[y] for class indices y (one, or one per query); -inf for what is not a class."""
         value = jnp.asarray(y, float)
         classes = jnp.arange(self.probs.shape[-1])
         return jnp.log(jnp.sum(jnp.where(classes == value[..., None], self.probs, 0.0), axis=-1))
 
-    def cdf(self, y: Any) -> Array:
+    def cdf(self, y: Numeric) -> Array:
         """P(Y ≤ y) in the order of the classes."""
         classes = jnp.arange(self.probs.shape[-1])
         return jnp.sum(jnp.where(classes <= jnp.asarray(y)[..., None], self.probs, 0.0), axis=-1)
@@ -86,7 +87,7 @@ class Bernoulli(Predictive):
     aleatoric: Float[Array, "*m"] = eqx.field(converter=to_array)
 
     @classmethod
-    def certain(cls, prob: Any) -> "Bernoulli":
+    def certain(cls, prob: Numeric) -> "Bernoulli":
         """The prediction of somebody who knows θ: all doubt is noise."""
         p = to_array(prob)
         return cls(p, entropy_of(jnp.stack([1 - p, p], axis=-1)))
@@ -117,13 +118,13 @@ class Bernoulli(Predictive):
         """p(1 - p)."""
         return self.prob * (1 - self.prob)
 
-    def log_prob(self, y: Any) -> Array:
+    def log_prob(self, y: Numeric) -> Array:
         """y log p + (1 - y) log(1 - p); -inf for what is neither 0 nor 1."""
         one = jnp.asarray(y, float)
         log_p = special.xlogy(one, self.prob) + special.xlog1py(1 - one, -self.prob)
         return jnp.where((one == 0) | (one == 1), log_p, -jnp.inf)
 
-    def cdf(self, y: Any) -> Array:
+    def cdf(self, y: Numeric) -> Array:
         """P(Y ≤ y)."""
         value = jnp.asarray(y, float)
         return jnp.where(value < 0, 0.0, jnp.where(value < 1, 1 - self.prob, 1.0))

@@ -1,7 +1,7 @@
-"""Counts: beta-binomial, negative binomial, mixtures of Poissons, and the Dirichlet-multinomial."""
+"""Counts: beta-binomial, negative binomial, Poisson, and the Dirichlet-multinomial."""
 
 from abc import abstractmethod
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -10,19 +10,22 @@ import jax.random as jr
 from jax.scipy import special, stats
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from credo.core.predictive.base import Predictive, cantelli_bracket, invert_cdf, sum_over_counts, to_array
+from credo.core.arrays import Numeric
+from credo.core.predictive.base import Marginals, Predictive, search_counts, sum_over_counts, tabled_quantile, to_array
 from credo.core.special import log_binomial, log_rising
 
 
 class Count(Predictive):
-    """Outcomes 0, 1, 2, …: quantiles by search, entropy by summation."""
+    """Outcomes 0, 1, 2, …: quantiles from a table or by search, entropy by summation."""
 
     discrete: ClassVar[bool] = True
 
+    def quantile(self, q: Numeric) -> Array:
+        """The smallest y with P(Y ≤ y) ≥ q; for k levels q the result has k rows."""
+        return tabled_quantile(self, q)
+
     def _quantile(self, q: Array) -> Array:
-        low, high = cantelli_bracket(self.mean, self.std, q)
-        low = jnp.maximum(jnp.floor(low) - 1, -1.0)
-        return invert_cdf(self.cdf, q, low, jnp.ceil(high) + 1, discrete=True)
+        return search_counts(self, q)
 
     @eqx.filter_jit
     def entropy(self) -> Array:
@@ -38,7 +41,7 @@ class Count(Predictive):
     def _log_mass(self, y: Array) -> Array:
         """log p(y) for a whole number y ≥ 0."""
 
-    def log_prob(self, y: Any) -> Array:
+    def log_prob(self, y: Numeric) -> Array:
         """log p(y); -inf for what is not a whole number ≥ 0."""
         value = jnp.asarray(y, float)
         valid = (value >= 0) & (value == jnp.round(value))
@@ -86,16 +89,13 @@ class BetaBinomial(Count):
         )
         return jnp.where(inside, log_p, -jnp.inf)
 
-    def cdf(self, y: Any) -> Array:
+    def cdf(self, y: Numeric) -> Array:
         """Σ_{j ≤ y} p(j)."""
         top = jnp.floor(jnp.asarray(y, float))
         terms = jax.vmap(lambda j: jnp.where(j <= top, jnp.exp(self.log_prob(j)), 0.0))(
             jnp.arange(self.limit + 1, dtype=float)
         )
         return jnp.minimum(jnp.sum(terms, axis=0), 1.0)
-
-    def _quantile(self, q: Array) -> Array:
-        return invert_cdf(self.cdf, q - 1e-12, jnp.full(self.a.shape, -1.0), self.trials, discrete=True)
 
     def _draw(self, key: PRNGKeyArray) -> Array:
         k_theta, k_count = jr.split(key)
@@ -138,7 +138,7 @@ class NegativeBinomial(Count):
             - y * jnp.log1p(b / t)
         )
 
-    def cdf(self, y: Any) -> Array:
+    def cdf(self, y: Numeric) -> Array:
         """I_{b/(b+t)}(a, y + 1)."""
         top = jnp.floor(jnp.asarray(y, float))
         success = self.rate / (self.rate + self.exposure)
@@ -151,51 +151,39 @@ class NegativeBinomial(Count):
         return jr.poisson(k_count, rate * self.exposure).astype(float)
 
 
-class PoissonMixture(Count):
-    """A Poisson count whose rate is one of s weighted values (draws from a posterior).
+class Poisson(Count):
+    """y ~ Poisson(rate), the rate being known."""
 
-    p(y) = Σₛ wₛ Poisson(y | λₛ).
-    """
-
-    weights: Float[Array, " s"] = eqx.field(converter=to_array)
-    rates: Float[Array, "*m s"] = eqx.field(converter=to_array)
+    rate: Float[Array, "*m"] = eqx.field(converter=to_array)
 
     @property
     def mean(self) -> Array:
-        """Σ wₛ λₛ."""
-        return self.rates @ self.weights
+        """λ."""
+        return self.rate
 
     @property
     def aleatoric(self) -> Array:
-        """E[λ]: a Poisson's variance is its mean."""
-        return self.mean
+        """λ: a Poisson's variance is its mean."""
+        return self.rate
 
     @property
     def epistemic(self) -> Array:
-        """Var[λ] under the weights."""
-        return (self.rates - self.mean[..., None]) ** 2 @ self.weights
+        """Zero: the rate is taken as known."""
+        return jnp.zeros_like(self.rate)
 
     def _log_mass(self, y: Array) -> Array:
-        return special.logsumexp(stats.poisson.logpmf(y[..., None], self.rates), axis=-1, b=self.weights)
+        return stats.poisson.logpmf(y, self.rate)
 
-    def cdf(self, y: Any) -> Array:
-        """Σ wₛ Q(⌊y⌋ + 1, λₛ) with the regularized upper incomplete gamma function Q."""
-        top = jnp.floor(jnp.asarray(y, float))[..., None]
-        inside = special.gammaincc(jnp.maximum(top, 0.0) + 1, self.rates)
-        return jnp.where(top < 0, 0.0, inside) @ self.weights
+    def cdf(self, y: Numeric) -> Array:
+        """Q(⌊y⌋ + 1, λ), the regularized upper incomplete gamma function."""
+        top = jnp.floor(jnp.asarray(y, float))
+        return jnp.where(top < 0, 0.0, special.gammaincc(jnp.maximum(top, 0.0) + 1, self.rate))
 
     def _draw(self, key: PRNGKeyArray) -> Array:
-        k_rate, k_count = jr.split(key)
-        # One draw of the parameter serves all queries: they are jointly distributed.
-        chosen = jr.choice(k_rate, self.weights.shape[0], p=self.weights)
-        return jr.poisson(k_count, self.rates[..., chosen]).astype(float)
-
-    def __getitem__(self, index: Any) -> "PoissonMixture":
-        """The predictions at some of the queries."""
-        return PoissonMixture(self.weights, self.rates[index])
+        return jr.poisson(key, self.rate).astype(float)
 
 
-class DirichletMultinomial(Predictive):
+class DirichletMultinomial(Marginals):
     """How `trials` outcomes fall into k classes whose probabilities are Dirichlet(alpha).
 
     Every question but `log_prob` and `sample` is answered for each class on its own, whose count is
@@ -218,17 +206,7 @@ class DirichletMultinomial(Predictive):
         """m αₖ/Σα."""
         return self.marginals.mean
 
-    @property
-    def aleatoric(self) -> Array:
-        """The noise variance of each count."""
-        return self.marginals.aleatoric
-
-    @property
-    def epistemic(self) -> Array:
-        """The variance of each count that comes from not knowing the probabilities."""
-        return self.marginals.epistemic
-
-    def log_prob(self, y: Any) -> Array:
+    def log_prob(self, y: Numeric) -> Array:
         """log [m! Γ(A)/Γ(A + m) Π Γ(αₖ + yₖ)/(Γ(αₖ) yₖ!)]; -inf where the counts do not sum to m."""
         given = jnp.asarray(y, float)
         valid = jnp.all((given >= 0) & (given == jnp.round(given)), axis=-1)
@@ -245,23 +223,12 @@ class DirichletMultinomial(Predictive):
         )
         return jnp.where(valid & (jnp.sum(given, axis=-1) == self.trials), log_p, -jnp.inf)
 
-    def cdf(self, y: Any) -> Array:
-        """P(Yₖ ≤ yₖ) for each class."""
-        return self.marginals.cdf(y)
-
     def entropy(self) -> Array:
         """The entropy of each class's count."""
         return self.marginals.entropy()
-
-    def _quantile(self, q: Array) -> Array:
-        return self.marginals._quantile(q)
 
     def _draw(self, key: PRNGKeyArray) -> Array:
         k_theta, k_counts = jr.split(key)
         theta = jr.dirichlet(k_theta, self.alpha)
         outcomes = jr.categorical(k_counts, jnp.log(theta), shape=(self.trials,))
         return jnp.sum(jax.nn.one_hot(outcomes, self.alpha.shape[0], dtype=float), axis=0)
-
-    def __getitem__(self, index: Any) -> Any:
-        """Some of the classes, each on its own."""
-        return self.marginals[index]

@@ -8,32 +8,36 @@ Scores and losses ask for the same few integrals of a prediction Y:
     spread        ½ E|Y - Y′|      half of Gini's mean difference
 
 Closed forms are used where they exist; a mixture is integrated component by component, so that narrow and far
-apart components are each seen at their own scale.
+apart components are each seen at their own scale. Closed forms of concrete predictions are computed in NumPy; a rule
+is compiled once for each kind and shape of prediction.
 """
 
 import itertools
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy import special, stats
+import scipy.special
+from jax.scipy import special
 from jaxtyping import Array, Float
 
+from credo.core.arrays import Numeric, is_traced
 from credo.core.predictive import (
     Bernoulli,
     Categorical,
-    DirichletMultinomial,
     Laplace,
     LogNormal,
     Mixture,
-    MultivariateT,
     Normal,
     Predictive,
     StudentT,
 )
+from credo.core.predictive.base import Marginals
+from credo.core.predictive.mixture import FEW
 from credo.core.predictive.real import student_cdf
 from credo.core.special import log_beta
 
@@ -47,13 +51,13 @@ SUPPORT = 4096
 """How many counts are summed; where the spread is wider, in strides."""
 
 Classes = Bernoulli | Categorical
+Numbers = Array | np.ndarray | np.floating
+Anchors = Any  # of a mixture a tuple of its parts', of counts and real outcomes arrays: nested as the prediction is
 
 
 def alone(prediction: Predictive) -> Predictive:
     """The prediction with each outcome on its own: a vector outcome as its coordinates."""
-    if isinstance(prediction, MultivariateT | DirichletMultinomial):
-        return prediction.marginals
-    return prediction.marginal()
+    return prediction.marginals if isinstance(prediction, Marginals) else prediction.marginal()
 
 
 def per_row(prediction: Predictive, ask: Callable[[Predictive, Array], Array], y: Array) -> Array:
@@ -63,23 +67,17 @@ def per_row(prediction: Predictive, ask: Callable[[Predictive, Array], Array], y
     return ask(prediction, y)
 
 
-def over_components(prediction: Mixture, ask: Callable[[Predictive], Array]) -> Array:
-    """Σₖ wₖ ask(componentₖ)."""
-    each = jnp.concatenate([jax.vmap(ask)(part) for part in prediction.parts])
-    return jnp.tensordot(prediction.weights, each, 1)
-
-
-def anchors(prediction: Predictive) -> Any:
+def anchors(prediction: Predictive) -> Anchors:
     """What `expectation` needs to know of a prediction before it knows the function: compute it once for many."""
     if isinstance(prediction, Categorical | Bernoulli):
         return ()
-    if isinstance(prediction, Mixture):
+    if isinstance(prediction, Mixture) and _by_component(prediction):
         return tuple(jax.vmap(anchors)(part) for part in prediction.parts)
     return _support(prediction) if prediction.discrete else _center_and_scale(prediction)
 
 
 def expectation(
-    prediction: Predictive, function: Callable[[Array], Array], split: Any = None, known: Any = None
+    prediction: Predictive, function: Callable[[Array], Array], split: Numeric | None = None, known: Anchors = None
 ) -> Array:
     """E[f(Y)] for an elementwise f of outcomes, one number per query.
 
@@ -92,12 +90,12 @@ def expectation(
         values = [function(jnp.full(prediction.shape, float(k))) for k in range(probs.shape[-1])]
         return jnp.sum(probs * jnp.stack(values, axis=-1), axis=-1)
     known = anchors(prediction) if known is None else known
-    if isinstance(prediction, Mixture):
+    if isinstance(prediction, Mixture) and _by_component(prediction):
         each = [
             jax.vmap(lambda part, its: expectation(part, function, split, its))(part, its)
             for part, its in zip(prediction.parts, known, strict=True)
         ]
-        return jnp.tensordot(prediction.weights, jnp.concatenate(each), 1)
+        return prediction.average(jnp.concatenate(each))
     if prediction.discrete:
         points, masses, _ = known
         return _sum_nodes(lambda y, mass: mass * function(y), points, masses)
@@ -114,92 +112,147 @@ def expectation(
     return jnp.where(point, function(center), _sum_nodes(at_node, points, weights))
 
 
-def shortfall(prediction: Predictive, threshold: Any) -> Array:
+def shortfall(prediction: Predictive, threshold: Numeric) -> Numbers:
     """E[(a - Y)₊] at a = `threshold`.
 
     With z = (a - mean)/scale: Normal σ(zΦ(z) + φ(z)); Student-t s(zF(z) + f(z)(ν + z²)/(ν - 1)), infinite for
     ν ≤ 1; Laplace b(z₊ + ½e^(-|z|)); LogNormal aΦ(z) - E[Y]Φ(z - σ) with z of log a.
     """
-    a = jnp.asarray(threshold, float)
+    xp = _library(prediction, threshold)
+    a = xp.asarray(threshold, float)
     match prediction:
         case Normal():
-            return normal_shortfall(a - prediction.mean, prediction.std)
+            mean, sd = _moments(prediction)
+            return normal_shortfall(a - mean, sd)
         case StudentT():
-            df = jnp.where(prediction.df > 1, prediction.df, 2.0)
-            z = (a - prediction.mean) / prediction.scale
-            unit = z * student_cdf(z, df) + stats.t.pdf(z, df) * (df + z**2) / (df - 1)
-            return jnp.where(prediction.df > 1, prediction.scale * unit, jnp.inf)
+            scale, df = _scale(prediction), xp.asarray(prediction.df)
+            known = xp.where(df > 1, df, 2.0)
+            z = (a - xp.asarray(prediction.mean)) / scale
+            log_pdf = -_log_beta(known / 2, 0.5) - 0.5 * xp.log(known) - 0.5 * (known + 1) * xp.log1p(z**2 / known)
+            unit = z * _student_cdf(z, known) + xp.exp(log_pdf) * (known + z**2) / (known - 1)
+            return xp.where(df > 1, scale * unit, xp.inf)
         case Laplace():
-            z = (a - prediction.mean) / prediction.scale
-            return prediction.scale * (jnp.maximum(z, 0.0) + 0.5 * jnp.exp(-jnp.abs(z)))
+            scale = xp.asarray(prediction.scale)
+            z = (a - xp.asarray(prediction.mean)) / scale
+            return scale * (xp.maximum(z, 0.0) + 0.5 * xp.exp(-xp.abs(z)))
         case LogNormal():
             return _lognormal_shortfall(prediction, a)
-        case Mixture():
-            return over_components(prediction, lambda part: shortfall(part, a))
         case _:
-            return expectation(prediction, lambda y: jnp.maximum(a - y, 0.0), split=a)
+            return _shortfall_by_rule(prediction, jnp.asarray(a))
 
 
-def normal_shortfall(difference: Array, std: Array) -> Array:
+@eqx.filter_jit
+def _shortfall_by_rule(prediction: Predictive, a: Array) -> Array:
+    if isinstance(prediction, Mixture) and _by_component(prediction):
+        return prediction.average(prediction.each(lambda part: jnp.asarray(shortfall(part, a))))
+    return expectation(prediction, lambda y: jnp.maximum(a - y, 0.0), split=a)
+
+
+def normal_shortfall(difference: Numbers, std: Numbers) -> Numbers:
     """E[(a - Y)₊] for a Normal with a - mean = `difference`; (a - mean)₊ where the standard deviation is zero."""
+    xp = _library(difference, std)
     point = std == 0
-    sd = jnp.where(point, 1.0, std)
+    sd = xp.where(point, 1.0, std)
     z = difference / sd
-    unit = z * stats.norm.cdf(z) + stats.norm.pdf(z)
-    return jnp.where(point, jnp.maximum(difference, 0.0), sd * unit)
+    unit = z * _normal_cdf(z) + xp.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)
+    return xp.where(point, xp.maximum(difference, 0.0), sd * unit)
 
 
-def _lognormal_shortfall(prediction: LogNormal, a: Array) -> Array:
-    point, some = prediction.scale == 0, a > 0
-    sd = jnp.where(point, 1.0, prediction.scale)
-    z = (jnp.log(jnp.where(some, a, 1.0)) - prediction.location) / sd
-    below = a * stats.norm.cdf(z) - prediction.mean * stats.norm.cdf(z - sd)
-    return jnp.where(point, jnp.maximum(a - prediction.mean, 0.0), jnp.where(some, jnp.maximum(below, 0.0), 0.0))
+def _lognormal_shortfall(prediction: LogNormal, a: Numbers) -> Numbers:
+    xp = _library(prediction, a)
+    location, scale = _moments(prediction.log)
+    mean = xp.exp(location + 0.5 * scale**2)
+    point, some = scale == 0, a > 0
+    sd = xp.where(point, 1.0, scale)
+    z = (xp.log(xp.where(some, a, 1.0)) - location) / sd
+    below = a * _normal_cdf(z) - mean * _normal_cdf(z - sd)
+    return xp.where(point, xp.maximum(a - mean, 0.0), xp.where(some, xp.maximum(below, 0.0), 0.0))
 
 
-def distance(prediction: Predictive, point: Any) -> Array:
+def distance(prediction: Predictive, point: Numeric) -> Numbers:
     """E|Y - a| = 2 E[(a - Y)₊] + E[Y] - a."""
-    a = jnp.asarray(point, float)
-    return 2 * shortfall(prediction, a) + prediction.mean - a
+    xp = _library(prediction, point)
+    a = xp.asarray(point, float)
+    return 2 * xp.asarray(shortfall(prediction, a)) + xp.asarray(prediction.mean) - a
 
 
-def spread(prediction: Predictive) -> Array:
+def spread(prediction: Predictive) -> Numbers:
     """½ E|Y - Y′| = ∫ F(1 - F) dy for two independent outcomes of the same prediction.
 
     Normal σ/√π; LogNormal E[Y] erf(σ/2); Laplace ¾b; Student-t 2s√ν/(ν - 1) · B(½, ν - ½)/B(½, ν/2)²; mixtures of
     Normals from the pairs' differences. Jordan, Krüger & Lerch (2019), appendix A; Grimit et al. (2006).
     """
+    xp = _library(prediction)
     match prediction:
         case Bernoulli():
             return prediction.variance
         case Normal():
-            return prediction.std / jnp.sqrt(jnp.pi)
+            return _moments(prediction)[1] / np.sqrt(np.pi)
         case LogNormal():
-            return prediction.mean * special.erf(0.5 * prediction.scale)
+            location, scale = _moments(prediction.log)
+            return xp.exp(location + 0.5 * scale**2) * (special if xp is jnp else scipy.special).erf(0.5 * scale)
         case Laplace():
-            return 0.75 * prediction.scale
+            return 0.75 * xp.asarray(prediction.scale)
         case StudentT():
-            df = jnp.where(prediction.df > 1, prediction.df, 2.0)
-            half = jnp.asarray(0.5)
-            unit = 2 * jnp.sqrt(df) / (df - 1) * jnp.exp(log_beta(half, df - 0.5) - 2 * log_beta(half, df / 2))
-            return jnp.where(prediction.df > 1, prediction.scale * unit, jnp.inf)
-        case Mixture() if all(isinstance(part, Normal) for part in prediction.parts):
-            return _spread_of_normals(prediction)
-        case _ if prediction.discrete:
-            points, masses, stride = _support(prediction)
-            # The average of F over the whole numbers of a stride.
-            F = jnp.cumsum(masses, axis=0) - masses + masses * (stride + 1) / (2 * stride)
-            return jnp.sum(F * (1 - F), axis=0) * stride
+            given = xp.asarray(prediction.df)
+            df = xp.where(given > 1, given, 2.0)
+            unit = 2 * xp.sqrt(df) / (df - 1) * xp.exp(_log_beta(df - 0.5, 0.5) - 2 * _log_beta(df / 2, 0.5))
+            return xp.where(given > 1, _scale(prediction) * unit, xp.inf)
         case _:
-            center, scale = _center_and_scale(prediction)
-            panels = 4 * PANELS if isinstance(prediction, Mixture) else PANELS
-            points, weights = _line(center, scale, center, panels)
+            return _spread_by_rule(prediction)
 
-            def at_node(y: Array, weight: Array) -> Array:
-                F = prediction.cdf(y)
-                return weight * F * (1 - F)
 
-            return _sum_nodes(at_node, points, weights)
+@eqx.filter_jit
+def _spread_by_rule(prediction: Predictive) -> Array:
+    if isinstance(prediction, Mixture) and all(isinstance(part, Normal) for part in prediction.parts):
+        return _spread_of_normals(prediction)
+    if prediction.discrete:
+        _, masses, stride = _support(prediction)
+        # The average of F over the whole numbers of a stride.
+        F = jnp.cumsum(masses, axis=0) - masses + masses * (stride + 1) / (2 * stride)
+        return jnp.sum(F * (1 - F), axis=0) * stride
+    center, scale = _center_and_scale(prediction)
+    points, weights = _line(center, scale, center, 4 * PANELS if isinstance(prediction, Mixture) else PANELS)
+
+    def at_node(y: Array, weight: Array) -> Array:
+        F = prediction.cdf(y)
+        return weight * F * (1 - F)
+
+    return _sum_nodes(at_node, points, weights)
+
+
+def _library(*values: object) -> ModuleType:
+    """NumPy but where something is traced: the numbers of a prediction are JAX's, and cost nothing to look at."""
+    return jnp if is_traced(*values) else np
+
+
+def _by_component(prediction: Mixture) -> bool:
+    """Whether components are integrated one by one; counts of many components lie on one grid for all."""
+    return not prediction.discrete or prediction.weights.shape[0] <= FEW
+
+
+def _moments(prediction: Normal) -> tuple[Numbers, Numbers]:
+    """Mean and standard deviation."""
+    xp = _library(prediction)
+    noise, latent = xp.asarray(prediction.aleatoric), xp.asarray(prediction.epistemic)
+    return xp.asarray(prediction.mean), xp.sqrt(noise + latent)
+
+
+def _scale(prediction: StudentT) -> Numbers:
+    xp = _library(prediction)
+    return xp.sqrt(xp.asarray(prediction.noise) + xp.asarray(prediction.latent))
+
+
+def _normal_cdf(z: Numbers) -> Numbers:
+    return special.ndtr(z) if is_traced(z) else scipy.special.ndtr(z)
+
+
+def _student_cdf(z: Numbers, df: Numbers) -> Numbers:
+    return student_cdf(jnp.asarray(z), jnp.asarray(df)) if is_traced(z, df) else scipy.special.stdtr(df, z)
+
+
+def _log_beta(a: Numbers, b: float) -> Numbers:
+    return log_beta(jnp.asarray(a), jnp.asarray(b)) if is_traced(a) else scipy.special.betaln(a, b)
 
 
 def outcome_nodes(prediction: Predictive, n: int) -> tuple[Float[Array, "n *m"], Float[Array, "n *m"]]:
@@ -212,7 +265,7 @@ def outcome_nodes(prediction: Predictive, n: int) -> tuple[Float[Array, "n *m"],
         weights = jnp.moveaxis(prediction.probs, -1, 0)
         classes = jnp.arange(weights.shape[0], dtype=float).reshape(-1, *[1] * len(prediction.shape))
         return jnp.broadcast_to(classes, weights.shape), weights
-    if prediction.discrete and not isinstance(prediction, Mixture):
+    if prediction.discrete:
         low, high = prediction.quantile(jnp.asarray([1e-9, 1 - 1e-9]))
         many = int(jnp.max(high - low)) + 1
         if many <= 16 * n:
@@ -236,14 +289,15 @@ def _spread_of_normals(prediction: Mixture) -> Array:
     """½ Σᵢⱼ wᵢwⱼ E|Yᵢ - Yⱼ| with Yᵢ - Yⱼ ~ N(μᵢ - μⱼ, σᵢ² + σⱼ²), one i at a time."""
     means = jnp.concatenate([part.mean for part in prediction.parts])
     variances = jnp.concatenate([part.variance for part in prediction.parts])
+    shares = jnp.broadcast_to(prediction.shares(means), means.shape)
 
     def against_all(one: tuple[Array, Array, Array]) -> Array:
         weight, mean, variance = one
         difference = mean - means
         both = 2 * normal_shortfall(difference, jnp.sqrt(variance + variances)) - difference
-        return weight * jnp.tensordot(prediction.weights, both, 1)
+        return weight * jnp.sum(shares * both, axis=0)
 
-    return 0.5 * jnp.sum(jax.lax.map(against_all, (prediction.weights, means, variances)), axis=0)
+    return 0.5 * jnp.sum(jax.lax.map(against_all, (shares, means, variances)), axis=0)
 
 
 def _center_and_scale(prediction: Predictive) -> tuple[Array, Array]:
@@ -251,7 +305,6 @@ def _center_and_scale(prediction: Predictive) -> tuple[Array, Array]:
     return middle, (high - low) / 2
 
 
-@eqx.filter_jit
 def _line(center: Array, scale: Array, split: Array, panels: int = PANELS) -> tuple[Array, Array]:
     """Nodes and weights for ∫ g(y) dy on y = center + scale·sinh(t), in panels broken at the center and at `split`."""
     x, w = np.polynomial.legendre.leggauss(16)
@@ -267,7 +320,6 @@ def _line(center: Array, scale: Array, split: Array, panels: int = PANELS) -> tu
     return center + scale * jnp.sinh(t), weights * scale * jnp.cosh(t)
 
 
-@eqx.filter_jit
 def _support(prediction: Predictive) -> tuple[Array, Array, Array]:
     """Counts around the mean, the probability of the stride that each stands for, and the stride."""
     reach = 30 * prediction.std + 30

@@ -1,36 +1,35 @@
 """Real outcomes: Normal, Student-t, Laplace, and the multivariate Student-t."""
 
-from typing import Any
-
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
 from jax.scipy import special, stats
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from credo.core.arrays import Numeric
 from credo.core.gaussian import Gaussian
 from credo.core.linalg import factorize, log_determinant, quadratic
-from credo.core.predictive.base import Predictive, invert_cdf, to_array
+from credo.core.predictive.base import Marginals, Predictive, invert_cdf, to_array
 from credo.core.special import log_beta
 
 
 class Normal(Predictive):
     """y ~ N(mean, aleatoric + epistemic).
 
-    `covariance` is the joint covariance of the latent function at the queries, where it is known; its
+    `latent_covariance` is the joint covariance of the latent function at the queries, where it is known; its
     diagonal is the epistemic variance. For a table of outcomes it is over the table read row by row.
     """
 
     mean: Float[Array, "*m"] = eqx.field(converter=to_array)
     aleatoric: Float[Array, "*m"] = eqx.field(converter=to_array)
     epistemic: Float[Array, "*m"] = eqx.field(converter=to_array)
-    covariance: Float[Array, "q q"] | None = None
+    latent_covariance: Float[Array, "q q"] | None = None
 
-    def log_prob(self, y: Any) -> Array:
+    def log_prob(self, y: Numeric) -> Array:
         """-½ log 2πv - (y - μ)²/(2v)."""
         return stats.norm.logpdf(jnp.asarray(y, float), self.mean, self.std)
 
-    def cdf(self, y: Any) -> Array:
+    def cdf(self, y: Numeric) -> Array:
         """Φ((y - μ)/√v)."""
         return stats.norm.cdf(jnp.asarray(y, float), self.mean, self.std)
 
@@ -42,11 +41,11 @@ class Normal(Predictive):
         return self.mean + self.std * special.ndtri(q)
 
     def _draw(self, key: PRNGKeyArray) -> Array:
-        return self.mean + _deviation(key, self.aleatoric, self.epistemic, self.covariance)
+        return self.mean + _deviation(key, self.aleatoric, self.epistemic, self.latent_covariance)
 
     def joint(self, noise: bool = True) -> Gaussian:
         """All outcomes together, or the latent function values where `noise` is False."""
-        latent = jnp.diag(self.epistemic.ravel()) if self.covariance is None else self.covariance
+        latent = jnp.diag(self.epistemic.ravel()) if self.latent_covariance is None else self.latent_covariance
         return Gaussian(self.mean.ravel(), latent + jnp.diag(self.aleatoric.ravel()) if noise else latent)
 
     def marginal(self) -> "Normal":
@@ -58,14 +57,14 @@ class StudentT(Predictive):
     """y ~ t_df(mean, noise + latent): what remains when an unknown noise variance is integrated out.
 
     `noise` and `latent` are squared scales; the variances are df/(df - 2) times as large (infinite for
-    df ≤ 2). `covariance` is the joint scale matrix of the latent function. Murphy (2012), eq. 7.76.
+    df ≤ 2). `latent_scale` is the joint scale matrix of the latent function. Murphy (2012), eq. 7.76.
     """
 
     df: Float[Array, "*m"] = eqx.field(converter=to_array)
     mean: Float[Array, "*m"] = eqx.field(converter=to_array)
     noise: Float[Array, "*m"] = eqx.field(converter=to_array)
     latent: Float[Array, "*m"] = eqx.field(converter=to_array)
-    covariance: Float[Array, "q q"] | None = None
+    latent_scale: Float[Array, "q q"] | None = None
 
     @property
     def scale(self) -> Array:
@@ -82,11 +81,11 @@ class StudentT(Predictive):
         """latent · df/(df - 2)."""
         return _variance_from_scale(self.df, self.latent)
 
-    def log_prob(self, y: Any) -> Array:
+    def log_prob(self, y: Numeric) -> Array:
         """log of Γ((ν+1)/2)/(Γ(ν/2)√(πν)s) · (1 + z²/ν)^(-(ν+1)/2), z = (y - μ)/s."""
         return stats.t.logpdf(jnp.asarray(y, float), self.df, self.mean, self.scale)
 
-    def cdf(self, y: Any) -> Array:
+    def cdf(self, y: Numeric) -> Array:
         """P(Y ≤ y), through the regularized incomplete beta function."""
         return student_cdf((jnp.asarray(y, float) - self.mean) / self.scale, self.df)
 
@@ -106,10 +105,10 @@ class StudentT(Predictive):
     def _draw(self, key: PRNGKeyArray) -> Array:
         k_mix, k_deviation = jr.split(key)
         # Jointly Student-t: one precision for all queries when the belief knows how they covary.
-        shape = () if self.covariance is not None else self.mean.shape
+        shape = () if self.latent_scale is not None else self.mean.shape
         mix = 2 * jr.gamma(k_mix, jnp.broadcast_to(self.df.ravel()[0] if shape == () else self.df, shape) / 2)
         scale = jnp.sqrt((self.df if shape else self.df.ravel()[0]) / mix)
-        return self.mean + scale * _deviation(k_deviation, self.noise, self.latent, self.covariance)
+        return self.mean + scale * _deviation(k_deviation, self.noise, self.latent, self.latent_scale)
 
     def marginal(self) -> "StudentT":
         """Without the covariance between queries."""
@@ -132,11 +131,11 @@ class Laplace(Predictive):
         """Zero: the mean is taken as known."""
         return jnp.zeros_like(self.mean)
 
-    def log_prob(self, y: Any) -> Array:
+    def log_prob(self, y: Numeric) -> Array:
         """-|y - μ|/b - log 2b."""
         return stats.laplace.logpdf(jnp.asarray(y, float), self.mean, self.scale)
 
-    def cdf(self, y: Any) -> Array:
+    def cdf(self, y: Numeric) -> Array:
         """½ exp((y - μ)/b) below the mean, one minus its mirror image above."""
         return stats.laplace.cdf(jnp.asarray(y, float), self.mean, self.scale)
 
@@ -151,7 +150,7 @@ class Laplace(Predictive):
         return self.mean + self.scale * jr.laplace(key, self.mean.shape)
 
 
-class MultivariateT(Predictive):
+class MultivariateT(Marginals):
     """A vector y ~ t_df(mean, noise + latent) with d coordinates that covary.
 
     Every question but `log_prob`, `entropy` and `sample` is answered for each coordinate on its own.
@@ -168,17 +167,7 @@ class MultivariateT(Predictive):
         df = jnp.broadcast_to(self.df, self.mean.shape)
         return StudentT(df, self.mean, jnp.diag(self.noise), jnp.diag(self.latent))
 
-    @property
-    def aleatoric(self) -> Array:
-        """The noise variance of each coordinate."""
-        return self.marginals.aleatoric
-
-    @property
-    def epistemic(self) -> Array:
-        """The variance of each coordinate that comes from not knowing the parameters."""
-        return self.marginals.epistemic
-
-    def log_prob(self, y: Any) -> Array:
+    def log_prob(self, y: Numeric) -> Array:
         """log t_df(y | mean, noise + latent): one number for a vector (d,), n for a table (n, d)."""
         d = self.mean.shape[0]
         root = factorize(self.noise + self.latent).root
@@ -193,10 +182,6 @@ class MultivariateT(Predictive):
         )
         return log_p[0] if deviation.ndim == 1 else log_p
 
-    def cdf(self, y: Any) -> Array:
-        """P(Yᵢ ≤ yᵢ) for each coordinate."""
-        return self.marginals.cdf(y)
-
     def entropy(self) -> Array:
         """The joint entropy of the vector: E[-log p] with E[log(1 + δ/ν)] = ψ((ν+d)/2) - ψ(ν/2)."""
         d = self.mean.shape[0]
@@ -209,18 +194,11 @@ class MultivariateT(Predictive):
             + 0.5 * (self.df + d) * (special.digamma((self.df + d) / 2) - special.digamma(self.df / 2))
         )
 
-    def _quantile(self, q: Array) -> Array:
-        return self.marginals._quantile(q)
-
     def _draw(self, key: PRNGKeyArray) -> Array:
         k_mix, k_normal = jr.split(key)
         mix = 2 * jr.gamma(k_mix, self.df / 2)
         root = factorize(self.noise + self.latent).root
         return self.mean + jnp.sqrt(self.df / mix) * (root @ jr.normal(k_normal, self.mean.shape))
-
-    def __getitem__(self, index: Any) -> Any:
-        """Some of the coordinates, each on its own."""
-        return self.marginals[index]
 
 
 def student_cdf(z: Array, df: Array) -> Array:

@@ -4,7 +4,7 @@ p(y) = N(g(y) | μ, noise + latent) g'(y),    P(Y ≤ y) = Φ((g(y) - μ)/σ),  
 """
 
 from abc import abstractmethod
-from typing import Any
+from typing import TypeVar
 
 import equinox as eqx
 import jax
@@ -12,8 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
-from credo.core.predictive.base import Predictive
+from credo.core.arrays import Numeric
+from credo.core.predictive.base import Index, Predictive
 from credo.core.predictive.real import Normal
+from credo.core.pytrees import changed
+
+W = TypeVar("W", bound="Warped")
 
 NODES = 24
 """Points of the Gauss-Hermite rule, for the function and for the noise."""
@@ -82,25 +86,25 @@ class Warped(Predictive):
         """The shape of the batch of queries."""
         return self.latent.shape
 
-    def log_prob(self, y: Any) -> Array:
+    def log_prob(self, y: Numeric) -> Array:
         """log N(g(y) | μ, σ²) + log g'(y); -∞ where g is not defined."""
-        y, inside = self._within(y)
-        return jnp.where(inside, self.latent.log_prob(self.warp(y)) + self.warp.log_slope(y), -jnp.inf)
+        at, inside = self._within(y)
+        return jnp.where(inside, self.latent.log_prob(self.warp(at)) + self.warp.log_slope(at), -jnp.inf)
 
-    def cdf(self, y: Any) -> Array:
+    def cdf(self, y: Numeric) -> Array:
         """Φ((g(y) - μ)/σ)."""
-        y, inside = self._within(y)
-        return jnp.where(inside, self.latent.cdf(self.warp(y)), 0.0)
+        at, inside = self._within(y)
+        return jnp.where(inside, self.latent.cdf(self.warp(at)), 0.0)
 
     def entropy(self) -> Array:
         """H[z] - E[log g'(y)], z = g(y)."""
         return _entropy(self)
 
-    def _within(self, y: Any) -> tuple[Array, Array]:
+    def _within(self, y: Numeric) -> tuple[Array, Array]:
         """y, the median in the place of what g is not defined at, and where it is."""
-        y = jnp.asarray(y, float)
-        inside = self.warp.inside(y)
-        return jnp.where(inside, y, self.warp.inverse(self.latent.mean)), inside
+        given = jnp.asarray(y, float)
+        inside = self.warp.inside(given)
+        return jnp.where(inside, given, self.warp.inverse(self.latent.mean)), inside
 
     def _quantile(self, q: Array) -> Array:
         return self.warp.inverse(self.latent._quantile(q))
@@ -108,13 +112,13 @@ class Warped(Predictive):
     def _draw(self, key: PRNGKeyArray) -> Array:
         return self.warp.inverse(self.latent._draw(key))
 
-    def marginal(self) -> "Warped":
+    def marginal(self: W) -> W:
         """Without the covariance between queries."""
-        return Warped(self.latent.marginal(), self.warp)
+        return changed(self, latent=self.latent.marginal())
 
-    def __getitem__(self, index: Any) -> "Warped":
+    def __getitem__(self: W, index: Index) -> W:
         """The predictions at some of the queries."""
-        return Warped(self.latent[index], self.warp)
+        return changed(self, latent=self.latent[index])
 
 
 @eqx.filter_jit

@@ -269,7 +269,7 @@ def _joint_draws(
         mean = prediction.mean.reshape(x.shape[0], -1)
         outputs = mean.shape[1]
         rows = stack(x, outputs) if isinstance(one, MultiGP) else x
-        root = root_of(one, rows, prediction.covariance)
+        root = root_of(one, rows, prediction.latent_covariance)
         own = base[:, :, start : start + outputs].reshape(-1, mean.size)
         parts.append(mean + (own @ root.T).reshape(-1, *mean.shape))
         start += outputs

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from credo.core import params
 from credo.core.arrays import put
 from credo.core.checks import check_count
-from credo.core.params import known
+from credo.core.params import constant
 from credo.infer.averaging import Averaged
 from credo.infer.learning import Learned
 from credo.infer.mcmc.draws import Draws
@@ -31,7 +31,7 @@ FARTHEST = 745.0
 class AveragedDraws(Averaged):
     """The average over beliefs that were drawn; `posterior` has all draws of their numbers, where there are more."""
 
-    posterior: Draws | None = known()
+    posterior: Draws | None = constant()
 
 
 def evenly_thinned(n: int, m: int) -> np.ndarray:

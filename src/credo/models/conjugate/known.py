@@ -21,7 +21,7 @@ from credo.core.arrays import is_traced
 from credo.core.belief import Belief
 from credo.core.errors import DataError
 from credo.core.linalg import factorize, log_determinant, quadratic
-from credo.core.params import known
+from credo.core.params import constant
 from credo.core.predictive import Normal, Predictive
 from credo.core.special import log_binomial
 
@@ -69,7 +69,7 @@ class Known(Belief):
     """θ = `estimate`, without ignorance."""
 
     estimate: Any
-    belief: WithParameter = known()
+    belief: WithParameter = constant()
     """What was believed of θ after the data."""
 
     def statistics(self, *data: Any, **options: Any) -> Any:

@@ -6,7 +6,6 @@ from credo.models.densities.custom import CustomDensity
 from credo.models.densities.gaussian import Gaussian
 from credo.models.densities.mixture import GaussianMixture
 from credo.models.densities.poisson import Poisson
-from credo.models.densities.predictions import StateMixture
 from credo.models.densities.regression import Regression
 from credo.models.densities.vonmises import VonMises
 
@@ -22,6 +21,5 @@ __all__ = [
     "Observed",
     "Poisson",
     "Regression",
-    "StateMixture",
     "VonMises",
 ]

@@ -11,7 +11,7 @@ from credo.core import predictive
 from credo.core.arrays import computed_once, put
 from credo.core.checks import ArrayLike, check_count
 from credo.core.errors import DataError
-from credo.core.params import known, simplex
+from credo.core.params import constant, simplex
 from credo.core.pytrees import changed
 from credo.models.densities import dirichlet
 from credo.models.densities.base import (
@@ -37,7 +37,7 @@ class CategoricalDensity(IsConjugate[Float[Array, "k s"], Float[Array, "k s"]]):
     symbols: int | None = eqx.field(static=True)
     weak: bool = eqx.field(static=True)
     probs: Float[Array, "k s"] | None = simplex()
-    prior: Float[Array, "..."] | None = known()
+    prior: Float[Array, "..."] | None = constant()
 
     def __init__(
         self, symbols: int | None = None, *, probs: ArrayLike | None = None, prior: ArrayLike = "weak"

@@ -15,7 +15,6 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from credo.core.predictive.base import Predictive, invert_cdf, to_array
 from credo.core.special import LOG_2PI
-from credo.models.densities.predictions import choose_component, shares
 
 LEAST, MOST = 1e-8, 1e7
 """κ stays between: below, every direction is equally likely; above, directions differ by less than 0.02 degrees."""
@@ -89,6 +88,20 @@ def draw_angles(key: PRNGKeyArray, mean: Array, kappa: Array) -> Array:
 def wrapped(angle: Array) -> Array:
     """The angle in [-π, π)."""
     return jnp.mod(angle + jnp.pi, 2 * jnp.pi) - jnp.pi
+
+
+def shares(weights: Array, components: Array) -> Array:
+    """The weights (m, k) with axes for the columns of components (m, d, k): the same for every column of a row."""
+    missing = components.ndim - weights.ndim
+    return weights.reshape(*weights.shape[:-1], *[1] * missing, weights.shape[-1])
+
+
+def choose_component(key: PRNGKeyArray, weights: Array, outcomes: Array) -> Array:
+    """The outcome (m, d) of one component of outcomes (m, d, k) for each row, drawn with the weights (m, k)."""
+    chosen = jr.categorical(key, jnp.log(weights), axis=-1)
+    chosen = chosen.reshape(chosen.shape + (1,) * (outcomes.ndim - 1 - chosen.ndim))
+    chosen = jnp.broadcast_to(chosen, outcomes.shape[:-1])
+    return jnp.take_along_axis(outcomes, chosen[..., None], axis=-1)[..., 0]
 
 
 class Directions(Predictive):

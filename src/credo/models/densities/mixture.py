@@ -13,14 +13,13 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from credo.core.arrays import put
 from credo.core.checks import ArrayLike, check_count
 from credo.core.errors import DataError
-from credo.core.params import known, simplex
-from credo.core.predictive import Predictive
+from credo.core.params import constant, simplex
+from credo.core.predictive import Mixture, Predictive
 from credo.core.pytrees import changed
 from credo.models.densities import dirichlet
 from credo.models.densities.base import Inputs, IsConjugate, Observed, require_parameters, require_prior
 from credo.models.densities.clusters import clusters, column_moments
 from credo.models.densities.gaussian import Gaussian
-from credo.models.densities.predictions import StateMixture
 
 
 class MixtureStatistics(NamedTuple):
@@ -48,7 +47,7 @@ class GaussianMixture(IsConjugate[MixtureStatistics, MixtureStatistics]):
     weak: bool = eqx.field(static=True)
     parts: Gaussian
     mixing: Float[Array, "k c"] | None = simplex()
-    prior: Float[Array, "k c"] | None = known()
+    prior: Float[Array, "k c"] | None = constant()
 
     def __init__(
         self,
@@ -171,8 +170,8 @@ class GaussianMixture(IsConjugate[MixtureStatistics, MixtureStatistics]):
         """A mixture over all Gaussians; the disagreement within one k is noise."""
         weights = (probs[:, :, None] * self._mixing).reshape(probs.shape[0], -1)
         flat = self.parts.predictive(weights)
-        assert isinstance(flat, StateMixture)
-        return StateMixture(weights, flat.part, self.components)
+        assert isinstance(flat, Mixture)
+        return Mixture(flat.weights, flat.parts, self.components)
 
     def _by_k(self, values: Float[Array, "n kc"]) -> Float[Array, "n k c"]:
         return values.reshape(values.shape[0], -1, self.components)

@@ -21,8 +21,8 @@ from numpy.typing import ArrayLike
 from credo.core.arrays import put
 from credo.core.errors import DataError
 from credo.core.linalg import factorize
-from credo.core.params import known, positive, positive_definite
-from credo.core.predictive import Normal, Predictive
+from credo.core.params import constant, positive, positive_definite
+from credo.core.predictive import Mixture, Normal, Predictive
 from credo.core.pytrees import changed
 from credo.core.special import LOG_2PI
 from credo.models.conjugate.matrix import JointMoments, MatrixNormalInverseWishart, log_determinants, roots
@@ -37,7 +37,6 @@ from credo.models.densities.moments import (
     squared_distances,
     weighted_sums,
 )
-from credo.models.densities.predictions import StateMixture
 
 N = TypeVar("N", bound="NormalDensity")
 Law = MatrixNormalInverseWishart | NormalInverseGammas
@@ -58,9 +57,9 @@ class NormalDensity(IsConjugate[Any, Any]):
     weak: bool = eqx.field(static=True)
     matrix: Float[Array, "..."] | None = positive_definite()
     variance: Float[Array, "..."] | None = positive()
-    prior: Any = known()
-    origin: Float[Array, " d"] | None = known()
-    floor: Float[Array, " d"] | None = known()
+    prior: Any = constant()
+    origin: Float[Array, " d"] | None = constant()
+    floor: Float[Array, " d"] | None = constant()
 
     def _set_noise(self, covariance: "str | ArrayLike", structure: str | None) -> np.ndarray | None:
         """Takes the structure of Σ, or its numbers, of which the structure follows; for constructors."""
@@ -241,11 +240,10 @@ class NormalDensity(IsConjugate[Any, Any]):
             variance = jnp.broadcast_to(jnp.diagonal(self._groups, axis1=1, axis2=2), (k, d))
         else:
             variance = jnp.broadcast_to(self._groups, (k, d))
-        mean = jnp.einsum("kdp,mp->mdk", self.coefficients, self.design(probs.shape[0], inputs))
-        noise = jnp.broadcast_to(variance.T, mean.shape)
-        if d == 1:
-            return StateMixture(probs, Normal(mean[:, 0], noise[:, 0], jnp.zeros_like(noise[:, 0])))
-        return StateMixture(probs, Normal(mean, noise, jnp.zeros_like(noise)))
+        mean = jnp.einsum("kdp,mp->kmd", self.coefficients, self.design(probs.shape[0], inputs))
+        noise = jnp.broadcast_to(variance[:, None], mean.shape)
+        mean, noise = (mean[:, :, 0], noise[:, :, 0]) if d == 1 else (mean, noise)
+        return Mixture(probs.T, (Normal(mean, noise, jnp.zeros_like(noise)),))
 
     def _centered(self, data: Observed) -> tuple[Float[Array, "n d"], Float[Array, "n p"], Bool[Array, "n d"]]:
         """x - origin, v and what was seen."""

@@ -13,7 +13,7 @@ from credo.core import predictive
 from credo.core.arrays import put
 from credo.core.checks import ArrayLike
 from credo.core.errors import DataError
-from credo.core.params import known, positive
+from credo.core.params import constant, positive
 from credo.core.pytrees import changed
 from credo.models.conjugate import GammaPoisson
 from credo.models.densities.base import (
@@ -29,8 +29,6 @@ from credo.models.densities.base import (
 )
 from credo.models.densities.clusters import clusters, column_moments
 from credo.models.densities.moments import add_columns, weighted_sums
-from credo.models.densities.predictions import Poisson as PoissonPart
-from credo.models.densities.predictions import StateMixture
 
 EVENTS = 1.0
 """The weak prior is worth so many rows as hold one event; its mode is the mean of the data, its mean twice that."""
@@ -55,7 +53,7 @@ class Poisson(IsConjugate[Gammas, Gammas]):
 
     weak: bool = eqx.field(static=True)
     rate: Float[Array, "k d"] | None = positive()
-    prior: Any = known()
+    prior: Any = constant()
 
     def __init__(self, rate: ArrayLike | None = None, *, prior: object = "weak") -> None:
         check_weak(prior, GammaPoisson, Gammas)
@@ -162,8 +160,8 @@ class Poisson(IsConjugate[Gammas, Gammas]):
     def predictive(self, probs: Float[Array, "n k"], inputs: Inputs = None) -> predictive.Predictive:
         """A mixture of Poissons for each row; for d > 1 one for each column, of shape (n, d)."""
         (_, d), m = self.sizes, probs.shape[0]
-        rate = self._rate[:, 0] if d == 1 else self._rate.T
-        return StateMixture(probs, PoissonPart(jnp.broadcast_to(rate, (m, *rate.shape))))
+        rate = jnp.broadcast_to(self._rate[:, None], (self._rate.shape[0], m, d))
+        return predictive.Mixture(probs.T, (predictive.Poisson(rate[:, :, 0] if d == 1 else rate),))
 
     @property
     def _rate(self) -> Float[Array, "k d"]:

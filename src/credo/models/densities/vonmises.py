@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from credo.core.arrays import put
 from credo.core.checks import ArrayLike
 from credo.core.errors import DataError
-from credo.core.params import known, positive, real
+from credo.core.params import constant, positive, real
 from credo.core.pytrees import changed
 from credo.models.densities.base import (
     ALMOST_NONE,
@@ -63,7 +63,7 @@ class VonMises(HasDraws[Resultants]):
 
     direction: Float[Array, "k d"] | None = real()
     concentration: Float[Array, "k d"] | None = positive(low=LEAST, high=MOST)
-    prior: Float[Array, ""] | None = known()
+    prior: Float[Array, ""] | None = constant()
 
     def __init__(
         self, direction: ArrayLike | None = None, concentration: ArrayLike | None = None, *, prior: object = "weak"

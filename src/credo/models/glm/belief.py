@@ -28,7 +28,7 @@ from credo.core.errors import DataError, NotConvergedWarning
 from credo.core.gaussian import Gaussian
 from credo.core.linalg import cholesky, demand, factorize, inverse, log_determinant
 from credo.core.padding import padded
-from credo.core.params import known
+from credo.core.params import constant
 from credo.core.pytrees import changed
 from credo.infer.laplace import normal_at
 from credo.infer.learning import Evidence
@@ -69,7 +69,7 @@ class GLM(Belief, HasLogDensity, HasRows, HasPointEstimates):
     found: Any
     """What a method of `credo.infer` returned, with its verdict; None where the default was used."""
     inputs: tuple[str, ...] | None = eqx.field(static=True)
-    likelihood: Likelihood = known()
+    likelihood: Likelihood = constant()
 
     def __init__(
         self,

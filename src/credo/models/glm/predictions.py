@@ -22,7 +22,7 @@ from jaxtyping import Array, Float
 from credo.core import params, predictive
 from credo.core.errors import DataError
 from credo.core.padding import by_bucket
-from credo.core.predictive import Mixture, PoissonMixture, Predictive
+from credo.core.predictive import Mixture, Predictive
 from credo.core.predictive.classes import entropy_of
 from credo.infer.quasi_random import normals
 from credo.models import likelihoods
@@ -194,7 +194,7 @@ def _closed(rows: Float[Array, "m b"], law: WeightLaw, likelihood: Likelihood) -
 def _numbers(likelihood: Likelihood, weights: Array, psi: Array, eta: Float[Array, "m s"]) -> Predictive:
     """The mixture over the nodes for counts and real numbers."""
     if isinstance(likelihood, likelihoods.Poisson):
-        return PoissonMixture(weights, jnp.exp(eta))
+        return Mixture(weights, (predictive.Poisson(jnp.exp(eta.T)),))
     slots = params.layout(likelihood)
     own: Any = eqx.filter_vmap(lambda p: params.from_vector(likelihood, slots, p))(psi)
     shape = eta.T.shape

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from credo.core.errors import DataError
+from credo.core.params import is_absent
 from credo.kernels import Kernel, OnColumns, Product, Scaled, Sum
 from credo.models.gp import exact
 from credo.models.gp.belief import GP
@@ -65,7 +66,7 @@ def expand(kernel: Kernel) -> tuple[Kernel, ...]:
         out: list[Kernel] = list(lists[0])
         for terms in lists[1:]:
             out = [a * b for a in out for b in terms]
-        return tuple(out if kernel.variance is None else [k.scaled(kernel.variance) for k in out])
+        return tuple(out if is_absent(kernel.variance) else [k.scaled(kernel.amplitude()) for k in out])
     return (kernel,)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from credo.core import params
 from credo.kernels import Constant, Exponential, Kernel, Matern32, OnColumns, Product, RationalQuadratic, Stationary
 from credo.kernels.dotproduct import Linear
 from credo.kernels.periodic import LocallyPeriodic, Periodic
@@ -66,7 +67,7 @@ class Speaker:
         """The part in words."""
         if part.kernel is None or isinstance(part.kernel, Constant):
             return "a constant"
-        leaves = _leaves(part.kernel)
+        leaves = _leaves(params.settled(part.kernel))
         if leaves is None:
             return f"a function with the covariance {part.kernel.formula()}"
         periodic = [(k, c) for k, c in leaves if isinstance(k, Periodic)]

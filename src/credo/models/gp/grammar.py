@@ -14,11 +14,12 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from credo.core.params import ABSENT
+from credo.core.pytrees import changed
 from credo.kernels import RBF, Kernel, OnColumns, Product, Sum
 from credo.kernels.dotproduct import Linear
 from credo.kernels.periodic import Periodic
@@ -68,7 +69,7 @@ class Step(NamedTuple):
 def split(term: Kernel) -> tuple[Any, tuple[Kernel, ...]]:
     """A term as its amplitude and its base kernels without one."""
     variance, bare = term.split_variance()
-    return variance, bare.factors if isinstance(bare, Product) else (bare,)
+    return jnp.ones(()) if variance is None else variance, bare.factors if isinstance(bare, Product) else (bare,)
 
 
 def join(variance: Any, factors: Sequence[Kernel]) -> Kernel:
@@ -226,14 +227,14 @@ def _modulating(base: Any, column: int, facts: Facts) -> list[tuple[Kernel, floa
         leaves = []
         for place, extra in places:
             size = float(np.mean((facts.x[:, column] - place) ** 2))
-            leaf = Linear(variance=None, center=jnp.asarray([place]))
+            leaf = Linear(variance=ABSENT, center=jnp.asarray([place]))
             leaves.append((_on(leaf, column, facts), 1.0 / max(size, 1e-300), extra))
         return leaves
     if issubclass(base, Periodic):
         found = likely_periods(facts, column, facts.y, ())
-        return [(_on(base(variance=None, period=jnp.asarray(p)), column, facts), 1.0, 0) for p in found]
+        return [(_on(base(variance=ABSENT, period=jnp.asarray(p)), column, facts), 1.0, 0) for p in found]
     lengths = (span, span / 4)
-    return [(_on(base(jnp.asarray(length), None), column, facts), 1.0, 0) for length in lengths]
+    return [(_on(base(jnp.asarray(length), ABSENT), column, facts), 1.0, 0) for length in lengths]
 
 
 def _calmed(term: Kernel, least: float, column: int) -> Kernel:
@@ -243,8 +244,7 @@ def _calmed(term: Kernel, least: float, column: int) -> Kernel:
     for factor in factors:
         base, own = inside(factor)
         if own == column and _kind(base) is RBF:
-            length: Any = base.lengthscale  # type: ignore[attr-defined]
-            base = eqx.tree_at(lambda k: k.lengthscale, base, jnp.maximum(length, least))
+            base = changed(base, lengthscale=jnp.maximum(base.number("lengthscale"), least))
             factor = base.on(own) if isinstance(factor, OnColumns) else base
         out.append(factor)
     return join(variance, out)
@@ -252,7 +252,7 @@ def _calmed(term: Kernel, least: float, column: int) -> Kernel:
 
 def _periods_of(kernel: Kernel) -> list[float]:
     leaves = (inside(f)[0] for t in kernel.terms for f in split(t)[1])
-    return [float(leaf.period) for leaf in leaves if isinstance(leaf, Periodic)]
+    return [float(leaf.number("period")) for leaf in leaves if isinstance(leaf, Periodic)]
 
 
 # -- periods ---------------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from credo.core.padding import by_bucket
 from credo.core.predictive import Normal
 from credo.core.pytrees import changed
 from credo.infer.learning import Evidence
-from credo.kernels import RBF, Kernel, Scales
+from credo.kernels import RBF, Kernel, InputScales
 from credo.models.gp import exact
 from credo.models.gp.base import GaussianProcess
 from credo.models.gp.belief import GP
@@ -101,7 +101,7 @@ class HeteroscedasticGP(GaussianProcess):
         x, (scales, center) = rows.cut()[0], scales_of(self.kernel, rows)
         level = float(np.log(2 * TYPICAL_NOISE * scales.variance))
 
-        def adapted(gp: GP, own: Scales, spread: float, center: float) -> GP:
+        def adapted(gp: GP, own: InputScales, spread: float, center: float) -> GP:
             mean = gp.mean.adapt(x, own._replace(variance=spread), center)
             return changed(gp, kernel=gp.kernel.adapt(own), mean=mean)
 

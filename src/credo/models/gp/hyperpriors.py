@@ -13,7 +13,7 @@ import numpy as np
 
 from credo.core.params import learnable
 from credo.infer.priors import LogScalePenalty
-from credo.kernels import Kernel, OnColumns, Product, Scales
+from credo.kernels import InputScales, Kernel, OnColumns, Product
 from credo.kernels.coregion import Coregionalized
 from credo.kernels.derivative import Differentiated
 from credo.kernels.discrete import Coded
@@ -42,7 +42,7 @@ def default_priors(gp: Any, rows: Rows) -> dict[str, Any]:
     return {path: prior for path, prior in priors.items() if path in known}
 
 
-def scales_of(kernel: Kernel, rows: Rows) -> tuple[Scales, float]:
+def scales_of(kernel: Kernel, rows: Rows) -> tuple[InputScales, float]:
     """The scales of the data and the mean outcome; a single or constant outcome counts as one of its own size.
 
     Observed slopes have other units and do not count.
@@ -52,11 +52,11 @@ def scales_of(kernel: Kernel, rows: Rows) -> tuple[Scales, float]:
     values = values if len(values) else y
     variance = float(values.var())
     smallest = (1e-8 * float(np.abs(values).max())) ** 2
-    scales = Scales.of(x, variance if variance > smallest else float(np.mean(values**2)) or 1.0)
+    scales = InputScales.of(x, variance if variance > smallest else float(np.mean(values**2)) or 1.0)
     return scales, float(values.mean())
 
 
-def kernel_priors(kernel: Kernel, scales: Scales) -> dict[str, Any]:
+def kernel_priors(kernel: Kernel, scales: InputScales) -> dict[str, Any]:
     """The priors of a kernel's numbers by path."""
     if isinstance(kernel, OnColumns):
         scales = scales.on(kernel.columns)
@@ -75,7 +75,7 @@ def kernel_priors(kernel: Kernel, scales: Scales) -> dict[str, Any]:
     return out | {path: prior for path, value in own.items() if (prior := _prior(kernel, path, value, scales))}
 
 
-def _prior(kernel: Kernel, name: str, value: Any, scales: Scales) -> LogScalePenalty | None:
+def _prior(kernel: Kernel, name: str, value: Any, scales: InputScales) -> LogScalePenalty | None:
     """The prior of one number by its name; None leaves it to the data."""
     typical, span = scales.spread * np.sqrt(len(scales.spread)), scales.span / CYCLES
     if isinstance(kernel, Coded):
@@ -91,7 +91,7 @@ def _prior(kernel: Kernel, name: str, value: Any, scales: Scales) -> LogScalePen
     return None
 
 
-def _unit(kernel: Kernel, scales: Scales) -> float:
+def _unit(kernel: Kernel, scales: InputScales) -> float:
     """The typical k(x, x)/s²: one, but the squared size of the inputs for lines, whose s² is per squared unit."""
     if isinstance(kernel, OnColumns):
         return _unit(kernel.kernel, scales.on(kernel.columns))

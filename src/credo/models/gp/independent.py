@@ -97,7 +97,7 @@ class Independent(Belief):
         m, p = mean.shape
         blocks = jnp.zeros((m, p, m, p))
         for i, q in enumerate(each):
-            blocks = blocks.at[:, i, :, i].set(q.covariance)
+            blocks = blocks.at[:, i, :, i].set(q.latent_covariance)
         return Normal(mean, aleatoric, epistemic, blocks.reshape(m * p, m * p))
 
     def __repr__(self) -> str:

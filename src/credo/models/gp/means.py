@@ -15,9 +15,9 @@ from jaxtyping import Array, Float
 
 from credo.core.belief import Belief
 from credo.core.errors import DataError
-from credo.core.params import known
+from credo.core.params import constant
 from credo.kernels import Constant as ConstantKernel
-from credo.kernels import Kernel, Scales
+from credo.kernels import InputScales, Kernel
 from credo.kernels.derivative import Differentiated, observed
 from credo.kernels.featured import FromFeatures
 from credo.models.features import Affine, Features
@@ -38,7 +38,7 @@ class Mean(eqx.Module):
         """The covariance that not knowing the mean adds; None where it is known."""
         return None
 
-    def adapt(self, x: np.ndarray, scales: Scales, center: float) -> "Mean":
+    def adapt(self, x: np.ndarray, scales: InputScales, center: float) -> "Mean":
         """The mean with what was left open chosen from the data; `center` is the mean of the outcomes."""
         return self
 
@@ -66,7 +66,7 @@ class Constant(Mean):
         known = self.variance is None or (not isinstance(self.variance, jax.core.Tracer) and float(self.variance) == 0)
         return None if known else ConstantKernel(jnp.asarray(self.variance))
 
-    def adapt(self, x: np.ndarray, scales: Scales, center: float) -> "Constant":
+    def adapt(self, x: np.ndarray, scales: InputScales, center: float) -> "Constant":
         """The mean and the variance of the outcomes."""
         return Constant(
             jnp.asarray(center) if self.value is None else self.value,
@@ -108,7 +108,7 @@ class Basis(Mean):
         """φ(x)ᵀSφ(z)."""
         return FromFeatures(_Design(self), jnp.asarray(1.0 if self.covariance is None else self.covariance))
 
-    def adapt(self, x: np.ndarray, scales: Scales, center: float) -> "Basis":
+    def adapt(self, x: np.ndarray, scales: InputScales, center: float) -> "Basis":
         """Features adapted to the data; weights around zero, the intercept around the mean of the outcomes."""
         features = self.features.adapt(x)
         if self.covariance is not None:
@@ -132,7 +132,7 @@ class _Design(eqx.Module):
 class BeliefMean(Mean):
     """m(x) = E[y | x] of another belief, taken as known."""
 
-    belief: Belief = known()
+    belief: Belief = constant()
 
     def __call__(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
         """The belief's mean prediction."""
@@ -163,7 +163,7 @@ class DifferentiatedMean(Mean):
         kernel = self.mean.kernel()
         return None if kernel is None else Differentiated(kernel)
 
-    def adapt(self, x: np.ndarray, scales: Scales, center: float) -> "DifferentiatedMean":
+    def adapt(self, x: np.ndarray, scales: InputScales, center: float) -> "DifferentiatedMean":
         """As the mean inside, from the columns that are inputs."""
         inputs = tuple(range(len(scales.spread) - 1))
         return DifferentiatedMean(self.mean.adapt(x[:, :-1], scales.on(inputs), center))

@@ -22,7 +22,7 @@ from credo.core.pytrees import changed
 from credo.infer.learning import Evidence
 from credo.infer.priors import LogScalePenalty, NormalPenalty
 from credo.kernels import Constant as ConstantKernel
-from credo.kernels import Kernel, Matern52, Scales
+from credo.kernels import InputScales, Kernel, Matern52
 from credo.kernels.coregion import Coregionalized
 from credo.models.gp.base import GaussianProcess
 from credo.models.gp.data import Rows, pack
@@ -136,7 +136,7 @@ class MultiGP(GaussianProcess):
         """Starting values in the units of each output, loadings from their correlation."""
         y = _by_output(rows, self.outputs)
         center, variance = _moments(y)
-        kernel, mean, noise = self.kernel.adapt(Scales.of(rows.cut()[0], 1.0)), self.mean, self.noise
+        kernel, mean, noise = self.kernel.adapt(InputScales.of(rows.cut()[0], 1.0)), self.mean, self.noise
         if _is_default(self.kernel):
             kernel = Coregionalized(kernel.kernels, *start_loadings(y, *self.kernel.loadings.shape))
         if mean.value is None and mean.variance is None:
@@ -148,7 +148,7 @@ class MultiGP(GaussianProcess):
     def default_priors(self, statistics: Rows) -> dict[str, Any]:
         """Weakly informative: noise and κ by the variance of each output, loadings by its standard deviation."""
         _, variance = _moments(_by_output(statistics, self.outputs))
-        scales = Scales.of(statistics.cut()[0][:, :-1], 1.0)
+        scales = InputScales.of(statistics.cut()[0][:, :-1], 1.0)
         q = len(self.kernel.kernels)
         priors: dict[str, Any] = {
             f"kernel.kernels.{i}.{path}": prior

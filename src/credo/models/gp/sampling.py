@@ -26,7 +26,8 @@ from credo.core.errors import DataError
 from credo.core.gaussian import Gaussian
 from credo.core.linalg import cholesky, solve
 from credo.core.padding import by_bucket
-from credo.kernels import Constant, Kernel, OnColumns, Power, Product, Scaled, Sum, Warped
+from credo.core.params import ABSENT
+from credo.kernels import Constant, Kernel, OfFunction, OnColumns, Power, Product, Scaled, Sum
 from credo.kernels.derivative import Differentiated, observed
 from credo.kernels.dotproduct import Bilinear, Linear, Polynomial
 from credo.kernels.featured import FromFeatures
@@ -76,7 +77,8 @@ def sample(
     # The covariance is k minus what the data explain: its rounding is that of k, and what is below it is not known.
     size = prediction.mean.shape[0] + (0 if gp.seen is None else gp.seen.capacity)
     floor = size * jnp.finfo(float).eps * gp.prior.kernel.diagonal(jnp.asarray(gp.queries(x))).max()
-    covariance = 0.5 * (prediction.covariance + prediction.covariance.T) + floor * jnp.eye(len(prediction.mean))
+    latent = prediction.latent_covariance
+    covariance = 0.5 * (latent + latent.T) + floor * jnp.eye(len(prediction.mean))
     law = Gaussian(prediction.mean, covariance)
     draws = law.draw(k_function, n) if method == "cholesky" else _forward(law, k_function, n)
     if not noise:
@@ -197,7 +199,7 @@ class Inside(eqx.Module):
     """φ of other inputs: of some columns, of a function of the row, or of a row that may ask for a derivative."""
 
     basis: Callable[[Array], Array]
-    kernel: OnColumns | Warped | Differentiated
+    kernel: OnColumns | OfFunction | Differentiated
 
     def __call__(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
         """The rows of φ as the kernel around it sees the inputs."""
@@ -223,7 +225,7 @@ class Together(eqx.Module):
         return out
 
 
-def _inputs(kernel: OnColumns | Warped, x: Float[Array, "n d"]) -> Float[Array, "n q"]:
+def _inputs(kernel: OnColumns | OfFunction, x: Float[Array, "n d"]) -> Float[Array, "n q"]:
     if isinstance(kernel, OnColumns):
         return x[:, jnp.asarray(kernel.columns)]
     return jax.vmap(lambda row: jnp.atleast_1d(kernel.function(row)))(x)
@@ -259,7 +261,7 @@ def basis_of(kernel: Kernel, key: PRNGKeyArray, d: int, features: int) -> Callab
 
 @basis_of.register
 def _(kernel: Constant, key: PRNGKeyArray, d: int, features: int) -> Callable[[Array], Array]:
-    return Weighted(_ones, jnp.sqrt(kernel.variance))
+    return Weighted(_ones, jnp.sqrt(kernel.number("variance")))
 
 
 @basis_of.register
@@ -276,7 +278,7 @@ def _(kernel: Bilinear, key: PRNGKeyArray, d: int, features: int) -> Callable[[A
 
 @basis_of.register
 def _(kernel: Polynomial, key: PRNGKeyArray, d: int, features: int) -> Callable[[Array], Array]:
-    line = Together((kernel.embed, Weighted(_ones, jnp.sqrt(kernel.offset))), False)
+    line = Together((kernel.embed, Weighted(_ones, jnp.sqrt(kernel.number("offset")))), False)
     return Weighted(Together((line,) * kernel.degree, True), jnp.sqrt(kernel.amplitude()))
 
 
@@ -303,7 +305,7 @@ def _(kernel: OnColumns, key: PRNGKeyArray, d: int, features: int) -> Callable[[
 
 
 @basis_of.register
-def _(kernel: Warped, key: PRNGKeyArray, d: int, features: int) -> Callable[[Array], Array]:
+def _(kernel: OfFunction, key: PRNGKeyArray, d: int, features: int) -> Callable[[Array], Array]:
     inner = jax.eval_shape(lambda x: _inputs(kernel, x), jax.ShapeDtypeStruct((1, d), jnp.zeros(()).dtype)).shape[1]
     return Inside(basis_of(kernel.kernel, key, inner, features), kernel)
 
@@ -335,7 +337,7 @@ def _(kernel: Product, key: PRNGKeyArray, d: int, features: int) -> Callable[[Ar
         return basis_of.dispatch(Kernel)(kernel, key, d, features)
     parts = [k for k in kernel.factors if not k.is_stationary]
     if together:
-        parts.append(together[0] if len(together) == 1 else Product(tuple(together), None))
+        parts.append(together[0] if len(together) == 1 else Product(tuple(together), ABSENT))
     keys = jr.split(key, len(parts))
     bases = tuple(basis_of(k, own, d, features) for k, own in zip(parts, keys, strict=True))
     return Weighted(Together(bases, True), jnp.sqrt(kernel.amplitude()))

@@ -24,7 +24,7 @@ from credo.core.arrays import is_traced
 from credo.core.belief import Belief
 from credo.core.checks import check_table
 from credo.core.errors import DataError, NotConvergedWarning
-from credo.core.params import known
+from credo.core.params import constant
 from credo.core.predictive import Mixture, Normal, Predictive
 from credo.infer.importance_sampling import WeightedDraws
 from credo.infer.posterior import Posterior
@@ -64,9 +64,9 @@ class LinearDraws(Belief, HasLogDensity):
     noise: Float[Array, " s"]
     """σ², or the scale of noise with heavy tails."""
     log_weights: Float[Array, " s"]
-    model: Linear = known()
+    model: Linear = constant()
     """The model, with what it has seen."""
-    found: Posterior = known()
+    found: Posterior = constant()
 
     def statistics(self, *data: Any, **options: Any) -> Any:
         """What the model keeps of data."""

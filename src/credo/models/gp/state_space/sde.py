@@ -200,11 +200,11 @@ def _kronecker(a: Moving, b: Moving) -> Moving:
 def _state(kernel: Kernel, harmonics: int) -> Moving:
     """The state of an elementary kernel; those of derivatives are in units of λ, so that all are of one size."""
     if isinstance(kernel, Constant):
-        return Moving(jnp.ones((1, 1)), kernel.variance.reshape(1, 1, 1), lambda gap: jnp.ones((1, 1, 1)))
+        return Moving(jnp.ones((1, 1)), kernel.number("variance").reshape(1, 1, 1), lambda gap: jnp.ones((1, 1, 1)))
     if isinstance(kernel, White):
         return Moving(
             jnp.ones((1, 1)),
-            kernel.variance.reshape(1, 1, 1),
+            kernel.number("variance").reshape(1, 1, 1),
             lambda gap: jnp.where(gap == 0.0, 1.0, 0.0).reshape(1, 1, 1),
         )
     if isinstance(kernel, WAVES) and not isinstance(kernel, LocallyPeriodic):
@@ -271,7 +271,7 @@ def _fixed(amplitude: Float[Array, ""], factors: tuple[Kernel, ...], harmonics: 
 
 def _features(kernel: Kernel, harmonics: int) -> Features:
     if isinstance(kernel, Constant):
-        return lambda x, origin: root(kernel.variance) * jnp.ones((x.shape[0], 1))
+        return lambda x, origin: root(kernel.number("variance")) * jnp.ones((x.shape[0], 1))
     if isinstance(kernel, Linear):
         return lambda x, origin: root(kernel.amplitude()) * kernel.embed(x)
     if isinstance(kernel, FromFeatures):

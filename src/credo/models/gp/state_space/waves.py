@@ -65,7 +65,7 @@ def harmonics_of(lengthscale: float, negligible: float, centered: bool) -> int:
 
 def one_value(kernel: Any, name: str) -> Float[Array, ""]:
     """A number of a kernel of one input."""
-    value = jnp.asarray(getattr(kernel, name))
+    value = jnp.asarray(kernel.number(name))
     if value.size != 1:
         raise DataError(
             f"StateSpace is for functions of one input, found {type(kernel).__name__} with {value.size} values "
