@@ -125,7 +125,7 @@ def _amplified(k: Matrix, inner: Pull, path: str, numbers: Numbers) -> tuple[Mat
 
 def _linear(kernel: Linear, path: str, numbers: Numbers, x: Float[np.ndarray, "n d"]) -> tuple[Matrix, Pull]:
     name = f"{path}lengthscale"
-    moved = x - np.asarray(kernel.center)
+    moved = x - np.asarray(kernel.number("center"))
     if name in numbers:
         moved = moved / numbers[name]
 

@@ -31,7 +31,7 @@ from credo.core.padding import by_bucket
 from credo.core.predictive import Normal
 from credo.core.pytrees import changed
 from credo.infer.learning import Evidence
-from credo.kernels import RBF, Kernel, InputScales
+from credo.kernels import RBF, InputScales, Kernel
 from credo.models.gp import exact
 from credo.models.gp.base import GaussianProcess
 from credo.models.gp.belief import GP
