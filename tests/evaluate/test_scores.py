@@ -98,7 +98,8 @@ def test_crps_by_quadrature_agrees_with_the_closed_form():
         (
             POISSON,
             lambda i, k: sum(
-                w * stats.poisson(r).pmf(k) for w, r in zip((0.2, 0.8), np.asarray(POISSON.rates)[i], strict=True)
+                w * stats.poisson(r).pmf(k)
+                for w, r in zip((0.2, 0.8), np.asarray(POISSON.parts[0].rate)[:, i], strict=True)
             ),
         ),
     ],
