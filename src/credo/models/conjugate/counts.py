@@ -14,7 +14,7 @@ from credo.core.arrays import is_traced
 from credo.core.checks import check_counts, check_positive
 from credo.core.errors import DataError
 from credo.core.params import positive
-from credo.core.predictive import Interval, NegativeBinomial, PoissonMixture
+from credo.core.predictive import Interval, NegativeBinomial, Poisson
 from credo.core.predictive.base import check_levels, to_array
 from credo.core.special import log_rising
 from credo.models.conjugate.base import Conjugate, Statistics, check_parameter
@@ -77,11 +77,11 @@ class GammaPoisson(Conjugate):
         check_parameter(t, "exposure")
         return NegativeBinomial(jnp.broadcast_to(self.shape, t.shape), jnp.broadcast_to(self.rate, t.shape), t)
 
-    def predict_at(self, theta: Float[Array, ""], exposure: Any = 1.0) -> PoissonMixture:
+    def predict_at(self, theta: Float[Array, ""], exposure: Any = 1.0) -> Poisson:
         """Poisson(θ · exposure)."""
         t = to_array(exposure)
         check_parameter(t, "exposure")
-        return PoissonMixture(jnp.ones(1), (theta * t)[..., None])
+        return Poisson(theta * t)
 
     def mode(self) -> Array:
         """(shape - 1)/rate; there is no mode for shape < 1."""
