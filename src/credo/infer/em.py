@@ -42,6 +42,7 @@ from credo.core.errors import DataError, NotMonotone
 from credo.infer.learning import Learned, LocalOptimum
 from credo.infer.method import Learner
 from credo.infer.optimize import CONVERGED, DIVERGED, STOPPED, Optimum, distinct
+from credo.infer.priors import Prior
 from credo.infer.progress import Progress, Show
 
 ROUNDING = 1e-9
@@ -84,12 +85,12 @@ class EM(Learner):
 
     starts: int = 4
     max_steps: int = 200
-    tolerance: Any = 1e-6
+    tolerance: float | int = 1e-6
     accelerate: bool = True
-    progress: Any = False
+    progress: bool | Show = False
 
     def learn(
-        self, belief: Any, statistics: Any, fixed: Sequence[str], priors: Mapping[str, Any], seed: int
+        self, belief: Any, statistics: Any, fixed: Sequence[str], priors: Mapping[str, Prior], seed: int
     ) -> Learned:
         """The belief at the highest maximum found; it can be learned again, and goes on where it was."""
         self._check(priors)
@@ -134,7 +135,7 @@ class EM(Learner):
             alpha = (alpha + 1) / 2
         return longest
 
-    def _check(self, priors: Mapping[str, Any]) -> None:
+    def _check(self, priors: Mapping[str, Prior]) -> None:
         if priors:
             raise DataError(
                 f"EM has the model's own priors, found priors for {', '.join(sorted(priors))}; give the prior to the "

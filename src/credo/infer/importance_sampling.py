@@ -10,14 +10,14 @@ the weighted answers are usable, beyond that they are not. A mode that no draw h
 Yao, Vehtari, Simpson & Gelman (2018), "Yes, but did it work?".
 """
 
-from typing import Any
+from collections.abc import Sequence
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from scipy.special import gammaincinv, gammaln, logsumexp
 
 from credo.core.arrays import put
@@ -65,18 +65,20 @@ class WeightedDraws(Posterior):
         return self.draws[jnp.searchsorted(levels / levels[-1], (jnp.arange(n) + 0.5) / n)]
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> PyTree:
         """E[θ | data] = Σ wᵢ θᵢ, as a pytree."""
         return _moments(self.space, self.draws, self.log_weights)[0]
 
     @property
-    def std(self) -> Any:
+    def std(self) -> PyTree:
         """The posterior standard deviations, as a pytree."""
         return _moments(self.space, self.draws, self.log_weights)[1]
 
 
 @eqx.filter_jit
-def _moments(space: ParameterSpace, draws: Float[Array, "n k"], log_weights: Float[Array, " n"]) -> tuple[Any, Any]:
+def _moments(
+    space: ParameterSpace, draws: Float[Array, "n k"], log_weights: Float[Array, " n"]
+) -> tuple[PyTree, PyTree]:
     """Weighted means and standard deviations of the pytree."""
     trees, weights = jax.vmap(space.tree)(draws), jnp.exp(log_weights)
     mean = jax.tree.map(lambda v: jnp.tensordot(weights, v, axes=1), trees)
@@ -136,7 +138,7 @@ def _weigh(
     return u, *pareto_smooth(log_densities(target, u) - log_q + np.log(np.diagonal(root)).sum())
 
 
-def students(n: int, k: int, seed: Any) -> tuple[Float[np.ndarray, "n k"], Float[np.ndarray, " n"]]:
+def students(n: int, k: int, seed: Sequence[int]) -> tuple[Float[np.ndarray, "n k"], Float[np.ndarray, " n"]]:
     """n (an even number) quasi-random draws of a standard t with 5 + k degrees of freedom, and their log densities."""
     degrees, rng = 5.0 + k, np.random.default_rng(seed)
     levels = (rng.permutation(n // 2) + rng.uniform(size=n // 2)) / (n // 2)

@@ -7,13 +7,12 @@ the last two terms are Occam's factor: how much of the prior the data leave. Mac
 """
 
 import dataclasses
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, ArrayLike, Bool, Float
 
 from credo.core.arrays import put
 from credo.core.errors import DataError, NotConverged
@@ -161,7 +160,7 @@ def _gauss_newton(target: Target, u: Float[Array, " k"]) -> Float[Array, "k k"]:
 
 @eqx.filter_jit
 def newton(
-    target: Target, u: Float[Array, " k"], tolerance: Any, most: int = 30
+    target: Target, u: Float[Array, " k"], tolerance: ArrayLike, most: int = 30
 ) -> tuple[Float[Array, " k"], Float[Array, ""], Bool[Array, ""]]:
     """Newton steps, halved until they gain; the last step in standard deviations, and whether it was short."""
 

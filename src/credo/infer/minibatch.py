@@ -11,14 +11,14 @@ Johnson & Zhang (2013); Roeder, Wu & Duvenaud (2017), "Sticking the landing"; Ku
 
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from credo.core.arrays import put
 from credo.core.errors import DataError
@@ -76,10 +76,10 @@ class Minibatches(NamedTuple):
 class _Scaled(eqx.Module):
     """log π(θ) + scale Σ ℓ_i(θ)."""
 
-    log_prior: Callable[..., Any]
-    log_likelihood: Callable[..., Any]
+    log_prior: Callable[..., Array]
+    log_likelihood: Callable[..., Array]
 
-    def __call__(self, theta: Any, scale: Array, *rows: Array) -> Array:
+    def __call__(self, theta: PyTree, scale: Array, *rows: Array) -> Array:
         return self.log_prior(theta) + scale * self.log_likelihood(theta, *rows).sum()
 
 
@@ -162,12 +162,12 @@ def _steps(
     family: Family,
     frame: Standardization,
     anchor: Anchor,
-    state: tuple[Array, Any],
+    state: tuple[Array, PyTree],
     batches: tuple[Array, ...],
     n: Float[Array, ""],
     step_size: Float[Array, ""],
     key: PRNGKeyArray,
-) -> tuple[Array, Any, Float[Array, " s"], Float[Array, " p"]]:
+) -> tuple[Array, PyTree, Float[Array, " s"], Float[Array, " p"]]:
     """A step of Adam for each minibatch: the numbers after it, all ELBOs, and the mean of the numbers on the way."""
     import optax
 
@@ -193,8 +193,8 @@ def _steps(
         return jax.vmap(height)(center + jnp.concatenate([z, -z]) @ matrix.T).mean()
 
     def step(
-        state: tuple[Array, Any], given: tuple[Any, PRNGKeyArray]
-    ) -> tuple[tuple[Array, Any], tuple[Array, Array]]:
+        state: tuple[Array, PyTree], given: tuple[tuple[Array, ...], PRNGKeyArray]
+    ) -> tuple[tuple[Array, PyTree], tuple[Array, Array]]:
         free, momentum = state
         value, slope = jax.value_and_grad(elbo)(free, *given)
         direction, momentum = adam.update(jnp.where(jnp.isfinite(slope), slope, 0.0), momentum)

@@ -8,8 +8,6 @@ The numbers are measured in a `Standardization`, a guess of mean and covariance:
 each of them, so that gradient steps need no tuning. The entropy, ½ log |AAᵀ| + k/2 log 2πe, is in closed form.
 """
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -142,7 +140,7 @@ def _standardization(target: Target, u: np.ndarray) -> tuple[Standardization, bo
     return Standardization(put(u), root, put(1.0 / np.sqrt(np.diagonal(precision)))), bool(values[0] > 0)
 
 
-def check_family(kind: str, rank: Any) -> None:
+def check_family(kind: str, rank: object) -> None:
     """`DataError` where there is no such family."""
     if kind not in FAMILIES:
         raise DataError(f"family must be one of {', '.join(FAMILIES)}, found {kind!r}")

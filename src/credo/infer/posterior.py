@@ -5,14 +5,14 @@
 """
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, PyTree
 
 from credo.core.checks import check_count
 from credo.core.linalg import log_determinant, solve_lower
@@ -43,27 +43,27 @@ class Posterior(eqx.Module):
     def kept(self) -> Float[Array, "n k"]:
         """The vectors that summaries are made of."""
 
-    def sample(self, n: int, seed: int = 0) -> Any:
+    def sample(self, n: int, seed: int = 0) -> PyTree:
         """n draws: the pytree with a leading axis of n."""
         check_count(n, "n, the number of draws,")
         return _trees(self.space, self.vectors(n, jr.key(seed)))
 
     @property
-    def values(self) -> Any:
+    def values(self) -> PyTree:
         """The pytree of all draws that are kept, with them as the leading axis."""
         return _trees(self.space, self.kept())
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> PyTree:
         """E[θ | data], as a pytree."""
         return jax.tree.map(lambda v: v.mean(0), self.values)
 
     @property
-    def std(self) -> Any:
+    def std(self) -> PyTree:
         """The posterior standard deviations, as a pytree."""
         return jax.tree.map(lambda v: v.std(0), self.values)
 
-    def quantile(self, q: Any) -> Any:
+    def quantile(self, q: ArrayLike) -> PyTree:
         """The posterior quantiles, as a pytree; with several q they are the leading axis."""
         return jax.tree.map(lambda v: jnp.quantile(v, jnp.asarray(q), axis=0), self.values)
 
@@ -88,7 +88,7 @@ class Posterior(eqx.Module):
 
 
 @eqx.filter_jit
-def _trees(space: ParameterSpace, vectors: Float[Array, "n k"]) -> Any:
+def _trees(space: ParameterSpace, vectors: Float[Array, "n k"]) -> PyTree:
     return jax.vmap(space.tree)(vectors)
 
 
@@ -113,7 +113,7 @@ class NormalApproximation(Posterior):
         return self.center + jnp.concatenate([z, -z])
 
     @property
-    def mode(self) -> Any:
+    def mode(self) -> PyTree:
         """The pytree at the center."""
         return self.space.tree(self.center)
 

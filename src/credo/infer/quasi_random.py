@@ -1,6 +1,6 @@
 """Quasi-random points and normal draws: fewer of them say as much as many that are independent."""
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float
@@ -9,8 +9,10 @@ from scipy.special import ndtri
 from credo.core.arrays import put
 from credo.core.linalg import cholesky, solve_lower
 
+Seed = int | Sequence[int] | np.random.Generator
 
-def normals(n: int, q: int, seed: Any) -> Float[np.ndarray, "n q"]:
+
+def normals(n: int, q: int, seed: Seed) -> Float[np.ndarray, "n q"]:
     """n (an even number) draws of N(0, I) with its variances and third moments; its covariance where n > 2q.
 
     Scrambled Sobol points in antithetic pairs, whitened: the ELBO of a normal target is then exact.
@@ -24,7 +26,7 @@ def normals(n: int, q: int, seed: Any) -> Float[np.ndarray, "n q"]:
     return np.concatenate([half, -half])
 
 
-def sobol(n: int, d: int, seed: Any) -> Float[np.ndarray, "n d"]:
+def sobol(n: int, d: int, seed: Seed) -> Float[np.ndarray, "n d"]:
     """The first n of scrambled Sobol points of the unit cube, which come in powers of two. Owen (1998)."""
     from scipy.stats import qmc  # half a second of imports
 

@@ -13,7 +13,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, ArrayLike, Float, PyTree
 
 from credo.core import params
 from credo.core.errors import DataError
@@ -24,12 +24,12 @@ Constraints = Mapping[str, Any]
 class ParameterSpace(eqx.Module):
     """Where a pytree of numbers lives: its leaves under constraints, as one unconstrained vector."""
 
-    template: Any
+    template: PyTree
     """A pytree with these leaves; the numbers are where a method starts."""
     slots: params.Layout = eqx.field(static=True)
 
     @classmethod
-    def of(cls, init: Any, constraints: Constraints | None = None) -> "ParameterSpace":
+    def of(cls, init: PyTree, constraints: Constraints | None = None) -> "ParameterSpace":
         """The space around `init`; `constraints` by path ("scale" or "group.0.scale"), real where none is given.
 
         A constraint is one of "positive", "unit_interval", "simplex", "positive_definite", "ordered_vector".
@@ -62,12 +62,12 @@ class ParameterSpace(eqx.Module):
         """The name of each coordinate of the vector."""
         return params.coordinate_names(self.slots)
 
-    def tree(self, vector: Float[Array, " k"]) -> Any:
+    def tree(self, vector: Float[Array, " k"]) -> PyTree:
         """θ = T(u)."""
         leaves = [params.bijector(s.constraint).forward(vector[s.start : s.stop].reshape(s.shape)) for s in self.slots]
         return jax.tree.unflatten(jax.tree.structure(self.template), leaves)
 
-    def vector(self, tree: Any) -> Float[Array, " k"]:
+    def vector(self, tree: PyTree) -> Float[Array, " k"]:
         """u = T⁻¹(θ)."""
         leaves = jax.tree.leaves(tree)
         pairs = zip(self.slots, leaves, strict=True)
@@ -82,7 +82,7 @@ class ParameterSpace(eqx.Module):
                 raise DataError(f"init breaks the constraint of {slot.path!r}: {slot.constraint.kind}, found {value}")
         return u
 
-    def by_path(self, tree: Any) -> dict[str, Any]:
+    def by_path(self, tree: PyTree) -> dict[str, Array]:
         """The leaves of a pytree of this structure by their paths."""
         return dict(zip((s.path for s in self.slots), jax.tree.leaves(tree), strict=True))
 
@@ -95,7 +95,7 @@ def _numbers(leaf: Any) -> Array:
     return values
 
 
-def _constraint(path: str, given: Any) -> params.Constraint:
+def _constraint(path: str, given: object) -> params.Constraint:
     constraint = given if isinstance(given, params.Constraint) else params.Constraint(str(given))
     if constraint.kind not in params.KINDS:
         raise DataError(f"constraints[{path!r}] must be one of {', '.join(params.KINDS)}, found {given!r}")
@@ -106,9 +106,9 @@ class Target(eqx.Module):
     """log p(u) over a space, from log p(θ, data) as a function of the pytree θ and the data."""
 
     space: ParameterSpace
-    function: Callable[..., Any]
-    data: tuple[Any, ...] = ()
-    outputs: tuple[Callable[..., Any], Callable[..., Any]] | None = None
+    function: Callable[..., Array]
+    data: tuple[PyTree, ...] = ()
+    outputs: tuple[Callable[..., Array], Callable[..., Array]] | None = None
     """Where the density is likelihood(outputs(θ, data), data) + prior: those two functions, for Gauss-Newton."""
 
     def __call__(self, u: Float[Array, " k"]) -> Float[Array, "..."]:
@@ -140,7 +140,7 @@ def value_and_grad(target: Target, u: Float[Array, " k"]) -> tuple[Float[Array, 
     return value, pull(jnp.ones_like(value))[0]
 
 
-def short(value: Any) -> str:
+def short(value: ArrayLike) -> str:
     """A number, or the first few of an array, for a message."""
     flat = np.ravel(np.asarray(value))
     shown = ", ".join(f"{v:.4g}" for v in flat[:3])

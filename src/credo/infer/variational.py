@@ -14,7 +14,6 @@ Forward: moments of the posterior by smoothed importance weights from the curren
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -40,7 +39,7 @@ from credo.infer.optimize import maximize
 from credo.infer.posterior import NormalApproximation
 from credo.infer.quasi_random import normals
 from credo.infer.rows import RowDensity, RowSource
-from credo.infer.target import ParameterSpace, Target
+from credo.infer.target import Constraints, ParameterSpace, Target
 
 SHRINK = 0.5
 """By how much a first guess is narrowed while the density is not finite at its draws."""
@@ -71,7 +70,7 @@ class Variational(Approximation, RowApproximation):
     direction: str = "reverse"
     draws: int = 256
     max_draws: int = 16384
-    tolerance: Any = 0.01
+    tolerance: float | int = 0.01
     max_steps: int = 500
     batch: int = 512
     passes: int = 200
@@ -90,11 +89,11 @@ class Variational(Approximation, RowApproximation):
 
     def run_rows(
         self,
-        log_prior: Callable[..., Any],
-        log_likelihood: Callable[..., Any],
-        init: Any,
-        data: Any,
-        constraints: Any = None,
+        log_prior: Callable[..., Array],
+        log_likelihood: Callable[..., Array],
+        init: object,
+        data: object,
+        constraints: Constraints | None = None,
         seed: int = 0,
     ) -> NormalApproximation:
         """The approximation (reverse) where the density is a prior and a sum over many rows, by minibatches.
@@ -104,7 +103,7 @@ class Variational(Approximation, RowApproximation):
         """
         return self.run_density(RowDensity(ParameterSpace.of(init, constraints), log_prior, log_likelihood), data, seed)
 
-    def run_density(self, density: RowDensity, data: Any, seed: int = 0) -> NormalApproximation:
+    def run_density(self, density: RowDensity, data: object, seed: int = 0) -> NormalApproximation:
         """`run_rows` of a density."""
         self._check()
         if self.direction != "reverse":

@@ -11,7 +11,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import equinox as eqx
 import jax
@@ -30,6 +30,15 @@ from credo.infer.method import Approximation
 from credo.infer.posterior import NormalApproximation
 from credo.infer.progress import Progress
 from credo.infer.target import Target
+
+Hint: TypeAlias = Any
+"""What `prepare` hands to `tune`; as the next three, each sampler has a class of its own for it."""
+Tuning: TypeAlias = Any
+"""What was tuned in the warm-up."""
+ChainState: TypeAlias = Any
+"""What is kept from step to step; it has a `position`."""
+Random: TypeAlias = Any
+"""What a step needs that is random."""
 
 BLOCK = 250
 """Draws between two looks at the clock, the progress bar and the keyboard."""
@@ -75,9 +84,9 @@ class Sampler(Approximation):
     warmup: int = 1000
     thin: int = 1
     keep: Literal["draws", "moments"] = "draws"
-    memory: Any = 1e9
-    start: Any = "init"
-    spread: Any = 0.5
+    memory: float | int = 1e9
+    start: object = "init"
+    spread: float | int = 0.5
     members: int = 32
     cores: int | None = None
     progress: bool = False
@@ -85,26 +94,26 @@ class Sampler(Approximation):
     # -- what a sampler is ----------------------------------------------------------------------------------
 
     @abstractmethod
-    def tune(self, target: Target, key: PRNGKeyArray, u: Float[Array, " k"], hint: Any) -> tuple[Array, Any]:
+    def tune(self, target: Target, key: PRNGKeyArray, u: Float[Array, " k"], hint: Hint) -> tuple[Array, Tuning]:
         """Warm-up: a position to go on from, and what was tuned. Traced; `hint` is what `prepare` returned."""
 
     @abstractmethod
-    def begin(self, target: Target, u: Float[Array, " k"], tuning: Any) -> Any:
+    def begin(self, target: Target, u: Float[Array, " k"], tuning: Tuning) -> ChainState:
         """The state at a position. Traced."""
 
     @abstractmethod
-    def step(self, target: Target, random: Any, state: Any, tuning: Any) -> tuple[Any, Info]:
+    def step(self, target: Target, random: Random, state: ChainState, tuning: Tuning) -> tuple[ChainState, Info]:
         """One step. Traced; the position is `state.position`."""
 
-    def random_numbers(self, target: Target, key: PRNGKeyArray) -> Any:
+    def random_numbers(self, target: Target, key: PRNGKeyArray) -> Random:
         """What a step needs that is random: its key, or numbers drawn from it, of many steps at once. Traced."""
         return key
 
-    def many_random_numbers(self, target: Target, keys: Key[Array, " n"]) -> Any:
+    def many_random_numbers(self, target: Target, keys: Key[Array, " n"]) -> Random:
         """Those of as many steps as there are keys. Traced."""
         return jax.vmap(lambda key: self.random_numbers(target, key))(keys)
 
-    def prepare(self, target: Target, u: np.ndarray, seed: int) -> tuple[Any, Float[np.ndarray, "c k"]]:
+    def prepare(self, target: Target, u: np.ndarray, seed: int) -> tuple[Hint, Float[np.ndarray, "c k"]]:
         """A hint for `tune`, and where the chains start; not traced."""
         return None, self.starts(target, u, seed)[0]
 
@@ -121,10 +130,10 @@ class Sampler(Approximation):
             raise DataError(f"start must be 'init', 'pathfinder' or a Pathfinder(...), found {self.start!r}")
         return jittered_starts(target, u, self.chains, float(self.spread), seed), None
 
-    def burn(self, target: Target, key: PRNGKeyArray, u: Float[Array, " k"], tuning: Any) -> Array:
+    def burn(self, target: Target, key: PRNGKeyArray, u: Float[Array, " k"], tuning: Tuning) -> Array:
         """Where `warmup` steps without tuning lead. Traced."""
 
-        def one(state: Any, random: Any) -> tuple[Any, None]:
+        def one(state: ChainState, random: Random) -> tuple[ChainState, None]:
             return self.step(target, random, state, tuning)[0], None
 
         random = self.many_random_numbers(target, jr.split(key, self.warmup))
@@ -220,26 +229,26 @@ def _density(target: Target, u: Float[Array, " k"]) -> Array:
 
 
 @eqx.filter_jit
-def _tune(sampler: Sampler, target: Target, key: PRNGKeyArray, u: Array, hint: Any) -> tuple[Any, Any]:
+def _tune(sampler: Sampler, target: Target, key: PRNGKeyArray, u: Array, hint: Hint) -> tuple[ChainState, Tuning]:
     position, tuning = sampler.tune(target, key, u, hint)
     return sampler.begin(target, position, tuning), tuning
 
 
 @eqx.filter_jit
 def _block(
-    sampler: Sampler, target: Target, key: PRNGKeyArray, state: Any, tuning: Any, thin: int
-) -> tuple[Any, Array, Info]:
+    sampler: Sampler, target: Target, key: PRNGKeyArray, state: ChainState, tuning: Tuning, thin: int
+) -> tuple[ChainState, Array, Info]:
     """BLOCK draws."""
 
-    def step(state: Any, random: Any) -> tuple[Any, Info]:
+    def step(state: ChainState, random: Random) -> tuple[ChainState, Info]:
         return sampler.step(target, random, state, tuning)
 
-    def draw(state: Any, key: PRNGKeyArray) -> tuple[Any, tuple[Array, Info]]:
+    def draw(state: ChainState, key: PRNGKeyArray) -> tuple[ChainState, tuple[Array, Info]]:
         state, infos = jax.lax.scan(step, state, sampler.many_random_numbers(target, jr.split(key, thin)))
         info = Info(infos[0].mean(), infos[1].any(), infos[2][-1], infos[3].any())
         return state, (state.position, info)
 
-    def single(state: Any, random: Any) -> tuple[Any, tuple[Array, Info]]:
+    def single(state: ChainState, random: Random) -> tuple[ChainState, tuple[Array, Info]]:
         state, info = step(state, random)
         return state, (state.position, info)
 
@@ -260,7 +269,7 @@ class _Chain:
         target: Target,
         key: PRNGKeyArray,
         start: Array,
-        hint: Any,
+        hint: Hint,
         draws: int,
         thin: int,
         keep: str,

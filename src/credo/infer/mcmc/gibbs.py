@@ -14,7 +14,7 @@ Geman & Geman (1984); Gelfand & Smith (1990); Gelman et al. (2013), ch. 2-3, 11.
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import equinox as eqx
 import jax
@@ -23,11 +23,11 @@ import jax.random as jr
 import numpy as np
 from jax.scipy import stats
 from jax.scipy.special import gammaln, xlogy
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from credo.core.arrays import put
 from credo.core.errors import DataError
-from credo.infer.mcmc.chains import Info, Sampler
+from credo.infer.mcmc.chains import Hint, Info, Sampler, Tuning
 from credo.infer.mcmc.metropolis import check_like
 from credo.infer.target import ParameterSpace, Target
 
@@ -58,7 +58,7 @@ class Gibbs(Sampler):
         if isinstance(self.conditionals, Mapping):
             object.__setattr__(self, "conditionals", tuple(self.conditionals.items()))
 
-    def prepare(self, target: Target, u: np.ndarray, seed: int) -> tuple[Any, Float[np.ndarray, "c k"]]:
+    def prepare(self, target: Target, u: np.ndarray, seed: int) -> tuple[Hint, Float[np.ndarray, "c k"]]:
         """Starting points, once the conditionals were seen to cover θ, in the right shapes, and to be right."""
         space = target.space
         paths = [slot.path for slot in space.slots]
@@ -77,7 +77,7 @@ class Gibbs(Sampler):
             raise DataError(f"there is no conditional for {', '.join(missing)}: give one, or take it out of init")
         return super().prepare(target, u, seed)
 
-    def _compare(self, target: Target, path: str, draw: Any, u: np.ndarray) -> None:
+    def _compare(self, target: Target, path: str, draw: "Conjugate", u: np.ndarray) -> None:
         """`DataError` where a described conditional is not the conditional of the target."""
         gap = float(_disagreement(target, put(u), path, draw))
         if not gap < AGREES:
@@ -86,15 +86,15 @@ class Gibbs(Sampler):
                 f"at two points differ by {gap:.3g}; check priors, and which data the part stands behind"
             )
 
-    def tune(self, target: Target, key: PRNGKeyArray, u: Float[Array, " k"], hint: Any) -> tuple[Array, Any]:
+    def tune(self, target: Target, key: PRNGKeyArray, u: Float[Array, " k"], hint: Hint) -> tuple[Array, Tuning]:
         """Burn-in."""
         return self.burn(target, key, u, None), None
 
-    def begin(self, target: Target, u: Float[Array, " k"], tuning: Any) -> Place:
+    def begin(self, target: Target, u: Float[Array, " k"], tuning: Tuning) -> Place:
         """The position is all there is."""
         return Place(u)
 
-    def step(self, target: Target, key: PRNGKeyArray, state: Place, tuning: Any) -> tuple[Place, Info]:
+    def step(self, target: Target, key: PRNGKeyArray, state: Place, tuning: Tuning) -> tuple[Place, Info]:
         """One cycle."""
         theta = target.space.tree(state.position)
         for (path, draw), k in zip(self.conditionals, jr.split(key, len(self.conditionals)), strict=True):
@@ -107,7 +107,7 @@ def _below(space: ParameterSpace, path: str) -> list[int]:
     return [i for i, s in enumerate(space.slots) if path in ("", s.path) or s.path.startswith(f"{path}.")]
 
 
-def _with(space: ParameterSpace, theta: Any, path: str, new: Any) -> Any:
+def _with(space: ParameterSpace, theta: PyTree, path: str, new: PyTree) -> PyTree:
     leaves, tree = jax.tree.flatten(theta)
     for i, value in zip(_below(space, path), jax.tree.leaves(new), strict=True):
         leaves[i] = jnp.asarray(value, dtype=float)
@@ -128,6 +128,10 @@ def _disagreement(target: Target, u: Float[Array, " k"], path: str, draw: Any) -
 # -- conjugate parts ------------------------------------------------------------------------------------------
 
 
+Numbers: TypeAlias = Any
+"""A number, an array, the path of a part of θ, or a function of (θ, *data)."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Mean:
     """θ ~ N(mean, variance) behind observations N(θ, noise).
@@ -137,41 +141,41 @@ class Mean:
     Where the part is a vector, `group` says to which of its entries each observation belongs.
     """
 
-    mean: Any = 0.0
-    variance: Any = 1.0
-    noise: Any = 1.0
-    observed: Any = 0
-    group: Any = None
+    mean: Numbers = 0.0
+    variance: Numbers = 1.0
+    noise: Numbers = 1.0
+    observed: Numbers = 0
+    group: Numbers | None = None
 
 
 @dataclasses.dataclass(frozen=True)
 class Variance:
     """σ² ~ InverseGamma(shape, scale) behind observations N(mean, σ²); `mean` one number or one for each of them."""
 
-    shape: Any = 1.0
-    scale: Any = 1.0
-    mean: Any = 0.0
-    observed: Any = 0
-    group: Any = None
+    shape: Numbers = 1.0
+    scale: Numbers = 1.0
+    mean: Numbers = 0.0
+    observed: Numbers = 0
+    group: Numbers | None = None
 
 
 @dataclasses.dataclass(frozen=True)
 class Probabilities:
     """π ~ Dirichlet(alpha) behind classes 0 … k - 1; `alpha` one number for all classes or one for each."""
 
-    alpha: Any = 1.0
-    observed: Any = 0
+    alpha: Numbers = 1.0
+    observed: Numbers = 0
 
 
 @dataclasses.dataclass(frozen=True)
 class Rate:
     """λ ~ Gamma(shape, rate) behind counts Poisson(λ exposure)."""
 
-    shape: Any = 1.0
-    rate: Any = 1.0
-    exposure: Any = 1.0
-    observed: Any = 0
-    group: Any = None
+    shape: Numbers = 1.0
+    rate: Numbers = 1.0
+    exposure: Numbers = 1.0
+    observed: Numbers = 0
+    group: Numbers | None = None
 
 
 Law = Mean | Variance | Probabilities | Rate
@@ -197,7 +201,7 @@ class Conjugate:
     path: str
     law: Law
 
-    def __call__(self, key: PRNGKeyArray, theta: Any, *data: Any) -> Array:
+    def __call__(self, key: PRNGKeyArray, theta: PyTree, *data: PyTree) -> Array:
         """A draw."""
         like = _part(theta, self.path)
         first, second = self._parameters(like, theta, data)
@@ -208,7 +212,7 @@ class Conjugate:
         draw = jr.gamma(key, jnp.broadcast_to(first, jnp.shape(like)))
         return second / draw if isinstance(self.law, Variance) else draw / second
 
-    def log_prob(self, value: Array, theta: Any, *data: Any) -> Array:
+    def log_prob(self, value: Array, theta: PyTree, *data: PyTree) -> Array:
         """The log density of a value of the part."""
         first, second = self._parameters(_part(theta, self.path), theta, data)
         if isinstance(self.law, Mean):
@@ -220,10 +224,10 @@ class Conjugate:
             return (inverse - 2 * jnp.log(value)).sum()
         return stats.gamma.logpdf(value, first, scale=1 / second).sum()
 
-    def _parameters(self, like: Array, theta: Any, data: tuple[Any, ...]) -> tuple[Array, Array]:
+    def _parameters(self, like: Array, theta: PyTree, data: tuple[PyTree, ...]) -> tuple[Array, Array]:
         """Mean and variance, shape and scale, or the Dirichlet's α twice."""
 
-        def look(what: Any) -> Array:
+        def look(what: Numbers) -> Array:
             return jnp.asarray(what(theta, *data) if callable(what) else _part(theta, what), dtype=float)
 
         law = self.law
@@ -252,7 +256,7 @@ class Conjugate:
         return look(law.shape) + total(observed), look(law.rate) + total(look(law.exposure))
 
 
-def _part(theta: Any, what: Any) -> Any:
+def _part(theta: PyTree, what: Any) -> Any:
     """The part of θ at a path; anything but a text is itself."""
     if not isinstance(what, str):
         return what

@@ -15,7 +15,7 @@ import dataclasses
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import ClassVar, Literal, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +27,7 @@ from credo.core.arrays import put
 from credo.core.checks import check_count
 from credo.core.errors import DataError
 from credo.infer.mcmc.adaptation import TRAJECTORIES, Pace, StepSizeAndMetric, adapt, window_ends
-from credo.infer.mcmc.chains import Info, Sampler
+from credo.infer.mcmc.chains import Hint, Info, Sampler
 from credo.infer.target import Target
 
 DENSE_UP_TO = 64
@@ -168,7 +168,7 @@ class Hamiltonian(Sampler):
             raise DataError(f"metric must be 'auto', 'dense' or 'diagonal', found {self.metric!r}")
         return self.metric == "dense" or (self.metric == "auto" and k <= DENSE_UP_TO)
 
-    def prepare(self, target: Target, u: np.ndarray, seed: int) -> tuple[Any, Float[np.ndarray, "c k"]]:
+    def prepare(self, target: Target, u: np.ndarray, seed: int) -> tuple[Hint, Float[np.ndarray, "c k"]]:
         """The root of the covariance with which the metric begins, and starting points."""
         k = target.space.size
         dense = self._dense(k)
@@ -182,7 +182,7 @@ class Hamiltonian(Sampler):
         return RandomNumbers.draw(key, target.space.size, self._room())
 
     def tune(
-        self, target: Target, key: PRNGKeyArray, u: Float[Array, " k"], hint: Any
+        self, target: Target, key: PRNGKeyArray, u: Float[Array, " k"], hint: Hint
     ) -> tuple[Array, StepSizeAndMetric]:
         """Windows in which the step size and the metric are learned."""
         if self.warmup == 0:
@@ -225,7 +225,7 @@ class Hamiltonian(Sampler):
 
     @abstractmethod
     def _trajectory(
-        self, target: Target, state: State, tuning: StepSizeAndMetric, random: RandomNumbers, deepest: Any
+        self, target: Target, state: State, tuning: StepSizeAndMetric, random: RandomNumbers, deepest: ArrayLike
     ) -> tuple[State, Trajectory]: ...
 
 
@@ -243,9 +243,9 @@ class HMC(Hamiltonian):
     """
 
     steps: int = 10
-    jitter: float = 0.2
+    jitter: float | int = 0.2
 
-    def prepare(self, target: Target, u: np.ndarray, seed: int) -> tuple[Any, Float[np.ndarray, "c k"]]:
+    def prepare(self, target: Target, u: np.ndarray, seed: int) -> tuple[Hint, Float[np.ndarray, "c k"]]:
         """As for all trajectories, once their settings make sense."""
         check_count(self.steps, "steps")
         if not 0 <= self.jitter < 1:
@@ -253,7 +253,7 @@ class HMC(Hamiltonian):
         return super().prepare(target, u, seed)
 
     def _trajectory(
-        self, target: Target, state: State, tuning: StepSizeAndMetric, random: RandomNumbers, deepest: Any
+        self, target: Target, state: State, tuning: StepSizeAndMetric, random: RandomNumbers, deepest: ArrayLike
     ) -> tuple[State, Trajectory]:
         jitter = 1 + self.jitter * (2 * random.uniform[0, 1] - 1)
         return hmc(target, state, tuning._replace(step_size=jitter * tuning.step_size), random, self.steps)

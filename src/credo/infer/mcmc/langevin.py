@@ -13,12 +13,12 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from credo.core.arrays import put
 from credo.core.errors import DataError
 from credo.infer.mcmc.adaptation import WALKS, Pace, StepSizeAndMetric
-from credo.infer.mcmc.chains import Info, Sampler
+from credo.infer.mcmc.chains import Hint, Info, Sampler, Tuning
 from credo.infer.mcmc.hmc import Hamiltonian, RandomNumbers, State, Trajectory, hmc
 from credo.infer.target import Target
 
@@ -51,7 +51,7 @@ class MALA(Hamiltonian):
     target_acceptance: float = dataclasses.field(default=AIM, kw_only=True)
     metric: Literal["auto", "dense", "diagonal"] = dataclasses.field(default="diagonal", kw_only=True)
 
-    def prepare(self, target: Target, u: np.ndarray, seed: int) -> tuple[Any, Float[np.ndarray, "c k"]]:
+    def prepare(self, target: Target, u: np.ndarray, seed: int) -> tuple[Hint, Float[np.ndarray, "c k"]]:
         """The step size, where one is given, and starting points."""
         hint, starts = super().prepare(target, u, seed)
         if self.step_size is None:
@@ -60,7 +60,7 @@ class MALA(Hamiltonian):
         return StepSizeAndMetric(step, put(np.ones(target.space.size))), starts
 
     def tune(
-        self, target: Target, key: PRNGKeyArray, u: Float[Array, " k"], hint: Any
+        self, target: Target, key: PRNGKeyArray, u: Float[Array, " k"], hint: Hint
     ) -> tuple[Array, StepSizeAndMetric]:
         """Step size and deviations; burn-in where the step size is given."""
         if isinstance(hint, StepSizeAndMetric):
@@ -78,7 +78,7 @@ class MALA(Hamiltonian):
         return float(k ** (-1 / 6))  # of the optimal order
 
     def _trajectory(
-        self, target: Target, state: State, tuning: StepSizeAndMetric, random: RandomNumbers, deepest: Any
+        self, target: Target, state: State, tuning: StepSizeAndMetric, random: RandomNumbers, deepest: ArrayLike
     ) -> tuple[State, Trajectory]:
         return hmc(target, state, tuning, random, 1)
 
@@ -100,7 +100,7 @@ class ULA(Sampler):
 
     step_size: Any
 
-    def begin(self, target: Target, u: Float[Array, " k"], tuning: Any) -> Slope:
+    def begin(self, target: Target, u: Float[Array, " k"], tuning: Tuning) -> Slope:
         """Position, density and gradient."""
         return Slope(u, *jax.value_and_grad(target)(u))
 
@@ -111,7 +111,7 @@ class ULA(Sampler):
     def _program(self) -> Sampler:
         return _any_step(super()._program(), self.step_size)
 
-    def tune(self, target: Target, key: PRNGKeyArray, u: Float[Array, " k"], hint: Any) -> tuple[Array, Any]:
+    def tune(self, target: Target, key: PRNGKeyArray, u: Float[Array, " k"], hint: Hint) -> tuple[Array, Tuning]:
         """Burn-in."""
         return self.burn(target, key, u, hint), hint
 
@@ -137,7 +137,7 @@ class ULA(Sampler):
         return dataclasses.replace(found, notes=(*notes, *found.notes))
 
 
-def _any_step(sampler: Sampler, given: Any) -> Sampler:
+def _any_step(sampler: Sampler, given: object) -> Sampler:
     """The sampler as compiled code sees it: whether a step size is given, but not which."""
     changed: dict[str, Any] = {"step_size": None if given is None else 1.0}
     return dataclasses.replace(sampler, **changed)

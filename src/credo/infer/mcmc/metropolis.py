@@ -15,13 +15,13 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from credo.core import params
 from credo.core.arrays import put
 from credo.core.errors import DataError
 from credo.infer.mcmc.adaptation import WALKS, DualAveraging, StepSizeAndMetric, adapt, check_scale
-from credo.infer.mcmc.chains import Info, Sampler
+from credo.infer.mcmc.chains import Hint, Info, Sampler, Tuning
 from credo.infer.target import ParameterSpace, Target
 
 AIM, AIM_ONE = 0.234, 0.44
@@ -37,13 +37,13 @@ class Walk(NamedTuple):
     density: Float[Array, ""]
 
 
-def log_acceptance(before: Array, after: Array, correction: Any = 0.0) -> Array:
+def log_acceptance(before: Array, after: Array, correction: ArrayLike = 0.0) -> Array:
     """log α from the log densities at u and v and log q(v → u) - log q(u → v); what is not a number is refused."""
     ratio = after - before + correction
     return jnp.minimum(0.0, jnp.where(jnp.isnan(ratio), -jnp.inf, ratio))
 
 
-def accept(key: PRNGKeyArray, here: Walk, there: Walk, correction: Any = 0.0) -> tuple[Walk, Array]:
+def accept(key: PRNGKeyArray, here: Walk, there: Walk, correction: ArrayLike = 0.0) -> tuple[Walk, Array]:
     """Where the walk is after the proposal, and the probability with which it moved."""
     log_alpha = log_acceptance(here.density, there.density, correction)
     moves = jnp.log(jr.uniform(key)) < log_alpha
@@ -51,7 +51,7 @@ def accept(key: PRNGKeyArray, here: Walk, there: Walk, correction: Any = 0.0) ->
 
 
 class _Metropolis(Sampler):
-    def begin(self, target: Target, u: Float[Array, " k"], tuning: Any) -> Walk:
+    def begin(self, target: Target, u: Float[Array, " k"], tuning: Tuning) -> Walk:
         """Position and log density."""
         return Walk(u, target(u))
 
@@ -59,7 +59,7 @@ class _Metropolis(Sampler):
 class _Scaled(_Metropolis):
     """A sampler with a `scale` that is tuned where it is None; a given one is a leaf of the compiled program."""
 
-    def prepare(self, target: Target, u: np.ndarray, seed: int) -> tuple[Any, Float[np.ndarray, "c k"]]:
+    def prepare(self, target: Target, u: np.ndarray, seed: int) -> tuple[Hint, Float[np.ndarray, "c k"]]:
         """The scale, where one is given, and starting points."""
         given = self.scale  # type: ignore[attr-defined]
         hint = None if given is None else put(check_scale(given, "scale", target.space.size))
@@ -83,7 +83,7 @@ class RandomWalk(_Scaled):
 
     scale: Any = None
 
-    def tune(self, target: Target, key: PRNGKeyArray, u: Float[Array, " k"], hint: Any) -> tuple[Array, Any]:
+    def tune(self, target: Target, key: PRNGKeyArray, u: Float[Array, " k"], hint: Hint) -> tuple[Array, Tuning]:
         """Covariance and length of the proposal."""
         if hint is not None:
             given = StepSizeAndMetric(jnp.ones(()), hint)
@@ -120,7 +120,7 @@ class ComponentWise(_Scaled):
 
     scale: Any = None
 
-    def tune(self, target: Target, key: PRNGKeyArray, u: Float[Array, " k"], hint: Any) -> tuple[Array, Any]:
+    def tune(self, target: Target, key: PRNGKeyArray, u: Float[Array, " k"], hint: Hint) -> tuple[Array, Tuning]:
         """The scales, by dual averaging of each."""
         if hint is not None:
             return self.burn(target, key, u, jnp.log(hint)), jnp.log(hint)
@@ -167,20 +167,20 @@ class MetropolisHastings(_Metropolis):
         chains, draws, warmup, thin, keep, memory, start, spread, cores, progress: see `Sampler`.
     """
 
-    propose: Callable[..., Any]
-    log_ratio: Callable[..., Any] | None = None
+    propose: Callable[..., object]
+    log_ratio: Callable[..., Array] | None = None
 
-    def prepare(self, target: Target, u: np.ndarray, seed: int) -> tuple[Any, Float[np.ndarray, "c k"]]:
+    def prepare(self, target: Target, u: np.ndarray, seed: int) -> tuple[Hint, Float[np.ndarray, "c k"]]:
         """Starting points, once the proposal was seen to have the right structure."""
         space = target.space
         check_like(space, jax.eval_shape(self.propose, jr.key(0), space.template), "propose")
         return super().prepare(target, u, seed)
 
-    def tune(self, target: Target, key: PRNGKeyArray, u: Float[Array, " k"], hint: Any) -> tuple[Array, Any]:
+    def tune(self, target: Target, key: PRNGKeyArray, u: Float[Array, " k"], hint: Hint) -> tuple[Array, Tuning]:
         """Burn-in."""
         return self.burn(target, key, u, None), None
 
-    def step(self, target: Target, key: PRNGKeyArray, state: Walk, tuning: Any) -> tuple[Walk, Info]:
+    def step(self, target: Target, key: PRNGKeyArray, state: Walk, tuning: Tuning) -> tuple[Walk, Info]:
         """One proposal."""
         k_move, k_accept = jr.split(key)
         space = target.space
@@ -202,11 +202,11 @@ class MetropolisHastings(_Metropolis):
         return slopes + ratio
 
 
-def _pairs(a: Any, b: Any) -> list[tuple[Array, Array]]:
+def _pairs(a: object, b: object) -> list[tuple[Array, Array]]:
     return list(zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))
 
 
-def check_like(space: ParameterSpace, found: Any, who: str, paths: list[str] | None = None) -> None:
+def check_like(space: ParameterSpace, found: object, who: str, paths: list[str] | None = None) -> None:
     """`DataError` where `found` has not the leaves of the space (those at `paths`), or one has another shape."""
     slots = [(s.path, leaf) for s, leaf in zip(space.slots, jax.tree.leaves(space.template), strict=True)]
     wanted = [(path, leaf) for path, leaf in slots if paths is None or path in paths]

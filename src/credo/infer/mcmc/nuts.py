@@ -10,11 +10,11 @@ Written for little work between two gradients, which is what takes the time on s
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from credo.infer.mcmc.adaptation import StepSizeAndMetric
 from credo.infer.mcmc.hmc import (
@@ -56,7 +56,7 @@ class NUTS(Hamiltonian):
         return about.depth >= self.max_depth
 
     def _trajectory(
-        self, target: Target, state: State, tuning: StepSizeAndMetric, random: RandomNumbers, deepest: Any
+        self, target: Target, state: State, tuning: StepSizeAndMetric, random: RandomNumbers, deepest: ArrayLike
     ) -> tuple[State, Trajectory]:
         return nuts(target, state, tuning, random, deepest)
 
@@ -95,7 +95,7 @@ class Tree(NamedTuple):
 
 
 def nuts(
-    density: Density, state: State, tuning: StepSizeAndMetric, random: RandomNumbers, deepest: Any = jnp.inf
+    density: Density, state: State, tuning: StepSizeAndMetric, random: RandomNumbers, deepest: ArrayLike = jnp.inf
 ) -> tuple[State, Trajectory]:
     """A tree of at most 2^deepest points, and the point of it that is drawn."""
     first, slope = first_point(density, state, tuning, random.q)

@@ -15,8 +15,8 @@ law of a normal target is exact once its path has spanned the space.
 
 import dataclasses
 import itertools
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -92,7 +92,7 @@ class Pathfinder(Approximation):
     draws: int = 64
     max_steps: int = 200
     history: int = 100
-    spread: Any = 1.0
+    spread: float | int = 1.0
 
     def run(self, target: Target, seed: int = 0) -> NormalApproximation:
         """The law of the best path; its notes say what importance weights and the other paths have against it."""
@@ -153,7 +153,7 @@ class Pathfinder(Approximation):
         if not (np.isfinite(float(self.spread)) and self.spread >= 0):
             raise DataError(f"spread must be a number of at least 0, found {self.spread!r}")
 
-    def _best(self, target: Target, start: Float[np.ndarray, " k"], seed: Any) -> NormalApproximation | None:
+    def _best(self, target: Target, start: Float[np.ndarray, " k"], seed: Sequence[int]) -> NormalApproximation | None:
         """The law of the highest ELBO along the path from a start; None where none is finite."""
         steps = path(target, start, self.max_steps)
         z = normals(self.draws + self.draws % 2, len(start), seed)

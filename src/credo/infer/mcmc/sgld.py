@@ -54,19 +54,19 @@ class SGLD(RowApproximation):
 
     step_size: Any
     batch: int = 100
-    decay: Any = 0.55
-    offset: Any = 1000.0
+    decay: float | int = 0.55
+    offset: float | int = 1000.0
     passes: int = 1
-    burn: Any = 0.5
+    burn: float | int = 0.5
     draws: int = 1000
     precondition: bool = False
 
     def run_rows(
         self,
-        log_prior: Callable[..., Any],
-        log_likelihood: Callable[..., Any],
-        init: Any,
-        data: Any,
+        log_prior: Callable[..., Array],
+        log_likelihood: Callable[..., Array],
+        init: object,
+        data: object,
         constraints: Constraints | None = None,
         rows: int | None = None,
         seed: int = 0,
@@ -88,7 +88,7 @@ class SGLD(RowApproximation):
             RowDensity(ParameterSpace.of(init, constraints), log_prior, log_likelihood), source, seed
         )
 
-    def run_density(self, model: RowDensity, data: Any, seed: int = 0) -> Draws:
+    def run_density(self, model: RowDensity, data: object, seed: int = 0) -> Draws:
         """`run_rows` of a density, on a `RowSource` or what it is made of."""
         self._check()
         source = data if isinstance(data, RowSource) else RowSource.of(data, None, self.passes)

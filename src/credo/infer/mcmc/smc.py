@@ -8,7 +8,8 @@ Del Moral, Doucet & Jasra (2006), "Sequential Monte Carlo samplers"; Jasra et al
 """
 
 import dataclasses
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -16,7 +17,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jax.scipy.special import logsumexp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray
 
 from credo.core.arrays import put
 from credo.core.checks import check_count
@@ -30,6 +31,8 @@ from credo.infer.method import Approximation
 from credo.infer.posterior import NormalApproximation
 from credo.infer.resampling import systematic
 from credo.infer.target import Target
+
+T = TypeVar("T")
 
 BISECTIONS = 60
 LOWEST = -1e30
@@ -81,10 +84,10 @@ class SMC(Approximation):
     """
 
     particles: int = 2000
-    ess: Any = 0.5
+    ess: float | int = 0.5
     moves: int = 10
     move: str = "walk"
-    spread: Any = 5.0
+    spread: float | int = 5.0
     most: int = 500
 
     def run(self, target: Target, seed: int = 0, start: NormalApproximation | None = None) -> Particles:
@@ -154,7 +157,7 @@ class SMC(Approximation):
             raise DataError(f"spread must be a positive number, found {self.spread!r}")
 
 
-def _each(function: Any, *arrays: Any) -> Any:
+def _each(function: Callable[..., T], *arrays: Array) -> T:
     """The function of every particle, some at a time so that memory is bounded."""
     n = arrays[0].shape[0]
     batch = max(b for b in range(1, min(n, BATCH) + 1) if n % b == 0)
@@ -188,7 +191,7 @@ def next_temperature(gain: Float[Array, " n"], now: Array, share: Array) -> Arra
         log_weights = step * gain
         return jnp.exp(2 * logsumexp(log_weights) - logsumexp(2 * log_weights)) / gain.shape[0]
 
-    def halve(_: Any, bounds: tuple[Array, Array]) -> tuple[Array, Array]:
+    def halve(_: ArrayLike, bounds: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bounds
         middle = 0.5 * (low + high)
         enough = effective(middle) >= share
