@@ -138,7 +138,7 @@ def _weigh(
     return u, *pareto_smooth(log_densities(target, u) - log_q + np.log(np.diagonal(root)).sum())
 
 
-def students(n: int, k: int, seed: Sequence[int]) -> tuple[Float[np.ndarray, "n k"], Float[np.ndarray, " n"]]:
+def students(n: int, k: int, seed: int | Sequence[int]) -> tuple[Float[np.ndarray, "n k"], Float[np.ndarray, " n"]]:
     """n (an even number) quasi-random draws of a standard t with 5 + k degrees of freedom, and their log densities."""
     degrees, rng = 5.0 + k, np.random.default_rng(seed)
     levels = (rng.permutation(n // 2) + rng.uniform(size=n // 2)) / (n // 2)
