@@ -5,6 +5,7 @@
 """
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import equinox as eqx
@@ -63,7 +64,7 @@ class Posterior(eqx.Module):
         """The posterior standard deviations, as a pytree."""
         return jax.tree.map(lambda v: v.std(0), self.values)
 
-    def quantile(self, q: ArrayLike) -> PyTree:
+    def quantile(self, q: ArrayLike | Sequence[float]) -> PyTree:
         """The posterior quantiles, as a pytree; with several q they are the leading axis."""
         return jax.tree.map(lambda v: jnp.quantile(v, jnp.asarray(q), axis=0), self.values)
 
