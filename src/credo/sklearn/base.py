@@ -67,7 +67,7 @@ class BeliefRegressor(RegressorMixin, BeliefEstimator):
 
     def predict_interval(self, X: ArrayLike, level: SupportsFloat = 0.95) -> Float[np.ndarray, "m 2"]:
         """Lower and upper end of the central interval that holds y* with probability `level`."""
-        return np.stack(self.predict_distribution(X).interval(level), axis=1)
+        return np.stack(self.predict_distribution(X).interval(float(level)), axis=1)
 
     def sample(self, X: ArrayLike, n: int = 1, random_state: RandomSeed = 0) -> Float[np.ndarray, "n m"]:
         """n joint draws of the outcomes at the rows of X."""
