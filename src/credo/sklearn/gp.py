@@ -59,7 +59,7 @@ class GPRegressor(BeliefRegressor):
         y = np.asarray(y, dtype=np.float64)
         if self.kernel is not None and not isinstance(self.kernel, Kernel):
             raise DataError(f"kernel must be None or one of credo.kernels, found {type(self.kernel).__name__}")
-        belief = GP(self.kernel, self.mean, 1.0 if self.noise is None else self.noise)
+        belief = GP(self.kernel, self.mean, self.noise)
         if self.learn:
             self._fit_belief(belief, X, y, using=Staged(self.starts), fixed=self.fixed, priors=self.priors)
         else:

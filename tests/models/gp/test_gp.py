@@ -353,3 +353,12 @@ def test_watched_candidates_follow_every_row(n):
         np.testing.assert_allclose(watched.predict().mean, mean, rtol=1e-7, atol=1e-9)
         np.testing.assert_allclose(watched.predict().epistemic, np.diag(covariance), rtol=1e-7, atol=1e-9)
         assert watched.belief.seen.n == stop
+
+
+@pytest.mark.parametrize("family", [credo.GP, credo.WarpedGP, lambda **given: credo.MultiGP(outputs=1, **given)])
+def test_a_noise_of_one_that_was_given_is_where_learning_starts(family):
+    x, y = RNG.normal(size=(12, 1)), 50.0 * RNG.normal(size=12)
+    outcomes = y[:, None] if isinstance(family(), credo.MultiGP) else y
+    given, free = (family(**noise).prepare(x, outcomes)[0] for noise in ({"noise": 1.0}, {}))
+    np.testing.assert_allclose(given.noise, 1.0)
+    assert np.all(np.asarray(free.noise) > 10.0)

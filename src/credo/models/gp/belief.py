@@ -42,7 +42,8 @@ class GP(GaussianProcess, HasCovariance, LeavesOneOut, DrawsFunctions, KeepsRows
         kernel: the covariance of function values; None is `Matern52(ard=True)`.
         mean: what is expected before data: None (a constant, integrated out), a number, a function of the rows,
             features (a basis, integrated out), a belief (its mean), or one of `credo.models.gp.means`.
-        noise: its variance, or `KnownNoise` (given with the data, a variance for each row).
+        noise: its variance, where learning starts (None: from the data), or `KnownNoise` (given with the data, a
+            variance for each row).
     """
 
     kernel: Kernel
@@ -50,9 +51,11 @@ class GP(GaussianProcess, HasCovariance, LeavesOneOut, DrawsFunctions, KeepsRows
     seen: Rows | None
     solved: Cholesky | None
     inputs: tuple[str, ...] | None = eqx.field(static=True)
+    noise_unset: bool = eqx.field(static=True)
+    """Whether nobody has said what the noise is: it counts as one, and learning starts from the data."""
     noise: Any = positive()
 
-    def __init__(self, kernel: Any = None, mean: Any = None, noise: Any = 1.0):
+    def __init__(self, kernel: Any = None, mean: Any = None, noise: Any = None):
         self.kernel = check_kernel_argument(kernel, type(self).__name__)
         self.mean = as_mean(mean)
         if isinstance(self.kernel, Differentiated) and not isinstance(self.mean, DifferentiatedMean):
@@ -61,7 +64,7 @@ class GP(GaussianProcess, HasCovariance, LeavesOneOut, DrawsFunctions, KeepsRows
             raise DataError(f"noise is a variance and must be positive, found {noise}")
         if isinstance(noise, StudentTNoise):
             raise DataError("Student-t noise has a model of its own: credo.RobustGP(kernel, mean, StudentTNoise())")
-        self.noise = noise
+        self.noise, self.noise_unset = 1.0 if noise is None else noise, noise is None
         self.seen = self.solved = self.inputs = None
 
     # -- data ------------------------------------------------------------------------------------------------
@@ -76,16 +79,16 @@ class GP(GaussianProcess, HasCovariance, LeavesOneOut, DrawsFunctions, KeepsRows
     def prepare(self, *data: Any, **options: Any) -> tuple["GP", Rows]:
         """Starting values in the units of the data, and the rows: those seen before and the new ones."""
         given = self.seen is None and options.get("noise") is not None
-        return super(GP, changed(self, noise=KnownNoise()) if given else self).prepare(*data, **options)
+        return super(GP, changed(self, noise=KnownNoise(), noise_unset=False) if given else self).prepare(
+            *data, **options
+        )
 
     def in_units(self, rows: Rows) -> "GP":
         """The belief with starting values in the units of the rows."""
         scales, center = scales_of(self.kernel, rows)
-        noise = self.noise
-        if not isinstance(noise, KnownNoise) and float(noise) == 1.0:  # the default
-            noise = jnp.asarray(2 * TYPICAL_NOISE * scales.variance)
+        noise = jnp.asarray(2 * TYPICAL_NOISE * scales.variance) if self.noise_unset else self.noise
         mean = self.mean.adapt(rows.cut()[0], scales, center)
-        return changed(self, kernel=self.kernel.adapt(scales), mean=mean, noise=noise)
+        return changed(self, kernel=self.kernel.adapt(scales), mean=mean, noise=noise, noise_unset=False)
 
     def learner(self, priors: dict[str, Any]) -> Any:
         """Several starts on a part of the rows, the best of them climbed on all."""

@@ -188,8 +188,7 @@ class NumpyModel:
         return residual, more, pull
 
     def _numbers(self, vector: np.ndarray) -> dict[str, np.ndarray]:
-        natural = np.exp(vector)
-        return self._held | {path: natural[where].reshape(shape) for path, where, shape in self._own}
+        return self._held | {path: np.exp(vector[where]).reshape(shape) for path, where, shape in self._own}
 
 
 class _LearnedWarp:

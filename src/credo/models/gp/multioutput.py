@@ -71,10 +71,12 @@ class MultiGP(GaussianProcess):
     seen: Rows | None
     solved: Cholesky | None
     inputs: tuple[str, ...] | None = eqx.field(static=True)
+    noise_unset: bool = eqx.field(static=True)
+    """Whether nobody has said what the noise is: it counts as one, and learning starts from the data."""
     noise: Float[Array, " p"] = positive()
 
     def __init__(
-        self, kernels: Any = None, outputs: int | None = None, rank: int = 1, noise: Any = 1.0, mean: Any = None
+        self, kernels: Any = None, outputs: int | None = None, rank: int = 1, noise: Any = None, mean: Any = None
     ):
         given = Matern52(ard=True) if kernels is None else kernels
         if not isinstance(given, Coregionalized):
@@ -84,11 +86,11 @@ class MultiGP(GaussianProcess):
         p = given.outputs
         if outputs is not None and outputs != p:
             raise DataError(f"the kernel is for {p} outputs, found outputs={outputs}")
-        variance = jnp.asarray(noise, dtype=float)
+        variance = jnp.asarray(1.0 if noise is None else noise, dtype=float)
         if variance.shape not in ((), (p,)) or not (is_traced(variance) or bool(jnp.all(variance > 0))):
             raise DataError(f"noise must be a positive variance, or one for each of the {p} outputs, found {noise}")
         self.kernel, self.noise = given, jnp.broadcast_to(variance, (p,))
-        self.mean = OutputMeans() if mean is None else mean
+        self.mean, self.noise_unset = OutputMeans() if mean is None else mean, noise is None
         self.seen = self.solved = self.inputs = None
 
     @property
@@ -141,9 +143,9 @@ class MultiGP(GaussianProcess):
             kernel = Coregionalized(kernel.kernels, *start_loadings(y, *self.kernel.loadings.shape))
         if mean.value is None and mean.variance is None:
             mean = OutputMeans(jnp.asarray(center), jnp.asarray(variance))
-        if bool(jnp.all(noise == 1.0)):  # the default
+        if self.noise_unset:
             noise = jnp.asarray(2 * TYPICAL_NOISE * variance)
-        return changed(self, kernel=kernel, mean=mean, noise=noise)
+        return changed(self, kernel=kernel, mean=mean, noise=noise, noise_unset=False)
 
     def default_priors(self, statistics: Rows) -> dict[str, Any]:
         """Weakly informative: noise and κ by the variance of each output, loadings by its standard deviation."""
