@@ -31,6 +31,15 @@ class FunctionSpace(Solver):
 
     needs: ClassVar[type] = Linear
 
+    def serves(self, subject: Any, verb: str) -> bool:
+        """Linear models whose noise is Gaussian and of known variance."""
+        known = isinstance(subject, Linear) and not (subject.is_robust or subject.noise_law.integrated)
+        return known and super().serves(subject, verb)
+
+    def needs_of(self, subject: Any, verb: str) -> str:
+        """Such a model."""
+        return "it needs Linear with Gaussian noise of known variance"
+
     def condition(self, belief: Any, *data: Any, **options: Any) -> "LinearFunction":
         """The posterior over functions."""
         return LinearFunction.of(belief, *data, **options)
@@ -53,8 +62,6 @@ class LinearFunction(Belief):
     @classmethod
     def of(cls, linear: Any, *data: Any, weights: Any = None, noise: Any = None) -> "LinearFunction":
         """The posterior after X and y from an unconditioned `Linear` with Gaussian noise of known variance."""
-        if not isinstance(linear, Linear) or linear.is_robust or linear.noise_law.integrated:
-            raise DataError("FunctionSpace needs Linear with Gaussian noise of known variance")
         phi, residual, row_noise = _arrays(linear, data, weights, noise)
         return cls._from(linear, phi, residual, row_noise)
 

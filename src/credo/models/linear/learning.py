@@ -31,6 +31,10 @@ from credo.models.noise import Noise
 LOG_CAP = 23.0
 """A precision that grows by e²³ over its start belongs to a feature that is not there."""
 
+NEEDED = (
+    "Linear with an Isotropic or ARD prior, a noise variance, and Gamma (precision) or InverseGamma (noise) hyperpriors"
+)
+
 PATIENCE = 10
 """So many steps that do not raise the evidence are an end: only rounding moves."""
 
@@ -59,6 +63,14 @@ class FixedPoint(Learner):
     is due; 2 nats, a Bayes factor of 7, were chosen by trial. They help where few features matter and hurt where
     many matter a little, which is what `Isotropic` is for."""
 
+    def serves(self, subject: Any, verb: str) -> bool:
+        """Linear models of the form that it needs."""
+        return self.applies(subject, {}) and super().serves(subject, verb)
+
+    def needs_of(self, subject: Any, verb: str) -> str:
+        """Which form that is, or what to call instead."""
+        return super().needs_of(subject, verb) if self.applies(subject, {}) else f"it needs {NEEDED}"
+
     @staticmethod
     def applies(belief: Any, priors: Mapping[str, Any]) -> bool:
         """Whether the belief and the hyperpriors have the form that the fixed point needs."""
@@ -76,10 +88,7 @@ class FixedPoint(Learner):
     ) -> Learned:
         """The belief at the best fixed point found."""
         if not self.applies(belief, priors):
-            raise DataError(
-                "FixedPoint needs Linear with an Isotropic or ARD prior, a noise variance, and Gamma (precision) or "
-                "InverseGamma (noise) hyperpriors; use Evidence() instead"
-            )
+            raise DataError(f"FixedPoint needs {NEEDED}; use Evidence() instead")
         slots = params.layout(belief, fixed)
         rng = np.random.default_rng(seed)
         precision = np.atleast_1d(np.asarray(belief.prior.precision, dtype=float))
