@@ -464,6 +464,8 @@ def test_weights_that_change_from_query_to_query():
     np.testing.assert_allclose(p.cdf(y), (w * st.norm.cdf(y, mean, np.sqrt(var))).sum(0), rtol=1e-10)
     np.testing.assert_allclose(p.log_prob(y), np.log((w * st.norm.pdf(y, mean, np.sqrt(var))).sum(0)), rtol=1e-10)
     np.testing.assert_allclose(p.variance, (w * (var + mean**2)).sum(0) - (w * mean).sum(0) ** 2, rtol=1e-10)
+    several = np.stack([y, y + 1.0, y - 1.0])
+    np.testing.assert_allclose(p.log_prob(several), np.stack([p.log_prob(each) for each in several]), rtol=1e-12)
     np.testing.assert_allclose(p.cdf(p.quantile(0.3)), 0.3, rtol=1e-6)
     np.testing.assert_allclose(p[1:, 0].mean, p.mean[1:, 0])
     draws = np.asarray(p.sample(4000, seed=1))

@@ -51,8 +51,11 @@ class Mixture(Predictive):
         return jnp.concatenate([jax.vmap(ask)(part) for part in self.parts])
 
     def shares(self, values: Array) -> Array:
-        """The weights with axes for those of values (k, …) that they lack."""
-        return self.weights.reshape(*self.weights.shape, *[1] * (values.ndim - self.weights.ndim))
+        """The weights with axes for those of values (k, …) that they lack: several outcomes first, columns last."""
+        own = self.weights.shape[1:]
+        columns = len(self.parts[0].shape) - 1 - len(own) if own else 0
+        asked = values.ndim - 1 - len(own) - columns
+        return self.weights.reshape(-1, *[1] * asked, *own, *[1] * columns)
 
     def average(self, values: Array) -> Array:
         """Σₖ wₖ valuesₖ."""
