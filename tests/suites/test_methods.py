@@ -1,8 +1,8 @@
 """Every belief × every method: declared pairs work, all others are refused in words that list what would do.
 
 What a belief takes is derived from its abilities (`Belief.methods`). Learners and solvers are run with every belief
-that declares them. All approximations take one road into a belief, so each belief is run with one of them, and
-each of them with one belief. `docs/methods.md` is written from the same walk: with CREDO_WRITE=1 in the environment
+that declares them. All approximations take one road into a belief, so each kind of belief is run with one of them,
+and each of them with one belief. `docs/methods.md` is written from the same walk: with CREDO_WRITE=1 in the environment
 `test_the_page_of_what_works_with_what_is_up_to_date` writes it, without it looks whether it is up to date.
 """
 
@@ -106,9 +106,9 @@ METHODS: dict[str, Method] = {
 VERBS = ("condition", "fit")
 APPROXIMATION = "Laplace"
 """The one that every belief is run with."""
-HOST = {"condition": "Logistic", "fit": "Linear"}
+HOST = {"condition": "Logistic", "fit": "BetaBernoulli"}
 """The belief that every approximation is run with."""
-ASKS_FOR_MORE = {"Gibbs": "conditionals", "HyperGrid": "hyperparameters", "HyperQuadrature": "hyperparameters"}
+ASKS_FOR_MORE = {"Gibbs": "conditional", "HyperGrid": "hyperparameters", "HyperQuadrature": "hyperparameters"}
 """Methods whose settings, or whose reach, may not suit a belief that they serve, and what they then speak of."""
 SECONDS = 120
 """The budget of all that is run."""
@@ -140,7 +140,7 @@ def chosen(name: str, verb: str) -> list[str]:
     out = []
     for method in sorted(declared(belief, verb) & set(METHODS)):
         approximates = isinstance(METHODS[method], Approximation | RowApproximation)
-        if not approximates or method == APPROXIMATION or name == HOST[verb]:
+        if not approximates or name == HOST[verb] or (method == APPROXIMATION and "," not in name):
             out.append(method)
     return out
 
