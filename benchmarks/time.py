@@ -294,7 +294,7 @@ def tasks(scale: float = 1.0) -> list[Task | Limit | Footprint | Growth]:
         Limit(
             "Online step, HMM, K = 16",
             {"credo": partial(online, partial(series.hidden, "gaussian", 16, 1000))},
-            most=2e-3,
+            most=50e-6,
         ),
         Limit(
             f"Online step, Kalman, {series.STATES} states, {series.OUTPUTS} outputs",

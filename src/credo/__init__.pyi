@@ -34,7 +34,6 @@ from credo.evaluate.comparison import compare as compare
 from credo.evaluate.pooling import pool as pool
 from credo.infer.averaging import Averaged as Averaged
 from credo.infer.conditioning import condition as condition
-from credo.infer.hyper import Grid as Grid
 
 # verbs
 from credo.infer.learning import fit as fit

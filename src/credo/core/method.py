@@ -67,8 +67,12 @@ def what_serves(subject: object, verb: str) -> str:
 
 
 def methods_of(subject: object, verb: str) -> list[type[Method]]:
-    """The public methods that serve the subject, of those that it was loaded with and those of `credo.infer`."""
-    import_module("credo.infer")  # by name: what lies below it only lists what is there
+    """The public methods that serve the subject, of its own package and of `credo.infer`."""
+    own = type(subject).__module__.rpartition(".")[0]
+    for package in {"credo.infer", own if own.startswith("credo.") else "credo.infer"}:
+        module = import_module(package)  # by name: what lies below it only lists what is there
+        for name in getattr(module, "__all__", ()):
+            getattr(module, name)
     return [cls for cls in dict.fromkeys(_descendants(Method)) if _serves(_blank(cls), subject, verb)]
 
 

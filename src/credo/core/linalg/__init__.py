@@ -4,35 +4,6 @@
 same on the host.
 """
 
-from credo.core.linalg.evidence import evidence_on_host, gaussian_log_evidence
-from credo.core.linalg.factor import (
-    Factor,
-    cholesky,
-    demand,
-    factorize,
-    inverse,
-    log_determinant,
-    pad_identity,
-    quadratic,
-    solve,
-    solve_lower,
-    solve_upper,
-    symmetric_part,
-)
+from credo.lazy import attach
 
-__all__ = [
-    "Factor",
-    "cholesky",
-    "demand",
-    "evidence_on_host",
-    "factorize",
-    "gaussian_log_evidence",
-    "inverse",
-    "log_determinant",
-    "pad_identity",
-    "quadratic",
-    "solve",
-    "solve_lower",
-    "solve_upper",
-    "symmetric_part",
-]
+__all__, __getattr__, __dir__ = attach(__name__, __file__)

@@ -1,19 +1,5 @@
 """Hyperparameters integrated over: weighted points on their posterior density, by a grid, quadrature or draws."""
 
-from credo.infer.hyper.grid import HyperGrid
-from credo.infer.hyper.laplace import laplace_evidence
-from credo.infer.hyper.quadrature import HyperQuadrature
-from credo.infer.hyper.target import HyperDensity, hyper_target, hyperparameters
+from credo.lazy import attach
 
-Grid, Quadrature = HyperGrid, HyperQuadrature
-
-__all__ = [
-    "Grid",
-    "HyperDensity",
-    "HyperGrid",
-    "HyperQuadrature",
-    "Quadrature",
-    "hyper_target",
-    "hyperparameters",
-    "laplace_evidence",
-]
+__all__, __getattr__, __dir__ = attach(__name__, __file__)

@@ -5,29 +5,6 @@ smooth curves of unknown shape, `Fourier` for what repeats, `Haar` or `Daubechie
 combine with `+`, `*`, `.on(...)`, `.keep(...)` and `.after(...)`.
 """
 
-from credo.models.features.base import Features
-from credo.models.features.compose import Chosen, Composed, Concatenate, Custom, OnColumns, Product, Tensor
-from credo.models.features.fourier import Fourier
-from credo.models.features.local import BSpline, Bumps
-from credo.models.features.polynomial import Polynomial
-from credo.models.features.scaling import Affine, Standardize
-from credo.models.features.wavelets import Daubechies, Haar
+from credo.lazy import attach
 
-__all__ = [
-    "Affine",
-    "BSpline",
-    "Bumps",
-    "Chosen",
-    "Composed",
-    "Concatenate",
-    "Custom",
-    "Daubechies",
-    "Features",
-    "Fourier",
-    "Haar",
-    "OnColumns",
-    "Polynomial",
-    "Product",
-    "Standardize",
-    "Tensor",
-]
+__all__, __getattr__, __dir__ = attach(__name__, __file__)

@@ -1,27 +1,5 @@
 """Generalized linear models: classes, counts and outliers from a linear predictor."""
 
-from credo.models.glm.belief import GLM
-from credo.models.glm.models import (
-    Logistic,
-    NegativeBinomialRegression,
-    OrdinalRegression,
-    PoissonRegression,
-    Probit,
-    Softmax,
-    StudentTRegression,
-)
-from credo.models.glm.newton import Rows
-from credo.models.glm.predictions import WeightLaw
+from credo.lazy import attach
 
-__all__ = [
-    "GLM",
-    "Logistic",
-    "NegativeBinomialRegression",
-    "OrdinalRegression",
-    "PoissonRegression",
-    "Probit",
-    "Rows",
-    "Softmax",
-    "StudentTRegression",
-    "WeightLaw",
-]
+__all__, __getattr__, __dir__ = attach(__name__, __file__)

@@ -1,7 +1,5 @@
 """Hidden Markov models: what is seen of a chain that is not."""
 
-from credo.models.hmm.bayes import DrawnHMM, PathGibbs, VariationalBayes
-from credo.models.hmm.belief import HMM, States
-from credo.models.hmm.durations import explicit_durations
+from credo.lazy import attach
 
-__all__ = ["HMM", "DrawnHMM", "PathGibbs", "States", "VariationalBayes", "explicit_durations"]
+__all__, __getattr__, __dir__ = attach(__name__, __file__)

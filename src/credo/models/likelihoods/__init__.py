@@ -13,21 +13,6 @@ A likelihood is a density of one row and broadcasts over rows; its slope and cur
 and learned like the weights; each has a weak prior. McCullagh & Nelder (1989); Agresti (2010), §3.2.
 """
 
-from credo.models.likelihoods.base import ClosedForm, Likelihood
-from credo.models.likelihoods.classes import Bernoulli, Categorical, Classes, Ordinal, Probit, find_classes
-from credo.models.likelihoods.numbers import Counts, NegativeBinomial, Poisson, StudentT
+from credo.lazy import attach
 
-__all__ = [
-    "Bernoulli",
-    "Categorical",
-    "Classes",
-    "ClosedForm",
-    "Counts",
-    "Likelihood",
-    "NegativeBinomial",
-    "Ordinal",
-    "Poisson",
-    "Probit",
-    "StudentT",
-    "find_classes",
-]
+__all__, __getattr__, __dir__ = attach(__name__, __file__)

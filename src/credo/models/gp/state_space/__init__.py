@@ -1,6 +1,5 @@
 """Gaussian processes of one input (time) as states that move: the exact posterior and evidence in O(n)."""
 
-from credo.models.gp.state_space.belief import StateSpaceGP
-from credo.models.gp.state_space.method import StateSpace
+from credo.lazy import attach
 
-__all__ = ["StateSpace", "StateSpaceGP"]
+__all__, __getattr__, __dir__ = attach(__name__, __file__)

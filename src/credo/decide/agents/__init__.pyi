@@ -1,0 +1,30 @@
+"""Tabular reinforcement learning: agents that learn by doing, in known worlds and in gymnasium's environments."""
+
+from credo.decide.agents.belief import WorldBelief as WorldBelief
+from credo.decide.agents.belief import estimate as estimate
+from credo.decide.agents.control import SARSA as SARSA
+from credo.decide.agents.control import Agent as Agent
+from credo.decide.agents.control import DoubleQ as DoubleQ
+from credo.decide.agents.control import ExpectedSARSA as ExpectedSARSA
+from credo.decide.agents.control import OptimisticQ as OptimisticQ
+from credo.decide.agents.control import QLearning as QLearning
+from credo.decide.agents.exploration import UCB as UCB
+from credo.decide.agents.exploration import EpsilonGreedy as EpsilonGreedy
+from credo.decide.agents.exploration import Greedy as Greedy
+from credo.decide.agents.exploration import SoftmaxExploration as SoftmaxExploration
+from credo.decide.agents.nstep_dyna import Dyna as Dyna
+from credo.decide.agents.nstep_dyna import NStep as NStep
+from credo.decide.agents.planning import ModelBased as ModelBased
+from credo.decide.agents.planning import PosteriorSampling as PosteriorSampling
+from credo.decide.agents.planning import RMax as RMax
+from credo.decide.agents.run import Run as Run
+from credo.decide.agents.schedules import ConstantSchedule as ConstantSchedule
+from credo.decide.agents.schedules import ExponentialDecay as ExponentialDecay
+from credo.decide.agents.schedules import Harmonic as Harmonic
+from credo.decide.agents.schedules import PolynomialDecay as PolynomialDecay
+from credo.decide.agents.schedules import RobbinsMonro as RobbinsMonro
+from credo.decide.agents.schedules import Schedule as Schedule
+from credo.decide.agents.td import TD as TD
+from credo.decide.agents.td import Estimates as Estimates
+from credo.decide.agents.trajectories import Trajectory as Trajectory
+from credo.decide.agents.trajectories import collect as collect

@@ -1,0 +1,32 @@
+"""Gaussian processes: beliefs about functions."""
+
+from credo.infer.hyper import HyperQuadrature as HyperQuadrature
+from credo.infer.hyper import hyperparameters as hyperparameters
+from credo.models.gp.belief import GP as GP
+from credo.models.gp.components import decompose as decompose
+from credo.models.gp.derivatives import differentiated as differentiated
+from credo.models.gp.derivatives import gradient_covariance as gradient_covariance
+from credo.models.gp.describe import describe as describe
+from credo.models.gp.evidence_surface import evidence_surface as evidence_surface
+from credo.models.gp.heteroscedastic import HeteroscedasticGP as HeteroscedasticGP
+from credo.models.gp.independent import Independent as Independent
+from credo.models.gp.means import Basis as Basis
+from credo.models.gp.means import BeliefMean as BeliefMean
+from credo.models.gp.means import Constant as Constant
+from credo.models.gp.means import FunctionMean as FunctionMean
+from credo.models.gp.means import Mean as Mean
+from credo.models.gp.means import Zero as Zero
+from credo.models.gp.multioutput import MultiGP as MultiGP
+from credo.models.gp.objectives import KFold as KFold
+from credo.models.gp.objectives import LeaveOneOut as LeaveOneOut
+from credo.models.gp.robust import RobustGP as RobustGP
+from credo.models.gp.search import Search as Search
+from credo.models.gp.search import search_kernel as search_kernel
+from credo.models.gp.staged import Staged as Staged
+from credo.models.gp.state_space import StateSpace as StateSpace
+from credo.models.gp.state_space import StateSpaceGP as StateSpaceGP
+from credo.models.gp.warped import WarpedGP as WarpedGP
+from credo.models.gp.warps import Identity as Identity
+from credo.models.gp.warps import Log as Log
+from credo.models.gp.warps import Steps as Steps
+from credo.models.gp.watched import AtCandidates as AtCandidates
