@@ -1,6 +1,7 @@
 import itertools
 import os
 import threading
+import time
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,50 @@ def _forget_programs():
     yield
     if next(_tests) % 10 == 9 and MAPS.exists() and MAPS.read_bytes().count(b"\n") > MOST_MAPS:
         jax.clear_caches()
+
+
+LIMITS = {"slow": 30.0, "": 5.0}
+"""CPU seconds that a test may take, with the marker `slow` and without: more is reported, twice as much fails the run
+(machines differ, and what compiles first pays for others). Pages and fresh processes have limits of their own."""
+UNLIMITED = ("test_examples.py", "test_compiled.py", "test_package.py")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo):
+    report = yield
+    if call.when == "call" and item.path.name not in UNLIMITED:
+        limit = LIMITS["slow" if item.get_closest_marker("slow") else ""]
+        spent = time.process_time() - item.stash[_begun]
+        if spent > limit:
+            report.user_properties.append(("over", f"{spent:.1f} of {limit:.0f} s CPU: {item.nodeid}"))
+            report.user_properties.append(("far_over", spent > 2 * limit))
+    return report
+
+
+_begun = pytest.StashKey[float]()
+
+
+def pytest_runtest_call(item: pytest.Item) -> None:
+    item.stash[_begun] = time.process_time()
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """The tests that took longer than they may, and whether that fails the run."""
+    found = [dict(r.user_properties) for r in terminalreporter.getreports("passed") if r.when == "call"]
+    over = [each for each in found if "over" in each]
+    if over:
+        terminalreporter.section("longer than the limit: make it smaller, or mark it slow")
+        for each in sorted(over, key=lambda e: -float(e["over"].split()[0])):
+            terminalreporter.write_line(each["over"] + (" (FAILS)" if each["far_over"] else ""))
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or os.environ.get("CI") != "true":
+        return
+    reports = [r for r in reporter.getreports("passed") if r.when == "call"]
+    if any(dict(r.user_properties).get("far_over") for r in reports) and exitstatus == 0:
+        session.exitstatus = 1
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
