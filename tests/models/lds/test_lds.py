@@ -173,7 +173,7 @@ def test_forecasts_of_one_output_covary(oracle):
     gaps = np.append(x, [np.nan] * 4)[:, None]
     mean, covariance, _ = oracle.given(np.zeros(1), np.array([[1e7]]), steps, gaps)
     np.testing.assert_allclose(ahead.mean, mean[3:], rtol=1e-9)
-    np.testing.assert_allclose(ahead.covariance, covariance[3:, 3:], rtol=1e-6)
+    np.testing.assert_allclose(ahead.latent_covariance, covariance[3:, 3:], rtol=1e-6)
     np.testing.assert_allclose(ahead.aleatoric, 3.0)
     np.testing.assert_allclose(lds.condition(x).forecast(4).covariance[:, 0, 0], ahead.epistemic, rtol=1e-12)
 

@@ -153,7 +153,7 @@ def test_the_future_covaries_as_simulated_paths_of_the_states(rng):
         for j in range(4):
             common = sum(power[i - k] @ q @ power[j - k].T for k in range(min(i, j) + 1))
             want[i, j] = (power[i + 1] @ p @ power[j + 1].T + common)[0, 0]
-    np.testing.assert_allclose(got.covariance, want, rtol=1e-10)
+    np.testing.assert_allclose(got.latent_covariance, want, rtol=1e-10)
     np.testing.assert_allclose(got.mean, [(power[k + 1] @ m)[0] for k in range(4)], rtol=1e-12)
     paths = np.asarray(got.sample(4000, seed=1))
     se = np.sqrt(2 / 4000) * (want[3, 3] + 0.5)

@@ -239,7 +239,7 @@ class Structural(Belief):
     def predict(self, steps: int = 1, inputs: ArrayLike | None = None) -> Normal | LogNormal:
         """The next `steps` outcomes: noise is aleatoric, doubt about the state epistemic.
 
-        Its `covariance` says how the doubts covary, so `predict(steps).sample(n)` draws whole futures.
+        Its `latent_covariance` says how the doubts covary, so `predict(steps).sample(n)` draws whole futures.
         """
         check_count(steps, "steps")
         if self.scales is None:
