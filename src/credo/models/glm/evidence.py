@@ -22,6 +22,7 @@ from jaxtyping import Array, Float
 
 from credo.core import params
 from credo.core.arrays import put
+from credo.core.device import blas_threads
 from credo.core.linalg import factorize, solve
 from credo.core.padding import bucket, pad_rows
 from credo.infer.laplace import normal_at, occam
@@ -68,6 +69,10 @@ class LaplaceObjective:
 
     def value_and_grad(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
         """The objective and its gradient."""
+        with blas_threads(self._rows.design.shape[1]):  # a second thread would wait at every block of rows
+            return self._value_and_grad(vector)
+
+    def _value_and_grad(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
         prior = _prior_at(put(vector), *self._about)
         if self._mode is None:
             self._mode = np.asarray(climb(prior, self._rows, self._about[0].intercept is not None).u)

@@ -23,6 +23,7 @@ from jaxtyping import Array, Float
 
 from credo.core import params
 from credo.core.arrays import is_traced, put
+from credo.core.device import blas_threads
 from credo.core.linalg import factorize, lapack, solve, solve_lower
 from credo.core.padding import bucket, pad_rows
 from credo.models.likelihoods import ClosedForm, Likelihood
@@ -346,7 +347,8 @@ def climb(prior: GaussianPrior, rows: Rows, intercept: bool) -> NewtonResult:
     if is_traced(prior, rows):
         return ascend(partial(height, prior, rows), start(rows, intercept, prior.mean), TOLERANCE)
     u = np.asarray(start(rows, intercept, prior.mean))
-    return _through_some(prior.on_host(), rows.on_host(), u, SHORT_LARGE if rows.is_large else SHORT)
+    with blas_threads(len(u)):  # a second thread would wait at every block of rows
+        return _through_some(prior.on_host(), rows.on_host(), u, SHORT_LARGE if rows.is_large else SHORT)
 
 
 def _through_some(prior: GaussianPrior, rows: Rows, u: np.ndarray, short: float) -> NewtonResult:
