@@ -4,6 +4,8 @@ from credo.infer.averaging import Averaged as Averaged
 from credo.infer.averaging import average as average
 from credo.infer.conditioning import condition as condition
 from credo.infer.em import EM as EM
+from credo.infer.hyper.grid import HyperGrid as HyperGrid
+from credo.infer.hyper.quadrature import HyperQuadrature as HyperQuadrature
 from credo.infer.importance_sampling import importance as importance
 from credo.infer.laplace import Laplace as Laplace
 from credo.infer.learning import Evidence as Evidence

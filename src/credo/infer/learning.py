@@ -254,6 +254,7 @@ def prepare_and_learn(
         raise DataError(
             f"learn and fit take a belief first, found {type(belief).__name__}; e.g. credo.fit(credo.Linear(), X, y)"
         )
+    belief = belief.told(*data)
     method: Any = None if using is None else check_using(using, belief, verb)
     held = params.expand_paths(belief, fixed)
     given = params.check_priors(belief, priors or {})

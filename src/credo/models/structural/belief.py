@@ -338,3 +338,6 @@ def _filter(belief: Structural, series: Series) -> FilteredStates:
 def _smooth(belief: Structural, series: Series) -> SmoothedStates:
     given = belief._given(series)
     return kalman_smoother(given, kalman_filter(given))
+
+
+StructuralEvidence.needs = Structural  # which it cannot import itself
