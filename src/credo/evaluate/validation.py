@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.model_selection import KFold
 
+from credo.core.abilities import LeavesOneOut
 from credo.core.arrays import Numeric
 from credo.core.belief import Belief
 from credo.core.checks import check_vector
@@ -218,7 +219,7 @@ def leave_one_out(belief: Belief, X: Numeric, y: Numeric) -> LeaveOneOut:
     n = count_rows(X, y)
     if n < 2:
         raise DataError(f"leaving one row out needs at least two, found {n}")
-    if hasattr(belief, "leave_one_out"):
+    if isinstance(belief, LeavesOneOut):
         return _summary(belief.leave_one_out(X, y), y)
     parts = []
     for i in range(n):
