@@ -41,7 +41,7 @@ def ranks(key: jax.Array, belief: Linear, x: jax.Array) -> jax.Array:
     y = phi @ theta + belief.reference + jnp.sqrt(noise) * jr.normal(k_outcomes, (x.shape[0],))
     after = belief.condition(x[:-1], y[:-1])
     w = after.weights
-    noise_draws = w.scale / jr.gamma(k_chi, w.shape, (DRAWS,)) if unknown else jnp.ones(DRAWS)
+    noise_draws = w.noise.scale / jr.gamma(k_chi, w.noise.shape, (DRAWS,)) if unknown else jnp.ones(DRAWS)
     z = jr.normal(k_draws, (DRAWS, q))
     thetas = w.mean + jnp.sqrt(noise_draws)[:, None] * jax.vmap(lambda v: from_root(v, w.root))(z)
     prediction = after.predict(x[-1:])
