@@ -17,7 +17,7 @@ import equinox as eqx
 import jax
 
 from credo.core.errors import DataError
-from credo.core.method import Method, TakesMethods, check_using, methods_of
+from credo.core.method import TakesMethods, check_using, methods_of
 from credo.core.predictive import Predictive
 from credo.core.pytrees import changed
 
@@ -44,7 +44,7 @@ class Belief(eqx.Module, TakesMethods):
     def predict(self, *x: Any, **options: Any) -> Predictive:
         """The posterior predictive distribution at x."""
 
-    def condition(self, *data: Any, using: Method | None = None, **options: Any) -> Any:
+    def condition(self, *data: Any, using: object = None, **options: Any) -> Any:
         """p(θ | data) ∝ p(data | θ) p(θ): the belief after seeing `data`.
 
         `using` names the inference method; None is the exact or best one for the model.

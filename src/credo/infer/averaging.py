@@ -18,7 +18,7 @@ from credo.core.arrays import is_traced
 from credo.core.belief import Belief
 from credo.core.checks import check_vector
 from credo.core.errors import DataError
-from credo.core.method import Method, check_using
+from credo.core.method import check_using
 from credo.core.predictive import Bernoulli, Categorical, Mixture, Predictive, mixture
 
 
@@ -58,7 +58,7 @@ class Averaged(Belief):
         evidence = jnp.stack([belief.log_evidence_of(each) for belief, each in pairs])
         return Averaged(self.log_weights + evidence, tuple(b.condition_on(each) for b, each in pairs))
 
-    def condition(self, *data: Any, using: Method | None = None, **options: Any) -> Any:
+    def condition(self, *data: Any, using: object = None, **options: Any) -> Any:
         """Bayes' rule in each belief, with the method `using`, and between them by their evidence."""
         if using is None:
             return super().condition(*data, **options)

@@ -14,11 +14,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jaxtyping import Array, Float
 
 from credo.core import params
 from credo.core.belief import Belief
-from credo.core.errors import NotConvergedWarning
+from credo.core.errors import NotConverged, NotConvergedWarning
 from credo.infer.averaging import Averaged
 from credo.infer.hyper.target import hyper_target
 from credo.infer.learning import Learned
@@ -41,17 +42,24 @@ def learn_by_draws(
     found = sampler.run(target, seed)
     count = getattr(sampler, "members", MEMBERS)
     vectors = found.vectors(count, jr.key(seed))
+    evidence = np.asarray(_evidences(vectors, target))
+    if not np.isfinite(evidence).any():
+        raise NotConverged(
+            "no draw of the hyperparameters has a finite evidence: the data do not determine them; give priors={...}, "
+            "or hold some with fixed=[...]"
+        )
+    vectors, evidence = vectors[np.isfinite(evidence)], evidence[np.isfinite(evidence)]
     # The space has an order of its own: numbers find their places in the belief by path.
     members = tuple(params.replace(belief, target.space.tree(vector)) for vector in vectors)
     flat = [slot.path for slot in target.space.slots if slot.path not in priors]
     if found.notes:
         warnings.warn(f"hyperparameters by draws: {found.verdict}", NotConvergedWarning, stacklevel=5)
-    notes = [*found.notes, f"{count} of {found.kept().shape[0]} draws of the hyperparameters kept"]
+    notes = [*found.notes, f"{len(members)} of {found.kept().shape[0]} draws of the hyperparameters kept"]
     notes += [f"{', '.join(flat)} without a prior"] if flat else []
     return Learned(
         # Conditioned on the data, each member is weighed by its evidence: draws have that weight already.
-        belief=Averaged(-_evidences(vectors, target), members),
-        conditioned=Averaged(jnp.zeros(count), tuple(member.condition_on(statistics) for member in members)),
+        belief=Averaged(-evidence, members),
+        conditioned=Averaged(jnp.zeros(len(members)), tuple(member.condition_on(statistics) for member in members)),
         status=CONVERGED,
         log_evidence=float("nan"),
         optima=[],

@@ -21,7 +21,6 @@ from credo.core.arrays import is_traced, put
 from credo.core.belief import Belief
 from credo.core.checks import ArrayLike, check_count, check_table
 from credo.core.errors import DataError
-from credo.core.method import Method
 from credo.core.padding import bucket, pad_rows
 from credo.core.params import positive_definite, real
 from credo.core.predictive import Normal
@@ -175,7 +174,7 @@ class LDS(Belief, HasExpectations):
         guess = first_guess(x, np.asarray(data.first)[:n], driven, self.states, seed)
         return changed(self, **{name: put(value) for name, value in guess.items()})
 
-    def condition(self, *data: ArrayLike, using: Method | None = None, **options: Any) -> Any:
+    def condition(self, *data: ArrayLike, using: object = None, **options: Any) -> Any:
         """The belief after more outcomes: `state` is the law of the latest state (the Kalman filter).
 
         A single row, or a number, is the next outcome, with nothing compiled anew.
