@@ -25,8 +25,8 @@ from credo.decide.active_learning import learning_curves
 from credo.decide.campaign import Campaign, engine
 from credo.decide.space import Categorical, Integer, Real, Space
 from credo.models import features as bases
-from credo.models.gp.evidence_surface import evidence_surface
 from credo.models.gp.search import search_kernel
+from credo.models.gp.surfaces import evidence_surface
 from credo.models.linear import ARD, Intercept, InverseGamma, Isotropic, StudentTNoise
 from credo.plots import (
     BLUE,

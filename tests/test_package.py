@@ -1,10 +1,10 @@
 """The package as a whole: its public names, its lazy imports, what it prints of itself."""
 
+import ast
 import importlib
-import pkgutil
 import subprocess
 import sys
-from types import ModuleType
+from pathlib import Path
 
 import pytest
 
@@ -25,11 +25,13 @@ def test_every_public_name_resolves(name):
 
 def test_no_module_has_the_name_of_a_public_function_of_its_package():
     """The first import of such a module would put it in the function's place."""
-    for info in pkgutil.walk_packages(credo.__path__, "credo."):
-        package, _, name = info.name.rpartition(".")
-        public = vars(importlib.import_module(package)).get("__all__", ())
-        value = getattr(importlib.import_module(package), name, None) if name in public else None
-        assert isinstance(value, ModuleType | None), f"{info.name} is a module, and {package}.{name} is not"
+    root = Path(credo.__file__).parent
+    for stub in root.rglob("__init__.pyi"):
+        package = ".".join(("credo", *stub.parent.relative_to(root).parts))
+        lines = [node for node in ast.parse(stub.read_text()).body if isinstance(node, ast.ImportFrom)]
+        public = {alias.asname for node in lines if node.module != package for alias in node.names}
+        modules = {path.stem for path in stub.parent.iterdir() if path.suffix == ".py" or path.is_dir()}
+        assert not public & modules, package
 
 
 def test_folders_resolve_after_import_credo():

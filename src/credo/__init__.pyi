@@ -4,7 +4,6 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-# folders
 from credo import errors as errors
 from credo import evaluate as evaluate
 from credo import infer as infer
@@ -34,6 +33,9 @@ from credo.evaluate.comparison import compare as compare
 from credo.evaluate.pooling import pool as pool
 from credo.infer.averaging import Averaged as Averaged
 from credo.infer.conditioning import condition as condition
+
+# folders
+from credo.infer.hyper.grid import Grid as Grid
 
 # verbs
 from credo.infer.learning import fit as fit

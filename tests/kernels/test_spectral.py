@@ -14,7 +14,7 @@ from credo.kernels.algebra import PolynomialOf
 from credo.kernels.elementary import Custom
 from credo.kernels.matern import Matern
 from credo.kernels.periodic import Cosine, LocallyPeriodic, Periodic, SpectralMixture
-from credo.kernels.random_features import (
+from credo.kernels.random_fourier import (
     RandomFeatures,
     _log_beta,
     feature_error_probability,

@@ -17,7 +17,7 @@ from credo.kernels import Kernel, OnColumns, Product
 from credo.kernels.periodic import Periodic
 from credo.models.gp.belief import GP
 from credo.models.gp.components import Component, decompose, part_at
-from credo.models.gp.describe import Speaker
+from credo.models.gp.description import Speaker
 from credo.models.gp.search import Search
 
 POINTS = 600

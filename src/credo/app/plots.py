@@ -21,7 +21,7 @@ from credo.core.params import check_path, constraint_of, learnable, replace
 from credo.core.predictive import Predictive
 from credo.evaluate.calibration import pit
 from credo.evaluate.comparison import Comparison
-from credo.models.gp.evidence_surface import Surface
+from credo.models.gp.surfaces import Surface
 from credo.models.linear import Linear
 
 BLUE, SKY, ORANGE, GREEN, RED, INK, GREY = "#0072B2", "#56B4E9", "#E69F00", "#009E73", "#D55E00", "#22272e", "#8a929c"

@@ -14,7 +14,7 @@ core         core.params                        Constraint Slot
 prediction   core.predictive.classes            Bernoulli Categorical
 prediction   core.predictive.counts             BetaBinomial DirichletMultinomial NegativeBinomial Poisson
 prediction   core.predictive.lognormal          LogNormal
-prediction   core.predictive.mixture            Mixture
+prediction   core.predictive.mixtures            Mixture
 prediction   core.predictive.real               Laplace MultivariateT Normal StudentT
 prediction   core.predictive.warped             Warped
 kernel       kernels.algebra                    Exponentiated PolynomialOf Power Product Scaled Sum
@@ -32,7 +32,7 @@ kernel       kernels.measures                   Convolution Elliptical Harmonics
 kernel       kernels.measures                   SignedNormal Zero
 kernel       kernels.nonstationary              Brownian ChangePoint Gibbs
 kernel       kernels.periodic                   Cosine LocallyPeriodic Periodic SpectralMixture
-kernel       kernels.random_features            RandomFeatures
+kernel       kernels.random_fourier            RandomFeatures
 kernel       kernels.rkhs                       RKHSFunction
 kernel       kernels.stationary                 Exponential Matern32 Matern52 RBF RationalQuadratic
 kernel       kernels.strings                    EditDistance Spectrum Subsequence

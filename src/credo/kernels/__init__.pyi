@@ -38,10 +38,10 @@ from credo.kernels.periodic import Cosine as Cosine
 from credo.kernels.periodic import LocallyPeriodic as LocallyPeriodic
 from credo.kernels.periodic import Periodic as Periodic
 from credo.kernels.periodic import SpectralMixture as SpectralMixture
-from credo.kernels.random_features import RandomFeatures as RandomFeatures
-from credo.kernels.random_features import feature_error_probability as feature_error_probability
-from credo.kernels.random_features import features_needed as features_needed
-from credo.kernels.random_features import random_features as random_features
+from credo.kernels.random_fourier import RandomFeatures as RandomFeatures
+from credo.kernels.random_fourier import feature_error_probability as feature_error_probability
+from credo.kernels.random_fourier import features_needed as features_needed
+from credo.kernels.random_fourier import random_features as random_features
 from credo.kernels.rkhs import RKHSFunction as RKHSFunction
 from credo.kernels.rkhs import kernel_ridge as kernel_ridge
 from credo.kernels.rkhs import projection as projection

@@ -9,7 +9,7 @@ from credo.app import plots
 from credo.core.params import replace
 from credo.errors import DataError
 from credo.kernels import RBF
-from credo.models.gp.evidence_surface import evidence_surface
+from credo.models.gp.surfaces import evidence_surface
 
 RANGES = {"kernel.lengthscale": (0.1, 80.0), "noise": (0.001, 9.0)}
 GP = credo.GP(RBF(1.0, 1.0), mean=0.0, noise=0.01)

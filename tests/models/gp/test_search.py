@@ -18,7 +18,7 @@ from credo.kernels.periodic import Periodic
 from credo.kernels.pullback import is_supported
 from credo.models.gp import GP, grammar
 from credo.models.gp.components import decompose, expand
-from credo.models.gp.describe import describe
+from credo.models.gp.description import describe
 from credo.models.gp.evidence import EvidenceObjective, NumpyModel
 from credo.models.gp.hyperpriors import default_priors
 from credo.models.gp.search import Climbed, refine, search_kernel, search_priors

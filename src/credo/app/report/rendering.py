@@ -19,7 +19,7 @@ from credo.decide.bayes import decide
 from credo.decide.losses import Asymmetric
 from credo.models.features import Affine
 from credo.models.glm import GLM
-from credo.models.gp.describe import describe
+from credo.models.gp.description import describe
 from credo.models.linear import Linear
 
 SCORE_WORDS = {

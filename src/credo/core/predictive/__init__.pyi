@@ -10,8 +10,8 @@ from credo.core.predictive.counts import DirichletMultinomial as DirichletMultin
 from credo.core.predictive.counts import NegativeBinomial as NegativeBinomial
 from credo.core.predictive.counts import Poisson as Poisson
 from credo.core.predictive.lognormal import LogNormal as LogNormal
-from credo.core.predictive.mixture import Mixture as Mixture
-from credo.core.predictive.mixture import mixture as mixture
+from credo.core.predictive.mixtures import Mixture as Mixture
+from credo.core.predictive.mixtures import mixture as mixture
 from credo.core.predictive.real import Laplace as Laplace
 from credo.core.predictive.real import MultivariateT as MultivariateT
 from credo.core.predictive.real import Normal as Normal

@@ -37,7 +37,7 @@ from credo.core.predictive import (
     StudentT,
 )
 from credo.core.predictive.base import Marginals
-from credo.core.predictive.mixture import FEW
+from credo.core.predictive.mixtures import FEW
 from credo.core.predictive.real import student_cdf
 from credo.core.special import log_beta
 

@@ -80,3 +80,6 @@ class HyperGrid(Learner):
         spread = np.sqrt(np.diag(np.linalg.pinv(-hessian)).clip(min=1e-4))
         # A flat direction would reach to infinity: e^±3 is wide enough to see it.
         return np.minimum(self.width * spread, 3.0 * self.width)
+
+
+Grid = HyperGrid

@@ -190,3 +190,6 @@ def _root(covariance: np.ndarray) -> np.ndarray:
     """R with RRᵀ = covariance, along its principal axes."""
     values, vectors = np.linalg.eigh(covariance)
     return vectors * np.sqrt(np.maximum(values, 1e-10 * values.max()))
+
+
+Quadrature = HyperQuadrature

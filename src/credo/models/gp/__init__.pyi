@@ -2,12 +2,12 @@
 
 from credo.infer.hyper import HyperQuadrature as HyperQuadrature
 from credo.infer.hyper import hyperparameters as hyperparameters
+from credo.infer.hyper.quadrature import Quadrature as Quadrature
 from credo.models.gp.belief import GP as GP
 from credo.models.gp.components import decompose as decompose
 from credo.models.gp.derivatives import differentiated as differentiated
 from credo.models.gp.derivatives import gradient_covariance as gradient_covariance
-from credo.models.gp.describe import describe as describe
-from credo.models.gp.evidence_surface import evidence_surface as evidence_surface
+from credo.models.gp.description import describe as describe
 from credo.models.gp.heteroscedastic import HeteroscedasticGP as HeteroscedasticGP
 from credo.models.gp.independent import Independent as Independent
 from credo.models.gp.means import Basis as Basis
@@ -25,6 +25,7 @@ from credo.models.gp.search import search_kernel as search_kernel
 from credo.models.gp.staged import Staged as Staged
 from credo.models.gp.state_space import StateSpace as StateSpace
 from credo.models.gp.state_space import StateSpaceGP as StateSpaceGP
+from credo.models.gp.surfaces import evidence_surface as evidence_surface
 from credo.models.gp.warped import WarpedGP as WarpedGP
 from credo.models.gp.warps import Identity as Identity
 from credo.models.gp.warps import Log as Log

@@ -33,7 +33,7 @@ from credo.kernels.dotproduct import Bilinear, Linear, Polynomial
 from credo.kernels.featured import FromFeatures
 from credo.kernels.measures import Elliptical
 from credo.kernels.periodic import Cosine
-from credo.kernels.random_features import RandomFeatures
+from credo.kernels.random_fourier import RandomFeatures
 from credo.kernels.spectral import spectral_measure
 from credo.models.gp.data import Rows
 from credo.models.gp.exact import Cholesky, GPPrior

@@ -78,7 +78,7 @@ class Search(NamedTuple):
 
     def sentences(self, **options: Any) -> list[str]:
         """A sentence for each part; `options` are those of `describe`."""
-        from credo.models.gp.describe import describe
+        from credo.models.gp.description import describe
 
         return describe(self.belief, **options)
 
