@@ -12,7 +12,7 @@ from jax.scipy import special
 from jaxtyping import Array, Float
 
 from credo.core.arrays import is_traced
-from credo.core.checks import check_counts, check_table, check_vector
+from credo.core.checks import check_counts, check_probabilities, check_table, check_vector
 from credo.core.errors import DataError
 from credo.core.params import simplex
 from credo.core.predictive import Categorical
@@ -51,8 +51,8 @@ class Hypotheses(WithParameter):
         self.counts = jnp.zeros(m) if counts is None else to_array(counts)
         if self.names is not None and len(self.names) != r:
             raise DataError(f"names must name the {r} hypotheses, found {len(self.names)} names")
-        _check_distribution(self.likelihood, "each column of likelihood (one per hypothesis)")
-        _check_distribution(self.prior, "prior")
+        check_probabilities(self.likelihood.T, "each column of likelihood (one per hypothesis)")
+        check_probabilities(self.prior, "prior")
 
     @property
     def log_probs(self) -> Float[Array, " r"]:
@@ -129,14 +129,3 @@ class Hypotheses(WithParameter):
     def sample_parameters(self, n: int = 1, *, seed: int = 0) -> Array:
         """n draws of the index of the hypothesis."""
         return jr.categorical(jr.key(seed), self.log_probs, shape=(n,))
-
-
-def _check_distribution(values: Array, name: str) -> None:
-    if is_traced(values):
-        return
-    sums = np.asarray(values).sum(axis=0)
-    if np.any(values < 0) or not np.allclose(sums, 1.0, rtol=0, atol=1e-8):
-        raise DataError(
-            f"{name} must hold probabilities ≥ 0 that sum to 1, found sums {np.round(sums, 6).tolist()} and a "
-            f"smallest entry of {float(values.min()):g}; divide by the sum"
-        )

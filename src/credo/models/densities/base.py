@@ -13,6 +13,7 @@ adds a floor, a fixed 1e-10 to 1e-6 of one observation, so that no variance, rat
 """
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import equinox as eqx
@@ -32,6 +33,7 @@ S = TypeVar("S")
 """Expected statistics, a pytree; those of two data sets add."""
 Q = TypeVar("Q")
 """What is believed of θ."""
+V = TypeVar("V")
 
 ALMOST_NONE = 1e-10
 """A component with less weight than this has no rows: without a prior it keeps its parameters."""
@@ -50,6 +52,14 @@ class Observed(NamedTuple):
     def any_seen(self) -> Bool[Array, "n 1"]:
         """Which rows show something."""
         return self.seen.any(1, keepdims=True)
+
+    def refuse(self, wrong: Callable[[np.ndarray], np.ndarray], expected: str) -> None:
+        """`DataError` that names the first entry that was seen and is wrong."""
+        x, seen, _ = self.on_host()
+        found = np.argwhere(seen & wrong(x))
+        if len(found):
+            row, column = found[0]
+            raise DataError(f"x must hold {expected}, found {x[row, column]:g} at row {row}, column {column}")
 
     def on_host(self) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """(x, seen, inputs) in NumPy."""
@@ -94,6 +104,12 @@ class Density(eqx.Module):
 
     def check(self, data: Observed) -> None:
         """`DataError` for seen data outside the support, naming row and column."""
+
+    def _known(self, value: V | None) -> V:
+        """A parameter, once it is known."""
+        if value is None:
+            raise DataError(f"the density {type(self).__name__} has no parameters yet; give them, or adapt it to data")
+        return value
 
     @abstractmethod
     def adapt(self: D, data: Observed, *, seed: int = 0) -> D:
@@ -182,12 +198,13 @@ def require(density: Density, ability: type) -> Any:
     )
 
 
-def check_weak(prior: object, *kinds: type) -> None:
-    """`DataError` unless the prior is "weak", None or of one of the kinds."""
+def read_prior(prior: object, *kinds: type) -> tuple[bool, Any]:
+    """Whether the prior is "weak", and the prior that was given, None or of one of the kinds; else a `DataError`."""
     weak = isinstance(prior, str) and prior == "weak"
     if prior is not None and not weak and not isinstance(prior, kinds):
         names = ", ".join(kind.__name__ for kind in kinds)
         raise DataError(f'prior must be "weak", None (maximum likelihood) or one of {names}, found {prior!r}')
+    return weak, None if weak else prior
 
 
 def require_prior(prior: S | None, what: str) -> S:
@@ -197,20 +214,6 @@ def require_prior(prior: S | None, what: str) -> S:
             f'{what} needs a prior of the parameters, found None; pass prior="weak" and adapt it to data, or give one'
         )
     return prior
-
-
-def require_parameters(density: Density, value: S | None) -> S:
-    """The parameters, where they are known."""
-    if value is None:
-        raise DataError(f"the density {type(density).__name__} has no parameters yet; give them, or adapt it to data")
-    return value
-
-
-def check_entries(wrong: np.ndarray, x: np.ndarray, expected: str) -> None:
-    """`DataError` that names the first wrong entry."""
-    if wrong.any():
-        row, column = (int(i) for i in np.argwhere(wrong)[0])
-        raise DataError(f"x must hold {expected}, found {x[row, column]:g} at row {row}, column {column}")
 
 
 def parameter_table(given: object, name: str, positive: bool = False) -> np.ndarray:

@@ -14,15 +14,7 @@ from credo.core.errors import DataError
 from credo.core.params import constant, simplex
 from credo.core.pytrees import changed
 from credo.models.densities import dirichlet
-from credo.models.densities.base import (
-    Inputs,
-    IsConjugate,
-    Observed,
-    check_entries,
-    check_weak,
-    require_parameters,
-    require_prior,
-)
+from credo.models.densities.base import Inputs, IsConjugate, Observed, read_prior, require_prior
 
 
 class CategoricalDensity(IsConjugate[Float[Array, "k s"], Float[Array, "k s"]]):
@@ -42,19 +34,14 @@ class CategoricalDensity(IsConjugate[Float[Array, "k s"], Float[Array, "k s"]]):
     def __init__(
         self, symbols: int | None = None, *, probs: ArrayLike | None = None, prior: ArrayLike = "weak"
     ) -> None:
-        check_weak(prior, int, float, list, tuple, np.ndarray, jax.Array)
-        self.weak, self.prior = isinstance(prior, str), None
+        self.weak, given = read_prior(prior, int, float, list, tuple, np.ndarray, jax.Array)
+        self.prior = None if given is None else jnp.asarray(given, dtype=float)
         self.k, self.columns, self.symbols, self.probs = None, 1, symbols, None
         if symbols is not None:
             check_count(symbols, "symbols")
         if probs is not None:
-            table = dirichlet.check_rows(probs, "probs")
-            if symbols is not None and table.shape[1] != symbols:
-                raise DataError(f"probs must have one column for each of {symbols} symbols, found {table.shape[1]}")
-            self.probs = put(table)
-            self.k, self.symbols = table.shape
-        if prior is not None and not self.weak:
-            self.prior = jnp.asarray(prior, dtype=float)
+            self.probs = put(dirichlet.check_rows(probs, "probs", symbols, "symbols"))
+            self.k, self.symbols = self.probs.shape
 
     def resized(self, k: int, columns: int = 1) -> "CategoricalDensity":
         """For so many components, and one column."""
@@ -69,13 +56,9 @@ class CategoricalDensity(IsConjugate[Float[Array, "k s"], Float[Array, "k s"]]):
 
     def check(self, data: Observed) -> None:
         """Codes are whole numbers from 0, and below the number of symbols where that is known."""
-        x, seen, _ = data.on_host()
-        wrong = seen & ((x < 0) | (x != np.round(x)))
-        expected = "whole numbers ≥ 0 (codes of symbols)"
-        if self.symbols is not None:
-            wrong |= seen & (x >= self.symbols)
-            expected = f"codes from 0 to {self.symbols - 1}"
-        check_entries(wrong, x, expected)
+        most = np.inf if self.symbols is None else self.symbols - 1
+        expected = "whole numbers ≥ 0 (codes of symbols)" if self.symbols is None else f"codes from 0 to {most}"
+        data.refuse(lambda x: (x < 0) | (x != np.round(x)) | (x > most), expected)
 
     def adapt(self, data: Observed, *, seed: int = 0) -> "CategoricalDensity":
         """The frequencies of the symbols, each component's tilted at random."""
@@ -133,13 +116,12 @@ class CategoricalDensity(IsConjugate[Float[Array, "k s"], Float[Array, "k s"]]):
 
     def predictive(self, probs: Float[Array, "n k"], inputs: Inputs = None) -> predictive.Categorical:
         """Σₖ pₖ probs[k]; the entropy within the components is noise, what their difference adds is ignorance."""
-        return predictive.Categorical(
-            probs @ self._probs, probs @ predictive.Categorical.certain(self._probs).aleatoric
-        )
+        within = predictive.Categorical.certain(self._probs).aleatoric
+        return predictive.Categorical(probs @ self._probs, probs @ within)
 
     @property
     def _probs(self) -> Float[Array, "k s"]:
-        return require_parameters(self, self.probs)
+        return self._known(self.probs)
 
 
 def _look_up(table: Float[Array, "k s"], data: Observed) -> Float[Array, "n k"]:

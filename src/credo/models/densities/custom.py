@@ -11,7 +11,13 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from credo.core.errors import DataError
 from credo.core.params import real
 from credo.core.predictive import Predictive
+from credo.core.pytrees import changed
 from credo.models.densities.base import Density, Inputs, Observed
+
+
+def _each(function: Callable[[PyTree], PyTree], params: PyTree) -> PyTree:
+    """The function of every leaf, of which modules are one."""
+    return jax.tree.map(function, params, is_leaf=lambda node: isinstance(node, eqx.Module))
 
 
 class Free(eqx.Module):
@@ -48,20 +54,14 @@ class CustomDensity(Density):
             raise DataError(f"log_likelihood must be a function of (params, x, u), found {log_likelihood!r}")
         self.k = self.columns = None
         self.log_likelihood, self.sampler, self.predictor = log_likelihood, sample, predict
-        self.params = jax.tree.map(
-            lambda leaf: leaf if isinstance(leaf, eqx.Module) else Free(jnp.asarray(leaf, dtype=float)),
-            params,
-            is_leaf=lambda node: isinstance(node, eqx.Module),
+        self.params = _each(
+            lambda leaf: leaf if isinstance(leaf, eqx.Module) else Free(jnp.asarray(leaf, dtype=float)), params
         )
 
     @property
     def values(self) -> PyTree:
         """The parameters as they were given to the constructor."""
-        return jax.tree.map(
-            lambda node: node.value if isinstance(node, Free) else node,
-            self.params,
-            is_leaf=lambda node: isinstance(node, eqx.Module),
-        )
+        return _each(lambda node: node.value if isinstance(node, Free) else node, self.params)
 
     def check(self, data: Observed) -> None:
         """Rows must be whole or missing: nothing is known of how to integrate an entry out."""
@@ -69,10 +69,9 @@ class CustomDensity(Density):
         partial = seen.any(1) & ~seen.all(1)
         if partial.any():
             row = int(np.argmax(partial))
-            column = int(np.argmin(seen[row]))
             raise DataError(
-                f"CustomDensity needs whole rows, found row {row} without column {column}; drop the row's other "
-                "entries, or fill it"
+                f"CustomDensity needs whole rows, found row {row} without column {np.argmin(seen[row])}; drop the "
+                "row's other entries, or fill it"
             )
 
     def adapt(self, data: Observed, *, seed: int = 0) -> "CustomDensity":
@@ -87,8 +86,7 @@ class CustomDensity(Density):
             step = rng.normal(size=node.value.shape) * 0.1
             return Free(node.value + step * jnp.maximum(jnp.abs(node.value), 1.0))
 
-        moved = jax.tree.map(move, self.params, is_leaf=lambda node: isinstance(node, eqx.Module))
-        return eqx.tree_at(lambda e: e.params, self, moved)
+        return changed(self, params=_each(move, self.params))
 
     def log_prob(self, data: Observed) -> Float[Array, "n k"]:
         """log_likelihood for every row."""

@@ -90,20 +90,6 @@ def wrapped(angle: Array) -> Array:
     return jnp.mod(angle + jnp.pi, 2 * jnp.pi) - jnp.pi
 
 
-def shares(weights: Array, components: Array) -> Array:
-    """The weights (m, k) with axes for the columns of components (m, d, k): the same for every column of a row."""
-    missing = components.ndim - weights.ndim
-    return weights.reshape(*weights.shape[:-1], *[1] * missing, weights.shape[-1])
-
-
-def choose_component(key: PRNGKeyArray, weights: Array, outcomes: Array) -> Array:
-    """The outcome (m, d) of one component of outcomes (m, d, k) for each row, drawn with the weights (m, k)."""
-    chosen = jr.categorical(key, jnp.log(weights), axis=-1)
-    chosen = chosen.reshape(chosen.shape + (1,) * (outcomes.ndim - 1 - chosen.ndim))
-    chosen = jnp.broadcast_to(chosen, outcomes.shape[:-1])
-    return jnp.take_along_axis(outcomes, chosen[..., None], axis=-1)[..., 0]
-
-
 class Directions(Predictive):
     """p(θ) = Σₖ wₖ VonMises(θ | μₖ, κₖ) at each of m times; the components are the last axis, weights are (m, k).
 
@@ -116,12 +102,12 @@ class Directions(Predictive):
     location: Float[Array, "*m k"] = eqx.field(converter=to_array)
     concentration: Float[Array, "*m k"] = eqx.field(converter=to_array)
 
-    @property
-    def _shares(self) -> Array:
-        return shares(self.weights, self.location)
+    def _shared(self, weights: Array) -> Array:
+        """Weights (m, k) with an axis for the columns (m, d, k): the same for every column of a row."""
+        return weights.reshape(*weights.shape[:-1], *[1] * (self.location.ndim - weights.ndim), weights.shape[-1])
 
     def _average(self, values: Array) -> Array:
-        return jnp.sum(self._shares * values, axis=-1)
+        return jnp.sum(self._shared(self.weights) * values, axis=-1)
 
     @property
     def _resultant(self) -> tuple[Array, Array]:
@@ -147,7 +133,7 @@ class Directions(Predictive):
     def log_prob(self, y: Any) -> Array:
         """log Σ wₖ p(θ | μₖ, κₖ), a density on the circle."""
         each = log_density(jnp.asarray(y, float)[..., None], self.location, self.concentration)
-        return special.logsumexp(each, axis=-1, b=jnp.broadcast_to(self._shares, each.shape))
+        return special.logsumexp(each, axis=-1, b=jnp.broadcast_to(self._shared(self.weights), each.shape))
 
     def cdf(self, y: Any) -> Array:
         """The probability of the arc from the direction opposite to the mean to θ."""
@@ -168,7 +154,7 @@ class Directions(Predictive):
             angle = self.location + 2 * jnp.arctan(narrow * jnp.tan(t / 2))
             slope = narrow / (jnp.cos(t / 2) ** 2 + narrow**2 * jnp.sin(t / 2) ** 2)
             each = log_density(angle[..., None], self.location[..., None, :], self.concentration[..., None, :])
-            log_p = special.logsumexp(each, axis=-1, b=jnp.expand_dims(self._shares, -2))
+            log_p = special.logsumexp(each, axis=-1, b=jnp.expand_dims(self._shared(self.weights), -2))
             return -jnp.exp(log_density(angle, self.location, self.concentration)) * log_p * slope
 
         return self._average(jax.lax.map(at, t, batch_size=64).sum(0) * (2 * jnp.pi / NODES))
@@ -178,7 +164,9 @@ class Directions(Predictive):
 
     def _draw(self, key: PRNGKeyArray) -> Array:
         k_state, k_angle = jr.split(key)
-        return choose_component(k_state, self.weights, draw_angles(k_angle, self.location, self.concentration))
+        chosen = jr.categorical(k_state, jnp.log(self.weights), axis=-1)
+        one = self._shared(jax.nn.one_hot(chosen, self.weights.shape[-1]))
+        return jnp.sum(one * draw_angles(k_angle, self.location, self.concentration), axis=-1)
 
     def __getitem__(self, index: Any) -> "Directions":
         """The predictions at some of the times."""

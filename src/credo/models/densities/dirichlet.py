@@ -76,9 +76,11 @@ def divergence(alpha: Float[Array, "*r s"], prior: Float[Array, "*r s"]) -> Floa
     return jnp.sum(total) + jnp.sum(each)
 
 
-def check_rows(probs: ArrayLike, name: str) -> np.ndarray:
-    """A table of rows that sum to one."""
+def check_rows(probs: ArrayLike, name: str, columns: int | None, of: str) -> np.ndarray:
+    """A table of rows that sum to one, with so many columns where that is known."""
     table = check_probabilities(probs, name)
     if table.ndim != 2:
         raise DataError(f"{name} must be a table whose rows are probabilities, found shape {table.shape}")
+    if columns not in (None, table.shape[1]):
+        raise DataError(f"{name} must have one column for each of {columns} {of}, found {table.shape[1]}")
     return table

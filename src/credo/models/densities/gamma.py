@@ -6,7 +6,6 @@ The variances are one for each column, or one for all columns of a component (a 
 are missing are simply not counted. Murphy (2012), section 7.6.3.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import equinox as eqx
@@ -18,6 +17,14 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from credo.core.linalg import solve, solve_upper
 from credo.models.conjugate.matrix import log_determinants, roots
+
+_roots, _log_dets = jax.vmap(roots), jax.vmap(log_determinants)
+
+
+def gamma_divergence(a: Array, b: Array, a0: Array, b0: Array) -> Array:
+    """KL(Gamma(a, b) ‖ Gamma(a₀, b₀)), which is that of the inverse gammas too."""
+    log_gammas = special.gammaln(a0) - special.gammaln(a)
+    return (a - a0) * special.digamma(a) + log_gammas + a0 * (jnp.log(b) - jnp.log(b0)) + a * (b0 - b) / b
 
 
 class ColumnMoments(NamedTuple):
@@ -56,7 +63,7 @@ class NormalInverseGammas(eqx.Module):
         precision = self.precision + moments.vv
         prior_part = jnp.einsum("kdpq,kdq->kdp", self.precision, self.mean)
         mixed = prior_part + moments.xv
-        root = self._each(roots, precision)
+        root = _roots(precision)
         # Without a prior what was not visited has no precision: its mean stays, and adds nothing to the rest.
         known = jnp.isfinite(root).all((2, 3))[:, :, None]
         solved = jax.vmap(jax.vmap(solve))(jnp.where(known[..., None], root, jnp.eye(root.shape[-1])), mixed)
@@ -64,10 +71,7 @@ class NormalInverseGammas(eqx.Module):
         before = (self.mean * prior_part).sum(-1)
         scatter = jnp.maximum(moments.xx + before - (mean * mixed).sum(-1), 0.0)
         return NormalInverseGammas(
-            mean,
-            precision,
-            self.shape + 0.5 * self._gather(moments.mass),
-            self.scale + 0.5 * self._gather(scatter),
+            mean, precision, self.shape + 0.5 * self._gather(moments.mass), self.scale + 0.5 * self._gather(scatter)
         )
 
     def mode(self) -> tuple[Float[Array, "k d p"], Float[Array, "k g"]]:
@@ -90,7 +94,7 @@ class NormalInverseGammas(eqx.Module):
         """σ² = b/Gamma(a), then m = mean + σR⁻ᵀz with RRᵀ = precision."""
         k_variance, k_mean = jr.split(key)
         variance = self.scale / jr.gamma(k_variance, self.shape)
-        z = jax.vmap(jax.vmap(solve_upper))(self._each(roots, self.precision), jr.normal(k_mean, self.mean.shape))
+        z = jax.vmap(jax.vmap(solve_upper))(_roots(self.precision), jr.normal(k_mean, self.mean.shape))
         return self.mean + jnp.sqrt(variance)[:, :, None] * z, variance
 
     def expected_log_precision(self) -> Float[Array, "k g"]:
@@ -99,19 +103,12 @@ class NormalInverseGammas(eqx.Module):
 
     def divergence(self, prior: "NormalInverseGammas") -> Float[Array, ""]:
         """KL(self ‖ prior) = KL of the inverse gammas + E[KL of the normals | σ²]."""
-        a, b, a0, b0 = self.shape, self.scale, prior.shape, prior.scale
-        gammas = (
-            (a - a0) * special.digamma(a)
-            - special.gammaln(a)
-            + special.gammaln(a0)
-            + a0 * (jnp.log(b) - jnp.log(b0))
-            + a * (b0 - b) / b
-        )
-        mine = self._each(roots, self.precision)
-        ratio = self._each(log_determinants, mine) - self._each(log_determinants, self._each(roots, prior.precision))
+        gammas = gamma_divergence(self.shape, self.scale, prior.shape, prior.scale)
+        mine = _roots(self.precision)
+        ratio = _log_dets(mine) - _log_dets(_roots(prior.precision))
         trace = jax.vmap(jax.vmap(lambda r, m: jnp.trace(solve(r, m))))(mine, prior.precision)
         deviation = self.mean - prior.mean
-        distance = a / b * jnp.einsum("kdp,kdpq,kdq->kd", deviation, prior.precision, deviation)
+        distance = self.shape / self.scale * jnp.einsum("kdp,kdpq,kdq->kd", deviation, prior.precision, deviation)
         return gammas.sum() + 0.5 * (trace - self.mean.shape[-1] + ratio + distance).sum()
 
     @property
@@ -123,6 +120,3 @@ class NormalInverseGammas(eqx.Module):
     def _gather(self, values: Float[Array, "k d"]) -> Float[Array, "k g"]:
         """What the columns of each group sum to."""
         return values.sum(1, keepdims=True) if self.shape.shape[1] == 1 else values
-
-    def _each(self, function: Callable[[Array], Array], matrices: Array) -> Array:
-        return jax.vmap(function)(matrices)

@@ -14,12 +14,13 @@ from credo.core.params import real
 from credo.core.pytrees import changed
 from credo.models.conjugate import NormalInverseGamma, NormalInverseWishart
 from credo.models.conjugate.matrix import MatrixNormalInverseWishart
-from credo.models.densities.base import Inputs, Observed, check_weak, parameter_table
+from credo.models.densities.base import Inputs, Observed, parameter_table, read_prior
 from credo.models.densities.clusters import clusters, column_moments
 from credo.models.densities.gamma import NormalInverseGammas
-from credo.models.densities.normal import FLOOR, JOINT, STRENGTH, Law, NormalDensity
+from credo.models.densities.normal import FLOOR, JOINT, STRENGTH, Law, N, NormalDensity
 
 G = TypeVar("G", bound="Gaussian")
+Numbers = Array | np.ndarray | float
 
 
 class Gaussian(NormalDensity):
@@ -44,29 +45,42 @@ class Gaussian(NormalDensity):
         prior: object = "weak",
         structure: str | None = None,
     ) -> None:
-        self.prior, self.mean, self.k, self.columns = prior, None, None, None
-        numbers = self._set_noise(covariance, structure)
+        numbers, self.mean = self._set_noise(covariance, structure), None
         center = None if mean is None else parameter_table(mean, "mean")
         if center is not None:
             self.mean = put(center)
             self.k, self.columns = center.shape
             self.origin = put(center.mean(0))
         if numbers is not None:
-            _check_covariance(numbers, self.structure, center)
+            if center is not None:
+                self._check_shape(*center.shape)
+            _check_covariance(numbers, self.structure)
         laws: tuple[type, ...] = (NormalInverseWishart, MatrixNormalInverseWishart)
-        check_weak(prior, *(laws if self.structure in JOINT else (NormalInverseGamma, NormalInverseGammas)))
+        laws = laws if self.structure in JOINT else (NormalInverseGamma, NormalInverseGammas)
+        self.weak, self.prior = read_prior(prior, *laws)
 
     def resized(self: G, k: int, columns: int) -> G:
         """For so many components and columns; a prior that all share is repeated for each."""
         new = super().resized(k, columns)
-        if new.covariance is not None and new.covariance.shape != _shape(new.structure, k, columns):
-            raise DataError(
-                f"the {new.structure} covariance of {k} components and {columns} columns must have shape "
-                f"{_shape(new.structure, k, columns)}, found {new.covariance.shape}"
-            )
-        if isinstance(new.prior, NormalInverseWishart | NormalInverseGamma):
-            new = changed(new, prior=_repeated(new.prior, k, columns, new.structure in ("tied", "spherical")))
+        new._check_shape(k, columns)
+        prior = new.prior
+        if isinstance(prior, NormalInverseWishart):
+            if prior.mean.shape != (columns,):
+                raise DataError(f"prior must be about {columns} columns, found a mean of shape {prior.mean.shape}")
+            law = repeated(new.structure, k, prior.mean[:, None], prior.strength, prior.df, prior.scale)
+            return changed(new, prior=law)
+        if isinstance(prior, NormalInverseGamma):
+            mean = np.broadcast_to(prior.mean, (columns, 1))
+            return changed(new, prior=repeated(new.structure, k, mean, prior.strength, prior.shape, prior.scale))
         return new
+
+    def _check_shape(self, k: int, d: int) -> None:
+        asked = {"full": (k, d, d), "diagonal": (k, d), "tied": (d, d), "spherical": (k,)}[self.structure]
+        if self.covariance is not None and self.covariance.shape != asked:
+            raise DataError(
+                f"the {self.structure} covariance of {k} components and {d} columns must have shape {asked}, found "
+                f"{self.covariance.shape}"
+            )
 
     @property
     def coefficients(self) -> Float[Array, "k d 1"]:
@@ -84,79 +98,51 @@ class Gaussian(NormalDensity):
         """Means by k-means++ (nudged for seeds > 0), one pooled covariance of the clusters, the weak prior."""
         (k, _), (x, seen, _) = self.sizes, data.on_host()
         mean, variance = column_moments(x, seen)
-        law = self.prior
-        if law is None and self.weak:
-            law = weak_prior(k, mean[:, None], np.full((1, 1), STRENGTH), variance, self.structure)
         centers, within = clusters(np.where(seen, x, mean)[seen.any(1)], k, mean, variance, seed)
-        changes: dict[str, object] = {"prior": law, "origin": put(mean), "floor": put(FLOOR * variance)}
-        if self.mean is None:
-            changes["mean"] = put(centers)
-        if self.covariance is None:
-            changes["matrix" if self.structure in JOINT else "variance"] = starting_noise(within, k, self.structure)
-        return changed(self, **changes)
+        new = begun(self, mean[:, None], np.full((1, 1), STRENGTH), variance, within)
+        return new if self.mean is not None else changed(new, mean=put(centers))
 
 
-def starting_noise(variance: np.ndarray, k: int, structure: str) -> Array:
-    """The same diagonal covariance for every component, as the structure stores it."""
-    return put(
-        {
-            "full": np.broadcast_to(np.diag(variance), (k, len(variance), len(variance))).copy(),
-            "diagonal": np.broadcast_to(variance, (k, len(variance))).copy(),
-            "tied": np.diag(variance),
-            "spherical": np.full(k, variance.mean()),
-        }[structure]
-    )
+def begun(density: N, center: np.ndarray, precision: np.ndarray, variance: np.ndarray, within: np.ndarray) -> N:
+    """With origin and floor from the data, the weak prior about `center`, and noise of variances `within`."""
+    (k, d), structure, prior = density.sizes, density.structure, density.prior
+    if prior is None and density.weak:
+        scale = variance / k ** (2 / d)  # what is left of the data's within a component
+        if structure in JOINT:
+            prior = repeated(structure, k, center, precision, d + 2.0, np.diag(scale))
+        else:  # each column as an inverse Wishart with d = 1 and df = 3
+            half = scale.mean() / 2 if structure == "spherical" else scale / 2
+            prior = repeated(structure, k, center, precision, 1.5, half)
+    noise = density.covariance
+    if noise is None:
+        noise = put(
+            {
+                "full": np.broadcast_to(np.diag(within), (k, d, d)).copy(),
+                "diagonal": np.broadcast_to(within, (k, d)).copy(),
+                "tied": np.diag(within),
+                "spherical": np.full(k, within.mean()),
+            }[structure]
+        )
+    new = changed(density, prior=prior, origin=put(center[:, -1]), floor=put(FLOOR * variance))
+    return changed(new, **{density._noise: noise})
 
 
-def weak_prior(k: int, mean: np.ndarray, precision: np.ndarray, variance: np.ndarray, structure: str) -> Law:
-    """A prior that every component shares: M (d, p), K (p, p), and variances of the data's over k^(2/d)."""
-    (d, p), scale = mean.shape, variance / k ** (2 / len(variance))
-    means = np.broadcast_to(mean, (k, d, p))
+def repeated(structure: str, k: int, mean: Numbers, precision: Numbers, df: Numbers, scale: Numbers) -> Law:
+    """The law of k components that is the same for each; the mean has shape (d, p)."""
+
+    def wide(values: Numbers, *shape: int) -> Array:
+        return put(np.broadcast_to(np.asarray(values, float), shape).copy())
+
+    d, p = np.shape(mean)
     if structure in JOINT:
-        groups = 1 if structure == "tied" else k
-        parts = (
-            means,
-            np.broadcast_to(precision, (k, p, p)),
-            np.full(groups, d + 2.0),
-            np.broadcast_to(np.diag(scale), (groups, d, d)),
-        )
-        return MatrixNormalInverseWishart(*(put(part.copy()) for part in parts))
-    # Each column as an inverse Wishart with d = 1 and df = 3.
-    scales = np.full((k, 1), scale.mean() / 2) if structure == "spherical" else np.broadcast_to(scale / 2, (k, d))
-    columns = (means, np.broadcast_to(precision, (k, d, p, p)), np.full(scales.shape, 1.5), scales)
-    return NormalInverseGammas(*(put(part.copy()) for part in columns))
+        g = 1 if structure == "tied" else k
+        laws = wide(precision, k, p, p), wide(df, g), wide(scale, g, d, d)
+        return MatrixNormalInverseWishart(wide(mean, k, d, p), *laws)
+    g = 1 if structure == "spherical" else d
+    return NormalInverseGammas(wide(mean, k, d, p), wide(precision, k, d, p, p), wide(df, k, g), wide(scale, k, g))
 
 
-def _repeated(prior: NormalInverseWishart | NormalInverseGamma, k: int, d: int, shared: bool) -> Law:
-    if isinstance(prior, NormalInverseWishart):
-        if prior.mean.shape != (d,):
-            raise DataError(f"prior must be about {d} columns, found a mean of shape {prior.mean.shape}")
-        groups = 1 if shared else k
-        return MatrixNormalInverseWishart(
-            jnp.broadcast_to(prior.mean[:, None], (k, d, 1)),
-            jnp.broadcast_to(prior.strength, (k, 1, 1)),
-            jnp.broadcast_to(prior.df, (groups,)),
-            jnp.broadcast_to(prior.scale, (groups, d, d)),
-        )
-    groups = 1 if shared else d
-    return NormalInverseGammas(
-        jnp.broadcast_to(prior.mean, (k, d, 1)),
-        jnp.broadcast_to(prior.strength, (k, d, 1, 1)),
-        jnp.broadcast_to(prior.shape, (k, groups)),
-        jnp.broadcast_to(prior.scale, (k, groups)),
-    )
-
-
-def _shape(structure: str, k: int, d: int) -> tuple[int, ...]:
-    return {"full": (k, d, d), "diagonal": (k, d), "tied": (d, d), "spherical": (k,)}[structure]
-
-
-def _check_covariance(numbers: np.ndarray, structure: str, mean: np.ndarray | None) -> None:
-    if mean is not None and numbers.shape != _shape(structure, *mean.shape):
-        raise DataError(
-            f"the {structure} covariance of {mean.shape[0]} components and {mean.shape[1]} columns must have shape "
-            f"{_shape(structure, *mean.shape)}, found {numbers.shape}"
-        )
+def _check_covariance(numbers: np.ndarray, structure: str) -> None:
     if structure in JOINT:
         for i, matrix in enumerate(numbers if structure == "full" else numbers[None]):
             cholesky(jnp.asarray(matrix), f"covariance of component {i}" if structure == "full" else "covariance")

@@ -17,7 +17,7 @@ from credo.core.params import constant, simplex
 from credo.core.predictive import Mixture, Predictive
 from credo.core.pytrees import changed
 from credo.models.densities import dirichlet
-from credo.models.densities.base import Inputs, IsConjugate, Observed, require_parameters, require_prior
+from credo.models.densities.base import Inputs, IsConjugate, Observed, require_prior
 from credo.models.densities.clusters import clusters, column_moments
 from credo.models.densities.gaussian import Gaussian
 
@@ -62,26 +62,20 @@ class GaussianMixture(IsConjugate[MixtureStatistics, MixtureStatistics]):
         self.k, self.columns, self.components, self.mixing, self.prior = None, None, components, None, None
         self.weak = prior is not None
         if mixing is not None:
-            table = dirichlet.check_rows(mixing, "mixing")
-            self.mixing, self.k = put(table), table.shape[0]
-            if table.shape[1] != components:
-                raise DataError(
-                    f"mixing must have one column for each of {components} components, found {table.shape[1]}"
-                )
-        if isinstance(covariance, str):
-            if covariance not in ("diagonal", "full"):
-                raise DataError(f'covariance must be "diagonal" or "full", or numbers, found {covariance!r}')
-            noise: ArrayLike = covariance
-        else:
+            self.mixing = put(dirichlet.check_rows(mixing, "mixing", components, "components"))
+            self.k = self.mixing.shape[0]
+        if not isinstance(covariance, str):
             numbers = np.asarray(covariance, dtype=float)
-            noise = numbers.reshape(-1, *numbers.shape[2:])
+            covariance = numbers.reshape(-1, *numbers.shape[2:])
+        elif covariance not in ("diagonal", "full"):
+            raise DataError(f'covariance must be "diagonal" or "full", or numbers, found {covariance!r}')
         if mean is not None:
             table = np.asarray(mean, dtype=float)
             if table.ndim != 3 or table.shape[1] != components:
                 raise DataError(f"mean must have shape (k, {components}, columns), found {table.shape}")
             self.k, _, self.columns = table.shape
             mean = table.reshape(-1, table.shape[2])
-        self.parts = Gaussian(noise, mean=mean, prior=prior)
+        self.parts = Gaussian(covariance, mean=mean, prior=prior)
 
     def resized(self, k: int, columns: int) -> "GaussianMixture":
         """For so many components and columns."""
@@ -191,4 +185,4 @@ class GaussianMixture(IsConjugate[MixtureStatistics, MixtureStatistics]):
 
     @property
     def _mixing(self) -> Float[Array, "k c"]:
-        return require_parameters(self, self.mixing)
+        return self._known(self.mixing)

@@ -103,16 +103,19 @@ def condition_coordinates(
 
     zero = jnp.zeros((), x.dtype)
     log_det, square, center, rest = lax.fori_loop(0, x.shape[0], step, (zero, zero, mean, covariance))
-    unknown = ~seen
-    return (
-        log_det,
-        square,
-        jnp.where(seen, x, center),
-        jnp.where(unknown[:, None] & unknown, 0.5 * (rest + rest.T), 0.0),
-    )
+    rest = jnp.where(seen[:, None] | seen, 0.0, 0.5 * (rest + rest.T))
+    return log_det, square, jnp.where(seen, x, center), rest
+
+
+condition_each = jax.vmap(condition_coordinates, (0, 0, None, None))
+"""The same row by the mean and covariance of each of k components."""
+
+
+def rows_at_once(k: int, d: int) -> int:
+    """So many rows that (rows, k, d, d) fits in the cache."""
+    return max(16, min(4096, 2**18 // (k * d**2)))
 
 
 def by_rows(function: Callable[..., Array], k: int, columns: int, *tables: Array) -> Array:
-    """function(row of each table) for all rows, so many at a time that (rows, k, d, d) fits in the cache."""
-    rows = max(16, min(4096, 2**18 // (k * columns**2)))
-    return lax.map(lambda row: function(*row), tables, batch_size=rows)
+    """function(row of each table) for all rows, some at a time."""
+    return lax.map(lambda row: function(*row), tables, batch_size=rows_at_once(k, columns))

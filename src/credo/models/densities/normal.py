@@ -26,17 +26,10 @@ from credo.core.predictive import Mixture, Normal, Predictive
 from credo.core.pytrees import changed
 from credo.core.special import LOG_2PI
 from credo.models.conjugate.matrix import JointMoments, MatrixNormalInverseWishart, log_determinants, roots
+from credo.models.densities import moments
 from credo.models.densities.base import ALMOST_NONE, Inputs, IsConjugate, Observed, require_prior
 from credo.models.densities.gamma import ColumnMoments, NormalInverseGammas
-from credo.models.densities.moments import (
-    add_columns,
-    by_rows,
-    condition_coordinates,
-    inverse_roots,
-    second_moments,
-    squared_distances,
-    weighted_sums,
-)
+from credo.models.densities.moments import by_rows, condition_each, inverse_roots, squared_distances
 
 N = TypeVar("N", bound="NormalDensity")
 Law = MatrixNormalInverseWishart | NormalInverseGammas
@@ -63,23 +56,31 @@ class NormalDensity(IsConjugate[Any, Any]):
 
     def _set_noise(self, covariance: "str | ArrayLike", structure: str | None) -> np.ndarray | None:
         """Takes the structure of Σ, or its numbers, of which the structure follows; for constructors."""
-        self.weak, self.prior = isinstance(self.prior, str), None if isinstance(self.prior, str) else self.prior
-        self.matrix = self.variance = self.origin = self.floor = None
-        if isinstance(covariance, str):
-            self.structure = check_structure(structure or covariance)
-            return None
-        numbers = np.asarray(covariance, dtype=float)
-        self.structure = check_structure(structure or {3: "full", 2: "diagonal", 1: "spherical"}.get(numbers.ndim, ""))
-        if self.structure in JOINT:
-            self.matrix = put(numbers)
-        else:
-            self.variance = put(numbers)
+        self.k = self.columns = self.matrix = self.variance = self.origin = self.floor = None
+        numbers = None if isinstance(covariance, str) else np.asarray(covariance, dtype=float)
+        found = covariance if numbers is None else {3: "full", 2: "diagonal", 1: "spherical"}.get(numbers.ndim, "")
+        self.structure = str(structure or found)
+        if self.structure not in STRUCTURES:
+            raise DataError(f"covariance must be one of {', '.join(STRUCTURES)}, or numbers, found {self.structure!r}")
+        if numbers is not None:
+            setattr(self, self._noise, put(numbers))
         return numbers
+
+    @property
+    def _noise(self) -> str:
+        """The field that holds Σ."""
+        return "matrix" if self.structure in JOINT else "variance"
 
     @property
     def covariance(self) -> Float[Array, "..."] | None:
         """Σ as it is stored: (k, d, d) full, (k, d) diagonal, (d, d) tied, (k,) spherical."""
         return self.matrix if self.structure in JOINT else self.variance
+
+    @property
+    def _covariances(self) -> Array:
+        """Σ of every component: (k, d, d), or its diagonals (k, d)."""
+        k, d = self.sizes
+        return jnp.broadcast_to(self._groups, (k, d, d) if self.structure in JOINT else (k, d))
 
     @property
     @abstractmethod
@@ -96,18 +97,17 @@ class NormalDensity(IsConjugate[Any, Any]):
 
     def log_prob(self, data: Observed) -> Float[Array, "n k"]:
         """-½ Σ over the seen entries of log 2πσ² + z², whitened by the Cholesky factor where they covary."""
-        (k, d), (y, v, seen), m = self.sizes, self._centered(data), self._local
+        (k, d), (y, v, seen), m, covariance = self.sizes, self._centered(data), self._local, self._covariances
         if self.structure not in JOINT:
-            variance = jnp.broadcast_to(self._groups, (k, d))
-            return _sum_entries(-0.5 * (LOG_2PI + jnp.log(variance)), 0.5 / variance, m, y, v, seen, data.complete)
-        covariance = jnp.broadcast_to(self._groups, (k, d, d))
+            constant, half = -0.5 * (LOG_2PI + jnp.log(covariance)), 0.5 / covariance
+            return _sum_entries(constant, half, m, y, v, seen, data.complete)
         if data.complete:
             root = roots(covariance)
             square = squared_distances(inverse_roots(root), m, y, v)
             return jnp.where(seen[:, :1], -0.5 * (square + (log_determinants(root) + d * LOG_2PI)), 0.0)
 
         def row(y: Array, v: Array, seen: Array) -> Array:
-            log_det, square, _, _ = jax.vmap(condition_coordinates, (0, 0, None, None))(m @ v, covariance, y, seen)
+            log_det, square, _, _ = condition_each(m @ v, covariance, y, seen)
             return -0.5 * (log_det + square + seen.sum() * LOG_2PI)
 
         return by_rows(row, k, d, y, v, seen)
@@ -119,56 +119,50 @@ class NormalDensity(IsConjugate[Any, Any]):
             return _column_moments(y, v, seen, weight, data.complete)
         weight = weight * data.any_seen
         if data.complete:
-            return _as_joint(second_moments(jnp.concatenate([y, v], axis=1), weight), d)
+            return _as_joint(moments.second_moments(jnp.concatenate([y, v], axis=1), weight), d)
         return self._imputed_moments(y, v, seen, weight)
 
     def _imputed_moments(self, y: Array, v: Array, seen: Array, weight: Array) -> JointMoments:
         """Complete rows by two products of matrices, the others one by one."""
-        (k, d), m = self.sizes, self._local
-        covariance = jnp.broadcast_to(self._groups, (k, d, d))
+        (k, d), m, covariance = self.sizes, self._local, self._covariances
         whole = seen.all(1, keepdims=True)
-        moments = _as_joint(second_moments(jnp.concatenate([y, v], axis=1), weight * whole), d)
+        begin = _as_joint(moments.second_moments(jnp.concatenate([y, v], axis=1), weight * whole), d)
 
         def add(total: JointMoments, block: tuple[Array, ...]) -> tuple[JointMoments, None]:
             y, v, seen, w = block
-            given = jax.vmap(condition_coordinates, (0, 0, None, None))
-            _, _, mean, rest = jax.vmap(lambda y, v, seen: given(m @ v, covariance, y, seen))(y, v, seen)
+            _, _, mean, rest = jax.vmap(lambda y, v, seen: condition_each(m @ v, covariance, y, seen))(y, v, seen)
             outer = jnp.einsum("rk,rki,rkj->kij", w, mean, mean) + jnp.einsum("rk,rkij->kij", w, rest)
             vv, xv = jnp.einsum("rk,rp,rq->kpq", w, v, v), jnp.einsum("rk,rki,rp->kip", w, mean, v)
             return jax.tree.map(jnp.add, total, JointMoments(w.sum(0), vv, xv, outer)), None
 
-        t = y.shape[0]
-        rows = min(t, max(16, min(4096, 2**18 // (k * d**2))))
-        padding = -t % rows
-        blocks = tuple(
-            jnp.pad(a, ((0, padding), (0, 0))).reshape(-1, rows, a.shape[1]) for a in (y, v, seen, weight * ~whole)
-        )
-        return jax.lax.scan(add, moments, blocks)[0]
+        rows = min(len(y), moments.rows_at_once(k, d))
+        padded = (jnp.pad(a, ((0, -len(y) % rows), (0, 0))) for a in (y, v, seen, weight * ~whole))
+        return jax.lax.scan(add, begin, tuple(a.reshape(-1, rows, a.shape[1]) for a in padded))[0]
 
     def draw_statistics(self, key: PRNGKeyArray, data: Observed, which: Int[Array, " n"]) -> Moments:
         """The moments, with what is missing of a row drawn given the rest."""
         if data.complete or self.structure not in JOINT:
             return super().draw_statistics(key, data, which)
-        (k, d), (y, v, seen) = self.sizes, self._centered(data)
-        covariance, m = jnp.broadcast_to(self._groups, (k, d, d)), self._local
+        (y, v, seen), m, covariance = self._centered(data), self._local, self._covariances
 
         def row(y: Array, v: Array, seen: Array, which: Array, z: Array) -> Array:
-            _, _, mean, rest = condition_coordinates(m[which] @ v, covariance[which], y, seen)
+            _, _, mean, rest = moments.condition_coordinates(m[which] @ v, covariance[which], y, seen)
             return jnp.where(seen, mean, mean + factorize(rest, ~seen).root @ z)
 
-        filled = by_rows(row, 1, d, y, v, seen, which, jr.normal(key, y.shape)) + self._origin
+        filled = by_rows(row, 1, y.shape[1], y, v, seen, which, jr.normal(key, y.shape)) + self._origin
         some = jnp.broadcast_to(data.any_seen, seen.shape)
         whole = Observed(jnp.where(some, filled, 0.0), some, data.inputs, complete=True)
         return super().draw_statistics(key, whole, which)
 
     def maximize(self: N, statistics: Moments) -> N:
         """The mode of the conjugate posterior; a component without weight keeps its parameters if there is no prior."""
-        posterior = self._law.update(statistics)
-        coefficients, noise = posterior.mode()
+        coefficients, noise = self._law.update(statistics).mode()
         if self.prior is None:
             visited = statistics.mass > ALMOST_NONE  # (k,) or (k, d)
             coefficients = _choose(visited, coefficients, self._local)
-            noise = _choose(visited.any(axis=_shared_axis(visited, noise), keepdims=True), noise, self._groups)
+            # The noise is shared by components where it is tied, by columns where it is spherical.
+            shared = tuple(i for i in range(visited.ndim) if noise.shape[i] == 1 and visited.shape[i] > 1)
+            noise = _choose(visited.any(axis=shared, keepdims=True), noise, self._groups)
         return self._with_parameters(coefficients, noise)
 
     def log_prior(self) -> Float[Array, ""]:
@@ -208,7 +202,7 @@ class NormalDensity(IsConjugate[Any, Any]):
         partial = jnp.concatenate([jnp.zeros((k, 1)), jnp.cumsum(digammas[:, ::-1], axis=1)], axis=1)
 
         def row(y: Array, v: Array, seen: Array, spread: Array) -> Array:
-            log_det, square, _, _ = jax.vmap(condition_coordinates, (0, 0, None, None))(q.mean @ v, scale, y, seen)
+            log_det, square, _, _ = condition_each(q.mean @ v, scale, y, seen)
             count = seen.sum()
             constant = partial[:, count] - log_det - count * float(np.log(np.pi))
             return 0.5 * (constant - (df - (d - count)) * square - count * spread)
@@ -226,23 +220,19 @@ class NormalDensity(IsConjugate[Any, Any]):
 
     def sample(self, key: PRNGKeyArray, which: Int[Array, " n"], inputs: Inputs = None) -> Float[Array, "n d"]:
         """Mv + e for the component of each row."""
-        k, d = self.sizes
-        z = jr.normal(key, (which.shape[0], d))
+        z = jr.normal(key, (which.shape[0], self.sizes[1]))
         mean = jnp.einsum("tdp,tp->td", self.coefficients[which], self.design(which.shape[0], inputs))
         if self.structure not in JOINT:
-            return mean + jnp.sqrt(jnp.broadcast_to(self._groups, (k, d)))[which] * z
-        return mean + jnp.einsum("tij,tj->ti", roots(jnp.broadcast_to(self._groups, (k, d, d)))[which], z)
+            return mean + jnp.sqrt(self._covariances)[which] * z
+        return mean + jnp.einsum("tij,tj->ti", roots(self._covariances)[which], z)
 
     def predictive(self, probs: Float[Array, "n k"], inputs: Inputs = None) -> Predictive:
         """A mixture of normals for each row; for d > 1 one for each column, of shape (n, d)."""
-        k, d = self.sizes
-        if self.structure in JOINT:
-            variance = jnp.broadcast_to(jnp.diagonal(self._groups, axis1=1, axis2=2), (k, d))
-        else:
-            variance = jnp.broadcast_to(self._groups, (k, d))
+        every = self._covariances
+        variance = jnp.diagonal(every, axis1=1, axis2=2) if self.structure in JOINT else every
         mean = jnp.einsum("kdp,mp->kmd", self.coefficients, self.design(probs.shape[0], inputs))
         noise = jnp.broadcast_to(variance[:, None], mean.shape)
-        mean, noise = (mean[:, :, 0], noise[:, :, 0]) if d == 1 else (mean, noise)
+        mean, noise = (mean[:, :, 0], noise[:, :, 0]) if mean.shape[2] == 1 else (mean, noise)
         return Mixture(probs.T, (Normal(mean, noise, jnp.zeros_like(noise)),))
 
     def _centered(self, data: Observed) -> tuple[Float[Array, "n d"], Float[Array, "n p"], Bool[Array, "n d"]]:
@@ -279,7 +269,7 @@ class NormalDensity(IsConjugate[Any, Any]):
     def _with_parameters(self: N, local: Float[Array, "k d p"], noise: Array) -> N:
         new = self._with_coefficients(local.at[:, :, -1].add(self._origin))
         stored = {"full": noise, "diagonal": noise, "tied": noise[0], "spherical": noise[:, 0]}[self.structure]
-        return changed(new, **{"matrix" if self.structure in JOINT else "variance": stored})
+        return changed(new, **{self._noise: stored})
 
 
 def _sum_entries(
@@ -302,8 +292,8 @@ def _sum_entries(
             value = value - 0.5 * squared_distances(r, jnp.zeros((r.shape[0], p, 1)), v, jnp.ones((v.shape[0], 1)))
         return value if complete else jnp.where(s[:, None], value, 0.0)
 
-    columns = (constant, half, coefficients, y, seen) + (() if whiten is None else (whiten,))
-    total = add_columns(term, y.shape[1], *columns)
+    whitened = () if whiten is None else (whiten,)
+    total = moments.add_columns(term, y.shape[1], constant, half, coefficients, y, seen, *whitened)
     return jnp.where(seen[:, :1], total, 0.0) if complete else total
 
 
@@ -319,30 +309,18 @@ def _column_moments(y: Array, v: Array, seen: Array, weight: Array, complete: bo
         parts = [first[:, :, None] * pairs, (s * y)[:, :, None] * v[:, None, :], s * y * y, first]
         return jnp.concatenate([part.reshape(rows, -1) for part in parts], axis=1)
 
-    sums = weighted_sums(weight, features, y, v, seen)
+    sums = moments.weighted_sums(weight, features, y, v, seen)
     groups = 1 if complete else d
     vv, xv, xx, count = jnp.split(sums, np.cumsum([groups * p * p, d * p, d]), axis=1)
     vv = jnp.broadcast_to(vv.reshape(k, groups, p, p), (k, d, p, p))
     return ColumnMoments(jnp.broadcast_to(count, (k, d)), vv, xv.reshape(k, d, p), xx)
 
 
-def _as_joint(moments: Float[Array, "k q q"], d: int) -> JointMoments:
+def _as_joint(yv: Float[Array, "k q q"], d: int) -> JointMoments:
     """The second moments of (y, v), v's last entry being 1, by their blocks."""
-    return JointMoments(moments[:, -1, -1], moments[:, d:, d:], moments[:, :d, d:], moments[:, :d, :d])
-
-
-def _shared_axis(visited: Array, noise: Array) -> tuple[int, ...]:
-    """The axis over which the noise is shared: components where it is tied, columns where it is spherical."""
-    return tuple(i for i in range(visited.ndim) if noise.shape[i] == 1 and visited.shape[i] > 1)
+    return JointMoments(yv[:, -1, -1], yv[:, d:, d:], yv[:, :d, d:], yv[:, :d, :d])
 
 
 def _choose(condition: Array, new: Array, old: Array) -> Array:
     """new where the condition holds; its axes are the first ones."""
     return jnp.where(condition.reshape(condition.shape + (1,) * (new.ndim - condition.ndim)), new, old)
-
-
-def check_structure(structure: str) -> str:
-    """`DataError` unless it names one of the four."""
-    if structure not in STRUCTURES:
-        raise DataError(f"covariance must be one of {', '.join(STRUCTURES)}, or numbers, found {structure!r}")
-    return structure

@@ -16,18 +16,10 @@ from credo.core.errors import DataError
 from credo.core.params import constant, positive
 from credo.core.pytrees import changed
 from credo.models.conjugate import GammaPoisson
-from credo.models.densities.base import (
-    ALMOST_NONE,
-    Inputs,
-    IsConjugate,
-    Observed,
-    check_entries,
-    check_weak,
-    parameter_table,
-    require_parameters,
-    require_prior,
-)
+from credo.models.densities import base
+from credo.models.densities.base import Inputs, IsConjugate, Observed, require_prior
 from credo.models.densities.clusters import clusters, column_moments
+from credo.models.densities.gamma import gamma_divergence
 from credo.models.densities.moments import add_columns, weighted_sums
 
 EVENTS = 1.0
@@ -56,11 +48,10 @@ class Poisson(IsConjugate[Gammas, Gammas]):
     prior: Any = constant()
 
     def __init__(self, rate: ArrayLike | None = None, *, prior: object = "weak") -> None:
-        check_weak(prior, GammaPoisson, Gammas)
-        self.weak, self.prior = isinstance(prior, str), None if isinstance(prior, str) else prior
+        self.weak, self.prior = base.read_prior(prior, GammaPoisson, Gammas)
         self.k = self.columns = self.rate = None
         if rate is not None:
-            self.rate = put(parameter_table(rate, "rate", positive=True))
+            self.rate = put(base.parameter_table(rate, "rate", positive=True))
             self.k, self.columns = self.rate.shape
 
     def resized(self, k: int, columns: int) -> "Poisson":
@@ -70,14 +61,12 @@ class Poisson(IsConjugate[Gammas, Gammas]):
             shape, rate = new.prior.shape, new.prior.rate
             if not bool(shape >= 1):
                 raise DataError(f"prior must be a Gamma with shape ≥ 1 so that it has a mode, found {float(shape):g}")
-            size = (k, columns)
-            new = changed(new, prior=Gammas(jnp.broadcast_to(shape, size), jnp.broadcast_to(rate, size)))
+            new = changed(new, prior=Gammas(*(jnp.broadcast_to(each, (k, columns)) for each in (shape, rate))))
         return new
 
     def check(self, data: Observed) -> None:
         """Counts are whole numbers ≥ 0."""
-        x, seen, _ = data.on_host()
-        check_entries(seen & ((x < 0) | (x != np.round(x))), x, "whole numbers ≥ 0 (counts)")
+        data.refuse(lambda x: (x < 0) | (x != np.round(x)), "whole numbers ≥ 0 (counts)")
 
     def adapt(self, data: Observed, *, seed: int = 0) -> "Poisson":
         """Rates from k-means on √x, which makes the variance of a count the same everywhere; the weak prior."""
@@ -111,7 +100,7 @@ class Poisson(IsConjugate[Gammas, Gammas]):
         if self.prior is not None:
             raised = jnp.maximum(self.prior.shape - 1, FLOOR) + statistics.shape
             return changed(self, rate=raised / (self.prior.rate + statistics.rate))
-        visited = statistics.rate > ALMOST_NONE
+        visited = statistics.rate > base.ALMOST_NONE
         rate = (statistics.shape + FLOOR) / jnp.where(visited, statistics.rate, 1.0)
         return changed(self, rate=jnp.where(visited, rate, self._rate))
 
@@ -140,14 +129,7 @@ class Poisson(IsConjugate[Gammas, Gammas]):
     def kl_to_prior(self, q: Gammas) -> Float[Array, ""]:
         """KL(Gamma(a, b) ‖ Gamma(a₀, b₀)), summed."""
         prior = require_prior(self.prior, "variational Bayes")
-        each = (
-            (q.shape - prior.shape) * special.digamma(q.shape)
-            - special.gammaln(q.shape)
-            + special.gammaln(prior.shape)
-            + prior.shape * (jnp.log(q.rate) - jnp.log(prior.rate))
-            + q.shape * (prior.rate - q.rate) / q.rate
-        )
-        return each.sum()
+        return gamma_divergence(*q, *prior).sum()
 
     def posterior_mean(self, q: Gammas) -> "Poisson":
         """a/b."""
@@ -165,7 +147,7 @@ class Poisson(IsConjugate[Gammas, Gammas]):
 
     @property
     def _rate(self) -> Float[Array, "k d"]:
-        return require_parameters(self, self.rate)
+        return self._known(self.rate)
 
 
 def _log_prob(log_rate: Float[Array, "k d"], rate: Float[Array, "k d"], data: Observed) -> Float[Array, "n k"]:

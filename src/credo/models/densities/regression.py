@@ -13,11 +13,11 @@ from credo.core.errors import DataError
 from credo.core.params import real
 from credo.core.pytrees import changed
 from credo.models.conjugate.matrix import MatrixNormalInverseWishart
-from credo.models.densities.base import Inputs, Observed, check_weak
+from credo.models.densities.base import Inputs, Observed, read_prior
 from credo.models.densities.clusters import clusters, column_moments
 from credo.models.densities.gamma import NormalInverseGammas
-from credo.models.densities.gaussian import starting_noise, weak_prior
-from credo.models.densities.normal import FLOOR, JOINT, STRENGTH, NormalDensity
+from credo.models.densities.gaussian import begun
+from credo.models.densities.normal import JOINT, STRENGTH, NormalDensity
 
 R = TypeVar("R", bound="Regression")
 A = TypeVar("A", Array, np.ndarray)
@@ -49,9 +49,8 @@ class Regression(NormalDensity):
         prior: object = "weak",
         structure: str | None = None,
     ) -> None:
-        self.prior, self.weights, self.bias = prior, None, None
-        self.k, self.columns, self.inputs = None, None, inputs
         self._set_noise(covariance, structure)
+        self.weights, self.bias, self.inputs = None, None, inputs
         if (weights is None) != (bias is None):
             raise DataError("weights and bias must be given together, or neither")
         if weights is not None:
@@ -63,7 +62,8 @@ class Regression(NormalDensity):
                 )
             self.weights, self.bias = put(w), put(b)
             self.k, self.columns, self.inputs = w.shape
-        check_weak(prior, MatrixNormalInverseWishart if self.structure in JOINT else NormalInverseGammas)
+        law = MatrixNormalInverseWishart if self.structure in JOINT else NormalInverseGammas
+        self.weak, self.prior = read_prior(prior, law)
 
     @property
     def coefficients(self) -> Float[Array, "k d p"]:
@@ -93,23 +93,15 @@ class Regression(NormalDensity):
         rows = seen.any(1)
         u, y = inputs[rows], np.where(seen, x, mean)[rows]
         square = np.maximum((u**2).mean(0) if len(u) else np.ones(c), 1e-12)
-        changes: dict[str, object] = {"inputs": c, "origin": put(mean), "floor": put(FLOOR * variance)}
-        if self.prior is None and self.weak:
-            center = np.concatenate([np.zeros((d, c)), mean[:, None]], axis=1)
-            precision = STRENGTH * np.diag(np.concatenate([square, [1.0]]))
-            changes["prior"] = weak_prior(k, center, precision, variance, self.structure)
+        flat = np.concatenate([np.zeros((d, c)), mean[:, None]], axis=1)
         v = np.concatenate([u, np.ones((len(u), 1))], axis=1)
-        slopes = (
-            np.linalg.lstsq(v, y, rcond=None)[0].T if len(u) else np.concatenate([np.zeros((d, c)), mean[:, None]], 1)
-        )
+        slopes = np.linalg.lstsq(v, y, rcond=None)[0].T if len(u) else flat
         residual = y - v @ slopes.T
         _, left = column_moments(residual, np.ones_like(residual, bool))
         centers, within = clusters(residual, k, np.zeros(d), left, seed)
-        if self.weights is None:
-            rng = np.random.default_rng(seed)
-            tilt = np.sqrt(left)[:, None] / np.sqrt(square) * rng.normal(size=(k, d, c)) / np.sqrt(c)
-            changes["weights"], changes["bias"] = put(slopes[:, :-1] + tilt), put(slopes[:, -1] + centers)
-        if self.covariance is None:
-            field = "matrix" if self.structure in JOINT else "variance"
-            changes[field] = starting_noise(np.maximum(within, 0.1 * left), k, self.structure)
-        return changed(self, **changes)
+        precision = STRENGTH * np.diag(np.append(square, 1.0))
+        new = changed(begun(self, flat, precision, variance, np.maximum(within, 0.1 * left)), inputs=c)
+        if self.weights is not None:
+            return new
+        tilt = np.sqrt(left)[:, None] / np.sqrt(square) * np.random.default_rng(seed).normal(size=(k, d, c))
+        return changed(new, weights=put(slopes[:, :-1] + tilt / np.sqrt(c)), bias=put(slopes[:, -1] + centers))

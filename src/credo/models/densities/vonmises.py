@@ -12,28 +12,10 @@ from credo.core.checks import ArrayLike
 from credo.core.errors import DataError
 from credo.core.params import constant, positive, real
 from credo.core.pytrees import changed
-from credo.models.densities.base import (
-    ALMOST_NONE,
-    HasDraws,
-    Inputs,
-    Observed,
-    check_entries,
-    check_weak,
-    parameter_table,
-    require_parameters,
-    require_prior,
-)
+from credo.models.densities import base, directions
+from credo.models.densities.base import HasDraws, Inputs, Observed, require_prior
 from credo.models.densities.clusters import clusters
-from credo.models.densities.directions import (
-    LEAST,
-    MOST,
-    Directions,
-    concentration_of,
-    draw_angles,
-    log_density,
-    log_i0,
-    wrapped,
-)
+from credo.models.densities.directions import LEAST, MOST, Directions, concentration_of, draw_angles, log_i0
 from credo.models.densities.moments import add_columns, weighted_sums
 
 STRENGTH = 0.01
@@ -68,14 +50,14 @@ class VonMises(HasDraws[Resultants]):
     def __init__(
         self, direction: ArrayLike | None = None, concentration: ArrayLike | None = None, *, prior: object = "weak"
     ) -> None:
-        check_weak(prior, int, float)
-        self.prior = None if prior is None else put(np.asarray(STRENGTH if isinstance(prior, str) else prior, float))
-        if self.prior is not None and not float(self.prior) > 0:
+        weak, given = base.read_prior(prior, int, float)
+        if given is not None and not given > 0:
             raise DataError(f"prior must be a positive number of observations, found {prior!r}")
+        self.prior = None if prior is None else put(np.asarray(STRENGTH if weak else given, float))
         self.k = self.columns = self.direction = self.concentration = None
-        for name, given in (("direction", direction), ("concentration", concentration)):
-            if given is not None:
-                table = parameter_table(given, name, positive=name == "concentration")
+        for name, values in (("direction", direction), ("concentration", concentration)):
+            if values is not None:
+                table = base.parameter_table(values, name, positive=name == "concentration")
                 if (self.k or len(table)) != len(table):
                     raise DataError(f"{name} must have a row for each of {self.k} components, found {len(table)}")
                 setattr(self, name, put(table))
@@ -83,8 +65,7 @@ class VonMises(HasDraws[Resultants]):
 
     def check(self, data: Observed) -> None:
         """Angles are in radians, within one turn to either side of zero."""
-        x, seen, _ = data.on_host()
-        check_entries(seen & (np.abs(x) > 2 * np.pi), x, "angles in radians from -2π to 2π (are these degrees?)")
+        data.refuse(lambda x: np.abs(x) > 2 * np.pi, "angles in radians from -2π to 2π (are these degrees?)")
 
     def adapt(self, data: Observed, *, seed: int = 0) -> "VonMises":
         """Directions of clusters of (cos x, sin x), concentrations from the spread within them."""
@@ -105,7 +86,7 @@ class VonMises(HasDraws[Resultants]):
 
         # cos(x - μ) = cos x cos μ + sin x sin μ would be faster and, for κ > 1e4, wrong in the sixth digit.
         def term(mean: Array, kappa: Array, x: Array, s: Array) -> Array:
-            return jnp.where(s[:, None], log_density(x[:, None], mean, kappa), 0.0)
+            return jnp.where(s[:, None], directions.log_density(x[:, None], mean, kappa), 0.0)
 
         return add_columns(term, self.sizes[1], *self._parameters, data.x, data.seen)
 
@@ -121,7 +102,7 @@ class VonMises(HasDraws[Resultants]):
     def maximize(self, statistics: Resultants) -> "VonMises":
         """The direction of the resultant, and A(κ) = R/(n + c)."""
         direction, concentration = self._parameters
-        visited = statistics.mass > ALMOST_NONE
+        visited = statistics.mass > base.ALMOST_NONE
         total = statistics.mass + (0.0 if self.prior is None else self.prior)
         length = jnp.hypot(statistics.cosine, statistics.sine)
         found = concentration_of(length / jnp.where(total > 0, total, 1.0))
@@ -168,10 +149,10 @@ class VonMises(HasDraws[Resultants]):
 
     def predictive(self, probs: Float[Array, "n k"], inputs: Inputs = None) -> Directions:
         """A mixture of von Mises distributions for each row; for d > 1 one for each column, of shape (n, d)."""
-        direction, concentration = (p[:, 0] if p.shape[1] == 1 else p.T for p in self._parameters)
-        shape = (probs.shape[0], *direction.shape)
-        return Directions(probs, jnp.broadcast_to(wrapped(direction), shape), jnp.broadcast_to(concentration, shape))
+        each = [p[:, 0] if p.shape[1] == 1 else p.T for p in self._parameters]
+        location, kappa = (jnp.broadcast_to(p, (probs.shape[0], *p.shape)) for p in each)
+        return Directions(probs, directions.wrapped(location), kappa)
 
     @property
     def _parameters(self) -> tuple[Float[Array, "k d"], Float[Array, "k d"]]:
-        return require_parameters(self, self.direction), require_parameters(self, self.concentration)
+        return self._known(self.direction), self._known(self.concentration)

@@ -18,6 +18,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Num
 
 from credo.core.errors import DataError
+from credo.models import features  # whose classes load on use: these are made of `Features`
 
 Numbers: TypeAlias = ArrayLike | Sequence[Any]
 
@@ -52,31 +53,21 @@ class Features(eqx.Module):
 
     def on(self, *columns: int) -> "Features":
         """These features of the given input columns only."""
-        from credo.models.features.compose import OnColumns
-
-        return OnColumns(self, columns)
+        return features.OnColumns(self, columns)
 
     def keep(self, *columns: int) -> "Features":
         """Some of the columns of these features only."""
-        from credo.models.features.compose import Chosen
-
-        return Chosen(self, columns)
+        return features.Chosen(self, columns)
 
     def after(self, inner: "Features") -> "Features":
         """These features of the columns of others: φ(x) = self(inner(x))."""
-        from credo.models.features.compose import Composed
-
-        return Composed(self, inner)
+        return features.Composed(self, inner)
 
     def __add__(self, other: "Features") -> "Features":
-        from credo.models.features.compose import Concatenate
-
-        return Concatenate(*Concatenate.terms(self), *Concatenate.terms(other))
+        return features.Concatenate(*features.Concatenate.terms(self), *features.Concatenate.terms(other))
 
     def __mul__(self, other: "Features") -> "Features":
-        from credo.models.features.compose import Product
-
-        return Product(*Product.terms(self), *Product.terms(other))
+        return features.Product(*features.Product.terms(self), *features.Product.terms(other))
 
     def __repr__(self) -> str:
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}

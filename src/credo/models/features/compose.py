@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import math
 from collections.abc import Callable, Sequence
 
 import equinox as eqx
@@ -10,13 +11,14 @@ import numpy as np
 from jaxtyping import Array, Float, Num
 
 from credo.core.errors import DataError
+from credo.core.pytrees import changed
 from credo.models.features.base import Features, whole
 
 
 class Joint(Features):
     """Several features used together."""
 
-    parts: eqx.AbstractVar[tuple[Features, ...]]
+    parts: tuple[Features, ...]
 
     def __check_init__(self) -> None:
         if not self.parts or not all(isinstance(part, Features) for part in self.parts):
@@ -32,11 +34,17 @@ class Joint(Features):
         """Whether all parts are."""
         return all(part.ready for part in self.parts)
 
+    def adapt(self, x: Num[Array | np.ndarray, "n d"]) -> "Joint":
+        """Each part adapted to what it sees of x."""
+        return changed(self, parts=tuple(part.adapt(x[:, shown]) for part, shown in self._views(x.shape[1])))
+
+    def _views(self, d: int) -> list[tuple[Features, slice]]:
+        """Each part, and which of d inputs it sees."""
+        return [(part, slice(None)) for part in self.parts]
+
 
 class Concatenate(Joint):
     """The columns of all parts side by side, φ = (φ₁, φ₂, ...); written f + g."""
-
-    parts: tuple[Features, ...]
 
     def __init__(self, *parts: Features):
         self.parts = parts
@@ -53,10 +61,6 @@ class Concatenate(Joint):
         """The names of each part in turn."""
         return [name for part in self.parts for name in part.names(inputs)]
 
-    def adapt(self, x: Num[Array | np.ndarray, "n d"]) -> "Concatenate":
-        """Each part adapted to x."""
-        return type(self)(*(part.adapt(x) for part in self.parts))
-
     def __repr__(self) -> str:
         return " + ".join(repr(part) for part in self.parts)
 
@@ -64,83 +68,70 @@ class Concatenate(Joint):
 class Product(Joint):
     """All products of one column of each part, φ = φ₁ ⊗ φ₂ ⊗ ... (the last fastest); written f * g."""
 
-    parts: tuple[Features, ...]
-
     def __init__(self, *parts: Features):
         self.parts = parts
 
     def __call__(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
-        """The products of the parts' columns."""
-        return _column_products([part(x) for part in self.parts])
+        """Row by row the Kronecker product of the parts' columns."""
+
+        def pair(a: Array, b: Array) -> Array:
+            return (a[:, :, None] * b[:, None, :]).reshape(a.shape[0], a.shape[1] * b.shape[1])
+
+        return functools.reduce(pair, [part(x[:, shown]) for part, shown in self._views(x.shape[1])])
 
     def size(self, d: int) -> int:
         """The product of the parts' sizes."""
-        return int(np.prod([part.size(d) for part in self.parts]))
+        return math.prod(part.size(len(range(d)[shown])) for part, shown in self._views(d))
 
     def names(self, inputs: Sequence[str]) -> list[str]:
         """Such as bmi~spline3·age."""
-        return _name_products([part.names(inputs) for part in self.parts])
-
-    def adapt(self, x: Num[Array | np.ndarray, "n d"]) -> "Product":
-        """Each part adapted to x."""
-        return type(self)(*(part.adapt(x) for part in self.parts))
+        each = [part.names(inputs[shown]) for part, shown in self._views(len(inputs))]
+        return ["·".join(names) for names in itertools.product(*each)]
 
     def __repr__(self) -> str:
-        return " * ".join(_bracketed(part, isinstance(part, Concatenate)) for part in self.parts)
+        return " * ".join(_bracketed(part, Concatenate) for part in self.parts)
 
 
-class Tensor(Joint):
+class Tensor(Product):
     """The tensor product φ₀(x₀) ⊗ φ₁(x₁) ⊗ ... of features of one input each: the i-th part sees input i."""
-
-    parts: tuple[Features, ...]
 
     def __init__(self, *parts: Features):
         self.parts = parts
 
-    def __call__(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
-        """The products of the parts' columns."""
-        self._check(x.shape[1])
-        return _column_products([part(x[:, i : i + 1]) for i, part in enumerate(self.parts)])
-
-    def size(self, d: int) -> int:
-        """The product of the parts' sizes."""
-        self._check(d)
-        return int(np.prod([part.size(1) for part in self.parts]))
-
-    def names(self, inputs: Sequence[str]) -> list[str]:
-        """Such as lon~spline3·lat~spline1."""
-        self._check(len(inputs))
-        return _name_products([part.names([name]) for part, name in zip(self.parts, inputs, strict=True)])
-
-    def adapt(self, x: Num[Array | np.ndarray, "n d"]) -> "Tensor":
-        """The i-th part adapted to column i."""
-        self._check(x.shape[1])
-        return type(self)(*(part.adapt(x[:, i : i + 1]) for i, part in enumerate(self.parts)))
-
-    def __repr__(self) -> str:
-        return f"Tensor({', '.join(repr(part) for part in self.parts)})"
-
-    def _check(self, d: int) -> None:
+    def _views(self, d: int) -> list[tuple[Features, slice]]:
         if d != len(self.parts):
             raise DataError(
                 f"Tensor has features for {len(self.parts)} inputs, found {d}; "
                 f"give one for each input, or choose the inputs with .on(...)"
             )
+        return [(part, slice(i, i + 1)) for i, part in enumerate(self.parts)]
+
+    def __repr__(self) -> str:
+        return f"Tensor({', '.join(repr(part) for part in self.parts)})"
 
 
-class OnColumns(Features):
-    """Features of some of the inputs only; written f.on(0, 2)."""
+class Wrapped(Features):
+    """Other features, and some columns of what goes into them or comes out."""
 
     features: Features
     columns: tuple[int, ...] = eqx.field(static=True)
 
     def __init__(self, features: Features, columns: Sequence[int]):
         self.features = features
-        self.columns = tuple(whole("OnColumns", "each column", column, least=0) for column in columns)
+        self.columns = tuple(whole(type(self).__name__, "each column", column, least=0) for column in columns)
 
     def __check_init__(self) -> None:
         if not self.columns or len(set(self.columns)) < len(self.columns):
-            raise DataError(f"OnColumns needs one or more different columns, found {self.columns}")
+            raise DataError(f"{type(self).__name__} needs one or more different columns, found {self.columns}")
+
+    @property
+    def ready(self) -> bool:
+        """Whether the inner features are."""
+        return self.features.ready
+
+
+class OnColumns(Wrapped):
+    """Features of some of the inputs only; written f.on(0, 2)."""
 
     def __call__(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
         """φ of the chosen columns."""
@@ -154,18 +145,12 @@ class OnColumns(Features):
         """The names of the inner features for the chosen inputs."""
         return self.features.names([inputs[column] for column in self._chosen(len(inputs))])
 
-    @property
-    def ready(self) -> bool:
-        """Whether the inner features are."""
-        return self.features.ready
-
     def adapt(self, x: Num[Array | np.ndarray, "n d"]) -> "OnColumns":
         """The inner features adapted to the chosen columns of x."""
-        return type(self)(self.features.adapt(x[:, self._chosen(x.shape[1])]), self.columns)
+        return OnColumns(self.features.adapt(x[:, self._chosen(x.shape[1])]), self.columns)
 
     def __repr__(self) -> str:
-        inner = _bracketed(self.features, isinstance(self.features, Concatenate | Product))
-        return f"{inner}.on({', '.join(map(str, self.columns))})"
+        return f"{_bracketed(self.features, Concatenate, Product)}.on({', '.join(map(str, self.columns))})"
 
     def _chosen(self, d: int) -> np.ndarray:
         last = max(self.columns)
@@ -203,28 +188,19 @@ class Composed(Features):
         return Composed(self.outer.adapt(np.asarray(inner(jnp.asarray(x, dtype=float)))), inner)
 
 
-class Chosen(Features):
+class Chosen(Wrapped):
     """Some of the columns of other features; written f.keep(0, 2)."""
-
-    features: Features
-    columns: tuple[int, ...] = eqx.field(static=True)
-
-    def __init__(self, features: Features, columns: Sequence[int]):
-        self.features = features
-        self.columns = tuple(whole("Chosen", "each column", column, least=0) for column in columns)
-
-    def __check_init__(self) -> None:
-        if not self.columns or len(set(self.columns)) < len(self.columns):
-            raise DataError(f"Chosen needs one or more different columns, found {self.columns}")
 
     def __call__(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
         """The chosen columns of φ(x)."""
-        self._check(x.shape[1])
+        self.size(x.shape[1])
         return self.features(x)[:, np.array(self.columns)]
 
     def size(self, d: int) -> int:
         """How many were chosen."""
-        self._check(d)
+        size = self.features.size(d)
+        if max(self.columns) >= size:
+            raise DataError(f"column {max(self.columns)} was chosen, but there are {size}; columns count from 0")
         return len(self.columns)
 
     def names(self, inputs: Sequence[str]) -> list[str]:
@@ -232,19 +208,9 @@ class Chosen(Features):
         every = self.features.names(inputs)
         return [every[i] for i in self.columns]
 
-    @property
-    def ready(self) -> bool:
-        """Whether the features chosen from are."""
-        return self.features.ready
-
     def adapt(self, x: Num[Array | np.ndarray, "n d"]) -> "Chosen":
         """The features chosen from adapted to x."""
         return Chosen(self.features.adapt(x), self.columns)
-
-    def _check(self, d: int) -> None:
-        size = self.features.size(d)
-        if max(self.columns) >= size:
-            raise DataError(f"column {max(self.columns)} was chosen, but there are {size}; columns count from 0")
 
 
 class Custom(Features):
@@ -287,18 +253,5 @@ class Custom(Features):
         return [f"custom{i + 1}" for i in range(self.number)] if self.labels is None else list(self.labels)
 
 
-def _column_products(blocks: Sequence[Float[Array, "n _"]]) -> Float[Array, "n p"]:
-    """Row by row the Kronecker product of the blocks."""
-
-    def pair(a: Array, b: Array) -> Array:
-        return (a[:, :, None] * b[:, None, :]).reshape(a.shape[0], a.shape[1] * b.shape[1])
-
-    return functools.reduce(pair, blocks)
-
-
-def _bracketed(features: Features, brackets: bool) -> str:
-    return f"({features!r})" if brackets else repr(features)
-
-
-def _name_products(blocks: Sequence[Sequence[str]]) -> list[str]:
-    return ["·".join(names) for names in itertools.product(*blocks)]
+def _bracketed(features: Features, *kinds: type[Features]) -> str:
+    return f"({features!r})" if type(features) in kinds else repr(features)

@@ -9,16 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Num
 
-from credo.models.features.base import (
-    Features,
-    Numbers,
-    check_columns,
-    check_numbers,
-    given,
-    numbers,
-    span,
-    whole,
-)
+from credo.models.features.base import Features, Numbers, check_columns, check_numbers, given, numbers, span, whole
 
 
 class Fourier(Features):

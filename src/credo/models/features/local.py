@@ -11,16 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Num
 
 from credo.core.errors import DataError
-from credo.models.features.base import (
-    Features,
-    Numbers,
-    check_columns,
-    check_numbers,
-    given,
-    numbers,
-    span,
-    whole,
-)
+from credo.models.features.base import Features, Numbers, check_columns, check_numbers, given, numbers, span, whole
 
 
 class OnDomain(Features):

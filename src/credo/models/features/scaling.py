@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Num
@@ -10,7 +11,38 @@ from jaxtyping import Array, Float, Num
 from credo.models.features.base import Features, Numbers, check_columns, check_numbers, numbers, table
 
 
-class Affine(Features):
+class Scaled(Features):
+    """Columns less `shift`, over `scale`; where `adapt` has not set them, None is 0 and 1."""
+
+    shift: eqx.AbstractVar[Float[Array, "*d"] | None]
+    scale: eqx.AbstractVar[Float[Array, "*d"] | None]
+
+    def __check_init__(self) -> None:
+        owner = type(self).__name__
+        check_numbers(owner, "shift", self.shift, (0, 1))
+        check_numbers(owner, "scale", self.scale, (0, 1), positive=True)
+
+    def _scaled(self, columns: Float[Array, "n p"]) -> Float[Array, "n p"]:
+        for name, value in (("shift", self.shift), ("scale", self.scale)):
+            if value is not None:
+                check_columns(type(self).__name__, name, value, 0, columns.shape[1])
+                columns = columns - value if name == "shift" else columns / value
+        return columns
+
+    def _moments(self, x: Num[Array | np.ndarray, "n p"]) -> dict[str, Array]:
+        """The mean and the standard deviation of each column, or what was given."""
+        rows, shift, scale = table(type(self).__name__, x), self.shift, self.scale
+        if scale is None:
+            deviation = rows.std(0)
+            # Rounding makes the deviation of a constant column tiny instead of zero, so look at its range; and a
+            # deviation that underflows cannot be divided by.
+            varies = np.ptp(rows, axis=0) > 8 * np.finfo(float).eps * np.abs(rows).max(0)
+            varies &= deviation > np.sqrt(np.finfo(float).tiny)
+            scale = jnp.asarray(np.where(varies, deviation, 1.0))
+        return {"shift": jnp.asarray(rows.mean(0)) if shift is None else shift, "scale": scale}
+
+
+class Affine(Scaled):
     """The inputs themselves, φ(x) = (x - shift) / scale.
 
     `adapt` takes the mean and the standard deviation of each column; until then shift = 0 and scale = 1.
@@ -21,12 +53,7 @@ class Affine(Features):
     scale: Float[Array, "*d"] | None
 
     def __init__(self, shift: Numbers | None = None, scale: Numbers | None = None):
-        self.shift = numbers("Affine", "shift", shift)
-        self.scale = numbers("Affine", "scale", scale)
-
-    def __check_init__(self) -> None:
-        check_numbers("Affine", "shift", self.shift, (0, 1))
-        check_numbers("Affine", "scale", self.scale, (0, 1), positive=True)
+        self.shift, self.scale = numbers("Affine", "shift", shift), numbers("Affine", "scale", scale)
 
     @property
     def is_identity(self) -> bool:
@@ -35,7 +62,7 @@ class Affine(Features):
 
     def __call__(self, x: Float[Array, "n d"]) -> Float[Array, "n d"]:
         """The rows (xᵢ - shift) / scale."""
-        return _standardized("Affine", x, self.shift, self.scale)
+        return self._scaled(x)
 
     def size(self, d: int) -> int:
         """One column for each input."""
@@ -47,11 +74,10 @@ class Affine(Features):
 
     def adapt(self, x: Num[Array | np.ndarray, "n d"]) -> "Affine":
         """Mean and standard deviation of x, where none were given."""
-        shift, scale = _moments("Affine", x, self.shift, self.scale)
-        return dataclasses.replace(self, shift=shift, scale=scale)
+        return dataclasses.replace(self, **self._moments(x))
 
 
-class Standardize(Features):
+class Standardize(Scaled):
     """The columns of other features, shifted and scaled: φ(x) = (φ'(x) - shift) / scale.
 
     `adapt` adapts the inner features and then takes the mean and the standard deviation of their columns, so
@@ -64,16 +90,11 @@ class Standardize(Features):
 
     def __init__(self, features: Features, shift: Numbers | None = None, scale: Numbers | None = None):
         self.features = features
-        self.shift = numbers("Standardize", "shift", shift)
-        self.scale = numbers("Standardize", "scale", scale)
-
-    def __check_init__(self) -> None:
-        check_numbers("Standardize", "shift", self.shift, (0, 1))
-        check_numbers("Standardize", "scale", self.scale, (0, 1), positive=True)
+        self.shift, self.scale = numbers("Standardize", "shift", shift), numbers("Standardize", "scale", scale)
 
     def __call__(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
         """The rows (φ'(xᵢ) - shift) / scale."""
-        return _standardized("Standardize", self.features(x), self.shift, self.scale)
+        return self._scaled(self.features(x))
 
     def size(self, d: int) -> int:
         """As many columns as the inner features."""
@@ -91,36 +112,5 @@ class Standardize(Features):
     def adapt(self, x: Num[Array | np.ndarray, "n d"]) -> "Standardize":
         """The inner features adapted to x, then the moments of their columns, where none were given."""
         inner = self.features.adapt(x)
-        columns = inner(jnp.asarray(table("Standardize", x)))
-        shift, scale = _moments("Standardize", columns, self.shift, self.scale)
-        return dataclasses.replace(self, features=inner, shift=shift, scale=scale)
-
-
-def _standardized(
-    owner: str, columns: Float[Array, "n p"], shift: Array | None, scale: Array | None
-) -> Float[Array, "n p"]:
-    """(columns - shift) / scale, where None is 0 and 1."""
-    if shift is not None:
-        check_columns(owner, "shift", shift, 0, columns.shape[1])
-        columns = columns - shift
-    if scale is not None:
-        check_columns(owner, "scale", scale, 0, columns.shape[1])
-        columns = columns / scale
-    return columns
-
-
-def _moments(
-    owner: str, x: Num[Array | np.ndarray, "n p"], shift: Array | None, scale: Array | None
-) -> tuple[Array, Array]:
-    """The mean and the standard deviation of each column, or what was given."""
-    rows = table(owner, x)
-    if shift is None:
-        shift = jnp.asarray(rows.mean(0))
-    if scale is None:
-        deviation = rows.std(0)
-        # Rounding makes the deviation of a constant column tiny instead of zero, so look at its range; and a
-        # deviation that underflows cannot be divided by.
-        varies = np.ptp(rows, axis=0) > 8 * np.finfo(float).eps * np.abs(rows).max(0)
-        varies &= deviation > np.sqrt(np.finfo(float).tiny)
-        scale = jnp.asarray(np.where(varies, deviation, 1.0))
-    return shift, scale
+        moments = self._moments(inner(jnp.asarray(table("Standardize", x))))
+        return dataclasses.replace(self, features=inner, **moments)

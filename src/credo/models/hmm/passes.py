@@ -100,12 +100,7 @@ def smooth_states(transition: Matrix, filtered: Table, first: Marks) -> Table:
     return scan(step, filtered[-1], xs, lambda x: x[0], reverse=True, floor=RELATIVE)[1]
 
 
-def expected_transitions(
-    transition: Matrix,
-    filtered: Table,
-    smoothed: Table,
-    first: Marks,
-) -> Float[Array, "k k"]:
+def expected_transitions(transition: Matrix, filtered: Table, smoothed: Table, first: Marks) -> Float[Array, "k k"]:
     """Σₜ ξₜ, how often each transition is expected to have happened, without an array of all pairs."""
     raised = jnp.where(first[1:, None], 0.0, _ratio(smoothed[1:], filtered[:-1] @ transition))
     return transition * (filtered[:-1].T @ raised)
@@ -170,13 +165,7 @@ def most_likely_states(start: Law, transition: Matrix, log_b: Table, first: Mark
     return scan(back, origin, (scores, _ends(first)), guess, reverse=True, blocks=blocks)[1]
 
 
-def sample_states(
-    key: PRNGKeyArray,
-    transition: Matrix,
-    filtered: Table,
-    first: Marks,
-    n: int,
-) -> Int[Array, "n t"]:
+def sample_states(key: PRNGKeyArray, transition: Matrix, filtered: Table, first: Marks, n: int) -> Int[Array, "n t"]:
     """n paths from p(z₁…z_T | x₁…x_T): forwards by the filter, backwards by draws. Chib (1996).
 
     One uniform number a time decides, so that paths from different futures meet and blocks agree.
