@@ -28,6 +28,9 @@ from credo.infer.optimize import CONVERGED
 from credo.infer.priors import Prior
 from credo.infer.target import Target
 
+EXTREME = 300.0
+"""A logarithm, or log odds, beyond which a draw is no number to predict with."""
+
 
 def learn_by_draws(
     sampler: Approximation,
@@ -43,12 +46,13 @@ def learn_by_draws(
     count = getattr(sampler, "members", MEMBERS)
     vectors = found.vectors(count, jr.key(seed))
     evidence = np.asarray(_evidences(vectors, target))
-    if not np.isfinite(evidence).any():
+    sound = np.isfinite(evidence) & (np.abs(np.asarray(vectors)) < EXTREME).all(axis=1)
+    if not sound.any():
         raise NotConverged(
             "no draw of the hyperparameters has a finite evidence: the data do not determine them; give priors={...}, "
             "or hold some with fixed=[...]"
         )
-    vectors, evidence = vectors[np.isfinite(evidence)], evidence[np.isfinite(evidence)]
+    vectors, evidence = vectors[sound], evidence[sound]
     # The space has an order of its own: numbers find their places in the belief by path.
     members = tuple(params.replace(belief, target.space.tree(vector)) for vector in vectors)
     flat = [slot.path for slot in target.space.slots if slot.path not in priors]
