@@ -2,8 +2,9 @@
 
 What a belief takes is derived from its abilities (`Belief.methods`). Learners and solvers are run with every belief
 that declares them. Those that serve every belief, and all approximations, take one road into it: each of them is run
-with one belief, and one of each with a belief of every family. `docs/methods.md` is written from the same walk: with CREDO_WRITE=1 in the environment
-`test_the_page_of_what_works_with_what_is_up_to_date` writes it, without it looks whether it is up to date.
+with one belief, and one of each with a belief of every family. `docs/methods.md` is written from the same walk: with
+CREDO_WRITE=1 in the environment `test_the_page_of_what_works_with_what_is_up_to_date` writes it, without it looks
+whether it is up to date.
 """
 
 import os
