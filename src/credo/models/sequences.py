@@ -64,29 +64,21 @@ def read(
     table, sizes = _concatenated(x, "x", columns)
     sizes = sizes if lengths is None else _check_lengths(lengths, len(table), len(sizes))
     seen = _check_seen(table, missing)
-    n = len(table)
+    n, whole = len(table), bool(seen.all())
     t = bucket(n)
-    first = np.ones(t, bool)
-    first[:n] = False
-    first[np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(int)] = True
-    driven = None
+    first = np.arange(t) >= n
+    first[np.cumsum([0, *sizes[:-1]])] = True
+    arrays = [table if whole else np.where(seen, table, 0.0), seen]
     if inputs is not None:
         driven, _ = _concatenated(inputs, "inputs", None)
         if len(driven) != n:
             raise DataError(f"inputs must have a row for each of x's {n}, found {len(driven)}")
         _check_seen(driven, False, "inputs")
-    whole = bool(seen.all())
-    arrays = (table if whole else np.where(seen, table, 0.0), seen, *(() if driven is None else (driven,)))
+        arrays.append(driven)
     data, shown, *rest = put_all(*(pad_rows(a, t) for a in arrays))
-    return Sequences(
-        data,
-        shown,
-        put(first),
-        put(np.arange(t) < n),
-        rest[0] if rest else None,
-        whole or bool(np.all(seen.all(axis=1) | ~seen.any(axis=1))),
-        len(sizes) == 1,
-    )
+    complete = whole or bool(np.all(seen.all(axis=1) | ~seen.any(axis=1)))
+    real = put(np.arange(t) < n)
+    return Sequences(data, shown, put(first), real, rest[0] if rest else None, complete, len(sizes) == 1)
 
 
 def next_row(columns: int | None, x: object) -> np.ndarray | None:
@@ -102,11 +94,9 @@ def next_row(columns: int | None, x: object) -> np.ndarray | None:
 
 def is_list_of_sequences(x: object) -> bool:
     """Whether x is a Python list of arrays or tables: a list of lists of numbers is a table."""
-    if not isinstance(x, list | tuple) or not len(x):
+    if not isinstance(x, list | tuple) or not len(x) or any(_depth(each) < 1 for each in x):
         return False
-    return all(_depth(each) >= 1 for each in x) and any(
-        hasattr(each, "shape") or hasattr(each, "to_numpy") or _depth(each) >= 2 for each in x
-    )
+    return any(hasattr(each, "shape") or hasattr(each, "to_numpy") or _depth(each) >= 2 for each in x)
 
 
 def _depth(value: ArrayLike) -> int:
@@ -128,8 +118,7 @@ def _concatenated(x: ArrayLike, name: str, columns: int | None) -> tuple[np.ndar
 
 
 def _one(x: ArrayLike, name: str, columns: int | None) -> np.ndarray:
-    shape = getattr(x, "shape", None)
-    if (len(shape) if shape is not None else _depth(x)) == 1:
+    if _depth(x) == 1:
         raw = np.asarray(x.to_numpy() if hasattr(x, "to_numpy") else x)
         if raw.dtype == object or raw.dtype.kind in "OUSmMc" or len(raw) == 0:
             raw = check_vector(x, name)  # which says what is wrong
@@ -155,10 +144,10 @@ def _check_lengths(lengths: ArrayLike, rows: int, sequences: int) -> list[int]:
 def _check_seen(table: np.ndarray, missing: bool, name: str = "x") -> np.ndarray:
     seen = ~np.isnan(table)
     if not missing and not seen.all():
-        row, column = (int(i) for i in np.argwhere(~seen)[0])
+        row, column = np.argwhere(~seen)[0]
         remedy = "; pass missing=True to treat NaN as not observed" if name == "x" else ""
         raise DataError(f"{name} contains NaN at row {row}, column {column}{remedy}")
     if not np.isfinite(np.sum(table, where=seen) if missing else table.sum()) and np.isinf(table).any():
-        row, column = (int(i) for i in np.argwhere(np.isinf(table))[0])
+        row, column = np.argwhere(np.isinf(table))[0]
         raise DataError(f"{name} contains infinity at row {row}, column {column}; drop or correct the row")
     return seen

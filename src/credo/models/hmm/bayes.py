@@ -98,15 +98,14 @@ class VariationalBayes(Learner):
     ) -> Learned:
         """The belief at the mean of q; `log_evidence` is the bound (ELBO)."""
         best, climbs = self._best(belief, statistics, fixed, priors, seed)
-        center = _center(belief, best.q)
         optima = [
-            LocalOptimum(c.bounds[-1], {p: np.asarray(v) for p, v in params.learnable(m).items()}, c.status, 1)
-            for c, m in sorted(((c, _center(belief, c.q)) for c in climbs), key=lambda pair: -pair[0].bounds[-1])
+            LocalOptimum(c.bounds[-1], jax.tree.map(np.asarray, params.learnable(_center(belief, c.q))), c.status, 1)
+            for c in sorted(climbs, key=lambda climb: -climb.bounds[-1])
         ]
         notes = [
             f"variational Bayes: {c.status} after {len(c.bounds) - 1} steps, ELBO {c.bounds[-1]:.7g}" for c in climbs
         ]
-        return Learned(center, best.status, best.bounds[-1], optima, {}, notes)
+        return Learned(_center(belief, best.q), best.status, best.bounds[-1], optima, {}, notes)
 
     def condition(self, belief: HMM, *data: ArrayLike, seed: int = 0, **options: Any) -> AveragedDraws:
         """The belief after the data, averaged over HMMs drawn from q."""
@@ -118,7 +117,7 @@ class VariationalBayes(Learner):
 
     def climb(self, belief: HMM, statistics: Sequences) -> VariationalClimb:
         """From one belief: q, and the bound on log p(x) at every step on the way."""
-        expected = _first_expected(belief, statistics)
+        expected, _ = _expect(belief, statistics)
         bounds: list[float] = []
         status = STOPPED
         for _ in range(int(self.max_steps)):
@@ -146,7 +145,7 @@ class VariationalBayes(Learner):
         check_count(self.max_steps, "max_steps")
         others = (belief.restart(statistics, seed + i) for i in range(1, int(self.starts)))
         begin = [belief, *(each for each in others if each is not None)]
-        climbs = []
+        climbs: list[VariationalClimb] = []
         with Progress(self.progress) as show:
             for i, each in enumerate(begin):
                 climbs.append(self.climb(each, statistics))
@@ -154,9 +153,7 @@ class VariationalBayes(Learner):
         return max(climbs, key=lambda c: c.bounds[-1]), climbs
 
 
-@eqx.filter_jit
-def _first_expected(hmm: HMM, data: Sequences) -> Expected:
-    return hmm.expect(data)[0]
+_expect = eqx.filter_jit(lambda hmm, data: hmm.expect(data))
 
 
 @eqx.filter_jit
@@ -168,8 +165,8 @@ def _improve(hmm: HMM, expected: Expected, data: Sequences) -> tuple[Believed, E
     shown = emission.variational_posterior(expected.emission)
     law, matrix = (jnp.exp(dirichlet.expected_log(a)) for a in (starts, rows))
     filtered = passes.filter_states(law, matrix, emission.expected_log_prob(shown, rows_seen), data.first)
-    log_z = jnp.sum(jnp.where(data.real, filtered.increments, 0.0))
-    gamma, begun, moved = counted(law, matrix, filtered.probs, data.first, data.real)
+    log_z = filtered.log_likelihood(data.real)
+    gamma, begun, moved = counted(matrix, filtered.probs, data.first, data.real)
     statistics = emission.expected_statistics_under(shown, rows_seen, gamma)
     bound = log_z - dirichlet.divergence(starts, prior[0]) - dirichlet.divergence(rows, prior[1])
     q = Believed(starts, rows, shown, expected)
@@ -178,9 +175,8 @@ def _improve(hmm: HMM, expected: Expected, data: Sequences) -> tuple[Believed, E
 
 def _center(belief: HMM, q: Believed) -> HMM:
     start, rows = q.starts / jnp.sum(q.starts), q.rows / jnp.sum(q.rows, axis=1, keepdims=True)
-    return changed(
-        belief, start=start, transition=rows, emission=require(belief.emission, IsConjugate).posterior_mean(q.emission)
-    )
+    emission = require(belief.emission, IsConjugate).posterior_mean(q.emission)
+    return changed(belief, start=start, transition=rows, emission=emission)
 
 
 @eqx.filter_jit
@@ -191,8 +187,7 @@ def _drawn_from(keys: Array, hmm: HMM, q: Believed) -> HMM:
         start, rows = dirichlet.draw(k_start, q.starts), dirichlet.draw(k_rows, q.rows)
         return params.learnable(changed(hmm, start=start, transition=rows, emission=emission))
 
-    values = jax.vmap(one)(keys)
-    return jax.vmap(lambda v: params.replace(hmm, v))(values)
+    return jax.vmap(lambda values: params.replace(hmm, values))(jax.vmap(one)(keys))
 
 
 # -- Gibbs -------------------------------------------------------------------------------------------------------
@@ -255,4 +250,4 @@ def sweep(key: PRNGKeyArray, hmm: HMM, data: Sequences) -> tuple[HMM, Float[Arra
         transition=dirichlet.draw(k_rows, prior[1] + moved),
         emission=emission.draw(k_shown, shown),
     )
-    return after, jnp.sum(jnp.where(data.real, filtered.increments, 0.0))
+    return after, filtered.log_likelihood(data.real)

@@ -32,17 +32,8 @@ from credo.infer.learning import Evidence
 from credo.infer.method import Learner
 from credo.models.densities import Density, Gaussian, HasStatistics, Observed
 from credo.models.densities.base import require
-from credo.models.hmm import passes
-from credo.models.hmm.learning import (
-    Expected,
-    expect,
-    fresh_chain,
-    log_likelihood,
-    log_prior_of_chain,
-    maximize_chain,
-    observed,
-    whole_emission_held,
-)
+from credo.models.hmm import learning, passes
+from credo.models.hmm.learning import Expected, observed
 from credo.models.markov.chain import MarkovChain
 from credo.models.markov.counting import Names, name_states
 from credo.models.sequences import Sequences, read
@@ -148,11 +139,10 @@ class HMM(Belief, HasExpectations):
 
     def _started(self, data: Sequences, seed: int) -> "HMM":
         emission = self.emission.adapt(_real_rows(data), seed=seed)
-        start, transition = (put(each) for each in fresh_chain(len(self.states), seed))
+        start, transition = (put(each) for each in learning.fresh_chain(len(self.states), seed))
         start = start if self.start is None else self.start
-        return changed(
-            self, emission=emission, start=start, transition=transition if self.transition is None else self.transition
-        )
+        transition = transition if self.transition is None else self.transition
+        return changed(self, emission=emission, start=start, transition=transition)
 
     def condition_on(self, statistics: Sequences) -> "HMM":
         """The filter, of which the last law is kept."""
@@ -161,7 +151,7 @@ class HMM(Belief, HasExpectations):
     def evidence_of(self, statistics: Sequences) -> Float[Array, ""]:
         """log p(x), the sum over all paths; its gradient costs one backward pass."""
         law, transition = self._law_and_transition(statistics)
-        return log_likelihood(law, transition, self._log_b(statistics), statistics.first, statistics.real)
+        return learning.log_likelihood(law, transition, self._log_b(statistics), statistics.first, statistics.real)
 
     def predict(self, steps: int = 1, *, inputs: ArrayLike | None = None) -> Predictive:
         """The next `steps` outcomes, each on its own: the law of the state, pushed through P, mixes the emissions.
@@ -188,9 +178,7 @@ class HMM(Belief, HasExpectations):
         probs, increments = (_cut(each, found) for each in _run(passes.filter_states, hmm, found))
         return States(probs, increments, _cut(found.first, found), *hmm._law_and_transition(found))
 
-    def smooth(
-        self, *data: ArrayLike, lag: int | None = None, continued: bool = False, **options: Any
-    ) -> Float[Array, "t k"]:
+    def smooth(self, *data: ArrayLike, lag: int | None = None, continued: bool = False, **options: Any) -> passes.Table:
         """p(zₜ | x₁…x_T), or with a `lag` p(zₜ | x₁…xₜ₊lag), for every row."""
         hmm, found = self._look(data, options, continued)
         if lag is None:
@@ -239,12 +227,12 @@ class HMM(Belief, HasExpectations):
 
     def expect(self, statistics: Sequences) -> tuple[Expected, Float[Array, ""]]:
         """The E-step of Baum-Welch."""
-        return expect(*self._law_and_transition(statistics), self.emission, statistics)
+        return learning.expect(*self._law_and_transition(statistics), self.emission, statistics)
 
     def maximize(self, expected: Expected, fixed: tuple[str, ...] = ()) -> "HMM":
         """The M-step of Baum-Welch, with the priors' pseudo-counts."""
-        start, transition = maximize_chain(*self._chain, expected, self.prior, self.sticky)
-        held = whole_emission_held(tuple(fixed), self.emission)
+        start, transition = learning.maximize_chain(*self._chain, expected, self.prior, self.sticky)
+        held = learning.whole_emission_held(tuple(fixed), self.emission)
         return changed(
             self,
             start=self.start if "start" in fixed else start,
@@ -254,7 +242,7 @@ class HMM(Belief, HasExpectations):
 
     def log_prior_of_parameters(self) -> Float[Array, ""]:
         """log p(start) + log p(P) + log p(θ) up to a constant."""
-        chain = log_prior_of_chain(*self._chain, self.prior, self.sticky)
+        chain = learning.log_prior_of_chain(*self._chain, self.prior, self.sticky)
         shown = self.emission
         return chain + (require(shown, HasStatistics).log_prior() if shown.able(HasStatistics) else 0.0)
 

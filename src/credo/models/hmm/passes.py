@@ -38,10 +38,9 @@ class Filtered(NamedTuple):
     probs: Table
     increments: Float[Array, " t"]
 
-    @property
-    def log_likelihood(self) -> Float[Array, ""]:
-        """log p(x₁…x_T) = Σₜ log p(xₜ | x₁…xₜ₋₁)."""
-        return jnp.sum(self.increments)
+    def log_likelihood(self, real: Marks) -> Float[Array, ""]:
+        """log p(x₁…x_T) = Σₜ log p(xₜ | x₁…xₜ₋₁) over the rows that are not padding."""
+        return jnp.sum(jnp.where(real, self.increments, 0.0))
 
 
 def push(transition: Float[Array, "k m"], law: Float[Array, "k *b"]) -> Float[Array, "m *b"]:
@@ -73,8 +72,7 @@ def filter_states(start: Law, transition: Matrix, log_b: Table, first: Marks) ->
         return posterior, (posterior, increment)
 
     xs = (computed_once(log_b), first.at[0].set(True))
-    level = lambda x: jnp.full_like(x[0], 1 / len(start))  # noqa: E731
-    return Filtered(*scan(step, start, xs, level, floor=RELATIVE)[1])
+    return Filtered(*scan(step, start, xs, lambda x: jnp.full_like(x[0], 1 / len(start)), floor=RELATIVE)[1])
 
 
 def _ends(first: Marks) -> Bool[Array, " t"]:
@@ -157,12 +155,10 @@ def most_likely_states(start: Law, transition: Matrix, log_b: Table, first: Mark
         state = most(jnp.where(ends, delta, delta + log_p[:, state]))
         return state, state
 
-    level = lambda x: jnp.zeros_like(x[0])  # noqa: E731
-    scores = scan(forth, log_start, (log_b, first.at[0].set(True)), level)[1]
+    scores = scan(forth, log_start, (log_b, first.at[0].set(True)), lambda x: jnp.zeros_like(x[0]))[1]
     blocks = blocks_of(len(scores), len(start))  # by what is read: little is carried
-    origin = jnp.zeros((), jnp.int32)
-    guess = lambda x: most(x[0])  # noqa: E731
-    return scan(back, origin, (scores, _ends(first)), guess, reverse=True, blocks=blocks)[1]
+    origin, xs = jnp.zeros((), jnp.int32), (scores, _ends(first))
+    return scan(back, origin, xs, lambda x: most(x[0]), reverse=True, blocks=blocks)[1]
 
 
 def sample_states(key: PRNGKeyArray, transition: Matrix, filtered: Table, first: Marks, n: int) -> Int[Array, "n t"]:

@@ -19,12 +19,10 @@ from credo.core.arrays import put
 from credo.core.checks import ArrayLike, check_probabilities, check_table
 from credo.core.errors import DataError, RepairedWarning
 from credo.core.padding import bucket
-from credo.models.markov import counting, powers, structure
+from credo.models.markov import counting, long_run, structure
 from credo.models.markov.counting import Names, show
-from credo.models.markov.gth import expected_sums, stationary_of
+from credo.models.markov.long_run import expected_sums, stationary_of
 from credo.models.markov.structure import StateClass
-
-SUM_TOLERANCE = 1e-8
 
 
 class MarkovChain(eqx.Module):
@@ -153,7 +151,7 @@ class MarkovChain(eqx.Module):
         if not self.is_ergodic:
             why = f"its period is {self.period()}" if self.is_irreducible else "it is reducible"
             raise DataError(f"only an ergodic chain forgets where it started, found that {why}; see .classes()")
-        return powers.mixing_steps(np.asarray(self.transition), np.asarray(self.stationary()), bound)
+        return long_run.mixing_steps(np.asarray(self.transition), np.asarray(self.stationary()), bound)
 
     def relaxation_time(self) -> float:
         """1/(1 - |λ₂|) for the second-largest eigenvalue modulus |λ₂|; infinite where the start is never forgotten.
@@ -162,16 +160,15 @@ class MarkovChain(eqx.Module):
         """
         if len(self._closed()) > 1 or not self.is_aperiodic:
             return float("inf")
-        gap = 1 - powers.second_modulus(np.asarray(self.transition))
+        gap = 1 - long_run.second_modulus(np.asarray(self.transition))
         return 1 / gap if gap > 0 else float("inf")
 
     # ── from a start to a target
 
     def distribution(self, t: int, start: object = None) -> Float[Array, " k"]:
         """The probabilities of the states after t steps, start · Pᵗ; see `simulate` for `start`."""
-        if isinstance(t, bool) or not isinstance(t, int | np.integer) or t < 0:
-            raise DataError(f"t must be a whole number of steps ≥ 0, found {t!r}")
-        return put(powers.advance(self._start(start), np.asarray(self.transition), int(t)))
+        steps = counting.check_whole(t, "t", 0, "whole number of steps")
+        return put(long_run.advance(self._start(start), np.asarray(self.transition), steps))
 
     def hitting_times(self, target: ArrayLike) -> Float[Array, " k"]:
         """The expected steps from each state to `target` (a state, or several): h = 1 + Ph outside of it, 0 in it.
@@ -209,11 +206,9 @@ class MarkovChain(eqx.Module):
 
         `start` is a state or probabilities; where it is None, the chain's own, else the stationary distribution.
         """
-        for name, value in (("n", n), ("chains", chains)):
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-                raise DataError(f"{name} must be a whole number ≥ 1, found {value!r}")
+        length, paths = counting.check_whole(n, "n", 1), counting.check_whole(chains, "chains", 1)
         first, steps = _cumulative(self._start(start)), _cumulative(np.asarray(self.transition))
-        codes = np.asarray(_paths(jr.key(seed), put(first), put(steps), bucket(int(n)), int(chains)))[:, :n]
+        codes = np.asarray(_paths(jr.key(seed), put(first), put(steps), bucket(length), paths))[:, :n]
         return counting.names_array(self.states)[codes if chains > 1 else codes[0]]
 
     def log_prob(self, sequences: ArrayLike) -> float:
@@ -254,23 +249,21 @@ def unfold(table: Float[np.ndarray, "r k"], states: Names, order: int) -> tuple[
     r, k = table.shape
     if r * r > counting.LARGEST_TABLE:
         raise DataError(f"a chain of order {order} on {k} states has {r:,} × {r:,} transitions; choose a lower order")
-    out = np.zeros((r, r))
-    rows = np.arange(r)[:, None]
+    out, rows = np.zeros((r, r)), np.arange(r)[:, None]
     out[rows, (rows * k) % r + np.arange(k)] = table
     return out, tuple(itertools.product(states, repeat=order))
 
 
 def _check_rows(table: np.ndarray, states: Names) -> np.ndarray:
-    negative = np.argwhere(table < 0)
-    if len(negative):
-        i, j = negative[0]
+    if np.any(table < 0):
+        i, j = np.argwhere(table < 0)[0]
         raise DataError(
             f"transition must hold probabilities, found {table[i, j]:g} from {states[i]!r} to {states[j]!r}"
         )
     sums = table.sum(1)
-    wrong = np.flatnonzero(np.abs(sums - 1) > SUM_TOLERANCE)
-    if len(wrong):
-        i = int(wrong[0])
+    wrong = np.abs(sums - 1) > 1e-8
+    if wrong.any():
+        i = np.argmax(wrong)
         hint = "; its columns do: pass the transpose" if np.allclose(table.sum(0), 1) else "; divide each by its sum"
         raise DataError(
             f"the rows of transition must sum to 1, found row {i} ({states[i]!r}) with sum {sums[i]:.9g}{hint}"
@@ -298,11 +291,11 @@ def _paths(
 ) -> Int[Array, "chains n"]:
     """Inverse-cdf sampling: the next state is the number of cumulative probabilities that are ≤ u."""
 
-    def path(u: Float[Array, " n"]) -> Int[Array, " n"]:
-        def step(state: Array, level: Array) -> tuple[Array, Array]:
-            following = jnp.sum(steps[state] <= level)
-            return following, following
+    def step(state: Array, level: Array) -> tuple[Array, Array]:
+        following = jnp.sum(steps[state] <= level)
+        return following, following
 
+    def path(u: Float[Array, " n"]) -> Int[Array, " n"]:
         begin = jnp.sum(first <= u[0])
         return jnp.concatenate([begin[None], jax.lax.scan(step, begin, u[1:])[1]])
 

@@ -22,8 +22,6 @@ Names = tuple[Any, ...]
 LARGEST_TABLE = 25_000_000
 """Entries of a table of transitions (200 MB): more is a mistake in the order more often than a wish."""
 
-SHOWN = 10
-
 
 class Encoded(NamedTuple):
     """Sequences one after the other, as indices of states."""
@@ -45,8 +43,7 @@ def name_states(states: object) -> Names:
         return tuple(range(int(states)))
     if not isinstance(states, Iterable):
         raise DataError(f"states must be a number of states or their names, found {states!r}")
-    values = states.tolist() if hasattr(states, "tolist") else list(states)
-    names = tuple(_plain(value) for value in values)
+    names = tuple(_plain(value) for value in (states.tolist() if hasattr(states, "tolist") else states))
     if not names:
         raise DataError("states is empty; pass at least one name")
     if len({type(name) for name in names}) > 1:
@@ -71,18 +68,15 @@ def _plain(value: object) -> Any:
 
 def show(names: Iterable[Any]) -> str:
     """Names for a message, the first ten of them."""
-    known = list(names)
-    more = f", … ({len(known)} in all)" if len(known) > SHOWN else ""
-    return ", ".join(repr(name) for name in known[:SHOWN]) + more
+    known = [repr(name) for name in names]
+    return ", ".join(known[:10]) + (f", … ({len(known)} in all)" if len(known) > 10 else "")
 
 
 def names_array(states: Names) -> np.ndarray:
     """The names as a vector that indices can pick from."""
     if not isinstance(states[0], tuple):
         return np.array(states)
-    out = np.empty(len(states), dtype=object)
-    out[:] = states
-    return out
+    return np.fromiter(states, dtype=object, count=len(states))
 
 
 def index_of(state: object, states: Names, name: str = "state") -> int:
@@ -176,32 +170,36 @@ def encode(data: ArrayLike, states: Names, name: str = "sequences") -> Encoded:
     index = {state: i for i, state in enumerate(states)}
     try:
         distinct, inverse = np.unique(values, return_inverse=True)
-        codes = np.array([_lookup(index, value) for value in distinct.tolist()])[inverse]
     except TypeError:  # objects without an order
-        codes = np.array([_lookup(index, value) for value in values.tolist()])
+        distinct, inverse = values, np.arange(len(values))
+    codes = np.array([_lookup(index, value) for value in distinct.tolist()])[inverse]
     lengths = np.array([len(s) for s in sequences])
     if codes.min() < 0:
         where = int(np.argmax(codes < 0))
         sequence = int(np.searchsorted(np.cumsum(lengths), where, side="right"))
-        position = where - int(lengths[:sequence].sum())
-        found = values[where : where + 1].tolist()[0]
         raise DataError(
-            f"{name} contains the unknown state {found!r} at position {position} of sequence {sequence}; "
-            f"known are {show(states)}"
+            f"{name} contains the unknown state {values[[where]].tolist()[0]!r} at position "
+            f"{where - lengths[:sequence].sum()} of sequence {sequence}; known are {show(states)}"
         )
     return Encoded(codes, lengths)
 
 
+def check_whole(value: object, name: str, least: int, kind: str = "whole number") -> int:
+    """A whole number ≥ `least`."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise DataError(f"{name} must be a {kind} ≥ {least}, found {value!r}")
+    return int(value)
+
+
 def check_order(order: object, k: int, least: int) -> int:
     """A whole number ≥ `least` for which a table of all memories fits in memory."""
-    if isinstance(order, bool) or not isinstance(order, int | np.integer) or order < least:
-        raise DataError(f"order must be a whole number ≥ {least}, found {order!r}")
-    if (int(order) + 1) * np.log(k) > np.log(LARGEST_TABLE):
+    o = check_whole(order, "order", least)
+    if (o + 1) * np.log(k) > np.log(LARGEST_TABLE):
         raise DataError(
-            f"order {order} of {k} states needs a table of {k}^{order + 1} probabilities, more than {LARGEST_TABLE:,}; "
+            f"order {o} of {k} states needs a table of {k}^{o + 1} probabilities, more than {LARGEST_TABLE:,}; "
             "choose a lower order or merge states"
         )
-    return int(order)
+    return o
 
 
 def context_index(contexts: Int[np.ndarray | jax.Array, "*m o"], k: int) -> Int[jax.Array, "*m"]:

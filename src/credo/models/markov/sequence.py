@@ -77,11 +77,10 @@ class MarkovSequence(Conjugate):
         self.concentration = to_array(concentration)
         self.counts = put(np.zeros(shape)) if counts is None else to_array(counts)
         self.last = put(np.full(self.order, UNKNOWN)) if last is None else jnp.asarray(last, dtype=int)
-        given = self.concentration.shape
-        if given not in ((), (k,), shape):
+        if self.concentration.shape not in ((), (k,), shape):
             raise DataError(
                 f"concentration must be one number, {k} of them (one for each state) or a table of shape {shape}, "
-                f"found shape {given}"
+                f"found shape {self.concentration.shape}"
             )
         check_parameter(self.concentration, "concentration")
 
@@ -196,7 +195,12 @@ class MarkovSequence(Conjugate):
     def _rows(self, context: ArrayLike) -> Any:
         """The row of the table for each context."""
         if context is None or self.order == 0:
-            return self._last_row()
+            if not is_traced(self.last) and np.any(np.asarray(self.last) == UNKNOWN):
+                raise DataError(
+                    f"context is missing: the belief has not seen {self.order} successive states yet; pass the states "
+                    "that come before the one to predict"
+                )
+            return counting.context_index(self.last, len(self.states))
         if is_traced(context):
             codes = context[..., None] if self.order == 1 and context.ndim < 2 else context
         else:
@@ -207,14 +211,6 @@ class MarkovSequence(Conjugate):
                 "for several contexts pass a table with one in each row"
             )
         return counting.context_index(codes, len(self.states))
-
-    def _last_row(self) -> Any:
-        if not is_traced(self.last) and np.any(np.asarray(self.last) == UNKNOWN):
-            raise DataError(
-                f"context is missing: the belief has not seen {self.order} successive states yet; pass the states "
-                "that come before the one to predict"
-            )
-        return counting.context_index(self.last, len(self.states))
 
     def _codes(self, context: object) -> np.ndarray:
         """Indices of states: (order,) for one context, (m, order) for several."""
