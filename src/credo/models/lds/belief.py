@@ -110,9 +110,8 @@ class LDS(Belief, HasExpectations):
         p, n = shape[-2:]
         widths = {np.shape(value)[-1] for value in (control, feedthrough) if value is not None and np.ndim(value) > 1}
         if len(widths) > 1:
-            raise DataError(
-                f"control and feedthrough must have a column for each input, found {sorted(widths)} columns"
-            )
+            found = f"found {sorted(widths)} columns"
+            raise DataError(f"control and feedthrough must have a column for each input, {found}")
         c = widths.pop() if widths else int(control is not None or feedthrough is not None)
         self.states, self.outputs, self.inputs, self.method = n, p, c, compiled_passes.check_method(method)
         self.transition, self.emission = matrix(transition, "transition", (n, n)), matrix(emission, "emission", (p, n))
@@ -134,13 +133,8 @@ class LDS(Belief, HasExpectations):
         check_count(inputs, "inputs", 0)
         new = object.__new__(cls)
         unknown = dict.fromkeys((*MATRICES, "start_mean", "start_covariance", "state"))
-        sizes = {
-            "states": int(n),
-            "outputs": int(outputs),
-            "inputs": int(inputs),
-            "method": compiled_passes.check_method(method),
-        }
-        new.__dict__.update(unknown, **sizes, time=put(np.asarray(0)))
+        sizes = {"states": int(n), "outputs": int(outputs), "inputs": int(inputs)}
+        new.__dict__.update(unknown, **sizes, method=compiled_passes.check_method(method), time=put(np.asarray(0)))
         return new
 
     # -- what every belief does -----------------------------------------------------------------------------
@@ -213,27 +207,26 @@ class LDS(Belief, HasExpectations):
         driven, length = self._driven(steps, inputs)
         alone = self.outputs == 1
         found = compiled_passes.forecast(self.require_parameters(), length, driven, alone and steps <= LARGEST_JOINT)
-        mean, noise, latent = (_head(v, (slice(steps), 0) if alone else slice(steps)) for v in found[:3])
-        joint = _head(found[3], (slice(steps), slice(steps))) if len(found) > 3 else None
-        return Normal(mean, noise, latent, joint)
+        marginal = _head(found[:3], (slice(steps), 0) if alone else slice(steps))
+        return Normal(*marginal, *_head(found[3:], (slice(steps), slice(steps))))
 
     def forecast(self, steps: int = 1, *, inputs: ArrayLike | None = None) -> StateLaw:
         """The laws of the next `steps` states: means (steps, n) and covariances (steps, n, n)."""
         driven, length = self._driven(steps, inputs)
         laws = compiled_passes.ahead(self.require_parameters(), length, driven)[1]
-        return StateLaw(_head(laws.mean, slice(steps)), _head(laws.covariance, slice(steps)))
+        return _head(StateLaw(laws.mean, laws.covariance), slice(steps))
 
     # -- looking at whole sequences -------------------------------------------------------------------------
 
     def filter(self, *data: ArrayLike, continued: bool = False, **options: Any) -> FilteredStates:
         """p(zₜ | x₁…xₜ) and log p(xₜ | x₁…xₜ₋₁) for every row."""
         lds, found = self._look(data, options, continued)
-        return _cut(compiled_passes.filtered(lds, found), found)
+        return _head(compiled_passes.filtered(lds, found), slice(found.rows))
 
     def smooth(self, *data: ArrayLike, continued: bool = False, **options: Any) -> SmoothedStates:
         """p(zₜ | x₁…x_T) for every row."""
         lds, found = self._look(data, options, continued)
-        return _cut(compiled_passes.smoothed(lds, found), found)
+        return _head(compiled_passes.smoothed(lds, found), slice(found.rows))
 
     def sample_states(
         self, *data: ArrayLike, n: int = 1, seed: int = 0, continued: bool = False, **options: Any
@@ -241,15 +234,14 @@ class LDS(Belief, HasExpectations):
         """n draws of all states together from p(z₁…z_T | x₁…x_T)."""
         check_count(n, "n")
         lds, found = self._look(data, options, continued)
-        return put(np.asarray(compiled_passes.sampled(jr.key(seed), lds, found, n))[:, : found.rows])
+        return _head(compiled_passes.sampled(jr.key(seed), lds, found, n), (slice(None), slice(found.rows)))
 
     def simulate(
         self, n: int, *, seed: int = 0, inputs: ArrayLike | None = None
     ) -> tuple[Float[Array, "t n"], Float[Array, "t p"]]:
         """The next n states and outcomes, drawn together; from the beginning where nothing was seen yet."""
         driven, length = self._driven(n, inputs)
-        states, outcomes = compiled_passes.simulated(jr.key(seed), self.require_parameters(), length, driven)
-        return _head(states, slice(n)), _head(outcomes, slice(n))
+        return _head(compiled_passes.simulated(jr.key(seed), self.require_parameters(), length, driven), slice(n))
 
     def steady_state(self) -> Steady:
         """The predicted covariance and the gain to which the filter settles where every outcome is seen."""
@@ -289,26 +281,16 @@ class LDS(Belief, HasExpectations):
 
         choose(sums, C, covariance, free columns, whether the covariance is free) returns both; what is fixed stays.
         """
-        parts, rest = REGRESSIONS[which]
-        widths = {"control": self.inputs, "feedthrough": self.inputs, "offset": 1}
-        k = sums.yy.shape[0]
-        given: list[Array] = []
-        free: list[bool] = []
-        for name in parts:
-            value, width = getattr(self, name), widths.get(name, self.states)
-            given.append(jnp.zeros((k, width)) if value is None else jnp.reshape(value, (k, width)))
-            free += [value is not None and name not in fixed] * width
-        c, covariance = choose(
-            sums, jnp.concatenate(given, axis=1), getattr(self, rest), tuple(free), rest not in fixed
-        )
-        out = {rest: covariance}
-        at = 0
-        for name in parts:
-            if getattr(self, name) is not None:
-                width = widths.get(name, self.states)
-                out[name] = jnp.reshape(c[:, at : at + width], getattr(self, name).shape)
-            at += widths.get(name, self.states)
-        return {name: value for name, value in out.items() if name not in fixed}
+        names, rest = REGRESSIONS[which]
+        k, sizes = sums.yy.shape[0], {"control": self.inputs, "feedthrough": self.inputs, "offset": 1}
+        parts = [(name, getattr(self, name), sizes.get(name, self.states)) for name in names]
+        given = [jnp.zeros((k, n)) if value is None else jnp.reshape(value, (k, n)) for _, value, n in parts]
+        free = tuple(value is not None and name not in fixed for name, value, n in parts for _ in range(n))
+        c, covariance = choose(sums, jnp.concatenate(given, axis=1), getattr(self, rest), free, rest not in fixed)
+        columns = jnp.split(c, np.cumsum([n for *_, n in parts])[:-1], axis=1)
+        pairs = zip(parts, columns, strict=True)
+        out = {name: jnp.reshape(part, value.shape) for (name, value, _), part in pairs if value is not None}
+        return {name: value for name, value in (out | {rest: covariance}).items() if name not in fixed}
 
     def restart(self, statistics: Sequences, seed: int) -> "LDS | None":
         """Another starting point where all is learned; None where the matrices were given."""
@@ -353,11 +335,10 @@ class LDS(Belief, HasExpectations):
             raise DataError(f"inputs must have {self.inputs} columns, as the system was made for, found {found}")
 
     def _check_times(self, data: Sequences) -> None:
-        if not self._varies():
-            return
-        begin = np.flatnonzero(np.asarray(data.first)[: data.rows])
-        longest = int(np.diff(np.append(begin, data.rows)).max())
-        self._check_reach(longest + (int(self.time) if data.alone and self.state is not None else 0))
+        if self._varies():
+            begin = np.flatnonzero(np.asarray(data.first)[: data.rows])
+            longest = int(np.diff(np.append(begin, data.rows)).max())
+            self._check_reach(longest + (int(self.time) if data.alone and self.state is not None else 0))
 
     def _check_reach(self, rows: int) -> None:
         for name in MATRICES:
@@ -371,11 +352,6 @@ class LDS(Belief, HasExpectations):
         return describe(self)
 
 
-def _cut(states: S, data: Sequences) -> S:
-    """The rows that are not padding."""
-    return jax.tree.map(lambda a: put(np.asarray(a)[: data.rows]), states)
-
-
-def _head(values: Array, where: slice | tuple[slice | int, ...]) -> Array:
-    """Part of an array; by NumPy, which compiles nothing for a new length."""
-    return values[where] if is_traced(values) else put(np.asarray(values)[where])
+def _head(values: S, where: slice | tuple[slice | int, ...]) -> S:
+    """Part of every array; by NumPy, which compiles nothing for a new length."""
+    return jax.tree.map(lambda a: a[where] if is_traced(a) else put(np.asarray(a)[where]), values)

@@ -16,6 +16,7 @@ from credo.models.lds.kalman import (
     StateLaw,
     SystemMatrices,
     filter_step,
+    forward_pass,
     kalman_filter,
     kalman_smoother,
 )
@@ -28,26 +29,22 @@ from credo.models.state_laws import FilteredStates, SmoothedStates
 if TYPE_CHECKING:
     from credo.models.lds.belief import LDS
 
-METHODS = ("covariance", "square_root", "parallel")
+FILTERS = {"covariance": kalman_filter, "square_root": lambda given: root_filter(given)[0], "parallel": parallel_filter}
 
 
 def check_method(method: str) -> str:
     """The name of a way to filter."""
-    if method not in METHODS:
-        raise DataError(f"method must be one of {', '.join(METHODS)}, found {method!r}")
+    if method not in FILTERS:
+        raise DataError(f"method must be one of {', '.join(FILTERS)}, found {method!r}")
     return str(method)
-
-
-def before(lds: "LDS", data: Sequences) -> StateLaw | None:
-    """The law that the rows go on from; several sequences begin anew."""
-    return lds.state if data.alone else None
 
 
 def positions(lds: "LDS", data: Sequences) -> Int[Array, " t"]:
     """How many rows of its sequence came before each row."""
     rows = jnp.arange(data.first.shape[0])
     position = rows - jax.lax.cummax(jnp.where(data.first, rows, 0))
-    return position if before(lds, data) is None else jnp.where(jnp.cumsum(data.first) == 1, rows + lds.time, position)
+    goes_on = data.alone and lds.state is not None
+    return jnp.where(jnp.cumsum(data.first) == 1, rows + lds.time, position) if goes_on else position
 
 
 def system_at(lds: "LDS", inputs: Float[AnyArray, "t c"] | None, position: Int[AnyArray, " t"]) -> SystemMatrices:
@@ -63,14 +60,9 @@ def system_at(lds: "LDS", inputs: Float[AnyArray, "t c"] | None, position: Int[A
             return level
         return xp.einsum("...ij,...j->...i", at(value), inputs) + level
 
-    return SystemMatrices(
-        at(lds.transition),
-        at(lds.process_noise),
-        at(lds.emission),
-        at(lds.observation_noise),
-        driven(lds.control, lds.states, None),
-        driven(lds.feedthrough, lds.outputs, lds.offset),
-    )
+    matrices = (lds.transition, lds.process_noise, lds.emission, lds.observation_noise)
+    drift, offset = driven(lds.control, lds.states, None), driven(lds.feedthrough, lds.outputs, lds.offset)
+    return SystemMatrices(*map(at, matrices), drift, offset)
 
 
 def starts(lds: "LDS") -> StateLaw:
@@ -79,8 +71,8 @@ def starts(lds: "LDS") -> StateLaw:
 
 
 def filter_inputs(lds: "LDS", data: Sequences) -> FilterInputs:
-    """What the filters take; a first row that goes on from the belief's state does not begin a sequence."""
-    law = before(lds, data)
+    """What the filters take; one sequence goes on from the belief's state, several begin anew."""
+    law = lds.state if data.alone else None
     first = data.first if law is None else data.first.at[0].set(False)
     system = system_at(lds, data.inputs, positions(lds, data))
     return FilterInputs(starts(lds), system, data.x, data.seen, first, law)
@@ -89,14 +81,7 @@ def filter_inputs(lds: "LDS", data: Sequences) -> FilterInputs:
 @eqx.filter_jit
 def filtered(lds: "LDS", data: Sequences) -> FilteredStates:
     """The filter."""
-    return _filtered(lds.method, filter_inputs(lds, data))[0]
-
-
-def _filtered(method: str, given: FilterInputs) -> tuple[FilteredStates, Array | None]:
-    """The filter, and where the method has them the roots of its covariances."""
-    if method == "square_root":
-        return root_filter(given)
-    return (kalman_filter if method == "covariance" else parallel_filter)(given), None
+    return FILTERS[lds.method](filter_inputs(lds, data))
 
 
 @eqx.filter_jit
@@ -125,17 +110,18 @@ def advance(lds: "LDS", x: Float[AnyArray, " p"], inputs: Float[AnyArray, "1 c"]
 def smoothed(lds: "LDS", data: Sequences) -> SmoothedStates:
     """The smoother."""
     given = filter_inputs(lds, data)
-    found, roots = _filtered(lds.method, given)
-    if roots is not None:
-        return root_smoother(given, found, roots)
-    return (kalman_smoother if lds.method == "covariance" else parallel_smoother)(given, found)
+    if lds.method == "square_root":
+        return root_smoother(given, *root_filter(given))
+    if lds.method == "parallel":
+        return parallel_smoother(given, parallel_filter(given))
+    return kalman_smoother(given, *forward_pass(given))
 
 
 @eqx.filter_jit
 def sampled(key: PRNGKeyArray, lds: "LDS", data: Sequences, n: int) -> Float[Array, "m t n"]:
     """n draws of all states."""
     given = filter_inputs(lds, data)
-    return draw_states(key, given.system, _filtered(lds.method, given)[0], given.first, n)
+    return draw_states(key, given.system, FILTERS[lds.method](given), given.first, n)
 
 
 def _system_ahead(lds: "LDS", count: int, inputs: Float[Array, "t c"] | None) -> SystemMatrices:

@@ -187,23 +187,29 @@ def update(
 
 def filter_step(
     start: StateLaw, last: Law, now: SystemMatrices, x: AnyArray, seen: AnyArray, begins: AnyArray
-) -> tuple[Law, Float[AnyArray, " _"]]:
-    """The filtered law of a state from that of the one before, and log p(xₜ | x₁…xₜ₋₁)."""
-    m, p, total, _ = update(*predict_or_begin(start, last, now, begins), now, x, seen)
-    return (m, p), total
+) -> tuple[Law, tuple[AnyArray, AnyArray, AnyArray, Innovations]]:
+    """The filtered law of a state from that of the one before; it again, log p(xₜ | x₁…xₜ₋₁), and the way there."""
+    found = update(*predict_or_begin(start, last, now, begins), now, x, seen)
+    return found[:2], found
+
+
+def forward_pass(given: FilterInputs, tell: bool = True) -> tuple[FilteredStates, Any]:
+    """p(zₜ | x₁…xₜ) and log p(xₜ | x₁…xₜ₋₁) for every t, and the `Innovations` that the way back needs, if asked."""
+    start, system = given.start, given.system.with_blocks()
+
+    def step(last: Law, element: tuple[Any, ...]) -> tuple[Law, tuple[Any, ...]]:
+        varying, *outcome = element
+        law, found = filter_step(start, last, system.at(varying), *outcome)
+        return law, found if tell else (*found[:3], None)
+
+    mean, covariance = given.start if given.before is None else given.before
+    *laws, told = scan(step, (mean, covariance), given.rows())[1]
+    return FilteredStates(*laws), told
 
 
 def kalman_filter(given: FilterInputs) -> FilteredStates:
     """p(zₜ | x₁…xₜ) and log p(xₜ | x₁…xₜ₋₁) for every t."""
-    start, system = given.start, given.system.with_blocks()
-
-    def step(last: Law, element: tuple[Any, ...]) -> tuple[Law, tuple[Array, ...]]:
-        varying, *outcome = element
-        law, increment = filter_step(start, last, system.at(varying), *outcome)
-        return law, (*law, increment)
-
-    mean, covariance = given.start if given.before is None else given.before
-    return FilteredStates(*scan(step, (mean, covariance), given.rows())[1])
+    return forward_pass(given, tell=False)[0]
 
 
 def before_each(given: FilterInputs, filtered: FilteredStates) -> tuple[Float[Array, "t n"], Float[Array, "t n n"]]:
@@ -214,11 +220,10 @@ def before_each(given: FilterInputs, filtered: FilteredStates) -> tuple[Float[Ar
 
 
 def back_step(
-    start: StateLaw, later: Law, last: Law, now: SystemMatrices, x: Array, seen: Array, begins: Array
+    later: Law, last: Law, law: Law, told: Innovations, now: SystemMatrices, begins: Bool[Array, " _"]
 ) -> tuple[Law, Backward]:
-    """One step back with (s, M) of the filtered law of zₜ, from the filtered law of zₜ₋₁: (s, M) of that."""
-    a, spread = predict_or_begin(start, last, now, begins)
-    m, p, _, told = update(a, spread, now, x, seen)
+    """One step back with (s, M) of the filtered law of zₜ, and the filtered law of zₜ₋₁: (s, M) of that."""
+    m, p = law
     smoothed = m + apply(p, later[0]), p - sandwich(p, later[1])
 
     def one(state: Law, j: Any) -> tuple[Law, None]:
@@ -229,34 +234,38 @@ def back_step(
         n = n - outer(along, row) - outer(row, along) + outer(row, row) * (inner(gain, along) + weight)
         return (r, n), None
 
-    (r, n), _ = each(x.shape[0], one, later, reverse=True)
+    (r, n), _ = each(len(told.weight), one, later, reverse=True)
     moved = times(now.transition, last[1])
-    cross = jnp.where(begins, 0.0, moved - times(spread, times(n, moved)))
+    cross = jnp.where(begins, 0.0, moved - times(predict(*last, now)[1], times(n, moved)))
     onward = transposed(now.transition)
     before = jnp.where(begins, 0.0, apply(onward, r)), jnp.where(begins, 0.0, sandwich(onward, n))
     return before, Backward(r, n, *smoothed, cross)
 
 
-def back_pass(given: FilterInputs, filtered: FilteredStates, keep: Callable[[Backward], T]) -> T:
+def back_pass(given: FilterInputs, filtered: FilteredStates, told: Innovations, keep: Callable[[Backward], T]) -> T:
     """What is kept of `Backward` at every time."""
-    start, system = given.start, given.system.with_blocks()
+    system = given.system.with_blocks()
 
     def step(later: Law, element: tuple[Any, ...]) -> tuple[Law, T]:
-        (varying, *outcome), last = element
-        later, found = back_step(start, later, last, system.at(varying), *outcome)
+        *known, varying, begins = element
+        later, found = back_step(later, *known, system.at(varying), begins)
         return later, keep(found)
 
-    nothing = jnp.zeros_like(start.mean), jnp.zeros_like(start.covariance)
-    return scan(step, nothing, (given.rows(), before_each(given, filtered)), reverse=True)[1]
+    nothing = jnp.zeros_like(given.start.mean), jnp.zeros_like(given.start.covariance)
+    laws = before_each(given, filtered), (filtered.mean, filtered.covariance)
+    return scan(step, nothing, (*laws, told, given.system.varying(), given.begins), reverse=True)[1]
 
 
-def kalman_smoother(given: FilterInputs, filtered: FilteredStates, cross: bool = False) -> SmoothedStates:
+def kalman_smoother(
+    given: FilterInputs, filtered: FilteredStates, told: Innovations | None = None, *, cross: bool = False
+) -> SmoothedStates:
     """p(zₜ | x₁…x_T) for every t; with `cross` also how each state covaries with the next."""
-    if not cross:
-        mean, covariance = back_pass(given, filtered, lambda found: (found.mean, found.covariance))
-        return SmoothedStates(mean, covariance, filtered.increments)
-    mean, covariance, pairs = back_pass(given, filtered, lambda found: (found.mean, found.covariance, found.cross))
-    pairs = jnp.concatenate([pairs[1:], jnp.zeros_like(pairs[:1])])
+    told = forward_pass(given)[1] if told is None else told
+    mean, covariance, pairs = back_pass(
+        given, filtered, told, lambda found: (found.mean, found.covariance, found.cross if cross else None)
+    )
+    if pairs is not None:
+        pairs = jnp.concatenate([pairs[1:], jnp.zeros_like(pairs[:1])])
     return SmoothedStates(mean, covariance, filtered.increments, pairs)
 
 

@@ -12,8 +12,9 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from credo.core.linalg import symmetric_part
 from credo.models.lds.batched_matrices import solve
-from credo.models.lds.kalman import FilterInputs, SystemMatrices, kalman_filter, kalman_smoother
+from credo.models.lds.kalman import FilterInputs, SystemMatrices, forward_pass, kalman_smoother
 from credo.models.lds.score import masked_inverse
 from credo.models.sequences import Sequences
 from credo.models.state_laws import SmoothedStates
@@ -39,8 +40,7 @@ class Regression(NamedTuple):
     def residual(self, c: Float[Array, "k m"]) -> Float[Array, "k k"]:
         """The mean of E[(y - Cw)(y - Cw)ᵀ]."""
         cross = c @ self.yw.T
-        total = self.yy - cross - cross.T + c @ self.ww @ c.T
-        return 0.5 * (total + total.T) / self.rows
+        return symmetric_part(self.yy - cross - cross.T + c @ self.ww @ c.T) / self.rows
 
     def maximum(
         self, c: Float[Array, "k m"], covariance: Float[Array, "k k"], free: tuple[bool, ...], loose: bool
@@ -68,8 +68,8 @@ class Expected(NamedTuple):
 
 def expect(given: FilterInputs, data: Sequences) -> tuple[Expected, Float[Array, ""]]:
     """The expected sums, and log p(x)."""
-    filtered = kalman_filter(given)
-    smoothed = kalman_smoother(given, filtered, cross=True)
+    filtered, told = forward_pass(given)
+    smoothed = kalman_smoother(given, filtered, told, cross=True)
     return collect(given.system, data, smoothed, given.begins & data.real), filtered.log_likelihood
 
 
@@ -130,5 +130,4 @@ def completed(
     rest = jnp.eye(r.shape[-1]) - seen
     offset = jnp.broadcast_to(system.offset, data.x.shape)
     level = jnp.einsum("tij,tj->ti", seen, data.x) + jnp.einsum("tij,tj->ti", rest, offset)
-    noise = rest @ r
-    return rest @ system.emission, level, 0.5 * (noise + jnp.swapaxes(noise, 1, 2))
+    return rest @ system.emission, level, symmetric_part(rest @ r)

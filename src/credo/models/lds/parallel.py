@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from credo.models.lds.batched_matrices import (
     apply,
@@ -21,16 +21,8 @@ from credo.models.lds.batched_matrices import (
     times,
     transposed,
 )
-from credo.models.lds.kalman import (
-    Backward,
-    FilterInputs,
-    Law,
-    SystemMatrices,
-    back_step,
-    before_each,
-    filter_step,
-)
-from credo.models.lds.simulate import all_backwards
+from credo.models.lds.kalman import FilterInputs, Law, back_step, before_each, filter_step
+from credo.models.lds.simulate import backwards
 from credo.models.state_laws import FilteredStates, SmoothedStates
 
 
@@ -59,22 +51,19 @@ def _joined(early: Element, late: Element) -> Element:
     return Element(times(onward, early.slope), mean, symmetric(covariance), eta, symmetric(precision))
 
 
-def _element(now: SystemMatrices, begins: Bool[Array, " _"], found: Backward, carry: Law) -> Element:
-    """From one step back out of nothing: (r, N), the filtered law, and (η, J)."""
-    rest = jnp.eye(found.mean.shape[0])[:, :, None] - times(now.process_noise, found.n)
-    return Element(jnp.where(begins, 0.0, times(rest, now.transition)), found.mean, found.covariance, *carry)
-
-
 def parallel_filter(given: FilterInputs) -> FilteredStates:
     """What `kalman_filter` computes."""
     start, before, system = given.start, given.before, given.system.with_blocks()
 
     def element(varying: tuple[Array | None, ...], x: Array, seen: Array, begins: Array) -> Element:
+        """From one step back out of nothing: (r, N), the filtered law, and (η, J)."""
         now = system.at(varying)
         m = jnp.zeros((*start.mean.shape, x.shape[-1]))
         nothing = (m, jnp.zeros((len(m), *m.shape)))
-        carry, found = back_step(start, nothing, nothing, now, x, seen, begins)
-        return _element(now, begins, found, carry)
+        law, (*_, told) = filter_step(start, nothing, now, x, seen, begins)
+        carry, found = back_step(nothing, nothing, law, told, now, begins)
+        rest = jnp.eye(len(m))[:, :, None] - times(now.process_noise, found.n)
+        return Element(jnp.where(begins, 0.0, times(rest, now.transition)), *law, *carry)
 
     elements = on_rows(element)(*given.rows())
     if before is not None:  # an element that leads from anywhere to the law before the first row
@@ -86,7 +75,7 @@ def parallel_filter(given: FilterInputs) -> FilteredStates:
     mean, covariance = scanned.mean[skip:], scanned.covariance[skip:]
 
     def increment(last: Law, varying: tuple[Array | None, ...], *outcome: Array) -> Array:
-        return filter_step(start, last, system.at(varying), *outcome)[1]
+        return filter_step(start, last, system.at(varying), *outcome)[1][2]
 
     laws = FilteredStates(mean, covariance, jnp.zeros(len(mean)))
     return FilteredStates(mean, covariance, on_rows(increment)(before_each(given, laws), *given.rows()))
@@ -108,6 +97,6 @@ def _joined_back(late: Back, early: Back) -> Back:
 
 def parallel_smoother(given: FilterInputs, filtered: FilteredStates) -> SmoothedStates:
     """What `kalman_smoother` computes."""
-    elements = Back(*all_backwards(given.system, filtered, given.first))
+    elements = Back(*backwards(given.system, filtered, given.first))
     scanned = jax.lax.associative_scan(on_rows(_joined_back), elements, reverse=True)
     return SmoothedStates(scanned.mean, scanned.covariance, filtered.increments)

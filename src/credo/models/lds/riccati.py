@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from credo.core.linalg import symmetric_part
 from credo.models.lds.batched_matrices import root, solve
 from credo.models.lds.kalman import SystemMatrices
 
@@ -46,7 +47,8 @@ def steady_state(system: SystemMatrices) -> Steady:
         inverse = unit - g @ low @ solve(unit + low.T @ g @ low, low.T)
         onward = a @ inverse
         new = p + a.T @ p @ inverse @ a
-        return count + 1, jnp.max(jnp.abs(new - p)), onward @ a, _even(g + onward @ g @ a.T), _even(new)
+        g = symmetric_part(g + onward @ g @ a.T)
+        return count + 1, jnp.max(jnp.abs(new - p)), onward @ a, g, symmetric_part(new)
 
     def unsettled(state: State) -> Bool[Array, ""]:
         count, change, _, _, p = state
@@ -57,7 +59,3 @@ def steady_state(system: SystemMatrices) -> Steady:
     _, change, _, _, p = jax.lax.while_loop(unsettled, double, origin)
     gain = solve(h @ p @ h.T + r, h @ p).T
     return Steady(p, gain, (change <= SETTLED * jnp.max(jnp.abs(p))) & jnp.all(jnp.isfinite(p)))
-
-
-def _even(s: Float[Array, "n n"]) -> Float[Array, "n n"]:
-    return 0.5 * (s + s.T)

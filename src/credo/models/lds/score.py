@@ -22,9 +22,9 @@ from credo.models.lds.kalman import (
     SystemMatrices,
     back_pass,
     before_each,
+    forward_pass,
     kalman_filter,
 )
-from credo.models.state_laws import FilteredStates
 
 
 @jax.custom_vjp
@@ -33,14 +33,14 @@ def log_likelihood(given: FilterInputs) -> Float[Array, ""]:
     return kalman_filter(given).log_likelihood
 
 
-def _forward(given: FilterInputs) -> tuple[Array, tuple[FilterInputs, FilteredStates]]:
-    filtered = kalman_filter(given)
-    return filtered.log_likelihood, (given, filtered)
+def _forward(given: FilterInputs) -> tuple[Array, tuple[Any, ...]]:
+    filtered, told = forward_pass(given)
+    return filtered.log_likelihood, (given, filtered, told)
 
 
-def _backward(kept: tuple[FilterInputs, FilteredStates], cotangent: Float[Array, ""]) -> tuple[FilterInputs]:
-    given, filtered = kept
-    found = back_pass(given, filtered, lambda found: found._replace(cross=jnp.zeros(found.mean.shape[-1])))
+def _backward(kept: tuple[Any, ...], cotangent: Float[Array, ""]) -> tuple[FilterInputs]:
+    given, filtered, _ = kept
+    found = back_pass(*kept, lambda found: found._replace(cross=jnp.zeros(found.mean.shape[-1])))
     fresh = given.begins
     d_system, d_x = _gradients(given, before_each(given, filtered), found)
     r, second = found.r, 0.5 * (found.r[:, :, None] * found.r[:, None, :] - found.n)

@@ -22,36 +22,31 @@ from credo.models.lds.batched_matrices import (
     times,
     transposed,
 )
-from credo.models.lds.kalman import Law, StateLaw, SystemMatrices, following, next_first, predict
+from credo.models.lds.kalman import StateLaw, SystemMatrices, following, next_first, predict
 from credo.models.state_laws import FilteredStates
 
 
 def backwards(
-    law: Law, now: SystemMatrices, ends: Bool[Array, " _"]
-) -> tuple[Float[Array, "n n _"], Float[Array, "n _"], Float[Array, "n n _"]]:
-    """Of p(zₜ | zₜ₊₁, x₁…xₜ): the slope J, the constant and the covariance."""
-    m, p = law
-    ahead, spread = predict(m, p, now)
-    back = jnp.where(ends, 0.0, transposed(solve_semidefinite(spread, times(now.transition, p))))
-    rest = jnp.eye(m.shape[0])[:, :, None] - times(back, now.transition)
-    return back, m - apply(back, ahead), sandwich(rest, p) + sandwich(back, now.process_noise)
-
-
-def all_backwards(
     system: SystemMatrices, filtered: FilteredStates, first: Bool[Array, " t"]
 ) -> tuple[Float[Array, "t n n"], Float[Array, "t n"], Float[Array, "t n n"]]:
-    """`backwards` of every time."""
+    """Of p(zₜ | zₜ₊₁, x₁…xₜ) for every t: the slope J, the constant and the covariance."""
     common = system.with_blocks()
-    laws = (filtered.mean, filtered.covariance)
-    each = on_rows(lambda varying, law, ends: backwards(law, common.at(varying), ends))
-    return each(following(system.varying()), laws, next_first(first))
+
+    def of_one(varying: tuple[Array | None, ...], m: Array, p: Array, ends: Array) -> tuple[Array, Array, Array]:
+        now = common.at(varying)
+        ahead, spread = predict(m, p, now)
+        back = jnp.where(ends, 0.0, transposed(solve_semidefinite(spread, times(now.transition, p))))
+        rest = jnp.eye(m.shape[0])[:, :, None] - times(back, now.transition)
+        return back, m - apply(back, ahead), sandwich(rest, p) + sandwich(back, now.process_noise)
+
+    return on_rows(of_one)(following(system.varying()), filtered.mean, filtered.covariance, next_first(first))
 
 
 def draw_states(
     key: PRNGKeyArray, system: SystemMatrices, filtered: FilteredStates, first: Bool[Array, " t"], n: int
 ) -> Float[Array, "n t k"]:
     """n draws of all states from p(z₁…z_T | x₁…x_T)."""
-    slope, level, covariance = all_backwards(system, filtered, first)
+    slope, level, covariance = backwards(system, filtered, first)
     low = on_rows(root_semidefinite)(covariance)
 
     def step(later: Float[Array, "k _"], element: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -60,9 +55,7 @@ def draw_states(
 
     def path(key: PRNGKeyArray) -> Float[Array, "t k"]:
         noise = jnp.sum(low * jr.normal(key, level.shape)[:, None, :], axis=2)
-        origin = jnp.zeros_like(filtered.mean[0])
-        rows = (slope, level + noise)
-        return scan(step, origin, rows, lambda row: row[1], reverse=True)[1]
+        return scan(step, jnp.zeros_like(level[0]), (slope, level + noise), lambda row: row[1], reverse=True)[1]
 
     return jax.lax.map(path, jr.split(key, n))
 

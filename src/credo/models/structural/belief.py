@@ -29,7 +29,8 @@ from credo.core.padding import bucket, pad_rows
 from credo.core.params import positive
 from credo.core.predictive import LogNormal, Normal, Predictive
 from credo.core.pytrees import changed
-from credo.models.lds.kalman import FilterInputs, StateLaw, SystemMatrices, kalman_filter, kalman_smoother
+from credo.models.lds import kalman
+from credo.models.lds.kalman import FilterInputs, StateLaw, SystemMatrices
 from credo.models.lds.score import log_likelihood
 from credo.models.state_laws import FilteredStates, SmoothedStates
 from credo.models.structural.base import Block, Part, SeriesScales, as_number
@@ -331,13 +332,13 @@ def _system(belief: Structural, inputs: Float[Array, "t d"], scales: SeriesScale
 
 @eqx.filter_jit
 def _filter(belief: Structural, series: Series) -> FilteredStates:
-    return kalman_filter(belief._given(series))
+    return kalman.kalman_filter(belief._given(series))
 
 
 @eqx.filter_jit
 def _smooth(belief: Structural, series: Series) -> SmoothedStates:
     given = belief._given(series)
-    return kalman_smoother(given, kalman_filter(given))
+    return kalman.kalman_smoother(given, *kalman.forward_pass(given))
 
 
 StructuralEvidence.needs = Structural  # which it cannot import itself
