@@ -60,9 +60,9 @@ def system_at(lds: "LDS", inputs: Float[AnyArray, "t c"] | None, position: Int[A
             return level
         return xp.einsum("...ij,...j->...i", at(value), inputs) + level
 
-    matrices = (lds.transition, lds.process_noise, lds.emission, lds.observation_noise)
+    f, q, h, r = (at(a) for a in (lds.transition, lds.process_noise, lds.emission, lds.observation_noise))
     drift, offset = driven(lds.control, lds.states, None), driven(lds.feedthrough, lds.outputs, lds.offset)
-    return SystemMatrices(*map(at, matrices), drift, offset)
+    return SystemMatrices(f, q, h, r, drift, offset)
 
 
 def starts(lds: "LDS") -> StateLaw:

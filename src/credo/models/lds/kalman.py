@@ -247,8 +247,8 @@ def back_pass(given: FilterInputs, filtered: FilteredStates, told: Innovations, 
     system = given.system.with_blocks()
 
     def step(later: Law, element: tuple[Any, ...]) -> tuple[Law, T]:
-        *known, varying, begins = element
-        later, found = back_step(later, *known, system.at(varying), begins)
+        last, law, told, varying, begins = element
+        later, found = back_step(later, last, law, told, system.at(varying), begins)
         return later, keep(found)
 
     nothing = jnp.zeros_like(given.start.mean), jnp.zeros_like(given.start.covariance)

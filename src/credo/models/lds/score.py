@@ -39,8 +39,8 @@ def _forward(given: FilterInputs) -> tuple[Array, tuple[Any, ...]]:
 
 
 def _backward(kept: tuple[Any, ...], cotangent: Float[Array, ""]) -> tuple[FilterInputs]:
-    given, filtered, _ = kept
-    found = back_pass(*kept, lambda found: found._replace(cross=jnp.zeros(found.mean.shape[-1])))
+    given, filtered, told = kept
+    found = back_pass(given, filtered, told, lambda found: found._replace(cross=jnp.zeros(found.mean.shape[-1])))
     fresh = given.begins
     d_system, d_x = _gradients(given, before_each(given, filtered), found)
     r, second = found.r, 0.5 * (found.r[:, :, None] * found.r[:, None, :] - found.n)

@@ -16,8 +16,8 @@ Harvey (1989); Durbin & Koopman (2012), chapters 2-4.
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
+import jax.scipy.linalg as jsp
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -33,7 +33,7 @@ from credo.models.lds import kalman
 from credo.models.lds.kalman import FilterInputs, StateLaw, SystemMatrices
 from credo.models.lds.score import log_likelihood
 from credo.models.state_laws import FilteredStates, SmoothedStates
-from credo.models.structural.base import Block, Part, SeriesScales, as_number
+from credo.models.structural.base import Part, SeriesScales, as_number, variance_of
 from credo.models.structural.forecast import forecast
 from credo.models.structural.learning import StructuralEvidence, weak_priors
 from credo.models.structural.parts import Level, Regression, Trend
@@ -135,30 +135,21 @@ class Structural(Belief):
     def system(self, inputs: Float[Array, "t d"], scales: SeriesScales) -> tuple[StateLaw, SystemMatrices]:
         """The law of the first state, and the matrices of every time."""
         blocks = [part.block(scales) for part in self.parts]
-        transition = _diagonal([b.transition for b in blocks])
+        transition = jsp.block_diag(*(b.transition for b in blocks))
         noise = jnp.diag(jnp.concatenate([b.noise for b in blocks]))
-        emission = self._emission(blocks, inputs)
-        observation = jnp.zeros((1, 1)) if self.noise is None else jnp.reshape(self.noise, (1, 1))
-        start = StateLaw(jnp.concatenate([b.mean for b in blocks]), _diagonal([b.covariance for b in blocks]))
-        if self.start is not None:
-            start = self._given_start(len(transition))
-        return start, SystemMatrices.of(transition, noise, emission, observation)
-
-    def _emission(self, blocks: list[Block], inputs: Float[Array, "t d"]) -> Float[Array, "... 1 n"]:
-        if not any(isinstance(part, Regression) for part in self.parts):
-            return jnp.concatenate([b.weights for b in blocks])[None, :]
-        rows = [
-            inputs if isinstance(part, Regression) else jnp.broadcast_to(b.weights, (len(inputs), len(b.weights)))
-            for part, b in zip(self.parts, blocks, strict=True)
-        ]
-        return jnp.concatenate(rows, axis=1)[:, None, :]
-
-    def _given_start(self, n: int) -> StateLaw:
-        assert self.start is not None
-        if self.start.mean.shape != (n,) or self.start.covariance.shape != (n, n):
-            found = f"{self.start.mean.shape} and {self.start.covariance.shape}"
+        weights = [b.weights for b in blocks]
+        if self.input_names != ():  # the inputs of each time are the weights of the regression
+            each = zip(self.parts, weights, strict=True)
+            weights = [inputs if isinstance(part, Regression) else jnp.tile(w, (len(inputs), 1)) for part, w in each]
+        emission = jnp.concatenate(weights, axis=-1)[..., None, :]
+        n, start = len(transition), self.start
+        if start is None:
+            start = StateLaw(jnp.concatenate([b.mean for b in blocks]), jsp.block_diag(*(b.covariance for b in blocks)))
+        elif start.mean.shape != (n,) or start.covariance.shape != (n, n):
+            found = f"{start.mean.shape} and {start.covariance.shape}"
             raise DataError(f"start must be a mean of shape ({n},) and a covariance of shape ({n}, {n}), found {found}")
-        return self.start
+        observation = variance_of(self.noise).reshape(1, 1)
+        return start, SystemMatrices.of(transition, noise, emission, observation)
 
     # ------------------------------------------------------------------ data
 
@@ -169,8 +160,7 @@ class Structural(Belief):
         table, found = read_inputs(inputs, len(outcomes), names)
         if names is None:
             raise DataError(f"Regression() has seen no inputs: name them, Regression({found!r}), or use fit")
-        series = series_of(outcomes, table, self.log)
-        return series if self.scales is None else eqx.tree_at(lambda s: s.scales, series, self.scales)
+        return series_of(outcomes, table, self.log, self.scales)
 
     def _read(self, y: ArrayLike, missing: bool) -> Float[np.ndarray, " t"]:
         outcomes = read_outcomes(y, missing)
@@ -191,8 +181,7 @@ class Structural(Belief):
         series = named.statistics(y, inputs, missing)
         scales = series.scales
         noise = None if self.noise is None else put(scales.step**2 / 3)
-        adapted = changed(named, parts=tuple(part.adapt(scales) for part in parts), noise=noise)
-        return adapted, series
+        return changed(named, parts=tuple(part.adapt(scales) for part in parts), noise=noise), series
 
     def condition_on(self, statistics: Series) -> "Structural":
         """The law of the state after the series, by the Kalman filter; it goes on where the last one ended."""
@@ -202,8 +191,7 @@ class Structural(Belief):
         past = Past(*statistics.unpadded())
         if self.past is not None:
             past = Past(np.concatenate([self.past.y, past.y]), np.concatenate([self.past.inputs, past.inputs]))
-        scales = statistics.scales if self.scales is None else self.scales
-        return changed(self, state=state, past=past, scales=scales)
+        return changed(self, state=state, past=past, scales=self.scales or statistics.scales)
 
     def evidence_of(self, statistics: Series) -> Float[Array, ""]:
         """log p(y₁…y_T) = Σₜ log p(yₜ | y₁…yₜ₋₁); of logarithms, with -Σₜ log yₜ."""
@@ -245,8 +233,7 @@ class Structural(Belief):
         check_count(steps, "steps")
         if self.scales is None:
             raise DataError("the model has seen no data, so it cannot forecast; use credo.fit(model, y) first")
-        names = self.input_names
-        table, _ = read_inputs(inputs, int(steps), () if names is None else names)
+        table, _ = read_inputs(inputs, int(steps), self.input_names or ())
         start, system = self.matrices(table)
         return self._in_units(forecast(system, start, self.state, int(steps)))
 
@@ -265,47 +252,43 @@ class Structural(Belief):
 
     def filter(self) -> FilteredStates:
         """The law of the state at every time given the outcomes up to then."""
-        if self.past is None or self.scales is None:
-            raise DataError("the model has seen no data, so there is nothing to filter; use credo.fit(model, y) first")
-        series = eqx.tree_at(lambda s: s.scales, series_of(self.past.y, self.past.inputs), self.scales)
-        filtered = _filter(self.unconditioned()._light(), series)
-        rows = len(self.past.y)
-        return jax.tree.map(lambda a: put(np.asarray(a)[:rows]), filtered)
+        series = self._whole("filter")
+        return series.rows_of(_filter(self.unconditioned()._light(), series))
 
     def smooth(self, steps: int = 0, inputs: ArrayLike | None = None) -> SmoothedStates:
         """The law of every state given the whole series, and `steps` further."""
+        series = self._whole("smooth", steps, inputs)
+        return series.rows_of(_smooth(self.unconditioned()._light(), series))
+
+    def _whole(self, doing: str, steps: int = 0, inputs: ArrayLike | None = None) -> Series:
+        """The series so far and `steps` further."""
         if self.past is None or self.scales is None:
-            raise DataError("the model has seen no data, so there is nothing to smooth; use credo.fit(model, y) first")
+            raise DataError(
+                f"the model has seen no data, so there is nothing to {doing}; use credo.fit(model, y) first"
+            )
         check_count(steps, "steps", least=0)
         table, _ = read_inputs(inputs, int(steps), self.input_names) if steps else (self.past.inputs[:0], ())
         y = np.concatenate([self.past.y, np.full(int(steps), np.nan)])
-        series = series_of(y, np.concatenate([self.past.inputs, table]))
-        series = eqx.tree_at(lambda s: s.scales, series, self.scales)
-        smoothed = _smooth(self.unconditioned()._light(), series)
-        return jax.tree.map(lambda a: put(np.asarray(a)[: len(y)]), smoothed)
+        return series_of(y, np.concatenate([self.past.inputs, table]), scales=self.scales)
 
     def components(self, steps: int = 0, inputs: ArrayLike | None = None) -> dict[str, Predictive]:
         """What each part adds to the outcome, by name: at every time of the past and `steps` further, given all.
 
         Of a model of logarithms, the factor of each part: their medians multiply to that of the outcome.
         """
-        smoothed = self.smooth(steps, inputs)
-        assert self.past is not None and self.scales is not None
-        table = self.past.inputs
-        if steps and inputs is not None:
-            table = np.concatenate([table, read_inputs(inputs, int(steps), self.input_names)[0]])
+        series = self._whole("smooth", steps, inputs)
+        smoothed = series.rows_of(_smooth(self.unconditioned()._light(), series))
         mean, covariance = np.asarray(smoothed.mean), np.asarray(smoothed.covariance)
-        emission = np.asarray(self.matrices(table)[1].emission)
+        emission = np.asarray(self.matrices(series.unpadded()[1])[1].emission)
         weights = np.broadcast_to(emission.reshape(-1, mean.shape[1]), mean.shape)
         out: dict[str, Predictive] = {}
         at = 0
         for name, part in zip(self.names, self.parts, strict=True):
             own = slice(at, at + len(part.states))
             h = weights[:, own]
-            doubt = np.einsum("ti,tij,tj->t", h, covariance[:, own, own], h)
+            doubt = np.einsum("ti,tij,tj->t", h, covariance[:, own, own], h).clip(0.0)
             total = (h * mean[:, own]).sum(axis=1)
-            known = Normal(put(total), put(np.zeros(len(mean))), put(np.maximum(doubt, 0.0)))
-            out[name] = self._in_units(known)
+            out[name] = self._in_units(Normal(put(total), put(np.zeros(len(mean))), put(doubt)))
             at = own.stop
         return out
 
@@ -313,16 +296,6 @@ class Structural(Belief):
         from credo.models.structural.describe import describe
 
         return describe(self)
-
-
-def _diagonal(blocks: list[Array]) -> Float[Array, "n n"]:
-    """The blocks on the diagonal of one matrix."""
-    n = sum(len(b) for b in blocks)
-    out, at = jnp.zeros((n, n)), 0
-    for block in blocks:
-        out = out.at[at : at + len(block), at : at + len(block)].set(block)
-        at += len(block)
-    return out
 
 
 @eqx.filter_jit

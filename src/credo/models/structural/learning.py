@@ -32,26 +32,20 @@ LOOSE_ODDS = 1.5
 def weak_priors(belief: "Structural", scales: SeriesScales) -> dict[str, Penalty]:
     """A prior for every learnable number of a structural model."""
     found: dict[str, Penalty] = {}
-    typical = {
-        f"parts.{i}.{field}": value
-        for i, part in enumerate(belief.parts)
-        for field, value in part.typical(scales).items()
-    }
+    parts = enumerate(belief.parts)
+    typical = {f"parts.{i}.{field}": value for i, part in parts for field, value in part.typical(scales).items()}
     typical["noise"] = 0.3 * scales.step**2
     for path, value in params.learnable(belief).items():
         kind = params.constraint_of(belief, path).kind
         if path in typical:
             found[path] = LogScalePenalty(typical[path], LOOSE)
         elif kind == "unit_interval":
-            found[path] = LogitPenalty(np.full(np.shape(value), _middle(path)), LOOSE_ODDS)
+            # What fades does so slowly; a partial autocorrelation is as likely positive as negative.
+            middle = 0.5 if path.endswith("partial") else 0.9
+            found[path] = LogitPenalty(np.full(np.shape(value), middle), LOOSE_ODDS)
         elif kind == "positive":
             found[path] = LogScalePenalty(value, 0.5)
     return found
-
-
-def _middle(path: str) -> float:
-    """What fades does so slowly; a partial autocorrelation is as likely positive as negative."""
-    return 0.5 if path.endswith("partial") else 0.9
 
 
 @dataclass(frozen=True)

@@ -69,9 +69,7 @@ class Trend(Part):
         transition = jnp.asarray([[1.0, 1.0], [0.0, 0.0]]).at[1, 1].set(phi)
         noise = jnp.stack([variance_of(self.variance), variance_of(self.slope)])
         start = jnp.diag(jnp.asarray([(WIDE * scales.spread) ** 2, scales.step**2]))
-        return Block(
-            transition, noise, jnp.asarray([1.0, 0.0]), jnp.stack([jnp.asarray(scales.center), jnp.zeros(())]), start
-        )
+        return Block(transition, noise, jnp.asarray([1.0, 0.0]), jnp.asarray([scales.center, 0.0]), start)
 
     def initial(self, scales: SeriesScales) -> dict[str, Number]:
         """A slope that changes little."""

@@ -1,6 +1,9 @@
 """Series as people have them, checked: outcomes at equal steps of time, gaps where nothing was observed, inputs."""
 
+from typing import TypeVar
+
 import equinox as eqx
+import jax
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
@@ -9,6 +12,8 @@ from credo.core.checks import ArrayLike, check_table, input_names
 from credo.core.errors import DataError
 from credo.core.padding import bucket, pad_rows
 from credo.models.structural.base import SeriesScales
+
+T = TypeVar("T")
 
 
 class Series(eqx.Module):
@@ -22,6 +27,10 @@ class Series(eqx.Module):
     """How many times there are."""
     jacobian: Float[Array, ""]
     """log |dz/dy| of the outcomes, of which z is kept here: -Σ log y for logarithms, 0 where they are as given."""
+
+    def rows_of(self, tree: T) -> T:
+        """The rows that are not padding, of every array of a pass."""
+        return jax.tree.map(lambda a: put(np.asarray(a)[: int(self.length)]), tree)
 
     def unpadded(self) -> tuple[Float[np.ndarray, " t"], Float[np.ndarray, "t d"]]:
         """The outcomes, NaN where there are none, and the inputs."""
@@ -79,12 +88,11 @@ def read_inputs(
     return np.asarray(table), found if names is None else names
 
 
-def series_of(y: Float[np.ndarray, " t"], inputs: Float[np.ndarray, "t d"], log: bool = False) -> Series:
-    """Padded, with its scales; `log` says that y are logarithms of the outcomes."""
-    length = bucket(len(y))
-    seen = ~np.isnan(y)
-    filled = pad_rows(np.where(seen, y, 0.0)[:, None], length)
-    mask = pad_rows(seen[:, None], length)
+def series_of(
+    y: Float[np.ndarray, " t"], inputs: Float[np.ndarray, "t d"], log: bool = False, scales: SeriesScales | None = None
+) -> Series:
+    """Padded, with its own scales unless others are given; `log` says that y are logarithms of the outcomes."""
+    seen = ~np.isnan(y)[:, None]
+    filled, mask, table = (put(pad_rows(a, bucket(len(y)))) for a in (np.where(seen, y[:, None], 0.0), seen, inputs))
     jacobian = np.asarray(-np.nansum(y) if log else 0.0)
-    table = put(pad_rows(inputs, length))
-    return Series(put(filled), put(mask), table, SeriesScales.of(y, inputs), put(len(y)), put(jacobian))
+    return Series(filled, mask, table, scales or SeriesScales.of(y, inputs), put(len(y)), put(jacobian))
