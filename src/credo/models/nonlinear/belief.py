@@ -21,7 +21,7 @@ from credo.core.pytrees import changed
 from credo.models.nonlinear.gaussian_filters import Extended
 from credo.models.nonlinear.laws import Cloud
 from credo.models.nonlinear.method import FINE, FiltersStates, StateMethod, check_status
-from credo.models.nonlinear.model import Dynamics, check_covariance, check_function, check_mean
+from credo.models.nonlinear.model import Dynamics, check_covariance, check_mean
 from credo.models.nonlinear.particle import Particles
 from credo.models.nonlinear.simulate import draw_future
 from credo.models.sequences import Sequences, read
@@ -72,7 +72,8 @@ class StateSpaceModel(Dynamics, Belief, FiltersStates):
             ("log_likelihood", log_likelihood, "(x, z, u)"),
             ("transition_sample", transition_sample, "(key, z, u)"),
         ):
-            check_function(value, name, call)
+            if value is not None and not callable(value):
+                raise DataError(f"{name} must be a function {call}, found {type(value).__name__}")
         if transition_sample is None and (step is None or process_noise is None):
             raise DataError("step and process_noise are missing; pass both, or transition_sample(key, z, u)")
         if log_likelihood is None and observe is None:
@@ -159,10 +160,8 @@ class StateSpaceModel(Dynamics, Belief, FiltersStates):
         By `Extended` and `Unscented` a `Normal`, by `Particles` a `Mixture`; `inputs` has a row for each step.
         """
         check_count(steps, "steps")
-        first = np.arange(bucket(steps)) < (self.state is None)
-        driven = None if inputs is None else put(_check_inputs(inputs, steps))
         law = self.using.blank(self._dynamics()) if self.state is None else self.state
-        prediction, status = self.using.forecast(self._dynamics(), law, put(first), driven)
+        prediction, status = self.using.forecast(self._dynamics(), law, *self._ahead(steps, inputs))
         status = status if is_traced(status) else np.asarray(status)
         return check_status(status[:steps], _first_rows(prediction, steps), "step")
 
@@ -174,15 +173,26 @@ class StateSpaceModel(Dynamics, Belief, FiltersStates):
         `inputs` has a row for each of them; outcomes are drawn from what `observe` says.
         """
         check_count(n, "n")
-        first = np.arange(bucket(n)) < (self.state is None)
-        driven = None if inputs is None else put(_check_inputs(inputs, n))
-        drawn = draw_future(jr.key(seed), self._dynamics(), self.state, put(first), driven)
+        drawn = draw_future(jr.key(seed), self._dynamics(), self.state, *self._ahead(n, inputs))
         states, outcomes, status = drawn if is_traced(drawn) else (put(np.asarray(v)[:n]) for v in drawn)
         return check_status(status[:n], (states[:n], outcomes[:n]), "step")
 
     def _dynamics(self) -> "StateSpaceModel":
         """Without what changes from row to row, so that compiled code can be reused."""
         return changed(self, state=None, using=None)
+
+    def _ahead(self, steps: int, inputs: ArrayLike | None) -> tuple[Array, Array | None]:
+        """Which of the next rows begins a sequence, and their inputs.
+
+        Padding repeats the last one, as zeros may be where functions are not defined.
+        """
+        first = put(np.arange(bucket(steps)) < (self.state is None))
+        if inputs is None:
+            return first, None
+        table = check_vector(inputs, "inputs")[:, None] if np.ndim(inputs) == 1 else check_table(inputs, "inputs")
+        if len(table) != steps:
+            raise DataError(f"inputs must have a row for each of the {steps} steps, found {len(table)}")
+        return first, put(np.asarray(table)[np.minimum(np.arange(bucket(steps)), steps - 1)])
 
     def _begin(self, data: Sequences) -> tuple[Any, Sequences]:
         goes_on = self.state is not None and data.alone
@@ -198,7 +208,8 @@ class StateSpaceModel(Dynamics, Belief, FiltersStates):
         belief = self if using is None else self.by(using)
         data = belief.statistics(x, **options)
         result, status = getattr(belief.using, kind)(belief._dynamics(), *belief._begin(data))
-        return _rows(check_status(_cut(status, data), result), data.rows)
+        checked = check_status(_cut(status, data), result)
+        return jax.tree.map(lambda leaf: put(np.asarray(leaf)[: data.rows]), checked)  # NumPy compiles nothing
 
     def __repr__(self) -> str:
         from credo.models.nonlinear.describe import describe
@@ -219,21 +230,8 @@ def _as_rows(x: Any, columns: int | None) -> Any:
     return np.asarray(x)[None] if flat and columns is not None and columns > 1 and len(x) == columns else x
 
 
-def _check_inputs(inputs: Any, steps: int) -> np.ndarray:
-    """The inputs of the next rows; padding repeats the last one, as zeros may be where functions are not defined."""
-    table = check_vector(inputs, "inputs")[:, None] if np.ndim(inputs) == 1 else check_table(inputs, "inputs")
-    if len(table) != steps:
-        raise DataError(f"inputs must have a row for each of the {steps} steps, found {len(table)}")
-    return np.asarray(table)[np.minimum(np.arange(bucket(steps)), steps - 1)]
-
-
 def _cut(status: Array, data: Sequences) -> Any:
     return status if is_traced(status) else np.asarray(status)[: data.rows]
-
-
-def _rows(tree: Any, n: int) -> Any:
-    """The first n rows of every array, cut in NumPy, which compiles nothing."""
-    return jax.tree.map(lambda leaf: put(np.asarray(leaf)[:n]), tree)
 
 
 def _first_rows(prediction: Any, steps: int) -> Any:

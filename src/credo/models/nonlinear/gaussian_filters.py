@@ -32,6 +32,7 @@ from credo.models.sequences import Sequences
 from credo.models.state_laws import FilteredStates, SmoothedStates
 
 Law = tuple[Array, Array]
+Function = Callable[[Array], Array]
 
 
 class Moments(NamedTuple):
@@ -63,9 +64,7 @@ class AssumedGaussian(StateMethod):
     """p(zₜ | x₁…xₜ) ≈ N(mean, covariance)."""
 
     @abstractmethod
-    def moments(
-        self, function: Callable[[Array], Array], mean: Float[Array, " n"], covariance: Float[Array, "n n"]
-    ) -> Moments:
+    def moments(self, function: Function, mean: Float[Array, " n"], covariance: Float[Array, "n n"]) -> Moments:
         """The moments of z and f(z) for z ~ N(mean, covariance)."""
 
     def blank(self, model: Dynamics) -> Gaussian:
@@ -78,26 +77,25 @@ class AssumedGaussian(StateMethod):
 
     def run(self, model: Dynamics, before: Gaussian, rows: Sequences) -> tuple[Gaussian, Array, Array]:
         """The law after the last row, log p(xₜ | x₁…xₜ₋₁) and what was wrong with each row."""
-        law, (_, _, increments, status) = _filter(self, model, (before.mean, before.covariance), rows)
-        return Gaussian(*law), increments, status
+        law, (states, status) = _filter(self, model, (before.mean, before.covariance), rows)
+        return Gaussian(*law), states.increments, status
 
     def filter(self, model: Dynamics, before: Gaussian, rows: Sequences) -> tuple[FilteredStates, Array]:
         """The law of each row."""
-        _, (mean, covariance, increments, status) = _filter(self, model, (before.mean, before.covariance), rows)
-        return FilteredStates(mean, covariance, increments), status
+        return _filter(self, model, (before.mean, before.covariance), rows)[1]
 
     def smooth(self, model: Dynamics, before: Gaussian, rows: Sequences) -> tuple[FilteredStates, Array]:
         """p(zₜ | x₁…x_T), back from the last row."""
-        _, (mean, covariance, increments, status) = _filter(self, model, (before.mean, before.covariance), rows)
-        mean, covariance, ok = _smooth(self, model, mean, covariance, rows)
-        return SmoothedStates(mean, covariance, increments), jnp.where((status == FINE) & ~ok, COVARIANCE, status)
+        states, status = self.filter(model, before, rows)
+        mean, covariance, ok = _smooth(self, model, (states.mean, states.covariance), rows)
+        status = jnp.where((status == FINE) & ~ok, COVARIANCE, status)
+        return SmoothedStates(mean, covariance, states.increments), status
 
     def forecast(
         self, model: Dynamics, before: Gaussian, first: Bool[Array, " s"], inputs: Float[Array, "s c"] | None
     ) -> tuple[Predictive, Array]:
         """The outcomes of the next rows: noise is aleatoric, not knowing the state epistemic."""
-        mean, latent, noise, status = _forecast(self, model, (before.mean, before.covariance), first, inputs)
-        return Normal(mean, noise, latent), status
+        return _forecast(self, model, (before.mean, before.covariance), first, inputs)
 
 
 class Extended(AssumedGaussian):
@@ -107,9 +105,7 @@ class Extended(AssumedGaussian):
     Särkkä & Svensson (2023), algorithm 7.4.
     """
 
-    def moments(
-        self, function: Callable[[Array], Array], mean: Float[Array, " n"], covariance: Float[Array, "n n"]
-    ) -> Moments:
+    def moments(self, function: Function, mean: Float[Array, " n"], covariance: Float[Array, "n n"]) -> Moments:
         """f(m), and JPJᵀ as columns I, J with weights P."""
         slope = jax.jacfwd(function)(mean)
         return Moments(function(mean), jnp.eye(mean.shape[0]), slope, covariance, jnp.asarray(True))
@@ -140,16 +136,13 @@ class Unscented(AssumedGaussian):
         if not (np.isfinite(self.beta) and np.isfinite(self.kappa)):
             raise DataError(f"beta and kappa must be finite, found {beta!r} and {kappa!r}")
 
-    def moments(
-        self, function: Callable[[Array], Array], mean: Float[Array, " n"], covariance: Float[Array, "n n"]
-    ) -> Moments:
+    def moments(self, function: Function, mean: Float[Array, " n"], covariance: Float[Array, "n n"]) -> Moments:
         """Weighted sums over the points."""
         n = mean.shape[0]
         if n + self.kappa <= 0:
             raise DataError(f"kappa must be greater than minus the {n} numbers of the state, found {self.kappa:g}")
         square = self.alpha**2 * (n + self.kappa)
-        outer = 1 / (2 * square)
-        middle = 1 - n / square
+        outer, middle = 1 / (2 * square), 1 - n / square
         free = jnp.diagonal(covariance) > 0
         root, ok = scaled_root(covariance, free)
         spread = jnp.sqrt(square) * jnp.where(free[:, None], root, 0.0)
@@ -174,11 +167,17 @@ def _prior(
     return mean, covariance, jnp.isfinite(mean).all() & jnp.isfinite(covariance).all(), moved.ok
 
 
+def _status(finite: Array, shown: Moments, good: Array) -> Array:
+    """What was wrong with a row."""
+    looks = jnp.isfinite(shown.mean).all() & jnp.isfinite(shown.y).all()
+    return jnp.where(~finite, STEP, jnp.where(~looks, OBSERVE, jnp.where(good & shown.ok, FINE, COVARIANCE)))
+
+
 @eqx.filter_jit
 def _filter(
     method: AssumedGaussian, model: Dynamics, before: Law, rows: Sequences
-) -> tuple[Law, tuple[Array, Array, Array, Array]]:
-    """The law after the last row; mean, covariance, log p(xₜ | x₁…xₜ₋₁) and status of each."""
+) -> tuple[Law, tuple[FilteredStates, Array]]:
+    """The law after the last row; that of each, and what was wrong with it."""
 
     def update(law: Law, row: Sequences) -> tuple[Law, tuple[Array, ...]]:
         mean, covariance, finite, passed = _prior(method, model, law, row.first, row.inputs)
@@ -192,25 +191,17 @@ def _filter(
             jnp.square(solve_lower(root, apart)).sum() + log_determinant(root) + row.seen.sum() * LOG_2PI
         )
         law = mean + gain @ apart, shown.left(gain, noise)
-        looks = jnp.isfinite(shown.mean).all() & jnp.isfinite(shown.y).all()
-        good = passed & definite & shown.ok
-        status = jnp.where(~finite, STEP, jnp.where(~looks, OBSERVE, jnp.where(good, FINE, COVARIANCE)))
-        return law, (*law, increment, status)
+        return law, (*law, increment, _status(finite, shown, passed & definite))
 
     def nothing(law: Law, row: Sequences) -> tuple[Law, tuple[Array, ...]]:
         return law, (*law, jnp.zeros(()), jnp.asarray(FINE))
 
-    return jax.lax.scan(lambda law, row: jax.lax.cond(row.real, update, nothing, law, row), before, rows)
+    law, found = jax.lax.scan(lambda law, row: jax.lax.cond(row.real, update, nothing, law, row), before, rows)
+    return law, (FilteredStates(*found[:3]), found[3])
 
 
 @eqx.filter_jit
-def _smooth(
-    method: AssumedGaussian,
-    model: Dynamics,
-    mean: Float[Array, "t n"],
-    covariance: Float[Array, "t n n"],
-    rows: Sequences,
-) -> tuple[Array, Array, Array]:
+def _smooth(method: AssumedGaussian, model: Dynamics, laws: Law, rows: Sequences) -> tuple[Array, ...]:
     """Back in time: what zₜ₊₁ turned out to be, regressed on zₜ."""
 
     def update(later: Law, here: tuple[Array, Array, Array | None]) -> tuple[Law, tuple[Array, ...]]:
@@ -229,31 +220,25 @@ def _smooth(
 
     last = jnp.roll(rows.first | ~rows.real, -1).at[-1].set(True)
     inputs = None if rows.inputs is None else jnp.roll(rows.inputs, -1, axis=0)
-    here = (mean, covariance, inputs)
-    start = (mean[-1], covariance[-1])
-    return jax.lax.scan(
-        lambda later, row: jax.lax.cond(row[0], end, update, later, row[1]), start, (last, here), reverse=True
-    )[1]
+
+    def step(later: Law, row: tuple[Array, tuple[Array, Array, Array | None]]) -> tuple[Law, tuple[Array, ...]]:
+        return jax.lax.cond(row[0], end, update, later, row[1])
+
+    return jax.lax.scan(step, (laws[0][-1], laws[1][-1]), (last, (*laws, inputs)), reverse=True)[1]
 
 
 @eqx.filter_jit
 def _forecast(
-    method: AssumedGaussian,
-    model: Dynamics,
-    before: Law,
-    first: Bool[Array, " s"],
-    inputs: Float[Array, "s c"] | None,
-) -> tuple[Array, Array, Array, Array]:
-    """Mean, variance from the state, variance of the noise and status of each outcome."""
+    method: AssumedGaussian, model: Dynamics, before: Law, first: Bool[Array, " s"], inputs: Array | None
+) -> tuple[Normal, Array]:
+    """The outcomes, and what was wrong with each."""
 
     def ahead(law: Law, row: tuple[Array, Array | None]) -> tuple[Law, tuple[Array, ...]]:
         fresh, u = row
         mean, covariance, finite, passed = _prior(method, model, law, fresh, u)
         shown = method.moments(lambda z: model.outcome(z, u), mean, covariance)
-        looks = jnp.isfinite(shown.mean).all() & jnp.isfinite(shown.y).all()
-        status = jnp.where(~finite, STEP, jnp.where(~looks, OBSERVE, jnp.where(passed & shown.ok, FINE, COVARIANCE)))
         latent = jnp.maximum(jnp.diagonal(shown.covariance), 0.0)
-        return (mean, covariance), (shown.mean, latent, status)
+        return (mean, covariance), (shown.mean, latent, _status(finite, shown, passed))
 
     _, (mean, latent, status) = jax.lax.scan(ahead, before, (first, inputs))
     assert model.observation_noise is not None
@@ -261,4 +246,4 @@ def _forecast(
     u = None if inputs is None else inputs[0]
     if eqx.filter_eval_shape(model.shown, model.start_mean, u).ndim == 0:
         mean, latent, noise = mean[:, 0], latent[:, 0], noise[:, 0]
-    return mean, latent, noise, status
+    return Normal(mean, noise, latent), status

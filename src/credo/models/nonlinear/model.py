@@ -103,17 +103,11 @@ class Dynamics(eqx.Module):
     def move(self, key: PRNGKeyArray, z: Float[Array, "k n"], u: Array | None) -> Float[Array, "k n"]:
         """One draw of the next state after each of k states."""
         if self.transition_sample is None:
-            root = (
-                noise_root(self.process_noise)
-                if self.process_noise is not None
-                else jnp.zeros((self.states, self.states))
-            )
             means = jax.vmap(lambda state: self.advance(state, u))(z)
-            return means + jr.normal(key, z.shape) @ root.T
-        own = self.transition_sample
-        moved = jax.vmap(lambda k, state: jnp.atleast_1d(jnp.asarray(own(k, state, u), float)))(
-            jr.split(key, z.shape[0]), z
-        )
+            assert self.process_noise is not None
+            return means + jr.normal(key, z.shape) @ noise_root(self.process_noise).T
+        own, keys = self.transition_sample, jr.split(key, z.shape[0])
+        moved = jax.vmap(lambda k, state: jnp.atleast_1d(jnp.asarray(own(k, state, u), float)))(keys, z)
         if moved.shape != z.shape:
             raise DataError(f"transition_sample must return a state of shape {z.shape[1:]}, found {moved.shape[1:]}")
         return moved
@@ -164,12 +158,6 @@ def check_covariance(value: Any, name: str, size: int | None) -> Array:
             "check the signs of its entries"
         )
     return put(table)
-
-
-def check_function(value: Any, name: str, call: str) -> None:
-    """`DataError` unless the value is None or can be called."""
-    if value is not None and not callable(value):
-        raise DataError(f"{name} must be a function {call}, found {type(value).__name__}")
 
 
 def _check_columns(found: int, expected: int | None) -> None:

@@ -7,7 +7,7 @@ is unbiased for p(x₁…x_T), whatever the number of particles. Gordon, Salmond
 Chopin & Papaspiliopoulos (2020), chapter 10.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -73,18 +73,8 @@ class Particles(StateMethod):
 
     def filter(self, model: Dynamics, before: Cloud, rows: Sequences) -> tuple[FilteredStates, Array]:
         """The particles of each row, with their ancestors."""
-        _, (increments, status, kept) = _run(self._program(), model, before, rows, True)
-        result = ParticleFiltered(
-            kept.mean,
-            kept.covariance,
-            increments,
-            kept.particles,
-            kept.log_weights,
-            kept.ancestors,
-            kept.ess,
-            rows.first,
-        )
-        return result, status
+        _, (_, status, kept) = _run(self._program(), model, before, rows, True)
+        return ParticleFiltered(*kept), status
 
     def smooth(self, model: Dynamics, before: Cloud, rows: Sequences) -> tuple[FilteredStates, Array]:
         """Not for particles, whose `filter` has paths."""
@@ -102,22 +92,6 @@ class Particles(StateMethod):
         return Particles(self.n, self.resample, self.threshold)
 
 
-class Kept(NamedTuple):
-    """What is kept of a row."""
-
-    mean: Float[Array, "*t n"]
-    covariance: Float[Array, "*t n n"]
-    particles: Float[Array, "*t k n"]
-    log_weights: Float[Array, "*t k"]
-    ancestors: Int[Array, "*t k"]
-    ess: Float[Array, "*t"]
-
-
-def resampled(key: PRNGKeyArray, log_weights: Float[Array, " k"], scheme: str) -> Int[Array, " k"]:
-    """Which particles go on: each as often, on average, as k times its weight. Douc & Cappé (2005)."""
-    return SCHEMES[scheme](key, jnp.exp(log_weights))
-
-
 def advance(
     method: Particles, model: Dynamics, key: PRNGKeyArray, cloud: tuple[Array, Array], row: Sequences
 ) -> tuple[tuple[Array, Array], Int[Array, " k"]]:
@@ -131,11 +105,10 @@ def advance(
         return (model.draw_start(k_move, n), even), same
 
     def choose() -> tuple[Array, Array]:
-        return resampled(k_resample, cloud[1], method.resample).astype(same.dtype), even
+        return SCHEMES[method.resample](k_resample, jnp.exp(cloud[1])).astype(same.dtype), even
 
     def move() -> tuple[tuple[Array, Array], Array]:
-        few = effective(cloud[1]) < method.threshold * n
-        few = few | (method.threshold == 1)
+        few = (effective(cloud[1]) < method.threshold * n) | (method.threshold == 1)
         ancestors, log_weights = jax.lax.cond(few, choose, lambda: (same, cloud[1]))
         return (model.move(k_move, cloud[0][ancestors], row.inputs), log_weights), ancestors
 
@@ -160,16 +133,16 @@ def _run(method: Particles, model: Dynamics, before: Cloud, rows: Sequences, kee
             status = jnp.where(good, status, code)
         log_weights = jnp.where(possible, joint - jnp.where(possible, increment, 0.0), log_weights)
         new = Cloud(particles, log_weights, jr.key_data(key))
-        return new, (increment, status, kept(new, ancestors))
+        return new, (increment, status, kept(new, increment, ancestors, row))
 
     def nothing(cloud: Cloud, row: Sequences) -> tuple[Cloud, tuple[Any, ...]]:
-        return cloud, (jnp.zeros(()), jnp.asarray(FINE), kept(cloud, jnp.arange(method.n)))
+        none = jnp.zeros(())
+        return cloud, (none, jnp.asarray(FINE), kept(cloud, none, jnp.arange(method.n), row))
 
-    def kept(cloud: Cloud, ancestors: Int[Array, " k"]) -> Kept | None:
-        if not keep:
-            return None
-        both = moments(cloud.particles, cloud.log_weights)
-        return Kept(*both, cloud.particles, cloud.log_weights, ancestors, cloud.ess)
+    def kept(cloud: Cloud, increment: Array, ancestors: Array, row: Sequences) -> tuple[Array, ...] | None:
+        law = (*moments(cloud.particles, cloud.log_weights), increment)
+        own = (cloud.particles, cloud.log_weights, ancestors, cloud.ess, row.first)
+        return (*law, *own) if keep else None
 
     return jax.lax.scan(lambda cloud, row: jax.lax.cond(row.real, update, nothing, cloud, row), before, rows)
 
