@@ -16,12 +16,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
-from credo.core.arrays import AnyArray
+from credo.core.arrays import AnyArray, is_traced
 from credo.core.errors import DataError
 from credo.core.params import ABSENT, is_absent, positive
 from credo.core.pytrees import changed
 from credo.kernels.base import Amplitude, InputScales, Kernel, Wrapped, show, show_scaled, start
 from credo.kernels.elementary import Constant
+from credo.kernels.measures import Spectrum, convolution, mixture, series
+
+SERIES_TAIL = 1e-17
+LONGEST_SERIES = 60
 
 
 class Elementwise(Kernel):
@@ -53,7 +57,7 @@ class Elementwise(Kernel):
         return self.arguments[0].encode(x, name, columns)
 
     @property
-    def is_stationary(self) -> bool:
+    def is_stationary(self) -> bool:  # type: ignore[override]
         """Where all of them are."""
         return all(k.is_stationary for k in self.arguments)
 
@@ -89,6 +93,10 @@ class Sum(Elementwise):
         """Σ kᵢ."""
         return sum(k[1:], start=k[0])
 
+    def spectral_measure(self, d: int) -> Spectrum:
+        """A mixture."""
+        return mixture([k.spectral_measure(d) for k in self.parts])
+
     def adapt(self, scales: InputScales) -> "Sum":
         """Each term explains an equal share of the variance."""
         share = scales._replace(variance=scales.variance / len(self.parts))
@@ -121,6 +129,11 @@ class Product(Elementwise):
     def value(self, *k: Array) -> Array:
         """s² Π kᵢ."""
         return math.prod(k[1:], start=k[0] * self.amplitude())
+
+    def spectral_measure(self, d: int) -> Spectrum:
+        """A convolution."""
+        mass, law = convolution([k.spectral_measure(d) for k in self.factors])
+        return self.amplitude() * mass, law
 
     def adapt(self, scales: InputScales) -> "Product":
         """The amplitude explains the variance, where it is the product's own."""
@@ -174,6 +187,11 @@ class Scaled(Wrapped, Elementwise):
         """s² k."""
         return self.variance * k[0]
 
+    def spectral_measure(self, d: int) -> Spectrum:
+        """s² times the mass."""
+        mass, law = self.kernel.spectral_measure(d)
+        return self.variance * mass, law
+
     def adapt(self, scales: InputScales) -> "Scaled":
         """The kernel inside at variance one; the factor is the user's."""
         return Scaled(self.kernel.adapt(scales._replace(variance=1.0)), self.variance)
@@ -205,6 +223,10 @@ class Power(Wrapped, Elementwise):
         """k^p."""
         return k[0] ** self.exponent
 
+    def spectral_measure(self, d: int) -> Spectrum:
+        """A convolution with itself."""
+        return convolution([self.kernel.spectral_measure(d)] * self.exponent)
+
     def adapt(self, scales: InputScales) -> "Power":
         """The p-th power explains the variance."""
         return Power(self.kernel.adapt(scales._replace(variance=scales.variance ** (1 / self.exponent))), self.exponent)
@@ -223,6 +245,20 @@ class Exponentiated(Wrapped, Elementwise):
         """exp k."""
         return jnp.exp(k[0])
 
+    def spectral_measure(self, d: int) -> Spectrum:
+        """Of exp(k) = Σ kⁱ/i!, cut where the rest is lost to rounding."""
+        mass, law = self.kernel.spectral_measure(d)
+        if is_traced(mass):
+            raise DataError("the spectral measure of exp(k) needs a kernel with known numbers; compute it outside jit")
+        s2, n = float(mass), 1
+        while n < LONGEST_SERIES and (n < s2 or s2**n * math.exp(-s2) / math.factorial(n) > SERIES_TAIL):
+            n += 1
+        if n == LONGEST_SERIES:
+            raise DataError(
+                f"exp(k) with k(x, x) = {s2:.3g} has too long a series; use a kernel with a smaller variance"
+            )
+        return series((mass, law), [jnp.asarray(1 / math.factorial(i)) for i in range(n)], d)
+
     def adapt(self, scales: InputScales) -> "Exponentiated":
         """The exponential explains the variance."""
         return Exponentiated(self.kernel.adapt(scales._replace(variance=float(np.log1p(scales.variance)))))
@@ -240,7 +276,7 @@ class PolynomialOf(Wrapped, Elementwise):
 
     def __check_init__(self) -> None:
         c = self.coefficients
-        if c.ndim != 1 or not len(c) or not (isinstance(c, jax.core.Tracer) or bool(jnp.all(c >= 0))):
+        if c.ndim != 1 or not len(c) or not (is_traced(c) or bool(jnp.all(c >= 0))):
             raise DataError(f"the coefficients of a polynomial of a kernel must be ≥ 0, found {show(c)}")
 
     def value(self, *k: Array) -> Array:
@@ -249,6 +285,10 @@ class PolynomialOf(Wrapped, Elementwise):
         for i in reversed(range(len(self.coefficients))):  # Horner
             out = out * k[0] + self.coefficients[i]
         return out
+
+    def spectral_measure(self, d: int) -> Spectrum:
+        """The series."""
+        return series(self.kernel.spectral_measure(d), list(self.coefficients), d)
 
     def formula(self) -> str:
         """c₀ + c₁ k + c₂ k^2."""

@@ -1,7 +1,7 @@
 """What a kernel is: a covariance k(x, z) of the values of a function at two points.
 
-The two-point form `of` is the definition; `gram` and `diagonal` are its batches, and a kernel that knows a faster
-way overrides them (the tests hold them together). A kernel is a frozen pytree with its numbers in natural units.
+A kernel writes `of`, its two-point form, or `gram`, the matrix of many; each gives the other, and one that writes both
+has two ways to the same numbers (the tests hold them together). A frozen pytree with its numbers in natural units.
 
     k1 + k2, k1 * k2, 2.0 * k, k**2, k.exp()        algebra, in `algebra.py`
     k.on(0, 2), k.warp(g)                           of some columns, of g(x)
@@ -11,7 +11,7 @@ Rasmussen & Williams (2006), chapter 4.
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -25,6 +25,7 @@ from credo.core.checks import check_table
 from credo.core.errors import DataError
 from credo.core.params import ABSENT, is_absent
 from credo.core.pytrees import changed
+from credo.kernels.measures import Spectrum
 
 K = TypeVar("K", bound="Kernel")
 
@@ -60,9 +61,12 @@ class InputScales(NamedTuple):
 class Kernel(eqx.Module):
     """A symmetric positive semi-definite function k(x, z) of two points."""
 
-    @abstractmethod
+    is_stationary: ClassVar[bool] = False
+    """Whether k(x, z) depends on x - z only."""
+
     def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
         """k(x, z) of two points."""
+        return self.gram(x[None], z[None])[0, 0]
 
     @abstractmethod
     def formula(self) -> str:
@@ -103,10 +107,17 @@ class Kernel(eqx.Module):
         """The kernels whose sum this is; itself unless it is a sum."""
         return (self,)
 
-    @property
-    def is_stationary(self) -> bool:
-        """Whether k(x, z) depends on x - z only."""
-        return False
+    def spectral_measure(self, d: int) -> Spectrum:
+        """(s², p): k(x, z) = s² E[cos(ωᵀ(x - z))] with ω ~ p, for a stationary kernel of d columns."""
+        if self.is_stationary:
+            raise DataError(
+                f"the spectral measure of {self.formula()} is not known to credo; "
+                "use a stationary kernel that is built from the ones in credo.kernels by sums and products"
+            )
+        raise DataError(
+            f"{self.formula()} is not stationary, so Bochner's theorem gives it no spectral measure; "
+            "use inducing points, or a stationary kernel such as RBF, Matern52 or SpectralMixture"
+        )
 
     def __call__(self, x: Any, z: Any = None) -> Float[Array, "n m"]:
         """The matrix of k(xᵢ, zⱼ) for tables x and z (z = x if it is not given)."""
@@ -184,6 +195,14 @@ class Amplified(Kernel):
         return show_scaled(self.variance, show_call(type(self).__name__, **self._numbers()))
 
 
+class ConstantVariance(Amplified):
+    """What kernels of one variance everywhere share: k(x, x) = s²."""
+
+    def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """s²."""
+        return jnp.broadcast_to(self.amplitude(), x.shape[:1])
+
+
 class Wrapped(Kernel):
     """What kernels made of one other kernel share: inputs are read, and starts chosen, by the one inside."""
 
@@ -203,7 +222,7 @@ class Wrapped(Kernel):
         return changed(self, kernel=self.kernel.adapt(scales))
 
     @property
-    def is_stationary(self) -> bool:
+    def is_stationary(self) -> bool:  # type: ignore[override]
         """Where the kernel inside is."""
         return self.kernel.is_stationary
 

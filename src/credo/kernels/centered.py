@@ -23,11 +23,6 @@ class CenteredPeriodic(Periodic):
         length = jnp.broadcast_to(per_column(self, "lengthscale", x), x.shape[-1:])
         return i0e(1.0 / jnp.square(length)).prod()
 
-    def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
-        """s² (κ - c)/(1 - c) of two points."""
-        level = self.level(x)
-        return (super().of(x, z) - self.amplitude() * level) / (1.0 - level)
-
     def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         """s² (κ - c)/(1 - c) for all pairs."""
         level = self.level(x)

@@ -35,6 +35,7 @@ class Differentiated(Wrapped):
     """
 
     kernel: Kernel
+    is_stationary = False  # not in the column that says what is observed
 
     def __check_init__(self) -> None:
         check_differentiable(self.kernel)
@@ -71,11 +72,6 @@ class Differentiated(Wrapped):
         """Of the kernel inside."""
         variance, bare = self.kernel.split_variance()
         return variance, Differentiated(bare)
-
-    @property
-    def is_stationary(self) -> bool:
-        """Not in the column that says what is observed."""
-        return False
 
     def formula(self) -> str:
         """∂(k)."""

@@ -63,10 +63,6 @@ class Linear(DotProduct):
     center: Float[Array, "*c"] | None = given(unset=0.0)
     ard: bool = eqx.field(default=False, static=True, kw_only=True)
 
-    def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
-        """s² uᵀw of two points."""
-        return self.amplitude() * (self.embed(x[None])[0] * self.embed(z[None])[0]).sum()
-
     def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         """s² U Wᵀ."""
         return self.amplitude() * (self.embed(x) @ self.embed(z).T)
@@ -116,10 +112,6 @@ class Bilinear(Kernel):
             )
         return moved, moved @ self.matrix
 
-    def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
-        """(x - c)ᵀ A (z - c) of two points."""
-        return (self._apply(x[None])[1][0] * self._apply(z[None])[0][0]).sum()
-
     def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         """(X - c) A (Z - c)ᵀ."""
         return self._apply(x)[1] @ self._apply(z)[0].T
@@ -131,17 +123,12 @@ class Bilinear(Kernel):
 
     def adapt(self, scales: InputScales) -> "Bilinear":
         """c = the mean; A diagonal, and a typical point has the variance of the outcomes."""
-        return start(
-            self,
-            center=scales.center,
-            matrix=np.diag(scales.variance / len(scales.spread) / np.square(scales.spread)),
-        )
+        matrix = np.diag(scales.variance / len(scales.spread) / np.square(scales.spread))
+        return start(self, center=scales.center, matrix=matrix)
 
     def scaled(self, factor: Any) -> Kernel:
         """factor · A."""
-        if self.matrix is None:
-            return super().scaled(factor)
-        return changed(self, matrix=self.matrix * factor)
+        return super().scaled(factor) if self.matrix is None else changed(self, matrix=self.matrix * factor)
 
     def formula(self) -> str:
         """Bilinear(A=…)."""
@@ -164,10 +151,6 @@ class Polynomial(DotProduct):
     def __check_init__(self) -> None:
         if not isinstance(self.degree, int) or self.degree < 1:
             raise DataError(f"the degree of Polynomial must be a whole number of at least 1, found {self.degree!r}")
-
-    def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
-        """s² (uᵀw + o)^p of two points."""
-        return self._power((self.embed(x[None])[0] * self.embed(z[None])[0]).sum())
 
     def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         """s² (U Wᵀ + o)^p."""
@@ -204,11 +187,6 @@ class NeuralNetwork(Metric):
 
     bias: Float[Array, ""] = positive(1.0)
     center: Float[Array, "*c"] | None = given(unset=0.0)
-
-    def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
-        """s² κ of two points."""
-        u, w = self._rows(x[None])[0], self._rows(z[None])[0]
-        return self._angle((u * w).sum(), jnp.square(u).sum(), jnp.square(w).sum())
 
     def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         """s² κ for all pairs."""

@@ -8,22 +8,25 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from credo.core.arrays import is_traced
+from credo.core.errors import DataError
 from credo.core.params import positive
 from credo.kernels.base import InputScales, Kernel, show, show_scaled, start
+from credo.kernels.measures import Spectrum, Zero
 
 
 class Constant(Kernel):
     """k = s²: an unknown constant."""
 
     variance: Float[Array, ""] | None = positive(None, unset=1.0)
-
-    def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
-        """s²."""
-        return self.number("variance")
+    is_stationary = True
 
     def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         """s² everywhere."""
         return jnp.broadcast_to(self.number("variance"), (x.shape[0], z.shape[0]))
+
+    def spectral_measure(self, d: int) -> Spectrum:
+        """ω = 0."""
+        return self.number("variance"), Zero(d)
 
     def adapt(self, scales: InputScales) -> "Constant":
         """s² = the variance of the outcomes."""
@@ -32,11 +35,6 @@ class Constant(Kernel):
     def scaled(self, factor: ArrayLike) -> Kernel:
         """factor · s²."""
         return Constant(self.number("variance") * factor)
-
-    @property
-    def is_stationary(self) -> bool:
-        """It is."""
-        return True
 
     def formula(self) -> str:
         """s²."""
@@ -51,10 +49,18 @@ class White(Kernel):
     """
 
     variance: Float[Array, ""] | None = positive(None, unset=1.0)
+    is_stationary = True
 
     def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
         """s² [x = z]."""
         return jnp.where(jnp.all(x == z), self.number("variance"), 0.0)
+
+    def spectral_measure(self, d: int) -> Spectrum:
+        """None: refused."""
+        raise DataError(
+            f"{self.formula()} has no spectral measure: all frequencies alike, infinitely many; "
+            "leave it out of the kernel and add its variance to the model's noise"
+        )
 
     def adapt(self, scales: InputScales) -> "White":
         """s² = a tenth of the variance of the outcomes."""
@@ -63,11 +69,6 @@ class White(Kernel):
     def scaled(self, factor: ArrayLike) -> Kernel:
         """factor · s²."""
         return White(self.number("variance") * factor)
-
-    @property
-    def is_stationary(self) -> bool:
-        """It is."""
-        return True
 
     def formula(self) -> str:
         """s² · White."""
@@ -92,12 +93,12 @@ class Custom(Kernel):
 
     def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
         """f(x, z)."""
-        values = () if self.numbers is None else tuple(self.numbers)
-        return jnp.asarray(self.function(x, z, **dict(zip(self.names, values, strict=True))), dtype=float).reshape(())
+        return jnp.asarray(self.function(x, z, **self._named()), dtype=float).reshape(())
+
+    def _named(self) -> dict[str, Array]:
+        return {} if self.numbers is None else dict(zip(self.names, self.numbers, strict=True))
 
     def formula(self) -> str:
         """The function's name with its numbers."""
-        name = getattr(self.function, "__name__", "k")
-        values = () if self.numbers is None else tuple(self.numbers)
-        inside = ", ".join(f"{n}={show(v)}" for n, v in zip(self.names, values, strict=True))
-        return f"{name}({inside})"
+        inside = ", ".join(f"{name}={show(value)}" for name, value in self._named().items())
+        return f"{getattr(self.function, '__name__', 'k')}({inside})"

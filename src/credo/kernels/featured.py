@@ -20,10 +20,6 @@ class FromFeatures(Kernel):
     features: Callable[[Float[Array, "n d"]], Float[Array, "n p"]]
     covariance: Float[Array, "..."] = eqx.field(converter=lambda v: jnp.asarray(v, dtype=float), default=1.0)
 
-    def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
-        """φ(x)ᵀ S φ(z)."""
-        return self.gram(x[None, :], z[None, :])[0, 0]
-
     def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         """Φ S Ψᵀ."""
         return self._weighted(self.features(x)) @ self.features(z).T

@@ -11,6 +11,7 @@ from credo.core.arrays import AnyArray
 from credo.core.errors import DataError
 from credo.core.params import settled
 from credo.kernels.base import Amplitude, InputScales, Kernel, Wrapped
+from credo.kernels.measures import Placed, Spectrum
 
 
 class OnColumns(Wrapped):
@@ -40,6 +41,13 @@ class OnColumns(Wrapped):
     def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
         """k(x, x) of the columns."""
         return self.kernel.diagonal(self._cut(x))
+
+    def spectral_measure(self, d: int) -> Spectrum:
+        """That of the kernel inside, placed on its columns."""
+        if max(self.columns) >= d:
+            raise DataError(f"the kernel is on column {max(self.columns)}, found inputs with {d} columns")
+        mass, law = self.kernel.spectral_measure(len(self.columns))
+        return mass, Placed(law, self.columns, d)
 
     def encode(self, x: object, name: str = "X", columns: int | None = None) -> AnyArray:
         """A table: the kernel inside sees a part of it."""
@@ -73,6 +81,7 @@ class OfFunction(Wrapped):
 
     kernel: Kernel
     function: Callable[[Array], Array] = eqx.field(static=True)
+    is_stationary = False
 
     def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
         """k(g(x), g(z))."""
@@ -96,11 +105,6 @@ class OfFunction(Wrapped):
     def adapt(self, scales: InputScales) -> "OfFunction":
         """What g does to scales is not known: what nobody has given stays at what it means until then."""
         return settled(self)
-
-    @property
-    def is_stationary(self) -> bool:
-        """Not in x."""
-        return False
 
     def formula(self) -> str:
         """k∘g."""

@@ -23,6 +23,7 @@ from credo.core.arrays import is_traced
 from credo.core.errors import DataError
 from credo.core.params import positive
 from credo.kernels.base import show
+from credo.kernels.measures import Mixing
 from credo.kernels.stationary import Stationary
 
 ROUGHEST, SMOOTHEST = 0.05, 1000.0
@@ -53,6 +54,10 @@ class Matern(Stationary):
     def profile(self, squared: Array) -> Array:
         """2^{1-ν}/Γ(ν) z^ν K_ν(z)."""
         return matern(squared, self.smoothness)
+
+    def mixing(self) -> tuple[Mixing, Array]:
+        """Student-t with ν."""
+        return "student", self.smoothness
 
     def _numbers(self) -> dict[str, Array | None]:
         return {**super()._numbers(), "ν": self.smoothness}

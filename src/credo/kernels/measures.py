@@ -1,7 +1,7 @@
 """Laws of frequencies: the probability measures that Bochner's theorem pairs with stationary kernels.
 
 Every law is symmetric about zero and scaled so that the kernel it belongs to is E[cos(ωᵀτ)], which is one at τ = 0.
-`spectral.py` builds them from kernels.
+The rules of the algebra: a sum of kernels is a mixture of laws, a product a sum of independent frequencies.
 """
 
 from abc import abstractmethod
@@ -22,6 +22,10 @@ NORMAL_SPREAD = 0.5
 DECREASING_SPREAD = 9 / 16
 NODES = 256
 DEPTH = 50.0
+
+
+Mixing = Literal["normal", "student", "gamma"]
+"""The law of the scale of normal frequencies; see `Elliptical`."""
 
 
 class Measure(eqx.Module):
@@ -51,6 +55,10 @@ class Measure(eqx.Module):
         return f"the law of frequencies of this kernel ({type(self).__name__}) has no {what}; {remedy}"
 
 
+Spectrum = tuple[Float[Array, ""], Measure]
+"""The mass s² and the law of the frequencies."""
+
+
 class Zero(Measure):
     """ω = 0: the constant kernel."""
 
@@ -78,7 +86,7 @@ class Elliptical(Measure):
 
     root: Float[Array, "d d"]
     shape: Float[Array, ""] | None
-    law: Literal["normal", "student", "gamma"] = eqx.field(static=True)
+    law: Mixing = eqx.field(static=True)
 
     def sample(self, key: PRNGKeyArray, m: int) -> Float[Array, "m d"]:
         """√g · Lz."""
@@ -297,6 +305,27 @@ class Placed(Measure):
     def spread(self) -> float:
         """That of the part."""
         return self.part.spread()
+
+
+def mixture(parts: list[Spectrum]) -> Spectrum:
+    """That of a sum of kernels."""
+    masses = jnp.stack([mass for mass, _ in parts])
+    return masses.sum(), Mixture(masses, tuple(law for _, law in parts))
+
+
+def convolution(parts: list[Spectrum]) -> Spectrum:
+    """That of a product of kernels."""
+    masses = jnp.stack([mass for mass, _ in parts])
+    laws = [one for _, law in parts for one in (law.parts if isinstance(law, Convolution) else (law,))]
+    moving = tuple(law for law in laws if not isinstance(law, Zero)) or (laws[0],)
+    return masses.prod(), moving[0] if len(moving) == 1 else Convolution(moving)
+
+
+def series(base: Spectrum, coefficients: list[Array], d: int) -> Spectrum:
+    """That of Σᵢ cᵢ kⁱ."""
+    mass, law = base
+    weights = jnp.stack([c * mass**i for i, c in enumerate(coefficients)])
+    return weights.sum(), Zero(d) if len(coefficients) == 1 else Repeated(law, weights)
 
 
 @eqx.filter_jit

@@ -13,7 +13,16 @@ from credo.core.arrays import AnyArray, is_traced
 from credo.core.errors import DataError
 from credo.core.params import given, positive, real
 from credo.core.pytrees import changed
-from credo.kernels.base import Amplified, Amplitude, InputScales, Kernel, show_call, start, with_one_each
+from credo.kernels.base import (
+    Amplified,
+    Amplitude,
+    ConstantVariance,
+    InputScales,
+    Kernel,
+    show_call,
+    start,
+    with_one_each,
+)
 from credo.kernels.periodic import per_column
 
 G = TypeVar("G", bound="Gibbs")
@@ -22,7 +31,7 @@ STEEPEST = 50.0
 """The logarithm of the largest factor by which a log-linear lengthscale may differ from the one at the center."""
 
 
-class Gibbs(Amplified):
+class Gibbs(ConstantVariance):
     """κ = Πₖ √(2ℓₖ(x)ℓₖ(z)/(ℓₖ²(x) + ℓₖ²(z))) exp(-Σₖ (xₖ - zₖ)²/(ℓₖ²(x) + ℓₖ²(z))): an RBF whose ℓ varies with x.
 
         ℓₖ(x) = ℓₖ exp(wᵀ(x - c))    w = `slope`, learned; c = `center`, the mean of the data
@@ -55,13 +64,6 @@ class Gibbs(Amplified):
         moved = (x - per_column(self, "center", x)) @ per_column(self, "slope", x)
         return length * jnp.exp(jnp.clip(moved, -STEEPEST, STEEPEST))[:, None]
 
-    def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
-        """s² κ of two points."""
-        a, b = self.lengthscales(x[None])[0], self.lengthscales(z[None])[0]
-        both = jnp.square(a) + jnp.square(b)
-        front = jnp.sqrt(2.0 * a * b / both).prod()
-        return self.amplitude() * front * jnp.exp(-(jnp.square(x - z) / both).sum())
-
     def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         """s² κ for all pairs, a column at a time."""
         a, b = self.lengthscales(x), self.lengthscales(z)
@@ -71,10 +73,6 @@ class Gibbs(Amplified):
             front = front * jnp.sqrt(2.0 * a[:, k, None] * b[None, :, k] / both)
             exponent = exponent + jnp.square(x[:, k, None] - z[None, :, k]) / both
         return self.amplitude() * front * jnp.exp(-exponent)
-
-    def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
-        """s²."""
-        return jnp.broadcast_to(self.amplitude(), x.shape[:1])
 
     def encode(self, x: object, name: str = "X", columns: int | None = None) -> AnyArray:
         """A table where the function, if there is one, gives positive lengthscales."""
@@ -108,10 +106,6 @@ class Brownian(Amplified):
 
     variance: Amplitude = positive(None, unset=1.0)
     origin: Float[Array, ""] | None = given(unset=0.0)
-
-    def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
-        """s² min(|x|, |z|) on the same side of the origin, 0 across it."""
-        return self.gram(x[None], z[None])[0, 0]
 
     def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         """s² min(|x|, |z|) on the same side of the origin, 0 across it."""

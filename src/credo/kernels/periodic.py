@@ -17,7 +17,8 @@ from jaxtyping import Array, Float
 from credo.core.errors import DataError
 from credo.core.params import positive
 from credo.core.pytrees import changed
-from credo.kernels.base import Amplified, Amplitude, InputScales, Kernel, show_call, start, with_one_each
+from credo.kernels.base import Amplitude, ConstantVariance, InputScales, Kernel, show_call, start, with_one_each
+from credo.kernels.measures import Convolution, Elliptical, Harmonics, Pair, SignedNormal, Spectrum, mixture
 from credo.kernels.stationary import squared_distances
 
 P = TypeVar("P", bound="Periodic")
@@ -37,12 +38,17 @@ def per_column(kernel: Kernel, name: str, x: Array) -> Array:
     return value
 
 
+def _each(kernel: Kernel, name: str, d: int) -> Float[Array, " d"]:
+    """The number `name` for each of d columns."""
+    return jnp.broadcast_to(per_column(kernel, name, jnp.zeros((1, d))), (d,))
+
+
 def _one_or_each(values: np.ndarray) -> Array:
     """A scalar for one column: lengths in different units are not shared between columns."""
     return jnp.asarray(values if len(values) > 1 else values[0])
 
 
-class Periodic(Amplified):
+class Periodic(ConstantVariance):
     """κ = exp(-2 Σₖ sin²(π(xₖ - zₖ)/pₖ)/ℓₖ²): functions that repeat after p.  MacKay (1998), eq. 47.
 
     ℓ has no unit: it says how smooth the shape is that repeats, smooth where it is large.
@@ -53,6 +59,7 @@ class Periodic(Amplified):
     period: Float[Array, "*p"] | None = positive(None, unset=1.0)
     ard: bool = eqx.field(default=False, static=True, kw_only=True)
     """Whether `learn` gives each column a lengthscale of its own."""
+    is_stationary = True
 
     def embed(self, x: Float[Array, "n d"]) -> Float[Array, "n q"]:
         """Rows whose squared Euclidean distance is 4 Σₖ sin²(π(xₖ - zₖ)/pₖ)/ℓₖ²."""
@@ -60,29 +67,21 @@ class Periodic(Amplified):
         angle = 2.0 * jnp.pi * x / per_column(self, "period", x)
         return jnp.concatenate([jnp.cos(angle) / length, jnp.sin(angle) / length], axis=-1)
 
-    def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
-        """s² exp(-2 Σ sin²(π(x - z)/p)/ℓ²) of two points."""
-        length, period = per_column(self, "lengthscale", x), per_column(self, "period", x)
-        return self.amplitude() * jnp.exp(-2.0 * jnp.square(jnp.sin(jnp.pi * (x - z) / period) / length).sum())
-
     def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         """s² exp(-r²/2) of the distances between embedded rows."""
         here = lax.stop_gradient(z[:1].sum(0))  # angles from nearby: far from zero, as in dates, they lose digits
         return self.amplitude() * jnp.exp(-0.5 * squared_distances(self.embed(x - here), self.embed(z - here)))
 
-    def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
-        """s²."""
-        return jnp.broadcast_to(self.amplitude(), x.shape[:1])
+    def spectral_measure(self, d: int) -> Spectrum:
+        """Harmonics of 1/p."""
+        return self.amplitude(), Harmonics(
+            2.0 * jnp.pi / _each(self, "period", d), 1.0 / jnp.square(_each(self, "lengthscale", d))
+        )
 
     def adapt(self: P, scales: InputScales) -> P:
         """p = a fifth of the range of a column, one for each, s² = the variance of the outcomes."""
         out = start(self, period=_one_or_each(scales.span / CYCLES), variance=scales.variance)
         return with_one_each(out, len(scales.span)) if self.ard else out
-
-    @property
-    def is_stationary(self) -> bool:
-        """It is."""
-        return True
 
     def _numbers(self) -> dict[str, Array | None]:
         return {"p": self.number("period"), "ℓ": self.lengthscale}
@@ -100,9 +99,10 @@ class LocallyPeriodic(Periodic):
         """Points on circles, followed by x/λ."""
         return jnp.concatenate([super().embed(x), x / per_column(self, "decay", x)], axis=-1)
 
-    def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
-        """The periodic kernel, times exp(-Σ (x - z)²/2λ²)."""
-        return super().of(x, z) * jnp.exp(-0.5 * jnp.square((x - z) / per_column(self, "decay", x)).sum())
+    def spectral_measure(self, d: int) -> Spectrum:
+        """Harmonics, blurred by a normal law of width 1/λ."""
+        mass, law = super().spectral_measure(d)
+        return mass, Convolution((law, Elliptical(jnp.diag(1.0 / _each(self, "decay", d)), None, "normal")))
 
     def adapt(self, scales: InputScales) -> "LocallyPeriodic":
         """As `Periodic`, and λ = the range of a column."""
@@ -112,7 +112,7 @@ class LocallyPeriodic(Periodic):
         return {**super()._numbers(), "λ": self.number("decay")}
 
 
-class Cosine(Amplified):
+class Cosine(ConstantVariance):
     """κ = cos(2π Σₖ (xₖ - zₖ)/pₖ): one plane wave of unknown phase and height, a kernel of rank two.
 
     With one p its crests lie across the diagonal; for a wave along each column multiply `Cosine().on(k)`.
@@ -120,31 +120,23 @@ class Cosine(Amplified):
 
     period: Float[Array, "*p"] | None = positive(None, unset=1.0)
     variance: Amplitude = positive(None, unset=1.0)
-
-    def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
-        """s² cos(2π Σ (x - z)/p) of two points."""
-        return self.amplitude() * jnp.cos(2.0 * jnp.pi * ((x - z) / per_column(self, "period", x)).sum())
+    is_stationary = True
 
     def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         """s² (cos a cos b + sin a sin b) of the phases a and b."""
         here = lax.stop_gradient(z[:1].sum(0))
         return self.amplitude() * _waves(self._phase(x - here), self._phase(z - here))
 
-    def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
-        """s²."""
-        return jnp.broadcast_to(self.amplitude(), x.shape[:1])
-
     def _phase(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
         return 2.0 * jnp.pi * (x / per_column(self, "period", x)).sum(-1)
+
+    def spectral_measure(self, d: int) -> Spectrum:
+        """± one frequency."""
+        return self.amplitude(), Pair(2.0 * jnp.pi / _each(self, "period", d))
 
     def adapt(self, scales: InputScales) -> "Cosine":
         """p = a fifth of the range of a column, one for each, s² = the variance of the outcomes."""
         return start(self, period=_one_or_each(scales.span / CYCLES), variance=scales.variance)
-
-    @property
-    def is_stationary(self) -> bool:
-        """It is."""
-        return True
 
     def _numbers(self) -> dict[str, Array | None]:
         return {"p": self.number("period")}
@@ -164,6 +156,7 @@ class SpectralMixture(Kernel):
     variances: Float[Array, "k d"] | None = positive(None)
     components: int = eqx.field(default=4, static=True, kw_only=True)
     """How many waves `adapt` makes, where none are given."""
+    is_stationary = True
 
     def __check_init__(self) -> None:
         shapes = [jnp.shape(v) for v in (self.weights, self.means, self.variances) if v is not None]
@@ -193,13 +186,6 @@ class SpectralMixture(Kernel):
         weights = np.full(self.components, variance / self.components)
         return jnp.asarray(weights), jnp.asarray(means), jnp.asarray(np.square(means / 2))
 
-    def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
-        """Σ w Π exp(-2π² τ² v) cos(2π τ μ) of two points."""
-        weights, means, variances = self.spectrum(x.shape[0])
-        tau = x - z
-        envelope = jnp.exp(-2.0 * jnp.pi**2 * jnp.square(tau) * variances).prod(1)
-        return (weights * envelope * jnp.cos(2.0 * jnp.pi * tau * means).prod(1)).sum()
-
     def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         """The sum over waves of an RBF kernel times cosines."""
         weights, means, variances = self.spectrum(x.shape[1])
@@ -217,6 +203,12 @@ class SpectralMixture(Kernel):
         """Σ w."""
         return jnp.broadcast_to(self.spectrum(x.shape[1])[0].sum(), x.shape[:1])
 
+    def spectral_measure(self, d: int) -> Spectrum:
+        """The mixture of normal laws."""
+        weights, means, variances = self.spectrum(d)
+        centers, deviations = 2.0 * jnp.pi * means, 2.0 * jnp.pi * jnp.sqrt(variances)
+        return mixture([(w, SignedNormal(c, s)) for w, c, s in zip(weights, centers, deviations, strict=True)])
+
     def adapt(self, scales: InputScales) -> "SpectralMixture":
         """Waves from a quarter of a cycle to eight over the range of the data, which share the variance."""
         if self.weights is not None:
@@ -228,11 +220,6 @@ class SpectralMixture(Kernel):
         if self.weights is None:
             return super().scaled(factor)
         return changed(self, weights=self.weights * factor)
-
-    @property
-    def is_stationary(self) -> bool:
-        """It is."""
-        return True
 
     def formula(self) -> str:
         """SpectralMixture(w=…, μ=…, v=…)."""

@@ -9,6 +9,7 @@ none, are right and finite. Rasmussen & Williams (2006), §4.2 and §5.1.
 """
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import TypeVar
 
 import equinox as eqx
@@ -18,8 +19,10 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from credo.core.errors import DataError
+from credo.core.linalg import cholesky
 from credo.core.params import positive, real
-from credo.kernels.base import Amplified, Amplitude, InputScales, start, with_one_each
+from credo.kernels.base import Amplified, Amplitude, ConstantVariance, InputScales, start, with_one_each
+from credo.kernels.measures import Elliptical, Mixing, Spectrum
 
 M = TypeVar("M", bound="Metric")
 
@@ -106,8 +109,10 @@ class Metric(Amplified):
         return {"ℓ": self.number("lengthscale"), "Λ": self.projection}
 
 
-class Stationary(Metric):
+class Stationary(Metric, ConstantVariance):
     """k(x, z) = s² κ(r²)."""
+
+    is_stationary = True
 
     @abstractmethod
     def profile(self, squared: Array) -> Array:
@@ -122,14 +127,18 @@ class Stationary(Metric):
         """s² κ(r²) for all pairs."""
         return self.amplitude() * self.profile(squared_distances(self.embed(x), self.embed(z)))
 
-    def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
-        """s²."""
-        return jnp.broadcast_to(self.amplitude(), x.shape[:1])
+    def spectral_measure(self, d: int) -> Spectrum:
+        """ω = Lω' with LLᵀ = M, since r² = ‖Lᵀτ‖², for a frequency ω' of κ."""
+        law, shape = self.mixing()
+        if law is None:
+            return super().spectral_measure(d)
+        rows = self.embed(jnp.eye(d))
+        root = rows if self.projection is None else cholesky(rows @ rows.T, "the metric of the kernel")
+        return self.amplitude(), Elliptical(root, None if shape is None else jnp.asarray(shape), law)
 
-    @property
-    def is_stationary(self) -> bool:
-        """It is."""
-        return True
+    def mixing(self) -> tuple[Mixing | None, Float[Array, ""] | float | None]:
+        """What scales the normal frequencies of κ, with its shape; (None, None) where it is not known."""
+        return None, None
 
 
 class RBF(Stationary):
@@ -138,6 +147,10 @@ class RBF(Stationary):
     def profile(self, squared: Array) -> Array:
         """exp(-r²/2)."""
         return jnp.exp(-0.5 * squared)
+
+    def mixing(self) -> tuple[Mixing, None]:
+        """Nothing."""
+        return "normal", None
 
 
 class Exponential(Stationary):
@@ -150,6 +163,10 @@ class Exponential(Stationary):
         """exp(-r)."""
         return jnp.exp(-root(squared))
 
+    def mixing(self) -> tuple[Mixing, float]:
+        """Student-t with ν = 0.5."""
+        return "student", 0.5
+
 
 Matern12 = Exponential
 
@@ -161,6 +178,10 @@ class Matern32(Stationary):
         """(1 + √3 r) exp(-√3 r)."""
         return _matern32(squared)
 
+    def mixing(self) -> tuple[Mixing, float]:
+        """Student-t with ν = 1.5."""
+        return "student", 1.5
+
 
 class Matern52(Stationary):
     """κ = (1 + √5 r + 5r²/3) exp(-√5 r): twice differentiable functions.  Rasmussen & Williams (2006), eq. 4.17."""
@@ -168,6 +189,10 @@ class Matern52(Stationary):
     def profile(self, squared: Array) -> Array:
         """(1 + √5 r + 5r²/3) exp(-√5 r)."""
         return _matern52(squared)
+
+    def mixing(self) -> tuple[Mixing, float]:
+        """Student-t with ν = 2.5."""
+        return "student", 2.5
 
 
 class RationalQuadratic(Stationary):
@@ -179,30 +204,30 @@ class RationalQuadratic(Stationary):
         """(1 + r²/2α)^-α."""
         return jnp.exp(-self.alpha * jnp.log1p(0.5 * squared / self.alpha))
 
+    def mixing(self) -> tuple[Mixing, Array]:
+        """A gamma variable of shape α."""
+        return "gamma", self.alpha
+
     def _numbers(self) -> dict[str, Array | None]:
         return {**super()._numbers(), "α": self.alpha}
 
 
-@jax.custom_jvp
-def _matern32(squared: Array) -> Array:
+def _with_slope(profile: Callable[[Array], Array], slope: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    """κ(r²) whose derivative is taken from the given κ'(r²)."""
+    function = jax.custom_jvp(profile)
+    function.defjvp(lambda at, change: (function(*at), slope(*at) * change[0]))
+    return function
+
+
+def _cubic(squared: Array) -> Array:
     r = root(3.0 * squared)
     return (1.0 + r) * jnp.exp(-r)
 
 
-@_matern32.defjvp
-def _matern32_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
-    """dκ/dr² = -3/2 exp(-√3 r)."""
-    r = root(3.0 * primals[0])
-    return _matern32(primals[0]), -1.5 * jnp.exp(-r) * tangents[0]
-
-
-@jax.custom_jvp
-def _matern52(squared: Array) -> Array:
+def _quintic(squared: Array) -> Array:
     r = root(5.0 * squared)
     return (1.0 + r + jnp.square(r) / 3.0) * jnp.exp(-r)
 
 
-@_matern52.defjvp
-def _matern52_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
-    """dκ/dr² = -5/6 (1 + √5 r) exp(-√5 r)."""
-    return _matern52(primals[0]), -(5.0 / 6.0) * _matern32(primals[0] * 5.0 / 3.0) * tangents[0]
+_matern32 = _with_slope(_cubic, lambda squared: -1.5 * jnp.exp(-root(3.0 * squared)))
+_matern52 = _with_slope(_quintic, lambda squared: -(5.0 / 6.0) * _matern32(squared * 5.0 / 3.0))

@@ -23,6 +23,7 @@ from credo.core.arrays import AnyArray, is_traced
 from credo.core.checks import check_table
 from credo.core.errors import DataError
 from credo.core.params import positive, unit_interval
+from credo.kernels.base import ConstantVariance
 from credo.kernels.discrete import Coded, Counting, as_items, is_table
 
 WIDTH = 64
@@ -181,7 +182,7 @@ def _fade(rows: Float[Array, "n m"], decay: Float[Array, ""]) -> Float[Array, "n
     return lax.scan(step, jnp.zeros_like(rows[0]), rows)[1]
 
 
-class EditDistance(Pairwise):
+class EditDistance(ConstantVariance, Pairwise):
     """k(s, t) = s² exp(-γ d(s, t)), d the Levenshtein distance and γ = `rate`.
 
     Not positive semi-definite in general: with γ = 0.1, {b, aa, ab, ba, bab} has a matrix with eigenvalue -0.026.
@@ -212,10 +213,6 @@ class EditDistance(Pairwise):
     def similarities(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         """exp(-γ d), in blocks."""
         return jnp.exp(-self.rate * _compare_all(self, x, z))
-
-    def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
-        """s²."""
-        return jnp.broadcast_to(self.amplitude(), x.shape[:1])
 
     def _numbers(self) -> dict[str, Any]:
         return {"γ": self.rate}
