@@ -173,6 +173,8 @@ class Amplified(Kernel):
     """What kernels with one amplitude s² share; it is ABSENT where it belongs to a product around the kernel."""
 
     variance: eqx.AbstractVar[Amplitude]
+    symbols: ClassVar[tuple[tuple[str, str], ...]] = ()
+    """The numbers that the formula shows, each as (symbol, field)."""
 
     def amplitude(self) -> Float[Array, ""]:
         """s², one where the amplitude belongs to a product around this kernel."""
@@ -186,13 +188,12 @@ class Amplified(Kernel):
         """(s², k/s²)."""
         return self.variance, changed(self, variance=ABSENT)
 
-    def _numbers(self) -> dict[str, Array | None]:
-        """The numbers that the formula shows, by symbol."""
-        return {}
-
     def formula(self) -> str:
         """s² · Name(…)."""
-        return show_scaled(self.variance, show_call(type(self).__name__, **self._numbers()))
+        whole = params.settled(self)
+        numbers = {symbol: getattr(whole, name) for symbol, name in self.symbols}
+        shown = {symbol: value for symbol, value in numbers.items() if not is_absent(value)}
+        return show_scaled(self.variance, show_call(type(self).__name__, **shown))
 
 
 class ConstantVariance(Amplified):

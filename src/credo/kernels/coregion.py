@@ -65,12 +65,6 @@ class Coregionalized(Kernel):
         shared = jnp.einsum("qir,qjr->qij", self.loadings, self.loadings)
         return shared + self.kappa[:, :, None] * jnp.eye(self.outputs)
 
-    def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
-        """Σ_q B_q[i, j] k_q(x, z)."""
-        b, i, j = self.between_outputs(), _output(x), _output(z)
-        parts = [b[q, i, j] * k.of(x[:-1], z[:-1]) for q, k in enumerate(self.kernels)]
-        return sum(parts[1:], start=parts[0])
-
     def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         """Σ_q B_q[i, j] ∘ K_q."""
         b, i, j = self.between_outputs(), _output(x), _output(z)
@@ -110,6 +104,6 @@ class Coregionalized(Kernel):
         return " + ".join(f"B[{p}×{p}] ⊗ {k.formula()}" for k in self.kernels)
 
 
-def _output(x: Float[Array, "*n d"]) -> Int[Array, "*n"]:
+def _output(x: Float[Array, "n d"]) -> Int[Array, " n"]:
     """The number of the output of each row."""
-    return x[..., -1].astype(int)
+    return x[:, -1].astype(int)

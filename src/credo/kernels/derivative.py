@@ -40,9 +40,16 @@ class Differentiated(Wrapped):
     def __check_init__(self) -> None:
         check_differentiable(self.kernel)
 
+    @eqx.filter_jit  # one program also where it is called eagerly, instead of one for each operation
     def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
         """k, ∂k/∂zⱼ, ∂k/∂xᵢ or ∂²k/∂xᵢ∂zⱼ."""
-        return _of(self.kernel, x, z)
+        (a, i, u), (b, j, v) = split_rows(x), split_rows(z)
+
+        def right(a: Array) -> tuple[Array, Array]:
+            return jax.jvp(lambda b: self.kernel.of(a, b), (b,), (v,))
+
+        (k, k_right), (k_left, k_both) = jax.jvp(right, (a,), (u,))
+        return jnp.where(i == 0, jnp.where(j == 0, k, k_right), jnp.where(j == 0, k_left, k_both))
 
     def encode(self, x: object, name: str = "X", columns: int | None = None) -> AnyArray:
         """A table whose last column says what is observed."""
@@ -78,17 +85,6 @@ class Differentiated(Wrapped):
         return f"∂({self.kernel.formula()})"
 
 
-@eqx.filter_jit  # one program also where it is called eagerly, instead of one for each operation
-def _of(kernel: Kernel, x: Float[Array, " q"], z: Float[Array, " q"]) -> Float[Array, ""]:
-    (a, i, u), (b, j, v) = split_rows(x), split_rows(z)
-
-    def right(a: Array) -> tuple[Array, Array]:
-        return jax.jvp(lambda b: kernel.of(a, b), (b,), (v,))
-
-    (k, k_right), (k_left, k_both) = jax.jvp(right, (a,), (u,))
-    return jnp.where(i == 0, jnp.where(j == 0, k, k_right), jnp.where(j == 0, k_left, k_both))
-
-
 def split_rows(rows: Float[Array, "*n q"]) -> tuple[Float[Array, "*n d"], Int[Array, "*n"], Float[Array, "*n d"]]:
     """(x, j, u): the inputs, what is observed, and the direction u in which a derivative is taken, 0 for a value."""
     d = rows.shape[-1] - 1
@@ -122,10 +118,9 @@ def with_gradients(x: Any, y: Any, gradients: Any, where: Any = None) -> tuple[n
             f"gradients must have a row for each point and a column for each input, shape {places.shape}, "
             f"found {slopes.shape}; if they were observed elsewhere than at x, give where="
         )
-    derivatives = derivative_rows(places)
     flat = slopes.reshape(-1)
     there = ~np.isnan(flat)
-    rows = np.concatenate([np.column_stack([table, np.zeros(n)]), np.asarray(derivatives)[there]])
+    rows = np.concatenate([np.column_stack([table, np.zeros(n)]), np.asarray(derivative_rows(places))[there]])
     return rows, np.concatenate([values, flat[there]])
 
 

@@ -30,23 +30,21 @@ LARGEST_SET = 1000
 
 
 class Coded(Amplified):
-    """k(x, z) = s² c(x, z) of a similarity c of two rows of codes; compiled, since c may take many small steps."""
+    """k(x, z) = s² c(x, z) of a similarity c of two rows of codes; compiled, since c may take many small steps.
+
+    A member writes `similarity`, of two rows, or `similarities`, of many.
+    """
 
     _: KW_ONLY
     variance: Amplitude = positive(None, unset=1.0)
 
-    @abstractmethod
     def similarity(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
         """c(x, z)."""
+        return self.similarities(x[None], z[None])[0, 0]
 
     def similarities(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         """The matrix of c(xᵢ, zⱼ)."""
         return jax.vmap(lambda a: jax.vmap(lambda b: self.similarity(a, b))(z))(x)
-
-    @eqx.filter_jit
-    def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
-        """s² c(x, z)."""
-        return self.amplitude() * self.similarity(x, z)
 
     @eqx.filter_jit
     def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
@@ -73,17 +71,8 @@ class Counting(Coded):
     normalized: bool = eqx.field(default=True, static=True)
 
     @abstractmethod
-    def count(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
-        """#(x, z), the number (or weight) of the parts that two things have in common."""
-
     def counts(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
-        """The matrix of #(xᵢ, zⱼ)."""
-        return jax.vmap(lambda a: jax.vmap(lambda b: self.count(a, b))(z))(x)
-
-    def similarity(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
-        """c(x, z)."""
-        common = self.count(x, z)
-        return _normalize(common, self.count(x, x), self.count(z, z)) if self.normalized else common
+        """The matrix of #(xᵢ, zⱼ), the number (or weight) of the parts that two things have in common."""
 
     def similarities(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         """The matrix of c(xᵢ, zⱼ)."""
@@ -94,7 +83,7 @@ class Counting(Coded):
 
     def own_counts(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
         """#(xᵢ, xᵢ)."""
-        return jax.vmap(lambda a: self.count(a, a))(x)
+        return jax.vmap(lambda a: self.counts(a[None], a[None])[0, 0])(x)
 
     @eqx.filter_jit
     def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
@@ -120,13 +109,8 @@ class SetKernel(Coded):
     universe: tuple[Any, ...] | None = eqx.field(default=None, static=True, converter=lambda u: u and tuple(u))
     normalized: bool = eqx.field(default=True, static=True, kw_only=True)
 
-    def similarity(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
-        """2^|A∩B|, divided by 2^((|A|+|B|)/2) if normalized."""
-        excess = 0.5 * (x.sum() + z.sum()) if self.normalized else 0.0
-        return jnp.exp2((x * z).sum() - excess)
-
     def similarities(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
-        """The same from one matrix product."""
+        """2^|A∩B|, divided by 2^((|A|+|B|)/2) if normalized."""
         excess = 0.5 * (x.sum(1)[:, None] + z.sum(1)[None, :]) if self.normalized else 0.0
         return jnp.exp2(x @ z.T - excess)
 
@@ -146,7 +130,8 @@ class SetKernel(Coded):
         table = check_table(x, name, columns)
         if not is_traced(table):
             if not np.isin(table, (0.0, 1.0)).all():
-                raise DataError(f"{name} must hold 0 and 1 (is the element in the set?), found {_stranger(table)}")
+                stranger = table[~np.isin(table, (0.0, 1.0))][0]
+                raise DataError(f"{name} must hold 0 and 1 (is the element in the set?), found {stranger:g}")
             if not self.normalized and table.sum(1).max() > LARGEST_SET:
                 raise DataError(
                     f"{name} has a set of {int(table.sum(1).max())} elements, whose 2^n subsets overflow; "
@@ -162,18 +147,11 @@ class Tanimoto(Coded):
     Ralaivola, Swamidass, Saigo & Baldi (2005), "Graph kernels for chemical informatics".
     """
 
-    def similarity(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
-        """xᵀz / (xᵀx + zᵀz - xᵀz)."""
-        return _jaccard((x * z).sum(), jnp.square(x).sum(), jnp.square(z).sum())
-
     def similarities(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
-        """The same from one matrix product."""
-        return _jaccard(x @ z.T, jnp.square(x).sum(1)[:, None], jnp.square(z).sum(1)[None, :])
-
-
-def _jaccard(common: Array, x: Array, z: Array) -> Array:
-    union = x + z - common
-    return jnp.where(union > 0, common / jnp.where(union > 0, union, 1.0), 1.0)
+        """xᵀz / (xᵀx + zᵀz - xᵀz)."""
+        common = x @ z.T
+        union = jnp.square(x).sum(1)[:, None] + jnp.square(z).sum(1)[None, :] - common
+        return jnp.where(union > 0, common / jnp.where(union > 0, union, 1.0), 1.0)
 
 
 class Categorical(Coded):
@@ -189,6 +167,7 @@ class Categorical(Coded):
     categories: tuple[tuple[str, ...], ...] | None = eqx.field(default=None, static=True)
     overlap: bool = eqx.field(default=False, static=True)
     ard: bool = eqx.field(default=False, static=True)
+    symbols = (("ℓ", "lengthscale"),)
 
     def __init__(
         self,
@@ -236,9 +215,6 @@ class Categorical(Coded):
         codes = [[look_up(v, p, f"{name}[{i}]") for v, p in zip(r, places, strict=True)] for i, r in enumerate(raw)]
         return check_table(codes, name, columns)
 
-    def _numbers(self) -> dict[str, Any]:
-        return {} if self.overlap else {"ℓ": self.number("lengthscale")}
-
 
 def is_table(x: Any) -> bool:
     """Whether x is an array or a data frame of numbers in rows: things that are encoded already."""
@@ -285,7 +261,3 @@ def encode_members(x: Any, names: tuple[Any, ...] | None, size: int, name: str, 
         if wrong.any():
             raise DataError(f"{name} must hold whole numbers from 0 to {size - 1}, found {table[wrong][0]:g}")
     return table
-
-
-def _stranger(table: np.ndarray) -> str:
-    return f"{table[~np.isin(table, (0.0, 1.0))][0]:g}"

@@ -62,6 +62,7 @@ class Linear(DotProduct):
     lengthscale: Float[Array, "*d"] | None = positive(None)
     center: Float[Array, "*c"] | None = given(unset=0.0)
     ard: bool = eqx.field(default=False, static=True, kw_only=True)
+    symbols = (("ℓ", "lengthscale"),)
 
     def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         """s² U Wᵀ."""
@@ -77,9 +78,6 @@ class Linear(DotProduct):
         if self.lengthscale is None and self.ard and is_absent(out.variance):
             return changed(out, lengthscale=jnp.asarray(out.lengthscale) * np.sqrt(size / scales.variance))
         return start(out, variance=scales.variance / size)
-
-    def _numbers(self) -> dict[str, Array | None]:
-        return {"ℓ": self.lengthscale}
 
 
 class Bilinear(Kernel):
@@ -147,6 +145,7 @@ class Polynomial(DotProduct):
     lengthscale: Float[Array, "*d"] | None = positive(None)
     center: Float[Array, "*c"] | None = given(unset=0.0)
     ard: bool = eqx.field(default=False, static=True, kw_only=True)
+    symbols = (("p", "degree"), ("o", "offset"), ("ℓ", "lengthscale"))
 
     def __check_init__(self) -> None:
         if not isinstance(self.degree, int) or self.degree < 1:
@@ -173,9 +172,6 @@ class Polynomial(DotProduct):
         out = start(out, offset=size)
         return start(out, variance=scales.variance / (size + float(out.number("offset"))) ** self.degree)
 
-    def _numbers(self) -> dict[str, Array | None]:
-        return {"p": jnp.asarray(self.degree), "o": self.number("offset"), "ℓ": self.lengthscale}
-
 
 class NeuralNetwork(Metric):
     """κ = (2/π) asin(2x̃ᵀΣz̃ / √((1 + 2x̃ᵀΣx̃)(1 + 2z̃ᵀΣz̃))), x̃ᵀΣz̃ = b + uᵀw, b = `bias`.
@@ -187,6 +183,7 @@ class NeuralNetwork(Metric):
 
     bias: Float[Array, ""] = positive(1.0)
     center: Float[Array, "*c"] | None = given(unset=0.0)
+    symbols = (*Metric.symbols, ("b", "bias"))
 
     def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         """s² κ for all pairs."""
@@ -210,6 +207,3 @@ class NeuralNetwork(Metric):
     def adapt(self, scales: InputScales) -> "NeuralNetwork":
         """As every kernel with lengthscales, and c = the mean."""
         return start(super().adapt(scales), center=scales.center)
-
-    def _numbers(self) -> dict[str, Array | None]:
-        return {**super()._numbers(), "b": self.bias}

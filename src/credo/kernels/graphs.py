@@ -45,9 +45,8 @@ class Laplacian(eqx.Module):
         names = None if nodes is None else tuple(nodes)
         if hasattr(graph, "nodes") and hasattr(graph, "edges"):
             names = tuple(graph.nodes) if names is None else names
-            graph = [
-                tuple(e) for e in (graph.edges(data="weight", default=1.0) if callable(graph.edges) else graph.edges)
-            ]
+            edges = graph.edges(data="weight", default=1.0) if callable(graph.edges) else graph.edges
+            graph = [tuple(edge) for edge in edges]
         if isinstance(graph, list | tuple | set) and all(isinstance(e, tuple) for e in graph):
             weights, names = _from_edges(graph, names)
         else:
@@ -61,10 +60,6 @@ class Laplacian(eqx.Module):
             matrix = matrix / np.outer(root, root)
         values, vectors = np.linalg.eigh(matrix)
         return cls(jnp.asarray(np.maximum(values, 0.0)), jnp.asarray(vectors), names)
-
-
-def _to_laplacian(graph: Any) -> Any:
-    return graph if isinstance(graph, Laplacian) else Laplacian.of(graph)
 
 
 def _from_edges(edges: Iterable[Any], names: tuple[Any, ...] | None) -> tuple[np.ndarray, tuple[Any, ...]]:
@@ -103,7 +98,7 @@ class GraphKernel(Coded):
     A row is the number of a node; `encode` reads names too, where the graph has them.
     """
 
-    laplacian: Laplacian = eqx.field(converter=_to_laplacian)
+    laplacian: Laplacian = eqx.field(converter=lambda g: g if isinstance(g, Laplacian) else Laplacian.of(g))
 
     @abstractmethod
     def log_filter(self, eigenvalues: Float[Array, " k"]) -> Float[Array, " k"]:
@@ -113,13 +108,8 @@ class GraphKernel(Coded):
         """g(λₖ) / c, where c = Σ g / (number of nodes)."""
         return jax.nn.softmax(self.log_filter(self.laplacian.eigenvalues)) * len(self.laplacian.eigenvalues)
 
-    def similarity(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
-        """Of two nodes."""
-        vectors = self.laplacian.eigenvectors
-        return (self.weights() * vectors[x[0].astype(int)] * vectors[z[0].astype(int)]).sum()
-
     def similarities(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
-        """Of many, by one matrix product."""
+        """Σₖ g(λₖ) φₖ(i) φₖ(j) / c, by one matrix product."""
         a, b = (self.laplacian.eigenvectors[rows[:, 0].astype(int)] for rows in (x, z))
         return (a * self.weights()) @ b.T
 
@@ -135,13 +125,11 @@ class GraphDiffusion(GraphKernel):
     """
 
     time: Float[Array, ""] = positive(1.0, low=1e-5, high=1e5)
+    symbols = (("β", "time"),)
 
     def log_filter(self, eigenvalues: Float[Array, " k"]) -> Float[Array, " k"]:
         """-βλ."""
         return -self.time * eigenvalues
-
-    def _numbers(self) -> dict[str, Any]:
-        return {"β": self.time}
 
 
 class GraphMatern(GraphKernel):
@@ -153,13 +141,11 @@ class GraphMatern(GraphKernel):
 
     lengthscale: Float[Array, ""] = positive(1.0, low=1e-3, high=1e4)
     smoothness: Float[Array, ""] = positive(1.5, low=0.1, high=50.0)
+    symbols = (("κ", "lengthscale"), ("ν", "smoothness"))
 
     def log_filter(self, eigenvalues: Float[Array, " k"]) -> Float[Array, " k"]:
         """-ν log(2ν/κ² + λ)."""
         return -self.smoothness * jnp.log(2.0 * self.smoothness / jnp.square(self.lengthscale) + eigenvalues)
-
-    def _numbers(self) -> dict[str, Any]:
-        return {"κ": self.lengthscale, "ν": self.smoothness}
 
 
 class WeisfeilerLehman(Counting):
@@ -178,19 +164,14 @@ class WeisfeilerLehman(Counting):
     rounds: int = eqx.field(default=3, static=True)
     width: int = eqx.field(default=32, static=True, kw_only=True)
     labels: tuple[str, ...] | None = eqx.field(default=None, static=True, kw_only=True)
+    symbols = (("h", "rounds"),)
 
     def __check_init__(self) -> None:
         if self.rounds < 0 or self.width < 1:
             raise DataError(f"rounds must be ≥ 0 and width ≥ 1, found {self.rounds} and {self.width}")
 
-    def count(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
-        """Of two graphs."""
-        (a, real_a), (b, real_b) = self._refined(x), self._refined(z)
-        same = (a[:, :, None] == b[:, None, :]) & real_a[:, :, None] & real_b[:, None, :]
-        return same.sum(dtype=float)
-
     def counts(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
-        """Of many, each refined once."""
+        """#(G, H), each graph refined once."""
         return count_common(*jax.vmap(self._refined)(x), *jax.vmap(self._refined)(z))
 
     def _refined(self, x: Float[Array, " d"]) -> tuple[UInt64[Array, "r w"], Bool[Array, "r w"]]:
@@ -244,6 +225,3 @@ class WeisfeilerLehman(Counting):
         if not all(isinstance(v, int | float) and v >= 0 and v % 1 == 0 for v in listed):
             raise DataError(f"{name} must have whole numbers ≥ 0 as labels, found {listed!r}; for text give labels=")
         return np.asarray(listed, dtype=float)
-
-    def _numbers(self) -> dict[str, Any]:
-        return {"h": self.rounds}

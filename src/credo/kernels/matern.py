@@ -42,6 +42,7 @@ class Matern(Stationary):
     """
 
     smoothness: Float[Array, ""] = positive(1.5, low=0.2, high=20.0)
+    symbols = (*Stationary.symbols, ("ν", "smoothness"))
 
     def __check_init__(self) -> None:
         nu = self.smoothness
@@ -58,9 +59,6 @@ class Matern(Stationary):
     def mixing(self) -> tuple[Mixing, Array]:
         """Student-t with ν."""
         return "student", self.smoothness
-
-    def _numbers(self) -> dict[str, Array | None]:
-        return {**super()._numbers(), "ν": self.smoothness}
 
 
 @jax.custom_jvp

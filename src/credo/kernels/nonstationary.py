@@ -48,6 +48,7 @@ class Gibbs(ConstantVariance):
     function: Callable[[Array], Array] | None = eqx.field(default=None, static=True)
     ard: bool = eqx.field(default=False, static=True, kw_only=True)
     """Whether `learn` gives each column a lengthscale of its own."""
+    symbols = (("ℓ", "lengthscale"), ("w", "slope"))
 
     def __check_init__(self) -> None:
         if self.function is not None and self.slope is not None:
@@ -93,9 +94,6 @@ class Gibbs(ConstantVariance):
         out = start(out, lengthscale=1.0)
         return with_one_each(out, d) if self.ard else out
 
-    def _numbers(self) -> dict[str, Array | None]:
-        return {"ℓ": self.number("lengthscale"), "w": self.slope}
-
 
 class Brownian(Amplified):
     """k = s²/2 (|x| + |z| - |x - z|), x and z measured from the `origin`: a random walk that starts there at zero.
@@ -106,6 +104,7 @@ class Brownian(Amplified):
 
     variance: Amplitude = positive(None, unset=1.0)
     origin: Float[Array, ""] | None = given(unset=0.0)
+    symbols = (("origin", "origin"),)
 
     def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         """s² min(|x|, |z|) on the same side of the origin, 0 across it."""
@@ -127,9 +126,6 @@ class Brownian(Amplified):
             raise DataError(f"Brownian is of one column, found inputs with {len(scales.span)}; use .on(column)")
         origin = scales.center[0] - scales.span[0]
         return start(self, origin=origin, variance=scales.variance / scales.span[0])
-
-    def _numbers(self) -> dict[str, Array | None]:
-        return {"origin": self.number("origin")}
 
 
 class ChangePoint(Kernel):

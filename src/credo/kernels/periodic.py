@@ -60,6 +60,7 @@ class Periodic(ConstantVariance):
     ard: bool = eqx.field(default=False, static=True, kw_only=True)
     """Whether `learn` gives each column a lengthscale of its own."""
     is_stationary = True
+    symbols = (("p", "period"), ("ℓ", "lengthscale"))
 
     def embed(self, x: Float[Array, "n d"]) -> Float[Array, "n q"]:
         """Rows whose squared Euclidean distance is 4 Σₖ sin²(π(xₖ - zₖ)/pₖ)/ℓₖ²."""
@@ -74,17 +75,13 @@ class Periodic(ConstantVariance):
 
     def spectral_measure(self, d: int) -> Spectrum:
         """Harmonics of 1/p."""
-        return self.amplitude(), Harmonics(
-            2.0 * jnp.pi / _each(self, "period", d), 1.0 / jnp.square(_each(self, "lengthscale", d))
-        )
+        rate = 1.0 / jnp.square(_each(self, "lengthscale", d))
+        return self.amplitude(), Harmonics(2.0 * jnp.pi / _each(self, "period", d), rate)
 
     def adapt(self: P, scales: InputScales) -> P:
         """p = a fifth of the range of a column, one for each, s² = the variance of the outcomes."""
         out = start(self, period=_one_or_each(scales.span / CYCLES), variance=scales.variance)
         return with_one_each(out, len(scales.span)) if self.ard else out
-
-    def _numbers(self) -> dict[str, Array | None]:
-        return {"p": self.number("period"), "ℓ": self.lengthscale}
 
 
 class LocallyPeriodic(Periodic):
@@ -94,6 +91,7 @@ class LocallyPeriodic(Periodic):
     """
 
     decay: Float[Array, "*q"] | None = positive(None, unset=1.0)
+    symbols = (*Periodic.symbols, ("λ", "decay"))
 
     def embed(self, x: Float[Array, "n d"]) -> Float[Array, "n q"]:
         """Points on circles, followed by x/λ."""
@@ -108,9 +106,6 @@ class LocallyPeriodic(Periodic):
         """As `Periodic`, and λ = the range of a column."""
         return start(super().adapt(scales), decay=_one_or_each(scales.span))
 
-    def _numbers(self) -> dict[str, Array | None]:
-        return {**super()._numbers(), "λ": self.number("decay")}
-
 
 class Cosine(ConstantVariance):
     """κ = cos(2π Σₖ (xₖ - zₖ)/pₖ): one plane wave of unknown phase and height, a kernel of rank two.
@@ -121,6 +116,7 @@ class Cosine(ConstantVariance):
     period: Float[Array, "*p"] | None = positive(None, unset=1.0)
     variance: Amplitude = positive(None, unset=1.0)
     is_stationary = True
+    symbols = (("p", "period"),)
 
     def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         """s² (cos a cos b + sin a sin b) of the phases a and b."""
@@ -137,9 +133,6 @@ class Cosine(ConstantVariance):
     def adapt(self, scales: InputScales) -> "Cosine":
         """p = a fifth of the range of a column, one for each, s² = the variance of the outcomes."""
         return start(self, period=_one_or_each(scales.span / CYCLES), variance=scales.variance)
-
-    def _numbers(self) -> dict[str, Array | None]:
-        return {"p": self.number("period")}
 
 
 class SpectralMixture(Kernel):

@@ -56,7 +56,7 @@ def random_features(
     variance of the approximation; it needs a single kernel of a distance (RBF, Matérn, rational quadratic).
     Yu, Suresh, Choromanski, Holtmann-Rice & Kumar (2016), "Orthogonal random features".
     """
-    _check(m, "m", "the number of frequencies")
+    _check(m)
     k_frequencies, k_phases = jr.split(jr.key(seed))
     mass, law = spectral_measure(kernel, d)
     draw = law.sample_orthogonal if orthogonal else law.sample
@@ -79,7 +79,7 @@ def feature_error_probability(
     1 and 2, who count columns (2m and m) and correct claim 1 of Rahimi & Recht (2007). Where ε > σℓ the set is
     enlarged until ε = σℓ. Their step E[sup ‖∇error‖²] ≤ σ² (3σ² with phases) is taken over as published.
     """
-    _check(m, "m", "the number of frequencies")
+    _check(m)
     log_constant, rate = _bound(kernel, epsilon, diameter, d, paired)
     return math.exp(min(0.0, log_constant - m * rate))
 
@@ -120,6 +120,6 @@ def _log_beta(d: int, paired: bool) -> float:
     return math.log(shape) + (5 * d + 1) / (d + 1) * math.log(2) + d / (d + 1) * math.log(3)
 
 
-def _check(value: int, name: str, what: str) -> None:
-    if isinstance(value, bool) or value < 1:
-        raise DataError(f"{name}, {what}, must be a whole number of at least 1, found {value!r}")
+def _check(m: int) -> None:
+    if isinstance(m, bool) or m < 1:
+        raise DataError(f"m, the number of frequencies, must be a whole number of at least 1, found {m!r}")

@@ -75,6 +75,7 @@ class Metric(Amplified):
     """Whether `learn` gives each column a lengthscale of its own."""
     rank: int = eqx.field(default=0, static=True, kw_only=True)
     """The rows of Λ that `learn` adds to the metric."""
+    symbols = (("ℓ", "lengthscale"), ("Λ", "projection"))
 
     def __check_init__(self) -> None:
         if self.lengthscale is not None and jnp.ndim(self.lengthscale) > 1:
@@ -103,10 +104,6 @@ class Metric(Amplified):
         if self.rank:
             out = start(out, projection=np.random.default_rng(0).normal(size=(self.rank, d)) * 0.1 / typical)
         return with_one_each(out, d) if self.ard else out
-
-    def _numbers(self) -> dict[str, Array | None]:
-        """The numbers that the formula shows, by symbol."""
-        return {"ℓ": self.number("lengthscale"), "Λ": self.projection}
 
 
 class Stationary(Metric, ConstantVariance):
@@ -199,6 +196,7 @@ class RationalQuadratic(Stationary):
     """κ = (1 + r²/2α)^-α: RBF kernels of many lengthscales, mixed.  Rasmussen & Williams (2006), eq. 4.19."""
 
     alpha: Float[Array, ""] = positive(1.0, low=1e-3, high=1e5)
+    symbols = (*Metric.symbols, ("α", "alpha"))
 
     def profile(self, squared: Array) -> Array:
         """(1 + r²/2α)^-α."""
@@ -207,9 +205,6 @@ class RationalQuadratic(Stationary):
     def mixing(self) -> tuple[Mixing, Array]:
         """A gamma variable of shape α."""
         return "gamma", self.alpha
-
-    def _numbers(self) -> dict[str, Array | None]:
-        return {**super()._numbers(), "α": self.alpha}
 
 
 def _with_slope(profile: Callable[[Array], Array], slope: Callable[[Array], Array]) -> Callable[[Array], Array]:

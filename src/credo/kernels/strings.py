@@ -97,21 +97,13 @@ class Spectrum(Strings, Counting):
     """
 
     length: int = eqx.field(default=3, static=True)
+    symbols = (("k", "length"),)
 
     def __check_init__(self) -> None:
         _check_sizes(self.length, self.width)
 
-    def count(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
-        """Σᵢⱼ [sᵢ…sᵢ₊ₖ₋₁ = tⱼ…tⱼ₊ₖ₋₁]."""
-        n = x.shape[0] - self.length + 1
-        if n < 1:
-            return jnp.zeros(())
-        same = (x[:, None] == z[None, :]) & (x >= 0)[:, None]
-        runs = [same[p : p + n, p : p + n] for p in range(self.length)]
-        return jnp.all(jnp.stack(runs), axis=0).sum(dtype=float)
-
     def counts(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
-        """The same from a 64-bit hash of each piece: N different pieces collide with probability N²/2⁶⁵."""
+        """Σᵢⱼ [sᵢ…sᵢ₊ₖ₋₁ = tⱼ…tⱼ₊ₖ₋₁], by hashes: N pieces collide with probability N²/2⁶⁵."""
         return count_common(*self._pieces(x), *self._pieces(z))
 
     def _pieces(self, x: Float[Array, "n d"]) -> tuple[UInt64[Array, "n 1 w"], Bool[Array, "n 1 w"]]:
@@ -124,9 +116,6 @@ class Spectrum(Strings, Counting):
             hashed = mix(hashed + codes[:, p : p + n] + jnp.uint64(1))
         return hashed[:, None, :], (x[:, self.length - 1 :] >= 0)[:, None, :]
 
-    def _numbers(self) -> dict[str, Any]:
-        return {"k": self.length}
-
 
 class Subsequence(Pairwise, Counting):
     """#(s, t) = Σᵤ Σ λ^(span in s + span in t) over all common subsequences u of `length` characters, gaps allowed.
@@ -138,6 +127,7 @@ class Subsequence(Pairwise, Counting):
 
     length: int = eqx.field(default=3, static=True)
     decay: Float[Array, ""] = unit_interval(0.5)
+    symbols = (("k", "length"), ("λ", "decay"))
 
     def __check_init__(self) -> None:
         _check_sizes(self.length, self.width)
@@ -157,10 +147,6 @@ class Subsequence(Pairwise, Counting):
             before = _fade(_fade(ending, self.decay).T, self.decay).T
         return jnp.square(self.decay) * jnp.where(same, before, 0.0).sum()
 
-    def count(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
-        """#(s, t)."""
-        return self.compare(x.astype(jnp.int32), z.astype(jnp.int32))
-
     def counts(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         """#(s, t), in blocks."""
         return _compare_all(self, x, z)
@@ -168,9 +154,6 @@ class Subsequence(Pairwise, Counting):
     def own_counts(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
         """#(s, s), in blocks."""
         return _compare_own(self, x)
-
-    def _numbers(self) -> dict[str, Any]:
-        return {"k": self.length, "λ": self.decay}
 
 
 def _fade(rows: Float[Array, "n m"], decay: Float[Array, ""]) -> Float[Array, "n m"]:
@@ -191,6 +174,7 @@ class EditDistance(ConstantVariance, Pairwise):
     """
 
     rate: Float[Array, ""] = positive(0.1, low=1e-4, high=1e2)
+    symbols = (("γ", "rate"),)
 
     def compare(self, x: Int[Array, " d"], z: Int[Array, " d"]) -> Float[Array, ""]:
         """d(s, t): the fewest insertions, deletions and replacements of a character that turn s into t."""
@@ -206,16 +190,9 @@ class EditDistance(ConstantVariance, Pairwise):
         last, _ = lax.scan(step, places, x)
         return last[(z >= 0).sum()].astype(float)
 
-    def similarity(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
-        """exp(-γ d)."""
-        return jnp.exp(-self.rate * self.compare(x.astype(jnp.int32), z.astype(jnp.int32)))
-
     def similarities(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         """exp(-γ d), in blocks."""
         return jnp.exp(-self.rate * _compare_all(self, x, z))
-
-    def _numbers(self) -> dict[str, Any]:
-        return {"γ": self.rate}
 
 
 def mix(value: UInt64[Array, "..."]) -> UInt64[Array, "..."]:

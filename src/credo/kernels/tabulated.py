@@ -31,10 +31,7 @@ class Tabulated(Coded):
 
     matrix: Float[Array, "k k"]
     items: tuple[Any, ...] | None = eqx.field(default=None, static=True)
-
-    def similarity(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
-        """Kᵢⱼ."""
-        return self.matrix[x[0].astype(int), z[0].astype(int)]
+    symbols = (("K", "matrix"),)
 
     def similarities(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         """Rows and columns of K."""
@@ -43,9 +40,6 @@ class Tabulated(Coded):
     def encode(self, x: object, name: str = "X", columns: int | None = None) -> AnyArray:
         """Things of the list, or a column of their numbers, as a column of numbers."""
         return encode_members(x, self.items, len(self.matrix), name, columns)
-
-    def _numbers(self) -> dict[str, Any]:
-        return {"K": self.matrix}
 
 
 def tabulate(kernel: Kernel | Callable[[Any, Any], Any], items: Sequence[Any], indefinite: str = "repair") -> Tabulated:
