@@ -167,16 +167,10 @@ def _to_float(raw: np.ndarray, name: str, names: list[str] | None, finite: bool 
         raise DataError(f"{name} holds dates or durations; convert them to numbers, e.g. days since the first one")
     if raw.dtype.kind in "OUS":
         raw = _objects_to_float(raw, name, names)
-    if (
-        raw.dtype.kind in "iu"
-        and raw.size
-        and (int(raw.max()) > LARGEST_EXACT_INTEGER or int(raw.min()) < -LARGEST_EXACT_INTEGER)
-    ):
-        where = tuple(int(i) for i in np.argwhere((raw > LARGEST_EXACT_INTEGER) | (raw < -LARGEST_EXACT_INTEGER))[0])
-        raise DataError(
-            f"{name} has an integer too large to be exact in float64: {raw[where]} at {_place(where, names)}; "
-            "is it an identifier? drop the column, or rescale it"
-        )
+    largest = LARGEST_EXACT_INTEGER
+    if raw.dtype.kind in "iu" and raw.size and (int(raw.max()) > largest or int(raw.min()) < -largest):
+        where = tuple(int(i) for i in np.argwhere((raw > largest) | (raw < -largest))[0])
+        raise _too_large(name, raw[where], where, names)
     values = np.asarray(raw, dtype=np.float64)
     if not finite:
         return values
@@ -198,10 +192,7 @@ def _objects_to_float(raw: np.ndarray, name: str, names: list[str] | None) -> np
     out = np.empty(raw.shape, dtype=np.float64)
     for where, value in np.ndenumerate(raw):
         if isinstance(value, int) and not isinstance(value, bool) and abs(value) > LARGEST_EXACT_INTEGER:
-            raise DataError(
-                f"{name} has an integer too large to be exact in float64: {value} at {_place(where, names)}; "
-                "is it an identifier? drop the column, or rescale it"
-            )
+            raise _too_large(name, value, where, names)
         if value is None or type(value).__name__ in ("NAType", "NaTType"):
             raise DataError(
                 f"{name} contains a missing value at {_place(where, names)}; drop or impute the missing rows"
@@ -221,11 +212,17 @@ def _objects_to_float(raw: np.ndarray, name: str, names: list[str] | None) -> np
     return out
 
 
+def _too_large(name: str, value: object, where: tuple[int, ...], names: list[str] | None) -> DataError:
+    return DataError(
+        f"{name} has an integer too large to be exact in float64: {value} at {_place(where, names)}; "
+        "is it an identifier? drop the column, or rescale it"
+    )
+
+
 def _place(where: tuple[int, ...], names: list[str] | None) -> str:
     if len(where) == 1:
         return f"row {where[0]}"
-    column = f"column {names[where[1]]!r}" if names else f"column {where[1]}"
-    return f"row {where[0]}, {column}"
+    return f"row {where[0]}, column {repr(names[where[1]]) if names else where[1]}"
 
 
 def _kind(x: object) -> str:

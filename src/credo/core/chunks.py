@@ -58,12 +58,7 @@ class ParquetChunks:
 
 
 def chunks(
-    source: Any,
-    y: Any = None,
-    *,
-    target: str | None = None,
-    columns: Sequence[str] | None = None,
-    rows: int = ROWS,
+    source: Any, y: Any = None, *, target: str | None = None, columns: Sequence[str] | None = None, rows: int = ROWS
 ) -> ArrayChunks | ParquetChunks:
     """The rows of a table, `rows` at a time.
 

@@ -29,9 +29,7 @@ def blas_threads(n: int) -> contextlib.AbstractContextManager[object]:
     return _controller().limit(limits=1, user_api="blas")
 
 
-@functools.cache
-def _controller() -> ThreadpoolController:
-    return ThreadpoolController()
+_controller = functools.cache(ThreadpoolController)
 
 
 def _is_crowded() -> bool:

@@ -28,7 +28,8 @@ from credo.core.checks import check_table
 from credo.core.errors import DataError
 from credo.core.predictive import Bernoulli, Categorical, Interval, Predictive
 from credo.core.predictive.base import check_levels, to_array
-from credo.core.predictive.expectation import Classes, alone, shortfall
+from credo.core.predictive.classes import Classes
+from credo.core.predictive.expectation import alone, shortfall
 from credo.evaluate.scores import interval_loss
 
 

@@ -18,7 +18,8 @@ from credo.core.checks import check_counts, check_vector
 from credo.core.errors import DataError
 from credo.core.predictive import Bernoulli, Categorical, Predictive
 from credo.core.predictive.base import check_levels
-from credo.core.predictive.expectation import Classes, alone, distance, per_row, spread
+from credo.core.predictive.classes import Classes
+from credo.core.predictive.expectation import alone, distance, per_row, spread
 
 Score = Callable[..., Array]
 

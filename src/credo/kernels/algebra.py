@@ -20,7 +20,7 @@ from credo.core.arrays import AnyArray, is_traced
 from credo.core.errors import DataError
 from credo.core.params import ABSENT, is_absent, positive
 from credo.core.pytrees import changed
-from credo.kernels.base import Amplified, Amplitude, InputScales, Kernel, Wrapped, show, show_scaled, start
+from credo.kernels.base import Amplitude, InputScales, Kernel, Wrapped, show, show_scaled, start
 from credo.kernels.elementary import Constant
 from credo.kernels.measures import Spectrum, convolution, mixture, series
 
@@ -111,11 +111,15 @@ class Sum(Elementwise):
         return " + ".join(k.formula() for k in self.parts)
 
 
-class Product(Amplified, Elementwise):
+class Product(Elementwise):
     """s² k₁(x, z) k₂(x, z) …: what both factors allow. Make it with `*`, which sorts out the amplitudes."""
 
     factors: tuple[Kernel, ...]
     variance: Amplitude = positive(None, unset=1.0)
+
+    def amplitude(self) -> Float[Array, ""]:
+        """s², one where a factor (a sum) has the amplitudes."""
+        return jnp.ones(()) if is_absent(self.variance) else self.number("variance")
 
     @property
     def arguments(self) -> tuple[Kernel, ...]:
@@ -142,7 +146,11 @@ class Product(Amplified, Elementwise):
         """factor · k."""
         if is_absent(self.variance):
             return changed(self, factors=(self.factors[0].scaled(factor), *self.factors[1:]))
-        return super().scaled(factor)
+        return changed(self, variance=self.amplitude() * factor)
+
+    def split_variance(self) -> tuple[Amplitude, Kernel]:
+        """(s², Π kᵢ)."""
+        return self.variance, changed(self, variance=ABSENT)
 
     def formula(self) -> str:
         """s² · k₁ × k₂."""

@@ -20,10 +20,12 @@ from credo.core.errors import DataError
 from credo.core.linalg import factor, lapack
 from credo.core.special import LOG_2PI
 
+Matrix = Float[Array, "n n"]
+Vector = Float[Array, "n"]
+Number = Float[Array, ""]
 
-def gaussian_log_evidence(
-    covariance: Float[Array, "n n"], residual: Float[Array, "n"], mask: Bool[Array, "n"] | None = None
-) -> Float[Array, ""]:
+
+def gaussian_log_evidence(covariance: Matrix, residual: Vector, mask: Bool[Array, "n"] | None = None) -> Number:
     """log N(residual | 0, covariance), differentiable once in reverse, under the one jitter policy.
 
     `covariance` is symmetric; one triangle of it is read. Where `mask` is False the row is padding: it
@@ -50,33 +52,24 @@ def gaussian_log_evidence(
 
 
 @jax.custom_vjp
-def _log_evidence(
-    covariance: Float[Array, "n n"], residual: Float[Array, "n"], weight: Float[Array, "n"]
-) -> Float[Array, ""]:
+def _log_evidence(covariance: Matrix, residual: Vector, weight: Vector) -> Number:
     return _evaluate(covariance, residual, weight, False)[0]
 
 
-def _forward(
-    covariance: Float[Array, "n n"], residual: Float[Array, "n"], weight: Float[Array, "n"]
-) -> tuple[Float[Array, ""], tuple[Float[Array, "n n"], Float[Array, "n"]]]:
+def _forward(covariance: Matrix, residual: Vector, weight: Vector) -> tuple[Number, tuple[Matrix, Vector]]:
     value, by_residual, by_covariance = _evaluate(covariance, residual, weight, True)
     return value, (by_covariance, by_residual)
 
 
-def _backward(
-    saved: tuple[Float[Array, "n n"], Float[Array, "n"]], change: Float[Array, ""]
-) -> tuple[Float[Array, "n n"], Float[Array, "n"], None]:
-    by_covariance, by_residual = saved
-    return change * by_covariance, change * by_residual, None
+def _backward(saved: tuple[Matrix, Vector], change: Number) -> tuple[Matrix, Vector, None]:
+    return change * saved[0], change * saved[1], None
 
 
 _log_evidence.defvjp(_forward, _backward)
 
 
 @partial(jax.jit, static_argnames="gradient")
-def _evaluate(
-    covariance: Float[Array, "n n"], residual: Float[Array, "n"], weight: Float[Array, "n"], gradient: bool
-) -> tuple[Array, ...]:
+def _evaluate(covariance: Matrix, residual: Vector, weight: Vector, gradient: bool) -> tuple[Array, ...]:
     """(log p, ∂/∂residual[, ∂/∂covariance])."""
     result = factor.factorize(covariance, weight > 0)
     alpha = factor.solve(result.root, residual)
@@ -85,8 +78,7 @@ def _evaluate(
     outputs = (jnp.where(ok, value, -jnp.inf), jnp.where(ok, -alpha, 0.0))
     if not gradient:
         return outputs
-    slope = 0.5 * (jnp.outer(alpha, alpha) - factor.inverse(result.root))
-    return *outputs, jnp.where(ok, slope, 0.0)
+    return *outputs, jnp.where(ok, 0.5 * (jnp.outer(alpha, alpha) - factor.inverse(result.root)), 0.0)
 
 
 def evidence_on_host(

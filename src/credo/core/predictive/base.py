@@ -197,7 +197,7 @@ def _draws(prediction: Predictive, keys: Array) -> Array:
 def check_levels(q: Numeric, name: str) -> Float[Array, "..."]:
     """Probabilities strictly between 0 and 1."""
     levels = jnp.asarray(q, dtype=float)
-    if not isinstance(levels, jax.core.Tracer) and not bool(jnp.all((levels > 0) & (levels < 1))):
+    if not is_traced(levels) and not bool(jnp.all((levels > 0) & (levels < 1))):
         raise DataError(f"{name} must lie strictly between 0 and 1, found {q}; write 95 % as 0.95")
     return levels
 
@@ -206,18 +206,6 @@ def to_array(value: Numeric) -> Array:
     """Field converter: anything numeric to a float64 JAX array; plain numbers through NumPy, which compiles nothing."""
     plain = isinstance(value, float | int | np.generic | np.ndarray)
     return jnp.asarray(np.asarray(value, dtype=float) if plain else value, dtype=float)
-
-
-def _bisect(cdf: Callable[[Array], Array], q: Array, low: Array, high: Array) -> Array:
-    """The smallest whole number y in (low, high] with cdf(y) ≥ q."""
-
-    def halve(_: Array | int, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
-        lo, hi = bracket
-        middle = jnp.floor((lo + hi) / 2)
-        enough = cdf(middle) >= q
-        return jnp.where(enough, lo, middle), jnp.where(enough, middle, hi)
-
-    return jax.lax.fori_loop(0, 64, halve, (low, high))[1]
 
 
 def invert_cdf(cdf: Callable[[Array], Array], q: Array, low: Array, high: Array) -> Array:
@@ -270,10 +258,16 @@ def _ratio(top: Array, bottom: Array) -> Array:
 
 def search_counts(prediction: Predictive, q: Array) -> Array:
     """The q-quantile of counts by bisection, between the bounds of Cantelli's inequality (one-sided Chebyshev)."""
-    low = prediction.mean - prediction.std * jnp.sqrt((1 - q) / q)
-    high = prediction.mean + prediction.std * jnp.sqrt(q / (1 - q))
-    low = jnp.maximum(jnp.floor(low) - 1, -1.0)
-    return _bisect(prediction.cdf, q - SLACK, low, jnp.ceil(high) + 1)
+    low = jnp.maximum(jnp.floor(prediction.mean - prediction.std * jnp.sqrt((1 - q) / q)) - 1, -1.0)
+    high = jnp.ceil(prediction.mean + prediction.std * jnp.sqrt(q / (1 - q))) + 1
+
+    def halve(_: Array | int, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
+        lo, hi = bracket
+        middle = jnp.floor((lo + hi) / 2)
+        enough = prediction.cdf(middle) >= q - SLACK
+        return jnp.where(enough, lo, middle), jnp.where(enough, middle, hi)
+
+    return jax.lax.fori_loop(0, 64, halve, (low, high))[1]
 
 
 def tabled_quantile(prediction: Predictive, q: Numeric) -> Array:
@@ -309,8 +303,5 @@ def sum_over_counts(summand: Callable[[Array], Array], mean: Array, std: Array) 
     reach = 30 * std + 30
     low = jnp.maximum(jnp.floor(mean - reach), 0.0)
     stride = jnp.maximum(jnp.ceil((mean + reach - low) / GRID), 1.0)
-
-    def at(i: Array) -> Array:
-        return summand(low + stride * i)
-
-    return jnp.sum(jax.lax.map(at, jnp.arange(GRID, dtype=float), batch_size=256), axis=0) * stride
+    each = jax.lax.map(lambda i: summand(low + stride * i), jnp.arange(GRID, dtype=float), batch_size=256)
+    return jnp.sum(each, axis=0) * stride

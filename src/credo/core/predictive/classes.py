@@ -1,6 +1,7 @@
 """Classes: Categorical and Bernoulli. Their doubt is an entropy, split into noise and mutual information."""
 
-from typing import ClassVar
+from abc import abstractmethod
+from typing import TYPE_CHECKING, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -17,10 +18,35 @@ def entropy_of(probs: Array) -> Array:
     return jnp.sum(special.entr(probs), axis=-1)
 
 
-class Categorical(Predictive):
-    """P(y = k) = probs[k]; `aleatoric` is E[H[y | θ]], the entropy that remains when θ is known."""
+class Classes(Predictive):
+    """Outcomes that are classes 0, 1, …, with probabilities `probs`."""
 
     discrete: ClassVar[bool] = True
+
+    if TYPE_CHECKING:  # a field of one, a property of the other
+
+        @property
+        @abstractmethod
+        def probs(self) -> Array:
+            """P(y = k) for each class k."""
+
+    @property
+    def epistemic(self) -> Array:
+        """I[y; θ] = H[y] - E[H[y | θ]]."""
+        return self.entropy() - self.aleatoric
+
+    @property
+    def variance(self) -> Array:
+        """p(1 - p): the variance of each class indicator."""
+        return self.mean * (1 - self.mean)
+
+    def entropy(self) -> Array:
+        """-Σ pₖ log pₖ."""
+        return entropy_of(self.probs)
+
+
+class Categorical(Classes):
+    """P(y = k) = probs[k]; `aleatoric` is E[H[y | θ]], the entropy that remains when θ is known."""
 
     probs: Float[Array, "*m k"] = eqx.field(converter=to_array)
     aleatoric: Float[Array, "*m"] = eqx.field(converter=to_array)
@@ -42,16 +68,6 @@ class Categorical(Predictive):
         return self.probs
 
     @property
-    def epistemic(self) -> Array:
-        """I[y; θ] = H[y] - E[H[y | θ]]."""
-        return self.entropy() - self.aleatoric
-
-    @property
-    def variance(self) -> Array:
-        """pₖ(1 - pₖ): the variance of each class indicator."""
-        return self.probs * (1 - self.probs)
-
-    @property
     def mode(self) -> Array:
         """The most probable class."""
         return jnp.argmax(self.probs, axis=-1)
@@ -67,10 +83,6 @@ class Categorical(Predictive):
         classes = jnp.arange(self.probs.shape[-1])
         return jnp.sum(jnp.where(classes <= jnp.asarray(y)[..., None], self.probs, 0.0), axis=-1)
 
-    def entropy(self) -> Array:
-        """-Σ pₖ log pₖ."""
-        return entropy_of(self.probs)
-
     def _quantile(self, q: Array) -> Array:
         return jnp.argmax(jnp.cumsum(self.probs, axis=-1) >= q - 1e-12, axis=-1)
 
@@ -78,10 +90,8 @@ class Categorical(Predictive):
         return jr.categorical(key, jnp.log(self.probs), axis=-1)
 
 
-class Bernoulli(Predictive):
+class Bernoulli(Classes):
     """P(y = 1) = prob; `aleatoric` is E[H[y | θ]]."""
-
-    discrete: ClassVar[bool] = True
 
     prob: Float[Array, "*m"] = eqx.field(converter=to_array)
     aleatoric: Float[Array, "*m"] = eqx.field(converter=to_array)
@@ -95,8 +105,7 @@ class Bernoulli(Predictive):
     @classmethod
     def average(cls, weights: Float[Array, " s"], prob: Float[Array, "s *m"]) -> "Bernoulli":
         """The prediction of s weighted draws of θ."""
-        entropies = entropy_of(jnp.stack([1 - prob, prob], axis=-1))
-        return cls(jnp.tensordot(weights, prob, 1), jnp.tensordot(weights, entropies, 1))
+        return cls(jnp.tensordot(weights, prob, 1), jnp.tensordot(weights, cls.certain(prob).aleatoric, 1))
 
     @property
     def probs(self) -> Array:
@@ -108,16 +117,6 @@ class Bernoulli(Predictive):
         """P(y = 1)."""
         return self.prob
 
-    @property
-    def epistemic(self) -> Array:
-        """I[y; θ] = H[y] - E[H[y | θ]]."""
-        return self.entropy() - self.aleatoric
-
-    @property
-    def variance(self) -> Array:
-        """p(1 - p)."""
-        return self.prob * (1 - self.prob)
-
     def log_prob(self, y: Numeric) -> Array:
         """y log p + (1 - y) log(1 - p); -inf for what is neither 0 nor 1."""
         one = jnp.asarray(y, float)
@@ -128,10 +127,6 @@ class Bernoulli(Predictive):
         """P(Y ≤ y)."""
         value = jnp.asarray(y, float)
         return jnp.where(value < 0, 0.0, jnp.where(value < 1, 1 - self.prob, 1.0))
-
-    def entropy(self) -> Array:
-        """-p log p - (1 - p) log(1 - p)."""
-        return entropy_of(self.probs)
 
     def _quantile(self, q: Array) -> Array:
         return jnp.where(q <= 1 - self.prob, 0.0, 1.0)

@@ -80,21 +80,14 @@ class BetaBinomial(Count):
     def _log_mass(self, y: Array) -> Array:
         inside = y <= self.trials
         k = jnp.where(inside, y, 0.0)
-        failures = self.trials - k
-        log_p = (
-            log_binomial(self.trials, k)
-            + log_rising(self.a, k)
-            + log_rising(self.b, failures)
-            - log_rising(self.a + self.b, self.trials)
-        )
-        return jnp.where(inside, log_p, -jnp.inf)
+        log_p = log_binomial(self.trials, k) + log_rising(self.a, k) + log_rising(self.b, self.trials - k)
+        return jnp.where(inside, log_p - log_rising(self.a + self.b, self.trials), -jnp.inf)
 
     def cdf(self, y: Numeric) -> Array:
         """Σ_{j ≤ y} p(j)."""
         top = jnp.floor(jnp.asarray(y, float))
-        terms = jax.vmap(lambda j: jnp.where(j <= top, jnp.exp(self.log_prob(j)), 0.0))(
-            jnp.arange(self.limit + 1, dtype=float)
-        )
+        counts = jnp.arange(self.limit + 1, dtype=float)
+        terms = jax.vmap(lambda j: jnp.where(j <= top, jnp.exp(self.log_prob(j)), 0.0))(counts)
         return jnp.minimum(jnp.sum(terms, axis=0), 1.0)
 
     def _draw(self, key: PRNGKeyArray) -> Array:
@@ -130,13 +123,8 @@ class NegativeBinomial(Count):
 
     def _log_mass(self, y: Array) -> Array:
         a, b, t = self.shape_, self.rate, self.exposure
-        return (
-            special.gammaln(a + y)
-            - special.gammaln(a)
-            - special.gammaln(y + 1)
-            - a * jnp.log1p(t / b)
-            - y * jnp.log1p(b / t)
-        )
+        ways = special.gammaln(a + y) - special.gammaln(a) - special.gammaln(y + 1)
+        return ways - a * jnp.log1p(t / b) - y * jnp.log1p(b / t)
 
     def cdf(self, y: Numeric) -> Array:
         """I_{b/(b+t)}(a, y + 1)."""
@@ -212,15 +200,9 @@ class DirichletMultinomial(Marginals):
         valid = jnp.all((given >= 0) & (given == jnp.round(given)), axis=-1)
         counts = jnp.where(valid[..., None], given, 0.0)
         total = jnp.sum(self.alpha)
-        log_p = (
-            special.gammaln(self.trials + 1.0)
-            + special.gammaln(total)
-            - special.gammaln(total + self.trials)
-            + jnp.sum(
-                special.gammaln(self.alpha + counts) - special.gammaln(self.alpha) - special.gammaln(counts + 1),
-                axis=-1,
-            )
-        )
+        each = special.gammaln(self.alpha + counts) - special.gammaln(self.alpha) - special.gammaln(counts + 1)
+        log_p = special.gammaln(self.trials + 1.0) + special.gammaln(total) - special.gammaln(total + self.trials)
+        log_p = log_p + jnp.sum(each, axis=-1)
         return jnp.where(valid & (jnp.sum(given, axis=-1) == self.trials), log_p, -jnp.inf)
 
     def entropy(self) -> Array:

@@ -26,17 +26,9 @@ from jax.scipy import special
 from jaxtyping import Array, Float
 
 from credo.core.arrays import Numeric, is_traced
-from credo.core.predictive import (
-    Bernoulli,
-    Categorical,
-    Laplace,
-    LogNormal,
-    Mixture,
-    Normal,
-    Predictive,
-    StudentT,
-)
+from credo.core.predictive import Bernoulli, Laplace, LogNormal, Mixture, Normal, Predictive, StudentT
 from credo.core.predictive.base import Marginals
+from credo.core.predictive.classes import Classes
 from credo.core.predictive.mixtures import FEW
 from credo.core.predictive.real import student_cdf
 from credo.core.special import log_beta
@@ -50,7 +42,6 @@ REACH = 20.0
 SUPPORT = 4096
 """How many counts are summed; where the spread is wider, in strides."""
 
-Classes = Bernoulli | Categorical
 Numbers = Array | np.ndarray | np.floating
 Anchors = Any  # of a mixture a tuple of its parts', of counts and real outcomes arrays: nested as the prediction is
 
@@ -62,14 +53,12 @@ def alone(prediction: Predictive) -> Predictive:
 
 def per_row(prediction: Predictive, ask: Callable[[Predictive, Array], Array], y: Array) -> Array:
     """ask(prediction, y), where a prediction of a single outcome is asked about every y."""
-    if prediction.shape == ():
-        return jax.vmap(lambda value: ask(prediction, value))(y)
-    return ask(prediction, y)
+    return ask(prediction, y) if prediction.shape else jax.vmap(lambda value: ask(prediction, value))(y)
 
 
 def anchors(prediction: Predictive) -> Anchors:
     """What `expectation` needs to know of a prediction before it knows the function: compute it once for many."""
-    if isinstance(prediction, Categorical | Bernoulli):
+    if isinstance(prediction, Classes):
         return ()
     if isinstance(prediction, Mixture) and _by_component(prediction):
         return tuple(jax.vmap(anchors)(part) for part in prediction.parts)
@@ -85,7 +74,7 @@ def expectation(
     f has a kink or a jump (one value per query): there the panels are broken, and the rule stays accurate.
     `known` are the `anchors` of the prediction.
     """
-    if isinstance(prediction, Categorical | Bernoulli):
+    if isinstance(prediction, Classes):
         probs = prediction.probs
         values = [function(jnp.full(prediction.shape, float(k))) for k in range(probs.shape[-1])]
         return jnp.sum(probs * jnp.stack(values, axis=-1), axis=-1)
@@ -125,9 +114,8 @@ def shortfall(prediction: Predictive, threshold: Numeric) -> Numbers:
             mean, sd = _moments(prediction)
             return normal_shortfall(a - mean, sd)
         case StudentT():
-            scale, df = _scale(prediction), xp.asarray(prediction.df)
-            known = xp.where(df > 1, df, 2.0)
-            z = (a - xp.asarray(prediction.mean)) / scale
+            (mean, scale), df = _moments(prediction), xp.asarray(prediction.df)
+            known, z = xp.where(df > 1, df, 2.0), (a - mean) / scale
             log_pdf = -_log_beta(known / 2, 0.5) - 0.5 * xp.log(known) - 0.5 * (known + 1) * xp.log1p(z**2 / known)
             unit = z * _student_cdf(z, known) + xp.exp(log_pdf) * (known + z**2) / (known - 1)
             return xp.where(df > 1, scale * unit, xp.inf)
@@ -136,7 +124,13 @@ def shortfall(prediction: Predictive, threshold: Numeric) -> Numbers:
             z = (a - xp.asarray(prediction.mean)) / scale
             return scale * (xp.maximum(z, 0.0) + 0.5 * xp.exp(-xp.abs(z)))
         case LogNormal():
-            return _lognormal_shortfall(prediction, a)
+            location, sd = _moments(prediction.log)
+            mean = xp.exp(location + 0.5 * sd**2)
+            point, some = sd == 0, a > 0
+            sd = xp.where(point, 1.0, sd)
+            z = (xp.log(xp.where(some, a, 1.0)) - location) / sd
+            below = a * _special(z).ndtr(z) - mean * _special(z).ndtr(z - sd)
+            return xp.where(point, xp.maximum(a - mean, 0.0), xp.where(some, xp.maximum(below, 0.0), 0.0))
         case _:
             return _shortfall_by_rule(prediction, jnp.asarray(a))
 
@@ -154,19 +148,8 @@ def normal_shortfall(difference: Numbers, std: Numbers) -> Numbers:
     point = std == 0
     sd = xp.where(point, 1.0, std)
     z = difference / sd
-    unit = z * _normal_cdf(z) + xp.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)
+    unit = z * _special(z).ndtr(z) + xp.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)
     return xp.where(point, xp.maximum(difference, 0.0), sd * unit)
-
-
-def _lognormal_shortfall(prediction: LogNormal, a: Numbers) -> Numbers:
-    xp = _library(prediction, a)
-    location, scale = _moments(prediction.log)
-    mean = xp.exp(location + 0.5 * scale**2)
-    point, some = scale == 0, a > 0
-    sd = xp.where(point, 1.0, scale)
-    z = (xp.log(xp.where(some, a, 1.0)) - location) / sd
-    below = a * _normal_cdf(z) - mean * _normal_cdf(z - sd)
-    return xp.where(point, xp.maximum(a - mean, 0.0), xp.where(some, xp.maximum(below, 0.0), 0.0))
 
 
 def distance(prediction: Predictive, point: Numeric) -> Numbers:
@@ -190,14 +173,14 @@ def spread(prediction: Predictive) -> Numbers:
             return _moments(prediction)[1] / np.sqrt(np.pi)
         case LogNormal():
             location, scale = _moments(prediction.log)
-            return xp.exp(location + 0.5 * scale**2) * (special if xp is jnp else scipy.special).erf(0.5 * scale)
+            return xp.exp(location + 0.5 * scale**2) * _special(scale).erf(0.5 * scale)
         case Laplace():
             return 0.75 * xp.asarray(prediction.scale)
         case StudentT():
             given = xp.asarray(prediction.df)
             df = xp.where(given > 1, given, 2.0)
             unit = 2 * xp.sqrt(df) / (df - 1) * xp.exp(_log_beta(df - 0.5, 0.5) - 2 * _log_beta(df / 2, 0.5))
-            return xp.where(given > 1, _scale(prediction) * unit, xp.inf)
+            return xp.where(given > 1, _moments(prediction)[1] * unit, xp.inf)
         case _:
             return _spread_by_rule(prediction)
 
@@ -231,20 +214,16 @@ def _by_component(prediction: Mixture) -> bool:
     return not prediction.discrete or prediction.weights.shape[0] <= FEW
 
 
-def _moments(prediction: Normal) -> tuple[Numbers, Numbers]:
-    """Mean and standard deviation."""
-    xp = _library(prediction)
-    noise, latent = xp.asarray(prediction.aleatoric), xp.asarray(prediction.epistemic)
-    return xp.asarray(prediction.mean), xp.sqrt(noise + latent)
+def _moments(prediction: Normal | StudentT) -> tuple[Numbers, Numbers]:
+    """Mean and scale: of a Normal the standard deviation."""
+    xp, p = _library(prediction), prediction
+    noise, latent = (p.noise, p.latent) if isinstance(p, StudentT) else (p.aleatoric, p.epistemic)
+    return xp.asarray(p.mean), xp.sqrt(xp.asarray(noise) + xp.asarray(latent))
 
 
-def _scale(prediction: StudentT) -> Numbers:
-    xp = _library(prediction)
-    return xp.sqrt(xp.asarray(prediction.noise) + xp.asarray(prediction.latent))
-
-
-def _normal_cdf(z: Numbers) -> Numbers:
-    return special.ndtr(z) if is_traced(z) else scipy.special.ndtr(z)
+def _special(*values: object) -> ModuleType:
+    """The special functions of either library."""
+    return special if is_traced(*values) else scipy.special
 
 
 def _student_cdf(z: Numbers, df: Numbers) -> Numbers:
@@ -261,7 +240,7 @@ def outcome_nodes(prediction: Predictive, n: int) -> tuple[Float[Array, "n *m"],
     All classes, all counts where they are few; for real outcomes n Gauss-Hermite nodes z pushed through the
     quantile function, y = F⁻¹(Φ(z)), which for a Normal is the Gauss-Hermite rule itself.
     """
-    if isinstance(prediction, Categorical | Bernoulli):
+    if isinstance(prediction, Classes):
         weights = jnp.moveaxis(prediction.probs, -1, 0)
         classes = jnp.arange(weights.shape[0], dtype=float).reshape(-1, *[1] * len(prediction.shape))
         return jnp.broadcast_to(classes, weights.shape), weights
@@ -269,8 +248,7 @@ def outcome_nodes(prediction: Predictive, n: int) -> tuple[Float[Array, "n *m"],
         low, high = prediction.quantile(jnp.asarray([1e-9, 1 - 1e-9]))
         many = int(jnp.max(high - low)) + 1
         if many <= 16 * n:
-            steps = jnp.arange(many, dtype=float).reshape(-1, *[1] * len(prediction.shape))
-            counts = low + steps
+            counts = low + jnp.arange(many, dtype=float).reshape(-1, *[1] * len(prediction.shape))
             masses = _masses(prediction, counts)
             return counts, masses / jnp.sum(masses, axis=0)
     z, w = np.polynomial.hermite_e.hermegauss(n)
@@ -313,8 +291,7 @@ def _line(center: Array, scale: Array, split: Array, panels: int = PANELS) -> tu
     mass = jnp.asarray(np.tile(w / (2 * panels), panels)).reshape(-1, *[1] * center.ndim)
     at = jnp.arcsinh((split - center) / scale)
     reach = jnp.maximum(REACH, jnp.abs(at) + 1)
-    ends = [-reach, jnp.minimum(at, 0.0), jnp.maximum(at, 0.0), reach]
-    pieces = list(itertools.pairwise(ends))
+    pieces = list(itertools.pairwise([-reach, jnp.minimum(at, 0.0), jnp.maximum(at, 0.0), reach]))
     t = jnp.concatenate([low + (high - low) * unit for low, high in pieces])
     weights = jnp.concatenate([(high - low) * mass for low, high in pieces])
     return center + scale * jnp.sinh(t), weights * scale * jnp.cosh(t)

@@ -42,11 +42,7 @@ class LogNormal(Warped):
     """
 
     def __init__(
-        self,
-        location: Numeric,
-        noise: Numeric,
-        latent: Numeric,
-        covariance: Float[Array, "q q"] | None = None,
+        self, location: Numeric, noise: Numeric, latent: Numeric, covariance: Float[Array, "q q"] | None = None
     ):
         super().__init__(Normal(to_array(location), to_array(noise), to_array(latent), covariance), Logarithm())
 

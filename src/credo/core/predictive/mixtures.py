@@ -1,7 +1,6 @@
 """Mixtures: what several beliefs, or several draws from one, predict together."""
 
 from collections.abc import Callable, Sequence
-from typing import cast
 
 import equinox as eqx
 import jax
@@ -174,14 +173,10 @@ def mixture(weights: Numeric, components: Sequence[Predictive]) -> Predictive:
     w = to_array(weights)
     if w.shape != (len(components),):
         raise DataError(f"weights must have one entry per component ({len(components)}), found shape {w.shape}")
-    if all(isinstance(c, Categorical) for c in components):
-        classes = [cast(Categorical, c) for c in components]
-        probs = jnp.stack([c.probs for c in classes])
-        return Categorical(jnp.tensordot(w, probs, 1), jnp.tensordot(w, jnp.stack([c.aleatoric for c in classes]), 1))
-    if all(isinstance(c, Bernoulli) for c in components):
-        binary = [cast(Bernoulli, c) for c in components]
-        prob = jnp.stack([c.prob for c in binary])
-        return Bernoulli(jnp.tensordot(w, prob, 1), jnp.tensordot(w, jnp.stack([c.aleatoric for c in binary]), 1))
+    for kind in (Categorical, Bernoulli):
+        if all(isinstance(c, kind) for c in components):
+            means, noise = jnp.stack([c.mean for c in components]), jnp.stack([c.aleatoric for c in components])
+            return kind(jnp.tensordot(w, means, 1), jnp.tensordot(w, noise, 1))
     within = {c.within if isinstance(c, Mixture) else 1 for c in components}
     one = within.pop() if len(within) == 1 else 1
     groups: dict[jax.tree_util.PyTreeDef, list[tuple[Array, Predictive]]] = {}

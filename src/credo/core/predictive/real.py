@@ -92,12 +92,8 @@ class StudentT(Predictive):
     def entropy(self) -> Array:
         """(ν+1)/2 · (ψ((ν+1)/2) - ψ(ν/2)) + log(√ν B(ν/2, ½)) + log s."""
         half = self.df / 2
-        return (
-            (half + 0.5) * (special.digamma(half + 0.5) - special.digamma(half))
-            + 0.5 * jnp.log(self.df)
-            + log_beta(half, jnp.asarray(0.5))
-            + jnp.log(self.scale)
-        )
+        shape = (half + 0.5) * (special.digamma(half + 0.5) - special.digamma(half)) + 0.5 * jnp.log(self.df)
+        return shape + log_beta(half, jnp.asarray(0.5)) + jnp.log(self.scale)
 
     def _quantile(self, q: Array) -> Array:
         return self.mean + self.scale * student_quantile(q, self.df)
@@ -169,30 +165,23 @@ class MultivariateT(Marginals):
 
     def log_prob(self, y: Numeric) -> Array:
         """log t_df(y | mean, noise + latent): one number for a vector (d,), n for a table (n, d)."""
-        d = self.mean.shape[0]
-        root = factorize(self.noise + self.latent).root
         deviation = jnp.asarray(y, float) - self.mean
+        root, half, highest = self._shape()
         distance = quadratic(root, jnp.atleast_2d(deviation).T)
-        log_p = (
-            special.gammaln((self.df + d) / 2)
-            - special.gammaln(self.df / 2)
-            - 0.5 * d * jnp.log(self.df * jnp.pi)
-            - 0.5 * log_determinant(root)
-            - 0.5 * (self.df + d) * jnp.log1p(distance / self.df)
-        )
+        log_p = highest - half * jnp.log1p(distance / self.df)
         return log_p[0] if deviation.ndim == 1 else log_p
 
     def entropy(self) -> Array:
         """The joint entropy of the vector: E[-log p] with E[log(1 + δ/ν)] = ψ((ν+d)/2) - ψ(ν/2)."""
-        d = self.mean.shape[0]
-        root = factorize(self.noise + self.latent).root
-        return (
-            0.5 * log_determinant(root)
-            + special.gammaln(self.df / 2)
-            - special.gammaln((self.df + d) / 2)
-            + 0.5 * d * jnp.log(self.df * jnp.pi)
-            + 0.5 * (self.df + d) * (special.digamma((self.df + d) / 2) - special.digamma(self.df / 2))
-        )
+        _, half, highest = self._shape()
+        return half * (special.digamma(half) - special.digamma(self.df / 2)) - highest
+
+    def _shape(self) -> tuple[Array, Array, Array]:
+        """The factor of the scale matrix, (ν+d)/2, and log p at the mean."""
+        root, d = factorize(self.noise + self.latent).root, self.mean.shape[0]
+        half = (self.df + d) / 2
+        ratio = special.gammaln(half) - special.gammaln(self.df / 2)
+        return root, half, ratio - 0.5 * d * jnp.log(self.df * jnp.pi) - 0.5 * log_determinant(root)
 
     def _draw(self, key: PRNGKeyArray) -> Array:
         k_mix, k_normal = jr.split(key)

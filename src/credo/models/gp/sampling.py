@@ -11,8 +11,7 @@ the exact kernel, so that the mean is exact, and so are the functions where the 
 Wilson, Borovitskiy, Terenin, Mostowsky & Deisenroth (2021), "Pathwise conditioning of Gaussian processes".
 """
 
-from collections.abc import Callable
-from functools import singledispatch
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -245,9 +244,51 @@ def _width(basis: Callable[[Array], Array], d: int) -> int:
     return p
 
 
-@singledispatch
 def basis_of(kernel: Kernel, key: PRNGKeyArray, d: int, features: int) -> Callable[[Array], Array]:
     """φ with φ(x)ᵀφ(z) = k(x, z), exactly where that takes finitely many columns, else in expectation."""
+
+    def of(part: Kernel, key: PRNGKeyArray = key, columns: int = d) -> Callable[[Array], Array]:
+        return basis_of(part, key, columns, features)
+
+    def of_all(parts: Sequence[Kernel], multiply: bool) -> Together:
+        return Together(tuple(of(k, own) for k, own in zip(parts, jr.split(key, len(parts)), strict=True)), multiply)
+
+    match kernel:
+        case Constant():
+            return Weighted(_ones, jnp.sqrt(kernel.number("variance")))
+        case Linear():
+            return Weighted(kernel.embed, jnp.sqrt(kernel.amplitude()))
+        case Bilinear():
+            root = jnp.ones(()) if kernel.matrix is None else cholesky(kernel.matrix, "the matrix of Bilinear")
+            return Weighted(Linear(center=kernel.center).embed, root)
+        case Polynomial():
+            line = Together((kernel.embed, Weighted(_ones, jnp.sqrt(kernel.number("offset")))), False)
+            return Weighted(Together((line,) * kernel.degree, True), jnp.sqrt(kernel.amplitude()))
+        case FromFeatures(features=columns, covariance=s):
+            return Weighted(columns, cholesky(s, "the covariance of the weights") if s.ndim == 2 else jnp.sqrt(s))
+        case Cosine():
+            _, law = spectral_measure(kernel, d)
+            return RandomFeatures(law.sample(key, 1), None, kernel.amplitude())  # ± one frequency: exact
+        case Scaled():
+            return Weighted(of(kernel.kernel), jnp.sqrt(kernel.variance))
+        case OnColumns():
+            return Inside(of(kernel.kernel, columns=len(kernel.columns)), kernel)
+        case OfFunction():
+            row = jax.ShapeDtypeStruct((1, d), jnp.zeros(()).dtype)
+            return Inside(of(kernel.kernel, columns=jax.eval_shape(lambda x: _inputs(kernel, x), row).shape[1]), kernel)
+        case Differentiated():
+            return Inside(of(kernel.kernel, columns=d - 1), kernel)
+        case Sum():
+            return of_all(kernel.parts, False)
+        case Power() if not kernel.is_stationary:  # independent random features: the square of one set is biased
+            return of_all([kernel.kernel] * kernel.exponent, True)
+        case Product() if not kernel.is_stationary:
+            # Stationary factors have one spectral measure together; the others multiply their basis.
+            together = tuple(k for k in kernel.factors if k.is_stationary)
+            parts = [k for k in kernel.factors if not k.is_stationary]
+            if together:
+                parts.append(together[0] if len(together) == 1 else Product(together, ABSENT))
+            return Weighted(of_all(parts, True), jnp.sqrt(kernel.amplitude()))
     try:
         mass, law = spectral_measure(kernel, d)
     except DataError as error:
@@ -257,90 +298,6 @@ def basis_of(kernel: Kernel, key: PRNGKeyArray, d: int, features: int) -> Callab
         ) from None
     draw = law.sample_orthogonal if isinstance(law, Elliptical) else law.sample
     return RandomFeatures(draw(key, max(1, features // 2)), None, mass)
-
-
-@basis_of.register
-def _(kernel: Constant, key: PRNGKeyArray, d: int, features: int) -> Callable[[Array], Array]:
-    return Weighted(_ones, jnp.sqrt(kernel.number("variance")))
-
-
-@basis_of.register
-def _(kernel: Linear, key: PRNGKeyArray, d: int, features: int) -> Callable[[Array], Array]:
-    return Weighted(kernel.embed, jnp.sqrt(kernel.amplitude()))
-
-
-@basis_of.register
-def _(kernel: Bilinear, key: PRNGKeyArray, d: int, features: int) -> Callable[[Array], Array]:
-    moved = Linear(center=kernel.center).embed
-    root = jnp.ones(()) if kernel.matrix is None else cholesky(kernel.matrix, "the matrix of Bilinear")
-    return Weighted(moved, root)
-
-
-@basis_of.register
-def _(kernel: Polynomial, key: PRNGKeyArray, d: int, features: int) -> Callable[[Array], Array]:
-    line = Together((kernel.embed, Weighted(_ones, jnp.sqrt(kernel.number("offset")))), False)
-    return Weighted(Together((line,) * kernel.degree, True), jnp.sqrt(kernel.amplitude()))
-
-
-@basis_of.register
-def _(kernel: FromFeatures, key: PRNGKeyArray, d: int, features: int) -> Callable[[Array], Array]:
-    s = kernel.covariance
-    return Weighted(kernel.features, cholesky(s, "the covariance of the weights") if s.ndim == 2 else jnp.sqrt(s))
-
-
-@basis_of.register
-def _(kernel: Cosine, key: PRNGKeyArray, d: int, features: int) -> Callable[[Array], Array]:
-    _, law = spectral_measure(kernel, d)
-    return RandomFeatures(law.sample(key, 1), None, kernel.amplitude())  # ± one frequency: exact
-
-
-@basis_of.register
-def _(kernel: Scaled, key: PRNGKeyArray, d: int, features: int) -> Callable[[Array], Array]:
-    return Weighted(basis_of(kernel.kernel, key, d, features), jnp.sqrt(kernel.variance))
-
-
-@basis_of.register
-def _(kernel: OnColumns, key: PRNGKeyArray, d: int, features: int) -> Callable[[Array], Array]:
-    return Inside(basis_of(kernel.kernel, key, len(kernel.columns), features), kernel)
-
-
-@basis_of.register
-def _(kernel: OfFunction, key: PRNGKeyArray, d: int, features: int) -> Callable[[Array], Array]:
-    inner = jax.eval_shape(lambda x: _inputs(kernel, x), jax.ShapeDtypeStruct((1, d), jnp.zeros(()).dtype)).shape[1]
-    return Inside(basis_of(kernel.kernel, key, inner, features), kernel)
-
-
-@basis_of.register
-def _(kernel: Differentiated, key: PRNGKeyArray, d: int, features: int) -> Callable[[Array], Array]:
-    return Inside(basis_of(kernel.kernel, key, d - 1, features), kernel)
-
-
-@basis_of.register
-def _(kernel: Sum, key: PRNGKeyArray, d: int, features: int) -> Callable[[Array], Array]:
-    keys = jr.split(key, len(kernel.parts))
-    return Together(tuple(basis_of(k, own, d, features) for k, own in zip(kernel.parts, keys, strict=True)), False)
-
-
-@basis_of.register
-def _(kernel: Power, key: PRNGKeyArray, d: int, features: int) -> Callable[[Array], Array]:
-    if kernel.is_stationary:
-        return basis_of.dispatch(Kernel)(kernel, key, d, features)
-    keys = jr.split(key, kernel.exponent)  # independent random features: the square of one set is biased
-    return Together(tuple(basis_of(kernel.kernel, own, d, features) for own in keys), True)
-
-
-@basis_of.register
-def _(kernel: Product, key: PRNGKeyArray, d: int, features: int) -> Callable[[Array], Array]:
-    """Stationary factors have one spectral measure together; the others multiply their basis."""
-    together = [k for k in kernel.factors if k.is_stationary]
-    if len(together) == len(kernel.factors):
-        return basis_of.dispatch(Kernel)(kernel, key, d, features)
-    parts = [k for k in kernel.factors if not k.is_stationary]
-    if together:
-        parts.append(together[0] if len(together) == 1 else Product(tuple(together), ABSENT))
-    keys = jr.split(key, len(parts))
-    bases = tuple(basis_of(k, own, d, features) for k, own in zip(parts, keys, strict=True))
-    return Weighted(Together(bases, True), jnp.sqrt(kernel.amplitude()))
 
 
 def _count(value: int, name: str, what: str) -> None:
