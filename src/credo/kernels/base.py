@@ -32,9 +32,6 @@ K = TypeVar("K", bound="Kernel")
 Amplitude = Float[Array, ""] | tuple[()] | None
 """s²; None until it is given or adapted, ABSENT where it belongs to a product around the kernel."""
 
-Symbols = tuple[tuple[str, str], ...]
-"""The numbers that a formula shows, each as (symbol, field)."""
-
 
 class InputScales(NamedTuple):
     """What the data say about sensible starting values."""
@@ -176,7 +173,8 @@ class Amplified(Kernel):
     """What kernels with one amplitude s² share; it is ABSENT where it belongs to a product around the kernel."""
 
     variance: eqx.AbstractVar[Amplitude]
-    symbols: ClassVar[Symbols] = ()
+    symbols: ClassVar[tuple[tuple[str, str], ...]] = ()
+    """The numbers that the formula shows, each as (symbol, field)."""
 
     def amplitude(self) -> Float[Array, ""]:
         """s², one where the amplitude belongs to a product around this kernel."""

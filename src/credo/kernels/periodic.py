@@ -17,16 +17,7 @@ from jaxtyping import Array, Float
 from credo.core.errors import DataError
 from credo.core.params import positive
 from credo.core.pytrees import changed
-from credo.kernels.base import (
-    Amplitude,
-    ConstantVariance,
-    InputScales,
-    Kernel,
-    Symbols,
-    show_call,
-    start,
-    with_one_each,
-)
+from credo.kernels.base import Amplitude, ConstantVariance, InputScales, Kernel, show_call, start, with_one_each
 from credo.kernels.measures import Convolution, Elliptical, Harmonics, Pair, SignedNormal, Spectrum, mixture
 from credo.kernels.stationary import squared_distances
 
@@ -69,7 +60,7 @@ class Periodic(ConstantVariance):
     ard: bool = eqx.field(default=False, static=True, kw_only=True)
     """Whether `learn` gives each column a lengthscale of its own."""
     is_stationary = True
-    symbols: ClassVar[Symbols] = (("p", "period"), ("ℓ", "lengthscale"))
+    symbols: ClassVar[tuple[tuple[str, str], ...]] = (("p", "period"), ("ℓ", "lengthscale"))
 
     def embed(self, x: Float[Array, "n d"]) -> Float[Array, "n q"]:
         """Rows whose squared Euclidean distance is 4 Σₖ sin²(π(xₖ - zₖ)/pₖ)/ℓₖ²."""

@@ -21,7 +21,7 @@ from jaxtyping import Array, Float
 from credo.core.errors import DataError
 from credo.core.linalg import cholesky
 from credo.core.params import positive, real
-from credo.kernels.base import Amplified, Amplitude, ConstantVariance, InputScales, Symbols, start, with_one_each
+from credo.kernels.base import Amplified, Amplitude, ConstantVariance, InputScales, start, with_one_each
 from credo.kernels.measures import Elliptical, Mixing, Spectrum
 
 M = TypeVar("M", bound="Metric")
@@ -75,7 +75,7 @@ class Metric(Amplified):
     """Whether `learn` gives each column a lengthscale of its own."""
     rank: int = eqx.field(default=0, static=True, kw_only=True)
     """The rows of Λ that `learn` adds to the metric."""
-    symbols: ClassVar[Symbols] = (("ℓ", "lengthscale"), ("Λ", "projection"))
+    symbols: ClassVar[tuple[tuple[str, str], ...]] = (("ℓ", "lengthscale"), ("Λ", "projection"))
 
     def __check_init__(self) -> None:
         if self.lengthscale is not None and jnp.ndim(self.lengthscale) > 1:
