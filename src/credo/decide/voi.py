@@ -22,13 +22,7 @@ from credo.decide.losses import Loss
 
 
 def value_of_information(
-    belief: Belief,
-    x: Any,
-    loss: Loss | Callable[[Any, Any], Any],
-    at: Any,
-    cost: Any = 0.0,
-    *,
-    n: int = 20,
+    belief: Belief, x: Any, loss: Loss | Callable[[Any, Any], Any], at: Any, cost: Any = 0.0, *, n: int = 20
 ) -> Array:
     """What observing the outcome at each candidate x would be worth, minus its `cost`.
 

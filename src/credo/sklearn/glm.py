@@ -78,11 +78,7 @@ class BayesianLogisticClassifier(_Weights, BeliefClassifier):
     """
 
     def __init__(
-        self,
-        prior: Option = "ridge",
-        features: Option = None,
-        fit_intercept: Option = True,
-        random_state: Option = 0,
+        self, prior: Option = "ridge", features: Option = None, fit_intercept: Option = True, random_state: Option = 0
     ):
         self.prior = prior
         self.features = features

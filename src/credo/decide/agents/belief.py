@@ -1,22 +1,21 @@
 """What is believed of a world that is only known from experience: counts, and Dirichlet distributions over them."""
 
 import warnings
-from typing import SupportsFloat
+from typing import SupportsFloat as Real
 
 import equinox as eqx
 import numpy as np
 import scipy.sparse as sp
-from jaxtyping import Float
 
 from credo.core.checks import ArrayLike, check_count
 from credo.core.errors import DataError, RepairedWarning
 from credo.core.pytrees import changed
-from credo.decide.agents.trajectories import Trajectory
+from credo.decide.agents.trajectories import Counts, Sums, Trajectory
 from credo.decide.mdp.model import DISCOUNT, MDP
 from credo.models.conjugate import DirichletCategorical
 
 
-def estimate(trajectory: Trajectory, discount: SupportsFloat = DISCOUNT, start: ArrayLike = None) -> MDP:
+def estimate(trajectory: Trajectory, discount: Real = DISCOUNT, start: ArrayLike = None) -> MDP:
     """The most likely world: P̂(s' | s, a) = n(s, a, s')/n(s, a), and mean rewards.
 
     The data say nothing of pairs that were never met: they lead anywhere and pay nothing, and a `RepairedWarning` says
@@ -45,20 +44,20 @@ class WorldBelief(eqx.Module):
     units; `strength` counts them. Strens (2000), "A Bayesian framework for reinforcement learning".
     """
 
-    alpha: Float[np.ndarray, "s a k"]
-    mean: Float[np.ndarray, "s a"]
-    strength: Float[np.ndarray, "s a"]
+    alpha: Counts
+    mean: Sums
+    strength: Sums
     noise: float
 
     def __init__(
         self,
         states: int,
         actions: int,
-        prior: SupportsFloat | None = None,
+        prior: Real | None = None,
         ends: bool = True,
-        reward: SupportsFloat = 0.0,
-        strength: SupportsFloat = 1.0,
-        noise: SupportsFloat = 1.0,
+        reward: Real = 0.0,
+        strength: Real = 1.0,
+        noise: Real = 1.0,
     ) -> None:
         check_count(states, "states")
         check_count(actions, "actions")
@@ -86,7 +85,7 @@ class WorldBelief(eqx.Module):
             raise DataError("the trajectory has ends, which the belief holds impossible; make it with ends=True")
         return self.add(trajectory.counts(), trajectory.rewards_summed())
 
-    def add(self, counts: Float[np.ndarray, "s a k"], rewards: Float[np.ndarray, "s a"]) -> "WorldBelief":
+    def add(self, counts: Counts, rewards: Sums) -> "WorldBelief":
         """Bayes' rule from counts and sums of rewards."""
         strength = self.strength + counts.sum(axis=2)
         mean = (self.strength * self.mean + rewards) / strength
@@ -97,32 +96,27 @@ class WorldBelief(eqx.Module):
         alpha = self.alpha[state, action]
         return DirichletCategorical(alpha if alpha[-1] > 0 else alpha[:-1])
 
-    def expected(self, discount: SupportsFloat = DISCOUNT, start: ArrayLike = None) -> MDP:
+    def expected(self, discount: Real = DISCOUNT, start: ArrayLike = None) -> MDP:
         """The world of the posterior means."""
         return _world(self.alpha / self.alpha.sum(axis=2, keepdims=True), self.mean, discount, start)
 
-    def draw(self, rng: np.random.Generator) -> tuple[Float[np.ndarray, "s a k"], Float[np.ndarray, "s a"]]:
+    def draw(self, rng: np.random.Generator) -> tuple[Counts, Sums]:
         """Probabilities and rewards of one world from the posterior."""
         weights = rng.standard_gamma(self.alpha)
         total = weights.sum(axis=2, keepdims=True)
         # All weights of a row can be below the smallest number where α is tiny.
-        prob = np.where(
-            total > 0, weights / np.where(total > 0, total, 1), self.alpha / self.alpha.sum(2, keepdims=True)
-        )
+        expected = self.alpha / self.alpha.sum(axis=2, keepdims=True)
+        prob = np.where(total > 0, weights / np.where(total > 0, total, 1), expected)
         return prob, self.mean + np.sqrt(self.noise / self.strength) * rng.standard_normal(self.mean.shape)
 
-    def sample(
-        self, n: int = 1, *, discount: SupportsFloat = DISCOUNT, start: ArrayLike = None, seed: int = 0
-    ) -> list[MDP]:
+    def sample(self, n: int = 1, *, discount: Real = DISCOUNT, start: ArrayLike = None, seed: int = 0) -> list[MDP]:
         """Worlds from the posterior."""
         check_count(n, "n")
         rng = np.random.default_rng(seed)
         return [_world(*self.draw(rng), discount, start) for _ in range(n)]
 
 
-def _world(
-    prob: Float[np.ndarray, "s a k"], rewards: Float[np.ndarray, "s a"], discount: SupportsFloat, start: ArrayLike
-) -> MDP:
+def _world(prob: Counts, rewards: Sums, discount: Real, start: ArrayLike) -> MDP:
     s, a = rewards.shape
     matrix = sp.csr_array(prob[:, :, :-1].reshape(s * a, s))
     return MDP(matrix, rewards, discount, ends=np.clip(prob[:, :, -1], 0.0, 1.0), start=start)

@@ -18,12 +18,14 @@ from credo.core.errors import DataError
 from credo.core.pytrees import changed
 from credo.decide.agents.exploration import EpsilonGreedy, Exploration, Greedy, check_exploration
 from credo.decide.agents.schedules import Harmonic, Schedule, as_schedule
-from credo.decide.agents.value_table import Move, Numbers, TableShape, Whole
+from credo.decide.agents.value_table import Move, Numbers, Table, TableShape, Whole
 
 Lists = list[list[float]]
+Visits = list[list[int]]
 Update = Callable[[int, int, float, int, bool, bool, int, list[float], int], None]
 """(s, a, r, s', done, cut, a', uniforms, t) → values changed in place."""
 Memory = dict[str, Array]
+Updated = tuple[Table, Memory]
 Number = SupportsFloat | None
 Rule = Exploration | None
 Rate = Schedule | float | None
@@ -106,9 +108,7 @@ class Tabular(Agent):
         """What the agent remembers besides values and visits; the first axis is the experiment."""
         return {}
 
-    def update(
-        self, shape: TableShape, table: Float[Array, " n"], memory: Memory, move: Move, gamma: Float[Array, ""]
-    ) -> tuple[Float[Array, " n"], Memory]:
+    def update(self, shape: TableShape, table: Table, memory: Memory, move: Move, gamma: Array) -> Updated:
         """Q(s, a) ← Q(s, a) + rate · (r + γ V(s') - Q(s, a)); V(s') is the agent's `bootstrap`, 0 at the end."""
         value, which = self.bootstrap(shape, shape.row(table, move.s2), move)
         target = move.r + gamma * jnp.where(move.done, 0.0, value)
@@ -120,7 +120,7 @@ class Tabular(Agent):
 
     # ── in plain Python, for one experiment
 
-    def updater(self, tables: list[Lists], acting: Lists, counts: list[list[int]], gamma: float) -> Update:
+    def updater(self, tables: list[Lists], acting: Lists, counts: Visits, gamma: float) -> Update:
         """The same as a closure over lists. `acting` is the table itself where there is one."""
         q = tables[0]
         rate, value_of = self.rate.function(), self.valuer(q, counts)
@@ -134,7 +134,7 @@ class Tabular(Agent):
 
         return update
 
-    def valuer(self, q: Lists, counts: list[list[int]]) -> Callable[[int, int, int], float]:
+    def valuer(self, q: Lists, counts: Visits) -> Callable[[int, int, int], float]:
         """(s', a', t) → V(s')."""
         return lambda s2, a2, t: max(q[s2])
 
@@ -167,12 +167,7 @@ class OptimisticQ(QLearning):
 
     def prepared(self, gamma: float, reward_max: float | None, reward_min: float | None = None) -> "OptimisticQ":
         """With its initial value."""
-        most = self.reward_max if self.reward_max is not None else reward_max
-        if most is None:
-            raise DataError("reward_max is missing: the environment does not say how large its rewards can be")
-        if gamma == 1:
-            raise DataError("optimism needs a discount below 1: r_max/(1 - γ) must be finite")
-        return changed(self, initial=most / (1 - gamma))
+        return changed(self, initial=largest_reward(self.reward_max, reward_max, gamma) / (1 - gamma))
 
 
 class SARSA(Tabular):
@@ -192,7 +187,7 @@ class SARSA(Tabular):
         """The value of the next action."""
         return jnp.take_along_axis(shape.values(row), move.a2[:, None], axis=1)[:, 0], 0
 
-    def valuer(self, q: Lists, counts: list[list[int]]) -> Callable[[int, int, int], float]:
+    def valuer(self, q: Lists, counts: Visits) -> Callable[[int, int, int], float]:
         """The value of the next action."""
         return lambda s2, a2, t: q[s2][a2]
 
@@ -226,7 +221,7 @@ class ExpectedSARSA(Tabular):
         rule = self.explore if self.target is None else self.target
         return rule.expect(shape.values(row), shape.visits(row), move.t + 1), 0
 
-    def valuer(self, q: Lists, counts: list[list[int]]) -> Callable[[int, int, int], float]:
+    def valuer(self, q: Lists, counts: Visits) -> Callable[[int, int, int], float]:
         """The mean under the target."""
         expect = (self.explore if self.target is None else self.target).expecter()
         return lambda s2, a2, t: expect(q[s2], counts[s2], t + 1)
@@ -258,7 +253,7 @@ class DoubleQ(Tabular):
         value = jnp.take_along_axis(jnp.where(second[:, None], one, two), best[:, None], axis=1)[:, 0]
         return value, second.astype(jnp.int32)
 
-    def updater(self, tables: list[Lists], acting: Lists, counts: list[list[int]], gamma: float) -> Update:
+    def updater(self, tables: list[Lists], acting: Lists, counts: Visits, gamma: float) -> Update:
         """The same in plain Python."""
         one, two = tables
         rate = self.rate.function()
@@ -276,6 +271,15 @@ class DoubleQ(Tabular):
             acting[s][a] = (one[s][a] + two[s][a]) / 2
 
         return update
+
+
+def largest_reward(own: float | None, known: float | None, gamma: float) -> float:
+    """The reward that optimism hopes for: the agent's own, or what is known of the world."""
+    if gamma == 1:
+        raise DataError("optimism needs a discount below 1: r_max/(1 - γ) must be finite")
+    if own is None and known is None:
+        raise DataError("reward_max is missing: the environment does not say how large its rewards can be")
+    return known if own is None else own  # type: ignore[return-value]
 
 
 def check_discount(discount: Number) -> float | None:

@@ -6,6 +6,7 @@ threads: XLA holds no lock.
 """
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import equinox as eqx
 import jax
@@ -18,12 +19,16 @@ from credo.decide.agents.alias_tables import Compiled, Tables
 from credo.decide.agents.control import Tabular
 from credo.decide.agents.value_table import Move, TableShape
 
+A = TypeVar("A")
 APART = 16
 """So many seeds are worth a second thread."""
 CHUNK = 2**17
 """Uniform numbers drawn at a time: they should stay in the cache."""
 State = dict[str, np.ndarray]
 """What experiments need to go on; the first axis is the experiment."""
+Now = dict[str, Array]
+"""The same inside a compiled program."""
+Limit = Array | None
 COUNTERS = ("return_now", "weight", "returns", "episodes", "rewards")
 
 
@@ -40,9 +45,7 @@ def stream(seed: int, block: int, chunk: int, first: bool = False) -> np.random.
 class Experiments:
     """All experiments of a tabular agent in a known world."""
 
-    def __init__(
-        self, agent: Tabular, tables: Tables, gamma: float, horizon: int | None, seeds: int, seed: int
-    ) -> None:
+    def __init__(self, agent: Tabular, tables: Tables, gamma: float, horizon: int | None, seeds: int, seed: int):
         self.agent, self.tables, self.gamma, self.seeds, self.seed = agent, tables, gamma, seeds, seed
         self.limit = None if horizon is None else jnp.asarray(horizon, jnp.int32)
         self.world, self.description = Compiled.of(tables), numbers(agent)
@@ -95,13 +98,13 @@ def _joined(parts: list[State]) -> State:
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def numbers(agent: Tabular) -> Tabular:
+def numbers(agent: A) -> A:
     """The description with its numbers as arrays, so that other numbers are the same program."""
     return jax.tree.map(lambda leaf: jnp.asarray(leaf) if isinstance(leaf, float) else leaf, agent)
 
 
 @eqx.filter_jit
-def _begin(agent: Tabular, world: Compiled, shape: TableShape, u: Array) -> dict[str, Array]:
+def _begin(agent: Tabular, world: Compiled, shape: TableShape, u: Array) -> Now:
     g = shape.experiments
     row = jnp.concatenate([jnp.full(shape.tables * shape.actions, agent.initial), jnp.zeros(shape.actions)])
     table = jnp.broadcast_to(row, (g, shape.states, shape.width))
@@ -115,15 +118,8 @@ def _begin(agent: Tabular, world: Compiled, shape: TableShape, u: Array) -> dict
 
 @eqx.filter_jit
 def _steps(
-    agent: Tabular,
-    world: Compiled,
-    shape: TableShape,
-    state: dict[str, Array],
-    u: Array,
-    span: Array,
-    gamma: Array,
-    horizon: Array | None,
-) -> dict[str, Array]:
+    agent: Tabular, world: Compiled, shape: TableShape, state: Now, u: Array, span: Array, gamma: Array, horizon: Limit
+) -> Now:
     """Steps low … high - 1 of the chunk that begins at time `base`, for span = (low, high, base)."""
     low, high, base = span
     slots = world.slots.shape[0] // (shape.states * shape.actions)
@@ -132,7 +128,7 @@ def _steps(
         row = shape.row(table, s)
         return agent.explore.choose(shape.values(row), shape.visits(row), level, t)
 
-    def step(i: Array, now: dict[str, Array]) -> dict[str, Array]:
+    def step(i: Array, now: Now) -> Now:
         table, s, t, draw = now["table"], now["s"], base + i, u[i]
         a = now["a"] if agent.follows else act(table, s, draw[0], t)
         code, r = world.outcome(s * shape.actions + a, slots, draw[1])

@@ -6,7 +6,7 @@ update of Q-learning.
 
 import copy
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -16,9 +16,29 @@ from credo.decide.agents.control import Tabular
 from credo.decide.agents.engine import COUNTERS, State, stream
 from credo.decide.agents.value_table import TableShape
 from credo.decide.mdp import MDP
+from credo.decide.mdp.sources import made
 
 BLOCK = 4096
 """Steps for which uniform numbers are drawn at a time."""
+
+
+@runtime_checkable
+class Environment(Protocol):
+    """What gymnasium's environments can do."""
+
+    def reset(self, *, seed: int | None = None) -> tuple[Any, dict[str, Any]]:
+        """The first state of an episode."""
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """The successor, the reward, whether the episode is over, and whether it is broken off."""
+
+
+@runtime_checkable
+class Discrete(Protocol):
+    """Gymnasium's spaces of n numbers from `start` on."""
+
+    n: Any
+    start: Any
 
 
 class Source(NamedTuple):
@@ -28,7 +48,7 @@ class Source(NamedTuple):
     actions: int
     world: MDP | None
     """The probabilities, where they are known; agents do not see them."""
-    env: Any
+    env: Environment | None
     """None for an MDP."""
 
     @property
@@ -57,15 +77,8 @@ def open_source(source: Any) -> Source:
         if source.terminal.all():
             raise DataError("all states of the world are terminal: there is nothing to learn")
         return Source(*source.shape, source, None)
-    env = source
-    if isinstance(source, str):
-        import gymnasium
-
-        try:
-            env = gymnasium.make(source)
-        except gymnasium.error.Error as error:
-            raise DataError(f"gymnasium cannot make {source!r}: {error}") from None
-    if not (hasattr(env, "reset") and hasattr(env, "step")):
+    env = made(source) if isinstance(source, str) else source
+    if not isinstance(env, Environment):
         raise DataError(f"agents learn from an MDP or a gymnasium environment, found {type(source).__name__}")
     states, actions = (_size(env, what) for what in ("observation_space", "action_space"))
     table = getattr(getattr(env, "unwrapped", env), "P", None)
@@ -73,9 +86,9 @@ def open_source(source: Any) -> Source:
     return Source(states, actions, None if table is None else MDP.from_gymnasium(env, 0.99), env)
 
 
-def _size(env: Any, what: str) -> int:
-    space: Any = getattr(env, what, None)
-    if not hasattr(space, "n") or not hasattr(space, "start"):
+def _size(env: Environment, what: str) -> int:
+    space = getattr(env, what, None)
+    if not isinstance(space, Discrete):
         raise DataError(
             f"the {what} of {type(getattr(env, 'unwrapped', env)).__name__} is {space}, which is not discrete; tabular "
             "agents need finitely many states and actions: divide it into cells with a wrapper"

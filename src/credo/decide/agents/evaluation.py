@@ -19,7 +19,7 @@ class Known:
     """Values of policies in a known world, averaged over where episodes begin."""
 
     def __init__(self, world: MDP, gamma: float) -> None:
-        self.world = world if world.discount == gamma else with_discount(world, gamma)
+        self.world = world if world.discount == gamma else world.altered(world.rewards, gamma)
         self.where, self.chance = start_of(world)
 
     def scores(self, policies: Int[np.ndarray, "g s"]) -> Float[np.ndarray, " g"]:
@@ -91,9 +91,3 @@ class Episodes:
 
     def gain(self) -> None:
         """Not known."""
-
-
-def with_discount(world: MDP, gamma: float) -> MDP:
-    """The same world with another discount."""
-    ends = np.where(world.terminal[:, None], 0.0, world.ends)
-    return MDP(world.matrix, world.rewards, gamma, ends=ends, terminal=world.terminal, start=world.start)

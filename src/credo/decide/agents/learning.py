@@ -18,15 +18,18 @@ from credo.decide.agents.planning import Planner, PlannerLoop
 from credo.decide.agents.run import Run
 from credo.decide.mdp.model import DISCOUNT
 
+Count = int | None
+CURVES = ("scores", "returns", "episodes", "rewards")
+
 
 def learn(
     agent: Agent,
     source: Any,
     steps: int,
-    seeds: int | None,
-    seed: int | None,
-    evaluate_every: int | None,
-    horizon: int | None,
+    seeds: Count,
+    seed: Count,
+    evaluate_every: Count,
+    horizon: Count,
     episodes: int,
     resume: Run | None,
 ) -> Run:
@@ -46,18 +49,13 @@ def learn(
     else:
         setting = _go_on(agent, place, gamma, resume, seeds, seed, horizon)
     done = 0 if resume is None else resume.done
-    judge: Known | Episodes
-    if place.world is not None:
-        judge = Known(place.world, gamma)
-    else:
-        judge = Episodes(place.copy(), gamma, episodes, setting.seed)
+    known = None if place.world is None else Known(place.world, gamma)
+    judge = known or Episodes(place.copy(), gamma, episodes, setting.seed)
     every = steps if evaluate_every is None else int(evaluate_every)
     points = sorted({*range((done // every + 1) * every, done + steps, every), done + steps})
     acting = agent.prepared(gamma, place.reward_max, place.reward_min)
-    parts = [
-        _follow(runner, state, judge, place.actions, done, points)
-        for runner, state in _runners(acting, setting, resume)
-    ]
+    runners = _runners(acting, setting, resume)
+    parts = [_follow(runner, state, judge, place.actions, done, points) for runner, state in runners]
     state, curves = ({name: np.concatenate([part[i][name] for part in parts]) for name in parts[0][i]} for i in (0, 1))
     marks = np.asarray(points)
     optimum, gain = (judge.optimum(), judge.gain()) if resume is None else (resume.optimum, resume.gain)
@@ -65,23 +63,13 @@ def learn(
         curves = {name: np.concatenate([getattr(resume, name), curves[name]], axis=1) for name in curves}
         marks = np.concatenate([resume.steps, marks])
     q, visits = _split(state["table"], place.actions)
-    return Run(
-        agent,
-        q,
-        visits,
-        marks,
-        **curves,
-        optimum=optimum,
-        gain=gain,
-        gamma=gamma,
-        seed=setting.seed,
-        horizon=setting.horizon,
-        state=state,
-    )
+    scores, returns, ended, rewards = (curves[name] for name in CURVES)
+    seed, horizon = setting.seed, setting.horizon
+    return Run(agent, q, visits, marks, scores, returns, ended, rewards, optimum, gain, gamma, seed, horizon, state)
 
 
 def _go_on(
-    agent: Agent, place: Source, gamma: float, run: object, seeds: int | None, seed: int | None, horizon: int | None
+    agent: Agent, place: Source, gamma: float, run: object, seeds: Count, seed: Count, horizon: Count
 ) -> Setting:
     """The setting of a run to go on from."""
     if not isinstance(run, Run):
@@ -108,9 +96,8 @@ def _check_schedules(agent: Agent) -> None:
             says = f"epsilon falls so fast that actions may be tried a few times only: {rule.epsilon.check().says}"
             warnings.warn(says, NotConvergedWarning, 4)
         if not found.holds:
-            warnings.warn(
-                f"the learning rate breaks Robbins and Monro's conditions: {found.says}", NotConvergedWarning, 4
-            )
+            says = f"the learning rate breaks Robbins and Monro's conditions: {found.says}"
+            warnings.warn(says, NotConvergedWarning, 4)
 
 
 def _runners(agent: Agent, setting: Setting, resume: Run | None) -> Iterator[tuple[Loop | Experiments, State]]:
@@ -136,13 +123,13 @@ def _follow(
 ) -> tuple[State, State]:
     """The state in the end, and the curves at the points."""
     runner.enter(state, done)
-    curves: dict[str, list[np.ndarray]] = {name: [] for name in ("scores", "returns", "episodes", "rewards")}
+    curves: dict[str, list[np.ndarray]] = {name: [] for name in CURVES}
     for point in points:
         state = runner.advance(state, done, point)
         done = point
         q, _ = _split(state["table"], actions)
         curves["scores"].append(judge.scores(np.argmax(q, axis=2)))
-        for name in ("returns", "episodes", "rewards"):
+        for name in CURVES[1:]:
             curves[name].append(np.asarray(state[name], dtype=float))
     return state, {name: np.stack(values, axis=1) for name, values in curves.items()}
 

@@ -1,14 +1,12 @@
 """Agents that learn from several steps: n-step returns, and Dyna's imagined ones."""
 
-from typing import ClassVar
-
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
 from credo.core.checks import check_count
-from credo.decide.agents.control import SARSA, Lists, Memory, Number, QLearning, Rate, Rule, Update
-from credo.decide.agents.value_table import Move, TableShape
+from credo.decide.agents.control import SARSA, Lists, Memory, Number, QLearning, Rate, Rule, Update, Updated, Visits
+from credo.decide.agents.value_table import Move, Table, TableShape
 
 
 class NStep(SARSA):
@@ -19,28 +17,20 @@ class NStep(SARSA):
 
     n: int
 
-    on_policy: ClassVar[bool] = True
-
     def __init__(
         self, n: int = 4, explore: Rule = None, rate: Rate = None, discount: Number = None, initial: float = 0.0
-    ) -> None:
+    ):
         super().__init__(explore, rate, discount, initial)
         check_count(n, "n")
         self.n = int(n)
 
     def memory(self, shape: TableShape) -> Memory:
         """The last n steps, the newest in the last column, and how many of them belong to this episode."""
-        g, n = shape.experiments, self.n
-        return {
-            "past_s": jnp.zeros((g, n), jnp.int32),
-            "past_a": jnp.zeros((g, n), jnp.int32),
-            "past_r": jnp.zeros((g, n)),
-            "filled": jnp.zeros(g, jnp.int32),
-        }
+        g, none = shape.experiments, jnp.zeros((shape.experiments, self.n))
+        whole = none.astype(jnp.int32)
+        return {"past_s": whole, "past_a": whole, "past_r": none, "filled": jnp.zeros(g, jnp.int32)}
 
-    def update(
-        self, shape: TableShape, table: Float[Array, " n"], memory: Memory, move: Move, gamma: Float[Array, ""]
-    ) -> tuple[Float[Array, " n"], Memory]:
+    def update(self, shape: TableShape, table: Table, memory: Memory, move: Move, gamma: Array) -> Updated:
         """Updates the oldest step when n are there, and all of them when the episode is over."""
         n, over = memory["past_s"].shape[1], move.done | move.cut
 
@@ -60,7 +50,7 @@ class NStep(SARSA):
             table = shape.nudge(table, s[:, j], a[:, j], target, self.rate, on=on)
         return table, {"past_s": s, "past_a": a, "past_r": r, "filled": jnp.where(over, 0, filled)}
 
-    def updater(self, tables: list[Lists], acting: Lists, counts: list[list[int]], gamma: float) -> Update:
+    def updater(self, tables: list[Lists], acting: Lists, counts: Visits, gamma: float) -> Update:
         """The same in plain Python."""
         q, rate, n = tables[0], self.rate.function(), self.n
         past: list[tuple[int, int, float]] = []
@@ -124,9 +114,7 @@ class Dyna(QLearning):
             "met": jnp.zeros(g, jnp.int32),
         }
 
-    def update(
-        self, shape: TableShape, table: Float[Array, " n"], memory: Memory, move: Move, gamma: Float[Array, ""]
-    ) -> tuple[Float[Array, " n"], Memory]:
+    def update(self, shape: TableShape, table: Table, memory: Memory, move: Move, gamma: Array) -> Updated:
         """Q-learning on what happened, then on what is remembered."""
         a, most = shape.actions, self.outcomes
         seen = shape.get(table, move.s, a + move.a).astype(jnp.int32)
@@ -156,7 +144,7 @@ class Dyna(QLearning):
         table = jax.lax.fori_loop(0, self.plan, imagine, table)
         return table, {"next": following, "paid": paid, "known": known, "met": met}
 
-    def updater(self, tables: list[Lists], acting: Lists, counts: list[list[int]], gamma: float) -> Update:
+    def updater(self, tables: list[Lists], acting: Lists, counts: Visits, gamma: float) -> Update:
         """The same in plain Python."""
         q, rate, plan, most = tables[0], self.rate.function(), self.plan, self.outcomes
         learn = super().updater(tables, acting, counts, gamma)
@@ -188,9 +176,9 @@ class Dyna(QLearning):
 
 def _write(kept: Array, at: Array, value: Array) -> Array:
     """One entry of each row."""
-    g, n = kept.shape
-    base = jnp.arange(g, dtype=jnp.int32) * n
-    return kept.reshape(-1).at[base + at].set(value, unique_indices=True, mode="promise_in_bounds").reshape(g, n)
+    first = jnp.arange(len(kept), dtype=jnp.int32) * kept.shape[1]
+    flat = kept.reshape(-1).at[first + at].set(value, unique_indices=True, mode="promise_in_bounds")
+    return flat.reshape(kept.shape)
 
 
 def _read(kept: Array, at: Array) -> Array:

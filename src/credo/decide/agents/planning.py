@@ -6,7 +6,8 @@ Each keeps how often every action led where, and now and then plans anew; betwee
 import math
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import ClassVar, SupportsFloat, TypeVar
+from typing import ClassVar
+from typing import SupportsFloat as Real
 
 import equinox as eqx
 import numpy as np
@@ -17,14 +18,13 @@ from credo.core.checks import check_count
 from credo.core.errors import DataError
 from credo.core.pytrees import changed
 from credo.decide.agents.belief import WorldBelief
-from credo.decide.agents.control import Agent, check_discount, optional
+from credo.decide.agents.control import Agent, Number, Rule, check_discount, largest_reward, optional
 from credo.decide.agents.engine import State
 from credo.decide.agents.environments import Loop, Setting
 from credo.decide.agents.exploration import UCB, EpsilonGreedy, Exploration, Greedy, check_exploration
+from credo.decide.agents.trajectories import Counts, Sums
 from credo.decide.mdp.bellman import direct
 
-Counts = Float[np.ndarray, "s a k"]
-Sums = Float[np.ndarray, "s a"]
 Stale = Callable[[int, int, int, int, bool], bool]
 """(visits of the pair just met, at the last plan, steps since, steps before, episode over) → whether to plan anew."""
 LARGEST = 5 * 10**7
@@ -70,12 +70,12 @@ class RMax(Planner):
 
     def __init__(
         self,
-        epsilon: SupportsFloat = 0.1,
-        delta: SupportsFloat = 0.05,
+        epsilon: Real = 0.1,
+        delta: Real = 0.05,
         known: int | None = None,
-        discount: SupportsFloat | None = None,
-        reward_max: SupportsFloat | None = None,
-        reward_min: SupportsFloat | None = None,
+        discount: Number = None,
+        reward_max: Number = None,
+        reward_min: Number = None,
     ) -> None:
         if not (float(epsilon) > 0 and 0 < float(delta) < 1):
             raise DataError(f"epsilon must be positive and delta a probability, found {epsilon!r} and {delta!r}")
@@ -88,10 +88,8 @@ class RMax(Planner):
 
     def prepared(self, gamma: float, reward_max: float | None, reward_min: float | None = None) -> "RMax":
         """With the largest and the least reward."""
-        ready = with_reward(self, gamma, reward_max)
-        if ready.reward_min is not None or reward_min is None:
-            return ready
-        return changed(ready, reward_min=min(reward_min, 0.0))
+        least = min(reward_min, 0.0) if self.reward_min is None and reward_min is not None else self.reward_min
+        return changed(self, reward_max=largest_reward(self.reward_max, reward_max, gamma), reward_min=least)
 
     def threshold(self, states: int, actions: int, gamma: float) -> int:
         """Visits m after which the model of a pair is good enough, with probability 1 - δ for all pairs at once.
@@ -145,19 +143,16 @@ class ModelBased(Planner):
     discount: float | None
     reward_max: float | None
 
-    def __init__(
-        self,
-        explore: Exploration | None = None,
-        discount: SupportsFloat | None = None,
-        reward_max: SupportsFloat | None = None,
-    ) -> None:
+    def __init__(self, explore: Rule = None, discount: Number = None, reward_max: Number = None) -> None:
         self.explore = EpsilonGreedy(0.1) if explore is None else check_exploration(explore)
         self.discount = check_discount(discount)
         self.reward_max = optional(reward_max)
 
     def prepared(self, gamma: float, reward_max: float | None, reward_min: float | None = None) -> "ModelBased":
         """With the largest reward, which only UCB needs."""
-        return with_reward(self, gamma, reward_max) if isinstance(self.explore, UCB) else self
+        if not isinstance(self.explore, UCB):
+            return self
+        return changed(self, reward_max=largest_reward(self.reward_max, reward_max, gamma))
 
     @property
     def acting(self) -> Exploration:
@@ -194,12 +189,7 @@ class PosteriorSampling(Planner):
     noise: float
 
     def __init__(
-        self,
-        discount: SupportsFloat | None = None,
-        prior: SupportsFloat | None = None,
-        reward: SupportsFloat = 0.0,
-        strength: SupportsFloat = 1.0,
-        noise: SupportsFloat = 1.0,
+        self, discount: Number = None, prior: Number = None, reward: Real = 0.0, strength: Real = 1.0, noise: Real = 1.0
     ) -> None:
         self.discount = check_discount(discount)
         self.prior = optional(prior)
@@ -217,20 +207,6 @@ class PosteriorSampling(Planner):
     def stale(self, states: int, actions: int, gamma: float) -> Stale:
         """At each episode, at doublings, and when it has lasted longer than the plan before."""
         return lambda n, marked, since, length, over: over or n > 2 * max(marked, 1) or since > length
-
-
-O = TypeVar("O", RMax, ModelBased)
-
-
-def with_reward(agent: O, gamma: float, reward_max: float | None) -> O:
-    """The agent with the world's largest reward, where it has none."""
-    if gamma == 1:
-        raise DataError("optimism needs a discount below 1: r_max/(1 - γ) must be finite")
-    if agent.reward_max is not None:
-        return agent
-    if reward_max is None:
-        raise DataError("reward_max is missing: the environment does not say how large its rewards can be")
-    return changed(agent, reward_max=reward_max)
 
 
 def frequencies(counts: Counts, sums: Sums, seen: Sums, unknown: np.ndarray, worth: float) -> tuple[Counts, Sums]:

@@ -18,14 +18,13 @@ from credo.core.checks import ArrayLike, check_count
 from credo.core.errors import DataError, NotConvergedWarning
 from credo.decide.agents.alias_tables import Compiled, alias, tabulate
 from credo.decide.agents.control import Number, Rate, check_discount
-from credo.decide.agents.engine import chunk_length, stream
+from credo.decide.agents.engine import Limit, chunk_length, numbers, stream
 from credo.decide.agents.environments import open_source
 from credo.decide.agents.schedules import PolynomialDecay, Schedule, as_schedule
 from credo.decide.agents.trajectories import Trajectory, collect, policy_probabilities
 from credo.decide.mdp.model import DISCOUNT
 
 Pair = tuple[Array, Array]
-Limit = Array | None
 Now = tuple[Array, Array, Array, Array, Array, Array]
 """Values, visits, rates and traces (g, s); states and ages (g,)."""
 
@@ -105,18 +104,16 @@ class TD(eqx.Module):
         place = open_source(source)
         if place.env is not None or place.world is None:
             gamma = DISCOUNT if self.discount is None else self.discount
-            return self._replay(
-                [collect(source, policy, steps, horizon=horizon, seed=seed + j) for j in range(seeds)], gamma
-            )
+            each = (collect(source, policy, steps, horizon=horizon, seed=seed + j) for j in range(seeds))
+            return self._replay(list(each), gamma)
         gamma = place.world.discount if self.discount is None else self.discount
         tables = tabulate(place.world)
         share, other = alias(policy_probabilities(policy, place))
         c = chunk_length(4, seeds)
         world, rule = Compiled.of(tables), (jnp.asarray(share), jnp.asarray(other, jnp.int32))
-        description = jax.tree.map(lambda leaf: jnp.asarray(leaf) if isinstance(leaf, float) else leaf, self)
+        description = numbers(self)
         first = stream(seed, 0, 0, first=True).random(seeds)
-        s = tables.states
-        blank = jnp.zeros((seeds, s))
+        blank = jnp.zeros((seeds, tables.states))
         now = (blank + self.initial, blank, blank, blank, world.begin(jnp.asarray(first)), jnp.zeros(seeds, jnp.int32))
         limit = None if horizon is None else jnp.asarray(horizon, jnp.int32)
         for chunk in range(-(-steps // c)):
@@ -150,15 +147,7 @@ class TD(eqx.Module):
 
 @eqx.filter_jit
 def _steps(
-    td: TD,
-    traced: bool,
-    world: Compiled,
-    rule: Pair,
-    state: Now,
-    u: Array,
-    high: Array,
-    gamma: Array,
-    horizon: Limit,
+    td: TD, traced: bool, world: Compiled, rule: Pair, state: Now, u: Array, high: Array, gamma: Array, horizon: Limit
 ) -> Now:
     """Steps 0 … high - 1 of a chunk, for all experiments."""
     g, states = state[0].shape
@@ -193,13 +182,7 @@ def _steps(
             traces = jnp.where(over[:, None], 0.0, traces)
         else:
             v = put(v, s, old + rate * error)
-        return (
-            v,
-            put(n, s, seen + 1),
-            rates,
-            traces,
-            jnp.where(over, world.begin(u[i, 2]), s2),
-            jnp.where(over, 0, age + 1),
-        )
+        following = jnp.where(over, world.begin(u[i, 2]), s2)
+        return v, put(n, s, seen + 1), rates, traces, following, jnp.where(over, 0, age + 1)
 
     return jax.lax.fori_loop(0, high, step, state)

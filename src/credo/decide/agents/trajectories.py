@@ -11,6 +11,10 @@ from credo.core.errors import DataError
 from credo.decide.agents.engine import stream
 from credo.decide.agents.environments import BLOCK, Source, Walk, open_source
 
+Counts = Float[np.ndarray, "s a k"]
+Sums = Float[np.ndarray, "s a"]
+"""Of each state and action; k counts the successors, and the end last."""
+
 
 class Trajectory(eqx.Module):
     """Steps in their order: in `states` the `actions` were taken, paid `rewards` and led to `following`.
@@ -57,14 +61,14 @@ class Trajectory(eqx.Module):
     def __len__(self) -> int:
         return len(self.states)
 
-    def counts(self) -> Float[np.ndarray, "s a k"]:
+    def counts(self) -> Counts:
         """How often each action led from a state to each state; the last entry counts the ends."""
         s, a = self.sizes
         out = np.zeros((s, a, s + 1))
         np.add.at(out, (self.states, self.actions, np.where(self.done, s, self.following)), 1.0)
         return out
 
-    def rewards_summed(self) -> Float[np.ndarray, "s a"]:
+    def rewards_summed(self) -> Sums:
         """The sum of what each action paid in each state."""
         out = np.zeros(self.sizes)
         np.add.at(out, (self.states, self.actions), self.rewards)

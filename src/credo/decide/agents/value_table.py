@@ -78,14 +78,7 @@ class TableShape(NamedTuple):
         return table.at[self.place(s, column)].set(value, unique_indices=True, mode="promise_in_bounds")
 
     def nudge(
-        self,
-        table: Table,
-        s: Whole,
-        a: Whole,
-        target: Numbers,
-        rate: Schedule,
-        which: Whole | int = 0,
-        on: Flags | None = None,
+        self, table: Table, s: Whole, a: Whole, target: Numbers, rate: Schedule, which: Whole | int = 0, on: On = None
     ) -> Table:
         """Q(s, a) ← Q(s, a) + rate(n) (target - Q(s, a)) and n ← n + 1, where `on` holds."""
         column, counter = which * self.actions + a, self.tables * self.actions + a

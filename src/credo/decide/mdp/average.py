@@ -3,6 +3,8 @@
 For any h, min (Th - h) ≤ g* ≤ max (Th - h): these bounds are the certificate. Puterman (1994), sections 8.5 and 8.6.
 """
 
+from functools import partial
+
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
@@ -92,14 +94,11 @@ def _improve(world: MDP, using: PolicyIteration) -> tuple[Vector, int]:
         solved = splu(sp.csc_array(system)).solve(reward)
         return np.concatenate([[0.0], solved[1:]])
 
-    found = howard(
-        np.argmax(world.rewards, axis=1),
-        np.zeros(s),
-        evaluate,
-        lambda bias: _backup(world, bias),
-        lambda bias: 1e-12 * (1 + float(np.abs(bias).max())),
-        using.max_steps,
-    )
+    def rounding(bias: Vector) -> float:
+        return 1e-12 * (1 + float(np.abs(bias).max()))
+
+    first, backup = np.argmax(world.rewards, axis=1), partial(_backup, world)
+    found = howard(first, np.zeros(s), evaluate, backup, rounding, using.max_steps)
     return found.value, found.iterations
 
 

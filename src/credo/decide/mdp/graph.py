@@ -46,8 +46,7 @@ def sources(world: MDP) -> Bool[np.ndarray, " s"]:
     sample = r.ravel() if r.size <= 10_000 else r.ravel()[:: r.size // 10_000]
     values, counts = np.unique(sample, return_counts=True)
     unusual = (r != values[np.argmax(counts)]).any(axis=1) & ~world.terminal
-    ending = (world.ends > 0).any(axis=1)
-    return unusual | ending
+    return unusual | (world.ends > 0).any(axis=1)
 
 
 def levels(world: MDP) -> Levels:
@@ -68,8 +67,7 @@ def _search(graph: sp.csr_array, begin: Bool[np.ndarray, " s"]) -> Levels:
         return Levels(np.zeros(0, dtype=int), np.zeros(1, dtype=int))
     indptr = np.append(graph.indptr, graph.indptr[-1] + len(first))
     indices = np.concatenate([graph.indices, first.astype(graph.indices.dtype)])
-    data = np.ones(len(indices), dtype=np.int8)
-    whole = sp.csr_array((data, indices, indptr), shape=(s + 1, s + 1))
+    whole = sp.csr_array((np.ones(len(indices), dtype=np.int8), indices, indptr), shape=(s + 1, s + 1))
     order, parent = breadth_first_order(whole, s, directed=True, return_predecessors=True)
     rank = np.empty(s + 1, dtype=int)
     rank[order] = np.arange(len(order))

@@ -23,13 +23,8 @@ class LinearProgram(MDPPlanner):
         """One program; `start` is not used."""
         s, a = world.shape
         own = sp.csr_array((np.ones(s * a), np.repeat(np.arange(s), a), np.arange(s * a + 1)), shape=(s * a, s))
-        found = linprog(
-            np.ones(s),
-            A_ub=sp.csr_array(world.discount * world.matrix - own),
-            b_ub=-world.rewards.ravel(),
-            bounds=(None, None),
-            method="highs",
-        )
+        steps, paid = sp.csr_array(world.discount * world.matrix - own), -world.rewards.ravel()
+        found = linprog(np.ones(s), A_ub=steps, b_ub=paid, bounds=(None, None), method="highs")
         if found.status != 0:
             raise NotConverged(f"HiGHS found no solution of the linear program: {found.message}")
         policy = world.greedy(found.x)

@@ -23,6 +23,8 @@ Vector = Float[np.ndarray, " s"]
 Table = Float[np.ndarray, "s a"]
 Policy = Int[np.ndarray, " s"] | Float[np.ndarray, "s a"]
 """An action for each state, or probabilities of the actions."""
+Names = Iterable[Hashable]
+Step = Callable[..., Iterable[tuple]]
 DISCOUNT = 0.99
 """Where none is given."""
 
@@ -60,12 +62,14 @@ class MDP(Problem):
         *,
         terminal: ArrayLike = None,
         start: ArrayLike = None,
-        states: Iterable[Hashable] | None = None,
-        actions: Iterable[Hashable] | None = None,
+        states: Names | None = None,
+        actions: Names | None = None,
         ends: ArrayLike = None,
         cells: ArrayLike = None,
     ) -> None:
-        gamma = _discount(discount)
+        self.discount = float(discount)
+        if not 0 <= self.discount <= 1:
+            raise DataError(f"discount must lie between 0 and 1, found {discount}")
         given = np.shape(rewards)
         rows = rows_from.rows_of(transitions, given[1] if len(given) == 2 else None)
         s, a = rows.states, rows.actions
@@ -80,20 +84,12 @@ class MDP(Problem):
         kind = np.int32 if max(matrix.nnz, s * a) < 2**31 - 1 else np.int64  # half of the memory to read
         self.indptr, self.indices = (each.astype(kind, copy=False) for each in (matrix.indptr, matrix.indices))
         self.probs = matrix.data
-        self.discount = gamma
-        self.states = _names(states, s, "states")
-        self.actions = _names(actions, a, "actions")
+        self.states, self.actions = _names(states, s, "states"), _names(actions, a, "actions")
         self.cells = None if cells is None else np.asarray(cells, dtype=int)
         self.start = None if start is None else self.distribution(start)
 
     @classmethod
-    def from_function(
-        cls,
-        states: Iterable[Hashable],
-        actions: Iterable[Hashable],
-        step: Callable[..., Iterable[tuple]],
-        discount: SupportsFloat = DISCOUNT,
-    ) -> "MDP":
+    def from_function(cls, states: Names, actions: Names, step: Step, discount: SupportsFloat = DISCOUNT) -> "MDP":
         """The world of `step(s, a) -> [(probability, s', reward, done), …]`; `done` may be left out."""
         from credo.decide.mdp.sources import from_function
 
@@ -140,6 +136,11 @@ class MDP(Problem):
     def has_ends(self) -> bool:
         """Whether an episode may end."""
         return bool(self.ends.any())
+
+    def altered(self, rewards: ArrayLike, discount: SupportsFloat) -> "MDP":
+        """The same transitions with other rewards and another discount."""
+        ends = np.where(self.terminal[:, None], 0.0, self.ends)
+        return MDP(self.matrix, rewards, discount, ends=ends, terminal=self.terminal, start=self.start)
 
     def padded(self) -> tuple[Int[np.ndarray, "s a m"], Float[np.ndarray, "s a m"]]:
         """Successors and their probabilities as arrays, filled up with the state itself at probability zero."""
@@ -255,14 +256,7 @@ def best(q: Table) -> Vector:
     return functools.reduce(np.maximum, (q[:, k] for k in range(q.shape[1]))) if q.shape[1] <= 16 else q.max(axis=1)
 
 
-def _discount(discount: SupportsFloat) -> float:
-    gamma = float(discount)
-    if not 0 <= gamma <= 1:
-        raise DataError(f"discount must lie between 0 and 1, found {discount}")
-    return gamma
-
-
-def _names(names: Iterable[Hashable] | None, n: int, what: str) -> tuple[Hashable, ...] | None:
+def _names(names: Names | None, n: int, what: str) -> tuple[Hashable, ...] | None:
     if names is None:
         return None
     found = tuple(names)

@@ -11,6 +11,8 @@ from credo.decide.mdp.bellman import Ruler
 from credo.decide.mdp.model import MDP, Table, Vector, best
 from credo.decide.mdp.problem import Plan, Planner, Problem
 
+Q = Table | None
+
 
 class DiscountedPlan(Plan[MDP]):
     """The solution of a discounted (or surely ending) world.
@@ -51,9 +53,8 @@ class HorizonPlan(Plan[MDP]):
     @property
     def first(self) -> DiscountedPlan:
         """What to do, and what it is worth, when no step is done."""
-        return DiscountedPlan(
-            self.world, self.policy[0], self.certificate, self.iterations, self.status, self.method, self.value[0]
-        )
+        reached = (self.certificate, self.iterations, self.status, self.method)
+        return DiscountedPlan(self.world, self.policy[0], *reached, self.value[0])
 
 
 class AveragePlan(Plan[MDP]):
@@ -78,9 +79,7 @@ def verdict(certificate: float, tolerance: float) -> str:
     return "converged" if certificate <= tolerance else "stopped"
 
 
-def finish(
-    world: MDP, value: Vector, tolerance: float, iterations: int, method: str, q: Table | None = None
-) -> DiscountedPlan:
+def finish(world: MDP, value: Vector, tolerance: float, iterations: int, method: str, q: Q = None) -> DiscountedPlan:
     """The plan of values: one more backup gives the bounds, the policy, and values in the middle of the bounds."""
     q = world.backup(value) if q is None else q
     backed = best(q)

@@ -10,7 +10,7 @@ lines are indented by is not part of the drawing.
 """
 
 import textwrap
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, SupportsFloat
 
 import numpy as np
@@ -18,21 +18,17 @@ import scipy.sparse as sp
 from jaxtyping import Int
 
 from credo.core.errors import DataError
-from credo.decide.mdp.model import MDP
+from credo.decide.mdp.model import MDP, Names, Step
 
 ACTIONS = ("up", "right", "down", "left")
 MOVES = np.array([[-1, 0], [0, 1], [1, 0], [0, -1]])
 SIGNS = "#. SGX123456789"
 Outcome = tuple[float, int, float, bool]
 """Probability, successor, reward, whether the episode is over."""
+Outcomes = Callable[[int, int], Iterable[Outcome]]
 
 
-def from_function(
-    states: Iterable[Hashable],
-    actions: Iterable[Hashable],
-    step: Callable[..., Iterable[tuple]],
-    discount: SupportsFloat,
-) -> MDP:
+def from_function(states: Names, actions: Names, step: Step, discount: SupportsFloat) -> MDP:
     """Asks `step` about every state and action."""
     names, moves = list(states), list(actions)
     number = {state: i for i, state in enumerate(names)}
@@ -52,18 +48,15 @@ def from_function(
 
 def from_gymnasium(env: Any, discount: SupportsFloat) -> MDP:
     """Reads `env.unwrapped.P[s][a] = [(probability, s', reward, done), …]`."""
-    import gymnasium
+    from gymnasium.spaces import Discrete
 
+    opened = made(env) if isinstance(env, str) else env
     try:
-        made = gymnasium.make(env) if isinstance(env, str) else env
-    except gymnasium.error.Error as error:
-        raise DataError(f"gymnasium cannot make {env!r}: {error}") from None
-    try:
-        bare: Any = getattr(made, "unwrapped", made)
-        name = getattr(getattr(made, "spec", None), "id", type(bare).__name__)
+        bare: Any = getattr(opened, "unwrapped", opened)
+        name = getattr(getattr(opened, "spec", None), "id", type(bare).__name__)
         for what in ("observation_space", "action_space"):
             space = getattr(bare, what, None)
-            if not isinstance(space, gymnasium.spaces.Discrete):
+            if not isinstance(space, Discrete):
                 raise DataError(
                     f"the {what} of {name} is {space}, which is not discrete; an MDP has finitely many states and "
                     "actions: divide it into cells, or learn from its steps with an agent"
@@ -80,12 +73,20 @@ def from_gymnasium(env: Any, discount: SupportsFloat) -> MDP:
         return _collect(s, a, outcomes, discount, start=None if start is None else np.asarray(start, dtype=float))
     finally:
         if isinstance(env, str):
-            made.close()
+            opened.close()
 
 
-def _collect(
-    s: int, a: int, outcomes: Callable[[int, int], Iterable[Outcome]], discount: SupportsFloat, **more: Any
-) -> MDP:
+def made(name: str) -> Any:
+    """Gymnasium's environment of that name."""
+    import gymnasium
+
+    try:
+        return gymnasium.make(name)
+    except gymnasium.error.Error as error:
+        raise DataError(f"gymnasium cannot make {name!r}: {error}") from None
+
+
+def _collect(s: int, a: int, outcomes: Outcomes, discount: SupportsFloat, **more: Any) -> MDP:
     """Outcomes that end the episode pay, and lead nowhere."""
     row, column, prob = [], [], []
     rewards, ends = np.zeros((s, a)), np.zeros((s, a))
@@ -131,16 +132,8 @@ def from_drawing(text: str, slip: float, step_reward: float, discount: SupportsF
     matrix.sum_duplicates()
     begin = sign == "S"
     start = begin / begin.sum() if begin.any() else None
-    return MDP(
-        matrix,
-        rewards,
-        discount,
-        terminal=final,
-        start=start,
-        actions=ACTIONS,
-        cells=cells,
-        states=map(tuple, cells.tolist()),
-    )
+    names = map(tuple, cells.tolist())
+    return MDP(matrix, rewards, discount, terminal=final, start=start, actions=ACTIONS, cells=cells, states=names)
 
 
 def _signs(text: str) -> np.ndarray:

@@ -56,16 +56,9 @@ def solve_undiscounted(world: MDP, using: Planner | None, tolerance: float) -> D
     found = _improve(world, using.max_steps if isinstance(using, PolicyIteration) else PolicyIteration().max_steps)
     certificate = _surely(world, found.value, found.q) if every else _verified(world, found)
     notes = () if np.isfinite(certificate) else ("the optimum could not be certified: actions tie within rounding",)
-    return DiscountedPlan(
-        world,
-        np.argmax(found.q, axis=1),
-        certificate,
-        found.iterations,
-        verdict(certificate, tolerance),
-        "policy iteration",
-        np.where(world.terminal, 0.0, found.value),
-        notes=notes,
-    )
+    policy, value = np.argmax(found.q, axis=1), np.where(world.terminal, 0.0, found.value)
+    reached = (certificate, found.iterations, verdict(certificate, tolerance))
+    return DiscountedPlan(world, policy, *reached, "policy iteration", value, notes=notes)
 
 
 def _improve(world: MDP, max_steps: int) -> Improved:
@@ -90,17 +83,10 @@ def _homeward(world: MDP) -> Policy:
 
 def _surely(world: MDP, value: Vector, q: Table) -> float:
     """‖TV - V‖ times the longest expected time that any policy takes: u ≥ 1 + P_a u for all actions."""
-    ruler = Ruler(world)
-    timed = MDP(
-        world.matrix,
-        np.ones(world.shape),
-        1.0,
-        ends=np.where(world.terminal[:, None], 0.0, world.ends),
-        terminal=world.terminal,
-    )
+    timed = world.altered(np.ones(world.shape), 1.0)
     longest = _improve(timed, 1000).value
     short = float(np.max(best(timed.backup(longest)) - longest, initial=0.0)) + Ruler(timed).rounding(longest)
-    residual = float(np.abs(best(q) - value).max()) + ruler.rounding(value)
+    residual = float(np.abs(best(q) - value).max()) + Ruler(world).rounding(value)
     return residual * float(longest.max()) / (1 - short) if short < 0.5 else np.inf
 
 
@@ -109,10 +95,8 @@ def _verified(world: MDP, found: Improved) -> float:
 
     Then V - εh ≤ V_π ≤ V* ≤ V + εh.
     """
-    value, policy, q = found.value, found.policy, found.q
-    step, _ = chain(world, policy)
-    time = direct(step, np.where(world.terminal, 0.0, 1.0), 1.0)
-    live = ~world.terminal
+    (value, policy, q, _), live = found, ~world.terminal
+    time = direct(chain(world, policy)[0], live.astype(float), 1.0)
     noise = Ruler(world).rounding(value) + EPS * float(np.abs(value).max())
     gain = (time[:, None] - (world.matrix @ time).reshape(world.shape))[live]
     gap = (value[:, None] - q)[live]

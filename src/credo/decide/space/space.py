@@ -34,11 +34,7 @@ class Space:
     parameters: tuple[Parameter, ...]
     constraints: tuple[Constraint, ...]
 
-    def __init__(
-        self,
-        parameters: Any,
-        constraints: Any = (),
-    ) -> None:
+    def __init__(self, parameters: Any, constraints: Any = ()) -> None:
         """From a mapping of names to parameters, or a list of parameters that have a `name`.
 
         `constraints` is a list of `LinearConstraint`, `Check` or text such as "a + 2*b <= 5".
@@ -245,12 +241,7 @@ class Space:
     ) -> "tuple[Space, dict[str, Any]]": ...
 
     @classmethod
-    def from_json(
-        cls,
-        source: Any,
-        checks: Mapping[str, Callable[..., Any]] | None = None,
-        extra: bool = False,
-    ) -> Any:
+    def from_json(cls, source: Any, checks: Mapping[str, Callable[..., Any]] | None = None, extra: bool = False) -> Any:
         """The space in a dict, in JSON text or in a file.
 
         `checks` gives the functions of `Check` constraints by name. Other keys than parameters and constraints are
