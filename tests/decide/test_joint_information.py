@@ -116,7 +116,9 @@ def problems(draw):
 @given(problems())
 def test_the_gain_is_monotone_and_submodular(problem):
     covariance, noise, small, large, x = problem
-    gains = {n: choose(covariance, noise, 1, after=s, among=[x]).gain for n, s in (("small", small), ("large", large))}
+    gains = {
+        n: choose((covariance, noise), 1, after=s, among=[x]).gain for n, s in (("small", small), ("large", large))
+    }
     assert gains["large"] >= 0
     assert gains["small"] >= gains["large"] - 1e-9
     want = brute_gain(covariance, noise, [*large, x]) - brute_gain(covariance, noise, large)
@@ -127,7 +129,7 @@ def test_the_gain_is_monotone_and_submodular(problem):
 def test_greedy_is_within_its_certificate_of_the_best_subset(problem, t):
     covariance, noise, *_ = problem
     best = max(brute_gain(covariance, noise, s) for s in itertools.combinations(range(len(noise)), t))
-    found = choose(covariance, noise, t)
+    found = choose((covariance, noise), t)
     np.testing.assert_allclose(found.gain, brute_gain(covariance, noise, found.chosen), rtol=1e-6, atol=1e-8)
     assert SHARE * best - 1e-9 <= found.gain <= best + 1e-9
     assert found.ceiling >= best - 1e-9
@@ -178,7 +180,7 @@ def test_ties_are_broken_in_the_order_of_the_candidates():
 
 
 def test_candidates_that_are_pending_count_as_observed():
-    found = choose(COVARIANCE, NOISE, 3, after=[4, 9])
+    found = choose((COVARIANCE, NOISE), 3, after=[4, 9])
     assert not {4, 9} & set(found.chosen.tolist())
     after = GP.condition(POOL[[4, 9]], [0.0, 0.0])
     np.testing.assert_array_equal(found.chosen, greedy_gain(after, POOL, 3).chosen)

@@ -125,6 +125,18 @@ class KeepsRows(Ability):
         """The inputs of the rows seen; None before any."""
 
 
+class PredictsJointly(Ability):
+    """Joint predictions: how the outcomes of several queries covary."""
+
+    in_words: ClassVar[str] = "joint predictions of several queries"
+    takes_noise: ClassVar[bool] = False
+    """Whether `predict` takes the noise variance of each query."""
+
+    @abstractmethod
+    def predict(self, x: Any, *, joint: bool = False) -> Any:
+        """The prediction of each query; with `joint`, of all of them together."""
+
+
 class DrawsMeans(Ability):
     """Joint draws of the mean at queries: E[y | x, θ] with θ drawn from what is believed."""
 

@@ -36,6 +36,8 @@ from credo.decide.joint_information import choose, joint_doubt, knows_covariance
 from credo.decide.losses import classes
 from credo.decide.space import Space
 
+Picked = tuple[np.ndarray, np.ndarray]
+"""Rows of a table by their numbers, and their scores."""
 POINTS = 2048
 """Quasi-random points of a space among which batches of classes' scores are chosen."""
 
@@ -98,14 +100,13 @@ def acquire(
     if n > len(table):
         raise DataError(f"n must be at most the number of candidates, {len(table)}, found {n}")
     waiting = _waiting(pending, table.shape[1])
-    kind = acquisition or MutualInformation()
-    index, score = from_pool(belief, table, kind, int(n), waiting, seed)
+    index, score = from_pool(belief, table, acquisition or MutualInformation(), int(n), waiting, seed)
     return Acquired(index, table[index], score)
 
 
 def from_pool(
     belief: Any, table: np.ndarray, acquisition: Acquisition, n: int, waiting: np.ndarray, seed: int
-) -> tuple[np.ndarray, np.ndarray]:
+) -> Picked:
     """n rows of the table and their scores."""
     if n == 1 and not len(waiting):
         score = scores(acquisition.prepared(belief, seed=seed), belief, table)
@@ -113,8 +114,8 @@ def from_pool(
         return best, score[best]
     if isinstance(acquisition, MutualInformation) and knows_covariance(belief, table):
         p = len(waiting)
-        covariance, noise = joint_doubt(belief, np.concatenate([waiting, table]))
-        found = choose(covariance, noise, n, after=range(p), among=range(p, p + len(table)))
+        doubt = joint_doubt(belief, np.concatenate([waiting, table]))
+        found = choose(doubt, n, after=range(p), among=range(p, p + len(table)))
         return found.chosen - p, found.gains
     if isinstance(belief, HasCovariance):
         return _believing(belief, table, acquisition, n, waiting, seed)
@@ -126,7 +127,7 @@ def scores(acquisition: Acquisition, belief: Any, table: np.ndarray) -> np.ndarr
     return np.asarray(by_bucket(lambda rows: acquisition(belief, rows), table))
 
 
-def spread(score: np.ndarray, table: np.ndarray, n: int, waiting: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def spread(score: np.ndarray, table: np.ndarray, n: int, waiting: np.ndarray) -> Picked:
     """argmax s(i) · min_{j ∈ S} |x_i - x_j|, again and again: high scores far from each other.
 
     s is the score moved and scaled to [0, 1]; S begins with those that wait.
@@ -138,32 +139,26 @@ def spread(score: np.ndarray, table: np.ndarray, n: int, waiting: np.ndarray) ->
     for x in waiting:
         distance = np.minimum(distance, np.linalg.norm((table - x) / scale, axis=1))
     chosen: list[int] = []
-    free = np.ones(len(table), dtype=bool)
     for _ in range(n):
-        value = weight if np.isinf(distance).all() else weight * distance
-        best = int(np.argmax(np.where(free, value, -np.inf)))
-        chosen.append(best)
-        free[best] = False
-        distance = np.minimum(distance, np.linalg.norm((table - table[best]) / scale, axis=1))
+        value = weight.copy() if np.isinf(distance).all() else weight * distance
+        value[chosen] = -np.inf
+        chosen.append(int(np.argmax(value)))
+        distance = np.minimum(distance, np.linalg.norm((table - table[chosen[-1]]) / scale, axis=1))
     index = np.asarray(chosen, dtype=int)
     return index, score[index]
 
 
 def _believing(
     belief: Any, table: np.ndarray, acquisition: Acquisition, n: int, waiting: np.ndarray, seed: int
-) -> tuple[np.ndarray, np.ndarray]:
+) -> Picked:
     """One after the other, those before believed to come out at their means."""
-    index: list[int] = []
-    values: list[float] = []
-    free = np.ones(len(table), dtype=bool)
+    index, values = list[int](), list[float]()
     for k in range(n):
         sofar = np.concatenate([waiting, table[index]]) if index else waiting
-        ready = Believer(acquisition).prepared(belief, seed=seed + k, pending=sofar)
-        score = np.where(free, scores(ready, belief, table), -np.inf)
-        best = int(np.argmax(score))
-        index.append(best)
-        values.append(score[best])
-        free[best] = False
+        score = scores(Believer(acquisition).prepared(belief, seed=seed + k, pending=sofar), belief, table).copy()
+        score[index] = -np.inf
+        index.append(int(np.argmax(score)))
+        values.append(score[index[-1]])
     return np.asarray(index, dtype=int), np.asarray(values)
 
 

@@ -25,6 +25,7 @@ from credo.evaluate.validation import count_rows, holdout
 from credo.infer.learning import fit
 
 RANDOM = "random"
+Kind = Acquisition | str
 
 
 class Step(NamedTuple):
@@ -109,13 +110,7 @@ def learn_actively(
 
 
 def _next(
-    belief: Any,
-    table: np.ndarray,
-    chosen: np.ndarray,
-    acquisition: Acquisition | str,
-    n: int,
-    seed: int,
-    rng: np.random.Generator,
+    belief: Any, table: np.ndarray, chosen: np.ndarray, acquisition: Kind, n: int, seed: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """n rows that have not been asked for, and their scores."""
     free = np.setdiff1d(np.arange(len(table)), chosen)
@@ -239,9 +234,8 @@ def learning_curves(
             return _judged(now, x, y, score)[1]
 
         for way, kind in ways.items():
-            run = learn_actively(
-                belief, table[train], outcomes[train], budget, kind, seed=int(seed), watch=judge, **options
-            )
+            pool, known = table[train], outcomes[train]
+            run = learn_actively(belief, pool, known, budget, kind, seed=int(seed), watch=judge, **options)
             found[way].append([float(step.watched) for step in run.history if step.watched is not None])
             labels = [step.labels for step in run.history]
             name = name or _judged(run.belief, held[0], held[1], score)[0]

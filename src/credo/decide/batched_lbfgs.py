@@ -15,6 +15,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+Rows = Float[Array, "k d"]
+Each = Float[Array, " k"]
+Flags = Bool[Array, " k"]
+Past = Float[Array, "h k d"]
+Bounds = Float[Array, " d"] | Rows
+Function = Callable[[Rows], Each]
 HISTORY = 8
 """Steps that are remembered."""
 PROMISE = 1e-4
@@ -26,33 +32,28 @@ SHORTEST = 1e-10
 class Climb(NamedTuple):
     """Where each of the k climbs is."""
 
-    x: Float[Array, "k d"]
-    value: Float[Array, " k"]
-    slope: Float[Array, "k d"]
-    direction: Float[Array, "k d"]
-    length: Float[Array, " k"]
-    moves: Float[Array, "h k d"]
-    bends: Float[Array, "h k d"]
+    x: Rows
+    value: Each
+    slope: Rows
+    direction: Rows
+    length: Each
+    moves: Past
+    bends: Past
     """How far, and by how much less the slope then was; the latest first, zero where there was none."""
-    going: Bool[Array, " k"]
+    going: Flags
     turns: Int[Array, ""]
 
 
 class Tops(NamedTuple):
     """Where the climbs ended, how high, and whether each ended by itself."""
 
-    x: Float[Array, "k d"]
-    value: Float[Array, " k"]
-    settled: Bool[Array, " k"]
+    x: Rows
+    value: Each
+    settled: Flags
 
 
 def ascend(
-    function: Callable[[Float[Array, "k d"]], Float[Array, " k"]],
-    starts: Float[Array, "k d"],
-    lower: Float[Array, " d"] | Float[Array, "k d"],
-    upper: Float[Array, " d"] | Float[Array, "k d"],
-    max_turns: int = 100,
-    tolerance: Any = 1e-7,
+    function: Function, starts: Rows, lower: Bounds, upper: Bounds, max_turns: int = 100, tolerance: Any = 1e-7
 ) -> Tops:
     """Local maxima of a function of rows in a box; to be called under `jit`.
 
@@ -67,30 +68,29 @@ def ascend(
     lower, upper = (jnp.broadcast_to(v, starts.shape) for v in (lower, upper))
     box = Box(lower, upper, jnp.where(upper > lower, upper - lower, 1.0))
     begin = _begin(function, jnp.clip(starts, lower, upper), box)
-    end = jax.lax.while_loop(
-        lambda s: jnp.any(s.going) & (s.turns < max_turns), lambda s: _turn(s, function, box, tolerance), begin
-    )
+    going = lambda s: jnp.any(s.going) & (s.turns < max_turns)  # noqa: E731
+    end = jax.lax.while_loop(going, lambda s: _turn(s, function, box, tolerance), begin)
     return Tops(end.x, end.value, ~end.going)
 
 
 class Box(NamedTuple):
     """Where each climb may go; a coordinate without room has a span of one."""
 
-    lower: Float[Array, "k d"]
-    upper: Float[Array, "k d"]
-    span: Float[Array, "k d"]
+    lower: Rows
+    upper: Rows
+    span: Rows
 
-    def free(self, x: Float[Array, "k d"], slope: Float[Array, "k d"]) -> Bool[Array, "k d"]:
+    def free(self, x: Rows, slope: Rows) -> Bool[Array, "k d"]:
         """Coordinates that are not pressed against a wall."""
         inside = ((x > self.lower) | (slope > 0)) & ((x < self.upper) | (slope < 0))
         return inside & (self.upper > self.lower)
 
-    def first_length(self, slope: Float[Array, "k d"]) -> Float[Array, " k"]:
+    def first_length(self, slope: Rows) -> Each:
         """The step that goes a tenth of the box along the steepest coordinate."""
         return 0.1 / jnp.maximum(jnp.max(jnp.abs(slope) * self.span, axis=1), 1e-300)
 
 
-def _look(function: Callable[[Array], Array], x: Float[Array, "k d"]) -> tuple[Array, Array]:
+def _look(function: Function, x: Rows) -> tuple[Array, Array]:
     """Values and slopes; -inf and zero where they are not finite."""
     value, pull = jax.vjp(function, x)
     slope = pull(jnp.ones_like(value))[0]
@@ -98,7 +98,7 @@ def _look(function: Callable[[Array], Array], x: Float[Array, "k d"]) -> tuple[A
     return jnp.where(fine, value, -jnp.inf), jnp.where(fine[:, None], slope, 0.0)
 
 
-def _begin(function: Callable[[Array], Array], x: Float[Array, "k d"], box: Box) -> Climb:
+def _begin(function: Function, x: Rows, box: Box) -> Climb:
     value, slope = _look(function, x)
     uphill = jnp.where(box.free(x, slope), slope, 0.0)
     none = jnp.zeros((HISTORY, *x.shape))
@@ -107,7 +107,7 @@ def _begin(function: Callable[[Array], Array], x: Float[Array, "k d"], box: Box)
     return Climb(x, value, slope, direction, length, none, none, going, jnp.zeros((), int))
 
 
-def _turn(s: Climb, function: Callable[[Array], Array], box: Box, tolerance: Any) -> Climb:
+def _turn(s: Climb, function: Function, box: Box, tolerance: Any) -> Climb:
     """One evaluation of every climb: a step that is taken, or a shorter one to try next."""
     there = jnp.clip(s.x + s.length[:, None] * s.direction, box.lower, box.upper)
     value, slope = _look(function, there)
@@ -134,13 +134,11 @@ def _turn(s: Climb, function: Callable[[Array], Array], box: Box, tolerance: Any
     return Climb(x, value, slope, direction, length, moves, bends, going, s.turns + 1)
 
 
-def _push(history: Float[Array, "h k d"], new: Float[Array, "k d"], which: Bool[Array, " k"]) -> Float[Array, "h k d"]:
+def _push(history: Past, new: Rows, which: Flags) -> Past:
     return jnp.where(which[None, :, None], jnp.concatenate([new[None], history[:-1]]), history)
 
 
-def _two_loops(
-    slope: Float[Array, "k d"], moves: Float[Array, "h k d"], bends: Float[Array, "h k d"], loose: Bool[Array, "k d"]
-) -> tuple[Float[Array, "k d"], Bool[Array, " k"]]:
+def _two_loops(slope: Rows, moves: Past, bends: Past, loose: Bool[Array, "k d"]) -> tuple[Rows, Flags]:
     """H ∇f among the coordinates that are free, and whether there was a step to learn H from."""
     moves, bends = jnp.where(loose, moves, 0.0), jnp.where(loose, bends, 0.0)
     along = jnp.sum(moves * bends, axis=2)

@@ -15,6 +15,8 @@ from credo.core.predictive import Interval, Predictive
 from credo.decide.custom import CustomLoss
 from credo.decide.losses import Loss
 
+LossLike = Loss | Callable[[Any, Any], Any]
+
 
 class Decision(NamedTuple):
     """The Bayes action and what it is expected to cost, one of each per query."""
@@ -37,7 +39,7 @@ class Decision(NamedTuple):
         return "\n".join([f"{'action':>{wide}}  {'expected loss':>13}", *lines])
 
 
-def decide(prediction: Predictive, loss: Loss | Callable[[Any, Any], Any]) -> Decision:
+def decide(prediction: Predictive, loss: LossLike) -> Decision:
     """The action that minimizes the expected loss, for each query.
 
     `loss` is one of `credo.losses`, or a function of (action, outcome) written with `jax.numpy`, which is taken
@@ -50,7 +52,7 @@ def decide(prediction: Predictive, loss: Loss | Callable[[Any, Any], Any]) -> De
     return Decision(action, chosen.expected_loss(prediction, action))
 
 
-def expected_loss(prediction: Predictive, loss: Loss | Callable[[Any, Any], Any], action: Any) -> Array:
+def expected_loss(prediction: Predictive, loss: LossLike, action: Any) -> Array:
     """E[L(action, Y)] for an action that need not be the best one; a single action serves every query."""
     chosen = as_loss(loss)
     if isinstance(action, tuple):

@@ -56,8 +56,7 @@ class CustomLoss(Loss):
         self.bounds = None if bounds is None else jnp.asarray(check_vector(bounds, "bounds", 2))
         if self.bounds is not None and not is_traced(self.bounds) and not bool(self.bounds[0] < self.bounds[1]):
             raise DataError(f"bounds must be (low, high) with low < high, found {self.bounds.tolist()}")
-        self.n = n
-        self.seed = seed
+        self.n, self.seed = n, seed
 
     def __call__(self, action: Any, outcome: Any) -> Array:
         """The user's function."""
@@ -65,7 +64,8 @@ class CustomLoss(Loss):
 
     def bayes_action(self, prediction: Predictive) -> Array:
         """The action with the smallest expected loss, one per query."""
-        self._check(prediction)
+        if isinstance(prediction, Categorical) and self.actions is None:
+            raise DataError("a custom loss of classes needs actions to choose from; pass actions=[0, 1, ...]")
         action, edge = _search(self, alone(prediction))
         if self.actions is None and self.bounds is None and not is_traced(edge) and bool(jnp.any(edge)):
             warnings.warn(
@@ -91,10 +91,6 @@ class CustomLoss(Loss):
             grid = y + far.reshape(-1, *[1] * y.ndim)
         return self(minimize(lambda a: self(a, y), grid)[0], y)
 
-    def _check(self, prediction: Predictive) -> None:
-        if isinstance(prediction, Categorical) and self.actions is None:
-            raise DataError("a custom loss of classes needs actions to choose from; pass actions=[0, 1, ...]")
-
 
 def minimize(objective: Callable[[Array], Array], grid: Float[Array, "g *m"]) -> tuple[Array, Array]:
     """argmin of `objective` near the best of an ascending grid, elementwise, by golden sections.
@@ -115,14 +111,9 @@ def minimize(objective: Callable[[Array], Array], grid: Float[Array, "g *m"]) ->
         kept, at_kept = jnp.where(lower, left, right), jnp.where(lower, at_left, at_right)
         new = jnp.where(lower, high - GOLDEN * (high - low), low + GOLDEN * (high - low))
         at_new = objective(new)
-        return (
-            low,
-            jnp.where(lower, new, kept),
-            jnp.where(lower, kept, new),
-            high,
-            jnp.where(lower, at_new, at_kept),
-            jnp.where(lower, at_kept, at_new),
-        )
+        left, right = jnp.where(lower, new, kept), jnp.where(lower, kept, new)
+        at_left, at_right = jnp.where(lower, at_new, at_kept), jnp.where(lower, at_kept, at_new)
+        return low, left, right, high, at_left, at_right
 
     low, high = take(best - 1), take(best + 1)
     left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
@@ -159,8 +150,7 @@ def _search(loss: CustomLoss, prediction: Predictive) -> tuple[Array, Array]:
         return minimize(risk, _between(loss.bounds, prediction.shape))
     # Logistic in the level: as many points beyond the 1 % quantiles as between the quartiles.
     levels = jax.nn.sigmoid(jnp.asarray(np.linspace(-14, 14, GRID)))
-    grid = prediction.quantile(levels).astype(float)
-    return minimize(risk, grid)
+    return minimize(risk, prediction.quantile(levels).astype(float))
 
 
 def _between(bounds: Array, shape: tuple[int, ...]) -> Array:

@@ -11,7 +11,6 @@ placements in Gaussian processes"; Srinivas et al. (2010), "Gaussian process opt
 import heapq
 import math
 from collections.abc import Sequence
-from inspect import signature
 from typing import Any, NamedTuple, SupportsIndex
 
 import equinox as eqx
@@ -19,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from credo.core.abilities import PredictsJointly
 from credo.core.arrays import is_traced, put
 from credo.core.checks import ArrayLike, check_count, check_positive, check_table
 from credo.core.errors import DataError
@@ -28,13 +28,16 @@ from credo.core.predictive import Normal, StudentT
 from credo.kernels import RBF, Exponential, Kernel, Linear, Matern, Matern32, Matern52
 from credo.kernels.algebra import Scaled
 
+Indices = Sequence[SupportsIndex]
+Doubt = tuple[Any, Any]
+"""(Σ, N): the covariance of the function at some rows, and the noise variance of each."""
 SHARE = 1 - 1 / math.e
 """The share of the largest gain that greedy choices are sure to reach."""
 DIGITS = 12
 """Gains that agree to so many decimals are ties, and the candidate that comes first is taken."""
 
 
-def information_gain(belief: Any, x: ArrayLike, noise: ArrayLike | None = None) -> Float[Array, ""]:
+def information_gain(belief: Any, x: ArrayLike, noise: ArrayLike = None) -> Float[Array, ""]:
     """I(f; y_X) = ½ log|I + N^{-½} Σ N^{-½}| in nats, given what the belief has seen; traceable in x.
 
     Args:
@@ -60,7 +63,7 @@ def _half_log_determinant(covariance: Float[Array, "m m"], noise: Float[Array, "
     return 0.5 * log_determinant(factor.root), factor.ok
 
 
-def joint_doubt(belief: Any, x: ArrayLike, noise: ArrayLike | None = None) -> tuple[Any, Any]:
+def joint_doubt(belief: Any, x: ArrayLike, noise: ArrayLike = None) -> Doubt:
     """(Σ, N): the covariance of the function at the rows x and the noise variance of each, up to a common factor."""
     table = check_table(x, "x")
     m = table.shape[0]
@@ -68,7 +71,7 @@ def joint_doubt(belief: Any, x: ArrayLike, noise: ArrayLike | None = None) -> tu
     rows = table if size == m else np.concatenate([table, np.repeat(table[-1:], size - m, axis=0)])
     options = {}
     if noise is not None:
-        if "noise" not in signature(belief.predict).parameters:
+        if not (isinstance(belief, PredictsJointly) and belief.takes_noise):
             raise DataError(f"noise= cannot be given to {type(belief).__name__}, which knows its own; leave it out")
         options["noise"] = pad_rows(check_positive(noise, "noise", m), size, 1.0)
     prediction = _jointly(belief, rows, options)
@@ -96,7 +99,7 @@ def knows_covariance(belief: Any, x: np.ndarray) -> bool:
 
 def _jointly(belief: Any, rows: Any, options: dict[str, Any]) -> Normal | StudentT | None:
     """The joint prediction of one function; None where the belief has none."""
-    if "joint" not in signature(belief.predict).parameters:
+    if not isinstance(belief, PredictsJointly):
         return None
     prediction = belief.predict(rows, joint=True, **options)
     good = isinstance(prediction, Normal | StudentT) and _latent(prediction) is not None and prediction.mean.ndim == 1
@@ -135,7 +138,7 @@ class Greedy(NamedTuple):
 
 
 def greedy_gain(
-    belief: Any, candidates: ArrayLike, n: int, *, repeats: bool = False, noise: ArrayLike | None = None
+    belief: Any, candidates: ArrayLike, n: int, *, repeats: bool = False, noise: ArrayLike = None
 ) -> Greedy:
     """n candidates, each the one that says most about the function after those before it.
 
@@ -150,23 +153,17 @@ def greedy_gain(
         noise: the noise variance of each candidate, instead of the belief's.
     """
     check_count(n, "n")
-    covariance, variance = joint_doubt(belief, candidates, noise)
-    m = len(variance)
-    if not repeats and m < n:
-        raise DataError(f"n must be at most the number of candidates, {m}, found {n}; or allow repeats=True")
-    return choose(covariance, variance, int(n), repeats=repeats)
+    doubt = joint_doubt(belief, candidates, noise)
+    if not repeats and len(doubt[1]) < n:
+        raise DataError(
+            f"n must be at most the number of candidates, {len(doubt[1])}, found {n}; or allow repeats=True"
+        )
+    return choose(doubt, int(n), repeats=repeats)
 
 
-def choose(
-    covariance: Float[np.ndarray, "m m"],
-    noise: Float[np.ndarray, " m"],
-    n: int,
-    *,
-    repeats: bool = False,
-    among: Sequence[SupportsIndex] | None = None,
-    after: Sequence[SupportsIndex] = (),
-) -> Greedy:
-    """`greedy_gain` from the covariance: n of the rows `among` (all), once those in `after` are observed."""
+def choose(doubt: Doubt, n: int, *, repeats: bool = False, among: Indices | None = None, after: Indices = ()) -> Greedy:
+    """`greedy_gain` from `joint_doubt`: n of the rows `among` (all), once those in `after` are observed."""
+    covariance, noise = doubt
     conditioned = Conditioned(covariance, noise, len(after) + n)
     for i in after:
         conditioned.look(np.asarray([i]))
@@ -212,12 +209,10 @@ def _lazily(candidates: Conditioned, free: np.ndarray, n: int, repeats: bool) ->
 
     By submodularity the last gain of a candidate is an upper bound of what it would add now. Minoux (1978).
     """
-    chosen: list[int] = []
-    gains, evaluations = [], len(free)
-    before = len(candidates.taken)
+    gains, evaluations, before = list[float](), len(free), len(candidates.taken)
     queue = [(-gain, int(i), before) for gain, i in zip(candidates.look(free), free, strict=True)]
     heapq.heapify(queue)
-    while len(chosen) < n:
+    while len(gains) < n:
         bound, i, known = heapq.heappop(queue)
         now = len(candidates.taken)
         if known < now:
@@ -225,10 +220,9 @@ def _lazily(candidates: Conditioned, free: np.ndarray, n: int, repeats: bool) ->
             heapq.heappush(queue, (-float(candidates.look(np.asarray([i]))[0]), i, now))
             continue
         gains.append(candidates.take(i))
-        chosen.append(i)
         if repeats:
             heapq.heappush(queue, (bound, i, known))
-    return Greedy(np.asarray(chosen, dtype=int), np.asarray(gains), evaluations)
+    return Greedy(np.asarray(candidates.taken[before:], dtype=int), np.asarray(gains), evaluations)
 
 
 class Growth(NamedTuple):

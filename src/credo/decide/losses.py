@@ -104,7 +104,7 @@ class Slopes(Loss):
         under, over = self.slopes
         each = numeric(prediction, type(self).__name__)
         a = jnp.asarray(action, float)
-        below = _shortfall(each, a)
+        below = jnp.asarray(shortfall(each, a))
         if not is_traced(below) and not bool(jnp.all(jnp.isfinite(below))):
             raise DataError(
                 "the expected loss is infinite: the prediction has no mean (a Student-t with df ≤ 1); "
@@ -266,12 +266,8 @@ class IntervalLoss(Loss):
         """(u - l) + 2/α E(l - Y)₊ + 2/α E(Y - u)₊."""
         each = numeric(prediction, "IntervalLoss")
         lower, upper = (jnp.asarray(end, float) for end in action)
-        misses = _shortfall(each, lower) + _shortfall(each, upper) + each.mean - upper
+        misses = sum(jnp.asarray(shortfall(each, end)) for end in (lower, upper)) + each.mean - upper
         return upper - lower + 2 / (1 - self.level) * misses
-
-
-def _shortfall(prediction: Predictive, threshold: Array) -> Array:
-    return jnp.asarray(shortfall(prediction, threshold))
 
 
 def numeric(prediction: Predictive, what: str) -> Predictive:

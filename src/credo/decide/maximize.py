@@ -25,6 +25,9 @@ from credo.decide.batched_lbfgs import ascend
 from credo.decide.space import Space
 from credo.infer.quasi_random import sobol
 
+Row = Float[Array, " d"]
+Rows = Float[Array, "s d"]
+Violation = Callable[[Array], Array] | None
 SCREENED = 512
 """Points that are screened."""
 BEST, OTHERS = 4, 4
@@ -92,6 +95,10 @@ def maximize(
         raise DataError(f"a box is a pair (lower, upper) with lower < upper, found {lower} and {upper}")
     box = Box(lower, upper) if within is None else Box(*within)
     rows = np.concatenate([box.sample_rows(SCREENED, seed=seed), _around(near, box, np.ones(len(lower), bool), seed)])
+    return _over_box(acquisition, belief, box, rows, seed)
+
+
+def _over_box(acquisition: Acquisition, belief: Any, box: Box, rows: np.ndarray, seed: int) -> Found:
     return _checked(_screen_and_climb(acquisition, belief, put(rows), put(box.lower), put(box.upper), np.uint32(seed)))
 
 
@@ -127,12 +134,7 @@ _describe = eqx.filter_jit(_described)
 
 @eqx.filter_jit
 def _screen_and_climb(
-    acquisition: Acquisition,
-    belief: Any,
-    rows: Float[Array, "s d"],
-    lower: Float[Array, " d"],
-    upper: Float[Array, " d"],
-    seed: Any,
+    acquisition: Acquisition, belief: Any, rows: Rows, lower: Row, upper: Row, seed: Any
 ) -> tuple[Array, ...]:
     values = acquisition.climb(belief, rows)
     values = jnp.where(jnp.isfinite(values), values, -jnp.inf)
@@ -161,13 +163,8 @@ def _scores(acquisition: Acquisition, belief: Any, rows: Float[Array, "s d"]) ->
 
 @eqx.filter_jit
 def _climb_from(
-    acquisition: Acquisition,
-    belief: Any,
-    starts: Float[Array, "k d"],
-    lower: Float[Array, "k d"],
-    upper: Float[Array, "k d"],
-    violation: Callable[[Array], Array] | None,
-) -> Float[Array, "k d"]:
+    acquisition: Acquisition, belief: Any, starts: Rows, lower: Rows, upper: Rows, violation: Violation
+) -> Rows:
     def height(x: Array) -> Array:
         walls = 0.0 if violation is None else WALL * jnp.square(violation(x))
         return acquisition.climb(belief, x) - walls
@@ -183,9 +180,7 @@ def _over_space(
     box = whole if within is None else Box(*(np.where(real, w, v) for w, v in zip(within, whole, strict=True)))
     if space.is_continuous and not space.constraints:
         rows = np.concatenate([box.sample_rows(SCREENED, seed=seed), _around(near, box, real, seed)])
-        return _checked(
-            _screen_and_climb(acquisition, belief, put(rows), put(box.lower), put(box.upper), np.uint32(seed))
-        )
+        return _over_box(acquisition, belief, box, rows, seed)
     search = _Search(acquisition, belief, space, box, real, _digests(avoid))
     rows = space.sample_rows(SCREENED, seed=seed)
     if within is not None:
@@ -255,10 +250,9 @@ class _Search(NamedTuple):
         k = BEST + OTHERS
         starts = np.resize(rows, (k, rows.shape[1])) if len(rows) < k else rows
         active = self.real & self.space.exists(starts)
-        lower = np.where(active, self.box.lower, starts)
-        upper = np.where(active, self.box.upper, starts)
+        lower, upper = (put(np.where(active, side, starts)) for side in self.box)
         violation = self.space.linear if self.space.constraints else None
-        tops = np.asarray(_climb_from(self.acquisition, self.belief, put(starts), put(lower), put(upper), violation))
+        tops = np.asarray(_climb_from(self.acquisition, self.belief, put(starts), lower, upper, violation))
         return self._back_inside(starts, tops)[: len(rows)]
 
     def _back_inside(self, starts: np.ndarray, tops: np.ndarray) -> np.ndarray:

@@ -17,13 +17,11 @@ from credo.core.belief import Belief
 from credo.core.checks import check_count, check_table
 from credo.core.predictive import Predictive
 from credo.core.predictive.expectation import alone, expectation, outcome_nodes
-from credo.decide.bayes import as_loss, decide
+from credo.decide.bayes import LossLike, as_loss, decide
 from credo.decide.losses import Loss
 
 
-def value_of_information(
-    belief: Belief, x: Any, loss: Loss | Callable[[Any, Any], Any], at: Any, cost: Any = 0.0, *, n: int = 20
-) -> Array:
+def value_of_information(belief: Belief, x: Any, loss: LossLike, at: Any, cost: Any = 0.0, *, n: int = 20) -> Array:
     """What observing the outcome at each candidate x would be worth, minus its `cost`.
 
     The belief is conditioned on the outcomes that it expects at x, each counted with its probability: every
@@ -60,7 +58,7 @@ def value_of_information(
     return net[0] if x is None else net
 
 
-def value_of_perfect_information(prediction: Predictive, loss: Loss | Callable[[Any, Any], Any]) -> Array:
+def value_of_perfect_information(prediction: Predictive, loss: LossLike) -> Array:
     """min_a E[L(a, Y)] - E[min_a L(a, Y)]: what it is worth to know the outcome before acting, per query.
 
     No observation can be worth more.

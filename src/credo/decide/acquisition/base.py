@@ -6,20 +6,14 @@ in, so that one compiled program serves a growing data set.
 """
 
 from abc import abstractmethod
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
-from credo.core.abilities import HasCovariance
-from credo.core.arrays import is_traced
-from credo.core.checks import ArrayLike, check_count, check_table
-from credo.core.errors import DataError
-from credo.core.predictive.base import to_array
+from credo.core.checks import ArrayLike
 from credo.decide.acquisition.normal_tails import log_softplus
-from credo.infer.quasi_random import sobol
 
 SMALLEST = 1e-30
 """The variance below which a value counts as known: roots and logarithms then keep finite slopes."""
@@ -28,12 +22,10 @@ SMALLEST = 1e-30
 class Acquisition(eqx.Module):
     """A score of candidate points, larger is better."""
 
-    @property
-    def scale(self) -> str:
-        """What the score is: `real`, `positive` (it may underflow, `climb` is its logarithm) or already a `log`."""
-        return "real"
+    scale: ClassVar[str] = "real"
+    """What the score is: `real`, `positive` (it may underflow, `climb` is its logarithm) or already a `log`."""
 
-    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike | None = None) -> "Acquisition":
+    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike = None) -> "Acquisition":
         """The acquisition with what depends on the belief or on chance filled in; outside jit, once per suggestion.
 
         Args:
@@ -69,10 +61,7 @@ class Acquisition(eqx.Module):
 class Positive(Acquisition):
     """A score that is never negative, or (`scale` is then `log`) the logarithm of one: `climb` is the logarithm."""
 
-    @property
-    def scale(self) -> str:
-        """A positive score."""
-        return "positive"
+    scale: ClassVar[str] = "positive"
 
     def __call__(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
         """The score of each row; its logarithm where that is the score."""
@@ -109,68 +98,3 @@ class Directed(Acquisition):
 def deviation(variance: Float[Array, "*m"]) -> Float[Array, "*m"]:
     """√variance, whose slope stays finite where the variance is zero."""
     return jnp.sqrt(jnp.maximum(variance, SMALLEST))
-
-
-# -- what was seen -----------------------------------------------------------------------------------------------
-
-
-def seen_inputs(belief: Any) -> np.ndarray | None:
-    """The inputs (n, d) of the rows that the belief was conditioned on, None where it does not keep them."""
-    rows = getattr(belief, "seen", None)
-    return None if rows is None or not hasattr(rows, "cut") else rows.cut()[0]
-
-
-def demand_inputs(belief: Any, remedy: str) -> np.ndarray:
-    """`seen_inputs`, or an error that says what to do without."""
-    inputs = seen_inputs(belief)
-    if inputs is None or not len(inputs):
-        raise DataError(f"the belief ({type(belief).__name__}) has seen no rows, or does not keep them; {remedy}")
-    return inputs
-
-
-def demand_covariance(belief: Any, who: str) -> None:
-    """`DataError` unless the belief knows how function values covary."""
-    if not isinstance(belief, HasCovariance):
-        raise DataError(
-            f"{who} needs a belief with covariance(x, z), e.g. credo.GP, found {type(belief).__name__}; "
-            "use a score of single points, e.g. ExpectedImprovement or UpperConfidenceBound"
-        )
-
-
-def around(belief: Any, n: int, seed: int, remedy: str) -> np.ndarray:
-    """The rows that were seen, and n quasi-random points of the smallest box that holds them."""
-    inputs = demand_inputs(belief, remedy)
-    low, high = inputs.min(axis=0), inputs.max(axis=0)
-    return np.concatenate([inputs, low + sobol(n, inputs.shape[1], seed) * (high - low)])
-
-
-# -- checks ------------------------------------------------------------------------------------------------------
-
-
-def check_number(value: Any, name: str, least: float = -np.inf) -> None:
-    """`DataError` unless the value is one finite number of at least `least`; None and traced numbers pass."""
-    if value is None or is_traced(value):
-        return
-    found = np.asarray(value)
-    if found.shape != () or not np.isfinite(found) or found < least:
-        expected = "a finite number" if least == -np.inf else f"a finite number of at least {least:g}"
-        raise DataError(f"{name} must be {expected}, found {value!r}")
-
-
-def check_draws(n: int) -> None:
-    """`DataError` unless draws can come in antithetic pairs."""
-    check_count(n, "draws", 2)
-    if n % 2:
-        raise DataError(f"draws come in antithetic pairs and must be an even number, found {n}")
-
-
-def maybe_array(value: Any) -> Any:
-    """Field converter: a number to a float64 array, None stays None."""
-    return None if value is None else to_array(value)
-
-
-def table_or_none(value: Any, name: str) -> Any:
-    """Points of shape (p, d) as an array; None and no points are None."""
-    if value is None or (not is_traced(value) and np.size(value) == 0):
-        return None
-    return jnp.asarray(check_table(value, name))

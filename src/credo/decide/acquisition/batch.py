@@ -15,7 +15,7 @@ To be climbed, the maxima are softened at a temperature τ that is small beside 
 a slope that leads back, where the score itself is flat at zero.  After Ament et al. (2023).
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -26,15 +26,8 @@ from jaxtyping import Array, Float
 from credo.core.checks import ArrayLike, check_count
 from credo.core.errors import DataError
 from credo.core.predictive.base import to_array
-from credo.decide.acquisition.base import (
-    Directed,
-    check_draws,
-    check_number,
-    demand_inputs,
-    deviation,
-    maybe_array,
-    table_or_none,
-)
+from credo.decide.acquisition.base import Directed, deviation
+from credo.decide.acquisition.checks import check_draws, check_number, demand_inputs, maybe_array, table_or_none
 from credo.decide.acquisition.improvement import ExpectedImprovement
 from credo.decide.acquisition.joint_draws import Baseline, baseline, root_of
 from credo.decide.acquisition.normal_tails import log_softplus
@@ -57,10 +50,15 @@ class Batch(Directed):
         check_draws(self.draws)
         check_number(self.temperature, "temperature", 1e-12)
 
-    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike | None = None) -> "Batch":
+    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike = None) -> "Batch":
         """With the base normals, and the function drawn at the pending points."""
-        drawn = baseline(belief, self.maximize, self.draws, self.q, 0, seed, pending=table_or_none(pending, "pending"))
-        return self.filled(baseline=drawn)
+        return self.drawn(belief, seed, pending)
+
+    def drawn(self, belief: Any, seed: int, pending: ArrayLike, size: int = 0, **known: Any) -> Any:
+        """With the draws: `known` are the rows that may be the best, of which `size` are kept, or the incumbent."""
+        more = table_or_none(pending, "pending")
+        draws = baseline(belief, self.maximize, self.draws, self.q, size, seed, pending=more, **known)
+        return self.filled(baseline=draws)
 
     def joint(self, belief: Any, x: Float[Array, "b q d"]) -> tuple[Array, Array, Array, Baseline]:
         """Mean (b, q) and deviations (b, s, q) of the draws of ±f, the temperature (b,), and the draws elsewhere."""
@@ -103,17 +101,12 @@ class BatchExpectedImprovement(Batch):
         check_number(self.best, "best")
         check_number(self.xi, "xi")
 
-    @property
-    def scale(self) -> str:
-        """A positive score."""
-        return "positive"
+    scale: ClassVar[str] = "positive"
 
-    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike | None = None) -> "BatchExpectedImprovement":
+    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike = None) -> "BatchExpectedImprovement":
         """With the incumbent, the base normals, and the function drawn at the pending points."""
         best = ExpectedImprovement(self.best, maximize=self.maximize).prepared(belief).best
-        more = table_or_none(pending, "pending")
-        drawn = baseline(belief, self.maximize, self.draws, self.q, 0, seed, pending=more, best=self.turned(best))
-        return self.filled(baseline=drawn)
+        return self.drawn(belief, seed, pending, best=self.turned(best))
 
     def __call__(self, belief: Any, x: Float[Array, "b q d"]) -> Float[Array, " b"]:
         """The expected improvement of each set, in the units of the outcomes."""
@@ -148,14 +141,10 @@ class BatchNoisyExpectedImprovement(BatchExpectedImprovement):
         if self.best is not None:
             raise DataError("BatchNoisyExpectedImprovement draws what is to be beaten; use BatchExpectedImprovement")
 
-    def prepared(
-        self, belief: Any, *, seed: int = 0, pending: ArrayLike | None = None
-    ) -> "BatchNoisyExpectedImprovement":
+    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike = None) -> "BatchNoisyExpectedImprovement":
         """With the base normals, and the function drawn at the rows seen and at the pending points."""
         rows = demand_inputs(belief, "use BatchExpectedImprovement(q, best=…)")
-        more = table_or_none(pending, "pending")
-        drawn = baseline(belief, self.maximize, self.draws, self.q, self.rows, seed, rows=rows, pending=more)
-        return self.filled(baseline=drawn)
+        return self.drawn(belief, seed, pending, self.rows, rows=rows)
 
 
 class BatchUpperConfidenceBound(Batch):

@@ -18,7 +18,8 @@ from jaxtyping import Array, Float
 from credo.core.checks import check_count
 from credo.core.errors import DataError
 from credo.core.predictive.base import to_array
-from credo.decide.acquisition.base import Directed, check_number
+from credo.decide.acquisition.base import Directed
+from credo.decide.acquisition.checks import check_number
 
 
 class UpperConfidenceBound(Directed):

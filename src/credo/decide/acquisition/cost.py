@@ -20,11 +20,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from credo.core.abilities import HasCovariance
+from credo.core.abilities import HasCovariance, KeepsRows
 from credo.core.checks import ArrayLike, check_table
 from credo.core.errors import DataError
 from credo.core.predictive.base import to_array
-from credo.decide.acquisition.base import SMALLEST, Acquisition, Positive, check_number, demand_covariance, seen_inputs
+from credo.decide.acquisition.base import SMALLEST, Acquisition, Positive
+from credo.decide.acquisition.checks import Predicts, check_number, demand_covariance, seen_inputs
 from credo.decide.acquisition.improvement import ExpectedImprovement
 
 
@@ -52,7 +53,7 @@ class AffineCost(eqx.Module):
 
 def log_expected_cost(cost: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
     """log E[c(x)]: of a function of the rows its logarithm; of a belief about log c, μ + σ²/2, as c is log-normal."""
-    if not hasattr(cost, "predict"):
+    if not isinstance(cost, Predicts):
         return jnp.log(cost(x))
     prediction = cost.predict(x)
     return prediction.mean + 0.5 * (prediction.epistemic + prediction.aleatoric)
@@ -71,7 +72,7 @@ class Costly(Positive):
                 f"{name} divides a score that is never negative, found {type(self.acquisition).__name__}; "
                 "use ExpectedImprovement, ProbabilityOfImprovement or MaxValueEntropySearch"
             )
-        if not hasattr(self.cost, "predict") and not callable(self.cost):
+        if not isinstance(self.cost, Predicts) and not callable(self.cost):
             raise DataError(
                 f"cost must be a function of the rows or a belief about log cost, found {type(self.cost).__name__}"
             )
@@ -79,7 +80,7 @@ class Costly(Positive):
     def check_cost(self, belief: Any) -> None:
         """`DataError` where a cost at the rows that were seen is not positive."""
         rows = seen_inputs(belief[0] if isinstance(belief, tuple | list) else belief)
-        if rows is None or not len(rows) or hasattr(self.cost, "predict"):
+        if rows is None or not len(rows) or isinstance(self.cost, Predicts):
             return
         costs = np.asarray(self.cost(jnp.asarray(rows)))
         if costs.shape != (len(rows),):
@@ -101,7 +102,7 @@ class PerCost(Costly):
 
     power: Float[Array, ""] = eqx.field(converter=to_array, default=1.0)
 
-    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike | None = None) -> "PerCost":
+    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike = None) -> "PerCost":
         """With the inner score made ready."""
         check_number(self.power, "power", 0.0)
         self.check_cost(belief)
@@ -115,17 +116,16 @@ class PerCost(Costly):
 # -- several fidelities ------------------------------------------------------------------------------------------
 
 
-class AtTarget(HasCovariance):
+class AtTarget(HasCovariance, KeepsRows):
     """A belief as it looks from the fidelity that matters: queries and rows seen have s = 1."""
 
     belief: Any
     column: int = eqx.field(static=True, default=-1)
 
-    @property
-    def seen(self) -> Any:
+    def seen_inputs(self) -> Float[Array, "n d"] | None:
         """The rows that were seen, at the target."""
-        rows = getattr(self.belief, "seen", None)
-        return rows if rows is None else eqx.tree_at(lambda r: r.x, rows, self.moved(rows.x))
+        rows = seen_inputs(self.belief)
+        return rows if rows is None else self.moved(rows)
 
     def moved(self, x: Any) -> Any:
         """The rows with fidelity 1."""
@@ -156,7 +156,7 @@ class MultiFidelity(Costly):
         self.cost = AffineCost(column=column) if cost is None else cost
         self.column = column
 
-    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike | None = None) -> "MultiFidelity":
+    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike = None) -> "MultiFidelity":
         """With the inner score made ready at the target."""
         demand_covariance(belief, type(self).__name__)
         rows = seen_inputs(belief)

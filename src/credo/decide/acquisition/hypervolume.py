@@ -23,14 +23,8 @@ from credo.core.arrays import put
 from credo.core.checks import ArrayLike, check_count, check_table, check_vector
 from credo.core.errors import DataError
 from credo.core.padding import bucket, pad_rows
-from credo.decide.acquisition.base import (
-    Positive,
-    check_draws,
-    demand_covariance,
-    demand_inputs,
-    deviation,
-    maybe_array,
-)
+from credo.decide.acquisition.base import Positive, deviation
+from credo.decide.acquisition.checks import check_draws, demand_covariance, demand_inputs, maybe_array
 from credo.decide.acquisition.joint_draws import root_of
 from credo.decide.acquisition.normal_tails import log_improvement
 from credo.decide.acquisition.pending import believing
@@ -39,11 +33,13 @@ from credo.infer.quasi_random import normals
 from credo.models.gp.independent import Independent
 from credo.models.gp.multioutput import MultiGP, stack
 
+Draws = Float[Array, "s q k"]
 FEWEST = 32
 """Boxes, and edges of them, that there is room for at least."""
 TAIL = 1e-3
 """The weight of single points in what a batch climbs."""
 MOST_TOGETHER = 6
+Goals = bool | tuple[bool, ...]
 
 
 class Beyond(eqx.Module):
@@ -97,14 +93,12 @@ class ExpectedHypervolumeImprovement(Positive):
 
     front: Float[Array, "n k"] | None = eqx.field(converter=maybe_array, default=None)
     reference: Float[Array, " k"] | None = eqx.field(converter=maybe_array, default=None)
-    maximize: bool | tuple[bool, ...] = eqx.field(static=True, default=True, kw_only=True)
+    maximize: Goals = eqx.field(static=True, default=True, kw_only=True)
     boxes: Beyond | None = eqx.field(default=None, kw_only=True)
     believed: tuple[Any, ...] | None = eqx.field(default=None, kw_only=True)
     """The beliefs after the outcomes that are awaited, each taken to be its mean; None where none are."""
 
-    def prepared(
-        self, belief: Any, *, seed: int = 0, pending: ArrayLike | None = None
-    ) -> "ExpectedHypervolumeImprovement":
+    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike = None) -> "ExpectedHypervolumeImprovement":
         """With the boxes beyond the front; pending rows count as if their means had been observed."""
         boxes, believed = self._facing(belief, pending)
         return self.filled(front=None, boxes=boxes, believed=believed)
@@ -171,16 +165,10 @@ class BatchExpectedHypervolumeImprovement(ExpectedHypervolumeImprovement):
 
     q: int = eqx.field(static=True, default=1, kw_only=True)
     draws: int = eqx.field(static=True, default=128, kw_only=True)
-    base: Float[Array, "s q k"] | None = eqx.field(default=None, kw_only=True)
+    base: Draws | None = eqx.field(default=None, kw_only=True)
 
     def __init__(
-        self,
-        q: int,
-        front: ArrayLike | None = None,
-        reference: ArrayLike | None = None,
-        *,
-        draws: int = 128,
-        maximize: bool | tuple[bool, ...] = True,
+        self, q: int, front: ArrayLike = None, reference: ArrayLike = None, *, draws: int = 128, maximize: Goals = True
     ):
         self.q, self.draws, self.maximize = q, draws, maximize
         self.reference, self.front = reference, front
@@ -195,9 +183,7 @@ class BatchExpectedHypervolumeImprovement(ExpectedHypervolumeImprovement):
                 "choose them one after the other, with those chosen as pending"
             )
 
-    def prepared(
-        self, belief: Any, *, seed: int = 0, pending: ArrayLike | None = None
-    ) -> "BatchExpectedHypervolumeImprovement":
+    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike = None) -> Any:
         """With the boxes beyond the front and the draws."""
         for one in objectives(belief):
             if not isinstance(one, MultiGP):
@@ -259,9 +245,7 @@ def _moments(beliefs: tuple[Any, ...], x: Float[Array, "m d"]) -> tuple[Float[Ar
     return jnp.concatenate(mean, axis=1), jnp.concatenate(variance, axis=1)
 
 
-def _joint_draws(
-    beliefs: tuple[Any, ...], x: Float[Array, "q d"], base: Float[Array, "s q k"]
-) -> Float[Array, "s q k"]:
+def _joint_draws(beliefs: tuple[Any, ...], x: Float[Array, "q d"], base: Draws) -> Draws:
     """Draws of every objective at the rows together: mean + L·base with LLᵀ their covariance."""
     parts, start = [], 0
     for one in beliefs:

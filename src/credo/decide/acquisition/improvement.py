@@ -10,7 +10,7 @@ With f(x) ~ N(μ, σ²), incumbent `best`, margin ξ and z = (μ - best - ξ)/σ
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -22,14 +22,12 @@ from credo.core.checks import ArrayLike, check_count
 from credo.core.errors import DataError
 from credo.core.padding import by_bucket
 from credo.core.predictive.base import to_array
-from credo.decide.acquisition.base import (
-    Acquisition,
-    Directed,
-    Positive,
+from credo.decide.acquisition.base import Acquisition, Directed, Positive, deviation
+from credo.decide.acquisition.checks import (
+    Predicts,
     check_draws,
     check_number,
     demand_inputs,
-    deviation,
     maybe_array,
     table_or_none,
 )
@@ -49,7 +47,7 @@ class Improving(Directed, Positive):
         check_number(self.best, "best")
         check_number(self.xi, "xi")
 
-    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike | None = None) -> "Improving":
+    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike = None) -> "Improving":
         """With the incumbent filled in, where `best` is None."""
         return self.against(belief, None, seed, pending)
 
@@ -102,10 +100,7 @@ class ExpectedImprovement(Improving):
 class LogExpectedImprovement(ExpectedImprovement):
     """log EI as the score itself. Ament et al. (2023)."""
 
-    @property
-    def scale(self) -> str:
-        """A logarithm."""
-        return "log"
+    scale: ClassVar[str] = "log"
 
 
 class NoisyExpectedImprovement(Improving):
@@ -173,7 +168,7 @@ class Feasibility(Positive):
 
     def __check_init__(self) -> None:
         check_number(self.threshold, "threshold")
-        if not hasattr(self.belief, "predict"):
+        if not isinstance(self.belief, Predicts):
             raise DataError(
                 f"Feasibility takes a belief first, found {type(self.belief).__name__}; "
                 "e.g. Feasibility(gp_of_the_temperature, 80.0)"
@@ -214,11 +209,11 @@ class Constrained(Positive):
         self.acquisition, self.feasibilities, self.found = acquisition, several, jnp.asarray(True)
 
     @property
-    def scale(self) -> str:
+    def scale(self) -> str:  # type: ignore[override]
         """A positive score, or the logarithm of one."""
         return "log" if self.acquisition.scale == "log" else "positive"
 
-    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike | None = None) -> "Constrained":
+    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike = None) -> "Constrained":
         """With the incumbent chosen among the rows that are likely feasible."""
         inner = self.acquisition
         if not isinstance(inner, Improving) or inner.best is not None:

@@ -19,16 +19,8 @@ from credo.core.abilities import DrawsFunctions
 from credo.core.checks import ArrayLike, check_count
 from credo.core.errors import DataError
 from credo.core.predictive import Bernoulli, Categorical, Predictive
-from credo.decide.acquisition.base import (
-    SMALLEST,
-    Acquisition,
-    Directed,
-    Positive,
-    around,
-    deviation,
-    maybe_array,
-    table_or_none,
-)
+from credo.decide.acquisition.base import SMALLEST, Acquisition, Directed, Positive, deviation
+from credo.decide.acquisition.checks import around, maybe_array, table_or_none
 from credo.decide.acquisition.normal_tails import log_information
 
 
@@ -89,7 +81,7 @@ class KnowsMaxima(Directed):
         if self.method not in ("gumbel", "functions"):
             raise DataError(f'method must be "gumbel" or "functions", found {self.method!r}')
 
-    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike | None = None) -> "KnowsMaxima":
+    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike = None) -> "KnowsMaxima":
         """With draws of the maximum of ±f; they are kept in the sense in which large is good."""
         if self.maxima is not None:
             return self

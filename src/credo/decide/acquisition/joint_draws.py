@@ -18,8 +18,10 @@ from jaxtyping import Array, Bool, Float
 from credo.core.arrays import put
 from credo.core.linalg import factorize, solve_lower
 from credo.core.padding import bucket, pad_rows
-from credo.decide.acquisition.base import demand_covariance, deviation
+from credo.decide.acquisition.base import deviation
+from credo.decide.acquisition.checks import demand_covariance
 from credo.infer.quasi_random import normals
+from credo.models.gp.base import GaussianProcess
 
 
 class Baseline(eqx.Module):
@@ -108,10 +110,9 @@ def root_of(
 ) -> Float[Array, "m m"]:
     """L with LLᵀ = covariance + what rounding leaves unknown of it, which keeps L regular where f is known."""
     m = x.shape[0]
-    prior: Any = getattr(belief, "prior", None)
-    if hasattr(prior, "kernel"):
+    if isinstance(belief, GaussianProcess):
         capacity = 0 if belief.seen is None else belief.seen.x.shape[0]
-        floor = (m + capacity) * jnp.finfo(float).eps * prior.kernel.diagonal(x).max()
+        floor = (m + capacity) * jnp.finfo(float).eps * belief.prior.kernel.diagonal(x).max()
     else:
         floor = 1e-12 * jnp.diagonal(covariance).max()
     factor = factorize(covariance + floor * jnp.eye(m), mask)

@@ -22,20 +22,13 @@ from credo.core.arrays import put
 from credo.core.checks import ArrayLike, check_count, check_table
 from credo.core.errors import DataError
 from credo.core.padding import pad_rows
-from credo.decide.acquisition.base import (
-    SMALLEST,
-    Acquisition,
-    Directed,
-    Positive,
-    demand_covariance,
-    demand_inputs,
-    deviation,
-    table_or_none,
-)
+from credo.decide.acquisition.base import SMALLEST, Acquisition, Directed, Positive, deviation
+from credo.decide.acquisition.checks import demand_covariance, demand_inputs, table_or_none
 from credo.decide.acquisition.information import KnowsMaxima, information
 from credo.decide.acquisition.joint_draws import promising
 from credo.decide.acquisition.normal_tails import log_improvement
 
+Lines = Float[Array, " k"]
 NOTHING = -1e30
 """The logarithm of a knowledge gradient that is exactly zero."""
 
@@ -56,7 +49,7 @@ class KnowledgeGradient(Directed, Positive):
     def __check_init__(self) -> None:
         check_count(self.rows, "rows")
 
-    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike | None = None) -> "KnowledgeGradient":
+    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike = None) -> "KnowledgeGradient":
         """With the rows that were seen as reference points, where there are no others."""
         demand_covariance(belief, "KnowledgeGradient")
         if self.at is not None:
@@ -81,9 +74,7 @@ class KnowledgeGradient(Directed, Positive):
         return jax.vmap(log_expected_rise, (0, 0, None))(heights, slopes, jnp.append(known, True))
 
 
-def log_expected_rise(
-    heights: Float[Array, " k"], slopes: Float[Array, " k"], mask: Bool[Array, " k"]
-) -> Float[Array, ""]:
+def log_expected_rise(heights: Lines, slopes: Lines, mask: Bool[Array, " k"]) -> Float[Array, ""]:
     """log of E maxᵢ (aᵢ + bᵢ Z) - maxᵢ aᵢ, exactly, with a = `heights` and b = `slopes`.
 
     Between neighbours of the upper envelope, which meet at c, the slope jumps by Δb, and the rise is the sum of
@@ -129,7 +120,7 @@ class ExpectedVarianceReduction(Acquisition):
         if self.weights.shape != (len(self.at),) or bool(jnp.any(~(self.weights >= 0))):
             raise DataError(f"weights must be {len(self.at)} numbers that are not negative, one for each point of at")
 
-    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike | None = None) -> "ExpectedVarianceReduction":
+    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike = None) -> "ExpectedVarianceReduction":
         """Itself; the belief must know how function values covary."""
         demand_covariance(belief, "ExpectedVarianceReduction")
         return self

@@ -19,17 +19,9 @@ from credo.core.arrays import put
 from credo.core.checks import ArrayLike
 from credo.core.errors import DataError
 from credo.core.padding import bucket, pad_rows
-from credo.decide.acquisition.base import (
-    SMALLEST,
-    Acquisition,
-    Directed,
-    Positive,
-    around,
-    check_number,
-    maybe_array,
-    table_or_none,
-)
+from credo.decide.acquisition.base import SMALLEST, Acquisition, Directed, Positive
 from credo.decide.acquisition.batch import Batch
+from credo.decide.acquisition.checks import around, check_number, maybe_array, table_or_none
 from credo.decide.acquisition.normal_tails import log_cdf
 from credo.models.noise import KnownNoise
 
@@ -50,11 +42,11 @@ class Believer(Acquisition):
             raise DataError(f"{type(self.acquisition).__name__} respects pending points itself; pass them to prepared")
 
     @property
-    def scale(self) -> str:
+    def scale(self) -> str:  # type: ignore[override]
         """As that of the acquisition."""
         return self.acquisition.scale
 
-    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike | None = None) -> "Believer":
+    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike = None) -> "Believer":
         """With the belief conditioned and the acquisition prepared for it."""
         points = table_or_none(pending, "pending")
         after = belief if points is None else believing(belief, points)
@@ -111,11 +103,11 @@ class LocalPenalization(Directed, Positive):
             raise DataError("the acquisition and LocalPenalization must both maximize or both minimize: give maximize=")
 
     @property
-    def scale(self) -> str:
+    def scale(self) -> str:  # type: ignore[override]
         """A positive score, or the logarithm of one."""
         return "log" if self.acquisition.scale == "log" else "positive"
 
-    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike | None = None) -> "LocalPenalization":
+    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike = None) -> "LocalPenalization":
         """With L and M estimated, the pending points kept, and the acquisition prepared."""
         ready = self.acquisition.prepared(belief, seed=seed)
         lipschitz, maximum = self.lipschitz, self.maximum

@@ -37,7 +37,7 @@ class Thompson(Directed):
     def __check_init__(self) -> None:
         check_count(self.features, "features", 2)
 
-    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike | None = None) -> "Thompson":
+    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike = None) -> "Thompson":
         """With the function drawn."""
         if not isinstance(belief, DrawsFunctions):
             return self.filled(function=None, key=jr.key(seed))

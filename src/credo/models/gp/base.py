@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from credo.core import params
+from credo.core.abilities import KeepsRows
 from credo.core.arrays import is_traced
 from credo.core.belief import Belief
 from credo.core.checks import column_names, input_names
@@ -41,7 +43,7 @@ class FunctionValues(NamedTuple):
     covariance: Float[Array, "m m"] | None
 
 
-class GaussianProcess(Belief):
+class GaussianProcess(Belief, KeepsRows):
     """A belief about functions, conditioned on rows."""
 
     if TYPE_CHECKING:  # fields, or properties, of the members
@@ -182,6 +184,10 @@ class GaussianProcess(Belief):
         mean, variance = exact.predict(*now, rows)
         queries = jnp.asarray(rows) if joint else None
         return FunctionValues(mean, variance, None if queries is None else exact.joint(*now, queries, queries))
+
+    def seen_inputs(self) -> Float[Array | np.ndarray, "n d"] | None:
+        """The inputs of the rows it was conditioned on; None where it keeps no rows."""
+        return self.seen.cut()[0] if isinstance(self.seen, Rows) else None
 
     def seen_in_words(self) -> str:
         """How many rows were seen, for `repr`."""

@@ -6,7 +6,7 @@ Any finite set of values of f is jointly Gaussian, so Bayes' rule is linear alge
 Rasmussen & Williams (2006), chapter 2.
 """
 
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import equinox as eqx
 import jax
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from credo.core.abilities import DrawsFunctions, HasCovariance, KeepsRows, LeavesOneOut
+from credo.core.abilities import DrawsFunctions, HasCovariance, LeavesOneOut, PredictsJointly
 from credo.core.arrays import is_traced, put
 from credo.core.checks import check_positive
 from credo.core.errors import DataError
@@ -35,7 +35,7 @@ from credo.models.noise import KnownNoise, StudentTNoise
 T = TypeVar("T")
 
 
-class GP(GaussianProcess, HasCovariance, LeavesOneOut, DrawsFunctions, KeepsRows):
+class GP(GaussianProcess, HasCovariance, LeavesOneOut, DrawsFunctions, PredictsJointly):
     """A Gaussian process: a belief about a function of x, conditioned exactly.
 
     Args:
@@ -45,6 +45,8 @@ class GP(GaussianProcess, HasCovariance, LeavesOneOut, DrawsFunctions, KeepsRows
         noise: its variance, where learning starts (None: from the data), or `KnownNoise` (given with the data, a
             variance for each row).
     """
+
+    takes_noise: ClassVar[bool] = True
 
     kernel: Kernel
     mean: Mean
@@ -114,10 +116,6 @@ class GP(GaussianProcess, HasCovariance, LeavesOneOut, DrawsFunctions, KeepsRows
         """The covariance of the function between two sets of queries, as it is believed now."""
         rows, columns = (jnp.asarray(self.queries(v)) for v in (x, x if z is None else z))
         return exact.joint(self.prior, self.seen, self.solved, rows, columns)
-
-    def seen_inputs(self) -> Float[np.ndarray, "n d"] | None:
-        """The inputs of the rows it was conditioned on."""
-        return None if self.seen is None else self.seen.cut()[0]
 
     def at(self, x: Any) -> Any:
         """The belief about the function at fixed candidates x, which more rows update in O(n² + nm)."""

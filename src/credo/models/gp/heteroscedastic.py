@@ -25,6 +25,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from credo.core import params
+from credo.core.abilities import PredictsJointly
 from credo.core.errors import DataError
 from credo.core.linalg import demand, factorize, gaussian_log_evidence, inverse, log_determinant, solve, solve_lower
 from credo.core.padding import by_bucket
@@ -56,7 +57,7 @@ class Noises(eqx.Module):
     half: Float[Array, "c c"]
 
 
-class HeteroscedasticGP(GaussianProcess):
+class HeteroscedasticGP(GaussianProcess, PredictsJointly):
     """A Gaussian process with noise of a variance exp(g(x)), g a second Gaussian process.
 
     Args:

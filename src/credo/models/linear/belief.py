@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from credo.core.abilities import HasCovariance, HasLogDensity, HasPointEstimates, LeavesOneOut
+from credo.core.abilities import HasCovariance, HasLogDensity, HasPointEstimates, LeavesOneOut, PredictsJointly
 from credo.core.arrays import is_traced
 from credo.core.belief import Belief
 from credo.core.checks import check_table, input_names
@@ -47,7 +47,7 @@ from credo.models.linear.statistics import (
 from credo.models.noise import InverseGamma, Noise, noise_of
 
 
-class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneOut):
+class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneOut, PredictsJointly):
     """A Bayesian linear model of real outcomes.
 
     Args:
@@ -60,6 +60,7 @@ class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneO
     """
 
     from_data: ClassVar[tuple[str, ...]] = ("seen", "weights")
+    takes_noise: ClassVar[bool] = True
 
     features: Features
     prior: Any

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from credo.core.abilities import PredictsJointly
 from credo.core.belief import Belief
 from credo.core.checks import check_table
 from credo.core.errors import DataError
@@ -49,7 +50,7 @@ class FunctionSpace(Solver):
         return self.condition(belief, *data, **options)
 
 
-class LinearFunction(Belief):
+class LinearFunction(Belief, PredictsJointly):
     """A linear model conditioned in function space: it keeps the data instead of the weights."""
 
     linear: Linear
