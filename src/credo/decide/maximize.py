@@ -153,9 +153,6 @@ def _promising(values: Float[Array, " s"], key: PRNGKeyArray) -> Array:
     return jnp.concatenate([best, others])
 
 
-# -- over a space ------------------------------------------------------------------------------------------------
-
-
 @eqx.filter_jit
 def _scores(acquisition: Acquisition, belief: Any, rows: Float[Array, "s d"]) -> Float[Array, " s"]:
     return acquisition.climb(belief, rows)

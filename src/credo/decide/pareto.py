@@ -74,9 +74,6 @@ def reference_point(values: Any, margin: float = MARGIN) -> Float[np.ndarray, " 
     return nadir - margin * scale
 
 
-# -- hypervolume -------------------------------------------------------------------------------------------------
-
-
 def hypervolume(front: Any, reference: Any) -> float:
     """H of the rows of `front`, shape (n, k), above `reference`, shape (k,): exact for any number of objectives.
 
@@ -115,9 +112,6 @@ def _area(points: Float[np.ndarray, "n 2"]) -> float:
     points = points[np.argsort(-points[:, 0], kind="stable")]
     highest = np.maximum.accumulate(points[:, 1])
     return float(points[:, 0] @ np.diff(highest, prepend=0.0))
-
-
-# -- what lies beyond the front ----------------------------------------------------------------------------------
 
 
 def improvement_boxes(front: Any, reference: Any) -> Boxes:

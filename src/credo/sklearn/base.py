@@ -1,7 +1,7 @@
 """What credo's estimators share: options given as texts, a belief learned and conditioned, and questions to it."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, SupportsFloat, TypeVar
 
 import numpy as np
@@ -27,6 +27,9 @@ RandomSeed = int | RandomState | None
 Option = Any
 """What a user sets: estimators keep it as it is, and look at it in `fit`."""
 Vector = Float[np.ndarray, " m"]
+Table = Float[np.ndarray, "q c"]
+Choices = dict[str, Callable[[], Any]]
+"""What an option's texts stand for."""
 
 
 class BeliefEstimator(BaseEstimator):
@@ -71,8 +74,7 @@ class BeliefRegressor(RegressorMixin, BeliefEstimator):
 
     def sample(self, X: ArrayLike, n: int = 1, random_state: RandomSeed = 0) -> Float[np.ndarray, "n m"]:
         """n joint draws of the outcomes at the rows of X."""
-        p = self.predict_distribution(X, joint=True)
-        return np.array(p.sample(n, seed=seed_of(random_state)))
+        return np.array(self.predict_distribution(X, joint=True).sample(n, seed=seed_of(random_state)))
 
 
 class BeliefClassifier(ClassifierMixin, BeliefEstimator):
@@ -92,8 +94,8 @@ class BeliefClassifier(ClassifierMixin, BeliefEstimator):
 
     def predict(self, X: ArrayLike) -> np.ndarray:
         """The most probable class."""
-        probabilities = self.predict_proba(X)
-        return self.classes_[np.argmax(probabilities, axis=1)]
+        best = np.argmax(self.predict_proba(X), axis=1)
+        return self.classes_[best]
 
     def decision_function(self, X: ArrayLike) -> np.ndarray:
         """Log odds of the second class; with more than two, the log probabilities of all."""
@@ -126,9 +128,7 @@ def counted(x: np.ndarray, y: np.ndarray, sample_weight: ArrayLike) -> tuple[np.
     return x[seen], y[seen], w[seen]
 
 
-def unscaled(
-    features: Features, intercept: Float[np.ndarray, " c"], w: Float[np.ndarray, "q c"]
-) -> tuple[Float[np.ndarray, " c"], Float[np.ndarray, "q c"]]:
+def unscaled(features: Features, intercept: np.ndarray, w: Table) -> tuple[Float[np.ndarray, " c"], Table]:
     """b + wᵀ(φ - shift)/scale = (b - wᵀshift/scale) + (w/scale)ᵀφ: without the scaling inside."""
     if isinstance(features, Affine | Standardize):
         shift, scale = features.shift, features.scale
@@ -149,6 +149,5 @@ def speak_up(learned: Learned) -> None:
     if learned.status == "stopped":
         warnings.warn("the search for hyperparameters stopped before it converged", ConvergenceWarning, stacklevel=5)
     for name, side in learned.at_bound.items():
-        warnings.warn(
-            f"{name} ran to its {side} bound: the data alone do not determine it", ConvergenceWarning, stacklevel=5
-        )
+        says = f"{name} ran to its {side} bound: the data alone do not determine it"
+        warnings.warn(says, ConvergenceWarning, stacklevel=5)

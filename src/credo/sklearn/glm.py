@@ -1,6 +1,5 @@
 """`BayesianLogisticClassifier` and `BayesianGLMRegressor`: generalized linear models behind fit and predict."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,23 +13,12 @@ from credo.models.features import Features
 from credo.models.glm import GLM, Logistic, NegativeBinomialRegression, PoissonRegression, Softmax, StudentTRegression
 from credo.models.linear import ARD, Isotropic
 from credo.models.linear.priors import WeightPrior
-from credo.sklearn.base import (
-    BeliefClassifier,
-    BeliefEstimator,
-    BeliefRegressor,
-    Option,
-    choose,
-    counted,
-    features_of,
-    unscaled,
-)
+from credo.sklearn import base
+from credo.sklearn.base import BeliefClassifier, BeliefEstimator, BeliefRegressor, Choices, Option, choose
 
-PRIORS: dict[str, Callable[[], WeightPrior]] = {"ridge": Isotropic, "ard": ARD}
-FAMILIES = {
-    "poisson": PoissonRegression,
-    "negative-binomial": NegativeBinomialRegression,
-    "student-t": StudentTRegression,
-}
+PRIORS: Choices = {"ridge": Isotropic, "ard": ARD}
+COUNTS = {"poisson": PoissonRegression, "negative-binomial": NegativeBinomialRegression}
+FAMILIES = {**COUNTS, "student-t": StudentTRegression}
 
 
 class _Weights(BeliefEstimator):
@@ -44,7 +32,7 @@ class _Weights(BeliefEstimator):
 
     def _parts(self) -> tuple[Features | None, WeightPrior, bool]:
         """Features, prior, and whether there is an intercept."""
-        return features_of(self.features), choose("prior", self.prior, PRIORS)(), bool(self.fit_intercept)
+        return base.features_of(self.features), choose("prior", self.prior, PRIORS)(), bool(self.fit_intercept)
 
     def _fit_weights(self, belief: GLM, x: np.ndarray, y: np.ndarray, w: np.ndarray | None) -> None:
         self._fit_belief(belief, x, y, weights=w)
@@ -52,7 +40,7 @@ class _Weights(BeliefEstimator):
         mean = np.asarray(found.coefficients().mean)
         table = mean.reshape(len(mean), -1)
         constant, slopes = (np.zeros(table.shape[1]), table) if found.intercept is None else (table[0], table[1:])
-        constant, slopes = unscaled(found.features, constant, slopes)
+        constant, slopes = base.unscaled(found.features, constant, slopes)
         one = found.classes is None
         self.coef_, self.intercept_ = (slopes[:, 0], float(constant[0])) if one else (slopes.T, constant)
 
@@ -80,9 +68,7 @@ class BayesianLogisticClassifier(_Weights, BeliefClassifier):
     def __init__(
         self, prior: Option = "ridge", features: Option = None, fit_intercept: Option = True, random_state: Option = 0
     ):
-        self.prior = prior
-        self.features = features
-        self.fit_intercept = fit_intercept
+        self.prior, self.features, self.fit_intercept = prior, features, fit_intercept
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike = None) -> "BayesianLogisticClassifier":
@@ -90,7 +76,7 @@ class BayesianLogisticClassifier(_Weights, BeliefClassifier):
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
-        X, codes, w = counted(X, codes, sample_weight)
+        X, codes, w = base.counted(X, codes, sample_weight)
         held = np.unique(codes)
         if len(held) < 2:
             raise DataError(f"y has one class only, {self.classes_[held].tolist()}; at least two are needed")
@@ -124,17 +110,14 @@ class BayesianGLMRegressor(_Weights, BeliefRegressor):
         fit_intercept: Option = True,
         random_state: Option = 0,
     ):
-        self.family = family
-        self.prior = prior
-        self.features = features
-        self.fit_intercept = fit_intercept
-        self.random_state = random_state
+        self.family, self.prior, self.features = family, prior, features
+        self.fit_intercept, self.random_state = fit_intercept, random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike = None) -> "BayesianGLMRegressor":
         """Learns the precision and conditions on the data; a row of weight w counts as w rows."""
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
         belief = choose("family", self.family, FAMILIES)(*self._parts())
-        self._fit_weights(belief, *counted(X, np.asarray(y, dtype=np.float64), sample_weight))
+        self._fit_weights(belief, *base.counted(X, np.asarray(y, dtype=np.float64), sample_weight))
         return self
 
     def predict_distribution(self, X: ArrayLike, joint: bool = False) -> Predictive:

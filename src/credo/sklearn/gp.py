@@ -44,14 +44,9 @@ class GPRegressor(BeliefRegressor):
         starts: Option = 4,
         random_state: Option = 0,
     ):
-        self.kernel = kernel
-        self.mean = mean
-        self.noise = noise
-        self.learn = learn
-        self.priors = priors
-        self.fixed = fixed
-        self.starts = starts
-        self.random_state = random_state
+        self.kernel, self.mean, self.noise = kernel, mean, noise
+        self.learn, self.priors, self.fixed = learn, priors, fixed
+        self.starts, self.random_state = starts, random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> "GPRegressor":
         """Learns the hyperparameters and conditions on the data."""

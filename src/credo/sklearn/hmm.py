@@ -12,18 +12,12 @@ from credo.core.errors import DataError
 from credo.infer.em import EM
 from credo.infer.learning import Evidence, prepare_and_learn
 from credo.infer.method import Learner
-from credo.models.densities import (
-    CategoricalDensity,
-    Density,
-    Gaussian,
-    GaussianMixture,
-    HasStatistics,
-    Poisson,
-    VonMises,
-)
+from credo.models import densities
+from credo.models.densities import Density, HasStatistics
 from credo.models.hmm import HMM as Belief
 from credo.sklearn.base import Option, RandomSeed, seed_of, speak_up
 
+States = Int[np.ndarray, " n"]
 COVARIANCES = {"full": "full", "diag": "diagonal", "diagonal": "diagonal", "tied": "tied", "spherical": "spherical"}
 
 
@@ -66,17 +60,10 @@ class HMM(BaseEstimator):
         tol: Option = 1e-6,
         random_state: Option = 0,
     ):
-        self.n_components = n_components
-        self.emission = emission
-        self.covariance_type = covariance_type
-        self.n_mix = n_mix
-        self.prior = prior
-        self.sticky = sticky
-        self.missing = missing
-        self.starts = starts
-        self.n_iter = n_iter
-        self.tol = tol
-        self.random_state = random_state
+        self.n_components, self.emission = n_components, emission
+        self.covariance_type, self.n_mix = covariance_type, n_mix
+        self.prior, self.sticky, self.missing = prior, sticky, missing
+        self.starts, self.n_iter, self.tol, self.random_state = starts, n_iter, tol, random_state
 
     def fit(self, X: ArrayLike, lengths: ArrayLike = None) -> "HMM":
         """Learns from one sequence, or from several of the given lengths."""
@@ -85,9 +72,8 @@ class HMM(BaseEstimator):
         method: Learner = EM(self.starts, self.n_iter, self.tol)
         if not belief.emission.able(HasStatistics):
             method = Evidence(self.starts, max_steps=self.n_iter)
-        learned, _ = prepare_and_learn(
-            belief, (X, lengths), method, (), None, seed_of(self.random_state), {"missing": self.missing}, speak_up
-        )
+        seed, options = seed_of(self.random_state), {"missing": self.missing}
+        learned, _ = prepare_and_learn(belief, (X, lengths), method, (), None, seed, options, speak_up)
         self.belief_, self.log_evidence_ = learned.belief, learned.log_evidence
         self.startprob_, self.transmat_ = np.array(self.belief_.start), np.array(self.belief_.transition)
         return self
@@ -111,9 +97,7 @@ class HMM(BaseEstimator):
         """log p(X), and the probability of each state at each row."""
         return self.score(X, lengths), self.predict_proba(X, lengths)
 
-    def decode(
-        self, X: ArrayLike, lengths: ArrayLike = None, algorithm: str = "viterbi"
-    ) -> tuple[float, Int[np.ndarray, " n"]]:
+    def decode(self, X: ArrayLike, lengths: ArrayLike = None, algorithm: str = "viterbi") -> tuple[float, States]:
         """A path and its log score: "viterbi" the most probable one as a whole, with log p(X, path); "map" the most
         probable state of each row on its own, with the sum of log probabilities.
         """
@@ -131,9 +115,7 @@ class HMM(BaseEstimator):
             begun = np.log(self.startprob_)[path]
         return float(rows[np.arange(n), path].sum() + np.where(first, begun, moved).sum()), path
 
-    def sample(
-        self, n_samples: int = 1, random_state: RandomSeed = 0
-    ) -> tuple[Float[np.ndarray, "n d"], Int[np.ndarray, " n"]]:
+    def sample(self, n_samples: int = 1, random_state: RandomSeed = 0) -> tuple[Float[np.ndarray, "n d"], States]:
         """Rows of a new sequence, and their hidden states."""
         check_is_fitted(self)
         states, x = self.belief_.simulate(n_samples, seed=seed_of(random_state))
@@ -152,11 +134,11 @@ class HMM(BaseEstimator):
         if covariance is None:
             raise DataError(f"covariance_type must be one of {', '.join(COVARIANCES)}, found {self.covariance_type!r}")
         families: dict[str, Any] = {
-            "gaussian": lambda: Gaussian(covariance),
-            "mixture": lambda: GaussianMixture(self.n_mix, covariance),
-            "categorical": CategoricalDensity,
-            "poisson": Poisson,
-            "vonmises": VonMises,
+            "gaussian": lambda: densities.Gaussian(covariance),
+            "mixture": lambda: densities.GaussianMixture(self.n_mix, covariance),
+            "categorical": densities.CategoricalDensity,
+            "poisson": densities.Poisson,
+            "vonmises": densities.VonMises,
         }
         if self.emission not in families:
             raise DataError(f"emission must be one of {', '.join(families)}, or a Density, found {self.emission!r}")

@@ -1,8 +1,5 @@
 """`BayesianLinearRegressor`: `credo.Linear` behind fit and predict."""
 
-from collections.abc import Callable
-from typing import Any
-
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
@@ -12,25 +9,23 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 from credo.core.checks import ArrayLike
 from credo.core.errors import DataError
 from credo.infer import MAP, Evidence
-from credo.models.linear import (
-    ARD,
-    InverseGamma,
-    Isotropic,
-    LaplaceNoise,
-    LaplacePrior,
-    Linear,
-    StudentTNoise,
-    lasso_path,
+from credo.models import linear
+from credo.models.linear import Linear, lasso_path
+from credo.sklearn.base import (
+    BeliefRegressor,
+    Choices,
+    Option,
+    choose,
+    counted,
+    features_of,
+    seed_of,
+    speak_up,
+    unscaled,
 )
-from credo.sklearn.base import BeliefRegressor, Option, choose, counted, features_of, seed_of, speak_up, unscaled
 
-PRIORS: dict[str, Callable[[], Any]] = {"ridge": Isotropic, "ard": ARD, "lasso": LaplacePrior}
-NOISES: dict[str, Callable[[], Any]] = {
-    "learned": lambda: 1.0,
-    "unknown": InverseGamma,
-    "student-t": StudentTNoise,
-    "laplace": LaplaceNoise,
-}
+PRIORS: Choices = {"ridge": linear.Isotropic, "ard": linear.ARD, "lasso": linear.LaplacePrior}
+NOISES: Choices = {"learned": lambda: 1.0, "unknown": linear.InverseGamma}
+NOISES |= {"student-t": linear.StudentTNoise, "laplace": linear.LaplaceNoise}
 
 
 class BayesianLinearRegressor(BeliefRegressor):
@@ -69,12 +64,8 @@ class BayesianLinearRegressor(BeliefRegressor):
         cv: Option = 5,
         random_state: Option = 0,
     ):
-        self.prior = prior
-        self.noise = noise
-        self.features = features
-        self.fit_intercept = fit_intercept
-        self.cv = cv
-        self.random_state = random_state
+        self.prior, self.noise, self.features = prior, noise, features
+        self.fit_intercept, self.cv, self.random_state = fit_intercept, cv, random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike = None) -> "BayesianLinearRegressor":
         """Learns the hyperparameters and conditions on the data.
@@ -124,8 +115,7 @@ class BayesianLinearRegressor(BeliefRegressor):
         belief, _ = belief.prepare(x[seen], y[seen], weights=w[seen])
         scales = lasso_path(belief, x[seen], y[seen], weights=w[seen]).scale
         folds = min(self.cv, len(y)) if isinstance(self.cv, int) else self.cv
-        loss = np.zeros(len(scales))
-        tested = 0.0
+        loss, tested = np.zeros(len(scales)), 0.0
         for train, test in check_cv(folds).split(x, y):
             train = train[seen[train]]
             path = lasso_path(belief, x[train], y[train], weights=w[train], scale=scales)

@@ -113,9 +113,6 @@ class PerCost(Costly):
         return self.acquisition.climb(belief, x) - self.power * log_expected_cost(self.cost, x)
 
 
-# -- several fidelities ------------------------------------------------------------------------------------------
-
-
 class AtTarget(HasCovariance, KeepsRows):
     """A belief as it looks from the fidelity that matters: queries and rows seen have s = 1."""
 

@@ -219,9 +219,6 @@ class BatchExpectedHypervolumeImprovement(ExpectedHypervolumeImprovement):
         return jnp.mean(jnp.sum(jnp.where(boxes.mask, total, 0.0), axis=1))
 
 
-# -- several objectives ------------------------------------------------------------------------------------------
-
-
 def objectives(belief: Any) -> tuple[Any, ...]:
     """The beliefs of a tuple, a list or `Independent`; a belief with several outputs is the only one."""
     if isinstance(belief, Independent):
@@ -258,9 +255,6 @@ def _joint_draws(beliefs: tuple[Any, ...], x: Float[Array, "q d"], base: Draws) 
         parts.append(mean + (own @ root.T).reshape(-1, *mean.shape))
         start += outputs
     return jnp.concatenate(parts, axis=2)
-
-
-# -- one box after the other -------------------------------------------------------------------------------------
 
 
 def _log_volume(boxes: Beyond, mean: Float[Array, "m k"], std: Float[Array, "m k"]) -> Float[Array, " m"]:

@@ -145,9 +145,6 @@ class NoisyExpectedImprovement(Improving):
         return jnp.log(left) + logsumexp(log_improvement(z), axis=0) - jnp.log(self.draws)
 
 
-# -- constraints -------------------------------------------------------------------------------------------------
-
-
 class Feasibility(Positive):
     """P(g(x) ≤ threshold), or ≥, for another outcome g with a belief of its own.
 

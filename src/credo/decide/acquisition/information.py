@@ -61,9 +61,6 @@ def information(prediction: Predictive) -> Float[Array, " m"]:
     return 0.5 * jnp.log1p(prediction.epistemic / jnp.maximum(prediction.aleatoric, SMALLEST))
 
 
-# -- the maximum -------------------------------------------------------------------------------------------------
-
-
 class KnowsMaxima(Directed):
     """A score that draws the maximum of the function.
 

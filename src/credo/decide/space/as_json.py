@@ -20,13 +20,10 @@ from credo.decide.space.conditions import resolve
 from credo.decide.space.constraints import Check, Constraint, LinearConstraint, as_constraint, parse
 from credo.decide.space.parameters import Integer, Parameter, Real
 
-TYPES: dict[str, type[Parameter]] = {
-    "real": Real,
-    "integer": Integer,
-    "categorical": Categorical,
-    "ordinal": Ordinal,
-    "boolean": Boolean,
-}
+CLASSES: tuple[type[Parameter], ...] = (Real, Integer, Categorical, Ordinal, Boolean)
+TYPES = {kind.__name__.lower(): kind for kind in CLASSES}
+Checks = Mapping[str, Callable[..., Any]]
+Parts = tuple[dict[str, Parameter], list[Constraint], dict[str, Any]]
 
 
 def parameter_from_json(spec: Any, path: str, name: str) -> Parameter:
@@ -61,7 +58,7 @@ def parameter_to_json(parameter: Parameter) -> dict[str, Any]:
     return {"type": kind, **spec, **({"when": {k: list(v) for k, v in parameter.when}} if parameter.when else {})}
 
 
-def constraint_from_json(spec: Any, checks: Mapping[str, Callable[..., Any]]) -> Constraint:
+def constraint_from_json(spec: Any, checks: Checks) -> Constraint:
     """The constraint that `to_json` wrote."""
     if isinstance(spec, str):
         return parse(spec)
@@ -103,9 +100,8 @@ def load(source: Any) -> dict[str, Any]:
         try:
             text = Path(source).read_text(encoding="utf-8")
         except (OSError, ValueError) as error:
-            raise FileError(
-                f"cannot read the space from {label}: {getattr(error, 'strerror', None) or error}"
-            ) from None
+            why = getattr(error, "strerror", None) or error
+            raise FileError(f"cannot read the space from {label}: {why}") from None
     try:
         found = json.loads(str(text), object_pairs_hook=_unique, parse_constant=_refuse_constant)
     except (json.JSONDecodeError, RecursionError) as error:
@@ -115,9 +111,7 @@ def load(source: Any) -> dict[str, Any]:
     return found
 
 
-def read(
-    found: Mapping[str, Any], checks: Mapping[str, Callable[..., Any]], extra: bool
-) -> tuple[dict[str, Parameter], list[Constraint], dict[str, Any]]:
+def read(found: Mapping[str, Any], checks: Checks, extra: bool) -> Parts:
     """The parameters, the constraints and, with `extra`, the other keys."""
     others = {key: value for key, value in found.items() if key not in ("parameters", "constraints")}
     if others and not extra:

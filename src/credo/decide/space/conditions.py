@@ -42,13 +42,10 @@ def _order(parameters: Sequence[Parameter], place: Callable[[str], str]) -> list
     index = {parameter.name: i for i, parameter in enumerate(parameters)}
     order: list[int] = []
     while len(order) < len(parameters):
-        ready = [
-            i
-            for i, parameter in enumerate(parameters)
-            if i not in order and all(index[other] in order for other, _ in parameter.when)
-        ]
+        waiting = [(i, p) for i, p in enumerate(parameters) if i not in order]
+        ready = [i for i, p in waiting if all(index[other] in order for other, _ in p.when)]
         if not ready:
-            left = [parameter.name for i, parameter in enumerate(parameters) if i not in order]
+            left = [p.name for _, p in waiting]
             raise DataError(f"{place(left[0])} is part of a cycle among {', '.join(map(repr, left))}; break it")
         order.extend(ready)
     return order

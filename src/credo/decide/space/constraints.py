@@ -92,6 +92,9 @@ class Check:
 
 
 Constraint = LinearConstraint | Check
+Matrices = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+Terms = tuple[dict[str, float], float]
+"""A sum: coefficients by name, and a constant."""
 
 
 def as_constraint(given: Any, parameters: Mapping[str, Parameter]) -> Constraint:
@@ -143,17 +146,17 @@ def parse(text: str) -> LinearConstraint:
     if not any(difference.values()):
         raise _refusal(text, "it does not depend on any parameter")
     double = len(sides) == 3 or kinds == {ast.Eq}
+    at_most, at_least = (
+        (high if double or kinds == {ast.LtE} else None),
+        (low if double or kinds == {ast.GtE} else None),
+    )
     try:
-        return LinearConstraint(
-            difference,
-            at_most=high if double or kinds == {ast.LtE} else None,
-            at_least=low if double or kinds == {ast.GtE} else None,
-        )
+        return LinearConstraint(difference, at_most, at_least)
     except DataError as error:
         raise _refusal(text, str(error)) from None
 
 
-def _sum(node: ast.expr, text: str) -> tuple[dict[str, float], float]:
+def _sum(node: ast.expr, text: str) -> Terms:
     """An expression as coefficients and a constant."""
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):
         return {}, _finite(node.value, "a number")
@@ -177,7 +180,7 @@ def _sum(node: ast.expr, text: str) -> tuple[dict[str, float], float]:
     raise _refusal(text, f"it has {ast.unparse(node)!r}")
 
 
-def _scaled(terms: tuple[dict[str, float], float], factor: float) -> tuple[dict[str, float], float]:
+def _scaled(terms: Terms, factor: float) -> Terms:
     return {k: factor * a for k, a in terms[0].items()}, factor * terms[1]
 
 
@@ -193,9 +196,7 @@ def _finite(value: Any, label: str) -> float:
     return real_number(value, f"{label} of a linear constraint")
 
 
-def matrix(
-    constraints: Sequence[Constraint], parameters: Sequence[Parameter]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def matrix(constraints: Sequence[Constraint], parameters: Sequence[Parameter]) -> Matrices:
     """The linear constraints as low ≤ A v ≤ high, with what rounding may add to each: (A, low, high, tolerance)."""
     linear = [c for c in constraints if isinstance(c, LinearConstraint)]
     index = {parameter.name: i for i, parameter in enumerate(parameters)}

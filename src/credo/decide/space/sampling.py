@@ -15,6 +15,8 @@ from credo.core.errors import DataError
 from credo.decide.space.conditions import active
 from credo.decide.space.parameters import Parameter
 
+Linear = tuple[np.ndarray, ...]
+"""low ≤ a v ≤ high as (a, low, high, what rounding may add)."""
 FIRST = 64
 """The size of the first block of Sobol points."""
 LOOK = 4096
@@ -123,7 +125,7 @@ class _Region(NamedTuple):
         return _solve(objective, *self, bounds=[(0.0, 1.0)] * len(objective))
 
 
-def _region(linear: tuple[np.ndarray, ...], lows: np.ndarray, spans: np.ndarray) -> _Region | None:
+def _region(linear: Linear, lows: np.ndarray, spans: np.ndarray) -> _Region | None:
     """low ≤ a v ≤ high for v = lows + spans·z, as a region of z; None where a constraint without variables fails."""
     a, low, high, slack = linear
     scaled, low, high = a * spans, low - a @ lows, high - a @ lows
@@ -134,12 +136,8 @@ def _region(linear: tuple[np.ndarray, ...], lows: np.ndarray, spans: np.ndarray)
     scaled, low, high = scaled[~free] / size[~free, None], low[~free] / size[~free], high[~free] / size[~free]
     equal = high - low < EQUAL
     above, below = ~equal & np.isfinite(high), ~equal & np.isfinite(low)
-    return _Region(
-        np.concatenate([scaled[above], -scaled[below]]),
-        np.concatenate([high[above], -low[below]]),
-        scaled[equal],
-        (high[equal] + low[equal]) / 2,
-    )
+    ub, ub_to = np.concatenate([scaled[above], -scaled[below]]), np.concatenate([high[above], -low[below]])
+    return _Region(ub, ub_to, scaled[equal], (high[equal] + low[equal]) / 2)
 
 
 def _solve(objective: np.ndarray, *region: np.ndarray, bounds: Any, whole: Any = None) -> np.ndarray | None:
@@ -158,9 +156,7 @@ def _relaxed_possible(space: Any, involved: np.ndarray) -> bool:
     return region is not None and region.vertex(np.zeros(len(involved))) is not None
 
 
-def _walk(
-    linear: tuple[np.ndarray, ...], parameters: list[Parameter], rng: np.random.Generator
-) -> Iterator[np.ndarray] | None:
+def _walk(linear: Linear, parameters: list[Parameter], rng: np.random.Generator) -> Iterator[np.ndarray] | None:
     """Values of the parameters with low ≤ a v ≤ high, uniform in the long run; None where there are none."""
     ends = np.array([parameter.bounds for parameter in parameters]).reshape(-1, 2)
     lows, spans = ends[:, 0], ends[:, 1] - ends[:, 0]

@@ -23,8 +23,12 @@ from credo.core.errors import DataError
 from credo.decide.space import as_json, sampling
 from credo.decide.space.choices import Boolean, Ordinal
 from credo.decide.space.conditions import Rule, active, resolve, rules
-from credo.decide.space.constraints import Check, Constraint, LinearConstraint, as_constraint, matrix
+from credo.decide.space.constraints import Check, Constraint, LinearConstraint, Matrices, as_constraint, matrix
 from credo.decide.space.parameters import Integer, Parameter, Real, plainly
+
+Checks = Mapping[str, Callable[..., Any]] | None
+"""The functions of `Check` constraints by name."""
+Others = dict[str, Any]
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -166,9 +170,8 @@ class Space:
 
     def sample_rows(self, n: int, *, seed: int = 0, skip: int = 0) -> Float[np.ndarray, "n D"]:
         """The rows of `sample`."""
-        check_count(n, "n", least=0)
-        check_count(seed, "seed", least=0)
-        check_count(skip, "skip", least=0)
+        for name, value in (("n", n), ("seed", seed), ("skip", skip)):
+            check_count(value, name, least=0)
         return sampling.sample_rows(self, int(n), int(seed), int(skip))
 
     def feasible(self, points: Any) -> Bool[np.ndarray, " n"]:
@@ -230,18 +233,14 @@ class Space:
 
     @overload
     @classmethod
-    def from_json(
-        cls, source: Any, checks: Mapping[str, Callable[..., Any]] | None = None, extra: Literal[False] = False
-    ) -> "Space": ...
+    def from_json(cls, source: Any, checks: Checks = None, extra: Literal[False] = False) -> "Space": ...
 
     @overload
     @classmethod
-    def from_json(
-        cls, source: Any, checks: Mapping[str, Callable[..., Any]] | None = None, *, extra: Literal[True]
-    ) -> "tuple[Space, dict[str, Any]]": ...
+    def from_json(cls, source: Any, checks: Checks = None, *, extra: Literal[True]) -> tuple["Space", Others]: ...
 
     @classmethod
-    def from_json(cls, source: Any, checks: Mapping[str, Callable[..., Any]] | None = None, extra: bool = False) -> Any:
+    def from_json(cls, source: Any, checks: Checks = None, extra: bool = False) -> Any:
         """The space in a dict, in JSON text or in a file.
 
         `checks` gives the functions of `Check` constraints by name. Other keys than parameters and constraints are
@@ -303,7 +302,7 @@ class Space:
         return rules(self.parameters)
 
     @cached_property
-    def _linear(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    def _linear(self) -> Matrices:
         return matrix(self.constraints, self.parameters)
 
     def _violation(self, rows: Any) -> Any:
