@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import credo
+from credo.core.abilities import KeepsRows
 from credo.core.errors import DataError
 from credo.decide import acquisition as acq
 from credo.kernels import Matern52
@@ -121,14 +122,15 @@ def test_nothing_breaks_where_the_function_is_known(name):
 
 @pytest.mark.parametrize("name", sorted(NEED_COVARIANCE))
 def test_what_needs_a_covariance_says_so(name):
-    class Plain(eqx.Module):
-        seen: object
-
+    class Plain(KeepsRows):
         def predict(self, x):
             return OTHER.predict(x)
 
+        def seen_inputs(self):
+            return OTHER.seen_inputs()
+
     with pytest.raises(DataError, match=r"covariance\(x, z\).*ExpectedImprovement"):
-        SCORES[name].prepared(Plain(OTHER.seen))
+        SCORES[name].prepared(Plain())
 
 
 def test_what_is_not_prepared_says_so():

@@ -115,7 +115,7 @@ def test_slopes_are_right_and_pending_rows_are_moved_to_the_target():
         up, down = (both(acquisition, GP, AT + sign * move)[1] for sign in (1, -1))
         np.testing.assert_allclose(slope[:, j], (up - down) / (2 * step), rtol=1e-4, atol=1e-6)
     view = AtTarget(GP)
-    assert np.all(view.seen.cut()[0][:, 1] == 1) and AtTarget(credo.GP()).seen is None
+    assert np.all(view.seen_inputs()[:, 1] == 1) and AtTarget(credo.GP()).seen_inputs() is None
     np.testing.assert_allclose(view.covariance(X[:2], AT), GP.covariance(view.moved(X[:2]), view.moved(AT)))
 
 
