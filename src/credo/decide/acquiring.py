@@ -36,6 +36,7 @@ from credo.decide.joint_information import choose, joint_doubt, knows_covariance
 from credo.decide.losses import classes
 from credo.decide.space import Space
 
+Table = Float[np.ndarray, "m d"]
 Picked = tuple[np.ndarray, np.ndarray]
 """Rows of a table by their numbers, and their scores."""
 POINTS = 2048
@@ -104,9 +105,7 @@ def acquire(
     return Acquired(index, table[index], score)
 
 
-def from_pool(
-    belief: Any, table: np.ndarray, acquisition: Acquisition, n: int, waiting: np.ndarray, seed: int
-) -> Picked:
+def from_pool(belief: Any, table: Table, acquisition: Acquisition, n: int, waiting: Table, seed: int) -> Picked:
     """n rows of the table and their scores."""
     if n == 1 and not len(waiting):
         score = scores(acquisition.prepared(belief, seed=seed), belief, table)
@@ -148,9 +147,7 @@ def spread(score: np.ndarray, table: np.ndarray, n: int, waiting: np.ndarray) ->
     return index, score[index]
 
 
-def _believing(
-    belief: Any, table: np.ndarray, acquisition: Acquisition, n: int, waiting: np.ndarray, seed: int
-) -> Picked:
+def _believing(belief: Any, table: Table, acquisition: Acquisition, n: int, waiting: Table, seed: int) -> Picked:
     """One after the other, those before believed to come out at their means."""
     index, values = list[int](), list[float]()
     for k in range(n):

@@ -131,10 +131,8 @@ class Greedy(NamedTuple):
         return self.gain / SHARE
 
     def __str__(self) -> str:
-        return (
-            f"{len(self.chosen)} inputs, {self.gain:.4g} nats; no choice of as many has more than {self.ceiling:.4g} "
-            f"({self.evaluations} evaluations)"
-        )
+        found = f"{len(self.chosen)} inputs, {self.gain:.4g} nats"
+        return f"{found}; no choice of as many has more than {self.ceiling:.4g} ({self.evaluations} evaluations)"
 
 
 def greedy_gain(
@@ -154,10 +152,9 @@ def greedy_gain(
     """
     check_count(n, "n")
     doubt = joint_doubt(belief, candidates, noise)
-    if not repeats and len(doubt[1]) < n:
-        raise DataError(
-            f"n must be at most the number of candidates, {len(doubt[1])}, found {n}; or allow repeats=True"
-        )
+    m = len(doubt[1])
+    if not repeats and m < n:
+        raise DataError(f"n must be at most the number of candidates, {m}, found {n}; or allow repeats=True")
     return choose(doubt, int(n), repeats=repeats)
 
 

@@ -43,10 +43,8 @@ def non_dominated(values: Any) -> Bool[np.ndarray, " n"]:
         equal = below.nonzero()[0]
         equal = equal[(rest[equal] == first).all(axis=1)]
         kept.extend(index[equal])
-        if below.sum() == 1:
-            rest, index = rest[1:], index[1:]
-        else:
-            rest, index = rest[~below], index[~below]
+        keep = slice(1, None) if below.sum() == 1 else ~below
+        rest, index = rest[keep], index[keep]
     mask = np.zeros(len(table), bool)
     mask[kept] = True
     return mask
@@ -130,8 +128,7 @@ def improvement_boxes(front: Any, reference: Any) -> Boxes:
     origin = check_vector(reference, "reference", table.shape[1])
     above = table[(table > origin).all(axis=1)]
     pairs = _decompose(front_of(above) if len(above) else above, origin)
-    lower, upper = (np.array([pair[side] for pair in pairs]) for side in (0, 1))
-    return Boxes(lower, upper)
+    return Boxes(*map(np.array, zip(*pairs, strict=True)))
 
 
 Side = tuple[float, ...]

@@ -57,9 +57,8 @@ class Regret:
         try:
             f = np.asarray(values, dtype=float)
         except (TypeError, ValueError):
-            raise DataError(
-                f"values must be numbers in the order of the steps, found {type(values).__name__}"
-            ) from None
+            found = type(values).__name__
+            raise DataError(f"values must be numbers in the order of the steps, found {found}") from None
         if f.ndim == 0 or f.shape[-1] == 0:
             raise DataError(f"values must be a sequence of at least one step, found shape {f.shape}")
         if not np.all(np.isfinite(f)):

@@ -73,9 +73,8 @@ class Costly(Positive):
                 "use ExpectedImprovement, ProbabilityOfImprovement or MaxValueEntropySearch"
             )
         if not isinstance(self.cost, Predicts) and not callable(self.cost):
-            raise DataError(
-                f"cost must be a function of the rows or a belief about log cost, found {type(self.cost).__name__}"
-            )
+            found = type(self.cost).__name__
+            raise DataError(f"cost must be a function of the rows or a belief about log cost, found {found}")
 
     def check_cost(self, belief: Any) -> None:
         """`DataError` where a cost at the rows that were seen is not positive."""

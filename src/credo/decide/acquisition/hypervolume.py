@@ -71,9 +71,7 @@ def beyond(values: Float[np.ndarray, "n k"], reference: Float[np.ndarray, " k"])
     columns = [np.unique(np.concatenate([side[:, j] for side in boxes])) for j in range(k)]
     length = max(FEWEST, bucket(max(len(column) for column in columns)))
     edges = np.stack([pad_rows(column, length, np.inf) for column in columns], axis=1)
-    low, high = (
-        np.stack([np.searchsorted(column, side[:, j]) for j, column in enumerate(columns)], axis=1) for side in boxes
-    )
+    low, high = (np.stack(list(map(np.searchsorted, columns, side.T)), axis=1) for side in boxes)
     size = max(FEWEST, bucket(b))
     return Beyond(put(edges), put(pad_rows(low, size)), put(pad_rows(high, size)), put(np.arange(size) < b))
 

@@ -23,6 +23,9 @@ from credo.decide.acquisition.checks import demand_covariance
 from credo.infer.quasi_random import normals
 from credo.models.gp.base import GaussianProcess
 
+Square = Float[Array, "m m"]
+Mask = Bool[Array, " m"] | None
+
 
 class Baseline(eqx.Module):
     """r points (some of them padding), s draws of ±f there, and s base normals for q points to come."""
@@ -60,18 +63,10 @@ def baseline(
     pending: Any = None,
     best: Any = None,
 ) -> Baseline:
-    """The draws at the pending points and at the rows that may be the best one.
+    """The draws of ±f at the pending points and at the rows that may be the best one, for q points to come.
 
-    Args:
-        belief: about f.
-        maximize: whether large values are good; else the draws are of -f.
-        draws: how many, an even number.
-        q: the number of points to come.
-        size: of the rows, those of the largest mean + 2 std are kept so that no more than `size` points are drawn.
-        seed: of the draws.
-        rows: inputs that were seen.
-        pending: inputs whose outcomes are awaited; they are always kept.
-        best: an incumbent that is known, in the units of ±f.
+    Of the rows, those of the largest mean + 2 std are kept so that no more than `size` points are drawn; pending ones
+    are always kept. `best` is an incumbent that is known, in the units of ±f.
     """
     demand_covariance(belief, "a joint draw")
     points = [np.asarray(v) for v in (pending, rows) if v is not None]
@@ -105,9 +100,7 @@ def _settled(belief: Any, points: Any, mask: Any, own: Any, fresh: Any, least: A
     return Baseline(points, mask, mean, root, own, fresh, jnp.maximum(least, values.max(1)))
 
 
-def root_of(
-    belief: Any, x: Float[Array, "m d"], covariance: Float[Array, "m m"], mask: Bool[Array, " m"] | None = None
-) -> Float[Array, "m m"]:
+def root_of(belief: Any, x: Float[Array, "m d"], covariance: Square, mask: Mask = None) -> Square:
     """L with LLᵀ = covariance + what rounding leaves unknown of it, which keeps L regular where f is known."""
     m = x.shape[0]
     if isinstance(belief, GaussianProcess):

@@ -112,21 +112,22 @@ class Compiled(NamedTuple):
         """On the device."""
         return cls(jnp.asarray(tables.slots.reshape(-1, 4)), jnp.asarray(tables.starts))
 
-    def outcome(
-        self, row: Int[Array, " g"], m: int, u: Float[Array, " g"]
-    ) -> tuple[Int[Array, " g"], Float[Array, " g"]]:
+    def outcome(self, row: Whole, m: int, u: Numbers) -> tuple[Whole, Numbers]:
         """Successors and rewards for the rows s·a + k."""
-        x = u * m
-        j = jnp.minimum(x.astype(jnp.int32), m - 1)
-        slot = self.slots.at[row * m + j].get(mode="promise_in_bounds")
-        return jnp.where(x - j < slot[:, 0], slot[:, 1], slot[:, 2]).astype(jnp.int32), slot[:, 3]
+        slot, found = _drawn(self.slots, row * m, m, u)
+        return found, slot[:, 3]
 
     def begin(self, u: Numbers) -> Whole:
         """Where episodes begin."""
         m = self.starts.shape[0]
         if m == 1:
             return jnp.broadcast_to(self.starts[0, 1].astype(jnp.int32), u.shape)
-        x = u * m
-        j = jnp.minimum(x.astype(jnp.int32), m - 1)
-        slot = self.starts.at[j].get(mode="promise_in_bounds")
-        return jnp.where(x - j < slot[:, 0], slot[:, 1], slot[:, 2]).astype(jnp.int32)
+        return _drawn(self.starts, 0, m, u)[1]
+
+
+def _drawn(table: Float[Array, "n c"], first: Whole | int, m: int, u: Numbers) -> tuple[Float[Array, "g c"], Whole]:
+    """The slots that u picks among the m from `first` on, and the outcomes that it picks there."""
+    x = u * m
+    j = jnp.minimum(x.astype(jnp.int32), m - 1)
+    slot = table.at[first + j].get(mode="promise_in_bounds")
+    return slot, jnp.where(x - j < slot[:, 0], slot[:, 1], slot[:, 2]).astype(jnp.int32)

@@ -6,6 +6,7 @@ update of Q-learning.
 
 import copy
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -24,13 +25,10 @@ BLOCK = 4096
 
 @runtime_checkable
 class Environment(Protocol):
-    """What gymnasium's environments can do."""
+    """What agents ask of gymnasium's environments."""
 
-    def reset(self, *, seed: int | None = None) -> tuple[Any, dict[str, Any]]:
-        """The first state of an episode."""
-
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """The successor, the reward, whether the episode is over, and whether it is broken off."""
+    reset: Callable[..., tuple[Any, dict[str, Any]]]
+    step: Callable[[Any], tuple[Any, Any, bool, bool, dict[str, Any]]]
 
 
 @runtime_checkable

@@ -68,9 +68,7 @@ def learn(
     return Run(agent, q, visits, marks, scores, returns, ended, rewards, optimum, gain, gamma, seed, horizon, state)
 
 
-def _go_on(
-    agent: Agent, place: Source, gamma: float, run: object, seeds: Count, seed: Count, horizon: Count
-) -> Setting:
+def _go_on(agent: Agent, place: Source, gamma: float, run: Run, seeds: Count, seed: Count, horizon: Count) -> Setting:
     """The setting of a run to go on from."""
     if not isinstance(run, Run):
         raise DataError(f"resume must be a Run to go on from, found {type(run).__name__}")

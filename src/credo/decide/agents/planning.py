@@ -257,9 +257,8 @@ class PlannerLoop(Loop):
         if setting.gamma == 1:
             raise DataError(f"{type(agent).__name__} plans with a discount below 1, found 1")
         if place.states * place.actions * (place.states + 1) > LARGEST:
-            raise DataError(
-                f"a model of {place.states:,} states and {place.actions} actions does not fit; take QLearning or Dyna"
-            )
+            size = f"{place.states:,} states and {place.actions} actions"
+            raise DataError(f"a model of {size} does not fit; take QLearning or Dyna")
         self.agent, self.gamma, self.shape = agent, setting.gamma, (place.states, place.actions)
         self.stale = agent.stale(*self.shape, setting.gamma)
         self.in_world = place.env is None

@@ -86,19 +86,13 @@ class PolynomialDecay(Schedule):
     def check(self) -> RobbinsMonro:
         """1/2 < power ≤ 1, by comparison with ∫ t^-power."""
         grows, falls = self.power <= 1 and self.scale > 0, self.power > 0.5 or self.scale == 0
+        says = ": the sum is infinite and that of squares is finite"
         if not grows:
-            says = (
-                f"power {self.power:g} > 1: the numbers fall so fast that their sum is finite, and learning may stop "
-                "short of the answer; take 1/2 < power ≤ 1"
-            )
+            says = " > 1: the numbers fall so fast that their sum is finite, and learning may stop short of the answer"
         elif not falls:
-            says = (
-                f"power {self.power:g} ≤ 1/2: the numbers fall so slowly that noise does not average out, and values "
-                "keep moving; take 1/2 < power ≤ 1"
-            )
-        else:
-            says = f"power {self.power:g}: the sum is infinite and that of squares is finite"
-        return RobbinsMonro(grows, falls, says)
+            says = " ≤ 1/2: the numbers fall so slowly that noise does not average out, and values keep moving"
+        remedy = "" if grows and falls else "; take 1/2 < power ≤ 1"
+        return RobbinsMonro(grows, falls, f"power {self.power:g}{says}{remedy}")
 
 
 class Harmonic(PolynomialDecay):
@@ -127,12 +121,9 @@ class ConstantSchedule(Schedule):
         """Σ εₜ² is infinite."""
         if self.value == 0:
             return RobbinsMonro(False, True, "a constant of zero learns nothing")
-        return RobbinsMonro(
-            True,
-            False,
-            f"the constant {self.value:g} does not fall: values keep moving with the noise, which suits a world that "
-            "changes; to converge take PolynomialDecay(0.8)",
-        )
+        says = f"the constant {self.value:g} does not fall: values keep moving with the noise"
+        remedy = "which suits a world that changes; to converge take PolynomialDecay(0.8)"
+        return RobbinsMonro(True, False, f"{says}, {remedy}")
 
 
 class ExponentialDecay(Schedule):
@@ -151,12 +142,8 @@ class ExponentialDecay(Schedule):
         """A geometric series."""
         if self.least > 0:
             return ConstantSchedule(self.least).check()
-        return RobbinsMonro(
-            False,
-            True,
-            f"the numbers halve every {self.half:g}: their sum is finite, and learning may stop short of the answer; "
-            "take PolynomialDecay(0.8), or give `least`",
-        )
+        says = f"the numbers halve every {self.half:g}: their sum is finite, and learning may stop short of the answer"
+        return RobbinsMonro(False, True, f"{says}; take PolynomialDecay(0.8), or give `least`")
 
 
 def as_schedule(given: object, name: str) -> Schedule:

@@ -145,9 +145,8 @@ def _signs(text: str) -> np.ndarray:
     unknown = np.argwhere(~np.isin(signs, list(SIGNS)))
     if len(unknown):
         i, j = unknown[0]
-        raise DataError(
-            f"the drawing has {str(signs[i, j])!r} in line {i + 1}, column {j + 1}; known are {' '.join(SIGNS)!r}"
-        )
+        found = f"{str(signs[i, j])!r} in line {i + 1}, column {j + 1}"
+        raise DataError(f"the drawing has {found}; known are {' '.join(SIGNS)!r}")
     if (signs == "#").all():
         raise DataError("the drawing has walls only; draw floor as '.'")
     return signs

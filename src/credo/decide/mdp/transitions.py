@@ -77,9 +77,8 @@ def rows_of(transitions: object, actions: int | None = None) -> Rows:
     except (TypeError, ValueError):
         raise DataError(f"transitions must be {FORM}, found {type(transitions).__name__}") from None
     if table.ndim != 3 or table.shape[0] != table.shape[2]:
-        hint = ""
-        if table.ndim == 3 and table.shape[1] == table.shape[2]:
-            hint = "; if the first axis is the action, pass np.moveaxis(transitions, 0, 1)"
+        first = table.ndim == 3 and table.shape[1] == table.shape[2]
+        hint = "; if the first axis is the action, pass np.moveaxis(transitions, 0, 1)" if first else ""
         raise DataError(f"transitions must be {FORM}, found the shape {table.shape}{hint}")
     s, a, _ = table.shape
     if not s or not a:
@@ -144,9 +143,8 @@ def rewards_of(rewards: object, rows: Rows) -> Float[np.ndarray, "s a"]:
         return given
     if given.shape == (s, a, s):
         return np.asarray((rows.matrix * given.reshape(s * a, s)).sum(axis=1)).reshape(s, a)
-    raise DataError(
-        f"rewards must have the shape (s,) = {(s,)}, (s, a) = {(s, a)} or (s, a, s') = {(s, a, s)}, found {given.shape}"
-    )
+    shapes = f"(s,) = {(s,)}, (s, a) = {(s, a)} or (s, a, s') = {(s, a, s)}"
+    raise DataError(f"rewards must have the shape {shapes}, found {given.shape}")
 
 
 def _expected(rows: Rows, reward: sp.sparray | sp.spmatrix, k: int) -> np.ndarray:

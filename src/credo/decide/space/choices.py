@@ -1,7 +1,6 @@
 """Parameters with a list of values: levels in an order, choices without one, and true or false."""
 
 import math
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -16,17 +15,23 @@ from credo.decide.space.parameters import Parameter
 class _Listed(Parameter):
     """One of a list of values; its number is its position."""
 
+    listed: ClassVar[str] = ""
+    """The field that holds the list, where there is one."""
+
     @property
-    @abstractmethod
     def options(self) -> tuple[Any, ...]:
         """The values, in order."""
+        return getattr(self, self.listed)
 
     @property
     def count(self) -> int:
         return len(self.options)
 
-    def _set_options(self, key: str) -> None:
-        given = getattr(self, key)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.listed:
+            return
+        key, given = self.listed, getattr(self, self.listed)
         if isinstance(given, str | bytes | Mapping) or not isinstance(given, Sequence | np.ndarray):
             raise DataError(f"{self.label}: {key} must be a list of values, found {given!r}")
         plain = tuple(_scalar(value, f"{self.label}: {key}") for value in given)
@@ -93,15 +98,7 @@ class Ordinal(_Listed):
 
     levels: Any
     kind: ClassVar[str] = "ordinal"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._set_options("levels")
-
-    @property
-    def options(self) -> tuple[Any, ...]:
-        """The levels."""
-        return tuple(self.levels)
+    listed: ClassVar[str] = "levels"
 
 
 @dataclass(frozen=True)
@@ -122,15 +119,7 @@ class Categorical(_Listed):
 
     choices: Any
     kind: ClassVar[str] = "choice"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._set_options("choices")
-
-    @property
-    def options(self) -> tuple[Any, ...]:
-        """The choices."""
-        return tuple(self.choices)
+    listed: ClassVar[str] = "choices"
 
     @property
     def width(self) -> int:

@@ -108,17 +108,14 @@ class _Ranged(Parameter):
             object.__setattr__(self, side, self._plain(getattr(self, side), f"{self.label}: {side}"))
         if not isinstance(self.log, bool):
             raise DataError(f"{self.label}: log must be True or False, found {self.log!r}")
+        low, high = plainly(self.low), plainly(self.high)
         if not self.low < self.high:
-            raise DataError(
-                f"{self.label}: low must be below high, found low={plainly(self.low)} and high={plainly(self.high)}; "
-                + ("leave a constant out of the space" if self.low == self.high else "swap them")
-            )
+            remedy = "leave a constant out of the space" if self.low == self.high else "swap them"
+            raise DataError(f"{self.label}: low must be below high, found low={low} and high={high}; {remedy}")
         if self.log and self.low <= 0:
-            raise DataError(f"{self.label}: log=True needs low > 0, found low={plainly(self.low)}")
+            raise DataError(f"{self.label}: log=True needs low > 0, found low={low}")
         if math.isinf(self.high - self.low):
-            raise DataError(
-                f"{self.label}: the range from {plainly(self.low)} to {plainly(self.high)} is too wide for float64"
-            )
+            raise DataError(f"{self.label}: the range from {low} to {high} is too wide for float64")
 
     @abstractmethod
     def _plain(self, value: Any, label: str) -> Any: ...
@@ -126,9 +123,8 @@ class _Ranged(Parameter):
     def check(self, value: Any) -> Any:
         plain = self._plain(value, self.label)
         if not self.low <= plain <= self.high:
-            raise DataError(
-                f"{self.label} must be between {plainly(self.low)} and {plainly(self.high)}, found {plain!r}"
-            )
+            low, high = plainly(self.low), plainly(self.high)
+            raise DataError(f"{self.label} must be between {low} and {high}, found {plain!r}")
         return plain
 
     @property
