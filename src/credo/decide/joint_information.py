@@ -31,6 +31,7 @@ from credo.kernels.algebra import Scaled
 Indices = Sequence[SupportsIndex]
 Doubt = tuple[Any, Any]
 """(Σ, N): the covariance of the function at some rows, and the noise variance of each."""
+SMOOTHNESS = {Exponential: 0.5, Matern32: 1.5, Matern52: 2.5}
 SHARE = 1 - 1 / math.e
 """The share of the largest gain that greedy choices are sure to reach."""
 DIGITS = 12
@@ -261,7 +262,8 @@ def gain_bound(kernel: Kernel, dimension: int) -> Growth:
     if isinstance(inner, RBF):
         said = f"γ_T = O((log T)^{d + 1}): smooth functions are soon known, yet later in more dimensions."
         return Growth(0.0, d + 1.0, 1.0, said)
-    nu = _smoothness(inner)
+    known = (value for kind, value in SMOOTHNESS.items() if isinstance(inner, kind))
+    nu = float(inner.smoothness) if isinstance(inner, Matern) else next(known, None)
     if nu is None:
         raise DataError(
             f"the growth of the information gain is known for the kernels Linear, RBF, Exponential, Matern32, Matern52 "
@@ -270,10 +272,3 @@ def gain_bound(kernel: Kernel, dimension: int) -> Growth:
     power = d / (2 * nu + d)
     said = f"γ_T = O(T^{power:.3g} (log T)^{1 - power:.3g}): the rougher (ν = {nu:g}), the more there is to learn."
     return Growth(power, 1 - power, 1.0, said)
-
-
-def _smoothness(kernel: Kernel) -> float | None:
-    if isinstance(kernel, Matern):
-        return float(kernel.smoothness)
-    known = {Exponential: 0.5, Matern32: 1.5, Matern52: 2.5}
-    return next((nu for kind, nu in known.items() if isinstance(kernel, kind)), None)

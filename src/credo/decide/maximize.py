@@ -153,9 +153,7 @@ def _promising(values: Float[Array, " s"], key: PRNGKeyArray) -> Array:
     return jnp.concatenate([best, others])
 
 
-@eqx.filter_jit
-def _scores(acquisition: Acquisition, belief: Any, rows: Float[Array, "s d"]) -> Float[Array, " s"]:
-    return acquisition.climb(belief, rows)
+_scores = eqx.filter_jit(lambda acquisition, belief, rows: acquisition.climb(belief, rows))
 
 
 @eqx.filter_jit

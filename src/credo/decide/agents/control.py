@@ -86,6 +86,8 @@ class Tabular(Agent):
     initial: float
 
     tables: ClassVar[int] = 1
+    uniforms: ClassVar[int] = 3
+    """How many uniform numbers a step takes: for the action, the successor, the next start, and more."""
     follows: ClassVar[bool] = False
     """Whether the next action is chosen before the update, and taken."""
 
@@ -96,11 +98,6 @@ class Tabular(Agent):
             raise DataError(f"rate must be at most 1, found {float(self.rate(0)):g} at the first visit")
         self.discount = check_discount(discount)
         self.initial = float(initial)
-
-    @property
-    def uniforms(self) -> int:
-        """How many uniform numbers a step takes: for the action, the successor, the next start, and more."""
-        return 3
 
     # ── compiled, for many experiments
 
@@ -235,14 +232,10 @@ class DoubleQ(Tabular):
 
     on_policy: ClassVar[bool] = False
     tables: ClassVar[int] = 2
+    uniforms: ClassVar[int] = 4  # one for the coin
 
     def __init__(self, explore: Rule = None, rate: Rate = None, discount: Number = None, initial: float = 0.0) -> None:
         super().__init__(explore, rate, discount, initial)
-
-    @property
-    def uniforms(self) -> int:
-        """One more, for the coin."""
-        return 4
 
     def bootstrap(self, shape: TableShape, row: Float[Array, "g w"], move: Move) -> tuple[Numbers, Whole | int]:
         """Q₂(s', argmax Q₁(s', ·)), or the other way round."""

@@ -5,6 +5,8 @@ experiments at once, and in plain Python for one. Ties are broken at random: the
 from a random one around the circle. Sutton & Barto (2018), chapter 2.
 """
 
+import bisect
+import itertools
 import math
 from abc import abstractmethod
 from collections.abc import Callable
@@ -136,13 +138,8 @@ class SoftmaxExploration(Exploration):
 
         def choose(q: list[float], n: list[int], u: float, t: int) -> int:
             top, heat = max(q), max(temperature_at(t), 1e-300)
-            weights = [exp((value - top) / heat) for value in q]
-            left = u * sum(weights)
-            for a, weight in enumerate(weights):
-                left -= weight
-                if left < 0:
-                    return a
-            return len(q) - 1
+            total = list(itertools.accumulate(exp((value - top) / heat) for value in q))
+            return min(bisect.bisect_right(total, u * total[-1]), len(q) - 1)
 
         return choose
 

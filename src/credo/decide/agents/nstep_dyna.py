@@ -100,7 +100,7 @@ class Dyna(QLearning):
         self.plan, self.outcomes = int(plan), int(outcomes)
 
     @property
-    def uniforms(self) -> int:
+    def uniforms(self) -> int:  # type: ignore[override]
         """One more for each imagined step."""
         return 3 + self.plan
 

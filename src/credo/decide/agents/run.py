@@ -98,7 +98,5 @@ class Run(eqx.Module):
     def __str__(self) -> str:
         last = np.quantile(self.scores[:, -1], [0.25, 0.5, 0.75])
         best = "" if self.optimum is None else f" of {self.optimum:.4g}"
-        return (
-            f"{type(self.agent).__name__}: {self.seeds} × {self.done:,} steps, value {last[1]:.4g}{best} "
-            f"(quartiles {last[0]:.4g} to {last[2]:.4g})"
-        )
+        made = f"{type(self.agent).__name__}: {self.seeds} × {self.done:,} steps"
+        return f"{made}, value {last[1]:.4g}{best} (quartiles {last[0]:.4g} to {last[2]:.4g})"

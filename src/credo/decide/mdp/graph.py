@@ -18,19 +18,9 @@ class Levels(NamedTuple):
 
 
 def successors(world: MDP) -> sp.csr_array:
-    """The graph s → s' over all actions, as a csr_array of ones."""
+    """The graph s → s' over all actions, as a csr_array of ones; its transpose leads back."""
     s, a = world.shape
     return sp.csr_array((np.ones(len(world.indices), dtype=np.int8), world.indices, world.indptr[::a]), shape=(s, s))
-
-
-def forward(world: MDP, begin: Bool[np.ndarray, " s"]) -> Bool[np.ndarray, " s"]:
-    """The states that can be reached from `begin`."""
-    return reached(successors(world), begin)
-
-
-def backward(world: MDP, targets: Bool[np.ndarray, " s"]) -> Bool[np.ndarray, " s"]:
-    """The states from which some target can be reached."""
-    return reached(sp.csr_array(successors(world).T), targets)
 
 
 def reached(graph: sp.csr_array, begin: Bool[np.ndarray, " s"]) -> Bool[np.ndarray, " s"]:

@@ -159,9 +159,9 @@ class MDP(Problem):
         begin = self.start if start is None else self.distribution(start)
         if begin is None:
             return np.ones(self.shape[0], dtype=bool)
-        from credo.decide.mdp.graph import forward
+        from credo.decide.mdp.graph import reached, successors
 
-        return forward(self, begin > 0)
+        return reached(successors(self), begin > 0)
 
     # ── Bellman's equations
 

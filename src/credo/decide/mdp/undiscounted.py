@@ -5,11 +5,12 @@ without bound. Bertsekas & Tsitsiklis (1991), "An analysis of stochastic shortes
 """
 
 import numpy as np
+import scipy.sparse as sp
 from jaxtyping import Bool
 
 from credo.core.errors import DataError
 from credo.decide.mdp.bellman import EPS, Ruler, chain, direct
-from credo.decide.mdp.graph import backward
+from credo.decide.mdp.graph import reached, successors
 from credo.decide.mdp.model import MDP, Policy, Table, Vector, best
 from credo.decide.mdp.plan import DiscountedPlan, verdict
 from credo.decide.mdp.policy_iteration import Improved, PolicyIteration, howard
@@ -33,7 +34,7 @@ def check_ends(world: MDP) -> bool:
     for_ever = lasting(world)
     if not for_ever.any():
         return True
-    can_end = backward(world, np.asarray((world.ends > 0).any(axis=1)))
+    can_end = reached(sp.csr_array(successors(world).T), np.asarray((world.ends > 0).any(axis=1)))
     remedy = "choose a discount below 1, a horizon, or criterion='average'"
     if not can_end.all():
         raise DataError(
@@ -57,8 +58,8 @@ def solve_undiscounted(world: MDP, using: Planner | None, tolerance: float) -> D
     certificate = _surely(world, found.value, found.q) if every else _verified(world, found)
     notes = () if np.isfinite(certificate) else ("the optimum could not be certified: actions tie within rounding",)
     policy, value = np.argmax(found.q, axis=1), np.where(world.terminal, 0.0, found.value)
-    reached = (certificate, found.iterations, verdict(certificate, tolerance))
-    return DiscountedPlan(world, policy, *reached, "policy iteration", value, notes=notes)
+    how = (certificate, found.iterations, verdict(certificate, tolerance))
+    return DiscountedPlan(world, policy, *how, "policy iteration", value, notes=notes)
 
 
 def _improve(world: MDP, max_steps: int) -> Improved:
