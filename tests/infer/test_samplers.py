@@ -369,7 +369,7 @@ def test_an_interrupted_run_returns_what_it_has(monkeypatch):
 
 def test_draws_that_do_not_fit_are_thinned_with_a_warning():
     with pytest.warns(NotConvergedWarning, match="one in 7 is kept"):
-        assert RandomWalk(draws=10**7)._thin(20).ratio == 7
+        assert RandomWalk(draws=10**7)._kept_one_in(20) == 7
     sampler = dataclasses.replace(SAMPLERS["RandomWalk"], draws=5000, memory=8.0 * 4 * 500 * 2)
     with pytest.warns(NotConvergedWarning, match="one in 10 is kept"):
         found = sampler.run(gaussian_target())

@@ -87,8 +87,7 @@ class Averaged(Belief):
         stacked = _stack(self.beliefs)
         if stacked is None:
             return mixture(self.weights, [belief.predict(*x, **options) for belief in self.beliefs])
-        ask = eqx.filter_vmap(lambda belief: belief.predict(*x, **options))
-        each = ask(stacked)
+        each = eqx.filter_vmap(lambda belief: belief.predict(*x, **options))(stacked)
         if isinstance(each, Categorical | Bernoulli | Mixture):
             members = range(len(self.beliefs))
             return mixture(self.weights, [jax.tree.map(lambda leaf, i=i: leaf[i], each) for i in members])
@@ -103,9 +102,8 @@ def average(beliefs: Sequence[Belief], log_evidence: Any, prior: Any = None) -> 
         log_evidence: log p(data | mₖ) for each, from before they were conditioned.
         prior: p(mₖ) up to a factor; None is uniform.
     """
-    k = len(beliefs)
-    evidence = check_vector(log_evidence, "log_evidence", k)
-    return Averaged(jnp.asarray(evidence) + log_prior(prior, k), tuple(beliefs))
+    evidence = check_vector(log_evidence, "log_evidence", len(beliefs))
+    return Averaged(jnp.asarray(evidence) + log_prior(prior, len(beliefs)), tuple(beliefs))
 
 
 def log_prior(prior: Any, k: int, name: str = "prior") -> Array:
@@ -124,8 +122,7 @@ def _stack(beliefs: tuple[Belief, ...]) -> Any:
     if len(beliefs) == 1 or any(each != structures[0] for each in structures[1:]):
         return None
     columns = list(zip(*(jax.tree.leaves(belief) for belief in beliefs), strict=True))
-    if not columns or not all(eqx.is_array(leaf) for column in columns for leaf in column):
-        return None
-    if any(leaf.shape != column[0].shape or leaf.dtype != column[0].dtype for column in columns for leaf in column):
+    kinds = [{(leaf.shape, leaf.dtype) if eqx.is_array(leaf) else None for leaf in column} for column in columns]
+    if not columns or any(len(kind) > 1 or None in kind for kind in kinds):
         return None
     return jax.tree.unflatten(structures[0], [jnp.stack(column) for column in columns])

@@ -6,17 +6,16 @@ from typing import Any
 from credo.core.belief import Belief
 from credo.core.errors import DataError
 from credo.infer.method import Approximation
-from credo.infer.posterior import Posterior
 from credo.infer.target import ParameterSpace, Target
 
 
 def condition(
     log_density: Callable[..., Any] | Belief,
     init: Any,
-    *more: Any,
-    using: Any = None,
+    *more: object,
+    using: object = None,
     data: tuple[Any, ...] = (),
-    constraints: Mapping[str, Any] | None = None,
+    constraints: Mapping[str, object] | None = None,
     seed: int = 0,
     **options: Any,
 ) -> Any:
@@ -39,11 +38,6 @@ def condition(
         return log_density.condition(init, *more, *data, using=using, **options)
     if more or options:
         raise DataError("a log density takes its data by data=(…), found more arguments after init")
-    return posterior_of(Target(ParameterSpace.of(init, constraints), log_density, tuple(data)), using, seed)
-
-
-def posterior_of(target: Target, using: Any = None, seed: int = 0) -> Posterior:
-    """The posterior of a target by a method."""
     if using is None:
         from credo.infer.mcmc.nuts import NUTS
 
@@ -54,4 +48,4 @@ def posterior_of(target: Target, using: Any = None, seed: int = 0) -> Posterior:
             "a log density is conditioned using=Laplace(), Variational(), Pathfinder(), SMC(), NUTS() or another "
             f"sampler, found {found}"
         )
-    return using.run(target, seed)
+    return using.run(Target(ParameterSpace.of(init, constraints), log_density, tuple(data)), seed)

@@ -19,6 +19,10 @@ from jaxtyping import Bool, Float
 from scipy import fft
 from scipy.special import ndtri
 
+Recorded = Float[np.ndarray, "c n"]
+Flags = Bool[np.ndarray, "c n"]
+PerNumber = Float[np.ndarray, " k"]
+
 LARGEST_RHAT = 1.01
 LEAST_ESS_PER_CHAIN = 100
 LEAST_BFMI = 0.3
@@ -29,9 +33,9 @@ TAIL = 0.05
 class Diagnostics(NamedTuple):
     """What the chains say about themselves; arrays have one number for each coordinate of the unconstrained vector."""
 
-    rhat: Float[np.ndarray, " k"]
-    ess_bulk: Float[np.ndarray, " k"]
-    ess_tail: Float[np.ndarray, " k"]
+    rhat: PerNumber
+    ess_bulk: PerNumber
+    ess_tail: PerNumber
     acceptance: float
     """The mean acceptance probability."""
     divergences: int
@@ -42,33 +46,18 @@ class Diagnostics(NamedTuple):
 
 
 def diagnose(
-    chains: Float[np.ndarray, "c n k"],
-    acceptance: Float[np.ndarray, "c n"],
-    divergent: Bool[np.ndarray, "c n"],
-    energy: Float[np.ndarray, "c n"],
-    at_depth: Bool[np.ndarray, "c n"],
+    chains: Float[np.ndarray, "c n k"], acceptance: Recorded, divergent: Flags, energy: Recorded, at_depth: Flags
 ) -> Diagnostics:
     """The diagnostics of chains, with what was recorded at each draw."""
     k = chains.shape[2]
-    if chains.shape[1] < 4:
-        nothing = np.full(k, np.nan)
-        rhat, bulk, tail = nothing, nothing, nothing
-    else:
-        rhat, bulk, tail = rank_statistics(chains)
+    by_rank = rank_statistics(chains) if chains.shape[1] >= 4 else 3 * (np.full(k, np.nan),)
     still = np.ptp(chains.reshape(-1, k), axis=0) == 0  # a coordinate that never moved tells nothing
-    rhat = np.where(still, np.nan, rhat)
-    return Diagnostics(
-        rhat=rhat,
-        ess_bulk=np.where(still, np.nan, bulk),
-        ess_tail=np.where(still, np.nan, tail),
-        acceptance=float(acceptance.mean()),
-        divergences=int(divergent.sum()),
-        bfmi=_bfmi(energy),
-        at_depth=float(at_depth.mean()),
-    )
+    rhat, bulk, tail = (np.where(still, np.nan, each) for each in by_rank)
+    flags = int(divergent.sum()), _bfmi(energy), float(at_depth.mean())
+    return Diagnostics(rhat, bulk, tail, float(acceptance.mean()), *flags)
 
 
-def _bfmi(energy: Float[np.ndarray, "c n"]) -> float:
+def _bfmi(energy: Recorded) -> float:
     """The least over chains of E[(Eₜ - Eₜ₋₁)²] / Var[E].
 
     Betancourt (2016), "Diagnosing suboptimal cotangent disintegrations with the energy distribution".
@@ -113,20 +102,15 @@ def in_words(found: Diagnostics, names: Sequence[str], chains: int, draws: int) 
     return notes
 
 
-def rank_statistics(
-    chains: Float[np.ndarray, "c n k"],
-) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
+def rank_statistics(chains: Float[np.ndarray, "c n k"]) -> tuple[PerNumber, PerNumber, PerNumber]:
     """R̂, the larger of bulk and tails; ESS of the bulk; ESS of the tails, the smaller of both quantiles'."""
     halves = split(chains)
     flat = halves.reshape(-1, halves.shape[2])
     scores, folded = normal_scores(halves), normal_scores(np.abs(halves - np.median(flat, axis=0)))
     low, high = np.quantile(flat, [TAIL, 1 - TAIL], axis=0)
     tails = np.minimum(effective_sample_size(halves <= low), effective_sample_size(halves >= high))
-    return (
-        np.maximum(potential_scale_reduction(scores), potential_scale_reduction(folded)),
-        effective_sample_size(scores),
-        tails,
-    )
+    rhat = np.maximum(potential_scale_reduction(scores), potential_scale_reduction(folded))
+    return rhat, effective_sample_size(scores), tails
 
 
 def split(chains: Float[np.ndarray, "c n k"]) -> Float[np.ndarray, "h m k"]:

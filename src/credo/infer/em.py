@@ -24,7 +24,7 @@ Dempster, Laird & Rubin (1977); Varadhan & Roland (2008), "Simple and globally c
 convergence of any EM algorithm".
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -42,7 +42,7 @@ from credo.core.errors import DataError, NotMonotone
 from credo.infer.learning import Learned, LocalOptimum
 from credo.infer.method import Learner
 from credo.infer.optimize import CONVERGED, DIVERGED, STOPPED, Optimum, distinct
-from credo.infer.priors import Prior
+from credo.infer.priors import Priors
 from credo.infer.progress import Progress, Show
 
 ROUNDING = 1e-9
@@ -65,8 +65,8 @@ class Climb(NamedTuple):
 
     @property
     def objective(self) -> float:
-        """The objective at `belief`."""
-        return self.objectives[-1]
+        """The objective at `belief`; -inf where the climb diverged."""
+        return self.objectives[-1] if self.status != DIVERGED else -np.inf
 
 
 @dataclass(frozen=True)
@@ -89,13 +89,22 @@ class EM(Learner):
     accelerate: bool = True
     progress: bool | Show = False
 
-    def learn(
-        self, belief: Any, statistics: Any, fixed: Sequence[str], priors: Mapping[str, Prior], seed: int
-    ) -> Learned:
+    def learn(self, belief: Any, statistics: object, fixed: Sequence[str], priors: Priors, seed: int) -> Learned:
         """The belief at the highest maximum found; it can be learned again, and goes on where it was."""
-        self._check(priors)
+        if priors:
+            raise DataError(
+                f"EM has the model's own priors, found priors for {', '.join(sorted(priors))}; give the prior to the "
+                "belief, or learn with using=credo.infer.Evidence()"
+            )
+        check_count(self.starts, "starts")
+        check_count(self.max_steps, "max_steps")
+        if not self.tolerance >= 0:
+            raise DataError(f"tolerance must be a number of at least 0, found {self.tolerance!r}")
         held = tuple(params.expand_paths(belief, fixed))
-        begin = [belief, *_restarts(belief, statistics, held, range(seed + 1, seed + int(self.starts)))]
+        # None where the belief has its start from the user; what is fixed stays as it was.
+        others = [belief.restart(statistics, seed + i) for i in range(1, int(self.starts))]
+        same = {path: params.learnable(belief)[path] for path in held}
+        begin = [belief, *(params.replace(each, same) for each in others if each is not None)]
         climbs: list[Climb] = []
         with Progress(self.progress) as show:
             for i, start in enumerate(begin):
@@ -103,9 +112,7 @@ class EM(Learner):
                 climbs.append(self.climb(start, statistics, held, say))
         return _summary(climbs, held)
 
-    def climb(
-        self, belief: Any, statistics: Any, fixed: Sequence[str] = (), say: Callable[[float, str], None] | None = None
-    ) -> Climb:
+    def climb(self, belief: Any, statistics: object, fixed: Sequence[str] = (), say: Show | None = None) -> Climb:
         """EM from one belief: where it ends, and the objective at every step on the way."""
         path = _Path(belief, statistics, tuple(fixed), int(self.max_steps), say or (lambda share, text: None))
         if not np.isfinite(path.objectives[0]):
@@ -113,8 +120,7 @@ class EM(Learner):
         longest = WIDER
         while path.steps < path.most:
             before, height = path.here, path.objectives[-1]
-            middle = path.following
-            if not path.walk(middle):
+            if not path.go(path.following):
                 return path.ended(DIVERGED)
             if path.objectives[-1] - height <= self.tolerance * (1 + abs(height)):
                 return path.ended(CONVERGED)
@@ -125,32 +131,20 @@ class EM(Learner):
     def _leap(self, path: "_Path", before: Any, longest: float) -> float:
         """Tries an extrapolation of the last step and the one that follows; how long the next one may be."""
         ratio, vectors = _extrapolation(before, path.here, path.following, path.slots)
-        wanted = float(ratio)
-        alpha = min(wanted, longest) if np.isfinite(wanted) else longest
+        alpha = min(float(ratio), longest) if np.isfinite(ratio) else longest
         reached = alpha == longest
         while alpha > PLAIN and path.steps < path.most:
-            if path.leap(_extrapolated(path.here, vectors, path.slots, put(np.asarray(-alpha)))):
+            if path.go(_extrapolated(path.here, vectors, path.slots, put(np.asarray(-alpha))), leap=True):
                 return min(longest * WIDER, LONGEST) if reached else longest
             longest, reached = max(longest / WIDER, WIDER), False
             alpha = (alpha + 1) / 2
         return longest
 
-    def _check(self, priors: Mapping[str, Prior]) -> None:
-        if priors:
-            raise DataError(
-                f"EM has the model's own priors, found priors for {', '.join(sorted(priors))}; give the prior to the "
-                "belief, or learn with using=credo.infer.Evidence()"
-            )
-        check_count(self.starts, "starts")
-        check_count(self.max_steps, "max_steps")
-        if not self.tolerance >= 0:
-            raise DataError(f"tolerance must be a number of at least 0, found {self.tolerance!r}")
-
 
 class _Path:
     """Where a climb is, what follows by EM from there, and the heights on the way."""
 
-    def __init__(self, belief: Any, statistics: Any, fixed: tuple[str, ...], most: int, say: Show):
+    def __init__(self, belief: Any, statistics: object, fixed: tuple[str, ...], most: int, say: Show):
         self.statistics, self.fixed, self.most, self.say = statistics, fixed, most, say
         self.slots = params.layout(belief, fixed)
         self.steps = 0
@@ -158,17 +152,13 @@ class _Path:
         self.following, height = step(self.here, statistics, fixed)
         self.objectives = [float(height)]
 
-    def _look(self, belief: Any) -> tuple[Any, float]:
-        following, height = step(belief, self.statistics, self.fixed)
+    def go(self, belief: Any, leap: bool = False) -> bool:
+        """Goes where EM leads, or leaps to a proposal if the objective does not fall; whether it went."""
+        following, value = step(belief, self.statistics, self.fixed)
+        height, last = float(value), self.objectives[-1]
         self.steps += 1
-        self.say(self.steps / self.most, f"EM step {self.steps}: {float(height):.6g}")
-        return following, float(height)
-
-    def walk(self, belief: Any) -> bool:
-        """Goes where EM leads; whether the objective is finite there."""
-        following, height = self._look(belief)
-        last = self.objectives[-1]
-        if not np.isfinite(height):
+        self.say(self.steps / self.most, f"EM step {self.steps}: {height:.6g}")
+        if not np.isfinite(height) or (leap and height < last):
             return False
         if height < last - ROUNDING * (1 + abs(last)):
             raise NotMonotone(
@@ -179,21 +169,12 @@ class _Path:
         self.objectives.append(max(height, last))
         return True
 
-    def leap(self, belief: Any) -> bool:
-        """Goes to a proposal unless the objective falls; whether it went."""
-        following, height = self._look(belief)
-        if not (np.isfinite(height) and height >= self.objectives[-1]):
-            return False
-        self.here, self.following = belief, following
-        self.objectives.append(height)
-        return True
-
     def ended(self, status: str) -> Climb:
         return Climb(self.here, tuple(self.objectives), status, self.steps)
 
 
 @eqx.filter_jit
-def step(belief: Any, statistics: Any, fixed: tuple[str, ...]) -> tuple[Any, Float[Array, ""]]:
+def step(belief: Any, statistics: object, fixed: tuple[str, ...]) -> tuple[Any, Float[Array, ""]]:
     """The belief after one E- and M-step, and the objective before it; one program for all steps and starts."""
     expected, log_likelihood = belief.expect(statistics)
     following = belief.maximize(expected, fixed)
@@ -211,15 +192,12 @@ def _extrapolation(
     r, v = u1 - u0, u2 - 2 * u1 + u0
     moves = jnp.isfinite(r) & jnp.isfinite(v)
     vectors = jnp.stack([jnp.where(moves, u0, u2), jnp.where(moves, r, 0.0), jnp.where(moves, v, 0.0)])
-    sizes = [_sizes(*(jnp.asarray(params.learnable(each)[s.path]) for each in (first, second, third))) for s in slots]
-    top, bottom = (jnp.sum(jnp.stack(each)) for each in zip(*sizes, strict=True))
+    top = bottom = jnp.zeros(())
+    for slot in slots:
+        a, b, c = (jnp.asarray(params.learnable(each)[slot.path]) for each in (first, second, third))
+        scale = jnp.maximum(jnp.max(jnp.abs(c)), jnp.finfo(float).tiny)
+        top, bottom = top + jnp.sum(((b - a) / scale) ** 2), bottom + jnp.sum(((c - 2 * b + a) / scale) ** 2)
     return jnp.sqrt(top / bottom), vectors
-
-
-def _sizes(a: Float[Array, "..."], b: Float[Array, "..."], c: Float[Array, "..."]) -> tuple[Array, Array]:
-    """‖r‖² and ‖v‖² of the numbers at one path, relative to the largest."""
-    scale = jnp.maximum(jnp.max(jnp.abs(c)), jnp.finfo(float).tiny)
-    return jnp.sum(((b - a) / scale) ** 2), jnp.sum(((c - 2 * b + a) / scale) ** 2)
 
 
 @eqx.filter_jit
@@ -233,30 +211,19 @@ def _strong(leaf: Any) -> Any:
     return put(np.asarray(leaf)) if eqx.is_array(leaf) and not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf
 
 
-def _restarts(belief: Any, statistics: Any, held: tuple[str, ...], seeds: Sequence[int]) -> list[Any]:
-    """Other starting points, with what is fixed as it was; none where the belief has its start from the user."""
-    same = {path: params.learnable(belief)[path] for path in held}
-    fresh = (belief.restart(statistics, seed) for seed in seeds)
-    return [params.replace(each, same) for each in fresh if each is not None]
-
-
 def _summary(climbs: Sequence[Climb], held: tuple[str, ...]) -> Learned:
-    ranked = sorted(climbs, key=lambda c: -_height(c))
+    ranked = sorted(climbs, key=lambda c: -c.objective)
     best = ranked[0]
     free = [{path: np.asarray(v) for path, v in params.learnable(c.belief).items() if path not in held} for c in ranked]
     places = [np.concatenate([np.zeros(0), *(np.ravel(v) for v in values.values())]) for values in free]
-    optima = distinct([Optimum(p, _height(c), c.status, c.steps) for c, p in zip(ranked, places, strict=True)])
+    optima = distinct([Optimum(p, c.objective, c.status, c.steps) for c, p in zip(ranked, places, strict=True)])
     described = [
         LocalOptimum(o.value, next(v for v, p in zip(free, places, strict=True) if p is o.vector), o.status, o.found)
         for o in optima
     ]
     notes = [
         f"EM{f', start {i} of {len(climbs)}' if len(climbs) > 1 else ''}: {c.status} after {c.steps} steps, "
-        f"log likelihood + log prior {c.objective:.7g}"
+        f"log likelihood + log prior {c.objectives[-1]:.7g}"
         for i, c in enumerate(climbs, 1)
     ]
-    return Learned(best.belief, best.status, _height(best), described, {}, notes)
-
-
-def _height(climb: Climb) -> float:
-    return climb.objective if climb.status != DIVERGED else -np.inf
+    return Learned(best.belief, best.status, best.objective, described, {}, notes)

@@ -76,9 +76,7 @@ class WeightedDraws(Posterior):
 
 
 @eqx.filter_jit
-def _moments(
-    space: ParameterSpace, draws: Float[Array, "n k"], log_weights: Float[Array, " n"]
-) -> tuple[PyTree, PyTree]:
+def _moments(space: ParameterSpace, draws: Float[Array, "n k"], log_weights: Array) -> tuple[PyTree, PyTree]:
     """Weighted means and standard deviations of the pytree."""
     trees, weights = jax.vmap(space.tree)(draws), jnp.exp(log_weights)
     mean = jax.tree.map(lambda v: jnp.tensordot(weights, v, axes=1), trees)
@@ -93,15 +91,12 @@ def importance(posterior: NormalApproximation, target: Target, draws: int = 4000
     """
     check_count(draws, "draws", 50)
     u, log_weights, khat, evidence = _weigh(posterior, target, int(draws) + int(draws) % 2, seed)
-    notes = []
-    if khat >= USABLE:
-        notes.append(MISSES.format(khat))
+    notes = [MISSES.format(khat)] if khat >= USABLE else []
     ess = 1.0 / np.exp(2 * log_weights).sum()
     if ess < min(LEAST_ESS, draws / 4):
         notes.append(f"The weights leave {ess:.0f} effective draws of {draws}: raise draws, or use NUTS().")
-    return WeightedDraws(
-        posterior.space, put(u), put(log_weights), put(np.asarray(khat)), put(np.asarray(evidence)), tuple(notes)
-    )
+    k, height = put(np.asarray(khat)), put(np.asarray(evidence))
+    return WeightedDraws(posterior.space, put(u), put(log_weights), k, height, tuple(notes))
 
 
 def check_by_psis(posterior: NormalApproximation, target: Target, draws: int = 1024, seed: int = 0) -> tuple[str, ...]:
@@ -212,29 +207,23 @@ def pareto_fit(excess: Float[np.ndarray, " m"]) -> tuple[float, float]:
 
 def log_densities(target: Target, u: Float[np.ndarray, "n k"]) -> Float[np.ndarray, " n"]:
     """log p(u) at many points."""
-    return np.concatenate([np.asarray(_values(target, block)) for block in _blocks(u)])[: len(u)]
+    return _in_blocks(target, u, slope=False)[0]
 
 
 def scores(target: Target, u: Float[np.ndarray, "n k"]) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, "n k"]]:
     """log p(u) and its gradient at many points."""
-    parts = [_scores(target, block) for block in _blocks(u)]
-    values, gradients = (np.concatenate([np.asarray(part[i]) for part in parts])[: len(u)] for i in (0, 1))
+    values, gradients = _in_blocks(target, u, slope=True)
     return values, gradients
 
 
-def _blocks(u: Float[np.ndarray, "n k"]) -> list[Array]:
-    """The points in blocks of one size, the last filled up with its first point."""
-    out = [u[i : i + BLOCK] for i in range(0, len(u), BLOCK)]
-    short = BLOCK - len(out[-1])
-    out[-1] = np.concatenate([out[-1], np.repeat(out[-1][:1], short, axis=0)])
-    return [put(np.ascontiguousarray(block)) for block in out]
+def _in_blocks(target: Target, u: Float[np.ndarray, "n k"], slope: bool) -> list[np.ndarray]:
+    """Blocks of one size, the last filled up with copies of a point."""
+    filled = np.concatenate([u, np.repeat(u[-1:], -len(u) % BLOCK, axis=0)])
+    parts = [_block(target, put(filled[i : i + BLOCK]), slope) for i in range(0, len(u), BLOCK)]
+    return [np.concatenate([np.asarray(v) for v in each])[: len(u)] for each in zip(*parts, strict=True)]
 
 
 @eqx.filter_jit
-def _values(target: Target, u: Float[Array, "n k"]) -> Float[Array, " n"]:
-    return jax.lax.map(target, u, batch_size=AT_A_TIME)
-
-
-@eqx.filter_jit
-def _scores(target: Target, u: Float[Array, "n k"]) -> tuple[Float[Array, " n"], Float[Array, "n k"]]:
-    return jax.lax.map(jax.value_and_grad(target), u, batch_size=AT_A_TIME)
+def _block(target: Target, u: Float[Array, "n k"], slope: bool) -> tuple[Array, ...]:
+    function = jax.value_and_grad(target) if slope else lambda v: (target(v),)
+    return jax.lax.map(function, u, batch_size=AT_A_TIME)

@@ -12,7 +12,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Bool, Float
+from jaxtyping import Array, ArrayLike, Float
 
 from credo.core.arrays import put
 from credo.core.errors import DataError, NotConverged
@@ -51,11 +51,17 @@ class Laplace(Approximation):
     def run(self, target: Target, seed: int = 0) -> NormalApproximation:
         """The approximation of a target."""
         if self.curvature not in ("exact", "diagonal", "lowrank", "gauss-newton"):
-            raise DataError(
-                f"curvature must be 'exact', 'diagonal', 'lowrank' or 'gauss-newton', found {self.curvature!r}"
-            )
+            known = "'exact', 'diagonal', 'lowrank' or 'gauss-newton'"
+            raise DataError(f"curvature must be {known}, found {self.curvature!r}")
         start = target.check()
-        mode, notes = self._mode(target, start)
+        found = climb(target, start, self.max_steps, 1e-5)
+        reached, stride, converged = newton(target, jnp.asarray(found.vector), self.tolerance)
+        mode, notes = np.asarray(reached), []
+        if not bool(converged):
+            notes.append(
+                f"The mode was not reached (a Newton step would be {float(stride):.2g} standard deviations"
+                f"{'' if found.status == CONVERGED else ', and the climb ran out of steps'}); raise max_steps."
+            )
         precision = self._precision(target, mode)
         notes += _far(target, mode - start, np.asarray(jnp.diagonal(precision)))
         # In units in which its diagonal is one: what is flat must not depend on units.
@@ -74,20 +80,8 @@ class Laplace(Approximation):
         root, evidence, ok = normal_at(value_and_grad(target, u)[0], precision)
         if not bool(ok):
             raise NotConverged("the curvature at the mode cannot be factorized; use NUTS(), or a tighter prior")
-        found = NormalApproximation(target.space, u, root, evidence, tuple(notes))
-        return found if notes else dataclasses.replace(found, notes=check_by_psis(found, target, seed=seed))
-
-    def _mode(self, target: Target, start: np.ndarray) -> tuple[np.ndarray, list[str]]:
-        """L-BFGS, then Newton steps while they gain."""
-        found = climb(target, start, self.max_steps, 1e-5)
-        u, stride, converged = newton(target, jnp.asarray(found.vector), self.tolerance)
-        notes = []
-        if not bool(converged):
-            notes.append(
-                f"The mode was not reached (a Newton step would be {float(stride):.2g} standard deviations"
-                f"{'' if found.status == CONVERGED else ', and the climb ran out of steps'}); raise max_steps."
-            )
-        return np.asarray(u), notes
+        law = NormalApproximation(target.space, u, root, evidence, tuple(notes))
+        return law if notes else dataclasses.replace(law, notes=check_by_psis(law, target, seed=seed))
 
     def _precision(self, target: Target, mode: np.ndarray) -> Float[Array, "k k"]:
         u = jnp.asarray(mode)
@@ -159,9 +153,7 @@ def _gauss_newton(target: Target, u: Float[Array, " k"]) -> Float[Array, "k k"]:
 
 
 @eqx.filter_jit
-def newton(
-    target: Target, u: Float[Array, " k"], tolerance: ArrayLike, most: int = 30
-) -> tuple[Float[Array, " k"], Float[Array, ""], Bool[Array, ""]]:
+def newton(target: Target, u: Float[Array, " k"], tolerance: ArrayLike, most: int = 30) -> tuple[Array, Array, Array]:
     """Newton steps, halved until they gain; the last step in standard deviations, and whether it was short."""
 
     def step(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
@@ -178,20 +170,15 @@ def newton(
         gains = factor.ok & (values[best] > here)
         return jnp.where(gains, u + lengths[best] * direction, u), jnp.where(gains, stride, -stride), count + 1
 
-    def go_on(state: tuple[Array, Array, Array]) -> Array:
-        _, stride, count = state
-        return (stride > tolerance) & (count < most)
-
-    u, stride, _ = jax.lax.while_loop(go_on, step, (u, jnp.asarray(jnp.inf), jnp.asarray(0)))
+    first = (u, jnp.asarray(jnp.inf), jnp.asarray(0))
+    u, stride, _ = jax.lax.while_loop(lambda state: (state[1] > tolerance) & (state[2] < most), step, first)
     stride = jnp.abs(stride)
     # Where no step gains any more, rounding is all that is left of it.
     return u, stride, stride < jnp.maximum(tolerance, 1e-3)
 
 
 @eqx.filter_jit
-def normal_at(
-    value: Float[Array, ""], precision: Float[Array, "k k"]
-) -> tuple[Float[Array, "k k"], Float[Array, ""], Bool[Array, ""]]:
+def normal_at(value: Float[Array, ""], precision: Float[Array, "k k"]) -> tuple[Array, Array, Array]:
     """The root of the covariance H⁻¹, log p(û) + k/2 log 2π - ½ log|H|, and whether H could be factorized."""
     k = precision.shape[0]
     factor = factorize(precision)

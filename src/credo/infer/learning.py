@@ -11,7 +11,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -24,6 +24,7 @@ from credo.core.errors import DataError, NotConverged, NotConvergedWarning
 from credo.core.method import check_using
 from credo.infer.method import Approximation, Learner, Solver
 from credo.infer.optimize import CONVERGED, DIVERGED, STOPPED, Optimum, at_bound, flat_directions, maximize
+from credo.infer.priors import Priors
 
 B = TypeVar("B", bound=Belief)
 
@@ -51,8 +52,6 @@ class Learned(NamedTuple):
     """Hyperparameters that ran to a bound, or on to a plateau before it, and to which."""
     notes: list[str]
     """What the method has to say in words, e.g. which features were pruned."""
-    statistics: Any = None
-    """What `fit` conditions the belief on, where it is not what the first belief keeps of the data."""
     conditioned: Belief | None = None
     """The belief after the data, where the method has conditioned it already."""
 
@@ -76,14 +75,7 @@ class Evidence(Learner):
     deadline: float = np.inf
     """When climbs end where they are highest, by `time.perf_counter`."""
 
-    def learn(
-        self,
-        belief: Any,
-        statistics: Any,
-        fixed: Sequence[str],
-        priors: Mapping[str, Any],
-        seed: int,
-    ) -> Learned:
+    def learn(self, belief: Any, statistics: Any, fixed: Sequence[str], priors: Priors, seed: int) -> Learned:
         """The belief at the highest maximum found."""
         slots = params.layout(belief, fixed)
         first = np.asarray(params.to_vector(belief, slots))
@@ -103,7 +95,7 @@ class Evidence(Learner):
         flat = flat_directions(objective.value, optima[0], lower, upper, free)
         return learned._replace(at_bound=learned.at_bound | {names[i]: side for i, side in flat})
 
-    def objective(self, belief: Any, slots: params.Layout, statistics: Any, priors: Mapping[str, Any]) -> Any:
+    def objective(self, belief: Any, slots: params.Layout, statistics: Any, priors: Priors) -> Any:
         """What is climbed: the belief's own way of computing it, or `Objective`."""
         return belief.objective(slots, statistics, priors) or Objective(belief, slots, statistics, priors)
 
@@ -114,7 +106,7 @@ class Objective(NamedTuple):
     belief: Any
     slots: params.Layout
     statistics: Any
-    priors: Mapping[str, Any]
+    priors: Priors
 
     def value_and_grad(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
         """The objective and its gradient."""
@@ -147,53 +139,22 @@ def summarize(
     notes: Sequence[str] = (),
 ) -> Learned:
     """`Learned` from a method's optima in unconstrained coordinates."""
-    best = optima[0]
-    names = params.coordinate_names(slots)
-    described = [
-        LocalOptimum(
-            o.value,
-            params.natural_values(slots, o.vector),
-            o.status,
-            o.found,
-        )
-        for o in optima
-    ]
-    return Learned(
-        belief=params.from_vector(belief, slots, best.vector),
-        status=best.status,
-        log_evidence=best.value,
-        optima=described,
-        at_bound={names[i]: side for i, side in at_bound(best.vector, lower, upper)},
-        notes=list(notes),
-    )
-
-
-@dataclass(frozen=True)
-class _OverHyperparameters(Learner):
-    """The belief averaged over draws of its hyperparameters by an approximation of their posterior."""
-
-    method: Approximation
-
-    integrates: ClassVar[bool] = True
-
-    def learn(
-        self, belief: Any, statistics: Any, fixed: Sequence[str], priors: Mapping[str, Any], seed: int
-    ) -> Learned:
-        """The average."""
-        from credo.infer.hyper.draws import learn_by_draws
-
-        return learn_by_draws(self.method, belief, statistics, fixed, priors, seed)
+    best, names = optima[0], params.coordinate_names(slots)
+    described = [LocalOptimum(o.value, params.natural_values(slots, o.vector), o.status, o.found) for o in optima]
+    bounds = {names[i]: side for i, side in at_bound(best.vector, lower, upper)}
+    chosen = params.from_vector(belief, slots, best.vector)
+    return Learned(chosen, best.status, best.value, described, bounds, list(notes))
 
 
 def learn(
     belief: B,
-    *data: Any,
-    using: Any = None,
+    *data: object,
+    using: object = None,
     fixed: Iterable[str] = (),
-    priors: Mapping[str, Any] | Literal[False] | None = None,
+    priors: Mapping[str, object] | Literal[False] | None = None,
     seed: int = 0,
     report: bool = False,
-    **options: Any,
+    **options: object,
 ) -> Any:
     """The belief whose hyperparameters maximize evidence × prior.
 
@@ -215,34 +176,33 @@ def learn(
 
 def fit(
     belief: B,
-    *data: Any,
-    using: Any = None,
+    *data: object,
+    using: object = None,
     fixed: Iterable[str] = (),
-    priors: Mapping[str, Any] | Literal[False] | None = None,
+    priors: Mapping[str, object] | Literal[False] | None = None,
     seed: int = 0,
     report: bool = False,
-    **options: Any,
+    **options: object,
 ) -> Any:
     """`learn`, then `condition`, in one pass over the data; the arguments are those of `learn`."""
     learned, statistics = prepare_and_learn(belief, data, using, fixed, priors, seed, options)
-    own = statistics if learned.statistics is None else learned.statistics
     if learned.conditioned is not None:
         conditioned = learned.conditioned
     elif isinstance(using, Solver):
-        conditioned = using.conclude(learned.belief, own, data, options)
+        conditioned = using.conclude(learned.belief, statistics, data, options)
     else:
-        conditioned = learned.belief.condition_on(own)
+        conditioned = learned.belief.condition_on(statistics)
     return learned._replace(belief=conditioned) if report else conditioned
 
 
 def prepare_and_learn(
     belief: Belief,
-    data: tuple[Any, ...],
-    using: Any,
+    data: tuple[object, ...],
+    using: object,
     fixed: Iterable[str],
-    priors: Mapping[str, Any] | Literal[False] | None,
+    priors: Mapping[str, object] | Literal[False] | None,
     seed: int,
-    options: dict[str, Any],
+    options: dict[str, object],
     say: Callable[[Learned], None] | None = None,
     verb: str = "fit",
 ) -> tuple[Learned, Any]:
@@ -267,7 +227,9 @@ def prepare_and_learn(
         prepared, statistics = method.adapt(prepared, statistics)
         method = method if isinstance(method, Learner) else None
     elif isinstance(method, Approximation):
-        method = _OverHyperparameters(method)
+        from credo.infer.hyper.draws import _OverDraws  # which needs `Learned`
+
+        method = _OverDraws(method)
     if not params.layout(prepared, held):
         value = float(prepared.log_evidence_of(statistics))
         return Learned(prepared, CONVERGED, value, [], {}, ["there was nothing to learn"]), statistics

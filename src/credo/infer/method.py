@@ -21,6 +21,7 @@ from credo.core import params
 from credo.core.abilities import HasLogDensity, HasRows
 from credo.core.belief import Belief
 from credo.core.method import Method
+from credo.infer.priors import Priors
 
 if TYPE_CHECKING:
     from credo.infer.learning import Learned
@@ -28,14 +29,10 @@ if TYPE_CHECKING:
     from credo.infer.rows import RowDensity
     from credo.infer.target import Target
 
-MEMBERS = 32
-"""Draws of the hyperparameters over which a belief is averaged, where the method does not say."""
-
 
 def _in_words(needs: type | tuple[type, ...]) -> str:
     each = needs if isinstance(needs, tuple) else (needs,)
-    said = [vars(cls).get("in_words", f"a {cls.__name__}") for cls in each]
-    return f"it needs {' or '.join(said)}"
+    return f"it needs {' or '.join(vars(cls).get('in_words', f'a {cls.__name__}') for cls in each)}"
 
 
 class _OfFamilies(Method):
@@ -43,11 +40,11 @@ class _OfFamilies(Method):
 
     needs: ClassVar[type | tuple[type, ...]] = Belief
 
-    def serves(self, subject: Any, verb: str) -> bool:
+    def serves(self, subject: object, verb: str) -> bool:
         """Beliefs that are, or can do, what is needed."""
         return isinstance(subject, self.needs)
 
-    def needs_of(self, subject: Any, verb: str) -> str:
+    def needs_of(self, subject: object, verb: str) -> str:
         """Which those are."""
         return _in_words(self.needs)
 
@@ -59,16 +56,14 @@ class Learner(_OfFamilies, ABC):
     """Whether it averages over what it learns: then `condition` takes it, too."""
 
     @abstractmethod
-    def learn(
-        self, belief: Any, statistics: Any, fixed: Sequence[str], priors: Mapping[str, Any], seed: int
-    ) -> "Learned":
+    def learn(self, belief: Any, statistics: Any, fixed: Sequence[str], priors: Priors, seed: int) -> "Learned":
         """The belief with its numbers chosen, and how they were."""
 
-    def serves(self, subject: Any, verb: str) -> bool:
+    def serves(self, subject: object, verb: str) -> bool:
         """`condition` takes those that integrate."""
         return isinstance(subject, self.needs) and (verb != "condition" or self.integrates)
 
-    def needs_of(self, subject: Any, verb: str) -> str:
+    def needs_of(self, subject: object, verb: str) -> str:
         """What to call instead, or what it needs."""
         if isinstance(subject, self.needs):
             return f"it chooses numbers, call credo.fit(…, using={type(self).__name__}(…))"
@@ -84,17 +79,20 @@ class Learner(_OfFamilies, ABC):
 class Approximation(Method, ABC):
     """Approximates any log density over a pytree of numbers."""
 
+    members: int = 32
+    """Draws of the hyperparameters over which `fit` averages a belief."""
+
     @abstractmethod
     def run(self, target: "Target", seed: int = 0) -> "Posterior":
         """The posterior of a target, with notes on whether to trust it."""
 
-    def serves(self, subject: Any, verb: str) -> bool:
+    def serves(self, subject: object, verb: str) -> bool:
         """`condition`: beliefs with a log density; `fit`: those with hyperparameters."""
         if verb == "condition":
             return isinstance(subject, HasLogDensity)
         return isinstance(subject, Belief) and bool(params.learnable(subject))
 
-    def needs_of(self, subject: Any, verb: str) -> str:
+    def needs_of(self, subject: object, verb: str) -> str:
         """Which of the two is missing."""
         if verb != "condition":
             return "it draws hyperparameters, and there are none"
@@ -114,11 +112,11 @@ class RowApproximation(Method, ABC):
     def run_density(self, density: "RowDensity", data: Any, seed: int = 0) -> "Posterior":
         """The posterior of the numbers of a row density, with notes on whether to trust it."""
 
-    def serves(self, subject: Any, verb: str) -> bool:
+    def serves(self, subject: object, verb: str) -> bool:
         """`condition` of beliefs whose likelihood is a sum over rows."""
         return verb == "condition" and isinstance(subject, HasRows)
 
-    def needs_of(self, subject: Any, verb: str) -> str:
+    def needs_of(self, subject: object, verb: str) -> str:
         """A sum over rows, to condition on."""
         return _in_words(HasRows) if verb == "condition" else "it conditions on rows, call belief.condition(…, using=…)"
 
@@ -148,11 +146,11 @@ class Solver(_OfFamilies, ABC):
         """The last step of `fit`: Bayes' rule of a belief that was adapted and whose hyperparameters are chosen."""
         return belief.condition_on(statistics)
 
-    def serves(self, subject: Any, verb: str) -> bool:
+    def serves(self, subject: object, verb: str) -> bool:
         """`learn` takes those with a form of their own to learn in."""
         return isinstance(subject, self.needs) and (verb != "learn" or type(self).adapt is not Solver.adapt)
 
-    def needs_of(self, subject: Any, verb: str) -> str:
+    def needs_of(self, subject: object, verb: str) -> str:
         """What to call instead, or what it needs."""
         if isinstance(subject, self.needs):
             return "it conditions, call credo.fit or belief.condition"

@@ -9,7 +9,7 @@ that gains less than the noise of its ELBOs has come as far as the step size all
 Johnson & Zhang (2013); Roeder, Wu & Duvenaud (2017), "Sticking the landing"; Kucukelbir et al. (2017), "ADVI".
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
@@ -23,9 +23,12 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from credo.core.arrays import put
 from credo.core.errors import DataError
 from credo.core.linalg import log_determinant, solve_lower
-from credo.infer.normal_families import Family, Standardization
+from credo.infer.normal_families import Family, Standardization, law_of
 from credo.infer.rows import RowDensity, RowSource
 from credo.infer.target import Target
+
+State = tuple[Array, PyTree]
+"""The free numbers of the law, and the momentum of Adam."""
 
 PAIRS = 4
 """Antithetic pairs of draws of a step."""
@@ -62,8 +65,7 @@ class Minibatches(NamedTuple):
         n = self.source.n
         m = min(n, PART * self.batch)
         rows = (put(c) for c in self.source.take(np.sort(rng.choice(n, m, replace=False))))
-        density = _Scaled(self.density.log_prior, self.density.log_likelihood)
-        return Target(self.density.space, density, (put(np.asarray(n / m)), *rows))
+        return Target(self.density.space, self.density.scaled, (put(np.asarray(n / m)), *rows))
 
     def window(self, steps: int, rng: np.random.Generator) -> Iterator[tuple[Array, ...]]:
         """Minibatches for so many steps, `STEPS` at a time, each row once before any comes again."""
@@ -71,16 +73,6 @@ class Minibatches(NamedTuple):
         blocks = self.source.blocks(size, -(-steps * self.batch // self.source.n), rng)
         for columns, _ in islice(blocks, steps // STEPS):
             yield tuple(put(c.reshape(STEPS, self.batch, *c.shape[1:])) for c in columns)
-
-
-class _Scaled(eqx.Module):
-    """log π(θ) + scale Σ ℓ_i(θ)."""
-
-    log_prior: Callable[..., Array]
-    log_likelihood: Callable[..., Array]
-
-    def __call__(self, theta: PyTree, scale: Array, *rows: Array) -> Array:
-        return self.log_prior(theta) + scale * self.log_likelihood(theta, *rows).sum()
 
 
 class Anchor(NamedTuple):
@@ -91,7 +83,7 @@ class Anchor(NamedTuple):
     slope: Float[Array, " k"]
 
 
-def climb(
+def climb_by_rows(
     rows: Minibatches, family: Family, frame: Standardization, free: np.ndarray, passes: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, float, list[str]]:
     """The free numbers of the law at the top, averaged over the last window; the ELBO, and notes."""
@@ -132,7 +124,7 @@ def climb(
 
 def _anchor(rows: Minibatches, family: Family, frame: Standardization, free: Array) -> Anchor:
     """One pass over all rows."""
-    u = _center(family, frame, free)
+    u = law_of(family, frame, free)[0]
     value, slope, n = 0.0, np.zeros(u.shape), rows.source.n
     for first in range(0, n, rows.batch):
         index = np.arange(first, min(first + rows.batch, n))
@@ -144,14 +136,7 @@ def _anchor(rows: Minibatches, family: Family, frame: Standardization, free: Arr
 
 
 @eqx.filter_jit
-def _center(family: Family, frame: Standardization, free: Float[Array, " p"]) -> Float[Array, " k"]:
-    return family.law(frame, free)[0]
-
-
-@eqx.filter_jit
-def _total(
-    density: RowDensity, u: Float[Array, " k"], weights: Float[Array, " m"], rows: tuple[Array, ...]
-) -> tuple[Float[Array, ""], Float[Array, " k"]]:
+def _total(density: RowDensity, u: Array, weights: Float[Array, " m"], rows: tuple[Array, ...]) -> tuple[Array, Array]:
     """Σ wᵢ ℓᵢ(u) and its slope."""
     return jax.value_and_grad(lambda v: weights @ density.log_likelihood(density.space.tree(v), *rows))(u)
 
@@ -162,7 +147,7 @@ def _steps(
     family: Family,
     frame: Standardization,
     anchor: Anchor,
-    state: tuple[Array, PyTree],
+    state: State,
     batches: tuple[Array, ...],
     n: Float[Array, ""],
     step_size: Float[Array, ""],
@@ -192,9 +177,7 @@ def _steps(
 
         return jax.vmap(height)(center + jnp.concatenate([z, -z]) @ matrix.T).mean()
 
-    def step(
-        state: tuple[Array, PyTree], given: tuple[tuple[Array, ...], PRNGKeyArray]
-    ) -> tuple[tuple[Array, PyTree], tuple[Array, Array]]:
+    def step(state: State, given: tuple[tuple[Array, ...], PRNGKeyArray]) -> tuple[State, tuple[Array, Array]]:
         free, momentum = state
         value, slope = jax.value_and_grad(elbo)(free, *given)
         direction, momentum = adam.update(jnp.where(jnp.isfinite(slope), slope, 0.0), momentum)

@@ -48,18 +48,14 @@ class Family(eqx.Module):
     def begin(self, frame: Standardization) -> Float[np.ndarray, " p"]:
         """The free numbers of the law that is nearest to the frame."""
         k = frame.center.shape[0]
-        if self.kind == "meanfield":
-            return np.zeros(2 * k)
-        if self.kind == "fullrank":
-            return np.zeros(2 * k + k * (k - 1) // 2)
+        if self.kind != "lowrank":
+            return np.zeros(2 * k + (k * (k - 1) // 2 if self.kind == "fullrank" else 0))
         scaled = np.asarray(frame.root) / np.asarray(frame.scale)[:, None]
         values, vectors = np.linalg.eigh(scaled @ scaled.T)
         wide = vectors[:, ::-1][:, : self.rank] * np.sqrt(np.maximum(values[::-1][: self.rank] - 1.0, 0.01))
         return np.concatenate([np.zeros(2 * k), wide.ravel()])
 
-    def law(
-        self, frame: Standardization, free: Float[Array, " p"]
-    ) -> tuple[Float[Array, " k"], Float[Array, "k q"], Float[Array, ""]]:
+    def law(self, frame: Standardization, free: Float[Array, " p"]) -> tuple[Array, Array, Array]:
         """The center, A and the entropy of the law with these free numbers."""
         k = frame.center.shape[0]
         center = frame.center + frame.root @ free[:k]
@@ -88,14 +84,11 @@ class Family(eqx.Module):
         center, matrix, _ = law_of(self, frame, put(free))
         widened = np.exp(free[k : 2 * k])
         if self.kind == "fullrank":
-            root = matrix
-            scale = 1.0 / jnp.sqrt(jnp.diagonal(inverse(root)))
-            return Standardization(center, root, scale), np.zeros_like(free)
+            scale = 1.0 / jnp.sqrt(jnp.diagonal(inverse(matrix)))
+            return Standardization(center, matrix, scale), np.zeros_like(free)
         rest = free[2 * k :].reshape(k, -1) / widened[:, None]
-        frame = Standardization(
-            center, put(widened[:, None] * np.asarray(frame.root)), put(widened * np.asarray(frame.scale))
-        )
-        return frame, np.concatenate([np.zeros(2 * k), rest.ravel()])
+        root, scale = widened[:, None] * np.asarray(frame.root), widened * np.asarray(frame.scale)
+        return Standardization(center, put(root), put(scale)), np.concatenate([np.zeros(2 * k), rest.ravel()])
 
 
 @eqx.filter_jit

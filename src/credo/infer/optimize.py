@@ -10,6 +10,12 @@ from typing import NamedTuple
 import numpy as np
 from scipy import optimize
 
+ValueAndGrad = Callable[[np.ndarray], tuple[float, np.ndarray]]
+Box = tuple[np.ndarray, np.ndarray]
+Ends = tuple[int, float, float]
+Stride = float | np.ndarray
+Stop = Callable[[], bool] | None
+
 CONVERGED, STOPPED, DIVERGED = "converged", "stopped", "diverged"
 
 SAME_VALUE = 1e-5
@@ -32,15 +38,15 @@ class Optimum(NamedTuple):
 
 
 def maximize(
-    value_and_grad: Callable[[np.ndarray], tuple[float, np.ndarray]],
+    value_and_grad: ValueAndGrad,
     starts: Sequence[np.ndarray],
     lower: np.ndarray,
     upper: np.ndarray,
     max_steps: int = 200,
     tolerance: float = 1e-6,
     gain: float = 1e-14,
-    stride: float | np.ndarray = 1.0,
-    stop: Callable[[], bool] | None = None,
+    stride: Stride = 1.0,
+    stop: Stop = None,
 ) -> list[Optimum]:
     """The distinct local maxima reached from `starts`, the highest first.
 
@@ -52,7 +58,7 @@ def maximize(
     found: list[Optimum] = []
     for start in starts:
         if not (found and stop is not None and stop()):
-            found.append(_climb(value_and_grad, start, lower, upper, max_steps, tolerance, gain, stride, stop))
+            found.append(_climb(value_and_grad, start, (lower, upper), (max_steps, tolerance, gain), stride, stop))
     return distinct(found)
 
 
@@ -60,9 +66,7 @@ class _Stop(Exception):
     """The time is up."""
 
 
-def gradient_differences(
-    value_and_grad: Callable[[np.ndarray], tuple[float, np.ndarray]], at: np.ndarray, step: float = 1e-3
-) -> np.ndarray:
+def gradient_differences(value_and_grad: ValueAndGrad, at: np.ndarray, step: float = 1e-3) -> np.ndarray:
     """The Hessian of a function, from central differences of its gradient."""
     ends = [(value_and_grad(at + h)[1], value_and_grad(at - h)[1]) for h in step * np.eye(len(at))]
     hessian = np.asarray([(up - down) / (2 * step) for up, down in ends])
@@ -70,16 +74,9 @@ def gradient_differences(
 
 
 def _climb(
-    value_and_grad: Callable[[np.ndarray], tuple[float, np.ndarray]],
-    start: np.ndarray,
-    lower: np.ndarray,
-    upper: np.ndarray,
-    max_steps: int,
-    tolerance: float,
-    gain: float,
-    stride: float | np.ndarray,
-    stop: Callable[[], bool] | None,
+    value_and_grad: ValueAndGrad, start: np.ndarray, box: Box, ends: Ends, stride: Stride, stop: Stop
 ) -> Optimum:
+    (lower, upper), (max_steps, tolerance, gain) = box, ends
     origin = np.clip(start, lower, upper)
     height, slope = value_and_grad(origin)
     if not np.isfinite(height) or not np.all(np.isfinite(slope)):
@@ -103,16 +100,10 @@ def _climb(
 
     low, high = (lower - origin) / stride, (upper - origin) / stride
     least = gain * min(1.0, max(1.0, abs(float(height))) / unit)
-    ends = {"ftol": least, "gtol": float(np.min(stride)) * tolerance / unit}
+    options = {"maxiter": max_steps, "maxls": 40, "ftol": least, "gtol": float(np.min(stride)) * tolerance / unit}
+    bounds = list(zip(low, high, strict=True))
     try:
-        result = optimize.minimize(
-            negative,
-            np.zeros_like(origin),
-            jac=True,
-            method="L-BFGS-B",
-            bounds=list(zip(low, high, strict=True)),
-            options={"maxiter": max_steps, "maxls": 40, **ends},
-        )
+        result = optimize.minimize(negative, 0 * origin, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
     except _Stop:
         return Optimum(np.clip(top, lower, upper), highest, STOPPED, 0)
     place, value = np.clip(origin + stride * np.asarray(result.x), lower, upper), -float(result.fun) * unit
@@ -150,11 +141,7 @@ def at_bound(vector: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> list[t
 
 
 def flat_directions(
-    value: Callable[[np.ndarray], float],
-    optimum: Optimum,
-    lower: np.ndarray,
-    upper: np.ndarray,
-    coordinates: Sequence[int],
+    value: Callable[[np.ndarray], float], top: Optimum, lower: np.ndarray, upper: np.ndarray, coordinates: Sequence[int]
 ) -> list[tuple[int, str]]:
     """Those of the coordinates along which the function stays flat towards a bound: a maximum at infinity.
 
@@ -164,9 +151,8 @@ def flat_directions(
     found: list[tuple[int, str]] = []
     for i in coordinates:
         for side, sign in (("lower", -1.0), ("upper", 1.0)):
-            steps = [
-                np.clip(optimum.vector + sign * h * np.eye(len(optimum.vector))[i], lower, upper) for h in (2.0, 4.0)
-            ]
-            if all(abs(value(u) - optimum.value) < FLAT for u in steps):
+            axis = sign * np.eye(len(top.vector))[i]
+            steps = [np.clip(top.vector + h * axis, lower, upper) for h in (2.0, 4.0)]
+            if all(abs(value(u) - top.value) < FLAT for u in steps):
                 found.append((i, side))
     return found

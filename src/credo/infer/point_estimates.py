@@ -33,7 +33,7 @@ class ML(PointEstimate):
 
     learns: ClassVar[bool] = False
 
-    def condition(self, belief: HasPointEstimates, *data: Any, **options: Any) -> Any:
+    def condition(self, belief: HasPointEstimates, *data: object, **options: object) -> Any:
         """The belief with its parameters at their most likely values."""
         return belief.maximum_likelihood(*data, **options)
 
@@ -42,7 +42,7 @@ class ML(PointEstimate):
 class MAP(PointEstimate):
     """Maximum a posteriori: θ̂ = argmax p(data | θ) p(θ)."""
 
-    def condition(self, belief: HasPointEstimates, *data: Any, **options: Any) -> Any:
+    def condition(self, belief: HasPointEstimates, *data: object, **options: object) -> Any:
         """The belief with its parameters at the mode of their posterior."""
         return belief.maximum_a_posteriori(*data, **options)
 
@@ -51,6 +51,6 @@ class MAP(PointEstimate):
 class PlugIn(PointEstimate):
     """The posterior mean taken for the truth: θ̂ = E[θ | data]."""
 
-    def condition(self, belief: HasPointEstimates, *data: Any, **options: Any) -> Any:
+    def condition(self, belief: HasPointEstimates, *data: object, **options: object) -> Any:
         """The belief with its parameters at their posterior mean."""
         return belief.plug_in(*data, **options)

@@ -75,9 +75,8 @@ class Posterior(eqx.Module):
 
     def summary(self) -> str:
         """A table of means, standard deviations and 90 % intervals by name, and the verdict."""
-        named = self.space.by_path(self.values)
         rows: list[tuple[str, ...]] = [("", "mean", "sd", "5 %", "95 %")]
-        for path, draws in named.items():
+        for path, draws in self.space.by_path(self.values).items():
             flat = np.asarray(draws).reshape(len(draws), -1)
             for i, column in enumerate(flat.T):
                 name = path if flat.shape[1] == 1 else f"{path}[{i}]"

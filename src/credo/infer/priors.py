@@ -1,13 +1,13 @@
 """Priors of the numbers that are learned: densities, and penalties on the scale on which learning is free.
 
 Any object with `log_prob` is a prior, numpyro's distributions among them. A `Penalty` is climbed as it stands, so that
-its mode is that of θ in natural units; to integrate over θ, `as_density` gives the density that is as wide on the free
-scale u (log θ, log-odds, or θ itself).
+its mode is that of θ in natural units; to integrate over θ, `as_densities` gives the density that is as wide on the
+free scale u (log θ, log-odds, or θ itself).
 """
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -25,6 +25,10 @@ class Prior(Protocol):
 
     def log_prob(self, value: Array) -> Array:
         """log p(θ)."""
+
+
+Priors: TypeAlias = Mapping[str, Prior]
+"""By the path of the number."""
 
 
 class LogNormal(eqx.Module):
@@ -58,10 +62,6 @@ class Penalty(eqx.Module):
     def log_slope(self, value: Array) -> Array:
         """log |dθ/du| at θ."""
 
-    def as_density(self) -> "PenaltyDensity":
-        """The prior to integrate over."""
-        return PenaltyDensity(self)
-
 
 class PenaltyDensity(eqx.Module):
     """The normalized density of θ whose u has the density of a `Penalty`: p(θ) = exp(log_prob(θ))/mass · |du/dθ|."""
@@ -73,9 +73,9 @@ class PenaltyDensity(eqx.Module):
         return self.penalty.log_prob(value) - self.penalty.log_mass - self.penalty.log_slope(value)
 
 
-def as_densities(priors: Mapping[str, Prior]) -> dict[str, Prior]:
+def as_densities(priors: Priors) -> dict[str, Prior]:
     """The priors to integrate over: penalties as densities, densities as they are."""
-    return {path: prior.as_density() if isinstance(prior, Penalty) else prior for path, prior in priors.items()}
+    return {path: PenaltyDensity(prior) if isinstance(prior, Penalty) else prior for path, prior in priors.items()}
 
 
 class LogScalePenalty(Penalty):
@@ -102,10 +102,6 @@ class LogScalePenalty(Penalty):
     def log_slope(self, value: Array) -> Array:
         """log θ: θ = eᵘ."""
         return jnp.log(value)
-
-    def covariance(self, k: int) -> Float[np.ndarray, "k k"]:
-        """Of the logarithms of k numbers."""
-        return np.square(0.5 * (float(self.below) + float(self.above))) * np.eye(k)
 
     def on_host(self) -> OnHost:
         """Σ log_prob as a function of log θ, with its gradient, in NumPy."""
@@ -144,10 +140,6 @@ class SharedScale(LogScalePenalty):
         k, own = self.mode.size, jnp.square(self.among)
         together = jnp.log(own + k * jnp.square(self.below)) + (k - 1) * jnp.log(own)
         return 0.5 * (jnp.log(2 * jnp.pi) + together / k)
-
-    def covariance(self, k: int) -> Float[np.ndarray, "k k"]:
-        """σ² 11ᵀ + τ² I."""
-        return float(self.below) ** 2 * np.ones((k, k)) + float(self.among) ** 2 * np.eye(k)
 
     def on_host(self) -> OnHost:
         """Σ log_prob as a function of log θ, with its gradient, in NumPy."""

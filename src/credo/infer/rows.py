@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from credo.core import params
 from credo.core.errors import DataError
@@ -104,6 +104,10 @@ class RowDensity(eqx.Module):
     def __call__(self, u: Float[Array, " k"], rows: tuple[Array, ...], weights: Float[Array, " m"]) -> Float[Array, ""]:
         """log p(θ) + Σ wᵢ log p(rowᵢ | θ) + log |∂θ/∂u|."""
         return self.prior(u) + weights @ self.log_likelihood(self.space.tree(u), *rows)
+
+    def scaled(self, theta: PyTree, scale: Array, *rows: Array) -> Array:
+        """log p(θ) + scale Σ log p(rowᵢ | θ), some rows standing for all."""
+        return self.log_prior(theta) + scale * self.log_likelihood(theta, *rows).sum()
 
     def prior(self, u: Float[Array, " k"]) -> Float[Array, ""]:
         """log p(θ) + log |∂θ/∂u|."""

@@ -44,12 +44,11 @@ class ParameterSpace(eqx.Module):
             known = ", ".join(path or "(a single number)" for path, _ in leaves)
             raise DataError(f"constraints name {unknown[0]!r}, but init has the numbers: {known}")
         slots: list[params.Slot] = []
-        start = 0
         for path, leaf in leaves:
             constraint = _constraint(path, named.get(path, "real"))
             shape = tuple(params.bijector(constraint).inverse_shape(leaf.shape))
+            start = slots[-1].stop if slots else 0
             slots.append(params.Slot(path, constraint, shape, start, start + int(np.prod(shape, dtype=int))))
-            start = slots[-1].stop
         return cls(jax.tree.unflatten(tree, [leaf for _, leaf in leaves]), tuple(slots))
 
     @property
@@ -69,8 +68,7 @@ class ParameterSpace(eqx.Module):
 
     def vector(self, tree: PyTree) -> Float[Array, " k"]:
         """u = T⁻¹(θ)."""
-        leaves = jax.tree.leaves(tree)
-        pairs = zip(self.slots, leaves, strict=True)
+        pairs = zip(self.slots, jax.tree.leaves(tree), strict=True)
         return jnp.concatenate([jnp.ravel(params.bijector(s.constraint).inverse(jnp.asarray(v))) for s, v in pairs])
 
     def start(self) -> Float[np.ndarray, " k"]:
@@ -89,10 +87,9 @@ class ParameterSpace(eqx.Module):
 
 def _numbers(leaf: Any) -> Array:
     try:
-        values = jnp.asarray(leaf, dtype=float)
+        return jnp.asarray(leaf, dtype=float)
     except (TypeError, ValueError):
         raise DataError(f"init must hold numbers only, found {type(leaf).__name__}") from None
-    return values
 
 
 def _constraint(path: str, given: object) -> params.Constraint:

@@ -14,6 +14,7 @@ Forward: moments of the posterior by smoothed importance weights from the curren
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 
 import jax.numpy as jnp
 import numpy as np
@@ -25,7 +26,7 @@ from credo.core.errors import DataError, NotConverged
 from credo.core.linalg import cholesky, solve_lower
 from credo.infer.importance_sampling import check_by_psis, log_densities, pareto_smooth, scores, students
 from credo.infer.method import Approximation, RowApproximation
-from credo.infer.minibatch import Minibatches, climb
+from credo.infer.minibatch import Minibatches, climb_by_rows
 from credo.infer.normal_families import (
     Family,
     Standardization,
@@ -40,6 +41,8 @@ from credo.infer.posterior import NormalApproximation
 from credo.infer.quasi_random import normals
 from credo.infer.rows import RowDensity, RowSource
 from credo.infer.target import Constraints, ParameterSpace, Target
+
+Guesses = list[Standardization]
 
 SHRINK = 0.5
 """By how much a first guess is narrowed while the density is not finite at its draws."""
@@ -78,13 +81,9 @@ class Variational(Approximation, RowApproximation):
     def run(self, target: Target, seed: int = 0) -> NormalApproximation:
         """The approximation of a target; its `log_evidence` is the ELBO (forward: the mean importance weight)."""
         self._check()
-        start = target.check()
-        guesses = standardizations(target, start, self.max_steps)
-        found = (
-            self._forward(target, guesses, seed)
-            if self.direction == "forward"
-            else self._reverse(target, guesses, seed)
-        )
+        guesses = standardizations(target, target.check(), self.max_steps)
+        climb = self._forward if self.direction == "forward" else self._reverse
+        found = climb(target, guesses, seed)
         return dataclasses.replace(found, notes=(*found.notes, *check_by_psis(found, target, seed=seed)))
 
     def run_rows(
@@ -112,30 +111,29 @@ class Variational(Approximation, RowApproximation):
         rows = Minibatches.of(density, source, self.batch)
         rng = np.random.default_rng(seed)
         part = rows.part(rng)
-        start = part.check()
         family = self._family(part.space.size)
-        frame, free = self._begin(part, family, standardizations(part, start, self.max_steps), seed)
-        free, elbo, notes = climb(rows, family, frame, free, self.passes, rng)
+        frame, free = self._begin(part, family, standardizations(part, part.check(), self.max_steps), seed)
+        free, elbo, notes = climb_by_rows(rows, family, frame, free, self.passes, rng)
         center, matrix, _ = law_of(family, frame, put(free))
         return NormalApproximation(part.space, center, family.root(matrix), put(np.asarray(elbo)), tuple(notes))
 
     # -- reverse --------------------------------------------------------------------------------------------
 
-    def _reverse(self, target: Target, guesses: list[Standardization], seed: int) -> NormalApproximation:
+    def _reverse(self, target: Target, guesses: Guesses, seed: int) -> NormalApproximation:
         k = target.space.size
         family = self._family(k)
         frame, free = self._begin(target, family, guesses, seed)
         n, notes, at_edge = self._first(family, k), [], 0
         for attempt in range(64):
             z = normals(n, family.noises(k), [seed, 2 * attempt])
-            objective = _Elbo(target, family, frame, z)
+            objective = partial(_elbo, target, family, frame, z)
             low, high = free - FREE, free + FREE
             low[k : 2 * k], high[k : 2 * k] = -LOG_FREE, LOG_FREE
             free = maximize(objective, [free], low, high, self.max_steps, 0.1 * self.tolerance, 1e-10)[0].vector
             at_edge += bool(np.any(free[k : 2 * k] > 0.99 * LOG_FREE))
             frame, free = family.restandardize(frame, free)
-            fresh = _Elbo(target, family, frame, normals(n, family.noises(k), [seed, 2 * attempt + 1]))
-            elbo, slope = fresh(free)
+            fresh = normals(n, family.noises(k), [seed, 2 * attempt + 1])
+            elbo, slope = _elbo(target, family, frame, fresh, free)
             # In its frame the ELBO has a curvature of one or two: the slope is how far the optimum would move.
             move = float(np.abs(slope[: 2 * k]).max()) if np.isfinite(elbo) else np.inf
             if move < self.tolerance:
@@ -160,16 +158,14 @@ class Variational(Approximation, RowApproximation):
             f"(tolerance {self.tolerance}). Raise max_draws, or use NUTS()."
         )
 
-    def _begin(
-        self, target: Target, family: Family, guesses: list[Standardization], seed: int
-    ) -> tuple[Standardization, np.ndarray]:
+    def _begin(self, target: Target, family: Family, guesses: Guesses, seed: int) -> tuple[Standardization, np.ndarray]:
         """The guess with the highest ELBO, narrowed until that is finite."""
         k = target.space.size
         z = normals(self._first(family, k), family.noises(k), [seed, 0])
         found: list[tuple[float, Standardization]] = []
         for frame in guesses:
             for _ in range(20):
-                elbo = _Elbo(target, family, frame, z)(family.begin(frame))[0]
+                elbo = _elbo(target, family, frame, z, family.begin(frame))[0]
                 if np.isfinite(elbo):
                     found.append((elbo, frame))
                     break
@@ -192,7 +188,7 @@ class Variational(Approximation, RowApproximation):
 
     # -- forward --------------------------------------------------------------------------------------------
 
-    def _forward(self, target: Target, guesses: list[Standardization], seed: int) -> NormalApproximation:
+    def _forward(self, target: Target, guesses: Guesses, seed: int) -> NormalApproximation:
         """Moments by importance weights, from Student's t around the current law: its tails must be the wider ones."""
         k = target.space.size
         frame, _ = self._begin(target, Family("fullrank"), guesses, seed)
@@ -219,9 +215,8 @@ class Variational(Approximation, RowApproximation):
             notes.append(
                 f"The moments still moved by {move:.2g} standard deviations after {ROUNDS} rounds: use NUTS()."
             )
-        return NormalApproximation(
-            target.space, put(center), self._project(root), put(np.asarray(evidence)), tuple(notes)
-        )
+        log_evidence = put(np.asarray(evidence))
+        return NormalApproximation(target.space, put(center), self._project(root), log_evidence, tuple(notes))
 
     def _project(self, root: Float[np.ndarray, "k k"]) -> Float[Array, "k k"]:
         """The factor of the covariance in the family that is nearest by the forward divergence."""
@@ -242,22 +237,17 @@ class Variational(Approximation, RowApproximation):
             raise DataError(f"tolerance must be a number above 0, found {self.tolerance!r}")
 
 
-class _Elbo:
-    """The ELBO over a fixed set of draws, and its gradient, as a function of a family's free numbers."""
-
-    def __init__(self, target: Target, family: Family, frame: Standardization, z: Float[np.ndarray, "n q"]):
-        self._target, self._family, self._standardization, self._z = target, family, frame, z
-
-    def __call__(self, free: Float[np.ndarray, " p"]) -> tuple[float, Float[np.ndarray, " p"]]:
-        at = put(free)
-        center, matrix, entropy = (np.asarray(v) for v in law_of(self._family, self._standardization, at))
-        with np.errstate(over="ignore", invalid="ignore"):
-            values, slopes = scores(self._target, center + self._z @ matrix.T)
-        if not (np.all(np.isfinite(values)) and np.all(np.isfinite(slopes))):
-            return -np.inf, np.zeros_like(free)
-        by_matrix = slopes.T @ self._z / len(self._z)
-        slope = elbo_gradient(self._family, self._standardization, at, put(slopes.mean(0)), put(by_matrix))
-        return float(values.mean() + entropy), np.asarray(slope)
+def _elbo(
+    target: Target, family: Family, frame: Standardization, z: Float[np.ndarray, "n q"], free: Float[np.ndarray, " p"]
+) -> tuple[float, Float[np.ndarray, " p"]]:
+    """The ELBO over a fixed set of draws, and its gradient by a family's free numbers."""
+    center, matrix, entropy = (np.asarray(v) for v in law_of(family, frame, put(free)))
+    with np.errstate(over="ignore", invalid="ignore"):
+        values, slopes = scores(target, center + z @ matrix.T)
+    if not (np.all(np.isfinite(values)) and np.all(np.isfinite(slopes))):
+        return -np.inf, np.zeros_like(free)
+    slope = elbo_gradient(family, frame, put(free), put(slopes.mean(0)), put(slopes.T @ z / len(z)))
+    return float(values.mean() + entropy), np.asarray(slope)
 
 
 def _distance(root: np.ndarray, shift: np.ndarray, other: np.ndarray) -> float:

@@ -7,76 +7,57 @@ without a prior counts as flat on the unconstrained scale, 1/θ for a positive o
 """
 
 import warnings
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float
 
 from credo.core import params
+from credo.core.arrays import put
 from credo.core.belief import Belief
 from credo.core.errors import NotConverged, NotConvergedWarning
 from credo.infer.averaging import Averaged
 from credo.infer.hyper.target import hyper_target
 from credo.infer.learning import Learned
-from credo.infer.method import MEMBERS, Approximation
+from credo.infer.method import Approximation, Learner
 from credo.infer.optimize import CONVERGED
-from credo.infer.priors import Prior
-from credo.infer.target import Target
+from credo.infer.priors import Priors
 
 EXTREME = 300.0
 """A logarithm, or log odds, beyond which a draw is no number to predict with."""
 
 
-def learn_by_draws(
-    sampler: Approximation,
-    belief: Belief,
-    statistics: Any,
-    fixed: Sequence[str],
-    priors: Mapping[str, Prior],
-    seed: int,
-) -> Learned:
-    """The average of the belief over draws of its hyperparameters."""
-    target = hyper_target(belief, statistics, fixed, priors)
-    found = sampler.run(target, seed)
-    count = getattr(sampler, "members", MEMBERS)
-    vectors = found.vectors(count, jr.key(seed))
-    evidence = np.asarray(_evidences(vectors, target))
-    sound = np.isfinite(evidence) & (np.abs(np.asarray(vectors)) < EXTREME).all(axis=1)
-    if not sound.any():
-        raise NotConverged(
-            "no draw of the hyperparameters has a finite evidence: the data do not determine them; give priors={...}, "
-            "or hold some with fixed=[...]"
-        )
-    vectors, evidence = vectors[sound], evidence[sound]
-    # The space has an order of its own: numbers find their places in the belief by path.
-    members = tuple(params.replace(belief, target.space.tree(vector)) for vector in vectors)
-    flat = [slot.path for slot in target.space.slots if slot.path not in priors]
-    if found.notes:
-        warnings.warn(f"hyperparameters by draws: {found.verdict}", NotConvergedWarning, stacklevel=5)
-    notes = [*found.notes, f"{len(members)} of {found.kept().shape[0]} draws of the hyperparameters kept"]
-    notes += [f"{', '.join(flat)} without a prior"] if flat else []
-    return Learned(
+@dataclass(frozen=True)
+class _OverDraws(Learner):
+    """The belief averaged over draws of its hyperparameters by an approximation of their posterior."""
+
+    integrates: ClassVar[bool] = True
+
+    method: Approximation
+
+    def learn(self, belief: Belief, statistics: object, fixed: Sequence[str], priors: Priors, seed: int) -> Learned:
+        """The average of the belief over draws of its hyperparameters."""
+        target = hyper_target(belief, statistics, fixed, priors)
+        found = self.method.run(target, seed)
+        vectors = found.vectors(self.method.members, jr.key(seed))
+        # The space has an order of its own: numbers find their places in the belief by path.
+        drawn = [params.replace(belief, target.space.tree(vector)) for vector in vectors]
+        evidence = np.asarray([member.log_evidence_of(statistics) for member in drawn])
+        sound = np.flatnonzero(np.isfinite(evidence) & (np.abs(np.asarray(vectors)) < EXTREME).all(axis=1))
+        if not len(sound):
+            raise NotConverged(
+                "no draw of the hyperparameters has a finite evidence: the data do not determine them; give "
+                "priors={...}, or hold some with fixed=[...]"
+            )
+        members = tuple(drawn[i] for i in sound)
+        if found.notes:
+            warnings.warn(f"hyperparameters by draws: {found.verdict}", NotConvergedWarning, stacklevel=5)
+        notes = [*found.notes, f"{len(members)} of {found.kept().shape[0]} draws of the hyperparameters kept"]
+        flat = [slot.path for slot in target.space.slots if slot.path not in priors]
+        notes += [f"{', '.join(flat)} without a prior"] if flat else []
         # Conditioned on the data, each member is weighed by its evidence: draws have that weight already.
-        belief=Averaged(-evidence, members),
-        conditioned=Averaged(jnp.zeros(len(members)), tuple(member.condition_on(statistics) for member in members)),
-        status=CONVERGED,
-        log_evidence=float("nan"),
-        optima=[],
-        at_bound={},
-        notes=notes,
-    )
-
-
-@eqx.filter_jit
-def _evidences(vectors: Float[Array, "m k"], target: Target) -> Float[Array, " m"]:
-    belief, statistics, _ = target.data
-
-    def evidence(u: Array) -> Array:
-        return params.replace(belief, target.space.tree(u)).evidence_of(statistics)
-
-    return jax.lax.map(evidence, vectors)
+        before = Averaged(put(-evidence[sound]), members)
+        after = Averaged(put(np.zeros(len(members))), tuple(member.condition_on(statistics) for member in members))
+        return Learned(before, CONVERGED, float("nan"), [], {}, notes, after)

@@ -20,7 +20,7 @@ from credo.core.errors import DataError
 from credo.infer.hyper.target import HyperDensity
 from credo.infer.learning import Evidence, Learned, fit
 from credo.infer.method import Learner
-from credo.infer.priors import Prior
+from credo.infer.priors import Prior, Priors
 
 MOST_DIMENSIONS = 4
 
@@ -44,14 +44,12 @@ class HyperGrid(Learner):
     negligible: float = 1e-4
     """Members that weigh less than this share of the heaviest are left out."""
 
-    def condition(self, belief: Belief, *data: Any, **options: Any) -> Any:
+    def condition(self, belief: Belief, *data: object, **options: Any) -> Any:
         """`fit`, with what the grid says is fixed and which priors there are."""
         own = {"fixed": self.fixed, "priors": self.priors} | options
         return fit(belief, *data, using=self, **own)
 
-    def learn(
-        self, belief: Belief, statistics: Any, fixed: Sequence[str], priors: Mapping[str, Prior], seed: int
-    ) -> Learned:
+    def learn(self, belief: Belief, statistics: object, fixed: Sequence[str], priors: Priors, seed: int) -> Learned:
         """The average over the grid around the maximum that the belief's own learner finds."""
         late = sorted({*params.expand_paths(belief, self.fixed)} - {*fixed})
         if late:
@@ -65,7 +63,9 @@ class HyperGrid(Learner):
                 "fixed=[...] or sample them"
             )
         density = HyperDensity.of(learned.belief, slots, statistics, priors)
-        reach = self._reach(density.hessian(center))
+        spread = np.sqrt(np.diag(np.linalg.pinv(-density.hessian(center))).clip(min=1e-4))
+        # A flat direction would reach to infinity: e^±3 is wide enough to see it.
+        reach = np.minimum(self.width * spread, 3.0 * self.width)
         offsets = np.array(list(product(np.linspace(-1, 1, self.points), repeat=len(center))))
         vectors = center + offsets * reach
         heights = density.values(vectors)
@@ -74,12 +74,6 @@ class HyperGrid(Learner):
         note = f"{len(kept)} of {len(vectors)} grid points kept"
         found = density.average(learned, vectors[kept], cell[kept], heights[kept], [note])
         return found._replace(log_evidence=float(logsumexp(cell + heights)))
-
-    def _reach(self, hessian: np.ndarray) -> np.ndarray:
-        """Half the width of the grid along each axis, from the curvature at the centre."""
-        spread = np.sqrt(np.diag(np.linalg.pinv(-hessian)).clip(min=1e-4))
-        # A flat direction would reach to infinity: e^±3 is wide enough to see it.
-        return np.minimum(self.width * spread, 3.0 * self.width)
 
 
 Grid = HyperGrid

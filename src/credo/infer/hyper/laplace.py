@@ -1,19 +1,12 @@
 """Laplace's approximation of a marginal likelihood: the integral of a density from its height and curvature."""
 
-from collections.abc import Callable
-
 import numpy as np
 
-from credo.infer.optimize import gradient_differences
+from credo.infer.optimize import ValueAndGrad, gradient_differences
 
 
 def laplace_evidence(
-    value_and_grad: Callable[[np.ndarray], tuple[float, np.ndarray]],
-    at: np.ndarray,
-    *,
-    least: float,
-    root: np.ndarray | None = None,
-    step: float = 1e-3,
+    value_and_grad: ValueAndGrad, at: np.ndarray, *, least: float, root: np.ndarray | None = None, step: float = 1e-3
 ) -> float:
     """log ∫ exp J(u) du ≈ J + ½ gᵀA⁻¹g + k/2 log 2π - ½ log |A| around u = `at`, near the maximum.
 

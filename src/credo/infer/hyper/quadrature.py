@@ -9,10 +9,10 @@ the pass before has found: Naylor & Smith (1982), "Applications of a method for 
 distributions". For more it is a central composite design around the mode: Rue, Martino & Chopin (2009), §6.5.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -25,7 +25,7 @@ from credo.infer.hyper.target import HyperDensity, HyperEvidence
 from credo.infer.learning import Learned
 from credo.infer.method import Learner
 from credo.infer.optimize import DIVERGED
-from credo.infer.priors import Prior
+from credo.infer.priors import Priors
 
 POINTS = {1: 15, 2: 9, 3: 7}
 """Gauss-Hermite points along each coordinate, by the number of coordinates."""
@@ -104,9 +104,7 @@ class HyperQuadrature(Learner):
     max_steps: int = 200
     tolerance: float = 1e-5
 
-    def learn(
-        self, belief: Belief, statistics: Any, fixed: Sequence[str], priors: Mapping[str, Prior], seed: int
-    ) -> Learned:
+    def learn(self, belief: Belief, statistics: object, fixed: Sequence[str], priors: Priors, seed: int) -> Learned:
         """The average of the belief over the points, with the weights that they have before the data."""
         slots = params.layout(belief, fixed)
         k = slots[-1].stop
@@ -134,18 +132,16 @@ class HyperQuadrature(Learner):
         tensor = k in POINTS
         rule = gauss_hermite(self.points or POINTS[k], k) if tensor else central_composite(k)
         center, root = mode, _root(np.linalg.inv(-_definite(density.hessian(mode))))
-        last, moved = -np.inf, 0.0
+        last = -np.inf
         for turn in range(max(self.passes, 1) if tensor else 1):
             vectors = center + rule.z @ root.T
             inside = np.all((vectors >= lower) & (vectors <= upper), axis=1)
             heights = np.where(inside, density.values(vectors), -np.inf)
             scale = np.log(rule.weight) + 0.5 * np.square(rule.z).sum(1)
             scale += 0.5 * k * np.log(2 * np.pi) + np.linalg.slogdet(root)[1]
-            placed = _Placed(vectors, scale, scale + heights, moved)
-            total = float(special.logsumexp(placed.log_share))
-            placed = placed._replace(moved=abs(total - last) if turn else 0.0)
-            share = np.exp(placed.log_share - total)
-            last, moved = total, placed.moved
+            total = float(special.logsumexp(scale + heights))
+            placed = _Placed(vectors, scale, scale + heights, abs(total - last) if turn else 0.0)
+            share, last = np.exp(placed.log_share - total), total
             center = share @ vectors
             spread = (vectors - center).T @ (share[:, None] * (vectors - center))
             if 1.0 / np.square(share).sum() < 1.5:
@@ -163,9 +159,7 @@ class _Placed(NamedTuple):
     moved: float
 
 
-def _notes(
-    found: Learned, slots: params.Layout, priors: Mapping[str, Prior], placed: _Placed, share: np.ndarray
-) -> list[str]:
+def _notes(found: Learned, slots: params.Layout, priors: Priors, placed: _Placed, share: np.ndarray) -> list[str]:
     """What the user should know about the integral."""
     kind = "Gauss-Hermite" if slots[-1].stop in POINTS else "central composite"
     notes = [f"{len(share)} of {len(placed.vectors)} {kind} points kept, with {share.sum():.2%} of the probability"]

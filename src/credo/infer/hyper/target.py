@@ -6,7 +6,7 @@ over the learnable numbers that are not fixed, without constraints: the log marg
 and the Jacobian. A number without a prior counts as flat in u: 1/θ for a positive one.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -21,11 +21,11 @@ from credo.core.errors import DataError
 from credo.infer.averaging import Averaged
 from credo.infer.learning import Evidence, Learned
 from credo.infer.optimize import gradient_differences
-from credo.infer.priors import Prior, as_densities
+from credo.infer.priors import Priors, as_densities
 from credo.infer.target import ParameterSpace, Target
 
 
-def hyper_target(belief: Belief, statistics: Any, fixed: Sequence[str], priors: Mapping[str, Prior]) -> Target:
+def hyper_target(belief: Belief, statistics: object, fixed: Sequence[str], priors: Priors) -> Target:
     """J as a `Target` by path, for samplers: traceable."""
     slots = params.layout(belief, fixed)
     free = params.learnable(belief)
@@ -34,7 +34,7 @@ def hyper_target(belief: Belief, statistics: Any, fixed: Sequence[str], priors: 
     return Target(space, _log_joint, (belief, statistics, as_densities(priors)))
 
 
-def _log_joint(values: dict[str, Array], belief: Any, statistics: Any, priors: dict[str, Prior]) -> Float[Array, ""]:
+def _log_joint(values: dict[str, Array], belief: Any, statistics: object, priors: Priors) -> Float[Array, ""]:
     candidate = params.replace(belief, values)
     slots = params.layout(candidate)
     flat = [path for path in values if path not in priors]
@@ -49,11 +49,11 @@ class HyperDensity(NamedTuple):
     """log p(data | θ) + log p(θ), with its gradient."""
     belief: Any
     slots: params.Layout
-    statistics: Any
-    priors: dict[str, Prior]
+    statistics: object
+    priors: Priors
 
     @classmethod
-    def of(cls, belief: Any, slots: params.Layout, statistics: Any, priors: Mapping[str, Prior]) -> "HyperDensity":
+    def of(cls, belief: Any, slots: params.Layout, statistics: object, priors: Priors) -> "HyperDensity":
         """With penalties as the densities that are as wide."""
         densities = as_densities(priors)
         return cls(Evidence().objective(belief, slots, statistics, densities), belief, slots, statistics, densities)
@@ -78,10 +78,6 @@ class HyperDensity(NamedTuple):
         """By central differences of the gradient."""
         return gradient_differences(self.value_and_grad, vector, step)
 
-    def candidate(self, vector: np.ndarray | Array) -> Any:
-        """The belief with the hyperparameters of a vector."""
-        return params.from_vector(self.belief, self.slots, vector)
-
     def average(
         self, found: Learned, vectors: np.ndarray, log_scale: np.ndarray, heights: np.ndarray, notes: Iterable[str]
     ) -> Learned:
@@ -89,22 +85,16 @@ class HyperDensity(NamedTuple):
 
         What is returned has the weights of the points before the data, and after them where it is conditioned.
         """
-        members = [self.candidate(vector) for vector in vectors]
+        members = tuple(params.from_vector(self.belief, self.slots, vector) for vector in vectors)
         before = log_scale + np.asarray(_log_priors(jnp.asarray(vectors), self.belief, self.slots, self.priors))
-        after = jnp.asarray(log_scale + heights)
-        return found._replace(
-            belief=Averaged(jnp.asarray(before), tuple(members)),
-            conditioned=Averaged(after, tuple(member.condition_on(self.statistics) for member in members)),
-            notes=[*found.notes, *notes],
-        )
+        after = Averaged(log_scale + heights, tuple(member.condition_on(self.statistics) for member in members))
+        return found._replace(belief=Averaged(before, members), conditioned=after, notes=[*found.notes, *notes])
 
 
 class HyperEvidence(Evidence):
     """`Evidence` on the density of the unconstrained vector: its mode instead of that of θ."""
 
-    def objective(
-        self, belief: Any, slots: params.Layout, statistics: Any, priors: Mapping[str, Prior]
-    ) -> HyperDensity:
+    def objective(self, belief: Any, slots: params.Layout, statistics: object, priors: Priors) -> HyperDensity:
         """Evidence, prior and Jacobian."""
         return HyperDensity.of(belief, slots, statistics, priors)
 
@@ -112,21 +102,19 @@ class HyperEvidence(Evidence):
 _jacobian: Any = eqx.filter_jit(jax.value_and_grad(lambda u, slots, paths: params.log_jacobian(slots, u, paths)))
 
 
-def _log_prior(u: Float[Array, " k"], belief: Any, slots: params.Layout, priors: Mapping[str, Prior]) -> Array:
+def _log_prior(u: Float[Array, " k"], belief: Any, slots: params.Layout, priors: Priors) -> Array:
     jacobian = params.log_jacobian(slots, u, frozenset(priors))
     return params.log_prior(params.from_vector(belief, slots, u), priors) + jacobian
 
 
 @eqx.filter_jit
-def _log_priors(
-    vectors: Float[Array, "m k"], belief: Any, slots: params.Layout, priors: dict[str, Prior]
-) -> Float[Array, " m"]:
+def _log_priors(vectors: Float[Array, "m k"], belief: Any, slots: params.Layout, priors: Priors) -> Float[Array, " m"]:
     return jax.vmap(lambda u: _log_prior(u, belief, slots, priors))(vectors)
 
 
 @eqx.filter_jit
 def log_densities(
-    vectors: Float[Array, "m k"], belief: Any, slots: params.Layout, statistics: Any, priors: dict[str, Prior]
+    vectors: Float[Array, "m k"], belief: Any, slots: params.Layout, statistics: object, priors: Priors
 ) -> Float[Array, " m"]:
     """J at many vectors, one after the other; traceable."""
 

@@ -119,9 +119,7 @@ class DualAveraging(NamedTuple):
         log_step = jnp.log(step_size)
         return cls(log_step, log_step, jnp.zeros_like(log_step), log_step + jnp.log(pace.larger), jnp.zeros(()))
 
-    def after(
-        self, acceptance: Float[Array, "..."], target_acceptance: ArrayLike, pace: Pace = TRAJECTORIES
-    ) -> "DualAveraging":
+    def after(self, acceptance: Array, target_acceptance: ArrayLike, pace: Pace = TRAJECTORIES) -> "DualAveraging":
         """After a step that was accepted with this probability."""
         t = self.t + 1
         error = self.error + (target_acceptance - acceptance - self.error) / (t + DELAY)
@@ -133,13 +131,12 @@ class DualAveraging(NamedTuple):
 def window_ends(steps: int) -> np.ndarray:
     """The steps at which a window ends: 20, 60, 140, …; the last window is as long as it can be."""
     last = steps - max(int(LAST * steps), min(50, steps // 2))
-    ends: list[int] = []
-    size = FIRST
-    while ends[-1:] != [last] and last > 0:
-        end = (ends[-1] if ends else 0) + size
+    ends, size = [0], FIRST
+    while ends[-1] < last:
+        end = ends[-1] + size
         ends.append(end if end + 2 * size <= last else last)
         size *= 2
-    return np.asarray(ends)
+    return np.asarray(ends[1:])
 
 
 def adapt(
@@ -179,9 +176,7 @@ def adapt(
     return state, StepSizeAndMetric(jnp.exp(averaging.log_average), root)
 
 
-def covariance_root(
-    moments: RunningMoments, root: Float[Array, "k *k"], pace: Pace
-) -> tuple[Float[Array, "k *k"], Bool[Array, ""]]:
+def covariance_root(moments: RunningMoments, root: Float[Array, "k *k"], pace: Pace) -> tuple[Array, Bool[Array, ""]]:
     """L of the window's covariance, a dense one shrunk by (k/n)² to its diagonal; the old one where nothing moved."""
     n, k = moments.number, moments.mean.shape[0]
     covariance = moments.scatter / jnp.maximum(n - 1, 1)
@@ -191,8 +186,7 @@ def covariance_root(
     shrink = jnp.minimum((pace.worth_one * k / n) ** 2, 1.0)
     diagonal = jnp.diagonal(covariance)
     scale = jnp.sqrt(jnp.where(diagonal > 0, diagonal, 1.0))
-    correlation = (1 - shrink) * covariance / jnp.outer(scale, scale) + shrink * jnp.eye(k)
-    factor = factorize(correlation)
+    factor = factorize((1 - shrink) * covariance / jnp.outer(scale, scale) + shrink * jnp.eye(k))
     ok = factor.ok & jnp.all(diagonal > 0)
     return jnp.where(ok, scale[:, None] * factor.root, root), ok
 

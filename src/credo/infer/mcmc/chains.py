@@ -10,8 +10,8 @@ import os
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Any, Literal, NamedTuple, TypeAlias
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import equinox as eqx
 import jax
@@ -29,7 +29,7 @@ from credo.infer.mcmc.draws import Draws, pooled
 from credo.infer.method import Approximation
 from credo.infer.posterior import NormalApproximation
 from credo.infer.progress import Progress
-from credo.infer.target import Target
+from credo.infer.target import Target, value_and_grad
 
 Hint: TypeAlias = Any
 """What `prepare` hands to `tune`; as the next three, each sampler has a class of its own for it."""
@@ -39,6 +39,9 @@ ChainState: TypeAlias = Any
 """What is kept from step to step; it has a `position`."""
 Random: TypeAlias = Any
 """What a step needs that is random."""
+Prepared: TypeAlias = tuple[Hint, Float[np.ndarray, "c k"]]
+"""A hint for `tune`, and where the chains start."""
+Vector: TypeAlias = Float[Array, " k"]
 
 BLOCK = 250
 """Draws between two looks at the clock, the progress bar and the keyboard."""
@@ -91,14 +94,13 @@ class Sampler(Approximation):
     cores: int | None = None
     progress: bool = False
 
+    given: ClassVar[str | None] = None
+    """A setting that `prepare` makes a hint of: compiled code depends on whether it is given, not on its value."""
+
     # -- what a sampler is ----------------------------------------------------------------------------------
 
     @abstractmethod
-    def tune(self, target: Target, key: PRNGKeyArray, u: Float[Array, " k"], hint: Hint) -> tuple[Array, Tuning]:
-        """Warm-up: a position to go on from, and what was tuned. Traced; `hint` is what `prepare` returned."""
-
-    @abstractmethod
-    def begin(self, target: Target, u: Float[Array, " k"], tuning: Tuning) -> ChainState:
+    def begin(self, target: Target, u: Vector, tuning: Tuning) -> ChainState:
         """The state at a position. Traced."""
 
     @abstractmethod
@@ -113,13 +115,21 @@ class Sampler(Approximation):
         """Those of as many steps as there are keys. Traced."""
         return jax.vmap(lambda key: self.random_numbers(target, key))(keys)
 
-    def prepare(self, target: Target, u: np.ndarray, seed: int) -> tuple[Hint, Float[np.ndarray, "c k"]]:
+    def prepare(self, target: Target, u: np.ndarray, seed: int) -> Prepared:
         """A hint for `tune`, and where the chains start; not traced."""
         return None, self.starts(target, u, seed)[0]
 
-    def starts(
-        self, target: Target, u: np.ndarray, seed: int
-    ) -> tuple[Float[np.ndarray, "c k"], NormalApproximation | None]:
+    def tune(self, target: Target, key: PRNGKeyArray, u: Vector, hint: Hint) -> tuple[Array, Tuning]:
+        """Warm-up: a position to go on from, and what was tuned; here that is the hint, and the steps are burn-in."""
+
+        def one(state: ChainState, random: Random) -> tuple[ChainState, None]:
+            return self.step(target, random, state, hint)[0], None
+
+        random = self.many_random_numbers(target, jr.split(key, self.warmup))
+        state, _ = jax.lax.scan(one, self.begin(target, u, hint), random)
+        return state.position, hint
+
+    def starts(self, target: Target, u: np.ndarray, seed: int) -> tuple[np.ndarray, NormalApproximation | None]:
         """Where the chains start, and the law that these points are thought to have, if they have one."""
         from credo.infer.mcmc.pathfinder import Pathfinder
 
@@ -130,40 +140,32 @@ class Sampler(Approximation):
             raise DataError(f"start must be 'init', 'pathfinder' or a Pathfinder(...), found {self.start!r}")
         return jittered_starts(target, u, self.chains, float(self.spread), seed), None
 
-    def burn(self, target: Target, key: PRNGKeyArray, u: Float[Array, " k"], tuning: Tuning) -> Array:
-        """Where `warmup` steps without tuning lead. Traced."""
-
-        def one(state: ChainState, random: Random) -> tuple[ChainState, None]:
-            return self.step(target, random, state, tuning)[0], None
-
-        random = self.many_random_numbers(target, jr.split(key, self.warmup))
-        state, _ = jax.lax.scan(one, self.begin(target, u, tuning), random)
-        return state.position
-
     # -- running it -----------------------------------------------------------------------------------------
 
     def run(self, target: Target, seed: int = 0) -> Any:
         """The draws, with diagnostics; or their moments."""
-        self._check()
+        for name, least in (("chains", 1), ("draws", 1), ("thin", 1), ("warmup", 0)):
+            check_count(getattr(self, name), name, least)
+        if self.keep not in ("draws", "moments"):
+            raise DataError(f"keep must be 'draws' or 'moments', found {self.keep!r}")
         u = target.check()
-        k = target.space.size
-        thin = self._thin(k)
+        ratio = self._kept_one_in(target.space.size)
         hint, starts = self.prepare(target, u, seed)
         keys = jr.split(jr.key(seed), self.chains)
         program = self._program()
-        draws = -(-self.draws // thin.ratio)
+        draws = -(-self.draws // ratio)
         blocks = self.chains * (1 - (-draws // BLOCK))
         with Progress(self.progress) as say:
             done = itertools.count(1)
             work = [
                 _Chain(
-                    *(program, target, keys[i], put(starts[i]), hint, draws, thin.steps, self.keep),
+                    *(program, target, keys[i], put(starts[i]), hint, draws, self.thin * ratio, self.keep),
                     lambda: say(next(done) / blocks, f"{self.chains} chains"),
                 )
                 for i in range(self.chains)
             ]
             with blas_threads(1):  # chains have the cores: BLAS threads of their own would wait for each other
-                interrupted = _in_threads([chain.run for chain in work], self.cores or os.cpu_count() or 1, work)
+                interrupted = _in_threads(work, self.cores or os.cpu_count() or 1)
         finished = [chain for chain in work if chain.records]
         if not finished:
             raise KeyboardInterrupt("interrupted during warm-up: there are no draws yet")
@@ -178,19 +180,15 @@ class Sampler(Approximation):
     def _program(self) -> "Sampler":
         """The sampler without what compiled code does not depend on."""
         same: dict[str, Any] = {f.name: f.default for f in dataclasses.fields(Sampler) if f.name != "warmup"}
+        if self.given and getattr(self, self.given) is not None:
+            same[self.given] = 1.0
         return dataclasses.replace(self, **same)
 
-    def _check(self) -> None:
-        for name in ("chains", "draws", "thin"):
-            check_count(getattr(self, name), name)
-        check_count(self.warmup, "warmup", 0)
-        if self.keep not in ("draws", "moments"):
-            raise DataError(f"keep must be 'draws' or 'moments', found {self.keep!r}")
-
-    def _thin(self, k: int) -> "Thinning":
+    def _kept_one_in(self, k: int) -> int:
+        """How many of the draws that were asked for become one, so that they fit into memory."""
         needed = 8.0 * self.chains * self.draws * k
         if self.keep == "moments" or needed <= self.memory:
-            return Thinning(self.thin, 1)
+            return 1
         ratio = int(np.ceil(needed / self.memory))
         warnings.warn(
             f"{self.chains} × {self.draws} draws of {k} numbers need {needed / 1e9:.3g} GB, more than memory="
@@ -198,14 +196,7 @@ class Sampler(Approximation):
             NotConvergedWarning,
             stacklevel=4,
         )
-        return Thinning(self.thin * ratio, ratio)
-
-
-class Thinning(NamedTuple):
-    """Steps for each draw, and how many draws that were asked for become one."""
-
-    steps: int
-    ratio: int
+        return ratio
 
 
 def jittered_starts(target: Target, u: np.ndarray, chains: int, spread: float, seed: int) -> Float[np.ndarray, "c k"]:
@@ -215,17 +206,12 @@ def jittered_starts(target: Target, u: np.ndarray, chains: int, spread: float, s
     while len(out) < chains:
         for attempt in range(TRIES):
             trial = u + spread * 0.8**attempt * rng.normal(size=u.shape)
-            if np.isfinite(_density(target, put(trial))):
+            if np.isfinite(value_and_grad(target, put(trial))[0]):
                 break
         else:
             trial = u
         out.append(trial)
     return np.stack(out)
-
-
-@eqx.filter_jit
-def _density(target: Target, u: Float[Array, " k"]) -> Array:
-    return target(u)
 
 
 @eqx.filter_jit
@@ -240,79 +226,69 @@ def _block(
 ) -> tuple[ChainState, Array, Info]:
     """BLOCK draws."""
 
-    def step(state: ChainState, random: Random) -> tuple[ChainState, Info]:
-        return sampler.step(target, random, state, tuning)
+    def single(state: ChainState, random: Random) -> tuple[ChainState, tuple[Array, Info]]:
+        state, info = sampler.step(target, random, state, tuning)
+        return state, (state.position, info)
 
     def draw(state: ChainState, key: PRNGKeyArray) -> tuple[ChainState, tuple[Array, Info]]:
-        state, infos = jax.lax.scan(step, state, sampler.many_random_numbers(target, jr.split(key, thin)))
-        info = Info(infos[0].mean(), infos[1].any(), infos[2][-1], infos[3].any())
-        return state, (state.position, info)
-
-    def single(state: ChainState, random: Random) -> tuple[ChainState, tuple[Array, Info]]:
-        state, info = step(state, random)
-        return state, (state.position, info)
+        random = sampler.many_random_numbers(target, jr.split(key, thin))
+        state, (_, infos) = jax.lax.scan(single, state, random)
+        return state, (state.position, Info(infos[0].mean(), infos[1].any(), infos[2][-1], infos[3].any()))
 
     keys = jr.split(key, BLOCK)
-    if thin == 1:
-        state, (vectors, info) = jax.lax.scan(single, state, sampler.many_random_numbers(target, keys))
-    else:
-        state, (vectors, info) = jax.lax.scan(draw, state, keys)
+    one, inputs = (single, sampler.many_random_numbers(target, keys)) if thin == 1 else (draw, keys)
+    state, (vectors, info) = jax.lax.scan(one, state, inputs)
     return state, vectors, info
 
 
+@dataclasses.dataclass
 class _Chain:
     """One chain and what it has recorded."""
 
-    def __init__(
-        self,
-        sampler: Sampler,
-        target: Target,
-        key: PRNGKeyArray,
-        start: Array,
-        hint: Hint,
-        draws: int,
-        thin: int,
-        keep: str,
-        advance: Callable[[], None],
-    ):
-        self._about = (sampler, target)
-        self._key, self._start, self._hint, self._advance = key, start, hint, advance
-        self._draws, self._thin, self._keep = draws, thin, keep
-        self.moments: RunningMoments | None = None
-        self.length = 0
-        self.records: list[tuple[np.ndarray, ...]] = []
-        self.stop = False
+    sampler: Sampler
+    target: Target
+    key: PRNGKeyArray
+    start: Array
+    hint: Hint
+    draws: int
+    thin: int
+    keep: str
+    advance: Callable[[], None]
+    moments: RunningMoments | None = None
+    length: int = 0
+    records: list[tuple[np.ndarray, ...]] = dataclasses.field(default_factory=list)
+    stop: bool = False
 
     def run(self) -> None:
         """Warm-up, then blocks until there are enough draws or somebody says stop."""
-        k_tune, k_draw = jr.split(self._key)
-        state, tuning = _tune(*self._about, k_tune, self._start, self._hint)
+        k_tune, k_draw = jr.split(self.key)
+        state, tuning = _tune(self.sampler, self.target, k_tune, self.start, self.hint)
         jax.block_until_ready(state)
-        self._advance()
-        while self.length < self._draws and not self.stop:
+        self.advance()
+        while self.length < self.draws and not self.stop:
             k_draw, key = jr.split(k_draw)
-            state, vectors, info = _block(*self._about, key, state, tuning, self._thin)
-            n = min(BLOCK, self._draws - self.length)
+            state, vectors, info = _block(self.sampler, self.target, key, state, tuning, self.thin)
+            n = min(BLOCK, self.draws - self.length)
             record = tuple(np.asarray(v)[:n] for v in (vectors, *info))
-            if self._keep == "moments":
+            if self.keep == "moments":
                 block = RunningMoments.of(record[0])
                 self.moments = block if self.moments is None else self.moments.merge(block)
                 self.records = [record]
             else:
                 self.records.append(record)
             self.length += n
-            self._advance()
+            self.advance()
 
     def collect(self, length: int) -> tuple[np.ndarray, ...]:
         """Vectors and records of the first draws."""
         return tuple(np.concatenate(part)[:length] for part in zip(*self.records, strict=True))
 
 
-def _in_threads(jobs: list[Callable[[], None]], cores: int, chains: list[_Chain]) -> bool:
-    """Run the jobs, some at a time; whether the user interrupted them."""
+def _in_threads(chains: list[_Chain], cores: int) -> bool:
+    """Run the chains, some at a time; whether the user interrupted them."""
     interrupted = False
-    with ThreadPoolExecutor(max(1, min(cores, len(jobs)))) as pool:
-        futures: list[Future[None]] = [pool.submit(job) for job in jobs]
+    with ThreadPoolExecutor(max(1, min(cores, len(chains)))) as pool:
+        futures = [pool.submit(chain.run) for chain in chains]
         try:
             wait(futures)
         except KeyboardInterrupt:

@@ -38,9 +38,7 @@ class Draws(Posterior):
         notes: Sequence[str] = (),
     ) -> "Draws":
         """From what was recorded, with a verdict."""
-        c, n, _ = vectors.shape
-        found = diagnose(vectors, *info)
-        said = (*notes, *in_words(found, space.names, c, n))
+        said = (*notes, *in_words(diagnose(vectors, *info), space.names, *vectors.shape[:2]))
         chains, acceptance, divergent, energy, at_depth = put_all(vectors, *map(np.asarray, info))
         return cls(space, chains, acceptance, divergent, energy, at_depth, said)
 
@@ -66,13 +64,9 @@ class Draws(Posterior):
         c, n, _ = self.chains.shape
         named = self.space.by_path(self.values)
         posterior = {path or "theta": np.asarray(v).reshape(c, n, *v.shape[1:]) for path, v in named.items()}
-        stats = {
-            "diverging": np.asarray(self.divergent),
-            "energy": np.asarray(self.energy),
-            "acceptance_rate": np.asarray(self.acceptance),
-            "reached_max_treedepth": np.asarray(self.at_depth),
-        }
-        groups = {"posterior": posterior, "sample_stats": stats}
+        names = ("acceptance_rate", "diverging", "energy", "reached_max_treedepth")
+        recorded = (self.acceptance, self.divergent, self.energy, self.at_depth)
+        groups = {"posterior": posterior, "sample_stats": dict(zip(names, map(np.asarray, recorded), strict=True))}
         # Arviz 0 takes a keyword for each group, arviz 1 a dict of them.
         by_keyword = "sample_stats" in inspect.signature(arviz.from_dict).parameters
         return arviz.from_dict(**groups) if by_keyword else arviz.from_dict(groups)

@@ -21,13 +21,12 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jax.scipy import stats
-from jax.scipy.special import gammaln, xlogy
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, PRNGKeyArray, PyTree
+from numpyro import distributions as dist
 
 from credo.core.arrays import put
 from credo.core.errors import DataError
-from credo.infer.mcmc.chains import Hint, Info, Sampler, Tuning
+from credo.infer.mcmc.chains import Info, Prepared, Sampler, Tuning, Vector
 from credo.infer.mcmc.metropolis import check_like
 from credo.infer.target import ParameterSpace, Target
 
@@ -38,7 +37,7 @@ AGREES = 1e-6
 class Place(NamedTuple):
     """Where the cycle is."""
 
-    position: Float[Array, " k"]
+    position: Vector
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +57,7 @@ class Gibbs(Sampler):
         if isinstance(self.conditionals, Mapping):
             object.__setattr__(self, "conditionals", tuple(self.conditionals.items()))
 
-    def prepare(self, target: Target, u: np.ndarray, seed: int) -> tuple[Hint, Float[np.ndarray, "c k"]]:
+    def prepare(self, target: Target, u: np.ndarray, seed: int) -> Prepared:
         """Starting points, once the conditionals were seen to cover θ, in the right shapes, and to be right."""
         space = target.space
         paths = [slot.path for slot in space.slots]
@@ -69,28 +68,15 @@ class Gibbs(Sampler):
                 raise DataError(f"conditionals name {path!r}, but θ has the numbers: {', '.join(paths)}")
             found = jax.eval_shape(draw, jr.key(0), space.template, *target.data)
             check_like(space, found, f"the conditional of {path!r}", where)
-            if hasattr(draw, "log_prob"):
-                self._compare(target, path, draw, u)
+            if isinstance(draw, Conjugate):
+                _compare(target, path, draw, u)
             named += where
         missing = [path for path in paths if path not in named]
         if missing:
             raise DataError(f"there is no conditional for {', '.join(missing)}: give one, or take it out of init")
         return super().prepare(target, u, seed)
 
-    def _compare(self, target: Target, path: str, draw: "Conjugate", u: np.ndarray) -> None:
-        """`DataError` where a described conditional is not the conditional of the target."""
-        gap = float(_disagreement(target, put(u), path, draw))
-        if not gap < AGREES:
-            raise DataError(
-                f"the conditional of {path!r}, {draw.law!r}, is not that of the log density: the logs of their ratios "
-                f"at two points differ by {gap:.3g}; check priors, and which data the part stands behind"
-            )
-
-    def tune(self, target: Target, key: PRNGKeyArray, u: Float[Array, " k"], hint: Hint) -> tuple[Array, Tuning]:
-        """Burn-in."""
-        return self.burn(target, key, u, None), None
-
-    def begin(self, target: Target, u: Float[Array, " k"], tuning: Tuning) -> Place:
+    def begin(self, target: Target, u: Vector, tuning: Tuning) -> Place:
         """The position is all there is."""
         return Place(u)
 
@@ -114,8 +100,18 @@ def _with(space: ParameterSpace, theta: PyTree, path: str, new: PyTree) -> PyTre
     return jax.tree.unflatten(tree, leaves)
 
 
+def _compare(target: Target, path: str, draw: "Conjugate", u: np.ndarray) -> None:
+    """`DataError` where a described conditional is not the conditional of the target."""
+    gap = float(_disagreement(target, put(u), path, draw))
+    if not gap < AGREES:
+        raise DataError(
+            f"the conditional of {path!r}, {draw.law!r}, is not that of the log density: the logs of their ratios "
+            f"at two points differ by {gap:.3g}; check priors, and which data the part stands behind"
+        )
+
+
 @eqx.filter_jit
-def _disagreement(target: Target, u: Float[Array, " k"], path: str, draw: Any) -> Array:
+def _disagreement(target: Target, u: Vector, path: str, draw: "Conjugate") -> Array:
     """|Δ log p(θ) - Δ log p(θⱼ | θ₋ⱼ)| between two values of a part, relative to their size."""
     theta = target.space.tree(u)
     values = [draw(key, theta, *target.data) for key in jr.split(jr.key(0))]
@@ -128,8 +124,32 @@ def _disagreement(target: Target, u: Float[Array, " k"], path: str, draw: Any) -
 # -- conjugate parts ------------------------------------------------------------------------------------------
 
 
-Numbers: TypeAlias = Any
+Numbers: TypeAlias = object
 """A number, an array, the path of a part of θ, or a function of (θ, *data)."""
+
+
+class Seen(NamedTuple):
+    """What a conditional law depends on: the part as it is, all of θ, and the data."""
+
+    part: Array
+    theta: PyTree
+    data: tuple[PyTree, ...]
+
+    def look(self, what: Numbers) -> Array:
+        """The numbers that are meant."""
+        found = what(self.theta, *self.data) if callable(what) else _part(self.theta, what)
+        return jnp.asarray(found, dtype=float)
+
+    def item(self, what: Numbers) -> Array:
+        """Those in the data where a whole number is given."""
+        return jnp.asarray(self.data[what]) if isinstance(what, int) else self.look(what)
+
+    def total(self, values: Array, law: "Mean | Variance | Rate") -> Array:
+        """Sums over the observations of each entry of the part."""
+        values = jnp.broadcast_to(values, jnp.shape(self.item(law.observed)))
+        if law.group is not None:
+            return jnp.zeros(jnp.shape(self.part)).at[self.item(law.group).astype(int)].add(values)
+        return values if jnp.shape(self.part) == values.shape != () else values.sum()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,6 +167,13 @@ class Mean:
     observed: Numbers = 0
     group: Numbers | None = None
 
+    def given(self, seen: Seen) -> dist.Distribution:
+        """The conditional law."""
+        noise, before = seen.look(self.noise), seen.look(self.variance)
+        variance = 1 / (1 / before + seen.total(1 / noise, self))
+        mean = variance * (seen.look(self.mean) / before + seen.total(seen.item(self.observed) / noise, self))
+        return dist.Normal(mean, jnp.sqrt(variance))
+
 
 @dataclasses.dataclass(frozen=True)
 class Variance:
@@ -158,6 +185,12 @@ class Variance:
     observed: Numbers = 0
     group: Numbers | None = None
 
+    def given(self, seen: Seen) -> dist.Distribution:
+        """The conditional law."""
+        squares = (seen.item(self.observed) - seen.look(self.mean)) ** 2
+        shape = seen.look(self.shape) + 0.5 * seen.total(jnp.ones(()), self)
+        return dist.InverseGamma(shape, seen.look(self.scale) + 0.5 * seen.total(squares, self))
+
 
 @dataclasses.dataclass(frozen=True)
 class Probabilities:
@@ -165,6 +198,12 @@ class Probabilities:
 
     alpha: Numbers = 1.0
     observed: Numbers = 0
+
+    def given(self, seen: Seen) -> dist.Distribution:
+        """The conditional law."""
+        classes = jnp.ravel(seen.item(self.observed)).astype(int)
+        counts = jnp.zeros(jnp.shape(seen.part)).at[classes].add(1.0)
+        return dist.Dirichlet(seen.look(self.alpha) + counts)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,21 +216,28 @@ class Rate:
     observed: Numbers = 0
     group: Numbers | None = None
 
+    def given(self, seen: Seen) -> dist.Distribution:
+        """The conditional law."""
+        shape = seen.look(self.shape) + seen.total(seen.item(self.observed), self)
+        return dist.Gamma(shape, seen.look(self.rate) + seen.total(seen.look(self.exposure), self))
+
 
 Law = Mean | Variance | Probabilities | Rate
 
 
-def conjugate_blocks(laws: Mapping[str, Any]) -> dict[str, "Conjugate"]:
+def conjugate_blocks(laws: Mapping[str, object]) -> dict[str, "Conjugate"]:
     """Conditionals for `Gibbs` from descriptions of conjugate parts, by path.
 
     Each is compared with the log density before it is used, so a description that does not fit is refused.
     """
+    blocks = {}
     for path, law in laws.items():
         if not isinstance(law, Law):
             raise DataError(
                 f"{path!r} must be described by Mean, Variance, Probabilities or Rate, found {type(law).__name__}"
             )
-    return {path: Conjugate(path, law) for path, law in laws.items()}
+        blocks[path] = Conjugate(path, law)
+    return blocks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -203,57 +249,16 @@ class Conjugate:
 
     def __call__(self, key: PRNGKeyArray, theta: PyTree, *data: PyTree) -> Array:
         """A draw."""
-        like = _part(theta, self.path)
-        first, second = self._parameters(like, theta, data)
-        if isinstance(self.law, Mean):
-            return first + jnp.sqrt(second) * jr.normal(key, jnp.shape(like))
-        if isinstance(self.law, Probabilities):
-            return jr.dirichlet(key, first)
-        draw = jr.gamma(key, jnp.broadcast_to(first, jnp.shape(like)))
-        return second / draw if isinstance(self.law, Variance) else draw / second
+        return self._given(theta, data).sample(key)
 
     def log_prob(self, value: Array, theta: PyTree, *data: PyTree) -> Array:
         """The log density of a value of the part."""
-        first, second = self._parameters(_part(theta, self.path), theta, data)
-        if isinstance(self.law, Mean):
-            return stats.norm.logpdf(value, first, jnp.sqrt(second)).sum()
-        if isinstance(self.law, Probabilities):
-            return xlogy(first - 1, value).sum() - gammaln(first).sum() + gammaln(first.sum())
-        if isinstance(self.law, Variance):
-            inverse = stats.gamma.logpdf(1 / value, first, scale=1 / second)
-            return (inverse - 2 * jnp.log(value)).sum()
-        return stats.gamma.logpdf(value, first, scale=1 / second).sum()
+        return self._given(theta, data).log_prob(value).sum()
 
-    def _parameters(self, like: Array, theta: PyTree, data: tuple[PyTree, ...]) -> tuple[Array, Array]:
-        """Mean and variance, shape and scale, or the Dirichlet's α twice."""
-
-        def look(what: Numbers) -> Array:
-            return jnp.asarray(what(theta, *data) if callable(what) else _part(theta, what), dtype=float)
-
-        law = self.law
-        observed = data[law.observed] if isinstance(law.observed, int) else look(law.observed)
-        if isinstance(law, Probabilities):
-            classes = jnp.ravel(observed).astype(int)
-            alpha = look(law.alpha) + jnp.zeros(jnp.shape(like)).at[classes].add(1.0)
-            return alpha, alpha
-        members = law.group if law.group is None or not isinstance(law.group, int) else data[law.group]
-        members = look(members) if isinstance(members, str) or callable(members) else members
-
-        def total(values: Array) -> Array:
-            """Sums over the observations of each entry."""
-            values = jnp.broadcast_to(values, jnp.shape(observed))
-            if members is not None:
-                return jnp.zeros(jnp.shape(like)).at[jnp.asarray(members).astype(int)].add(values)
-            return values if jnp.shape(like) == jnp.shape(observed) != () else values.sum()
-
-        if isinstance(law, Mean):
-            noise = look(law.noise)
-            variance = 1 / (1 / look(law.variance) + total(1 / noise))
-            return variance * (look(law.mean) / look(law.variance) + total(observed / noise)), variance
-        if isinstance(law, Variance):
-            gaps = observed - look(law.mean)
-            return look(law.shape) + 0.5 * total(jnp.ones(())), look(law.scale) + 0.5 * total(gaps**2)
-        return look(law.shape) + total(observed), look(law.rate) + total(look(law.exposure))
+    def _given(self, theta: PyTree, data: tuple[PyTree, ...]) -> dist.Distribution:
+        part = _part(theta, self.path)
+        given = self.law.given(Seen(part, theta, data))
+        return given.expand(jnp.shape(part)[: jnp.ndim(part) - given.event_dim])
 
 
 def _part(theta: PyTree, what: Any) -> Any:

@@ -27,7 +27,7 @@ from credo.core.arrays import put
 from credo.core.checks import check_count
 from credo.core.errors import DataError
 from credo.infer.mcmc.adaptation import TRAJECTORIES, Pace, StepSizeAndMetric, adapt, window_ends
-from credo.infer.mcmc.chains import Hint, Info, Sampler
+from credo.infer.mcmc.chains import Hint, Info, Prepared, Sampler, Tuning, Vector
 from credo.infer.target import Target
 
 DENSE_UP_TO = 64
@@ -38,6 +38,8 @@ DIVERGED = 1000.0
 """An error of the energy that no stable trajectory makes."""
 
 Density = Callable[[Array], Array]
+Slope = Callable[[Array], tuple[Array, Array]]
+"""The log density with its gradient, as functions of x."""
 T = TypeVar("T")
 
 
@@ -53,6 +55,15 @@ class State(NamedTuple):
         """The state at u."""
         return cls(u, *tuning.slope(density, u))
 
+    def first_point(self, density: Density, tuning: StepSizeAndMetric, q: Vector) -> tuple["Point", Slope]:
+        """The first point of a trajectory, with this momentum, and its `Slope`."""
+        first = Point(jnp.zeros_like(q), q, self.gradient, self.log_density)
+        return first, lambda x: tuning.slope(density, self.position + tuning.out(x))
+
+    def moved(self, tuning: StepSizeAndMetric, chosen: "Place") -> "State":
+        """The state at the chosen place of a trajectory from here."""
+        return State(self.position + tuning.out(chosen.x), chosen.log_density, chosen.gradient)
+
 
 class Trajectory(NamedTuple):
     """How a trajectory went: the mean acceptance probability of its points, its energy, and why it ended."""
@@ -62,6 +73,9 @@ class Trajectory(NamedTuple):
     divergent: Bool[Array, ""]
     depth: Int[Array, ""]
     leapfrogs: Array
+
+
+Moved = tuple[State, Trajectory]
 
 
 class Point(NamedTuple):
@@ -76,6 +90,11 @@ class Point(NamedTuple):
     def energy(self) -> Array:
         """H."""
         return 0.5 * self.q @ self.q - self.log_density
+
+    def gain(self, energy: Array) -> Array:
+        """-ΔH to another energy; minus infinity where it is not a number."""
+        gain = energy - self.energy
+        return jnp.where(jnp.isnan(gain), -jnp.inf, gain)
 
 
 class Place(NamedTuple):
@@ -104,28 +123,18 @@ class RandomNumbers(NamedTuple):
         return cls(jr.normal(k_momentum, (k,)), jr.uniform(k_uniform, (room, 3)))
 
 
-def hmc(
-    density: Density, state: State, tuning: StepSizeAndMetric, random: RandomNumbers, number: int
-) -> tuple[State, Trajectory]:
+def hmc(density: Density, state: State, tuning: StepSizeAndMetric, random: RandomNumbers, number: int) -> Moved:
     """A trajectory of `number` steps; its end is accepted with probability min(1, exp(-ΔH))."""
-    first, slope = first_point(density, state, tuning, random.q)
+    first, slope = state.first_point(density, tuning, random.q)
     last = jax.lax.fori_loop(0, number, lambda _, point: leapfrog(slope, point, tuning.step_size), first)
-    gain = energy_gain(first.energy, last)
-    take = jnp.log(random.uniform[0, 0]) < gain
-    chosen = pick(take, Place.of(last), Place.of(first))
-    about = Trajectory(acceptance_of(gain), first.energy, gain < -DIVERGED, jnp.asarray(0), jnp.asarray(number))
-    return arrived(state, tuning, chosen), about
+    gain = last.gain(first.energy)
+    chosen = pick(jnp.log(random.uniform[0, 0]) < gain, Place.of(last), Place.of(first))
+    acceptance = jnp.exp(jnp.minimum(gain, 0.0))
+    about = Trajectory(acceptance, first.energy, gain < -DIVERGED, jnp.asarray(0), jnp.asarray(number))
+    return state.moved(tuning, chosen), about
 
 
-def first_point(
-    density: Density, state: State, tuning: StepSizeAndMetric, q: Float[Array, " k"]
-) -> tuple[Point, Callable[[Array], tuple[Array, Array]]]:
-    """The first point, with this momentum, and the log density with its gradient as a function of x."""
-    first = Point(jnp.zeros_like(q), q, state.gradient, state.log_density)
-    return first, lambda x: tuning.slope(density, state.position + tuning.out(x))
-
-
-def leapfrog(slope: Callable[[Array], tuple[Array, Array]], point: Point, step: ArrayLike) -> Point:
+def leapfrog(slope: Slope, point: Point, step: ArrayLike) -> Point:
     """One step of the leapfrog."""
     q = point.q + 0.5 * step * point.gradient
     x = point.x + step * q
@@ -136,22 +145,6 @@ def leapfrog(slope: Callable[[Array], tuple[Array, Array]], point: Point, step: 
 def pick(take: Bool[Array, ""], new: T, old: T) -> T:
     """The new one, or the old."""
     return jax.tree.map(lambda a, b: jnp.where(take, a, b), new, old)
-
-
-def energy_gain(energy: Array, point: Point) -> Array:
-    """-ΔH; minus infinity where it is not a number."""
-    gain = energy - point.energy
-    return jnp.where(jnp.isnan(gain), -jnp.inf, gain)
-
-
-def acceptance_of(gain: Array) -> Array:
-    """min(1, exp(-ΔH))."""
-    return jnp.exp(jnp.minimum(gain, 0.0))
-
-
-def arrived(state: State, tuning: StepSizeAndMetric, chosen: Place) -> State:
-    """The state at the chosen place of a trajectory from `state`."""
-    return State(state.position + tuning.out(chosen.x), chosen.log_density, chosen.gradient)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -168,7 +161,7 @@ class Hamiltonian(Sampler):
             raise DataError(f"metric must be 'auto', 'dense' or 'diagonal', found {self.metric!r}")
         return self.metric == "dense" or (self.metric == "auto" and k <= DENSE_UP_TO)
 
-    def prepare(self, target: Target, u: np.ndarray, seed: int) -> tuple[Hint, Float[np.ndarray, "c k"]]:
+    def prepare(self, target: Target, u: np.ndarray, seed: int) -> Prepared:
         """The root of the covariance with which the metric begins, and starting points."""
         k = target.space.size
         dense = self._dense(k)
@@ -181,10 +174,10 @@ class Hamiltonian(Sampler):
         """Those of a trajectory."""
         return RandomNumbers.draw(key, target.space.size, self._room())
 
-    def tune(
-        self, target: Target, key: PRNGKeyArray, u: Float[Array, " k"], hint: Hint
-    ) -> tuple[Array, StepSizeAndMetric]:
-        """Windows in which the step size and the metric are learned."""
+    def tune(self, target: Target, key: PRNGKeyArray, u: Vector, hint: Hint) -> tuple[Array, StepSizeAndMetric]:
+        """Windows in which the step size and the metric are learned; burn-in where both are given."""
+        if isinstance(hint, StepSizeAndMetric):
+            return super().tune(target, key, u, hint)
         if self.warmup == 0:
             return u, StepSizeAndMetric(jnp.asarray(0.1), hint)
 
@@ -201,32 +194,27 @@ class Hamiltonian(Sampler):
         state, tuning = adapt(begin, move, u, first, (random, depths), float(self.target_acceptance), self.pace)
         return state.position, tuning
 
-    def begin(self, target: Target, u: Float[Array, " k"], tuning: StepSizeAndMetric) -> State:
+    def begin(self, target: Target, u: Vector, tuning: StepSizeAndMetric) -> State:
         """Position, density and gradient."""
         return State.at(target, u, tuning)
 
-    def step(
-        self, target: Target, random: RandomNumbers, state: State, tuning: StepSizeAndMetric
-    ) -> tuple[State, Info]:
+    def step(self, target: Target, random: RandomNumbers, state: State, tuning: Tuning) -> tuple[State, Info]:
         """One trajectory."""
         state, about = self._trajectory(target, state, tuning, random, self._room())
-        return state, Info(about.acceptance, about.divergent, about.energy, self._cut(about))
+        return state, Info(about.acceptance, about.divergent, about.energy, about.depth >= self._room())
 
     def _first_step(self, k: int) -> float:
         """ε for a target of unit scale, before it is tuned."""
         return 1.0
 
     def _room(self) -> int:
+        """The depth at which a trajectory is as long as it may be."""
         return 1
-
-    def _cut(self, about: Trajectory) -> Array:
-        """Whether the trajectory was as long as it may be."""
-        return jnp.asarray(False)
 
     @abstractmethod
     def _trajectory(
         self, target: Target, state: State, tuning: StepSizeAndMetric, random: RandomNumbers, deepest: ArrayLike
-    ) -> tuple[State, Trajectory]: ...
+    ) -> Moved: ...
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -245,7 +233,7 @@ class HMC(Hamiltonian):
     steps: int = 10
     jitter: float | int = 0.2
 
-    def prepare(self, target: Target, u: np.ndarray, seed: int) -> tuple[Hint, Float[np.ndarray, "c k"]]:
+    def prepare(self, target: Target, u: np.ndarray, seed: int) -> Prepared:
         """As for all trajectories, once their settings make sense."""
         check_count(self.steps, "steps")
         if not 0 <= self.jitter < 1:
@@ -254,6 +242,6 @@ class HMC(Hamiltonian):
 
     def _trajectory(
         self, target: Target, state: State, tuning: StepSizeAndMetric, random: RandomNumbers, deepest: ArrayLike
-    ) -> tuple[State, Trajectory]:
+    ) -> Moved:
         jitter = 1 + self.jitter * (2 * random.uniform[0, 1] - 1)
         return hmc(target, state, tuning._replace(step_size=jitter * tuning.step_size), random, self.steps)

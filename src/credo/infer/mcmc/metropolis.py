@@ -9,7 +9,7 @@ Metropolis et al. (1953); Hastings (1970); Robert & Casella (2004), "Monte Carlo
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,7 @@ from credo.core import params
 from credo.core.arrays import put
 from credo.core.errors import DataError
 from credo.infer.mcmc.adaptation import WALKS, DualAveraging, StepSizeAndMetric, adapt, check_scale
-from credo.infer.mcmc.chains import Hint, Info, Sampler, Tuning
+from credo.infer.mcmc.chains import Hint, Info, Prepared, Sampler, Tuning, Vector
 from credo.infer.target import ParameterSpace, Target
 
 AIM, AIM_ONE = 0.234, 0.44
@@ -33,7 +33,7 @@ INSIDE = 1e-6
 class Walk(NamedTuple):
     """A position and its log density."""
 
-    position: Float[Array, " k"]
+    position: Vector
     density: Float[Array, ""]
 
 
@@ -51,23 +51,22 @@ def accept(key: PRNGKeyArray, here: Walk, there: Walk, correction: ArrayLike = 0
 
 
 class _Metropolis(Sampler):
-    def begin(self, target: Target, u: Float[Array, " k"], tuning: Tuning) -> Walk:
+    def begin(self, target: Target, u: Vector, tuning: Tuning) -> Walk:
         """Position and log density."""
         return Walk(u, target(u))
 
 
+@dataclasses.dataclass(frozen=True)
 class _Scaled(_Metropolis):
-    """A sampler with a `scale` that is tuned where it is None; a given one is a leaf of the compiled program."""
+    """A sampler with a `scale` that is tuned where it is None."""
 
-    def prepare(self, target: Target, u: np.ndarray, seed: int) -> tuple[Hint, Float[np.ndarray, "c k"]]:
+    given: ClassVar[str | None] = "scale"
+    scale: object = None
+
+    def prepare(self, target: Target, u: np.ndarray, seed: int) -> Prepared:
         """The scale, where one is given, and starting points."""
-        given = self.scale  # type: ignore[attr-defined]
-        hint = None if given is None else put(check_scale(given, "scale", target.space.size))
+        hint = None if self.scale is None else put(check_scale(self.scale, "scale", target.space.size))
         return hint, super().prepare(target, u, seed)[1]
-
-    def _program(self) -> Sampler:
-        given = self.scale  # type: ignore[attr-defined]
-        return dataclasses.replace(super()._program(), scale=None if given is None else 1.0)  # type: ignore[call-arg]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,13 +80,10 @@ class RandomWalk(_Scaled):
         chains, draws, warmup, thin, keep, memory, start, spread, cores, progress: see `Sampler`.
     """
 
-    scale: Any = None
-
-    def tune(self, target: Target, key: PRNGKeyArray, u: Float[Array, " k"], hint: Hint) -> tuple[Array, Tuning]:
+    def tune(self, target: Target, key: PRNGKeyArray, u: Vector, hint: Hint) -> tuple[Array, Tuning]:
         """Covariance and length of the proposal."""
         if hint is not None:
-            given = StepSizeAndMetric(jnp.ones(()), hint)
-            return self.burn(target, key, u, given), given
+            return super().tune(target, key, u, StepSizeAndMetric(jnp.ones(()), hint))
         k = u.shape[0]
         first = StepSizeAndMetric(jnp.asarray(2.38 / np.sqrt(k)), jnp.eye(k))
 
@@ -118,12 +114,10 @@ class ComponentWise(_Scaled):
         chains, draws, warmup, thin, keep, memory, start, spread, cores, progress: see `Sampler`.
     """
 
-    scale: Any = None
-
-    def tune(self, target: Target, key: PRNGKeyArray, u: Float[Array, " k"], hint: Hint) -> tuple[Array, Tuning]:
+    def tune(self, target: Target, key: PRNGKeyArray, u: Vector, hint: Hint) -> tuple[Array, Tuning]:
         """The scales, by dual averaging of each."""
         if hint is not None:
-            return self.burn(target, key, u, jnp.log(hint)), jnp.log(hint)
+            return super().tune(target, key, u, jnp.log(hint))
 
         def one(carry: tuple[Walk, DualAveraging], key: PRNGKeyArray) -> tuple[tuple[Walk, DualAveraging], None]:
             state, scales = carry
@@ -170,15 +164,11 @@ class MetropolisHastings(_Metropolis):
     propose: Callable[..., object]
     log_ratio: Callable[..., Array] | None = None
 
-    def prepare(self, target: Target, u: np.ndarray, seed: int) -> tuple[Hint, Float[np.ndarray, "c k"]]:
+    def prepare(self, target: Target, u: np.ndarray, seed: int) -> Prepared:
         """Starting points, once the proposal was seen to have the right structure."""
         space = target.space
         check_like(space, jax.eval_shape(self.propose, jr.key(0), space.template), "propose")
         return super().prepare(target, u, seed)
-
-    def tune(self, target: Target, key: PRNGKeyArray, u: Float[Array, " k"], hint: Hint) -> tuple[Array, Tuning]:
-        """Burn-in."""
-        return self.burn(target, key, u, None), None
 
     def step(self, target: Target, key: PRNGKeyArray, state: Walk, tuning: Tuning) -> tuple[Walk, Info]:
         """One proposal."""
@@ -187,23 +177,18 @@ class MetropolisHastings(_Metropolis):
         theta = self.propose(k_move, space.tree(state.position))
         u = space.vector(theta)
         # Outside its constraint a number has no place on the unconstrained scale, or one that leads elsewhere.
-        back = space.tree(u)
-        near = [jnp.all(jnp.abs(a - b) <= INSIDE * (1 + jnp.abs(b))) for a, b in _pairs(theta, back)]
-        inside = jnp.all(jnp.stack(near))
+        pairs = zip(jax.tree.leaves(theta), jax.tree.leaves(space.tree(u)), strict=True)
+        inside = jnp.all(jnp.stack([jnp.all(jnp.abs(a - b) <= INSIDE * (1 + jnp.abs(b))) for a, b in pairs]))
         u = jnp.where(inside, u, state.position)
         there = Walk(u, jnp.where(inside, target(u), -jnp.inf))
         state, alpha = accept(k_accept, state, there, self.correction(space, state.position, u))
         return state, Info.plain(alpha)
 
-    def correction(self, space: ParameterSpace, u: Float[Array, " k"], v: Float[Array, " k"]) -> Array:
+    def correction(self, space: ParameterSpace, u: Vector, v: Vector) -> Array:
         """log q(v → u) - log q(u → v), in terms of densities on the unconstrained scale."""
         slopes = params.log_jacobian(space.slots, u) - params.log_jacobian(space.slots, v)
         ratio = 0.0 if self.log_ratio is None else self.log_ratio(space.tree(u), space.tree(v))
         return slopes + ratio
-
-
-def _pairs(a: object, b: object) -> list[tuple[Array, Array]]:
-    return list(zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))
 
 
 def check_like(space: ParameterSpace, found: object, who: str, paths: list[str] | None = None) -> None:
@@ -218,6 +203,6 @@ def check_like(space: ParameterSpace, found: object, who: str, paths: list[str] 
         if jnp.shape(new) != jnp.shape(leaf):
             name = repr(path) if path else "the number"
             raise DataError(f"{who} must return {name} of shape {jnp.shape(leaf)}, found shape {jnp.shape(new)}")
-    like: Any = jax.tree.structure(space.template)
+    like: object = jax.tree.structure(space.template)
     if paths is None and jax.tree.structure(found) != like:
         raise DataError(f"{who} must return a pytree like θ, {like}, found {jax.tree.structure(found)}")

@@ -9,30 +9,15 @@ Written for little work between two gradients, which is what takes the time on s
 """
 
 import dataclasses
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
+from credo.infer.mcmc import hmc
 from credo.infer.mcmc.adaptation import StepSizeAndMetric
-from credo.infer.mcmc.hmc import (
-    DIVERGED,
-    Density,
-    Hamiltonian,
-    Place,
-    Point,
-    RandomNumbers,
-    State,
-    Trajectory,
-    acceptance_of,
-    arrived,
-    energy_gain,
-    first_point,
-    leapfrog,
-    pick,
-)
+from credo.infer.mcmc.hmc import DIVERGED, Hamiltonian, Place, Point, RandomNumbers, State, Trajectory, leapfrog, pick
 from credo.infer.target import Target
 
 
@@ -51,9 +36,6 @@ class NUTS(Hamiltonian):
 
     def _room(self) -> int:
         return self.max_depth
-
-    def _cut(self, about: Trajectory) -> Array:
-        return about.depth >= self.max_depth
 
     def _trajectory(
         self, target: Target, state: State, tuning: StepSizeAndMetric, random: RandomNumbers, deepest: ArrayLike
@@ -95,10 +77,10 @@ class Tree(NamedTuple):
 
 
 def nuts(
-    density: Density, state: State, tuning: StepSizeAndMetric, random: RandomNumbers, deepest: ArrayLike = jnp.inf
+    density: hmc.Density, state: State, tuning: StepSizeAndMetric, random: RandomNumbers, deepest: ArrayLike = jnp.inf
 ) -> tuple[State, Trajectory]:
     """A tree of at most 2^deepest points, and the point of it that is drawn."""
-    first, slope = first_point(density, state, tuning, random.q)
+    first, slope = state.first_point(density, tuning, random.q)
     energy, luck, room = first.energy, random.uniform, random.uniform.shape[0]
 
     def double(tree: Tree) -> Tree:
@@ -129,19 +111,12 @@ def nuts(
     alone = Tree((first, first), Place.of(first), nothing, first.q, corners, nothing, zero, zero, none, none)
     tree = jax.lax.while_loop(lambda t: ~t.done & (t.depth < jnp.minimum(deepest, room)), double, alone)
     acceptance = tree.accepted / jnp.maximum(tree.leapfrogs, 1)
-    return arrived(state, tuning, tree.chosen), Trajectory(
-        acceptance, energy, tree.diverges, tree.depth, tree.leapfrogs
-    )
+    about = Trajectory(acceptance, energy, tree.diverges, tree.depth, tree.leapfrogs)
+    return state.moved(tuning, tree.chosen), about
 
 
 def _grow(
-    slope: Callable[[Array], tuple[Array, Array]],
-    edge: Point,
-    step: Array,
-    energy: Array,
-    depth: Array,
-    corners: Float[Array, "d 2 k"],
-    luck: Array,
+    slope: hmc.Slope, edge: Point, step: Array, energy: Array, depth: Array, corners: Float[Array, "d 2 k"], luck: Array
 ) -> Branch:
     """The 2^depth points that follow the edge, or fewer where they turn back or diverge.
 
@@ -152,7 +127,7 @@ def _grow(
 
     def add(branch: Branch) -> Branch:
         point = leapfrog(slope, branch.point, step)
-        gain = energy_gain(energy, point)
+        gain = point.gain(energy)
         total = branch.total + point.q
         weight = jnp.logaddexp(branch.log_weight, gain)
         share = jnp.where(gain > -jnp.inf, jnp.exp(gain - weight), 0.0)
@@ -172,7 +147,7 @@ def _grow(
             total=total,
             corners=corners_,
             luck=luck,
-            accepted=branch.accepted + acceptance_of(gain),
+            accepted=branch.accepted + jnp.exp(jnp.minimum(gain, 0.0)),
             size=n + 1,
             turns=jnp.any(checked & turned),
             diverges=gain < -DIVERGED,

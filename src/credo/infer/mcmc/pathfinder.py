@@ -49,17 +49,20 @@ OUTSIDE = 0.05
 """The share of the pooled draws that may lie outside of the law (beyond its 99.99 % ellipsoid) without a word."""
 
 
+Point = Float[np.ndarray, " k"]
+
+
 class Step(NamedTuple):
     """A point of a path, and the gradient of log p there."""
 
-    u: Float[np.ndarray, " k"]
-    gradient: Float[np.ndarray, " k"]
+    u: Point
+    gradient: Point
 
 
 class Candidate(NamedTuple):
     """A normal law N(center, root rootᵀ) with log|root|; the root is square, not triangular."""
 
-    center: Float[np.ndarray, " k"]
+    center: Point
     root: Float[np.ndarray, "k k"]
     log_det: float
 
@@ -107,9 +110,12 @@ class Pathfinder(Approximation):
             notes = (f"{missed:.0%} of what the paths found lies outside of this law: use SMC() or NUTS().", *notes)
         return dataclasses.replace(best, notes=notes)
 
-    def pool(self, target: Target, u: Float[np.ndarray, " k"], seed: int = 0) -> Pool:
+    def pool(self, target: Target, u: Point, seed: int = 0) -> Pool:
         """The best law of every path from around u, and draws of their mixture weighted towards the target."""
-        self._check()
+        for name, least in (("paths", 1), ("max_steps", 1), ("history", 1), ("draws", 2)):
+            check_count(getattr(self, name), name, least)
+        if not (np.isfinite(float(self.spread)) and self.spread >= 0):
+            raise DataError(f"spread must be a number of at least 0, found {self.spread!r}")
         starts = jittered_starts(target, u, self.paths, float(self.spread), seed)
         with blas_threads(len(u)):
             found = [law for i, start in enumerate(starts) if (law := self._best(target, start, [seed, i])) is not None]
@@ -133,9 +139,7 @@ class Pathfinder(Approximation):
         usable = np.where(np.isfinite(log_p), log_weights, -np.inf)
         return Pool(draws.reshape(-1, k), usable, khat, [laws[i] for i in np.argsort(-elbos, kind="stable")])
 
-    def starts(
-        self, target: Target, u: Float[np.ndarray, " k"], chains: int, seed: int = 0
-    ) -> tuple[Float[np.ndarray, "c k"], NormalApproximation]:
+    def starts(self, target: Target, u: Point, chains: int, seed: int = 0) -> tuple[np.ndarray, NormalApproximation]:
         """Starting points of chains, different draws of the pool by their weights; and the best law."""
         pool = self.pool(target, u, seed)
         weights = np.exp(pool.log_weights)
@@ -146,14 +150,7 @@ class Pathfinder(Approximation):
         chosen = rng.choice(len(weights), chains, replace=not enough, p=weights / weights.sum())
         return pool.draws[chosen], pool.laws[0]
 
-    def _check(self) -> None:
-        for name in ("paths", "max_steps", "history"):
-            check_count(getattr(self, name), name)
-        check_count(self.draws, "draws", 2)
-        if not (np.isfinite(float(self.spread)) and self.spread >= 0):
-            raise DataError(f"spread must be a number of at least 0, found {self.spread!r}")
-
-    def _best(self, target: Target, start: Float[np.ndarray, " k"], seed: Sequence[int]) -> NormalApproximation | None:
+    def _best(self, target: Target, start: Point, seed: Sequence[int]) -> NormalApproximation | None:
         """The law of the highest ELBO along the path from a start; None where none is finite."""
         steps = path(target, start, self.max_steps)
         z = normals(self.draws + self.draws % 2, len(start), seed)
@@ -173,7 +170,7 @@ class Pathfinder(Approximation):
         return None
 
 
-def path(target: Target, start: Float[np.ndarray, " k"], max_steps: int) -> list[Step]:
+def path(target: Target, start: Point, max_steps: int) -> list[Step]:
     """The points of a climb by L-BFGS that were higher than all before them."""
     steps: list[Step] = []
     highest = -np.inf
@@ -205,14 +202,13 @@ def candidates(steps: list[Step], history: int) -> Iterator[Candidate]:
         yield Candidate(here.u + root @ (root.T @ here.gradient), root, log_det)
 
 
-def rescaled(scale: Float[np.ndarray, " k"], s: Float[np.ndarray, " k"], y: Float[np.ndarray, " k"]) -> np.ndarray:
+def rescaled(scale: Point, s: Point, y: Point) -> Point:
     """The diagonal of H after a pair: the diagonal of BFGS's update of its inverse, scaled to yᵀdiag(α)y = sᵀy before.
 
     Gilbert & Lemaréchal (1989), "Some numerical experiments with variable-storage quasi-Newton algorithms", §4.
     """
     a, b, c = y @ (scale * y), s @ y, s @ (s / scale)
-    inverse = a / (b * scale) + y**2 / b - a * s**2 / (b * c * scale**2)
-    new = 1.0 / inverse
+    new = 1.0 / (a / (b * scale) + y**2 / b - a * s**2 / (b * c * scale**2))
     return np.where(np.isfinite(new) & (new > 0), new, scale)
 
 
@@ -233,9 +229,7 @@ def conjugate(pairs: Float[np.ndarray, "n 2 k"]) -> Float[np.ndarray, "m 2 k"]:
     return np.stack([s[:size], y[:size]], axis=1)[::-1]
 
 
-def inverse_curvature(
-    scale: Float[np.ndarray, " k"], pairs: Float[np.ndarray, "m 2 k"]
-) -> tuple[Float[np.ndarray, "k k"], float]:
+def inverse_curvature(scale: Point, pairs: Float[np.ndarray, "m 2 k"]) -> tuple[Float[np.ndarray, "k k"], float]:
     """A root of H, BFGS's updates of diag(scale) by the pairs (with sᵀy = 1), and the logarithm of its determinant.
 
     H⁺ = (I - swᵀ) H (I - wsᵀ) with w = y - H⁻¹s / √(sᵀH⁻¹s): the product form, whose root needs no factorization.

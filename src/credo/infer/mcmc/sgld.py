@@ -52,7 +52,7 @@ class SGLD(RowApproximation):
         precondition: whether to scale by RMSprop.
     """
 
-    step_size: Any
+    step_size: object
     batch: int = 100
     decay: float | int = 0.55
     offset: float | int = 1000.0
@@ -83,33 +83,26 @@ class SGLD(RowApproximation):
             rows: n, needed where `data` is an iterable.
             seed: of everything random.
         """
-        source = RowSource.of(data, rows, self.passes)
-        return self.run_density(
-            RowDensity(ParameterSpace.of(init, constraints), log_prior, log_likelihood), source, seed
-        )
+        density = RowDensity(ParameterSpace.of(init, constraints), log_prior, log_likelihood)
+        return self.run_density(density, RowSource.of(data, rows, self.passes), seed)
 
     def run_density(self, model: RowDensity, data: object, seed: int = 0) -> Draws:
         """`run_rows` of a density, on a `RowSource` or what it is made of."""
         self._check()
         source = data if isinstance(data, RowSource) else RowSource.of(data, None, self.passes)
-        steps = -(-source.n * self.passes // self.batch)
-        schedule = self.schedule(steps)
-        wanted = self._wanted(schedule)
-        u = model.space.start()
-        vectors, interrupted = self._walk(model, source, u, schedule, wanted, seed)
-        notes = [
+        schedule = self.schedule(-(-source.n * self.passes // self.batch))
+        vectors, interrupted = self._walk(model, source, schedule, seed)
+        notes = ["Interrupted: these are the draws made until then."] if interrupted else []
+        notes.append(
             "SGLD: these draws have a bias that shrinks with the step: rerun with half of step_size, or a larger "
             "batch, and compare."
-        ]
-        if interrupted:
-            notes.insert(0, "Interrupted: these are the draws made until then.")
-        n = len(vectors)
-        flags = np.zeros((1, n), dtype=bool)
-        return Draws.of(model.space, vectors[None], (np.ones((1, n)), flags, np.full((1, n), np.nan), flags), notes)
+        )
+        every = np.ones((1, len(vectors)))
+        return Draws.of(model.space, vectors[None], (every, every == 0, np.nan * every, every == 0), notes)
 
     def schedule(self, steps: int) -> Float[np.ndarray, " t"]:
         """εₜ = a (b + t)^(-γ), with a such that ε₀ is `step_size`."""
-        return float(self.step_size) * (1 + np.arange(steps) / float(self.offset)) ** -float(self.decay)
+        return check_step(self.step_size) * (1 + np.arange(steps) / float(self.offset)) ** -float(self.decay)
 
     def _wanted(self, schedule: Float[np.ndarray, " t"]) -> np.ndarray:
         """The steps after which a draw is kept: equally far apart in Σ εₜ."""
@@ -118,10 +111,9 @@ class SGLD(RowApproximation):
         n = max(1, min(self.draws, int((clock > first).sum())))
         return np.searchsorted(clock, np.linspace(first, clock[-1], n + 1)[1:] * (1 - 1e-12))
 
-    def _walk(
-        self, model: RowDensity, source: RowSource, u: np.ndarray, schedule: np.ndarray, wanted: np.ndarray, seed: int
-    ) -> tuple[np.ndarray, bool]:
+    def _walk(self, model: RowDensity, source: RowSource, schedule: np.ndarray, seed: int) -> tuple[np.ndarray, bool]:
         """The vectors after the wanted steps, and whether the user stopped it."""
+        u, wanted = model.space.start(), self._wanted(schedule)
         shuffling, moving = np.random.default_rng(seed).spawn(2)
         k = model.space.size
         per_block = int(np.clip(min(ROWS // self.batch, NUMBERS // k), 1, len(schedule)))

@@ -9,6 +9,7 @@ Del Moral, Doucet & Jasra (2006), "Sequential Monte Carlo samplers"; Jasra et al
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 import equinox as eqx
@@ -95,33 +96,24 @@ class SMC(Approximation):
         self._check()
         u = target.check()
         k = target.space.size
-        law = start
-        if law is None:
-            law = NormalApproximation(
-                space=target.space,
-                center=put(u),
-                root=put(float(self.spread) * np.eye(k)),
-                log_evidence=put(np.asarray(np.nan)),
-            )
+        nan = put(np.asarray(np.nan))
+        law = start or NormalApproximation(target.space, put(u), put(float(self.spread) * np.eye(k)), nan)
         key, k_begin = jr.split(jr.key(seed))
         first = put(np.asarray(np.log((2.38 if self.move == "walk" else 1.0) / k**0.5)))
         now = _begin(target, law, k_begin, self.particles, first)
         if not np.isfinite(now.log_evidence):
             raise DataError(f"the log density is finite at none of {self.particles} particles: lower spread")
-        temperatures, acceptance = [0.0], 0.0
+        temperatures = [0.0]
         while temperatures[-1] < 1:
             if len(temperatures) > self.most:
                 raise NotConverged(f"SMC reached temperature {temperatures[-1]:.3g} of 1 after {self.most} stages")
             key, k_stage = jr.split(key)
             now = _stage(target, law, k_stage, now, put(np.asarray(float(self.ess))), self.moves, self.move)
             temperatures.append(float(now.temperature))
-            acceptance = float(now.acceptance)
-        return self._collect(target, now, temperatures[1:], acceptance, seed)
+        return self._collect(target, now, temperatures[1:], seed)
 
-    def _collect(
-        self, target: Target, now: Tempered, temperatures: list[float], acceptance: float, seed: int
-    ) -> Particles:
-        n = self.particles
+    def _collect(self, target: Target, now: Tempered, temperatures: list[float], seed: int) -> Particles:
+        n, acceptance = self.particles, float(now.acceptance)
         families = len(np.unique(np.asarray(now.ancestor)))
         notes = []
         if families < FEW_FAMILIES * n:
@@ -132,11 +124,10 @@ class SMC(Approximation):
         if acceptance < LEAST_ACCEPTANCE:
             notes.append(f"Only {acceptance:.1%} of the last moves were accepted: raise moves, or use move='hmc'.")
         order = np.random.default_rng(seed).permutation(n)  # resampling leaves brothers side by side
-        vectors = np.asarray(now.position)[order][None]
         flags = put(np.zeros((1, n), dtype=bool))
         return Particles(
             space=target.space,
-            chains=put(vectors),
+            chains=put(np.asarray(now.position)[order][None]),
             acceptance=put(np.full((1, n), acceptance)),
             divergent=flags,
             energy=put(np.full((1, n), np.nan)),
@@ -204,13 +195,7 @@ def next_temperature(gain: Float[Array, " n"], now: Array, share: Array) -> Arra
 
 @eqx.filter_jit
 def _stage(
-    target: Target,
-    law: NormalApproximation,
-    key: PRNGKeyArray,
-    now: Tempered,
-    share: Array,
-    moves: int,
-    kind: str,
+    target: Target, law: NormalApproximation, key: PRNGKeyArray, now: Tempered, share: Array, moves: int, kind: str
 ) -> Tempered:
     """To the next temperature: weigh, resample, move."""
     k_resample, k_move = jr.split(key)
@@ -228,9 +213,16 @@ def _stage(
     def tempered(v: Array) -> Array:
         return (1 - temperature) * law.log_prob(v) + temperature * _finite(target(v))
 
-    one = _walk if kind == "walk" else _trajectories
     tuning = StepSizeAndMetric(jnp.exp(now.log_scale), factorize(covariance).root)
-    u, alpha = _each(lambda key, v: one(tempered, key, v, tuning, moves), jr.split(k_move, n), u)
+
+    def several(key: PRNGKeyArray, v: Array) -> tuple[Array, Array]:
+        """Where some moves lead from v, and their mean acceptance."""
+        first = Walk(v, tempered(v)) if kind == "walk" else State.at(tempered, v, tuning)
+        step = partial(_walk if kind == "walk" else _trajectory, tempered, tuning)
+        end, alphas = jax.lax.scan(step, first, jr.split(key, moves))
+        return end.position, alphas.mean()
+
+    u, alpha = _each(several, jr.split(k_move, n), u)
     acceptance = alpha.mean()
     return Tempered(
         u,
@@ -244,30 +236,16 @@ def _stage(
     )
 
 
-def _walk(
-    density: Density, key: PRNGKeyArray, u: Float[Array, " k"], tuning: StepSizeAndMetric, moves: int
-) -> tuple[Array, Array]:
-    """Random-walk steps from u, and their mean acceptance."""
-
-    def one(here: Walk, key: PRNGKeyArray) -> tuple[Walk, Array]:
-        k_move, k_accept = jr.split(key)
-        proposal = here.position + tuning.step_size * tuning.out(jr.normal(k_move, u.shape))
-        return accept(k_accept, here, Walk(proposal, density(proposal)))
-
-    here, alphas = jax.lax.scan(one, Walk(u, density(u)), jr.split(key, moves))
-    return here.position, alphas.mean()
+def _walk(density: Density, tuning: StepSizeAndMetric, here: Walk, key: PRNGKeyArray) -> tuple[Walk, Array]:
+    """A step of a random walk, and its acceptance."""
+    k_move, k_accept = jr.split(key)
+    proposal = here.position + tuning.step_size * tuning.out(jr.normal(k_move, here.position.shape))
+    return accept(k_accept, here, Walk(proposal, density(proposal)))
 
 
-def _trajectories(
-    density: Density, key: PRNGKeyArray, u: Float[Array, " k"], tuning: StepSizeAndMetric, moves: int
-) -> tuple[Array, Array]:
-    """Short Hamiltonian trajectories from u, and their mean acceptance."""
-
-    def one(state: State, key: PRNGKeyArray) -> tuple[State, Array]:
-        random = RandomNumbers.draw(key, u.shape[0])
-        jitter = 0.8 + 0.4 * random.uniform[0, 1]
-        state, about = hmc(density, state, tuning._replace(step_size=jitter * tuning.step_size), random, LEAPFROGS)
-        return state, about.acceptance
-
-    state, alphas = jax.lax.scan(one, State.at(density, u, tuning), jr.split(key, moves))
-    return state.position, alphas.mean()
+def _trajectory(density: Density, tuning: StepSizeAndMetric, state: State, key: PRNGKeyArray) -> tuple[State, Array]:
+    """A short Hamiltonian trajectory, and its acceptance."""
+    random = RandomNumbers.draw(key, state.position.shape[0])
+    jitter = 0.8 + 0.4 * random.uniform[0, 1]
+    state, about = hmc(density, state, tuning._replace(step_size=jitter * tuning.step_size), random, LEAPFROGS)
+    return state, about.acceptance

@@ -1,7 +1,9 @@
 """Models drawn by a sampler of their own, their numbers stacked along a leading axis: members, weights, diagnostics."""
 
+from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
 
 import equinox as eqx
 import jax
@@ -12,16 +14,18 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from credo.core import params
 from credo.core.arrays import put
+from credo.core.belief import Belief
 from credo.core.checks import check_count
 from credo.core.params import constant
 from credo.infer.averaging import Averaged
 from credo.infer.learning import Learned
 from credo.infer.mcmc.draws import Draws
+from credo.infer.method import Learner
 from credo.infer.optimize import CONVERGED
 from credo.infer.progress import Progress, Show
 from credo.infer.target import ParameterSpace
 
-B = TypeVar("B", bound=Any)
+B = TypeVar("B", bound=Belief)
 Sweep = Callable[[PRNGKeyArray, Any, Any], tuple[Any, Float[Array, ""]]]
 
 FARTHEST = 745.0
@@ -34,61 +38,68 @@ class AveragedDraws(Averaged):
     posterior: Draws | None = constant()
 
 
-def evenly_thinned(n: int, m: int) -> np.ndarray:
-    """m of the numbers 0 … n - 1, as evenly as can be."""
-    return np.linspace(0, n - 1, m).astype(int)
-
-
-def unstacked(drawn: Any, chosen: Any = None) -> tuple[Any, ...]:
-    """The drawn models one by one: all, or those whose numbers are `chosen`."""
+def unstacked(drawn: B) -> tuple[B, ...]:
+    """The drawn models one by one."""
     arrays, static = eqx.partition(drawn, eqx.is_array)
     host = jax.tree.map(np.asarray, arrays)
-    which = range(len(jax.tree.leaves(host)[0])) if chosen is None else chosen
-    return tuple(eqx.combine(jax.tree.map(lambda v, i=i: put(v[i]), host), static) for i in which)
+    members = range(len(jax.tree.leaves(host)[0]))
+    return tuple(eqx.combine(jax.tree.map(lambda v, i=i: put(v[i]), host), static) for i in members)
 
 
-def run_gibbs(
-    belief: B,
-    sweep: Sweep,
-    statistics: Any,
-    *,
-    chains: int,
-    draws: int,
-    warmup: int,
-    thin: int,
-    members: int,
-    held: tuple[str, ...] = (),
-    progress: bool | Show = False,
-    seed: int = 0,
-) -> tuple[Draws, B]:
-    """Gibbs sampling of a belief with hidden variables: draws of its learnable numbers, and some of the drawn beliefs.
+@dataclass(frozen=True)
+class ModelGibbs(Learner):
+    """Gibbs sampling of a belief with hidden variables: it becomes an average over drawn beliefs.
 
     Args:
-        belief: where the first chain begins; the others begin at `belief.restart`, or there too.
-        sweep: (key, belief, statistics) -> (the belief after a sweep, log p(data) before it); traceable.
-        statistics: of the data, as the sweep takes them.
-        chains, draws, warmup, thin: draws kept of each chain, sweeps before the first, and sweeps for each.
-        members: how many drawn beliefs to return at most, spread evenly, stacked along a leading axis.
-        held: paths that stay as they are.
+        chains: each from a starting point of its own where the belief's was not given.
+        draws: kept of each chain.
+        warmup: sweeps before the first.
+        thin: sweeps for each draw that is kept.
+        members: draws over which the belief averages, spread evenly over all.
         progress: True for a bar, or a function of the share done and a text.
-        seed: of everything random.
     """
-    for name, count in (("chains", chains), ("draws", draws), ("thin", thin), ("members", members)):
-        check_count(count, name)
-    check_count(warmup, "warmup", 0)
-    others = [belief.restart(statistics, seed + i) for i in range(1, chains)]
-    starts = [belief, *(belief if each is None else each for each in others)]
-    values, heights = [], []
-    with Progress(progress) as show:
-        for i, (key, start) in enumerate(zip(jr.split(jr.key(seed), chains), starts, strict=True)):
-            chain, height = gibbs_chain(key, start, statistics, sweep, held, (warmup, draws, thin))
-            values.append({path: np.asarray(v) for path, v in chain.items()})
-            heights.append(np.asarray(height))
-            show((i + 1) / chains, f"chain {i + 1} of {chains}")
-    every = {path: np.concatenate([v[path] for v in values]) for path in values[0]}
-    chosen = evenly_thinned(chains * draws, min(members, chains * draws))
-    some = {path: put(v[chosen]) for path, v in every.items()}
-    return diagnosed(belief, every, np.stack(heights)), _replaced(belief, some)
+
+    integrates: ClassVar[bool] = True
+    kind: ClassVar[type[AveragedDraws]] = AveragedDraws
+
+    chains: int = 2
+    draws: int = 500
+    warmup: int = 500
+    thin: int = 1
+    members: int = 64
+    progress: bool | Show = False
+
+    @abstractmethod
+    def draw(self, belief: Any, statistics: Any, *, seed: int = 0) -> tuple[Draws, Any]:
+        """Draws of the numbers by path, with diagnostics, and `members` drawn beliefs stacked along a leading axis."""
+
+    def condition(self, belief: Any, *data: Any, seed: int = 0, **options: Any) -> AveragedDraws:
+        """The belief after the data, averaged over draws; `posterior` has all of them, with diagnostics."""
+        prepared, statistics = belief.prepare(*data, **options)
+        return conditioned_average(self.kind, *self.draw(prepared, statistics, seed=seed), statistics)
+
+    def run(
+        self, belief: Any, sweep: Sweep, statistics: object, seed: int, held: tuple[str, ...] = ()
+    ) -> tuple[Draws, Any]:
+        """`draw` by sweeps (key, belief, statistics) -> (the belief after it, log p(data) before it); traceable.
+
+        The first chain begins at the belief, the others at `belief.restart`, or there too; paths that are `held` stay.
+        """
+        for name, least in (("chains", 1), ("draws", 1), ("thin", 1), ("members", 1), ("warmup", 0)):
+            check_count(getattr(self, name), name, least)
+        starts = [belief, *(belief.restart(statistics, seed + i) or belief for i in range(1, self.chains))]
+        length, values, heights = (self.warmup, self.draws, self.thin), [], []
+        with Progress(self.progress) as show:
+            for i, (key, start) in enumerate(zip(jr.split(jr.key(seed), self.chains), starts, strict=True)):
+                chain, height = gibbs_chain(key, start, statistics, sweep, held, length)
+                values.append({path: np.asarray(v) for path, v in chain.items()})
+                heights.append(np.asarray(height))
+                show((i + 1) / self.chains, f"chain {i + 1} of {self.chains}")
+        every = {path: np.concatenate([v[path] for v in values]) for path in values[0]}
+        total = self.chains * self.draws
+        chosen = np.linspace(0, total - 1, min(self.members, total)).astype(int)
+        some = {path: put(v[chosen]) for path, v in every.items()}
+        return _diagnosed(belief, every, np.stack(heights)), _replaced(belief, some)
 
 
 @eqx.filter_jit
@@ -112,25 +123,31 @@ def gibbs_chain(
     return jax.lax.scan(some, free, jr.split(k_draw, (draws, thin)))[1]
 
 
-def learned_average(kind: type[AveragedDraws], draws: Draws, drawn: Any, statistics: Any) -> Learned:
-    """The average over drawn models; `fit` then conditions it on the data."""
-    # `fit` weighs each member by its evidence: draws have that weight already.
-    members, log_weights = unstacked(drawn), -evidences(drawn, statistics)
-    notes = [*draws.notes, f"{len(members)} of {draws.chains.shape[0] * draws.chains.shape[1]} draws kept"]
-    average = kind(log_weights, members, draws)
-    return Learned(average, CONVERGED, float("nan"), [], {}, notes, (statistics,) * len(members))
+def learned_average(kind: type[AveragedDraws], draws: Draws, drawn: Belief, statistics: object) -> Learned:
+    """The average over drawn models, before the data and after them."""
+    after = conditioned_average(kind, draws, drawn, statistics)
+    notes = [*draws.notes, f"{len(after.beliefs)} of {draws.chains.shape[0] * draws.chains.shape[1]} draws kept"]
+    # Conditioned on the data, each member is weighed by its evidence: draws have that weight already.
+    before = kind(-_evidences(drawn, statistics), unstacked(drawn), draws)
+    return Learned(before, CONVERGED, float("nan"), [], {}, notes, after)
 
 
-def conditioned_average(kind: type[AveragedDraws], draws: Draws | None, drawn: Any, statistics: Any) -> AveragedDraws:
+def conditioned_average(
+    kind: type[AveragedDraws], draws: Draws | None, drawn: Belief, statistics: object
+) -> AveragedDraws:
     """The average over drawn models, each after the data: draws from the posterior have equal weights."""
     members = unstacked(_conditioned(drawn, statistics))
     return kind(put(np.zeros(len(members))), members, draws)
 
 
 @eqx.filter_jit
-def _conditioned(drawn: B, data: Any) -> B:
-    """Each model after the data."""
+def _conditioned(drawn: B, data: object) -> B:
     return jax.lax.map(lambda model: model.condition_on(data), drawn)
+
+
+@eqx.filter_jit
+def _evidences(drawn: Belief, data: object) -> Float[Array, " m"]:
+    return jax.lax.map(lambda model: model.evidence_of(data), drawn)
 
 
 @eqx.filter_jit
@@ -141,13 +158,7 @@ def _replaced(belief: B, values: dict[str, Array]) -> B:
     return jax.vmap(params.replace)(copies, values)
 
 
-@eqx.filter_jit
-def evidences(drawn: Any, data: Any) -> Float[Array, " m"]:
-    """log p(data) of each model, one after the other."""
-    return jax.lax.map(lambda model: model.evidence_of(data), drawn)
-
-
-def diagnosed(belief: Any, every: dict[str, Any], heights: Float[np.ndarray, "c n"]) -> Draws:
+def _diagnosed(belief: Belief, every: dict[str, np.ndarray], heights: Float[np.ndarray, "c n"]) -> Draws:
     """Draws by path, all chains one after the other, with a verdict on whether to trust them; `heights` are log p."""
     constraints = {path: params.constraint_of(belief, path) for path in every}
     space = ParameterSpace.of({path: params.learnable(belief)[path] for path in every}, constraints)

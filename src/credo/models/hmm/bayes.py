@@ -10,7 +10,7 @@ meaningless. MacKay (1997), "Ensemble learning for hidden Markov models"; Beal (
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -27,7 +27,7 @@ from credo.core.pytrees import changed
 from credo.infer.em import ROUNDING
 from credo.infer.learning import Learned, LocalOptimum
 from credo.infer.mcmc.draws import Draws
-from credo.infer.mcmc.stacked import AveragedDraws, conditioned_average, learned_average, run_gibbs
+from credo.infer.mcmc.stacked import AveragedDraws, ModelGibbs, conditioned_average, learned_average
 from credo.infer.method import Learner
 from credo.infer.optimize import CONVERGED, DIVERGED, STOPPED
 from credo.infer.progress import Progress, Show
@@ -194,32 +194,15 @@ def _drawn_from(keys: Array, hmm: HMM, q: Believed) -> HMM:
 
 
 @dataclass(frozen=True)
-class PathGibbs(Learner):
+class PathGibbs(ModelGibbs):
     """Draws of the path given the parameters (forward filtering, backward sampling) and of those given the path.
 
     Args:
-        chains: each from a starting point of its own where the belief's was not given.
-        draws: kept of each chain.
-        warmup: sweeps before the first.
-        thin: sweeps for each draw that is kept.
-        members: draws over which the belief averages, spread evenly over all.
-        progress: True for a bar, or a function of the share done and a text.
+        chains, draws, warmup, thin, members, progress: see `credo.infer.mcmc.stacked.ModelGibbs`.
     """
 
     needs: ClassVar[type] = HMM
-    integrates: ClassVar[bool] = True
-
-    chains: int = 2
-    draws: int = 500
-    warmup: int = 500
-    thin: int = 1
-    members: int = 64
-    progress: bool | Show = False
-
-    def condition(self, belief: HMM, *data: ArrayLike, seed: int = 0, **options: Any) -> AveragedDraws:
-        """The belief after the data, averaged over draws; `posterior` has all of them, with diagnostics."""
-        prepared, statistics = belief.prepare(*data, **options)
-        return conditioned_average(DrawnHMM, *self.draw(prepared, statistics, seed=seed), statistics)
+    kind: ClassVar[type[AveragedDraws]] = DrawnHMM
 
     def learn(
         self, belief: HMM, statistics: Sequences, fixed: Sequence[str], priors: Mapping[str, object], seed: int
@@ -230,7 +213,7 @@ class PathGibbs(Learner):
 
     def draw(self, belief: HMM, statistics: Sequences, *, seed: int = 0) -> tuple[Draws, HMM]:
         """Draws of the numbers by path, with diagnostics, and `members` drawn HMMs stacked along a leading axis."""
-        return run_gibbs(belief, sweep, statistics, **asdict(self), seed=seed)
+        return self.run(belief, sweep, statistics, seed)
 
 
 def sweep(key: PRNGKeyArray, hmm: HMM, data: Sequences) -> tuple[HMM, Float[Array, ""]]:

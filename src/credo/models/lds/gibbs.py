@@ -11,7 +11,7 @@ Carter & Kohn (1994), "On Gibbs sampling for state space models"; Murphy (2012),
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -21,15 +21,12 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from credo.core import params
 from credo.core.arrays import put
-from credo.core.checks import ArrayLike
 from credo.core.errors import DataError
 from credo.core.linalg import symmetric_part
 from credo.core.pytrees import changed
 from credo.infer.learning import Learned
 from credo.infer.mcmc.draws import Draws
-from credo.infer.mcmc.stacked import AveragedDraws, conditioned_average, learned_average, run_gibbs
-from credo.infer.method import Learner
-from credo.infer.progress import Show
+from credo.infer.mcmc.stacked import AveragedDraws, ModelGibbs, learned_average
 from credo.models.conjugate.matrix import JointMoments, MatrixNormalInverseWishart, draw_root
 from credo.models.lds import compiled_passes
 from credo.models.lds.batched_matrices import on_rows, root, root_semidefinite
@@ -90,38 +87,22 @@ class DrawnLDS(AveragedDraws):
 
 
 @dataclass(frozen=True)
-class StateGibbs(Learner):
+class StateGibbs(ModelGibbs):
     """Draws of the states given the matrices, and of those given the states.
 
     Args:
-        chains: each from a starting point of its own where the belief's was not given.
-        draws: kept of each chain.
-        warmup: sweeps before the first.
-        thin: sweeps for each draw that is kept.
-        members: draws over which the belief averages, spread evenly over all.
+        chains, draws, warmup, thin, members, progress: see `credo.infer.mcmc.stacked.ModelGibbs`.
         fixed: paths that are held, e.g. ("emission",); the start always is.
         dynamics: the prior of (F B) and Q; None is `MatrixPrior.weak` around what the belief has, as for `outcomes`.
         outcomes: the prior of (H D d) and R.
-        progress: True for a bar, or a function of the share done and a text.
     """
 
     needs: ClassVar[type] = LDS
-    integrates: ClassVar[bool] = True
+    kind: ClassVar[type[AveragedDraws]] = DrawnLDS
 
-    chains: int = 2
-    draws: int = 500
-    warmup: int = 500
-    thin: int = 1
-    members: int = 64
     fixed: tuple[str, ...] = ()
     dynamics: MatrixPrior | None = None
     outcomes: MatrixPrior | None = None
-    progress: bool | Show = False
-
-    def condition(self, belief: LDS, *data: ArrayLike, seed: int = 0, **options: Any) -> AveragedDraws:
-        """The belief after the data, averaged over draws; `posterior` has all of them, with diagnostics."""
-        prepared, statistics = belief.prepare(*data, **options)
-        return conditioned_average(DrawnLDS, *self.draw(prepared, statistics, seed=seed), statistics)
 
     def learn(
         self, belief: LDS, statistics: Sequences, fixed: Sequence[str], priors: Mapping[str, object], seed: int
@@ -142,9 +123,7 @@ class StateGibbs(Learner):
         n, p, c = belief.states, belief.outputs, belief.inputs
         dynamics = self.dynamics or MatrixPrior.weak(put(np.zeros((n, n + c))), belief.process_noise)
         outcomes = self.outcomes or MatrixPrior.weak(put(np.zeros((p, n + c + 1))), belief.observation_noise)
-        counts = {name: getattr(self, name) for name in ("chains", "draws", "warmup", "thin", "members")}
-        sweep = StateSweep(dynamics, outcomes, held)
-        return run_gibbs(belief, sweep, statistics, **counts, held=held, progress=self.progress, seed=seed)
+        return self.run(belief, StateSweep(dynamics, outcomes, held), statistics, seed, held)
 
 
 class StateSweep(eqx.Module):

@@ -61,7 +61,7 @@ class StateSpace(Solver, Learner):
             found = last.learn(first.belief.sized(), series, fixed, priors, seed)
             note = f"{self.starts} climbs on {self.window} neighbouring rows; the best went on with all {n}"
             found = found._replace(notes=[*found.notes, note])
-        return found._replace(belief=found.belief.sized(), statistics=series)
+        return found._replace(belief=found.belief.sized())
 
 
 def as_state_space(belief: Any) -> StateSpaceGP:
