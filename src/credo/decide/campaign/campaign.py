@@ -21,7 +21,7 @@ import numpy as np
 from credo.core.checks import check_count
 from credo.core.errors import DataError
 from credo.decide.campaign import exchange
-from credo.decide.campaign.problem import Best, Observations, Problem, check_amount
+from credo.decide.campaign.problem import Best, Observations, Problem, as_float, check_amount
 from credo.decide.campaign.record_cache import Memory
 from credo.decide.campaign.storage import Entry, Storage
 from credo.decide.campaign.trial import Suggestion, Trial, TrialError, digest
@@ -283,8 +283,7 @@ class Campaign:
         """The trial believed best, with what was seen and what is believed of it."""
         from credo.decide.campaign import advice
 
-        seen = self.observations()
-        return advice.best(self.problem, seen, self._memory.model())
+        return advice.best(self.problem, self.observations(), self._memory.model())
 
     def advice(self, tolerance: float = 0.0) -> "Advice":
         """Whether to go on: how much better than the best trial the optimum is expected to be."""
@@ -304,9 +303,8 @@ class Campaign:
         """Why the point of a trial was suggested."""
         found = self._memory.refresh()[_number(trial)]
         if found.source is not None:
-            return (
-                f"Nobody suggested it: it was {'added' if found.source == 'added' else f'taken from {found.source}'}."
-            )
+            how = "added" if found.source == "added" else f"taken from {found.source}"
+            return f"Nobody suggested it: it was {how}."
         return str((found.why or {}).get("reason", "No reason is on record."))
 
     def used(self) -> int:
@@ -354,12 +352,8 @@ def _number(trial: Trial | int) -> int:
 def _step(partial: Mapping[str, Any], number: int) -> tuple[float, float]:
     if not isinstance(partial, Mapping) or set(partial) != {"step", "value"}:
         raise DataError(f'a partial result is {{"step": 3, "value": 0.7}}, found {partial!r}')
-    try:
-        step, value = float(partial["step"]), float(partial["value"])
-    except (TypeError, ValueError):
-        step = value = np.nan
+    step, value = as_float(partial["step"]), as_float(partial["value"])
     if not (np.isfinite(step) and np.isfinite(value)):
-        raise DataError(
-            f"step and value of a partial result of trial {number} must be finite numbers, found {partial!r}"
-        )
+        what = f"step and value of a partial result of trial {number}"
+        raise DataError(f"{what} must be finite numbers, found {partial!r}")
     return step, value

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from credo.core.errors import CredoError, DataError
+from credo.decide.campaign.problem import as_float
 
 _NUMBER = r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[nN]a[nN]|[iI]nf(?:inity)?)"
 _ALONE = re.compile(rf"(?<![\w.])({_NUMBER})(?!\w)")
@@ -56,14 +57,12 @@ class Command:
         used = {name for part in self._parts() for name in _placeholders(part)}
         unknown = sorted(used - {*self.names, "point", "trial"})
         if unknown:
-            raise DataError(
-                f"the command has {{{unknown[0]}}}, which is no parameter; there are {', '.join(self.names)}"
-            )
+            there = ", ".join(self.names)
+            raise DataError(f"the command has {{{unknown[0]}}}, which is no parameter; there are {there}")
         unused = [name for name in self.names if name not in used]
         if unused and "point" not in used - set(self.names):
-            raise DataError(
-                f"the command does not use {', '.join(unused)}; add {{{unused[0]}}}, or {{point}} for all as JSON"
-            )
+            what = f"{', '.join(unused)}; add {{{unused[0]}}}, or {{point}} for all as JSON"
+            raise DataError(f"the command does not use {what}")
         program = self._parts()[0]
         if not _placeholders(program) and shutil.which(program) is None:
             raise DataError(f"there is no program {program!r} to run; check the name and the PATH")
@@ -73,7 +72,7 @@ class Command:
     def arguments(self, point: Mapping[str, Any], trial: int | None = None) -> list[str]:
         """The arguments at a point."""
         texts = {name: _text(value) for name, value in point.items()}
-        texts = {"point": _json(point), "trial": "" if trial is None else str(trial)} | texts
+        texts = {"point": json.dumps(dict(point)), "trial": "" if trial is None else str(trial)} | texts
         arguments: list[str] = []
         for i, part in enumerate(self._parts()):
             if all(name in texts for name in _placeholders(part)):
@@ -84,7 +83,8 @@ class Command:
 
     def run(self, point: Mapping[str, Any], trial: int | None = None) -> dict[str, float]:
         """The outcomes at a point; `CommandFailed` if there are none."""
-        environment = {**os.environ, "CREDO_POINT": _json(point), "CREDO_TRIAL": "" if trial is None else str(trial)}
+        number = "" if trial is None else str(trial)
+        environment = {**os.environ, "CREDO_POINT": json.dumps(dict(point)), "CREDO_TRIAL": number}
         try:
             process = subprocess.Popen(
                 self.arguments(point, trial),
@@ -184,10 +184,6 @@ def _text(value: Any) -> str:
     return repr(value) if isinstance(value, float) else str(value)
 
 
-def _json(point: Mapping[str, Any]) -> str:
-    return json.dumps(dict(point))
-
-
 def _kill(process: "subprocess.Popen[str]") -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
@@ -206,10 +202,7 @@ def _check_pattern(pattern: str, outcomes: Sequence[str]) -> None:
 
 
 def _finite(name: str, text: Any, errors: str) -> float:
-    try:
-        number = math.nan if isinstance(text, bool) else float(text)
-    except (TypeError, ValueError):
-        number = math.nan
+    number = math.nan if isinstance(text, bool) else as_float(text)
     if not math.isfinite(number):
         raise CommandFailed(f"the command printed {name} = {text}, which is not a finite number{_tail(errors)}")
     return number

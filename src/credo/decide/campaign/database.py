@@ -12,7 +12,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,9 @@ class Database:
     def __init__(self, target: str | Path, patience: float = 30.0):
         self.target, self.patience = str(target), patience
         self._url = _url(self.target)
-        self.where = MEMORY if self._in_memory else self._shown()
+        self.where = MEMORY if self._in_memory else str(self._url.database)
+        if self.is_postgres:
+            self.where = self._url.render_as_string(hide_password=True)
         self.engine = self._opened()
         self._writing = self.engine.execution_options(credo_begin="BEGIN IMMEDIATE")
         # PostgreSQL's transactions see what others commit meanwhile anyway: two round trips less for a reader.
@@ -69,20 +71,13 @@ class Database:
         """Whether it is PostgreSQL rather than SQLite."""
         return self._url.get_backend_name() == "postgresql"
 
-    def _shown(self) -> str:
-        return self._url.render_as_string(hide_password=True) if self.is_postgres else str(self._url.database)
-
-    @contextmanager
-    def read(self) -> Iterator[sa.Connection]:
+    def read(self) -> AbstractContextManager[sa.Connection]:
         """To look and change nothing; in SQLite all statements see the same state, in PostgreSQL each its own."""
-        with self._transaction(write=False) as connection:
-            yield connection
+        return self._transaction(self._reading)
 
-    @contextmanager
-    def write(self) -> Iterator[sa.Connection]:
+    def write(self) -> AbstractContextManager[sa.Connection]:
         """A transaction that is kept as a whole or not at all."""
-        with self._transaction(write=True) as connection:
-            yield connection
+        return self._transaction(self._writing)
 
     def now(self) -> float:
         """Seconds since 1970 on the clock that leases are measured by: the server's, or that of the one machine."""
@@ -103,19 +98,11 @@ class Database:
         return Database, (self.target, self.patience)
 
     @contextmanager
-    def _transaction(self, write: bool) -> Iterator[sa.Connection]:
-        if self._in_memory:
-            if os.getpid() != self._process:
-                raise _not_shared()
-            with self._guard, self._explained(), self._began(write) as connection:
-                yield connection
-        else:
-            with self._explained(), self._began(write) as connection:
-                yield connection
-
-    @contextmanager
-    def _began(self, write: bool) -> Iterator[sa.Connection]:
-        with (self._writing if write else self._reading).begin() as connection:
+    def _transaction(self, engine: sa.Engine) -> Iterator[sa.Connection]:
+        if self._in_memory and os.getpid() != self._process:
+            raise _not_shared()
+        guard = self._guard if self._in_memory else nullcontext()
+        with guard, self._explained(), engine.begin() as connection:
             yield connection
 
     @contextmanager
@@ -148,7 +135,7 @@ class Database:
         return engine
 
     def _prepare(self) -> None:
-        with self._began(write=False) as connection:
+        with self._reading.begin() as connection:
             found = found_version(connection)
             foreign = found is None and not self.is_postgres and bool(sa.inspect(connection).get_table_names())
         if foreign:
@@ -159,12 +146,12 @@ class Database:
             return
         if not self.is_postgres and not self._in_memory:
             self._write_ahead()
-        with self._began(write=True) as connection:
+        with self._writing.begin() as connection:
             self.lock(connection)
             prepare(connection, self.where)
 
     def _server_ahead(self) -> float:
-        with self._began(write=False) as connection:
+        with self._reading.begin() as connection:
             clock = connection.exec_driver_sql("SELECT extract(epoch FROM clock_timestamp())").scalar_one()
             return float(clock) - time.time()
 

@@ -15,12 +15,7 @@ import numpy as np
 
 from credo.core.arrays import put
 from credo.core.device import blas_threads
-from credo.decide.acquisition import (
-    Constrained,
-    ExpectedImprovement,
-    Feasibility,
-    NoisyExpectedImprovement,
-)
+from credo.decide.acquisition import Constrained, ExpectedImprovement, Feasibility, NoisyExpectedImprovement
 from credo.decide.acquisition.base import Acquisition
 from credo.decide.acquisition.cost import MultiFidelity
 from credo.decide.acquisition.hypervolume import ExpectedHypervolumeImprovement
@@ -64,9 +59,8 @@ def suggest(
         return out
     with blas_threads(tried):
         model = model_of(problem, seen if standing is None else seen.since(standing.start), warm)
-        within = None
-        if standing is not None and standing.region is not None:
-            within = standing.region.box(model.objectives[0].lengthscales)
+        region = None if standing is None else standing.region
+        within = None if region is None else region.box(model.objectives[0].lengthscales)
         waiting = [*pending, *(each.point for each in out)]
         for i in range(n - len(out)):
             found = _next(problem, model, waiting, within, seed + i)
@@ -112,8 +106,7 @@ def _apart(row: np.ndarray, rows: np.ndarray, problem: Problem, seed: int) -> np
     """The row, moved a little where it has been tried already to the last digit: that would teach nothing."""
     if not problem.space.is_continuous or np.abs(rows - row).max(axis=1).min() > 1e-9:
         return row
-    moved = row + 1e-3 * np.random.default_rng(seed).normal(size=row.shape)
-    return np.clip(moved, 0.0, 1.0)
+    return np.clip(row + 1e-3 * np.random.default_rng(seed).normal(size=row.shape), 0.0, 1.0)
 
 
 def acquisition_of(problem: Problem, model: Model, seed: int = 0) -> Acquisition:

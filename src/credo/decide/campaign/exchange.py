@@ -5,7 +5,7 @@ import json
 import os
 import tempfile
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,28 +20,18 @@ if TYPE_CHECKING:
 def to_table(campaign: "Campaign") -> dict[str, list[Any]]:
     """Columns of all trials; where a parameter has the name of a column of the record, that one is `trial_…`."""
     trials, problem = campaign.trials, campaign.problem
-    record: dict[str, list[Any]] = {
-        "number": [trial.number for trial in trials],
-        "state": [trial.state for trial in trials],
-    }
-    later: dict[str, list[Any]] = {
-        "noise": [trial.noise for trial in trials],
-        "cost": [trial.cost for trial in trials],
-        "reason": [trial.reason for trial in trials],
-        "why": [(trial.why or {}).get("reason") for trial in trials],
-        "source": [trial.source for trial in trials],
-        "worker": [trial.worker for trial in trials],
-        "created": [_time(trial.created) for trial in trials],
-        "finished": [_time(trial.finished) for trial in trials],
-    }
+    written: Mapping[str, Callable[..., Any]] = {"why": _reason, "created": _time, "finished": _time}
     points = {name: [trial.point.get(name) for trial in trials] for name in problem.space.names}
     outcomes = {name: [(trial.values or {}).get(name) for trial in trials] for name in problem.outcomes}
     taken = {*points, *outcomes}
 
-    def named(columns: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        return {f"trial_{name}" if name in taken else name: column for name, column in columns.items()}
+    def columns(*names: str) -> dict[str, list[Any]]:
+        own = {name: [getattr(trial, name) for trial in trials] for name in names}
+        own |= {name: [write(value) for value in own[name]] for name, write in written.items() if name in own}
+        return {f"trial_{name}" if name in taken else name: column for name, column in own.items()}
 
-    return named(record) | points | outcomes | named(later)
+    later = columns("noise", "cost", "reason", "why", "source", "worker", "created", "finished")
+    return columns("number", "state") | points | outcomes | later
 
 
 def export(campaign: "Campaign", path: str | Path) -> Path:
@@ -139,6 +129,10 @@ def _is_missing(value: Any) -> bool:
     with contextlib.suppress(TypeError, ValueError):
         return value is None or bool(value != value)
     return False
+
+
+def _reason(why: Mapping[str, Any] | None) -> Any:
+    return (why or {}).get("reason")
 
 
 def _time(seconds: float | None) -> str | None:

@@ -44,10 +44,7 @@ class Bound:
     def parse(cls, name: str, text: Any) -> "Bound":
         """From text such as "<= 80"."""
         match = _BOUND.fullmatch(text) if isinstance(text, str) else None
-        try:
-            limit = float(match.group(2)) if match else np.nan
-        except ValueError:
-            limit = np.nan
+        limit = as_float(match.group(2)) if match else np.nan
         if match is None or not np.isfinite(limit):
             raise DataError(f'the constraint on {name!r} must be text such as "<= 80" or ">= 0.5", found {text!r}')
         return cls(name, match.group(1) == "<=", limit)
@@ -99,10 +96,8 @@ class Problem:
         shared = sorted({*goals, *(bound.name for bound in bounds)} & set(space.names))
         if shared:
             raise DataError(f"{', '.join(shared)} is both a parameter and an outcome; give one of them another name")
-        if initial is None:
-            initial = min(max(2 * len(space.names), 5), 20)
-        else:
-            check_count(initial, "initial")
+        initial = min(max(2 * len(space.names), 5), 20) if initial is None else initial
+        check_count(initial, "initial")
         check_count(seed, "seed", 0)
         if fidelity is not None:
             _check_fidelity(space, fidelity)
@@ -204,8 +199,8 @@ class Observations:
             _columns(trials, problem.objectives),
             _columns(trials, bounded),
             np.array([trial.state == FAILED for trial in trials], bool),
-            _column([noise if trial.noise is None else trial.noise for trial in trials]),
-            _column([trial.cost for trial in trials]),
+            np.array([noise if trial.noise is None else trial.noise for trial in trials], float),
+            np.array([trial.cost for trial in trials], float),
             _fidelities(problem, trials),
             np.array([trial.source not in (None, "added") for trial in trials], bool),
             tuple(trial.why for trial in trials),
@@ -221,8 +216,7 @@ class Observations:
 
     def since(self, start: int) -> "Observations":
         """The results from that row on."""
-        later: dict[str, Any] = {f.name: getattr(self, f.name)[start:] for f in fields(self)}
-        return Observations(**later)
+        return Observations(*(getattr(self, field.name)[start:] for field in fields(self)))
 
     def feasible(self, problem: Problem) -> Bool[np.ndarray, " n"]:
         """The rows that did not fail and whose measured outcomes keep all bounds."""
@@ -250,14 +244,19 @@ class Best:
     """The number of the trial."""
 
 
+def as_float(value: Any) -> float:
+    """The value as a number, nan where it is none."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return np.nan
+
+
 def check_amount(value: Any, name: str) -> float | None:
     """A finite number that is not negative, or None."""
     if value is None:
         return None
-    try:
-        number = np.nan if isinstance(value, str | bool) else float(value)
-    except (TypeError, ValueError):
-        number = np.nan
+    number = np.nan if isinstance(value, str | bool) else as_float(value)
     if not (np.isfinite(number) and number >= 0):
         raise DataError(f"{name} must be a number of at least 0, found {value!r}")
     return number
@@ -272,11 +271,9 @@ def _differences(then: Any, now: Any, path: Sequence[str] = ()) -> Iterator[str]
 
 
 def _checked_noise(noise: Any) -> float | str | None:
-    if isinstance(noise, str):
-        if noise != "learn":
-            raise DataError(f'noise must be a variance, "learn" or None, found {noise!r}')
-        return noise
-    return check_amount(noise, "noise")
+    if isinstance(noise, str) and noise != "learn":
+        raise DataError(f'noise must be a variance, "learn" or None, found {noise!r}')
+    return noise if isinstance(noise, str) else check_amount(noise, "noise")
 
 
 def _named(name: str) -> Any:
@@ -303,9 +300,8 @@ def _number(value: Any, name: str, who: str, may_miss: bool) -> float | None:
     try:
         number = float("x") if isinstance(value, str | bool | bytes) else float(value)
     except (TypeError, ValueError):
-        raise DataError(
-            f"the {name} of {who} must be a number, found {value!r}; tell failed='reason' if none"
-        ) from None
+        said = f"the {name} of {who} must be a number, found {value!r}"
+        raise DataError(f"{said}; tell failed='reason' if none") from None
     if not np.isfinite(number):
         raise DataError(f"the {name} of {who} is {number}; tell failed='reason' for an experiment that gave no number")
     return number
@@ -314,10 +310,6 @@ def _number(value: Any, name: str, who: str, may_miss: bool) -> float | None:
 def _columns(trials: Sequence[Trial], names: Sequence[str]) -> Float[np.ndarray, "n k"]:
     rows = [[(trial.values or {}).get(name) for name in names] for trial in trials]
     return np.array(rows, float).reshape(len(trials), len(names))
-
-
-def _column(values: Sequence[float | None]) -> Float[np.ndarray, " n"]:
-    return np.array(values, float)
 
 
 def _fidelities(problem: Problem, trials: Sequence[Trial]) -> Float[np.ndarray, " n"]:
