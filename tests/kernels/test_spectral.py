@@ -11,6 +11,7 @@ from scipy import integrate, optimize, special, stats
 from credo.core.errors import DataError
 from credo.kernels import RBF, Constant, Exponential, Matern32, Matern52, RationalQuadratic, White
 from credo.kernels.algebra import PolynomialOf
+from credo.kernels.centered import CenteredPeriodic
 from credo.kernels.elementary import Custom
 from credo.kernels.matern import Matern
 from credo.kernels.periodic import Cosine, LocallyPeriodic, Periodic, SpectralMixture
@@ -349,3 +350,9 @@ def test_bad_input_is_refused():
         features_needed(RBF(), -0.1, 0.1, 1.0, 1)
     with pytest.raises(DataError, match="too long a series"):
         random_features(RBF(1.0, 100.0).exp(), 4, 1)
+
+
+def test_a_periodic_kernel_without_its_level_has_no_measure_that_credo_knows():
+    """It would be that of `Periodic` without the harmonic of frequency zero, and was taken for that of `Periodic`."""
+    with pytest.raises(DataError, match="spectral measure of CenteredPeriodic.* is not known"):
+        CenteredPeriodic().spectral_measure(1)

@@ -113,9 +113,7 @@ FAMILIES = (
     "GammaPoisson",
     "Logistic",
     "GP",
-    "WarpedGP",
     "HMM",
-    "LDS",
     "Structural",
 )
 HOST = {"condition": "Logistic", "fit": "BetaBernoulli"}
@@ -124,7 +122,7 @@ ASKS_FOR_MORE = {
     "Gibbs": "conditional",
     "HyperGrid": "hyperparameters",
     "HyperQuadrature": "hyperparameters",
-    "StateSpace": "one input",
+    "StateSpace": "StateSpace",
     "Laplace": "the data do not determine them",
 }
 """Methods whose settings, or whose reach, may not suit a belief that they serve, and what they then speak of."""

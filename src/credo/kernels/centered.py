@@ -9,6 +9,8 @@ import jax.numpy as jnp
 from jax.scipy.special import i0e
 from jaxtyping import Array, Float
 
+from credo.kernels.base import Kernel
+from credo.kernels.measures import Spectrum
 from credo.kernels.periodic import Periodic, per_column
 
 
@@ -27,3 +29,7 @@ class CenteredPeriodic(Periodic):
         """s² (κ - c)/(1 - c) for all pairs."""
         level = self.level(x)
         return (super().gram(x, z) - self.amplitude() * level) / (1.0 - level)
+
+    def spectral_measure(self, d: int) -> Spectrum:
+        """Refused: without the harmonic of frequency zero the law is not that of `Periodic`."""
+        return Kernel.spectral_measure(self, d)
