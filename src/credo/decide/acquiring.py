@@ -36,7 +36,7 @@ from credo.decide.joint_information import choose, joint_doubt, knows_covariance
 from credo.decide.losses import classes
 from credo.decide.space import Space
 
-Table = Float[np.ndarray, "m d"]
+Table = Float[np.ndarray, "_ d"]
 Picked = tuple[np.ndarray, np.ndarray]
 """Rows of a table by their numbers, and their scores."""
 POINTS = 2048
