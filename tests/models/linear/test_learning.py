@@ -248,7 +248,7 @@ def test_a_grid_integrates_over_the_hyperparameters(data):
 
 
 def test_the_fixed_point_refuses_what_it_cannot_do(data):
-    with pytest.raises(DataError, match="use Evidence"):
+    with pytest.raises(DataError, match="learn cannot use FixedPoint for Linear"):
         credo.learn(Linear(noise=InverseGamma()), *data, using=FixedPoint())
     assert not FixedPoint.applies(Linear(), {"noise": dist.LogNormal(0.0, 1.0)})
     by_gradient = credo.learn(Linear(), *data, priors={"noise": dist.LogNormal(0.0, 0.1)})
