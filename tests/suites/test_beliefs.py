@@ -65,7 +65,9 @@ BELIEFS: dict[str, Callable[[], Case]] = {
     "Linear, Student-t": lambda: regression(Linear(noise=StudentTNoise(4.0, 0.3))),
     "Linear, Laplace": lambda: regression(Linear(noise=LaplaceNoise(0.3))),
     "LinearDraws": lasso_draws,
-    "LinearFunction": lambda: regression(Linear().condition(X[:3], Y[:3], using=FunctionSpace())),
+    "Linear, function space": lambda: Case(
+        Linear().condition(X[:3, :1], Y[:3], using=FunctionSpace()), (X[:, :1], Y), (QUERIES[:, :1],)
+    ),
     "Averaged": linear_average,
     "Hypotheses": lambda: Case(credo.Hypotheses([[0.7, 0.2], [0.2, 0.3], [0.1, 0.5]]), (np.arange(24) % 3,)),
     "BetaBernoulli": lambda: Case(credo.BetaBernoulli(2.0, 3.0), (np.arange(24) % 2,)),
@@ -220,7 +222,7 @@ FOLDED = {
 """Beliefs whose prior is changed by data: there is no way back."""
 
 
-@pytest.mark.parametrize("name", [n for n in BELIEFS if n not in {"LinearFunction", "LinearDraws"}])
+@pytest.mark.parametrize("name", [n for n in BELIEFS if n not in {"Linear, function space", "LinearDraws"}])
 def test_unconditioned_is_the_belief_before_the_data(name):
     case = BELIEFS[name]()
     after = case.belief.condition(*case.data, **case.options)

@@ -111,7 +111,8 @@ gp           models.gp.data                     Rows
 gp           models.gp.exact                    Cholesky
 gp           models.gp.heteroscedastic          HeteroscedasticGP Noises
 gp           models.gp.independent              Independent
-gp           models.gp.means                    Basis BeliefMean Constant DifferentiatedMean FunctionMean Mean Zero
+gp           models.gp.means                    Basis BeliefMean Constant Design DifferentiatedMean
+gp           models.gp.means                    FunctionMean Mean Zero
 gp           models.gp.multioutput              MultiGP OutputMeans
 gp           models.gp.robust                   RobustGP
 gp           models.gp.sampling                 Functions Inside Together Weighted
@@ -132,7 +133,6 @@ likelihood   models.likelihoods.classes         Bernoulli Categorical Ordinal Pr
 likelihood   models.likelihoods.numbers         NegativeBinomial Poisson StudentT
 linear       models.linear.belief               Linear
 linear       models.linear.drawn                LinearDraws
-linear       models.linear.function_space       LinearFunction
 linear       models.linear.log_joint            Normals Unknowns Whitened
 linear       models.linear.posterior            Weights
 linear       models.linear.priors               ARD Intercept Isotropic LaplacePrior StudentTPrior

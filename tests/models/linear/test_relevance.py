@@ -6,7 +6,7 @@ import pytest
 import credo
 from credo.errors import NotPositiveDefinite
 from credo.models.linear import ARD, FixedPoint, Linear
-from credo.models.linear.relevance import Relevance, posterior
+from credo.models.linear.relevance import Relevance
 
 
 def make(n, d, overlap, seed=0):
@@ -95,7 +95,7 @@ def test_rank_one_changes_agree_with_a_fresh_factorization(changes):
     at = Relevance(gram, cross, np.ones(5))
     for i, value in changes:
         at._set(i, value, *at._alone(i))
-    fresh = posterior(gram, cross, at.precision)
+    fresh = Relevance(gram, cross, at.precision)
     np.testing.assert_allclose(at.mean, fresh.mean, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(at.covariance, fresh.covariance, rtol=1e-9, atol=1e-12)
     on = np.isfinite(at.precision)
@@ -130,4 +130,4 @@ def test_exact_interpolation_ends_with_a_warning_not_an_error():
 
 def test_a_matrix_that_is_no_precision_is_refused():
     with pytest.raises(NotPositiveDefinite, match="not positive definite while learning"):
-        posterior(-np.eye(3), np.ones(3), np.full(3, 0.5))
+        Relevance(-np.eye(3), np.ones(3), np.full(3, 0.5))

@@ -5,6 +5,7 @@ belief is its parameters η, which read as pseudo-observations. Murphy (2012), s
 """
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
@@ -15,8 +16,11 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from credo.core.arrays import is_traced
-from credo.core.checks import check_counts
+from credo.core.belief import Belief
+from credo.core.checks import ArrayLike, check_counts
 from credo.core.errors import DataError
+from credo.core.predictive import Interval
+from credo.core.predictive.base import check_levels
 from credo.models.conjugate.known import WithParameter
 
 
@@ -41,11 +45,11 @@ class Conjugate(WithParameter):
         strength: eqx.AbstractVar[Array]
 
     @abstractmethod
-    def log_prob(self, theta: Any) -> Array:
+    def log_prob(self, theta: ArrayLike) -> Array:
         """log p(θ)."""
 
     @abstractmethod
-    def credible_interval(self, level: Any = 0.95) -> Any:
+    def credible_interval(self, level: ArrayLike = 0.95) -> Any:
         """The central interval that holds θ with probability `level`, for each coordinate on its own."""
 
     @abstractmethod
@@ -73,7 +77,19 @@ def check_parameter(
         raise DataError(f"{name} must be finite and > {above:g}, found {numbers.tolist()}; {remedy}")
 
 
-def check_trials(trials: Any) -> np.ndarray:
+def check_parameters(belief: Conjugate | Belief, *names: str) -> None:
+    """Refuses a belief with a parameter that is not finite and positive."""
+    for name in names:
+        check_parameter(getattr(belief, name), name)
+
+
+def central_interval(quantile: Callable[[float], np.ndarray], level: ArrayLike) -> Interval:
+    """The quantiles of θ between which it lies with probability `level`, and beyond each of which equally often."""
+    half = float(check_levels(level, "level")) / 2
+    return Interval(jnp.asarray(quantile(0.5 - half)), jnp.asarray(quantile(0.5 + half)))
+
+
+def check_trials(trials: ArrayLike) -> np.ndarray:
     """Numbers of future trials: one whole number ≥ 1, or a vector of them."""
     if is_traced(trials):
         raise DataError("trials must be a whole number known before compilation, found a traced value")

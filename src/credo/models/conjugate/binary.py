@@ -1,6 +1,5 @@
 """Outcomes 0 and 1 with an unknown probability: the Beta distribution."""
 
-from abc import abstractmethod
 from typing import Any
 
 import equinox as eqx
@@ -13,14 +12,14 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from credo.core import predictive
 from credo.core.arrays import is_traced
-from credo.core.checks import check_counts
+from credo.core.checks import ArrayLike, check_counts
 from credo.core.errors import DataError
 from credo.core.params import positive
 from credo.core.predictive import Bernoulli, Interval
-from credo.core.predictive.base import check_levels, to_array
+from credo.core.predictive.base import to_array
 from credo.core.predictive.classes import entropy_of
 from credo.core.special import log_beta, log_binomial, log_rising
-from credo.models.conjugate.base import Conjugate, Statistics, check_parameter, check_trials
+from credo.models.conjugate.base import Conjugate, Statistics, central_interval, check_parameters, check_trials
 from credo.models.conjugate.known import Binomial
 
 
@@ -42,17 +41,12 @@ class Beta(Conjugate):
     b: Float[Array, ""] = positive(1.0)
 
     def __check_init__(self) -> None:
-        check_parameter(self.a, "a")
-        check_parameter(self.b, "b")
-
-    @abstractmethod
-    def _with(self, a: Array, b: Array) -> Any:
-        """The same kind of belief with other parameters."""
+        check_parameters(self, "a", "b")
 
     @property
     def estimate(self) -> Float[Array, ""]:
         """a/(a + b)."""
-        return self.a / (self.a + self.b)
+        return self.a / self.strength
 
     @property
     def strength(self) -> Float[Array, ""]:
@@ -61,25 +55,21 @@ class Beta(Conjugate):
 
     def condition_on(self, statistics: BinaryCounts) -> Any:
         """Beta(a + successes, b + failures)."""
-        return self._with(self.a + statistics.successes, self.b + statistics.failures)
+        return type(self)(self.a + statistics.successes, self.b + statistics.failures)
 
     def evidence_of(self, statistics: BinaryCounts) -> Array:
         """log B(a + n₁, b + n₀)/B(a, b), plus the log number of orders where the order is not part of the data."""
         ones, zeros = statistics.successes, statistics.failures
-        return (
-            log_rising(self.a, ones)
-            + log_rising(self.b, zeros)
-            - log_rising(self.a + self.b, ones + zeros)
-            + statistics.log_orders
-        )
+        rising = log_rising(self.a, ones) + log_rising(self.b, zeros) - log_rising(self.strength, ones + zeros)
+        return rising + statistics.log_orders
 
-    def predict_sum(self, trials: Any) -> predictive.BetaBinomial:
+    def predict_sum(self, trials: ArrayLike) -> predictive.BetaBinomial:
         """The number of successes in `trials` future outcomes."""
         m = check_trials(trials)
         a, b = jnp.broadcast_to(self.a, m.shape), jnp.broadcast_to(self.b, m.shape)
         return predictive.BetaBinomial(jnp.asarray(m), a, b, int(m.max()))
 
-    def _sum_at(self, theta: Float[Array, ""], trials: Any) -> Binomial:
+    def _sum_at(self, theta: Float[Array, ""], trials: ArrayLike) -> Binomial:
         m = check_trials(trials)
         a = jnp.broadcast_to(theta, m.shape)
         return Binomial(jnp.asarray(m), a, 1 - a, int(m.max()))
@@ -94,7 +84,7 @@ class Beta(Conjugate):
             )
         return (self.a - 1) / excess
 
-    def log_prob(self, theta: Any) -> Array:
+    def log_prob(self, theta: ArrayLike) -> Array:
         """log Beta(θ | a, b); -inf outside [0, 1]."""
         t = jnp.asarray(theta, float)
         inside = (t >= 0) & (t <= 1)
@@ -102,10 +92,9 @@ class Beta(Conjugate):
         density = special.xlogy(self.a - 1, p) + special.xlog1py(self.b - 1, -p) - log_beta(self.a, self.b)
         return jnp.where(inside, density, -jnp.inf)
 
-    def credible_interval(self, level: Any = 0.95) -> Interval:
+    def credible_interval(self, level: ArrayLike = 0.95) -> Interval:
         """The central interval that holds θ with probability `level`."""
-        half = float(check_levels(level, "level")) / 2
-        return beta_interval(np.asarray(self.a), np.asarray(self.b), half)
+        return beta_interval(np.asarray(self.a), np.asarray(self.b), level)
 
     def _most_likely(self, statistics: BinaryCounts) -> Array:
         return statistics.successes / (statistics.successes + statistics.failures)
@@ -117,16 +106,13 @@ class Beta(Conjugate):
 class BetaBernoulli(Beta):
     """A coin: xᵢ ~ Bernoulli(θ), θ ~ Beta(a, b). Data are vectors of 0 and 1."""
 
-    def _with(self, a: Array, b: Array) -> "BetaBernoulli":
-        return BetaBernoulli(a, b)
-
-    def statistics(self, outcomes: Any) -> BinaryCounts:
+    def statistics(self, outcomes: ArrayLike) -> BinaryCounts:
         """How many of the outcomes are 1 and 0."""
         x = check_counts(outcomes, "outcomes", below=2)
         ones = jnp.sum(x)
         return BinaryCounts(ones, x.shape[0] - ones, jnp.zeros(()))
 
-    def predict(self, trials: Any = None) -> predictive.Predictive:
+    def predict(self, trials: ArrayLike = None) -> predictive.Predictive:
         """The next outcome, Bernoulli(a/(a + b)), or with `trials` the number of ones among so many.
 
         E[H[θ]] = ψ(a + b + 1) - a/(a+b) ψ(a + 1) - b/(a+b) ψ(b + 1).
@@ -135,7 +121,7 @@ class BetaBernoulli(Beta):
             return self.predict_sum(trials)
         return Bernoulli(self.estimate, expected_binary_entropy(self.a, self.b))
 
-    def predict_at(self, theta: Float[Array, ""], trials: Any = None) -> predictive.Predictive:
+    def predict_at(self, theta: Float[Array, ""], trials: ArrayLike = None) -> predictive.Predictive:
         """The next outcome, or the number of ones among `trials`, of a coin that is known."""
         if trials is not None:
             return self._sum_at(theta, trials)
@@ -145,19 +131,16 @@ class BetaBernoulli(Beta):
 class BetaBinomial(Beta):
     """Rows of (successes, trials): sᵢ ~ Binomial(nᵢ, θ), θ ~ Beta(a, b). The evidence counts orders."""
 
-    def _with(self, a: Array, b: Array) -> "BetaBinomial":
-        return BetaBinomial(a, b)
-
-    def statistics(self, successes: Any, trials: Any) -> BinaryCounts:
+    def statistics(self, successes: ArrayLike, trials: ArrayLike) -> BinaryCounts:
         """The totals over the rows, and Σ log C(nᵢ, sᵢ)."""
         s, n = (jnp.asarray(counts) for counts in check_successes(successes, trials))
         return BinaryCounts(jnp.sum(s), jnp.sum(n - s), jnp.sum(log_binomial(n, s)))
 
-    def predict(self, trials: Any = 1) -> predictive.BetaBinomial:
+    def predict(self, trials: ArrayLike = 1) -> predictive.BetaBinomial:
         """The number of successes in `trials` future trials (one number, or one per query)."""
         return self.predict_sum(trials)
 
-    def predict_at(self, theta: Float[Array, ""], trials: Any = 1) -> Binomial:
+    def predict_at(self, theta: Float[Array, ""], trials: ArrayLike = 1) -> Binomial:
         """The number of successes where θ is known."""
         return self._sum_at(theta, trials)
 
@@ -168,15 +151,12 @@ def expected_binary_entropy(a: Array, b: Array) -> Array:
     return special.digamma(s + 1) - (a * special.digamma(a + 1) + b * special.digamma(b + 1)) / s
 
 
-def beta_interval(a: np.ndarray, b: np.ndarray, half: float) -> Interval:
-    """The Beta quantiles at ½ ± half."""
-    return Interval(
-        jnp.asarray(scipy.special.betaincinv(a, b, 0.5 - half)),
-        jnp.asarray(scipy.special.betaincinv(a, b, 0.5 + half)),
-    )
+def beta_interval(a: np.ndarray, b: np.ndarray, level: ArrayLike) -> Interval:
+    """The central interval of Beta(a, b)."""
+    return central_interval(lambda q: scipy.special.betaincinv(a, b, q), level)
 
 
-def check_successes(successes: Any, trials: Any) -> tuple[Any, Any]:
+def check_successes(successes: ArrayLike, trials: ArrayLike) -> tuple[Any, Any]:
     """Two vectors of counts of the same length, successes ≤ trials."""
     s = check_counts(successes, "successes")
     n = check_counts(trials, "trials")

@@ -1,6 +1,5 @@
 """One of k classes with unknown probabilities: the Dirichlet distribution."""
 
-from abc import abstractmethod
 from typing import Any
 
 import equinox as eqx
@@ -12,11 +11,11 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from credo.core import predictive
 from credo.core.arrays import is_traced
-from credo.core.checks import check_counts, check_table
+from credo.core.checks import ArrayLike, check_counts, check_table
 from credo.core.errors import DataError
 from credo.core.params import positive
 from credo.core.predictive import Categorical, Interval
-from credo.core.predictive.base import check_levels, to_array
+from credo.core.predictive.base import to_array
 from credo.core.special import log_rising
 from credo.models.conjugate.base import Conjugate, Statistics, check_parameter, check_trials
 from credo.models.conjugate.binary import beta_interval
@@ -46,10 +45,6 @@ class Dirichlet(Conjugate):
             )
         check_parameter(self.alpha, "alpha", remedy="pass positive numbers")
 
-    @abstractmethod
-    def _with(self, alpha: Array) -> Any:
-        """The same kind of belief with other parameters."""
-
     @property
     def estimate(self) -> Float[Array, " k"]:
         """αₖ/A."""
@@ -62,17 +57,14 @@ class Dirichlet(Conjugate):
 
     def condition_on(self, statistics: ClassCounts) -> Any:
         """Dirichlet(α + counts)."""
-        return self._with(self.alpha + statistics.counts)
+        return type(self)(self.alpha + statistics.counts)
 
     def evidence_of(self, statistics: ClassCounts) -> Array:
         """log B(α + n)/B(α), plus the log number of orders where the order is not part of the data."""
-        return (
-            jnp.sum(log_rising(self.alpha, statistics.counts))
-            - log_rising(self.strength, jnp.sum(statistics.counts))
-            + statistics.log_orders
-        )
+        rising = jnp.sum(log_rising(self.alpha, statistics.counts))
+        return rising - log_rising(self.strength, jnp.sum(statistics.counts)) + statistics.log_orders
 
-    def predict_counts(self, trials: Any) -> predictive.DirichletMultinomial:
+    def predict_counts(self, trials: ArrayLike) -> predictive.DirichletMultinomial:
         """How `trials` future outcomes fall into the classes."""
         return predictive.DirichletMultinomial(_one_number(trials), self.alpha)
 
@@ -86,7 +78,7 @@ class Dirichlet(Conjugate):
             )
         return (self.alpha - 1) / excess
 
-    def log_prob(self, theta: Any) -> Array:
+    def log_prob(self, theta: ArrayLike) -> Array:
         """log Dirichlet(θ | α) for probabilities θ along the last axis; -inf off the simplex."""
         t = jnp.asarray(theta, float)
         inside = jnp.all(t >= 0, axis=-1) & (jnp.abs(jnp.sum(t, axis=-1) - 1) < 1e-8)
@@ -94,11 +86,10 @@ class Dirichlet(Conjugate):
         density = jnp.sum(special.xlogy(self.alpha - 1, jnp.maximum(t, 0.0)), axis=-1) - log_normalizer
         return jnp.where(inside, density, -jnp.inf)
 
-    def credible_interval(self, level: Any = 0.95) -> Interval:
+    def credible_interval(self, level: ArrayLike = 0.95) -> Interval:
         """The central intervals that each hold θₖ ~ Beta(αₖ, A - αₖ) with probability `level`."""
-        half = float(check_levels(level, "level")) / 2
         alpha = np.asarray(self.alpha)
-        return beta_interval(alpha, alpha.sum() - alpha, half)
+        return beta_interval(alpha, alpha.sum() - alpha, level)
 
     def _most_likely(self, statistics: ClassCounts) -> Array:
         return statistics.counts / jnp.sum(statistics.counts)
@@ -110,16 +101,13 @@ class Dirichlet(Conjugate):
 class DirichletCategorical(Dirichlet):
     """A die: xᵢ ~ Categorical(θ), θ ~ Dirichlet(α). Data are class indices 0 … k - 1."""
 
-    def _with(self, alpha: Array) -> "DirichletCategorical":
-        return DirichletCategorical(alpha)
-
-    def statistics(self, classes: Any) -> ClassCounts:
+    def statistics(self, classes: ArrayLike) -> ClassCounts:
         """How often each class occurs."""
         k = self.alpha.shape[0]
         x = check_counts(classes, "classes", below=k)
         return ClassCounts(jnp.bincount(jnp.asarray(x).astype(int), length=k), jnp.zeros(()))
 
-    def predict(self, trials: Any = None) -> predictive.Predictive:
+    def predict(self, trials: ArrayLike = None) -> predictive.Predictive:
         """The next outcome, Categorical(α/A), or with `trials` the counts of so many.
 
         E[H[θ]] = ψ(A + 1) - Σ αₖ/A ψ(αₖ + 1).
@@ -129,7 +117,7 @@ class DirichletCategorical(Dirichlet):
         noise = special.digamma(self.strength + 1) - jnp.sum(self.estimate * special.digamma(self.alpha + 1))
         return Categorical(self.estimate, noise)
 
-    def predict_at(self, theta: Float[Array, " k"], trials: Any = None) -> predictive.Predictive:
+    def predict_at(self, theta: Float[Array, " k"], trials: ArrayLike = None) -> predictive.Predictive:
         """The next outcome, or the counts of `trials`, of a die that is known."""
         return Categorical.certain(theta) if trials is None else Multinomial(_one_number(trials), theta)
 
@@ -137,32 +125,29 @@ class DirichletCategorical(Dirichlet):
 class DirichletMultinomial(Dirichlet):
     """Rows of counts: cᵢ ~ Multinomial(Σ cᵢ, θ), θ ~ Dirichlet(α). The evidence counts orders."""
 
-    def _with(self, alpha: Array) -> "DirichletMultinomial":
-        return DirichletMultinomial(alpha)
-
-    def statistics(self, counts: Any) -> ClassCounts:
+    def statistics(self, counts: ArrayLike) -> ClassCounts:
         """The totals over the rows, and Σ log (Σₖ cᵢₖ)!/Πₖ cᵢₖ!."""
         c = check_count_table(counts, "counts", self.alpha.shape[0])
         orders = special.gammaln(jnp.sum(c, axis=1) + 1) - jnp.sum(special.gammaln(c + 1), axis=1)
         return ClassCounts(jnp.sum(c, axis=0), jnp.sum(orders))
 
-    def predict(self, trials: Any = 1) -> predictive.DirichletMultinomial:
+    def predict(self, trials: ArrayLike = 1) -> predictive.DirichletMultinomial:
         """How `trials` future outcomes fall into the classes."""
         return self.predict_counts(trials)
 
-    def predict_at(self, theta: Float[Array, " k"], trials: Any = 1) -> Multinomial:
+    def predict_at(self, theta: Float[Array, " k"], trials: ArrayLike = 1) -> Multinomial:
         """How `trials` future outcomes fall into the classes where θ is known."""
         return Multinomial(_one_number(trials), theta)
 
 
-def _one_number(trials: Any) -> int:
+def _one_number(trials: ArrayLike) -> int:
     m = check_trials(trials)
     if m.ndim:
         raise DataError(f"trials must be one whole number, found {m.size} of them; predict for each")
     return int(m)
 
 
-def check_count_table(counts: Any, name: str, columns: int) -> Any:
+def check_count_table(counts: ArrayLike, name: str, columns: int) -> Any:
     """Rows of whole numbers ≥ 0, one for each class."""
     table = check_table(counts, name)
     if table.shape[1] != columns:

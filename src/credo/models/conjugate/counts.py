@@ -1,7 +1,5 @@
 """Counts of events at an unknown rate: the Gamma distribution."""
 
-from typing import Any
-
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
@@ -11,13 +9,13 @@ from jax.scipy import special, stats
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from credo.core.arrays import is_traced
-from credo.core.checks import check_counts, check_positive
+from credo.core.checks import ArrayLike, check_counts, check_positive
 from credo.core.errors import DataError
 from credo.core.params import positive
 from credo.core.predictive import Interval, NegativeBinomial, Poisson
-from credo.core.predictive.base import check_levels, to_array
+from credo.core.predictive.base import to_array
 from credo.core.special import log_rising
-from credo.models.conjugate.base import Conjugate, Statistics, check_parameter
+from credo.models.conjugate.base import Conjugate, Statistics, central_interval, check_parameter, check_parameters
 
 
 class EventCounts(Statistics):
@@ -38,8 +36,7 @@ class GammaPoisson(Conjugate):
     rate: Float[Array, ""] = positive(1.0)
 
     def __check_init__(self) -> None:
-        check_parameter(self.shape, "shape")
-        check_parameter(self.rate, "rate")
+        check_parameters(self, "shape", "rate")
 
     @property
     def estimate(self) -> Float[Array, ""]:
@@ -51,7 +48,7 @@ class GammaPoisson(Conjugate):
         """The exposure that the belief is worth: rate."""
         return self.rate
 
-    def statistics(self, counts: Any, exposure: Any = None) -> EventCounts:
+    def statistics(self, counts: ArrayLike, exposure: ArrayLike = None) -> EventCounts:
         """The totals of counts and exposures; every exposure is 1 unless given."""
         y = check_counts(counts, "counts")
         t = jnp.ones(y.shape) if exposure is None else check_positive(exposure, "exposure", y.shape[0])
@@ -63,21 +60,17 @@ class GammaPoisson(Conjugate):
 
     def evidence_of(self, statistics: EventCounts) -> Array:
         """log Γ(a + Σy)/Γ(a) + a log b/(b + T) - Σy log(b + T) + Σ yᵢ log tᵢ - log yᵢ!."""
-        total = self.rate + statistics.exposure
-        return (
-            log_rising(self.shape, statistics.events)
-            - self.shape * jnp.log1p(statistics.exposure / self.rate)
-            - statistics.events * jnp.log(total)
-            + statistics.log_base
-        )
+        events, exposure = statistics.events, statistics.exposure
+        before = log_rising(self.shape, events) - self.shape * jnp.log1p(exposure / self.rate)
+        return before - events * jnp.log(self.rate + exposure) + statistics.log_base
 
-    def predict(self, exposure: Any = 1.0) -> NegativeBinomial:
+    def predict(self, exposure: ArrayLike = 1.0) -> NegativeBinomial:
         """The number of events over `exposure` (one number, or one per query)."""
         t = to_array(exposure)
         check_parameter(t, "exposure")
         return NegativeBinomial(jnp.broadcast_to(self.shape, t.shape), jnp.broadcast_to(self.rate, t.shape), t)
 
-    def predict_at(self, theta: Float[Array, ""], exposure: Any = 1.0) -> Poisson:
+    def predict_at(self, theta: Float[Array, ""], exposure: ArrayLike = 1.0) -> Poisson:
         """Poisson(θ · exposure)."""
         t = to_array(exposure)
         check_parameter(t, "exposure")
@@ -91,18 +84,14 @@ class GammaPoisson(Conjugate):
             )
         return (self.shape - 1) / self.rate
 
-    def log_prob(self, theta: Any) -> Array:
+    def log_prob(self, theta: ArrayLike) -> Array:
         """log Gamma(θ | shape, rate)."""
         return stats.gamma.logpdf(jnp.asarray(theta, float), self.shape, scale=1 / self.rate)
 
-    def credible_interval(self, level: Any = 0.95) -> Interval:
+    def credible_interval(self, level: ArrayLike = 0.95) -> Interval:
         """The central interval that holds the rate θ with probability `level`."""
-        half = float(check_levels(level, "level")) / 2
         a, b = np.asarray(self.shape), np.asarray(self.rate)
-        return Interval(
-            jnp.asarray(scipy.special.gammaincinv(a, 0.5 - half) / b),
-            jnp.asarray(scipy.special.gammaincinv(a, 0.5 + half) / b),
-        )
+        return central_interval(lambda q: scipy.special.gammaincinv(a, q) / b, level)
 
     def _most_likely(self, statistics: EventCounts) -> Array:
         return statistics.events / statistics.exposure

@@ -14,20 +14,20 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-import scipy.optimize
 import scipy.special
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from credo.core import predictive
 from credo.core.arrays import is_traced
 from credo.core.belief import Belief
+from credo.core.checks import ArrayLike
 from credo.core.errors import DataError, NotConvergedWarning
 from credo.core.params import positive
 from credo.core.predictive import Bernoulli, Interval, Mixture, Predictive
-from credo.core.predictive.base import check_levels
 from credo.core.special import log_binomial
 from credo.infer.method import Solver
-from credo.models.conjugate.base import check_parameter, check_trials
+from credo.infer.optimize import at_bound, maximize
+from credo.models.conjugate.base import central_interval, check_parameters, check_trials
 from credo.models.conjugate.binary import check_successes, expected_binary_entropy
 from credo.models.conjugate.quadrature import (
     Hyperparameters,
@@ -39,9 +39,16 @@ from credo.models.conjugate.quadrature import (
     log_likelihood,
 )
 
+Data = tuple[ArrayLike, ...]
+
 BOUNDARY_MASS = 1e-6
 INTEGRAL_ERROR = 1e-6
 NEGLIGIBLE = 1e-12
+AT_BOUND = {
+    "upper": "the strength ran to its upper bound: the data show no differences between populations",
+    "lower": "the strength ran to its lower bound: every population is all successes or all failures",
+    "mean": "the mean ran to 0 or 1: all outcomes are the same",
+}
 
 
 class Shrinkage(NamedTuple):
@@ -80,9 +87,7 @@ class HierarchicalBernoulli(Belief):
     hyper: Hyperparameters | None = None
 
     def __check_init__(self) -> None:
-        check_parameter(self.a, "a")
-        check_parameter(self.b, "b")
-        check_parameter(self.strength, "strength")
+        check_parameters(self, "a", "b", "strength")
 
     @property
     def _prior(self) -> HyperPrior:
@@ -92,7 +97,7 @@ class HierarchicalBernoulli(Belief):
     def _plugged_in(self) -> bool:
         return self.hyper is not None and self.hyper.weights.shape[0] == 1
 
-    def statistics(self, successes: Any, trials: Any) -> PopulationCounts:
+    def statistics(self, successes: ArrayLike, trials: ArrayLike) -> PopulationCounts:
         """The checked counts of each population."""
         s, n = (jnp.asarray(values) for values in check_successes(successes, trials))
         if self.seen is not None and s.shape != self.seen.trials.shape:
@@ -121,7 +126,7 @@ class HierarchicalBernoulli(Belief):
         before = 0.0 if self.seen is None else _integral(self._prior, self.seen).log_evidence
         return _integral(self._prior, total).log_evidence - before + statistics.log_orders
 
-    def log_evidence(self, *data: Any, **options: Any) -> Array:
+    def log_evidence(self, *data: ArrayLike, **options: ArrayLike) -> Array:
         """log p(data | belief), with as many quadrature nodes as it needs."""
         return self.evidence_of(self.statistics(*data, **options))
 
@@ -174,24 +179,22 @@ class HierarchicalBernoulli(Belief):
         raw = jnp.where(some, seen.successes / jnp.where(some, seen.trials, 1.0), estimate)
         return Shrinkage(raw, estimate, weight, self.population_mean)
 
-    def credible_interval(self, level: Any = 0.95) -> Interval:
+    def credible_interval(self, level: ArrayLike = 0.95) -> Interval:
         """The central interval that holds θₖ with probability `level`, for each population."""
-        half = float(check_levels(level, "level")) / 2
         seen = self._seen()
-        return _beta_mixture_interval(self.hyperparameters, seen.successes, seen.trials - seen.successes, half)
+        return _beta_mixture_interval(self.hyperparameters, seen.successes, seen.trials - seen.successes, level)
 
-    def credible_interval_new(self, level: Any = 0.95) -> Interval:
+    def credible_interval_new(self, level: ArrayLike = 0.95) -> Interval:
         """The central interval of the probability of a population that has not been seen."""
-        half = float(check_levels(level, "level")) / 2
-        lower, upper = _beta_mixture_interval(self.hyperparameters, jnp.zeros(1), jnp.zeros(1), half)
+        lower, upper = _beta_mixture_interval(self.hyperparameters, jnp.zeros(1), jnp.zeros(1), level)
         return Interval(lower[0], upper[0])
 
-    def predict(self, trials: Any = None) -> Predictive:
+    def predict(self, trials: ArrayLike = None) -> Predictive:
         """The next outcome of each population, or with `trials` (one number, or one each) the successes in so many."""
         weights, a, b = self._betas()
         return _predict(weights, a, b, trials)
 
-    def predict_new(self, trials: Any = None) -> Predictive:
+    def predict_new(self, trials: ArrayLike = None) -> Predictive:
         """The next outcome, or the successes in `trials`, of a population that has not been seen."""
         return _predict(*self._new_betas(), trials)
 
@@ -225,55 +228,35 @@ class EmpiricalBayes(Solver):
     needs: ClassVar[type] = HierarchicalBernoulli
     learns: ClassVar[bool] = False
 
-    def conclude(self, belief: Any, statistics: Any, data: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
+    def conclude(self, belief: Any, statistics: object, data: Data, options: Mapping[str, Any]) -> Any:
         """`condition`, which chooses the hyperparameters itself."""
         return self.condition(belief, *data, **options)
 
-    def condition(self, belief: HierarchicalBernoulli, successes: Any, trials: Any) -> HierarchicalBernoulli:
+    def condition(
+        self, belief: HierarchicalBernoulli, successes: ArrayLike, trials: ArrayLike
+    ) -> HierarchicalBernoulli:
         """The belief with its hyperparameters set by all the data seen, and conditioned on them."""
         total = belief._total(belief.statistics(successes, trials))
         ones, n = float(jnp.sum(total.successes)), float(jnp.sum(total.trials))
-        reach = (np.log(self.weakest), np.log(self.strongest))
-        bounds = [(-20.0, 20.0), reach]
+        lower, upper = np.asarray([[-20.0, np.log(self.weakest)], [20.0, np.log(self.strongest)]])
         pooled = np.log((ones + 0.5) / (n - ones + 0.5))
 
-        def loss(point: np.ndarray) -> tuple[float, np.ndarray]:
-            value, slope = _negative_log_likelihood(jnp.asarray(point), total)
+        def height(point: np.ndarray) -> tuple[float, np.ndarray]:
+            value, slope = _log_likelihood(jnp.asarray(point), total)
             return float(value), np.asarray(slope)
 
-        inner = np.linspace(*reach, self.starts + 2)[1:-1]
-        runs = [
-            scipy.optimize.minimize(
-                loss, [pooled, v], jac=True, bounds=bounds, method="L-BFGS-B", options={"ftol": 1e-14, "gtol": 1e-9}
-            )
-            for v in inner
-        ]
-        u, v = min(runs, key=lambda run: run.fun).x
-        _warn_at_bounds(u, v, bounds)
+        starts = [np.asarray([pooled, v]) for v in np.linspace(lower[1], upper[1], self.starts + 2)[1:-1]]
+        u, v = best = maximize(height, starts, lower, upper, tolerance=1e-9)[0].vector
+        for coordinate, side in at_bound(best, lower, upper):
+            reason = AT_BOUND["mean" if coordinate == 0 else side]
+            warnings.warn(f"{reason}; condition without using= to integrate over it", NotConvergedWarning, stacklevel=3)
         hyper = Hyperparameters(jax.nn.sigmoid(jnp.asarray([u])), jnp.exp(jnp.asarray([v])), jnp.ones(1))
         return HierarchicalBernoulli(belief.a, belief.b, belief.strength, total, hyper)
 
 
 @eqx.filter_jit
-def _negative_log_likelihood(point: Array, counts: PopulationCounts) -> tuple[Array, Array]:
-    return jax.value_and_grad(lambda p: -log_likelihood(p[0], p[1], counts))(point)
-
-
-def _warn_at_bounds(u: float, v: float, bounds: list[tuple[float, float]]) -> None:
-    reasons = [
-        (
-            v >= bounds[1][1] - 1e-3,
-            "the strength ran to its upper bound: the data show no differences between populations",
-        ),
-        (
-            v <= bounds[1][0] + 1e-3,
-            "the strength ran to its lower bound: every population is all successes or all failures",
-        ),
-        (abs(u) >= bounds[0][1] - 1e-3, "the mean ran to 0 or 1: all outcomes are the same"),
-    ]
-    for at_bound, reason in reasons:
-        if at_bound:
-            warnings.warn(f"{reason}; condition without using= to integrate over it", NotConvergedWarning, stacklevel=4)
+def _log_likelihood(point: Array, counts: PopulationCounts) -> tuple[Array, Array]:
+    return jax.value_and_grad(lambda p: log_likelihood(p[0], p[1], counts))(point)
 
 
 def _integral(prior: HyperPrior, counts: PopulationCounts) -> Integral:
@@ -290,7 +273,7 @@ def _integral(prior: HyperPrior, counts: PopulationCounts) -> Integral:
     return result
 
 
-def _predict(weights: Array, a: Array, b: Array, trials: Any) -> Predictive:
+def _predict(weights: Array, a: Array, b: Array, trials: ArrayLike) -> Predictive:
     if trials is None:
         return Bernoulli(
             jnp.tensordot(weights, a / (a + b), 1), jnp.tensordot(weights, expected_binary_entropy(a, b), 1)
@@ -302,12 +285,11 @@ def _predict(weights: Array, a: Array, b: Array, trials: Any) -> Predictive:
     return Mixture(weights, (predictive.BetaBinomial(many, a, b, int(m.max())),))
 
 
-def _beta_mixture_interval(hyper: Hyperparameters, ones: Array, zeros: Array, half: float) -> Interval:
-    """The quantiles at ½ ± half of Σ w_g Beta(μ_g s_g + ones, (1 - μ_g) s_g + zeros), for each of r counts."""
+def _beta_mixture_interval(hyper: Hyperparameters, ones: Array, zeros: Array, level: ArrayLike) -> Interval:
+    """The central interval of Σ w_g Beta(μ_g s_g + ones, (1 - μ_g) s_g + zeros), for each of r counts."""
     pairs = zip(np.asarray(ones), np.asarray(zeros), strict=True)
     mixtures = [_smooth(hyper, one, zero) for one, zero in pairs]
-    ends = [[_mixture_quantile(*parts, q) for parts in mixtures] for q in (0.5 - half, 0.5 + half)]
-    return Interval(jnp.asarray(ends[0]), jnp.asarray(ends[1]))
+    return central_interval(lambda q: np.asarray([_mixture_quantile(*parts, q) for parts in mixtures]), level)
 
 
 def _smooth(hyper: Hyperparameters, ones: float, zeros: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

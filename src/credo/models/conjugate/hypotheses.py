@@ -1,7 +1,6 @@
 """A finite set of hypotheses, one of which generates the data."""
 
 from collections.abc import Iterable
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -12,7 +11,7 @@ from jax.scipy import special
 from jaxtyping import Array, Float
 
 from credo.core.arrays import is_traced
-from credo.core.checks import check_counts, check_probabilities, check_table, check_vector
+from credo.core.checks import ArrayLike, check_counts, check_probabilities, check_table, check_vector
 from credo.core.errors import DataError
 from credo.core.params import simplex
 from credo.core.predictive import Categorical
@@ -20,6 +19,8 @@ from credo.core.predictive.base import check_levels, to_array
 from credo.core.pytrees import changed
 from credo.models.conjugate.base import Statistics
 from credo.models.conjugate.known import WithParameter
+
+Names = Iterable[str] | None
 
 
 class OutcomeCounts(Statistics):
@@ -41,7 +42,12 @@ class Hypotheses(WithParameter):
     prior: Float[Array, " r"] = simplex()
 
     def __init__(
-        self, likelihood: Any, prior: Any = None, names: Iterable[str] | None = None, *, counts: Any = None
+        self,
+        likelihood: ArrayLike,
+        prior: ArrayLike = None,
+        names: Iterable[str] | None = None,
+        *,
+        counts: ArrayLike = None,
     ) -> None:
         table = check_table(likelihood, "likelihood")
         m, r = table.shape
@@ -75,7 +81,7 @@ class Hypotheses(WithParameter):
     def _log_joint(self, counts: Array) -> Array:
         return jnp.log(self.prior) + self._log_likelihood(counts)
 
-    def statistics(self, outcomes: Any) -> OutcomeCounts:
+    def statistics(self, outcomes: ArrayLike) -> OutcomeCounts:
         """The number of times that each outcome occurs."""
         m = self.likelihood.shape[0]
         x = check_counts(outcomes, "outcomes", below=m)
@@ -115,11 +121,11 @@ class Hypotheses(WithParameter):
         """1 for the most probable hypothesis, 0 for the others."""
         return jax.nn.one_hot(jnp.argmax(self.log_probs), self.prior.shape[0], dtype=float)
 
-    def log_prob(self, theta: Any) -> Array:
+    def log_prob(self, theta: ArrayLike) -> Array:
         """log p(θ) of hypotheses given by index."""
         return self.log_probs[jnp.asarray(theta, dtype=int)]
 
-    def credible_set(self, level: Any = 0.95) -> tuple[int, ...]:
+    def credible_set(self, level: ArrayLike = 0.95) -> tuple[int, ...]:
         """The fewest hypotheses that hold probability ≥ `level` together, the most probable first."""
         check_levels(level, "level")
         order = np.argsort(-np.asarray(self.log_probs), kind="stable")

@@ -19,6 +19,7 @@ from credo.core import predictive
 from credo.core.abilities import HasPointEstimates
 from credo.core.arrays import is_traced
 from credo.core.belief import Belief
+from credo.core.checks import ArrayLike
 from credo.core.errors import DataError
 from credo.core.linalg import factorize, log_determinant, quadratic
 from credo.core.params import constant
@@ -43,10 +44,10 @@ class WithParameter(Belief, HasPointEstimates):
         """argmax p(data | θ)."""
 
     @abstractmethod
-    def predict_at(self, theta: Any, *x: Any, **options: Any) -> Predictive:
+    def predict_at(self, theta: Any, *x: ArrayLike, **options: ArrayLike) -> Predictive:
         """p(y | θ), what `predict` would be if θ were known."""
 
-    def maximum_likelihood(self, *data: Any, **options: Any) -> "Known":
+    def maximum_likelihood(self, *data: ArrayLike, **options: ArrayLike) -> "Known":
         """argmax p(data | θ), what the data say without the belief; what `using=ML()` calls."""
         statistics = self.statistics(*data, **options)
         theta = self._most_likely(statistics)
@@ -54,12 +55,12 @@ class WithParameter(Belief, HasPointEstimates):
             raise DataError("the likelihood has no maximum: the data say nothing about the parameter")
         return Known(theta, self.condition_on(statistics))
 
-    def maximum_a_posteriori(self, *data: Any, **options: Any) -> "Known":
+    def maximum_a_posteriori(self, *data: ArrayLike, **options: ArrayLike) -> "Known":
         """argmax p(θ | data); what `using=MAP()` calls."""
         after = self.condition(*data, **options)
         return Known(after.mode(), after)
 
-    def plug_in(self, *data: Any, **options: Any) -> "Known":
+    def plug_in(self, *data: ArrayLike, **options: ArrayLike) -> "Known":
         """E[θ | data]; what `using=PlugIn()` calls."""
         after = self.condition(*data, **options)
         return Known(after.estimate, after)
@@ -72,7 +73,7 @@ class Known(Belief):
     belief: WithParameter = constant()
     """What was believed of θ after the data."""
 
-    def statistics(self, *data: Any, **options: Any) -> Any:
+    def statistics(self, *data: ArrayLike, **options: ArrayLike) -> Any:
         """As the belief keeps them."""
         return self.belief.statistics(*data, **options)
 
@@ -84,7 +85,7 @@ class Known(Belief):
         """Refused as well."""
         raise DataError("a point estimate has no evidence; ask the model, or predict(…).log_prob(y)")
 
-    def predict(self, *x: Any, **options: Any) -> Predictive:
+    def predict(self, *x: ArrayLike, **options: ArrayLike) -> Predictive:
         """p(y | θ̂): all of its doubt is noise."""
         return self.belief.predict_at(self.estimate, *x, **options)
 
@@ -119,7 +120,7 @@ class Multinomial(predictive.DirichletMultinomial):
         """The count of each class on its own."""
         return Binomial(jnp.full(self.alpha.shape, float(self.trials)), self.alpha, 1 - self.alpha, self.trials)
 
-    def log_prob(self, y: Any) -> Array:
+    def log_prob(self, y: ArrayLike) -> Array:
         """log m!/Πyₖ! + Σ yₖ log αₖ; -inf where the counts do not sum to m."""
         counts = jnp.asarray(y, float)
         valid = jnp.all((counts >= 0) & (counts == jnp.round(counts)), axis=-1)
@@ -141,7 +142,7 @@ class MultivariateNormal(predictive.MultivariateT):
         """Each coordinate on its own."""
         return Normal(self.mean, jnp.diag(self.noise), jnp.zeros_like(self.mean))
 
-    def log_prob(self, y: Any) -> Array:
+    def log_prob(self, y: ArrayLike) -> Array:
         """log N(y | mean, noise): one number for a vector (d,), n for a table (n, d)."""
         deviation = jnp.asarray(y, float) - self.mean
         root = factorize(self.noise).root

@@ -10,7 +10,7 @@ from jax.scipy import special
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from credo.core.arrays import is_traced
-from credo.core.checks import check_table, check_vector
+from credo.core.checks import ArrayLike, check_table, check_vector
 from credo.core.errors import DataError
 from credo.core.linalg import cholesky, factorize, log_determinant, quadratic, solve_lower
 from credo.core.params import positive, positive_definite, real
@@ -37,7 +37,7 @@ class Scatter(Statistics):
     scatter: Float[Array, "d d"] = eqx.field(converter=to_array)
 
     @classmethod
-    def of(cls, x: Any) -> "Scatter":
+    def of(cls, x: ArrayLike) -> "Scatter":
         """The statistics of a table."""
         rows = jnp.asarray(x)
         mean = jnp.mean(rows, axis=0)
@@ -46,11 +46,8 @@ class Scatter(Statistics):
     def __add__(self, other: "Scatter") -> "Scatter":
         n = self.count + other.count
         delta = other.mean - self.mean
-        return Scatter(
-            n,
-            self.mean + delta * other.count / n,
-            self.scatter + other.scatter + jnp.outer(delta, delta) * self.count * other.count / n,
-        )
+        scatter = self.scatter + other.scatter + jnp.outer(delta, delta) * self.count * other.count / n
+        return Scatter(n, self.mean + delta * other.count / n, scatter)
 
 
 class NormalInverseWishart(Conjugate):
@@ -66,7 +63,9 @@ class NormalInverseWishart(Conjugate):
     strength: Float[Array, ""] = positive()
     scale: Float[Array, "d d"] = positive_definite()
 
-    def __init__(self, mean: Any, strength: Any = 1.0, df: Any = None, scale: Any = None) -> None:
+    def __init__(
+        self, mean: ArrayLike, strength: ArrayLike = 1.0, df: ArrayLike = None, scale: ArrayLike = None
+    ) -> None:
         center = check_vector(mean, "mean")
         d = center.shape[0]
         self.mean = to_array(center)
@@ -91,7 +90,7 @@ class NormalInverseWishart(Conjugate):
         heavy = excess <= 0
         return GaussianParameters(self.mean, jnp.where(heavy, jnp.inf, self.scale / jnp.where(heavy, 1.0, excess)))
 
-    def statistics(self, x: Any) -> Scatter:
+    def statistics(self, x: ArrayLike) -> Scatter:
         """Count, mean and scatter matrix."""
         table = check_table(x)
         if table.shape[1] != self._d:
@@ -136,7 +135,7 @@ class NormalInverseWishart(Conjugate):
         """The joint mode of (μ, Σ): (mean, scale/(df + d + 2))."""
         return GaussianParameters(self.mean, self.scale / (self.df + self._d + 2))
 
-    def log_prob(self, theta: Any) -> Array:
+    def log_prob(self, theta: ArrayLike) -> Array:
         """log p(μ, Σ) of one pair (mean, covariance)."""
         mean, covariance = (jnp.asarray(value, float) for value in theta)
         d, df = self._d, self.df
@@ -154,13 +153,13 @@ class NormalInverseWishart(Conjugate):
         )
         return log_gaussian + log_wishart
 
-    def credible_interval(self, level: Any = 0.95) -> NormalParameters:
+    def credible_interval(self, level: ArrayLike = 0.95) -> NormalParameters:
         """The central intervals of each mean (Student-t) and of each variance Σᵢᵢ (inverse gamma)."""
         df = self.df - self._d + 1
         diagonal = jnp.diagonal(self.scale)
         spread = diagonal / (df * self.strength)
         mean: Interval = StudentT(jnp.full(self._d, df), self.mean, jnp.zeros_like(spread), spread).interval(level)
-        return NormalParameters(mean, inverse_gamma_interval(df / 2, diagonal / 2, float(level)))
+        return NormalParameters(mean, inverse_gamma_interval(df / 2, diagonal / 2, level))
 
     def _most_likely(self, statistics: Scatter) -> GaussianParameters:
         if not is_traced(statistics) and np.linalg.matrix_rank(np.asarray(statistics.scatter)) < self._d:

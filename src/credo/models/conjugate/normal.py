@@ -11,13 +11,13 @@ from jax.scipy import special, stats
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from credo.core.arrays import is_traced
-from credo.core.checks import check_vector
+from credo.core.checks import ArrayLike, check_vector
 from credo.core.errors import DataError
 from credo.core.params import positive, real
 from credo.core.predictive import Interval, Normal, StudentT
 from credo.core.predictive.base import check_levels, to_array
 from credo.core.special import log_rising
-from credo.models.conjugate.base import Conjugate, Statistics, check_parameter
+from credo.models.conjugate.base import Conjugate, Statistics, central_interval, check_parameter, check_parameters
 
 
 class NormalParameters(NamedTuple):
@@ -39,7 +39,7 @@ class Moments(Statistics):
     squares: Float[Array, ""] = eqx.field(converter=to_array)
 
     @classmethod
-    def of(cls, y: Any) -> "Moments":
+    def of(cls, y: ArrayLike) -> "Moments":
         """The statistics of a vector."""
         values = jnp.asarray(y)
         mean = jnp.mean(values)
@@ -48,11 +48,8 @@ class Moments(Statistics):
     def __add__(self, other: "Moments") -> "Moments":
         n = self.count + other.count
         delta = other.mean - self.mean
-        return Moments(
-            n,
-            self.mean + delta * other.count / n,
-            self.squares + other.squares + delta**2 * self.count * other.count / n,
-        )
+        squares = self.squares + other.squares + delta**2 * self.count * other.count / n
+        return Moments(n, self.mean + delta * other.count / n, squares)
 
 
 class NormalKnownVariance(Conjugate):
@@ -67,8 +64,7 @@ class NormalKnownVariance(Conjugate):
 
     def __check_init__(self) -> None:
         check_parameter(self.mean, "mean", above=-np.inf, remedy="pass a finite number")
-        check_parameter(self.variance, "variance")
-        check_parameter(self.noise, "noise")
+        check_parameters(self, "variance", "noise")
 
     @property
     def estimate(self) -> Float[Array, ""]:
@@ -80,7 +76,7 @@ class NormalKnownVariance(Conjugate):
         """noise/variance: how many observations say as much about θ as the belief does."""
         return self.noise / self.variance
 
-    def statistics(self, y: Any) -> Moments:
+    def statistics(self, y: ArrayLike) -> Moments:
         """Count, mean and centred sum of squares."""
         return Moments.of(check_vector(y))
 
@@ -89,9 +85,8 @@ class NormalKnownVariance(Conjugate):
         n = statistics.count
         total = self.noise + n * self.variance
         gain = n * self.variance / total
-        return NormalKnownVariance(
-            self.mean + gain * (statistics.mean - self.mean), self.variance * self.noise / total, self.noise
-        )
+        mean = self.mean + gain * (statistics.mean - self.mean)
+        return NormalKnownVariance(mean, self.variance * self.noise / total, self.noise)
 
     def evidence_of(self, statistics: Moments) -> Array:
         """log N(y | mean·1, noise·I + variance·11ᵀ), from the statistics."""
@@ -116,11 +111,11 @@ class NormalKnownVariance(Conjugate):
         """The mode of θ is its mean."""
         return self.mean
 
-    def log_prob(self, theta: Any) -> Array:
+    def log_prob(self, theta: ArrayLike) -> Array:
         """log N(θ | mean, variance)."""
         return stats.norm.logpdf(jnp.asarray(theta, float), self.mean, jnp.sqrt(self.variance))
 
-    def credible_interval(self, level: Any = 0.95) -> Interval:
+    def credible_interval(self, level: ArrayLike = 0.95) -> Interval:
         """The central interval that holds θ with probability `level`."""
         reach = special.ndtri(0.5 + check_levels(level, "level") / 2) * jnp.sqrt(self.variance)
         return Interval(self.mean - reach, self.mean + reach)
@@ -146,9 +141,7 @@ class NormalInverseGamma(Conjugate):
 
     def __check_init__(self) -> None:
         check_parameter(self.mean, "mean", above=-np.inf, remedy="pass a finite number")
-        check_parameter(self.strength, "strength")
-        check_parameter(self.shape, "shape")
-        check_parameter(self.scale, "scale")
+        check_parameters(self, "strength", "shape", "scale")
 
     @property
     def estimate(self) -> NormalParameters:
@@ -157,7 +150,7 @@ class NormalInverseGamma(Conjugate):
         variance = jnp.where(heavy, jnp.inf, self.scale / jnp.where(heavy, 1.0, self.shape - 1))
         return NormalParameters(self.mean, variance)
 
-    def statistics(self, y: Any) -> Moments:
+    def statistics(self, y: ArrayLike) -> Moments:
         """Count, mean and centred sum of squares."""
         return Moments.of(check_vector(y))
 
@@ -195,7 +188,7 @@ class NormalInverseGamma(Conjugate):
         """The joint mode of (μ, σ²): (mean, scale/(shape + 3/2))."""
         return NormalParameters(self.mean, self.scale / (self.shape + 1.5))
 
-    def log_prob(self, theta: Any) -> Array:
+    def log_prob(self, theta: ArrayLike) -> Array:
         """log p(μ, σ²) of a pair (mean, variance)."""
         mean, variance = (jnp.asarray(value, float) for value in theta)
         return (
@@ -206,11 +199,11 @@ class NormalInverseGamma(Conjugate):
             - self.scale / variance
         )
 
-    def credible_interval(self, level: Any = 0.95) -> NormalParameters:
+    def credible_interval(self, level: ArrayLike = 0.95) -> NormalParameters:
         """The central intervals of the mean (Student-t) and of the variance (inverse gamma), each on its own."""
         spread = self.scale / (self.shape * self.strength)
         mean = StudentT(2 * self.shape, self.mean, jnp.zeros_like(spread), spread).interval(level)
-        return NormalParameters(mean, inverse_gamma_interval(self.shape, self.scale, float(level)))
+        return NormalParameters(mean, inverse_gamma_interval(self.shape, self.scale, level))
 
     def _most_likely(self, statistics: Moments) -> NormalParameters:
         if not is_traced(statistics) and not statistics.squares > 0:
@@ -226,10 +219,7 @@ class NormalInverseGamma(Conjugate):
         return NormalParameters(self.mean + jnp.sqrt(variance / self.strength) * jr.normal(k_mean), variance)
 
 
-def inverse_gamma_interval(shape: Array, scale: Array, level: float) -> Interval:
+def inverse_gamma_interval(shape: Array, scale: Array, level: ArrayLike) -> Interval:
     """The central interval of InverseGamma(shape, scale)."""
     a, b = np.asarray(shape), np.asarray(scale)
-    return Interval(
-        jnp.asarray(b / scipy.special.gammainccinv(a, 0.5 - level / 2)),
-        jnp.asarray(b / scipy.special.gammainccinv(a, 0.5 + level / 2)),
-    )
+    return central_interval(lambda q: b / scipy.special.gammainccinv(a, q), level)

@@ -6,7 +6,7 @@ least exponentially on all sides, so the trapezoidal rule over a box that holds 
 than any power of the step: Trefethen & Weideman (2014), "The exponentially convergent trapezoidal rule".
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -114,7 +114,7 @@ def _locate(prior: HyperPrior, counts: PopulationCounts) -> tuple[Array, Array]:
     ahead = jnp.asarray([-1.0, 0.0, 1.0])
     pattern = jnp.stack(jnp.meshgrid(ahead, ahead, indexing="ij"), axis=-1)
 
-    def step(_: Any, state: tuple[Array, Array]) -> tuple[Array, Array]:
+    def step(_: object, state: tuple[Array, Array]) -> tuple[Array, Array]:
         point, size = state
         best = jnp.argmax(_log_density(point + size * pattern, prior, counts))
         return point + size * pattern.reshape(9, 2)[best], jnp.where(best == 4, size / 2, size * 1.5)
@@ -141,7 +141,7 @@ def _enclose(prior: HyperPrior, counts: PopulationCounts) -> Chart:
     """The chart whose box holds the density down to e^-DEPTH of its highest: shrunk from far too wide."""
     mode, scale = _locate(prior, counts)
 
-    def shrink(_: Any, box: Array) -> Array:
+    def shrink(_: object, box: Array) -> Array:
         t, _points, values = _grid(Chart(mode, scale, box), BOX_GRID, prior, counts)
         high = values > values.max() - DEPTH
         step = t[1] - t[0]

@@ -23,7 +23,7 @@ from credo.core import params, predictive
 from credo.core.abilities import HasLogDensity, HasPointEstimates, HasRows
 from credo.core.arrays import is_traced, put_all
 from credo.core.belief import Belief
-from credo.core.checks import check_positive, check_table, input_names
+from credo.core.checks import ArrayLike, check_positive, check_table, input_names
 from credo.core.errors import DataError, NotConvergedWarning
 from credo.core.gaussian import Gaussian
 from credo.core.linalg import cholesky, demand, factorize, inverse, log_determinant
@@ -73,7 +73,7 @@ class GLM(Belief, HasLogDensity, HasRows, HasPointEstimates):
 
     def __init__(
         self,
-        likelihood: Any,
+        likelihood: ArrayLike,
         features: Features | None = None,
         prior: WeightPrior | None = None,
         intercept: Intercept | bool | None = True,
@@ -100,7 +100,7 @@ class GLM(Belief, HasLogDensity, HasRows, HasPointEstimates):
 
     # -- data ------------------------------------------------------------------------------------------------
 
-    def statistics(self, *data: Any, weights: Any = None, exposure: Any = None) -> Rows:
+    def statistics(self, *data: ArrayLike, weights: ArrayLike = None, exposure: ArrayLike = None) -> Rows:
         """The rows of X and y, checked. A row of weight w counts as w rows; `exposure` multiplies expected counts."""
         if len(data) != 2:
             raise DataError(f"a {type(self).__name__} is conditioned on X and y, found {len(data)} arguments")
@@ -125,7 +125,7 @@ class GLM(Belief, HasLogDensity, HasRows, HasPointEstimates):
         phi, y, w, offset = put_all(*arrays)
         return Rows(phi, y, w, offset, likelihood)
 
-    def _offset(self, exposure: Any, n: int) -> Any:
+    def _offset(self, exposure: ArrayLike, n: int) -> Any:
         if exposure is None:
             return np.zeros(n)
         if not self.likelihood.counts:
@@ -133,14 +133,14 @@ class GLM(Belief, HasLogDensity, HasRows, HasPointEstimates):
         t = check_positive(exposure, "exposure", n)
         return jnp.log(t) if is_traced(t) else np.log(t)
 
-    def told(self, *data: Any) -> Any:
+    def told(self, *data: ArrayLike) -> Any:
         """The belief that knows its inputs' names and its classes."""
         if len(data) != 2 or is_traced(data):
             return self
         likelihood = self.likelihood.adapt(data[1]) if self.law is None else self.likelihood
         return self._with(likelihood=likelihood, inputs=self.inputs or tuple(input_names(data[0])))
 
-    def prepare(self, *data: Any, **options: Any) -> tuple[Any, Rows]:
+    def prepare(self, *data: ArrayLike, **options: ArrayLike) -> tuple[Any, Rows]:
         """Standardized features, an intercept worth one observation, sensible starts; and the rows."""
         from credo.models.glm.preparation import prepare
 
@@ -274,7 +274,7 @@ class GLM(Belief, HasLogDensity, HasRows, HasPointEstimates):
 
     # -- predictions -----------------------------------------------------------------------------------------
 
-    def predict(self, x: Any, *, exposure: Any = None, by: str | None = None) -> predictive.Predictive:
+    def predict(self, x: ArrayLike, *, exposure: ArrayLike = None, by: str | None = None) -> predictive.Predictive:
         """p(y* | x*, data) with the weights integrated out.
 
         Args:
@@ -331,24 +331,24 @@ class GLM(Belief, HasLogDensity, HasRows, HasPointEstimates):
 
     # -- point estimates, see estimators.py ------------------------------------------------------------------
 
-    def maximum_likelihood(self, *data: Any, **options: Any) -> Any:
+    def maximum_likelihood(self, *data: ArrayLike, **options: ArrayLike) -> Any:
         """The most likely numbers as a point; what `using=ML()` calls."""
         from credo.models.glm.estimators import maximum_likelihood
 
         return maximum_likelihood(self, *data, **options)
 
-    def maximum_a_posteriori(self, *data: Any, **options: Any) -> Any:
+    def maximum_a_posteriori(self, *data: ArrayLike, **options: ArrayLike) -> Any:
         """The mode of u as a point: ridge, or lasso; what `using=MAP()` calls."""
         from credo.models.glm.estimators import posterior_mode
 
         return posterior_mode(self, *data, **options)
 
-    def plug_in(self, *data: Any, **options: Any) -> Any:
+    def plug_in(self, *data: ArrayLike, **options: ArrayLike) -> Any:
         """The mean of u as a point; what `using=PlugIn()` calls."""
         after = self.condition(*data, **options)
         return after.at(after.likelihood, WeightLaw(after.law.center, None))
 
-    def maximum_log_likelihood(self, *data: Any, **options: Any) -> tuple[float, int]:
+    def maximum_log_likelihood(self, *data: ArrayLike, **options: ArrayLike) -> tuple[float, int]:
         """The highest log likelihood that the model can give to the data, and its number of parameters."""
         from credo.models.glm.estimators import maximum_log_likelihood
 

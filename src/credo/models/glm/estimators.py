@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from credo.core import params
+from credo.core.checks import ArrayLike
 from credo.core.errors import NotConvergedWarning
 from credo.models.glm.belief import GLM
 from credo.models.glm.newton import (
@@ -43,7 +44,7 @@ FAR = 12.0
 SWEEPS = 200
 
 
-def maximum_likelihood(belief: GLM, *data: Any, **options: Any) -> Any:
+def maximum_likelihood(belief: GLM, *data: ArrayLike, **options: ArrayLike) -> Any:
     """The most likely numbers as a point; says so where the likelihood has no maximum."""
     ready, rows, top = _most_likely(belief, data, options)
     direction = _flat_direction(ready, rows, top)
@@ -52,13 +53,15 @@ def maximum_likelihood(belief: GLM, *data: Any, **options: Any) -> Any:
     return ready.at(rows.likelihood, WeightLaw(jnp.asarray(top.u), None))
 
 
-def maximum_log_likelihood(belief: GLM, *data: Any, **options: Any) -> tuple[float, int]:
+def maximum_log_likelihood(belief: GLM, *data: ArrayLike, **options: ArrayLike) -> tuple[float, int]:
     """The highest log likelihood, and how many numbers were fitted."""
     _, _, top = _most_likely(belief, data, options)
     return float(top.value), top.u.shape[0]
 
 
-def _most_likely(belief: GLM, data: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, Rows, NewtonResult]:
+def _most_likely(
+    belief: GLM, data: tuple[ArrayLike, ...], options: dict[str, ArrayLike]
+) -> tuple[Any, Rows, NewtonResult]:
     ready = belief.told(*data)._with(law=None, found=None)
     rows = ready.statistics(*data, **options)
     k = size_of(rows.likelihood) + rows.design.shape[1] * rows.width
@@ -122,7 +125,7 @@ def _leading(direction: np.ndarray, names: list[str], signed: bool = False) -> s
     return ", ".join((("+" if direction[i] > 0 else "-") if signed else "") + names[i] for i in chosen)
 
 
-def posterior_mode(belief: GLM, *data: Any, **options: Any) -> Any:
+def posterior_mode(belief: GLM, *data: ArrayLike, **options: ArrayLike) -> Any:
     """The mode of u as a point; under a Laplace prior weights that do not matter are exactly zero."""
     ready = belief.told(*data)
     rows = ready.statistics(*data, **options)

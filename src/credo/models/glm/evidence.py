@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from credo.core import params
-from credo.core.arrays import put
+from credo.core.arrays import put, put_all
 from credo.core.device import blas_threads
 from credo.core.linalg import factorize, solve
 from credo.core.padding import bucket, pad_rows
@@ -34,6 +34,7 @@ from credo.models.glm.newton import (
     climb,
     height,
     log_prob_of_row,
+    prior_terms,
     size_of,
     split,
     start,
@@ -51,7 +52,7 @@ def evidence(prior: GaussianPrior, rows: Rows, intercept: bool) -> Float[Array, 
     found = ascend(partial(height, *held), start(rows, intercept, held[0].mean), TOLERANCE)
     u = jax.lax.stop_gradient(found.u)
     factor = factorize(jax.lax.stop_gradient(found.precision))
-    slope = prior.terms(rows.likelihood, u)[1]
+    slope = prior_terms(prior, rows.likelihood, u)[1]
     moved = solve(jax.lax.stop_gradient(factor.root), slope - jax.lax.stop_gradient(slope))
     value, _, precision = height(prior, rows, u + moved)
     at_mode = factorize(precision)
@@ -62,7 +63,7 @@ class LaplaceObjective:
     """log Z(θ) + log p(θ) of the unconstrained hyperparameters, with its gradient; each climb starts from the last."""
 
     def __init__(self, belief: "GLM", slots: params.Layout, rows: Rows, priors: Mapping[str, object]):
-        few = Rows(rows.design[:1], rows.y[:1], rows.weights[:1], rows.offset[:1], rows.likelihood)
+        few = rows.cut(slice(1))
         self._about = (belief, slots, few, dict(priors))
         self._rows, self._table = rows, rows.on_host()
         self._mode: np.ndarray | None = None
@@ -78,13 +79,14 @@ class LaplaceObjective:
             self._mode = np.asarray(climb(prior, self._rows, self._about[0].intercept is not None).u)
         prior = prior.on_host()
         top = ascend(partial(height, prior, self._table), self._mode, TOLERANCE)
-        root, log_z, ok = normal_at(put(top.value), put(top.precision))
+        root, log_z, ok = normal_at(*put_all(np.asarray(top.value), top.precision))
         if not (bool(ok) and np.isfinite(log_z)):
             return -np.inf, np.zeros_like(vector)
         self._mode = np.asarray(top.u)
         covariance = np.asarray(root @ root.T)
         response = -0.5 * covariance @ log_det_gradient(prior, self._table, self._mode, covariance)
-        log_prior, slope = _slope(put(vector), *self._about, put(self._mode), put(covariance), put(response))
+        at, u, sigma, lean = put_all(vector, self._mode, covariance, response)
+        log_prior, slope = _slope(at, u, sigma, lean, *self._about)
         return float(log_z) + float(log_prior), np.asarray(slope)
 
     def value(self, vector: np.ndarray) -> float:
@@ -102,19 +104,19 @@ def _prior_at(
 @eqx.filter_jit
 def _slope(
     vector: Float[Array, " t"],
+    u: Float[Array, " k"],
+    covariance: Float[Array, "k k"],
+    response: Float[Array, " k"],
     belief: "GLM",
     slots: params.Layout,
     rows: Rows,
     priors: dict[str, object],
-    u: Float[Array, " k"],
-    covariance: Float[Array, "k k"],
-    response: Float[Array, " k"],
 ) -> tuple[Float[Array, ""], Float[Array, " t"]]:
     """log p(θ), and the gradient of the module's formula; `response` is -½H⁻¹t."""
 
     def joint(v: Array) -> tuple[Array, Array]:
         candidate = params.from_vector(belief, slots, v)
-        value, gradient, curvature = candidate.before(rows).terms(rows.likelihood, u)
+        value, gradient, curvature = prior_terms(candidate.before(rows), rows.likelihood, u)
         log_prior = params.log_prior(candidate, priors)
         return value - 0.5 * jnp.sum(covariance * curvature) + response @ gradient + log_prior, log_prior
 
@@ -176,4 +178,4 @@ def _of_rows(
 def _of_prior(
     prior: GaussianPrior, likelihood: Likelihood, u: Float[Array, " k"], covariance: Float[Array, "k k"]
 ) -> Float[Array, " k"]:
-    return jax.grad(lambda v: jnp.sum(covariance * prior.terms(likelihood, v)[2]))(u)
+    return jax.grad(lambda v: jnp.sum(covariance * prior_terms(prior, likelihood, v)[2]))(u)

@@ -3,8 +3,7 @@
 Each has an `__init__` of its own, or type checkers would take the fields of `GLM` for its arguments.
 """
 
-from typing import Any
-
+from credo.core.checks import ArrayLike
 from credo.models import likelihoods
 from credo.models.features import Features
 from credo.models.glm.belief import GLM, WeightPrior
@@ -100,6 +99,6 @@ class StudentTRegression(GLM):
         features: Basis = None,
         prior: Prior = None,
         intercept: Constant = True,
-        df: Any = 4.0,
+        df: ArrayLike = 4.0,
     ):
         super().__init__(likelihoods.StudentT(df), features, prior, intercept)

@@ -51,7 +51,7 @@ Terms = tuple[Numbers, Numbers, Numbers]
 """A log density, its gradient, and its curvature, the negative Hessian."""
 
 
-class Rows(eqx.Module):
+class Rows(NamedTuple):  # not of Equinox, which makes an object of each method looked up: a climb looks up thousands
     """What a generalized linear model keeps of its data; padding has weight zero."""
 
     design: Float[Numbers, "n q"]
@@ -60,15 +60,12 @@ class Rows(eqx.Module):
     offset: Float[Numbers, " n"]
     likelihood: Likelihood
 
-    def __add__(self, other: "Rows") -> "Rows":
-        def both(a: Array, b: Array) -> Array:
-            return jnp.concatenate([a, b])
+    def __add__(self, other: "Rows") -> "Rows":  # type: ignore[override]
+        return self._each(lambda a, b: jnp.concatenate([a, b]), other)
 
-        design, y = both(self.design, other.design), both(self.y, other.y)
-        return Rows(design, y, both(self.weights, other.weights), both(self.offset, other.offset), self.likelihood)
-
-    def _each(self, change: Callable[[Numbers], Numbers]) -> "Rows":
-        return Rows(change(self.design), change(self.y), change(self.weights), change(self.offset), self.likelihood)
+    def _each(self, change: Callable[..., Numbers], *others: "Rows") -> "Rows":
+        design, y, weights, offset = map(change, *(rows[:4] for rows in (self, *others)))
+        return Rows(design, y, weights, offset, self.likelihood)
 
     @property
     def width(self) -> int:
@@ -86,8 +83,11 @@ class Rows(eqx.Module):
 
     def some(self, n: int) -> "Rows":
         """n of the rows, at random."""
-        chosen = np.sort(np.random.default_rng(0).choice(len(self.y), n, replace=False))
-        return self._each(lambda v: v[chosen])
+        return self.cut(np.sort(np.random.default_rng(0).choice(len(self.y), n, replace=False)))
+
+    def cut(self, chosen: slice | np.ndarray) -> "Rows":
+        """Some of the rows."""
+        return self._each(operator.itemgetter(chosen))
 
     def blocks(self) -> Iterator["Rows"]:
         """The rows a block at a time; all together where they are JAX's."""
@@ -95,7 +95,7 @@ class Rows(eqx.Module):
             yield self
             return
         for i in range(0, len(self.y), BLOCK):
-            yield self._each(operator.itemgetter(slice(i, i + BLOCK)))
+            yield self.cut(slice(i, i + BLOCK))
 
     def eta(self, weights: Numbers) -> Numbers:
         """Φ̃W + offset."""
@@ -122,24 +122,25 @@ class GaussianPrior(eqx.Module):
         own = _own(likelihood, u[: size_of(likelihood)]) if self.fresh else 0.0
         return self.log_scale - 0.5 * gap @ self.precision @ gap + own
 
-    def terms(self, likelihood: Likelihood, u: Float[Numbers, " k"]) -> Terms:
-        """log p(u), its gradient, and its curvature."""
-        pull = self.precision @ (u - self.mean)
-        value, gradient, curvature = self.log_scale - 0.5 * (u - self.mean) @ pull, -pull, self.precision
-        s = size_of(likelihood)
-        if not (s and self.fresh):
-            return value, gradient, curvature
-        if not isinstance(u, np.ndarray):
-            own, slope, bend = _own_terms(likelihood, u[:s])
-            return value + own, gradient.at[:s].add(slope), curvature.at[:s, :s].add(bend)
-        own, slope, bend = (np.asarray(v) for v in _own_terms_compiled(likelihood, put(u[:s])))
-        k = len(u) - s
-        return value + own, gradient + np.pad(slope, (0, k)), curvature + np.pad(bend, (0, k))
-
     def on_host(self) -> "GaussianPrior":
         """The same in NumPy."""
         mean, precision, log_scale = (np.asarray(v) for v in (self.mean, self.precision, self.log_scale))
         return GaussianPrior(mean, precision, log_scale, self.fresh)
+
+
+def prior_terms(prior: GaussianPrior, likelihood: Likelihood, u: Float[Numbers, " k"]) -> Terms:
+    """log p(u), its gradient, and its curvature."""
+    pull = prior.precision @ (u - prior.mean)
+    value, gradient, curvature = prior.log_scale - 0.5 * (u - prior.mean) @ pull, -pull, prior.precision
+    s = size_of(likelihood)
+    if not (s and prior.fresh):
+        return value, gradient, curvature
+    if not isinstance(u, np.ndarray):
+        own, slope, bend = _own_terms(likelihood, u[:s])
+        return value + own, gradient.at[:s].add(slope), curvature.at[:s, :s].add(bend)
+    own, slope, bend = (np.asarray(v) for v in _own_terms_compiled(likelihood, put(u[:s])))
+    k = len(u) - s
+    return value + own, gradient + np.pad(slope, (0, k)), curvature + np.pad(bend, (0, k))
 
 
 def _own(likelihood: Likelihood, psi: Float[Array, " s"]) -> Float[Array, ""]:
@@ -160,7 +161,7 @@ _own_terms_compiled = eqx.filter_jit(_own_terms)
 
 def size_of(likelihood: Likelihood) -> int:
     """s, how many unconstrained numbers the likelihood has of its own."""
-    slots = params.layout(likelihood)
+    slots = () if isinstance(likelihood, ClosedForm) else params.layout(likelihood)
     return slots[-1].stop if slots else 0
 
 
@@ -259,7 +260,7 @@ def assemble(design: Numbers, gradient: Numbers, curvature: Numbers, s: int) -> 
 def height(prior: GaussianPrior, rows: Rows, u: Float[Numbers, " k"]) -> Terms:
     """log p(y, u), its gradient and its curvature; in NumPy where the rows are."""
     psi, weights = split(rows, u)
-    value, slope, full = prior.terms(rows.likelihood, u)
+    value, slope, full = prior_terms(prior, rows.likelihood, u)
     for block in rows.blocks():
         part, gradient, curvature = row_terms(block.likelihood, psi, block.eta(weights), block.y, block.weights)
         more_slope, more = assemble(block.design, gradient, curvature, psi.shape[0])

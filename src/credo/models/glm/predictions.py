@@ -20,6 +20,7 @@ from jax.scipy import special
 from jaxtyping import Array, Float
 
 from credo.core import params, predictive
+from credo.core.checks import ArrayLike
 from credo.core.errors import DataError
 from credo.core.padding import by_bucket
 from credo.core.predictive import Mixture, Predictive
@@ -69,7 +70,7 @@ class Overdispersed(predictive.NegativeBinomial):
         return jnp.zeros_like(self.rate)
 
 
-def predict(law: WeightLaw, likelihood: Likelihood, phi: Any, offset: Any, by: str | None) -> Predictive:
+def predict(law: WeightLaw, likelihood: Likelihood, phi: ArrayLike, offset: ArrayLike, by: str | None) -> Predictive:
     """p(y*) at design rows φ; `by` is one of `METHODS`, None the best there is."""
     if by is not None and by not in METHODS:
         raise DataError(f"by must be one of {', '.join(map(repr, METHODS))} or None, found {by!r}")
@@ -87,7 +88,7 @@ def predict(law: WeightLaw, likelihood: Likelihood, phi: Any, offset: Any, by: s
     return _numbers(likelihood, nodes.weights, _psi(law, likelihood, nodes), eta)
 
 
-def _beside(phi: Array, offset: Any) -> Array:
+def _beside(phi: Array, offset: ArrayLike) -> Array:
     return jnp.concatenate([phi, jnp.asarray(offset)[:, None]], axis=1)
 
 

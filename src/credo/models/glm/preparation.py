@@ -4,14 +4,12 @@ Features are standardized, and the constant term gets a prior worth one observat
 with the inverse of one row's curvature there as variance. Kass & Wasserman (1995).
 """
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from credo.core.checks import check_positive, check_table, input_names
+from credo.core.checks import ArrayLike, check_positive, check_table, input_names
 from credo.core.errors import DataError
 from credo.models.features import Affine
 from credo.models.glm.belief import GLM
@@ -23,7 +21,7 @@ WEIGHTS_VARIANCE = 4.0
 """The variance of φ(x)ᵀw that the search for the prior's precision starts from."""
 
 
-def prepare(belief: GLM, data: tuple[Any, ...], options: dict[str, Any]) -> tuple[GLM, Rows]:
+def prepare(belief: GLM, data: tuple[ArrayLike, ...], options: dict[str, ArrayLike]) -> tuple[GLM, Rows]:
     """The belief ready to learn, and the rows under its features."""
     if belief.law is not None:
         raise DataError(

@@ -106,7 +106,7 @@ class Basis(Mean):
 
     def kernel(self) -> Kernel:
         """φ(x)ᵀSφ(z)."""
-        return FromFeatures(_Design(self), jnp.asarray(1.0 if self.covariance is None else self.covariance))
+        return FromFeatures(Design(self), jnp.asarray(1.0 if self.covariance is None else self.covariance))
 
     def adapt(self, x: np.ndarray, scales: InputScales, center: float) -> "Basis":
         """Features adapted to the data; weights around zero, the intercept around the mean of the outcomes."""
@@ -120,12 +120,13 @@ class Basis(Mean):
         return Basis(features, mean, np.full(p, scales.variance), self.intercept)
 
 
-class _Design(eqx.Module):
+class Design(eqx.Module):
     """The design of a basis as a function of rows, for its kernel."""
 
     basis: Basis
 
     def __call__(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
+        """The rows φ(xᵢ)."""
         return self.basis.design(x)
 
 

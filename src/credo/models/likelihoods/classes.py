@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 from scipy import special as scipy_special
 
 from credo.core.arrays import is_traced
-from credo.core.checks import check_vector
+from credo.core.checks import ArrayLike, check_vector
 from credo.core.errors import DataError
 from credo.core.params import Constraint
 from credo.core.special import softplus
@@ -21,7 +21,7 @@ Label = Any
 """A class as the user calls it: text, a whole number, a truth value."""
 
 
-def find_classes(y: Any) -> tuple[Label, ...]:
+def find_classes(y: ArrayLike) -> tuple[Label, ...]:
     """The distinct labels of y in their order, as plain values."""
     raw = _labels(y)
     if raw.dtype.kind == "f" and not np.all(np.isfinite(raw)):
@@ -37,7 +37,7 @@ def find_classes(y: Any) -> tuple[Label, ...]:
     return tuple(int(v) if isinstance(v, float) and v.is_integer() else v for v in values)
 
 
-def _labels(y: Any) -> np.ndarray:
+def _labels(y: ArrayLike) -> np.ndarray:
     raw = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)
     raw = raw[:, 0] if raw.ndim == 2 and raw.shape[1] == 1 else raw
     if raw.ndim != 1 or raw.shape[0] == 0:
@@ -58,7 +58,7 @@ class Classes(Likelihood):
         static=True, default=None, converter=lambda v: v if v is None else tuple(v)
     )
 
-    def encode(self, y: Any) -> Any:
+    def encode(self, y: ArrayLike) -> Any:
         """The position of each label among the classes; traced values are taken for positions."""
         if is_traced(y):
             return check_vector(y, "y")
@@ -73,7 +73,7 @@ class Classes(Likelihood):
             raise DataError(f"y has {found!r} at row {row}, but the classes are {_shown(self.classes)}")
         return out
 
-    def _found(self, y: Any, least: int, most: int | None) -> tuple[Label, ...]:
+    def _found(self, y: ArrayLike, least: int, most: int | None) -> tuple[Label, ...]:
         found = find_classes(y)
         name = type(self).__name__
         if len(found) < 2:
@@ -99,7 +99,7 @@ class Bernoulli(Classes, ClosedForm):
                 f"{type(self).__name__} has two classes, found classes={self.classes!r}; for more use Softmax"
             )
 
-    def adapt(self, y: Any) -> "Likelihood":
+    def adapt(self, y: ArrayLike) -> "Likelihood":
         """With the two labels of y as classes; the second is what η speaks for."""
         if self.classes is not None:
             return self
@@ -185,7 +185,7 @@ class Categorical(Classes):
             raise DataError("the classes are not known yet; condition on data first, or give classes=(...)")
         return len(self.classes) - 1
 
-    def adapt(self, y: Any) -> "Likelihood":
+    def adapt(self, y: ArrayLike) -> "Likelihood":
         """With the labels of y as classes; the last is the reference."""
         if self.classes is not None:
             return self
@@ -216,7 +216,7 @@ class Ordinal(Classes):
         default=None, metadata={"constraint": Constraint("ordered_vector")}
     )
 
-    def adapt(self, y: Any) -> "Likelihood":
+    def adapt(self, y: ArrayLike) -> "Likelihood":
         """With the labels of y in their order as classes; text has none, so its order must be given."""
         classes = self.classes
         if classes is None:

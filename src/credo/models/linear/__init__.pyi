@@ -5,7 +5,6 @@ from credo.models.linear.drawn import LinearDraws as LinearDraws
 from credo.models.linear.estimators import Path as Path
 from credo.models.linear.estimators import lasso_path as lasso_path
 from credo.models.linear.function_space import FunctionSpace as FunctionSpace
-from credo.models.linear.function_space import LinearFunction as LinearFunction
 from credo.models.linear.learning import FixedPoint as FixedPoint
 from credo.models.linear.learning import pruned_features as pruned_features
 from credo.models.linear.posterior import Weights as Weights

@@ -13,38 +13,40 @@ Unknown noise σ² ~ IG(a₀, b₀) with θ | σ² ~ N(m₀, σ²P₀⁻¹):
 Bishop (2006) §3.3-3.5; Murphy (2012) §7.6. Noise with heavy tails is in `robust`.
 """
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from credo.core.abilities import HasCovariance, HasLogDensity, HasPointEstimates, LeavesOneOut, PredictsJointly
-from credo.core.arrays import is_traced
+from credo.core.arrays import AnyArray, is_traced
 from credo.core.belief import Belief
-from credo.core.checks import check_table, input_names
+from credo.core.checks import ArrayLike, check_table, input_names
 from credo.core.errors import DataError
 from credo.core.linalg import demand, inverse
 from credo.core.padding import by_bucket, padded
 from credo.core.params import positive
 from credo.core.predictive import Normal, Predictive, StudentT
+from credo.core.pytrees import changed
+from credo.infer.priors import Prior
 from credo.models.features import Affine, Features
 from credo.models.linear import posterior
 from credo.models.linear.posterior import Weights
 from credo.models.linear.priors import Intercept, Isotropic, prior_root
 from credo.models.linear.robust import robust_evidence, robust_posterior
-from credo.models.linear.statistics import (
-    Chunk,
-    Rows,
-    Statistics,
-    collect,
-    design,
-    read_chunks,
-)
+from credo.models.linear.statistics import Chunk, Rows, Seen, Statistics, collect, design, read_chunks
 from credo.models.noise import InverseGamma, Noise, noise_of
+
+if TYPE_CHECKING:
+    from credo.infer.posterior import Posterior
+    from credo.infer.target import Target
+    from credo.models.linear.drawn import LinearDraws
+    from credo.models.linear.learning import FixedPoint
+
+Data = tuple[ArrayLike, ...]
 
 
 class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneOut, PredictsJointly):
@@ -65,17 +67,17 @@ class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneO
     features: Features
     prior: Any
     intercept: Intercept | None
-    seen: Any
+    seen: Seen | None
     """The sums of what was seen (`Statistics`, or `Rows` where the noise has heavy tails), or None."""
     weights: Weights | None
     inputs: tuple[str, ...] | None = eqx.field(static=True)
-    noise: Any = positive()
+    noise: ArrayLike = positive()
 
     def __init__(
         self,
         features: Features | None = None,
         prior: Any = None,
-        noise: Any = 1.0,
+        noise: ArrayLike = 1.0,
         intercept: Intercept | bool | None = True,
     ):
         self.features = Affine() if features is None else features
@@ -89,9 +91,7 @@ class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneO
             raise DataError(f"noise is a variance and must be positive, found {noise}")
         self.noise = noise
         self.intercept = Intercept() if intercept is True else (intercept or None)
-        self.seen = None
-        self.weights = None
-        self.inputs = None
+        self.seen = self.weights = self.inputs = None
 
     # -- data ------------------------------------------------------------------------------------------------
 
@@ -111,7 +111,7 @@ class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneO
         """What outcomes are measured from: the intercept's prior mean."""
         return jnp.zeros(()) if self.intercept is None else self.intercept.mean
 
-    def statistics(self, *data: Any, weights: Any = None, noise: Any = None) -> Any:
+    def statistics(self, *data: ArrayLike, weights: ArrayLike = None, noise: ArrayLike = None) -> Any:
         """The sums of `statistics.py` for X and y, or for an iterable of (X, y) chunks.
 
         A row's noise variance is the model's divided by its weight; `noise` gives it outright.
@@ -122,7 +122,12 @@ class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneO
             return self._rows(list(chunks))
         return collect(self.features, chunks, self.reference, self.intercept is not None)
 
-    def _chunks(self, data: tuple[Any, ...], weights: Any, noise: Any, summed: bool = False) -> Any:
+    def _design(self, x: AnyArray | np.ndarray) -> AnyArray:
+        return design(self.features, x, self.intercept is not None)
+
+    def _chunks(
+        self, data: Data, weights: ArrayLike = None, noise: ArrayLike = None, summed: bool = False
+    ) -> Iterator[Chunk]:
         if noise is not None:
             if weights is not None:
                 raise DataError(
@@ -136,13 +141,18 @@ class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneO
             )
         # Where the inputs are summed as they are, the sums show what is not finite: one pass less.
         shows = summed and isinstance(self.features, Affine) and self.features.is_identity and not self.is_robust
-        return read_chunks(data, weights, None if self.inputs is None else len(self.inputs), finite=not shows)
+        return read_chunks(data, weights, self._columns, finite=not shows)
+
+    @property
+    def _columns(self) -> int | None:
+        """How many inputs there are, where that is known."""
+        return None if self.inputs is None else len(self.inputs)
 
     def _rows(self, chunks: list[Chunk]) -> Rows:
         x = np.concatenate([c.x for c in chunks]) if len(chunks) > 1 else chunks[0].x
         y = np.concatenate([c.y for c in chunks]) if len(chunks) > 1 else chunks[0].y
         w = jnp.concatenate([jnp.ones(c.x.shape[0]) if c.weights is None else jnp.asarray(c.weights) for c in chunks])
-        rows = (design(self.features, x, self.intercept is not None), y - self.reference, w)
+        rows = (self._design(x), y - self.reference, w)
         full = rows if is_traced(rows) else padded(*(np.asarray(r) for r in rows))[:3]
         return Rows(*(jnp.asarray(r) for r in full))
 
@@ -153,7 +163,7 @@ class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneO
                 "credo.learn, call features.adapt(X), or give them (e.g. domain=)"
             )
 
-    def prepare(self, *data: Any, weights: Any = None, noise: Any = None) -> tuple["Linear", Any]:
+    def prepare(self, *data: ArrayLike, weights: ArrayLike = None, noise: ArrayLike = None) -> tuple["Linear", Any]:
         """Standardized features, an intercept worth one observation, sensible starts; and the statistics.
 
         A belief that has seen data keeps its scales and learns from all it has seen.
@@ -163,29 +173,27 @@ class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneO
         return prepare(self, data, weights, noise)
 
     def _named(self, names: Sequence[str]) -> "Linear":
-        out = jax.tree.map(lambda v: v, self)
-        object.__setattr__(out, "inputs", tuple(names))
-        return out
+        return changed(self, inputs=tuple(names))
 
     # -- Bayes' rule -----------------------------------------------------------------------------------------
 
-    def told(self, *data: Any) -> "Linear":
+    def told(self, *data: ArrayLike) -> "Linear":
         """The belief that knows the names of its inputs."""
         return self if self.inputs is not None or len(data) != 2 else self._named(input_names(data[0]))
 
-    def target(self, statistics: Any, priors: Any = None) -> Any:
+    def target(self, statistics: Seen, priors: Mapping[str, Prior] | None = None) -> "Target":
         """log p(y, θ, …), for the methods of `credo.infer`; `priors` by path make hyperparameters unknown, too."""
         from credo.models.linear.log_joint import target
 
         return target(self, statistics, priors)
 
-    def given(self, posterior: Any, statistics: Any = None) -> Any:
+    def given(self, posterior: "Posterior", statistics: Seen | None = None) -> "LinearDraws":
         """The belief by draws of what a method found about `statistics`: a `LinearDraws`."""
         from credo.models.linear.drawn import given
 
         return given(self, posterior, statistics)
 
-    def condition_on(self, statistics: Any) -> "Linear":
+    def condition_on(self, statistics: Seen) -> "Linear":
         """The posterior from sums."""
         if isinstance(statistics, Statistics):
             after = posterior.posterior(self._now(statistics.gram.shape[0]), self.noise_law.unit, statistics)
@@ -193,21 +201,22 @@ class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneO
             after = robust_posterior(self._now(statistics.design.shape[1]), self.noise, statistics)
         # Checked here and not in the compiled functions: programs that can raise are not kept in the cache on disk.
         weights = demand(*after, posterior.NOT_DEFINITE)
-        seen = statistics if self.seen is None else self.seen + statistics
-        return eqx.tree_at(lambda b: (b.weights, b.seen), self, (weights, seen), is_leaf=lambda v: v is None)
+        return changed(self, weights=weights, seen=self._with(statistics))
 
-    def forget(self, *data: Any, **options: Any) -> "Linear":
+    def _with(self, statistics: Seen) -> Seen:
+        """All that was seen, these too."""
+        return statistics if self.seen is None else self.seen + statistics  # type: ignore[operator]
+
+    def forget(self, *data: ArrayLike, **options: ArrayLike) -> "Linear":
         """The belief as if a batch that it has seen had not been there."""
         if not isinstance(self.seen, Statistics):
             raise DataError("there is nothing to forget: this belief has seen no data, or its noise is not Gaussian")
         removed = self.statistics(*data, **options)
         if not is_traced(removed) and float(removed.n) > float(self.seen.n):
             raise DataError(f"cannot forget {float(removed.n):g} rows: the belief has seen {float(self.seen.n):g}")
-        left = self.seen - removed
-        prior = eqx.tree_at(lambda b: (b.seen, b.weights), self, (None, None))
-        return prior.condition_on(left)
+        return self.unconditioned().condition_on(self.seen - removed)
 
-    def evidence_of(self, statistics: Any) -> Float[Array, ""]:
+    def evidence_of(self, statistics: Seen) -> Float[Array, ""]:
         """log p(y | X): closed form; for heavy-tailed noise Laplace's approximation."""
         if isinstance(statistics, Rows):
             return robust_evidence(self._now(statistics.design.shape[1]), self.noise, statistics)
@@ -224,7 +233,7 @@ class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneO
         mean, root = prior_root(self.prior, self.intercept, q - (self.intercept is not None))
         return Weights(mean, root, self.noise if isinstance(self.noise, InverseGamma) else None)
 
-    def learner(self, priors: dict[str, Any]) -> Any:
+    def learner(self, priors: Mapping[str, Prior]) -> "FixedPoint | None":
         """MacKay's fixed point where it applies."""
         from credo.models.linear.learning import FixedPoint
 
@@ -232,7 +241,7 @@ class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneO
 
     # -- predictions -----------------------------------------------------------------------------------------
 
-    def predict(self, x: Any, *, joint: bool = False, noise: Any = None) -> Predictive:
+    def predict(self, x: ArrayLike, *, joint: bool = False, noise: ArrayLike = None) -> Predictive:
         """p(y* | x*, data): Normal, Student-t where the noise is unknown, a mixture where it has heavy tails.
 
         Args:
@@ -241,8 +250,8 @@ class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneO
             noise: the noise variance of each query, where it is known.
         """
         self._check_ready()
-        table = check_table(x, "X", None if self.inputs is None else len(self.inputs))
-        phi = design(self.features, table, self.intercept is not None)
+        table = check_table(x, "X", self._columns)
+        phi = self._design(table)
         weights = self.weights or self._now(phi.shape[1])
         expected = weights.mean.shape[0]
         if phi.shape[1] != expected:
@@ -279,13 +288,13 @@ class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneO
             raise DataError("the belief has seen no data yet; condition it or use credo.fit")
         return self.weights
 
-    def covariance(self, x: Any, z: Any = None) -> Float[Array, "n m"]:
+    def covariance(self, x: ArrayLike, z: ArrayLike = None) -> Float[Array, "n m"]:
         """k(x, z) = φ̃(x)ᵀ P⁻¹ φ̃(z): the function-space view, the kernel of the prior or of the posterior."""
-        phi = jnp.asarray(design(self.features, check_table(x, "x"), self.intercept is not None))
-        psi = phi if z is None else jnp.asarray(design(self.features, check_table(z, "z"), self.intercept is not None))
+        phi = jnp.asarray(self._design(check_table(x, "x")))
+        psi = phi if z is None else jnp.asarray(self._design(check_table(z, "z")))
         return posterior.latent_covariance(self.weights or self._now(phi.shape[1]), phi, psi)
 
-    def leave_one_out(self, x: Any, y: Any, *, weights: Any = None, noise: Any = None) -> Predictive:
+    def leave_one_out(self, x: ArrayLike, y: ArrayLike, **options: ArrayLike) -> Predictive:
         """The prediction of each row of the data from all the others, in closed form.
 
         With leverage hᵢ = wᵢ φ̃ᵢᵀP₁⁻¹φ̃ᵢ/σ²:  mean yᵢ - rᵢ/(1 - hᵢ), latent variance vᵢ/(1 - hᵢ).
@@ -293,34 +302,34 @@ class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneO
         """
         if self.is_robust:
             raise DataError("leave-one-out in closed form needs Gaussian noise; use evaluate.cross_validate")
-        (chunk,) = self._chunks((x, y), weights, noise)
-        after = self.condition_on(self.statistics(x, y, weights=weights, noise=noise))._now()
-        phi = jnp.asarray(design(self.features, chunk.x, self.intercept is not None))
+        (chunk,) = self._chunks((x, y), **options)
+        after = self.condition_on(self.statistics(x, y, **options))._now()
+        phi = jnp.asarray(self._design(chunk.x))
         w = jnp.ones(phi.shape[0]) if chunk.weights is None else jnp.asarray(chunk.weights)
         without = posterior.leave_one_out(after, self.noise_law.unit, phi, jnp.asarray(chunk.y) - self.reference, w)
         return eqx.tree_at(lambda p: p.mean, without, without.mean + self.reference)
 
     # -- point estimates, see estimators.py ------------------------------------------------------------------
 
-    def maximum_likelihood(self, *data: Any, **options: Any) -> "Linear":
+    def maximum_likelihood(self, *data: ArrayLike, **options: ArrayLike) -> "Linear":
         """Least squares by SVD, with the noise variance RSS/n; what `using=ML()` calls."""
         from credo.models.linear.estimators import least_squares
 
         return least_squares(self, *data, **options)
 
-    def maximum_a_posteriori(self, *data: Any, **options: Any) -> "Linear":
+    def maximum_a_posteriori(self, *data: ArrayLike, **options: ArrayLike) -> "Linear":
         """Ridge, lasso or the robust mode, as a point; what `using=MAP()` calls."""
         from credo.models.linear.estimators import posterior_mode
 
         return posterior_mode(self, *data, **options)
 
-    def plug_in(self, *data: Any, **options: Any) -> "Linear":
+    def plug_in(self, *data: ArrayLike, **options: ArrayLike) -> "Linear":
         """The posterior means of weights and noise, as a point; what `using=PlugIn()` calls."""
         from credo.models.linear.estimators import posterior_mean
 
         return posterior_mean(self, *data, **options)
 
-    def maximum_log_likelihood(self, x: Any, y: Any, **options: Any) -> tuple[float, int]:
+    def maximum_log_likelihood(self, x: ArrayLike, y: ArrayLike, **options: ArrayLike) -> tuple[float, int]:
         """The highest log likelihood that the model can give to the data, and its number of parameters."""
         from credo.models.linear.estimators import maximum_log_likelihood
 

@@ -8,7 +8,7 @@ draws anew, from all the data. The density that methods see is in `density`.
 
 import warnings
 from collections import OrderedDict
-from typing import Any
+from collections.abc import Mapping
 
 import equinox as eqx
 import jax
@@ -22,17 +22,19 @@ from credo.core import params
 from credo.core.abilities import HasLogDensity
 from credo.core.arrays import is_traced
 from credo.core.belief import Belief
-from credo.core.checks import check_table
+from credo.core.checks import ArrayLike, check_table
 from credo.core.errors import DataError, NotConvergedWarning
 from credo.core.params import constant
 from credo.core.predictive import Mixture, Normal, Predictive
+from credo.core.pytrees import changed
 from credo.infer.importance_sampling import WeightedDraws
 from credo.infer.posterior import Posterior
-from credo.infer.target import ParameterSpace
+from credo.infer.priors import Prior
+from credo.infer.target import ParameterSpace, Target
 from credo.models.linear.belief import Linear
 from credo.models.linear.log_joint import Unknowns, log_likelihood, settled
 from credo.models.linear.shrinkage import ScaleMixture
-from credo.models.linear.statistics import design
+from credo.models.linear.statistics import Seen
 
 COMPONENTS = 1024
 """Draws that a prediction averages over; more are thinned to so many."""
@@ -40,16 +42,16 @@ FEW = 100.0
 """Effective draws below which new data should have been drawn for."""
 
 
-def given(belief: Linear, posterior: Posterior, statistics: Any = None) -> "LinearDraws":
+def given(belief: Linear, posterior: Posterior, statistics: Seen | None = None) -> "LinearDraws":
     """The model with what a method found; `statistics` are what it was conditioned on, for those that come next."""
     numbers = posterior.values
-    seen = belief.seen if statistics is None else statistics if belief.seen is None else belief.seen + statistics
+    seen = belief.seen if statistics is None else belief._with(statistics)
     collapsed = isinstance(belief.prior, ScaleMixture) and "prior.z" not in numbers
     if collapsed and seen is None:
         raise DataError("the weights had been integrated out; to draw them give the data, or condition(X, y, using=…)")
     unknowns = Unknowns(belief.prior, belief.intercept, belief.noise)
     theta, noise = settled(jr.key(0), unknowns, numbers, seen if collapsed else None)
-    model = eqx.tree_at(lambda b: (b.seen, b.weights), belief, (seen, None), is_leaf=lambda v: v is None)
+    model = changed(belief, seen=seen, weights=None)
     return LinearDraws(theta, noise, jnp.full(len(noise), -jnp.log(len(noise))), model, posterior)
 
 
@@ -68,11 +70,11 @@ class LinearDraws(Belief, HasLogDensity):
     """The model, with what it has seen."""
     found: Posterior = constant()
 
-    def statistics(self, *data: Any, **options: Any) -> Any:
+    def statistics(self, *data: ArrayLike, **options: ArrayLike) -> Seen:
         """What the model keeps of data."""
         return self.model.statistics(*data, **options)
 
-    def target(self, statistics: Any, priors: Any = None) -> Any:
+    def target(self, statistics: Seen, priors: Mapping[str, Prior] | None = None) -> Target:
         """The density of the model after all its data: to draw anew."""
         if self.model.seen is None:
             raise DataError("this belief does not hold the data it has seen; condition the model on all of them")
@@ -82,11 +84,11 @@ class LinearDraws(Belief, HasLogDensity):
             raise DataError(f"{missing[0]!r} is known by draws; to draw anew give its prior again, priors={{…}}")
         return self.model.target(statistics, priors)
 
-    def given(self, posterior: Any, statistics: Any) -> "LinearDraws":
+    def given(self, posterior: Posterior, statistics: Seen | None = None) -> "LinearDraws":
         """The model by new draws."""
         return self.model.given(posterior, statistics)
 
-    def condition_on(self, statistics: Any) -> "LinearDraws":
+    def condition_on(self, statistics: Seen) -> "LinearDraws":
         """p(draw | data) ∝ p(draw) p(data | draw)."""
         joint = self.log_weights + _likelihoods(self, statistics)
         weights = joint - special.logsumexp(joint)
@@ -98,10 +100,9 @@ class LinearDraws(Belief, HasLogDensity):
                 NotConvergedWarning,
                 stacklevel=3,
             )
-        seen = statistics if self.model.seen is None else self.model.seen + statistics
-        return eqx.tree_at(lambda b: (b.log_weights, b.model.seen), self, (weights, seen), is_leaf=lambda v: v is None)
+        return changed(self, log_weights=weights, model=changed(self.model, seen=self.model._with(statistics)))
 
-    def evidence_of(self, statistics: Any) -> Float[Array, ""]:
+    def evidence_of(self, statistics: Seen) -> Float[Array, ""]:
         """log p(new data | data), the mean likelihood of the draws."""
         return special.logsumexp(self.log_weights + _likelihoods(self, statistics))
 
@@ -109,15 +110,15 @@ class LinearDraws(Belief, HasLogDensity):
         """The model before any data."""
         return self.model.unconditioned()
 
-    def predict(self, x: Any, *, noise: Any = None) -> Predictive:
+    def predict(self, x: ArrayLike, *, noise: ArrayLike = None) -> Predictive:
         """p(y* | x*, data), a mixture over draws: of Normal, Student-t or Laplace, as the noise is.
 
         Args:
             x: queries, shape (m, d).
             noise: the noise variance of each query, where it is known.
         """
-        table = check_table(x, "X", None if self.model.inputs is None else len(self.model.inputs))
-        phi = jnp.asarray(design(self.model.features, table, self.model.intercept is not None))
+        table = check_table(x, "X", self.model._columns)
+        phi = jnp.asarray(self.model._design(table))
         if phi.shape[1] != self.theta.shape[1]:
             raise DataError(f"X must have the {self.theta.shape[1]} features the belief knows, found {phi.shape[1]}")
         thin = np.linspace(0, len(self.noise) - 1, min(len(self.noise), COMPONENTS)).astype(int)
@@ -168,6 +169,6 @@ class LinearDraws(Belief, HasLogDensity):
 
 
 @eqx.filter_jit
-def _likelihoods(belief: LinearDraws, statistics: Any) -> Float[Array, " s"]:
+def _likelihoods(belief: LinearDraws, statistics: Seen) -> Float[Array, " s"]:
     law = belief.model.noise_law
     return jax.vmap(lambda theta, noise: log_likelihood(law, theta, noise, statistics))(belief.theta, belief.noise)

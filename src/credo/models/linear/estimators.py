@@ -6,15 +6,15 @@ lasso   ŵ = argmin ‖y - b - Φw‖²_W/(2σ²) + ‖w‖₁/s      by coordin
 """
 
 import warnings
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from scipy import linalg as scipy_linalg
 
-from credo.core.checks import check_positive, check_table, check_vector
+from credo.core.checks import ArrayLike, check_positive, check_table, check_vector
 from credo.core.errors import DataError, NotConvergedWarning
+from credo.core.pytrees import changed
 from credo.models.linear.belief import Linear
 from credo.models.linear.posterior import Weights
 from credo.models.linear.priors import LaplacePrior, prior_root
@@ -32,8 +32,11 @@ class Path(NamedTuple):
     intercept: np.ndarray
 
 
-def _rows(belief: Linear, x: Any, y: Any, weights: Any, noise: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Design matrix, outcomes from the reference, and row weights, as NumPy."""
+Table = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Design matrix, outcomes from the reference, and row weights, as NumPy."""
+
+
+def _rows(belief: Linear, x: ArrayLike, y: ArrayLike, *, weights: ArrayLike = None, noise: ArrayLike = None) -> Table:
     belief._check_ready()
     table = check_table(x, "X")
     target = check_vector(y, "y", table.shape[0]) - np.asarray(belief.reference)
@@ -43,26 +46,22 @@ def _rows(belief: Linear, x: Any, y: Any, weights: Any, noise: Any) -> tuple[np.
     return np.asarray(design(belief.features, table, belief.intercept is not None)), target, w
 
 
-def _point(belief: Linear, mean: np.ndarray, noise: Any = None) -> Linear:
-    out = eqx.tree_at(
-        lambda b: (b.weights, b.seen), belief, (Weights(jnp.asarray(mean), None), None), is_leaf=lambda v: v is None
-    )
-    return out if noise is None else eqx.tree_at(lambda b: b.noise, out, jnp.asarray(noise))
+def _point(belief: Linear, mean: np.ndarray, noise: ArrayLike = None) -> Linear:
+    law = belief.noise if noise is None else jnp.asarray(noise)
+    return changed(belief, weights=Weights(jnp.asarray(mean), None), seen=None, noise=law)
 
 
-def _least_squares(
-    belief: Linear, x: Any, y: Any, weights: Any, noise: Any
-) -> tuple[np.ndarray, float, np.ndarray, int]:
-    phi, target, w = _rows(belief, x, y, weights, noise)
+def _least_squares(phi: np.ndarray, target: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, float, int]:
+    """θ̂, its weighted sum of squares, and the rank of the design."""
     root = np.sqrt(w)
     mean, _, rank, _ = scipy_linalg.lstsq(phi * root[:, None], target * root)
-    residual = float(np.sum(w * (target - phi @ mean) ** 2))
-    return mean, residual, w, int(rank)
+    return mean, float(np.sum(w * (target - phi @ mean) ** 2)), int(rank)
 
 
-def least_squares(belief: Linear, x: Any, y: Any, *, weights: Any = None, noise: Any = None) -> Linear:
+def least_squares(belief: Linear, *data: ArrayLike, **options: ArrayLike) -> Linear:
     """Maximum likelihood: least squares, and the noise variance RSS/n (kept where it is given for each row)."""
-    mean, residual, w, rank = _least_squares(belief, x, y, weights, noise)
+    phi, target, w = _rows(belief, *data, **options)
+    mean, residual, rank = _least_squares(phi, target, w)
     if rank < len(mean):
         warnings.warn(
             f"the design matrix has rank {rank} but {len(mean)} columns: the likelihood has no single maximum, the "
@@ -70,17 +69,16 @@ def least_squares(belief: Linear, x: Any, y: Any, *, weights: Any = None, noise:
             NotConvergedWarning,
             stacklevel=4,
         )
-    known = belief.noise_law.by_row or noise is not None
+    known = belief.noise_law.by_row or options.get("noise") is not None
     return _point(belief, mean, None if known else max(residual / len(w), np.finfo(float).tiny))
 
 
-def maximum_log_likelihood(
-    belief: Linear, x: Any, y: Any, *, weights: Any = None, noise: Any = None
-) -> tuple[float, int]:
+def maximum_log_likelihood(belief: Linear, *data: ArrayLike, **options: ArrayLike) -> tuple[float, int]:
     """-n/2 (log 2πσ̂² + 1) + ½ Σ log wᵢ at σ̂² = RSS/n, and the number of weights plus one for the noise."""
-    _, residual, w, rank = _least_squares(belief, x, y, weights, noise)
+    phi, target, w = _rows(belief, *data, **options)
+    _, residual, rank = _least_squares(phi, target, w)
     n = len(w)
-    if noise is not None:
+    if options.get("noise") is not None:
         variance = float(belief.noise_variance())
         value = -0.5 * (n * np.log(2 * np.pi * variance) + residual / variance)
         return float(value + 0.5 * np.log(w).sum()), rank
@@ -88,19 +86,18 @@ def maximum_log_likelihood(
     return float(-0.5 * n * (np.log(2 * np.pi * variance) + 1) + 0.5 * np.log(w).sum()), rank + 1
 
 
-def posterior_mode(belief: Linear, x: Any, y: Any, *, weights: Any = None, noise: Any = None) -> Linear:
+def posterior_mode(belief: Linear, *data: ArrayLike, **options: ArrayLike) -> Linear:
     """The mode of the weights' posterior as a point: ridge, lasso or robust, as prior and noise say."""
-    phi, target, w = _rows(belief, x, y, weights, noise)
+    phi, target, w = _rows(belief, *data, **options)
     if isinstance(belief.prior, LaplacePrior):
         if belief.is_robust:
             raise DataError("a Laplace prior with heavy-tailed noise is not offered; use Isotropic() or Gaussian noise")
         return _point(belief, _lasso(belief, float(belief.prior.scale), phi, target, w))
     prior = Weights(*prior_root(belief.prior, belief.intercept, phi.shape[1] - (belief.intercept is not None)))
     if belief.is_robust:
-        rows = belief.statistics(x, y, weights=weights)
-        return _point(belief, np.asarray(find_mode(prior, belief.noise, rows)[0]))
+        return _point(belief, np.asarray(find_mode(prior, belief.noise, belief.statistics(*data, **options))[0]))
     if belief.noise_law.integrated:
-        after = belief.condition_on(belief.statistics(x, y, weights=weights))._conditioned()
+        after = belief.condition_on(belief.statistics(*data, **options))._conditioned()
         assert after.noise is not None
         # The density of (θ, σ²) is highest at the mean of θ, where σ² has a + q/2 + 1 in its exponent.
         shape = after.noise.shape + after.mean.shape[0] / 2 + 1
@@ -115,7 +112,7 @@ def posterior_mode(belief: Linear, x: Any, y: Any, *, weights: Any = None, noise
     return _point(belief, scipy_linalg.solve_triangular(r, q.T @ outcomes))
 
 
-def posterior_mean(belief: Linear, *data: Any, **options: Any) -> Linear:
+def posterior_mean(belief: Linear, *data: ArrayLike, **options: ArrayLike) -> Linear:
     """E[θ | data] as a point, with the noise at its posterior mean where it is unknown."""
     after = belief.condition(*data, **options)
     noise = after.noise_variance() if belief.noise_law.integrated else None
@@ -124,12 +121,14 @@ def posterior_mean(belief: Linear, *data: Any, **options: Any) -> Linear:
 
 def _centred(
     belief: Linear, phi: np.ndarray, target: np.ndarray, w: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, Any, Any]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+    """Features and outcomes for the lasso, from their means and times the root of the weights; and the means."""
+    root = np.sqrt(w)
     if belief.intercept is None:
-        return phi, target, np.zeros(phi.shape[1]), 0.0
+        return phi * root[:, None], target * root, np.zeros(phi.shape[1]), 0.0
     phi = phi[:, 1:]
     x_mean, y_mean = w @ phi / w.sum(), float(w @ target / w.sum())
-    return phi - x_mean, target - y_mean, x_mean, y_mean
+    return (phi - x_mean) * root[:, None], (target - y_mean) * root, x_mean, y_mean
 
 
 def _lasso(belief: Linear, scale: float, phi: np.ndarray, target: np.ndarray, w: np.ndarray) -> np.ndarray:
@@ -137,37 +136,38 @@ def _lasso(belief: Linear, scale: float, phi: np.ndarray, target: np.ndarray, w:
     from sklearn.linear_model import Lasso
 
     centred, outcomes, x_mean, y_mean = _centred(belief, phi, target, w)
-    root = np.sqrt(w)
     penalty = float(belief.noise_variance()) / (len(target) * scale)
     model = Lasso(alpha=penalty, fit_intercept=False, max_iter=100_000, tol=1e-8)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)
-        model.fit(centred * root[:, None], outcomes * root)
+        model.fit(centred, outcomes)
     if any(issubclass(c.category, ConvergenceWarning) for c in caught):
         warnings.warn(
             "the lasso's coordinate descent did not reach its tolerance; standardize the features (credo.fit does)",
             NotConvergedWarning,
             stacklevel=5,
         )
-    coefficients = model.coef_
-    return (
-        coefficients if belief.intercept is None else np.concatenate([[y_mean - x_mean @ coefficients], coefficients])
-    )
+    constant = [] if belief.intercept is None else [y_mean - x_mean @ model.coef_]
+    return np.concatenate([constant, model.coef_])
 
 
 def lasso_path(
-    belief: Linear, x: Any, y: Any, *, steps: int = 100, scale: Any = None, weights: Any = None, noise: Any = None
+    belief: Linear,
+    x: ArrayLike,
+    y: ArrayLike,
+    *,
+    steps: int = 100,
+    scale: ArrayLike = None,
+    weights: ArrayLike = None,
+    noise: ArrayLike = None,
 ) -> Path:
     """The lasso's weights as the Laplace prior widens, from all zero to nearly least squares, or at given scales."""
     from sklearn.linear_model import lasso_path as coordinate_descent
 
-    phi, target, w = _rows(belief, x, y, weights, noise)
+    phi, target, w = _rows(belief, x, y, weights=weights, noise=noise)
     centred, outcomes, x_mean, y_mean = _centred(belief, phi, target, w)
-    root = np.sqrt(w)
     unit = float(belief.noise_variance()) / len(target)
     grid = steps if scale is None else unit / np.sort(check_positive(scale, "scale"))
-    penalties, coefficients, _ = coordinate_descent(
-        centred * root[:, None], outcomes * root, alphas=grid, max_iter=100_000, tol=1e-8
-    )
+    penalties, coefficients, _ = coordinate_descent(centred, outcomes, alphas=grid, max_iter=100_000, tol=1e-8)
     table = coefficients.T
     return Path(unit / penalties, table, float(belief.reference) + y_mean - table @ x_mean)

@@ -12,7 +12,7 @@ needed of the data is `Statistics`. MacKay (1992); Tipping (2001) §2; Bishop (2
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -35,15 +35,10 @@ NEEDED = (
     "Linear with an Isotropic or ARD prior, a noise variance, and Gamma (precision) or InverseGamma (noise) hyperpriors"
 )
 
+Priors = Mapping[str, Any]
+
 PATIENCE = 10
 """So many steps that do not raise the evidence are an end: only rounding moves."""
-
-
-class _Hyperprior(NamedTuple):
-    """a - 1 and b of a Gamma on the precision, a + 1 and b of an inverse Gamma on the variance; zeros for none."""
-
-    counts: float = 0.0
-    sums: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -63,29 +58,26 @@ class FixedPoint(Learner):
     is due; 2 nats, a Bayes factor of 7, were chosen by trial. They help where few features matter and hurt where
     many matter a little, which is what `Isotropic` is for."""
 
-    def serves(self, subject: Any, verb: str) -> bool:
+    def serves(self, subject: object, verb: str) -> bool:
         """Linear models of the form that it needs."""
         return self.applies(subject, {}) and super().serves(subject, verb)
 
-    def needs_of(self, subject: Any, verb: str) -> str:
+    def needs_of(self, subject: object, verb: str) -> str:
         """Which form that is, or what to call instead."""
         return super().needs_of(subject, verb) if self.applies(subject, {}) else f"it needs {NEEDED}"
 
     @staticmethod
-    def applies(belief: Any, priors: Mapping[str, Any]) -> bool:
+    def applies(belief: object, priors: Priors) -> bool:
         """Whether the belief and the hyperpriors have the form that the fixed point needs."""
-        if (
-            not isinstance(belief, Linear)
-            or not isinstance(belief.prior, Isotropic | ARD)
-            or isinstance(belief.noise, Noise)
-        ):
-            return False
         kinds = {"prior.precision": "Gamma", "noise": "InverseGamma"}
-        return all(type(prior).__name__ == kinds.get(path) for path, prior in priors.items())
+        return (
+            isinstance(belief, Linear)
+            and isinstance(belief.prior, Isotropic | ARD)
+            and not isinstance(belief.noise, Noise)
+            and all(type(prior).__name__ == kinds.get(path) for path, prior in priors.items())
+        )
 
-    def learn(
-        self, belief: Any, statistics: Any, fixed: Sequence[str], priors: Mapping[str, Any], seed: int
-    ) -> Learned:
+    def learn(self, belief: Linear, statistics: Statistics, fixed: Sequence[str], priors: Priors, seed: int) -> Learned:
         """The belief at the best fixed point found."""
         if not self.applies(belief, priors):
             raise DataError(f"FixedPoint needs {NEEDED}; use Evidence() instead")
@@ -116,17 +108,18 @@ class FixedPoint(Learner):
 
     def _iterate(
         self,
-        belief: Any,
+        belief: Linear,
         statistics: Statistics,
         free: set[str],
-        priors: Mapping[str, Any],
+        priors: Priors,
         alpha: np.ndarray,
         variance: float,
     ) -> tuple[np.ndarray, float, str, int]:
         gram, cross = np.asarray(statistics.gram), np.asarray(statistics.cross)
         square, n = float(statistics.square), float(statistics.n)
         weights = np.arange(0 if belief.intercept is None else 1, len(cross))
-        on_precision, on_noise = _hyperprior(priors.get("prior.precision"), -1.0), _hyperprior(priors.get("noise"), 1.0)
+        counts, sums = _hyperprior(priors.get("prior.precision"), -1.0)
+        noise_counts, noise_sums = _hyperprior(priors.get("noise"), 1.0)
         cap = np.atleast_1d(np.asarray(belief.prior.precision, dtype=float)) * np.exp(LOG_CAP)
         shared = len(alpha) == 1
         precision = _diagonal(belief, alpha, len(cross))
@@ -160,7 +153,7 @@ class FixedPoint(Learner):
             elif "prior.precision" in free:
                 top, bottom = determined[weights], mean[weights] ** 2
                 top, bottom = (top.sum(keepdims=True), bottom.sum(keepdims=True)) if shared else (top, bottom)
-                top, bottom = top + 2 * on_precision.counts, bottom + 2 * on_precision.sums
+                top, bottom = top + 2 * counts, bottom + 2 * sums
                 new = np.where(top > 0, np.minimum(np.maximum(top, 0.0) / np.maximum(bottom, 1e-300), cap), cap)
                 change = float(np.max(np.abs(np.log(new / precision[weights]))))
                 precision[weights] = new
@@ -168,10 +161,8 @@ class FixedPoint(Learner):
                 change = 0.0
             if "noise" in free:
                 residual = max(square - 2 * mean @ cross + mean @ gram @ mean, 0.0)
-                new_variance = (residual + 2 * on_noise.sums) / max(
-                    n - determined.sum() + 2 * on_noise.counts, 1e-8 * n
-                )
-                new_variance = max(new_variance, least)
+                left = max(n - determined.sum() + 2 * noise_counts, 1e-8 * n)
+                new_variance = max((residual + 2 * noise_sums) / left, least)
                 change = max(change, abs(np.log(new_variance / variance)))
                 variance = new_variance
                 if variance <= least and change < 1e-3:  # nothing but rounding moves
@@ -188,32 +179,28 @@ class FixedPoint(Learner):
         # A pruned feature has run to its cap by design: that is the answer, not a warning.
         quiet = {name: side for name, side in learned.at_bound.items() if not name.startswith("prior.precision")}
         names = learned.belief.features.names(learned.belief.inputs) if len(pruned) else []
-        said = (
-            [f"pruned {len(pruned)} of {len(start)} features: {', '.join(names[i] for i in pruned)}"] if pruned else []
-        )
-        return learned._replace(at_bound=quiet, notes=learned.notes + said)
+        said = f"pruned {len(pruned)} of {len(start)} features: {', '.join(names[i] for i in pruned)}"
+        return learned._replace(at_bound=quiet, notes=learned.notes + [said] * bool(pruned))
 
 
-def pruned_features(belief: Any, start: np.ndarray | float) -> np.ndarray:
+def pruned_features(belief: Linear, start: np.ndarray | float) -> np.ndarray:
     """Which features ARD has switched off, given the precision that learning started from."""
     return np.asarray(belief.prior.precision) >= 0.99 * np.asarray(start) * np.exp(LOG_CAP)
 
 
-def _hyperprior(prior: Any, shift: float) -> _Hyperprior:
-    if prior is None:
-        return _Hyperprior()
-    return _Hyperprior(float(prior.concentration) + shift, float(prior.rate))
+def _hyperprior(prior: Any, shift: float) -> tuple[float, float]:
+    """a - 1 and b of a Gamma on the precision, a + 1 and b of an inverse Gamma on the variance; zeros for none."""
+    return (0.0, 0.0) if prior is None else (float(prior.concentration) + shift, float(prior.rate))
 
 
-def _diagonal(belief: Any, alpha: np.ndarray, q: int) -> np.ndarray:
+def _diagonal(belief: Linear, alpha: np.ndarray, q: int) -> np.ndarray:
     """The prior precision of θ = (b, w), which is diagonal."""
     constant = [] if belief.intercept is None else [1 / float(belief.intercept.variance)]
     return np.concatenate([constant, np.broadcast_to(alpha, q - len(constant))])
 
 
 def _log_evidence(statistics: Statistics, precision: np.ndarray, variance: float) -> float:
-    """log p(y | X), as `Linear.log_evidence` has it, for a diagonal prior and without compiling anything."""
-    gram, cross = np.asarray(statistics.gram), np.asarray(statistics.cross)
-    n, square, log_weight = float(statistics.n), float(statistics.square), float(statistics.log_weight)
-    height = posterior(gram / variance, cross / variance, precision).height
+    """log p(y | X) of a diagonal prior, as `posterior.evidence` has it, without compiling anything."""
+    *_, height = posterior(np.asarray(statistics.gram) / variance, np.asarray(statistics.cross) / variance, precision)
+    n, square, log_weight = (float(v) for v in (statistics.n, statistics.square, statistics.log_weight))
     return float(height + 0.5 * (log_weight - square / variance - n * np.log(2 * np.pi * variance)))

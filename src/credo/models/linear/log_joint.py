@@ -18,17 +18,21 @@ from jax.scipy import stats
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from credo.core import params
+from credo.core.checks import ArrayLike
 from credo.core.errors import DataError
 from credo.core.gaussian import Gaussian
 from credo.core.linalg import factorize, log_determinant, solve, solve_upper
 from credo.core.params import positive
+from credo.infer.priors import Prior
 from credo.infer.target import ParameterSpace, Target
 from credo.models.linear import collapsed
 from credo.models.linear.belief import Linear
 from credo.models.linear.priors import ARD, Intercept, Isotropic, prior_root
 from credo.models.linear.shrinkage import Hierarchical, ScaleMixture
-from credo.models.linear.statistics import Rows, Statistics
+from credo.models.linear.statistics import Rows, Seen, Statistics
 from credo.models.noise import Noise, noise_of
+
+Priors = dict[str, Prior]
 
 
 class Normals(eqx.Module):
@@ -54,7 +58,7 @@ class Whitened(ParameterSpace):
         """The numbers in natural units."""
         return self._with(super().tree(vector), lambda v: self.center + self.spread @ v)
 
-    def vector(self, tree: Any) -> Float[Array, " k"]:
+    def vector(self, tree: dict[str, Array]) -> Float[Array, " k"]:
         """The coordinates of numbers in natural units."""
         return super().vector(self._with(tree, lambda theta: solve_upper(self.spread.T, theta - self.center)))
 
@@ -79,7 +83,7 @@ class Unknowns(eqx.Module):
 
     prior: Any
     intercept: Intercept | None
-    noise: Any = positive()
+    noise: ArrayLike = positive()
 
     @property
     def noise_law(self) -> Noise:
@@ -134,7 +138,7 @@ class Unknowns(eqx.Module):
 
 
 def log_likelihood(
-    law: Noise, theta: Float[Array, " q"], noise: Float[Array, ""], statistics: Statistics | Rows
+    law: Noise, theta: Float[Array, " q"], noise: Float[Array, ""], statistics: Seen
 ) -> Float[Array, ""]:
     """log p(y | θ, noise) from sums, or from the rows where the noise has heavy tails."""
     if isinstance(statistics, Statistics):
@@ -149,8 +153,8 @@ def log_likelihood(
 def log_joint(
     numbers: dict[str, Array],
     unknowns: Unknowns,
-    statistics: Statistics | Rows,
-    priors: dict[str, Any],
+    statistics: Seen,
+    priors: Priors,
     log_volume: Float[Array, ""],
 ) -> Float[Array, ""]:
     """log p(y, θ, …) as a density of the round coordinates of θ."""
@@ -160,7 +164,7 @@ def log_joint(
 
 
 def log_collapsed(
-    numbers: dict[str, Array], unknowns: Unknowns, statistics: Statistics, priors: dict[str, Any]
+    numbers: dict[str, Array], unknowns: Unknowns, statistics: Statistics, priors: Priors
 ) -> Float[Array, ""]:
     """log p(y, …) of the numbers of a scale mixture, with the weights and σ² integrated out."""
     now = unknowns.at(numbers)
@@ -171,17 +175,17 @@ def log_collapsed(
 # -- from a model to a target, and back --------------------------------------------------------------------------
 
 
-def target(belief: Linear, statistics: Any, priors: Mapping[str, Any] | None = None) -> Target:
+def target(belief: Linear, statistics: Seen, priors: Mapping[str, Prior] | None = None) -> Target:
     """log p(y, …) of everything unknown; `priors` by path make hyperparameters unknown, too."""
     hyper = {path: p for path, p in params.check_priors(belief, priors).items() if p is not None}
     if belief.weights is not None and belief.seen is None:
         raise DataError("a point estimate has no posterior to go on from; condition the model without using=")
-    seen = statistics if belief.seen is None else belief.seen + statistics
+    seen = belief._with(statistics)
     shifted = int(belief.intercept is not None)
-    p = _width(seen) - shifted
+    p = (seen.gram if isinstance(seen, Statistics) else seen.design).shape[1] - shifted
     unknowns = Unknowns(_ready(belief.prior, p), belief.intercept, belief.noise)
     values = {path: params.learnable(belief)[path] for path in hyper}
-    constraints: dict[str, Any] = {path: params.constraint_of(belief, path) for path in hyper}
+    constraints: dict[str, object] = {path: params.constraint_of(belief, path) for path in hyper}
     if isinstance(belief.prior, Hierarchical):
         own = {f"prior.{name}": value for name, value in belief.prior.latent(p).items()}
         taken = [path for path in own if path in params.learnable(belief)]
@@ -234,12 +238,8 @@ def _ready(prior: Any, p: int) -> Any:
     return Normals(mean, root @ root.T, 0.5 * (log_determinant(root) - p * jnp.log(2 * jnp.pi)))
 
 
-def _width(statistics: Any) -> int:
-    return int(statistics.gram.shape[0] if isinstance(statistics, Statistics) else statistics.design.shape[1])
-
-
 @eqx.filter_jit
-def _ridge(statistics: Any, law: Noise) -> tuple[Float[Array, " q"], Float[Array, "q q"], Float[Array, ""]]:
+def _ridge(statistics: Seen, law: Noise) -> tuple[Float[Array, " q"], Float[Array, "q q"], Float[Array, ""]]:
     """A weakly regularized least squares, the root of its covariance, and the noise variance that remains."""
     if isinstance(statistics, Rows):
         weighted = statistics.design * statistics.weights[:, None]

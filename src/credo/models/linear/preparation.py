@@ -7,29 +7,28 @@ and the variance of y is split in halves between the noise and the features.
 import dataclasses
 from typing import Any
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from credo.core.checks import input_names
+from credo.core.checks import ArrayLike, input_names
 from credo.core.errors import DataError
 from credo.core.gaussian import Gaussian
+from credo.core.pytrees import changed
 from credo.models.features import Affine, Features, Standardize
 from credo.models.linear.belief import Linear
 from credo.models.linear.priors import ARD, Intercept, Isotropic, LaplacePrior
-from credo.models.linear.statistics import Rows, Statistics, collect, collect_standardized
+from credo.models.linear.statistics import Seen, collect, collect_standardized
 from credo.models.noise import KnownNoise, Noise
 
 
-def prepare(belief: Linear, data: tuple[Any, ...], weights: Any, noise: Any) -> tuple[Linear, Statistics | Rows]:
+def prepare(belief: Linear, data: tuple[ArrayLike, ...], weights: ArrayLike, noise: ArrayLike) -> tuple[Linear, Seen]:
     """The belief ready to learn, and the statistics of the data under its features."""
     names = input_names(data[0]) if len(data) == 2 else None
     if belief.seen is not None:
-        fresh = eqx.tree_at(lambda b: (b.seen, b.weights), belief, (None, None))
-        more: Any = belief.statistics(*data, weights=weights, noise=noise) if data else None
-        return fresh, belief.seen if more is None else belief.seen + more
+        more = belief.statistics(*data, weights=weights, noise=noise) if data else None
+        return belief.unconditioned(), belief.seen if more is None else belief._with(more)
     if noise is not None:
-        belief = eqx.tree_at(lambda b: b.noise, belief, KnownNoise())
+        belief = changed(belief, noise=KnownNoise())
     chunks = belief._chunks(data, weights, noise, summed=True)
     has_intercept = belief.intercept is not None
     if isinstance(belief.features, Affine) and belief.features.is_identity and not belief.is_robust:
@@ -67,21 +66,15 @@ def started(belief: Linear, features: Features, center: float, spread: float, p:
         raise DataError("y is constant: there is nothing to learn from it; drop the target or give it some variation")
     half = spread / 2
     relative = belief.noise_law.integrated  # precisions are then in units of the noise
-    intercept = (
-        None if belief.intercept is None else Intercept(jnp.asarray(center), jnp.asarray(2.0 if relative else spread))
-    )
-    out = eqx.tree_at(
-        lambda b: (b.features, b.prior, b.noise, b.intercept),
+    intercept = Intercept(jnp.asarray(center), jnp.asarray(2.0 if relative else spread))
+    return changed(
         belief,
-        (
-            features,
-            starting_prior(belief.prior, 1.0 if relative else max(p, 1) / half, p),
-            belief.noise_law.adapt(half) if isinstance(belief.noise, Noise) else jnp.asarray(half),
-            intercept,
-        ),
-        is_leaf=lambda v: v is None,
+        features=features,
+        prior=starting_prior(belief.prior, 1.0 if relative else max(p, 1) / half, p),
+        noise=belief.noise_law.adapt(half) if isinstance(belief.noise, Noise) else jnp.asarray(half),
+        intercept=None if belief.intercept is None else intercept,
+        inputs=tuple(names),
     )
-    return out._named(names)
 
 
 def starting_prior(prior: Any, precision: float, p: int) -> Isotropic | ARD | LaplacePrior | Gaussian:

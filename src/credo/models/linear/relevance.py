@@ -15,7 +15,6 @@ Faul (2003), "Fast marginal likelihood maximisation for sparse Bayesian models".
 """
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -29,26 +28,15 @@ Matrix = Float[ndarray, "q q"]
 Number = ndarray | float
 
 
-class Posterior(NamedTuple):
-    """Mean and covariance under a diagonal prior, and the evidence up to what does not depend on the prior."""
-
-    mean: Vector
-    covariance: Matrix
-    height: float
-    """½ (Σ log αᵢ - log|P₁| + cᵀm)."""
-
-
-def posterior(gram: Matrix, cross: Vector, precision: Vector) -> Posterior:
-    """The posterior of the weights by LAPACK's Cholesky; zero where the precision is infinite.
-
-    `gram` and `cross` are those of the data divided by the noise variance.
+def posterior(gram: Matrix, cross: Vector, precision: Vector) -> tuple[Vector, Matrix, float]:
+    """Mean and covariance of the weights by LAPACK's Cholesky, zero where the precision is infinite; and the evidence
+    up to what does not depend on the prior, ½ (Σ log αᵢ - log|P₁| + cᵀm).
     """
     on = np.isfinite(precision)
     if not on.all():
         mean, covariance = np.zeros(len(cross)), np.zeros(gram.shape)
-        part = posterior(gram[np.ix_(on, on)], cross[on], precision[on])
-        mean[on], covariance[np.ix_(on, on)] = part.mean, part.covariance
-        return Posterior(mean, covariance, part.height)
+        mean[on], covariance[np.ix_(on, on)], worth = posterior(gram[np.ix_(on, on)], cross[on], precision[on])
+        return mean, covariance, worth
     matrix = gram.copy()
     np.fill_diagonal(matrix, matrix.diagonal() + precision)
     root, failed = lapack.dpotrf(matrix.T, lower=1, overwrite_a=1)
@@ -62,7 +50,7 @@ def posterior(gram: Matrix, cross: Vector, precision: Vector) -> Posterior:
     lower, _ = lapack.dpotri(root, lower=1, overwrite_c=1)
     covariance = lower + lower.T
     np.fill_diagonal(covariance, lower.diagonal())
-    return Posterior(mean, covariance, float(height + 0.5 * cross @ mean))
+    return mean, covariance, float(height + 0.5 * cross @ mean)
 
 
 class Relevance:

@@ -12,13 +12,13 @@ Gaussian (`collapsed`).
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
 from jax.scipy import special
 from jaxtyping import Array, Float
 
+from credo.core.checks import ArrayLike
 from credo.core.errors import DataError
 from credo.core.params import number
 
@@ -30,11 +30,11 @@ class Hierarchical(eqx.Module):
     """
 
     @abstractmethod
-    def latent(self, p: int) -> dict[str, Any]:
+    def latent(self, p: int) -> dict[str, Array]:
         """The numbers for p weights by name, where a method starts."""
 
     @property
-    def constraints(self) -> Mapping[str, Any]:
+    def constraints(self) -> Mapping[str, object]:
         """Constraints of the numbers by name, e.g. {"width": "positive"}; real where none is given."""
         return {}
 
@@ -77,7 +77,9 @@ class Horseshoe(ScaleMixture):
     slab_df: Float[Array, ""] = number(4.0)
 
     @classmethod
-    def expecting(cls, relevant: Any, features: int, rows: int, noise: Any = 1.0, slab: Any = 2.0) -> "Horseshoe":
+    def expecting(
+        cls, relevant: ArrayLike, features: int, rows: int, noise: ArrayLike = 1.0, slab: ArrayLike = 2.0
+    ) -> "Horseshoe":
         """τ's scale m/(p - m) · σ/√n if m of p standardized features matter: Piironen & Vehtari (2017).
 
         `noise` is the noise variance σ²; where it is unknown (`InverseGamma`), weights are in units of σ and it is 1.
@@ -86,12 +88,12 @@ class Horseshoe(ScaleMixture):
             raise DataError(f"relevant must be more than 0 and less than the {features} features, found {relevant}")
         return cls(relevant / (features - relevant) * jnp.sqrt(noise / rows), slab)
 
-    def latent(self, p: int) -> dict[str, Any]:
+    def latent(self, p: int) -> dict[str, Array]:
         """λ, τ and c²."""
         return {"local": jnp.ones(p), "overall": self.scale, "slab_square": self.slab**2}
 
     @property
-    def constraints(self) -> Mapping[str, Any]:
+    def constraints(self) -> Mapping[str, object]:
         """All are positive."""
         return {"local": "positive", "overall": "positive", "slab_square": "positive"}
 
@@ -108,5 +110,5 @@ class Horseshoe(ScaleMixture):
         return jnp.sqrt(latent["slab_square"] * wide / (latent["slab_square"] + wide))
 
 
-def _half_cauchy(value: Array, scale: Any) -> Array:
+def _half_cauchy(value: Array, scale: ArrayLike) -> Array:
     return jnp.log(2 / (jnp.pi * scale)) - jnp.log1p((value / scale) ** 2)

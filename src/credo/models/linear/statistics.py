@@ -17,8 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from credo.core.arrays import is_traced
-from credo.core.checks import check_positive, check_table, check_vector
+from credo.core.arrays import AnyArray, is_traced
+from credo.core.checks import ArrayLike, check_positive, check_table, check_vector
 from credo.core.errors import DataError
 from credo.core.padding import by_bucket
 from credo.models.features import Affine, Features
@@ -58,23 +58,33 @@ class Rows(eqx.Module):
         return jax.tree.map(lambda a, b: jnp.concatenate([a, b]), self, other)
 
 
+Seen = Statistics | Rows
+"""What is kept of data."""
+
+
 class Chunk(NamedTuple):
     """A block of checked rows."""
 
-    x: Any
-    y: Any
-    weights: Any
-    verify: Callable[[], Any]
+    x: AnyArray
+    y: AnyArray
+    weights: AnyArray | None
+    verify: Callable[[], object]
     """Raises where x is not finite; `read_chunks(finite=False)` leaves that to whoever sums over x."""
 
 
-def read_chunks(data: tuple[Any, ...], weights: Any, columns: int | None, finite: bool = True) -> Iterator[Chunk]:
+def read_chunks(
+    data: tuple[ArrayLike, ...], weights: ArrayLike, columns: int | None, finite: bool = True
+) -> Iterator[Chunk]:
     """The data as checked chunks: one for a table and its outcomes, many for an iterable of (X, y) pairs."""
+
+    def checked(x: ArrayLike, y: ArrayLike, w: ArrayLike, of: str = "") -> Chunk:
+        table = check_table(x, f"X{of}", columns, finite)
+        n = table.shape[0]
+        each = None if w is None else check_positive(w, f"weights{of}", n)
+        return Chunk(table, check_vector(y, f"y{of}", n), each, partial(check_table, x, f"X{of}"))
+
     if len(data) == 2:
-        x = check_table(data[0], "X", columns, finite)
-        y = check_vector(data[1], "y", x.shape[0])
-        w = None if weights is None else check_positive(weights, "weights", x.shape[0])
-        yield Chunk(x, y, w, partial(check_table, data[0], "X"))
+        yield checked(data[0], data[1], weights)
         return
     if len(data) != 1 or not isinstance(data[0], Iterable) or hasattr(data[0], "shape"):
         raise DataError(
@@ -87,11 +97,9 @@ def read_chunks(data: tuple[Any, ...], weights: Any, columns: int | None, finite
     for i, item in enumerate(data[0]):
         if not isinstance(item, tuple) or len(item) not in (2, 3):
             raise DataError(f"chunk {i} must be a tuple (X, y) or (X, y, weights), found {type(item).__name__}")
-        x = check_table(item[0], f"X of chunk {i}", columns, finite)
-        y = check_vector(item[1], f"y of chunk {i}", x.shape[0])
-        w = check_positive(item[2], f"weights of chunk {i}", x.shape[0]) if len(item) == 3 else None
-        columns, empty = x.shape[1], False
-        yield Chunk(x, y, w, partial(check_table, item[0], f"X of chunk {i}"))
+        chunk = checked(item[0], item[1], item[2] if len(item) == 3 else None, f" of chunk {i}")
+        columns, empty = chunk.x.shape[1], False
+        yield chunk
     if empty:
         raise DataError("the iterable of chunks was empty; a generator can be used only once: pass a fresh one")
 
@@ -101,7 +109,7 @@ def _expand(features: Features, x: Array) -> Array:
     return features(x)
 
 
-def expand(features: Features, x: Any) -> Any:
+def expand(features: Features, x: AnyArray | np.ndarray) -> Any:
     """φ(x), compiled once per bucket of rows; NumPy where x is."""
     if is_traced(x, features):
         return features(jnp.asarray(x))
@@ -111,20 +119,16 @@ def expand(features: Features, x: Any) -> Any:
     return phi if is_traced(phi) else np.asarray(phi)
 
 
-def with_intercept(phi: Any, intercept: bool) -> Any:
-    """Feature rows with a column of ones in front, where there is an intercept."""
+def design(features: Features, x: AnyArray | np.ndarray, intercept: bool) -> AnyArray:
+    """The design matrix Φ̃: feature rows, with a column of ones in front where there is an intercept."""
+    phi = expand(features, x)
     if not intercept:
         return phi
     xp = jnp if is_traced(phi) else np
     return xp.concatenate([xp.ones((phi.shape[0], 1)), phi], axis=1)
 
 
-def design(features: Features, x: Any, intercept: bool) -> Any:
-    """The design matrix Φ̃."""
-    return with_intercept(expand(features, x), intercept)
-
-
-def moments(phi: Any, y: Any, weights: Any, intercept: bool) -> Statistics:
+def moments(phi: ArrayLike, y: ArrayLike, weights: ArrayLike, intercept: bool) -> Statistics:
     """The statistics of one block of feature rows; the column of ones is never formed."""
     xp = jnp if is_traced(phi, y, weights) else np
     n = phi.shape[0]
@@ -142,15 +146,14 @@ def moments(phi: Any, y: Any, weights: Any, intercept: bool) -> Statistics:
     return Statistics(*(jnp.asarray(v, dtype=float) for v in values))
 
 
-def collect(features: Features, chunks: Iterable[Chunk], reference: Any, intercept: bool) -> Statistics:
+def collect(features: Features, chunks: Iterable[Chunk], reference: ArrayLike, intercept: bool) -> Statistics:
     """The statistics of all chunks under fixed features, block by block; y is measured from `reference`."""
     total: Statistics | None = None
     for chunk in chunks:
         width = features.size(chunk.x.shape[1])
         # Features that copy are expanded a block at a time; the identity needs no copy at all.
-        rows = max(1, BLOCK // (8 * max(width, 1)))
         whole = is_traced(chunk) or (isinstance(features, Affine) and features.is_identity)
-        step = chunk.x.shape[0] if whole else rows
+        step = chunk.x.shape[0] if whole else max(1, BLOCK // (8 * max(width, 1)))
         for start in range(0, chunk.x.shape[0], step):
             cut = slice(start, start + step)
             w = None if chunk.weights is None else chunk.weights[cut]
@@ -195,18 +198,12 @@ def collect_standardized(chunks: Iterable[Chunk], intercept: bool) -> tuple[Affi
     full_gram[0, 0] = weight
     full_gram[1:, 1:] = centred / np.outer(scale, scale)
     full_cross = np.concatenate([[0.0], (cross[1:] - x_mean * cross[0]) / scale])
-    statistics = Statistics(
-        total.n,
-        total.log_weight,
-        jnp.asarray(full_gram),
-        jnp.asarray(full_cross),
-        jnp.asarray(weight * y_variance),
-    )
-    return Affine(shift=shift, scale=scale), offset + y_mean, y_variance, statistics
+    sums = (jnp.asarray(v) for v in (full_gram, full_cross, weight * y_variance))
+    return Affine(shift=shift, scale=scale), offset + y_mean, y_variance, Statistics(total.n, total.log_weight, *sums)
 
 
 def _scaled_only(
-    total: Statistics, pilot: Any, scale: np.ndarray, offset: float, y_mean: float, y_variance: float
+    total: Statistics, pilot: np.ndarray | None, scale: np.ndarray, offset: float, y_mean: float, y_variance: float
 ) -> tuple[Affine, float, float, Statistics]:
     gram, cross = np.asarray(total.gram), np.asarray(total.cross)
     back = np.zeros(len(scale)) if pilot is None else pilot
@@ -216,17 +213,12 @@ def _scaled_only(
     raw_square = float(total.square) + 2 * offset * cross[0] + weight * offset**2
     size = np.sqrt(np.diag(raw_gram) / weight)
     size = np.where(size > 0, size, 1.0)
-    statistics = Statistics(
-        total.n,
-        total.log_weight,
-        jnp.asarray(raw_gram / np.outer(size, size)),
-        jnp.asarray(raw_cross / size),
-        jnp.asarray(raw_square),
-    )
+    sums = (jnp.asarray(v) for v in (raw_gram / np.outer(size, size), raw_cross / size, raw_square))
+    statistics = Statistics(total.n, total.log_weight, *sums)
     return Affine(shift=np.zeros(len(size)), scale=size), 0.0, y_variance + (offset + y_mean) ** 2, statistics
 
 
-def _pilot(x: np.ndarray) -> np.ndarray | None:
+def _pilot(x: ArrayLike) -> np.ndarray | None:
     """The means of a sample of rows, where they dwarf the spread; None where sums about zero are as good."""
     sample = x[:: max(1, x.shape[0] // 512)]
     with np.errstate(all="ignore"):  # what is not finite shows in the sums

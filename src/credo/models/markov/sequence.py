@@ -173,11 +173,11 @@ class MarkovSequence(Conjugate):
 
     def credible_interval(self, level: ArrayLike = 0.95) -> Interval:
         """The central intervals that each hold θᵣⱼ ~ Beta(αᵣⱼ, Aᵣ - αᵣⱼ) with probability `level`."""
-        half = float(check_levels(level, "level")) / 2
+        check_levels(level, "level")
         alpha = np.asarray(self.alpha)
         if alpha.shape[1] == 1:
             return Interval(jnp.ones(alpha.shape), jnp.ones(alpha.shape))
-        return beta_interval(alpha, alpha.sum(1, keepdims=True) - alpha, half)
+        return beta_interval(alpha, alpha.sum(1, keepdims=True) - alpha, level)
 
     def _most_likely(self, statistics: TransitionCounts) -> Array:
         """Relative frequencies; uniform for a row that the data do not visit."""
