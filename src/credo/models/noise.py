@@ -25,6 +25,9 @@ from credo.core.errors import DataError
 from credo.core.params import number, positive
 from credo.core.predictive import Laplace, Mixture, Normal, Predictive, StudentT
 
+Values = Float[Array, "*m"]
+Covariance = Float[Array, "q q"] | None
+
 NODES = 16
 """Of the quadrature over a latent value whose noise is not Gaussian."""
 
@@ -41,26 +44,24 @@ class Noise(eqx.Module):
 
     @property
     @abstractmethod
-    def variance(self) -> Float[Array, "*m"]:
+    def variance(self) -> Values:
         """E[ε²]."""
 
     @property
     @abstractmethod
-    def parameter(self) -> Float[Array, "*m"]:
+    def parameter(self) -> Values:
         """The number that draws are of: σ², or the scale where tails are heavy."""
 
     @abstractmethod
-    def with_parameter(self, value: Float[Array, "*m"]) -> "Noise":
+    def with_parameter(self, value: Values) -> "Noise":
         """The law with that number."""
 
-    def around(self, center: Float[Array, "*m"]) -> Predictive:
+    def around(self, center: Values) -> Predictive:
         """y = center + ε, nothing of which is ignorance."""
         return self.predict(center, jnp.zeros_like(center))
 
     @abstractmethod
-    def predict(
-        self, mean: Float[Array, "*m"], latent: Float[Array, "*m"], covariance: Float[Array, "q q"] | None = None
-    ) -> Predictive:
+    def predict(self, mean: Values, latent: Values, covariance: Covariance = None) -> Predictive:
         """y = f + ε with f ~ N(mean, latent); `covariance` is that of f, where it is kept."""
 
     def log_prob(self, residual: Float[Array, " n"]) -> Float[Array, " n"]:
@@ -92,20 +93,18 @@ class Noise(eqx.Module):
 class GaussianNoise(Noise):
     """ε ~ N(0, variance)."""
 
-    variance: Float[Array, "*m"] = positive(1.0)
+    variance: Values = positive(1.0)
 
     @property
-    def parameter(self) -> Float[Array, "*m"]:
+    def parameter(self) -> Values:
         """σ²."""
         return self.variance
 
-    def with_parameter(self, value: Float[Array, "*m"]) -> "Noise":
+    def with_parameter(self, value: Values) -> "Noise":
         """N(0, value)."""
         return GaussianNoise(value)
 
-    def predict(
-        self, mean: Float[Array, "*m"], latent: Float[Array, "*m"], covariance: Float[Array, "q q"] | None = None
-    ) -> Normal:
+    def predict(self, mean: Values, latent: Values, covariance: Covariance = None) -> Normal:
         """N(mean, σ² + latent)."""
         return Normal(mean, jnp.broadcast_to(self.variance, mean.shape), latent, covariance)
 
@@ -123,7 +122,7 @@ class KnownNoise(GaussianNoise):
 
     by_row: ClassVar[bool] = True
 
-    variance: Float[Array, "*m"] = number(1.0)
+    variance: Values = number(1.0)
 
     def adapt(self, half: float) -> "Noise":
         """Nothing is learned."""
@@ -139,15 +138,15 @@ class InverseGamma(Noise):
     integrated: ClassVar[bool] = True
 
     shape: Float[Array, ""] = number(1.0)
-    scale: Float[Array, "*m"] = positive(1.0)
+    scale: Values = positive(1.0)
 
     @property
-    def variance(self) -> Float[Array, "*m"]:
+    def variance(self) -> Values:
         """E[σ²] = scale/(shape - 1), infinite up to shape 1."""
         return jnp.where(self.shape > 1, self.scale / jnp.where(self.shape > 1, self.shape - 1, 1.0), jnp.inf)
 
     @property
-    def parameter(self) -> Float[Array, "*m"]:
+    def parameter(self) -> Values:
         """1/E[1/σ²], a typical σ²."""
         return self.scale / self.shape
 
@@ -156,7 +155,7 @@ class InverseGamma(Noise):
         """Priors are in units of σ²."""
         return jnp.ones(())
 
-    def with_parameter(self, value: Float[Array, "*m"]) -> "Noise":
+    def with_parameter(self, value: Values) -> "Noise":
         """Given σ² the noise is Gaussian."""
         return GaussianNoise(value)
 
@@ -170,9 +169,7 @@ class InverseGamma(Noise):
         fit = self.shape * jnp.log(self.scale) - new.shape * jnp.log(new.scale)
         return fit + special.gammaln(new.shape) - special.gammaln(self.shape) - n / 2 * jnp.log(2 * jnp.pi)
 
-    def predict(
-        self, mean: Float[Array, "*m"], latent: Float[Array, "*m"], covariance: Float[Array, "q q"] | None = None
-    ) -> StudentT:
+    def predict(self, mean: Values, latent: Values, covariance: Covariance = None) -> StudentT:
         """t_{2 shape}(mean, scale/shape (1 + latent)); `latent` is in units of σ²."""
         s2 = self.scale / self.shape
         joint = None if covariance is None else s2 * covariance
@@ -200,11 +197,11 @@ class HeavyTailed(Noise):
 
     @property
     @abstractmethod
-    def scale(self) -> Float[Array, "*m"]:
+    def scale(self) -> Values:
         """In the units of y."""
 
     @abstractmethod
-    def around(self, center: Float[Array, "*m"]) -> Predictive:
+    def around(self, center: Values) -> Predictive:
         """y = center + ε."""
 
     @property
@@ -217,17 +214,15 @@ class HeavyTailed(Noise):
         """The expected precision E[τ | residual]/scale² of each row."""
 
     @property
-    def parameter(self) -> Float[Array, "*m"]:
+    def parameter(self) -> Values:
         """The scale."""
         return self.scale
 
-    def with_parameter(self, value: Float[Array, "*m"]) -> "Noise":
+    def with_parameter(self, value: Values) -> "Noise":
         """With this scale."""
         return eqx.tree_at(lambda noise: noise.scale, self, value)
 
-    def predict(
-        self, mean: Float[Array, "*m"], latent: Float[Array, "*m"], covariance: Float[Array, "q q"] | None = None
-    ) -> Mixture:
+    def predict(self, mean: Values, latent: Values, covariance: Covariance = None) -> Mixture:
         """∫ p(y | f) N(f | mean, latent) df by Gauss-Hermite quadrature: a mixture over its nodes."""
         nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
         centers = mean + jnp.sqrt(latent) * jnp.asarray(nodes)[:, None]
@@ -249,10 +244,10 @@ class StudentTNoise(HeavyTailed):
     """
 
     df: Float[Array, ""] = number(4.0)
-    scale: Float[Array, "*m"] = positive(1.0)
+    scale: Values = positive(1.0)
 
     @property
-    def variance(self) -> Float[Array, "*m"]:
+    def variance(self) -> Values:
         """scale² df/(df - 2), infinite up to df 2."""
         return jnp.where(self.df > 2, self.scale**2 * self.df / jnp.where(self.df > 2, self.df - 2, 1.0), jnp.inf)
 
@@ -265,7 +260,7 @@ class StudentTNoise(HeavyTailed):
         """(df + 1)/(df scale² + r²)."""
         return (self.df + 1) / (self.df * self.scale**2 + residual**2)
 
-    def around(self, center: Float[Array, "*m"]) -> StudentT:
+    def around(self, center: Values) -> StudentT:
         """t_df(center, scale²)."""
         df, square = (jnp.broadcast_to(v, center.shape) for v in (self.df, self.scale**2))
         return StudentT(df, center, square, jnp.zeros_like(center))
@@ -274,10 +269,10 @@ class StudentTNoise(HeavyTailed):
 class LaplaceNoise(HeavyTailed):
     """p(ε) = exp(-|ε|/scale) / (2 scale): least absolute deviations."""
 
-    scale: Float[Array, "*m"] = positive(1.0)
+    scale: Values = positive(1.0)
 
     @property
-    def variance(self) -> Float[Array, "*m"]:
+    def variance(self) -> Values:
         """2 scale²."""
         return 2 * self.scale**2
 
@@ -290,7 +285,7 @@ class LaplaceNoise(HeavyTailed):
         """1/(scale |r|); |r| is kept away from zero, where a row is fitted exactly."""
         return 1 / (self.scale * jnp.maximum(jnp.abs(residual), 1e-8 * self.scale))
 
-    def around(self, center: Float[Array, "*m"]) -> Laplace:
+    def around(self, center: Values) -> Laplace:
         """Laplace(center, scale)."""
         return Laplace(center, jnp.broadcast_to(self.scale, center.shape))
 
