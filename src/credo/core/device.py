@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import math
 import os
 
 import numpy as np
@@ -26,10 +27,15 @@ def blas_threads(n: int) -> contextlib.AbstractContextManager[object]:
     """The BLAS threads for matrices of size n: one where more would wait for each other or crash, else all."""
     if ONE_THREAD < n <= SAFE_WITH_THREADS and not _is_crowded():
         return contextlib.nullcontext()
-    return _controller().limit(limits=1, user_api="blas")
+    controller = _controller()
+    if all(library.num_threads == 1 for library in controller.lib_controllers):
+        return contextlib.nullcontext()  # asking is cheap, setting is not: small factorizations are many
+    return controller.limit(limits=1)
 
 
-_controller = functools.cache(ThreadpoolController)
+@functools.cache
+def _controller() -> ThreadpoolController:
+    return ThreadpoolController().select(user_api="blas")
 
 
 def _is_crowded() -> bool:
@@ -41,7 +47,7 @@ def _is_crowded() -> bool:
 
 def aligned_empty(shape: tuple[int, ...]) -> np.ndarray:
     """Float64 memory to be written to and then `put` without a copy: it begins at a multiple of 64 bytes."""
-    size = 8 * int(np.prod(shape))
+    size = 8 * math.prod(shape)
     memory = np.empty(size + 64, dtype=np.uint8)
     skip = -memory.ctypes.data % 64
     return memory[skip : skip + size].view(float).reshape(shape)

@@ -78,12 +78,14 @@ class Evidence(Learner):
     def learn(self, belief: Any, statistics: Any, fixed: Sequence[str], priors: Priors, seed: int) -> Learned:
         """The belief at the highest maximum found."""
         slots = params.layout(belief, fixed)
+        return self.climb(self.objective(belief, slots, statistics, priors), belief, slots, priors, seed)
+
+    def climb(self, objective: Any, belief: Any, slots: params.Layout, priors: Priors, seed: int) -> Learned:
+        """The belief at the highest maximum of any objective of its unconstrained numbers."""
         first = np.asarray(params.to_vector(belief, slots))
         lower, upper = params.bounds(slots, first)
         noise = np.random.default_rng(seed).normal(size=(max(self.starts, 1), len(first))) * self.spread
         noise[0] = 0.0
-
-        objective = self.objective(belief, slots, statistics, priors)
         stops = (self.max_steps, self.tolerance, self.gain, self.stride)
         stop = None if np.isinf(self.deadline) else lambda: time.perf_counter() > self.deadline
         optima = maximize(objective.value_and_grad, list(first + noise), lower, upper, *stops, stop)
@@ -100,13 +102,19 @@ class Evidence(Learner):
         return belief.objective(slots, statistics, priors) or Objective(belief, slots, statistics, priors)
 
 
+def evidence_of(belief: Any, statistics: Any) -> Float[Array, ""]:
+    """log p(data | θ)."""
+    return belief.evidence_of(statistics)
+
+
 class Objective(NamedTuple):
-    """log p(data | θ) + log p(θ) as a function of the unconstrained vector."""
+    """log p(data | θ), or another score, + log p(θ) as a function of the unconstrained vector."""
 
     belief: Any
     slots: params.Layout
     statistics: Any
     priors: Priors
+    score: Callable[[Any, Any], Array] = evidence_of
 
     def value_and_grad(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
         """The objective and its gradient."""
@@ -120,12 +128,17 @@ class Objective(NamedTuple):
 
 @eqx.filter_jit
 def _objective(
-    vector: Float[Array, " k"] | np.ndarray, belief: Any, slots: params.Layout, statistics: Any, priors: Any
+    vector: Float[Array, " k"] | np.ndarray,
+    belief: Any,
+    slots: params.Layout,
+    statistics: Any,
+    priors: Any,
+    score: Callable[[Any, Any], Array],
 ) -> tuple[Array, Array]:
     def log_joint(u: Array) -> Array:
         candidate = params.from_vector(belief, slots, u)
         own = candidate.log_prior_of_parameters()
-        return candidate.evidence_of(statistics) + own + params.log_prior(candidate, priors)
+        return score(candidate, statistics) + own + params.log_prior(candidate, priors)
 
     return jax.value_and_grad(log_joint)(vector)
 

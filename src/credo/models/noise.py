@@ -22,8 +22,9 @@ from numpy.typing import ArrayLike
 
 from credo.core.checks import check_positive
 from credo.core.errors import DataError
-from credo.core.params import number, positive
+from credo.core.params import meaning, number, positive
 from credo.core.predictive import Laplace, Mixture, Normal, Predictive, StudentT
+from credo.core.pytrees import changed
 
 Values = Float[Array, "*m"]
 Covariance = Float[Array, "q q"] | None
@@ -195,10 +196,8 @@ class HeavyTailed(Noise):
 
     heavy_tailed: ClassVar[bool] = True
 
-    @property
-    @abstractmethod
-    def scale(self) -> Values:
-        """In the units of y."""
+    scale: eqx.AbstractVar[Values | None]
+    """In the units of y; None means one."""
 
     @abstractmethod
     def around(self, center: Values) -> Predictive:
@@ -216,11 +215,11 @@ class HeavyTailed(Noise):
     @property
     def parameter(self) -> Values:
         """The scale."""
-        return self.scale
+        return meaning(self, "scale")
 
     def with_parameter(self, value: Values) -> "Noise":
         """With this scale."""
-        return eqx.tree_at(lambda noise: noise.scale, self, value)
+        return changed(self, scale=value)
 
     def predict(self, mean: Values, latent: Values, covariance: Covariance = None) -> Mixture:
         """∫ p(y | f) N(f | mean, latent) df by Gauss-Hermite quadrature: a mixture over its nodes."""
@@ -230,7 +229,7 @@ class HeavyTailed(Noise):
 
     def guess(self, n: Array, misfit: Array) -> Float[Array, ""]:
         """scale²."""
-        return self.scale**2
+        return self.parameter**2
 
     def adapt(self, half: float) -> "Noise":
         """scale² is a half of it: the rest is in the tails."""
@@ -244,50 +243,50 @@ class StudentTNoise(HeavyTailed):
     """
 
     df: Float[Array, ""] = number(4.0)
-    scale: Values = positive(1.0)
+    scale: Values | None = positive(None, unset=1.0)
 
     @property
     def variance(self) -> Values:
         """scale² df/(df - 2), infinite up to df 2."""
-        return jnp.where(self.df > 2, self.scale**2 * self.df / jnp.where(self.df > 2, self.df - 2, 1.0), jnp.inf)
+        return jnp.where(self.df > 2, self.parameter**2 * self.df / jnp.where(self.df > 2, self.df - 2, 1.0), jnp.inf)
 
     @property
     def information(self) -> Float[Array, ""]:
         """(df + 1)/(df + 3)/scale²."""
-        return (self.df + 1) / (self.df + 3) / self.scale**2
+        return (self.df + 1) / (self.df + 3) / self.parameter**2
 
     def row_precision(self, residual: Float[Array, " n"]) -> Float[Array, " n"]:
         """(df + 1)/(df scale² + r²)."""
-        return (self.df + 1) / (self.df * self.scale**2 + residual**2)
+        return (self.df + 1) / (self.df * self.parameter**2 + residual**2)
 
     def around(self, center: Values) -> StudentT:
         """t_df(center, scale²)."""
-        df, square = (jnp.broadcast_to(v, center.shape) for v in (self.df, self.scale**2))
+        df, square = (jnp.broadcast_to(v, center.shape) for v in (self.df, self.parameter**2))
         return StudentT(df, center, square, jnp.zeros_like(center))
 
 
 class LaplaceNoise(HeavyTailed):
     """p(ε) = exp(-|ε|/scale) / (2 scale): least absolute deviations."""
 
-    scale: Values = positive(1.0)
+    scale: Values | None = positive(None, unset=1.0)
 
     @property
     def variance(self) -> Values:
         """2 scale²."""
-        return 2 * self.scale**2
+        return 2 * self.parameter**2
 
     @property
     def information(self) -> Float[Array, ""]:
         """1/scale²."""
-        return 1 / self.scale**2
+        return 1 / self.parameter**2
 
     def row_precision(self, residual: Float[Array, " n"]) -> Float[Array, " n"]:
         """1/(scale |r|); |r| is kept away from zero, where a row is fitted exactly."""
-        return 1 / (self.scale * jnp.maximum(jnp.abs(residual), 1e-8 * self.scale))
+        return 1 / (self.parameter * jnp.maximum(jnp.abs(residual), 1e-8 * self.parameter))
 
     def around(self, center: Values) -> Laplace:
         """Laplace(center, scale)."""
-        return Laplace(center, jnp.broadcast_to(self.scale, center.shape))
+        return Laplace(center, jnp.broadcast_to(self.parameter, center.shape))
 
 
 def noise_of(noise: Noise | Array | float) -> Noise:

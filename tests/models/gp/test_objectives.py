@@ -8,10 +8,11 @@ from scipy import stats
 import credo
 from credo.core import params
 from credo.errors import DataError
+from credo.infer.learning import Objective
 from credo.infer.priors import LogNormal
 from credo.kernels import RBF
 from credo.models.gp.means import Constant
-from credo.models.gp.objectives import KFold, LeaveOneOut, Predicted, fold_score, leave_one_out_score, make_folds
+from credo.models.gp.objectives import KFold, LeaveOneOut, fold_score, leave_one_out_score, make_folds, prediction_score
 
 PAIRS = {"leave one out": (LeaveOneOut(), None), "folds": (KFold(3), 3)}
 
@@ -69,7 +70,8 @@ def test_gradients_are_those_of_finite_differences(gp, data, name):
     rows, slots = gp.statistics(*data), params.layout(gp)
     priors = {"noise": LogNormal(0.1, 1.0)}
     k = PAIRS[name][1]
-    objective = Predicted(gp, slots, rows, None if k is None else make_folds(25, k, 0), priors)
+    folds = None if k is None else make_folds(25, k, 0)
+    objective = Objective(gp, slots, (rows, folds), priors, prediction_score)
     u = np.asarray(params.to_vector(gp, slots)) + np.array([0.3, -0.2, 0.1])
     value, gradient = objective.value_and_grad(u)
     assert value == pytest.approx(objective.value(u), rel=1e-12)
@@ -87,7 +89,7 @@ def test_fit_climbs_it_and_says_so(gp, data, name):
     folds = None if k is None else make_folds(25, k, 0)
     priors = credo.GP(RBF()).default_priors(rows)
     slots = params.layout(learned)
-    objective = Predicted(learned, slots, rows, folds, priors)
+    objective = Objective(learned, slots, (rows, folds), priors, prediction_score)
     top = np.asarray(params.to_vector(learned, slots))
     assert report.log_evidence == pytest.approx(objective.value(top), rel=1e-9)
     around = [objective.value(top + h) for h in np.concatenate([0.05 * np.eye(3), -0.05 * np.eye(3)])]

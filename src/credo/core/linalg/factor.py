@@ -130,7 +130,7 @@ def on_host(matrix: Float[Array, "n n"]) -> bool:
     return all(device.platform == "cpu" for device in matrix.devices())
 
 
-def demand(value: T, ok: Bool[Array, ""], message: str, explain: Callable[[], str] | None = None) -> T:
+def demand(value: T, ok: Bool[Array, ""] | bool, message: str, explain: Callable[[], str] | None = None) -> T:
     """`value` (any pytree of arrays) if `ok`, else `NotPositiveDefinite` outside jit and a run-time error inside.
 
     `explain` gives the message that needs the numbers, and is only called when they are known.

@@ -8,6 +8,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -27,7 +28,7 @@ from credo.models.gp.evidence import EvidenceObjective, choose_objective
 from credo.models.gp.exact import GPPrior
 from credo.models.gp.hyperpriors import default_priors
 from credo.models.gp.means import Mean
-from credo.models.noise import KnownNoise, noise_of
+from credo.models.noise import KnownNoise, Noise
 
 G = TypeVar("G", bound="GaussianProcess")
 
@@ -46,31 +47,19 @@ class FunctionValues(NamedTuple):
 class GaussianProcess(Belief, KeepsRows):
     """A belief about functions, conditioned on rows."""
 
-    if TYPE_CHECKING:  # fields, or properties, of the members
+    kernel: eqx.AbstractVar[Kernel]
+    mean: eqx.AbstractVar[Mean]
+    seen: eqx.AbstractVar[Rows | None]
+    solved: eqx.AbstractVar[Any]
+    """The factor of the covariance of the rows, or what a member keeps instead."""
+    inputs: eqx.AbstractVar[tuple[str, ...] | None]
+    """The names of the input columns."""
 
-        @property
-        def kernel(self) -> Kernel:
-            """The covariance of the function."""
-
-        @property
-        def mean(self) -> Mean:
-            """What is expected before data."""
+    if TYPE_CHECKING:  # a field of the members that has a default, or a property
 
         @property
         def noise(self) -> Any:
-            """Its variance, or what says it."""
-
-        @property
-        def seen(self) -> Rows | None:
-            """The rows; None before data."""
-
-        @property
-        def solved(self) -> Any:
-            """The factor of their covariance, or what a member keeps instead; None before data."""
-
-        @property
-        def inputs(self) -> tuple[str, ...] | None:
-            """The names of the input columns."""
+            """Its variance, or what says it; None until it is given or chosen from the data."""
 
     @property
     def prior(self) -> GPPrior:
@@ -80,7 +69,8 @@ class GaussianProcess(Belief, KeepsRows):
 
     def noise_variance(self) -> Float[Array, ""]:
         """The variance of the noise where a row or a query names none."""
-        return noise_of(self.noise).variance
+        noise = params.meaning(self, "noise")
+        return noise.variance if isinstance(noise, Noise) else noise
 
     def transformed(self, rows: Rows) -> tuple[Rows, Float[Array, ""] | float]:
         """The rows as the Gaussian process sees them, and Σ log |slope| of what was done to the outcomes."""
@@ -110,8 +100,7 @@ class GaussianProcess(Belief, KeepsRows):
     def prepare(self: G, *data: Any, **options: Any) -> tuple[G, Rows]:
         """Starting values in the units of the data, and the rows: those seen before and the new ones."""
         if self.seen is not None:
-            more = self.statistics(*data, **options) if data else None
-            return self.unconditioned(), self.seen if more is None else self.seen + more
+            return self.unconditioned(), self.with_seen(self.statistics(*data, **options)) if data else self.seen
         rows = self.statistics(*data, **options)
         return self.in_units(rows)._named_by(data[0]), rows
 
@@ -146,18 +135,18 @@ class GaussianProcess(Belief, KeepsRows):
     def condition_on(self: G, statistics: Rows) -> G:
         """The posterior after the rows, seen and new."""
         seen, solved, prior = self.seen, self.solved, self.prior
-        rows = statistics if seen is None else seen + statistics
+        rows = self.with_seen(statistics)
         stretched, _ = self.transformed(rows)
-        if (
-            seen is not None
-            and solved is not None
-            and exact.on_host(self, rows)
-            and statistics.n <= max(FEW, seen.n // 4)
-        ):
-            result = exact.extend(prior, stretched, solved, seen.n)
-        else:
+        result: tuple[Any, Any]
+        if seen is None or not exact.on_host(self, rows) or statistics.n > max(FEW, seen.n // 4):
             result = exact.condition(prior, stretched)
+        else:
+            result = exact.extend(prior, stretched, solved, seen.n)
         return changed(self, seen=rows, solved=demand(*result, exact.NOT_DEFINITE))
+
+    def with_seen(self, rows: Rows) -> Rows:
+        """All rows, those that were seen before first."""
+        return rows if self.seen is None else self.seen + rows
 
     def evidence_of(self, statistics: Rows) -> Float[Array, ""]:
         """log p(y | X), given what was seen before."""

@@ -53,9 +53,7 @@ class GP(GaussianProcess, HasCovariance, LeavesOneOut, DrawsFunctions, PredictsJ
     seen: Rows | None
     solved: Cholesky | None
     inputs: tuple[str, ...] | None = eqx.field(static=True)
-    noise_unset: bool = eqx.field(static=True)
-    """Whether nobody has said what the noise is: it counts as one, and learning starts from the data."""
-    noise: Any = positive()
+    noise: Any = positive(None, unset=1.0)
 
     def __init__(self, kernel: Any = None, mean: Any = None, noise: Any = None):
         self.kernel = check_kernel_argument(kernel, type(self).__name__)
@@ -66,8 +64,7 @@ class GP(GaussianProcess, HasCovariance, LeavesOneOut, DrawsFunctions, PredictsJ
             raise DataError(f"noise is a variance and must be positive, found {noise}")
         if isinstance(noise, StudentTNoise):
             raise DataError("Student-t noise has a model of its own: credo.RobustGP(kernel, mean, StudentTNoise())")
-        self.noise, self.noise_unset = 1.0 if noise is None else noise, noise is None
-        self.seen = self.solved = self.inputs = None
+        self.noise, self.seen, self.solved, self.inputs = noise, None, None, None
 
     # -- data ------------------------------------------------------------------------------------------------
 
@@ -81,16 +78,14 @@ class GP(GaussianProcess, HasCovariance, LeavesOneOut, DrawsFunctions, PredictsJ
     def prepare(self, *data: Any, **options: Any) -> tuple["GP", Rows]:
         """Starting values in the units of the data, and the rows: those seen before and the new ones."""
         given = self.seen is None and options.get("noise") is not None
-        return super(GP, changed(self, noise=KnownNoise(), noise_unset=False) if given else self).prepare(
-            *data, **options
-        )
+        return super(GP, changed(self, noise=KnownNoise()) if given else self).prepare(*data, **options)
 
     def in_units(self, rows: Rows) -> "GP":
         """The belief with starting values in the units of the rows."""
         scales, center = scales_of(self.kernel, rows)
-        noise = jnp.asarray(2 * TYPICAL_NOISE * scales.variance) if self.noise_unset else self.noise
+        noise = put(2 * TYPICAL_NOISE * scales.variance) if self.noise is None else self.noise
         mean = self.mean.adapt(rows.cut()[0], scales, center)
-        return changed(self, kernel=self.kernel.adapt(scales), mean=mean, noise=noise, noise_unset=False)
+        return changed(self, kernel=self.kernel.adapt(scales), mean=mean, noise=noise)
 
     def learner(self, priors: dict[str, Any]) -> Any:
         """Several starts on a part of the rows, the best of them climbed on all."""

@@ -25,11 +25,12 @@ from credo.core.device import aligned_empty, blas_threads
 from credo.core.errors import DataError
 from credo.core.linalg import evidence_on_host
 from credo.infer.priors import LogScalePenalty
+from credo.kernels import Constant as ConstantKernel
 from credo.kernels import Kernel
 from credo.kernels.pullback import FAMILIES, Gradient, Inputs, gram_and_pull, is_supported
 from credo.models.gp import exact
 from credo.models.gp.data import Rows
-from credo.models.gp.means import Constant, Mean, Zero
+from credo.models.gp.means import Mean
 
 FEW_ROWS = 256
 """Up to so many rows a look in NumPy is no slower than a compiled one."""
@@ -233,23 +234,15 @@ def _warp_pull(
     return pull((jnp.asarray(by_z), jnp.ones(())))[0]
 
 
-def _mean_on_host(mean: Mean, rows: Rows) -> tuple[Float[np.ndarray, "n n"], np.ndarray | float]:
+def _mean_on_host(mean: Mean, rows: Rows) -> tuple[Float[np.ndarray, "n n"], Float[np.ndarray, " n"]]:
     """The covariance that an uncertain mean adds, and what it is expected to be; a constant compiles nothing."""
-    n = rows.n
-    if isinstance(mean, Zero):
-        return np.zeros((n, n)), 0.0
-    if isinstance(mean, Constant):
-        value, variance = (0.0 if v is None else float(v) for v in (mean.value, mean.variance))
-        return np.full((n, n), variance), value
-    more, expected = _mean_of(mean, rows.x)
-    return np.zeros((n, n)) if more is None else np.asarray(more)[:n, :n], np.asarray(expected)[:n]
-
-
-@eqx.filter_jit
-def _mean_of(mean: Mean, x: Float[Array, "c d"]) -> tuple[Float[Array, "c c"] | None, Float[Array, " c"]]:
-    """On padded rows, so that growing data compile nothing."""
-    more = mean.kernel()
-    return None if more is None else more.gram(x, x), mean(x)
+    n, more = rows.n, mean.kernel()
+    covariance = np.zeros((n, n))
+    if isinstance(more, ConstantKernel):
+        covariance += float(more.number("variance"))
+    elif more is not None:
+        covariance += np.asarray(exact.gram(more, rows.x, rows.x))[:n, :n]  # padded: growing data compile nothing
+    return covariance, np.broadcast_to(mean.on_host(rows.x), rows.capacity)[:n]
 
 
 # -- in XLA ----------------------------------------------------------------------------------------------------------

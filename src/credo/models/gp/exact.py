@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from credo.core.arrays import is_traced, put
+from credo.core.arrays import is_traced, put_all
 from credo.core.device import aligned_empty
 from credo.core.linalg import factorize, gaussian_log_evidence, lapack, solve, solve_lower
 from credo.core.linalg.factor import REMEDY
@@ -69,7 +69,7 @@ def residual(prior: GPPrior, rows: Rows) -> Float[Array, " c"]:
     return jnp.where(rows.mask, rows.y - prior.mean(rows.x), 0.0)
 
 
-def condition(prior: GPPrior, rows: Rows) -> tuple[Cholesky, Bool[Array, ""]]:
+def condition(prior: GPPrior, rows: Rows) -> tuple[Cholesky, Bool[Array, ""] | bool]:
     """The posterior after `rows`, and whether the covariance was positive definite."""
     if not on_host(prior, rows):
         return _condition(prior, rows)
@@ -88,8 +88,7 @@ def condition(prior: GPPrior, rows: Rows) -> tuple[Cholesky, Bool[Array, ""]]:
 
     root = aligned_empty((size, size))
     _, ok = lapack.factor_inplace(root, fill, np.asarray(rows.mask, dtype=float))
-    alpha = lapack.solve_factored(root, np.asarray(_residual(prior, rows))) if ok else np.zeros(size)
-    return Cholesky(put(root), put(alpha)), put(ok)
+    return _solved(root, prior, rows), ok
 
 
 @eqx.filter_jit
@@ -98,7 +97,9 @@ def _condition(prior: GPPrior, rows: Rows) -> tuple[Cholesky, Bool[Array, ""]]:
     return Cholesky(factor.root, solve(factor.root, residual(prior, rows))), factor.ok
 
 
-_residual = eqx.filter_jit(residual)
+def _solved(root: np.ndarray, prior: GPPrior, rows: Rows) -> Cholesky:
+    r = np.where(rows.mask, np.asarray(rows.y) - prior.mean.on_host(rows.x), 0.0)
+    return Cholesky(*put_all(root, lapack.solve_factored(root, r)))
 
 
 @eqx.filter_jit
@@ -125,7 +126,7 @@ def evidence_after(prior: GPPrior, seen: Rows, solved: Cholesky, rows: Rows) -> 
 # -- more rows ---------------------------------------------------------------------------------------------------
 
 
-def extend(prior: GPPrior, rows: Rows, solved: Cholesky, n: int) -> tuple[Cholesky, Bool[Array, ""]]:
+def extend(prior: GPPrior, rows: Rows, solved: Cholesky, n: int) -> tuple[Cholesky, bool]:
     """The posterior after `rows`, of which the first n were solved before, in O(n²).
 
     [[L, 0], [Wᵀ, M]] with W = L⁻¹k(X, X'), MMᵀ = K' - WᵀW.
@@ -143,8 +144,7 @@ def extend(prior: GPPrior, rows: Rows, solved: Cholesky, n: int) -> tuple[Choles
     root[n:], root[:n, n:] = 0.0, 0.0
     np.fill_diagonal(root[n:, n:], 1.0)
     root[:n, :n], root[n:total, :n], root[n:total, n:total] = old[:n, :n], w[:, :n], inner
-    alpha = lapack.solve_factored(root, np.asarray(_residual(prior, rows)))
-    return Cholesky(put(root), put(alpha)), put(ok)
+    return _solved(root, prior, rows), ok
 
 
 @eqx.filter_jit
@@ -210,7 +210,7 @@ def _predict_on_host(prior: GPPrior, seen: Rows, solved: Cholesky, x: np.ndarray
         explained = np.einsum("ij,ij->i", work, work)
         mean[start : start + k] = np.asarray(mu)[:k]
         variance[start : start + k] = np.maximum(np.asarray(diagonal) - explained, 0.0)[:k]
-    return Latent(put(mean), put(variance))
+    return Latent(*put_all(mean, variance))
 
 
 @eqx.filter_jit

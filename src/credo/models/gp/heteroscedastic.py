@@ -38,7 +38,7 @@ from credo.models.gp.base import GaussianProcess
 from credo.models.gp.belief import GP
 from credo.models.gp.data import Rows
 from credo.models.gp.exact import Cholesky, GPPrior
-from credo.models.gp.hyperpriors import NOISE, TYPICAL_NOISE, kernel_priors, scales_of
+from credo.models.gp.hyperpriors import NOISE, TYPICAL_NOISE, below, kernel_priors, scales_of
 from credo.models.gp.means import Mean
 from credo.models.gp.robust import warn_unless_settled
 from credo.models.noise import KnownNoise
@@ -82,13 +82,13 @@ class HeteroscedasticGP(GaussianProcess, PredictsJointly):
         self.log_noise = _noiseless(GP(RBF()) if log_noise is None else log_noise)
         self.seen = self.solved = self.noises = self.inputs = None
 
-    @property
-    def kernel(self) -> Kernel:
+    @property  # type: ignore[misc]
+    def kernel(self) -> Kernel:  # type: ignore[override]
         """Of f."""
         return self.function.kernel
 
-    @property
-    def mean(self) -> Mean:
+    @property  # type: ignore[misc]
+    def mean(self) -> Mean:  # type: ignore[override]
         """Of f."""
         return self.function.mean
 
@@ -119,9 +119,7 @@ class HeteroscedasticGP(GaussianProcess, PredictsJointly):
         scales, _ = scales_of(self.function.kernel, statistics)
         f = kernel_priors(self.function.kernel, scales)
         g = kernel_priors(self.log_noise.kernel, scales._replace(variance=LEVEL))
-        return {f"function.kernel.{path}": prior for path, prior in f.items()} | {
-            f"log_noise.kernel.{path}": prior for path, prior in g.items()
-        }
+        return below("function.kernel", f) | below("log_noise.kernel", g)
 
     def learner(self, priors: dict[str, Any]) -> Evidence:
         """Two climbs of the Laplace evidence: each look at it is a climb of its own."""
@@ -129,7 +127,7 @@ class HeteroscedasticGP(GaussianProcess, PredictsJointly):
 
     def condition_on(self, statistics: Rows) -> "HeteroscedasticGP":
         """The approximate posterior after the rows, seen and new: the noise of all is judged again."""
-        rows = statistics if self.seen is None else self.seen + statistics
+        rows = self.with_seen(statistics)
         found = infer(self.function.prior, self.log_noise.prior, rows)
         solved, ok = exact.condition(self.function.prior, with_log_noise(rows, found.log_noise))
         result = demand((solved, found.noises), ok & found.ok, exact.NOT_DEFINITE)
@@ -139,9 +137,8 @@ class HeteroscedasticGP(GaussianProcess, PredictsJointly):
     def evidence_of(self, statistics: Rows) -> Float[Array, ""]:
         """Laplace's log p(y | X); after data, the difference of those with and without `statistics`."""
         f, g = self.function.prior, self.log_noise.prior
-        if self.seen is None:
-            return laplace_evidence(f, g, statistics)
-        return laplace_evidence(f, g, self.seen + statistics) - laplace_evidence(f, g, self.seen)
+        whole = laplace_evidence(f, g, self.with_seen(statistics))
+        return whole if self.seen is None else whole - laplace_evidence(f, g, self.seen)
 
     def unconditioned(self) -> "HeteroscedasticGP":
         """The prior that this belief came from."""

@@ -10,6 +10,7 @@ import dataclasses
 from typing import Any
 
 import numpy as np
+from jaxtyping import Array
 
 from credo.core.params import learnable
 from credo.infer.priors import LogScalePenalty
@@ -32,10 +33,10 @@ TYPICAL_NOISE = 0.05
 """The mode of the noise, as a share of the variance of the outcomes."""
 
 
-def default_priors(gp: Any, rows: Rows) -> dict[str, Any]:
+def default_priors(gp: Any, rows: Rows) -> dict[str, LogScalePenalty]:
     """A prior for each lengthscale, variance and period of the kernel, and for the noise."""
     scales, _ = scales_of(gp.kernel, rows)
-    priors = {f"kernel.{path}": prior for path, prior in kernel_priors(gp.kernel, scales).items()}
+    priors = below("kernel", kernel_priors(gp.kernel, scales))
     known = set(learnable(gp))
     if "noise" in known:
         priors["noise"] = LogScalePenalty(TYPICAL_NOISE * scales.variance, NOISE)
@@ -56,26 +57,23 @@ def scales_of(kernel: Kernel, rows: Rows) -> tuple[InputScales, float]:
     return scales, float(values.mean())
 
 
-def kernel_priors(kernel: Kernel, scales: InputScales) -> dict[str, Any]:
+def kernel_priors(kernel: Kernel, scales: InputScales) -> dict[str, LogScalePenalty]:
     """The priors of a kernel's numbers by path."""
     if isinstance(kernel, OnColumns):
         scales = scales.on(kernel.columns)
     elif isinstance(kernel, Differentiated | Coregionalized):
         scales = scales.on(tuple(range(len(scales.spread) - 1)))  # the last column says what was observed
-    out: dict[str, Any] = {}
+    out: dict[str, LogScalePenalty] = {}
     for field in dataclasses.fields(kernel):
         value = getattr(kernel, field.name)
-        if isinstance(value, Kernel):
-            out |= _below(field.name, kernel_priors(value, scales))
-        elif isinstance(value, tuple):
-            for i, child in enumerate(value):
-                if isinstance(child, Kernel):
-                    out |= _below(f"{field.name}.{i}", kernel_priors(child, scales))
+        for i, child in enumerate(value) if isinstance(value, tuple) else [("", value)]:
+            if isinstance(child, Kernel):
+                out |= below(f"{field.name}.{i}".rstrip("."), kernel_priors(child, scales))
     own = {path: value for path, value in learnable(kernel).items() if "." not in path}
     return out | {path: prior for path, value in own.items() if (prior := _prior(kernel, path, value, scales))}
 
 
-def _prior(kernel: Kernel, name: str, value: Any, scales: InputScales) -> LogScalePenalty | None:
+def _prior(kernel: Kernel, name: str, value: Array, scales: InputScales) -> LogScalePenalty | None:
     """The prior of one number by its name; None leaves it to the data."""
     typical, span = scales.spread * np.sqrt(len(scales.spread)), scales.span / CYCLES
     if isinstance(kernel, Coded):
@@ -102,5 +100,6 @@ def _unit(kernel: Kernel, scales: InputScales) -> float:
     return 1.0
 
 
-def _below(name: str, priors: dict[str, Any]) -> dict[str, Any]:
+def below(name: str, priors: dict[str, LogScalePenalty]) -> dict[str, LogScalePenalty]:
+    """The priors of a part by their paths in the whole."""
     return {f"{name}.{path}": prior for path, prior in priors.items()}

@@ -1,6 +1,6 @@
 """`Independent`: several outputs, a Gaussian process for each."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,6 +17,10 @@ from credo.infer.learning import Learned
 from credo.infer.method import Learner
 from credo.models.gp.belief import GP
 from credo.models.gp.data import Rows
+from credo.models.gp.evidence import Priors
+from credo.models.gp.hyperpriors import below
+
+RowsOfOutputs = tuple[Rows | None, ...]
 
 
 class Independent(Belief):
@@ -37,10 +41,8 @@ class Independent(Belief):
     def statistics(self, *data: Any, **options: Any) -> tuple[Rows | None, ...]:
         """The rows of each output; None where all its outcomes are missing."""
         x, columns = self._columns(data)
-        return tuple(
-            None if column is None else gp.statistics(x, column, **options)
-            for gp, column in zip(self.gps, columns, strict=True)
-        )
+        pairs = zip(self.gps, columns, strict=True)
+        return tuple(None if column is None else gp.statistics(x, column, **options) for gp, column in pairs)
 
     def prepare(self, *data: Any, **options: Any) -> tuple["Independent", tuple[Rows | None, ...]]:
         """Each belief with its starting values, and its rows."""
@@ -59,11 +61,10 @@ class Independent(Belief):
 
     def default_priors(self, statistics: tuple[Rows | None, ...]) -> dict[str, Any]:
         """Those of each belief."""
-        return {
-            f"gps.{i}.{path}": prior
-            for i, (gp, rows) in enumerate(zip(self.gps, statistics, strict=True))
-            for path, prior in (gp.default_priors(rows) if rows is not None else {}).items()
-        }
+        out: dict[str, Any] = {}
+        for i, (gp, rows) in enumerate(zip(self.gps, statistics, strict=True)):
+            out |= {} if rows is None else below(f"gps.{i}", gp.default_priors(rows))
+        return out
 
     def learner(self, priors: dict[str, Any]) -> Any:
         """Each on its own."""
@@ -111,12 +112,7 @@ class PerOutput(Learner):
     needs: ClassVar[type] = Independent
 
     def learn(
-        self,
-        belief: Independent,
-        statistics: tuple[Rows | None, ...],
-        fixed: Sequence[str],
-        priors: Mapping[str, Any],
-        seed: int,
+        self, belief: Independent, statistics: RowsOfOutputs, fixed: Sequence[str], priors: Priors, seed: int
     ) -> Learned:
         """The beliefs at their maxima; of the optima, which belong to one belief each, none are listed."""
         learned: list[Learned] = []
@@ -124,9 +120,8 @@ class PerOutput(Learner):
             head = f"gps.{i}."
             mine = {path.removeprefix(head): prior for path, prior in priors.items() if path.startswith(head)}
             held = [path.removeprefix(head) for path in fixed if path.startswith(head)]
-            method = gp.learner(mine)
             assert rows is not None  # `prepare` has seen to it
-            learned.append(method.learn(gp, rows, held, mine, seed))
+            learned.append(gp.learner(mine).learn(gp, rows, held, mine, seed))
         worst = max((each.status for each in learned), key=["converged", "stopped", "diverged"].index)
         return Learned(
             Independent(tuple(each.belief for each in learned)),

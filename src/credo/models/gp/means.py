@@ -13,18 +13,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from credo.core.arrays import put
 from credo.core.belief import Belief
 from credo.core.errors import DataError
-from credo.core.params import constant
+from credo.core.params import constant, given, meaning, number
+from credo.core.pytrees import changed
 from credo.kernels import Constant as ConstantKernel
 from credo.kernels import InputScales, Kernel
 from credo.kernels.derivative import Differentiated, observed
 from credo.kernels.featured import FromFeatures
 from credo.models.features import Affine, Features
-
-
-def _number(default: Any) -> Any:
-    return eqx.field(converter=lambda v: None if v is None else jnp.asarray(v, dtype=float), default=default)
 
 
 class Mean(eqx.Module):
@@ -33,6 +31,10 @@ class Mean(eqx.Module):
     def __call__(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
         """m(xᵢ)."""
         return jnp.zeros(x.shape[0])
+
+    def on_host(self, x: Float[Array, "n d"]) -> np.ndarray | float:
+        """m(xᵢ) in NumPy, or what all of them are."""
+        return np.asarray(_compiled(self, x))
 
     def kernel(self) -> Kernel | None:
         """The covariance that not knowing the mean adds; None where it is known."""
@@ -43,8 +45,17 @@ class Mean(eqx.Module):
         return self
 
 
+@eqx.filter_jit
+def _compiled(mean: Mean, x: Float[Array, "n d"]) -> Float[Array, " n"]:
+    return mean(x)
+
+
 class Zero(Mean):
     """m(x) = 0."""
+
+    def on_host(self, x: Float[Array, "n d"]) -> float:
+        """0."""
+        return 0.0
 
 
 class Constant(Mean):
@@ -54,24 +65,26 @@ class Constant(Mean):
     of `credo.Linear`. `variance=0` is a known constant.
     """
 
-    value: Float[Array, ""] | None = _number(None)
-    variance: Float[Array, ""] | None = _number(None)
+    value: Float[Array, ""] | None = given(unset=0.0)
+    variance: Float[Array, ""] | None = given(unset=0.0)
 
     def __call__(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
         """The expected constant."""
-        return jnp.full(x.shape[0], 0.0 if self.value is None else self.value)
+        return jnp.full(x.shape[0], meaning(self, "value"))
+
+    def on_host(self, x: Float[Array, "n d"]) -> float:
+        """The expected constant."""
+        return 0.0 if self.value is None else float(self.value)
 
     def kernel(self) -> Kernel | None:
         """Its variance, everywhere."""
         known = self.variance is None or (not isinstance(self.variance, jax.core.Tracer) and float(self.variance) == 0)
-        return None if known else ConstantKernel(jnp.asarray(self.variance))
+        return None if known else ConstantKernel(self.variance)
 
     def adapt(self, x: np.ndarray, scales: InputScales, center: float) -> "Constant":
         """The mean and the variance of the outcomes."""
-        return Constant(
-            jnp.asarray(center) if self.value is None else self.value,
-            jnp.asarray(scales.variance) if self.variance is None else self.variance,
-        )
+        found = {"value": center, "variance": scales.variance}
+        return changed(self, **{name: put(v) for name, v in found.items() if getattr(self, name) is None})
 
 
 class Basis(Mean):
@@ -82,8 +95,8 @@ class Basis(Mean):
     """
 
     features: Features
-    mean: Float[Array, "*p"] = _number(0.0)
-    covariance: Float[Array, "..."] | None = _number(None)
+    mean: Float[Array, "*p"] = number(0.0)
+    covariance: Float[Array, "..."] | None = given(unset=1.0)
     intercept: bool = eqx.field(default=True, static=True)
 
     def __init__(
@@ -106,7 +119,7 @@ class Basis(Mean):
 
     def kernel(self) -> Kernel:
         """φ(x)ᵀSφ(z)."""
-        return FromFeatures(Design(self), jnp.asarray(1.0 if self.covariance is None else self.covariance))
+        return FromFeatures(Design(self), meaning(self, "covariance"))
 
     def adapt(self, x: np.ndarray, scales: InputScales, center: float) -> "Basis":
         """Features adapted to the data; weights around zero, the intercept around the mean of the outcomes."""

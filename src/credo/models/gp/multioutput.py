@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 from credo.core.arrays import is_traced
 from credo.core.checks import check_table, check_vector
 from credo.core.errors import DataError
-from credo.core.params import positive
+from credo.core.params import given, meaning, positive
 from credo.core.predictive import Normal
 from credo.core.pytrees import changed
 from credo.infer.learning import Evidence
@@ -27,7 +27,7 @@ from credo.kernels.coregion import Coregionalized
 from credo.models.gp.base import GaussianProcess
 from credo.models.gp.data import Rows, pack
 from credo.models.gp.exact import Cholesky
-from credo.models.gp.hyperpriors import NOISE, TYPICAL_NOISE, VARIANCE, kernel_priors
+from credo.models.gp.hyperpriors import NOISE, TYPICAL_NOISE, VARIANCE, below, kernel_priors
 from credo.models.gp.independent import split_outputs
 from credo.models.gp.means import Mean
 
@@ -35,15 +35,11 @@ SHARED, OWN = 0.7, 0.3
 """Before data: the shares of an output's variance that it has in common with others, and for itself."""
 
 
-def _vector(value: Any) -> Any:
-    return None if value is None else jnp.asarray(value, dtype=float)
-
-
 class OutputMeans(Mean):
     """m(x, j) = cⱼ with cⱼ ~ N(valueⱼ, varianceⱼ), integrated out; None is zero, and is chosen by `learn`."""
 
-    value: Float[Array, " p"] | None = eqx.field(converter=_vector, default=None)
-    variance: Float[Array, " p"] | None = eqx.field(converter=_vector, default=None)
+    value: Float[Array, " p"] | None = given(unset=0.0)
+    variance: Float[Array, " p"] | None = given(unset=0.0)
 
     def __call__(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
         """The expected constant of each row's output."""
@@ -71,26 +67,26 @@ class MultiGP(GaussianProcess):
     seen: Rows | None
     solved: Cholesky | None
     inputs: tuple[str, ...] | None = eqx.field(static=True)
-    noise_unset: bool = eqx.field(static=True)
-    """Whether nobody has said what the noise is: it counts as one, and learning starts from the data."""
-    noise: Float[Array, " p"] = positive()
+    kernel_unset: bool = eqx.field(static=True)
+    """Whether nobody has said how the outputs go together: learning starts from the data."""
+    noise: Float[Array, " p"] | None = positive(None, unset=1.0)
 
     def __init__(
         self, kernels: Any = None, outputs: int | None = None, rank: int = 1, noise: Any = None, mean: Any = None
     ):
-        given = Matern52(ard=True) if kernels is None else kernels
-        if not isinstance(given, Coregionalized):
+        kernel = Matern52(ard=True) if kernels is None else kernels
+        if not isinstance(kernel, Coregionalized):
             if outputs is None or outputs < 1 or rank < 1:
                 raise DataError(f"MultiGP needs outputs ≥ 1 and rank ≥ 1, found outputs={outputs}, rank={rank}")
-            given = _default(given, outputs, rank)
-        p = given.outputs
+            kernel = _default(kernel, outputs, rank)
+        p = kernel.outputs
         if outputs is not None and outputs != p:
             raise DataError(f"the kernel is for {p} outputs, found outputs={outputs}")
         variance = jnp.asarray(1.0 if noise is None else noise, dtype=float)
         if variance.shape not in ((), (p,)) or not (is_traced(variance) or bool(jnp.all(variance > 0))):
             raise DataError(f"noise must be a positive variance, or one for each of the {p} outputs, found {noise}")
-        self.kernel, self.noise = given, jnp.broadcast_to(variance, (p,))
-        self.mean, self.noise_unset = OutputMeans() if mean is None else mean, noise is None
+        self.kernel, self.noise = kernel, None if noise is None else jnp.broadcast_to(variance, (p,))
+        self.mean, self.kernel_unset = OutputMeans() if mean is None else mean, not isinstance(kernels, Coregionalized)
         self.seen = self.solved = self.inputs = None
 
     @property
@@ -104,8 +100,11 @@ class MultiGP(GaussianProcess):
 
     def transformed(self, rows: Rows) -> tuple[Rows, float]:
         """The rows with the noise variance of their outputs."""
-        own = self.noise[rows.x[:, -1].astype(int)] * rows.scale
+        own = self._noises()[rows.x[:, -1].astype(int)] * rows.scale
         return changed(rows, scale=jnp.zeros_like(rows.scale), extra=own), 0.0
+
+    def _noises(self) -> Float[Array, " p"]:
+        return jnp.broadcast_to(meaning(self, "noise"), (self.outputs,))
 
     # -- data ------------------------------------------------------------------------------------------------
 
@@ -139,24 +138,22 @@ class MultiGP(GaussianProcess):
         y = _by_output(rows, self.outputs)
         center, variance = _moments(y)
         kernel, mean, noise = self.kernel.adapt(InputScales.of(rows.cut()[0], 1.0)), self.mean, self.noise
-        if _is_default(self.kernel):
+        if self.kernel_unset:
             kernel = Coregionalized(kernel.kernels, *start_loadings(y, *self.kernel.loadings.shape))
         if mean.value is None and mean.variance is None:
             mean = OutputMeans(jnp.asarray(center), jnp.asarray(variance))
-        if self.noise_unset:
+        if noise is None:
             noise = jnp.asarray(2 * TYPICAL_NOISE * variance)
-        return changed(self, kernel=kernel, mean=mean, noise=noise, noise_unset=False)
+        return changed(self, kernel=kernel, mean=mean, noise=noise, kernel_unset=False)
 
     def default_priors(self, statistics: Rows) -> dict[str, Any]:
         """Weakly informative: noise and κ by the variance of each output, loadings by its standard deviation."""
         _, variance = _moments(_by_output(statistics, self.outputs))
         scales = InputScales.of(statistics.cut()[0][:, :-1], 1.0)
         q = len(self.kernel.kernels)
-        priors: dict[str, Any] = {
-            f"kernel.kernels.{i}.{path}": prior
-            for i, kernel in enumerate(self.kernel.kernels)
-            for path, prior in kernel_priors(kernel, scales).items()
-        }
+        priors: dict[str, Any] = {}
+        for i, kernel in enumerate(self.kernel.kernels):
+            priors |= below(f"kernel.kernels.{i}", kernel_priors(kernel, scales))
         priors["kernel.loadings"] = NormalPenalty(0.0, jnp.asarray(np.sqrt(variance)[:, None]))
         priors["kernel.kappa"] = LogScalePenalty(OWN * variance / q, VARIANCE)
         priors["noise"] = LogScalePenalty(TYPICAL_NOISE * variance, NOISE)
@@ -178,7 +175,7 @@ class MultiGP(GaussianProcess):
         table = self.queries(x)
         m, p = table.shape[0], self.outputs
         f = self.function_at(stack(table, p), joint)
-        noise = jnp.broadcast_to(self.noise, (m, p))
+        noise = jnp.broadcast_to(self._noises(), (m, p))
         return Normal(f.mean.reshape(m, p), noise, f.variance.reshape(m, p), f.covariance)
 
     def correlation(self) -> Float[Array, "p p"]:
@@ -204,12 +201,6 @@ def stack(x: Any, outputs: int) -> Any:
 def _default(kernels: Any, outputs: int, rank: int) -> Coregionalized:
     q = sum(len(k.terms) for k in ((kernels,) if isinstance(kernels, Kernel) else kernels))
     return Coregionalized(kernels, np.full((outputs, rank), np.sqrt(SHARED / (q * rank))), OWN / q)
-
-
-def _is_default(kernel: Coregionalized) -> bool:
-    q, _, r = kernel.loadings.shape
-    same = np.allclose(np.asarray(kernel.loadings), np.sqrt(SHARED / (q * r)), rtol=1e-12)
-    return same and np.allclose(np.asarray(kernel.kappa), OWN / q, rtol=1e-12)
 
 
 def _by_output(rows: Rows, outputs: int) -> Float[np.ndarray, "n p"]:

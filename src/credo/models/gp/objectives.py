@@ -8,11 +8,10 @@ better than the evidence, which believes it; where it is right, the evidence has
 (2006), §5.4.2, eq. 5.10-5.13; Sundararajan & Keerthi (2001), "Predictive approaches for choosing hyperparameters".
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -22,11 +21,12 @@ from credo.core import params
 from credo.core.errors import DataError
 from credo.core.linalg import factorize, inverse, log_determinant, quadratic, solve
 from credo.core.special import LOG_2PI
-from credo.infer.learning import Evidence, Learned
+from credo.infer.learning import Evidence, Learned, Objective
 from credo.infer.method import Learner
 from credo.models.gp import exact
 from credo.models.gp.belief import GP
 from credo.models.gp.data import Rows
+from credo.models.gp.evidence import Priors
 
 
 class Folds(NamedTuple):
@@ -46,12 +46,9 @@ class LeaveOneOut(Learner):
     max_steps: int = 200
     tolerance: float = 1e-5
 
-    def learn(
-        self, belief: Any, statistics: Any, fixed: Sequence[str], priors: Mapping[str, Any], seed: int
-    ) -> Learned:
+    def learn(self, belief: GP, statistics: Rows, fixed: Sequence[str], priors: Priors, seed: int) -> Learned:
         """The belief at the highest maximum found; `log_evidence` of the report is the objective there."""
-        climb = _Climb(self.starts, max_steps=self.max_steps, tolerance=self.tolerance)
-        return _tell(climb.learn(belief, (statistics, None), fixed, priors, seed), "each row from all others")
+        return _learn(self, "each row from all others", belief, (statistics, None), fixed, priors, seed)
 
 
 @dataclass(frozen=True)
@@ -65,14 +62,34 @@ class KFold(Learner):
     max_steps: int = 200
     tolerance: float = 1e-5
 
-    def learn(
-        self, belief: Any, statistics: Any, fixed: Sequence[str], priors: Mapping[str, Any], seed: int
-    ) -> Learned:
+    def learn(self, belief: GP, statistics: Rows, fixed: Sequence[str], priors: Priors, seed: int) -> Learned:
         """The belief at the highest maximum found; `log_evidence` of the report is the objective there."""
-        climb = _Climb(self.starts, max_steps=self.max_steps, tolerance=self.tolerance)
         folds = make_folds(statistics.n, self.k, seed)
-        learned = climb.learn(belief, (statistics, folds), fixed, priors, seed)
-        return _tell(learned, f"each of {self.k} folds from the others")
+        what = f"each of {self.k} folds from the others"
+        return _learn(self, what, belief, (statistics, folds), fixed, priors, seed)
+
+
+def _learn(
+    method: LeaveOneOut | KFold,
+    what: str,
+    belief: GP,
+    statistics: tuple[Rows, Folds | None],
+    fixed: Sequence[str],
+    priors: Priors,
+    seed: int,
+) -> Learned:
+    slots = params.layout(belief, fixed)
+    climb = Evidence(method.starts, max_steps=method.max_steps, tolerance=method.tolerance)
+    objective = Objective(belief, slots, statistics, dict(priors), prediction_score)
+    learned = climb.climb(objective, belief, slots, priors, seed)
+    note = f"chosen by predicting {what}: the objective is that log probability plus log prior, not the evidence"
+    return learned._replace(notes=[*learned.notes, note])
+
+
+def prediction_score(gp: GP, statistics: tuple[Rows, Folds | None]) -> Float[Array, ""]:
+    """The log probability of what is left out: rows one by one, or folds."""
+    rows, folds = statistics
+    return leave_one_out_score(gp, rows) if folds is None else fold_score(gp, rows, folds)
 
 
 def make_folds(n: int, k: int, seed: int) -> Folds:
@@ -139,53 +156,3 @@ def _backward(saved: tuple[Array, Array], change: tuple[Array, Array, Any]) -> t
 
 
 _precision.defvjp(_forward, _backward)
-
-
-class _Climb(Evidence):
-    """`Evidence` on another objective; the folds (None: leave one out) travel with the rows."""
-
-    def objective(self, belief: Any, slots: params.Layout, statistics: Any, priors: Mapping[str, Any]) -> Any:
-        """The predictive objective."""
-        rows, folds = statistics
-        return Predicted(belief, slots, rows, folds, dict(priors))
-
-
-class Predicted(NamedTuple):
-    """The log probability of what is left out plus log p(θ), as a function of the unconstrained vector."""
-
-    belief: GP
-    slots: params.Layout
-    rows: Rows
-    folds: Folds | None
-    priors: dict[str, Any]
-
-    def value_and_grad(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
-        """The objective and its gradient."""
-        value, gradient = _value_and_grad(jnp.asarray(vector), *self)
-        return float(value), np.asarray(gradient)
-
-    def value(self, vector: np.ndarray) -> float:
-        """The objective."""
-        return float(_value(jnp.asarray(vector), *self))
-
-
-def _log_joint(
-    vector: Float[Array, " p"],
-    belief: GP,
-    slots: params.Layout,
-    rows: Rows,
-    folds: Folds | None,
-    priors: dict[str, Any],
-) -> Float[Array, ""]:
-    candidate = params.from_vector(belief, slots, vector)
-    score = leave_one_out_score(candidate, rows) if folds is None else fold_score(candidate, rows, folds)
-    return score + params.log_prior(candidate, priors)
-
-
-_value: Any = eqx.filter_jit(_log_joint)
-_value_and_grad: Any = eqx.filter_jit(jax.value_and_grad(_log_joint))
-
-
-def _tell(learned: Learned, what: str) -> Learned:
-    note = f"chosen by predicting {what}: the objective is that log probability plus log prior, not the evidence"
-    return learned._replace(notes=[*learned.notes, note])

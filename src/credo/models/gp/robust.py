@@ -79,13 +79,13 @@ class RobustGP(GaussianProcess):
 
     def noise_variance(self) -> Float[Array, ""]:
         """s², of which a row has 1/λ̄."""
-        return self.noise.scale**2
+        return self.noise.parameter**2
 
     def in_units(self, rows: Rows) -> "RobustGP":
         """Starting values in the units of the data, outliers aside."""
         scales, center = scales_of(self.kernel, winsorized(rows))
         noise = self.noise
-        if float(noise.scale) == 1.0:  # the default
+        if noise.scale is None:
             noise = changed(noise, scale=jnp.asarray(np.sqrt(2 * TYPICAL_NOISE * scales.variance)))
         mean = self.mean.adapt(rows.cut()[0], scales, center)
         return changed(self, kernel=self.kernel.adapt(scales), mean=mean, noise=noise)
@@ -106,7 +106,7 @@ class RobustGP(GaussianProcess):
 
     def condition_on(self, statistics: Rows) -> "RobustGP":
         """The approximate posterior after the rows, seen and new: all are weighed again."""
-        rows = statistics if self.seen is None else self.seen + statistics
+        rows = self.with_seen(statistics)
         found = infer(self.prior, self.noise.df, rows)
         solved = demand(found.solved, found.ok, exact.NOT_DEFINITE)
         warn_unless_settled(found.change, "the weights of the rows", "the noise scale and the lengthscales", MAX_STEPS)
@@ -114,10 +114,8 @@ class RobustGP(GaussianProcess):
 
     def evidence_of(self, statistics: Rows) -> Float[Array, ""]:
         """The lower bound F of log p(y | X); after data, the difference of the bounds with and without `statistics`."""
-        if self.seen is None:
-            return bound(self.prior, self.noise.df, statistics)
-        whole = bound(self.prior, self.noise.df, self.seen + statistics)
-        return whole - bound(self.prior, self.noise.df, self.seen)
+        whole = bound(self.prior, self.noise.df, self.with_seen(statistics))
+        return whole if self.seen is None else whole - bound(self.prior, self.noise.df, self.seen)
 
     def unconditioned(self) -> "RobustGP":
         """The prior that this belief came from."""

@@ -54,17 +54,14 @@ class WarpedGP(GaussianProcess, LeavesOneOut):
     """With outcomes in their own units."""
     solved: Cholesky | None
     inputs: tuple[str, ...] | None = eqx.field(static=True)
-    noise_unset: bool = eqx.field(static=True)
-    """Whether nobody has said what the noise is: it counts as one, and learning starts from the data."""
-    noise: Any = positive()
+    noise: Any = positive(None, unset=1.0)
 
     def __init__(self, kernel: Any = None, mean: Any = None, noise: Any = None, warp: Any = None):
         self.kernel = check_kernel_argument(kernel, type(self).__name__)
         if isinstance(self.kernel, Differentiated):
             raise DataError("slopes of a warped outcome are not slopes of the function; use GP for observed slopes")
         self.mean = as_mean(mean)
-        self.noise_unset, noise = noise is None, 1.0 if noise is None else noise
-        if isinstance(noise, bool) or not (isinstance(noise, int | float) or eqx.is_array_like(noise)):
+        if isinstance(noise, bool) or not (noise is None or isinstance(noise, int | float) or eqx.is_array_like(noise)):
             raise DataError(f"WarpedGP takes one noise variance, of g(y), found {type(noise).__name__}")
         if isinstance(noise, int | float) and not noise > 0:
             raise DataError(f"noise is a variance and must be positive, found {noise}")
@@ -79,7 +76,7 @@ class WarpedGP(GaussianProcess, LeavesOneOut):
     @property
     def latent(self) -> GP:
         """The belief about g(y), as a plain `GP`."""
-        gp = changed(GP(self.kernel, self.mean, self.noise), noise_unset=self.noise_unset)
+        gp = GP(self.kernel, self.mean, self.noise)
         return gp if self.seen is None else changed(gp, seen=self.transformed(self.seen)[0], solved=self.solved)
 
     def transformed(self, rows: Rows) -> tuple[Rows, Float[Array, ""]]:
@@ -108,7 +105,7 @@ class WarpedGP(GaussianProcess, LeavesOneOut):
 
     def with_latent(self, gp: GP) -> "WarpedGP":
         """The belief with the kernel, the mean and the noise of another about g(y)."""
-        return changed(self, kernel=gp.kernel, mean=gp.mean, noise=gp.noise, noise_unset=gp.noise_unset)
+        return changed(self, kernel=gp.kernel, mean=gp.mean, noise=gp.noise)
 
     def default_priors(self, statistics: Rows) -> dict[str, Any]:
         """Those of a `GP` for g(y), and the warp's, which pull to the identity."""

@@ -53,15 +53,13 @@ class StateSpaceGP(GaussianProcess, LeavesOneOut):
     seen: Series | None
     solved: Passed | None
     inputs: tuple[str, ...] | None = eqx.field(static=True)
-    noise_unset: bool = eqx.field(static=True)
     harmonics: int = eqx.field(static=True)
     """The waves of periodic kernels; chosen by their lengthscale wherever that is known."""
-    noise: Any = positive()
+    noise: Any = positive(None, unset=1.0)
 
     def __init__(self, gp: GP):
         """The prior of a `GP`."""
         self.kernel, self.mean, self.noise, self.inputs = gp.kernel, gp.mean, gp.noise, gp.inputs
-        self.noise_unset = gp.noise_unset
         self.seen = self.solved = None
         self.harmonics = harmonics_for(gp.prior.kernel, NEGLIGIBLE)
         parts_of(gp.prior.kernel, self.harmonics)  # refuses a kernel that has no state
@@ -128,7 +126,7 @@ class StateSpaceGP(GaussianProcess, LeavesOneOut):
 
     def as_gp(self) -> GP:
         """The same prior as a `GP`, which has seen nothing."""
-        return changed(GP(self.kernel, self.mean, self.noise), noise_unset=self.noise_unset)
+        return GP(self.kernel, self.mean, self.noise)
 
     # -- predictions -----------------------------------------------------------------------------------------
 
