@@ -42,13 +42,8 @@ class Rows(eqx.Module):
 
     def cut(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """(x, y, scale, extra) without the padding, in NumPy."""
-        n = self.n
-        return (
-            np.asarray(self.x)[:n],
-            np.asarray(self.y)[:n],
-            np.asarray(self.scale)[:n],
-            np.asarray(self.extra)[:n],
-        )
+        x, y, scale, extra = (np.asarray(v)[: self.n] for v in self.columns()[:4])
+        return x, y, scale, extra
 
     def subset(self, index: np.ndarray) -> "Rows":
         """Some of the rows."""
@@ -56,9 +51,9 @@ class Rows(eqx.Module):
 
     def at_most(self, n: int, seed: int) -> "Rows":
         """All rows, or n of them at random."""
-        return (
-            self if self.n <= n else self.subset(np.sort(np.random.default_rng(seed).choice(self.n, n, replace=False)))
-        )
+        if self.n <= n:
+            return self
+        return self.subset(np.sort(np.random.default_rng(seed).choice(self.n, n, replace=False)))
 
     def __add__(self, other: "Rows") -> "Rows":
         """The rows of both, those of `self` first."""

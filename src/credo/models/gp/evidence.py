@@ -64,6 +64,19 @@ class HasEvidenceParts(Protocol):
         """The rows as the Gaussian process sees them, and Σ log |∂z/∂y|."""
 
 
+class About(NamedTuple):
+    """What the compiled evidence is of."""
+
+    belief: HasEvidenceParts
+    slots: params.Layout
+    rows: Rows
+    priors: Priors
+
+    def candidate(self, vector: Vector) -> HasEvidenceParts:
+        """The belief with the numbers of the unconstrained vector."""
+        return params.from_vector(self.belief, self.slots, jnp.asarray(vector))
+
+
 def choose_objective(
     belief: HasEvidenceParts, slots: params.Layout, rows: Rows, priors: Priors
 ) -> "EvidenceObjective | None":
@@ -201,36 +214,32 @@ class _LearnedWarp:
         moved = tuple(
             s._replace(start=int(e) - s.stop + s.start, stop=int(e)) for s, e in zip(slots, ends, strict=True)
         )
-        self._about = (belief, moved, rows, {path: prior for path, prior in priors.items() if not _is_own(path)})
+        self._about = About(belief, moved, rows, {path: prior for path, prior in priors.items() if not _is_own(path)})
 
     def __call__(self, vector: np.ndarray) -> tuple[Float[np.ndarray, " n"], float]:
         """z, and Σ log |∂z/∂y| + log p of the numbers of g."""
-        z, more = _warp_forward(vector[self._where], *self._about)
+        z, more = _warp_forward(vector[self._where], self._about)
         return np.asarray(z)[: self._n], float(more)
 
     def pull(self, vector: np.ndarray, by_z: np.ndarray, gradient: np.ndarray) -> None:
         """Adds the gradient, from ∂log p/∂z = -α."""
-        by = np.zeros(self._about[2].capacity)
+        by = np.zeros(self._about.rows.capacity)
         by[: self._n] = by_z
-        gradient[self._where] += np.asarray(_warp_pull(vector[self._where], *self._about, by))
+        gradient[self._where] += np.asarray(_warp_pull(vector[self._where], self._about, by))
 
 
-def _warped(
-    u: Vector, belief: HasEvidenceParts, slots: params.Layout, rows: Rows, priors: Priors
-) -> tuple[Array, Array]:
-    candidate = params.from_vector(belief, slots, jnp.asarray(u))
-    seen, log_slope = candidate.transformed(rows)
-    return seen.y, log_slope + params.log_prior(candidate, priors)
+def _warped(u: Vector, about: About) -> tuple[Array, Array]:
+    candidate = about.candidate(u)
+    seen, log_slope = candidate.transformed(about.rows)
+    return seen.y, log_slope + params.log_prior(candidate, about.priors)
 
 
 _warp_forward = eqx.filter_jit(_warped)
 
 
 @eqx.filter_jit
-def _warp_pull(
-    u: Vector, belief: HasEvidenceParts, slots: params.Layout, rows: Rows, priors: Priors, by_z: Vector
-) -> Float[Array, " k"]:
-    _, pull = jax.vjp(lambda v: _warped(v, belief, slots, rows, priors), jnp.asarray(u))
+def _warp_pull(u: Vector, about: About, by_z: Vector) -> Float[Array, " k"]:
+    _, pull = jax.vjp(lambda v: _warped(v, about), jnp.asarray(u))
     return pull((jnp.asarray(by_z), jnp.ones(())))[0]
 
 
@@ -252,22 +261,22 @@ class CompiledModel:
     """Covariance, residual and pull-back of any kernel, in two programs; of a covariance only the lower blocks."""
 
     def __init__(self, belief: HasEvidenceParts, slots: params.Layout, rows: Rows, priors: Priors):
-        self._about = (belief, slots, rows, dict(priors))
+        self._about = About(belief, slots, rows, dict(priors))
         self.weight = np.asarray(rows.mask, dtype=float)
 
     def noise(self, vector: np.ndarray) -> Float[np.ndarray, " c"]:
         """The noise variance of each row."""
-        return np.asarray(_parts_compiled(vector, *self._about).noise)
+        return np.asarray(_parts_compiled(vector, self._about).noise)
 
     def forward(self, vector: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, float, Pull]:
         """Writes the covariance; gives the residual, log p(θ) (with Σ log |∂z/∂y|) and the pull-back."""
-        parts = _parts_compiled(vector, *self._about)
+        parts = _parts_compiled(vector, self._about)
         for (a, b), block in zip(_cuts(len(out)), parts.blocks, strict=True):
             out[a:b, :b] = block
         np.fill_diagonal(out, out.diagonal() + np.asarray(parts.noise))
 
         def pull(lower: np.ndarray, by_residual: np.ndarray) -> np.ndarray:
-            return np.asarray(_pull_back(vector, *self._about, put(lower), by_residual))
+            return np.asarray(_pull_back(vector, self._about, put(lower), by_residual))
 
         return np.asarray(parts.residual), float(parts.log_prior), pull
 
@@ -281,16 +290,16 @@ class Parts(NamedTuple):
     log_prior: Float[Array, ""]
 
 
-def _parts(vector: Vector, belief: HasEvidenceParts, slots: params.Layout, rows: Rows, priors: Priors) -> Parts:
-    candidate = params.from_vector(belief, slots, jnp.asarray(vector))
-    rows, log_slope = candidate.transformed(rows)
+def _parts(vector: Vector, about: About) -> Parts:
+    candidate = about.candidate(vector)
+    rows, log_slope = candidate.transformed(about.rows)
     prior, mask = candidate.prior, rows.mask
     blocks = tuple(
         jnp.where(mask[a:b, None] & mask[None, :b], prior.kernel.gram(rows.x[a:b], rows.x[:b]), 0.0)
         for a, b in _cuts(rows.capacity)
     )
     noise = jnp.where(mask, prior.noise * rows.scale + rows.extra, 1.0)
-    return Parts(blocks, noise, exact.residual(prior, rows), params.log_prior(candidate, priors) + log_slope)
+    return Parts(blocks, noise, exact.residual(prior, rows), params.log_prior(candidate, about.priors) + log_slope)
 
 
 _parts_compiled = eqx.filter_jit(_parts)
@@ -303,21 +312,13 @@ def _cuts(size: int) -> list[tuple[int, int]]:
 
 
 @eqx.filter_jit
-def _pull_back(
-    vector: Vector,
-    belief: HasEvidenceParts,
-    slots: params.Layout,
-    rows: Rows,
-    priors: Priors,
-    lower: Float[Array, "c c"],
-    by_residual: Vector,
-) -> Float[Array, " k"]:
+def _pull_back(vector: Vector, about: About, lower: Float[Array, "c c"], by_residual: Vector) -> Float[Array, " k"]:
     """∂/∂u from K⁻¹ - ααᵀ = -2 ∂log p/∂K, of which the lower triangle is given."""
     i = jnp.arange(lower.shape[0])
     blocks = tuple(
         jnp.where(i[a:b, None] > i[None, :b], -1.0, jnp.where(i[a:b, None] == i[None, :b], -0.5, 0.0)) * lower[a:b, :b]
-        for a, b in _cuts(rows.capacity)
+        for a, b in _cuts(about.rows.capacity)
     )
     slopes = Parts(blocks, -0.5 * jnp.diagonal(lower), jnp.asarray(by_residual), jnp.ones(()))
-    _, pull = jax.vjp(lambda u: _parts(u, belief, slots, rows, priors), jnp.asarray(vector))
+    _, pull = jax.vjp(lambda u: _parts(u, about), jnp.asarray(vector))
     return pull(slopes)[0]

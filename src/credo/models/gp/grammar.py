@@ -146,47 +146,41 @@ def next_steps(
     for i, term in enumerate(terms):
         others = terms[:i] + terms[i + 1 :]
         variance, factors = split(term)
-        for base, column in itertools.product(bases, range(d)):
-            found = [
-                (add([*others, join(variance * scale, [*factors, leaf])]), choices + extra)
-                for leaf, scale, extra in _modulating(base, column, facts)
-                if _allowed([*factors, leaf])
-            ]
-            if found:
-                yield Step(tuple(found))
+        grown = [
+            _grown(others, variance, factors, base, column, facts, choices)
+            for base, column in itertools.product(bases, range(d))
+        ]
         for j, factor in enumerate(factors):
-            yield from _replacements(others, variance, factors, j, inside(factor), bases, facts, choices)
+            (old, column), rest = inside(factor), (*factors[:j], *factors[j + 1 :])
+            # Where a line is taken away or put in, the amplitude changes its unit.
+            unit = float(facts.spread[column] ** 2) if isinstance(old, Linear) else 1.0
+            for base in bases:
+                if base is type(old):
+                    continue
+                if rest:
+                    grown.append(_grown(others, variance * unit, rest, base, column, facts, choices))
+                else:
+                    grown.append([(add([*others, k]), choices) for k in _alone(base, column, facts, facts.y)])
+        yield from (Step(tuple(found)) for found in grown if found)
         if others:
             yield Step(((add(others), choices),))
 
 
-def _replacements(
+def _grown(
     others: list[Kernel],
     variance: Any,
     factors: tuple[Kernel, ...],
-    j: int,
-    old: tuple[Kernel, int],
-    bases: Sequence[type],
+    base: type,
+    column: int,
     facts: Facts,
     choices: int,
-) -> Iterator[Step]:
-    rest = [*factors[:j], *factors[j + 1 :]]
-    base, column = old
-    for other in bases:
-        if other is type(base):
-            continue
-        if not rest:
-            found = [(add([*others, k]), choices) for k in _alone(other, column, facts, facts.y)]
-        else:
-            # Where a line is taken away or put in, the amplitude changes its unit.
-            unit = float(facts.spread[column] ** 2) if isinstance(base, Linear) else 1.0
-            found = [
-                (add([*others, join(variance * scale * unit, [*rest, leaf])]), choices + extra)
-                for leaf, scale, extra in _modulating(other, column, facts)
-                if _allowed([*rest, leaf])
-            ]
-        if found:
-            yield Step(tuple(found))
+) -> list[tuple[Kernel, int]]:
+    """Starts for a sum whose last term has one more factor."""
+    return [
+        (add([*others, join(variance * scale, [*factors, leaf])]), choices + extra)
+        for leaf, scale, extra in _modulating(base, column, facts)
+        if _allowed([*factors, leaf])
+    ]
 
 
 def _on(leaf: Kernel, column: int, facts: Facts) -> Kernel:

@@ -13,7 +13,7 @@ nonparametric regression models".
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -263,12 +263,10 @@ def _walk(
     best: _Found | None = None
     start_noise = 0.1 * float(work.facts.y.var()) or 1.0
     for _ in range(depth + 1):
-        if best is None:
-            steps: Any = grammar.first_steps(bases, work.facts)
-        else:
-            before = float(best.gp.noise_variance())
-            steps = grammar.next_steps(best.gp.kernel, best.choices, bases, work.facts, best.residual, before)
         noise = start_noise if best is None else float(best.gp.noise_variance())
+        steps: Iterable[grammar.Step] = grammar.first_steps(bases, work.facts)
+        if best is not None:
+            steps = grammar.next_steps(best.gp.kernel, best.choices, bases, work.facts, best.residual, noise)
         looked: list[tuple[str, _Found]] = []
         for step in steps:
             if step.key in tried:
@@ -316,8 +314,5 @@ def _check_base(base: Sequence[Any] | None) -> Sequence[Any]:
 
 def _gaps(x: np.ndarray) -> np.ndarray:
     """The median distance between neighbouring values of each column."""
-    out = []
-    for column in x.T:
-        steps = np.diff(np.unique(column))
-        out.append(float(np.median(steps)) if len(steps) else 1.0)
-    return np.asarray(out)
+    steps = [np.diff(np.unique(column)) for column in x.T]
+    return np.asarray([np.median(s) if len(s) else 1.0 for s in steps])

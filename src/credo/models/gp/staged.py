@@ -4,7 +4,7 @@ The evidence has several local maxima (Rasmussen & Williams 2006, §5.4.1) and e
 `Staged` looks for them on a part of the rows, where a look is cheap, and climbs the best on all rows.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -19,6 +19,7 @@ from credo.infer.method import Learner
 from credo.infer.optimize import DIVERGED, Optimum, flat_directions
 from credo.models.gp.belief import GP
 from credo.models.gp.data import Rows
+from credo.models.gp.evidence import Priors
 from credo.models.gp.hyperpriors import TYPICAL_NOISE
 
 DIFFERENCE = 0.05
@@ -67,9 +68,7 @@ class Staged(Learner):
     deadline: float = np.inf
     """When climbs end where they are highest, by `time.perf_counter`."""
 
-    def learn(
-        self, belief: GP, statistics: Rows, fixed: Sequence[str], priors: Mapping[str, Any], seed: int
-    ) -> Learned:
+    def learn(self, belief: GP, statistics: Rows, fixed: Sequence[str], priors: Priors, seed: int) -> Learned:
         """The belief at the maximum found."""
         climb = Evidence(
             self.starts, max_steps=self.max_steps, tolerance=self.tolerance, gain=self.gain, deadline=self.deadline
@@ -110,7 +109,7 @@ class Staged(Learner):
         return [*sizes, n] if n > 1.5 * sizes[-1] else [n]
 
 
-def _noise_of_more(belief: GP, rows: Rows, fixed: Sequence[str], priors: Mapping[str, Any]) -> GP:
+def _noise_of_more(belief: GP, rows: Rows, fixed: Sequence[str], priors: Priors) -> GP:
     """The belief with noise for more rows than it has learned from, where that was next to none.
 
     Rows that have a twin in inputs and outcome need no noise. The next twins may disagree, and from there no climb
@@ -174,7 +173,7 @@ def _better(one: Learned, other: Learned, rows: Rows) -> Learned:
     return low._replace(notes=[*low.notes, note])
 
 
-def typical_steps(learned: Learned, rows: Rows, fixed: Sequence[str], priors: Mapping[str, Any], n: int) -> np.ndarray:
+def typical_steps(learned: Learned, rows: Rows, fixed: Sequence[str], priors: Priors, n: int) -> np.ndarray:
     """How far each coordinate is likely to move with n rows: a standard deviation, from the curvature on fewer."""
     slots = params.layout(learned.belief, fixed)
     vector = np.asarray(params.to_vector(learned.belief, slots))
@@ -186,7 +185,7 @@ def typical_steps(learned: Learned, rows: Rows, fixed: Sequence[str], priors: Ma
     return np.clip(1.0 / np.sqrt(np.maximum(curvature, 1e-12)), *STEPS)
 
 
-def flat(start: Any, learned: Learned, rows: Rows, fixed: Sequence[str], priors: Mapping[str, Any]) -> dict[str, str]:
+def flat(start: Any, learned: Learned, rows: Rows, fixed: Sequence[str], priors: Priors) -> dict[str, str]:
     """Directions without a maximum, among those that were gone far, looked for where a look is cheap: on few rows."""
     slots = params.layout(learned.belief, fixed)
     vector = np.asarray(params.to_vector(learned.belief, slots))

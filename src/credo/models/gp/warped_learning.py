@@ -5,9 +5,9 @@ place to begin: `WarpThenKernel` learns the kernel with the warp as it is, as `G
 from each of the warp's own starts on a part of the rows, and from the best of them on all.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from credo.core.pytrees import changed
 from credo.infer.learning import Evidence, Learned
 from credo.infer.method import Learner
 from credo.models.gp.data import Rows
+from credo.models.gp.evidence import Priors
 from credo.models.gp.staged import ROUGHLY, Staged, flat, noise_free, typical_steps
 from credo.models.gp.warped import WarpedGP
 from credo.models.gp.warps import OutcomeWarp
@@ -36,9 +37,7 @@ class WarpThenKernel(Learner):
     short: int = 40
     """The steps of a climb on a part of the rows."""
 
-    def learn(
-        self, belief: WarpedGP, statistics: Rows, fixed: Sequence[str], priors: Mapping[str, Any], seed: int
-    ) -> Learned:
+    def learn(self, belief: WarpedGP, statistics: Rows, fixed: Sequence[str], priors: Priors, seed: int) -> Learned:
         """The belief at the highest maximum found."""
         free = [p for p in params.learnable(belief) if p.startswith(WARP) and p not in fixed]
         plain = self._plain(belief, statistics, fixed, priors, seed)
@@ -75,9 +74,7 @@ class WarpThenKernel(Learner):
         notes = [*plain.notes, note]
         return noise_free(learned._replace(at_bound=learned.at_bound | plateaus, notes=notes))
 
-    def _plain(
-        self, belief: WarpedGP, statistics: Rows, fixed: Sequence[str], priors: Mapping[str, Any], seed: int
-    ) -> Learned:
+    def _plain(self, belief: WarpedGP, statistics: Rows, fixed: Sequence[str], priors: Priors, seed: int) -> Learned:
         """The kernel, the mean and the noise learned with the warp as it is."""
         rows, log_slope = belief.transformed(statistics)
         held = [path for path in fixed if not path.startswith(WARP)]

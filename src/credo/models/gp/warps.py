@@ -17,10 +17,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from credo.core.arrays import put
 from credo.core.errors import DataError
 from credo.core.params import positive, real
 from credo.core.predictive import Warp
 from credo.core.predictive.base import invert_cdf
+from credo.core.pytrees import changed
 from credo.infer.priors import LogScalePenalty, NormalPenalty
 
 SMALL = 0.03
@@ -192,11 +194,8 @@ class Steps(OutcomeWarp):
         low, high = np.quantile(y, ENDS)
         if not high - low > 1e-3 * spread:
             low, high = y.mean() - spread, y.mean() + spread
-        mine = (self.center, self.spread, self.low, self.high)
-        found = [v if m is None else m for m, v in zip(mine, (y.mean(), spread, low, high), strict=True)]
-        fields = ("center", "spread", "low", "high")
-        shape = {"height": self.height, "width": self.width, "place": self.place}
-        return Steps(len(self.height), **shape, **dict(zip(fields, found, strict=True)))
+        found = {"center": y.mean(), "spread": spread, "low": low, "high": high}
+        return changed(self, **{name: put(v) for name, v in found.items() if getattr(self, name) is None})
 
     def starts(self, y: Float[np.ndarray, " n"]) -> list[OutcomeWarp]:
         """As it is; with a step at the lower end of the outcomes, at the upper end, and (of several) at both."""
@@ -209,8 +208,7 @@ class Steps(OutcomeWarp):
             height = np.full(len(places), SMALL)
             height[list(chosen)] = 1.0
             kept = slice(None) if k > 1 else list(chosen)
-            new = (jnp.asarray(height[kept]), jnp.ones(k), jnp.asarray(places[kept]))
-            out.append(eqx.tree_at(lambda w: (w.height, w.width, w.place), self, new))
+            out.append(changed(self, height=put(height[kept]), width=jnp.ones(k), place=put(places[kept])))
         return out
 
     def revived(self, y: Float[np.ndarray, " n"]) -> list[OutcomeWarp]:
@@ -227,8 +225,7 @@ class Steps(OutcomeWarp):
         out: list[OutcomeWarp] = []
         for end in (y.min(), y.max()):
             height[flat], width[flat], place[flat] = steep.max() / 3, 1.0, (end - center) / spread
-            new = tuple(jnp.asarray(v.copy()) for v in (height, width, place))
-            out.append(eqx.tree_at(lambda w: (w.height, w.width, w.place), self, new))
+            out.append(changed(self, height=jnp.array(height), width=jnp.array(width), place=jnp.array(place)))
         return out
 
     def priors(self) -> dict[str, Any]:

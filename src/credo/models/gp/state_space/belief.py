@@ -1,7 +1,6 @@
 """`StateSpaceGP`: a Gaussian process of one input as a state that moves through time; exact, in O(n)."""
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -112,17 +111,15 @@ class StateSpaceGP(GaussianProcess, LeavesOneOut):
     def condition_on(self, statistics: Rows) -> "StateSpaceGP":
         """The posterior after the rows, seen and new: two passes over all of them."""
         ready = self.sized()
-        series = in_order(statistics) if ready.seen is None else ready.seen + statistics
+        series = in_order(ready.with_seen(statistics))
         passed, ok = passes.condition(ready.prior, series, ready.harmonics)
         return changed(ready, seen=series, solved=demand(passed, ok, NOT_FINITE))
 
     def evidence_of(self, statistics: Rows) -> Float[Array, ""]:
         """log p(y | x), given what was seen before."""
         ready = self.sized()
-        if ready.seen is None:
-            return passes.log_evidence(ready.prior, in_order(statistics), ready.harmonics)
-        whole = passes.log_evidence(ready.prior, ready.seen + statistics, ready.harmonics)
-        return whole - passes.log_evidence(ready.prior, ready.seen, ready.harmonics)
+        whole = passes.log_evidence(ready.prior, in_order(ready.with_seen(statistics)), ready.harmonics)
+        return whole if ready.seen is None else whole - passes.log_evidence(ready.prior, ready.seen, ready.harmonics)
 
     def as_gp(self) -> GP:
         """The same prior as a `GP`, which has seen nothing."""
@@ -164,19 +161,15 @@ class StateSpaceGP(GaussianProcess, LeavesOneOut):
         """
         table, (seen, _) = self.queries(x), self.conditioned()
         times, y, *_ = seen.cut()
-        total = float(y.var()) or 1.0
+        total, own, terms = float(y.var()) or 1.0, len(self.kernel.terms), self.prior.kernel.terms
+        known, at_data = (np.asarray(self.mean(jnp.asarray(v))) for v in (table, times))
         found = []
-        terms = self.prior.kernel.terms
         for i, kernel in enumerate(terms):
-            is_mean = i >= len(self.kernel.terms)
-            known = np.asarray(self.mean(jnp.asarray(table))) if is_mean else 0.0
             mean, variance = (np.asarray(v) for v in self._latent(table, i))
             share = float(np.asarray(self._latent(times, i)[0]).var()) / total
-            found.append(Component(kernel, known + mean, np.sqrt(variance), share, is_mean))
-        if len(terms) == len(self.kernel.terms):
-            known = np.asarray(self.mean(jnp.asarray(table)))
-            share = float(np.asarray(self.mean(jnp.asarray(times))).var()) / total
-            found.append(Component(None, known, np.zeros(len(known)), share, True))
+            found.append(Component(kernel, mean + known * (i >= own), np.sqrt(variance), share, i >= own))
+        if len(terms) == own:
+            found.append(Component(None, known, np.zeros(len(known)), float(at_data.var()) / total, True))
         return tuple(found)
 
     def leave_one_out(self, *data: Any, **options: Any) -> Normal:
@@ -200,13 +193,8 @@ class StateSpaceGP(GaussianProcess, LeavesOneOut):
         return f"StateSpaceGP({self.kernel!r}, mean={mean}, noise={noise}, seen {self.seen_in_words()})"
 
 
-class Waving(NamedTuple):
+class Waving(Objective):
     """log p(y | θ) + log p(θ) for a kernel with periodic parts, whose waves are counted anew for each θ."""
-
-    belief: StateSpaceGP
-    slots: params.Layout
-    statistics: Series
-    priors: Mapping[str, Any]
 
     def value_and_grad(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
         """The objective and its gradient; -inf where a periodic shape is too rough to be a sum of waves."""
@@ -215,8 +203,4 @@ class Waving(NamedTuple):
         except DataError:
             return -np.inf, np.zeros_like(vector)
         belief = changed(self.belief.unconditioned(), harmonics=count)
-        return Objective(belief, self.slots, self.statistics, self.priors).value_and_grad(vector)
-
-    def value(self, vector: np.ndarray) -> float:
-        """The objective."""
-        return self.value_and_grad(vector)[0]
+        return Objective(belief, *self[1:]).value_and_grad(vector)

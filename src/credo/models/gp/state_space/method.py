@@ -1,6 +1,6 @@
 """`StateSpace`: conditioning and learning a Gaussian process of one input in O(n)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -10,7 +10,8 @@ from credo.core.pytrees import changed
 from credo.infer.learning import Evidence, Learned
 from credo.infer.method import Learner, Solver
 from credo.models.gp.belief import GP
-from credo.models.gp.data import Rows, pack
+from credo.models.gp.data import Rows
+from credo.models.gp.evidence import Priors
 from credo.models.gp.staged import STRIDE
 from credo.models.gp.state_space.belief import StateSpaceGP
 from credo.models.gp.state_space.series import Series, in_order
@@ -41,14 +42,7 @@ class StateSpace(Solver, Learner):
         """The belief as a state that moves, and its rows in the order of time."""
         return as_state_space(belief), in_order(statistics)
 
-    def learn(
-        self,
-        belief: Any,
-        statistics: Rows,
-        fixed: Sequence[str],
-        priors: Mapping[str, Any],
-        seed: int,
-    ) -> Learned:
+    def learn(self, belief: Any, statistics: Rows, fixed: Sequence[str], priors: Priors, seed: int) -> Learned:
         """The belief at the highest evidence × prior found."""
         own, series = self.adapt(belief, statistics)
         climb = Evidence(self.starts, max_steps=self.max_steps, tolerance=self.tolerance, gain=self.gain)
@@ -56,7 +50,8 @@ class StateSpace(Solver, Learner):
         if n <= 2 * self.window:
             found = climb.learn(own, series, fixed, priors, seed)
         else:
-            first = climb.learn(own, _middle(series, self.window), fixed, priors, seed)
+            neighbours = (n - self.window) // 2 + np.arange(self.window)
+            first = climb.learn(own, in_order(series.subset(neighbours)), fixed, priors, seed)
             last = changed(climb, starts=1, flat=False, stride=STRIDE)
             found = last.learn(first.belief.sized(), series, fixed, priors, seed)
             note = f"{self.starts} climbs on {self.window} neighbouring rows; the best went on with all {n}"
@@ -70,11 +65,3 @@ def as_state_space(belief: Any) -> StateSpaceGP:
         return belief
     own = StateSpaceGP(belief)
     return own if belief.seen is None else own.condition_on(belief.seen)
-
-
-def _middle(series: Series, count: int) -> Series:
-    """So many neighbouring rows from the middle."""
-    values = series.cut()
-    first = (len(values[0]) - count) // 2
-    x, y, scale, extra = (np.asarray(v)[first : first + count] for v in values)
-    return in_order(pack(x, y, scale, extra))

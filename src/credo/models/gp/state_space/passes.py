@@ -221,7 +221,9 @@ def _evidence_backward(
     total = jax.grad(observed)(arrays)
     parts = _parts(series.gap.shape[0], held.stationary.size)
     split = jax.tree.map(lambda a: a.reshape(parts, -1, *a.shape[1:]), xs)
-    total, _ = jax.lax.scan(lambda g, part: (_add(g, jax.grad(moved)(arrays, part)), None), total, split)
+    total, _ = jax.lax.scan(
+        lambda g, part: (jax.tree.map(jnp.add, g, jax.grad(moved)(arrays, part)), None), total, split
+    )
     return jax.tree.map(lambda g: slope * g, total)
 
 
@@ -243,10 +245,6 @@ def _mixture(weights: Weights) -> Float[Array, "q q"]:
 def _shift(values: Array, first: Array) -> Array:
     """The value of the row before."""
     return jnp.concatenate([first[None], values[:-1]])
-
-
-def _add(a: Any, b: Any) -> Any:
-    return jax.tree.map(jnp.add, a, b)
 
 
 # -- predictions -------------------------------------------------------------------------------------------------

@@ -199,14 +199,10 @@ def _kronecker(a: Moving, b: Moving) -> Moving:
 
 def _state(kernel: Kernel, harmonics: int) -> Moving:
     """The state of an elementary kernel; those of derivatives are in units of λ, so that all are of one size."""
-    if isinstance(kernel, Constant):
-        return Moving(jnp.ones((1, 1)), kernel.number("variance").reshape(1, 1, 1), lambda gap: jnp.ones((1, 1, 1)))
-    if isinstance(kernel, White):
-        return Moving(
-            jnp.ones((1, 1)),
-            kernel.number("variance").reshape(1, 1, 1),
-            lambda gap: jnp.where(gap == 0.0, 1.0, 0.0).reshape(1, 1, 1),
-        )
+    if isinstance(kernel, Constant | White):
+        forgets = isinstance(kernel, White)
+        one = jnp.ones((1, 1, 1))
+        return Moving(one[0], kernel.number("variance") * one, lambda gap: jnp.where(forgets & (gap != 0.0), 0.0, one))
     if isinstance(kernel, WAVES) and not isinstance(kernel, LocallyPeriodic):
         weights, rates = waves_of(kernel, harmonics)
         row = jnp.tile(jnp.array([1.0, 0.0]), (len(weights), 1))
