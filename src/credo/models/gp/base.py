@@ -22,6 +22,7 @@ from credo.core.errors import DataError
 from credo.core.linalg import demand
 from credo.core.pytrees import changed
 from credo.kernels import Kernel
+from credo.kernels.base import show
 from credo.models.gp import exact
 from credo.models.gp.data import Rows, read
 from credo.models.gp.evidence import EvidenceObjective, choose_objective
@@ -181,3 +182,8 @@ class GaussianProcess(Belief, KeepsRows):
     def seen_in_words(self) -> str:
         """How many rows were seen, for `repr`."""
         return "nothing" if self.seen is None else f"{'?' if is_traced(self.seen) else self.seen.n} rows"
+
+    def __repr__(self) -> str:
+        noise = "given" if isinstance(self.noise, KnownNoise) else show(self.noise)
+        about = f"mean={type(self.mean).__name__}, noise={noise}, seen {self.seen_in_words()}"
+        return f"{type(self).__name__}({self.kernel!r}, {about})"

@@ -22,7 +22,6 @@ from credo.core.params import positive
 from credo.core.predictive import Normal
 from credo.core.pytrees import changed
 from credo.kernels import Kernel, Matern52
-from credo.kernels.base import show
 from credo.kernels.derivative import Differentiated
 from credo.models.gp import exact
 from credo.models.gp.base import GaussianProcess
@@ -146,11 +145,6 @@ class GP(GaussianProcess, HasCovariance, LeavesOneOut, DrawsFunctions, PredictsJ
             return rows_from(after.leave_one_out(), 0 if self.seen is None else self.seen.n)
         rows, solved = self.conditioned()
         return left_out(rows, self.noise_variance(), *exact.leave_one_out(rows, solved))
-
-    def __repr__(self) -> str:
-        noise = "given" if isinstance(self.noise, KnownNoise) else show(self.noise)
-        mean = type(self.mean).__name__
-        return f"{type(self).__name__}({self.kernel!r}, mean={mean}, noise={noise}, seen {self.seen_in_words()})"
 
 
 def check_kernel_argument(kernel: object, name: str) -> Kernel:

@@ -16,6 +16,7 @@ from jaxtyping import Array, Float
 from credo.core.arrays import is_traced
 from credo.core.checks import check_table
 from credo.core.predictive import Normal
+from credo.core.pytrees import changed
 from credo.kernels.derivative import Differentiated, derivative_rows
 from credo.models.gp import exact
 from credo.models.gp.data import Rows
@@ -30,9 +31,7 @@ def differentiated(gp: Any) -> Any:
     for each row, `condition(rows, outcomes, noise=…)`.
     """
     prior = gp.unconditioned()
-    return eqx.tree_at(
-        lambda b: (b.kernel, b.mean), prior, (Differentiated(prior.kernel), DifferentiatedMean(prior.mean))
-    )
+    return changed(prior, kernel=Differentiated(prior.kernel), mean=DifferentiatedMean(prior.mean))
 
 
 def gradient(gp: Any, x: Any) -> Normal:
@@ -70,5 +69,5 @@ def _lifted(gp: Any, x: Any) -> tuple[GPPrior, Rows | None, Any, tuple[int, int]
         if seen is not None:
             xp: Any = jnp if is_traced(seen.x) else np
             values = xp.concatenate([seen.x, xp.zeros((seen.capacity, 1))], axis=1)
-            seen = eqx.tree_at(lambda r: r.x, seen, jnp.asarray(values))
+            seen = changed(seen, x=jnp.asarray(values))
     return prior, seen, derivative_rows(table), table.shape

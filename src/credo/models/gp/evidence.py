@@ -83,9 +83,7 @@ def choose_objective(
     """The fastest way to the evidence and its gradient; None leaves it to one compiled program of `learn`."""
     if is_traced(belief, rows):
         return None
-    typical = all(
-        isinstance(p, LogScalePenalty) for path, p in priors.items() if path == "noise" or path.startswith("kernel.")
-    )
+    typical = all(isinstance(prior, LogScalePenalty) for path, prior in priors.items() if _is_own(path))
     if rows.n <= FEW_ROWS and typical and is_supported(belief.kernel):
         return EvidenceObjective(NumpyModel(belief, slots, rows, priors))
     if rows.n > FEW_ROWS and exact.on_host():

@@ -165,23 +165,17 @@ class Latent(NamedTuple):
 
 def predict(prior: GPPrior, seen: Rows | None, solved: Cholesky | None, x: Any) -> Latent:
     """The function at each of the rows x, on its own."""
-    if seen is None or solved is None:
-        return Latent(*by_bucket(_prior_latent, x, prior))
-    if on_host(prior, seen, solved, x):
+    if seen is not None and solved is not None and on_host(prior, seen, solved, x):
         return _predict_on_host(prior, seen, solved, np.asarray(x))
     return Latent(*by_bucket(_latent, x, prior, seen, solved))
 
 
 @eqx.filter_jit
-def _prior_latent(x: Float[Array, "m d"], prior: GPPrior) -> Latent:
-    return Latent(prior.mean(x), prior.kernel.diagonal(x))
-
-
-@eqx.filter_jit
-def _latent(x: Float[Array, "m d"], prior: GPPrior, seen: Rows, solved: Cholesky) -> Latent:
+def _latent(x: Float[Array, "m d"], prior: GPPrior, seen: Rows | None, solved: Cholesky | None) -> Latent:
+    if seen is None or solved is None:
+        return Latent(prior.mean(x), prior.kernel.diagonal(x))
     mean, variance, cross = _pieces(prior, seen, solved.alpha, x)
-    half = solve_lower(solved.root, cross.T)
-    return Latent(mean, jnp.maximum(variance - jnp.square(half).sum(0), 0.0))
+    return Latent(mean, jnp.maximum(variance - jnp.square(solve_lower(solved.root, cross.T)).sum(0), 0.0))
 
 
 @eqx.filter_jit

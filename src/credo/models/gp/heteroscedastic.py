@@ -197,11 +197,9 @@ class Pieces(NamedTuple):
 class Found(NamedTuple):
     """The mode of J and the curvature there."""
 
-    weights: Float[Array, " c"]
     log_noise: Float[Array, " c"]
     noises: Noises
     change: Float[Array, ""]
-    steps: Float[Array, ""]
     ok: Bool[Array, ""]
 
 
@@ -285,9 +283,9 @@ def infer(f: GPPrior, g: GPPrior, rows: Rows) -> Found:
 
     start = jnp.zeros(rows.capacity)
     first = (start, pieces(p, start), jnp.asarray(jnp.inf), jnp.asarray(0.0))
-    weights, at, change, steps = jax.lax.while_loop(unfinished, climb, first)
+    weights, at, change, _ = jax.lax.while_loop(unfinished, climb, first)
     _, half, _, ok = curvature(p, at)
-    return Found(weights, at.log_noise, Noises(weights, half), change, steps, at.ok & ok)
+    return Found(at.log_noise, Noises(weights, half), change, at.ok & ok)
 
 
 def laplace_evidence(f: GPPrior, g: GPPrior, rows: Rows) -> Float[Array, ""]:
@@ -297,7 +295,7 @@ def laplace_evidence(f: GPPrior, g: GPPrior, rows: Rows) -> Float[Array, ""]:
     with its matrix held, has the mode's value and derivative.
     """
     held = jax.tree.map(lambda v: jax.lax.stop_gradient(v) if eqx.is_inexact_array(v) else v, (f, g, rows))
-    mode = jax.lax.stop_gradient(infer(*held).weights)
+    mode = jax.lax.stop_gradient(infer(*held).noises.weights)
     p = problem(f, g, rows)
     step = jax.lax.stop_gradient(_implicit(problem(*held), mode))
     at_mode = pieces(p, mode)

@@ -167,7 +167,6 @@ class Inferred(NamedTuple):
     solved: Cholesky
     change: Float[Array, ""]
     """By how much log λ̄ still moved at the last step."""
-    steps: Float[Array, ""]
     ok: Bool[Array, ""]
     """Whether the covariance was positive definite."""
 
@@ -205,9 +204,9 @@ def infer(prior: GPPrior, df: Float[Array, ""], rows: Rows) -> Inferred:
         return new, jnp.max(jnp.abs(jnp.log(new / precision))), step + 1, a.ok
 
     start = (jnp.ones(rows.capacity), jnp.asarray(jnp.inf), jnp.asarray(0.0), jnp.asarray(True))
-    precision, change, steps, _ = jax.lax.while_loop(unfinished, turn, start)
+    precision, change, *_ = jax.lax.while_loop(unfinished, turn, start)
     last = factor(precision)
-    return Inferred(precision, Cholesky(last.root, solve(last.root, r)), change, steps, last.ok)
+    return Inferred(precision, Cholesky(last.root, solve(last.root, r)), change, last.ok)
 
 
 def bound(prior: GPPrior, df: Float[Array, ""], rows: Rows) -> Float[Array, ""]:

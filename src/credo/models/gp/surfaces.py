@@ -15,9 +15,10 @@ from jaxtyping import Array, Float
 
 from credo.core import params
 from credo.core.errors import DataError
-from credo.infer.learning import learn
+from credo.infer.learning import Evidence, learn
 from credo.infer.optimize import DIVERGED, at_bound, maximize
 from credo.models.gp.belief import GP
+from credo.models.gp.data import Rows
 
 CHUNK = 2**22
 """The entries of covariances that exist at a time."""
@@ -92,7 +93,7 @@ def evidence_surface(
     batch = max(CHUNK // rows.capacity**2, 1)
     grid = np.stack([v.ravel() for v in np.meshgrid(*axes)], axis=1)
     height = np.asarray(_heights(jnp.asarray(grid), *about, batch)).reshape(points, points)
-    tops = _climb(height, axes, about)
+    tops = _climb(height, axes, list(pair), base, Evidence().objective(center, slots, rows, {}))
     natural = [_natural(kind, axis) for kind, axis in zip(kinds, axes, strict=True)]
     maxima = [Maximum(float(_natural(kinds[0], u[0])), float(_natural(kinds[1], u[1])), value) for u, value in tops]
     logarithmic = (kinds[0] == "positive", kinds[1] == "positive")
@@ -127,19 +128,17 @@ def _axis(name: str, kind: str, center: Any, width: Any, points: int, given: Any
     return np.linspace(ends[0], ends[1], points)
 
 
-def _height(u: Array, pair: Array, base: Array, gp: GP, slots: params.Layout, rows: Any) -> Float[Array, ""]:
-    return params.from_vector(gp, slots, base.at[pair].set(u)).evidence_of(rows)
-
-
 @eqx.filter_jit
-def _heights(grid: Array, pair: Array, base: Array, gp: GP, slots: params.Layout, rows: Any, batch: int) -> Array:
-    return jax.lax.map(lambda u: _height(u, pair, base, gp, slots, rows), grid, batch_size=batch)
+def _heights(grid: Array, pair: Array, base: Array, gp: GP, slots: params.Layout, rows: Rows, batch: int) -> Array:
+    def height(u: Array) -> Array:
+        return params.from_vector(gp, slots, base.at[pair].set(u)).evidence_of(rows)
+
+    return jax.lax.map(height, grid, batch_size=batch)
 
 
-_value_and_grad: Any = eqx.filter_jit(jax.value_and_grad(_height))
-
-
-def _climb(height: np.ndarray, axes: list[np.ndarray], about: tuple[Any, ...]) -> list[tuple[np.ndarray, float]]:
+def _climb(
+    height: np.ndarray, axes: list[np.ndarray], pair: list[int], base: np.ndarray, objective: Any
+) -> list[tuple[np.ndarray, float]]:
     """Where climbs from the summits of the grid end, except on its border."""
     padded = np.pad(np.where(np.isfinite(height), height, -np.inf), 1, constant_values=-np.inf)
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3))
@@ -148,8 +147,10 @@ def _climb(height: np.ndarray, axes: list[np.ndarray], about: tuple[Any, ...]) -
     lower, upper = np.asarray([a[0] for a in axes]), np.asarray([a[-1] for a in axes])
 
     def value_and_grad(u: np.ndarray) -> tuple[float, np.ndarray]:
-        value, gradient = _value_and_grad(jnp.asarray(u), *about)
-        return float(value), np.asarray(gradient)
+        vector = base.copy()
+        vector[pair] = u
+        value, gradient = objective.value_and_grad(vector)
+        return value, gradient[pair]
 
     found = maximize(value_and_grad, starts, lower, upper) if starts else []
     return [(o.vector, o.value) for o in found if o.status != DIVERGED and not at_bound(o.vector, lower, upper)]

@@ -19,7 +19,6 @@ from credo.core.predictive import Normal
 from credo.core.pytrees import changed
 from credo.infer.learning import Objective
 from credo.kernels import Kernel
-from credo.kernels.base import show
 from credo.models.gp.base import GaussianProcess
 from credo.models.gp.belief import GP, left_out, noise_at
 from credo.models.gp.components import Component
@@ -29,7 +28,6 @@ from credo.models.gp.state_space import passes
 from credo.models.gp.state_space.passes import Passed
 from credo.models.gp.state_space.sde import harmonics_for, parts_of, periodic_in
 from credo.models.gp.state_space.series import Series, in_order
-from credo.models.noise import KnownNoise
 
 NEGLIGIBLE = 1e-12
 """The share of a periodic kernel that is left out with the waves above the last one."""
@@ -78,9 +76,6 @@ class StateSpaceGP(GaussianProcess, LeavesOneOut):
         A row's noise variance is the model's divided by its weight; `noise` gives it outright.
         """
         return in_order(self._read(data, weights, noise))
-
-    def _columns(self) -> int | None:
-        return None if self.seen is None else 1
 
     def prepare(self, *data: Any, **options: Any) -> tuple["StateSpaceGP", Series]:
         """Starting values in the units of the data where nothing was seen, and all rows, seen and new."""
@@ -186,11 +181,6 @@ class StateSpaceGP(GaussianProcess, LeavesOneOut):
             return jax.tree.map(lambda v: v[place], out)
         seen, _ = self.conditioned()
         return left_out(seen, self.noise_variance(), *passes.leave_one_out(self.prior, in_order(seen), self.harmonics))
-
-    def __repr__(self) -> str:
-        noise = "given" if isinstance(self.noise, KnownNoise) else show(self.noise)
-        mean = type(self.mean).__name__
-        return f"StateSpaceGP({self.kernel!r}, mean={mean}, noise={noise}, seen {self.seen_in_words()})"
 
 
 class Waving(Objective):
