@@ -12,10 +12,11 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from numpy.typing import ArrayLike
 
 from credo.core import params
 from credo.core.abilities import KeepsRows
-from credo.core.arrays import is_traced
+from credo.core.arrays import AnyArray, is_traced
 from credo.core.belief import Belief
 from credo.core.checks import column_names, input_names
 from credo.core.errors import DataError
@@ -83,14 +84,14 @@ class GaussianProcess(Belief, KeepsRows):
 
     # -- data ------------------------------------------------------------------------------------------------
 
-    def statistics(self, *data: Any, weights: Any = None) -> Rows:
+    def statistics(self, *data: Any, weights: ArrayLike | None = None) -> Rows:
         """X and y, checked and padded; rows whose y is NaN are left out.
 
         A row's noise variance is the model's divided by its weight.
         """
         return read(self.kernel, data, self._columns(), weights, None)
 
-    def _read(self, data: tuple[Any, ...], weights: Any, noise: Any) -> Rows:
+    def _read(self, data: tuple[Any, ...], weights: ArrayLike | None, noise: ArrayLike | None) -> Rows:
         """Rows that may say how large their noise is."""
         if isinstance(self.noise, KnownNoise) and noise is None:
             raise DataError(
@@ -123,7 +124,7 @@ class GaussianProcess(Belief, KeepsRows):
     def _columns(self) -> int | None:
         return None if self.seen is None else self.seen.x.shape[1]
 
-    def queries(self, x: Any) -> Any:
+    def queries(self, x: object) -> AnyArray:
         """Queries as checked rows."""
         return self.kernel.encode(x, "X", self._columns())
 
@@ -168,7 +169,7 @@ class GaussianProcess(Belief, KeepsRows):
 
     # -- predictions -----------------------------------------------------------------------------------------
 
-    def function_at(self, rows: Any, joint: bool = False) -> FunctionValues:
+    def function_at(self, rows: AnyArray, joint: bool = False) -> FunctionValues:
         """The function at checked rows; of the rows that were seen this reads the inputs only."""
         now = (self.prior, self.seen, self.solved)
         mean, variance = exact.predict(*now, rows)

@@ -13,9 +13,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from numpy.typing import ArrayLike
 
 from credo.core.abilities import DrawsFunctions, HasCovariance, LeavesOneOut, PredictsJointly
-from credo.core.arrays import is_traced, put
+from credo.core.arrays import AnyArray, is_traced, put
 from credo.core.checks import check_positive
 from credo.core.errors import DataError
 from credo.core.params import positive
@@ -67,7 +68,7 @@ class GP(GaussianProcess, HasCovariance, LeavesOneOut, DrawsFunctions, PredictsJ
 
     # -- data ------------------------------------------------------------------------------------------------
 
-    def statistics(self, *data: Any, weights: Any = None, noise: Any = None) -> Rows:
+    def statistics(self, *data: Any, weights: ArrayLike | None = None, noise: ArrayLike | None = None) -> Rows:
         """X and y, checked and padded; rows whose y is NaN are left out.
 
         A row's noise variance is the model's divided by its weight; `noise` gives it outright.
@@ -94,7 +95,7 @@ class GP(GaussianProcess, HasCovariance, LeavesOneOut, DrawsFunctions, PredictsJ
 
     # -- predictions -----------------------------------------------------------------------------------------
 
-    def predict(self, x: Any, *, joint: bool = False, noise: Any = None) -> Normal:
+    def predict(self, x: object, *, joint: bool = False, noise: ArrayLike | None = None) -> Normal:
         """p(y* | x*, data), Normal: the noise is aleatoric, the function epistemic.
 
         Args:
@@ -106,18 +107,18 @@ class GP(GaussianProcess, HasCovariance, LeavesOneOut, DrawsFunctions, PredictsJ
         f = self.function_at(table, joint)
         return Normal(f.mean, noise_at(self.noise_variance(), table, noise), f.variance, f.covariance)
 
-    def covariance(self, x: Any, z: Any = None) -> Float[Array, "m q"]:
+    def covariance(self, x: object, z: object = None) -> Float[Array, "m q"]:
         """The covariance of the function between two sets of queries, as it is believed now."""
         rows, columns = (jnp.asarray(self.queries(v)) for v in (x, x if z is None else z))
         return exact.joint(self.prior, self.seen, self.solved, rows, columns)
 
-    def at(self, x: Any) -> Any:
+    def at(self, x: object) -> Any:
         """The belief about the function at fixed candidates x, which more rows update in O(n² + nm)."""
         from credo.models.gp.watched import watch
 
         return watch(self, x)
 
-    def sample(self, x: Any, n: int = 1, *, noise: bool = False, method: str = "cholesky", seed: int = 0) -> Array:
+    def sample(self, x: object, n: int = 1, *, noise: bool = False, method: str = "cholesky", seed: int = 0) -> Array:
         """n joint draws of the function (of outcomes with `noise`) at the rows x, shape (n, m); see `sampling.py`."""
         from credo.models.gp.sampling import sample
 
@@ -132,7 +133,7 @@ class GP(GaussianProcess, HasCovariance, LeavesOneOut, DrawsFunctions, PredictsJ
 
         return sample_functions(self, n, features=features, seed=seed, columns=columns)
 
-    def gradient(self, x: Any) -> Normal:
+    def gradient(self, x: object) -> Normal:
         """The belief about the slopes of the function at the rows x, shape (m, d); see `derivatives.py`."""
         from credo.models.gp.derivatives import gradient
 
@@ -156,7 +157,7 @@ def check_kernel_argument(kernel: object, name: str) -> Kernel:
     return kernel
 
 
-def noise_at(level: Float[Array, ""], queries: Any, given: Any) -> Float[Array, " m"]:
+def noise_at(level: Float[Array, ""], queries: AnyArray, given: ArrayLike | None) -> Float[Array, " m"]:
     """The noise variance of each query: the given one, or the model's."""
     m = queries.shape[0]
     if given is not None:

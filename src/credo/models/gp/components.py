@@ -9,7 +9,7 @@ and the means, with that of the mean function, add up to the posterior mean. Duv
 construction with Gaussian processes", §2.4.5.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -82,7 +82,7 @@ def part_at(gp: GP, kernel: Kernel, x: np.ndarray, with_mean: bool = False) -> t
     return np.asarray(latent.mean), np.sqrt(np.asarray(latent.variance))
 
 
-def decompose(gp: Any, x: Any = None) -> Decomposition:
+def decompose(gp: object, x: object = None) -> Decomposition:
     """The additive parts of the function of a conditioned belief, at x or at the data.
 
     The parts are correlated given the data, so that their shares need not add up to one.

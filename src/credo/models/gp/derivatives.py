@@ -13,18 +13,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from credo.core.arrays import is_traced
+from credo.core.arrays import AnyArray, is_traced
 from credo.core.checks import check_table
 from credo.core.predictive import Normal
 from credo.core.pytrees import changed
 from credo.kernels.derivative import Differentiated, derivative_rows
 from credo.models.gp import exact
+from credo.models.gp.belief import GP
 from credo.models.gp.data import Rows
-from credo.models.gp.exact import GPPrior
+from credo.models.gp.exact import Cholesky, GPPrior
 from credo.models.gp.means import DifferentiatedMean
 
 
-def differentiated(gp: Any) -> Any:
+def differentiated(gp: GP) -> GP:
     """The same prior, to be conditioned on values and derivatives: rows as `credo.kernels.derivative` reads them.
 
     The noise is one variance for all rows; values and derivatives have different units, so give a variance
@@ -34,7 +35,7 @@ def differentiated(gp: Any) -> Any:
     return changed(prior, kernel=Differentiated(prior.kernel), mean=DifferentiatedMean(prior.mean))
 
 
-def gradient(gp: Any, x: Any) -> Normal:
+def gradient(gp: GP, x: object) -> Normal:
     """p(∇f(x*) | data), shape (m, d): all of its doubt is epistemic.
 
     Args:
@@ -46,19 +47,21 @@ def gradient(gp: Any, x: Any) -> Normal:
     return Normal(mean, jnp.zeros_like(mean), variance)
 
 
-def gradient_covariance(gp: Any, x: Any) -> Float[Array, "m d d"]:
+def gradient_covariance(gp: GP, x: object) -> Float[Array, "m d d"]:
     """cov(∇f(x*)) for each query: how its components go together."""
     prior, seen, rows, (m, d) = _lifted(gp, x)
     return _blocks(prior, seen, gp.solved, jnp.asarray(rows).reshape(m, d, d + 1))
 
 
 @eqx.filter_jit
-def _blocks(prior: GPPrior, seen: Rows | None, solved: Any, rows: Float[Array, "m d q"]) -> Float[Array, "m d d"]:
+def _blocks(
+    prior: GPPrior, seen: Rows | None, solved: Cholesky | None, rows: Float[Array, "m d q"]
+) -> Float[Array, "m d d"]:
     blocks = jax.vmap(lambda r: exact.joint(prior, seen, solved, r, r))(rows)
     return 0.5 * (blocks + jnp.swapaxes(blocks, 1, 2))
 
 
-def _lifted(gp: Any, x: Any) -> tuple[GPPrior, Rows | None, Any, tuple[int, int]]:
+def _lifted(gp: GP, x: object) -> tuple[GPPrior, Rows | None, AnyArray, tuple[int, int]]:
     """The prior of values and derivatives, what was seen as its rows, and the rows that ask for ∇f."""
     prior, seen = gp.prior, gp.seen
     if all(isinstance(k, Differentiated) for k in prior.kernel.terms):

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from jaxtyping import Array
 
 from credo.core import params
 from credo.kernels import Constant, Exponential, Kernel, Matern32, OnColumns, Product, RationalQuadratic, Stationary
@@ -27,6 +28,8 @@ KNOWN_PERIODS = {
     "hours": {24.0: "daily", 168.0: "weekly"},
 }
 """Names of periods by the unit of the input."""
+Leaves = list[tuple[Any, tuple[int, ...]]]
+"""Base kernels with their columns."""
 CLOSE = 0.02
 TREND = 0.9
 """A smooth part whose correlation with its input is at least this is called a trend."""
@@ -79,7 +82,7 @@ class Speaker:
             return self._smooth(smooth, part.mean) + self._modulated(lines)
         return self._trend(lines, part.mean)
 
-    def _pattern(self, periodic: list[Any], smooth: list[Any], lines: list[Any]) -> str:
+    def _pattern(self, periodic: Leaves, smooth: Leaves, lines: Leaves) -> str:
         kernel, columns = periodic[0]
         period = float(np.ravel(np.asarray(kernel.period))[0])
         known = KNOWN_PERIODS.get(self._units.get(self._names[columns[0]], ""), {})
@@ -102,7 +105,7 @@ class Speaker:
                 said += f", changing with {self._of(where)} over {over}{self._unit(where)}"
         return said + self._modulated(lines)
 
-    def _smooth(self, smooth: list[Any], mean: np.ndarray) -> str:
+    def _smooth(self, smooth: Leaves, mean: np.ndarray) -> str:
         kernel, columns = smooth[0]
         rough = any(isinstance(k, Exponential | Matern32) for k, _ in smooth)
         word = "rough" if rough else "smooth"
@@ -132,7 +135,7 @@ class Speaker:
         correlation = float(np.corrcoef(at, mean)[0, 1])
         return "" if abs(correlation) < TREND else "rising" if correlation > 0 else "falling"
 
-    def _trend(self, lines: list[Any], mean: np.ndarray) -> str:
+    def _trend(self, lines: Leaves, mean: np.ndarray) -> str:
         columns = tuple(dict.fromkeys(c for _, cs in lines for c in cs))
         if len(lines) == 1:
             at = self._x[:, columns[0]]
@@ -148,7 +151,7 @@ class Speaker:
         shape = {2: "quadratic", 3: "cubic"}.get(len(lines), "polynomial")
         return f"a {shape} trend in {self._of(columns)}"
 
-    def _modulated(self, lines: list[Any]) -> str:
+    def _modulated(self, lines: Leaves) -> str:
         said = ""
         for kernel, columns in lines:
             values = self._x[:, columns[0]]
@@ -166,11 +169,11 @@ class Speaker:
         return f" {unit}" if unit else ""
 
     @staticmethod
-    def _length(value: Any) -> str:
+    def _length(value: Array | None) -> str:
         return number(float(np.exp(np.log(np.asarray(value)).mean())))
 
 
-def _leaves(kernel: Kernel, columns: tuple[int, ...] | None = None) -> list[tuple[Kernel, tuple[int, ...]]] | None:
+def _leaves(kernel: Kernel, columns: tuple[int, ...] | None = None) -> Leaves | None:
     """The base kernels of a product with their columns; None where one is of a family that has no words."""
     if isinstance(kernel, OnColumns):
         below = kernel.columns if columns is None else tuple(columns[c] for c in kernel.columns)

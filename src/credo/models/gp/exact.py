@@ -10,7 +10,7 @@ Rasmussen & Williams (2006), algorithm 2.1. Under `jit` everything stays in XLA.
 and triangular solves go to LAPACK, and predictions in chunks, in bounded memory.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -103,9 +103,9 @@ def _solved(root: np.ndarray, prior: GPPrior, rows: Rows) -> Cholesky:
 
 
 @eqx.filter_jit
-def gram(kernel: Kernel, x: Any, z: Any) -> Float[Array, "a b"]:
+def gram(kernel: Kernel, x: Array | np.ndarray, z: Array | np.ndarray) -> Float[Array, "a b"]:
     """k(x, z), compiled."""
-    return kernel.gram(x, z)
+    return kernel.gram(jnp.asarray(x), jnp.asarray(z))
 
 
 def evidence(prior: GPPrior, rows: Rows) -> Float[Array, ""]:
@@ -163,7 +163,7 @@ class Latent(NamedTuple):
     variance: Float[Array, " m"]
 
 
-def predict(prior: GPPrior, seen: Rows | None, solved: Cholesky | None, x: Any) -> Latent:
+def predict(prior: GPPrior, seen: Rows | None, solved: Cholesky | None, x: Array | np.ndarray) -> Latent:
     """The function at each of the rows x, on its own."""
     if seen is not None and solved is not None and on_host(prior, seen, solved, x):
         return _predict_on_host(prior, seen, solved, np.asarray(x))

@@ -144,7 +144,7 @@ class HeteroscedasticGP(GaussianProcess, PredictsJointly):
         """The prior that this belief came from."""
         return changed(super().unconditioned(), noises=None)
 
-    def predict(self, x: Any, *, joint: bool = False) -> Normal:
+    def predict(self, x: object, *, joint: bool = False) -> Normal:
         """p(y* | x*, data), Normal: E[exp g(x*)] is aleatoric, the function epistemic.
 
         Args:
@@ -154,7 +154,7 @@ class HeteroscedasticGP(GaussianProcess, PredictsJointly):
         f, g = self.function_at(self.queries(x), joint), self.predict_log_noise(x)
         return Normal(f.mean, jnp.exp(g.mean + 0.5 * g.epistemic), f.variance, f.covariance)
 
-    def predict_log_noise(self, x: Any) -> Normal:
+    def predict_log_noise(self, x: object) -> Normal:
         """g(x*), the log of the noise variance, and how well it is known."""
         table, prior = self.queries(x), self.log_noise.prior
         if self.seen is None or self.noises is None:

@@ -84,7 +84,7 @@ class Independent(Belief):
         """Each belief before any data."""
         return Independent(tuple(gp.unconditioned() for gp in self.gps))
 
-    def predict(self, x: Any, *, joint: bool = False) -> Predictive:
+    def predict(self, x: object, *, joint: bool = False) -> Predictive:
         """p(Y* | x*, data), Normal of shape (m, p).
 
         `joint` keeps the covariance of the functions over (m·p), the outputs of a query side by side.

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from numpy.typing import ArrayLike
 
 from credo.core.arrays import put
 from credo.core.belief import Belief
@@ -100,7 +101,7 @@ class Basis(Mean):
     intercept: bool = eqx.field(default=True, static=True)
 
     def __init__(
-        self, features: Features | None = None, mean: Any = 0.0, covariance: Any = None, intercept: bool = True
+        self, features: Features | None = None, mean: ArrayLike = 0.0, covariance: Any = None, intercept: bool = True
     ):
         self.features = Affine() if features is None else features
         self.mean, self.covariance, self.intercept = jnp.asarray(mean, dtype=float), covariance, intercept
@@ -183,7 +184,7 @@ class DifferentiatedMean(Mean):
         return DifferentiatedMean(self.mean.adapt(x[:, :-1], scales.on(inputs), center))
 
 
-def as_mean(value: Any) -> Mean:
+def as_mean(value: object) -> Mean:
     """A mean from what users write: None is an unknown constant, a number a known one, a belief its mean."""
     if value is None:
         return Constant()

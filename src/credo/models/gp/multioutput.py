@@ -12,8 +12,9 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from numpy.typing import ArrayLike
 
-from credo.core.arrays import is_traced
+from credo.core.arrays import AnyArray, is_traced
 from credo.core.checks import check_table, check_vector
 from credo.core.errors import DataError
 from credo.core.params import given, meaning, positive
@@ -108,7 +109,7 @@ class MultiGP(GaussianProcess):
 
     # -- data ------------------------------------------------------------------------------------------------
 
-    def statistics(self, *data: Any, weights: Any = None) -> Rows:
+    def statistics(self, *data: Any, weights: ArrayLike | None = None) -> Rows:
         """X (n, d) and Y (n, p) as stacked rows; NaN in Y is a missing outcome. `weights` divide the noise of a row."""
         if len(data) != 2:
             raise DataError(f"a belief about several outputs is conditioned on X and Y, found {len(data)} argument(s)")
@@ -129,7 +130,7 @@ class MultiGP(GaussianProcess):
         check_vector(y[present], "Y")
         return pack(*(np.asarray(v)[present] for v in (stacked, y, scale, extra)))
 
-    def queries(self, x: Any) -> Any:
+    def queries(self, x: object) -> AnyArray:
         """Inputs as checked rows, without the number of an output."""
         return check_table(x, "X", None if self.seen is None else self.seen.x.shape[1] - 1)
 
@@ -165,7 +166,7 @@ class MultiGP(GaussianProcess):
 
     # -- predictions -----------------------------------------------------------------------------------------
 
-    def predict(self, x: Any, *, joint: bool = False) -> Normal:
+    def predict(self, x: object, *, joint: bool = False) -> Normal:
         """p(Y* | x*, data), Normal of shape (m, p): the noise is aleatoric, the functions epistemic.
 
         Args:
@@ -188,7 +189,7 @@ class MultiGP(GaussianProcess):
         return f"MultiGP({self.kernel!r}, outputs={self.outputs}, seen {self.seen_in_words()})"
 
 
-def stack(x: Any, outputs: int) -> Any:
+def stack(x: AnyArray, outputs: int) -> AnyArray:
     """Rows (x, 0), …, (x, p - 1) for each row x."""
     xp = jnp if is_traced(x) else np
     numbers = xp.tile(xp.arange(outputs, dtype=float), x.shape[0])

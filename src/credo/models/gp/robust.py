@@ -30,7 +30,7 @@ from jaxtyping import Array, Bool, Float
 from credo.core import params
 from credo.core.arrays import is_traced
 from credo.core.errors import DataError, NotConvergedWarning
-from credo.core.linalg import demand, factorize, gaussian_log_evidence, solve, solve_lower
+from credo.core.linalg import Factor, demand, factorize, gaussian_log_evidence, solve, solve_lower
 from credo.core.predictive import Predictive
 from credo.core.pytrees import changed
 from credo.infer.learning import Evidence
@@ -121,7 +121,7 @@ class RobustGP(GaussianProcess):
         """The prior that this belief came from."""
         return changed(super().unconditioned(), precision=None)
 
-    def predict(self, x: Any) -> Predictive:
+    def predict(self, x: object) -> Predictive:
         """p(y* | x*, data): Student-t noise (aleatoric) around a Normal function (epistemic)."""
         f = self.function_at(self.queries(x))
         return self.noise.predict(f.mean, f.variance)
@@ -187,7 +187,7 @@ def infer(prior: GPPrior, df: Float[Array, ""], rows: Rows) -> Inferred:
     r = exact.residual(prior, rows)
     State = tuple[Array, Array, Array, Array]
 
-    def factor(precision: Array) -> Any:
+    def factor(precision: Array) -> Factor:
         return factorize(k + jnp.diag(jnp.where(rows.mask, own / precision, 0.0)), rows.mask)
 
     def unfinished(state: State) -> Array:

@@ -72,7 +72,7 @@ class Search(NamedTuple):
     finished: bool
     """Whether the search ended by itself, and not because the time was up."""
 
-    def components(self, x: Any = None) -> Decomposition:
+    def components(self, x: object = None) -> Decomposition:
         """The additive parts of the function, at x or at the data."""
         return decompose(self.belief, x)
 
@@ -95,12 +95,12 @@ class _Found(NamedTuple):
 
 
 def search_kernel(
-    x: Any,
-    y: Any,
+    x: object,
+    y: object,
     *,
-    seconds: Any = 60.0,
+    seconds: float = 60.0,
     depth: int = 4,
-    base: Sequence[Any] | None = None,
+    base: Sequence[type] | None = None,
     criterion: str = "bic",
     progress: Any = None,
     seed: int = 0,
@@ -256,7 +256,7 @@ class _Work:
 
 
 def _walk(
-    work: _Work, bases: Sequence[Any], depth: int, names: Sequence[str], say: Callable[[str], None]
+    work: _Work, bases: Sequence[type], depth: int, names: Sequence[str], say: Callable[[str], None]
 ) -> tuple[_Found, list[tuple[str, float]], bool]:
     history: list[tuple[str, float]] = []
     tried: set[str] = set()
@@ -301,7 +301,7 @@ def _leader(found: Sequence[_Found]) -> _Found:
 # -- small things ----------------------------------------------------------------------------------------------------
 
 
-def _check_base(base: Sequence[Any] | None) -> Sequence[Any]:
+def _check_base(base: Sequence[type] | None) -> Sequence[type]:
     bases = (RBF, Linear, CenteredPeriodic) if base is None else tuple(base)
     for each in bases:
         if each not in FAMILIES:

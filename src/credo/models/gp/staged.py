@@ -6,11 +6,12 @@ The evidence has several local maxima (Rasmussen & Williams 2006, §5.4.1) and e
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from credo.core import params
+from credo.core.belief import Belief
 from credo.core.device import blas_threads
 from credo.core.errors import NotPositiveDefinite
 from credo.core.pytrees import changed
@@ -185,7 +186,7 @@ def typical_steps(learned: Learned, rows: Rows, fixed: Sequence[str], priors: Pr
     return np.clip(1.0 / np.sqrt(np.maximum(curvature, 1e-12)), *STEPS)
 
 
-def flat(start: Any, learned: Learned, rows: Rows, fixed: Sequence[str], priors: Priors) -> dict[str, str]:
+def flat(start: Belief, learned: Learned, rows: Rows, fixed: Sequence[str], priors: Priors) -> dict[str, str]:
     """Directions without a maximum, among those that were gone far, looked for where a look is cheap: on few rows."""
     slots = params.layout(learned.belief, fixed)
     vector = np.asarray(params.to_vector(learned.belief, slots))

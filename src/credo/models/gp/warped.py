@@ -18,6 +18,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from numpy.typing import ArrayLike
 
 from credo.core import params
 from credo.core.abilities import LeavesOneOut
@@ -85,7 +86,7 @@ class WarpedGP(GaussianProcess, LeavesOneOut):
         z, slope = (jnp.where(rows.mask, v, 0.0) for v in (self.warp(y), self.warp.log_slope(y)))
         return changed(rows, y=z), jnp.sum(slope)
 
-    def statistics(self, *data: Any, weights: Any = None) -> Rows:
+    def statistics(self, *data: Any, weights: ArrayLike | None = None) -> Rows:
         """X and y, checked and padded; rows whose y is NaN are left out. A row of weight w has noise variance/w."""
         rows = super().statistics(*data, weights=weights)
         if not is_traced(rows):
@@ -121,7 +122,7 @@ class WarpedGP(GaussianProcess, LeavesOneOut):
 
     # -- predictions -----------------------------------------------------------------------------------------
 
-    def predict(self, x: Any, *, joint: bool = False) -> Warped:
+    def predict(self, x: object, *, joint: bool = False) -> Warped:
         """p(y* | x*, data): a Normal of g(y*), told in the units of y.
 
         Args:
@@ -130,7 +131,7 @@ class WarpedGP(GaussianProcess, LeavesOneOut):
         """
         return Warped(self.latent.predict(x, joint=joint), self.warp)
 
-    def sample(self, x: Any, n: int = 1, *, noise: bool = False, method: str = "cholesky", seed: int = 0) -> Array:
+    def sample(self, x: object, n: int = 1, *, noise: bool = False, method: str = "cholesky", seed: int = 0) -> Array:
         """n joint draws of g⁻¹(f) (of outcomes with `noise`) at the rows x, shape (n, m); see `sampling.py`."""
         return _inverse(self.warp, self.latent.sample(x, n, noise=noise, method=method, seed=seed))
 

@@ -57,7 +57,7 @@ class AtCandidates(Belief):
         return Normal(self.mean, noise_at(self.belief.noise_variance(), self.points, None), self.variance)
 
 
-def watch(gp: GP, x: Any) -> AtCandidates:
+def watch(gp: GP, x: object) -> AtCandidates:
     """The belief at the candidates x of a Gaussian process that has seen data."""
     rows, solved = gp.conditioned()
     points = gp.queries(x)

@@ -7,10 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from numpy.typing import ArrayLike
 
 from credo.core import params
 from credo.core.abilities import LeavesOneOut
-from credo.core.arrays import is_traced
+from credo.core.arrays import AnyArray, is_traced
 from credo.core.errors import DataError
 from credo.core.linalg import demand
 from credo.core.padding import by_bucket
@@ -70,7 +71,7 @@ class StateSpaceGP(GaussianProcess, LeavesOneOut):
 
     # -- data ------------------------------------------------------------------------------------------------
 
-    def statistics(self, *data: Any, weights: Any = None, noise: Any = None) -> Series:
+    def statistics(self, *data: Any, weights: ArrayLike | None = None, noise: ArrayLike | None = None) -> Series:
         """Times, shape (n, 1), and outcomes, in any order; rows whose y is NaN are left out.
 
         A row's noise variance is the model's divided by its weight; `noise` gives it outright.
@@ -122,7 +123,7 @@ class StateSpaceGP(GaussianProcess, LeavesOneOut):
 
     # -- predictions -----------------------------------------------------------------------------------------
 
-    def predict(self, x: Any, *, noise: Any = None) -> Normal:
+    def predict(self, x: object, *, noise: ArrayLike | None = None) -> Normal:
         """p(y* | x*, data), Normal: the noise is aleatoric, the function epistemic.
 
         Args:
@@ -133,11 +134,11 @@ class StateSpaceGP(GaussianProcess, LeavesOneOut):
         mean, variance = self._latent(table, None)
         return Normal(mean + self.mean(jnp.asarray(table)), noise_at(self.noise_variance(), table, noise), variance)
 
-    def queries(self, x: Any) -> Any:
+    def queries(self, x: object) -> AnyArray:
         """Times as checked rows."""
         return self.kernel.encode(x, "X", 1)
 
-    def _latent(self, table: Any, part: int | None) -> tuple[Any, Any]:
+    def _latent(self, table: Array | np.ndarray, part: int | None) -> tuple[Any, Any]:
         """Mean and variance of the function, or of a term of its kernel, without m(x)."""
         prior, seen, passed = self.prior, self.seen, self.solved
         if seen is None or passed is None:
@@ -149,7 +150,7 @@ class StateSpaceGP(GaussianProcess, LeavesOneOut):
         latent: Any = passes.latent
         return by_bucket(lambda rows: latent(rows, prior, seen, passed, self.harmonics, chosen), table)
 
-    def components(self, x: Any) -> tuple[Component, ...]:
+    def components(self, x: object) -> tuple[Component, ...]:
         """The posterior of each term of a sum of kernels at the times x, in the order of the sum, the mean last.
 
         Their means add up to the mean of the prediction.

@@ -3,8 +3,6 @@
 Solin & Särkkä (2014), "Explicit link between periodic covariance functions and state space models".
 """
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +10,7 @@ import scipy.special
 from jaxtyping import Array, Float
 
 from credo.core.errors import DataError
+from credo.kernels import Kernel
 from credo.kernels.centered import CenteredPeriodic
 from credo.kernels.periodic import Cosine, Periodic
 
@@ -63,7 +62,7 @@ def harmonics_of(lengthscale: float, negligible: float, centered: bool) -> int:
     )
 
 
-def one_value(kernel: Any, name: str) -> Float[Array, ""]:
+def one_value(kernel: Kernel, name: str) -> Float[Array, ""]:
     """A number of a kernel of one input."""
     value = jnp.asarray(kernel.number(name))
     if value.size != 1:
