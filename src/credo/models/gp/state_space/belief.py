@@ -1,6 +1,8 @@
 """`StateSpaceGP`: a Gaussian process of one input as a state that moves through time; exact, in O(n)."""
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -18,13 +20,16 @@ from credo.core.padding import by_bucket
 from credo.core.params import positive
 from credo.core.predictive import Normal
 from credo.core.pytrees import changed
-from credo.infer.learning import Objective
+from credo.infer.learning import Evidence, Learned, Objective
+from credo.infer.method import Learner, Solver
 from credo.kernels import Kernel
 from credo.models.gp.base import GaussianProcess
 from credo.models.gp.belief import GP, left_out, noise_at
 from credo.models.gp.components import Component
 from credo.models.gp.data import Rows
+from credo.models.gp.evidence import Priors
 from credo.models.gp.means import Mean
+from credo.models.gp.staged import STRIDE
 from credo.models.gp.state_space import passes
 from credo.models.gp.state_space.passes import Passed
 from credo.models.gp.state_space.sde import harmonics_for, parts_of, periodic_in
@@ -90,10 +95,8 @@ class StateSpaceGP(GaussianProcess, LeavesOneOut):
         """Starting values in the units of the data."""
         return StateSpaceGP(self.as_gp().in_units(rows))
 
-    def learner(self, priors: dict[str, Any]) -> Any:
+    def learner(self, priors: dict[str, Any]) -> "StateSpace":
         """`StateSpace`."""
-        from credo.models.gp.state_space.method import StateSpace
-
         return StateSpace()
 
     def objective(self, slots: params.Layout, statistics: Rows, priors: dict[str, Any]) -> "Waving | None":  # type: ignore[override]
@@ -195,3 +198,53 @@ class Waving(Objective):
             return -np.inf, np.zeros_like(vector)
         belief = changed(self.belief.unconditioned(), harmonics=count)
         return Objective(belief, *self[1:]).value_and_grad(vector)
+
+
+@dataclass(frozen=True)
+class StateSpace(Solver, Learner):
+    """The exact posterior and evidence of a `GP` of one input by Kalman filtering, in O(n) time and memory.
+
+        gp.condition(x, y, using=StateSpace())         credo.fit(gp, x, y, using=StateSpace())
+
+    For sums and products of Matern12, Matern32, Matern52, Periodic, Cosine, Constant and White kernels, and trends.
+    The result is a `StateSpaceGP`. Särkkä, Solin & Hartikainen (2013), "Spatiotemporal learning via
+    infinite-dimensional Bayesian filtering and smoothing".
+    """
+
+    starts: int = 3
+    window: int = 4096
+    """With more rows, starts are tried on so many neighbouring ones; the best is climbed on all."""
+    max_steps: int = 200
+    tolerance: float = 1e-3
+    gain: float = 1e-8
+    """A climb ends after a step that gains less than this times the height."""
+
+    needs: ClassVar[tuple[type, ...]] = (GP, StateSpaceGP)
+
+    def adapt(self, belief: Any, statistics: Rows) -> tuple[StateSpaceGP, Series]:
+        """The belief as a state that moves, and its rows in the order of time."""
+        return as_state_space(belief), in_order(statistics)
+
+    def learn(self, belief: Any, statistics: Rows, fixed: Sequence[str], priors: Priors, seed: int) -> Learned:
+        """The belief at the highest evidence × prior found."""
+        own, series = self.adapt(belief, statistics)
+        climb = Evidence(self.starts, max_steps=self.max_steps, tolerance=self.tolerance, gain=self.gain)
+        n = series.n
+        if n <= 2 * self.window:
+            found = climb.learn(own, series, fixed, priors, seed)
+        else:
+            neighbours = (n - self.window) // 2 + np.arange(self.window)
+            first = climb.learn(own, in_order(series.subset(neighbours)), fixed, priors, seed)
+            last = changed(climb, starts=1, flat=False, stride=STRIDE)
+            found = last.learn(first.belief.sized(), series, fixed, priors, seed)
+            note = f"{self.starts} climbs on {self.window} neighbouring rows; the best went on with all {n}"
+            found = found._replace(notes=[*found.notes, note])
+        return found._replace(belief=found.belief.sized())
+
+
+def as_state_space(belief: Any) -> StateSpaceGP:
+    """The belief as a `StateSpaceGP`, after the rows that it has seen."""
+    if isinstance(belief, StateSpaceGP):
+        return belief
+    own = StateSpaceGP(belief)
+    return own if belief.seen is None else own.condition_on(belief.seen)
