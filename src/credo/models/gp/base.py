@@ -12,7 +12,6 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from numpy.typing import ArrayLike
 
 from credo.core import params
 from credo.core.abilities import KeepsRows
@@ -84,14 +83,14 @@ class GaussianProcess(Belief, KeepsRows):
 
     # -- data ------------------------------------------------------------------------------------------------
 
-    def statistics(self, *data: Any, weights: ArrayLike | None = None) -> Rows:
+    def statistics(self, *data: Any, weights: Any = None) -> Rows:
         """X and y, checked and padded; rows whose y is NaN are left out.
 
         A row's noise variance is the model's divided by its weight.
         """
         return read(self.kernel, data, self._columns(), weights, None)
 
-    def _read(self, data: tuple[Any, ...], weights: ArrayLike | None, noise: ArrayLike | None) -> Rows:
+    def _read(self, data: tuple[Any, ...], weights: Any, noise: Any) -> Rows:
         """Rows that may say how large their noise is."""
         if isinstance(self.noise, KnownNoise) and noise is None:
             raise DataError(

@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from numpy.typing import ArrayLike
 
 from credo.core.abilities import DrawsFunctions, HasCovariance, LeavesOneOut, PredictsJointly
 from credo.core.arrays import AnyArray, is_traced, put
@@ -68,7 +67,7 @@ class GP(GaussianProcess, HasCovariance, LeavesOneOut, DrawsFunctions, PredictsJ
 
     # -- data ------------------------------------------------------------------------------------------------
 
-    def statistics(self, *data: Any, weights: ArrayLike | None = None, noise: ArrayLike | None = None) -> Rows:
+    def statistics(self, *data: Any, weights: Any = None, noise: Any = None) -> Rows:
         """X and y, checked and padded; rows whose y is NaN are left out.
 
         A row's noise variance is the model's divided by its weight; `noise` gives it outright.
@@ -95,7 +94,7 @@ class GP(GaussianProcess, HasCovariance, LeavesOneOut, DrawsFunctions, PredictsJ
 
     # -- predictions -----------------------------------------------------------------------------------------
 
-    def predict(self, x: object, *, joint: bool = False, noise: ArrayLike | None = None) -> Normal:
+    def predict(self, x: object, *, joint: bool = False, noise: Any = None) -> Normal:
         """p(y* | x*, data), Normal: the noise is aleatoric, the function epistemic.
 
         Args:
@@ -157,7 +156,7 @@ def check_kernel_argument(kernel: object, name: str) -> Kernel:
     return kernel
 
 
-def noise_at(level: Float[Array, ""], queries: AnyArray, given: ArrayLike | None) -> Float[Array, " m"]:
+def noise_at(level: Float[Array, ""], queries: AnyArray, given: Any) -> Float[Array, " m"]:
     """The noise variance of each query: the given one, or the model's."""
     m = queries.shape[0]
     if given is not None:

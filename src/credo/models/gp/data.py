@@ -6,7 +6,6 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
-from numpy.typing import ArrayLike
 
 from credo.core.arrays import is_traced, put_all
 from credo.core.checks import check_positive, check_vector
@@ -87,9 +86,7 @@ def pack(x: Any, y: Any, scale: Any, extra: Any, *, size: int | None = None) -> 
     return Rows(*put_all(*padded, np.arange(size) < n))
 
 
-def read(
-    kernel: Kernel, data: tuple[Any, ...], columns: int | None, weights: ArrayLike | None, noise: ArrayLike | None
-) -> Rows:
+def read(kernel: Kernel, data: tuple[Any, ...], columns: int | None, weights: Any, noise: Any) -> Rows:
     """The rows of X and y as users have them; rows whose y is NaN are missing and left out.
 
     Args:

@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from numpy.typing import ArrayLike
 
 from credo.core.arrays import put
 from credo.core.belief import Belief
@@ -101,7 +100,7 @@ class Basis(Mean):
     intercept: bool = eqx.field(default=True, static=True)
 
     def __init__(
-        self, features: Features | None = None, mean: ArrayLike = 0.0, covariance: Any = None, intercept: bool = True
+        self, features: Features | None = None, mean: Any = 0.0, covariance: Any = None, intercept: bool = True
     ):
         self.features = Affine() if features is None else features
         self.mean, self.covariance, self.intercept = jnp.asarray(mean, dtype=float), covariance, intercept

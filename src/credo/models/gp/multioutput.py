@@ -12,7 +12,6 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from numpy.typing import ArrayLike
 
 from credo.core.arrays import AnyArray, is_traced
 from credo.core.checks import check_table, check_vector
@@ -109,7 +108,7 @@ class MultiGP(GaussianProcess):
 
     # -- data ------------------------------------------------------------------------------------------------
 
-    def statistics(self, *data: Any, weights: ArrayLike | None = None) -> Rows:
+    def statistics(self, *data: Any, weights: Any = None) -> Rows:
         """X (n, d) and Y (n, p) as stacked rows; NaN in Y is a missing outcome. `weights` divide the noise of a row."""
         if len(data) != 2:
             raise DataError(f"a belief about several outputs is conditioned on X and Y, found {len(data)} argument(s)")

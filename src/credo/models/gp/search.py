@@ -98,9 +98,9 @@ def search_kernel(
     x: object,
     y: object,
     *,
-    seconds: float = 60.0,
+    seconds: Any = 60.0,
     depth: int = 4,
-    base: Sequence[type] | None = None,
+    base: Sequence[Any] | None = None,
     criterion: str = "bic",
     progress: Any = None,
     seed: int = 0,
@@ -301,7 +301,7 @@ def _leader(found: Sequence[_Found]) -> _Found:
 # -- small things ----------------------------------------------------------------------------------------------------
 
 
-def _check_base(base: Sequence[type] | None) -> Sequence[type]:
+def _check_base(base: Sequence[Any] | None) -> Sequence[type]:
     bases = (RBF, Linear, CenteredPeriodic) if base is None else tuple(base)
     for each in bases:
         if each not in FAMILIES:

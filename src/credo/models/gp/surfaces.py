@@ -53,9 +53,9 @@ def evidence_surface(
     first: str,
     second: str,
     *,
-    width: float = 3.0,
+    width: Any = 3.0,
     points: int = 41,
-    ranges: Mapping[str, tuple[float, float]] | None = None,
+    ranges: Mapping[str, Any] | None = None,
     fixed: Iterable[str] = (),
     **options: Any,
 ) -> Surface:
@@ -117,9 +117,7 @@ def _natural(kind: str, u: Any) -> Any:
     return np.exp(u) if kind == "positive" else np.asarray(u)
 
 
-def _axis(
-    name: str, kind: str, center: float, width: float, points: int, given: tuple[float, float] | None
-) -> Float[np.ndarray, " p"]:
+def _axis(name: str, kind: str, center: Any, width: Any, points: int, given: Any) -> Float[np.ndarray, " p"]:
     """The grid along one number, in unconstrained units."""
     if given is None:
         return np.linspace(center - width, center + width, points)

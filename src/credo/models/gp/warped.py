@@ -20,7 +20,6 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from numpy.typing import ArrayLike
 
 from credo.core import params
 from credo.core.abilities import LeavesOneOut
@@ -93,7 +92,7 @@ class WarpedGP(GaussianProcess, LeavesOneOut):
         z, slope = (jnp.where(rows.mask, v, 0.0) for v in (self.warp(y), self.warp.log_slope(y)))
         return changed(rows, y=z), jnp.sum(slope)
 
-    def statistics(self, *data: Any, weights: ArrayLike | None = None) -> Rows:
+    def statistics(self, *data: Any, weights: Any = None) -> Rows:
         """X and y, checked and padded; rows whose y is NaN are left out. A row of weight w has noise variance/w."""
         rows = super().statistics(*data, weights=weights)
         if not is_traced(rows):

@@ -16,7 +16,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from numpy.typing import ArrayLike
 
 from credo.core.arrays import put
 from credo.core.errors import DataError
@@ -134,9 +133,9 @@ class Steps(OutcomeWarp):
         self,
         steps: int = 2,
         *,
-        height: ArrayLike | None = None,
-        width: ArrayLike | None = None,
-        place: ArrayLike | None = None,
+        height: Any = None,
+        width: Any = None,
+        place: Any = None,
         center: Any = None,
         spread: Any = None,
         low: Any = None,
@@ -248,7 +247,7 @@ class Steps(OutcomeWarp):
         return "outcomes " + " and ".join(parts) if parts else "outcomes nearly as they are"
 
 
-def _each(value: ArrayLike | None, default: ArrayLike, steps: int, name: str, positive: bool = True) -> Array:
+def _each(value: Any, default: Any, steps: int, name: str, positive: bool = True) -> Array:
     """One number for each step."""
     if isinstance(value, jax.Array):  # traced, or checked before
         return value

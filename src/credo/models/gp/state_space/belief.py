@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from numpy.typing import ArrayLike
 
 from credo.core import params
 from credo.core.abilities import LeavesOneOut
@@ -76,7 +75,7 @@ class StateSpaceGP(GaussianProcess, LeavesOneOut):
 
     # -- data ------------------------------------------------------------------------------------------------
 
-    def statistics(self, *data: Any, weights: ArrayLike | None = None, noise: ArrayLike | None = None) -> Series:
+    def statistics(self, *data: Any, weights: Any = None, noise: Any = None) -> Series:
         """Times, shape (n, 1), and outcomes, in any order; rows whose y is NaN are left out.
 
         A row's noise variance is the model's divided by its weight; `noise` gives it outright.
@@ -126,7 +125,7 @@ class StateSpaceGP(GaussianProcess, LeavesOneOut):
 
     # -- predictions -----------------------------------------------------------------------------------------
 
-    def predict(self, x: object, *, noise: ArrayLike | None = None) -> Normal:
+    def predict(self, x: object, *, noise: Any = None) -> Normal:
         """p(y* | x*, data), Normal: the noise is aleatoric, the function epistemic.
 
         Args:
