@@ -17,4 +17,4 @@ from credo.lazy import attach
 __version__ = "0.1.0"
 
 __all__, __getattr__, __dir__ = attach(__name__, __file__)
-__all__ += ["__version__", "decide"]
+__all__ += ["__version__"]

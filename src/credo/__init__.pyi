@@ -1,9 +1,5 @@
 """The public names, on one screen: verbs, beliefs, problems, folders. `lazy.attach` loads them on first use."""
 
-from collections.abc import Callable
-from types import ModuleType
-from typing import Any
-
 from credo import errors as errors
 from credo import evaluate as evaluate
 from credo import infer as infer
@@ -19,16 +15,14 @@ from credo.core.configure import configure as configure
 from credo.core.files import load as load
 from credo.core.files import save as save
 from credo.core.predictive import Predictive as Predictive
-from credo.core.predictive import Predictive as _Predictive
 from credo.decide.acquiring import acquire as acquire
-from credo.decide.bayes import Decision as _Decision
 
 # problems
 from credo.decide.campaign import Campaign as Campaign
-from credo.decide.losses import Loss as _Loss
 from credo.decide.mdp import MDP as MDP
 from credo.decide.mdp import solve as solve
 from credo.decide.space import Space as Space
+from credo.decide.verb import decide as decide
 from credo.evaluate.comparison import compare as compare
 from credo.evaluate.pooling import pool as pool
 from credo.infer.averaging import Averaged as Averaged
@@ -72,10 +66,3 @@ from credo.models.nonlinear import StateSpaceModel as StateSpaceModel
 from credo.models.structural import Structural as Structural
 
 __version__: str
-
-class _Decide(ModuleType):
-    """The package `credo.decide`, which is also the verb."""
-
-    def __call__(self, prediction: _Predictive, loss: _Loss | Callable[[Any, Any], Any]) -> _Decision: ...
-
-decide: _Decide
