@@ -222,7 +222,8 @@ class StateSpace(Solver, Learner):
 
     def adapt(self, belief: Any, statistics: Rows) -> tuple[StateSpaceGP, Series]:
         """The belief as a state that moves, and its rows in the order of time."""
-        return as_state_space(belief), in_order(statistics)
+        series = in_order(statistics)  # first: it says so where there is more than one input
+        return as_state_space(belief), series
 
     def learn(self, belief: Any, statistics: Rows, fixed: Sequence[str], priors: Priors, seed: int) -> Learned:
         """The belief at the highest evidence × prior found."""
