@@ -5,26 +5,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
-from scipy.stats import multivariate_normal, norm
+from scipy.stats import norm
 
-from credo.infer.priors import LogitPenalty, LogScalePenalty, NormalPenalty, SharedScale, as_densities
+from credo.infer.priors import LogitPenalty, LogScalePenalty, NormalPenalty, as_densities
 
 MODE = np.array([0.5, 1.0, 2.0, 0.7])
 LOGS = np.log(MODE) + np.array([0.3, -0.2, 0.9, -1.1])
 PRIORS = {
     "typical": LogScalePenalty(MODE, (1.0, 3.0)),
-    "shared": SharedScale(MODE, 0.8, 0.3),
-    "one shared": SharedScale(MODE[:1], 0.8, 0.3),
 }
-
-
-def test_numbers_that_are_alike_have_a_normal_density():
-    prior = SharedScale(MODE, 0.8, 0.3)
-    covariance = 0.64 * np.ones((4, 4)) + 0.09 * np.eye(4)
-    wanted = multivariate_normal(np.log(MODE), covariance).logpdf(LOGS)
-    found = prior.log_prob(jnp.exp(jnp.asarray(LOGS))).sum() - 4 * prior.log_mass
-    np.testing.assert_allclose(found, wanted, rtol=1e-10)
-    np.testing.assert_allclose(prior.log_prob(jnp.asarray(MODE)), 0.0, atol=1e-15)
 
 
 def test_a_typical_number_has_two_half_normals():

@@ -137,16 +137,6 @@ class PredictsJointly(Ability):
         """The prediction of each query; with `joint`, of all of them together."""
 
 
-class DrawsMeans(Ability):
-    """Joint draws of the mean at queries: E[y | x, θ] with θ drawn from what is believed."""
-
-    in_words: ClassVar[str] = "joint draws of the mean"
-
-    @abstractmethod
-    def sample_means(self, x: Any, n: int, *, seed: int = 0) -> Float[Array, "n m ..."]:
-        """n draws of the mean at the queries."""
-
-
 def demand(belief: object, ability: type[Ability], who: str) -> None:
     """`DataError` unless the belief has the ability, in the words of `who` needs it."""
     if not isinstance(belief, ability):

@@ -43,7 +43,7 @@ infer        infer.importance_sampling          WeightedDraws=Weighted
 infer        infer.mcmc.draws                   Draws
 infer        infer.mcmc.smc                     Particles
 infer        infer.priors                       LogNormal LogScalePenalty LogitPenalty NormalPenalty
-infer        infer.priors                       PenaltyDensity SharedScale
+infer        infer.priors                       PenaltyDensity
 infer        infer.posterior                    NormalApproximation
 infer        infer.target                       ParameterSpace=Space
 acquisition  decide.acquisition.batch           BatchExpectedImprovement BatchNoisyExpectedImprovement

@@ -115,44 +115,6 @@ class LogScalePenalty(Penalty):
         return penalty
 
 
-class SharedScale(LogScalePenalty):
-    """What k numbers typically are that resemble each other: z = log(θ/mode) ~ N(0, σ² 11ᵀ + τ² I), up to a constant.
-
-    Their common level is as far from the mode as σ = `spread` allows, each of them as far from that level as
-    τ = `among`: lengthscales of many columns that few rows cannot tell apart.
-    """
-
-    among: Float[Array, ""]
-
-    def __init__(self, mode: ArrayLike, spread: ArrayLike, among: ArrayLike):
-        super().__init__(mode, spread)
-        self.among = to_array(among)
-
-    def log_prob(self, value: Array) -> Array:
-        """-½ zᵢ [(σ² 11ᵀ + τ² I)⁻¹ z]ᵢ, whose sum is the log density up to a constant."""
-        z = jnp.log(value / self.mode)
-        level = jnp.square(self.below) * z.sum() / (jnp.square(self.among) + z.size * jnp.square(self.below))
-        return -0.5 * z * (z - level) / jnp.square(self.among)
-
-    @property
-    def log_mass(self) -> Float[Array, ""]:
-        """log ∫ exp(Σ log_prob) d log θ, a k-th of it."""
-        k, own = self.mode.size, jnp.square(self.among)
-        together = jnp.log(own + k * jnp.square(self.below)) + (k - 1) * jnp.log(own)
-        return 0.5 * (jnp.log(2 * jnp.pi) + together / k)
-
-    def on_host(self) -> OnHost:
-        """Σ log_prob as a function of log θ, with its gradient, in NumPy."""
-        mode, common, own = np.log(np.ravel(self.mode)), float(self.below) ** 2, float(self.among) ** 2
-
-        def penalty(logs: np.ndarray) -> tuple[float, np.ndarray]:
-            z = logs - mode
-            solved = (z - common * z.sum() / (own + len(z) * common)) / own
-            return -0.5 * float(z @ solved), -solved
-
-        return penalty
-
-
 class NormalPenalty(Penalty):
     """What a real number typically is: a penalty ½((θ - center)/spread)²."""
 
