@@ -51,7 +51,7 @@ def linear_average() -> Case:
 
 @cache
 def lasso_draws() -> Case:
-    method = credo.infer.NUTS(chains=1, draws=2000, warmup=300)
+    method = credo.infer.NUTS(chains=1, draws=500, warmup=300)
     return regression(Linear(prior=LaplacePrior(1.0), noise=0.3).condition(X[:12], Y[:12], using=method))
 
 
@@ -94,7 +94,9 @@ BELIEFS: dict[str, Callable[[], Case]] = {
     "WarpedGP": lambda: regression(WarpedGP(RBF(), noise=0.1, warp=Steps(height=[0.5, 0.2]))),
     "HeteroscedasticGP": lambda: regression(HeteroscedasticGP(GP(RBF(), 0.0), GP(RBF(), -2.0))),
     "Independent": lambda: Case(
-        Independent([GP(RBF()), GP(RBF(), 0.0)]), (X, np.column_stack([Y, X[:, 0] - Y])), (QUERIES,)
+        Independent([GP(RBF(1.0, 1.0), noise=0.5), GP(RBF(2.0, 1.0), 0.0, 0.5)]),
+        (X, np.column_stack([Y, X[:, 0] - Y])),
+        (QUERIES,),
     ),
     "MultiGP": lambda: Case(MultiGP(RBF(), outputs=2), (X, np.column_stack([Y, X[:, 0] - Y])), (QUERIES,)),
     "StateSpaceGP": lambda: Case(StateSpaceGP(GP(Matern32(), noise=0.1)), (X[:, :1], Y), (QUERIES[:, :1],)),
@@ -128,38 +130,29 @@ def summary(prediction: credo.Predictive) -> list[np.ndarray]:
     return [np.asarray(v) for v in (prediction.mean, prediction.aleatoric, prediction.epistemic)]
 
 
-def test_jit_equals_eager(case):
-    statistics = case.belief.statistics(*case.data, **case.options)
-
-    def job(belief, statistics):
-        return belief.condition_on(statistics).predict(*case.query), belief.evidence_of(statistics)
-
-    eager, evidence = job(case.belief, statistics)
-    compiled, compiled_evidence = eqx.filter_jit(job)(case.belief, statistics)
-    for a, b in zip(summary(eager), summary(compiled), strict=True):
-        np.testing.assert_allclose(b, a, rtol=1e-8, atol=1e-12)
-    np.testing.assert_allclose(compiled_evidence, evidence, rtol=1e-8)
-    np.testing.assert_allclose(case.belief.log_evidence(*case.data, **case.options), evidence, rtol=1e-8)
-
-
-def test_vmap_over_the_numbers_of_the_belief(case):
-    statistics = case.belief.statistics(*case.data, **case.options)
-    arrays, static = eqx.partition(case.belief, eqx.is_inexact_array)
-    twice = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), arrays)
-    both = eqx.filter_jit(jax.vmap(lambda a: eqx.combine(a, static).evidence_of(statistics)))(twice)
-    np.testing.assert_allclose(both, [float(case.belief.evidence_of(statistics))] * 2, rtol=1e-8)
-
-
-def test_the_evidence_has_finite_gradients(case):
+def test_jit_vmap_and_grad_agree_with_eager(case):
+    """In one compiled program: prediction and evidence, the evidence of two copies at once, its gradient."""
     statistics = case.belief.statistics(*case.data, **case.options)
     slots = params.layout(case.belief)
-    start = params.to_vector(case.belief, slots)
+    arrays, static = eqx.partition(case.belief, eqx.is_inexact_array)
 
     @eqx.filter_jit
-    def gradient(u):
-        return jax.grad(lambda v: params.from_vector(case.belief, slots, v).evidence_of(statistics))(u)
+    def compiled(belief, twice, statistics, u):
+        both = jax.vmap(lambda a: eqx.combine(a, static).evidence_of(statistics))(twice)
+        slope = jax.grad(lambda v: params.from_vector(belief, slots, v).evidence_of(statistics))(u)
+        return belief.condition_on(statistics).predict(*case.query), belief.evidence_of(statistics), both, slope
 
-    assert np.all(np.isfinite(gradient(start)))
+    twice = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), arrays)
+    prediction, evidence, both, slope = compiled(
+        case.belief, twice, statistics, jnp.asarray(params.to_vector(case.belief, slots))
+    )
+    eager = case.belief.condition_on(statistics).predict(*case.query)
+    wanted = float(case.belief.evidence_of(statistics))
+    for a, b in zip(summary(eager), summary(prediction), strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose([evidence, *both], [wanted] * 3, rtol=1e-8)
+    np.testing.assert_allclose(case.belief.log_evidence(*case.data, **case.options), wanted, rtol=1e-8)
+    assert np.all(np.isfinite(slope))
 
 
 def test_a_file_brings_it_back(case, tmp_path):
