@@ -75,7 +75,7 @@ class LaplaceObjective:
 
     def _value_and_grad(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
         prior = _prior_at(put(vector), *self._about)
-        if self._mode is None:
+        if self._mode is None or size_of(self._rows.likelihood):  # with numbers of its own there may be other modes
             self._mode = np.asarray(climb(prior, self._rows, self._about[0].intercept is not None).u)
         prior = prior.on_host()
         top = ascend(partial(height, prior, self._table), self._mode, TOLERANCE)
