@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks.harness import _section, _verdict
 from credo.decide.agents import EpsilonGreedy, Harmonic, QLearning
-from credo.decide.agents.environments import Loop, open_source
+from credo.decide.agents.environments import Setting, TabularLoop, open_source
 from credo.decide.agents.evaluation import Known
 from credo.decide.mdp import MDP
 
@@ -146,7 +146,7 @@ class Overhead:
         return _section(self.name, "The same actions with and without the agent; best of several.", head, rows, bar)
 
     def _train(self, agent: QLearning, source: Any) -> float:
-        loop = Loop(agent, source, 0.99, None, 0, 0)
+        loop = TabularLoop(agent, Setting(source, 0.99, None, 1, 0), 0)
         state = loop.begin()
         loop.enter(state, 0)
         return _seconds(lambda: loop.advance(state, 0, self.timed))

@@ -326,7 +326,8 @@ def _kept(task: str, answer: Any, rows: int) -> tuple[np.ndarray, ...]:
     if hasattr(answer, "smoothed_state"):  # statsmodels: time is the last axis
         mean, covariance = answer.smoothed_state.T, np.moveaxis(answer.smoothed_state_cov, -1, 0)
     else:
-        mean, covariance = (np.asarray(v) for v in tuple(answer)[:2])
+        laws = tuple(answer)[:2] if isinstance(answer, tuple) else (answer.mean, answer.covariance)
+        mean, covariance = (np.asarray(v) for v in laws)
     return mean.copy(), np.diagonal(covariance, axis1=1, axis2=2).copy()
 
 
