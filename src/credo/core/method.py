@@ -7,6 +7,7 @@ A method says which beliefs it serves (`serves`, from their abilities), so what 
 The four kinds of methods of beliefs are in `infer.method`; planning has its own.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from inspect import isabstract
@@ -15,20 +16,16 @@ from typing import Any
 from credo.core.errors import DataError
 
 
-class Method:
+class Method(ABC):
     """A way to learn, to condition or to plan. A frozen dataclass: hashable, equal by value and never falsy."""
 
+    @abstractmethod
     def serves(self, subject: Any, verb: str) -> bool:
         """Whether a belief (or a problem) can be given to `verb` with this method."""
-        raise NotImplementedError
 
+    @abstractmethod
     def needs_of(self, subject: Any, verb: str) -> str:
         """What it would take, in words, where it does not serve."""
-        raise NotImplementedError
-
-    def condition(self, belief: Any, *data: Any, **options: Any) -> Any:
-        """The belief after the data, by this method."""
-        raise NotImplementedError
 
 
 class TakesMethods:
@@ -76,7 +73,7 @@ def methods_of(subject: object, verb: str) -> list[type[Method]]:
     return [cls for cls in dict.fromkeys(_descendants(Method)) if _serves(_blank(cls), subject, verb)]
 
 
-def _descendants(cls: type[Method]) -> Iterator[type[Method]]:
+def _descendants(cls: type) -> Iterator[type[Method]]:
     for each in cls.__subclasses__():
         if not each.__name__.startswith("_") and "__dataclass_params__" in vars(each) and not isabstract(each):
             yield each

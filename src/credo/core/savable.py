@@ -13,7 +13,7 @@ core         core.gaussian                      Gaussian
 core         core.params                        Constraint Slot
 prediction   core.predictive.classes            Bernoulli Categorical
 prediction   core.predictive.counts             BetaBinomial DirichletMultinomial NegativeBinomial Poisson
-prediction   core.predictive.lognormal          LogNormal
+prediction   core.predictive.lognormal          LogNormal Logarithm
 prediction   core.predictive.mixtures            Mixture
 prediction   core.predictive.real               Laplace MultivariateT Normal StudentT
 prediction   core.predictive.warped             Warped

@@ -26,7 +26,7 @@ class Logarithm(Warp):
 
     def inside(self, y: Array) -> Array:
         """y > 0."""
-        return y > 0
+        return jnp.asarray(y) > 0
 
 
 class LogNormal(Warped):

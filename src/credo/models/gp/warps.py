@@ -22,6 +22,7 @@ from credo.core.errors import DataError
 from credo.core.params import positive, real
 from credo.core.predictive import Warp
 from credo.core.predictive.base import invert_cdf
+from credo.core.predictive.lognormal import Logarithm
 from credo.core.pytrees import changed
 from credo.infer.priors import LogScalePenalty, NormalPenalty
 
@@ -82,24 +83,8 @@ class Identity(OutcomeWarp):
         return "outcomes as they are"
 
 
-class Log(OutcomeWarp):
+class Log(Logarithm, OutcomeWarp):
     """g(y) = log y, for positive outcomes whose errors are in per cent; nothing is learned."""
-
-    def __call__(self, y: Array) -> Array:
-        """log y."""
-        return jnp.log(y)
-
-    def inverse(self, z: Array) -> Array:
-        """eᶻ."""
-        return jnp.exp(z)
-
-    def log_slope(self, y: Array) -> Array:
-        """-log y."""
-        return -jnp.log(y)
-
-    def inside(self, y: Array) -> Array:
-        """y > 0."""
-        return jnp.asarray(y) > 0
 
     def describe(self) -> str:
         """In words."""
