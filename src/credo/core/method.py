@@ -73,7 +73,7 @@ def methods_of(subject: object, verb: str) -> list[type[Method]]:
     return [cls for cls in dict.fromkeys(_descendants(Method)) if _serves(_blank(cls), subject, verb)]
 
 
-def _descendants(cls: type) -> Iterator[type[Method]]:
+def _descendants(cls: Any) -> Iterator[type[Method]]:
     for each in cls.__subclasses__():
         if not each.__name__.startswith("_") and "__dataclass_params__" in vars(each) and not isabstract(each):
             yield each
