@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Num
+from jaxtyping import Float, Num
 from scipy.optimize import minimize_scalar
 
 from credo.app.candidates import Candidate, Shape, shapes
 from credo.app.schema import Schema
+from credo.core.arrays import Array
 from credo.core.errors import NotConvergedWarning
 from credo.infer.learning import Evidence, Learned
 from credo.infer.optimize import CONVERGED

@@ -15,7 +15,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from credo.app import glm_candidates
 from credo.app.candidates import SEARCHED, Candidate, candidates, learn_gp, robust_version
@@ -25,6 +25,7 @@ from credo.app.schema import Encoded, Schema, read_exposure
 from credo.app.scoring import score
 from credo.app.splits import split
 from credo.app.tables import Table
+from credo.core.arrays import Array
 from credo.core.errors import CredoError, DataError, NotConvergedWarning
 from credo.core.predictive import Predictive
 from credo.evaluate.comparison import Comparison, rank

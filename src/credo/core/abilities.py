@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
+from credo.core.arrays import Array
 from credo.core.errors import DataError
 
 

@@ -1,12 +1,17 @@
 """NumPy's arrays and JAX's: which of them a value is, and the way from one to the other."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
+import jax.scipy.special
 import numpy as np
+import scipy.special
 from jaxtyping import ArrayLike
+
+T = TypeVar("T")
 
 
 @runtime_checkable
@@ -21,10 +26,10 @@ Numeric = ArrayLike | Sequence[Any] | SupportsArray
 """Numbers as users have them: one, nested lists, arrays, columns of tables."""
 
 if TYPE_CHECKING:
-    AnyArray: TypeAlias = jax.Array
+    Array: TypeAlias = jax.Array
 else:
-    AnyArray = jax.Array | np.ndarray
-    """What a function takes that computes with either library; type checkers know it by JAX's methods."""
+    Array = jax.Array | np.ndarray | np.generic
+    """An array of either library: NumPy's while its numbers are known, JAX's inside `jit`, `vmap` and `grad`."""
 
 
 def is_traced(*values: object) -> bool:
@@ -34,7 +39,22 @@ def is_traced(*values: object) -> bool:
 
 def namespace(*values: object) -> Any:
     """The library to compute with: `jax.numpy` where any leaf is traced or a JAX array, else NumPy."""
-    return jnp if any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(values)) else np
+    return jnp if _is_jax(*values) else np
+
+
+def _is_jax(*values: object) -> bool:
+    return any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(values))
+
+
+def special(*values: object) -> ModuleType:
+    """The special functions of the library to compute with: `jax.scipy.special` or `scipy.special`."""
+    return jax.scipy.special if _is_jax(*values) else scipy.special
+
+
+def host(tree: T) -> T:
+    """The tree with NumPy's arrays for JAX's, without a copy: what a compiled program leaves behind. Tracers stay."""
+    concrete = lambda leaf: isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer)  # noqa: E731
+    return jax.tree.map(lambda leaf: np.asarray(leaf) if concrete(leaf) else leaf, tree)
 
 
 def put(values: Any) -> jax.Array:

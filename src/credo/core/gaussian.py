@@ -11,9 +11,10 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float, Key
+from jaxtyping import Float, Key
 
 from credo.core import linalg
+from credo.core.arrays import Array
 from credo.core.errors import DataError
 from credo.core.special import LOG_2PI
 

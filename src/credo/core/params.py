@@ -28,10 +28,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 from scipy.special import expit
 
-from credo.core.arrays import is_traced, put
+from credo.core.arrays import Array, is_traced, put
 from credo.core.errors import DataError
 from credo.core.pytrees import changed
 

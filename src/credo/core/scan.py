@@ -15,7 +15,9 @@ from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool
+from jaxtyping import Bool
+
+from credo.core.arrays import Array
 
 C = TypeVar("C")
 X = TypeVar("X")

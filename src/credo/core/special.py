@@ -4,7 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy import special
-from jaxtyping import Array
+
+from credo.core.arrays import Array
 
 SHIFT = 8
 LOG_2PI = float(np.log(2 * np.pi))

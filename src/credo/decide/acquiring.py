@@ -23,9 +23,10 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
 from credo.core.abilities import HasCovariance
+from credo.core.arrays import Array
 from credo.core.checks import check_count, check_table
 from credo.core.errors import DataError
 from credo.core.padding import by_bucket

@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
+
+from credo.core.arrays import Array
 
 Rows = Float[Array, "k d"]
 Each = Float[Array, " k"]

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
 
+from credo.core.arrays import Array
 from credo.core.errors import DataError
 from credo.core.predictive import Interval, Predictive
 from credo.decide.custom import CustomLoss

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple, SupportsIndex
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
 from credo.core.abilities import PredictsJointly
-from credo.core.arrays import is_traced, put
+from credo.core.arrays import Array, is_traced, put
 from credo.core.checks import ArrayLike, check_count, check_positive, check_table
 from credo.core.errors import DataError
 from credo.core.linalg import demand, factorize, log_determinant

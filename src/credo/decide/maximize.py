@@ -14,9 +14,9 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
-from credo.core.arrays import put
+from credo.core.arrays import Array, put
 from credo.core.checks import check_table
 from credo.core.errors import DataError
 from credo.core.padding import bucket, pad_rows

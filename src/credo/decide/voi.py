@@ -11,8 +11,8 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
 
+from credo.core.arrays import Array
 from credo.core.belief import Belief
 from credo.core.checks import check_count, check_table
 from credo.core.predictive import Predictive

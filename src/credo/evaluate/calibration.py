@@ -11,10 +11,10 @@ import equinox as eqx
 import jax
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import PRNGKeyArray
 from scipy import stats
 
-from credo.core.arrays import Numeric
+from credo.core.arrays import Array, Numeric
 from credo.core.checks import check_count, check_vector
 from credo.core.errors import DataError
 from credo.core.predictive import Bernoulli, Categorical, Predictive

@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterable
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
 
-from credo.core.arrays import Numeric, is_traced
+from credo.core.arrays import Array, Numeric, is_traced
 from credo.core.checks import check_counts, check_vector
 from credo.core.errors import DataError
 from credo.core.predictive import Bernoulli, Categorical, Predictive

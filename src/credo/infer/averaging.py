@@ -12,9 +12,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.scipy import special
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
-from credo.core.arrays import is_traced
+from credo.core.arrays import Array, is_traced
 from credo.core.belief import Belief
 from credo.core.checks import check_vector
 from credo.core.errors import DataError

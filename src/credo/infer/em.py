@@ -32,11 +32,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from credo.core import params
 from credo.core.abilities import HasExpectations
-from credo.core.arrays import put
+from credo.core.arrays import Array, put
 from credo.core.checks import check_count
 from credo.core.errors import DataError, NotMonotone
 from credo.infer.learning import Learned, LocalOptimum

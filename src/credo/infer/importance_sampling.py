@@ -17,10 +17,10 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Float, PRNGKeyArray, PyTree
 from scipy.special import gammaincinv, gammaln, logsumexp
 
-from credo.core.arrays import put
+from credo.core.arrays import Array, put
 from credo.core.checks import check_count
 from credo.infer.posterior import NormalApproximation, Posterior
 from credo.infer.quasi_random import normals

@@ -12,9 +12,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import ArrayLike, Float
 
-from credo.core.arrays import put
+from credo.core.arrays import Array, put
 from credo.core.errors import DataError, NotConverged
 from credo.core.linalg import factorize, log_determinant, solve_lower, solve_upper
 from credo.infer.importance_sampling import check_by_psis

@@ -16,9 +16,10 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from credo.core import params
+from credo.core.arrays import Array
 from credo.core.belief import Belief
 from credo.core.errors import DataError, NotConverged, NotConvergedWarning
 from credo.core.method import check_using

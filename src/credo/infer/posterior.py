@@ -13,8 +13,9 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, PyTree
+from jaxtyping import ArrayLike, Float, PRNGKeyArray, PyTree
 
+from credo.core.arrays import Array
 from credo.core.checks import check_count
 from credo.core.linalg import log_determinant, solve_lower
 from credo.infer.target import ParameterSpace, short

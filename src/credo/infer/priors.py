@@ -12,8 +12,9 @@ from typing import Protocol, TypeAlias, runtime_checkable
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import ArrayLike, Float
 
+from credo.core.arrays import Array
 from credo.core.predictive.base import to_array
 
 OnHost = Callable[[np.ndarray], tuple[float, np.ndarray]]

@@ -2,7 +2,9 @@
 
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Float, Int, PRNGKeyArray
+
+from credo.core.arrays import Array
 
 
 def systematic(key: PRNGKeyArray, weights: Float[Array, " n"]) -> Int[Array, " n"]:

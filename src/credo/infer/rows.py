@@ -13,9 +13,10 @@ from typing import NamedTuple
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Float, PyTree
 
 from credo.core import params
+from credo.core.arrays import Array
 from credo.core.errors import DataError
 from credo.infer.target import ParameterSpace
 

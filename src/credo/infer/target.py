@@ -13,9 +13,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float, PyTree
+from jaxtyping import ArrayLike, Float, PyTree
 
 from credo.core import params
+from credo.core.arrays import Array
 from credo.core.errors import DataError
 
 Constraints = Mapping[str, Any]

@@ -14,9 +14,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import ArrayLike, Float
 
-from credo.core.arrays import AnyArray, is_traced
+from credo.core.arrays import Array, is_traced
 from credo.core.errors import DataError
 from credo.core.params import ABSENT, is_absent, positive
 from credo.core.pytrees import changed
@@ -52,7 +52,7 @@ class Elementwise(Kernel):
         """Of the variances."""
         return self.value(*(k.diagonal(x) for k in self.arguments))
 
-    def encode(self, x: object, name: str = "X", columns: int | None = None) -> AnyArray:
+    def encode(self, x: object, name: str = "X", columns: int | None = None) -> Array:
         """As the first of them reads them."""
         return self.arguments[0].encode(x, name, columns)
 

@@ -17,10 +17,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import ArrayLike, Float
 
 from credo.core import params
-from credo.core.arrays import AnyArray, is_traced
+from credo.core.arrays import Array, is_traced
 from credo.core.checks import check_table
 from credo.core.errors import DataError
 from credo.core.params import ABSENT, is_absent
@@ -80,7 +80,7 @@ class Kernel(eqx.Module):
         """The variances k(xᵢ, xᵢ)."""
         return jax.vmap(lambda a: self.of(a, a))(x)
 
-    def encode(self, x: object, name: str = "X", columns: int | None = None) -> AnyArray:
+    def encode(self, x: object, name: str = "X", columns: int | None = None) -> Array:
         """What users have (tables; for kernels on them strings, sets, graphs) as checked rows of float64."""
         return check_table(x, name, columns)
 
@@ -214,7 +214,7 @@ class Wrapped(Kernel):
         """The kernel inside."""
         return (self.kernel,)
 
-    def encode(self, x: object, name: str = "X", columns: int | None = None) -> AnyArray:
+    def encode(self, x: object, name: str = "X", columns: int | None = None) -> Array:
         """As the kernel inside reads them."""
         return self.kernel.encode(x, name, columns)
 

@@ -7,8 +7,9 @@ description of nonparametric regression models", appendix A.
 
 import jax.numpy as jnp
 from jax.scipy.special import i0e
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
+from credo.core.arrays import Array
 from credo.kernels.base import Kernel
 from credo.kernels.measures import Spectrum
 from credo.kernels.periodic import Periodic, per_column

@@ -12,9 +12,9 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
-from credo.core.arrays import AnyArray, is_traced
+from credo.core.arrays import Array, is_traced
 from credo.core.checks import check_table
 from credo.core.errors import DataError
 from credo.core.params import is_absent, positive, real
@@ -77,7 +77,7 @@ class Coregionalized(Kernel):
         parts = [b[q, i, i] * k.diagonal(x[:, :-1]) for q, k in enumerate(self.kernels)]
         return sum(parts[1:], start=parts[0])
 
-    def encode(self, x: object, name: str = "X", columns: int | None = None) -> AnyArray:
+    def encode(self, x: object, name: str = "X", columns: int | None = None) -> Array:
         """A table whose last column is the number of the output."""
         table = check_table(x, name, columns)
         if table.shape[1] < 2:

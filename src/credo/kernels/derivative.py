@@ -14,9 +14,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float, Int
+from jaxtyping import ArrayLike, Float, Int
 
-from credo.core.arrays import AnyArray, is_traced
+from credo.core.arrays import Array, is_traced
 from credo.core.checks import check_table, check_vector
 from credo.core.errors import DataError
 from credo.kernels.base import Amplitude, InputScales, Kernel, Wrapped
@@ -51,7 +51,7 @@ class Differentiated(Wrapped):
         (k, k_right), (k_left, k_both) = jax.jvp(right, (a,), (u,))
         return jnp.where(i == 0, jnp.where(j == 0, k, k_right), jnp.where(j == 0, k_left, k_both))
 
-    def encode(self, x: object, name: str = "X", columns: int | None = None) -> AnyArray:
+    def encode(self, x: object, name: str = "X", columns: int | None = None) -> Array:
         """A table whose last column says what is observed."""
         table = check_table(x, name, columns)
         d = table.shape[1] - 1

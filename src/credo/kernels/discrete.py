@@ -17,9 +17,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
-from credo.core.arrays import AnyArray, is_traced
+from credo.core.arrays import Array, is_traced
 from credo.core.checks import check_table
 from credo.core.errors import DataError
 from credo.core.params import ABSENT, positive
@@ -114,7 +114,7 @@ class SetKernel(Coded):
         excess = 0.5 * (x.sum(1)[:, None] + z.sum(1)[None, :]) if self.normalized else 0.0
         return jnp.exp2(x @ z.T - excess)
 
-    def encode(self, x: object, name: str = "X", columns: int | None = None) -> AnyArray:
+    def encode(self, x: object, name: str = "X", columns: int | None = None) -> Array:
         """Sets of elements of the universe, or a table of 0 and 1, as rows of 0 and 1."""
         if self.universe is not None and not is_table(x):
             places = {element: i for i, element in enumerate(self.universe)}
@@ -203,7 +203,7 @@ class Categorical(Coded):
         out = start(out, lengthscale=float(d))
         return with_one_each(out, d) if self.ard else out
 
-    def encode(self, x: object, name: str = "X", columns: int | None = None) -> AnyArray:
+    def encode(self, x: object, name: str = "X", columns: int | None = None) -> Array:
         """A table of codes, or of strings among the `categories` of their columns, as codes."""
         if self.categories is None or is_table(x):
             return check_table(x, name, columns)

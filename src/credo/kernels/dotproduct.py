@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
-from credo.core.arrays import is_traced
+from credo.core.arrays import Array, is_traced
 from credo.core.errors import DataError
 from credo.core.params import ABSENT, given, is_absent, positive, positive_definite
 from credo.core.pytrees import changed

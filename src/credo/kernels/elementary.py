@@ -5,9 +5,9 @@ from collections.abc import Callable
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import ArrayLike, Float
 
-from credo.core.arrays import is_traced
+from credo.core.arrays import Array, is_traced
 from credo.core.errors import DataError
 from credo.core.params import positive
 from credo.kernels.base import InputScales, Kernel, show, show_scaled, start

@@ -5,8 +5,9 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
+from credo.core.arrays import Array
 from credo.kernels.base import Kernel
 
 

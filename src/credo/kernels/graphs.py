@@ -15,9 +15,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, UInt64
+from jaxtyping import Bool, Float, UInt64
 
-from credo.core.arrays import AnyArray, is_traced
+from credo.core.arrays import Array, is_traced
 from credo.core.checks import check_table
 from credo.core.errors import DataError
 from credo.core.params import positive
@@ -113,7 +113,7 @@ class GraphKernel(Coded):
         a, b = (self.laplacian.eigenvectors[rows[:, 0].astype(int)] for rows in (x, z))
         return (a * self.weights()) @ b.T
 
-    def encode(self, x: object, name: str = "X", columns: int | None = None) -> AnyArray:
+    def encode(self, x: object, name: str = "X", columns: int | None = None) -> Array:
         """Names or numbers of nodes, as a column of numbers."""
         return encode_members(x, self.laplacian.nodes, len(self.laplacian.eigenvalues), name, columns)
 
@@ -188,7 +188,7 @@ class WeisfeilerLehman(Counting):
             history.append(label)
         return jnp.stack(history), jnp.broadcast_to(real, (self.rounds + 1, self.width))
 
-    def encode(self, x: object, name: str = "X", columns: int | None = None) -> AnyArray:
+    def encode(self, x: object, name: str = "X", columns: int | None = None) -> Array:
         """Graphs, or rows as `encode` makes them."""
         width = self.width
         if not is_table(x):

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import ArrayLike, Float
 
-from credo.core.arrays import AnyArray
+from credo.core.arrays import Array
 from credo.core.errors import DataError
 from credo.core.params import settled
 from credo.kernels.base import Amplitude, InputScales, Kernel, Wrapped
@@ -49,7 +49,7 @@ class OnColumns(Wrapped):
         mass, law = self.kernel.spectral_measure(len(self.columns))
         return mass, Placed(law, self.columns, d)
 
-    def encode(self, x: object, name: str = "X", columns: int | None = None) -> AnyArray:
+    def encode(self, x: object, name: str = "X", columns: int | None = None) -> Array:
         """A table: the kernel inside sees a part of it."""
         return Kernel.encode(self, x, name, columns)
 
@@ -98,7 +98,7 @@ class OfFunction(Wrapped):
     def _map(self, x: Float[Array, " d"]) -> Float[Array, " q"]:
         return jnp.atleast_1d(self.function(x))
 
-    def encode(self, x: object, name: str = "X", columns: int | None = None) -> AnyArray:
+    def encode(self, x: object, name: str = "X", columns: int | None = None) -> Array:
         """A table, which g maps."""
         return Kernel.encode(self, x, name, columns)
 

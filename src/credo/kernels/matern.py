@@ -17,9 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.special
 from jax import lax
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
-from credo.core.arrays import is_traced
+from credo.core.arrays import Array, is_traced
 from credo.core.errors import DataError
 from credo.core.params import positive
 from credo.kernels.base import show

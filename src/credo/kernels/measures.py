@@ -12,8 +12,9 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 from jax.scipy.special import gammaln
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
+from credo.core.arrays import Array
 from credo.core.errors import DataError
 from credo.core.linalg import cholesky, log_determinant, quadratic
 from credo.core.special import log_rising

@@ -7,9 +7,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import ArrayLike, Float
 
-from credo.core.arrays import AnyArray, is_traced
+from credo.core.arrays import Array, is_traced
 from credo.core.errors import DataError
 from credo.core.params import given, positive, real
 from credo.core.pytrees import changed
@@ -75,7 +75,7 @@ class Gibbs(ConstantVariance):
             exponent = exponent + jnp.square(x[:, k, None] - z[None, :, k]) / both
         return self.amplitude() * front * jnp.exp(-exponent)
 
-    def encode(self, x: object, name: str = "X", columns: int | None = None) -> AnyArray:
+    def encode(self, x: object, name: str = "X", columns: int | None = None) -> Array:
         """A table where the function, if there is one, gives positive lengthscales."""
         rows = super().encode(x, name, columns)
         if self.function is not None and not is_traced(rows, self.lengthscale):

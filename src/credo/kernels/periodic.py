@@ -12,8 +12,9 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
+from credo.core.arrays import Array
 from credo.core.errors import DataError
 from credo.core.params import positive
 from credo.core.pytrees import changed

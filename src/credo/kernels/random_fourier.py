@@ -14,8 +14,9 @@ import math
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
+from credo.core.arrays import Array
 from credo.core.errors import DataError
 from credo.kernels.base import Kernel
 from credo.kernels.spectral import spectral_measure

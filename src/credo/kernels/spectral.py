@@ -9,8 +9,9 @@ its density: each kernel knows its own (`Kernel.spectral_measure`).  Rasmussen &
 from typing import Any
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
+from credo.core.arrays import Array
 from credo.core.checks import check_table
 from credo.core.errors import DataError
 from credo.kernels.base import Kernel

@@ -17,9 +17,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int, UInt64
+from jaxtyping import Bool, Float, Int, UInt64
 
-from credo.core.arrays import AnyArray, is_traced
+from credo.core.arrays import Array, is_traced
 from credo.core.checks import check_table
 from credo.core.errors import DataError
 from credo.core.params import positive, unit_interval
@@ -38,7 +38,7 @@ class Strings(Coded):
     _: KW_ONLY
     width: int = eqx.field(default=WIDTH, static=True)
 
-    def encode(self, x: object, name: str = "X", columns: int | None = None) -> AnyArray:
+    def encode(self, x: object, name: str = "X", columns: int | None = None) -> Array:
         """Strings, or rows of character codes with -1 behind the end, as rows of codes."""
         if not is_table(x):
             x = _codes(as_items(x, name, "strings"), self.width, name)

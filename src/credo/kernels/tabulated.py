@@ -11,9 +11,9 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
-from credo.core.arrays import AnyArray
+from credo.core.arrays import Array
 from credo.core.checks import check_table
 from credo.core.errors import DataError, NotPositiveDefinite, RepairedWarning
 from credo.kernels.base import Kernel
@@ -37,7 +37,7 @@ class Tabulated(Coded):
         """Rows and columns of K."""
         return self.matrix[x[:, 0].astype(int)[:, None], z[:, 0].astype(int)[None, :]]
 
-    def encode(self, x: object, name: str = "X", columns: int | None = None) -> AnyArray:
+    def encode(self, x: object, name: str = "X", columns: int | None = None) -> Array:
         """Things of the list, or a column of their numbers, as a column of numbers."""
         return encode_members(x, self.items, len(self.matrix), name, columns)
 

@@ -17,9 +17,10 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy import special
-from jaxtyping import Array, Float
+from jaxtyping import Float
 from numpy.typing import ArrayLike
 
+from credo.core.arrays import Array
 from credo.core.checks import check_positive
 from credo.core.errors import DataError
 from credo.core.params import meaning, number, positive

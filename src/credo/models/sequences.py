@@ -8,9 +8,9 @@ from typing import Any
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Bool, Float
 
-from credo.core.arrays import is_traced, put, put_all
+from credo.core.arrays import Array, is_traced, put, put_all
 from credo.core.checks import ArrayLike, check_table, check_vector
 from credo.core.errors import DataError
 from credo.core.padding import bucket, pad_rows

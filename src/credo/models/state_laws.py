@@ -3,9 +3,9 @@
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
-from credo.core.arrays import is_traced, put
+from credo.core.arrays import Array, is_traced, put
 
 
 class FilteredStates(eqx.Module):

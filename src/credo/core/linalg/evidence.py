@@ -13,9 +13,9 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Bool, Float
 
-from credo.core.arrays import is_traced, put
+from credo.core.arrays import Array, is_traced, put
 from credo.core.errors import DataError
 from credo.core.linalg import factor, lapack
 from credo.core.special import LOG_2PI

@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.scipy.linalg import solve_triangular
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Bool, Float
 
-from credo.core.arrays import is_traced
+from credo.core.arrays import Array, is_traced
 from credo.core.errors import NotPositiveDefinite
 from credo.core.linalg import lapack
 from credo.core.linalg.lapack import HOST_SIZE, jitter_policy

@@ -20,9 +20,9 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
-from credo.core.arrays import Numeric, is_traced, put
+from credo.core.arrays import Array, Numeric, is_traced, put
 from credo.core.errors import DataError
 from credo.core.predictive.count_table import BLOCK, SLACK, count_quantiles
 

@@ -7,9 +7,9 @@ import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
 from jax.scipy import special
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
-from credo.core.arrays import Numeric
+from credo.core.arrays import Array, Numeric
 from credo.core.predictive.base import Predictive, to_array
 
 

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 from jax.scipy import special, stats
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
-from credo.core.arrays import Numeric
+from credo.core.arrays import Array, Numeric
 from credo.core.predictive.base import Marginals, Predictive, search_counts, sum_over_counts, tabled_quantile, to_array
 from credo.core.special import log_binomial, log_rising
 

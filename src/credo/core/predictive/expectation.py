@@ -23,9 +23,9 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.special
 from jax.scipy import special
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
-from credo.core.arrays import Numeric, is_traced
+from credo.core.arrays import Array, Numeric, is_traced
 from credo.core.predictive import Bernoulli, Laplace, LogNormal, Mixture, Normal, Predictive, StudentT
 from credo.core.predictive.base import Marginals
 from credo.core.predictive.classes import Classes

@@ -1,9 +1,9 @@
 """Positive outcomes whose logarithm is normal: what adds in logarithms multiplies in the outcome's own units."""
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
-from credo.core.arrays import Numeric
+from credo.core.arrays import Array, Numeric
 from credo.core.predictive.base import to_array
 from credo.core.predictive.real import Normal
 from credo.core.predictive.warped import Warp, Warped

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jax.scipy import special
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
-from credo.core.arrays import Numeric
+from credo.core.arrays import Array, Numeric
 from credo.core.errors import DataError
 from credo.core.predictive.base import (
     Index,

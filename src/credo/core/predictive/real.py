@@ -4,9 +4,9 @@ import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
 from jax.scipy import special, stats
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
-from credo.core.arrays import Numeric
+from credo.core.arrays import Array, Numeric
 from credo.core.gaussian import Gaussian
 from credo.core.linalg import factorize, log_determinant, quadratic
 from credo.core.predictive.base import Marginals, Predictive, invert_cdf, to_array

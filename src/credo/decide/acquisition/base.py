@@ -10,8 +10,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
+from credo.core.arrays import Array
 from credo.core.checks import ArrayLike
 from credo.decide.acquisition.normal_tails import log_softplus
 

@@ -21,8 +21,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.scipy.special import logsumexp
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
+from credo.core.arrays import Array
 from credo.core.checks import ArrayLike, check_count
 from credo.core.errors import DataError
 from credo.core.predictive.base import to_array

@@ -13,8 +13,9 @@ import math
 from typing import Any
 
 import equinox as eqx
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
+from credo.core.arrays import Array
 from credo.core.checks import check_count
 from credo.core.errors import DataError
 from credo.core.predictive.base import to_array

@@ -18,9 +18,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from credo.core.abilities import HasCovariance, KeepsRows
+from credo.core.arrays import Array
 from credo.core.checks import ArrayLike, check_table
 from credo.core.errors import DataError
 from credo.core.predictive.base import to_array

@@ -16,8 +16,9 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Bool, Float
 
+from credo.core.arrays import Array
 from credo.core.checks import ArrayLike, check_count
 from credo.core.errors import DataError
 from credo.core.padding import by_bucket

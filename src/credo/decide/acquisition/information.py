@@ -13,9 +13,10 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from credo.core.abilities import DrawsFunctions
+from credo.core.arrays import Array
 from credo.core.checks import ArrayLike, check_count
 from credo.core.errors import DataError
 from credo.core.predictive import Bernoulli, Categorical, Predictive

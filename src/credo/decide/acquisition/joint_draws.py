@@ -13,9 +13,9 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Bool, Float
 
-from credo.core.arrays import put
+from credo.core.arrays import Array, put
 from credo.core.linalg import factorize, solve_lower
 from credo.core.padding import bucket, pad_rows
 from credo.decide.acquisition.base import deviation

@@ -18,7 +18,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy import special
-from jaxtyping import Array, Float
+from jaxtyping import Float
+
+from credo.core.arrays import Array
 
 TAIL = 5.0
 """Where the continued fraction takes over: 24 terms of it are exact to the last bits from here on."""

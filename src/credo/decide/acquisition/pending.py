@@ -13,9 +13,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Bool, Float
 
-from credo.core.arrays import put
+from credo.core.arrays import Array, put
 from credo.core.checks import ArrayLike
 from credo.core.errors import DataError
 from credo.core.padding import bucket, pad_rows

@@ -10,9 +10,10 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
 from credo.core.abilities import DrawsFunctions, HasCovariance
+from credo.core.arrays import Array
 from credo.core.checks import ArrayLike, check_count
 from credo.core.errors import DataError
 from credo.decide.acquisition.base import Directed, deviation

@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
+from credo.core.arrays import Array
 from credo.core.errors import DataError
 from credo.decide.mdp import MDP
 

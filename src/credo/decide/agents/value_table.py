@@ -7,8 +7,9 @@ taken. XLA turns the updates of one step into a single scatter, as no two experi
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 
+from credo.core.arrays import Array
 from credo.decide.agents.schedules import Schedule
 
 Numbers = Float[Array, " g"]

@@ -15,9 +15,9 @@ from typing import Any, Literal, overload
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Bool, Float
 
-from credo.core.arrays import is_traced
+from credo.core.arrays import Array, is_traced
 from credo.core.checks import ArrayLike, check_count, check_vector
 from credo.core.errors import DataError
 from credo.decide.space import as_json, sampling

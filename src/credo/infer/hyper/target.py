@@ -13,9 +13,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from credo.core import params
+from credo.core.arrays import Array
 from credo.core.belief import Belief
 from credo.core.errors import DataError
 from credo.infer.averaging import Averaged

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Bool, Float
+from jaxtyping import ArrayLike, Bool, Float
 
+from credo.core.arrays import Array
 from credo.core.errors import DataError
 from credo.core.linalg import factorize
 

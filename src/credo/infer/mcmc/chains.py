@@ -18,9 +18,9 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, Key, PRNGKeyArray
+from jaxtyping import Float, Key, PRNGKeyArray
 
-from credo.core.arrays import put
+from credo.core.arrays import Array, put
 from credo.core.checks import check_count
 from credo.core.device import blas_threads
 from credo.core.errors import DataError, NotConvergedWarning

@@ -8,9 +8,9 @@ from typing import Any
 import equinox as eqx
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Bool, Float, PRNGKeyArray
 
-from credo.core.arrays import put, put_all
+from credo.core.arrays import Array, put, put_all
 from credo.core.linalg import cholesky
 from credo.infer.diagnostics import Diagnostics, diagnose, in_words
 from credo.infer.mcmc.adaptation import RunningMoments

@@ -21,10 +21,10 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, PRNGKeyArray, PyTree
+from jaxtyping import PRNGKeyArray, PyTree
 from numpyro import distributions as dist
 
-from credo.core.arrays import put
+from credo.core.arrays import Array, put
 from credo.core.errors import DataError
 from credo.infer.mcmc.chains import Info, Prepared, Sampler, Tuning, Vector
 from credo.infer.mcmc.metropolis import check_like

@@ -21,9 +21,9 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import ArrayLike, Bool, Float, Int, PRNGKeyArray
 
-from credo.core.arrays import put
+from credo.core.arrays import Array, put
 from credo.core.checks import check_count
 from credo.core.errors import DataError
 from credo.infer.mcmc.adaptation import TRAJECTORIES, Pace, StepSizeAndMetric, adapt, window_ends

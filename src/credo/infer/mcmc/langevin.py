@@ -13,9 +13,9 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, ArrayLike, PRNGKeyArray
+from jaxtyping import ArrayLike, PRNGKeyArray
 
-from credo.core.arrays import put
+from credo.core.arrays import Array, put
 from credo.core.errors import DataError
 from credo.infer.mcmc.adaptation import WALKS, Pace, StepSizeAndMetric
 from credo.infer.mcmc.chains import Info, Prepared, Sampler, Tuning, Vector

@@ -15,10 +15,10 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
+from jaxtyping import ArrayLike, Float, PRNGKeyArray
 
 from credo.core import params
-from credo.core.arrays import put
+from credo.core.arrays import Array, put
 from credo.core.errors import DataError
 from credo.infer.mcmc.adaptation import WALKS, DualAveraging, StepSizeAndMetric, adapt, check_scale
 from credo.infer.mcmc.chains import Hint, Info, Prepared, Sampler, Tuning, Vector

@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Bool, Float, Int
+from jaxtyping import ArrayLike, Bool, Float, Int
 
+from credo.core.arrays import Array
 from credo.infer.mcmc import hmc
 from credo.infer.mcmc.adaptation import StepSizeAndMetric
 from credo.infer.mcmc.hmc import DIVERGED, Hamiltonian, Place, Point, RandomNumbers, State, Trajectory, leapfrog, pick

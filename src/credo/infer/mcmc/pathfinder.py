@@ -21,10 +21,10 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 from scipy.special import chdtri
 
-from credo.core.arrays import put
+from credo.core.arrays import Array, put
 from credo.core.checks import check_count
 from credo.core.device import blas_threads
 from credo.core.errors import DataError, NotConverged

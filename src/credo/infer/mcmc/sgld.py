@@ -16,8 +16,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
+from credo.core.arrays import Array
 from credo.core.checks import check_count
 from credo.core.errors import DataError, NotConverged
 from credo.infer.mcmc.draws import Draws

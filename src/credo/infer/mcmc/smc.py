@@ -18,9 +18,9 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jax.scipy.special import logsumexp
-from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray
+from jaxtyping import ArrayLike, Float, Int, PRNGKeyArray
 
-from credo.core.arrays import put
+from credo.core.arrays import Array, put
 from credo.core.checks import check_count
 from credo.core.errors import DataError, NotConverged
 from credo.core.linalg import factorize

@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
 from credo.core import params
-from credo.core.arrays import put
+from credo.core.arrays import Array, put
 from credo.core.belief import Belief
 from credo.core.checks import check_count
 from credo.core.params import constant

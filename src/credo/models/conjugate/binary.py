@@ -8,10 +8,10 @@ import jax.random as jr
 import numpy as np
 import scipy.special
 from jax.scipy import special
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
 from credo.core import predictive
-from credo.core.arrays import is_traced
+from credo.core.arrays import Array, is_traced
 from credo.core.checks import ArrayLike, check_counts
 from credo.core.errors import DataError
 from credo.core.params import positive

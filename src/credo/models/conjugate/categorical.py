@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jax.scipy import special
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
 from credo.core import predictive
-from credo.core.arrays import is_traced
+from credo.core.arrays import Array, is_traced
 from credo.core.checks import ArrayLike, check_counts, check_table
 from credo.core.errors import DataError
 from credo.core.params import positive

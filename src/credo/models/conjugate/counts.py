@@ -6,9 +6,9 @@ import jax.random as jr
 import numpy as np
 import scipy.special
 from jax.scipy import special, stats
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
-from credo.core.arrays import is_traced
+from credo.core.arrays import Array, is_traced
 from credo.core.checks import ArrayLike, check_counts, check_positive
 from credo.core.errors import DataError
 from credo.core.params import positive

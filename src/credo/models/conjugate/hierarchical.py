@@ -15,10 +15,10 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import scipy.special
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
 from credo.core import predictive
-from credo.core.arrays import is_traced
+from credo.core.arrays import Array, is_traced
 from credo.core.belief import Belief
 from credo.core.checks import ArrayLike
 from credo.core.errors import DataError, NotConvergedWarning

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jax.scipy import special
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
-from credo.core.arrays import is_traced
+from credo.core.arrays import Array, is_traced
 from credo.core.checks import ArrayLike, check_counts, check_probabilities, check_table, check_vector
 from credo.core.errors import DataError
 from credo.core.params import simplex

@@ -13,11 +13,11 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jax.scipy import special
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import PRNGKeyArray
 
 from credo.core import predictive
 from credo.core.abilities import HasPointEstimates
-from credo.core.arrays import is_traced
+from credo.core.arrays import Array, is_traced
 from credo.core.belief import Belief
 from credo.core.checks import ArrayLike
 from credo.core.errors import DataError

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jax.scipy import special
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
-from credo.core.arrays import is_traced
+from credo.core.arrays import Array, is_traced
 from credo.core.checks import ArrayLike, check_table, check_vector
 from credo.core.errors import DataError
 from credo.core.linalg import cholesky, factorize, log_determinant, quadratic, solve_lower

@@ -13,8 +13,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy import special
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
+from credo.core.arrays import Array
 from credo.core.padding import bucket, pad_rows
 from credo.core.special import log_rising, softplus
 from credo.models.conjugate.base import Statistics

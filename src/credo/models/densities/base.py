@@ -19,8 +19,9 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
+from credo.core.arrays import Array
 from credo.core.checks import check_count
 from credo.core.errors import DataError
 from credo.core.predictive import Predictive

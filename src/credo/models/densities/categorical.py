@@ -5,10 +5,10 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Float, Int, PRNGKeyArray
 
 from credo.core import predictive
-from credo.core.arrays import computed_once, put
+from credo.core.arrays import Array, computed_once, put
 from credo.core.checks import ArrayLike, check_count
 from credo.core.errors import DataError
 from credo.core.params import constant, simplex

@@ -6,8 +6,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Float, Int, PRNGKeyArray, PyTree
 
+from credo.core.arrays import Array
 from credo.core.errors import DataError
 from credo.core.params import real
 from credo.core.predictive import Predictive

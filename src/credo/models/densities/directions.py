@@ -11,8 +11,9 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 from jax.scipy import special
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
+from credo.core.arrays import Array
 from credo.core.predictive.base import Predictive, invert_cdf, to_array
 from credo.core.special import LOG_2PI
 

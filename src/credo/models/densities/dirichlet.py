@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jax.scipy import special
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
-from credo.core.arrays import put
+from credo.core.arrays import Array, put
 from credo.core.checks import ArrayLike, check_probabilities
 from credo.core.errors import DataError
 from credo.models.densities.base import ALMOST_NONE

@@ -13,8 +13,9 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 from jax.scipy import special
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
+from credo.core.arrays import Array
 from credo.core.linalg import solve, solve_upper
 from credo.models.conjugate.matrix import log_determinants, roots
 

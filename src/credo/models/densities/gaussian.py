@@ -4,10 +4,10 @@ from typing import TypeVar
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from credo.core.arrays import put
+from credo.core.arrays import Array, put
 from credo.core.errors import DataError
 from credo.core.linalg import cholesky
 from credo.core.params import real

@@ -15,10 +15,10 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Bool, Float, Int, PRNGKeyArray
 from numpy.typing import ArrayLike
 
-from credo.core.arrays import put
+from credo.core.arrays import Array, put
 from credo.core.errors import DataError
 from credo.core.linalg import factorize
 from credo.core.params import constant, positive, positive_definite

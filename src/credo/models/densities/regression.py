@@ -5,10 +5,10 @@ from typing import TypeVar
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from credo.core.arrays import put
+from credo.core.arrays import Array, put
 from credo.core.errors import DataError
 from credo.core.params import real
 from credo.core.pytrees import changed

@@ -5,9 +5,9 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Float, Int, PRNGKeyArray
 
-from credo.core.arrays import put
+from credo.core.arrays import Array, put
 from credo.core.checks import ArrayLike
 from credo.core.errors import DataError
 from credo.core.params import constant, positive, real

@@ -15,8 +15,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Array, Float, Num
+from jaxtyping import Float, Num
 
+from credo.core.arrays import Array
 from credo.core.errors import DataError
 from credo.models import features  # whose classes load on use: these are made of `Features`
 

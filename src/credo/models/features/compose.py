@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Num
+from jaxtyping import Float, Num
 
+from credo.core.arrays import Array
 from credo.core.errors import DataError
 from credo.core.pytrees import changed
 from credo.models.features.base import Features, whole

@@ -7,8 +7,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Num
+from jaxtyping import Float, Num
 
+from credo.core.arrays import Array
 from credo.models.features.base import Features, Numbers, check_columns, check_numbers, given, numbers, span, whole
 
 

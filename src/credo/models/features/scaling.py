@@ -6,8 +6,9 @@ from collections.abc import Sequence
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Num
+from jaxtyping import Float, Num
 
+from credo.core.arrays import Array
 from credo.models.features.base import Features, Numbers, check_columns, check_numbers, numbers, table
 
 

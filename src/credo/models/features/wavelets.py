@@ -10,8 +10,9 @@ from math import comb
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
+from credo.core.arrays import Array
 from credo.models.features.base import Numbers, numbers, whole
 from credo.models.features.local import OnDomain
 

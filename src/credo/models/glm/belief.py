@@ -17,11 +17,11 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from credo.core import params, predictive
 from credo.core.abilities import HasLogDensity, HasPointEstimates, HasRows
-from credo.core.arrays import is_traced, put_all
+from credo.core.arrays import Array, is_traced, put_all
 from credo.core.belief import Belief
 from credo.core.checks import ArrayLike, check_positive, check_table, input_names
 from credo.core.errors import DataError, NotConvergedWarning

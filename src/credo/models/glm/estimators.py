@@ -15,9 +15,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from credo.core import params
+from credo.core.arrays import Array
 from credo.core.checks import ArrayLike
 from credo.core.errors import NotConvergedWarning
 from credo.models.glm.belief import GLM

@@ -18,10 +18,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from credo.core import params
-from credo.core.arrays import put, put_all
+from credo.core.arrays import Array, put, put_all
 from credo.core.device import blas_threads
 from credo.core.linalg import factorize, solve
 from credo.core.padding import bucket, pad_rows

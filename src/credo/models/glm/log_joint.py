@@ -5,9 +5,10 @@ log p(y, θ) = log p(θ) + Σᵢ wᵢ log p(yᵢ | ηᵢ, ψ),    ηᵢ = φ(x�
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from credo.core import params
+from credo.core.arrays import Array
 from credo.models.glm.newton import GaussianPrior, Rows
 from credo.models.likelihoods import Likelihood
 

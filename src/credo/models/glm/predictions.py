@@ -17,9 +17,10 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jax.scipy import special
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from credo.core import params, predictive
+from credo.core.arrays import Array
 from credo.core.checks import ArrayLike
 from credo.core.errors import DataError
 from credo.core.padding import by_bucket

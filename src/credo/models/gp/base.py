@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from credo.core import params
 from credo.core.abilities import KeepsRows
-from credo.core.arrays import AnyArray, is_traced
+from credo.core.arrays import Array, is_traced
 from credo.core.belief import Belief
 from credo.core.checks import column_names, input_names
 from credo.core.errors import DataError
@@ -123,7 +123,7 @@ class GaussianProcess(Belief, KeepsRows):
     def _columns(self) -> int | None:
         return None if self.seen is None else self.seen.x.shape[1]
 
-    def queries(self, x: object) -> AnyArray:
+    def queries(self, x: object) -> Array:
         """Queries as checked rows."""
         return self.kernel.encode(x, "X", self._columns())
 
@@ -168,7 +168,7 @@ class GaussianProcess(Belief, KeepsRows):
 
     # -- predictions -----------------------------------------------------------------------------------------
 
-    def function_at(self, rows: AnyArray, joint: bool = False) -> FunctionValues:
+    def function_at(self, rows: Array, joint: bool = False) -> FunctionValues:
         """The function at checked rows; of the rows that were seen this reads the inputs only."""
         now = (self.prior, self.seen, self.solved)
         mean, variance = exact.predict(*now, rows)

@@ -12,10 +12,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from credo.core.abilities import DrawsFunctions, HasCovariance, LeavesOneOut, PredictsJointly
-from credo.core.arrays import AnyArray, is_traced, put
+from credo.core.arrays import Array, is_traced, put
 from credo.core.checks import check_positive
 from credo.core.errors import DataError
 from credo.core.params import positive
@@ -156,7 +156,7 @@ def check_kernel_argument(kernel: object, name: str) -> Kernel:
     return kernel
 
 
-def noise_at(level: Float[Array, ""], queries: AnyArray, given: Any) -> Float[Array, " m"]:
+def noise_at(level: Float[Array, ""], queries: Array, given: Any) -> Float[Array, " m"]:
     """The noise variance of each query: the given one, or the model's."""
     m = queries.shape[0]
     if given is not None:

@@ -5,9 +5,9 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Bool, Float
 
-from credo.core.arrays import is_traced, put_all
+from credo.core.arrays import Array, is_traced, put_all
 from credo.core.checks import check_positive, check_vector
 from credo.core.errors import DataError
 from credo.core.padding import pad_rows

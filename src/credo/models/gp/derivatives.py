@@ -11,9 +11,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
-from credo.core.arrays import AnyArray, is_traced
+from credo.core.arrays import Array, is_traced
 from credo.core.checks import check_table
 from credo.core.predictive import Normal
 from credo.core.pytrees import changed
@@ -61,7 +61,7 @@ def _blocks(
     return 0.5 * (blocks + jnp.swapaxes(blocks, 1, 2))
 
 
-def _lifted(gp: GP, x: object) -> tuple[GPPrior, Rows | None, AnyArray, tuple[int, int]]:
+def _lifted(gp: GP, x: object) -> tuple[GPPrior, Rows | None, Array, tuple[int, int]]:
     """The prior of values and derivatives, what was seen as its rows, and the rows that ask for ∇f."""
     prior, seen = gp.prior, gp.seen
     if all(isinstance(k, Differentiated) for k in prior.kernel.terms):

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Array
 
 from credo.core import params
+from credo.core.arrays import Array
 from credo.kernels import Constant, Exponential, Kernel, Matern32, OnColumns, Product, RationalQuadratic, Stationary
 from credo.kernels.dotproduct import Linear
 from credo.kernels.periodic import LocallyPeriodic, Periodic

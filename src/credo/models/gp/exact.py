@@ -16,9 +16,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Bool, Float
 
-from credo.core.arrays import is_traced, put_all
+from credo.core.arrays import Array, is_traced, put_all
 from credo.core.device import aligned_empty
 from credo.core.linalg import factorize, gaussian_log_evidence, lapack, solve, solve_lower
 from credo.core.linalg.factor import REMEDY

@@ -22,10 +22,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Bool, Float
 
 from credo.core import params
 from credo.core.abilities import PredictsJointly
+from credo.core.arrays import Array
 from credo.core.errors import DataError
 from credo.core.linalg import demand, factorize, gaussian_log_evidence, inverse, log_determinant, solve, solve_lower
 from credo.core.padding import by_bucket

@@ -10,8 +10,8 @@ import dataclasses
 from typing import Any
 
 import numpy as np
-from jaxtyping import Array
 
+from credo.core.arrays import Array
 from credo.core.params import learnable
 from credo.infer.priors import LogScalePenalty
 from credo.kernels import InputScales, Kernel, OnColumns, Product

@@ -11,9 +11,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
-from credo.core.arrays import put
+from credo.core.arrays import Array, put
 from credo.core.belief import Belief
 from credo.core.errors import DataError
 from credo.core.params import constant, given, meaning, number

@@ -11,9 +11,9 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
-from credo.core.arrays import AnyArray, is_traced
+from credo.core.arrays import Array, is_traced
 from credo.core.checks import check_table, check_vector
 from credo.core.errors import DataError
 from credo.core.params import given, meaning, positive
@@ -129,7 +129,7 @@ class MultiGP(GaussianProcess):
         check_vector(y[present], "Y")
         return pack(*(np.asarray(v)[present] for v in (stacked, y, scale, extra)))
 
-    def queries(self, x: object) -> AnyArray:
+    def queries(self, x: object) -> Array:
         """Inputs as checked rows, without the number of an output."""
         return check_table(x, "X", None if self.seen is None else self.seen.x.shape[1] - 1)
 
@@ -188,7 +188,7 @@ class MultiGP(GaussianProcess):
         return f"MultiGP({self.kernel!r}, outputs={self.outputs}, seen {self.seen_in_words()})"
 
 
-def stack(x: AnyArray, outputs: int) -> AnyArray:
+def stack(x: Array, outputs: int) -> Array:
     """Rows (x, 0), …, (x, p - 1) for each row x."""
     xp = jnp if is_traced(x) else np
     numbers = xp.tile(xp.arange(outputs, dtype=float), x.shape[0])

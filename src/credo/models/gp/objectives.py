@@ -15,9 +15,10 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 
 from credo.core import params
+from credo.core.arrays import Array
 from credo.core.errors import DataError
 from credo.core.linalg import factorize, inverse, log_determinant, quadratic, solve
 from credo.core.special import LOG_2PI

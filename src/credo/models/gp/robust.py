@@ -25,10 +25,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy import special
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Bool, Float
 
 from credo.core import params
-from credo.core.arrays import is_traced
+from credo.core.arrays import Array, is_traced
 from credo.core.errors import DataError, NotConvergedWarning
 from credo.core.linalg import Factor, demand, factorize, gaussian_log_evidence, solve, solve_lower
 from credo.core.predictive import Predictive

@@ -11,9 +11,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from credo.core import params
+from credo.core.arrays import Array
 from credo.core.errors import DataError
 from credo.infer.learning import Evidence, learn
 from credo.infer.optimize import DIVERGED, at_bound, maximize

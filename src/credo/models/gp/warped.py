@@ -19,11 +19,11 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from credo.core import params
 from credo.core.abilities import LeavesOneOut
-from credo.core.arrays import is_traced, put
+from credo.core.arrays import Array, is_traced, put
 from credo.core.device import blas_threads
 from credo.core.errors import DataError
 from credo.core.params import positive

@@ -9,9 +9,9 @@ V = L⁻¹k(X, C) and z = L⁻¹(y - m(X)) kept, new rows with (W, M) of the bor
 from typing import Any
 
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
-from credo.core.arrays import put
+from credo.core.arrays import Array, put
 from credo.core.belief import Belief
 from credo.core.linalg import lapack
 from credo.core.predictive import Normal

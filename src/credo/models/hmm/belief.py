@@ -15,11 +15,11 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 from credo.core import params
 from credo.core.abilities import HasExpectations
-from credo.core.arrays import put
+from credo.core.arrays import Array, put
 from credo.core.belief import Belief
 from credo.core.checks import ArrayLike, check_count, check_probabilities, check_table
 from credo.core.errors import DataError

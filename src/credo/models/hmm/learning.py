@@ -15,9 +15,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy import special
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from credo.core import params
+from credo.core.arrays import Array
 from credo.core.errors import DataError
 from credo.models.densities.base import ALMOST_NONE, Density, HasStatistics, Observed, require
 from credo.models.hmm.passes import Law, Marks, Matrix, Table, expected_transitions, filter_states, smooth_states

@@ -15,9 +15,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
-from credo.core.arrays import computed_once
+from credo.core.arrays import Array, computed_once
 from credo.core.scan import blocks_of, of_blocks, scan
 
 Law = Float[Array, " k"]

@@ -12,8 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float
 
-from credo.core.arrays import AnyArray as Array
-from credo.core.arrays import namespace
+from credo.core.arrays import Array, namespace
 
 S = TypeVar("S")
 Y = TypeVar("Y")

@@ -14,10 +14,10 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
 from credo.core.abilities import HasExpectations
-from credo.core.arrays import is_traced, put
+from credo.core.arrays import Array, is_traced, put
 from credo.core.belief import Belief
 from credo.core.checks import ArrayLike, check_count, check_table
 from credo.core.errors import DataError

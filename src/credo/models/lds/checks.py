@@ -4,9 +4,9 @@ from typing import Any
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
-from credo.core.arrays import is_traced, put
+from credo.core.arrays import Array, is_traced, put
 from credo.core.errors import DataError
 
 MATRICES = ("transition", "process_noise", "emission", "observation_noise", "control", "feedthrough", "offset")

@@ -6,9 +6,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Float, Int, PRNGKeyArray
 
-from credo.core.arrays import AnyArray, namespace
+from credo.core.arrays import Array, namespace
 from credo.core.errors import DataError
 from credo.models.lds.checks import Varying
 from credo.models.lds.kalman import (
@@ -47,7 +47,7 @@ def positions(lds: "LDS", data: Sequences) -> Int[Array, " t"]:
     return jnp.where(jnp.cumsum(data.first) == 1, rows + lds.time, position) if goes_on else position
 
 
-def system_at(lds: "LDS", inputs: Float[AnyArray, "t c"] | None, position: Int[AnyArray, " t"]) -> SystemMatrices:
+def system_at(lds: "LDS", inputs: Float[Array, "t c"] | None, position: Int[Array, " t"]) -> SystemMatrices:
     """The matrices that lead into rows at these positions of their sequence."""
     xp = namespace(lds, inputs, position)
 
@@ -91,7 +91,7 @@ def latest(lds: "LDS", data: Sequences) -> tuple[StateLaw, Int[Array, ""]]:
     return StateLaw(found.mean[last], found.covariance[last]), positions(lds, data)[last] + 1
 
 
-def advance(lds: "LDS", x: Float[AnyArray, " p"], inputs: Float[AnyArray, "1 c"] | None) -> tuple[StateLaw, int]:
+def advance(lds: "LDS", x: Float[Array, " p"], inputs: Float[Array, "1 c"] | None) -> tuple[StateLaw, int]:
     """The law of the state after the next outcome, NaN where it was not seen, by NumPy."""
     time = 0 if lds.state is None else int(lds.time)
     lds = jax.tree.map(np.asarray, lds)

@@ -17,10 +17,10 @@ import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
 from credo.core import params
-from credo.core.arrays import put
+from credo.core.arrays import Array, put
 from credo.core.errors import DataError
 from credo.core.linalg import symmetric_part
 from credo.core.pytrees import changed

@@ -24,16 +24,16 @@ from typing import Any, NamedTuple, TypeVar
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Bool, Float
 
-from credo.core.arrays import AnyArray, namespace
+from credo.core.arrays import Array, namespace
 from credo.core.scan import scan
 from credo.core.special import LOG_2PI
 from credo.models.lds.batched_matrices import apply, each, inner, outer, sandwich, symmetric, times, transposed
 from credo.models.state_laws import FilteredStates, SmoothedStates
 
 T = TypeVar("T")
-Law = tuple[AnyArray, AnyArray]
+Law = tuple[Array, Array]
 
 
 class SystemMatrices(NamedTuple):
@@ -61,11 +61,11 @@ class SystemMatrices(NamedTuple):
         p, n = emission.shape[-2:]
         return cls(transition, process_noise, emission, observation_noise, jnp.zeros(n), jnp.zeros(p))
 
-    def varying(self) -> tuple[AnyArray | None, ...]:
+    def varying(self) -> tuple[Array | None, ...]:
         """The fields that differ from time to time; None for the others."""
         return tuple(a if a.ndim > rank else None for a, rank in zip(self, RANKS, strict=True))
 
-    def at(self, varying: tuple[AnyArray | None, ...]) -> "SystemMatrices":
+    def at(self, varying: tuple[Array | None, ...]) -> "SystemMatrices":
         """The matrices of one time, given its element of `varying`."""
         return SystemMatrices(*(a if v is None else v for a, v in zip(self, varying, strict=True)))
 
@@ -131,12 +131,12 @@ class Backward(NamedTuple):
     """Cov(zₜ, zₜ₋₁ | x₁…x_T); 0 where a sequence begins."""
 
 
-def predict(m: Float[AnyArray, "n _"], p: Float[AnyArray, "n n _"], now: SystemMatrices) -> Law:
+def predict(m: Float[Array, "n _"], p: Float[Array, "n n _"], now: SystemMatrices) -> Law:
     """The law N(Fm + c, FPFᵀ + Q) of the next state."""
     return apply(now.transition, m) + now.drift, sandwich(now.transition, p) + now.process_noise
 
 
-def predict_or_begin(start: StateLaw, last: Law, now: SystemMatrices, begins: Bool[AnyArray, " _"]) -> Law:
+def predict_or_begin(start: StateLaw, last: Law, now: SystemMatrices, begins: Bool[Array, " _"]) -> Law:
     """The law of a state before its outcome, from that of the state before; at the start where a sequence `begins`."""
     xp = namespace(last, now.transition)
     m, p = predict(*last, now)
@@ -144,12 +144,12 @@ def predict_or_begin(start: StateLaw, last: Law, now: SystemMatrices, begins: Bo
 
 
 def update(
-    m: Float[AnyArray, "n _"],
-    p: Float[AnyArray, "n n _"],
+    m: Float[Array, "n _"],
+    p: Float[Array, "n n _"],
     now: SystemMatrices,
-    x: Float[AnyArray, "p _"],
-    seen: Bool[AnyArray, "p _"],
-) -> tuple[AnyArray, AnyArray, AnyArray, Innovations]:
+    x: Float[Array, "p _"],
+    seen: Bool[Array, "p _"],
+) -> tuple[Array, Array, Array, Innovations]:
     """Bayes' rule for the state on the seen numbers of x, one after the other, their log density, and the way there.
 
     For y = hᵀz + e, e ~ N(0, r), with f = hᵀPh + r and k = Ph/f:  m + k(y - hᵀm), (I - khᵀ)P(I - khᵀ)ᵀ + rkkᵀ. A number
@@ -162,7 +162,7 @@ def update(
     r = now.observation_noise * outer(mask, mask) + np.eye(outputs)[:, :, None] * (1 - mask)
     y = (x - now.offset) * mask
 
-    def one(state: tuple[AnyArray, ...], j: Any) -> tuple[tuple[AnyArray, ...], Innovations]:
+    def one(state: tuple[Array, ...], j: Any) -> tuple[tuple[Array, ...], Innovations]:
         m, p, total, r, h, y = state
         row, d = h[j], r[j, j]
         ph = apply(p, row)
@@ -180,14 +180,14 @@ def update(
 
     blocks = (max(m.shape[1], y.shape[1]),)
     m, p = (xp.broadcast_to(a, (*a.shape[:-1], *blocks)) for a in (m, p))
-    state: tuple[AnyArray, ...] = (m, p, xp.zeros(blocks), r, now.emission * mask[:, None], y)
+    state: tuple[Array, ...] = (m, p, xp.zeros(blocks), r, now.emission * mask[:, None], y)
     (m, p, total, *_), innovations = each(outputs, one, state)
     return m, p, total, innovations
 
 
 def filter_step(
-    start: StateLaw, last: Law, now: SystemMatrices, x: AnyArray, seen: AnyArray, begins: AnyArray
-) -> tuple[Law, tuple[AnyArray, AnyArray, AnyArray, Innovations]]:
+    start: StateLaw, last: Law, now: SystemMatrices, x: Array, seen: Array, begins: Array
+) -> tuple[Law, tuple[Array, Array, Array, Innovations]]:
     """The filtered law of a state from that of the one before; it again, log p(xₜ | x₁…xₜ₋₁), and the way there."""
     found = update(*predict_or_begin(start, last, now, begins), now, x, seen)
     return found[:2], found

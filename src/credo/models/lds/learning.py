@@ -10,8 +10,9 @@ Entries that were not seen enter through their law given the state and the other
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Bool, Float
 
+from credo.core.arrays import Array
 from credo.core.linalg import symmetric_part
 from credo.models.lds.batched_matrices import solve
 from credo.models.lds.kalman import FilterInputs, SystemMatrices, forward_pass, kalman_smoother

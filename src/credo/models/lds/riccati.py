@@ -12,8 +12,9 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Bool, Float
 
+from credo.core.arrays import Array
 from credo.core.linalg import symmetric_part
 from credo.models.lds.batched_matrices import root, solve
 from credo.models.lds.kalman import SystemMatrices

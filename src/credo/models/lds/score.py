@@ -10,8 +10,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Bool, Float
 
+from credo.core.arrays import Array
 from credo.models.lds.batched_matrices import apply, on_rows, outer, sandwich, solve_semidefinite, times
 from credo.models.lds.kalman import (
     RANKS,

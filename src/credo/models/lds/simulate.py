@@ -9,8 +9,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Bool, Float, PRNGKeyArray
 
+from credo.core.arrays import Array
 from credo.core.scan import scan
 from credo.models.lds.batched_matrices import (
     apply,

@@ -12,8 +12,9 @@ for least-squares estimation"; Särkkä & Svensson (2023), section 8.4.
 from typing import Any
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
+from credo.core.arrays import Array
 from credo.core.scan import scan
 from credo.core.special import LOG_2PI
 from credo.models.lds.batched_matrices import (

@@ -5,7 +5,9 @@ from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Float
+
+from credo.core.arrays import Array
 
 Numbers = Any
 """Arrays of NumPy or of JAX."""

@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy import special, stats
-from jaxtyping import Array, Float
+from jaxtyping import Float
 from scipy import special as scipy_special
 
-from credo.core.arrays import is_traced
+from credo.core.arrays import Array, is_traced
 from credo.core.checks import ArrayLike, check_vector
 from credo.core.errors import DataError
 from credo.core.params import Constraint

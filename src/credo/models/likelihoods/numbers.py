@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy import special, stats
-from jaxtyping import Array, Float
+from jaxtyping import Float
 from scipy.special import gammaln
 
-from credo.core.arrays import is_traced
+from credo.core.arrays import Array, is_traced
 from credo.core.checks import check_counts, check_vector
 from credo.core.params import number, positive
 from credo.core.special import log_rising, softplus

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from credo.core.abilities import HasCovariance, HasLogDensity, HasPointEstimates, LeavesOneOut, PredictsJointly
-from credo.core.arrays import AnyArray, is_traced
+from credo.core.arrays import Array, is_traced
 from credo.core.belief import Belief
 from credo.core.checks import ArrayLike, check_table, input_names
 from credo.core.errors import DataError
@@ -122,7 +122,7 @@ class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneO
             return self._rows(list(chunks))
         return collect(self.features, chunks, self.reference, self.intercept is not None)
 
-    def _design(self, x: AnyArray | np.ndarray) -> AnyArray:
+    def _design(self, x: Array | np.ndarray) -> Array:
         return design(self.features, x, self.intercept is not None)
 
     def _chunks(

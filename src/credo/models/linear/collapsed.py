@@ -12,8 +12,9 @@ only, where there is no funnel. Murphy (2012), §7.6.
 
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
+from credo.core.arrays import Array
 from credo.core.linalg import factorize, log_determinant, solve_lower, solve_upper
 from credo.models.linear.statistics import Statistics
 from credo.models.noise import InverseGamma, Noise

@@ -16,11 +16,11 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jax.scipy import special
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from credo.core import params
 from credo.core.abilities import HasLogDensity
-from credo.core.arrays import is_traced
+from credo.core.arrays import Array, is_traced
 from credo.core.belief import Belief
 from credo.core.checks import ArrayLike, check_table
 from credo.core.errors import DataError, NotConvergedWarning

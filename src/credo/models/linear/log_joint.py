@@ -15,9 +15,10 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 from jax.scipy import stats
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
 from credo.core import params
+from credo.core.arrays import Array
 from credo.core.checks import ArrayLike
 from credo.core.errors import DataError
 from credo.core.gaussian import Gaussian

@@ -6,8 +6,9 @@ for the formulas.
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Bool, Float
 
+from credo.core.arrays import Array
 from credo.core.linalg import factorize, log_determinant, solve, solve_lower
 from credo.core.predictive import Normal, Predictive, StudentT
 from credo.models.linear.statistics import Statistics

@@ -5,8 +5,9 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 from jax.scipy import stats
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
+from credo.core.arrays import Array
 from credo.core.errors import DataError
 from credo.core.gaussian import Gaussian
 from credo.core.linalg import cholesky, inverse

@@ -11,8 +11,9 @@ and free of θ, so the gradient of the approximate evidence is exact with θ hel
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Bool, Float
 
+from credo.core.arrays import Array
 from credo.core.linalg import Factor, factorize, log_determinant, solve
 from credo.models.linear.posterior import Weights
 from credo.models.linear.statistics import Rows

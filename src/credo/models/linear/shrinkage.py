@@ -16,8 +16,9 @@ from collections.abc import Mapping
 import equinox as eqx
 import jax.numpy as jnp
 from jax.scipy import special
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
+from credo.core.arrays import Array
 from credo.core.checks import ArrayLike
 from credo.core.errors import DataError
 from credo.core.params import number

@@ -15,9 +15,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
-from credo.core.arrays import AnyArray, is_traced
+from credo.core.arrays import Array, is_traced
 from credo.core.checks import ArrayLike, check_positive, check_table, check_vector
 from credo.core.errors import DataError
 from credo.core.padding import by_bucket
@@ -65,9 +65,9 @@ Seen = Statistics | Rows
 class Chunk(NamedTuple):
     """A block of checked rows."""
 
-    x: AnyArray
-    y: AnyArray
-    weights: AnyArray | None
+    x: Array
+    y: Array
+    weights: Array | None
     verify: Callable[[], object]
     """Raises where x is not finite; `read_chunks(finite=False)` leaves that to whoever sums over x."""
 
@@ -109,7 +109,7 @@ def _expand(features: Features, x: Array) -> Array:
     return features(x)
 
 
-def expand(features: Features, x: AnyArray | np.ndarray) -> Any:
+def expand(features: Features, x: Array | np.ndarray) -> Any:
     """φ(x), compiled once per bucket of rows; NumPy where x is."""
     if is_traced(x, features):
         return features(jnp.asarray(x))
@@ -119,7 +119,7 @@ def expand(features: Features, x: AnyArray | np.ndarray) -> Any:
     return phi if is_traced(phi) else np.asarray(phi)
 
 
-def design(features: Features, x: AnyArray | np.ndarray, intercept: bool) -> AnyArray:
+def design(features: Features, x: Array | np.ndarray, intercept: bool) -> Array:
     """The design matrix Φ̃: feature rows, with a column of ones in front where there is an intercept."""
     phi = expand(features, x)
     if not intercept:

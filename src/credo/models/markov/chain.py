@@ -12,10 +12,10 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Float, Int, PRNGKeyArray
 from scipy.special import xlogy
 
-from credo.core.arrays import put
+from credo.core.arrays import Array, put
 from credo.core.checks import ArrayLike, check_probabilities, check_table
 from credo.core.errors import DataError, RepairedWarning
 from credo.core.padding import bucket

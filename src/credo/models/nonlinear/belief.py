@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
-from credo.core.arrays import is_traced, put
+from credo.core.arrays import Array, is_traced, put
 from credo.core.belief import Belief
 from credo.core.checks import ArrayLike, check_count, check_table, check_vector
 from credo.core.errors import DataError

@@ -18,8 +18,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Bool, Float
 
+from credo.core.arrays import Array
 from credo.core.errors import DataError
 from credo.core.gaussian import Gaussian
 from credo.core.linalg import log_determinant, solve, solve_lower, symmetric_part

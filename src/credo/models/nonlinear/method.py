@@ -5,10 +5,10 @@ from typing import Any, ClassVar
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Bool, Float
 
 from credo.core.abilities import Ability
-from credo.core.arrays import is_traced
+from credo.core.arrays import Array, is_traced
 from credo.core.errors import DataError, NotConverged, NotPositiveDefinite
 from credo.core.predictive import Predictive
 from credo.infer.method import Solver

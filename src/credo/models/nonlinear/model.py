@@ -14,9 +14,9 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Bool, Float, PRNGKeyArray
 
-from credo.core.arrays import is_traced, put
+from credo.core.arrays import Array, is_traced, put
 from credo.core.checks import check_table, check_vector
 from credo.core.errors import DataError
 from credo.core.linalg import factorize, log_determinant, quadratic

@@ -15,8 +15,9 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jax.scipy.special import logsumexp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
+from credo.core.arrays import Array
 from credo.core.checks import check_count
 from credo.core.errors import DataError
 from credo.core.gaussian import Gaussian

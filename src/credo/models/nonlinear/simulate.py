@@ -4,8 +4,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
+from credo.core.arrays import Array
 from credo.core.errors import DataError
 from credo.core.gaussian import Gaussian
 from credo.core.predictive import Predictive

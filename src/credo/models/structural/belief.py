@@ -19,9 +19,9 @@ import equinox as eqx
 import jax.numpy as jnp
 import jax.scipy.linalg as jsp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
-from credo.core.arrays import put
+from credo.core.arrays import Array, put
 from credo.core.belief import Belief
 from credo.core.checks import ArrayLike, check_count
 from credo.core.errors import DataError

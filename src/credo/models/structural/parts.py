@@ -10,9 +10,9 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
-from credo.core.arrays import put
+from credo.core.arrays import Array, put
 from credo.core.checks import check_count
 from credo.core.errors import DataError
 from credo.core.params import positive, unit_interval

@@ -5,9 +5,9 @@ from typing import TypeVar
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 
-from credo.core.arrays import is_traced, put
+from credo.core.arrays import Array, is_traced, put
 from credo.core.checks import ArrayLike, check_table, input_names
 from credo.core.errors import DataError
 from credo.core.padding import bucket, pad_rows

@@ -8,11 +8,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from credo.core import params
 from credo.core.abilities import LeavesOneOut
-from credo.core.arrays import AnyArray, is_traced
+from credo.core.arrays import Array, is_traced
 from credo.core.errors import DataError
 from credo.core.linalg import demand
 from credo.core.padding import by_bucket
@@ -136,7 +136,7 @@ class StateSpaceGP(GaussianProcess, LeavesOneOut):
         mean, variance = self._latent(table, None)
         return Normal(mean + self.mean(jnp.asarray(table)), noise_at(self.noise_variance(), table, noise), variance)
 
-    def queries(self, x: object) -> AnyArray:
+    def queries(self, x: object) -> Array:
         """Times as checked rows."""
         return self.kernel.encode(x, "X", 1)
 

@@ -21,8 +21,9 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Bool, Float
 
+from credo.core.arrays import Array
 from credo.core.linalg import factorize, log_determinant, solve, solve_upper
 from credo.core.scan import blocks_of, of_blocks, scan
 from credo.models.gp.exact import GPPrior

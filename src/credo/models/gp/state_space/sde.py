@@ -23,8 +23,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
+from credo.core.arrays import Array
 from credo.core.errors import DataError
 from credo.core.linalg import factorize
 from credo.kernels import Kernel, Power, Product, Scaled, Sum

@@ -2,9 +2,9 @@
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
-from credo.core.arrays import is_traced, put
+from credo.core.arrays import Array, is_traced, put
 from credo.core.errors import DataError
 from credo.core.padding import bucket
 from credo.models.gp.data import Rows, pack

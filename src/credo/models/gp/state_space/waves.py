@@ -7,8 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.special
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
+from credo.core.arrays import Array
 from credo.core.errors import DataError
 from credo.kernels import Kernel
 from credo.kernels.centered import CenteredPeriodic
