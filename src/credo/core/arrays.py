@@ -51,10 +51,23 @@ def special(*values: object) -> ModuleType:
     return jax.scipy.special if _is_jax(*values) else scipy.special
 
 
+def is_concrete(value: object) -> bool:
+    """Whether a value is a JAX array whose numbers can be looked at (and not a random key)."""
+    return (
+        isinstance(value, jax.Array)
+        and not isinstance(value, jax.core.Tracer)
+        and not jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
+    )
+
+
 def host(tree: T) -> T:
     """The tree with NumPy's arrays for JAX's, without a copy: what a compiled program leaves behind. Tracers stay."""
-    concrete = lambda leaf: isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer)  # noqa: E731
-    return jax.tree.map(lambda leaf: np.asarray(leaf) if concrete(leaf) else leaf, tree)
+    return jax.tree.map(lambda leaf: np.asarray(leaf) if is_concrete(leaf) else leaf, tree)
+
+
+def as_float(value: Numeric) -> Array:
+    """Numbers as a float64 array: NumPy's while they are known, else the tracer."""
+    return jnp.asarray(value, dtype=float) if is_traced(value) else np.asarray(value, dtype=float)
 
 
 def put(values: Any) -> jax.Array:

@@ -26,12 +26,10 @@ from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
-from scipy.special import expit
 
-from credo.core.arrays import Array, is_traced, put
+from credo.core.arrays import Array, as_float, host, namespace, special
 from credo.core.errors import DataError
 from credo.core.pytrees import changed
 
@@ -62,8 +60,8 @@ def _declare(
 
 
 def _to_array(value: Any) -> Any:
-    numeric = isinstance(value, int | float | list | tuple | np.ndarray) and not is_absent(value)
-    return jnp.asarray(value, dtype=float) if numeric else value
+    numeric = isinstance(value, int | float | list | tuple | np.ndarray | np.generic | jax.Array)
+    return as_float(value) if numeric and not is_absent(value) else value
 
 
 def real(default: Any = dataclasses.MISSING, *, unset: float | None = None) -> Any:
@@ -99,7 +97,7 @@ def positive_definite(default: Any = dataclasses.MISSING) -> Any:
 
 def number(default: float) -> Any:
     """Declares a number that is not learned."""
-    return eqx.field(converter=lambda v: jnp.asarray(v, dtype=float), default=default)
+    return eqx.field(converter=as_float, default=default)
 
 
 def given(*, unset: float) -> Any:
@@ -115,7 +113,7 @@ def is_absent(value: object) -> bool:
 def meaning(module: eqx.Module, name: str) -> Any:
     """The number of a field: itself, or what it means while nobody has set it."""
     value, cls = getattr(module, name), type(module)
-    return put(np.asarray(_unset_of(cls)[name], dtype=float)) if value is None else value
+    return as_float(_unset_of(cls)[name]) if value is None else value
 
 
 @functools.cache
@@ -148,7 +146,7 @@ def _walk(node: Any, prefix: str) -> Iterator[tuple[str, Any, Constraint]]:
             constraint = field.metadata.get("constraint")
             path = f"{prefix}{field.name}"
             if value is None and constraint is not None and field.metadata.get("unset") is not None:
-                value = put(np.asarray(field.metadata["unset"], dtype=float))
+                value = as_float(field.metadata["unset"])
             if constraint is not None and eqx.is_array_like(value):
                 yield path, value, constraint
             elif not field.metadata.get("static", False) and not field.metadata.get("constant", False):
@@ -209,7 +207,7 @@ def replace(belief: M, values: Mapping[str, Any]) -> M:
     paths = [check_path(belief, path) for path in values]
     if not paths:
         return belief
-    new = [jnp.asarray(v, dtype=float) if is_traced(v) else put(np.asarray(v, dtype=float)) for v in values.values()]
+    new = [as_float(v) for v in values.values()]
     return eqx.tree_at(lambda tree: [_get(tree, p) for p in paths], belief, new, is_leaf=lambda v: v is None)
 
 
@@ -223,19 +221,14 @@ class Bijector(NamedTuple):
     inverse_shape: Callable[[tuple[int, ...]], tuple[int, ...]] = lambda shape: shape
 
 
-def _numpy_of(value: Any) -> Any:
-    """NumPy where it will do: JAX compiles a program for every operation on a new shape."""
-    return jnp if isinstance(value, jax.Array) else np
-
-
 # The everyday ones are here because importing numpyro takes longer than most fits.
 _BIJECTORS = {
-    "real": Bijector(lambda u: u, lambda v: v, lambda u: jnp.zeros(())),
-    "positive": Bijector(lambda u: _numpy_of(u).exp(u), lambda v: _numpy_of(v).log(v), jnp.sum),
+    "real": Bijector(lambda u: u, lambda v: v, lambda u: namespace(u).zeros(())),
+    "positive": Bijector(lambda u: namespace(u).exp(u), lambda v: namespace(v).log(v), lambda u: u.sum()),
     "unit_interval": Bijector(
-        lambda u: jax.nn.sigmoid(u) if isinstance(u, jax.Array) else expit(u),
-        lambda v: _numpy_of(v).log(v) - _numpy_of(v).log1p(-v),
-        lambda u: (jax.nn.log_sigmoid(u) + jax.nn.log_sigmoid(-u)).sum(),
+        lambda u: special(u).expit(u),
+        lambda v: namespace(v).log(v) - namespace(v).log1p(-v),
+        lambda u: -(namespace(u).logaddexp(u, 0.0) + namespace(u).logaddexp(-u, 0.0)).sum(),
     ),
 }
 
@@ -278,7 +271,7 @@ def layout(belief: Any, fixed: Iterable[str] = ()) -> Layout:
     start = 0
     for path, value, constraint in _walk(belief, ""):
         if path not in held:
-            shape = bijector(constraint).inverse_shape(jnp.shape(value))
+            shape = bijector(constraint).inverse_shape(np.shape(value))
             stop = start + int(np.prod(shape, dtype=int))
             slots.append(Slot(path, constraint, tuple(shape), start, stop))
             start = stop
@@ -288,24 +281,17 @@ def layout(belief: Any, fixed: Iterable[str] = ()) -> Layout:
 def to_vector(belief: Any, slots: Layout) -> Float[Array, " k"]:
     """The free numbers of the belief, unconstrained."""
     values = learnable(belief)
-    traced = is_traced(values)
-    parts = []
-    for s in slots:
-        value: Any = jnp.asarray(values[s.path], dtype=float) if traced else np.asarray(values[s.path], dtype=float)
-        parts.append(bijector(s.constraint).inverse(value).reshape(-1))
-    if traced:
-        return jnp.concatenate(parts) if parts else jnp.zeros(0)
-    return put(np.concatenate([np.asarray(part) for part in parts]) if parts else np.zeros(0))
+    parts = [host(bijector(s.constraint).inverse(as_float(values[s.path])).reshape(-1)) for s in slots]
+    return namespace(parts).concatenate(parts) if parts else np.zeros(0)
 
 
-def natural_values(slots: Layout, vector: Float[Array | np.ndarray, " k"]) -> dict[str, Any]:
+def natural_values(slots: Layout, vector: Float[Array, " k"]) -> dict[str, Array]:
     """The free numbers in natural units, by path; NumPy's unless the vector is traced."""
-    u: Any = vector if is_traced(vector) else np.asarray(vector)
-    values = {s.path: bijector(s.constraint).forward(u[s.start : s.stop].reshape(s.shape)) for s in slots}
-    return values if is_traced(vector) else {path: np.asarray(value) for path, value in values.items()}
+    u = host(vector)
+    return {s.path: host(bijector(s.constraint).forward(u[s.start : s.stop].reshape(s.shape))) for s in slots}
 
 
-def from_vector(belief: M, slots: Layout, vector: Float[Array | np.ndarray, " k"]) -> M:
+def from_vector(belief: M, slots: Layout, vector: Float[Array, " k"]) -> M:
     """The belief whose free numbers are those of the unconstrained vector."""
     return replace(belief, natural_values(slots, vector))
 
@@ -314,7 +300,7 @@ def log_jacobian(slots: Layout, vector: Float[Array, " k"], paths: Collection[st
     """Σ log |det ∂θ/∂u|, over the numbers at `paths` (None: all): turns densities of θ into densities of u."""
     chosen = [s for s in slots if paths is None or s.path in paths]
     parts = [bijector(s.constraint).log_slope(vector[s.start : s.stop].reshape(s.shape)) for s in chosen]
-    return jnp.asarray(sum(parts, start=jnp.zeros(())))
+    return sum(parts, start=namespace(vector).zeros(()))
 
 
 def coordinate_names(slots: Layout) -> list[str]:
@@ -322,7 +308,7 @@ def coordinate_names(slots: Layout) -> list[str]:
     return [s.path if s.stop - s.start == 1 else f"{s.path}[{i}]" for s in slots for i in range(s.stop - s.start)]
 
 
-def bounds(slots: Layout, vector: Float[Array | np.ndarray, " k"]) -> tuple[np.ndarray, np.ndarray]:
+def bounds(slots: Layout, vector: Float[Array, " k"]) -> tuple[np.ndarray, np.ndarray]:
     """The box in which `learn` searches, around the starting vector."""
     u = np.asarray(vector)
     lower, upper = np.full(u.shape, -np.inf), np.full(u.shape, np.inf)
@@ -355,4 +341,4 @@ def log_prior(belief: Any, priors: Mapping[str, Any]) -> Float[Array, ""]:
     The maximum of evidence × prior is thus the mode in the units that the field has.
     """
     values = learnable(belief)
-    return jnp.asarray(sum((jnp.sum(prior.log_prob(values[path])) for path, prior in priors.items()), start=0.0))
+    return sum((prior.log_prob(values[path]).sum() for path, prior in priors.items()), start=np.zeros(()))

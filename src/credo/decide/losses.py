@@ -23,11 +23,11 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Float
 
-from credo.core.arrays import Array, is_traced
+from credo.core.arrays import Array, as_float, is_traced
 from credo.core.checks import check_table
 from credo.core.errors import DataError
 from credo.core.predictive import Bernoulli, Categorical, Interval, Predictive
-from credo.core.predictive.base import check_levels, to_array
+from credo.core.predictive.base import check_levels
 from credo.core.predictive.classes import Classes
 from credo.core.predictive.expectation import alone, shortfall
 from credo.evaluate.scores import interval_loss
@@ -128,8 +128,8 @@ class Asymmetric(Slopes):
     The Bayes action is the under/(under + over) quantile.
     """
 
-    under: Float[Array, ""] = eqx.field(converter=to_array)
-    over: Float[Array, ""] = eqx.field(converter=to_array)
+    under: Float[Array, ""] = eqx.field(converter=as_float)
+    over: Float[Array, ""] = eqx.field(converter=as_float)
 
     def __check_init__(self) -> None:
         for name, cost in (("under", self.under), ("over", self.over)):
@@ -145,7 +145,7 @@ class Asymmetric(Slopes):
 class Pinball(Slopes):
     """q (y - a)₊ + (1 - q)(a - y)₊, whose Bayes action is the q quantile. Koenker & Bassett (1978)."""
 
-    q: Float[Array, ""] = eqx.field(converter=to_array)
+    q: Float[Array, ""] = eqx.field(converter=as_float)
 
     def __check_init__(self) -> None:
         check_levels(self.q, "q")
@@ -187,7 +187,7 @@ class CostMatrix(Loss):
 
     def __init__(self, costs: Any, reject: Any = None, names: Any = None) -> None:
         self.costs = jnp.asarray(check_table(costs, "costs"))
-        self.reject = None if reject is None else to_array(reject)
+        self.reject = None if reject is None else as_float(reject)
         self.names = None if names is None else tuple(str(name) for name in names)
 
     def __check_init__(self) -> None:
@@ -248,7 +248,7 @@ class IntervalLoss(Loss):
     The Bayes action is the central interval. Gneiting & Raftery (2007), eq. 43.
     """
 
-    level: Float[Array, ""] = eqx.field(converter=to_array, default=0.95)
+    level: Float[Array, ""] = eqx.field(converter=as_float, default=0.95)
 
     def __check_init__(self) -> None:
         check_levels(self.level, "level")

@@ -14,8 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import ArrayLike, Float
 
-from credo.core.arrays import Array
-from credo.core.predictive.base import to_array
+from credo.core.arrays import Array, as_float
 
 OnHost = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
@@ -39,7 +38,7 @@ class LogNormal(eqx.Module):
     spread: Float[Array, ""]
 
     def __init__(self, mode: ArrayLike | Sequence[float], spread: ArrayLike = 1.0):
-        self.mode, self.spread = to_array(mode), to_array(spread)
+        self.mode, self.spread = as_float(mode), as_float(spread)
 
     def log_prob(self, value: Array) -> Array:
         """The log density in natural units."""
@@ -88,7 +87,7 @@ class LogScalePenalty(Penalty):
 
     def __init__(self, mode: ArrayLike, spread: ArrayLike | tuple[float, float]):
         below, above = spread if isinstance(spread, tuple) else (spread, spread)
-        self.mode, self.below, self.above = (to_array(v) for v in (mode, below, above))
+        self.mode, self.below, self.above = (as_float(v) for v in (mode, below, above))
 
     def log_prob(self, value: Array) -> Array:
         """-½(log(θ/mode)/spread)², up to a constant."""
@@ -123,7 +122,7 @@ class NormalPenalty(Penalty):
     spread: Float[Array, "..."]
 
     def __init__(self, center: ArrayLike, spread: ArrayLike):
-        self.center, self.spread = to_array(center), to_array(spread)
+        self.center, self.spread = as_float(center), as_float(spread)
 
     def log_prob(self, value: Array) -> Array:
         """-½((θ - center)/spread)², up to a constant."""
@@ -146,7 +145,7 @@ class LogitPenalty(Penalty):
     spread: Float[Array, ""]
 
     def __init__(self, mode: ArrayLike, spread: ArrayLike):
-        self.mode, self.spread = to_array(mode), to_array(spread)
+        self.mode, self.spread = as_float(mode), as_float(spread)
 
     def log_prob(self, value: Array) -> Array:
         """-½((logit θ - logit mode)/spread)², up to a constant."""

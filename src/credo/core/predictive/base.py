@@ -202,12 +202,6 @@ def check_levels(q: Numeric, name: str) -> Float[Array, "..."]:
     return levels
 
 
-def to_array(value: Numeric) -> Array:
-    """Field converter: anything numeric to a float64 JAX array; plain numbers through NumPy, which compiles nothing."""
-    plain = isinstance(value, float | int | np.generic | np.ndarray)
-    return jnp.asarray(np.asarray(value, dtype=float) if plain else value, dtype=float)
-
-
 def invert_cdf(cdf: Callable[[Array], Array], q: Array, low: Array, high: Array) -> Array:
     """The y in [low, high] with cdf(y) = q, to the last bits that float64 can tell.
 

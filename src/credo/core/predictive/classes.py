@@ -9,8 +9,8 @@ import jax.random as jr
 from jax.scipy import special
 from jaxtyping import Float, PRNGKeyArray
 
-from credo.core.arrays import Array, Numeric
-from credo.core.predictive.base import Predictive, to_array
+from credo.core.arrays import Array, Numeric, as_float
+from credo.core.predictive.base import Predictive
 
 
 def entropy_of(probs: Array) -> Array:
@@ -48,13 +48,13 @@ class Classes(Predictive):
 class Categorical(Classes):
     """P(y = k) = probs[k]; `aleatoric` is E[H[y | θ]], the entropy that remains when θ is known."""
 
-    probs: Float[Array, "*m k"] = eqx.field(converter=to_array)
-    aleatoric: Float[Array, "*m"] = eqx.field(converter=to_array)
+    probs: Float[Array, "*m k"] = eqx.field(converter=as_float)
+    aleatoric: Float[Array, "*m"] = eqx.field(converter=as_float)
 
     @classmethod
     def certain(cls, probs: Numeric) -> "Categorical":
         """The prediction of somebody who knows θ: all doubt is noise."""
-        table = to_array(probs)
+        table = as_float(probs)
         return cls(table, entropy_of(table))
 
     @classmethod
@@ -93,13 +93,13 @@ class Categorical(Classes):
 class Bernoulli(Classes):
     """P(y = 1) = prob; `aleatoric` is E[H[y | θ]]."""
 
-    prob: Float[Array, "*m"] = eqx.field(converter=to_array)
-    aleatoric: Float[Array, "*m"] = eqx.field(converter=to_array)
+    prob: Float[Array, "*m"] = eqx.field(converter=as_float)
+    aleatoric: Float[Array, "*m"] = eqx.field(converter=as_float)
 
     @classmethod
     def certain(cls, prob: Numeric) -> "Bernoulli":
         """The prediction of somebody who knows θ: all doubt is noise."""
-        p = to_array(prob)
+        p = as_float(prob)
         return cls(p, entropy_of(jnp.stack([1 - p, p], axis=-1)))
 
     @classmethod

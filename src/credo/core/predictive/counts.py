@@ -10,8 +10,8 @@ import jax.random as jr
 from jax.scipy import special, stats
 from jaxtyping import Float, PRNGKeyArray
 
-from credo.core.arrays import Array, Numeric
-from credo.core.predictive.base import Marginals, Predictive, search_counts, sum_over_counts, tabled_quantile, to_array
+from credo.core.arrays import Array, Numeric, as_float
+from credo.core.predictive.base import Marginals, Predictive, search_counts, sum_over_counts, tabled_quantile
 from credo.core.special import log_binomial, log_rising
 
 
@@ -54,9 +54,9 @@ class BetaBinomial(Count):
     p(y) = C(m, y) B(a + y, b + m - y) / B(a, b). Variance of the noise: m ab/((a+b)(a+b+1)).
     """
 
-    trials: Float[Array, "*m"] = eqx.field(converter=to_array)
-    a: Float[Array, "*m"] = eqx.field(converter=to_array)
-    b: Float[Array, "*m"] = eqx.field(converter=to_array)
+    trials: Float[Array, "*m"] = eqx.field(converter=as_float)
+    a: Float[Array, "*m"] = eqx.field(converter=as_float)
+    b: Float[Array, "*m"] = eqx.field(converter=as_float)
     limit: int = eqx.field(static=True)
     """The largest number of trials; the distribution function sums this many terms."""
 
@@ -102,9 +102,9 @@ class NegativeBinomial(Count):
     p(y) = Γ(a + y)/(Γ(a) y!) · (b/(b + t))ᵃ (t/(b + t))ʸ with a = shape, b = rate, t = exposure.
     """
 
-    shape_: Float[Array, "*m"] = eqx.field(converter=to_array)
-    rate: Float[Array, "*m"] = eqx.field(converter=to_array)
-    exposure: Float[Array, "*m"] = eqx.field(converter=to_array)
+    shape_: Float[Array, "*m"] = eqx.field(converter=as_float)
+    rate: Float[Array, "*m"] = eqx.field(converter=as_float)
+    exposure: Float[Array, "*m"] = eqx.field(converter=as_float)
 
     @property
     def mean(self) -> Array:
@@ -142,7 +142,7 @@ class NegativeBinomial(Count):
 class Poisson(Count):
     """y ~ Poisson(rate), the rate being known."""
 
-    rate: Float[Array, "*m"] = eqx.field(converter=to_array)
+    rate: Float[Array, "*m"] = eqx.field(converter=as_float)
 
     @property
     def mean(self) -> Array:
@@ -181,7 +181,7 @@ class DirichletMultinomial(Marginals):
     discrete: ClassVar[bool] = True
 
     trials: int = eqx.field(static=True)
-    alpha: Float[Array, " k"] = eqx.field(converter=to_array)
+    alpha: Float[Array, " k"] = eqx.field(converter=as_float)
 
     @property
     def marginals(self) -> BetaBinomial:

@@ -3,8 +3,7 @@
 import jax.numpy as jnp
 from jaxtyping import Float
 
-from credo.core.arrays import Array, Numeric
-from credo.core.predictive.base import to_array
+from credo.core.arrays import Array, Numeric, as_float
 from credo.core.predictive.real import Normal
 from credo.core.predictive.warped import Warp, Warped
 
@@ -44,7 +43,7 @@ class LogNormal(Warped):
     def __init__(
         self, location: Numeric, noise: Numeric, latent: Numeric, covariance: Float[Array, "q q"] | None = None
     ):
-        super().__init__(Normal(to_array(location), to_array(noise), to_array(latent), covariance), Logarithm())
+        super().__init__(Normal(as_float(location), as_float(noise), as_float(latent), covariance), Logarithm())
 
     @classmethod
     def of(cls, log: Normal) -> "LogNormal":

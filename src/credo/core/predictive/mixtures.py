@@ -15,12 +15,12 @@ from credo.core.errors import DataError
 from credo.core.predictive.base import (
     Index,
     Predictive,
+    as_float,
     integrate_on_grid,
     invert_cdf,
     search_counts,
     sum_over_counts,
     tabled_quantile,
-    to_array,
 )
 from credo.core.predictive.classes import Bernoulli, Categorical
 
@@ -41,7 +41,7 @@ class Mixture(Predictive):
     Where `within` neighbouring components are one noise of several, the disagreement among them is noise.
     """
 
-    weights: Float[Array, "k *m"] = eqx.field(converter=to_array)
+    weights: Float[Array, "k *m"] = eqx.field(converter=as_float)
     parts: tuple[Predictive, ...]
     within: int = eqx.field(static=True, default=1)
 
@@ -170,7 +170,7 @@ def mixture(weights: Numeric, components: Sequence[Predictive]) -> Predictive:
     """The mixture of predictions of the same queries: classes mix into classes, all else into a `Mixture`."""
     if len(components) == 0:
         raise DataError("a mixture needs at least one component, found none")
-    w = to_array(weights)
+    w = as_float(weights)
     if w.shape != (len(components),):
         raise DataError(f"weights must have one entry per component ({len(components)}), found shape {w.shape}")
     for kind in (Categorical, Bernoulli):

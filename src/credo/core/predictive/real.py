@@ -6,10 +6,10 @@ import jax.random as jr
 from jax.scipy import special, stats
 from jaxtyping import Float, PRNGKeyArray
 
-from credo.core.arrays import Array, Numeric
+from credo.core.arrays import Array, Numeric, as_float
 from credo.core.gaussian import Gaussian
 from credo.core.linalg import factorize, log_determinant, quadratic
-from credo.core.predictive.base import Marginals, Predictive, invert_cdf, to_array
+from credo.core.predictive.base import Marginals, Predictive, invert_cdf
 from credo.core.special import log_beta
 
 
@@ -20,9 +20,9 @@ class Normal(Predictive):
     diagonal is the epistemic variance. For a table of outcomes it is over the table read row by row.
     """
 
-    mean: Float[Array, "*m"] = eqx.field(converter=to_array)
-    aleatoric: Float[Array, "*m"] = eqx.field(converter=to_array)
-    epistemic: Float[Array, "*m"] = eqx.field(converter=to_array)
+    mean: Float[Array, "*m"] = eqx.field(converter=as_float)
+    aleatoric: Float[Array, "*m"] = eqx.field(converter=as_float)
+    epistemic: Float[Array, "*m"] = eqx.field(converter=as_float)
     latent_covariance: Float[Array, "q q"] | None = None
 
     def log_prob(self, y: Numeric) -> Array:
@@ -60,10 +60,10 @@ class StudentT(Predictive):
     df ≤ 2). `latent_scale` is the joint scale matrix of the latent function. Murphy (2012), eq. 7.76.
     """
 
-    df: Float[Array, "*m"] = eqx.field(converter=to_array)
-    mean: Float[Array, "*m"] = eqx.field(converter=to_array)
-    noise: Float[Array, "*m"] = eqx.field(converter=to_array)
-    latent: Float[Array, "*m"] = eqx.field(converter=to_array)
+    df: Float[Array, "*m"] = eqx.field(converter=as_float)
+    mean: Float[Array, "*m"] = eqx.field(converter=as_float)
+    noise: Float[Array, "*m"] = eqx.field(converter=as_float)
+    latent: Float[Array, "*m"] = eqx.field(converter=as_float)
     latent_scale: Float[Array, "q q"] | None = None
 
     @property
@@ -114,8 +114,8 @@ class StudentT(Predictive):
 class Laplace(Predictive):
     """p(y) = exp(-|y - mean|/scale) / (2 scale), the noise of least absolute deviations."""
 
-    mean: Float[Array, "*m"] = eqx.field(converter=to_array)
-    scale: Float[Array, "*m"] = eqx.field(converter=to_array)
+    mean: Float[Array, "*m"] = eqx.field(converter=as_float)
+    scale: Float[Array, "*m"] = eqx.field(converter=as_float)
 
     @property
     def aleatoric(self) -> Array:
@@ -152,10 +152,10 @@ class MultivariateT(Marginals):
     Every question but `log_prob`, `entropy` and `sample` is answered for each coordinate on its own.
     """
 
-    df: Float[Array, ""] = eqx.field(converter=to_array)
-    mean: Float[Array, " d"] = eqx.field(converter=to_array)
-    noise: Float[Array, "d d"] = eqx.field(converter=to_array)
-    latent: Float[Array, "d d"] = eqx.field(converter=to_array)
+    df: Float[Array, ""] = eqx.field(converter=as_float)
+    mean: Float[Array, " d"] = eqx.field(converter=as_float)
+    noise: Float[Array, "d d"] = eqx.field(converter=as_float)
+    latent: Float[Array, "d d"] = eqx.field(converter=as_float)
 
     @property
     def marginals(self) -> StudentT:

@@ -23,10 +23,9 @@ import jax.numpy as jnp
 from jax.scipy.special import logsumexp
 from jaxtyping import Float
 
-from credo.core.arrays import Array
+from credo.core.arrays import Array, as_float
 from credo.core.checks import ArrayLike, check_count
 from credo.core.errors import DataError
-from credo.core.predictive.base import to_array
 from credo.decide.acquisition.base import Directed, deviation
 from credo.decide.acquisition.checks import check_draws, check_number, demand_inputs, maybe_array, table_or_none
 from credo.decide.acquisition.improvement import ExpectedImprovement
@@ -42,7 +41,7 @@ class Batch(Directed):
 
     q: int = eqx.field(static=True)
     draws: int = eqx.field(static=True, default=128, kw_only=True)
-    temperature: Float[Array, ""] = eqx.field(converter=to_array, default=1e-2, kw_only=True)
+    temperature: Float[Array, ""] = eqx.field(converter=as_float, default=1e-2, kw_only=True)
     """τ in standard deviations of the function at the points."""
     baseline: Baseline | None = eqx.field(default=None, kw_only=True)
 
@@ -96,7 +95,7 @@ class BatchExpectedImprovement(Batch):
     """
 
     best: Float[Array, ""] | None = eqx.field(converter=maybe_array, default=None)
-    xi: Float[Array, ""] = eqx.field(converter=to_array, default=0.0)
+    xi: Float[Array, ""] = eqx.field(converter=as_float, default=0.0)
 
     def __check_init__(self) -> None:
         check_number(self.best, "best")
@@ -159,7 +158,7 @@ class BatchUpperConfidenceBound(Batch):
         maximize: False where small outcomes are good.
     """
 
-    beta: Float[Array, ""] = eqx.field(converter=to_array, default=2.0)
+    beta: Float[Array, ""] = eqx.field(converter=as_float, default=2.0)
 
     def __check_init__(self) -> None:
         check_number(self.beta, "beta", 0.0)

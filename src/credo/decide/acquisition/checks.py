@@ -6,10 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from credo.core.abilities import HasCovariance, KeepsRows
-from credo.core.arrays import is_traced
+from credo.core.arrays import as_float, is_traced
 from credo.core.checks import check_count, check_table
 from credo.core.errors import DataError
-from credo.core.predictive.base import to_array
 from credo.infer.quasi_random import sobol
 
 
@@ -70,7 +69,7 @@ def check_draws(n: int) -> None:
 
 def maybe_array(value: Any) -> Any:
     """Field converter: a number to a float64 array, None stays None."""
-    return None if value is None else to_array(value)
+    return None if value is None else as_float(value)
 
 
 def table_or_none(value: Any, name: str) -> Any:

@@ -15,10 +15,9 @@ from typing import Any
 import equinox as eqx
 from jaxtyping import Float
 
-from credo.core.arrays import Array
+from credo.core.arrays import Array, as_float
 from credo.core.checks import check_count
 from credo.core.errors import DataError
-from credo.core.predictive.base import to_array
 from credo.decide.acquisition.base import Directed
 from credo.decide.acquisition.checks import check_number
 
@@ -31,7 +30,7 @@ class UpperConfidenceBound(Directed):
         maximize: False where small outcomes are good; the score is then -(μ - β σ).
     """
 
-    beta: Float[Array, ""] = eqx.field(converter=to_array, default=2.0)
+    beta: Float[Array, ""] = eqx.field(converter=as_float, default=2.0)
 
     def __check_init__(self) -> None:
         check_number(self.beta, "beta", 0.0)

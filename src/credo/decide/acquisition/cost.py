@@ -21,10 +21,9 @@ import numpy as np
 from jaxtyping import Float
 
 from credo.core.abilities import HasCovariance, KeepsRows
-from credo.core.arrays import Array
+from credo.core.arrays import Array, as_float
 from credo.core.checks import ArrayLike, check_table
 from credo.core.errors import DataError
-from credo.core.predictive.base import to_array
 from credo.decide.acquisition.base import SMALLEST, Acquisition, Positive
 from credo.decide.acquisition.checks import Predicts, check_number, demand_covariance, seen_inputs
 from credo.decide.acquisition.improvement import ExpectedImprovement
@@ -39,8 +38,8 @@ class AffineCost(eqx.Module):
         column: the input that is the fidelity.
     """
 
-    fixed: Float[Array, ""] = eqx.field(converter=to_array, default=0.1)
-    slope: Float[Array, ""] = eqx.field(converter=to_array, default=1.0)
+    fixed: Float[Array, ""] = eqx.field(converter=as_float, default=0.1)
+    slope: Float[Array, ""] = eqx.field(converter=as_float, default=1.0)
     column: int = eqx.field(static=True, default=-1)
 
     def __check_init__(self) -> None:
@@ -100,7 +99,7 @@ class PerCost(Costly):
         power: κ: 1 counts cost in full, 0 not at all. Lee et al. (2020) lower it as the budget is used up.
     """
 
-    power: Float[Array, ""] = eqx.field(converter=to_array, default=1.0)
+    power: Float[Array, ""] = eqx.field(converter=as_float, default=1.0)
 
     def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike = None) -> "PerCost":
         """With the inner score made ready."""

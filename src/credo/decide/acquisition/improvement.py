@@ -18,11 +18,10 @@ import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Bool, Float
 
-from credo.core.arrays import Array
+from credo.core.arrays import Array, as_float
 from credo.core.checks import ArrayLike, check_count
 from credo.core.errors import DataError
 from credo.core.padding import by_bucket
-from credo.core.predictive.base import to_array
 from credo.decide.acquisition.base import Acquisition, Directed, Positive, deviation
 from credo.decide.acquisition.checks import (
     Predicts,
@@ -42,7 +41,7 @@ class Improving(Directed, Positive):
     """A score that asks by how much a point beats `best`; None: the largest mean at the rows seen."""
 
     best: Float[Array, ""] | None = eqx.field(converter=maybe_array, default=None)
-    xi: Float[Array, ""] = eqx.field(converter=to_array, default=0.0)
+    xi: Float[Array, ""] = eqx.field(converter=as_float, default=0.0)
 
     def __check_init__(self) -> None:
         check_number(self.best, "best")
@@ -160,7 +159,7 @@ class Feasibility(Positive):
     """
 
     belief: Any
-    threshold: Float[Array, ""] = eqx.field(converter=to_array)
+    threshold: Float[Array, ""] = eqx.field(converter=as_float)
     at_most: bool = eqx.field(static=True, default=True)
     with_noise: bool = eqx.field(static=True, default=False)
 

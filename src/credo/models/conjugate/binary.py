@@ -11,12 +11,11 @@ from jax.scipy import special
 from jaxtyping import Float, PRNGKeyArray
 
 from credo.core import predictive
-from credo.core.arrays import Array, is_traced
+from credo.core.arrays import Array, as_float, is_traced
 from credo.core.checks import ArrayLike, check_counts
 from credo.core.errors import DataError
 from credo.core.params import positive
 from credo.core.predictive import Bernoulli, Interval
-from credo.core.predictive.base import to_array
 from credo.core.predictive.classes import entropy_of
 from credo.core.special import log_beta, log_binomial, log_rising
 from credo.models.conjugate.base import Conjugate, Statistics, central_interval, check_parameters, check_trials
@@ -26,9 +25,9 @@ from credo.models.conjugate.known import Binomial
 class BinaryCounts(Statistics):
     """Successes, failures, and the log of the number of orders in which they can have occurred."""
 
-    successes: Float[Array, ""] = eqx.field(converter=to_array)
-    failures: Float[Array, ""] = eqx.field(converter=to_array)
-    log_orders: Float[Array, ""] = eqx.field(converter=to_array)
+    successes: Float[Array, ""] = eqx.field(converter=as_float)
+    failures: Float[Array, ""] = eqx.field(converter=as_float)
+    log_orders: Float[Array, ""] = eqx.field(converter=as_float)
 
 
 class Beta(Conjugate):

@@ -10,12 +10,11 @@ from jax.scipy import special
 from jaxtyping import Float, PRNGKeyArray
 
 from credo.core import predictive
-from credo.core.arrays import Array, is_traced
+from credo.core.arrays import Array, as_float, is_traced
 from credo.core.checks import ArrayLike, check_counts, check_table
 from credo.core.errors import DataError
 from credo.core.params import positive
 from credo.core.predictive import Categorical, Interval
-from credo.core.predictive.base import to_array
 from credo.core.special import log_rising
 from credo.models.conjugate.base import Conjugate, Statistics, check_parameter, check_trials
 from credo.models.conjugate.binary import beta_interval
@@ -25,8 +24,8 @@ from credo.models.conjugate.known import Multinomial
 class ClassCounts(Statistics):
     """How often each class occurred, and the log of the number of orders in which it can have happened."""
 
-    counts: Float[Array, " k"] = eqx.field(converter=to_array)
-    log_orders: Float[Array, ""] = eqx.field(converter=to_array)
+    counts: Float[Array, " k"] = eqx.field(converter=as_float)
+    log_orders: Float[Array, ""] = eqx.field(converter=as_float)
 
 
 class Dirichlet(Conjugate):

@@ -8,12 +8,11 @@ import scipy.special
 from jax.scipy import special, stats
 from jaxtyping import Float, PRNGKeyArray
 
-from credo.core.arrays import Array, is_traced
+from credo.core.arrays import Array, as_float, is_traced
 from credo.core.checks import ArrayLike, check_counts, check_positive
 from credo.core.errors import DataError
 from credo.core.params import positive
 from credo.core.predictive import Interval, NegativeBinomial, Poisson
-from credo.core.predictive.base import to_array
 from credo.core.special import log_rising
 from credo.models.conjugate.base import Conjugate, Statistics, central_interval, check_parameter, check_parameters
 
@@ -21,9 +20,9 @@ from credo.models.conjugate.base import Conjugate, Statistics, central_interval,
 class EventCounts(Statistics):
     """Events in all, exposure in all, and Σ yᵢ log tᵢ - log yᵢ!, the part of the likelihood without θ."""
 
-    events: Float[Array, ""] = eqx.field(converter=to_array)
-    exposure: Float[Array, ""] = eqx.field(converter=to_array)
-    log_base: Float[Array, ""] = eqx.field(converter=to_array)
+    events: Float[Array, ""] = eqx.field(converter=as_float)
+    exposure: Float[Array, ""] = eqx.field(converter=as_float)
+    log_base: Float[Array, ""] = eqx.field(converter=as_float)
 
 
 class GammaPoisson(Conjugate):
@@ -66,13 +65,13 @@ class GammaPoisson(Conjugate):
 
     def predict(self, exposure: ArrayLike = 1.0) -> NegativeBinomial:
         """The number of events over `exposure` (one number, or one per query)."""
-        t = to_array(exposure)
+        t = as_float(exposure)
         check_parameter(t, "exposure")
         return NegativeBinomial(jnp.broadcast_to(self.shape, t.shape), jnp.broadcast_to(self.rate, t.shape), t)
 
     def predict_at(self, theta: Float[Array, ""], exposure: ArrayLike = 1.0) -> Poisson:
         """Poisson(θ · exposure)."""
-        t = to_array(exposure)
+        t = as_float(exposure)
         check_parameter(t, "exposure")
         return Poisson(theta * t)
 

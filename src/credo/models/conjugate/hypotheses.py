@@ -10,12 +10,12 @@ import numpy as np
 from jax.scipy import special
 from jaxtyping import Float
 
-from credo.core.arrays import Array, is_traced
+from credo.core.arrays import Array, as_float, is_traced
 from credo.core.checks import ArrayLike, check_counts, check_probabilities, check_table, check_vector
 from credo.core.errors import DataError
 from credo.core.params import simplex
 from credo.core.predictive import Categorical
-from credo.core.predictive.base import check_levels, to_array
+from credo.core.predictive.base import check_levels
 from credo.core.pytrees import changed
 from credo.models.conjugate.base import Statistics
 from credo.models.conjugate.known import WithParameter
@@ -26,7 +26,7 @@ Names = Iterable[str] | None
 class OutcomeCounts(Statistics):
     """How often each of m outcomes occurred."""
 
-    counts: Float[Array, " m"] = eqx.field(converter=to_array)
+    counts: Float[Array, " m"] = eqx.field(converter=as_float)
 
 
 class Hypotheses(WithParameter):
@@ -36,8 +36,8 @@ class Hypotheses(WithParameter):
     a posterior, so a hypothesis that is 10⁻⁴⁰⁰ as probable as another is still not ruled out.
     """
 
-    likelihood: Float[Array, "m r"] = eqx.field(converter=to_array)
-    counts: Float[Array, " m"] = eqx.field(converter=to_array)
+    likelihood: Float[Array, "m r"] = eqx.field(converter=as_float)
+    counts: Float[Array, " m"] = eqx.field(converter=as_float)
     names: tuple[str, ...] | None = eqx.field(static=True)
     prior: Float[Array, " r"] = simplex()
 
@@ -51,10 +51,10 @@ class Hypotheses(WithParameter):
     ) -> None:
         table = check_table(likelihood, "likelihood")
         m, r = table.shape
-        self.likelihood = to_array(table)
-        self.prior = jnp.full(r, 1 / r) if prior is None else to_array(check_vector(prior, "prior", r))
+        self.likelihood = as_float(table)
+        self.prior = jnp.full(r, 1 / r) if prior is None else as_float(check_vector(prior, "prior", r))
         self.names = None if names is None else tuple(str(name) for name in names)
-        self.counts = jnp.zeros(m) if counts is None else to_array(counts)
+        self.counts = jnp.zeros(m) if counts is None else as_float(counts)
         if self.names is not None and len(self.names) != r:
             raise DataError(f"names must name the {r} hypotheses, found {len(self.names)} names")
         check_probabilities(self.likelihood.T, "each column of likelihood (one per hypothesis)")

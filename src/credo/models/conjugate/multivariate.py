@@ -9,13 +9,12 @@ import numpy as np
 from jax.scipy import special
 from jaxtyping import Float, PRNGKeyArray
 
-from credo.core.arrays import Array, is_traced
+from credo.core.arrays import Array, as_float, is_traced
 from credo.core.checks import ArrayLike, check_table, check_vector
 from credo.core.errors import DataError
 from credo.core.linalg import cholesky, factorize, log_determinant, quadratic, solve_lower
 from credo.core.params import positive, positive_definite, real
 from credo.core.predictive import Interval, MultivariateT, StudentT
-from credo.core.predictive.base import to_array
 from credo.core.special import log_rising
 from credo.models.conjugate.base import Conjugate, Statistics, check_parameter
 from credo.models.conjugate.known import MultivariateNormal
@@ -32,9 +31,9 @@ class GaussianParameters(NamedTuple):
 class Scatter(Statistics):
     """Count n, mean x̄ and scatter matrix Σ(xᵢ - x̄)(xᵢ - x̄)ᵀ; two sets merge as `Moments` do."""
 
-    count: Float[Array, ""] = eqx.field(converter=to_array)
-    mean: Float[Array, " d"] = eqx.field(converter=to_array)
-    scatter: Float[Array, "d d"] = eqx.field(converter=to_array)
+    count: Float[Array, ""] = eqx.field(converter=as_float)
+    mean: Float[Array, " d"] = eqx.field(converter=as_float)
+    scatter: Float[Array, "d d"] = eqx.field(converter=as_float)
 
     @classmethod
     def of(cls, x: ArrayLike) -> "Scatter":
@@ -58,7 +57,7 @@ class NormalInverseWishart(Conjugate):
     df alone: its range depends on d. Murphy (2012), section 4.6.3.
     """
 
-    df: Float[Array, ""] = eqx.field(converter=to_array)
+    df: Float[Array, ""] = eqx.field(converter=as_float)
     mean: Float[Array, " d"] = real()
     strength: Float[Array, ""] = positive()
     scale: Float[Array, "d d"] = positive_definite()
@@ -68,10 +67,10 @@ class NormalInverseWishart(Conjugate):
     ) -> None:
         center = check_vector(mean, "mean")
         d = center.shape[0]
-        self.mean = to_array(center)
-        self.strength = to_array(strength)
-        self.df = to_array(d + 2.0 if df is None else df)
-        self.scale = jnp.eye(d) if scale is None else to_array(check_table(scale, "scale"))
+        self.mean = as_float(center)
+        self.strength = as_float(strength)
+        self.df = as_float(d + 2.0 if df is None else df)
+        self.scale = jnp.eye(d) if scale is None else as_float(check_table(scale, "scale"))
         check_parameter(self.strength, "strength")
         check_parameter(self.df, "df", above=d - 1.0, remedy=f"for {d} dimensions pass e.g. {d + 2}")
         if self.scale.shape != (d, d):

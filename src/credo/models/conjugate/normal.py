@@ -10,12 +10,12 @@ import scipy.special
 from jax.scipy import special, stats
 from jaxtyping import Float, PRNGKeyArray
 
-from credo.core.arrays import Array, is_traced
+from credo.core.arrays import Array, as_float, is_traced
 from credo.core.checks import ArrayLike, check_vector
 from credo.core.errors import DataError
 from credo.core.params import positive, real
 from credo.core.predictive import Interval, Normal, StudentT
-from credo.core.predictive.base import check_levels, to_array
+from credo.core.predictive.base import check_levels
 from credo.core.special import log_rising
 from credo.models.conjugate.base import Conjugate, Statistics, central_interval, check_parameter, check_parameters
 
@@ -34,9 +34,9 @@ class Moments(Statistics):
     Chan, Golub & LeVeque (1983).
     """
 
-    count: Float[Array, ""] = eqx.field(converter=to_array)
-    mean: Float[Array, ""] = eqx.field(converter=to_array)
-    squares: Float[Array, ""] = eqx.field(converter=to_array)
+    count: Float[Array, ""] = eqx.field(converter=as_float)
+    mean: Float[Array, ""] = eqx.field(converter=as_float)
+    squares: Float[Array, ""] = eqx.field(converter=as_float)
 
     @classmethod
     def of(cls, y: ArrayLike) -> "Moments":

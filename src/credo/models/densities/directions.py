@@ -13,8 +13,8 @@ import jax.random as jr
 from jax.scipy import special
 from jaxtyping import Float, PRNGKeyArray
 
-from credo.core.arrays import Array
-from credo.core.predictive.base import Predictive, invert_cdf, to_array
+from credo.core.arrays import Array, as_float
+from credo.core.predictive.base import Predictive, invert_cdf
 from credo.core.special import LOG_2PI
 
 LEAST, MOST = 1e-8, 1e7
@@ -99,9 +99,9 @@ class Directions(Predictive):
     to the mean, so that intervals lie around it.
     """
 
-    weights: Float[Array, "..."] = eqx.field(converter=to_array)
-    location: Float[Array, "*m k"] = eqx.field(converter=to_array)
-    concentration: Float[Array, "*m k"] = eqx.field(converter=to_array)
+    weights: Float[Array, "..."] = eqx.field(converter=as_float)
+    location: Float[Array, "*m k"] = eqx.field(converter=as_float)
+    concentration: Float[Array, "*m k"] = eqx.field(converter=as_float)
 
     def _shared(self, weights: Array) -> Array:
         """Weights (m, k) with an axis for the columns (m, d, k): the same for every column of a row."""

@@ -14,12 +14,12 @@ import numpy as np
 from jax.scipy import special
 from jaxtyping import Float, Int, PRNGKeyArray
 
-from credo.core.arrays import Array, is_traced, put
+from credo.core.arrays import Array, as_float, is_traced, put
 from credo.core.checks import ArrayLike
 from credo.core.errors import DataError
 from credo.core.params import positive
 from credo.core.predictive import Categorical, Interval
-from credo.core.predictive.base import check_levels, to_array
+from credo.core.predictive.base import check_levels
 from credo.core.pytrees import changed
 from credo.core.special import log_rising
 from credo.models.conjugate.base import Conjugate, Statistics, check_parameter
@@ -34,8 +34,8 @@ UNKNOWN = -1
 class TransitionCounts(Statistics):
     """How often each state followed each memory, how many had too short a past, and where the last sequence ended."""
 
-    counts: Float[Array, "r k"] = eqx.field(converter=to_array)
-    starts: Float[Array, ""] = eqx.field(converter=to_array)
+    counts: Float[Array, "r k"] = eqx.field(converter=as_float)
+    starts: Float[Array, ""] = eqx.field(converter=as_float)
     last: Int[Array, " o"]
 
     def __add__(self, other: "TransitionCounts") -> "TransitionCounts":
@@ -74,8 +74,8 @@ class MarkovSequence(Conjugate):
         k = len(self.states)
         self.order = counting.check_order(order, k, least=0)
         shape = (k**self.order, k)
-        self.concentration = to_array(concentration)
-        self.counts = put(np.zeros(shape)) if counts is None else to_array(counts)
+        self.concentration = as_float(concentration)
+        self.counts = put(np.zeros(shape)) if counts is None else as_float(counts)
         self.last = put(np.full(self.order, UNKNOWN)) if last is None else jnp.asarray(last, dtype=int)
         if self.concentration.shape not in ((), (k,), shape):
             raise DataError(
