@@ -3,50 +3,53 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy import special
 
-from credo.core.arrays import Array
+from credo.core.arrays import Array, namespace, special
 
 SHIFT = 8
 LOG_2PI = float(np.log(2 * np.pi))
 
 
-@jax.jit
 def log_rising(a: Array, n: Array) -> Array:
     """log Γ(a + n)/Γ(a) for a > 0 and n ≥ 0, without the cancellation of two log Γ where a is large.
 
     Γ(a + n)/Γ(a) = Γ(z + n)/Γ(z) · Π_{j<8} (a + j)/(a + n + j) with z = a + 8, and there Stirling's series is
     subtracted term by term: (z - ½) log(1 + n/z) + n log(z + n) - n + c(z + n) - c(z).
     """
+    xp = namespace(a, n)
     z = a + SHIFT
     ratio = a / (a + n)
     for j in range(1, SHIFT):
         ratio = ratio * ((a + j) / (a + n + j))
-    series = (z - 0.5) * jnp.log1p(n / z) + n * jnp.log(z + n) - n + _stirling_rest(z + n) - _stirling_rest(z)
-    return series + jnp.log(ratio)
+    series = (z - 0.5) * xp.log1p(n / z) + n * xp.log(z + n) - n + _stirling_rest(z + n) - _stirling_rest(z)
+    return series + xp.log(ratio)
 
 
-@jax.jit
 def log_beta(a: Array, b: Array) -> Array:
     """log B(a, b) = log Γ(a)Γ(b)/Γ(a + b), to full precision however large one of them is."""
-    small, large = jnp.minimum(a, b), jnp.maximum(a, b)
-    return special.gammaln(small) - log_rising(large, small)
+    xp = namespace(a, b)
+    small, large = xp.minimum(a, b), xp.maximum(a, b)
+    return special(small).gammaln(small) - log_rising(large, small)
 
 
 def log_binomial(n: Array, k: Array) -> Array:
     """log C(n, k) for 0 ≤ k ≤ n."""
-    return -jnp.log(n + 1) - log_beta(k + 1, n - k + 1)
+    return -namespace(n).log(n + 1) - log_beta(k + 1, n - k + 1)
+
+
+def softplus(x: Array) -> Array:
+    """log(1 + eˣ), with the derivative 1/(1 + e⁻ˣ): one exponential, where JAX's own goes through the logarithm."""
+    return _softplus(x) if isinstance(x, jax.Array) else np.logaddexp(x, 0.0)
 
 
 @jax.custom_jvp
-def softplus(x: Array) -> Array:
-    """log(1 + eˣ), with the derivative 1/(1 + e⁻ˣ): one exponential, where JAX's own goes through the logarithm."""
+def _softplus(x: jax.Array) -> jax.Array:
     return jnp.logaddexp(x, 0.0)
 
 
-@softplus.defjvp
-def _(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
-    return softplus(*primals), jax.nn.sigmoid(primals[0]) * tangents[0]
+@_softplus.defjvp
+def _(primals: tuple[jax.Array], tangents: tuple[jax.Array]) -> tuple[jax.Array, jax.Array]:
+    return _softplus(*primals), jax.nn.sigmoid(primals[0]) * tangents[0]
 
 
 def _stirling_rest(z: Array) -> Array:

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
 
-from credo.core.arrays import Array, is_traced, put
+from credo.core.arrays import Array, host, is_traced, namespace
 from credo.core.errors import DataError
 from credo.core.linalg import factor, lapack
 from credo.core.special import LOG_2PI
@@ -35,17 +35,16 @@ def gaussian_log_evidence(covariance: Matrix, residual: Vector, mask: Bool[Array
     concrete. Inside jit, grad or vmap the value is then -inf and the gradient zero, so that an optimizer
     or a sampler backs off; it is never NaN.
     """
-    weight = jnp.ones(len(residual), residual.dtype) if mask is None else mask.astype(residual.dtype)
+    covariance, residual, mask = host((covariance, residual, mask))
+    xp = namespace(covariance, residual, mask)
+    weight = xp.ones(len(residual), residual.dtype) if mask is None else mask.astype(residual.dtype)
     padded = factor.pad_identity(covariance, mask)
-    residual = residual if mask is None else jnp.where(mask, residual, 0.0)
-    if not is_traced(residual) and factor.on_host(padded):
-        matrix = np.asarray(padded)
-        found, _ = evidence_on_host(matrix, np.asarray(residual), np.asarray(weight), np.empty_like(matrix), False)
-        value = put(found)
-    else:
-        value = _log_evidence(padded, residual, weight)
-    if not is_traced(value) and not bool(jnp.isfinite(value)):
-        if not bool(jnp.isfinite(residual).all()):
+    residual = residual if mask is None else xp.where(mask, residual, 0.0)
+    if is_traced(padded, residual):
+        return _log_evidence(padded, residual, weight)
+    value = np.asarray(evidence_on_host(padded, residual, weight, np.empty_like(padded), False)[0])
+    if not np.isfinite(value):
+        if not np.isfinite(residual).all():
             raise DataError("residual has entries that are NaN or infinite; check y and the mean it is taken from")
         factor.cholesky(covariance, "covariance", mask)  # raises, and says why
     return value

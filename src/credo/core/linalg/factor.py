@@ -2,6 +2,7 @@
 
 Write A = LLᵀ with `root` = L lower triangular. `factorize` is the traceable form and returns a status;
 `cholesky` is the checked form and never returns a factor that is not one. Everything else takes the root.
+Numbers that are known are factorized by SciPy's LAPACK and stay NumPy's; what is traced stays in XLA.
 """
 
 from collections.abc import Callable
@@ -15,10 +16,10 @@ from jax import lax
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Bool, Float
 
-from credo.core.arrays import Array, is_traced
+from credo.core.arrays import Array, host, is_traced, namespace
 from credo.core.errors import NotPositiveDefinite
 from credo.core.linalg import lapack
-from credo.core.linalg.lapack import HOST_SIZE, jitter_policy
+from credo.core.linalg.lapack import jitter_policy
 
 T = TypeVar("T")
 
@@ -49,13 +50,14 @@ def factorize(matrix: Float[Array, "n n"], mask: Bool[Array, "n"] | None = None)
 
     Symmetry is assumed and A is read as (A + Aᵀ)/2; `cholesky` also checks it.
     """
-    matrix = pad_identity(matrix, mask)
-    weight = jnp.ones(len(matrix), matrix.dtype) if mask is None else mask.astype(matrix.dtype)
-    if on_host(matrix):
-        root, source = np.empty(matrix.shape, matrix.dtype), np.asarray(matrix)
-        jitter, ok = lapack.factor_inplace(root, lapack.filled_with(source), np.asarray(weight))
-        root = root if ok else np.eye(len(root), dtype=root.dtype)
-        return Factor(jnp.asarray(root), jnp.asarray(jitter, matrix.dtype), jnp.asarray(ok))
+    matrix, mask = host((matrix, mask))
+    matrix, xp = pad_identity(matrix, mask), namespace(matrix, mask)
+    weight = xp.ones(len(matrix), matrix.dtype) if mask is None else mask.astype(matrix.dtype)
+    if not is_traced(matrix):
+        root = np.empty(matrix.shape, matrix.dtype)
+        symmetric = lapack.filled_with(symmetric_part(matrix))
+        jitter, ok = lapack.factor_inplace(root, symmetric, weight)
+        return Factor(root if ok else np.eye(len(root), dtype=root.dtype), np.asarray(jitter, root.dtype), np.bool_(ok))
     count = jnp.maximum(weight.sum(), 1.0)
     return Factor(*_search(matrix, weight, jnp.diagonal(matrix) @ weight / count, count))
 
@@ -83,7 +85,8 @@ def pad_identity(matrix: Float[Array, "n n"], mask: Bool[Array, "n"] | None) -> 
     """The matrix with the rows and columns where `mask` is False replaced by those of the identity."""
     if mask is None:
         return matrix
-    return jnp.where(mask[:, None] & mask[None, :], matrix, jnp.eye(len(matrix), dtype=matrix.dtype))
+    xp = namespace(matrix, mask)
+    return xp.where(mask[:, None] & mask[None, :], matrix, xp.eye(len(matrix), dtype=matrix.dtype))
 
 
 def solve(root: Float[Array, "n n"], b: Float[Array, "n *m"]) -> Float[Array, "n *m"]:
@@ -93,26 +96,31 @@ def solve(root: Float[Array, "n n"], b: Float[Array, "n *m"]) -> Float[Array, "n
 
 def solve_lower(root: Float[Array, "n n"], b: Float[Array, "n *m"]) -> Float[Array, "n *m"]:
     """L⁻¹ b."""
-    return solve_triangular(root, b, lower=True)
+    if is_traced(root, b):
+        return solve_triangular(root, b, lower=True)
+    return lapack.solve_triangle(np.asarray(root), np.asarray(b))
 
 
 def solve_upper(root: Float[Array, "n n"], b: Float[Array, "n *m"]) -> Float[Array, "n *m"]:
     """L⁻ᵀ b."""
-    return solve_triangular(root, b, lower=True, trans=1)
+    if is_traced(root, b):
+        return solve_triangular(root, b, lower=True, trans=1)
+    return lapack.solve_triangle(np.asarray(root), np.asarray(b), transposed=True)
 
 
 def log_determinant(root: Float[Array, "n n"]) -> Float[Array, ""]:
     """log |LLᵀ| = 2 Σᵢ log Lᵢᵢ."""
-    return 2.0 * jnp.log(jnp.diagonal(root)).sum()
+    xp = namespace(root)
+    return 2.0 * xp.log(xp.diagonal(root)).sum()
 
 
 def inverse(root: Float[Array, "n n"]) -> Float[Array, "n n"]:
     """(LLᵀ)⁻¹ = L⁻ᵀL⁻¹, exactly symmetric."""
-    if on_host(root):
+    if not is_traced(root):
         out = np.array(root)
         lapack.invert_inplace(out)
         lapack.mirror_inplace(out)
-        return jnp.asarray(out)
+        return out
     half = solve_lower(root, jnp.eye(len(root), dtype=root.dtype))
     full = half.T @ half
     return 0.5 * (full + full.T)
@@ -120,14 +128,8 @@ def inverse(root: Float[Array, "n n"]) -> Float[Array, "n n"]:
 
 def quadratic(root: Float[Array, "n n"], b: Float[Array, "n *m"]) -> Float[Array, "*m"]:
     """bᵀ(LLᵀ)⁻¹b = |L⁻¹b|² for a vector b, column by column for a matrix."""
-    return jnp.square(solve_lower(root, b)).sum(0)
-
-
-def on_host(matrix: Float[Array, "n n"]) -> bool:
-    """Whether a factorization should go to LAPACK: a concrete matrix on a CPU, and not a small one."""
-    if is_traced(matrix) or len(matrix) < HOST_SIZE:
-        return False
-    return all(device.platform == "cpu" for device in matrix.devices())
+    half = solve_lower(root, b)
+    return (half * half).sum(0)
 
 
 def demand(value: T, ok: Bool[Array, ""] | bool, message: str, explain: Callable[[], str] | None = None) -> T:
@@ -212,4 +214,4 @@ def _explain(matrix: np.ndarray, name: str, jitter: float) -> str:
 
 def symmetric_part(matrix: Float[Array, "*b n n"]) -> Float[Array, "*b n n"]:
     """½(A + Aᵀ), which rounding cannot make asymmetric."""
-    return 0.5 * (matrix + jnp.swapaxes(matrix, -1, -2))
+    return 0.5 * (matrix + matrix.swapaxes(-1, -2))

@@ -18,9 +18,6 @@ from scipy.linalg import get_blas_funcs, get_lapack_funcs
 
 from credo.core.device import blas_threads
 
-HOST_SIZE = 256
-"""From this size on LAPACK on the host clearly beats XLA."""
-
 _TILE = 256  # two tiles of doubles fit in a 1 MB second-level cache
 
 
@@ -84,6 +81,16 @@ def solve_factored(root: Float[ndarray, "n n"], b: Float[ndarray, "n"]) -> Float
     """(LLᵀ)⁻¹ b, reading only the lower triangle of L."""
     (potrs,) = get_lapack_funcs(("potrs",), dtype=root.dtype)
     return potrs(root.T, b, lower=0)[0]
+
+
+def solve_triangle(root: Float[ndarray, "n n"], b: Float[ndarray, "n *m"], transposed: bool = False) -> ndarray:
+    """L⁻¹b, or L⁻ᵀb."""
+    (trtrs,) = get_lapack_funcs(("trtrs",), (root, b))
+    with blas_threads(len(root)):
+        # LAPACK reads columns: a C-ordered L is the upper triangle Lᵀ to it, unless it is a transposed view already.
+        if root.flags.c_contiguous:
+            return trtrs(root.T, b, lower=0, trans=int(not transposed))[0]
+        return trtrs(root, b, lower=1, trans=int(transposed))[0]
 
 
 def invert_inplace(root: Float[ndarray, "n n"]) -> None:
