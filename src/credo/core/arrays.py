@@ -26,7 +26,7 @@ Numeric = ArrayLike | Sequence[Any] | SupportsArray
 """Numbers as users have them: one, nested lists, arrays, columns of tables."""
 
 if TYPE_CHECKING:
-    Array: TypeAlias = jax.Array
+    Array: TypeAlias = jax.Array | np.ndarray
 else:
     Array = jax.Array | np.ndarray | np.generic
     """An array of either library: NumPy's while its numbers are known, JAX's inside `jit`, `vmap` and `grad`."""

@@ -10,12 +10,11 @@ import numpy as np
 from jax.scipy import special
 from jaxtyping import Float, PRNGKeyArray
 
-from credo.core.arrays import Array, Numeric
+from credo.core.arrays import Array, Numeric, as_float
 from credo.core.errors import DataError
 from credo.core.predictive.base import (
     Index,
     Predictive,
-    as_float,
     integrate_on_grid,
     invert_cdf,
     search_counts,
