@@ -41,15 +41,6 @@ PROGRAMS_OF_A_CONTEXT = 100
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _keep_every_program():
-    """Small programs too: many are the same in both workers, and a later run finds nearly all."""
-    import credo.core  # which sets the limit for users; not above, where the checks of shapes are not yet installed
-
-    assert credo.core
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-
-
-@pytest.fixture(autouse=True, scope="session")
 def _reuse_contexts():
     """JAX makes a context with all dialects for every program it lowers: a fifth of the time of small tests."""
     make = getattr(mlir, "make_ir_context", None)

@@ -65,6 +65,15 @@ def test_importing_credo_is_light():
     assert out.stdout.strip() == "[]"
 
 
+def test_importing_credo_leaves_jax_at_float32_until_a_belief_is_used():
+    code = (
+        "import credo, jax.numpy as jnp; before = jnp.ones(1).dtype; credo.Linear(); import jax; "
+        "print(before, jnp.ones(1).dtype, jax.config.jax_persistent_cache_min_compile_time_secs)"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.split() == ["float32", "float64", "0.0"]
+
+
 def test_credo_can_be_told_to_leave_jax_alone():
     code = "import credo.core, jax; print(jax.config.jax_enable_x64, jax.config.jax_compilation_cache_dir)"
     env = {"CREDO_CONFIGURE": "0", "PATH": ""}
