@@ -5,6 +5,7 @@ nothing is found out by trying. Each says in words what it is, for refusals (`de
 """
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -112,8 +113,10 @@ class DrawsFunctions(Ability):
     in_words: ClassVar[str] = "draws of whole functions"
 
     @abstractmethod
-    def sample_functions(self, n: int, *, seed: int = 0) -> Any:
-        """n functions of the belief."""
+    def sample_functions(
+        self, n: int = 1, *, features: int = 2048, seed: int = 0, columns: int | None = None
+    ) -> Callable[[Array], Array]:
+        """n functions of the belief: of inputs (m, d) values (n, m)."""
 
 
 class KeepsRows(Ability):

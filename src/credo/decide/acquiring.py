@@ -29,7 +29,6 @@ from credo.core.abilities import HasCovariance
 from credo.core.arrays import Array
 from credo.core.checks import check_count, check_table
 from credo.core.errors import DataError
-from credo.core.padding import by_bucket
 from credo.decide.acquisition.base import Acquisition
 from credo.decide.acquisition.information import MutualInformation
 from credo.decide.acquisition.pending import Believer
@@ -123,8 +122,8 @@ def from_pool(belief: Any, table: Table, acquisition: Acquisition, n: int, waiti
 
 
 def scores(acquisition: Acquisition, belief: Any, table: np.ndarray) -> np.ndarray:
-    """The score of each row; a pool that shrinks compiles nothing anew."""
-    return np.asarray(by_bucket(lambda rows: acquisition(belief, rows), table))
+    """The score of each row."""
+    return np.asarray(acquisition(belief, table))
 
 
 def spread(score: np.ndarray, table: np.ndarray, n: int, waiting: np.ndarray) -> Picked:

@@ -175,17 +175,17 @@ def test_the_incumbent_is_the_best_mean_of_the_rows(maximize):
 
 def test_feasibility_and_constraints():
     score = acq.Feasibility(BELIEF, 0.4)
-    np.testing.assert_allclose(score(None, ROWS), stats.norm.cdf(0.4, MEANS, STDS), rtol=1e-9, atol=1e-300)
+    np.testing.assert_allclose(score(BELIEF, ROWS), stats.norm.cdf(0.4, MEANS, STDS), rtol=1e-9, atol=1e-300)
     above = acq.Feasibility(BELIEF, 0.4, at_most=False, with_noise=True)
-    np.testing.assert_allclose(above(None, ROWS), stats.norm.sf(0.4, MEANS, np.sqrt(STDS**2 + NOISE)), rtol=1e-10)
+    np.testing.assert_allclose(above(BELIEF, ROWS), stats.norm.sf(0.4, MEANS, np.sqrt(STDS**2 + NOISE)), rtol=1e-10)
     p = np.array([0.1, 0.2, 0.5, 0.9, 1.0])
     classes = acq.Feasibility(Fixed(Bernoulli.certain(p)), 0.5, at_most=False)
-    np.testing.assert_allclose(classes(None, ROWS), p, rtol=1e-12)
+    np.testing.assert_allclose(classes(BELIEF, ROWS), p, rtol=1e-12)
     ei = acq.ExpectedImprovement(0.1)
     both = acq.Constrained(ei, [score, classes])
-    np.testing.assert_allclose(both(BELIEF, ROWS), ei(BELIEF, ROWS) * score(None, ROWS) * p, rtol=1e-10)
+    np.testing.assert_allclose(both(BELIEF, ROWS), ei(BELIEF, ROWS) * score(BELIEF, ROWS) * p, rtol=1e-10)
     logs = acq.Constrained(acq.LogExpectedImprovement(0.1), score)
-    np.testing.assert_allclose(logs(BELIEF, ROWS), ei.climb(BELIEF, ROWS) + score.climb(None, ROWS), rtol=1e-12)
+    np.testing.assert_allclose(logs(BELIEF, ROWS), ei.climb(BELIEF, ROWS) + score.climb(BELIEF, ROWS), rtol=1e-12)
     assert (both.scale, logs.scale) == ("positive", "log")
 
 
@@ -202,7 +202,7 @@ def test_the_incumbent_of_a_constrained_search_is_feasible():
     assert not bool(nowhere.found)
     queries = jnp.asarray(x[:4])
     np.testing.assert_allclose(
-        nowhere.climb(belief, queries), nowhere.feasibilities[0].climb(None, queries), rtol=1e-10
+        nowhere.climb(belief, queries), nowhere.feasibilities[0].climb(belief, queries), rtol=1e-10
     )
 
 

@@ -6,14 +6,13 @@ in, so that one compiled program serves a growing data set.
 """
 
 from abc import abstractmethod
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
-import jax.numpy as jnp
 from jaxtyping import Float
 
-from credo.core.arrays import Array
-from credo.core.checks import ArrayLike
+from credo.core.arrays import Array, namespace
+from credo.decide.acquisition.checks import Beliefs, Points, single
 from credo.decide.acquisition.normal_tails import log_softplus
 
 SMALLEST = 1e-30
@@ -26,7 +25,7 @@ class Acquisition(eqx.Module):
     scale: ClassVar[str] = "real"
     """What the score is: `real`, `positive` (it may underflow, `climb` is its logarithm) or already a `log`."""
 
-    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike = None) -> "Acquisition":
+    def prepared(self, belief: Beliefs, *, seed: int = 0, pending: Points = None) -> "Acquisition":
         """The acquisition with what depends on the belief or on chance filled in; outside jit, once per suggestion.
 
         Args:
@@ -38,19 +37,14 @@ class Acquisition(eqx.Module):
         return self
 
     @abstractmethod
-    def __call__(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+    def __call__(self, belief: Beliefs, x: Float[Array, "m d"]) -> Float[Array, " m"]:
         """The score of each row: pure, traceable and differentiable in x."""
 
-    def climb(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+    def climb(self, belief: Beliefs, x: Float[Array, "m d"]) -> Float[Array, " m"]:
         """What a maximizer climbs: the logarithm of a score that may underflow, else the score itself."""
         return self(belief, x)
 
-    def filled(self, **fields: object) -> Any:
-        """The acquisition with these fields in place of None, or of what they were."""
-        old = lambda a: tuple(getattr(a, name) for name in fields)  # noqa: E731
-        return eqx.tree_at(old, self, tuple(fields.values()), is_leaf=lambda v: v is None)
-
-    def log_positive(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+    def log_positive(self, belief: Beliefs, x: Float[Array, "m d"]) -> Float[Array, " m"]:
         """The logarithm of a positive form of the score, which factors can multiply: log(1 + eᵃ) of one that is real.
 
         González, Dai, Hennig & Lawrence (2016), "Batch Bayesian optimization via local penalization", section 2.4.
@@ -64,13 +58,13 @@ class Positive(Acquisition):
 
     scale: ClassVar[str] = "positive"
 
-    def __call__(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+    def __call__(self, belief: Beliefs, x: Float[Array, "m d"]) -> Float[Array, " m"]:
         """The score of each row; its logarithm where that is the score."""
         logarithm = self.climb(belief, x)
-        return logarithm if self.scale == "log" else jnp.exp(logarithm)
+        return logarithm if self.scale == "log" else namespace(logarithm).exp(logarithm)
 
     @abstractmethod
-    def climb(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+    def climb(self, belief: Beliefs, x: Float[Array, "m d"]) -> Float[Array, " m"]:
         """The logarithm of the score."""
 
 
@@ -86,16 +80,17 @@ class Directed(Acquisition):
 
     maximize: bool = eqx.field(static=True, default=True, kw_only=True)
 
-    def moments(self, belief: Any, x: Float[Array, "m d"]) -> Moments:
+    def moments(self, belief: Beliefs, x: Float[Array, "m d"]) -> Moments:
         """The mean and the standard deviation of ±f at each row."""
-        prediction = belief.predict(x)
+        prediction = single(belief).predict(x)
         return Moments(self.turned(prediction.mean), deviation(prediction.epistemic))
 
-    def turned(self, value: Any) -> Any:
+    def turned(self, value: Array) -> Array:
         """The value, with its sign changed where outcomes are to be small."""
         return value if self.maximize else -value
 
 
 def deviation(variance: Float[Array, "*m"]) -> Float[Array, "*m"]:
     """√variance, whose slope stays finite where the variance is zero."""
-    return jnp.sqrt(jnp.maximum(variance, SMALLEST))
+    xp = namespace(variance)
+    return xp.sqrt(xp.maximum(variance, SMALLEST))

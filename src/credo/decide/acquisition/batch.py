@@ -15,23 +15,32 @@ To be climbed, the maxima are softened at a temperature τ that is small beside 
 a slope that leads back, where the score itself is flat at zero.  After Ament et al. (2023).
 """
 
-from typing import Any, ClassVar
+from typing import ClassVar, TypeVar
 
 import equinox as eqx
-import jax
-import jax.numpy as jnp
-from jax.scipy.special import logsumexp
+import numpy as np
 from jaxtyping import Float
 
-from credo.core.arrays import Array, as_float
-from credo.core.checks import ArrayLike, check_count
+from credo.core.arrays import Array, as_float, namespace, special
+from credo.core.checks import check_count
 from credo.core.errors import DataError
+from credo.core.pytrees import changed
 from credo.decide.acquisition.base import Directed, deviation
-from credo.decide.acquisition.checks import check_draws, check_number, demand_inputs, maybe_array, table_or_none
+from credo.decide.acquisition.checks import (
+    Beliefs,
+    Points,
+    check_draws,
+    check_number,
+    demand_covariance,
+    demand_inputs,
+    maybe_array,
+    table_or_none,
+)
 from credo.decide.acquisition.improvement import ExpectedImprovement
-from credo.decide.acquisition.joint_draws import Baseline, baseline, root_of
+from credo.decide.acquisition.joint_draws import Baseline, baseline, root_of, stacked
 from credo.decide.acquisition.normal_tails import log_softplus
 
+B = TypeVar("B", bound="Batch")
 NEVER = -1e30
 """A height that is never the largest; -inf would have no slope in the temperature."""
 
@@ -50,17 +59,17 @@ class Batch(Directed):
         check_draws(self.draws)
         check_number(self.temperature, "temperature", 1e-12)
 
-    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike = None) -> "Batch":
+    def prepared(self, belief: Beliefs, *, seed: int = 0, pending: Points = None) -> "Batch":
         """With the base normals, and the function drawn at the pending points."""
         return self.drawn(belief, seed, pending)
 
-    def drawn(self, belief: Any, seed: int, pending: ArrayLike, size: int = 0, **known: Any) -> Any:
+    def drawn(self: B, belief: Beliefs, seed: int, pending: Points, size: int = 0, **known: Array | None) -> B:
         """With the draws: `known` are the rows that may be the best, of which `size` are kept, or the incumbent."""
         more = table_or_none(pending, "pending")
         draws = baseline(belief, self.maximize, self.draws, self.q, size, seed, pending=more, **known)
-        return self.filled(baseline=draws)
+        return changed(self, baseline=draws)
 
-    def joint(self, belief: Any, x: Float[Array, "b q d"]) -> tuple[Array, Array, Array, Baseline]:
+    def joint(self, belief: Beliefs, x: Float[Array, "b q d"]) -> tuple[Array, Array, Array, Baseline]:
         """Mean (b, q) and deviations (b, s, q) of the draws of ±f, the temperature (b,), and the draws elsewhere."""
         if x.ndim != 3 or x.shape[1] != self.q:
             raise DataError(
@@ -71,14 +80,16 @@ class Batch(Directed):
         if base is None:
             raise DataError(f"{type(self).__name__} has no base normals yet; call prepared(belief) first")
 
-        def of_one(points: Float[Array, "q d"]) -> tuple[Array, Array, Array]:
-            covariance = belief.covariance(points, points)
-            half = base.explained(belief, points)
-            root = root_of(belief, points, covariance - half.T @ half)
-            spread = deviation(jnp.trace(covariance) / self.q)
-            return self.turned(belief.predict(points).mean), base.normals @ half + base.fresh @ root.T, spread
+        known = demand_covariance(belief, type(self).__name__)
 
-        mean, deviations, spread = jax.vmap(of_one)(x)
+        def of_one(points: Float[Array, "q d"]) -> tuple[Array, Array, Array]:
+            covariance = known.covariance(points, points)
+            half = base.explained(known, points)
+            root = root_of(known, points, covariance - half.T @ half)
+            spread = deviation(namespace(covariance).trace(covariance) / self.q)
+            return self.turned(known.predict(points).mean), base.normals @ half + base.fresh @ root.T, spread
+
+        mean, deviations, spread = stacked(of_one, x)
         return mean, deviations, self.temperature * spread, base
 
 
@@ -103,23 +114,23 @@ class BatchExpectedImprovement(Batch):
 
     scale: ClassVar[str] = "positive"
 
-    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike = None) -> "BatchExpectedImprovement":
+    def prepared(self, belief: Beliefs, *, seed: int = 0, pending: Points = None) -> "BatchExpectedImprovement":
         """With the incumbent, the base normals, and the function drawn at the pending points."""
-        best = ExpectedImprovement(self.best, maximize=self.maximize).prepared(belief).best
+        best = ExpectedImprovement(self.best, maximize=self.maximize).incumbent(belief)
         return self.drawn(belief, seed, pending, best=self.turned(best))
 
-    def __call__(self, belief: Any, x: Float[Array, "b q d"]) -> Float[Array, " b"]:
+    def __call__(self, belief: Beliefs, x: Float[Array, "b q d"]) -> Float[Array, " b"]:
         """The expected improvement of each set, in the units of the outcomes."""
         mean, deviations, _, base = self.joint(belief, x)
         top = (mean[:, None, :] + deviations).max(-1)
-        return jnp.maximum(top - base.best - self.xi, 0.0).mean(-1)
+        return namespace(top, self).maximum(top - base.best - self.xi, 0.0).mean(-1)
 
-    def climb(self, belief: Any, x: Float[Array, "b q d"]) -> Float[Array, " b"]:
+    def climb(self, belief: Beliefs, x: Float[Array, "b q d"]) -> Float[Array, " b"]:
         """log of E τ log(1 + Σⱼ exp((fⱼ - best - ξ)/τ))."""
         mean, deviations, tau, base = self.joint(belief, x)
         gaps = mean[:, None, :] + deviations - base.best[:, None] - self.xi
-        each = log_softplus(logsumexp(gaps / tau[:, None, None], axis=-1))
-        return jnp.log(tau) + logsumexp(each, axis=-1) - jnp.log(self.draws)
+        each = log_softplus(special(gaps).logsumexp(gaps / tau[:, None, None], axis=-1))
+        return namespace(tau).log(tau) + special(each).logsumexp(each, axis=-1) - np.log(self.draws)
 
 
 class BatchNoisyExpectedImprovement(BatchExpectedImprovement):
@@ -141,7 +152,7 @@ class BatchNoisyExpectedImprovement(BatchExpectedImprovement):
         if self.best is not None:
             raise DataError("BatchNoisyExpectedImprovement draws what is to be beaten; use BatchExpectedImprovement")
 
-    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike = None) -> "BatchNoisyExpectedImprovement":
+    def prepared(self, belief: Beliefs, *, seed: int = 0, pending: Points = None) -> "BatchNoisyExpectedImprovement":
         """With the base normals, and the function drawn at the rows seen and at the pending points."""
         rows = demand_inputs(belief, "use BatchExpectedImprovement(q, best=…)")
         return self.drawn(belief, seed, pending, self.rows, rows=rows)
@@ -163,20 +174,20 @@ class BatchUpperConfidenceBound(Batch):
     def __check_init__(self) -> None:
         check_number(self.beta, "beta", 0.0)
 
-    def __call__(self, belief: Any, x: Float[Array, "b q d"]) -> Float[Array, " b"]:
+    def __call__(self, belief: Beliefs, x: Float[Array, "b q d"]) -> Float[Array, " b"]:
         """The bound of each set and of the pending points, in the units of the outcomes."""
         heights, _ = self.heights(belief, x)
         return heights.max(-1).mean(-1)
 
-    def climb(self, belief: Any, x: Float[Array, "b q d"]) -> Float[Array, " b"]:
+    def climb(self, belief: Beliefs, x: Float[Array, "b q d"]) -> Float[Array, " b"]:
         """The same with soft maxima."""
         heights, tau = self.heights(belief, x)
-        return tau * logsumexp(heights / tau[:, None, None], axis=-1).mean(-1)
+        return tau * special(heights).logsumexp(heights / tau[:, None, None], axis=-1).mean(-1)
 
-    def heights(self, belief: Any, x: Float[Array, "b q d"]) -> tuple[Array, Array]:
+    def heights(self, belief: Beliefs, x: Float[Array, "b q d"]) -> tuple[Array, Array]:
         """μ + β√(π/2) |f - μ| at the points and at the pending ones, shape (b, s, q + r), and the temperature."""
         mean, deviations, tau, base = self.joint(belief, x)
-        width = self.beta * jnp.sqrt(jnp.pi / 2)
-        own = mean[:, None, :] + width * jnp.abs(deviations)
-        there = jnp.where(base.mask, base.mean + width * jnp.abs(base.deviations), NEVER)
-        return jnp.concatenate([own, jnp.broadcast_to(there, (len(x), *there.shape))], axis=-1), tau
+        xp, width = namespace(mean, self), self.beta * np.sqrt(np.pi / 2)
+        own = mean[:, None, :] + width * abs(deviations)
+        there = xp.where(base.mask, base.mean + width * abs(base.deviations), NEVER)
+        return xp.concatenate([own, xp.broadcast_to(there, (len(x), *there.shape))], axis=-1), tau

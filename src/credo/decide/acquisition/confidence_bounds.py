@@ -10,7 +10,6 @@ their β is the square of the one here.
 """
 
 import math
-from typing import Any
 
 import equinox as eqx
 from jaxtyping import Float
@@ -19,7 +18,7 @@ from credo.core.arrays import Array, as_float
 from credo.core.checks import check_count
 from credo.core.errors import DataError
 from credo.decide.acquisition.base import Directed
-from credo.decide.acquisition.checks import check_number
+from credo.decide.acquisition.checks import Beliefs, check_number
 
 
 class UpperConfidenceBound(Directed):
@@ -35,20 +34,20 @@ class UpperConfidenceBound(Directed):
     def __check_init__(self) -> None:
         check_number(self.beta, "beta", 0.0)
 
-    def __call__(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+    def __call__(self, belief: Beliefs, x: Float[Array, "m d"]) -> Float[Array, " m"]:
         """The bound, in the units of the outcomes."""
         mean, std = self.moments(belief, x)
         return mean + self.beta * std
 
     @staticmethod
     def schedule(
-        t: Any,
-        delta: Any = 0.1,
+        t: int,
+        delta: float = 0.1,
         *,
         size: int | None = None,
         dimension: int | None = None,
-        width: Any = 1.0,
-        slopes: tuple[Any, Any] = (1.0, 1.0),
+        width: float = 1.0,
+        slopes: tuple[float, float] = (1.0, 1.0),
     ) -> float:
         """β_t(δ): the bounds of all rounds hold together with probability 1 - δ.
 
@@ -95,7 +94,7 @@ class LowerConfidenceBound(UpperConfidenceBound):
     maximize: bool = eqx.field(static=True, default=False, kw_only=True)
 
 
-def regret_bound(rounds: Any, beta: Any, gain: Any, noise: Any) -> float:
+def regret_bound(rounds: int, beta: float, gain: float, noise: float) -> float:
     """β_T √(C₁ T γ_T), C₁ = 8/log(1 + 1/noise): what the regret of T rounds of UCB adds up to at most.
 
     It holds with probability 1 - δ for functions of the prior with k(x, x) ≤ 1. Srinivas et al. (2010), theorem 1.

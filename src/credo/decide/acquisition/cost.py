@@ -12,21 +12,33 @@ is the squared correlation between what is seen and what is sought: the share of
 at (x, s) takes away. Huang et al. multiply by the correlation and, for noise, by another factor; its square has both.
 """
 
-from typing import Any
+from collections.abc import Callable
 
 import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
 from credo.core.abilities import HasCovariance, KeepsRows
-from credo.core.arrays import Array, as_float
-from credo.core.checks import ArrayLike, check_table
+from credo.core.arrays import Array, as_float, namespace
 from credo.core.errors import DataError
+from credo.core.predictive import Predictive
+from credo.core.pytrees import changed
 from credo.decide.acquisition.base import SMALLEST, Acquisition, Positive
-from credo.decide.acquisition.checks import Predicts, check_number, demand_covariance, seen_inputs
+from credo.decide.acquisition.checks import (
+    Beliefs,
+    Points,
+    Predicts,
+    check_number,
+    demand_covariance,
+    seen_inputs,
+    single,
+    table_or_none,
+)
 from credo.decide.acquisition.improvement import ExpectedImprovement
+from credo.decide.acquisition.joint_draws import stacked
+
+Cost = Callable[[Array], Array] | Predicts
+"""A function of the rows, or a belief about the logarithm of what they cost."""
 
 
 class AffineCost(eqx.Module):
@@ -51,19 +63,27 @@ class AffineCost(eqx.Module):
         return self.fixed + self.slope * x[:, self.column]
 
 
-def log_expected_cost(cost: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+def log_expected_cost(cost: Cost, x: Float[Array, "m d"]) -> Float[Array, " m"]:
     """log E[c(x)]: of a function of the rows its logarithm; of a belief about log c, μ + σ²/2, as c is log-normal."""
     if not isinstance(cost, Predicts):
-        return jnp.log(cost(x))
+        spent = cost(x)
+        return namespace(spent).log(spent)
     prediction = cost.predict(x)
     return prediction.mean + 0.5 * (prediction.epistemic + prediction.aleatoric)
+
+
+def _as_cost(value: object) -> Cost:
+    if isinstance(value, Predicts) or callable(value):
+        return value
+    found = type(value).__name__
+    raise DataError(f"cost must be a function of the rows or a belief about log cost, found {found}")
 
 
 class Costly(Positive):
     """What scores per cost share: a positive score, and what an experiment costs."""
 
     acquisition: Acquisition
-    cost: Any
+    cost: Cost = eqx.field(converter=_as_cost)
 
     def __check_init__(self) -> None:
         name = type(self).__name__
@@ -72,16 +92,13 @@ class Costly(Positive):
                 f"{name} divides a score that is never negative, found {type(self.acquisition).__name__}; "
                 "use ExpectedImprovement, ProbabilityOfImprovement or MaxValueEntropySearch"
             )
-        if not isinstance(self.cost, Predicts) and not callable(self.cost):
-            found = type(self.cost).__name__
-            raise DataError(f"cost must be a function of the rows or a belief about log cost, found {found}")
 
-    def check_cost(self, belief: Any) -> None:
+    def check_cost(self, belief: Beliefs) -> None:
         """`DataError` where a cost at the rows that were seen is not positive."""
         rows = seen_inputs(belief[0] if isinstance(belief, tuple | list) else belief)
         if rows is None or not len(rows) or isinstance(self.cost, Predicts):
             return
-        costs = np.asarray(self.cost(jnp.asarray(rows)))
+        costs = np.asarray(self.cost(rows))
         if costs.shape != (len(rows),):
             raise DataError(f"cost must give one number per row: {len(rows)} are expected, found shape {costs.shape}")
         wrong = ~(np.isfinite(costs) & (costs > 0))
@@ -101,13 +118,13 @@ class PerCost(Costly):
 
     power: Float[Array, ""] = eqx.field(converter=as_float, default=1.0)
 
-    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike = None) -> "PerCost":
+    def prepared(self, belief: Beliefs, *, seed: int = 0, pending: Points = None) -> "PerCost":
         """With the inner score made ready."""
         check_number(self.power, "power", 0.0)
         self.check_cost(belief)
-        return self.filled(acquisition=self.acquisition.prepared(belief, seed=seed, pending=pending))
+        return changed(self, acquisition=self.acquisition.prepared(belief, seed=seed, pending=pending))
 
-    def climb(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+    def climb(self, belief: Beliefs, x: Float[Array, "m d"]) -> Float[Array, " m"]:
         """log a(x) - κ log E[c(x)]."""
         return self.acquisition.climb(belief, x) - self.power * log_expected_cost(self.cost, x)
 
@@ -115,7 +132,7 @@ class PerCost(Costly):
 class AtTarget(HasCovariance, KeepsRows):
     """A belief as it looks from the fidelity that matters: queries and rows seen have s = 1."""
 
-    belief: Any
+    belief: Predicts
     column: int = eqx.field(static=True, default=-1)
 
     def seen_inputs(self) -> Float[Array, "n d"] | None:
@@ -123,17 +140,19 @@ class AtTarget(HasCovariance, KeepsRows):
         rows = seen_inputs(self.belief)
         return rows if rows is None else self.moved(rows)
 
-    def moved(self, x: Any) -> Any:
+    def moved(self, x: Float[Array, "m d"]) -> Float[Array, "m d"]:
         """The rows with fidelity 1."""
-        return jnp.asarray(x).at[:, self.column].set(1.0)
+        target = np.arange(x.shape[1]) == self.column % x.shape[1]
+        return namespace(x).where(target, 1.0, x)
 
-    def predict(self, x: Any, **options: Any) -> Any:
+    def predict(self, x: Float[Array, "m d"]) -> Predictive:
         """The prediction at the target."""
-        return self.belief.predict(self.moved(x), **options)
+        return self.belief.predict(self.moved(x))
 
-    def covariance(self, x: Any, z: Any = None) -> Float[Array, "m q"]:
+    def covariance(self, x: Float[Array, "m d"], z: Float[Array, "q d"] | None = None) -> Float[Array, "m q"]:
         """The covariance at the target."""
-        return self.belief.covariance(self.moved(x), self.moved(x if z is None else z))
+        between = demand_covariance(self.belief, "MultiFidelity").covariance
+        return between(self.moved(x), self.moved(x if z is None else z))
 
 
 class MultiFidelity(Costly):
@@ -147,39 +166,42 @@ class MultiFidelity(Costly):
 
     column: int = eqx.field(static=True, default=-1)
 
-    def __init__(self, acquisition: Acquisition | None = None, cost: Any = None, column: int = -1):
+    def __init__(self, acquisition: Acquisition | None = None, cost: Cost | None = None, column: int = -1):
         self.acquisition = ExpectedImprovement() if acquisition is None else acquisition
         self.cost = AffineCost(column=column) if cost is None else cost
         self.column = column
 
-    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike = None) -> "MultiFidelity":
+    def prepared(self, belief: Beliefs, *, seed: int = 0, pending: Points = None) -> "MultiFidelity":
         """With the inner score made ready at the target."""
         demand_covariance(belief, type(self).__name__)
         rows = seen_inputs(belief)
         if rows is not None and len(rows):
             self._check_column(rows)
         self.check_cost(belief)
-        target = AtTarget(belief, self.column)
-        awaited = pending if pending is None or not len(pending) else target.moved(check_table(pending, "pending"))
-        return self.filled(acquisition=self.acquisition.prepared(target, seed=seed, pending=awaited))
+        target, awaited = AtTarget(single(belief), self.column), table_or_none(pending, "pending")
+        awaited = None if awaited is None else target.moved(awaited)
+        return changed(self, acquisition=self.acquisition.prepared(target, seed=seed, pending=awaited))
 
-    def climb(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+    def climb(self, belief: Beliefs, x: Float[Array, "m d"]) -> Float[Array, " m"]:
         """log a(x, 1) + log ρ²(x, s) - log E[c(x, s)]."""
-        worth = self.acquisition.climb(AtTarget(belief, self.column), x)
-        shared = jnp.maximum(self.correlation(belief, x), SMALLEST)
-        return worth + jnp.log(shared) - log_expected_cost(self.cost, x)
+        worth = self.acquisition.climb(AtTarget(single(belief), self.column), x)
+        shared = self.correlation(belief, x)
+        xp = namespace(shared)
+        return worth + xp.log(xp.maximum(shared, SMALLEST)) - log_expected_cost(self.cost, x)
 
-    def correlation(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+    def correlation(self, belief: Beliefs, x: Float[Array, "m d"]) -> Float[Array, " m"]:
         """ρ²(x, s) of each row."""
-        target = AtTarget(belief, self.column).moved(x)
+        known = demand_covariance(belief, type(self).__name__)
+        target = AtTarget(known, self.column).moved(x)
 
-        def pair(a: Float[Array, " d"], b: Float[Array, " d"]) -> Float[Array, ""]:
-            return belief.covariance(a[None], b[None])[0, 0]
+        def pair(both: Float[Array, "2 d"]) -> Float[Array, ""]:
+            return known.covariance(both[:1], both[1:])[0, 0]
 
-        here = belief.predict(x)
-        doubt = jnp.maximum(belief.predict(target).epistemic, SMALLEST)
-        seen = jnp.maximum(here.epistemic + here.aleatoric, SMALLEST)
-        return jnp.square(jax.vmap(pair)(x, target)) / (doubt * seen)
+        here, there = known.predict(x), known.predict(target)
+        xp = namespace(here, there)
+        doubt = xp.maximum(there.epistemic, SMALLEST)
+        seen = xp.maximum(here.epistemic + here.aleatoric, SMALLEST)
+        return stacked(pair, xp.stack([x, target], axis=1)) ** 2 / (doubt * seen)
 
     def _check_column(self, rows: Float[np.ndarray, "n d"]) -> None:
         d = rows.shape[1]

@@ -10,22 +10,29 @@ metamodels"; Yang, Emmerich, Deutz & Bäck (2019), "Efficient computation of exp
 """
 
 import itertools
-from typing import Any
 
 import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import logsumexp
 from jaxtyping import Bool, Float, Int
 
-from credo.core.arrays import Array, put
-from credo.core.checks import ArrayLike, check_count, check_table, check_vector
+from credo.core.abilities import PredictsJointly
+from credo.core.arrays import Array, Numeric, host, namespace, special
+from credo.core.checks import check_count, check_table, check_vector
 from credo.core.errors import DataError
 from credo.core.padding import bucket, pad_rows
+from credo.core.pytrees import changed
 from credo.decide.acquisition.base import Positive, deviation
-from credo.decide.acquisition.checks import check_draws, demand_covariance, demand_inputs, maybe_array
-from credo.decide.acquisition.joint_draws import root_of
+from credo.decide.acquisition.checks import (
+    Beliefs,
+    Points,
+    Predicts,
+    check_draws,
+    demand_covariance,
+    demand_inputs,
+    maybe_array,
+    table_or_none,
+)
+from credo.decide.acquisition.joint_draws import root_of, stacked
 from credo.decide.acquisition.normal_tails import log_improvement
 from credo.decide.acquisition.pending import believing
 from credo.decide.pareto import improvement_boxes, reference_point
@@ -56,15 +63,15 @@ class Beyond(eqx.Module):
     @property
     def lower(self) -> Float[Array, "b k"]:
         """The lower corners."""
-        return jnp.take_along_axis(self.edges, self.low, axis=0)
+        return namespace(self).take_along_axis(self.edges, self.low, axis=0)
 
     @property
     def upper(self) -> Float[Array, "b k"]:
         """The upper corners."""
-        return jnp.take_along_axis(self.edges, self.high, axis=0)
+        return namespace(self).take_along_axis(self.edges, self.high, axis=0)
 
 
-def beyond(values: Float[np.ndarray, "n k"], reference: Float[np.ndarray, " k"]) -> Beyond:
+def beyond(values: Float[Array, "n k"], reference: Float[np.ndarray, " k"]) -> Beyond:
     """The boxes beyond the front of the rows, above the reference."""
     boxes = improvement_boxes(values, reference)
     b, k = boxes.lower.shape
@@ -73,7 +80,7 @@ def beyond(values: Float[np.ndarray, "n k"], reference: Float[np.ndarray, " k"])
     edges = np.stack([pad_rows(column, length, np.inf) for column in columns], axis=1)
     low, high = (np.stack(list(map(np.searchsorted, columns, side.T)), axis=1) for side in boxes)
     size = max(FEWEST, bucket(b))
-    return Beyond(put(edges), put(pad_rows(low, size)), put(pad_rows(high, size)), put(np.arange(size) < b))
+    return Beyond(edges, pad_rows(low, size), pad_rows(high, size), np.arange(size) < b)
 
 
 class ExpectedHypervolumeImprovement(Positive):
@@ -93,15 +100,15 @@ class ExpectedHypervolumeImprovement(Positive):
     reference: Float[Array, " k"] | None = eqx.field(converter=maybe_array, default=None)
     maximize: Goals = eqx.field(static=True, default=True, kw_only=True)
     boxes: Beyond | None = eqx.field(default=None, kw_only=True)
-    believed: tuple[Any, ...] | None = eqx.field(default=None, kw_only=True)
+    believed: tuple[Predicts, ...] | None = eqx.field(default=None, kw_only=True)
     """The beliefs after the outcomes that are awaited, each taken to be its mean; None where none are."""
 
-    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike = None) -> "ExpectedHypervolumeImprovement":
+    def prepared(self, belief: Beliefs, *, seed: int = 0, pending: Points = None) -> "ExpectedHypervolumeImprovement":
         """With the boxes beyond the front; pending rows count as if their means had been observed."""
         boxes, believed = self._facing(belief, pending)
-        return self.filled(front=None, boxes=boxes, believed=believed)
+        return changed(self, front=None, boxes=boxes, believed=believed)
 
-    def climb(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+    def climb(self, belief: Beliefs, x: Float[Array, "m d"]) -> Float[Array, " m"]:
         """log EHVI of each row."""
         mean, variance = _moments(self._after(belief), x)
         return _log_volume(self._ready(), mean * self.signs(mean.shape[1]), deviation(variance))
@@ -120,21 +127,21 @@ class ExpectedHypervolumeImprovement(Positive):
             )
         return self.boxes
 
-    def _after(self, belief: Any) -> tuple[Any, ...]:
+    def _after(self, belief: Beliefs) -> tuple[Predicts, ...]:
         return objectives(belief) if self.believed is None else self.believed
 
-    def _facing(self, belief: Any, pending: Any) -> tuple[Beyond, tuple[Any, ...] | None]:
+    def _facing(self, belief: Beliefs, pending: Points) -> tuple[Beyond, tuple[Predicts, ...] | None]:
         """The boxes, and the beliefs after what is pending."""
         beliefs, believed = objectives(belief), None
-        if pending is not None and len(pending):
-            rows = check_table(pending, "pending")
+        rows = table_or_none(pending, "pending")
+        if rows is not None:
             believed = tuple(believing(one, rows) for one in beliefs)
         if self.front is None:
-            values = np.asarray(_moments(believed or beliefs, put(_inputs(believed or beliefs)))[0])
+            values = host(_moments(believed or beliefs, _inputs(believed or beliefs))[0])
         else:
             values = check_table(self.front, "front")
-            if believed is not None:
-                values = np.concatenate([values, np.asarray(_moments(believed, put(rows))[0])])
+            if rows is not None and believed is not None:
+                values = np.concatenate([values, host(_moments(believed, rows)[0])])
         signs = self.signs(values.shape[1])
         if self.reference is None:
             origin = reference_point(values * signs)
@@ -166,10 +173,16 @@ class BatchExpectedHypervolumeImprovement(ExpectedHypervolumeImprovement):
     base: Draws | None = eqx.field(default=None, kw_only=True)
 
     def __init__(
-        self, q: int, front: ArrayLike = None, reference: ArrayLike = None, *, draws: int = 128, maximize: Goals = True
+        self,
+        q: int,
+        front: Numeric | None = None,
+        reference: Numeric | None = None,
+        *,
+        draws: int = 128,
+        maximize: Goals = True,
     ):
         self.q, self.draws, self.maximize = q, draws, maximize
-        self.reference, self.front = reference, front
+        self.reference, self.front = maybe_array(reference), maybe_array(front)
         self.boxes, self.believed, self.base = None, None, None
 
     def __check_init__(self) -> None:
@@ -181,50 +194,50 @@ class BatchExpectedHypervolumeImprovement(ExpectedHypervolumeImprovement):
                 "choose them one after the other, with those chosen as pending"
             )
 
-    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike = None) -> Any:
+    def prepared(self, belief: Beliefs, *, seed: int = 0, pending: Points = None) -> "ExpectedHypervolumeImprovement":
         """With the boxes beyond the front and the draws."""
         for one in objectives(belief):
             if not isinstance(one, MultiGP):
                 demand_covariance(one, type(self).__name__)
-        ready: Any = super().prepared(belief, seed=seed, pending=pending)
-        k = ready._ready().lower.shape[1]
-        base = put(normals(self.draws, self.q * k, seed).reshape(self.draws, self.q, k))
-        return ready.filled(base=base)
+        ready = super().prepared(belief, seed=seed, pending=pending)
+        k = ready._ready().edges.shape[1]
+        return changed(ready, base=normals(self.draws, self.q * k, seed).reshape(self.draws, self.q, k))
 
-    def __call__(self, belief: Any, x: Float[Array, "n q d"]) -> Float[Array, " n"]:
+    def __call__(self, belief: Beliefs, x: Float[Array, "n q d"]) -> Float[Array, " n"]:
         """EHVI of each set of q points."""
-        return jax.vmap(lambda points: self._volume(self._after(belief), points))(x)
+        return stacked(lambda points: self._volume(self._after(belief), points), x)
 
-    def climb(self, belief: Any, x: Float[Array, "n q d"]) -> Float[Array, " n"]:
+    def climb(self, belief: Beliefs, x: Float[Array, "n q d"]) -> Float[Array, " n"]:
         """log(EHVI of the set + mean EHVI of its points/1000)."""
         n, q, d = x.shape
         value = self(belief, x)
-        together = jnp.where(value > 0, jnp.log(jnp.where(value > 0, value, 1.0)), -jnp.inf)
+        xp = namespace(value)
+        together = xp.where(value > 0, xp.log(xp.where(value > 0, value, 1.0)), -np.inf)
         alone = ExpectedHypervolumeImprovement.climb(self, belief, x.reshape(n * q, d)).reshape(n, q)
-        return jnp.logaddexp(together, logsumexp(alone, axis=1) + jnp.log(TAIL / q))
+        return xp.logaddexp(together, special(alone).logsumexp(alone, axis=1) + np.log(TAIL / q))
 
-    def _volume(self, beliefs: tuple[Any, ...], x: Float[Array, "q d"]) -> Float[Array, ""]:
+    def _volume(self, beliefs: tuple[Predicts, ...], x: Float[Array, "q d"]) -> Float[Array, ""]:
         boxes = self._ready()
         if self.base is None or x.shape[0] != self.q:
             raise DataError(f"sets of q = {self.q} points are expected, found {x.shape[0]} points")
         y = _joint_draws(beliefs, x, self.base) * self.signs(self.base.shape[2])
-        total = jnp.zeros((y.shape[0], boxes.lower.shape[0]))
+        xp, total = namespace(y, boxes), np.zeros((y.shape[0], len(boxes.mask)))
         for size in range(1, self.q + 1):
             for chosen in itertools.combinations(range(self.q), size):
-                least = jnp.min(y[:, chosen, :], axis=1)
-                sides = jnp.minimum(least[:, None, :], boxes.upper) - boxes.lower
-                total = total - (-1) ** size * jnp.prod(jnp.maximum(sides, 0.0), axis=2)
-        return jnp.mean(jnp.sum(jnp.where(boxes.mask, total, 0.0), axis=1))
+                least = y[:, chosen, :].min(1)
+                sides = xp.minimum(least[:, None, :], boxes.upper) - boxes.lower
+                total = total - (-1) ** size * xp.maximum(sides, 0.0).prod(2)
+        return xp.where(boxes.mask, total, 0.0).sum(1).mean()
 
 
-def objectives(belief: Any) -> tuple[Any, ...]:
+def objectives(belief: Beliefs) -> tuple[Predicts, ...]:
     """The beliefs of a tuple, a list or `Independent`; a belief with several outputs is the only one."""
     if isinstance(belief, Independent):
         return belief.gps
-    return tuple(belief) if isinstance(belief, tuple | list) else (belief,)
+    return (belief,) if isinstance(belief, Predicts) else tuple(belief)
 
 
-def _inputs(beliefs: tuple[Any, ...]) -> Float[np.ndarray, "n d"]:
+def _inputs(beliefs: tuple[Predicts, ...]) -> Float[np.ndarray, "n d"]:
     """The rows that any of the beliefs has seen, each once."""
     seen = []
     for one in beliefs:
@@ -233,17 +246,19 @@ def _inputs(beliefs: tuple[Any, ...]) -> Float[np.ndarray, "n d"]:
     return np.unique(np.concatenate(seen), axis=0)
 
 
-def _moments(beliefs: tuple[Any, ...], x: Float[Array, "m d"]) -> tuple[Float[Array, "m k"], Float[Array, "m k"]]:
+def _moments(beliefs: tuple[Predicts, ...], x: Float[Array, "m d"]) -> tuple[Float[Array, "m k"], Float[Array, "m k"]]:
     """The mean and the variance of every objective at each row."""
     each = [one.predict(x) for one in beliefs]
     mean, variance = ([getattr(p, name).reshape(x.shape[0], -1) for p in each] for name in ("mean", "epistemic"))
-    return jnp.concatenate(mean, axis=1), jnp.concatenate(variance, axis=1)
+    xp = namespace(mean, variance)
+    return xp.concatenate(mean, axis=1), xp.concatenate(variance, axis=1)
 
 
-def _joint_draws(beliefs: tuple[Any, ...], x: Float[Array, "q d"], base: Draws) -> Draws:
+def _joint_draws(beliefs: tuple[Predicts, ...], x: Float[Array, "q d"], base: Draws) -> Draws:
     """Draws of every objective at the rows together: mean + L·base with LLᵀ their covariance."""
     parts, start = [], 0
     for one in beliefs:
+        assert isinstance(one, PredictsJointly | MultiGP)
         prediction = one.predict(x, joint=True)
         mean = prediction.mean.reshape(x.shape[0], -1)
         outputs = mean.shape[1]
@@ -252,7 +267,7 @@ def _joint_draws(beliefs: tuple[Any, ...], x: Float[Array, "q d"], base: Draws) 
         own = base[:, :, start : start + outputs].reshape(-1, mean.size)
         parts.append(mean + (own @ root.T).reshape(-1, *mean.shape))
         start += outputs
-    return jnp.concatenate(parts, axis=2)
+    return namespace(parts).concatenate(parts, axis=2)
 
 
 def _log_volume(boxes: Beyond, mean: Float[Array, "m k"], std: Float[Array, "m k"]) -> Float[Array, " m"]:
@@ -261,10 +276,11 @@ def _log_volume(boxes: Beyond, mean: Float[Array, "m k"], std: Float[Array, "m k
     In a narrow box the difference cancels, which does no harm: nothing above l is dominated, so the sum is at least
     Π_j ψ_j(l_j), beside which the rounding of the box is small.
     """
-    last = jnp.isinf(boxes.edges)
-    z = (mean[:, None, :] - jnp.where(last, 0.0, boxes.edges)) / std[:, None, :]
-    excess = jnp.where(last, -jnp.inf, log_improvement(z) + jnp.log(std)[:, None, :])
-    lower, upper = (jnp.take_along_axis(excess, side[None], axis=1) for side in (boxes.low, boxes.high))
-    ratio = jnp.minimum(upper - lower, -jnp.finfo(float).eps)
-    sides = jnp.sum(lower + jnp.log(-jnp.expm1(ratio)), axis=2)
-    return logsumexp(jnp.where(boxes.mask, sides, -jnp.inf), axis=1)
+    xp = namespace(boxes, mean, std)
+    last = xp.isinf(boxes.edges)
+    z = (mean[:, None, :] - xp.where(last, 0.0, boxes.edges)) / std[:, None, :]
+    excess = xp.where(last, -np.inf, log_improvement(z) + xp.log(std)[:, None, :])
+    lower, upper = (xp.take_along_axis(excess, side[None], axis=1) for side in (boxes.low, boxes.high))
+    ratio = xp.minimum(upper - lower, -np.finfo(float).eps)
+    sides = (lower + xp.log(-xp.expm1(ratio))).sum(2)
+    return special(sides).logsumexp(xp.where(boxes.mask, sides, -np.inf), axis=1)

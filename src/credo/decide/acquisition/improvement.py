@@ -10,25 +10,27 @@ With f(x) ~ N(μ, σ²), incumbent `best`, margin ξ and z = (μ - best - ξ)/σ
 """
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import logsumexp
 from jaxtyping import Bool, Float
 
-from credo.core.arrays import Array, as_float
-from credo.core.checks import ArrayLike, check_count
+from credo.core.arrays import Array, as_float, host, namespace, special
+from credo.core.checks import check_count
 from credo.core.errors import DataError
-from credo.core.padding import by_bucket
+from credo.core.pytrees import changed
 from credo.decide.acquisition.base import Acquisition, Directed, Positive, deviation
 from credo.decide.acquisition.checks import (
+    Beliefs,
+    Points,
     Predicts,
     check_draws,
     check_number,
+    demand_covariance,
     demand_inputs,
     maybe_array,
+    single,
     table_or_none,
 )
 from credo.decide.acquisition.joint_draws import Baseline, baseline
@@ -47,20 +49,23 @@ class Improving(Directed, Positive):
         check_number(self.best, "best")
         check_number(self.xi, "xi")
 
-    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike = None) -> "Improving":
+    def prepared(self, belief: Beliefs, *, seed: int = 0, pending: Points = None) -> "Improving":
         """With the incumbent filled in, where `best` is None."""
         return self.against(belief, None, seed, pending)
 
-    def against(self, belief: Any, keep: np.ndarray | None, seed: int, pending: Any) -> "Improving":
+    def against(self, belief: Beliefs, keep: np.ndarray | None, seed: int, pending: Points) -> "Improving":
         """`prepared`, the incumbent being one of the rows in `keep` (None: of all)."""
+        return changed(self, best=self.incumbent(belief, keep))
+
+    def incumbent(self, belief: Beliefs, keep: np.ndarray | None = None) -> Float[Array, ""]:
+        """`best`, or the best mean at the rows in `keep` (None: at all)."""
         if self.best is not None:
-            return self
+            return self.best
         inputs = demand_inputs(belief, NO_ROWS)
         rows = inputs if keep is None else inputs[keep]
-        best = np.max(self.turned(np.asarray(belief.predict(rows).mean)))
-        return self.filled(best=jnp.asarray(self.turned(best)))
+        return self.turned(np.max(self.turned(host(single(belief).predict(rows).mean))))
 
-    def gap(self, belief: Any, x: Float[Array, "m d"]) -> tuple[Float[Array, " m"], Float[Array, " m"]]:
+    def gap(self, belief: Beliefs, x: Float[Array, "m d"]) -> tuple[Float[Array, " m"], Float[Array, " m"]]:
         """z = (μ - best - ξ)/σ and σ; `best` is in the units of the outcomes, whichever way is good."""
         if self.best is None:
             raise DataError(f"{type(self).__name__} does not know what to beat; call prepared(belief), or {NO_ROWS}")
@@ -77,7 +82,7 @@ class ProbabilityOfImprovement(Improving):
         maximize: False where small outcomes are good.
     """
 
-    def climb(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+    def climb(self, belief: Beliefs, x: Float[Array, "m d"]) -> Float[Array, " m"]:
         """Its logarithm."""
         return log_cdf(self.gap(belief, x)[0])
 
@@ -91,10 +96,10 @@ class ExpectedImprovement(Improving):
         maximize: False where small outcomes are good.
     """
 
-    def climb(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+    def climb(self, belief: Beliefs, x: Float[Array, "m d"]) -> Float[Array, " m"]:
         """log σ + log(φ(z) + z Φ(z))."""
         z, std = self.gap(belief, x)
-        return jnp.log(std) + log_improvement(z)
+        return namespace(std).log(std) + log_improvement(z)
 
 
 class LogExpectedImprovement(ExpectedImprovement):
@@ -125,24 +130,33 @@ class NoisyExpectedImprovement(Improving):
         if self.best is not None:
             raise DataError("NoisyExpectedImprovement draws what is to be beaten; use ExpectedImprovement(best=…)")
 
-    def against(self, belief: Any, keep: np.ndarray | None, seed: int, pending: Any) -> "NoisyExpectedImprovement":
+    def against(
+        self, belief: Beliefs, keep: np.ndarray | None, seed: int, pending: Points
+    ) -> "NoisyExpectedImprovement":
         """With f drawn at the rows in `keep` (None: all) and at the pending ones."""
         inputs = demand_inputs(belief, "use ExpectedImprovement(best=…)")
         rows = inputs if keep is None else inputs[keep]
         more = table_or_none(pending, "pending")
         drawn = baseline(belief, self.maximize, self.draws, 0, self.rows, seed, rows=rows, pending=more)
-        return self.filled(baseline=drawn)
+        return changed(self, baseline=drawn)
 
-    def climb(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+    def climb(self, belief: Beliefs, x: Float[Array, "m d"]) -> Float[Array, " m"]:
         """Its logarithm."""
         if self.baseline is None:
             raise DataError("NoisyExpectedImprovement has no draws yet; call prepared(belief) first")
         mean, std = self.moments(belief, x)
-        half = self.baseline.explained(belief, x)
-        left = deviation(jnp.square(std) - jnp.square(half).sum(0))
+        half = self.baseline.explained(demand_covariance(belief, "a joint draw"), x)
+        left = deviation(std**2 - (half**2).sum(0))
         given = mean + self.baseline.normals @ half
         z = (given - self.baseline.best[:, None] - self.xi) / left
-        return jnp.log(left) + logsumexp(log_improvement(z), axis=0) - jnp.log(self.draws)
+        return namespace(left).log(left) + special(z).logsumexp(log_improvement(z), axis=0) - np.log(self.draws)
+
+
+def _as_belief(value: object) -> Predicts:
+    if isinstance(value, Predicts):
+        return value
+    found = type(value).__name__
+    raise DataError(f"Feasibility takes a belief first, found {found}; e.g. Feasibility(gp_of_the_temperature, 80.0)")
 
 
 class Feasibility(Positive):
@@ -158,25 +172,21 @@ class Feasibility(Positive):
         with_noise: whether the outcome with its noise must satisfy it, instead of the function.
     """
 
-    belief: Any
+    belief: Predicts = eqx.field(converter=_as_belief)
     threshold: Float[Array, ""] = eqx.field(converter=as_float)
     at_most: bool = eqx.field(static=True, default=True)
     with_noise: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self) -> None:
         check_number(self.threshold, "threshold")
-        if not isinstance(self.belief, Predicts):
-            raise DataError(
-                f"Feasibility takes a belief first, found {type(self.belief).__name__}; "
-                "e.g. Feasibility(gp_of_the_temperature, 80.0)"
-            )
 
-    def climb(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+    def climb(self, belief: Beliefs, x: Float[Array, "m d"]) -> Float[Array, " m"]:
         """The logarithm of the probability; the belief that is optimized is not looked at."""
         prediction = self.belief.predict(x)
         if prediction.discrete:
             reached = prediction.cdf(self.threshold)
-            return jnp.log(jnp.maximum(reached if self.at_most else 1 - reached, 1e-300))
+            xp = namespace(reached)
+            return xp.log(xp.maximum(reached if self.at_most else 1 - reached, 1e-300))
         spread = prediction.epistemic + prediction.aleatoric if self.with_noise else prediction.epistemic
         gap = self.threshold - prediction.mean
         return log_cdf((gap if self.at_most else -gap) / deviation(spread))
@@ -203,29 +213,28 @@ class Constrained(Positive):
         several = (feasibilities,) if isinstance(feasibilities, Feasibility) else tuple(feasibilities)
         if not several or not all(isinstance(one, Feasibility) for one in several):
             raise DataError("Constrained takes an acquisition and one or more Feasibility, e.g. Feasibility(gp, 80.0)")
-        self.acquisition, self.feasibilities, self.found = acquisition, several, jnp.asarray(True)
+        self.acquisition, self.feasibilities, self.found = acquisition, several, np.asarray(True)
 
     @property
     def scale(self) -> str:  # type: ignore[override]
         """A positive score, or the logarithm of one."""
         return "log" if self.acquisition.scale == "log" else "positive"
 
-    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike = None) -> "Constrained":
+    def prepared(self, belief: Beliefs, *, seed: int = 0, pending: Points = None) -> "Constrained":
         """With the incumbent chosen among the rows that are likely feasible."""
         inner = self.acquisition
         if not isinstance(inner, Improving) or inner.best is not None:
-            return self.filled(acquisition=inner.prepared(belief, seed=seed, pending=pending))
+            return changed(self, acquisition=inner.prepared(belief, seed=seed, pending=pending))
         inputs = demand_inputs(belief, NO_ROWS)
-        keep = np.asarray(by_bucket(_log_feasible, inputs, self.feasibilities)) > np.log(0.5)
+        keep = host(self.log_feasible(inputs)) > np.log(0.5)
         ready = inner.against(belief, keep if keep.any() else None, seed, pending)
-        return self.filled(acquisition=ready, found=jnp.asarray(bool(keep.any())))
+        return changed(self, acquisition=ready, found=np.asarray(keep.any()))
 
-    def climb(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+    def climb(self, belief: Beliefs, x: Float[Array, "m d"]) -> Float[Array, " m"]:
         """log score + Σ log P(feasible)."""
-        objective = jnp.where(self.found, self.acquisition.log_positive(belief, x), 0.0)
-        return objective + _log_feasible(x, self.feasibilities)
+        score = self.acquisition.log_positive(belief, x)
+        return namespace(score, self.found).where(self.found, score, 0.0) + self.log_feasible(x)
 
-
-@eqx.filter_jit
-def _log_feasible(x: Float[Array, "m d"], feasibilities: tuple[Feasibility, ...]) -> Float[Array, " m"]:
-    return jnp.stack([one.climb(None, x) for one in feasibilities]).sum(0)
+    def log_feasible(self, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+        """Σ log P(feasible)."""
+        return sum((one.climb(one.belief, x) for one in self.feasibilities), np.zeros(len(x)))

@@ -6,39 +6,36 @@ MutualInformation      H[y | x] - E H[y | x, θ], called BALD         Houlsby, H
 MaxValueEntropySearch  I(f*; f(x)), f* = max f                       Wang & Jegelka (2017)
 """
 
-from collections.abc import Callable
-from typing import Any
-
 import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import logsumexp
 from jaxtyping import Float
+from scipy.special import log_ndtr
 
 from credo.core.abilities import DrawsFunctions
-from credo.core.arrays import Array
-from credo.core.checks import ArrayLike, check_count
+from credo.core.arrays import Array, host, namespace, special
+from credo.core.checks import check_count
 from credo.core.errors import DataError
 from credo.core.predictive import Bernoulli, Categorical, Predictive
-from credo.decide.acquisition.base import SMALLEST, Acquisition, Directed, Positive, deviation
-from credo.decide.acquisition.checks import around, maybe_array, table_or_none
+from credo.core.pytrees import changed
+from credo.decide.acquisition.base import SMALLEST, Acquisition, Directed, Positive
+from credo.decide.acquisition.checks import Beliefs, Points, around, maybe_array, single, table_or_none
 from credo.decide.acquisition.normal_tails import log_information
 
 
 class MaxVariance(Acquisition):
     """Var f(x): what is known least. For classes the mutual information of outcome and parameters."""
 
-    def __call__(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+    def __call__(self, belief: Beliefs, x: Float[Array, "m d"]) -> Float[Array, " m"]:
         """The epistemic doubt."""
-        return belief.predict(x).epistemic
+        return single(belief).predict(x).epistemic
 
 
 class MaxEntropy(Acquisition):
     """H[y | x]: the outcome that is predicted with most doubt, noise included."""
 
-    def __call__(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+    def __call__(self, belief: Beliefs, x: Float[Array, "m d"]) -> Float[Array, " m"]:
         """The entropy of the predictive outcome, in nats."""
-        return belief.predict(x).entropy()
+        return single(belief).predict(x).entropy()
 
 
 class MutualInformation(Acquisition):
@@ -48,9 +45,9 @@ class MutualInformation(Acquisition):
     the entropy.
     """
 
-    def __call__(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+    def __call__(self, belief: Beliefs, x: Float[Array, "m d"]) -> Float[Array, " m"]:
         """The information, in nats."""
-        prediction = belief.predict(x)
+        prediction = single(belief).predict(x)
         return prediction.epistemic if isinstance(prediction, Bernoulli | Categorical) else information(prediction)
 
 
@@ -59,7 +56,9 @@ BALD = MutualInformation
 
 def information(prediction: Predictive) -> Float[Array, " m"]:
     """½ log(1 + σ²/σₙ²), for each query."""
-    return 0.5 * jnp.log1p(prediction.epistemic / jnp.maximum(prediction.aleatoric, SMALLEST))
+    doubt, noise = prediction.epistemic, prediction.aleatoric
+    xp = namespace(doubt, noise)
+    return 0.5 * xp.log1p(doubt / xp.maximum(noise, SMALLEST))
 
 
 class KnowsMaxima(Directed):
@@ -79,21 +78,19 @@ class KnowsMaxima(Directed):
         if self.method not in ("gumbel", "functions"):
             raise DataError(f'method must be "gumbel" or "functions", found {self.method!r}')
 
-    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike = None) -> "KnowsMaxima":
+    def prepared(self, belief: Beliefs, *, seed: int = 0, pending: Points = None) -> "KnowsMaxima":
         """With draws of the maximum of ±f; they are kept in the sense in which large is good."""
         if self.maxima is not None:
             return self
-        if self.at is None:
+        table = self.at
+        if table is None:
             table = around(belief, 1024, seed, "say over which points the maximum is taken, at=")
-        else:
-            table = np.asarray(self.at)
-        mean = self.turned(np.asarray(belief.predict(table).mean))
+        mean, std = host(self.moments(belief, table))
         if self.method == "functions":
             maxima = self.turned(drawn_functions(belief, self.draws, seed, table)).max(1)
         else:
-            std = np.asarray(deviation(belief.predict(table).epistemic))
             maxima = gumbel_maxima(mean, std, self.draws, seed)
-        return self.filled(maxima=jnp.asarray(np.maximum(maxima, mean.max())))
+        return changed(self, maxima=np.maximum(maxima, mean.max()))
 
     def drawn(self) -> Float[Array, " k"]:
         """The maxima, or an error that says how to get them."""
@@ -102,24 +99,22 @@ class KnowsMaxima(Directed):
         return self.maxima
 
 
-def drawn_functions(belief: Any, draws: int, seed: int, x: np.ndarray) -> np.ndarray:
+def drawn_functions(belief: Beliefs, draws: int, seed: int, x: Array) -> np.ndarray:
     """Joint draws of the function at the rows of x, shape (draws, m)."""
     if not isinstance(belief, DrawsFunctions):
         raise DataError(
             f'method="functions" needs a belief with sample_functions, e.g. credo.GP, found {type(belief).__name__}; '
             'use method="gumbel"'
         )
-    draw: Callable[..., Any] = belief.sample_functions
-    return np.asarray(draw(draws, seed=seed, columns=x.shape[1])(x))
+    return np.asarray(belief.sample_functions(draws, seed=seed, columns=x.shape[1])(x))
 
 
-def gumbel_maxima(mean: np.ndarray, std: np.ndarray, draws: int, seed: int) -> np.ndarray:
+def gumbel_maxima(mean: Array, std: Array, draws: int, seed: int) -> Array:
     """Draws of the maximum of independent N(mean, std²), through a Gumbel law with the same quartiles.
 
     P(max ≤ y) = Π Φ((y - μᵢ)/σᵢ) is inverted at ¼ and ¾; -log(-log u) is the Gumbel quantile. Dependence makes the
     true maximum smaller: the draws err on the side of exploration. Wang & Jegelka (2017), section 3.1.
     """
-    from scipy.special import log_ndtr
 
     def quantile(level: float) -> float:
         low, high = float(np.max(mean - 5 * std)), float(np.max(mean + 8 * std))
@@ -129,7 +124,7 @@ def gumbel_maxima(mean: np.ndarray, std: np.ndarray, draws: int, seed: int) -> n
             low, high = (middle, high) if below else (low, middle)
         return 0.5 * (low + high)
 
-    def gumbel(u: Any) -> Any:
+    def gumbel(u: Array | float) -> Array:
         return -np.log(-np.log(u))
 
     lower, upper = quantile(0.25), quantile(0.75)
@@ -150,8 +145,9 @@ class MaxValueEntropySearch(KnowsMaxima, Positive):
         maximize: False where small outcomes are good.
     """
 
-    def climb(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+    def climb(self, belief: Beliefs, x: Float[Array, "m d"]) -> Float[Array, " m"]:
         """Its logarithm."""
         maxima = self.drawn()
         mean, std = self.moments(belief, x)
-        return logsumexp(log_information((maxima[:, None] - mean) / std), axis=0) - jnp.log(len(maxima))
+        each = log_information((maxima[:, None] - mean) / std)
+        return special(each).logsumexp(each, axis=0) - np.log(len(maxima))

@@ -8,21 +8,23 @@ The base normals are fixed, so that a score that averages over the draws is a sm
 Wilson, Hutter & Deisenroth (2018), "Maximizing acquisition functions for Bayesian optimization".
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import TypeVar
 
 import equinox as eqx
-import jax.numpy as jnp
+import jax
 import numpy as np
 from jaxtyping import Bool, Float
 
-from credo.core.arrays import Array, put
+from credo.core.arrays import Array, host, is_traced, namespace
 from credo.core.linalg import factorize, solve_lower
 from credo.core.padding import bucket, pad_rows
 from credo.decide.acquisition.base import deviation
-from credo.decide.acquisition.checks import demand_covariance
+from credo.decide.acquisition.checks import Beliefs, Covaries, demand_covariance, single
 from credo.infer.quasi_random import normals
 from credo.models.gp.base import GaussianProcess
 
+T = TypeVar("T")
 Square = Float[Array, "m m"]
 Mask = Bool[Array, " m"] | None
 
@@ -44,70 +46,73 @@ class Baseline(eqx.Module):
         """The draws minus their mean."""
         return self.normals @ self.root.T
 
-    def explained(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, "r m"]:
+    def explained(self, belief: Covaries, x: Float[Array, "m d"]) -> Float[Array, "r m"]:
         """w = L⁻¹ cov(B, x)."""
         if not len(self.mask):
-            return jnp.zeros((0, x.shape[0]))
-        return solve_lower(self.root, jnp.where(self.mask[:, None], belief.covariance(self.points, x), 0.0))
+            return np.zeros((0, x.shape[0]))
+        between = belief.covariance(self.points, x)
+        return solve_lower(self.root, namespace(between, self.mask).where(self.mask[:, None], between, 0.0))
 
 
 def baseline(
-    belief: Any,
+    belief: Beliefs,
     maximize: bool,
     draws: int,
     q: int,
     size: int,
     seed: int,
     *,
-    rows: np.ndarray | None = None,
-    pending: Any = None,
-    best: Any = None,
+    rows: Array | None = None,
+    pending: Array | None = None,
+    best: Array | float | None = None,
 ) -> Baseline:
     """The draws of ±f at the pending points and at the rows that may be the best one, for q points to come.
 
     Of the rows, those of the largest mean + 2 std are kept so that no more than `size` points are drawn; pending ones
     are always kept. `best` is an incumbent that is known, in the units of ±f.
     """
-    demand_covariance(belief, "a joint draw")
+    known = demand_covariance(belief, "a joint draw")
     points = [np.asarray(v) for v in (pending, rows) if v is not None]
     room = size - (0 if pending is None else len(points[0]))
     if rows is not None and len(points[-1]) > room:
-        points[-1] = points[-1][promising(belief, points[-1], maximize)[: max(room, 1)]]
+        points[-1] = points[-1][promising(known, points[-1], maximize)[: max(room, 1)]]
     table = np.concatenate(points) if points else np.zeros((0, 1))
     n = len(table)
     r = 0 if n == 0 else (bucket(n) if rows is None else max(size, bucket(n)))
     base = normals(draws, q + r, seed) if q + r else np.zeros((draws, 0))
-    mask = put(np.arange(r) < n)
-    least = put(np.full(draws, -np.inf if best is None else float(best)))
-    fresh, own = put(base[:, :q]), put(base[:, q:])
+    mask, fresh, own = np.arange(r) < n, base[:, :q], base[:, q:]
+    least = np.full(draws, -np.inf if best is None else float(best))
     if n == 0:
-        return Baseline(put(table), mask, jnp.zeros(0), jnp.zeros((0, 0)), own, fresh, least)
-    return _settled(belief, put(pad_rows(table, r)), mask, own, fresh, least, 1.0 if maximize else -1.0)
+        return Baseline(table, mask, np.zeros(0), np.zeros((0, 0)), own, fresh, least)
+    places = pad_rows(table, r)
+    mean = host(known.predict(places).mean) * (1.0 if maximize else -1.0)
+    root = host(root_of(known, places, known.covariance(places, places), mask))
+    values = np.where(mask, mean + own @ root.T, -np.inf)
+    return Baseline(places, mask, mean, root, own, fresh, np.maximum(least, values.max(1)))
 
 
-def promising(belief: Any, rows: np.ndarray, maximize: bool) -> np.ndarray:
+def promising(belief: Beliefs, rows: np.ndarray, maximize: bool) -> np.ndarray:
     """The rows in the order of mean + 2 std, largest first."""
-    prediction = belief.predict(rows)
-    mean = np.asarray(prediction.mean) * (1.0 if maximize else -1.0)
-    return np.argsort(-(mean + 2 * np.sqrt(np.asarray(prediction.epistemic))), kind="stable")
+    prediction = host(single(belief).predict(rows))
+    mean = prediction.mean * (1.0 if maximize else -1.0)
+    return np.argsort(-(mean + 2 * np.sqrt(prediction.epistemic)), kind="stable")
 
 
-@eqx.filter_jit
-def _settled(belief: Any, points: Any, mask: Any, own: Any, fresh: Any, least: Any, sign: Any) -> Baseline:
-    mean = sign * belief.predict(points).mean
-    root = root_of(belief, points, belief.covariance(points, points), mask)
-    values = jnp.where(mask, mean + own @ root.T, -jnp.inf)
-    return Baseline(points, mask, mean, root, own, fresh, jnp.maximum(least, values.max(1)))
+def stacked(function: Callable[[Array], T], x: Float[Array, "b q d"]) -> T:
+    """The function of each set of points, its results stacked: one program where x is traced."""
+    if is_traced(x):
+        return jax.vmap(function)(x)
+    return jax.tree.map(lambda *leaves: np.stack(host(leaves)), *map(function, x))
 
 
-def root_of(belief: Any, x: Float[Array, "m d"], covariance: Square, mask: Mask = None) -> Square:
+def root_of(belief: object, x: Float[Array, "m d"], covariance: Square, mask: Mask = None) -> Square:
     """L with LLᵀ = covariance + what rounding leaves unknown of it, which keeps L regular where f is known."""
-    m = x.shape[0]
+    m, xp = x.shape[0], namespace(covariance, mask)
     if isinstance(belief, GaussianProcess):
         capacity = 0 if belief.seen is None else belief.seen.x.shape[0]
-        floor = (m + capacity) * jnp.finfo(float).eps * belief.prior.kernel.diagonal(x).max()
+        floor = (m + capacity) * np.finfo(float).eps * belief.prior.kernel.diagonal(x).max()
     else:
-        floor = 1e-12 * jnp.diagonal(covariance).max()
-    factor = factorize(covariance + floor * jnp.eye(m), mask)
-    alone = jnp.diag(deviation(jnp.diagonal(covariance)))
-    return jnp.where(factor.ok, factor.root, alone if mask is None else jnp.where(mask[:, None], alone, jnp.eye(m)))
+        floor = 1e-12 * xp.diagonal(covariance).max()
+    factor = factorize(covariance + floor * np.eye(m), mask)
+    alone = xp.diag(deviation(xp.diagonal(covariance)))
+    return xp.where(factor.ok, factor.root, alone if mask is None else xp.where(mask[:, None], alone, np.eye(m)))

@@ -9,26 +9,22 @@ An outcome at x moves the mean at a along a line, μ'(a) = μ(a) + b(a) Z with Z
     InformationDirected        -(E f* - μ(x))² / I(f(x); y)         Russo & Van Roy (2014)
 """
 
-from typing import Any
-
 import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import logsumexp
 from jaxtyping import Bool, Float
 
-from credo.core.arrays import Array, put
-from credo.core.checks import ArrayLike, check_count, check_table
+from credo.core.arrays import Array, Numeric, namespace, special
+from credo.core.checks import check_count, check_table
 from credo.core.errors import DataError
 from credo.core.padding import pad_rows
+from credo.core.pytrees import changed
 from credo.decide.acquisition.base import SMALLEST, Acquisition, Directed, Positive, deviation
-from credo.decide.acquisition.checks import demand_covariance, demand_inputs, table_or_none
+from credo.decide.acquisition.checks import Beliefs, Points, demand_covariance, demand_inputs, single, table_or_none
 from credo.decide.acquisition.information import KnowsMaxima, information
 from credo.decide.acquisition.joint_draws import promising
 from credo.decide.acquisition.normal_tails import log_improvement
 
-Lines = Float[Array, " k"]
+Lines = Float[Array, "m k"]
 NOTHING = -1e30
 """The logarithm of a knowledge gradient that is exactly zero."""
 
@@ -49,56 +45,60 @@ class KnowledgeGradient(Directed, Positive):
     def __check_init__(self) -> None:
         check_count(self.rows, "rows")
 
-    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike = None) -> "KnowledgeGradient":
+    def prepared(self, belief: Beliefs, *, seed: int = 0, pending: Points = None) -> "KnowledgeGradient":
         """With the rows that were seen as reference points, where there are no others."""
         demand_covariance(belief, "KnowledgeGradient")
         if self.at is not None:
             return self
         rows = demand_inputs(belief, "give reference points, KnowledgeGradient(at=points)")
         kept = rows[promising(belief, rows, self.maximize)[: self.rows]]
-        mask = put(np.arange(self.rows) < len(kept))
-        return self.filled(at=put(pad_rows(kept, self.rows)), mask=mask)
+        return changed(self, at=pad_rows(kept, self.rows), mask=np.arange(self.rows) < len(kept))
 
-    def climb(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+    def climb(self, belief: Beliefs, x: Float[Array, "m d"]) -> Float[Array, " m"]:
         """Its logarithm."""
         if self.at is None:
             raise DataError("KnowledgeGradient has no reference points yet; call prepared(belief) first, or give at=")
-        prediction, there = belief.predict(x), belief.predict(self.at)
-        known = jnp.ones(len(self.at), bool) if self.mask is None else self.mask
-        spread = jnp.maximum(prediction.epistemic, SMALLEST)
+        known = demand_covariance(belief, "KnowledgeGradient")
+        prediction, there = known.predict(x), known.predict(self.at)
+        xp = namespace(prediction, there, self.mask)
+        mask = np.ones(len(self.at), bool) if self.mask is None else self.mask
+        spread = xp.maximum(prediction.epistemic, SMALLEST)
         outcome = deviation(spread + prediction.aleatoric)
-        slopes = belief.covariance(self.at, x).T / outcome[:, None]
-        heights = jnp.broadcast_to(self.turned(there.mean), slopes.shape)
-        heights = jnp.concatenate([heights, self.turned(prediction.mean)[:, None]], axis=1)
-        slopes = jnp.concatenate([slopes, (spread / outcome)[:, None]], axis=1)
-        return jax.vmap(log_expected_rise, (0, 0, None))(heights, slopes, jnp.append(known, True))
+        slopes = known.covariance(self.at, x).T / outcome[:, None]
+        heights = xp.broadcast_to(self.turned(there.mean), slopes.shape)
+        heights = xp.concatenate([heights, self.turned(prediction.mean)[:, None]], axis=1)
+        slopes = xp.concatenate([slopes, (spread / outcome)[:, None]], axis=1)
+        return log_expected_rise(heights, slopes, xp.append(mask, True))
 
 
-def log_expected_rise(heights: Lines, slopes: Lines, mask: Bool[Array, " k"]) -> Float[Array, ""]:
-    """log of E maxᵢ (aᵢ + bᵢ Z) - maxᵢ aᵢ, exactly, with a = `heights` and b = `slopes`.
+def log_expected_rise(heights: Lines, slopes: Lines, mask: Bool[Array, " k"]) -> Float[Array, " m"]:
+    """log of E maxᵢ (aᵢ + bᵢ Z) - maxᵢ aᵢ of each row, exactly, with a = `heights` and b = `slopes`.
 
     Between neighbours of the upper envelope, which meet at c, the slope jumps by Δb, and the rise is the sum of
     Δb h(-|c|), h(z) = φ(z) + z Φ(z).  Frazier et al. (2009), eq. 14. A line is part of the envelope if it overtakes
     the last of the flatter ones before the first of the steeper ones overtakes it.
     """
-    run = slopes[:, None] - slopes[None, :]
-    drop = heights[None, :] - heights[:, None]
-    equal = jnp.abs(run) <= 1e-13 * jnp.abs(slopes).max(where=mask, initial=0.0)
-    first = jnp.arange(len(slopes))
+    xp = namespace(heights, slopes, mask)
+    run = slopes[:, :, None] - slopes[:, None, :]
+    drop = heights[:, None, :] - heights[:, :, None]
+    steepest = xp.where(mask, xp.abs(slopes), 0.0).max(1)
+    equal = xp.abs(run) <= 1e-13 * steepest[:, None, None]
+    first = np.arange(slopes.shape[1])
     lower = (drop > 0) | ((drop == 0) & (first[None, :] < first[:, None]))
-    hidden = (equal & lower & mask[None, :]).any(1) | ~mask
-    crossing = drop / jnp.where(equal, 1.0, run)  # where line i meets line j
-    others = ~equal & ~hidden[None, :]
-    begin = jnp.max(jnp.where(others & (run > 0), crossing, -jnp.inf), axis=1)
-    end = jnp.min(jnp.where(others & (run < 0), crossing, jnp.inf), axis=1)
+    hidden = (equal & lower & mask).any(2) | ~mask
+    crossing = drop / xp.where(equal, 1.0, run)  # where line i meets line j
+    others = ~equal & ~hidden[:, None, :]
+    begin = xp.where(others & (run > 0), crossing, -np.inf).max(2)
+    end = xp.where(others & (run < 0), crossing, np.inf).min(2)
     top = ~hidden & (begin < end)
-    order = jnp.argsort(jnp.where(top, slopes, jnp.inf))
-    a, b, neighbours = heights[order], slopes[order], top[order][1:]  # the lines of the envelope come first
-    jump = jnp.where(neighbours, b[1:] - b[:-1], 1.0)
-    where = jnp.where(neighbours, (a[:-1] - a[1:]) / jump, 0.0)
-    terms = jnp.where(neighbours, jnp.log(jump) + log_improvement(-jnp.abs(where)), -jnp.inf)
-    rises = neighbours.any()
-    return jnp.where(rises, logsumexp(jnp.where(rises, terms, 0.0)), NOTHING)
+    order = xp.argsort(xp.where(top, slopes, np.inf), axis=1)  # the lines of the envelope come first
+    a, b, kept = (xp.take_along_axis(v, order, axis=1) for v in (heights, slopes, top))
+    neighbours = kept[:, 1:]
+    jump = xp.where(neighbours, b[:, 1:] - b[:, :-1], 1.0)
+    where = xp.where(neighbours, (a[:, :-1] - a[:, 1:]) / jump, 0.0)
+    terms = xp.where(neighbours, xp.log(jump) + log_improvement(-xp.abs(where)), -np.inf)
+    rises = neighbours.any(1)
+    return xp.where(rises, special(terms).logsumexp(xp.where(rises[:, None], terms, 0.0), axis=1), NOTHING)
 
 
 class ExpectedVarianceReduction(Acquisition):
@@ -114,22 +114,23 @@ class ExpectedVarianceReduction(Acquisition):
     at: Float[Array, "p d"]
     weights: Float[Array, " p"]
 
-    def __init__(self, at: Any, weights: Any = None):
-        self.at = jnp.asarray(check_table(at, "at"))
-        self.weights = jnp.ones(len(self.at)) if weights is None else jnp.asarray(weights, float)
-        if self.weights.shape != (len(self.at),) or bool(jnp.any(~(self.weights >= 0))):
+    def __init__(self, at: Numeric, weights: Numeric | None = None):
+        self.at = check_table(at, "at")
+        self.weights = np.ones(len(self.at)) if weights is None else np.asarray(weights, float)
+        if self.weights.shape != (len(self.at),) or not np.all(self.weights >= 0):
             raise DataError(f"weights must be {len(self.at)} numbers that are not negative, one for each point of at")
 
-    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike = None) -> "ExpectedVarianceReduction":
+    def prepared(self, belief: Beliefs, *, seed: int = 0, pending: Points = None) -> "ExpectedVarianceReduction":
         """Itself; the belief must know how function values covary."""
         demand_covariance(belief, "ExpectedVarianceReduction")
         return self
 
-    def __call__(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+    def __call__(self, belief: Beliefs, x: Float[Array, "m d"]) -> Float[Array, " m"]:
         """The sum of the reductions, in squared units of the outcomes."""
-        prediction = belief.predict(x)
-        between = jnp.square(belief.covariance(self.at, x))
-        return self.weights @ between / jnp.maximum(prediction.epistemic + prediction.aleatoric, SMALLEST)
+        known = demand_covariance(belief, "ExpectedVarianceReduction")
+        prediction, between = known.predict(x), known.covariance(self.at, x)
+        doubt = prediction.epistemic + prediction.aleatoric
+        return self.weights @ between**2 / namespace(doubt).maximum(doubt, SMALLEST)
 
 
 class InformationDirected(KnowsMaxima):
@@ -146,14 +147,16 @@ class InformationDirected(KnowsMaxima):
         maximize: False where small outcomes are good.
     """
 
-    def __call__(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+    def __call__(self, belief: Beliefs, x: Float[Array, "m d"]) -> Float[Array, " m"]:
         """Minus the squared regret for each nat."""
-        return -jnp.exp(-self.climb(belief, x))
+        score = self.climb(belief, x)
+        return -namespace(score).exp(-score)
 
-    def climb(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+    def climb(self, belief: Beliefs, x: Float[Array, "m d"]) -> Float[Array, " m"]:
         """log I(f(x); y) - 2 log(E f* - μ(x)): it has the same order."""
-        prediction = belief.predict(x)
-        gain = jnp.maximum(information(prediction), SMALLEST)
+        prediction = single(belief).predict(x)
+        xp = namespace(prediction, self.maxima)
+        gain = xp.maximum(information(prediction), SMALLEST)
         regret = self.drawn().mean() - self.turned(prediction.mean)
         # A mean above the average draw has no regret left; the floor is far below what a draw can resolve.
-        return jnp.log(gain) - 2 * jnp.log(jnp.maximum(regret, 1e-9 * deviation(prediction.epistemic)))
+        return xp.log(gain) - 2 * xp.log(xp.maximum(regret, 1e-9 * deviation(prediction.epistemic)))

@@ -15,12 +15,10 @@ from functools import wraps
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.scipy import special
 from jaxtyping import Float
 
-from credo.core.arrays import Array
+from credo.core.arrays import Array, is_traced, namespace, special
 
 TAIL = 5.0
 """Where the continued fraction takes over: 24 terms of it are exact to the last bits from here on."""
@@ -51,28 +49,31 @@ def _tail(t: Array) -> Tail:
 
 
 def _log_density(z: Array) -> Array:
-    return -0.5 * jnp.square(z) - LOG_ROOT_2PI
+    return -0.5 * z * z - LOG_ROOT_2PI
 
 
 def _log_cdf_near(z: Array) -> Array:
     """log Φ(z) where Φ(z) is not tiny; above zero from the other tail (`log_ndtr` loses digits between 5 and 8)."""
-    small = special.ndtr(-jnp.abs(z))
-    return jnp.where(z > 0, jnp.log1p(-small), jnp.log(small))
+    xp, above = namespace(z), z > 0
+    small = special(z).ndtr(-xp.abs(z))
+    return xp.where(above, xp.log1p(-small), xp.log(xp.where(above, 1.0, small)))
 
 
 def with_slope(pair: Callable[[Array], tuple[Array, Array]]) -> Callable[[Array], Array]:
-    """The function of which `pair` gives value and slope, elementwise, compiled; gradients use the slope."""
-    both = jax.jit(pair)
+    """The function of which `pair` gives value and slope, elementwise; gradients use the slope."""
 
     @jax.custom_jvp
+    def traced(z: Array) -> Array:
+        return pair(z)[0]
+
+    @traced.defjvp
+    def tangent(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+        value, slope = pair(*primals)
+        return value, slope * tangents[0]
+
     @wraps(pair)
     def function(z: Array) -> Array:
-        return both(z)[0]
-
-    @function.defjvp
-    def tangent(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
-        value, slope = both(*primals)
-        return value, slope * tangents[0]
+        return traced(z) if is_traced(z) else pair(z)[0]
 
     return function
 
@@ -80,11 +81,11 @@ def with_slope(pair: Callable[[Array], tuple[Array, Array]]) -> Callable[[Array]
 @with_slope
 def log_cdf(z: Array) -> tuple[Array, Array]:
     """log Φ(z); its slope is φ(z)/Φ(z)."""
-    left = z < -TAIL
-    tail = _tail(jnp.where(left, -z, TAIL))
-    near = _log_cdf_near(jnp.where(left, 0.0, z))
-    value = jnp.where(left, _log_density(z) - jnp.log(tail.hazard), near)
-    return value, jnp.where(left, tail.hazard, jnp.exp(_log_density(z) - near))
+    xp, left = namespace(z), z < -TAIL
+    tail = _tail(xp.where(left, -z, TAIL))
+    near = _log_cdf_near(xp.where(left, 0.0, z))
+    value = xp.where(left, _log_density(z) - xp.log(tail.hazard), near)
+    return value, xp.where(left, tail.hazard, xp.exp(_log_density(z) - near))
 
 
 @with_slope
@@ -93,13 +94,13 @@ def log_improvement(z: Array) -> tuple[Array, Array]:
 
     Log h and its slope Φ/h, which is 1/δ in the tail.
     """
-    left = z < -TAIL
-    tail = _tail(jnp.where(left, -z, TAIL))
-    near = jnp.where(left, 0.0, z)
-    cdf = special.ndtr(near)
-    h = jnp.exp(_log_density(near)) + near * cdf
-    value = jnp.where(left, _log_density(z) + jnp.log(tail.delta / tail.hazard), jnp.log(h))
-    return value, jnp.where(left, 1 / tail.delta, cdf / h)
+    xp, left = namespace(z), z < -TAIL
+    tail = _tail(xp.where(left, -z, TAIL))
+    near = xp.where(left, 0.0, z)
+    cdf = special(z).ndtr(near)
+    h = xp.exp(_log_density(near)) + near * cdf
+    value = xp.where(left, _log_density(z) + xp.log(tail.delta / tail.hazard), xp.log(h))
+    return value, xp.where(left, 1 / tail.delta, cdf / h)
 
 
 @with_slope
@@ -110,26 +111,26 @@ def log_information(z: Array) -> tuple[Array, Array]:
 
     Log g and its slope; with λ = φ/Φ, g' = -λ (1 + z(z + λ))/2.
     """
-    left, right = z < -TAIL, z > TAIL
-    tail = _tail(jnp.where(left | right, jnp.abs(z), TAIL))
+    xp, left, right = namespace(z), z < -TAIL, z > TAIL
+    tail = _tail(xp.where(left | right, xp.abs(z), TAIL))
     # Far below: g = -tδ/2 + log √2π(t + δ), and 1 + z(z + λ) = 1 - tδ = δε.
-    below = -0.5 * tail.t * tail.delta + LOG_ROOT_2PI + jnp.log(tail.hazard)
+    below = -0.5 * tail.t * tail.delta + LOG_ROOT_2PI + xp.log(tail.hazard)
     below_slope = -0.5 * tail.hazard * tail.delta * tail.epsilon / below
     # Far above, p = Φ(-z) is small: g = φ (z/2(1 - p) + (1 + p/2 + p²/3)/(t + δ)).
-    density = jnp.exp(_log_density(tail.t))
+    density = xp.exp(_log_density(tail.t))
     p = density / tail.hazard
     above = 0.5 * tail.t / (1 - p) + (1 + p / 2 + p**2 / 3) / tail.hazard
     above_slope = -0.5 / (1 - p) * (1 + tail.t * (tail.t + density / (1 - p))) / above
-    near = jnp.where(left | right, 0.0, z)
+    near = xp.where(left | right, 0.0, z)
     log_phi = _log_cdf_near(near)
-    hazard = jnp.exp(_log_density(near) - log_phi)
+    hazard = xp.exp(_log_density(near) - log_phi)
     middle = 0.5 * near * hazard - log_phi
     middle_slope = -0.5 * hazard * (1 + near * (near + hazard)) / middle
-    value = jnp.where(left, jnp.log(below), jnp.where(right, _log_density(tail.t) + jnp.log(above), jnp.log(middle)))
-    return value, jnp.where(left, below_slope, jnp.where(right, above_slope, middle_slope))
+    value = xp.where(left, xp.log(below), xp.where(right, _log_density(tail.t) + xp.log(above), xp.log(middle)))
+    return value, xp.where(left, below_slope, xp.where(right, above_slope, middle_slope))
 
 
 def log_softplus(w: Float[Array, "*m"]) -> Float[Array, "*m"]:
     """log log(1 + eʷ), which is w - eʷ/2 + … where eʷ is small."""
-    small = w < -20
-    return jnp.where(small, w - 0.5 * jnp.exp(jnp.minimum(w, 0.0)), jnp.log(jnp.logaddexp(jnp.where(small, 0.0, w), 0)))
+    xp, small = namespace(w), w < -20
+    return xp.where(small, w - 0.5 * xp.exp(xp.minimum(w, 0.0)), xp.log(xp.logaddexp(xp.where(small, 0.0, w), 0)))

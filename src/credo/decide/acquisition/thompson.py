@@ -5,18 +5,18 @@ functions from Gaussian process posteriors".
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
-import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Float, PRNGKeyArray
 
 from credo.core.abilities import DrawsFunctions, HasCovariance
 from credo.core.arrays import Array
-from credo.core.checks import ArrayLike, check_count
+from credo.core.checks import check_count
 from credo.core.errors import DataError
+from credo.core.pytrees import changed
 from credo.decide.acquisition.base import Directed, deviation
+from credo.decide.acquisition.checks import Beliefs, Points, single
 from credo.decide.acquisition.joint_draws import root_of
 
 
@@ -32,27 +32,27 @@ class Thompson(Directed):
     """
 
     features: int = eqx.field(static=True, default=1024)
-    function: Any = None
+    function: Callable[[Array], Array] | None = None
     key: PRNGKeyArray | None = None
 
     def __check_init__(self) -> None:
         check_count(self.features, "features", 2)
 
-    def prepared(self, belief: Any, *, seed: int = 0, pending: ArrayLike = None) -> "Thompson":
+    def prepared(self, belief: Beliefs, *, seed: int = 0, pending: Points = None) -> "Thompson":
         """With the function drawn."""
         if not isinstance(belief, DrawsFunctions):
-            return self.filled(function=None, key=jr.key(seed))
-        draw: Callable[..., Any] = belief.sample_functions
-        return self.filled(function=draw(1, features=self.features, seed=seed), key=None)
+            return changed(self, function=None, key=jr.key(seed))
+        drawn = belief.sample_functions(1, features=self.features, seed=seed)
+        return changed(self, function=drawn, key=None)
 
-    def __call__(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+    def __call__(self, belief: Beliefs, x: Float[Array, "m d"]) -> Float[Array, " m"]:
         """The value of ±f in this draw."""
         if self.function is not None:
             return self.turned(self.function(x)[0])
         if self.key is None:
             raise DataError("Thompson has not drawn a function yet; call prepared(belief, seed) first")
-        prediction = belief.predict(x)
+        prediction = single(belief).predict(x)
         normals = jr.normal(self.key, prediction.mean.shape)
         if not isinstance(belief, HasCovariance):
             return self.turned(prediction.mean) + deviation(prediction.epistemic) * normals
-        return self.turned(prediction.mean) + root_of(belief, jnp.asarray(x), belief.covariance(x, x)) @ normals
+        return self.turned(prediction.mean) + root_of(belief, x, belief.covariance(x, x)) @ normals

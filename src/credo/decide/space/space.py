@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
 
-from credo.core.arrays import Array, is_traced
+from credo.core.arrays import Array, namespace
 from credo.core.checks import ArrayLike, check_count, check_vector
 from credo.core.errors import DataError
 from credo.decide.space import as_json, sampling
@@ -306,7 +306,7 @@ class Space:
         return matrix(self.constraints, self.parameters)
 
     def _violation(self, rows: Any) -> Any:
-        xp: Any = jnp if is_traced(rows) or isinstance(rows, Array) else np
+        xp = namespace(rows)
         a, low, high, slack = self._linear
         involved = np.flatnonzero(np.any(a != 0, axis=0))
         if not involved.size:
