@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from jaxtyping import Float, Int
 
-from credo.core.arrays import Array
 from credo.core.errors import DataError
 from credo.decide.mdp import MDP
 

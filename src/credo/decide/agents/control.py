@@ -12,9 +12,9 @@ from typing import Any, ClassVar, SupportsFloat
 
 import equinox as eqx
 import jax.numpy as jnp
+from jax import Array
 from jaxtyping import Float
 
-from credo.core.arrays import Array
 from credo.core.errors import DataError
 from credo.core.pytrees import changed
 from credo.decide.agents.exploration import EpsilonGreedy, Exploration, Greedy, check_exploration

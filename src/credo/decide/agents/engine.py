@@ -12,8 +12,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
-from credo.core.arrays import Array
 from credo.core.errors import DataError
 from credo.decide.agents.alias_tables import Compiled, Tables
 from credo.decide.agents.control import Tabular

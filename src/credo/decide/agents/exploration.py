@@ -14,9 +14,9 @@ from typing import SupportsFloat
 
 import equinox as eqx
 import jax.numpy as jnp
+from jax import Array
 from jaxtyping import Float, Int
 
-from credo.core.arrays import Array
 from credo.core.errors import DataError
 from credo.decide.agents.schedules import ConstantSchedule, Schedule, as_schedule
 

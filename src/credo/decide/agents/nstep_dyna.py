@@ -2,8 +2,8 @@
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
-from credo.core.arrays import Array
 from credo.core.checks import check_count
 from credo.decide.agents.control import SARSA, Lists, Memory, Number, QLearning, Rate, Rule, Update, Updated, Visits
 from credo.decide.agents.value_table import Move, Table, TableShape

@@ -12,9 +12,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from jaxtyping import Float
 
-from credo.core.arrays import Array
 from credo.core.checks import ArrayLike, check_count
 from credo.core.errors import DataError, NotConvergedWarning
 from credo.decide.agents.alias_tables import Compiled, alias, tabulate

@@ -7,9 +7,9 @@ taken. XLA turns the updates of one step into a single scatter, as no two experi
 from typing import NamedTuple
 
 import jax.numpy as jnp
+from jax import Array
 from jaxtyping import Bool, Float, Int
 
-from credo.core.arrays import Array
 from credo.decide.agents.schedules import Schedule
 
 Numbers = Float[Array, " g"]

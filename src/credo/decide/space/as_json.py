@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from credo.core.errors import DataError, FileError
 from credo.decide.space.choices import Boolean, Categorical, Ordinal
@@ -22,11 +22,13 @@ from credo.decide.space.parameters import Integer, Parameter, Real
 
 CLASSES: tuple[type[Parameter], ...] = (Real, Integer, Categorical, Ordinal, Boolean)
 TYPES = {kind.__name__.lower(): kind for kind in CLASSES}
-Checks = Mapping[str, Callable[..., Any]]
-Parts = tuple[dict[str, Parameter], list[Constraint], dict[str, Any]]
+Checks = Mapping[str, Callable[..., object]]
+"""The functions of `Check` constraints by name."""
+JSON = dict[str, Any]
+Parts = tuple[dict[str, Parameter], list[Constraint], JSON]
 
 
-def parameter_from_json(spec: Any, path: str, name: str) -> Parameter:
+def parameter_from_json(spec: object, path: str, name: str) -> Parameter:
     """The parameter that `to_json` wrote; a mistake is refused with the path of its key."""
     if not isinstance(spec, Mapping):
         raise DataError(f'{path} must be an object such as {{"type": "real", "low": 0, "high": 1}}, found {spec!r}')
@@ -48,7 +50,7 @@ def parameter_from_json(spec: Any, path: str, name: str) -> Parameter:
         raise DataError(f"{path}: {error}") from None
 
 
-def parameter_to_json(parameter: Parameter) -> dict[str, Any]:
+def parameter_to_json(parameter: Parameter) -> JSON:
     """The parameter without its name."""
     kind = next(key for key, made in TYPES.items() if made is type(parameter))
     given = {f.name: getattr(parameter, f.name) for f in fields(parameter) if f.name not in ("when", "name")}
@@ -58,27 +60,27 @@ def parameter_to_json(parameter: Parameter) -> dict[str, Any]:
     return {"type": kind, **spec, **({"when": {k: list(v) for k, v in parameter.when}} if parameter.when else {})}
 
 
-def constraint_from_json(spec: Any, checks: Checks) -> Constraint:
+def constraint_from_json(spec: object, checks: Checks) -> Constraint:
     """The constraint that `to_json` wrote."""
     if isinstance(spec, str):
         return parse(spec)
-    keys = set(spec) if isinstance(spec, Mapping) else set()
-    if "linear" in keys and keys <= {"linear", "at_most", "at_least"}:
-        return LinearConstraint(spec["linear"], spec.get("at_most"), spec.get("at_least"))
-    if keys == {"check"}:
-        if spec["check"] not in checks:
+    given = spec if isinstance(spec, Mapping) else {}
+    if "linear" in given and set(given) <= {"linear", "at_most", "at_least"}:
+        return LinearConstraint(given["linear"], given.get("at_most"), given.get("at_least"))
+    if set(given) == {"check"}:
+        name = given["check"]
+        if name not in checks:
             raise DataError(
-                f"the check {spec['check']!r} is a function, which JSON cannot hold; "
-                f"pass checks={{{spec['check']!r}: function}}"
+                f"the check {name!r} is a function, which JSON cannot hold; pass checks={{{name!r}: function}}"
             )
-        return Check(checks[spec["check"]], spec["check"])
+        return Check(checks[name], name)
     raise DataError(
         f'expected text such as "a + 2*b <= 5", {{"linear": {{"a": 1, "b": 2}}, "at_most": 5}} or {{"check": "name"}}, '
         f"found {spec!r}"
     )
 
 
-def constraint_to_json(constraint: Constraint) -> Any:
+def constraint_to_json(constraint: Constraint) -> str | JSON:
     """Text where its names can be read back from text, otherwise an object; of a `Check`, the name."""
     if isinstance(constraint, Check):
         return {"check": constraint.name}
@@ -88,7 +90,7 @@ def constraint_to_json(constraint: Constraint) -> Any:
     return {"linear": dict(constraint.coefficients), **{k: v for k, v in sides.items() if v is not None}}
 
 
-def load(source: Any) -> dict[str, Any]:
+def load(source: object) -> JSON:
     """The JSON object in a mapping, in text that begins with a brace, or in the file at a path."""
     if isinstance(source, Mapping):
         return dict(source)
@@ -111,7 +113,7 @@ def load(source: Any) -> dict[str, Any]:
     return found
 
 
-def read(found: Mapping[str, Any], checks: Checks, extra: bool) -> Parts:
+def read(found: JSON, checks: Checks, extra: bool) -> Parts:
     """The parameters, the constraints and, with `extra`, the other keys."""
     others = {key: value for key, value in found.items() if key not in ("parameters", "constraints")}
     if others and not extra:
@@ -135,7 +137,7 @@ def read(found: Mapping[str, Any], checks: Checks, extra: bool) -> Parts:
     return parameters, constraints, others
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique(pairs: list[tuple[str, object]]) -> JSON:
     found = dict(pairs)
     if len(found) < len(pairs):
         keys = [key for key, _ in pairs]
@@ -143,5 +145,5 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _refuse_constant(text: str) -> Any:
+def _refuse_constant(text: str) -> NoReturn:
     raise DataError(f"{text} is not a number that JSON knows; write a finite one")

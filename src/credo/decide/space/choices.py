@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from credo.core.arrays import Array, namespace
 from credo.core.errors import DataError
-from credo.decide.space.parameters import Parameter
+from credo.decide.space.parameters import Parameter, Value
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class _Listed(Parameter):
     """The field that holds the list, where there is one."""
 
     @property
-    def options(self) -> tuple[Any, ...]:
+    def options(self) -> tuple[Value, ...]:
         """The values, in order."""
         return getattr(self, self.listed)
 
@@ -42,7 +43,7 @@ class _Listed(Parameter):
             raise DataError(f"{self.label}: {key} has {twice!r} twice")
         object.__setattr__(self, key, plain)
 
-    def check(self, value: Any) -> Any:
+    def check(self, value: object) -> Value:
         plain = value.item() if isinstance(value, np.generic) else value
         for option in self.options:
             if isinstance(plain, bool) == isinstance(option, bool) and _same(plain, option):
@@ -50,9 +51,9 @@ class _Listed(Parameter):
         choices = ", ".join(map(repr, self.options[:20])) + (", …" if len(self.options) > 20 else "")
         raise DataError(f"{self.label} must be one of {choices}, found {plain!r}")
 
-    def numbers(self, values: list[Any]) -> np.ndarray:
+    def numbers(self, values: Sequence[object]) -> np.ndarray:
         """The positions of the values in the list."""
-        position = {option: float(i) for i, option in enumerate(self.options)}
+        position: dict[object, float] = {option: float(i) for i, option in enumerate(self.options)}
         kinds = set(map(type, self.options))
         # True == 1 as a key: only types that cannot be taken for one another are looked up directly
         if (bool in kinds and len(kinds) > 1) or not set(map(type, values)) <= kinds:
@@ -63,15 +64,15 @@ class _Listed(Parameter):
             self.check(error.args[0])
             raise
 
-    def values(self, numbers: np.ndarray) -> list[Any]:
+    def values(self, numbers: np.ndarray) -> list[Value]:
         options = self.options
         return [options[i] for i in numbers.astype(int).tolist()]
 
     def columns(self, numbers: np.ndarray) -> np.ndarray:
         return (numbers / max(self.count - 1, 1))[:, None]
 
-    def read(self, columns: Any) -> Any:
-        xp = columns.__array_namespace__()
+    def read(self, columns: Array) -> Array:
+        xp = namespace(columns)
         return xp.clip(xp.round(columns[:, 0] * (self.count - 1)), 0, self.count - 1)
 
     def spread(self, u: np.ndarray) -> np.ndarray:
@@ -82,12 +83,11 @@ class _Listed(Parameter):
 
     @property
     def bounds(self) -> tuple[float, float] | None:
-        if not all(isinstance(option, int | float) for option in self.options):
-            return None
-        return float(min(self.options)), float(max(self.options))
+        plain = [float(option) for option in self.options if not isinstance(option, str)]
+        return (min(plain), max(plain)) if len(plain) == self.count else None
 
-    def natural(self, columns: Any) -> Any:
-        xp = columns.__array_namespace__()
+    def natural(self, columns: Array) -> Array:
+        xp = namespace(columns)
         steps = xp.arange(self.count, dtype=float)
         return xp.interp(columns[:, 0] * (self.count - 1), steps, xp.asarray(self.options, dtype=float))
 
@@ -108,7 +108,7 @@ class Boolean(_Listed):
     kind: ClassVar[str] = "boolean"
 
     @property
-    def options(self) -> tuple[Any, ...]:
+    def options(self) -> tuple[Value, ...]:
         """False, then True."""
         return (False, True)
 
@@ -135,21 +135,21 @@ class Categorical(_Listed):
         """1 at the choice, 0 elsewhere."""
         return (numbers[:, None] == np.arange(self.width)).astype(float)
 
-    def read(self, columns: Any) -> Any:
+    def read(self, columns: Array) -> Array:
         """The choice with the largest column."""
-        return columns.argmax(axis=1).astype(float)
+        return namespace(columns).argmax(columns, axis=1).astype(float)
 
     def near(self, number: float) -> list[float]:
         """All other choices."""
         return [float(i) for i in range(self.width) if i != number]
 
 
-def _scalar(value: Any, label: str) -> Any:
+def _scalar(value: object, label: str) -> Value:
     plain = value.item() if isinstance(value, np.generic) else value
     if not isinstance(plain, str | bool | int | float) or (isinstance(plain, float) and not math.isfinite(plain)):
         raise DataError(f"{label} must be text, finite numbers or truth values, found {plain!r}; name it with text")
     return plain
 
 
-def _same(a: Any, b: Any) -> bool:
+def _same(a: object, b: object) -> bool:
     return isinstance(a, str | bool | int | float) and isinstance(a, str) == isinstance(b, str) and a == b

@@ -5,10 +5,12 @@ A parameter with `when={"optimizer": ["sgd"]}` is active where `optimizer` is ac
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
+import numpy as np
+
+from credo.core.arrays import Array, namespace
 from credo.core.errors import DataError
-from credo.decide.space.parameters import Parameter
+from credo.decide.space.parameters import Parameter, Value
 
 
 def resolve(parameters: Sequence[Parameter], place: Callable[[str], str]) -> tuple[Parameter, ...]:
@@ -59,17 +61,17 @@ def rules(parameters: Sequence[Parameter]) -> tuple[Rule, ...]:
     """The conditions as positions and numbers, in an order in which they can be evaluated."""
     index = {parameter.name: i for i, parameter in enumerate(parameters)}
 
-    def allowed(other: str, values: tuple[Any, ...]) -> tuple[int, tuple[float, ...]]:
-        return index[other], tuple(parameters[index[other]].numbers(list(values)).tolist())
+    def allowed(other: str, values: tuple[Value, ...]) -> tuple[int, tuple[float, ...]]:
+        return index[other], tuple(parameters[index[other]].numbers(values).tolist())
 
     return tuple((i, tuple(allowed(*pair) for pair in parameters[i].when)) for i in _order(parameters, repr))
 
 
-def active(given: Sequence[Rule], numbers: Sequence[Any]) -> list[Any]:
+def active(given: Sequence[Rule], numbers: Sequence[Array]) -> list[Array]:
     """Whether each parameter exists, from the numbers of all (NumPy or JAX arrays of shape (n,))."""
-    out: list[Any] = [numbers[0] == numbers[0]] * len(numbers)
+    xp = namespace(*numbers)
+    out: list[Array] = [xp.ones(numbers[0].shape, bool)] * len(numbers)
     for i, parents in given:
         for parent, allowed in parents:
-            xp = numbers[parent].__array_namespace__()
-            out[i] = out[i] & out[parent] & xp.isin(numbers[parent], xp.asarray(allowed))
+            out[i] = out[i] & out[parent] & xp.isin(numbers[parent], np.asarray(allowed))
     return out

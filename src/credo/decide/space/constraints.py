@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from credo.core.errors import DataError
-from credo.decide.space.parameters import Parameter, plainly, real_number
+from credo.decide.space.parameters import Parameter, Point, plainly, real_number
 
 RELATIVE = 1e-9
 """A sum may exceed its bound b by this part of |b| …"""
@@ -80,7 +80,7 @@ class Check:
     def __str__(self) -> str:
         return self.name
 
-    def holds(self, point: dict[str, Any]) -> bool:
+    def holds(self, point: Point) -> bool:
         """Whether the point passes; an answer that is not a truth value, or an exception, is a `DataError`."""
         try:
             answer = self.function(dict(point))
@@ -97,7 +97,7 @@ Terms = tuple[dict[str, float], float]
 """A sum: coefficients by name, and a constant."""
 
 
-def as_constraint(given: Any, parameters: Mapping[str, Parameter]) -> Constraint:
+def as_constraint(given: object, parameters: Mapping[str, Parameter]) -> Constraint:
     """A constraint, or the text of one, checked against the parameters it names."""
     constraint = parse(given) if isinstance(given, str) else given
     if isinstance(constraint, Check):
@@ -192,7 +192,7 @@ def _refusal(text: str, why: str) -> DataError:
     )
 
 
-def _finite(value: Any, label: str) -> float:
+def _finite(value: object, label: str) -> float:
     return real_number(value, f"{label} of a linear constraint")
 
 

@@ -8,15 +8,18 @@ one column, linear or logarithmic between the bounds, or one per choice for a `C
 import math
 import numbers as abstract
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 
+from credo.core.arrays import Array, namespace
 from credo.core.errors import DataError
 
-Point = Mapping[str, Any]
+Value = float | int | str | bool
+"""What a parameter can be."""
+Point = Mapping[str, Value]
 """The values of parameters by name."""
 LARGEST = 2**53
 """Whole numbers beyond it are not exact in float64."""
@@ -62,14 +65,14 @@ class Parameter(ABC):
         """The least and the largest value in natural units, None where values are not numbers."""
 
     @abstractmethod
-    def check(self, value: Any) -> Any:
+    def check(self, value: object) -> Value:
         """The value as plain Python, or a `DataError` that names the parameter."""
 
     @abstractmethod
-    def numbers(self, values: list[Any]) -> np.ndarray:
+    def numbers(self, values: Sequence[object]) -> np.ndarray:
         """The numbers of checked or unchecked values."""
 
-    def values(self, numbers: np.ndarray) -> list[Any]:
+    def values(self, numbers: np.ndarray) -> list[Value]:
         """The values that have these numbers."""
         return numbers.tolist()
 
@@ -78,11 +81,11 @@ class Parameter(ABC):
         """The encoding of numbers, one row each."""
 
     @abstractmethod
-    def read(self, columns: Any) -> Any:
+    def read(self, columns: Array) -> Array:
         """The number nearest to each row of columns; takes NumPy and JAX arrays."""
 
     @abstractmethod
-    def natural(self, columns: Any) -> Any:
+    def natural(self, columns: Array) -> Array:
         """The value in natural units, not rounded; takes NumPy and JAX arrays."""
 
     @abstractmethod
@@ -118,9 +121,9 @@ class _Ranged(Parameter):
             raise DataError(f"{self.label}: the range from {low} to {high} is too wide for float64")
 
     @abstractmethod
-    def _plain(self, value: Any, label: str) -> Any: ...
+    def _plain(self, value: object, label: str) -> float | int: ...
 
-    def check(self, value: Any) -> Any:
+    def check(self, value: object) -> Value:
         plain = self._plain(value, self.label)
         if not self.low <= plain <= self.high:
             low, high = plainly(self.low), plainly(self.high)
@@ -131,7 +134,7 @@ class _Ranged(Parameter):
     def bounds(self) -> tuple[float, float]:
         return float(self.low), float(self.high)
 
-    def numbers(self, values: list[Any]) -> np.ndarray:
+    def numbers(self, values: Sequence[object]) -> np.ndarray:
         """The values themselves, checked all at once; one by one where something is wrong, to say what."""
         if not set(map(type, values)) <= {float, int}:
             values = [self.check(value) for value in values]
@@ -153,11 +156,10 @@ class _Ranged(Parameter):
             x = (numbers - self.low) / (self.high - self.low)
         return np.clip(np.where(numbers == self.high, 1.0, x), 0.0, 1.0)[:, None]
 
-    def natural(self, columns: Any) -> Any:
+    def natural(self, columns: Array) -> Array:
         x = columns[:, 0]
         if self.log:
-            xp = x.__array_namespace__()
-            return xp.exp(math.log(self.low) + x * (math.log(self.high) - math.log(self.low)))
+            return namespace(x).exp(math.log(self.low) + x * (math.log(self.high) - math.log(self.low)))
         return self.low + x * (self.high - self.low)
 
 
@@ -172,19 +174,18 @@ class Real(_Ranged):
         """None: there is a continuum."""
         return None
 
-    def _plain(self, value: Any, label: str) -> float:
+    def _plain(self, value: object, label: str) -> float:
         return real_number(value, label)
 
-    def read(self, columns: Any) -> Any:
+    def read(self, columns: Array) -> Array:
         """The value at x, the bounds exactly."""
-        xp = columns.__array_namespace__()
-        x = columns[:, 0]
+        xp, x = namespace(columns), columns[:, 0]
         inside = xp.clip(self.natural(columns), self.low, self.high)
         return xp.where(x <= 0, self.low, xp.where(x >= 1, self.high, inside))
 
     def spread(self, u: np.ndarray) -> np.ndarray:
         """The value at u."""
-        return self.read(u[:, None])
+        return np.asarray(self.read(u[:, None]))
 
 
 @dataclass(frozen=True)
@@ -193,7 +194,7 @@ class Integer(_Ranged):
 
     kind: ClassVar[str] = "integer"
 
-    def _plain(self, value: Any, label: str) -> int:
+    def _plain(self, value: object, label: str) -> int:
         found = real_number(value, label)
         if found != round(found) or abs(found) > LARGEST:
             raise DataError(f"{label} must be a whole number of at most 2⁵³, found {value!r}")
@@ -204,13 +205,13 @@ class Integer(_Ranged):
         """high - low + 1."""
         return int(self.high - self.low) + 1
 
-    def values(self, numbers: np.ndarray) -> list[Any]:
+    def values(self, numbers: np.ndarray) -> list[Value]:
         """As Python integers."""
         return numbers.astype(np.int64).tolist()
 
-    def read(self, columns: Any) -> Any:
+    def read(self, columns: Array) -> Array:
         """The nearest whole number."""
-        xp = columns.__array_namespace__()
+        xp = namespace(columns)
         return xp.clip(xp.round(self.natural(columns)), self.low, self.high)
 
     def spread(self, u: np.ndarray) -> np.ndarray:
@@ -227,12 +228,12 @@ class Integer(_Ranged):
         return sorted(step for step in steps if self.low <= step <= self.high)
 
 
-def plainly(number: Any) -> str:
+def plainly(number: object) -> str:
     """A number as people write it, with every digit that it needs."""
     return repr(number).removesuffix(".0")
 
 
-def _as_pairs(when: Any, label: str) -> tuple[tuple[str, tuple[Any, ...]], ...]:
+def _as_pairs(when: object, label: str) -> tuple[tuple[str, tuple[object, ...]], ...]:
     if when is None or when == ():
         return ()
     pairs = dict(when) if isinstance(when, tuple) else when
@@ -247,7 +248,7 @@ def _as_pairs(when: Any, label: str) -> tuple[tuple[str, tuple[Any, ...]], ...]:
     return tuple(out)
 
 
-def real_number(value: Any, label: str) -> float:
+def real_number(value: object, label: str) -> float:
     """A finite number as a float, or a `DataError` that begins with the label."""
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value.item()

@@ -6,7 +6,7 @@ in linear constraints come from a hit-and-run walk, Smith (1984), started betwee
 
 import itertools
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy.optimize import linprog
@@ -15,6 +15,13 @@ from credo.core.errors import DataError
 from credo.decide.space.conditions import active
 from credo.decide.space.parameters import Parameter
 
+if TYPE_CHECKING:
+    from scipy.stats.qmc import Sobol
+
+    from credo.decide.space.space import Space
+
+Solved = np.ndarray | None
+Bounds = list[tuple[float, float | None]]
 Linear = tuple[np.ndarray, ...]
 """low ≤ a v ≤ high as (a, low, high, what rounding may add)."""
 FIRST = 64
@@ -35,7 +42,7 @@ WALKS = 512
 """So many points of the walk in a row that fail, and the search ends."""
 
 
-def sample_rows(space: Any, n: int, seed: int, skip: int) -> np.ndarray:
+def sample_rows(space: "Space", n: int, seed: int, skip: int) -> np.ndarray:
     """Rows skip, …, skip + n - 1 of the sequence of the seed."""
     if not n:
         return np.empty((0, space.width))
@@ -49,7 +56,7 @@ def sample_rows(space: Any, n: int, seed: int, skip: int) -> np.ndarray:
     return np.concatenate(kept)[skip : skip + n]
 
 
-def _sequence(space: Any, seed: int, least: int) -> Iterator[np.ndarray]:
+def _sequence(space: "Space", seed: int, least: int) -> Iterator[np.ndarray]:
     """Blocks of allowed rows; where they are cut depends on `least`, what they hold does not."""
     from scipy.stats import qmc  # half a second of imports
 
@@ -70,23 +77,23 @@ def _sequence(space: Any, seed: int, least: int) -> Iterator[np.ndarray]:
     raise _impossible(space, f"{idle} points in a row fail")
 
 
-def _impossible(space: Any, why: str) -> DataError:
+def _impossible(space: "Space", why: str) -> DataError:
     told = "; ".join(map(str, space.constraints))
     return DataError(f"no point of the space satisfies the constraints ({told}): {why}; widen bounds or drop one")
 
 
-def _spread(space: Any, u: np.ndarray) -> np.ndarray:
+def _spread(space: "Space", u: np.ndarray) -> np.ndarray:
     """Rows of points of the unit cube, one coordinate for each parameter."""
     numbers = [parameter.spread(column) for parameter, column in zip(space.parameters, u.T, strict=True)]
     return space._rows(numbers, active(space._rules, numbers))
 
 
-def _walks(space: Any, sobol: Any, involved: np.ndarray, rng: np.random.Generator) -> Iterator[np.ndarray]:
+def _walks(space: "Space", sobol: "Sobol", involved: np.ndarray, rng: np.random.Generator) -> Iterator[np.ndarray]:
     """Sobol points with their numbers in linear constraints replaced by a walk in what the others leave open."""
     a, low, high, slack = space._linear
     parents = {parent for _, pairs in space._rules for parent, _ in pairs}
     movable = [i for i in involved if space.parameters[i].kind in ("real", "integer") and i not in parents]
-    walks: dict[Any, Iterator[np.ndarray] | None] = {}
+    walks: dict[tuple[tuple[int, ...], bytes], Iterator[np.ndarray] | None] = {}
     idle = 0
     while idle < WALKS and movable:
         rows = _spread(space, sobol.random(BLOCK))
@@ -140,13 +147,15 @@ def _region(linear: Linear, lows: np.ndarray, spans: np.ndarray) -> _Region | No
     return _Region(ub, ub_to, scaled[equal], (high[equal] + low[equal]) / 2)
 
 
-def _solve(objective: np.ndarray, *region: np.ndarray, bounds: Any, whole: Any = None) -> np.ndarray | None:
+def _solve(
+    objective: np.ndarray, *region: np.ndarray, bounds: Bounds, whole: np.ndarray | None = None
+) -> np.ndarray | None:
     options = {"primal_feasibility_tolerance": 1e-10}
     found = linprog(objective, *region, bounds=bounds, integrality=whole, method="highs", options=options)
     return found.x
 
 
-def _relaxed_possible(space: Any, involved: np.ndarray) -> bool:
+def _relaxed_possible(space: "Space", involved: np.ndarray) -> bool:
     """Whether real numbers between the bounds (and 0 where a parameter may not exist) meet the linear constraints."""
     a, low, high, slack = space._linear
     ends = np.array([space.parameters[i].bounds for i in involved]).reshape(-1, 2)
@@ -215,11 +224,11 @@ def _nearest_whole(region: _Region, z: np.ndarray, steps: np.ndarray) -> np.ndar
         np.concatenate([region.eq / unit, np.zeros_like(region.eq)], axis=1),
         region.eq_to,
     )
-    bounds = [(0.0, u) for u in unit] + [(0.0, None)] * d
+    bounds: Bounds = [(0.0, u) for u in unit] + [(0.0, None)] * d
     cost, whole = np.repeat([0.0, 1.0], d), np.concatenate([steps > 0, np.zeros(d, bool)])
     found = _solve(cost, *program, bounds=bounds, whole=whole.astype(int))
     if found is not None and not np.all(steps > 0):  # whole numbers exactly, then the others once more
         for i in np.flatnonzero(steps > 0):
-            bounds[i] = (round(found[i]), round(found[i]))
+            bounds[i] = (np.round(found[i]), np.round(found[i]))
         found = _solve(cost, *program, bounds=bounds)
     return None if found is None else found[:d] / unit

@@ -8,27 +8,27 @@ one column for a real, integer, ordinal or boolean parameter and one per choice 
 that does not exist is 0.5, or all zero for a categorical one, so that points which differ in nothing are one row.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, overload
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
 
-from credo.core.arrays import Array, namespace
-from credo.core.checks import ArrayLike, check_count, check_vector
+from credo.core.arrays import Array, Numeric, namespace
+from credo.core.checks import check_count, check_vector
 from credo.core.errors import DataError
 from credo.decide.space import as_json, sampling
+from credo.decide.space.as_json import JSON, Checks
 from credo.decide.space.choices import Boolean, Ordinal
 from credo.decide.space.conditions import Rule, active, resolve, rules
 from credo.decide.space.constraints import Check, Constraint, LinearConstraint, Matrices, as_constraint, matrix
-from credo.decide.space.parameters import Integer, Parameter, Real, plainly
+from credo.decide.space.parameters import Integer, Parameter, Real, Value, plainly
 
-Checks = Mapping[str, Callable[..., Any]] | None
-"""The functions of `Check` constraints by name."""
-Others = dict[str, Any]
+Rows = Float[np.ndarray, "n D"]
+Columns = list[Array]
+"""Of each parameter, an entry for each row."""
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -38,7 +38,7 @@ class Space:
     parameters: tuple[Parameter, ...]
     constraints: tuple[Constraint, ...]
 
-    def __init__(self, parameters: Any, constraints: Any = ()) -> None:
+    def __init__(self, parameters: object, constraints: str | Constraint | Iterable[object] = ()) -> None:
         """From a mapping of names to parameters, or a list of parameters that have a `name`.
 
         `constraints` is a list of `LinearConstraint`, `Check` or text such as "a + 2*b <= 5".
@@ -50,7 +50,7 @@ class Space:
         object.__setattr__(self, "constraints", tuple(as_constraint(c, by_name) for c in given))
 
     @classmethod
-    def box(cls, low: Any, high: Any, names: Sequence[str] | None = None) -> "Space":
+    def box(cls, low: Numeric, high: Numeric, names: Sequence[str] | None = None) -> "Space":
         """The continuous box low ≤ x ≤ high; without names the parameters are x0, x1, …"""
         lows, highs = np.atleast_1d(np.asarray(low)), np.atleast_1d(np.asarray(high))
         length = len(names) if names is not None else max(lows.size, highs.size)
@@ -100,7 +100,7 @@ class Space:
             raise DataError(f"{name!r} is not a parameter of the space; there are {', '.join(self.names)}")
         return self.parameters[self.names.index(name)]
 
-    def check(self, point: Any) -> dict[str, Any]:
+    def check(self, point: object) -> dict[str, Value]:
         """The point with plain Python values in the order of the space, or a `DataError` that names what is wrong.
 
         None stands for absent. Whether the constraints allow the point is what `feasible` says.
@@ -110,7 +110,7 @@ class Space:
         for name in point:
             if name not in self.names:
                 raise DataError(f"{name!r} is not a parameter of the space; there are {', '.join(self.names)}")
-        checked: dict[str, Any] = {}
+        checked: dict[str, Value] = {}
         for i, _ in self._rules:
             parameter = self.parameters[i]
             exists = all(other in checked and checked[other] in values for other, values in parameter.when)
@@ -123,9 +123,9 @@ class Space:
                 checked[parameter.name] = parameter.check(value)
         return {name: checked[name] for name in self.names if name in checked}
 
-    def encode(self, points: Any) -> Float[np.ndarray, "n D"]:
+    def encode(self, points: Iterable[object]) -> Rows:
         """The rows of points, which are checked."""
-        given = list(points)
+        given: list[Any] = list(points)
         try:
             found = self._numbers(given)
             good = sum(map(len, given)) == sum(int(mask.sum()) for mask in found[1])
@@ -135,22 +135,22 @@ class Space:
             found = self._numbers([self._checked(point, row) for row, point in enumerate(given)])
         return self._rows(*found)
 
-    def decode(self, rows: Any) -> list[dict[str, Any]]:
+    def decode(self, rows: Numeric) -> list[dict[str, Value]]:
         """The points nearest to rows: whole numbers, choices and bounds are respected, constraints are not."""
         numbers, exists = self._read(self._as_rows(rows))
-        columns = [p.values(v) for p, v in zip(self.parameters, numbers, strict=True)]
+        columns = [p.values(np.asarray(v)) for p, v in zip(self.parameters, numbers, strict=True)]
         points = [dict(zip(self.names, row, strict=True)) for row in zip(*columns, strict=True)]
         for name, mask in zip(self.names, exists, strict=True):
-            for i in np.flatnonzero(~mask):
+            for i in np.flatnonzero(~np.asarray(mask)):
                 del points[i][name]
         return points
 
-    def exists(self, rows: ArrayLike) -> Bool[np.ndarray, "n D"]:
+    def exists(self, rows: Rows) -> Bool[np.ndarray, "n D"]:
         """Whether the parameter of each column exists at each row."""
         found = self._read(rows)[1]
         return np.stack([found[i] for i in self.owners], axis=1)
 
-    def snap(self, rows: Any) -> Float[np.ndarray, "n D"]:
+    def snap(self, rows: Numeric) -> Rows:
         """The rows of the points nearest to rows; what is real and in [0, 1] stays as it is."""
         given = self._as_rows(rows)
         numbers, exists = self._read(given)
@@ -160,7 +160,7 @@ class Space:
                 out[mask, columns] = given[mask, columns]
         return out
 
-    def sample(self, n: int, *, seed: int = 0, skip: int = 0) -> list[dict[str, Any]]:
+    def sample(self, n: int, *, seed: int = 0, skip: int = 0) -> list[dict[str, Value]]:
         """Points skip, …, skip + n - 1 of a scrambled Sobol sequence, of which the constraints keep what they allow.
 
         Where they allow less than one in a hundred, the sequence goes on with a hit-and-run walk inside the linear
@@ -168,22 +168,22 @@ class Space:
         """
         return self.decode(self.sample_rows(n, seed=seed, skip=skip))
 
-    def sample_rows(self, n: int, *, seed: int = 0, skip: int = 0) -> Float[np.ndarray, "n D"]:
+    def sample_rows(self, n: int, *, seed: int = 0, skip: int = 0) -> Rows:
         """The rows of `sample`."""
         for name, value in (("n", n), ("seed", seed), ("skip", skip)):
             check_count(value, name, least=0)
         return sampling.sample_rows(self, int(n), int(seed), int(skip))
 
-    def feasible(self, points: Any) -> Bool[np.ndarray, " n"]:
+    def feasible(self, points: Iterable[object]) -> Bool[np.ndarray, " n"]:
         """Whether the constraints allow each point."""
         return self.feasible_rows(self.encode(points))
 
-    def feasible_rows(self, rows: Any) -> Bool[np.ndarray, " n"]:
+    def feasible_rows(self, rows: Numeric) -> Bool[np.ndarray, " n"]:
         """Whether the constraints allow the point nearest to each row."""
         return self._allowed(self.snap(rows))
 
     def _allowed(self, snapped: np.ndarray) -> np.ndarray:
-        good = self._violation(snapped) == 0
+        good = np.asarray(self._violation(snapped) == 0)
         checks = [constraint for constraint in self.constraints if isinstance(constraint, Check)]
         if checks and good.any():
             points = self.decode(snapped[good])
@@ -195,9 +195,9 @@ class Space:
 
         Whole numbers and levels are not rounded. 0 where the sums are within their bounds, up to rounding.
         """
-        return self._violation(jnp.asarray(rows))
+        return self._violation(rows)
 
-    def neighbours(self, point: Any) -> list[dict[str, Any]]:
+    def neighbours(self, point: object) -> list[dict[str, Value]]:
         """The allowed points that differ in one discrete parameter and in what it brings into existence.
 
         Every other choice of a categorical; ± 1 and ± 10 % of the range of an integer; the levels next to an ordinal.
@@ -219,28 +219,32 @@ class Space:
         # a real number keeps its last digit
         return [{k: start[k] if k in real and k in start else v for k, v in p.items()} for p in found]
 
-    def table(self, points: Any) -> dict[str, list[Any]]:
+    def table(self, points: Iterable[object]) -> dict[str, list[Value | None]]:
         """The points as columns, None where a parameter does not exist."""
         checked = [self._checked(point, row) for row, point in enumerate(points)]
         return {name: [point.get(name) for point in checked] for name in self.names}
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JSON:
         """What `from_json` reads back exactly; of a `Check` only its name is kept."""
-        out: dict[str, Any] = {"parameters": {p.name: as_json.parameter_to_json(p) for p in self.parameters}}
+        out: JSON = {"parameters": {p.name: as_json.parameter_to_json(p) for p in self.parameters}}
         if self.constraints:
             out["constraints"] = [as_json.constraint_to_json(constraint) for constraint in self.constraints]
         return out
 
     @overload
     @classmethod
-    def from_json(cls, source: Any, checks: Checks = None, extra: Literal[False] = False) -> "Space": ...
+    def from_json(cls, source: object, checks: Checks | None = None, extra: Literal[False] = False) -> "Space": ...
 
     @overload
     @classmethod
-    def from_json(cls, source: Any, checks: Checks = None, *, extra: Literal[True]) -> tuple["Space", Others]: ...
+    def from_json(
+        cls, source: object, checks: Checks | None = None, *, extra: Literal[True]
+    ) -> tuple["Space", JSON]: ...
 
     @classmethod
-    def from_json(cls, source: Any, checks: Checks = None, extra: bool = False) -> Any:
+    def from_json(
+        cls, source: object, checks: Checks | None = None, extra: bool = False
+    ) -> "Space | tuple[Space, JSON]":
         """The space in a dict, in JSON text or in a file.
 
         `checks` gives the functions of `Check` constraints by name. Other keys than parameters and constraints are
@@ -257,19 +261,18 @@ class Space:
         lines += [f"  subject to {constraint}" for constraint in self.constraints]
         return "\n".join([f"Space of {len(self.names)} parameter{'s' * (len(self.names) != 1)}, {columns}", *lines])
 
-    def _checked(self, point: Any, row: int) -> dict[str, Any]:
+    def _checked(self, point: object, row: int) -> dict[str, Value]:
         try:
             return self.check(point)
         except DataError as error:
             raise DataError(f"point {row}: {error}") from None
 
-    def _numbers(self, given: Sequence[Mapping[str, Any]]) -> tuple[list[Any], list[Any]]:
+    def _numbers(self, given: Sequence[Any]) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """The number of each parameter at each point, and whether it exists there."""
-        numbers: list[Any] = [None] * len(self.parameters)
-        exists: list[Any] = [None] * len(self.parameters)
+        numbers = [np.zeros(len(given)) for _ in self.parameters]
+        exists = [np.ones(len(given), dtype=bool) for _ in self.parameters]
         for i, parents in self._rules:
             parameter, there = self.parameters[i], given
-            numbers[i], exists[i] = np.zeros(len(given)), np.ones(len(given), dtype=bool)
             for parent, allowed in parents:
                 exists[i] &= exists[parent] & np.isin(numbers[parent], allowed)
             if parents:
@@ -277,7 +280,7 @@ class Space:
             numbers[i][exists[i]] = parameter.numbers([point[parameter.name] for point in there])
         return numbers, exists
 
-    def _as_rows(self, rows: Any) -> np.ndarray:
+    def _as_rows(self, rows: Numeric) -> np.ndarray:
         found = np.asarray(rows, dtype=float)
         if found.ndim != 2 or found.shape[1] != self.width:
             raise DataError(f"rows must have shape (n, {self.width}), one encoded point each, found {found.shape}")
@@ -285,16 +288,16 @@ class Space:
             raise DataError("rows must be numbers in [0, 1], found NaN")
         return np.clip(found, 0.0, 1.0)
 
-    def _read(self, rows: Any) -> tuple[list[Any], list[Any]]:
+    def _read(self, rows: Float[Array, "n D"]) -> tuple[Columns, Columns]:
         """The number of each parameter at each row and whether it exists there; NumPy or JAX."""
         numbers = [p.read(rows[:, columns]) for p, columns in zip(self.parameters, self.columns, strict=True)]
         return numbers, active(self._rules, numbers)
 
-    def _rows(self, numbers: Sequence[np.ndarray], exists: Sequence[np.ndarray]) -> np.ndarray:
+    def _rows(self, numbers: Sequence[Array], exists: Sequence[Array]) -> np.ndarray:
         out = np.empty((len(numbers[0]), self.width))
         for parameter, columns, number, mask in zip(self.parameters, self.columns, numbers, exists, strict=True):
             out[:, columns] = 0.0 if parameter.kind == "choice" else 0.5
-            out[mask, columns] = parameter.columns(number[mask])
+            out[mask, columns] = parameter.columns(np.asarray(number[mask]))
         return out
 
     @cached_property
@@ -305,7 +308,7 @@ class Space:
     def _linear(self) -> Matrices:
         return matrix(self.constraints, self.parameters)
 
-    def _violation(self, rows: Any) -> Any:
+    def _violation(self, rows: Float[Array, "n D"]) -> Float[Array, " n"]:
         xp = namespace(rows)
         a, low, high, slack = self._linear
         involved = np.flatnonzero(np.any(a != 0, axis=0))
@@ -318,13 +321,15 @@ class Space:
         return xp.sum(xp.where(over > slack, over, 0.0), axis=1)
 
 
-def _named(parameters: Any) -> list[Parameter]:
+def _named(parameters: object) -> list[Parameter]:
+    pairs: list[tuple[object, object]]
     if isinstance(parameters, Mapping):
         pairs = list(parameters.items())
     elif isinstance(parameters, Sequence) and not isinstance(parameters, str):
         pairs = [(getattr(parameter, "name", ""), parameter) for parameter in parameters]
     else:
         raise DataError(f'a space takes parameters such as {{"x": Real(0, 1)}}, found {parameters!r}')
+    out: list[Parameter] = []
     for i, (name, parameter) in enumerate(pairs):
         if not isinstance(parameter, Parameter):
             hint = f"; write {parameter.__name__}(…)" if isinstance(parameter, type) else ""
@@ -333,9 +338,10 @@ def _named(parameters: Any) -> list[Parameter]:
             raise DataError(f"parameter {i} needs a name, found {name!r}; pass a dict, or name=… to each")
         if name in (other for other, _ in pairs[:i]):
             raise DataError(f"there are two parameters named {name!r}; rename one")
+        out.append(replace(parameter, name=name))
     if not pairs:
         raise DataError("a space needs at least one parameter, found none")
-    return [replace(parameter, name=name) for name, parameter in pairs]
+    return out
 
 
 def _described(parameter: Parameter) -> str:
