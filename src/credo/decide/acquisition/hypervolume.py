@@ -263,6 +263,7 @@ def _joint_draws(beliefs: tuple[Predicts, ...], x: Float[Array, "q d"], base: Dr
         mean = prediction.mean.reshape(x.shape[0], -1)
         outputs = mean.shape[1]
         rows = stack(x, outputs) if isinstance(one, MultiGP) else x
+        assert prediction.latent_covariance is not None
         root = root_of(one, rows, prediction.latent_covariance)
         own = base[:, :, start : start + outputs].reshape(-1, mean.size)
         parts.append(mean + (own @ root.T).reshape(-1, *mean.shape))
