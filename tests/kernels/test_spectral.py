@@ -11,10 +11,9 @@ from scipy import integrate, optimize, special, stats
 from credo.core.errors import DataError
 from credo.kernels import RBF, Constant, Exponential, Matern32, Matern52, RationalQuadratic, White
 from credo.kernels.algebra import PolynomialOf
-from credo.kernels.centered import CenteredPeriodic
 from credo.kernels.elementary import Custom
 from credo.kernels.matern import Matern
-from credo.kernels.periodic import Cosine, LocallyPeriodic, Periodic, SpectralMixture
+from credo.kernels.periodic import CenteredPeriodic, Cosine, LocallyPeriodic, Periodic, SpectralMixture
 from credo.kernels.random_fourier import (
     RandomFeatures,
     _log_beta,

@@ -11,12 +11,25 @@ from sklearn.gaussian_process import kernels as sk
 from credo.core import params
 from credo.core.errors import DataError
 from credo.core.params import is_absent
-from credo.kernels import RBF, Constant, Exponential, InputScales, Matern32, Matern52, check_kernel
-from credo.kernels.algebra import Product
+from credo.kernels import (
+    RBF,
+    Categorical,
+    Constant,
+    Coregionalized,
+    Exponential,
+    InputScales,
+    Matern32,
+    Matern52,
+    RationalQuadratic,
+    Tanimoto,
+    White,
+    check_kernel,
+)
+from credo.kernels.algebra import PolynomialOf, Product
 from credo.kernels.dotproduct import Bilinear, Linear, NeuralNetwork, Polynomial
 from credo.kernels.matern import Matern, matern
 from credo.kernels.nonstationary import Brownian, ChangePoint, Gibbs
-from credo.kernels.periodic import Cosine, LocallyPeriodic, Periodic, SpectralMixture
+from credo.kernels.periodic import CenteredPeriodic, Cosine, LocallyPeriodic, Periodic, SpectralMixture
 
 RNG = np.random.default_rng(7)
 X1, Z1 = RNG.normal(size=(9, 1)), RNG.normal(size=(6, 1))
@@ -96,6 +109,37 @@ def test_promises_with_adapted_numbers(name):
 @pytest.mark.parametrize("name", ODD)
 def test_promises_with_odd_numbers(name):
     check_kernel(ODD[name], columns=3)
+
+
+KNOWN = {name: kernel for name, kernel in ODD.items() if not kernel.compiled} | {
+    "rbf": RBF([0.5, 2.0, 1.0]) * 3.0,
+    "exponential": Exponential(0.7, 2.0, [[1.0, -1.0, 0.5]]),
+    "matern52": Matern52([0.5, 2.0, 30.0]),
+    "rational": RationalQuadratic(0.3, alpha=0.2),
+    "centered": CenteredPeriodic(0.6, 1.3, [0.3, 2.0, 5.0]),
+    "algebra": 2.0 * (RBF().on(0, 2) + White(0.3)) ** 2 * Matern32() + Linear().on(1).exp() + 0.5,
+    "polynomial-of": PolynomialOf(RBF(0.4), [0.5, 1.0, 2.0]),
+    "coregion": Coregionalized([RBF(), Matern32()], [[1.0, 0.2], [0.5, -1.0]], 0.3),
+    "tanimoto": Tanimoto(),
+    "categorical": Categorical([0.5, 2.0, 1.0]),
+}
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_known_numbers_stay_numpys_and_equal_those_of_the_compiled(name):
+    kernel, x, z = KNOWN[name], X3, np.r_[Z3, X3[:2]]
+    if name == "coregion":
+        x, z = (np.c_[v[:, :2], np.arange(len(v)) % 2] for v in (x, z))
+    gram, diagonal = kernel.gram(x, z), kernel.diagonal(x)
+    assert isinstance(gram, np.ndarray) and isinstance(diagonal, np.ndarray)
+    for got, want in ((gram, eqx.filter_jit(type(kernel).gram)(kernel, x, z)), (kernel.between(x, z), gram)):
+        np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(diagonal, eqx.filter_jit(type(kernel).diagonal)(kernel, x), rtol=1e-9)
+
+
+def test_a_large_matrix_is_made_in_chunks():
+    x, kernel = np.random.default_rng(3).normal(size=(1500, 2)), Matern52([0.5, 2.0])
+    np.testing.assert_allclose(kernel.between(x, x[:900]), kernel.gram(x, x[:900]), rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", ODD)

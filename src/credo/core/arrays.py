@@ -65,6 +65,11 @@ def host(tree: T) -> T:
     return jax.tree.map(lambda leaf: np.asarray(leaf) if is_concrete(leaf) else leaf, tree)
 
 
+def held(value: Array) -> Array:
+    """The same value, a constant to derivatives."""
+    return jax.lax.stop_gradient(value) if is_traced(value) else value
+
+
 def as_float(value: Numeric) -> Array:
     """Numbers as a float64 array: NumPy's while they are known, else the tracer."""
     return jnp.asarray(value, dtype=float) if is_traced(value) else np.asarray(value, dtype=float)

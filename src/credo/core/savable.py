@@ -18,20 +18,18 @@ prediction   core.predictive.mixtures            Mixture
 prediction   core.predictive.real               Laplace MultivariateT Normal StudentT
 prediction   core.predictive.warped             Warped
 kernel       kernels.algebra                    Exponentiated PolynomialOf Power Product Scaled Sum
-kernel       kernels.centered                   CenteredPeriodic
 kernel       kernels.coregion                   Coregionalized
 kernel       kernels.derivative                 Differentiated
 kernel       kernels.discrete                   Categorical SetKernel Tanimoto
 kernel       kernels.dotproduct                 Bilinear Linear NeuralNetwork Polynomial
-kernel       kernels.elementary                 Constant Custom White
-kernel       kernels.featured                   FromFeatures
+kernel       kernels.elementary                 Constant Custom FromFeatures White
 kernel       kernels.graphs                     GraphDiffusion GraphMatern Laplacian WeisfeilerLehman
 kernel       kernels.inputs                     OnColumns OfFunction=Warped
 kernel       kernels.matern                     Matern
 kernel       kernels.measures                   Convolution Elliptical Harmonics Mixture Pair Placed Repeated
 kernel       kernels.measures                   SignedNormal Zero
 kernel       kernels.nonstationary              Brownian ChangePoint Gibbs
-kernel       kernels.periodic                   Cosine LocallyPeriodic Periodic SpectralMixture
+kernel       kernels.periodic                   CenteredPeriodic Cosine LocallyPeriodic Periodic SpectralMixture
 kernel       kernels.random_fourier            RandomFeatures
 kernel       kernels.rkhs                       RKHSFunction
 kernel       kernels.stationary                 Exponential Matern32 Matern52 RBF RationalQuadratic

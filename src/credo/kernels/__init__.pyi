@@ -8,7 +8,6 @@ from credo.kernels.algebra import Scaled as Scaled
 from credo.kernels.algebra import Sum as Sum
 from credo.kernels.base import InputScales as InputScales
 from credo.kernels.base import Kernel as Kernel
-from credo.kernels.centered import CenteredPeriodic as CenteredPeriodic
 from credo.kernels.check import check_kernel as check_kernel
 from credo.kernels.coregion import Coregionalized as Coregionalized
 from credo.kernels.derivative import Differentiated as Differentiated
@@ -22,8 +21,8 @@ from credo.kernels.dotproduct import NeuralNetwork as NeuralNetwork
 from credo.kernels.dotproduct import Polynomial as Polynomial
 from credo.kernels.elementary import Constant as Constant
 from credo.kernels.elementary import Custom as Custom
+from credo.kernels.elementary import FromFeatures as FromFeatures
 from credo.kernels.elementary import White as White
-from credo.kernels.featured import FromFeatures as FromFeatures
 from credo.kernels.graphs import GraphDiffusion as GraphDiffusion
 from credo.kernels.graphs import GraphMatern as GraphMatern
 from credo.kernels.graphs import Laplacian as Laplacian
@@ -34,6 +33,7 @@ from credo.kernels.matern import Matern as Matern
 from credo.kernels.nonstationary import Brownian as Brownian
 from credo.kernels.nonstationary import ChangePoint as ChangePoint
 from credo.kernels.nonstationary import Gibbs as Gibbs
+from credo.kernels.periodic import CenteredPeriodic as CenteredPeriodic
 from credo.kernels.periodic import Cosine as Cosine
 from credo.kernels.periodic import LocallyPeriodic as LocallyPeriodic
 from credo.kernels.periodic import Periodic as Periodic

@@ -8,15 +8,13 @@ same thing to `learn`.
 
 import math
 from abc import abstractmethod
-from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import ArrayLike, Float
 
-from credo.core.arrays import Array, is_traced
+from credo.core.arrays import Array, as_float, is_traced, namespace
 from credo.core.errors import DataError
 from credo.core.params import ABSENT, is_absent, positive
 from credo.core.pytrees import changed
@@ -40,10 +38,6 @@ class Elementwise(Kernel):
     def value(self, *k: Array) -> Array:
         """The function of their values."""
 
-    def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
-        """Of the values at two points."""
-        return self.value(*(k.of(x, z) for k in self.arguments))
-
     def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         """Of the matrices, entry by entry."""
         return self.value(*(k.gram(x, z) for k in self.arguments))
@@ -61,6 +55,11 @@ class Elementwise(Kernel):
         """Where all of them are."""
         return all(k.is_stationary for k in self.arguments)
 
+    @property
+    def compiled(self) -> bool:  # type: ignore[override]
+        """Where any of them is."""
+        return any(k.compiled for k in self.arguments)
+
 
 class Sum(Elementwise):
     """k₁(x, z) + k₂(x, z) + …: independent functions added."""
@@ -68,12 +67,12 @@ class Sum(Elementwise):
     parts: tuple[Kernel, ...]
 
     @classmethod
-    def of_terms(cls, *kernels: Any) -> "Sum":
+    def of_terms(cls, *kernels: object) -> "Sum":
         """The sum, flat; a number is a constant kernel."""
         terms: list[Kernel] = []
         for k in kernels:
             if isinstance(k, int | float | np.ndarray | jax.Array):
-                k = Constant(jnp.asarray(k))
+                k = Constant(as_float(k))
             if not isinstance(k, Kernel):
                 raise DataError(f"a kernel can be added to a kernel or a number, found {type(k).__name__}")
             terms += k.terms
@@ -119,7 +118,7 @@ class Product(Elementwise):
 
     def amplitude(self) -> Float[Array, ""]:
         """s², one where a factor (a sum) has the amplitudes."""
-        return jnp.ones(()) if is_absent(self.variance) else self.number("variance")
+        return np.ones(()) if is_absent(self.variance) else self.number("variance")
 
     @property
     def arguments(self) -> tuple[Kernel, ...]:
@@ -243,7 +242,7 @@ class Exponentiated(Wrapped, Elementwise):
 
     def value(self, *k: Array) -> Array:
         """exp k."""
-        return jnp.exp(k[0])
+        return namespace(k[0]).exp(k[0])
 
     def spectral_measure(self, d: int) -> Spectrum:
         """Of exp(k) = Σ kⁱ/i!, cut where the rest is lost to rounding."""
@@ -257,7 +256,7 @@ class Exponentiated(Wrapped, Elementwise):
             raise DataError(
                 f"exp(k) with k(x, x) = {s2:.3g} has too long a series; use a kernel with a smaller variance"
             )
-        return series((mass, law), [jnp.asarray(1 / math.factorial(i)) for i in range(n)], d)
+        return series((mass, law), [as_float(1 / math.factorial(i)) for i in range(n)], d)
 
     def adapt(self, scales: InputScales) -> "Exponentiated":
         """The exponential explains the variance."""
@@ -272,16 +271,16 @@ class PolynomialOf(Wrapped, Elementwise):
     """Σᵢ cᵢ k(x, z)ⁱ with coefficients cᵢ ≥ 0."""
 
     kernel: Kernel
-    coefficients: Float[Array, " p"] = eqx.field(converter=lambda c: jnp.asarray(c, dtype=float))
+    coefficients: Float[Array, " p"] = eqx.field(converter=as_float)
 
     def __check_init__(self) -> None:
         c = self.coefficients
-        if c.ndim != 1 or not len(c) or not (is_traced(c) or bool(jnp.all(c >= 0))):
+        if c.ndim != 1 or not len(c) or not (is_traced(c) or bool(np.all(c >= 0))):
             raise DataError(f"the coefficients of a polynomial of a kernel must be ≥ 0, found {show(c)}")
 
     def value(self, *k: Array) -> Array:
         """Σ cᵢ kⁱ."""
-        out = jnp.zeros_like(k[0])
+        out = 0.0 * k[0]
         for i in reversed(range(len(self.coefficients))):  # Horner
             out = out * k[0] + self.coefficients[i]
         return out

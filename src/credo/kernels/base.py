@@ -1,7 +1,8 @@
 """What a kernel is: a covariance k(x, z) of the values of a function at two points.
 
-A kernel writes `of`, its two-point form, or `gram`, the matrix of many; each gives the other, and one that writes both
-has two ways to the same numbers (the tests hold them together). A frozen pytree with its numbers in natural units.
+A kernel writes `of`, its two-point form, or `gram`, the matrix of many; each gives the other. `gram` serves arrays of
+either library; a kernel that is written for JAX alone says so (`compiled`). Models ask for `between` and `variance_at`:
+NumPy's arrays wherever the numbers are known. A frozen pytree with its numbers in natural units.
 
     k1 + k2, k1 * k2, 2.0 * k, k**2, k.exp()        algebra, in `algebra.py`
     k.on(0, 2), k.warp(g)                           of some columns, of g(x)
@@ -11,26 +12,30 @@ Rasmussen & Williams (2006), chapter 4.
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import ClassVar, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import ArrayLike, Float
 
 from credo.core import params
-from credo.core.arrays import Array, is_traced
+from credo.core.arrays import Array, as_float, host, is_traced, namespace
 from credo.core.checks import check_table
 from credo.core.errors import DataError
+from credo.core.padding import bucket, pad_rows
 from credo.core.params import ABSENT, is_absent
 from credo.core.pytrees import changed
 from credo.kernels.measures import Spectrum
 
 K = TypeVar("K", bound="Kernel")
+W = TypeVar("W", bound="Wrapped")
 
 Amplitude = Float[Array, ""] | tuple[()] | None
 """s²; None until it is given or adapted, ABSENT where it belongs to a product around the kernel."""
+
+LARGE = 2**20
+"""The entries of a matrix from which on it is compiled, and so many at a time: NumPy does not fuse."""
 
 
 class InputScales(NamedTuple):
@@ -63,6 +68,8 @@ class Kernel(eqx.Module):
 
     is_stationary: ClassVar[bool] = False
     """Whether k(x, z) depends on x - z only."""
+    compiled: ClassVar[bool] = False
+    """Whether it is written for JAX alone, and not for arrays of either library."""
 
     def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
         """k(x, z) of two points."""
@@ -80,6 +87,30 @@ class Kernel(eqx.Module):
         """The variances k(xᵢ, xᵢ)."""
         return jax.vmap(lambda a: self.of(a, a))(x)
 
+    def between(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        """`gram`, NumPy's array where all numbers are known; compiled for a bucket where it must be or is worth it."""
+        if is_traced(self, x, z):
+            return self.gram(x, z)
+        kernel, x, z = host((self, x, z))
+        n, m = len(x), len(z)
+        if not (kernel.compiled or n * m > LARGE):
+            return host(kernel.gram(x, z))
+        out, columns = np.empty((n, m)), pad_rows(z, bucket(m))
+        step = max(LARGE // len(columns), 16)
+        for i in range(0, n, step):
+            rows = x[i : i + step]
+            out[i : i + step] = np.asarray(_gram(kernel, pad_rows(rows, bucket(len(rows))), columns))[: len(rows), :m]
+        return out
+
+    def variance_at(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """`diagonal`, as `between` is `gram`."""
+        if is_traced(self, x):
+            return self.diagonal(x)
+        kernel, x = host((self, x))
+        if not kernel.compiled:
+            return host(kernel.diagonal(x))
+        return np.asarray(_diagonal(kernel, pad_rows(x, bucket(len(x)))))[: len(x)]
+
     def encode(self, x: object, name: str = "X", columns: int | None = None) -> Array:
         """What users have (tables; for kernels on them strings, sets, graphs) as checked rows of float64."""
         return check_table(x, name, columns)
@@ -92,7 +123,7 @@ class Kernel(eqx.Module):
         """factor · k."""
         from credo.kernels.algebra import Scaled
 
-        return Scaled(self, jnp.asarray(factor))
+        return Scaled(self, as_float(factor))
 
     def number(self, name: str) -> Array:
         """The number of a field: itself, or what it means while nobody has given it."""
@@ -119,10 +150,10 @@ class Kernel(eqx.Module):
             "use inducing points, or a stationary kernel such as RBF, Matern52 or SpectralMixture"
         )
 
-    def __call__(self, x: Any, z: Any = None) -> Float[Array, "n m"]:
+    def __call__(self, x: object, z: object = None) -> Float[Array, "n m"]:
         """The matrix of k(xᵢ, zⱼ) for tables x and z (z = x if it is not given)."""
-        rows = jnp.asarray(self.encode(x, "x"))
-        return self.gram(rows, rows if z is None else jnp.asarray(self.encode(z, "z", rows.shape[1])))
+        rows = self.encode(x, "x")
+        return self.between(rows, rows if z is None else self.encode(z, "z", rows.shape[1]))
 
     def on(self, *columns: int) -> "Kernel":
         """This kernel of the given input columns only."""
@@ -142,22 +173,22 @@ class Kernel(eqx.Module):
 
         return Exponentiated(self)
 
-    def __add__(self, other: Any) -> "Kernel":
+    def __add__(self, other: object) -> "Kernel":
         from credo.kernels.algebra import Sum
 
         return Sum.of_terms(self, other)
 
-    def __radd__(self, other: Any) -> "Kernel":
+    def __radd__(self, other: object) -> "Kernel":
         from credo.kernels.algebra import Sum
 
         return self if isinstance(other, int) and other == 0 else Sum.of_terms(other, self)
 
-    def __mul__(self, other: Any) -> "Kernel":
+    def __mul__(self, other: object) -> "Kernel":
         from credo.kernels.algebra import product
 
         return product(self, other) if isinstance(other, Kernel) else self.scaled(_amplitude(other))
 
-    def __rmul__(self, other: Any) -> "Kernel":
+    def __rmul__(self, other: object) -> "Kernel":
         return self.scaled(_amplitude(other))
 
     def __pow__(self, exponent: int) -> "Kernel":
@@ -178,7 +209,7 @@ class Amplified(Kernel):
 
     def amplitude(self) -> Float[Array, ""]:
         """s², one where the amplitude belongs to a product around this kernel."""
-        return jnp.ones(()) if is_absent(self.variance) else self.number("variance")
+        return np.ones(()) if is_absent(self.variance) else self.number("variance")
 
     def scaled(self, factor: ArrayLike) -> Kernel:
         """factor · k."""
@@ -201,7 +232,8 @@ class ConstantVariance(Amplified):
 
     def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
         """s²."""
-        return jnp.broadcast_to(self.amplitude(), x.shape[:1])
+        amplitude = self.amplitude()
+        return namespace(amplitude, x).broadcast_to(amplitude, x.shape[:1])
 
 
 class Wrapped(Kernel):
@@ -218,7 +250,7 @@ class Wrapped(Kernel):
         """As the kernel inside reads them."""
         return self.kernel.encode(x, name, columns)
 
-    def adapt(self, scales: InputScales) -> Any:
+    def adapt(self: W, scales: InputScales) -> W:
         """As the kernel inside."""
         return changed(self, kernel=self.kernel.adapt(scales))
 
@@ -227,14 +259,29 @@ class Wrapped(Kernel):
         """Where the kernel inside is."""
         return self.kernel.is_stationary
 
+    @property
+    def compiled(self) -> bool:  # type: ignore[override]
+        """Where the kernel inside is."""
+        return self.kernel.compiled
+
     def _inside(self) -> str:
         text = self.kernel.formula()
         return f"({text})" if any(c in text for c in "+×·") else text
 
 
-def _amplitude(value: Any) -> Float[Array, ""]:
+@eqx.filter_jit
+def _gram(kernel: Kernel, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
+    return kernel.gram(x, z)
+
+
+@eqx.filter_jit
+def _diagonal(kernel: Kernel, x: Float[Array, "n d"]) -> Float[Array, " n"]:
+    return kernel.diagonal(x)
+
+
+def _amplitude(value: object) -> Float[Array, ""]:
     try:
-        factor = jnp.asarray(value, dtype=float)
+        factor = as_float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         raise DataError(f"a kernel can be multiplied by a number or a kernel, found {type(value).__name__}") from None
     if factor.ndim or not (is_traced(factor) or float(factor) > 0):
@@ -242,19 +289,19 @@ def _amplitude(value: Any) -> Float[Array, ""]:
     return factor
 
 
-def start(kernel: K, **values: Any) -> K:
+def start(kernel: K, **values: ArrayLike) -> K:
     """The kernel with the given numbers where it has none."""
-    chosen = {name: jnp.asarray(v, dtype=float) for name, v in values.items() if getattr(kernel, name) is None}
+    chosen = {name: as_float(v) for name, v in values.items() if getattr(kernel, name) is None}
     return changed(kernel, **chosen) if chosen else kernel
 
 
 def with_one_each(kernel: K, d: int) -> K:
     """The kernel with a lengthscale for each of d columns."""
     length = kernel.number("lengthscale")
-    return changed(kernel, lengthscale=jnp.full(d, length)) if jnp.ndim(length) == 0 else kernel
+    return changed(kernel, lengthscale=namespace(length).full(d, length)) if np.ndim(length) == 0 else kernel
 
 
-def show(value: Any, digits: int = 3) -> str:
+def show(value: ArrayLike | None, digits: int = 3) -> str:
     """A number of a formula; a short vector in brackets; a long, large or traced one by its shape."""
     if value is None or is_traced(value):
         return "?"
@@ -266,14 +313,14 @@ def show(value: Any, digits: int = 3) -> str:
     return "[" + ", ".join(f"{v:.{digits}g}" for v in array) + "]"
 
 
-def show_call(name: str, **numbers: Any) -> str:
+def show_call(name: str, **numbers: ArrayLike | None) -> str:
     """`Name(ℓ=0.8, p=1)`; numbers that are None are left out."""
     inside = ", ".join(f"{key}={show(value)}" for key, value in numbers.items() if value is not None)
     return f"{name}({inside})" if inside else name
 
 
-def show_scaled(variance: Any, text: str) -> str:
+def show_scaled(variance: Amplitude, text: str) -> str:
     """`2.1² · text`: the standard deviation, squared, in front; nothing for a variance of one."""
-    if variance is None or is_absent(variance) or (not is_traced(variance) and float(variance) == 1.0):
+    if variance is None or isinstance(variance, tuple) or (not is_traced(variance) and float(variance) == 1.0):
         return text
-    return f"{'s' if is_traced(variance) else show(jnp.sqrt(variance))}² · {text}"
+    return f"{'s' if is_traced(variance) else show(np.sqrt(variance))}² · {text}"

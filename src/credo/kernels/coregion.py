@@ -8,16 +8,14 @@ resources evaluation", §4.2; Álvarez, Rosasco & Lawrence (2012), "Kernels for 
 """
 
 from collections.abc import Sequence
-from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from credo.core.arrays import Array, is_traced
+from credo.core.arrays import Array, Numeric, as_float, is_traced, namespace
 from credo.core.checks import check_table
 from credo.core.errors import DataError
-from credo.core.params import is_absent, positive, real
+from credo.core.params import positive, real
 from credo.kernels.base import InputScales, Kernel
 
 
@@ -36,24 +34,29 @@ class Coregionalized(Kernel):
     loadings: Float[Array, "q p r"] = real()
     kappa: Float[Array, "q p"] = positive()
 
-    def __init__(self, kernels: Kernel | Sequence[Kernel], loadings: Any, kappa: Any = 1.0):
+    def __init__(self, kernels: Kernel | Sequence[Kernel], loadings: Numeric, kappa: Numeric = 1.0):
         given = (kernels,) if isinstance(kernels, Kernel) else tuple(kernels)
         if not given or not all(isinstance(k, Kernel) for k in given):
             raise DataError("Coregionalized takes a kernel or several, e.g. Coregionalized(RBF(), loadings)")
         split = [term.split_variance() for kernel in given for term in kernel.terms]
-        amplitude = jnp.stack([jnp.ones(()) if s is None or is_absent(s) else jnp.asarray(s) for s, _ in split])
-        a = jnp.asarray(loadings, dtype=float)
+        each = [np.ones(()) if s is None or isinstance(s, tuple) else s for s, _ in split]
+        amplitude, a, own = namespace(each).stack(each), as_float(loadings), as_float(kappa)
+        xp = namespace(amplitude, a, own)
         a = a[:, None] if a.ndim == 1 else a
         q = len(split)
         if a.ndim not in (2, 3) or (a.ndim == 3 and a.shape[0] != q):
             raise DataError(f"loadings must have shape (p, r), or ({q}, p, r) for {q} kernel(s), found {a.shape}")
-        a = jnp.broadcast_to(a, (q, *a.shape[-2:]))
-        own = jnp.asarray(kappa, dtype=float)
-        if own.shape not in ((), (a.shape[1],), (q, a.shape[1])) or not (is_traced(own) or bool(jnp.all(own > 0))):
+        a = xp.broadcast_to(a, (q, *a.shape[-2:]))
+        if own.shape not in ((), (a.shape[1],), (q, a.shape[1])) or not (is_traced(own) or bool(np.all(own > 0))):
             raise DataError(f"kappa must hold positive numbers, shape ({q}, {a.shape[1]}), found shape {own.shape}")
         self.kernels = tuple(bare for _, bare in split)
-        self.loadings = a * jnp.sqrt(amplitude)[:, None, None]
-        self.kappa = jnp.broadcast_to(own, a.shape[:2]) * amplitude[:, None]
+        self.loadings = a * xp.sqrt(amplitude)[:, None, None]
+        self.kappa = xp.broadcast_to(own, a.shape[:2]) * amplitude[:, None]
+
+    @property
+    def compiled(self) -> bool:  # type: ignore[override]
+        """Where one of the kernels is."""
+        return any(k.compiled for k in self.kernels)
 
     @property
     def outputs(self) -> int:
@@ -62,18 +65,18 @@ class Coregionalized(Kernel):
 
     def between_outputs(self) -> Float[Array, "q p p"]:
         """B_q."""
-        shared = jnp.einsum("qir,qjr->qij", self.loadings, self.loadings)
-        return shared + self.kappa[:, :, None] * jnp.eye(self.outputs)
+        shared = self.loadings @ self.loadings.swapaxes(1, 2)
+        return shared + self.kappa[:, :, None] * np.eye(self.outputs)
 
     def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         """Σ_q B_q[i, j] ∘ K_q."""
-        b, i, j = self.between_outputs(), _output(x), _output(z)
+        b, i, j = namespace(self, x, z).asarray(self.between_outputs()), _output(x), _output(z)
         parts = [b[q][i[:, None], j[None, :]] * k.gram(x[:, :-1], z[:, :-1]) for q, k in enumerate(self.kernels)]
         return sum(parts[1:], start=parts[0])
 
     def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
         """Σ_q B_q[i, i] k_q(x, x)."""
-        b, i = self.between_outputs(), _output(x)
+        b, i = namespace(self, x).asarray(self.between_outputs()), _output(x)
         parts = [b[q, i, i] * k.diagonal(x[:, :-1]) for q, k in enumerate(self.kernels)]
         return sum(parts[1:], start=parts[0])
 

@@ -8,15 +8,13 @@ one). Derivatives of the kernel are taken of its two-point form, forward mode tw
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import ArrayLike, Float, Int
 
-from credo.core.arrays import Array, is_traced
+from credo.core.arrays import Array, is_traced, namespace
 from credo.core.checks import check_table, check_vector
 from credo.core.errors import DataError
 from credo.kernels.base import Amplitude, InputScales, Kernel, Wrapped
@@ -36,11 +34,11 @@ class Differentiated(Wrapped):
 
     kernel: Kernel
     is_stationary = False  # not in the column that says what is observed
+    compiled = True
 
     def __check_init__(self) -> None:
         check_differentiable(self.kernel)
 
-    @eqx.filter_jit  # one program also where it is called eagerly, instead of one for each operation
     def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
         """k, ∂k/∂zⱼ, ∂k/∂xᵢ or ∂²k/∂xᵢ∂zⱼ."""
         (a, i, u), (b, j, v) = split_rows(x), split_rows(z)
@@ -99,7 +97,7 @@ def observed(function: Callable[[Array], Array], rows: Float[Array, "n q"]) -> F
     return jnp.where((kind == 0).reshape(-1, *(1,) * (value.ndim - 1)), value, slope)
 
 
-def with_gradients(x: Any, y: Any, gradients: Any, where: Any = None) -> tuple[np.ndarray, np.ndarray]:
+def with_gradients(x: object, y: object, gradients: object, where: object = None) -> tuple[np.ndarray, np.ndarray]:
     """Rows and outcomes for `Differentiated`: the values y at x, then the gradients, point by point.
 
     Args:
@@ -124,9 +122,9 @@ def with_gradients(x: Any, y: Any, gradients: Any, where: Any = None) -> tuple[n
     return rows, np.concatenate([values, flat[there]])
 
 
-def derivative_rows(x: Any) -> Any:
+def derivative_rows(x: Float[Array, "m d"]) -> Float[Array, "md q"]:
     """The rows (x, 1) … (x, d) for each x in turn, shape (m·d, d + 1)."""
-    xp: Any = jnp if is_traced(x) else np
+    xp = namespace(x)
     m, d = x.shape
     return xp.concatenate([xp.repeat(x, d, axis=0), xp.tile(xp.arange(1.0, d + 1), m)[:, None]], axis=1)
 
@@ -145,7 +143,7 @@ def check_differentiable(kernel: Kernel) -> None:
             )
 
 
-def _parts(node: Any) -> Iterator[Kernel]:
+def _parts(node: object) -> Iterator[Kernel]:
     """The kernels that a kernel is made of, itself among them."""
     if isinstance(node, Kernel):
         yield node

@@ -9,9 +9,9 @@ Gärtner (2003), "A survey of kernels for structured data".
 """
 
 from abc import abstractmethod
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import KW_ONLY
-from typing import Any
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -19,44 +19,41 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from credo.core.arrays import Array, is_traced
+from credo.core.arrays import Array, Numeric, as_float, is_traced, namespace
 from credo.core.checks import check_table
 from credo.core.errors import DataError
 from credo.core.params import ABSENT, positive
 from credo.kernels.base import Amplified, Amplitude, InputScales, start, with_one_each
+
+C = TypeVar("C", bound="Coded")
 
 LARGEST_SET = 1000
 """2^|A| is finite up to 1023 elements; from here on a set needs the normalized kernel."""
 
 
 class Coded(Amplified):
-    """k(x, z) = s² c(x, z) of a similarity c of two rows of codes; compiled, since c may take many small steps.
-
-    A member writes `similarity`, of two rows, or `similarities`, of many.
-    """
+    """k(x, z) = s² c(x, z) of a similarity c of rows of codes."""
 
     _: KW_ONLY
     variance: Amplitude = positive(None, unset=1.0)
 
-    def similarity(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
-        """c(x, z)."""
-        return self.similarities(x[None], z[None])[0, 0]
-
+    @abstractmethod
     def similarities(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         """The matrix of c(xᵢ, zⱼ)."""
-        return jax.vmap(lambda a: jax.vmap(lambda b: self.similarity(a, b))(z))(x)
 
-    @eqx.filter_jit
+    def own(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """c(xᵢ, xᵢ): one, unless a member says otherwise."""
+        return namespace(x).ones(x.shape[0])
+
     def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         """s² c for all pairs."""
         return self.amplitude() * self.similarities(x, z)
 
-    @eqx.filter_jit
     def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
         """s² c(x, x)."""
-        return self.amplitude() * jax.vmap(lambda a: self.similarity(a, a))(x)
+        return self.amplitude() * self.own(x)
 
-    def adapt(self, scales: InputScales) -> Any:
+    def adapt(self: C, scales: InputScales) -> C:
         """s² = the variance of the outcomes."""
         return start(self, variance=scales.variance)
 
@@ -69,6 +66,7 @@ class Counting(Coded):
 
     _: KW_ONLY
     normalized: bool = eqx.field(default=True, static=True)
+    compiled = True
 
     @abstractmethod
     def counts(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
@@ -85,10 +83,9 @@ class Counting(Coded):
         """#(xᵢ, xᵢ)."""
         return jax.vmap(lambda a: self.counts(a[None], a[None])[0, 0])(x)
 
-    @eqx.filter_jit
-    def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
-        """s² if normalized, s² #(x, x) if not."""
-        return self.amplitude() * (jnp.ones(x.shape[0]) if self.normalized else self.own_counts(x))
+    def own(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """1 if normalized, #(x, x) if not."""
+        return super().own(x) if self.normalized else self.own_counts(x)
 
 
 def _normalize(common: Array, x: Array, z: Array) -> Array:
@@ -106,13 +103,17 @@ class SetKernel(Coded):
     elements of `universe`. Shawe-Taylor & Cristianini (2004), Kernel Methods for Pattern Analysis, chapter 9.
     """
 
-    universe: tuple[Any, ...] | None = eqx.field(default=None, static=True, converter=lambda u: u and tuple(u))
+    universe: tuple[Hashable, ...] | None = eqx.field(default=None, static=True, converter=lambda u: u and tuple(u))
     normalized: bool = eqx.field(default=True, static=True, kw_only=True)
 
     def similarities(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         """2^|A∩B|, divided by 2^((|A|+|B|)/2) if normalized."""
         excess = 0.5 * (x.sum(1)[:, None] + z.sum(1)[None, :]) if self.normalized else 0.0
-        return jnp.exp2(x @ z.T - excess)
+        return namespace(x, z).exp2(x @ z.T - excess)
+
+    def own(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """1 if normalized, 2^|A| if not."""
+        return super().own(x) if self.normalized else namespace(x).exp2(x.sum(1))
 
     def encode(self, x: object, name: str = "X", columns: int | None = None) -> Array:
         """Sets of elements of the universe, or a table of 0 and 1, as rows of 0 and 1."""
@@ -149,9 +150,9 @@ class Tanimoto(Coded):
 
     def similarities(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         """xᵀz / (xᵀx + zᵀz - xᵀz)."""
-        common = x @ z.T
-        union = jnp.square(x).sum(1)[:, None] + jnp.square(z).sum(1)[None, :] - common
-        return jnp.where(union > 0, common / jnp.where(union > 0, union, 1.0), 1.0)
+        common, xp = x @ z.T, namespace(x, z)
+        union = (x * x).sum(1)[:, None] + (z * z).sum(1)[None, :] - common
+        return xp.where(union > 0, common / xp.where(union > 0, union, 1.0), 1.0)
 
 
 class Categorical(Coded):
@@ -171,31 +172,32 @@ class Categorical(Coded):
 
     def __init__(
         self,
-        lengthscale: Any = None,
+        lengthscale: Numeric | None = None,
         *,
-        variance: Any = None,
+        variance: Numeric | None = None,
         categories: Iterable[Iterable[str]] | None = None,
         overlap: bool = False,
         ard: bool = False,
     ):
         if overlap and (ard or lengthscale is not None):
             raise DataError("Categorical(overlap=True) has no lengthscale; leave lengthscale and ard out")
-        self.lengthscale = ABSENT if overlap else lengthscale
-        self.variance = variance
+        self.lengthscale = ABSENT if overlap else None if lengthscale is None else as_float(lengthscale)
+        self.variance = None if variance is None else as_float(variance)
         self.categories = None if categories is None else tuple(tuple(names) for names in categories)
         self.overlap, self.ard = overlap, ard
 
-    def similarity(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
+    def similarities(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         """Π exp(-[x ≠ z]/ℓ), or the share of columns that agree."""
-        if self.overlap:
-            return jnp.mean(x == z, dtype=float)
-        length = self.number("lengthscale")
-        own = jnp.shape(length)
-        if own not in ((), x.shape):
-            raise DataError(f"Categorical has {own[0]} lengthscales for inputs with {x.shape[0]} columns")
-        return jnp.exp(-jnp.where(x != z, 1.0 / length, 0.0).sum())
+        d, xp = x.shape[1], namespace(self, x, z)
+        price = np.full(d, 1.0 / d) if self.overlap else 1.0 / self.number("lengthscale")
+        if np.shape(price) not in ((), (d,)):
+            raise DataError(f"Categorical has {len(price)} lengthscales for inputs with {d} columns")
+        price, paid = xp.broadcast_to(price, (d,)), xp.zeros((x.shape[0], z.shape[0]))
+        for k in range(d):
+            paid = paid + xp.where(x[:, k, None] != z[None, :, k], price[k], 0.0)
+        return 1.0 - paid if self.overlap else xp.exp(-paid)
 
-    def adapt(self, scales: InputScales) -> Any:
+    def adapt(self, scales: InputScales) -> "Categorical":
         """ℓ = d: where all d columns differ, the correlation is 1/e."""
         d, out = len(scales.spread), super().adapt(scales)
         if self.overlap:
@@ -216,7 +218,7 @@ class Categorical(Coded):
         return check_table(codes, name, columns)
 
 
-def is_table(x: Any) -> bool:
+def is_table(x: object) -> bool:
     """Whether x is an array or a data frame of numbers in rows: things that are encoded already."""
     if is_traced(x):
         return True
@@ -226,7 +228,7 @@ def is_table(x: Any) -> bool:
     return array.ndim == 2 and array.dtype.kind in "biuf"
 
 
-def as_items(x: Any, name: str, what: str) -> list[Any]:
+def as_items(x: object, name: str, what: str) -> list[object]:
     """The things that a list, a tuple, a vector or a single column holds."""
     column = np.asarray(x) if hasattr(x, "__array__") else None
     if column is not None and column.ndim == 2 and column.shape[1] == 1:
@@ -239,7 +241,7 @@ def as_items(x: Any, name: str, what: str) -> list[Any]:
     return items
 
 
-def look_up(thing: Any, places: dict[Any, int], name: str, where: str = "the categories") -> int:
+def look_up(thing: object, places: Mapping[Any, int], name: str, where: str = "the categories") -> int:
     """The place of a thing that must be known."""
     if isinstance(thing, Hashable) and thing in places:
         return places[thing]
@@ -247,7 +249,7 @@ def look_up(thing: Any, places: dict[Any, int], name: str, where: str = "the cat
     raise DataError(f"{name} has {thing!r}, which is not in {where}; known are {known}")
 
 
-def encode_members(x: Any, names: tuple[Any, ...] | None, size: int, name: str, columns: int | None) -> Any:
+def encode_members(x: object, names: tuple[Hashable, ...] | None, size: int, name: str, columns: int | None) -> Array:
     """Members of a list of known length, by name (where there are names) or by number, as a column of numbers."""
     if not is_table(x):
         items = as_items(x, name, "members")

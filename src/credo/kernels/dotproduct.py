@@ -6,14 +6,13 @@ with a center c, the mean of the data unless it is given, that is not learned: f
 not around an arbitrary zero. Rasmussen & Williams (2006), §4.2.2 and §4.2.3.
 """
 
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import ArrayLike, Float
 
-from credo.core.arrays import Array, is_traced
+from credo.core.arrays import Array, is_traced, namespace
 from credo.core.errors import DataError
 from credo.core.params import ABSENT, given, is_absent, positive, positive_definite
 from credo.core.pytrees import changed
@@ -45,7 +44,7 @@ class DotProduct(Amplified):
         d = len(scales.spread)
         if self.ard:
             length = scales.spread * np.sqrt(d) if self.lengthscale is None else self.lengthscale
-            out = changed(out, lengthscale=jnp.broadcast_to(jnp.asarray(length), (d,)))
+            out = changed(out, lengthscale=np.broadcast_to(length, (d,)))
         if out.lengthscale is not None and out.variance is None:
             out = changed(out, variance=ABSENT)
         scale = 1.0 if out.lengthscale is None else np.asarray(out.lengthscale)
@@ -70,13 +69,13 @@ class Linear(DotProduct):
 
     def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
         """s² uᵀu."""
-        return self.amplitude() * jnp.square(self.embed(x)).sum(1)
+        return self.amplitude() * (self.embed(x) ** 2).sum(1)
 
     def adapt(self, scales: InputScales) -> "Linear":
         """c = the mean; a typical point has the variance of the outcomes."""
         out, size = self._prepare(scales)
         if self.lengthscale is None and self.ard and is_absent(out.variance):
-            return changed(out, lengthscale=jnp.asarray(out.lengthscale) * np.sqrt(size / scales.variance))
+            return changed(out, lengthscale=out.lengthscale * np.sqrt(size / scales.variance))
         return start(out, variance=scales.variance / size)
 
 
@@ -124,7 +123,7 @@ class Bilinear(Kernel):
         matrix = np.diag(scales.variance / len(scales.spread) / np.square(scales.spread))
         return start(self, center=scales.center, matrix=matrix)
 
-    def scaled(self, factor: Any) -> Kernel:
+    def scaled(self, factor: ArrayLike) -> Kernel:
         """factor · A."""
         return super().scaled(factor) if self.matrix is None else changed(self, matrix=self.matrix * factor)
 
@@ -157,7 +156,7 @@ class Polynomial(DotProduct):
 
     def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
         """s² (uᵀu + o)^p."""
-        return self._power(jnp.square(self.embed(x)).sum(1))
+        return self._power((self.embed(x) ** 2).sum(1))
 
     def _power(self, inner: Array) -> Array:
         return self.amplitude() * (inner + self.number("offset")) ** self.degree
@@ -167,7 +166,7 @@ class Polynomial(DotProduct):
         out, size = self._prepare(scales)
         if self.lengthscale is None and self.ard and is_absent(out.variance) and self.offset is None:
             half = 0.5 * scales.variance ** (1.0 / self.degree)
-            out = changed(out, lengthscale=jnp.asarray(out.lengthscale) * np.sqrt(size / half))
+            out = changed(out, lengthscale=out.lengthscale * np.sqrt(size / half))
             return start(out, offset=half)
         out = start(out, offset=size)
         return start(out, variance=scales.variance / (size + float(out.number("offset"))) ** self.degree)
@@ -188,11 +187,11 @@ class NeuralNetwork(Metric):
     def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         """s² κ for all pairs."""
         u, w = self._rows(x), self._rows(z)
-        return self._angle(u @ w.T, jnp.square(u).sum(1)[:, None], jnp.square(w).sum(1)[None, :])
+        return self._angle(u @ w.T, (u * u).sum(1)[:, None], (w * w).sum(1)[None, :])
 
     def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
         """s² (2/π) asin(2a/(1 + 2a)), a = x̃ᵀΣx̃."""
-        size = jnp.square(self._rows(x)).sum(1)
+        size = (self._rows(x) ** 2).sum(1)
         return self._angle(size, size, size)
 
     def _rows(self, x: Float[Array, "n d"]) -> Float[Array, "n q"]:
@@ -201,8 +200,9 @@ class NeuralNetwork(Metric):
     def _angle(self, inner: Array, left: Array, right: Array) -> Array:
         """asin N/√D as atan N/√(D - N²): no slope is infinite, since D - N² ≥ 1."""
         inner, left, right = inner + self.bias, left + self.bias, right + self.bias
-        rest = 1.0 + 2.0 * (left + right) + 4.0 * jnp.maximum(left * right - jnp.square(inner), 0.0)
-        return self.amplitude() * (2.0 / jnp.pi) * jnp.arctan2(2.0 * inner, jnp.sqrt(rest))
+        xp = namespace(inner, left, right)
+        rest = 1.0 + 2.0 * (left + right) + 4.0 * xp.maximum(left * right - inner * inner, 0.0)
+        return self.amplitude() * (2.0 / np.pi) * xp.arctan2(2.0 * inner, xp.sqrt(rest))
 
     def adapt(self, scales: InputScales) -> "NeuralNetwork":
         """As every kernel with lengthscales, and c = the mean."""

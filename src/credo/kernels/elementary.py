@@ -1,4 +1,4 @@
-"""The simplest kernels: a constant, white noise, and a function of yours."""
+"""The simplest kernels: a constant, white noise, a finite basis, and a function of yours."""
 
 from collections.abc import Callable
 
@@ -7,22 +7,36 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import ArrayLike, Float
 
-from credo.core.arrays import Array, is_traced
+from credo.core.arrays import Array, as_float, is_traced, namespace
 from credo.core.errors import DataError
 from credo.core.params import positive
 from credo.kernels.base import InputScales, Kernel, show, show_scaled, start
 from credo.kernels.measures import Spectrum, Zero
 
 
-class Constant(Kernel):
-    """k = s²: an unknown constant."""
+class OneVariance(Kernel):
+    """What a constant and white noise share: k(x, x) = s²."""
 
     variance: Float[Array, ""] | None = positive(None, unset=1.0)
     is_stationary = True
 
+    def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """s²."""
+        variance = self.number("variance")
+        return namespace(variance, x).broadcast_to(variance, x.shape[:1])
+
+    def scaled(self, factor: ArrayLike) -> Kernel:
+        """factor · s²."""
+        return type(self)(self.number("variance") * factor)
+
+
+class Constant(OneVariance):
+    """k = s²: an unknown constant."""
+
     def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         """s² everywhere."""
-        return jnp.broadcast_to(self.number("variance"), (x.shape[0], z.shape[0]))
+        variance = self.number("variance")
+        return namespace(variance, x, z).broadcast_to(variance, (x.shape[0], z.shape[0]))
 
     def spectral_measure(self, d: int) -> Spectrum:
         """ω = 0."""
@@ -32,28 +46,25 @@ class Constant(Kernel):
         """s² = the variance of the outcomes."""
         return start(self, variance=scales.variance)
 
-    def scaled(self, factor: ArrayLike) -> Kernel:
-        """factor · s²."""
-        return Constant(self.number("variance") * factor)
-
     def formula(self) -> str:
         """s²."""
         variance = self.number("variance")
         return f"{'s' if is_traced(variance) else show(np.sqrt(variance))}²"
 
 
-class White(Kernel):
+class White(OneVariance):
     """k = s² where x = z and 0 elsewhere: a value of its own at every place.
 
     Rows with equal inputs share it; what differs between repeated measurements is the model's `noise`.
     """
 
-    variance: Float[Array, ""] | None = positive(None, unset=1.0)
-    is_stationary = True
-
-    def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
+    def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         """s² [x = z]."""
-        return jnp.where(jnp.all(x == z), self.number("variance"), 0.0)
+        variance = self.number("variance")
+        same = x[:, None, 0] == z[None, :, 0]
+        for k in range(1, x.shape[1]):
+            same = same & (x[:, None, k] == z[None, :, k])
+        return namespace(same, variance).where(same, variance, 0.0)
 
     def spectral_measure(self, d: int) -> Spectrum:
         """None: refused."""
@@ -66,13 +77,41 @@ class White(Kernel):
         """s² = a tenth of the variance of the outcomes."""
         return start(self, variance=scales.variance / 10)
 
-    def scaled(self, factor: ArrayLike) -> Kernel:
-        """factor · s²."""
-        return White(self.number("variance") * factor)
-
     def formula(self) -> str:
         """s² · White."""
         return show_scaled(self.variance, "White")
+
+
+class FromFeatures(Kernel):
+    """k(x, z) = φ(x)ᵀ S φ(z) for weights ~ N(0, S).  Rasmussen & Williams (2006), eq. 2.12.
+
+    `features` maps rows (n, d) to rows (n, p): any of `credo.models.features`, or a function written with JAX.
+    `covariance` is S: a number, p variances, or p × p.
+    """
+
+    features: Callable[[Float[Array, "n d"]], Float[Array, "n p"]]
+    covariance: Float[Array, "..."] = eqx.field(converter=as_float, default=1.0)
+    compiled = True
+
+    def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        """Φ S Ψᵀ."""
+        return self._weighted(self.features(x)) @ self.features(z).T
+
+    def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """φ(xᵢ)ᵀ S φ(xᵢ)."""
+        phi = self.features(x)
+        return (self._weighted(phi) * phi).sum(1)
+
+    def _weighted(self, phi: Float[Array, "n p"]) -> Float[Array, "n p"]:
+        return phi @ self.covariance if self.covariance.ndim == 2 else phi * self.covariance
+
+    def scaled(self, factor: ArrayLike) -> Kernel:
+        """factor · S."""
+        return FromFeatures(self.features, self.covariance * factor)
+
+    def formula(self) -> str:
+        """φᵀSφ."""
+        return f"{getattr(self.features, '__name__', type(self.features).__name__)}ᵀ·S·"
 
 
 class Custom(Kernel):
@@ -85,11 +124,12 @@ class Custom(Kernel):
     function: Callable[..., Array] = eqx.field(static=True)
     names: tuple[str, ...] = eqx.field(static=True)
     numbers: Float[Array, " p"] | None = positive(None)
+    compiled = True
 
     def __init__(self, function: Callable[..., Array], **numbers: float):
         self.function = function
         self.names = tuple(numbers)
-        self.numbers = jnp.asarray(list(numbers.values()), dtype=float) if numbers else None
+        self.numbers = as_float(list(numbers.values())) if numbers else None
 
     def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
         """f(x, z)."""

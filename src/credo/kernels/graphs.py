@@ -8,7 +8,7 @@ ones first; it is computed once, when the kernel is made.
 """
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 import equinox as eqx
@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, UInt64
 
-from credo.core.arrays import Array, is_traced
+from credo.core.arrays import Array, held, is_traced, namespace
 from credo.core.checks import check_table
 from credo.core.errors import DataError
 from credo.core.params import positive
@@ -30,10 +30,10 @@ class Laplacian(eqx.Module):
 
     eigenvalues: Float[Array, " k"]
     eigenvectors: Float[Array, "k k"]
-    nodes: tuple[Any, ...] | None = eqx.field(default=None, static=True)
+    nodes: tuple[Hashable, ...] | None = eqx.field(default=None, static=True)
 
     @classmethod
-    def of(cls, graph: Any, nodes: Iterable[Any] | None = None, normalized: bool = False) -> "Laplacian":
+    def of(cls, graph: Any, nodes: Iterable[Hashable] | None = None, normalized: bool = False) -> "Laplacian":
         """L = D - A of a graph without directions, or I - D^-½ A D^-½ if `normalized`.
 
         Args:
@@ -59,10 +59,12 @@ class Laplacian(eqx.Module):
             root = np.sqrt(np.where(degree > 0, degree, 1.0))
             matrix = matrix / np.outer(root, root)
         values, vectors = np.linalg.eigh(matrix)
-        return cls(jnp.asarray(np.maximum(values, 0.0)), jnp.asarray(vectors), names)
+        return cls(np.maximum(values, 0.0), vectors, names)
 
 
-def _from_edges(edges: Iterable[Any], names: tuple[Any, ...] | None) -> tuple[np.ndarray, tuple[Any, ...]]:
+def _from_edges(
+    edges: Iterable[tuple[Any, ...]], names: tuple[Hashable, ...] | None
+) -> tuple[np.ndarray, tuple[Hashable, ...]]:
     listed = list(edges)
     if not listed and names is None:
         raise DataError("the graph has no edges and no nodes; give edges, or nodes=")
@@ -78,7 +80,7 @@ def _from_edges(edges: Iterable[Any], names: tuple[Any, ...] | None) -> tuple[np
     return check_adjacency(weights, "graph"), names
 
 
-def check_adjacency(matrix: Any, name: str) -> np.ndarray:
+def check_adjacency(matrix: object, name: str) -> np.ndarray:
     """A square, symmetric matrix of weights ≥ 0."""
     a = np.asarray(check_table(matrix, name))
     if a.shape[0] != a.shape[1]:
@@ -106,12 +108,20 @@ class GraphKernel(Coded):
 
     def weights(self) -> Float[Array, " k"]:
         """g(λₖ) / c, where c = Σ g / (number of nodes)."""
-        return jax.nn.softmax(self.log_filter(self.laplacian.eigenvalues)) * len(self.laplacian.eigenvalues)
+        log_filter = self.log_filter(self.laplacian.eigenvalues)
+        filtered = namespace(log_filter).exp(log_filter - held(log_filter.max()))
+        return filtered / filtered.mean()
 
     def similarities(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         """Σₖ g(λₖ) φₖ(i) φₖ(j) / c, by one matrix product."""
-        a, b = (self.laplacian.eigenvectors[rows[:, 0].astype(int)] for rows in (x, z))
-        return (a * self.weights()) @ b.T
+        return (self._waves(x) * self.weights()) @ self._waves(z).T
+
+    def own(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """Σₖ g(λₖ) φₖ(i)² / c."""
+        return (self._waves(x) ** 2) @ self.weights()
+
+    def _waves(self, x: Float[Array, "n d"]) -> Float[Array, "n k"]:
+        return namespace(self, x).asarray(self.laplacian.eigenvectors)[x[:, 0].astype(int)]
 
     def encode(self, x: object, name: str = "X", columns: int | None = None) -> Array:
         """Names or numbers of nodes, as a column of numbers."""
@@ -145,7 +155,8 @@ class GraphMatern(GraphKernel):
 
     def log_filter(self, eigenvalues: Float[Array, " k"]) -> Float[Array, " k"]:
         """-ν log(2ν/κ² + λ)."""
-        return -self.smoothness * jnp.log(2.0 * self.smoothness / jnp.square(self.lengthscale) + eigenvalues)
+        shifted = 2.0 * self.smoothness / self.lengthscale**2 + eigenvalues
+        return -self.smoothness * namespace(shifted).log(shifted)
 
 
 class WeisfeilerLehman(Counting):
@@ -217,7 +228,7 @@ class WeisfeilerLehman(Counting):
         square[:n, :n], padded[:n] = edges != 0, own
         return np.concatenate([square.ravel(), padded])
 
-    def _codes(self, labels: Any, name: str) -> np.ndarray:
+    def _codes(self, labels: object, name: str) -> np.ndarray:
         listed = as_items(labels, f"the labels of {name}", "labels")
         if self.labels is not None:
             places = {label: i for i, label in enumerate(self.labels)}

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import ArrayLike, Float
 
 from credo.core.arrays import Array
@@ -25,22 +26,19 @@ class OnColumns(Wrapped):
         if not ok or len(set(self.columns)) != len(self.columns):
             raise DataError(f".on(...) needs column numbers from 0, each once, found {self.columns}")
 
-    def _cut(self, x: Array) -> Array:
+    def cut(self, x: Array) -> Array:
+        """The columns of x."""
         if max(self.columns) >= x.shape[-1]:
             raise DataError(f"the kernel is on column {max(self.columns)}, found inputs with {x.shape[-1]} columns")
-        return x[..., jnp.asarray(self.columns)]
-
-    def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
-        """k of the columns."""
-        return self.kernel.of(self._cut(x), self._cut(z))
+        return x[..., np.asarray(self.columns)]
 
     def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         """K of the columns."""
-        return self.kernel.gram(self._cut(x), self._cut(z))
+        return self.kernel.gram(self.cut(x), self.cut(z))
 
     def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
         """k(x, x) of the columns."""
-        return self.kernel.diagonal(self._cut(x))
+        return self.kernel.diagonal(self.cut(x))
 
     def spectral_measure(self, d: int) -> Spectrum:
         """That of the kernel inside, placed on its columns."""
@@ -82,21 +80,19 @@ class OfFunction(Wrapped):
     kernel: Kernel
     function: Callable[[Array], Array] = eqx.field(static=True)
     is_stationary = False
-
-    def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
-        """k(g(x), g(z))."""
-        return self.kernel.of(self._map(x), self._map(z))
+    compiled = True
 
     def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         """K of the warped rows."""
-        return self.kernel.gram(jax.vmap(self._map)(x), jax.vmap(self._map)(z))
+        return self.kernel.gram(self.map(x), self.map(z))
 
     def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
         """k(g(x), g(x))."""
-        return self.kernel.diagonal(jax.vmap(self._map)(x))
+        return self.kernel.diagonal(self.map(x))
 
-    def _map(self, x: Float[Array, " d"]) -> Float[Array, " q"]:
-        return jnp.atleast_1d(self.function(x))
+    def map(self, x: Float[Array, "n d"]) -> Float[Array, "n q"]:
+        """The rows g(xᵢ)."""
+        return jax.vmap(lambda row: jnp.atleast_1d(self.function(row)))(x)
 
     def encode(self, x: object, name: str = "X", columns: int | None = None) -> Array:
         """A table, which g maps."""

@@ -43,6 +43,7 @@ class Matern(Stationary):
 
     smoothness: Float[Array, ""] = positive(1.5, low=0.2, high=20.0)
     symbols = (*Stationary.symbols, ("ν", "smoothness"))
+    compiled = True
 
     def __check_init__(self) -> None:
         nu = self.smoothness
@@ -55,6 +56,10 @@ class Matern(Stationary):
     def profile(self, squared: Array) -> Array:
         """2^{1-ν}/Γ(ν) z^ν K_ν(z)."""
         return matern(squared, self.smoothness)
+
+    def slope(self, squared: Array) -> Array:
+        """-½ ν F_{ν-1}(b)/Γ(ν)."""
+        return -0.5 * self.smoothness * _ratios(0.5 * self.smoothness * squared, self.smoothness)[1]
 
     def mixing(self) -> tuple[Mixing, Array]:
         """Student-t with ν."""

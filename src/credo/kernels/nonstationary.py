@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import ArrayLike, Float
 
-from credo.core.arrays import Array, is_traced
+from credo.core.arrays import Array, is_traced, namespace, special
 from credo.core.errors import DataError
 from credo.core.params import given, positive, real
 from credo.core.pytrees import changed
@@ -50,30 +50,37 @@ class Gibbs(ConstantVariance):
     """Whether `learn` gives each column a lengthscale of its own."""
     symbols = (("ℓ", "lengthscale"), ("w", "slope"))
 
+    @property
+    def compiled(self) -> bool:  # type: ignore[override]
+        """Where there is a function of yours."""
+        return self.function is not None
+
     def __check_init__(self) -> None:
         if self.function is not None and self.slope is not None:
             raise DataError("Gibbs has a slope or a function for its lengthscale, found both; give one")
 
     def lengthscales(self, x: Float[Array, "n d"]) -> Float[Array, "n d"]:
         """ℓₖ(x) for every row and column."""
-        length = jnp.broadcast_to(per_column(self, "lengthscale", x), x.shape)
+        xp = namespace(self, x)
+        length = xp.broadcast_to(per_column(self, "lengthscale", x), x.shape)
         if self.function is not None:
             values = jax.vmap(self.function)(x)
             return length * jnp.broadcast_to(values[:, None] if values.ndim == 1 else values, x.shape)
         if self.slope is None:
             return length
         moved = (x - per_column(self, "center", x)) @ per_column(self, "slope", x)
-        return length * jnp.exp(jnp.clip(moved, -STEEPEST, STEEPEST))[:, None]
+        return length * xp.exp(xp.clip(moved, -STEEPEST, STEEPEST))[:, None]
 
     def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         """s² κ for all pairs, a column at a time."""
         a, b = self.lengthscales(x), self.lengthscales(z)
-        front, exponent = jnp.ones((x.shape[0], z.shape[0])), jnp.zeros((x.shape[0], z.shape[0]))
+        xp = namespace(self, x, z)
+        front, exponent = xp.ones((x.shape[0], z.shape[0])), xp.zeros((x.shape[0], z.shape[0]))
         for k in range(x.shape[1]):  # unrolled: XLA fuses all of it
-            both = jnp.square(a[:, k, None]) + jnp.square(b[None, :, k])
-            front = front * jnp.sqrt(2.0 * a[:, k, None] * b[None, :, k] / both)
-            exponent = exponent + jnp.square(x[:, k, None] - z[None, :, k]) / both
-        return self.amplitude() * front * jnp.exp(-exponent)
+            both = a[:, k, None] ** 2 + b[None, :, k] ** 2
+            front = front * xp.sqrt(2.0 * a[:, k, None] * b[None, :, k] / both)
+            exponent = exponent + (x[:, k, None] - z[None, :, k]) ** 2 / both
+        return self.amplitude() * front * xp.exp(-exponent)
 
     def encode(self, x: object, name: str = "X", columns: int | None = None) -> Array:
         """A table where the function, if there is one, gives positive lengthscales."""
@@ -109,11 +116,13 @@ class Brownian(Amplified):
     def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         """s² min(|x|, |z|) on the same side of the origin, 0 across it."""
         a, b = self._walked(x)[:, None], self._walked(z)[None, :]
-        return self.amplitude() * jnp.where(a * b > 0, jnp.minimum(jnp.abs(a), jnp.abs(b)), 0.0)
+        xp = namespace(a, b)
+        return self.amplitude() * xp.where(a * b > 0, xp.minimum(xp.abs(a), xp.abs(b)), 0.0)
 
     def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
         """s² |x|."""
-        return self.amplitude() * jnp.abs(self._walked(x))
+        walked = self._walked(x)
+        return self.amplitude() * namespace(walked).abs(walked)
 
     def _walked(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
         if x.shape[1] != 1:
@@ -153,12 +162,13 @@ class ChangePoint(Kernel):
         """σ(x), how much of `before` is left."""
         if self.column >= x.shape[-1]:
             raise DataError(f"ChangePoint is on column {self.column}, found inputs with {x.shape[-1]} columns")
-        return jax.nn.sigmoid(-(x[..., self.column] - self.number("location")) / self.number("width"))
+        past = (x[..., self.column] - self.number("location")) / self.number("width")
+        return special(past).expit(-past)
 
-    def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
-        """σ k₁ σ + (1 - σ) k₂ (1 - σ) of two points."""
-        a, b = self.weight(x), self.weight(z)
-        return a * b * self.before.of(x, z) + (1.0 - a) * (1.0 - b) * self.after.of(x, z)
+    @property
+    def compiled(self) -> bool:  # type: ignore[override]
+        """Where one of the kernels is."""
+        return self.before.compiled or self.after.compiled
 
     def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         """σσᵀ ∘ K₁ + (1 - σ)(1 - σ)ᵀ ∘ K₂."""
@@ -168,7 +178,7 @@ class ChangePoint(Kernel):
     def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
         """σ² k₁(x, x) + (1 - σ)² k₂(x, x)."""
         a = self.weight(x)
-        return jnp.square(a) * self.before.diagonal(x) + jnp.square(1.0 - a) * self.after.diagonal(x)
+        return a * a * self.before.diagonal(x) + (1.0 - a) ** 2 * self.after.diagonal(x)
 
     def adapt(self, scales: InputScales) -> "ChangePoint":
         """The change is at the mean of its column, over a twentieth of the range; both kernels adapt."""

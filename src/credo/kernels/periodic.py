@@ -6,15 +6,14 @@ are squared distances there, so that n points need n sines and not n².
 MacKay (1998), "Introduction to Gaussian processes"; Rasmussen & Williams (2006), §4.2 and §5.4.3.
 """
 
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
-from jaxtyping import Float
+from jaxtyping import ArrayLike, Float
 
-from credo.core.arrays import Array
+from credo.core.arrays import Array, held, namespace, special
 from credo.core.errors import DataError
 from credo.core.params import positive
 from credo.core.pytrees import changed
@@ -31,9 +30,9 @@ CYCLES = 5.0
 def per_column(kernel: Kernel, name: str, x: Array) -> Array:
     """The number `name` of a kernel, checked to be one for all columns of x or one for each."""
     value = kernel.number(name)
-    if jnp.shape(value) not in ((), (x.shape[-1],)):
+    if np.shape(value) not in ((), (x.shape[-1],)):
         raise DataError(
-            f"{type(kernel).__name__} has {name} of shape {jnp.shape(value)} for inputs with {x.shape[-1]} columns; "
+            f"{type(kernel).__name__} has {name} of shape {np.shape(value)} for inputs with {x.shape[-1]} columns; "
             "give one for all or one for each, or use .on(columns)"
         )
     return value
@@ -41,12 +40,13 @@ def per_column(kernel: Kernel, name: str, x: Array) -> Array:
 
 def _each(kernel: Kernel, name: str, d: int) -> Float[Array, " d"]:
     """The number `name` for each of d columns."""
-    return jnp.broadcast_to(per_column(kernel, name, jnp.zeros((1, d))), (d,))
+    value = per_column(kernel, name, np.zeros((1, d)))
+    return namespace(value).broadcast_to(value, (d,))
 
 
-def _one_or_each(values: np.ndarray) -> Array:
+def _one_or_each(values: np.ndarray) -> np.ndarray | np.floating:
     """A scalar for one column: lengths in different units are not shared between columns."""
-    return jnp.asarray(values if len(values) > 1 else values[0])
+    return values if len(values) > 1 else values[0]
 
 
 class Periodic(ConstantVariance):
@@ -66,18 +66,20 @@ class Periodic(ConstantVariance):
     def embed(self, x: Float[Array, "n d"]) -> Float[Array, "n q"]:
         """Rows whose squared Euclidean distance is 4 Σₖ sin²(π(xₖ - zₖ)/pₖ)/ℓₖ²."""
         length = per_column(self, "lengthscale", x)
-        angle = 2.0 * jnp.pi * x / per_column(self, "period", x)
-        return jnp.concatenate([jnp.cos(angle) / length, jnp.sin(angle) / length], axis=-1)
+        angle = 2.0 * np.pi * x / per_column(self, "period", x)
+        xp = namespace(angle, length)
+        return xp.concatenate([xp.cos(angle) / length, xp.sin(angle) / length], axis=-1)
 
     def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         """s² exp(-r²/2) of the distances between embedded rows."""
-        here = lax.stop_gradient(z[:1].sum(0))  # angles from nearby: far from zero, as in dates, they lose digits
-        return self.amplitude() * jnp.exp(-0.5 * squared_distances(self.embed(x - here), self.embed(z - here)))
+        here = held(z[:1].sum(0))  # angles from nearby: far from zero, as in dates, they lose digits
+        squared = squared_distances(self.embed(x - here), self.embed(z - here))
+        return self.amplitude() * namespace(squared).exp(-0.5 * squared)
 
     def spectral_measure(self, d: int) -> Spectrum:
         """Harmonics of 1/p."""
-        rate = 1.0 / jnp.square(_each(self, "lengthscale", d))
-        return self.amplitude(), Harmonics(2.0 * jnp.pi / _each(self, "period", d), rate)
+        rate = _each(self, "lengthscale", d) ** -2.0
+        return self.amplitude(), Harmonics(2.0 * np.pi / _each(self, "period", d), rate)
 
     def adapt(self: P, scales: InputScales) -> P:
         """p = a fifth of the range of a column, one for each, s² = the variance of the outcomes."""
@@ -96,7 +98,8 @@ class LocallyPeriodic(Periodic):
 
     def embed(self, x: Float[Array, "n d"]) -> Float[Array, "n q"]:
         """Points on circles, followed by x/λ."""
-        return jnp.concatenate([super().embed(x), x / per_column(self, "decay", x)], axis=-1)
+        parts = [super().embed(x), x / per_column(self, "decay", x)]
+        return namespace(parts).concatenate(parts, axis=-1)
 
     def spectral_measure(self, d: int) -> Spectrum:
         """Harmonics, blurred by a normal law of width 1/λ."""
@@ -106,6 +109,30 @@ class LocallyPeriodic(Periodic):
     def adapt(self, scales: InputScales) -> "LocallyPeriodic":
         """As `Periodic`, and λ = the range of a column."""
         return start(super().adapt(scales), decay=_one_or_each(scales.span))
+
+
+class CenteredPeriodic(Periodic):
+    """κ = (exp(-2 sin²(π(x - z)/p)/ℓ²) - c)/(1 - c), c = e^(-1/ℓ²) I₀(1/ℓ²) its mean over a period.
+
+    Functions that repeat and are zero on average over a period: `Periodic` allows any level besides, so that in a sum
+    with a trend both say the same, and in a product with one it becomes a trend itself. Tends to cos(2π(x - z)/p) as ℓ
+    grows. With several columns the exponents are added and c is a product. Lloyd et al. (2014), "Automatic
+    construction and natural-language description of nonparametric regression models", appendix A.
+    """
+
+    def level(self, d: int) -> Float[Array, ""]:
+        """c, for inputs with d columns."""
+        rate = _each(self, "lengthscale", d) ** -2.0
+        return special(rate).i0e(rate).prod()
+
+    def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        """s² (κ - c)/(1 - c) for all pairs."""
+        level = self.level(x.shape[1])
+        return (super().gram(x, z) - self.amplitude() * level) / (1.0 - level)
+
+    def spectral_measure(self, d: int) -> Spectrum:
+        """Refused: without the harmonic of frequency zero the law is not that of `Periodic`."""
+        return Kernel.spectral_measure(self, d)
 
 
 class Cosine(ConstantVariance):
@@ -121,15 +148,15 @@ class Cosine(ConstantVariance):
 
     def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         """s² (cos a cos b + sin a sin b) of the phases a and b."""
-        here = lax.stop_gradient(z[:1].sum(0))
+        here = held(z[:1].sum(0))
         return self.amplitude() * _waves(self._phase(x - here), self._phase(z - here))
 
     def _phase(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
-        return 2.0 * jnp.pi * (x / per_column(self, "period", x)).sum(-1)
+        return 2.0 * np.pi * (x / per_column(self, "period", x)).sum(-1)
 
     def spectral_measure(self, d: int) -> Spectrum:
         """± one frequency."""
-        return self.amplitude(), Pair(2.0 * jnp.pi / _each(self, "period", d))
+        return self.amplitude(), Pair(2.0 * np.pi / _each(self, "period", d))
 
     def adapt(self, scales: InputScales) -> "Cosine":
         """p = a fifth of the range of a column, one for each, s² = the variance of the outcomes."""
@@ -153,7 +180,7 @@ class SpectralMixture(Kernel):
     is_stationary = True
 
     def __check_init__(self) -> None:
-        shapes = [jnp.shape(v) for v in (self.weights, self.means, self.variances) if v is not None]
+        shapes = [np.shape(v) for v in (self.weights, self.means, self.variances) if v is not None]
         if not shapes:
             if self.components < 1:
                 raise DataError(f"SpectralMixture needs at least 1 component, found components={self.components}")
@@ -174,20 +201,20 @@ class SpectralMixture(Kernel):
             )
         return self.weights, self.means, self.variances
 
-    def _starts(self, span: np.ndarray, variance: float) -> tuple[Array, Array, Array]:
+    def _starts(self, span: np.ndarray, variance: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Frequencies from a quarter of a cycle to eight over the span, each as wide as half of itself."""
         means = np.geomspace(0.25, 8.0, self.components)[:, None] / span / np.sqrt(len(span))
         weights = np.full(self.components, variance / self.components)
-        return jnp.asarray(weights), jnp.asarray(means), jnp.asarray(np.square(means / 2))
+        return weights, means, np.square(means / 2)
 
     def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         """The sum over waves of an RBF kernel times cosines."""
         weights, means, variances = self.spectrum(x.shape[1])
-        here = lax.stop_gradient(z[:1].sum(0))
-        x, z = 2.0 * jnp.pi * (x - here), 2.0 * jnp.pi * (z - here)
-        total = jnp.zeros((x.shape[0], z.shape[0]))
-        for w, mean, width in zip(weights, means, jnp.sqrt(variances), strict=True):
-            wave = w * jnp.exp(-0.5 * squared_distances(x * width, z * width))
+        here, xp = held(z[:1].sum(0)), namespace(x, z, self)
+        x, z = 2.0 * np.pi * (x - here), 2.0 * np.pi * (z - here)
+        total = xp.zeros((x.shape[0], z.shape[0]))
+        for w, mean, width in zip(weights, means, xp.sqrt(variances), strict=True):
+            wave = w * xp.exp(-0.5 * squared_distances(x * width, z * width))
             for k in range(x.shape[1]):
                 wave = wave * _waves(x[:, k] * mean[k], z[:, k] * mean[k])
             total = total + wave
@@ -195,12 +222,13 @@ class SpectralMixture(Kernel):
 
     def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
         """Σ w."""
-        return jnp.broadcast_to(self.spectrum(x.shape[1])[0].sum(), x.shape[:1])
+        total = self.spectrum(x.shape[1])[0].sum()
+        return namespace(total, x).broadcast_to(total, x.shape[:1])
 
     def spectral_measure(self, d: int) -> Spectrum:
         """The mixture of normal laws."""
         weights, means, variances = self.spectrum(d)
-        centers, deviations = 2.0 * jnp.pi * means, 2.0 * jnp.pi * jnp.sqrt(variances)
+        centers, deviations = 2.0 * np.pi * means, 2.0 * np.pi * namespace(variances).sqrt(variances)
         return mixture([(w, SignedNormal(c, s)) for w, c, s in zip(weights, centers, deviations, strict=True)])
 
     def adapt(self, scales: InputScales) -> "SpectralMixture":
@@ -209,7 +237,7 @@ class SpectralMixture(Kernel):
             return self
         return SpectralMixture(*self._starts(scales.span, scales.variance), components=self.components)
 
-    def scaled(self, factor: Any) -> Kernel:
+    def scaled(self, factor: ArrayLike) -> Kernel:
         """Every weight multiplied."""
         if self.weights is None:
             return super().scaled(factor)
@@ -224,4 +252,5 @@ class SpectralMixture(Kernel):
 
 def _waves(a: Float[Array, " n"], b: Float[Array, " m"]) -> Float[Array, "n m"]:
     """cos(aᵢ - bⱼ), with n + m cosines instead of nm."""
-    return jnp.cos(a)[:, None] * jnp.cos(b)[None, :] + jnp.sin(a)[:, None] * jnp.sin(b)[None, :]
+    xp = namespace(a, b)
+    return xp.cos(a)[:, None] * xp.cos(b)[None, :] + xp.sin(a)[:, None] * xp.sin(b)[None, :]

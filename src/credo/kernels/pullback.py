@@ -17,12 +17,12 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import i0e, i1e
 
+from credo.core.pytrees import changed
 from credo.kernels.algebra import Product, Sum
 from credo.kernels.base import Kernel
-from credo.kernels.centered import CenteredPeriodic
 from credo.kernels.dotproduct import Linear
 from credo.kernels.inputs import OnColumns
-from credo.kernels.periodic import Periodic
+from credo.kernels.periodic import CenteredPeriodic, Periodic
 from credo.kernels.stationary import RBF, Exponential, Matern32, Matern52, RationalQuadratic, Stationary
 
 Matrix = Float[np.ndarray, "n n"]
@@ -170,46 +170,24 @@ def _centered(k: Matrix, inner: Pull, path: str, numbers: Numbers, d: int) -> tu
 
 
 def _stationary(kernel: Stationary, path: str, numbers: Numbers, inputs: Inputs) -> tuple[Matrix, Pull]:
-    length = numbers[f"{path}lengthscale"]
+    length, shape = numbers[f"{path}lengthscale"], f"{path}alpha"
     n, d = inputs.x.shape
     squares, precision = inputs.squares.reshape(d, n * n), np.broadcast_to(length**-2.0, d)
     squared = (precision @ squares).reshape(n, n)
-    alpha = numbers.get(f"{path}alpha", np.ones(()))
-    k, slope = _profile(kernel, squared, float(alpha))
+    own = changed(kernel, alpha=numbers[shape]) if shape in numbers else kernel
+    k = np.asarray(own.profile(squared))
 
     def pull(g: Matrix, out: Gradient) -> None:
-        weighted = -2.0 * g * slope()
+        weighted = -2.0 * g * own.slope(squared)
         if np.ndim(length):
             out[f"{path}lengthscale"] = precision * (squares @ weighted.ravel())
         else:
             out[f"{path}lengthscale"] = np.vdot(weighted, squared)
-        if isinstance(kernel, RationalQuadratic):
-            q = 0.5 * squared / alpha
-            out[f"{path}alpha"] = np.vdot(g * k, alpha * (q / (1.0 + q) - np.log1p(q)))
+        if shape in numbers:
+            q = 0.5 * squared / numbers[shape]
+            out[shape] = np.vdot(g * k, numbers[shape] * (q / (1.0 + q) - np.log1p(q)))
 
     return k, pull
-
-
-def _profile(kernel: Stationary, squared: Matrix, alpha: float) -> tuple[Matrix, Callable[[], Matrix]]:
-    """κ(r²) and its derivative by r²."""
-    if isinstance(kernel, RBF):
-        k = np.exp(-0.5 * squared)
-        return k, lambda: -0.5 * k
-    if isinstance(kernel, RationalQuadratic):
-        base = 1.0 + 0.5 * squared / alpha
-        k = base**-alpha
-        return k, lambda: -0.5 * k / base
-    if isinstance(kernel, Matern52):
-        r = np.sqrt(5.0 * squared)
-        decay = np.exp(-r)
-        return (1.0 + r + r**2 / 3.0) * decay, lambda: -5.0 / 6.0 * (1.0 + r) * decay
-    if isinstance(kernel, Matern32):
-        r = np.sqrt(3.0 * squared)
-        decay = np.exp(-r)
-        return (1.0 + r) * decay, lambda: -1.5 * decay
-    r = np.sqrt(squared)
-    k = np.exp(-r)
-    return k, lambda: np.where(r > 0, -0.5 * k / np.where(r > 0, r, 1.0), 0.0)
 
 
 def _one_or_each(each: np.ndarray, like: np.ndarray) -> np.ndarray | np.floating:

@@ -6,9 +6,6 @@
 its density: each kernel knows its own (`Kernel.spectral_measure`).  Rasmussen & Williams (2006), §4.2.1.
 """
 
-from typing import Any
-
-import jax.numpy as jnp
 from jaxtyping import Float, PRNGKeyArray
 
 from credo.core.arrays import Array
@@ -18,13 +15,13 @@ from credo.kernels.base import Kernel
 from credo.kernels.measures import Spectrum
 
 
-def spectral_density(kernel: Kernel, frequencies: Any) -> Float[Array, " m"]:
+def spectral_density(kernel: Kernel, frequencies: object) -> Float[Array, " m"]:
     """S(ω) at the rows of a table of angular frequencies: ∫ S(ω) exp(iωᵀτ) dω = k(τ), of total mass s².
 
     RBF: s² N(ω; 0, M), with M the metric; Matérn: a multivariate t with 2ν degrees of freedom;
     rational quadratic: a normal with a gamma variance.  Rasmussen & Williams (2006), eq. 4.11 and 4.15.
     """
-    rows = jnp.asarray(check_table(frequencies, "frequencies"))
+    rows = check_table(frequencies, "frequencies")
     mass, law = spectral_measure(kernel, rows.shape[1])
     return mass * law.density(rows)
 

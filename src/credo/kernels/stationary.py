@@ -4,12 +4,11 @@
 
 One ℓ is isotropic, one for each column (`ard=True`) automatic relevance determination, and `projection` = Λ the
 full metric of Vivarelli & Williams (1999), "Discovering hidden features with Gaussian processes regression".
-κ is a function of r² with its derivative written by hand, so that gradients at coincident points, where √ has
-none, are right and finite. Rasmussen & Williams (2006), §4.2 and §5.1.
+κ is a function of r² with its derivative written by hand (`slope`), so that gradients at coincident points, where √
+has none, are right and finite. Rasmussen & Williams (2006), §4.2 and §5.1.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable
 from typing import ClassVar, TypeVar
 
 import equinox as eqx
@@ -18,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from credo.core.arrays import Array
+from credo.core.arrays import Array, as_float, held, is_traced, namespace
 from credo.core.errors import DataError
 from credo.core.linalg import cholesky
 from credo.core.params import positive, real
@@ -28,42 +27,53 @@ from credo.kernels.measures import Elliptical, Mixing, Spectrum
 M = TypeVar("M", bound="Metric")
 
 
-@jax.custom_jvp
 def squared_distances(x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
     """‖xᵢ - zⱼ‖², from differences: coincident points are at distance zero exactly.
 
     The derivative goes through matrix products, |x|² + |z|² - 2xᵀz, where rounding does no harm.
     """
-    total = jnp.zeros((x.shape[0], z.shape[0]), x.dtype)
+    return (_traced_distances if is_traced(x, z) else _distances)(x, z)
+
+
+def _distances(x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
+    total = namespace(x, z).zeros((x.shape[0], z.shape[0]), x.dtype)
     for k in range(x.shape[1]):  # unrolled: XLA fuses the sum with whatever follows
-        total = total + jnp.square(x[:, k, None] - z[None, :, k])
+        difference = x[:, k, None] - z[None, :, k]
+        total = total + difference * difference
     return total
 
 
-@squared_distances.defjvp
-def _squared_distances_jvp(
+_traced_distances = jax.custom_jvp(_distances)
+
+
+@_traced_distances.defjvp
+def _distances_jvp(
     primals: tuple[Array, Array], tangents: tuple[Array, Array]
 ) -> tuple[Float[Array, "n m"], Float[Array, "n m"]]:
     (x, z), (dx, dz) = primals, tangents
-    change = (x * dx).sum(1)[:, None] + (z * dz).sum(1)[None, :] - x @ dz.T - dx @ z.T
-    return squared_distances(x, z), 2.0 * change
+    here = held(z[:1])  # any point will do; from one nearby fewer digits are lost
+    u, w = x - here, z - here
+    change = (u * dx).sum(1)[:, None] + (w * dz).sum(1)[None, :] - u @ dz.T - dx @ w.T
+    return _traced_distances(x, z), 2.0 * change
 
 
-@jax.custom_jvp
 def root(squared: Array) -> Array:
     """√s with derivative zero at s = 0, where the product with the derivative of s is wanted, and is zero.
 
     The value is a plain √: with `jnp.where` around it, XLA's CPU compiler (jaxlib 0.10.2) has been seen to fuse it
     with exp and a transpose into a wrong number.
     """
-    return jnp.sqrt(squared)
+    return (_traced_root if is_traced(squared) else np.sqrt)(squared)
 
 
-@root.defjvp
-def _root_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+_traced_root = jax.custom_jvp(jnp.sqrt)
+
+
+@_traced_root.defjvp
+def _root_jvp(primals: tuple[jax.Array], tangents: tuple[jax.Array]) -> tuple[jax.Array, jax.Array]:
     (squared,), (change,) = primals, tangents
     slope = jnp.where(squared > 0, 0.5 / jnp.sqrt(jnp.where(squared > 0, squared, 1.0)), 0.0)
-    return root(squared), slope * change
+    return _traced_root(squared), slope * change
 
 
 class Metric(Amplified):
@@ -79,23 +89,25 @@ class Metric(Amplified):
     symbols: ClassVar[tuple[tuple[str, str], ...]] = (("ℓ", "lengthscale"), ("Λ", "projection"))
 
     def __check_init__(self) -> None:
-        if self.lengthscale is not None and jnp.ndim(self.lengthscale) > 1:
+        if self.lengthscale is not None and np.ndim(self.lengthscale) > 1:
             raise DataError(
                 f"{type(self).__name__} needs one lengthscale or one for each column, "
-                f"found shape {jnp.shape(self.lengthscale)}; for a full metric give projection="
+                f"found shape {np.shape(self.lengthscale)}; for a full metric give projection="
             )
 
     def embed(self, x: Float[Array, "n d"]) -> Float[Array, "n q"]:
         """Rows whose Euclidean distance is r."""
         length = self.number("lengthscale")
-        d, own = x.shape[-1], jnp.shape(length)
+        d, own = x.shape[-1], np.shape(length)
         if own not in ((), (d,)):
             raise DataError(
                 f"{type(self).__name__} has {own[0]} lengthscales for inputs with {d} columns; "
                 "give one for all or one for each, or use .on(columns)"
             )
         scaled = x / length
-        return scaled if self.projection is None else jnp.concatenate([scaled, x @ self.projection.T], axis=-1)
+        if self.projection is None:
+            return scaled
+        return namespace(scaled, self.projection).concatenate([scaled, x @ self.projection.T], axis=-1)
 
     def adapt(self: M, scales: InputScales) -> M:
         """ℓ = √d standard deviations of a column (their typical distance), s² = the variance of the outcomes."""
@@ -116,23 +128,24 @@ class Stationary(Metric, ConstantVariance):
     def profile(self, squared: Array) -> Array:
         """κ(r²), with κ(0) = 1."""
 
-    def of(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> Float[Array, ""]:
-        """s² κ(r²) of two points."""
-        difference = self.embed((x - z)[None, :])[0]
-        return self.amplitude() * self.profile(jnp.square(difference).sum())
+    @abstractmethod
+    def slope(self, squared: Array) -> Array:
+        """κ'(r²)."""
 
     def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         """s² κ(r²) for all pairs."""
-        return self.amplitude() * self.profile(squared_distances(self.embed(x), self.embed(z)))
+        squared = squared_distances(self.embed(x), self.embed(z))
+        traced = is_traced(squared, self)
+        return self.amplitude() * (_kappa(self, squared) if traced else self.profile(squared))
 
     def spectral_measure(self, d: int) -> Spectrum:
         """ω = Lω' with LLᵀ = M, since r² = ‖Lᵀτ‖², for a frequency ω' of κ."""
         law, shape = self.mixing()
         if law is None:
             return super().spectral_measure(d)
-        rows = self.embed(jnp.eye(d))
+        rows = self.embed(np.eye(d))
         root = rows if self.projection is None else cholesky(rows @ rows.T, "the metric of the kernel")
-        return self.amplitude(), Elliptical(root, None if shape is None else jnp.asarray(shape), law)
+        return self.amplitude(), Elliptical(root, None if shape is None else as_float(shape), law)
 
     def mixing(self) -> tuple[Mixing | None, Float[Array, ""] | float | None]:
         """What scales the normal frequencies of κ, with its shape; (None, None) where it is not known."""
@@ -144,7 +157,11 @@ class RBF(Stationary):
 
     def profile(self, squared: Array) -> Array:
         """exp(-r²/2)."""
-        return jnp.exp(-0.5 * squared)
+        return namespace(squared).exp(-0.5 * squared)
+
+    def slope(self, squared: Array) -> Array:
+        """-½ exp(-r²/2)."""
+        return -0.5 * self.profile(squared)
 
     def mixing(self) -> tuple[Mixing, None]:
         """Nothing."""
@@ -159,7 +176,13 @@ class Exponential(Stationary):
 
     def profile(self, squared: Array) -> Array:
         """exp(-r)."""
-        return jnp.exp(-root(squared))
+        return namespace(squared).exp(-root(squared))
+
+    def slope(self, squared: Array) -> Array:
+        """-½ exp(-r)/r, given as 0 at r = 0, where it is infinite."""
+        xp = namespace(squared)
+        r = root(xp.where(squared > 0, squared, 1.0))
+        return xp.where(squared > 0, -0.5 * xp.exp(-r) / r, 0.0)
 
     def mixing(self) -> tuple[Mixing, float]:
         """Student-t with ν = 0.5."""
@@ -174,7 +197,12 @@ class Matern32(Stationary):
 
     def profile(self, squared: Array) -> Array:
         """(1 + √3 r) exp(-√3 r)."""
-        return _matern32(squared)
+        r = root(3.0 * squared)
+        return (1.0 + r) * namespace(r).exp(-r)
+
+    def slope(self, squared: Array) -> Array:
+        """-3/2 exp(-√3 r)."""
+        return -1.5 * namespace(squared).exp(-root(3.0 * squared))
 
     def mixing(self) -> tuple[Mixing, float]:
         """Student-t with ν = 1.5."""
@@ -186,7 +214,13 @@ class Matern52(Stationary):
 
     def profile(self, squared: Array) -> Array:
         """(1 + √5 r + 5r²/3) exp(-√5 r)."""
-        return _matern52(squared)
+        r = root(5.0 * squared)
+        return (1.0 + r + r * r / 3.0) * namespace(r).exp(-r)
+
+    def slope(self, squared: Array) -> Array:
+        """-5/6 (1 + √5 r) exp(-√5 r)."""
+        r = root(5.0 * squared)
+        return (-5.0 / 6.0) * (1.0 + r) * namespace(r).exp(-r)
 
     def mixing(self) -> tuple[Mixing, float]:
         """Student-t with ν = 2.5."""
@@ -201,29 +235,26 @@ class RationalQuadratic(Stationary):
 
     def profile(self, squared: Array) -> Array:
         """(1 + r²/2α)^-α."""
-        return jnp.exp(-self.alpha * jnp.log1p(0.5 * squared / self.alpha))
+        xp = namespace(squared, self.alpha)
+        return xp.exp(-self.alpha * xp.log1p(0.5 * squared / self.alpha))
+
+    def slope(self, squared: Array) -> Array:
+        """-½ (1 + r²/2α)^-(α + 1)."""
+        return -0.5 * self.profile(squared) / (1.0 + 0.5 * squared / self.alpha)
 
     def mixing(self) -> tuple[Mixing, Array]:
         """A gamma variable of shape α."""
         return "gamma", self.alpha
 
 
-def _with_slope(profile: Callable[[Array], Array], slope: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    """κ(r²) whose derivative is taken from the given κ'(r²)."""
-    function = jax.custom_jvp(profile)
-    function.defjvp(lambda at, change: (function(*at), slope(*at) * change[0]))
-    return function
+@jax.custom_jvp
+def _kappa(kernel: Stationary, squared: Array) -> Array:
+    """κ(r²), whose derivative by r² is `slope`: at r = 0, where √ has none, it is right and finite."""
+    return kernel.profile(squared)
 
 
-def _cubic(squared: Array) -> Array:
-    r = root(3.0 * squared)
-    return (1.0 + r) * jnp.exp(-r)
-
-
-def _quintic(squared: Array) -> Array:
-    r = root(5.0 * squared)
-    return (1.0 + r + jnp.square(r) / 3.0) * jnp.exp(-r)
-
-
-_matern32 = _with_slope(_cubic, lambda squared: -1.5 * jnp.exp(-root(3.0 * squared)))
-_matern52 = _with_slope(_quintic, lambda squared: -(5.0 / 6.0) * _matern32(squared * 5.0 / 3.0))
+@_kappa.defjvp
+def _kappa_jvp(primals: tuple[Stationary, Array], tangents: tuple[Stationary, Array]) -> tuple[Array, Array]:
+    (kernel, squared), (d_kernel, d_squared) = primals, tangents
+    _, by_numbers = jax.jvp(lambda k: k.profile(squared), (kernel,), (d_kernel,))
+    return _kappa(kernel, squared), kernel.slope(squared) * d_squared + by_numbers

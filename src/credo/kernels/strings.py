@@ -10,7 +10,6 @@ Gram matrices are computed a row at a time and in blocks of columns, so memory s
 
 from abc import abstractmethod
 from dataclasses import KW_ONLY
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -23,7 +22,6 @@ from credo.core.arrays import Array, is_traced
 from credo.core.checks import check_table
 from credo.core.errors import DataError
 from credo.core.params import positive, unit_interval
-from credo.kernels.base import ConstantVariance
 from credo.kernels.discrete import Coded, Counting, as_items, is_table
 
 WIDTH = 64
@@ -37,6 +35,7 @@ class Strings(Coded):
 
     _: KW_ONLY
     width: int = eqx.field(default=WIDTH, static=True)
+    compiled = True
 
     def encode(self, x: object, name: str = "X", columns: int | None = None) -> Array:
         """Strings, or rows of character codes with -1 behind the end, as rows of codes."""
@@ -53,7 +52,7 @@ class Strings(Coded):
         return table
 
 
-def _codes(strings: list[Any], width: int, name: str) -> np.ndarray:
+def _codes(strings: list[object], width: int, name: str) -> np.ndarray:
     rows = np.full((len(strings), width), float(PADDING))
     for i, text in enumerate(strings):
         if not isinstance(text, str):
@@ -75,7 +74,6 @@ class Pairwise(Strings):
         """The result of the program for two strings."""
 
 
-@eqx.filter_jit
 def _compare_all(kernel: Pairwise, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
     # Checkpointed: the gradient computes a table again rather than keep those of all pairs.
     compare = jax.checkpoint(lambda s, t: kernel.compare(s, t))
@@ -83,7 +81,6 @@ def _compare_all(kernel: Pairwise, x: Float[Array, "n d"], z: Float[Array, "m d"
     return lax.map(lambda s: lax.map(lambda t: compare(s, t), b, batch_size=BLOCK), a)
 
 
-@eqx.filter_jit
 def _compare_own(kernel: Pairwise, x: Float[Array, "n d"]) -> Float[Array, " n"]:
     compare = jax.checkpoint(lambda s, t: kernel.compare(s, t))
     return lax.map(lambda s: compare(s, s), x.astype(jnp.int32), batch_size=BLOCK)
@@ -156,16 +153,16 @@ class Subsequence(Pairwise, Counting):
         return _compare_own(self, x)
 
 
-def _fade(rows: Float[Array, "n m"], decay: Float[Array, ""]) -> Float[Array, "n m"]:
+def _fade(rows: Float[jax.Array, "n m"], decay: Float[Array, ""]) -> Float[jax.Array, "n m"]:
     """yᵢ = Σ_{i' < i} λ^(i - i') rowᵢ'."""
 
-    def step(total: Array, row: Array) -> tuple[Array, Array]:
-        return decay * (total + row), total
+    def step(total: jax.Array, row: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return jnp.multiply(decay, total + row), total
 
     return lax.scan(step, jnp.zeros_like(rows[0]), rows)[1]
 
 
-class EditDistance(ConstantVariance, Pairwise):
+class EditDistance(Pairwise):
     """k(s, t) = s² exp(-γ d(s, t)), d the Levenshtein distance and γ = `rate`.
 
     Not positive semi-definite in general: with γ = 0.1, {b, aa, ab, ba, bab} has a matrix with eigenvalue -0.026.
@@ -180,14 +177,14 @@ class EditDistance(ConstantVariance, Pairwise):
         """d(s, t): the fewest insertions, deletions and replacements of a character that turn s into t."""
         places = jnp.arange(z.shape[0] + 1)
 
-        def step(above: Array, character: Array) -> tuple[Array, None]:
+        def step(above: jax.Array, character: jax.Array) -> tuple[jax.Array, None]:
             replaced = above[:-1] + (z != character)
             best = jnp.concatenate([above[:1] + 1, jnp.minimum(above[1:] + 1, replaced)])
             # Insertions: the least of best[j'] + (j - j') over j' ≤ j.
             row = lax.cummin(best - places) + places
             return jnp.where(character >= 0, row, above), None
 
-        last, _ = lax.scan(step, places, x)
+        last, _ = lax.scan(step, places, jnp.asarray(x))
         return last[(z >= 0).sum()].astype(float)
 
     def similarities(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
@@ -195,7 +192,7 @@ class EditDistance(ConstantVariance, Pairwise):
         return jnp.exp(-self.rate * _compare_all(self, x, z))
 
 
-def mix(value: UInt64[Array, "..."]) -> UInt64[Array, "..."]:
+def mix(value: UInt64[jax.Array, "..."]) -> UInt64[jax.Array, "..."]:
     """A bijection of the 64-bit integers that scatters them: the finalizer of SplitMix64.
 
     Steele, Lea & Flood (2014), "Fast splittable pseudorandom number generators".
@@ -206,7 +203,6 @@ def mix(value: UInt64[Array, "..."]) -> UInt64[Array, "..."]:
     return value ^ (value >> jnp.uint64(31))
 
 
-@eqx.filter_jit
 def count_common(
     x: UInt64[Array, "n r v"], real_x: Bool[Array, "n r v"], z: UInt64[Array, "m r w"], real_z: Bool[Array, "m r w"]
 ) -> Float[Array, "n m"]:

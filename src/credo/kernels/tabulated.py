@@ -5,15 +5,14 @@ it as its covariance. `tabulate` looks at the matrix of the things at hand and r
 """
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from credo.core.arrays import Array
+from credo.core.arrays import Array, namespace
 from credo.core.checks import check_table
 from credo.core.errors import DataError, NotPositiveDefinite, RepairedWarning
 from credo.kernels.base import Kernel
@@ -30,19 +29,27 @@ class Tabulated(Coded):
     """
 
     matrix: Float[Array, "k k"]
-    items: tuple[Any, ...] | None = eqx.field(default=None, static=True)
+    items: tuple[Hashable, ...] | None = eqx.field(default=None, static=True)
     symbols = (("K", "matrix"),)
 
     def similarities(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         """Rows and columns of K."""
-        return self.matrix[x[:, 0].astype(int)[:, None], z[:, 0].astype(int)[None, :]]
+        table = namespace(self, x, z).asarray(self.matrix)
+        return table[x[:, 0].astype(int)[:, None], z[:, 0].astype(int)[None, :]]
+
+    def own(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """Kᵢᵢ."""
+        i = x[:, 0].astype(int)
+        return namespace(self, x).asarray(self.matrix)[i, i]
 
     def encode(self, x: object, name: str = "X", columns: int | None = None) -> Array:
         """Things of the list, or a column of their numbers, as a column of numbers."""
         return encode_members(x, self.items, len(self.matrix), name, columns)
 
 
-def tabulate(kernel: Kernel | Callable[[Any, Any], Any], items: Sequence[Any], indefinite: str = "repair") -> Tabulated:
+def tabulate(
+    kernel: Kernel | Callable[[Any, Any], float], items: Sequence[object], indefinite: str = "repair"
+) -> Tabulated:
     """The kernel on a finite list of things, from another kernel or from any function of two of them.
 
     A matrix that is not positive semi-definite belongs to no kernel. With `indefinite="repair"` it is replaced
@@ -74,10 +81,10 @@ def tabulate(kernel: Kernel | Callable[[Any, Any], Any], items: Sequence[Any], i
             stacklevel=2,
         )
     known = len(set(things)) == len(things) if all(isinstance(t, str | int) for t in things) else False
-    return Tabulated(jnp.asarray(matrix), tuple(things) if known else None)
+    return Tabulated(matrix, tuple(things) if known else None)
 
 
-def nearest_psd(matrix: Any) -> tuple[np.ndarray, float]:
+def nearest_psd(matrix: object) -> tuple[np.ndarray, float]:
     """(the positive semi-definite matrix nearest to a symmetric one in Frobenius norm, that distance).
 
     Negative eigenvalues become zero. Up to rounding, a matrix that is positive semi-definite comes back

@@ -10,7 +10,7 @@ import credo
 from credo.core.errors import DataError
 from credo.kernels import RBF, Constant, Exponential, Matern52, RationalQuadratic, White
 from credo.kernels.dotproduct import Bilinear, Linear, NeuralNetwork, Polynomial
-from credo.kernels.featured import FromFeatures
+from credo.kernels.elementary import FromFeatures
 from credo.kernels.periodic import Cosine, Periodic
 from credo.models.gp import GP, Basis
 from credo.models.gp.sampling import sample, sample_functions

@@ -12,7 +12,7 @@ from credo.core.params import ABSENT
 from credo.errors import DataError
 from credo.infer.optimize import Optimum
 from credo.kernels import RBF, Exponential, Matern32, Matern52, RationalQuadratic, check_kernel
-from credo.kernels.centered import CenteredPeriodic
+from credo.kernels.periodic import CenteredPeriodic
 from credo.kernels.dotproduct import Linear
 from credo.kernels.periodic import Periodic
 from credo.kernels.pullback import is_supported

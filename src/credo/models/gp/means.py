@@ -21,7 +21,7 @@ from credo.core.pytrees import changed
 from credo.kernels import Constant as ConstantKernel
 from credo.kernels import InputScales, Kernel
 from credo.kernels.derivative import Differentiated, observed
-from credo.kernels.featured import FromFeatures
+from credo.kernels.elementary import FromFeatures
 from credo.models.features import Affine, Features
 
 

@@ -29,7 +29,7 @@ from credo.core.params import ABSENT
 from credo.kernels import Constant, Kernel, OfFunction, OnColumns, Power, Product, Scaled, Sum
 from credo.kernels.derivative import Differentiated, observed
 from credo.kernels.dotproduct import Bilinear, Linear, Polynomial
-from credo.kernels.featured import FromFeatures
+from credo.kernels.elementary import FromFeatures
 from credo.kernels.measures import Elliptical
 from credo.kernels.periodic import Cosine
 from credo.kernels.random_fourier import RandomFeatures

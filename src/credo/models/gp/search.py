@@ -29,8 +29,8 @@ from credo.infer.optimize import DIVERGED, Optimum, maximize
 from credo.infer.priors import LogScalePenalty
 from credo.infer.progress import Progress
 from credo.kernels import RBF
-from credo.kernels.centered import CenteredPeriodic
 from credo.kernels.dotproduct import Linear
+from credo.kernels.periodic import CenteredPeriodic
 from credo.kernels.pullback import FAMILIES
 from credo.models.gp import grammar
 from credo.models.gp.belief import GP

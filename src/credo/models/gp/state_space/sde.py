@@ -29,12 +29,10 @@ from credo.core.arrays import Array
 from credo.core.errors import DataError
 from credo.core.linalg import factorize
 from credo.kernels import Kernel, Power, Product, Scaled, Sum
-from credo.kernels.centered import CenteredPeriodic
 from credo.kernels.dotproduct import Linear
-from credo.kernels.elementary import Constant, White
-from credo.kernels.featured import FromFeatures
+from credo.kernels.elementary import Constant, FromFeatures, White
 from credo.kernels.inputs import OnColumns
-from credo.kernels.periodic import Cosine, LocallyPeriodic, Periodic
+from credo.kernels.periodic import CenteredPeriodic, Cosine, LocallyPeriodic, Periodic
 from credo.kernels.stationary import Exponential, Matern32, Matern52, Stationary, root
 from credo.models.gp.state_space.waves import HARMONICS, harmonics_of, one_value, waves_of
 

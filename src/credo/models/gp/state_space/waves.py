@@ -12,8 +12,7 @@ from jaxtyping import Float
 from credo.core.arrays import Array
 from credo.core.errors import DataError
 from credo.kernels import Kernel
-from credo.kernels.centered import CenteredPeriodic
-from credo.kernels.periodic import Cosine, Periodic
+from credo.kernels.periodic import CenteredPeriodic, Cosine, Periodic
 
 HARMONICS = (2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 """How many waves a periodic kernel may be: few numbers, so that few programs are compiled."""
