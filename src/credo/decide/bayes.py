@@ -6,10 +6,9 @@ a* = argmin_a E[L(a, Y)]        Savage (1954); Berger (1985), section 1.5
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
-from credo.core.arrays import Array
+from credo.core.arrays import Array, as_float
 from credo.core.errors import DataError
 from credo.core.predictive import Interval, Predictive
 from credo.decide.custom import CustomLoss
@@ -56,7 +55,7 @@ def expected_loss(prediction: Predictive, loss: LossLike, action: Any) -> Array:
     """E[L(action, Y)] for an action that need not be the best one; a single action serves every query."""
     chosen = as_loss(loss)
     if isinstance(action, tuple):
-        action = tuple(jnp.asarray(end, float) for end in action)
+        action = tuple(as_float(end) for end in action)
     return chosen.expected_loss(prediction, action)
 
 

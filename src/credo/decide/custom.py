@@ -11,7 +11,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Float
 
-from credo.core.arrays import Array, is_traced
+from credo.core.arrays import Array, as_float, host, is_traced
 from credo.core.checks import ArrayLike, check_count, check_vector
 from credo.core.errors import DataError, NotConvergedWarning
 from credo.core.predictive import Categorical, Predictive
@@ -52,8 +52,8 @@ class CustomLoss(Loss):
         if n is not None:
             check_count(n, "n")
         self.function = function
-        self.actions = None if actions is None else jnp.asarray(check_vector(actions, "actions"))
-        self.bounds = None if bounds is None else jnp.asarray(check_vector(bounds, "bounds", 2))
+        self.actions = None if actions is None else host(check_vector(actions, "actions"))
+        self.bounds = None if bounds is None else host(check_vector(bounds, "bounds", 2))
         if self.bounds is not None and not is_traced(self.bounds) and not bool(self.bounds[0] < self.bounds[1]):
             raise DataError(f"bounds must be (low, high) with low < high, found {self.bounds.tolist()}")
         self.n, self.seed = n, seed
@@ -66,8 +66,8 @@ class CustomLoss(Loss):
         """The action with the smallest expected loss, one per query."""
         if isinstance(prediction, Categorical) and self.actions is None:
             raise DataError("a custom loss of classes needs actions to choose from; pass actions=[0, 1, ...]")
-        action, edge = _search(self, alone(prediction))
-        if self.actions is None and self.bounds is None and not is_traced(edge) and bool(jnp.any(edge)):
+        action, edge = host(_search(self, alone(prediction)))
+        if self.actions is None and self.bounds is None and not is_traced(edge) and np.any(edge):
             warnings.warn(
                 "the best action lies at the end of the range of outcomes that was searched; pass bounds=(low, high)",
                 NotConvergedWarning,
@@ -77,7 +77,7 @@ class CustomLoss(Loss):
 
     def expected_loss(self, prediction: Predictive, action: Any) -> Array:
         """E[L(action, Y)], one number per query."""
-        return _expected(self, alone(prediction), jnp.asarray(action, float))
+        return host(_expected(self, alone(prediction), as_float(action)))
 
     def least_loss(self, outcome: Any) -> Array:
         """min_a L(a, outcome); where the actions have no bounds, among actions up to 10⁴ units away."""

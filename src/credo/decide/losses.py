@@ -20,10 +20,10 @@ from abc import abstractmethod
 from typing import Any
 
 import equinox as eqx
-import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Float
 
-from credo.core.arrays import Array, as_float, is_traced
+from credo.core.arrays import Array, Numeric, as_float, host, is_traced, namespace
 from credo.core.checks import check_table
 from credo.core.errors import DataError
 from credo.core.predictive import Bernoulli, Categorical, Interval, Predictive
@@ -50,7 +50,7 @@ class Loss(eqx.Module):
 
     def least_loss(self, outcome: Any) -> Array:
         """min_a L(a, outcome): what it costs to know the outcome in advance; here nothing."""
-        return jnp.zeros(jnp.shape(outcome))
+        return np.zeros(np.shape(outcome))
 
 
 class Squared(Loss):
@@ -58,7 +58,7 @@ class Squared(Loss):
 
     def __call__(self, action: Any, outcome: Any) -> Array:
         """(a - y)²."""
-        return (jnp.asarray(action, float) - jnp.asarray(outcome, float)) ** 2
+        return (as_float(action) - as_float(outcome)) ** 2
 
     def bayes_action(self, prediction: Predictive) -> Array:
         """E[y]."""
@@ -72,7 +72,7 @@ class Squared(Loss):
     def _check(self, prediction: Predictive) -> Predictive:
         each = numeric(prediction, "Squared")
         variance = each.variance
-        if not is_traced(variance) and not bool(jnp.all(jnp.isfinite(variance))):
+        if not is_traced(variance) and not np.isfinite(variance).all():
             raise DataError(
                 "squared loss needs a prediction with a finite variance, found an infinite one "
                 "(a Student-t with df ≤ 2); condition on more data, or use Absolute()"
@@ -91,8 +91,9 @@ class Slopes(Loss):
     def __call__(self, action: Any, outcome: Any) -> Array:
         """under (y - a)₊ + over (a - y)₊."""
         under, over = self.slopes
-        excess = jnp.asarray(action, float) - jnp.asarray(outcome, float)
-        return under * jnp.maximum(-excess, 0.0) + over * jnp.maximum(excess, 0.0)
+        excess = as_float(action) - as_float(outcome)
+        xp = namespace(excess)
+        return under * xp.maximum(-excess, 0.0) + over * xp.maximum(excess, 0.0)
 
     def bayes_action(self, prediction: Predictive) -> Array:
         """F⁻¹(under/(under + over))."""
@@ -103,9 +104,9 @@ class Slopes(Loss):
         """(under + over) E(a - Y)₊ + under (E[Y] - a)."""
         under, over = self.slopes
         each = numeric(prediction, type(self).__name__)
-        a = jnp.asarray(action, float)
-        below = jnp.asarray(shortfall(each, a))
-        if not is_traced(below) and not bool(jnp.all(jnp.isfinite(below))):
+        a = as_float(action)
+        below = shortfall(each, a)
+        if not is_traced(below) and not np.isfinite(below).all():
             raise DataError(
                 "the expected loss is infinite: the prediction has no mean (a Student-t with df ≤ 1); "
                 "condition on more data"
@@ -133,7 +134,7 @@ class Asymmetric(Slopes):
 
     def __check_init__(self) -> None:
         for name, cost in (("under", self.under), ("over", self.over)):
-            if not is_traced(cost) and not bool((cost > 0) & jnp.isfinite(cost)):
+            if not is_traced(cost) and not 0 < cost < np.inf:
                 raise DataError(f"{name} must be a cost greater than zero, found {float(cost):g}")
 
     @property
@@ -161,17 +162,15 @@ class ZeroOne(Loss):
 
     def __call__(self, action: Any, outcome: Any) -> Array:
         """1{a ≠ y}."""
-        return (jnp.asarray(action) != jnp.asarray(outcome)).astype(float)
+        return (as_float(action) != as_float(outcome)).astype(float)
 
     def bayes_action(self, prediction: Predictive) -> Array:
         """argmaxₖ P(y = k)."""
-        return jnp.argmax(classes(prediction, "ZeroOne").probs, axis=-1)
+        return classes(prediction, "ZeroOne").probs.argmax(-1)
 
     def expected_loss(self, prediction: Predictive, action: Any) -> Array:
         """1 - P(y = a)."""
-        probs = classes(prediction, "ZeroOne").probs
-        index = jnp.broadcast_to(jnp.asarray(action).astype(int), probs.shape[:-1])
-        return 1 - jnp.take_along_axis(probs, index[..., None], axis=-1)[..., 0]
+        return 1 - _pick(classes(prediction, "ZeroOne").probs, action)
 
 
 class CostMatrix(Loss):
@@ -186,14 +185,14 @@ class CostMatrix(Loss):
     names: tuple[str, ...] | None = eqx.field(static=True)
 
     def __init__(self, costs: Any, reject: Any = None, names: Any = None) -> None:
-        self.costs = jnp.asarray(check_table(costs, "costs"))
+        self.costs = host(check_table(costs, "costs"))
         self.reject = None if reject is None else as_float(reject)
         self.names = None if names is None else tuple(str(name) for name in names)
 
     def __check_init__(self) -> None:
-        if not is_traced(self.costs) and bool(jnp.any(self.costs < 0)):
+        if not is_traced(self.costs) and (self.costs < 0).any():
             raise DataError(
-                f"costs must not be negative, found {float(jnp.min(self.costs)):g}; subtract the smallest cost of "
+                f"costs must not be negative, found {float(self.costs.min()):g}; subtract the smallest cost of "
                 "each class from its column: the decisions stay the same"
             )
         if self.reject is not None and not is_traced(self.reject) and not bool(self.reject >= 0):
@@ -206,30 +205,30 @@ class CostMatrix(Loss):
         """The costs, with a last row for refusing where that is possible."""
         if self.reject is None:
             return self.costs
-        return jnp.concatenate([self.costs, jnp.full((1, self.costs.shape[1]), self.reject)])
+        xp = namespace(self)
+        return xp.concatenate([self.costs, xp.full((1, self.costs.shape[1]), self.reject)])
 
     def __call__(self, action: Any, outcome: Any) -> Array:
         """C[a, y]."""
-        return self.table[jnp.asarray(action).astype(int), jnp.asarray(outcome).astype(int)]
+        table = namespace(self, action, outcome).asarray(self.table)
+        return table[as_float(action).astype(int), as_float(outcome).astype(int)]
 
     def bayes_action(self, prediction: Predictive) -> Array:
         """argmin_a Σₖ P(y = k) C[a, k]; len(costs) means to refuse."""
-        return jnp.argmin(self._all(prediction), axis=-1)
+        return self._all(prediction).argmin(-1)
 
     def expected_loss(self, prediction: Predictive, action: Any) -> Array:
         """Σₖ P(y = k) C[a, k]."""
-        each = self._all(prediction)
-        index = jnp.broadcast_to(jnp.asarray(action).astype(int), each.shape[:-1])
-        return jnp.take_along_axis(each, index[..., None], axis=-1)[..., 0]
+        return _pick(self._all(prediction), action)
 
     def least_loss(self, outcome: Any) -> Array:
         """min_a C[a, y]."""
-        return jnp.min(self.table, axis=0)[jnp.asarray(outcome).astype(int)]
+        return namespace(self, outcome).asarray(self.table.min(0))[as_float(outcome).astype(int)]
 
     def name_of(self, action: Any) -> Any:
         """The name of an action, or of each in an array: `names`, its number where there are none, "reject"."""
         labels = [*(self.names or map(str, range(self.costs.shape[0]))), "reject"]
-        index = jnp.asarray(action).astype(int)
+        index = np.asarray(action, int)
         return labels[int(index)] if index.ndim == 0 else [labels[int(i)] for i in index]
 
     def _all(self, prediction: Predictive) -> Array:
@@ -255,8 +254,8 @@ class IntervalLoss(Loss):
 
     def __call__(self, action: Any, outcome: Any) -> Array:
         """Width plus a penalty for each miss."""
-        lower, upper = (jnp.asarray(end, float) for end in action)
-        return interval_loss(lower, upper, jnp.asarray(outcome, float), self.level)
+        lower, upper = (as_float(end) for end in action)
+        return interval_loss(lower, upper, as_float(outcome), self.level)
 
     def bayes_action(self, prediction: Predictive) -> Interval:
         """The central interval of probability `level`."""
@@ -265,9 +264,16 @@ class IntervalLoss(Loss):
     def expected_loss(self, prediction: Predictive, action: Any) -> Array:
         """(u - l) + 2/α E(l - Y)₊ + 2/α E(Y - u)₊."""
         each = numeric(prediction, "IntervalLoss")
-        lower, upper = (jnp.asarray(end, float) for end in action)
-        misses = sum(jnp.asarray(shortfall(each, end)) for end in (lower, upper)) + each.mean - upper
+        lower, upper = (as_float(end) for end in action)
+        misses = shortfall(each, lower) + shortfall(each, upper) + each.mean - upper
         return upper - lower + 2 / (1 - self.level) * misses
+
+
+def _pick(costs: Float[Array, "*m a"], action: Numeric) -> Float[Array, "*m"]:
+    """costs[a] for one action, or one of each row."""
+    xp = namespace(costs, action)
+    index = xp.broadcast_to(as_float(action).astype(int), costs.shape[:-1])
+    return xp.take_along_axis(costs, index[..., None], axis=-1)[..., 0]
 
 
 def numeric(prediction: Predictive, what: str) -> Predictive:

@@ -5,14 +5,9 @@
 Raiffa & Schlaifer (1961), "Applied statistical decision theory"; Howard (1966), "Information value theory".
 """
 
-from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
-
-from credo.core.arrays import Array
+from credo.core.arrays import Array, as_float, namespace
 from credo.core.belief import Belief
 from credo.core.checks import check_count, check_table
 from credo.core.predictive import Predictive
@@ -48,13 +43,12 @@ def value_of_information(belief: Belief, x: Any, loss: LossLike, at: Any, cost: 
     values = []
     for candidate in candidates:
         outcomes, weights = outcome_nodes(alone(belief.predict(*candidate)), n)
-        column = jnp.reshape(outcomes, (-1, 1))
-
-        def after(y: Array, candidate: tuple[Any, ...] = candidate) -> Array:
-            return risk(belief.condition(*candidate, y).predict(*queries), chosen)
-
-        values.append(now - jnp.sum(jnp.ravel(weights) * _for_each(after, column)))
-    net = jnp.stack(values) - jnp.asarray(cost, float)
+        after = [
+            weight * risk(belief.condition(*candidate, y[None]).predict(*queries), chosen)
+            for y, weight in zip(outcomes.ravel(), weights.ravel(), strict=True)
+        ]
+        values.append(now - sum(after))
+    net = namespace(values).stack(values) - as_float(cost)
     return net[0] if x is None else net
 
 
@@ -64,22 +58,9 @@ def value_of_perfect_information(prediction: Predictive, loss: LossLike) -> Arra
     No observation can be worth more.
     """
     chosen = as_loss(loss)
-    return decide(prediction, chosen).expected_loss - _foreknown(chosen, alone(prediction))
+    return decide(prediction, chosen).expected_loss - expectation(alone(prediction), chosen.least_loss)
 
 
 def risk(prediction: Predictive, loss: Loss) -> Array:
     """Σ over queries of min_a E[L(a, Y)]."""
-    return jnp.sum(decide(prediction, loss).expected_loss)
-
-
-@eqx.filter_jit
-def _foreknown(loss: Loss, prediction: Predictive) -> Array:
-    return expectation(prediction, loss.least_loss)
-
-
-def _for_each(function: Callable[[Array], Array], column: Array) -> Array:
-    """function(y) for each row y: at once where the belief can be traced, else one by one."""
-    try:
-        return jax.vmap(function)(column)
-    except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError):
-        return jnp.stack([function(y) for y in column])
+    return decide(prediction, loss).expected_loss.sum()

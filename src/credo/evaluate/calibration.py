@@ -7,14 +7,13 @@ reliability diagram, and for whole inference algorithms the ranks of simulation-
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
-import equinox as eqx
 import jax
 import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 from scipy import stats
 
-from credo.core.arrays import Array, Numeric
+from credo.core.arrays import Numeric
 from credo.core.checks import check_count, check_vector
 from credo.core.errors import DataError
 from credo.core.predictive import Bernoulli, Categorical, Predictive
@@ -35,17 +34,12 @@ def pit(prediction: Predictive, y: Numeric, *, seed: int = 0) -> np.ndarray:
     Czado, Gneiting & Held (2009), "Predictive model assessment for count data", section 2.1.
     """
     values = check_outcomes(prediction, y)
-    each = alone(prediction)
-    upper = np.asarray(_cdf(each, values))
+    each = per_row(alone(prediction))
+    upper = np.asarray(each.cdf(values))
     if not prediction.discrete:
         return upper
-    lower = np.asarray(_cdf(each, values - 1))
+    lower = np.asarray(each.cdf(values - 1))
     return lower + np.random.default_rng(seed).uniform(size=upper.shape) * (upper - lower)
-
-
-@eqx.filter_jit
-def _cdf(prediction: Predictive, y: Array) -> Array:
-    return per_row(prediction, lambda p, value: p.cdf(value), y)
 
 
 class CoverageCurve(NamedTuple):

@@ -8,11 +8,9 @@ Gneiting & Raftery (2007), "Strictly proper scoring rules, prediction, and estim
 
 from collections.abc import Callable, Iterable
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from credo.core.arrays import Array, Numeric, is_traced
+from credo.core.arrays import Array, Numeric, as_float, host, is_traced, namespace
 from credo.core.checks import check_counts, check_vector
 from credo.core.errors import DataError
 from credo.core.predictive import Bernoulli, Categorical, Predictive
@@ -27,30 +25,30 @@ def check_outcomes(prediction: Predictive, y: Numeric) -> Array:
     """One outcome per query; for classes, an index below the number of classes."""
     length = len(prediction) if prediction.shape else None
     if np.ndim(y) == 0 and length is None:
-        y = jnp.asarray(y)[None]
-    vector = check_vector(y, "y", length)
+        y = as_float(y)[None]
+    vector = host(check_vector(y, "y", length))
     if isinstance(prediction, Categorical | Bernoulli):
         vector = check_counts(vector, "y", below=prediction.probs.shape[-1])
-    return jnp.asarray(vector)
+    return vector
 
 
 def rmse(prediction: Predictive, y: Numeric, *, pointwise: bool = False) -> Array:
     """√(mean (y - E[y])²); per row |y - E[y]|."""
     errors = _check_numeric(prediction, "rmse").mean - check_outcomes(prediction, y)
-    return jnp.abs(errors) if pointwise else jnp.sqrt(jnp.mean(errors**2))
+    return abs(errors) if pointwise else namespace(errors).sqrt((errors**2).mean())
 
 
 def mae(prediction: Predictive, y: Numeric, *, pointwise: bool = False) -> Array:
     """mean |y - median|: the absolute error of the number that minimizes its expectation."""
-    errors = jnp.abs(_check_numeric(prediction, "mae").quantile(0.5) - check_outcomes(prediction, y))
-    return errors if pointwise else jnp.mean(errors)
+    errors = abs(_check_numeric(prediction, "mae").quantile(0.5) - check_outcomes(prediction, y))
+    return errors if pointwise else errors.mean()
 
 
 def r2(prediction: Predictive, y: Numeric) -> Array:
     """1 - Σ(y - E[y])² / Σ(y - ȳ)²: the share of the variance that the mean explains."""
     values = check_outcomes(prediction, y)
-    residual = jnp.sum((values - _check_numeric(prediction, "r2").mean) ** 2)
-    total = jnp.sum((values - jnp.mean(values)) ** 2)
+    residual = ((values - _check_numeric(prediction, "r2").mean) ** 2).sum()
+    total = ((values - values.mean()) ** 2).sum()
     if not is_traced(total) and total == 0:
         raise DataError("r2 needs outcomes that vary, found the same y in every row; use rmse")
     return 1 - residual / total
@@ -59,8 +57,8 @@ def r2(prediction: Predictive, y: Numeric) -> Array:
 def nlpd(prediction: Predictive, y: Numeric, *, pointwise: bool = False) -> Array:
     """-mean log p(y): the negative log predictive density (for classes, the log loss)."""
     values = check_outcomes(prediction, y)
-    losses = -per_row(prediction, lambda p, value: p.log_prob(value), values)
-    return losses if pointwise else jnp.mean(losses)
+    losses = -per_row(prediction).log_prob(values)
+    return losses if pointwise else losses.mean()
 
 
 def crps(prediction: Predictive, y: Numeric, *, pointwise: bool = False) -> Array:
@@ -71,15 +69,11 @@ def crps(prediction: Predictive, y: Numeric, *, pointwise: bool = False) -> Arra
     Jordan, Krüger & Lerch (2019), "Evaluating probabilistic forecasts with scoringRules".
     """
     numeric = _check_numeric(prediction, "crps")
-    scores = _crps(numeric, check_outcomes(prediction, y))
-    return scores if pointwise else jnp.mean(scores)
-
-
-def _crps(prediction: Predictive, y: Array) -> Array:
-    doubt = jnp.asarray(spread(prediction))
-    away = per_row(prediction, lambda p, value: jnp.asarray(distance(p, value)), y)
+    doubt, away = spread(numeric), distance(per_row(numeric), check_outcomes(prediction, y))
+    xp = namespace(doubt, away)
     # Where outcomes have no mean (Student-t, df ≤ 1) both terms are infinite, and so is the score.
-    return jnp.where(jnp.isinf(doubt), jnp.inf, away - doubt)
+    scores = xp.where(xp.isinf(doubt), xp.inf, away - xp.where(xp.isinf(doubt), 0.0, doubt))
+    return scores if pointwise else scores.mean()
 
 
 def coverage(prediction: Predictive, y: Numeric, level: float = 0.95, *, pointwise: bool = False) -> Array:
@@ -87,13 +81,13 @@ def coverage(prediction: Predictive, y: Numeric, level: float = 0.95, *, pointwi
     values = check_outcomes(prediction, y)
     lower, upper = _check_numeric(prediction, "coverage").interval(level)
     inside = ((lower <= values) & (values <= upper)).astype(float)
-    return inside if pointwise else jnp.mean(inside)
+    return inside if pointwise else inside.mean()
 
 
 def width(prediction: Predictive, y: Numeric | None = None, level: float = 0.95, *, pointwise: bool = False) -> Array:
     """The mean width of the central interval of probability `level`; y is not looked at."""
     widths = _check_numeric(prediction, "width").interval(level).width
-    return widths if pointwise else jnp.mean(widths)
+    return widths if pointwise else widths.mean()
 
 
 def interval_score(prediction: Predictive, y: Numeric, level: float = 0.95, *, pointwise: bool = False) -> Array:
@@ -104,12 +98,13 @@ def interval_score(prediction: Predictive, y: Numeric, level: float = 0.95, *, p
     values = check_outcomes(prediction, y)
     lower, upper = _check_numeric(prediction, "interval_score").interval(level)
     scores = interval_loss(lower, upper, values, check_levels(level, "level"))
-    return scores if pointwise else jnp.mean(scores)
+    return scores if pointwise else scores.mean()
 
 
 def interval_loss(lower: Array, upper: Array, y: Array, level: Array) -> Array:
     """The formula of `interval_score` for given ends."""
-    misses = jnp.maximum(lower - y, 0.0) + jnp.maximum(y - upper, 0.0)
+    xp = namespace(lower, upper, y)
+    misses = xp.maximum(lower - y, 0.0) + xp.maximum(y - upper, 0.0)
     return upper - lower + 2 / (1 - level) * misses
 
 
@@ -123,8 +118,9 @@ def brier(prediction: Predictive, y: Numeric, *, pointwise: bool = False) -> Arr
     if isinstance(classes, Bernoulli):
         losses = (classes.prob - values) ** 2
     else:
-        losses = jnp.sum((classes.probs - jax.nn.one_hot(values.astype(int), classes.probs.shape[-1])) ** 2, axis=-1)
-    return losses if pointwise else jnp.mean(losses)
+        right = values[:, None] == np.arange(classes.probs.shape[-1])
+        losses = ((classes.probs - right) ** 2).sum(-1)
+    return losses if pointwise else losses.mean()
 
 
 def log_loss(prediction: Predictive, y: Numeric, *, pointwise: bool = False) -> Array:
@@ -135,8 +131,8 @@ def log_loss(prediction: Predictive, y: Numeric, *, pointwise: bool = False) -> 
 def accuracy(prediction: Predictive, y: Numeric, *, pointwise: bool = False) -> Array:
     """The share of rows whose most probable class is the right one."""
     classes = _check_classes(prediction, "accuracy")
-    right = (jnp.argmax(classes.probs, axis=-1) == check_outcomes(prediction, y)).astype(float)
-    return right if pointwise else jnp.mean(right)
+    right = (classes.probs.argmax(-1) == check_outcomes(prediction, y)).astype(float)
+    return right if pointwise else right.mean()
 
 
 SCORES: dict[str, Score] = {

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, ClassVar
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
-from jax.scipy import special
 from jaxtyping import Float, PRNGKeyArray
 
-from credo.core.arrays import Array, Numeric, as_float
+from credo.core.arrays import Array, Numeric, as_float, namespace, special
+from credo.core.loops import SLACK, quiet
 from credo.core.predictive.base import Predictive
 
 
 def entropy_of(probs: Array) -> Array:
     """-Σₖ pₖ log pₖ over the last axis, 0 log 0 = 0."""
-    return jnp.sum(special.entr(probs), axis=-1)
+    return special(probs).entr(probs).sum(-1)
 
 
 class Classes(Predictive):
@@ -60,7 +60,8 @@ class Categorical(Classes):
     @classmethod
     def average(cls, weights: Float[Array, " s"], probs: Float[Array, "s *m k"]) -> "Categorical":
         """The prediction of s weighted draws of θ: p = Σ wₛ pₛ, aleatoric = Σ wₛ H[pₛ]."""
-        return cls(jnp.tensordot(weights, probs, 1), jnp.tensordot(weights, entropy_of(probs), 1))
+        mean = namespace(weights, probs).tensordot
+        return cls(mean(weights, probs, 1), mean(weights, entropy_of(probs), 1))
 
     @property
     def mean(self) -> Array:
@@ -70,21 +71,21 @@ class Categorical(Classes):
     @property
     def mode(self) -> Array:
         """The most probable class."""
-        return jnp.argmax(self.probs, axis=-1)
+        return self.probs.argmax(-1)
 
+    @quiet
     def log_prob(self, y: Numeric) -> Array:
         """log probs[y] for class indices y (one, or one per query); -inf for what is not a class."""
-        value = jnp.asarray(y, float)
-        classes = jnp.arange(self.probs.shape[-1])
-        return jnp.log(jnp.sum(jnp.where(classes == value[..., None], self.probs, 0.0), axis=-1))
+        xp, value = namespace(self, y), as_float(y)[..., None]
+        return xp.log(xp.where(value == xp.arange(self.probs.shape[-1]), self.probs, 0.0).sum(-1))
 
     def cdf(self, y: Numeric) -> Array:
         """P(Y ≤ y) in the order of the classes."""
-        classes = jnp.arange(self.probs.shape[-1])
-        return jnp.sum(jnp.where(classes <= jnp.asarray(y)[..., None], self.probs, 0.0), axis=-1)
+        xp, value = namespace(self, y), as_float(y)[..., None]
+        return xp.where(xp.arange(self.probs.shape[-1]) <= value, self.probs, 0.0).sum(-1)
 
     def _quantile(self, q: Array) -> Array:
-        return jnp.argmax(jnp.cumsum(self.probs, axis=-1) >= q - 1e-12, axis=-1)
+        return (self.probs.cumsum(-1) >= q[..., None] - SLACK).argmax(-1)
 
     def _draw(self, key: PRNGKeyArray) -> Array:
         return jr.categorical(key, jnp.log(self.probs), axis=-1)
@@ -100,36 +101,38 @@ class Bernoulli(Classes):
     def certain(cls, prob: Numeric) -> "Bernoulli":
         """The prediction of somebody who knows θ: all doubt is noise."""
         p = as_float(prob)
-        return cls(p, entropy_of(jnp.stack([1 - p, p], axis=-1)))
+        return cls(p, entropy_of(namespace(p).stack([1 - p, p], axis=-1)))
 
     @classmethod
     def average(cls, weights: Float[Array, " s"], prob: Float[Array, "s *m"]) -> "Bernoulli":
         """The prediction of s weighted draws of θ."""
-        return cls(jnp.tensordot(weights, prob, 1), jnp.tensordot(weights, cls.certain(prob).aleatoric, 1))
+        mean = namespace(weights, prob).tensordot
+        return cls(mean(weights, prob, 1), mean(weights, cls.certain(prob).aleatoric, 1))
 
     @property
     def probs(self) -> Array:
         """(P(y = 0), P(y = 1))."""
-        return jnp.stack([1 - self.prob, self.prob], axis=-1)
+        return namespace(self).stack([1 - self.prob, self.prob], axis=-1)
 
     @property
     def mean(self) -> Array:
         """P(y = 1)."""
         return self.prob
 
+    @quiet
     def log_prob(self, y: Numeric) -> Array:
         """y log p + (1 - y) log(1 - p); -inf for what is neither 0 nor 1."""
-        one = jnp.asarray(y, float)
-        log_p = special.xlogy(one, self.prob) + special.xlog1py(1 - one, -self.prob)
-        return jnp.where((one == 0) | (one == 1), log_p, -jnp.inf)
+        one, functions, xp = as_float(y), special(self, y), namespace(self, y)
+        log_p = functions.xlogy(one, self.prob) + functions.xlog1py(1 - one, -self.prob)
+        return xp.where((one == 0) | (one == 1), log_p, -xp.inf)
 
     def cdf(self, y: Numeric) -> Array:
         """P(Y ≤ y)."""
-        value = jnp.asarray(y, float)
-        return jnp.where(value < 0, 0.0, jnp.where(value < 1, 1 - self.prob, 1.0))
+        value, xp = as_float(y), namespace(self, y)
+        return xp.where(value < 0, 0.0, xp.where(value < 1, 1 - self.prob, 1.0))
 
     def _quantile(self, q: Array) -> Array:
-        return jnp.where(q <= 1 - self.prob, 0.0, 1.0)
+        return namespace(self, q).where(q <= 1 - self.prob, 0.0, 1.0)
 
     def _draw(self, key: PRNGKeyArray) -> Array:
         return jr.bernoulli(key, self.prob).astype(float)

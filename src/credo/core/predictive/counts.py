@@ -7,45 +7,44 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jax.scipy import special, stats
+import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
-from credo.core.arrays import Array, Numeric, as_float
-from credo.core.predictive.base import Marginals, Predictive, search_counts, sum_over_counts, tabled_quantile
+from credo.core.arrays import Array, Numeric, as_float, namespace, special
+from credo.core.loops import over_nodes, quiet, search_counts, sum_over_counts
+from credo.core.predictive.base import Marginals, Predictive, size_of
 from credo.core.special import log_binomial, log_rising
 
 
 class Count(Predictive):
-    """Outcomes 0, 1, 2, …: quantiles from a table or by search, entropy by summation."""
+    """Outcomes 0, 1, 2, …: quantiles by search, entropy by summation."""
 
     discrete: ClassVar[bool] = True
 
-    def quantile(self, q: Numeric) -> Array:
-        """The smallest y with P(Y ≤ y) ≥ q; for k levels q the result has k rows."""
-        return tabled_quantile(self, q)
-
     def _quantile(self, q: Array) -> Array:
-        return search_counts(self, q)
+        return search_counts(self.cdf, q, self.mean, self.std)
 
-    @eqx.filter_jit
+    @quiet
     def entropy(self) -> Array:
         """-Σ p log p, in strides where the spread is far wider than the grid."""
+        xp = namespace(self)
 
         def surprise(y: Array) -> Array:
             log_p = self.log_prob(y)
-            return jnp.where(jnp.isfinite(log_p), -jnp.exp(log_p) * log_p, 0.0)
+            return xp.where(xp.isfinite(log_p), -xp.exp(log_p) * log_p, 0.0)
 
-        return sum_over_counts(surprise, self.mean, self.std)
+        return sum_over_counts(surprise, self.mean, self.std, size_of(self))
 
     @abstractmethod
     def _log_mass(self, y: Array) -> Array:
         """log p(y) for a whole number y ≥ 0."""
 
+    @quiet
     def log_prob(self, y: Numeric) -> Array:
         """log p(y); -inf for what is not a whole number ≥ 0."""
-        value = jnp.asarray(y, float)
-        valid = (value >= 0) & (value == jnp.round(value))
-        return jnp.where(valid, self._log_mass(jnp.where(valid, value, 0.0)), -jnp.inf)
+        value, xp = as_float(y), namespace(self, y)
+        valid = (value >= 0) & (value == xp.round(value))
+        return xp.where(valid, self._log_mass(xp.where(valid, value, 0.0)), -xp.inf)
 
 
 class BetaBinomial(Count):
@@ -78,17 +77,20 @@ class BetaBinomial(Count):
         return self.trials**2 * self.a * self.b / (s**2 * (s + 1))
 
     def _log_mass(self, y: Array) -> Array:
-        inside = y <= self.trials
-        k = jnp.where(inside, y, 0.0)
+        inside, xp = y <= self.trials, namespace(self, y)
+        k = xp.where(inside, y, 0.0)
         log_p = log_binomial(self.trials, k) + log_rising(self.a, k) + log_rising(self.b, self.trials - k)
-        return jnp.where(inside, log_p - log_rising(self.a + self.b, self.trials), -jnp.inf)
+        return xp.where(inside, log_p - log_rising(self.a + self.b, self.trials), -xp.inf)
 
     def cdf(self, y: Numeric) -> Array:
         """Σ_{j ≤ y} p(j)."""
-        top = jnp.floor(jnp.asarray(y, float))
-        counts = jnp.arange(self.limit + 1, dtype=float)
-        terms = jax.vmap(lambda j: jnp.where(j <= top, jnp.exp(self.log_prob(j)), 0.0))(counts)
-        return jnp.minimum(jnp.sum(terms, axis=0), 1.0)
+        top, xp = as_float(y), namespace(self, y)
+        axes = [1] * max(top.ndim, len(self.shape))
+        counts = np.arange(self.limit + 1, dtype=float).reshape(-1, *axes)
+        terms = over_nodes(
+            xp, lambda j: xp.where(j <= top, xp.exp(self.log_prob(j)), 0.0), (counts,), max(top.size, size_of(self))
+        )
+        return xp.minimum(terms.sum(0), 1.0)
 
     def _draw(self, key: PRNGKeyArray) -> Array:
         k_theta, k_count = jr.split(key)
@@ -123,15 +125,15 @@ class NegativeBinomial(Count):
 
     def _log_mass(self, y: Array) -> Array:
         a, b, t = self.shape_, self.rate, self.exposure
-        ways = special.gammaln(a + y) - special.gammaln(a) - special.gammaln(y + 1)
-        return ways - a * jnp.log1p(t / b) - y * jnp.log1p(b / t)
+        gammaln, xp = special(self, y).gammaln, namespace(self, y)
+        return gammaln(a + y) - gammaln(a) - gammaln(y + 1) - a * xp.log1p(t / b) - y * xp.log1p(b / t)
 
     def cdf(self, y: Numeric) -> Array:
         """I_{b/(b+t)}(a, y + 1)."""
-        top = jnp.floor(jnp.asarray(y, float))
-        success = self.rate / (self.rate + self.exposure)
-        inside = special.betainc(self.shape_, jnp.maximum(top, 0.0) + 1, success)
-        return jnp.where(top < 0, 0.0, inside)
+        xp = namespace(self, y)
+        top, success = xp.floor(as_float(y)), self.rate / (self.rate + self.exposure)
+        inside = special(self, y).betainc(self.shape_, xp.maximum(top, 0.0) + 1, success)
+        return xp.where(top < 0, 0.0, inside)
 
     def _draw(self, key: PRNGKeyArray) -> Array:
         k_rate, k_count = jr.split(key)
@@ -157,15 +159,17 @@ class Poisson(Count):
     @property
     def epistemic(self) -> Array:
         """Zero: the rate is taken as known."""
-        return jnp.zeros_like(self.rate)
+        return namespace(self).zeros_like(self.rate)
 
     def _log_mass(self, y: Array) -> Array:
-        return stats.poisson.logpmf(y, self.rate)
+        functions = special(self, y)
+        return functions.xlogy(y, self.rate) - self.rate - functions.gammaln(y + 1)
 
     def cdf(self, y: Numeric) -> Array:
         """Q(⌊y⌋ + 1, λ), the regularized upper incomplete gamma function."""
-        top = jnp.floor(jnp.asarray(y, float))
-        return jnp.where(top < 0, 0.0, special.gammaincc(jnp.maximum(top, 0.0) + 1, self.rate))
+        xp = namespace(self, y)
+        top = xp.floor(as_float(y))
+        return xp.where(top < 0, 0.0, special(self, y).gammaincc(xp.maximum(top, 0.0) + 1, self.rate))
 
     def _draw(self, key: PRNGKeyArray) -> Array:
         return jr.poisson(key, self.rate).astype(float)
@@ -186,8 +190,8 @@ class DirichletMultinomial(Marginals):
     @property
     def marginals(self) -> BetaBinomial:
         """The count of each class on its own."""
-        m = jnp.full(self.alpha.shape, float(self.trials))
-        return BetaBinomial(m, self.alpha, jnp.sum(self.alpha) - self.alpha, self.trials)
+        m = np.full(self.alpha.shape, float(self.trials))
+        return BetaBinomial(m, self.alpha, self.alpha.sum() - self.alpha, self.trials)
 
     @property
     def mean(self) -> Array:
@@ -196,14 +200,12 @@ class DirichletMultinomial(Marginals):
 
     def log_prob(self, y: Numeric) -> Array:
         """log [m! Γ(A)/Γ(A + m) Π Γ(αₖ + yₖ)/(Γ(αₖ) yₖ!)]; -inf where the counts do not sum to m."""
-        given = jnp.asarray(y, float)
-        valid = jnp.all((given >= 0) & (given == jnp.round(given)), axis=-1)
-        counts = jnp.where(valid[..., None], given, 0.0)
-        total = jnp.sum(self.alpha)
-        each = special.gammaln(self.alpha + counts) - special.gammaln(self.alpha) - special.gammaln(counts + 1)
-        log_p = special.gammaln(self.trials + 1.0) + special.gammaln(total) - special.gammaln(total + self.trials)
-        log_p = log_p + jnp.sum(each, axis=-1)
-        return jnp.where(valid & (jnp.sum(given, axis=-1) == self.trials), log_p, -jnp.inf)
+        given, gammaln, xp = as_float(y), special(self, y).gammaln, namespace(self, y)
+        valid = xp.all((given >= 0) & (given == xp.round(given)), axis=-1)
+        counts, total = xp.where(valid[..., None], given, 0.0), self.alpha.sum()
+        each = gammaln(self.alpha + counts) - gammaln(self.alpha) - gammaln(counts + 1)
+        log_p = gammaln(self.trials + 1.0) + gammaln(total) - gammaln(total + self.trials) + each.sum(-1)
+        return xp.where(valid & (given.sum(-1) == self.trials), log_p, -xp.inf)
 
     def entropy(self) -> Array:
         """The entropy of each class's count."""

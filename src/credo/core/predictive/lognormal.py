@@ -1,9 +1,11 @@
 """Positive outcomes whose logarithm is normal: what adds in logarithms multiplies in the outcome's own units."""
 
-import jax.numpy as jnp
+from typing import ClassVar
+
 from jaxtyping import Float
 
-from credo.core.arrays import Array, Numeric, as_float
+from credo.core.arrays import Array, Numeric, as_float, namespace
+from credo.core.loops import quiet
 from credo.core.predictive.real import Normal
 from credo.core.predictive.warped import Warp, Warped
 
@@ -13,19 +15,19 @@ class Logarithm(Warp):
 
     def __call__(self, y: Array) -> Array:
         """log y."""
-        return jnp.log(y)
+        return namespace(y).log(y)
 
     def inverse(self, z: Array) -> Array:
         """eᶻ."""
-        return jnp.exp(z)
+        return namespace(z).exp(z)
 
     def log_slope(self, y: Array) -> Array:
         """-log y."""
-        return -jnp.log(y)
+        return -namespace(y).log(y)
 
     def inside(self, y: Array) -> Array:
         """y > 0."""
-        return jnp.asarray(y) > 0
+        return y > 0
 
 
 class LogNormal(Warped):
@@ -39,6 +41,8 @@ class LogNormal(Warped):
 
     `covariance` is the joint covariance of f at the queries. Johnson, Kotz & Balakrishnan (1994), chapter 14.
     """
+
+    elementwise: ClassVar[bool] = True
 
     def __init__(
         self, location: Numeric, noise: Numeric, latent: Numeric, covariance: Float[Array, "q q"] | None = None
@@ -66,21 +70,24 @@ class LogNormal(Warped):
         return self.latent.std
 
     @property
+    @quiet
     def mean(self) -> Array:
         """e^(location + (noise + latent)/2), above the median e^location."""
-        return jnp.exp(self.location + 0.5 * self.latent.variance)
+        return namespace(self).exp(self.location + 0.5 * self.latent.variance)
 
     @property
+    @quiet
     def aleatoric(self) -> Array:
         """E[Var[y | f]]."""
-        noise, latent = self.latent.aleatoric, self.latent.epistemic
-        return jnp.expm1(noise) * jnp.exp(2 * self.location + noise + 2 * latent)
+        noise, latent, xp = self.latent.aleatoric, self.latent.epistemic, namespace(self)
+        return xp.expm1(noise) * xp.exp(2 * self.location + noise + 2 * latent)
 
     @property
+    @quiet
     def epistemic(self) -> Array:
         """Var[E[y | f]]."""
-        noise, latent = self.latent.aleatoric, self.latent.epistemic
-        return jnp.expm1(latent) * jnp.exp(2 * self.location + noise + latent)
+        noise, latent, xp = self.latent.aleatoric, self.latent.epistemic, namespace(self)
+        return xp.expm1(latent) * xp.exp(2 * self.location + noise + latent)
 
     @property
     def total(self) -> Array:

@@ -1,27 +1,22 @@
 """Mixtures: what several beliefs, or several draws from one, predict together."""
 
 from collections.abc import Callable, Sequence
+from typing import ClassVar, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jax.scipy import special
 from jaxtyping import Float, PRNGKeyArray
 
-from credo.core.arrays import Array, Numeric, as_float
+from credo.core.arrays import Array, Numeric, as_float, is_traced, namespace, special
 from credo.core.errors import DataError
-from credo.core.predictive.base import (
-    Index,
-    Predictive,
-    integrate_on_grid,
-    invert_cdf,
-    search_counts,
-    sum_over_counts,
-    tabled_quantile,
-)
+from credo.core.loops import integrate_on_grid, invert_cdf, quiet, search_counts, sum_over_counts
+from credo.core.predictive.base import Index, Predictive, as_index, size_of
 from credo.core.predictive.classes import Bernoulli, Categorical
+
+T = TypeVar("T")
 
 FEW = 16
 """So many components get a grid of their own for the entropy."""
@@ -40,24 +35,43 @@ class Mixture(Predictive):
     Where `within` neighbouring components are one noise of several, the disagreement among them is noise.
     """
 
+    elementwise: ClassVar[bool] = False
+
     weights: Float[Array, "k *m"] = eqx.field(converter=as_float)
     parts: tuple[Predictive, ...]
     within: int = eqx.field(static=True, default=1)
 
-    def each(self, ask: Callable[[Predictive], Array]) -> Array:
-        """ask(component) for every component, shape (k, …)."""
-        return jnp.concatenate([jax.vmap(ask)(part) for part in self.parts])
+    def each(self, ask: Callable[[Predictive], Array], y: Array | None = None) -> Array:
+        """ask(component) for every component, shape (k, …); y are outcomes or levels that it is asked about.
+
+        A stack of elementwise predictions is asked at once, with an axis for each that y has beyond the queries'.
+        """
+        asked = 0 if y is None else max(y.ndim - len(self.shape), 0)
+        axes = tuple(range(1, 1 + asked))
+        answers = [
+            of_stack(
+                ask,
+                jax.tree.map(lambda leaf: namespace(leaf).expand_dims(leaf, axes), part) if part.elementwise else part,
+            )
+            for part in self.parts
+        ]
+        return answers[0] if len(answers) == 1 else namespace(answers).concatenate(answers)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the batch of queries."""
+        return _member(self.parts[0], 0).shape
 
     def shares(self, values: Array) -> Array:
         """The weights with axes for those of values (k, …) that they lack: several outcomes first, columns last."""
         own = self.weights.shape[1:]
-        columns = len(self.parts[0].shape) - 1 - len(own) if own else 0
+        columns = len(self.shape) - len(own) if own else 0
         asked = values.ndim - 1 - len(own) - columns
         return self.weights.reshape(-1, *[1] * asked, *own, *[1] * columns)
 
     def average(self, values: Array) -> Array:
         """Σₖ wₖ valuesₖ."""
-        return jnp.sum(self.shares(values) * values, axis=0)
+        return (self.shares(values) * values).sum(0)
 
     @property
     def discrete(self) -> bool:  # type: ignore[override]
@@ -81,87 +95,102 @@ class Mixture(Predictive):
 
     def _disagreement(self) -> tuple[Array, Array]:
         """The variance of the components' means within groups of `within` neighbours, and that of the groups' means."""
-        means = self.each(lambda p: p.mean)
+        means, xp = self.each(lambda p: p.mean), namespace(self)
         if self.within == 1:
-            return jnp.zeros(means.shape[1:]), self.average((means - self.average(means)) ** 2)
+            return xp.zeros(means.shape[1:]), self.average((means - self.average(means)) ** 2)
         means = means.reshape(-1, self.within, *means.shape[1:])
         weights = self.weights.reshape(-1, self.within, *self.weights.shape[1:])
         weights = weights.reshape(*weights.shape, *[1] * (means.ndim - weights.ndim))
         mass = weights.sum(1)
-        center = (weights * means).sum(1) / jnp.where(mass > 0, mass, 1.0)
-        inside = jnp.sum(weights * (means - center[:, None]) ** 2, axis=(0, 1))
-        return inside, jnp.sum(mass * (center - jnp.sum(mass * center, axis=0)) ** 2, axis=0)
+        center = (weights * means).sum(1) / xp.where(mass > 0, mass, 1.0)
+        inside = (weights * (means - center[:, None]) ** 2).sum((0, 1))
+        return inside, (mass * (center - (mass * center).sum(0)) ** 2).sum(0)
 
     def log_prob(self, y: Numeric) -> Array:
         """log Σ wₖ pₖ(y)."""
-        each = self.each(lambda p: p.log_prob(y))
-        return special.logsumexp(each, axis=0, b=self.shares(each))
+        return self._log_probs(as_float(y))[0]
+
+    def _log_probs(self, y: Array) -> tuple[Array, Array]:
+        """log p(y), and log pₖ(y) of every component."""
+        each = self.each(lambda p: p.log_prob(y), y)
+        return special(each, self).logsumexp(each, axis=0, b=self.shares(each)), each
 
     def cdf(self, y: Numeric) -> Array:
         """Σ wₖ Fₖ(y)."""
-        return self.average(self.each(lambda p: p.cdf(y)))
+        at = as_float(y)
+        return self.average(self.each(lambda p: p.cdf(at), at))
 
-    @eqx.filter_jit
+    @quiet
     def entropy(self) -> Array:
         """-Σₖ wₖ ∫ pₖ log p, each on a grid that suits pₖ; where there are many, -∫ p log p on one grid for all."""
-        if self.weights.shape[0] > FEW:
-            return self._cross_entropy(None, *_place(self))
-        places = [jax.vmap(_place)(part) for part in self.parts]
-        center, scale = (jnp.concatenate(values) for values in zip(*places, strict=True))
-        components = jnp.arange(self.weights.shape[0])
-        return self.average(jax.lax.map(lambda k: self._cross_entropy(k, center[k], scale[k]), components))
-
-    def _cross_entropy(self, k: Array | None, center: Array, scale: Array) -> Array:
-        """-∫ pₖ log p, or -∫ p log p where k is None; `center` and `scale` say where pₖ lies."""
+        xp, k, components = namespace(self), self.weights.shape[0], -1 - len(self.shape)
+        few = k <= FEW
+        center, scale = (self.each(lambda p, i=i: _place(p)[i]) for i in range(2)) if few else _place(self)
 
         def integrand(y: Array) -> Array:
-            each = self.each(lambda p: p.log_prob(y))
-            log_p = special.logsumexp(each, axis=0, b=self.shares(each))
-            density = jnp.exp(log_p if k is None else each[k])
-            return -jnp.where(density > 0, density * log_p, 0.0)
+            log_p, each = self._log_probs(y)
+            # On the grid of each component, its own density.
+            own = xp.moveaxis(xp.diagonal(each, axis1=0, axis2=components), -1, components) if few else log_p
+            return -xp.where(own > -xp.inf, xp.exp(own) * log_p, 0.0)
 
-        return (sum_over_counts if self.discrete else integrate_on_grid)(integrand, center, scale)
-
-    def quantile(self, q: Numeric) -> Array:
-        """The smallest y with P(Y ≤ y) ≥ q; for k levels q the result has k rows."""
-        return tabled_quantile(self, q) if self.discrete else super().quantile(q)
+        integrate = sum_over_counts if self.discrete else integrate_on_grid
+        found = integrate(integrand, center, scale, size_of(self) * (k if few else 1))
+        return self.average(found) if few else found
 
     def _quantile(self, q: Array) -> Array:
         if self.discrete:
-            return search_counts(self, q)
+            return search_counts(self.cdf, q, self.mean, self.std)
         # The quantile of a mixture lies between the smallest and the largest of its components'.
-        each = self.each(lambda p: p._quantile(q))
-        return invert_cdf(self.cdf, q, jnp.min(each, axis=0), jnp.max(each, axis=0))
+        each = self.each(lambda p: p._quantile(q), q)
+        return invert_cdf(self.cdf, q, each.min(0), each.max(0))
 
     def _draw(self, key: PRNGKeyArray) -> Array:
         k_choice, k_draw = jr.split(key)
         chosen = jr.categorical(k_choice, jnp.log(self.weights), axis=0)
         if chosen.ndim:
-            outcomes = self.each(lambda p: p._draw(k_draw))
+            outcomes = jnp.concatenate([jax.vmap(lambda p: p._draw(k_draw))(part) for part in self.parts])
             chosen = chosen.reshape(1, *chosen.shape, *[1] * (outcomes.ndim - 1 - chosen.ndim))
             return jnp.take_along_axis(outcomes, jnp.broadcast_to(chosen, (1, *outcomes.shape[1:])), axis=0)[0]
         # One draw from each stack, of which the chosen component's is kept.
         first, out = 0, jnp.zeros(())
         for part in self.parts:
-            k = jax.tree.leaves(part)[0].shape[0]
             member = jax.tree.map(lambda leaf, at=chosen - first: leaf.at[at].get(mode="clip"), part)
             out = jnp.where(chosen >= first, member._draw(k_draw), out)
-            first += k
+            first += _count(part)
         return out
 
     def __getitem__(self, index: Index) -> "Mixture":
         """The predictions at some of the queries."""
-        where = jnp.asarray(index) if isinstance(index, list) else index
-        rows = where[0] if isinstance(where, tuple) else where
-        weights = self.weights if self.weights.ndim == 1 else self.weights[:, rows]
-        return Mixture(weights, tuple(jax.vmap(lambda p: p[where])(part) for part in self.parts), self.within)
+        where = as_index(index)
+        where = where if isinstance(where, tuple) else (where,)
+        xp, weights = namespace(self, where), self.weights
+        parts = tuple(of_stack(lambda p: p[(slice(None), *where) if p.elementwise else where], p) for p in self.parts)
+        return Mixture(weights if weights.ndim == 1 else xp.asarray(weights)[:, where[0]], parts, self.within)
+
+
+def of_stack(ask: Callable[..., T], part: Predictive, *rest: object) -> T:
+    """ask(component, …) of one stack, stacked: at once where that can be, else as `jax.vmap` does it."""
+    if part.elementwise:
+        return ask(part, *rest)
+    if is_traced(part):
+        return jax.vmap(ask)(part, *rest)
+    answers = [ask(*_member((part, *rest), k)) for k in range(_count(part))]
+    return jax.tree.map(lambda *leaves: namespace(leaves).stack(leaves), *answers)
+
+
+def _member(stack: T, k: int) -> T:
+    return jax.tree.map(lambda leaf: leaf[k], stack)
+
+
+def _count(part: Predictive) -> int:
+    return jax.tree.leaves(part)[0].shape[0]
 
 
 def _place(prediction: Predictive) -> tuple[Array, Array]:
     """Where a prediction lies and how wide it is: median and half the distance of the quartiles, or mean and std."""
     if prediction.discrete:
         return prediction.mean, prediction.std
-    quarter, median, three_quarters = jax.vmap(prediction._quantile)(jnp.asarray([0.25, 0.5, 0.75]))
+    quarter, median, three_quarters = prediction.quantile([0.25, 0.5, 0.75])
     return median, (three_quarters - quarter) / 2
 
 
@@ -169,13 +198,13 @@ def mixture(weights: Numeric, components: Sequence[Predictive]) -> Predictive:
     """The mixture of predictions of the same queries: classes mix into classes, all else into a `Mixture`."""
     if len(components) == 0:
         raise DataError("a mixture needs at least one component, found none")
-    w = as_float(weights)
+    w, xp = as_float(weights), namespace(weights, components)
     if w.shape != (len(components),):
         raise DataError(f"weights must have one entry per component ({len(components)}), found shape {w.shape}")
     for kind in (Categorical, Bernoulli):
         if all(isinstance(c, kind) for c in components):
-            means, noise = jnp.stack([c.mean for c in components]), jnp.stack([c.aleatoric for c in components])
-            return kind(jnp.tensordot(w, means, 1), jnp.tensordot(w, noise, 1))
+            means, noise = xp.stack([c.mean for c in components]), xp.stack([c.aleatoric for c in components])
+            return kind(xp.tensordot(w, means, 1), xp.tensordot(w, noise, 1))
     within = {c.within if isinstance(c, Mixture) else 1 for c in components}
     one = within.pop() if len(within) == 1 else 1
     groups: dict[jax.tree_util.PyTreeDef, list[tuple[Array, Predictive]]] = {}
@@ -183,20 +212,20 @@ def mixture(weights: Numeric, components: Sequence[Predictive]) -> Predictive:
         for shares, part in _stacks(component, one):
             groups.setdefault(jax.tree.structure(part), []).append((w[i] * shares, part))
     parts = tuple(
-        jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *[part for _, part in members])
+        jax.tree.map(lambda *leaves: xp.concatenate(leaves), *[part for _, part in members])
         for members in groups.values()
     )
     each = [shares for members in groups.values() for shares, _ in members]
     if max(shares.ndim for shares in each) > 1:  # those that change from query to query decide
         m = next(shares.shape[1:] for shares in each if shares.ndim > 1)
-        each = [jnp.broadcast_to(s.reshape(len(s), *(s.shape[1:] or (1,) * len(m))), (len(s), *m)) for s in each]
-    return Mixture(jnp.concatenate(each), parts, one)
+        each = [xp.broadcast_to(s.reshape(len(s), *(s.shape[1:] or (1,) * len(m))), (len(s), *m)) for s in each]
+    return Mixture(xp.concatenate(each), parts, one)
 
 
 def _stacks(prediction: Predictive, within: int) -> list[tuple[Float[Array, "k *m"], Predictive]]:
     """A prediction as weighted stacks of components: one of one, or those of a mixture."""
     if not isinstance(prediction, Mixture) or prediction.within != within:
-        return [(jnp.ones(1), jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], prediction))]
-    sizes = [jax.tree.leaves(part)[0].shape[0] for part in prediction.parts]
+        return [(np.ones(1), jax.tree.map(lambda leaf: leaf[None], prediction))]
+    sizes = [_count(part) for part in prediction.parts]
     ends = np.cumsum(sizes)
     return [(prediction.weights[end - k : end], p) for k, end, p in zip(sizes, ends, prediction.parts, strict=True)]

@@ -4,26 +4,25 @@ p(y) = N(g(y) | μ, noise + latent) g'(y),    P(Y ≤ y) = Φ((g(y) - μ)/σ),  
 """
 
 from abc import abstractmethod
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from credo.core.arrays import Array, Numeric
-from credo.core.predictive.base import Index, Predictive
+from credo.core.arrays import Array, Numeric, as_float, host, namespace
+from credo.core.loops import over_nodes, quiet
+from credo.core.predictive.base import Index, Predictive, size_of
 from credo.core.predictive.real import Normal
 from credo.core.pytrees import changed
 
-W = TypeVar("W", bound="Warped")
+P = TypeVar("P", bound="Warped")
 
 NODES = 24
 """Points of the Gauss-Hermite rule, for the function and for the noise."""
 
-_X, _W = np.polynomial.hermite_e.hermegauss(NODES)
-_W = _W / _W.sum()
+X, W = np.polynomial.hermite_e.hermegauss(NODES)
+W = W / W.sum()
 
 
 class Warp(eqx.Module):
@@ -43,7 +42,7 @@ class Warp(eqx.Module):
 
     def inside(self, y: Array) -> Array:
         """Whether g is defined at y."""
-        return jnp.ones(jnp.shape(y), bool)
+        return namespace(y).ones(np.shape(y), bool)
 
 
 class Warped(Predictive):
@@ -57,29 +56,47 @@ class Warped(Predictive):
     with a Gauss-Hermite rule for f and one for ε.
     """
 
+    elementwise: ClassVar[bool] = False
+
     latent: Normal
     warp: Warp
 
     @property
     def mean(self) -> Array:
         """E[g⁻¹(f + ε)]; g⁻¹(E[f]) is the median."""
-        return _moments(self)[0]
+        return self._moments()[0]
 
     @property
     def aleatoric(self) -> Array:
         """E[Var[y | f]]."""
-        return _moments(self)[1]
+        return self._moments()[1]
 
     @property
     def epistemic(self) -> Array:
         """Var[E[y | f]]."""
-        return _moments(self)[2]
+        return self._moments()[2]
 
     @property
     def total(self) -> Array:
         """aleatoric + epistemic."""
-        _, aleatoric, epistemic = _moments(self)
+        _, aleatoric, epistemic = self._moments()
         return aleatoric + epistemic
+
+    def _moments(self) -> tuple[Array, Array, Array]:
+        """Mean, aleatoric and epistemic variance of y."""
+        xp, z = namespace(self), self.latent
+        function, noise = xp.sqrt(xp.maximum(z.epistemic, 0.0)), xp.sqrt(z.aleatoric)
+        x = X.reshape(-1, *[1] * function.ndim)
+
+        def given(at: Array) -> Array:
+            """y for each node of the noise, given one of the function."""
+            return self._inverse(z.mean + function * at + noise * x)
+
+        y = over_nodes(xp, given, (x[:, None],), NODES * size_of(self))
+        means = xp.tensordot(y, W, ([1], [0]))
+        mean = xp.tensordot(W, means, 1)
+        aleatoric = xp.tensordot(W, xp.tensordot(xp.square(y - means[:, None]), W, ([1], [0])), 1)
+        return mean, aleatoric, xp.tensordot(W, xp.square(means - mean), 1)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -89,56 +106,39 @@ class Warped(Predictive):
     def log_prob(self, y: Numeric) -> Array:
         """log N(g(y) | μ, σ²) + log g'(y); -∞ where g is not defined."""
         at, inside = self._within(y)
-        return jnp.where(inside, self.latent.log_prob(self.warp(at)) + self.warp.log_slope(at), -jnp.inf)
+        z, log_slope = host((self.warp(at), self.warp.log_slope(at)))
+        return namespace(self, at).where(inside, self.latent.log_prob(z) + log_slope, -np.inf)
 
     def cdf(self, y: Numeric) -> Array:
         """Φ((g(y) - μ)/σ)."""
         at, inside = self._within(y)
-        return jnp.where(inside, self.latent.cdf(self.warp(at)), 0.0)
+        return namespace(self, at).where(inside, self.latent.cdf(host(self.warp(at))), 0.0)
 
     def entropy(self) -> Array:
         """H[z] - E[log g'(y)], z = g(y)."""
-        return _entropy(self)
+        y = self._inverse(self.latent.mean + self.latent.std * X.reshape(-1, *[1] * self.latent.mean.ndim))
+        return self.latent.entropy() - namespace(y).tensordot(W, host(self.warp.log_slope(y)), 1)
 
     def _within(self, y: Numeric) -> tuple[Array, Array]:
         """y, the median in the place of what g is not defined at, and where it is."""
-        given = jnp.asarray(y, float)
-        inside = self.warp.inside(given)
-        return jnp.where(inside, given, self.warp.inverse(self.latent.mean)), inside
+        given = as_float(y)
+        inside = host(self.warp.inside(given))
+        return namespace(self, given).where(inside, given, self._inverse(self.latent.mean)), inside
+
+    @quiet
+    def _inverse(self, z: Array) -> Array:
+        return host(self.warp.inverse(z))
 
     def _quantile(self, q: Array) -> Array:
-        return self.warp.inverse(self.latent._quantile(q))
+        return self._inverse(self.latent._quantile(q))
 
     def _draw(self, key: PRNGKeyArray) -> Array:
         return self.warp.inverse(self.latent._draw(key))
 
-    def marginal(self: W) -> W:
+    def marginal(self: P) -> P:
         """Without the covariance between queries."""
         return changed(self, latent=self.latent.marginal())
 
-    def __getitem__(self: W, index: Index) -> W:
+    def __getitem__(self: P, index: Index) -> P:
         """The predictions at some of the queries."""
         return changed(self, latent=self.latent[index])
-
-
-@eqx.filter_jit
-def _moments(p: Warped) -> tuple[Array, Array, Array]:
-    """Mean, aleatoric and epistemic variance of y."""
-    function, noise = jnp.sqrt(jnp.maximum(p.latent.epistemic, 0.0)), jnp.sqrt(p.latent.aleatoric)
-    x, w = jnp.asarray(_X), jnp.asarray(_W)
-
-    def given(at: Array) -> tuple[Array, Array]:
-        """E[y | f] and Var[y | f]."""
-        y = p.warp.inverse(p.latent.mean + function * at + noise * x.reshape(-1, *[1] * function.ndim))
-        mean = jnp.tensordot(w, y, 1)
-        return mean, jnp.tensordot(w, jnp.square(y - mean), 1)
-
-    means, variances = jax.lax.map(given, x)
-    mean = jnp.tensordot(w, means, 1)
-    return mean, jnp.tensordot(w, variances, 1), jnp.tensordot(w, jnp.square(means - mean), 1)
-
-
-@eqx.filter_jit
-def _entropy(p: Warped) -> Array:
-    y = p.warp.inverse(p.latent.mean + p.latent.std * jnp.asarray(_X).reshape(-1, *[1] * p.latent.mean.ndim))
-    return p.latent.entropy() - jnp.tensordot(jnp.asarray(_W), p.warp.log_slope(y), 1)

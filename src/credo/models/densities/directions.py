@@ -14,7 +14,8 @@ from jax.scipy import special
 from jaxtyping import Float, PRNGKeyArray
 
 from credo.core.arrays import Array, as_float
-from credo.core.predictive.base import Predictive, invert_cdf
+from credo.core.loops import invert_cdf
+from credo.core.predictive.base import Predictive
 from credo.core.special import LOG_2PI
 
 LEAST, MOST = 1e-8, 1e7

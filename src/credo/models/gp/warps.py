@@ -19,9 +19,9 @@ from jaxtyping import Float
 
 from credo.core.arrays import Array, put
 from credo.core.errors import DataError
+from credo.core.loops import invert_cdf
 from credo.core.params import positive, real
 from credo.core.predictive import Warp
-from credo.core.predictive.base import invert_cdf
 from credo.core.predictive.lognormal import Logarithm
 from credo.core.pytrees import changed
 from credo.infer.priors import LogScalePenalty, NormalPenalty
