@@ -133,7 +133,7 @@ def _refuse_compressed(infos: Iterable[zipfile.ZipInfo], source: Path) -> None:
 def _encode(value: Any, arrays: dict[str, np.ndarray], where: str) -> Any:
     if value is None or isinstance(value, bool | int | str):
         return value
-    if isinstance(value, float):
+    if isinstance(value, float) and not isinstance(value, np.generic):
         return value if math.isfinite(value) else {"float": repr(value)}
     if isinstance(value, jax.Array | np.ndarray | np.generic):
         array = np.asarray(value)
