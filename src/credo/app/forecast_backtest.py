@@ -11,12 +11,12 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-from credo.core.arrays import put
 from credo.core.predictive import LogNormal, Normal
 from credo.evaluate.scores import crps
-from credo.models.lds.kalman import StateLaw, SystemMatrices
+from credo.models.lds.kalman import StateLaw
 from credo.models.structural import Structural
 from credo.models.structural.forecast import moments
+from credo.models.structural.univariate_kalman import SeriesSystem
 
 MOST_ORIGINS = 60
 LEVELS = (0.5, 0.95)
@@ -73,26 +73,23 @@ def backtest(
 ) -> Backtest:
     """Forecasts of a belief that has seen nothing and whose numbers were learned on the first `train` steps."""
     after = belief.condition(y, inputs=inputs, missing=True)
-    assert after.past is not None
+    assert after.past is not None and after.scales is not None
     filtered = after.filter()
-    means, covariances = np.asarray(filtered.mean), np.asarray(filtered.covariance)
-    start, steps = after.matrices(after.past.inputs)
+    system, noise = after.system(after.past.inputs, after.scales), float(after.noise)
     origins = origins_of(len(y), train)
     mean, std = np.full((len(origins), horizon), np.nan), np.full((len(origins), horizon), np.nan)
     for i, origin in enumerate(origins):
         reach = min(horizon, len(y) - 1 - int(origin))
-        system = _after(steps, int(origin) + 1, reach)
-        told, noise, doubt = moments(system, start, StateLaw(means[origin], covariances[origin]), reach)
+        state = StateLaw(filtered.mean[origin], filtered.covariance[origin])
+        told, doubt = moments(_after(system, int(origin) + 1, reach), state, reach)
         mean[i, :reach], std[i, :reach] = told, np.sqrt(noise + np.diagonal(doubt).clip(0.0))
     outcome = outcomes_after(y, origins, horizon)
     return Backtest(origins, mean, std, outcome, score(mean, std, outcome, unit, belief.log))
 
 
-def _after(steps: SystemMatrices, begin: int, count: int) -> SystemMatrices:
+def _after(system: SeriesSystem, begin: int, count: int) -> SeriesSystem:
     """The matrices of `count` steps from `begin` on."""
-    if steps.emission.ndim == 2:
-        return steps
-    return steps._replace(emission=put(np.asarray(steps.emission)[begin : begin + count]))
+    return system if system.emission.ndim == 1 else system._replace(emission=system.emission[begin : begin + count])
 
 
 def naive(y: np.ndarray, period: int, train: int, horizon: int) -> tuple[Backtest, float]:
@@ -137,7 +134,7 @@ def score(mean: np.ndarray, std: np.ndarray, outcome: np.ndarray, unit: float, l
     z = error.copy()
     m, s, y = mean[known], np.maximum(np.asarray(std)[known], 1e-300), outcome[known]
     error[known] = np.abs(y - (np.exp(m) if log else m))
-    told = (LogNormal if log else Normal)(put(m), put(s**2), put(np.zeros_like(m)))
+    told = (LogNormal if log else Normal)(m, s**2, np.zeros_like(m))
     surprise[known] = np.asarray(crps(told, y, pointwise=True))
     z[known] = np.abs((np.log(y) if log else y) - m) / s
     inside = [np.where(known, z <= _half_width(level), np.nan) for level in LEVELS]

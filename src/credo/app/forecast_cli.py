@@ -16,7 +16,6 @@ from credo.app.report.words import count, number, percent
 from credo.app.schema import check_column
 from credo.app.tables import Table, numbers
 from credo.app.terminal import echo_table
-from credo.core.arrays import put
 from credo.core.checks import check_count
 from credo.core.errors import DataError
 from credo.core.predictive import LogNormal, Normal, Predictive
@@ -170,9 +169,8 @@ def _at(model: SeriesModel, belief: Any, slots: np.ndarray, inputs: np.ndarray, 
     future = _complete(model, inputs[last + 1 : last + 1 + ahead], needed) if ahead else None
     smoothed = belief.smooth(ahead, inputs=future)
     rows = belief.past.inputs if future is None else np.concatenate([belief.past.inputs, future])
-    emission = np.asarray(belief.matrices(rows)[1].emission).reshape(-1, smoothed.mean.shape[1])
-    h = np.broadcast_to(emission, smoothed.mean.shape)[slots]
-    mean, covariance = np.asarray(smoothed.mean)[slots], np.asarray(smoothed.covariance)[slots]
+    h = np.broadcast_to(belief.system(rows, belief.scales).emission, smoothed.mean.shape)[slots]
+    mean, covariance = smoothed.mean[slots], smoothed.covariance[slots]
     doubt = np.einsum("ti,tij,tj->t", h, covariance, h).clip(0.0)
     noise = np.full(len(slots), float(belief.noise))
-    return (LogNormal if belief.log else Normal)(put((h * mean).sum(axis=1)), put(noise), put(doubt))
+    return (LogNormal if belief.log else Normal)((h * mean).sum(axis=1), noise, doubt)

@@ -14,8 +14,8 @@ from abc import abstractmethod
 from typing import Any, ClassVar
 
 import equinox as eqx
-import jax
 
+from credo.core.arrays import Array
 from credo.core.errors import DataError
 from credo.core.method import TakesMethods, check_using, methods_of
 from credo.core.predictive import Predictive
@@ -37,7 +37,7 @@ class Belief(eqx.Module, TakesMethods):
         """Bayes' rule on `statistics`."""
 
     @abstractmethod
-    def evidence_of(self, statistics: Any) -> jax.Array:
+    def evidence_of(self, statistics: Any) -> Array:
         """log p(data | belief) from `statistics`; traceable."""
 
     @abstractmethod
@@ -63,11 +63,12 @@ class Belief(eqx.Module, TakesMethods):
         """The names of the methods that `condition` and `fit` take as `using=`, which follow from its abilities."""
         return {verb: tuple(sorted(cls.__name__ for cls in methods_of(self, verb))) for verb in ("condition", "fit")}
 
-    def log_evidence(self, *data: Any, **options: Any) -> jax.Array:
+    def log_evidence(self, *data: Any, **options: Any) -> Array:
         """log p(data | belief) = log ∫ p(data | θ) p(θ) dθ."""
-        return self.log_evidence_of(self.statistics(*data, **options))
+        told = self.told(*data)
+        return told.log_evidence_of(told.statistics(*data, **options))
 
-    def log_evidence_of(self, statistics: Any) -> jax.Array:
+    def log_evidence_of(self, statistics: Any) -> Array:
         """`evidence_of`, compiled."""
         return _evidence(self, statistics)
 
@@ -104,5 +105,5 @@ class Belief(eqx.Module, TakesMethods):
 
 
 @eqx.filter_jit
-def _evidence(belief: Belief, statistics: Any) -> jax.Array:
+def _evidence(belief: Belief, statistics: Any) -> Array:
     return belief.evidence_of(statistics)

@@ -160,3 +160,14 @@ class LogitPenalty(Penalty):
     def log_slope(self, value: Array) -> Array:
         """log θ(1 - θ)."""
         return jnp.log(value) + jnp.log1p(-value)
+
+    def on_host(self) -> OnHost:
+        """Σ log_prob as a function of logit θ, with its gradient, in NumPy."""
+        mode, spread = np.ravel(self.mode), float(self.spread)
+        center = np.log(mode) - np.log1p(-mode)
+
+        def penalty(odds: np.ndarray) -> tuple[float, np.ndarray]:
+            z = (odds - center) / spread
+            return -0.5 * float(np.sum(z**2)), -z / spread
+
+        return penalty

@@ -39,6 +39,12 @@ def peer(y, values, start, **options):
     return model.smooth([values[name] for name in model.param_names])
 
 
+def start_of(after, inputs=np.zeros((1, 0))):  # noqa: B008
+    """The law of the first state."""
+    system = after.system(inputs, after.scales)
+    return system.mean, system.covariance
+
+
 X = np.random.default_rng(5).normal(size=(T + 3, 2))
 RICH = Trend(0.3, 0.02) + Seasonal(4, variance=0.05) + Cycle(9.0, 0.2, 0.9) + AR(2, [0.5, -0.3], 0.4)
 RICH = RICH + Regression(("a", "b"))
@@ -73,8 +79,7 @@ def rich():
     """The model with everything in it after a series with gaps, and statsmodels' of the same."""
     y = wandering()
     after = RICH.condition(y, inputs=X[:T], missing=True)
-    start, _ = after.system(jnp.asarray(X), after.scales)
-    return y, after, peer(y, RICH_VALUES, start, exog=X[:T], **RICH_OPTIONS)
+    return y, after, peer(y, RICH_VALUES, start_of(after, X), exog=X[:T], **RICH_OPTIONS)
 
 
 def test_the_evidence_is_statsmodels_log_likelihood(rich):
@@ -128,8 +133,7 @@ def test_two_halves_are_the_whole(rich):
 def test_waves_are_statsmodels():
     y = wandering(1)
     after = WAVES.condition(y, missing=True)
-    start, _ = after.system(jnp.zeros((1, 0)), after.scales)
-    want = peer(y, WAVES_VALUES, start, level="llevel", freq_seasonal=[{"period": 7.5, "harmonics": 2}])
+    want = peer(y, WAVES_VALUES, start_of(after), level="llevel", freq_seasonal=[{"period": 7.5, "harmonics": 2}])
     np.testing.assert_allclose(WAVES.log_evidence(y, missing=True), want.llf, rtol=1e-9)
     np.testing.assert_allclose(after.predict(3).mean, want.forecast(3), rtol=1e-9)
 
@@ -137,8 +141,8 @@ def test_waves_are_statsmodels():
 def test_waves_of_half_the_period_have_one_state():
     part = Seasonal(4, harmonics=2)
     assert part.states == ("wave 1", "wave 1*", "wave 2")
-    block = part.block(WAVES.condition(wandering(), missing=True).scales)
-    np.testing.assert_allclose(block.transition, [[0, 1, 0], [-1, 0, 0], [0, 0, -1]], atol=1e-15)
+    system = part.system(WAVES.condition(wandering(), missing=True).scales)
+    np.testing.assert_allclose(system.transition, [[0, 1, 0], [-1, 0, 0], [0, 0, -1]], atol=1e-15)
 
 
 def test_the_future_covaries_as_simulated_paths_of_the_states(rng):
@@ -215,8 +219,7 @@ def test_well_known_series(name):
     values = {f"sigma2.{k}": v for k, v in values.items()}
     values |= {"frequency.cycle": 2 * np.pi / 11, "damping.cycle": 0.95}
     after = model.condition(y, missing=True)
-    start, _ = after.system(jnp.zeros((1, 0)), after.scales)
-    want = peer(y, values, start, **options)
+    want = peer(y, values, start_of(after), **options)
     np.testing.assert_allclose(model.log_evidence(y, missing=True), want.llf, rtol=1e-8)
     np.testing.assert_allclose(after.predict(3).mean, want.forecast(3), rtol=1e-6)
 

@@ -22,7 +22,7 @@ from credo.core.errors import DataError
 from credo.infer.averaging import Averaged
 from credo.infer.learning import Evidence, Learned
 from credo.infer.optimize import gradient_differences
-from credo.infer.priors import Priors, as_densities
+from credo.infer.priors import PenaltyDensity, Priors, as_densities
 from credo.infer.target import ParameterSpace, Target
 
 
@@ -56,18 +56,29 @@ class HyperDensity(NamedTuple):
     @classmethod
     def of(cls, belief: Any, slots: params.Layout, statistics: object, priors: Priors) -> "HyperDensity":
         """With penalties as the densities that are as wide."""
-        densities = as_densities(priors)
-        return cls(Evidence().objective(belief, slots, statistics, densities), belief, slots, statistics, densities)
+        return cls(
+            Evidence().objective(belief, slots, statistics, priors), belief, slots, statistics, as_densities(priors)
+        )
 
     def value_and_grad(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
         """The log density and its gradient."""
         value, gradient = self.inner.value_and_grad(vector)
-        more, slope = _jacobian(jnp.asarray(vector), self.slots, frozenset(self.priors))
-        return value + float(more), gradient + np.asarray(slope)
+        more, slope = self._density(vector)
+        return value + more, gradient + slope
 
     def value(self, vector: np.ndarray) -> float:
         """The log density."""
-        return self.inner.value(vector) + float(_jacobian(jnp.asarray(vector), self.slots, frozenset(self.priors))[0])
+        return self.inner.value(vector) + self._density(vector)[0]
+
+    def _density(self, vector: np.ndarray) -> tuple[float, np.ndarray | float]:
+        """What makes a density of u of the prior: the mass of a penalty, which is one of u already, or a Jacobian."""
+        kept = {p: prior.penalty for p, prior in self.priors.items() if isinstance(prior, PenaltyDensity)}
+        mass = sum(np.size(params.learnable(self.belief)[p]) * float(prior.log_mass) for p, prior in kept.items())
+        proper = frozenset(self.priors) - frozenset(kept)
+        if not proper:
+            return -mass, 0.0
+        more, slope = _jacobian(jnp.asarray(vector), self.slots, proper)
+        return float(more) - mass, np.asarray(slope)
 
     def values(self, vectors: np.ndarray) -> np.ndarray:
         """The log density at every row; one by one where the belief has its own way of computing it."""

@@ -7,24 +7,25 @@ Harvey (1989), "Forecasting, structural time series models and the Kalman filter
 """
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Inexact
 
-from credo.core.arrays import Array, is_traced, put
+from credo.core.arrays import Array, Numeric, as_float, namespace
 from credo.core.belief import Belief
+from credo.core.checks import ArrayLike
 from credo.core.errors import DataError
 from credo.core.predictive import Predictive
 from credo.core.pytrees import changed
+from credo.models.structural.univariate_kalman import SeriesSystem
 
 if TYPE_CHECKING:
     from credo.models.structural.belief import Structural
     from credo.models.structural.series import Series
 
-Number: TypeAlias = Float[Array | np.ndarray, ""] | float
+Number: TypeAlias = Float[Array, ""] | float
 
 WIDE = 10.0
 """The start of a level is this many standard deviations of the series wide."""
@@ -39,13 +40,13 @@ DOUBLINGS = 24
 class SeriesScales(eqx.Module):
     """How large the numbers of a series are: parts take from it where states start and where learning begins."""
 
-    center: Float[Array | np.ndarray, ""]
+    center: Float[Array, ""]
     """The mean of the outcomes."""
-    spread: Float[Array | np.ndarray, ""]
+    spread: Float[Array, ""]
     """Their standard deviation."""
-    step: Float[Array | np.ndarray, ""]
+    step: Float[Array, ""]
     """The root mean square of the change from one time to the next."""
-    inputs: Float[Array | np.ndarray, " d"]
+    inputs: Float[Array, " d"]
     """The standard deviation of each input."""
 
     @classmethod
@@ -62,20 +63,6 @@ class SeriesScales(eqx.Module):
         widths = np.where(widths > 1e-12 * heights, widths, np.where(heights > 0, heights, 1.0))
         center = float(seen.mean()) if len(seen) else 0.0
         return cls(*(np.asarray(v, dtype=float) for v in (center, spread, step or spread, widths)))
-
-
-class Block(NamedTuple):
-    """The matrices of one part."""
-
-    transition: Float[Array, "n n"]
-    """F"""
-    noise: Float[Array, " n"]
-    """The variances q of what is new in each state at each time."""
-    weights: Float[Array, " n"]
-    """h; for a regression the inputs of each time take its place."""
-    mean: Float[Array, " n"]
-    """of the state at the first time"""
-    covariance: Float[Array, "n n"]
 
 
 class Part(Belief):
@@ -95,8 +82,8 @@ class Part(Belief):
         """The names of its states."""
 
     @abstractmethod
-    def block(self, scales: SeriesScales) -> Block:
-        """Its matrices, and the law of its state at the first time."""
+    def system(self, scales: SeriesScales) -> SeriesSystem:
+        """Its matrices, and the law of its state at the first time; also of complex numbers (`learning`)."""
 
     def initial(self, scales: SeriesScales) -> dict[str, Number]:
         """The numbers by field at which learning begins; what is None is not learned."""
@@ -108,24 +95,20 @@ class Part(Belief):
 
     def adapt(self, scales: SeriesScales) -> "Part":
         """The part with the numbers at which learning begins."""
-        found = {field: put(v) for field, v in self.initial(scales).items() if getattr(self, field) is not None}
+        found = {field: as_float(v) for field, v in self.initial(scales).items() if getattr(self, field) is not None}
         return changed(self, **found)
 
     # ------------------------------------------------------------------ as a belief
 
-    def told(self, *data: Any) -> "Structural":
+    def told(self, *data: object) -> "Structural":
         """The model with no other part."""
         from credo.models.structural.belief import Structural
 
         return Structural(self)
 
-    def statistics(self, *data: Any, **options: Any) -> "Series":
+    def statistics(self, y: ArrayLike, inputs: ArrayLike | None = None, missing: bool = False) -> "Series":
         """Those of the model with no other part, as all that follows."""
-        return self.told().statistics(*data, **options)
-
-    def prepare(self, *data: Any, **options: Any) -> "tuple[Structural, Series]":
-        """With the numbers at which learning begins."""
-        return self.told().prepare(*data, **options)
+        return self.told().statistics(y, inputs, missing)
 
     def condition_on(self, statistics: "Series") -> "Structural":
         """The law of the state after the series."""
@@ -135,9 +118,9 @@ class Part(Belief):
         """log p(y₁…y_T)."""
         return self.told().evidence_of(statistics)
 
-    def predict(self, steps: int = 1, **options: Any) -> Predictive:
+    def predict(self, steps: int = 1, inputs: ArrayLike | None = None) -> Predictive:
         """Not before any data."""
-        return self.told().predict(steps, **options)
+        return self.told().predict(steps, inputs)
 
     def __add__(self, other: object) -> "Structural":
         """The model of both parts together."""
@@ -155,19 +138,19 @@ class Part(Belief):
         return describe_part(self)
 
 
-def variance_of(value: Any) -> Float[Array, ""]:
+def as_number(value: Numeric | None) -> Array | None:
+    """A learnable number as an array; None stays None."""
+    return None if value is None else as_float(value)
+
+
+def variance_of(value: Inexact[Array, ""] | None) -> Inexact[Array, ""]:
     """A variance that may be None: what does not change has variance 0."""
-    return jnp.zeros(()) if value is None else jnp.asarray(value)
+    return np.zeros(()) if value is None else value
 
 
-def as_number(value: Any) -> Any:
-    """A learnable number as an array; None stays None, and what is traced stays as it is."""
-    return value if value is None or is_traced(value) else put(np.asarray(value, dtype=float))
-
-
-def stationary(transition: Float[Array, "n n"], noise: Float[Array, "n n"]) -> Float[Array, "n n"]:
-    """P = FPFᵀ + Q for a stable F, as the sum Σ FᵏQ(Fᵏ)ᵀ by doubling. Anderson & Moore (1979), section 6.7."""
-    power, total = transition, noise
+def stationary(transition: Inexact[Array, "n n"], noise: Inexact[Array, " n"]) -> Inexact[Array, "n n"]:
+    """P = FPFᵀ + diag(q) for a stable F, as the sum Σ FᵏQ(Fᵏ)ᵀ by doubling. Anderson & Moore (1979), section 6.7."""
+    power, total = transition, namespace(transition, noise).diag(noise)
     for _ in range(DOUBLINGS):
         total = total + power @ total @ power.T
         power = power @ power

@@ -1,4 +1,4 @@
-"""Structural time series: parts that add up, as one linear Gaussian state space model on the code of Kalman.
+"""Structural time series: parts that add up, as one linear Gaussian state space model.
 
     yₜ = Σ parts hᵀzₜ + εₜ, εₜ ~ N(0, noise)
 
@@ -6,38 +6,38 @@
     after = credo.fit(model, y)
     after.predict(24), after.components(steps=24)
 
-Variances and the like are learned by the evidence, whose gradient is exact (`models.lds.score`). The states start from
+Variances and the like are learned by the evidence, whose gradient is exact (`univariate_kalman`). The states start from
 a proper law that is wide at the scale of the data (see the parts), so that models with different parts can be compared
 by their evidence. Where the start should not matter, condition on the first outcomes:
 `model.condition(y[:d]).log_evidence(y[d:])` is what others call the diffuse log-likelihood.
 Harvey (1989); Durbin & Koopman (2012), chapters 2-4.
 """
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 import equinox as eqx
-import jax.numpy as jnp
-import jax.scipy.linalg as jsp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
-from credo.core.arrays import Array, put
+from credo.core.arrays import Array, Numeric, as_float, is_traced, namespace
 from credo.core.belief import Belief
 from credo.core.checks import ArrayLike, check_count
 from credo.core.errors import DataError
-from credo.core.padding import bucket, pad_rows
-from credo.core.params import positive
+from credo.core.params import Layout, positive
 from credo.core.predictive import LogNormal, Normal, Predictive
 from credo.core.pytrees import changed
-from credo.models.lds import kalman
-from credo.models.lds.kalman import FilterInputs, StateLaw, SystemMatrices
-from credo.models.lds.score import log_likelihood
+from credo.infer.priors import Penalty, Prior
+from credo.models.lds.kalman import StateLaw
 from credo.models.state_laws import FilteredStates, SmoothedStates
 from credo.models.structural.base import Part, SeriesScales, as_number, variance_of
 from credo.models.structural.forecast import forecast
-from credo.models.structural.learning import StructuralEvidence, weak_priors
+from credo.models.structural.learning import StructuralEvidence, StructuralObjective, weak_priors
 from credo.models.structural.parts import Level, Regression, Trend
 from credo.models.structural.series import Series, logarithms, read_inputs, read_outcomes, series_of
+from credo.models.structural.univariate_kalman import SeriesSystem, evidence, filtered_states, run, smoothed_states
+
+S = TypeVar("S", bound=FilteredStates)
 
 
 class Past(eqx.Module):
@@ -72,14 +72,15 @@ class Structural(Belief):
 
     def __init__(
         self,
-        *parts: Any,
-        noise: float | Array | None = 1.0,
-        start: Any = None,
+        *parts: object,
+        noise: Numeric | None = 1.0,
+        start: tuple[Numeric, Numeric] | None = None,
         scales: SeriesScales | None = None,
         state: StateLaw | None = None,
         past: Past | None = None,
         log: bool = False,
     ):
+        self.parts = tuple(part for part in parts if isinstance(part, Part))
         for part in parts:
             if not isinstance(part, Part):
                 raise DataError(f"a structural model is made of parts such as Level(), found {type(part).__name__}")
@@ -93,9 +94,8 @@ class Structural(Belief):
             )
         if sum(isinstance(part, Regression) for part in parts) > 1:
             raise DataError("found several Regression() parts; one takes all inputs")
-        self.parts = parts
         self.noise = as_number(noise)
-        self.start = None if start is None else StateLaw(*(as_number(a) for a in start))
+        self.start = None if start is None else StateLaw(*(as_float(a) for a in start))
         self.scales, self.state, self.past, self.log = scales, state, past, bool(log)
 
     def __add__(self, other: object) -> "Structural":
@@ -132,24 +132,34 @@ class Structural(Belief):
         found = [part for part in self.parts if isinstance(part, Regression)]
         return found[0].names if found else ()
 
-    def system(self, inputs: Float[Array, "t d"], scales: SeriesScales) -> tuple[StateLaw, SystemMatrices]:
-        """The law of the first state, and the matrices of every time."""
-        blocks = [part.block(scales) for part in self.parts]
-        transition = jsp.block_diag(*(b.transition for b in blocks))
-        noise = jnp.diag(jnp.concatenate([b.noise for b in blocks]))
-        weights = [b.weights for b in blocks]
-        if self.input_names != ():  # the inputs of each time are the weights of the regression
-            each = zip(self.parts, weights, strict=True)
-            weights = [inputs if isinstance(part, Regression) else jnp.tile(w, (len(inputs), 1)) for part, w in each]
-        emission = jnp.concatenate(weights, axis=-1)[..., None, :]
-        n, start = len(transition), self.start
+    def system(self, inputs: Float[Array, "t d"], scales: SeriesScales) -> SeriesSystem:
+        """The matrices of all parts; the inputs of each time are the emission of a regression."""
+        systems = [part.system(scales) for part in self.parts]
+        each = zip(systems, self.parts, strict=True)
+        systems = [own._replace(emission=inputs) if isinstance(part, Regression) else own for own, part in each]
+        whole, start = SeriesSystem.joined(*systems), self.start
         if start is None:
-            start = StateLaw(jnp.concatenate([b.mean for b in blocks]), jsp.block_diag(*(b.covariance for b in blocks)))
-        elif start.mean.shape != (n,) or start.covariance.shape != (n, n):
+            return whole
+        n = len(whole.noise)
+        if start.mean.shape != (n,) or start.covariance.shape != (n, n):
             found = f"{start.mean.shape} and {start.covariance.shape}"
             raise DataError(f"start must be a mean of shape ({n},) and a covariance of shape ({n}, {n}), found {found}")
-        observation = variance_of(self.noise).reshape(1, 1)
-        return start, SystemMatrices.of(transition, noise, emission, observation)
+        return whole._replace(mean=start.mean, covariance=start.covariance)
+
+    def observed(self, series: Series) -> tuple[SeriesSystem, Float[Array, " t"], Bool[Array, " t"]]:
+        """What a pass over a series takes: the matrices with the noise, the outcomes, and which were seen.
+
+        Where a state is known already, the series goes on from it: it is the law of a time before, of which nothing was
+        seen.
+        """
+        whole, y, seen = self.system(series.inputs, series.scales), series.y, series.seen
+        if self.state is not None:
+            xp = namespace(whole, series, self.state)
+            h = whole.emission
+            h = h if h.ndim == 1 else xp.concatenate([xp.zeros_like(h[:1]), h])
+            whole = whole._replace(emission=h, mean=self.state.mean, covariance=self.state.covariance)
+            y, seen = xp.concatenate([xp.zeros(1), y]), xp.concatenate([xp.zeros(1, bool), seen])
+        return SeriesSystem.joined(whole, SeriesSystem.white_noise(variance_of(self.noise))), y, seen
 
     # ------------------------------------------------------------------ data
 
@@ -180,14 +190,13 @@ class Structural(Belief):
         named = changed(self, parts=parts)
         series = named.statistics(y, inputs, missing)
         scales = series.scales
-        noise = None if self.noise is None else put(scales.step**2 / 3)
+        noise = None if self.noise is None else as_float(scales.step**2 / 3)
         return changed(named, parts=tuple(part.adapt(scales) for part in parts), noise=noise), series
 
     def condition_on(self, statistics: Series) -> "Structural":
         """The law of the state after the series, by the Kalman filter; it goes on where the last one ended."""
-        filtered = _filter(self._light(), statistics)
-        last = int(statistics.length) - 1
-        state = StateLaw(put(np.asarray(filtered.mean)[last]), put(np.asarray(filtered.covariance)[last]))
+        filtered = run(filtered_states, *self.observed(statistics.cut()))
+        state = StateLaw(filtered.mean[-1, :-1], filtered.covariance[-1, :-1, :-1])
         past = Past(*statistics.unpadded())
         if self.past is not None:
             past = Past(np.concatenate([self.past.y, past.y]), np.concatenate([self.past.inputs, past.inputs]))
@@ -195,19 +204,13 @@ class Structural(Belief):
 
     def evidence_of(self, statistics: Series) -> Float[Array, ""]:
         """log p(y₁…y_T) = Σₜ log p(yₜ | y₁…yₜ₋₁); of logarithms, with -Σₜ log yₜ."""
-        return log_likelihood(self._given(statistics)) + statistics.jacobian
+        if is_traced(self, statistics):
+            return evidence(*self.observed(statistics)) + statistics.jacobian
+        return run(evidence, *self.observed(statistics.cut(seen=True))) + statistics.jacobian
 
-    def _given(self, series: Series) -> FilterInputs:
-        start, system = self.system(series.inputs, series.scales)
-        return FilterInputs(start, system, series.y, series.seen, jnp.zeros(len(series.y), bool), self.state)
-
-    def log_evidence_of(self, statistics: Series) -> Array:
-        """`evidence_of`, compiled once for every bucket of lengths."""
-        return super(Structural, self._light()).log_evidence_of(statistics)
-
-    def _light(self) -> "Structural":
-        """Without the past, whose length would ask for a compilation of its own; logarithms are the data's affair."""
-        return changed(self, past=None, log=False)
+    def log_evidence_of(self, statistics: Series) -> Float[Array, ""]:
+        """`evidence_of`; what is long is compiled by itself."""
+        return self.evidence_of(statistics)
 
     def unconditioned(self) -> "Structural":
         """As before any data, with what was learned."""
@@ -215,13 +218,17 @@ class Structural(Belief):
 
     # ------------------------------------------------------------------ learning
 
-    def learner(self, priors: dict[str, Any]) -> StructuralEvidence:
+    def learner(self, priors: Mapping[str, Prior]) -> StructuralEvidence:
         """The evidence by gradient; a variance that ends at zero is a note."""
         return StructuralEvidence()
 
-    def default_priors(self, statistics: Series) -> dict[str, Any]:
+    def default_priors(self, statistics: Series) -> dict[str, Penalty]:
         """Weak priors on the logarithms of all variances, at the scale of the data: see `typical` of each part."""
         return weak_priors(self, statistics.scales)
+
+    def objective(self, slots: Layout, statistics: Series, priors: Mapping[str, Prior]) -> StructuralObjective:
+        """Evidence and prior with their gradient by the score."""
+        return StructuralObjective(self, slots, statistics, priors)
 
     # ------------------------------------------------------------------ what is asked for
 
@@ -234,31 +241,24 @@ class Structural(Belief):
         if self.scales is None:
             raise DataError("the model has seen no data, so it cannot forecast; use credo.fit(model, y) first")
         table, _ = read_inputs(inputs, int(steps), self.input_names or ())
-        start, system = self.matrices(table)
-        return self._in_units(forecast(system, start, self.state, int(steps)))
+        return self._in_units(forecast(self.system(table, self.scales), self.noise, self.state, int(steps)))
 
     def _in_units(self, prediction: Normal) -> Normal | LogNormal:
         """A prediction of what the parts add up to, in the units of the outcome."""
         return LogNormal.of(prediction) if self.log else prediction
 
-    def matrices(self, inputs: Float[np.ndarray, "t d"]) -> tuple[StateLaw, SystemMatrices]:
-        """`system` at the scales of the data, compiled; only a regression has matrices of its own for every time."""
-        assert self.scales is not None
-        padded = pad_rows(inputs, bucket(len(inputs))) if inputs.shape[1] else np.zeros((1, 0))
-        start, steps = _system(self.unconditioned()._light(), put(padded), self.scales)
-        if steps.emission.ndim == 3:
-            steps = steps._replace(emission=put(np.asarray(steps.emission)[: len(inputs)]))
-        return start, steps
-
     def filter(self) -> FilteredStates:
         """The law of the state at every time given the outcomes up to then."""
-        series = self._whole("filter")
-        return series.rows_of(_filter(self.unconditioned()._light(), series))
+        return self._run(filtered_states, self._whole("filter"))
 
     def smooth(self, steps: int = 0, inputs: ArrayLike | None = None) -> SmoothedStates:
         """The law of every state given the whole series, and `steps` further."""
-        series = self._whole("smooth", steps, inputs)
-        return series.rows_of(_smooth(self.unconditioned()._light(), series))
+        return self._run(smoothed_states, self._whole("smooth", steps, inputs))
+
+    def _run(self, function: Callable[[SeriesSystem, Array, Array], S], series: Series) -> S:
+        """A pass over the whole series; the noise is no state to speak of."""
+        found = run(function, *self.unconditioned().observed(series.cut()))
+        return eqx.tree_at(lambda s: (s.mean, s.covariance), found, (found.mean[:, :-1], found.covariance[:, :-1, :-1]))
 
     def _whole(self, doing: str, steps: int = 0, inputs: ArrayLike | None = None) -> Series:
         """The series so far and `steps` further."""
@@ -277,10 +277,9 @@ class Structural(Belief):
         Of a model of logarithms, the factor of each part: their medians multiply to that of the outcome.
         """
         series = self._whole("smooth", steps, inputs)
-        smoothed = series.rows_of(_smooth(self.unconditioned()._light(), series))
-        mean, covariance = np.asarray(smoothed.mean), np.asarray(smoothed.covariance)
-        emission = np.asarray(self.matrices(series.unpadded()[1])[1].emission)
-        weights = np.broadcast_to(emission.reshape(-1, mean.shape[1]), mean.shape)
+        smoothed = self._run(smoothed_states, series)
+        mean, covariance = smoothed.mean, smoothed.covariance
+        weights = np.broadcast_to(self.system(series.cut().inputs, series.scales).emission, mean.shape)
         out: dict[str, Predictive] = {}
         at = 0
         for name, part in zip(self.names, self.parts, strict=True):
@@ -288,7 +287,7 @@ class Structural(Belief):
             h = weights[:, own]
             doubt = np.einsum("ti,tij,tj->t", h, covariance[:, own, own], h).clip(0.0)
             total = (h * mean[:, own]).sum(axis=1)
-            out[name] = self._in_units(Normal(put(total), put(np.zeros(len(mean))), put(doubt)))
+            out[name] = self._in_units(Normal(total, np.zeros(len(mean)), doubt))
             at = own.stop
         return out
 
@@ -296,22 +295,6 @@ class Structural(Belief):
         from credo.models.structural.describe import describe
 
         return describe(self)
-
-
-@eqx.filter_jit
-def _system(belief: Structural, inputs: Float[Array, "t d"], scales: SeriesScales) -> tuple[StateLaw, SystemMatrices]:
-    return belief.system(inputs, scales)
-
-
-@eqx.filter_jit
-def _filter(belief: Structural, series: Series) -> FilteredStates:
-    return kalman.kalman_filter(belief._given(series))
-
-
-@eqx.filter_jit
-def _smooth(belief: Structural, series: Series) -> SmoothedStates:
-    given = belief._given(series)
-    return kalman.kalman_smoother(given, *kalman.forward_pass(given))
 
 
 StructuralEvidence.needs = Structural  # which it cannot import itself

@@ -6,16 +6,22 @@ The priors are weak, and on the scale on which learning is free (logarithms of v
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import equinox as eqx
+import jax
 import numpy as np
 
 from credo.core import params
+from credo.core.arrays import Array, host
+from credo.core.pytrees import changed
 from credo.infer.hyper import HyperDensity, laplace_evidence
 from credo.infer.learning import Evidence, Learned
 from credo.infer.method import Learner
 from credo.infer.priors import LogitPenalty, LogScalePenalty, Penalty, Prior
 from credo.models.structural.base import LOOSE, SeriesScales
+from credo.models.structural.univariate_kalman import SeriesSystem, evidence_and_score, run
 
 if TYPE_CHECKING:
     from credo.models.structural.belief import Structural
@@ -27,6 +33,10 @@ VARIANCES = ("variance", "slope", "noise")
 STRIDE = 0.05
 """Steps, in logarithms, over which the slope of the evidence is compared."""
 LOOSE_ODDS = 1.5
+EVALUATIONS = 100
+"""So many evaluations learning takes, more or less."""
+STEP = 1e-30
+"""Of the complex step: nothing is subtracted, so it may be as small as it likes."""
 
 
 def weak_priors(belief: "Structural", scales: SeriesScales) -> dict[str, Penalty]:
@@ -73,6 +83,79 @@ class StructuralEvidence(Learner):
         notes = [f"{name} is zero as far as the data tell: what it belongs to does not change" for name in sorted(zero)]
         kept = {name: side for name, side in learned.at_bound.items() if name not in zero}
         return learned._replace(at_bound=kept, notes=[*learned.notes, *notes])
+
+
+class StructuralObjective:
+    """log p(y | θ) + log p(θ) of the unconstrained vector u, with its gradient.
+
+    The score has the gradient by the matrices of the model; those of a part depend on a number θ of its own alone:
+    ∂ log p/∂u = Σ ∂ log p/∂M · ∂M/∂θ · dθ/du, with ∂M/∂θ by a complex step, Im M(θ + ih)/h, exact up to rounding.
+    Squire & Trapp (1998), "Using complex variables to estimate derivatives of real functions".
+    """
+
+    def __init__(self, belief: "Structural", slots: params.Layout, series: "Series", priors: Mapping[str, Prior]):
+        self.belief, self.slots, self.series = belief, slots, series.cut(seen=True)
+        where = {slot.path: slice(slot.start, slot.stop) for slot in slots}
+        own = {path: p for path, p in priors.items() if isinstance(p, LogScalePenalty | LogitPenalty) and path in where}
+        self.penalties = [(where[path], penalty.on_host()) for path, penalty in own.items()]
+        self.others = {path: prior for path, prior in priors.items() if path not in own}
+        ends = np.cumsum([0] + [len(part.states) for part in belief.parts] + [1])
+        self.blocks = [slice(*pair) for pair in pairwise(ends)]
+
+    def candidate(self, values: Mapping[str, Array]) -> "Structural":
+        """The belief with some of its numbers."""
+        by_part: dict[int, dict[str, Array]] = {}
+        for path, value in values.items():
+            if path != "noise":
+                _, i, field = path.split(".")
+                by_part.setdefault(int(i), {})[field] = value
+        parts = tuple(changed(part, **by_part.get(i, {})) for i, part in enumerate(self.belief.parts))
+        return changed(self.belief, parts=parts, noise=values.get("noise", self.belief.noise))
+
+    def value_and_grad(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
+        """The objective and its gradient."""
+        values = params.natural_values(self.slots, vector)
+        belief = self.candidate(values)
+        found, score = run(evidence_and_score, *belief.observed(self.series), EVALUATIONS)
+        value = float(found + self.series.jacobian)
+        gradient = np.zeros(len(vector))
+        for slot in self.slots:
+            for k in range(slot.start, slot.stop):
+                slope = np.exp(params.bijector(slot.constraint).log_slope(vector[k : k + 1]))
+                gradient[k] = slope * self._by_number(belief, slot.path, values[slot.path], k - slot.start, score)
+        for where, penalty in self.penalties:
+            more, by = penalty(vector[where])
+            value, gradient[where] = value + more, gradient[where] + by
+        if self.others:
+            log_prior, by_vector = host(_log_prior(vector, self.belief, self.slots, self.others))
+            value, gradient = value + float(log_prior), gradient + np.asarray(by_vector)
+        return value, gradient
+
+    def value(self, vector: np.ndarray) -> float:
+        """The objective."""
+        return self.value_and_grad(vector)[0]
+
+    def _by_number(self, belief: "Structural", path: str, at: Array, k: int, score: SeriesSystem) -> float:
+        """∂ log p/∂θₖ of the numbers θ at a path."""
+        moved = at + 1j * STEP * (np.arange(at.size) == k).reshape(at.shape)
+        if path == "noise":
+            block, own, begins = self.blocks[-1], SeriesSystem.white_noise(moved), True
+        else:
+            _, i, field = path.split(".")
+            block, part = self.blocks[int(i)], changed(belief.parts[int(i)], **{field: moved})
+            own, begins = part.system(self.series.scales), belief.start is None and belief.state is None
+        slopes = [(score.transition[block, block], own.transition), (score.noise[block], own.noise)]
+        if begins:  # the law of the first state is the part's own
+            slopes += [(score.mean[block], own.mean), (score.covariance[block, block], own.covariance)]
+        return sum(float(np.sum(by * matrix.imag)) for by, matrix in slopes) / STEP
+
+
+@eqx.filter_jit
+def _log_prior(
+    vector: np.ndarray, belief: "Structural", slots: params.Layout, priors: Mapping[str, Prior]
+) -> tuple[Array, Array]:
+    """log p(θ) of users' own priors, and its gradient."""
+    return jax.value_and_grad(lambda u: params.log_prior(params.from_vector(belief, slots, u), priors))(vector)
 
 
 def integrated_evidence(belief: "Structural", statistics: "Series", priors: Mapping[str, Prior] | None = None) -> float:

@@ -5,18 +5,16 @@ straight line, `Seasonal(12, variance=None)` a pattern that repeats exactly.
 Durbin & Koopman (2012), "Time series analysis by state space methods", section 3.2; Harvey (1989), section 2.3.
 """
 
-from typing import Any
-
 import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Inexact
 
-from credo.core.arrays import Array, put
+from credo.core.arrays import Array, Numeric, as_float, namespace
 from credo.core.checks import check_count
 from credo.core.errors import DataError
 from credo.core.params import positive, unit_interval
-from credo.models.structural.base import WIDE, Block, Number, Part, SeriesScales, as_number, stationary, variance_of
+from credo.models.structural.base import WIDE, Number, Part, SeriesScales, as_number, stationary, variance_of
+from credo.models.structural.univariate_kalman import SeriesSystem
 
 
 class Level(Part):
@@ -29,11 +27,10 @@ class Level(Part):
         """The level."""
         return ("level",)
 
-    def block(self, scales: SeriesScales) -> Block:
+    def system(self, scales: SeriesScales) -> SeriesSystem:
         """It starts anywhere near the series: N(mean of the outcomes, (10 standard deviations)²)."""
-        one = jnp.ones(1)
-        wide = jnp.eye(1) * (WIDE * scales.spread) ** 2
-        return Block(jnp.eye(1), variance_of(self.variance) * one, one, one * scales.center, wide)
+        one, wide = np.ones(1), (WIDE * scales.spread) ** 2
+        return SeriesSystem(np.eye(1), variance_of(self.variance) * one, one, scales.center * one, wide * np.eye(1))
 
     def initial(self, scales: SeriesScales) -> dict[str, Number]:
         """A third of what the series changes by from time to time."""
@@ -54,7 +51,7 @@ class Trend(Part):
     slope: Float[Array, ""] | None = positive(1.0)
     damping: Float[Array, ""] | None = unit_interval(None)
 
-    def __init__(self, variance: Any = 1.0, slope: Any = 1.0, damped: Any = False):
+    def __init__(self, variance: Numeric | None = 1.0, slope: Numeric | None = 1.0, damped: Numeric | None = False):
         self.variance, self.slope = as_number(variance), as_number(slope)
         self.damping = None if damped is False else as_number(0.9 if damped is True else damped)
 
@@ -63,13 +60,15 @@ class Trend(Part):
         """Level and slope."""
         return ("level", "slope")
 
-    def block(self, scales: SeriesScales) -> Block:
+    def system(self, scales: SeriesScales) -> SeriesSystem:
         """The level starts as that of `Level`, the slope as N(0, (typical change from time to time)²)."""
-        phi = jnp.ones(()) if self.damping is None else self.damping
-        transition = jnp.asarray([[1.0, 1.0], [0.0, 0.0]]).at[1, 1].set(phi)
-        noise = jnp.stack([variance_of(self.variance), variance_of(self.slope)])
-        start = jnp.diag(jnp.asarray([(WIDE * scales.spread) ** 2, scales.step**2]))
-        return Block(transition, noise, jnp.asarray([1.0, 0.0]), jnp.asarray([scales.center, 0.0]), start)
+        xp = namespace(self, scales)
+        first, second = np.eye(2)
+        phi = 1.0 if self.damping is None else self.damping
+        noise = xp.stack([variance_of(self.variance), variance_of(self.slope)])
+        start = xp.diag((WIDE * scales.spread) ** 2 * first + scales.step**2 * second)
+        transition = np.asarray([[1.0, 1.0], [0.0, 0.0]]) + phi * np.diag(second)
+        return SeriesSystem(transition, noise, first, scales.center * first, start)
 
     def initial(self, scales: SeriesScales) -> dict[str, Number]:
         """A slope that changes little."""
@@ -92,7 +91,7 @@ class Seasonal(Part):
     harmonics: int | None = eqx.field(static=True)
     variance: Float[Array, ""] | None = positive(1.0)
 
-    def __init__(self, period: Any, harmonics: Any = None, variance: Any = 1.0):
+    def __init__(self, period: int | float, harmonics: int | None = None, variance: Numeric | None = 1.0):
         if harmonics is None:
             check_count(period, "period", least=2)
         else:
@@ -119,13 +118,12 @@ class Seasonal(Part):
         assert self.harmonics is not None
         return 2 * self.harmonics - (2 * self.harmonics == self.period)
 
-    def block(self, scales: SeriesScales) -> Block:
+    def system(self, scales: SeriesScales) -> SeriesSystem:
         """Every state starts as N(0, variance of the series)."""
         transition, noise, weights = self._dummies() if self.harmonics is None else self._rotations()
         n = len(weights)
-        new = variance_of(self.variance) * jnp.asarray(noise)
-        start = jnp.eye(n) * scales.spread**2
-        return Block(jnp.asarray(transition), new, jnp.asarray(weights), jnp.zeros(n), start)
+        start = scales.spread**2 * np.eye(n)
+        return SeriesSystem(transition, variance_of(self.variance) * noise, weights, np.zeros(n), start)
 
     def _dummies(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         n = int(self.period) - 1
@@ -170,13 +168,13 @@ class Cycle(Part):
         """The wave and its companion, a quarter of a period apart."""
         return ("wave", "wave*")
 
-    def block(self, scales: SeriesScales) -> Block:
+    def system(self, scales: SeriesScales) -> SeriesSystem:
         """It starts as N(0, variance/(1 - damping²))."""
-        turn = 2 * jnp.pi / self.period
-        c, s = jnp.cos(turn), jnp.sin(turn)
-        transition = self.damping * jnp.stack([jnp.stack([c, s]), jnp.stack([-s, c])])
-        start = self.variance / (1 - self.damping**2) * jnp.eye(2)
-        return Block(transition, self.variance * jnp.ones(2), jnp.asarray([1.0, 0.0]), jnp.zeros(2), start)
+        xp = namespace(self)
+        turn = 2 * np.pi / self.period
+        transition = self.damping * (xp.cos(turn) * np.eye(2) + xp.sin(turn) * np.asarray([[0.0, 1.0], [-1.0, 0.0]]))
+        start = self.variance / (1 - self.damping**2) * np.eye(2)
+        return SeriesSystem(transition, self.variance * np.ones(2), np.eye(2)[0], np.zeros(2), start)
 
     def initial(self, scales: SeriesScales) -> dict[str, Number]:
         """The period as given, waves of the height of the series."""
@@ -197,7 +195,7 @@ class AR(Part):
     partial: Float[Array, " p"] = unit_interval()
     variance: Float[Array, ""] = positive(1.0)
 
-    def __init__(self, order: Any = 1, coefficients: Any = None, variance: Any = 1.0):
+    def __init__(self, order: int = 1, coefficients: Numeric | None = None, variance: Numeric = 1.0):
         check_count(order, "order")
         if coefficients is None:
             partial = np.concatenate([[0.75], np.full(int(order) - 1, 0.5)])
@@ -205,7 +203,7 @@ class AR(Part):
             partial = (1 + partials(np.atleast_1d(np.asarray(coefficients, dtype=float)))) / 2
             if len(partial) != order:
                 raise DataError(f"AR({order}) needs {order} coefficients, found {len(partial)}")
-        self.partial, self.variance = put(partial), as_number(variance)
+        self.partial, self.variance = partial, as_float(variance)
 
     @property
     def name(self) -> str:
@@ -218,21 +216,20 @@ class AR(Part):
         return tuple(f"{i} ago" for i in range(len(self.partial)))
 
     @property
-    def coefficients(self) -> Float[Array, " p"]:
+    def coefficients(self) -> Inexact[Array, " p"]:
         """φ₁…φ_p."""
         r = 2 * self.partial - 1
         phi = r[:1]
         for k in range(1, len(r)):
-            phi = jnp.concatenate([phi - r[k] * phi[::-1], r[k : k + 1]])
+            phi = namespace(r).concatenate([phi - r[k] * phi[::-1], r[k : k + 1]])
         return phi
 
-    def block(self, scales: SeriesScales) -> Block:
+    def system(self, scales: SeriesScales) -> SeriesSystem:
         """It starts from what it is in the long run."""
         p = len(self.partial)
-        transition = jnp.eye(p, k=-1).at[0].set(self.coefficients)
-        first = jnp.eye(p)[0]
-        noise = self.variance * first
-        return Block(transition, noise, first, jnp.zeros(p), stationary(transition, jnp.diag(noise)))
+        first = np.eye(p)[0]
+        transition, noise = np.eye(p, k=-1) + first[:, None] * self.coefficients, self.variance * first
+        return SeriesSystem(transition, noise, first, np.zeros(p), stationary(transition, noise))
 
     def initial(self, scales: SeriesScales) -> dict[str, Number]:
         """Half of the changes from time to time."""
@@ -269,8 +266,8 @@ class Regression(Part):
         """The names of the inputs."""
         return self.names or ()
 
-    def block(self, scales: SeriesScales) -> Block:
+    def system(self, scales: SeriesScales) -> SeriesSystem:
         """β stays as it is."""
         d = len(self.states)
-        start = jnp.diag((WIDE * scales.spread / scales.inputs[:d]) ** 2)
-        return Block(jnp.eye(d), jnp.zeros(d), jnp.ones(d), jnp.zeros(d), start)
+        start = namespace(scales).diag((WIDE * scales.spread / scales.inputs[:d]) ** 2)
+        return SeriesSystem(np.eye(d), np.zeros(d), np.ones(d), np.zeros(d), start)

@@ -1,26 +1,22 @@
 """Series as people have them, checked: outcomes at equal steps of time, gaps where nothing was observed, inputs."""
 
-from typing import TypeVar
-
 import equinox as eqx
-import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from credo.core.arrays import Array, is_traced, put
+from credo.core.arrays import Array, is_traced
 from credo.core.checks import ArrayLike, check_table, input_names
 from credo.core.errors import DataError
 from credo.core.padding import bucket, pad_rows
+from credo.core.pytrees import changed
 from credo.models.structural.base import SeriesScales
-
-T = TypeVar("T")
 
 
 class Series(eqx.Module):
     """Outcomes in the order of time, padded to a bucket with rows that nobody saw."""
 
-    y: Float[Array, "t 1"]
-    seen: Bool[Array, "t 1"]
+    y: Float[Array, " t"]
+    seen: Bool[Array, " t"]
     inputs: Float[Array, "t d"]
     scales: SeriesScales
     length: Int[Array, ""]
@@ -28,15 +24,16 @@ class Series(eqx.Module):
     jacobian: Float[Array, ""]
     """log |dz/dy| of the outcomes, of which z is kept here: -Σ log y for logarithms, 0 where they are as given."""
 
-    def rows_of(self, tree: T) -> T:
-        """The rows that are not padding, of every array of a pass."""
-        return jax.tree.map(lambda a: put(np.asarray(a)[: int(self.length)]), tree)
+    def cut(self, *, seen: bool = False) -> "Series":
+        """Without padding; with `seen` up to the last outcome."""
+        rows = int(self.length)
+        rows = int(np.flatnonzero(self.seen)[-1:].sum()) + 1 if seen else rows
+        return changed(self, y=self.y[:rows], seen=self.seen[:rows], inputs=self.inputs[:rows])
 
     def unpadded(self) -> tuple[Float[np.ndarray, " t"], Float[np.ndarray, "t d"]]:
         """The outcomes, NaN where there are none, and the inputs."""
-        length = int(self.length)
-        y = np.where(np.asarray(self.seen), np.asarray(self.y), np.nan)[:length, 0]
-        return y, np.asarray(self.inputs)[:length]
+        rows = self.cut()
+        return np.where(rows.seen, rows.y, np.nan), np.asarray(rows.inputs)
 
 
 def read_outcomes(y: ArrayLike, missing: bool) -> Float[np.ndarray, " t"]:
@@ -92,7 +89,7 @@ def series_of(
     y: Float[np.ndarray, " t"], inputs: Float[np.ndarray, "t d"], log: bool = False, scales: SeriesScales | None = None
 ) -> Series:
     """Padded, with its own scales unless others are given; `log` says that y are logarithms of the outcomes."""
-    seen = ~np.isnan(y)[:, None]
-    filled, mask, table = (put(pad_rows(a, bucket(len(y)))) for a in (np.where(seen, y[:, None], 0.0), seen, inputs))
+    seen = ~np.isnan(y)
+    filled, mask, table = (pad_rows(a, bucket(len(y))) for a in (np.where(seen, y, 0.0), seen, inputs))
     jacobian = np.asarray(-np.nansum(y) if log else 0.0)
-    return Series(filled, mask, table, scales or SeriesScales.of(y, inputs), put(len(y)), put(jacobian))
+    return Series(filled, mask, table, scales or SeriesScales.of(y, inputs), np.asarray(len(y)), jacobian)
