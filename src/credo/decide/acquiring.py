@@ -18,25 +18,30 @@ A batch is chosen greedily, so that its members do not say the same thing:
 Settles (2012), "Active learning"; Houlsby et al. (2011), "Bayesian active learning for classification".
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
 from credo.core.abilities import HasCovariance
-from credo.core.arrays import Array
+from credo.core.arrays import Array, Numeric, namespace
 from credo.core.checks import check_count, check_table
 from credo.core.errors import DataError
 from credo.decide.acquisition.base import Acquisition
+from credo.decide.acquisition.checks import Beliefs, Predicts, single
 from credo.decide.acquisition.information import MutualInformation
 from credo.decide.acquisition.pending import Believer
 from credo.decide.joint_information import choose, joint_doubt, knows_covariance
 from credo.decide.losses import classes
+from credo.decide.maximize import Box, Over, maximize
 from credo.decide.space import Space
+from credo.decide.space.parameters import Value
 
 Table = Float[np.ndarray, "_ d"]
+Waiting = Sequence[Any] | Array | None
+"""Inputs, or points of a space."""
 Picked = tuple[np.ndarray, np.ndarray]
 """Rows of a table by their numbers, and their scores."""
 POINTS = 2048
@@ -46,17 +51,18 @@ POINTS = 2048
 class Uncertainty(Acquisition):
     """1 - maxₖ pₖ: the probability that the most probable class is wrong. Lewis & Gale (1994)."""
 
-    def __call__(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+    def __call__(self, belief: Beliefs, x: Float[Array, "m d"]) -> Float[Array, " m"]:
         """The score of each row."""
-        return 1 - jnp.max(classes(belief.predict(x), "Uncertainty").probs, axis=-1)
+        return 1 - classes(single(belief).predict(x), "Uncertainty").probs.max(-1)
 
 
 class Margin(Acquisition):
     """1 - (p₍₁₎ - p₍₂₎): how close the two most probable classes are. Scheffer, Decomain & Wrobel (2001)."""
 
-    def __call__(self, belief: Any, x: Float[Array, "m d"]) -> Float[Array, " m"]:
+    def __call__(self, belief: Beliefs, x: Float[Array, "m d"]) -> Float[Array, " m"]:
         """The score of each row."""
-        ordered = jnp.sort(classes(belief.predict(x), "Margin").probs, axis=-1)
+        probs = classes(single(belief).predict(x), "Margin").probs
+        ordered = namespace(probs).sort(probs, axis=-1)
         return 1 - (ordered[..., -1] - ordered[..., -2])
 
 
@@ -70,17 +76,17 @@ class Acquired:
     """The inputs; for a space its encoded rows."""
     score: Float[np.ndarray, " n"]
     """The score of each when it was chosen: of a batch by information, what it adds to those before it."""
-    points: list[dict[str, Any]] | None = None
+    points: list[dict[str, Value]] | None = None
     """The points of the space by name."""
 
 
 def acquire(
-    belief: Any,
-    candidates: Any,
+    belief: Predicts,
+    candidates: Numeric | Space,
     acquisition: Acquisition | None = None,
     n: int = 1,
     *,
-    pending: Any = None,
+    pending: Waiting = None,
     seed: int = 0,
 ) -> Acquired:
     """The n candidates whose outcomes are worth most to the belief now.
@@ -105,7 +111,7 @@ def acquire(
     return Acquired(index, table[index], score)
 
 
-def from_pool(belief: Any, table: Table, acquisition: Acquisition, n: int, waiting: Table, seed: int) -> Picked:
+def from_pool(belief: Predicts, table: Table, acquisition: Acquisition, n: int, waiting: Table, seed: int) -> Picked:
     """n rows of the table and their scores."""
     if n == 1 and not len(waiting):
         score = scores(acquisition.prepared(belief, seed=seed), belief, table)
@@ -121,7 +127,7 @@ def from_pool(belief: Any, table: Table, acquisition: Acquisition, n: int, waiti
     return spread(scores(acquisition.prepared(belief, seed=seed), belief, table), table, n, waiting)
 
 
-def scores(acquisition: Acquisition, belief: Any, table: np.ndarray) -> np.ndarray:
+def scores(acquisition: Acquisition, belief: Predicts, table: np.ndarray) -> np.ndarray:
     """The score of each row."""
     return np.asarray(acquisition(belief, table))
 
@@ -147,7 +153,7 @@ def spread(score: np.ndarray, table: np.ndarray, n: int, waiting: np.ndarray) ->
     return index, score[index]
 
 
-def _believing(belief: Any, table: Table, acquisition: Acquisition, n: int, waiting: Table, seed: int) -> Picked:
+def _believing(belief: Predicts, table: Table, acquisition: Acquisition, n: int, waiting: Table, seed: int) -> Picked:
     """One after the other, those before believed to come out at their means."""
     index, values = list[int](), list[float]()
     for k in range(n):
@@ -159,31 +165,26 @@ def _believing(belief: Any, table: Table, acquisition: Acquisition, n: int, wait
     return np.asarray(index, dtype=int), np.asarray(values)
 
 
-def _waiting(pending: Any, columns: int) -> np.ndarray:
-    if pending is None or np.size(pending) == 0:
+def _waiting(pending: Waiting, columns: int) -> np.ndarray:
+    if pending is None or len(pending) == 0:
         return np.empty((0, columns))
     return np.asarray(check_table(pending, "pending", columns))
 
 
-def _from_space(belief: Any, over: Any, acquisition: Acquisition | None, n: int, pending: Any, seed: int) -> Acquired:
+def _from_space(
+    belief: Predicts, over: Over, acquisition: Acquisition | None, n: int, pending: Waiting, seed: int
+) -> Acquired:
     """By climbing the score, one point after the other; batches of classes from quasi-random points."""
-    from credo.decide.maximize import Box, maximize
-
     space = over if isinstance(over, Space) else None
-
-    def some(m: int) -> np.ndarray:
-        if space is not None:
-            return space.sample_rows(m, seed=seed)
-        return Box(*(np.atleast_1d(np.asarray(end, dtype=float)) for end in over)).sample_rows(m, seed=seed)
-
-    example = some(1)
-    if space is not None:
-        waiting = space.encode(list(pending)) if pending else np.empty((0, example.shape[1]))
+    if isinstance(over, Space):
+        place: Space | Box = over
+        waiting = over.encode(pending if isinstance(pending, Sequence) else ())
     else:
-        waiting = _waiting(pending, example.shape[1])
+        place = Box(*(np.atleast_1d(np.asarray(end, dtype=float)) for end in over))
+        waiting = _waiting(pending, len(place.lower))
     kind = acquisition or MutualInformation()
     if (n > 1 or len(waiting)) and not isinstance(belief, HasCovariance):
-        table = some(POINTS)
+        table = place.sample_rows(POINTS, seed=seed)
         index, score = from_pool(belief, table, kind, n, waiting, seed)
         return _acquired(space, table[index], score)
     rows, values = waiting, list[float]()
@@ -195,5 +196,5 @@ def _from_space(belief: Any, over: Any, acquisition: Acquisition | None, n: int,
     return _acquired(space, rows[len(waiting) :], np.asarray(values))
 
 
-def _acquired(space: Any, rows: np.ndarray, score: np.ndarray) -> Acquired:
+def _acquired(space: Space | None, rows: np.ndarray, score: np.ndarray) -> Acquired:
     return Acquired(None, rows, score, None if space is None else space.decode(rows))

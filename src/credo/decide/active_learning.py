@@ -9,11 +9,13 @@ its hyperparameters are learned again from time to time.
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsFloat
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from credo.core.arrays import Numeric
+from credo.core.belief import Belief
 from credo.core.checks import check_count, check_table
 from credo.core.errors import DataError, NotConvergedWarning
 from credo.core.predictive import Bernoulli, Categorical
@@ -26,6 +28,8 @@ from credo.infer.learning import fit
 
 RANDOM = "random"
 Kind = Acquisition | str
+Oracle = Callable[[np.ndarray], Numeric] | Numeric
+"""Outcomes by input, or those of all rows."""
 
 
 class Step(NamedTuple):
@@ -44,7 +48,7 @@ class Step(NamedTuple):
 class ActiveLearning(NamedTuple):
     """What was learned, from which rows."""
 
-    belief: Any
+    belief: Belief
     chosen: Int[np.ndarray, " t"]
     """Rows of the pool in the order in which they were asked for."""
     outcomes: np.ndarray
@@ -52,9 +56,9 @@ class ActiveLearning(NamedTuple):
 
 
 def learn_actively(
-    belief: Any,
-    pool: Any,
-    oracle: Callable[[np.ndarray], Any] | Any,
+    belief: Belief,
+    pool: Numeric,
+    oracle: Oracle,
     budget: int,
     acquisition: Acquisition | str | None = None,
     *,
@@ -62,7 +66,7 @@ def learn_actively(
     batch: int = 1,
     refit: int = 10,
     seed: int = 0,
-    watch: Callable[[Any], Any] | None = None,
+    watch: Callable[[Any], SupportsFloat] | None = None,
 ) -> ActiveLearning:
     """Asks for `budget` outcomes of a pool, those first that teach the belief most.
 
@@ -110,7 +114,13 @@ def learn_actively(
 
 
 def _next(
-    belief: Any, table: np.ndarray, chosen: np.ndarray, acquisition: Kind, n: int, seed: int, rng: np.random.Generator
+    belief: Belief,
+    table: np.ndarray,
+    chosen: np.ndarray,
+    acquisition: Kind,
+    n: int,
+    seed: int,
+    rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """n rows that have not been asked for, and their scores."""
     free = np.setdiff1d(np.arange(len(table)), chosen)
@@ -134,7 +144,7 @@ def _start(start: Any, m: int, budget: int, rng: np.random.Generator) -> np.ndar
     return index.astype(int)
 
 
-def _asked(oracle: Any, table: np.ndarray, index: np.ndarray) -> np.ndarray:
+def _asked(oracle: Oracle, table: np.ndarray, index: np.ndarray) -> np.ndarray:
     """The outcomes of some rows: what the oracle answers, or read from the table of all."""
     if not callable(oracle):
         return np.asarray(oracle)[index]
@@ -144,7 +154,7 @@ def _asked(oracle: Any, table: np.ndarray, index: np.ndarray) -> np.ndarray:
     return y
 
 
-def _fitted(belief: Any, x: np.ndarray, y: np.ndarray, refit: int, seed: int) -> Any:
+def _fitted(belief: Belief, x: np.ndarray, y: np.ndarray, refit: int, seed: int) -> Belief:
     if not refit:
         return belief.condition(x, y)
     with warnings.catch_warnings():
@@ -168,7 +178,7 @@ class ActiveCurves(NamedTuple):
             raise DataError(f"which must be one of {', '.join(map(repr, self.scores))}, found {which!r}")
         return np.quantile(self.scores[which], [0.25, 0.5, 0.75], axis=0)
 
-    def needed(self, target: Any = None, which: str = "active") -> int | None:
+    def needed(self, target: float | None = None, which: str = "active") -> int | None:
         """How many outcomes the median needs to be as good as `target`; None where it never is.
 
         Without a target, as good as the other way of asking is in the end.
@@ -191,14 +201,14 @@ class ActiveCurves(NamedTuple):
 
 
 def learning_curves(
-    belief: Any,
-    X: Any,
-    y: Any,
+    belief: Belief,
+    X: Numeric,
+    y: Numeric,
     budget: int,
     acquisition: Acquisition | None = None,
     *,
     against: Acquisition | str = RANDOM,
-    test: Any = 0.25,
+    test: float | tuple[Numeric, Numeric] = 0.25,
     seeds: int | Sequence[int] = 10,
     score: str | Score | None = None,
     **options: Any,
@@ -230,7 +240,7 @@ def learning_curves(
             part = holdout(n, test, 0.0, seed=int(seed))
             train, held = part.train, (table[part.test], outcomes[part.test])
 
-        def judge(now: Any, x: np.ndarray = held[0], y: np.ndarray = held[1]) -> float:
+        def judge(now: Belief, x: np.ndarray = held[0], y: np.ndarray = held[1]) -> float:
             return _judged(now, x, y, score)[1]
 
         for way, kind in ways.items():
@@ -244,7 +254,7 @@ def learning_curves(
     return ActiveCurves(np.asarray(labels), {way: np.asarray(rows) for way, rows in found.items()}, name)
 
 
-def _judged(belief: Any, x: np.ndarray, y: np.ndarray, score: str | Score | None) -> tuple[str, float]:
+def _judged(belief: Belief, x: np.ndarray, y: np.ndarray, score: str | Score | None) -> tuple[str, float]:
     """The score's name and value on test rows; labels are read as the belief numbers them."""
     prediction = belief.predict(x)
     default = "log_loss" if isinstance(prediction, Categorical | Bernoulli) else "rmse"

@@ -7,7 +7,7 @@ number changed at a time, as long as that helps, with a new climb after each rou
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -16,17 +16,22 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
-from credo.core.arrays import Array, put
+from credo.core.arrays import Array, Numeric
 from credo.core.checks import check_table
 from credo.core.errors import DataError
 from credo.core.padding import bucket, pad_rows
 from credo.decide.acquisition.base import Acquisition
+from credo.decide.acquisition.checks import Beliefs, Predicts
 from credo.decide.batched_lbfgs import ascend
 from credo.decide.space import Space
 from credo.infer.quasi_random import sobol
 
 Row = Float[Array, " d"]
 Rows = Float[Array, "s d"]
+Over = Space | tuple[Numeric, Numeric]
+Near = np.ndarray | None
+"""Rows, or none."""
+Part = tuple[np.ndarray, np.ndarray] | None
 Violation = Callable[[Array], Array] | None
 SCREENED = 512
 """Points that are screened."""
@@ -69,12 +74,12 @@ class Box(NamedTuple):
 
 def maximize(
     acquisition: Acquisition,
-    belief: Any,
-    over: Any,
+    belief: Beliefs,
+    over: Over,
     *,
-    near: Any = None,
-    within: tuple[Any, Any] | None = None,
-    avoid: Any = None,
+    near: Near = None,
+    within: Part = None,
+    avoid: Near = None,
     seed: int = 0,
 ) -> Found:
     """The point that an acquisition scores highest.
@@ -98,11 +103,11 @@ def maximize(
     return _over_box(acquisition, belief, box, rows, seed)
 
 
-def _over_box(acquisition: Acquisition, belief: Any, box: Box, rows: np.ndarray, seed: int) -> Found:
-    return _checked(_screen_and_climb(acquisition, belief, put(rows), put(box.lower), put(box.upper), np.uint32(seed)))
+def _over_box(acquisition: Acquisition, belief: Beliefs, box: Box, rows: np.ndarray, seed: int) -> Found:
+    return _checked(_screen_and_climb(acquisition, belief, rows, box.lower, box.upper, np.uint32(seed)))
 
 
-def _around(near: Any, box: Box, movable: np.ndarray, seed: int) -> np.ndarray:
+def _around(near: Near, box: Box, movable: np.ndarray, seed: int) -> np.ndarray:
     """Rows around the promising ones, a third of the movable coordinates changed (at least about one)."""
     d = len(box.lower)
     if near is None or not len(near):
@@ -115,15 +120,15 @@ def _around(near: Any, box: Box, movable: np.ndarray, seed: int) -> np.ndarray:
 
 
 def _checked(found: tuple[Array, ...]) -> Found:
-    x, value, mean, std = (np.asarray(v) for v in found)
+    x, value, mean, std = map(np.asarray, found)
     if not np.isfinite(value):
         raise DataError("the acquisition is not finite anywhere: check the data that the belief was conditioned on")
     return Found(x, float(value), mean, std)
 
 
-def _described(acquisition: Acquisition, belief: Any, x: Float[Array, " d"]) -> tuple[Array, ...]:
+def _described(acquisition: Acquisition, belief: Beliefs, x: Float[Array, " d"]) -> tuple[Array, ...]:
     """What `Found` says of a point."""
-    beliefs = belief if isinstance(belief, tuple) else (belief,)
+    beliefs = (belief,) if isinstance(belief, Predicts) else belief
     there = [each.predict(x[None]) for each in beliefs]
     mean, variance = (jnp.stack([getattr(p, name)[0] for p in there]) for name in ("mean", "epistemic"))
     return x, acquisition.climb(belief, x[None])[0], mean, jnp.sqrt(variance)
@@ -134,7 +139,7 @@ _describe = eqx.filter_jit(_described)
 
 @eqx.filter_jit
 def _screen_and_climb(
-    acquisition: Acquisition, belief: Any, rows: Rows, lower: Row, upper: Row, seed: Any
+    acquisition: Acquisition, belief: Beliefs, rows: Rows, lower: Row, upper: Row, seed: np.uint32
 ) -> tuple[Array, ...]:
     values = acquisition.climb(belief, rows)
     values = jnp.where(jnp.isfinite(values), values, -jnp.inf)
@@ -158,7 +163,7 @@ _scores = eqx.filter_jit(lambda acquisition, belief, rows: acquisition.climb(bel
 
 @eqx.filter_jit
 def _climb_from(
-    acquisition: Acquisition, belief: Any, starts: Rows, lower: Rows, upper: Rows, violation: Violation
+    acquisition: Acquisition, belief: Beliefs, starts: Rows, lower: Rows, upper: Rows, violation: Violation
 ) -> Rows:
     def height(x: Array) -> Array:
         walls = 0.0 if violation is None else WALL * jnp.square(violation(x))
@@ -168,7 +173,7 @@ def _climb_from(
 
 
 def _over_space(
-    acquisition: Acquisition, belief: Any, space: Space, near: Any, within: Any, avoid: Any, seed: int
+    acquisition: Acquisition, belief: Beliefs, space: Space, near: Near, within: Part, avoid: Near, seed: int
 ) -> Found:
     real = np.asarray([kind == "real" for kind in space.kinds])
     whole = Box(np.zeros(space.width), np.ones(space.width))
@@ -191,7 +196,7 @@ def _over_space(
     return search.improve(rows[np.concatenate([order[:BEST], others]).astype(int)])
 
 
-def _digests(rows: Any) -> set[bytes]:
+def _digests(rows: Near) -> set[bytes]:
     return set() if rows is None else {np.round(row, 9).tobytes() for row in np.asarray(rows, dtype=float)}
 
 
@@ -199,7 +204,7 @@ class _Search(NamedTuple):
     """A search over a space with discrete parts or constraints."""
 
     acquisition: Acquisition
-    belief: Any
+    belief: Beliefs
     space: Space
     box: Box
     real: np.ndarray
@@ -216,7 +221,7 @@ class _Search(NamedTuple):
     def scores(self, rows: np.ndarray) -> np.ndarray:
         """What is climbed, at each row; not finite counts as the lowest."""
         padded = pad_rows(rows, bucket(len(rows)))
-        values = np.asarray(_scores(self.acquisition, self.belief, put(padded)))[: len(rows)]
+        values = np.asarray(_scores(self.acquisition, self.belief, padded))[: len(rows)]
         return np.where(np.isfinite(values), values, -np.inf)
 
     def improve(self, rows: np.ndarray) -> Found:
@@ -236,7 +241,7 @@ class _Search(NamedTuple):
             if values.max() <= value + 1e-9 * abs(value):
                 break
             row, value = more[int(np.argmax(values))], float(values.max())
-        return _checked(_describe(self.acquisition, self.belief, put(row)))
+        return _checked(_describe(self.acquisition, self.belief, row))
 
     def climbed(self, rows: np.ndarray) -> np.ndarray:
         """Each row moved uphill along its real coordinates, and back to where the constraints hold."""
@@ -245,9 +250,9 @@ class _Search(NamedTuple):
         k = BEST + OTHERS
         starts = np.resize(rows, (k, rows.shape[1])) if len(rows) < k else rows
         active = self.real & self.space.exists(starts)
-        lower, upper = (put(np.where(active, side, starts)) for side in self.box)
+        lower, upper = (np.where(active, side, starts) for side in self.box)
         violation = self.space.linear if self.space.constraints else None
-        tops = np.asarray(_climb_from(self.acquisition, self.belief, put(starts), lower, upper, violation))
+        tops = np.asarray(_climb_from(self.acquisition, self.belief, starts, lower, upper, violation))
         return self._back_inside(starts, tops)[: len(rows)]
 
     def _back_inside(self, starts: np.ndarray, tops: np.ndarray) -> np.ndarray:

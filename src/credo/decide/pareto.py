@@ -8,11 +8,12 @@ nothing dominates. Its hypervolume is the volume of all that it dominates above 
 Zitzler & Thiele (1998), "Multiobjective optimization using evolutionary algorithms: a comparative case study".
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
 
+from credo.core.arrays import Numeric
 from credo.core.checks import check_table, check_vector
 
 MARGIN = 0.1
@@ -25,7 +26,7 @@ class Boxes(NamedTuple):
     upper: Float[np.ndarray, "b k"]
 
 
-def non_dominated(values: Any) -> Bool[np.ndarray, " n"]:
+def non_dominated(values: Numeric) -> Bool[np.ndarray, " n"]:
     """Which rows of `values`, shape (n, k), no other row dominates; equal rows are kept together.
 
     Rows are taken by decreasing sum, ties in lexicographic order, so that none is dominated by a later one; each
@@ -50,13 +51,13 @@ def non_dominated(values: Any) -> Bool[np.ndarray, " n"]:
     return mask
 
 
-def front_of(values: Any) -> Float[np.ndarray, "f k"]:
+def front_of(values: Numeric) -> Float[np.ndarray, "f k"]:
     """The rows that nothing dominates, each once, in lexicographic order."""
     table = check_table(values, "values")
     return np.unique(table[non_dominated(table)], axis=0)
 
 
-def reference_point(values: Any, margin: float = MARGIN) -> Float[np.ndarray, " k"]:
+def reference_point(values: Numeric, margin: float = MARGIN) -> Float[np.ndarray, " k"]:
     """The worst value of each objective on the front (the nadir) minus `margin` times its range on the front.
 
     An objective that is constant on the front has its range over all of `values`, and where that is zero too the
@@ -72,7 +73,7 @@ def reference_point(values: Any, margin: float = MARGIN) -> Float[np.ndarray, " 
     return nadir - margin * scale
 
 
-def hypervolume(front: Any, reference: Any) -> float:
+def hypervolume(front: Numeric, reference: Numeric) -> float:
     """H of the rows of `front`, shape (n, k), above `reference`, shape (k,): exact for any number of objectives.
 
     Rows that are not above the reference in every objective count for nothing, dominated rows change nothing.
@@ -112,7 +113,7 @@ def _area(points: Float[np.ndarray, "n 2"]) -> float:
     return float(points[:, 0] @ np.diff(highest, prepend=0.0))
 
 
-def improvement_boxes(front: Any, reference: Any) -> Boxes:
+def improvement_boxes(front: Numeric, reference: Numeric) -> Boxes:
     """Disjoint boxes that fill what lies above the reference and is not dominated by the front.
 
     The hypervolume that an outcome y adds to the front is then a sum of products,

@@ -9,7 +9,7 @@ All are of the function itself, not of noisy outcomes, and ≥ 0. Bubeck, Munos 
 multi-armed bandits problems"; Srinivas et al. (2010).
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -43,7 +43,7 @@ class Regret:
         maximize: whether large values are good.
     """
 
-    def __init__(self, optimum: Any, maximize: bool = True):
+    def __init__(self, optimum: float, maximize: bool = True):
         try:
             self.optimum = float(optimum)
         except (TypeError, ValueError):
@@ -52,7 +52,7 @@ class Regret:
             raise DataError(f"optimum must be finite, found {self.optimum}")
         self.maximize = maximize
 
-    def instantaneous(self, values: Any) -> Float[np.ndarray, "*r t"]:
+    def instantaneous(self, values: object) -> Float[np.ndarray, "*r t"]:
         """f* - f(x_t) for the values f(x_t) in their order along the last axis (f(x_t) - f* when minimizing)."""
         try:
             f = np.asarray(values, dtype=float)
@@ -72,24 +72,24 @@ class Regret:
             )
         return np.maximum(lost, 0.0)
 
-    def cumulative(self, values: Any) -> Float[np.ndarray, "*r t"]:
+    def cumulative(self, values: object) -> Float[np.ndarray, "*r t"]:
         """R_t = Σ_{s≤t} r_s."""
         return np.cumsum(self.instantaneous(values), axis=-1)
 
-    def average(self, values: Any) -> Float[np.ndarray, "*r t"]:
+    def average(self, values: object) -> Float[np.ndarray, "*r t"]:
         """R_t/t, which goes to zero for a method without regret."""
         total = self.cumulative(values)
         return total / np.arange(1, total.shape[-1] + 1)
 
-    def simple(self, values: Any) -> Float[np.ndarray, "*r t"]:
+    def simple(self, values: object) -> Float[np.ndarray, "*r t"]:
         """min_{s≤t} r_s."""
         return np.minimum.accumulate(self.instantaneous(values), axis=-1)
 
-    def inference(self, recommended: Any) -> Float[np.ndarray, "*r t"]:
+    def inference(self, recommended: object) -> Float[np.ndarray, "*r t"]:
         """f* - f(x̂_t), where x̂_t is the point with the best posterior mean after step t; it may rise again."""
         return self.instantaneous(recommended)
 
-    def curves(self, values: Any, recommended: Any = None) -> Curves:
+    def curves(self, values: object, recommended: object = None) -> Curves:
         """All of them; `recommended` are the values f(x̂_t)."""
         r = self.instantaneous(values)
         inference = None if recommended is None else self.inference(recommended)

@@ -1,17 +1,18 @@
 """What a campaign says: why a point, which is best, whether to go on, and where the optimum is believed to be."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Int
 
+from credo.core.arrays import host
 from credo.core.errors import DataError
 from credo.decide.acquisition import UpperConfidenceBound
 from credo.decide.campaign.model import Model, fidelity_column
 from credo.decide.campaign.problem import Best, Observations, Problem
 from credo.decide.maximize import maximize
 from credo.decide.pareto import non_dominated
+from credo.decide.space.parameters import Value
 
 DRAWS, CANDIDATES = 64, 512
 """Functions drawn, and the points they are drawn at, to say how much better the optimum may be."""
@@ -58,14 +59,14 @@ def best(problem: Problem, seen: Observations, model: Model) -> Best:
     if len(problem.signs) > 1:
         raise DataError("with several objectives there is no single best point; ask for the front()")
     surrogate, rows = model.objectives[0], at_target(problem, model.rows)
-    there = surrogate.belief.predict(rows)
+    there = host(surrogate.belief.predict(rows))
     exact = problem.noise is None and problem.fidelity is None
-    means, stds = surrogate.fitted() if exact else np.asarray(there.mean), np.sqrt(np.asarray(there.epistemic))
+    means, stds = surrogate.fitted() if exact else there.mean, np.sqrt(there.epistemic)
     heights = means if problem.noise is None else means - CAUTION * stds
     feasible = _feasible(problem, model)
     top = int(np.argmax(np.where(feasible, heights, -np.inf) if feasible.any() else heights))
     std = surrogate.scale * float(stds[top])
-    mean, at = float(surrogate.natural(means[top])), int(model.places[top])
+    mean, at = surrogate.natural(float(means[top])), int(model.places[top])
     interval = (mean - 1.96 * std, mean + 1.96 * std)
     return Best(dict(seen.points[at]), float(seen.values[at, 0]), mean, interval, int(seen.numbers[at]))
 
@@ -95,7 +96,7 @@ def _feasible(problem: Problem, model: Model) -> np.ndarray:
     """Which rows of the model are more likely feasible than not."""
     out = np.ones(len(model.rows), dtype=bool)
     for each, bound in zip(model.constraints, problem.constraints, strict=True):
-        mean = np.asarray(each.belief.predict(model.rows).mean)
+        mean = host(each.belief.predict(model.rows)).mean
         level = each.standard(bound.limit)
         out &= mean <= level if bound.at_most else mean >= level
     return out
@@ -136,11 +137,11 @@ def advice(problem: Problem, model: Model, tolerance: float = 0.0) -> Advice:
     return Advice(stop, regret, message)
 
 
-def predicted_optimum(problem: Problem, model: Model, seed: int = 0) -> tuple[dict[str, Any], float, float]:
+def predicted_optimum(problem: Problem, model: Model, seed: int = 0) -> tuple[dict[str, Value], float, float]:
     """Where the mean of the objective is highest, with mean and standard deviation there in the user's units."""
     surrogate = model.objectives[0]
     near = model.rows[np.argsort(-surrogate.fitted())[:PROMISING]]
-    found = maximize(UpperConfidenceBound(jnp.zeros(())), surrogate.belief, problem.space, near=near, seed=seed)
+    found = maximize(UpperConfidenceBound(np.zeros(())), surrogate.belief, problem.space, near=near, seed=seed)
     return (
         problem.space.decode(found.x[None])[0],
         float(surrogate.natural(found.mean[0])),

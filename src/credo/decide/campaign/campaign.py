@@ -14,7 +14,7 @@ import socket
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
@@ -26,9 +26,11 @@ from credo.decide.campaign.record_cache import Memory
 from credo.decide.campaign.storage import Entry, Storage
 from credo.decide.campaign.trial import Suggestion, Trial, TrialError, digest
 from credo.decide.space import Space
+from credo.decide.space.as_json import Checks
 from credo.infer.progress import Show
 
 if TYPE_CHECKING:
+    from credo.decide.acquisition import Acquisition
     from credo.decide.campaign.advice import Advice
     from credo.decide.campaign.model import Model
 
@@ -54,13 +56,13 @@ class Campaign:
         name: str = "campaign",
         *,
         seed: int = 0,
-        noise: Any = None,
-        outcome_constraints: Mapping[str, Any] | None = None,
+        noise: object = None,
+        outcome_constraints: Mapping[str, object] | None = None,
         fidelity: str | None = None,
         initial: int | None = None,
-        lease: Any = 3600.0,
-        warm_start: Iterable[Any] = (),
-        acquisition: Any = None,
+        lease: object = 3600.0,
+        warm_start: Iterable[object] = (),
+        acquisition: "Acquisition | str | None" = None,
     ):
         """Begin a campaign, or go on with the one of that name in the storage.
 
@@ -96,8 +98,8 @@ class Campaign:
         cls,
         storage: Storage | str | Path,
         name: str | None = None,
-        checks: Mapping[str, Callable[..., Any]] | None = None,
-        lease: Any = 3600.0,
+        checks: Checks | None = None,
+        lease: object = 3600.0,
     ) -> "Campaign":
         """The campaign of that name in the storage, as it was begun; without a name, the only one there is.
 
@@ -114,7 +116,7 @@ class Campaign:
         campaign._begin(Problem.of(Space.from_json(entry.space, checks), **entry.settings), kept, entry, lease)
         return campaign
 
-    def _begin(self, problem: Problem, storage: Storage, entry: Entry, lease: Any) -> None:
+    def _begin(self, problem: Problem, storage: Storage, entry: Entry, lease: object) -> None:
         seconds = check_amount(lease, "lease")
         if not seconds:
             raise DataError(f"lease must be a positive number of seconds, found {lease!r}")
@@ -124,7 +126,13 @@ class Campaign:
 
     # -- asking --------------------------------------------------------------------------------------------------------
 
-    def ask(self, n: int | None = None) -> Any:
+    @overload
+    def ask(self, n: None = None) -> Trial: ...
+
+    @overload
+    def ask(self, n: int) -> list[Trial]: ...
+
+    def ask(self, n: int | None = None) -> Trial | list[Trial]:
         """A trial to do next; a list of n of them if n is given. Trials whose lease ran out come first.
 
         A finite space may have fewer than n points that are not pending; `TrialError` if there is none.
@@ -177,12 +185,12 @@ class Campaign:
     def tell(
         self,
         trial: Trial | int,
-        value: Any = None,
+        value: object = None,
         *,
         failed: str | None = None,
-        partial: Mapping[str, Any] | None = None,
-        noise: Any = None,
-        cost: Any = None,
+        partial: Mapping[str, object] | None = None,
+        noise: object = None,
+        cost: object = None,
     ) -> Trial:
         """Record what came of a trial: a value (or a dict of them), the reason of a failure, or a step on the way.
 
@@ -205,12 +213,12 @@ class Campaign:
 
     def add(
         self,
-        point: Mapping[str, Any],
-        value: Any = None,
+        point: Mapping[str, object],
+        value: object = None,
         *,
         failed: str | None = None,
-        noise: Any = None,
-        cost: Any = None,
+        noise: object = None,
+        cost: object = None,
     ) -> Trial:
         """Record a result that was not asked for; it does not count towards a budget."""
         checked = self.problem.space.check(point)
@@ -227,10 +235,10 @@ class Campaign:
 
     def run(
         self,
-        function: Callable[..., Any] | str,
+        function: Callable[..., object] | str,
         budget: int,
         workers: int = 1,
-        timeout: Any = None,
+        timeout: object = None,
         progress: Show | bool = True,
         executor: str = "thread",
     ) -> "Campaign":
@@ -319,7 +327,7 @@ class Campaign:
         best = "" if row is None or len(self.problem.signs) > 1 else f", best {seen.values[row, 0]:.6g}"
         return f"{len(seen) - failed} done, {failed} failed, {len(memory.pending)} pending{best}"
 
-    def to_table(self) -> dict[str, list[Any]]:
+    def to_table(self) -> dict[str, list[object]]:
         """All trials as columns: numbers and states, parameters, outcomes, and the rest of the record."""
         return exchange.to_table(self)
 
@@ -331,10 +339,10 @@ class Campaign:
         """Give the connections to the storage back."""
         self.storage.close()
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {name: value for name, value in vars(self).items() if name != "_memory"}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         vars(self).update(state)
         self._memory = Memory(self.storage, self._id, self.problem)
 
@@ -349,7 +357,7 @@ def _number(trial: Trial | int) -> int:
     return int(trial)
 
 
-def _step(partial: Mapping[str, Any], number: int) -> tuple[float, float]:
+def _step(partial: Mapping[str, object], number: int) -> tuple[float, float]:
     if not isinstance(partial, Mapping) or set(partial) != {"step", "value"}:
         raise DataError(f'a partial result is {{"step": 3, "value": 0.7}}, found {partial!r}')
     step, value = as_float(partial["step"]), as_float(partial["value"])

@@ -23,10 +23,10 @@ import string
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from credo.core.errors import CredoError, DataError
 from credo.decide.campaign.problem import as_float
+from credo.decide.space.parameters import Point
 
 _NUMBER = r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[nN]a[nN]|[iI]nf(?:inity)?)"
 _ALONE = re.compile(rf"(?<![\w.])({_NUMBER})(?!\w)")
@@ -46,7 +46,7 @@ class Command:
     names: Sequence[str]
     """The parameters: each must be in the template, and nothing else may."""
     outcomes: Sequence[str] = ("value",)
-    timeout: Any = None
+    timeout: float | int | None = None
     pattern: str | None = None
     """A regular expression with one group for each outcome, in their order or named."""
     _running: "set[subprocess.Popen[str]]" = field(default_factory=set, init=False, repr=False, compare=False)
@@ -69,7 +69,7 @@ class Command:
         if self.pattern is not None:
             _check_pattern(self.pattern, self.outcomes)
 
-    def arguments(self, point: Mapping[str, Any], trial: int | None = None) -> list[str]:
+    def arguments(self, point: Point, trial: int | None = None) -> list[str]:
         """The arguments at a point."""
         texts = {name: _text(value) for name, value in point.items()}
         texts = {"point": json.dumps(dict(point)), "trial": "" if trial is None else str(trial)} | texts
@@ -81,7 +81,7 @@ class Command:
                 arguments.pop()
         return arguments
 
-    def run(self, point: Mapping[str, Any], trial: int | None = None) -> dict[str, float]:
+    def run(self, point: Point, trial: int | None = None) -> dict[str, float]:
         """The outcomes at a point; `CommandFailed` if there are none."""
         number = "" if trial is None else str(trial)
         environment = {**os.environ, "CREDO_POINT": json.dumps(dict(point)), "CREDO_TRIAL": number}
@@ -111,7 +111,7 @@ class Command:
             raise CommandFailed(f"the command ended with {how}{_tail(errors)}")
         return self.read(output, errors)
 
-    def __call__(self, point: Mapping[str, Any]) -> dict[str, float]:
+    def __call__(self, point: Point) -> dict[str, float]:
         """The outcomes at a point."""
         return self.run(point)
 
@@ -132,15 +132,15 @@ class Command:
             raise CommandFailed(f"the command printed {what}; expected a number or {missing[0]}=number{_tail(errors)}")
         return {name: _finite(name, found[name], errors) for name in self.outcomes}
 
-    def _matched(self, output: str) -> dict[str, Any]:
+    def _matched(self, output: str) -> dict[str, object]:
         matches = list(re.finditer(self.pattern or "", output, re.MULTILINE))
         if not matches:
             return {}
         named = {name: text for name, text in matches[-1].groupdict().items() if text is not None}
         return named or dict(zip(self.outcomes, matches[-1].groups() or (matches[-1].group(),), strict=False))
 
-    def _named(self, output: str) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+    def _named(self, output: str) -> dict[str, object]:
+        found: dict[str, object] = {}
         for line in output.splitlines():
             with contextlib.suppress(ValueError):
                 given = json.loads(line)
@@ -178,7 +178,7 @@ def _filled(part: str, texts: Mapping[str, str]) -> str:
     return "".join(text + ("" if name is None else texts[name]) for text, name in _fields(part))
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return repr(value) if isinstance(value, float) else str(value)
@@ -201,7 +201,7 @@ def _check_pattern(pattern: str, outcomes: Sequence[str]) -> None:
         raise DataError(f"the pattern {pattern!r} needs a group for each of {', '.join(outcomes)}")
 
 
-def _finite(name: str, text: Any, errors: str) -> float:
+def _finite(name: str, text: object, errors: str) -> float:
     number = math.nan if isinstance(text, bool) else as_float(text)
     if not math.isfinite(number):
         raise CommandFailed(f"the command printed {name} = {text}, which is not a finite number{_tail(errors)}")

@@ -7,16 +7,14 @@ record themselves. Trials that are still out count as if they had come back with
 believer: Ginsbourger, Le Riche & Carraro 2010), so that several workers look at different points.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-import jax.numpy as jnp
 import numpy as np
 
-from credo.core.arrays import put
 from credo.core.device import blas_threads
 from credo.decide.acquisition import Constrained, ExpectedImprovement, Feasibility, NoisyExpectedImprovement
 from credo.decide.acquisition.base import Acquisition
+from credo.decide.acquisition.checks import Beliefs
 from credo.decide.acquisition.cost import MultiFidelity
 from credo.decide.acquisition.hypervolume import ExpectedHypervolumeImprovement
 from credo.decide.campaign import trust_region
@@ -24,7 +22,8 @@ from credo.decide.campaign.advice import PROMISING, explain
 from credo.decide.campaign.model import Model, fidelity_column, model_of
 from credo.decide.campaign.problem import Observations, Problem
 from credo.decide.campaign.trial import Hyper, Suggestion
-from credo.decide.maximize import maximize
+from credo.decide.maximize import Part, maximize
+from credo.decide.space.parameters import Point
 
 MANY = 10
 """Encoded columns above which the search keeps to a trust region."""
@@ -33,7 +32,7 @@ MANY = 10
 def suggest(
     problem: Problem,
     seen: Observations,
-    pending: Sequence[Mapping[str, Any]],
+    pending: Sequence[Point],
     n: int,
     seed: int,
     warm: Sequence[Hyper] | None = None,
@@ -83,12 +82,12 @@ def _standing(problem: Problem, seen: Observations) -> trust_region.Standing | N
     return trust_region.replay(rows, outcomes, problem.initial)
 
 
-def _next(problem: Problem, model: Model, waiting: list[Any], within: Any, seed: int) -> Suggestion:
+def _next(problem: Problem, model: Model, waiting: Sequence[Point], within: Part, seed: int) -> Suggestion:
     space = problem.space
     out = np.zeros((0, space.width)) if not waiting else space.encode(waiting)
     after = model.after(out)
     beliefs = tuple(each.belief for each in after.objectives)
-    belief: Any = beliefs[0] if len(beliefs) == 1 else beliefs
+    belief: Beliefs = beliefs[0] if len(beliefs) == 1 else beliefs
     acquisition = acquisition_of(problem, after, seed)
     heights = model.objectives[0].fitted() if len(beliefs) == 1 else np.zeros(len(model.rows))
     near = model.rows[np.argsort(-heights, kind="stable")[:PROMISING]]
@@ -116,13 +115,13 @@ def acquisition_of(problem: Problem, model: Model, seed: int = 0) -> Acquisition
     """
     beliefs = tuple(each.belief for each in model.objectives)
     several = len(beliefs) > 1
-    belief: Any = beliefs if several else beliefs[0]
+    belief: Beliefs = beliefs if several else beliefs[0]
     feasibilities = [
-        Feasibility(each.belief, jnp.asarray(each.standard(bound.limit)), at_most=bound.at_most)
+        Feasibility(each.belief, np.asarray(each.standard(bound.limit)), at_most=bound.at_most)
         for each, bound in zip(model.constraints, problem.constraints, strict=True)
     ]
     if model.success is not None:
-        half = jnp.asarray(model.success.standard(0.5))
+        half = np.asarray(model.success.standard(0.5))
         feasibilities.append(Feasibility(model.success.belief, half, at_most=False))
     chosen = problem.chosen_acquisition
     if chosen is None:
@@ -133,7 +132,7 @@ def acquisition_of(problem: Problem, model: Model, seed: int = 0) -> Acquisition
         elif feasibilities or problem.fidelity is not None:
             chosen = ExpectedImprovement()
         else:
-            return ExpectedImprovement(put(model.objectives[0].fitted().max()))
+            return ExpectedImprovement(model.objectives[0].fitted().max())
     whole = Constrained(chosen, feasibilities) if feasibilities else chosen
     if problem.fidelity is not None and not several:
         whole = MultiFidelity(whole, model.cost, fidelity_column(problem))

@@ -8,24 +8,29 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from credo.core.errors import DataError, FileError, RepairedWarning
 from credo.decide.campaign.trial import DONE, Outcome, Trial, digest
+from credo.decide.space.as_json import JSON
 
 if TYPE_CHECKING:
     from credo.decide.campaign.campaign import Campaign
 
+Table = dict[str, list[object]]
+"""Columns by name."""
+Results = list[tuple[dict[str, object], Outcome]]
 
-def to_table(campaign: "Campaign") -> dict[str, list[Any]]:
+
+def to_table(campaign: "Campaign") -> Table:
     """Columns of all trials; where a parameter has the name of a column of the record, that one is `trial_…`."""
     trials, problem = campaign.trials, campaign.problem
-    written: Mapping[str, Callable[..., Any]] = {"why": _reason, "created": _time, "finished": _time}
-    points = {name: [trial.point.get(name) for trial in trials] for name in problem.space.names}
-    outcomes = {name: [(trial.values or {}).get(name) for trial in trials] for name in problem.outcomes}
+    written: Mapping[str, Callable[..., object]] = {"why": _reason, "created": _time, "finished": _time}
+    points: Table = {name: [trial.point.get(name) for trial in trials] for name in problem.space.names}
+    outcomes: Table = {name: [(trial.values or {}).get(name) for trial in trials] for name in problem.outcomes}
     taken = {*points, *outcomes}
 
-    def columns(*names: str) -> dict[str, list[Any]]:
+    def columns(*names: str) -> Table:
         own = {name: [getattr(trial, name) for trial in trials] for name in names}
         own |= {name: [write(value) for value in own[name]] for name, write in written.items() if name in own}
         return {f"trial_{name}" if name in taken else name: column for name, column in own.items()}
@@ -53,7 +58,7 @@ def export(campaign: "Campaign", path: str | Path) -> Path:
     return target
 
 
-def warm_start(campaign: "Campaign", sources: Iterable[Any]) -> None:
+def warm_start(campaign: "Campaign", sources: Iterable[object]) -> None:
     """Record the results of earlier campaigns and tables, once: those that are there already are left out."""
     there = {trial.source for trial in campaign.trials}
     for source in sources:
@@ -76,13 +81,13 @@ def warm_start(campaign: "Campaign", sources: Iterable[Any]) -> None:
             campaign.storage.add(campaign._id, results, name)
 
 
-def _rows(campaign: "Campaign", source: Any) -> tuple[str, list[tuple[dict[str, Any], Outcome]]]:
+def _rows(campaign: "Campaign", source: object) -> tuple[str, Results]:
     """The name of a source, and its points with their outcomes."""
     from credo.decide.campaign.campaign import Campaign
 
     if isinstance(source, Campaign):
         told = [trial for trial in source.trials if trial.told]
-        found = [(dict(trial.point), _borrowed(campaign, trial, source.name)) for trial in told]
+        found: Results = [(dict(trial.point), _borrowed(campaign, trial, source.name)) for trial in told]
         return f"campaign {source.name}", found
     records = list(_records(source))
     names = campaign.problem.outcomes
@@ -112,7 +117,7 @@ def _borrowed(campaign: "Campaign", trial: Trial, source: str) -> Outcome:
     return Outcome({name: values[name] for name in names}, None, trial.noise, trial.cost)
 
 
-def _records(table: Any) -> Iterator[dict[str, Any]]:
+def _records(table: object) -> Iterator[dict[str, object]]:
     """The rows of a data frame (pandas, polars, pyarrow), of a dict of columns or of a list of dicts."""
     for method, options in (("to_dicts", {}), ("to_pylist", {}), ("to_dict", {"orient": "records"})):
         if hasattr(table, method):
@@ -125,13 +130,13 @@ def _records(table: Any) -> Iterator[dict[str, Any]]:
     raise DataError(f"warm_start takes campaigns, data frames and lists of dicts, found {type(table).__name__}")
 
 
-def _is_missing(value: Any) -> bool:
+def _is_missing(value: object) -> bool:
     with contextlib.suppress(TypeError, ValueError):
         return value is None or bool(value != value)
     return False
 
 
-def _reason(why: Mapping[str, Any] | None) -> Any:
+def _reason(why: JSON | None) -> str | None:
     return (why or {}).get("reason")
 
 
@@ -155,7 +160,7 @@ def _write(campaign: "Campaign", kind: str, name: str) -> None:
         raise DataError("Parquet needs pyarrow: pip install 'credo[cli]', or export to .csv") from None
 
 
-def _of_one_type(column: list[Any]) -> list[Any]:
+def _of_one_type(column: list[object]) -> list[object]:
     """A column as it is if its values are of one kind, otherwise as text: choices may mix them."""
     kinds = {
         float if isinstance(v, float | int) and not isinstance(v, bool) else type(v) for v in column if v is not None

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -12,7 +12,13 @@ from credo.core.checks import check_count
 from credo.core.errors import DataError
 from credo.decide.campaign.trial import FAILED, Outcome, Trial
 from credo.decide.space import Boolean, Categorical, Space
+from credo.decide.space.as_json import JSON
+from credo.decide.space.parameters import Point
 
+if TYPE_CHECKING:
+    from credo.decide.acquisition import Acquisition
+
+N = TypeVar("N", float, np.ndarray)
 VALUE = "value"
 """The name of the objective where there is one and it was not given a name."""
 
@@ -41,7 +47,7 @@ class Bound:
     limit: float
 
     @classmethod
-    def parse(cls, name: str, text: Any) -> "Bound":
+    def parse(cls, name: str, text: object) -> "Bound":
         """From text such as "<= 80"."""
         match = _BOUND.fullmatch(text) if isinstance(text, str) else None
         limit = as_float(match.group(2)) if match else np.nan
@@ -52,7 +58,7 @@ class Bound:
     def __str__(self) -> str:
         return f"{'<=' if self.at_most else '>='} {self.limit!r}"
 
-    def slack(self, value: Any) -> Any:
+    def slack(self, value: N) -> N:
         """How far the value is on the right side: negative where the bound is broken."""
         return self.limit - value if self.at_most else value - self.limit
 
@@ -72,7 +78,7 @@ class Problem:
     """The parameter that makes a trial cheap and rough (low) or dear and true (high)."""
     initial: int = 5
     """How many points of a Sobol sequence come before the model has a say."""
-    acquisition: Any = None
+    acquisition: "Acquisition | str | None" = None
     seed: int = 0
 
     @classmethod
@@ -80,11 +86,11 @@ class Problem:
         cls,
         space: Space,
         goal: str | Mapping[str, str] = "maximize",
-        outcome_constraints: Mapping[str, Any] | None = None,
-        noise: Any = None,
+        outcome_constraints: Mapping[str, object] | None = None,
+        noise: object = None,
         fidelity: str | None = None,
         initial: int | None = None,
-        acquisition: Any = None,
+        acquisition: "Acquisition | str | None" = None,
         seed: int = 0,
     ) -> "Problem":
         """Checked, from what people write."""
@@ -113,7 +119,7 @@ class Problem:
         return {n: "maximize" if s > 0 else "minimize" for n, s in zip(self.objectives, self.signs, strict=True)}
 
     @property
-    def chosen_acquisition(self) -> Any:
+    def chosen_acquisition(self) -> "Acquisition | None":
         """The acquisition as an object; None leaves it to the engine."""
         return _named(self.acquisition) if isinstance(self.acquisition, str) else self.acquisition
 
@@ -122,7 +128,7 @@ class Problem:
         """The names of all that is measured: objectives, then constrained outcomes that are not objectives."""
         return self.objectives + tuple(b.name for b in self.constraints if b.name not in self.objectives)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JSON:
         """The settings, without the space; an acquisition that is not a name is left out."""
         return {
             "goal": self.goal,
@@ -134,7 +140,7 @@ class Problem:
             "seed": self.seed,
         }
 
-    def differences(self, space: Any, settings: Mapping[str, Any]) -> list[str]:
+    def differences(self, space: JSON, settings: JSON) -> list[str]:
         """In which ways a campaign on record, as JSON, is not about this problem."""
         lasting = ("goal", "outcome_constraints", "fidelity")
         now = {name: value for name, value in self.to_json().items() if name in lasting}
@@ -142,7 +148,12 @@ class Problem:
         return [*_differences(then, now), *_differences(space, self.space.to_json())]
 
     def check_outcome(
-        self, value: Any = None, failed: str | None = None, noise: Any = None, cost: Any = None, who: str = "the result"
+        self,
+        value: object = None,
+        failed: str | None = None,
+        noise: object = None,
+        cost: object = None,
+        who: str = "the result",
     ) -> Outcome:
         """What was told, checked: finite numbers for the outcomes, or the reason of a failure."""
         extra = {"noise": check_amount(noise, "noise"), "cost": check_amount(cost, "cost")}
@@ -170,7 +181,7 @@ class Problem:
 class Observations:
     """The results so far, in the order in which they were told; nan where something is not known."""
 
-    points: tuple[Mapping[str, Any], ...]
+    points: tuple[Point, ...]
     numbers: Int[np.ndarray, " n"]
     """The numbers of the trials."""
     values: Float[np.ndarray, "n k"]
@@ -185,7 +196,7 @@ class Observations:
     """From 0 to 1, the fidelity that counts; 1 where the problem has none."""
     warm: Bool[np.ndarray, " n"]
     """Whether the row comes from an earlier campaign or table rather than from this problem."""
-    why: tuple[Mapping[str, Any] | None, ...]
+    why: tuple[JSON | None, ...]
     """What the suggestion of the point said."""
 
     @classmethod
@@ -234,11 +245,10 @@ class Observations:
 class Best:
     """The best point, what was seen there, and what the model believes of it."""
 
-    point: Mapping[str, Any]
-    value: Any
-    """As told; a dict where there are several objectives."""
-    mean: Any
-    interval: Any
+    point: Point
+    value: float
+    mean: float
+    interval: tuple[float, float]
     """(low, high), 95 %."""
     trial: int
     """The number of the trial."""
@@ -252,7 +262,7 @@ def as_float(value: Any) -> float:
         return np.nan
 
 
-def check_amount(value: Any, name: str) -> float | None:
+def check_amount(value: object, name: str) -> float | None:
     """A finite number that is not negative, or None."""
     if value is None:
         return None
@@ -262,7 +272,7 @@ def check_amount(value: Any, name: str) -> float | None:
     return number
 
 
-def _differences(then: Any, now: Any, path: Sequence[str] = ()) -> Iterator[str]:
+def _differences(then: object, now: object, path: Sequence[str] = ()) -> Iterator[str]:
     if isinstance(then, Mapping) and isinstance(now, Mapping):
         for key in dict.fromkeys([*then, *now]):
             yield from _differences(then.get(key), now.get(key), (*path, str(key)))
@@ -270,13 +280,13 @@ def _differences(then: Any, now: Any, path: Sequence[str] = ()) -> Iterator[str]
         yield f"{'.'.join(path)} was {then!r} and is {now!r}"
 
 
-def _checked_noise(noise: Any) -> float | str | None:
+def _checked_noise(noise: object) -> float | str | None:
     if isinstance(noise, str) and noise != "learn":
         raise DataError(f'noise must be a variance, "learn" or None, found {noise!r}')
     return noise if isinstance(noise, str) else check_amount(noise, "noise")
 
 
-def _named(name: str) -> Any:
+def _named(name: str) -> "Acquisition":
     """The acquisition of that name, as it is on record."""
     from credo.decide import acquisition
 

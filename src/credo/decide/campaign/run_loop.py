@@ -11,13 +11,15 @@ import threading
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
-from typing import TYPE_CHECKING, Any, NamedTuple
+from multiprocessing.process import BaseProcess
+from typing import TYPE_CHECKING, NamedTuple
 
 from credo.core.checks import check_count
 from credo.core.errors import CredoError, DataError
 from credo.decide.campaign.command import Command
 from credo.decide.campaign.problem import check_amount
 from credo.decide.campaign.trial import Trial, TrialError
+from credo.decide.space.parameters import Value
 from credo.infer.progress import Progress, Show
 
 if TYPE_CHECKING:
@@ -31,12 +33,12 @@ _BEATS = 4
 class Answer(NamedTuple):
     """What a worker says of a point."""
 
-    value: Any
+    value: object
     failed: str | None
     seconds: float
 
 
-def serve(pipe: Connection, function: Callable[..., Any], alone: bool) -> None:
+def serve(pipe: Connection, function: Callable[..., object], alone: bool) -> None:
     """A worker: point after point, until the other end of the pipe is closed. `alone` in its process, or a thread."""
     if alone:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the loop, which then ends this process
@@ -53,7 +55,7 @@ def serve(pipe: Connection, function: Callable[..., Any], alone: bool) -> None:
                 pipe.send(Answer(None, f"the value cannot be sent back: {error}", answer.seconds))
 
 
-def _tried(function: Callable[..., Any], number: int, point: dict[str, Any]) -> Answer:
+def _tried(function: Callable[..., object], number: int, point: dict[str, Value]) -> Answer:
     start = time.perf_counter()
     value, failed = None, None
     try:
@@ -68,11 +70,11 @@ def _tried(function: Callable[..., Any], number: int, point: dict[str, Any]) -> 
 class Worker:
     """The loop's end of a pipe to a thread or a process."""
 
-    def __init__(self, function: Callable[..., Any], executor: str):
+    def __init__(self, function: Callable[..., object], executor: str):
         self.pipe, theirs = multiprocessing.Pipe()
         self.ready, self.gone, self.since = False, False, 0.0
         self.trial: Trial | None = None
-        self._process: Any = None
+        self._process: BaseProcess | None = None
         if executor == "thread":
             threading.Thread(target=serve, args=(theirs, function, False), daemon=True).start()
             return
@@ -210,10 +212,10 @@ def _tell(campaign: "Campaign", trial: Trial, answer: Answer) -> None:
 
 def run(
     campaign: "Campaign",
-    function: Callable[..., Any] | str,
+    function: Callable[..., object] | str,
     budget: int,
     workers: int = 1,
-    timeout: Any = None,
+    timeout: object = None,
     progress: Show | bool = True,
     executor: str = "thread",
 ) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
@@ -17,6 +17,7 @@ from credo.decide.campaign import schema
 from credo.decide.campaign.database import MEMORY, Database
 from credo.decide.campaign.schema import StorageError
 from credo.decide.campaign.trial import ABANDONED, PENDING, Outcome, Suggestion, Trial, TrialError, digest
+from credo.decide.space.as_json import JSON
 from credo.decide.space.parameters import Point
 
 _campaigns, _trials, _partials = schema.campaigns.c, schema.trials.c, schema.partials.c
@@ -41,8 +42,8 @@ class Entry:
 
     id: int
     name: str
-    space: dict[str, Any]
-    settings: dict[str, Any]
+    space: JSON
+    settings: JSON
     created: float
 
 
@@ -78,7 +79,7 @@ class Storage:
 
     # -- campaigns -----------------------------------------------------------------------------------------------------
 
-    def create(self, name: str, space: dict[str, Any], settings: dict[str, Any]) -> tuple[Entry, bool]:
+    def create(self, name: str, space: JSON, settings: JSON) -> tuple[Entry, bool]:
         """The campaign of that name and whether it is new: one that is there already is left as it is."""
         with self.database.write() as connection:
             self.database.lock(connection)
@@ -244,7 +245,7 @@ def _entry(connection: sa.Connection, name: str) -> Entry | None:
     return None if row is None else Entry(*row)
 
 
-def _told(outcome: Outcome) -> dict[str, Any]:
+def _told(outcome: Outcome) -> JSON:
     values = None if outcome.values is None else dict(outcome.values)
     told = {"state": outcome.state, "values": values, "reason": outcome.reason}
     return {**told, "noise": outcome.noise, "cost": outcome.cost}
@@ -259,7 +260,7 @@ def _insert(
 
 
 def _update(
-    connection: sa.Connection, campaign: int, number: int, states: Sequence[str], values: Mapping[str, Any]
+    connection: sa.Connection, campaign: int, number: int, states: Sequence[str], values: Mapping[str, object]
 ) -> bool:
     """Whether there is such a trial in one of the states: it then has the values."""
     this = (_trials.campaign == campaign, _trials.number == number, _trials.state.in_(states))

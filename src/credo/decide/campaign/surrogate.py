@@ -9,7 +9,7 @@ beginning too. Outcomes far below the rest (a diverged run) would make the good 
 """
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import equinox as eqx
 import numpy as np
@@ -25,6 +25,8 @@ from credo.kernels import Matern52
 from credo.models.gp import GP
 from credo.models.gp.data import Rows, pack
 from credo.models.gp.means import Constant
+
+N = TypeVar("N", float, np.ndarray)
 
 
 class Typically(NamedTuple):
@@ -78,11 +80,11 @@ class Surrogate(NamedTuple):
         _, z, scale, extra = rows.cut()
         return z - (float(self.belief.noise) * scale + extra) * np.asarray(solved.alpha)[: len(z)]
 
-    def natural(self, z: Any) -> Any:
+    def natural(self, z: N) -> N:
         """A value in the user's units and direction."""
         return self.sign * (self.center + self.scale * z)
 
-    def standard(self, y: Any) -> Any:
+    def standard(self, y: N) -> N:
         """A value of the user in standard units."""
         return (self.sign * y - self.center) / self.scale
 

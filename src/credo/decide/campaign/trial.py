@@ -11,12 +11,12 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
 
 from credo.core.errors import CredoError
+from credo.decide.space.as_json import JSON
 from credo.decide.space.parameters import Point
 
-Hyper = Mapping[str, Any]
+Hyper = Mapping[str, Sequence[float | int]]
 """Hyperparameters of a surrogate by path, as JSON."""
 
 PENDING, DONE, FAILED, ABANDONED = "pending", "done", "failed", "abandoned"
@@ -73,7 +73,7 @@ class Suggestion:
     hyper: Sequence[Hyper] | None = None
     """The model's hyperparameters: where the next suggestion starts from."""
 
-    def why(self) -> dict[str, Any]:
+    def why(self) -> JSON:
         """All but the point, as JSON, without what is not known."""
         said = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "point"}
         unknown = (None, "", math.inf, -math.inf)
@@ -93,7 +93,7 @@ class Trial:
     cost: float | None = None
     reason: str | None = None
     """Why it failed."""
-    why: Mapping[str, Any] | None = None
+    why: JSON | None = None
     """Why the point was suggested."""
     source: str | None = None
     """Where a result that nobody asked for comes from: "added", or the name of an earlier campaign."""
