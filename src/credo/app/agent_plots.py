@@ -1,7 +1,6 @@
 """Pictures of learning by doing: how good the policy is that an agent has learned, and what learning has cost."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -12,7 +11,7 @@ from credo.core.errors import DataError
 from credo.decide.agents.run import Run
 
 
-def learning_curve(runs: Run | Mapping[str, Run], ax: Axes | None = None, level: Any = 0.5) -> Axes:
+def learning_curve(runs: Run | Mapping[str, Run], ax: Axes | None = None, level: float = 0.5) -> Axes:
     """Values of the greedy policies against the steps of training: medians over seeds, and bands with `level` of them.
 
     `runs` is a run, or runs by name; a dotted line is the value of the best policy where it is known.
@@ -28,7 +27,7 @@ def learning_curve(runs: Run | Mapping[str, Run], ax: Axes | None = None, level:
     return tidy(ax, "steps", "value of the policy")
 
 
-def plot_regret(runs: Run | Mapping[str, Run], ax: Axes | None = None, level: Any = 0.5) -> Axes:
+def plot_regret(runs: Run | Mapping[str, Run], ax: Axes | None = None, level: float = 0.5) -> Axes:
     """What training has cost (`Run.regret`) against its steps: medians over seeds, and bands with `level` of them."""
     ax = ax or new_axes()
     named = _named(runs)
@@ -45,7 +44,7 @@ def _named(runs: Run | Mapping[str, Run]) -> dict[str, Run]:
     return named
 
 
-def _bands(ax: Axes, curves: Mapping[str, tuple[np.ndarray, Float[np.ndarray, "g e"]]], level: Any) -> None:
+def _bands(ax: Axes, curves: Mapping[str, tuple[np.ndarray, Float[np.ndarray, "g e"]]], level: float) -> None:
     share = float(level)
     if not 0 <= share < 1:
         raise DataError(f"level must lie between 0 and 1, found {level}")

@@ -1,6 +1,6 @@
 """`answer`: a new table with the predictions of a model beside it."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -11,6 +11,7 @@ from credo.app.tables import Table
 from credo.app.workflow import TableModel
 from credo.core.errors import DataError
 from credo.core.predictive import Bernoulli, Categorical, Predictive
+from credo.decide.losses import Loss
 
 
 class Answer(NamedTuple):
@@ -28,7 +29,9 @@ class Answer(NamedTuple):
     unread: dict[str, int]
 
 
-def answer(model: TableModel, table: Table, level: float = 0.95, loss: Any = None, costs: str | None = None) -> Answer:
+def answer(
+    model: TableModel, table: Table, level: float = 0.95, loss: Loss | None = None, costs: str | None = None
+) -> Answer:
     """The table with columns mean, std, lower, upper, aleatoric and epistemic (variances that add up to std²).
 
     For classes the columns are class, p(…) of each, entropy, aleatoric and epistemic (which add up to the entropy).
@@ -70,7 +73,7 @@ def answer(model: TableModel, table: Table, level: float = 0.95, loss: Any = Non
     )
 
 
-def numbers_of(prediction: Predictive, level: float, loss: Any) -> dict[str, np.ndarray]:
+def numbers_of(prediction: Predictive, level: float, loss: Loss | None) -> dict[str, np.ndarray]:
     """The columns that `credo predict` adds for a number."""
     from credo.decide.bayes import decide
 

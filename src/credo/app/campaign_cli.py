@@ -4,11 +4,14 @@ import contextlib
 import json
 import shlex
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from credo.app.terminal import command_line, one_line_errors, refuse, refuse_existing, write_whole
+
+if TYPE_CHECKING:
+    from credo.decide.campaign import Campaign
 
 STORAGE = "campaigns.db"
 AT_THE_BENCH = "7d"
@@ -236,7 +239,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(campaigns, name="campaign")
 
 
-def _open(storage: str, name: str | None, space: Path | None = None, lease: str = "1h") -> Any:
+def _open(storage: str, name: str | None, space: Path | None = None, lease: str = "1h") -> "Campaign":
     from credo.app import campaign_desk as desk
 
     length = desk.seconds(lease, "--lease") or 0.0

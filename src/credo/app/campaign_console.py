@@ -1,15 +1,16 @@
 """Campaigns on the terminal: trials, the best point, lists; words and small tables."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
 
 import numpy as np
 import typer
 
 from credo.app.campaign_desk import goals, last_failure, luck, written
 from credo.app.terminal import echo_table, refuse
-from credo.decide.campaign import Campaign, Storage, Trial
+from credo.decide.campaign import Campaign, Problem, Storage, Trial
 from credo.decide.campaign.advice import front
+from credo.decide.space.parameters import Point
 
 SHOWN = 12
 """How many of the last trials `credo campaign show` lists."""
@@ -25,7 +26,7 @@ def echo_trial(campaign: Campaign, trial: Trial) -> None:
     typer.echo(f"  tell: credo tell {trial.number} {values}\n")
 
 
-def echo_point(point: Any) -> None:
+def echo_point(point: Point) -> None:
     """A parameter in each line."""
     wide = max(map(len, point))
     for name, value in point.items():
@@ -73,7 +74,7 @@ def echo_best(campaign: Campaign) -> None:
     typer.echo(campaign.advice().message)
 
 
-def _row(number: Any, point: Any, problem: Any, values: Any) -> tuple[str, ...]:
+def _row(number: object, point: Point, problem: Problem, values: Mapping[str, float | None] | None) -> tuple[str, ...]:
     cells = [written(point.get(name)) for name in problem.space.names]
     return (str(number), *cells, *(written(None if np.isnan(v) else float(v)) for v in values))
 

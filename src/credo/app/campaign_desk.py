@@ -3,7 +3,7 @@
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,9 @@ import typer
 
 from credo.app.terminal import progress, stoppable
 from credo.core.errors import DataError
-from credo.decide.campaign import Best, Campaign, Command, Observations, Problem
+from credo.decide.campaign import Best, Campaign, Command, Observations, Problem, Trial
 from credo.decide.space import Space
+from credo.decide.space.as_json import JSON
 
 SETTINGS = ("goal", "outcome_constraints", "noise", "fidelity", "initial", "seed")
 """What the file of a space may hold beside parameters and constraints."""
@@ -37,7 +38,7 @@ def seconds(text: str | None, option: str) -> float | None:
     return float(match.group(1)) * UNITS[match.group(2)]
 
 
-def goal_of(text: str | None) -> Any:
+def goal_of(text: str | None) -> str | dict[str, str]:
     """`minimize`, or `yield=maximize,cost=minimize` for several objectives."""
     if text is None or "=" not in text:
         return text
@@ -166,7 +167,7 @@ def luck(problem: Problem, seen: Observations, best: Best) -> str:
     return f"Trial {seen.numbers[row]} gave {seen.values[row, 0]:.5g}, which the model takes for luck."
 
 
-def written(value: Any) -> str:
+def written(value: object) -> str:
     """A value of a point or an outcome, short."""
     return f"{value:.5g}" if isinstance(value, float) else "–" if value is None else str(value)
 
@@ -184,7 +185,7 @@ def last_failure(campaign: Campaign) -> str:
     return str(failed[-1].reason) if failed else ""
 
 
-def as_json(trial: Any) -> Mapping[str, Any]:
+def as_json(trial: Trial) -> JSON:
     """A trial for programs, without the model's hyperparameters."""
     why = {key: value for key, value in (trial.why or {}).items() if key != "hyper"}
     return {"trial": trial.number, "point": dict(trial.point), "why": why}

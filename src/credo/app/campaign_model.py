@@ -1,17 +1,17 @@
 """What the model of a campaign says along each parameter, the others as at one point."""
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
 
+from credo.decide.acquisition.checks import Beliefs
 from credo.decide.campaign import Observations, Problem
 from credo.decide.campaign.engine import acquisition_of
 from credo.decide.campaign.model import Model
 from credo.decide.campaign.surrogate import Surrogate
-from credo.decide.space.parameters import Integer, Parameter, Real
+from credo.decide.space.parameters import Integer, Parameter, Point, Real, Value
 
 ACROSS = 81
 """Points along a numeric parameter."""
@@ -25,14 +25,14 @@ class Slice(NamedTuple):
     """The belief about an objective along one parameter, in the user's units."""
 
     parameter: Parameter
-    at: list[Any]
+    at: list[Value]
     """Values of the parameter."""
     mean: Float[np.ndarray, " m"]
     lower: Float[np.ndarray, " m"]
     upper: Float[np.ndarray, " m"]
     score: Float[np.ndarray, " m"]
     """The acquisition, from 0 to 1, which is its largest value on all slices."""
-    here: Any
+    here: Value | None
     """The value at the point that the slices go through."""
 
     @property
@@ -41,7 +41,7 @@ class Slice(NamedTuple):
         return isinstance(self.parameter, Real | Integer)
 
 
-def slices(problem: Problem, model: Model, point: Mapping[str, Any], names: list[str]) -> list[list[Slice]]:
+def slices(problem: Problem, model: Model, point: Point, names: list[str]) -> list[list[Slice]]:
     """For each objective, a slice along each of these parameters that exists at the point."""
     space = problem.space
     center = space.encode([point])
@@ -83,7 +83,7 @@ def relative_scores(problem: Problem, model: Model, rows: Float[np.ndarray, "m d
     """The acquisition at rows, as a part of its largest value there; of scores without a zero, of their range."""
     acquisition = acquisition_of(problem, model)
     beliefs = tuple(each.belief for each in model.objectives)
-    belief: Any = beliefs[0] if len(beliefs) == 1 else beliefs
+    belief: Beliefs = beliefs[0] if len(beliefs) == 1 else beliefs
     scores = np.asarray(acquisition(belief, jnp.asarray(rows)))
     if acquisition.scale == "log":
         return np.exp(scores - scores.max())

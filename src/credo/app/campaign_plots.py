@@ -16,6 +16,7 @@ from credo.app.importance import Importance
 from credo.app.plots import BLUE, GREEN, GREY, INK, ORANGE, RED, legend, new_axes, tidy
 from credo.decide.campaign import Campaign, Observations, Problem
 from credo.decide.pareto import hypervolume, non_dominated, reference_point
+from credo.decide.space.parameters import Parameter, Point
 
 SHADES = "viridis"
 
@@ -169,7 +170,7 @@ def plot_parallel(campaign: Campaign, column: int = 0, ax: Axes | None = None) -
     return ax
 
 
-def _heights(problem: Problem, point: Any) -> list[float]:
+def _heights(problem: Problem, point: Point) -> list[float]:
     """Where a point crosses the axis of each parameter, from 0 to 1; nan where it does not exist."""
     out = []
     for parameter in problem.space.parameters:
@@ -182,7 +183,7 @@ def _heights(problem: Problem, point: Any) -> list[float]:
     return out
 
 
-def _ends(parameter: Any) -> list[tuple[float, str]]:
+def _ends(parameter: Parameter) -> list[tuple[float, str]]:
     """The labels along an axis: the bounds, or the options."""
     if parameter.kind in ("real", "integer"):
         return [(0.0, f"{parameter.low:g}"), (1.0, f"{parameter.high:g}")]

@@ -3,6 +3,7 @@
 They follow the style of `plots.py`.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ COLOURS = (plots.BLUE, plots.ORANGE, plots.GREEN, plots.RED, plots.SKY, plots.IN
 BINS = 20
 
 
-def plot_chains(draws: Any, names: Any = None, width: Any = 9.6) -> Figure:
+def plot_chains(draws: Any, names: Sequence[str] | None = None, width: float = 9.6) -> Figure:
     """A row for each number: the chains over time, and how their ranks are spread; flat where they agree.
 
     Args:
@@ -47,7 +48,7 @@ def plot_chains(draws: Any, names: Any = None, width: Any = 9.6) -> Figure:
     return figure
 
 
-def plot_pairs(draws: Any, names: Any = None, width: Any = 7.2) -> Figure:
+def plot_pairs(draws: Any, names: Sequence[str] | None = None, width: float = 7.2) -> Figure:
     """Every pair of numbers, with draws of divergent trajectories in red; the numbers alone on the diagonal."""
     chosen = _named(draws, names, 5)
     k = len(chosen)
@@ -70,7 +71,7 @@ def plot_pairs(draws: Any, names: Any = None, width: Any = 7.2) -> Figure:
     return figure
 
 
-def _named(draws: Any, names: Any, most: int) -> dict[str, np.ndarray]:
+def _named(draws: Any, names: Sequence[str] | None, most: int) -> dict[str, np.ndarray]:
     """The numbers in natural units by name, (chains, draws) each."""
     if not isinstance(draws, Draws):
         raise DataError(f"pictures of chains are made of draws, found {type(draws).__name__}; use NUTS()")

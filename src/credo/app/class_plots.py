@@ -3,6 +3,7 @@
 They follow the style of `plots.py`. Inputs that are not shown are held at their medians.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from credo.app import plots
+from credo.core.arrays import Numeric
+from credo.core.belief import Belief
 from credo.core.checks import check_count, check_table, input_names
 from credo.core.errors import DataError
 from credo.core.predictive import Bernoulli, Categorical
@@ -23,6 +26,7 @@ REJECT = "reject"
 LINES = (0.1, 0.25, 0.5, 0.75, 0.9)
 MARGIN = 0.08
 """How far the picture goes beyond the data, as a share of their range."""
+Columns = Sequence[int | str]
 
 
 class Slice(NamedTuple):
@@ -49,7 +53,14 @@ class Slice(NamedTuple):
 
 
 def decision_regions(
-    belief: Any, X: Any, y: Any = None, *, columns: Any = (0, 1), grid: int = 160, loss: Any = None, ax: Any = None
+    belief: Belief,
+    X: Numeric,
+    y: Numeric | None = None,
+    *,
+    columns: Columns = (0, 1),
+    grid: int = 160,
+    loss: CostMatrix | None = None,
+    ax: Axes | None = None,
 ) -> Axes:
     """The most probable class over two inputs, or the best action under `loss`, in colours; the surer, the darker.
 
@@ -91,7 +102,13 @@ def decision_regions(
 
 
 def entropy_map(
-    belief: Any, X: Any, y: Any = None, *, columns: Any = (0, 1), grid: int = 160, width: Any = 9.6
+    belief: Belief,
+    X: Numeric,
+    y: Numeric | None = None,
+    *,
+    columns: Columns = (0, 1),
+    grid: int = 160,
+    width: float = 9.6,
 ) -> Figure:
     """The two kinds of doubt about the class over two inputs, side by side, in nats.
 
@@ -125,7 +142,7 @@ def entropy_map(
     return figure
 
 
-def _slice(belief: Any, X: Any, columns: Any, grid: int) -> Slice:
+def _slice(belief: Belief, X: Numeric, columns: Columns, grid: int) -> Slice:
     """The predictions over two inputs, the others at their medians."""
     check_count(grid, "grid", 2)
     table = np.asarray(check_table(X, "X"))
@@ -154,7 +171,7 @@ def _slice(belief: Any, X: Any, columns: Any, grid: int) -> Slice:
     return Slice(axes[0], axes[1], prediction, classes, table, (first, second), shown, title)
 
 
-def _columns(columns: Any, names: list[str]) -> tuple[int, int]:
+def _columns(columns: Columns, names: list[str]) -> tuple[int, int]:
     wanted = list(columns) if isinstance(columns, list | tuple) else []
     found = [names.index(c) if c in names else c for c in wanted]
     valid = [c for c in found if isinstance(c, int | np.integer) and not isinstance(c, bool) and 0 <= c < len(names)]
@@ -163,7 +180,7 @@ def _columns(columns: Any, names: list[str]) -> tuple[int, int]:
     return int(valid[0]), int(valid[1])
 
 
-def _actions(loss: Any, classes: tuple[Any, ...]) -> list[str]:
+def _actions(loss: CostMatrix | None, classes: tuple[Any, ...]) -> list[str]:
     """The names of what can be done: the classes themselves, unless the costs say otherwise."""
     labels = [str(c) for c in classes]
     if not isinstance(loss, CostMatrix):
@@ -189,7 +206,7 @@ def _lines(ax: Axes, part: Slice, probs: np.ndarray) -> None:
             ax.contour(part.x, part.y, image, levels=[0.5], colors=COLOURS[i], linewidths=1.4, zorder=1)
 
 
-def _points(ax: Axes, part: Slice, y: Any, quiet: bool = False) -> list[Any]:
+def _points(ax: Axes, part: Slice, y: Numeric | None, quiet: bool = False) -> list[Any]:
     """The data by class, and what the legend shows of them."""
     if y is None:
         return []

@@ -14,10 +14,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from credo.app import campaign_cli, plan_cli
-from credo.app.terminal import command_line, one_line_errors, progress, refuse, refuse_existing, umask, write_whole
+from credo.app.terminal import command_line, echo_table, one_line_errors, progress, refuse, refuse_existing, write_whole
 
 if TYPE_CHECKING:
-    from credo.app.workflow import Result
+    import pandas as pd
+
+    from credo.app.forecast import SeriesModel
+    from credo.app.tables import Table
+    from credo.app.workflow import Result, TableModel
+    from credo.decide.losses import Loss
+
+Prices = tuple[float, float] | None
+"""What it costs to be one too low, one too high."""
 
 app = typer.Typer(
     name="credo",
@@ -127,7 +135,7 @@ def fit(
 
 
 def _fit_table(
-    table: Any, target: str, kind: str, folder: Path, prices: Any, costs: str | None, options: dict[str, Any]
+    table: "Table", target: str, kind: str, folder: Path, prices: Prices, costs: str | None, options: dict[str, Any]
 ) -> None:
     """Learns to predict the target from the other columns, and writes model and report."""
     from credo.app.costs import check_options, read_costs
@@ -217,7 +225,9 @@ def predict(
             typer.echo(f"wrote {out}: {len(found.frame):,} rows with {', '.join(found.added)}", err=True)
 
 
-def _predict_series(model: Any, data: Path | None, out: Path | None, level: float, horizon: Any, loss: Any) -> None:
+def _predict_series(
+    model: "SeriesModel", data: Path | None, out: Path | None, level: float, horizon: int | None, loss: "Loss | None"
+) -> None:
     """The forecast of a series, for the times of a table or for so many steps."""
     from credo.app.forecast_cli import answer_series
     from credo.app.tables import read_table
@@ -232,7 +242,7 @@ def _predict_series(model: Any, data: Path | None, out: Path | None, level: floa
         typer.echo(f"wrote {out}: {len(found.frame):,} rows with {', '.join(found.added)}", err=True)
 
 
-def _loss(costs: tuple[float, float] | None) -> Any:
+def _loss(costs: Prices) -> "Loss | None":
     if costs is None:
         return None
     from credo.app.report.rendering import asymmetric
@@ -240,7 +250,7 @@ def _loss(costs: tuple[float, float] | None) -> Any:
     return asymmetric(costs)
 
 
-def _parse_loss(text: str | None) -> tuple[float, float] | None:
+def _parse_loss(text: str | None) -> Prices:
     if text is None:
         return None
     parts = text.replace(";", ",").split(",")
@@ -254,7 +264,7 @@ def _parse_loss(text: str | None) -> tuple[float, float] | None:
 
 
 def _fit_series(
-    table: Any, target: str, time: str | None, folder: Path, refused: dict[str, Any], options: dict[str, Any]
+    table: "Table", target: str, time: str | None, folder: Path, refused: dict[str, object], options: dict[str, Any]
 ) -> bool:
     """Forecasts the table where it is a series; False where it is not."""
     from credo.app.forecast_cli import echo_forecast, is_series
@@ -273,7 +283,7 @@ def _fit_series(
     return True
 
 
-def _write_results(folder: Path, model: Any, page: str) -> None:
+def _write_results(folder: Path, model: "TableModel | SeriesModel", page: str) -> None:
     """Both files are complete before either is put in its place."""
     from credo.core.files import save
 
@@ -284,7 +294,6 @@ def _write_results(folder: Path, model: Any, page: str) -> None:
             new = [save(model, Path(workshop) / "model.credo"), Path(workshop) / "report.html"]
             new[1].write_text(page, encoding="utf-8")
             for path in new:
-                path.chmod(0o666 & ~umask())
                 os.replace(path, folder / path.name)
     except BaseException:
         if made:
@@ -293,7 +302,7 @@ def _write_results(folder: Path, model: Any, page: str) -> None:
         raise
 
 
-def _write_table(frame: Any, added: tuple[str, ...], out: Path | None, separator: str, decimal: str) -> None:
+def _write_table(frame: "pd.DataFrame", added: tuple[str, ...], out: Path | None, separator: str, decimal: str) -> None:
     """Cells that were read as text go out as they came in; numbers of ours in the dialect of the file."""
     if out is not None and out.suffix.lower() in (".parquet", ".pq"):
         write_whole(out, lambda path: frame.to_parquet(path, index=False))
@@ -318,14 +327,11 @@ def _summary(result: "Result", folder: Path) -> None:
         scores = by_name[row.name].scores
         evidence, probability = f"{row.log_evidence:.1f}", f"{row.probability:.2f}"
         lines.append((row.name, evidence, probability, *(written(each, scores.get(each.key)) for each in shown)))
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     typer.echo(
         f"{result.model.target}{_what(result)} from {result.table}: {len(result.train):,} rows to learn from, "
         f"{len(result.test):,} held out\n"
     )
-    for i, line in enumerate(lines):
-        cells = [line[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(line[1:], widths[1:], strict=True))]
-        typer.secho("  ".join(cells), bold=i == 1, underline=i == 0)
+    echo_table(lines, bold=1)
     typer.echo(f"\nchosen by evidence: {result.model.name}")
     typer.echo(f"model   {folder / 'model.credo'}\nreport  {folder / 'report.html'}")
 

@@ -7,12 +7,12 @@ As in `credo.decide.losses.CostMatrix`, costs[a, k] is the price of action a whe
 """
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from credo.app.tables import as_text, numbers, read_table
 from credo.core.errors import DataError
+from credo.core.predictive import Predictive
 from credo.decide.losses import CostMatrix
 
 
@@ -21,7 +21,7 @@ def zero_one(levels: tuple[str, ...]) -> CostMatrix:
     return CostMatrix(1 - np.eye(len(levels)), names=levels)
 
 
-def check_options(target: str, kind: str, loss: Any, costs: str | None) -> None:
+def check_options(target: str, kind: str, loss: tuple[float, float] | None, costs: str | None) -> None:
     """Refuses `--loss` for classes and `--costs` for numbers."""
     if loss is not None and kind == "classes":
         raise DataError(f"--loss is for numbers, but {target!r} holds classes; use --costs")
@@ -79,6 +79,6 @@ def _checked(rows: list[list[float]], levels: tuple[str, ...], actions: tuple[st
     return CostMatrix(costs, names=actions)
 
 
-def read_actions(costs: CostMatrix, prediction: Any) -> np.ndarray:
+def read_actions(costs: CostMatrix, prediction: Predictive) -> np.ndarray:
     """The name of the best action for each row."""
     return np.asarray(costs.name_of(costs.bayes_action(prediction)), dtype=object)

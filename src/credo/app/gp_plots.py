@@ -5,7 +5,6 @@ They follow the style of `plots.py`.
 
 import textwrap
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -25,13 +24,13 @@ MOST_PANELS = 6
 
 
 def plot_components(
-    belief: Any,
+    belief: GP,
     *,
-    ahead: Any = 0.25,
+    ahead: float = 0.25,
     target: str = "y",
     units: Mapping[str, str] | None = None,
     to_axis: Callable[[np.ndarray], np.ndarray] | None = None,
-    width: Any = 9.6,
+    width: float = 9.6,
 ) -> Figure:
     """The data with the fit and its 95 % band, and below a panel for each additive part with its sentence.
 
@@ -82,7 +81,13 @@ def _grid(values: np.ndarray, ahead: float) -> np.ndarray:
 
 
 def _fit(
-    ax: Axes, gp: GP, x: np.ndarray, y: np.ndarray, grid: np.ndarray, change: Callable[..., Any], target: str
+    ax: Axes,
+    gp: GP,
+    x: np.ndarray,
+    y: np.ndarray,
+    grid: np.ndarray,
+    change: Callable[[np.ndarray], np.ndarray],
+    target: str,
 ) -> None:
     prediction = gp.predict(grid[:, None])
     mean = np.asarray(prediction.mean)
@@ -97,7 +102,7 @@ def _fit(
     plots.tidy(ax, "", target)
 
 
-def _mark_end(ax: Axes, end: Any, forecast: bool) -> None:
+def _mark_end(ax: Axes, end: float, forecast: bool) -> None:
     if forecast:
         ax.axvline(end, color=plots.RED, linewidth=1.0, linestyle="--")
         ax.annotate(
@@ -118,7 +123,7 @@ def _panel(
     x: np.ndarray,
     names: tuple[str, ...],
     ahead: float,
-    change: Callable[..., Any],
+    change: Callable[[np.ndarray], np.ndarray],
     with_mean: bool,
 ) -> None:
     """One part along its input; the first that does not repeat is shown with the level, which is known only so."""

@@ -1,11 +1,15 @@
 """The command `credo plan`: the best policy of a drawn gridworld, or of a world of arrays."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from credo.app.terminal import one_line_errors, refuse, refuse_existing, write_whole
+
+if TYPE_CHECKING:
+    from credo.decide.mdp import MDP
+    from credo.decide.mdp.problem import Plan, Planner
 
 PICTURES = (".png", ".svg", ".pdf")
 ARRAYS = ("transitions", "rewards")
@@ -61,7 +65,7 @@ def register(app: typer.Typer) -> None:
     app.command()(plan)
 
 
-def read_world(path: Path, discount: float | None, slip: float, step_reward: float) -> Any:
+def read_world(path: Path, discount: float | None, slip: float, step_reward: float) -> "MDP":
     """The world of a file: arrays where its name ends in .npz, else a drawing."""
     from credo.decide.mdp.model import DISCOUNT, MDP
 
@@ -88,7 +92,7 @@ def read_world(path: Path, discount: float | None, slip: float, step_reward: flo
     return MDP(held["transitions"], held["rewards"], gamma, terminal=held.get("terminal"), start=held.get("start"))
 
 
-def _method(name: str) -> Any:
+def _method(name: str) -> "Planner":
     from credo.decide import mdp
 
     return {
@@ -103,7 +107,7 @@ def _method(name: str) -> Any:
     }[name]
 
 
-def _summary(path: Path, solved: Any) -> None:
+def _summary(path: Path, solved: "Plan") -> None:
     """What was found, in four lines."""
     world = solved.world
     s, a = world.shape
@@ -117,7 +121,7 @@ def _summary(path: Path, solved: Any) -> None:
         typer.echo(f"note: {note}", err=True)
 
 
-def _write(solved: Any, picture: Path, arrays: Path) -> None:
+def _write(solved: "Plan", picture: Path, arrays: Path) -> None:
     """The picture (of the first step, where there is a horizon), and value, policy and certificate as arrays."""
     import numpy as np
 

@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import BoundaryNorm
 from matplotlib.figure import Figure
 
+from credo.core.arrays import Array, Numeric
 from credo.core.belief import Belief
 from credo.core.errors import DataError
 from credo.core.params import check_path, constraint_of, learnable, replace
@@ -59,7 +60,9 @@ def some(n: int, most: int = MOST_POINTS) -> np.ndarray:
     return np.arange(n) if n <= most else np.unique(np.linspace(0, n - 1, most).astype(int))
 
 
-def bands(x: Any, prediction: Predictive, y: Any = None, ax: Axes | None = None, level: float = 0.95) -> Axes:
+def bands(
+    x: Numeric, prediction: Predictive, y: Numeric | None = None, ax: Axes | None = None, level: float = 0.95
+) -> Axes:
     """The predicted mean along x with its doubt: ignorance alone, and ignorance and noise together.
 
     The inner band is mean ± z √epistemic, the outer one the central interval of probability `level`.
@@ -156,8 +159,8 @@ def evidence_contour(
     grid_x, grid_y = (np.linspace(c - span, c + span, number) for c in center)
 
     @eqx.filter_jit
-    def surface(u: Any, v: Any) -> Any:
-        def at(a: Any, b: Any) -> Any:
+    def surface(u: Array, v: Array) -> Array:
+        def at(a: Array, b: Array) -> Array:
             return replace(belief, {path_x: 10.0**a, path_y: 10.0**b}).evidence_of(statistics)
 
         return jax.lax.map(lambda b: jax.vmap(lambda a: at(a, b))(u), v)
@@ -205,7 +208,7 @@ def _terraces(ax: Axes, x: np.ndarray, y: np.ndarray, height: np.ndarray) -> Non
     ax.clabel(lines, fontsize=7, fmt="%g")
 
 
-def calibration(prediction: Predictive, y: Any, ax: Axes | None = None) -> Axes:
+def calibration(prediction: Predictive, y: Numeric, ax: Axes | None = None) -> Axes:
     """How often outcomes fell into the central intervals, against how often they should.
 
     The grey band holds 95 % of what chance gives to a calibrated prediction (binomial, level by level).
@@ -227,7 +230,7 @@ def calibration(prediction: Predictive, y: Any, ax: Axes | None = None) -> Axes:
     return tidy(ax, "probability of the interval", "share of outcomes inside", grid="both")
 
 
-def residuals(prediction: Predictive, y: Any, ax: Axes | None = None) -> Axes:
+def residuals(prediction: Predictive, y: Numeric, ax: Axes | None = None) -> Axes:
     """Observed minus predicted, against the prediction; lines are half the width of the 95 % interval away."""
     ax = ax or new_axes(5.6, 4.0)
     mean = np.asarray(prediction.mean)
@@ -244,7 +247,7 @@ def residuals(prediction: Predictive, y: Any, ax: Axes | None = None) -> Axes:
     return tidy(ax, "predicted", "observed - predicted", grid="both")
 
 
-def observed_against_predicted(prediction: Predictive, y: Any, ax: Axes | None = None) -> Axes:
+def observed_against_predicted(prediction: Predictive, y: Numeric, ax: Axes | None = None) -> Axes:
     """Outcomes against predicted means with 95 % intervals; a perfect prediction lies on the line."""
     ax = ax or new_axes(4.4, 4.0)
     mean, outcomes = np.asarray(prediction.mean), np.asarray(y, dtype=float)

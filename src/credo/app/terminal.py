@@ -8,10 +8,9 @@ import os
 import shlex
 import signal
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import NoReturn
 
 import typer
 
@@ -19,7 +18,7 @@ EXTRAS = {"sqlalchemy": "campaign", "psycopg": "postgres"}
 """The extra that brings a library, where it is not that of the command line."""
 
 
-def refuse(message: str) -> Any:
+def refuse(message: str) -> NoReturn:
     """One line on stderr and exit code 2."""
     typer.echo(f"credo: {' '.join(str(message).split())}", err=True)
     raise typer.Exit(2)
@@ -65,25 +64,18 @@ def one_line_errors() -> Iterator[None]:
 @contextlib.contextmanager
 def progress() -> Iterator[Callable[[int, int, str], None]]:
     """A bar on a terminal; nothing elsewhere."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from credo.infer.progress import Progress
 
-    console = Console(stderr=True)
-    columns = (SpinnerColumn(), BarColumn(24), TimeElapsedColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("reading", total=None)
-
-        def step(done: int, total: int, name: str) -> None:
-            bar.update(task, total=total, completed=done, description=name)
-
-        yield step
+    with Progress(sys.stderr.isatty()) as say:
+        say(0.0, "reading")
+        yield lambda done, total, name: say(done / max(total, 1), name)
 
 
 @contextlib.contextmanager
 def stoppable() -> Iterator[None]:
     """SIGTERM, which schedulers send before they kill, ends the work inside as Ctrl-C does."""
 
-    def stop(number: int, frame: Any) -> None:
+    def stop(number: int, frame: object) -> None:
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGTERM, stop)
@@ -93,15 +85,17 @@ def stoppable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def echo_table(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,), indent: str = "") -> None:
-    """Rows of cells under each other, the first one underlined; the columns in `left` begin at their left."""
+def echo_table(
+    rows: Sequence[Sequence[str]], left: Sequence[int] = (0,), indent: str = "", bold: int | None = None
+) -> None:
+    """Rows of cells under each other, the first one underlined, one `bold`; columns in `left` begin at their left."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for i, row in enumerate(rows):
         cells = [
             cell.ljust(width) if k in left else cell.rjust(width)
             for k, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
-        typer.secho(indent + "  ".join(cells).rstrip(), underline=i == 0)
+        typer.secho(indent + "  ".join(cells).rstrip(), underline=i == 0, bold=i == bold)
 
 
 def command_line() -> str:
@@ -109,21 +103,9 @@ def command_line() -> str:
     return shlex.join(["credo", *sys.argv[1:]])
 
 
-def umask() -> int:
-    """The permissions that new files do not get."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-def write_whole(target: Path, write: Callable[[Path], Any]) -> None:
+def write_whole(target: Path, write: Callable[[Path], object]) -> None:
     """Writes beside the target and renames: an error leaves what was there."""
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    os.close(handle)
-    try:
-        write(Path(name))
-        os.chmod(name, 0o666 & ~umask())
-        os.replace(name, target)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(name)
+    from credo.core.files import replacing
+
+    with replacing(target) as path:
+        write(path)

@@ -1,20 +1,26 @@
 """Pictures of sequences whose state is hidden: which state when, and where a series goes from here."""
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
 
 from credo.app.forecast_plots import fan
 from credo.app.plots import CLASSES, INK, legend, new_axes, tidy
+from credo.core.arrays import Numeric
 from credo.core.errors import DataError
 from credo.core.predictive import Predictive
 
 MOST_DOTS = 300
 """Longer series are lines without dots."""
 
+When = Numeric | None
+"""Times, or none: counted from 0."""
 
-def plot_states(x: Any, states: Any, at: Any = None, names: Any = None, ax: Axes | None = None) -> Axes:
+
+def plot_states(
+    x: Numeric, states: Numeric, at: When = None, names: Sequence[str] | None = None, ax: Axes | None = None
+) -> Axes:
     """A series over a background whose colours are the hidden states.
 
     Args:
@@ -50,7 +56,9 @@ def plot_states(x: Any, states: Any, at: Any = None, names: Any = None, ax: Axes
     return tidy(ax, grid="")
 
 
-def plot_forecast(past: Any, prediction: Predictive, at: Any = None, ahead: Any = None, ax: Axes | None = None) -> Axes:
+def plot_forecast(
+    past: Numeric, prediction: Predictive, at: When = None, ahead: When = None, ax: Axes | None = None
+) -> Axes:
     """A series and what is predicted next, with the central intervals of 50 % and 95 %.
 
     Args:
@@ -88,14 +96,14 @@ def _line(ax: Axes, when: np.ndarray, series: np.ndarray, label: str | None = No
         ax.plot(when, column, style, marker=dots, color=INK, linewidth=1.0, markersize=3.5, label=label)
 
 
-def _times(at: Any, n: int) -> np.ndarray:
+def _times(at: When, n: int) -> np.ndarray:
     when = np.arange(n) if at is None else np.asarray(at)
     if when.shape != (n,):
         raise DataError(f"at must have one time for each of {n} rows, found shape {when.shape}")
     return when
 
 
-def _probabilities(states: Any, n: int) -> np.ndarray:
+def _probabilities(states: Numeric, n: int) -> np.ndarray:
     given = np.asarray(states)
     if len(given) != n:
         raise DataError(f"states must have a row for each of {n} rows of x, found {len(given)}")
@@ -104,7 +112,7 @@ def _probabilities(states: Any, n: int) -> np.ndarray:
     return given
 
 
-def _edges(when: np.ndarray) -> Any:
+def _edges(when: np.ndarray) -> np.ndarray:
     """The borders between times; a time lies in the middle of its own stretch."""
     if len(when) < 2:
         return np.asarray([when[0] - 0.5, when[0] + 0.5])

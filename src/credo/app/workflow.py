@@ -164,13 +164,13 @@ class Result(NamedTuple):
         """What the target is: "number", "classes" or "count"."""
         return self.prepared.kind
 
-    def predict(self, rows: np.ndarray, belief: Any = None) -> Predictive:
+    def predict(self, rows: np.ndarray, belief: Linear | GP | GLM | None = None) -> Predictive:
         """The prediction of the chosen candidate, as learned on the training part, or of `belief`, for some rows."""
         exposure = None if self.prepared.exposure is None else self.prepared.exposure[rows]
         return predict(belief or self.chosen.belief, self.prepared.x.iloc[rows], exposure)
 
 
-def predict(belief: Linear | GP | GLM, x: Any, exposure: np.ndarray | None = None) -> Predictive:
+def predict(belief: Linear | GP | GLM, x: Array, exposure: np.ndarray | None = None) -> Predictive:
     """The prediction of a belief; only counts have an exposure."""
     if isinstance(belief, GLM):
         return belief.predict(x, exposure=exposure)

@@ -17,7 +17,7 @@ import math
 import os
 import tempfile
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,29 +50,32 @@ def save(belief: Any, path: str | os.PathLike[str]) -> Path:
         "checksums": {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()},
     }
     contents["manifest.json"] = json.dumps(manifest).encode()
-    _write_atomically(target, contents)
+    # Stored, not deflated: a reader can refuse anything that would grow when opened.
+    with replacing(target) as path, zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+        for member in MEMBERS:
+            archive.writestr(zipfile.ZipInfo(member), contents[member])
     return target
 
 
-def _write_atomically(target: Path, contents: dict[str, bytes]) -> None:
+@contextlib.contextmanager
+def replacing(target: Path) -> Iterator[Path]:
+    """A file to write beside the target, which takes its place in the end; an error leaves what was there."""
+    name = None
     try:
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    except OSError as error:
-        raise FileError(f"cannot write {target}: {error.strerror or error}") from None
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            # Stored, not deflated: a reader can refuse anything that would grow when opened.
-            with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
-                for member in MEMBERS:
-                    archive.writestr(zipfile.ZipInfo(member), contents[member])
-            stream.flush()
+        os.close(handle)
+        yield Path(name)
+        with open(name, "rb") as stream:
             os.fsync(stream.fileno())
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(name, 0o666 & ~mask)
         os.replace(name, target)
     except OSError as error:
         raise FileError(f"cannot write {target}: {error.strerror or error}") from None
     finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(name)
+        if name is not None:
+            Path(name).unlink(missing_ok=True)
 
 
 def load(path: str | os.PathLike[str], classes: Iterable[type] = ()) -> Any:

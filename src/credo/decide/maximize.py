@@ -139,7 +139,7 @@ _describe = eqx.filter_jit(_described)
 
 @eqx.filter_jit
 def _screen_and_climb(
-    acquisition: Acquisition, belief: Beliefs, rows: Rows, lower: Row, upper: Row, seed: np.uint32
+    acquisition: Acquisition, belief: Beliefs, rows: Rows, lower: Row, upper: Row, seed: Array | np.uint32
 ) -> tuple[Array, ...]:
     values = acquisition.climb(belief, rows)
     values = jnp.where(jnp.isfinite(values), values, -jnp.inf)

@@ -43,9 +43,9 @@ class Regret:
         maximize: whether large values are good.
     """
 
-    def __init__(self, optimum: float, maximize: bool = True):
+    def __init__(self, optimum: object, maximize: bool = True):
         try:
-            self.optimum = float(optimum)
+            self.optimum = float(np.asarray(optimum, dtype=float))
         except (TypeError, ValueError):
             raise DataError(f"optimum must be a number, found {optimum!r}") from None
         if not np.isfinite(self.optimum):

@@ -1,7 +1,6 @@
 """Long work shows how far it is: a bar where rich is installed, lines of text where it is not."""
 
 from collections.abc import Callable
-from typing import Any
 
 Show = Callable[[float, str], None]
 """Told the share that is done, from 0 to 1, and what is being done."""
@@ -18,17 +17,17 @@ class Progress:
             return self._show
         return self._started() if self._show else lambda share, text: None
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             self._bar.stop()
 
     def _started(self) -> Show:
         try:
-            from rich import progress
+            from rich import console, progress
         except ModuleNotFoundError:
             return lambda share, text: print(f"{share:4.0%}  {text}")
         columns = (progress.BarColumn(24), progress.TimeElapsedColumn(), progress.TextColumn("{task.description}"))
-        bar: Any = progress.Progress(*columns, transient=True)
+        bar = progress.Progress(*columns, console=console.Console(stderr=True), transient=True)
         task = bar.add_task("", total=1.0)
         bar.start()
         self._bar = bar

@@ -1,7 +1,5 @@
 """`render_campaign`: a campaign as one HTML page that needs nothing else, neither network nor script."""
 
-from typing import Any
-
 import numpy as np
 
 import credo
@@ -12,10 +10,12 @@ from credo.app.importance import importances
 from credo.app.plots import new_axes
 from credo.app.report import campaign_words as words
 from credo.app.report.figures import data_uri
-from credo.app.report.fill import fill
+from credo.app.report.fill import Page, fill
 from credo.decide.campaign import Best, Campaign, Observations, Problem
 from credo.decide.campaign.advice import front, predicted_optimum
 from credo.decide.campaign.model import Model
+from credo.decide.campaign.surrogate import Surrogate
+from credo.decide.space.parameters import Point
 
 MOST_ROWS = 300
 MOST_REASONS = 20
@@ -58,14 +58,14 @@ def _is_wide(problem: Problem, seen: Observations) -> bool:
     return len(problem.space.names) > 1 and bool(np.isfinite(seen.values[:, 0]).any())
 
 
-def _learned(problem: Problem, seen: Observations, model: Model | None, best: Best | None) -> dict[str, Any]:
+def _learned(problem: Problem, seen: Observations, model: Model | None, best: Best | None) -> Page:
     """What the model says: importance, slices, the predicted optimum; nothing without a value."""
     if model is None:
         return {"importance": [], "slices": [], "through": "", "optimum": []}
     found, order = [], list(problem.space.names)
     for surrogate, name in zip(model.objectives, problem.objectives, strict=True):
 
-        def mean(rows: Any, surrogate: Any = surrogate) -> Any:
+        def mean(rows: np.ndarray, surrogate: Surrogate = surrogate) -> np.ndarray:
             return np.asarray(surrogate.belief.predict(rows).mean)
 
         shares = importances(problem.space, mean)
@@ -85,7 +85,7 @@ def _learned(problem: Problem, seen: Observations, model: Model | None, best: Be
     return {"importance": found, "slices": drawn, "through": which, "optimum": optimum}
 
 
-def _center(problem: Problem, seen: Observations, best: Best | None) -> tuple[Any, str]:
+def _center(problem: Problem, seen: Observations, best: Best | None) -> tuple[Point, str]:
     """The point that slices go through: the best, or the most balanced one on the front (Nash's product)."""
     if best is not None:
         return best.point, "the best point"
@@ -99,7 +99,7 @@ def _center(problem: Problem, seen: Observations, best: Best | None) -> tuple[An
     return seen.points[row], f"trial {seen.numbers[row]}, a compromise on the front"
 
 
-def _front(campaign: Campaign) -> dict[str, Any]:
+def _front(campaign: Campaign) -> Page:
     problem, seen = campaign.problem, campaign.observations()
     rows = [
         {
@@ -113,7 +113,7 @@ def _front(campaign: Campaign) -> dict[str, Any]:
     return {"rows": rows, "figure": figure, "objectives": problem.objectives}
 
 
-def _constraints(problem: Problem, seen: Observations, best: Best | None) -> list[dict[str, Any]]:
+def _constraints(problem: Problem, seen: Observations, best: Best | None) -> list[Page]:
     out = []
     for i, bound in enumerate(problem.constraints):
         values = seen.constraints[:, i]
@@ -132,7 +132,7 @@ def _constraints(problem: Problem, seen: Observations, best: Best | None) -> lis
     return out
 
 
-def _failures(campaign: Campaign) -> list[dict[str, Any]]:
+def _failures(campaign: Campaign) -> list[Page]:
     """Reasons, the most frequent first, and the trials that gave them."""
     reasons: dict[str, list[int]] = {}
     for trial in campaign.trials:
@@ -142,7 +142,7 @@ def _failures(campaign: Campaign) -> list[dict[str, Any]]:
     return [{"reason": reason, "trials": ", ".join(map(str, numbers))} for reason, numbers in ranked]
 
 
-def _trials(campaign: Campaign) -> dict[str, Any]:
+def _trials(campaign: Campaign) -> Page:
     problem, trials = campaign.problem, campaign.trials
     rows = [
         {

@@ -1,8 +1,5 @@
 """A campaign in sentences: the best, how sure that is, whether to go on, and what to be careful about."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 from scipy import stats
 
@@ -11,19 +8,19 @@ from credo.app.importance import Importance
 from credo.app.report.checks import Coverage
 from credo.app.report.words import count, coverage_verdict, number, percent
 from credo.decide.campaign import Best, Campaign, Problem
-from credo.decide.campaign.advice import front
-from credo.decide.space.parameters import Integer, Real
+from credo.decide.campaign.advice import Advice, front
+from credo.decide.space.parameters import Integer, Point, Real
 
 FEW = 8
 """Predictions below which their coverage says nothing."""
 
 
-def place(point: Mapping[str, Any]) -> str:
+def place(point: Point) -> str:
     """lr = 0.003, optimizer = adam."""
     return ", ".join(f"{name} = {written(value)}" for name, value in point.items())
 
 
-def headline(campaign: Campaign, best: Best | None, advice: Any) -> list[str]:
+def headline(campaign: Campaign, best: Best | None, advice: Advice | None) -> list[str]:
     """The best trial or the front, how sure that is, and whether it is worth going on."""
     problem, seen = campaign.problem, campaign.observations()
     done = len(seen) - int(seen.failed.sum())
@@ -67,7 +64,7 @@ def _front(campaign: Campaign, done: int) -> list[str]:
     return said
 
 
-def tiles(campaign: Campaign, best: Best | None, advice: Any) -> list[tuple[str, str, str]]:
+def tiles(campaign: Campaign, best: Best | None, advice: Advice | None) -> list[tuple[str, str, str]]:
     """Numbers at a glance."""
     problem, seen, pending = campaign.problem, campaign.observations(), campaign.pending
     failed = int(seen.failed.sum())
@@ -110,7 +107,7 @@ def warnings(campaign: Campaign, best: Best | None, held: np.ndarray) -> list[st
     return said
 
 
-def at_the_edge(problem: Problem, point: Mapping[str, Any]) -> list[tuple[str, str]]:
+def at_the_edge(problem: Problem, point: Point) -> list[tuple[str, str]]:
     """The numeric parameters of a point within a hundredth of an end of their range."""
     out = []
     for parameter in problem.space.parameters:
@@ -158,7 +155,7 @@ def importance(shares: list[Importance], name: str) -> list[str]:
     return said
 
 
-def optimum(problem: Problem, point: Mapping[str, Any], mean: float, std: float) -> list[str]:
+def optimum(problem: Problem, point: Point, mean: float, std: float) -> list[str]:
     """Where the model expects the most, with its doubt."""
     name = problem.objectives[0]
     what = "largest" if problem.signs[0] > 0 else "smallest"

@@ -1,13 +1,12 @@
 """The parts of the report that only classes have."""
 
-from typing import Any
-
 import numpy as np
 
 from credo.app.costs import zero_one
 from credo.app.report import class_figures, class_words, figures, words
 from credo.app.report.class_checks import ClassChecks, check_classes
 from credo.app.report.effects import curves, effects
+from credo.app.report.fill import Page
 from credo.app.workflow import Result
 from credo.core.predictive import Bernoulli, Categorical
 from credo.decide.losses import CostMatrix
@@ -15,7 +14,7 @@ from credo.decide.losses import CostMatrix
 Classes = Bernoulli | Categorical
 
 
-def class_page(result: Result, costs: CostMatrix | None, text: str) -> dict[str, Any]:
+def class_page(result: Result, costs: CostMatrix | None, text: str) -> Page:
     """What the template for classes needs; `text` is `--costs` as it was given."""
     prediction = result.predict(result.test)
     assert isinstance(prediction, Bernoulli | Categorical)
@@ -68,7 +67,7 @@ def _tiles(result: Result, checks: ClassChecks) -> list[tuple[str, str, str]]:
     ]
 
 
-def decision(result: Result, prediction: Classes, costs: CostMatrix, plain: bool) -> dict[str, Any]:
+def decision(result: Result, prediction: Classes, costs: CostMatrix, plain: bool) -> Page:
     """What to do about the test rows, and what it would have cost."""
     y, levels = result.y_test.astype(int), result.prepared.levels
     table, names = np.asarray(costs.table), costs.names or ()

@@ -5,8 +5,11 @@ from typing import Any
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
+Page = dict[str, Any]
+"""What a template is filled with."""
 
-def fill(name: str, page: dict[str, Any]) -> str:
+
+def fill(name: str, page: Page) -> str:
     """The template of that name with the values of the page; what is missing is an error, text cannot write HTML."""
 
     def source(name: str) -> str:

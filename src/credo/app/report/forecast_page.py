@@ -1,7 +1,5 @@
 """`render_forecast`: a forecast as one HTML page that needs nothing else, neither network nor script."""
 
-from typing import Any
-
 import numpy as np
 
 import credo
@@ -12,7 +10,7 @@ from credo.app.forecast_series import filled
 from credo.app.plots import evidence_bars, new_axes
 from credo.app.report import forecast_words as words
 from credo.app.report.figures import data_uri
-from credo.app.report.fill import fill
+from credo.app.report.fill import Page, fill
 from credo.app.report.forecast_words import near
 from credo.app.report.words import number, percent
 from credo.core.predictive import Predictive
@@ -94,7 +92,7 @@ def _scores(scores: Scores) -> dict[str, str]:
     return {"mase": number(scores.mase), "crps": number(scores.crps), "covered": percent(scores.covered[-1])}
 
 
-def _comparison(result: Forecasted) -> list[dict[str, Any]]:
+def _comparison(result: Forecasted) -> list[Page]:
     by_name = {each.variant.name: each for each in result.tried}
     return [
         {
@@ -110,7 +108,7 @@ def _comparison(result: Forecasted) -> list[dict[str, Any]]:
     ]
 
 
-def _horizons(result: Forecasted) -> list[dict[str, Any]]:
+def _horizons(result: Forecasted) -> list[Page]:
     ours, plain = result.chosen.backtest.scores, result.naive.scores
     unit = ours.mae / ours.mase if ours.mase else 1.0
     pairs = list(zip(ours.by_horizon, plain.by_horizon, strict=True))

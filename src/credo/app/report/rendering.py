@@ -1,17 +1,15 @@
 """`render`: a result as one HTML page that needs nothing else, neither network nor script."""
 
-from typing import Any
-
 import jax.numpy as jnp
 import numpy as np
 
 import credo
 from credo.app.costs import check_options, read_costs
 from credo.app.report import figures, words
-from credo.app.report.checks import check
+from credo.app.report.checks import Checks, check
 from credo.app.report.class_page import class_page
 from credo.app.report.effects import curves, effects
-from credo.app.report.fill import fill
+from credo.app.report.fill import Page, fill
 from credo.app.scoring import SHOWN, written
 from credo.app.workflow import Result, is_robust
 from credo.core.predictive import Predictive
@@ -52,7 +50,7 @@ def render(
     return fill("numbers.html", page | _numbers(result, loss))
 
 
-def _common(result: Result, command: str) -> dict[str, Any]:
+def _common(result: Result, command: str) -> Page:
     """What every report shows."""
     return {
         "title": f"{result.model.target} from {result.table}",
@@ -82,7 +80,7 @@ def _common(result: Result, command: str) -> dict[str, Any]:
     }
 
 
-def _numbers(result: Result, loss: tuple[float, float] | None) -> dict[str, Any]:
+def _numbers(result: Result, loss: tuple[float, float] | None) -> Page:
     """What the report of a number or a count shows."""
     prediction = result.predict(result.test)
     checks = check(result, prediction)
@@ -117,7 +115,7 @@ def asymmetric(costs: tuple[float, float]) -> Asymmetric:
     return Asymmetric(under=jnp.asarray(costs[0]), over=jnp.asarray(costs[1]))
 
 
-def _tiles(result: Result, prediction: Predictive, checks: Any) -> list[tuple[str, str, str]]:
+def _tiles(result: Result, prediction: Predictive, checks: Checks) -> list[tuple[str, str, str]]:
     scores = result.chosen.scores
     inside = next(c for c in checks.coverage if c.level == 0.95)
     return [
@@ -135,7 +133,7 @@ def _second_tile(result: Result) -> tuple[str, str, str]:
     return "variance explained", words.percent(scores["r2"]) if "r2" in scores else "–", "R² on the test rows"
 
 
-def _comparison(result: Result) -> list[dict[str, Any]]:
+def _comparison(result: Result) -> list[Page]:
     by_name = {each.name: each for each in result.fitted}
     shown = SHOWN[result.kind]
     best = {s.key: (min if s.smaller else max)(e.scores.get(s.key, np.nan) for e in result.fitted) for s in shown}
@@ -163,7 +161,7 @@ def _comparison(result: Result) -> list[dict[str, Any]]:
     return found
 
 
-def _structure(result: Result) -> dict[str, Any] | None:
+def _structure(result: Result) -> Page | None:
     """What the search for a kernel found, where there was one."""
     found = result.searched
     if found is None:
@@ -177,7 +175,7 @@ def _structure(result: Result) -> dict[str, Any] | None:
     }
 
 
-def _decision(result: Result, prediction: Predictive, loss: tuple[float, float]) -> dict[str, Any]:
+def _decision(result: Result, prediction: Predictive, loss: tuple[float, float]) -> Page:
     under, over = loss
     chosen = asymmetric(loss)
     actions = {

@@ -2,15 +2,14 @@
 
 import contextlib
 import json
-import os
-import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from credo.core.errors import DataError, FileError, RepairedWarning
+from credo.core.errors import DataError, RepairedWarning
+from credo.core.files import replacing
 from credo.decide.campaign.trial import DONE, Outcome, Trial, digest
 from credo.decide.space.as_json import JSON
 
@@ -45,16 +44,8 @@ def export(campaign: "Campaign", path: str | Path) -> Path:
     kind = target.suffix.lower()
     if kind not in (".csv", ".parquet", ".pq"):
         raise DataError(f"export writes .csv or .parquet, found {target.name!r}")
-    try:
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-        os.close(handle)
-        try:
-            _write(campaign, kind, name)
-            os.replace(name, target)
-        finally:
-            Path(name).unlink(missing_ok=True)
-    except OSError as error:
-        raise FileError(f"cannot write {target}: {error.strerror or error}") from None
+    with replacing(target) as path:
+        _write(campaign, kind, str(path))
     return target
 
 
