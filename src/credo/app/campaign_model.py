@@ -2,11 +2,10 @@
 
 from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
 
-from credo.decide.acquisition.checks import Beliefs
+from credo.core.arrays import host
 from credo.decide.campaign import Observations, Problem
 from credo.decide.campaign.engine import acquisition_of
 from credo.decide.campaign.model import Model
@@ -73,18 +72,16 @@ def _numbers(parameter: Parameter) -> np.ndarray:
 
 def believed(surrogate: Surrogate, rows: Float[np.ndarray, "m d"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The mean of the noise-free objective at rows, and the ends of its 95 % band, in the user's units."""
-    prediction = surrogate.belief.predict(rows)
-    mean = np.asarray(surrogate.natural(np.asarray(prediction.mean)))
-    reach = WIDE * surrogate.scale * np.sqrt(np.maximum(np.asarray(prediction.epistemic), 0.0))
+    prediction = host(surrogate.belief.predict(rows))
+    mean = surrogate.natural(np.asarray(prediction.mean))
+    reach = WIDE * surrogate.scale * np.sqrt(np.maximum(prediction.epistemic, 0.0))
     return mean, mean - reach, mean + reach
 
 
 def relative_scores(problem: Problem, model: Model, rows: Float[np.ndarray, "m d"]) -> Float[np.ndarray, " m"]:
     """The acquisition at rows, as a part of its largest value there; of scores without a zero, of their range."""
     acquisition = acquisition_of(problem, model)
-    beliefs = tuple(each.belief for each in model.objectives)
-    belief: Beliefs = beliefs[0] if len(beliefs) == 1 else beliefs
-    scores = np.asarray(acquisition(belief, jnp.asarray(rows)))
+    scores = np.asarray(acquisition(model.beliefs, rows))
     if acquisition.scale == "log":
         return np.exp(scores - scores.max())
     low = scores.min() if acquisition.scale == "real" else 0.0

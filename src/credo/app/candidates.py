@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 from jaxtyping import Num
@@ -190,10 +189,10 @@ def robust_version(name: str, about: str, learned: Linear, spread: float) -> Can
     if isinstance(learned.noise, InverseGamma):
         # There precisions are in units of the noise.
         precision = precision / float(learned.noise_variance())
-    prior: ARD | Isotropic = Isotropic(jnp.asarray(precision))
+    prior: ARD | Isotropic = Isotropic(precision)
     if isinstance(learned.prior, ARD):
         alive = np.flatnonzero((1 / np.sqrt(precision) > SWITCHED_OFF * spread) | (precision == precision.min()))
-        features, prior = features.keep(*(int(i) for i in alive)), ARD(jnp.asarray(precision[alive]))
+        features, prior = features.keep(*(int(i) for i in alive)), ARD(precision[alive])
     return Candidate(
         f"{name}, robust", f"{about}; outliers are expected now and then", Linear(features, prior, StudentTNoise())
     )

@@ -59,7 +59,7 @@ def decision_regions(
     *,
     columns: Columns = (0, 1),
     grid: int = 160,
-    loss: CostMatrix | None = None,
+    loss: Any = None,
     ax: Axes | None = None,
 ) -> Axes:
     """The most probable class over two inputs, or the best action under `loss`, in colours; the surer, the darker.

@@ -21,7 +21,7 @@ def zero_one(levels: tuple[str, ...]) -> CostMatrix:
     return CostMatrix(1 - np.eye(len(levels)), names=levels)
 
 
-def check_options(target: str, kind: str, loss: tuple[float, float] | None, costs: str | None) -> None:
+def check_options(target: str, kind: str, loss: object, costs: str | None) -> None:
     """Refuses `--loss` for classes and `--costs` for numbers."""
     if loss is not None and kind == "classes":
         raise DataError(f"--loss is for numbers, but {target!r} holds classes; use --costs")

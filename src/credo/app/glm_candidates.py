@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Num
 from scipy.optimize import minimize_scalar
@@ -43,7 +42,7 @@ class Nothing(Features):
 
     def __call__(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
         """No columns."""
-        return jnp.zeros((x.shape[0], 0))
+        return np.zeros((x.shape[0], 0))
 
     def size(self, d: int) -> int:
         """None."""
@@ -140,16 +139,16 @@ def learn_glm(
     ready, rows = belief.prepare(x, y, **options)
     p = ready.features.size(np.shape(x)[1])
     extra = max(candidate.most - p, 0)
-    wide = eqx.tree_at(lambda r: r.design, rows, jnp.pad(rows.design, ((0, 0), (0, extra))))
+    wide = eqx.tree_at(lambda r: r.design, rows, np.pad(rows.design, ((0, 0), (0, extra))))
     plain = ready._with(features=Affine(), inputs=None)
     shared = not isinstance(ready.prior, ARD)
     status = CONVERGED
     if shared:
-        chosen = jnp.full(p + extra, _one_scale(plain, wide, p + extra) if p else 1.0)
+        chosen = np.full(p + extra, _one_scale(plain, wide, p + extra) if p else 1.0)
     else:
-        first = jnp.concatenate([jnp.asarray(ready.prior.precision), jnp.ones(extra)])
+        first = np.concatenate([ready.prior.precision, np.ones(extra)])
         learned = CLIMB.learn(plain._with(prior=ARD(first)), wide, (), {}, seed)
-        chosen, status = jnp.asarray(learned.belief.prior.precision), learned.status
+        chosen, status = learned.belief.prior.precision, learned.status
     found = plain._with(prior=ARD(chosen)).at_mode(wide)
     k = found.law.center.shape[0] - extra * rows.width
     law = WeightLaw(found.law.center[:k], found.law.root[:k, :k], None, found.law.log_evidence)
@@ -165,7 +164,7 @@ def _one_scale(belief: GLM, rows: Rows, p: int) -> float:
     def surprise(log_precision: float) -> float:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NotConvergedWarning)
-            given = belief._with(prior=ARD(jnp.full(p, np.exp(log_precision)))).at_mode(rows)
+            given = belief._with(prior=ARD(np.full(p, np.exp(log_precision)))).at_mode(rows)
         return -float(given.law.log_evidence)
 
     found = minimize_scalar(surprise, bounds=LOG_PRECISIONS, method="bounded", options={"xatol": 0.02})

@@ -9,7 +9,6 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import BoundaryNorm
@@ -165,7 +164,7 @@ def evidence_contour(
 
         return jax.lax.map(lambda b: jax.vmap(lambda a: at(a, b))(u), v)
 
-    height = np.asarray(surface(jnp.asarray(grid_x), jnp.asarray(grid_y)))
+    height = np.asarray(surface(grid_x, grid_y))
     ax = ax or new_axes(5.4, 4.4)
     _terraces(ax, grid_x, grid_y, height)
     top = np.unravel_index(int(np.nanargmax(height)), height.shape)

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
@@ -25,7 +24,7 @@ from credo.app.schema import Encoded, Schema, read_exposure
 from credo.app.scoring import score
 from credo.app.splits import split
 from credo.app.tables import Table
-from credo.core.arrays import Array
+from credo.core.arrays import Array, Numeric
 from credo.core.errors import CredoError, DataError, NotConvergedWarning
 from credo.core.predictive import Predictive
 from credo.evaluate.comparison import Comparison, rank
@@ -92,9 +91,8 @@ class TableModel(eqx.Module):
 
     def outside(self, x: Float[np.ndarray, "n d"]) -> np.ndarray:
         """Which entries lie beyond the range of the data: predictions there are extrapolated."""
-        low, high = np.asarray(self.low), np.asarray(self.high)
-        slack = 1e-9 * (high - low)
-        return (x < low - slack) | (x > high + slack)
+        slack = 1e-9 * (self.high - self.low)
+        return (x < self.low - slack) | (x > self.high + slack)
 
 
 class Fitted(NamedTuple):
@@ -170,7 +168,7 @@ class Result(NamedTuple):
         return predict(belief or self.chosen.belief, self.prepared.x.iloc[rows], exposure)
 
 
-def predict(belief: Linear | GP | GLM, x: Array, exposure: np.ndarray | None = None) -> Predictive:
+def predict(belief: Linear | GP | GLM, x: Numeric, exposure: np.ndarray | None = None) -> Predictive:
     """The prediction of a belief; only counts have an exposure."""
     if isinstance(belief, GLM):
         return belief.predict(x, exposure=exposure)
@@ -350,8 +348,8 @@ def _final(
     return TableModel(
         prepared.schema,
         belief,
-        jnp.asarray(x.min(axis=0)),
-        jnp.asarray(x.max(axis=0)),
+        x.min(axis=0),
+        x.max(axis=0),
         name,
         len(x),
         tuple((key, float(value)) for key, value in scores.items()),

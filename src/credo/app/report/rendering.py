@@ -1,6 +1,5 @@
 """`render`: a result as one HTML page that needs nothing else, neither network nor script."""
 
-import jax.numpy as jnp
 import numpy as np
 
 import credo
@@ -45,7 +44,7 @@ def render(
     if result.kind == "classes":
         matrix = None if costs is None else read_costs(costs, result.prepared.levels)
         page |= class_page(result, matrix, costs or "")
-        page["cost_rows"] = "" if matrix is None else np.asarray(matrix.costs).tolist()
+        page["cost_rows"] = "" if matrix is None else matrix.costs.tolist()
         return fill("classes.html", page)
     return fill("numbers.html", page | _numbers(result, loss))
 
@@ -112,7 +111,7 @@ def _numbers(result: Result, loss: tuple[float, float] | None) -> Page:
 
 def asymmetric(costs: tuple[float, float]) -> Asymmetric:
     """The loss of `--loss under,over`."""
-    return Asymmetric(under=jnp.asarray(costs[0]), over=jnp.asarray(costs[1]))
+    return Asymmetric(under=np.asarray(costs[0]), over=np.asarray(costs[1]))
 
 
 def _tiles(result: Result, prediction: Predictive, checks: Checks) -> list[tuple[str, str, str]]:
@@ -179,11 +178,11 @@ def _decision(result: Result, prediction: Predictive, loss: tuple[float, float])
     under, over = loss
     chosen = asymmetric(loss)
     actions = {
-        "acting on the whole prediction": np.asarray(decide(prediction, chosen).action),
-        "acting on the predicted mean": np.asarray(prediction.mean),
+        "acting on the whole prediction": decide(prediction, chosen).action,
+        "acting on the predicted mean": prediction.mean,
         "always acting on the training average": np.full(len(result.y_test), result.y_train.mean()),
     }
-    costs = {name: float(np.mean(np.asarray(chosen(action, result.y_test)))) for name, action in actions.items()}
+    costs = {name: float(np.mean(chosen(action, result.y_test))) for name, action in actions.items()}
     best, plain = list(costs.values())[:2]
     shift = float(np.mean(actions["acting on the whole prediction"] - actions["acting on the predicted mean"]))
     quantile = under / (under + over)

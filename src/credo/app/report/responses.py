@@ -1,6 +1,5 @@
 """What a generalized linear model expects, and how sure it is of that: expectations at draws of its weights."""
 
-import jax.numpy as jnp
 import numpy as np
 
 from credo.core.checks import check_table
@@ -25,4 +24,4 @@ def responses(belief: GLM, x: np.ndarray, exposure: float = 1.0) -> np.ndarray:
     eta = np.einsum("mq,sqc->smc", phi, weights)
     if likelihood.counts:
         eta = eta + np.log(exposure)
-    return np.asarray(likelihood.mean(jnp.asarray(eta if likelihood.vector else eta[..., 0])))
+    return np.asarray(likelihood.mean(eta if likelihood.vector else eta[..., 0]))

@@ -14,7 +14,6 @@ import numpy as np
 from credo.core.device import blas_threads
 from credo.decide.acquisition import Constrained, ExpectedImprovement, Feasibility, NoisyExpectedImprovement
 from credo.decide.acquisition.base import Acquisition
-from credo.decide.acquisition.checks import Beliefs
 from credo.decide.acquisition.cost import MultiFidelity
 from credo.decide.acquisition.hypervolume import ExpectedHypervolumeImprovement
 from credo.decide.campaign import trust_region
@@ -86,13 +85,11 @@ def _next(problem: Problem, model: Model, waiting: Sequence[Point], within: Part
     space = problem.space
     out = np.zeros((0, space.width)) if not waiting else space.encode(waiting)
     after = model.after(out)
-    beliefs = tuple(each.belief for each in after.objectives)
-    belief: Beliefs = beliefs[0] if len(beliefs) == 1 else beliefs
     acquisition = acquisition_of(problem, after, seed)
-    heights = model.objectives[0].fitted() if len(beliefs) == 1 else np.zeros(len(model.rows))
+    heights = model.objectives[0].fitted() if len(model.objectives) == 1 else np.zeros(len(model.rows))
     near = model.rows[np.argsort(-heights, kind="stable")[:PROMISING]]
     avoid = after.tried if space.is_finite else None
-    found = maximize(acquisition, belief, space, near=near, within=within, avoid=avoid, seed=seed)
+    found = maximize(acquisition, after.beliefs, space, near=near, within=within, avoid=avoid, seed=seed)
     row = _apart(found.x, after.tried, problem, seed)
     point = space.decode(row[None])[0]
     objective = model.objectives[0]
@@ -113,9 +110,7 @@ def acquisition_of(problem: Problem, model: Model, seed: int = 0) -> Acquisition
 
     Where outcomes are said to be noisy nobody knows which was best: the improvement is averaged over what it may be.
     """
-    beliefs = tuple(each.belief for each in model.objectives)
-    several = len(beliefs) > 1
-    belief: Beliefs = beliefs if several else beliefs[0]
+    several = len(model.objectives) > 1
     feasibilities = [
         Feasibility(each.belief, np.asarray(each.standard(bound.limit)), at_most=bound.at_most)
         for each, bound in zip(model.constraints, problem.constraints, strict=True)
@@ -136,4 +131,4 @@ def acquisition_of(problem: Problem, model: Model, seed: int = 0) -> Acquisition
     whole = Constrained(chosen, feasibilities) if feasibilities else chosen
     if problem.fidelity is not None and not several:
         whole = MultiFidelity(whole, model.cost, fidelity_column(problem))
-    return whole.prepared(belief, seed=seed)
+    return whole.prepared(model.beliefs, seed=seed)

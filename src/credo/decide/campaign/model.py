@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from scipy.optimize import nnls
 
 from credo.core.errors import DataError
+from credo.decide.acquisition.checks import Beliefs
 from credo.decide.acquisition.cost import AffineCost
 from credo.decide.acquisition.pending import believing
 from credo.decide.campaign.problem import Observations, Problem
@@ -33,6 +34,12 @@ class Model(NamedTuple):
     """Their positions in the record."""
     tried: Float[np.ndarray, "t d"]
     """The encoded points of all trials, those that failed included."""
+
+    @property
+    def beliefs(self) -> Beliefs:
+        """About the objective, or about each of several."""
+        several = tuple(each.belief for each in self.objectives)
+        return several[0] if len(several) == 1 else several
 
     @property
     def hyper(self) -> list[Hyper]:
