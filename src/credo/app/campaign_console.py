@@ -1,6 +1,6 @@
 """Campaigns on the terminal: trials, the best point, lists; words and small tables."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 import numpy as np
@@ -74,7 +74,7 @@ def echo_best(campaign: Campaign) -> None:
     typer.echo(campaign.advice().message)
 
 
-def _row(number: object, point: Point, problem: Problem, values: Mapping[str, float | None] | None) -> tuple[str, ...]:
+def _row(number: object, point: Point, problem: Problem, values: Iterable[float]) -> tuple[str, ...]:
     cells = [written(point.get(name)) for name in problem.space.names]
     return (str(number), *cells, *(written(None if np.isnan(v) else float(v)) for v in values))
 

@@ -38,7 +38,7 @@ def seconds(text: str | None, option: str) -> float | None:
     return float(match.group(1)) * UNITS[match.group(2)]
 
 
-def goal_of(text: str | None) -> str | dict[str, str]:
+def goal_of(text: str | None) -> str | dict[str, str] | None:
     """`minimize`, or `yield=maximize,cost=minimize` for several objectives."""
     if text is None or "=" not in text:
         return text

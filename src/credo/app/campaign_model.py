@@ -1,6 +1,6 @@
 """What the model of a campaign says along each parameter, the others as at one point."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -10,7 +10,7 @@ from credo.decide.campaign import Observations, Problem
 from credo.decide.campaign.engine import acquisition_of
 from credo.decide.campaign.model import Model
 from credo.decide.campaign.surrogate import Surrogate
-from credo.decide.space.parameters import Integer, Parameter, Point, Real, Value
+from credo.decide.space.parameters import Integer, Parameter, Point, Real
 
 ACROSS = 81
 """Points along a numeric parameter."""
@@ -24,14 +24,14 @@ class Slice(NamedTuple):
     """The belief about an objective along one parameter, in the user's units."""
 
     parameter: Parameter
-    at: list[Value]
+    at: list[Any]
     """Values of the parameter."""
     mean: Float[np.ndarray, " m"]
     lower: Float[np.ndarray, " m"]
     upper: Float[np.ndarray, " m"]
     score: Float[np.ndarray, " m"]
     """The acquisition, from 0 to 1, which is its largest value on all slices."""
-    here: Value | None
+    here: Any
     """The value at the point that the slices go through."""
 
     @property

@@ -16,7 +16,7 @@ from credo.app.importance import Importance
 from credo.app.plots import BLUE, GREEN, GREY, INK, ORANGE, RED, legend, new_axes, tidy
 from credo.decide.campaign import Campaign, Observations, Problem
 from credo.decide.pareto import hypervolume, non_dominated, reference_point
-from credo.decide.space.parameters import Parameter, Point
+from credo.decide.space.parameters import Point
 
 SHADES = "viridis"
 
@@ -183,7 +183,7 @@ def _heights(problem: Problem, point: Point) -> list[float]:
     return out
 
 
-def _ends(parameter: Parameter) -> list[tuple[float, str]]:
+def _ends(parameter: Any) -> list[tuple[float, str]]:
     """The labels along an axis: the bounds, or the options."""
     if parameter.kind in ("real", "integer"):
         return [(0.0, f"{parameter.low:g}"), (1.0, f"{parameter.high:g}")]

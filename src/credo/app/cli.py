@@ -123,7 +123,7 @@ def fit(
         table = read_table(data)
         if time is not None or horizon is not None:
             other = kind not in ("auto", "number")
-            refused = {"--loss": loss, "--costs": costs, "--exposure": exposure, "--kind": other}
+            refused: dict[str, Any] = {"--loss": loss, "--costs": costs, "--exposure": exposure, "--kind": other}
             options: dict[str, Any] = {"horizon": horizon, "ignore": ignore or (), "test": test, "seed": seed}
             options["log"] = log
             if _fit_series(table, target, time, folder, refused, options):
@@ -264,7 +264,7 @@ def _parse_loss(text: str | None) -> Prices:
 
 
 def _fit_series(
-    table: "Table", target: str, time: str | None, folder: Path, refused: dict[str, object], options: dict[str, Any]
+    table: "Table", target: str, time: str | None, folder: Path, refused: dict[str, Any], options: dict[str, Any]
 ) -> bool:
     """Forecasts the table where it is a series; False where it is not."""
     from credo.app.forecast_cli import echo_forecast, is_series

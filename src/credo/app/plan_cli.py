@@ -1,7 +1,7 @@
 """The command `credo plan`: the best policy of a drawn gridworld, or of a world of arrays."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -9,7 +9,7 @@ from credo.app.terminal import one_line_errors, refuse, refuse_existing, write_w
 
 if TYPE_CHECKING:
     from credo.decide.mdp import MDP
-    from credo.decide.mdp.problem import Plan, Planner
+    from credo.decide.mdp.problem import Planner
 
 PICTURES = (".png", ".svg", ".pdf")
 ARRAYS = ("transitions", "rewards")
@@ -92,7 +92,7 @@ def read_world(path: Path, discount: float | None, slip: float, step_reward: flo
     return MDP(held["transitions"], held["rewards"], gamma, terminal=held.get("terminal"), start=held.get("start"))
 
 
-def _method(name: str) -> "Planner":
+def _method(name: str) -> "Planner | None":
     from credo.decide import mdp
 
     return {
@@ -107,7 +107,7 @@ def _method(name: str) -> "Planner":
     }[name]
 
 
-def _summary(path: Path, solved: "Plan") -> None:
+def _summary(path: Path, solved: Any) -> None:
     """What was found, in four lines."""
     world = solved.world
     s, a = world.shape
@@ -121,7 +121,7 @@ def _summary(path: Path, solved: "Plan") -> None:
         typer.echo(f"note: {note}", err=True)
 
 
-def _write(solved: "Plan", picture: Path, arrays: Path) -> None:
+def _write(solved: Any, picture: Path, arrays: Path) -> None:
     """The picture (of the first step, where there is a horizon), and value, policy and certificate as arrays."""
     import numpy as np
 

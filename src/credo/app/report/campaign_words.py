@@ -28,7 +28,7 @@ def headline(campaign: Campaign, best: Best | None, advice: Advice | None) -> li
         told = f"none of {count(len(seen), 'trial')} that were told gave one" if len(seen) else "nothing was told"
         last = last_failure(campaign)
         return [f"There is no value yet: {told}.", *([f"The last failure: {last}"] if last else [])]
-    if best is None:
+    if best is None or advice is None:
         return _front(campaign, done)
     name = problem.objectives[0]
     low, high = best.interval

@@ -2,6 +2,7 @@
 
 import base64
 import io
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -17,7 +18,7 @@ from credo.models.gp import GP
 from credo.models.linear import Linear
 
 
-def data_uri(figure: Figure) -> str:
+def data_uri(figure: Any) -> str:
     """The figure as an SVG that a page can hold; the same figure gives the same text."""
     out = io.BytesIO()
     with matplotlib.rc_context({"svg.hashsalt": "credo", "svg.fonttype": "path"}):
