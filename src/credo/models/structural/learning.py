@@ -15,6 +15,7 @@ import numpy as np
 
 from credo.core import params
 from credo.core.arrays import Array, host
+from credo.core.device import ONE_THREAD, blas_threads
 from credo.core.pytrees import changed
 from credo.infer.hyper import HyperDensity, laplace_evidence
 from credo.infer.learning import Evidence, Learned
@@ -37,6 +38,7 @@ EVALUATIONS = 100
 """So many evaluations learning takes, more or less."""
 STEP = 1e-30
 """Of the complex step: nothing is subtracted, so it may be as small as it likes."""
+EMISSION = SeriesSystem._fields.index("emission")
 
 
 def weak_priors(belief: "Structural", scales: SeriesScales) -> dict[str, Penalty]:
@@ -71,7 +73,8 @@ class StructuralEvidence(Learner):
     ) -> Learned:
         """The belief at the highest maximum found."""
         climb = Evidence(self.starts, self.spread, self.max_steps, gain=1e-11)
-        learned = climb.learn(belief, statistics, fixed, priors, seed)
+        with blas_threads(ONE_THREAD):  # L-BFGS-B asks for all, and on a busy machine waits longer than it works
+            learned = climb.learn(belief, statistics, fixed, priors, seed)
         small = AT_ZERO * float(statistics.scales.step) ** 2
         # Where a variance is next to nothing the evidence is flat to both sides.
         zero = {
@@ -94,38 +97,34 @@ class StructuralObjective:
     """
 
     def __init__(self, belief: "Structural", slots: params.Layout, series: "Series", priors: Mapping[str, Prior]):
-        self.belief, self.slots, self.series = belief, slots, series.cut(seen=True)
+        self.belief, self.slots, self.scales, self.jacobian = belief, slots, series.scales, float(series.jacobian)
+        self.system, self.y, self.seen = host(belief.observed(series.cut(seen=True)))
         where = {slot.path: slice(slot.start, slot.stop) for slot in slots}
         own = {path: p for path, p in priors.items() if isinstance(p, LogScalePenalty | LogitPenalty) and path in where}
         self.penalties = [(where[path], penalty.on_host()) for path, penalty in own.items()]
         self.others = {path: prior for path, prior in priors.items() if path not in own}
         ends = np.cumsum([0] + [len(part.states) for part in belief.parts] + [1])
         self.blocks = [slice(*pair) for pair in pairwise(ends)]
-
-    def candidate(self, values: Mapping[str, Array]) -> "Structural":
-        """The belief with some of its numbers."""
-        by_part: dict[int, dict[str, Array]] = {}
-        for path, value in values.items():
-            if path != "noise":
-                _, i, field = path.split(".")
-                by_part.setdefault(int(i), {})[field] = value
-        parts = tuple(changed(part, **by_part.get(i, {})) for i, part in enumerate(self.belief.parts))
-        return changed(self.belief, parts=parts, noise=values.get("noise", self.belief.noise))
+        names = [path.split(".") for path in where]  # parts.1.variance, or noise
+        self.owners = [(int(name[1]) if len(name) == 3 else len(belief.parts), name[-1]) for name in names]
+        self.begins = belief.start is None and belief.state is None
 
     def value_and_grad(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
         """The objective and its gradient."""
-        values = params.natural_values(self.slots, vector)
-        belief = self.candidate(values)
-        found, score = run(evidence_and_score, *belief.observed(self.series), EVALUATIONS)
-        value = float(found + self.series.jacobian)
-        gradient = np.zeros(len(vector))
-        for slot in self.slots:
-            for k in range(slot.start, slot.stop):
-                slope = np.exp(params.bijector(slot.constraint).log_slope(vector[k : k + 1]))
-                gradient[k] = slope * self._by_number(belief, slot.path, values[slot.path], k - slot.start, score)
+        system = SeriesSystem(*(a.copy() for a in self.system))
+        moved = self._moved(vector)
+        for block, own in moved:
+            for whole, at, matrix in _blocks(system, block, own):
+                whole[at] = matrix.real
+        found, score = run(evidence_and_score, system, self.y, self.seen, EVALUATIONS)
+        value = float(found) + self.jacobian
+        by = [sum(np.sum(whole[at] * m.imag) for whole, at, m in _blocks(score, *each)) / STEP for each in moved]
+        each = [(slot.constraint, k) for slot in self.slots for k in range(slot.start, slot.stop)]
+        slopes = [params.bijector(constraint).log_slope(vector[k : k + 1]) for constraint, k in each]
+        gradient = np.asarray(by) * np.exp(slopes)
         for where, penalty in self.penalties:
-            more, by = penalty(vector[where])
-            value, gradient[where] = value + more, gradient[where] + by
+            more, slope = penalty(vector[where])
+            value, gradient[where] = value + more, gradient[where] + slope
         if self.others:
             log_prior, by_vector = host(_log_prior(vector, self.belief, self.slots, self.others))
             value, gradient = value + float(log_prior), gradient + np.asarray(by_vector)
@@ -135,19 +134,32 @@ class StructuralObjective:
         """The objective."""
         return self.value_and_grad(vector)[0]
 
-    def _by_number(self, belief: "Structural", path: str, at: Array, k: int, score: SeriesSystem) -> float:
-        """∂ log p/∂θₖ of the numbers θ at a path."""
-        moved = at + 1j * STEP * (np.arange(at.size) == k).reshape(at.shape)
-        if path == "noise":
-            block, own, begins = self.blocks[-1], SeriesSystem.white_noise(moved), True
-        else:
-            _, i, field = path.split(".")
-            block, part = self.blocks[int(i)], changed(belief.parts[int(i)], **{field: moved})
-            own, begins = part.system(self.series.scales), belief.start is None and belief.state is None
-        slopes = [(score.transition[block, block], own.transition), (score.noise[block], own.noise)]
-        if begins:  # the law of the first state is the part's own
-            slopes += [(score.mean[block], own.mean), (score.covariance[block, block], own.covariance)]
-        return sum(float(np.sum(by * matrix.imag)) for by, matrix in slopes) / STEP
+    def _moved(self, vector: np.ndarray) -> list[tuple[slice, SeriesSystem]]:
+        """For every number the block of its part, and the matrices there after a complex step of the number."""
+        values = list(params.natural_values(self.slots, vector).values())
+        own: list[dict[str, Array]] = [{} for _ in self.blocks]
+        for (i, field), value in zip(self.owners, values, strict=True):
+            own[i][field] = value
+        return [
+            (self.blocks[i], self._matrices(i, own[i] | {field: value + 1j * STEP * unit}))
+            for (i, field), value in zip(self.owners, values, strict=True)
+            for unit in np.eye(value.size).reshape(value.size, *value.shape)
+        ]
+
+    def _matrices(self, i: int, numbers: dict[str, Array]) -> SeriesSystem:
+        """Of a part, or of the noise after the last one, with other numbers."""
+        if i == len(self.belief.parts):
+            return SeriesSystem.white_noise(numbers["noise"])
+        found, block = changed(self.belief.parts[i], **numbers).system(self.scales), self.blocks[i]
+        if self.begins:
+            return found
+        return found._replace(mean=self.system.mean[block], covariance=self.system.covariance[block, block])
+
+
+def _blocks(whole: SeriesSystem, block: slice, own: SeriesSystem) -> list[tuple[Array, tuple[slice, ...], Array]]:
+    """The matrices that numbers change: where they are in the whole, and what is there."""
+    pairs = zip(whole, own, strict=True)
+    return [(a, (block,) * a.ndim, m) for i, (a, m) in enumerate(pairs) if i != EMISSION]
 
 
 @eqx.filter_jit
