@@ -65,9 +65,9 @@ def host(tree: T) -> T:
     return jax.tree.map(lambda leaf: np.asarray(leaf) if is_concrete(leaf) else leaf, tree)
 
 
-def held(value: Array) -> Array:
-    """The same value, a constant to derivatives."""
-    return jax.lax.stop_gradient(value) if is_traced(value) else value
+def held(tree: T) -> T:
+    """The same numbers, constants to derivatives."""
+    return jax.lax.stop_gradient(tree) if is_traced(tree) else tree
 
 
 def as_float(value: Numeric) -> Array:

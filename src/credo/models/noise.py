@@ -14,18 +14,16 @@ from abc import abstractmethod
 from typing import ClassVar
 
 import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
-from jax.scipy import special
 from jaxtyping import Float
-from numpy.typing import ArrayLike
 
-from credo.core.arrays import Array
+from credo.core.arrays import Array, Numeric, as_float, namespace, special
 from credo.core.checks import check_positive
 from credo.core.errors import DataError
 from credo.core.params import meaning, number, positive
 from credo.core.predictive import Laplace, Mixture, Normal, Predictive, StudentT
 from credo.core.pytrees import changed
+from credo.core.special import LOG_2PI, log_rising
 
 Values = Float[Array, "*m"]
 Covariance = Float[Array, "q q"] | None
@@ -60,7 +58,7 @@ class Noise(eqx.Module):
 
     def around(self, center: Values) -> Predictive:
         """y = center + ε, nothing of which is ignorance."""
-        return self.predict(center, jnp.zeros_like(center))
+        return self.predict(center, np.zeros(center.shape))
 
     @abstractmethod
     def predict(self, mean: Values, latent: Values, covariance: Covariance = None) -> Predictive:
@@ -68,7 +66,7 @@ class Noise(eqx.Module):
 
     def log_prob(self, residual: Float[Array, " n"]) -> Float[Array, " n"]:
         """log p(ε = residual)."""
-        return self.around(jnp.zeros_like(residual)).log_prob(residual)
+        return self.around(np.zeros(residual.shape)).log_prob(residual)
 
     @abstractmethod
     def adapt(self, half: float) -> "Noise":
@@ -79,15 +77,15 @@ class Noise(eqx.Module):
         """What precisions are measured in: σ², or 1 where it is unknown and priors are in units of it."""
         return self.variance
 
-    def guess(self, n: Array, misfit: Array) -> Float[Array, ""]:
+    def guess(self, n: Array | float, misfit: Array) -> Float[Array, ""]:
         """A typical σ² after n residuals with this sum of squares."""
         return self.variance
 
     def log_prior(self, parameter: Float[Array, ""]) -> Float[Array, ""]:
         """log p(σ²) where it is unknown."""
-        return jnp.zeros(())
+        return np.zeros(())
 
-    def for_rows(self, variance: ArrayLike, rows: int | None = None) -> "GaussianNoise":
+    def for_rows(self, variance: Numeric, rows: int | None = None) -> "GaussianNoise":
         """The noise of rows whose variances are given."""
         raise DataError("a variance for each row can be given only where the model's own noise is a known variance")
 
@@ -108,15 +106,15 @@ class GaussianNoise(Noise):
 
     def predict(self, mean: Values, latent: Values, covariance: Covariance = None) -> Normal:
         """N(mean, σ² + latent)."""
-        return Normal(mean, jnp.broadcast_to(self.variance, mean.shape), latent, covariance)
+        return Normal(mean, _spread(self.variance, mean), latent, covariance)
 
     def adapt(self, half: float) -> "Noise":
         """σ² = half."""
-        return GaussianNoise(jnp.asarray(half))
+        return GaussianNoise(half)
 
-    def for_rows(self, variance: ArrayLike, rows: int | None = None) -> "GaussianNoise":
+    def for_rows(self, variance: Numeric, rows: int | None = None) -> "GaussianNoise":
         """N(0, varianceᵢ)."""
-        return GaussianNoise(jnp.asarray(check_positive(variance, "noise", rows)))
+        return GaussianNoise(check_positive(variance, "noise", rows))
 
 
 class KnownNoise(GaussianNoise):
@@ -145,7 +143,8 @@ class InverseGamma(Noise):
     @property
     def variance(self) -> Values:
         """E[σ²] = scale/(shape - 1), infinite up to shape 1."""
-        return jnp.where(self.shape > 1, self.scale / jnp.where(self.shape > 1, self.shape - 1, 1.0), jnp.inf)
+        xp = namespace(self)
+        return xp.where(self.shape > 1, self.scale / xp.where(self.shape > 1, self.shape - 1, 1.0), np.inf)
 
     @property
     def parameter(self) -> Values:
@@ -155,41 +154,41 @@ class InverseGamma(Noise):
     @property
     def unit(self) -> Float[Array, ""]:
         """Priors are in units of σ²."""
-        return jnp.ones(())
+        return np.ones(())
 
     def with_parameter(self, value: Values) -> "Noise":
         """Given σ² the noise is Gaussian."""
         return GaussianNoise(value)
 
-    def updated(self, n: Array, misfit: Array) -> "InverseGamma":
+    def updated(self, n: Array | float, misfit: Array) -> "InverseGamma":
         """IG(shape + n/2, scale + misfit/2), after n residuals with this sum of squares."""
         return InverseGamma(self.shape + n / 2, self.scale + misfit / 2)
 
-    def log_evidence(self, n: Array, misfit: Array) -> Float[Array, ""]:
+    def log_evidence(self, n: Array | float, misfit: Array) -> Float[Array, ""]:
         """log p of n residuals with this sum of squares, σ² integrated out."""
-        new = self.updated(n, misfit)
-        fit = self.shape * jnp.log(self.scale) - new.shape * jnp.log(new.scale)
-        return fit + special.gammaln(new.shape) - special.gammaln(self.shape) - n / 2 * jnp.log(2 * jnp.pi)
+        new, xp = self.updated(n, misfit), namespace(self, n, misfit)
+        fit = self.shape * xp.log(self.scale) - new.shape * xp.log(new.scale)
+        return fit + log_rising(self.shape, n / 2) - n / 2 * LOG_2PI
 
     def predict(self, mean: Values, latent: Values, covariance: Covariance = None) -> StudentT:
         """t_{2 shape}(mean, scale/shape (1 + latent)); `latent` is in units of σ²."""
         s2 = self.scale / self.shape
         joint = None if covariance is None else s2 * covariance
-        df = jnp.broadcast_to(2 * self.shape, mean.shape)
-        return StudentT(df, mean, jnp.broadcast_to(s2, mean.shape), s2 * latent, joint)
+        return StudentT(_spread(2 * self.shape, mean), mean, _spread(s2, mean), s2 * latent, joint)
 
     def adapt(self, half: float) -> "Noise":
         """The scale is half."""
-        return InverseGamma(self.shape, jnp.asarray(half))
+        return InverseGamma(self.shape, half)
 
-    def guess(self, n: Array, misfit: Array) -> Float[Array, ""]:
+    def guess(self, n: Array | float, misfit: Array) -> Float[Array, ""]:
         """1/E[1/σ²] of the posterior."""
         return self.updated(n, misfit).parameter
 
     def log_prior(self, parameter: Float[Array, ""]) -> Float[Array, ""]:
         """log InverseGamma(σ² | shape, scale)."""
-        value = self.shape * jnp.log(self.scale) - special.gammaln(self.shape)
-        return value - (self.shape + 1) * jnp.log(parameter) - self.scale / parameter
+        xp = namespace(self, parameter)
+        value = self.shape * xp.log(self.scale) - special(self.shape).gammaln(self.shape)
+        return value - (self.shape + 1) * xp.log(parameter) - self.scale / parameter
 
 
 class HeavyTailed(Noise):
@@ -225,16 +224,16 @@ class HeavyTailed(Noise):
     def predict(self, mean: Values, latent: Values, covariance: Covariance = None) -> Mixture:
         """∫ p(y | f) N(f | mean, latent) df by Gauss-Hermite quadrature: a mixture over its nodes."""
         nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
-        centers = mean + jnp.sqrt(latent) * jnp.asarray(nodes)[:, None]
-        return Mixture(jnp.asarray(weights / weights.sum()), (self.around(centers),))
+        centers = mean + namespace(latent).sqrt(latent) * nodes[:, None]
+        return Mixture(weights / weights.sum(), (self.around(centers),))
 
-    def guess(self, n: Array, misfit: Array) -> Float[Array, ""]:
+    def guess(self, n: Array | float, misfit: Array) -> Float[Array, ""]:
         """scale²."""
         return self.parameter**2
 
     def adapt(self, half: float) -> "Noise":
         """scale² is a half of it: the rest is in the tails."""
-        return self.with_parameter(jnp.sqrt(half / 2))
+        return self.with_parameter(as_float(np.sqrt(half / 2)))
 
 
 class StudentTNoise(HeavyTailed):
@@ -249,7 +248,8 @@ class StudentTNoise(HeavyTailed):
     @property
     def variance(self) -> Values:
         """scale² df/(df - 2), infinite up to df 2."""
-        return jnp.where(self.df > 2, self.parameter**2 * self.df / jnp.where(self.df > 2, self.df - 2, 1.0), jnp.inf)
+        xp = namespace(self)
+        return xp.where(self.df > 2, self.parameter**2 * self.df / xp.where(self.df > 2, self.df - 2, 1.0), np.inf)
 
     @property
     def information(self) -> Float[Array, ""]:
@@ -262,8 +262,7 @@ class StudentTNoise(HeavyTailed):
 
     def around(self, center: Values) -> StudentT:
         """t_df(center, scale²)."""
-        df, square = (jnp.broadcast_to(v, center.shape) for v in (self.df, self.parameter**2))
-        return StudentT(df, center, square, jnp.zeros_like(center))
+        return StudentT(_spread(self.df, center), center, _spread(self.parameter**2, center), np.zeros(center.shape))
 
 
 class LaplaceNoise(HeavyTailed):
@@ -283,13 +282,19 @@ class LaplaceNoise(HeavyTailed):
 
     def row_precision(self, residual: Float[Array, " n"]) -> Float[Array, " n"]:
         """1/(scale |r|); |r| is kept away from zero, where a row is fitted exactly."""
-        return 1 / (self.parameter * jnp.maximum(jnp.abs(residual), 1e-8 * self.parameter))
+        xp = namespace(self, residual)
+        return 1 / (self.parameter * xp.maximum(xp.abs(residual), 1e-8 * self.parameter))
 
     def around(self, center: Values) -> Laplace:
         """Laplace(center, scale)."""
-        return Laplace(center, jnp.broadcast_to(self.parameter, center.shape))
+        return Laplace(center, _spread(self.parameter, center))
 
 
 def noise_of(noise: Noise | Array | float) -> Noise:
     """The law that a belief's noise stands for: a number is the variance of a Gaussian."""
-    return noise if isinstance(noise, Noise) else GaussianNoise(jnp.asarray(noise, dtype=float))
+    return noise if isinstance(noise, Noise) else GaussianNoise(noise)
+
+
+def _spread(value: Array, over: Array) -> Array:
+    """The number for each of many."""
+    return namespace(value, over).broadcast_to(value, over.shape)

@@ -6,16 +6,16 @@ belief is its parameters η, which read as pseudo-observations. Murphy (2012), s
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from operator import add
+from typing import TYPE_CHECKING, TypeVar
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Float, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray, PyTree
 
-from credo.core.arrays import Array, is_traced
+from credo.core.arrays import Array, host, is_traced
 from credo.core.belief import Belief
 from credo.core.checks import ArrayLike, check_counts
 from credo.core.errors import DataError
@@ -23,12 +23,14 @@ from credo.core.predictive import Interval
 from credo.core.predictive.base import check_levels
 from credo.models.conjugate.known import WithParameter
 
+S = TypeVar("S", bound="Statistics")
+
 
 class Statistics(eqx.Module):
     """Sufficient statistics: those of two sets of data together are the sum of those of each."""
 
-    def __add__(self, other: Any) -> Any:
-        return jax.tree.map(jnp.add, self, other)
+    def __add__(self: S, other: S) -> S:
+        return jax.tree.map(add, self, other)
 
 
 class Conjugate(WithParameter):
@@ -49,20 +51,20 @@ class Conjugate(WithParameter):
         """log p(θ)."""
 
     @abstractmethod
-    def credible_interval(self, level: ArrayLike = 0.95) -> Any:
+    def credible_interval(self, level: ArrayLike = 0.95) -> PyTree[Interval]:
         """The central interval that holds θ with probability `level`, for each coordinate on its own."""
 
     @abstractmethod
-    def _draw_parameters(self, key: PRNGKeyArray) -> Any:
+    def _draw_parameters(self, key: PRNGKeyArray) -> PyTree[Array]:
         """One draw of θ."""
 
-    def sample_parameters(self, n: int = 1, *, seed: int = 0) -> Any:
+    def sample_parameters(self, n: int = 1, *, seed: int = 0) -> PyTree[Array]:
         """n draws of θ ~ p(θ)."""
-        return _draws(self, jr.split(jr.key(seed), n))
+        return host(_draws(self, jr.split(jr.key(seed), n)))
 
 
 @eqx.filter_jit
-def _draws(belief: Conjugate, keys: Array) -> Any:
+def _draws(belief: Conjugate, keys: Array) -> PyTree[Array]:
     return jax.vmap(belief._draw_parameters)(keys)
 
 
@@ -86,7 +88,7 @@ def check_parameters(belief: Conjugate | Belief, *names: str) -> None:
 def central_interval(quantile: Callable[[float], np.ndarray], level: ArrayLike) -> Interval:
     """The quantiles of θ between which it lies with probability `level`, and beyond each of which equally often."""
     half = float(check_levels(level, "level")) / 2
-    return Interval(jnp.asarray(quantile(0.5 - half)), jnp.asarray(quantile(0.5 + half)))
+    return Interval(quantile(0.5 - half), quantile(0.5 + half))
 
 
 def check_trials(trials: ArrayLike) -> np.ndarray:

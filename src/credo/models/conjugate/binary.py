@@ -1,17 +1,13 @@
 """Outcomes 0 and 1 with an unknown probability: the Beta distribution."""
 
-from typing import Any
-
 import equinox as eqx
-import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import scipy.special
-from jax.scipy import special
 from jaxtyping import Float, PRNGKeyArray
 
 from credo.core import predictive
-from credo.core.arrays import Array, as_float, is_traced
+from credo.core.arrays import Array, as_float, is_traced, namespace, special
 from credo.core.checks import ArrayLike, check_counts
 from credo.core.errors import DataError
 from credo.core.params import positive
@@ -52,7 +48,7 @@ class Beta(Conjugate):
         """a + b."""
         return self.a + self.b
 
-    def condition_on(self, statistics: BinaryCounts) -> Any:
+    def condition_on(self, statistics: BinaryCounts) -> "Beta":
         """Beta(a + successes, b + failures)."""
         return type(self)(self.a + statistics.successes, self.b + statistics.failures)
 
@@ -64,14 +60,14 @@ class Beta(Conjugate):
 
     def predict_sum(self, trials: ArrayLike) -> predictive.BetaBinomial:
         """The number of successes in `trials` future outcomes."""
-        m = check_trials(trials)
-        a, b = jnp.broadcast_to(self.a, m.shape), jnp.broadcast_to(self.b, m.shape)
-        return predictive.BetaBinomial(jnp.asarray(m), a, b, int(m.max()))
+        m, xp = check_trials(trials), namespace(self)
+        a, b = xp.broadcast_to(self.a, m.shape), xp.broadcast_to(self.b, m.shape)
+        return predictive.BetaBinomial(m, a, b, int(m.max()))
 
     def _sum_at(self, theta: Float[Array, ""], trials: ArrayLike) -> Binomial:
         m = check_trials(trials)
-        a = jnp.broadcast_to(theta, m.shape)
-        return Binomial(jnp.asarray(m), a, 1 - a, int(m.max()))
+        a = namespace(theta).broadcast_to(theta, m.shape)
+        return Binomial(m, a, 1 - a, int(m.max()))
 
     def mode(self) -> Array:
         """(a - 1)/(a + b - 2); there is no mode for a < 1, for b < 1, and for a = b = 1."""
@@ -85,15 +81,16 @@ class Beta(Conjugate):
 
     def log_prob(self, theta: ArrayLike) -> Array:
         """log Beta(θ | a, b); -inf outside [0, 1]."""
-        t = jnp.asarray(theta, float)
+        t = as_float(theta)
+        xp, functions = namespace(self, t), special(self, t)
         inside = (t >= 0) & (t <= 1)
-        p = jnp.where(inside, t, 0.5)
-        density = special.xlogy(self.a - 1, p) + special.xlog1py(self.b - 1, -p) - log_beta(self.a, self.b)
-        return jnp.where(inside, density, -jnp.inf)
+        p = xp.where(inside, t, 0.5)
+        density = functions.xlogy(self.a - 1, p) + functions.xlog1py(self.b - 1, -p) - log_beta(self.a, self.b)
+        return xp.where(inside, density, -np.inf)
 
     def credible_interval(self, level: ArrayLike = 0.95) -> Interval:
         """The central interval that holds θ with probability `level`."""
-        return beta_interval(np.asarray(self.a), np.asarray(self.b), level)
+        return beta_interval(self.a, self.b, level)
 
     def _most_likely(self, statistics: BinaryCounts) -> Array:
         return statistics.successes / (statistics.successes + statistics.failures)
@@ -108,8 +105,7 @@ class BetaBernoulli(Beta):
     def statistics(self, outcomes: ArrayLike) -> BinaryCounts:
         """How many of the outcomes are 1 and 0."""
         x = check_counts(outcomes, "outcomes", below=2)
-        ones = jnp.sum(x)
-        return BinaryCounts(ones, x.shape[0] - ones, jnp.zeros(()))
+        return BinaryCounts(x.sum(), x.shape[0] - x.sum(), 0.0)
 
     def predict(self, trials: ArrayLike = None) -> predictive.Predictive:
         """The next outcome, Bernoulli(a/(a + b)), or with `trials` the number of ones among so many.
@@ -124,7 +120,7 @@ class BetaBernoulli(Beta):
         """The next outcome, or the number of ones among `trials`, of a coin that is known."""
         if trials is not None:
             return self._sum_at(theta, trials)
-        return Bernoulli(theta, entropy_of(jnp.stack([1 - theta, theta])))
+        return Bernoulli(theta, entropy_of(namespace(theta).stack([1 - theta, theta])))
 
 
 class BetaBinomial(Beta):
@@ -132,8 +128,8 @@ class BetaBinomial(Beta):
 
     def statistics(self, successes: ArrayLike, trials: ArrayLike) -> BinaryCounts:
         """The totals over the rows, and Σ log C(nᵢ, sᵢ)."""
-        s, n = (jnp.asarray(counts) for counts in check_successes(successes, trials))
-        return BinaryCounts(jnp.sum(s), jnp.sum(n - s), jnp.sum(log_binomial(n, s)))
+        s, n = check_successes(successes, trials)
+        return BinaryCounts(s.sum(), (n - s).sum(), log_binomial(n, s).sum())
 
     def predict(self, trials: ArrayLike = 1) -> predictive.BetaBinomial:
         """The number of successes in `trials` future trials (one number, or one per query)."""
@@ -146,16 +142,16 @@ class BetaBinomial(Beta):
 
 def expected_binary_entropy(a: Array, b: Array) -> Array:
     """E[H[Bernoulli(θ)]] for θ ~ Beta(a, b)."""
-    s = a + b
-    return special.digamma(s + 1) - (a * special.digamma(a + 1) + b * special.digamma(b + 1)) / s
+    s, digamma = a + b, special(a, b).digamma
+    return digamma(s + 1) - (a * digamma(a + 1) + b * digamma(b + 1)) / s
 
 
-def beta_interval(a: np.ndarray, b: np.ndarray, level: ArrayLike) -> Interval:
+def beta_interval(a: Array, b: Array, level: ArrayLike) -> Interval:
     """The central interval of Beta(a, b)."""
     return central_interval(lambda q: scipy.special.betaincinv(a, b, q), level)
 
 
-def check_successes(successes: ArrayLike, trials: ArrayLike) -> tuple[Any, Any]:
+def check_successes(successes: ArrayLike, trials: ArrayLike) -> tuple[Array, Array]:
     """Two vectors of counts of the same length, successes ≤ trials."""
     s = check_counts(successes, "successes")
     n = check_counts(trials, "trials")

@@ -1,16 +1,13 @@
 """One of k classes with unknown probabilities: the Dirichlet distribution."""
 
-from typing import Any
-
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jax.scipy import special
 from jaxtyping import Float, PRNGKeyArray
 
 from credo.core import predictive
-from credo.core.arrays import Array, as_float, is_traced
+from credo.core.arrays import Array, as_float, is_traced, namespace, special
 from credo.core.checks import ArrayLike, check_counts, check_table
 from credo.core.errors import DataError
 from credo.core.params import positive
@@ -52,16 +49,16 @@ class Dirichlet(Conjugate):
     @property
     def strength(self) -> Float[Array, ""]:
         """A = Σ αₖ."""
-        return jnp.sum(self.alpha)
+        return self.alpha.sum()
 
-    def condition_on(self, statistics: ClassCounts) -> Any:
+    def condition_on(self, statistics: ClassCounts) -> "Dirichlet":
         """Dirichlet(α + counts)."""
         return type(self)(self.alpha + statistics.counts)
 
     def evidence_of(self, statistics: ClassCounts) -> Array:
         """log B(α + n)/B(α), plus the log number of orders where the order is not part of the data."""
-        rising = jnp.sum(log_rising(self.alpha, statistics.counts))
-        return rising - log_rising(self.strength, jnp.sum(statistics.counts)) + statistics.log_orders
+        rising = log_rising(self.alpha, statistics.counts).sum()
+        return rising - log_rising(self.strength, statistics.counts.sum()) + statistics.log_orders
 
     def predict_counts(self, trials: ArrayLike) -> predictive.DirichletMultinomial:
         """How `trials` future outcomes fall into the classes."""
@@ -70,7 +67,7 @@ class Dirichlet(Conjugate):
     def mode(self) -> Array:
         """(αₖ - 1)/(A - K); there is no mode where an αₖ < 1 or all are 1."""
         excess = self.strength - self.alpha.shape[0]
-        if not is_traced(excess) and not (jnp.all(self.alpha >= 1) and excess > 0):
+        if not is_traced(excess) and not (np.all(self.alpha >= 1) and excess > 0):
             raise DataError(
                 f"Dirichlet(alpha={np.asarray(self.alpha).tolist()}) has no mode: it needs every alpha ≥ 1 and "
                 "one > 1; use .estimate (the mean)"
@@ -79,19 +76,14 @@ class Dirichlet(Conjugate):
 
     def log_prob(self, theta: ArrayLike) -> Array:
         """log Dirichlet(θ | α) for probabilities θ along the last axis; -inf off the simplex."""
-        t = jnp.asarray(theta, float)
-        inside = jnp.all(t >= 0, axis=-1) & (jnp.abs(jnp.sum(t, axis=-1) - 1) < 1e-8)
-        log_normalizer = jnp.sum(special.gammaln(self.alpha)) - special.gammaln(self.strength)
-        density = jnp.sum(special.xlogy(self.alpha - 1, jnp.maximum(t, 0.0)), axis=-1) - log_normalizer
-        return jnp.where(inside, density, -jnp.inf)
+        return log_dirichlet(self.alpha, as_float(theta))
 
     def credible_interval(self, level: ArrayLike = 0.95) -> Interval:
         """The central intervals that each hold θₖ ~ Beta(αₖ, A - αₖ) with probability `level`."""
-        alpha = np.asarray(self.alpha)
-        return beta_interval(alpha, alpha.sum() - alpha, level)
+        return beta_interval(self.alpha, self.strength - self.alpha, level)
 
     def _most_likely(self, statistics: ClassCounts) -> Array:
-        return statistics.counts / jnp.sum(statistics.counts)
+        return statistics.counts / statistics.counts.sum()
 
     def _draw_parameters(self, key: PRNGKeyArray) -> Array:
         return jr.dirichlet(key, self.alpha)
@@ -102,9 +94,7 @@ class DirichletCategorical(Dirichlet):
 
     def statistics(self, classes: ArrayLike) -> ClassCounts:
         """How often each class occurs."""
-        k = self.alpha.shape[0]
-        x = check_counts(classes, "classes", below=k)
-        return ClassCounts(jnp.bincount(jnp.asarray(x).astype(int), length=k), jnp.zeros(()))
+        return ClassCounts(count_indices(classes, "classes", self.alpha.shape[0]), 0.0)
 
     def predict(self, trials: ArrayLike = None) -> predictive.Predictive:
         """The next outcome, Categorical(α/A), or with `trials` the counts of so many.
@@ -113,8 +103,7 @@ class DirichletCategorical(Dirichlet):
         """
         if trials is not None:
             return self.predict_counts(trials)
-        noise = special.digamma(self.strength + 1) - jnp.sum(self.estimate * special.digamma(self.alpha + 1))
-        return Categorical(self.estimate, noise)
+        return expected_die(self.alpha)
 
     def predict_at(self, theta: Float[Array, " k"], trials: ArrayLike = None) -> predictive.Predictive:
         """The next outcome, or the counts of `trials`, of a die that is known."""
@@ -127,8 +116,8 @@ class DirichletMultinomial(Dirichlet):
     def statistics(self, counts: ArrayLike) -> ClassCounts:
         """The totals over the rows, and Σ log (Σₖ cᵢₖ)!/Πₖ cᵢₖ!."""
         c = check_count_table(counts, "counts", self.alpha.shape[0])
-        orders = special.gammaln(jnp.sum(c, axis=1) + 1) - jnp.sum(special.gammaln(c + 1), axis=1)
-        return ClassCounts(jnp.sum(c, axis=0), jnp.sum(orders))
+        gammaln = special(c).gammaln
+        return ClassCounts(c.sum(0), gammaln(c.sum(1) + 1).sum() - gammaln(c + 1).sum())
 
     def predict(self, trials: ArrayLike = 1) -> predictive.DirichletMultinomial:
         """How `trials` future outcomes fall into the classes."""
@@ -146,7 +135,30 @@ def _one_number(trials: ArrayLike) -> int:
     return int(m)
 
 
-def check_count_table(counts: ArrayLike, name: str, columns: int) -> Any:
+def log_dirichlet(alpha: Float[Array, "*r k"], theta: Float[Array, "*s k"]) -> Float[Array, "*s"]:
+    """log Dirichlet(θ | α) along the last axis; -inf off the simplex."""
+    xp, functions = namespace(alpha, theta), special(alpha, theta)
+    inside = xp.all(theta >= 0, axis=-1) & (xp.abs(theta.sum(-1) - 1) < 1e-8)
+    log_normalizer = functions.gammaln(alpha).sum(-1) - functions.gammaln(alpha.sum(-1))
+    density = functions.xlogy(alpha - 1, xp.maximum(theta, 0.0)).sum(-1) - log_normalizer
+    return xp.where(inside, density, -np.inf)
+
+
+def expected_die(alpha: Float[Array, "*r k"]) -> Categorical:
+    """Categorical(α/A), with the noise E[H[θ]] = ψ(A + 1) - Σ αₖ/A ψ(αₖ + 1) of θ ~ Dirichlet(α)."""
+    total, digamma = alpha.sum(-1), special(alpha).digamma
+    probs = alpha / total[..., None]
+    return Categorical(probs, digamma(total + 1) - (probs * digamma(alpha + 1)).sum(-1))
+
+
+def count_indices(values: ArrayLike, name: str, k: int) -> Float[Array, " k"]:
+    """How often each of 0 … k - 1 occurs."""
+    x = check_counts(values, name, below=k)
+    codes = x.astype(int)
+    return as_float(jnp.bincount(codes, length=k) if is_traced(codes) else np.bincount(codes, minlength=k))
+
+
+def check_count_table(counts: ArrayLike, name: str, columns: int) -> Float[Array, "n k"]:
     """Rows of whole numbers ≥ 0, one for each class."""
     table = check_table(counts, name)
     if table.shape[1] != columns:

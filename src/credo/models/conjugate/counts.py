@@ -1,14 +1,12 @@
 """Counts of events at an unknown rate: the Gamma distribution."""
 
 import equinox as eqx
-import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import scipy.special
-from jax.scipy import special, stats
 from jaxtyping import Float, PRNGKeyArray
 
-from credo.core.arrays import Array, as_float, is_traced
+from credo.core.arrays import Array, as_float, is_traced, namespace, special
 from credo.core.checks import ArrayLike, check_counts, check_positive
 from credo.core.errors import DataError
 from credo.core.params import positive
@@ -50,8 +48,9 @@ class GammaPoisson(Conjugate):
     def statistics(self, counts: ArrayLike, exposure: ArrayLike = None) -> EventCounts:
         """The totals of counts and exposures; every exposure is 1 unless given."""
         y = check_counts(counts, "counts")
-        t = jnp.ones(y.shape) if exposure is None else check_positive(exposure, "exposure", y.shape[0])
-        return EventCounts(jnp.sum(y), jnp.sum(t), jnp.sum(special.xlogy(y, t) - special.gammaln(jnp.asarray(y) + 1)))
+        t = np.ones(y.shape) if exposure is None else check_positive(exposure, "exposure", y.shape[0])
+        functions = special(y, t)
+        return EventCounts(y.sum(), t.sum(), (functions.xlogy(y, t) - functions.gammaln(y + 1)).sum())
 
     def condition_on(self, statistics: EventCounts) -> "GammaPoisson":
         """Gamma(shape + events, rate + exposure)."""
@@ -59,15 +58,15 @@ class GammaPoisson(Conjugate):
 
     def evidence_of(self, statistics: EventCounts) -> Array:
         """log Γ(a + Σy)/Γ(a) + a log b/(b + T) - Σy log(b + T) + Σ yᵢ log tᵢ - log yᵢ!."""
-        events, exposure = statistics.events, statistics.exposure
-        before = log_rising(self.shape, events) - self.shape * jnp.log1p(exposure / self.rate)
-        return before - events * jnp.log(self.rate + exposure) + statistics.log_base
+        events, exposure, xp = statistics.events, statistics.exposure, namespace(self, statistics)
+        before = log_rising(self.shape, events) - self.shape * xp.log1p(exposure / self.rate)
+        return before - events * xp.log(self.rate + exposure) + statistics.log_base
 
     def predict(self, exposure: ArrayLike = 1.0) -> NegativeBinomial:
         """The number of events over `exposure` (one number, or one per query)."""
-        t = as_float(exposure)
+        t, xp = as_float(exposure), namespace(self, exposure)
         check_parameter(t, "exposure")
-        return NegativeBinomial(jnp.broadcast_to(self.shape, t.shape), jnp.broadcast_to(self.rate, t.shape), t)
+        return NegativeBinomial(xp.broadcast_to(self.shape, t.shape), xp.broadcast_to(self.rate, t.shape), t)
 
     def predict_at(self, theta: Float[Array, ""], exposure: ArrayLike = 1.0) -> Poisson:
         """Poisson(θ · exposure)."""
@@ -85,12 +84,16 @@ class GammaPoisson(Conjugate):
 
     def log_prob(self, theta: ArrayLike) -> Array:
         """log Gamma(θ | shape, rate)."""
-        return stats.gamma.logpdf(jnp.asarray(theta, float), self.shape, scale=1 / self.rate)
+        t = as_float(theta)
+        xp, functions = namespace(self, t), special(self, t)
+        inside = t >= 0
+        density = functions.xlogy(self.shape - 1, xp.where(inside, t, 1.0)) - self.rate * t
+        log_normalizer = functions.gammaln(self.shape) - self.shape * xp.log(self.rate)
+        return xp.where(inside, density - log_normalizer, -np.inf)
 
     def credible_interval(self, level: ArrayLike = 0.95) -> Interval:
         """The central interval that holds the rate θ with probability `level`."""
-        a, b = np.asarray(self.shape), np.asarray(self.rate)
-        return central_interval(lambda q: scipy.special.gammaincinv(a, q) / b, level)
+        return central_interval(lambda q: scipy.special.gammaincinv(self.shape, q) / self.rate, level)
 
     def _most_likely(self, statistics: EventCounts) -> Array:
         return statistics.events / statistics.exposure

@@ -7,18 +7,16 @@ unknown too. Populations with few data are drawn to the common mean. Gelman et a
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import scipy.special
 from jaxtyping import Float, PRNGKeyArray
 
 from credo.core import predictive
-from credo.core.arrays import Array, is_traced
+from credo.core.arrays import Array, host, is_traced, namespace, special
 from credo.core.belief import Belief
 from credo.core.checks import ArrayLike
 from credo.core.errors import DataError, NotConvergedWarning
@@ -35,8 +33,8 @@ from credo.models.conjugate.quadrature import (
     Integral,
     PopulationCounts,
     integrate,
-    integrate_traced,
     log_likelihood,
+    log_likelihood_slope,
 )
 
 Data = tuple[ArrayLike, ...]
@@ -99,13 +97,13 @@ class HierarchicalBernoulli(Belief):
 
     def statistics(self, successes: ArrayLike, trials: ArrayLike) -> PopulationCounts:
         """The checked counts of each population."""
-        s, n = (jnp.asarray(values) for values in check_successes(successes, trials))
+        s, n = check_successes(successes, trials)
         if self.seen is not None and s.shape != self.seen.trials.shape:
             raise DataError(
                 f"successes must have one entry for each of the {self.seen.trials.shape[0]} populations seen before, "
                 f"found {s.shape[0]}; to add a population condition a new belief on all of them"
             )
-        return PopulationCounts(s, n, jnp.sum(log_binomial(n, s)))
+        return PopulationCounts(s, n, log_binomial(n, s).sum())
 
     def _total(self, statistics: PopulationCounts) -> PopulationCounts:
         return statistics if self.seen is None else self.seen + statistics
@@ -120,22 +118,23 @@ class HierarchicalBernoulli(Belief):
         """log ∫ p(data | μ, s) p(μ, s | data seen before) dμ ds."""
         total = self._total(statistics)
         if self.hyper is not None and self._plugged_in:
-            point = jax.scipy.special.logit(self.hyper.mean[0]), jnp.log(self.hyper.strength[0])
+            xp, functions = namespace(self.hyper), special(self.hyper)
+            point = functions.logit(self.hyper.mean[0]), xp.log(self.hyper.strength[0])
             before = 0.0 if self.seen is None else log_likelihood(*point, self.seen)
             return log_likelihood(*point, total) - before + statistics.log_orders
         before = 0.0 if self.seen is None else _integral(self._prior, self.seen).log_evidence
         return _integral(self._prior, total).log_evidence - before + statistics.log_orders
 
-    def log_evidence(self, *data: ArrayLike, **options: ArrayLike) -> Array:
-        """log p(data | belief), with as many quadrature nodes as it needs."""
-        return self.evidence_of(self.statistics(*data, **options))
+    def log_evidence_of(self, statistics: PopulationCounts) -> Array:
+        """`evidence_of`, with as many quadrature nodes as it needs."""
+        return self.evidence_of(statistics)
 
     @property
     def hyperparameters(self) -> Hyperparameters:
         """The weighted values of (μ, s) that represent what is believed of them."""
         if self.hyper is not None:
             return self.hyper
-        nothing = PopulationCounts(jnp.zeros(1), jnp.zeros(1), jnp.zeros(()))
+        nothing = PopulationCounts(np.zeros(1), np.zeros(1), 0.0)
         return _integral(self._prior, nothing).nodes
 
     @property
@@ -146,8 +145,8 @@ class HierarchicalBernoulli(Belief):
     @property
     def population_strength(self) -> Float[Array, ""]:
         """exp E[log s]: a typical strength; E[s] is infinite unless the data bound s from above."""
-        hyper = self.hyperparameters
-        return jnp.exp(hyper.weights @ jnp.log(hyper.strength))
+        hyper, xp = self.hyperparameters, namespace(self)
+        return xp.exp(hyper.weights @ xp.log(hyper.strength))
 
     def _seen(self) -> PopulationCounts:
         if self.seen is None:
@@ -175,8 +174,8 @@ class HierarchicalBernoulli(Belief):
         """How far each population was drawn from its own frequency to the common mean."""
         estimate, hyper, seen = self.estimate, self.hyperparameters, self._seen()
         weight = hyper.weights @ (hyper.strength[:, None] / (hyper.strength[:, None] + seen.trials))
-        some = seen.trials > 0
-        raw = jnp.where(some, seen.successes / jnp.where(some, seen.trials, 1.0), estimate)
+        some, xp = seen.trials > 0, namespace(self)
+        raw = xp.where(some, seen.successes / xp.where(some, seen.trials, 1.0), estimate)
         return Shrinkage(raw, estimate, weight, self.population_mean)
 
     def credible_interval(self, level: ArrayLike = 0.95) -> Interval:
@@ -186,7 +185,7 @@ class HierarchicalBernoulli(Belief):
 
     def credible_interval_new(self, level: ArrayLike = 0.95) -> Interval:
         """The central interval of the probability of a population that has not been seen."""
-        lower, upper = _beta_mixture_interval(self.hyperparameters, jnp.zeros(1), jnp.zeros(1), level)
+        lower, upper = _beta_mixture_interval(self.hyperparameters, np.zeros(1), np.zeros(1), level)
         return Interval(lower[0], upper[0])
 
     def predict(self, trials: ArrayLike = None) -> Predictive:
@@ -201,7 +200,7 @@ class HierarchicalBernoulli(Belief):
     def sample_parameters(self, n: int = 1, *, seed: int = 0) -> Float[Array, "n r"]:
         """n joint draws of the θₖ: of (μ, s) first, then of each population."""
         weights, a, b = self._betas()
-        return _draw_thetas(jr.split(jr.key(seed), n), weights, a, b)
+        return host(_draw_thetas(jr.split(jr.key(seed), n), weights, a, b))
 
 
 @jax.jit
@@ -228,7 +227,9 @@ class EmpiricalBayes(Solver):
     needs: ClassVar[type] = HierarchicalBernoulli
     learns: ClassVar[bool] = False
 
-    def conclude(self, belief: Any, statistics: object, data: Data, options: Mapping[str, Any]) -> Any:
+    def conclude(
+        self, belief: HierarchicalBernoulli, statistics: object, data: Data, options: Mapping[str, ArrayLike]
+    ) -> HierarchicalBernoulli:
         """`condition`, which chooses the hyperparameters itself."""
         return self.condition(belief, *data, **options)
 
@@ -237,33 +238,25 @@ class EmpiricalBayes(Solver):
     ) -> HierarchicalBernoulli:
         """The belief with its hyperparameters set by all the data seen, and conditioned on them."""
         total = belief._total(belief.statistics(successes, trials))
-        ones, n = float(jnp.sum(total.successes)), float(jnp.sum(total.trials))
+        ones, n = float(total.successes.sum()), float(total.trials.sum())
         lower, upper = np.asarray([[-20.0, np.log(self.weakest)], [20.0, np.log(self.strongest)]])
         pooled = np.log((ones + 0.5) / (n - ones + 0.5))
 
         def height(point: np.ndarray) -> tuple[float, np.ndarray]:
-            value, slope = _log_likelihood(jnp.asarray(point), total)
-            return float(value), np.asarray(slope)
+            return float(log_likelihood(*point, total)), log_likelihood_slope(*point, total)
 
         starts = [np.asarray([pooled, v]) for v in np.linspace(lower[1], upper[1], self.starts + 2)[1:-1]]
         u, v = best = maximize(height, starts, lower, upper, tolerance=1e-9)[0].vector
         for coordinate, side in at_bound(best, lower, upper):
             reason = AT_BOUND["mean" if coordinate == 0 else side]
             warnings.warn(f"{reason}; condition without using= to integrate over it", NotConvergedWarning, stacklevel=3)
-        hyper = Hyperparameters(jax.nn.sigmoid(jnp.asarray([u])), jnp.exp(jnp.asarray([v])), jnp.ones(1))
+        hyper = Hyperparameters(scipy.special.expit([u]), np.exp([v]), np.ones(1))
         return HierarchicalBernoulli(belief.a, belief.b, belief.strength, total, hyper)
 
 
-@eqx.filter_jit
-def _log_likelihood(point: Array, counts: PopulationCounts) -> tuple[Array, Array]:
-    return jax.value_and_grad(lambda p: log_likelihood(p[0], p[1], counts))(point)
-
-
 def _integral(prior: HyperPrior, counts: PopulationCounts) -> Integral:
-    if is_traced(prior, counts):
-        return integrate_traced(prior, counts)
     result = integrate(prior, counts)
-    if result.border > BOUNDARY_MASS or not result.error < INTEGRAL_ERROR:
+    if not is_traced(result) and (result.border > BOUNDARY_MASS or not result.error < INTEGRAL_ERROR):
         warnings.warn(
             f"the integral over the hyperparameters is uncertain: relative error {float(result.error):.1e}, mass at "
             f"the border {float(result.border):.1e}; use a less extreme prior or using=EmpiricalBayes()",
@@ -274,15 +267,13 @@ def _integral(prior: HyperPrior, counts: PopulationCounts) -> Integral:
 
 
 def _predict(weights: Array, a: Array, b: Array, trials: ArrayLike) -> Predictive:
+    xp = namespace(weights, a, b)
     if trials is None:
-        return Bernoulli(
-            jnp.tensordot(weights, a / (a + b), 1), jnp.tensordot(weights, expected_binary_entropy(a, b), 1)
-        )
+        return Bernoulli(*(xp.tensordot(weights, v, 1) for v in (a / (a + b), expected_binary_entropy(a, b))))
     m = check_trials(trials)
     if m.ndim and m.shape != a.shape[1:]:
         raise DataError(f"trials must be one number, or one for each prediction {a.shape[1:]}, found shape {m.shape}")
-    many = jnp.broadcast_to(jnp.asarray(m), a.shape)
-    return Mixture(weights, (predictive.BetaBinomial(many, a, b, int(m.max())),))
+    return Mixture(weights, (predictive.BetaBinomial(np.broadcast_to(m, a.shape), a, b, int(m.max())),))
 
 
 def _beta_mixture_interval(hyper: Hyperparameters, ones: Array, zeros: Array, level: ArrayLike) -> Interval:

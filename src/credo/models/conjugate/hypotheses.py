@@ -3,21 +3,19 @@
 from collections.abc import Iterable
 
 import equinox as eqx
-import jax
-import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jax.scipy import special
 from jaxtyping import Float
 
-from credo.core.arrays import Array, as_float, is_traced
-from credo.core.checks import ArrayLike, check_counts, check_probabilities, check_table, check_vector
+from credo.core.arrays import Array, as_float, host, is_traced, namespace, special
+from credo.core.checks import ArrayLike, check_probabilities, check_table, check_vector
 from credo.core.errors import DataError
 from credo.core.params import simplex
 from credo.core.predictive import Categorical
 from credo.core.predictive.base import check_levels
 from credo.core.pytrees import changed
 from credo.models.conjugate.base import Statistics
+from credo.models.conjugate.categorical import count_indices
 from credo.models.conjugate.known import WithParameter
 
 Names = Iterable[str] | None
@@ -52,9 +50,9 @@ class Hypotheses(WithParameter):
         table = check_table(likelihood, "likelihood")
         m, r = table.shape
         self.likelihood = as_float(table)
-        self.prior = jnp.full(r, 1 / r) if prior is None else as_float(check_vector(prior, "prior", r))
+        self.prior = np.full(r, 1 / r) if prior is None else as_float(check_vector(prior, "prior", r))
         self.names = None if names is None else tuple(str(name) for name in names)
-        self.counts = jnp.zeros(m) if counts is None else as_float(counts)
+        self.counts = np.zeros(m) if counts is None else as_float(counts)
         if self.names is not None and len(self.names) != r:
             raise DataError(f"names must name the {r} hypotheses, found {len(self.names)} names")
         check_probabilities(self.likelihood.T, "each column of likelihood (one per hypothesis)")
@@ -63,12 +61,12 @@ class Hypotheses(WithParameter):
     @property
     def log_probs(self) -> Float[Array, " r"]:
         """log p(θ = l | the outcomes seen)."""
-        return jax.nn.log_softmax(self._log_joint(self.counts))
+        return special(self).log_softmax(self._log_joint(self.counts))
 
     @property
     def probs(self) -> Float[Array, " r"]:
         """p(θ = l | the outcomes seen)."""
-        return jnp.exp(self.log_probs)
+        return namespace(self).exp(self.log_probs)
 
     @property
     def estimate(self) -> Float[Array, " r"]:
@@ -76,16 +74,15 @@ class Hypotheses(WithParameter):
         return self.probs
 
     def _log_likelihood(self, counts: Array) -> Array:
-        return jnp.sum(special.xlogy(counts[:, None], self.likelihood), axis=0)
+        return special(counts, self).xlogy(counts[:, None], self.likelihood).sum(0)
 
     def _log_joint(self, counts: Array) -> Array:
-        return jnp.log(self.prior) + self._log_likelihood(counts)
+        with np.errstate(divide="ignore"):  # a hypothesis that is ruled out
+            return namespace(self).log(self.prior) + self._log_likelihood(counts)
 
     def statistics(self, outcomes: ArrayLike) -> OutcomeCounts:
         """The number of times that each outcome occurs."""
-        m = self.likelihood.shape[0]
-        x = check_counts(outcomes, "outcomes", below=m)
-        return OutcomeCounts(jnp.bincount(jnp.asarray(x).astype(int), length=m))
+        return OutcomeCounts(count_indices(outcomes, "outcomes", self.likelihood.shape[0]))
 
     def condition_on(self, statistics: OutcomeCounts) -> "Hypotheses":
         """The posterior: the outcomes are added to those seen before."""
@@ -100,11 +97,12 @@ class Hypotheses(WithParameter):
 
     def evidence_of(self, statistics: OutcomeCounts) -> Array:
         """log Σₗ p(θ = l) Πₖ M[k, l]^nₖ."""
-        return special.logsumexp(self.log_probs + self._log_likelihood(statistics.counts))
+        joint = self.log_probs + self._log_likelihood(statistics.counts)
+        return special(joint).logsumexp(joint)
 
     def unconditioned(self) -> "Hypotheses":
         """As before any data."""
-        return changed(self, counts=jnp.zeros_like(self.counts))
+        return changed(self, counts=np.zeros(self.counts.shape))
 
     def predict(self) -> Categorical:
         """The next outcome: p(x = k) = Σₗ p(θ = l) M[k, l]; aleatoric = Σₗ p(θ = l) H[M[:, l]]."""
@@ -115,23 +113,27 @@ class Hypotheses(WithParameter):
         return Categorical.certain(self.likelihood @ theta)
 
     def _most_likely(self, statistics: OutcomeCounts) -> Float[Array, " r"]:
-        return jax.nn.one_hot(jnp.argmax(self._log_likelihood(statistics.counts)), self.prior.shape[0], dtype=float)
+        return self._only(self._log_likelihood(statistics.counts))
 
     def mode(self) -> Float[Array, " r"]:
         """1 for the most probable hypothesis, 0 for the others."""
-        return jax.nn.one_hot(jnp.argmax(self.log_probs), self.prior.shape[0], dtype=float)
+        return self._only(self.log_probs)
+
+    def _only(self, heights: Float[Array, " r"]) -> Float[Array, " r"]:
+        """1 for the highest, 0 for the others."""
+        return (np.arange(len(self.prior)) == heights.argmax()) * 1.0
 
     def log_prob(self, theta: ArrayLike) -> Array:
         """log p(θ) of hypotheses given by index."""
-        return self.log_probs[jnp.asarray(theta, dtype=int)]
+        return self.log_probs[as_float(theta).astype(int)]
 
     def credible_set(self, level: ArrayLike = 0.95) -> tuple[int, ...]:
         """The fewest hypotheses that hold probability ≥ `level` together, the most probable first."""
         check_levels(level, "level")
-        order = np.argsort(-np.asarray(self.log_probs), kind="stable")
-        enough = int(np.argmax(np.cumsum(np.asarray(self.probs)[order]) >= level - 1e-12))
+        order = np.argsort(-self.log_probs, kind="stable")
+        enough = int(np.argmax(np.cumsum(self.probs[order]) >= level - 1e-12))
         return tuple(int(l) for l in order[: enough + 1])
 
     def sample_parameters(self, n: int = 1, *, seed: int = 0) -> Array:
         """n draws of the index of the hypothesis."""
-        return jr.categorical(jr.key(seed), self.log_probs, shape=(n,))
+        return host(jr.categorical(jr.key(seed), self.log_probs, shape=(n,)))

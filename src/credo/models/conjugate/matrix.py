@@ -7,17 +7,20 @@ leading axis of 1). The maps are those of the states of an HMM, or the single on
 "Probabilistic machine learning: advanced topics", section 3.4.4.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jax.scipy import special
+import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
-from credo.core.arrays import Array
+from credo.core.arrays import Array, namespace, special
 from credo.core.linalg import factorize, solve, solve_lower, solve_upper, symmetric_part
+
+T = TypeVar("T")
 
 
 class JointMoments(NamedTuple):
@@ -41,25 +44,26 @@ class MatrixNormalInverseWishart(eqx.Module):
     def flat(cls, states: int, p: int, floor: Float[Array, " d"], shared: bool) -> "MatrixNormalInverseWishart":
         """The improper law whose mode is the maximum likelihood, but for the floor: log p = -½ tr(floor Σ⁻¹)."""
         d, groups = floor.shape[0], 1 if shared else states
-        df = jnp.full(groups, -(d + 1.0 + p * (states // groups)))
-        scale = jnp.broadcast_to(jnp.diag(floor), (groups, d, d))
-        return cls(jnp.zeros((states, d, p)), jnp.zeros((states, p, p)), df, scale)
+        df, xp = np.full(groups, -(d + 1.0 + p * (states // groups))), namespace(floor)
+        scale = xp.broadcast_to(xp.diag(floor), (groups, d, d))
+        return cls(np.zeros((states, d, p)), np.zeros((states, p, p)), df, scale)
 
     def shifted(self, origin: Float[Array, " d"]) -> "MatrixNormalInverseWishart":
         """The law of x - origin; the last input is the constant 1."""
-        return eqx.tree_at(lambda q: q.mean, self, self.mean.at[:, :, -1].add(-origin))
+        p = self.mean.shape[-1]
+        return eqx.tree_at(lambda q: q.mean, self, self.mean - origin[:, None] * np.eye(1, p, p - 1))
 
     def update(self, moments: JointMoments) -> "MatrixNormalInverseWishart":
         """Kₙ = K + Σvvᵀ, Mₙ = (MK + Σxvᵀ)Kₙ⁻¹, νₙ = ν + n, Ψₙ = Ψ + Σxxᵀ + MKMᵀ - MₙKₙMₙᵀ."""
         precision = self.precision + moments.vv
         mixed = self.mean @ self.precision + moments.xv
-        root = roots(precision)
+        root, xp = roots(precision), namespace(self, moments)
         # Without a prior a state that was not visited has no precision: its mean stays, and adds nothing to the rest.
-        known = jnp.isfinite(root).all((1, 2))[:, None, None]
-        solved = jax.vmap(solve)(jnp.where(known, root, jnp.eye(root.shape[-1])), jnp.swapaxes(mixed, 1, 2))
-        mean = jnp.where(known, jnp.swapaxes(solved, 1, 2), self.mean)
-        before = self.mean @ self.precision @ jnp.swapaxes(self.mean, 1, 2)
-        scatter = moments.xx + before - mean @ jnp.swapaxes(mixed, 1, 2)
+        known = xp.isfinite(root).all((1, 2))[:, None, None]
+        solved = each(solve, xp.where(known, root, np.eye(root.shape[-1])), mixed.swapaxes(1, 2))
+        mean = xp.where(known, solved.swapaxes(1, 2), self.mean)
+        before = self.mean @ self.precision @ self.mean.swapaxes(1, 2)
+        scatter = moments.xx + before - mean @ mixed.swapaxes(1, 2)
         return MatrixNormalInverseWishart(
             mean, precision, self.df + self._gather(moments.mass), symmetric_part(self.scale + self._gather(scatter))
         )
@@ -71,50 +75,50 @@ class MatrixNormalInverseWishart(eqx.Module):
     def average(self) -> tuple[Float[Array, "k d p"], Float[Array, "g d d"]]:
         """(M, Ψ/(ν - d - 1)); the mode of Σ where its mean does not exist."""
         excess = self.df - self.scale.shape[-1] - 1
-        return self.mean, self.scale / jnp.where(excess > 0, excess, self._power)[:, None, None]
+        return self.mean, self.scale / namespace(self).where(excess > 0, excess, self._power)[:, None, None]
 
     def log_kernel(self, coefficients: Float[Array, "k d p"], covariance: Float[Array, "g d d"]) -> Float[Array, ""]:
         """log p(M, Σ) without its constant."""
         root = roots(covariance)
-        trace = jax.vmap(_trace_ratio)(self.scale, root)
+        trace = each(_trace_ratio, self.scale, root)
         deviation = coefficients - self.mean
-        outer = deviation @ self.precision @ jnp.swapaxes(deviation, 1, 2)
-        spread = jax.vmap(_trace_ratio)(outer, self._spread(root))
+        outer = deviation @ self.precision @ deviation.swapaxes(1, 2)
+        spread = each(_trace_ratio, outer, self._spread(root))
         return -0.5 * ((self._power * log_determinants(root)).sum() + trace.sum() + spread.sum())
 
     def draw(self, key: PRNGKeyArray) -> tuple[Float[Array, "k d p"], Float[Array, "g d d"]]:
         """Σ = BBᵀ, then M given Σ."""
         k_covariance, k_mean = jr.split(key)
         half = draw_root(k_covariance, self.df, self.scale)
-        return self.draw_given(k_mean, half), symmetric_part(half @ jnp.swapaxes(half, 1, 2))
+        return self.draw_given(k_mean, half), symmetric_part(half @ half.swapaxes(1, 2))
 
     def draw_given(self, key: PRNGKeyArray, root: Float[Array, "g d d"]) -> Float[Array, "k d p"]:
         """M given Σ = BBᵀ with any such `root` B: mean + B(R⁻ᵀZ)ᵀ with RRᵀ = precision."""
         k, d, p = self.mean.shape
-        scaled = jax.vmap(solve_upper)(roots(self.precision), jr.normal(key, (k, p, d)))
-        return self.mean + self._spread(root) @ jnp.swapaxes(scaled, 1, 2)
+        scaled = each(solve_upper, roots(self.precision), jr.normal(key, (k, p, d)))
+        return self.mean + self._spread(root) @ scaled.swapaxes(1, 2)
 
     def expected_log_det(self) -> Float[Array, "g d"]:
         """The terms of E[log |Σ⁻¹|] = Σᵢ ψ((ν - i)/2) + d log 2 - log |Ψ| that depend on i, i = 0 … d - 1."""
-        return special.digamma(0.5 * (self.df[:, None] - jnp.arange(self.scale.shape[-1])))
+        return special(self.df).digamma(0.5 * (self.df[:, None] - np.arange(self.scale.shape[-1])))
 
     def divergence(self, prior: "MatrixNormalInverseWishart") -> Float[Array, ""]:
         """KL(self ‖ prior) = KL of the inverse Wisharts + E[KL of the normals | Σ]."""
         (_, d, p), root, root_prior = self.mean.shape, roots(self.scale), roots(prior.scale)
-        log_det = log_determinants(root)
+        log_det, functions = log_determinants(root), special(self, prior)
         wishart = (
             0.5 * prior.df * (log_det - log_determinants(root_prior))
-            + 0.5 * self.df * (jax.vmap(_trace_ratio)(prior.scale, root) - d)
-            + special.multigammaln(0.5 * prior.df, d)
-            - special.multigammaln(0.5 * self.df, d)
+            + 0.5 * self.df * (each(_trace_ratio, prior.scale, root) - d)
+            + functions.multigammaln(0.5 * prior.df, d)
+            - functions.multigammaln(0.5 * self.df, d)
             + 0.5 * (self.df - prior.df) * self.expected_log_det().sum(-1)
         )
         mine = roots(self.precision)
         deviation = self.mean - prior.mean
-        outer = deviation @ prior.precision @ jnp.swapaxes(deviation, 1, 2)
-        distance = self._spread(self.df) * jax.vmap(_trace_ratio)(outer, self._spread(root))
+        outer = deviation @ prior.precision @ deviation.swapaxes(1, 2)
+        distance = self._spread(self.df) * each(_trace_ratio, outer, self._spread(root))
         ratio = log_determinants(mine) - log_determinants(roots(prior.precision))
-        normal = 0.5 * (d * (jax.vmap(_trace_ratio)(prior.precision, mine) - p + ratio) + distance)
+        normal = 0.5 * (d * (each(_trace_ratio, prior.precision, mine) - p + ratio) + distance)
         return wishart.sum() + normal.sum()
 
     @property
@@ -129,7 +133,7 @@ class MatrixNormalInverseWishart(eqx.Module):
 
     def _spread(self, values: Array) -> Array:
         """What belongs to a group, for each of its states."""
-        return jnp.broadcast_to(values, (self.mean.shape[0], *values.shape[1:]))
+        return namespace(values).broadcast_to(values, (self.mean.shape[0], *values.shape[1:]))
 
 
 def draw_root(key: PRNGKeyArray, df: Float[Array, " g"], scale: Float[Array, "g d d"]) -> Float[Array, "g d d"]:
@@ -138,20 +142,29 @@ def draw_root(key: PRNGKeyArray, df: Float[Array, " g"], scale: Float[Array, "g 
     groups, d, _ = scale.shape
     chi = jnp.sqrt(2 * jr.gamma(k_chi, 0.5 * (df[:, None] - jnp.arange(d))))
     bartlett = jnp.tril(jr.normal(k_lower, (groups, d, d)), -1) + chi[:, :, None] * jnp.eye(d)
-    return jnp.swapaxes(jax.vmap(solve_lower)(bartlett, jnp.swapaxes(roots(scale), 1, 2)), 1, 2)
+    return each(solve_lower, bartlett, roots(scale).swapaxes(1, 2)).swapaxes(1, 2)
+
+
+def each(function: Callable[..., T], *stacks: Float[Array, "k ..."]) -> T:
+    """What a function of matrices says of those of every state, stacked."""
+    if namespace(stacks) is jnp:
+        return jax.vmap(function)(*stacks)
+    return jax.tree.map(
+        lambda *values: np.stack(values), *(function(*matrices) for matrices in zip(*stacks, strict=True))
+    )
 
 
 def roots(matrices: Float[Array, "k n n"]) -> Float[Array, "k n n"]:
     """The Cholesky factor of each matrix; NaN where one is not positive definite, never a wrong number."""
-    factors = jax.vmap(factorize)(matrices)
-    return jnp.where(factors.ok[:, None, None], factors.root, jnp.nan)
+    factors = each(factorize, matrices)
+    return namespace(matrices).where(factors.ok[:, None, None], factors.root, np.nan)
 
 
 def log_determinants(root: Float[Array, "k n n"]) -> Float[Array, " k"]:
     """log |LLᵀ| of each."""
-    return 2 * jnp.log(jnp.diagonal(root, axis1=1, axis2=2)).sum(1)
+    return 2 * namespace(root).log(root.diagonal(axis1=1, axis2=2)).sum(1)
 
 
 def _trace_ratio(matrix: Float[Array, "n n"], root: Float[Array, "n n"]) -> Float[Array, ""]:
     """tr(A (LLᵀ)⁻¹)."""
-    return jnp.trace(solve(root, matrix))
+    return solve(root, matrix).trace()

@@ -1,21 +1,19 @@
 """Real numbers with a Gaussian spread: unknown mean, and unknown mean and variance."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import scipy.special
-from jax.scipy import special, stats
-from jaxtyping import Float, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray, PyTree
 
-from credo.core.arrays import Array, as_float, is_traced
+from credo.core.arrays import Array, as_float, is_traced, namespace, special
 from credo.core.checks import ArrayLike, check_vector
 from credo.core.errors import DataError
 from credo.core.params import positive, real
 from credo.core.predictive import Interval, Normal, StudentT
-from credo.core.predictive.base import check_levels
 from credo.core.special import log_rising
 from credo.models.conjugate.base import Conjugate, Statistics, central_interval, check_parameter, check_parameters
 
@@ -23,8 +21,8 @@ from credo.models.conjugate.base import Conjugate, Statistics, central_interval,
 class NormalParameters(NamedTuple):
     """The mean and the variance of a Gaussian (numbers, draws, or their intervals)."""
 
-    mean: Any
-    variance: Any
+    mean: PyTree[Array]
+    variance: PyTree[Array]
 
 
 class Moments(Statistics):
@@ -41,9 +39,8 @@ class Moments(Statistics):
     @classmethod
     def of(cls, y: ArrayLike) -> "Moments":
         """The statistics of a vector."""
-        values = jnp.asarray(y)
-        mean = jnp.mean(values)
-        return cls(jnp.asarray(float(values.shape[0])), mean, jnp.sum((values - mean) ** 2))
+        values = as_float(y)
+        return cls(float(len(values)), values.mean(), ((values - values.mean()) ** 2).sum())
 
     def __add__(self, other: "Moments") -> "Moments":
         n = self.count + other.count
@@ -90,11 +87,11 @@ class NormalKnownVariance(Conjugate):
 
     def evidence_of(self, statistics: Moments) -> Array:
         """log N(y | mean·1, noise·I + variance·11ᵀ), from the statistics."""
-        n = statistics.count
+        n, xp = statistics.count, namespace(self, statistics)
         total = self.noise + n * self.variance
         return -0.5 * (
-            n * jnp.log(2 * jnp.pi * self.noise)
-            + jnp.log1p(n * self.variance / self.noise)
+            n * xp.log(2 * np.pi * self.noise)
+            + xp.log1p(n * self.variance / self.noise)
             + statistics.squares / self.noise
             + n * (statistics.mean - self.mean) ** 2 / total
         )
@@ -105,7 +102,7 @@ class NormalKnownVariance(Conjugate):
 
     def predict_at(self, theta: Float[Array, ""]) -> Normal:
         """N(θ, noise)."""
-        return Normal(theta, self.noise, jnp.zeros_like(theta))
+        return Normal(theta, self.noise, np.zeros(()))
 
     def mode(self) -> Array:
         """The mode of θ is its mean."""
@@ -113,12 +110,11 @@ class NormalKnownVariance(Conjugate):
 
     def log_prob(self, theta: ArrayLike) -> Array:
         """log N(θ | mean, variance)."""
-        return stats.norm.logpdf(jnp.asarray(theta, float), self.mean, jnp.sqrt(self.variance))
+        return log_normal(as_float(theta), self.mean, self.variance)
 
     def credible_interval(self, level: ArrayLike = 0.95) -> Interval:
         """The central interval that holds θ with probability `level`."""
-        reach = special.ndtri(0.5 + check_levels(level, "level") / 2) * jnp.sqrt(self.variance)
-        return Interval(self.mean - reach, self.mean + reach)
+        return Normal(self.mean, np.zeros(()), self.variance).interval(level)
 
     def _most_likely(self, statistics: Moments) -> Array:
         return statistics.mean
@@ -146,8 +142,8 @@ class NormalInverseGamma(Conjugate):
     @property
     def estimate(self) -> NormalParameters:
         """E[μ] = mean and E[σ²] = scale/(shape - 1), infinite for shape ≤ 1."""
-        heavy = self.shape <= 1
-        variance = jnp.where(heavy, jnp.inf, self.scale / jnp.where(heavy, 1.0, self.shape - 1))
+        heavy, xp = self.shape <= 1, namespace(self)
+        variance = xp.where(heavy, np.inf, self.scale / xp.where(heavy, 1.0, self.shape - 1))
         return NormalParameters(self.mean, variance)
 
     def statistics(self, y: ArrayLike) -> Moments:
@@ -167,12 +163,12 @@ class NormalInverseGamma(Conjugate):
 
     def evidence_of(self, statistics: Moments) -> Array:
         """log Γ(aₙ)/Γ(a) + a log b - aₙ log bₙ + ½ log κ/κₙ - n/2 log 2π."""
-        n, scale = statistics.count, self._updated_scale(statistics)
+        n, scale, xp = statistics.count, self._updated_scale(statistics), namespace(self, statistics)
         return (
             log_rising(self.shape, 0.5 * n)
-            - self.shape * jnp.log(scale / self.scale)
-            - 0.5 * n * jnp.log(2 * jnp.pi * scale)
-            - 0.5 * jnp.log1p(n / self.strength)
+            - self.shape * xp.log(scale / self.scale)
+            - 0.5 * n * xp.log(2 * np.pi * scale)
+            - 0.5 * xp.log1p(n / self.strength)
         )
 
     def predict(self) -> StudentT:
@@ -182,7 +178,7 @@ class NormalInverseGamma(Conjugate):
 
     def predict_at(self, theta: NormalParameters) -> Normal:
         """N(μ, σ²)."""
-        return Normal(theta.mean, theta.variance, jnp.zeros_like(theta.mean))
+        return Normal(theta.mean, theta.variance, np.zeros(()))
 
     def mode(self) -> NormalParameters:
         """The joint mode of (μ, σ²): (mean, scale/(shape + 3/2))."""
@@ -190,19 +186,20 @@ class NormalInverseGamma(Conjugate):
 
     def log_prob(self, theta: ArrayLike) -> Array:
         """log p(μ, σ²) of a pair (mean, variance)."""
-        mean, variance = (jnp.asarray(value, float) for value in theta)
+        mean, variance = (as_float(value) for value in theta)
+        xp = namespace(self, mean, variance)
         return (
-            stats.norm.logpdf(mean, self.mean, jnp.sqrt(variance / self.strength))
-            + self.shape * jnp.log(self.scale)
-            - special.gammaln(self.shape)
-            - (self.shape + 1) * jnp.log(variance)
+            log_normal(mean, self.mean, variance / self.strength)
+            + self.shape * xp.log(self.scale)
+            - special(self.shape).gammaln(self.shape)
+            - (self.shape + 1) * xp.log(variance)
             - self.scale / variance
         )
 
     def credible_interval(self, level: ArrayLike = 0.95) -> NormalParameters:
         """The central intervals of the mean (Student-t) and of the variance (inverse gamma), each on its own."""
         spread = self.scale / (self.shape * self.strength)
-        mean = StudentT(2 * self.shape, self.mean, jnp.zeros_like(spread), spread).interval(level)
+        mean = StudentT(2 * self.shape, self.mean, np.zeros(()), spread).interval(level)
         return NormalParameters(mean, inverse_gamma_interval(self.shape, self.scale, level))
 
     def _most_likely(self, statistics: Moments) -> NormalParameters:
@@ -221,5 +218,9 @@ class NormalInverseGamma(Conjugate):
 
 def inverse_gamma_interval(shape: Array, scale: Array, level: ArrayLike) -> Interval:
     """The central interval of InverseGamma(shape, scale)."""
-    a, b = np.asarray(shape), np.asarray(scale)
-    return central_interval(lambda q: b / scipy.special.gammainccinv(a, q), level)
+    return central_interval(lambda q: scale / scipy.special.gammainccinv(shape, q), level)
+
+
+def log_normal(value: Array, mean: Array, variance: Array) -> Array:
+    """log N(value | mean, variance)."""
+    return -0.5 * (namespace(variance).log(2 * np.pi * variance) + (value - mean) ** 2 / variance)

@@ -9,15 +9,13 @@ than any power of the step: Trefethen & Weideman (2014), "The exponentially conv
 from typing import NamedTuple
 
 import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.scipy import special
+import scipy.special
 from jaxtyping import Float
 
-from credo.core.arrays import Array
-from credo.core.padding import bucket, pad_rows
-from credo.core.special import log_rising, softplus
+from credo.core.arrays import Array, as_float, held, is_traced, namespace, special
+from credo.core.loops import over_nodes, while_loop
+from credo.core.special import log_beta, log_rising, softplus
 from credo.models.conjugate.base import Statistics
 
 DEPTH = 26.0
@@ -33,9 +31,9 @@ TOLERANCE = 1e-7
 class PopulationCounts(Statistics):
     """Successes and trials of each of r populations, and the log number of orders they can come in."""
 
-    successes: Float[Array, " r"]
-    trials: Float[Array, " r"]
-    log_orders: Float[Array, ""]
+    successes: Float[Array, " r"] = eqx.field(converter=as_float)
+    trials: Float[Array, " r"] = eqx.field(converter=as_float)
+    log_orders: Float[Array, ""] = eqx.field(converter=as_float)
 
 
 class HyperPrior(eqx.Module):
@@ -44,11 +42,6 @@ class HyperPrior(eqx.Module):
     a: Float[Array, ""]
     b: Float[Array, ""]
     c: Float[Array, ""]
-
-    @property
-    def log_beta(self) -> Array:
-        """log B(a, b)."""
-        return special.gammaln(self.a) + special.gammaln(self.b) - special.gammaln(self.a + self.b)
 
     def log_density(self, u: Array, v: Array) -> Array:
         """log p(u, v) + log B(a, b), with the Jacobians of u = logit μ and v = log(s/c)."""
@@ -72,25 +65,31 @@ class Integral(NamedTuple):
     nodes: Hyperparameters
 
 
-def log_likelihood(u: Array, log_strength: Array, counts: PopulationCounts) -> Array:
-    """Σₖ log B(μs + n₁ₖ, (1 - μ)s + n₀ₖ)/B(μs, (1 - μ)s): what the data say of one pair (u, log s)."""
-    a = jnp.exp(log_strength - softplus(-u))
-    b = jnp.exp(log_strength - softplus(u))
-    return jnp.sum(
-        log_rising(a, counts.successes)
-        + log_rising(b, counts.trials - counts.successes)
-        - log_rising(jnp.exp(log_strength), counts.trials)
-    )
+def log_likelihood(u: Float[Array, "*g"], log_strength: Float[Array, "*g"], counts: PopulationCounts) -> Array:
+    """Σₖ log B(μs + n₁ₖ, (1 - μ)s + n₀ₖ)/B(μs, (1 - μ)s): what the data say of pairs (u, log s)."""
+    xp = namespace(u, log_strength, counts)
+    a, b, s = (xp.exp(log_strength - less)[..., None] for less in (softplus(-u), softplus(u), 0.0))
+    rising = log_rising(a, counts.successes) + log_rising(b, counts.trials - counts.successes)
+    return (rising - log_rising(s, counts.trials)).sum(-1)
 
 
-def _log_density(points: Array, prior: HyperPrior, counts: PopulationCounts) -> Array:
-    """The log density at points (u, v) in rows, shape (i, j, 2), one row at a time."""
+def log_likelihood_slope(u: Array, log_strength: Array, counts: PopulationCounts) -> Float[Array, "2"]:
+    """Its gradient by (u, log s), from ∂ log Γ(a + n)/Γ(a) = ψ(a + n) - ψ(a)."""
+    mu, s = scipy.special.expit(u), np.exp(log_strength)
+    pairs = ((mu * s, counts.successes), ((1 - mu) * s, counts.trials - counts.successes), (s, counts.trials))
+    by_a, by_b, by_s = ((scipy.special.digamma(a + n) - scipy.special.digamma(a)).sum() for a, n in pairs)
+    return np.asarray([s * mu * (1 - mu) * (by_a - by_b), s * (mu * by_a + (1 - mu) * by_b - by_s)])
 
-    def at(point: Array) -> Array:
-        u, v = jnp.clip(point, -FAR, FAR)
-        return prior.log_density(u, v) + log_likelihood(u, v + jnp.log(prior.c), counts)
 
-    return jax.lax.map(jax.vmap(at), points)
+def _log_density(points: Float[Array, "*g 2"], prior: HyperPrior, counts: PopulationCounts) -> Float[Array, "*g"]:
+    """The log density at points (u, v), some at a time."""
+    xp = namespace(points, prior, counts)
+
+    def at(u: Array, v: Array) -> Array:
+        return prior.log_density(u, v) + log_likelihood(u, v + xp.log(prior.c), counts)
+
+    flat = xp.clip(points.reshape(-1, 2), -FAR, FAR)
+    return over_nodes(xp, at, (flat[:, 0], flat[:, 1]), len(counts.trials)).reshape(points.shape[:-1])
 
 
 class Chart(NamedTuple):
@@ -108,90 +107,76 @@ def _locate(prior: HyperPrior, counts: PopulationCounts) -> tuple[Array, Array]:
     A search on a shrinking 3 × 3 pattern, from the pooled mean and the best strength beside it: it needs no
     derivatives, which take long to compile, and the rule does not need the mode to many digits.
     """
-    ones, trials = jnp.sum(counts.successes), jnp.sum(counts.trials)
-    u0 = jnp.log(ones + prior.a) - jnp.log(trials - ones + prior.b)
-    starts = jnp.stack([jnp.full((9, 9), u0), jnp.linspace(-30.0, 30.0, 81).reshape(9, 9)], axis=-1)
-    start = starts.reshape(81, 2)[jnp.argmax(_log_density(starts, prior, counts))]
-    ahead = jnp.asarray([-1.0, 0.0, 1.0])
-    pattern = jnp.stack(jnp.meshgrid(ahead, ahead, indexing="ij"), axis=-1)
+    xp, ones, trials = namespace(prior, counts), counts.successes.sum(), counts.trials.sum()
+    u0 = xp.log(ones + prior.a) - xp.log(trials - ones + prior.b)
+    starts = xp.stack([xp.full(81, u0), xp.linspace(-30.0, 30.0, 81)], axis=-1)
+    start = starts[_log_density(starts, prior, counts).argmax()]
+    pattern = xp.stack(xp.meshgrid(np.arange(-1.0, 2.0), np.arange(-1.0, 2.0), indexing="ij"), axis=-1).reshape(9, 2)
 
-    def step(_: object, state: tuple[Array, Array]) -> tuple[Array, Array]:
-        point, size = state
-        best = jnp.argmax(_log_density(point + size * pattern, prior, counts))
-        return point + size * pattern.reshape(9, 2)[best], jnp.where(best == 4, size / 2, size * 1.5)
+    def step(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        point, size, steps = state
+        best = _log_density(point + size * pattern, prior, counts).argmax()
+        return point + size * pattern[best], xp.where(best == 4, size / 2, size * 1.5), steps + 1
 
-    mode, _ = jax.lax.fori_loop(0, SEARCH_STEPS, step, (start, jnp.asarray(1.0)))
-    distance = jnp.logspace(-6.0, 2.0, 129)
-    axes = jnp.asarray([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0], [0.0, 0.0]])
+    mode, _, _ = while_loop(lambda state: state[2] < SEARCH_STEPS, step, (start, xp.asarray(1.0), xp.asarray(0)))
+    distance = xp.logspace(-6.0, 2.0, 129)
+    axes = np.asarray([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0], [0.0, 0.0]])
     values = _log_density(mode + axes[:, None] * distance[:, None], prior, counts)
     fallen = values[:4] < values[4, 0] - 0.5
-    reach = distance[jnp.argmax(fallen[::2] | fallen[1::2], axis=1)]
-    return mode, reach
+    return mode, distance[(fallen[::2] | fallen[1::2]).argmax(1)]
 
 
 def _grid(chart: Chart, k: int, prior: HyperPrior, counts: PopulationCounts) -> tuple[Array, Array, Array]:
     """k × k points over the box: the steps of t, the points (u, v), and the log density in t at them."""
-    t = jnp.linspace(chart.box[:, 0], chart.box[:, 1], k)
-    steps = jnp.stack(jnp.meshgrid(t[:, 0], t[:, 1], indexing="ij"), axis=-1)
-    points = chart.mode + chart.scale * jnp.sinh(steps)
-    log_stretch = jnp.sum(jnp.log(chart.scale * jnp.cosh(steps)), axis=-1)
+    xp = namespace(chart)
+    t = xp.linspace(chart.box[:, 0], chart.box[:, 1], k)
+    steps = xp.stack(xp.meshgrid(t[:, 0], t[:, 1], indexing="ij"), axis=-1)
+    points = chart.mode + chart.scale * xp.sinh(steps)
+    log_stretch = xp.log(chart.scale * xp.cosh(steps)).sum(-1)
     return t, points, _log_density(points, prior, counts) + log_stretch
 
 
 def _enclose(prior: HyperPrior, counts: PopulationCounts) -> Chart:
     """The chart whose box holds the density down to e^-DEPTH of its highest: shrunk from far too wide."""
     mode, scale = _locate(prior, counts)
+    xp = namespace(mode)
 
-    def shrink(_: object, box: Array) -> Array:
-        t, _points, values = _grid(Chart(mode, scale, box), BOX_GRID, prior, counts)
+    def shrink(state: tuple[Array, Array]) -> tuple[Array, Array]:
+        box, steps = state
+        t, _, values = _grid(Chart(mode, scale, box), BOX_GRID, prior, counts)
         high = values > values.max() - DEPTH
-        step = t[1] - t[0]
-        inside = jnp.stack([high.any(axis=1), high.any(axis=0)], axis=1)
-        low = jnp.min(jnp.where(inside, t, jnp.inf), axis=0) - step
-        return jnp.stack([low, jnp.max(jnp.where(inside, t, -jnp.inf), axis=0) + step], axis=1)
+        inside = xp.stack([high.any(1), high.any(0)], axis=1)
+        low, top = xp.where(inside, t, np.inf).min(0), xp.where(inside, t, -np.inf).max(0)
+        return xp.stack([low - (t[1] - t[0]), top + (t[1] - t[0])], axis=1), steps + 1
 
-    widest = jnp.asarray([[-WIDEST, WIDEST], [-WIDEST, WIDEST]])
-    return Chart(mode, scale, jax.lax.fori_loop(0, BOX_STEPS, shrink, widest))
+    widest = xp.asarray([[-WIDEST, WIDEST], [-WIDEST, WIDEST]])
+    return Chart(mode, scale, while_loop(lambda state: state[1] < BOX_STEPS, shrink, (widest, xp.asarray(0)))[0])
 
 
 def _integrate(chart: Chart, k: int, prior: HyperPrior, counts: PopulationCounts) -> Integral:
     """The trapezoidal rule with 2k - 1 points a side, and the rule with every second of them as nodes."""
     t, points, values = _grid(chart, 2 * k - 1, prior, counts)
-    log_cell = jnp.sum(jnp.log(t[1] - t[0]))
-    fine = special.logsumexp(values) + log_cell
+    xp, functions = namespace(values), special(values)
+    log_cell = xp.log(t[1] - t[0]).sum()
+    fine = functions.logsumexp(values) + log_cell
     coarse = values[::2, ::2]
-    error = jnp.abs(special.logsumexp(coarse) + jnp.log(4.0) + log_cell - fine)
-    border = 1 - jnp.exp(special.logsumexp(values[1:-1, 1:-1]) + log_cell - fine)
-    u, v = jnp.moveaxis(points[::2, ::2].reshape(-1, 2), 1, 0)
-    mean = jnp.clip(jax.nn.sigmoid(u), 1e-300, 1 - 2.0**-53)  # a probability of 1 would leave no Beta
-    nodes = Hyperparameters(mean, prior.c * jnp.exp(v), jax.nn.softmax(coarse.ravel()))
-    return Integral(fine - prior.log_beta, error, border, nodes)
-
-
-_enclose_compiled = eqx.filter_jit(_enclose)
-_integrate_compiled = eqx.filter_jit(_integrate)
-
-
-def integrate_traced(prior: HyperPrior, counts: PopulationCounts) -> Integral:
-    """The integral with a fixed number of nodes, for use under jit, vmap and grad.
-
-    The chart is a constant to the gradient: the integral does not depend on it.
-    """
-    chart = _enclose(*jax.lax.stop_gradient((prior, counts)))
-    return _integrate(chart, NODES, prior, counts)
+    error = abs(functions.logsumexp(coarse) + np.log(4.0) + log_cell - fine)
+    border = 1 - xp.exp(functions.logsumexp(values[1:-1, 1:-1]) + log_cell - fine)
+    u, v = points[::2, ::2].reshape(-1, 2).T
+    mean = xp.clip(functions.expit(u), 1e-300, 1 - 2.0**-53)  # a probability of 1 would leave no Beta
+    nodes = Hyperparameters(mean, prior.c * xp.exp(v), functions.softmax(coarse.ravel()))
+    return Integral(fine - log_beta(prior.a, prior.b), error, border, nodes)
 
 
 def integrate(prior: HyperPrior, counts: PopulationCounts) -> Integral:
-    """The integral with as many nodes as it needs: doubled until twice finer ones agree.
+    """The integral with as many nodes as it needs, doubled until twice finer ones agree; while tracing, with a fixed
+    number.
 
-    Populations are padded to a bucket with such that have no trials and so add nothing.
+    The chart is a constant to the gradient: the integral does not depend on it.
     """
-    r = bucket(counts.trials.shape[0])
-    successes, trials = (jnp.asarray(pad_rows(np.asarray(x), r)) for x in (counts.successes, counts.trials))
-    counts = PopulationCounts(successes, trials, counts.log_orders)
-    chart, k = _enclose_compiled(prior, counts), NODES
+    chart, k = _enclose(*held((prior, counts))), NODES
     while True:
-        result = _integrate_compiled(chart, k, prior, counts)
-        if np.asarray(result.error) < TOLERANCE or k >= MOST_NODES:
+        result = _integrate(chart, k, prior, counts)
+        if is_traced(result) or result.error < TOLERANCE or k >= MOST_NODES:
             return result
         k = 2 * k - 1

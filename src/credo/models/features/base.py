@@ -8,20 +8,14 @@ period) are array fields that are None until they are given or `adapt` fills the
 import abc
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, TypeAlias
 
 import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 from jaxtyping import Float, Num
 
-from credo.core.arrays import Array
+from credo.core.arrays import Array, Numeric, as_float, is_traced
 from credo.core.errors import DataError
 from credo.models import features  # whose classes load on use: these are made of `Features`
-
-Numbers: TypeAlias = ArrayLike | Sequence[Any]
 
 
 class Features(eqx.Module):
@@ -76,17 +70,17 @@ class Features(eqx.Module):
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
-def _show(value: Any) -> str:
+def _show(value: object) -> str:
     """Small arrays by their numbers, large or traced ones by their shape."""
-    if not isinstance(value, jax.Array):
+    if not isinstance(value, Array):
         return getattr(value, "__name__", None) or repr(value)
-    if isinstance(value, jax.core.Tracer) or value.size > 6:
+    if is_traced(value) or value.size > 6:
         return f"{value.dtype}{list(value.shape)}"
     text = np.array2string(np.asarray(value), separator=", ", formatter={"all": lambda v: f"{v:g}"})
     return text.replace("\n", "")
 
 
-def whole(owner: str, name: str, value: Any, least: int, most: int | None = None) -> int:
+def whole(owner: str, name: str, value: object, least: int, most: int | None = None) -> int:
     """The static size `value`, refused unless it is an integer in least..most."""
     fits = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not fits or value < least or (most is not None and value > most):
@@ -95,14 +89,24 @@ def whole(owner: str, name: str, value: Any, least: int, most: int | None = None
     return int(value)
 
 
-def numbers(owner: str, name: str, value: Numbers | None) -> Array | None:
-    """A user's numbers as a float array; None stays None."""
+def numbers(
+    owner: str, name: str, value: Numeric | None, dimensions: tuple[int, ...] = (0, 1), positive: bool = False
+) -> Array | None:
+    """A user's numbers as a float array, finite, of one of these ranks and, when asked, positive; None stays None."""
     if value is None:
         return None
     try:
-        return jnp.asarray(value, dtype=float)
+        array = as_float(value)
     except (TypeError, ValueError) as error:
         raise DataError(f"{owner} needs {name} to be numbers, found {value!r}") from error
+    if array.ndim not in dimensions:
+        allowed = " or ".join(str(k) for k in dimensions)
+        raise DataError(f"{owner} needs {name} with {allowed} dimensions, found shape {array.shape}")
+    if not is_traced(array) and not np.all(np.isfinite(array)):
+        raise DataError(f"{owner} needs finite {name}, found {_show(array)}; remove NaN and infinity")
+    if positive and not is_traced(array) and not np.all(array > 0):
+        raise DataError(f"{owner} needs {name} > 0, found {_show(array)}")
+    return array
 
 
 def given(owner: str, name: str, value: Array | None, remedy: str) -> Array:
@@ -112,23 +116,6 @@ def given(owner: str, name: str, value: Array | None, remedy: str) -> Array:
             f"{owner} has no {name} yet; give {remedy} or use credo.learn / credo.fit, which read it from the data"
         )
     return value
-
-
-def check_numbers(
-    owner: str, name: str, value: Array | None, dimensions: tuple[int, ...], positive: bool = False
-) -> None:
-    """Refuse numbers with an unexpected number of dimensions, not finite or, when asked, not positive."""
-    if value is None:
-        return
-    if value.ndim not in dimensions:
-        allowed = " or ".join(str(k) for k in dimensions)
-        raise DataError(f"{owner} needs {name} with {allowed} dimensions, found shape {value.shape}")
-    if isinstance(value, jax.core.Tracer):
-        return
-    if not bool(jnp.all(jnp.isfinite(value))):
-        raise DataError(f"{owner} needs finite {name}, found {_show(value)}; remove NaN and infinity")
-    if positive and not bool(jnp.all(value > 0)):
-        raise DataError(f"{owner} needs {name} > 0, found {_show(value)}")
 
 
 def check_columns(owner: str, name: str, value: Array, shared: int, d: int) -> None:

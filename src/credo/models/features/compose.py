@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Num
 
-from credo.core.arrays import Array
+from credo.core.arrays import Array, host, namespace
 from credo.core.errors import DataError
+from credo.core.padding import by_bucket
 from credo.core.pytrees import changed
 from credo.models.features.base import Features, whole
 
@@ -20,6 +21,9 @@ class Joint(Features):
     """Several features used together."""
 
     parts: tuple[Features, ...]
+
+    def __init__(self, *parts: Features):
+        self.parts = parts
 
     def __check_init__(self) -> None:
         if not self.parts or not all(isinstance(part, Features) for part in self.parts):
@@ -47,12 +51,10 @@ class Joint(Features):
 class Concatenate(Joint):
     """The columns of all parts side by side, φ = (φ₁, φ₂, ...); written f + g."""
 
-    def __init__(self, *parts: Features):
-        self.parts = parts
-
     def __call__(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
         """The columns of each part in turn."""
-        return jnp.concatenate([part(x) for part in self.parts], axis=1)
+        columns = [part(x) for part in self.parts]
+        return namespace(columns).concatenate(columns, axis=1)
 
     def size(self, d: int) -> int:
         """The sum of the parts' sizes."""
@@ -68,9 +70,6 @@ class Concatenate(Joint):
 
 class Product(Joint):
     """All products of one column of each part, φ = φ₁ ⊗ φ₂ ⊗ ... (the last fastest); written f * g."""
-
-    def __init__(self, *parts: Features):
-        self.parts = parts
 
     def __call__(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
         """Row by row the Kronecker product of the parts' columns."""
@@ -95,9 +94,6 @@ class Product(Joint):
 
 class Tensor(Product):
     """The tensor product φ₀(x₀) ⊗ φ₁(x₁) ⊗ ... of features of one input each: the i-th part sees input i."""
-
-    def __init__(self, *parts: Features):
-        self.parts = parts
 
     def _views(self, d: int) -> list[tuple[Features, slice]]:
         if d != len(self.parts):
@@ -186,7 +182,7 @@ class Composed(Features):
     def adapt(self, x: Num[Array | np.ndarray, "n d"]) -> "Composed":
         """The inner features adapted to x, the outer ones to their columns."""
         inner = self.inner.adapt(x)
-        return Composed(self.outer.adapt(np.asarray(inner(jnp.asarray(x, dtype=float)))), inner)
+        return Composed(self.outer.adapt(inner(np.asarray(x, dtype=float))), inner)
 
 
 class Chosen(Wrapped):
@@ -237,7 +233,7 @@ class Custom(Features):
 
     def __call__(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
         """function(x)."""
-        columns = jnp.asarray(self.function(x), dtype=x.dtype)
+        columns = host(by_bucket(_called, x, self.function))
         if columns.shape != (x.shape[0], self.number):
             raise DataError(
                 f"the function of Custom must return shape {(x.shape[0], self.number)} "
@@ -252,6 +248,11 @@ class Custom(Features):
     def names(self, inputs: Sequence[str]) -> list[str]:
         """The labels, or custom1, custom2, ..."""
         return [f"custom{i + 1}" for i in range(self.number)] if self.labels is None else list(self.labels)
+
+
+@eqx.filter_jit
+def _called(x: Array, function: Callable[[Array], Array]) -> Array:
+    return jnp.atleast_1d(jnp.asarray(function(x), dtype=x.dtype))
 
 
 def _bracketed(features: Features, *kinds: type[Features]) -> str:

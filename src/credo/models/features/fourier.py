@@ -4,13 +4,11 @@ import dataclasses
 from collections.abc import Sequence
 
 import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Num
 
-from credo.core.arrays import Array
-from credo.models.features.base import Features, Numbers, check_columns, check_numbers, given, numbers, span, whole
+from credo.core.arrays import Array, Numeric, is_traced, namespace
+from credo.models.features.base import Features, check_columns, given, numbers, span, whole
 
 
 class Fourier(Features):
@@ -24,20 +22,18 @@ class Fourier(Features):
     order: int = eqx.field(static=True)
     period: Float[Array, "*d"] | None
 
-    def __init__(self, order: int = 5, period: Numbers | None = None):
+    def __init__(self, order: int = 5, period: Numeric | None = None):
         self.order = whole("Fourier", "order", order, least=1)
-        self.period = numbers("Fourier", "period", period)
-
-    def __check_init__(self) -> None:
-        check_numbers("Fourier", "period", self.period, (0, 1), positive=True)
+        self.period = numbers("Fourier", "period", period, positive=True)
 
     def __call__(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
         """sin and cos for k = 1, then k = 2, ...; first of the first input, then of the second, ..."""
         period = given("Fourier", "period", self.period, "period=...")
         n, d = x.shape
         check_columns("Fourier", "period", period, 0, d)
-        angle = 2 * jnp.pi * jnp.arange(1, self.order + 1) * (x / period)[..., None]
-        return jnp.stack([jnp.sin(angle), jnp.cos(angle)], axis=-1).reshape(n, self.size(d))
+        xp = namespace(x, period)
+        angle = 2 * np.pi * np.arange(1, self.order + 1) * (x / period)[..., None]
+        return xp.stack([xp.sin(angle), xp.cos(angle)], axis=-1).reshape(n, self.size(d))
 
     def size(self, d: int) -> int:
         """2·order for each input."""
@@ -45,7 +41,7 @@ class Fourier(Features):
 
     def names(self, inputs: Sequence[str]) -> list[str]:
         """Such as sin(2π·1·time/365.25)."""
-        if self.period is None or isinstance(self.period, jax.core.Tracer):
+        if self.period is None or is_traced(self.period):
             periods = ["period"] * len(inputs)
         else:
             check_columns("Fourier", "period", self.period, 0, len(inputs))

@@ -5,14 +5,12 @@ import dataclasses
 from collections.abc import Sequence
 
 import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Num
 
-from credo.core.arrays import Array
+from credo.core.arrays import Array, Numeric, is_traced, namespace
 from credo.core.errors import DataError
-from credo.models.features.base import Features, Numbers, check_columns, check_numbers, given, numbers, span, whole
+from credo.models.features.base import Features, check_columns, given, numbers, span, whole
 
 
 class OnDomain(Features):
@@ -32,9 +30,6 @@ class OnDomain(Features):
     def labels(self) -> list[str]:
         """What each of the q basis functions is called."""
 
-    def __check_init__(self) -> None:
-        check_domain(type(self).__name__, self.domain)
-
     def __call__(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
         """All basis functions of the first input, then of the second, ..."""
         owner = type(self).__name__
@@ -42,7 +37,7 @@ class OnDomain(Features):
         n, d = x.shape
         check_columns(owner, "domain", domain, 1, d)
         low, high = domain[..., 0], domain[..., 1]
-        t = jnp.clip((x - low) / (high - low), 0.0, 1.0)
+        t = namespace(x, domain).clip((x - low) / (high - low), 0.0, 1.0)
         return self.basis(t).reshape(n, self.size(d))
 
     def size(self, d: int) -> int:
@@ -62,20 +57,19 @@ class OnDomain(Features):
         """The range of each column as its domain, where none was given."""
         if self.domain is not None:
             return self
-        return dataclasses.replace(self, domain=jnp.asarray(span(type(self).__name__, x)))
+        return dataclasses.replace(self, domain=span(type(self).__name__, x))
 
 
-def check_domain(owner: str, domain: Array | None) -> None:
-    """Refuse a domain that is not (low, high) with low < high, or a row of those."""
-    check_numbers(owner, "domain", domain, (1, 2))
-    if domain is None:
-        return
-    if domain.shape[-1] != 2:
+def check_domain(owner: str, value: Numeric | None) -> Array | None:
+    """A domain (low, high) with low < high, or a row of those; None stays None."""
+    domain = numbers(owner, "domain", value, (1, 2))
+    if domain is not None and domain.shape[-1] != 2:
         raise DataError(
             f"{owner} needs domain=(low, high) or a row of these for each input, found shape {domain.shape}"
         )
-    if not isinstance(domain, jax.core.Tracer) and not bool(jnp.all(domain[..., 0] < domain[..., 1])):
-        raise DataError(f"{owner} needs domain=(low, high) with low < high, found {np.asarray(domain).tolist()}")
+    if domain is not None and not is_traced(domain) and not np.all(domain[..., 0] < domain[..., 1]):
+        raise DataError(f"{owner} needs domain=(low, high) with low < high, found {domain.tolist()}")
+    return domain
 
 
 class BSpline(OnDomain):
@@ -91,18 +85,18 @@ class BSpline(OnDomain):
     degree: int = eqx.field(static=True)
     domain: Float[Array, "*d 2"] | None
 
-    def __init__(self, number: int = 10, degree: int = 3, domain: Numbers | None = None):
+    def __init__(self, number: int = 10, degree: int = 3, domain: Numeric | None = None):
         self.degree = whole("BSpline", "degree", degree, least=0)
         self.number = whole("BSpline", "number (more than the degree)", number, least=self.degree + 1)
-        self.domain = numbers("BSpline", "domain", domain)
+        self.domain = check_domain("BSpline", domain)
 
     def basis(self, t: Float[Array, "n d"]) -> Float[Array, "n d q"]:
         """The Cox-de Boor recursion on integer knots, for all splines at once."""
         cells = self.number - self.degree
         u = cells * t[..., None]
-        knots = jnp.arange(-self.degree, self.number + 1, dtype=t.dtype)
+        xp, knots = namespace(t), np.arange(-self.degree, self.number + 1, dtype=t.dtype)
         # The last cell is closed, so that the right end of the domain belongs to one.
-        cell = jnp.minimum(jnp.floor(u), cells - 1)
+        cell = xp.minimum(xp.floor(u), cells - 1)
         splines = (cell == knots[:-1]).astype(t.dtype)
         for k in range(1, self.degree + 1):
             rising = (u - knots[: -k - 1]) * splines[..., :-1]
@@ -127,19 +121,16 @@ class Bumps(Features):
     width: Float[Array, "*d"] | None
     centers: Float[Array, "*d q"] | None
 
-    def __init__(self, number: int | None = None, width: Numbers | None = None, centers: Numbers | None = None):
-        self.centers = numbers("Bumps", "centers", centers)
-        check_numbers("Bumps", "centers", self.centers, (1, 2))
+    def __init__(self, number: int | None = None, width: Numeric | None = None, centers: Numeric | None = None):
+        self.centers = numbers("Bumps", "centers", centers, (1, 2))
         found = 10 if self.centers is None else self.centers.shape[-1]
         self.number = whole("Bumps", "number", found if number is None else number, least=1)
-        self.width = numbers("Bumps", "width", width)
+        self.width = numbers("Bumps", "width", width, positive=True)
         if self.width is None and self.centers is not None and found > 1:
-            self.width = jnp.ptp(self.centers, axis=-1) / (found - 1)
-
-    def __check_init__(self) -> None:
-        check_numbers("Bumps", "width", self.width, (0, 1), positive=True)
-        if self.centers is not None and self.centers.shape[-1] != self.number:
-            raise DataError(f"Bumps has number={self.number}, found {self.centers.shape[-1]} centers; leave number out")
+            spacing = namespace(self.centers).ptp(self.centers, axis=-1) / (found - 1)
+            self.width = numbers("Bumps", "width", spacing, positive=True)
+        if self.centers is not None and found != self.number:
+            raise DataError(f"Bumps has number={self.number}, found {found} centers; leave number out")
 
     def __call__(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
         """All bumps of the first input, then of the second, ..."""
@@ -149,7 +140,7 @@ class Bumps(Features):
         check_columns("Bumps", "centers", centers, 1, d)
         check_columns("Bumps", "width", width, 0, d)
         z = (x[..., None] - centers) / width[..., None]
-        return jnp.exp(-(z**2) / 2).reshape(n, self.size(d))
+        return namespace(z).exp(-(z**2) / 2).reshape(n, self.size(d))
 
     def size(self, d: int) -> int:
         """d times the number of bumps."""
@@ -175,6 +166,6 @@ class Bumps(Features):
         spacing = (high - low) / max(self.number - 1, 1)
         return dataclasses.replace(
             self,
-            width=jnp.asarray(spacing) if self.width is None else self.width,
-            centers=jnp.asarray(spread) if self.centers is None else self.centers,
+            width=spacing if self.width is None else self.width,
+            centers=spread if self.centers is None else self.centers,
         )

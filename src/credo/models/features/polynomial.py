@@ -4,11 +4,10 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations_with_replacement
 
 import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from credo.core.arrays import Array
+from credo.core.arrays import Array, namespace
 from credo.models.features.base import Features, whole
 
 _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -40,7 +39,7 @@ class Polynomial(Features):
             rest = np.array([position[monomial[1:]] for monomial in monomials], dtype=int)
             blocks.append(x[:, first] * blocks[-1][:, rest])
             position = {monomial: index for index, monomial in enumerate(monomials)}
-        return jnp.concatenate(blocks, axis=1)
+        return namespace(x).concatenate(blocks, axis=1)
 
     def size(self, d: int) -> int:
         """C(d + degree, degree) - 1, or d·degree without interactions."""

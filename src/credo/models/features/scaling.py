@@ -4,12 +4,11 @@ import dataclasses
 from collections.abc import Sequence
 
 import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Num
 
-from credo.core.arrays import Array
-from credo.models.features.base import Features, Numbers, check_columns, check_numbers, numbers, table
+from credo.core.arrays import Array, Numeric
+from credo.models.features.base import Features, check_columns, numbers, table
 
 
 class Scaled(Features):
@@ -18,10 +17,9 @@ class Scaled(Features):
     shift: eqx.AbstractVar[Float[Array, "*d"] | None]
     scale: eqx.AbstractVar[Float[Array, "*d"] | None]
 
-    def __check_init__(self) -> None:
+    def _set(self, shift: Numeric | None, scale: Numeric | None) -> None:
         owner = type(self).__name__
-        check_numbers(owner, "shift", self.shift, (0, 1))
-        check_numbers(owner, "scale", self.scale, (0, 1), positive=True)
+        self.shift, self.scale = numbers(owner, "shift", shift), numbers(owner, "scale", scale, positive=True)
 
     def _scaled(self, columns: Float[Array, "n p"]) -> Float[Array, "n p"]:
         for name, value in (("shift", self.shift), ("scale", self.scale)):
@@ -39,8 +37,8 @@ class Scaled(Features):
             # deviation that underflows cannot be divided by.
             varies = np.ptp(rows, axis=0) > 8 * np.finfo(float).eps * np.abs(rows).max(0)
             varies &= deviation > np.sqrt(np.finfo(float).tiny)
-            scale = jnp.asarray(np.where(varies, deviation, 1.0))
-        return {"shift": jnp.asarray(rows.mean(0)) if shift is None else shift, "scale": scale}
+            scale = np.where(varies, deviation, 1.0)
+        return {"shift": rows.mean(0) if shift is None else shift, "scale": scale}
 
 
 class Affine(Scaled):
@@ -53,8 +51,8 @@ class Affine(Scaled):
     shift: Float[Array, "*d"] | None
     scale: Float[Array, "*d"] | None
 
-    def __init__(self, shift: Numbers | None = None, scale: Numbers | None = None):
-        self.shift, self.scale = numbers("Affine", "shift", shift), numbers("Affine", "scale", scale)
+    def __init__(self, shift: Numeric | None = None, scale: Numeric | None = None):
+        self._set(shift, scale)
 
     @property
     def is_identity(self) -> bool:
@@ -89,9 +87,9 @@ class Standardize(Scaled):
     shift: Float[Array, "*p"] | None
     scale: Float[Array, "*p"] | None
 
-    def __init__(self, features: Features, shift: Numbers | None = None, scale: Numbers | None = None):
+    def __init__(self, features: Features, shift: Numeric | None = None, scale: Numeric | None = None):
         self.features = features
-        self.shift, self.scale = numbers("Standardize", "shift", shift), numbers("Standardize", "scale", scale)
+        self._set(shift, scale)
 
     def __call__(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
         """The rows (φ'(xᵢ) - shift) / scale."""
@@ -113,5 +111,5 @@ class Standardize(Scaled):
     def adapt(self, x: Num[Array | np.ndarray, "n d"]) -> "Standardize":
         """The inner features adapted to x, then the moments of their columns, where none were given."""
         inner = self.features.adapt(x)
-        moments = self._moments(inner(jnp.asarray(table("Standardize", x))))
+        moments = self._moments(inner(table("Standardize", x)))
         return dataclasses.replace(self, features=inner, **moments)

@@ -8,13 +8,12 @@ import functools
 from math import comb
 
 import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from credo.core.arrays import Array
-from credo.models.features.base import Numbers, numbers, whole
-from credo.models.features.local import OnDomain
+from credo.core.arrays import Array, Numeric, namespace
+from credo.models.features.base import whole
+from credo.models.features.local import OnDomain, check_domain
 
 RESOLUTION = 12  # Daubechies' functions are tabulated every 2^-RESOLUTION
 
@@ -29,15 +28,15 @@ class Haar(OnDomain):
     levels: int = eqx.field(static=True)
     domain: Float[Array, "*d 2"] | None
 
-    def __init__(self, levels: int = 4, domain: Numbers | None = None):
+    def __init__(self, levels: int = 4, domain: Numeric | None = None):
         self.levels = whole("Haar", "levels", levels, least=1, most=16)
-        self.domain = numbers("Haar", "domain", domain)
+        self.domain = check_domain("Haar", domain)
 
     def basis(self, t: Float[Array, "n d"]) -> Float[Array, "n d q"]:
         """ψ_{0,0}, ψ_{1,0}, ψ_{1,1}, ψ_{2,0}, ..."""
         j, k = np.array(self._indices()).T
         # The last cell is closed: t = 1 is in it.
-        inside = jnp.minimum(t, 1.0 - jnp.finfo(t.dtype).epsneg)
+        inside = namespace(t).minimum(t, 1.0 - np.finfo(t.dtype).epsneg)
         u = inside[..., None] * 2.0**j - k
         first = (u >= 0) & (u < 0.5)
         second = (u >= 0.5) & (u < 1)
@@ -65,21 +64,21 @@ class Daubechies(OnDomain):
     vanishing: int = eqx.field(static=True)
     domain: Float[Array, "*d 2"] | None
 
-    def __init__(self, levels: int = 4, vanishing: int = 2, domain: Numbers | None = None):
+    def __init__(self, levels: int = 4, vanishing: int = 2, domain: Numeric | None = None):
         self.levels = whole("Daubechies", "levels", levels, least=1, most=16)
         self.vanishing = whole("Daubechies", "vanishing (for 1 use Haar)", vanishing, least=2, most=10)
-        self.domain = numbers("Daubechies", "domain", domain)
+        self.domain = check_domain("Daubechies", domain)
 
     def basis(self, t: Float[Array, "n d"]) -> Float[Array, "n d q"]:
         """φ_{0,k} for all k, then ψ_{0,k}, ψ_{1,k}, ..."""
         kind, j, k = np.array(self._indices()).T
         tables = daubechies_tables(self.vanishing)
-        last = tables.shape[1] - 1
-        place = jnp.clip((t[..., None] * 2.0**j - k) * 2**RESOLUTION, 0, last)
+        xp, last = namespace(t), tables.shape[1] - 1
+        place = xp.clip((t[..., None] * 2.0**j - k) * 2**RESOLUTION, 0, last)
         # Both ends of the table are zero, and so is everything beyond them.
-        left = jnp.minimum(jnp.floor(place), last - 1)
+        left = xp.minimum(xp.floor(place), last - 1)
         index = left.astype(int) + kind * (last + 1)
-        flat = jnp.asarray(tables.ravel())
+        flat = xp.asarray(tables.ravel())
         low, high = flat[index], flat[index + 1]
         return 2.0 ** (j / 2) * (low + (place - left) * (high - low))
 

@@ -14,21 +14,19 @@ Bishop (2006) §3.3-3.5; Murphy (2012) §7.6. Noise with heavy tails is in `robu
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
 from credo.core.abilities import HasCovariance, HasLogDensity, HasPointEstimates, LeavesOneOut, PredictsJointly
-from credo.core.arrays import Array, is_traced
+from credo.core.arrays import Array, is_traced, namespace
 from credo.core.belief import Belief
 from credo.core.checks import ArrayLike, check_table, input_names
 from credo.core.errors import DataError
 from credo.core.linalg import demand, inverse
-from credo.core.padding import by_bucket, padded
-from credo.core.params import positive
+from credo.core.params import Layout, positive
 from credo.core.predictive import Normal, Predictive, StudentT
 from credo.core.pytrees import changed
 from credo.infer.priors import Prior
@@ -44,7 +42,7 @@ if TYPE_CHECKING:
     from credo.infer.posterior import Posterior
     from credo.infer.target import Target
     from credo.models.linear.drawn import LinearDraws
-    from credo.models.linear.learning import FixedPoint
+    from credo.models.linear.learning import EvidenceObjective, FixedPoint
 
 Data = tuple[ArrayLike, ...]
 
@@ -65,7 +63,7 @@ class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneO
     takes_noise: ClassVar[bool] = True
 
     features: Features
-    prior: Any
+    prior: Prior
     intercept: Intercept | None
     seen: Seen | None
     """The sums of what was seen (`Statistics`, or `Rows` where the noise has heavy tails), or None."""
@@ -76,13 +74,13 @@ class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneO
     def __init__(
         self,
         features: Features | None = None,
-        prior: Any = None,
+        prior: object = None,
         noise: ArrayLike = 1.0,
         intercept: Intercept | bool | None = True,
     ):
         self.features = Affine() if features is None else features
         self.prior = Isotropic() if prior is None else prior
-        if not hasattr(self.prior, "log_prob"):
+        if not isinstance(self.prior, Prior):
             raise DataError(
                 f"prior must have log_prob(weights), found {type(prior).__name__}; e.g. Isotropic(), LaplacePrior(), "
                 "Horseshoe(), a numpyro distribution, or an equinox.Module of your own"
@@ -109,9 +107,9 @@ class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneO
     @property
     def reference(self) -> Float[Array, ""]:
         """What outcomes are measured from: the intercept's prior mean."""
-        return jnp.zeros(()) if self.intercept is None else self.intercept.mean
+        return np.zeros(()) if self.intercept is None else self.intercept.mean
 
-    def statistics(self, *data: ArrayLike, weights: ArrayLike = None, noise: ArrayLike = None) -> Any:
+    def statistics(self, *data: ArrayLike, weights: ArrayLike = None, noise: ArrayLike = None) -> Seen:
         """The sums of `statistics.py` for X and y, or for an iterable of (X, y) chunks.
 
         A row's noise variance is the model's divided by its weight; `noise` gives it outright.
@@ -122,7 +120,7 @@ class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneO
             return self._rows(list(chunks))
         return collect(self.features, chunks, self.reference, self.intercept is not None)
 
-    def _design(self, x: Array | np.ndarray) -> Array:
+    def _design(self, x: Float[Array, "n d"]) -> Float[Array, "n q"]:
         return design(self.features, x, self.intercept is not None)
 
     def _chunks(
@@ -134,7 +132,6 @@ class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneO
                     "give weights or noise for the rows, not both: a weight divides the model's noise variance"
                 )
             weights = self.noise_law.variance / self.noise_law.for_rows(noise).variance
-            weights = weights if is_traced(weights) else np.asarray(weights)
         elif self.noise_law.by_row:
             raise DataError(
                 "this model has KnownNoise: give the variance of each row, condition(X, y, noise=variances)"
@@ -149,12 +146,10 @@ class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneO
         return None if self.inputs is None else len(self.inputs)
 
     def _rows(self, chunks: list[Chunk]) -> Rows:
-        x = np.concatenate([c.x for c in chunks]) if len(chunks) > 1 else chunks[0].x
-        y = np.concatenate([c.y for c in chunks]) if len(chunks) > 1 else chunks[0].y
-        w = jnp.concatenate([jnp.ones(c.x.shape[0]) if c.weights is None else jnp.asarray(c.weights) for c in chunks])
-        rows = (self._design(x), y - self.reference, w)
-        full = rows if is_traced(rows) else padded(*(np.asarray(r) for r in rows))[:3]
-        return Rows(*(jnp.asarray(r) for r in full))
+        xp = namespace(*(chunk[:3] for chunk in chunks))
+        x, y = (xp.concatenate(part) for part in zip(*(chunk[:2] for chunk in chunks), strict=True))
+        w = xp.concatenate([xp.ones(len(chunk.y)) if chunk.weights is None else chunk.weights for chunk in chunks])
+        return Rows(self._design(x), y - self.reference, w)
 
     def _check_ready(self) -> None:
         if not self.features.ready:
@@ -163,7 +158,7 @@ class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneO
                 "credo.learn, call features.adapt(X), or give them (e.g. domain=)"
             )
 
-    def prepare(self, *data: ArrayLike, weights: ArrayLike = None, noise: ArrayLike = None) -> tuple["Linear", Any]:
+    def prepare(self, *data: ArrayLike, weights: ArrayLike = None, noise: ArrayLike = None) -> tuple["Linear", Seen]:
         """Standardized features, an intercept worth one observation, sensible starts; and the statistics.
 
         A belief that has seen data keeps its scales and learns from all it has seen.
@@ -195,13 +190,13 @@ class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneO
 
     def condition_on(self, statistics: Seen) -> "Linear":
         """The posterior from sums."""
-        if isinstance(statistics, Statistics):
-            after = posterior.posterior(self._now(statistics.gram.shape[0]), self.noise_law.unit, statistics)
+        now = self._now(statistics.width)
+        if isinstance(statistics, Rows):
+            weights, ok = robust_posterior(now, self.noise, statistics)
         else:
-            after = robust_posterior(self._now(statistics.design.shape[1]), self.noise, statistics)
-        # Checked here and not in the compiled functions: programs that can raise are not kept in the cache on disk.
-        weights = demand(*after, posterior.NOT_DEFINITE)
-        return changed(self, weights=weights, seen=self._with(statistics))
+            weights, _, factor = posterior.condition(now, self.noise_law.unit, statistics)
+            ok = factor.ok
+        return changed(self, weights=demand(weights, ok, posterior.NOT_DEFINITE), seen=self._with(statistics))
 
     def _with(self, statistics: Seen) -> Seen:
         """All that was seen, these too."""
@@ -218,9 +213,14 @@ class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneO
 
     def evidence_of(self, statistics: Seen) -> Float[Array, ""]:
         """log p(y | X): closed form; for heavy-tailed noise Laplace's approximation."""
+        now = self._now(statistics.width)
         if isinstance(statistics, Rows):
-            return robust_evidence(self._now(statistics.design.shape[1]), self.noise, statistics)
-        return posterior.evidence(self._now(statistics.gram.shape[0]), self.noise_law.unit, statistics)
+            return robust_evidence(now, self.noise, statistics)
+        return posterior.condition(now, self.noise_law.unit, statistics).log_evidence
+
+    def log_evidence_of(self, statistics: Seen) -> Float[Array, ""]:
+        """`evidence_of`, which needs no compilation."""
+        return self.evidence_of(statistics)
 
     def _now(self, q: int | None = None) -> Weights:
         """What is believed of the weights now: the posterior, or the prior over q of them."""
@@ -239,6 +239,12 @@ class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneO
 
         return FixedPoint() if FixedPoint.applies(self, priors) else None
 
+    def objective(self, slots: Layout, statistics: Seen, priors: Mapping[str, Prior]) -> "EvidenceObjective | None":
+        """The evidence with its gradient in closed form, where it has one."""
+        from credo.models.linear.learning import EvidenceObjective
+
+        return EvidenceObjective(self, slots, statistics) if EvidenceObjective.applies(self, slots, priors) else None
+
     # -- predictions -----------------------------------------------------------------------------------------
 
     def predict(self, x: ArrayLike, *, joint: bool = False, noise: ArrayLike = None) -> Predictive:
@@ -256,21 +262,23 @@ class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneO
         expected = weights.mean.shape[0]
         if phi.shape[1] != expected:
             raise DataError(f"X must have the {expected} features the belief was conditioned on, found {phi.shape[1]}")
-        mean, variance = by_bucket(lambda rows, now: posterior.latent(now, rows), phi, weights)
-        rows = jnp.asarray(phi)
-        covariance = posterior.latent_covariance(weights, rows, rows) if joint else None
+        mean, variance = posterior.latent(weights, phi)
+        covariance = posterior.latent_covariance(weights, phi, phi) if joint else None
         law = self.noise_law if noise is None else self.noise_law.for_rows(noise, phi.shape[0])
         return law.predict(mean + self.reference, variance, covariance)
 
     def coefficients(self) -> Predictive:
         """The belief about (b, w), each on its own: Normal, or Student-t where the noise is unknown."""
         w = self._conditioned()
-        mean = w.mean if self.intercept is None else w.mean.at[0].add(self.reference)
-        spread = jnp.zeros_like(mean) if w.root is None else jnp.diag(inverse(w.root))
-        zeros = jnp.zeros_like(mean)
+        mean, zeros = w.mean + self.shift(len(w.mean)), np.zeros(w.mean.shape)
+        spread = zeros if w.root is None else inverse(w.root).diagonal()
         if w.noise is not None:
-            return StudentT(jnp.broadcast_to(2 * w.noise.shape, mean.shape), mean, zeros, w.noise.parameter * spread)
+            return StudentT(2 * w.noise.shape + zeros, mean, zeros, w.noise.parameter * spread)
         return Normal(mean, zeros, spread)
+
+    def shift(self, q: int) -> Float[Array, " q"]:
+        """What has to be added to θ = (b - reference, w) for (b, w)."""
+        return np.eye(1, q)[0] * self.reference
 
     def coefficient_names(self) -> list[str]:
         """The names that go with `coefficients`."""
@@ -290,8 +298,8 @@ class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneO
 
     def covariance(self, x: ArrayLike, z: ArrayLike = None) -> Float[Array, "n m"]:
         """k(x, z) = φ̃(x)ᵀ P⁻¹ φ̃(z): the function-space view, the kernel of the prior or of the posterior."""
-        phi = jnp.asarray(self._design(check_table(x, "x")))
-        psi = phi if z is None else jnp.asarray(self._design(check_table(z, "z")))
+        phi = self._design(check_table(x, "x"))
+        psi = phi if z is None else self._design(check_table(z, "z"))
         return posterior.latent_covariance(self.weights or self._now(phi.shape[1]), phi, psi)
 
     def leave_one_out(self, x: ArrayLike, y: ArrayLike, **options: ArrayLike) -> Predictive:
@@ -304,10 +312,7 @@ class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneO
             raise DataError("leave-one-out in closed form needs Gaussian noise; use evaluate.cross_validate")
         (chunk,) = self._chunks((x, y), **options)
         after = self.condition_on(self.statistics(x, y, **options))._now()
-        phi = jnp.asarray(self._design(chunk.x))
-        w = jnp.ones(phi.shape[0]) if chunk.weights is None else jnp.asarray(chunk.weights)
-        without = posterior.leave_one_out(after, self.noise_law.unit, phi, jnp.asarray(chunk.y) - self.reference, w)
-        return eqx.tree_at(lambda p: p.mean, without, without.mean + self.reference)
+        return posterior.leave_one_out(after, self.noise_law.unit, self._rows([chunk]), self.reference)
 
     # -- point estimates, see estimators.py ------------------------------------------------------------------
 

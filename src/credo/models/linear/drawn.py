@@ -3,24 +3,20 @@
     p(y* | data) = 1/s Σⱼ p(y* | θⱼ, noiseⱼ),    θⱼ, noiseⱼ ~ p(θ, noise | data)
 
 New data weigh the draws by their likelihood, as particles, which is exact as long as enough of them count; `using=`
-draws anew, from all the data. The density that methods see is in `density`.
+draws anew, from all the data. The density that methods see is in `log_joint`.
 """
 
 import warnings
 from collections import OrderedDict
 from collections.abc import Mapping
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jax.scipy import special
 from jaxtyping import Float
 
 from credo.core import params
 from credo.core.abilities import HasLogDensity
-from credo.core.arrays import Array, is_traced
+from credo.core.arrays import Array, host, is_traced, namespace, special
 from credo.core.belief import Belief
 from credo.core.checks import ArrayLike, check_table
 from credo.core.errors import DataError, NotConvergedWarning
@@ -50,9 +46,9 @@ def given(belief: Linear, posterior: Posterior, statistics: Seen | None = None) 
     if collapsed and seen is None:
         raise DataError("the weights had been integrated out; to draw them give the data, or condition(X, y, using=…)")
     unknowns = Unknowns(belief.prior, belief.intercept, belief.noise)
-    theta, noise = settled(jr.key(0), unknowns, numbers, seen if collapsed else None)
+    theta, noise = host(settled(jr.key(0), unknowns, numbers, seen if collapsed else None))
     model = changed(belief, seen=seen, weights=None)
-    return LinearDraws(theta, noise, jnp.full(len(noise), -jnp.log(len(noise))), model, posterior)
+    return LinearDraws(theta, noise, np.full(len(noise), -np.log(len(noise))), model, posterior)
 
 
 class LinearDraws(Belief, HasLogDensity):
@@ -91,8 +87,8 @@ class LinearDraws(Belief, HasLogDensity):
     def condition_on(self, statistics: Seen) -> "LinearDraws":
         """p(draw | data) ∝ p(draw) p(data | draw)."""
         joint = self.log_weights + _likelihoods(self, statistics)
-        weights = joint - special.logsumexp(joint)
-        effective = jnp.exp(-special.logsumexp(2 * weights))
+        weights = joint - special(joint).logsumexp(joint)
+        effective = namespace(weights).exp(-special(weights).logsumexp(2 * weights))
         if not is_traced(effective) and float(effective) < min(FEW, len(self.noise) / 2):
             warnings.warn(
                 f"after these data {float(effective):.0f} effective draws are left of {len(self.noise)}; draw anew: "
@@ -104,7 +100,8 @@ class LinearDraws(Belief, HasLogDensity):
 
     def evidence_of(self, statistics: Seen) -> Float[Array, ""]:
         """log p(new data | data), the mean likelihood of the draws."""
-        return special.logsumexp(self.log_weights + _likelihoods(self, statistics))
+        joint = self.log_weights + _likelihoods(self, statistics)
+        return special(joint).logsumexp(joint)
 
     def unconditioned(self) -> Linear:
         """The model before any data."""
@@ -118,22 +115,22 @@ class LinearDraws(Belief, HasLogDensity):
             noise: the noise variance of each query, where it is known.
         """
         table = check_table(x, "X", self.model._columns)
-        phi = jnp.asarray(self.model._design(table))
+        phi = self.model._design(table)
         if phi.shape[1] != self.theta.shape[1]:
             raise DataError(f"X must have the {self.theta.shape[1]} features the belief knows, found {phi.shape[1]}")
         thin = np.linspace(0, len(self.noise) - 1, min(len(self.noise), COMPONENTS)).astype(int)
         centers = self.theta[thin] @ phi.T + self.model.reference
-        levels = jnp.broadcast_to(self.noise[thin, None], centers.shape)
+        levels = namespace(self.noise).broadcast_to(self.noise[thin, None], centers.shape)
         law = self.model.noise_law
         law = law.with_parameter(levels) if noise is None else law.for_rows(noise, phi.shape[0])
-        return Mixture(jax.nn.softmax(self.log_weights[thin]), (law.around(centers),))
+        return Mixture(special(self.log_weights).softmax(self.log_weights[thin]), (law.around(centers),))
 
     def coefficients(self) -> Normal:
         """The belief about (b, w), each on its own, by its mean and variance; `posterior` has all of it."""
-        weights = jnp.exp(self.log_weights)
+        weights = namespace(self.log_weights).exp(self.log_weights)
         mean = weights @ self.theta
         variance = weights @ (self.theta - mean) ** 2
-        return Normal(self._shifted(mean), jnp.zeros_like(mean), variance)
+        return Normal(mean + self.model.shift(len(mean)), np.zeros(mean.shape), variance)
 
     def coefficient_names(self) -> list[str]:
         """The names that go with `coefficients`."""
@@ -143,23 +140,19 @@ class LinearDraws(Belief, HasLogDensity):
         names = [f"w{i}" for i in range(p)] if inputs is None else self.model.features.names(inputs)
         return ["intercept"] * shifted + list(names)
 
-    def _shifted(self, theta: Float[Array, "*s q"]) -> Float[Array, "*s q"]:
-        return theta if self.model.intercept is None else theta.at[..., 0].add(self.model.reference)
-
     @property
     def posterior(self) -> WeightedDraws:
         """The draws in natural units by name: coefficients, noise, and single numbers of the prior."""
-        own = {path: v for path, v in self.found.space.by_path(self.found.values).items() if jnp.ndim(v) == 1}
+        own = {path: v for path, v in self.found.space.by_path(self.found.values).items() if np.ndim(v) == 1}
         names, shifted = self.coefficient_names(), int(self.model.intercept is not None)
         if {"intercept", "noise", *own} & set(names[shifted:]):  # an input called "noise"
             names[shifted:] = [f"weight of {name}" for name in names[shifted:]]
-        columns = OrderedDict(zip(names, self._shifted(self.theta).T, strict=True))
+        columns = OrderedDict(zip(names, (self.theta + self.model.shift(len(names))).T, strict=True))
         if self.model.noise_law.integrated or "noise" in own:
             columns["noise"] = self.noise
         columns |= {path: v for path, v in own.items() if path not in ("intercept", "noise", "weights")}
         start = OrderedDict((name, values[0]) for name, values in columns.items())
-        vectors = jnp.stack(list(columns.values()), axis=1)
-        unknown = jnp.asarray(jnp.nan)
+        vectors, unknown = namespace(columns).stack(list(columns.values()), axis=1), np.asarray(np.nan)
         return WeightedDraws(ParameterSpace.of(start), vectors, self.log_weights, unknown, unknown, self.found.notes)
 
     @property
@@ -168,7 +161,5 @@ class LinearDraws(Belief, HasLogDensity):
         return self.found.verdict
 
 
-@eqx.filter_jit
 def _likelihoods(belief: LinearDraws, statistics: Seen) -> Float[Array, " s"]:
-    law = belief.model.noise_law
-    return jax.vmap(lambda theta, noise: log_likelihood(law, theta, noise, statistics))(belief.theta, belief.noise)
+    return log_likelihood(belief.model.noise_law, belief.theta, belief.noise, statistics)

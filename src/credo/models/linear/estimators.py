@@ -8,10 +8,10 @@ lasso   ŵ = argmin ‖y - b - Φw‖²_W/(2σ²) + ‖w‖₁/s      by coordin
 import warnings
 from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 from scipy import linalg as scipy_linalg
 
+from credo.core.arrays import as_float
 from credo.core.checks import ArrayLike, check_positive, check_table, check_vector
 from credo.core.errors import DataError, NotConvergedWarning
 from credo.core.pytrees import changed
@@ -39,16 +39,16 @@ Table = tuple[np.ndarray, np.ndarray, np.ndarray]
 def _rows(belief: Linear, x: ArrayLike, y: ArrayLike, *, weights: ArrayLike = None, noise: ArrayLike = None) -> Table:
     belief._check_ready()
     table = check_table(x, "X")
-    target = check_vector(y, "y", table.shape[0]) - np.asarray(belief.reference)
+    target = check_vector(y, "y", table.shape[0]) - belief.reference
     w = np.ones(len(target)) if weights is None else check_positive(weights, "weights", len(target))
     if noise is not None:
-        w = np.asarray(belief.noise_variance()) / check_positive(noise, "noise", len(target))
-    return np.asarray(design(belief.features, table, belief.intercept is not None)), target, w
+        w = belief.noise_variance() / check_positive(noise, "noise", len(target))
+    return design(belief.features, table, belief.intercept is not None), target, w
 
 
 def _point(belief: Linear, mean: np.ndarray, noise: ArrayLike = None) -> Linear:
-    law = belief.noise if noise is None else jnp.asarray(noise)
-    return changed(belief, weights=Weights(jnp.asarray(mean), None), seen=None, noise=law)
+    law = belief.noise if noise is None else as_float(noise)
+    return changed(belief, weights=Weights(mean, None), seen=None, noise=law)
 
 
 def _least_squares(phi: np.ndarray, target: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, float, int]:
@@ -95,19 +95,20 @@ def posterior_mode(belief: Linear, *data: ArrayLike, **options: ArrayLike) -> Li
         return _point(belief, _lasso(belief, float(belief.prior.scale), phi, target, w))
     prior = Weights(*prior_root(belief.prior, belief.intercept, phi.shape[1] - (belief.intercept is not None)))
     if belief.is_robust:
-        return _point(belief, np.asarray(find_mode(prior, belief.noise, belief.statistics(*data, **options))[0]))
+        return _point(belief, find_mode(prior, belief.noise, belief.statistics(*data, **options)))
     if belief.noise_law.integrated:
         after = belief.condition_on(belief.statistics(*data, **options))._conditioned()
         assert after.noise is not None
         # The density of (θ, σ²) is highest at the mean of θ, where σ² has a + q/2 + 1 in its exponent.
         shape = after.noise.shape + after.mean.shape[0] / 2 + 1
-        return _point(belief, np.asarray(after.mean), after.noise.scale / shape)
+        return _point(belief, after.mean, after.noise.scale / shape)
     variance = float(belief.noise_variance())
     scale = np.sqrt(w / variance)
-    upper = np.asarray(prior.root).T
+    assert prior.root is not None
+    upper = prior.root.T
     # Rows of the prior below the rows of the data: least squares never squares the condition number.
     augmented = np.vstack([phi * scale[:, None], upper])
-    outcomes = np.concatenate([target * scale, upper @ np.asarray(prior.mean)])
+    outcomes = np.concatenate([target * scale, upper @ prior.mean])
     q, r = np.linalg.qr(augmented)
     return _point(belief, scipy_linalg.solve_triangular(r, q.T @ outcomes))
 
@@ -116,7 +117,7 @@ def posterior_mean(belief: Linear, *data: ArrayLike, **options: ArrayLike) -> Li
     """E[θ | data] as a point, with the noise at its posterior mean where it is unknown."""
     after = belief.condition(*data, **options)
     noise = after.noise_variance() if belief.noise_law.integrated else None
-    return _point(belief, np.asarray(after._conditioned().mean), noise)
+    return _point(belief, after._conditioned().mean, noise)
 
 
 def _centred(

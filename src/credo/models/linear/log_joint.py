@@ -8,22 +8,24 @@ Where σ² is unknown (`InverseGamma`) the priors of b and w are in units of σ,
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jax.scipy import stats
 from jaxtyping import Float, PRNGKeyArray
 
 from credo.core import params
-from credo.core.arrays import Array
+from credo.core.arrays import Array, is_traced, namespace
 from credo.core.checks import ArrayLike
 from credo.core.errors import DataError
 from credo.core.gaussian import Gaussian
 from credo.core.linalg import factorize, log_determinant, solve, solve_upper
+from credo.core.padding import padded
 from credo.core.params import positive
+from credo.core.special import LOG_2PI
 from credo.infer.priors import Prior
 from credo.infer.target import ParameterSpace, Target
 from credo.models.linear import collapsed
@@ -67,7 +69,7 @@ class Whitened(ParameterSpace):
         names = [name for name in ("intercept", "weights") if name in numbers]
         if not names:
             return numbers
-        joined = change(jnp.concatenate([jnp.ravel(numbers[name]) for name in names]))
+        joined = change(namespace(numbers).concatenate([numbers[name].reshape(-1) for name in names]))
         changed = {"intercept": joined[0]} if "intercept" in names else {}
         if "weights" in names:
             changed["weights"] = joined[len(changed) :]
@@ -76,13 +78,13 @@ class Whitened(ParameterSpace):
     @property
     def log_volume(self) -> Float[Array, ""]:
         """log |∂θ/∂v|."""
-        return jnp.sum(jnp.log(jnp.diagonal(self.spread)))
+        return namespace(self.spread).log(self.spread.diagonal()).sum()
 
 
 class Unknowns(eqx.Module):
     """What a density needs of a model; the paths of its learnable numbers are the model's."""
 
-    prior: Any
+    prior: Prior
     intercept: Intercept | None
     noise: ArrayLike = positive()
 
@@ -139,16 +141,18 @@ class Unknowns(eqx.Module):
 
 
 def log_likelihood(
-    law: Noise, theta: Float[Array, " q"], noise: Float[Array, ""], statistics: Seen
-) -> Float[Array, ""]:
+    law: Noise, theta: Float[Array, "*s q"], noise: Float[Array, "*s"], statistics: Seen
+) -> Float[Array, "*s"]:
     """log p(y | θ, noise) from sums, or from the rows where the noise has heavy tails."""
+    xp = namespace(law, theta, noise, statistics)
     if isinstance(statistics, Statistics):
-        misfit = jnp.maximum(statistics.residual(theta), 0.0) / noise
-        return 0.5 * (statistics.log_weight - statistics.n * jnp.log(2 * jnp.pi * noise) - misfit)
+        misfit = xp.maximum(statistics.residual(theta), 0.0) / noise
+        return 0.5 * (statistics.log_weight - statistics.n * xp.log(2 * np.pi * noise) - misfit)
     real = statistics.weights > 0
-    w = jnp.where(real, statistics.weights, 1.0)
-    residual = jnp.sqrt(w) * (statistics.y - statistics.design @ theta)
-    return jnp.sum(jnp.where(real, law.with_parameter(noise).log_prob(residual) + 0.5 * jnp.log(w), 0.0))
+    w = xp.where(real, statistics.weights, 1.0)
+    residual = xp.sqrt(w) * (statistics.y - theta @ statistics.design.T)
+    log_rows = law.with_parameter(noise[..., None]).log_prob(residual) + 0.5 * xp.log(w)
+    return xp.where(real, log_rows, 0.0).sum(-1)
 
 
 def log_joint(
@@ -169,7 +173,7 @@ def log_collapsed(
 ) -> Float[Array, ""]:
     """log p(y, …) of the numbers of a scale mixture, with the weights and σ² integrated out."""
     now = unknowns.at(numbers)
-    value = collapsed.evidence(now.noise_law, now.scales(numbers), statistics)
+    value = collapsed.given_scales(now.noise_law, now.scales(numbers), statistics).log_evidence
     return value + jnp.sum(now.prior.log_prob(now.latent(numbers))) + params.log_prior(now, priors)
 
 
@@ -182,8 +186,10 @@ def target(belief: Linear, statistics: Seen, priors: Mapping[str, Prior] | None 
     if belief.weights is not None and belief.seen is None:
         raise DataError("a point estimate has no posterior to go on from; condition the model without using=")
     seen = belief._with(statistics)
+    if isinstance(seen, Rows) and not is_traced(seen):  # so that growing data do not recompile
+        seen = Rows(*padded(seen.design, seen.y, seen.weights)[:3])
     shifted = int(belief.intercept is not None)
-    p = (seen.gram if isinstance(seen, Statistics) else seen.design).shape[1] - shifted
+    p = seen.width - shifted
     unknowns = Unknowns(_ready(belief.prior, p), belief.intercept, belief.noise)
     values = {path: params.learnable(belief)[path] for path in hyper}
     constraints: dict[str, object] = {path: params.constraint_of(belief, path) for path in hyper}
@@ -197,15 +203,16 @@ def target(belief: Linear, statistics: Seen, priors: Mapping[str, Prior] | None 
         if isinstance(belief.prior, ScaleMixture):
             if isinstance(seen, Statistics):
                 return Target(ParameterSpace.of(values, constraints), log_collapsed, (unknowns, seen, hyper))
-            values["prior.z"] = jnp.zeros(p)
+            values["prior.z"] = np.zeros(p)
     center, spread, noise = _ridge(seen, noise_of(belief.noise))
     if isinstance(belief.prior, Hierarchical):
         # The weights follow from other numbers: only the intercept has a coordinate of its own.
-        center, spread = center[:shifted], jnp.diag(jnp.linalg.norm(spread[:shifted], axis=1))
+        norms = (spread[:shifted] ** 2).sum(1) ** 0.5
+        center, spread = center[:shifted], namespace(norms).diag(norms)
     else:
         values["weights"] = center[shifted:]
     if shifted:
-        center = center.at[0].add(belief.reference)
+        center = center + belief.shift(len(center))
         values["intercept"] = center[0]
     if belief.noise_law.integrated:
         values["noise"], constraints["noise"] = noise, "positive"
@@ -216,7 +223,7 @@ def target(belief: Linear, statistics: Seen, priors: Mapping[str, Prior] | None 
 
 @eqx.filter_jit
 def settled(
-    key: PRNGKeyArray, belief: Unknowns, numbers: dict[str, Array], statistics: Any
+    key: PRNGKeyArray, belief: Unknowns, numbers: dict[str, Array], statistics: Statistics | None
 ) -> tuple[Float[Array, "s q"], Float[Array, " s"]]:
     """θ and the noise of every draw of the numbers; `statistics` are needed where they had been integrated out."""
 
@@ -229,31 +236,25 @@ def settled(
     return jax.vmap(one)(jr.split(key, len(jax.tree.leaves(numbers)[0])), numbers)
 
 
-def _ready(prior: Any, p: int) -> Any:
+def _ready(prior: Prior, p: int) -> Prior:
     """The prior, checked against the number of features; a Gaussian is factorized once and for all."""
     if not isinstance(prior, Isotropic | ARD | Gaussian):
         return prior
     mean, root = prior_root(prior, None, p)
     if not isinstance(prior, Gaussian):
         return prior
-    return Normals(mean, root @ root.T, 0.5 * (log_determinant(root) - p * jnp.log(2 * jnp.pi)))
+    return Normals(mean, root @ root.T, 0.5 * (log_determinant(root) - p * LOG_2PI))
 
 
-@eqx.filter_jit
 def _ridge(statistics: Seen, law: Noise) -> tuple[Float[Array, " q"], Float[Array, "q q"], Float[Array, ""]]:
     """A weakly regularized least squares, the root of its covariance, and the noise variance that remains."""
-    if isinstance(statistics, Rows):
-        weighted = statistics.design * statistics.weights[:, None]
-        gram, cross = weighted.T @ statistics.design, weighted.T @ statistics.y
-        square, n = statistics.weights @ statistics.y**2, jnp.sum(statistics.weights > 0)
-    else:
-        gram, cross, square, n = statistics.gram, statistics.cross, statistics.square, statistics.n
-    size = jnp.sqrt(jnp.diagonal(gram))
-    size = jnp.where(size > 0, size, 1.0)
+    sums = statistics.summed() if isinstance(statistics, Rows) else statistics
+    xp = namespace(sums, law)
+    size = xp.sqrt(sums.gram.diagonal())
+    size = xp.where(size > 0, size, 1.0)
     # In units in which every column has length one.
-    root = factorize(gram / jnp.outer(size, size) + 1e-3 * jnp.eye(len(size))).root
-    center = solve(root, cross / size) / size
-    misfit = jnp.maximum(square - 2 * center @ cross + center @ gram @ center, 1e-6 * square)
-    noise = law.guess(n, misfit)
-    spread = jnp.sqrt(noise) * solve_upper(root, jnp.eye(len(size))) / size[:, None]
-    return center, spread, noise
+    unit = sums.scaled(1 / size)
+    root = factorize(unit.gram + 1e-3 * np.eye(len(size))).root
+    center = solve(root, unit.cross)
+    noise = law.guess(sums.n, xp.maximum(unit.residual(center), 1e-6 * sums.square))
+    return center / size, xp.sqrt(noise) * solve_upper(root, np.eye(len(size))) / size[:, None], noise

@@ -5,20 +5,20 @@ and the variance of y is split in halves between the noise and the features.
 """
 
 import dataclasses
-from typing import Any
+from typing import TypeVar
 
-import jax.numpy as jnp
 import numpy as np
 
 from credo.core.checks import ArrayLike, input_names
 from credo.core.errors import DataError
-from credo.core.gaussian import Gaussian
 from credo.core.pytrees import changed
 from credo.models.features import Affine, Features, Standardize
 from credo.models.linear.belief import Linear
 from credo.models.linear.priors import ARD, Intercept, Isotropic, LaplacePrior
 from credo.models.linear.statistics import Seen, collect, collect_standardized
 from credo.models.noise import KnownNoise, Noise
+
+P = TypeVar("P")
 
 
 def prepare(belief: Linear, data: tuple[ArrayLike, ...], weights: ArrayLike, noise: ArrayLike) -> tuple[Linear, Seen]:
@@ -54,7 +54,7 @@ def standardized(features: Features, shifted: bool) -> Features:
 
     Without an intercept they are scaled only: shifting would let a constant in. What was given stays.
     """
-    shift = None if shifted else jnp.zeros(())
+    shift = None if shifted else 0.0
     if isinstance(features, Affine | Standardize):
         return features if features.shift is not None else dataclasses.replace(features, shift=shift)
     return Standardize(features, shift=shift)
@@ -66,23 +66,23 @@ def started(belief: Linear, features: Features, center: float, spread: float, p:
         raise DataError("y is constant: there is nothing to learn from it; drop the target or give it some variation")
     half = spread / 2
     relative = belief.noise_law.integrated  # precisions are then in units of the noise
-    intercept = Intercept(jnp.asarray(center), jnp.asarray(2.0 if relative else spread))
+    intercept = Intercept(center, 2.0 if relative else spread)
     return changed(
         belief,
         features=features,
         prior=starting_prior(belief.prior, 1.0 if relative else max(p, 1) / half, p),
-        noise=belief.noise_law.adapt(half) if isinstance(belief.noise, Noise) else jnp.asarray(half),
+        noise=belief.noise_law.adapt(half) if isinstance(belief.noise, Noise) else np.asarray(half),
         intercept=None if belief.intercept is None else intercept,
         inputs=tuple(names),
     )
 
 
-def starting_prior(prior: Any, precision: float, p: int) -> Isotropic | ARD | LaplacePrior | Gaussian:
+def starting_prior(prior: P, precision: float, p: int) -> P | Isotropic | ARD | LaplacePrior:
     """The prior with the precision from which `learn` starts, for p features; a Gaussian stays as it is."""
     if isinstance(prior, Isotropic):
-        return Isotropic(jnp.asarray(precision))
+        return Isotropic(precision)
     if isinstance(prior, ARD):
-        return ARD(jnp.full(p, precision))
+        return ARD(np.full(p, precision))
     if isinstance(prior, LaplacePrior):
-        return LaplacePrior(jnp.asarray(1 / np.sqrt(precision)))
+        return LaplacePrior(1 / np.sqrt(precision))
     return prior

@@ -1,40 +1,40 @@
 """What is believed of the weights of a linear model before data; `models/noise` has the noise."""
 
-from typing import Any
-
 import equinox as eqx
-import jax.numpy as jnp
-from jax.scipy import stats
+import numpy as np
 from jaxtyping import Float
 
-from credo.core.arrays import Array
+from credo.core.arrays import Array, namespace, special
 from credo.core.errors import DataError
 from credo.core.gaussian import Gaussian
 from credo.core.linalg import cholesky, inverse
 from credo.core.params import number, positive
+from credo.core.special import LOG_2PI
 
 
-class Isotropic(eqx.Module):
+class _Independent(eqx.Module):
+    """wᵢ ~ N(0, 1/precision) each on its own."""
+
+    precision: eqx.AbstractVar[Float[Array, "*p"]]
+
+    def log_prob(self, weights: Float[Array, " p"]) -> Float[Array, " p"]:
+        """log N(wᵢ | 0, 1/precisionᵢ)."""
+        return 0.5 * (namespace(self).log(self.precision) - LOG_2PI - self.precision * weights**2)
+
+
+class Isotropic(_Independent):
     """w ~ N(0, I/precision): ridge regression is its mode."""
 
     precision: Float[Array, ""] = positive(1.0)
 
-    def log_prob(self, weights: Float[Array, " p"]) -> Float[Array, " p"]:
-        """log N(wᵢ | 0, 1/precision)."""
-        return stats.norm.logpdf(weights, scale=1 / jnp.sqrt(self.precision))
 
-
-class ARD(eqx.Module):
+class ARD(_Independent):
     """wᵢ ~ N(0, 1/precisionᵢ): a precision a feature, learned large where the feature does not matter.
 
     Automatic relevance determination. MacKay (1994); Tipping (2001). A scalar is the same start for all.
     """
 
     precision: Float[Array, "*p"] = positive(1.0)
-
-    def log_prob(self, weights: Float[Array, " p"]) -> Float[Array, " p"]:
-        """log N(wᵢ | 0, 1/precisionᵢ)."""
-        return stats.norm.logpdf(weights, scale=1 / jnp.sqrt(self.precision))
 
 
 class LaplacePrior(eqx.Module):
@@ -44,7 +44,8 @@ class LaplacePrior(eqx.Module):
 
     def log_prob(self, weights: Float[Array, " p"]) -> Float[Array, " p"]:
         """-|wᵢ|/scale - log 2 scale."""
-        return stats.laplace.logpdf(weights, scale=self.scale)
+        xp = namespace(self, weights)
+        return -xp.abs(weights) / self.scale - xp.log(2 * self.scale)
 
 
 class StudentTPrior(eqx.Module):
@@ -55,7 +56,10 @@ class StudentTPrior(eqx.Module):
 
     def log_prob(self, weights: Float[Array, " p"]) -> Float[Array, " p"]:
         """log t_df(wᵢ | 0, scale²)."""
-        return stats.t.logpdf(weights, self.df, scale=self.scale)
+        xp, half = namespace(self, weights), 0.5 * (self.df + 1)
+        log_gamma = special(self).gammaln
+        highest = log_gamma(half) - log_gamma(self.df / 2) - 0.5 * xp.log(np.pi * self.df * self.scale**2)
+        return highest - half * xp.log1p((weights / self.scale) ** 2 / self.df)
 
 
 WeightPrior = Isotropic | ARD | LaplacePrior | Gaussian
@@ -71,7 +75,7 @@ class Intercept(eqx.Module):
     variance: Float[Array, ""] = number(100.0)
 
 
-def prior_root(prior: Any, intercept: Intercept | None, p: int) -> tuple[Float[Array, " q"], Float[Array, "q q"]]:
+def prior_root(prior: object, intercept: Intercept | None, p: int) -> tuple[Float[Array, " q"], Float[Array, "q q"]]:
     """Mean and Cholesky root of the precision of θ = (b - reference, w); the reference is the intercept's mean."""
     if isinstance(prior, Gaussian):
         if prior.mean.shape != (p,):
@@ -88,8 +92,11 @@ def prior_root(prior: Any, intercept: Intercept | None, p: int) -> tuple[Float[A
     else:
         if prior.precision.ndim and prior.precision.shape != (p,):
             raise DataError(f"the prior has {prior.precision.shape[0]} precisions, but there are {p} features")
-        mean, root = jnp.zeros(p), jnp.diag(jnp.broadcast_to(jnp.sqrt(prior.precision), (p,)))
+        xp = namespace(prior)
+        mean, root = np.zeros(p), xp.diag(xp.broadcast_to(xp.sqrt(prior.precision), (p,)))
     if intercept is None:
         return mean, root
-    full = jnp.zeros((p + 1, p + 1)).at[0, 0].set(1 / jnp.sqrt(intercept.variance)).at[1:, 1:].set(root)
-    return jnp.concatenate([jnp.zeros(1), mean]), full
+    xp = namespace(mean, root, intercept)
+    first = xp.reshape(intercept.variance**-0.5, (1, 1))
+    full = xp.block([[first, np.zeros((1, p))], [np.zeros((p, 1)), root]])
+    return xp.concatenate([np.zeros(1), mean]), full

@@ -19,47 +19,35 @@ import math
 import numpy as np
 from jaxtyping import Float, Int
 from numpy import ndarray
-from scipy.linalg import lapack
 
+from credo.core.arrays import as_float
 from credo.core.errors import NotPositiveDefinite
+from credo.core.linalg import inverse
+from credo.models.linear.posterior import Weights, condition
+from credo.models.linear.statistics import Statistics
 
 Vector = Float[ndarray, " q"]
 Matrix = Float[ndarray, "q q"]
 Number = ndarray | float
 
 
-def posterior(gram: Matrix, cross: Vector, precision: Vector) -> tuple[Vector, Matrix, float]:
-    """Mean and covariance of the weights by LAPACK's Cholesky, zero where the precision is infinite; and the evidence
-    up to what does not depend on the prior, ½ (Σ log αᵢ - log|P₁| + cᵀm).
-    """
-    on = np.isfinite(precision)
-    if not on.all():
-        mean, covariance = np.zeros(len(cross)), np.zeros(gram.shape)
-        mean[on], covariance[np.ix_(on, on)], worth = posterior(gram[np.ix_(on, on)], cross[on], precision[on])
-        return mean, covariance, worth
-    matrix = gram.copy()
-    np.fill_diagonal(matrix, matrix.diagonal() + precision)
-    root, failed = lapack.dpotrf(matrix.T, lower=1, overwrite_a=1)
-    if failed:
-        raise NotPositiveDefinite(
-            "the posterior precision is not positive definite while learning; standardize the features or give the "
-            "precision a hyperprior"
-        )
-    height = 0.5 * np.log(precision).sum() - np.log(root.diagonal()).sum()
-    mean, _ = lapack.dpotrs(root, cross, lower=1)
-    lower, _ = lapack.dpotri(root, lower=1, overwrite_c=1)
-    covariance = lower + lower.T
-    np.fill_diagonal(covariance, lower.diagonal())
-    return mean, covariance, float(height + 0.5 * cross @ mean)
-
-
 class Relevance:
     """The posterior under precisions that change; an infinite one has a row of zeros in Σ."""
 
-    def __init__(self, gram: Matrix, cross: Vector, precision: Vector, price: float = 0.0):
-        """`gram` and `cross` are those of the data divided by the noise variance."""
-        self.gram, self.cross, self.precision, self.price = gram, cross, precision.copy(), price
-        self.mean, self.covariance, self.height = posterior(gram, cross, precision)
+    def __init__(self, statistics: Statistics, noise: float, precision: Vector, price: float = 0.0):
+        """Under this noise variance; P₁ is factorized without jitter, which would make up for missing noise."""
+        self.gram, self.cross = statistics.gram / noise, statistics.cross / noise
+        self.precision, self.price = precision.copy(), price
+        on = np.isfinite(precision)
+        before = Weights(np.zeros(on.sum()), np.diag(np.sqrt(precision[on])))
+        after, value, factor = condition(before, as_float(noise), statistics if on.all() else statistics.of_columns(on))
+        if not factor.ok or factor.jitter > 0:
+            raise NotPositiveDefinite(
+                "the posterior precision is not positive definite while learning; standardize the features or give the "
+                "precision a hyperprior"
+            )
+        self.log_evidence, self.mean, self.covariance = float(value), np.zeros(len(on)), np.zeros((len(on), len(on)))
+        self.mean[on], self.covariance[np.ix_(on, on)] = after.mean, inverse(factor.root)
 
     @property
     def determined(self) -> Vector:
@@ -69,8 +57,8 @@ class Relevance:
 
     @property
     def worth(self) -> float:
-        """The evidence, up to what does not depend on the prior, less the price of the features that are on."""
-        return self.height - self.price * float(np.isfinite(self.precision).sum())
+        """The log evidence, less the price of the features that are on."""
+        return self.log_evidence - self.price * float(np.isfinite(self.precision).sum())
 
     def move(self, learned: Int[ndarray, " k"], cap: Vector, tolerance: float, together: bool) -> float:
         """Moves the `learned` precisions that want to move, and says how far the farthest went.

@@ -8,44 +8,44 @@ The curvature is the expected information P₁ = P₀ + κ Φ̃ᵀWΦ̃, κ the 
 and free of θ, so the gradient of the approximate evidence is exact with θ held at the mode.
 """
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Bool, Float
 
-from credo.core.arrays import Array
+from credo.core.arrays import Array, held, namespace
 from credo.core.linalg import Factor, factorize, log_determinant, solve
-from credo.models.linear.posterior import Weights
+from credo.core.loops import while_loop
+from credo.models.linear.posterior import Slopes, Weights, slopes_of
 from credo.models.linear.statistics import Rows
 from credo.models.noise import HeavyTailed
 
 MAX_STEPS = 500
 TOLERANCE = 1e-10
 
+State = tuple[Array, Array, Array]
 
-def find_mode(now: Weights, noise: HeavyTailed, rows: Rows) -> tuple[Float[Array, " q"], Float[Array, ""]]:
-    """The posterior mode by EM from the least-squares start, and how many steps it took."""
-    phi, y, w = rows.design, rows.y, rows.weights
-    precision = now.precision
+
+def find_mode(now: Weights, noise: HeavyTailed, rows: Rows) -> Float[Array, " q"]:
+    """The posterior mode by EM from the least-squares start."""
+    phi, y, w, precision = rows.design, rows.y, rows.weights, now.precision
+    xp = namespace(now, noise, rows)
 
     def weighted(row_precision: Array) -> Array:
         scaled = phi * (w * row_precision)[:, None]
         root = factorize(precision + phi.T @ scaled).root
         return now.mean + solve(root, scaled.T @ (y - phi @ now.mean))
 
-    def go_on(state: tuple[Array, Array, Array]) -> Array:
+    def unfinished(state: State) -> Array:
         _, change, step = state
         return (change > TOLERANCE) & (step < MAX_STEPS)
 
-    def em(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+    def em(state: State) -> State:
         mean, _, step = state
-        new = weighted(noise.row_precision(jnp.sqrt(w) * (y - phi @ mean)))
-        change = jnp.max(jnp.abs(new - mean)) / (1e-12 + jnp.max(jnp.abs(new)))
+        new = weighted(noise.row_precision(xp.sqrt(w) * (y - phi @ mean)))
+        change = xp.max(xp.abs(new - mean)) / (1e-12 + xp.max(xp.abs(new)))
         return new, change, step + 1
 
-    start = weighted(jnp.broadcast_to(noise.information, y.shape))
-    mean, _, steps = jax.lax.while_loop(go_on, em, (start, jnp.asarray(jnp.inf), jnp.asarray(0.0)))
-    return mean, steps
+    start = weighted(xp.broadcast_to(noise.information, y.shape))
+    return while_loop(unfinished, em, (start, xp.asarray(np.inf), xp.asarray(0)))[0]
 
 
 def _curvature(now: Weights, noise: HeavyTailed, rows: Rows) -> Factor:
@@ -53,23 +53,37 @@ def _curvature(now: Weights, noise: HeavyTailed, rows: Rows) -> Factor:
     return factorize(now.precision + noise.information * gram)
 
 
-@eqx.filter_jit
 def robust_posterior(now: Weights, noise: HeavyTailed, rows: Rows) -> tuple[Weights, Bool[Array, ""]]:
     """N(θ̂, P₁⁻¹) at the mode θ̂, and whether P₁ could be factorized."""
-    mean, _ = find_mode(now, noise, rows)
     curvature = _curvature(now, noise, rows)
-    return Weights(mean, curvature.root), curvature.ok
+    return Weights(find_mode(now, noise, rows), curvature.root), curvature.ok
 
 
 def robust_evidence(now: Weights, noise: HeavyTailed, rows: Rows) -> Float[Array, ""]:
     """log p(y | θ̂) + log p(θ̂) + ½ q log 2π - ½ log|P₁|: Laplace's approximation."""
+    return _laplace(now, noise, rows)[0]
+
+
+def _laplace(
+    now: Weights, noise: HeavyTailed, rows: Rows
+) -> tuple[Float[Array, ""], Float[Array, " q"], Float[Array, " n"], Factor]:
+    """The approximate evidence, the mode, the residuals there in units of the rows' weights, and the curvature."""
     assert now.root is not None
-    mean = jax.lax.stop_gradient(find_mode(*jax.lax.stop_gradient((now, noise, rows)))[0])
+    xp = namespace(now, noise, rows)
+    mean = held(find_mode(*held((now, noise, rows))))
     real = rows.weights > 0
-    w = jnp.where(real, rows.weights, 1.0)
-    residual = jnp.sqrt(w) * (rows.y - rows.design @ mean)
-    log_rows = jnp.where(real, noise.log_prob(residual) + 0.5 * jnp.log(w), 0.0)
+    w = xp.where(real, rows.weights, 1.0)
+    residual = xp.sqrt(w) * (rows.y - rows.design @ mean)
+    log_rows = xp.where(real, noise.log_prob(residual) + 0.5 * xp.log(w), 0.0)
     curvature = _curvature(now, noise, rows)
-    change = mean - now.mean
-    log_prior = 0.5 * log_determinant(now.root) - 0.5 * change @ now.precision @ change
-    return jnp.where(curvature.ok, jnp.sum(log_rows) + log_prior - 0.5 * log_determinant(curvature.root), -jnp.inf)
+    log_prior = log_determinant(now.root) - (((mean - now.mean) @ now.root) ** 2).sum()
+    value = log_rows.sum() + 0.5 * (log_prior - log_determinant(curvature.root))
+    return xp.where(curvature.ok, value, -np.inf), mean, residual, curvature
+
+
+def robust_slopes(now: Weights, noise: HeavyTailed, rows: Rows) -> Slopes:
+    """As for Gaussian noise, and ∂/∂s = (Σᵢ (τᵢrᵢ² - 1) + γ)/s for the scale s, τᵢ the precision of row i."""
+    value, mean, residual, curvature = _laplace(now, noise, rows)
+    by_precision, determined = slopes_of(now, curvature, mean - now.mean)
+    each = np.where(rows.weights > 0, noise.row_precision(residual) * residual**2 - 1, 0.0)
+    return Slopes(value, by_precision, (each.sum() + determined) / noise.parameter)

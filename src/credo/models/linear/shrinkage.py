@@ -14,11 +14,10 @@ from abc import abstractmethod
 from collections.abc import Mapping
 
 import equinox as eqx
-import jax.numpy as jnp
-from jax.scipy import special
+import numpy as np
 from jaxtyping import Float
 
-from credo.core.arrays import Array
+from credo.core.arrays import Array, namespace, special
 from credo.core.checks import ArrayLike
 from credo.core.errors import DataError
 from credo.core.params import number
@@ -87,11 +86,11 @@ class Horseshoe(ScaleMixture):
         """
         if not 0 < relevant < features:
             raise DataError(f"relevant must be more than 0 and less than the {features} features, found {relevant}")
-        return cls(relevant / (features - relevant) * jnp.sqrt(noise / rows), slab)
+        return cls(relevant / (features - relevant) * np.sqrt(noise / rows), slab)
 
     def latent(self, p: int) -> dict[str, Array]:
         """λ, τ and c²."""
-        return {"local": jnp.ones(p), "overall": self.scale, "slab_square": self.slab**2}
+        return {"local": np.ones(p), "overall": self.scale, "slab_square": self.slab**2}
 
     @property
     def constraints(self) -> Mapping[str, object]:
@@ -102,14 +101,16 @@ class Horseshoe(ScaleMixture):
         """C⁺(λ | 0, 1) C⁺(τ | 0, scale) InverseGamma(c²)."""
         square = latent["slab_square"]
         shape, scale = self.slab_df / 2, self.slab_df * self.slab**2 / 2
-        slab = shape * jnp.log(scale) - special.gammaln(shape) - (shape + 1) * jnp.log(square) - scale / square
-        return jnp.sum(_half_cauchy(latent["local"], 1.0)) + _half_cauchy(latent["overall"], self.scale) + slab
+        xp = namespace(self, latent)
+        slab = shape * xp.log(scale) - special(shape).gammaln(shape) - (shape + 1) * xp.log(square) - scale / square
+        return _half_cauchy(latent["local"], np.ones(())).sum() + _half_cauchy(latent["overall"], self.scale) + slab
 
     def scales(self, latent: dict[str, Array]) -> Float[Array, " p"]:
         """τ λ̃."""
         wide = (latent["overall"] * latent["local"]) ** 2
-        return jnp.sqrt(latent["slab_square"] * wide / (latent["slab_square"] + wide))
+        return (latent["slab_square"] * wide / (latent["slab_square"] + wide)) ** 0.5
 
 
-def _half_cauchy(value: Array, scale: ArrayLike) -> Array:
-    return jnp.log(2 / (jnp.pi * scale)) - jnp.log1p((value / scale) ** 2)
+def _half_cauchy(value: Array, scale: Array) -> Array:
+    xp = namespace(value, scale)
+    return xp.log(2 / (np.pi * scale)) - xp.log1p((value / scale) ** 2)

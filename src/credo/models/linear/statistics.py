@@ -4,23 +4,22 @@ With design rows φ̃ᵢ = (1, φ(xᵢ)), weights wᵢ and outcomes yᵢ measure
 
     gram = Σ wᵢ φ̃ᵢ φ̃ᵢᵀ,   cross = Σ wᵢ φ̃ᵢ yᵢ,   square = Σ wᵢ yᵢ²,   n,   Σ log wᵢ.
 
-They are computed in NumPy, whose BLAS is faster than XLA's on a CPU; while tracing, in JAX.
+They are computed in NumPy; while tracing, in JAX.
 """
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from operator import add, sub
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
-from credo.core.arrays import Array, is_traced
+from credo.core.arrays import Array, as_float, is_traced, namespace
 from credo.core.checks import ArrayLike, check_positive, check_table, check_vector
 from credo.core.errors import DataError
-from credo.core.padding import by_bucket
 from credo.models.features import Affine, Features
 
 BLOCK = 2**25
@@ -30,32 +29,56 @@ BLOCK = 2**25
 class Statistics(eqx.Module):
     """Sufficient statistics of a linear model with Gaussian noise; they add, and they subtract."""
 
-    n: Float[Array, ""]
-    log_weight: Float[Array, ""]
-    gram: Float[Array, "p p"]
-    cross: Float[Array, " p"]
-    square: Float[Array, ""]
+    n: Float[Array, ""] = eqx.field(converter=as_float)
+    log_weight: Float[Array, ""] = eqx.field(converter=as_float)
+    gram: Float[Array, "p p"] = eqx.field(converter=as_float)
+    cross: Float[Array, " p"] = eqx.field(converter=as_float)
+    square: Float[Array, ""] = eqx.field(converter=as_float)
 
     def __add__(self, other: "Statistics") -> "Statistics":
-        return jax.tree.map(jnp.add, self, other)
+        return jax.tree.map(add, self, other)
 
     def __sub__(self, other: "Statistics") -> "Statistics":
-        return jax.tree.map(jnp.subtract, self, other)
+        return jax.tree.map(sub, self, other)
 
-    def residual(self, weights: Float[Array, " p"]) -> Float[Array, ""]:
+    @property
+    def width(self) -> int:
+        """How many weights there are."""
+        return self.gram.shape[0]
+
+    def residual(self, weights: Float[Array, "*s p"]) -> Float[Array, "*s"]:
         """Σ wᵢ (yᵢ - φ̃ᵢᵀθ)²."""
-        return self.square - 2 * weights @ self.cross + weights @ self.gram @ weights
+        return self.square - 2 * weights @ self.cross + (weights @ self.gram * weights).sum(-1)
+
+    def scaled(self, scales: Float[Array, " p"]) -> "Statistics":
+        """Those of the columns times `scales`."""
+        gram = scales[:, None] * self.gram * scales
+        return Statistics(self.n, self.log_weight, gram, scales * self.cross, self.square)
+
+    def of_columns(self, which: Bool[np.ndarray, " p"]) -> "Statistics":
+        """Those of some of the columns."""
+        return Statistics(self.n, self.log_weight, self.gram[np.ix_(which, which)], self.cross[which], self.square)
 
 
 class Rows(eqx.Module):
     """The rows themselves, for noise models without sufficient statistics; padding has weight zero."""
 
-    design: Float[Array, "n p"]
-    y: Float[Array, " n"]
-    weights: Float[Array, " n"]
+    design: Float[Array, "n p"] = eqx.field(converter=as_float)
+    y: Float[Array, " n"] = eqx.field(converter=as_float)
+    weights: Float[Array, " n"] = eqx.field(converter=as_float)
+
+    @property
+    def width(self) -> int:
+        """How many weights there are."""
+        return self.design.shape[1]
+
+    def summed(self) -> Statistics:
+        """The sums of the rows."""
+        weighted, real = self.design * self.weights[:, None], self.weights > 0
+        return Statistics(real.sum(), 0.0, weighted.T @ self.design, weighted.T @ self.y, self.weights @ self.y**2)
 
     def __add__(self, other: "Rows") -> "Rows":
-        return jax.tree.map(lambda a, b: jnp.concatenate([a, b]), self, other)
+        return jax.tree.map(lambda a, b: namespace(a, b).concatenate([a, b]), self, other)
 
 
 Seen = Statistics | Rows
@@ -104,33 +127,18 @@ def read_chunks(
         raise DataError("the iterable of chunks was empty; a generator can be used only once: pass a fresh one")
 
 
-@eqx.filter_jit
-def _expand(features: Features, x: Array) -> Array:
-    return features(x)
-
-
-def expand(features: Features, x: Array | np.ndarray) -> Any:
-    """φ(x), compiled once per bucket of rows; NumPy where x is."""
-    if is_traced(x, features):
-        return features(jnp.asarray(x))
-    if isinstance(features, Affine) and features.is_identity:
-        return x
-    phi = by_bucket(lambda rows, f: _expand(f, rows), x, features)
-    return phi if is_traced(phi) else np.asarray(phi)
-
-
-def design(features: Features, x: Array | np.ndarray, intercept: bool) -> Array:
+def design(features: Features, x: Float[Array, "n d"], intercept: bool) -> Float[Array, "n q"]:
     """The design matrix Φ̃: feature rows, with a column of ones in front where there is an intercept."""
-    phi = expand(features, x)
+    phi = features(x)
     if not intercept:
         return phi
-    xp = jnp if is_traced(phi) else np
+    xp = namespace(phi)
     return xp.concatenate([xp.ones((phi.shape[0], 1)), phi], axis=1)
 
 
 def moments(phi: ArrayLike, y: ArrayLike, weights: ArrayLike, intercept: bool) -> Statistics:
     """The statistics of one block of feature rows; the column of ones is never formed."""
-    xp = jnp if is_traced(phi, y, weights) else np
+    xp = namespace(phi, y, weights)
     n = phi.shape[0]
     w, log_weight = (xp.ones(n), 0.0) if weights is None else (weights, xp.log(weights).sum())
     # root.T @ root with the very same array is a symmetric rank-k update in NumPy: half the work.
@@ -142,8 +150,7 @@ def moments(phi: ArrayLike, y: ArrayLike, weights: ArrayLike, intercept: bool) -
     if intercept:
         gram = xp.block([[xp.reshape(w.sum(), (1, 1)), column[None, :]], [column[:, None], gram]])
         cross = xp.concatenate([xp.reshape(weighted_y.sum(), (1,)), cross])
-    values = (float(n), log_weight, gram, cross, weighted_y @ y)
-    return Statistics(*(jnp.asarray(v, dtype=float) for v in values))
+    return Statistics(float(n), log_weight, gram, cross, weighted_y @ y)
 
 
 def collect(features: Features, chunks: Iterable[Chunk], reference: ArrayLike, intercept: bool) -> Statistics:
@@ -157,8 +164,8 @@ def collect(features: Features, chunks: Iterable[Chunk], reference: ArrayLike, i
         for start in range(0, chunk.x.shape[0], step):
             cut = slice(start, start + step)
             w = None if chunk.weights is None else chunk.weights[cut]
-            y = chunk.y[cut] - (reference if is_traced(chunk, reference) else np.asarray(reference))
-            part = moments(expand(features, chunk.x[cut]), y, w, intercept)
+            y = chunk.y[cut] - reference
+            part = moments(features(chunk.x[cut]), y, w, intercept)
             _check_finite(part, chunk)
             total = part if total is None else total + part
     assert total is not None  # read_chunks refuses empty data
@@ -181,7 +188,7 @@ def collect_standardized(chunks: Iterable[Chunk], intercept: bool) -> tuple[Affi
         _check_finite(part, chunk)
         total = part if total is None else total + part
     assert total is not None
-    gram, cross, square = np.asarray(total.gram), np.asarray(total.cross), float(total.square)
+    gram, cross, square = total.gram, total.cross, float(total.square)
     weight = gram[0, 0]
     x_mean, y_mean = gram[0, 1:] / weight, cross[0] / weight
     centred = gram[1:, 1:] - weight * np.outer(x_mean, x_mean)
@@ -198,14 +205,14 @@ def collect_standardized(chunks: Iterable[Chunk], intercept: bool) -> tuple[Affi
     full_gram[0, 0] = weight
     full_gram[1:, 1:] = centred / np.outer(scale, scale)
     full_cross = np.concatenate([[0.0], (cross[1:] - x_mean * cross[0]) / scale])
-    sums = (jnp.asarray(v) for v in (full_gram, full_cross, weight * y_variance))
-    return Affine(shift=shift, scale=scale), offset + y_mean, y_variance, Statistics(total.n, total.log_weight, *sums)
+    sums = Statistics(total.n, total.log_weight, full_gram, full_cross, weight * y_variance)
+    return Affine(shift=shift, scale=scale), offset + y_mean, y_variance, sums
 
 
 def _scaled_only(
     total: Statistics, pilot: np.ndarray | None, scale: np.ndarray, offset: float, y_mean: float, y_variance: float
 ) -> tuple[Affine, float, float, Statistics]:
-    gram, cross = np.asarray(total.gram), np.asarray(total.cross)
+    gram, cross = total.gram, total.cross
     back = np.zeros(len(scale)) if pilot is None else pilot
     weight, column = gram[0, 0], gram[0, 1:]
     raw_gram = gram[1:, 1:] + np.outer(back, column) + np.outer(column, back) + weight * np.outer(back, back)
@@ -213,8 +220,7 @@ def _scaled_only(
     raw_square = float(total.square) + 2 * offset * cross[0] + weight * offset**2
     size = np.sqrt(np.diag(raw_gram) / weight)
     size = np.where(size > 0, size, 1.0)
-    sums = (jnp.asarray(v) for v in (raw_gram / np.outer(size, size), raw_cross / size, raw_square))
-    statistics = Statistics(total.n, total.log_weight, *sums)
+    statistics = Statistics(total.n, total.log_weight, raw_gram, raw_cross, raw_square).scaled(1 / size)
     return Affine(shift=np.zeros(len(size)), scale=size), 0.0, y_variance + (offset + y_mean) ** 2, statistics
 
 
@@ -227,6 +233,6 @@ def _pilot(x: ArrayLike) -> np.ndarray | None:
 
 
 def _check_finite(statistics: Statistics, chunk: Chunk) -> None:
-    if not is_traced(statistics) and not bool(np.all(np.isfinite(np.asarray(statistics.gram)))):
+    if not is_traced(statistics) and not np.all(np.isfinite(statistics.gram)):
         chunk.verify()
         raise DataError("the squares of the features overflow; rescale X so that its values are below 1e150")

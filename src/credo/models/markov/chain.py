@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
 from scipy.special import xlogy
 
-from credo.core.arrays import Array, put
+from credo.core.arrays import Array, as_float
 from credo.core.checks import ArrayLike, check_probabilities, check_table
 from credo.core.errors import DataError, RepairedWarning
 from credo.core.padding import bucket
@@ -31,20 +31,20 @@ class MarkovChain(eqx.Module):
     `states` names them (0 … k - 1 where it is None); `start` is where the chain begins, a state or probabilities.
     """
 
-    transition: Float[Array, "k k"]
-    start: Float[Array, " k"] | None
+    transition: Float[np.ndarray, "k k"] = eqx.field(converter=as_float)
+    start: Float[np.ndarray, " k"] | None
     states: Names = eqx.field(static=True)
 
     def __init__(self, transition: ArrayLike, states: object = None, start: object = None) -> None:
-        table = np.asarray(check_table(transition, "transition"))
+        table = check_table(transition, "transition")
         k, columns = table.shape
         if k != columns:
             raise DataError(f"transition must be square, one row and one column for each state, found {table.shape}")
         self.states = counting.name_states(k if states is None else states)
         if len(self.states) != k:
             raise DataError(f"states must name the {k} states of transition, found {len(self.states)} names")
-        self.transition = put(_check_rows(table, self.states))
-        self.start = None if start is None else put(_distribution(start, self.states))
+        self.transition = _check_rows(table, self.states)
+        self.start = None if start is None else _distribution(start, self.states)
 
     @classmethod
     def fit(cls, sequences: ArrayLike, order: int = 1, states: object = None) -> "MarkovChain":
@@ -114,15 +114,15 @@ class MarkovChain(eqx.Module):
                 f"the chain has {len(closed)} closed classes, and a stationary distribution on each: {found}; "
                 "stationary(all=True) gives them"
             )
-        p = np.asarray(self.transition)
+        p = self.transition
         out = np.zeros((len(closed), len(p)))
         for row, part in zip(out, closed, strict=True):
             row[part.members] = stationary_of(p[np.ix_(part.members, part.members)])
-        return put(out if all else out[0])
+        return out if all else out[0]
 
     def balance_gap(self) -> float:
         """maxᵢⱼ |πᵢPᵢⱼ - πⱼPⱼᵢ|: how far the flows between two states are from being in balance."""
-        flow = np.asarray(self.stationary())[:, None] * np.asarray(self.transition)
+        flow = self.stationary()[:, None] * self.transition
         return float(np.abs(flow - flow.T).max())
 
     def is_reversible(self, tolerance: float = 1e-12) -> bool:
@@ -136,11 +136,11 @@ class MarkovChain(eqx.Module):
                 f"only an irreducible chain can be run backwards, found {len(self._parts())} communicating classes; "
                 "see .classes()"
             )
-        pi = np.asarray(self.stationary())
+        pi = self.stationary()
         if pi.min() <= 0:
             state = self.states[int(np.argmin(pi))]
             raise DataError(f"the stationary probability of {state!r} is below 1e-308: it has no past to return to")
-        flow = pi[:, None] * np.asarray(self.transition)
+        flow = pi[:, None] * self.transition
         return MarkovChain(flow.T / flow.sum(0)[:, None], self.states)
 
     def mixing_time(self, epsilon: ArrayLike = 0.25) -> int:
@@ -151,7 +151,7 @@ class MarkovChain(eqx.Module):
         if not self.is_ergodic:
             why = f"its period is {self.period()}" if self.is_irreducible else "it is reducible"
             raise DataError(f"only an ergodic chain forgets where it started, found that {why}; see .classes()")
-        return long_run.mixing_steps(np.asarray(self.transition), np.asarray(self.stationary()), bound)
+        return long_run.mixing_steps(self.transition, self.stationary(), bound)
 
     def relaxation_time(self) -> float:
         """1/(1 - |λ₂|) for the second-largest eigenvalue modulus |λ₂|; infinite where the start is never forgotten.
@@ -160,7 +160,7 @@ class MarkovChain(eqx.Module):
         """
         if len(self._closed()) > 1 or not self.is_aperiodic:
             return float("inf")
-        gap = 1 - long_run.second_modulus(np.asarray(self.transition))
+        gap = 1 - long_run.second_modulus(self.transition)
         return 1 / gap if gap > 0 else float("inf")
 
     # ── from a start to a target
@@ -168,7 +168,7 @@ class MarkovChain(eqx.Module):
     def distribution(self, t: int, start: object = None) -> Float[Array, " k"]:
         """The probabilities of the states after t steps, start · Pᵗ; see `simulate` for `start`."""
         steps = counting.check_whole(t, "t", 0, "whole number of steps")
-        return put(long_run.advance(self._start(start), np.asarray(self.transition), steps))
+        return long_run.advance(self._start(start), self.transition, steps)
 
     def hitting_times(self, target: ArrayLike) -> Float[Array, " k"]:
         """The expected steps from each state to `target` (a state, or several): h = 1 + Ph outside of it, 0 in it.
@@ -180,24 +180,24 @@ class MarkovChain(eqx.Module):
         goal[[counting.index_of(s, self.states, "target") for s in ([target] if single else target)]] = True
         if not goal.any():
             raise DataError("target is empty; pass a state or several")
-        p = np.asarray(self.transition)
+        p = self.transition
         sure = structure.surely_reaching(p, goal)
         away = np.flatnonzero(sure & ~goal)
         out = np.where(sure, 0.0, np.inf)
         leaving = p[np.ix_(away, goal.nonzero()[0])].sum(1)
         out[away] = expected_sums(p[np.ix_(away, away)], leaving, np.ones((len(away), 1)))[:, 0]
-        return put(out)
+        return out
 
     def absorption(self) -> Float[Array, "k c"]:
         """The probabilities of ending in each closed class (the columns, as in `classes`), from each state."""
-        p, closed = np.asarray(self.transition), self._closed()
+        p, closed = self.transition, self._closed()
         out = np.zeros((len(p), len(closed)))
         for column, part in enumerate(closed):
             out[part.members, column] = 1.0
         passing = np.flatnonzero(out.sum(1) == 0)
         entering = np.stack([p[np.ix_(passing, part.members)].sum(1) for part in closed], axis=1)
         out[passing] = expected_sums(p[np.ix_(passing, passing)], entering.sum(1), entering)
-        return put(out)
+        return out
 
     # ── paths
 
@@ -207,24 +207,24 @@ class MarkovChain(eqx.Module):
         `start` is a state or probabilities; where it is None, the chain's own, else the stationary distribution.
         """
         length, paths = counting.check_whole(n, "n", 1), counting.check_whole(chains, "chains", 1)
-        first, steps = _cumulative(self._start(start)), _cumulative(np.asarray(self.transition))
-        codes = np.asarray(_paths(jr.key(seed), put(first), put(steps), bucket(length), paths))[:, :n]
+        first, steps = _cumulative(self._start(start)), _cumulative(self.transition)
+        codes = np.asarray(_paths(jr.key(seed), first, steps, bucket(length), paths))[:, :n]
         return counting.names_array(self.states)[codes if chains > 1 else codes[0]]
 
     def log_prob(self, sequences: ArrayLike) -> float:
         """log p of one or several sequences: Σₜ log P(xₜ, xₜ₊₁), and log start(x₁) where the chain has a start."""
         encoded = counting.encode(sequences, self.states)
         counts = counting.count_transitions(encoded, len(self.states), 1)
-        total = float(xlogy(counts, np.asarray(self.transition)).sum())
+        total = float(xlogy(counts, self.transition).sum())
         if self.start is not None:
             with np.errstate(divide="ignore"):
-                total += float(np.log(np.asarray(self.start)[encoded.first]).sum())
+                total += float(np.log(self.start[encoded.first]).sum())
         return total
 
     # ── inside
 
     def _parts(self) -> tuple[structure.Part, ...]:
-        return structure.communicating(np.asarray(self.transition))
+        return structure.communicating(self.transition)
 
     def _closed(self) -> list[structure.Part]:
         return [part for part in self._parts() if part.closed]
@@ -236,10 +236,10 @@ class MarkovChain(eqx.Module):
         if start is not None:
             return _distribution(start, self.states)
         if self.start is not None:
-            return np.asarray(self.start)
+            return self.start
         if len(self._closed()) > 1:
             raise DataError(f"start is missing, and the chain has no single long run; pass one of {show(self.states)}")
-        return np.asarray(self.stationary())
+        return self.stationary()
 
 
 def unfold(table: Float[np.ndarray, "r k"], states: Names, order: int) -> tuple[np.ndarray, Names]:

@@ -4,19 +4,18 @@ Sequences come as people have them: one or several, of whole numbers or of names
 Inside, a state is its index among the names and nothing loops over time.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from credo.core.arrays import is_traced
+from credo.core.arrays import Array, is_traced
 from credo.core.checks import ArrayLike
 from credo.core.errors import DataError
 
-Names = tuple[Any, ...]
+Name: TypeAlias = "str | int | tuple[Name, ...]"
+Names = tuple[Name, ...]
 """The states by name: all text, all whole numbers, or all tuples (the memory of a chain of higher order)."""
 
 LARGEST_TABLE = 25_000_000
@@ -54,7 +53,7 @@ def name_states(states: object) -> Names:
     return names
 
 
-def _plain(value: object) -> Any:
+def _plain(value: object) -> Name:
     """A name as Python's own str, int or tuple of such, so that it can be compared, hashed and saved."""
     plain = value.item() if isinstance(value, np.generic) else value
     if isinstance(plain, str):
@@ -66,13 +65,13 @@ def _plain(value: object) -> Any:
     raise DataError(f"the name of a state must be text or a whole number, found {plain!r}; name the states by text")
 
 
-def show(names: Iterable[Any]) -> str:
+def show(names: Iterable[object]) -> str:
     """Names for a message, the first ten of them."""
     known = [repr(name) for name in names]
     return ", ".join(known[:10]) + (f", … ({len(known)} in all)" if len(known) > 10 else "")
 
 
-def names_array(states: Names) -> np.ndarray:
+def names_array(states: tuple[object, ...]) -> np.ndarray:
     """The names as a vector that indices can pick from."""
     if not isinstance(states[0], tuple):
         return np.array(states)
@@ -92,9 +91,9 @@ def is_state(value: object, states: Names) -> bool:
     return _lookup(dict.fromkeys(states, 0), value) == 0
 
 
-def _lookup(index: dict[Any, int], value: object) -> int:
+def _lookup(index: Mapping[Name, int], value: object) -> int:
     try:
-        return index.get(value, -1)
+        return index.get(value, -1)  # type: ignore[call-overload]
     except TypeError:  # not hashable, so no name
         return -1
 
@@ -109,7 +108,7 @@ def read_sequences(data: ArrayLike, states: Names | None = None, name: str = "se
     if isinstance(data, str):
         return [_vector(list(data), name)]
     raw = data.to_numpy() if hasattr(data, "to_numpy") else data
-    if isinstance(raw, np.ndarray | jax.Array) and np.asarray(raw).dtype.kind != "O":
+    if isinstance(raw, Array) and np.asarray(raw).dtype.kind != "O":
         array = np.asarray(raw)
         if array.ndim not in (1, 2) or array.size == 0:
             raise DataError(f"{name} must be one sequence or a table of them, found shape {array.shape}")
@@ -134,7 +133,7 @@ def is_single(data: ArrayLike, states: Names) -> bool:
 def _is_sequence(item: object, states: Names | None) -> bool:
     if isinstance(item, tuple):
         return states is None or not is_state(item, states)
-    return not isinstance(item, str) and (isinstance(item, Sequence | np.ndarray | jax.Array) or hasattr(item, "iloc"))
+    return not isinstance(item, str) and (isinstance(item, Sequence | Array) or hasattr(item, "iloc"))
 
 
 def _vector(item: object, name: str) -> np.ndarray:
@@ -202,10 +201,10 @@ def check_order(order: object, k: int, least: int) -> int:
     return o
 
 
-def context_index(contexts: Int[np.ndarray | jax.Array, "*m o"], k: int) -> Int[jax.Array, "*m"]:
+def context_index(contexts: Int[Array, "*m o"], k: int) -> Int[Array, "*m"]:
     """The row of the table for each memory of o states, the most recent last: Σⱼ cⱼ k^(o - 1 - j)."""
     powers = k ** np.arange(contexts.shape[-1] - 1, -1, -1)
-    return jnp.sum(jnp.asarray(contexts) * powers, axis=-1)
+    return (contexts * powers).sum(-1)
 
 
 def count_transitions(encoded: Encoded, k: int, order: int) -> Float[np.ndarray, "r k"]:

@@ -5,16 +5,13 @@ transitions to the rows. MacKay & Peto (1995), "A hierarchical Dirichlet languag
 """
 
 from collections.abc import Iterable
-from typing import Any
 
 import equinox as eqx
-import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jax.scipy import special
 from jaxtyping import Float, Int, PRNGKeyArray
 
-from credo.core.arrays import Array, as_float, is_traced, put
+from credo.core.arrays import Array, as_float, host, is_traced, namespace
 from credo.core.checks import ArrayLike
 from credo.core.errors import DataError
 from credo.core.params import positive
@@ -24,6 +21,7 @@ from credo.core.pytrees import changed
 from credo.core.special import log_rising
 from credo.models.conjugate.base import Conjugate, Statistics, check_parameter
 from credo.models.conjugate.binary import beta_interval
+from credo.models.conjugate.categorical import expected_die, log_dirichlet
 from credo.models.markov import counting
 from credo.models.markov.chain import MarkovChain, unfold
 from credo.models.markov.counting import Encoded, Names
@@ -75,8 +73,8 @@ class MarkovSequence(Conjugate):
         self.order = counting.check_order(order, k, least=0)
         shape = (k**self.order, k)
         self.concentration = as_float(concentration)
-        self.counts = put(np.zeros(shape)) if counts is None else as_float(counts)
-        self.last = put(np.full(self.order, UNKNOWN)) if last is None else jnp.asarray(last, dtype=int)
+        self.counts = np.zeros(shape) if counts is None else as_float(counts)
+        self.last = np.full(self.order, UNKNOWN) if last is None else host(last)
         if self.concentration.shape not in ((), (k,), shape):
             raise DataError(
                 f"concentration must be one number, {k} of them (one for each state) or a table of shape {shape}, "
@@ -92,7 +90,7 @@ class MarkovSequence(Conjugate):
     @property
     def strength(self) -> Float[Array, " r"]:
         """Aᵣ = Σⱼ αᵣⱼ, how many (pseudo-)observations the belief about each row is worth."""
-        return jnp.sum(self.alpha, axis=-1)
+        return self.alpha.sum(-1)
 
     @property
     def estimate(self) -> Float[Array, "r k"]:
@@ -104,14 +102,13 @@ class MarkovSequence(Conjugate):
         codes, lengths = counting.encode(sequences, self.states)
         given = 0
         if continued:
-            before = np.asarray(self.last)[np.asarray(self.last) != UNKNOWN]
+            before = self.last[self.last != UNKNOWN]
             given = len(before)
             codes, lengths = np.concatenate([before, codes]), lengths + given * (np.arange(len(lengths)) == 0)
         counts = counting.count_transitions(Encoded(codes, lengths), len(self.states), self.order)
         tail = codes[len(codes) - min(self.order, int(lengths[-1])) :]
         last = np.concatenate([np.full(self.order - len(tail), UNKNOWN), tail])
-        starts = np.asarray(np.minimum(lengths, self.order).sum() - given, dtype=float)
-        return TransitionCounts(put(counts), put(starts), put(last))
+        return TransitionCounts(counts, np.minimum(lengths, self.order).sum() - given, last)
 
     def condition_on(self, statistics: TransitionCounts) -> "MarkovSequence":
         """Dirichlet(αᵣ + nᵣ) for each row."""
@@ -121,12 +118,12 @@ class MarkovSequence(Conjugate):
     def evidence_of(self, statistics: TransitionCounts) -> Array:
         """Σᵣ log B(αᵣ + nᵣ)/B(αᵣ) - (number of starting states) log k."""
         n = statistics.counts
-        rows = jnp.sum(log_rising(self.alpha, n), axis=-1) - log_rising(self.strength, jnp.sum(n, axis=-1))
-        return jnp.sum(rows) - statistics.starts * jnp.log(len(self.states))
+        rows = log_rising(self.alpha, n).sum(-1) - log_rising(self.strength, n.sum(-1))
+        return rows.sum() - statistics.starts * np.log(len(self.states))
 
     def unconditioned(self) -> "MarkovSequence":
         """As before any data."""
-        return changed(self, counts=jnp.zeros_like(self.counts), last=jnp.full_like(self.last, -1))
+        return changed(self, counts=np.zeros(self.counts.shape), last=np.full(self.order, UNKNOWN))
 
     def predict(self, context: object = None) -> Categorical:
         """The next state after `context`, Categorical(αᵣ/Aᵣ); E[H[θᵣ]] = ψ(Aᵣ + 1) - Σⱼ αᵣⱼ/Aᵣ ψ(αᵣⱼ + 1).
@@ -135,28 +132,24 @@ class MarkovSequence(Conjugate):
             context: the last `order` states, the most recent last, or a table of m such rows; for order 1 a state or
                 a vector of m. None is where the last sequence ended.
         """
-        alpha = self.alpha[self._rows(context)]
-        total = jnp.sum(alpha, axis=-1)
-        probs = alpha / total[..., None]
-        noise = special.digamma(total + 1) - jnp.sum(probs * special.digamma(alpha + 1), axis=-1)
-        return Categorical(probs, noise)
+        return expected_die(self.alpha[self._rows(context)])
 
-    def predict_at(self, theta: Float[Array, "r k"], context: Any = None) -> Categorical:
+    def predict_at(self, theta: Float[Array, "r k"], context: object = None) -> Categorical:
         """The next state after `context` where the probabilities are known."""
         return Categorical.certain(theta[self._rows(context)])
 
     def chain(self) -> MarkovChain:
         """The chain with the expected probabilities; for a higher order, on the tuples of `order` states."""
-        return self._chain(np.asarray(self.estimate))
+        return self._chain(self.estimate)
 
     def sample_chains(self, n: int = 1, *, seed: int = 0) -> list[MarkovChain]:
         """n chains drawn from the belief: what is true of all of them is believed."""
-        return [self._chain(table) for table in np.asarray(self.sample_parameters(n, seed=seed))]
+        return [self._chain(table) for table in self.sample_parameters(n, seed=seed)]
 
     def mode(self) -> Float[Array, "r k"]:
         """(αᵣⱼ - 1)/(Aᵣ - k); there is no mode where an αᵣⱼ < 1 or all of a row are 1."""
         excess = self.strength - len(self.states)
-        if not is_traced(excess) and not bool(jnp.all(self.alpha >= 1) & jnp.all(excess > 0)):
+        if not is_traced(excess) and not (np.all(self.alpha >= 1) and np.all(excess > 0)):
             raise DataError(
                 "the belief has no mode: every row needs all alpha ≥ 1 and one > 1; use .estimate (the mean), "
                 "or a concentration > 1"
@@ -165,24 +158,19 @@ class MarkovSequence(Conjugate):
 
     def log_prob(self, theta: ArrayLike) -> Array:
         """Σᵣ log Dirichlet(θᵣ | αᵣ) for a table θ of the shape of `counts`; -inf where a row is not a distribution."""
-        t = jnp.asarray(theta, float)
-        inside = jnp.all(t >= 0) & jnp.all(jnp.abs(jnp.sum(t, axis=-1) - 1) < 1e-8)
-        log_normalizer = jnp.sum(special.gammaln(self.alpha)) - jnp.sum(special.gammaln(self.strength))
-        density = jnp.sum(special.xlogy(self.alpha - 1, jnp.maximum(t, 0.0))) - log_normalizer
-        return jnp.where(inside, density, -jnp.inf)
+        return log_dirichlet(self.alpha, as_float(theta)).sum()
 
     def credible_interval(self, level: ArrayLike = 0.95) -> Interval:
         """The central intervals that each hold θᵣⱼ ~ Beta(αᵣⱼ, Aᵣ - αᵣⱼ) with probability `level`."""
         check_levels(level, "level")
-        alpha = np.asarray(self.alpha)
-        if alpha.shape[1] == 1:
-            return Interval(jnp.ones(alpha.shape), jnp.ones(alpha.shape))
-        return beta_interval(alpha, alpha.sum(1, keepdims=True) - alpha, level)
+        if len(self.states) == 1:
+            return Interval(np.ones(self.alpha.shape), np.ones(self.alpha.shape))
+        return beta_interval(self.alpha, self.strength[:, None] - self.alpha, level)
 
     def _most_likely(self, statistics: TransitionCounts) -> Array:
         """Relative frequencies; uniform for a row that the data do not visit."""
-        visits = jnp.sum(statistics.counts, axis=-1, keepdims=True)
-        return jnp.where(visits > 0, statistics.counts / jnp.maximum(visits, 1.0), 1 / len(self.states))
+        visits, xp = statistics.counts.sum(-1, keepdims=True), namespace(statistics)
+        return xp.where(visits > 0, statistics.counts / xp.maximum(visits, 1.0), 1 / len(self.states))
 
     def _draw_parameters(self, key: PRNGKeyArray) -> Array:
         return jr.dirichlet(key, self.alpha)
@@ -192,10 +180,10 @@ class MarkovSequence(Conjugate):
         rows = np.broadcast_to(table, (k, k)) if self.order == 0 else table
         return MarkovChain(*unfold(rows / rows.sum(1, keepdims=True), self.states, max(self.order, 1)))
 
-    def _rows(self, context: ArrayLike) -> Any:
+    def _rows(self, context: ArrayLike) -> Int[Array, "*m"]:
         """The row of the table for each context."""
         if context is None or self.order == 0:
-            if not is_traced(self.last) and np.any(np.asarray(self.last) == UNKNOWN):
+            if not is_traced(self.last) and np.any(self.last == UNKNOWN):
                 raise DataError(
                     f"context is missing: the belief has not seen {self.order} successive states yet; pass the states "
                     "that come before the one to predict"

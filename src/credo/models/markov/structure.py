@@ -3,18 +3,20 @@
 Norris (1997), "Markov Chains", sections 1.2 and 1.8; Levin & Peres (2017), section 1.3.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components, shortest_path
 
+from credo.models.markov.counting import Names
+
 
 class StateClass(NamedTuple):
     """States that reach each other. A closed class is never left: its states are recurrent, others are transient."""
 
-    states: tuple[Any, ...]
+    states: Names
     closed: bool
     period: int
     """The greatest common divisor of the lengths of its loops; 0 for a state that is never seen again."""
