@@ -6,14 +6,23 @@ nothing is found out by trying. Each says in words what it is, for refusals (`de
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
 from credo.core.arrays import Array
+from credo.core.belief import Belief
+from credo.core.checks import ArrayLike
 from credo.core.errors import DataError
+from credo.core.params import Prior
+from credo.core.predictive import Predictive
+
+S = TypeVar("S")
+"""What a belief keeps of the data."""
+E = TypeVar("E")
+"""Expected statistics."""
 
 
 class Ability(eqx.Module):
@@ -23,49 +32,49 @@ class Ability(eqx.Module):
     """What a belief with it has, as in "it needs …"."""
 
 
-class HasLogDensity(Ability):
+class HasLogDensity(Ability, Generic[S]):
     """log p(data, θ) of the unknown numbers θ, for methods that approximate any log density."""
 
     in_words: ClassVar[str] = "a log density of its unknown numbers"
 
     @abstractmethod
-    def target(self, statistics: Any, priors: Any = None) -> Any:
+    def target(self, statistics: S, priors: dict[str, Prior] | None = None) -> Any:
         """log p(data, θ) as an `infer.Target`; `priors` by path make hyperparameters unknown, too."""
 
     @abstractmethod
-    def given(self, posterior: Any, statistics: Any) -> Any:
+    def given(self, posterior: Any, statistics: S) -> Belief:
         """The belief with what a method found about θ."""
 
 
-class HasRows(Ability):
+class HasRows(Ability, Generic[S]):
     """log p(θ) and one log p(rowᵢ | θ) for each row, for methods that look at a few rows at a time."""
 
     in_words: ClassVar[str] = "a log likelihood that is a sum over rows"
 
     @abstractmethod
-    def row_density(self, statistics: Any) -> tuple[Any, tuple[Any, ...]]:
+    def row_density(self, statistics: S) -> tuple[Any, tuple[Array, ...]]:
         """The prior and the likelihood of rows as an `infer.rows.RowDensity`, and the columns of the rows."""
 
     @abstractmethod
-    def given(self, posterior: Any, statistics: Any) -> Any:
+    def given(self, posterior: Any, statistics: S) -> Belief:
         """The belief with what a method found about θ."""
 
 
-class HasExpectations(Ability):
+class HasExpectations(Ability, Generic[S, E]):
     """Hidden variables z with closed-form E- and M-steps, for `EM`."""
 
     in_words: ClassVar[str] = "hidden variables with closed-form expectations"
 
     @abstractmethod
-    def expect(self, statistics: Any) -> tuple[Any, Float[Array, ""]]:
+    def expect(self, statistics: S) -> tuple[E, Float[Array, ""]]:
         """Expected statistics of (x, z) under p(z | x, θ), and log p(x | θ); traceable."""
 
     @abstractmethod
-    def maximize(self, expected: Any, fixed: tuple[str, ...] = ()) -> Any:
+    def maximize(self, expected: E, fixed: tuple[str, ...] = ()) -> Belief:
         """argmax_θ E[log p(x, z | θ)] + log p(θ) of what is not `fixed`; traceable."""
 
     @abstractmethod
-    def restart(self, statistics: Any, seed: int) -> Any:
+    def restart(self, statistics: S, seed: int) -> Belief | None:
         """Another starting point; None where the user gave the start."""
 
 
@@ -75,15 +84,15 @@ class HasPointEstimates(Ability):
     in_words: ClassVar[str] = "closed-form point estimates"
 
     @abstractmethod
-    def maximum_likelihood(self, *data: Any, **options: Any) -> Any:
+    def maximum_likelihood(self, *data: Any, **options: Any) -> Belief:
         """argmax p(data | θ)."""
 
     @abstractmethod
-    def maximum_a_posteriori(self, *data: Any, **options: Any) -> Any:
+    def maximum_a_posteriori(self, *data: Any, **options: Any) -> Belief:
         """argmax p(data | θ) p(θ)."""
 
     @abstractmethod
-    def plug_in(self, *data: Any, **options: Any) -> Any:
+    def plug_in(self, *data: Any, **options: Any) -> Belief:
         """E[θ | data], as if it were known."""
 
 
@@ -93,7 +102,7 @@ class LeavesOneOut(Ability):
     in_words: ClassVar[str] = "a closed form of leaving each row out"
 
     @abstractmethod
-    def leave_one_out(self, *data: Any, **options: Any) -> Any:
+    def leave_one_out(self, *data: Any, **options: Any) -> Predictive:
         """The prediction of each row from all others."""
 
 
@@ -103,7 +112,7 @@ class HasCovariance(Ability):
     in_words: ClassVar[str] = "covariances between predictions"
 
     @abstractmethod
-    def covariance(self, x: Any, z: Any = None) -> Float[Array, "n m"]:
+    def covariance(self, x: ArrayLike, z: ArrayLike | None = None) -> Float[Array, "n m"]:
         """cov(f(x), f(z) | data)."""
 
 
@@ -137,7 +146,7 @@ class PredictsJointly(Ability):
     """Whether `predict` takes the noise variance of each query."""
 
     @abstractmethod
-    def predict(self, x: Any, *, joint: bool = False) -> Any:
+    def predict(self, x: ArrayLike, *, joint: bool = False) -> Predictive:
         """The prediction of each query; with `joint`, of all of them together."""
 
 

@@ -11,33 +11,38 @@ so that a loop over hyperparameters passes over the data once.
 """
 
 from abc import abstractmethod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import equinox as eqx
 
-from credo.core.arrays import Array
+from credo.core.arrays import Array, host
 from credo.core.errors import DataError
 from credo.core.method import TakesMethods, check_using, methods_of
+from credo.core.params import Layout, Prior
 from credo.core.predictive import Predictive
 from credo.core.pytrees import changed
 
+B = TypeVar("B", bound="Belief")
+S = TypeVar("S")
+"""What a belief keeps of the data."""
 
-class Belief(eqx.Module, TakesMethods):
+
+class Belief(eqx.Module, TakesMethods, Generic[S]):
     """What is believed, before or after seeing data: prior and posterior are the same kind of thing."""
 
     from_data: ClassVar[tuple[str, ...]] = ()
     """The fields that hold what data said, None before any; empty where data change the prior's own numbers."""
 
     @abstractmethod
-    def statistics(self, *data: Any, **options: Any) -> Any:
+    def statistics(self, *data: Any, **options: Any) -> S:
         """What the data say to this belief: checked arrays, or sufficient statistics where they exist."""
 
     @abstractmethod
-    def condition_on(self, statistics: Any) -> Any:
+    def condition_on(self, statistics: S) -> Any:
         """Bayes' rule on `statistics`."""
 
     @abstractmethod
-    def evidence_of(self, statistics: Any) -> Array:
+    def evidence_of(self, statistics: S) -> Array:
         """log p(data | belief) from `statistics`; traceable."""
 
     @abstractmethod
@@ -68,11 +73,11 @@ class Belief(eqx.Module, TakesMethods):
         told = self.told(*data)
         return told.log_evidence_of(told.statistics(*data, **options))
 
-    def log_evidence_of(self, statistics: Any) -> Array:
+    def log_evidence_of(self, statistics: S) -> Array:
         """`evidence_of`, compiled."""
-        return _evidence(self, statistics)
+        return host(_evidence(self, statistics))
 
-    def unconditioned(self) -> Any:
+    def unconditioned(self: B) -> B:
         """The belief before any data, with the hyperparameters it has; the names of inputs and classes stay."""
         if not self.from_data:
             raise DataError(
@@ -80,23 +85,23 @@ class Belief(eqx.Module, TakesMethods):
             )
         return changed(self, **dict.fromkeys(self.from_data))
 
-    def learner(self, priors: dict[str, Any]) -> Any:
+    def learner(self, priors: dict[str, Prior]) -> Any:
         """The method that `learn` uses when the user names none; None leaves it to `learn`."""
         return None
 
-    def default_priors(self, statistics: Any) -> dict[str, Any]:
+    def default_priors(self, statistics: S) -> dict[str, Any]:
         """Weakly informative priors by path for `learn`, where the model has some."""
         return {}
 
-    def log_prior_of_parameters(self) -> Any:
+    def log_prior_of_parameters(self) -> Array | float:
         """log p(θ) of what is learned under the model's own priors, up to a constant; 0 where it has none."""
         return 0.0
 
-    def objective(self, slots: Any, statistics: Any, priors: Any) -> Any:
+    def objective(self, slots: Layout, statistics: S, priors: dict[str, Prior]) -> Any:
         """log p(data | θ) + log p(θ) of the unconstrained vector with its gradient; None leaves it to `learn`."""
         return None
 
-    def prepare(self, *data: Any, **options: Any) -> tuple[Any, Any]:
+    def prepare(self, *data: Any, **options: Any) -> tuple[Any, S]:
         """The belief with its data-driven choices made (scales, domains, starting values), and the statistics.
 
         `learn` begins with this; a belief that has nothing to choose is returned as it is.
@@ -105,5 +110,5 @@ class Belief(eqx.Module, TakesMethods):
 
 
 @eqx.filter_jit
-def _evidence(belief: Belief, statistics: Any) -> Array:
+def _evidence(belief: Belief[S], statistics: S) -> Array:
     return belief.evidence_of(statistics)

@@ -10,10 +10,10 @@ more than once.
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from credo.core.arrays import Array
 from credo.core.errors import DataError, FileError
 
 ROWS = 65_536
@@ -22,12 +22,12 @@ ROWS = 65_536
 class ArrayChunks:
     """Slices of a table and its outcomes; memory-mapped arrays are read as they are reached."""
 
-    def __init__(self, x: Any, y: Any, rows: int):
+    def __init__(self, x: Array, y: Array, rows: int):
         if len(x) != len(y):
             raise DataError(f"X and y must have the same number of rows, found {len(x)} and {len(y)}")
         self.x, self.y, self.rows = x, y, rows
 
-    def __iter__(self) -> Iterator[tuple[Any, Any]]:
+    def __iter__(self) -> Iterator[tuple[Array, Array]]:
         for start in range(0, len(self.x), self.rows):
             cut = slice(start, start + self.rows)
             yield self.x[cut], self.y[cut]
@@ -58,7 +58,12 @@ class ParquetChunks:
 
 
 def chunks(
-    source: Any, y: Any = None, *, target: str | None = None, columns: Sequence[str] | None = None, rows: int = ROWS
+    source: Array | str | os.PathLike[str],
+    y: Array | None = None,
+    *,
+    target: str | None = None,
+    columns: Sequence[str] | None = None,
+    rows: int = ROWS,
 ) -> ArrayChunks | ParquetChunks:
     """The rows of a table, `rows` at a time.
 

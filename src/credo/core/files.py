@@ -23,7 +23,6 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from credo.core.errors import FileError
@@ -35,7 +34,7 @@ VERSION = 2
 MEMBERS = ("manifest.json", "belief.json", "arrays.npz")
 
 
-def save(belief: Any, path: str | os.PathLike[str]) -> Path:
+def save(belief: object, path: str | os.PathLike[str]) -> Path:
     """Writes a belief (or any credo value) to `path`, which gets the ending `.credo` if it has none."""
     target = Path(path)
     target = target if target.suffix else target.with_suffix(".credo")
@@ -133,7 +132,7 @@ def _refuse_compressed(infos: Iterable[zipfile.ZipInfo], source: Path) -> None:
         raise FileError(f"{source} has compressed contents, which credo never writes")
 
 
-def _encode(value: Any, arrays: dict[str, np.ndarray], where: str) -> Any:
+def _encode(value: object, arrays: dict[str, np.ndarray], where: str) -> object:
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float) and not isinstance(value, np.generic):
@@ -144,12 +143,12 @@ def _encode(value: Any, arrays: dict[str, np.ndarray], where: str) -> Any:
             raise FileError(f"{where} is an array of {array.dtype}, which cannot be saved")
         name = f"a{len(arrays)}"
         arrays[name] = array
-        return {"array": name, "numpy": not isinstance(value, jax.Array)}
+        return {"array": name}
     cls = type(value)
     if _is_record(cls) or _is_named(cls):
         fields = {name: _encode(getattr(value, name), arrays, f"{where}.{name}") for name in _fields(cls)}
         return {"class": _name_of(cls, where), "fields": fields}
-    if type(value) in (tuple, list):
+    if isinstance(value, tuple | list) and type(value) in (tuple, list):
         kind = "tuple" if isinstance(value, tuple) else "list"
         return {kind: [_encode(v, arrays, f"{where}.{i}") for i, v in enumerate(value)]}
     if type(value) is dict and all(isinstance(k, str) for k in value):
@@ -166,8 +165,7 @@ def _decode(node: Any, arrays: dict[str, np.ndarray], own: dict[str, type]) -> A
     if not isinstance(node, dict):
         raise FileError(f"unexpected {type(node).__name__} in the file")
     if "array" in node:
-        array = arrays[node["array"]]
-        return array if node.get("numpy") else jnp.asarray(array)
+        return arrays[node["array"]]
     if "class" in node:
         cls = _find_class(node["class"], own)
         return _rebuild(cls, {name: _decode(value, arrays, own) for name, value in node["fields"].items()})
@@ -207,7 +205,7 @@ def _name_of(cls: type, where: str) -> str:
     return f"{cls.__module__}:{cls.__qualname__}"
 
 
-def _find_class(name: Any, own: dict[str, type]) -> type:
+def _find_class(name: object, own: dict[str, type]) -> type:
     cls = own.get(name) or savable_class(name) if isinstance(name, str) else None
     if cls is None or not (_is_record(cls) or _is_named(cls)):
         raise FileError(
@@ -216,14 +214,14 @@ def _find_class(name: Any, own: dict[str, type]) -> type:
     return cls
 
 
-def _rebuild(cls: type, fields: dict[str, Any]) -> Any:
+def _rebuild(cls: type, fields: dict[str, object]) -> object:
     expected = _fields(cls)
     wrong = sorted(set(expected).symmetric_difference(fields))
     if wrong:
         raise FileError(f"the fields of {cls.__name__} do not match this credo's: {', '.join(wrong)}")
     if _is_named(cls):
         return tuple.__new__(cls, [fields[name] for name in expected])
-    instance: Any = object.__new__(cls)
+    instance: object = object.__new__(cls)
     for name, value in fields.items():
         object.__setattr__(instance, name, value)
     return instance

@@ -7,14 +7,12 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 import equinox as eqx
-import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jax import lax
 from jaxtyping import Float, Key
 
 from credo.core import linalg
-from credo.core.arrays import Array
+from credo.core.arrays import Array, host, namespace
 from credo.core.errors import DataError
 from credo.core.special import LOG_2PI
 
@@ -34,7 +32,7 @@ class Gaussian(eqx.Module):
     @classmethod
     def standard(cls, d: int) -> "Gaussian":
         """N(0, I) in d dimensions."""
-        return cls(jnp.zeros(d), jnp.eye(d))
+        return cls(np.zeros(d), np.eye(d))
 
     @classmethod
     def from_precision(cls, mean: Float[Array, "d"], precision: Float[Array, "d d"]) -> "Gaussian":
@@ -49,12 +47,12 @@ class Gaussian(eqx.Module):
     @property
     def variance(self) -> Float[Array, "d"]:
         """The variance of each coordinate."""
-        return jnp.diagonal(self.covariance)
+        return namespace(self).diagonal(self.covariance)
 
     @property
     def std(self) -> Float[Array, "d"]:
         """The standard deviation of each coordinate."""
-        return jnp.sqrt(self.variance)
+        return namespace(self).sqrt(self.variance)
 
     def marginal(self, index: Index) -> "Gaussian":
         """The distribution of x[index]: N(μ[index], Σ[index, index])."""
@@ -84,7 +82,7 @@ class Gaussian(eqx.Module):
         cross = matrix @ self.covariance
         root = linalg.cholesky(cross @ matrix.T + noise, "covariance of the observation")
         gain = linalg.solve(root, cross).T
-        rest = jnp.eye(self.dimension, dtype=self.mean.dtype) - gain @ matrix
+        rest = np.eye(self.dimension, dtype=self.mean.dtype) - gain @ matrix
         covariance = rest @ self.covariance @ rest.T + gain @ noise @ gain.T
         return Gaussian(self.mean + gain @ (value - matrix @ self.mean), linalg.symmetric_part(covariance))
 
@@ -109,7 +107,7 @@ class Gaussian(eqx.Module):
         N(x|a, A) N(x|b, B) = Z N(x|c, C) with S = A + B, c = a + A S⁻¹(b - a), C = A - A S⁻¹ A = A S⁻¹ B
         and Z = N(a | b, S); only S must be invertible.
         """
-        posterior = self.observe(jnp.eye(self.dimension, dtype=self.mean.dtype), other.mean, other.covariance)
+        posterior = self.observe(np.eye(self.dimension, dtype=self.mean.dtype), other.mean, other.covariance)
         return posterior, Gaussian(other.mean, self.covariance + other.covariance).log_prob(self.mean)
 
     def log_prob(self, x: Float[Array, "*n d"]) -> Float[Array, "*n"]:
@@ -149,10 +147,10 @@ class Gaussian(eqx.Module):
     def draw(self, key: Key[Array, ""], n: int) -> Float[Array, "n d"]:
         """n draws μ + Lz with LLᵀ = Σ and z ~ N(0, I); a singular Σ gets the jitter of `linalg.cholesky`."""
         # Σ = 0 is a point mass, with no scale for a jitter to be relative to.
-        point = (self.covariance == 0).all()
-        root = linalg.cholesky(jnp.where(point, jnp.eye(self.dimension), self.covariance), "covariance")
-        z = jr.normal(key, (n, self.dimension), self.mean.dtype)
-        return self.mean + z @ jnp.where(point, 0.0, root).T
+        xp, point = namespace(self), (self.covariance == 0).all()
+        root = linalg.cholesky(xp.where(point, np.eye(self.dimension), self.covariance), "covariance")
+        z = host(jr.normal(key, (n, self.dimension), self.mean.dtype))
+        return self.mean + z @ xp.where(point, 0.0, root).T
 
     def draw_forward(self, key: Key[Array, ""], n: int) -> Float[Array, "n d"]:
         """n draws, one coordinate after the other from p(xᵢ | x₁…xᵢ₋₁), and no factorization.
@@ -160,20 +158,19 @@ class Gaussian(eqx.Module):
         Having drawn xᵢ, condition the rest on it: μ ← μ + Σ·ᵢ(xᵢ - μᵢ)/Σᵢᵢ, Σ ← Σ - Σ·ᵢΣᵢ·/Σᵢᵢ. A coordinate
         without variance left is known and takes its conditional mean.
         """
-        floor = self.dimension * jnp.finfo(self.mean.dtype).eps * self.variance
-
-        def draw(state: tuple[Array, Array], step: tuple[Array, Array]) -> tuple[tuple[Array, Array], Array]:
-            (means, covariance), (i, z) = state, step
+        xp, d = namespace(self), self.dimension
+        floor = d * np.finfo(self.mean.dtype).eps * self.variance
+        z = host(jr.normal(key, (d, n), self.mean.dtype))
+        means, covariance, values = xp.broadcast_to(self.mean, (n, d)), self.covariance, []
+        for i in range(d):
             variance = covariance[i, i]
             free = variance > floor[i]
-            value = means[:, i] + jnp.where(free, jnp.sqrt(jnp.maximum(variance, 0.0)), 0.0) * z
-            gain = jnp.where(free, covariance[:, i] / jnp.where(free, variance, 1.0), 0.0)
+            value = means[:, i] + xp.where(free, xp.sqrt(xp.maximum(variance, 0.0)), 0.0) * z[i]
+            gain = xp.where(free, covariance[:, i] / xp.where(free, variance, 1.0), 0.0)
             means = means + (value - means[:, i])[:, None] * gain
-            return (means, covariance - gain[:, None] * covariance[i]), value
-
-        start = (jnp.broadcast_to(self.mean, (n, self.dimension)), self.covariance)
-        z = jr.normal(key, (self.dimension, n), self.mean.dtype)
-        return lax.scan(draw, start, (jnp.arange(self.dimension), z))[1].T
+            covariance = covariance - gain[:, None] * covariance[i]
+            values.append(value)
+        return namespace(values).stack(values, axis=1)
 
     def _index(self, index: Index) -> np.ndarray:
         """The coordinates as non-negative integers, checked."""

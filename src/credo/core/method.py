@@ -20,18 +20,18 @@ class Method(ABC):
     """A way to learn, to condition or to plan. A frozen dataclass: hashable, equal by value and never falsy."""
 
     @abstractmethod
-    def serves(self, subject: Any, verb: str) -> bool:
+    def serves(self, subject: object, verb: str) -> bool:
         """Whether a belief (or a problem) can be given to `verb` with this method."""
 
     @abstractmethod
-    def needs_of(self, subject: Any, verb: str) -> str:
+    def needs_of(self, subject: object, verb: str) -> str:
         """What it would take, in words, where it does not serve."""
 
 
 class TakesMethods:
     """What can be given to a verb with a method."""
 
-    def recipients(self, verb: str) -> Sequence[Any]:
+    def recipients(self, verb: str) -> Sequence[object]:
         """Whom the method is handed to: itself, or its parts."""
         return (self,)
 
@@ -73,13 +73,14 @@ def methods_of(subject: object, verb: str) -> list[type[Method]]:
     return [cls for cls in dict.fromkeys(_descendants(Method)) if _serves(_blank(cls), subject, verb)]
 
 
-def _descendants(cls: Any) -> Iterator[type[Method]]:
+def _descendants(cls: type) -> Iterator[type[Method]]:
+    each: type
     for each in cls.__subclasses__():
         if not each.__name__.startswith("_") and "__dataclass_params__" in vars(each) and not isabstract(each):
             yield each
         yield from _descendants(each)
 
 
-def _blank(cls: type[Method]) -> Any:
+def _blank(cls: type[Method]) -> Method:
     """An instance without its settings: what a method serves follows from its class."""
     return object.__new__(cls)

@@ -1,13 +1,12 @@
 """Rows padded to a *bucket*, so that data that grow by a row at a time reuse compiled code."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from credo.core.arrays import is_traced, put
+from credo.core.arrays import Array, is_traced, namespace, put
 
 T = TypeVar("T")
 
@@ -33,23 +32,23 @@ def bucket(n: int) -> int:
     return size
 
 
-def pad_rows(x: Any, length: int, fill: float = 0.0) -> Any:
+def pad_rows(x: Array, length: int, fill: float = 0.0) -> Array:
     """x with rows of `fill` appended up to `length`."""
     missing = length - x.shape[0]
     if missing == 0:
         return x
-    xp = jnp if is_traced(x) else np
+    xp = namespace(x)
     return xp.concatenate([x, xp.full((missing, *x.shape[1:]), fill, dtype=x.dtype)])
 
 
-def padded(*arrays: Any) -> tuple[Any, ...]:
+def padded(*arrays: Array) -> tuple[Array, ...]:
     """The arrays padded to the bucket of their common length, followed by the mask of the real rows."""
     n = arrays[0].shape[0]
     length = bucket(n)
     return (*(pad_rows(a, length) for a in arrays), np.arange(length) < n)
 
 
-def by_bucket(function: Callable[..., T], x: Any, *rest: Any) -> T:
+def by_bucket(function: Callable[..., T], x: Array, *rest: object) -> T:
     """function(x, *rest) for a row-wise `function`, run on rows padded to a bucket and cut back.
 
     Outputs are pytrees whose leaves have the rows of x as their first axis. The cut happens in NumPy:

@@ -22,18 +22,30 @@ import dataclasses
 import difflib
 import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Float
 
-from credo.core.arrays import Array, as_float, host, namespace, special
+from credo.core.arrays import Array, Numeric, as_float, host, namespace, special
 from credo.core.errors import DataError
 from credo.core.pytrees import changed
 
 M = TypeVar("M")
+
+
+@runtime_checkable
+class Prior(Protocol):
+    """What knows the log density of a learnable number in natural units; of each entry for an array of them."""
+
+    def log_prob(self, value: Array) -> Array:
+        """log p(θ)."""
+
+
+Priors: TypeAlias = Mapping[str, Prior]
+"""By the path of the number."""
 
 LOG_RANGE = 25.0
 """A positive number may move by a factor e^±25 from where it starts unless its field declares a range."""
@@ -64,13 +76,13 @@ def _to_array(value: Any) -> Any:
     return as_float(value) if numeric and not is_absent(value) else value
 
 
-def real(default: Any = dataclasses.MISSING, *, unset: float | None = None) -> Any:
+def real(default: object = dataclasses.MISSING, *, unset: float | None = None) -> Any:
     """Declares a learnable real number; where it is None it means `unset`."""
     return _declare("real", default, unset=unset)
 
 
 def positive(
-    default: Any = dataclasses.MISSING,
+    default: object = dataclasses.MISSING,
     low: float | None = None,
     high: float | None = None,
     *,
@@ -80,17 +92,17 @@ def positive(
     return _declare("positive", default, low, high, unset)
 
 
-def unit_interval(default: Any = dataclasses.MISSING) -> Any:
+def unit_interval(default: object = dataclasses.MISSING) -> Any:
     """Declares a learnable number in (0, 1)."""
     return _declare("unit_interval", default)
 
 
-def simplex(default: Any = dataclasses.MISSING) -> Any:
+def simplex(default: object = dataclasses.MISSING) -> Any:
     """Declares a learnable vector of probabilities that sum to one."""
     return _declare("simplex", default)
 
 
-def positive_definite(default: Any = dataclasses.MISSING) -> Any:
+def positive_definite(default: object = dataclasses.MISSING) -> Any:
     """Declares a learnable symmetric positive definite matrix."""
     return _declare("positive_definite", default)
 
@@ -117,7 +129,7 @@ def meaning(module: eqx.Module, name: str) -> Any:
 
 
 @functools.cache
-def _unset_of(cls: type[Any]) -> dict[str, float]:
+def _unset_of(cls: type[eqx.Module]) -> dict[str, float]:
     fields = dataclasses.fields(cls)
     return {f.name: f.metadata["unset"] for f in fields if f.metadata.get("unset") is not None}
 
@@ -139,7 +151,7 @@ def constant() -> Any:
     return eqx.field(metadata={"constant": True})
 
 
-def _walk(node: Any, prefix: str) -> Iterator[tuple[str, Any, Constraint]]:
+def _walk(node: object, prefix: str) -> Iterator[tuple[str, Any, Constraint]]:
     if dataclasses.is_dataclass(node) and not isinstance(node, type):
         for field in dataclasses.fields(node):
             value = getattr(node, field.name, None)
@@ -159,17 +171,17 @@ def _walk(node: Any, prefix: str) -> Iterator[tuple[str, Any, Constraint]]:
             yield from _walk(item, f"{prefix}{key}.")
 
 
-def learnable(belief: Any) -> dict[str, Array]:
+def learnable(belief: object) -> dict[str, Array]:
     """The learnable numbers of a belief by path, in the order of its fields."""
     return {path: value for path, value, _ in _walk(belief, "")}
 
 
-def constraint_of(belief: Any, path: str) -> Constraint:
+def constraint_of(belief: object, path: str) -> Constraint:
     """The constraint that the field at `path` declares."""
     return {p: c for p, _, c in _walk(belief, "")}[check_path(belief, path)]
 
 
-def check_path(belief: Any, path: str) -> str:
+def check_path(belief: object, path: str) -> str:
     """`path` itself, if it names a learnable number of the belief; otherwise an error with the nearest that does."""
     paths = list(learnable(belief))
     if path in paths:
@@ -179,7 +191,7 @@ def check_path(belief: Any, path: str) -> str:
     raise DataError(f"there is no learnable number at {path!r}; {hint}learnable are: {', '.join(paths) or 'none'}")
 
 
-def expand_paths(belief: Any, paths: Iterable[str]) -> list[str]:
+def expand_paths(belief: object, paths: Iterable[str]) -> list[str]:
     """The learnable paths that the given ones name; a path of a part ("kernel") names all below it."""
     if isinstance(paths, str):
         raise DataError(f"fixed must be a list of paths, found the text {paths!r}; pass [{paths!r}]")
@@ -202,7 +214,7 @@ def _get(node: Any, path: str) -> Any:
     return node
 
 
-def replace(belief: M, values: Mapping[str, Any]) -> M:
+def replace(belief: M, values: Mapping[str, Numeric]) -> M:
     """The belief with the learnable numbers at the given paths set to new values (in natural units)."""
     paths = [check_path(belief, path) for path in values]
     if not paths:
@@ -264,7 +276,7 @@ Layout = tuple[Slot, ...]
 """The free learnable numbers of a belief in order; hashable, so compiled code can be reused for it."""
 
 
-def layout(belief: Any, fixed: Iterable[str] = ()) -> Layout:
+def layout(belief: object, fixed: Iterable[str] = ()) -> Layout:
     """How the learnable numbers that are not `fixed` lie in one unconstrained vector."""
     held = set(expand_paths(belief, fixed))
     slots: list[Slot] = []
@@ -278,7 +290,7 @@ def layout(belief: Any, fixed: Iterable[str] = ()) -> Layout:
     return tuple(slots)
 
 
-def to_vector(belief: Any, slots: Layout) -> Float[Array, " k"]:
+def to_vector(belief: object, slots: Layout) -> Float[Array, " k"]:
     """The free numbers of the belief, unconstrained."""
     values = learnable(belief)
     parts = [host(bijector(s.constraint).inverse(as_float(values[s.path])).reshape(-1)) for s in slots]
@@ -323,11 +335,11 @@ def bounds(slots: Layout, vector: Float[Array, " k"]) -> tuple[np.ndarray, np.nd
     return np.minimum(lower, u), np.maximum(upper, u)
 
 
-def check_priors(belief: Any, priors: Mapping[str, Any] | None) -> dict[str, Any]:
+def check_priors(belief: object, priors: Mapping[str, object] | None) -> dict[str, Any]:
     """`priors` as a dict: every key is a learnable path and every value has a log density, or is None (no prior)."""
     for path, prior in (priors or {}).items():
         check_path(belief, path)
-        if prior is not None and not hasattr(prior, "log_prob"):
+        if prior is not None and not isinstance(prior, Prior):
             raise DataError(
                 f"priors[{path!r}] must be a distribution with log_prob, found {type(prior).__name__}; "
                 "e.g. numpyro.distributions.LogNormal(0, 1)"
@@ -335,7 +347,7 @@ def check_priors(belief: Any, priors: Mapping[str, Any] | None) -> dict[str, Any
     return dict(priors or {})
 
 
-def log_prior(belief: Any, priors: Mapping[str, Any]) -> Float[Array, ""]:
+def log_prior(belief: object, priors: Priors) -> Float[Array, ""]:
     """Σ log p(θ) over the paths in `priors`: densities in natural units, no Jacobian is added.
 
     The maximum of evidence × prior is thus the mode in the units that the field has.

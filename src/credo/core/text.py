@@ -1,10 +1,8 @@
 """Small tools for the one line that a belief is printed as."""
 
-from typing import Any
-
 import numpy as np
 
-from credo.core.arrays import is_traced
+from credo.core.arrays import Numeric, is_traced
 
 
 def counted(n: int, noun: str) -> str:
@@ -12,7 +10,7 @@ def counted(n: int, noun: str) -> str:
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
-def plain(value: Any, ndim: int) -> np.ndarray | None:
+def plain(value: object, ndim: int) -> np.ndarray | None:
     """The numbers of an array with so many axes; None where it is traced, stacked, or no array at all."""
     if is_traced(value) or not hasattr(value, "dtype") or getattr(value, "ndim", None) != ndim:
         return None
@@ -22,7 +20,7 @@ def plain(value: Any, ndim: int) -> np.ndarray | None:
         return None
 
 
-def rounded(values: Any, digits: int = 2, most: int = 8) -> str:
+def rounded(values: Numeric, digits: int = 2, most: int = 8) -> str:
     """`0.92 0.95 0.88`; of many numbers, from the smallest to the largest."""
     array = np.atleast_1d(np.asarray(values, dtype=float))
     if len(array) > most:

@@ -13,17 +13,14 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple, SupportsIndex
 
-import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
 from credo.core.abilities import PredictsJointly
-from credo.core.arrays import Array, is_traced, put
+from credo.core.arrays import Array, is_traced, namespace
 from credo.core.checks import ArrayLike, check_count, check_positive, check_table
 from credo.core.errors import DataError
 from credo.core.linalg import demand, factorize, log_determinant
-from credo.core.padding import bucket, pad_rows
 from credo.core.predictive import Normal, StudentT
 from credo.kernels import RBF, Exponential, Kernel, Linear, Matern, Matern32, Matern52
 from credo.kernels.algebra import Scaled
@@ -48,48 +45,33 @@ def information_gain(belief: Any, x: ArrayLike, noise: ArrayLike = None) -> Floa
         noise: the noise variance of each row, instead of the belief's.
     """
     covariance, variance = joint_doubt(belief, x, noise)
-    if not is_traced(covariance, variance):
-        m = variance.shape[0]
-        empty = bucket(m) - m
-        covariance = put(np.pad(np.asarray(covariance), (0, empty)))
-        variance = put(np.pad(np.asarray(variance), (0, empty), constant_values=1.0))
-    value, ok = _half_log_determinant(covariance, variance)
-    return demand(value, ok, "the covariance of the function at x is not positive semi-definite; check the kernel")
-
-
-@eqx.filter_jit
-def _half_log_determinant(covariance: Float[Array, "m m"], noise: Float[Array, " m"]) -> tuple[Array, Array]:
-    scale = 1 / jnp.sqrt(noise)
-    factor = factorize(jnp.eye(noise.shape[0]) + scale[:, None] * covariance * scale[None, :])
-    return 0.5 * log_determinant(factor.root), factor.ok
+    scale = 1 / namespace(variance).sqrt(variance)
+    factor = factorize(np.eye(len(scale)) + scale[:, None] * covariance * scale)
+    says = "the covariance of the function at x is not positive semi-definite; check the kernel"
+    return demand(0.5 * log_determinant(factor.root), factor.ok, says)
 
 
 def joint_doubt(belief: Any, x: ArrayLike, noise: ArrayLike = None) -> Doubt:
     """(Σ, N): the covariance of the function at the rows x and the noise variance of each, up to a common factor."""
     table = check_table(x, "x")
-    m = table.shape[0]
-    size = m if is_traced(table, belief) else bucket(m)
-    rows = table if size == m else np.concatenate([table, np.repeat(table[-1:], size - m, axis=0)])
     options = {}
     if noise is not None:
         if not (isinstance(belief, PredictsJointly) and belief.takes_noise):
             raise DataError(f"noise= cannot be given to {type(belief).__name__}, which knows its own; leave it out")
-        options["noise"] = pad_rows(check_positive(noise, "noise", m), size, 1.0)
-    prediction = _jointly(belief, rows, options)
+        options["noise"] = check_positive(noise, "noise", len(table))
+    prediction = _jointly(belief, table, options)
     if prediction is None:
         raise DataError(
             f"information gain needs a belief that knows how its function values covary, found "
             f"{type(belief).__name__}; use GP, HeteroscedasticGP or Linear, or score candidates one by one"
         )
-    covariance: Any = _latent(prediction)
-    variance: Any = prediction.noise if isinstance(prediction, StudentT) else prediction.aleatoric
-    if not is_traced(covariance, variance):
-        covariance, variance = np.asarray(covariance)[:m, :m], np.asarray(variance)[:m]
-        if not np.all(variance > 0):
-            raise DataError(
-                "information gain is infinite without noise: the belief's noise variance must be positive, found "
-                f"{variance.min():g}; give noise= or learn it"
-            )
+    covariance, variance = _latent(prediction)
+    if not is_traced(variance) and not np.all(variance > 0):
+        raise DataError(
+            "information gain is infinite without noise: the belief's noise variance must be positive, found "
+            f"{variance.min():g}; give noise= or learn it"
+        )
+    assert covariance is not None
     return covariance, variance
 
 
@@ -103,13 +85,16 @@ def _jointly(belief: Any, rows: Any, options: dict[str, Any]) -> Normal | Studen
     if not isinstance(belief, PredictsJointly):
         return None
     prediction = belief.predict(rows, joint=True, **options)
-    good = isinstance(prediction, Normal | StudentT) and _latent(prediction) is not None and prediction.mean.ndim == 1
-    return prediction if good else None
+    if not isinstance(prediction, Normal | StudentT) or _latent(prediction)[0] is None or prediction.mean.ndim != 1:
+        return None
+    return prediction
 
 
-def _latent(prediction: Normal | StudentT) -> Array | None:
-    """The covariance of the function at the queries, up to the factor of a Student-t."""
-    return prediction.latent_scale if isinstance(prediction, StudentT) else prediction.latent_covariance
+def _latent(prediction: Normal | StudentT) -> tuple[Array | None, Array]:
+    """The covariance of the function at the queries and the variances of the noise, up to the factor of a Student-t."""
+    if isinstance(prediction, StudentT):
+        return prediction.latent_scale, prediction.noise
+    return prediction.latent_covariance, prediction.aleatoric
 
 
 class Greedy(NamedTuple):

@@ -6,7 +6,6 @@ Kass & Raftery (1995), "Bayes factors"; MacKay (2003), chapter 28, on why the ev
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 from scipy import special
 
@@ -86,7 +85,7 @@ class Comparison(NamedTuple):
     def average(self) -> Averaged:
         """The beliefs conditioned on the data, weighted by their posterior probabilities."""
         with np.errstate(divide="ignore"):
-            log_weights = jnp.asarray(np.log([row.probability for row in self.rows]))
+            log_weights = np.log([row.probability for row in self.rows])
         return Averaged(log_weights, tuple(self.beliefs[row.name].condition(*self.data) for row in self.rows))
 
     def to_rows(self) -> list[dict[str, str | float | int | None]]:

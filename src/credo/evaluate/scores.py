@@ -35,12 +35,13 @@ def check_outcomes(prediction: Predictive, y: Numeric) -> Array:
 def rmse(prediction: Predictive, y: Numeric, *, pointwise: bool = False) -> Array:
     """√(mean (y - E[y])²); per row |y - E[y]|."""
     errors = _check_numeric(prediction, "rmse").mean - check_outcomes(prediction, y)
-    return abs(errors) if pointwise else namespace(errors).sqrt((errors**2).mean())
+    return namespace(errors).abs(errors) if pointwise else namespace(errors).sqrt((errors**2).mean())
 
 
 def mae(prediction: Predictive, y: Numeric, *, pointwise: bool = False) -> Array:
     """mean |y - median|: the absolute error of the number that minimizes its expectation."""
-    errors = abs(_check_numeric(prediction, "mae").quantile(0.5) - check_outcomes(prediction, y))
+    misses = _check_numeric(prediction, "mae").quantile(0.5) - check_outcomes(prediction, y)
+    errors = namespace(misses).abs(misses)
     return errors if pointwise else errors.mean()
 
 

@@ -63,13 +63,12 @@ def count_rows(*data: Numeric) -> int:
     return lengths[0]
 
 
-def rows(data: Any, index: np.ndarray) -> Any:
+def rows(data: Numeric, index: np.ndarray) -> Numeric:
     """Some rows of an array, a data frame or a list, as the same kind of thing."""
-    if hasattr(data, "iloc"):
-        return data.iloc[index]
     if isinstance(data, list | tuple):
         return [data[i] for i in index]
-    return data[index]
+    table: np.ndarray = getattr(data, "iloc", data)
+    return table[index]
 
 
 def fitted(belief: Belief, X: Numeric, y: Numeric, learn: bool, **options: Any) -> Belief:
@@ -234,7 +233,7 @@ def _summary(prediction: Predictive, y: Numeric) -> LeaveOneOut:
     return LeaveOneOut(np.asarray(prediction.mean), np.asarray(prediction.std), np.asarray(log_density))
 
 
-def seeded(options: dict[str, Any], seed: int, learn: bool) -> dict[str, Any]:
+def seeded(options: dict[str, object], seed: int, learn: bool) -> dict[str, Any]:
     """The options of `fit` with the seed; none where nothing is learned."""
     if not learn and options:
         raise DataError(f"learn=False takes no options of fit, found {', '.join(options)}")

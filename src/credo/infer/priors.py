@@ -6,8 +6,7 @@ free scale u (log θ, log-odds, or θ itself).
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeAlias, runtime_checkable
+from collections.abc import Callable, Sequence
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -15,20 +14,10 @@ import numpy as np
 from jaxtyping import ArrayLike, Float
 
 from credo.core.arrays import Array, as_float
+from credo.core.params import Prior as Prior
+from credo.core.params import Priors as Priors
 
 OnHost = Callable[[np.ndarray], tuple[float, np.ndarray]]
-
-
-@runtime_checkable
-class Prior(Protocol):
-    """What knows the log density of a learnable number in natural units; of each entry for an array of them."""
-
-    def log_prob(self, value: Array) -> Array:
-        """log p(θ)."""
-
-
-Priors: TypeAlias = Mapping[str, Prior]
-"""By the path of the number."""
 
 
 class LogNormal(eqx.Module):

@@ -17,6 +17,7 @@ from credo.core.checks import ArrayLike
 from credo.core.errors import DataError, NotConverged
 from credo.core.method import Method
 from credo.core.predictive import Predictive
+from credo.core.predictive.classes import Classes
 from credo.core.pytrees import changed
 from credo.infer.learning import Learned, prepare_and_learn
 from credo.models.features import Affine, BSpline, Features, Polynomial, Standardize
@@ -82,15 +83,14 @@ class BeliefClassifier(ClassifierMixin, BeliefEstimator):
 
     classes_: np.ndarray
 
-    def predict_distribution(self, X: ArrayLike) -> Predictive:
+    def predict_distribution(self, X: ArrayLike) -> Classes:
         """P(class | x*, data) as credo gives it, with its doubt split into noise and ignorance."""
         queries = self._queries(X)
         return self.belief_.predict(queries)
 
     def predict_proba(self, X: ArrayLike) -> Float[np.ndarray, "m k"]:
         """The probabilities of the classes."""
-        p: Any = self.predict_distribution(X)
-        return np.array(p.probs)
+        return np.array(self.predict_distribution(X).probs)
 
     def predict(self, X: ArrayLike) -> np.ndarray:
         """The most probable class."""

@@ -1,8 +1,7 @@
 """`BayesianLogisticClassifier` and `BayesianGLMRegressor`: generalized linear models behind fit and predict."""
 
-from typing import Any
-
 import numpy as np
+from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
@@ -125,7 +124,7 @@ class BayesianGLMRegressor(_Weights, BeliefRegressor):
         queries = self._queries(X)
         return self.belief_.predict(queries, by="sampling" if joint else None)
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.positive_only = self.family != "student-t"
         tags.regressor_tags.poor_score = True  # a squared error is not what counts are fitted for

@@ -1,10 +1,11 @@
 """`HMM`: `credo.HMM` behind fit and predict, with hmmlearn's conventions (`lengths`)."""
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 from jaxtyping import Float, Int
 from sklearn.base import BaseEstimator
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from credo.core.checks import ArrayLike
@@ -124,7 +125,7 @@ class HMM(BaseEstimator):
     def _check(self, X: ArrayLike, reset: bool = False) -> np.ndarray:
         if not reset:
             check_is_fitted(self)
-        finite: Any = "allow-nan" if self.missing else True
+        finite: bool | str = "allow-nan" if self.missing else True
         return validate_data(self, X, dtype=np.float64, ensure_all_finite=finite, reset=reset)
 
     def _emission(self) -> Density:
@@ -133,7 +134,7 @@ class HMM(BaseEstimator):
         covariance = COVARIANCES.get(self.covariance_type)
         if covariance is None:
             raise DataError(f"covariance_type must be one of {', '.join(COVARIANCES)}, found {self.covariance_type!r}")
-        families: dict[str, Any] = {
+        families: dict[str, Callable[[], Density]] = {
             "gaussian": lambda: densities.Gaussian(covariance),
             "mixture": lambda: densities.GaussianMixture(self.n_mix, covariance),
             "categorical": densities.CategoricalDensity,
@@ -144,7 +145,7 @@ class HMM(BaseEstimator):
             raise DataError(f"emission must be one of {', '.join(families)}, or a Density, found {self.emission!r}")
         return families[self.emission]()
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         """Rows follow each other in time; NaN may be allowed."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = bool(self.missing)

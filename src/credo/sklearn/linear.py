@@ -1,7 +1,6 @@
 """`BayesianLinearRegressor`: `credo.Linear` behind fit and predict."""
 
 import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
 from sklearn.model_selection import check_cv
 from sklearn.utils.validation import _check_sample_weight, validate_data
@@ -104,7 +103,7 @@ class BayesianLinearRegressor(BeliefRegressor):
         belief, statistics = belief.prepare(x, y, weights=w)
         if w is not None:
             # To credo a weight divides a row's noise; here it counts rows, which is the same but for n.
-            statistics = eqx.tree_at(lambda s: (s.n, s.log_weight), statistics, (jnp.asarray(w.sum()), jnp.zeros(())))
+            statistics = eqx.tree_at(lambda s: (s.n, s.log_weight), statistics, (np.asarray(w.sum()), np.zeros(())))
         method = belief.learner({}) or Evidence()
         learned = method.learn(belief, statistics, (), {}, seed_of(self.random_state))
         speak_up(learned)
@@ -119,7 +118,7 @@ class BayesianLinearRegressor(BeliefRegressor):
         for train, test in check_cv(folds).split(x, y):
             train = train[seen[train]]
             path = lasso_path(belief, x[train], y[train], weights=w[train], scale=scales)
-            phi = np.asarray(belief.features(jnp.asarray(x[test])))
+            phi = np.asarray(belief.features(x[test]))
             error = y[test, None] - phi @ path.coefficients.T - path.intercept
             loss += w[test] @ error**2
             tested += w[test].sum()
@@ -127,5 +126,5 @@ class BayesianLinearRegressor(BeliefRegressor):
         noise = max(loss[best] / tested, np.finfo(float).tiny)
         # The mode depends on noise/scale only, which stays.
         scale = scales[best] * noise / float(belief.noise)
-        belief = eqx.tree_at(lambda b: (b.noise, b.prior.scale), belief, (jnp.asarray(noise), jnp.asarray(scale)))
+        belief = eqx.tree_at(lambda b: (b.noise, b.prior.scale), belief, (np.asarray(noise), np.asarray(scale)))
         return belief.condition(x[seen], y[seen], weights=w[seen], using=MAP())

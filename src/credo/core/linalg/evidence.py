@@ -42,7 +42,10 @@ def gaussian_log_evidence(covariance: Matrix, residual: Vector, mask: Bool[Array
     residual = residual if mask is None else xp.where(mask, residual, 0.0)
     if is_traced(padded, residual):
         return _log_evidence(padded, residual, weight)
-    value = np.asarray(evidence_on_host(padded, residual, weight, np.empty_like(padded), False)[0])
+    matrix = np.asarray(padded)
+    value = np.asarray(
+        evidence_on_host(matrix, np.asarray(residual), np.asarray(weight), np.empty_like(matrix), False)[0]
+    )
     if not np.isfinite(value):
         if not np.isfinite(residual).all():
             raise DataError("residual has entries that are NaN or infinite; check y and the mean it is taken from")
@@ -71,7 +74,7 @@ _log_evidence.defvjp(_forward, _backward)
 def _evaluate(covariance: Matrix, residual: Vector, weight: Vector, gradient: bool) -> tuple[Array, ...]:
     """(log p, ∂/∂residual[, ∂/∂covariance])."""
     result = factor.factorize(covariance, weight > 0)
-    alpha = factor.solve(result.root, residual)
+    alpha = jnp.asarray(factor.solve(result.root, residual))
     value = -0.5 * (residual @ alpha + factor.log_determinant(result.root) + weight.sum() * LOG_2PI)
     ok = result.ok & jnp.isfinite(value)
     outputs = (jnp.where(ok, value, -jnp.inf), jnp.where(ok, -alpha, 0.0))

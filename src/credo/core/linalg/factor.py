@@ -55,9 +55,10 @@ def factorize(matrix: Float[Array, "n n"], mask: Bool[Array, "n"] | None = None)
     weight = xp.ones(len(matrix), matrix.dtype) if mask is None else mask.astype(matrix.dtype)
     if not is_traced(matrix):
         root = np.empty(matrix.shape, matrix.dtype)
-        symmetric = lapack.filled_with(symmetric_part(matrix))
-        jitter, ok = lapack.factor_inplace(root, symmetric, weight)
-        return Factor(root if ok else np.eye(len(root), dtype=root.dtype), np.asarray(jitter, root.dtype), np.bool_(ok))
+        symmetric = lapack.filled_with(np.asarray(symmetric_part(matrix)))
+        jitter, ok = lapack.factor_inplace(root, symmetric, np.asarray(weight))
+        root = root if ok else np.eye(len(root), dtype=root.dtype)
+        return Factor(root, np.asarray(jitter, root.dtype), np.asarray(ok))
     count = jnp.maximum(weight.sum(), 1.0)
     return Factor(*_search(matrix, weight, jnp.diagonal(matrix) @ weight / count, count))
 
@@ -147,8 +148,11 @@ def demand(value: T, ok: Bool[Array, ""] | bool, message: str, explain: Callable
 @jax.custom_jvp
 @jax.jit
 def _search(
-    matrix: Float[Array, "n n"], weight: Float[Array, "n"], scale: Float[Array, ""], count: Float[Array, ""]
-) -> tuple[Float[Array, "n n"], Float[Array, ""], Bool[Array, ""]]:
+    matrix: Float[jax.Array, "n n"],
+    weight: Float[jax.Array, "n"],
+    scale: Float[jax.Array, ""],
+    count: Float[jax.Array, ""],
+) -> tuple[Float[jax.Array, "n n"], Float[jax.Array, ""], Bool[jax.Array, ""]]:
     """(root, jitter, ok) for the smallest jitter of the policy that factorizes matrix + jitter·diag(weight).
 
     One loop around one factorization. The loop cannot be differentiated in reverse and need not be: the
@@ -156,9 +160,9 @@ def _search(
     """
     policy = jitter_policy(scale, count, matrix.dtype)
     symmetric = 0.5 * (matrix + matrix.T)
-    State = tuple[Array, Array, Array, Array]
+    State = tuple[jax.Array, jax.Array, jax.Array, jax.Array]
 
-    def unfinished(state: State) -> Array:
+    def unfinished(state: State) -> jax.Array:
         step, jitter, _, ok = state
         return (step == 0) | (~ok & (jitter < policy.bound))
 

@@ -75,14 +75,15 @@ def expectation(
 
     if isinstance(prediction, Classes):
         probs = prediction.probs
-        return sum(probs[..., k] * value(np.full(prediction.shape, float(k))) for k in range(probs.shape[-1]))
+        each = [probs[..., k] * value(np.full(prediction.shape, float(k))) for k in range(probs.shape[-1])]
+        return namespace(each).stack(each).sum(0)
     known = anchors(prediction) if known is None else known
     if isinstance(prediction, Mixture) and _by_component(prediction):
-        each = [
+        parts = [
             of_stack(lambda part, its: expectation(part, function, split, its), part, its)
             for part, its in zip(prediction.parts, known, strict=True)
         ]
-        return prediction.average(namespace(each).concatenate(each))
+        return prediction.average(namespace(parts).concatenate(parts))
     if prediction.discrete:
         points, masses, _ = known
         return over_nodes(xp, lambda y, mass: mass * value(y), (points, masses), size).sum(0)
@@ -116,7 +117,7 @@ def shortfall(prediction: Predictive, threshold: Numeric) -> Array:
             return xp.where(prediction.df > 1, prediction.scale * (z * student_cdf(z, df) + tail), xp.inf)
         case Laplace():
             z = (a - prediction.mean) / prediction.scale
-            return prediction.scale * (xp.maximum(z, 0.0) + 0.5 * xp.exp(-abs(z)))
+            return prediction.scale * (xp.maximum(z, 0.0) + 0.5 * xp.exp(-xp.abs(z)))
         case LogNormal():
             mean, ndtr = prediction.mean, special(prediction, a).ndtr
             point, some = prediction.scale == 0, a > 0
@@ -242,15 +243,15 @@ def _integrate(
     """∫ g(y) dy on y = center + scale·sinh(t), in panels of Gauss-Legendre nodes, broken at center and `split`."""
     xp = namespace(center, scale, split)
     at = xp.arcsinh((center - center if split is None else split - center) / scale)
-    reach = xp.maximum(REACH, abs(at) + 1)
+    reach = xp.maximum(REACH, xp.abs(at) + 1)
     pieces = list(itertools.pairwise([-reach, xp.minimum(at, 0.0), xp.maximum(at, 0.0), reach]))
 
     def term(unit: Array, mass: Array) -> Array:
-        total = 0.0
+        each = []
         for low, high in pieces:
             t = low + (high - low) * unit
-            total = total + integrand(center + scale * xp.sinh(t)) * (high - low) * mass * scale * xp.cosh(t)
-        return total
+            each.append(integrand(center + scale * xp.sinh(t)) * (high - low) * mass * scale * xp.cosh(t))
+        return each[0] + each[1] + each[2]
 
     x, w = np.polynomial.legendre.leggauss(16)
     unit = (np.arange(panels)[:, None] / panels + (x + 1) / (2 * panels)).ravel()

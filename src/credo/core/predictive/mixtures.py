@@ -125,7 +125,9 @@ class Mixture(Predictive):
         """-Σₖ wₖ ∫ pₖ log p, each on a grid that suits pₖ; where there are many, -∫ p log p on one grid for all."""
         xp, k, components = namespace(self), self.weights.shape[0], -1 - len(self.shape)
         few = k <= FEW
-        center, scale = (self.each(lambda p, i=i: _place(p)[i]) for i in range(2)) if few else _place(self)
+        center, scale = _place(self)
+        if few:
+            center, scale = self.each(lambda p: _place(p)[0]), self.each(lambda p: _place(p)[1])
 
         def integrand(y: Array) -> Array:
             log_p, each = self._log_probs(y)

@@ -142,14 +142,15 @@ class Laplace(Predictive):
     def log_prob(self, y: Numeric) -> Array:
         """-|y - μ|/b - log 2b."""
         z = (as_float(y) - self.mean) / self.scale
-        return -abs(z) - namespace(z).log(2 * self.scale)
+        xp = namespace(z)
+        return -xp.abs(z) - xp.log(2 * self.scale)
 
     @quiet
     def cdf(self, y: Numeric) -> Array:
         """½ exp((y - μ)/b) below the mean, one minus its mirror image above."""
         z = (as_float(y) - self.mean) / self.scale
         xp = namespace(z)
-        tail = 0.5 * xp.exp(-abs(z))
+        tail = 0.5 * xp.exp(-xp.abs(z))
         return xp.where(z > 0, 1 - tail, tail)
 
     @quiet
@@ -159,7 +160,7 @@ class Laplace(Predictive):
 
     def _quantile(self, q: Array) -> Array:
         xp, side = namespace(self, q), q - 0.5
-        return self.mean - self.scale * xp.sign(side) * xp.log1p(-2 * abs(side))
+        return self.mean - self.scale * xp.sign(side) * xp.log1p(-2 * xp.abs(side))
 
     def _draw(self, key: PRNGKeyArray) -> Array:
         return self.mean + self.scale * jr.laplace(key, self.mean.shape)
@@ -219,7 +220,7 @@ def student_cdf(z: Array, df: Array) -> Array:
     """The standard Student-t distribution function."""
     xp = namespace(z, df)
     # Near the center the tail's argument rounds to 1: there the mass between 0 and z is the accurate one.
-    near = abs(z) < 1
+    near = xp.abs(z) < 1
     a, b = xp.where(near, 0.5, df / 2), xp.where(near, df / 2, 0.5)
     mass = 0.5 * special(a).betainc(a, b, xp.where(near, z**2, df) / (df + z**2))
     return xp.where(near, 0.5 + xp.sign(z) * mass, xp.where(z > 0, 1 - mass, mass))
