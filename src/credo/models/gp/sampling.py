@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Float, PRNGKeyArray
 
-from credo.core.arrays import Array, is_traced
+from credo.core.arrays import Array, host, is_traced
 from credo.core.errors import DataError
 from credo.core.gaussian import Gaussian
 from credo.core.linalg import cholesky, solve
@@ -78,16 +78,11 @@ def sample(
     floor = size * jnp.finfo(float).eps * gp.prior.kernel.diagonal(jnp.asarray(gp.queries(x))).max()
     latent = prediction.latent_covariance
     covariance = 0.5 * (latent + latent.T) + floor * jnp.eye(len(prediction.mean))
-    law = Gaussian(prediction.mean, covariance)
-    draws = law.draw(k_function, n) if method == "cholesky" else _forward(law, k_function, n)
+    law = Gaussian(*host((prediction.mean, covariance)))
+    draws = law.draw(k_function, n) if method == "cholesky" else law.draw_forward(k_function, n)
     if not noise:
         return draws
     return draws + jnp.sqrt(prediction.aleatoric) * jr.normal(k_noise, draws.shape)
-
-
-@eqx.filter_jit
-def _forward(law: Gaussian, key: PRNGKeyArray, n: int) -> Float[Array, "n m"]:
-    return law.draw_forward(key, n)
 
 
 # -- anywhere ----------------------------------------------------------------------------------------------------
