@@ -180,7 +180,7 @@ def _columns(columns: Columns, names: list[str]) -> tuple[int, int]:
     return int(valid[0]), int(valid[1])
 
 
-def _actions(loss: CostMatrix | None, classes: tuple[Any, ...]) -> list[str]:
+def _actions(loss: Loss | None, classes: tuple[Any, ...]) -> list[str]:
     """The names of what can be done: the classes themselves, unless the costs say otherwise."""
     labels = [str(c) for c in classes]
     if not isinstance(loss, CostMatrix):

@@ -8,18 +8,17 @@ data show it. Hyperparameters are climbed to from where they were at the last su
 beginning too. Outcomes far below the rest (a diverged run) would make the good ones look alike: `squeezed`.
 """
 
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
-import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
 from credo.core import params
-from credo.core.arrays import put
 from credo.decide.campaign.trial import Hyper
-from credo.infer.learning import Evidence
-from credo.infer.optimize import Optimum, maximize
+from credo.infer.learning import Evidence, Learned
 from credo.infer.priors import LogScalePenalty
 from credo.kernels import Matern52
 from credo.models.gp import GP
@@ -48,8 +47,9 @@ SPREAD = 1.0
 """The standard deviation of the logarithms of other hyperparameters."""
 LEAST_NOISE = 1e-12
 """Added to every variance, so that points next to each other do no harm."""
-CLIMB, FOLLOW = (200, 1e-3, 1e-7), (1e-3, 1e-6)
-"""Steps at most, the slope and the relative gain that end a climb from the beginning; and from where one ended."""
+CLIMB = Evidence(starts=1, spread=SPREAD, tolerance=1e-3, gain=1e-7, flat=False)
+FOLLOW = Evidence(starts=1, tolerance=1e-3, gain=1e-6, flat=False)
+"""A climb from the beginning, and one from where another ended."""
 MOST_STEPS, FEWEST_STEPS = 15, 6
 """Of the latter: the more rows there are, the less one more changes. What is missing, the next suggestions bring."""
 AGAIN = 25
@@ -116,60 +116,44 @@ def learn_surrogate(
     known = np.isfinite(noise) if noise is not None else np.zeros(n, bool)
     extra = LEAST_NOISE + (np.where(known, noise, 0.0) / scale**2 if noise is not None else np.zeros(n))
     rows = pack(x, (good - center) / scale, np.where(known, 0.0, 1.0), extra)
-    plan = plan_for(d, typical, bool(known.all()))
-    return Surrogate(learn(plan, rows, warm, seed).condition_on(rows), center, scale, sign)
-
-
-class Plan(NamedTuple):
-    """What learning needs and data do not change: the prior belief, its free numbers, and where they usually are."""
-
-    gp: GP
-    slots: params.Layout
-    priors: dict[str, LogScalePenalty]
-    start: Float[np.ndarray, " k"]
-    lower: Float[np.ndarray, " k"]
-    upper: Float[np.ndarray, " k"]
+    exact = bool(known.all())
+    learned = learn(*prior_for(d, typical, exact), rows, warm, seed, exact)
+    return Surrogate(learned.condition_on(rows), center, scale, sign)
 
 
 @lru_cache(maxsize=64)
-def plan_for(d: int, usual: Typically, known: bool) -> Plan:
-    """For d columns; with `known` noise there is none to learn."""
-    typical, one = usual.length * np.sqrt(d), put(np.ones(()))
-    lengths = np.full(d, typical)
+def prior_for(d: int, usual: Typically, known: bool) -> tuple[GP, dict[str, LogScalePenalty]]:
+    """The belief before any outcome of d columns, and where its hyperparameters usually are; `known` is the noise."""
+    lengths = np.full(d, usual.length * np.sqrt(d))
     priors = {
         "kernel.lengthscale": LogScalePenalty(lengths, SPREAD),
         "kernel.variance": LogScalePenalty(1.0, SPREAD),
         "noise": LogScalePenalty(usual.noise, usual.noise_spread),
     }
-    noise = put(np.asarray(LEAST_NOISE if known else usual.noise))
-    gp = GP(Matern52(put(lengths), one), Constant(put(np.zeros(())), one), noise)
-    slots = params.layout(gp, ("noise",) if known else ())
-    start = np.asarray(params.to_vector(gp, slots))
-    free = {s.path: priors[s.path] for s in slots}
-    return Plan(gp, slots, free, start, *params.bounds(slots, start))
+    one, noise = np.ones(()), LEAST_NOISE if known else usual.noise
+    return GP(Matern52(lengths, one), Constant(np.zeros(()), one), np.asarray(noise)), priors
 
 
-def learn(plan: Plan, rows: Rows, warm: Hyper | None, seed: int) -> GP:
+def learn(gp: GP, priors: Mapping[str, LogScalePenalty], rows: Rows, warm: Hyper | None, seed: int, known: bool) -> GP:
     """The prior belief with the likeliest hyperparameters for the rows, climbed to from those of an earlier one."""
-    objective = Evidence().objective(plan.gp, plan.slots, rows, plan.priors)
+    fixed = ("noise",) if known else ()
+    free = {path: prior for path, prior in priors.items() if path not in fixed}
 
-    def climb(starts: list[np.ndarray], settings: tuple[int, float, float]) -> Optimum:
-        return maximize(objective.value_and_grad, starts, plan.lower, plan.upper, *settings)[0]
+    def climb(start: GP, using: Evidence) -> Learned:
+        return using.learn(start, rows, fixed, free, seed)
 
     found = []
-    if warm is not None and all(np.size(warm.get(s.path, ())) == s.stop - s.start for s in plan.slots):
-        there = np.concatenate([np.log(np.ravel(warm[s.path])) for s in plan.slots])
-        found.append(climb([there], (max(FEWEST_STEPS, MOST_STEPS - rows.n // 10), *FOLLOW)))
+    if warm is not None and all(np.size(warm.get(path, ())) == np.size(params.learnable(gp)[path]) for path in free):
+        there = {path: np.reshape(warm[path], np.shape(params.learnable(gp)[path])) for path in free}
+        steps = max(FEWEST_STEPS, MOST_STEPS - rows.n // 10)
+        found.append(climb(params.replace(gp, there), replace(FOLLOW, max_steps=steps)))
     if not found:  # nothing to fall back on: shorter and longer lengthscales, too
-        noise = np.random.default_rng(seed).normal(size=(2, len(plan.start)))
-        found.append(climb([plan.start, *(plan.start + SPREAD * noise)], CLIMB))
+        found.append(climb(gp, replace(CLIMB, starts=3)))
     elif rows.n % AGAIN == 0:
-        found.append(climb([plan.start], CLIMB))
-    learned = params.from_vector(plan.gp, plan.slots, max(found, key=lambda each: each.value).vector)
-    _, _, scale, extra = rows.cut()
-    if not scale.any():  # all noise is known: outcomes to come are expected to have as much
-        learned = eqx.tree_at(lambda gp: gp.noise, learned, put(extra.mean()))
-    return learned
+        found.append(climb(gp, CLIMB))
+    learned = max(found, key=lambda each: each.log_evidence).belief
+    # Where all noise is known, outcomes to come are expected to have as much.
+    return params.replace(learned, {"noise": rows.cut()[3].mean()}) if known else learned
 
 
 def squeezed(y: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
