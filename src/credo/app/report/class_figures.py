@@ -9,7 +9,6 @@ from matplotlib.ticker import MaxNLocator
 
 from credo.app import plots
 from credo.app.report.class_checks import consistent, stated_of
-from credo.app.report.effects import Effect
 from credo.app.report.figures import data_uri
 from credo.app.report.responses import responses
 from credo.app.scoring import bins_for
@@ -177,14 +176,3 @@ def histogram(result: Result, prediction: Classes) -> str:
     ax.yaxis.set_major_locator(MaxNLocator(integer=True))
     plots.legend(ax, loc="best")
     return data_uri(plots.tidy(ax, said, "test rows").figure)
-
-
-def effects(ranked: list[Effect], levels: tuple[str, ...]) -> str:
-    """How far each column moves a probability, with doubt."""
-    shown = ranked[:18][::-1]
-    names = [f"{e.column}: {e.start} → {e.end}" + (f"  [{e.outcome}]" if e.outcome else "") for e in shown]
-    mean, lower, upper = (np.asarray([getattr(e, field) for e in shown]) for field in ("mean", "lower", "upper"))
-    ax = plots.new_axes(9.6, 0.9 + 0.3 * len(shown))
-    what = f"“{levels[1]}”" if len(levels) == 2 else "the class in brackets"
-    said = f"change of the probability of {what} (95 % interval)"
-    return data_uri(plots.intervals(names, mean, lower, upper, ax, said).figure)

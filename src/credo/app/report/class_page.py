@@ -21,6 +21,7 @@ def class_page(result: Result, costs: CostMatrix | None, text: str) -> Page:
     checks, levels = check_classes(result, prediction), result.prepared.levels
     ranked = effects(result)
     picture, caption = class_figures.hero(result, prediction)
+    what = f"“{levels[1]}”" if len(levels) == 2 else "the class in brackets"
     return {
         "headline": class_words.headline(result, checks),
         "tiles": _tiles(result, checks),
@@ -38,8 +39,10 @@ def class_page(result: Result, costs: CostMatrix | None, text: str) -> Page:
             ("Brier score", words.number(checks.parts.score)),
         ],
         "parts_words": class_words.parts(checks),
-        "effects": class_figures.effects(ranked, levels) if len(ranked) > 1 else "",
-        "effect_words": class_words.effects(ranked, levels),
+        "effects": figures.effects(ranked, f"the probability of {what}") if len(ranked) > 1 else "",
+        "effect_words": words.effects(
+            ranked, lambda e: f"the probability of “{e.outcome or levels[1]}”", class_words.points
+        ),
         "partial": figures.partial(curves(result, ranked), _axis(levels), levels) if ranked else "",
         "decision": decision(result, prediction, costs or zero_one(levels), costs is None),
         "costs": text,

@@ -3,7 +3,6 @@
 import numpy as np
 
 from credo.app.report.class_checks import ClassChecks
-from credo.app.report.effects import Effect
 from credo.app.report.words import beyond_and_rival, count, number, percent
 from credo.app.workflow import Result
 
@@ -78,25 +77,6 @@ def warnings(result: Result, checks: ClassChecks) -> list[str]:
     if n < 50:
         said.append(f"The test has only {count(n, 'row')}: its scores are rough.")
     return said + list(result.notes)
-
-
-def effects(ranked: list[Effect], levels: tuple[str, ...]) -> list[str]:
-    """The strongest effects, and which are not clear."""
-    said = []
-    for effect in [e for e in ranked if e.clear][:3]:
-        way = "raises" if effect.mean > 0 else "lowers"
-        low, high = sorted((abs(effect.lower), abs(effect.upper)))
-        said.append(
-            f"Going from {effect.start} to {effect.end} in {effect.column} {way} the probability of "
-            f"“{effect.outcome or levels[1]}” by {points(abs(effect.mean))} (95 %: {points(low)} to {points(high)})."
-        )
-    clear = {effect.column for effect in ranked if effect.clear}
-    unclear = [name for name in dict.fromkeys(effect.column for effect in ranked) if name not in clear]
-    if not said:
-        said.append("No column has an effect that can be told from zero.")
-    if unclear:
-        said.append(f"Not told apart from no effect: {', '.join(unclear[:6])}{', …' if len(unclear) > 6 else ''}.")
-    return [*said, "These are associations in the table, not causes."]
 
 
 def points(change: float) -> str:

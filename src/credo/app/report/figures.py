@@ -114,13 +114,13 @@ def units(result: Result) -> dict[str, str]:
     return {c.name: "years" for c in result.prepared.schema.columns if c.kind == "date"}
 
 
-def effects(ranked: list[Effect], target: str) -> str:
-    """How far each column moves the prediction, with doubt."""
+def effects(ranked: list[Effect], what: str) -> str:
+    """How far each column moves what is predicted, with doubt."""
     shown = ranked[:18][::-1]
-    names = [f"{e.column}: {e.start} → {e.end}" for e in shown]
+    names = [f"{e.column}: {e.start} → {e.end}" + (f"  [{e.outcome}]" if e.outcome else "") for e in shown]
     mean, lower, upper = (np.asarray([getattr(e, field) for e in shown]) for field in ("mean", "lower", "upper"))
     ax = plots.new_axes(9.6, 0.9 + 0.3 * len(shown))
-    return data_uri(plots.intervals(names, mean, lower, upper, ax, f"change of {target} (95 % interval)").figure)
+    return data_uri(plots.intervals(names, mean, lower, upper, ax, f"change of {what} (95 % interval)").figure)
 
 
 def partial(curves: list[Curve], target: str, levels: tuple[str, ...] = ()) -> str:

@@ -102,7 +102,7 @@ def _numbers(result: Result, loss: tuple[float, float] | None) -> Page:
         ],
         "structure": _structure(result),
         "effects": figures.effects(ranked, result.model.target) if len(ranked) > 1 else "",
-        "effect_words": words.effects(ranked, result.model.target),
+        "effect_words": words.effects(ranked, lambda _: f"the prediction of {result.model.target}"),
         "coefficients": figures.coefficients(result) if straight else "",
         "partial": figures.partial(curves(result, ranked), result.model.target) if ranked else "",
         "decision": None if loss is None else _decision(result, prediction, loss),

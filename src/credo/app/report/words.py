@@ -1,6 +1,7 @@
 """Numbers into sentences: plain, careful, and no surer than the numbers are."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -200,28 +201,23 @@ def residuals(checks: Checks) -> str:
     return "No pattern that the model should have caught: no trend in their size, no excess of large ones."
 
 
-def effects(ranked: list[Effect], target: str) -> list[str]:
-    """The strongest effects, and how many are clear."""
+def effects(ranked: list[Effect], what: Callable[[Effect], str], written: Callable[[float], str] = number) -> list[str]:
+    """The strongest effects on `what`, and which are not clear."""
     said = []
-    for effect in ranked[:3]:
-        if not effect.clear:
-            continue
+    for effect in [e for e in ranked if e.clear][:3]:
         way = "raises" if effect.mean > 0 else "lowers"
+        low, high = sorted((abs(effect.lower), abs(effect.upper)))
         said.append(
-            f"Going from {effect.start} to {effect.end} in {effect.column} {way} the prediction of {target} by "
-            f"{number(abs(effect.mean))} (95 %: {number(min(abs(effect.lower), abs(effect.upper)))} to "
-            f"{number(max(abs(effect.lower), abs(effect.upper)))})."
+            f"Going from {effect.start} to {effect.end} in {effect.column} {way} {what(effect)} by "
+            f"{written(abs(effect.mean))} (95 %: {written(low)} to {written(high)})."
         )
-    unclear = list(dict.fromkeys(effect.column for effect in ranked if not effect.clear))
     clear = {effect.column for effect in ranked if effect.clear}
-    unclear = [name for name in unclear if name not in clear]
+    unclear = [name for name in dict.fromkeys(effect.column for effect in ranked) if name not in clear]
     if not said:
         said.append("No column has an effect that can be told from zero.")
     if unclear:
-        shown = ", ".join(unclear[:6]) + (", …" if len(unclear) > 6 else "")
-        said.append(f"Not told apart from no effect: {shown}.")
-    said.append("These are associations in the table, not causes.")
-    return said
+        said.append(f"Not told apart from no effect: {', '.join(unclear[:6])}{', …' if len(unclear) > 6 else ''}.")
+    return [*said, "These are associations in the table, not causes."]
 
 
 def prediction_remarks(answer: Answer, rows: int) -> list[str]:

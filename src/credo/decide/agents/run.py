@@ -1,14 +1,11 @@
 """What an agent has learned, how it got there, and what it needs to go on."""
 
-import os
-from pathlib import Path
 from typing import Any
 
 import equinox as eqx
 import numpy as np
 from jaxtyping import Float, Int
 
-from credo.core import files
 from credo.core.errors import DataError
 from credo.decide.agents.control import Agent
 
@@ -82,18 +79,6 @@ class Run(eqx.Module):
     def resume(self, source: Any, steps: int, **options: Any) -> "Run":
         """The run after more steps: on an MDP just as if it had not been interrupted."""
         return self.agent.learn(source, steps, resume=self, **options)
-
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Writes everything, also what is needed to go on, to a `.credo` file."""
-        return files.save(self, path)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> "Run":
-        """Reads what `save` wrote."""
-        found = files.load(path)
-        if not isinstance(found, cls):
-            raise DataError(f"{path} holds a {type(found).__name__}, not the run of an agent")
-        return found
 
     def __str__(self) -> str:
         last = np.quantile(self.scores[:, -1], [0.25, 0.5, 0.75])
