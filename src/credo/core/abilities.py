@@ -5,7 +5,7 @@ nothing is found out by trying. Each says in words what it is, for refusals (`de
 """
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
 import equinox as eqx
@@ -73,9 +73,17 @@ class HasExpectations(Ability, Generic[S, E]):
     def maximize(self, expected: E, fixed: tuple[str, ...] = ()) -> Belief:
         """argmax_θ E[log p(x, z | θ)] + log p(θ) of what is not `fixed`; traceable."""
 
+    def expect_side_by_side(self, beliefs: Sequence[Any], statistics: S) -> list[tuple[E, Float[Array, ""]]] | None:
+        """`expect` of several beliefs at once in NumPy; None where one compiled program for each is quicker."""
+        return None
+
     @abstractmethod
     def restart(self, statistics: S, seed: int) -> Belief | None:
         """Another starting point; None where the user gave the start."""
+
+    @abstractmethod
+    def log_prior_of_parameters(self) -> Any:
+        """log p(θ) as `maximize` sees it, up to a constant; 0 for maximum likelihood."""
 
 
 class HasPointEstimates(Ability):

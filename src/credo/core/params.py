@@ -233,7 +233,61 @@ class Bijector(NamedTuple):
     inverse_shape: Callable[[tuple[int, ...]], tuple[int, ...]] = lambda shape: shape
 
 
-# The everyday ones are here because importing numpyro takes longer than most fits.
+def _sticks(u: Array) -> Array:
+    """Probabilities from shares of what is left of a stick; u = 0 breaks it into equal parts."""
+    xp, small = namespace(u), np.finfo(float)
+    share = xp.clip(special(u).expit(u - _equal_parts(u)), small.tiny, 1 - small.eps)
+    one = xp.ones((*u.shape[:-1], 1))
+    return xp.concatenate([share, one], -1) * xp.concatenate([one, xp.cumprod(1 - share, -1)], -1)
+
+
+def _unstuck(probs: Array) -> Array:
+    xp, most = namespace(probs), probs[..., :-1]
+    with np.errstate(divide="ignore"):  # a probability of 0 lies at -∞
+        return xp.log(most / xp.clip(1 - xp.cumsum(most, -1), np.finfo(float).tiny, None)) + _equal_parts(most)
+
+
+def _log_slope_of_sticks(u: Array) -> Array:
+    xp, shifted = namespace(u), u - _equal_parts(u)
+    return (xp.log(_sticks(u)[..., :-1]) - xp.logaddexp(0.0, -shifted) - shifted).sum()
+
+
+def _equal_parts(u: Array) -> np.ndarray:
+    k = u.shape[-1]
+    return np.log(k - np.arange(k))
+
+
+def _size_of_triangle(u: Array) -> int:
+    return round((np.sqrt(1 + 8 * u.shape[-1]) - 1) / 2)
+
+
+def _squared(u: Array) -> Array:
+    """LLᵀ of the entries of L below its diagonal, then the logarithms of those on it."""
+    xp, n = namespace(u), _size_of_triangle(u)
+    where = np.full((n, n), u.shape[-1])
+    where[np.tril_indices(n, -1)] = np.arange(u.shape[-1] - n)
+    np.fill_diagonal(where, np.arange(u.shape[-1] - n, u.shape[-1]))
+    entries = [u[..., :-n], xp.exp(u[..., -n:]), xp.zeros((*u.shape[:-1], 1))]
+    root = xp.concatenate(entries, -1)[..., where]
+    return root @ root.swapaxes(-1, -2)
+
+
+def _triangle(matrix: Array) -> Array:
+    xp, n = namespace(matrix), matrix.shape[-1]
+    try:
+        root = xp.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:  # XLA says so in the numbers
+        root = np.full(matrix.shape, np.nan)
+    rows, columns = np.tril_indices(n, -1)
+    return xp.concatenate([root[..., rows, columns], xp.log(xp.diagonal(root, axis1=-2, axis2=-1))], -1)
+
+
+def _log_slope_of_square(u: Array) -> Array:
+    n = _size_of_triangle(u)
+    return (u[..., -n:] * (1 + np.arange(n, 0, -1)) + np.log(2.0)).sum()
+
+
+# Written here because importing numpyro takes longer than most fits, and in either library.
 _BIJECTORS = {
     "real": Bijector(lambda u: u, lambda v: v, lambda u: namespace(u).zeros(())),
     "positive": Bijector(lambda u: namespace(u).exp(u), lambda v: namespace(v).log(v), lambda u: u.sum()),
@@ -241,6 +295,10 @@ _BIJECTORS = {
         lambda u: special(u).expit(u),
         lambda v: namespace(v).log(v) - namespace(v).log1p(-v),
         lambda u: -(namespace(u).logaddexp(u, 0.0) + namespace(u).logaddexp(-u, 0.0)).sum(),
+    ),
+    "simplex": Bijector(_sticks, _unstuck, _log_slope_of_sticks, lambda s: (*s[:-1], s[-1] - 1)),
+    "positive_definite": Bijector(
+        _squared, _triangle, _log_slope_of_square, lambda s: (*s[:-2], s[-1] * (s[-1] + 1) // 2)
     ),
 }
 

@@ -11,6 +11,8 @@ No step lowers log p(x | θ) + log p(θ). That is checked at every one of them: 
     log_prior_of_parameters() -> array                   log p(θ) as `maximize` sees it, 0 for maximum likelihood
     restart(statistics, seed) -> belief | None           another starting point; None where the user gave it
 
+and, for few data, `expect_side_by_side` in NumPy: the climbs from all starts take their steps in turns.
+
 Plain EM crawls where much is hidden. `accelerate` extrapolates two of its steps (SQUAREM, scheme S3) in the
 unconstrained vector u of the learnable numbers, with r = u₁ - u₀ and v = (u₂ - u₁) - r:
 
@@ -24,19 +26,17 @@ Dempster, Laird & Rubin (1977); Varadhan & Roland (2008), "Simple and globally c
 convergence of any EM algorithm".
 """
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeVar
 
 import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
 from credo.core import params
 from credo.core.abilities import HasExpectations
-from credo.core.arrays import Array, put
+from credo.core.arrays import Array, host
 from credo.core.checks import check_count
 from credo.core.errors import DataError, NotMonotone
 from credo.infer.learning import Learned, LocalOptimum
@@ -44,6 +44,10 @@ from credo.infer.method import Learner
 from credo.infer.optimize import CONVERGED, DIVERGED, STOPPED, Optimum, distinct
 from credo.infer.priors import Priors
 from credo.infer.progress import Progress, Show
+
+R = TypeVar("R")
+Asking = Generator[HasExpectations, tuple[HasExpectations, float], R]
+"""A part of a climb: it hands out a belief, and is told what follows by EM and the objective there."""
 
 ROUNDING = 1e-9
 """A fall of the objective by this times (1 + its size) is rounding."""
@@ -56,7 +60,7 @@ PLAIN = 1.1
 class Climb(NamedTuple):
     """What came of one starting point."""
 
-    belief: Any
+    belief: HasExpectations
     objectives: tuple[float, ...]
     """log p(x | θ) + log p(θ) at every point that was taken, the start first; it never falls."""
     status: str
@@ -89,7 +93,9 @@ class EM(Learner):
     accelerate: bool = True
     progress: bool | Show = False
 
-    def learn(self, belief: Any, statistics: object, fixed: Sequence[str], priors: Priors, seed: int) -> Learned:
+    def learn(
+        self, belief: HasExpectations, statistics: object, fixed: Sequence[str], priors: Priors, seed: int
+    ) -> Learned:
         """The belief at the highest maximum found; it can be learned again, and goes on where it was."""
         if priors:
             raise DataError(
@@ -105,36 +111,57 @@ class EM(Learner):
         others = [belief.restart(statistics, seed + i) for i in range(1, int(self.starts))]
         same = {path: params.learnable(belief)[path] for path in held}
         begin = [belief, *(params.replace(each, same) for each in others if each is not None)]
-        climbs: list[Climb] = []
         with Progress(self.progress) as show:
-            for i, start in enumerate(begin):
-                say: Show = lambda share, text, i=i: show((i + share) / len(begin), text)  # type: ignore[misc]  # noqa: E731
-                climbs.append(self.climb(start, statistics, held, say))
-        return _summary(climbs, held)
+            return _summary(self._climbs(begin, statistics, held, show), held)
 
-    def climb(self, belief: Any, statistics: object, fixed: Sequence[str] = (), say: Show | None = None) -> Climb:
+    def climb(self, belief: HasExpectations, statistics: object, fixed: Sequence[str] = ()) -> Climb:
         """EM from one belief: where it ends, and the objective at every step on the way."""
-        path = _Path(belief, statistics, tuple(fixed), int(self.max_steps), say or (lambda share, text: None))
-        if not np.isfinite(path.objectives[0]):
+        return self._climbs([belief], statistics, tuple(fixed), lambda share, text: None)[0]
+
+    def _climbs(
+        self, begin: Sequence[HasExpectations], statistics: object, fixed: tuple[str, ...], show: Show
+    ) -> list[Climb]:
+        """The climbs from all starts, each a step at a time, so that their E-steps can run side by side."""
+        ways = [self._way(_Path(each, fixed, int(self.max_steps))) for each in begin]
+        asked = {i: next(way) for i, way in enumerate(ways)}
+        ended: dict[int, Climb] = {}
+        share, count = 0.0, 0
+        while asked:
+            answers = _steps(list(asked.values()), statistics, fixed)
+            for i, answer in zip(list(asked), answers, strict=True):
+                try:
+                    asked[i] = ways[i].send(answer)
+                except StopIteration as end:
+                    ended[i] = end.value
+                    del asked[i]
+            count, best = count + 1, max(height for _, height in answers)
+            share = max(share, len(ended) / len(ways), count / self.max_steps * (len(asked) > 0))
+            show(min(share, 1.0), f"EM step {count}: {best:.6g}")
+        return [ended[i] for i in range(len(ways))]
+
+    def _way(self, path: "_Path") -> Asking[Climb]:
+        """One climb."""
+        if not (yield from path.begin()):
             return path.ended(DIVERGED)
         longest = WIDER
         while path.steps < path.most:
             before, height = path.here, path.objectives[-1]
-            if not path.go(path.following):
+            if not (yield from path.go(path.following)):
                 return path.ended(DIVERGED)
             if path.objectives[-1] - height <= self.tolerance * (1 + abs(height)):
                 return path.ended(CONVERGED)
             if self.accelerate and path.steps < path.most:
-                longest = self._leap(path, before, longest)
+                longest = yield from self._leap(path, before, longest)
         return path.ended(STOPPED)
 
-    def _leap(self, path: "_Path", before: Any, longest: float) -> float:
+    def _leap(self, path: "_Path", before: HasExpectations, longest: float) -> Asking[float]:
         """Tries an extrapolation of the last step and the one that follows; how long the next one may be."""
-        ratio, vectors = _extrapolation(before, path.here, path.following, path.slots)
-        alpha = min(float(ratio), longest) if np.isfinite(ratio) else longest
+        ratio, (u, r, v) = _extrapolation(before, path.here, path.following, path.slots)
+        alpha = min(ratio, longest) if np.isfinite(ratio) else longest
         reached = alpha == longest
         while alpha > PLAIN and path.steps < path.most:
-            if path.go(_extrapolated(path.here, vectors, path.slots, put(np.asarray(-alpha))), leap=True):
+            there = params.from_vector(path.here, path.slots, u + 2 * alpha * r + alpha**2 * v)
+            if (yield from path.go(there, leap=True)):
                 return min(longest * WIDER, LONGEST) if reached else longest
             longest, reached = max(longest / WIDER, WIDER), False
             alpha = (alpha + 1) / 2
@@ -144,20 +171,22 @@ class EM(Learner):
 class _Path:
     """Where a climb is, what follows by EM from there, and the heights on the way."""
 
-    def __init__(self, belief: Any, statistics: object, fixed: tuple[str, ...], most: int, say: Show):
-        self.statistics, self.fixed, self.most, self.say = statistics, fixed, most, say
-        self.slots = params.layout(belief, fixed)
-        self.steps = 0
-        self.here = jax.tree.map(_strong, belief)
-        self.following, height = step(self.here, statistics, fixed)
-        self.objectives = [float(height)]
+    def __init__(self, belief: HasExpectations, fixed: tuple[str, ...], most: int):
+        self.here = self.following = host(belief)
+        self.slots, self.most, self.steps = params.layout(belief, fixed), most, 0
+        self.objectives: list[float] = []
 
-    def go(self, belief: Any, leap: bool = False) -> bool:
+    def begin(self) -> Asking[bool]:
+        """What follows from the start; whether its objective is finite."""
+        self.following, height = yield self.here
+        self.objectives = [height]
+        return bool(np.isfinite(height))
+
+    def go(self, belief: HasExpectations, leap: bool = False) -> Asking[bool]:
         """Goes where EM leads, or leaps to a proposal if the objective does not fall; whether it went."""
-        following, value = step(belief, self.statistics, self.fixed)
-        height, last = float(value), self.objectives[-1]
+        following, height = yield belief
+        last = self.objectives[-1]
         self.steps += 1
-        self.say(self.steps / self.most, f"EM step {self.steps}: {height:.6g}")
         if not np.isfinite(height) or (leap and height < last):
             return False
         if height < last - ROUNDING * (1 + abs(last)):
@@ -173,42 +202,52 @@ class _Path:
         return Climb(self.here, tuple(self.objectives), status, self.steps)
 
 
+def _steps(
+    beliefs: Sequence[HasExpectations], statistics: object, fixed: tuple[str, ...]
+) -> list[tuple[HasExpectations, float]]:
+    """Each belief after one E- and M-step, and the objective before it."""
+    found = beliefs[0].expect_side_by_side(beliefs, statistics)
+    if found is None:
+        after = [host(_step(each, statistics, fixed)) for each in beliefs]
+    else:
+        after = [_maximized(each, *expected, fixed) for each, expected in zip(beliefs, found, strict=True)]
+    return [(following, float(height)) for following, height in after]
+
+
 @eqx.filter_jit
-def step(belief: Any, statistics: object, fixed: tuple[str, ...]) -> tuple[Any, Float[Array, ""]]:
-    """The belief after one E- and M-step, and the objective before it; one program for all steps and starts."""
-    expected, log_likelihood = belief.expect(statistics)
+def _step(
+    belief: HasExpectations, statistics: object, fixed: tuple[str, ...]
+) -> tuple[HasExpectations, Float[Array, ""]]:
+    """One program for all steps and starts."""
+    return _maximized(belief, *belief.expect(statistics), fixed)
+
+
+def _maximized(
+    belief: HasExpectations, expected: object, log_likelihood: Float[Array, ""], fixed: tuple[str, ...]
+) -> tuple[HasExpectations, Float[Array, ""]]:
     following = belief.maximize(expected, fixed)
-    before = params.learnable(belief)
-    following = params.replace(following, {path: before[path] for path in fixed})
-    return following, jnp.asarray(log_likelihood + belief.log_prior_of_parameters())
+    if fixed:
+        before = params.learnable(belief)
+        following = params.replace(following, {path: before[path] for path in fixed})
+    return following, log_likelihood + belief.log_prior_of_parameters()
 
 
-@eqx.filter_jit
 def _extrapolation(
-    first: Any, second: Any, third: Any, slots: params.Layout
-) -> tuple[Float[Array, ""], Float[Array, "3 k"]]:
+    first: HasExpectations, second: HasExpectations, third: HasExpectations, slots: params.Layout
+) -> tuple[float, Float[np.ndarray, "3 k"]]:
     """‖r‖/‖v‖, and (u₀, r, v); a number that is not finite (a probability of 0) stays where the last step had it."""
-    u0, u1, u2 = (params.to_vector(each, slots) for each in (first, second, third))
-    r, v = u1 - u0, u2 - 2 * u1 + u0
-    moves = jnp.isfinite(r) & jnp.isfinite(v)
-    vectors = jnp.stack([jnp.where(moves, u0, u2), jnp.where(moves, r, 0.0), jnp.where(moves, v, 0.0)])
-    top = bottom = jnp.zeros(())
+    u0, u1, u2 = (np.asarray(params.to_vector(each, slots)) for each in (first, second, third))
+    with np.errstate(invalid="ignore"):  # -∞ of a probability of 0, less itself
+        r, v = u1 - u0, u2 - 2 * u1 + u0
+    moves = np.isfinite(r) & np.isfinite(v)
+    vectors = np.stack([np.where(moves, u0, u2), np.where(moves, r, 0.0), np.where(moves, v, 0.0)])
+    values = [params.learnable(each) for each in (first, second, third)]
+    top = bottom = 0.0
     for slot in slots:
-        a, b, c = (jnp.asarray(params.learnable(each)[slot.path]) for each in (first, second, third))
-        scale = jnp.maximum(jnp.max(jnp.abs(c)), jnp.finfo(float).tiny)
-        top, bottom = top + jnp.sum(((b - a) / scale) ** 2), bottom + jnp.sum(((c - 2 * b + a) / scale) ** 2)
-    return jnp.sqrt(top / bottom), vectors
-
-
-@eqx.filter_jit
-def _extrapolated(belief: Any, vectors: Float[Array, "3 k"], slots: params.Layout, alpha: Float[Array, ""]) -> Any:
-    u0, r, v = vectors
-    return params.from_vector(belief, slots, u0 - 2 * alpha * r + alpha**2 * v)
-
-
-def _strong(leaf: Any) -> Any:
-    """A leaf as the steps return it: of one type, so that the first step compiles what all others use."""
-    return put(np.asarray(leaf)) if eqx.is_array(leaf) and not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf
+        a, b, c = (np.asarray(each[slot.path]) for each in values)
+        scale = max(float(np.abs(c).max()), np.finfo(float).tiny)
+        top, bottom = top + (((b - a) / scale) ** 2).sum(), bottom + (((c - 2 * b + a) / scale) ** 2).sum()
+    return float(np.sqrt(top / bottom)) if bottom > 0 else np.inf, vectors
 
 
 def _summary(climbs: Sequence[Climb], held: tuple[str, ...]) -> Learned:

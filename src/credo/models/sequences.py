@@ -10,10 +10,12 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Bool, Float
 
-from credo.core.arrays import Array, is_traced, put, put_all
+from credo.core.arrays import Array, is_traced
 from credo.core.checks import ArrayLike, check_table, check_vector
 from credo.core.errors import DataError
 from credo.core.padding import bucket, pad_rows
+from credo.core.pytrees import changed
+from credo.core.scan import is_short
 
 
 class Sequences(eqx.Module):
@@ -37,7 +39,16 @@ class Sequences(eqx.Module):
     @property
     def rows(self) -> int:
         """How many rows are not padding."""
-        return int(np.asarray(self.real).sum())
+        return int(np.count_nonzero(self.real))
+
+    def trimmed(self) -> "Sequences":
+        """Without padding, where rows are known and so few that nothing is compiled for them."""
+        if is_traced(self.real) or not is_short(len(self.real)):
+            return self
+        n = self.rows
+        inputs = None if self.inputs is None else self.inputs[:n]
+        cut = {name: getattr(self, name)[:n] for name in ("x", "seen", "first", "real")}
+        return changed(self, inputs=inputs, **cut)
 
 
 def read(
@@ -75,10 +86,9 @@ def read(
             raise DataError(f"inputs must have a row for each of x's {n}, found {len(driven)}")
         _check_seen(driven, False, "inputs")
         arrays.append(driven)
-    data, shown, *rest = put_all(*(pad_rows(a, t) for a in arrays))
+    data, shown, *rest = (pad_rows(a, t) for a in arrays)
     complete = whole or bool(np.all(seen.all(axis=1) | ~seen.any(axis=1)))
-    real = put(np.arange(t) < n)
-    return Sequences(data, shown, put(first), real, rest[0] if rest else None, complete, len(sizes) == 1)
+    return Sequences(data, shown, first, np.arange(t) < n, rest[0] if rest else None, complete, len(sizes) == 1)
 
 
 def next_row(columns: int | None, x: object) -> np.ndarray | None:

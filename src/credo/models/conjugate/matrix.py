@@ -7,8 +7,7 @@ leading axis of 1). The maps are those of the states of an HMM, or the single on
 "Probabilistic machine learning: advanced topics", section 3.4.4.
 """
 
-from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -18,9 +17,8 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from credo.core.arrays import Array, namespace, special
-from credo.core.linalg import factorize, solve, solve_lower, solve_upper, symmetric_part
-
-T = TypeVar("T")
+from credo.core.linalg import factorize, symmetric_part
+from credo.core.pytrees import changed
 
 
 class JointMoments(NamedTuple):
@@ -43,24 +41,25 @@ class MatrixNormalInverseWishart(eqx.Module):
     @classmethod
     def flat(cls, states: int, p: int, floor: Float[Array, " d"], shared: bool) -> "MatrixNormalInverseWishart":
         """The improper law whose mode is the maximum likelihood, but for the floor: log p = -½ tr(floor Σ⁻¹)."""
-        d, groups = floor.shape[0], 1 if shared else states
-        df, xp = np.full(groups, -(d + 1.0 + p * (states // groups))), namespace(floor)
-        scale = xp.broadcast_to(xp.diag(floor), (groups, d, d))
-        return cls(np.zeros((states, d, p)), np.zeros((states, p, p)), df, scale)
+        xp, d, groups = namespace(floor), floor.shape[0], 1 if shared else states
+        df = np.full(groups, -(d + 1.0 + p * (states // groups)))
+        return cls(
+            np.zeros((states, d, p)), np.zeros((states, p, p)), df, xp.broadcast_to(xp.diag(floor), (groups, d, d))
+        )
 
     def shifted(self, origin: Float[Array, " d"]) -> "MatrixNormalInverseWishart":
         """The law of x - origin; the last input is the constant 1."""
-        p = self.mean.shape[-1]
-        return eqx.tree_at(lambda q: q.mean, self, self.mean - origin[:, None] * np.eye(1, p, p - 1))
+        return changed(self, mean=moved(self.mean, -origin))
 
     def update(self, moments: JointMoments) -> "MatrixNormalInverseWishart":
         """Kₙ = K + Σvvᵀ, Mₙ = (MK + Σxvᵀ)Kₙ⁻¹, νₙ = ν + n, Ψₙ = Ψ + Σxxᵀ + MKMᵀ - MₙKₙMₙᵀ."""
+        xp = namespace(self.mean, self.precision, moments)
         precision = self.precision + moments.vv
         mixed = self.mean @ self.precision + moments.xv
-        root, xp = roots(precision), namespace(self, moments)
+        root = roots(precision)
         # Without a prior a state that was not visited has no precision: its mean stays, and adds nothing to the rest.
         known = xp.isfinite(root).all((1, 2))[:, None, None]
-        solved = each(solve, xp.where(known, root, np.eye(root.shape[-1])), mixed.swapaxes(1, 2))
+        solved = solve_each(xp.where(known, root, np.eye(root.shape[-1])), mixed.swapaxes(1, 2))
         mean = xp.where(known, solved.swapaxes(1, 2), self.mean)
         before = self.mean @ self.precision @ self.mean.swapaxes(1, 2)
         scatter = moments.xx + before - mean @ mixed.swapaxes(1, 2)
@@ -75,15 +74,15 @@ class MatrixNormalInverseWishart(eqx.Module):
     def average(self) -> tuple[Float[Array, "k d p"], Float[Array, "g d d"]]:
         """(M, Ψ/(ν - d - 1)); the mode of Σ where its mean does not exist."""
         excess = self.df - self.scale.shape[-1] - 1
-        return self.mean, self.scale / namespace(self).where(excess > 0, excess, self._power)[:, None, None]
+        return self.mean, self.scale / namespace(excess).where(excess > 0, excess, self._power)[:, None, None]
 
     def log_kernel(self, coefficients: Float[Array, "k d p"], covariance: Float[Array, "g d d"]) -> Float[Array, ""]:
         """log p(M, Σ) without its constant."""
         root = roots(covariance)
-        trace = each(_trace_ratio, self.scale, root)
+        trace = _trace_ratio(self.scale, root)
         deviation = coefficients - self.mean
         outer = deviation @ self.precision @ deviation.swapaxes(1, 2)
-        spread = each(_trace_ratio, outer, self._spread(root))
+        spread = _trace_ratio(outer, self._spread(root))
         return -0.5 * ((self._power * log_determinants(root)).sum() + trace.sum() + spread.sum())
 
     def draw(self, key: PRNGKeyArray) -> tuple[Float[Array, "k d p"], Float[Array, "g d d"]]:
@@ -95,7 +94,7 @@ class MatrixNormalInverseWishart(eqx.Module):
     def draw_given(self, key: PRNGKeyArray, root: Float[Array, "g d d"]) -> Float[Array, "k d p"]:
         """M given Σ = BBᵀ with any such `root` B: mean + B(R⁻ᵀZ)ᵀ with RRᵀ = precision."""
         k, d, p = self.mean.shape
-        scaled = each(solve_upper, roots(self.precision), jr.normal(key, (k, p, d)))
+        scaled = solve_triangles(roots(self.precision), jr.normal(key, (k, p, d)), transposed=True)
         return self.mean + self._spread(root) @ scaled.swapaxes(1, 2)
 
     def expected_log_det(self) -> Float[Array, "g d"]:
@@ -105,20 +104,20 @@ class MatrixNormalInverseWishart(eqx.Module):
     def divergence(self, prior: "MatrixNormalInverseWishart") -> Float[Array, ""]:
         """KL(self ‖ prior) = KL of the inverse Wisharts + E[KL of the normals | Σ]."""
         (_, d, p), root, root_prior = self.mean.shape, roots(self.scale), roots(prior.scale)
-        log_det, functions = log_determinants(root), special(self, prior)
+        log_det, by = log_determinants(root), special(self.df, prior.df)
         wishart = (
             0.5 * prior.df * (log_det - log_determinants(root_prior))
-            + 0.5 * self.df * (each(_trace_ratio, prior.scale, root) - d)
-            + functions.multigammaln(0.5 * prior.df, d)
-            - functions.multigammaln(0.5 * self.df, d)
+            + 0.5 * self.df * (_trace_ratio(prior.scale, root) - d)
+            + by.multigammaln(0.5 * prior.df, d)
+            - by.multigammaln(0.5 * self.df, d)
             + 0.5 * (self.df - prior.df) * self.expected_log_det().sum(-1)
         )
         mine = roots(self.precision)
         deviation = self.mean - prior.mean
         outer = deviation @ prior.precision @ deviation.swapaxes(1, 2)
-        distance = self._spread(self.df) * each(_trace_ratio, outer, self._spread(root))
+        distance = self._spread(self.df) * _trace_ratio(outer, self._spread(root))
         ratio = log_determinants(mine) - log_determinants(roots(prior.precision))
-        normal = 0.5 * (d * (each(_trace_ratio, prior.precision, mine) - p + ratio) + distance)
+        normal = 0.5 * (d * (_trace_ratio(prior.precision, mine) - p + ratio) + distance)
         return wishart.sum() + normal.sum()
 
     @property
@@ -142,29 +141,48 @@ def draw_root(key: PRNGKeyArray, df: Float[Array, " g"], scale: Float[Array, "g 
     groups, d, _ = scale.shape
     chi = jnp.sqrt(2 * jr.gamma(k_chi, 0.5 * (df[:, None] - jnp.arange(d))))
     bartlett = jnp.tril(jr.normal(k_lower, (groups, d, d)), -1) + chi[:, :, None] * jnp.eye(d)
-    return each(solve_lower, bartlett, roots(scale).swapaxes(1, 2)).swapaxes(1, 2)
+    return solve_triangles(bartlett, roots(scale).swapaxes(1, 2)).swapaxes(1, 2)
 
 
-def each(function: Callable[..., T], *stacks: Float[Array, "k ..."]) -> T:
-    """What a function of matrices says of those of every state, stacked."""
-    if namespace(stacks) is jnp:
-        return jax.vmap(function)(*stacks)
-    return jax.tree.map(
-        lambda *values: np.stack(values), *(function(*matrices) for matrices in zip(*stacks, strict=True))
-    )
+def moved(coefficients: Float[Array, "k d p"], by: Float[Array, " d"]) -> Float[Array, "k d p"]:
+    """Linear maps whose constants, the last column, are moved by so much."""
+    return coefficients + by[:, None] * (np.arange(coefficients.shape[-1]) == coefficients.shape[-1] - 1)
 
 
-def roots(matrices: Float[Array, "k n n"]) -> Float[Array, "k n n"]:
+def roots(matrices: Float[Array, "*b n n"]) -> Float[Array, "*b n n"]:
     """The Cholesky factor of each matrix; NaN where one is not positive definite, never a wrong number."""
-    factors = each(factorize, matrices)
-    return namespace(matrices).where(factors.ok[:, None, None], factors.root, np.nan)
+    flat = matrices.reshape(-1, *matrices.shape[-2:])
+    if isinstance(flat, np.ndarray):
+        try:
+            return np.linalg.cholesky(matrices)
+        except np.linalg.LinAlgError:  # one of them needs jitter, or has no root
+            found = [factorize(each) for each in flat]
+            return np.stack([f.root if f.ok else np.full_like(f.root, np.nan) for f in found]).reshape(matrices.shape)
+    factors = jax.vmap(factorize)(flat)
+    return jnp.where(factors.ok[:, None, None], factors.root, jnp.nan).reshape(matrices.shape)
 
 
-def log_determinants(root: Float[Array, "k n n"]) -> Float[Array, " k"]:
+def solve_triangles(
+    root: Float[Array, "*b n n"], b: Float[Array, "*b n m"], transposed: bool = False
+) -> Float[Array, "*b n m"]:
+    """L⁻¹b of each, or L⁻ᵀb."""
+    if namespace(root, b) is np:
+        return np.linalg.solve(root.swapaxes(-1, -2) if transposed else root, b)
+    root, b = jnp.asarray(root), jnp.asarray(b)
+    return jax.lax.linalg.triangular_solve(root, b, left_side=True, lower=True, transpose_a=transposed)
+
+
+def solve_each(root: Float[Array, "*b n n"], b: Float[Array, "*b n m"]) -> Float[Array, "*b n m"]:
+    """(LLᵀ)⁻¹b of each."""
+    return solve_triangles(root, solve_triangles(root, b), transposed=True)
+
+
+def log_determinants(root: Float[Array, "*b n n"]) -> Float[Array, "*b"]:
     """log |LLᵀ| of each."""
-    return 2 * namespace(root).log(root.diagonal(axis1=1, axis2=2)).sum(1)
+    xp = namespace(root)
+    return 2 * xp.log(xp.diagonal(root, axis1=-2, axis2=-1)).sum(-1)
 
 
-def _trace_ratio(matrix: Float[Array, "n n"], root: Float[Array, "n n"]) -> Float[Array, ""]:
-    """tr(A (LLᵀ)⁻¹)."""
-    return solve(root, matrix).trace()
+def _trace_ratio(matrix: Float[Array, "k n n"], root: Float[Array, "k n n"]) -> Float[Array, " k"]:
+    """tr(A (LLᵀ)⁻¹) of each."""
+    return namespace(matrix, root).trace(solve_each(root, matrix), axis1=-2, axis2=-1)

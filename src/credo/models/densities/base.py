@@ -25,7 +25,7 @@ from credo.core.arrays import Array
 from credo.core.checks import check_count
 from credo.core.errors import DataError
 from credo.core.predictive import Predictive
-from credo.core.pytrees import changed
+from credo.core.pytrees import changed, plain_methods
 from credo.core.text import counted
 
 Inputs = Float[Array, "n c"] | None
@@ -56,15 +56,10 @@ class Observed(NamedTuple):
 
     def refuse(self, wrong: Callable[[np.ndarray], np.ndarray], expected: str) -> None:
         """`DataError` that names the first entry that was seen and is wrong."""
-        x, seen, _ = self.on_host()
-        found = np.argwhere(seen & wrong(x))
-        if len(found):
-            row, column = found[0]
-            raise DataError(f"x must hold {expected}, found {x[row, column]:g} at row {row}, column {column}")
-
-    def on_host(self) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """(x, seen, inputs) in NumPy."""
-        return np.asarray(self.x), np.asarray(self.seen), None if self.inputs is None else np.asarray(self.inputs)
+        found = self.seen & wrong(self.x)
+        if found.any():
+            row, column = np.argwhere(found)[0]
+            raise DataError(f"x must hold {expected}, found {self.x[row, column]:g} at row {row}, column {column}")
 
 
 class Density(eqx.Module):
@@ -72,6 +67,8 @@ class Density(eqx.Module):
 
     k: int | None = eqx.field(static=True)
     columns: int | None = eqx.field(static=True)
+
+    __getattribute__ = plain_methods
 
     def __repr__(self) -> str:
         sizes = {"component": self.k, "column": self.columns}

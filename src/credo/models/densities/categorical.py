@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
 
 from credo.core import predictive
-from credo.core.arrays import Array, computed_once, put
+from credo.core.arrays import Array, computed_once, namespace
 from credo.core.checks import ArrayLike, check_count
 from credo.core.errors import DataError
 from credo.core.params import constant, simplex
@@ -35,12 +35,12 @@ class CategoricalDensity(IsConjugate[Float[Array, "k s"], Float[Array, "k s"]]):
         self, symbols: int | None = None, *, probs: ArrayLike | None = None, prior: ArrayLike = "weak"
     ) -> None:
         self.weak, given = read_prior(prior, int, float, list, tuple, np.ndarray, jax.Array)
-        self.prior = None if given is None else jnp.asarray(given, dtype=float)
+        self.prior = None if given is None else np.asarray(given, dtype=float)
         self.k, self.columns, self.symbols, self.probs = None, 1, symbols, None
         if symbols is not None:
             check_count(symbols, "symbols")
         if probs is not None:
-            self.probs = put(dirichlet.check_rows(probs, "probs", symbols, "symbols"))
+            self.probs = dirichlet.check_rows(probs, "probs", symbols, "symbols")
             self.k, self.symbols = self.probs.shape
 
     def resized(self, k: int, columns: int = 1) -> "CategoricalDensity":
@@ -62,7 +62,7 @@ class CategoricalDensity(IsConjugate[Float[Array, "k s"], Float[Array, "k s"]]):
 
     def adapt(self, data: Observed, *, seed: int = 0) -> "CategoricalDensity":
         """The frequencies of the symbols, each component's tilted at random."""
-        (k, _), (x, seen, _) = self.sizes, data.on_host()
+        (k, _), (x, seen) = self.sizes, data[:2]
         codes = x[seen].astype(int)
         symbols = int(codes.max(initial=0)) + 1 if self.symbols is None else self.symbols
         new = self._with_prior(symbols)
@@ -70,16 +70,20 @@ class CategoricalDensity(IsConjugate[Float[Array, "k s"], Float[Array, "k s"]]):
             return new
         counts = np.bincount(codes, minlength=symbols) + 1.0
         tilted = counts / counts.sum() * np.random.default_rng(seed).gamma(2.0, size=(k, symbols)) + 1e-3 / symbols
-        return changed(new, probs=put(tilted / tilted.sum(1, keepdims=True)))
+        return changed(new, probs=tilted / tilted.sum(1, keepdims=True))
 
     def log_prob(self, data: Observed) -> Float[Array, "n k"]:
         """log probs[k, x]."""
-        return _look_up(jnp.log(self._probs), data)
+        with np.errstate(divide="ignore"):
+            return _look_up(namespace(self._probs).log(self._probs), data)
 
     def expected_statistics(self, data: Observed, weight: Float[Array, "n k"]) -> Float[Array, "k s"]:
         """How often each component showed each symbol."""
-        weight = jnp.where(data.seen, weight, 0.0)
-        return jax.ops.segment_sum(weight, data.x[:, 0].astype(int), self.symbols).T
+        xp, codes = namespace(weight, data), data.x[:, 0].astype(int)
+        weight = xp.where(data.seen, weight, 0.0)
+        if xp is np:
+            return weight.T @ (codes[:, None] == np.arange(self.symbols))
+        return jax.ops.segment_sum(weight, codes, self.symbols).T
 
     def maximize(self, statistics: Float[Array, "k s"]) -> "CategoricalDensity":
         """(α - 1 + n)/Σ."""
@@ -125,4 +129,6 @@ class CategoricalDensity(IsConjugate[Float[Array, "k s"], Float[Array, "k s"]]):
 
 
 def _look_up(table: Float[Array, "k s"], data: Observed) -> Float[Array, "n k"]:
-    return jnp.where(data.seen, computed_once(table.T)[data.x[:, 0].astype(int)], 0.0)
+    xp, rows = namespace(table, data), table.T
+    rows = rows if xp is np else computed_once(jnp.asarray(rows))
+    return xp.where(data.seen, rows[data.x[:, 0].astype(int)], 0.0)

@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray, PyTree
 
-from credo.core.arrays import Array
+from credo.core.arrays import Array, as_float, host, is_traced
 from credo.core.errors import DataError
+from credo.core.padding import bucket, pad_rows
 from credo.core.params import real
 from credo.core.predictive import Predictive
 from credo.core.pytrees import changed
@@ -55,9 +56,7 @@ class CustomDensity(Density):
             raise DataError(f"log_likelihood must be a function of (params, x, u), found {log_likelihood!r}")
         self.k = self.columns = None
         self.log_likelihood, self.sampler, self.predictor = log_likelihood, sample, predict
-        self.params = _each(
-            lambda leaf: leaf if isinstance(leaf, eqx.Module) else Free(jnp.asarray(leaf, dtype=float)), params
-        )
+        self.params = _each(lambda leaf: leaf if isinstance(leaf, eqx.Module) else Free(as_float(leaf)), params)
 
     @property
     def values(self) -> PyTree:
@@ -66,7 +65,7 @@ class CustomDensity(Density):
 
     def check(self, data: Observed) -> None:
         """Rows must be whole or missing: nothing is known of how to integrate an entry out."""
-        _, seen, _ = data.on_host()
+        seen = data.seen
         partial = seen.any(1) & ~seen.all(1)
         if partial.any():
             row = int(np.argmax(partial))
@@ -85,20 +84,17 @@ class CustomDensity(Density):
             if not isinstance(node, Free):
                 return node
             step = rng.normal(size=node.value.shape) * 0.1
-            return Free(node.value + step * jnp.maximum(jnp.abs(node.value), 1.0))
+            return Free(node.value + step * np.maximum(np.abs(node.value), 1.0))
 
         return changed(self, params=_each(move, self.params))
 
     def log_prob(self, data: Observed) -> Float[Array, "n k"]:
         """log_likelihood for every row."""
-        k, values = self.sizes[0], self.values
-        each = jax.vmap(lambda x, u: jnp.asarray(self.log_likelihood(values, x, u), dtype=float), (0, 0))
-        table = each(data.x, data.inputs)
-        if table.shape != (len(data.x), k):
-            raise DataError(
-                f"log_likelihood must return {k} numbers, one for each component, found shape {table.shape[1:]}"
-            )
-        return jnp.where(data.seen[:, :1], table, 0.0)
+        if is_traced(self, data):
+            return _log_likelihoods(self, data)
+        n = len(data.x)
+        rows = (None if a is None else pad_rows(a, bucket(n)) for a in data[:3])
+        return host(_compiled_log_likelihoods(self, Observed(*rows, data.complete)))[:n]
 
     def sample(self, key: PRNGKeyArray, which: Int[Array, " n"], inputs: Inputs = None) -> Float[Array, "n d"]:
         """What the given function draws."""
@@ -115,3 +111,17 @@ class CustomDensity(Density):
         prediction = self.predictor(self.values, probs, inputs)
         assert isinstance(prediction, Predictive)
         return prediction
+
+
+def _log_likelihoods(density: CustomDensity, data: Observed) -> Float[Array, "n k"]:
+    k, values = density.sizes[0], density.values
+    each = jax.vmap(lambda x, u: jnp.asarray(density.log_likelihood(values, x, u), dtype=float), (0, 0))
+    table = each(data.x, data.inputs)
+    if table.shape != (len(data.x), k):
+        raise DataError(
+            f"log_likelihood must return {k} numbers, one for each component, found shape {table.shape[1:]}"
+        )
+    return jnp.where(data.seen[:, :1], table, 0.0)
+
+
+_compiled_log_likelihoods = eqx.filter_jit(_log_likelihoods)

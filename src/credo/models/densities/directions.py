@@ -10,12 +10,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jax.scipy import special
+import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
-from credo.core.arrays import Array, as_float
+from credo.core.arrays import Array, as_float, namespace, special
 from credo.core.loops import invert_cdf
 from credo.core.predictive.base import Predictive
+from credo.core.scan import Counter, repeat
 from credo.core.special import LOG_2PI
 
 LEAST, MOST = 1e-8, 1e7
@@ -27,57 +28,58 @@ NODES = 1024
 
 def log_i0(kappa: Array) -> Array:
     """log I₀(κ), without overflow."""
-    return jnp.log(special.i0e(kappa)) + kappa
+    return namespace(kappa).log(special(kappa).i0e(kappa)) + kappa
 
 
 def log_density(angle: Array, mean: Array, kappa: Array) -> Array:
     """κ (cos(θ - μ) - 1) - log 2π e^(-κ) I₀(κ): nothing large is subtracted."""
-    return -2 * kappa * jnp.sin(0.5 * (angle - mean)) ** 2 - LOG_2PI - jnp.log(special.i0e(kappa))
+    xp = namespace(angle, mean, kappa)
+    return -2 * kappa * xp.sin(0.5 * (angle - mean)) ** 2 - LOG_2PI - xp.log(special(kappa).i0e(kappa))
 
 
 def resultant(kappa: Array) -> Array:
     """A(κ) = I₁(κ)/I₀(κ)."""
-    return special.i1e(kappa) / special.i0e(kappa)
+    return special(kappa).i1e(kappa) / special(kappa).i0e(kappa)
 
 
-@jax.jit
 def concentration_of(length: Array) -> Array:
     """κ with A(κ) = `length`, between LEAST and MOST.
 
     Newton's method, A' = 1 - A² - A/κ, from R(2 - R²)/(1 - R²) (Banerjee et al., 2005); A is concave, so steps
     from the left do not overshoot, and those from the right are held.
     """
-    r = jnp.clip(length, 0.0, 1 - 1e-15)
-    start = jnp.clip(r * (2 - r**2) / (1 - r**2), LEAST, MOST)
+    xp = namespace(length)
+    r = xp.clip(length, 0.0, 1 - 1e-15)
+    start = xp.clip(r * (2 - r**2) / (1 - r**2), LEAST, MOST)
 
-    def step(_: Any, kappa: Array) -> Array:
+    def step(_: Counter, kappa: Array) -> Array:
         a = resultant(kappa)
-        slope = jnp.maximum(jnp.where(kappa < 1e-4, 0.5, 1 - a**2 - a / kappa), 0.25 / (1 + kappa) ** 2)
-        return jnp.clip(kappa - (a - r) / slope, jnp.maximum(0.2 * kappa, LEAST), jnp.minimum(5 * kappa, MOST))
+        slope = xp.maximum(xp.where(kappa < 1e-4, 0.5, 1 - a**2 - a / kappa), 0.25 / (1 + kappa) ** 2)
+        return xp.clip(kappa - (a - r) / slope, xp.maximum(0.2 * kappa, LEAST), xp.minimum(5 * kappa, MOST))
 
-    return jnp.clip(jax.lax.fori_loop(0, 40, step, start), LEAST, MOST)
+    return xp.clip(repeat(40, step, start), LEAST, MOST)
 
 
-@jax.jit
 def turned_cdf(angle: Array, kappa: Array) -> Array:
     """∫ from -π to `angle` of the density with μ = 0, going on beyond π: it grows by 1 a turn.
 
     A Fourier series by backward recurrence of Iⱼ/I₀ for κ < 50, Hill's normal approximation above. Hill (1977).
     """
-    small = jnp.minimum(kappa, NEARLY_NORMAL)
+    xp, by = namespace(angle, kappa), special(angle, kappa)
+    small = xp.minimum(kappa, NEARLY_NORMAL)
 
-    def step(i: Any, state: tuple[Array, Array]) -> tuple[Array, Array]:
+    def step(i: Counter, state: tuple[Array, Array]) -> tuple[Array, Array]:
         ratio, total = state
         j = TERMS - i
         ratio = 1 / (2 * j / small + ratio)
-        return ratio, ratio * (jnp.sin(j * angle) / j + total)
+        return ratio, ratio * (xp.sin(j * angle) / j + total)
 
-    zero = jnp.zeros(jnp.broadcast_shapes(angle.shape, kappa.shape))
-    _, series = jax.lax.fori_loop(0, TERMS, step, (zero, zero))
-    turns = jnp.round(angle / (2 * jnp.pi))
-    z = jnp.sqrt(2 / jnp.pi) / special.i0e(kappa) * jnp.sin(0.5 * (angle - 2 * jnp.pi * turns))
-    exact = 0.5 + angle / (2 * jnp.pi) + series / jnp.pi
-    return jnp.where(kappa < NEARLY_NORMAL, exact, special.ndtr(z) + turns)
+    zero = xp.zeros(np.broadcast_shapes(angle.shape, kappa.shape))
+    _, series = repeat(TERMS, step, (zero, zero))
+    turns = xp.round(angle / (2 * np.pi))
+    z = np.sqrt(2 / np.pi) / by.i0e(kappa) * xp.sin(0.5 * (angle - 2 * np.pi * turns))
+    exact = 0.5 + angle / (2 * np.pi) + series / np.pi
+    return xp.where(kappa < NEARLY_NORMAL, exact, by.ndtr(z) + turns)
 
 
 def draw_angles(key: PRNGKeyArray, mean: Array, kappa: Array) -> Array:
@@ -89,7 +91,7 @@ def draw_angles(key: PRNGKeyArray, mean: Array, kappa: Array) -> Array:
 
 def wrapped(angle: Array) -> Array:
     """The angle in [-π, π)."""
-    return jnp.mod(angle + jnp.pi, 2 * jnp.pi) - jnp.pi
+    return (angle + np.pi) % (2 * np.pi) - np.pi
 
 
 class Directions(Predictive):
@@ -109,18 +111,18 @@ class Directions(Predictive):
         return weights.reshape(*weights.shape[:-1], *[1] * (self.location.ndim - weights.ndim), weights.shape[-1])
 
     def _average(self, values: Array) -> Array:
-        return jnp.sum(self._shared(self.weights) * values, axis=-1)
+        return (self._shared(self.weights) * values).sum(axis=-1)
 
     @property
     def _resultant(self) -> tuple[Array, Array]:
-        length = resultant(self.concentration)
-        return self._average(length * jnp.cos(self.location)), self._average(length * jnp.sin(self.location))
+        xp, length = namespace(self), resultant(self.concentration)
+        return self._average(length * xp.cos(self.location)), self._average(length * xp.sin(self.location))
 
     @property
     def mean(self) -> Array:
         """The mean direction in (-π, π]."""
         c, s = self._resultant
-        return jnp.arctan2(s, c)
+        return namespace(c).arctan2(s, c)
 
     @property
     def aleatoric(self) -> Array:
@@ -130,19 +132,19 @@ class Directions(Predictive):
     @property
     def epistemic(self) -> Array:
         """How much shorter the common resultant is than the states' own."""
-        return self._average(resultant(self.concentration)) - jnp.hypot(*self._resultant)
+        return self._average(resultant(self.concentration)) - namespace(self).hypot(*self._resultant)
 
     def log_prob(self, y: Any) -> Array:
         """log Σ wₖ p(θ | μₖ, κₖ), a density on the circle."""
-        each = log_density(jnp.asarray(y, float)[..., None], self.location, self.concentration)
-        return special.logsumexp(each, axis=-1, b=jnp.broadcast_to(self._shared(self.weights), each.shape))
+        each = log_density(as_float(y)[..., None], self.location, self.concentration)
+        return special(each).logsumexp(each, axis=-1, b=self._shared(self.weights))
 
     def cdf(self, y: Any) -> Array:
         """The probability of the arc from the direction opposite to the mean to θ."""
-        return self._cdf_from(self.mean + wrapped(jnp.asarray(y, float) - self.mean))
+        return self._cdf_from(self.mean + wrapped(as_float(y) - self.mean))
 
     def _cdf_from(self, angle: Array) -> Array:
-        cut = (self.mean - jnp.pi)[..., None] - self.location
+        cut = (self.mean - np.pi)[..., None] - self.location
         to = turned_cdf(angle[..., None] - self.location, self.concentration)
         return self._average(to - turned_cdf(cut, self.concentration))
 
@@ -156,13 +158,13 @@ class Directions(Predictive):
             angle = self.location + 2 * jnp.arctan(narrow * jnp.tan(t / 2))
             slope = narrow / (jnp.cos(t / 2) ** 2 + narrow**2 * jnp.sin(t / 2) ** 2)
             each = log_density(angle[..., None], self.location[..., None, :], self.concentration[..., None, :])
-            log_p = special.logsumexp(each, axis=-1, b=jnp.expand_dims(self._shared(self.weights), -2))
+            log_p = special(each).logsumexp(each, axis=-1, b=jnp.expand_dims(self._shared(self.weights), -2))
             return -jnp.exp(log_density(angle, self.location, self.concentration)) * log_p * slope
 
         return self._average(jax.lax.map(at, t, batch_size=64).sum(0) * (2 * jnp.pi / NODES))
 
     def _quantile(self, q: Array) -> Array:
-        return invert_cdf(self._cdf_from, q, self.mean - jnp.pi, self.mean + jnp.pi)
+        return invert_cdf(self._cdf_from, q, self.mean - np.pi, self.mean + np.pi)
 
     def _draw(self, key: PRNGKeyArray) -> Array:
         k_state, k_angle = jr.split(key)
@@ -172,6 +174,6 @@ class Directions(Predictive):
 
     def __getitem__(self, index: Any) -> "Directions":
         """The predictions at some of the times."""
-        where = jnp.asarray(index) if isinstance(index, list) else index
+        where = np.asarray(index) if isinstance(index, list) else index
         weights = self.weights[where[0] if isinstance(where, tuple) else where]
         return Directions(weights, self.location[where], self.concentration[where])

@@ -4,10 +4,9 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jax.scipy import special
 from jaxtyping import Float, PRNGKeyArray
 
-from credo.core.arrays import Array, put
+from credo.core.arrays import Array, namespace, special
 from credo.core.checks import ArrayLike, check_probabilities
 from credo.core.errors import DataError
 from credo.models.densities.base import ALMOST_NONE
@@ -28,12 +27,12 @@ def as_concentration(prior: ArrayLike, k: int, s: int) -> Float[Array, "k s"] | 
             f"prior must be Dirichlet concentrations ≥ 1 (so that there is a mode): one number, {s} of them or a table "
             f"of shape ({k}, {s}); found shape {alpha.shape}, least value {alpha.min():g}"
         )
-    return put(np.broadcast_to(alpha, (k, s)).copy())
+    return np.broadcast_to(alpha, (k, s)).copy()
 
 
 def excess(alpha: Float[Array, "k s"] | None) -> Float[Array, "k s"] | float:
     """α - 1, the pseudo-counts of the mode, or the floor without a prior."""
-    return FLOOR if alpha is None else jnp.maximum(alpha - 1, FLOOR)
+    return FLOOR if alpha is None else namespace(alpha).maximum(alpha - 1, FLOOR)
 
 
 def mode(
@@ -44,12 +43,13 @@ def mode(
     found = raised / raised.sum(-1, keepdims=True)
     if alpha is not None:
         return found
-    return jnp.where(counts.sum(-1, keepdims=True) > ALMOST_NONE, found, present)
+    xp = namespace(counts, present)
+    return xp.where(counts.sum(-1, keepdims=True) > ALMOST_NONE, found, present)
 
 
 def log_kernel(alpha: Float[Array, "k s"] | None, probs: Float[Array, "k s"]) -> Float[Array, ""]:
     """Σ (α - 1) log p."""
-    return jnp.sum(special.xlogy(jnp.broadcast_to(excess(alpha), probs.shape), probs))
+    return special(alpha, probs).xlogy(excess(alpha), probs).sum()
 
 
 def draw(key: PRNGKeyArray, alpha: Float[Array, "*r s"]) -> Float[Array, "*r s"]:
@@ -61,19 +61,18 @@ def draw(key: PRNGKeyArray, alpha: Float[Array, "*r s"]) -> Float[Array, "*r s"]
 
 def expected_log(alpha: Float[Array, "*r s"]) -> Float[Array, "*r s"]:
     """E[log p] = ψ(α) - ψ(Σα); -∞ where α is 0."""
-    possible = alpha > 0
-    each = special.digamma(jnp.where(possible, alpha, 1.0)) - special.digamma(alpha.sum(-1, keepdims=True))
-    return jnp.where(possible, each, -jnp.inf)
+    xp, digamma, possible = namespace(alpha), special(alpha).digamma, alpha > 0
+    each = digamma(xp.where(possible, alpha, 1.0)) - digamma(alpha.sum(-1, keepdims=True))
+    return xp.where(possible, each, -np.inf)
 
 
 def divergence(alpha: Float[Array, "*r s"], prior: Float[Array, "*r s"]) -> Float[Array, ""]:
     """KL(Dirichlet(α) ‖ Dirichlet(α₀)) over the entries that are possible, summed over the rows."""
-    possible = alpha > 0
-    a, b = jnp.where(possible, alpha, 1.0), jnp.where(possible, prior, 1.0)
-    mean = jnp.where(possible, expected_log(alpha), 0.0)
-    each = special.gammaln(b) - special.gammaln(a) + (a - b) * mean
-    total = special.gammaln(alpha.sum(-1)) - special.gammaln(prior.sum(-1))
-    return jnp.sum(total) + jnp.sum(each)
+    xp, gammaln, possible = namespace(alpha, prior), special(alpha, prior).gammaln, alpha > 0
+    a, b = xp.where(possible, alpha, 1.0), xp.where(possible, prior, 1.0)
+    mean = xp.where(possible, expected_log(alpha), 0.0)
+    each = gammaln(b) - gammaln(a) + (a - b) * mean
+    return (gammaln(alpha.sum(-1)) - gammaln(prior.sum(-1))).sum() + each.sum()
 
 
 def check_rows(probs: ArrayLike, name: str, columns: int | None, of: str) -> np.ndarray:

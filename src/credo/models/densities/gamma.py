@@ -9,23 +9,21 @@ are missing are simply not counted. Murphy (2012), section 7.6.3.
 from typing import NamedTuple
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jax.scipy import special
+import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
-from credo.core.arrays import Array
-from credo.core.linalg import solve, solve_upper
-from credo.models.conjugate.matrix import log_determinants, roots
-
-_roots, _log_dets = jax.vmap(roots), jax.vmap(log_determinants)
+from credo.core.arrays import Array, namespace, special
+from credo.core.pytrees import changed
+from credo.models.conjugate.matrix import log_determinants, moved, roots, solve_each, solve_triangles
 
 
 def gamma_divergence(a: Array, b: Array, a0: Array, b0: Array) -> Array:
     """KL(Gamma(a, b) ‖ Gamma(a₀, b₀)), which is that of the inverse gammas too."""
-    log_gammas = special.gammaln(a0) - special.gammaln(a)
-    return (a - a0) * special.digamma(a) + log_gammas + a0 * (jnp.log(b) - jnp.log(b0)) + a * (b0 - b) / b
+    xp, by = namespace(a, b, a0, b0), special(a, b, a0, b0)
+    log_gammas = by.gammaln(a0) - by.gammaln(a)
+    return (a - a0) * by.digamma(a) + log_gammas + a0 * (xp.log(b) - xp.log(b0)) + a * (b0 - b) / b
 
 
 class ColumnMoments(NamedTuple):
@@ -51,26 +49,27 @@ class NormalInverseGammas(eqx.Module):
         d = floor.shape[0]
         scale = 0.5 * (floor.sum(keepdims=True) if shared else floor)
         groups = scale.shape[0]
-        shape = jnp.full((k, groups), -1.0 - 0.5 * p * (d // groups))
-        zero = jnp.zeros((k, d, p))
-        return cls(zero, jnp.zeros((k, d, p, p)), shape, jnp.broadcast_to(scale, (k, groups)))
+        shape = np.full((k, groups), -1.0 - 0.5 * p * (d // groups))
+        scale = namespace(scale).broadcast_to(scale, (k, groups))
+        return cls(np.zeros((k, d, p)), np.zeros((k, d, p, p)), shape, scale)
 
     def shifted(self, origin: Float[Array, " d"]) -> "NormalInverseGammas":
         """The law of x - origin; the last input is the constant 1."""
-        return eqx.tree_at(lambda q: q.mean, self, self.mean.at[:, :, -1].add(-origin))
+        return changed(self, mean=moved(self.mean, -origin))
 
     def update(self, moments: ColumnMoments) -> "NormalInverseGammas":
         """Kₙ = K + Σvvᵀ, mₙ = Kₙ⁻¹(Km + Σxv), aₙ = a + n/2, bₙ = b + ½(Σx² + mᵀKm - mₙᵀKₙmₙ)."""
+        xp = namespace(self.mean, self.precision, moments)
         precision = self.precision + moments.vv
-        prior_part = jnp.einsum("kdpq,kdq->kdp", self.precision, self.mean)
+        prior_part = (self.precision @ self.mean[..., None])[..., 0]
         mixed = prior_part + moments.xv
-        root = _roots(precision)
+        root = roots(precision)
         # Without a prior what was not visited has no precision: its mean stays, and adds nothing to the rest.
-        known = jnp.isfinite(root).all((2, 3))[:, :, None]
-        solved = jax.vmap(jax.vmap(solve))(jnp.where(known[..., None], root, jnp.eye(root.shape[-1])), mixed)
-        mean = jnp.where(known, solved, self.mean)
+        known = xp.isfinite(root).all((2, 3))[:, :, None]
+        solved = solve_each(xp.where(known[..., None], root, np.eye(root.shape[-1])), mixed[..., None])[..., 0]
+        mean = xp.where(known, solved, self.mean)
         before = (self.mean * prior_part).sum(-1)
-        scatter = jnp.maximum(moments.xx + before - (mean * mixed).sum(-1), 0.0)
+        scatter = xp.maximum(moments.xx + before - (mean * mixed).sum(-1), 0.0)
         return NormalInverseGammas(
             mean, precision, self.shape + 0.5 * self._gather(moments.mass), self.scale + 0.5 * self._gather(scatter)
         )
@@ -82,35 +81,37 @@ class NormalInverseGammas(eqx.Module):
     def average(self) -> tuple[Float[Array, "k d p"], Float[Array, "k g"]]:
         """(m, b/(a - 1)); the mode of σ² where its mean does not exist."""
         excess = self.shape - 1
-        return self.mean, self.scale / jnp.where(excess > 0, excess, self._power)
+        return self.mean, self.scale / namespace(excess).where(excess > 0, excess, self._power)
 
     def log_kernel(self, coefficients: Float[Array, "k d p"], variance: Float[Array, "k g"]) -> Float[Array, ""]:
         """log p(m, σ²) without its constant."""
-        deviation = coefficients - self.mean
-        spread = jnp.einsum("kdp,kdpq,kdq->kd", deviation, self.precision, deviation)
-        parts = self._power * jnp.log(variance) + (self.scale + 0.5 * self._gather(spread)) / variance
+        spread = self._spread_of(coefficients - self.mean)
+        parts = self._power * namespace(variance).log(variance) + (self.scale + 0.5 * self._gather(spread)) / variance
         return -parts.sum()
 
     def draw(self, key: PRNGKeyArray) -> tuple[Float[Array, "k d p"], Float[Array, "k g"]]:
         """σ² = b/Gamma(a), then m = mean + σR⁻ᵀz with RRᵀ = precision."""
         k_variance, k_mean = jr.split(key)
         variance = self.scale / jr.gamma(k_variance, self.shape)
-        z = jax.vmap(jax.vmap(solve_upper))(_roots(self.precision), jr.normal(k_mean, self.mean.shape))
-        return self.mean + jnp.sqrt(variance)[:, :, None] * z, variance
+        z = solve_triangles(roots(self.precision), jr.normal(k_mean, self.mean.shape)[..., None], transposed=True)
+        return self.mean + jnp.sqrt(variance)[:, :, None] * z[..., 0], variance
 
     def expected_log_precision(self) -> Float[Array, "k g"]:
         """E[log 1/σ²] = ψ(a) - log b."""
-        return special.digamma(self.shape) - jnp.log(self.scale)
+        return special(self.shape).digamma(self.shape) - namespace(self.scale).log(self.scale)
 
     def divergence(self, prior: "NormalInverseGammas") -> Float[Array, ""]:
         """KL(self ‖ prior) = KL of the inverse gammas + E[KL of the normals | σ²]."""
         gammas = gamma_divergence(self.shape, self.scale, prior.shape, prior.scale)
-        mine = _roots(self.precision)
-        ratio = _log_dets(mine) - _log_dets(_roots(prior.precision))
-        trace = jax.vmap(jax.vmap(lambda r, m: jnp.trace(solve(r, m))))(mine, prior.precision)
-        deviation = self.mean - prior.mean
-        distance = self.shape / self.scale * jnp.einsum("kdp,kdpq,kdq->kd", deviation, prior.precision, deviation)
+        mine = roots(self.precision)
+        ratio = log_determinants(mine) - log_determinants(roots(prior.precision))
+        trace = namespace(mine).trace(solve_each(mine, prior.precision), axis1=-2, axis2=-1)
+        distance = self.shape / self.scale * prior._spread_of(self.mean - prior.mean)
         return gammas.sum() + 0.5 * (trace - self.mean.shape[-1] + ratio + distance).sum()
+
+    def _spread_of(self, deviation: Float[Array, "k d p"]) -> Float[Array, "k d"]:
+        """Their squared lengths by the precision."""
+        return (deviation[..., None, :] @ self.precision @ deviation[..., None])[..., 0, 0]
 
     @property
     def _power(self) -> Float[Array, "k g"]:

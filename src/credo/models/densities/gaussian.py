@@ -2,12 +2,11 @@
 
 from typing import TypeVar
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from credo.core.arrays import Array, put
+from credo.core.arrays import Array
 from credo.core.errors import DataError
 from credo.core.linalg import cholesky
 from credo.core.params import real
@@ -48,9 +47,8 @@ class Gaussian(NormalDensity):
         numbers, self.mean = self._set_noise(covariance, structure), None
         center = None if mean is None else parameter_table(mean, "mean")
         if center is not None:
-            self.mean = put(center)
+            self.mean, self.origin = center, center.mean(0)
             self.k, self.columns = center.shape
-            self.origin = put(center.mean(0))
         if numbers is not None:
             if center is not None:
                 self._check_shape(*center.shape)
@@ -85,22 +83,22 @@ class Gaussian(NormalDensity):
     @property
     def coefficients(self) -> Float[Array, "k d 1"]:
         """The means, as a map from the constant 1."""
-        return self.mean[:, :, None]  # type: ignore[index]
+        return self._known(self.mean)[:, :, None]
 
     def _with_coefficients(self: G, coefficients: Float[Array, "k d p"]) -> G:
         return changed(self, mean=coefficients[:, :, 0])
 
     def design(self, rows: int, inputs: Inputs) -> Float[Array, "n 1"]:
         """v = 1: the row does not depend on inputs."""
-        return jnp.ones((rows, 1))
+        return np.ones((rows, 1))
 
     def adapt(self: G, data: Observed, *, seed: int = 0) -> G:
         """Means by k-means++ (nudged for seeds > 0), one pooled covariance of the clusters, the weak prior."""
-        (k, _), (x, seen, _) = self.sizes, data.on_host()
+        (k, _), (x, seen) = self.sizes, data[:2]
         mean, variance = column_moments(x, seen)
         centers, within = clusters(np.where(seen, x, mean)[seen.any(1)], k, mean, variance, seed)
         new = begun(self, mean[:, None], np.full((1, 1), STRENGTH), variance, within)
-        return new if self.mean is not None else changed(new, mean=put(centers))
+        return new if self.mean is not None else changed(new, mean=centers)
 
 
 def begun(density: N, center: np.ndarray, precision: np.ndarray, variance: np.ndarray, within: np.ndarray) -> N:
@@ -115,15 +113,13 @@ def begun(density: N, center: np.ndarray, precision: np.ndarray, variance: np.nd
             prior = repeated(structure, k, center, precision, 1.5, half)
     noise = density.covariance
     if noise is None:
-        noise = put(
-            {
-                "full": np.broadcast_to(np.diag(within), (k, d, d)).copy(),
-                "diagonal": np.broadcast_to(within, (k, d)).copy(),
-                "tied": np.diag(within),
-                "spherical": np.full(k, within.mean()),
-            }[structure]
-        )
-    new = changed(density, prior=prior, origin=put(center[:, -1]), floor=put(FLOOR * variance))
+        noise = {
+            "full": np.broadcast_to(np.diag(within), (k, d, d)).copy(),
+            "diagonal": np.broadcast_to(within, (k, d)).copy(),
+            "tied": np.diag(within),
+            "spherical": np.full(k, within.mean()),
+        }[structure]
+    new = changed(density, prior=prior, origin=center[:, -1], floor=FLOOR * variance)
     return changed(new, **{density._noise: noise})
 
 
@@ -131,7 +127,7 @@ def repeated(structure: str, k: int, mean: Numbers, precision: Numbers, df: Numb
     """The law of k components that is the same for each; the mean has shape (d, p)."""
 
     def wide(values: Numbers, *shape: int) -> Array:
-        return put(np.broadcast_to(np.asarray(values, float), shape).copy())
+        return np.broadcast_to(np.asarray(values, float), shape).copy()
 
     d, p = np.shape(mean)
     if structure in JOINT:
@@ -145,6 +141,6 @@ def repeated(structure: str, k: int, mean: Numbers, precision: Numbers, df: Numb
 def _check_covariance(numbers: np.ndarray, structure: str) -> None:
     if structure in JOINT:
         for i, matrix in enumerate(numbers if structure == "full" else numbers[None]):
-            cholesky(jnp.asarray(matrix), f"covariance of component {i}" if structure == "full" else "covariance")
+            cholesky(matrix, f"covariance of component {i}" if structure == "full" else "covariance")
     elif not np.all((numbers > 0) & np.isfinite(numbers)):
         raise DataError(f"covariance must hold positive variances, found {numbers.min():g}")

@@ -7,10 +7,9 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jax.scipy import special
 from jaxtyping import Float, Int, PRNGKeyArray
 
-from credo.core.arrays import Array, put
+from credo.core.arrays import Array, namespace, special
 from credo.core.checks import ArrayLike, check_count
 from credo.core.errors import DataError
 from credo.core.params import constant, simplex
@@ -62,7 +61,7 @@ class GaussianMixture(IsConjugate[MixtureStatistics, MixtureStatistics]):
         self.k, self.columns, self.components, self.mixing, self.prior = None, None, components, None, None
         self.weak = prior is not None
         if mixing is not None:
-            self.mixing = put(dirichlet.check_rows(mixing, "mixing", components, "components"))
+            self.mixing = dirichlet.check_rows(mixing, "mixing", components, "components")
             self.k = self.mixing.shape[0]
         if not isinstance(covariance, str):
             numbers = np.asarray(covariance, dtype=float)
@@ -87,29 +86,29 @@ class GaussianMixture(IsConjugate[MixtureStatistics, MixtureStatistics]):
         """A cluster for each k, its Gaussians scattered around the center."""
         (k, d), c, parts = self.sizes, self.components, self.parts
         if parts.mean is None:
-            x, seen, _ = data.on_host()
+            x, seen = data[:2]
             mean, variance = column_moments(x, seen)
             centers, within = clusters(np.where(seen, x, mean)[seen.any(1)], k, mean, variance, seed)
             scatter = np.random.default_rng(seed).normal(size=(k, c, d)) * np.sqrt(within)
-            parts = changed(parts, mean=put((centers[:, None] + scatter).reshape(k * c, d)))
+            parts = changed(parts, mean=(centers[:, None] + scatter).reshape(k * c, d))
         parts = parts.adapt(data, seed=seed)
-        mixing = put(np.full((k, c), 1 / c)) if self.mixing is None else self.mixing
+        mixing = np.full((k, c), 1 / c) if self.mixing is None else self.mixing
         return changed(self, parts=parts, mixing=mixing)
 
     def log_prob(self, data: Observed) -> Float[Array, "n k"]:
         """log Σⱼ mixingⱼ N(x | μⱼ, Σⱼ)."""
-        return special.logsumexp(self._each(data), axis=2)
+        each = self._each(data)
+        return special(each).logsumexp(each, axis=2)
 
     def expected_statistics(self, data: Observed, weight: Float[Array, "n k"]) -> MixtureStatistics:
         """The weight of k is shared by its Gaussians as they explain the row."""
-        return self._share(jax.nn.softmax(self._each(data), axis=2), data, weight)
+        return self._share(self._each(data), data, weight)
 
     def expected_statistics_under(
         self, q: MixtureStatistics, data: Observed, weight: Float[Array, "n k"]
     ) -> MixtureStatistics:
         """The same with the Gaussians' probabilities under q: rⱼ ∝ exp(E[log mixingⱼ] + E[log Nⱼ])."""
-        shares = jax.nn.softmax(self._expected_each(q, data), axis=2)
-        return self.posterior_mean(q)._share(shares, data, weight)
+        return self.posterior_mean(q)._share(self._expected_each(q, data), data, weight)
 
     def draw_statistics(self, key: PRNGKeyArray, data: Observed, which: Int[Array, " n"]) -> MixtureStatistics:
         """The Gaussian of each row is drawn."""
@@ -143,7 +142,8 @@ class GaussianMixture(IsConjugate[MixtureStatistics, MixtureStatistics]):
 
     def expected_log_prob(self, q: MixtureStatistics, data: Observed) -> Float[Array, "n k"]:
         """log Σⱼ exp(E[log mixingⱼ] + E[log Nⱼ]): the bound with the Gaussian's own law at its best."""
-        return special.logsumexp(self._expected_each(q, data), axis=2)
+        each = self._expected_each(q, data)
+        return special(each).logsumexp(each, axis=2)
 
     def kl_to_prior(self, q: MixtureStatistics) -> Float[Array, ""]:
         """KL(q ‖ prior)."""
@@ -172,15 +172,18 @@ class GaussianMixture(IsConjugate[MixtureStatistics, MixtureStatistics]):
 
     def _each(self, data: Observed) -> Float[Array, "n k c"]:
         """log mixingⱼ + log Nⱼ."""
-        return jnp.log(self._mixing) + self._by_k(self.parts.log_prob(data))
+        with np.errstate(divide="ignore"):
+            return namespace(self._mixing).log(self._mixing) + self._by_k(self.parts.log_prob(data))
 
     def _expected_each(self, q: MixtureStatistics, data: Observed) -> Float[Array, "n k c"]:
         each = dirichlet.expected_log(q.counts) + self._by_k(self.parts.expected_log_prob(q.parts, data))
         # A row with nothing seen says nothing, although E[log mixing] is not a log probability.
-        return jnp.where(data.any_seen[:, :, None], each, jnp.log(1 / self.components))
+        return namespace(each, data).where(data.any_seen[:, :, None], each, -np.log(self.components))
 
-    def _share(self, shares: Float[Array, "n k c"], data: Observed, weight: Float[Array, "n k"]) -> MixtureStatistics:
-        each = jnp.where(data.any_seen[:, :, None], shares * weight[:, :, None], 0.0)
+    def _share(self, logs: Float[Array, "n k c"], data: Observed, weight: Float[Array, "n k"]) -> MixtureStatistics:
+        """The weights, in shares that are proportional to exp(logs)."""
+        shares = special(logs).softmax(logs, axis=2) if isinstance(logs, np.ndarray) else jax.nn.softmax(logs, axis=2)
+        each = namespace(shares, weight).where(data.any_seen[:, :, None], shares * weight[:, :, None], 0.0)
         return MixtureStatistics(each.sum(0), self.parts.expected_statistics(data, each.reshape(len(each), -1)))
 
     @property

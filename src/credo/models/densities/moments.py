@@ -1,6 +1,7 @@
 """Sums over rows that every Gaussian density needs, written so that a million rows pass through the cache once."""
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -8,8 +9,11 @@ import numpy as np
 from jax import lax
 from jaxtyping import Bool, Float
 
-from credo.core.arrays import Array
-from credo.core.linalg import solve_lower
+from credo.core.arrays import Array, namespace
+from credo.core.scan import Counter, repeat
+from credo.models.conjugate.matrix import solve_triangles
+
+S = TypeVar("S")
 
 ROWS = 2048
 """So many rows at a time: their features stay in the cache."""
@@ -32,7 +36,7 @@ def weighted_sums(
     def step(total: Array, block: tuple[Array, ...]) -> tuple[Array, None]:
         return total + part(*block), None
 
-    if blocks == 0:
+    if blocks == 0 or namespace(weight, tables) is np:
         return part(weight, *tables)
     rows = tuple(a[:split].reshape(blocks, ROWS, *a.shape[1:]) for a in (weight, *tables))
     shape = jax.eval_shape(part, *(a[0] for a in rows))
@@ -50,23 +54,24 @@ def second_moments(y: Float[Array, "t q"], weight: Float[Array, "t k"]) -> Float
     return sums[:, where]
 
 
-def inverse_roots(root: Float[Array, "k n n"]) -> Float[Array, "k n n"]:
+def inverse_roots(root: Float[Array, "*b n n"]) -> Float[Array, "*b n n"]:
     """L⁻¹ of each lower triangular L."""
-    return jax.vmap(lambda l: jnp.tril(solve_lower(l, jnp.eye(l.shape[0], dtype=l.dtype))))(root)
+    xp = namespace(root)
+    return xp.tril(solve_triangles(root, xp.broadcast_to(np.eye(root.shape[-1]), root.shape)))
 
 
 def squared_distances(
     whiten: Float[Array, "k d d"], coefficients: Float[Array, "k d p"], x: Float[Array, "t d"], v: Float[Array, "t p"]
 ) -> Float[Array, "t k"]:
     """|Aₖ(xₜ - Mₖvₜ)|² with A = `whiten` lower triangular and M = `coefficients`: no solve for a row."""
-    d, p = coefficients.shape[1:]
+    xp, (d, p) = namespace(whiten, coefficients, x, v), coefficients.shape[1:]
     shift = whiten @ coefficients
     if d * (d + 1) // 2 + d * p > UNROLLED:
-        z = jnp.einsum("kji,ti->tkj", whiten, x) - jnp.einsum("kjp,tp->tkj", shift, v)
-        return jnp.square(z).sum(-1)
-    total = jnp.zeros((x.shape[0], whiten.shape[0]), x.dtype)
+        z = xp.einsum("kji,ti->tkj", whiten, x) - xp.einsum("kjp,tp->tkj", shift, v)
+        return xp.square(z).sum(-1)
+    total = xp.zeros((x.shape[0], whiten.shape[0]), x.dtype)
     for j in range(d):
-        mean = sum((v[:, i, None] * shift[:, j, i] for i in range(p)), start=jnp.zeros(()))
+        mean = sum((v[:, i, None] * shift[:, j, i] for i in range(1, p)), start=v[:, :1] * shift[:, j, 0])
         z = sum((x[:, i, None] * whiten[:, j, i] for i in range(j + 1)), start=-mean)
         total = total + z * z
     return total
@@ -74,7 +79,7 @@ def squared_distances(
 
 def add_columns(term: Callable[..., Float[Array, "t k"]], d: int, *columns: Array) -> Float[Array, "t k"]:
     """Σⱼ term(column j of each of `columns`), which are split along their second axis."""
-    if d <= UNROLLED // 2:
+    if d <= UNROLLED // 2 or namespace(columns) is np:
         return sum((term(*(c[:, j] for c in columns)) for j in range(1, d)), start=term(*(c[:, 0] for c in columns)))
     stacked = tuple(jnp.moveaxis(c, 1, 0) for c in columns)
     first = term(*(c[0] for c in stacked))
@@ -82,34 +87,42 @@ def add_columns(term: Callable[..., Float[Array, "t k"]], d: int, *columns: Arra
 
 
 def condition_coordinates(
-    mean: Float[Array, " d"], covariance: Float[Array, "d d"], x: Float[Array, " d"], seen: Bool[Array, " d"]
+    mean: Float[Array, "... d"],
+    covariance: Float[Array, "... d d"],
+    x: Float[Array, "... d"],
+    seen: Bool[Array, "... d"],
 ) -> tuple[Array, Array, Array, Array]:
     """log |Σₒₒ|, (x - μ)ₒᵀΣₒₒ⁻¹(x - μ)ₒ of the seen coordinates o, and the mean and covariance of all given them.
 
     One coordinate after the other: with g = Σ·ⱼ/Σⱼⱼ, μ ← μ + g(xⱼ - μⱼ) and Σ ← Σ - gΣⱼ·, as
-    `Gaussian.draw_forward` does; it needs no factorization of its own for each row.
+    `Gaussian.draw_forward` does; it needs no factorization of its own for each row. Leading axes are broadcast.
     """
+    xp, d = namespace(mean, covariance, x, seen), x.shape[-1]
 
-    def step(j: Array, state: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+    def step(j: Counter, state: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
         log_det, square, center, rest = state
-        variance = jnp.where(seen[j], rest[j, j], 1.0)
-        residual = jnp.where(seen[j], x[j] - center[j], 0.0)
-        gain = jnp.where(seen[j], rest[:, j], 0.0) / variance
+        here = seen[..., j]
+        variance = xp.where(here, rest[..., j, j], 1.0)
+        residual = xp.where(here, x[..., j] - center[..., j], 0.0)
+        gain = xp.where(here[..., None], rest[..., j], 0.0) / variance[..., None]
         return (
-            log_det + jnp.log(variance),
+            log_det + xp.log(variance),
             square + residual**2 / variance,
-            center + gain * residual,
-            rest - gain[:, None] * rest[j],
+            center + gain * residual[..., None],
+            rest - gain[..., None] * rest[..., j, None, :],
         )
 
-    zero = jnp.zeros((), x.dtype)
-    log_det, square, center, rest = lax.fori_loop(0, x.shape[0], step, (zero, zero, mean, covariance))
-    rest = jnp.where(seen[:, None] | seen, 0.0, 0.5 * (rest + rest.T))
-    return log_det, square, jnp.where(seen, x, center), rest
-
-
-condition_each = jax.vmap(condition_coordinates, (0, 0, None, None))
-"""The same row by the mean and covariance of each of k components."""
+    shape = np.broadcast_shapes(mean.shape[:-1], covariance.shape[:-2], x.shape[:-1])
+    state = (
+        xp.zeros(shape),
+        xp.zeros(shape),
+        xp.broadcast_to(mean, (*shape, d)),
+        xp.broadcast_to(covariance, (*shape, d, d)),
+    )
+    log_det, square, center, rest = repeat(d, step, state)
+    known = seen[..., :, None] | seen[..., None, :]
+    rest = xp.where(known, 0.0, 0.5 * (rest + rest.swapaxes(-1, -2)))
+    return log_det, square, xp.where(seen, x, center), rest
 
 
 def rows_at_once(k: int, d: int) -> int:
@@ -118,5 +131,20 @@ def rows_at_once(k: int, d: int) -> int:
 
 
 def by_rows(function: Callable[..., Array], k: int, columns: int, *tables: Array) -> Array:
-    """function(row of each table) for all rows, some at a time."""
-    return lax.map(lambda row: function(*row), tables, batch_size=rows_at_once(k, columns))
+    """function(rows of each table), some at a time where they are compiled."""
+    if namespace(tables) is np:
+        return function(*tables)
+    return lax.map(lambda row: function(*(a[None] for a in row))[0], tables, batch_size=rows_at_once(k, columns))
+
+
+def sum_blocks(function: Callable[..., S], begin: S, k: int, columns: int, *tables: Array) -> S:
+    """begin + Σ function(rows of each table), some at a time where they are compiled; rows of zeros add nothing."""
+    if namespace(begin, tables) is np:
+        return jax.tree.map(np.add, begin, function(*tables))
+    rows = min(len(tables[0]), rows_at_once(k, columns))
+    padded = (jnp.pad(a, ((0, -len(a) % rows), (0, 0))) for a in tables)
+
+    def add(total: S, block: tuple[Array, ...]) -> tuple[S, None]:
+        return jax.tree.map(jnp.add, total, function(*block)), None
+
+    return lax.scan(add, begin, tuple(a.reshape(-1, rows, a.shape[1]) for a in padded))[0]

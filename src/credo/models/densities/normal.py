@@ -11,25 +11,24 @@ from abc import abstractmethod
 from typing import Any, TypeVar
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 from numpy.typing import ArrayLike
 
-from credo.core.arrays import Array, put
+from credo.core.arrays import Array, namespace
 from credo.core.errors import DataError
 from credo.core.linalg import factorize
 from credo.core.params import constant, positive, positive_definite
 from credo.core.predictive import Mixture, Normal, Predictive
 from credo.core.pytrees import changed
 from credo.core.special import LOG_2PI
-from credo.models.conjugate.matrix import JointMoments, MatrixNormalInverseWishart, log_determinants, roots
+from credo.models.conjugate.matrix import JointMoments, MatrixNormalInverseWishart, log_determinants, moved, roots
 from credo.models.densities import moments
 from credo.models.densities.base import ALMOST_NONE, Inputs, IsConjugate, Observed, require_prior
 from credo.models.densities.gamma import ColumnMoments, NormalInverseGammas
-from credo.models.densities.moments import by_rows, condition_each, inverse_roots, squared_distances
+from credo.models.densities.moments import by_rows, condition_coordinates, inverse_roots, squared_distances
 
 N = TypeVar("N", bound="NormalDensity")
 Law = MatrixNormalInverseWishart | NormalInverseGammas
@@ -63,7 +62,7 @@ class NormalDensity(IsConjugate[Any, Any]):
         if self.structure not in STRUCTURES:
             raise DataError(f"covariance must be one of {', '.join(STRUCTURES)}, or numbers, found {self.structure!r}")
         if numbers is not None:
-            setattr(self, self._noise, put(numbers))
+            setattr(self, self._noise, numbers)
         return numbers
 
     @property
@@ -79,8 +78,8 @@ class NormalDensity(IsConjugate[Any, Any]):
     @property
     def _covariances(self) -> Array:
         """Σ of every component: (k, d, d), or its diagonals (k, d)."""
-        k, d = self.sizes
-        return jnp.broadcast_to(self._groups, (k, d, d) if self.structure in JOINT else (k, d))
+        (k, d), groups = self.sizes, self._groups
+        return namespace(groups).broadcast_to(groups, (k, d, d) if self.structure in JOINT else (k, d))
 
     @property
     @abstractmethod
@@ -98,46 +97,44 @@ class NormalDensity(IsConjugate[Any, Any]):
     def log_prob(self, data: Observed) -> Float[Array, "n k"]:
         """-½ Σ over the seen entries of log 2πσ² + z², whitened by the Cholesky factor where they covary."""
         (k, d), (y, v, seen), m, covariance = self.sizes, self._centered(data), self._local, self._covariances
+        xp = namespace(y, m, covariance)
         if self.structure not in JOINT:
-            constant, half = -0.5 * (LOG_2PI + jnp.log(covariance)), 0.5 / covariance
+            constant, half = -0.5 * (LOG_2PI + xp.log(covariance)), 0.5 / covariance
             return _sum_entries(constant, half, m, y, v, seen, data.complete)
         if data.complete:
             root = roots(covariance)
             square = squared_distances(inverse_roots(root), m, y, v)
-            return jnp.where(seen[:, :1], -0.5 * (square + (log_determinants(root) + d * LOG_2PI)), 0.0)
+            return xp.where(seen[:, :1], -0.5 * (square + (log_determinants(root) + d * LOG_2PI)), 0.0)
 
-        def row(y: Array, v: Array, seen: Array) -> Array:
-            log_det, square, _, _ = condition_each(m @ v, covariance, y, seen)
-            return -0.5 * (log_det + square + seen.sum() * LOG_2PI)
+        def rows(y: Array, v: Array, seen: Array) -> Array:
+            log_det, square, _, _ = condition_coordinates(_means(m, v), covariance, y[:, None], seen[:, None])
+            return -0.5 * (log_det + square + seen.sum(1, keepdims=True) * LOG_2PI)
 
-        return by_rows(row, k, d, y, v, seen)
+        return by_rows(rows, k, d, y, v, seen)
 
     def expected_statistics(self, data: Observed, weight: Float[Array, "n k"]) -> JointMoments | ColumnMoments:
         """Second moments of (x, v); what is missing of a row by its mean and covariance given the rest."""
-        (_, d), (y, v, seen) = self.sizes, self._centered(data)
+        y, v, seen = self._centered(data)
         if self.structure not in JOINT:
             return _column_moments(y, v, seen, weight, data.complete)
         weight = weight * data.any_seen
         if data.complete:
-            return _as_joint(moments.second_moments(jnp.concatenate([y, v], axis=1), weight), d)
+            return _joint_moments(y, v, weight)
         return self._imputed_moments(y, v, seen, weight)
 
     def _imputed_moments(self, y: Array, v: Array, seen: Array, weight: Array) -> JointMoments:
         """Complete rows by two products of matrices, the others one by one."""
         (k, d), m, covariance = self.sizes, self._local, self._covariances
-        whole = seen.all(1, keepdims=True)
-        begin = _as_joint(moments.second_moments(jnp.concatenate([y, v], axis=1), weight * whole), d)
+        xp, whole = namespace(y, m, covariance, weight), seen.all(1, keepdims=True)
 
-        def add(total: JointMoments, block: tuple[Array, ...]) -> tuple[JointMoments, None]:
-            y, v, seen, w = block
-            _, _, mean, rest = jax.vmap(lambda y, v, seen: condition_each(m @ v, covariance, y, seen))(y, v, seen)
-            outer = jnp.einsum("rk,rki,rkj->kij", w, mean, mean) + jnp.einsum("rk,rkij->kij", w, rest)
-            vv, xv = jnp.einsum("rk,rp,rq->kpq", w, v, v), jnp.einsum("rk,rki,rp->kip", w, mean, v)
-            return jax.tree.map(jnp.add, total, JointMoments(w.sum(0), vv, xv, outer)), None
+        def rows(y: Array, v: Array, seen: Array, w: Array) -> JointMoments:
+            _, _, mean, rest = condition_coordinates(_means(m, v), covariance, y[:, None], seen[:, None])
+            outer = xp.einsum("rk,rki,rkj->kij", w, mean, mean) + xp.einsum("rk,rkij->kij", w, rest)
+            vv, xv = xp.einsum("rk,rp,rq->kpq", w, v, v), xp.einsum("rk,rki,rp->kip", w, mean, v)
+            return JointMoments(w.sum(0), vv, xv, outer)
 
-        rows = min(len(y), moments.rows_at_once(k, d))
-        padded = (jnp.pad(a, ((0, -len(y) % rows), (0, 0))) for a in (y, v, seen, weight * ~whole))
-        return jax.lax.scan(add, begin, tuple(a.reshape(-1, rows, a.shape[1]) for a in padded))[0]
+        begin = _joint_moments(y, v, weight * whole)
+        return moments.sum_blocks(rows, begin, k, d, y, v, seen, weight * ~whole)
 
     def draw_statistics(self, key: PRNGKeyArray, data: Observed, which: Int[Array, " n"]) -> Moments:
         """The moments, with what is missing of a row drawn given the rest."""
@@ -146,10 +143,11 @@ class NormalDensity(IsConjugate[Any, Any]):
         (y, v, seen), m, covariance = self._centered(data), self._local, self._covariances
 
         def row(y: Array, v: Array, seen: Array, which: Array, z: Array) -> Array:
-            _, _, mean, rest = moments.condition_coordinates(m[which] @ v, covariance[which], y, seen)
+            _, _, mean, rest = condition_coordinates(m[which] @ v, covariance[which], y, seen)
             return jnp.where(seen, mean, mean + factorize(rest, ~seen).root @ z)
 
-        filled = by_rows(row, 1, y.shape[1], y, v, seen, which, jr.normal(key, y.shape)) + self._origin
+        tables = (jnp.asarray(each) for each in (y, v, seen, which, jr.normal(key, y.shape)))
+        filled = by_rows(lambda *rows: row(*(a[0] for a in rows))[None], 1, y.shape[1], *tables) + self._origin
         some = jnp.broadcast_to(data.any_seen, seen.shape)
         whole = Observed(jnp.where(some, filled, 0.0), some, data.inputs, complete=True)
         return super().draw_statistics(key, whole, which)
@@ -185,29 +183,28 @@ class NormalDensity(IsConjugate[Any, Any]):
         (M, Σ)ₒ is of the same family, with ν - (number of missing entries) degrees of freedom.
         """
         (k, d), (y, v, seen) = self.sizes, self._centered(data)
+        xp = namespace(q, y)
         if self.structure not in JOINT:
-            constant = jnp.broadcast_to(0.5 * (q.expected_log_precision() - LOG_2PI), (k, d))
-            half = jnp.broadcast_to(0.5 * q.shape / q.scale, (k, d))
-            whiten = inverse_roots(roots(q.precision.reshape(k * d, *q.precision.shape[2:])))
-            return _sum_entries(constant, half, q.mean, y, v, seen, data.complete, whiten.reshape(q.precision.shape))
-        scale, df = jnp.broadcast_to(q.scale, (k, d, d)), jnp.broadcast_to(q.df, (k,))
-        digammas = jnp.broadcast_to(q.expected_log_det(), (k, d))
-        nothing = jnp.zeros((k, v.shape[1], 1), y.dtype)
-        spread = squared_distances(inverse_roots(roots(q.precision)), nothing, v, jnp.ones((v.shape[0], 1)))
+            constant = xp.broadcast_to(0.5 * (q.expected_log_precision() - LOG_2PI), (k, d))
+            half = xp.broadcast_to(0.5 * q.shape / q.scale, (k, d))
+            return _sum_entries(constant, half, q.mean, y, v, seen, data.complete, inverse_roots(roots(q.precision)))
+        scale, df = xp.broadcast_to(q.scale, (k, d, d)), xp.broadcast_to(q.df, (k,))
+        digammas = xp.broadcast_to(q.expected_log_det(), (k, d))
+        spread = _lengths(inverse_roots(roots(q.precision)), v)
         if data.complete:
             root = roots(scale)
             square = squared_distances(inverse_roots(root), q.mean, y, v)
-            constant = digammas.sum(1) - log_determinants(root) - d * float(np.log(np.pi))
-            return jnp.where(seen[:, :1], 0.5 * (constant - df * square - d * spread), 0.0)
-        partial = jnp.concatenate([jnp.zeros((k, 1)), jnp.cumsum(digammas[:, ::-1], axis=1)], axis=1)
+            constant = digammas.sum(1) - log_determinants(root) - d * np.log(np.pi)
+            return xp.where(seen[:, :1], 0.5 * (constant - df * square - d * spread), 0.0)
+        partial = xp.concatenate([xp.zeros((k, 1)), xp.cumsum(digammas[:, ::-1], axis=1)], axis=1)
 
-        def row(y: Array, v: Array, seen: Array, spread: Array) -> Array:
-            log_det, square, _, _ = condition_each(q.mean @ v, scale, y, seen)
-            count = seen.sum()
-            constant = partial[:, count] - log_det - count * float(np.log(np.pi))
-            return 0.5 * (constant - (df - (d - count)) * square - count * spread)
+        def rows(y: Array, v: Array, seen: Array, spread: Array) -> Array:
+            log_det, square, _, _ = condition_coordinates(_means(q.mean, v), scale, y[:, None], seen[:, None])
+            count = seen.sum(1)
+            constant = partial[:, count].T - log_det - count[:, None] * np.log(np.pi)
+            return 0.5 * (constant - (df - (d - count[:, None])) * square - count[:, None] * spread)
 
-        return by_rows(row, k, d, y, v, seen, spread)
+        return by_rows(rows, k, d, y, v, seen, spread)
 
     def kl_to_prior(self, q: Any) -> Float[Array, ""]:
         """KL(q ‖ prior)."""
@@ -228,16 +225,18 @@ class NormalDensity(IsConjugate[Any, Any]):
 
     def predictive(self, probs: Float[Array, "n k"], inputs: Inputs = None) -> Predictive:
         """A mixture of normals for each row; for d > 1 one for each column, of shape (n, d)."""
-        every = self._covariances
-        variance = jnp.diagonal(every, axis1=1, axis2=2) if self.structure in JOINT else every
-        mean = jnp.einsum("kdp,mp->kmd", self.coefficients, self.design(probs.shape[0], inputs))
-        noise = jnp.broadcast_to(variance[:, None], mean.shape)
+        every, design = self._covariances, self.design(probs.shape[0], inputs)
+        xp = namespace(every, self.coefficients, design)
+        variance = xp.diagonal(every, axis1=1, axis2=2) if self.structure in JOINT else every
+        mean = xp.einsum("kdp,mp->kmd", self.coefficients, design)
+        noise = xp.broadcast_to(variance[:, None], mean.shape)
         mean, noise = (mean[:, :, 0], noise[:, :, 0]) if mean.shape[2] == 1 else (mean, noise)
-        return Mixture(probs.T, (Normal(mean, noise, jnp.zeros_like(noise)),))
+        return Mixture(probs.T, (Normal(mean, noise, xp.zeros_like(noise)),))
 
     def _centered(self, data: Observed) -> tuple[Float[Array, "n d"], Float[Array, "n p"], Bool[Array, "n d"]]:
-        """x - origin, v and what was seen."""
-        return data.x - self._origin, self.design(len(data.x), data.inputs), data.seen
+        """x - origin, v and what was seen, in the library of the parameters."""
+        xp = namespace(self.coefficients, self.covariance, data)
+        return tuple(xp.asarray(a) for a in (data.x - self._origin, self.design(len(data.x), data.inputs), data.seen))
 
     @property
     def _groups(self) -> Array:
@@ -249,12 +248,12 @@ class NormalDensity(IsConjugate[Any, Any]):
     @property
     def _origin(self) -> Float[Array, " d"]:
         """A point amid the data: moments about it do not cancel."""
-        return jnp.zeros(self.sizes[1]) if self.origin is None else self.origin
+        return np.zeros(self.sizes[1]) if self.origin is None else self.origin
 
     @property
     def _local(self) -> Float[Array, "k d p"]:
         """M for x - origin."""
-        return self.coefficients.at[:, :, -1].add(-self._origin)
+        return moved(self.coefficients, -self._origin)
 
     @property
     def _law(self) -> Any:
@@ -262,12 +261,12 @@ class NormalDensity(IsConjugate[Any, Any]):
         if self.prior is not None:
             return self.prior.shifted(self._origin)
         (k, d), p = self.sizes, self.coefficients.shape[-1]
-        floor = jnp.full(d, FLOOR * 1e-6) if self.floor is None else self.floor
+        floor = np.full(d, FLOOR * 1e-6) if self.floor is None else self.floor
         law = MatrixNormalInverseWishart if self.structure in JOINT else NormalInverseGammas
         return law.flat(k, p, floor, self.structure in ("tied", "spherical"))
 
     def _with_parameters(self: N, local: Float[Array, "k d p"], noise: Array) -> N:
-        new = self._with_coefficients(local.at[:, :, -1].add(self._origin))
+        new = self._with_coefficients(moved(local, self._origin))
         stored = {"full": noise, "diagonal": noise, "tied": noise[0], "spherical": noise[:, 0]}[self.structure]
         return changed(new, **{self._noise: stored})
 
@@ -283,23 +282,34 @@ def _sum_entries(
     whiten: Float[Array, "k d p p"] | None = None,
 ) -> Float[Array, "n k"]:
     """Σⱼ seenⱼ (cₖⱼ - hₖⱼ (yⱼ - mₖⱼ·v)² - ½ |Rₖⱼ v|²): one loop over (t, k)."""
-    p = v.shape[1]
+    xp, p = namespace(constant, half, coefficients, y), v.shape[1]
 
     def term(c: Array, h: Array, m: Array, y: Array, s: Array, r: Array | None = None) -> Array:
-        residual = y[:, None] - sum(v[:, i, None] * m[:, i] for i in range(p))
-        value = c - h * jnp.square(residual)
+        mean = sum((v[:, i, None] * m[:, i] for i in range(1, p)), start=v[:, :1] * m[:, 0])
+        value = c - h * xp.square(y[:, None] - mean)
         if r is not None:
-            value = value - 0.5 * squared_distances(r, jnp.zeros((r.shape[0], p, 1)), v, jnp.ones((v.shape[0], 1)))
-        return value if complete else jnp.where(s[:, None], value, 0.0)
+            value = value - 0.5 * _lengths(r, v)
+        return value if complete else xp.where(s[:, None], value, 0.0)
 
     whitened = () if whiten is None else (whiten,)
     total = moments.add_columns(term, y.shape[1], constant, half, coefficients, y, seen, *whitened)
-    return jnp.where(seen[:, :1], total, 0.0) if complete else total
+    return xp.where(seen[:, :1], total, 0.0) if complete else total
+
+
+def _lengths(whiten: Float[Array, "k p p"], v: Float[Array, "n p"]) -> Float[Array, "n k"]:
+    """|Rₖv|² of each row."""
+    nothing = np.zeros((whiten.shape[0], v.shape[1], 1))
+    return squared_distances(whiten, nothing, v, np.ones((v.shape[0], 1)))
+
+
+def _means(coefficients: Float[Array, "k d p"], v: Float[Array, "n p"]) -> Float[Array, "n k d"]:
+    """Mₖv of each row."""
+    return namespace(coefficients, v).einsum("kdp,np->nkd", coefficients, v)
 
 
 def _column_moments(y: Array, v: Array, seen: Array, weight: Array, complete: bool) -> ColumnMoments:
     """Weighted sums of 1, vvᵀ, yⱼv and yⱼ² over the seen entries of each column j."""
-    (_, d), p = y.shape, v.shape[1]
+    xp, (_, d), p = namespace(y, v, seen, weight), y.shape, v.shape[1]
     k = weight.shape[1]
 
     def features(y: Array, v: Array, seen: Array) -> Array:
@@ -307,20 +317,23 @@ def _column_moments(y: Array, v: Array, seen: Array, weight: Array, complete: bo
         rows, first = y.shape[0], s[:, :1] if complete else s
         pairs = (v[:, :, None] * v[:, None, :]).reshape(rows, 1, p * p)
         parts = [first[:, :, None] * pairs, (s * y)[:, :, None] * v[:, None, :], s * y * y, first]
-        return jnp.concatenate([part.reshape(rows, -1) for part in parts], axis=1)
+        return xp.concatenate([part.reshape(rows, -1) for part in parts], axis=1)
 
     sums = moments.weighted_sums(weight, features, y, v, seen)
     groups = 1 if complete else d
-    vv, xv, xx, count = jnp.split(sums, np.cumsum([groups * p * p, d * p, d]), axis=1)
-    vv = jnp.broadcast_to(vv.reshape(k, groups, p, p), (k, d, p, p))
-    return ColumnMoments(jnp.broadcast_to(count, (k, d)), vv, xv.reshape(k, d, p), xx)
+    vv, xv, xx, count = xp.split(sums, np.cumsum([groups * p * p, d * p, d]), axis=1)
+    vv = xp.broadcast_to(vv.reshape(k, groups, p, p), (k, d, p, p))
+    return ColumnMoments(xp.broadcast_to(count, (k, d)), vv, xv.reshape(k, d, p), xx)
 
 
-def _as_joint(yv: Float[Array, "k q q"], d: int) -> JointMoments:
+def _joint_moments(y: Float[Array, "n d"], v: Float[Array, "n p"], weight: Float[Array, "n k"]) -> JointMoments:
     """The second moments of (y, v), v's last entry being 1, by their blocks."""
+    d, both = y.shape[1], namespace(y, v, weight).concatenate([y, v], axis=1)
+    yv = moments.second_moments(both, weight)
     return JointMoments(yv[:, -1, -1], yv[:, d:, d:], yv[:, :d, d:], yv[:, :d, :d])
 
 
 def _choose(condition: Array, new: Array, old: Array) -> Array:
     """new where the condition holds; its axes are the first ones."""
-    return jnp.where(condition.reshape(condition.shape + (1,) * (new.ndim - condition.ndim)), new, old)
+    shape = condition.shape + (1,) * (new.ndim - condition.ndim)
+    return namespace(condition, new, old).where(condition.reshape(shape), new, old)

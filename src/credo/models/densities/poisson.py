@@ -6,17 +6,16 @@ import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jax.scipy import special
 from jaxtyping import Float, Int, PRNGKeyArray
 
 from credo.core import predictive
-from credo.core.arrays import Array, put
+from credo.core.arrays import Array, namespace, special
 from credo.core.checks import ArrayLike
 from credo.core.errors import DataError
 from credo.core.params import constant, positive
 from credo.core.pytrees import changed
 from credo.models.conjugate import GammaPoisson
-from credo.models.densities import base
+from credo.models.densities import base, dirichlet
 from credo.models.densities.base import Inputs, IsConjugate, Observed, require_prior
 from credo.models.densities.clusters import clusters, column_moments
 from credo.models.densities.gamma import gamma_divergence
@@ -51,7 +50,7 @@ class Poisson(IsConjugate[Gammas, Gammas]):
         self.weak, self.prior = base.read_prior(prior, GammaPoisson, Gammas)
         self.k = self.columns = self.rate = None
         if rate is not None:
-            self.rate = put(base.parameter_table(rate, "rate", positive=True))
+            self.rate = base.parameter_table(rate, "rate", positive=True)
             self.k, self.columns = self.rate.shape
 
     def resized(self, k: int, columns: int) -> "Poisson":
@@ -61,7 +60,7 @@ class Poisson(IsConjugate[Gammas, Gammas]):
             shape, rate = new.prior.shape, new.prior.rate
             if not bool(shape >= 1):
                 raise DataError(f"prior must be a Gamma with shape ≥ 1 so that it has a mode, found {float(shape):g}")
-            new = changed(new, prior=Gammas(*(jnp.broadcast_to(each, (k, columns)) for each in (shape, rate))))
+            new = changed(new, prior=Gammas(*(np.broadcast_to(each, (k, columns)).copy() for each in (shape, rate))))
         return new
 
     def check(self, data: Observed) -> None:
@@ -70,46 +69,47 @@ class Poisson(IsConjugate[Gammas, Gammas]):
 
     def adapt(self, data: Observed, *, seed: int = 0) -> "Poisson":
         """Rates from k-means on √x, which makes the variance of a count the same everywhere; the weak prior."""
-        (k, d), (x, seen, _) = self.sizes, data.on_host()
+        (k, d), (x, seen) = self.sizes, data[:2]
         mean, _ = column_moments(x, seen)
         mean = np.maximum(mean, 1 / (1.0 + len(x)))
         changes: dict[str, object] = {}
         if self.prior is None and self.weak:
             rows = np.broadcast_to(EVENTS / mean, (k, d)).copy()
-            changes["prior"] = Gammas(put(np.full((k, d), 1 + EVENTS)), put(rows))
+            changes["prior"] = Gammas(np.full((k, d), 1 + EVENTS), rows)
         if self.rate is None:
             root = np.sqrt(np.where(seen, x, mean))
             centers, _ = clusters(root[seen.any(1)], k, *column_moments(root, seen), seed)
-            changes["rate"] = put(np.maximum(centers, 0.1 * np.sqrt(mean)) ** 2)
+            changes["rate"] = np.maximum(centers, 0.1 * np.sqrt(mean)) ** 2
         return changed(self, **changes)
 
     def log_prob(self, data: Observed) -> Float[Array, "n k"]:
         """Σⱼ x log λ - λ - log x!."""
-        return _log_prob(jnp.log(self._rate), self._rate, data)
+        return _log_prob(namespace(self._rate).log(self._rate), self._rate, data)
 
     def expected_statistics(self, data: Observed, weight: Float[Array, "n k"]) -> Gammas:
         """Σ w x and Σ w over the seen entries."""
+        xp = namespace(weight, data)
 
         def features(x: Array, seen: Array) -> Array:
-            return jnp.concatenate([jnp.where(seen, x, 0.0), seen.astype(x.dtype)], axis=1)
+            return xp.concatenate([xp.where(seen, x, 0.0), seen.astype(x.dtype)], axis=1)
 
-        return Gammas(*jnp.split(weighted_sums(weight, features, data.x, data.seen), 2, axis=1))
+        return Gammas(*xp.split(weighted_sums(weight, features, data.x, data.seen), 2, axis=1))
 
     def maximize(self, statistics: Gammas) -> "Poisson":
         """(a - 1 + Σx)/(b + n)."""
         if self.prior is not None:
-            raised = jnp.maximum(self.prior.shape - 1, FLOOR) + statistics.shape
+            raised = dirichlet.excess(self.prior.shape) + statistics.shape
             return changed(self, rate=raised / (self.prior.rate + statistics.rate))
-        visited = statistics.rate > base.ALMOST_NONE
-        rate = (statistics.shape + FLOOR) / jnp.where(visited, statistics.rate, 1.0)
-        return changed(self, rate=jnp.where(visited, rate, self._rate))
+        xp, visited = namespace(statistics, self._rate), statistics.rate > base.ALMOST_NONE
+        rate = (statistics.shape + FLOOR) / xp.where(visited, statistics.rate, 1.0)
+        return changed(self, rate=xp.where(visited, rate, self._rate))
 
     def log_prior(self) -> Float[Array, ""]:
         """Σ (a - 1) log λ - bλ."""
+        logs = namespace(self._rate).log(self._rate)
         if self.prior is None:
-            return FLOOR * jnp.log(self._rate).sum()
-        raised = jnp.maximum(self.prior.shape - 1, FLOOR)
-        return jnp.sum(raised * jnp.log(self._rate) - self.prior.rate * self._rate)
+            return FLOOR * logs.sum()
+        return (dirichlet.excess(self.prior.shape) * logs - self.prior.rate * self._rate).sum()
 
     def draw(self, key: PRNGKeyArray, statistics: Gammas) -> "Poisson":
         """λ ~ Gamma(a + Σx, b + n)."""
@@ -124,7 +124,8 @@ class Poisson(IsConjugate[Gammas, Gammas]):
 
     def expected_log_prob(self, q: Gammas, data: Observed) -> Float[Array, "n k"]:
         """Σⱼ x E[log λ] - E[λ] - log x! with E[log λ] = ψ(a) - log b."""
-        return _log_prob(special.digamma(q.shape) - jnp.log(q.rate), q.shape / q.rate, data)
+        logs = special(q.shape).digamma(q.shape) - namespace(q.rate).log(q.rate)
+        return _log_prob(logs, q.shape / q.rate, data)
 
     def kl_to_prior(self, q: Gammas) -> Float[Array, ""]:
         """KL(Gamma(a, b) ‖ Gamma(a₀, b₀)), summed."""
@@ -142,7 +143,7 @@ class Poisson(IsConjugate[Gammas, Gammas]):
     def predictive(self, probs: Float[Array, "n k"], inputs: Inputs = None) -> predictive.Predictive:
         """A mixture of Poissons for each row; for d > 1 one for each column, of shape (n, d)."""
         (_, d), m = self.sizes, probs.shape[0]
-        rate = jnp.broadcast_to(self._rate[:, None], (self._rate.shape[0], m, d))
+        rate = namespace(self._rate).broadcast_to(self._rate[:, None], (self._rate.shape[0], m, d))
         return predictive.Mixture(probs.T, (predictive.Poisson(rate[:, :, 0] if d == 1 else rate),))
 
     @property
@@ -151,8 +152,10 @@ class Poisson(IsConjugate[Gammas, Gammas]):
 
 
 def _log_prob(log_rate: Float[Array, "k d"], rate: Float[Array, "k d"], data: Observed) -> Float[Array, "n k"]:
-    def term(log_rate: Array, rate: Array, x: Array, s: Array) -> Array:
-        return jnp.where(s[:, None], x[:, None] * log_rate - rate, 0.0)
+    xp = namespace(log_rate, rate, data)
 
-    orders = jnp.where(data.seen, special.gammaln(data.x + 1), 0.0).sum(1)
+    def term(log_rate: Array, rate: Array, x: Array, s: Array) -> Array:
+        return xp.where(s[:, None], x[:, None] * log_rate - rate, 0.0)
+
+    orders = xp.where(data.seen, special(data.x).gammaln(data.x + 1), 0.0).sum(1)
     return add_columns(term, data.x.shape[1], log_rate, rate, data.x, data.seen) - orders[:, None]

@@ -3,12 +3,11 @@
 from typing import TypeVar
 
 import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from credo.core.arrays import Array, put
+from credo.core.arrays import Array, namespace
 from credo.core.errors import DataError
 from credo.core.params import real
 from credo.core.pytrees import changed
@@ -60,7 +59,7 @@ class Regression(NormalDensity):
                     "weights must have shape (components, columns, inputs) and bias (components, columns), found "
                     f"{w.shape} and {b.shape}"
                 )
-            self.weights, self.bias = put(w), put(b)
+            self.weights, self.bias = w, b
             self.k, self.columns, self.inputs = w.shape
         law = MatrixNormalInverseWishart if self.structure in JOINT else NormalInverseGammas
         self.weak, self.prior = read_prior(prior, law)
@@ -68,14 +67,15 @@ class Regression(NormalDensity):
     @property
     def coefficients(self) -> Float[Array, "k d p"]:
         """(weights, bias)."""
-        return jnp.concatenate([self.weights, self.bias[:, :, None]], axis=2)  # type: ignore[index,list-item]
+        weights, bias = self._known(self.weights), self._known(self.bias)
+        return namespace(weights, bias).concatenate([weights, bias[:, :, None]], axis=2)
 
     def _with_coefficients(self: R, coefficients: Float[Array, "k d p"]) -> R:
         return changed(self, weights=coefficients[:, :, :-1], bias=coefficients[:, :, -1])
 
     def design(self, rows: int, inputs: Inputs) -> Float[Array, "t p"]:
         """v = (u, 1)."""
-        return jnp.concatenate([self._checked(inputs), jnp.ones((rows, 1))], axis=1)
+        return namespace(inputs).concatenate([self._checked(inputs), np.ones((rows, 1))], axis=1)
 
     def _checked(self, inputs: A | None) -> A:
         if inputs is None or (self.inputs is not None and inputs.shape[1] != self.inputs):
@@ -86,7 +86,7 @@ class Regression(NormalDensity):
 
     def adapt(self: R, data: Observed, *, seed: int = 0) -> R:
         """Least squares on all data, then k clusters of the residuals as biases, and slopes tilted at random."""
-        x, seen, driven = data.on_host()
+        x, seen, driven, _ = data
         inputs = self._checked(driven)
         (k, d), c = self.sizes, inputs.shape[1]
         mean, variance = column_moments(x, seen)
@@ -104,4 +104,4 @@ class Regression(NormalDensity):
         if self.weights is not None:
             return new
         tilt = np.sqrt(left)[:, None] / np.sqrt(square) * np.random.default_rng(seed).normal(size=(k, d, c))
-        return changed(new, weights=put(slopes[:, :-1] + tilt / np.sqrt(c)), bias=put(slopes[:, -1] + centers))
+        return changed(new, weights=slopes[:, :-1] + tilt / np.sqrt(c), bias=slopes[:, -1] + centers)

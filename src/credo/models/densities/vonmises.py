@@ -7,7 +7,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
 
-from credo.core.arrays import Array, put
+from credo.core.arrays import Array, namespace
 from credo.core.checks import ArrayLike
 from credo.core.errors import DataError
 from credo.core.params import constant, positive, real
@@ -53,14 +53,14 @@ class VonMises(HasDraws[Resultants]):
         weak, given = base.read_prior(prior, int, float)
         if given is not None and not given > 0:
             raise DataError(f"prior must be a positive number of observations, found {prior!r}")
-        self.prior = None if prior is None else put(np.asarray(STRENGTH if weak else given, float))
+        self.prior = None if prior is None else np.asarray(STRENGTH if weak else given, float)
         self.k = self.columns = self.direction = self.concentration = None
         for name, values in (("direction", direction), ("concentration", concentration)):
             if values is not None:
                 table = base.parameter_table(values, name, positive=name == "concentration")
                 if (self.k or len(table)) != len(table):
                     raise DataError(f"{name} must have a row for each of {self.k} components, found {len(table)}")
-                setattr(self, name, put(table))
+                setattr(self, name, table)
                 self.k, self.columns = table.shape
 
     def check(self, data: Observed) -> None:
@@ -69,53 +69,55 @@ class VonMises(HasDraws[Resultants]):
 
     def adapt(self, data: Observed, *, seed: int = 0) -> "VonMises":
         """Directions of clusters of (cos x, sin x), concentrations from the spread within them."""
-        (k, d), (x, seen, _) = self.sizes, data.on_host()
+        (k, d), (x, seen) = self.sizes, data[:2]
         changes: dict[str, object] = {}
         rows = np.where(seen, x, 0.0)[seen.any(1)]
         flat = np.concatenate([np.cos(rows), np.sin(rows)], axis=1)
         centers, within = clusters(flat, k, np.zeros(2 * d), np.ones(2 * d), seed)
         if self.direction is None:
-            changes["direction"] = put(np.arctan2(centers[:, d:], centers[:, :d]))
+            changes["direction"] = np.arctan2(centers[:, d:], centers[:, :d])
         if self.concentration is None:
             spread = np.minimum(within[:d] + within[d:], 0.99)  # 1 - R²
-            changes["concentration"] = put(np.broadcast_to(1 / spread, (k, d)).copy())
+            changes["concentration"] = np.broadcast_to(1 / spread, (k, d)).copy()
         return changed(self, **changes)
 
     def log_prob(self, data: Observed) -> Float[Array, "n k"]:
         """Σⱼ κ cos(x - μ) - log 2πI₀(κ)."""
+        xp = namespace(self._parameters, data)
 
         # cos(x - μ) = cos x cos μ + sin x sin μ would be faster and, for κ > 1e4, wrong in the sixth digit.
         def term(mean: Array, kappa: Array, x: Array, s: Array) -> Array:
-            return jnp.where(s[:, None], directions.log_density(x[:, None], mean, kappa), 0.0)
+            return xp.where(s[:, None], directions.log_density(x[:, None], mean, kappa), 0.0)
 
         return add_columns(term, self.sizes[1], *self._parameters, data.x, data.seen)
 
     def expected_statistics(self, data: Observed, weight: Float[Array, "n k"]) -> Resultants:
         """The resultant vectors."""
+        xp = namespace(weight, data)
 
         def features(x: Array, seen: Array) -> Array:
             s = seen.astype(x.dtype)
-            return jnp.concatenate([s, s * jnp.cos(x), s * jnp.sin(x)], axis=1)
+            return xp.concatenate([s, s * xp.cos(x), s * xp.sin(x)], axis=1)
 
-        return Resultants(*jnp.split(weighted_sums(weight, features, data.x, data.seen), 3, axis=1))
+        return Resultants(*xp.split(weighted_sums(weight, features, data.x, data.seen), 3, axis=1))
 
     def maximize(self, statistics: Resultants) -> "VonMises":
         """The direction of the resultant, and A(κ) = R/(n + c)."""
         direction, concentration = self._parameters
-        visited = statistics.mass > base.ALMOST_NONE
+        xp, visited = namespace(statistics, direction, concentration), statistics.mass > base.ALMOST_NONE
         total = statistics.mass + (0.0 if self.prior is None else self.prior)
-        length = jnp.hypot(statistics.cosine, statistics.sine)
-        found = concentration_of(length / jnp.where(total > 0, total, 1.0))
-        angle = jnp.arctan2(statistics.sine, statistics.cosine)
+        length = xp.hypot(statistics.cosine, statistics.sine)
+        found = concentration_of(length / xp.where(total > 0, total, 1.0))
+        angle = xp.arctan2(statistics.sine, statistics.cosine)
         return changed(
             self,
-            direction=jnp.where(visited & (length > 0), angle, direction),
-            concentration=found if self.prior is not None else jnp.where(visited, found, concentration),
+            direction=xp.where(visited & (length > 0), angle, direction),
+            concentration=found if self.prior is not None else xp.where(visited, found, concentration),
         )
 
     def log_prior(self) -> Float[Array, ""]:
         """-c Σ log I₀(κ)."""
-        return jnp.zeros(()) if self.prior is None else -self.prior * log_i0(self._parameters[1]).sum()
+        return np.zeros(()) if self.prior is None else -self.prior * log_i0(self._parameters[1]).sum()
 
     def draw(self, key: PRNGKeyArray, statistics: Resultants) -> "VonMises":
         """κ from p(κ) ∝ I₀(κR) I₀(κ)^(-n-c) by inversion on a grid, then μ | κ ~ VonMises(direction of R, κR)."""
@@ -150,7 +152,8 @@ class VonMises(HasDraws[Resultants]):
     def predictive(self, probs: Float[Array, "n k"], inputs: Inputs = None) -> Directions:
         """A mixture of von Mises distributions for each row; for d > 1 one for each column, of shape (n, d)."""
         each = [p[:, 0] if p.shape[1] == 1 else p.T for p in self._parameters]
-        location, kappa = (jnp.broadcast_to(p, (probs.shape[0], *p.shape)) for p in each)
+        xp = namespace(each, probs)
+        location, kappa = (xp.broadcast_to(p, (probs.shape[0], *p.shape)) for p in each)
         return Directions(probs, directions.wrapped(location), kappa)
 
     @property

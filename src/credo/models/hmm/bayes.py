@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from credo.core import params
-from credo.core.arrays import Array
+from credo.core.arrays import Array, host
 from credo.core.checks import ArrayLike, check_count
 from credo.core.errors import DataError, NotMonotone
 from credo.core.pytrees import changed
@@ -100,7 +100,7 @@ class VariationalBayes(Learner):
         """The belief at the mean of q; `log_evidence` is the bound (ELBO)."""
         best, climbs = self._best(belief, statistics, fixed, priors, seed)
         optima = [
-            LocalOptimum(c.bounds[-1], jax.tree.map(np.asarray, params.learnable(_center(belief, c.q))), c.status, 1)
+            LocalOptimum(c.bounds[-1], params.learnable(_center(belief, c.q)), c.status, 1)
             for c in sorted(climbs, key=lambda climb: -climb.bounds[-1])
         ]
         notes = [
@@ -113,16 +113,16 @@ class VariationalBayes(Learner):
         check_count(self.members, "members")
         prepared, statistics = belief.prepare(*data, **options)
         best, _ = self._best(prepared, statistics, (), {}, seed)
-        drawn = _drawn_from(jr.split(jr.key(seed), self.members), prepared, best.q)
+        drawn = host(_drawn_from(jr.split(jr.key(seed), self.members), prepared, best.q))
         return conditioned_average(DrawnHMM, None, drawn, statistics)
 
     def climb(self, belief: HMM, statistics: Sequences) -> VariationalClimb:
         """From one belief: q, and the bound on log p(x) at every step on the way."""
-        expected, _ = _expect(belief, statistics)
+        expected, _ = host(_expect(belief, statistics))
         bounds: list[float] = []
         status = STOPPED
         for _ in range(int(self.max_steps)):
-            q, expected, bound = _improve(belief, expected, statistics)
+            q, expected, bound = host(_improve(belief, expected, statistics))
             bounds.append(float(bound))
             if not np.isfinite(bounds[-1]):
                 return VariationalClimb(q, (-np.inf,), DIVERGED)
@@ -175,7 +175,7 @@ def _improve(hmm: HMM, expected: Expected, data: Sequences) -> tuple[Believed, E
 
 
 def _center(belief: HMM, q: Believed) -> HMM:
-    start, rows = q.starts / jnp.sum(q.starts), q.rows / jnp.sum(q.rows, axis=1, keepdims=True)
+    start, rows = q.starts / q.starts.sum(), q.rows / q.rows.sum(axis=1, keepdims=True)
     emission = require(belief.emission, IsConjugate).posterior_mean(q.emission)
     return changed(belief, start=start, transition=rows, emission=emission)
 

@@ -7,7 +7,7 @@ gradient (`Evidence()`), or integrates over them (`VariationalBayes()`, `PathGib
 hidden Markov models"; Murphy (2012), chapter 17.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import equinox as eqx
@@ -19,13 +19,14 @@ from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 from credo.core import params
 from credo.core.abilities import HasExpectations
-from credo.core.arrays import Array, put
+from credo.core.arrays import Array, host, is_traced, namespace
 from credo.core.belief import Belief
 from credo.core.checks import ArrayLike, check_count, check_probabilities, check_table
 from credo.core.errors import DataError
 from credo.core.params import simplex
 from credo.core.predictive import Predictive
-from credo.core.pytrees import changed
+from credo.core.pytrees import changed, plain_methods
+from credo.core.scan import is_short, run, scan
 from credo.core.text import counted, plain, rounded
 from credo.infer.em import EM
 from credo.infer.learning import Evidence
@@ -34,9 +35,10 @@ from credo.models.densities import Density, Gaussian, HasStatistics, Observed
 from credo.models.densities.base import require
 from credo.models.hmm import learning, passes
 from credo.models.hmm.learning import Expected, observed
+from credo.models.hmm.passes import push
 from credo.models.markov.chain import MarkovChain
 from credo.models.markov.counting import Names, name_states
-from credo.models.sequences import Sequences, read
+from credo.models.sequences import Sequences, next_row, read
 
 T = TypeVar("T")
 
@@ -57,12 +59,13 @@ class States(NamedTuple):
     @property
     def predicted(self) -> Float[Array, "t k"]:
         """p(zₜ | x₁…xₜ₋₁), before the outcome is known."""
-        return jnp.where(self.first[:, None], self.law, jnp.roll(self.probs, 1, axis=0) @ self.transition)
+        xp = namespace(self)
+        return xp.where(self.first[:, None], self.law, xp.roll(self.probs, 1, axis=0) @ self.transition)
 
     @property
     def log_likelihood(self) -> Float[Array, ""]:
         """log p(x₁…x_T)."""
-        return put(np.asarray(np.asarray(self.increments).sum()))
+        return self.increments.sum()
 
 
 class HMM(Belief, HasExpectations):
@@ -95,6 +98,8 @@ class HMM(Belief, HasExpectations):
     start: Float[Array, " k"] | None = simplex()
     transition: Float[Array, "k k"] | None = simplex()
 
+    __getattribute__ = plain_methods
+
     def __init__(
         self,
         states: object,
@@ -113,12 +118,12 @@ class HMM(Belief, HasExpectations):
             raise DataError(f"emission must be one of credo.models.densities, found {type(emission).__name__}")
         columns = 1 if emission.columns is None else emission.columns
         self.emission = emission if emission.k is None else emission.resized(k, columns)
-        self.start = None if start is None else put(check_probabilities(start, "start", (k,)))
-        self.transition = None if transition is None else put(check_probabilities(transition, "transition", (k, k)))
+        self.start = None if start is None else check_probabilities(start, "start", (k,))
+        self.transition = None if transition is None else check_probabilities(transition, "transition", (k, k))
         self.prior, self.sticky = float(prior), float(sticky)
         if not (np.isfinite(self.prior) and self.prior > 0 and np.isfinite(self.sticky) and self.sticky >= 0):
             raise DataError(f"prior must be > 0 and sticky ≥ 0, found {prior!r} and {sticky!r}")
-        self.state = None if state is None else put(check_probabilities(state, "state", (k,)))
+        self.state = None if state is None else check_probabilities(state, "state", (k,))
 
     # -- what every belief does -----------------------------------------------------------------------------
 
@@ -139,19 +144,46 @@ class HMM(Belief, HasExpectations):
 
     def _started(self, data: Sequences, seed: int) -> "HMM":
         emission = self.emission.adapt(_real_rows(data), seed=seed)
-        start, transition = (put(each) for each in learning.fresh_chain(len(self.states), seed))
+        start, transition = learning.fresh_chain(len(self.states), seed)
         start = start if self.start is None else self.start
         transition = transition if self.transition is None else self.transition
         return changed(self, emission=emission, start=start, transition=transition)
 
+    def condition(self, *data: ArrayLike, using: object = None, **options: Any) -> Any:
+        """The belief after more outcomes: `state` is the law of the latest hidden state (the filter).
+
+        A single row, or a number, is the next outcome of the sequence.
+        """
+        alone = using is None and len(data) == 1 and self.state is not None and "lengths" not in options
+        row = next_row(self.emission.columns, data[0]) if alone else None
+        if row is None or not np.isfinite(row).all():
+            return super().condition(*data, using=using, **options)
+        return self._after(row, **options)
+
+    def _after(self, row: np.ndarray, missing: bool = False, inputs: ArrayLike | None = None) -> "HMM":
+        """The belief after the next outcome, all of which was seen."""
+        driven = None if inputs is None else np.asarray(inputs, dtype=float).reshape(1, -1)
+        data = Observed(row[None], np.ones((1, len(row)), bool), driven, complete=True)
+        self.emission.check(data)
+        prior, log_b = self.state @ self.transition, self.emission.log_prob(data)[0]
+        with np.errstate(all="ignore"):
+            state, _ = passes.update(prior, log_b, namespace(prior, log_b))
+        return changed(self, state=state)
+
     def condition_on(self, statistics: Sequences) -> "HMM":
         """The filter, of which the last law is kept."""
-        return changed(self, state=_run(passes.latest_state, self, statistics, statistics.real))
+        data = statistics.trimmed()
+        return changed(self, state=_run(passes.latest_state, self, data, data.real))
 
     def evidence_of(self, statistics: Sequences) -> Float[Array, ""]:
         """log p(x), the sum over all paths; its gradient costs one backward pass."""
         law, transition = self._law_and_transition(statistics)
         return learning.log_likelihood(law, transition, self._log_b(statistics), statistics.first, statistics.real)
+
+    def log_evidence_of(self, statistics: Sequences) -> Float[Array, ""]:
+        """`evidence_of`, compiled where rows are many."""
+        data = statistics.trimmed()
+        return _run(learning.log_likelihood, self, data, data.real)
 
     def predict(self, steps: int = 1, *, inputs: ArrayLike | None = None) -> Predictive:
         """The next `steps` outcomes, each on its own: the law of the state, pushed through P, mixes the emissions.
@@ -159,7 +191,7 @@ class HMM(Belief, HasExpectations):
         `inputs` are those of the steps, shape (steps, c), where the emission has some.
         """
         check_count(steps, "steps")
-        driven = None if inputs is None else jnp.asarray(check_table(inputs, "inputs"))
+        driven = None if inputs is None else np.asarray(check_table(inputs, "inputs"))
         if driven is not None and driven.shape[0] != steps:
             raise DataError(f"inputs must have a row for each of {steps} steps, found {driven.shape[0]}")
         return self.require_parameters().emission.predictive(self.forecast(steps), driven)
@@ -168,7 +200,8 @@ class HMM(Belief, HasExpectations):
         """p(zₜ₊₁), …, p(zₜ₊steps): the law of the hidden state at the next steps."""
         check_count(steps, "steps")
         start, transition = self._chain
-        return _pushed(start if self.state is None else self.state @ transition, transition, steps)
+        law = start if self.state is None else self.state @ transition
+        return scan(lambda p, _, transition: (push(transition, p), p), law, np.arange(steps), given=(transition,))[1]
 
     # -- looking at whole sequences -------------------------------------------------------------------------
 
@@ -184,7 +217,7 @@ class HMM(Belief, HasExpectations):
         if lag is None:
             return _cut(_run(passes.smoothed_states, hmm, found), found)
         check_count(lag, "lag", 0)
-        return _cut(_run(passes.lagged_states, hmm, found, put(np.asarray(lag))), found)
+        return _cut(_run(passes.lagged_states, hmm, found, int(lag)), found)
 
     def viterbi(self, *data: ArrayLike, continued: bool = False, **options: Any) -> Int[Array, " t"]:
         """The most probable path as a whole, as indices of states."""
@@ -196,7 +229,7 @@ class HMM(Belief, HasExpectations):
         hmm, found = self._look(data, options, continued)
         if not found.alone:
             raise DataError("pairs are of one sequence, found several; pass one at a time")
-        return put(np.asarray(_run(passes.pair_probs, hmm, found))[: found.rows - 1])
+        return _run(passes.pair_probs, hmm, found)[: found.rows - 1]
 
     def sample_paths(
         self, *data: ArrayLike, n: int = 1, seed: int = 0, continued: bool = False, **options: Any
@@ -204,15 +237,15 @@ class HMM(Belief, HasExpectations):
         """n paths from p(z₁…z_T | x₁…x_T)."""
         check_count(n, "n")
         hmm, found = self._look(data, options, continued)
-        return put(np.asarray(_run(passes.sampled_paths, hmm, found, jr.key(seed), n))[:, : found.rows])
+        return host(_drawn(passes.sampled_paths, hmm, found, jr.key(seed), n))[:, : found.rows]
 
     def simulate(
         self, n: int, *, seed: int = 0, inputs: ArrayLike | None = None
     ) -> tuple[Int[Array, " n"], Float[Array, "n d"]]:
         """The next n hidden states and outcomes, drawn together; from the beginning where nothing was seen yet."""
         check_count(n, "n")
-        driven = None if inputs is None else jnp.asarray(check_table(inputs, "inputs"))
-        return _simulated(jr.key(seed), self, self.forecast(1)[0], n, driven)
+        driven = None if inputs is None else np.asarray(check_table(inputs, "inputs"))
+        return host(_simulated(jr.key(seed), self, self.forecast(1)[0], n, driven))
 
     def chain(self) -> MarkovChain:
         """The chain of the hidden states, for what is known of those: stationary law, mixing, times of passage."""
@@ -228,6 +261,16 @@ class HMM(Belief, HasExpectations):
     def expect(self, statistics: Sequences) -> tuple[Expected, Float[Array, ""]]:
         """The E-step of Baum-Welch."""
         return learning.expect(*self._law_and_transition(statistics), self.emission, statistics)
+
+    def expect_side_by_side(
+        self, beliefs: Sequence["HMM"], statistics: Sequences
+    ) -> list[tuple[Expected, Float[Array, ""]]] | None:
+        """`expect` of several HMMs in one pass, where hundreds of passes over so few rows take less than a second."""
+        if is_traced(beliefs, statistics) or not is_short(2 * len(statistics.real)):
+            return None
+        data = statistics.trimmed()
+        chains = [each._law_and_transition(data) for each in beliefs]
+        return learning.expect_side_by_side(chains, [each.emission for each in beliefs], data)
 
     def maximize(self, expected: Expected, fixed: tuple[str, ...] = ()) -> "HMM":
         """The M-step of Baum-Welch, with the priors' pseudo-counts."""
@@ -305,16 +348,17 @@ class HMM(Belief, HasExpectations):
         return f"{type(self).__name__}({'; '.join(said)})"
 
 
-@eqx.filter_jit
 def _run(one_pass: Callable[..., T], hmm: HMM, data: Sequences, *rest: object) -> T:
-    """A pass over the data: one program for each shape of data, whatever the numbers."""
+    """A pass over the data: in NumPy where rows are few, else one program for each shape, whatever the numbers."""
+    data = data.trimmed()
+    return run(_over_rows, len(data.real), one_pass, hmm, data, *rest)
+
+
+def _over_rows(one_pass: Callable[..., T], hmm: HMM, data: Sequences, *rest: object) -> T:
     return one_pass(*hmm._law_and_transition(data), hmm._log_b(data), data.first, *rest)
 
 
-@eqx.filter_jit
-def _pushed(law: Float[Array, " k"], transition: Float[Array, "k k"], steps: int) -> Float[Array, "m k"]:
-    """law, law P, law P², …"""
-    return jax.lax.scan(lambda p, _: (p @ transition, p), law, None, length=steps)[1]
+_drawn = eqx.filter_jit(_over_rows)
 
 
 @eqx.filter_jit
@@ -334,10 +378,8 @@ def _simulated(
 
 def _real_rows(data: Sequences) -> Observed:
     """The rows that are not padding."""
-    x, seen = (put(np.asarray(each)[: data.rows]) for each in (data.x, data.seen))
-    inputs = None if data.inputs is None else put(np.asarray(data.inputs)[: data.rows])
-    return Observed(x, seen, inputs, data.complete)
+    return Observed(*(None if a is None else a[: data.rows] for a in (data.x, data.seen, data.inputs)), data.complete)
 
 
 def _cut(values: Array, data: Sequences) -> Array:
-    return put(np.asarray(values)[: data.rows])
+    return values[: data.rows]

@@ -11,11 +11,10 @@ where A is the law of the next state, another one. Yu (2010), "Hidden semi-Marko
 from typing import Any
 
 import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
 
-from credo.core.arrays import Array, put
+from credo.core.arrays import Array
 from credo.core.checks import ArrayLike, check_probabilities
 from credo.core.errors import DataError
 from credo.core.predictive import Predictive
@@ -110,10 +109,10 @@ class Tied(IsConjugate[object, object]):
         return self.density
 
     def _repeated(self, table: Float[Array, "n k"]) -> Float[Array, "n s"]:
-        return jnp.repeat(table, self.ages, axis=1)
+        return table.repeat(self.ages, axis=1)
 
     def _summed(self, weight: Float[Array, "n s"]) -> Float[Array, "n k"]:
-        return jnp.sum(weight.reshape(weight.shape[0], -1, self.ages), axis=-1)
+        return weight.reshape(weight.shape[0], -1, self.ages).sum(axis=-1)
 
 
 def explicit_durations(hmm: HMM, durations: ArrayLike) -> HMM:
@@ -150,8 +149,8 @@ def explicit_durations(hmm: HMM, durations: ArrayLike) -> HMM:
     return changed(
         hmm,
         emission=Tied(hmm.emission, ages),
-        start=put(start.ravel()),
-        transition=put(wide.reshape(k * ages, k * ages)),
+        start=start.ravel(),
+        transition=wide.reshape(k * ages, k * ages),
         states=tuple((name, e) for name in hmm.states for e in range(1, ages + 1)),
         state=None,
     )

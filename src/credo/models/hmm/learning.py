@@ -9,16 +9,16 @@ adds the pseudo-counts of the Dirichlet prior, `prior` - 1 everywhere and `stick
 impossible stay so. Baum et al. (1970); Fox et al. (2011), "A sticky HDP-HMM", for the diagonal.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy import special
 from jaxtyping import Float
 
 from credo.core import params
-from credo.core.arrays import Array
+from credo.core.arrays import Array, is_traced, namespace, special
 from credo.core.errors import DataError
 from credo.models.densities.base import ALMOST_NONE, Density, HasStatistics, Observed, require
 from credo.models.hmm.passes import Law, Marks, Matrix, Table, expected_transitions, filter_states, smooth_states
@@ -35,9 +35,14 @@ class Expected(NamedTuple):
     emission: object
 
 
-@jax.custom_vjp
 def log_likelihood(start: Law, transition: Matrix, log_b: Table, first: Marks, real: Marks) -> Float[Array, ""]:
     """log p(x₁…x_T), the sum over all paths; its gradient is by Fisher's identity."""
+    given = (start, transition, log_b, first, real)
+    return _differentiable(*given) if is_traced(given) else filter_states(*given[:4]).log_likelihood(real)
+
+
+@jax.custom_vjp
+def _differentiable(start: Law, transition: Matrix, log_b: Table, first: Marks, real: Marks) -> Float[Array, ""]:
     return filter_states(start, transition, log_b, first).log_likelihood(real)
 
 
@@ -54,14 +59,18 @@ def _backward(saved: Saved, slope: Array) -> tuple[Array | None, ...]:
     return slope * by_start, slope * by_transition, slope * gamma, None, None
 
 
-log_likelihood.defvjp(_forward, _backward)
+_differentiable.defvjp(_forward, _backward)
 
 
 def counted(transition: Matrix, filtered: Table, first: Marks, real: Marks) -> tuple[Table, Law, Matrix]:
     """γ (0 in padding), how often a sequence is expected to begin in each state, and the expected transitions."""
-    smoothed = smooth_states(transition, filtered, first)
-    gamma = jnp.where(real[:, None], smoothed, 0.0)
-    starts = jnp.sum(jnp.where(first[:, None], gamma, 0.0), axis=0)
+    return _counts(transition, filtered, smooth_states(transition, filtered, first), first, real)
+
+
+def _counts(transition: Matrix, filtered: Table, smoothed: Table, first: Marks, real: Marks) -> tuple[Array, ...]:
+    xp = namespace(transition, filtered, first, real)
+    gamma = xp.where(real[:, None], smoothed, 0.0)
+    starts = xp.where(first[:, None], gamma, 0.0).sum(axis=0)
     return gamma, starts, expected_transitions(transition, filtered, smoothed, first)
 
 
@@ -79,16 +88,35 @@ def expect(start: Law, transition: Matrix, emission: Density, data: Sequences) -
     return Expected(starts, transitions, shown), filtered.log_likelihood(data.real)
 
 
+def expect_side_by_side(
+    chains: Sequence[tuple[Law, Matrix]], emissions: Sequence[Density], data: Sequences
+) -> list[tuple[Expected, Float[Array, ""]]]:
+    """`expect` of several HMMs, whose chains are the last axis of one pass in NumPy."""
+    able, rows = [require(each, HasStatistics) for each in emissions], observed(data)
+    log_b = np.stack([each.log_prob(rows) for each in able], axis=-1)
+    start, transition = (np.stack(each, axis=-1) for each in zip(*chains, strict=True))
+    filtered = filter_states(start, transition, log_b, data.first)
+    smoothed, total = smooth_states(transition, filtered.probs, data.first), filtered.log_likelihood(data.real)
+    out = []
+    for i, each in enumerate(able):
+        laws = filtered.probs[..., i], smoothed[..., i]
+        gamma, starts, transitions = _counts(transition[..., i], *laws, data.first, data.real)
+        out.append((Expected(starts, transitions, each.expected_statistics(rows, gamma)), total[i]))
+    return out
+
+
 def pseudo_counts(start: Law, transition: Matrix, prior: float, sticky: float) -> tuple[Law, Matrix]:
     """α of the Dirichlet laws of the start and of each row; 0 where a transition is impossible."""
-    rows = jnp.where(transition > 0, prior + sticky * jnp.eye(len(start)), 0.0)
-    return jnp.where(start > 0, prior, 0.0), rows
+    xp = namespace(start, transition)
+    rows = xp.where(transition > 0, prior + sticky * np.eye(len(start)), 0.0)
+    return xp.where(start > 0, prior, 0.0), rows
 
 
 def _excess(start: Law, transition: Matrix, prior: float, sticky: float) -> tuple[Law, Matrix]:
     """α - 1 where something is possible."""
+    xp = namespace(start, transition)
     by_start, by_row = pseudo_counts(start, transition, prior, sticky)
-    return jnp.where(start > 0, by_start - 1, 0.0), jnp.where(transition > 0, by_row - 1, 0.0)
+    return xp.where(start > 0, by_start - 1, 0.0), xp.where(transition > 0, by_row - 1, 0.0)
 
 
 def maximize_chain(
@@ -102,15 +130,16 @@ def maximize_chain(
         )
     by_start, by_row = _excess(start, transition, prior, sticky)
     starts, rows = expected.starts + by_start, expected.transitions + by_row
-    total = jnp.sum(rows, axis=1, keepdims=True)
+    xp, total = namespace(starts, rows, transition), rows.sum(axis=1, keepdims=True)
     left = total > ALMOST_NONE
-    return starts / jnp.sum(starts), jnp.where(left, rows / jnp.where(left, total, 1.0), transition)
+    return starts / starts.sum(), xp.where(left, rows / xp.where(left, total, 1.0), transition)
 
 
 def log_prior_of_chain(start: Law, transition: Matrix, prior: float, sticky: float) -> Float[Array, ""]:
     """log of the Dirichlet densities of start and rows, up to a constant: Σ (α - 1) log p."""
     by_start, by_row = _excess(start, transition, prior, sticky)
-    return jnp.sum(special.xlogy(by_start, start)) + jnp.sum(special.xlogy(by_row, transition))
+    by = special(start, transition)
+    return by.xlogy(by_start, start).sum() + by.xlogy(by_row, transition).sum()
 
 
 def fresh_chain(k: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
