@@ -1,11 +1,9 @@
 """What a pass over sequences says of hidden states: the law of each row, and what each row adds to log p(x)."""
 
 import equinox as eqx
-import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Float
 
-from credo.core.arrays import Array, is_traced, put
+from credo.core.arrays import Array, namespace
 
 
 class FilteredStates(eqx.Module):
@@ -19,14 +17,13 @@ class FilteredStates(eqx.Module):
     @property
     def std(self) -> Float[Array, "t n"]:
         """The standard deviation of each number of the state."""
-        if is_traced(self.covariance):
-            return jnp.sqrt(jnp.diagonal(self.covariance, axis1=1, axis2=2))
-        return put(np.sqrt(np.diagonal(np.asarray(self.covariance), axis1=1, axis2=2)))
+        xp = namespace(self.covariance)
+        return xp.sqrt(xp.diagonal(self.covariance, axis1=1, axis2=2))
 
     @property
     def log_likelihood(self) -> Float[Array, ""]:
         """log p(x₁…x_T) = Σₜ log p(xₜ | x₁…xₜ₋₁); for particles its exponential is an unbiased estimate."""
-        return jnp.sum(self.increments) if is_traced(self.increments) else put(np.asarray(self.increments).sum())
+        return self.increments.sum()
 
 
 class SmoothedStates(FilteredStates):

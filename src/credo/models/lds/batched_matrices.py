@@ -1,18 +1,20 @@
-"""Products of small matrices, of many at a time: of all blocks of a recursion, or of all rows of a table.
+"""Products of small matrices, of one or of many at a time: of all blocks of a recursion, or of all rows of a table.
 
 With the blocks in the LAST axis a product of 4 × 4 matrices is a few long loops that vectorize, where blocks in the
-first one make it a loop of 4 for each. All functions here take arrays with that one more axis, "_": as long as there
-are blocks, or 1 for what they have in common. They compute with NumPy what NumPy's arrays say.
+first one make it a loop of 4 for each. Arrays here have that one more axis, "*_", as long as there are blocks, or 1 for
+what they have in common; or they are plain vectors and matrices, as in NumPy. Each computes in the library it is given.
 """
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Float
 
 from credo.core.arrays import Array, namespace
+from credo.core.scan import Counter
 
 S = TypeVar("S")
 Y = TypeVar("Y")
@@ -28,59 +30,59 @@ def on_rows(function: Callable[..., S]) -> Callable[..., S]:
     """A function of arrays with a last axis for blocks, as one of arrays with a first axis for rows."""
 
     def call(*args: object) -> S:
-        last = jax.tree.map(lambda a: jnp.moveaxis(a, 0, -1), args)
-        return jax.tree.map(lambda a: jnp.moveaxis(a, -1, 0), function(*last))
+        xp = namespace(args)
+        last = jax.tree.map(lambda a: xp.moveaxis(a, 0, -1), args)
+        return jax.tree.map(lambda a: xp.moveaxis(a, -1, 0), function(*last))
 
     return call
 
 
-def on_one(function: Callable[..., S]) -> Callable[..., S]:
-    """A function of arrays with a last axis for blocks, as one of arrays without it."""
-
-    def call(*args: object) -> S:
-        return jax.tree.map(lambda a: a[..., 0], function(*jax.tree.map(lambda a: a[..., None], args)))
-
-    return call
-
-
-def times(a: Float[Array, "m k _"], b: Float[Array, "k n _"]) -> Float[Array, "m n _"]:
+def times(a: Float[Array, "m k ..."], b: Float[Array, "k n ..."]) -> Float[Array, "m n ..."]:
     """ab."""
+    if a.ndim == b.ndim == 2:
+        return a @ b
     if max(a.shape[0], b.shape[1], b.shape[0]) > UNROLLED:
         return (a.transpose(2, 0, 1) @ b.transpose(2, 0, 1)).transpose(1, 2, 0)
     return (a[:, :, None] * b[None]).sum(axis=1)
 
 
-def apply(a: Float[Array, "m k _"], v: Float[Array, "k _"]) -> Float[Array, "m _"]:
+def apply(a: Float[Array, "m k ..."], v: Float[Array, "k ..."]) -> Float[Array, "m ..."]:
     """av."""
-    return (a * v).sum(axis=1)
+    return a @ v if a.ndim == 2 else (a * v).sum(axis=1)
 
 
-def inner(a: Float[Array, "k _"], b: Float[Array, "k _"]) -> Float[Array, " _"]:
+def inner(a: Float[Array, "k ..."], b: Float[Array, "k ..."]) -> Float[Array, "..."]:
     """aᵀb."""
-    return (a * b).sum(axis=0)
+    return a @ b if a.ndim == 1 else (a * b).sum(axis=0)
 
 
-def outer(a: Float[Array, "m _"], b: Float[Array, "k _"]) -> Float[Array, "m k _"]:
+def identity(like: Float[Array, "n n *_"]) -> Float[Array, "n n ..."]:
+    """The unit matrix, with an axis for blocks where another matrix has it."""
+    one = np.eye(len(like))
+    return namespace(like).asarray(one if like.ndim == 2 else one[:, :, None])
+
+
+def outer(a: Float[Array, "m ..."], b: Float[Array, "k ..."]) -> Float[Array, "m k ..."]:
     """abᵀ."""
     return a[:, None] * b
 
 
-def transposed(a: Float[Array, "m k _"]) -> Float[Array, "k m _"]:
+def transposed(a: Float[Array, "m k *_"]) -> Float[Array, "k m *_"]:
     """aᵀ."""
     return a.swapaxes(0, 1)
 
 
-def symmetric(s: Float[Array, "n n _"]) -> Float[Array, "n n _"]:
+def symmetric(s: Float[Array, "n n *_"]) -> Float[Array, "n n *_"]:
     """½(s + sᵀ)."""
     return 0.5 * (s + transposed(s))
 
 
-def sandwich(a: Float[Array, "m k _"], s: Float[Array, "k k _"]) -> Float[Array, "m m _"]:
+def sandwich(a: Float[Array, "m k ..."], s: Float[Array, "k k ..."]) -> Float[Array, "m m ..."]:
     """asaᵀ for a symmetric s, exactly symmetric."""
     return symmetric(times(times(a, s), transposed(a)))
 
 
-def each(count: int, body: Callable[[S, Any], tuple[S, Y]], state: S, reverse: bool = False) -> tuple[S, Y]:
+def each(count: int, body: Callable[[S, Counter], tuple[S, Y]], state: S, reverse: bool = False) -> tuple[S, Y]:
     """The last state and all outputs of body(state, i), i = 0 … count - 1, written out where there are few turns."""
     xp = namespace(state)
     if count > UNROLLED and xp is jnp:
@@ -93,40 +95,42 @@ def each(count: int, body: Callable[[S, Any], tuple[S, Y]], state: S, reverse: b
     return state, jax.tree.map(lambda *rows: xp.stack(rows), *outputs)
 
 
-def solve_semidefinite(s: Float[Array, "n n _"], y: Float[Array, "n m _"]) -> Float[Array, "n m _"]:
+def _least_pivots(s: Float[Array, "n n *_"]) -> Float[Array, "n *_"]:
+    n = len(s)
+    return SINGULAR * n * namespace(s).stack([s[i, i] for i in range(n)])
+
+
+def solve_semidefinite(s: Float[Array, "n n ..."], y: Float[Array, "n m ..."]) -> Float[Array, "n m ..."]:
     """A solution of s·solution = y for a positive semi-definite s whose range holds y, by elimination.
 
     What a singular s leaves open is 0.
     """
-    n = s.shape[0]
-    least = SINGULAR * n * jnp.stack([s[i, i] for i in range(n)])
-    unit = jnp.eye(n)[:, :, None]
+    xp, least, one = namespace(s, y), _least_pivots(s), identity(s)
 
-    def eliminate(state: tuple[Array, Array], j: Any) -> tuple[tuple[Array, Array], Array]:
+    def eliminate(state: tuple[Array, Array], j: Counter) -> tuple[tuple[Array, Array], Array]:
         left, right = state
         good = left[j, j] > least[j]
-        scale = jnp.where(good, 1 / jnp.where(good, left[j, j], 1.0), 0.0)
-        lever = left[:, j] - unit[j]
+        scale = xp.where(good, 1 / xp.where(good, left[j, j], 1.0), 0.0)
+        lever = left[:, j] - one[j]
         rows = left[j] * scale, right[j] * scale
         return (left - outer(lever, rows[0]), right - outer(lever, rows[1])), good
 
-    y = jnp.broadcast_to(y, (*y.shape[:2], max(s.shape[2], y.shape[2])))
-    (_, solution), found = each(n, eliminate, (s, y))
-    return jnp.where(found[:, None], solution, 0.0)
+    y = xp.broadcast_to(y, (*y.shape[:2], *np.broadcast_shapes(s.shape[2:], y.shape[2:])))
+    (_, solution), found = each(len(s), eliminate, (s, y))
+    return xp.where(found[:, None], solution, 0.0)
 
 
-def root_semidefinite(s: Float[Array, "n n _"]) -> Float[Array, "n n _"]:
+def root_semidefinite(s: Float[Array, "n n *_"]) -> Float[Array, "n n *_"]:
     """A lower triangular L with LLᵀ = s, positive semi-definite; a pivot that is rounding gives a column of 0."""
-    n = s.shape[0]
-    least = SINGULAR * n * jnp.stack([s[i, i] for i in range(n)])
+    xp, least, order = namespace(s), _least_pivots(s), np.arange(len(s)).reshape(-1, *[1] * (s.ndim - 2))
 
-    def column(rest: Float[Array, "n n _"], j: Any) -> tuple[Array, Array]:
+    def column(rest: Float[Array, "n n *_"], j: Counter) -> tuple[Array, Array]:
         good = rest[j, j] > least[j]
-        scale = jnp.where(good, 1 / jnp.sqrt(jnp.where(good, rest[j, j], 1.0)), 0.0)
-        entries = jnp.where((jnp.arange(n) >= j)[:, None], rest[:, j] * scale, 0.0)
+        scale = xp.where(good, 1 / xp.sqrt(xp.where(good, rest[j, j], 1.0)), 0.0)
+        entries = xp.where(order >= j, rest[:, j] * scale, 0.0)
         return rest - outer(entries, entries), entries
 
-    return transposed(each(n, column, s)[1])
+    return transposed(each(len(s), column, s)[1])
 
 
 def triangular(a: Float[Array, "m n _"]) -> Float[Array, "n n _"]:
@@ -137,7 +141,7 @@ def triangular(a: Float[Array, "m n _"]) -> Float[Array, "n n _"]:
     m, n = a.shape[:2]
     rows = jnp.arange(m)[:, None]
 
-    def reflect(rest: Float[Array, "m n _"], j: Any) -> tuple[Array, None]:
+    def reflect(rest: Float[Array, "m n _"], j: Counter) -> tuple[Array, None]:
         x = jnp.where(rows >= j, rest[:, j], 0.0)
         norm = jnp.sqrt(jnp.sum(x * x, axis=0))
         away = x + jnp.where(rows == j, jnp.where(x[j] < 0, -norm, norm), 0.0)
@@ -153,14 +157,10 @@ def triangular(a: Float[Array, "m n _"]) -> Float[Array, "n n _"]:
 def solve_lower(low: Float[Array, "n n _"], y: Float[Array, "n m _"]) -> Float[Array, "n m _"]:
     """low⁻¹y for a lower triangular matrix; what a zero on its diagonal leaves open is 0."""
 
-    def row(known: Float[Array, "n m _"], j: Any) -> tuple[Array, None]:
+    def row(known: Float[Array, "n m _"], j: Counter) -> tuple[Array, None]:
         pivot = low[j, j]
         rest = y[j] - jnp.sum(low[j][:, None] * known, axis=0)
         value = jnp.where(pivot == 0, 0.0, rest / jnp.where(pivot == 0, 1.0, pivot))
         return known + jnp.where((jnp.arange(low.shape[0]) == j)[:, None, None], value, 0.0), None
 
     return each(low.shape[0], row, jnp.zeros_like(y))[0]
-
-
-solve = on_one(solve_semidefinite)
-root = on_one(root_semidefinite)

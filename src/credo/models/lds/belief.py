@@ -17,16 +17,17 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from credo.core.abilities import HasExpectations
-from credo.core.arrays import Array, is_traced, put
+from credo.core.arrays import Array, host, is_traced
 from credo.core.belief import Belief
 from credo.core.checks import ArrayLike, check_count, check_table
 from credo.core.errors import DataError
 from credo.core.padding import bucket, pad_rows
 from credo.core.params import positive_definite, real
 from credo.core.predictive import Normal
-from credo.core.pytrees import changed
+from credo.core.pytrees import changed, plain_methods
+from credo.core.scan import is_short, run
 from credo.infer.em import EM
-from credo.models.lds import compiled_passes
+from credo.models.lds import passes
 from credo.models.lds.checks import MATRICES, Varying, covariance, is_singular, matrix
 from credo.models.lds.kalman import StateLaw
 from credo.models.lds.learning import Expected, Regression, expect
@@ -90,6 +91,8 @@ class LDS(Belief, HasExpectations):
     feedthrough: Any = real()
     offset: Any = real()
 
+    __getattribute__ = plain_methods
+
     def __init__(
         self,
         transition: ArrayLike,
@@ -113,7 +116,7 @@ class LDS(Belief, HasExpectations):
             found = f"found {sorted(widths)} columns"
             raise DataError(f"control and feedthrough must have a column for each input, {found}")
         c = widths.pop() if widths else int(control is not None or feedthrough is not None)
-        self.states, self.outputs, self.inputs, self.method = n, p, c, compiled_passes.check_method(method)
+        self.states, self.outputs, self.inputs, self.method = n, p, c, passes.check_method(method)
         self.transition, self.emission = matrix(transition, "transition", (n, n)), matrix(emission, "emission", (p, n))
         self.process_noise = covariance(process_noise, "process_noise", n)
         self.observation_noise = covariance(observation_noise, "observation_noise", p)
@@ -123,7 +126,7 @@ class LDS(Belief, HasExpectations):
             raise DataError("start_mean and start_covariance are of the first state alone, found one for each time")
         self.control, self.feedthrough = matrix(control, "control", (n, c)), matrix(feedthrough, "feedthrough", (p, c))
         self.offset = matrix(offset, "offset", (p,))
-        self.state, self.time = None, put(np.asarray(0))
+        self.state, self.time = None, np.asarray(0)
 
     @classmethod
     def with_states(cls, n: int, outputs: int = 1, inputs: int = 0, *, method: str = "covariance") -> "LDS":
@@ -134,7 +137,7 @@ class LDS(Belief, HasExpectations):
         new = object.__new__(cls)
         unknown = dict.fromkeys((*MATRICES, "start_mean", "start_covariance", "state"))
         sizes = {"states": int(n), "outputs": int(outputs), "inputs": int(inputs)}
-        new.__dict__.update(unknown, **sizes, method=compiled_passes.check_method(method), time=put(np.asarray(0)))
+        new.__dict__.update(unknown, **sizes, method=passes.check_method(method), time=np.asarray(0))
         return new
 
     # -- what every belief does -----------------------------------------------------------------------------
@@ -163,10 +166,9 @@ class LDS(Belief, HasExpectations):
 
     def _started(self, data: Sequences, seed: int) -> "LDS":
         n = data.rows
-        x = np.where(np.asarray(data.seen), np.asarray(data.x), np.nan)[:n]
-        driven = None if data.inputs is None else np.asarray(data.inputs)[:n]
-        guess = first_guess(x, np.asarray(data.first)[:n], driven, self.states, seed)
-        return changed(self, **{name: put(value) for name, value in guess.items()})
+        x = np.where(data.seen, data.x, np.nan)[:n]
+        guess = first_guess(x, data.first[:n], None if data.inputs is None else data.inputs[:n], self.states, seed)
+        return changed(self, **guess)
 
     def condition(self, *data: ArrayLike, using: object = None, **options: Any) -> Any:
         """The belief after more outcomes: `state` is the law of the latest state (the Kalman filter).
@@ -179,24 +181,28 @@ class LDS(Belief, HasExpectations):
                 return self.require_parameters()._after(row, **options)
         return super().condition(*data, using=using, **options)
 
-    def _after(self, row: Any, missing: bool = False, inputs: ArrayLike | None = None) -> "LDS":
+    def _after(self, row: np.ndarray, missing: bool = False, inputs: ArrayLike | None = None) -> "LDS":
         """The belief after the next outcome."""
         if not np.isfinite(row).all():
             read(row[None], missing=missing)  # which says what is wrong, if anything is
-        driven: Any = None if inputs is None else np.asarray(inputs, dtype=float).reshape(1, -1)
+        driven = None if inputs is None else np.asarray(inputs, dtype=float).reshape(1, -1)
         self._check_inputs(None if driven is None else driven.shape[1])
         self._check_reach(1 + (0 if self.state is None else int(self.time)))
-        state, time = compiled_passes.advance(self, row, driven)
+        state, time = passes.advance(self, row, driven)
         return changed(self, state=state, time=np.asarray(time))
 
     def condition_on(self, statistics: Sequences) -> "LDS":
         """The filter, of which the last law is kept."""
-        state, time = compiled_passes.latest(self.require_parameters(), statistics)
+        state, time = passes.over_rows(passes.latest, self.require_parameters(), statistics)
         return changed(self, state=state, time=time)
 
     def evidence_of(self, statistics: Sequences) -> Float[Array, ""]:
         """log p(x); its gradient costs one pass back."""
-        return log_likelihood(compiled_passes.filter_inputs(self.require_parameters(), statistics))
+        return log_likelihood(passes.filter_inputs(self.require_parameters(), statistics))
+
+    def log_evidence_of(self, statistics: Sequences) -> Float[Array, ""]:
+        """`evidence_of`, compiled where rows are many."""
+        return passes.over_rows(type(self).evidence_of, self, statistics)
 
     def predict(self, steps: int = 1, *, inputs: ArrayLike | None = None) -> Normal:
         """The next `steps` outcomes, shape (steps,) for one output and (steps, p) for several.
@@ -206,27 +212,27 @@ class LDS(Belief, HasExpectations):
         """
         driven, length = self._driven(steps, inputs)
         alone = self.outputs == 1
-        found = compiled_passes.forecast(self.require_parameters(), length, driven, alone and steps <= LARGEST_JOINT)
-        marginal = _head(found[:3], (slice(steps), 0) if alone else slice(steps))
-        return Normal(*marginal, *_head(found[3:], (slice(steps), slice(steps))))
+        joint = alone and steps <= LARGEST_JOINT
+        *marginal, covariance = run(passes.forecast, steps, self.require_parameters(), length, driven, joint)
+        return Normal(*(a[:steps, 0] if alone else a[:steps] for a in marginal), covariance)
 
     def forecast(self, steps: int = 1, *, inputs: ArrayLike | None = None) -> StateLaw:
         """The laws of the next `steps` states: means (steps, n) and covariances (steps, n, n)."""
         driven, length = self._driven(steps, inputs)
-        laws = compiled_passes.ahead(self.require_parameters(), length, driven)[1]
-        return _head(StateLaw(laws.mean, laws.covariance), slice(steps))
+        _, laws = run(passes.ahead, steps, self.require_parameters(), length, driven)
+        return _head(laws, slice(steps))
 
     # -- looking at whole sequences -------------------------------------------------------------------------
 
     def filter(self, *data: ArrayLike, continued: bool = False, **options: Any) -> FilteredStates:
         """p(zₜ | x₁…xₜ) and log p(xₜ | x₁…xₜ₋₁) for every row."""
         lds, found = self._look(data, options, continued)
-        return _head(compiled_passes.filtered(lds, found), slice(found.rows))
+        return _head(passes.over_rows(passes.filtered, lds, found), slice(found.rows))
 
     def smooth(self, *data: ArrayLike, continued: bool = False, **options: Any) -> SmoothedStates:
         """p(zₜ | x₁…x_T) for every row."""
         lds, found = self._look(data, options, continued)
-        return _head(compiled_passes.smoothed(lds, found), slice(found.rows))
+        return _head(passes.over_rows(passes.smoothed, lds, found), slice(found.rows))
 
     def sample_states(
         self, *data: ArrayLike, n: int = 1, seed: int = 0, continued: bool = False, **options: Any
@@ -234,21 +240,21 @@ class LDS(Belief, HasExpectations):
         """n draws of all states together from p(z₁…z_T | x₁…x_T)."""
         check_count(n, "n")
         lds, found = self._look(data, options, continued)
-        return _head(compiled_passes.sampled(jr.key(seed), lds, found, n), (slice(None), slice(found.rows)))
+        return _head(passes.sampled(jr.key(seed), lds, found, n), (slice(None), slice(found.rows)))
 
     def simulate(
         self, n: int, *, seed: int = 0, inputs: ArrayLike | None = None
     ) -> tuple[Float[Array, "t n"], Float[Array, "t p"]]:
         """The next n states and outcomes, drawn together; from the beginning where nothing was seen yet."""
         driven, length = self._driven(n, inputs)
-        return _head(compiled_passes.simulated(jr.key(seed), self.require_parameters(), length, driven), slice(n))
+        return _head(passes.simulated(jr.key(seed), self.require_parameters(), length, driven), slice(n))
 
     def steady_state(self) -> Steady:
         """The predicted covariance and the gain to which the filter settles where every outcome is seen."""
         lds = self.require_parameters()
         if self._varies():
             raise DataError("there is no steady state: some matrices differ from time to time")
-        return steady_state(compiled_passes.system_at(lds, None, put(np.zeros(1, int))))
+        return host(steady_state(passes.system_at(lds, None, np.zeros(1, int))))
 
     # -- learning -------------------------------------------------------------------------------------------
 
@@ -260,7 +266,7 @@ class LDS(Belief, HasExpectations):
         """The E-step: expected sums over the states."""
         if self._varies():
             raise DataError("EM needs matrices that are the same at all times; learn with using=credo.infer.Evidence()")
-        return expect(compiled_passes.filter_inputs(self, statistics), statistics)
+        return expect(passes.filter_inputs(self, statistics), statistics)
 
     def maximize(self, expected: Expected, fixed: tuple[str, ...] = ()) -> "LDS":
         """The M-step: two regressions with their residual covariances, and the moments of the first states."""
@@ -301,7 +307,7 @@ class LDS(Belief, HasExpectations):
 
     def unconditioned(self) -> "LDS":
         """The same system before the first outcome of a sequence."""
-        return changed(self, state=None, time=put(np.asarray(0)))
+        return changed(self, state=None, time=np.asarray(0))
 
     def require_parameters(self) -> "LDS":
         """Itself, if its matrices are known; otherwise an error."""
@@ -325,8 +331,8 @@ class LDS(Belief, HasExpectations):
             raise DataError(f"inputs must have a row for each of {steps} steps, found {len(table)}")
         if self._varies() and not is_traced(self.time):
             self._check_reach(steps + (0 if self.state is None else int(self.time)))
-        length = bucket(steps)
-        return None if table is None else jnp.asarray(pad_rows(table, length)), length
+        length = steps if is_short(steps) else bucket(steps)
+        return None if table is None else pad_rows(np.asarray(table), length), length
 
     def _check_inputs(self, found: int | None) -> None:
         if found is None and self.inputs:
@@ -336,7 +342,7 @@ class LDS(Belief, HasExpectations):
 
     def _check_times(self, data: Sequences) -> None:
         if self._varies():
-            begin = np.flatnonzero(np.asarray(data.first)[: data.rows])
+            begin = np.flatnonzero(data.first[: data.rows])
             longest = int(np.diff(np.append(begin, data.rows)).max())
             self._check_reach(longest + (int(self.time) if data.alone and self.state is not None else 0))
 
@@ -353,5 +359,5 @@ class LDS(Belief, HasExpectations):
 
 
 def _head(values: S, where: slice | tuple[slice | int, ...]) -> S:
-    """Part of every array; by NumPy, which compiles nothing for a new length."""
-    return jax.tree.map(lambda a: a[where] if is_traced(a) else put(np.asarray(a)[where]), values)
+    """Part of every array."""
+    return jax.tree.map(lambda a: a[where], values)

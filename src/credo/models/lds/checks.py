@@ -6,7 +6,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
-from credo.core.arrays import Array, is_traced, put
+from credo.core.arrays import Array, is_traced
 from credo.core.errors import DataError
 
 MATRICES = ("transition", "process_noise", "emission", "observation_noise", "control", "feedthrough", "offset")
@@ -44,7 +44,7 @@ def matrix(value: Any, name: str, shape: tuple[int, ...]) -> Any:
         raise DataError(f"{name} must have shape {shape}, or ({each}) with one for each time, found {array.shape}")
     if not np.isfinite(array).all():
         raise DataError(f"{name} must be finite, found {array[~np.isfinite(array)][0]}")
-    return put(array) if array.ndim == rank else Varying(put(array))
+    return array if array.ndim == rank else Varying(array)
 
 
 def covariance(value: Any, name: str, size: int) -> Any:
@@ -59,7 +59,7 @@ def covariance(value: Any, name: str, size: int) -> Any:
             f"{name} must be a covariance, found an eigenvalue of {least:g}; all must be at least 0: "
             "check its signs, or add to its diagonal"
         )
-    return Varying(put(even)) if isinstance(checked, Varying) else put(even)
+    return Varying(even) if isinstance(checked, Varying) else even
 
 
 def check_symmetric(array: np.ndarray, name: str) -> np.ndarray:

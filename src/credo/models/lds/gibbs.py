@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from credo.core import params
-from credo.core.arrays import Array, put
+from credo.core.arrays import Array
 from credo.core.errors import DataError
 from credo.core.linalg import symmetric_part
 from credo.core.pytrees import changed
@@ -28,8 +28,8 @@ from credo.infer.learning import Learned
 from credo.infer.mcmc.draws import Draws
 from credo.infer.mcmc.stacked import AveragedDraws, ModelGibbs, learned_average
 from credo.models.conjugate.matrix import JointMoments, MatrixNormalInverseWishart, draw_root
-from credo.models.lds import compiled_passes
-from credo.models.lds.batched_matrices import on_rows, root, root_semidefinite
+from credo.models.lds import passes
+from credo.models.lds.batched_matrices import on_rows, root_semidefinite
 from credo.models.lds.belief import LDS
 from credo.models.lds.kalman import kalman_filter
 from credo.models.lds.learning import Regression, collect, completed
@@ -56,7 +56,7 @@ class MatrixPrior(NamedTuple):
     def weak(cls, mean: Array, covariance: Array, precision: float = 1e-2) -> "MatrixPrior":
         """With E[Σ] = covariance, worth two observations of it, and a wide law of C around the mean."""
         k, m = mean.shape
-        return cls(mean, put(np.full(m, precision)), covariance, put(np.asarray(k + 2.0)))
+        return cls(mean, np.full(m, precision), covariance, np.asarray(k + 2.0))
 
     def draw(
         self, key: PRNGKeyArray, sums: Regression, c: Array, covariance: Array, free: tuple[bool, ...], loose: bool
@@ -78,7 +78,7 @@ class MatrixPrior(NamedTuple):
             drawn, covariances = law.draw(key)
             covariance = covariances[0]
         else:
-            drawn = law.draw_given(key, root(covariance)[None])
+            drawn = law.draw_given(key, root_semidefinite(covariance)[None])
         return c.at[:, chosen].set(drawn[0]), covariance
 
 
@@ -121,8 +121,8 @@ class StateGibbs(ModelGibbs):
             raise DataError("StateGibbs needs matrices that are the same at all times; draw with credo.infer.NUTS()")
         held = (*START, *params.expand_paths(belief, self.fixed))
         n, p, c = belief.states, belief.outputs, belief.inputs
-        dynamics = self.dynamics or MatrixPrior.weak(put(np.zeros((n, n + c))), belief.process_noise)
-        outcomes = self.outcomes or MatrixPrior.weak(put(np.zeros((p, n + c + 1))), belief.observation_noise)
+        dynamics = self.dynamics or MatrixPrior.weak(np.zeros((n, n + c)), belief.process_noise)
+        outcomes = self.outcomes or MatrixPrior.weak(np.zeros((p, n + c + 1)), belief.observation_noise)
         return self.run(belief, StateSweep(dynamics, outcomes, held), statistics, seed, held)
 
 
@@ -136,7 +136,7 @@ class StateSweep(eqx.Module):
     def __call__(self, key: PRNGKeyArray, lds: LDS, data: Sequences) -> tuple[LDS, Float[Array, ""]]:
         """The system after a sweep, and log p(x) under the one before."""
         k_states, k_missing, k_dynamics, k_outcomes = jr.split(key, 4)
-        given = compiled_passes.filter_inputs(lds, data)
+        given = passes.filter_inputs(lds, data)
         filtered = kalman_filter(given)
         z = draw_states(k_states, given.system, filtered, given.first, 1)[0]
         nothing = jnp.zeros((*z.shape, z.shape[1]))

@@ -20,20 +20,32 @@ Durbin & Koopman (2012), sections 4.3-4.5, 6.4; de Jong (1989); Särkkä & Svens
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
 
 from credo.core.arrays import Array, namespace
-from credo.core.scan import scan
+from credo.core.scan import Counter, scan
 from credo.core.special import LOG_2PI
-from credo.models.lds.batched_matrices import apply, each, inner, outer, sandwich, symmetric, times, transposed
+from credo.models.lds.batched_matrices import (
+    apply,
+    each,
+    identity,
+    inner,
+    outer,
+    sandwich,
+    symmetric,
+    times,
+    transposed,
+)
 from credo.models.state_laws import FilteredStates, SmoothedStates
 
 T = TypeVar("T")
 Law = tuple[Array, Array]
+Varying = tuple[Array | None, ...]
+Row = tuple[Varying, Array, Array, Array]
+"""What a pass reads of one time: matrices that vary, the outcome, what of it was seen, whether a sequence begins."""
 
 
 class SystemMatrices(NamedTuple):
@@ -59,13 +71,13 @@ class SystemMatrices(NamedTuple):
     def of(cls, transition: Array, process_noise: Array, emission: Array, observation_noise: Array) -> "SystemMatrices":
         """Without drift and offset."""
         p, n = emission.shape[-2:]
-        return cls(transition, process_noise, emission, observation_noise, jnp.zeros(n), jnp.zeros(p))
+        return cls(transition, process_noise, emission, observation_noise, np.zeros(n), np.zeros(p))
 
-    def varying(self) -> tuple[Array | None, ...]:
+    def varying(self) -> Varying:
         """The fields that differ from time to time; None for the others."""
         return tuple(a if a.ndim > rank else None for a, rank in zip(self, RANKS, strict=True))
 
-    def at(self, varying: tuple[Array | None, ...]) -> "SystemMatrices":
+    def at(self, varying: Varying) -> "SystemMatrices":
         """The matrices of one time, given its element of `varying`."""
         return SystemMatrices(*(a if v is None else v for a, v in zip(self, varying, strict=True)))
 
@@ -80,8 +92,12 @@ RANKS = (2, 2, 2, 2, 1, 1)
 class StateLaw(NamedTuple):
     """N(mean, covariance), the law of a state: of the first in a sequence, or of the latest."""
 
-    mean: Float[Array, " n"]
-    covariance: Float[Array, "n n"]
+    mean: Float[Array, "n ..."]
+    covariance: Float[Array, "n n ..."]
+
+    def with_blocks(self) -> "StateLaw":
+        """With a last axis for blocks."""
+        return StateLaw(*(a[..., None] for a in self))
 
 
 class FilterInputs(NamedTuple):
@@ -100,9 +116,10 @@ class FilterInputs(NamedTuple):
     @property
     def begins(self) -> Bool[Array, " t"]:
         """Which rows begin a sequence."""
-        return self.first.at[0].set(True) if self.before is None else self.first
+        xp = namespace(self.first)
+        return xp.concatenate([xp.ones(1, bool), self.first[1:]]) if self.before is None else self.first
 
-    def rows(self) -> tuple[Any, ...]:
+    def rows(self) -> Row:
         """What differs from time to time, as a pass reads it."""
         return self.system.varying(), self.x, self.seen, self.begins
 
@@ -110,59 +127,59 @@ class FilterInputs(NamedTuple):
 class Innovations(NamedTuple):
     """What each observed number did to the law of the state, in the order in which they came in."""
 
-    row: Float[Array, "p n _"]
+    row: Float[Array, "p n ..."]
     """h, after elimination"""
-    gain: Float[Array, "p n _"]
+    gain: Float[Array, "p n ..."]
     """k = Ph/f"""
-    weight: Float[Array, "p _"]
+    weight: Float[Array, "p ..."]
     """1/f, 0 for a number that was known"""
-    surprise: Float[Array, "p _"]
+    surprise: Float[Array, "p ..."]
     """v = y - hᵀm"""
 
 
 class Backward(NamedTuple):
     """What later numbers tell of the predicted state of a time, and its smoothed law."""
 
-    r: Float[Array, "n _"]
-    n: Float[Array, "n n _"]
-    mean: Float[Array, "n _"]
-    covariance: Float[Array, "n n _"]
-    cross: Float[Array, "n n _"]
-    """Cov(zₜ, zₜ₋₁ | x₁…x_T); 0 where a sequence begins."""
+    r: Float[Array, "n ..."]
+    n: Float[Array, "n n ..."]
+    mean: Float[Array, "n ..."]
+    covariance: Float[Array, "n n ..."]
+    cross: Float[Array, "n n ..."] | None
+    """Cov(zₜ, zₜ₋₁ | x₁…x_T), where it was asked for; 0 where a sequence begins."""
 
 
-def predict(m: Float[Array, "n _"], p: Float[Array, "n n _"], now: SystemMatrices) -> Law:
+def predict(m: Float[Array, "n ..."], p: Float[Array, "n n ..."], now: SystemMatrices) -> Law:
     """The law N(Fm + c, FPFᵀ + Q) of the next state."""
     return apply(now.transition, m) + now.drift, sandwich(now.transition, p) + now.process_noise
 
 
-def predict_or_begin(start: StateLaw, last: Law, now: SystemMatrices, begins: Bool[Array, " _"]) -> Law:
+def predict_or_begin(start: StateLaw, last: Law, now: SystemMatrices, begins: Bool[Array, "..."]) -> Law:
     """The law of a state before its outcome, from that of the state before; at the start where a sequence `begins`."""
-    xp = namespace(last, now.transition)
     m, p = predict(*last, now)
-    return xp.where(begins, start.mean[..., None], m), xp.where(begins, start.covariance[..., None], p)
+    xp = namespace(start, m, p)
+    return xp.where(begins, start.mean, m), xp.where(begins, start.covariance, p)
 
 
 def update(
-    m: Float[Array, "n _"],
-    p: Float[Array, "n n _"],
+    m: Float[Array, "n ..."],
+    p: Float[Array, "n n ..."],
     now: SystemMatrices,
-    x: Float[Array, "p _"],
-    seen: Bool[Array, "p _"],
-) -> tuple[Array, Array, Array, Innovations]:
+    x: Float[Array, "p ..."],
+    seen: Bool[Array, "p ..."],
+    tell: bool = True,
+) -> tuple[Array, Array, Array, Innovations | None]:
     """Bayes' rule for the state on the seen numbers of x, one after the other, their log density, and the way there.
 
     For y = hᵀz + e, e ~ N(0, r), with f = hᵀPh + r and k = Ph/f:  m + k(y - hᵀm), (I - khᵀ)P(I - khᵀ)ᵀ + rkkᵀ. A number
     that is known already (f = 0) says nothing.
     """
-    xp = namespace(m, x)
-    outputs = x.shape[0]
+    xp, outputs = namespace(m, p, now, x), x.shape[0]
     mask = seen.astype(m.dtype)
-    below = xp.asarray(np.tril(np.ones((outputs, outputs)), -1)[:, :, None])
-    r = now.observation_noise * outer(mask, mask) + np.eye(outputs)[:, :, None] * (1 - mask)
+    order = np.arange(outputs).reshape(-1, *[1] * (x.ndim - 1))
+    r = now.observation_noise * outer(mask, mask) + identity(now.observation_noise) * (1 - mask)
     y = (x - now.offset) * mask
 
-    def one(state: tuple[Array, ...], j: Any) -> tuple[tuple[Array, ...], Innovations]:
+    def one(state: tuple[Array, ...], j: Counter) -> tuple[tuple[Array, ...], Innovations | None]:
         m, p, total, r, h, y = state
         row, d = h[j], r[j, j]
         ph = apply(p, row)
@@ -174,36 +191,36 @@ def update(
         rest = p - outer(gain, ph)
         p = symmetric(rest - outer(apply(rest, row) - d * gain, gain))
         total = total - 0.5 * (xp.log(f) + surprise**2 * weight + xp.where(known, 0.0, mask[j] * LOG_2PI))
-        lever = below[:, j] * r[:, j] * xp.where(d > 0, 1 / xp.where(d > 0, d, 1.0), 0.0)
-        after = (m + gain * surprise, p, total, r - outer(lever, r[j]), h - outer(lever, row), y - lever * y[j])
-        return after, Innovations(row, gain, weight, surprise)
+        if outputs > 1:
+            lever = xp.where((order > j) & (d > 0), r[:, j] / xp.where(d > 0, d, 1.0), 0.0)
+            r, h, y = r - outer(lever, r[j]), h - outer(lever, row), y - lever * y[j]
+        told = Innovations(row, gain, weight, surprise) if tell else None
+        return (m + gain * surprise, p, total, r, h, y), told
 
-    blocks = (max(m.shape[1], y.shape[1]),)
-    m, p = (xp.broadcast_to(a, (*a.shape[:-1], *blocks)) for a in (m, p))
-    state: tuple[Array, ...] = (m, p, xp.zeros(blocks), r, now.emission * mask[:, None], y)
+    state = (m, p, xp.zeros(m.shape[1:]), r, now.emission * mask[:, None], y)
     (m, p, total, *_), innovations = each(outputs, one, state)
     return m, p, total, innovations
 
 
 def filter_step(
-    start: StateLaw, last: Law, now: SystemMatrices, x: Array, seen: Array, begins: Array
-) -> tuple[Law, tuple[Array, Array, Array, Innovations]]:
+    start: StateLaw, last: Law, now: SystemMatrices, x: Array, seen: Array, begins: Array, tell: bool = True
+) -> tuple[Law, tuple[Array, Array, Array, Innovations | None]]:
     """The filtered law of a state from that of the one before; it again, log p(xₜ | x₁…xₜ₋₁), and the way there."""
-    found = update(*predict_or_begin(start, last, now, begins), now, x, seen)
+    found = update(*predict_or_begin(start, last, now, begins), now, x, seen, tell)
     return found[:2], found
 
 
-def forward_pass(given: FilterInputs, tell: bool = True) -> tuple[FilteredStates, Any]:
+def forward_pass(given: FilterInputs, tell: bool = True) -> tuple[FilteredStates, Innovations | None]:
     """p(zₜ | x₁…xₜ) and log p(xₜ | x₁…xₜ₋₁) for every t, and the `Innovations` that the way back needs, if asked."""
-    start, system = given.start, given.system.with_blocks()
 
-    def step(last: Law, element: tuple[Any, ...]) -> tuple[Law, tuple[Any, ...]]:
-        varying, *outcome = element
-        law, found = filter_step(start, last, system.at(varying), *outcome)
-        return law, found if tell else (*found[:3], None)
+    def step(
+        last: Law, row: Row, start: StateLaw, system: SystemMatrices
+    ) -> tuple[Law, tuple[Array, Array, Array, Innovations | None]]:
+        varying, *outcome = row
+        return filter_step(start, last, system.at(varying), *outcome, tell=tell)
 
     mean, covariance = given.start if given.before is None else given.before
-    *laws, told = scan(step, (mean, covariance), given.rows())[1]
+    *laws, told = scan(step, (mean, covariance), given.rows(), given=(given.start, given.system))[1]
     return FilteredStates(*laws), told
 
 
@@ -214,19 +231,28 @@ def kalman_filter(given: FilterInputs) -> FilteredStates:
 
 def before_each(given: FilterInputs, filtered: FilteredStates) -> tuple[Float[Array, "t n"], Float[Array, "t n n"]]:
     """The filtered law of the time before each row."""
-    laws = (filtered.mean, filtered.covariance)
-    origin = (laws[0][0], laws[1][0]) if given.before is None else given.before
-    return tuple(jnp.concatenate([o[None], a[:-1]]) for o, a in zip(origin, laws, strict=True))  # type: ignore[return-value]
+    xp = namespace(given, filtered)
+    mean, covariance = (filtered.mean[0], filtered.covariance[0]) if given.before is None else given.before
+    return (
+        xp.concatenate([mean[None], filtered.mean[:-1]]),
+        xp.concatenate([covariance[None], filtered.covariance[:-1]]),
+    )
 
 
 def back_step(
-    later: Law, last: Law, law: Law, told: Innovations, now: SystemMatrices, begins: Bool[Array, " _"]
+    later: Law,
+    last: Law,
+    law: Law,
+    told: Innovations,
+    now: SystemMatrices,
+    begins: Bool[Array, "..."],
+    cross: bool = False,
 ) -> tuple[Law, Backward]:
     """One step back with (s, M) of the filtered law of zₜ, and the filtered law of zₜ₋₁: (s, M) of that."""
-    m, p = law
+    (m, p), xp = law, namespace(later, last, law, told, now)
     smoothed = m + apply(p, later[0]), p - sandwich(p, later[1])
 
-    def one(state: Law, j: Any) -> tuple[Law, None]:
+    def one(state: Law, j: Counter) -> tuple[Law, None]:
         r, n = state
         row, gain, weight = told.row[j], told.gain[j], told.weight[j]
         along = apply(n, gain)
@@ -235,45 +261,62 @@ def back_step(
         return (r, n), None
 
     (r, n), _ = each(len(told.weight), one, later, reverse=True)
-    moved = times(now.transition, last[1])
-    cross = jnp.where(begins, 0.0, moved - times(predict(*last, now)[1], times(n, moved)))
+    pairs = None
+    if cross:
+        moved = times(now.transition, last[1])
+        pairs = xp.where(begins, 0.0, moved - times(predict(*last, now)[1], times(n, moved)))
     onward = transposed(now.transition)
-    before = jnp.where(begins, 0.0, apply(onward, r)), jnp.where(begins, 0.0, sandwich(onward, n))
-    return before, Backward(r, n, *smoothed, cross)
+    before = xp.where(begins, 0.0, apply(onward, r)), xp.where(begins, 0.0, sandwich(onward, n))
+    return before, Backward(r, n, *smoothed, pairs)
 
 
-def back_pass(given: FilterInputs, filtered: FilteredStates, told: Innovations, keep: Callable[[Backward], T]) -> T:
+def back_pass(
+    given: FilterInputs,
+    filtered: FilteredStates,
+    told: Innovations | None,
+    keep: Callable[[Backward], T],
+    cross: bool = False,
+) -> T:
     """What is kept of `Backward` at every time."""
-    system = given.system.with_blocks()
+    if told is None:
+        told = forward_pass(given)[1]
 
-    def step(later: Law, element: tuple[Any, ...]) -> tuple[Law, T]:
-        last, law, told, varying, begins = element
-        later, found = back_step(later, last, law, told, system.at(varying), begins)
+    def step(later: Law, row: tuple[Law, Law, Innovations, Varying, Array], system: SystemMatrices) -> tuple[Law, T]:
+        last, law, told, varying, begins = row
+        later, found = back_step(later, last, law, told, system.at(varying), begins, cross)
         return later, keep(found)
 
-    nothing = jnp.zeros_like(given.start.mean), jnp.zeros_like(given.start.covariance)
-    laws = before_each(given, filtered), (filtered.mean, filtered.covariance)
-    return scan(step, nothing, (*laws, told, given.system.varying(), given.begins), reverse=True)[1]
+    nothing = np.zeros(given.start.mean.shape), np.zeros(given.start.covariance.shape)
+    rows = (
+        before_each(given, filtered),
+        (filtered.mean, filtered.covariance),
+        told,
+        given.system.varying(),
+        given.begins,
+    )
+    return scan(step, nothing, rows, given=(given.system,), reverse=True)[1]
 
 
 def kalman_smoother(
     given: FilterInputs, filtered: FilteredStates, told: Innovations | None = None, *, cross: bool = False
 ) -> SmoothedStates:
     """p(zₜ | x₁…x_T) for every t; with `cross` also how each state covaries with the next."""
-    told = forward_pass(given)[1] if told is None else told
     mean, covariance, pairs = back_pass(
-        given, filtered, told, lambda found: (found.mean, found.covariance, found.cross if cross else None)
+        given, filtered, told, lambda found: (found.mean, found.covariance, found.cross), cross
     )
     if pairs is not None:
-        pairs = jnp.concatenate([pairs[1:], jnp.zeros_like(pairs[:1])])
+        xp = namespace(pairs)
+        pairs = xp.concatenate([pairs[1:], xp.zeros_like(pairs[:1])])
     return SmoothedStates(mean, covariance, filtered.increments, pairs)
 
 
 def next_first(first: Bool[Array, " t"]) -> Bool[Array, " t"]:
     """Whether the element after each begins a sequence; nothing follows the last."""
-    return jnp.concatenate([first[1:], jnp.ones(1, bool)])
+    xp = namespace(first)
+    return xp.concatenate([first[1:], xp.ones(1, bool)])
 
 
-def following(varying: tuple[Array | None, ...]) -> tuple[Array | None, ...]:
+def following(varying: Varying) -> Varying:
     """The matrices that lead out of each time; those out of the last are not used."""
-    return tuple(None if a is None else jnp.concatenate([a[1:], a[-1:]]) for a in varying)
+    xp = namespace(varying)
+    return tuple(None if a is None else xp.concatenate([a[1:], a[-1:]]) for a in varying)

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 
 from credo.core.arrays import Array
 from credo.core.linalg import symmetric_part
-from credo.models.lds.batched_matrices import solve
+from credo.models.lds.batched_matrices import solve_semidefinite
 from credo.models.lds.kalman import FilterInputs, SystemMatrices, forward_pass, kalman_smoother
 from credo.models.lds.score import masked_inverse
 from credo.models.sequences import Sequences
@@ -36,7 +36,7 @@ class Regression(NamedTuple):
         loose = jnp.array([i for i, each in enumerate(free) if each], dtype=int)
         held = jnp.array([i for i, each in enumerate(free) if not each], dtype=int)
         target = self.yw[:, loose] - given[:, held] @ self.ww[jnp.ix_(held, loose)]
-        return given.at[:, loose].set(solve(self.ww[jnp.ix_(loose, loose)], target.T).T)
+        return given.at[:, loose].set(solve_semidefinite(self.ww[jnp.ix_(loose, loose)], target.T).T)
 
     def residual(self, c: Float[Array, "k m"]) -> Float[Array, "k k"]:
         """The mean of E[(y - Cw)(y - Cw)ᵀ]."""

@@ -14,6 +14,7 @@ from jaxtyping import Float
 from credo.core.arrays import Array
 from credo.models.lds.batched_matrices import (
     apply,
+    identity,
     on_rows,
     root_semidefinite,
     sandwich,
@@ -39,8 +40,7 @@ class Element(NamedTuple):
 
 def _joined(early: Element, late: Element) -> Element:
     """Two elements, one after the other; (I + CJ)⁻¹ = I - L(I + LᵀJL)⁻¹LᵀJ with C = LLᵀ."""
-    n = early.mean.shape[0]
-    unit = jnp.eye(n)[:, :, None]
+    unit = identity(early.covariance)
     low = root_semidefinite(early.covariance)
     middle = unit + sandwich(transposed(low), late.precision)
     weigh = unit - times(low, solve_semidefinite(middle, times(transposed(low), late.precision)))
@@ -54,14 +54,15 @@ def _joined(early: Element, late: Element) -> Element:
 
 def parallel_filter(given: FilterInputs) -> FilteredStates:
     """What `kalman_filter` computes."""
-    start, before, system = given.start, given.before, given.system.with_blocks()
+    start, before, system = given.start.with_blocks(), given.before, given.system.with_blocks()
 
     def element(varying: tuple[Array | None, ...], x: Array, seen: Array, begins: Array) -> Element:
         """From one step back out of nothing: (r, N), the filtered law, and (η, J)."""
         now = system.at(varying)
-        m = jnp.zeros((*start.mean.shape, x.shape[-1]))
+        m = jnp.zeros((*start.mean.shape[:1], x.shape[-1]))
         nothing = (m, jnp.zeros((len(m), *m.shape)))
         law, (*_, told) = filter_step(start, nothing, now, x, seen, begins)
+        assert told is not None
         carry, found = back_step(nothing, nothing, law, told, now, begins)
         rest = jnp.eye(len(m))[:, :, None] - times(now.process_noise, found.n)
         return Element(jnp.where(begins, 0.0, times(rest, now.transition)), *law, *carry)

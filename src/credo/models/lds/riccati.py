@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float
 
 from credo.core.arrays import Array
 from credo.core.linalg import symmetric_part
-from credo.models.lds.batched_matrices import root, solve
+from credo.models.lds.batched_matrices import root_semidefinite, solve_semidefinite
 from credo.models.lds.kalman import SystemMatrices
 
 DOUBLINGS = 60
@@ -43,9 +43,9 @@ def steady_state(system: SystemMatrices) -> Steady:
 
     def double(state: State) -> State:
         count, _, a, g, p = state
-        low = root(p)
+        low = root_semidefinite(p)
         # (I + GP)⁻¹ with P = LLᵀ
-        inverse = unit - g @ low @ solve(unit + low.T @ g @ low, low.T)
+        inverse = unit - g @ low @ solve_semidefinite(unit + low.T @ g @ low, low.T)
         onward = a @ inverse
         new = p + a.T @ p @ inverse @ a
         g = symmetric_part(g + onward @ g @ a.T)
@@ -55,8 +55,8 @@ def steady_state(system: SystemMatrices) -> Steady:
         count, change, _, _, p = state
         return (count < DOUBLINGS) & (change > SETTLED * jnp.max(jnp.abs(p))) & jnp.all(jnp.isfinite(p))
 
-    precision = h.T @ solve(r, h)
+    precision = h.T @ solve_semidefinite(r, h)
     origin = (jnp.asarray(0), jnp.asarray(jnp.inf), f.T, precision, q)
     _, change, _, _, p = jax.lax.while_loop(unsettled, double, origin)
-    gain = solve(h @ p @ h.T + r, h @ p).T
+    gain = solve_semidefinite(h @ p @ h.T + r, h @ p).T
     return Steady(p, gain, (change <= SETTLED * jnp.max(jnp.abs(p))) & jnp.all(jnp.isfinite(p)))

@@ -6,18 +6,17 @@ Fisher's identity with u = R⁻¹(x - d - Hm') for the smoothed law N(m', P'), d
 R: ½(uuᵀ + R⁻¹HP'HᵀR⁻¹ - R⁻¹). Koopman & Shephard (1992), "Exact score for time series models in state space form".
 """
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Bool, Float
 
-from credo.core.arrays import Array
-from credo.models.lds.batched_matrices import apply, on_rows, outer, sandwich, solve_semidefinite, times
+from credo.core.arrays import Array, is_traced, namespace
+from credo.models.lds.batched_matrices import apply, identity, on_rows, outer, sandwich, solve_semidefinite, times
 from credo.models.lds.kalman import (
     RANKS,
     Backward,
     FilterInputs,
+    Innovations,
     Law,
     StateLaw,
     SystemMatrices,
@@ -26,22 +25,29 @@ from credo.models.lds.kalman import (
     forward_pass,
     kalman_filter,
 )
+from credo.models.state_laws import FilteredStates
+
+Kept = tuple[FilterInputs, FilteredStates, Innovations | None]
+
+
+def log_likelihood(given: FilterInputs) -> Float[Array, ""]:
+    """log p(x₁…x_T) of the seen numbers; its gradient costs one more pass."""
+    return _differentiable(given) if is_traced(given) else kalman_filter(given).log_likelihood
 
 
 @jax.custom_vjp
-def log_likelihood(given: FilterInputs) -> Float[Array, ""]:
-    """log p(x₁…x_T) of the seen numbers; its gradient costs one more pass."""
+def _differentiable(given: FilterInputs) -> Float[Array, ""]:
     return kalman_filter(given).log_likelihood
 
 
-def _forward(given: FilterInputs) -> tuple[Array, tuple[Any, ...]]:
+def _forward(given: FilterInputs) -> tuple[Array, Kept]:
     filtered, told = forward_pass(given)
     return filtered.log_likelihood, (given, filtered, told)
 
 
-def _backward(kept: tuple[Any, ...], cotangent: Float[Array, ""]) -> tuple[FilterInputs]:
+def _backward(kept: Kept, cotangent: Float[Array, ""]) -> tuple[FilterInputs]:
     given, filtered, told = kept
-    found = back_pass(given, filtered, told, lambda found: found._replace(cross=jnp.zeros(found.mean.shape[-1])))
+    found = back_pass(given, filtered, told, lambda found: found)
     fresh = given.begins
     d_system, d_x = _gradients(given, before_each(given, filtered), found)
     r, second = found.r, 0.5 * (found.r[:, :, None] * found.r[:, None, :] - found.n)
@@ -50,11 +56,11 @@ def _backward(kept: tuple[Any, ...], cotangent: Float[Array, ""]) -> tuple[Filte
     if given.before is not None:
         f = given.system.transition if given.system.transition.ndim == 2 else given.system.transition[0]
         d_before = StateLaw(jnp.where(fresh[0], 0.0, f.T @ r[0]), jnp.where(fresh[0], 0.0, f.T @ second[0] @ f))
-    slopes: Any = (d_start, d_system, d_x, None, None, d_before)
+    slopes = (d_start, d_system, d_x, None, None, d_before)
     return (FilterInputs(*jax.tree.map(lambda g: cotangent * g, slopes)),)
 
 
-log_likelihood.defvjp(_forward, _backward)
+_differentiable.defvjp(_forward, _backward)
 
 
 def masked_inverse(r: Float[Array, "*t p p"], seen: Bool[Array, "t p"]) -> Float[Array, "t p p"]:
@@ -63,10 +69,9 @@ def masked_inverse(r: Float[Array, "*t p p"], seen: Bool[Array, "t p"]) -> Float
 
 
 def _masked_inverse(r: Float[Array, "p p _"], seen: Bool[Array, "p _"]) -> Float[Array, "p p _"]:
-    mask = seen.astype(r.dtype)
-    unit = jnp.eye(r.shape[0])[:, :, None]
+    mask, one = seen.astype(r.dtype), identity(r)
     both = outer(mask, mask)
-    return both * solve_semidefinite(r * both + unit * (1 - mask), jnp.broadcast_to(unit, both.shape))
+    return both * solve_semidefinite(r * both + one * (1 - mask), namespace(r, mask).broadcast_to(one, both.shape))
 
 
 def _gradient(

@@ -4,8 +4,6 @@ Backwards, zₜ given zₜ₊₁ and x₁…xₜ is N(mₜ + J(zₜ₊₁ - Fm�
 one pass of it serves all draws. Carter & Kohn (1994), Frühwirth-Schnatter (1994); Durbin & Koopman (2012), section 4.9.
 """
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -16,14 +14,13 @@ from credo.core.scan import scan
 from credo.models.lds.batched_matrices import (
     apply,
     on_rows,
-    root,
     root_semidefinite,
     sandwich,
     solve_semidefinite,
     times,
     transposed,
 )
-from credo.models.lds.kalman import StateLaw, SystemMatrices, following, next_first, predict
+from credo.models.lds.kalman import StateLaw, SystemMatrices, Varying, following, next_first, predict
 from credo.models.state_laws import FilteredStates
 
 
@@ -33,7 +30,7 @@ def backwards(
     """Of p(zₜ | zₜ₊₁, x₁…xₜ) for every t: the slope J, the constant and the covariance."""
     common = system.with_blocks()
 
-    def of_one(varying: tuple[Array | None, ...], m: Array, p: Array, ends: Array) -> tuple[Array, Array, Array]:
+    def of_one(varying: Varying, m: Array, p: Array, ends: Array) -> tuple[Array, Array, Array]:
         now = common.at(varying)
         ahead, spread = predict(m, p, now)
         back = jnp.where(ends, 0.0, transposed(solve_semidefinite(spread, times(now.transition, p))))
@@ -67,14 +64,14 @@ def draw_future(
     """Successive states and outcomes; the first state has the law itself where it `begins`, else follows from it."""
     k_start, k_state, k_outcome = jr.split(key, 3)
     n, p = law.mean.shape[0], system.emission.shape[-2]
-    origin = law.mean + root(law.covariance) @ jr.normal(k_start, (n,))
+    origin = law.mean + root_semidefinite(law.covariance) @ jr.normal(k_start, (n,))
 
-    def step(z: Float[Array, " k"], element: tuple[Any, ...]) -> tuple[Array, tuple[Array, Array]]:
+    def step(z: Float[Array, " k"], element: tuple[Array, Varying, Array, Array]) -> tuple[Array, tuple[Array, Array]]:
         i, varying, new, noise = element
         now = system.at(varying)
-        onward = now.transition @ z + now.drift + root(now.process_noise) @ new
+        onward = now.transition @ z + now.drift + root_semidefinite(now.process_noise) @ new
         z = jnp.where((i == 0) & begins, z, onward)
-        return z, (z, now.emission @ z + now.offset + root(now.observation_noise) @ noise)
+        return z, (z, now.emission @ z + now.offset + root_semidefinite(now.observation_noise) @ noise)
 
     normals = jr.normal(k_state, (count, n)), jr.normal(k_outcome, (count, p))
     return jax.lax.scan(step, origin, (jnp.arange(count), system.varying(), *normals))[1]

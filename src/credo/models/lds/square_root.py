@@ -9,8 +9,6 @@ The smoother triangularizes ((FL)ᵀ, Lᵀ) over (√Qᵀ, 0) in the same way. M
 for least-squares estimation"; Särkkä & Svensson (2023), section 8.4.
 """
 
-from typing import Any
-
 import jax.numpy as jnp
 from jaxtyping import Float
 
@@ -20,7 +18,6 @@ from credo.core.special import LOG_2PI
 from credo.models.lds.batched_matrices import (
     apply,
     outer,
-    root,
     root_semidefinite,
     sandwich,
     solve_lower,
@@ -28,7 +25,7 @@ from credo.models.lds.batched_matrices import (
     transposed,
     triangular,
 )
-from credo.models.lds.kalman import FilterInputs, Law, StateLaw, SystemMatrices, following, next_first
+from credo.models.lds.kalman import FilterInputs, Law, Row, StateLaw, SystemMatrices, Varying, following, next_first
 from credo.models.state_laws import FilteredStates, SmoothedStates
 
 
@@ -39,8 +36,8 @@ def _forward(
     m, low = carry
     new = root_semidefinite(now.process_noise)
     ahead = transposed(triangular(jnp.concatenate([transposed(times(now.transition, low)), _rows(new, low)])))
-    m = jnp.where(begins, start.mean[..., None], apply(now.transition, m) + now.drift)
-    low = jnp.where(begins, start.covariance[..., None], ahead)
+    m = jnp.where(begins, start.mean, apply(now.transition, m) + now.drift)
+    low = jnp.where(begins, start.covariance, ahead)
     p, n = x.shape[0], m.shape[0]
     mask = seen.astype(m.dtype)
     r = root_semidefinite(now.observation_noise * outer(mask, mask) + jnp.eye(p)[:, :, None] * (1 - mask))
@@ -84,27 +81,25 @@ def _gain(ahead: Float[Array, "n n _"], both: Float[Array, "n n _"]) -> Float[Ar
 
 def root_filter(given: FilterInputs) -> tuple[FilteredStates, Float[Array, "t n n"]]:
     """What `kalman_filter` computes, and the roots of the covariances."""
-    system = given.system.with_blocks()
-    start = StateLaw(given.start.mean, root(given.start.covariance))
-    origin = start if given.before is None else StateLaw(given.before.mean, root(given.before.covariance))
+    start = StateLaw(given.start.mean, root_semidefinite(given.start.covariance))
+    origin = start if given.before is None else StateLaw(given.before.mean, root_semidefinite(given.before.covariance))
 
-    def step(carry: Law, element: tuple[Any, ...]) -> tuple[Law, tuple[Array, ...]]:
-        varying, *outcome = element
+    def step(carry: Law, row: Row, start: StateLaw, system: SystemMatrices) -> tuple[Law, tuple[Array, ...]]:
+        varying, *outcome = row
         return _forward(start, carry, system.at(varying), *outcome)
 
-    m, low, p, increments = scan(step, (origin.mean, origin.covariance), given.rows())[1]
+    m, low, p, increments = scan(step, tuple(origin), given.rows(), given=(start, given.system))[1]
     return FilteredStates(m, p, increments), low
 
 
 def root_smoother(given: FilterInputs, filtered: FilteredStates, roots: Float[Array, "t n n"]) -> SmoothedStates:
     """What `kalman_smoother` computes, from the roots of `root_filter`; FPFᵀ + Q must not be singular."""
-    system = given.system.with_blocks()
 
-    def step(later: Law, element: tuple[Any, ...]) -> tuple[Law, tuple[Array, Array]]:
-        varying, law, ends = element
+    def step(later: Law, row: tuple[Varying, Law, Array], system: SystemMatrices) -> tuple[Law, tuple[Array, Array]]:
+        varying, law, ends = row
         return _backward(later, law, system.at(varying), ends)
 
     rows = (following(given.system.varying()), (filtered.mean, roots), next_first(given.first))
     last = (filtered.mean[-1], roots[-1])
-    mean, covariance = scan(step, last, rows, lambda row: row[1], reverse=True)[1]
+    mean, covariance = scan(step, last, rows, lambda row: row[1], (given.system,), reverse=True)[1]
     return SmoothedStates(mean, covariance, filtered.increments)
