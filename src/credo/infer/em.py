@@ -206,11 +206,12 @@ def _steps(
     beliefs: Sequence[HasExpectations], statistics: object, fixed: tuple[str, ...]
 ) -> list[tuple[HasExpectations, float]]:
     """Each belief after one E- and M-step, and the objective before it."""
-    found = beliefs[0].expect_side_by_side(beliefs, statistics)
-    if found is None:
-        after = [host(_step(each, statistics, fixed)) for each in beliefs]
-    else:
-        after = [_maximized(each, *expected, fixed) for each, expected in zip(beliefs, found, strict=True)]
+    with np.errstate(all="ignore"):  # an objective that is not finite is refused
+        found = beliefs[0].expect_side_by_side(beliefs, statistics)
+        if found is None:
+            after = [host(_step(each, statistics, fixed)) for each in beliefs]
+        else:
+            after = [_maximized(each, *expected, fixed) for each, expected in zip(beliefs, found, strict=True)]
     return [(following, float(height)) for following, height in after]
 
 
