@@ -4,7 +4,7 @@ p(θ | μ, κ) = exp(κ cos(θ - μ)) / (2π I₀(κ)), with the mean resultant 
 Mardia & Jupp (2000), "Directional statistics", section 3.5.4.
 """
 
-from typing import Any
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -13,9 +13,9 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
-from credo.core.arrays import Array, as_float, namespace, special
-from credo.core.loops import invert_cdf
-from credo.core.predictive.base import Predictive
+from credo.core.arrays import Array, Numeric, as_float, namespace, special
+from credo.core.loops import invert_cdf, over_nodes
+from credo.core.predictive.base import Index, Predictive, as_index
 from credo.core.scan import Counter, repeat
 from credo.core.special import LOG_2PI
 
@@ -102,6 +102,8 @@ class Directions(Predictive):
     to the mean, so that intervals lie around it.
     """
 
+    elementwise: ClassVar[bool] = False
+
     weights: Float[Array, "..."] = eqx.field(converter=as_float)
     location: Float[Array, "*m k"] = eqx.field(converter=as_float)
     concentration: Float[Array, "*m k"] = eqx.field(converter=as_float)
@@ -134,12 +136,12 @@ class Directions(Predictive):
         """How much shorter the common resultant is than the states' own."""
         return self._average(resultant(self.concentration)) - namespace(self).hypot(*self._resultant)
 
-    def log_prob(self, y: Any) -> Array:
+    def log_prob(self, y: Numeric) -> Array:
         """log Σ wₖ p(θ | μₖ, κₖ), a density on the circle."""
         each = log_density(as_float(y)[..., None], self.location, self.concentration)
         return special(each).logsumexp(each, axis=-1, b=self._shared(self.weights))
 
-    def cdf(self, y: Any) -> Array:
+    def cdf(self, y: Numeric) -> Array:
         """The probability of the arc from the direction opposite to the mean to θ."""
         return self._cdf_from(self.mean + wrapped(as_float(y) - self.mean))
 
@@ -148,20 +150,21 @@ class Directions(Predictive):
         to = turned_cdf(angle[..., None] - self.location, self.concentration)
         return self._average(to - turned_cdf(cut, self.concentration))
 
-    @eqx.filter_jit
     def entropy(self) -> Array:
         """-Σₖ wₖ ∫ pₖ log p by the trapezoidal rule on the circle, the nodes drawn together around μₖ."""
-        t = jnp.linspace(-jnp.pi, jnp.pi, NODES, endpoint=False) + jnp.pi / NODES
-        narrow = 1 / jnp.sqrt(1 + self.concentration)
+        xp, kappa = namespace(self), self.concentration
+        t = (np.linspace(-np.pi, np.pi, NODES, endpoint=False) + np.pi / NODES).reshape(-1, *[1] * kappa.ndim)
+        narrow = 1 / xp.sqrt(1 + kappa)
 
         def at(t: Array) -> Array:
-            angle = self.location + 2 * jnp.arctan(narrow * jnp.tan(t / 2))
-            slope = narrow / (jnp.cos(t / 2) ** 2 + narrow**2 * jnp.sin(t / 2) ** 2)
-            each = log_density(angle[..., None], self.location[..., None, :], self.concentration[..., None, :])
-            log_p = special(each).logsumexp(each, axis=-1, b=jnp.expand_dims(self._shared(self.weights), -2))
-            return -jnp.exp(log_density(angle, self.location, self.concentration)) * log_p * slope
+            angle = self.location + 2 * xp.arctan(narrow * xp.tan(t / 2))
+            slope = narrow / (xp.cos(t / 2) ** 2 + narrow**2 * xp.sin(t / 2) ** 2)
+            each = log_density(angle[..., None], self.location[..., None, :], kappa[..., None, :])
+            log_p = special(each).logsumexp(each, axis=-1, b=xp.expand_dims(self._shared(self.weights), -2))
+            return -xp.exp(log_density(angle, self.location, kappa)) * log_p * slope
 
-        return self._average(jax.lax.map(at, t, batch_size=64).sum(0) * (2 * jnp.pi / NODES))
+        size = kappa.size * kappa.shape[-1]
+        return self._average(over_nodes(xp, at, (t,), size).sum(0) * (2 * np.pi / NODES))
 
     def _quantile(self, q: Array) -> Array:
         return invert_cdf(self._cdf_from, q, self.mean - np.pi, self.mean + np.pi)
@@ -172,8 +175,8 @@ class Directions(Predictive):
         one = self._shared(jax.nn.one_hot(chosen, self.weights.shape[-1]))
         return jnp.sum(one * draw_angles(k_angle, self.location, self.concentration), axis=-1)
 
-    def __getitem__(self, index: Any) -> "Directions":
+    def __getitem__(self, index: Index) -> "Directions":
         """The predictions at some of the times."""
-        where = np.asarray(index) if isinstance(index, list) else index
+        where = as_index(index)
         weights = self.weights[where[0] if isinstance(where, tuple) else where]
         return Directions(weights, self.location[where], self.concentration[where])
