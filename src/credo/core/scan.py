@@ -181,7 +181,7 @@ class Blocks(Generic[C, X, Y]):
         self.tile = gcd(self.length, TILE)
         self.side = jax.tree.map(lambda a: a.reshape(b, self.length, *a.shape[1:]), xs)
 
-    def run(self, guess: Callable[[X], C] | None) -> tuple[C, Y, Bool[Array, ""]]:
+    def run(self, guess: Callable[[X], C] | None) -> tuple[C, Y, Bool[jax.Array, ""]]:
         """The last carry, all outputs, and whether every block has found the path of its predecessor."""
         first = jax.tree.map(lambda a: jnp.moveaxis(a[:, -1 if self.reverse else 0], 0, -1), self.side)
         carry = self.begin(self.repeated() if guess is None else guess(first))
@@ -194,10 +194,12 @@ class Blocks(Generic[C, X, Y]):
             _, reached, ys, marks, met = jax.lax.while_loop(self.apart, self.advance, begun)
             return tries + 1, jax.tree.map(lambda e, c: jnp.where(met, e, c), ends, reached), ys, marks, met
 
-        def unsettled(state: State[C, Y]) -> Bool[Array, ""]:
+        def unsettled(state: State[C, Y]) -> Bool[jax.Array, ""]:
             return (state[0] < PASSES) & ~state[-1]
 
-        _, ends, ys, _, met = jax.lax.while_loop(unsettled, again, (0, ends, ys, marks, jnp.asarray(False)))
+        _, ends, ys, _, met = jax.lax.while_loop(
+            unsettled, again, (jnp.asarray(0), ends, ys, marks, jnp.asarray(False))
+        )
         last = jax.tree.map(lambda e: e[..., 0 if self.reverse else -1], ends)
         return last, jax.tree.map(lambda a: a.reshape(self.b * self.length, *a.shape[2:]), ys), met
 
@@ -218,7 +220,7 @@ class Blocks(Generic[C, X, Y]):
         marks = jax.tree.map(lambda a, v: jax.lax.dynamic_update_index_in_dim(a, v, i, 0), marks, carry)
         return i + 1, carry, ys, marks, self.agree(carry, former)
 
-    def apart(self, state: State[C, Y]) -> Bool[Array, ""]:
+    def apart(self, state: State[C, Y]) -> Bool[jax.Array, ""]:
         """Whether blocks are on new paths, and not at their ends."""
         return (state[0] < self.length // self.tile) & ~state[-1]
 
@@ -237,13 +239,13 @@ class Blocks(Generic[C, X, Y]):
 
         return jax.tree.map(shifted, ends, self.start)
 
-    def agree(self, a: C, b: C) -> Bool[Array, ""]:
+    def agree(self, a: C, b: C) -> Bool[jax.Array, ""]:
         """Whether two carries of all blocks are the same up to rounding."""
         pairs = zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
         return jnp.all(jnp.stack([same_numbers(p, q, self.floor) for p, q in pairs]))
 
 
-def same_numbers(p: jax.Array, q: jax.Array, floor: float) -> Bool[Array, ""]:
+def same_numbers(p: jax.Array, q: jax.Array, floor: float) -> Bool[jax.Array, ""]:
     """Whether two arrays agree; NaN agrees with NaN, and whole numbers exactly.
 
     Numbers count relative to themselves, and to the largest of their block.

@@ -21,7 +21,7 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
-from credo.core.arrays import Array
+from credo.core.arrays import Array, namespace
 from credo.core.checks import check_count
 from credo.core.errors import DataError
 from credo.core.predictive import Predictive
@@ -34,7 +34,6 @@ S = TypeVar("S")
 """Expected statistics, a pytree; those of two data sets add."""
 Q = TypeVar("Q")
 """What is believed of θ."""
-V = TypeVar("V")
 
 ALMOST_NONE = 1e-10
 """A component with less weight than this has no rows: without a prior it keeps its parameters."""
@@ -52,11 +51,11 @@ class Observed(NamedTuple):
     @property
     def any_seen(self) -> Bool[Array, "n 1"]:
         """Which rows show something."""
-        return self.seen.any(1, keepdims=True)
+        return namespace(self.seen).any(self.seen, axis=1, keepdims=True)
 
     def refuse(self, wrong: Callable[[np.ndarray], np.ndarray], expected: str) -> None:
         """`DataError` that names the first entry that was seen and is wrong."""
-        found = self.seen & wrong(self.x)
+        found = np.asarray(self.seen) & wrong(np.asarray(self.x))
         if found.any():
             row, column = np.argwhere(found)[0]
             raise DataError(f"x must hold {expected}, found {self.x[row, column]:g} at row {row}, column {column}")
@@ -103,7 +102,7 @@ class Density(eqx.Module):
     def check(self, data: Observed) -> None:
         """`DataError` for seen data outside the support, naming row and column."""
 
-    def _known(self, value: V | None) -> V:
+    def _known(self, value: Array | None) -> Array:
         """A parameter, once it is known."""
         if value is None:
             raise DataError(f"the density {type(self).__name__} has no parameters yet; give them, or adapt it to data")
@@ -205,7 +204,7 @@ def read_prior(prior: object, *kinds: type) -> tuple[bool, Any]:
     return weak, None if weak else prior
 
 
-def require_prior(prior: S | None, what: str) -> S:
+def require_prior(prior: object, what: str) -> Any:
     """The prior itself, where there is one."""
     if prior is None:
         raise DataError(

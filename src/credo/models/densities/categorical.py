@@ -82,7 +82,7 @@ class CategoricalDensity(IsConjugate[Float[Array, "k s"], Float[Array, "k s"]]):
         xp, codes = namespace(weight, data), data.x[:, 0].astype(int)
         weight = xp.where(data.seen, weight, 0.0)
         if xp is np:
-            return weight.T @ (codes[:, None] == np.arange(self.symbols))
+            return weight.T @ (codes[:, None] == np.arange(self.symbols or 0))
         return jax.ops.segment_sum(weight, codes, self.symbols).T
 
     def maximize(self, statistics: Float[Array, "k s"]) -> "CategoricalDensity":

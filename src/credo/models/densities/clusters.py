@@ -4,6 +4,8 @@ import warnings
 
 import numpy as np
 
+from credo.core.arrays import Array
+
 MOST_ROWS = 10_000
 """So many rows are enough to find starting means."""
 ITERATIONS = 30
@@ -11,8 +13,9 @@ NUDGE = 0.5
 """Starts after the first have their centers moved by so many standard deviations within a cluster."""
 
 
-def column_moments(x: np.ndarray, seen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def column_moments(x: Array, seen: Array) -> tuple[np.ndarray, np.ndarray]:
     """The mean and the variance of the seen entries of each column; 0 and 1 where nothing is, or nothing varies."""
+    x, seen = np.asarray(x), np.asarray(seen)
     count = seen.sum(0)
     mean = np.where(seen, x, 0.0).sum(0) / np.maximum(count, 1)
     variance = (np.where(seen, x - mean, 0.0) ** 2).sum(0) / np.maximum(count, 1)

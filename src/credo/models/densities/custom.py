@@ -92,9 +92,10 @@ class CustomDensity(Density):
         """log_likelihood for every row."""
         if is_traced(self, data):
             return _log_likelihoods(self, data)
-        n = len(data.x)
-        rows = (None if a is None else pad_rows(a, bucket(n)) for a in data[:3])
-        return host(_compiled_log_likelihoods(self, Observed(*rows, data.complete)))[:n]
+        n, length = len(data.x), bucket(len(data.x))
+        inputs = None if data.inputs is None else pad_rows(data.inputs, length)
+        rows = Observed(pad_rows(data.x, length), pad_rows(data.seen, length), inputs, data.complete)
+        return host(_compiled_log_likelihoods(self, rows))[:n]
 
     def sample(self, key: PRNGKeyArray, which: Int[Array, " n"], inputs: Inputs = None) -> Float[Array, "n d"]:
         """What the given function draws."""

@@ -40,7 +40,8 @@ def weighted_sums(
         return part(weight, *tables)
     rows = tuple(a[:split].reshape(blocks, ROWS, *a.shape[1:]) for a in (weight, *tables))
     shape = jax.eval_shape(part, *(a[0] for a in rows))
-    total = lax.scan(step, jnp.zeros(shape.shape, shape.dtype), rows)[0]
+    nothing: Array = jnp.zeros(shape.shape, shape.dtype)
+    total = lax.scan(step, nothing, rows)[0]
     return total if split == t else total + part(*(a[split:] for a in (weight, *tables)))
 
 

@@ -160,7 +160,7 @@ class NormalDensity(IsConjugate[Any, Any]):
             coefficients = _choose(visited, coefficients, self._local)
             # The noise is shared by components where it is tied, by columns where it is spherical.
             shared = tuple(i for i in range(visited.ndim) if noise.shape[i] == 1 and visited.shape[i] > 1)
-            noise = _choose(visited.any(axis=shared, keepdims=True), noise, self._groups)
+            noise = _choose(namespace(visited).any(visited, axis=shared, keepdims=True), noise, self._groups)
         return self._with_parameters(coefficients, noise)
 
     def log_prior(self) -> Float[Array, ""]:

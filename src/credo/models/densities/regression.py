@@ -19,7 +19,6 @@ from credo.models.densities.gaussian import begun
 from credo.models.densities.normal import JOINT, STRENGTH, NormalDensity
 
 R = TypeVar("R", bound="Regression")
-A = TypeVar("A", Array, np.ndarray)
 
 
 class Regression(NormalDensity):
@@ -77,7 +76,7 @@ class Regression(NormalDensity):
         """v = (u, 1)."""
         return namespace(inputs).concatenate([self._checked(inputs), np.ones((rows, 1))], axis=1)
 
-    def _checked(self, inputs: A | None) -> A:
+    def _checked(self, inputs: Inputs) -> Float[Array, "n c"]:
         if inputs is None or (self.inputs is not None and inputs.shape[1] != self.inputs):
             found = "none" if inputs is None else f"{inputs.shape[1]} columns"
             expected = "a table with a row for each of x's" if self.inputs is None else f"{self.inputs} columns"

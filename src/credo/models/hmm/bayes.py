@@ -100,7 +100,7 @@ class VariationalBayes(Learner):
         """The belief at the mean of q; `log_evidence` is the bound (ELBO)."""
         best, climbs = self._best(belief, statistics, fixed, priors, seed)
         optima = [
-            LocalOptimum(c.bounds[-1], params.learnable(_center(belief, c.q)), c.status, 1)
+            LocalOptimum(c.bounds[-1], host(params.learnable(_center(belief, c.q))), c.status, 1)
             for c in sorted(climbs, key=lambda climb: -climb.bounds[-1])
         ]
         notes = [
@@ -181,7 +181,7 @@ def _center(belief: HMM, q: Believed) -> HMM:
 
 
 @eqx.filter_jit
-def _drawn_from(keys: Array, hmm: HMM, q: Believed) -> HMM:
+def _drawn_from(keys: jax.Array, hmm: HMM, q: Believed) -> HMM:
     def one(key: PRNGKeyArray) -> dict[str, Array]:
         k_start, k_rows, k_shown = jr.split(key, 3)
         emission = require(hmm.emission, HasDraws).draw(k_shown, q.expected.emission)

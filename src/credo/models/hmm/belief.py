@@ -144,9 +144,8 @@ class HMM(Belief, HasExpectations):
 
     def _started(self, data: Sequences, seed: int) -> "HMM":
         emission = self.emission.adapt(_real_rows(data), seed=seed)
-        start, transition = learning.fresh_chain(len(self.states), seed)
-        start = start if self.start is None else self.start
-        transition = transition if self.transition is None else self.transition
+        fresh = learning.fresh_chain(len(self.states), seed)
+        start, transition = (b if a is None else a for a, b in zip((self.start, self.transition), fresh, strict=True))
         return changed(self, emission=emission, start=start, transition=transition)
 
     def condition(self, *data: ArrayLike, using: object = None, **options: Any) -> Any:
@@ -165,6 +164,7 @@ class HMM(Belief, HasExpectations):
         driven = None if inputs is None else np.asarray(inputs, dtype=float).reshape(1, -1)
         data = Observed(row[None], np.ones((1, len(row)), bool), driven, complete=True)
         self.emission.check(data)
+        assert self.state is not None and self.transition is not None
         prior, log_b = self.state @ self.transition, self.emission.log_prob(data)[0]
         with np.errstate(all="ignore"):
             state, _ = passes.update(prior, log_b, namespace(prior, log_b))
@@ -367,9 +367,9 @@ def _simulated(
 ) -> tuple[Int[Array, " n"], Float[Array, "n d"]]:
     """n states from a law of the first one, and what they show."""
     k_first, k_rest, k_shown = jr.split(key, 3)
-    log_p = jnp.log(hmm._chain[1])
+    log_p = jnp.log(jnp.asarray(hmm._chain[1]))
 
-    def step(z: Array, key: PRNGKeyArray) -> tuple[Array, Array]:
+    def step(z: jax.Array, key: PRNGKeyArray) -> tuple[jax.Array, jax.Array]:
         return jr.categorical(key, log_p[z]), z
 
     _, path = jax.lax.scan(step, jr.categorical(k_first, jnp.log(law)), jr.split(k_rest, n))
@@ -378,7 +378,8 @@ def _simulated(
 
 def _real_rows(data: Sequences) -> Observed:
     """The rows that are not padding."""
-    return Observed(*(None if a is None else a[: data.rows] for a in (data.x, data.seen, data.inputs)), data.complete)
+    n = data.rows
+    return Observed(data.x[:n], data.seen[:n], None if data.inputs is None else data.inputs[:n], data.complete)
 
 
 def _cut(values: Array, data: Sequences) -> Array:

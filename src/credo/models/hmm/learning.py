@@ -67,7 +67,9 @@ def counted(transition: Matrix, filtered: Table, first: Marks, real: Marks) -> t
     return _counts(transition, filtered, smooth_states(transition, filtered, first), first, real)
 
 
-def _counts(transition: Matrix, filtered: Table, smoothed: Table, first: Marks, real: Marks) -> tuple[Array, ...]:
+def _counts(
+    transition: Matrix, filtered: Table, smoothed: Table, first: Marks, real: Marks
+) -> tuple[Table, Law, Matrix]:
     xp = namespace(transition, filtered, first, real)
     gamma = xp.where(real[:, None], smoothed, 0.0)
     starts = xp.where(first[:, None], gamma, 0.0).sum(axis=0)

@@ -189,8 +189,9 @@ def most_likely_states(start: Law, transition: Matrix, log_b: Table, first: Mark
     flat = lambda x: jnp.zeros_like(x[0])  # noqa: E731
     scores = scan(forth, log_start, (log_b, _begins(first)), flat, (log_start, log_p))[1]
     blocks = blocks_of(len(scores), len(start))  # by what is read: little is carried
+    origin: Array = np.zeros((), np.int32)
     xs = (scores, _ends(first))
-    return scan(back, np.zeros((), np.int32), xs, lambda x: most(x[0]), (log_p,), reverse=True, blocks=blocks)[1]
+    return scan(back, origin, xs, lambda x: most(x[0]), (log_p,), reverse=True, blocks=blocks)[1]
 
 
 def sample_states(key: PRNGKeyArray, transition: Matrix, filtered: Table, first: Marks, n: int) -> Int[Array, "n t"]:
@@ -206,9 +207,9 @@ def sample_states(key: PRNGKeyArray, transition: Matrix, filtered: Table, first:
         return state, state
 
     def path(u: Float[Array, " t"]) -> Int[Array, " t"]:
+        origin: Array = jnp.zeros((), int)
         xs = (filtered, _ends(first), u)
-        at_best = lambda x: jnp.argmax(x[0], axis=0)  # noqa: E731
-        return scan(back, jnp.zeros((), int), xs, at_best, (transition,), reverse=True)[1]
+        return scan(back, origin, xs, lambda x: jnp.argmax(x[0], axis=0), (transition,), reverse=True)[1]
 
     return jax.vmap(path)(jr.uniform(key, (n, filtered.shape[0])))
 

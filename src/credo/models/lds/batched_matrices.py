@@ -163,4 +163,5 @@ def solve_lower(low: Float[Array, "n n _"], y: Float[Array, "n m _"]) -> Float[A
         value = jnp.where(pivot == 0, 0.0, rest / jnp.where(pivot == 0, 1.0, pivot))
         return known + jnp.where((jnp.arange(low.shape[0]) == j)[:, None, None], value, 0.0), None
 
-    return each(low.shape[0], row, jnp.zeros_like(y))[0]
+    nothing: Array = jnp.zeros_like(y)
+    return each(low.shape[0], row, nothing)[0]

@@ -11,13 +11,12 @@ from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import Float, Int
 
 from credo.core.abilities import HasExpectations
-from credo.core.arrays import Array, host, is_traced
+from credo.core.arrays import Array, host, is_traced, namespace
 from credo.core.belief import Belief
 from credo.core.checks import ArrayLike, check_count, check_table
 from credo.core.errors import DataError
@@ -167,7 +166,8 @@ class LDS(Belief, HasExpectations):
     def _started(self, data: Sequences, seed: int) -> "LDS":
         n = data.rows
         x = np.where(data.seen, data.x, np.nan)[:n]
-        guess = first_guess(x, data.first[:n], None if data.inputs is None else data.inputs[:n], self.states, seed)
+        driven = None if data.inputs is None else np.asarray(data.inputs[:n])
+        guess = first_guess(x, np.asarray(data.first[:n]), driven, self.states, seed)
         return changed(self, **guess)
 
     def condition(self, *data: ArrayLike, using: object = None, **options: Any) -> Any:
@@ -213,8 +213,9 @@ class LDS(Belief, HasExpectations):
         driven, length = self._driven(steps, inputs)
         alone = self.outputs == 1
         joint = alone and steps <= LARGEST_JOINT
-        *marginal, covariance = run(passes.forecast, steps, self.require_parameters(), length, driven, joint)
-        return Normal(*(a[:steps, 0] if alone else a[:steps] for a in marginal), covariance)
+        found = run(passes.forecast, steps, self.require_parameters(), length, driven, joint)
+        mean, noise, latent = (a[:steps, 0] if alone else a[:steps] for a in found[:3])
+        return Normal(mean, noise, latent, found[3])
 
     def forecast(self, steps: int = 1, *, inputs: ArrayLike | None = None) -> StateLaw:
         """The laws of the next `steps` states: means (steps, n) and covariances (steps, n, n)."""
@@ -272,12 +273,12 @@ class LDS(Belief, HasExpectations):
         """The M-step: two regressions with their residual covariances, and the moments of the first states."""
         new = self.regressed(Regression.maximum, expected.dynamics, "dynamics", fixed)
         new |= self.regressed(Regression.maximum, expected.outcomes, "outcomes", fixed)
-        some = expected.sequences > 0
-        count = jnp.where(some, expected.sequences, 1.0)
-        mean = self.start_mean if "start_mean" in fixed else jnp.where(some, expected.mean / count, self.start_mean)
-        cross = jnp.outer(mean, expected.mean / count)
-        spread = expected.second / count - cross - cross.T + jnp.outer(mean, mean)
-        new |= {"start_mean": mean, "start_covariance": jnp.where(some, spread, self.start_covariance)}
+        xp, some = namespace(self, expected), expected.sequences > 0
+        count = xp.where(some, expected.sequences, 1.0)
+        mean = self.start_mean if "start_mean" in fixed else xp.where(some, expected.mean / count, self.start_mean)
+        cross = xp.outer(mean, expected.mean / count)
+        spread = expected.second / count - cross - cross.T + xp.outer(mean, mean)
+        new |= {"start_mean": mean, "start_covariance": xp.where(some, spread, self.start_covariance)}
         return changed(self, **{name: value for name, value in new.items() if name not in fixed})
 
     def regressed(
@@ -290,12 +291,14 @@ class LDS(Belief, HasExpectations):
         names, rest = REGRESSIONS[which]
         k, sizes = sums.yy.shape[0], {"control": self.inputs, "feedthrough": self.inputs, "offset": 1}
         parts = [(name, getattr(self, name), sizes.get(name, self.states)) for name in names]
-        given = [jnp.zeros((k, n)) if value is None else jnp.reshape(value, (k, n)) for _, value, n in parts]
+        given = [np.zeros((k, n)) if value is None else value.reshape(k, n) for _, value, n in parts]
         free = tuple(value is not None and name not in fixed for name, value, n in parts for _ in range(n))
-        c, covariance = choose(sums, jnp.concatenate(given, axis=1), getattr(self, rest), free, rest not in fixed)
-        columns = jnp.split(c, np.cumsum([n for *_, n in parts])[:-1], axis=1)
+        c, covariance = choose(
+            sums, namespace(given).concatenate(given, axis=1), getattr(self, rest), free, rest not in fixed
+        )
+        columns = namespace(c).split(c, np.cumsum([n for *_, n in parts])[:-1], axis=1)
         pairs = zip(parts, columns, strict=True)
-        out = {name: jnp.reshape(part, value.shape) for (name, value, _), part in pairs if value is not None}
+        out = {name: part.reshape(value.shape) for (name, value, _), part in pairs if value is not None}
         return {name: value for name, value in (out | {rest: covariance}).items() if name not in fixed}
 
     def restart(self, statistics: Sequences, seed: int) -> "LDS | None":

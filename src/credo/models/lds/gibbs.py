@@ -32,7 +32,7 @@ from credo.models.lds import passes
 from credo.models.lds.batched_matrices import on_rows, root_semidefinite
 from credo.models.lds.belief import LDS
 from credo.models.lds.kalman import kalman_filter
-from credo.models.lds.learning import Regression, collect, completed
+from credo.models.lds.learning import Regression, collect, completed, with_columns
 from credo.models.lds.simulate import draw_states
 from credo.models.sequences import Sequences
 from credo.models.state_laws import SmoothedStates
@@ -62,24 +62,23 @@ class MatrixPrior(NamedTuple):
         self, key: PRNGKeyArray, sums: Regression, c: Array, covariance: Array, free: tuple[bool, ...], loose: bool
     ) -> tuple[Float[Array, "k m"], Float[Array, "k k"]]:
         """C and Σ given the sums; columns of C that are not free are held, and Σ where it is not `loose`."""
-        chosen = jnp.array([i for i, each in enumerate(free) if each], dtype=int)
-        held = jnp.array([i for i, each in enumerate(free) if not each], dtype=int)
+        chosen, held = np.flatnonzero(free), np.flatnonzero(np.logical_not(free))
         known = c[:, held]
         cross = known @ sums.yw[:, held].T
-        yy = sums.yy - cross - cross.T + known @ sums.ww[jnp.ix_(held, held)] @ known.T
+        yy = sums.yy - cross - cross.T + known @ sums.ww[np.ix_(held, held)] @ known.T
         if not any(free):
             half = draw_root(key, (self.df + sums.rows)[None], symmetric_part(self.scale + yy)[None])[0]
             return c, half @ half.T if loose else covariance
-        yw = sums.yw[:, chosen] - known @ sums.ww[jnp.ix_(held, chosen)]
+        yw = sums.yw[:, chosen] - known @ sums.ww[np.ix_(held, chosen)]
         law = MatrixNormalInverseWishart(
             self.mean[None][:, :, chosen], jnp.diag(self.precision[chosen])[None], self.df[None], self.scale[None]
-        ).update(JointMoments(*(a[None] for a in (sums.rows, sums.ww[jnp.ix_(chosen, chosen)], yw, yy))))
+        ).update(JointMoments(*(a[None] for a in (sums.rows, sums.ww[np.ix_(chosen, chosen)], yw, yy))))
         if loose:
             drawn, covariances = law.draw(key)
             covariance = covariances[0]
         else:
             drawn = law.draw_given(key, root_semidefinite(covariance)[None])
-        return c.at[:, chosen].set(drawn[0]), covariance
+        return with_columns(c, drawn[0], free), covariance
 
 
 class DrawnLDS(AveragedDraws):

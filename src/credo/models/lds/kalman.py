@@ -197,7 +197,7 @@ def update(
         told = Innovations(row, gain, weight, surprise) if tell else None
         return (m + gain * surprise, p, total, r, h, y), told
 
-    state = (m, p, xp.zeros(m.shape[1:]), r, now.emission * mask[:, None], y)
+    state: tuple[Array, ...] = (m, p, xp.zeros(m.shape[1:]), r, now.emission * mask[:, None], y)
     (m, p, total, *_), innovations = each(outputs, one, state)
     return m, p, total, innovations
 
@@ -216,8 +216,8 @@ def forward_pass(given: FilterInputs, tell: bool = True) -> tuple[FilteredStates
     def step(
         last: Law, row: Row, start: StateLaw, system: SystemMatrices
     ) -> tuple[Law, tuple[Array, Array, Array, Innovations | None]]:
-        varying, *outcome = row
-        return filter_step(start, last, system.at(varying), *outcome, tell=tell)
+        varying, x, seen, begins = row
+        return filter_step(start, last, system.at(varying), x, seen, begins, tell)
 
     mean, covariance = given.start if given.before is None else given.before
     *laws, told = scan(step, (mean, covariance), given.rows(), given=(given.start, given.system))[1]
@@ -286,7 +286,7 @@ def back_pass(
         later, found = back_step(later, last, law, told, system.at(varying), begins, cross)
         return later, keep(found)
 
-    nothing = np.zeros(given.start.mean.shape), np.zeros(given.start.covariance.shape)
+    nothing: Law = np.zeros(given.start.mean.shape), np.zeros(given.start.covariance.shape)
     rows = (
         before_each(given, filtered),
         (filtered.mean, filtered.covariance),

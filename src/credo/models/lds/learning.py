@@ -9,10 +9,10 @@ Entries that were not seen enter through their law given the state and the other
 
 from typing import NamedTuple
 
-import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Bool, Float
 
-from credo.core.arrays import Array
+from credo.core.arrays import Array, namespace
 from credo.core.linalg import symmetric_part
 from credo.models.lds.batched_matrices import solve_semidefinite
 from credo.models.lds.kalman import FilterInputs, SystemMatrices, forward_pass, kalman_smoother
@@ -33,10 +33,9 @@ class Regression(NamedTuple):
         """The columns of C that are free, such that y ≈ Cw; the others as given."""
         if not any(free):
             return given
-        loose = jnp.array([i for i, each in enumerate(free) if each], dtype=int)
-        held = jnp.array([i for i, each in enumerate(free) if not each], dtype=int)
-        target = self.yw[:, loose] - given[:, held] @ self.ww[jnp.ix_(held, loose)]
-        return given.at[:, loose].set(solve_semidefinite(self.ww[jnp.ix_(loose, loose)], target.T).T)
+        loose, held = np.flatnonzero(free), np.flatnonzero(np.logical_not(free))
+        target = self.yw[:, loose] - given[:, held] @ self.ww[np.ix_(held, loose)]
+        return with_columns(given, solve_semidefinite(self.ww[np.ix_(loose, loose)], target.T).T, free)
 
     def residual(self, c: Float[Array, "k m"]) -> Float[Array, "k k"]:
         """The mean of E[(y - Cw)(y - Cw)ᵀ]."""
@@ -47,10 +46,16 @@ class Regression(NamedTuple):
         self, c: Float[Array, "k m"], covariance: Float[Array, "k k"], free: tuple[bool, ...], loose: bool
     ) -> tuple[Float[Array, "k m"], Float[Array, "k k"]]:
         """The most likely C and covariance of what it leaves; columns that are not free are held."""
-        some = self.rows > 0
-        safe = self._replace(rows=jnp.where(some, self.rows, 1.0))
-        found = jnp.where(some, safe.coefficients(c, free), c)
-        return found, jnp.where(some, safe.residual(found), covariance)
+        xp, some = namespace(self, c, covariance), self.rows > 0
+        safe = self._replace(rows=xp.where(some, self.rows, 1.0))
+        found = xp.where(some, safe.coefficients(c, free), c)
+        return found, xp.where(some, safe.residual(found), covariance)
+
+
+def with_columns(c: Float[Array, "k m"], new: Float[Array, "k f"], free: tuple[bool, ...]) -> Float[Array, "k m"]:
+    """C with new columns where they are free."""
+    both = namespace(c, new).concatenate([c, new], axis=1)
+    return both[:, np.where(free, len(free) - 1 + np.cumsum(free), np.arange(len(free)))]
 
 
 class Expected(NamedTuple):
@@ -79,7 +84,7 @@ def collect(system: SystemMatrices, data: Sequences, smoothed: SmoothedStates, f
     assert smoothed.cross is not None
     m, p = smoothed.mean, smoothed.covariance
     follows = (data.real & ~fresh)[1:]
-    w = jnp.concatenate([m[:-1], _inputs(data)[1:]], axis=1)
+    w = namespace(m, data).concatenate([m[:-1], _inputs(data)[1:]], axis=1)
     spreads = _total(follows, p[1:]), _total(follows, p[:-1]), _total(follows, smoothed.cross[:-1])
     begin = fresh.astype(float)
     second = (begin[:, None] * m).T @ m + _total(fresh, p)
@@ -87,7 +92,7 @@ def collect(system: SystemMatrices, data: Sequences, smoothed: SmoothedStates, f
 
 
 def _inputs(data: Sequences) -> Float[Array, "t c"]:
-    return jnp.zeros((data.x.shape[0], 0)) if data.inputs is None else data.inputs
+    return np.zeros((data.x.shape[0], 0)) if data.inputs is None else data.inputs
 
 
 def _total(rows: Bool[Array, " t"], p: Float[Array, "t k n"]) -> Float[Array, "k n"]:
@@ -97,29 +102,28 @@ def _total(rows: Bool[Array, " t"], p: Float[Array, "t k n"]) -> Float[Array, "k
 
 def _sums(rows: Bool[Array, " t"], y: Array, w: Array, yy: Array, ww: Array, yw: Array) -> Regression:
     """Sums for y and w with means and sums of covariances; only the first n entries of w are uncertain."""
-    n = ww.shape[0]
+    xp, more = namespace(y, w, yw, ww), w.shape[1] - ww.shape[0]
     weight = rows.astype(float)
     weighted = weight[:, None] * w
     return Regression(
         weight.sum(),
         (weight[:, None] * y).T @ y + yy,
-        (y.T @ weighted).at[:, :n].add(yw),
-        (weighted.T @ w).at[:n, :n].add(ww),
+        y.T @ weighted + xp.pad(yw, ((0, 0), (0, more))),
+        weighted.T @ w + xp.pad(ww, ((0, more), (0, more))),
     )
 
 
 def _outcomes(system: SystemMatrices, data: Sequences, m: Float[Array, "t n"], p: Float[Array, "t n n"]) -> Regression:
     """Sums of xₜ on (zₜ, uₜ, 1) over rows of which something was seen."""
-    rows = jnp.any(data.seen, axis=1)
-    w = jnp.concatenate([m, _inputs(data), jnp.ones((m.shape[0], 1))], axis=1)
-    outputs = data.x.shape[1]
-    x, yy, yw = data.x, jnp.zeros((outputs, outputs)), jnp.zeros((outputs, m.shape[1]))
-    if not data.complete:
-        slope, level, noise = completed(system, data)
-        spread = slope @ p
-        x = jnp.einsum("tij,tj->ti", slope, m) + level
-        yy, yw = _total(rows, spread @ jnp.swapaxes(slope, 1, 2) + noise), _total(rows, spread)
-    return _sums(rows, x, w, yy, _total(rows, p), yw)
+    xp, rows = namespace(system, data, m, p), data.seen.any(axis=1)
+    w = xp.concatenate([m, _inputs(data), np.ones((m.shape[0], 1))], axis=1)
+    if data.complete:
+        outputs = data.x.shape[1]
+        return _sums(rows, data.x, w, np.zeros((outputs, outputs)), _total(rows, p), np.zeros((outputs, m.shape[1])))
+    slope, level, noise = completed(system, data)
+    spread = slope @ p
+    yy = _total(rows, spread @ slope.swapaxes(1, 2) + noise)
+    return _sums(rows, (slope @ m[:, :, None])[:, :, 0] + level, w, yy, _total(rows, p), _total(rows, spread))
 
 
 def completed(
@@ -128,7 +132,7 @@ def completed(
     """G, g and Cov e of x = Gz + g + e for each row: seen entries as they are, others given z and those."""
     r = system.observation_noise
     seen = r @ masked_inverse(r, data.seen)  # the noise of each entry from that of the seen ones
-    rest = jnp.eye(r.shape[-1]) - seen
-    offset = jnp.broadcast_to(system.offset, data.x.shape)
-    level = jnp.einsum("tij,tj->ti", seen, data.x) + jnp.einsum("tij,tj->ti", rest, offset)
+    rest = np.eye(r.shape[-1]) - seen
+    offset = namespace(system.offset).broadcast_to(system.offset, data.x.shape)
+    level = (seen @ data.x[:, :, None] + rest @ offset[:, :, None])[:, :, 0]
     return rest @ system.emission, level, symmetric_part(rest @ r)

@@ -23,7 +23,7 @@ from credo.models.lds.batched_matrices import (
     times,
     transposed,
 )
-from credo.models.lds.kalman import FilterInputs, Law, back_step, before_each, filter_step
+from credo.models.lds.kalman import FilterInputs, Law, Varying, back_step, before_each, filter_step
 from credo.models.lds.simulate import backwards
 from credo.models.state_laws import FilteredStates, SmoothedStates
 
@@ -56,7 +56,7 @@ def parallel_filter(given: FilterInputs) -> FilteredStates:
     """What `kalman_filter` computes."""
     start, before, system = given.start.with_blocks(), given.before, given.system.with_blocks()
 
-    def element(varying: tuple[Array | None, ...], x: Array, seen: Array, begins: Array) -> Element:
+    def element(varying: Varying, x: Array, seen: Array, begins: Array) -> Element:
         """From one step back out of nothing: (r, N), the filtered law, and (η, J)."""
         now = system.at(varying)
         m = jnp.zeros((*start.mean.shape[:1], x.shape[-1]))
@@ -76,8 +76,8 @@ def parallel_filter(given: FilterInputs) -> FilteredStates:
     skip = 0 if before is None else 1
     mean, covariance = scanned.mean[skip:], scanned.covariance[skip:]
 
-    def increment(last: Law, varying: tuple[Array | None, ...], *outcome: Array) -> Array:
-        return filter_step(start, last, system.at(varying), *outcome)[1][2]
+    def increment(last: Law, varying: Varying, x: Array, seen: Array, begins: Array) -> Array:
+        return filter_step(start, last, system.at(varying), x, seen, begins, tell=False)[1][2]
 
     laws = FilteredStates(mean, covariance, jnp.zeros(len(mean)))
     return FilteredStates(mean, covariance, on_rows(increment)(before_each(given, laws), *given.rows()))

@@ -201,6 +201,7 @@ def _joint_covariance(system: SystemMatrices, covariance: Float[Array, "t n n"])
         past = xp.where(times_of == t, apply(p, now.emission[0])[:, None], times(now.transition, past))
         return past, apply(transposed(past), now.emission[0])
 
+    nothing: Array = np.zeros((n, count))
     rows = (np.arange(count), system.varying(), covariance)
-    low = scan(onward, np.zeros((n, count)), rows, given=(system, np.arange(count)))[1]
+    low = scan(onward, nothing, rows, given=(system, np.arange(count)))[1]
     return low + low.T - xp.diag(xp.diagonal(low))

@@ -56,7 +56,7 @@ def steady_state(system: SystemMatrices) -> Steady:
         return (count < DOUBLINGS) & (change > SETTLED * jnp.max(jnp.abs(p))) & jnp.all(jnp.isfinite(p))
 
     precision = h.T @ solve_semidefinite(r, h)
-    origin = (jnp.asarray(0), jnp.asarray(jnp.inf), f.T, precision, q)
+    origin: State = (jnp.asarray(0), jnp.asarray(jnp.inf), f.T, precision, q)
     _, change, _, _, p = jax.lax.while_loop(unsettled, double, origin)
     gain = solve_semidefinite(h @ p @ h.T + r, h @ p).T
     return Steady(p, gain, (change <= SETTLED * jnp.max(jnp.abs(p))) & jnp.all(jnp.isfinite(p)))

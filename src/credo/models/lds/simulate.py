@@ -53,7 +53,8 @@ def draw_states(
 
     def path(key: PRNGKeyArray) -> Float[Array, "t k"]:
         noise = jnp.sum(low * jr.normal(key, level.shape)[:, None, :], axis=2)
-        return scan(step, jnp.zeros_like(level[0]), (slope, level + noise), lambda row: row[1], reverse=True)[1]
+        origin: Array = jnp.zeros_like(level[0])
+        return scan(step, origin, (slope, level + noise), lambda row: row[1], reverse=True)[1]
 
     return jax.lax.map(path, jr.split(key, n))
 

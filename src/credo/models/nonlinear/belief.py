@@ -9,7 +9,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Float
 
-from credo.core.arrays import Array, is_traced, put
+from credo.core.arrays import Array, host, is_traced
 from credo.core.belief import Belief
 from credo.core.checks import ArrayLike, check_count, check_table, check_vector
 from credo.core.errors import DataError
@@ -21,7 +21,7 @@ from credo.core.pytrees import changed
 from credo.models.nonlinear.gaussian_filters import Extended
 from credo.models.nonlinear.laws import Cloud
 from credo.models.nonlinear.method import FINE, FiltersStates, StateMethod, check_status
-from credo.models.nonlinear.model import Dynamics, check_covariance, check_mean
+from credo.models.nonlinear.model import Dynamics, Function, check_covariance, check_mean
 from credo.models.nonlinear.particle import Particles
 from credo.models.nonlinear.simulate import draw_future
 from credo.models.sequences import Sequences, read
@@ -51,20 +51,20 @@ class StateSpaceModel(Dynamics, Belief, FiltersStates):
 
     state: Gaussian | Cloud | None = None
     """p(zₜ | x₁…xₜ) after the last row; None before any."""
-    using: Any = eqx.field(default_factory=Extended)
+    using: StateMethod[Any] = eqx.field(default_factory=Extended)
 
     def __init__(
         self,
-        step: Any = None,
-        observe: Any = None,
+        step: Function | None = None,
+        observe: Function | None = None,
         process_noise: ArrayLike | None = None,
         observation_noise: ArrayLike | None = None,
         start_mean: ArrayLike | None = None,
         start_covariance: ArrayLike | None = None,
         *,
-        log_likelihood: Any = None,
-        transition_sample: Any = None,
-        using: Any = None,
+        log_likelihood: Function | None = None,
+        transition_sample: Function | None = None,
+        using: object = None,
     ) -> None:
         for name, value, call in (
             ("step", step, "(z, u) of one state"),
@@ -94,11 +94,11 @@ class StateSpaceModel(Dynamics, Belief, FiltersStates):
         gaussian = log_likelihood is None and transition_sample is None and observation_noise is not None
         self.using = (Extended() if gaussian else Particles()) if using is None else _check(self, using)
 
-    def by(self, method: Any) -> "StateSpaceModel":
+    def by(self, method: object) -> "StateSpaceModel":
         """The same belief, to be carried on by another method: a Gaussian keeps mean and covariance of a cloud."""
-        _check(self, method)
-        state = None if self.state is None else method.adopt(self.state)
-        return changed(self, using=method, state=state)
+        checked = _check(self, method)
+        state = None if self.state is None else checked.adopt(self.state)
+        return changed(self, using=checked, state=state)
 
     def statistics(
         self,
@@ -107,7 +107,7 @@ class StateSpaceModel(Dynamics, Belief, FiltersStates):
         lengths: ArrayLike | None = None,
         inputs: ArrayLike | None = None,
         missing: bool = False,
-        **unknown: Any,
+        **unknown: object,
     ) -> Sequences:
         """The rows, checked and padded; see `condition`."""
         if unknown:
@@ -131,15 +131,14 @@ class StateSpaceModel(Dynamics, Belief, FiltersStates):
     def log_evidence_of(self, statistics: Sequences) -> Float[Array, ""]:
         """log p(x₁…x_T), or an error that names the row that cannot be filtered."""
         _, increments, status = self.using.run(self._dynamics(), *self._begin(statistics))
-        total = jnp.sum(increments) if is_traced(increments) else put(np.asarray(increments).sum())
-        return check_status(_cut(status, statistics), total)
+        return check_status(_cut(status, statistics), increments.sum())
 
-    def log_evidence(self, *data: ArrayLike, using: Any = None, **options: Any) -> Float[Array, ""]:
+    def log_evidence(self, *data: ArrayLike, using: object = None, **options: Any) -> Float[Array, ""]:
         """log p(x₁…x_T); after data, of what comes next."""
         belief = self if using is None else self.by(using)
         return belief.log_evidence_of(belief.statistics(*data, **options))
 
-    def filter(self, x: ArrayLike, *, using: Any = None, **options: Any) -> FilteredStates:
+    def filter(self, x: ArrayLike, *, using: object = None, **options: Any) -> FilteredStates:
         """p(zₜ | x₁…xₜ) for every row; for particles a `ParticleFiltered`, with all of them and their ancestors.
 
         Args:
@@ -150,7 +149,7 @@ class StateSpaceModel(Dynamics, Belief, FiltersStates):
         """
         return self._pass("filter", x, using, options)
 
-    def smooth(self, x: ArrayLike, *, using: Any = None, **options: Any) -> FilteredStates:
+    def smooth(self, x: ArrayLike, *, using: object = None, **options: Any) -> FilteredStates:
         """p(zₜ | x₁…x_T) for every row, by `Extended` or `Unscented`; the arguments are those of `filter`."""
         return self._pass("smooth", x, using, options)
 
@@ -162,7 +161,6 @@ class StateSpaceModel(Dynamics, Belief, FiltersStates):
         check_count(steps, "steps")
         law = self.using.blank(self._dynamics()) if self.state is None else self.state
         prediction, status = self.using.forecast(self._dynamics(), law, *self._ahead(steps, inputs))
-        status = status if is_traced(status) else np.asarray(status)
         return check_status(status[:steps], _first_rows(prediction, steps), "step")
 
     def simulate(
@@ -174,7 +172,7 @@ class StateSpaceModel(Dynamics, Belief, FiltersStates):
         """
         check_count(n, "n")
         drawn = draw_future(jr.key(seed), self._dynamics(), self.state, *self._ahead(n, inputs))
-        states, outcomes, status = drawn if is_traced(drawn) else (put(np.asarray(v)[:n]) for v in drawn)
+        states, outcomes, status = host(drawn)
         return check_status(status[:n], (states[:n], outcomes[:n]), "step")
 
     def _dynamics(self) -> "StateSpaceModel":
@@ -186,30 +184,27 @@ class StateSpaceModel(Dynamics, Belief, FiltersStates):
 
         Padding repeats the last one, as zeros may be where functions are not defined.
         """
-        first = put(np.arange(bucket(steps)) < (self.state is None))
+        first = np.arange(bucket(steps)) < (self.state is None)
         if inputs is None:
             return first, None
         table = check_vector(inputs, "inputs")[:, None] if np.ndim(inputs) == 1 else check_table(inputs, "inputs")
         if len(table) != steps:
             raise DataError(f"inputs must have a row for each of the {steps} steps, found {len(table)}")
-        return first, put(np.asarray(table)[np.minimum(np.arange(bucket(steps)), steps - 1)])
+        return first, np.asarray(table)[np.minimum(np.arange(bucket(steps)), steps - 1)]
 
-    def _begin(self, data: Sequences) -> tuple[Any, Sequences]:
-        goes_on = self.state is not None and data.alone
-        first: Any = data.first
-        if goes_on:
-            rest = np.arange(first.shape[0]) > 0
-            first = first & rest if is_traced(first) else put(np.asarray(first) & rest)
-        law = self.state if goes_on else self.using.blank(self._dynamics())
+    def _begin(self, data: Sequences) -> tuple[Gaussian | Cloud, Sequences]:
+        state = self.state if data.alone else None
+        first = data.first if state is None else data.first & (np.arange(data.first.shape[0]) > 0)
+        law = self.using.blank(self._dynamics()) if state is None else state
         # What passes do not read is the same for all data, so that they are compiled once.
         return law, changed(data, first=first, complete=True, alone=True)
 
-    def _pass(self, kind: str, x: Any, using: Any, options: dict[str, Any]) -> Any:
+    def _pass(self, kind: str, x: ArrayLike, using: object, options: dict[str, Any]) -> FilteredStates:
         belief = self if using is None else self.by(using)
         data = belief.statistics(x, **options)
-        result, status = getattr(belief.using, kind)(belief._dynamics(), *belief._begin(data))
-        checked = check_status(_cut(status, data), result)
-        return jax.tree.map(lambda leaf: put(np.asarray(leaf)[: data.rows]), checked)  # NumPy compiles nothing
+        one = belief.using.filter if kind == "filter" else belief.using.smooth
+        result, status = one(belief._dynamics(), *belief._begin(data))
+        return jax.tree.map(lambda leaf: leaf[: data.rows], check_status(_cut(status, data), result))
 
     def __repr__(self) -> str:
         from credo.models.nonlinear.describe import describe
@@ -217,12 +212,12 @@ class StateSpaceModel(Dynamics, Belief, FiltersStates):
         return describe(self)
 
 
-def _check(belief: FiltersStates, using: Any) -> StateMethod:
-    method: StateMethod = check_using(using, belief, "condition")
+def _check(belief: FiltersStates, using: object) -> StateMethod[Any]:
+    method: StateMethod[Any] = check_using(using, belief, "condition")
     return method
 
 
-def _as_rows(x: Any, columns: int | None) -> Any:
+def _as_rows(x: ArrayLike, columns: int | None) -> ArrayLike:
     """x itself, or a table of one row for a number, and for a vector with the numbers of one row of several columns."""
     if isinstance(x, int | float | np.number) or getattr(x, "shape", None) == ():
         return [x]
@@ -230,18 +225,12 @@ def _as_rows(x: Any, columns: int | None) -> Any:
     return np.asarray(x)[None] if flat and columns is not None and columns > 1 and len(x) == columns else x
 
 
-def _cut(status: Array, data: Sequences) -> Any:
-    return status if is_traced(status) else np.asarray(status)[: data.rows]
+def _cut(status: Array, data: Sequences) -> Array:
+    return status if is_traced(status) else status[: data.rows]
 
 
-def _first_rows(prediction: Any, steps: int) -> Any:
+def _first_rows(prediction: Predictive, steps: int) -> Predictive:
     """The predictions of the first steps; those of a mixture lie behind the axis of its components."""
-
-    def cut(leaf: Array, axis: int) -> Array:
-        kept = (slice(None),) * axis + (slice(steps),)
-        return leaf[kept] if is_traced(leaf) else put(np.asarray(leaf)[kept])
-
     if isinstance(prediction, Mixture):
-        parts = tuple(jax.tree.map(lambda leaf: cut(leaf, 1), part) for part in prediction.parts)
-        return Mixture(prediction.weights, parts)
-    return jax.tree.map(lambda leaf: cut(leaf, 0), prediction)
+        return Mixture(prediction.weights, jax.tree.map(lambda leaf: leaf[:, :steps], prediction.parts))
+    return jax.tree.map(lambda leaf: leaf[:steps], prediction)

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
 
-from credo.core.arrays import Array
+from credo.core.arrays import Array, host, namespace
 from credo.core.errors import DataError
 from credo.core.gaussian import Gaussian
 from credo.core.linalg import log_determinant, solve, solve_lower, symmetric_part
@@ -61,7 +61,7 @@ class Moments(NamedTuple):
         return symmetric_part(rest @ self.middle @ rest.T + gain @ noise @ gain.T)
 
 
-class AssumedGaussian(StateMethod):
+class AssumedGaussian(StateMethod[Gaussian]):
     """p(zₜ | x₁…xₜ) ≈ N(mean, covariance)."""
 
     @abstractmethod
@@ -78,25 +78,25 @@ class AssumedGaussian(StateMethod):
 
     def run(self, model: Dynamics, before: Gaussian, rows: Sequences) -> tuple[Gaussian, Array, Array]:
         """The law after the last row, log p(xₜ | x₁…xₜ₋₁) and what was wrong with each row."""
-        law, (states, status) = _filter(self, model, (before.mean, before.covariance), rows)
+        law, (states, status) = host(_filter(self, model, (before.mean, before.covariance), rows))
         return Gaussian(*law), states.increments, status
 
     def filter(self, model: Dynamics, before: Gaussian, rows: Sequences) -> tuple[FilteredStates, Array]:
         """The law of each row."""
-        return _filter(self, model, (before.mean, before.covariance), rows)[1]
+        return host(_filter(self, model, (before.mean, before.covariance), rows)[1])
 
     def smooth(self, model: Dynamics, before: Gaussian, rows: Sequences) -> tuple[FilteredStates, Array]:
         """p(zₜ | x₁…x_T), back from the last row."""
         states, status = self.filter(model, before, rows)
-        mean, covariance, ok = _smooth(self, model, (states.mean, states.covariance), rows)
-        status = jnp.where((status == FINE) & ~ok, COVARIANCE, status)
+        mean, covariance, ok = host(_smooth(self, model, (states.mean, states.covariance), rows))
+        status = namespace(status, ok).where((status == FINE) & ~ok, COVARIANCE, status)
         return SmoothedStates(mean, covariance, states.increments), status
 
     def forecast(
         self, model: Dynamics, before: Gaussian, first: Bool[Array, " s"], inputs: Float[Array, "s c"] | None
     ) -> tuple[Predictive, Array]:
         """The outcomes of the next rows: noise is aleatoric, not knowing the state epistemic."""
-        return _forecast(self, model, (before.mean, before.covariance), first, inputs)
+        return host(_forecast(self, model, (before.mean, before.covariance), first, inputs))
 
 
 class Extended(AssumedGaussian):

@@ -6,7 +6,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Bool, Float, Int, PRNGKeyArray, UInt32
 
-from credo.core.arrays import Array, put
+from credo.core.arrays import Array, host, namespace
 from credo.core.checks import check_count
 from credo.models.state_laws import FilteredStates
 
@@ -21,7 +21,7 @@ class Cloud(eqx.Module):
     @property
     def weights(self) -> Float[Array, " k"]:
         """wᵢ."""
-        return jnp.exp(self.log_weights)
+        return namespace(self.log_weights).exp(self.log_weights)
 
     @property
     def mean(self) -> Float[Array, " n"]:
@@ -41,12 +41,12 @@ class Cloud(eqx.Module):
     @property
     def key(self) -> PRNGKeyArray:
         """The key of the next random numbers."""
-        return jr.wrap_key_data(self.key_data)
+        return jr.wrap_key_data(jnp.asarray(self.key_data))
 
     def sample(self, n: int = 1, *, seed: int = 0) -> Float[Array, "m n"]:
         """n of the particles, by their weights."""
         check_count(n, "n")
-        return self.particles[jr.categorical(jr.key(seed), self.log_weights, shape=(n,))]
+        return self.particles[host(jr.categorical(jr.key(seed), self.log_weights, shape=(n,)))]
 
 
 class ParticleFiltered(FilteredStates):
@@ -64,7 +64,7 @@ class ParticleFiltered(FilteredStates):
     @property
     def weights(self) -> Float[Array, "t k"]:
         """The weights of each row, which sum to one."""
-        return jnp.exp(self.log_weights)
+        return namespace(self.log_weights).exp(self.log_weights)
 
     def paths(self, n: int = 1, *, seed: int = 0) -> Float[Array, "m t n"]:
         """n whole paths of the state from p(z₁…z_T | x₁…x_T): particles of the last row and their ancestors.
@@ -84,7 +84,7 @@ class ParticleFiltered(FilteredStates):
             else:
                 index = parents[t + 1][index]
             out[:, t] = particles[t, index]
-        return put(out)
+        return out
 
     def families(self) -> Int[Array, " t"]:
         """How many particles of each row have a descendant at the end of their sequence."""
@@ -95,14 +95,14 @@ class ParticleFiltered(FilteredStates):
             ends = t == len(parents) - 1 or self.first[t + 1]
             alive = np.arange(parents.shape[1]) if ends else np.unique(parents[t + 1][alive])
             out[t] = len(alive)
-        return put(out)
+        return out
 
 
 def moments(
     particles: Float[Array, "k n"], log_weights: Float[Array, " k"]
 ) -> tuple[Float[Array, " n"], Float[Array, "n n"]]:
     """The weighted mean and covariance of particles."""
-    weights = jnp.exp(log_weights)
+    weights = namespace(log_weights).exp(log_weights)
     mean = weights @ particles
     apart = particles - mean
     return mean, (weights[:, None] * apart).T @ apart
@@ -110,4 +110,4 @@ def moments(
 
 def effective(log_weights: Float[Array, " k"]) -> Float[Array, ""]:
     """1/Σ wᵢ² of normalized weights. Kong, Liu & Wong (1994)."""
-    return 1.0 / jnp.sum(jnp.exp(2 * log_weights))
+    return 1.0 / namespace(log_weights).exp(2 * log_weights).sum()

@@ -7,7 +7,7 @@ or, for particles, any law that can be drawn from (`transition_sample`) and any 
 """
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -16,8 +16,8 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Bool, Float, PRNGKeyArray
 
-from credo.core.arrays import Array, is_traced, put
-from credo.core.checks import check_table, check_vector
+from credo.core.arrays import Array, is_traced
+from credo.core.checks import ArrayLike, check_table, check_vector
 from credo.core.errors import DataError
 from credo.core.linalg import factorize, log_determinant, quadratic
 from credo.core.params import positive_definite
@@ -25,7 +25,8 @@ from credo.core.predictive import Predictive
 from credo.core.special import LOG_2PI
 from credo.models.lds.checks import NEGATIVE, check_symmetric
 
-Function: TypeAlias = Callable[..., Any]
+Function = Callable[..., Any]
+"""What users write, with jax.numpy."""
 
 
 class Dynamics(eqx.Module):
@@ -72,7 +73,7 @@ class Dynamics(eqx.Module):
         _check_columns(mean.shape[0], columns)
         return mean
 
-    def shown(self, z: Float[Array, " n"], u: Array | None) -> Any:
+    def shown(self, z: Float[Array, " n"], u: Array | None) -> Array | Predictive:
         """What `observe` returns: numbers, or a `Predictive`."""
         if self.observe is None:
             raise DataError("the model has no observe, so its outcomes cannot be predicted; pass observe")
@@ -134,14 +135,14 @@ def noise_root(covariance: Float[Array, "n n"]) -> Float[Array, "n n"]:
     return jnp.where(free[:, None], scaled_root(covariance, free)[0], 0.0)
 
 
-def check_mean(value: Any) -> Array:
+def check_mean(value: ArrayLike) -> Array:
     """The mean of the first state as a vector; a number is a state of one number."""
     if is_traced(value):
         return jnp.atleast_1d(value)
-    return put(check_vector(np.atleast_1d(np.asarray(value)) if np.ndim(value) == 0 else value, "start_mean"))
+    return np.asarray(check_vector(np.atleast_1d(np.asarray(value)) if np.ndim(value) == 0 else value, "start_mean"))
 
 
-def check_covariance(value: Any, name: str, size: int | None) -> Array:
+def check_covariance(value: ArrayLike, name: str, size: int | None) -> Array:
     """A covariance matrix, which may be singular, of the expected size; a number is a matrix of one entry."""
     if is_traced(value):
         return value
@@ -157,7 +158,7 @@ def check_covariance(value: Any, name: str, size: int | None) -> Array:
             f"{name} must be a covariance (positive semi-definite), found the smallest eigenvalue {smallest:.3g}; "
             "check the signs of its entries"
         )
-    return put(table)
+    return table
 
 
 def _check_columns(found: int, expected: int | None) -> None:

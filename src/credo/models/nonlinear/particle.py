@@ -7,8 +7,6 @@ is unbiased for p(x₁…x_T), whatever the number of particles. Gordon, Salmond
 Chopin & Papaspiliopoulos (2020), chapter 10.
 """
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -17,7 +15,7 @@ import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
-from credo.core.arrays import Array
+from credo.core.arrays import Array, host
 from credo.core.checks import check_count
 from credo.core.errors import DataError
 from credo.core.gaussian import Gaussian
@@ -29,8 +27,11 @@ from credo.models.nonlinear.model import Dynamics
 from credo.models.sequences import Sequences
 from credo.models.state_laws import FilteredStates
 
+Told = tuple[Array, Array, tuple[Array, ...] | None]
+"""The increment of a row, what was wrong with it, and its particles, if asked."""
 
-class Particles(StateMethod):
+
+class Particles(StateMethod[Cloud]):
     """Weighted particles: right for any functions and any noise as their number grows.
 
     Args:
@@ -58,24 +59,29 @@ class Particles(StateMethod):
     def blank(self, model: Dynamics) -> Cloud:
         """As many particles, not yet drawn."""
         key = jr.key_data(jr.key(self.seed))
-        return Cloud(jnp.zeros((self.n, model.states)), jnp.full(self.n, -np.log(self.n)), key)
+        return Cloud(np.zeros((self.n, model.states)), self._even, host(key))
 
     def adopt(self, law: Gaussian | Cloud) -> Cloud:
         """A cloud of n particles that are draws from the law."""
         if isinstance(law, Cloud) and law.log_weights.shape == (self.n,):
             return law
         key = jr.key_data(jr.fold_in(jr.key(self.seed), 1))
-        return Cloud(law.sample(self.n, seed=self.seed), jnp.full(self.n, -np.log(self.n)), key)
+        return Cloud(host(law.sample(self.n, seed=self.seed)), self._even, host(key))
+
+    @property
+    def _even(self) -> Float[np.ndarray, " k"]:
+        """Equal log weights."""
+        return np.full(self.n, -np.log(self.n))
 
     def run(self, model: Dynamics, before: Cloud, rows: Sequences) -> tuple[Cloud, Array, Array]:
         """The particles after the last row, the estimates of log p(xₜ | x₁…xₜ₋₁) and what was wrong with each row."""
-        cloud, (increments, status, _) = _run(self._program(), model, before, rows, False)
+        cloud, (increments, status, _) = host(_run(self._program(), model, before, rows, False))
         return cloud, increments, status
 
     def filter(self, model: Dynamics, before: Cloud, rows: Sequences) -> tuple[FilteredStates, Array]:
         """The particles of each row, with their ancestors."""
-        _, (_, status, kept) = _run(self._program(), model, before, rows, True)
-        return ParticleFiltered(*kept), status
+        _, (_, status, kept) = host(_run(self._program(), model, before, rows, True))
+        return ParticleFiltered(*(kept or ())), status
 
     def smooth(self, model: Dynamics, before: Cloud, rows: Sequences) -> tuple[FilteredStates, Array]:
         """Not for particles, whose `filter` has paths."""
@@ -85,7 +91,7 @@ class Particles(StateMethod):
         self, model: Dynamics, before: Cloud, first: Bool[Array, " s"], inputs: Float[Array, "s c"] | None
     ) -> tuple[Predictive, Array]:
         """What each particle goes on to show, mixed by their weights."""
-        parts, weights, status = _forecast(model, before, first, inputs)
+        parts, weights, status = host(_forecast(model, before, first, inputs))
         return Mixture(weights, (parts,)), status
 
     def _program(self) -> "Particles":
@@ -117,10 +123,10 @@ def advance(
 
 
 @eqx.filter_jit
-def _run(method: Particles, model: Dynamics, before: Cloud, rows: Sequences, keep: bool) -> tuple[Cloud, Any]:
+def _run(method: Particles, model: Dynamics, before: Cloud, rows: Sequences, keep: bool) -> tuple[Cloud, Told]:
     """The last cloud; increments, status and, if asked, all clouds."""
 
-    def update(cloud: Cloud, row: Sequences) -> tuple[Cloud, tuple[Any, ...]]:
+    def update(cloud: Cloud, row: Sequences) -> tuple[Cloud, Told]:
         key, k_move = jr.split(cloud.key)
         (particles, log_weights), ancestors = advance(method, model, k_move, (cloud.particles, cloud.log_weights), row)
         density, definite = model.log_probs(row.x, row.seen, particles, row.inputs)
@@ -136,7 +142,7 @@ def _run(method: Particles, model: Dynamics, before: Cloud, rows: Sequences, kee
         new = Cloud(particles, log_weights, jr.key_data(key))
         return new, (increment, status, kept(new, increment, ancestors, row))
 
-    def nothing(cloud: Cloud, row: Sequences) -> tuple[Cloud, tuple[Any, ...]]:
+    def nothing(cloud: Cloud, row: Sequences) -> tuple[Cloud, Told]:
         none = jnp.zeros(())
         return cloud, (none, jnp.asarray(FINE), kept(cloud, none, jnp.arange(method.n), row))
 
@@ -154,7 +160,9 @@ def _forecast(
 ) -> tuple[Predictive, Array, Array]:
     """The outcomes of each particle, its path drawn; the weights; the status of each step."""
 
-    def ahead(z: Float[Array, "k n"], row: tuple[Array, Array, Array | None]) -> tuple[Array, tuple[Any, Array]]:
+    def ahead(
+        z: Float[Array, "k n"], row: tuple[Array, Array, Array | None]
+    ) -> tuple[Array, tuple[Array | Predictive, Array]]:
         key, fresh, u = row
         z = jax.lax.cond(fresh, lambda: model.draw_start(key, z.shape[0]), lambda: model.move(key, z, u))
         shown = jax.vmap(lambda state: model.shown(state, u))(z)
