@@ -177,6 +177,6 @@ class Directions(Predictive):
 
     def __getitem__(self, index: Index) -> "Directions":
         """The predictions at some of the times."""
-        where = as_index(index)
-        weights = self.weights[where[0] if isinstance(where, tuple) else where]
-        return Directions(weights, self.location[where], self.concentration[where])
+        where, xp = as_index(index), namespace(self, index)
+        weights = xp.asarray(self.weights)[where[0] if isinstance(where, tuple) else where]
+        return Directions(weights, *(xp.asarray(a)[where] for a in (self.location, self.concentration)))

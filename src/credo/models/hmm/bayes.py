@@ -100,7 +100,7 @@ class VariationalBayes(Learner):
         """The belief at the mean of q; `log_evidence` is the bound (ELBO)."""
         best, climbs = self._best(belief, statistics, fixed, priors, seed)
         optima = [
-            LocalOptimum(c.bounds[-1], host(params.learnable(_center(belief, c.q))), c.status, 1)
+            LocalOptimum(c.bounds[-1], _numbers(_center(belief, c.q)), c.status, 1)
             for c in sorted(climbs, key=lambda climb: -climb.bounds[-1])
         ]
         notes = [
@@ -172,6 +172,10 @@ def _improve(hmm: HMM, expected: Expected, data: Sequences) -> tuple[Believed, E
     bound = log_z - dirichlet.divergence(starts, prior[0]) - dirichlet.divergence(rows, prior[1])
     q = Believed(starts, rows, shown, expected)
     return q, Expected(begun, moved, statistics), bound - emission.kl_to_prior(shown)
+
+
+def _numbers(belief: HMM) -> dict[str, np.ndarray]:
+    return {path: np.asarray(value) for path, value in params.learnable(belief).items()}
 
 
 def _center(belief: HMM, q: Believed) -> HMM:

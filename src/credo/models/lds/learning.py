@@ -115,7 +115,8 @@ def _sums(rows: Bool[Array, " t"], y: Array, w: Array, yy: Array, ww: Array, yw:
 
 def _outcomes(system: SystemMatrices, data: Sequences, m: Float[Array, "t n"], p: Float[Array, "t n n"]) -> Regression:
     """Sums of xₜ on (zₜ, uₜ, 1) over rows of which something was seen."""
-    xp, rows = namespace(system, data, m, p), data.seen.any(axis=1)
+    xp = namespace(system, data, m, p)
+    rows = xp.any(data.seen, axis=1)
     w = xp.concatenate([m, _inputs(data), np.ones((m.shape[0], 1))], axis=1)
     if data.complete:
         outputs = data.x.shape[1]

@@ -32,7 +32,7 @@ class FiltersStates(Ability):
     in_words: ClassVar[str] = "a StateSpaceModel"
 
     @abstractmethod
-    def by(self, method: "StateMethod[Gaussian] | StateMethod[Cloud]") -> "FiltersStates":
+    def by(self, method: object) -> "FiltersStates":
         """The same belief, to be carried on by a method."""
 
 

@@ -92,14 +92,14 @@ class Dynamics(eqx.Module):
                 raise DataError(f"log_likelihood must return one number, found shape {each.shape[1:]}")
             return jnp.where(seen.any(), each, 0.0), fine
         if isinstance(eqx.filter_eval_shape(self.shown, z[0], u), Predictive):
-            each = jax.vmap(lambda state: jnp.atleast_1d(self.shown(state, u).log_prob(x)))(z)
+            each = jax.vmap(lambda state: jnp.atleast_1d(_predictive(self.shown(state, u)).log_prob(x)))(z)
             _check_columns(each.shape[1], x.shape[0])
             return jnp.sum(jnp.where(seen, each, 0.0), axis=1), fine
         means = jax.vmap(lambda state: self.outcome(state, u, x.shape[0]))(z)
         assert self.observation_noise is not None
-        root, fine = scaled_root(self.observation_noise, seen)
+        root, definite = scaled_root(self.observation_noise, seen)
         distance = quadratic(root, jnp.where(seen, x - means, 0.0).T)
-        return -0.5 * (distance + log_determinant(root) + seen.sum() * LOG_2PI), fine
+        return -0.5 * (distance + log_determinant(root) + seen.sum() * LOG_2PI), definite
 
     def move(self, key: PRNGKeyArray, z: Float[Array, "k n"], u: Array | None) -> Float[Array, "k n"]:
         """One draw of the next state after each of k states."""
@@ -116,6 +116,11 @@ class Dynamics(eqx.Module):
     def draw_start(self, key: PRNGKeyArray, n: int) -> Float[Array, "k n"]:
         """n draws of the first state."""
         return self.start_mean + jr.normal(key, (n, self.states)) @ noise_root(self.start_covariance).T
+
+
+def _predictive(shown: Array | Predictive) -> Predictive:
+    assert isinstance(shown, Predictive)
+    return shown
 
 
 def scaled_root(matrix: Float[Array, "n n"], mask: Bool[Array, " n"]) -> tuple[Float[Array, "n n"], Bool[Array, ""]]:

@@ -161,7 +161,7 @@ def _forecast(
     """The outcomes of each particle, its path drawn; the weights; the status of each step."""
 
     def ahead(
-        z: Float[Array, "k n"], row: tuple[Array, Array, Array | None]
+        z: Float[Array, "k n"], row: tuple[jax.Array, Array, Array | None]
     ) -> tuple[Array, tuple[Array | Predictive, Array]]:
         key, fresh, u = row
         z = jax.lax.cond(fresh, lambda: model.draw_start(key, z.shape[0]), lambda: model.move(key, z, u))
