@@ -21,7 +21,7 @@ from credo.core.pytrees import changed
 from credo.models.nonlinear.gaussian_filters import Extended
 from credo.models.nonlinear.laws import Cloud
 from credo.models.nonlinear.method import FINE, FiltersStates, StateMethod, check_status
-from credo.models.nonlinear.model import Dynamics, Function, check_covariance, check_mean
+from credo.models.nonlinear.model import Dynamics, check_covariance, check_mean
 from credo.models.nonlinear.particle import Particles
 from credo.models.nonlinear.simulate import draw_future
 from credo.models.sequences import Sequences, read
@@ -55,15 +55,15 @@ class StateSpaceModel(Dynamics, Belief, FiltersStates):
 
     def __init__(
         self,
-        step: Function | None = None,
-        observe: Function | None = None,
+        step: Any = None,
+        observe: Any = None,
         process_noise: ArrayLike | None = None,
         observation_noise: ArrayLike | None = None,
         start_mean: ArrayLike | None = None,
         start_covariance: ArrayLike | None = None,
         *,
-        log_likelihood: Function | None = None,
-        transition_sample: Function | None = None,
+        log_likelihood: Any = None,
+        transition_sample: Any = None,
         using: object = None,
     ) -> None:
         for name, value, call in (
