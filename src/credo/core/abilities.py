@@ -70,15 +70,17 @@ class HasExpectations(Ability, Generic[S, E]):
         """Expected statistics of (x, z) under p(z | x, θ), and log p(x | θ); traceable."""
 
     @abstractmethod
-    def maximize(self, expected: E, fixed: tuple[str, ...] = ()) -> Belief:
+    def maximize(self, expected: E, fixed: tuple[str, ...] = ()) -> "HasExpectations[S, E]":
         """argmax_θ E[log p(x, z | θ)] + log p(θ) of what is not `fixed`; traceable."""
 
-    def expect_side_by_side(self, beliefs: Sequence[Any], statistics: S) -> list[tuple[E, Float[Array, ""]]] | None:
+    def expect_side_by_side(
+        self, beliefs: Sequence["HasExpectations[S, E]"], statistics: S
+    ) -> list[tuple[E, Float[Array, ""]]] | None:
         """`expect` of several beliefs at once in NumPy; None where one compiled program for each is quicker."""
         return None
 
     @abstractmethod
-    def restart(self, statistics: S, seed: int) -> Belief | None:
+    def restart(self, statistics: S, seed: int) -> "HasExpectations[S, E] | None":
         """Another starting point; None where the user gave the start."""
 
     @abstractmethod
