@@ -5,10 +5,12 @@ reported, not only the best.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy import optimize
+
+if TYPE_CHECKING:
+    from scipy.optimize import OptimizeResult
 
 ValueAndGrad = Callable[[np.ndarray], tuple[float, np.ndarray]]
 Box = tuple[np.ndarray, np.ndarray]
@@ -76,6 +78,8 @@ def gradient_differences(value_and_grad: ValueAndGrad, at: np.ndarray, step: flo
 def _climb(
     value_and_grad: ValueAndGrad, start: np.ndarray, box: Box, ends: Ends, stride: Stride, stop: Stop
 ) -> Optimum:
+    from scipy import optimize  # a tenth of a second, which closed forms need not pay
+
     (lower, upper), (max_steps, tolerance, gain) = box, ends
     origin = np.clip(start, lower, upper)
     height, slope = value_and_grad(origin)
@@ -113,7 +117,7 @@ def _climb(
     return Optimum(place, value, CONVERGED if done else STOPPED, int(result.nit))
 
 
-def _projected_gradient(result: optimize.OptimizeResult, lower: np.ndarray, upper: np.ndarray) -> float:
+def _projected_gradient(result: "OptimizeResult", lower: np.ndarray, upper: np.ndarray) -> float:
     if result.status == 1:  # out of steps: whatever the gradient says, it was still moving
         return np.inf
     step = np.clip(result.x - result.jac, lower, upper) - result.x
