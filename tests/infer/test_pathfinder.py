@@ -189,13 +189,13 @@ def test_chains_start_where_the_posterior_is():
     z = (np.asarray(found.kept()) - np.asarray(place)) / np.array([0.01, 100.0])
     se = z.std(0) / np.sqrt(found.diagnostics.ess_bulk)
     assert np.all(np.abs(z.mean(0)) < 4.5 * se) and np.all(found.diagnostics.rhat < 1.05)
-    hint, starts = sampler.prepare(target, target.check(), 0)
-    np.testing.assert_allclose(hint, np.diag([0.01, 100.0]), rtol=1e-4, atol=1e-4)  # a root of the covariance
+    starts, tuning, _ = sampler.prepare(target, target.check(), 0)
+    np.testing.assert_allclose(tuning.inverse_mass_matrix_root, np.diag([0.01, 100.0]), rtol=1e-4, atol=1e-4)  # a root of the covariance
     assert np.all(np.abs((starts - np.asarray(place)) / np.array([0.01, 100.0])) < 5)
-    diagonal, _ = NUTS(metric="diagonal", start=Pathfinder(paths=1)).prepare(target, target.check(), 0)
-    np.testing.assert_allclose(diagonal, [0.01, 100.0], rtol=1e-4)
-    blind, around = NUTS(chains=2).prepare(target, target.check(), 0)
-    np.testing.assert_array_equal(blind, np.eye(2))
+    _, tuning, _ = NUTS(metric="diagonal", start=Pathfinder(paths=1)).prepare(target, target.check(), 0)
+    np.testing.assert_allclose(tuning.inverse_mass_matrix_root, [0.01, 100.0], rtol=1e-4)
+    around, tuning, _ = NUTS(chains=2).prepare(target, target.check(), 0)
+    np.testing.assert_array_equal(tuning.inverse_mass_matrix_root, np.eye(2))
     assert np.all(np.abs(around) < 10)  # the default is as it was
 
 
@@ -203,10 +203,10 @@ def test_every_sampler_has_it_and_compiled_code_does_not_depend_on_it(make_norma
     target, mean, covariance, _ = make_normal(k=K)
     for sampler in (RandomWalk, HMC, NUTS):
         chosen = sampler(chains=3, start="pathfinder")
-        starts = chosen.prepare(target, target.check(), 2)[1]
+        starts = chosen.prepare(target, target.check(), 2).starts
         z = np.linalg.solve(np.linalg.cholesky(covariance), (starts - mean).T)
         assert starts.shape == (3, K) and np.all(np.abs(z) < 6)
-        assert chosen._program() == sampler()._program()
+        assert chosen.program() == sampler().program()
 
 
 def walled(theta):

@@ -248,7 +248,8 @@ def test_a_symmetric_step_accepts_by_the_ratio_of_densities(sampler, rng):
     tuning = StepSizeAndMetric(jnp.ones(()), 0.8 * jnp.eye(2))
     starts = rng.multivariate_normal(CENTER, COVARIANCE, size=60)
     states = jax.vmap(lambda u: Walk(u, target(u)))(jnp.asarray(starts))
-    after, info = jax.jit(jax.vmap(lambda k, s: sampler.step(target, k, s, tuning)))(jr.split(jr.key(0), 60), states)
+    random = sampler.random_numbers(rng, 60, 2)
+    after, info = jax.jit(jax.vmap(lambda r, s: sampler.step(target, r, s, tuning)))(random, states)
     moved = np.any(np.asarray(after.position) != starts, axis=1)
     assert moved.sum() > 15
     law = stats.multivariate_normal(CENTER, COVARIANCE)
@@ -264,7 +265,7 @@ def test_mala_is_in_detailed_balance(rng):
     tuning = StepSizeAndMetric(jnp.sqrt(2 * epsilon), jnp.asarray(scale))
     starts = rng.multivariate_normal(CENTER, COVARIANCE, size=60)
     states = jax.vmap(lambda u: sampler.begin(target, u, tuning))(jnp.asarray(starts))
-    random = sampler.many_random_numbers(target, jr.split(jr.key(0), 60))
+    random = sampler.random_numbers(rng, 60, 2)
     after, info = jax.jit(jax.vmap(lambda r, s: sampler.step(target, r, s, tuning)))(random, states)
     moved = np.flatnonzero(np.any(np.asarray(after.position) != starts, axis=1))
     assert len(moved) > 15
@@ -339,12 +340,26 @@ def test_the_same_seed_gives_the_same_draws_and_new_data_compile_nothing(sampler
 
 
 @pytest.mark.parametrize(
-    ("one", "other"), [(RandomWalk(0.8), RandomWalk(0.7)), (MALA(0.4), MALA(0.3)), (ULA(0.2), ULA(0.1))]
+    ("one", "other"),
+    [
+        (RandomWalk(0.8), RandomWalk(0.7)),
+        (MALA(0.4), MALA(0.3)),
+        (ULA(0.2), ULA(0.1)),
+        (NUTS(), NUTS(target_acceptance=0.9, thin=2)),
+    ],
 )
-def test_another_scale_compiles_nothing(one, other):
-    one, other = (dataclasses.replace(s, draws=200, warmup=100, chains=2) for s in (one, other))
+def test_another_setting_compiles_nothing(one, other):
+    one, other = (dataclasses.replace(s, draws=200, warmup=w, chains=2) for s, w in ((one, 100), (other, 150)))
     one.run(gaussian_target())
     assert compiled(lambda: other.run(gaussian_target())) == 0
+
+
+def test_thinning_keeps_what_happened_between_draws():
+    """Blocks do not end where a group of steps does."""
+    every = MetropolisHastings(nearby, draws=2100, warmup=10, chains=1).run(gaussian_target())
+    some = MetropolisHastings(nearby, draws=300, thin=7, warmup=10, chains=1).run(gaussian_target())
+    np.testing.assert_array_equal(some.chains[0], every.chains[0, 6::7])
+    np.testing.assert_allclose(some.acceptance[0], every.acceptance[0].reshape(300, 7).mean(1), rtol=1e-12)
 
 
 def test_tuning_reaches_the_acceptance_it_aims_at():

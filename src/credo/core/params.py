@@ -9,19 +9,15 @@ A number that nobody has given is None, and means `unset` until the data choose 
 down: a default is never recognised by its value.
 
 `learnable(belief)` lists such numbers by path ("kernel.lengthscale"), `replace` sets them, and
-`layout(belief, fixed)` says how the free ones lie in one unconstrained vector u (`to_vector`, `from_vector`):
-
-    positive             θ = eᵘ
-    unit interval        θ = 1 / (1 + e⁻ᵘ)
-    simplex              stick breaking
-    positive definite    Cholesky factor with a positive diagonal
-    real                 θ = u
+`layout(belief, fixed)` says how the free ones lie in one unconstrained vector u (`to_vector`, `from_vector`), by the
+maps of `core.bijectors`.
 """
 
 import dataclasses
 import difflib
 import functools
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import equinox as eqx
@@ -29,7 +25,8 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from credo.core.arrays import Array, Numeric, as_float, host, namespace, special
+from credo.core.arrays import Array, Numeric, as_float, host, namespace
+from credo.core.bijectors import BIJECTORS, Bijector
 from credo.core.errors import DataError
 from credo.core.pytrees import changed
 
@@ -223,101 +220,9 @@ def replace(belief: M, values: Mapping[str, Numeric]) -> M:
     return eqx.tree_at(lambda tree: [_get(tree, p) for p in paths], belief, new, is_leaf=lambda v: v is None)
 
 
-class Bijector(NamedTuple):
-    """A map from unconstrained numbers to constrained ones and back."""
-
-    forward: Callable[[Array], Array]
-    inverse: Callable[[Array], Array]
-    log_slope: Callable[[Array], Array]
-    """log |det ∂θ/∂u| at u."""
-    inverse_shape: Callable[[tuple[int, ...]], tuple[int, ...]] = lambda shape: shape
-
-
-def _sticks(u: Array) -> Array:
-    """Probabilities from shares of what is left of a stick; u = 0 breaks it into equal parts."""
-    xp, small = namespace(u), np.finfo(float)
-    share = xp.clip(special(u).expit(u - _equal_parts(u)), small.tiny, 1 - small.eps)
-    one = xp.ones((*u.shape[:-1], 1))
-    return xp.concatenate([share, one], -1) * xp.concatenate([one, xp.cumprod(1 - share, -1)], -1)
-
-
-def _unstuck(probs: Array) -> Array:
-    xp, most = namespace(probs), probs[..., :-1]
-    with np.errstate(divide="ignore"):  # a probability of 0 lies at -∞
-        return xp.log(most / xp.clip(1 - xp.cumsum(most, -1), np.finfo(float).tiny, None)) + _equal_parts(most)
-
-
-def _log_slope_of_sticks(u: Array) -> Array:
-    xp, shifted = namespace(u), u - _equal_parts(u)
-    return (xp.log(_sticks(u)[..., :-1]) - xp.logaddexp(0.0, -shifted) - shifted).sum()
-
-
-def _equal_parts(u: Array) -> np.ndarray:
-    k = u.shape[-1]
-    return np.log(k - np.arange(k))
-
-
-def _size_of_triangle(u: Array) -> int:
-    return round((np.sqrt(1 + 8 * u.shape[-1]) - 1) / 2)
-
-
-def _squared(u: Array) -> Array:
-    """LLᵀ of the entries of L below its diagonal, then the logarithms of those on it."""
-    xp, n = namespace(u), _size_of_triangle(u)
-    where = np.full((n, n), u.shape[-1])
-    where[np.tril_indices(n, -1)] = np.arange(u.shape[-1] - n)
-    np.fill_diagonal(where, np.arange(u.shape[-1] - n, u.shape[-1]))
-    entries = [u[..., :-n], xp.exp(u[..., -n:]), xp.zeros((*u.shape[:-1], 1))]
-    root = xp.concatenate(entries, -1)[..., where]
-    return root @ root.swapaxes(-1, -2)
-
-
-def _triangle(matrix: Array) -> Array:
-    xp, n = namespace(matrix), matrix.shape[-1]
-    try:
-        root = xp.linalg.cholesky(matrix)
-    except np.linalg.LinAlgError:  # XLA says so in the numbers
-        root = np.full(matrix.shape, np.nan)
-    rows, columns = np.tril_indices(n, -1)
-    return xp.concatenate([root[..., rows, columns], xp.log(xp.diagonal(root, axis1=-2, axis2=-1))], -1)
-
-
-def _log_slope_of_square(u: Array) -> Array:
-    n = _size_of_triangle(u)
-    return (u[..., -n:] * (1 + np.arange(n, 0, -1)) + np.log(2.0)).sum()
-
-
-# Written here because importing numpyro takes longer than most fits, and in either library.
-_BIJECTORS = {
-    "real": Bijector(lambda u: u, lambda v: v, lambda u: namespace(u).zeros(())),
-    "positive": Bijector(lambda u: namespace(u).exp(u), lambda v: namespace(v).log(v), lambda u: u.sum()),
-    "unit_interval": Bijector(
-        lambda u: special(u).expit(u),
-        lambda v: namespace(v).log(v) - namespace(v).log1p(-v),
-        lambda u: -(namespace(u).logaddexp(u, 0.0) + namespace(u).logaddexp(-u, 0.0)).sum(),
-    ),
-    "simplex": Bijector(_sticks, _unstuck, _log_slope_of_sticks, lambda s: (*s[:-1], s[-1] - 1)),
-    "positive_definite": Bijector(
-        _squared, _triangle, _log_slope_of_square, lambda s: (*s[:-2], s[-1] * (s[-1] + 1) // 2)
-    ),
-}
-
-KINDS = ("real", "positive", "unit_interval", "simplex", "positive_definite", "ordered_vector")
-"""The constraints that have a name."""
-
-
 def bijector(constraint: Constraint) -> Bijector:
     """The map between the numbers that the constraint allows and unconstrained ones."""
-    if constraint.kind in _BIJECTORS:
-        return _BIJECTORS[constraint.kind]
-    from numpyro.distributions import biject_to, constraints
-
-    transform = biject_to(getattr(constraints, constraint.kind))
-
-    def log_slope(u: Array) -> Array:
-        return transform.log_abs_det_jacobian(u, transform(u)).sum()
-
-    return Bijector(transform, transform.inv, log_slope, transform.inverse_shape)
+    return BIJECTORS[constraint.kind]
 
 
 class Slot(NamedTuple):
@@ -337,28 +242,42 @@ Layout = tuple[Slot, ...]
 def layout(belief: object, fixed: Iterable[str] = ()) -> Layout:
     """How the learnable numbers that are not `fixed` lie in one unconstrained vector."""
     held = set(expand_paths(belief, fixed))
+    return layout_of((path, c, np.shape(value)) for path, value, c in _walk(belief, "") if path not in held)
+
+
+def layout_of(numbers: Iterable[tuple[str, Constraint, tuple[int, ...]]]) -> Layout:
+    """How numbers of these paths, constraints and shapes lie in one unconstrained vector."""
     slots: list[Slot] = []
-    start = 0
-    for path, value, constraint in _walk(belief, ""):
-        if path not in held:
-            shape = bijector(constraint).inverse_shape(np.shape(value))
-            stop = start + int(np.prod(shape, dtype=int))
-            slots.append(Slot(path, constraint, tuple(shape), start, stop))
-            start = stop
+    for path, constraint, shape in numbers:
+        free = tuple(bijector(constraint).inverse_shape(shape))
+        start = slots[-1].stop if slots else 0
+        slots.append(Slot(path, constraint, free, start, start + math.prod(free)))
     return tuple(slots)
+
+
+def pack(slots: Layout, values: Iterable[Array]) -> Float[Array, "*n k"]:
+    """The numbers of the slots, unconstrained, side by side; leading axes that they share are batches."""
+    free = [host(bijector(s.constraint).inverse(as_float(v))) for s, v in zip(slots, values, strict=True)]
+    flat = [f.reshape((*f.shape[: f.ndim - len(s.shape)], s.stop - s.start)) for s, f in zip(slots, free, strict=True)]
+    return namespace(flat).concatenate(flat, axis=-1) if flat else np.zeros(0)
+
+
+def unpack(slots: Layout, vectors: Float[Array, "*n k"]) -> list[Array]:
+    """The numbers of the slots in natural units; NumPy's unless the vectors are traced."""
+    u = host(vectors)
+    batch = u.shape[:-1]
+    return [bijector(s.constraint).forward(u[..., s.start : s.stop].reshape((*batch, *s.shape))) for s in slots]
 
 
 def to_vector(belief: object, slots: Layout) -> Float[Array, " k"]:
     """The free numbers of the belief, unconstrained."""
     values = learnable(belief)
-    parts = [host(bijector(s.constraint).inverse(as_float(values[s.path])).reshape(-1)) for s in slots]
-    return namespace(parts).concatenate(parts) if parts else np.zeros(0)
+    return pack(slots, (values[s.path] for s in slots))
 
 
-def natural_values(slots: Layout, vector: Float[Array, " k"]) -> dict[str, Array]:
+def natural_values(slots: Layout, vector: Float[Array, "*n k"]) -> dict[str, Array]:
     """The free numbers in natural units, by path; NumPy's unless the vector is traced."""
-    u = host(vector)
-    return {s.path: host(bijector(s.constraint).forward(u[s.start : s.stop].reshape(s.shape))) for s in slots}
+    return dict(zip((s.path for s in slots), unpack(slots, vector), strict=True))
 
 
 def from_vector(belief: M, slots: Layout, vector: Float[Array, " k"]) -> M:
@@ -370,7 +289,16 @@ def log_jacobian(slots: Layout, vector: Float[Array, " k"], paths: Collection[st
     """Σ log |det ∂θ/∂u|, over the numbers at `paths` (None: all): turns densities of θ into densities of u."""
     chosen = [s for s in slots if paths is None or s.path in paths]
     parts = [bijector(s.constraint).log_slope(vector[s.start : s.stop].reshape(s.shape)) for s in chosen]
-    return sum(parts, start=namespace(vector).zeros(()))
+    return sum(parts, start=np.zeros(()))
+
+
+def log_jacobian_gradient(slots: Layout, vector: Float[np.ndarray, " k"], paths: Collection[str]) -> np.ndarray:
+    """The gradient of `log_jacobian`."""
+    out = np.zeros_like(vector)
+    for s in slots:
+        if s.path in paths:
+            out[s.start : s.stop] = bijector(s.constraint).bend(vector[s.start : s.stop].reshape(s.shape)).reshape(-1)
+    return out
 
 
 def coordinate_names(slots: Layout) -> list[str]:

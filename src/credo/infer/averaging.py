@@ -6,25 +6,27 @@ Hoeting, Madigan, Raftery & Volinsky (1999), "Bayesian model averaging: a tutori
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
-from jax.scipy import special
+import numpy as np
 from jaxtyping import Float
 
-from credo.core.arrays import Array, is_traced
+from credo.core.arrays import Array, Numeric, as_float, host, is_traced, namespace, special
 from credo.core.belief import Belief
 from credo.core.checks import check_vector
 from credo.core.errors import DataError
 from credo.core.method import check_using
 from credo.core.predictive import Bernoulli, Categorical, Mixture, Predictive, mixture
 
+P = TypeVar("P", bound=Predictive)
 
-def _normalize(log_weights: Any) -> Array:
-    weights = jnp.asarray(log_weights, dtype=float)
-    return weights - special.logsumexp(weights)
+
+def _normalize(log_weights: Numeric) -> Array:
+    weights = as_float(log_weights)
+    with np.errstate(invalid="ignore"):  # all -infinity: `__check_init__` says so
+        return weights - special(weights).logsumexp(weights)
 
 
 class Averaged(Belief):
@@ -40,13 +42,13 @@ class Averaged(Belief):
                 f"log_weights must hold one number per belief ({len(self.beliefs)}), found shape "
                 f"{self.log_weights.shape}"
             )
-        if not is_traced(self.log_weights) and bool(jnp.any(jnp.isnan(self.log_weights))):
+        if not is_traced(self.log_weights) and np.any(np.isnan(self.log_weights)):
             raise DataError("log_weights cannot be normalized: some are NaN, or all are -infinity")
 
     @property
     def weights(self) -> Float[Array, " k"]:
         """p(mₖ), the probability of each belief."""
-        return jnp.exp(self.log_weights)
+        return namespace(self.log_weights).exp(self.log_weights)
 
     def statistics(self, *data: Any, **options: Any) -> tuple[Any, ...]:
         """What each belief keeps of the data."""
@@ -55,7 +57,7 @@ class Averaged(Belief):
     def condition_on(self, statistics: tuple[Any, ...]) -> "Averaged":
         """Bayes' rule in each belief and between them: p(mₖ | data) ∝ p(mₖ) p(data | mₖ)."""
         pairs = list(zip(self.beliefs, statistics, strict=True))
-        evidence = jnp.stack([belief.log_evidence_of(each) for belief, each in pairs])
+        evidence = _stacked([belief.log_evidence_of(each) for belief, each in pairs])
         return Averaged(self.log_weights + evidence, tuple(b.condition_on(each) for b, each in pairs))
 
     def condition(self, *data: Any, using: object = None, **options: Any) -> Any:
@@ -63,7 +65,7 @@ class Averaged(Belief):
         if using is None:
             return super().condition(*data, **options)
         check_using(using, self, "condition")
-        evidence = jnp.stack([belief.log_evidence(*data, **options) for belief in self.beliefs])
+        evidence = _stacked([belief.log_evidence(*data, **options) for belief in self.beliefs])
         conditioned = tuple(belief.condition(*data, using=using, **options) for belief in self.beliefs)
         return Averaged(self.log_weights + evidence, conditioned)
 
@@ -74,8 +76,8 @@ class Averaged(Belief):
     def evidence_of(self, statistics: tuple[Any, ...]) -> Array:
         """log Σₖ p(mₖ) p(data | mₖ)."""
         pairs = zip(self.beliefs, statistics, strict=True)
-        evidence = jnp.stack([belief.evidence_of(each) for belief, each in pairs])
-        return special.logsumexp(self.log_weights + evidence)
+        joint = self.log_weights + _stacked([belief.evidence_of(each) for belief, each in pairs])
+        return special(joint).logsumexp(joint)
 
     def prepare(self, *data: Any, **options: Any) -> tuple["Averaged", tuple[Any, ...]]:
         """Each belief with its data-driven choices made, and what it keeps of the data."""
@@ -83,15 +85,10 @@ class Averaged(Belief):
         return Averaged(self.log_weights, prepared), statistics
 
     def predict(self, *x: Any, **options: Any) -> Predictive:
-        """Σₖ p(mₖ) p(y | x, mₖ), in one vectorised pass where the beliefs are alike."""
-        stacked = _stack(self.beliefs)
-        if stacked is None:
-            return mixture(self.weights, [belief.predict(*x, **options) for belief in self.beliefs])
-        each = eqx.filter_vmap(lambda belief: belief.predict(*x, **options))(stacked)
-        if isinstance(each, Categorical | Bernoulli | Mixture):
-            members = range(len(self.beliefs))
-            return mixture(self.weights, [jax.tree.map(lambda leaf, i=i: leaf[i], each) for i in members])
-        return Mixture(self.weights, (each,))
+        """Σₖ p(mₖ) p(y | x, mₖ)."""
+        each = [belief.predict(*x, **options) for belief in self.beliefs]
+        alike = None if isinstance(each[0], Categorical | Bernoulli | Mixture) else _stack(each)
+        return mixture(self.weights, each) if alike is None else Mixture(self.weights, (alike,))
 
 
 def average(beliefs: Sequence[Belief], log_evidence: Any, prior: Any = None) -> Averaged:
@@ -103,26 +100,31 @@ def average(beliefs: Sequence[Belief], log_evidence: Any, prior: Any = None) -> 
         prior: p(mₖ) up to a factor; None is uniform.
     """
     evidence = check_vector(log_evidence, "log_evidence", len(beliefs))
-    return Averaged(jnp.asarray(evidence) + log_prior(prior, len(beliefs)), tuple(beliefs))
+    return Averaged(evidence + log_prior(prior, len(beliefs)), tuple(beliefs))
 
 
 def log_prior(prior: Any, k: int, name: str = "prior") -> Array:
     """log p(mₖ) from weights ≥ 0 (None: uniform); `name` is what errors call them."""
     if prior is None:
-        return jnp.full(k, -jnp.log(k))
-    weights = jnp.asarray(check_vector(prior, name, k))
-    if not is_traced(weights) and (bool(jnp.any(weights < 0)) or not bool(jnp.any(weights > 0))):
+        return np.full(k, -np.log(k))
+    weights, xp = check_vector(prior, name, k), namespace(prior)
+    if not is_traced(weights) and (np.any(weights < 0) or not np.any(weights > 0)):
         raise DataError(f"{name} must hold weights ≥ 0 that are not all zero, found {weights.tolist()}")
-    return jnp.log(weights / jnp.sum(weights))
+    with np.errstate(divide="ignore"):
+        return xp.log(weights / weights.sum())
 
 
-def _stack(beliefs: tuple[Belief, ...]) -> Any:
-    """The beliefs with their arrays stacked along a first axis, or None where they are not alike."""
-    structures: list[Any] = [jax.tree.structure(belief) for belief in beliefs]
-    if len(beliefs) == 1 or any(each != structures[0] for each in structures[1:]):
+def _stacked(numbers: list[Array]) -> Float[Array, " k"]:
+    numbers = host(numbers)
+    return namespace(numbers).stack(numbers)
+
+
+def _stack(members: list[P]) -> P | None:
+    """The members with their arrays stacked along a first axis, or None where they are not alike."""
+    structures: list[object] = [jax.tree.structure(each) for each in members]
+    columns = list(zip(*(jax.tree.leaves(each) for each in members), strict=False))
+    if len(members) == 1 or any(each != structures[0] for each in structures[1:]):
         return None
-    columns = list(zip(*(jax.tree.leaves(belief) for belief in beliefs), strict=True))
-    kinds = [{(leaf.shape, leaf.dtype) if eqx.is_array(leaf) else None for leaf in column} for column in columns]
-    if not columns or any(len(kind) > 1 or None in kind for kind in kinds):
+    if not columns or any(len({np.shape(leaf) for leaf in column}) > 1 for column in columns):
         return None
-    return jax.tree.unflatten(structures[0], [jnp.stack(column) for column in columns])
+    return jax.tree.unflatten(jax.tree.structure(members[0]), [namespace(column).stack(column) for column in columns])

@@ -15,9 +15,8 @@ from collections.abc import Sequence
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
-from jaxtyping import Float, PRNGKeyArray, PyTree
+from jaxtyping import Float, PyTree
 from scipy.special import gammaincinv, gammaln, logsumexp
 
 from credo.core.arrays import Array, put
@@ -54,9 +53,10 @@ class WeightedDraws(Posterior):
         """1 / Σ wᵢ²: how many independent draws of the posterior these are worth."""
         return 1.0 / jnp.exp(2 * self.log_weights).sum()
 
-    def vectors(self, n: int, key: PRNGKeyArray) -> Float[Array, "n k"]:
+    def vectors(self, n: int, rng: np.random.Generator) -> Float[Array, "n k"]:
         """n of the draws, by their weights."""
-        return self.draws[jr.categorical(key, self.log_weights, shape=(n,))]
+        weights = np.exp(self.log_weights)
+        return np.asarray(self.draws)[rng.choice(len(weights), n, p=weights / weights.sum())]
 
     def kept(self) -> Float[Array, "n k"]:
         """As many equally weighted ones, by systematic resampling."""

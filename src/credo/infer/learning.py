@@ -34,7 +34,7 @@ class LocalOptimum(NamedTuple):
     """One local maximum of the evidence: the hyperparameters there and how many starts found it."""
 
     log_evidence: float
-    values: dict[str, np.ndarray]
+    values: dict[str, Array]
     status: str
     found: int
 

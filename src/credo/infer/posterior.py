@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
-from jaxtyping import ArrayLike, Float, PRNGKeyArray, PyTree
+from jaxtyping import ArrayLike, Float, PyTree
 
-from credo.core.arrays import Array
+from credo.core.arrays import Array, namespace
 from credo.core.checks import check_count
 from credo.core.linalg import log_determinant, solve_lower
 from credo.infer.target import ParameterSpace, short
@@ -38,7 +36,7 @@ class Posterior(eqx.Module):
         notes: eqx.AbstractVar[tuple[str, ...]]
 
     @abstractmethod
-    def vectors(self, n: int, key: PRNGKeyArray) -> Float[Array, "n k"]:
+    def vectors(self, n: int, rng: np.random.Generator) -> Float[Array, "n k"]:
         """n draws of the unconstrained vector."""
 
     @abstractmethod
@@ -48,12 +46,12 @@ class Posterior(eqx.Module):
     def sample(self, n: int, seed: int = 0) -> PyTree:
         """n draws: the pytree with a leading axis of n."""
         check_count(n, "n, the number of draws,")
-        return _trees(self.space, self.vectors(n, jr.key(seed)))
+        return self.space.tree(self.vectors(n, np.random.default_rng(seed)))
 
     @property
     def values(self) -> PyTree:
         """The pytree of all draws that are kept, with them as the leading axis."""
-        return _trees(self.space, self.kept())
+        return self.space.tree(self.kept())
 
     @property
     def mean(self) -> PyTree:
@@ -67,7 +65,7 @@ class Posterior(eqx.Module):
 
     def quantile(self, q: ArrayLike | Sequence[float]) -> PyTree:
         """The posterior quantiles, as a pytree; with several q they are the leading axis."""
-        return jax.tree.map(lambda v: jnp.quantile(v, jnp.asarray(q), axis=0), self.values)
+        return jax.tree.map(lambda v: namespace(v).quantile(v, np.asarray(q), axis=0), self.values)
 
     @property
     def verdict(self) -> str:
@@ -88,11 +86,6 @@ class Posterior(eqx.Module):
         return "\n".join([*lines, "", self.verdict])
 
 
-@eqx.filter_jit
-def _trees(space: ParameterSpace, vectors: Float[Array, "n k"]) -> PyTree:
-    return jax.vmap(space.tree)(vectors)
-
-
 class NormalApproximation(Posterior):
     """u ~ N(center, root rootᵀ), cut at nothing: a normal law of the unconstrained vector."""
 
@@ -104,14 +97,14 @@ class NormalApproximation(Posterior):
     """Laplace: log p(data), approximately. Variational: the ELBO, a lower bound on it."""
     notes: tuple[str, ...] = eqx.field(static=True, default=())
 
-    def vectors(self, n: int, key: PRNGKeyArray) -> Float[Array, "n k"]:
+    def vectors(self, n: int, rng: np.random.Generator) -> Float[Array, "n k"]:
         """center + root z."""
-        return self.center + jr.normal(key, (n, self.space.size)) @ self.root.T
+        return self.center + rng.standard_normal((n, self.space.size)) @ self.root.T
 
     def kept(self) -> Float[Array, "n k"]:
         """Draws with a fixed seed, in pairs around the center."""
-        z = jr.normal(jr.key(0), (SUMMARY_DRAWS // 2, self.space.size)) @ self.root.T
-        return self.center + jnp.concatenate([z, -z])
+        z = np.random.default_rng(0).standard_normal((SUMMARY_DRAWS // 2, self.space.size))
+        return self.center + np.concatenate([z, -z]) @ self.root.T
 
     @property
     def mode(self) -> PyTree:
@@ -123,7 +116,7 @@ class NormalApproximation(Posterior):
         """Of the unconstrained vector."""
         return self.root @ self.root.T
 
-    def log_prob(self, u: Float[Array, " k"]) -> Float[Array, ""]:
-        """The log density of the unconstrained vector."""
-        z = solve_lower(self.root, u - self.center)
-        return -0.5 * (z @ z + log_determinant(self.root) + self.space.size * jnp.log(2 * jnp.pi))
+    def log_prob(self, u: Float[Array, "*n k"]) -> Float[Array, "*n"]:
+        """The log density of the unconstrained vector, or of each of many."""
+        z = solve_lower(self.root, (u - self.center).T)
+        return -0.5 * ((z * z).sum(0) + log_determinant(self.root) + self.space.size * np.log(2 * np.pi))

@@ -9,11 +9,10 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 
 import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import ArrayLike, Float
 
-from credo.core.arrays import Array, as_float
+from credo.core.arrays import Array, as_float, namespace
 from credo.core.params import Prior as Prior
 from credo.core.params import Priors as Priors
 
@@ -31,8 +30,9 @@ class LogNormal(eqx.Module):
 
     def log_prob(self, value: Array) -> Array:
         """The log density in natural units."""
-        z = (jnp.log(value / self.mode) - self.spread**2) / self.spread
-        return -0.5 * z**2 - jnp.log(value * self.spread) - 0.5 * jnp.log(2 * jnp.pi)
+        xp = namespace(value, self)
+        z = (xp.log(value / self.mode) - self.spread**2) / self.spread
+        return -0.5 * z**2 - xp.log(value * self.spread) - 0.5 * np.log(2 * np.pi)
 
 
 class Penalty(eqx.Module):
@@ -80,17 +80,18 @@ class LogScalePenalty(Penalty):
 
     def log_prob(self, value: Array) -> Array:
         """-½(log(θ/mode)/spread)², up to a constant."""
-        z = jnp.log(value / self.mode)
-        return -0.5 * jnp.square(z / jnp.where(z < 0, self.below, self.above))
+        xp = namespace(value, self)
+        z = xp.log(value / self.mode)
+        return -0.5 * xp.square(z / xp.where(z < 0, self.below, self.above))
 
     @property
     def log_mass(self) -> Float[Array, ""]:
         """log ∫ exp(log_prob) d log θ, for one number."""
-        return jnp.log(0.5 * (self.below + self.above) * jnp.sqrt(2 * jnp.pi))
+        return namespace(self).log(0.5 * (self.below + self.above) * np.sqrt(2 * np.pi))
 
     def log_slope(self, value: Array) -> Array:
         """log θ: θ = eᵘ."""
-        return jnp.log(value)
+        return namespace(value).log(value)
 
     def on_host(self) -> OnHost:
         """Σ log_prob as a function of log θ, with its gradient, in NumPy."""
@@ -115,16 +116,16 @@ class NormalPenalty(Penalty):
 
     def log_prob(self, value: Array) -> Array:
         """-½((θ - center)/spread)², up to a constant."""
-        return -0.5 * jnp.square((value - self.center) / self.spread)
+        return -0.5 * ((value - self.center) / self.spread) ** 2
 
     @property
     def log_mass(self) -> Array:
         """log ∫ exp(log_prob) dθ, for each number."""
-        return jnp.log(self.spread * jnp.sqrt(2 * jnp.pi))
+        return namespace(self).log(self.spread * np.sqrt(2 * np.pi))
 
     def log_slope(self, value: Array) -> Array:
         """Zero: θ = u."""
-        return jnp.zeros_like(value)
+        return 0.0 * value
 
 
 class LogitPenalty(Penalty):
@@ -138,17 +139,19 @@ class LogitPenalty(Penalty):
 
     def log_prob(self, value: Array) -> Array:
         """-½((logit θ - logit mode)/spread)², up to a constant."""
-        u, center = (jnp.log(v) - jnp.log1p(-v) for v in (value, self.mode))
-        return -0.5 * jnp.square((u - center) / self.spread)
+        xp = namespace(value, self)
+        u, center = (xp.log(v) - xp.log1p(-v) for v in (value, self.mode))
+        return -0.5 * ((u - center) / self.spread) ** 2
 
     @property
     def log_mass(self) -> Float[Array, ""]:
         """log ∫ exp(log_prob) d logit θ, for one number."""
-        return jnp.log(self.spread * jnp.sqrt(2 * jnp.pi))
+        return namespace(self).log(self.spread * np.sqrt(2 * np.pi))
 
     def log_slope(self, value: Array) -> Array:
         """log θ(1 - θ)."""
-        return jnp.log(value) + jnp.log1p(-value)
+        xp = namespace(value)
+        return xp.log(value) + xp.log1p(-value)
 
     def on_host(self) -> OnHost:
         """Σ log_prob as a function of logit θ, with its gradient, in NumPy."""

@@ -6,7 +6,6 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import ndtri
 
-from credo.core.arrays import put
 from credo.core.linalg import cholesky, solve_lower
 
 Seed = int | Sequence[int] | np.random.Generator
@@ -19,8 +18,7 @@ def normals(n: int, q: int, seed: Seed) -> Float[np.ndarray, "n q"]:
     """
     half = ndtri(np.clip(sobol(n // 2, q, seed), 1e-12, 1 - 1e-12))
     if n // 2 > q:
-        root = cholesky(put(half.T @ half / (n // 2)), "the second moments of the draws")
-        half = np.asarray(solve_lower(root, put(half.T))).T
+        half = solve_lower(cholesky(half.T @ half / (n // 2), "the second moments of the draws"), half.T).T
     else:
         half = half / np.sqrt(np.mean(half**2, axis=0))
     return np.concatenate([half, -half])

@@ -9,12 +9,12 @@ from credo.core.arrays import Array
 
 def systematic(key: PRNGKeyArray, weights: Float[Array, " n"]) -> Int[Array, " n"]:
     """At points of one grid with a random start: each i ⌊n wᵢ⌋ or ⌈n wᵢ⌉ times. Carpenter et al. (1999)."""
-    return _chosen(weights, jr.uniform(key))
+    return chosen(weights, jr.uniform(key))
 
 
 def stratified(key: PRNGKeyArray, weights: Float[Array, " n"]) -> Int[Array, " n"]:
     """At one random point of each of n equal parts. Kitagawa (1996)."""
-    return _chosen(weights, jr.uniform(key, weights.shape))
+    return chosen(weights, jr.uniform(key, weights.shape))
 
 
 def multinomial(key: PRNGKeyArray, weights: Float[Array, " n"]) -> Int[Array, " n"]:
@@ -23,7 +23,8 @@ def multinomial(key: PRNGKeyArray, weights: Float[Array, " n"]) -> Int[Array, " 
     return _at(weights, gaps[:-1] / gaps[-1])
 
 
-def _chosen(weights: Float[Array, " n"], within: Float[Array, "*n"]) -> Int[Array, " n"]:
+def chosen(weights: Float[Array, " n"], within: Float[Array, "*n"]) -> Int[Array, " n"]:
+    """At points of n equal parts, as far within each as the uniform numbers say; one for all is systematic."""
     n = weights.shape[0]
     return _at(weights, (jnp.arange(n) + within) / n)
 

@@ -7,7 +7,6 @@ the density, a function of the pytree and of data; the data are its leaves, so t
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -16,10 +15,11 @@ import numpy as np
 from jaxtyping import ArrayLike, Float, PyTree
 
 from credo.core import params
-from credo.core.arrays import Array
+from credo.core.arrays import Array, Numeric, as_float
+from credo.core.bijectors import BIJECTORS
 from credo.core.errors import DataError
 
-Constraints = Mapping[str, Any]
+Constraints = Mapping[str, object]
 
 
 class ParameterSpace(eqx.Module):
@@ -44,13 +44,8 @@ class ParameterSpace(eqx.Module):
         if unknown:
             known = ", ".join(path or "(a single number)" for path, _ in leaves)
             raise DataError(f"constraints name {unknown[0]!r}, but init has the numbers: {known}")
-        slots: list[params.Slot] = []
-        for path, leaf in leaves:
-            constraint = _constraint(path, named.get(path, "real"))
-            shape = tuple(params.bijector(constraint).inverse_shape(leaf.shape))
-            start = slots[-1].stop if slots else 0
-            slots.append(params.Slot(path, constraint, shape, start, start + int(np.prod(shape, dtype=int))))
-        return cls(jax.tree.unflatten(tree, [leaf for _, leaf in leaves]), tuple(slots))
+        slots = params.layout_of((path, _constraint(path, named.get(path, "real")), v.shape) for path, v in leaves)
+        return cls(jax.tree.unflatten(tree, [leaf for _, leaf in leaves]), slots)
 
     @property
     def size(self) -> int:
@@ -62,19 +57,18 @@ class ParameterSpace(eqx.Module):
         """The name of each coordinate of the vector."""
         return params.coordinate_names(self.slots)
 
-    def tree(self, vector: Float[Array, " k"]) -> PyTree:
-        """θ = T(u)."""
-        leaves = [params.bijector(s.constraint).forward(vector[s.start : s.stop].reshape(s.shape)) for s in self.slots]
-        return jax.tree.unflatten(jax.tree.structure(self.template), leaves)
+    def tree(self, vector: Float[Array, "*n k"]) -> PyTree:
+        """θ = T(u); of many vectors at once its leaves have their leading axes."""
+        return jax.tree.unflatten(jax.tree.structure(self.template), params.unpack(self.slots, vector))
 
-    def vector(self, tree: PyTree) -> Float[Array, " k"]:
+    def vector(self, tree: PyTree) -> Float[Array, "*n k"]:
         """u = T⁻¹(θ)."""
-        pairs = zip(self.slots, jax.tree.leaves(tree), strict=True)
-        return jnp.concatenate([jnp.ravel(params.bijector(s.constraint).inverse(jnp.asarray(v))) for s, v in pairs])
+        return params.pack(self.slots, jax.tree.leaves(tree))
 
     def start(self) -> Float[np.ndarray, " k"]:
         """T⁻¹ of the template; `DataError` where it breaks a constraint."""
-        u = np.asarray(self.vector(self.template))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            u = np.asarray(self.vector(self.template))
         for slot in self.slots:
             if not np.all(np.isfinite(u[slot.start : slot.stop])):
                 value = dict(self.by_path(self.template))[slot.path]
@@ -86,17 +80,17 @@ class ParameterSpace(eqx.Module):
         return dict(zip((s.path for s in self.slots), jax.tree.leaves(tree), strict=True))
 
 
-def _numbers(leaf: Any) -> Array:
+def _numbers(leaf: Numeric) -> Array:
     try:
-        return jnp.asarray(leaf, dtype=float)
+        return as_float(leaf)
     except (TypeError, ValueError):
         raise DataError(f"init must hold numbers only, found {type(leaf).__name__}") from None
 
 
 def _constraint(path: str, given: object) -> params.Constraint:
     constraint = given if isinstance(given, params.Constraint) else params.Constraint(str(given))
-    if constraint.kind not in params.KINDS:
-        raise DataError(f"constraints[{path!r}] must be one of {', '.join(params.KINDS)}, found {given!r}")
+    if constraint.kind not in BIJECTORS:
+        raise DataError(f"constraints[{path!r}] must be one of {', '.join(BIJECTORS)}, found {given!r}")
     return constraint
 
 
@@ -116,7 +110,7 @@ class Target(eqx.Module):
     def check(self) -> Float[np.ndarray, " k"]:
         """The start, where the density and its gradient are finite; or an error that says which are not."""
         u = self.space.start()
-        value, gradient = value_and_grad(self, jnp.asarray(u))
+        value, gradient = value_and_grad(self, u)
         if np.shape(value) != ():
             raise DataError(f"the log density must return one number, found an array of shape {np.shape(value)}")
         if np.isfinite(value) and np.all(np.isfinite(gradient)):

@@ -44,7 +44,7 @@ def test_the_density_is_evidence_prior_and_jacobian(prepared):
 def test_numbers_whose_names_sort_otherwise_than_their_fields():
     """α is the last field of the kernel and the first by name; its prior is far from those of the others."""
     gp = credo.GP(RationalQuadratic(), Zero())
-    draws = credo.fit(gp, X, Y, using=NUTS(chains=2, draws=400, warmup=300, members=100), priors=PRIORS)
+    draws = credo.fit(gp, X, Y, using=NUTS(chains=2, draws=600, warmup=300, members=100), priors=PRIORS)
     exact = credo.fit(gp, X, Y, using=HyperQuadrature(), priors=PRIORS)
     found, want = hyperparameters(draws), hyperparameters(exact)
     for path in PRIORS:

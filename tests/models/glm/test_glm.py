@@ -359,7 +359,7 @@ def test_point_estimates_have_no_ignorance():
 
 def test_draws_predict_by_their_average(after):
     belief = after["Logistic"]
-    draws = belief.posterior.vectors(3000, jax.random.key(2))
+    draws = belief.posterior.vectors(3000, np.random.default_rng(2))
     still = np.zeros((1, 3000))
     chains = Draws(belief.posterior.space, draws[None], *(jnp.asarray(v) for v in (still, still > 0, still, still > 0)))
     sampled = belief.given(chains)

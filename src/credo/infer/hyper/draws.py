@@ -11,11 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import jax.random as jr
 import numpy as np
 
 from credo.core import params
-from credo.core.arrays import put
 from credo.core.belief import Belief
 from credo.core.errors import NotConverged, NotConvergedWarning
 from credo.infer.averaging import Averaged
@@ -41,11 +39,11 @@ class _OverDraws(Learner):
         """The average of the belief over draws of its hyperparameters."""
         target = hyper_target(belief, statistics, fixed, priors)
         found = self.method.run(target, seed)
-        vectors = found.vectors(self.method.members, jr.key(seed))
+        vectors = np.asarray(found.vectors(self.method.members, np.random.default_rng(seed)))
         # The space has an order of its own: numbers find their places in the belief by path.
         drawn = [params.replace(belief, target.space.tree(vector)) for vector in vectors]
         evidence = np.asarray([member.log_evidence_of(statistics) for member in drawn])
-        sound = np.flatnonzero(np.isfinite(evidence) & (np.abs(np.asarray(vectors)) < EXTREME).all(axis=1))
+        sound = np.flatnonzero(np.isfinite(evidence) & (np.abs(vectors) < EXTREME).all(axis=1))
         if not len(sound):
             raise NotConverged(
                 "no draw of the hyperparameters has a finite evidence: the data do not determine them; give "
@@ -58,6 +56,6 @@ class _OverDraws(Learner):
         flat = [slot.path for slot in target.space.slots if slot.path not in priors]
         notes += [f"{', '.join(flat)} without a prior"] if flat else []
         # Conditioned on the data, each member is weighed by its evidence: draws have that weight already.
-        before = Averaged(put(-evidence[sound]), members)
-        after = Averaged(put(np.zeros(len(members))), tuple(member.condition_on(statistics) for member in members))
+        before = Averaged(-evidence[sound], members)
+        after = Averaged(np.zeros(len(members)), tuple(member.condition_on(statistics) for member in members))
         return Learned(before, CONVERGED, float("nan"), [], {}, notes, after)

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
@@ -30,7 +29,7 @@ def hyper_target(belief: Belief, statistics: object, fixed: Sequence[str], prior
     """J as a `Target` by path, for samplers: traceable."""
     slots = params.layout(belief, fixed)
     free = params.learnable(belief)
-    values = {s.path: jnp.asarray(free[s.path], dtype=float) for s in slots}
+    values = {s.path: free[s.path] for s in slots}
     space = ParameterSpace.of(values, {s.path: s.constraint for s in slots})
     return Target(space, _log_joint, (belief, statistics, as_densities(priors)))
 
@@ -70,20 +69,18 @@ class HyperDensity(NamedTuple):
         """The log density."""
         return self.inner.value(vector) + self._density(vector)[0]
 
-    def _density(self, vector: np.ndarray) -> tuple[float, np.ndarray | float]:
+    def _density(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
         """What makes a density of u of the prior: the mass of a penalty, which is one of u already, or a Jacobian."""
         kept = {p: prior.penalty for p, prior in self.priors.items() if isinstance(prior, PenaltyDensity)}
         mass = sum(np.size(params.learnable(self.belief)[p]) * float(prior.log_mass) for p, prior in kept.items())
         proper = frozenset(self.priors) - frozenset(kept)
-        if not proper:
-            return -mass, 0.0
-        more, slope = _jacobian(jnp.asarray(vector), self.slots, proper)
-        return float(more) - mass, np.asarray(slope)
+        more = float(params.log_jacobian(self.slots, vector, proper))
+        return more - mass, params.log_jacobian_gradient(self.slots, vector, proper)
 
     def values(self, vectors: np.ndarray) -> np.ndarray:
         """The log density at every row; one by one where the belief has its own way of computing it."""
         if self.belief.objective(self.slots, self.statistics, self.priors) is None:
-            return np.asarray(log_densities(jnp.asarray(vectors), *self[1:]))
+            return np.asarray(log_densities(vectors, *self[1:]))
         return np.asarray([self.value(vector) for vector in vectors])
 
     def hessian(self, vector: np.ndarray, step: float = 1e-3) -> np.ndarray:
@@ -98,7 +95,9 @@ class HyperDensity(NamedTuple):
         What is returned has the weights of the points before the data, and after them where it is conditioned.
         """
         members = tuple(params.from_vector(self.belief, self.slots, vector) for vector in vectors)
-        before = log_scale + np.asarray(_log_priors(jnp.asarray(vectors), self.belief, self.slots, self.priors))
+        before = log_scale + [
+            float(_log_prior(v, m, self.slots, self.priors)) for v, m in zip(vectors, members, strict=True)
+        ]
         after = Averaged(log_scale + heights, tuple(member.condition_on(self.statistics) for member in members))
         return found._replace(belief=Averaged(before, members), conditioned=after, notes=[*found.notes, *notes])
 
@@ -111,17 +110,9 @@ class HyperEvidence(Evidence):
         return HyperDensity.of(belief, slots, statistics, priors)
 
 
-_jacobian: Any = eqx.filter_jit(jax.value_and_grad(lambda u, slots, paths: params.log_jacobian(slots, u, paths)))
-
-
-def _log_prior(u: Float[Array, " k"], belief: Any, slots: params.Layout, priors: Priors) -> Array:
-    jacobian = params.log_jacobian(slots, u, frozenset(priors))
-    return params.log_prior(params.from_vector(belief, slots, u), priors) + jacobian
-
-
-@eqx.filter_jit
-def _log_priors(vectors: Float[Array, "m k"], belief: Any, slots: params.Layout, priors: Priors) -> Float[Array, " m"]:
-    return jax.vmap(lambda u: _log_prior(u, belief, slots, priors))(vectors)
+def _log_prior(u: Float[Array, " k"], candidate: Belief, slots: params.Layout, priors: Priors) -> Array:
+    """log p(u) of the belief at u."""
+    return params.log_prior(candidate, priors) + params.log_jacobian(slots, u, priors)
 
 
 @eqx.filter_jit
@@ -133,7 +124,7 @@ def log_densities(
     def of(u: Array) -> Array:
         candidate = params.from_vector(belief, slots, u)
         own = candidate.evidence_of(statistics) + candidate.log_prior_of_parameters()
-        return own + _log_prior(u, belief, slots, priors)
+        return own + _log_prior(u, candidate, slots, priors)
 
     return jax.lax.map(of, vectors)
 

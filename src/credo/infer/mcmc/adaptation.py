@@ -9,14 +9,14 @@ algorithm". What was learned on the way to the posterior is forgotten with its w
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import ArrayLike, Bool, Float
+from jaxtyping import ArrayLike, Float
 
-from credo.core.arrays import Array
+from credo.core.arrays import Array, host
 from credo.core.errors import DataError
 from credo.core.linalg import factorize
 
@@ -50,14 +50,13 @@ class Position(Protocol):
         """u."""
 
 
-S = TypeVar("S", bound=Position)
-X = TypeVar("X")
-
-
 class StepSizeAndMetric(NamedTuple):
-    """How a sampler moves: ε and L, a root of the inverse mass matrix M⁻¹ = LLᵀ, lower triangular, or its diagonal."""
+    """How a sampler moves: ε and L, a root of the inverse mass matrix M⁻¹ = LLᵀ, lower triangular, or its diagonal.
 
-    step_size: Float[Array, ""]
+    ε is one number, or one for each coordinate of those that are moved one by one.
+    """
+
+    step_size: Float[Array, "..."]
     inverse_mass_matrix_root: Float[Array, "k *k"]
 
     def out(self, x: Float[Array, " k"]) -> Float[Array, " k"]:
@@ -78,24 +77,16 @@ class RunningMoments(NamedTuple):
     Welford's algorithm, for whole blocks of draws by Chan, Golub & LeVeque (1983).
     """
 
-    number: Any
-    mean: Any
-    scatter: Any
+    number: int
+    mean: Float[np.ndarray, " k"]
+    scatter: Float[np.ndarray, "k *k"]
 
     @classmethod
-    def empty(cls, like: Array) -> "RunningMoments":
-        """Of no draws."""
-        return cls(jnp.zeros(()), jnp.zeros(like.shape[0]), jnp.zeros_like(like))
-
-    @classmethod
-    def of(cls, x: Float[np.ndarray, "n k"]) -> "RunningMoments":
+    def of(cls, x: Float[np.ndarray, "n k"], dense: bool = True) -> "RunningMoments":
         """Of a block of draws."""
         mean = x.mean(0)
-        return cls(len(x), mean, (x - mean).T @ (x - mean))
-
-    def add(self, u: Float[Array, " k"]) -> "RunningMoments":
-        """With one more draw."""
-        return self.merge(RunningMoments(1, u, 0.0))
+        gap = x - mean
+        return cls(len(x), mean, gap.T @ gap if dense else np.square(gap).sum(0))
 
     def merge(self, other: "RunningMoments") -> "RunningMoments":
         """With other draws."""
@@ -106,27 +97,35 @@ class RunningMoments(NamedTuple):
 
 
 class DualAveraging(NamedTuple):
-    """Dual averaging of log ε, of one step size or of several at once."""
+    """Dual averaging of log ε, of one step size or of several at once; it stays as it is where `aim` is NaN."""
 
     log_step: Float[Array, "..."]
     log_average: Float[Array, "..."]
     error: Float[Array, "..."]
     center: Float[Array, "..."]
     t: Float[Array, ""]
+    aim: Float[Array, ""]
+    """The acceptance that is wanted."""
+    gamma: Float[Array, ""]
 
     @classmethod
-    def around(cls, step_size: ArrayLike, pace: Pace = TRAJECTORIES) -> "DualAveraging":
-        """From this step size on."""
-        log_step = jnp.log(step_size)
-        return cls(log_step, log_step, jnp.zeros_like(log_step), log_step + jnp.log(pace.larger), jnp.zeros(()))
+    def around(cls, step_size: ArrayLike, aim: float = np.nan, pace: Pace = TRAJECTORIES) -> "DualAveraging":
+        """From this step size on; without an aim it is held."""
+        log_step = np.log(step_size)
+        zero, numbers = np.zeros(()), (np.asarray(aim, dtype=float), np.asarray(pace.gamma))
+        return cls(log_step, log_step, zero * log_step, log_step + np.log(pace.larger), zero, *numbers)
 
-    def after(self, acceptance: Array, target_acceptance: ArrayLike, pace: Pace = TRAJECTORIES) -> "DualAveraging":
-        """After a step that was accepted with this probability."""
+    def after(self, acceptance: Float[Array, "..."]) -> "DualAveraging":
+        """After a step that was accepted with this probability. Traced."""
         t = self.t + 1
-        error = self.error + (target_acceptance - acceptance - self.error) / (t + DELAY)
-        log_step = self.center - jnp.sqrt(t) / pace.gamma * error
+        error = self.error + (self.aim - acceptance - self.error) / (t + DELAY)
+        log_step = self.center - jnp.sqrt(t) / self.gamma * error
         log_average = self.log_average + t**-KAPPA * (log_step - self.log_average)
-        return DualAveraging(log_step, log_average, error, self.center, t)
+        new = self._replace(log_step=log_step, log_average=log_average, error=error, t=t)
+        return jax.tree.map(lambda a, b: jnp.where(jnp.isnan(self.aim), b, a), new, self)
+
+
+Move = Callable[[Float[np.ndarray, "k *k"], DualAveraging, int, bool], tuple[np.ndarray, DualAveraging]]
 
 
 def window_ends(steps: int) -> np.ndarray:
@@ -141,55 +140,44 @@ def window_ends(steps: int) -> np.ndarray:
 
 
 def adapt(
-    begin: Callable[[Float[Array, " k"], StepSizeAndMetric], S],
-    move: Callable[[S, StepSizeAndMetric, X], tuple[S, Array]],
-    u: Float[Array, " k"],
-    first: StepSizeAndMetric,
-    inputs: X,
-    target_acceptance: float,
-    pace: Pace = TRAJECTORIES,
-) -> tuple[S, StepSizeAndMetric]:
-    """The state and the tuning after a step for each of the inputs: move(state, tuning, input) -> state, acceptance.
+    move: Move, first: StepSizeAndMetric, aim: float, steps: int, pace: Pace = TRAJECTORIES, metric: bool = True
+) -> StepSizeAndMetric:
+    """The tuning after so many steps: move(root, averaging, steps, exploring) -> their positions, averaging after them.
 
-    `begin` gives the state at a position, `first` is the tuning of the start, and its step size that of every window.
+    `first` is the tuning of the start, and its step size that of every window. A chain is exploring in the first.
     """
-    number = jax.tree.leaves(inputs)[0].shape[0]
-    closes = jnp.asarray(np.isin(np.arange(1, number + 1), window_ends(number)))
-    Carry = tuple[Any, Array, DualAveraging, RunningMoments]
-
-    def one(carry: Carry, given: tuple[X, Array]) -> tuple[Carry, None]:
-        state, root, averaging, moments = carry
-        now, close = given
-        state, acceptance = move(state, StepSizeAndMetric(jnp.exp(averaging.log_step), root), now)
-        averaging, moments = averaging.after(acceptance, target_acceptance, pace), moments.add(state.position)
-
-        def refit() -> Carry:
-            fitted, ok = covariance_root(moments, root, pace)
-            fresh = DualAveraging.around(jnp.where(ok, first.step_size, jnp.exp(averaging.log_average)), pace)
-            tuning = StepSizeAndMetric(jnp.exp(fresh.log_step), fitted)
-            return begin(state.position, tuning), fitted, fresh, RunningMoments.empty(root)
-
-        return jax.lax.cond(close, refit, lambda: (state, root, averaging, moments)), None
-
-    root = first.inverse_mass_matrix_root
-    carry = (begin(u, first), root, DualAveraging.around(first.step_size, pace), RunningMoments.empty(root))
-    (state, root, averaging, _), _ = jax.lax.scan(one, carry, (inputs, closes))
-    return state, StepSizeAndMetric(jnp.exp(averaging.log_average), root)
+    ends = [int(end) for end in window_ends(steps)] if metric and not np.isnan(aim) else []
+    root, averaging = np.asarray(first.inverse_mass_matrix_root), DualAveraging.around(first.step_size, aim, pace)
+    done = 0
+    for end in dict.fromkeys([*ends, steps]):
+        moments = None
+        while done < end:
+            positions, averaging = move(root, averaging, end - done, [end] == ends[:1])
+            done += len(positions)
+            block = RunningMoments.of(positions, dense=root.ndim == 2)
+            moments = block if moments is None else moments.merge(block)
+        if moments is not None and end in ends:
+            root, ok = covariance_root(moments, root, pace)
+            step = first.step_size if ok else np.exp(averaging.log_average)
+            averaging = DualAveraging.around(step, aim, pace)
+    return StepSizeAndMetric(np.exp(host(averaging.log_average)), root)
 
 
-def covariance_root(moments: RunningMoments, root: Float[Array, "k *k"], pace: Pace) -> tuple[Array, Bool[Array, ""]]:
+def covariance_root(
+    moments: RunningMoments, root: Float[np.ndarray, "k *k"], pace: Pace
+) -> tuple[Float[np.ndarray, "k *k"], bool]:
     """L of the window's covariance, a dense one shrunk by (k/n)² to its diagonal; the old one where nothing moved."""
-    n, k = moments.number, moments.mean.shape[0]
-    covariance = moments.scatter / jnp.maximum(n - 1, 1)
+    n, k = moments.number, len(moments.mean)
+    covariance = moments.scatter / max(n - 1, 1)
+    diagonal = covariance if covariance.ndim == 1 else np.diagonal(covariance)
+    if not np.all(diagonal > 0):
+        return root, False
+    scale = np.sqrt(diagonal)
     if covariance.ndim == 1:
-        ok = jnp.all(covariance > 0)
-        return jnp.where(ok, jnp.sqrt(jnp.where(ok, covariance, 1.0)), root), ok
-    shrink = jnp.minimum((pace.worth_one * k / n) ** 2, 1.0)
-    diagonal = jnp.diagonal(covariance)
-    scale = jnp.sqrt(jnp.where(diagonal > 0, diagonal, 1.0))
-    factor = factorize((1 - shrink) * covariance / jnp.outer(scale, scale) + shrink * jnp.eye(k))
-    ok = factor.ok & jnp.all(diagonal > 0)
-    return jnp.where(ok, scale[:, None] * factor.root, root), ok
+        return scale, True
+    shrink = min((pace.worth_one * k / n) ** 2, 1.0)
+    factor = factorize((1 - shrink) * covariance / np.outer(scale, scale) + shrink * np.eye(k))
+    return (scale[:, None] * factor.root, True) if factor.ok else (root, False)
 
 
 def check_scale(value: object, name: str, k: int) -> Float[np.ndarray, " k"]:

@@ -1,47 +1,51 @@
 """Many Markov chains, whatever the sampler: each on a core of its own, in blocks, under a budget of memory.
 
-A sampler is three traceable functions (`tune`, `begin`, `step`); this module runs them. Chains are separate programs
-in threads, not a batch: in a batch every chain waits for the longest trajectory.
+A sampler is two traceable functions (`begin`, `step`) and the random numbers of its steps; this module runs them.
+Warm-up and draws are blocks of one compiled program, to which the tuning and the random numbers are data: NumPy makes
+those, for a generator inside XLA takes longer to compile than all else. Chains are separate calls of it in threads, not
+a batch: in a batch every chain waits for the longest trajectory.
 """
 
 import dataclasses
-import itertools
 import os
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
-from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
-from jaxtyping import Float, Key, PRNGKeyArray
+from jaxtyping import Float, Int, PyTree
 
-from credo.core.arrays import Array, put
+from credo.core.arrays import Array
 from credo.core.checks import check_count
 from credo.core.device import blas_threads
 from credo.core.errors import DataError, NotConvergedWarning
-from credo.infer.mcmc.adaptation import RunningMoments
+from credo.infer.mcmc.adaptation import (
+    TRAJECTORIES,
+    DualAveraging,
+    Pace,
+    Position,
+    RunningMoments,
+    StepSizeAndMetric,
+    adapt,
+)
 from credo.infer.mcmc.draws import Draws, pooled
 from credo.infer.method import Approximation
 from credo.infer.posterior import NormalApproximation
 from credo.infer.progress import Progress
 from credo.infer.target import Target, value_and_grad
 
-Hint: TypeAlias = Any
-"""What `prepare` hands to `tune`; as the next three, each sampler has a class of its own for it."""
-Tuning: TypeAlias = Any
-"""What was tuned in the warm-up."""
-ChainState: TypeAlias = Any
-"""What is kept from step to step; it has a `position`."""
-Random: TypeAlias = Any
+S = TypeVar("S", bound=Position)
+"""What is kept from step to step."""
+R = TypeVar("R")
 """What a step needs that is random."""
-Prepared: TypeAlias = tuple[Hint, Float[np.ndarray, "c k"]]
-"""A hint for `tune`, and where the chains start."""
 Vector: TypeAlias = Float[Array, " k"]
+Record: TypeAlias = tuple[np.ndarray, ...]
+"""Positions, and the fields of `Info`, of some steps."""
 
 BLOCK = 250
 """Draws between two looks at the clock, the progress bar and the keyboard."""
@@ -63,8 +67,17 @@ class Info(NamedTuple):
         return cls(acceptance, jnp.asarray(False), jnp.asarray(jnp.nan), jnp.asarray(False))
 
 
+class Prepared(NamedTuple):
+    """With what chains begin."""
+
+    starts: Float[np.ndarray, "c k"]
+    tuning: StepSizeAndMetric
+    aim: float = float("nan")
+    """The acceptance for which the warm-up tunes; NaN leaves the tuning as it is, and the steps are burn-in."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Sampler(Approximation):
+class Sampler(Approximation, Generic[S, R]):
     """What all samplers have in common.
 
     Args:
@@ -94,40 +107,28 @@ class Sampler(Approximation):
     cores: int | None = None
     progress: bool = False
 
-    given: ClassVar[str | None] = None
-    """A setting that `prepare` makes a hint of: compiled code depends on whether it is given, not on its value."""
+    compiled: ClassVar[tuple[str, ...]] = ()
+    """The settings on which compiled code depends; all others reach it as numbers."""
+    pace: ClassVar[Pace] = TRAJECTORIES
+    learns_metric: ClassVar[bool] = True
 
     # -- what a sampler is ----------------------------------------------------------------------------------
 
     @abstractmethod
-    def begin(self, target: Target, u: Vector, tuning: Tuning) -> ChainState:
+    def begin(self, target: Target, u: Vector, tuning: StepSizeAndMetric) -> S:
         """The state at a position. Traced."""
 
     @abstractmethod
-    def step(self, target: Target, random: Random, state: ChainState, tuning: Tuning) -> tuple[ChainState, Info]:
+    def step(self, target: Target, random: R, state: S, tuning: StepSizeAndMetric) -> tuple[S, Info]:
         """One step. Traced; the position is `state.position`."""
 
-    def random_numbers(self, target: Target, key: PRNGKeyArray) -> Random:
-        """What a step needs that is random: its key, or numbers drawn from it, of many steps at once. Traced."""
-        return key
-
-    def many_random_numbers(self, target: Target, keys: Key[Array, " n"]) -> Random:
-        """Those of as many steps as there are keys. Traced."""
-        return jax.vmap(lambda key: self.random_numbers(target, key))(keys)
+    @abstractmethod
+    def random_numbers(self, rng: np.random.Generator, n: int, k: int, exploring: bool = False) -> R:
+        """What n steps in k dimensions need that is random, NumPy's arrays with the steps as their leading axis."""
 
     def prepare(self, target: Target, u: np.ndarray, seed: int) -> Prepared:
-        """A hint for `tune`, and where the chains start; not traced."""
-        return None, self.starts(target, u, seed)[0]
-
-    def tune(self, target: Target, key: PRNGKeyArray, u: Vector, hint: Hint) -> tuple[Array, Tuning]:
-        """Warm-up: a position to go on from, and what was tuned; here that is the hint, and the steps are burn-in."""
-
-        def one(state: ChainState, random: Random) -> tuple[ChainState, None]:
-            return self.step(target, random, state, hint)[0], None
-
-        random = self.many_random_numbers(target, jr.split(key, self.warmup))
-        state, _ = jax.lax.scan(one, self.begin(target, u, hint), random)
-        return state.position, hint
+        """Where the chains start, and how they move."""
+        return Prepared(self.starts(target, u, seed)[0], StepSizeAndMetric(np.ones(()), np.ones(target.space.size)))
 
     def starts(self, target: Target, u: np.ndarray, seed: int) -> tuple[np.ndarray, NormalApproximation | None]:
         """Where the chains start, and the law that these points are thought to have, if they have one."""
@@ -142,7 +143,7 @@ class Sampler(Approximation):
 
     # -- running it -----------------------------------------------------------------------------------------
 
-    def run(self, target: Target, seed: int = 0) -> Any:
+    def run(self, target: Target, seed: int = 0) -> Draws | NormalApproximation:
         """The draws, with diagnostics; or their moments."""
         for name, least in (("chains", 1), ("draws", 1), ("thin", 1), ("warmup", 0)):
             check_count(getattr(self, name), name, least)
@@ -150,18 +151,18 @@ class Sampler(Approximation):
             raise DataError(f"keep must be 'draws' or 'moments', found {self.keep!r}")
         u = target.check()
         ratio = self._kept_one_in(target.space.size)
-        hint, starts = self.prepare(target, u, seed)
-        keys = jr.split(jr.key(seed), self.chains)
-        program = self._program()
-        draws = -(-self.draws // ratio)
-        blocks = self.chains * (1 - (-draws // BLOCK))
+        prepared = self.prepare(target, u, seed)
+        wanted = dataclasses.replace(self, draws=-(-self.draws // ratio), thin=self.thin * ratio)
+        total, done = self.chains * (wanted.warmup + wanted.draws * wanted.thin), 0
         with Progress(self.progress) as say:
-            done = itertools.count(1)
+
+            def advance(steps: int) -> None:
+                nonlocal done
+                done += steps
+                say(done / total, f"{self.chains} chains")
+
             work = [
-                _Chain(
-                    *(program, target, keys[i], put(starts[i]), hint, draws, self.thin * ratio, self.keep),
-                    lambda: say(next(done) / blocks, f"{self.chains} chains"),
-                )
+                _Chain(wanted, target, prepared, i, np.random.default_rng([seed, i]), advance)
                 for i in range(self.chains)
             ]
             with blas_threads(1):  # chains have the cores: BLAS threads of their own would wait for each other
@@ -177,11 +178,10 @@ class Sampler(Approximation):
         vectors, *info = (np.stack(part) for part in records)
         return Draws.of(target.space, vectors, info, notes)
 
-    def _program(self) -> "Sampler":
+    def program(self) -> "Sampler[S, R]":
         """The sampler without what compiled code does not depend on."""
-        same: dict[str, Any] = {f.name: f.default for f in dataclasses.fields(Sampler) if f.name != "warmup"}
-        if self.given and getattr(self, self.given) is not None:
-            same[self.given] = 1.0
+        same: dict[str, Any] = {f.name: f.default for f in dataclasses.fields(self) if f.name not in self.compiled}
+        same |= {name: None for name, default in same.items() if default is dataclasses.MISSING}
         return dataclasses.replace(self, **same)
 
     def _kept_one_in(self, k: int) -> int:
@@ -206,7 +206,7 @@ def jittered_starts(target: Target, u: np.ndarray, chains: int, spread: float, s
     while len(out) < chains:
         for attempt in range(TRIES):
             trial = u + spread * 0.8**attempt * rng.normal(size=u.shape)
-            if np.isfinite(value_and_grad(target, put(trial))[0]):
+            if np.isfinite(value_and_grad(target, trial)[0]):
                 break
         else:
             trial = u
@@ -215,76 +215,114 @@ def jittered_starts(target: Target, u: np.ndarray, chains: int, spread: float, s
 
 
 @eqx.filter_jit
-def _tune(sampler: Sampler, target: Target, key: PRNGKeyArray, u: Array, hint: Hint) -> tuple[ChainState, Tuning]:
-    position, tuning = sampler.tune(target, key, u, hint)
-    return sampler.begin(target, position, tuning), tuning
+def _steps(
+    sampler: Sampler[S, R],
+    target: Target,
+    u: Vector,
+    root: Float[Array, "k *k"],
+    averaging: DualAveraging,
+    random: R,
+    count: Int[Array, ""],
+) -> tuple[Vector, DualAveraging, tuple[Float[Array, "b k"], Info]]:
+    """Up to BLOCK steps from u: where they end, the step size then, and what is recorded of them."""
+    def tuning(averaging: DualAveraging) -> StepSizeAndMetric:
+        return StepSizeAndMetric(jnp.exp(averaging.log_step), root)
+
+    def one(i: Array, carry: tuple[S, DualAveraging, PyTree]) -> tuple[S, DualAveraging, PyTree]:
+        state, averaging, recorded = carry
+        state, info = sampler.step(target, jax.tree.map(lambda v: v[i], random), state, tuning(averaging))
+        recorded = jax.tree.map(lambda every, new: every.at[i].set(new), recorded, (state.position, info))
+        return state, averaging.after(info.acceptance), recorded
+
+    flags, numbers = jnp.zeros(BLOCK, bool), jnp.zeros(BLOCK)
+    empty = Info(jnp.zeros((BLOCK, *averaging.log_step.shape)), flags, numbers, flags)
+    carry = (sampler.begin(target, u, tuning(averaging)), averaging, (jnp.zeros((BLOCK, *u.shape)), empty))
+    state, averaging, recorded = jax.lax.fori_loop(0, count, one, carry)
+    return state.position, averaging, recorded
 
 
-@eqx.filter_jit
-def _block(
-    sampler: Sampler, target: Target, key: PRNGKeyArray, state: ChainState, tuning: Tuning, thin: int
-) -> tuple[ChainState, Array, Info]:
-    """BLOCK draws."""
-
-    def single(state: ChainState, random: Random) -> tuple[ChainState, tuple[Array, Info]]:
-        state, info = sampler.step(target, random, state, tuning)
-        return state, (state.position, info)
-
-    def draw(state: ChainState, key: PRNGKeyArray) -> tuple[ChainState, tuple[Array, Info]]:
-        random = sampler.many_random_numbers(target, jr.split(key, thin))
-        state, (_, infos) = jax.lax.scan(single, state, random)
-        return state, (state.position, Info(infos[0].mean(), infos[1].any(), infos[2][-1], infos[3].any()))
-
-    keys = jr.split(key, BLOCK)
-    one, inputs = (single, sampler.many_random_numbers(target, keys)) if thin == 1 else (draw, keys)
-    state, (vectors, info) = jax.lax.scan(one, state, inputs)
-    return state, vectors, info
+class _Stopped(Exception):
+    """The user has interrupted the chains."""
 
 
-@dataclasses.dataclass
-class _Chain:
+class _Chain(Generic[S, R]):
     """One chain and what it has recorded."""
 
-    sampler: Sampler
-    target: Target
-    key: PRNGKeyArray
-    start: Array
-    hint: Hint
-    draws: int
-    thin: int
-    keep: str
-    advance: Callable[[], None]
-    moments: RunningMoments | None = None
-    length: int = 0
-    records: list[tuple[np.ndarray, ...]] = dataclasses.field(default_factory=list)
-    stop: bool = False
+    def __init__(
+        self,
+        sampler: Sampler[S, R],
+        target: Target,
+        prepared: Prepared,
+        number: int,
+        rng: np.random.Generator,
+        advance: Callable[[int], None],
+    ):
+        self.sampler, self.target, self.prepared, self.rng, self.advance = sampler, target, prepared, rng, advance
+        self.program, self.position = sampler.program(), prepared.starts[number]
+        self.records: list[Record] = []
+        self.moments: RunningMoments | None = None
+        self.length, self.stop = 0, False
 
     def run(self) -> None:
         """Warm-up, then blocks until there are enough draws or somebody says stop."""
-        k_tune, k_draw = jr.split(self.key)
-        state, tuning = _tune(self.sampler, self.target, k_tune, self.start, self.hint)
-        jax.block_until_ready(state)
-        self.advance()
-        while self.length < self.draws and not self.stop:
-            k_draw, key = jr.split(k_draw)
-            state, vectors, info = _block(self.sampler, self.target, key, state, tuning, self.thin)
-            n = min(BLOCK, self.draws - self.length)
-            record = tuple(np.asarray(v)[:n] for v in (vectors, *info))
-            if self.keep == "moments":
-                block = RunningMoments.of(record[0])
-                self.moments = block if self.moments is None else self.moments.merge(block)
-                self.records = [record]
-            else:
-                self.records.append(record)
-            self.length += n
-            self.advance()
+        sampler, (_, first, aim) = self.sampler, self.prepared
+        try:
+            tuning = adapt(self._tune, first, aim, sampler.warmup, sampler.pace, sampler.learns_metric)
+            held, left, thin = DualAveraging.around(tuning.step_size), sampler.draws * sampler.thin, sampler.thin
+            rest: Record | None = None
+            while left:
+                record, _ = self._move(tuning.inverse_mass_matrix_root, held, left)
+                left -= len(record[0])
+                rest = self._keep(
+                    record if rest is None else tuple(map(np.concatenate, zip(rest, record, strict=True))), thin
+                )
+        except _Stopped:
+            return
 
-    def collect(self, length: int) -> tuple[np.ndarray, ...]:
+    def _tune(
+        self, root: np.ndarray, averaging: DualAveraging, most: int, exploring: bool
+    ) -> tuple[np.ndarray, DualAveraging]:
+        record, averaging = self._move(root, averaging, most, exploring)
+        return record[0], averaging
+
+    def _move(
+        self, root: Array, averaging: DualAveraging, most: int, exploring: bool = False
+    ) -> tuple[Record, DualAveraging]:
+        """A block of at most so many steps."""
+        if self.stop:
+            raise _Stopped
+        count = min(BLOCK, most)
+        random = self.sampler.random_numbers(self.rng, BLOCK, len(self.position), exploring)
+        self.position, averaging, (vectors, info) = _steps(
+            self.program, self.target, self.position, root, averaging, random, np.asarray(count)
+        )
+        acceptance = np.asarray(info.acceptance).reshape(BLOCK, -1).mean(1)
+        record = tuple(np.asarray(v)[:count] for v in (vectors, acceptance, *info[1:]))
+        self.advance(count)
+        return record, averaging
+
+    def _keep(self, record: Record, thin: int) -> Record:
+        """One draw of every `thin` steps, with what happened on the way; the steps that are left over."""
+        count = len(record[0]) // thin
+        vectors, *info = (v[: count * thin].reshape(count, thin, *v.shape[1:]) for v in record)
+        acceptance, divergent, energy, at_depth = info
+        happened = np.stack([divergent, at_depth]).any(2)
+        kept = (vectors[:, -1], acceptance.mean(1), happened[0], energy[:, -1], happened[1])
+        if self.sampler.keep == "draws":
+            self.records.append(kept)
+        elif count:
+            block = RunningMoments.of(kept[0])
+            self.moments = block if self.moments is None else self.moments.merge(block)
+            self.records = [kept]
+        self.length += count
+        return tuple(v[count * thin :] for v in record)
+
+    def collect(self, length: int) -> Record:
         """Vectors and records of the first draws."""
         return tuple(np.concatenate(part)[:length] for part in zip(*self.records, strict=True))
 
 
-def _in_threads(chains: list[_Chain], cores: int) -> bool:
+def _in_threads(chains: list[_Chain[S, R]], cores: int) -> bool:
     """Run the chains, some at a time; whether the user interrupted them."""
     interrupted = False
     with ThreadPoolExecutor(max(1, min(cores, len(chains)))) as pool:

@@ -6,11 +6,10 @@ from functools import reduce
 from typing import Any
 
 import equinox as eqx
-import jax.random as jr
 import numpy as np
-from jaxtyping import Bool, Float, PRNGKeyArray
+from jaxtyping import Bool, Float
 
-from credo.core.arrays import Array, put, put_all
+from credo.core.arrays import Array
 from credo.core.linalg import cholesky
 from credo.infer.diagnostics import Diagnostics, diagnose, in_words
 from credo.infer.mcmc.adaptation import RunningMoments
@@ -39,8 +38,8 @@ class Draws(Posterior):
     ) -> "Draws":
         """From what was recorded, with a verdict."""
         said = (*notes, *in_words(diagnose(vectors, *info), space.names, *vectors.shape[:2]))
-        chains, acceptance, divergent, energy, at_depth = put_all(vectors, *map(np.asarray, info))
-        return cls(space, chains, acceptance, divergent, energy, at_depth, said)
+        acceptance, divergent, energy, at_depth = info
+        return cls(space, vectors, acceptance, divergent, energy, at_depth, said)
 
     @property
     def diagnostics(self) -> Diagnostics:
@@ -52,10 +51,10 @@ class Draws(Posterior):
         """All draws, chain after chain."""
         return self.chains.reshape(-1, self.space.size)
 
-    def vectors(self, n: int, key: PRNGKeyArray) -> Float[Array, "n k"]:
+    def vectors(self, n: int, rng: np.random.Generator) -> Float[Array, "n k"]:
         """n of the draws, each at most once where there are enough."""
         every = self.kept()
-        return every[jr.choice(key, every.shape[0], (n,), replace=n > every.shape[0])]
+        return every[rng.choice(len(every), n, replace=n > len(every))]
 
     def to_arviz(self) -> Any:
         """As arviz's InferenceData (from arviz 1 on, xarray's DataTree), by path; needs credo[arviz]."""
@@ -75,5 +74,5 @@ class Draws(Posterior):
 def pooled(space: ParameterSpace, parts: Sequence[RunningMoments], notes: Sequence[str] = ()) -> NormalApproximation:
     """The normal law with the pooled moments of chains whose draws were not kept."""
     every = reduce(RunningMoments.merge, parts)
-    root = cholesky(put(every.scatter / every.number), "the covariance of the draws")
-    return NormalApproximation(space, put(every.mean), root, put(np.asarray(np.nan)), tuple(notes))
+    root = cholesky(every.scatter / every.number, "the covariance of the draws")
+    return NormalApproximation(space, every.mean, root, np.asarray(np.nan), tuple(notes))

@@ -14,7 +14,7 @@ Geman & Geman (1984); Gelfand & Smith (1990); Gelman et al. (2013), ch. 2-3, 11.
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import equinox as eqx
 import jax
@@ -24,10 +24,11 @@ import numpy as np
 from jaxtyping import PRNGKeyArray, PyTree
 from numpyro import distributions as dist
 
-from credo.core.arrays import Array, put
+from credo.core.arrays import Array
 from credo.core.errors import DataError
-from credo.infer.mcmc.chains import Info, Prepared, Sampler, Tuning, Vector
-from credo.infer.mcmc.metropolis import check_like
+from credo.infer.mcmc.adaptation import StepSizeAndMetric
+from credo.infer.mcmc.chains import Info, Prepared, Sampler, Vector
+from credo.infer.mcmc.metropolis import KeyData, check_like, key_data, key_of
 from credo.infer.target import ParameterSpace, Target
 
 AGREES = 1e-6
@@ -41,7 +42,7 @@ class Place(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Gibbs(Sampler):
+class Gibbs(Sampler[Place, KeyData]):
     """Cycles through conditional laws, in the order in which they are given.
 
     Args:
@@ -50,6 +51,7 @@ class Gibbs(Sampler):
         chains, draws, warmup, thin, keep, memory, start, spread, cores, progress: see `Sampler`.
     """
 
+    compiled: ClassVar[tuple[str, ...]] = ("conditionals",)
     conditionals: Any
 
     def __post_init__(self) -> None:
@@ -76,14 +78,19 @@ class Gibbs(Sampler):
             raise DataError(f"there is no conditional for {', '.join(missing)}: give one, or take it out of init")
         return super().prepare(target, u, seed)
 
-    def begin(self, target: Target, u: Vector, tuning: Tuning) -> Place:
+    def begin(self, target: Target, u: Vector, tuning: StepSizeAndMetric) -> Place:
         """The position is all there is."""
         return Place(u)
 
-    def step(self, target: Target, key: PRNGKeyArray, state: Place, tuning: Tuning) -> tuple[Place, Info]:
+    def random_numbers(self, rng: np.random.Generator, n: int, k: int, exploring: bool = False) -> KeyData:
+        """The keys of cycles."""
+        return key_data(rng, n)
+
+    def step(self, target: Target, random: KeyData, state: Place, tuning: StepSizeAndMetric) -> tuple[Place, Info]:
         """One cycle."""
         theta = target.space.tree(state.position)
-        for (path, draw), k in zip(self.conditionals, jr.split(key, len(self.conditionals)), strict=True):
+        keys = jr.split(key_of(random), len(self.conditionals))
+        for (path, draw), k in zip(self.conditionals, keys, strict=True):
             theta = _with(target.space, theta, path, draw(k, theta, *target.data))
         return Place(target.space.vector(theta)), Info.plain(jnp.ones(()))
 
@@ -102,7 +109,7 @@ def _with(space: ParameterSpace, theta: PyTree, path: str, new: PyTree) -> PyTre
 
 def _compare(target: Target, path: str, draw: "Conjugate", u: np.ndarray) -> None:
     """`DataError` where a described conditional is not the conditional of the target."""
-    gap = float(_disagreement(target, put(u), path, draw))
+    gap = float(_disagreement(target, u, path, draw))
     if not gap < AGREES:
         raise DataError(
             f"the conditional of {path!r}, {draw.law!r}, is not that of the log density: the logs of their ratios "

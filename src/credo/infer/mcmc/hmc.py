@@ -14,26 +14,24 @@ Neal (2011), "MCMC using Hamiltonian dynamics"; Betancourt (2017), "A conceptual
 import dataclasses
 from abc import abstractmethod
 from collections.abc import Callable
-from functools import partial
 from typing import ClassVar, Literal, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
-from jaxtyping import ArrayLike, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import ArrayLike, Bool, Float, Int
 
-from credo.core.arrays import Array, put
+from credo.core.arrays import Array
 from credo.core.checks import check_count
 from credo.core.errors import DataError
-from credo.infer.mcmc.adaptation import TRAJECTORIES, Pace, StepSizeAndMetric, adapt, window_ends
-from credo.infer.mcmc.chains import Hint, Info, Prepared, Sampler, Tuning, Vector
+from credo.infer.mcmc.adaptation import StepSizeAndMetric
+from credo.infer.mcmc.chains import Info, Prepared, Sampler, Vector
 from credo.infer.target import Target
 
 DENSE_UP_TO = 64
 """The largest dimension in which the metric is dense unless the user says otherwise."""
 SHALLOW = 6
-"""The depth of trees in the first window: a metric that is still a guess deserves no long trajectories."""
+"""The depth of trees in the first window."""
 DIVERGED = 1000.0
 """An error of the energy that no stable trajectory makes."""
 
@@ -111,16 +109,20 @@ class Place(NamedTuple):
 
 
 class RandomNumbers(NamedTuple):
-    """The random numbers of a trajectory: its first momentum, and uniform ones, three for each doubling of a tree."""
+    """The random numbers of a step: normal ones (a momentum), and uniform ones, three for each doubling of a tree."""
 
-    q: Float[Array, " k"]
-    uniform: Float[Array, "d 3"]
+    q: Float[Array, "*n k"]
+    uniform: Float[Array, "*n d 3"]
+    deepest: Int[Array, "*n"] = np.asarray(62)
+    """The doublings after which a tree ends, if they are fewer than there are numbers for."""
 
     @classmethod
-    def draw(cls, key: PRNGKeyArray, k: int, room: int = 1) -> "RandomNumbers":
-        """For trees of up to 2^room points; many at once (`vmap`) cost little more than one."""
-        k_momentum, k_uniform = jr.split(key)
-        return cls(jr.normal(k_momentum, (k,)), jr.uniform(k_uniform, (room, 3)))
+    def draw(
+        cls, rng: np.random.Generator, n: int | tuple[int, ...], k: int, room: int = 1, deepest: int = 62
+    ) -> "RandomNumbers":
+        """Those of n steps, for trees of up to 2^room points."""
+        n = (n,) if isinstance(n, int) else n
+        return cls(rng.standard_normal((*n, k)), rng.random((*n, room, 3)), np.full(n, deepest))
 
 
 def hmc(density: Density, state: State, tuning: StepSizeAndMetric, random: RandomNumbers, number: int) -> Moved:
@@ -148,10 +150,8 @@ def pick(take: Bool[Array, ""], new: T, old: T) -> T:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Hamiltonian(Sampler):
+class Hamiltonian(Sampler[State, RandomNumbers]):
     """A sampler of trajectories; heirs say which."""
-
-    pace: ClassVar[Pace] = TRAJECTORIES
 
     target_acceptance: float = 0.8
     metric: Literal["auto", "dense", "diagonal"] = "auto"
@@ -162,45 +162,28 @@ class Hamiltonian(Sampler):
         return self.metric == "dense" or (self.metric == "auto" and k <= DENSE_UP_TO)
 
     def prepare(self, target: Target, u: np.ndarray, seed: int) -> Prepared:
-        """The root of the covariance with which the metric begins, and starting points."""
+        """Starting points, and the root of the covariance with which the metric begins."""
         k = target.space.size
         dense = self._dense(k)
         starts, law = self.starts(target, u, seed)
-        if law is None:
-            return put(np.eye(k) if dense else np.ones(k)), starts
-        return (law.root if dense else jnp.sqrt(jnp.sum(law.root**2, axis=1))), starts
+        root = np.eye(k) if law is None else np.asarray(law.root)
+        step = 0.1 if self.warmup == 0 else self._first_step(k)
+        tuning = StepSizeAndMetric(np.asarray(step), root if dense else np.sqrt(np.square(root).sum(1)))
+        return Prepared(starts, tuning, float(self.target_acceptance))
 
-    def random_numbers(self, target: Target, key: PRNGKeyArray) -> RandomNumbers:
-        """Those of a trajectory."""
-        return RandomNumbers.draw(key, target.space.size, self._room())
-
-    def tune(self, target: Target, key: PRNGKeyArray, u: Vector, hint: Hint) -> tuple[Array, StepSizeAndMetric]:
-        """Windows in which the step size and the metric are learned; burn-in where both are given."""
-        if isinstance(hint, StepSizeAndMetric):
-            return super().tune(target, key, u, hint)
-        if self.warmup == 0:
-            return u, StepSizeAndMetric(jnp.asarray(0.1), hint)
-
-        def move(state: State, tuning: StepSizeAndMetric, inputs: tuple[RandomNumbers, Array]) -> tuple[State, Array]:
-            state, about = self._trajectory(target, state, tuning, *inputs)
-            return state, about.acceptance
-
-        random = self.many_random_numbers(target, jr.split(key, self.warmup))
-        ends = window_ends(self.warmup)
-        early = np.arange(1, self.warmup + 1) <= (ends[0] if len(ends) else 0)
-        depths = jnp.asarray(np.where(early, min(SHALLOW, self._room()), self._room()))
-        first = StepSizeAndMetric(jnp.asarray(self._first_step(u.shape[0])), hint)
-        begin = partial(State.at, target)
-        state, tuning = adapt(begin, move, u, first, (random, depths), float(self.target_acceptance), self.pace)
-        return state.position, tuning
+    def random_numbers(self, rng: np.random.Generator, n: int, k: int, exploring: bool = False) -> RandomNumbers:
+        """Those of trajectories; a metric that is still a guess deserves no long ones."""
+        return RandomNumbers.draw(rng, n, k, self._room(), SHALLOW if exploring else self._room())
 
     def begin(self, target: Target, u: Vector, tuning: StepSizeAndMetric) -> State:
         """Position, density and gradient."""
         return State.at(target, u, tuning)
 
-    def step(self, target: Target, random: RandomNumbers, state: State, tuning: Tuning) -> tuple[State, Info]:
+    def step(
+        self, target: Target, random: RandomNumbers, state: State, tuning: StepSizeAndMetric
+    ) -> tuple[State, Info]:
         """One trajectory."""
-        state, about = self._trajectory(target, state, tuning, random, self._room())
+        state, about = self._trajectory(target, state, tuning, random)
         return state, Info(about.acceptance, about.divergent, about.energy, about.depth >= self._room())
 
     def _first_step(self, k: int) -> float:
@@ -212,9 +195,7 @@ class Hamiltonian(Sampler):
         return 1
 
     @abstractmethod
-    def _trajectory(
-        self, target: Target, state: State, tuning: StepSizeAndMetric, random: RandomNumbers, deepest: ArrayLike
-    ) -> Moved: ...
+    def _trajectory(self, target: Target, state: State, tuning: StepSizeAndMetric, random: RandomNumbers) -> Moved: ...
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -230,6 +211,7 @@ class HMC(Hamiltonian):
         chains, draws, warmup, thin, keep, memory, start, spread, cores, progress: see `Sampler`.
     """
 
+    compiled: ClassVar[tuple[str, ...]] = ("steps", "jitter")
     steps: int = 10
     jitter: float | int = 0.2
 
@@ -240,8 +222,6 @@ class HMC(Hamiltonian):
             raise DataError(f"jitter must be in [0, 1), found {self.jitter!r}")
         return super().prepare(target, u, seed)
 
-    def _trajectory(
-        self, target: Target, state: State, tuning: StepSizeAndMetric, random: RandomNumbers, deepest: ArrayLike
-    ) -> Moved:
+    def _trajectory(self, target: Target, state: State, tuning: StepSizeAndMetric, random: RandomNumbers) -> Moved:
         jitter = 1 + self.jitter * (2 * random.uniform[0, 1] - 1)
         return hmc(target, state, tuning._replace(step_size=jitter * tuning.step_size), random, self.steps)

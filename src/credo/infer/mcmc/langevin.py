@@ -7,20 +7,18 @@ Roberts & Tweedie (1996), "Exponential convergence of Langevin distributions and
 """
 
 import dataclasses
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
-from jaxtyping import ArrayLike, PRNGKeyArray
 
-from credo.core.arrays import Array, put
 from credo.core.errors import DataError
 from credo.infer.mcmc.adaptation import WALKS, Pace, StepSizeAndMetric
-from credo.infer.mcmc.chains import Info, Prepared, Sampler, Tuning, Vector
+from credo.infer.mcmc.chains import Info, Prepared, Sampler, Vector
 from credo.infer.mcmc.draws import Draws
 from credo.infer.mcmc.hmc import Hamiltonian, Moved, RandomNumbers, State, hmc, pick
+from credo.infer.posterior import NormalApproximation
 from credo.infer.target import Target
 
 AIM = 0.574
@@ -40,27 +38,26 @@ class MALA(Hamiltonian):
     """
 
     pace: ClassVar[Pace] = WALKS
-    given: ClassVar[str | None] = "step_size"
     step_size: object = None
     target_acceptance: float = dataclasses.field(default=AIM, kw_only=True)
     metric: Literal["auto", "dense", "diagonal"] = dataclasses.field(default="diagonal", kw_only=True)
 
     def prepare(self, target: Target, u: np.ndarray, seed: int) -> Prepared:
         """The step size, where one is given, and starting points."""
-        hint, starts = super().prepare(target, u, seed)
+        prepared = super().prepare(target, u, seed)
         if self.step_size is None:
-            return hint, starts
-        step = put(np.asarray(np.sqrt(2 * check_step(self.step_size))))
-        return StepSizeAndMetric(step, put(np.ones(target.space.size))), starts
+            return prepared
+        step = np.asarray(np.sqrt(2 * check_step(self.step_size)))
+        return Prepared(prepared.starts, StepSizeAndMetric(step, np.ones(target.space.size)))
 
-    def step(self, target: Target, random: RandomNumbers, state: State, tuning: Tuning) -> tuple[State, Info]:
+    def step(
+        self, target: Target, random: RandomNumbers, state: State, tuning: StepSizeAndMetric
+    ) -> tuple[State, Info]:
         """One leapfrog step."""
         state, info = super().step(target, random, state, tuning)
         return state, Info.plain(info.acceptance)
 
-    def _trajectory(
-        self, target: Target, state: State, tuning: StepSizeAndMetric, random: RandomNumbers, deepest: ArrayLike
-    ) -> Moved:
+    def _trajectory(self, target: Target, state: State, tuning: StepSizeAndMetric, random: RandomNumbers) -> Moved:
         return hmc(target, state, tuning, random, 1)
 
     def _first_step(self, k: int) -> float:
@@ -68,7 +65,7 @@ class MALA(Hamiltonian):
 
 
 @dataclasses.dataclass(frozen=True)
-class ULA(Sampler):
+class ULA(Sampler[State, RandomNumbers]):
     """The unadjusted Langevin algorithm: every step is taken, so the draws have a bias that shrinks with ε.
 
     For N(0, s²) the variance of the draws is s²/(1 - ε/2s²), and for ε ≥ 2s² they run away. Where that matters use
@@ -79,25 +76,31 @@ class ULA(Sampler):
         chains, draws, warmup, thin, keep, memory, start, spread, cores, progress: see `Sampler`.
     """
 
-    given: ClassVar[str | None] = "step_size"
     step_size: object
 
-    def begin(self, target: Target, u: Vector, tuning: Tuning) -> State:
+    def begin(self, target: Target, u: Vector, tuning: StepSizeAndMetric) -> State:
         """Position, density and gradient."""
         return State(u, *jax.value_and_grad(target)(u))
 
     def prepare(self, target: Target, u: np.ndarray, seed: int) -> Prepared:
         """The step size and starting points."""
-        return put(np.asarray(check_step(self.step_size))), super().prepare(target, u, seed)[1]
+        starts, tuning, _ = super().prepare(target, u, seed)
+        return Prepared(starts, tuning._replace(step_size=np.asarray(check_step(self.step_size))))
 
-    def step(self, target: Target, key: PRNGKeyArray, state: State, tuning: Array) -> tuple[State, Info]:
+    def random_numbers(self, rng: np.random.Generator, n: int, k: int, exploring: bool = False) -> RandomNumbers:
+        """The noise of steps."""
+        return RandomNumbers.draw(rng, n, k)
+
+    def step(
+        self, target: Target, random: RandomNumbers, state: State, tuning: StepSizeAndMetric
+    ) -> tuple[State, Info]:
         """One step; its acceptance is 0 where it led nowhere."""
-        noise = jnp.sqrt(2 * tuning) * jr.normal(key, state.position.shape)
-        new = self.begin(target, state.position + tuning * state.gradient + noise, tuning)
+        step = tuning.step_size
+        new = self.begin(target, state.position + step * state.gradient + jnp.sqrt(2 * step) * random.q, tuning)
         ok = jnp.isfinite(new.log_density) & jnp.all(jnp.isfinite(new.gradient))
         return pick(ok, new, state), Info.plain(jnp.where(ok, 1.0, 0.0))
 
-    def run(self, target: Target, seed: int = 0) -> Any:
+    def run(self, target: Target, seed: int = 0) -> Draws | NormalApproximation:
         """The draws, with a word on their bias."""
         found = super().run(target, seed)
         notes = [

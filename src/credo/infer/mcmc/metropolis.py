@@ -8,22 +8,23 @@ Metropolis et al. (1953); Hastings (1970); Robert & Casella (2004), "Monte Carlo
 
 import dataclasses
 from collections.abc import Callable
-from functools import partial
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import ArrayLike, Float, PRNGKeyArray
+from jaxtyping import ArrayLike, Float, PRNGKeyArray, UInt32
 
 from credo.core import params
-from credo.core.arrays import Array, put
+from credo.core.arrays import Array
 from credo.core.errors import DataError
-from credo.infer.mcmc.adaptation import WALKS, DualAveraging, StepSizeAndMetric, adapt, check_scale
-from credo.infer.mcmc.chains import Hint, Info, Prepared, Sampler, Tuning, Vector
+from credo.infer.mcmc.adaptation import WALKS, Pace, StepSizeAndMetric, check_scale
+from credo.infer.mcmc.chains import Info, Prepared, R, Sampler, Vector
+from credo.infer.mcmc.hmc import Density, RandomNumbers, pick
 from credo.infer.target import ParameterSpace, Target
 
+KeyData: TypeAlias = UInt32[jax.Array | np.ndarray, "*n 2"]
 AIM, AIM_ONE = 0.234, 0.44
 """The acceptance that moves fastest in many dimensions and in one. Roberts, Gelman & Gilks (1997)."""
 INSIDE = 1e-6
@@ -43,30 +44,34 @@ def log_acceptance(before: Array, after: Array, correction: ArrayLike = 0.0) -> 
     return jnp.minimum(0.0, jnp.where(jnp.isnan(ratio), -jnp.inf, ratio))
 
 
-def accept(key: PRNGKeyArray, here: Walk, there: Walk, correction: ArrayLike = 0.0) -> tuple[Walk, Array]:
+def accept(uniform: Array, here: Walk, there: Walk, correction: ArrayLike = 0.0) -> tuple[Walk, Array]:
     """Where the walk is after the proposal, and the probability with which it moved."""
     log_alpha = log_acceptance(here.density, there.density, correction)
-    moves = jnp.log(jr.uniform(key)) < log_alpha
-    return jax.tree.map(lambda a, b: jnp.where(moves, a, b), there, here), jnp.exp(log_alpha)
+    return pick(jnp.log(uniform) < log_alpha, there, here), jnp.exp(log_alpha)
 
 
-class _Metropolis(Sampler):
-    def begin(self, target: Target, u: Vector, tuning: Tuning) -> Walk:
+def random_walk(density: Density, random: RandomNumbers, here: Walk, tuning: StepSizeAndMetric) -> tuple[Walk, Array]:
+    """A step of a random walk, and its acceptance."""
+    proposal = here.position + tuning.step_size * tuning.out(random.q)
+    return accept(random.uniform[0, 0], here, Walk(proposal, density(proposal)))
+
+
+class _Metropolis(Sampler[Walk, R]):
+    def begin(self, target: Target, u: Vector, tuning: StepSizeAndMetric) -> Walk:
         """Position and log density."""
         return Walk(u, target(u))
 
 
 @dataclasses.dataclass(frozen=True)
-class _Scaled(_Metropolis):
+class _Scaled(_Metropolis[RandomNumbers]):
     """A sampler with a `scale` that is tuned where it is None."""
 
-    given: ClassVar[str | None] = "scale"
+    pace: ClassVar[Pace] = WALKS
     scale: object = None
 
-    def prepare(self, target: Target, u: np.ndarray, seed: int) -> Prepared:
-        """The scale, where one is given, and starting points."""
-        hint = None if self.scale is None else put(check_scale(self.scale, "scale", target.space.size))
-        return hint, super().prepare(target, u, seed)[1]
+    def random_numbers(self, rng: np.random.Generator, n: int, k: int, exploring: bool = False) -> RandomNumbers:
+        """Those of proposals."""
+        return RandomNumbers.draw(rng, n, k)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,26 +85,17 @@ class RandomWalk(_Scaled):
         chains, draws, warmup, thin, keep, memory, start, spread, cores, progress: see `Sampler`.
     """
 
-    def tune(self, target: Target, key: PRNGKeyArray, u: Vector, hint: Hint) -> tuple[Array, Tuning]:
-        """Covariance and length of the proposal."""
-        if hint is not None:
-            return super().tune(target, key, u, StepSizeAndMetric(jnp.ones(()), hint))
-        k = u.shape[0]
-        first = StepSizeAndMetric(jnp.asarray(2.38 / np.sqrt(k)), jnp.eye(k))
+    def prepare(self, target: Target, u: np.ndarray, seed: int) -> Prepared:
+        """Starting points; the scale that is given, or covariance and length of the proposal to begin with."""
+        (starts, tuning, _), k = super().prepare(target, u, seed), target.space.size
+        if self.scale is not None:
+            return Prepared(starts, tuning._replace(inverse_mass_matrix_root=check_scale(self.scale, "scale", k)))
+        first = StepSizeAndMetric(np.asarray(2.38 / np.sqrt(k)), np.eye(k))
+        return Prepared(starts, first, AIM if k > 1 else AIM_ONE)
 
-        def move(state: Walk, tuning: StepSizeAndMetric, key: PRNGKeyArray) -> tuple[Walk, Array]:
-            state, info = self.step(target, key, state, tuning)
-            return state, info.acceptance
-
-        keys, aim = jr.split(key, self.warmup), AIM if k > 1 else AIM_ONE
-        state, tuning = adapt(partial(self.begin, target), move, u, first, keys, aim, WALKS)
-        return state.position, tuning
-
-    def step(self, target: Target, key: PRNGKeyArray, state: Walk, tuning: StepSizeAndMetric) -> tuple[Walk, Info]:
+    def step(self, target: Target, random: RandomNumbers, state: Walk, tuning: StepSizeAndMetric) -> tuple[Walk, Info]:
         """One proposal."""
-        k_move, k_accept = jr.split(key)
-        proposal = state.position + tuning.step_size * tuning.out(jr.normal(k_move, state.position.shape))
-        state, alpha = accept(k_accept, state, Walk(proposal, target(proposal)))
+        state, alpha = random_walk(target, random, state, tuning)
         return state, Info.plain(alpha)
 
 
@@ -114,40 +110,34 @@ class ComponentWise(_Scaled):
         chains, draws, warmup, thin, keep, memory, start, spread, cores, progress: see `Sampler`.
     """
 
-    def tune(self, target: Target, key: PRNGKeyArray, u: Vector, hint: Hint) -> tuple[Array, Tuning]:
-        """The scales, by dual averaging of each."""
-        if hint is not None:
-            return super().tune(target, key, u, jnp.log(hint))
+    learns_metric: ClassVar[bool] = False
 
-        def one(carry: tuple[Walk, DualAveraging], key: PRNGKeyArray) -> tuple[tuple[Walk, DualAveraging], None]:
-            state, scales = carry
-            state, alphas = self._sweep(target, key, state, scales.log_step)
-            return (state, scales.after(alphas, AIM_ONE, WALKS)), None
+    def prepare(self, target: Target, u: np.ndarray, seed: int) -> Prepared:
+        """Starting points, and the scales that are given or to begin with."""
+        (starts, tuning, _), k = super().prepare(target, u, seed), target.space.size
+        scales = np.ones(k) if self.scale is None else check_scale(self.scale, "scale", k)
+        return Prepared(starts, tuning._replace(step_size=scales), AIM_ONE if self.scale is None else np.nan)
 
-        carry = (self.begin(target, u, None), DualAveraging.around(jnp.ones_like(u), WALKS))
-        (state, scales), _ = jax.lax.scan(one, carry, jr.split(key, self.warmup))
-        return state.position, scales.log_average
+    def random_numbers(self, rng: np.random.Generator, n: int, k: int, exploring: bool = False) -> RandomNumbers:
+        """Those of sweeps: a uniform number for each coordinate, too."""
+        return RandomNumbers.draw(rng, n, k, room=k)
 
-    def step(self, target: Target, key: PRNGKeyArray, state: Walk, tuning: Array) -> tuple[Walk, Info]:
+    def step(self, target: Target, random: RandomNumbers, state: Walk, tuning: StepSizeAndMetric) -> tuple[Walk, Info]:
         """One sweep."""
-        state, alphas = self._sweep(target, key, state, tuning)
-        return state, Info.plain(alphas.mean())
 
-    def _sweep(self, target: Target, key: PRNGKeyArray, state: Walk, scales: Array) -> tuple[Walk, Array]:
-        k = state.position.shape[0]
-        k_move, k_accept = jr.split(key)
-        moves = jnp.exp(scales) * jr.normal(k_move, (k,))
+        def one(walk: Walk, inputs: tuple[Array, Array, Array]) -> tuple[Walk, Array]:
+            i, by, uniform = inputs
+            proposal = walk.position + jnp.where(where == i, by, 0.0)
+            return accept(uniform, walk, Walk(proposal, target(proposal)))
 
-        def one(walk: Walk, inputs: tuple[Array, Array, PRNGKeyArray]) -> tuple[Walk, Array]:
-            i, by, key = inputs
-            proposal = walk.position.at[i].add(by)
-            return accept(key, walk, Walk(proposal, target(proposal)))
-
-        return jax.lax.scan(one, state, (jnp.arange(k), moves, jr.split(k_accept, k)))
+        where = jnp.arange(random.q.shape[0])
+        moves = (where, tuning.step_size * random.q, random.uniform[:, 0])
+        state, alphas = jax.lax.scan(one, state, moves)
+        return state, Info.plain(alphas)
 
 
 @dataclasses.dataclass(frozen=True)
-class MetropolisHastings(_Metropolis):
+class MetropolisHastings(_Metropolis[KeyData]):
     """Any proposal, in natural units.
 
         α = min{1, p(θ') q(θ' → θ) / (p(θ) q(θ → θ'))}
@@ -161,6 +151,7 @@ class MetropolisHastings(_Metropolis):
         chains, draws, warmup, thin, keep, memory, start, spread, cores, progress: see `Sampler`.
     """
 
+    compiled: ClassVar[tuple[str, ...]] = ("propose", "log_ratio")
     propose: Callable[..., object]
     log_ratio: Callable[..., Array] | None = None
 
@@ -170,9 +161,13 @@ class MetropolisHastings(_Metropolis):
         check_like(space, jax.eval_shape(self.propose, jr.key(0), space.template), "propose")
         return super().prepare(target, u, seed)
 
-    def step(self, target: Target, key: PRNGKeyArray, state: Walk, tuning: Tuning) -> tuple[Walk, Info]:
+    def random_numbers(self, rng: np.random.Generator, n: int, k: int, exploring: bool = False) -> KeyData:
+        """The keys of steps."""
+        return key_data(rng, n)
+
+    def step(self, target: Target, random: KeyData, state: Walk, tuning: StepSizeAndMetric) -> tuple[Walk, Info]:
         """One proposal."""
-        k_move, k_accept = jr.split(key)
+        k_move, k_accept = jr.split(key_of(random))
         space = target.space
         theta = self.propose(k_move, space.tree(state.position))
         u = space.vector(theta)
@@ -181,7 +176,7 @@ class MetropolisHastings(_Metropolis):
         inside = jnp.all(jnp.stack([jnp.all(jnp.abs(a - b) <= INSIDE * (1 + jnp.abs(b))) for a, b in pairs]))
         u = jnp.where(inside, u, state.position)
         there = Walk(u, jnp.where(inside, target(u), -jnp.inf))
-        state, alpha = accept(k_accept, state, there, self.correction(space, state.position, u))
+        state, alpha = accept(jr.uniform(k_accept), state, there, self.correction(space, state.position, u))
         return state, Info.plain(alpha)
 
     def correction(self, space: ParameterSpace, u: Vector, v: Vector) -> Array:
@@ -189,6 +184,16 @@ class MetropolisHastings(_Metropolis):
         slopes = params.log_jacobian(space.slots, u) - params.log_jacobian(space.slots, v)
         ratio = 0.0 if self.log_ratio is None else self.log_ratio(space.tree(u), space.tree(v))
         return slopes + ratio
+
+
+def key_data(rng: np.random.Generator, n: int) -> KeyData:
+    """The numbers of n keys of JAX, for what users write."""
+    return rng.integers(2**32, size=(n, 2), dtype=np.uint32)
+
+
+def key_of(data: KeyData) -> PRNGKeyArray:
+    """A key from its numbers. Traced."""
+    return jr.wrap_key_data(jnp.asarray(data))
 
 
 def check_like(space: ParameterSpace, found: object, who: str, paths: list[str] | None = None) -> None:

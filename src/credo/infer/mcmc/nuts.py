@@ -9,16 +9,28 @@ Written for little work between two gradients, which is what takes the time on s
 """
 
 import dataclasses
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import ArrayLike, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 
 from credo.core.arrays import Array
-from credo.infer.mcmc import hmc
 from credo.infer.mcmc.adaptation import StepSizeAndMetric
-from credo.infer.mcmc.hmc import DIVERGED, Hamiltonian, Place, Point, RandomNumbers, State, Trajectory, leapfrog, pick
+from credo.infer.mcmc.hmc import (
+    DIVERGED,
+    Density,
+    Hamiltonian,
+    Moved,
+    Place,
+    Point,
+    RandomNumbers,
+    Slope,
+    State,
+    Trajectory,
+    leapfrog,
+    pick,
+)
 from credo.infer.target import Target
 
 
@@ -33,15 +45,14 @@ class NUTS(Hamiltonian):
         chains, draws, warmup, thin, keep, memory, start, spread, cores, progress: see `Sampler`.
     """
 
+    compiled: ClassVar[tuple[str, ...]] = ("max_depth",)
     max_depth: int = 10
 
     def _room(self) -> int:
         return self.max_depth
 
-    def _trajectory(
-        self, target: Target, state: State, tuning: StepSizeAndMetric, random: RandomNumbers, deepest: ArrayLike
-    ) -> tuple[State, Trajectory]:
-        return nuts(target, state, tuning, random, deepest)
+    def _trajectory(self, target: Target, state: State, tuning: StepSizeAndMetric, random: RandomNumbers) -> Moved:
+        return nuts(target, state, tuning, random)
 
 
 class Branch(NamedTuple):
@@ -77,9 +88,7 @@ class Tree(NamedTuple):
     diverges: Bool[Array, ""]
 
 
-def nuts(
-    density: hmc.Density, state: State, tuning: StepSizeAndMetric, random: RandomNumbers, deepest: ArrayLike = jnp.inf
-) -> tuple[State, Trajectory]:
+def nuts(density: Density, state: State, tuning: StepSizeAndMetric, random: RandomNumbers) -> Moved:
     """A tree of at most 2^deepest points, and the point of it that is drawn."""
     first, slope = state.first_point(density, tuning, random.q)
     energy, luck, room = first.energy, random.uniform, random.uniform.shape[0]
@@ -110,14 +119,14 @@ def nuts(
     none, zero, nothing = jnp.asarray(False), jnp.asarray(0), jnp.zeros(())
     corners = jnp.zeros((room + 1, 2, first.q.shape[0]))
     alone = Tree((first, first), Place.of(first), nothing, first.q, corners, nothing, zero, zero, none, none)
-    tree = jax.lax.while_loop(lambda t: ~t.done & (t.depth < jnp.minimum(deepest, room)), double, alone)
+    tree = jax.lax.while_loop(lambda t: ~t.done & (t.depth < jnp.minimum(random.deepest, room)), double, alone)
     acceptance = tree.accepted / jnp.maximum(tree.leapfrogs, 1)
     about = Trajectory(acceptance, energy, tree.diverges, tree.depth, tree.leapfrogs)
     return state.moved(tuning, tree.chosen), about
 
 
 def _grow(
-    slope: hmc.Slope, edge: Point, step: Array, energy: Array, depth: Array, corners: Float[Array, "d 2 k"], luck: Array
+    slope: Slope, edge: Point, step: Array, energy: Array, depth: Array, corners: Float[Array, "d 2 k"], luck: Array
 ) -> Branch:
     """The 2^depth points that follow the edge, or fewer where they turn back or diverge.
 

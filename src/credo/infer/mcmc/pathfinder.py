@@ -18,13 +18,10 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-import equinox as eqx
-import jax
 import numpy as np
 from jaxtyping import Float
 from scipy.special import chdtri
 
-from credo.core.arrays import Array, put
 from credo.core.checks import check_count
 from credo.core.device import blas_threads
 from credo.core.errors import DataError, NotConverged
@@ -102,9 +99,9 @@ class Pathfinder(Approximation):
         pool = self.pool(target, target.check(), seed)
         best = pool.laws[0]
         notes = check_by_psis(best, target, seed=seed)
-        root = np.asarray(best.root)
+        root = best.root
         peak = -np.log(np.diagonal(root)).sum() - 0.5 * len(root) * np.log(2 * np.pi)
-        far = 2 * (peak - np.asarray(_log_probs(best, put(pool.draws)))) > chdtri(len(root), 1e-4)
+        far = 2 * (peak - best.log_prob(pool.draws)) > chdtri(len(root), 1e-4)
         missed = float(np.exp(pool.log_weights)[far].sum())
         if missed > OUTSIDE and pool.khat < USABLE:
             notes = (f"{missed:.0%} of what the paths found lies outside of this law: use SMC() or NUTS().", *notes)
@@ -126,14 +123,14 @@ class Pathfinder(Approximation):
             )
         k = target.space.size
         z = [normals(POOL, k, [seed, i, POOL]) for i in range(len(found))]
-        draws = np.stack([np.asarray(f.center) + e @ np.asarray(f.root).T for f, e in zip(found, z, strict=True)])
+        draws = np.stack([law.center + e @ law.root.T for law, e in zip(found, z, strict=True)])
         log_p = log_densities(target, draws.reshape(-1, k))
-        log_q = np.stack([np.asarray(_log_probs(law, put(draws.reshape(-1, k)))) for law in found])
+        log_q = np.stack([law.log_prob(draws.reshape(-1, k)) for law in found])
         # Fresh draws: the highest of many ELBOs is flattered by the draws that chose it.
         own = log_q.reshape(len(found), len(found), POOL)[np.arange(len(found)), np.arange(len(found))]
         gaps = log_p.reshape(own.shape) - own
         elbos = np.where(np.all(np.isfinite(gaps), axis=1), gaps.mean(1), -np.inf)
-        laws = [dataclasses.replace(law, log_evidence=put(np.asarray(e))) for law, e in zip(found, elbos, strict=True)]
+        laws = [dataclasses.replace(law, log_evidence=np.asarray(e)) for law, e in zip(found, elbos, strict=True)]
         mixture = np.logaddexp.reduce(log_q, axis=0) - np.log(len(found))
         log_weights, khat, _ = pareto_smooth(log_p - mixture)
         usable = np.where(np.isfinite(log_p), log_weights, -np.inf)
@@ -164,9 +161,9 @@ class Pathfinder(Approximation):
         for i in np.argsort(-elbos, kind="stable"):
             if not np.isfinite(elbos[i]):
                 break
-            factor = factorize(put(laws[i].root @ laws[i].root.T))
-            if bool(factor.ok):
-                return NormalApproximation(target.space, put(laws[i].center), factor.root, put(np.asarray(elbos[i])))
+            factor = factorize(laws[i].root @ laws[i].root.T)
+            if factor.ok:
+                return NormalApproximation(target.space, laws[i].center, factor.root, np.asarray(elbos[i]))
         return None
 
 
@@ -177,7 +174,7 @@ def path(target: Target, start: Point, max_steps: int) -> list[Step]:
 
     def objective(u: np.ndarray) -> tuple[float, np.ndarray]:
         nonlocal highest
-        value, gradient = (np.asarray(v) for v in value_and_grad(target, put(u)))
+        value, gradient = (np.asarray(v) for v in value_and_grad(target, u))
         if np.isfinite(value) and np.all(np.isfinite(gradient)) and value > highest:
             highest = float(value)
             steps.append(Step(np.array(u), gradient))
@@ -245,8 +242,3 @@ def inverse_curvature(scale: Point, pairs: Float[np.ndarray, "m 2 k"]) -> tuple[
         inverse = inverse + np.outer(z, w) / length
         log_det += np.log(length)
     return root, float(log_det)
-
-
-@eqx.filter_jit
-def _log_probs(law: NormalApproximation, u: Float[Array, "n k"]) -> Float[Array, " n"]:
-    return jax.vmap(law.log_prob)(u)

@@ -9,28 +9,26 @@ Del Moral, Doucet & Jasra (2006), "Sequential Monte Carlo samplers"; Jasra et al
 
 import dataclasses
 from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
 from jax.scipy.special import logsumexp
-from jaxtyping import ArrayLike, Float, Int, PRNGKeyArray
+from jaxtyping import ArrayLike, Float, Int, PyTree
 
-from credo.core.arrays import Array, put
+from credo.core.arrays import Array
 from credo.core.checks import check_count
 from credo.core.errors import DataError, NotConverged
 from credo.core.linalg import factorize
 from credo.infer.mcmc.adaptation import StepSizeAndMetric
 from credo.infer.mcmc.draws import Draws
 from credo.infer.mcmc.hmc import Density, RandomNumbers, State, hmc
-from credo.infer.mcmc.metropolis import Walk, accept
+from credo.infer.mcmc.metropolis import Walk, random_walk
 from credo.infer.method import Approximation
 from credo.infer.posterior import NormalApproximation
-from credo.infer.resampling import systematic
+from credo.infer.resampling import chosen
 from credo.infer.target import Target
 
 T = TypeVar("T")
@@ -49,9 +47,9 @@ LEAST_ACCEPTANCE = 0.05
 class Particles(Draws):
     """Equally weighted particles, in no order, and the evidence they saw on their way."""
 
-    log_evidence: Float[Array, ""] = eqx.field(default_factory=lambda: put(np.asarray(np.nan)))
+    log_evidence: Float[Array, ""] = eqx.field(default_factory=lambda: np.asarray(np.nan))
     """log ∫ p(u) du, estimated: log p(data) where the density is likelihood times normalized prior."""
-    temperatures: Float[Array, " s"] = eqx.field(default_factory=lambda: put(np.ones(1)))
+    temperatures: Float[Array, " s"] = eqx.field(default_factory=lambda: np.ones(1))
     """The values of l, the last is 1."""
 
 
@@ -95,20 +93,18 @@ class SMC(Approximation):
         """The particles; `start` is the first law where N(init, spread²) will not do, e.g. from `Laplace`."""
         self._check()
         u = target.check()
-        k = target.space.size
-        nan = put(np.asarray(np.nan))
-        law = start or NormalApproximation(target.space, put(u), put(float(self.spread) * np.eye(k)), nan)
-        key, k_begin = jr.split(jr.key(seed))
-        first = put(np.asarray(np.log((2.38 if self.move == "walk" else 1.0) / k**0.5)))
-        now = _begin(target, law, k_begin, self.particles, first)
+        n, k, rng = self.particles, target.space.size, np.random.default_rng(seed)
+        law = start or NormalApproximation(target.space, u, float(self.spread) * np.eye(k), np.asarray(np.nan))
+        first = np.asarray(np.log((2.38 if self.move == "walk" else 1.0) / k**0.5))
+        now = _begin(target, law, law.vectors(n, rng), rng.random(n), first)
         if not np.isfinite(now.log_evidence):
             raise DataError(f"the log density is finite at none of {self.particles} particles: lower spread")
         temperatures = [0.0]
         while temperatures[-1] < 1:
             if len(temperatures) > self.most:
                 raise NotConverged(f"SMC reached temperature {temperatures[-1]:.3g} of 1 after {self.most} stages")
-            key, k_stage = jr.split(key)
-            now = _stage(target, law, k_stage, now, put(np.asarray(float(self.ess))), self.moves, self.move)
+            random = RandomNumbers.draw(rng, (n, self.moves), k)
+            now = _stage(target, law, now, np.asarray(float(self.ess)), np.asarray(rng.random()), random, self.move)
             temperatures.append(float(now.temperature))
         return self._collect(target, now, temperatures[1:], seed)
 
@@ -124,17 +120,17 @@ class SMC(Approximation):
         if acceptance < LEAST_ACCEPTANCE:
             notes.append(f"Only {acceptance:.1%} of the last moves were accepted: raise moves, or use move='hmc'.")
         order = np.random.default_rng(seed).permutation(n)  # resampling leaves brothers side by side
-        flags = put(np.zeros((1, n), dtype=bool))
+        flags = np.zeros((1, n), dtype=bool)
         return Particles(
             space=target.space,
-            chains=put(np.asarray(now.position)[order][None]),
-            acceptance=put(np.full((1, n), acceptance)),
+            chains=np.asarray(now.position)[order][None],
+            acceptance=np.full((1, n), acceptance),
             divergent=flags,
-            energy=put(np.full((1, n), np.nan)),
+            energy=np.full((1, n), np.nan),
             at_depth=flags,
             notes=tuple(notes),
-            log_evidence=now.log_evidence,
-            temperatures=put(np.asarray(temperatures)),
+            log_evidence=np.asarray(now.log_evidence),
+            temperatures=np.asarray(temperatures),
         )
 
     def _check(self) -> None:
@@ -148,9 +144,9 @@ class SMC(Approximation):
             raise DataError(f"spread must be a positive number, found {self.spread!r}")
 
 
-def _each(function: Callable[..., T], *arrays: Array) -> T:
+def _each(function: Callable[..., T], u: Float[Array, "n k"], *more: PyTree) -> T:
     """The function of every particle, some at a time so that memory is bounded."""
-    n = arrays[0].shape[0]
+    arrays, n = (u, *more), len(u)
     batch = max(b for b in range(1, min(n, BATCH) + 1) if n % b == 0)
     if batch < 16:
         return jax.vmap(function)(*arrays)
@@ -162,15 +158,16 @@ def _finite(density: Array) -> Array:
 
 
 @eqx.filter_jit
-def _begin(target: Target, law: NormalApproximation, key: PRNGKeyArray, n: int, log_scale: Array) -> Tempered:
-    """Particles from the first law; those where the density is zero are replaced, at the cost of evidence."""
-    k_draw, k_replace = jr.split(key)
-    u = law.vectors(n, k_draw)
+def _begin(
+    target: Target, law: NormalApproximation, u: Float[Array, "n k"], uniform: Float[Array, " n"], log_scale: Array
+) -> Tempered:
+    """Particles at draws of the first law; those where the density is zero are replaced, at the cost of evidence."""
+    n = len(u)
     density = _finite(_each(target, u))
     alive = density > LOWEST
-    substitute = jr.choice(k_replace, n, (n,), p=alive / jnp.maximum(alive.sum(), 1))
-    index = jnp.where(alive, jnp.arange(n), substitute)
-    reference = jax.vmap(law.log_prob)(u)
+    substitute = jnp.searchsorted(jnp.cumsum(alive), uniform * alive.sum(), side="right")
+    index = jnp.where(alive, jnp.arange(n), jnp.minimum(substitute, n - 1))
+    reference = law.log_prob(u)
     zero = jnp.zeros(())
     return Tempered(u[index], density[index], reference[index], index, zero, jnp.log(alive.sum() / n), log_scale, zero)
 
@@ -195,16 +192,21 @@ def next_temperature(gain: Float[Array, " n"], now: Array, share: Array) -> Arra
 
 @eqx.filter_jit
 def _stage(
-    target: Target, law: NormalApproximation, key: PRNGKeyArray, now: Tempered, share: Array, moves: int, kind: str
+    target: Target,
+    law: NormalApproximation,
+    now: Tempered,
+    share: Array,
+    uniform: Array,
+    random: RandomNumbers,
+    kind: str,
 ) -> Tempered:
     """To the next temperature: weigh, resample, move."""
-    k_resample, k_move = jr.split(key)
     n = now.density.shape[0]
     gain = now.density - now.reference
     temperature = next_temperature(gain, now.temperature, share)
     log_weights = (temperature - now.temperature) * gain
     evidence = now.log_evidence + logsumexp(log_weights) - jnp.log(n)
-    index = systematic(k_resample, jax.nn.softmax(log_weights))
+    index = chosen(jax.nn.softmax(log_weights), uniform)
     u = now.position[index]
     centered = u - u.mean(0)
     covariance = centered.T @ centered / n
@@ -215,19 +217,22 @@ def _stage(
 
     tuning = StepSizeAndMetric(jnp.exp(now.log_scale), factorize(covariance).root)
 
-    def several(key: PRNGKeyArray, v: Array) -> tuple[Array, Array]:
+    def several(v: Array, random: RandomNumbers) -> tuple[Array, Array]:
         """Where some moves lead from v, and their mean acceptance."""
-        first = Walk(v, tempered(v)) if kind == "walk" else State.at(tempered, v, tuning)
-        step = partial(_walk if kind == "walk" else _trajectory, tempered, tuning)
-        end, alphas = jax.lax.scan(step, first, jr.split(key, moves))
-        return end.position, alphas.mean()
+        if kind == "walk":
+            walk = Walk(v, tempered(v))
+            end, alphas = jax.lax.scan(lambda here, each: random_walk(tempered, each, here, tuning), walk, random)
+            return end.position, alphas.mean()
+        state = State.at(tempered, v, tuning)
+        last, alphas = jax.lax.scan(lambda here, each: _trajectory(tempered, each, here, tuning), state, random)
+        return last.position, alphas.mean()
 
-    u, alpha = _each(several, jr.split(k_move, n), u)
+    u, alpha = _each(several, u, random)
     acceptance = alpha.mean()
     return Tempered(
         u,
         _finite(_each(target, u)),
-        jax.vmap(law.log_prob)(u),
+        law.log_prob(u),
         now.ancestor[index],
         temperature,
         evidence,
@@ -236,16 +241,10 @@ def _stage(
     )
 
 
-def _walk(density: Density, tuning: StepSizeAndMetric, here: Walk, key: PRNGKeyArray) -> tuple[Walk, Array]:
-    """A step of a random walk, and its acceptance."""
-    k_move, k_accept = jr.split(key)
-    proposal = here.position + tuning.step_size * tuning.out(jr.normal(k_move, here.position.shape))
-    return accept(k_accept, here, Walk(proposal, density(proposal)))
-
-
-def _trajectory(density: Density, tuning: StepSizeAndMetric, state: State, key: PRNGKeyArray) -> tuple[State, Array]:
+def _trajectory(
+    density: Density, random: RandomNumbers, state: State, tuning: StepSizeAndMetric
+) -> tuple[State, Array]:
     """A short Hamiltonian trajectory, and its acceptance."""
-    random = RandomNumbers.draw(key, state.position.shape[0])
     jitter = 0.8 + 0.4 * random.uniform[0, 1]
     state, about = hmc(density, state, tuning._replace(step_size=jitter * tuning.step_size), random, LEAPFROGS)
     return state, about.acceptance

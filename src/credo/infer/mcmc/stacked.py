@@ -7,13 +7,12 @@ from typing import Any, ClassVar, TypeVar
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from credo.core import params
-from credo.core.arrays import Array, put
+from credo.core.arrays import Array, host
 from credo.core.belief import Belief
 from credo.core.checks import check_count
 from credo.core.params import constant
@@ -40,10 +39,9 @@ class AveragedDraws(Averaged):
 
 def unstacked(drawn: B) -> tuple[B, ...]:
     """The drawn models one by one."""
-    arrays, static = eqx.partition(drawn, eqx.is_array)
-    host = jax.tree.map(np.asarray, arrays)
-    members = range(len(jax.tree.leaves(host)[0]))
-    return tuple(eqx.combine(jax.tree.map(lambda v, i=i: put(v[i]), host), static) for i in members)
+    arrays, static = eqx.partition(host(drawn), eqx.is_array)
+    members = range(len(jax.tree.leaves(arrays)[0]))
+    return tuple(eqx.combine(jax.tree.map(lambda v, i=i: v[i], arrays), static) for i in members)
 
 
 @dataclass(frozen=True)
@@ -98,7 +96,7 @@ class ModelGibbs(Learner):
         every = {path: np.concatenate([v[path] for v in values]) for path in values[0]}
         total = self.chains * self.draws
         chosen = np.linspace(0, total - 1, min(self.members, total)).astype(int)
-        some = {path: put(v[chosen]) for path, v in every.items()}
+        some = {path: v[chosen] for path, v in every.items()}
         return _diagnosed(belief, every, np.stack(heights)), _replaced(belief, some)
 
 
@@ -109,7 +107,7 @@ def gibbs_chain(
     """The numbers that are not held by path at each draw, and log p(data) under those before it."""
     warmup, draws, thin = length
 
-    def step(values: dict[str, Array], key: PRNGKeyArray) -> tuple[dict[str, Array], Array]:
+    def step(values: dict[str, Array], key: jax.Array) -> tuple[dict[str, Array], Array]:
         after, height = sweep(key, params.replace(belief, values), data)
         return {path: params.learnable(after)[path] for path in values}, height
 
@@ -128,7 +126,7 @@ def learned_average(kind: type[AveragedDraws], draws: Draws, drawn: Belief, stat
     after = conditioned_average(kind, draws, drawn, statistics)
     notes = [*draws.notes, f"{len(after.beliefs)} of {draws.chains.shape[0] * draws.chains.shape[1]} draws kept"]
     # Conditioned on the data, each member is weighed by its evidence: draws have that weight already.
-    before = kind(-_evidences(drawn, statistics), unstacked(drawn), draws)
+    before = kind(-host(_evidences(drawn, statistics)), unstacked(drawn), draws)
     return Learned(before, CONVERGED, float("nan"), [], {}, notes, after)
 
 
@@ -137,7 +135,7 @@ def conditioned_average(
 ) -> AveragedDraws:
     """The average over drawn models, each after the data: draws from the posterior have equal weights."""
     members = unstacked(_conditioned(drawn, statistics))
-    return kind(put(np.zeros(len(members))), members, draws)
+    return kind(np.zeros(len(members)), members, draws)
 
 
 @eqx.filter_jit
@@ -150,19 +148,18 @@ def _evidences(drawn: Belief, data: object) -> Float[Array, " m"]:
     return jax.lax.map(lambda model: model.evidence_of(data), drawn)
 
 
-@eqx.filter_jit
-def _replaced(belief: B, values: dict[str, Array]) -> B:
+def _replaced(belief: B, values: dict[str, np.ndarray]) -> B:
     """The belief with draws of its numbers along a leading axis, and copies of the others."""
-    m = jax.tree.leaves(values)[0].shape[0]
-    copies = jax.tree.map(lambda a: jnp.broadcast_to(a, (m, *jnp.shape(a))), belief)
-    return jax.vmap(params.replace)(copies, values)
+    m = len(next(iter(values.values())))
+    return params.replace(jax.tree.map(lambda a: np.broadcast_to(a, (m, *np.shape(a))), belief), values)
 
 
 def _diagnosed(belief: Belief, every: dict[str, np.ndarray], heights: Float[np.ndarray, "c n"]) -> Draws:
     """Draws by path, all chains one after the other, with a verdict on whether to trust them; `heights` are log p."""
     constraints = {path: params.constraint_of(belief, path) for path in every}
     space = ParameterSpace.of({path: params.learnable(belief)[path] for path in every}, constraints)
-    vectors = np.asarray(jax.jit(jax.vmap(space.vector))({path: put(v) for path, v in every.items()}))
+    with np.errstate(divide="ignore"):
+        vectors = np.asarray(space.vector(every))
     vectors = np.nan_to_num(vectors, neginf=-FARTHEST, posinf=FARTHEST).reshape(*heights.shape, -1)
     never = np.zeros(heights.shape, bool)
     return Draws.of(space, vectors, (np.ones(heights.shape), never, -heights, never))
