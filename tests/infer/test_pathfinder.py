@@ -190,7 +190,9 @@ def test_chains_start_where_the_posterior_is():
     se = z.std(0) / np.sqrt(found.diagnostics.ess_bulk)
     assert np.all(np.abs(z.mean(0)) < 4.5 * se) and np.all(found.diagnostics.rhat < 1.05)
     starts, tuning, _ = sampler.prepare(target, target.check(), 0)
-    np.testing.assert_allclose(tuning.inverse_mass_matrix_root, np.diag([0.01, 100.0]), rtol=1e-4, atol=1e-4)  # a root of the covariance
+    np.testing.assert_allclose(
+        tuning.inverse_mass_matrix_root, np.diag([0.01, 100.0]), rtol=1e-4, atol=1e-4
+    )  # a root of the covariance
     assert np.all(np.abs((starts - np.asarray(place)) / np.array([0.01, 100.0])) < 5)
     _, tuning, _ = NUTS(metric="diagonal", start=Pathfinder(paths=1)).prepare(target, target.check(), 0)
     np.testing.assert_allclose(tuning.inverse_mass_matrix_root, [0.01, 100.0], rtol=1e-4)

@@ -16,15 +16,14 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
-from jaxtyping import Float, PRNGKeyArray, PyTree
+from jaxtyping import Float, PyTree
 
-from credo.core.arrays import Array, put
+from credo.core.arrays import Array, host
 from credo.core.errors import DataError
 from credo.core.linalg import log_determinant, solve_lower
 from credo.infer.normal_families import Family, Standardization, law_of
-from credo.infer.rows import RowDensity, RowSource
+from credo.infer.rows import Columns, RowDensity, RowSource
 from credo.infer.target import Target
 
 State = tuple[Array, PyTree]
@@ -64,15 +63,15 @@ class Minibatches(NamedTuple):
         """The density with some of the rows standing for all."""
         n = self.source.n
         m = min(n, PART * self.batch)
-        rows = (put(c) for c in self.source.take(np.sort(rng.choice(n, m, replace=False))))
-        return Target(self.density.space, self.density.scaled, (put(np.asarray(n / m)), *rows))
+        rows = self.source.take(np.sort(rng.choice(n, m, replace=False)))
+        return Target(self.density.space, self.density.scaled, (np.asarray(n / m), *rows))
 
-    def window(self, steps: int, rng: np.random.Generator) -> Iterator[tuple[Array, ...]]:
+    def window(self, steps: int, rng: np.random.Generator) -> Iterator[Columns]:
         """Minibatches for so many steps, `STEPS` at a time, each row once before any comes again."""
         size = STEPS * self.batch
         blocks = self.source.blocks(size, -(-steps * self.batch // self.source.n), rng)
         for columns, _ in islice(blocks, steps // STEPS):
-            yield tuple(put(c.reshape(STEPS, self.batch, *c.shape[1:])) for c in columns)
+            yield tuple(c.reshape(STEPS, self.batch, *c.shape[1:]) for c in columns)
 
 
 class Anchor(NamedTuple):
@@ -91,16 +90,18 @@ def climb_by_rows(
 
     n = rows.source.n
     window = STEPS * (-(-max(n // rows.batch, LEAST_WINDOW) // STEPS))
-    now, momentum = put(free), optax.scale_by_adam(b2=0.99).init(put(free))
-    step, key, notes = FIRST_STEP, jr.key(int(rng.integers(2**31))), []
+    now: Array = free
+    momentum = host(optax.scale_by_adam(b2=0.99).init(free))
+    step, notes = FIRST_STEP, []
+    width = law_of(family, frame, free)[1].shape[1]
     earlier, noise_earlier, seen = -np.inf, 0.0, 0
     while True:
         anchor = _anchor(rows, family, frame, now)
         heights, places = [], []
         for batches in rows.window(window, rng):
-            key, k_block = jr.split(key)
-            law, sizes = (family, frame, anchor), (put(float(n)), put(step))
-            now, momentum, elbos, place = _steps(rows.density, *law, (now, momentum), batches, *sizes, k_block)
+            law, sizes = (family, frame, anchor), (np.asarray(float(n)), np.asarray(step))
+            z = rng.standard_normal((STEPS, PAIRS, width))
+            now, momentum, elbos, place = _steps(rows.density, *law, (now, momentum), batches, *sizes, z)
             heights.append(np.asarray(elbos))
             places.append(np.asarray(place))
         seen += window * rows.batch + n
@@ -115,7 +116,7 @@ def climb_by_rows(
             break
         if not gains:
             step = max(SHRINK * step, LAST_STEP)
-            now = put(mean_place)
+            now = mean_place
         earlier, noise_earlier = elbo, noise
     if not np.isfinite(elbo):
         notes.append("The ELBO is not finite: the density is not finite where the law has mass.")
@@ -128,11 +129,10 @@ def _anchor(rows: Minibatches, family: Family, frame: Standardization, free: Arr
     value, slope, n = 0.0, np.zeros(u.shape), rows.source.n
     for first in range(0, n, rows.batch):
         index = np.arange(first, min(first + rows.batch, n))
-        weights = put((np.arange(rows.batch) < len(index)).astype(float))
-        columns = tuple(put(c) for c in rows.source.take(np.resize(index, rows.batch)))
-        v, s = _total(rows.density, u, weights, columns)
+        weights = (np.arange(rows.batch) < len(index)).astype(float)
+        v, s = _total(rows.density, u, weights, rows.source.take(np.resize(index, rows.batch)))
         value, slope = value + float(v), slope + np.asarray(s)
-    return Anchor(u, put(np.asarray(value)), put(slope))
+    return Anchor(u, np.asarray(value), slope)
 
 
 @eqx.filter_jit
@@ -151,16 +151,15 @@ def _steps(
     batches: tuple[Array, ...],
     n: Float[Array, ""],
     step_size: Float[Array, ""],
-    key: PRNGKeyArray,
+    z: Float[Array, "s pairs q"],
 ) -> tuple[Array, PyTree, Float[Array, " s"], Float[Array, " p"]]:
     """A step of Adam for each minibatch: the numbers after it, all ELBOs, and the mean of the numbers on the way."""
     import optax
 
     adam = optax.scale_by_adam(b2=0.99)
 
-    def elbo(free: Array, rows: tuple[Array, ...], key: PRNGKeyArray) -> Array:
+    def elbo(free: Array, rows: tuple[Array, ...], z: Float[Array, "pairs q"]) -> Array:
         center, matrix, _ = family.law(frame, free)
-        z = jr.normal(key, (PAIRS, matrix.shape[1]))
         still, root = jax.lax.stop_gradient((center, family.root(matrix)))
         whiten = solve_lower(root, jnp.eye(len(root)))
         constant = 0.5 * log_determinant(root) + 0.5 * len(root) * jnp.log(2 * jnp.pi)
@@ -177,12 +176,11 @@ def _steps(
 
         return jax.vmap(height)(center + jnp.concatenate([z, -z]) @ matrix.T).mean()
 
-    def step(state: State, given: tuple[tuple[Array, ...], PRNGKeyArray]) -> tuple[State, tuple[Array, Array]]:
+    def step(state: State, given: tuple[tuple[Array, ...], Array]) -> tuple[State, tuple[Array, Array]]:
         free, momentum = state
         value, slope = jax.value_and_grad(elbo)(free, *given)
         direction, momentum = adam.update(jnp.where(jnp.isfinite(slope), slope, 0.0), momentum)
         return (free + step_size * direction, momentum), (value, free)
 
-    count = batches[0].shape[0]
-    (free, momentum), (elbos, places) = jax.lax.scan(step, state, (batches, jr.split(key, count)))
+    (free, momentum), (elbos, places) = jax.lax.scan(step, state, (batches, z))
     return free, momentum, elbos, places.mean(0)

@@ -225,6 +225,7 @@ def _steps(
     count: Int[Array, ""],
 ) -> tuple[Vector, DualAveraging, tuple[Float[Array, "b k"], Info]]:
     """Up to BLOCK steps from u: where they end, the step size then, and what is recorded of them."""
+
     def tuning(averaging: DualAveraging) -> StepSizeAndMetric:
         return StepSizeAndMetric(jnp.exp(averaging.log_step), root)
 
@@ -306,8 +307,8 @@ class _Chain(Generic[S, R]):
         count = len(record[0]) // thin
         vectors, *info = (v[: count * thin].reshape(count, thin, *v.shape[1:]) for v in record)
         acceptance, divergent, energy, at_depth = info
-        happened = np.stack([divergent, at_depth]).any(2)
-        kept = (vectors[:, -1], acceptance.mean(1), happened[0], energy[:, -1], happened[1])
+        divergent, at_depth = (np.logical_or.reduce(v, axis=1) for v in (divergent, at_depth))
+        kept = (vectors[:, -1], acceptance.mean(1), divergent, energy[:, -1], at_depth)
         if self.sampler.keep == "draws":
             self.records.append(kept)
         elif count:

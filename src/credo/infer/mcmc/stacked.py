@@ -88,8 +88,9 @@ class ModelGibbs(Learner):
         starts = [belief, *(belief.restart(statistics, seed + i) or belief for i in range(1, self.chains))]
         length, values, heights = (self.warmup, self.draws, self.thin), [], []
         with Progress(self.progress) as show:
-            for i, (key, start) in enumerate(zip(jr.split(jr.key(seed), self.chains), starts, strict=True)):
-                chain, height = gibbs_chain(key, start, statistics, sweep, held, length)
+            seeds = np.random.default_rng(seed).integers(2**31, size=self.chains)
+            for i, (own, start) in enumerate(zip(seeds, starts, strict=True)):
+                chain, height = gibbs_chain(jr.key(own), start, statistics, sweep, held, length)
                 values.append({path: np.asarray(v) for path, v in chain.items()})
                 heights.append(np.asarray(height))
                 show((i + 1) / self.chains, f"chain {i + 1} of {self.chains}")
@@ -107,18 +108,18 @@ def gibbs_chain(
     """The numbers that are not held by path at each draw, and log p(data) under those before it."""
     warmup, draws, thin = length
 
-    def step(values: dict[str, Array], key: jax.Array) -> tuple[dict[str, Array], Array]:
+    def step(values: dict[str, Array], key: PRNGKeyArray) -> tuple[dict[str, Array], Array]:
         after, height = sweep(key, params.replace(belief, values), data)
         return {path: params.learnable(after)[path] for path in values}, height
 
-    def some(values: dict[str, Array], keys: Array) -> tuple[dict[str, Array], tuple[dict[str, Array], Array]]:
+    def some(values: dict[str, Array], keys: PRNGKeyArray) -> tuple[dict[str, Array], tuple[dict[str, Array], Array]]:
         values, heights = jax.lax.scan(step, values, keys)
         return values, (values, heights[-1])
 
-    k_warm, k_draw = jr.split(key)
     free = {path: value for path, value in params.learnable(belief).items() if path not in held}
-    free, _ = jax.lax.scan(step, free, jr.split(k_warm, warmup))
-    return jax.lax.scan(some, free, jr.split(k_draw, (draws, thin)))[1]
+    first = -(-warmup // thin)  # the warm-up in the same loop, for a sweep may take seconds to compile
+    recorded = jax.lax.scan(some, free, jr.split(key, (first + draws, thin)))[1]
+    return jax.tree.map(lambda v: v[first:], recorded)
 
 
 def learned_average(kind: type[AveragedDraws], draws: Draws, drawn: Belief, statistics: object) -> Learned:
