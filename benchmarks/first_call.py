@@ -240,7 +240,9 @@ TASKS = [
     ),
     Script(
         "BetaBernoulli",
-        COIN + "import credo\nb = credo.BetaBernoulli().condition(y)\nprint(b.credible_interval(0.95), b.predict().mean)\n",
+        COIN
+        + "import credo\nb = credo.BetaBernoulli().condition(y)\n"
+        + "print(b.credible_interval(0.95), b.predict().mean)\n",
         {
             "SciPy": COIN
             + "from scipy import stats\nb = stats.beta(1 + y.sum(), 1 + (~y).sum())\n"

@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import jax.random as jr
 import numpy as np
-from jaxtyping import Float, PRNGKeyArray
+from jaxtyping import Float, Key, PRNGKeyArray
 
 from credo.core import params
 from credo.core.arrays import Array, host
@@ -112,7 +112,9 @@ def gibbs_chain(
         after, height = sweep(key, params.replace(belief, values), data)
         return {path: params.learnable(after)[path] for path in values}, height
 
-    def some(values: dict[str, Array], keys: PRNGKeyArray) -> tuple[dict[str, Array], tuple[dict[str, Array], Array]]:
+    def some(
+        values: dict[str, Array], keys: Key[jax.Array, " t"]
+    ) -> tuple[dict[str, Array], tuple[dict[str, Array], Array]]:
         values, heights = jax.lax.scan(step, values, keys)
         return values, (values, heights[-1])
 

@@ -57,22 +57,23 @@ class Whitened(ParameterSpace):
     center: Float[Array, " r"] = eqx.field(kw_only=True)
     spread: Float[Array, "r r"] = eqx.field(kw_only=True)
 
-    def tree(self, vector: Float[Array, " k"]) -> dict[str, Array]:
+    def tree(self, vector: Float[Array, "*n k"]) -> dict[str, Array]:
         """The numbers in natural units."""
-        return self._with(super().tree(vector), lambda v: self.center + self.spread @ v)
+        return self._with(super().tree(vector), lambda v: self.center + v @ self.spread.T)
 
-    def vector(self, tree: dict[str, Array]) -> Float[Array, " k"]:
+    def vector(self, tree: dict[str, Array]) -> Float[Array, "*n k"]:
         """The coordinates of numbers in natural units."""
-        return super().vector(self._with(tree, lambda theta: solve_upper(self.spread.T, theta - self.center)))
+        return super().vector(self._with(tree, lambda theta: solve_upper(self.spread.T, (theta - self.center).T).T))
 
     def _with(self, numbers: dict[str, Array], change: Callable[[Array], Array]) -> dict[str, Array]:
         names = [name for name in ("intercept", "weights") if name in numbers]
         if not names:
             return numbers
-        joined = change(namespace(numbers).concatenate([numbers[name].reshape(-1) for name in names]))
-        changed = {"intercept": joined[0]} if "intercept" in names else {}
+        parts = [numbers[name][..., None] if name == "intercept" else numbers[name] for name in names]
+        joined = change(namespace(parts).concatenate(parts, axis=-1))
+        changed = {"intercept": joined[..., 0]} if "intercept" in names else {}
         if "weights" in names:
-            changed["weights"] = joined[len(changed) :]
+            changed["weights"] = joined[..., len(changed) :]
         return {**numbers, **changed}
 
     @property
