@@ -47,8 +47,6 @@ class Candidate(NamedTuple):
     belief: Linear | GP | GLM
     search: float = 0.0
     """The seconds for which a kernel is searched; 0 is not at all."""
-    most: int = 0
-    """The largest number of features among the generalized linear models that are tried together."""
 
 
 class Shape(NamedTuple):

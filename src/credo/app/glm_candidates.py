@@ -11,7 +11,6 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import numpy as np
 from jaxtyping import Float, Num
 from scipy.optimize import minimize_scalar
@@ -20,10 +19,11 @@ from credo.app.candidates import Candidate, Shape, shapes
 from credo.app.schema import Schema
 from credo.core.arrays import Array
 from credo.core.errors import NotConvergedWarning
+from credo.core.pytrees import changed
 from credo.infer.learning import Evidence, Learned
 from credo.infer.optimize import CONVERGED
-from credo.models.features import Affine, Features
-from credo.models.glm import GLM, Logistic, NegativeBinomialRegression, PoissonRegression, Rows, Softmax, WeightLaw
+from credo.models.features import Features
+from credo.models.glm import GLM, Logistic, NegativeBinomialRegression, PoissonRegression, Rows, Softmax
 from credo.models.glm.refine import refined
 from credo.models.linear import ARD, Isotropic
 
@@ -71,15 +71,9 @@ def class_candidates(
         prior = ARD() if relevance else Isotropic()
         return Logistic(features, prior, classes=levels) if k == 1 else Softmax(features, prior, classes=levels)
 
-    most = most_features(tried, x.shape[1])
     about = "every row has the same probabilities, whatever its inputs"
-    shares = Candidate("class shares", about, belief(Nothing(), False), most=most)
-    return [shares, *(Candidate(s.name, s.about, belief(s.features, s.relevance), most=most) for s in tried)], notes
-
-
-def most_features(tried: list[Shape], d: int) -> int:
-    """The number of features of the largest shape."""
-    return max(d if shape.features is None else shape.features.size(d) for shape in tried)
+    shares = Candidate("class shares", about, belief(Nothing(), False))
+    return [shares, *(Candidate(s.name, s.about, belief(s.features, s.relevance)) for s in tried)], notes
 
 
 def count_shapes(schema: Schema, x: Num[np.ndarray, "n d"]) -> tuple[list[Shape], list[str]]:
@@ -87,29 +81,29 @@ def count_shapes(schema: Schema, x: Num[np.ndarray, "n d"]) -> tuple[list[Shape]
     return shapes(schema, x, lambda size: _affordable(size, len(x)))
 
 
-def first_counts(tried: list[Shape], most: int) -> list[Candidate]:
+def first_counts(tried: list[Shape]) -> list[Candidate]:
     """One rate for all, and straight lines under both laws."""
     about = "counts come at one rate, whatever the inputs; they spread as Poisson's law says"
-    constant = Candidate("constant rate", about, PoissonRegression(Nothing()), most=most)
-    return [constant, _count(tried[0], False, most), _count(tried[0], True, most)]
+    constant = Candidate("constant rate", about, PoissonRegression(Nothing()))
+    return [constant, _count(tried[0], False), _count(tried[0], True)]
 
 
-def further_counts(tried: list[Shape], done: list[Scored], most: int) -> list[Candidate]:
+def further_counts(tried: list[Shape], done: list[Scored]) -> list[Candidate]:
     """The other shapes, under the law that did better on straight lines."""
     of = {each.candidate.name: each.log_evidence for each in done}
     lines = tried[0].name
     spread = of.get(lines + SPREAD, -np.inf) > of.get(lines, -np.inf)
-    return [_count(shape, spread, most) for shape in tried[1:]]
+    return [_count(shape, spread) for shape in tried[1:]]
 
 
-def last_counts(tried: list[Shape], done: list[Scored], most: int) -> list[Candidate]:
+def last_counts(tried: list[Shape], done: list[Scored]) -> list[Candidate]:
     """The best so far under the other law, unless that was tried."""
     best = max(done, key=lambda each: each.log_evidence).candidate.name
     names = {each.candidate.name for each in done}
     shape = next((s for s in tried if s.name == best.removesuffix(SPREAD)), None)
     if shape is None:
         return []
-    other = _count(shape, not best.endswith(SPREAD), most)
+    other = _count(shape, not best.endswith(SPREAD))
     return [] if other.name in names else [other]
 
 
@@ -117,55 +111,42 @@ def _affordable(weights: int, n: int) -> bool:
     return weights <= MOST_WEIGHTS and weights**2 * n <= MOST_WORK
 
 
-def _count(shape: Shape, spread: bool, most: int) -> Candidate:
+def _count(shape: Shape, spread: bool) -> Candidate:
     prior = ARD() if shape.relevance else Isotropic()
     lead = f"the logarithm of the expected count: {shape.about}"
     if not spread:
-        return Candidate(shape.name, f"{lead}; Poisson's law", PoissonRegression(shape.features, prior), most=most)
+        return Candidate(shape.name, f"{lead}; Poisson's law", PoissonRegression(shape.features, prior))
     said = f"{lead}; counts spread more than Poisson's law says (negative binomial)"
     belief = NegativeBinomialRegression(shape.features, prior)
-    return Candidate(f"{shape.name}{SPREAD}", said, belief, most=most)
+    return Candidate(f"{shape.name}{SPREAD}", said, belief)
 
 
-def learn_glm(
-    candidate: Candidate, belief: GLM, x: Any, y: Any, seed: int, exposure: np.ndarray | None = None
-) -> Learned:
-    """The belief with the scale of its prior chosen by evidence, conditioned on x and y.
-
-    Columns of zeros fill the features up to the largest number among the candidates, so that all of them run through
-    one compiled program. They change nothing: a weight that no row speaks of keeps its prior, which integrates to one.
-    """
+def learn_glm(belief: GLM, x: Any, y: Any, seed: int, exposure: np.ndarray | None = None) -> Learned:
+    """The belief with the scale of its prior chosen by evidence, conditioned on x and y."""
     options: dict[str, Any] = {} if exposure is None else {"exposure": exposure}
     ready, rows = belief.prepare(x, y, **options)
-    p = ready.features.size(np.shape(x)[1])
-    extra = max(candidate.most - p, 0)
-    wide = eqx.tree_at(lambda r: r.design, rows, np.pad(rows.design, ((0, 0), (0, extra))))
-    plain = ready._with(features=Affine(), inputs=None)
-    shared = not isinstance(ready.prior, ARD)
     status = CONVERGED
-    if shared:
-        chosen = np.full(p + extra, _one_scale(plain, wide, p + extra) if p else 1.0)
-    else:
-        first = np.concatenate([ready.prior.precision, np.ones(extra)])
-        learned = CLIMB.learn(plain._with(prior=ARD(first)), wide, (), {}, seed)
-        chosen, status = learned.belief.prior.precision, learned.status
-    found = plain._with(prior=ARD(chosen)).at_mode(wide)
-    k = found.law.center.shape[0] - extra * rows.width
-    law = WeightLaw(found.law.center[:k], found.law.root[:k, :k], None, found.law.log_evidence)
-    prior = Isotropic(chosen[0]) if shared else ARD(chosen[:p])
-    before = ready._with(prior=prior)
-    conditioned = refined(before, before.at(rows.likelihood, law), rows)
-    return Learned(conditioned, status, float(conditioned.law.log_evidence), [], {}, [])
+    if isinstance(ready.prior, ARD):
+        learned = CLIMB.learn(ready, rows, (), {}, seed)
+        ready, status = learned.belief, learned.status
+    elif ready.features.size(np.shape(x)[1]):
+        ready = changed(ready, prior=Isotropic(_one_scale(ready, rows)))
+    conditioned = refined(ready, ready.at_mode(rows), rows)
+    return Learned(conditioned, status, _log_evidence(conditioned), [], {}, [])
 
 
-def _one_scale(belief: GLM, rows: Rows, p: int) -> float:
+def _log_evidence(belief: GLM) -> float:
+    log_evidence = belief.weight_law().log_evidence
+    return float("nan") if log_evidence is None else float(log_evidence)
+
+
+def _one_scale(belief: GLM, rows: Rows) -> np.ndarray:
     """The precision, one for all weights, under which the evidence is highest."""
 
     def surprise(log_precision: float) -> float:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NotConvergedWarning)
-            given = belief._with(prior=ARD(np.full(p, np.exp(log_precision)))).at_mode(rows)
-        return -float(given.law.log_evidence)
+            return -_log_evidence(changed(belief, prior=Isotropic(np.exp(log_precision))).at_mode(rows))
 
     found = minimize_scalar(surprise, bounds=LOG_PRECISIONS, method="bounded", options={"xatol": 0.02})
-    return float(np.exp(found.x))
+    return np.exp(found.x)

@@ -244,16 +244,15 @@ def _rounds(prepared: Prepared, x: np.ndarray, y: np.ndarray, notes: list[str]) 
     if prepared.kind == "count":
         shapes, said = glm_candidates.count_shapes(prepared.schema, x)
         notes += said
-        most = glm_candidates.most_features(shapes, x.shape[1])
 
         def scored(fitted: list[Fitted], tried: list[Candidate]) -> list[glm_candidates.Scored]:
             of = {candidate.name: candidate for candidate in tried}
             return [glm_candidates.Scored(of[each.name], each.log_evidence) for each in fitted]
 
         return [
-            lambda fitted, tried: glm_candidates.first_counts(shapes, most),
-            lambda fitted, tried: glm_candidates.further_counts(shapes, scored(fitted, tried), most),
-            lambda fitted, tried: glm_candidates.last_counts(shapes, scored(fitted, tried), most) if fitted else [],
+            lambda fitted, tried: glm_candidates.first_counts(shapes),
+            lambda fitted, tried: glm_candidates.further_counts(shapes, scored(fitted, tried)),
+            lambda fitted, tried: glm_candidates.last_counts(shapes, scored(fitted, tried)) if fitted else [],
         ], len(shapes) + 4
     numbers, said = candidates(prepared.schema, x)
     notes += said
@@ -287,7 +286,7 @@ def _learn(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", NotConvergedWarning)
         if isinstance(candidate.belief, GLM):
-            learned = learn_glm(candidate, candidate.belief, x, y, seed, exposure)
+            learned = learn_glm(candidate.belief, x, y, seed, exposure)
         else:
             learned = fit(candidate.belief, x, y, report=True, seed=seed, **_options(candidate.belief))
     said = [str(w.message) for w in caught if issubclass(w.category, NotConvergedWarning)]

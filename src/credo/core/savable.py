@@ -127,8 +127,9 @@ lds          models.lds.belief                  LDS
 lds          models.lds.checks                  Varying
 lds          models.lds.kalman                  StateLaw
 lds          models.lds.gibbs                   DrawnLDS MatrixPrior
-likelihood   models.likelihoods.classes         Bernoulli Categorical Ordinal Probit
+likelihood   models.likelihoods.classes         Bernoulli Categorical Probit
 likelihood   models.likelihoods.numbers         NegativeBinomial Poisson StudentT
+likelihood   models.likelihoods.ordinal         Ordinal
 linear       models.linear.belief               Linear
 linear       models.linear.drawn                LinearDraws
 linear       models.linear.log_joint            Normals Unknowns Whitened

@@ -10,20 +10,24 @@ the weighted answers are usable, beyond that they are not. A mode that no draw h
 Yao, Vehtari, Simpson & Gelman (2018), "Yes, but did it work?".
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, PyTree
 from scipy.special import gammaincinv, gammaln, logsumexp
 
-from credo.core.arrays import Array, put
+from credo.core.arrays import Array, namespace
 from credo.core.checks import check_count
 from credo.infer.posterior import NormalApproximation, Posterior
 from credo.infer.quasi_random import normals
+from credo.infer.resampling import chosen
 from credo.infer.target import ParameterSpace, Target
+
+LogDensities = Callable[[Array], Array]
+"""log p(u) at many points."""
 
 GOOD, USABLE = 0.5, 0.7
 BLOCK = 256
@@ -51,7 +55,7 @@ class WeightedDraws(Posterior):
     @property
     def ess(self) -> Float[Array, ""]:
         """1 / Σ wᵢ²: how many independent draws of the posterior these are worth."""
-        return 1.0 / jnp.exp(2 * self.log_weights).sum()
+        return 1.0 / namespace(self.log_weights).exp(2 * self.log_weights).sum()
 
     def vectors(self, n: int, rng: np.random.Generator) -> Float[Array, "n k"]:
         """n of the draws, by their weights."""
@@ -60,28 +64,20 @@ class WeightedDraws(Posterior):
 
     def kept(self) -> Float[Array, "n k"]:
         """As many equally weighted ones, by systematic resampling."""
-        n = self.draws.shape[0]
-        levels = jnp.cumsum(jnp.exp(self.log_weights))
-        return self.draws[jnp.searchsorted(levels / levels[-1], (jnp.arange(n) + 0.5) / n)]
+        return self.draws[chosen(namespace(self.log_weights).exp(self.log_weights), np.asarray(0.5))]
 
     @property
     def mean(self) -> PyTree:
         """E[θ | data] = Σ wᵢ θᵢ, as a pytree."""
-        return _moments(self.space, self.draws, self.log_weights)[0]
+        weights = np.exp(self.log_weights)
+        return jax.tree.map(lambda v: np.tensordot(weights, v, axes=1), self.space.tree(self.draws))
 
     @property
     def std(self) -> PyTree:
         """The posterior standard deviations, as a pytree."""
-        return _moments(self.space, self.draws, self.log_weights)[1]
-
-
-@eqx.filter_jit
-def _moments(space: ParameterSpace, draws: Float[Array, "n k"], log_weights: Array) -> tuple[PyTree, PyTree]:
-    """Weighted means and standard deviations of the pytree."""
-    trees, weights = jax.vmap(space.tree)(draws), jnp.exp(log_weights)
-    mean = jax.tree.map(lambda v: jnp.tensordot(weights, v, axes=1), trees)
-    spread = jax.tree.map(lambda v, m: jnp.sqrt(jnp.tensordot(weights, jnp.square(v - m), axes=1)), trees, mean)
-    return mean, spread
+        weights = np.exp(self.log_weights)
+        spread = lambda v, m: np.sqrt(np.tensordot(weights, np.square(v - m), axes=1))  # noqa: E731
+        return jax.tree.map(spread, self.space.tree(self.draws), self.mean)
 
 
 def importance(posterior: NormalApproximation, target: Target, draws: int = 4000, seed: int = 0) -> WeightedDraws:
@@ -90,24 +86,32 @@ def importance(posterior: NormalApproximation, target: Target, draws: int = 4000
     `khat` says whether that works, `verdict` in words; `log_evidence` is the estimate that goes with it.
     """
     check_count(draws, "draws", 50)
-    u, log_weights, khat, evidence = _weigh(posterior, target, int(draws) + int(draws) % 2, seed)
+    u, log_weights, khat, evidence = _weigh(
+        posterior, partial(log_densities, target), int(draws) + int(draws) % 2, seed
+    )
     notes = [MISSES.format(khat)] if khat >= USABLE else []
     ess = 1.0 / np.exp(2 * log_weights).sum()
     if ess < min(LEAST_ESS, draws / 4):
         notes.append(f"The weights leave {ess:.0f} effective draws of {draws}: raise draws, or use NUTS().")
-    k, height = put(np.asarray(khat)), put(np.asarray(evidence))
-    return WeightedDraws(posterior.space, put(u), put(log_weights), k, height, tuple(notes))
+    return WeightedDraws(posterior.space, u, log_weights, np.asarray(khat), np.asarray(evidence), tuple(notes))
 
 
 def check_by_psis(posterior: NormalApproximation, target: Target, draws: int = 1024, seed: int = 0) -> tuple[str, ...]:
     """What importance weights say about a normal approximation, in words; nothing where it is good."""
-    u, log_weights, khat, _ = _weigh(posterior, target, draws, seed)
+    return psis_notes(posterior, partial(log_densities, target), draws, seed)
+
+
+def psis_notes(
+    posterior: NormalApproximation, density: LogDensities, draws: int = 1024, seed: int = 0
+) -> tuple[str, ...]:
+    """`check_by_psis` of a density by its values at many points."""
+    u, log_weights, khat, _ = _weigh(posterior, density, draws, seed)
     if khat >= USABLE:
         return (MISSES.format(khat),)
     weights = np.exp(log_weights)
     mean = weights @ u
     sd = np.sqrt(weights @ (u - mean) ** 2)
-    own = np.sqrt(np.asarray(jnp.diagonal(posterior.covariance)))
+    own = np.sqrt(np.square(np.asarray(posterior.root)).sum(1))
     off, ratio = np.abs(mean - np.asarray(posterior.center)) / sd, own / sd
     remedy = "Correct it with importance(posterior, target), or use NUTS()."
     names = [name or "θ" for name in posterior.space.names]
@@ -124,13 +128,13 @@ def check_by_psis(posterior: NormalApproximation, target: Target, draws: int = 1
 
 
 def _weigh(
-    posterior: NormalApproximation, target: Target, n: int, seed: int
+    posterior: NormalApproximation, density: LogDensities, n: int, seed: int
 ) -> tuple[Float[np.ndarray, "n k"], Float[np.ndarray, " n"], float, float]:
     """Draws around the approximation, their log weights, k̂ and the log evidence."""
     root = np.asarray(posterior.root)
     z, log_q = students(n, len(root), [seed, n])
     u = np.asarray(posterior.center) + z @ root.T
-    return u, *pareto_smooth(log_densities(target, u) - log_q + np.log(np.diagonal(root)).sum())
+    return u, *pareto_smooth(density(u) - log_q + np.log(np.diagonal(root)).sum())
 
 
 def students(n: int, k: int, seed: int | Sequence[int]) -> tuple[Float[np.ndarray, "n k"], Float[np.ndarray, " n"]]:
@@ -143,7 +147,7 @@ def students(n: int, k: int, seed: int | Sequence[int]) -> tuple[Float[np.ndarra
     return z, constant - 0.5 * (degrees + k) * np.log1p((z**2).sum(1) / degrees)
 
 
-def pareto_smooth(log_ratios: Float[np.ndarray, " n"]) -> tuple[Float[np.ndarray, " n"], float, float]:
+def pareto_smooth(log_ratios: Float[Array, " n"]) -> tuple[Float[np.ndarray, " n"], float, float]:
     """Normalized log weights smoothed by PSIS, k̂, and the log of the mean ratio.
 
     A ratio that is not finite has no weight; ratios that are all equal up to rounding have no tail, k̂ = 0.
@@ -205,21 +209,21 @@ def pareto_fit(excess: Float[np.ndarray, " m"]) -> tuple[float, float]:
     return float((m * shape + 5.0) / (m + 10.0)), float(-shape / rate)
 
 
-def log_densities(target: Target, u: Float[np.ndarray, "n k"]) -> Float[np.ndarray, " n"]:
+def log_densities(target: Target, u: Float[Array, "n k"]) -> Float[np.ndarray, " n"]:
     """log p(u) at many points."""
     return _in_blocks(target, u, slope=False)[0]
 
 
-def scores(target: Target, u: Float[np.ndarray, "n k"]) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, "n k"]]:
+def scores(target: Target, u: Float[Array, "n k"]) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, "n k"]]:
     """log p(u) and its gradient at many points."""
     values, gradients = _in_blocks(target, u, slope=True)
     return values, gradients
 
 
-def _in_blocks(target: Target, u: Float[np.ndarray, "n k"], slope: bool) -> list[np.ndarray]:
+def _in_blocks(target: Target, u: Float[Array, "n k"], slope: bool) -> list[np.ndarray]:
     """Blocks of one size, the last filled up with copies of a point."""
     filled = np.concatenate([u, np.repeat(u[-1:], -len(u) % BLOCK, axis=0)])
-    parts = [_block(target, put(filled[i : i + BLOCK]), slope) for i in range(0, len(u), BLOCK)]
+    parts = [_block(target, filled[i : i + BLOCK], slope) for i in range(0, len(u), BLOCK)]
     return [np.concatenate([np.asarray(v) for v in each])[: len(u)] for each in zip(*parts, strict=True)]
 
 

@@ -14,9 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import ArrayLike, Float
 
-from credo.core.arrays import Array, put
+from credo.core.arrays import Array, host
 from credo.core.errors import DataError, NotConverged
-from credo.core.linalg import factorize, log_determinant, solve_lower, solve_upper
+from credo.core.linalg import factorize, inverse, log_determinant, solve_lower, solve_upper
+from credo.core.special import LOG_2PI
 from credo.infer.importance_sampling import check_by_psis
 from credo.infer.method import Approximation
 from credo.infer.optimize import CONVERGED, Optimum, maximize
@@ -55,59 +56,57 @@ class Laplace(Approximation):
             raise DataError(f"curvature must be {known}, found {self.curvature!r}")
         start = target.check()
         found = climb(target, start, self.max_steps, 1e-5)
-        reached, stride, converged = newton(target, jnp.asarray(found.vector), self.tolerance)
+        reached, stride, converged = newton(target, found.vector, self.tolerance)
         mode, notes = np.asarray(reached), []
-        if not bool(converged):
+        if not converged:
             notes.append(
                 f"The mode was not reached (a Newton step would be {float(stride):.2g} standard deviations"
                 f"{'' if found.status == CONVERGED else ', and the climb ran out of steps'}); raise max_steps."
             )
         precision = self._precision(target, mode)
-        notes += _far(target, mode - start, np.asarray(jnp.diagonal(precision)))
+        notes += _far(target, mode - start, np.diagonal(precision))
         # In units in which its diagonal is one: what is flat must not depend on units.
-        unit = jnp.sqrt(jnp.maximum(jnp.abs(jnp.diagonal(precision)), 1e-12))
-        values, vectors = jnp.linalg.eigh(precision / jnp.outer(unit, unit))
+        unit = np.sqrt(np.maximum(np.abs(np.diagonal(precision)), 1e-12))
+        values, vectors = np.linalg.eigh(precision / np.outer(unit, unit))
         smallest = float(values[0])
         if not smallest > EIGENVALUE_FLOOR:
-            names, direction = target.space.names, np.asarray(vectors[:, 0])
+            names, direction = target.space.names, vectors[:, 0]
             which = ", ".join(names[i] for i in np.argsort(-np.abs(direction))[:3] if abs(direction[i]) > 0.1)
             notes.append(
                 f"The curvature is not positive definite (smallest eigenvalue {smallest:.3g}, mostly {which}): the "
                 "data and the prior do not determine it. Give a tighter prior, or use NUTS()."
             )
-            precision = jnp.outer(unit, unit) * ((vectors * jnp.maximum(values, 1e-6)) @ vectors.T)
-        u = jnp.asarray(mode)
-        root, evidence, ok = normal_at(value_and_grad(target, u)[0], precision)
-        if not bool(ok):
+            precision = np.outer(unit, unit) * ((vectors * np.maximum(values, 1e-6)) @ vectors.T)
+        root, evidence, ok = normal_at(host(value_and_grad(target, mode)[0]), precision)
+        if not ok:
             raise NotConverged("the curvature at the mode cannot be factorized; use NUTS(), or a tighter prior")
-        law = NormalApproximation(target.space, u, root, evidence, tuple(notes))
+        law = NormalApproximation(target.space, mode, root, evidence, tuple(notes))
         return law if notes else dataclasses.replace(law, notes=check_by_psis(law, target, seed=seed))
 
-    def _precision(self, target: Target, mode: np.ndarray) -> Float[Array, "k k"]:
-        u = jnp.asarray(mode)
+    def _precision(self, target: Target, mode: np.ndarray) -> Float[np.ndarray, "k k"]:
         if self.curvature == "gauss-newton":
             if target.outputs is None:
                 raise DataError(
                     "curvature='gauss-newton' needs a target that says what it predicts (outputs=); use 'exact'"
                 )
-            return _gauss_newton(target, u)
-        exact = hessian(target, u)
+            return np.asarray(_gauss_newton(target, mode))
+        exact = np.asarray(hessian(target, mode))
         if self.curvature == "exact":
             return exact
-        diagonal = jnp.diagonal(exact)
+        diagonal = np.diagonal(exact)
         if self.curvature == "diagonal":
-            return jnp.diag(diagonal)
-        values, vectors = jnp.linalg.eigh(exact)
-        sharp = vectors[:, -self.rank :] * jnp.sqrt(jnp.maximum(values[-self.rank :], 0.0))
+            return np.diag(diagonal)
+        values, vectors = np.linalg.eigh(exact)
+        sharp = vectors[:, -self.rank :] * np.sqrt(np.maximum(values[-self.rank :], 0.0))
         low = sharp @ sharp.T
-        return low + jnp.diag(diagonal - jnp.diagonal(low))
+        return low + np.diag(diagonal - np.diagonal(low))
 
 
 def climb(target: Target, start: np.ndarray, max_steps: int, tolerance: float) -> Optimum:
     """The highest point of the log density that L-BFGS reaches from the start."""
 
     def objective(u: np.ndarray) -> tuple[float, np.ndarray]:
-        value, gradient = value_and_grad(target, put(u))
+        value, gradient = value_and_grad(target, u)
         return float(value), np.asarray(gradient)
 
     free = np.full(start.shape, np.inf)
@@ -153,10 +152,10 @@ def _gauss_newton(target: Target, u: Float[Array, " k"]) -> Float[Array, "k k"]:
 
 
 @eqx.filter_jit
-def newton(target: Target, u: Float[Array, " k"], tolerance: ArrayLike, most: int = 30) -> tuple[Array, Array, Array]:
+def newton(target: Target, u: Float[Array, " k"], tolerance: ArrayLike, most: int = 30) -> tuple[jax.Array, ...]:
     """Newton steps, halved until they gain; the last step in standard deviations, and whether it was short."""
 
-    def step(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+    def step(state: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
         u, _, count = state
         gradient, h = jax.grad(target)(u), -jax.hessian(target)(u)
         factor = factorize(0.5 * (h + h.T))
@@ -170,23 +169,20 @@ def newton(target: Target, u: Float[Array, " k"], tolerance: ArrayLike, most: in
         gains = factor.ok & (values[best] > here)
         return jnp.where(gains, u + lengths[best] * direction, u), jnp.where(gains, stride, -stride), count + 1
 
-    first = (u, jnp.asarray(jnp.inf), jnp.asarray(0))
+    first = (jnp.asarray(u), jnp.asarray(jnp.inf), jnp.asarray(0))
     u, stride, _ = jax.lax.while_loop(lambda state: (state[1] > tolerance) & (state[2] < most), step, first)
     stride = jnp.abs(stride)
     # Where no step gains any more, rounding is all that is left of it.
     return u, stride, stride < jnp.maximum(tolerance, 1e-3)
 
 
-@eqx.filter_jit
 def normal_at(value: Float[Array, ""], precision: Float[Array, "k k"]) -> tuple[Array, Array, Array]:
     """The root of the covariance H⁻¹, log p(û) + k/2 log 2π - ½ log|H|, and whether H could be factorized."""
-    k = precision.shape[0]
     factor = factorize(precision)
-    half = solve_lower(factor.root, jnp.eye(k))
-    covariance = factorize(half.T @ half)
+    covariance = factorize(inverse(factor.root))
     return covariance.root, value + occam(factor.root), factor.ok & covariance.ok
 
 
 def occam(root: Float[Array, "k k"]) -> Float[Array, ""]:
     """k/2 log 2π - ½ log|H| from the Cholesky factor of H: the log volume of the normal law, without its height."""
-    return 0.5 * root.shape[0] * jnp.log(2 * jnp.pi) - 0.5 * log_determinant(root)
+    return 0.5 * (len(root) * LOG_2PI - log_determinant(root))

@@ -22,7 +22,7 @@ from jaxtyping import Float, PyTree
 from credo.core.arrays import Array, host
 from credo.core.errors import DataError
 from credo.core.linalg import log_determinant, solve_lower
-from credo.infer.normal_families import Family, Standardization, law_of
+from credo.infer.normal_families import Family, Standardization
 from credo.infer.rows import Columns, RowDensity, RowSource
 from credo.infer.target import Target
 
@@ -93,7 +93,7 @@ def climb_by_rows(
     now: Array = free
     momentum = host(optax.scale_by_adam(b2=0.99).init(free))
     step, notes = FIRST_STEP, []
-    width = law_of(family, frame, free)[1].shape[1]
+    width = family.law(frame, free)[1].shape[1]
     earlier, noise_earlier, seen = -np.inf, 0.0, 0
     while True:
         anchor = _anchor(rows, family, frame, now)
@@ -125,7 +125,7 @@ def climb_by_rows(
 
 def _anchor(rows: Minibatches, family: Family, frame: Standardization, free: Array) -> Anchor:
     """One pass over all rows."""
-    u = law_of(family, frame, free)[0]
+    u = family.law(frame, free)[0]
     value, slope, n = 0.0, np.zeros(u.shape), rows.source.n
     for first in range(0, n, rows.batch):
         index = np.arange(first, min(first + rows.batch, n))

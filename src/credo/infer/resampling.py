@@ -1,10 +1,10 @@
 """Which particles go on: n of the numbers 0 … n - 1, each i on average n wᵢ times. Douc & Cappé (2005)."""
 
-import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
 
-from credo.core.arrays import Array
+from credo.core.arrays import Array, namespace
 
 
 def systematic(key: PRNGKeyArray, weights: Float[Array, " n"]) -> Int[Array, " n"]:
@@ -26,11 +26,12 @@ def multinomial(key: PRNGKeyArray, weights: Float[Array, " n"]) -> Int[Array, " 
 def chosen(weights: Float[Array, " n"], within: Float[Array, "*n"]) -> Int[Array, " n"]:
     """At points of n equal parts, as far within each as the uniform numbers say; one for all is systematic."""
     n = weights.shape[0]
-    return _at(weights, (jnp.arange(n) + within) / n)
+    return _at(weights, (np.arange(n) + within) / n)
 
 
 def _at(weights: Float[Array, " n"], points: Float[Array, " n"]) -> Int[Array, " n"]:
-    return jnp.minimum(jnp.searchsorted(jnp.cumsum(weights), points), weights.shape[0] - 1)
+    xp = namespace(weights, points)
+    return xp.minimum(xp.searchsorted(weights.cumsum(), points), weights.shape[0] - 1)
 
 
 SCHEMES = {"systematic": systematic, "stratified": stratified, "multinomial": multinomial}

@@ -16,11 +16,10 @@ import dataclasses
 from collections.abc import Callable
 from functools import partial
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from credo.core.arrays import Array, put
+from credo.core.arrays import Array
 from credo.core.checks import check_count
 from credo.core.errors import DataError, NotConverged
 from credo.core.linalg import cholesky, solve_lower
@@ -31,9 +30,7 @@ from credo.infer.normal_families import (
     Family,
     Standardization,
     check_family,
-    elbo_gradient,
     factor_analysis,
-    law_of,
     standardizations,
 )
 from credo.infer.optimize import maximize
@@ -114,8 +111,7 @@ class Variational(Approximation, RowApproximation):
         family = self._family(part.space.size)
         frame, free = self._begin(part, family, standardizations(part, part.check(), self.max_steps), seed)
         free, elbo, notes = climb_by_rows(rows, family, frame, free, self.passes, rng)
-        center, matrix, _ = law_of(family, frame, put(free))
-        return NormalApproximation(part.space, center, family.root(matrix), put(np.asarray(elbo)), tuple(notes))
+        return _approximation(part.space, family, frame, free, elbo, notes)
 
     # -- reverse --------------------------------------------------------------------------------------------
 
@@ -143,8 +139,7 @@ class Variational(Approximation, RowApproximation):
                 notes.append(self._trouble(target.space.names[i] or "θ", move, at_edge == EDGES))
                 break
             n *= 2
-        center, matrix, _ = law_of(family, frame, put(free))
-        return NormalApproximation(target.space, center, family.root(matrix), put(np.asarray(elbo)), tuple(notes))
+        return _approximation(target.space, family, frame, free, elbo, notes)
 
     def _trouble(self, name: str, move: float, endless: bool) -> str:
         if endless:
@@ -192,7 +187,7 @@ class Variational(Approximation, RowApproximation):
         """Moments by importance weights, from Student's t around the current law: its tails must be the wider ones."""
         k = target.space.size
         frame, _ = self._begin(target, Family("fullrank"), guesses, seed)
-        center, root = np.asarray(frame.center), np.asarray(frame.root)
+        center, root = frame.center, frame.root
         n, notes = max(self._first(Family("fullrank"), k), 1024), []
         for attempt in range(ROUNDS):
             z, log_q = students(n, k, [seed, attempt])
@@ -204,7 +199,7 @@ class Variational(Approximation, RowApproximation):
             covariance = (weights[:, None] * (u - mean)).T @ (u - mean)
             trust = ess / (ess + 5 * k)  # few effective draws know little of a covariance
             new = center + trust * (mean - center)
-            root_new = np.asarray(cholesky(put((1 - trust) * root @ root.T + trust * covariance), "the covariance"))
+            root_new = cholesky((1 - trust) * root @ root.T + trust * covariance, "the covariance")
             move = _distance(root, new - center, root_new)
             center, root = new, root_new
             if move < max(float(self.tolerance), 3.0 / np.sqrt(ess)):
@@ -215,17 +210,16 @@ class Variational(Approximation, RowApproximation):
             notes.append(
                 f"The moments still moved by {move:.2g} standard deviations after {ROUNDS} rounds: use NUTS()."
             )
-        log_evidence = put(np.asarray(evidence))
-        return NormalApproximation(target.space, put(center), self._project(root), log_evidence, tuple(notes))
+        return NormalApproximation(target.space, center, self._project(root), np.asarray(evidence), tuple(notes))
 
-    def _project(self, root: Float[np.ndarray, "k k"]) -> Float[Array, "k k"]:
+    def _project(self, root: Float[Array, "k k"]) -> Float[Array, "k k"]:
         """The factor of the covariance in the family that is nearest by the forward divergence."""
         if self.family == "fullrank":
-            return put(root)
+            return root
         covariance = root @ root.T
         if self.family == "meanfield":
-            return put(np.diag(np.sqrt(np.diagonal(covariance))))
-        return cholesky(factor_analysis(put(covariance), min(int(self.rank), len(root))), "the fitted covariance")
+            return np.diag(np.sqrt(np.diagonal(covariance)))
+        return cholesky(factor_analysis(covariance, min(int(self.rank), len(root))), "the fitted covariance")
 
     def _check(self) -> None:
         check_family(self.family, self.rank)
@@ -238,20 +232,26 @@ class Variational(Approximation, RowApproximation):
 
 
 def _elbo(
-    target: Target, family: Family, frame: Standardization, z: Float[np.ndarray, "n q"], free: Float[np.ndarray, " p"]
-) -> tuple[float, Float[np.ndarray, " p"]]:
+    target: Target, family: Family, frame: Standardization, z: Float[np.ndarray, "n q"], free: Float[Array, " p"]
+) -> tuple[float, Float[Array, " p"]]:
     """The ELBO over a fixed set of draws, and its gradient by a family's free numbers."""
-    center, matrix, entropy = (np.asarray(v) for v in law_of(family, frame, put(free)))
+    center, matrix, entropy = family.law(frame, free)
     with np.errstate(over="ignore", invalid="ignore"):
         values, slopes = scores(target, center + z @ matrix.T)
     if not (np.all(np.isfinite(values)) and np.all(np.isfinite(slopes))):
         return -np.inf, np.zeros_like(free)
-    slope = elbo_gradient(family, frame, put(free), put(slopes.mean(0)), put(slopes.T @ z / len(z)))
-    return float(values.mean() + entropy), np.asarray(slope)
+    return float(values.mean() + entropy), family.elbo_gradient(frame, free, slopes.mean(0), slopes.T @ z / len(z))
 
 
-def _distance(root: np.ndarray, shift: np.ndarray, other: np.ndarray) -> float:
+def _approximation(
+    space: ParameterSpace, family: Family, frame: Standardization, free: np.ndarray, elbo: float, notes: list[str]
+) -> NormalApproximation:
+    center, matrix, _ = family.law(frame, free)
+    return NormalApproximation(space, center, family.root(matrix), np.asarray(elbo), tuple(notes))
+
+
+def _distance(root: Array, shift: Array, other: Array) -> float:
     """How far a law moved: the largest change of a mean in standard deviations, or of a log deviation."""
-    by_mean = np.abs(np.asarray(solve_lower(jnp.asarray(root), jnp.asarray(shift)))).max()
+    by_mean = np.abs(solve_lower(root, shift)).max()
     deviations = [np.sqrt((r**2).sum(1)) for r in (root, other)]
     return float(max(by_mean, np.abs(np.log(deviations[1] / deviations[0])).max()))

@@ -404,11 +404,20 @@ def test_jit_equals_eager(after):
     np.testing.assert_allclose(evidence, after["Logistic"].law.log_evidence, rtol=1e-8)
 
 
-def test_more_rows_compile_nothing_new(monkeypatch):
-    Logistic().condition(X[:100], BINARY[:100])
-    monkeypatch.setattr(likelihoods.Bernoulli, "started", None)  # only looked at while the start is traced
-    more = Logistic().condition(X[:110], BINARY[:110])
-    assert np.all(np.isfinite(more.law.center))
+@pytest.mark.parametrize("name", [*MODELS, "Separable"])
+def test_nothing_is_compiled(name):
+    model, y = MODELS.get(name, (Logistic, (ETA > 0).astype(int)))
+    compiled = []
+    jax.monitoring.register_event_duration_secs_listener(lambda event, *_, **__: compiled.append(event))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NotConvergedWarning)
+            belief = credo.fit(model(), X[:101], y[:101])
+            p = belief.predict(X[:7])
+            np.asarray(p.mean), np.asarray(p.epistemic), belief.coefficients().mean
+    finally:
+        jax.monitoring.clear_event_listeners()
+    assert not [event for event in compiled if "compile" in event]
 
 
 def test_names_and_classes():
@@ -461,8 +470,8 @@ def test_the_intercept_has_a_prior_of_its_own():
 # -- large tables ------------------------------------------------------------------------------------------------
 
 
-def large(model, monkeypatch, n=6000):
-    """A belief and rows that are climbed through 750 and through 128 of them, in four blocks at least."""
+def large(model, monkeypatch, n=6144):
+    """A belief and rows that are climbed through 768 and through 128 of them, in four blocks at least."""
     rng = np.random.default_rng(8)
     x = rng.normal(size=(n, 3))
     eta = 0.2 + x @ [0.5, -0.3, 0.1]

@@ -85,7 +85,7 @@ def test_held_out_wines():
     scaler = StandardScaler().fit(parts[0])
     train, test = scaler.transform(parts[0]), scaler.transform(parts[1])
     learned = credo.fit(credo.Softmax(), train, parts[2])
-    model = learned._with(law=None, found=None)
+    model = learned.unconditioned()
     plain = model.at_mode(model.statistics(train, parts[2]))
     losses = [log_loss(parts[3], np.asarray(belief.predict(test).probs)) for belief in (plain, learned)]
     assert losses[0] > 0.3

@@ -10,11 +10,10 @@ from scipy import special, stats
 
 from credo.core import params
 from credo.errors import DataError
-from credo.models.glm.newton import row_terms
 from credo.models.likelihoods import (
     Bernoulli,
     Categorical,
-    ClosedForm,
+    Likelihood,
     NegativeBinomial,
     Ordinal,
     Poisson,
@@ -22,7 +21,7 @@ from credo.models.likelihoods import (
     StudentT,
     find_classes,
 )
-from credo.models.likelihoods.numbers import _bend, _slope, _twist
+from credo.models.likelihoods.numbers import rising_slopes
 
 ETA = np.array([-35.0, -8.0, -1.3, 0.0, 0.4, 2.5, 9.0])
 CUTS = np.array([-1.0, 0.5, 2.0])
@@ -44,12 +43,9 @@ def log_prob(likelihood, eta, y):
 
 @eqx.filter_jit
 def slopes(likelihood, eta, y):
-    if isinstance(likelihood, ClosedForm):
-        return likelihood.terms(eta, y)[1:]
-    eta = eta if likelihood.vector else eta[:, None]
-    psi = params.to_vector(likelihood, params.layout(likelihood)) if params.layout(likelihood) else jnp.zeros(0)
-    _, gradient, curvature = row_terms(likelihood, psi, eta, y, jnp.ones(len(y)))
-    s = len(psi)
+    """The gradient and the curvature by η."""
+    s, eta = likelihood.size, eta if likelihood.vector else eta[:, None]
+    _, gradient, curvature = likelihood.terms(jnp.concatenate([jnp.tile(likelihood.psi, (len(y), 1)), eta], 1), y)
     return (gradient[:, s:], curvature[:, s:, s:]) if likelihood.vector else (gradient[:, s], curvature[:, s, s])
 
 
@@ -129,24 +125,91 @@ def test_ordinal_probabilities_sum_to_one():
     np.testing.assert_allclose(p[:, 1], [ordinal_mass(e, 1) for e in ETA], rtol=1e-8, atol=1e-17)
 
 
-@pytest.mark.parametrize("likelihood", [Bernoulli((0, 1)), Probit((0, 1)), Poisson()])
-def test_derivatives_are_written_out(likelihood):
-    y, eta = np.array([0.0, 1.0, 1.0, 0.0, 1.0, 0.0, 1.0]), ETA / 3
-    by_hand = (*likelihood.terms(eta, y), likelihood.curvature_slope(eta, y))
+CLOSED = [
+    (Bernoulli((0, 1)), [0, 1]),
+    (Probit((0, 1)), [0, 1]),
+    (Categorical((0, 1, 2, 3)), [0, 1, 2, 3]),
+    (Ordinal((0, 1, 2, 3), CUTS), [0, 1, 2, 3]),
+    (Poisson(), [0, 1, 7]),
+    (NegativeBinomial(0.7), [0, 1, 7, 200]),
+    (StudentT(4.0, 0.6, 3.0), [-1.0, 2.0]),
+]
+
+
+@pytest.mark.parametrize(("likelihood", "outcomes"), CLOSED, ids=lambda v: type(v).__name__)
+def test_derivatives_are_those_of_automatic_differentiation(likelihood, outcomes):
+    rng, n = np.random.default_rng(1), 60
+    s = likelihood.size
+    psi = likelihood.psi + 0.3 * rng.normal(size=(n, s))
+    z = np.concatenate([psi, 2 * rng.normal(size=(n, likelihood.width))], axis=1)
+    y = rng.choice(outcomes, size=n).astype(float)
+    spread = rng.normal(size=(n, z.shape[1], z.shape[1]))
+    spread = spread + spread.swapaxes(1, 2)
+
+    def terms(own, z, y, spread):
+        return *own.terms(z, y), own.curvature_slope(z, y, spread)
+
+    by_hand = terms(likelihood, z, y, spread)
+    assert all(isinstance(found, np.ndarray) for found in by_hand)
+    automatic = (*Likelihood.terms(likelihood, z, y), Likelihood.curvature_slope(likelihood, z, y, spread))
+    traced = eqx.filter_jit(terms)(likelihood, z, y, spread)
+    for found, want, other in zip(by_hand, automatic, traced, strict=True):
+        np.testing.assert_allclose(found, want, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(found, other, rtol=1e-9, atol=1e-9)
+    if not s:
+        return
+    own = (*likelihood.own_terms(psi), likelihood.own_curvature_slope(psi, spread[:, :s, :s]))
+    want = (*Likelihood.own_terms(likelihood, psi), Likelihood.own_curvature_slope(likelihood, psi, spread[:, :s, :s]))
+    for found, other in zip(own, want, strict=True):
+        np.testing.assert_allclose(found, other, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("likelihood", "outcomes"), CLOSED, ids=lambda v: type(v).__name__)
+def test_three_derivatives_by_one_predictor(likelihood, outcomes):
+    if likelihood.vector:
+        return
+    y = np.resize(np.asarray(outcomes, float), 7)
+    found = likelihood.eta_derivatives(ETA / 3, y)
     function = likelihood.log_prob
-    for order, found in enumerate(by_hand):
-        want = jax.vmap(function)(jnp.asarray(eta), jnp.asarray(y))
-        np.testing.assert_allclose(found, want if order < 2 else -want, rtol=1e-9, atol=1e-16)
+    for derivative in found:
+        np.testing.assert_allclose(derivative, jax.vmap(function)(ETA / 3, y), rtol=1e-9, atol=1e-12)
         function = jax.grad(function)
-    for found, want in zip(likelihood.terms(jnp.asarray(ETA), jnp.asarray(y)), likelihood.terms(ETA, y), strict=True):
-        np.testing.assert_allclose(found, want, rtol=1e-10, atol=1e-25)
+
+
+def test_a_likelihood_of_ones_own_is_differentiated():
+    class Laplacian(Likelihood):
+        """log p = -log cosh(y - η) and a scale that is believed in."""
+
+        scale: jax.Array = params.positive(1.5)
+
+        def log_prob(self, eta, y):
+            return -jnp.log(jnp.cosh((y - eta) / self.scale)) - jnp.log(self.scale)
+
+        def mean(self, eta):
+            return eta
+
+        def encode(self, y):
+            return np.asarray(y, float)
+
+        def log_prior(self):
+            return -self.scale
+
+    own, eta = Laplacian(), np.array([0.3, -1.0])
+    _, first, second, third = own.eta_derivatives(eta, np.array([0.5, 2.0]))
+    t = np.tanh((np.array([0.5, 2.0]) - eta) / 1.5)
+    np.testing.assert_allclose(first, t / 1.5, rtol=1e-10)
+    np.testing.assert_allclose(second, -(1 - t**2) / 1.5**2, rtol=1e-10)
+    np.testing.assert_allclose(third, -2 * t * (1 - t**2) / 1.5**3, rtol=1e-10)
+    psi = np.log([1.5])
+    np.testing.assert_allclose(own.own_terms(psi)[0], psi[0] - 1.5)
+    np.testing.assert_allclose(own.own_terms(psi)[1], 1 - np.exp(psi))
 
 
 def test_derivatives_of_the_rising_factorial_are_polygammas():
     a, y = np.meshgrid([0.05, 0.7, 3.0, 40.0], [0.0, 1.0, 6.0, 200.0])
-    for order, function in enumerate((_slope, _bend, _twist)):
+    for order, found in enumerate(rising_slopes(a, y)):
         want = special.polygamma(order, a + y) - special.polygamma(order, a)
-        np.testing.assert_allclose(function(jnp.asarray(a), jnp.asarray(y)), want, rtol=1e-9, atol=1e-14)
+        np.testing.assert_allclose(found, want, rtol=1e-9, atol=1e-14)
 
 
 def test_labels_by_name():

@@ -4,7 +4,6 @@ import numpy as np
 
 from credo.core.checks import check_table
 from credo.models.glm import GLM
-from credo.models.glm.newton import size_of
 from credo.models.linear.statistics import design
 
 DRAWS = 1000
@@ -18,7 +17,7 @@ def responses(belief: GLM, x: np.ndarray, exposure: float = 1.0) -> np.ndarray:
     law, likelihood = belief.law, belief.likelihood
     assert law is not None and law.root is not None
     z = np.random.default_rng(0).normal(size=(DRAWS // 2, law.center.shape[0])) @ np.asarray(law.root).T
-    u = (np.asarray(law.center) + np.concatenate([z, -z]))[:, size_of(likelihood) :]
+    u = (np.asarray(law.center) + np.concatenate([z, -z]))[:, likelihood.size :]
     phi = np.asarray(design(belief.features, check_table(x, "X"), belief.intercept is not None))
     weights = u.reshape(DRAWS, phi.shape[1], likelihood.width)
     eta = np.einsum("mq,sqc->smc", phi, weights)

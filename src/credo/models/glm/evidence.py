@@ -1,16 +1,19 @@
-"""Laplace's approximation of a generalized linear model's evidence, and its gradient in the hyperparameters θ.
+"""Laplace's approximation of a generalized linear model's evidence, and the precision of the weights that it favours.
 
-    log Z = log p(y, û | θ) + k/2 log 2π - ½ log|H|
+    log Z = log p(y, û | α) + k/2 log 2π - ½ log|H|
 
-With t = ∂log|H|/∂u at the mode û and û' = H⁻¹ ∂∇log p(û | θ)/∂θ,
+With Σ = H⁻¹, t = ∂log|H|/∂u at the mode û, and δ = -½Σt, how far the posterior's mean is from its mode,
 
-    ∂log Z/∂θ = ∂log p(û | θ)/∂θ - ½ tr(H⁻¹ ∂Λ/∂θ) - ½ tᵀû'
+    ∂log Z/∂log αⱼ = ½ [nⱼ - αⱼ Σᵢ (Σᵢᵢ + ŵᵢ² + 2δᵢŵᵢ)]
 
-where Λ is the curvature of the prior: one more pass over the rows for t, and none for each hyperparameter.
-MacKay (1992); Rasmussen & Williams (2006), §5.5.1.
+over the nⱼ weights i that share αⱼ: two passes over the rows. It vanishes where αⱼ = γⱼ/Σᵢ(ŵᵢ² + 2δᵢŵᵢ), with γⱼ the
+number of weights that the data determine: MacKay's fixed point, for which the log likelihood may stand as a parabola
+around the current u. Newton steps of u between, it needs a pass for each, and the gradient polishes what it finds.
+MacKay (1992), "The evidence framework applied to classification networks"; Rasmussen & Williams (2006), §5.5.1.
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -21,11 +24,13 @@ import numpy as np
 from jaxtyping import Float
 
 from credo.core import params
-from credo.core.arrays import Array, put, put_all
+from credo.core.arrays import Array, host, namespace
 from credo.core.device import blas_threads
-from credo.core.linalg import factorize, solve
-from credo.core.padding import bucket, pad_rows
-from credo.infer.laplace import normal_at, occam
+from credo.core.linalg import factorize, inverse, solve, solve_lower
+from credo.core.special import LOG_2PI
+from credo.infer.laplace import occam
+from credo.infer.learning import Evidence, Learned
+from credo.infer.priors import Priors
 from credo.models.glm.newton import (
     TOLERANCE,
     GaussianPrior,
@@ -33,26 +38,32 @@ from credo.models.glm.newton import (
     ascend,
     climb,
     height,
-    log_prob_of_row,
-    prior_terms,
-    size_of,
-    split,
+    log_det_gradient,
+    pilot_size,
     start,
 )
-from credo.models.likelihoods import ClosedForm, Likelihood
+from credo.models.likelihoods.base import Terms
 
 if TYPE_CHECKING:
     from credo.models.glm.belief import GLM
 
+ROUNDS, INNER = 8, 20
+"""Of MacKay's fixed point between passes over the rows, and under one parabola, the most."""
+NEAR, STILL = 0.3, 1e-4
+"""δ is worth a pass once log α moves less than the first; less than the second is a fixed point."""
 
-@eqx.filter_jit
+
 def evidence(prior: GaussianPrior, rows: Rows, intercept: bool) -> Float[Array, ""]:
     """Laplace's evidence with its exact gradient: a Newton step of length zero carries how û depends on the prior."""
-    held = jax.tree.map(lambda v: jax.lax.stop_gradient(v) if eqx.is_inexact_array(v) else v, (prior, rows))
+    if namespace(prior, rows) is np:
+        top = climb(prior, rows, intercept)
+        factor = factorize(top.precision)
+        return np.where(factor.ok, top.value + occam(factor.root), -np.inf)
+    held = jax.tree.map(jax.lax.stop_gradient, (prior, rows))
     found = ascend(partial(height, *held), start(rows, intercept, held[0].mean), TOLERANCE)
-    u = jax.lax.stop_gradient(found.u)
-    factor = factorize(jax.lax.stop_gradient(found.precision))
-    slope = prior_terms(prior, rows.likelihood, u)[1]
+    u, precision = jax.lax.stop_gradient((found.u, found.precision))
+    factor = factorize(precision)
+    slope = prior.terms(rows.likelihood, u)[1]
     moved = solve(jax.lax.stop_gradient(factor.root), slope - jax.lax.stop_gradient(slope))
     value, _, precision = height(prior, rows, u + moved)
     at_mode = factorize(precision)
@@ -60,122 +71,134 @@ def evidence(prior: GaussianPrior, rows: Rows, intercept: bool) -> Float[Array, 
 
 
 class LaplaceObjective:
-    """log Z(θ) + log p(θ) of the unconstrained hyperparameters, with its gradient; each climb starts from the last."""
+    """log Z + log p(α) of log α, with its gradient; each climb of u starts from the last."""
 
-    def __init__(self, belief: "GLM", slots: params.Layout, rows: Rows, priors: Mapping[str, object]):
-        few = rows.cut(slice(1))
-        self._about = (belief, slots, few, dict(priors))
-        self._rows, self._table = rows, rows.on_host()
-        self._mode: np.ndarray | None = None
+    def __init__(self, belief: "GLM", slots: params.Layout, rows: Rows, priors: Priors):
+        self._about = (belief, slots, dict(priors))
+        self._rows, self._intercept = rows, belief.intercept is not None
+        q, c = rows.design.shape[1], rows.width
+        self._rest = belief.without(q, rows.likelihood)
+        """The prior of all but the weights."""
+        self._first, p = rows.likelihood.size + self._intercept * c, q - self._intercept
+        self._group = np.repeat(np.zeros(p, int) if slots[0].stop == 1 else np.arange(p), c)
+        """Which α each weight has; weights begin at `first` in u."""
+        self._start: Array | None = None
+        """Where climbs begin: always the same for a likelihood with numbers of its own, which may have other modes."""
+        self._best, self.mode = -np.inf, np.zeros(0)
+        """The highest value so far, û there, and the terms of all but the weights' prior."""
+        self._there: Terms | None = None
 
-    def value_and_grad(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
+    def value_and_grad(self, vector: Array) -> tuple[float, Array]:
         """The objective and its gradient."""
         with blas_threads(self._rows.design.shape[1]):  # a second thread would wait at every block of rows
-            return self._value_and_grad(vector)
+            start = self._mode_for(vector) if self._start is None else self._start
+            top = ascend(lambda u: self._joint(vector, u, height(self._rest, self._rows, u)), start, TOLERANCE)
+            self._start = self._start if self._rows.likelihood.size else top.u
+            factor = factorize(top.precision)
+            value = float(top.value + occam(factor.root))
+            if not (factor.ok and np.isfinite(value)):
+                return -np.inf, np.zeros_like(vector)
+            covariance = inverse(factor.root)
+            bend = log_det_gradient(self._rest, self._rows, top.u, covariance)
+        counts, squares, spread = self._sums(top.u, covariance, bend)
+        slope = 0.5 * (counts - np.exp(vector) * (squares + spread))
+        if self._about[2]:
+            log_prior, more = host(_log_prior(vector, *self._about))
+            value, slope = value + float(log_prior), slope + more
+        if value > self._best:
+            self._best, self.mode = value, np.asarray(top.u)
+            self._there = self._joint(vector, top.u, top[1:4], -1.0)
+        return value, slope
 
-    def _value_and_grad(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
-        prior = _prior_at(put(vector), *self._about)
-        if self._mode is None or size_of(self._rows.likelihood):  # with numbers of its own there may be other modes
-            self._mode = np.asarray(climb(prior, self._rows, self._about[0].intercept is not None).u)
-        prior = prior.on_host()
-        top = ascend(partial(height, prior, self._table), self._mode, TOLERANCE)
-        root, log_z, ok = normal_at(*put_all(np.asarray(top.value), top.precision))
-        if not (bool(ok) and np.isfinite(log_z)):
-            return -np.inf, np.zeros_like(vector)
-        self._mode = np.asarray(top.u)
-        covariance = np.asarray(root @ root.T)
-        response = -0.5 * covariance @ log_det_gradient(prior, self._table, self._mode, covariance)
-        at, u, sigma, lean = put_all(vector, self._mode, covariance, response)
-        log_prior, slope = _slope(at, u, sigma, lean, *self._about)
-        return float(log_z) + float(log_prior), np.asarray(slope)
+    def value(self, vector: Array) -> float:
+        """Without log p(α), and with a parabola at the best mode for the likelihood: enough to see where it is flat."""
+        assert self._there is not None
+        value, gradient, precision = self._joint(vector, self.mode, self._there)
+        factor = factorize(precision)
+        half = solve_lower(factor.root, gradient)
+        return float(value + 0.5 * half @ half + occam(factor.root))
 
-    def value(self, vector: np.ndarray) -> float:
-        """The objective."""
-        return self.value_and_grad(vector)[0]
+    def fixed_point(self, vector: Array) -> Array:
+        """log α at MacKay's fixed point, first of some of the rows where they are many, or `vector`."""
+        rows, first, bend = self._rows, vector, None
+        n = pilot_size(rows, self._first + len(self._group))
+        if n < len(rows.y):
+            belief, slots, priors = self._about
+            few = LaplaceObjective(belief, slots, rows.some(n), priors)
+            vector, u = few.fixed_point(vector), few._start
+        else:
+            u = self._mode_for(vector)
+        with blas_threads(rows.design.shape[1]):
+            for _ in range(ROUNDS):
+                found = None if u is None else self._settle(vector, u, height(self._rest, rows, u), bend)
+                if found is None:
+                    return first
+                new, u, covariance = found
+                moved, vector = float(np.abs(new - vector).max()), new
+                if bend is None and moved < NEAR:
+                    bend = log_det_gradient(self._rest, rows, u, covariance)
+                elif moved < STILL:
+                    break
+        self._start = u
+        return vector
 
+    def _settle(self, vector: Array, u: Array, rest: Terms, bend: Array | None) -> tuple[Array, Array, Array] | None:
+        """The fixed point, the mode and the covariance under a parabola around u; None where it has none."""
+        for _ in range(INNER):
+            _, gradient, precision = self._joint(vector, u, rest)
+            factor = factorize(precision)
+            if not (factor.ok and np.isfinite(rest[0])):
+                return None
+            covariance = inverse(factor.root)
+            there = u + covariance @ gradient
+            counts, squares, spread = self._sums(there, covariance, bend)
+            determined = counts - np.exp(vector) * spread
+            if not (np.all(determined > 0) and np.all(squares > 0)):
+                return None
+            last, vector = vector, np.log(determined / squares)
+            if np.abs(vector - last).max() < 0.1 * STILL:
+                break
+        return vector, there, covariance
 
-@eqx.filter_jit
-def _prior_at(
-    vector: Float[Array, " t"], belief: "GLM", slots: params.Layout, rows: Rows, priors: dict[str, object]
-) -> GaussianPrior:
-    return params.from_vector(belief, slots, vector).before(rows)
+    def _mode_for(self, vector: Array) -> Array:
+        belief, slots, _ = self._about
+        return climb(params.from_vector(belief, slots, vector).before(self._rows), self._rows, self._intercept).u
 
+    def _joint(self, vector: Array, u: Array, terms: Terms, sign: float = 1.0) -> Terms:
+        """The terms with, or with sign -1 without, the prior of the weights, N(0, 1/α)."""
+        each, w = np.exp(vector)[self._group], u[self._first :]
+        value = 0.5 * (np.sum(vector[self._group] - LOG_2PI) - each @ w**2)
+        full = np.concatenate([np.zeros(self._first), sign * each])
+        return terms[0] + sign * value, terms[1] - full * u, terms[2] + np.diag(full)
 
-@eqx.filter_jit
-def _slope(
-    vector: Float[Array, " t"],
-    u: Float[Array, " k"],
-    covariance: Float[Array, "k k"],
-    response: Float[Array, " k"],
-    belief: "GLM",
-    slots: params.Layout,
-    rows: Rows,
-    priors: dict[str, object],
-) -> tuple[Float[Array, ""], Float[Array, " t"]]:
-    """log p(θ), and the gradient of the module's formula; `response` is -½H⁻¹t."""
-
-    def joint(v: Array) -> tuple[Array, Array]:
-        candidate = params.from_vector(belief, slots, v)
-        value, gradient, curvature = prior_terms(candidate.before(rows), rows.likelihood, u)
-        log_prior = params.log_prior(candidate, priors)
-        return value - 0.5 * jnp.sum(covariance * curvature) + response @ gradient + log_prior, log_prior
-
-    (_, log_prior), slope = jax.value_and_grad(joint, has_aux=True)(vector)
-    return jnp.asarray(log_prior, dtype=float), slope
-
-
-# -- the third derivative ----------------------------------------------------------------------------------------
-
-
-def log_det_gradient(prior: GaussianPrior, rows: Rows, u: np.ndarray, covariance: np.ndarray) -> np.ndarray:
-    """∂log|H|/∂u = Σᵢ Aᵢᵀ ∂⟨AᵢH⁻¹Aᵢᵀ, hᵢ(z)⟩/∂z, with A, h and z as in `newton`, and the same of the prior."""
-    s = size_of(rows.likelihood)
-    psi, weights = split(rows, u)
-    c = weights.shape[1]
-    total = np.asarray(_of_prior(prior, rows.likelihood, put(u), put(covariance))) if s else np.zeros(len(u))
-    for block in rows.blocks():
-        design, n = block.design, len(block.y)
-        spread = np.empty((n, s + c, s + c))
-        spread[:, :s, :s] = covariance[:s, :s]
-        for a in range(c):
-            across = design @ covariance[s + a :: c, :s]
-            spread[:, s + a, :s], spread[:, :s, s + a] = across, across
-            for b in range(c):
-                part = design @ covariance[s + a :: c, s + b :: c]
-                spread[:, s + a, s + b] = np.einsum("nq,nq->n", part, design)
-        eta = block.eta(weights)
-        if isinstance(block.likelihood, ClosedForm):
-            slopes = block.weights * spread[:, 0, 0] * block.likelihood.curvature_slope(eta[:, 0], block.y)
-            total = total + slopes @ design
-            continue
-        padded = (put(pad_rows(v, bucket(n))) for v in (eta, block.y, block.weights, spread))
-        slopes = np.asarray(_of_rows(block.likelihood, put(psi), *padded))[:n]
-        total = total + np.concatenate([slopes[:, :s].sum(0), (design.T @ slopes[:, s:]).reshape(-1)])
-    return total
-
-
-@eqx.filter_jit
-def _of_rows(
-    likelihood: Likelihood,
-    psi: Float[Array, " s"],
-    eta: Float[Array, "n c"],
-    y: Float[Array, " n"],
-    w: Float[Array, " n"],
-    spread: Float[Array, "n a a"],
-) -> Float[Array, "n a"]:
-    """∂⟨spread, h(z)⟩/∂z of every row."""
-
-    def row(eta: Array, y: Array, w: Array, spread: Array) -> Array:
-        def curved(z: Array) -> Array:
-            return -w * jnp.sum(spread * jax.hessian(lambda v: log_prob_of_row(likelihood, v, y))(z))
-
-        return jax.grad(curved)(jnp.concatenate([psi, eta]))
-
-    return jax.vmap(row)(eta, y, w, spread)
+    def _sums(self, u: Array, covariance: Array, bend: Array | None) -> tuple[Array, Array, Array]:
+        """Of the weights that share an α: how many they are, Σ(wᵢ² + 2δᵢwᵢ) and Σ Σᵢᵢ."""
+        w, variance = u[self._first :], np.diagonal(covariance)[self._first :]
+        shift = 0.0 if bend is None else -0.5 * (covariance @ bend)[self._first :]
+        counts, squares, spread = (
+            np.bincount(self._group, v) for v in (np.ones(len(w)), w**2 + 2 * shift * w, variance)
+        )
+        return counts, squares, spread
 
 
 @eqx.filter_jit
-def _of_prior(
-    prior: GaussianPrior, likelihood: Likelihood, u: Float[Array, " k"], covariance: Float[Array, "k k"]
-) -> Float[Array, " k"]:
-    return jax.grad(lambda v: jnp.sum(covariance * prior_terms(prior, likelihood, v)[2]))(u)
+def _log_prior(vector: Array, belief: "GLM", slots: params.Layout, priors: Priors) -> tuple[Array, Array]:
+    """log p(α) and its gradient by log α."""
+    return jax.value_and_grad(lambda v: params.log_prior(params.from_vector(belief, slots, v), priors))(vector)
+
+
+@dataclass(frozen=True)
+class LaplaceEvidence(Evidence):
+    """MacKay's fixed point, and from there the gradient of Laplace's evidence."""
+
+    def learn(self, belief: "GLM", statistics: Rows, fixed: Sequence[str], priors: Priors, seed: int) -> Learned:
+        """The belief at the highest maximum found."""
+        slots = params.layout(belief, fixed)
+        objective = belief.objective(slots, statistics, priors)
+        if objective is None:
+            return super().learn(belief, statistics, fixed, priors, seed)
+        near = params.from_vector(belief, slots, objective.fixed_point(params.to_vector(belief, slots)))
+        learned = self.climb(objective, near, slots, priors, seed)
+        if not (statistics.is_large and len(objective.mode)):
+            return learned
+        return learned._replace(conditioned=learned.belief.at_mode(statistics, objective.mode))

@@ -4,11 +4,10 @@ log p(y, θ) = log p(θ) + Σᵢ wᵢ log p(yᵢ | ηᵢ, ψ),    ηᵢ = φ(x�
 """
 
 import equinox as eqx
-import jax.numpy as jnp
 from jaxtyping import Float
 
 from credo.core import params
-from credo.core.arrays import Array
+from credo.core.arrays import Array, namespace
 from credo.models.glm.newton import GaussianPrior, Rows
 from credo.models.likelihoods import Likelihood
 
@@ -25,14 +24,14 @@ class LogPrior(eqx.Module):
 
     def __call__(self, numbers: Numbers) -> Float[Array, ""]:
         """log p(θ)."""
-        own, weights = params.layout(self.likelihood), numbers["weights"]
-        psi = [jnp.ravel(params.bijector(slot.constraint).inverse(numbers[slot.path])) for slot in own]
-        u = jnp.concatenate([*psi, weights.reshape(-1)])
-        value = self.before.log_prob(self.likelihood, u) - params.log_jacobian(own, u)
+        own, weights, xp = params.layout(self.likelihood), numbers["weights"], namespace(self, numbers)
+        psi = [params.bijector(slot.constraint).inverse(numbers[slot.path]).reshape(-1) for slot in own]
+        u = xp.concatenate([*psi, weights.reshape(-1)])
+        value = self.before.terms(self.likelihood, u)[0] - params.log_jacobian(own, u)
         if self.lasso is None:
             return value
         free = weights[int(self.intercept) :]
-        return value - jnp.sum(jnp.abs(free)) / self.lasso - free.size * jnp.log(2 * self.lasso)
+        return value - xp.abs(free).sum() / self.lasso - free.size * xp.log(2 * self.lasso)
 
 
 class RowLogLikelihood(eqx.Module):
@@ -58,4 +57,4 @@ class RowLogLikelihood(eqx.Module):
 def log_joint(numbers: Numbers, log_prior: LogPrior, rows: Rows) -> Float[Array, ""]:
     """log p(y, θ)."""
     each = RowLogLikelihood(rows.likelihood)(numbers, rows.design, rows.y, rows.weights, rows.offset)
-    return log_prior(numbers) + jnp.sum(each)
+    return log_prior(numbers) + each.sum()

@@ -4,16 +4,15 @@ Features are standardized, and the constant term gets a prior worth one observat
 with the inverse of one row's curvature there as variance. Kass & Wasserman (1995).
 """
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
 
+from credo.core.arrays import Array, namespace
 from credo.core.checks import ArrayLike, check_positive, check_table, input_names
 from credo.core.errors import DataError
+from credo.core.pytrees import changed
 from credo.models.features import Affine
 from credo.models.glm.belief import GLM
-from credo.models.glm.newton import Rows, row_terms, size_of, start
+from credo.models.glm.newton import Rows, start
 from credo.models.linear.preparation import standardized, starting_prior
 from credo.models.linear.priors import Intercept
 
@@ -36,12 +35,12 @@ def prepare(belief: GLM, data: tuple[ArrayLike, ...], options: dict[str, ArrayLi
         features = _weighted(features, x, check_positive(options["weights"], "weights", len(x)))
     features = features.adapt(x)
     p = features.size(x.shape[1])
-    ready = belief._with(features=features, prior=starting_prior(belief.prior, max(p, 1) / WEIGHTS_VARIANCE, p))
-    ready = ready._with(inputs=tuple(input_names(data[0])))
+    ready = changed(belief, features=features, prior=starting_prior(belief.prior, max(p, 1) / WEIGHTS_VARIANCE, p))
+    ready = changed(ready, inputs=tuple(input_names(data[0])))
     rows = ready.statistics(*data, **options)
-    ready = ready._with(likelihood=rows.likelihood)
+    ready = changed(ready, likelihood=rows.likelihood)
     if belief.intercept is not None and not rows.likelihood.vector:
-        ready = ready._with(intercept=Intercept(*_constant(rows)))
+        ready = changed(ready, intercept=Intercept(*_constant(rows)))
     return ready, rows
 
 
@@ -54,14 +53,10 @@ def _weighted(features: Affine, x: np.ndarray, w: np.ndarray) -> Affine:
     return Affine(shift, np.where(varies, deviation, 1.0) if features.scale is None else features.scale)
 
 
-@eqx.filter_jit
-def _constant(rows: Rows) -> tuple[jax.Array, jax.Array]:
+def _constant(rows: Rows) -> tuple[Array, Array]:
     """η where the outcomes alone put it, and the inverse of one row's curvature there."""
-    s = size_of(rows.likelihood)
-    ones = Rows(jnp.ones((rows.y.shape[0], 1)), rows.y, rows.weights, rows.offset, rows.likelihood)
-    u = start(ones, True, jnp.zeros(s + 1))
-    eta = (u[s] + rows.offset)[:, None]
-    _, _, curvature = row_terms(rows.likelihood, u[:s], eta, rows.y, rows.weights)
-    each = curvature[:, s, s]
-    mean = jnp.sum(each) / jnp.sum(rows.weights)
-    return u[s], 1 / jnp.maximum(mean, 1e-3 * jnp.max(jnp.abs(each)))
+    xp, s = namespace(rows), rows.likelihood.size
+    ones = rows._replace(design=xp.ones((len(rows.y), 1)))
+    u = start(ones, True, xp.zeros(s + 1))
+    each = rows.weights * rows.likelihood.terms(ones.z(u), rows.y)[2][:, s, s]
+    return u[s], 1 / xp.maximum(each.sum() / rows.weights.sum(), 1e-3 * xp.max(abs(each)))

@@ -1,20 +1,34 @@
-"""What a likelihood is: the density of an outcome given its linear predictor."""
+"""What a likelihood is: the density of an outcome given its linear predictor, and the density's derivatives."""
 
 from abc import abstractmethod
-from typing import Any, ClassVar
+from collections.abc import Callable
+from functools import partial
+from typing import ClassVar, TypeVar
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Float
 
-from credo.core.arrays import Array
+from credo.core import params
+from credo.core.arrays import Array, host, is_traced, namespace
+from credo.core.checks import ArrayLike
+from credo.core.padding import bucket, pad_rows
 
-Numbers = Any
-"""Arrays of NumPy or of JAX."""
+L = TypeVar("L", bound="Likelihood")
+R = TypeVar("R")
+
+Terms = tuple[Array, Array, Array]
+"""A log density, its gradient, and its curvature, the negative Hessian."""
 
 
 class Likelihood(eqx.Module):
-    """p(y | η) of one row; `eta` has a last axis of `width` where that is more than one."""
+    """p(y | η) of one row; `eta` has a last axis of `width` where that is more than one.
+
+    All of it broadcasts over rows, and so do its own numbers ψ (`at`). Derivatives are by z = (ψ, η), with ψ
+    unconstrained: automatic here, in closed form where a member writes them out.
+    """
 
     counts: ClassVar[bool] = False
     """Whether outcomes are counts, which may have an exposure."""
@@ -31,46 +45,114 @@ class Likelihood(eqx.Module):
         """How many linear predictors a row has."""
         return 1
 
+    @property
+    def size(self) -> int:
+        """How many unconstrained numbers it has of its own."""
+        slots = params.layout(self)
+        return slots[-1].stop if slots else 0
+
+    @property
+    def psi(self) -> Float[Array, " s"]:
+        """These numbers."""
+        return params.to_vector(self, params.layout(self))
+
+    def at(self: L, psi: Float[Array, "*b s"]) -> L:
+        """The likelihood with these numbers, whose leading axes its own then have."""
+        slots, batch = params.layout(self), psi.shape[:-1]
+        parts = {s.path: (s.constraint, psi[..., s.start : s.stop].reshape((*batch, *s.shape))) for s in slots}
+        return params.replace(self, {path: params.bijector(kind).forward(v) for path, (kind, v) in parts.items()})
+
     @abstractmethod
-    def log_prob(self, eta: Float[Array, "..."], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
+    def log_prob(self, eta: Float[Array, "..."], y: Float[Array, "*n"]) -> Float[Array, "..."]:
         """log p(y | η)."""
 
     @abstractmethod
     def mean(self, eta: Float[Array, "..."]) -> Float[Array, "..."]:
         """E[y | η]; for more than two classes their probabilities."""
 
-    def adapt(self, y: Any) -> "Likelihood":
+    def adapt(self, y: ArrayLike) -> "Likelihood":
         """The likelihood that knows the classes in y; others stay as they are."""
         return self
 
     @abstractmethod
-    def encode(self, y: Any) -> Any:
+    def encode(self, y: ArrayLike) -> Array:
         """Outcomes as numbers, checked."""
 
     def started(self, y: Float[Array, " n"], w: Float[Array, " n"]) -> tuple["Likelihood", Float[Array, ""]]:
         """Its numbers, and the constant η, from which a climb starts; traceable. w are the weights of the rows."""
-        return self, jnp.zeros(())
+        return self, namespace(y, w).zeros(())
 
-    def log_prior(self) -> Float[Array, ""]:
+    def log_prior(self) -> Float[Array, "*b"]:
         """log p of its own numbers, in natural units."""
-        return jnp.zeros(())
+        return np.zeros(())
+
+    # -- derivatives -----------------------------------------------------------------------------------------
+
+    def terms(self, z: Float[Array, "*n a"], y: Float[Array, "*m"]) -> Terms:
+        """log p(y | z), its gradient and its curvature, of shapes (n,), (n, a) and (n, a, a)."""
+        return _automatic(partial(_terms, _log_prob_of_row), self, z, y)
+
+    def curvature_slope(self, z: Float[Array, "*n a"], y: Float[Array, "*m"], spread: Float[Array, "*n a a"]) -> Array:
+        """∂⟨spread, curvature⟩/∂z: the third derivative, negative, against a symmetric matrix for each row."""
+        return _automatic(partial(_slope, _log_prob_of_row), self, z, y, spread)
+
+    def own_terms(self, psi: Float[Array, "*n s"]) -> Terms:
+        """log p(ψ), its gradient and its curvature."""
+        return _automatic(partial(_terms, _log_prior_at), self, psi, np.zeros(psi.shape[:-1]))
+
+    def own_curvature_slope(self, psi: Float[Array, "*n s"], spread: Float[Array, "*n s s"]) -> Float[Array, "*n s"]:
+        """∂⟨spread, curvature of log p(ψ)⟩/∂ψ."""
+        return _automatic(partial(_slope, _log_prior_at), self, psi, np.zeros(psi.shape[:-1]), spread)
+
+    def eta_derivatives(self, eta: Float[Array, " n"], y: Float[Array, " n"]) -> tuple[Array, Array, Array, Array]:
+        """log p(y | η) and its first three derivatives by η, for one predictor, at the numbers that it has."""
+        xp, s = namespace(self, eta, y), self.size
+        z = xp.concatenate([xp.broadcast_to(self.psi, (*eta.shape, s)), eta[..., None]], axis=-1)
+        value, gradient, curvature = self.terms(z, y)
+        along = xp.broadcast_to(np.diag(np.arange(s + 1) == s) * 1.0, (*eta.shape, s + 1, s + 1))
+        return value, gradient[..., s], -curvature[..., s, s], -self.curvature_slope(z, y, along)[..., s]
 
 
-class ClosedForm(Likelihood):
-    """A likelihood of one linear predictor and no numbers of its own whose derivatives are written out.
+RowDensity = Callable[[Likelihood, jax.Array, jax.Array], jax.Array]
 
-    They are NumPy's where η is, and JAX's otherwise.
-    """
 
-    @abstractmethod
-    def terms(self, eta: Float[Numbers, " n"], y: Float[Numbers, " n"]) -> tuple[Numbers, Numbers, Numbers]:
-        """log p, ∂ log p/∂η and the curvature -∂² log p/∂η² of every row."""
+def _log_prob_of_row(likelihood: Likelihood, z: jax.Array, y: jax.Array) -> jax.Array:
+    s = likelihood.size
+    own = likelihood.at(z[:s]) if s else likelihood
+    return jnp.asarray(own.log_prob(z[s:] if own.vector else z[s], y))
 
-    @abstractmethod
-    def curvature_slope(self, eta: Float[Numbers, " n"], y: Float[Numbers, " n"]) -> Numbers:
-        """-∂³ log p/∂η³."""
+
+def _log_prior_at(likelihood: Likelihood, psi: jax.Array, _: jax.Array) -> jax.Array:
+    return jnp.asarray(likelihood.at(psi).log_prior() + params.log_jacobian(params.layout(likelihood), psi))
+
+
+def _terms(density: RowDensity, likelihood: Likelihood, z: jax.Array, y: jax.Array) -> Terms:
+    of = partial(density, likelihood)
+    return of(z, y), jax.grad(of)(z, y), -jax.hessian(of)(z, y)
+
+
+def _slope(density: RowDensity, likelihood: Likelihood, z: jax.Array, y: jax.Array, spread: jax.Array) -> jax.Array:
+    return jax.grad(lambda v: jnp.sum(spread * _terms(density, likelihood, v, y)[2]))(z)
+
+
+@eqx.filter_jit
+def _by_rows(function: Callable[..., R], likelihood: Likelihood, *arrays: Array) -> R:
+    return jax.vmap(partial(function, likelihood))(*arrays)
+
+
+def _automatic(function: Callable[..., R], likelihood: Likelihood, z: Array, y: Array, *more: Array) -> R:
+    """A function of single rows, compiled for a bucket of them where they are known."""
+    batch = z.shape[:-1]
+    y = namespace(z, y).broadcast_to(y, batch)
+    flat = [v.reshape(-1, *v.shape[len(batch) :]) for v in (z, y, *more)]
+    n = len(flat[0])
+    if not is_traced(likelihood, flat):
+        flat = [pad_rows(np.asarray(v), bucket(n)) for v in flat]
+    out = host(_by_rows(function, likelihood, *flat))
+    return jax.tree.map(lambda v: v[:n].reshape((*batch, *v.shape[1:])), out)
 
 
 def average(y: Array, w: Array) -> Array:
     """Σwy/Σw."""
-    return jnp.sum(w * y) / jnp.maximum(jnp.sum(w), 1e-300)
+    xp = namespace(y, w)
+    return xp.sum(w * y) / xp.maximum(xp.sum(w), 1e-300)

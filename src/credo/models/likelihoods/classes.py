@@ -1,23 +1,16 @@
-"""Labels: two classes by logit or probit, several by softmax, ordered ones by cutpoints."""
-
-from typing import Any, ClassVar
+"""Labels: two classes by logit or probit, several by softmax."""
 
 import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.scipy import special, stats
 from jaxtyping import Float
-from scipy import special as scipy_special
 
-from credo.core.arrays import Array, is_traced
+from credo.core.arrays import Array, is_traced, namespace, special
 from credo.core.checks import ArrayLike, check_vector
 from credo.core.errors import DataError
-from credo.core.params import Constraint
-from credo.core.special import softplus
-from credo.models.likelihoods.base import ClosedForm, Likelihood, Numbers, average
+from credo.core.special import LOG_2PI, softplus
+from credo.models.likelihoods.base import Likelihood, Terms, average
 
-Label = Any
+Label = str | int | float | bool
 """A class as the user calls it: text, a whole number, a truth value."""
 
 
@@ -47,7 +40,8 @@ def _labels(y: ArrayLike) -> np.ndarray:
     return raw
 
 
-def _shown(classes: tuple[Label, ...]) -> str:
+def shown(classes: tuple[Label, ...]) -> str:
+    """The first few labels, for a message."""
     return ", ".join(map(repr, classes[:5])) + (", …" if len(classes) > 5 else "")
 
 
@@ -58,7 +52,7 @@ class Classes(Likelihood):
         static=True, default=None, converter=lambda v: v if v is None else tuple(v)
     )
 
-    def encode(self, y: ArrayLike) -> Any:
+    def encode(self, y: ArrayLike) -> Array:
         """The position of each label among the classes; traced values are taken for positions."""
         if is_traced(y):
             return check_vector(y, "y")
@@ -70,27 +64,28 @@ class Classes(Likelihood):
         if out.min() < 0:
             row = int(np.argmax(out < 0))
             found = raw.tolist()[row]
-            raise DataError(f"y has {found!r} at row {row}, but the classes are {_shown(self.classes)}")
+            raise DataError(f"y has {found!r} at row {row}, but the classes are {shown(self.classes)}")
         return out
 
-    def _found(self, y: ArrayLike, least: int, most: int | None) -> tuple[Label, ...]:
+    def found(self, y: ArrayLike, least: int, most: int | None) -> tuple[Label, ...]:
+        """The classes of y, where there are as many as there should be."""
         found = find_classes(y)
         name = type(self).__name__
         if len(found) < 2:
             raise DataError(
-                f"y has one class only, {_shown(found)}: there is nothing to tell apart; add rows of another"
+                f"y has one class only, {shown(found)}: there is nothing to tell apart; add rows of another"
             )
         if most is not None and len(found) > most:
             raise DataError(
-                f"{name} tells two classes apart, but y has {len(found)} distinct values ({_shown(found)}); for more "
+                f"{name} tells two classes apart, but y has {len(found)} distinct values ({shown(found)}); for more "
                 "classes use Softmax, for numbers a regression"
             )
         if len(found) < least:
-            raise DataError(f"{name} needs at least {least} classes, found {_shown(found)}; for two use Logistic")
+            raise DataError(f"{name} needs at least {least} classes, found {shown(found)}; for two use Logistic")
         return found
 
 
-class Bernoulli(Classes, ClosedForm):
+class Bernoulli(Classes):
     """P(y = 1 | η) = 1/(1 + e^-η), the logit link."""
 
     def __check_init__(self) -> None:
@@ -103,71 +98,70 @@ class Bernoulli(Classes, ClosedForm):
         """With the two labels of y as classes; the second is what η speaks for."""
         if self.classes is not None:
             return self
-        return type(self)((0, 1) if is_traced(y) else self._found(y, 2, 2))
+        return type(self)((0, 1) if is_traced(y) else self.found(y, 2, 2))
 
-    def log_prob(self, eta: Float[Array, "..."], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
+    def log_prob(self, eta: Float[Array, "..."], y: Float[Array, "*n"]) -> Float[Array, "..."]:
         """-log(1 + e^∓η)."""
         return -softplus((1 - 2 * y) * eta)
 
     def mean(self, eta: Float[Array, "..."]) -> Float[Array, "..."]:
         """P(y = 1)."""
-        return jax.nn.sigmoid(eta)
+        return special(eta).expit(eta)
 
-    def terms(self, eta: Float[Numbers, " n"], y: Float[Numbers, " n"]) -> tuple[Numbers, Numbers, Numbers]:
+    def terms(self, z: Float[Array, "*n 1"], y: Float[Array, "*m"]) -> Terms:
         """y - p and p(1 - p)."""
-        xp = np if isinstance(eta, np.ndarray) else jnp
-        small = xp.exp(-abs(eta))
+        eta, xp = z[..., 0], namespace(z, y)
+        small = xp.exp(-xp.abs(eta))
         p = xp.where(eta >= 0, 1.0, small) / (1 + small)
-        return -xp.maximum((1 - 2 * y) * eta, 0) - xp.log1p(small), y - p, small / (1 + small) ** 2
+        value = -xp.maximum((1 - 2 * y) * eta, 0) - xp.log1p(small)
+        return value, (y - p)[..., None], (small / (1 + small) ** 2)[..., None, None]
 
-    def curvature_slope(self, eta: Float[Numbers, " n"], y: Float[Numbers, " n"]) -> Numbers:
+    def curvature_slope(self, z: Float[Array, "*n 1"], y: Float[Array, "*m"], spread: Float[Array, "*n 1 1"]) -> Array:
         """p(1 - p)(1 - 2p)."""
-        xp = np if isinstance(eta, np.ndarray) else jnp
-        small = xp.exp(-abs(eta))
-        return -xp.sign(eta) * small * (1 - small) / (1 + small) ** 3
+        xp = namespace(z, spread)
+        small = xp.exp(-xp.abs(z))
+        return -xp.sign(z) * small * (1 - small) / (1 + small) ** 3 * spread[..., 0]
 
     def started(self, y: Float[Array, " n"], w: Float[Array, " n"]) -> tuple["Likelihood", Float[Array, ""]]:
         """η of the share of the second class."""
-        share = jnp.clip(average(y, w), 1e-3, 1 - 1e-3)
-        return self, jnp.log(share) - jnp.log1p(-share)
+        share = namespace(y, w).clip(average(y, w), 1e-3, 1 - 1e-3)
+        return self, special(share).logit(share)
 
 
 class Probit(Bernoulli):
     """P(y = 1 | η) = Φ(η)."""
 
-    def log_prob(self, eta: Float[Array, "..."], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
+    def log_prob(self, eta: Float[Array, "..."], y: Float[Array, "*n"]) -> Float[Array, "..."]:
         """log Φ(±η), exact far out in the tails."""
-        return special.log_ndtr((2 * y - 1) * eta)
+        return special(eta, y).log_ndtr((2 * y - 1) * eta)
 
     def mean(self, eta: Float[Array, "..."]) -> Float[Array, "..."]:
         """P(y = 1)."""
-        return special.ndtr(eta)
+        return special(eta).ndtr(eta)
 
-    def terms(self, eta: Float[Numbers, " n"], y: Float[Numbers, " n"]) -> tuple[Numbers, Numbers, Numbers]:
-        """±λ and λ(λ + z), with z = ±η and the inverse Mills ratio λ = φ(z)/Φ(z)."""
-        xp, sign = (np if isinstance(eta, np.ndarray) else jnp), 2 * y - 1
-        value, ratio = _mills(sign * eta)
-        return value, sign * ratio, ratio * xp.maximum(ratio + sign * eta, 0)
-
-    def curvature_slope(self, eta: Float[Numbers, " n"], y: Float[Numbers, " n"]) -> Numbers:
-        """±(λ - h(2λ + z)), with the curvature h."""
+    def terms(self, z: Float[Array, "*n 1"], y: Float[Array, "*m"]) -> Terms:
+        """±λ and λ(λ + t), with t = ±η and the inverse Mills ratio λ = φ(t)/Φ(t)."""
         sign = 2 * y - 1
-        _, ratio = _mills(sign * eta)
-        h = self.terms(eta, y)[2]
-        return sign * (ratio - h * (2 * ratio + sign * eta))
+        value, ratio, curvature = _mills(sign * z[..., 0])
+        return value, (sign * ratio)[..., None], curvature[..., None, None]
+
+    def curvature_slope(self, z: Float[Array, "*n 1"], y: Float[Array, "*m"], spread: Float[Array, "*n 1 1"]) -> Array:
+        """±(λ - h(2λ + t)), with the curvature h."""
+        sign = 2 * y - 1
+        t = sign * z[..., 0]
+        _, ratio, curvature = _mills(t)
+        return (sign * (ratio - curvature * (2 * ratio + t)))[..., None] * spread[..., 0]
 
     def started(self, y: Float[Array, " n"], w: Float[Array, " n"]) -> tuple["Likelihood", Float[Array, ""]]:
         """η of the share of the second class."""
-        return self, special.ndtri(jnp.clip(average(y, w), 1e-3, 1 - 1e-3))
+        return self, special(y, w).ndtri(namespace(y, w).clip(average(y, w), 1e-3, 1 - 1e-3))
 
 
-def _mills(z: Numbers) -> tuple[Numbers, Numbers]:
-    """log Φ(z) and φ(z)/Φ(z)."""
-    if isinstance(z, np.ndarray):
-        value = scipy_special.log_ndtr(z)
-        return value, np.exp(-0.5 * z * z - 0.5 * np.log(2 * np.pi) - value)
-    value = special.log_ndtr(z)
-    return value, jnp.exp(stats.norm.logpdf(z) - value)
+def _mills(t: Float[Array, "*n"]) -> tuple[Array, Array, Array]:
+    """log Φ(t), λ = φ(t)/Φ(t), and λ(λ + t)."""
+    xp, value = namespace(t), special(t).log_ndtr(t)
+    ratio = xp.exp(-0.5 * (t * t + LOG_2PI) - value)
+    return value, ratio, ratio * xp.maximum(ratio + t, 0)
 
 
 class Categorical(Classes):
@@ -191,78 +185,34 @@ class Categorical(Classes):
             return self
         if is_traced(y):
             raise DataError("the classes cannot be found in traced labels; give classes=(...)")
-        return Categorical(self._found(y, 2, None))
+        return Categorical(self.found(y, 2, None))
 
-    def _logits(self, eta: Array) -> Array:
-        return jnp.concatenate([eta, jnp.zeros((*eta.shape[:-1], 1))], axis=-1)
-
-    def log_prob(self, eta: Float[Array, "..."], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
+    def log_prob(self, eta: Float[Array, "..."], y: Float[Array, "*n"]) -> Float[Array, "..."]:
         """η_y - log Σ e^ηⱼ."""
-        logits = self._logits(eta)
-        chosen = jax.nn.one_hot(y.astype(int), logits.shape[-1], dtype=float)
-        return jnp.sum(chosen * logits, axis=-1) - special.logsumexp(logits, axis=-1)
+        chosen = (y[..., None] == np.arange(eta.shape[-1])) * eta
+        return chosen.sum(-1) - special(eta, y).logsumexp(_logits(eta), axis=-1)
 
     def mean(self, eta: Float[Array, "..."]) -> Float[Array, "..."]:
         """The probabilities of the K classes."""
-        return jax.nn.softmax(self._logits(eta), axis=-1)
+        logits = _logits(eta)
+        xp = namespace(logits)
+        shares = xp.exp(logits - logits.max(-1, keepdims=True))
+        return shares / shares.sum(-1, keepdims=True)
+
+    def terms(self, z: Float[Array, "*n c"], y: Float[Array, "*m"]) -> Terms:
+        """δ_y - p and diag(p) - ppᵀ."""
+        p, c = self.mean(z)[..., :-1], z.shape[-1]
+        curvature = np.eye(c) * p[..., None] - p[..., None] * p[..., None, :]
+        return self.log_prob(z, y), (y[..., None] == np.arange(c)) - p, curvature
+
+    def curvature_slope(self, z: Float[Array, "*n c"], y: Float[Array, "*m"], spread: Float[Array, "*n c c"]) -> Array:
+        """pₗ(Sₗₗ - Σⱼ pⱼSⱼⱼ - 2(Sp)ₗ + 2pᵀSp)."""
+        p = self.mean(z)[..., :-1]
+        diagonal, pull = spread.diagonal(axis1=-2, axis2=-1), (spread * p[..., None, :]).sum(-1)
+        each = diagonal - 2 * pull
+        return p * (each - (p * (diagonal - 2 * pull)).sum(-1, keepdims=True))
 
 
-class Ordinal(Classes):
-    """P(y ≤ k | η) = 1/(1 + e^(η - cₖ)): ordered classes, larger η for later ones. McCullagh (1980)."""
-
-    shifts: ClassVar[bool] = False
-
-    cutpoints: Float[Array, " c"] | None = eqx.field(
-        default=None, metadata={"constraint": Constraint("ordered_vector")}
-    )
-
-    def adapt(self, y: ArrayLike) -> "Likelihood":
-        """With the labels of y in their order as classes; text has none, so its order must be given."""
-        classes = self.classes
-        if classes is None:
-            if is_traced(y):
-                raise DataError("the classes cannot be found in traced labels; give classes=(...)")
-            classes = self._found(y, 3, None)
-            if isinstance(classes[0], str):
-                raise DataError(
-                    f"text has no order of its own: give classes=(...), the labels {_shown(classes)} in order"
-                )
-        if self.cutpoints is not None:
-            return self
-        return Ordinal(classes, jnp.linspace(-1.0, 1.0, len(classes) - 1))
-
-    def log_prob(self, eta: Float[Array, "..."], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
-        """log [σ(a) - σ(b)] = log σ(a) + log σ(-b) + log(1 - e^(b-a)), a = c_y - η, b = c_{y-1} - η."""
-        c = self._cutpoints()
-        last = c.shape[0]
-        upper = jax.nn.one_hot(jnp.clip(y, 0, last - 1).astype(int), last, dtype=float) @ c - eta
-        lower = jax.nn.one_hot(jnp.clip(y - 1, 0, last - 1).astype(int), last, dtype=float) @ c - eta
-        gap = jnp.where((y > 0) & (y < last), upper - lower, jnp.inf)
-        inside = jnp.where(gap < jnp.inf, jnp.log(-jnp.expm1(-jnp.where(gap < jnp.inf, gap, 1.0))), 0.0)
-        return (
-            jnp.where(y < last, jax.nn.log_sigmoid(upper), 0.0)
-            + jnp.where(y > 0, jax.nn.log_sigmoid(-lower), 0.0)
-            + inside
-        )
-
-    def mean(self, eta: Float[Array, "..."]) -> Float[Array, "..."]:
-        """The probabilities of the K classes."""
-        below = jax.nn.sigmoid(self._cutpoints() - eta[..., None])
-        edges = jnp.ones((*below.shape[:-1], 1))
-        return jnp.diff(jnp.concatenate([0 * edges, below, edges], axis=-1), axis=-1)
-
-    def started(self, y: Float[Array, " n"], w: Float[Array, " n"]) -> tuple["Likelihood", Float[Array, ""]]:
-        """Cutpoints at the shares of the classes, each of which is given half a row."""
-        c = self._cutpoints()
-        held = jax.vmap(lambda k: jnp.sum(jnp.where(y == k, w, 0.0)))(jnp.arange(c.shape[0] + 1.0)) + 0.5
-        share = jnp.cumsum(held)[:-1] / jnp.sum(held)
-        return Ordinal(self.classes, jnp.log(share) - jnp.log1p(-share)), jnp.zeros(())
-
-    def log_prior(self) -> Float[Array, ""]:
-        """cₖ ~ N(0, 5²), in order."""
-        return jnp.sum(stats.norm.logpdf(self._cutpoints(), 0.0, 5.0))
-
-    def _cutpoints(self) -> Array:
-        if self.cutpoints is None:
-            raise DataError("the classes are not known yet; condition on data first, or give classes=(...)")
-        return self.cutpoints
+def _logits(eta: Float[Array, "*n c"]) -> Float[Array, "*n k"]:
+    xp = namespace(eta)
+    return xp.concatenate([eta, xp.zeros((*eta.shape[:-1], 1))], axis=-1)
