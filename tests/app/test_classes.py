@@ -118,7 +118,7 @@ def test_the_page_says_it_in_words_and_pictures(two):
 
 
 def test_the_page_of_three_classes(three):
-    from credo.app.report import render
+    from credo.app.report.rendering import render
 
     page = " ".join(render(three).split())
     assert "Each class against the rest" in page and "every mistake costs one" in page and "was mid" in page

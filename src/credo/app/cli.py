@@ -140,7 +140,7 @@ def _fit_table(
     """Learns to predict the target from the other columns, and writes model and report."""
     from credo.app.costs import check_options, read_costs
     from credo.app.outcomes import read_outcome
-    from credo.app.report import render
+    from credo.app.report.rendering import render
     from credo.app.workflow import run
 
     outcome = read_outcome(table, target, kind)

@@ -285,18 +285,14 @@ def _learn(
     import pandas as pd
 
     late = max(len(y) - LEARN_FROM, 0)
-    # Logarithms are taken here, so that what was compiled for the outcomes serves them as well.
-    y = np.log(y) if variant.log else y
     options: dict[str, Any] = {"missing": True}
     if any(isinstance(part, Regression) for part in variant.parts):
         options["inputs"] = pd.DataFrame(inputs[late : len(y)], columns=list(names))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", NotConvergedWarning)
-        learned = learn(Structural(*variant.parts), y[late:], report=True, seed=seed, **options)
+        belief = learn(Structural(*variant.parts, log=variant.log), y[late:], seed=seed, **options)
     said = [str(w.message) for w in caught if issubclass(w.category, NotConvergedWarning)]
-    belief = learned.belief
-    evidence = integrated_evidence(belief, belief.statistics(y[late:], **options))
-    return (belief.on_logs(), evidence - float(np.nansum(y[late:])), said) if variant.log else (belief, evidence, said)
+    return belief, integrated_evidence(belief, belief.statistics(y[late:], **options)), said
 
 
 def _try(
@@ -306,9 +302,7 @@ def _try(
     n, inputs = len(series.y), filled(series.inputs)
     regression = any(isinstance(part, Regression) for part in variant.parts)
     try:
-        # The held-out end is there, unseen: what was compiled for this length serves the whole series as well.
-        known = np.where(np.arange(n) < train, series.y, np.nan)
-        belief, evidence, said = _learn(variant, known, inputs, series.names, seed)
+        belief, evidence, said = _learn(variant, series.y[:train], inputs, series.names, seed)
         found = backtest(belief, series.y, inputs[:n] if regression else None, train, horizon, unit)
     except CredoError as error:
         notes.append(f"{variant.name!r} could not be learned: {error}")

@@ -9,7 +9,7 @@ Hyndman & Athanasopoulos (2021), "Forecasting: principles and practice", section
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy.special import ndtri
 
 from credo.core.predictive import LogNormal, Normal
 from credo.evaluate.scores import crps
@@ -155,4 +155,4 @@ def score(mean: np.ndarray, std: np.ndarray, outcome: np.ndarray, unit: float, l
 
 
 def _half_width(level: float) -> float:
-    return float(stats.norm.ppf(0.5 + level / 2))
+    return float(ndtri(0.5 + level / 2))

@@ -2,13 +2,12 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 import typer
 
-from credo.app.answers import Answer, numbers_of
 from credo.app.forecast import Forecasted, SeriesModel
 from credo.app.forecast_plots import obvious
 from credo.app.forecast_series import others, read_series, read_times
@@ -19,6 +18,9 @@ from credo.app.terminal import echo_table
 from credo.core.checks import check_count
 from credo.core.errors import DataError
 from credo.core.predictive import LogNormal, Normal, Predictive
+
+if TYPE_CHECKING:
+    from credo.app.answers import Answer
 
 
 def is_series(
@@ -68,12 +70,14 @@ def echo_forecast(result: Forecasted, folder: Path) -> None:
 
 def answer_series(
     model: SeriesModel, table: Table | None, horizon: int | None, level: float = 0.95, loss: Any = None
-) -> tuple[Answer, str]:
+) -> "tuple[Answer, str]":
     """The rows of a table, and `horizon` steps more, with what the model thinks of their outcomes; and a remark.
 
     Outcomes that are newer than those the model has seen are taken in first. For times in the past the answer is what
     the outcome was without its noise, given the whole series.
     """
+    from credo.app.answers import Answer, numbers_of
+
     if horizon is not None:
         check_count(horizon, "--horizon")
     if table is None and horizon is None:

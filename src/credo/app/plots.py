@@ -5,7 +5,7 @@ writes it to a file. Nothing touches pyplot or matplotlib's global settings. Col
 with any kind of colour vision (Okabe & Ito 2008).
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
@@ -19,10 +19,11 @@ from credo.core.belief import Belief
 from credo.core.errors import DataError
 from credo.core.params import check_path, constraint_of, learnable, replace
 from credo.core.predictive import Predictive
-from credo.evaluate.calibration import pit
 from credo.evaluate.comparison import Comparison
-from credo.models.gp.surfaces import Surface
-from credo.models.linear import Linear
+
+if TYPE_CHECKING:
+    from credo.models.gp.surfaces import Surface
+    from credo.models.linear import Linear
 
 BLUE, SKY, ORANGE, GREEN, RED, INK, GREY = "#0072B2", "#56B4E9", "#E69F00", "#009E73", "#D55E00", "#22272e", "#8a929c"
 CLASSES = (BLUE, ORANGE, GREEN, RED, SKY, "#CC79A7", "#F0E442", INK, "#7a5195", GREY)
@@ -105,7 +106,7 @@ def evidence_bars(comparison: Comparison, ax: Axes | None = None) -> Axes:
     return tidy(ax, "log evidence behind the best (nats; 5 is very strong)", grid="x")
 
 
-def coefficients(belief: Linear, ax: Axes | None = None, level: float = 0.95) -> Axes:
+def coefficients(belief: "Linear", ax: Axes | None = None, level: float = 0.95) -> Axes:
     """The belief about each weight: mean and central interval, the largest first (at most 25, no intercept)."""
     names, belief_about = belief.coefficient_names(), belief.coefficients()
     mean = np.asarray(belief_about.mean)
@@ -174,7 +175,7 @@ def evidence_contour(
     return tidy(ax, f"log₁₀ {path_x}", f"log₁₀ {path_y}", grid="")
 
 
-def plot_evidence(surface: Surface, ax: Axes | None = None) -> Axes:
+def plot_evidence(surface: "Surface", ax: Axes | None = None) -> Axes:
     """The log evidence over two hyperparameters of a Gaussian process, with its local maxima (crosses).
 
     Lines are 1, 2, 4, … nats below the highest point; each maximum says how far below the highest it is.
@@ -213,6 +214,8 @@ def calibration(prediction: Predictive, y: Numeric, ax: Axes | None = None) -> A
     The grey band holds 95 % of what chance gives to a calibrated prediction (binomial, level by level).
     """
     from scipy import stats
+
+    from credo.evaluate.calibration import pit
 
     ax = ax or new_axes(4.4, 4.0)
     depth = np.abs(2 * pit(prediction, y) - 1)

@@ -1,5 +1,1 @@
 """The report of `credo fit`: one HTML file that says in words and pictures what was learned, and how sure it is."""
-
-from credo.app.report.rendering import render
-
-__all__ = ["render"]

@@ -2,7 +2,7 @@
 
 import base64
 import io
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib
 import numpy as np
@@ -10,12 +10,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from credo.app import plots
-from credo.app.gp_plots import plot_components
-from credo.app.report.effects import Curve, Effect
-from credo.app.workflow import Result
 from credo.core.predictive import Predictive
-from credo.models.gp import GP
-from credo.models.linear import Linear
+
+if TYPE_CHECKING:
+    from credo.app.report.effects import Curve, Effect
+    from credo.app.workflow import Result
+    from credo.models.gp import GP
 
 
 def data_uri(figure: Any) -> str:
@@ -26,7 +26,7 @@ def data_uri(figure: Any) -> str:
     return "data:image/svg+xml;base64," + base64.b64encode(out.getvalue()).decode()
 
 
-def hero(result: Result, prediction: Predictive) -> tuple[str, str]:
+def hero(result: "Result", prediction: Predictive) -> tuple[str, str]:
     """The predictions with their doubt, and a caption: along time, or in the order of the predicted mean."""
     if result.prepared.time is not None:
         return _series(result, result.prepared.time)
@@ -44,7 +44,7 @@ def hero(result: Result, prediction: Predictive) -> tuple[str, str]:
     return data_uri(ax.figure), said
 
 
-def _series(result: Result, time: np.ndarray) -> tuple[str, str]:
+def _series(result: "Result", time: np.ndarray) -> tuple[str, str]:
     """The whole series, and below it the held-out end with as much before it."""
     column = next(c for c in result.prepared.schema.columns if c.name == result.prepared.schema.time)
     at = column.to_dates(time) if column.kind == "date" else time
@@ -72,7 +72,7 @@ def _series(result: Result, time: np.ndarray) -> tuple[str, str]:
     ), "Right of the dashed line are rows that the model had not seen; below, that part closer up."
 
 
-def pair(result: Result, prediction: Predictive) -> str:
+def pair(result: "Result", prediction: Predictive) -> str:
     """Observed against predicted, and the residuals."""
     figure = Figure(figsize=(9.6, 4.0), layout="constrained")
     left, right = figure.subplots(1, 2)
@@ -81,18 +81,20 @@ def pair(result: Result, prediction: Predictive) -> str:
     return data_uri(figure)
 
 
-def calibration(result: Result, prediction: Predictive) -> str:
+def calibration(result: "Result", prediction: Predictive) -> str:
     """Coverage of the intervals."""
     return data_uri(plots.calibration(prediction, result.y_test).figure)
 
 
-def evidence(result: Result) -> str:
+def evidence(result: "Result") -> str:
     """The comparison of the candidates."""
     return data_uri(plots.evidence_bars(result.comparison, plots.new_axes(9.6, 0.9 + 0.36 * len(result.fitted))).figure)
 
 
-def coefficients(result: Result) -> str:
+def coefficients(result: "Result") -> str:
     """The weights of standardized inputs: the effect of one standard deviation more."""
+    from credo.models.linear import Linear
+
     assert isinstance(result.model.belief, Linear)
     shown = min(len(result.model.belief.coefficient_names()) - 1, plots.MOST_BARS)
     ax = plots.coefficients(result.model.belief, plots.new_axes(9.6, 0.9 + 0.3 * shown))
@@ -100,21 +102,23 @@ def coefficients(result: Result) -> str:
     return data_uri(ax.figure)
 
 
-def structure(result: Result, belief: GP) -> str:
+def structure(result: "Result", belief: "GP") -> str:
     """The parts of a Gaussian process, with the fit and a forecast."""
     columns = {c.name: c for c in result.prepared.schema.columns}
     only = columns.get((belief.inputs or ("",))[0]) if result.prepared.x.shape[1] == 1 else None
     to_axis = only.to_dates if only is not None and only.kind == "date" else None
+    from credo.app.gp_plots import plot_components
+
     figure = plot_components(belief, target=result.model.target, units=units(result), to_axis=to_axis)
     return data_uri(figure)
 
 
-def units(result: Result) -> dict[str, str]:
+def units(result: "Result") -> dict[str, str]:
     """Dates are in years."""
     return {c.name: "years" for c in result.prepared.schema.columns if c.kind == "date"}
 
 
-def effects(ranked: list[Effect], what: str) -> str:
+def effects(ranked: "list[Effect]", what: str) -> str:
     """How far each column moves what is predicted, with doubt."""
     shown = ranked[:18][::-1]
     names = [f"{e.column}: {e.start} → {e.end}" + (f"  [{e.outcome}]" if e.outcome else "") for e in shown]
@@ -123,7 +127,7 @@ def effects(ranked: list[Effect], what: str) -> str:
     return data_uri(plots.intervals(names, mean, lower, upper, ax, f"change of {what} (95 % interval)").figure)
 
 
-def partial(curves: list[Curve], target: str, levels: tuple[str, ...] = ()) -> str:
+def partial(curves: "list[Curve]", target: str, levels: tuple[str, ...] = ()) -> str:
     """The prediction along the most important columns, all on one scale; of several classes, one line for each."""
     across = min(3, len(curves))
     down = -(-len(curves) // across)
@@ -160,7 +164,9 @@ def partial(curves: list[Curve], target: str, levels: tuple[str, ...] = ()) -> s
     return data_uri(figure)
 
 
-def _curve(ax: Axes, curve: Curve, mean: np.ndarray, lower: np.ndarray, upper: np.ndarray, ink: str, name: str) -> None:
+def _curve(
+    ax: Axes, curve: "Curve", mean: np.ndarray, lower: np.ndarray, upper: np.ndarray, ink: str, name: str
+) -> None:
     if len(curve.seen):
         ax.fill_between(curve.at, lower, upper, color=ink, alpha=0.12 if name else 0.25, linewidth=0)
         ax.plot(curve.at, mean, color=ink, linewidth=1.6, label=name)

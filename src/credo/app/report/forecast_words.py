@@ -3,7 +3,7 @@
 import math
 
 import numpy as np
-from scipy import stats
+from scipy.special import bdtr
 
 from credo.app.forecast import Forecasted
 from credo.app.forecast_plots import obvious
@@ -148,7 +148,7 @@ def warnings(result: Forecasted) -> list[str]:
         said.append("The backtest speaks for the obvious forecast: it was at least as good.")
     first = scores.by_horizon[0]
     held = round(first.covered[-1] * first.forecasts)
-    if stats.binom.cdf(held, first.forecasts, 0.95) < SURE:
+    if bdtr(held, first.forecasts, 0.95) < SURE:
         said.append(
             f"One step ahead the 95 % intervals held only {percent(first.covered[-1])} of {first.forecasts} outcomes: "
             "the forecasts are too sure of themselves."

@@ -2,15 +2,17 @@
 
 import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from credo.app.answers import Answer
-from credo.app.report.checks import Checks, Coverage
-from credo.app.report.effects import Effect
-from credo.app.workflow import Result, is_robust
 from credo.core.predictive import Predictive
-from credo.models.gp import GP
+
+if TYPE_CHECKING:  # the words for numbers serve forecasts as well, which need none of this
+    from credo.app.answers import Answer
+    from credo.app.report.checks import Checks, Coverage
+    from credo.app.report.effects import Effect
+    from credo.app.workflow import Result
 
 
 def number(value: float | int) -> str:
@@ -44,7 +46,7 @@ def noise_share(prediction: Predictive) -> float:
         return float(np.mean(np.where(np.isinf(noise), 1.0, noise / (noise + ignorance))))
 
 
-def headline(result: Result, prediction: Predictive, checks: Checks) -> list[str]:
+def headline(result: "Result", prediction: Predictive, checks: "Checks") -> list[str]:
     """What was learned, in two or three sentences."""
     scores, target, n = result.chosen.scores, result.model.target, len(result.y_test)
     error = scores["rmse"]
@@ -71,7 +73,7 @@ def headline(result: Result, prediction: Predictive, checks: Checks) -> list[str
     return [said, doubt, honest + coverage_verdict(inside)]
 
 
-def coverage_verdict(coverage: Coverage) -> str:
+def coverage_verdict(coverage: "Coverage") -> str:
     """What to make of a coverage."""
     expected = f"({percent(coverage.low)} to {percent(coverage.high)} can be chance)"
     if coverage.off < 0:
@@ -81,7 +83,7 @@ def coverage_verdict(coverage: Coverage) -> str:
     return f" {expected}: its doubt can be taken at face value."
 
 
-def comparison(result: Result) -> list[str]:
+def comparison(result: "Result") -> list[str]:
     """Which model was chosen, how clearly, and with which caveats."""
     rows = result.comparison.rows
     best, others = rows[0], rows[1:]
@@ -106,6 +108,8 @@ def comparison(result: Result) -> list[str]:
         "Evidence is taken at the best hyperparameters, which favours models with many of them a little: "
         "see that the test scores agree."
     )
+    from credo.models.gp import GP
+
     if any(isinstance(each.belief, GP) for each in result.fitted):
         caveat += " Gaussian processes pay half the logarithm of the number of rows for each of theirs (BIC)."
     if any(row.name.endswith("robust") for row in rows):
@@ -123,7 +127,7 @@ def _factor(log: float) -> str:
     return f"{factor:.1f} times" if factor < 10 else f"{factor:,.0f} times"
 
 
-def warnings(result: Result, checks: Checks) -> list[str]:
+def warnings(result: "Result", checks: "Checks") -> list[str]:
     """What a careful reader should know before using the model."""
     said = []
     rows = f"on the {checks.source} rows"
@@ -148,6 +152,8 @@ def warnings(result: Result, checks: Checks) -> list[str]:
             "target is positive, try its logarithm."
         )
     if checks.tails:
+        from credo.app.workflow import is_robust
+
         remedy = " The model expects outliers, but not this many." if is_robust(result.chosen.belief) else ""
         said.append(
             f"Large surprises are {checks.tails:.0f} times as frequent as the model believes (beyond three standard "
@@ -191,7 +197,7 @@ def beyond_and_rival(outside: float, rival: str) -> list[str]:
     return said
 
 
-def residuals(checks: Checks) -> str:
+def residuals(checks: "Checks") -> str:
     """A sentence under the residual plot."""
     faults = [
         word for word, bad in (("their size varies", checks.spread), ("their tails are heavy", checks.tails)) if bad
@@ -201,7 +207,9 @@ def residuals(checks: Checks) -> str:
     return "No pattern that the model should have caught: no trend in their size, no excess of large ones."
 
 
-def effects(ranked: list[Effect], what: Callable[[Effect], str], written: Callable[[float], str] = number) -> list[str]:
+def effects(
+    ranked: "list[Effect]", what: "Callable[[Effect], str]", written: Callable[[float], str] = number
+) -> list[str]:
     """The strongest effects on `what`, and which are not clear."""
     said = []
     for effect in [e for e in ranked if e.clear][:3]:
@@ -220,7 +228,7 @@ def effects(ranked: list[Effect], what: Callable[[Effect], str], written: Callab
     return [*said, "These are associations in the table, not causes."]
 
 
-def prediction_remarks(answer: Answer, rows: int) -> list[str]:
+def prediction_remarks(answer: "Answer", rows: int) -> list[str]:
     """What `credo predict` has to say about a new table."""
     said = []
     if answer.empty:

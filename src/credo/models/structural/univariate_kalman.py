@@ -110,11 +110,6 @@ class Backward(NamedTuple):
     r: Float[Array, "t n"]
     n: Float[Array, "t n n"]
 
-    def after(self) -> "Backward":
-        """What those after each outcome tell of the next state."""
-        xp = namespace(self)
-        return Backward(*(xp.concatenate([a[1:], xp.zeros_like(a[:1])]) for a in self))
-
 
 Law = tuple[Array, Array]
 Rows = tuple[Array, ...]
@@ -188,7 +183,8 @@ def smoothed_states(system: SeriesSystem, y: Float[Array, " t"], seen: Bool[Arra
     """p(zₜ | y₁…y_T) for every t: N(m + PFᵀr, P - PFᵀNFP) with the filtered law N(m, P), r and N of the next time."""
     forward = forward_pass(system, y, seen)
     m, p = _filtered(system, forward)
-    r, n = back_pass(system, forward).after()
+    xp = namespace(m, p)
+    r, n = (xp.concatenate([a[1:], xp.zeros_like(a[:1])]) for a in back_pass(system, forward))
     moved = system.transition @ p
     told = moved.swapaxes(1, 2)
     return SmoothedStates(m + (told @ r[:, :, None])[:, :, 0], p - told @ n @ moved, forward.increments)
