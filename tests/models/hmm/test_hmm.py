@@ -7,7 +7,6 @@ import equinox as eqx
 import jax
 import numpy as np
 import pytest
-from jax import monitoring
 from scipy import special, stats
 
 import credo
@@ -15,7 +14,7 @@ from credo.core import params
 from credo.core.padding import bucket
 from credo.errors import DataError
 from credo.models.densities import CategoricalDensity, Gaussian, Poisson
-from credo.models.hmm import HMM
+from credo.models.hmm import HMM, passes
 
 START = np.array([0.5, 0.2, 0.3])
 TRANSITION = np.array([[0.7, 0.2, 0.1], [0.0, 0.6, 0.4], [0.3, 0.3, 0.4]])
@@ -221,20 +220,38 @@ def test_a_file_brings_it_back(tmp_path):
     np.testing.assert_allclose(hmm.chain().stationary(), [2 / 3, 1 / 3], rtol=1e-10)
 
 
-def test_a_step_compiles_nothing_anew():
-    hmm = gaussian().condition(0.1).condition(0.2)
-    programs: list[str] = []
-
-    def listen(name: str, *_: Any, **__: Any) -> None:
-        programs.extend([name] * (name == "/jax/core/compile/backend_compile_duration"))
-
-    monitoring.register_event_duration_secs_listener(listen)
-    try:
-        for value in (0.3, np.float64(0.4), np.array([0.5]), [0.6], 1, np.nan):
-            hmm = hmm.condition(value, missing=True)
-    finally:
-        monitoring.unregister_event_duration_listener(listen)
+def test_the_next_outcome_compiles_nothing(programs):
+    hmm = gaussian()
+    for value in (0.3, np.float64(0.4), np.array([0.5]), [0.6], 1, np.nan):
+        hmm = hmm.condition(value, missing=True)
     assert not programs
+
+
+@pytest.mark.parametrize("emission", [None, Gaussian("diagonal"), Poisson(), CategoricalDensity()])
+def test_a_short_series_compiles_nothing(emission, programs):
+    rng = np.random.default_rng(0)
+    x = rng.poisson(np.repeat([1.0, 8.0, 1.0, 8.0], 15))
+    hmm = credo.fit(HMM(2, emission), x)
+    prediction = hmm.predict(3)
+    hmm.viterbi(x), hmm.smooth(x), hmm.smooth(x, lag=2), hmm.filter(x), hmm.pairs(x), hmm.log_evidence(x)
+    assert isinstance(hmm.transition, np.ndarray) and isinstance(prediction.mean, np.ndarray)
+    assert not programs
+
+
+@pytest.mark.parametrize("job", [passes.filter_states, passes.smoothed_states, passes.pair_probs])
+def test_numpy_and_compiled_passes_agree(job):
+    """A state that cannot be left behind, one outcome that only an impossible state explains."""
+    rows = np.random.default_rng(1).normal(scale=3.0, size=(40, 3))
+    rows[7] = [-900.0, -1000.0, 0.0]
+    first = np.arange(40) % 13 == 0
+    start, transition = np.array([0.5, 0.5, 0.0]), np.array([[0.9, 0.1, 0.0], [0.2, 0.8, 0.0], [0.1, 0.1, 0.8]])
+    known = job(start, transition, rows, first)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12),
+        known,
+        jax.jit(job)(start, transition, rows, first),
+    )
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(known))
 
 
 @pytest.mark.parametrize(

@@ -343,3 +343,12 @@ def test_a_file_keeps_it(lds, x, tmp_path):
     after = lds.condition(x[0]).condition(x[1])
     back = credo.load(credo.save(after, tmp_path / "lds"))
     np.testing.assert_array_equal(back.predict(2).mean, after.predict(2).mean)
+
+
+def test_a_short_series_compiles_nothing(programs):
+    x = np.cumsum(np.random.default_rng(0).normal(size=(40, 1)), axis=0)
+    lds = LDS([[1.0, 1.0], [0.0, 0.9]], np.diag([0.5, 0.1]), [[1.0, 0.0]], [[1.0]], [0.0, 0.0], np.eye(2))
+    after = lds.condition(x).condition(0.3)
+    lds.filter(x), lds.smooth(x), lds.log_evidence(x), after.forecast(3)
+    assert isinstance(after.predict(4).mean, np.ndarray) and isinstance(after.state.mean, np.ndarray)
+    assert not programs
