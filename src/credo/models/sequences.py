@@ -10,7 +10,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Bool, Float
 
-from credo.core.arrays import Array, is_traced
+from credo.core.arrays import Array, is_traced, namespace
 from credo.core.checks import ArrayLike, check_table, check_vector
 from credo.core.errors import DataError
 from credo.core.padding import bucket, pad_rows
@@ -89,6 +89,18 @@ def read(
     data, shown, *rest = (pad_rows(a, t) for a in arrays)
     complete = whole or bool(np.all(seen.all(axis=1) | ~seen.any(axis=1)))
     return Sequences(data, shown, first, np.arange(t) < n, rest[0] if rest else None, complete, len(sizes) == 1)
+
+
+def begins_of(first: Bool[Array, " t"]) -> Bool[Array, " t"]:
+    """Which rows begin a sequence; the first one always does."""
+    xp = namespace(first)
+    return xp.concatenate([xp.ones(1, bool), first[1:]])
+
+
+def ends_of(first: Bool[Array, " t"]) -> Bool[Array, " t"]:
+    """Which rows are the last of a sequence: those before a first one."""
+    xp = namespace(first)
+    return xp.concatenate([first[1:], xp.ones(1, bool)])
 
 
 def next_row(columns: int | None, x: object) -> np.ndarray | None:

@@ -1,6 +1,6 @@
 """Mixtures of Gaussians as densities: a component whose rows are of several kinds."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -19,13 +19,14 @@ from credo.models.densities import dirichlet
 from credo.models.densities.base import Inputs, IsConjugate, Observed, require_prior
 from credo.models.densities.clusters import clusters, column_moments
 from credo.models.densities.gaussian import Gaussian
+from credo.models.densities.normal import Law, Moments
 
 
 class MixtureStatistics(NamedTuple):
     """How much weight each of the k·c Gaussians has, and their moments; as q, concentrations and laws."""
 
     counts: Float[Array, "k c"]
-    parts: Any
+    parts: Moments | Law
 
 
 class GaussianMixture(IsConjugate[MixtureStatistics, MixtureStatistics]):

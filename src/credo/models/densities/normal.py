@@ -42,7 +42,7 @@ STRENGTH = 0.01
 """So many rows the weak prior is worth, as far as means are concerned."""
 
 
-class NormalDensity(IsConjugate[Any, Any]):
+class NormalDensity(IsConjugate[Moments, Law]):
     """x | k ~ N(Mₖv, Σₖ); `matrix` holds Σ where it is full or tied, `variance` its diagonal otherwise."""
 
     structure: str = eqx.field(static=True)
@@ -177,14 +177,14 @@ class NormalDensity(IsConjugate[Any, Any]):
         require_prior(self.prior, "variational Bayes")
         return self._law.update(statistics)
 
-    def expected_log_prob(self, q: Any, data: Observed) -> Float[Array, "n k"]:
+    def expected_log_prob(self, q: Law, data: Observed) -> Float[Array, "n k"]:
         """½ E[log |Σₒₒ⁻¹|] - ½ log 2π · |o| - ½ E[(x - Mv)ₒᵀΣₒₒ⁻¹(x - Mv)ₒ] over the seen entries o.
 
         (M, Σ)ₒ is of the same family, with ν - (number of missing entries) degrees of freedom.
         """
         (k, d), (y, v, seen) = self.sizes, self._centered(data)
         xp = namespace(q, y)
-        if self.structure not in JOINT:
+        if isinstance(q, NormalInverseGammas):
             constant = xp.broadcast_to(0.5 * (q.expected_log_precision() - LOG_2PI), (k, d))
             half = xp.broadcast_to(0.5 * q.shape / q.scale, (k, d))
             return _sum_entries(constant, half, q.mean, y, v, seen, data.complete, inverse_roots(roots(q.precision)))
@@ -206,12 +206,12 @@ class NormalDensity(IsConjugate[Any, Any]):
 
         return by_rows(rows, k, d, y, v, seen, spread)
 
-    def kl_to_prior(self, q: Any) -> Float[Array, ""]:
+    def kl_to_prior(self, q: Law) -> Float[Array, ""]:
         """KL(q ‖ prior)."""
         require_prior(self.prior, "variational Bayes")
         return q.divergence(self._law)
 
-    def posterior_mean(self: N, q: Any) -> N:
+    def posterior_mean(self: N, q: Law) -> N:
         """E[M] and E[Σ] under q."""
         return self._with_parameters(*q.average())
 

@@ -1,6 +1,6 @@
 """Poisson densities: counts whose rate depends on the component, in columns that are independent given it."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -44,7 +44,7 @@ class Poisson(IsConjugate[Gammas, Gammas]):
 
     weak: bool = eqx.field(static=True)
     rate: Float[Array, "k d"] | None = positive()
-    prior: Any = constant()
+    prior: GammaPoisson | Gammas | None = constant()
 
     def __init__(self, rate: ArrayLike | None = None, *, prior: object = "weak") -> None:
         self.weak, self.prior = base.read_prior(prior, GammaPoisson, Gammas)

@@ -23,6 +23,7 @@ from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 from credo.core.arrays import Array, computed_once, namespace
 from credo.core.scan import blocks_of, scan
+from credo.models.sequences import begins_of, ends_of
 
 Law = Float[Array, "k *b"]
 Matrix = Float[Array, "k k *b"]
@@ -84,21 +85,9 @@ def filter_states(start: Law, transition: Matrix, log_b: Table, first: Marks) ->
         found = Filtered(*update(xp.where(begins, start, push(transition, alpha)), row, xp))
         return found.probs, found
 
-    xs = (log_b if xp is np else computed_once(log_b), _begins(first))
+    xs = (log_b if xp is np else computed_once(log_b), begins_of(first))
     even = lambda x: jnp.full_like(x[0], 1 / len(start))  # noqa: E731
     return scan(step, start, xs, even, (start, transition), floor=RELATIVE)[1]
-
-
-def _begins(first: Marks) -> Marks:
-    """Where sequences begin; the first row always is such a place."""
-    xp = namespace(first)
-    return xp.concatenate([xp.ones(1, bool), first[1:]])
-
-
-def _ends(first: Marks) -> Marks:
-    """Which rows are the last of a sequence: those before a first one."""
-    xp = namespace(first)
-    return xp.concatenate([first[1:], xp.ones(1, bool)])
 
 
 def _ratio(later: Float[Array, "*t k"], predicted: Float[Array, "*t k"], xp: ModuleType) -> Float[Array, "*t k"]:
@@ -116,7 +105,7 @@ def smooth_states(transition: Matrix, filtered: Table, first: Marks) -> Table:
         gamma = xp.where(ends, alpha, back * (1 / back.sum(axis=0)))
         return gamma, gamma
 
-    xs = (filtered, _ends(first))
+    xs = (filtered, ends_of(first))
     return scan(step, filtered[-1], xs, lambda x: x[0], (transition,), reverse=True, floor=RELATIVE)[1]
 
 
@@ -187,10 +176,10 @@ def most_likely_states(start: Law, transition: Matrix, log_b: Table, first: Mark
         return state, state
 
     flat = lambda x: jnp.zeros_like(x[0])  # noqa: E731
-    scores = scan(forth, log_start, (log_b, _begins(first)), flat, (log_start, log_p))[1]
+    scores = scan(forth, log_start, (log_b, begins_of(first)), flat, (log_start, log_p))[1]
     blocks = blocks_of(len(scores), len(start))  # by what is read: little is carried
     origin: Array = np.zeros((), np.int32)
-    xs = (scores, _ends(first))
+    xs = (scores, ends_of(first))
     return scan(back, origin, xs, lambda x: most(x[0]), (log_p,), reverse=True, blocks=blocks)[1]
 
 
@@ -208,7 +197,7 @@ def sample_states(key: PRNGKeyArray, transition: Matrix, filtered: Table, first:
 
     def path(u: Float[Array, " t"]) -> Int[Array, " t"]:
         origin: Array = jnp.zeros((), int)
-        xs = (filtered, _ends(first), u)
+        xs = (filtered, ends_of(first), u)
         return scan(back, origin, xs, lambda x: jnp.argmax(x[0], axis=0), (transition,), reverse=True)[1]
 
     return jax.vmap(path)(jr.uniform(key, (n, filtered.shape[0])))

@@ -25,6 +25,7 @@ from credo.core.params import positive_definite, real
 from credo.core.predictive import Normal
 from credo.core.pytrees import changed, plain_methods
 from credo.core.scan import is_short, run
+from credo.core.text import counted, plain
 from credo.infer.em import EM
 from credo.models.lds import passes
 from credo.models.lds.checks import MATRICES, Varying, covariance, is_singular, matrix
@@ -221,19 +222,19 @@ class LDS(Belief, HasExpectations):
         """The laws of the next `steps` states: means (steps, n) and covariances (steps, n, n)."""
         driven, length = self._driven(steps, inputs)
         _, laws = run(passes.ahead, steps, self.require_parameters(), length, driven)
-        return _head(laws, slice(steps))
+        return _head(laws, steps)
 
     # -- looking at whole sequences -------------------------------------------------------------------------
 
     def filter(self, *data: ArrayLike, continued: bool = False, **options: Any) -> FilteredStates:
         """p(zₜ | x₁…xₜ) and log p(xₜ | x₁…xₜ₋₁) for every row."""
         lds, found = self._look(data, options, continued)
-        return _head(passes.over_rows(passes.filtered, lds, found), slice(found.rows))
+        return _head(passes.over_rows(passes.filtered, lds, found), found.rows)
 
     def smooth(self, *data: ArrayLike, continued: bool = False, **options: Any) -> SmoothedStates:
         """p(zₜ | x₁…x_T) for every row."""
         lds, found = self._look(data, options, continued)
-        return _head(passes.over_rows(passes.smoothed, lds, found), slice(found.rows))
+        return _head(passes.over_rows(passes.smoothed, lds, found), found.rows)
 
     def sample_states(
         self, *data: ArrayLike, n: int = 1, seed: int = 0, continued: bool = False, **options: Any
@@ -241,14 +242,14 @@ class LDS(Belief, HasExpectations):
         """n draws of all states together from p(z₁…z_T | x₁…x_T)."""
         check_count(n, "n")
         lds, found = self._look(data, options, continued)
-        return _head(passes.sampled(jr.key(seed), lds, found, n), (slice(None), slice(found.rows)))
+        return host(passes.sampled(jr.key(seed), lds, found, n))[:, : found.rows]
 
     def simulate(
         self, n: int, *, seed: int = 0, inputs: ArrayLike | None = None
     ) -> tuple[Float[Array, "t n"], Float[Array, "t p"]]:
         """The next n states and outcomes, drawn together; from the beginning where nothing was seen yet."""
         driven, length = self._driven(n, inputs)
-        return _head(passes.simulated(jr.key(seed), self.require_parameters(), length, driven), slice(n))
+        return _head(host(passes.simulated(jr.key(seed), self.require_parameters(), length, driven)), n)
 
     def steady_state(self) -> Steady:
         """The predicted covariance and the gain to which the filter settles where every outcome is seen."""
@@ -356,11 +357,22 @@ class LDS(Belief, HasExpectations):
                 raise DataError(f"{name} is given for {value.values.shape[0]} times, {rows} are needed; give more")
 
     def __repr__(self) -> str:
-        from credo.models.lds.describe import describe
+        """`LDS(2 states, 1 output; spectral radius 0.98; after 120 outcomes)`: max |λ(F)|, which is stable below 1."""
+        sizes = [counted(self.states, "state"), counted(self.outputs, "output")]
+        said = [", ".join(sizes + ([counted(self.inputs, "input")] if self.inputs else []))]
+        if self.transition is None:
+            said.append("matrices not known yet")
+        varying = [name for name in MATRICES if isinstance(getattr(self, name), Varying)]
+        if varying:
+            said.append(f"{', '.join(varying)} given for each time")
+        transition, time = plain(self.transition, 2), plain(self.time, 0)
+        if transition is not None and np.isfinite(transition).all():
+            said.append(f"spectral radius {np.abs(np.linalg.eigvals(transition)).max():.3g}")
+        if self.state is not None and time is not None:
+            said.append(f"after {counted(int(time), 'outcome')}")
+        return f"{type(self).__name__}({'; '.join(said)})"
 
-        return describe(self)
 
-
-def _head(values: S, where: slice | tuple[slice | int, ...]) -> S:
-    """Part of every array."""
-    return jax.tree.map(lambda a: a[where], values)
+def _head(values: S, rows: int) -> S:
+    """The first rows of every array."""
+    return jax.tree.map(lambda a: a[:rows], values)

@@ -39,6 +39,7 @@ from credo.models.lds.batched_matrices import (
     times,
     transposed,
 )
+from credo.models.sequences import begins_of
 from credo.models.state_laws import FilteredStates, SmoothedStates
 
 T = TypeVar("T")
@@ -116,8 +117,7 @@ class FilterInputs(NamedTuple):
     @property
     def begins(self) -> Bool[Array, " t"]:
         """Which rows begin a sequence."""
-        xp = namespace(self.first)
-        return xp.concatenate([xp.ones(1, bool), self.first[1:]]) if self.before is None else self.first
+        return begins_of(self.first) if self.before is None else self.first
 
     def rows(self) -> Row:
         """What differs from time to time, as a pass reads it."""
@@ -308,12 +308,6 @@ def kalman_smoother(
         xp = namespace(pairs)
         pairs = xp.concatenate([pairs[1:], xp.zeros_like(pairs[:1])])
     return SmoothedStates(mean, covariance, filtered.increments, pairs)
-
-
-def next_first(first: Bool[Array, " t"]) -> Bool[Array, " t"]:
-    """Whether the element after each begins a sequence; nothing follows the last."""
-    xp = namespace(first)
-    return xp.concatenate([first[1:], xp.ones(1, bool)])
 
 
 def following(varying: Varying) -> Varying:

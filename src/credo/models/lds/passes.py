@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
 
-from credo.core.arrays import Array, host, namespace
+from credo.core.arrays import Array, namespace
 from credo.core.errors import DataError
 from credo.core.scan import LONGEST_LOOP, run, scan
 from credo.models.lds.batched_matrices import apply, times, transposed
@@ -133,14 +133,10 @@ def smoothed(lds: "LDS", data: Sequences) -> SmoothedStates:
 
 
 @eqx.filter_jit
-def _sampled(key: PRNGKeyArray, lds: "LDS", data: Sequences, n: int) -> Float[Array, "m t n"]:
-    given = filter_inputs(lds, data)
-    return draw_states(key, given.system, FILTERS[lds.method](given), given.first, n)
-
-
 def sampled(key: PRNGKeyArray, lds: "LDS", data: Sequences, n: int) -> Float[Array, "m t n"]:
     """n draws of all states."""
-    return host(_sampled(key, lds, data, n))
+    given = filter_inputs(lds, data)
+    return draw_states(key, given.system, FILTERS[lds.method](given), given.first, n)
 
 
 def _system_ahead(lds: "LDS", count: int, inputs: Float[Array, "t c"] | None) -> SystemMatrices:
@@ -149,16 +145,12 @@ def _system_ahead(lds: "LDS", count: int, inputs: Float[Array, "t c"] | None) ->
 
 
 @eqx.filter_jit
-def _simulated(key: PRNGKeyArray, lds: "LDS", count: int, inputs: Float[Array, "t c"] | None) -> tuple[Array, Array]:
-    law = starts(lds) if lds.state is None else lds.state
-    return draw_future(key, law, lds.state is None, _system_ahead(lds, count, inputs), count)
-
-
 def simulated(
     key: PRNGKeyArray, lds: "LDS", count: int, inputs: Float[Array, "t c"] | None
 ) -> tuple[Float[Array, "t n"], Float[Array, "t p"]]:
     """The next states and outcomes, drawn."""
-    return host(_simulated(key, lds, count, inputs))
+    law = starts(lds) if lds.state is None else lds.state
+    return draw_future(key, law, lds.state is None, _system_ahead(lds, count, inputs), count)
 
 
 def ahead(lds: "LDS", count: int, inputs: Float[Array, "t c"] | None) -> tuple[SystemMatrices, StateLaw]:

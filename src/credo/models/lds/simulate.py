@@ -20,7 +20,8 @@ from credo.models.lds.batched_matrices import (
     times,
     transposed,
 )
-from credo.models.lds.kalman import StateLaw, SystemMatrices, Varying, following, next_first, predict
+from credo.models.lds.kalman import StateLaw, SystemMatrices, Varying, following, predict
+from credo.models.sequences import ends_of
 from credo.models.state_laws import FilteredStates
 
 
@@ -37,7 +38,7 @@ def backwards(
         rest = jnp.eye(m.shape[0])[:, :, None] - times(back, now.transition)
         return back, m - apply(back, ahead), sandwich(rest, p) + sandwich(back, now.process_noise)
 
-    return on_rows(of_one)(following(system.varying()), filtered.mean, filtered.covariance, next_first(first))
+    return on_rows(of_one)(following(system.varying()), filtered.mean, filtered.covariance, ends_of(first))
 
 
 def draw_states(

@@ -25,7 +25,8 @@ from credo.models.lds.batched_matrices import (
     transposed,
     triangular,
 )
-from credo.models.lds.kalman import FilterInputs, Law, Row, StateLaw, SystemMatrices, Varying, following, next_first
+from credo.models.lds.kalman import FilterInputs, Law, Row, StateLaw, SystemMatrices, Varying, following
+from credo.models.sequences import ends_of
 from credo.models.state_laws import FilteredStates, SmoothedStates
 
 
@@ -99,7 +100,7 @@ def root_smoother(given: FilterInputs, filtered: FilteredStates, roots: Float[Ar
         varying, law, ends = row
         return _backward(later, law, system.at(varying), ends)
 
-    rows = (following(given.system.varying()), (filtered.mean, roots), next_first(given.first))
+    rows = (following(given.system.varying()), (filtered.mean, roots), ends_of(given.first))
     last = (filtered.mean[-1], roots[-1])
     mean, covariance = scan(step, last, rows, lambda row: row[1], (given.system,), reverse=True)[1]
     return SmoothedStates(mean, covariance, filtered.increments)

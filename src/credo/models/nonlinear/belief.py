@@ -18,6 +18,7 @@ from credo.core.method import check_using
 from credo.core.padding import bucket
 from credo.core.predictive import Mixture, Predictive
 from credo.core.pytrees import changed
+from credo.core.text import counted, plain
 from credo.models.nonlinear.gaussian_filters import Extended
 from credo.models.nonlinear.laws import Cloud
 from credo.models.nonlinear.method import FINE, FiltersStates, StateMethod, check_status
@@ -207,9 +208,26 @@ class StateSpaceModel(Dynamics, Belief, FiltersStates):
         return jax.tree.map(lambda leaf: leaf[: data.rows], check_status(_cut(status, data), result))
 
     def __repr__(self) -> str:
-        from credo.models.nonlinear.describe import describe
+        """`StateSpaceModel(2 states, 1 output; step=pendulum, observe=sine; by Extended; state 0.31 ± 0.05, …)`."""
+        whole = (("state", self.start_mean), ("output", self.observation_noise))
+        sizes = [counted(value.shape[-1], noun) for noun, value in whole if value is not None]
+        own = ("step", "observe", "log_likelihood", "transition_sample")
+        functions = {name: getattr(self, name) for name in own if getattr(self, name) is not None}
+        named = ", ".join(f"{name}={getattr(f, '__name__', type(f).__name__)}" for name, f in functions.items())
+        said = [", ".join(sizes), named, f"by {type(self.using).__name__}"]
+        if self.state is not None:
+            said.append(_in_words(self.state))
+        return f"{type(self).__name__}({'; '.join(said)})"
 
-        return describe(self)
+
+def _in_words(state: Gaussian | Cloud) -> str:
+    """The mean and the standard deviation of each number of the state."""
+    mean, covariance = plain(state.mean, 1), plain(state.covariance, 2)
+    if mean is None or covariance is None:
+        return "after data"
+    pairs = list(zip(mean, np.sqrt(np.diagonal(covariance).clip(0.0)), strict=True))
+    shown = ", ".join(f"{m:.3g} ± {s:.2g}" for m, s in pairs[:4])
+    return f"state {shown}{', …' if len(pairs) > 4 else ''}"
 
 
 def _check(belief: FiltersStates, using: object) -> StateMethod[Any]:
