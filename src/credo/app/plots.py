@@ -13,6 +13,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import BoundaryNorm
 from matplotlib.figure import Figure
+from scipy.special import ndtri
 
 from credo.core.arrays import Array, Numeric
 from credo.core.belief import Belief
@@ -75,7 +76,7 @@ def bands(
     at = where[order]
     mean = np.asarray(prediction.mean)[order]
     lower, upper = (np.asarray(end)[order] for end in prediction.interval(level))
-    z = float(jax.scipy.special.ndtri(0.5 + level / 2))
+    z = float(ndtri(0.5 + level / 2))
     ignorance = z * np.sqrt(np.asarray(prediction.epistemic)[order])
     ax.fill_between(at, lower, upper, color=SKY, alpha=0.28, linewidth=0, label=f"{level:.0%} of outcomes")
     ax.fill_between(

@@ -25,6 +25,7 @@ from credo.app.scoring import score
 from credo.app.splits import split
 from credo.app.tables import Table
 from credo.core.arrays import Array, Numeric
+from credo.core.device import blas_threads
 from credo.core.errors import CredoError, DataError, NotConvergedWarning
 from credo.core.predictive import Predictive
 from credo.evaluate.comparison import Comparison, rank
@@ -206,17 +207,18 @@ def run(
     rounds, total = _rounds(prepared, x.to_numpy(), y, notes)
     fitted: list[Fitted] = []
     tried: list[Candidate] = []
-    for candidates_of in rounds:
-        for candidate in candidates_of(fitted, tried):
-            say(len(tried), total, candidate.name)
-            tried.append(candidate)
-            fitted += _try(candidate, prepared, train, held_out, seed, notes)
-    if not fitted:
-        raise DataError(f"no model could be learned from {table.name}: {notes[-1]}")
-    beliefs = {each.name: each.belief for each in fitted}
-    comparison = rank(beliefs, [each.log_evidence for each in fitted], (x, prepared.labels[train]))
-    say(total - 1, total, f"{comparison.best}, on all rows")
-    model = _final(comparison.best, tried, fitted, prepared, seed, notes)
+    with blas_threads(len(train)):
+        for candidates_of in rounds:
+            for candidate in candidates_of(fitted, tried):
+                say(len(tried), total, candidate.name)
+                tried.append(candidate)
+                fitted += _try(candidate, prepared, train, held_out, seed, notes)
+        if not fitted:
+            raise DataError(f"no model could be learned from {table.name}: {notes[-1]}")
+        beliefs = {each.name: each.belief for each in fitted}
+        comparison = rank(beliefs, [each.log_evidence for each in fitted], (x, prepared.labels[train]))
+        say(total - 1, total, f"{comparison.best}, on all rows")
+        model = _final(comparison.best, tried, fitted, prepared, seed, notes)
     return Result(
         table.name,
         prepared,

@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 import numpy as np
-from jax.scipy.special import ndtri
 from scipy import stats
+from scipy.special import ndtri
 
 from credo.app.workflow import Result
 from credo.core.predictive import Predictive
@@ -64,8 +64,8 @@ def check(result: Result, prediction: Predictive) -> Checks:
     looked_at = prediction if source == "test" else result.predict(result.train)
     y = y_test if source == "test" else result.y_train
     u = np.clip(pit(looked_at, y), 1e-12, 1 - 1e-12)
-    z = np.asarray(ndtri(u))
-    mean = np.asarray(looked_at.mean)
+    z = ndtri(u)
+    mean = looked_at.mean
     # Counts spread more where more are expected, as their law says: there the standardized errors should not grow.
     size = np.abs(z) if result.kind == "count" else np.abs(y - mean)
     return Checks(
@@ -75,7 +75,7 @@ def check(result: Result, prediction: Predictive) -> Checks:
         spread=_spread(size, mean),
         tails=_tails(z),
         echo=_echo(z) if series else None,
-        drift=_drift(np.asarray(ndtri(np.clip(pit(prediction, y_test), 1e-12, 1 - 1e-12)))) if series else 0.0,
+        drift=_drift(ndtri(np.clip(pit(prediction, y_test), 1e-12, 1 - 1e-12))) if series else 0.0,
         outside=outside(result),
         rival=rival(result, prediction),
         baseline=float(np.sqrt(np.mean((y_test - result.y_train.mean()) ** 2))),
