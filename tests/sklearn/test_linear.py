@@ -261,7 +261,7 @@ def test_column_names_reach_the_belief(data, fitted):
     model = BayesianLinearRegressor().fit(frame, y)
     assert list(model.feature_names_in_) == ["age", "dose", "ph", "load"]
     assert model.belief_.coefficient_names() == ["intercept", "age", "dose", "ph", "load"]
-    np.testing.assert_array_equal(model.predict(frame), fitted["{}"].predict(x))
+    np.testing.assert_allclose(model.predict(frame), fitted["{}"].predict(x), rtol=1e-9)
     with pytest.raises(ValueError, match="feature names should match"):
         model.predict(frame.rename(columns={"dose": "dosage"}))
 

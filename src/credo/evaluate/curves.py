@@ -10,7 +10,7 @@ from credo.core.belief import Belief
 from credo.core.checks import check_count
 from credo.core.errors import DataError
 from credo.evaluate.scores import Score, find_score
-from credo.evaluate.validation import count_rows, fitted, holdout, rows
+from credo.evaluate.validation import count_rows, fitted, holdout, rows, seeded
 
 AnyMean = np.ndarray | np.floating
 
@@ -65,8 +65,7 @@ def learning_curve(
     name, function = find_score(score)
     n = count_rows(X, y)
     check_count(repeats, "repeats")
-    if not learn and options:
-        raise DataError(f"learn=False takes no options of fit, found {', '.join(options)}")
+    seeded(options, seed, learn)
     splits = [holdout(n, test, 0.0, seed=seed + r) for r in range(repeats)]
     available = len(splits[0].train)
     if sizes is None:
@@ -81,7 +80,7 @@ def learning_curve(
     scores = np.empty((repeats, len(wanted)))
     for r, part in enumerate(splits):
         order = np.random.default_rng(seed + r).permutation(part.train)
-        settings = {"seed": seed + r, **options} if learn else {}
+        settings = seeded(options, seed + r, learn)
         for j, size in enumerate(wanted):
             index = order[: int(size)]
             posterior = fitted(belief, rows(X, index), rows(y, index), learn, **settings)

@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from credo.core.arrays import Array
 from credo.core.belief import Belief
 from credo.core.checks import ArrayLike
 from credo.core.errors import DataError, NotConverged
@@ -21,6 +22,8 @@ from credo.core.predictive.classes import Classes
 from credo.core.pytrees import changed
 from credo.infer.learning import Learned, prepare_and_learn
 from credo.models.features import Affine, BSpline, Features, Polynomial, Standardize
+from credo.models.glm import GLM
+from credo.models.linear import Linear
 
 FEATURES = {"polynomial": Polynomial, "spline": BSpline}
 T = TypeVar("T")
@@ -128,8 +131,13 @@ def counted(x: np.ndarray, y: np.ndarray, sample_weight: ArrayLike) -> tuple[np.
     return x[seen], y[seen], w[seen]
 
 
-def unscaled(features: Features, intercept: np.ndarray, w: Table) -> tuple[Float[np.ndarray, " c"], Table]:
-    """b + wᵀ(φ - shift)/scale = (b - wᵀshift/scale) + (w/scale)ᵀφ: without the scaling inside."""
+def unscaled(belief: GLM | Linear, mean: Array) -> tuple[Float[np.ndarray, " c"], Table]:
+    """Constant terms and slopes from the mean weights, without the scaling inside.
+
+    b + wᵀ(φ - shift)/scale = (b - wᵀshift/scale) + (w/scale)ᵀφ.
+    """
+    features, table = belief.features, np.asarray(mean).reshape(len(mean), -1)
+    intercept, w = (np.zeros(table.shape[1]), table) if belief.intercept is None else (table[0], table[1:])
     if isinstance(features, Affine | Standardize):
         shift, scale = features.shift, features.scale
         w = w if scale is None else w / np.broadcast_to(np.asarray(scale), len(w))[:, None]

@@ -23,11 +23,14 @@ FAMILIES = {**COUNTS, "student-t": StudentTRegression}
 class _Weights(BeliefEstimator):
     """What both have: a prior, features, an intercept, and weights in the units of the inputs."""
 
-    prior: Option
-    features: Option
-    fit_intercept: Option
     coef_: np.ndarray
     intercept_: np.ndarray | float
+
+    def __init__(
+        self, prior: Option = "ridge", features: Option = None, fit_intercept: Option = True, random_state: Option = 0
+    ):
+        self.prior, self.features, self.fit_intercept = prior, features, fit_intercept
+        self.random_state = random_state
 
     def _parts(self) -> tuple[Features | None, WeightPrior, bool]:
         """Features, prior, and whether there is an intercept."""
@@ -36,10 +39,7 @@ class _Weights(BeliefEstimator):
     def _fit_weights(self, belief: GLM, x: np.ndarray, y: np.ndarray, w: np.ndarray | None) -> None:
         self._fit_belief(belief, x, y, weights=w)
         found: GLM = self.belief_
-        mean = np.asarray(found.coefficients().mean)
-        table = mean.reshape(len(mean), -1)
-        constant, slopes = (np.zeros(table.shape[1]), table) if found.intercept is None else (table[0], table[1:])
-        constant, slopes = base.unscaled(found.features, constant, slopes)
+        constant, slopes = base.unscaled(found, found.coefficients().mean)
         one = found.classes is None
         self.coef_, self.intercept_ = (slopes[:, 0], float(constant[0])) if one else (slopes.T, constant)
 
@@ -63,12 +63,6 @@ class BayesianLogisticClassifier(_Weights, BeliefClassifier):
         intercept_: the mean constant terms.
         log_evidence_: log p(y | X), approximately.
     """
-
-    def __init__(
-        self, prior: Option = "ridge", features: Option = None, fit_intercept: Option = True, random_state: Option = 0
-    ):
-        self.prior, self.features, self.fit_intercept = prior, features, fit_intercept
-        self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike = None) -> "BayesianLogisticClassifier":
         """Learns the precision and conditions on the data; a row of weight w counts as w rows."""
@@ -109,8 +103,8 @@ class BayesianGLMRegressor(_Weights, BeliefRegressor):
         fit_intercept: Option = True,
         random_state: Option = 0,
     ):
-        self.family, self.prior, self.features = family, prior, features
-        self.fit_intercept, self.random_state = fit_intercept, random_state
+        super().__init__(prior, features, fit_intercept, random_state)
+        self.family = family
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike = None) -> "BayesianGLMRegressor":
         """Learns the precision and conditions on the data; a row of weight w counts as w rows."""

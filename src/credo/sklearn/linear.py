@@ -10,17 +10,8 @@ from credo.core.errors import DataError
 from credo.infer import MAP, Evidence
 from credo.models import linear
 from credo.models.linear import Linear, lasso_path
-from credo.sklearn.base import (
-    BeliefRegressor,
-    Choices,
-    Option,
-    choose,
-    counted,
-    features_of,
-    seed_of,
-    speak_up,
-    unscaled,
-)
+from credo.sklearn import base
+from credo.sklearn.base import BeliefRegressor, Choices, Option, choose
 
 PRIORS: Choices = {"ridge": linear.Isotropic, "ard": linear.ARD, "lasso": linear.LaplacePrior}
 NOISES: Choices = {"learned": lambda: 1.0, "unknown": linear.InverseGamma}
@@ -77,18 +68,17 @@ class BayesianLinearRegressor(BeliefRegressor):
         if self.prior == "lasso":
             self._keep(self._fit_lasso(belief, X, y, _check_sample_weight(sample_weight, X, ensure_non_negative=True)))
         else:
-            self._fit_evidence(belief, *counted(X, y, sample_weight))
+            self._fit_evidence(belief, *base.counted(X, y, sample_weight))
         found: Linear = self.belief_
         assert found.weights is not None
-        mean = np.asarray(found.weights.mean)[:, None]
-        constant, w = (np.zeros(1), mean) if found.intercept is None else (mean[0] + found.reference, mean[1:])
-        constant, w = unscaled(found.features, np.asarray(constant), w)
-        self.coef_, self.intercept_ = w[:, 0], float(constant[0])
+        constant, w = base.unscaled(found, found.weights.mean)
+        shift = 0.0 if found.intercept is None else float(found.reference)
+        self.coef_, self.intercept_ = w[:, 0], float(constant[0]) + shift
         self.noise_variance_ = float(found.noise_variance())
         return self
 
     def _prior_belief(self) -> Linear:
-        features = features_of(self.features)
+        features = base.features_of(self.features)
         prior, noise = choose("prior", self.prior, PRIORS)(), choose("noise", self.noise, NOISES)()
         if self.prior == "lasso" and self.noise != "learned":
             raise DataError(f"the lasso is offered with noise='learned' only, found noise={self.noise!r}")
@@ -105,8 +95,8 @@ class BayesianLinearRegressor(BeliefRegressor):
             # To credo a weight divides a row's noise; here it counts rows, which is the same but for n.
             statistics = eqx.tree_at(lambda s: (s.n, s.log_weight), statistics, (np.asarray(w.sum()), np.zeros(())))
         method = belief.learner({}) or Evidence()
-        learned = method.learn(belief, statistics, (), {}, seed_of(self.random_state))
-        speak_up(learned)
+        learned = method.learn(belief, statistics, (), {}, base.seed_of(self.random_state))
+        base.speak_up(learned)
         self._keep(learned.belief.condition_on(statistics), learned.log_evidence)
 
     def _fit_lasso(self, belief: Linear, x: np.ndarray, y: np.ndarray, w: np.ndarray) -> Linear:

@@ -89,11 +89,6 @@ class LogNormal(Warped):
         noise, latent, xp = self.latent.aleatoric, self.latent.epistemic, namespace(self)
         return xp.expm1(latent) * xp.exp(2 * self.location + noise + latent)
 
-    @property
-    def total(self) -> Array:
-        """aleatoric + epistemic."""
-        return self.aleatoric + self.epistemic
-
     def entropy(self) -> Array:
         """location + ½ log 2πe(noise + latent)."""
         return self.location + self.latent.entropy()

@@ -76,12 +76,6 @@ class Warped(Predictive):
         """Var[E[y | f]]."""
         return self._moments()[2]
 
-    @property
-    def total(self) -> Array:
-        """aleatoric + epistemic."""
-        _, aleatoric, epistemic = self._moments()
-        return aleatoric + epistemic
-
     def _moments(self) -> tuple[Array, Array, Array]:
         """Mean, aleatoric and epistemic variance of y."""
         xp, z = namespace(self), self.latent
