@@ -63,12 +63,11 @@ def count_rows(*data: Numeric) -> int:
     return lengths[0]
 
 
-def rows(data: Numeric, index: np.ndarray) -> Numeric:
+def rows(data: Any, index: np.ndarray) -> Numeric:
     """Some rows of an array, a data frame or a list, as the same kind of thing."""
     if isinstance(data, list | tuple):
         return [data[i] for i in index]
-    table: np.ndarray = getattr(data, "iloc", data)
-    return table[index]
+    return getattr(data, "iloc", data)[index]
 
 
 def fitted(belief: Belief, X: Numeric, y: Numeric, learn: bool, **options: Any) -> Belief:
