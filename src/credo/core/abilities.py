@@ -73,9 +73,7 @@ class HasExpectations(Ability, Generic[S, E]):
     def maximize(self, expected: E, fixed: tuple[str, ...] = ()) -> "HasExpectations[S, E]":
         """argmax_θ E[log p(x, z | θ)] + log p(θ) of what is not `fixed`; traceable."""
 
-    def expect_side_by_side(
-        self, beliefs: Sequence["HasExpectations[S, E]"], statistics: S
-    ) -> list[tuple[E, Float[Array, ""]]] | None:
+    def expect_side_by_side(self, beliefs: Sequence[Any], statistics: S) -> list[tuple[E, Float[Array, ""]]] | None:
         """`expect` of several beliefs at once in NumPy; None where one compiled program for each is quicker."""
         return None
 

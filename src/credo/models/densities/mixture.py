@@ -23,13 +23,20 @@ from credo.models.densities.normal import Law, Moments
 
 
 class MixtureStatistics(NamedTuple):
-    """How much weight each of the k·c Gaussians has, and their moments; as q, concentrations and laws."""
+    """How much weight each of the k·c Gaussians has, and their moments."""
 
     counts: Float[Array, "k c"]
-    parts: Moments | Law
+    parts: Moments
 
 
-class GaussianMixture(IsConjugate[MixtureStatistics, MixtureStatistics]):
+class MixtureLaw(NamedTuple):
+    """q(θ): the Dirichlet concentrations of the mixing, and the laws of the Gaussians."""
+
+    counts: Float[Array, "k c"]
+    parts: Law
+
+
+class GaussianMixture(IsConjugate[MixtureStatistics, MixtureLaw]):
     """p(x | k) = Σⱼ mixingₖⱼ N(x | μₖⱼ, Σₖⱼ), j = 1 … c.  Rabiner (1989), section IV.A.
 
     `parts` is a `Gaussian` of k·c components, the c of one k next to each other. Which of these a row came from is
@@ -106,7 +113,7 @@ class GaussianMixture(IsConjugate[MixtureStatistics, MixtureStatistics]):
         return self._share(self._each(data), data, weight)
 
     def expected_statistics_under(
-        self, q: MixtureStatistics, data: Observed, weight: Float[Array, "n k"]
+        self, q: MixtureLaw, data: Observed, weight: Float[Array, "n k"]
     ) -> MixtureStatistics:
         """The same with the Gaussians' probabilities under q: rⱼ ∝ exp(E[log mixingⱼ] + E[log Nⱼ])."""
         return self.posterior_mean(q)._share(self._expected_each(q, data), data, weight)
@@ -136,22 +143,22 @@ class GaussianMixture(IsConjugate[MixtureStatistics, MixtureStatistics]):
         mixing = dirichlet.draw(k_mixing, prior + statistics.counts)
         return changed(self, mixing=mixing, parts=self.parts.draw(k_parts, statistics.parts))
 
-    def variational_posterior(self, statistics: MixtureStatistics) -> MixtureStatistics:
+    def variational_posterior(self, statistics: MixtureStatistics) -> MixtureLaw:
         """(Dirichlet concentrations, the laws of the Gaussians)."""
         prior = require_prior(self.prior, "variational Bayes")
-        return MixtureStatistics(prior + statistics.counts, self.parts.variational_posterior(statistics.parts))
+        return MixtureLaw(prior + statistics.counts, self.parts.variational_posterior(statistics.parts))
 
-    def expected_log_prob(self, q: MixtureStatistics, data: Observed) -> Float[Array, "n k"]:
+    def expected_log_prob(self, q: MixtureLaw, data: Observed) -> Float[Array, "n k"]:
         """log Σⱼ exp(E[log mixingⱼ] + E[log Nⱼ]): the bound with the Gaussian's own law at its best."""
         each = self._expected_each(q, data)
         return special(each).logsumexp(each, axis=2)
 
-    def kl_to_prior(self, q: MixtureStatistics) -> Float[Array, ""]:
+    def kl_to_prior(self, q: MixtureLaw) -> Float[Array, ""]:
         """KL(q ‖ prior)."""
         prior = require_prior(self.prior, "variational Bayes")
         return dirichlet.divergence(q.counts, prior) + self.parts.kl_to_prior(q.parts)
 
-    def posterior_mean(self, q: MixtureStatistics) -> "GaussianMixture":
+    def posterior_mean(self, q: MixtureLaw) -> "GaussianMixture":
         """The means of the mixing and of the Gaussians' parameters."""
         return changed(self, mixing=q.counts / q.counts.sum(1, keepdims=True), parts=self.parts.posterior_mean(q.parts))
 
@@ -176,7 +183,7 @@ class GaussianMixture(IsConjugate[MixtureStatistics, MixtureStatistics]):
         with np.errstate(divide="ignore"):
             return namespace(self._mixing).log(self._mixing) + self._by_k(self.parts.log_prob(data))
 
-    def _expected_each(self, q: MixtureStatistics, data: Observed) -> Float[Array, "n k c"]:
+    def _expected_each(self, q: MixtureLaw, data: Observed) -> Float[Array, "n k c"]:
         each = dirichlet.expected_log(q.counts) + self._by_k(self.parts.expected_log_prob(q.parts, data))
         # A row with nothing seen says nothing, although E[log mixing] is not a log probability.
         return namespace(each, data).where(data.any_seen[:, :, None], each, -np.log(self.components))
