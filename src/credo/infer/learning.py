@@ -9,7 +9,7 @@ prefer another (`Linear` has MacKay's fixed point). MacKay (1992), "Bayesian int
 
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -26,6 +26,7 @@ from credo.core.method import check_using
 from credo.infer.method import Approximation, Learner, Solver
 from credo.infer.optimize import CONVERGED, DIVERGED, STOPPED, Optimum, at_bound, flat_directions, maximize
 from credo.infer.priors import Priors
+from credo.infer.progress import Progress
 
 B = TypeVar("B", bound=Belief)
 
@@ -89,7 +90,14 @@ class Evidence(Learner):
         noise[0] = 0.0
         stops = (self.max_steps, self.tolerance, self.gain, self.stride)
         stop = None if np.isinf(self.deadline) else lambda: time.perf_counter() > self.deadline
-        optima = maximize(objective.value_and_grad, list(first + noise), lower, upper, *stops, stop)
+        with Progress(None, "climbing the evidence") as say:
+
+            def starts() -> Iterator[np.ndarray]:
+                for i, start in enumerate(first + noise):
+                    say(i / len(noise), f"climbing the evidence, start {i + 1} of {len(noise)}")
+                    yield start
+
+            optima = maximize(objective.value_and_grad, starts(), lower, upper, *stops, stop)
         learned = summarize(belief, slots, optima, lower, upper)
         if learned.status == DIVERGED or not self.flat:
             return learned

@@ -4,7 +4,7 @@ Type-II likelihoods have several local maxima (Rasmussen & Williams 2006, §5.4.
 reported, not only the best.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -41,7 +41,7 @@ class Optimum(NamedTuple):
 
 def maximize(
     value_and_grad: ValueAndGrad,
-    starts: Sequence[np.ndarray],
+    starts: Iterable[np.ndarray],
     lower: np.ndarray,
     upper: np.ndarray,
     max_steps: int = 200,

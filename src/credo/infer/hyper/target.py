@@ -22,6 +22,7 @@ from credo.infer.averaging import Averaged
 from credo.infer.learning import Evidence, Learned
 from credo.infer.optimize import gradient_differences
 from credo.infer.priors import PenaltyDensity, Priors, as_densities
+from credo.infer.progress import Progress
 from credo.infer.target import ParameterSpace, Target
 
 
@@ -81,7 +82,12 @@ class HyperDensity(NamedTuple):
         """The log density at every row; one by one where the belief has its own way of computing it."""
         if self.belief.objective(self.slots, self.statistics, self.priors) is None:
             return np.asarray(log_densities(vectors, *self[1:]))
-        return np.asarray([self.value(vector) for vector in vectors])
+        with Progress(None, "hyperparameters") as say:
+            heights = []
+            for i, vector in enumerate(vectors):
+                say(i / len(vectors), f"hyperparameters, point {i + 1} of {len(vectors)}")
+                heights.append(self.value(vector))
+        return np.asarray(heights)
 
     def hessian(self, vector: np.ndarray, step: float = 1e-3) -> np.ndarray:
         """By central differences of the gradient."""

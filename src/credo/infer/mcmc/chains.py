@@ -36,7 +36,7 @@ from credo.infer.mcmc.adaptation import (
 from credo.infer.mcmc.draws import Draws, pooled
 from credo.infer.method import Approximation
 from credo.infer.posterior import NormalApproximation
-from credo.infer.progress import Progress
+from credo.infer.progress import Progress, Show
 from credo.infer.target import Target, value_and_grad
 
 S = TypeVar("S", bound=Position)
@@ -92,7 +92,7 @@ class Sampler(Approximation, Generic[S, R]):
         spread: of the starting points around init, in unconstrained units.
         members: draws of hyperparameters over which `fit(belief, …, using=…)` averages.
         cores: how many chains run at a time; None is all cores.
-        progress: whether to show a bar.
+        progress: whether to show a bar, or a function of the share done and a text; None shows one on a terminal.
     """
 
     chains: int = 4
@@ -105,7 +105,7 @@ class Sampler(Approximation, Generic[S, R]):
     spread: float | int = 0.5
     members: int = 32
     cores: int | None = None
-    progress: bool = False
+    progress: bool | Show | None = None
 
     compiled: ClassVar[tuple[str, ...]] = ()
     """The settings on which compiled code depends; all others reach it as numbers."""
@@ -154,7 +154,7 @@ class Sampler(Approximation, Generic[S, R]):
         prepared = self.prepare(target, u, seed)
         wanted = dataclasses.replace(self, draws=-(-self.draws // ratio), thin=self.thin * ratio)
         total, done = self.chains * (wanted.warmup + wanted.draws * wanted.thin), 0
-        with Progress(self.progress) as say:
+        with Progress(self.progress, f"{self.chains} chains, compiling") as say:
 
             def advance(steps: int) -> None:
                 nonlocal done

@@ -28,6 +28,7 @@ from credo.infer.mcmc.hmc import Density, RandomNumbers, State, hmc
 from credo.infer.mcmc.metropolis import Walk, random_walk
 from credo.infer.method import Approximation
 from credo.infer.posterior import NormalApproximation
+from credo.infer.progress import Progress
 from credo.infer.resampling import chosen
 from credo.infer.target import Target
 
@@ -100,12 +101,14 @@ class SMC(Approximation):
         if not np.isfinite(now.log_evidence):
             raise DataError(f"the log density is finite at none of {self.particles} particles: lower spread")
         temperatures = [0.0]
-        while temperatures[-1] < 1:
-            if len(temperatures) > self.most:
-                raise NotConverged(f"SMC reached temperature {temperatures[-1]:.3g} of 1 after {self.most} stages")
-            random = RandomNumbers.draw(rng, (n, self.moves), k)
-            now = _stage(target, law, now, np.asarray(float(self.ess)), np.asarray(rng.random()), random, self.move)
-            temperatures.append(float(now.temperature))
+        with Progress(None, "tempering") as say:
+            while temperatures[-1] < 1:
+                say(temperatures[-1], f"tempering, stage {len(temperatures)}")
+                if len(temperatures) > self.most:
+                    raise NotConverged(f"SMC reached temperature {temperatures[-1]:.3g} of 1 after {self.most} stages")
+                random, uniform = RandomNumbers.draw(rng, (n, self.moves), k), np.asarray(rng.random())
+                now = _stage(target, law, now, np.asarray(float(self.ess)), uniform, random, self.move)
+                temperatures.append(float(now.temperature))
         return self._collect(target, now, temperatures[1:], seed)
 
     def _collect(self, target: Target, now: Tempered, temperatures: list[float], seed: int) -> Particles:

@@ -54,7 +54,7 @@ class ModelGibbs(Learner):
         warmup: sweeps before the first.
         thin: sweeps for each draw that is kept.
         members: draws over which the belief averages, spread evenly over all.
-        progress: True for a bar, or a function of the share done and a text.
+        progress: True for a bar, or a function of the share done and a text; None shows one on a terminal.
     """
 
     integrates: ClassVar[bool] = True
@@ -65,7 +65,7 @@ class ModelGibbs(Learner):
     warmup: int = 500
     thin: int = 1
     members: int = 64
-    progress: bool | Show = False
+    progress: bool | Show | None = None
 
     @abstractmethod
     def draw(self, belief: Any, statistics: Any, *, seed: int = 0) -> tuple[Draws, Any]:
@@ -87,7 +87,7 @@ class ModelGibbs(Learner):
             check_count(getattr(self, name), name, least)
         starts = [belief, *(belief.restart(statistics, seed + i) or belief for i in range(1, self.chains))]
         length, values, heights = (self.warmup, self.draws, self.thin), [], []
-        with Progress(self.progress) as show:
+        with Progress(self.progress, "Gibbs sampling") as show:
             seeds = np.random.default_rng(seed).integers(2**31, size=self.chains)
             for i, (own, start) in enumerate(zip(seeds, starts, strict=True)):
                 chain, height = gibbs_chain(jr.key(own), start, statistics, sweep, held, length)
