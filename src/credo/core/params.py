@@ -257,7 +257,8 @@ def layout_of(numbers: Iterable[tuple[str, Constraint, tuple[int, ...]]]) -> Lay
 
 def pack(slots: Layout, values: Iterable[Array]) -> Float[Array, "*n k"]:
     """The numbers of the slots, unconstrained, side by side; leading axes that they share are batches."""
-    free = [host(bijector(s.constraint).inverse(as_float(v))) for s, v in zip(slots, values, strict=True)]
+    with np.errstate(divide="ignore"):  # a number at the edge of its constraint lies at ±∞
+        free = [host(bijector(s.constraint).inverse(as_float(v))) for s, v in zip(slots, values, strict=True)]
     flat = [f.reshape((*f.shape[: f.ndim - len(s.shape)], s.stop - s.start)) for s, f in zip(slots, free, strict=True)]
     return namespace(flat).concatenate(flat, axis=-1) if flat else np.zeros(0)
 
