@@ -35,7 +35,7 @@ class LocalOptimum(NamedTuple):
     """One local maximum of the evidence: the hyperparameters there and how many starts found it."""
 
     log_evidence: float
-    values: dict[str, Array]
+    values: Mapping[str, Array]
     status: str
     found: int
 

@@ -69,7 +69,7 @@ class Learner(_OfFamilies, ABC):
             return f"it chooses numbers, call credo.fit(…, using={type(self).__name__}(…))"
         return _in_words(self.needs)
 
-    def condition(self, belief: Any, *data: Any, **options: Any) -> Any:
+    def condition(self, belief: Any, *data: object, **options: Any) -> Any:
         """`fit`: numbers that are averaged over are not chosen first."""
         from credo.infer.learning import fit
 
@@ -99,7 +99,7 @@ class Approximation(Method, ABC):
         more = ", call credo.fit to average over its hyperparameters" if params.learnable(subject) else ""
         return f"{_in_words(HasLogDensity)}{more}"
 
-    def condition(self, belief: Any, *data: Any, seed: int = 0, priors: Any = None, **options: Any) -> Any:
+    def condition(self, belief: Any, *data: object, seed: int = 0, priors: object = None, **options: Any) -> Any:
         """The belief after the data, its numbers known as well as the method can tell."""
         statistics = belief.statistics(*data, **options)
         return belief.given(self.run(belief.target(statistics, priors), seed), statistics)
@@ -120,7 +120,7 @@ class RowApproximation(Method, ABC):
         """A sum over rows, to condition on."""
         return _in_words(HasRows) if verb == "condition" else "it conditions on rows, call belief.condition(…, using=…)"
 
-    def condition(self, belief: Any, *data: Any, seed: int = 0, **options: Any) -> Any:
+    def condition(self, belief: Any, *data: object, seed: int = 0, **options: Any) -> Any:
         """The belief after the data, its numbers known as well as the method can tell."""
         statistics = belief.statistics(*data, **options)
         density, columns = belief.row_density(statistics)
@@ -137,12 +137,12 @@ class Solver(_OfFamilies, ABC):
         """The belief, and the statistics, in a form in which hyperparameters are learned, too."""
         return belief, statistics
 
-    def condition(self, belief: Any, *data: Any, **options: Any) -> Any:
+    def condition(self, belief: Any, *data: object, **options: Any) -> Any:
         """Bayes' rule in the form of this method."""
         own, statistics = self.adapt(belief, belief.statistics(*data, **options))
         return own.condition_on(statistics)
 
-    def conclude(self, belief: Any, statistics: Any, data: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
+    def conclude(self, belief: Any, statistics: Any, data: tuple[object, ...], options: Mapping[str, object]) -> Any:
         """The last step of `fit`: Bayes' rule of a belief that was adapted and whose hyperparameters are chosen."""
         return belief.condition_on(statistics)
 

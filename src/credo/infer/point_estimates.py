@@ -22,7 +22,7 @@ class PointEstimate(Solver, ABC):
 
     needs: ClassVar[type] = HasPointEstimates
 
-    def conclude(self, belief: Any, statistics: Any, data: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
+    def conclude(self, belief: Any, statistics: Any, data: tuple[object, ...], options: Mapping[str, object]) -> Any:
         """The guess under the hyperparameters that were chosen."""
         return self.condition(belief, *data, **options)
 
