@@ -114,10 +114,7 @@ def _elbo(prior: GaussianPrior, rows: Rows, center: Array, precision: Array) -> 
         values, vectors = np.linalg.eigh(spreads(block, covariance))
         half = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
         z = block.z(center)[:, None, :] + nodes @ half.swapaxes(-1, -2)
-        each = [
-            np.tensordot(v, weights, axes=(1, 0)) if v.ndim == 2 else np.einsum("s,ns...->n...", weights, v)
-            for v in rows.likelihood.terms(z, block.y[:, None])
-        ]
+        each = [np.einsum("s,ns...->n...", weights, v) for v in rows.likelihood.terms(z, block.y[:, None])]
         more_slope, more = assemble(block, each[1], each[2])
         value, slope, full = value + block.weights @ each[0], slope + more_slope, full + more
     entropy = occam(factor.root) + 0.5 * len(center)

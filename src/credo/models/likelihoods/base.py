@@ -58,9 +58,7 @@ class Likelihood(eqx.Module):
 
     def at(self: L, psi: Float[Array, "*b s"]) -> L:
         """The likelihood with these numbers, whose leading axes its own then have."""
-        slots, batch = params.layout(self), psi.shape[:-1]
-        parts = {s.path: (s.constraint, psi[..., s.start : s.stop].reshape((*batch, *s.shape))) for s in slots}
-        return params.replace(self, {path: params.bijector(kind).forward(v) for path, (kind, v) in parts.items()})
+        return params.replace(self, params.natural_values(params.layout(self), psi))
 
     @abstractmethod
     def log_prob(self, eta: Float[Array, "..."], y: Float[Array, "*n"]) -> Float[Array, "..."]:

@@ -1,6 +1,5 @@
 """Counts and real numbers: Poisson, negative binomial, Student-t."""
 
-from types import ModuleType
 from typing import ClassVar
 
 import numpy as np
@@ -71,10 +70,10 @@ class NegativeBinomial(Counts):
 
     def terms(self, z: Float[Array, "*n 2"], y: Float[Array, "*m"]) -> Terms:
         """With p = σ(log αμ): y - (y + r)p and (y + r)p(1 - p) in η; ψ moves r by -r and log αμ by 1."""
-        xp, r, odds, p, bend = self._parts(z, y)
+        xp, (r, odds, p, bend) = namespace(z, y), self._parts(z)
         first, second, _ = rising_slopes(r, y)
         soft, total = softplus(odds), r + y
-        value = log_rising(r, y) - special(y).gammaln(y + 1) - r * soft - y * softplus(-odds)
+        value = NegativeBinomial(1 / r).log_prob(z[..., 1], y)
         gradient = xp.stack([r * (soft - first) + y - total * p, y - total * p], axis=-1)
         own, cross = r * (first + r * second - soft + 2 * p) - total * bend, r * p - total * bend
         curvature = -xp.stack([own, cross, cross, -total * bend], axis=-1)
@@ -82,7 +81,7 @@ class NegativeBinomial(Counts):
 
     def curvature_slope(self, z: Float[Array, "*n 2"], y: Float[Array, "*m"], spread: Float[Array, "*n 2 2"]) -> Array:
         """The third derivatives, likewise."""
-        xp, r, odds, p, bend = self._parts(z, y)
+        xp, (r, odds, p, bend) = namespace(z, y), self._parts(z)
         first, second, third = rising_slopes(r, y)
         twist = (r + y) * bend * (1 - 2 * p)
         own = r * (softplus(odds) - 3 * p + 3 * bend - first - 3 * r * second - r**2 * third) - twist
@@ -91,11 +90,10 @@ class NegativeBinomial(Counts):
         by_psi = own * s00 + 2 * cross * s01 + both * s11
         return -xp.stack([by_psi, cross * s00 + 2 * both * s01 + eta * s11], axis=-1)
 
-    def _parts(self, z: Array, y: Array) -> tuple:
-        """The library, r, log αμ, p and p(1 - p)."""
-        xp, odds = namespace(z, y), z[..., 0] + z[..., 1]
-        p, q = special(odds).expit(odds), special(odds).expit(-odds)
-        return xp, xp.exp(-z[..., 0]), odds, p, p * q
+    def _parts(self, z: Array) -> tuple[Array, Array, Array, Array]:
+        """r, log αμ, p and p(1 - p)."""
+        odds, expit = z[..., 0] + z[..., 1], special(z).expit
+        return namespace(z).exp(-z[..., 0]), odds, expit(odds), expit(odds) * expit(-odds)
 
     def own_terms(self, psi: Float[Array, "*n 1"]) -> Terms:
         """-ψ²/8."""
@@ -131,15 +129,9 @@ class StudentT(Likelihood):
 
     def log_prob(self, eta: Float[Array, "..."], y: Float[Array, "*n"]) -> Float[Array, "..."]:
         """The log density of Student's t."""
-        xp = namespace(self, eta, y)
-        return self._log_peak() - xp.log(self.scale) + self._tail(xp, (y - eta) / self.scale)
-
-    def _log_peak(self) -> Array:
-        xp, gammaln, df = namespace(self), special(self).gammaln, self.df
-        return gammaln(0.5 * (df + 1)) - gammaln(0.5 * df) - 0.5 * xp.log(np.pi * df)
-
-    def _tail(self, xp: ModuleType, t: Array) -> Array:
-        return -0.5 * (self.df + 1) * xp.log1p(t**2 / self.df)
+        xp, gammaln, df = namespace(self, eta, y), special(self).gammaln, self.df
+        peak = gammaln(0.5 * (df + 1)) - gammaln(0.5 * df) - 0.5 * xp.log(np.pi * df * self.scale**2)
+        return peak - 0.5 * (df + 1) * xp.log1p(((y - eta) / self.scale) ** 2 / df)
 
     def mean(self, eta: Float[Array, "..."]) -> Float[Array, "..."]:
         """η."""
@@ -158,9 +150,8 @@ class StudentT(Likelihood):
 
     def terms(self, z: Float[Array, "*n 2"], y: Float[Array, "*m"]) -> Terms:
         """With t = (y - η)/scale, ∂t/∂ψ = -t and ∂t/∂η = -1/scale, and g(t) the log density but for its scale."""
-        xp, scale, t = self._standardized(z, y)
-        g1, g2, _ = self._tail_slopes(t)
-        value = self._log_peak() - z[..., 0] + self._tail(xp, t)
+        xp, (scale, t, g1, g2, _) = namespace(self, z, y), self._parts(z, y)
+        value = StudentT(self.df, scale).log_prob(z[..., 1], y)
         gradient = xp.stack([-1 - t * g1, -g1 / scale], axis=-1)
         both = g1 + t * g2
         curvature = -xp.stack([t * both, both / scale, both / scale, g2 / scale**2], axis=-1)
@@ -168,26 +159,18 @@ class StudentT(Likelihood):
 
     def curvature_slope(self, z: Float[Array, "*n 2"], y: Float[Array, "*m"], spread: Float[Array, "*n 2 2"]) -> Array:
         """The third derivatives, likewise."""
-        xp, scale, t = self._standardized(z, y)
-        g1, g2, g3 = self._tail_slopes(t)
+        xp, (scale, t, g1, g2, g3) = namespace(self, z, y), self._parts(z, y)
         own, both = g1 + 3 * t * g2 + t**2 * g3, (2 * g2 + t * g3) / scale**2
         s00, s01, s11 = spread[..., 0, 0], spread[..., 0, 1], spread[..., 1, 1]
         by_psi = t * own * s00 + 2 * own / scale * s01 + both * s11
         return xp.stack([by_psi, own / scale * s00 + 2 * both * s01 + g3 / scale**3 * s11], axis=-1)
 
-    def _standardized(self, z: Array, y: Array) -> tuple:
-        xp = namespace(self, z, y)
-        scale = xp.exp(z[..., 0])
-        return xp, scale, (y - z[..., 1]) / scale
-
-    def _tail_slopes(self, t: Array) -> tuple[Array, Array, Array]:
-        """The derivatives of g(t) = -½(df + 1) log(1 + t²/df)."""
-        df, base = self.df, self.df + t**2
-        return (
-            -(df + 1) * t / base,
-            -(df + 1) * (df - t**2) / base**2,
-            2 * (df + 1) * t * (3 * df - t**2) / base**3,
-        )
+    def _parts(self, z: Array, y: Array) -> tuple[Array, Array, Array, Array, Array]:
+        """The scale, t, and the derivatives of g(t) = -½(df + 1) log(1 + t²/df)."""
+        scale, df = namespace(z).exp(z[..., 0]), self.df
+        t = (y - z[..., 1]) / scale
+        base, m = df + t**2, df + 1
+        return scale, t, -m * t / base, -m * (df - t**2) / base**2, 2 * m * t * (3 * df - t**2) / base**3
 
     def own_terms(self, psi: Float[Array, "*n 1"]) -> Terms:
         """-2aψ - be^-2ψ and a constant, with a = 0.01 and b = (0.001 · range)²."""
