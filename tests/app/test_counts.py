@@ -135,9 +135,9 @@ def test_the_law_that_suits_lines_is_used_for_other_shapes():
         return Scored(Candidate(name, "", credo.PoissonRegression()), evidence)
 
     spread = [scored("constant rate", -9.0), scored("lines", -5.0), scored("lines, more spread", -3.0)]
-    assert [c.name for c in further_counts(tried, spread, 3)] == ["curves, more spread"]
+    assert [c.name for c in further_counts(tried, spread)] == ["curves, more spread"]
     narrow = [scored("lines", -3.0), scored("lines, more spread", -5.0)]
-    assert [c.name for c in further_counts(tried, narrow, 3)] == ["curves"]
-    assert last_counts(tried, narrow, 3) == []
-    assert [c.name for c in last_counts(tried, [*narrow, scored("curves", -1.0)], 3)] == ["curves, more spread"]
-    assert last_counts(tried, [scored("constant rate", -1.0)], 3) == []
+    assert [c.name for c in further_counts(tried, narrow)] == ["curves"]
+    assert last_counts(tried, narrow) == []
+    assert [c.name for c in last_counts(tried, [*narrow, scored("curves", -1.0)])] == ["curves, more spread"]
+    assert last_counts(tried, [scored("constant rate", -1.0)]) == []

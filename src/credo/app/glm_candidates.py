@@ -146,7 +146,7 @@ def _one_scale(belief: GLM, rows: Rows) -> np.ndarray:
     def surprise(log_precision: float) -> float:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NotConvergedWarning)
-            return -_log_evidence(changed(belief, prior=Isotropic(np.exp(log_precision))).at_mode(rows))
+            return -_log_evidence(changed(belief, prior=Isotropic(np.asarray(np.exp(log_precision)))).at_mode(rows))
 
     found = minimize_scalar(surprise, bounds=LOG_PRECISIONS, method="bounded", options={"xatol": 0.02})
-    return np.exp(found.x)
+    return np.asarray(np.exp(found.x))
