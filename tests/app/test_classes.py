@@ -82,7 +82,7 @@ def test_scores_are_those_of_scikit_learn(two, three):
 
 
 def test_candidates_learn_as_a_glm_does_by_itself(two, three):
-    """Padding with columns of zeros and the search for one scale change nothing."""
+    """The search for one scale changes nothing."""
     for result, belief in ((two.result, credo.Logistic()), (three, credo.Softmax())):
         x, labels = result.x_train, result.prepared.labels[result.train]
         direct = credo.fit(belief, x, labels, report=True)
