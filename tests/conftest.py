@@ -1,7 +1,9 @@
+import contextlib
 import itertools
 import os
 import threading
 import time
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -138,3 +140,24 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest first, so that nothing waits for them in the end."""
     items.sort(key=lambda item: item.path.name not in ("test_examples.py", "test_compiled.py"))
+
+
+@contextlib.contextmanager
+def _compilations() -> Iterator[list[float]]:
+    seconds: list[float] = []
+
+    def listen(event: str, duration: float, **_: object) -> None:
+        if event == "/jax/core/compile/backend_compile_duration":
+            seconds.append(duration)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        yield seconds
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
+
+
+@pytest.fixture
+def compilations():
+    """`with compilations() as compiled:` a list with one entry for each program that XLA compiles within the block."""
+    return _compilations

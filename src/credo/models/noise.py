@@ -77,7 +77,7 @@ class Noise(eqx.Module):
         """What precisions are measured in: σ², or 1 where it is unknown and priors are in units of it."""
         return self.variance
 
-    def guess(self, n: Array | float, misfit: Array) -> Float[Array, ""]:
+    def guess(self, n: Array, misfit: Array) -> Float[Array, ""]:
         """A typical σ² after n residuals with this sum of squares."""
         return self.variance
 
@@ -110,7 +110,7 @@ class GaussianNoise(Noise):
 
     def adapt(self, half: float) -> "Noise":
         """σ² = half."""
-        return GaussianNoise(half)
+        return GaussianNoise(as_float(half))
 
     def for_rows(self, variance: Numeric, rows: int | None = None) -> "GaussianNoise":
         """N(0, varianceᵢ)."""
@@ -160,11 +160,11 @@ class InverseGamma(Noise):
         """Given σ² the noise is Gaussian."""
         return GaussianNoise(value)
 
-    def updated(self, n: Array | float, misfit: Array) -> "InverseGamma":
+    def updated(self, n: Array, misfit: Array) -> "InverseGamma":
         """IG(shape + n/2, scale + misfit/2), after n residuals with this sum of squares."""
         return InverseGamma(self.shape + n / 2, self.scale + misfit / 2)
 
-    def log_evidence(self, n: Array | float, misfit: Array) -> Float[Array, ""]:
+    def log_evidence(self, n: Array, misfit: Array) -> Float[Array, ""]:
         """log p of n residuals with this sum of squares, σ² integrated out."""
         new, xp = self.updated(n, misfit), namespace(self, n, misfit)
         fit = self.shape * xp.log(self.scale) - new.shape * xp.log(new.scale)
@@ -178,9 +178,9 @@ class InverseGamma(Noise):
 
     def adapt(self, half: float) -> "Noise":
         """The scale is half."""
-        return InverseGamma(self.shape, half)
+        return InverseGamma(self.shape, as_float(half))
 
-    def guess(self, n: Array | float, misfit: Array) -> Float[Array, ""]:
+    def guess(self, n: Array, misfit: Array) -> Float[Array, ""]:
         """1/E[1/σ²] of the posterior."""
         return self.updated(n, misfit).parameter
 
@@ -227,7 +227,7 @@ class HeavyTailed(Noise):
         centers = mean + namespace(latent).sqrt(latent) * nodes[:, None]
         return Mixture(weights / weights.sum(), (self.around(centers),))
 
-    def guess(self, n: Array | float, misfit: Array) -> Float[Array, ""]:
+    def guess(self, n: Array, misfit: Array) -> Float[Array, ""]:
         """scale²."""
         return self.parameter**2
 
@@ -292,7 +292,7 @@ class LaplaceNoise(HeavyTailed):
 
 def noise_of(noise: Noise | Array | float) -> Noise:
     """The law that a belief's noise stands for: a number is the variance of a Gaussian."""
-    return noise if isinstance(noise, Noise) else GaussianNoise(noise)
+    return noise if isinstance(noise, Noise) else GaussianNoise(as_float(noise))
 
 
 def _spread(value: Array, over: Array) -> Array:

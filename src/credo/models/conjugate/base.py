@@ -64,7 +64,7 @@ class Conjugate(WithParameter):
 
 
 @eqx.filter_jit
-def _draws(belief: Conjugate, keys: Array) -> PyTree[Array]:
+def _draws(belief: Conjugate, keys: jax.Array) -> PyTree[Array]:
     return jax.vmap(belief._draw_parameters)(keys)
 
 

@@ -105,7 +105,7 @@ class BetaBernoulli(Beta):
     def statistics(self, outcomes: ArrayLike) -> BinaryCounts:
         """How many of the outcomes are 1 and 0."""
         x = check_counts(outcomes, "outcomes", below=2)
-        return BinaryCounts(x.sum(), x.shape[0] - x.sum(), 0.0)
+        return BinaryCounts(x.sum(), x.shape[0] - x.sum(), np.zeros(()))
 
     def predict(self, trials: ArrayLike = None) -> predictive.Predictive:
         """The next outcome, Bernoulli(a/(a + b)), or with `trials` the number of ones among so many.

@@ -94,7 +94,7 @@ class DirichletCategorical(Dirichlet):
 
     def statistics(self, classes: ArrayLike) -> ClassCounts:
         """How often each class occurs."""
-        return ClassCounts(count_indices(classes, "classes", self.alpha.shape[0]), 0.0)
+        return ClassCounts(count_indices(classes, "classes", self.alpha.shape[0]), np.zeros(()))
 
     def predict(self, trials: ArrayLike = None) -> predictive.Predictive:
         """The next outcome, Categorical(α/A), or with `trials` the counts of so many.

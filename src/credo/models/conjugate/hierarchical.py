@@ -134,7 +134,7 @@ class HierarchicalBernoulli(Belief):
         """The weighted values of (μ, s) that represent what is believed of them."""
         if self.hyper is not None:
             return self.hyper
-        nothing = PopulationCounts(np.zeros(1), np.zeros(1), 0.0)
+        nothing = PopulationCounts(np.zeros(1), np.zeros(1), np.zeros(()))
         return _integral(self._prior, nothing).nodes
 
     @property
@@ -204,8 +204,8 @@ class HierarchicalBernoulli(Belief):
 
 
 @jax.jit
-def _draw_thetas(keys: Array, weights: Array, a: Array, b: Array) -> Array:
-    def draw(key: PRNGKeyArray) -> Array:
+def _draw_thetas(keys: jax.Array, weights: jax.Array, a: jax.Array, b: jax.Array) -> jax.Array:
+    def draw(key: PRNGKeyArray) -> jax.Array:
         k_node, k_theta = jr.split(key)
         node = jr.choice(k_node, weights.shape[0], p=weights)
         return jr.beta(k_theta, a[node], b[node])
@@ -243,7 +243,7 @@ class EmpiricalBayes(Solver):
         pooled = np.log((ones + 0.5) / (n - ones + 0.5))
 
         def height(point: np.ndarray) -> tuple[float, np.ndarray]:
-            return float(log_likelihood(*point, total)), log_likelihood_slope(*point, total)
+            return float(log_likelihood(point[0], point[1], total)), log_likelihood_slope(point[0], point[1], total)
 
         starts = [np.asarray([pooled, v]) for v in np.linspace(lower[1], upper[1], self.starts + 2)[1:-1]]
         u, v = best = maximize(height, starts, lower, upper, tolerance=1e-9)[0].vector

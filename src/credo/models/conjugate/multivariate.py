@@ -39,7 +39,7 @@ class Scatter(Statistics):
         """The statistics of a table."""
         rows = as_float(x)
         centred = rows - rows.mean(0)
-        return cls(float(len(rows)), rows.mean(0), centred.T @ centred)
+        return cls(np.asarray(float(len(rows))), rows.mean(0), centred.T @ centred)
 
     def __add__(self, other: "Scatter") -> "Scatter":
         n = self.count + other.count
@@ -127,7 +127,7 @@ class NormalInverseWishart(Conjugate):
 
     def predict_at(self, theta: GaussianParameters) -> MultivariateNormal:
         """N(μ, Σ)."""
-        return MultivariateNormal(np.inf, theta.mean, theta.covariance, np.zeros(theta.covariance.shape))
+        return MultivariateNormal(np.asarray(np.inf), theta.mean, theta.covariance, np.zeros(theta.covariance.shape))
 
     def mode(self) -> GaussianParameters:
         """The joint mode of (μ, Σ): (mean, scale/(df + d + 2))."""

@@ -40,7 +40,7 @@ class Moments(Statistics):
     def of(cls, y: ArrayLike) -> "Moments":
         """The statistics of a vector."""
         values = as_float(y)
-        return cls(float(len(values)), values.mean(), ((values - values.mean()) ** 2).sum())
+        return cls(np.asarray(float(len(values))), values.mean(), ((values - values.mean()) ** 2).sum())
 
     def __add__(self, other: "Moments") -> "Moments":
         n = self.count + other.count

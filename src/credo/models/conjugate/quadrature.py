@@ -73,7 +73,7 @@ def log_likelihood(u: Float[Array, "*g"], log_strength: Float[Array, "*g"], coun
     return (rising - log_rising(s, counts.trials)).sum(-1)
 
 
-def log_likelihood_slope(u: Array, log_strength: Array, counts: PopulationCounts) -> Float[Array, "2"]:
+def log_likelihood_slope(u: Array, log_strength: Array, counts: PopulationCounts) -> Float[np.ndarray, "2"]:
     """Its gradient by (u, log s), from ∂ log Γ(a + n)/Γ(a) = ψ(a + n) - ψ(a)."""
     mu, s = scipy.special.expit(u), np.exp(log_strength)
     pairs = ((mu * s, counts.successes), ((1 - mu) * s, counts.trials - counts.successes), (s, counts.trials))

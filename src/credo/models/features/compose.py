@@ -22,9 +22,6 @@ class Joint(Features):
 
     parts: tuple[Features, ...]
 
-    def __init__(self, *parts: Features):
-        self.parts = parts
-
     def __check_init__(self) -> None:
         if not self.parts or not all(isinstance(part, Features) for part in self.parts):
             raise DataError(f"{type(self).__name__} needs one or more features, found {self.parts!r}")
@@ -51,6 +48,9 @@ class Joint(Features):
 class Concatenate(Joint):
     """The columns of all parts side by side, φ = (φ₁, φ₂, ...); written f + g."""
 
+    def __init__(self, *parts: Features):
+        self.parts = parts
+
     def __call__(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
         """The columns of each part in turn."""
         columns = [part(x) for part in self.parts]
@@ -70,6 +70,9 @@ class Concatenate(Joint):
 
 class Product(Joint):
     """All products of one column of each part, φ = φ₁ ⊗ φ₂ ⊗ ... (the last fastest); written f * g."""
+
+    def __init__(self, *parts: Features):
+        self.parts = parts
 
     def __call__(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
         """Row by row the Kronecker product of the parts' columns."""
@@ -94,6 +97,9 @@ class Product(Joint):
 
 class Tensor(Product):
     """The tensor product φ₀(x₀) ⊗ φ₁(x₁) ⊗ ... of features of one input each: the i-th part sees input i."""
+
+    def __init__(self, *parts: Features):
+        self.parts = parts
 
     def _views(self, d: int) -> list[tuple[Features, slice]]:
         if d != len(self.parts):

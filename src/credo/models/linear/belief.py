@@ -79,12 +79,13 @@ class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneO
         intercept: Intercept | bool | None = True,
     ):
         self.features = Affine() if features is None else features
-        self.prior = Isotropic() if prior is None else prior
-        if not isinstance(self.prior, Prior):
+        weight_prior = Isotropic() if prior is None else prior
+        if not isinstance(weight_prior, Prior):
             raise DataError(
                 f"prior must have log_prob(weights), found {type(prior).__name__}; e.g. Isotropic(), LaplacePrior(), "
                 "Horseshoe(), a numpyro distribution, or an equinox.Module of your own"
             )
+        self.prior = weight_prior
         if isinstance(noise, int | float) and not noise > 0:
             raise DataError(f"noise is a variance and must be positive, found {noise}")
         self.noise = noise
@@ -204,9 +205,9 @@ class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneO
 
     def forget(self, *data: ArrayLike, **options: ArrayLike) -> "Linear":
         """The belief as if a batch that it has seen had not been there."""
-        if not isinstance(self.seen, Statistics):
-            raise DataError("there is nothing to forget: this belief has seen no data, or its noise is not Gaussian")
         removed = self.statistics(*data, **options)
+        if not isinstance(self.seen, Statistics) or not isinstance(removed, Statistics):
+            raise DataError("there is nothing to forget: this belief has seen no data, or its noise is not Gaussian")
         if not is_traced(removed) and float(removed.n) > float(self.seen.n):
             raise DataError(f"cannot forget {float(removed.n):g} rows: the belief has seen {float(self.seen.n):g}")
         return self.unconditioned().condition_on(self.seen - removed)

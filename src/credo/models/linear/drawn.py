@@ -30,7 +30,7 @@ from credo.infer.target import ParameterSpace, Target
 from credo.models.linear.belief import Linear
 from credo.models.linear.log_joint import Unknowns, log_likelihood, settled
 from credo.models.linear.shrinkage import ScaleMixture
-from credo.models.linear.statistics import Seen
+from credo.models.linear.statistics import Seen, Statistics
 
 COMPONENTS = 1024
 """Draws that a prediction averages over; more are thinned to so many."""
@@ -46,7 +46,9 @@ def given(belief: Linear, posterior: Posterior, statistics: Seen | None = None) 
     if collapsed and seen is None:
         raise DataError("the weights had been integrated out; to draw them give the data, or condition(X, y, using=…)")
     unknowns = Unknowns(belief.prior, belief.intercept, belief.noise)
-    theta, noise = host(settled(jr.key(0), unknowns, numbers, seen if collapsed else None))
+    theta, noise = host(
+        settled(jr.key(0), unknowns, numbers, seen if collapsed and isinstance(seen, Statistics) else None)
+    )
     model = changed(belief, seen=seen, weights=None)
     return LinearDraws(theta, noise, np.full(len(noise), -np.log(len(noise))), model, posterior)
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg as scipy_linalg
 
-from credo.core.arrays import as_float
+from credo.core.arrays import Array, as_float
 from credo.core.checks import ArrayLike, check_positive, check_table, check_vector
 from credo.core.errors import DataError, NotConvergedWarning
 from credo.core.pytrees import changed
@@ -19,7 +19,7 @@ from credo.models.linear.belief import Linear
 from credo.models.linear.posterior import Weights
 from credo.models.linear.priors import LaplacePrior, prior_root
 from credo.models.linear.robust import find_mode
-from credo.models.linear.statistics import design
+from credo.models.linear.statistics import Rows, design
 
 
 class Path(NamedTuple):
@@ -43,10 +43,10 @@ def _rows(belief: Linear, x: ArrayLike, y: ArrayLike, *, weights: ArrayLike = No
     w = np.ones(len(target)) if weights is None else check_positive(weights, "weights", len(target))
     if noise is not None:
         w = belief.noise_variance() / check_positive(noise, "noise", len(target))
-    return design(belief.features, table, belief.intercept is not None), target, w
+    return np.asarray(design(belief.features, table, belief.intercept is not None)), target, w
 
 
-def _point(belief: Linear, mean: np.ndarray, noise: ArrayLike = None) -> Linear:
+def _point(belief: Linear, mean: Array, noise: ArrayLike = None) -> Linear:
     law = belief.noise if noise is None else as_float(noise)
     return changed(belief, weights=Weights(mean, None), seen=None, noise=law)
 
@@ -95,7 +95,9 @@ def posterior_mode(belief: Linear, *data: ArrayLike, **options: ArrayLike) -> Li
         return _point(belief, _lasso(belief, float(belief.prior.scale), phi, target, w))
     prior = Weights(*prior_root(belief.prior, belief.intercept, phi.shape[1] - (belief.intercept is not None)))
     if belief.is_robust:
-        return _point(belief, find_mode(prior, belief.noise, belief.statistics(*data, **options)))
+        rows = belief.statistics(*data, **options)
+        assert isinstance(rows, Rows)
+        return _point(belief, find_mode(prior, belief.noise, rows))
     if belief.noise_law.integrated:
         after = belief.condition_on(belief.statistics(*data, **options))._conditioned()
         assert after.noise is not None

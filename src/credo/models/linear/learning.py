@@ -15,18 +15,19 @@ tails, and precisions that the fixed point does not know.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from credo.core import params
+from credo.core.arrays import Array
 from credo.core.device import blas_threads
 from credo.core.errors import DataError, NotPositiveDefinite
 from credo.core.gaussian import Gaussian
 from credo.infer.learning import Learned, summarize
 from credo.infer.method import Learner
 from credo.infer.optimize import CONVERGED, STOPPED, Optimum, distinct
-from credo.infer.priors import Prior, Priors
+from credo.infer.priors import Priors
 from credo.models.linear.belief import Linear
 from credo.models.linear.posterior import evidence_slopes
 from credo.models.linear.priors import ARD, Isotropic
@@ -88,7 +89,7 @@ class FixedPoint(Learner):
             raise DataError(f"FixedPoint needs {NEEDED}; use Evidence() instead")
         slots = params.layout(belief, fixed)
         rng = np.random.default_rng(seed)
-        precision = np.atleast_1d(np.asarray(belief.prior.precision, dtype=float))
+        precision = _precision(belief)
         noise = float(belief.noise)
         ends = []
         free = {s.path for s in slots}
@@ -102,7 +103,10 @@ class FixedPoint(Learner):
         lower, upper = params.bounds(slots, u0)
         optima = []
         for alpha, variance, status, steps in ends:
-            values = {"prior.precision": alpha.reshape(belief.prior.precision.shape), "noise": np.asarray(variance)}
+            values = {
+                "prior.precision": alpha.reshape(np.shape(params.learnable(belief)["prior.precision"])),
+                "noise": np.asarray(variance),
+            }
             at = params.replace(belief, {s.path: values[s.path] for s in slots})
             value = float(at.evidence_of(statistics)) + (float(params.log_prior(at, priors)) if priors else 0.0)
             optima.append(Optimum(np.asarray(params.to_vector(at, slots)), value, status, steps))
@@ -122,7 +126,7 @@ class FixedPoint(Learner):
         weights = np.arange(0 if belief.intercept is None else 1, q)
         counts, sums = _hyperprior(priors.get("prior.precision"), -1.0)
         noise_counts, noise_sums = _hyperprior(priors.get("noise"), 1.0)
-        cap = np.atleast_1d(np.asarray(belief.prior.precision, dtype=float)) * np.exp(LOG_CAP)
+        cap = _precision(belief) * np.exp(LOG_CAP)
         shared = len(alpha) == 1
         precision, full_cap = _diagonal(belief, alpha, q), _diagonal(belief, cap, q)
         coordinates = "prior.precision" in free and not shared and "prior.precision" not in priors
@@ -185,12 +189,26 @@ class FixedPoint(Learner):
 
 def pruned_features(belief: Linear, start: np.ndarray | float) -> np.ndarray:
     """Which features ARD has switched off, given the precision that learning started from."""
-    return np.asarray(belief.prior.precision) >= 0.99 * np.asarray(start) * np.exp(LOG_CAP)
+    return _precision(belief) >= 0.99 * np.asarray(start) * np.exp(LOG_CAP)
 
 
-def _hyperprior(prior: Prior | None, shift: float) -> tuple[float, float]:
+def _precision(belief: Linear) -> np.ndarray:
+    """The precisions of the weights, a vector of one where they share it."""
+    assert isinstance(belief.prior, Isotropic | ARD)
+    return np.atleast_1d(np.asarray(belief.prior.precision))
+
+
+@runtime_checkable
+class _GammaLike(Protocol):
+    """A Gamma or an inverse Gamma of any library."""
+
+    concentration: Array
+    rate: Array
+
+
+def _hyperprior(prior: object, shift: float) -> tuple[float, float]:
     """a - 1 and b of a Gamma on the precision, a + 1 and b of an inverse Gamma on the variance; zeros for none."""
-    return (0.0, 0.0) if prior is None else (float(prior.concentration) + shift, float(prior.rate))
+    return (float(prior.concentration) + shift, float(prior.rate)) if isinstance(prior, _GammaLike) else (0.0, 0.0)
 
 
 def _diagonal(belief: Linear, alpha: np.ndarray, q: int) -> np.ndarray:

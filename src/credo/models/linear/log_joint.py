@@ -103,19 +103,22 @@ class Unknowns(eqx.Module):
         """With the numbers in their places: hyperparameters, θ = (b - reference, w), and σ² or the noise's scale."""
         now = self.at(numbers)
         noise = numbers["noise"] if now.noise_law.integrated else now.noise_law.parameter
-        hierarchical = isinstance(now.prior, Hierarchical)
-        w = now.unit(noise) * now.prior.weights(self.latent(numbers)) if hierarchical else numbers["weights"]
+        w = numbers.get("weights", np.zeros(0))
+        if isinstance(now.prior, Hierarchical):
+            w = now.unit(noise) * now.prior.weights(self.latent(numbers))
         if self.intercept is not None:
             w = jnp.concatenate([jnp.reshape(numbers["intercept"] - self.intercept.mean, (1,)), w])
         return now, w, noise
 
     def latent(self, numbers: Mapping[str, Array]) -> dict[str, Array]:
         """The prior's own numbers."""
+        assert isinstance(self.prior, Hierarchical)
         names = [*self.prior.latent(1), *(["z"] if "prior.z" in numbers else [])]
         return {name: numbers[f"prior.{name}"] for name in names}
 
     def scales(self, numbers: Mapping[str, Array]) -> Float[Array, " q"]:
         """The standard deviations of θ under a scale mixture."""
+        assert isinstance(self.prior, ScaleMixture)
         w = self.prior.scales(self.latent(numbers))
         return w if self.intercept is None else jnp.concatenate([jnp.sqrt(self.intercept.variance)[None], w])
 
@@ -175,6 +178,7 @@ def log_collapsed(
     """log p(y, …) of the numbers of a scale mixture, with the weights and σ² integrated out."""
     now = unknowns.at(numbers)
     value = collapsed.given_scales(now.noise_law, now.scales(numbers), statistics).log_evidence
+    assert isinstance(now.prior, Hierarchical)
     return value + jnp.sum(now.prior.log_prob(now.latent(numbers))) + params.log_prior(now, priors)
 
 

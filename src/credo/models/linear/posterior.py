@@ -117,6 +117,6 @@ def leave_one_out(after: Weights, unit: Float[Array, ""], rows: Rows, reference:
     without = reference + rows.y - residual / kept
     if after.noise is None:
         return Normal(without, noise, variance / kept)
-    others = after.noise.updated(-1.0, -rows.weights * residual**2 / kept)
+    others = after.noise.updated(np.asarray(-1.0), -rows.weights * residual**2 / kept)
     s2 = others.parameter
     return StudentT(2 * others.shape + np.zeros(without.shape), without, s2 * noise, s2 * variance / kept)

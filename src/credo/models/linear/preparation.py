@@ -54,7 +54,7 @@ def standardized(features: Features, shifted: bool) -> Features:
 
     Without an intercept they are scaled only: shifting would let a constant in. What was given stays.
     """
-    shift = None if shifted else 0.0
+    shift = None if shifted else np.zeros(())
     if isinstance(features, Affine | Standardize):
         return features if features.shift is not None else dataclasses.replace(features, shift=shift)
     return Standardize(features, shift=shift)
@@ -66,7 +66,7 @@ def started(belief: Linear, features: Features, center: float, spread: float, p:
         raise DataError("y is constant: there is nothing to learn from it; drop the target or give it some variation")
     half = spread / 2
     relative = belief.noise_law.integrated  # precisions are then in units of the noise
-    intercept = Intercept(center, 2.0 if relative else spread)
+    intercept = Intercept(np.asarray(center), np.asarray(2.0 if relative else spread))
     return changed(
         belief,
         features=features,
@@ -80,7 +80,7 @@ def started(belief: Linear, features: Features, center: float, spread: float, p:
 def starting_prior(prior: P, precision: float, p: int) -> P | Isotropic | ARD | LaplacePrior:
     """The prior with the precision from which `learn` starts, for p features; a Gaussian stays as it is."""
     if isinstance(prior, Isotropic):
-        return Isotropic(precision)
+        return Isotropic(np.asarray(precision))
     if isinstance(prior, ARD):
         return ARD(np.full(p, precision))
     if isinstance(prior, LaplacePrior):

@@ -75,7 +75,9 @@ class Rows(eqx.Module):
     def summed(self) -> Statistics:
         """The sums of the rows."""
         weighted, real = self.design * self.weights[:, None], self.weights > 0
-        return Statistics(real.sum(), 0.0, weighted.T @ self.design, weighted.T @ self.y, self.weights @ self.y**2)
+        return Statistics(
+            real.sum(), np.zeros(()), weighted.T @ self.design, weighted.T @ self.y, self.weights @ self.y**2
+        )
 
     def __add__(self, other: "Rows") -> "Rows":
         return jax.tree.map(lambda a, b: namespace(a, b).concatenate([a, b]), self, other)
@@ -140,7 +142,7 @@ def moments(phi: ArrayLike, y: ArrayLike, weights: ArrayLike, intercept: bool) -
     """The statistics of one block of feature rows; the column of ones is never formed."""
     xp = namespace(phi, y, weights)
     n = phi.shape[0]
-    w, log_weight = (xp.ones(n), 0.0) if weights is None else (weights, xp.log(weights).sum())
+    w, log_weight = (xp.ones(n), np.zeros(())) if weights is None else (weights, xp.log(weights).sum())
     # root.T @ root with the very same array is a symmetric rank-k update in NumPy: half the work.
     root = phi if weights is None else phi * xp.sqrt(weights)[:, None]
     weighted_y = y if weights is None else w * y
@@ -150,7 +152,7 @@ def moments(phi: ArrayLike, y: ArrayLike, weights: ArrayLike, intercept: bool) -
     if intercept:
         gram = xp.block([[xp.reshape(w.sum(), (1, 1)), column[None, :]], [column[:, None], gram]])
         cross = xp.concatenate([xp.reshape(weighted_y.sum(), (1,)), cross])
-    return Statistics(float(n), log_weight, gram, cross, weighted_y @ y)
+    return Statistics(np.asarray(float(n)), log_weight, gram, cross, weighted_y @ y)
 
 
 def collect(features: Features, chunks: Iterable[Chunk], reference: ArrayLike, intercept: bool) -> Statistics:
@@ -188,7 +190,7 @@ def collect_standardized(chunks: Iterable[Chunk], intercept: bool) -> tuple[Affi
         _check_finite(part, chunk)
         total = part if total is None else total + part
     assert total is not None
-    gram, cross, square = total.gram, total.cross, float(total.square)
+    gram, cross, square = np.asarray(total.gram), np.asarray(total.cross), float(total.square)
     weight = gram[0, 0]
     x_mean, y_mean = gram[0, 1:] / weight, cross[0] / weight
     centred = gram[1:, 1:] - weight * np.outer(x_mean, x_mean)

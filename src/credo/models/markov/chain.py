@@ -102,7 +102,7 @@ class MarkovChain(eqx.Module):
 
     # ── the long run
 
-    def stationary(self, all: bool = False) -> Float[Array, "*c k"]:
+    def stationary(self, all: bool = False) -> Float[np.ndarray, "*c k"]:
         """The distribution π = πP; with `all`, one for each closed class, of which all others are mixtures.
 
         By elimination of states without subtractions: each entry has a small relative error.
@@ -165,12 +165,12 @@ class MarkovChain(eqx.Module):
 
     # ── from a start to a target
 
-    def distribution(self, t: int, start: object = None) -> Float[Array, " k"]:
+    def distribution(self, t: int, start: object = None) -> Float[np.ndarray, " k"]:
         """The probabilities of the states after t steps, start · Pᵗ; see `simulate` for `start`."""
         steps = counting.check_whole(t, "t", 0, "whole number of steps")
         return long_run.advance(self._start(start), self.transition, steps)
 
-    def hitting_times(self, target: ArrayLike) -> Float[Array, " k"]:
+    def hitting_times(self, target: ArrayLike) -> Float[np.ndarray, " k"]:
         """The expected steps from each state to `target` (a state, or several): h = 1 + Ph outside of it, 0 in it.
 
         Infinite from where it may never be reached. Norris (1997), theorem 1.3.5.
@@ -188,7 +188,7 @@ class MarkovChain(eqx.Module):
         out[away] = expected_sums(p[np.ix_(away, away)], leaving, np.ones((len(away), 1)))[:, 0]
         return out
 
-    def absorption(self) -> Float[Array, "k c"]:
+    def absorption(self) -> Float[np.ndarray, "k c"]:
         """The probabilities of ending in each closed class (the columns, as in `classes`), from each state."""
         p, closed = self.transition, self._closed()
         out = np.zeros((len(p), len(closed)))
@@ -288,14 +288,14 @@ def _cumulative(probs: np.ndarray) -> np.ndarray:
 @eqx.filter_jit
 def _paths(
     key: PRNGKeyArray, first: Float[Array, " k"], steps: Float[Array, "k k"], n: int, chains: int
-) -> Int[Array, "chains n"]:
+) -> Int[jax.Array, "chains n"]:
     """Inverse-cdf sampling: the next state is the number of cumulative probabilities that are ≤ u."""
 
-    def step(state: Array, level: Array) -> tuple[Array, Array]:
+    def step(state: jax.Array, level: jax.Array) -> tuple[jax.Array, jax.Array]:
         following = jnp.sum(steps[state] <= level)
         return following, following
 
-    def path(u: Float[Array, " n"]) -> Int[Array, " n"]:
+    def path(u: Float[jax.Array, " n"]) -> Int[jax.Array, " n"]:
         begin = jnp.sum(first <= u[0])
         return jnp.concatenate([begin[None], jax.lax.scan(step, begin, u[1:])[1]])
 

@@ -140,7 +140,7 @@ class MarkovSequence(Conjugate):
 
     def chain(self) -> MarkovChain:
         """The chain with the expected probabilities; for a higher order, on the tuples of `order` states."""
-        return self._chain(self.estimate)
+        return self._chain(np.asarray(self.estimate))
 
     def sample_chains(self, n: int = 1, *, seed: int = 0) -> list[MarkovChain]:
         """n chains drawn from the belief: what is true of all of them is believed."""
