@@ -80,10 +80,9 @@ def _show(value: object) -> str:
     return text.replace("\n", "")
 
 
-def whole(owner: str, name: str, value: int, least: int, most: int | None = None) -> int:
+def whole(owner: str, name: str, value: object, least: int, most: int | None = None) -> int:
     """The static size `value`, refused unless it is an integer in least..most."""
-    fits = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not fits or value < least or (most is not None and value > most):
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or not least <= value <= (most or np.inf):
         allowed = f"of at least {least}" if most is None else f"from {least} to {most}"
         raise DataError(f"{owner} needs {name} to be a whole number {allowed}, found {value!r}")
     return int(value)
