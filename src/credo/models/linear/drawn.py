@@ -105,7 +105,7 @@ class LinearDraws(Belief, HasLogDensity):
         joint = self.log_weights + _likelihoods(self, statistics)
         return special(joint).logsumexp(joint)
 
-    def unconditioned(self) -> Linear:
+    def unconditioned(self) -> Linear:  # type: ignore[override]
         """The model before any data."""
         return self.model.unconditioned()
 
