@@ -238,7 +238,8 @@ def ascend(height: Callable[[Array], Terms], u: Float[Array, " k"], short: float
             return at._replace(
                 u=at.u + change, value=value, stride=length**2, done=np.asarray(True), steps=at.steps + 1
             )
-        there = height(at.u + change)
+        with np.errstate(all="ignore"):  # a step that goes too far is not finite there, and not taken
+            there = height(at.u + change)
         good = ok & xp.isfinite(there[0]) & (there[0] >= at.value - SLACK * xp.abs(at.value))
         value, gradient, precision = (xp.where(good, new, old) for new, old in zip(there, at[1:4], strict=True))
         calmer = xp.where(at.damping > 1e-3, at.damping / 10, 0.0)
