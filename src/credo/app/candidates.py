@@ -183,6 +183,7 @@ def robust_version(name: str, about: str, learned: Linear, spread: float) -> Can
     The prior is the one already learned; features whose weights it holds to nothing, compared with the standard
     deviation `spread` of the outcomes, are left out.
     """
+    assert isinstance(learned.prior, Isotropic | ARD)
     features, precision = learned.features, np.asarray(learned.prior.precision)
     if isinstance(learned.noise, InverseGamma):
         # There precisions are in units of the noise.

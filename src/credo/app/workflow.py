@@ -60,7 +60,7 @@ class TableModel(eqx.Module):
     @property
     def levels(self) -> tuple[str, ...]:
         """The names of the classes, in the order of their probabilities; none for numbers and counts."""
-        return self.belief.classes or () if isinstance(self.belief, GLM) else ()
+        return tuple(map(str, self.belief.classes or ())) if isinstance(self.belief, GLM) else ()
 
     @property
     def kind(self) -> str:

@@ -65,7 +65,7 @@ def check(result: Result, prediction: Predictive) -> Checks:
     y = y_test if source == "test" else result.y_train
     u = np.clip(pit(looked_at, y), 1e-12, 1 - 1e-12)
     z = ndtri(u)
-    mean = looked_at.mean
+    mean = np.asarray(looked_at.mean)
     # Counts spread more where more are expected, as their law says: there the standardized errors should not grow.
     size = np.abs(z) if result.kind == "count" else np.abs(y - mean)
     return Checks(

@@ -20,6 +20,7 @@ from credo.core.arrays import Array, Numeric, host, namespace, special
 from credo.core.checks import check_count, check_table, check_vector
 from credo.core.errors import DataError
 from credo.core.padding import bucket, pad_rows
+from credo.core.predictive import Normal
 from credo.core.pytrees import changed
 from credo.decide.acquisition.base import Positive, deviation
 from credo.decide.acquisition.checks import (
@@ -263,7 +264,7 @@ def _joint_draws(beliefs: tuple[Predicts, ...], x: Float[Array, "q d"], base: Dr
         mean = prediction.mean.reshape(x.shape[0], -1)
         outputs = mean.shape[1]
         rows = stack(x, outputs) if isinstance(one, MultiGP) else x
-        assert prediction.latent_covariance is not None
+        assert isinstance(prediction, Normal) and prediction.latent_covariance is not None
         root = root_of(one, rows, prediction.latent_covariance)
         own = base[:, :, start : start + outputs].reshape(-1, mean.size)
         parts.append(mean + (own @ root.T).reshape(-1, *mean.shape))
