@@ -93,7 +93,7 @@ class LogScalePenalty(Penalty):
         """log θ: θ = eᵘ."""
         return namespace(value).log(value)
 
-    def on_host(self) -> OnHost:
+    def on_host(self, shape: tuple[int, ...] | None = None) -> OnHost:
         """Σ log_prob as a function of log θ, with its gradient, in NumPy."""
         mode, below, above = np.log(np.ravel(self.mode)), float(self.below), float(self.above)
 
@@ -122,6 +122,16 @@ class NormalPenalty(Penalty):
     def log_mass(self) -> Array:
         """log ∫ exp(log_prob) dθ, for each number."""
         return namespace(self).log(self.spread * np.sqrt(2 * np.pi))
+
+    def on_host(self, shape: tuple[int, ...]) -> OnHost:
+        """Σ log_prob as a function of θ, flat, with its gradient, in NumPy."""
+        center, spread = (np.broadcast_to(v, shape).ravel() for v in (self.center, self.spread))
+
+        def penalty(values: np.ndarray) -> tuple[float, np.ndarray]:
+            z = (values - center) / spread
+            return -0.5 * float(z @ z), -z / spread
+
+        return penalty
 
     def log_slope(self, value: Array) -> Array:
         """Zero: θ = u."""

@@ -9,6 +9,7 @@ from credo.core.linalg.factor import factorize as factorize
 from credo.core.linalg.factor import inverse as inverse
 from credo.core.linalg.factor import log_determinant as log_determinant
 from credo.core.linalg.factor import pad_identity as pad_identity
+from credo.core.linalg.factor import plus_diagonal as plus_diagonal
 from credo.core.linalg.factor import quadratic as quadratic
 from credo.core.linalg.factor import solve as solve
 from credo.core.linalg.factor import solve_lower as solve_lower

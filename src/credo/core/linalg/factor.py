@@ -55,8 +55,12 @@ def factorize(matrix: Float[Array, "n n"], mask: Bool[Array, "n"] | None = None)
     weight = xp.ones(len(matrix), matrix.dtype) if mask is None else mask.astype(matrix.dtype)
     if not is_traced(matrix):
         root = np.empty(matrix.shape, matrix.dtype)
-        symmetric = lapack.filled_with(np.asarray(symmetric_part(matrix)))
-        jitter, ok = lapack.factor_inplace(root, symmetric, np.asarray(weight))
+
+        def fill(out: np.ndarray) -> None:  # in place: a large matrix exists twice, not four times
+            np.add(matrix, matrix.T, out=out)
+            out *= 0.5
+
+        jitter, ok = lapack.factor_inplace(root, fill, np.asarray(weight))
         root = root if ok else np.eye(len(root), dtype=root.dtype)
         return Factor(root, np.asarray(jitter, root.dtype), np.asarray(ok))
     count = jnp.maximum(weight.sum(), 1.0)
@@ -88,6 +92,15 @@ def pad_identity(matrix: Float[Array, "n n"], mask: Bool[Array, "n"] | None) -> 
         return matrix
     xp = namespace(matrix, mask)
     return xp.where(mask[:, None] & mask[None, :], matrix, xp.eye(len(matrix), dtype=matrix.dtype))
+
+
+def plus_diagonal(matrix: Float[Array, "n n"], values: Float[Array, " n"]) -> Float[Array, "n n"]:
+    """A + diag(values)."""
+    if is_traced(matrix, values):
+        return matrix + jnp.diag(values)
+    out = np.array(matrix)
+    out.flat[:: len(out) + 1] += values
+    return out
 
 
 def solve(root: Float[Array, "n n"], b: Float[Array, "n *m"]) -> Float[Array, "n *m"]:

@@ -6,10 +6,9 @@ with the noise of their output. Rasmussen & Williams (2006), chapter 2.
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
@@ -25,10 +24,11 @@ from credo.kernels import Kernel
 from credo.kernels.base import show
 from credo.models.gp import exact
 from credo.models.gp.data import Rows, read
-from credo.models.gp.evidence import EvidenceObjective, choose_objective
-from credo.models.gp.exact import GPPrior
+from credo.models.gp.evidence import EvidenceObjective, choose_model
+from credo.models.gp.exact import Cholesky, GPPrior
 from credo.models.gp.hyperpriors import default_priors
 from credo.models.gp.means import Mean
+from credo.models.gp.warps import OutcomeWarp
 from credo.models.noise import KnownNoise, Noise
 
 G = TypeVar("G", bound="GaussianProcess")
@@ -47,6 +47,9 @@ class FunctionValues(NamedTuple):
 
 class GaussianProcess(Belief, KeepsRows):
     """A belief about functions, conditioned on rows."""
+
+    noise_number: ClassVar[tuple[str, float]] = ("noise", 1.0)
+    """The path of the number that says the noise, and the power of it that is a variance."""
 
     kernel: eqx.AbstractVar[Kernel]
     mean: eqx.AbstractVar[Mean]
@@ -77,6 +80,15 @@ class GaussianProcess(Belief, KeepsRows):
         """The rows as the Gaussian process sees them, and Σ log |slope| of what was done to the outcomes."""
         return rows, 0.0
 
+    def noise_design(self, rows: Rows) -> tuple[Float[Array, "n p"], Float[Array, " n"]]:
+        """(S, e): the noise variances of the rows are S v + e, with v those that are learned."""
+        return rows.scale[:, None], rows.extra
+
+    @property
+    def learned_warp(self) -> OutcomeWarp | None:
+        """What outcomes are transformed with, where it has numbers to learn."""
+        return None
+
     @abstractmethod
     def in_units(self: G, rows: Rows) -> G:
         """The belief with starting values in the units of the rows."""
@@ -84,7 +96,7 @@ class GaussianProcess(Belief, KeepsRows):
     # -- data ------------------------------------------------------------------------------------------------
 
     def statistics(self, *data: Any, weights: Any = None) -> Rows:
-        """X and y, checked and padded; rows whose y is NaN are left out.
+        """X and y, checked; rows whose y is NaN are left out.
 
         A row's noise variance is the model's divided by its weight.
         """
@@ -111,7 +123,9 @@ class GaussianProcess(Belief, KeepsRows):
 
     def objective(self, slots: params.Layout, statistics: Rows, priors: dict[str, Any]) -> EvidenceObjective | None:
         """The evidence with its gradient."""
-        return choose_objective(self, slots, statistics, priors)
+        if is_traced(self, statistics):
+            return None
+        return EvidenceObjective(choose_model(self, slots, statistics, priors))
 
     def named(self: G, names: Sequence[str] | None) -> G:
         """The belief that knows its inputs by these names."""
@@ -138,12 +152,18 @@ class GaussianProcess(Belief, KeepsRows):
         seen, solved, prior = self.seen, self.solved, self.prior
         rows = self.with_seen(statistics)
         stretched, _ = self.transformed(rows)
-        result: tuple[Any, Any]
-        if seen is None or not exact.on_host(self, rows) or statistics.n > max(FEW, seen.n // 4):
-            result = exact.condition(prior, stretched)
-        else:
-            result = exact.extend(prior, stretched, solved, seen.n)
-        return changed(self, seen=rows, solved=demand(*result, exact.NOT_DEFINITE))
+        if seen is not None and not is_traced(self, rows) and statistics.n <= max(FEW, seen.n // 4):
+            extended, ok = exact.extend(prior, stretched, solved, seen.n)
+            if ok:
+                return changed(self, seen=rows, solved=extended)
+        return changed(self, seen=rows, solved=demand(*exact.condition(prior, stretched), exact.NOT_DEFINITE))
+
+    def padded(self: G) -> G:
+        """The same belief with its rows padded to a bucket, so that growing data reuse a compiled program."""
+        if self.seen is None or self.seen.mask is not None or is_traced(self) or not isinstance(self.solved, Cholesky):
+            return self
+        rows = self.seen.padded()
+        return changed(self, seen=rows, solved=self.solved.padded(len(rows.x)))
 
     def with_seen(self, rows: Rows) -> Rows:
         """All rows, those that were seen before first."""
@@ -155,6 +175,10 @@ class GaussianProcess(Belief, KeepsRows):
         if self.seen is None or self.solved is None:
             return exact.evidence(self.prior, rows) + log_slope
         return exact.evidence_after(self.prior, self.transformed(self.seen)[0], self.solved, rows) + log_slope
+
+    def log_evidence_of(self, statistics: Rows) -> Float[Array, ""]:
+        """`evidence_of`."""
+        return self.evidence_of(statistics)
 
     def unconditioned(self: G) -> G:
         """The prior that this belief came from."""
@@ -172,8 +196,7 @@ class GaussianProcess(Belief, KeepsRows):
         """The function at checked rows; of the rows that were seen this reads the inputs only."""
         now = (self.prior, self.seen, self.solved)
         mean, variance = exact.predict(*now, rows)
-        queries = jnp.asarray(rows) if joint else None
-        return FunctionValues(mean, variance, None if queries is None else exact.joint(*now, queries, queries))
+        return FunctionValues(mean, variance, exact.joint(*now, rows, rows) if joint else None)
 
     def seen_inputs(self) -> Float[Array | np.ndarray, "n d"] | None:
         """The inputs of the rows it was conditioned on; None where it keeps no rows."""

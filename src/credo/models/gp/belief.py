@@ -10,12 +10,10 @@ from typing import Any, ClassVar, TypeVar
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Float
 
 from credo.core.abilities import DrawsFunctions, HasCovariance, LeavesOneOut, PredictsJointly
-from credo.core.arrays import Array, is_traced, put
+from credo.core.arrays import Array, as_float, namespace
 from credo.core.checks import check_positive
 from credo.core.errors import DataError
 from credo.core.params import positive
@@ -68,7 +66,7 @@ class GP(GaussianProcess, HasCovariance, LeavesOneOut, DrawsFunctions, PredictsJ
     # -- data ------------------------------------------------------------------------------------------------
 
     def statistics(self, *data: Any, weights: Any = None, noise: Any = None) -> Rows:
-        """X and y, checked and padded; rows whose y is NaN are left out.
+        """X and y, checked; rows whose y is NaN are left out.
 
         A row's noise variance is the model's divided by its weight; `noise` gives it outright.
         """
@@ -82,7 +80,7 @@ class GP(GaussianProcess, HasCovariance, LeavesOneOut, DrawsFunctions, PredictsJ
     def in_units(self, rows: Rows) -> "GP":
         """The belief with starting values in the units of the rows."""
         scales, center = scales_of(self.kernel, rows)
-        noise = put(2 * TYPICAL_NOISE * scales.variance) if self.noise is None else self.noise
+        noise = as_float(2 * TYPICAL_NOISE * scales.variance) if self.noise is None else self.noise
         mean = self.mean.adapt(rows.cut()[0], scales, center)
         return changed(self, kernel=self.kernel.adapt(scales), mean=mean, noise=noise)
 
@@ -108,7 +106,7 @@ class GP(GaussianProcess, HasCovariance, LeavesOneOut, DrawsFunctions, PredictsJ
 
     def covariance(self, x: object, z: object = None) -> Float[Array, "m q"]:
         """The covariance of the function between two sets of queries, as it is believed now."""
-        rows, columns = (jnp.asarray(self.queries(v)) for v in (x, x if z is None else z))
+        rows, columns = (self.queries(v) for v in (x, x if z is None else z))
         return exact.joint(self.prior, self.seen, self.solved, rows, columns)
 
     def at(self, x: object) -> Any:
@@ -142,7 +140,7 @@ class GP(GaussianProcess, HasCovariance, LeavesOneOut, DrawsFunctions, PredictsJ
         """The prediction of each row from all the others, in closed form: of rows that were seen, or of `data`."""
         if data:
             after = self.condition(*data, **options)
-            return rows_from(after.leave_one_out(), 0 if self.seen is None else self.seen.n)
+            return rows_from(after.leave_one_out(), slice(0 if self.seen is None else self.seen.n, None))
         rows, solved = self.conditioned()
         return left_out(rows, self.noise_variance(), *exact.leave_one_out(rows, solved))
 
@@ -160,19 +158,17 @@ def noise_at(level: Float[Array, ""], queries: Array, given: Any) -> Float[Array
     """The noise variance of each query: the given one, or the model's."""
     m = queries.shape[0]
     if given is not None:
-        return jnp.asarray(check_positive(given, "noise", m))
-    return jnp.broadcast_to(level, (m,)) if is_traced(level, queries) else put(np.full(m, level))
+        return check_positive(given, "noise", m)
+    return namespace(level, queries).broadcast_to(level, (m,))
 
 
 def left_out(rows: Rows, level: Float[Array, ""], mean: Array, variance: Array) -> Normal:
     """The prediction of each row from the others, whose variance is split into the row's noise and the rest."""
-    n = rows.n
-    _, _, scale, extra = rows.cut()
-    noise = float(level) * scale + extra
-    rest = np.maximum(np.asarray(variance)[:n] - noise, 0.0)
-    return Normal(*(jnp.asarray(v) for v in (np.asarray(mean)[:n], noise, rest)))
+    noise = level * rows.scale + rows.extra
+    rest = namespace(variance, noise).maximum(variance - noise, 0.0)
+    return rows_from(Normal(mean, noise, rest), slice(rows.n))
 
 
-def rows_from(prediction: T, first: int) -> T:
-    """The prediction without the rows before the first."""
-    return jax.tree.map(lambda v: v[first:], prediction)
+def rows_from(prediction: T, which: slice) -> T:
+    """The prediction of some of the rows."""
+    return jax.tree.map(lambda v: v[which], prediction)

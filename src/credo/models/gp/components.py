@@ -11,7 +11,6 @@ construction with Gaussian processes", §2.4.5.
 
 from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
 from credo.core.errors import DataError
@@ -101,7 +100,7 @@ def decompose(gp: object, x: object = None) -> Decomposition:
         found.append(Component(kernel, mean, std, float(at_data[0].var()) / total))
     found.sort(key=lambda each: -each.share)
     own = gp.mean.kernel()
-    expected, at_rows = (np.asarray(gp.mean(jnp.asarray(v))) for v in (queries, data))
+    expected, at_rows = (np.asarray(gp.mean.at(v)) for v in (queries, data))
     std = np.zeros(len(queries))
     if own is not None:
         more, std = part_at(gp, own, queries)

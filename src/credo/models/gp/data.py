@@ -1,53 +1,59 @@
-"""The rows that a Gaussian process has seen, padded so that growing data reuse compiled code."""
+"""The rows that a Gaussian process has seen."""
 
-from typing import Any
+from collections.abc import Sequence
 
 import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
 
-from credo.core.arrays import Array, is_traced, put_all
+from credo.core.arrays import Array, Numeric, as_float, is_traced, namespace
 from credo.core.checks import check_positive, check_vector
 from credo.core.errors import DataError
-from credo.core.padding import pad_rows
+from credo.core.padding import bucket, pad_rows
 from credo.kernels import Kernel
 
 
 class Rows(eqx.Module):
-    """Inputs, outcomes and noise of n rows; beyond n they are padding.
+    """Inputs, outcomes and noise of n rows.
 
-    The noise variance of row i is `scale[i]`·(the model's) + `extra[i]`.
+    The noise variance of row i is `scale[i]`·(the model's) + `extra[i]`. Rows for a compiled program may be `padded`,
+    so that growing data reuse it: then `mask` says which of them are real.
     """
 
     x: Float[Array, "c d"]
     y: Float[Array, " c"]
     scale: Float[Array, " c"]
     extra: Float[Array, " c"]
-    mask: Bool[Array, " c"]
+    mask: Bool[Array, " c"] | None = None
+    """None: all of them."""
 
     @property
     def n(self) -> int:
-        """The number of rows that are not padding; the rows must not be traced."""
-        return int(np.asarray(self.mask).sum())
+        """The number of rows that are not padding; a mask must not be traced."""
+        return self.x.shape[0] if self.mask is None else int(np.asarray(self.mask).sum())
 
     @property
-    def capacity(self) -> int:
-        """n and the padding."""
-        return self.x.shape[0]
+    def real(self) -> Bool[Array, " c"]:
+        """Which rows are not padding."""
+        return namespace(self.x).ones(self.x.shape[0], bool) if self.mask is None else self.mask
 
-    def columns(self) -> tuple[Array, Array, Array, Array, Array]:
-        """(x, y, scale, extra, mask)."""
-        return self.x, self.y, self.scale, self.extra, self.mask
+    def columns(self) -> tuple[Array, Array, Array, Array]:
+        """(x, y, scale, extra)."""
+        return self.x, self.y, self.scale, self.extra
 
     def cut(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """(x, y, scale, extra) without the padding, in NumPy."""
-        x, y, scale, extra = (np.asarray(v)[: self.n] for v in self.columns()[:4])
+        x, y, scale, extra = (np.asarray(v)[: self.n] for v in self.columns())
         return x, y, scale, extra
+
+    def padded(self) -> "Rows":
+        """The same rows, padded to a bucket."""
+        length = bucket(self.n)
+        return Rows(*(pad_rows(v, length) for v in self.cut()), np.arange(length) < self.n)
 
     def subset(self, index: np.ndarray) -> "Rows":
         """Some of the rows."""
-        return pack(*(v[index] for v in self.cut()))
+        return Rows(*(v[index] for v in self.cut()))
 
     def at_most(self, n: int, seed: int) -> "Rows":
         """All rows, or n of them at random."""
@@ -57,36 +63,28 @@ class Rows(eqx.Module):
 
     def __add__(self, other: "Rows") -> "Rows":
         """The rows of both, those of `self` first."""
-        if is_traced(self, other):
-            pairs = zip(self.columns(), other.columns(), strict=True)
-            return Rows(*(jnp.concatenate(pair) for pair in pairs))
-        return pack(*(np.concatenate(pair) for pair in zip(self.cut(), other.cut(), strict=True)))
+        traced = is_traced(self, other)
+        both = (self.columns(), other.columns()) if traced else (self.cut(), other.cut())
+        xp = namespace(both)
+        mask = xp.concatenate([self.real, other.real]) if traced and not self.mask is other.mask is None else None
+        return Rows(*(xp.concatenate(pair) for pair in zip(*both, strict=True)), mask)
 
 
-def capacity(n: int) -> int:
-    """The padded length for n rows: 32, 64, 128, then multiples of 32 up to 1024 and of 256 above.
-
-    Coarse where padding is cheap, fine where work grows with its cube.
-    """
-    for size in (32, 64, 128):
-        if n <= size:
-            return size
-    step = 32 if n <= 1024 else 256
-    return -(-n // step) * step
+def masked(mask: Bool[Array, " c"] | None, values: Float[Array, "c *m"], fill: float = 0.0) -> Float[Array, "c *m"]:
+    """The values, and `fill` for rows that are padding."""
+    if mask is None:
+        return values
+    return namespace(mask, values).where(mask.reshape(-1, *(1,) * (values.ndim - 1)), values, fill)
 
 
-def pack(x: Any, y: Any, scale: Any, extra: Any, *, size: int | None = None) -> Rows:
-    """Rows padded to `size`, by default to their capacity."""
-    n = x.shape[0]
-    if is_traced(x, y, scale, extra):
-        return Rows(jnp.asarray(x), jnp.asarray(y), jnp.asarray(scale), jnp.asarray(extra), jnp.ones(n, bool))
-    size = capacity(n) if size is None else size
-
-    padded = [pad_rows(np.asarray(v, dtype=float), size) for v in (x, y, scale, extra)]
-    return Rows(*put_all(*padded, np.arange(size) < n))
+def pack(x: Numeric, y: Numeric, scale: Numeric, extra: Numeric) -> Rows:
+    """Rows of checked numbers."""
+    return Rows(*(as_float(v) for v in (x, y, scale, extra)))
 
 
-def read(kernel: Kernel, data: tuple[Any, ...], columns: int | None, weights: Any, noise: Any) -> Rows:
+def read(
+    kernel: Kernel, data: Sequence[object], columns: int | None, weights: object = None, noise: object = None
+) -> Rows:
     """The rows of X and y as users have them; rows whose y is NaN are missing and left out.
 
     Args:
@@ -103,23 +101,22 @@ def read(kernel: Kernel, data: tuple[Any, ...], columns: int | None, weights: An
     y, present = _outcomes(data[1], n)
     if weights is not None and noise is not None:
         raise DataError("give weights or noise for the rows, not both: a weight divides the model's noise variance")
-    scale, extra = np.ones(n), np.zeros(n)
+    scale: Array = np.ones(n)
+    extra: Array = np.zeros(n)
     if weights is not None:
         scale = 1.0 / check_positive(weights, "weights", n)
     if noise is not None:
         scale, extra = np.zeros(n), check_positive(noise, "noise", n)
-    if present is None:
-        return pack(x, y, scale, extra)
-    return pack(*(np.asarray(v)[present] for v in (x, y, scale, extra)))
+    rows = pack(x, y, scale, extra)
+    return rows if present is None else rows.subset(present)
 
 
-def _outcomes(y: Any, n: int) -> tuple[Any, np.ndarray | None]:
+def _outcomes(y: object, n: int) -> tuple[Array, np.ndarray | None]:
     """y as a checked vector and which of it is there (None: all)."""
     if is_traced(y):
         return check_vector(y, "y", n), None
-    raw = y.to_numpy() if hasattr(y, "to_numpy") else y
     try:
-        values = np.asarray(raw, dtype=float)
+        values = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y, dtype=float)
     except (TypeError, ValueError):
         return check_vector(y, "y", n), None  # which says what is wrong
     if values.ndim == 2 and values.shape[1] == 1:
@@ -127,5 +124,4 @@ def _outcomes(y: Any, n: int) -> tuple[Any, np.ndarray | None]:
     missing = np.isnan(values) if values.ndim == 1 else np.zeros(0, bool)
     if not missing.any() or missing.all():
         return check_vector(y, "y", n), None
-    filled = check_vector(np.where(missing, 0.0, values), "y", n)
-    return filled, ~missing
+    return check_vector(np.where(missing, 0.0, values), "y", n), ~missing

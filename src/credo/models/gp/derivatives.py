@@ -5,15 +5,12 @@
 Rasmussen & Williams (2006), §9.4; the covariances are those of `credo.kernels.derivative`.
 """
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Float
 
-from credo.core.arrays import Array, is_traced
+from credo.core.arrays import Array, host, namespace
 from credo.core.checks import check_table
 from credo.core.predictive import Normal
 from credo.core.pytrees import changed
@@ -44,13 +41,13 @@ def gradient(gp: GP, x: object) -> Normal:
     """
     prior, seen, rows, (m, d) = _lifted(gp, x)
     mean, variance = (v.reshape(m, d) for v in exact.predict(prior, seen, gp.solved, rows))
-    return Normal(mean, jnp.zeros_like(mean), variance)
+    return Normal(mean, namespace(mean).zeros_like(mean), variance)
 
 
 def gradient_covariance(gp: GP, x: object) -> Float[Array, "m d d"]:
     """cov(∇f(x*)) for each query: how its components go together."""
     prior, seen, rows, (m, d) = _lifted(gp, x)
-    return _blocks(prior, seen, gp.solved, jnp.asarray(rows).reshape(m, d, d + 1))
+    return host(_blocks(prior, seen, gp.solved, rows.reshape(m, d, d + 1)))
 
 
 @eqx.filter_jit
@@ -70,7 +67,6 @@ def _lifted(gp: GP, x: object) -> tuple[GPPrior, Rows | None, Array, tuple[int, 
         table = gp.queries(x)
         prior = GPPrior(Differentiated(prior.kernel), DifferentiatedMean(prior.mean), prior.noise)
         if seen is not None:
-            xp: Any = jnp if is_traced(seen.x) else np
-            values = xp.concatenate([seen.x, xp.zeros((seen.capacity, 1))], axis=1)
-            seen = changed(seen, x=jnp.asarray(values))
+            xp = namespace(seen.x)
+            seen = changed(seen, x=xp.concatenate([seen.x, xp.zeros((len(seen.x), 1))], axis=1))
     return prior, seen, derivative_rows(table), table.shape

@@ -11,7 +11,7 @@ takes longer than all looks of a climb, and XLA otherwise. Rasmussen & Williams 
 import itertools
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -20,17 +20,19 @@ import numpy as np
 from jaxtyping import Float
 
 from credo.core import params
-from credo.core.arrays import Array, is_traced, put
+from credo.core.arrays import Array
 from credo.core.device import aligned_empty, blas_threads
 from credo.core.errors import DataError
 from credo.core.linalg import evidence_on_host
-from credo.infer.priors import LogScalePenalty
-from credo.kernels import Constant as ConstantKernel
+from credo.core.padding import bucket
+from credo.core.pytrees import changed
+from credo.infer.priors import LogScalePenalty, NormalPenalty
 from credo.kernels import Kernel
 from credo.kernels.pullback import FAMILIES, Gradient, Inputs, gram_and_pull, is_supported
 from credo.models.gp import exact
 from credo.models.gp.data import Rows
 from credo.models.gp.means import Mean
+from credo.models.gp.warps import OutcomeWarp
 
 FEW_ROWS = 256
 """Up to so many rows a look in NumPy is no slower than a compiled one."""
@@ -40,13 +42,16 @@ BLOCKS = 4
 
 Priors = Mapping[str, Any]
 Vector = Array | np.ndarray
-Pull = Callable[[Float[np.ndarray, "c c"], Float[np.ndarray, " c"]], np.ndarray]
-"""∂/∂u from the lower triangle of K⁻¹ - ααᵀ = -2 ∂log p/∂K, which it may overwrite, and from ∂log p/∂r."""
+Pull = Callable[[Float[np.ndarray, "n n"], Float[np.ndarray, " n"], Float[np.ndarray, " n"]], np.ndarray]
+"""∂/∂u from the lower triangle of K⁻¹ - ααᵀ = -2 ∂log p/∂K, which it may overwrite, from ∂log p/∂r, and from the factor
+that the noise of each row was multiplied with."""
 
 
 @runtime_checkable
 class HasEvidenceParts(Protocol):
     """A belief whose evidence is that of a Gaussian process with a kernel and a mean."""
+
+    noise_number: ClassVar[tuple[str, float]]
 
     @property
     def kernel(self) -> Kernel:
@@ -60,8 +65,15 @@ class HasEvidenceParts(Protocol):
     def prior(self) -> exact.GPPrior:
         """The prior as the numerics see it."""
 
+    @property
+    def learned_warp(self) -> OutcomeWarp | None:
+        """g, where z = g(y) has numbers to learn."""
+
     def transformed(self, rows: Rows) -> tuple[Rows, Float[Array, ""] | float]:
         """The rows as the Gaussian process sees them, and Σ log |∂z/∂y|."""
+
+    def noise_design(self, rows: Rows) -> tuple[Float[Array, "n p"], Float[Array, " n"]]:
+        """(S, e): the noise variances of the rows are S v + e, with v those that are learned."""
 
 
 class About(NamedTuple):
@@ -77,23 +89,16 @@ class About(NamedTuple):
         return params.from_vector(self.belief, self.slots, jnp.asarray(vector))
 
 
-def choose_objective(
+def choose_model(
     belief: HasEvidenceParts, slots: params.Layout, rows: Rows, priors: Priors
-) -> "EvidenceObjective | None":
-    """The fastest way to the evidence and its gradient; None leaves it to one compiled program of `learn`."""
-    if is_traced(belief, rows):
-        return None
-    typical = all(isinstance(prior, LogScalePenalty) for path, prior in priors.items() if _is_own(path))
-    if rows.n <= FEW_ROWS and typical and is_supported(belief.kernel):
-        return EvidenceObjective(NumpyModel(belief, slots, rows, priors))
-    if rows.n > FEW_ROWS and exact.on_host():
-        return EvidenceObjective(CompiledModel(belief, slots, rows, priors))
-    return None
-
-
-def _is_own(path: str) -> bool:
-    """Whether a number belongs to the kernel or is the noise, and not to a warp of the outcomes."""
-    return path == "noise" or path.startswith("kernel.")
+) -> "NumpyModel | CompiledModel":
+    """The faster way to the evidence and its gradient."""
+    usual = all(isinstance(prior, LogScalePenalty | NormalPenalty) for prior in priors.values())
+    warp = belief.learned_warp
+    known = ("kernel.", belief.noise_number[0], *(f"warp.{name}" for name in (() if warp is None else warp.pulled)))
+    usual = usual and all(slot.path.startswith(known) for slot in slots)
+    few = rows.n <= FEW_ROWS and usual and is_supported(belief.kernel)
+    return (NumpyModel if few else CompiledModel)(belief, slots, rows, priors)
 
 
 class EvidenceObjective:
@@ -101,155 +106,125 @@ class EvidenceObjective:
 
     def __init__(self, model: "NumpyModel | CompiledModel"):
         self._model = model
-        size = (len(model.weight), len(model.weight))
+        size = (model.n, model.n)
         self._covariance, self._work = np.zeros(size), aligned_empty(size)  # reused: fresh pages cost time
 
     def value_and_grad(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
         """The objective and its gradient; (-inf, 0) where the covariance is not positive definite."""
-        value, log_prior, by_residual, pull = self._evaluate(vector, True)
-        if not np.isfinite(value):
+        found = self._evaluate(vector, True)
+        if not np.isfinite(found.value):
             return -np.inf, np.zeros_like(vector)
-        return value + log_prior, pull(self._work, by_residual)
+        return found.value + found.more, found.pull(self._work, found.by_residual, found.factor)
 
     def value(self, vector: np.ndarray) -> float:
         """The objective."""
-        value, log_prior, *_ = self._evaluate(vector, False)
-        return value + log_prior
+        found = self._evaluate(vector, False)
+        return found.value + found.more
 
     def log_evidence(self, vector: np.ndarray) -> float:
         """log p(y | X, θ) alone; where outcomes are warped without Σ log |∂z/∂y|."""
-        return self._evaluate(vector, False)[0]
+        return self._evaluate(vector, False).value
 
-    def left_over(self, vector: np.ndarray) -> Float[np.ndarray, " c"]:
+    def left_over(self, vector: np.ndarray) -> Float[np.ndarray, " n"]:
         """What the mean of the function leaves of z: noise · α."""
-        _, _, by_residual, _ = self._evaluate(vector, False)
-        return -self._model.noise(vector) * by_residual
+        found = self._evaluate(vector, False)
+        return -found.noise * found.by_residual
 
-    def _evaluate(self, vector: np.ndarray, gradient: bool) -> tuple[float, float, np.ndarray, Pull]:
-        residual, log_prior, pull = self._model.forward(vector, self._covariance)
-        if not np.all(np.isfinite(residual)):
-            return -np.inf, log_prior, np.zeros_like(residual), pull
-        with blas_threads(len(residual)) if len(residual) > FEW_ROWS else nullcontext():
-            value, by_residual = evidence_on_host(self._covariance, residual, self._model.weight, self._work, gradient)
-        return value, log_prior, by_residual, pull
+    def noise_factors(
+        self, k: Float[np.ndarray, "n n"], noise: Float[np.ndarray, " n"], residual: Float[np.ndarray, " n"]
+    ) -> tuple[Float[np.ndarray, " n"], float]:
+        """What the noise of each row is multiplied with, and what that adds to the objective."""
+        return np.ones_like(noise), 0.0
+
+    def _evaluate(self, vector: np.ndarray, gradient: bool) -> "Evaluated":
+        k = self._covariance
+        residual, noise, more, pull = self._model.forward(vector, k)
+        finite = bool(np.all(np.isfinite(residual)))
+        factor, added = self.noise_factors(k, noise, residual) if finite else (np.ones_like(noise), 0.0)
+        noise = noise * factor
+        k.flat[:: len(k) + 1] += noise
+        value, by_residual = -np.inf, np.zeros_like(residual)
+        if finite:
+            with blas_threads(len(residual)) if len(residual) > FEW_ROWS else nullcontext():
+                value, by_residual = evidence_on_host(k, residual, np.ones_like(residual), self._work, gradient)
+        return Evaluated(value, more + added, by_residual, noise, factor, pull)
+
+
+class Evaluated(NamedTuple):
+    """A look at the evidence."""
+
+    value: float
+    more: float
+    """log p(θ), with Σ log |∂z/∂y|."""
+    by_residual: Float[np.ndarray, " n"]
+    noise: Float[np.ndarray, " n"]
+    factor: Float[np.ndarray, " n"]
+    pull: Pull
 
 
 # -- in NumPy --------------------------------------------------------------------------------------------------------
 
 
 class NumpyModel:
-    """Covariance, residual and pull-back with nothing to compile but a warp that is learned."""
+    """Covariance, residual and pull-back with nothing to compile."""
 
     def __init__(self, belief: HasEvidenceParts, slots: params.Layout, rows: Rows, priors: Priors):
         if not is_supported(belief.kernel):
             known = ", ".join(family.__name__ for family in FAMILIES)
             raise DataError(f"only kernels made of {known} can be evaluated here, found {belief.kernel.formula()}")
-        own = [s for s in slots if _is_own(s.path)]
-        free = {s.path for s in own}
-        self._own = [(s.path, slice(s.start, s.stop), s.shape) for s in own]
-        self._held = {p: np.asarray(v) for p, v in params.learnable(belief).items() if p not in free}
-        if "noise" not in free:
-            self._held["noise"] = np.asarray(belief.prior.noise)
+        self._slots = [(s.path, slice(s.start, s.stop), s.shape, s.constraint.kind == "positive") for s in slots]
+        free, everything = {s.path for s in slots}, params.learnable(belief)
+        self._noise, self._power = belief.noise_number
+        self._held = {p: np.asarray(v) for p, v in everything.items() if p not in free}
+        if self._noise not in everything:
+            self._held[self._noise] = np.asarray(belief.prior.noise)
         self._kernel = belief.kernel  # attributes of an equinox module take their time
-        self._penalties = [(s.path, slice(s.start, s.stop), priors[s.path].on_host()) for s in own if s.path in priors]
-        warped = tuple(s for s in slots if s.path not in free)
-        self._warp = _LearnedWarp(belief, warped, rows, priors) if warped else None
-        seen, log_slope = (rows, 0.0) if warped else belief.transformed(rows)
-        held = [
-            p.on_host()(np.log(np.ravel(self._held[path])))[0]
-            for path, p in priors.items()
-            if path in self._held and _is_own(path)
-        ]
-        self._constant = float(log_slope) + sum(held)
-        x, z, self._scale, self._extra = seen.cut()
-        n = len(z)
-        self._inputs, self.weight = Inputs(x), np.ones(n)
-        self._mean_covariance, self._mean = _mean_on_host(belief.mean, rows)
-        self._residual = z - self._mean
+        self._penalties = [(slice(s.start, s.stop), priors[s.path].on_host(s.shape)) for s in slots if s.path in priors]
+        x, self._y, *_ = rows.cut()
+        self.n = n = len(x)
+        self._warp = belief.learned_warp if any(path.startswith("warp.") for path in free) else None
+        seen, log_slope = belief.transformed(rows)
+        self._constant = 0.0 if self._warp is not None else float(log_slope)
+        held = params.layout(belief, free)
+        at = np.asarray(params.to_vector(belief, held))
+        for s in (s for s in held if s.path in priors):
+            self._constant += priors[s.path].on_host(s.shape)(at[s.start : s.stop])[0]
+        self._design, self._extra = (np.asarray(v)[:n] for v in belief.noise_design(rows))
+        more = belief.mean.kernel()
+        self._mean_covariance = np.zeros((n, n)) if more is None else np.asarray(more.between(x, x))
+        self._inputs, self._mean = Inputs(x), np.asarray(belief.mean.at(x))
+        self._residual = seen.cut()[1] - self._mean
         self._lower = 0.5 * np.eye(n) - np.tri(n)  # makes of K⁻¹ - ααᵀ a triangle that sums as ∂log p/∂K does
 
-    def noise(self, vector: np.ndarray) -> Float[np.ndarray, " n"]:
-        """The noise variance of each row."""
-        return self._numbers(vector)["noise"] * self._scale + self._extra
-
-    def forward(self, vector: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, float, Pull]:
-        """Writes the covariance; gives the residual, log p(θ) (with Σ log |∂z/∂y|) and the pull-back."""
-        numbers = self._numbers(vector)
+    def forward(self, vector: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, np.ndarray, float, Pull]:
+        """Writes k(X, X); gives the residual, the noise, log p(θ) (with Σ log |∂z/∂y|) and the pull-back."""
+        numbers = self._held | {
+            path: (np.exp(vector[where]) if positive else vector[where]).reshape(shape)
+            for path, where, shape, positive in self._slots
+        }
         k, back = gram_and_pull(self._kernel, "kernel.", numbers, self._inputs)
         np.add(k, self._mean_covariance, out=out)
-        out.flat[:: len(k) + 1] += numbers["noise"] * self._scale + self._extra
+        variance = numbers[self._noise].ravel() ** self._power
         gradient, more = np.zeros_like(vector), self._constant
-        for _, where, penalty in self._penalties:
+        for where, penalty in self._penalties:
             value, gradient[where] = penalty(vector[where])
             more += value
-        residual = self._residual
-        if self._warp is not None:
-            z, log_prior = self._warp(vector)
-            residual, more = z - self._mean, more + log_prior
+        residual, warp = self._residual, self._warp
+        if warp is not None:
+            warp = changed(warp, **{name: numbers[f"warp.{name}"] for name in warp.pulled})
+            residual, more = np.asarray(warp(self._y)) - self._mean, more + float(np.sum(warp.log_slope(self._y)))
 
-        def pull(lower: np.ndarray, by_residual: np.ndarray) -> np.ndarray:
+        def pull(lower: np.ndarray, by_residual: np.ndarray, factor: np.ndarray) -> np.ndarray:
             by_covariance = np.multiply(lower, self._lower, out=lower)
-            by: Gradient = {"noise": numbers["noise"] * (by_covariance.diagonal() @ self._scale)}
+            by: Gradient = {self._noise: self._power * variance * ((by_covariance.diagonal() * factor) @ self._design)}
             back(by_covariance, by)
-            for path, where, _ in self._own:
+            if warp is not None:
+                by |= {f"warp.{name}": slope for name, slope in warp.pull(self._y, by_residual).items()}
+            for path, where, _, _ in self._slots:
                 gradient[where] += np.ravel(by[path])
-            if self._warp is not None:
-                self._warp.pull(vector, by_residual, gradient)
             return gradient
 
-        return residual, more, pull
-
-    def _numbers(self, vector: np.ndarray) -> dict[str, np.ndarray]:
-        return self._held | {path: np.exp(vector[where]).reshape(shape) for path, where, shape in self._own}
-
-
-class _LearnedWarp:
-    """z = g(y) for the numbers of g in the vector, and the way back to them."""
-
-    def __init__(self, belief: HasEvidenceParts, slots: params.Layout, rows: Rows, priors: Priors):
-        self._where, self._n = np.concatenate([np.arange(s.start, s.stop) for s in slots]), rows.n
-        ends = np.cumsum([s.stop - s.start for s in slots])
-        moved = tuple(
-            s._replace(start=int(e) - s.stop + s.start, stop=int(e)) for s, e in zip(slots, ends, strict=True)
-        )
-        self._about = About(belief, moved, rows, {path: prior for path, prior in priors.items() if not _is_own(path)})
-
-    def __call__(self, vector: np.ndarray) -> tuple[Float[np.ndarray, " n"], float]:
-        """z, and Σ log |∂z/∂y| + log p of the numbers of g."""
-        z, more = _warp_forward(vector[self._where], self._about)
-        return np.asarray(z)[: self._n], float(more)
-
-    def pull(self, vector: np.ndarray, by_z: np.ndarray, gradient: np.ndarray) -> None:
-        """Adds the gradient, from ∂log p/∂z = -α."""
-        by = np.zeros(self._about.rows.capacity)
-        by[: self._n] = by_z
-        gradient[self._where] += np.asarray(_warp_pull(vector[self._where], self._about, by))
-
-
-def _warped(u: Vector, about: About) -> tuple[Array, Array]:
-    candidate = about.candidate(u)
-    seen, log_slope = candidate.transformed(about.rows)
-    return seen.y, log_slope + params.log_prior(candidate, about.priors)
-
-
-_warp_forward = eqx.filter_jit(_warped)
-
-
-@eqx.filter_jit
-def _warp_pull(u: Vector, about: About, by_z: Vector) -> Float[Array, " k"]:
-    _, pull = jax.vjp(lambda v: _warped(v, about), jnp.asarray(u))
-    return pull((jnp.asarray(by_z), jnp.ones(())))[0]
-
-
-def _mean_on_host(mean: Mean, rows: Rows) -> tuple[Float[np.ndarray, "n n"], Float[np.ndarray, " n"]]:
-    """The covariance that an uncertain mean adds, and what it is expected to be; a constant compiles nothing."""
-    n, more = rows.n, mean.kernel()
-    covariance = np.zeros((n, n))
-    if isinstance(more, ConstantKernel):
-        covariance += float(more.number("variance"))
-    elif more is not None:
-        covariance += np.asarray(exact.gram(more, rows.x, rows.x))[:n, :n]  # padded: growing data compile nothing
-    return covariance, np.broadcast_to(mean.on_host(rows.x), rows.capacity)[:n]
+        return residual, self._design @ variance + self._extra, more, pull
 
 
 # -- in XLA ----------------------------------------------------------------------------------------------------------
@@ -259,24 +234,22 @@ class CompiledModel:
     """Covariance, residual and pull-back of any kernel, in two programs; of a covariance only the lower blocks."""
 
     def __init__(self, belief: HasEvidenceParts, slots: params.Layout, rows: Rows, priors: Priors):
-        self._about = About(belief, slots, rows, dict(priors))
-        self.weight = np.asarray(rows.mask, dtype=float)
+        self._about, self.n = About(belief, slots, rows.padded(), dict(priors)), rows.n
 
-    def noise(self, vector: np.ndarray) -> Float[np.ndarray, " c"]:
-        """The noise variance of each row."""
-        return np.asarray(_parts_compiled(vector, self._about).noise)
-
-    def forward(self, vector: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, float, Pull]:
-        """Writes the covariance; gives the residual, log p(θ) (with Σ log |∂z/∂y|) and the pull-back."""
+    def forward(self, vector: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, np.ndarray, float, Pull]:
+        """Writes k(X, X); gives the residual, the noise, log p(θ) (with Σ log |∂z/∂y|) and the pull-back."""
+        n = self.n
         parts = _parts_compiled(vector, self._about)
-        for (a, b), block in zip(_cuts(len(out)), parts.blocks, strict=True):
-            out[a:b, :b] = block
-        np.fill_diagonal(out, out.diagonal() + np.asarray(parts.noise))
+        for (a, b), block in zip(_cuts(bucket(n)), parts.blocks, strict=True):
+            out[a:b, : min(b, n)] = np.asarray(block)[: max(n - a, 0), :n]
 
-        def pull(lower: np.ndarray, by_residual: np.ndarray) -> np.ndarray:
-            return np.asarray(_pull_back(vector, self._about, put(lower), by_residual))
+        def pull(lower: np.ndarray, by_residual: np.ndarray, factor: np.ndarray) -> np.ndarray:
+            more = (0, bucket(n) - n)
+            padded = np.pad(lower, (more, more)) if more[1] else lower
+            slopes = np.pad(by_residual, more), np.pad(factor, more)
+            return np.asarray(_pull_back(vector, self._about, padded, *slopes))
 
-        return np.asarray(parts.residual), float(parts.log_prior), pull
+        return np.asarray(parts.residual)[:n], np.asarray(parts.noise)[:n], float(parts.log_prior), pull
 
 
 class Parts(NamedTuple):
@@ -291,13 +264,11 @@ class Parts(NamedTuple):
 def _parts(vector: Vector, about: About) -> Parts:
     candidate = about.candidate(vector)
     rows, log_slope = candidate.transformed(about.rows)
-    prior, mask = candidate.prior, rows.mask
-    blocks = tuple(
-        jnp.where(mask[a:b, None] & mask[None, :b], prior.kernel.gram(rows.x[a:b], rows.x[:b]), 0.0)
-        for a, b in _cuts(rows.capacity)
-    )
-    noise = jnp.where(mask, prior.noise * rows.scale + rows.extra, 1.0)
-    return Parts(blocks, noise, exact.residual(prior, rows), params.log_prior(candidate, about.priors) + log_slope)
+    prior = candidate.prior
+    blocks = tuple(prior.kernel.gram(rows.x[a:b], rows.x[:b]) for a, b in _cuts(len(rows.x)))
+    noise = prior.noise * rows.scale + rows.extra
+    log_prior = params.log_prior(candidate, about.priors) + log_slope
+    return Parts(blocks, noise, exact.residual(prior, rows), jnp.asarray(log_prior))
 
 
 _parts_compiled = eqx.filter_jit(_parts)
@@ -310,13 +281,16 @@ def _cuts(size: int) -> list[tuple[int, int]]:
 
 
 @eqx.filter_jit
-def _pull_back(vector: Vector, about: About, lower: Float[Array, "c c"], by_residual: Vector) -> Float[Array, " k"]:
+def _pull_back(
+    vector: Vector, about: About, lower: Float[Array, "c c"], by_residual: Vector, factor: Vector
+) -> Float[Array, " k"]:
     """∂/∂u from K⁻¹ - ααᵀ = -2 ∂log p/∂K, of which the lower triangle is given."""
     i = jnp.arange(lower.shape[0])
     blocks = tuple(
         jnp.where(i[a:b, None] > i[None, :b], -1.0, jnp.where(i[a:b, None] == i[None, :b], -0.5, 0.0)) * lower[a:b, :b]
-        for a, b in _cuts(about.rows.capacity)
+        for a, b in _cuts(len(about.rows.x))
     )
-    slopes = Parts(blocks, -0.5 * jnp.diagonal(lower), jnp.asarray(by_residual), jnp.ones(()))
+    by_noise = -0.5 * jnp.diagonal(lower) * factor
+    slopes = Parts(blocks, by_noise, jnp.asarray(by_residual), jnp.ones(()))
     _, pull = jax.vjp(lambda u: _parts(u, about), jnp.asarray(vector))
     return pull(slopes)[0]

@@ -14,10 +14,10 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from credo.core.arrays import as_float
 from credo.core.params import ABSENT
 from credo.core.pytrees import changed
 from credo.kernels import RBF, Kernel, OnColumns, Product, Sum
@@ -69,14 +69,14 @@ class Step(NamedTuple):
 def split(term: Kernel) -> tuple[Any, tuple[Kernel, ...]]:
     """A term as its amplitude and its base kernels without one."""
     variance, bare = term.split_variance()
-    return jnp.ones(()) if variance is None else variance, bare.factors if isinstance(bare, Product) else (bare,)
+    return np.ones(()) if variance is None else variance, bare.factors if isinstance(bare, Product) else (bare,)
 
 
 def join(variance: Any, factors: Sequence[Kernel]) -> Kernel:
     """The term with this amplitude."""
     if len(factors) == 1:
-        return factors[0].scaled(jnp.asarray(variance))
-    return Product(tuple(factors), jnp.asarray(variance))
+        return factors[0].scaled(as_float(variance))
+    return Product(tuple(factors), as_float(variance))
 
 
 def add(terms: Sequence[Kernel]) -> Kernel:
@@ -198,7 +198,7 @@ def _alone(
     """Starts for a base kernel as a part of its own, which is to explain `target`."""
     spread, total = float(facts.spread[column]), max(float(facts.y.var()), 1e-300)
     if issubclass(base, Linear):
-        leaf = Linear(variance=jnp.asarray(total / spread**2), center=jnp.asarray([facts.x[:, column].mean()]))
+        leaf = Linear(variance=as_float(total / spread**2), center=as_float([facts.x[:, column].mean()]))
         return [_on(leaf, column, facts)]
     if issubclass(base, Periodic):
         power = float(_without_trend(facts.x[:, column], facts.y).var())
@@ -207,10 +207,10 @@ def _alone(
             tries = [(p, power) for p in found]
         else:  # beside what is there already, from where it changes little
             tries = [(found[0], power), *((p, max(float(target.var()), noise)) for p in found)]
-        return [_on(base(variance=jnp.asarray(v), period=jnp.asarray(p)), column, facts) for p, v in tries]
+        return [_on(base(variance=as_float(v), period=as_float(p)), column, facts) for p, v in tries]
     small = total / 10 if noise is None else max(noise, 1e-3 * total)
     pairs = ((spread, total), (spread / 8, small), (facts.span[column], total * 4))
-    return [_on(base(jnp.asarray(length), jnp.asarray(v)), column, facts) for length, v in pairs]
+    return [_on(base(as_float(length), as_float(v)), column, facts) for length, v in pairs]
 
 
 def _modulating(base: Any, column: int, facts: Facts) -> list[tuple[Kernel, float, int]]:
@@ -221,14 +221,14 @@ def _modulating(base: Any, column: int, facts: Facts) -> list[tuple[Kernel, floa
         leaves = []
         for place, extra in places:
             size = float(np.mean((facts.x[:, column] - place) ** 2))
-            leaf = Linear(variance=ABSENT, center=jnp.asarray([place]))
+            leaf = Linear(variance=ABSENT, center=as_float([place]))
             leaves.append((_on(leaf, column, facts), 1.0 / max(size, 1e-300), extra))
         return leaves
     if issubclass(base, Periodic):
         found = likely_periods(facts, column, facts.y, ())
-        return [(_on(base(variance=ABSENT, period=jnp.asarray(p)), column, facts), 1.0, 0) for p in found]
+        return [(_on(base(variance=ABSENT, period=as_float(p)), column, facts), 1.0, 0) for p in found]
     lengths = (span, span / 4)
-    return [(_on(base(jnp.asarray(length), ABSENT), column, facts), 1.0, 0) for length in lengths]
+    return [(_on(base(as_float(length), ABSENT), column, facts), 1.0, 0) for length in lengths]
 
 
 def _calmed(term: Kernel, least: float, column: int) -> Kernel:
@@ -238,7 +238,7 @@ def _calmed(term: Kernel, least: float, column: int) -> Kernel:
     for factor in factors:
         base, own = inside(factor)
         if own == column and _kind(base) is RBF:
-            base = changed(base, lengthscale=jnp.maximum(base.number("lengthscale"), least))
+            base = changed(base, lengthscale=np.maximum(base.number("lengthscale"), least))
             factor = base.on(own) if isinstance(factor, OnColumns) else base
         out.append(factor)
     return join(variance, out)

@@ -16,28 +16,37 @@ Its gradient in the hyperparameters follows the mode by the implicit function th
 those of Rasmussen & Williams (2006), algorithm 3.1.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
 
 from credo.core import params
 from credo.core.abilities import PredictsJointly
-from credo.core.arrays import Array
+from credo.core.arrays import Array, held, is_traced, namespace, while_loop
 from credo.core.errors import DataError
-from credo.core.linalg import demand, factorize, gaussian_log_evidence, inverse, log_determinant, solve, solve_lower
-from credo.core.padding import by_bucket
+from credo.core.linalg import (
+    demand,
+    factorize,
+    gaussian_log_evidence,
+    inverse,
+    log_determinant,
+    plus_diagonal,
+    solve,
+    solve_lower,
+)
 from credo.core.predictive import Normal
 from credo.core.pytrees import changed
-from credo.infer.learning import Evidence
+from credo.infer.learning import Evidence, Objective
+from credo.infer.priors import LogScalePenalty
 from credo.kernels import RBF, InputScales, Kernel
 from credo.models.gp import exact
 from credo.models.gp.base import GaussianProcess
 from credo.models.gp.belief import GP
-from credo.models.gp.data import Rows
+from credo.models.gp.data import Rows, masked
+from credo.models.gp.evidence import Priors
 from credo.models.gp.exact import Cholesky, GPPrior
 from credo.models.gp.hyperpriors import NOISE, TYPICAL_NOISE, below, kernel_priors, scales_of
 from credo.models.gp.means import Mean
@@ -111,18 +120,18 @@ class HeteroscedasticGP(GaussianProcess, PredictsJointly):
         g = adapted(self.log_noise, scales._replace(variance=LEVEL), NOISE**2, level)
         return changed(self, function=f, log_noise=g)
 
-    def objective(self, slots: params.Layout, statistics: Rows, priors: dict[str, Any]) -> None:
-        """As `learn` differentiates the Laplace evidence."""
-        return None
+    def objective(self, slots: params.Layout, statistics: Rows, priors: Priors) -> Objective | None:  # type: ignore[override]
+        """As `learn` differentiates the Laplace evidence, which it compiles."""
+        return None if is_traced(statistics) else Objective(self, slots, statistics.padded(), priors)
 
-    def default_priors(self, statistics: Rows) -> dict[str, Any]:
+    def default_priors(self, statistics: Rows) -> dict[str, LogScalePenalty]:
         """Those of a GP for the kernel of f, and for that of g with the outcome's variance replaced by one."""
         scales, _ = scales_of(self.function.kernel, statistics)
         f = kernel_priors(self.function.kernel, scales)
         g = kernel_priors(self.log_noise.kernel, scales._replace(variance=LEVEL))
         return below("function.kernel", f) | below("log_noise.kernel", g)
 
-    def learner(self, priors: dict[str, Any]) -> Evidence:
+    def learner(self, priors: Priors) -> Evidence:
         """Two climbs of the Laplace evidence: each look at it is a climb of its own."""
         return Evidence(starts=2, tolerance=1e-4)
 
@@ -153,7 +162,8 @@ class HeteroscedasticGP(GaussianProcess, PredictsJointly):
             joint: also keep the m × m covariance of the function.
         """
         f, g = self.function_at(self.queries(x), joint), self.predict_log_noise(x)
-        return Normal(f.mean, jnp.exp(g.mean + 0.5 * g.epistemic), f.variance, f.covariance)
+        noise = g.mean + 0.5 * g.epistemic
+        return Normal(f.mean, namespace(noise).exp(noise), f.variance, f.covariance)
 
     def predict_log_noise(self, x: object) -> Normal:
         """g(x*), the log of the noise variance, and how well it is known."""
@@ -161,8 +171,11 @@ class HeteroscedasticGP(GaussianProcess, PredictsJointly):
         if self.seen is None or self.noises is None:
             mean, variance = exact.predict(prior, None, None, table)
         else:
-            mean, variance = by_bucket(_log_noise, table, prior, self.seen, self.noises)
-        return Normal(mean, jnp.zeros_like(variance), variance)
+            cross = masked(self.seen.mask, prior.kernel.between(self.seen.x, table))
+            variance = prior.kernel.variance_at(table) - ((self.noises.half @ cross) ** 2).sum(0)
+            mean = prior.mean.at(table) + cross.T @ self.noises.weights
+        xp = namespace(mean, variance)
+        return Normal(mean, xp.zeros_like(variance), xp.maximum(variance, 0.0))
 
     def __repr__(self) -> str:
         f, g = self.function.kernel, self.log_noise.kernel
@@ -170,12 +183,12 @@ class HeteroscedasticGP(GaussianProcess, PredictsJointly):
 
 
 def _noiseless(gp: GP) -> GP:
-    return changed(gp, noise=KnownNoise(jnp.zeros(())))
+    return changed(gp, noise=KnownNoise(np.zeros(())))
 
 
 def with_log_noise(rows: Rows, log_noise: Float[Array, " c"]) -> Rows:
     """The rows with noise variance exp(g)·scale."""
-    return changed(rows, extra=jnp.where(rows.mask, rows.scale * jnp.exp(log_noise), 0.0))
+    return changed(rows, extra=masked(rows.mask, rows.scale * namespace(log_noise).exp(log_noise)))
 
 
 # -- the most likely noise ---------------------------------------------------------------------------------------
@@ -205,51 +218,52 @@ class Found(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """K, y - m, K_g, m_g and the scale of each row's noise, zero on padding (K: rows of the identity)."""
+    """K, y - m, K_g, m_g and the scale of each row's noise, zero on padding."""
 
     k: Float[Array, "c c"]
     residual: Float[Array, " c"]
     k_g: Float[Array, "c c"]
     mean_g: Float[Array, " c"]
     scale: Float[Array, " c"]
-    mask: Bool[Array, " c"]
+    mask: Bool[Array, " c"] | None
 
 
 def problem(f: GPPrior, g: GPPrior, rows: Rows) -> Problem:
     """The matrices of J."""
-    silent = changed(rows, scale=jnp.zeros_like(rows.scale), extra=jnp.zeros_like(rows.extra))
-    both = rows.mask[:, None] & rows.mask[None, :]
-    k_g = jnp.where(both, g.kernel.gram(rows.x, rows.x), 0.0)
-    mean_g = jnp.where(rows.mask, g.mean(rows.x), 0.0)
-    scale = jnp.where(rows.mask, rows.scale, 0.0)
-    return Problem(exact.covariance(f, silent), exact.residual(f, rows), k_g, mean_g, scale, rows.mask)
+    k, k_g = (_square(prior.kernel.between(rows.x, rows.x), rows.mask) for prior in (f, g))
+    mean_g, scale = (masked(rows.mask, v) for v in (g.mean.at(rows.x), rows.scale))
+    return Problem(k, exact.residual(f, rows), k_g, mean_g, scale, rows.mask)
+
+
+def _square(matrix: Float[Array, "c c"], mask: Bool[Array, " c"] | None) -> Float[Array, "c c"]:
+    return masked(mask, masked(mask, matrix).T)
 
 
 def pieces(p: Problem, weights: Float[Array, " c"]) -> Pieces:
     """J and its gradient at g = m_g + K_g a."""
     log_noise = p.mean_g + p.k_g @ weights
-    d = p.scale * jnp.exp(log_noise)
-    a = factorize(p.k + jnp.diag(d), p.mask)
-    b = jnp.where(p.mask[:, None] & p.mask[None, :], inverse(a.root), 0.0)
+    xp = namespace(log_noise, p)
+    d = p.scale * xp.exp(log_noise)
+    a = factorize(plus_diagonal(p.k, d), p.mask)
+    b = _square(inverse(a.root), p.mask)
     alpha = b @ p.residual
     value = -0.5 * (p.residual @ alpha + log_determinant(a.root) + weights @ p.k_g @ weights)
-    ok = a.ok & jnp.isfinite(value)
-    return Pieces(log_noise, value, 0.5 * d * (alpha**2 - jnp.diagonal(b)), b, alpha, ok)
+    return Pieces(log_noise, value, 0.5 * d * (alpha**2 - b.diagonal()), b, alpha, a.ok & xp.isfinite(value))
 
 
 def curvature(p: Problem, at: Pieces) -> tuple[Float[Array, "c c"], Float[Array, "c c"], Float[Array, "c c"], Array]:
     """(F, H, root of S, ok): F = CCᵀ, S = I + CᵀK_gC and H = S^{-½}Cᵀ, so that (K_g + F⁻¹)⁻¹ = HᵀH."""
-    d = p.scale * jnp.exp(at.log_noise)
-    information = 0.5 * jnp.outer(d, d) * at.precision**2
+    d = p.scale * namespace(at).exp(at.log_noise)
+    information = 0.5 * d[:, None] * d * at.precision**2
     c = factorize(information, p.mask)
-    inner = factorize(jnp.eye(len(d)) + c.root.T @ p.k_g @ c.root)
+    inner = factorize(np.eye(len(d)) + c.root.T @ p.k_g @ c.root)
     return information, solve_lower(inner.root, c.root.T), inner.root, c.ok & inner.ok
 
 
-@eqx.filter_jit
 def infer(f: GPPrior, g: GPPrior, rows: Rows) -> Found:
     """The mode of J by Fisher scoring with step halving, from g = m_g."""
     p = problem(f, g, rows)
+    xp = namespace(p)
     State = tuple[Array, Pieces, Array, Array]
 
     def scoring(at: Pieces) -> Array:
@@ -265,26 +279,26 @@ def infer(f: GPPrior, g: GPPrior, rows: Rows) -> Found:
     def climb(state: State) -> State:
         weights, at, _, step = state
         direction = scoring(at) - weights
+        least = at.value - 1e-12 * (1 + xp.abs(at.value))
 
         def too_far(trial: tuple[Array, Array, Pieces]) -> Array:
             _, halvings, there = trial
-            worse = ~there.ok | (there.value < at.value - 1e-12 * (1 + jnp.abs(at.value)))
-            return worse & (halvings < HALVINGS)
+            return (~there.ok | (there.value < least)) & (halvings < HALVINGS)
 
         def shorten(trial: tuple[Array, Array, Pieces]) -> tuple[Array, Array, Pieces]:
             length, halvings, _ = trial
             return length / 2, halvings + 1, pieces(p, weights + length / 2 * direction)
 
-        first = (jnp.ones(()), jnp.asarray(0), pieces(p, weights + direction))
-        length, _, there = jax.lax.while_loop(too_far, shorten, first)
-        better = there.ok & (there.value >= at.value - 1e-12 * (1 + jnp.abs(at.value)))
-        kept = jax.tree.map(lambda new, old: jnp.where(better, new, old), there, at)
-        change = jnp.where(better, jnp.max(jnp.abs(there.log_noise - at.log_noise)), 0.0)
-        return jnp.where(better, weights + length * direction, weights), kept, change, step + 1
+        first = (xp.ones(()), xp.asarray(0), pieces(p, weights + direction))
+        length, _, there = while_loop(too_far, shorten, first)
+        better = there.ok & (there.value >= least)
+        kept = jax.tree.map(lambda new, old: xp.where(better, new, old), there, at)
+        change = xp.where(better, xp.max(xp.abs(there.log_noise - at.log_noise)), 0.0)
+        return xp.where(better, weights + length * direction, weights), kept, change, step + 1
 
-    start = jnp.zeros(rows.capacity)
-    first = (start, pieces(p, start), jnp.asarray(jnp.inf), jnp.asarray(0.0))
-    weights, at, change, _ = jax.lax.while_loop(unfinished, climb, first)
+    start = xp.zeros(len(p.scale))
+    first = (start, pieces(p, start), xp.asarray(np.inf), xp.asarray(0))
+    weights, at, change, _ = while_loop(unfinished, climb, first)
     _, half, _, ok = curvature(p, at)
     return Found(at.log_noise, Noises(weights, half), change, at.ok & ok)
 
@@ -295,35 +309,24 @@ def laplace_evidence(f: GPPrior, g: GPPrior, rows: Rows) -> Float[Array, ""]:
     The mode moves with the hyperparameters, a = ∇(m_g + K_g a): one Newton step of that equation from the mode,
     with its matrix held, has the mode's value and derivative.
     """
-    held = jax.tree.map(lambda v: jax.lax.stop_gradient(v) if eqx.is_inexact_array(v) else v, (f, g, rows))
-    mode = jax.lax.stop_gradient(infer(*held).noises.weights)
+    still = jax.tree.map(held, (f, g, rows))
+    mode = held(infer(*still).noises.weights)
     p = problem(f, g, rows)
-    step = jax.lax.stop_gradient(_implicit(problem(*held), mode))
-    at_mode = pieces(p, mode)
-    weights = mode + step @ (at_mode.slope - mode)
-    log_noise = p.mean_g + p.k_g @ weights
-    covariance = p.k + jnp.diag(p.scale * jnp.exp(log_noise))
-    gaussian = gaussian_log_evidence(covariance, p.residual, p.mask)
+    step = held(_implicit(problem(*still), mode))
+    weights = mode + step @ (pieces(p, mode).slope - mode)
+    log_noise, xp = p.mean_g + p.k_g @ weights, namespace(p, weights)
+    gaussian = gaussian_log_evidence(plus_diagonal(p.k, p.scale * xp.exp(log_noise)), p.residual, p.mask)
     _, _, root, ok = curvature(p, pieces(p, weights))
     value = gaussian - 0.5 * weights @ p.k_g @ weights - 0.5 * log_determinant(root)
-    return jnp.where(ok, value, -jnp.inf)
+    return xp.where(ok, value, -np.inf)
 
 
 def _implicit(p: Problem, mode: Float[Array, " c"]) -> Float[Array, "c c"]:
     """(I + W K_g)⁻¹ = I - WL(I + LᵀWL)⁻¹Lᵀ with K_g = LLᵀ and W = -∂∇/∂g = dᵢdⱼ(αᵢαⱼBᵢⱼ - ½Bᵢⱼ²) - diag(∇)."""
     at = pieces(p, mode)
-    d = p.scale * jnp.exp(at.log_noise)
-    exact = jnp.outer(d, d) * (jnp.outer(at.alpha, at.alpha) * at.precision - 0.5 * at.precision**2)
-    w = exact - jnp.diag(at.slope)
-    root = jnp.where(p.mask[:, None], factorize(p.k_g, p.mask).root, 0.0)
-    inner = factorize(jnp.eye(len(d)) + root.T @ w @ root)
-    return jnp.eye(len(d)) - w @ root @ solve(inner.root, root.T)
-
-
-@eqx.filter_jit
-def _log_noise(
-    x: Float[Array, "m d"], prior: GPPrior, seen: Rows, noises: Noises
-) -> tuple[Float[Array, " m"], Float[Array, " m"]]:
-    cross = jnp.where(seen.mask[:, None], prior.kernel.gram(seen.x, x), 0.0)
-    variance = prior.kernel.diagonal(x) - jnp.square(noises.half @ cross).sum(0)
-    return prior.mean(x) + cross.T @ noises.weights, jnp.maximum(variance, 0.0)
+    d = p.scale * namespace(at).exp(at.log_noise)
+    w = d[:, None] * d * (at.alpha[:, None] * at.alpha * at.precision - 0.5 * at.precision**2)
+    w = plus_diagonal(w, -at.slope)
+    root = masked(p.mask, factorize(p.k_g, p.mask).root)
+    inner = factorize(np.eye(len(d)) + root.T @ w @ root)
+    return np.eye(len(d)) - w @ root @ solve(inner.root, root.T)

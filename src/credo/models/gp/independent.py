@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from credo.core.arrays import Array, is_traced
+from credo.core.arrays import Array, is_traced, namespace
 from credo.core.belief import Belief
 from credo.core.errors import DataError
 from credo.core.predictive import Normal, Predictive
@@ -78,7 +77,7 @@ class Independent(Belief):
     def evidence_of(self, statistics: tuple[Rows | None, ...]) -> Float[Array, ""]:
         """Σ log p(yⱼ | X)."""
         pairs = zip(self.gps, statistics, strict=True)
-        return sum((gp.evidence_of(rows) for gp, rows in pairs if rows is not None), start=jnp.zeros(()))
+        return sum((gp.evidence_of(rows) for gp, rows in pairs if rows is not None), start=np.zeros(()))
 
     def unconditioned(self) -> "Independent":
         """Each belief before any data."""
@@ -89,16 +88,16 @@ class Independent(Belief):
 
         `joint` keeps the covariance of the functions over (m·p), the outputs of a query side by side.
         """
-        each: list[Any] = [gp.predict(x, joint=joint) for gp in self.gps]
+        each = [gp.predict(x, joint=joint) for gp in self.gps]
+        xp = namespace(each)
         mean, aleatoric, epistemic = (
-            jnp.stack([getattr(q, name) for q in each], axis=1) for name in ("mean", "aleatoric", "epistemic")
+            xp.stack([getattr(q, name) for q in each], axis=1) for name in ("mean", "aleatoric", "epistemic")
         )
         if not joint:
             return Normal(mean, aleatoric, epistemic)
         m, p = mean.shape
-        blocks = jnp.zeros((m, p, m, p))
-        for i, q in enumerate(each):
-            blocks = blocks.at[:, i, :, i].set(q.latent_covariance)
+        every = xp.stack([q.latent_covariance for q in each])
+        blocks = every.transpose(1, 0, 2)[..., None] * np.eye(p)[:, None, :]  # (m, p, m, p)
         return Normal(mean, aleatoric, epistemic, blocks.reshape(m * p, m * p))
 
     def __repr__(self) -> str:

@@ -5,17 +5,17 @@ to the covariance, and nothing has to be learned. Rasmussen & Williams (2006), �
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import ClassVar
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from credo.core.arrays import Array, put
+from credo.core.arrays import Array, Numeric, as_float, host, is_traced, namespace
 from credo.core.belief import Belief
 from credo.core.errors import DataError
+from credo.core.padding import bucket, pad_rows
 from credo.core.params import constant, given, meaning, number
 from credo.core.pytrees import changed
 from credo.kernels import Constant as ConstantKernel
@@ -28,13 +28,18 @@ from credo.models.features import Affine, Features
 class Mean(eqx.Module):
     """What is expected at x; zero unless a subclass says otherwise."""
 
+    compiled: ClassVar[bool] = False
+    """Whether it is written for JAX alone, and not for arrays of either library."""
+
     def __call__(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
         """m(xᵢ)."""
-        return jnp.zeros(x.shape[0])
+        return namespace(x).zeros(x.shape[0])
 
-    def on_host(self, x: Float[Array, "n d"]) -> np.ndarray | float:
-        """m(xᵢ) in NumPy, or what all of them are."""
-        return np.asarray(_compiled(self, x))
+    def at(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """m(xᵢ), as NumPy's numbers where they are known."""
+        if is_traced(self, x) or not self.compiled:
+            return host(self(x))
+        return np.asarray(_compiled(self, pad_rows(x, bucket(len(x)))))[: len(x)]
 
     def kernel(self) -> Kernel | None:
         """The covariance that not knowing the mean adds; None where it is known."""
@@ -53,10 +58,6 @@ def _compiled(mean: Mean, x: Float[Array, "n d"]) -> Float[Array, " n"]:
 class Zero(Mean):
     """m(x) = 0."""
 
-    def on_host(self, x: Float[Array, "n d"]) -> float:
-        """0."""
-        return 0.0
-
 
 class Constant(Mean):
     """m(x) = c with c ~ N(value, variance).
@@ -70,21 +71,18 @@ class Constant(Mean):
 
     def __call__(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
         """The expected constant."""
-        return jnp.full(x.shape[0], meaning(self, "value"))
-
-    def on_host(self, x: Float[Array, "n d"]) -> float:
-        """The expected constant."""
-        return 0.0 if self.value is None else float(self.value)
+        value = meaning(self, "value")
+        return namespace(value, x).full(x.shape[0], value)
 
     def kernel(self) -> Kernel | None:
         """Its variance, everywhere."""
-        known = self.variance is None or (not isinstance(self.variance, jax.core.Tracer) and float(self.variance) == 0)
+        known = self.variance is None or (not is_traced(self.variance) and float(self.variance) == 0)
         return None if known else ConstantKernel(self.variance)
 
     def adapt(self, x: np.ndarray, scales: InputScales, center: float) -> "Constant":
         """The mean and the variance of the outcomes."""
         found = {"value": center, "variance": scales.variance}
-        return changed(self, **{name: put(v) for name, v in found.items() if getattr(self, name) is None})
+        return changed(self, **{name: as_float(v) for name, v in found.items() if getattr(self, name) is None})
 
 
 class Basis(Mean):
@@ -98,12 +96,18 @@ class Basis(Mean):
     mean: Float[Array, "*p"] = number(0.0)
     covariance: Float[Array, "..."] | None = given(unset=1.0)
     intercept: bool = eqx.field(default=True, static=True)
+    compiled = True
 
     def __init__(
-        self, features: Features | None = None, mean: Any = 0.0, covariance: Any = None, intercept: bool = True
+        self,
+        features: Features | None = None,
+        mean: Numeric = 0.0,
+        covariance: Numeric | None = None,
+        intercept: bool = True,
     ):
         self.features = Affine() if features is None else features
-        self.mean, self.covariance, self.intercept = jnp.asarray(mean, dtype=float), covariance, intercept
+        self.mean, self.intercept = as_float(mean), intercept
+        self.covariance = None if covariance is None else as_float(covariance)
 
     def __call__(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
         """φ(x)ᵀm₀."""
@@ -157,6 +161,7 @@ class FunctionMean(Mean):
     """m(x) of a function of the rows (n, d), written with JAX."""
 
     function: Callable[[Array], Array] = eqx.field(static=True)
+    compiled = True
 
     def __call__(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
         """f(x)."""
@@ -167,6 +172,7 @@ class DifferentiatedMean(Mean):
     """m(x) where a row asks for the value, ∂m/∂xⱼ where it asks for a derivative: the mean beside `Differentiated`."""
 
     mean: Mean
+    compiled = True
 
     def __call__(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
         """m or ∂m/∂xⱼ."""
@@ -194,7 +200,7 @@ def as_mean(value: object) -> Mean:
     if isinstance(value, Features):
         return Basis(value)
     if isinstance(value, int | float):
-        return Zero() if value == 0 else Constant(jnp.asarray(float(value)), jnp.zeros(()))
+        return Zero() if value == 0 else Constant(as_float(value), np.zeros(()))
     if callable(value):
         return FunctionMean(value)
     raise DataError(f"mean must be a number, a function, features, a belief or a Mean, found {type(value).__name__}")

@@ -9,11 +9,10 @@ that are missing left out. Álvarez, Rosasco & Lawrence (2012), "Kernels for vec
 from typing import Any
 
 import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from credo.core.arrays import Array, is_traced
+from credo.core.arrays import Array, as_float, is_traced, namespace
 from credo.core.checks import check_table, check_vector
 from credo.core.errors import DataError
 from credo.core.params import given, meaning, positive
@@ -43,13 +42,14 @@ class OutputMeans(Mean):
 
     def __call__(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
         """The expected constant of each row's output."""
-        return jnp.zeros(x.shape[0]) if self.value is None else self.value[x[:, -1].astype(int)]
+        value, xp = meaning(self, "value"), namespace(self, x)
+        return xp.zeros(x.shape[0]) + (value if value.ndim == 0 else xp.asarray(value)[x[:, -1].astype(int)])
 
     def kernel(self) -> Kernel | None:
         """varianceⱼ between rows of the same output."""
         if self.variance is None:
             return None
-        return Coregionalized(ConstantKernel(jnp.ones(())), jnp.zeros((len(self.variance), 1)), self.variance)
+        return Coregionalized(ConstantKernel(np.ones(())), np.zeros((len(self.variance), 1)), self.variance)
 
 
 class MultiGP(GaussianProcess):
@@ -82,10 +82,10 @@ class MultiGP(GaussianProcess):
         p = kernel.outputs
         if outputs is not None and outputs != p:
             raise DataError(f"the kernel is for {p} outputs, found outputs={outputs}")
-        variance = jnp.asarray(1.0 if noise is None else noise, dtype=float)
-        if variance.shape not in ((), (p,)) or not (is_traced(variance) or bool(jnp.all(variance > 0))):
+        variance = as_float(1.0 if noise is None else noise)
+        if variance.shape not in ((), (p,)) or not (is_traced(variance) or bool(np.all(variance > 0))):
             raise DataError(f"noise must be a positive variance, or one for each of the {p} outputs, found {noise}")
-        self.kernel, self.noise = kernel, None if noise is None else jnp.broadcast_to(variance, (p,))
+        self.kernel, self.noise = kernel, None if noise is None else namespace(variance).broadcast_to(variance, (p,))
         self.mean, self.kernel_unset = OutputMeans() if mean is None else mean, not isinstance(kernels, Coregionalized)
         self.seen = self.solved = self.inputs = None
 
@@ -96,15 +96,20 @@ class MultiGP(GaussianProcess):
 
     def noise_variance(self) -> Float[Array, ""]:
         """Zero: the noise of an output comes with its rows."""
-        return jnp.zeros(())
+        return np.zeros(())
 
     def transformed(self, rows: Rows) -> tuple[Rows, float]:
         """The rows with the noise variance of their outputs."""
-        own = self._noises()[rows.x[:, -1].astype(int)] * rows.scale
-        return changed(rows, scale=jnp.zeros_like(rows.scale), extra=own), 0.0
+        design, extra = self.noise_design(rows)
+        return changed(rows, scale=0.0 * rows.scale, extra=design @ self._noises() + extra), 0.0
+
+    def noise_design(self, rows: Rows) -> tuple[Float[Array, "n p"], Float[Array, " n"]]:
+        """A column for each output."""
+        return (rows.x[:, -1:] == np.arange(self.outputs)) * rows.scale[:, None], 0.0 * rows.extra
 
     def _noises(self) -> Float[Array, " p"]:
-        return jnp.broadcast_to(meaning(self, "noise"), (self.outputs,))
+        noise = meaning(self, "noise")
+        return namespace(noise).broadcast_to(noise, (self.outputs,))
 
     # -- data ------------------------------------------------------------------------------------------------
 
@@ -114,7 +119,7 @@ class MultiGP(GaussianProcess):
             raise DataError(f"a belief about several outputs is conditioned on X and Y, found {len(data)} argument(s)")
         x = self.queries(data[0])
         n, p = x.shape[0], self.outputs
-        xp = jnp if is_traced(data) else np
+        xp = namespace(data)
         y = xp.stack(split_outputs(data[1], p), axis=1)
         if y.shape[0] != n:
             raise DataError(f"Y must have one row for each row of X: {n} are expected, found {y.shape[0]}")
@@ -141,9 +146,9 @@ class MultiGP(GaussianProcess):
         if self.kernel_unset:
             kernel = Coregionalized(kernel.kernels, *start_loadings(y, *self.kernel.loadings.shape))
         if mean.value is None and mean.variance is None:
-            mean = OutputMeans(jnp.asarray(center), jnp.asarray(variance))
+            mean = OutputMeans(center, variance)
         if noise is None:
-            noise = jnp.asarray(2 * TYPICAL_NOISE * variance)
+            noise = 2 * TYPICAL_NOISE * variance
         return changed(self, kernel=kernel, mean=mean, noise=noise, kernel_unset=False)
 
     def default_priors(self, statistics: Rows) -> dict[str, Any]:
@@ -154,7 +159,7 @@ class MultiGP(GaussianProcess):
         priors: dict[str, Any] = {}
         for i, kernel in enumerate(self.kernel.kernels):
             priors |= below(f"kernel.kernels.{i}", kernel_priors(kernel, scales))
-        priors["kernel.loadings"] = NormalPenalty(0.0, jnp.asarray(np.sqrt(variance)[:, None]))
+        priors["kernel.loadings"] = NormalPenalty(0.0, np.sqrt(variance)[:, None])
         priors["kernel.kappa"] = LogScalePenalty(OWN * variance / q, VARIANCE)
         priors["noise"] = LogScalePenalty(TYPICAL_NOISE * variance, NOISE)
         return priors
@@ -175,14 +180,14 @@ class MultiGP(GaussianProcess):
         table = self.queries(x)
         m, p = table.shape[0], self.outputs
         f = self.function_at(stack(table, p), joint)
-        noise = jnp.broadcast_to(self._noises(), (m, p))
+        noise = namespace(f.mean).broadcast_to(self._noises(), (m, p))
         return Normal(f.mean.reshape(m, p), noise, f.variance.reshape(m, p), f.covariance)
 
     def correlation(self) -> Float[Array, "p p"]:
         """The prior correlation of the outputs at one x, of Σ_q B_q."""
         b = self.kernel.between_outputs().sum(0)
-        scale = jnp.sqrt(jnp.diagonal(b))
-        return b / jnp.outer(scale, scale)
+        scale = namespace(b).sqrt(b.diagonal())
+        return b / (scale[:, None] * scale)
 
     def __repr__(self) -> str:
         return f"MultiGP({self.kernel!r}, outputs={self.outputs}, seen {self.seen_in_words()})"
@@ -190,7 +195,7 @@ class MultiGP(GaussianProcess):
 
 def stack(x: Array, outputs: int) -> Array:
     """Rows (x, 0), …, (x, p - 1) for each row x."""
-    xp = jnp if is_traced(x) else np
+    xp = namespace(x)
     numbers = xp.tile(xp.arange(outputs, dtype=float), x.shape[0])
     return xp.concatenate([xp.repeat(xp.asarray(x), outputs, axis=0), numbers[:, None]], axis=1)
 

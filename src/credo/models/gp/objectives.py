@@ -26,7 +26,7 @@ from credo.infer.learning import Evidence, Learned, Objective
 from credo.infer.method import Learner
 from credo.models.gp import exact
 from credo.models.gp.belief import GP
-from credo.models.gp.data import Rows
+from credo.models.gp.data import Rows, masked
 from credo.models.gp.evidence import Priors
 
 
@@ -49,7 +49,7 @@ class LeaveOneOut(Learner):
 
     def learn(self, belief: GP, statistics: Rows, fixed: Sequence[str], priors: Priors, seed: int) -> Learned:
         """The belief at the highest maximum found; `log_evidence` of the report is the objective there."""
-        return _learn(self, "each row from all others", belief, (statistics, None), fixed, priors, seed)
+        return _learn(self, "each row from all others", belief, (statistics.padded(), None), fixed, priors, seed)
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class KFold(Learner):
         """The belief at the highest maximum found; `log_evidence` of the report is the objective there."""
         folds = make_folds(statistics.n, self.k, seed)
         what = f"each of {self.k} folds from the others"
-        return _learn(self, what, belief, (statistics, folds), fixed, priors, seed)
+        return _learn(self, what, belief, (statistics.padded(), folds), fixed, priors, seed)
 
 
 def _learn(
@@ -101,14 +101,14 @@ def make_folds(n: int, k: int, seed: int) -> Folds:
     size = len(parts[0])
     index = np.stack([np.pad(part, (0, size - len(part))) for part in parts])
     mask = np.stack([np.arange(size) < len(part) for part in parts])
-    return Folds(jnp.asarray(index), jnp.asarray(mask))
+    return Folds(index, mask)
 
 
 def leave_one_out_score(gp: GP, rows: Rows) -> Float[Array, ""]:
     """Σᵢ log p(yᵢ | y₋ᵢ) under the prior of the belief; traceable, -inf where the covariance is not definite."""
     precision, alpha, ok = _precision_of(gp, rows)
-    own = jnp.where(rows.mask, jnp.diagonal(precision), 1.0)
-    value = 0.5 * jnp.sum(jnp.log(own) - jnp.square(alpha) / own) - 0.5 * LOG_2PI * rows.mask.sum()
+    own = masked(rows.mask, jnp.diagonal(precision), 1.0)
+    value = 0.5 * jnp.sum(jnp.log(own) - jnp.square(alpha) / own) - 0.5 * LOG_2PI * rows.real.sum()
     return jnp.where(ok, value, -jnp.inf)
 
 
@@ -127,7 +127,7 @@ def fold_score(gp: GP, rows: Rows, folds: Folds) -> Float[Array, ""]:
 
 def _precision_of(gp: GP, rows: Rows) -> tuple[Float[Array, "c c"], Float[Array, " c"], Bool[Array, ""]]:
     prior = gp.prior
-    return _precision(exact.covariance(prior, rows), exact.residual(prior, rows), rows.mask)
+    return _precision(exact.covariance(prior, rows), exact.residual(prior, rows), rows.real)
 
 
 @jax.custom_vjp

@@ -18,19 +18,17 @@ regression with a Student-t likelihood", §3.3.
 """
 
 import warnings
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.scipy import special
 from jaxtyping import Bool, Float
 
 from credo.core import params
-from credo.core.arrays import Array, is_traced
+from credo.core.arrays import Array, as_float, held, is_traced, namespace, special, while_loop
 from credo.core.errors import DataError, NotConvergedWarning
-from credo.core.linalg import Factor, demand, factorize, gaussian_log_evidence, solve, solve_lower
+from credo.core.linalg import demand, factorize, inverse, plus_diagonal, solve
 from credo.core.predictive import Predictive
 from credo.core.pytrees import changed
 from credo.infer.learning import Evidence
@@ -39,7 +37,8 @@ from credo.kernels import Kernel
 from credo.models.gp import exact
 from credo.models.gp.base import GaussianProcess
 from credo.models.gp.belief import check_kernel_argument
-from credo.models.gp.data import Rows, pack
+from credo.models.gp.data import Rows, masked, pack
+from credo.models.gp.evidence import CompiledModel, EvidenceObjective, NumpyModel, Priors, choose_model
 from credo.models.gp.exact import Cholesky, GPPrior
 from credo.models.gp.hyperpriors import NOISE, TYPICAL_NOISE, scales_of
 from credo.models.gp.means import Mean, as_mean
@@ -60,6 +59,8 @@ class RobustGP(GaussianProcess):
         noise: `StudentTNoise(df, scale)`; `learn` chooses the scale.
     """
 
+    noise_number = ("noise.scale", 2.0)
+
     kernel: Kernel
     mean: Mean
     noise: StudentTNoise
@@ -69,7 +70,7 @@ class RobustGP(GaussianProcess):
     precision: Float[Array, " c"] | None
     """λ̄: how much of a row's precision is believed; near zero for an outlier."""
 
-    def __init__(self, kernel: Kernel | None = None, mean: Any = None, noise: Any = None):
+    def __init__(self, kernel: Kernel | None = None, mean: object = None, noise: StudentTNoise | None = None):
         self.kernel = check_kernel_argument(kernel, type(self).__name__)
         self.mean = as_mean(mean)
         self.noise = StudentTNoise() if noise is None else noise
@@ -86,21 +87,23 @@ class RobustGP(GaussianProcess):
         scales, center = scales_of(self.kernel, winsorized(rows))
         noise = self.noise
         if noise.scale is None:
-            noise = changed(noise, scale=jnp.asarray(np.sqrt(2 * TYPICAL_NOISE * scales.variance)))
+            noise = changed(noise, scale=as_float(np.sqrt(2 * TYPICAL_NOISE * scales.variance)))
         mean = self.mean.adapt(rows.cut()[0], scales, center)
         return changed(self, kernel=self.kernel.adapt(scales), mean=mean, noise=noise)
 
-    def default_priors(self, statistics: Rows) -> dict[str, Any]:
+    def default_priors(self, statistics: Rows) -> dict[str, LogScalePenalty]:
         """Those of a `GP`, from outcomes without their outliers; the scale's is the noise variance's, in its units."""
         quiet = winsorized(statistics)
         typical = np.sqrt(TYPICAL_NOISE * scales_of(self.kernel, quiet)[0].variance)
         return super().default_priors(quiet) | {"noise.scale": LogScalePenalty(typical, NOISE / 2)}
 
-    def objective(self, slots: params.Layout, statistics: Rows, priors: dict[str, Any]) -> None:
-        """As `learn` differentiates the bound."""
-        return None
+    def objective(self, slots: params.Layout, statistics: Rows, priors: Priors) -> EvidenceObjective | None:
+        """The bound with its gradient, that at fixed λ̄."""
+        if is_traced(self, statistics):
+            return None
+        return BoundObjective(choose_model(self, slots, statistics, priors), float(self.noise.df))
 
-    def learner(self, priors: dict[str, Any]) -> Evidence:
+    def learner(self, priors: Priors) -> Evidence:
         """Two climbs of the bound: each look at it is a fixed point of its own."""
         return Evidence(starts=2, tolerance=1e-4)
 
@@ -171,24 +174,28 @@ class Inferred(NamedTuple):
     """Whether the covariance was positive definite."""
 
 
-def with_precisions(rows: Rows, precision: Float[Array, " c"]) -> Rows:
-    """The rows with noise variance s²/λ̄."""
-    return changed(rows, scale=rows.scale / precision)
-
-
-@eqx.filter_jit
 def infer(prior: GPPrior, df: Float[Array, ""], rows: Rows) -> Inferred:
-    """q(f) and λ̄ by turns from λ̄ = 1, until λ̄ no longer moves.
+    """q(f) and λ̄."""
+    k, r = prior.kernel.between(rows.x, rows.x), exact.residual(prior, rows)
+    own = masked(rows.mask, prior.noise * rows.scale, 1.0)
+    precision, change = precisions(k, r, own, df, rows.mask)
+    last = factorize(plus_diagonal(k, own / precision), rows.mask)
+    return Inferred(precision, Cholesky(last.root, solve(last.root, r)), change, last.ok)
 
-    With A = K + D, D = diag(s²/λ̄) and α = A⁻¹(y - m):  E[(yᵢ - fᵢ)²] = (Dᵢαᵢ)² + Dᵢ - Dᵢ²[A⁻¹]ᵢᵢ.
+
+def precisions(
+    k: Float[Array, "c c"],
+    residual: Float[Array, " c"],
+    own: Float[Array, " c"],
+    df: Float[Array, ""] | float,
+    mask: Bool[Array, " c"] | None = None,
+) -> tuple[Float[Array, " c"], Float[Array, ""]]:
+    """λ̄ and q(f) by turns from λ̄ = 1, until λ̄ no longer moves; and by how much it still did.
+
+    With A = K + D, D = diag(own/λ̄) and α = A⁻¹(y - m):  E[(yᵢ - fᵢ)²] = (Dᵢαᵢ)² + Dᵢ - Dᵢ²[A⁻¹]ᵢᵢ.
     """
-    own = jnp.where(rows.mask, prior.noise * rows.scale, 1.0)
-    k = exact.covariance(prior, changed(rows, scale=jnp.zeros_like(rows.scale)))
-    r = exact.residual(prior, rows)
+    xp = namespace(k, residual, own, df)
     State = tuple[Array, Array, Array, Array]
-
-    def factor(precision: Array) -> Factor:
-        return factorize(k + jnp.diag(jnp.where(rows.mask, own / precision, 0.0)), rows.mask)
 
     def unfinished(state: State) -> Array:
         _, change, step, ok = state
@@ -196,27 +203,43 @@ def infer(prior: GPPrior, df: Float[Array, ""], rows: Rows) -> Inferred:
 
     def turn(state: State) -> State:
         precision, _, step, _ = state
-        noise, a = own / precision, factor(precision)
-        alpha = solve(a.root, r)
-        inverse_diagonal = jnp.square(solve_lower(a.root, jnp.eye(rows.capacity))).sum(0)
-        squared = (noise * alpha) ** 2 + jnp.maximum(noise - noise**2 * inverse_diagonal, 0.0)
-        new = jnp.where(rows.mask, (df + 1) / (df + squared / own), 1.0)
-        return new, jnp.max(jnp.abs(jnp.log(new / precision))), step + 1, a.ok
+        noise = own / precision
+        a = factorize(plus_diagonal(k, noise), mask)
+        left = noise * solve(a.root, residual)
+        squared = left * left + xp.maximum(noise - noise * noise * inverse(a.root).diagonal(), 0.0)
+        new = masked(mask, (df + 1) / (df + squared / own), 1.0)
+        return new, xp.max(xp.abs(xp.log(new / precision))), step + 1, a.ok
 
-    start = (jnp.ones(rows.capacity), jnp.asarray(jnp.inf), jnp.asarray(0.0), jnp.asarray(True))
-    precision, change, *_ = jax.lax.while_loop(unfinished, turn, start)
-    last = factor(precision)
-    return Inferred(precision, Cholesky(last.root, solve(last.root, r)), change, last.ok)
+    start = (xp.ones(len(residual)), xp.asarray(np.inf), xp.asarray(0), xp.asarray(True))
+    precision, change, *_ = while_loop(unfinished, turn, start)
+    return precision, change
 
 
 def bound(prior: GPPrior, df: Float[Array, ""], rows: Rows) -> Float[Array, ""]:
     """F ≤ log p(y | X); traceable, its gradient that at fixed λ̄."""
-    held = jax.tree.map(lambda v: jax.lax.stop_gradient(v) if eqx.is_inexact_array(v) else v, (prior, df, rows))
-    precision = jax.lax.stop_gradient(infer(*held).precision)
-    gaussian = gaussian_log_evidence(
-        exact.covariance(prior, with_precisions(rows, precision)), exact.residual(prior, rows), rows.mask
-    )
+    precision = held(infer(*jax.tree.map(held, (prior, df, rows))).precision)
+    believed = changed(rows, scale=rows.scale / precision)
+    return exact.evidence(prior, believed) + masked(rows.mask, _weighed(precision, df)).sum()
+
+
+def _weighed(precision: Float[Array, " c"], df: Float[Array, ""] | float) -> Float[Array, " c"]:
+    """The terms of F beside the Gaussian one."""
     before, after = df / 2, df / 2 + 0.5
-    constant = special.gammaln(after) - special.gammaln(before) - after * jnp.log(after) + before * jnp.log(before)
-    each = before * (jnp.log(precision) - precision) + constant + after
-    return gaussian + jnp.sum(jnp.where(rows.mask, each, 0.0))
+    xp, gammaln = namespace(precision, df), special(precision, df).gammaln
+    constant = gammaln(after) - gammaln(before) - after * xp.log(after) + before * xp.log(before)
+    return before * (xp.log(precision) - precision) + constant + after
+
+
+class BoundObjective(EvidenceObjective):
+    """F + log p(θ) of the unconstrained vector, with its gradient."""
+
+    def __init__(self, model: NumpyModel | CompiledModel, df: float):
+        super().__init__(model)
+        self._df = df
+
+    def noise_factors(
+        self, k: Float[np.ndarray, "n n"], noise: Float[np.ndarray, " n"], residual: Float[np.ndarray, " n"]
+    ) -> tuple[Float[np.ndarray, " n"], float]:
+        """1/λ̄, and the terms of F beside the Gaussian one."""
+        precision = np.asarray(precisions(k, residual, noise, self._df)[0])
+        return 1.0 / precision, float(np.sum(_weighed(precision, self._df)))

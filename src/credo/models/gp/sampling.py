@@ -12,12 +12,12 @@ Wilson, Borovitskiy, Terenin, Mostowsky & Deisenroth (2021), "Pathwise condition
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from credo.core.arrays import Array, host, is_traced
@@ -34,12 +34,17 @@ from credo.kernels.measures import Elliptical
 from credo.kernels.periodic import Cosine
 from credo.kernels.random_fourier import RandomFeatures
 from credo.kernels.spectral import spectral_measure
-from credo.models.gp.data import Rows
+from credo.models.gp.belief import GP
+from credo.models.gp.data import Rows, masked
 from credo.models.gp.exact import Cholesky, GPPrior
 from credo.models.gp.means import Mean
 
 LARGEST_BASIS = 2**16
 """Columns of φ for one term of the kernel; a product of bases can ask for more."""
+
+Basis = Callable[[Array], Array]
+Bases = tuple[Basis, ...]
+Weights = tuple[Float[Array, "n _"], ...]
 
 CHUNK = 2**24
 """The entries of φ(x) and k(x, X) that exist at a time."""
@@ -49,8 +54,8 @@ CHUNK = 2**24
 
 
 def sample(
-    gp: Any,
-    x: Any,
+    gp: GP,
+    x: object,
     n: int,
     *,
     noise: bool = False,
@@ -74,15 +79,15 @@ def sample(
     k_function, k_noise = jr.split(jr.key(seed))
     prediction = gp.predict(x, joint=True)
     # The covariance is k minus what the data explain: its rounding is that of k, and what is below it is not known.
-    size = prediction.mean.shape[0] + (0 if gp.seen is None else gp.seen.capacity)
-    floor = size * jnp.finfo(float).eps * gp.prior.kernel.diagonal(jnp.asarray(gp.queries(x))).max()
+    size = prediction.mean.shape[0] + (0 if gp.seen is None else len(gp.seen.x))
+    floor = size * np.finfo(float).eps * gp.prior.kernel.variance_at(gp.queries(x)).max()
     latent = prediction.latent_covariance
-    covariance = 0.5 * (latent + latent.T) + floor * jnp.eye(len(prediction.mean))
+    covariance = 0.5 * (latent + latent.T) + floor * np.eye(len(prediction.mean))
     law = Gaussian(*host((prediction.mean, covariance)))
     draws = law.draw(k_function, n) if method == "cholesky" else law.draw_forward(k_function, n)
     if not noise:
-        return draws
-    return draws + jnp.sqrt(prediction.aleatoric) * jr.normal(k_noise, draws.shape)
+        return host(draws)
+    return host(draws + jnp.sqrt(prediction.aleatoric) * jr.normal(k_noise, draws.shape))
 
 
 # -- anywhere ----------------------------------------------------------------------------------------------------
@@ -96,7 +101,7 @@ class Functions(eqx.Module):
 
     kernel: Kernel
     mean: Mean
-    bases: tuple[Callable[[Array], Array], ...]
+    bases: Bases
     weights: tuple[Float[Array, "n _"], ...]
     x: Float[Array, "c d"] | None
     """The inputs that were seen; padding has coefficients of zero."""
@@ -108,15 +113,15 @@ class Functions(eqx.Module):
         """How many functions these are."""
         return self.weights[0].shape[0]
 
-    def __call__(self, x: Any) -> Float[Array, "n m"]:
+    def __call__(self, x: object) -> Float[Array, "n m"]:
         """The values of each function at the rows of x."""
         table = self.kernel.encode(x, "x", None if self.x is None else self.x.shape[1])
         if is_traced(self, table):
             return _values(jnp.asarray(table), self).T
         columns = sum(w.shape[1] for w in self.weights) + (0 if self.x is None else self.x.shape[0])
         size = max(16, CHUNK // columns)
-        parts = [by_bucket(_values, table[i : i + size], self) for i in range(0, table.shape[0], size)]
-        return jnp.concatenate(parts).T
+        parts = [host(by_bucket(_values, table[i : i + size], self)) for i in range(0, table.shape[0], size)]
+        return np.concatenate(parts).T
 
 
 @eqx.filter_jit
@@ -127,14 +132,14 @@ def _values(x: Float[Array, "m d"], functions: Functions) -> Float[Array, "m n"]
     return out + functions.kernel.gram(x, functions.x) @ functions.coefficients.T
 
 
-def _prior_values(mean: Mean, bases: Any, weights: Any, x: Float[Array, "m d"]) -> Float[Array, "m n"]:
+def _prior_values(mean: Mean, bases: Bases, weights: Weights, x: Float[Array, "m d"]) -> Float[Array, "m n"]:
     total = mean(x)[:, None]
     for basis, weight in zip(bases, weights, strict=True):
         total = total + basis(x) @ weight.T
     return total
 
 
-def sample_functions(gp: Any, n: int, *, features: int = 2048, seed: int = 0, columns: int | None = None) -> Functions:
+def sample_functions(gp: GP, n: int, *, features: int = 2048, seed: int = 0, columns: int | None = None) -> Functions:
     """n functions from the posterior, or from the prior where no data were seen.
 
     Args:
@@ -148,6 +153,7 @@ def sample_functions(gp: Any, n: int, *, features: int = 2048, seed: int = 0, co
     """
     _count(n, "n", "functions")
     _count(features, "features", "random features")
+    gp = gp.padded()
     prior, seen = gp.prior, gp.seen
     d = columns if seen is None else seen.x.shape[1]
     if d is None:
@@ -160,18 +166,18 @@ def sample_functions(gp: Any, n: int, *, features: int = 2048, seed: int = 0, co
     weights = tuple(jr.normal(key, (n, p)) for key, p in zip(keys, sizes, strict=True))
     if seen is None:
         return Functions(prior.kernel, prior.mean, bases, weights, None, None)
-    coefficients = _update(prior, seen, gp.solved, bases, weights, jr.normal(k_noise, (n, seen.capacity)))
+    coefficients = _update(prior, seen, gp.solved, bases, weights, jr.normal(k_noise, (n, len(seen.x))))
     return Functions(prior.kernel, prior.mean, bases, weights, seen.x, coefficients)
 
 
 @eqx.filter_jit
 def _update(
-    prior: GPPrior, seen: Rows, solved: Cholesky, bases: Any, weights: Any, z: Float[Array, "n c"]
+    prior: GPPrior, seen: Rows, solved: Cholesky, bases: Bases, weights: Weights, z: Float[Array, "n c"]
 ) -> Float[Array, "n c"]:
     """K⁻¹ (y - f₀(X) - ε), zero on padding."""
     noise = jnp.sqrt(prior.noise * seen.scale + seen.extra) * z
     gap = seen.y[:, None] - _prior_values(prior.mean, bases, weights, seen.x) - noise.T
-    return solve(solved.root, jnp.where(seen.mask[:, None], gap, 0.0)).T
+    return solve(solved.root, masked(seen.mask, gap)).T
 
 
 # -- bases: k(x, z) = φ(x)ᵀφ(z) ----------------------------------------------------------------------------------
@@ -180,7 +186,7 @@ def _update(
 class Weighted(eqx.Module):
     """φ(x) = ψ(x) R for a matrix R, or columns times numbers."""
 
-    columns: Callable[[Array], Array]
+    columns: Basis
     root: Float[Array, "..."]
 
     def __call__(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
@@ -192,20 +198,20 @@ class Weighted(eqx.Module):
 class Inside(eqx.Module):
     """φ of other inputs: of some columns, of a function of the row, or of a row that may ask for a derivative."""
 
-    basis: Callable[[Array], Array]
+    basis: Basis
     kernel: OnColumns | OfFunction | Differentiated
 
     def __call__(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
         """The rows of φ as the kernel around it sees the inputs."""
         if isinstance(self.kernel, Differentiated):
             return observed(self.basis, x)
-        return self.basis(_inputs(self.kernel, x))
+        return self.basis(self.kernel.cut(x) if isinstance(self.kernel, OnColumns) else self.kernel.map(x))
 
 
 class Together(eqx.Module):
     """Bases side by side, for a sum of kernels; or all products of their columns, for a product."""
 
-    bases: tuple[Callable[[Array], Array], ...]
+    bases: Bases
     multiply: bool = eqx.field(static=True)
 
     def __call__(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
@@ -219,17 +225,11 @@ class Together(eqx.Module):
         return out
 
 
-def _inputs(kernel: OnColumns | OfFunction, x: Float[Array, "n d"]) -> Float[Array, "n q"]:
-    if isinstance(kernel, OnColumns):
-        return x[:, jnp.asarray(kernel.columns)]
-    return jax.vmap(lambda row: jnp.atleast_1d(kernel.function(row)))(x)
-
-
 def _ones(x: Float[Array, "n d"]) -> Float[Array, "n 1"]:
     return jnp.ones((x.shape[0], 1))
 
 
-def _width(basis: Callable[[Array], Array], d: int) -> int:
+def _width(basis: Basis, d: int) -> int:
     p = jax.eval_shape(basis, jax.ShapeDtypeStruct((1, d), jnp.zeros(()).dtype)).shape[1]
     if p > LARGEST_BASIS:
         raise DataError(
@@ -239,10 +239,10 @@ def _width(basis: Callable[[Array], Array], d: int) -> int:
     return p
 
 
-def basis_of(kernel: Kernel, key: PRNGKeyArray, d: int, features: int) -> Callable[[Array], Array]:
+def basis_of(kernel: Kernel, key: PRNGKeyArray, d: int, features: int) -> Basis:
     """φ with φ(x)ᵀφ(z) = k(x, z), exactly where that takes finitely many columns, else in expectation."""
 
-    def of(part: Kernel, key: PRNGKeyArray = key, columns: int = d) -> Callable[[Array], Array]:
+    def of(part: Kernel, key: PRNGKeyArray = key, columns: int = d) -> Basis:
         return basis_of(part, key, columns, features)
 
     def of_all(parts: Sequence[Kernel], multiply: bool) -> Together:
@@ -270,7 +270,7 @@ def basis_of(kernel: Kernel, key: PRNGKeyArray, d: int, features: int) -> Callab
             return Inside(of(kernel.kernel, columns=len(kernel.columns)), kernel)
         case OfFunction():
             row = jax.ShapeDtypeStruct((1, d), jnp.zeros(()).dtype)
-            return Inside(of(kernel.kernel, columns=jax.eval_shape(lambda x: _inputs(kernel, x), row).shape[1]), kernel)
+            return Inside(of(kernel.kernel, columns=jax.eval_shape(kernel.map, row).shape[1]), kernel)
         case Differentiated():
             return Inside(of(kernel.kernel, columns=d - 1), kernel)
         case Sum():

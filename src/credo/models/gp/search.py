@@ -16,10 +16,10 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
 from credo.core import params
+from credo.core.arrays import as_float
 from credo.core.checks import input_names
 from credo.core.device import blas_threads
 from credo.core.errors import DataError, NotConverged
@@ -208,7 +208,7 @@ class _Work:
         self.rows, self.criterion, self.deadline = rows.at_most(SEARCH_ROWS, seed), criterion, deadline
         self.template = GP(RBF()).in_units(self.rows)
         x, y, *_ = self.rows.cut()
-        self.facts = grammar.Facts(x, y, _gaps(np.asarray(rows.cut()[0])))
+        self.facts = grammar.Facts(x, y, _gaps(rows.cut()[0]))
 
     def time_is_up(self) -> bool:
         return time.perf_counter() > self.deadline
@@ -217,7 +217,7 @@ class _Work:
         """Short climbs from every start, and the best of them."""
         tries: list[tuple[Climbed, int]] = []
         for kernel, choices in step.starts:
-            gp = changed(self.template, kernel=kernel, noise=jnp.asarray(noise))
+            gp = changed(self.template, kernel=kernel, noise=as_float(noise))
             tries.append((self.climb(gp, FIRST_STEPS), choices))
             if self.time_is_up():
                 break

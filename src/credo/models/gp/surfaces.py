@@ -5,24 +5,16 @@ Each is a maximum of the evidence. Rasmussen & Williams (2006), §5.4.1 and figu
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
 from credo.core import params
-from credo.core.arrays import Array
 from credo.core.errors import DataError
 from credo.infer.learning import Evidence, learn
-from credo.infer.optimize import DIVERGED, at_bound, maximize
+from credo.infer.optimize import DIVERGED, ValueAndGrad, at_bound, maximize
 from credo.models.gp.belief import GP
-from credo.models.gp.data import Rows
-
-CHUNK = 2**22
-"""The entries of covariances that exist at a time."""
 
 
 class Maximum(NamedTuple):
@@ -54,11 +46,11 @@ def evidence_surface(
     first: str,
     second: str,
     *,
-    width: Any = 3.0,
+    width: float = 3.0,
     points: int = 41,
-    ranges: Mapping[str, Any] | None = None,
+    ranges: Mapping[str, tuple[float, float]] | None = None,
     fixed: Iterable[str] = (),
-    **options: Any,
+    **options: object,
 ) -> Surface:
     """The log evidence around what `learn` chooses, or in given ranges, with its local maxima there.
 
@@ -90,11 +82,19 @@ def evidence_surface(
     kinds = [_kind(slots, i) for i in pair]
     axes = [_axis(name, kind, base[i], width, points, given.get(name)) for name, kind, i in
             zip((first, second), kinds, pair, strict=True)]  # fmt: skip
-    about = (jnp.asarray(pair), jnp.asarray(base), center, slots, rows)
-    batch = max(CHUNK // rows.capacity**2, 1)
-    grid = np.stack([v.ravel() for v in np.meshgrid(*axes)], axis=1)
-    height = np.asarray(_heights(jnp.asarray(grid), *about, batch)).reshape(points, points)
-    tops = _climb(height, axes, list(pair), base, Evidence().objective(center, slots, rows, {}))
+    objective, where = Evidence().objective(center, slots, rows, {}), list(pair)
+
+    def placed(u: np.ndarray) -> np.ndarray:
+        vector = base.copy()
+        vector[where] = u
+        return vector
+
+    def along(u: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = objective.value_and_grad(placed(u))
+        return value, gradient[where]
+
+    height = np.array([[objective.value(placed(np.array([u, v]))) for u in axes[0]] for v in axes[1]])
+    tops = _climb(height, axes, along)
     natural = [_natural(kind, axis) for kind, axis in zip(kinds, axes, strict=True)]
     maxima = [Maximum(float(_natural(kinds[0], u[0])), float(_natural(kinds[1], u[1])), value) for u, value in tops]
     logarithmic = (kinds[0] == "positive", kinds[1] == "positive")
@@ -114,11 +114,13 @@ def _kind(slots: params.Layout, i: int) -> str:
     return slot.constraint.kind
 
 
-def _natural(kind: str, u: Any) -> Any:
+def _natural(kind: str, u: np.ndarray) -> np.ndarray:
     return np.exp(u) if kind == "positive" else np.asarray(u)
 
 
-def _axis(name: str, kind: str, center: Any, width: Any, points: int, given: Any) -> Float[np.ndarray, " p"]:
+def _axis(
+    name: str, kind: str, center: float, width: float, points: int, given: tuple[float, float] | None
+) -> Float[np.ndarray, " p"]:
     """The grid along one number, in unconstrained units."""
     if given is None:
         return np.linspace(center - width, center + width, points)
@@ -129,29 +131,12 @@ def _axis(name: str, kind: str, center: Any, width: Any, points: int, given: Any
     return np.linspace(ends[0], ends[1], points)
 
 
-@eqx.filter_jit
-def _heights(grid: Array, pair: Array, base: Array, gp: GP, slots: params.Layout, rows: Rows, batch: int) -> Array:
-    def height(u: Array) -> Array:
-        return params.from_vector(gp, slots, base.at[pair].set(u)).evidence_of(rows)
-
-    return jax.lax.map(height, grid, batch_size=batch)
-
-
-def _climb(
-    height: np.ndarray, axes: list[np.ndarray], pair: list[int], base: np.ndarray, objective: Any
-) -> list[tuple[np.ndarray, float]]:
+def _climb(height: np.ndarray, axes: list[np.ndarray], value_and_grad: ValueAndGrad) -> list[tuple[np.ndarray, float]]:
     """Where climbs from the summits of the grid end, except on its border."""
     padded = np.pad(np.where(np.isfinite(height), height, -np.inf), 1, constant_values=-np.inf)
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3))
     summits = np.argwhere((height >= windows.max(axis=(2, 3))) & np.isfinite(height))
     starts = [np.asarray([axes[0][i], axes[1][j]]) for j, i in summits]
     lower, upper = np.asarray([a[0] for a in axes]), np.asarray([a[-1] for a in axes])
-
-    def value_and_grad(u: np.ndarray) -> tuple[float, np.ndarray]:
-        vector = base.copy()
-        vector[pair] = u
-        value, gradient = objective.value_and_grad(vector)
-        return value, gradient[pair]
-
     found = maximize(value_and_grad, starts, lower, upper) if starts else []
     return [(o.vector, o.value) for o in found if o.status != DIVERGED and not at_bound(o.vector, lower, upper)]

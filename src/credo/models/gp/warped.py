@@ -17,13 +17,12 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
 from credo.core import params
 from credo.core.abilities import LeavesOneOut
-from credo.core.arrays import Array, is_traced, put
+from credo.core.arrays import Array, host, is_traced
 from credo.core.device import blas_threads
 from credo.core.errors import DataError
 from credo.core.params import positive
@@ -36,7 +35,7 @@ from credo.kernels.base import show
 from credo.kernels.derivative import Differentiated
 from credo.models.gp.base import GaussianProcess
 from credo.models.gp.belief import GP, check_kernel_argument, rows_from
-from credo.models.gp.data import Rows
+from credo.models.gp.data import Rows, masked
 from credo.models.gp.evidence import Priors
 from credo.models.gp.exact import Cholesky
 from credo.models.gp.means import Mean, as_mean
@@ -88,16 +87,21 @@ class WarpedGP(GaussianProcess, LeavesOneOut):
 
     def transformed(self, rows: Rows) -> tuple[Rows, Float[Array, ""]]:
         """The rows with g(y), and Σ log g'(y)."""
-        y = jnp.where(rows.mask, rows.y, 1.0)  # padding that no warp minds
-        z, slope = (jnp.where(rows.mask, v, 0.0) for v in (self.warp(y), self.warp.log_slope(y)))
-        return changed(rows, y=z), jnp.sum(slope)
+        y = masked(rows.mask, rows.y, 1.0)  # padding that no warp minds
+        z, slope = (masked(rows.mask, host(v)) for v in (self.warp(y), self.warp.log_slope(y)))
+        return changed(rows, y=z), slope.sum()
+
+    @property
+    def learned_warp(self) -> OutcomeWarp:
+        """g."""
+        return self.warp
 
     def statistics(self, *data: Any, weights: Any = None) -> Rows:
-        """X and y, checked and padded; rows whose y is NaN are left out. A row of weight w has noise variance/w."""
+        """X and y, checked; rows whose y is NaN are left out. A row of weight w has noise variance/w."""
         rows = super().statistics(*data, weights=weights)
         if not is_traced(rows):
             y = rows.cut()[1]
-            outside = ~np.asarray(self.warp.inside(put(y)))
+            outside = ~np.asarray(self.warp.inside(y))
             if outside.any():
                 raise DataError(
                     f"y must be positive for {type(self.warp).__name__}, found {y[outside][0]:.6g}; "
@@ -137,7 +141,7 @@ class WarpedGP(GaussianProcess, LeavesOneOut):
 
     def sample(self, x: object, n: int = 1, *, noise: bool = False, method: str = "cholesky", seed: int = 0) -> Array:
         """n joint draws of g⁻¹(f) (of outcomes with `noise`) at the rows x, shape (n, m); see `sampling.py`."""
-        return _inverse(self.warp, self.latent.sample(x, n, noise=noise, method=method, seed=seed))
+        return self.warp.inverse(self.latent.sample(x, n, noise=noise, method=method, seed=seed))
 
     def leave_one_out(self, *data: Any, **options: Any) -> Warped:
         """The prediction of each row from all the others, in closed form: of rows that were seen, or of `data`.
@@ -146,7 +150,7 @@ class WarpedGP(GaussianProcess, LeavesOneOut):
         """
         if data:
             latent = self.condition(*data, **options).latent.leave_one_out()
-            return Warped(rows_from(latent, 0 if self.seen is None else self.seen.n), self.warp)
+            return Warped(rows_from(latent, slice(0 if self.seen is None else self.seen.n, None)), self.warp)
         return Warped(self.latent.leave_one_out(), self.warp)
 
     def __repr__(self) -> str:
@@ -225,8 +229,3 @@ class WarpThenKernel(Learner):
         optima = [o._replace(log_evidence=o.log_evidence + more) for o in learned.optima]
         found = belief.with_latent(learned.belief)
         return learned._replace(belief=found, log_evidence=learned.log_evidence + more, optima=optima)
-
-
-@eqx.filter_jit
-def _inverse(warp: OutcomeWarp, z: Array) -> Array:
-    return warp.inverse(z)

@@ -9,22 +9,20 @@ Gaussian processes".
 """
 
 from abc import abstractmethod
-from typing import Any
+from typing import ClassVar
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from credo.core.arrays import Array, put
+from credo.core.arrays import Array, Numeric, as_float, held, is_traced, namespace
 from credo.core.errors import DataError
 from credo.core.loops import invert_cdf
-from credo.core.params import positive, real
+from credo.core.params import given, meaning, positive, real
 from credo.core.predictive import Warp
 from credo.core.predictive.lognormal import Logarithm
 from credo.core.pytrees import changed
-from credo.infer.priors import LogScalePenalty, NormalPenalty
+from credo.infer.priors import LogScalePenalty, NormalPenalty, Penalty
 
 SMALL = 0.03
 """The height of a step that hardly is one, in standard deviations of the outcomes: what is expected before data."""
@@ -42,6 +40,13 @@ ENDS = (0.1, 0.9)
 class OutcomeWarp(Warp):
     """A warp that a `WarpedGP` can learn."""
 
+    pulled: ClassVar[tuple[str, ...]] = ()
+    """The numbers whose slopes `pull` gives; those of others are taken by JAX."""
+
+    def pull(self, y: Float[np.ndarray, " n"], by_z: Float[np.ndarray, " n"]) -> dict[str, np.ndarray]:
+        """The slopes of Σ by_z·g(y) + Σ log g'(y) by each number: by its logarithm where it is positive."""
+        return {}
+
     def adapt(self, y: Float[np.ndarray, " n"]) -> "OutcomeWarp":
         """The warp with what was left open chosen from the outcomes."""
         return self
@@ -54,7 +59,7 @@ class OutcomeWarp(Warp):
         """Where climbs should begin again, if a part of the warp has come to nothing."""
         return []
 
-    def priors(self) -> dict[str, Any]:
+    def priors(self) -> dict[str, Penalty]:
         """Weakly informative priors by path, which pull to the identity."""
         return {}
 
@@ -76,7 +81,7 @@ class Identity(OutcomeWarp):
 
     def log_slope(self, y: Array) -> Array:
         """Zero."""
-        return jnp.zeros_like(y)
+        return namespace(y).zeros_like(y)
 
     def describe(self) -> str:
         """In words."""
@@ -89,10 +94,6 @@ class Log(Logarithm, OutcomeWarp):
     def describe(self) -> str:
         """In words."""
         return "logarithms of the outcomes"
-
-
-def _number() -> Any:
-    return eqx.field(converter=lambda v: None if v is None else jnp.asarray(v, dtype=float), default=None)
 
 
 class Steps(OutcomeWarp):
@@ -109,39 +110,41 @@ class Steps(OutcomeWarp):
     height: Float[Array, " k"] = positive(low=1e-4, high=1e4)
     width: Float[Array, " k"] = positive(low=0.05, high=20.0)  # at no width the evidence of one outcome has no bound
     place: Float[Array, " k"] = real()
-    center: Float[Array, ""] | None = _number()
-    spread: Float[Array, ""] | None = _number()
-    low: Float[Array, ""] | None = _number()
-    high: Float[Array, ""] | None = _number()
+    center: Float[Array, ""] | None = given(unset=0.0)
+    spread: Float[Array, ""] | None = given(unset=1.0)
+    low: Float[Array, ""] | None = None
+    high: Float[Array, ""] | None = None
+    pulled = ("height", "width", "place")
 
     def __init__(
         self,
         steps: int = 2,
         *,
-        height: Any = None,
-        width: Any = None,
-        place: Any = None,
-        center: Any = None,
-        spread: Any = None,
-        low: Any = None,
-        high: Any = None,
+        height: Numeric | None = None,
+        width: Numeric | None = None,
+        place: Numeric | None = None,
+        center: Numeric | None = None,
+        spread: Numeric | None = None,
+        low: Numeric | None = None,
+        high: Numeric | None = None,
     ):
         if steps < 1:
             raise DataError(f"Steps needs at least one step, found {steps}; for none use Identity()")
         self.height = _each(height, SMALL, steps, "height")
         self.width = _each(width, 1.0, steps, "width")
         self.place = _each(place, np.linspace(-1.0, 1.0, steps) if steps > 1 else 0.0, steps, "place", positive=False)
-        self.center, self.spread, self.low, self.high = center, spread, low, high
+        ends = (None if v is None else as_float(v) for v in (center, spread, low, high))
+        self.center, self.spread, self.low, self.high = ends
 
     def _ends(self) -> tuple[Array, Array, Array, Array]:
         """center, spread, low, high."""
-        center = jnp.zeros(()) if self.center is None else self.center
-        spread = jnp.ones(()) if self.spread is None else self.spread
+        center, spread = meaning(self, "center"), meaning(self, "spread")
         low = center - spread if self.low is None else self.low
         return center, spread, low, center + spread if self.high is None else self.high
 
     def _s(self, t: Array) -> Array:
-        return t + jnp.sum(self.height * jnp.tanh((t[..., None] - self.place) / self.width), axis=-1)
+        steps = (t[..., None] - self.place) / self.width
+        return t + (self.height * namespace(steps).tanh(steps)).sum(-1)
 
     def _line(self) -> tuple[Array, Array, Array]:
         """s(low), low, and the units of y in one of s."""
@@ -153,25 +156,43 @@ class Steps(OutcomeWarp):
         """g(y)."""
         center, spread, *_ = self._ends()
         at_low, low, unit = self._line()
-        return low + unit * (self._s((jnp.asarray(y) - center) / spread) - at_low)
+        return low + unit * (self._s((y - center) / spread) - at_low)
 
     def log_slope(self, y: Array) -> Array:
         """log g'(y)."""
         center, spread, *_ = self._ends()
-        u = ((jnp.asarray(y) - center) / spread)[..., None]
-        steep = jnp.square(1.0 / jnp.cosh(jnp.clip((u - self.place) / self.width, -300.0, 300.0)))
-        return jnp.log1p(jnp.sum(self.height / self.width * steep, axis=-1)) + jnp.log(self._line()[2] / spread)
+        xp = namespace(self, y)
+        q = (((y - center) / spread)[..., None] - self.place) / self.width
+        steep = (self.height / self.width / xp.cosh(xp.clip(q, -300.0, 300.0)) ** 2).sum(-1)
+        return xp.log1p(steep) + xp.log(self._line()[2] / spread)
+
+    def pull(self, y: Float[np.ndarray, " n"], by_z: Float[np.ndarray, " n"]) -> dict[str, np.ndarray]:
+        """The slopes by log h, log w and c."""
+        center, spread, low, high = (np.asarray(v) for v in self._ends())
+        h, w, c = (np.asarray(v) for v in (self.height, self.width, self.place))
+        t = np.concatenate([y, [low, high]]) / spread - center / spread
+        q = (t[:, None] - c) / w
+        tanh, steep = np.tanh(q), h / w / np.cosh(np.clip(q, -300.0, 300.0)) ** 2
+        s = t + (h * tanh).sum(1)
+        ds = np.stack([h * tanh, -w * q * steep, -steep])  # of s, by log h, log w and c
+        # z = low + unit·(s - s_low), unit = (high - low)/(s_high - s_low)
+        unit, d_log_unit = (high - low) / (s[-1] - s[-2]), -(ds[:, -1] - ds[:, -2]) / (s[-1] - s[-2])
+        dz = unit * (ds - ds[:, -2:-1] + (s - s[-2])[:, None] * d_log_unit[:, None])[:, :-2]
+        bend = np.stack([steep, (2.0 * q * tanh - 1.0) * steep, 2.0 * tanh / w * steep])[:, :-2]  # of Σ steep
+        slope = bend / (1.0 + steep.sum(1))[:-2, None] + d_log_unit[:, None]
+        total = np.einsum("n,knj->kj", by_z, dz) + slope.sum(1)
+        return dict(zip(self.pulled, total, strict=True))
 
     def inverse(self, z: Array) -> Array:
         """y with g(y) = z: |s(t) - t| ≤ Σh brackets t; a last Newton step carries derivatives."""
         center, spread, *_ = self._ends()
-        held = jax.lax.stop_gradient(self)
-        at_low, low, unit = held._line()
-        s = at_low + (jax.lax.stop_gradient(jnp.asarray(z)) - low) / unit
-        reach = jnp.sum(held.height) + 1e-3
-        t = invert_cdf(held._s, s, s - reach, s + reach)
-        y = jax.lax.stop_gradient(center + spread * t)
-        return y - (self(y) - z) * jnp.exp(-held.log_slope(y))
+        fixed = jax.tree.map(held, self)
+        at_low, low, unit = fixed._line()
+        s = at_low + (held(z) - low) / unit
+        reach = fixed.height.sum() + 1e-3
+        t = invert_cdf(fixed._s, s, s - reach, s + reach)
+        y = held(center + spread * t)
+        return y - (self(y) - z) * namespace(self, y).exp(-fixed.log_slope(y))
 
     def adapt(self, y: Float[np.ndarray, " n"]) -> "Steps":
         """Center, spread and the outcomes that stay in place, from quantiles."""
@@ -180,7 +201,7 @@ class Steps(OutcomeWarp):
         if not high - low > 1e-3 * spread:
             low, high = y.mean() - spread, y.mean() + spread
         found = {"center": y.mean(), "spread": spread, "low": low, "high": high}
-        return changed(self, **{name: put(v) for name, v in found.items() if getattr(self, name) is None})
+        return changed(self, **{name: as_float(v) for name, v in found.items() if getattr(self, name) is None})
 
     def starts(self, y: Float[np.ndarray, " n"]) -> list[OutcomeWarp]:
         """As it is; with a step at the lower end of the outcomes, at the upper end, and (of several) at both."""
@@ -193,7 +214,7 @@ class Steps(OutcomeWarp):
             height = np.full(len(places), SMALL)
             height[list(chosen)] = 1.0
             kept = slice(None) if k > 1 else list(chosen)
-            out.append(changed(self, height=put(height[kept]), width=jnp.ones(k), place=put(places[kept])))
+            out.append(changed(self, height=height[kept], width=np.ones(k), place=places[kept]))
         return out
 
     def revived(self, y: Float[np.ndarray, " n"]) -> list[OutcomeWarp]:
@@ -210,10 +231,10 @@ class Steps(OutcomeWarp):
         out: list[OutcomeWarp] = []
         for end in (y.min(), y.max()):
             height[flat], width[flat], place[flat] = steep.max() / 3, 1.0, (end - center) / spread
-            out.append(changed(self, height=jnp.array(height), width=jnp.array(width), place=jnp.array(place)))
+            out.append(changed(self, height=height.copy(), width=width.copy(), place=place.copy()))
         return out
 
-    def priors(self) -> dict[str, Any]:
+    def priors(self) -> dict[str, Penalty]:
         """Low steps, about as wide as the outcomes, somewhere among them."""
         return {
             "height": LogScalePenalty(SMALL, HEIGHT),
@@ -232,11 +253,11 @@ class Steps(OutcomeWarp):
         return "outcomes " + " and ".join(parts) if parts else "outcomes nearly as they are"
 
 
-def _each(value: Any, default: Any, steps: int, name: str, positive: bool = True) -> Array:
+def _each(value: Numeric | None, default: Numeric, steps: int, name: str, positive: bool = True) -> Array:
     """One number for each step."""
-    if isinstance(value, jax.Array):  # traced, or checked before
-        return value
-    found = np.broadcast_to(np.asarray(default if value is None else value, dtype=float), (steps,))
+    found = as_float(default if value is None else value)
+    if is_traced(found):
+        return found
     if positive and not np.all(found > 0):
         raise DataError(f"the {name} of a step must be positive, found {value}")
-    return jnp.asarray(found)
+    return np.broadcast_to(found, (steps,))

@@ -6,14 +6,12 @@ V = L⁻¹k(X, C) and z = L⁻¹(y - m(X)) kept, new rows with (W, M) of the bor
     c = M⁻¹(k(X', C) - WᵀV),    mean* += cᵀz',    var* -= Σ c²
 """
 
-from typing import Any
-
 import numpy as np
 from jaxtyping import Float
 
-from credo.core.arrays import Array, put
+from credo.core.arrays import Array
 from credo.core.belief import Belief
-from credo.core.linalg import lapack
+from credo.core.linalg import solve_lower
 from credo.core.predictive import Normal
 from credo.models.gp import exact
 from credo.models.gp.belief import GP, noise_at
@@ -26,27 +24,25 @@ class AtCandidates(Belief):
     belief: GP
     """The Gaussian process after all rows."""
     points: Float[Array, "m d"]
-    half: Float[Array, "m n"]
-    """Vᵀ."""
+    half: Float[Array, "n m"]
+    """V."""
     mean: Float[Array, " m"]
     variance: Float[Array, " m"]
 
-    def statistics(self, *data: Any, **options: Any) -> Rows:
+    def statistics(self, *data: object, **options: object) -> Rows:
         """As the Gaussian process reads them."""
         return self.belief.statistics(*data, **options)
 
     def condition_on(self, statistics: Rows) -> "AtCandidates":
         """The same candidates after more rows."""
-        after, n = self.belief.condition_on(statistics), self.half.shape[1]
+        after, n = self.belief.condition_on(statistics), self.half.shape[0]
         rows, solved = after.conditioned()
-        root, points = np.asarray(solved.root)[n : rows.n, : rows.n], np.asarray(self.points)
-        cross = np.asarray(exact.gram(after.prior.kernel, points, rows.cut()[0][n:]))
-        change = np.ascontiguousarray(cross - np.asarray(self.half) @ root[:, :n].T)
-        lapack.solve_rows_inplace(np.ascontiguousarray(root[:, n:]), change)
-        z = np.asarray(solved.root)[: rows.n, n : rows.n].T @ np.asarray(solved.alpha)[: rows.n]  # Lᵀα
-        variance = np.maximum(np.asarray(self.variance) - np.square(change).sum(1), 0.0)
-        half = np.concatenate([np.asarray(self.half), change], axis=1)
-        return AtCandidates(after, self.points, put(half), put(np.asarray(self.mean) + change @ z), put(variance))
+        root, alpha = (np.asarray(v)[: rows.n] for v in (solved.root, solved.alpha))
+        cross = after.prior.kernel.between(rows.cut()[0][n:], self.points)
+        change = solve_lower(root[n:, n : rows.n], cross - root[n:, :n] @ self.half)
+        variance = np.maximum(self.variance - (change**2).sum(0), 0.0)
+        mean = self.mean + change.T @ (root[:, n : rows.n].T @ alpha)  # Lᵀα
+        return AtCandidates(after, self.points, np.concatenate([self.half, change]), mean, variance)
 
     def evidence_of(self, statistics: Rows) -> Float[Array, ""]:
         """log p(y | X, what was seen before)."""
@@ -61,7 +57,5 @@ def watch(gp: GP, x: object) -> AtCandidates:
     """The belief at the candidates x of a Gaussian process that has seen data."""
     rows, solved = gp.conditioned()
     points = gp.queries(x)
-    half = np.array(exact.gram(gp.prior.kernel, points, rows.cut()[0]))
-    lapack.solve_rows_inplace(np.ascontiguousarray(np.asarray(solved.root)[: rows.n, : rows.n]), half)
-    f = exact.predict(gp.prior, rows, solved, points)
-    return AtCandidates(gp, put(np.asarray(points)), put(half), f.mean, f.variance)
+    half = solve_lower(np.asarray(solved.root)[: rows.n, : rows.n], gp.prior.kernel.between(rows.cut()[0], points))
+    return AtCandidates(gp, points, half, *exact.predict(gp.prior, rows, solved, points))

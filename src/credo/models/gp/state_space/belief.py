@@ -6,13 +6,12 @@ from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
 from credo.core import params
 from credo.core.abilities import LeavesOneOut
-from credo.core.arrays import Array, is_traced
+from credo.core.arrays import Array, host, is_traced
 from credo.core.errors import DataError
 from credo.core.linalg import demand
 from credo.core.padding import by_bucket
@@ -110,7 +109,7 @@ class StateSpaceGP(GaussianProcess, LeavesOneOut):
         """The posterior after the rows, seen and new: two passes over all of them."""
         ready = self.sized()
         series = in_order(ready.with_seen(statistics))
-        passed, ok = passes.condition(ready.prior, series, ready.harmonics)
+        passed, ok = host(passes.condition(ready.prior, series, ready.harmonics))
         return changed(ready, seen=series, solved=demand(passed, ok, NOT_FINITE))
 
     def evidence_of(self, statistics: Rows) -> Float[Array, ""]:
@@ -134,7 +133,7 @@ class StateSpaceGP(GaussianProcess, LeavesOneOut):
         """
         table = self.queries(x)
         mean, variance = self._latent(table, None)
-        return Normal(mean + self.mean(jnp.asarray(table)), noise_at(self.noise_variance(), table, noise), variance)
+        return Normal(mean + self.mean.at(table), noise_at(self.noise_variance(), table, noise), variance)
 
     def queries(self, x: object) -> Array:
         """Times as checked rows."""
@@ -145,12 +144,12 @@ class StateSpaceGP(GaussianProcess, LeavesOneOut):
         prior, seen, passed = self.prior, self.seen, self.solved
         if seen is None or passed is None:
             kernel = prior.kernel if part is None else prior.kernel.terms[part]
-            return jnp.zeros(table.shape[0]), kernel.diagonal(jnp.asarray(table))
+            return np.zeros(table.shape[0]), kernel.variance_at(table)
         chosen = None
         if part is not None:  # as arrays, so that all terms share one program
             chosen = jax.tree.map(np.asarray, parts_of(prior.kernel, self.harmonics)[part])
         latent: Any = passes.latent
-        return by_bucket(lambda rows: latent(rows, prior, seen, passed, self.harmonics, chosen), table)
+        return host(by_bucket(lambda rows: latent(rows, prior, seen, passed, self.harmonics, chosen), table))
 
     def components(self, x: object) -> tuple[Component, ...]:
         """The posterior of each term of a sum of kernels at the times x, in the order of the sum, the mean last.
@@ -160,7 +159,7 @@ class StateSpaceGP(GaussianProcess, LeavesOneOut):
         table, (seen, _) = self.queries(x), self.conditioned()
         times, y, *_ = seen.cut()
         total, own, terms = float(y.var()) or 1.0, len(self.kernel.terms), self.prior.kernel.terms
-        known, at_data = (np.asarray(self.mean(jnp.asarray(v))) for v in (table, times))
+        known, at_data = (np.asarray(self.mean.at(v)) for v in (table, times))
         found = []
         for i, kernel in enumerate(terms):
             mean, variance = (np.asarray(v) for v in self._latent(table, i))

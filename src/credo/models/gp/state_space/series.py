@@ -2,18 +2,19 @@
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
-from credo.core.arrays import Array, is_traced, put
+from credo.core.arrays import Array, is_traced
 from credo.core.errors import DataError
-from credo.core.padding import bucket
-from credo.models.gp.data import Rows, pack
+from credo.core.padding import bucket, pad_rows
+from credo.models.gp.data import Rows
 from credo.models.gp.state_space.sde import APART
 
 
 class Series(Rows):
     """Rows with one input, sorted by it, and how long after its predecessor each comes."""
 
+    mask: Bool[Array, " c"]
     gap: Float[Array, " c"]
     """Zero for times that are equal, and `APART` for the first row and for padding."""
 
@@ -46,12 +47,12 @@ def in_order(rows: Rows) -> Series:
     size = bucket(n)
     gap = np.full(size, APART)
     gap[1:n] = np.diff(x[:, 0])
-    return Series(*pack(x, y, scale, extra, size=size).columns(), put(gap))
+    return Series(*(pad_rows(v, size) for v in (x, y, scale, extra)), np.arange(size) < n, gap)
 
 
 def _traced_in_order(rows: Rows) -> Series:
-    order = jnp.argsort(jnp.where(rows.mask, rows.x[:, 0], jnp.inf), stable=True)
-    x, y, scale, extra, mask = (v[order] for v in rows.columns())
+    order = jnp.argsort(jnp.where(rows.real, rows.x[:, 0], jnp.inf), stable=True)
+    x, y, scale, extra, mask = (v[order] for v in (*rows.columns(), rows.real))
     gap = jnp.diff(x[:, 0], prepend=x[:1, 0])
     first = jnp.arange(len(gap)) == 0
     return Series(x, y, scale, extra, mask, jnp.where(first | ~mask, APART, gap))
