@@ -1,6 +1,6 @@
 """NumPy's arrays and JAX's: which of them a value is, and the way from one to the other."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
@@ -68,15 +68,6 @@ def host(tree: T) -> T:
 def held(tree: T) -> T:
     """The same numbers, constants to derivatives."""
     return jax.lax.stop_gradient(tree) if is_traced(tree) else tree
-
-
-def while_loop(unfinished: Callable[[T], Any], step: Callable[[T], T], state: T) -> T:
-    """`step` again and again while the state is `unfinished`: Python's loop for known numbers, XLA's for traced."""
-    if is_traced(state):
-        return jax.lax.while_loop(unfinished, step, state)
-    while unfinished(state):
-        state = step(state)
-    return state
 
 
 def as_float(value: Numeric) -> Array:

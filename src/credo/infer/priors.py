@@ -95,7 +95,8 @@ class LogScalePenalty(Penalty):
 
     def on_host(self, shape: tuple[int, ...] | None = None) -> OnHost:
         """Σ log_prob as a function of log θ, with its gradient, in NumPy."""
-        mode, below, above = np.log(np.ravel(self.mode)), float(self.below), float(self.above)
+        each = self.mode if shape is None else np.broadcast_to(self.mode, shape)
+        mode, below, above = np.log(np.ravel(each)), float(self.below), float(self.above)
 
         def penalty(logs: np.ndarray) -> tuple[float, np.ndarray]:
             z = logs - mode

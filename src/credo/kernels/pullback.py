@@ -20,6 +20,7 @@ from scipy.special import i0e, i1e
 from credo.core.pytrees import changed
 from credo.kernels.algebra import Product, Sum
 from credo.kernels.base import Kernel
+from credo.kernels.coregion import Coregionalized
 from credo.kernels.dotproduct import Linear
 from credo.kernels.inputs import OnColumns
 from credo.kernels.periodic import CenteredPeriodic, Periodic
@@ -46,6 +47,8 @@ def is_supported(kernel: Kernel) -> bool:
         return is_supported(kernel.kernel)
     if isinstance(kernel, Sum | Product):
         return all(is_supported(k) for k in (kernel.parts if isinstance(kernel, Sum) else kernel.factors))
+    if isinstance(kernel, Coregionalized):
+        return all(is_supported(k) for k in kernel.kernels)
     full_metric = isinstance(kernel, Stationary) and kernel.projection is not None
     return type(kernel) in FAMILIES and not full_metric
 
@@ -78,6 +81,10 @@ def gram_and_pull(kernel: Kernel, path: str, numbers: Numbers, inputs: Inputs) -
     if isinstance(kernel, Product):
         parts = [gram_and_pull(k, f"{path}factors.{i}.", numbers, inputs) for i, k in enumerate(kernel.factors)]
         return _amplified(*_product(parts), path, numbers)
+    if isinstance(kernel, Coregionalized):
+        inner = inputs.on(tuple(range(inputs.x.shape[1] - 1)))
+        each = [gram_and_pull(k, f"{path}kernels.{i}.", numbers, inner) for i, k in enumerate(kernel.kernels)]
+        return _coregionalized(each, path, numbers, inputs.x[:, -1])
     if isinstance(kernel, Periodic):
         found = _periodic(path, numbers, inputs.x)
         found = _centered(*found, path, numbers, inputs.x.shape[1]) if isinstance(kernel, CenteredPeriodic) else found
@@ -121,6 +128,26 @@ def _amplified(k: Matrix, inner: Pull, path: str, numbers: Numbers) -> tuple[Mat
         inner(g * numbers[name], out)
 
     return scaled, pull
+
+
+def _coregionalized(
+    parts: list[tuple[Matrix, Pull]], path: str, numbers: Numbers, output: Float[np.ndarray, " n"]
+) -> tuple[Matrix, Pull]:
+    """Σ_q B_q[i, j] k_q, B_q = A_q A_qᵀ + diag(κ_q); the gradient by A is by A itself, not by its logarithm."""
+    loadings, kappa = numbers[f"{path}loadings"], numbers[f"{path}kappa"]
+    p = loadings.shape[1]
+    own = (output[:, None] == np.arange(p)).astype(float)
+    between = [own @ (a @ a.T + np.diag(k)) @ own.T for a, k in zip(loadings, kappa, strict=True)]
+
+    def pull(g: Matrix, out: Gradient) -> None:
+        by_loadings, by_kappa = np.empty_like(loadings), np.empty_like(kappa)
+        for q, ((k, each), b) in enumerate(zip(parts, between, strict=True)):
+            each(g * b, out)
+            by = own.T @ (g * k) @ own
+            by_loadings[q], by_kappa[q] = (by + by.T) @ loadings[q], by.diagonal() * kappa[q]
+        out[f"{path}loadings"], out[f"{path}kappa"] = by_loadings, by_kappa
+
+    return sum((b * k for b, (k, _) in zip(between[1:], parts[1:], strict=True)), start=between[0] * parts[0][0]), pull
 
 
 def _linear(kernel: Linear, path: str, numbers: Numbers, x: Float[np.ndarray, "n d"]) -> tuple[Matrix, Pull]:

@@ -25,7 +25,7 @@ from jaxtyping import Bool, Float
 
 from credo.core import params
 from credo.core.abilities import PredictsJointly
-from credo.core.arrays import Array, held, is_traced, namespace, while_loop
+from credo.core.arrays import Array, held, is_traced, namespace
 from credo.core.errors import DataError
 from credo.core.linalg import (
     demand,
@@ -37,6 +37,7 @@ from credo.core.linalg import (
     solve,
     solve_lower,
 )
+from credo.core.loops import while_loop
 from credo.core.predictive import Normal
 from credo.core.pytrees import changed
 from credo.infer.learning import Evidence, Objective

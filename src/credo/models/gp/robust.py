@@ -29,6 +29,7 @@ from credo.core import params
 from credo.core.arrays import Array, as_float, held, is_traced, namespace, special, while_loop
 from credo.core.errors import DataError, NotConvergedWarning
 from credo.core.linalg import demand, factorize, inverse, plus_diagonal, solve
+from credo.core.loops import while_loop
 from credo.core.predictive import Predictive
 from credo.core.pytrees import changed
 from credo.infer.learning import Evidence
@@ -70,12 +71,13 @@ class RobustGP(GaussianProcess):
     precision: Float[Array, " c"] | None
     """λ̄: how much of a row's precision is believed; near zero for an outlier."""
 
-    def __init__(self, kernel: Kernel | None = None, mean: object = None, noise: StudentTNoise | None = None):
+    def __init__(self, kernel: Kernel | None = None, mean: object = None, noise: object = None):
         self.kernel = check_kernel_argument(kernel, type(self).__name__)
         self.mean = as_mean(mean)
-        self.noise = StudentTNoise() if noise is None else noise
-        if not isinstance(self.noise, StudentTNoise):
+        noise = StudentTNoise() if noise is None else noise
+        if not isinstance(noise, StudentTNoise):
             raise DataError(f"RobustGP takes StudentTNoise, found {type(noise).__name__}; for Gaussian noise use GP")
+        self.noise = noise
         self.seen = self.solved = self.precision = self.inputs = None
 
     def noise_variance(self) -> Float[Array, ""]:
