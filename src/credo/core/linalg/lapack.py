@@ -96,7 +96,8 @@ def solve_triangle(root: Float[ndarray, "n n"], b: Float[ndarray, "n *m"], trans
 def invert_inplace(root: Float[ndarray, "n n"]) -> None:
     """Replace the lower triangle of L by that of (LLᵀ)⁻¹."""
     (potri,) = get_lapack_funcs(("potri",), dtype=root.dtype)
-    potri(root.T, lower=0, overwrite_c=1)
+    with blas_threads(len(root)):
+        potri(root.T, lower=0, overwrite_c=1)
 
 
 def invert_triangle(root: Float[ndarray, "n n"]) -> Float[ndarray, "n n"]:

@@ -24,7 +24,7 @@ class Rows(eqx.Module):
     y: Float[Array, " c"]
     scale: Float[Array, " c"]
     extra: Float[Array, " c"]
-    mask: Bool[Array, " c"] | None = None
+    mask: Bool[Array, " c"] | None
     """None: all of them."""
 
     @property
@@ -53,7 +53,7 @@ class Rows(eqx.Module):
 
     def subset(self, index: np.ndarray) -> "Rows":
         """Some of the rows."""
-        return Rows(*(v[index] for v in self.cut()))
+        return Rows(*(v[index] for v in self.cut()), None)
 
     def at_most(self, n: int, seed: int) -> "Rows":
         """All rows, or n of them at random."""
@@ -79,7 +79,7 @@ def masked(mask: Bool[Array, " c"] | None, values: Float[Array, "c *m"], fill: f
 
 def pack(x: Numeric, y: Numeric, scale: Numeric, extra: Numeric) -> Rows:
     """Rows of checked numbers."""
-    return Rows(*(as_float(v) for v in (x, y, scale, extra)))
+    return Rows(*(as_float(v) for v in (x, y, scale, extra)), None)
 
 
 def read(

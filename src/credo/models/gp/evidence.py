@@ -10,7 +10,6 @@ takes longer than all looks of a climb, and XLA otherwise. Rasmussen & Williams 
 
 import itertools
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
@@ -137,6 +136,10 @@ class EvidenceObjective:
         return np.ones_like(noise), 0.0
 
     def _evaluate(self, vector: np.ndarray, gradient: bool) -> "Evaluated":
+        with blas_threads(self._model.n):
+            return self._look(vector, gradient)
+
+    def _look(self, vector: np.ndarray, gradient: bool) -> "Evaluated":
         k = self._covariance
         residual, noise, more, pull = self._model.forward(vector, k)
         finite = bool(np.all(np.isfinite(residual)))
@@ -145,8 +148,7 @@ class EvidenceObjective:
         k.flat[:: len(k) + 1] += noise
         value, by_residual = -np.inf, np.zeros_like(residual)
         if finite:
-            with blas_threads(len(residual)) if len(residual) > FEW_ROWS else nullcontext():
-                value, by_residual = evidence_on_host(k, residual, np.ones_like(residual), self._work, gradient)
+            value, by_residual = evidence_on_host(k, residual, np.ones_like(residual), self._work, gradient)
         return Evaluated(value, more + added, by_residual, noise, factor, pull)
 
 

@@ -26,7 +26,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from credo.core import params
-from credo.core.arrays import Array, as_float, held, is_traced, namespace, special, while_loop
+from credo.core.arrays import Array, as_float, held, is_traced, namespace, special
 from credo.core.errors import DataError, NotConvergedWarning
 from credo.core.linalg import demand, factorize, inverse, plus_diagonal, solve
 from credo.core.loops import while_loop
