@@ -25,6 +25,7 @@ from credo.decide.acquisition.checks import Beliefs, Predicts
 from credo.decide.batched_lbfgs import ascend
 from credo.decide.space import Space
 from credo.infer.quasi_random import sobol
+from credo.models.gp.base import padded
 
 Row = Float[Array, " d"]
 Rows = Float[Array, "s d"]
@@ -93,6 +94,7 @@ def maximize(
         avoid: rows that must not be found again, where the space is finite.
         seed: of the points that are screened.
     """
+    acquisition, belief = padded((acquisition, belief))
     if isinstance(over, Space):
         return _over_space(acquisition, belief, over, near, within, avoid, seed)
     lower, upper = (np.asarray(v, dtype=float).ravel() for v in over)
@@ -220,8 +222,8 @@ class _Search(NamedTuple):
 
     def scores(self, rows: np.ndarray) -> np.ndarray:
         """What is climbed, at each row; not finite counts as the lowest."""
-        padded = pad_rows(rows, bucket(len(rows)))
-        values = np.asarray(_scores(self.acquisition, self.belief, padded))[: len(rows)]
+        filled = pad_rows(rows, bucket(len(rows)))
+        values = np.asarray(_scores(self.acquisition, self.belief, filled))[: len(rows)]
         return np.where(np.isfinite(values), values, -np.inf)
 
     def improve(self, rows: np.ndarray) -> Found:

@@ -47,7 +47,7 @@ def simulate(key: jax.Array, gp: credo.GP) -> tuple[jax.Array, jax.Array]:
 
 
 def rows_of(y: jax.Array):
-    return pack(jnp.asarray(X[:ROWS]), y[:ROWS], jnp.ones(ROWS), jnp.zeros(ROWS), size=ROWS)
+    return pack(jnp.asarray(X[:ROWS]), y[:ROWS], jnp.ones(ROWS), jnp.zeros(ROWS))
 
 
 def latent(gp: credo.GP, y: jax.Array) -> tuple[jax.Array, jax.Array]:

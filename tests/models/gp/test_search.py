@@ -12,9 +12,8 @@ from credo.core.params import ABSENT
 from credo.errors import DataError
 from credo.infer.optimize import Optimum
 from credo.kernels import RBF, Exponential, Matern32, Matern52, RationalQuadratic, check_kernel
-from credo.kernels.periodic import CenteredPeriodic
 from credo.kernels.dotproduct import Linear
-from credo.kernels.periodic import Periodic
+from credo.kernels.periodic import CenteredPeriodic, Periodic
 from credo.kernels.pullback import is_supported
 from credo.models.gp import GP, grammar
 from credo.models.gp.components import decompose, expand

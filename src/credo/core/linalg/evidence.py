@@ -42,10 +42,8 @@ def gaussian_log_evidence(covariance: Matrix, residual: Vector, mask: Bool[Array
     residual = residual if mask is None else xp.where(mask, residual, 0.0)
     if is_traced(padded, residual):
         return _log_evidence(padded, residual, weight)
-    matrix = np.asarray(padded)
-    value = np.asarray(
-        evidence_on_host(matrix, np.asarray(residual), np.asarray(weight), np.empty_like(matrix), False)[0]
-    )
+    matrix, work = np.asarray(padded), np.empty(padded.shape)
+    value = np.asarray(evidence_on_host(matrix, np.asarray(residual), np.asarray(weight), work, False)[0])
     if not np.isfinite(value):
         if not np.isfinite(residual).all():
             raise DataError("residual has entries that are NaN or infinite; check y and the mean it is taken from")

@@ -98,7 +98,7 @@ def plus_diagonal(matrix: Float[Array, "n n"], values: Float[Array, " n"]) -> Fl
     """A + diag(values)."""
     if is_traced(matrix, values):
         return matrix + jnp.diag(values)
-    out = np.array(matrix)
+    out = np.array(matrix, order="C")
     out.flat[:: len(out) + 1] += values
     return out
 
@@ -131,7 +131,7 @@ def log_determinant(root: Float[Array, "n n"]) -> Float[Array, ""]:
 def inverse(root: Float[Array, "n n"]) -> Float[Array, "n n"]:
     """(LLᵀ)⁻¹ = L⁻ᵀL⁻¹, exactly symmetric."""
     if not is_traced(root):
-        out = np.array(root)
+        out = np.array(root, order="C")
         lapack.invert_inplace(out)
         lapack.mirror_inplace(out)
         return out

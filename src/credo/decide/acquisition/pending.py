@@ -33,6 +33,7 @@ from credo.decide.acquisition.checks import (
     table_or_none,
 )
 from credo.decide.acquisition.normal_tails import log_cdf
+from credo.models.gp.base import padded
 from credo.models.noise import KnownNoise
 
 B = TypeVar("B", bound=Predicts)
@@ -128,7 +129,7 @@ class LocalPenalization(Directed, Positive):
         if lipschitz is None or maximum is None:
             places = around(belief, 512, seed, "give lipschitz= and maximum=")
             filled = np.concatenate([places, np.repeat(places[:1], bucket(len(places)) - len(places), axis=0)])
-            slope, top = host(_steepest(single(belief), filled, 1.0 if self.maximize else -1.0))
+            slope, top = host(_steepest(padded(single(belief)), filled, 1.0 if self.maximize else -1.0))
             lipschitz = np.maximum(slope, SMALLEST) if lipschitz is None else lipschitz
             maximum = self.turned(top) if maximum is None else maximum
         rows = np.zeros((0, 1)) if waiting is None else np.asarray(waiting)

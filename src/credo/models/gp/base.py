@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 import equinox as eqx
+import jax
 import numpy as np
 from jaxtyping import Float
 
@@ -32,6 +33,8 @@ from credo.models.gp.warps import OutcomeWarp
 from credo.models.noise import KnownNoise, Noise
 
 G = TypeVar("G", bound="GaussianProcess")
+
+T = TypeVar("T")
 
 FEW = 64
 """So many new rows, or a quarter of those seen, extend the factor; for more it is made anew."""
@@ -210,3 +213,12 @@ class GaussianProcess(Belief, KeepsRows):
         noise = "given" if isinstance(self.noise, KnownNoise) else show(self.noise)
         about = f"mean={type(self.mean).__name__}, noise={noise}, seen {self.seen_in_words()}"
         return f"{type(self).__name__}({self.kernel!r}, {about})"
+
+
+def padded(tree: T) -> T:
+    """Whatever holds Gaussian processes with each of them `padded`, before it enters a compiled program."""
+
+    def is_one(node: object) -> bool:
+        return isinstance(node, GaussianProcess)
+
+    return jax.tree.map(lambda node: node.padded() if is_one(node) else node, tree, is_leaf=is_one)

@@ -49,11 +49,11 @@ class Rows(eqx.Module):
     def padded(self) -> "Rows":
         """The same rows, padded to a bucket."""
         length = bucket(self.n)
-        return Rows(*(pad_rows(v, length) for v in self.cut()), np.arange(length) < self.n)
+        return Rows(*(pad_rows(v, length) for v in self.cut()), mask=np.arange(length) < self.n)
 
     def subset(self, index: np.ndarray) -> "Rows":
         """Some of the rows."""
-        return Rows(*(v[index] for v in self.cut()), None)
+        return Rows(*(v[index] for v in self.cut()), mask=None)
 
     def at_most(self, n: int, seed: int) -> "Rows":
         """All rows, or n of them at random."""
@@ -67,7 +67,7 @@ class Rows(eqx.Module):
         both = (self.columns(), other.columns()) if traced else (self.cut(), other.cut())
         xp = namespace(both)
         mask = xp.concatenate([self.real, other.real]) if traced and not self.mask is other.mask is None else None
-        return Rows(*(xp.concatenate(pair) for pair in zip(*both, strict=True)), mask)
+        return Rows(*(xp.concatenate(pair) for pair in zip(*both, strict=True)), mask=mask)
 
 
 def masked(mask: Bool[Array, " c"] | None, values: Float[Array, "c *m"], fill: float = 0.0) -> Float[Array, "c *m"]:
@@ -79,7 +79,7 @@ def masked(mask: Bool[Array, " c"] | None, values: Float[Array, "c *m"], fill: f
 
 def pack(x: Numeric, y: Numeric, scale: Numeric, extra: Numeric) -> Rows:
     """Rows of checked numbers."""
-    return Rows(*(as_float(v) for v in (x, y, scale, extra)), None)
+    return Rows(*(as_float(v) for v in (x, y, scale, extra)), mask=None)
 
 
 def read(

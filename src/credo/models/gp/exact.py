@@ -73,7 +73,7 @@ def extend(prior: GPPrior, rows: Rows, solved: Cholesky, n: int) -> tuple[Choles
 
     [[L, 0], [Wᵀ, M]] with W = L⁻¹k(X, X'), MMᵀ = K' - WᵀW.
     """
-    old, new = solved.root[:n, :n], Rows(*(v[n:] for v in rows.columns()), None)
+    old, new = solved.root[:n, :n], Rows(*(v[n:] for v in rows.columns()), mask=None)
     w = solve_lower(old, prior.kernel.between(rows.x[:n], new.x))
     corner = factorize(covariance(prior, new) - w.T @ w)
     xp = namespace(w, corner.root)

@@ -26,6 +26,7 @@ from jaxtyping import Bool, Float
 from credo.core import params
 from credo.core.abilities import PredictsJointly
 from credo.core.arrays import Array, held, is_traced, namespace
+from credo.core.device import blas_threads
 from credo.core.errors import DataError
 from credo.core.linalg import (
     demand,
@@ -38,6 +39,7 @@ from credo.core.linalg import (
     solve_lower,
 )
 from credo.core.loops import while_loop
+from credo.core.padding import pad_rows
 from credo.core.predictive import Normal
 from credo.core.pytrees import changed
 from credo.infer.learning import Evidence, Objective
@@ -121,9 +123,9 @@ class HeteroscedasticGP(GaussianProcess, PredictsJointly):
         g = adapted(self.log_noise, scales._replace(variance=LEVEL), NOISE**2, level)
         return changed(self, function=f, log_noise=g)
 
-    def objective(self, slots: params.Layout, statistics: Rows, priors: Priors) -> Objective | None:  # type: ignore[override]
-        """As `learn` differentiates the Laplace evidence, which it compiles."""
-        return None if is_traced(statistics) else Objective(self, slots, statistics.padded(), priors)
+    def objective(self, slots: params.Layout, statistics: Rows, priors: Priors) -> "AtMode | None":  # type: ignore[override]
+        """The Laplace evidence with its gradient."""
+        return None if is_traced(statistics) else AtMode(self, slots, statistics, priors)
 
     def default_priors(self, statistics: Rows) -> dict[str, LogScalePenalty]:
         """Those of a GP for the kernel of f, and for that of g with the outcome's variance replaced by one."""
@@ -304,14 +306,14 @@ def infer(f: GPPrior, g: GPPrior, rows: Rows) -> Found:
     return Found(at.log_noise, Noises(weights, half), change, at.ok & ok)
 
 
-def laplace_evidence(f: GPPrior, g: GPPrior, rows: Rows) -> Float[Array, ""]:
-    """log N(y | m, A) - ½aᵀK_g a - ½ log|I + K_g F| at the mode; traceable.
+def laplace_evidence(f: GPPrior, g: GPPrior, rows: Rows, mode: Float[Array, " c"] | None = None) -> Float[Array, ""]:
+    """log N(y | m, A) - ½aᵀK_g a - ½ log|I + K_g F| at the mode, found here where it is not given; traceable.
 
     The mode moves with the hyperparameters, a = ∇(m_g + K_g a): one Newton step of that equation from the mode,
     with its matrix held, has the mode's value and derivative.
     """
     still = jax.tree.map(held, (f, g, rows))
-    mode = held(infer(*still).noises.weights)
+    mode = held(infer(*still).noises.weights if mode is None else mode)
     p = problem(f, g, rows)
     step = held(_implicit(problem(*still), mode))
     weights = mode + step @ (pieces(p, mode).slope - mode)
@@ -320,6 +322,23 @@ def laplace_evidence(f: GPPrior, g: GPPrior, rows: Rows) -> Float[Array, ""]:
     _, _, root, ok = curvature(p, pieces(p, weights))
     value = gaussian - 0.5 * weights @ p.k_g @ weights - 0.5 * log_determinant(root)
     return xp.where(ok, value, -np.inf)
+
+
+class AtMode(Objective):
+    """Laplace's log p(y | X) + log p(θ); its slope is compiled, the mode is not: a climb for each look."""
+
+    def value_and_grad(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
+        """The objective and its gradient."""
+        at = params.from_vector(self.belief, self.slots, vector)
+        with blas_threads(self.statistics.n):
+            mode = infer(at.function.prior, at.log_noise.prior, self.statistics).noises.weights
+        padded = self.statistics.padded()
+        statistics = padded, pad_rows(mode, len(padded.x))
+        return Objective(self.belief, self.slots, statistics, self.priors, _score).value_and_grad(vector)
+
+
+def _score(belief: HeteroscedasticGP, statistics: tuple[Rows, Float[Array, " c"]]) -> Float[Array, ""]:
+    return laplace_evidence(belief.function.prior, belief.log_noise.prior, *statistics)
 
 
 def _implicit(p: Problem, mode: Float[Array, " c"]) -> Float[Array, "c c"]:

@@ -114,7 +114,7 @@ def leave_one_out_score(gp: GP, rows: Rows) -> Float[Array, ""]:
 
 def fold_score(gp: GP, rows: Rows, folds: Folds) -> Float[Array, ""]:
     """Σ_B log p(y_B | y_rest) under the prior of the belief; traceable, -inf where the covariance is not definite."""
-    precision, alpha, ok = _precision_of(gp, rows)
+    precision, alpha, ok = (jnp.asarray(v) for v in _precision_of(gp, rows))
 
     def of(index: Int[Array, " b"], mask: Bool[Array, " b"]) -> tuple[Array, Array]:
         factor = factorize(precision[index][:, index], mask)
@@ -151,7 +151,7 @@ def _backward(saved: tuple[Array, Array], change: tuple[Array, Array, Any]) -> t
     precision, alpha = saved
     by_precision, by_alpha, _ = change
     half = precision @ by_alpha
-    outer = jnp.outer(half, alpha)
+    outer = half[:, None] * alpha
     inner = precision @ (by_precision + by_precision.T) @ precision
     return -0.5 * (inner + outer + outer.T), half, None
 

@@ -82,6 +82,7 @@ def sample(
     size = prediction.mean.shape[0] + (0 if gp.seen is None else len(gp.seen.x))
     floor = size * np.finfo(float).eps * gp.prior.kernel.variance_at(gp.queries(x)).max()
     latent = prediction.latent_covariance
+    assert latent is not None
     covariance = 0.5 * (latent + latent.T) + floor * np.eye(len(prediction.mean))
     law = Gaussian(*host((prediction.mean, covariance)))
     draws = law.draw(k_function, n) if method == "cholesky" else law.draw_forward(k_function, n)
@@ -154,7 +155,7 @@ def sample_functions(gp: GP, n: int, *, features: int = 2048, seed: int = 0, col
     _count(n, "n", "functions")
     _count(features, "features", "random features")
     gp = gp.padded()
-    prior, seen = gp.prior, gp.seen
+    prior, seen, solved = gp.prior, gp.seen, gp.solved
     d = columns if seen is None else seen.x.shape[1]
     if d is None:
         raise DataError("the belief has seen no data yet: say how many input columns there are, columns=")
@@ -164,9 +165,9 @@ def sample_functions(gp: GP, n: int, *, features: int = 2048, seed: int = 0, col
     sizes = [_width(b, d) for b in bases]
     keys = jr.split(k_weights, len(terms))
     weights = tuple(jr.normal(key, (n, p)) for key, p in zip(keys, sizes, strict=True))
-    if seen is None:
+    if seen is None or solved is None:
         return Functions(prior.kernel, prior.mean, bases, weights, None, None)
-    coefficients = _update(prior, seen, gp.solved, bases, weights, jr.normal(k_noise, (n, len(seen.x))))
+    coefficients = _update(prior, seen, solved, bases, weights, jr.normal(k_noise, (n, len(seen.x))))
     return Functions(prior.kernel, prior.mean, bases, weights, seen.x, coefficients)
 
 

@@ -4,8 +4,8 @@ Few rows leave several explanations: a short lengthscale and little noise, or a 
 Each is a maximum of the evidence. Rasmussen & Williams (2006), §5.4.1 and figure 5.5.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -46,11 +46,11 @@ def evidence_surface(
     first: str,
     second: str,
     *,
-    width: float = 3.0,
+    width: float | int = 3.0,
     points: int = 41,
-    ranges: Mapping[str, tuple[float, float]] | None = None,
+    ranges: Mapping[str, Sequence[float | int]] | None = None,
     fixed: Iterable[str] = (),
-    **options: object,
+    **options: Any,
 ) -> Surface:
     """The log evidence around what `learn` chooses, or in given ranges, with its local maxima there.
 
@@ -114,12 +114,12 @@ def _kind(slots: params.Layout, i: int) -> str:
     return slot.constraint.kind
 
 
-def _natural(kind: str, u: np.ndarray) -> np.ndarray:
+def _natural(kind: str, u: np.ndarray | float) -> np.ndarray | float:
     return np.exp(u) if kind == "positive" else np.asarray(u)
 
 
 def _axis(
-    name: str, kind: str, center: float, width: float, points: int, given: tuple[float, float] | None
+    name: str, kind: str, center: float, width: float | int, points: int, given: Sequence[float | int] | None
 ) -> Float[np.ndarray, " p"]:
     """The grid along one number, in unconstrained units."""
     if given is None:

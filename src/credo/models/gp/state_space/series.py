@@ -47,7 +47,7 @@ def in_order(rows: Rows) -> Series:
     size = bucket(n)
     gap = np.full(size, APART)
     gap[1:n] = np.diff(x[:, 0])
-    return Series(*(pad_rows(v, size) for v in (x, y, scale, extra)), np.arange(size) < n, gap)
+    return Series(*(pad_rows(v, size) for v in (x, y, scale, extra)), mask=np.arange(size) < n, gap=gap)
 
 
 def _traced_in_order(rows: Rows) -> Series:

@@ -37,8 +37,8 @@ def bessel_weights(z: Float[Array, ""], harmonics: int, centered: bool = False) 
     """
     orders = jnp.arange(1, harmonics + 17)
 
-    def down(after: Array, j: Array) -> tuple[Array, Array]:
-        ratio = z / (2.0 * j + z * after)
+    def down(after: jax.Array, j: jax.Array) -> tuple[jax.Array, jax.Array]:
+        ratio = jnp.divide(z, 2.0 * j + z * after)
         return ratio, ratio
 
     _, ratios = jax.lax.scan(down, jnp.zeros(()), orders, reverse=True)
