@@ -110,7 +110,7 @@ def root_of(belief: object, x: Float[Array, "m d"], covariance: Square, mask: Ma
     m, xp = x.shape[0], namespace(covariance, mask)
     if isinstance(belief, GaussianProcess):
         capacity = 0 if belief.seen is None else belief.seen.x.shape[0]
-        floor = (m + capacity) * np.finfo(float).eps * belief.prior.kernel.diagonal(x).max()
+        floor = (m + capacity) * np.finfo(float).eps * belief.prior.kernel.variance_at(x).max()
     else:
         floor = 1e-12 * xp.diagonal(covariance).max()
     factor = factorize(covariance + floor * np.eye(m), mask)

@@ -1,6 +1,6 @@
 """The rows that a Gaussian process has seen."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import equinox as eqx
 import numpy as np
@@ -49,11 +49,11 @@ class Rows(eqx.Module):
     def padded(self) -> "Rows":
         """The same rows, padded to a bucket."""
         length = bucket(self.n)
-        return Rows(*(pad_rows(v, length) for v in self.cut()), mask=np.arange(length) < self.n)
+        return from_columns((pad_rows(v, length) for v in self.cut()), np.arange(length) < self.n)
 
     def subset(self, index: np.ndarray) -> "Rows":
         """Some of the rows."""
-        return Rows(*(v[index] for v in self.cut()), mask=None)
+        return from_columns(v[index] for v in self.cut())
 
     def at_most(self, n: int, seed: int) -> "Rows":
         """All rows, or n of them at random."""
@@ -67,7 +67,7 @@ class Rows(eqx.Module):
         both = (self.columns(), other.columns()) if traced else (self.cut(), other.cut())
         xp = namespace(both)
         mask = xp.concatenate([self.real, other.real]) if traced and not self.mask is other.mask is None else None
-        return Rows(*(xp.concatenate(pair) for pair in zip(*both, strict=True)), mask=mask)
+        return from_columns((xp.concatenate(pair) for pair in zip(*both, strict=True)), mask)
 
 
 def masked(mask: Bool[Array, " c"] | None, values: Float[Array, "c *m"], fill: float = 0.0) -> Float[Array, "c *m"]:
@@ -77,9 +77,15 @@ def masked(mask: Bool[Array, " c"] | None, values: Float[Array, "c *m"], fill: f
     return namespace(mask, values).where(mask.reshape(-1, *(1,) * (values.ndim - 1)), values, fill)
 
 
+def from_columns(columns: Iterable[Array], mask: Bool[Array, " c"] | None = None) -> Rows:
+    """Rows of x, y, scale and extra."""
+    x, y, scale, extra = columns
+    return Rows(x, y, scale, extra, mask)
+
+
 def pack(x: Numeric, y: Numeric, scale: Numeric, extra: Numeric) -> Rows:
     """Rows of checked numbers."""
-    return Rows(*(as_float(v) for v in (x, y, scale, extra)), mask=None)
+    return from_columns(as_float(v) for v in (x, y, scale, extra))
 
 
 def read(

@@ -21,7 +21,7 @@ from credo.core.linalg import factorize, gaussian_log_evidence, inverse, plus_di
 from credo.core.linalg.factor import REMEDY
 from credo.core.padding import pad_rows
 from credo.kernels import Kernel
-from credo.models.gp.data import Rows, masked
+from credo.models.gp.data import Rows, from_columns, masked
 from credo.models.gp.means import Mean
 
 CHUNK = 2**22
@@ -73,7 +73,7 @@ def extend(prior: GPPrior, rows: Rows, solved: Cholesky, n: int) -> tuple[Choles
 
     [[L, 0], [Wᵀ, M]] with W = L⁻¹k(X, X'), MMᵀ = K' - WᵀW.
     """
-    old, new = solved.root[:n, :n], Rows(*(v[n:] for v in rows.columns()), mask=None)
+    old, new = solved.root[:n, :n], from_columns(v[n:] for v in rows.columns())
     w = solve_lower(old, prior.kernel.between(rows.x[:n], new.x))
     corner = factorize(covariance(prior, new) - w.T @ w)
     xp = namespace(w, corner.root)

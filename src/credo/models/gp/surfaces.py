@@ -114,8 +114,8 @@ def _kind(slots: params.Layout, i: int) -> str:
     return slot.constraint.kind
 
 
-def _natural(kind: str, u: np.ndarray | float) -> np.ndarray | float:
-    return np.exp(u) if kind == "positive" else np.asarray(u)
+def _natural(kind: str, u: np.ndarray | float) -> np.ndarray:
+    return np.asarray(np.exp(u) if kind == "positive" else u)
 
 
 def _axis(

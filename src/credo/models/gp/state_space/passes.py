@@ -102,7 +102,7 @@ def columns_of(prior: GPPrior, sde: SDE, series: Series) -> Float[Array, "c q"]:
 def forward(prior: GPPrior, sde: SDE, series: Series) -> Forward:
     """The filter, from the first time to the last."""
     columns, noise = columns_of(prior, sde, series), noise_of(prior, series)
-    empty = (jnp.zeros((len(sde.row), columns.shape[1])), sde.stationary)
+    empty: tuple[Array, Array] = (jnp.zeros((len(sde.row), columns.shape[1])), sde.stationary)
 
     def step(carry: tuple[Array, Array], at: tuple[Array, ...]) -> tuple[tuple[Array, Array], Forward]:
         gap, column, own, seen = at
@@ -124,7 +124,7 @@ def forward(prior: GPPrior, sde: SDE, series: Series) -> Forward:
 def backward(sde: SDE, series: Series, ahead: Forward) -> Backward:
     """The way back, from the last time to the first."""
     d, q = ahead.mean.shape[1:]
-    nothing = (jnp.zeros((d, q)), jnp.zeros((d, d)))
+    nothing: tuple[Array, Array] = (jnp.zeros((d, q)), jnp.zeros((d, d)))
 
     def step(carry: tuple[Array, Array], at: tuple[Array, ...]) -> tuple[tuple[Array, Array], Backward]:
         (pull, weight), (gap, gain, miss, variance, seen) = carry, at

@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float
 from credo.core.arrays import Array, is_traced
 from credo.core.errors import DataError
 from credo.core.padding import bucket, pad_rows
-from credo.models.gp.data import Rows
+from credo.models.gp.data import Rows, from_columns
 from credo.models.gp.state_space.sde import APART
 
 
@@ -47,7 +47,8 @@ def in_order(rows: Rows) -> Series:
     size = bucket(n)
     gap = np.full(size, APART)
     gap[1:n] = np.diff(x[:, 0])
-    return Series(*(pad_rows(v, size) for v in (x, y, scale, extra)), mask=np.arange(size) < n, gap=gap)
+    padded = from_columns(pad_rows(v, size) for v in (x, y, scale, extra))
+    return Series(*padded.columns(), np.arange(size) < n, gap)
 
 
 def _traced_in_order(rows: Rows) -> Series:
