@@ -233,14 +233,15 @@ class Variational(Approximation, RowApproximation):
 
 def _elbo(
     target: Target, family: Family, frame: Standardization, z: Float[np.ndarray, "n q"], free: Float[Array, " p"]
-) -> tuple[float, Float[Array, " p"]]:
+) -> tuple[float, Float[np.ndarray, " p"]]:
     """The ELBO over a fixed set of draws, and its gradient by a family's free numbers."""
     center, matrix, entropy = family.law(frame, free)
     with np.errstate(over="ignore", invalid="ignore"):
         values, slopes = scores(target, center + z @ matrix.T)
     if not (np.all(np.isfinite(values)) and np.all(np.isfinite(slopes))):
         return -np.inf, np.zeros_like(free)
-    return float(values.mean() + entropy), family.elbo_gradient(frame, free, slopes.mean(0), slopes.T @ z / len(z))
+    gradient = family.elbo_gradient(frame, free, slopes.mean(0), slopes.T @ z / len(z))
+    return float(values.mean() + entropy), np.asarray(gradient)
 
 
 def _approximation(

@@ -8,6 +8,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 from credo.core.checks import ArrayLike
 from credo.core.errors import DataError
 from credo.infer import MAP, Evidence
+from credo.infer.method import Learner
 from credo.models import linear
 from credo.models.linear import Linear, lasso_path
 from credo.sklearn import base
@@ -94,7 +95,7 @@ class BayesianLinearRegressor(BeliefRegressor):
         if w is not None:
             # To credo a weight divides a row's noise; here it counts rows, which is the same but for n.
             statistics = eqx.tree_at(lambda s: (s.n, s.log_weight), statistics, (np.asarray(w.sum()), np.zeros(())))
-        method = belief.learner({}) or Evidence()
+        method: Learner = belief.learner({}) or Evidence()
         learned = method.learn(belief, statistics, (), {}, base.seed_of(self.random_state))
         base.speak_up(learned)
         self._keep(learned.belief.condition_on(statistics), learned.log_evidence)

@@ -179,7 +179,9 @@ def test_nuts_agrees_with_the_closed_form(noise):
     model = Linear(prior=Isotropic(2.0), noise=noise)
     exact, drawn = model.condition(X, Y), model.condition(X, Y, using=CHAINS, seed=1)
     law = exact.coefficients()
-    compare_moments(drawn.theta + drawn.model.shift(drawn.theta.shape[1]), np.asarray(law.mean), np.asarray(law.std), drawn.found)
+    compare_moments(
+        drawn.theta + drawn.model.shift(drawn.theta.shape[1]), np.asarray(law.mean), np.asarray(law.std), drawn.found
+    )
     if isinstance(noise, InverseGamma):
         shape, scale = exact.weights.noise.shape, exact.weights.noise.scale
         mean, std = (float(v) for v in (scale / (shape - 1), scale / (shape - 1) / jnp.sqrt(shape - 2)))

@@ -233,7 +233,7 @@ class EmpiricalBayes(Solver):
         """`condition`, which chooses the hyperparameters itself."""
         return self.condition(belief, *data, **options)
 
-    def condition(
+    def condition(  # type: ignore[override]
         self, belief: HierarchicalBernoulli, successes: ArrayLike, trials: ArrayLike
     ) -> HierarchicalBernoulli:
         """The belief with its hyperparameters set by all the data seen, and conditioned on them."""
