@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from credo.app import plots
+from credo.core.belief import Belief
 from credo.core.errors import DataError
 from credo.kernels import Kernel, OnColumns, Product
 from credo.kernels.periodic import Periodic
@@ -24,7 +25,7 @@ MOST_PANELS = 6
 
 
 def plot_components(
-    belief: GP,
+    belief: Belief | Search,
     *,
     ahead: float = 0.25,
     target: str = "y",
@@ -102,7 +103,7 @@ def _fit(
     plots.tidy(ax, "", target)
 
 
-def _mark_end(ax: Axes, end: float, forecast: bool) -> None:
+def _mark_end(ax: Axes, end: float | np.datetime64, forecast: bool) -> None:
     if forecast:
         ax.axvline(end, color=plots.RED, linewidth=1.0, linestyle="--")
         ax.annotate(

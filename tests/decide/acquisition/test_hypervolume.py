@@ -16,6 +16,7 @@ from credo.decide.acquisition.hypervolume import (
 from credo.decide.pareto import hypervolume, reference_point
 from credo.kernels import RBF, Matern52
 from credo.models.gp import Independent, MultiGP
+from credo.models.gp.base import padded
 
 RNG = np.random.default_rng(7)
 X = RNG.uniform(size=(12, 2))
@@ -249,7 +250,8 @@ def test_a_growing_front_reuses_the_program():
 
     for n in (6, 9, 12):
         beliefs = learned(n)
-        assert score(ExpectedHypervolumeImprovement().prepared(beliefs), beliefs, AT).shape == (5,)
+        ready = ExpectedHypervolumeImprovement().prepared(beliefs)
+        assert score(*padded((ready, beliefs)), AT).shape == (5,)
     assert len(traced) == 1
 
 

@@ -41,8 +41,9 @@ class _OverDraws(Learner):
         found = self.method.run(target, seed)
         vectors = np.asarray(found.vectors(self.method.members, np.random.default_rng(seed)))
         # The space has an order of its own: numbers find their places in the belief by path.
-        drawn = [params.replace(belief, target.space.tree(vector)) for vector in vectors]
-        evidence = np.asarray([member.log_evidence_of(statistics) for member in drawn])
+        with np.errstate(all="ignore"):  # draws that run off overflow, and are left out below
+            drawn = [params.replace(belief, target.space.tree(vector)) for vector in vectors]
+            evidence = np.asarray([member.log_evidence_of(statistics) for member in drawn])
         sound = np.flatnonzero(np.isfinite(evidence) & (np.abs(vectors) < EXTREME).all(axis=1))
         if not len(sound):
             raise NotConverged(
