@@ -9,7 +9,7 @@ import pytest
 from scipy import integrate, special, stats
 
 from credo.core.errors import DataError
-from credo.infer.importance_sampling import importance, pareto_smooth, psis, students
+from credo.infer.importance_sampling import importance, pareto_smooth, psis, sobol_points, students
 from credo.infer.laplace import Laplace
 from credo.infer.mcmc.nuts import NUTS
 from credo.infer.quasi_random import normals
@@ -260,7 +260,7 @@ def test_quasi_random_draws():
     np.testing.assert_allclose(z.mean(0), 0.0, atol=1e-12)
     np.testing.assert_allclose(z.T @ z / 512, np.eye(6), atol=1e-12)
     assert stats.kstest(z[:, 2], "norm").statistic < 0.03
-    t, log_density = students(4096, 3, 0)
+    t, log_density = students(sobol_points(4096, 3, 0))
     np.testing.assert_allclose(log_density[:5], stats.multivariate_t(np.zeros(3), np.eye(3), 8).logpdf(t[:5]))
     assert stats.kstest(t[:, 1], stats.t(8).cdf).statistic < 0.02
 

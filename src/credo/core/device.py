@@ -11,9 +11,6 @@ from threadpoolctl import ThreadpoolController
 ONE_THREAD = 384
 """Up to this size a factorization is over before a second thread has joined; on a busy machine it waits for it."""
 
-NO_THREADS = 64
-"""Up to this size OpenBLAS asks no second thread, and asking how many there are costs more than the work."""
-
 SAFE_WITH_THREADS = 12_000
 """Beyond this size SciPy's OpenBLAS is given one thread: its `potrf` with two has been seen to crash at 20 000."""
 
@@ -28,7 +25,7 @@ def cores() -> int:
 
 def blas_threads(n: int) -> contextlib.AbstractContextManager[object]:
     """The BLAS threads for matrices of size n: one where more would wait for each other or crash, else all."""
-    if n <= NO_THREADS or (ONE_THREAD < n <= SAFE_WITH_THREADS and not _is_crowded()):
+    if ONE_THREAD < n <= SAFE_WITH_THREADS and not _is_crowded():
         return contextlib.nullcontext()
     controller = _controller()
     if all(library.num_threads == 1 for library in controller.lib_controllers):

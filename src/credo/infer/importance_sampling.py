@@ -22,7 +22,7 @@ from scipy.special import gammaincinv, gammaln, logsumexp
 from credo.core.arrays import Array, namespace
 from credo.core.checks import check_count
 from credo.infer.posterior import NormalApproximation, Posterior
-from credo.infer.quasi_random import normals
+from credo.infer.quasi_random import latin_hypercube, normals_at, sobol
 from credo.infer.resampling import chosen
 from credo.infer.target import ParameterSpace, Target
 
@@ -86,9 +86,8 @@ def importance(posterior: NormalApproximation, target: Target, draws: int = 4000
     `khat` says whether that works, `verdict` in words; `log_evidence` is the estimate that goes with it.
     """
     check_count(draws, "draws", 50)
-    u, log_weights, khat, evidence = _weigh(
-        posterior, partial(log_densities, target), int(draws) + int(draws) % 2, seed
-    )
+    points = sobol_points(int(draws) + int(draws) % 2, len(posterior.root), [seed, int(draws)])
+    u, log_weights, khat, evidence = _weigh(posterior, partial(log_densities, target), points)
     notes = [MISSES.format(khat)] if khat >= USABLE else []
     ess = 1.0 / np.exp(2 * log_weights).sum()
     if ess < min(LEAST_ESS, draws / 4):
@@ -105,7 +104,9 @@ def psis_notes(
     posterior: NormalApproximation, density: LogDensities, draws: int = 1024, seed: int = 0
 ) -> tuple[str, ...]:
     """`check_by_psis` of a density by its values at many points."""
-    u, log_weights, khat, _ = _weigh(posterior, density, draws, seed)
+    # Not Sobol points: `scipy.stats` takes half a second to import, and this is on the way of a first fit.
+    points = latin_hypercube(draws // 2, len(posterior.root) + 1, np.random.default_rng([seed, draws]))
+    u, log_weights, khat, _ = _weigh(posterior, density, points)
     if khat >= USABLE:
         return (MISSES.format(khat),)
     weights = np.exp(log_weights)
@@ -128,21 +129,30 @@ def psis_notes(
 
 
 def _weigh(
-    posterior: NormalApproximation, density: LogDensities, n: int, seed: int
+    posterior: NormalApproximation, density: LogDensities, points: Float[np.ndarray, "h c"]
 ) -> tuple[Float[np.ndarray, "n k"], Float[np.ndarray, " n"], float, float]:
     """Draws around the approximation, their log weights, k̂ and the log evidence."""
     root = np.asarray(posterior.root)
-    z, log_q = students(n, len(root), [seed, n])
+    z, log_q = students(points)
     u = np.asarray(posterior.center) + z @ root.T
     return u, *pareto_smooth(density(u) - log_q + np.log(np.diagonal(root)).sum())
 
 
-def students(n: int, k: int, seed: int | Sequence[int]) -> tuple[Float[np.ndarray, "n k"], Float[np.ndarray, " n"]]:
-    """n (an even number) quasi-random draws of a standard t with 5 + k degrees of freedom, and their log densities."""
-    degrees, rng = 5.0 + k, np.random.default_rng(seed)
-    levels = (rng.permutation(n // 2) + rng.uniform(size=n // 2)) / (n // 2)
-    stretch = np.sqrt(0.5 * degrees / gammaincinv(0.5 * degrees, levels))
-    z = normals(n, k, rng) * np.tile(stretch, 2)[:, None]
+def sobol_points(n: int, k: int, seed: int | Sequence[int]) -> Float[np.ndarray, "h c"]:
+    """The points for n (an even number) quasi-random draws of k columns."""
+    rng = np.random.default_rng(seed)
+    return np.hstack([latin_hypercube(n // 2, 1, rng), sobol(n // 2, k, rng)])
+
+
+def students(points: Float[np.ndarray, "h c"]) -> tuple[Float[np.ndarray, "n k"], Float[np.ndarray, " n"]]:
+    """2h draws of a standard t with 5 + k degrees of freedom and k = c - 1 columns, and their log densities.
+
+    They come from points of the unit cube, whose first column says how far a draw is stretched.
+    """
+    k = points.shape[1] - 1
+    degrees = 5.0 + k
+    stretch = np.sqrt(0.5 * degrees / gammaincinv(0.5 * degrees, points[:, 0]))
+    z = normals_at(points[:, 1:]) * np.tile(stretch, 2)[:, None]
     constant = gammaln(0.5 * (degrees + k)) - gammaln(0.5 * degrees) - 0.5 * k * np.log(np.pi * degrees)
     return z, constant - 0.5 * (degrees + k) * np.log1p((z**2).sum(1) / degrees)
 

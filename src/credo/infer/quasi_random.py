@@ -16,9 +16,14 @@ def normals(n: int, q: int, seed: Seed) -> Float[np.ndarray, "n q"]:
 
     Scrambled Sobol points in antithetic pairs, whitened: the ELBO of a normal target is then exact.
     """
-    half = ndtri(np.clip(sobol(n // 2, q, seed), 1e-12, 1 - 1e-12))
-    if n // 2 > q:
-        half = solve_lower(cholesky(half.T @ half / (n // 2), "the second moments of the draws"), half.T).T
+    return normals_at(sobol(n // 2, q, seed))
+
+
+def normals_at(points: Float[np.ndarray, "h q"]) -> Float[np.ndarray, "2*h q"]:
+    """`normals` from points of the unit cube."""
+    (n, q), half = points.shape, ndtri(np.clip(points, 1e-12, 1 - 1e-12))
+    if n > q:
+        half = solve_lower(cholesky(half.T @ half / n, "the second moments of the draws"), half.T).T
     else:
         half = half / np.sqrt(np.mean(half**2, axis=0))
     return np.concatenate([half, -half])
@@ -29,3 +34,9 @@ def sobol(n: int, d: int, seed: Seed) -> Float[np.ndarray, "n d"]:
     from scipy.stats import qmc  # half a second of imports
 
     return qmc.Sobol(d, rng=np.random.default_rng(seed)).random_base2(max(n - 1, 0).bit_length())[:n]
+
+
+def latin_hypercube(n: int, d: int, rng: np.random.Generator) -> Float[np.ndarray, "n d"]:
+    """n points of the unit cube, one in each of n slices of every coordinate. McKay, Beckman & Conover (1979)."""
+    slices = rng.permuted(np.tile(np.arange(n)[:, None], d), axis=0)
+    return (slices + rng.uniform(size=(n, d))) / n

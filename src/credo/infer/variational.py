@@ -23,7 +23,7 @@ from credo.core.arrays import Array
 from credo.core.checks import check_count
 from credo.core.errors import DataError, NotConverged
 from credo.core.linalg import cholesky, solve_lower
-from credo.infer.importance_sampling import check_by_psis, log_densities, pareto_smooth, scores, students
+from credo.infer.importance_sampling import check_by_psis, log_densities, pareto_smooth, scores, sobol_points, students
 from credo.infer.method import Approximation, RowApproximation
 from credo.infer.minibatch import Minibatches, climb_by_rows
 from credo.infer.normal_families import (
@@ -190,7 +190,7 @@ class Variational(Approximation, RowApproximation):
         center, root = frame.center, frame.root
         n, notes = max(self._first(Family("fullrank"), k), 1024), []
         for attempt in range(ROUNDS):
-            z, log_q = students(n, k, [seed, attempt])
+            z, log_q = students(sobol_points(n, k, [seed, attempt]))
             u = center + z @ root.T
             log_weights, _, evidence = pareto_smooth(log_densities(target, u) - log_q + np.log(np.diagonal(root)).sum())
             weights = np.exp(log_weights)

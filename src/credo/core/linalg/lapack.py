@@ -9,6 +9,7 @@ and asked for the upper factor, so that nothing is copied or transposed.
 
 import functools
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,10 +19,18 @@ from scipy.linalg import get_blas_funcs, get_lapack_funcs
 
 from credo.core.device import blas_threads
 
+NO_THREADS = 64
+"""Up to this size OpenBLAS asks no second thread, and asking how many there are costs more than the work.
+Otherwise its threads wait for those of NumPy's, which has an OpenBLAS of its own, up to 8 ms a call on two cores."""
+
 _TILE = 256  # two tiles of doubles fit in a 1 MB second-level cache
 
 
 Fill = Callable[[Float[ndarray, "n n"]], object]
+
+
+def _threads(root: Float[ndarray, "n n"], entries: int = 0) -> AbstractContextManager[object]:
+    return nullcontext() if root.size + entries <= NO_THREADS**2 else blas_threads(len(root))
 
 
 class Jitter(NamedTuple):
@@ -63,7 +72,7 @@ def factor_inplace(
         policy = jitter_policy(float(diagonal @ weight) / count, count, out.dtype)
         if jitter > 0.0:
             np.fill_diagonal(out, diagonal + jitter * weight)
-        with blas_threads(len(out)):
+        with _threads(out):
             _, info = potrf(out.T, lower=0, clean=int(clean), overwrite_a=1)
         if info == 0 and bool(np.isfinite(out.diagonal()).all()):
             return jitter, True
@@ -86,7 +95,7 @@ def solve_factored(root: Float[ndarray, "n n"], b: Float[ndarray, "n"]) -> Float
 def solve_triangle(root: Float[ndarray, "n n"], b: Float[ndarray, "n *m"], transposed: bool = False) -> ndarray:
     """L⁻¹b, or L⁻ᵀb."""
     (trtrs,) = get_lapack_funcs(("trtrs",), (root, b))
-    with blas_threads(len(root)):
+    with _threads(root, b.size):
         # LAPACK reads columns: a C-ordered L is the upper triangle Lᵀ to it, unless it is a transposed view already.
         if root.flags.c_contiguous:
             return trtrs(root.T, b, lower=0, trans=int(not transposed))[0]
@@ -96,7 +105,7 @@ def solve_triangle(root: Float[ndarray, "n n"], b: Float[ndarray, "n *m"], trans
 def invert_inplace(root: Float[ndarray, "n n"]) -> None:
     """Replace the lower triangle of L by that of (LLᵀ)⁻¹."""
     (potri,) = get_lapack_funcs(("potri",), dtype=root.dtype)
-    with blas_threads(len(root)):
+    with _threads(root):
         potri(root.T, lower=0, overwrite_c=1)
 
 
