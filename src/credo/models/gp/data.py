@@ -12,6 +12,9 @@ from credo.core.errors import DataError
 from credo.core.padding import bucket, pad_rows
 from credo.kernels import Kernel
 
+FEWEST = 32
+"""Rows are padded to at least so many: a program less for data that grow, where padding costs next to nothing."""
+
 
 class Rows(eqx.Module):
     """Inputs, outcomes and noise of n rows.
@@ -48,7 +51,7 @@ class Rows(eqx.Module):
 
     def padded(self) -> "Rows":
         """The same rows, padded to a bucket."""
-        length = bucket(self.n)
+        length = bucket(max(self.n, FEWEST))
         return from_columns((pad_rows(v, length) for v in self.cut()), np.arange(length) < self.n)
 
     def subset(self, index: np.ndarray) -> "Rows":
