@@ -105,7 +105,7 @@ def _fit(
 
 def _mark_end(ax: Axes, end: float | np.datetime64, forecast: bool) -> None:
     if forecast:
-        ax.axvline(end, color=plots.RED, linewidth=1.0, linestyle="--")
+        ax.axvline(end, color=plots.RED, linewidth=1.0, linestyle="--")  # type: ignore[arg-type]  # dates, too
         ax.annotate(
             "forecast",
             (end, 1.0),
