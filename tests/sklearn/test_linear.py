@@ -159,6 +159,7 @@ def test_maximum_likelihood_is_linear_regression(data, fitted):
     np.testing.assert_allclose(point.predict(x).mean, LinearRegression().fit(x, y).predict(x), rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_robust_noise_does_not_follow_outliers(data, fitted):
     x, y = data
     y = y.copy()

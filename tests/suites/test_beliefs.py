@@ -117,7 +117,11 @@ NOT_BY_ROWS = {
 """Laplace approximations, whose halves are not the whole; and rows that are populations, which all must be there."""
 
 
-@pytest.fixture(params=BELIEFS)
+DEAR = {"HierarchicalBernoulli"}
+"""Its quadrature takes long to compile."""
+
+
+@pytest.fixture(params=[pytest.param(n, marks=pytest.mark.slow if n in DEAR else ()) for n in BELIEFS])
 def case(request) -> Case:
     return BELIEFS[request.param]()
 

@@ -184,6 +184,7 @@ def test_jacobians_are_those_of_numpyro():
     assert float(params.log_jacobian(tuple(slots), jnp.asarray(u), frozenset())) == 0.0
 
 
+@pytest.mark.slow
 def test_kernels_are_compared_by_the_evidence_after_learning_or_integrating():
     rng = np.random.default_rng(7)
     x = np.linspace(-3, 3, 28)[:, None]

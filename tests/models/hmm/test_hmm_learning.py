@@ -71,6 +71,7 @@ def test_one_step_is_baum_welch(x):
     np.testing.assert_allclose(after.emission.probs, shown / shown.sum(1, keepdims=True), rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"prior": 1.2, "sticky": 3.0}])
 def test_em_never_falls_and_ends_where_the_gradient_is_zero(x, options):
     hmm = plain(**options)
@@ -87,6 +88,7 @@ def test_em_never_falls_and_ends_where_the_gradient_is_zero(x, options):
     assert np.abs(gradient).max() < 0.02
 
 
+@pytest.mark.slow
 def test_the_gradient_finds_the_same_maximum(x):
     hmm = plain(prior=1.2)
     by_em = credo.learn(hmm, x, using=EM(tolerance=1e-11, max_steps=3000), report=True)

@@ -136,6 +136,7 @@ CLOSED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("likelihood", "outcomes"), CLOSED, ids=lambda v: type(v).__name__)
 def test_derivatives_are_those_of_automatic_differentiation(likelihood, outcomes):
     rng, n = np.random.default_rng(1), 60

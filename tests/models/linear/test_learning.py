@@ -198,6 +198,7 @@ def test_every_local_optimum_is_reported():
     np.testing.assert_array_equal(values, [float(o.values["location"]) for o in again.optima])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "noise", [InverseGamma(), StudentTNoise(), LaplaceNoise()], ids=["unknown", "student", "laplace"]
 )

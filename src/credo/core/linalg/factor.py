@@ -6,7 +6,7 @@ Numbers that are known are factorized by SciPy's LAPACK and stay NumPy's; what i
 """
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -29,7 +29,7 @@ REMEDY = (
 )
 
 
-class Factor(eqx.Module):
+class Factor(NamedTuple):  # not of Equinox, which takes longer to make an object than to factorize a small matrix
     """A Cholesky factor with its status: LLᵀ = A + jitter·I where `ok`.
 
     Where not `ok`, A is not positive definite (or not finite) and `root` is the identity, a placeholder

@@ -23,7 +23,6 @@ from credo.core.arrays import Array
 from credo.core.device import aligned_empty, blas_threads
 from credo.core.errors import DataError
 from credo.core.linalg import evidence_on_host
-from credo.core.padding import bucket
 from credo.core.pytrees import changed
 from credo.infer.priors import LogScalePenalty, NormalPenalty
 from credo.kernels import Kernel
@@ -236,17 +235,18 @@ class CompiledModel:
     """Covariance, residual and pull-back of any kernel, in two programs; of a covariance only the lower blocks."""
 
     def __init__(self, belief: HasEvidenceParts, slots: params.Layout, rows: Rows, priors: Priors):
-        self._about, self.n = About(belief, slots, rows.padded(), dict(priors)), rows.n
+        padded = rows.padded()
+        self._about, self.n, self._length = About(belief, slots, padded, dict(priors)), rows.n, len(padded.y)
 
     def forward(self, vector: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, np.ndarray, float, Pull]:
         """Writes k(X, X); gives the residual, the noise, log p(θ) (with Σ log |∂z/∂y|) and the pull-back."""
         n = self.n
         parts = _parts_compiled(vector, self._about)
-        for (a, b), block in zip(_cuts(bucket(n)), parts.blocks, strict=True):
+        for (a, b), block in zip(_cuts(self._length), parts.blocks, strict=True):
             out[a:b, : min(b, n)] = np.asarray(block)[: max(n - a, 0), :n]
 
         def pull(lower: np.ndarray, by_residual: np.ndarray, factor: np.ndarray) -> np.ndarray:
-            more = (0, bucket(n) - n)
+            more = (0, self._length - n)
             padded = np.pad(lower, (more, more)) if more[1] else lower
             slopes = np.pad(by_residual, more), np.pad(factor, more)
             return np.asarray(_pull_back(vector, self._about, padded, *slopes))

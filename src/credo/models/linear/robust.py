@@ -27,10 +27,10 @@ State = tuple[Array, Array, Array]
 def find_mode(now: Weights, noise: HeavyTailed, rows: Rows) -> Float[Array, " q"]:
     """The posterior mode by EM from the least-squares start."""
     phi, y, w, precision = rows.design, rows.y, rows.weights, now.precision
-    xp = namespace(now, noise, rows)
+    xp, row_precision = namespace(now, noise, rows), noise.row_precision
 
-    def weighted(row_precision: Array) -> Array:
-        scaled = phi * (w * row_precision)[:, None]
+    def weighted(row_precisions: Array) -> Array:
+        scaled = phi * (w * row_precisions)[:, None]
         root = factorize(precision + phi.T @ scaled).root
         return now.mean + solve(root, scaled.T @ (y - phi @ now.mean))
 
@@ -40,7 +40,7 @@ def find_mode(now: Weights, noise: HeavyTailed, rows: Rows) -> Float[Array, " q"
 
     def em(state: State) -> State:
         mean, _, step = state
-        new = weighted(noise.row_precision(xp.sqrt(w) * (y - phi @ mean)))
+        new = weighted(row_precision(xp.sqrt(w) * (y - phi @ mean)))
         change = xp.max(xp.abs(new - mean)) / (1e-12 + xp.max(xp.abs(new)))
         return new, change, step + 1
 
