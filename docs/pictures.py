@@ -17,37 +17,16 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 from sklearn.datasets import load_diabetes
 
 import credo
-from credo import evaluate, kernels
-from credo.app import plots
-from credo.app.campaign_model import slices
+from credo import evaluate, kernels, plots
 from credo.decide.acquiring import acquire
 from credo.decide.active_learning import learning_curves
-from credo.decide.campaign import Campaign, engine
+from credo.decide.campaign import Campaign, slices
 from credo.decide.space import Categorical, Integer, Real, Space
 from credo.models import features as bases
 from credo.models.gp.search import search_kernel
 from credo.models.gp.surfaces import evidence_surface
 from credo.models.linear import ARD, Intercept, InverseGamma, Isotropic, StudentTNoise
-from credo.plots import (
-    BLUE,
-    GREEN,
-    GREY,
-    INK,
-    ORANGE,
-    RED,
-    SKY,
-    legend,
-    plot_best,
-    plot_chains,
-    plot_components,
-    plot_forecast,
-    plot_grid,
-    plot_learning_curves,
-    plot_regret,
-    plot_states,
-    tidy,
-)
-from credo.plots import learning_curve as agent_curve
+from credo.plots import BLUE, GREEN, GREY, INK, ORANGE, RED, SKY, legend, tidy
 
 OUT = Path(__file__).parent / "pictures"
 PICTURES = {}
@@ -87,7 +66,7 @@ def linear_page():
 
 
 def bands(ax, x, prediction, title="", legends=False):
-    plots.bands(x, prediction, ax=ax)
+    plots.bands(prediction, x, ax=ax)
     if not legends:
         ax.get_legend().remove()
     ax.set_title(title, fontsize=9.5, color=INK)
@@ -126,7 +105,7 @@ def first(ax):
     x = rng.uniform(0, 10, size=(30, 1))
     y = 2 + 0.5 * x[:, 0] + rng.normal(0, 0.8, size=30)
     grid = np.linspace(0, 20, 100)
-    plots.bands(grid, credo.fit(credo.Linear(), x, y).predict(grid[:, None]), ax=ax)
+    plots.bands(credo.fit(credo.Linear(), x, y).predict(grid[:, None]), grid, ax=ax)
     dots(ax, x, y)
     legend(ax, loc="upper left")
 
@@ -137,7 +116,7 @@ def doubt(ax):
     x = np.concatenate([rng.uniform(0, 3, 20), rng.uniform(6, 9, 20)])[:, None]
     y = np.sin(x[:, 0]) + 0.2 * rng.normal(size=40)
     grid = np.linspace(-1, 10, 200)
-    plots.bands(grid, credo.fit(credo.Linear(bases.Bumps(12)), x, y).predict(grid[:, None]), ax=ax)
+    plots.bands(credo.fit(credo.Linear(bases.Bumps(12)), x, y).predict(grid[:, None]), grid, ax=ax)
     dots(ax, x, y)
     ax.text(1.6, 1.6, "mostly noise", ha="center", fontsize=8.5, color=INK)
     ax.text(4.5, 0.5, "ignorance: no data here", ha="center", fontsize=8.5, color=INK)
@@ -191,14 +170,72 @@ def occam(ax):
     models = {
         f"degree {d}": credo.learn(credo.Linear(bases.Standardize(bases.Polynomial(d))), x, y) for d in (1, 2, 3, 5, 9)
     }
-    plots.evidence_bars(credo.compare(models, x, y), ax)
+    plots.comparison(credo.compare(models, x, y), ax=ax)
+
+
+@picture(7, 3.2)
+def degree_errors(ax):
+    """Least squares by degree: the error on the rows learned from always falls, that on others does not."""
+    _, (x, y), *_ = linear_page()
+    fresh = np.random.default_rng(0).uniform(-1, 1, size=(2000, 1))
+    outcomes = np.sin(np.pi * fresh[:, 0]) + 0.3 * np.random.default_rng(1).normal(size=2000)
+    degrees = np.arange(1, 18)
+    errors = []
+    for d in degrees:
+        fitted = credo.Linear(bases.Polynomial(int(d))).condition(x, y, using=credo.infer.ML())
+        errors.append([np.sqrt(np.mean((fitted.predict(u).mean - v) ** 2)) for u, v in ((x, y), (fresh, outcomes))])
+    for name, color, values in zip(("training rows", "other rows"), (GREY, BLUE), np.transpose(errors), strict=True):
+        ax.plot(degrees, values, "o-", color=color, markersize=4, linewidth=1.6, label=name)
+    ax.axhline(0.3, color=GREEN, linestyle="--", linewidth=1.2, label="the noise itself")
+    ax.set(ylim=(0, 1.2), xticks=degrees)
+    legend(ax, loc="upper center")
+    tidy(ax, "degree of the polynomial", "root mean squared error")
+
+
+@picture(8.6, 3.2, columns=2)
+def occam_factor(left, right):
+    """Left: the same probability to give away, on few data sets or on many. Right: what a prior too wide costs."""
+    x = np.linspace(-1, 1, 12)[:, None]
+    bends = np.linspace(0.0, 4.0, 161)
+    for name, waves, color in (
+        ("simple: a constant", 0, GREY),
+        ("moderate: 1 wave", 1, BLUE),
+        ("complex: 4 waves", 4, ORANGE),
+    ):
+        basis = bases.Fourier(waves, period=2.0) if waves else bases.InterceptOnly()
+        model = credo.Linear(basis, Isotropic(1.0), noise=0.3, intercept=Intercept(0.0, 1.0))
+        log = np.asarray([float(model.log_evidence(x, np.cos(np.pi * b * x[:, 0]))) for b in bends])
+        left.plot(bends, np.exp(log) / np.trapezoid(np.exp(log), bends), color=color, linewidth=1.8, label=name)
+    legend(left, loc="upper right")
+    tidy(left, "data sets: waves of a cosine", "p(D | model), area one")
+    _, (x, y), *_ = linear_page()
+    widths = np.logspace(-2.5, 4, 40)
+    parts = []
+    for width in widths:
+        model = credo.Linear(bases.Standardize(bases.Polynomial(5)), Isotropic(width**-2), noise=0.09)
+        miss = y - np.asarray(model.condition(x, y).predict(x).mean)
+        likelihood = float(np.sum(-0.5 * miss**2 / 0.09 - 0.5 * np.log(2 * np.pi * 0.09)))
+        parts.append((likelihood, float(model.log_evidence(x, y)) - likelihood))
+    fit, factor = np.transpose(parts)
+    for name, color, values in (
+        ("best fit", GREY, fit),
+        ("Occam factor", ORANGE, factor),
+        ("evidence", BLUE, fit + factor),
+    ):
+        right.plot(widths, values, color=color, linewidth=1.8, label=name)
+    right.set_xscale("log")
+    right.set_ylim(-90, 5)
+    for at, said in ((0.15, "too narrow:\nmisses the data"), (60, "too wide:\nwasted on other data")):
+        right.annotate(said, (at, -86), (0, 0), **SAID | {"va": "bottom"})
+    legend(right, loc="upper left", bbox_to_anchor=(0, 0.8))
+    tidy(right, "standard deviation of the prior", "log")
 
 
 @picture(5.4, 4.2)
 def evidence_contour(ax):
     _, (x, y), *_ = linear_page()
-    belief = credo.learn(credo.Linear(bases.Bumps(9)), x, y)
-    plots.evidence_contour(belief, (x, y), "prior.precision", "noise", span=1.5, ax=ax)
+    belief = credo.Linear(bases.Bumps(9))
+    plots.evidence(evidence_surface(belief, x, y, "prior.precision", "noise", width=3.5, points=21), ax=ax)
     for text in ax.get_legend().get_texts():
         text.set_color("white")
 
@@ -216,7 +253,7 @@ def robust(*axes):
 
 @picture(6.4, 3.2)
 def ard(ax):
-    plots.coefficients(credo.fit(credo.Linear(prior=ARD()), *linear_page()[3]), ax)
+    plots.coefficients(credo.fit(credo.Linear(prior=ARD()), *linear_page()[3]), ax=ax)
 
 
 @picture(8, 4.6, columns=2, rows=2)
@@ -303,11 +340,11 @@ def shrinkage(ax):
 @picture(7.6, 3.6, columns=2)
 def calibration(left, right):
     x, y = load_diabetes(return_X_y=True, scaled=False)
-    plots.calibration(credo.fit(credo.Linear(), x[:200], y[:200]).predict(x[200:]), y[200:], left)
+    plots.calibration(credo.fit(credo.Linear(), x[:200], y[:200]).predict(x[200:]), y[200:], ax=left)
     left.set_title("Bayes, 200 rows", fontsize=9.5, color=INK)
     quadratic = credo.Linear(bases.Standardize(bases.Polynomial(2))).features.adapt(x[:100])
     ml = credo.Linear(quadratic).condition(x[:100], y[:100], using=credo.infer.ML())
-    plots.calibration(ml.predict(x[200:]), y[200:], right)
+    plots.calibration(ml.predict(x[200:]), y[200:], ax=right)
     right.set_title("maximum likelihood, 66 weights, 100 rows", fontsize=9.5, color=INK)
 
 
@@ -479,7 +516,7 @@ def gp_first(ax):
     (x, y), *_ = gp_page()
     gp = credo.fit(credo.GP(), x, y)
     grid = np.linspace(-1.5, 13, 200)
-    plots.bands(grid, gp.predict(grid[:, None]), ax=ax)
+    plots.bands(gp.predict(grid[:, None]), grid, ax=ax)
     draws = np.asarray(gp.sample(grid[:, None], 3, seed=2)).T
     ax.plot(grid, draws, color=ORANGE, linewidth=0.9, label=["sampled functions", "_", "_"])
     dots(ax, x, y)
@@ -595,7 +632,7 @@ def co2():
 
 def gp_components():
     found = search_kernel(*co2(), seconds=120, depth=2)
-    figure = plot_components(found, ahead=0.3, target="CO2 in ppm", units={"year": "years"}, width=8.4)
+    figure = plots.components(found, ahead=0.3, target="CO2 in ppm", units={"year": "years"})
     figure.savefig(OUT / "gp_components.svg", metadata={"Date": None})
 
 
@@ -607,7 +644,7 @@ def mcmc_chains():
     page = (Path(__file__).parent / "mcmc.md").read_text(encoding="utf-8")
     namespace = {}
     exec(page.split("```python\n", 1)[1].split("```", 1)[0], namespace)
-    figure = plot_chains(namespace["draws"], ["mean", "spread", "school[0]"], width=8.4)
+    figure = plots.chains(namespace["draws"], ["mean", "spread", "school[0]"])
     figure.savefig(OUT / "mcmc_chains.svg", metadata={"Date": None})
 
 
@@ -651,7 +688,7 @@ def active(left, right):
     truth = np.asarray(prior.sample(square, seed=1))[0]
     noisy = truth + 0.1 * rng.normal(size=300)
     curves = learning_curves(prior, square, noisy, 60, test=(square, truth), seeds=4, batch=5, refit=0)
-    plot_learning_curves(curves, right)
+    plots.learning_curves(curves, ax=right)
 
 
 @picture(8.6, 3.6, columns=3, rows=2)
@@ -668,7 +705,7 @@ def bo_run(*axes):
         told = campaign.trials[:n]
         for trial in told:
             early.add(trial.point, trial.value)
-        model = engine.model_of(early.problem, early.observations())
+        model = early.model()
         ((curve,),) = slices(early.problem, model, {"dose": 0.0}, ["dose"])
         top, bottom = axes[i], axes[i + 3]
         top.fill_between(curve.at, curve.lower, curve.upper, color=SKY, alpha=0.4, linewidth=0)
@@ -694,7 +731,7 @@ def campaign_best(ax):
         return {"loss": 0.2 + 0.2 * off + 0.1 * (point["optimizer"] == "sgd")}
 
     space = {"lr": Real(1e-4, 1e-1, log=True), "layers": Integer(1, 8), "optimizer": Categorical(["adam", "sgd"])}
-    plot_best(Campaign(Space(space), {"loss": "minimize"}).run(train, 16, progress=False), ax)
+    plots.best(Campaign(Space(space), {"loss": "minimize"}).run(train, 16, progress=False), ax=ax)
 
 
 def page_until(page, *names):
@@ -714,7 +751,7 @@ def hmm_states(ax):
     made = page_until("time-series.md", "hmm", "quakes")
     hmm, quakes = made["hmm"], made["quakes"]
     years = np.arange(1900, 1900 + len(quakes))
-    plot_states(quakes, hmm.smooth(quakes), years, hmm.states, ax)
+    plots.states(hmm.smooth(quakes), quakes, years, hmm.states, ax=ax)
     tidy(ax, "", "earthquakes a year", grid="")
 
 
@@ -733,7 +770,7 @@ def lds_track(left, right):
     left.lines[-1].set_markersize(2.5)
     legend(left, loc="best")
     tidy(left, "time", "position")
-    plot_forecast(x[30:, 0], made["after"].predict(15), at[30:], ax=right)
+    plots.forecast(made["after"].predict(15), x[30:, 0], at[30:], ax=right)
     tidy(right, "time", "")
 
 
@@ -783,7 +820,7 @@ def forecast_parts(top, *below):
     """The forecast of forecasting.md, what came, and its parts."""
     made = page_until("forecasting.md", "after", "later", "parts")
     months = made["monthly"].index.to_numpy()
-    plot_forecast(made["known"], made["p"], months[:120], months[120:], top)
+    plots.forecast(made["p"], made["known"], months[:120], months[120:], ax=top)
     top.plot(months[120:], made["later"], ".", color=RED, markersize=3.5, label="what came")
     legend(top, loc="upper left", ncols=2)
     tidy(top, "", "CO2 in ppm")
@@ -801,18 +838,18 @@ def forecast_parts(top, *below):
 def mdp_grid(ax):
     """The gridworld of mdps.md, planned."""
     made = page_until("mdps.md", "drawing", "world", "plan")
-    plot_grid(made["plan"], ax)
+    plots.grid(made["plan"], ax=ax)
 
 
 @picture(8.6, 3.1, columns=2)
 def agent_curves(left, right):
     """The three agents of reinforcement-learning.md."""
     runs = page_until("reinforcement-learning.md", "runs")["runs"]
-    agent_curve(runs, left)
+    plots.learning_curves(runs, ax=left)
     left.set_xlim(0, 1000)
     left.annotate("the best policy", (1000, runs["Q-learning"].optimum), (-4, 5), ha="right", **SAID | {"va": "bottom"})
     left.set_ylim(-0.6, 0.58)
-    plot_regret(runs, right)
+    plots.regret(runs, ax=right)
     right.set_xlim(0, 2000)
     right.set_ylabel("regret of training")
 

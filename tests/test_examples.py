@@ -47,10 +47,17 @@ def test_names_load_by_themselves(page):
         assert not second or not public or second in public, f"{first}.{second}"
 
 
-def test_the_readme_runs_for_its_reader(tmp_path, as_users_compile):
+COPIED = [ROOT / "examples" / name for name in ("table.py", "campaign.py", "series.py")]
+
+
+@pytest.mark.parametrize(
+    "command", [[__file__, str(README)], *([str(path)] for path in COPIED)], ids=lambda c: c[-1][-9:]
+)
+def test_what_readers_copy_runs_for_them(command, tmp_path, as_users_compile):
     """In a process of its own, compiled with XLA's own settings."""
-    command = [sys.executable, __file__, str(README)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=as_users_compile)
+    done = subprocess.run(
+        [sys.executable, *command], capture_output=True, text=True, check=False, cwd=tmp_path, env=as_users_compile
+    )
     assert done.returncode == 0, done.stderr
 
 

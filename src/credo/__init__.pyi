@@ -10,6 +10,7 @@ from credo import plots as plots
 from credo import sklearn as sklearn
 
 # beliefs
+from credo.app.fit.auto import auto as auto
 from credo.core.belief import Belief as Belief
 from credo.core.configure import configure as configure
 from credo.core.files import load as load
@@ -54,6 +55,7 @@ from credo.models.glm import Softmax as Softmax
 from credo.models.glm import StudentTRegression as StudentTRegression
 from credo.models.gp import GP as GP
 from credo.models.gp import HeteroscedasticGP as HeteroscedasticGP
+from credo.models.gp import LatentGP as LatentGP
 from credo.models.gp import MultiGP as MultiGP
 from credo.models.gp import RobustGP as RobustGP
 from credo.models.gp import WarpedGP as WarpedGP

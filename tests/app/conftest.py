@@ -7,9 +7,8 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from credo.app import workflow
-from credo.app.candidates import candidates
 from credo.app.cli import app
+from credo.app.fit.families import FAMILIES, Family
 
 
 def make_mixed_frame(n: int = 90, seed: int = 0) -> pd.DataFrame:
@@ -31,17 +30,24 @@ def make_mixed_frame(n: int = 90, seed: int = 0) -> pd.DataFrame:
     return frame
 
 
-def only(*names: str) -> Any:
-    """Tries only the candidates of these names: a test needs one or two, not all, and each costs seconds."""
+def only(*names: str, families: tuple[Family, ...] = FAMILIES) -> tuple[Family, ...]:
+    """Families that propose only candidates of these names: a test needs one or two, and each costs seconds."""
 
-    def chosen(schema: Any, x: Any) -> Any:
-        found, notes = candidates(schema, x)
-        return [c for c in found if c.name in names], notes
+    def few(family: Family) -> Family:
+        kind = type(family)
 
-    return chosen
+        def propose(self: Any, data: Any) -> Any:
+            return [c for c in kind.propose(self, data) if c.name in names]
+
+        def follow(self: Any, done: Any, data: Any) -> Any:
+            return [c for c in kind.follow(self, done, data) if c.name in names]
+
+        return type(f"Few{kind.__name__}", (kind,), {"propose": propose, "follow": follow})()
+
+    return tuple(map(few, families))
 
 
-@pytest.fixture(name="only")
+@pytest.fixture(name="only", scope="session")
 def _only() -> Any:
     return only
 
@@ -61,9 +67,8 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     csv = folder / "orders.csv"
     frame.to_csv(csv, index=False)
     out = folder / "result"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(workflow, "candidates", only("lines", "curves"))
-        run = CliRunner().invoke(app, ["fit", str(csv), "--target", "cost", "--out", str(out), "--loss", "4,1"])
+    options = ["fit", str(csv), "--target", "cost", "--out", str(out), "--loss", "4,1"]
+    run = CliRunner().invoke(app, options, obj=only("average", "lines", "curves"))
     assert run.exit_code == 0, run.output
     page = (out / "report.html").read_text(encoding="utf-8")
     return SimpleNamespace(folder=folder, csv=csv, frame=frame, out=out, model=out / "model.credo", page=page, run=run)

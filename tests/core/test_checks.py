@@ -1,3 +1,5 @@
+from decimal import Decimal
+
 import hypothesis.strategies as st
 import jax
 import jax.numpy as jnp
@@ -8,6 +10,7 @@ import pytest
 from hypothesis import given
 
 from credo.core import checks, padding
+from credo.core.arrays import as_float
 from credo.errors import DataError
 
 
@@ -130,3 +133,20 @@ def test_padding_masks_the_rows_that_are_not_there():
     x, y, mask = padding.padded(np.ones((5, 2)), np.ones(5))
     assert x.shape == (16, 2) and y.shape == (16,) and mask.sum() == 5
     assert x[5:].sum() == 0
+
+
+@pytest.mark.parametrize(
+    "value", [None, "3", b"3", [1, None], [1, "2"], [[1], [1, 2]], 1j, np.datetime64("2020-01-01"), {}]
+)
+def test_what_is_no_number_is_refused_in_a_sentence(value):
+    with pytest.raises(DataError, match=r"level must be a number or an array of numbers, found "):
+        as_float(value, "level")
+
+
+@pytest.mark.parametrize(
+    "value", [[1, 2], (True, 2), np.array([1, 2], np.float32), pd.Series([1, 2]), pl.Series([1, 2]), [Decimal(1), 2]]
+)
+def test_numbers_of_all_kinds_are_numbers(value):
+    out = as_float(value)
+    assert out.dtype == np.float64
+    np.testing.assert_array_equal(out, [1.0, 2.0])

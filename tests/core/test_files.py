@@ -1,6 +1,9 @@
+import copy
 import io
 import json
 import os
+import sys
+import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -230,3 +233,139 @@ def test_a_crash_while_writing_leaves_the_old_file(belief, saved, monkeypatch):
     with pytest.raises(FileError, match="cannot write"):
         credo.save(belief, saved.parent / "missing" / "folder.credo")
     assert files.VERSION == 2
+
+
+def attacked(saved: Path, packed: bytes, tree: object = None) -> None:
+    repack(saved, arrays_npz=packed, belief_json=json.dumps({"array": "a0"} if tree is None else tree).encode())
+
+
+def small(function, megabytes: int = 60) -> None:
+    """Runs it and looks at the memory that it took."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(FileError):
+            function()
+        assert tracemalloc.get_traced_memory()[1] < megabytes * 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def test_entries_that_overlap_are_refused(saved):
+    """A zip whose central directory names the same bytes many times: 1 MB that would become 200."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        one = io.BytesIO()
+        np.save(one, np.zeros(2**17))
+        archive.writestr("a0.npy", one.getvalue())
+        for i in range(1, 200):
+            again = copy.copy(archive.filelist[0])
+            again.filename = f"a{i}.npy"
+            archive.filelist.append(again)
+            archive.NameToInfo[again.filename] = again
+    attacked(saved, packed.getvalue(), {"list": [{"array": f"a{i}"} for i in range(200)]})
+    small(lambda: credo.load(saved), 20)
+
+
+def test_one_array_that_is_named_often_is_one_array(saved):
+    packed = io.BytesIO()
+    np.savez(packed, a0=np.zeros(2**17))
+    attacked(saved, packed.getvalue(), {"list": [{"array": "a0"}] * 10_000})
+    tracemalloc.start()
+    found = credo.load(saved)
+    assert len(found) == 10_000 and all(each is found[0] for each in found)
+    assert tracemalloc.get_traced_memory()[1] < 60 * 2**20
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize("shape", ["(1000000000000,)", "(4000000000, 4)", "(-1,)", "(3, 3)", "(0, 9)"])
+def test_shapes_that_are_not_there_take_no_memory(saved, shape):
+    good = io.BytesIO()
+    np.save(good, np.zeros(2))
+    header = good.getvalue()[:-16].replace(b"(2,)", shape.encode())
+    length = len(header) - 10
+    header = header[:8] + length.to_bytes(2, "little") + header[10:]
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("a0.npy", header + bytes(16))
+    attacked(saved, packed.getvalue())
+    small(lambda: credo.load(saved), 5)
+
+
+def test_encrypted_and_doubled_members_are_refused(saved):
+    raw = bytearray(saved.read_bytes())
+    for signature, at in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        where = raw.find(signature)
+        while where >= 0:
+            raw[where + at] |= 1
+            where = raw.find(signature, where + 1)
+    saved.write_bytes(raw)
+    with pytest.raises(FileError, match="encrypted"):
+        credo.load(saved)
+
+
+def test_a_tree_too_large_to_be_read_is_not_written(saved, tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "LARGEST_TREE", 100)
+    with pytest.raises(FileError, match="more than 100 bytes"):
+        credo.save(["x" * 200], tmp_path / "long")
+    with pytest.raises(FileError, match="more than 100 bytes"):
+        credo.load(saved)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+def test_files_follow_the_umask(tmp_path):
+    for mask in (0o022, 0o077, 0o002):
+        before = os.umask(mask)
+        try:
+            path = credo.save(ARD(np.ones(3)), tmp_path / "umask")
+        finally:
+            os.umask(before)
+        assert path.stat().st_mode & 0o777 == 0o666 & ~mask
+
+
+def test_nothing_is_imported_for_a_name_that_is_not_registered(saved):
+    repack(saved, belief_json=json.dumps({"class": "antigravity:Anti", "fields": {}}).encode())
+    before = set(sys.modules)
+    with pytest.raises(FileError):
+        credo.load(saved)
+    assert set(sys.modules) == before
+
+
+def test_three_hundred_damaged_files_are_file_errors(tmp_path):
+    """Cut, flipped, with parts exchanged, doubled or renamed, in either archive, with the checksums right again."""
+    rng = np.random.default_rng(0)
+    value = {"law": ARD(np.arange(3.0)), "table": np.arange(12.0).reshape(3, 4), "names": ("a", "b")}
+    path = credo.save(value, tmp_path / "value")
+    intact = path.read_bytes()
+    with zipfile.ZipFile(path) as archive:
+        inner = {name: archive.read(name) for name in ("belief.json", "arrays.npz")}
+
+    def damaged(raw: bytes) -> bytes:
+        raw, i, j = bytearray(raw), *sorted(rng.integers(0, len(raw), 2))
+        match rng.integers(5):
+            case 0:
+                return bytes(raw[:i])
+            case 1:
+                for at in rng.integers(0, len(raw), rng.integers(1, 9)):
+                    raw[at] ^= 1 << rng.integers(8)
+            case 2:
+                raw[i:j] = raw[i:j][::-1]
+            case 3:
+                raw[i:i] = raw[i:j]
+            case _:
+                for old, new in ((b"a0", b"zz"), (b"table", b"law"), (b"ARD", b"RBF"), (b"(3, 4)", b"(9, 9)")):
+                    raw = raw.replace(old, new, int(rng.integers(0, 3)))
+        return bytes(raw)
+
+    refused = 0
+    for k in range(300):
+        path.write_bytes(intact)
+        if k % 3 == 0:
+            path.write_bytes(damaged(intact))
+        else:
+            name = "belief.json" if k % 3 == 1 else "arrays.npz"
+            repack(path, **{name.replace(".", "_"): damaged(inner[name])})
+        try:
+            credo.load(path)
+        except FileError:
+            refused += 1
+    assert refused > 200

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import credo
-from credo.app.active_plots import plot_learning_curves
+from credo import plots
 from credo.core.errors import DataError
 from credo.core.predictive import Categorical, Normal
 from credo.decide.acquiring import Margin, Uncertainty, acquire
@@ -232,7 +232,7 @@ def test_active_learning_beats_random():
 
 def test_the_picture_of_curves_shows_both_ways_and_what_is_saved():
     active, other = np.asarray([[4.0, 2.0, 1.0]]), np.asarray([[4.0, 3.0, 2.0]])
-    ax = plot_learning_curves(ActiveCurves(np.asarray([5, 10, 15]), {"active": active, "random": other}, "rmse"))
+    ax = plots.learning_curves(ActiveCurves(np.asarray([5, 10, 15]), {"active": active, "random": other}, "rmse"))
     lines = {line.get_label(): line.get_ydata() for line in ax.get_lines()}
     np.testing.assert_array_equal(lines["active"], active[0])
     np.testing.assert_array_equal(lines["random"], other[0])

@@ -11,7 +11,16 @@ from hypothesis import given
 
 import credo
 from credo.core.errors import DataError
-from credo.decide.joint_information import DIGITS, SHARE, choose, gain_bound, greedy_gain, information_gain, joint_doubt
+from credo.decide.joint_information import (
+    DIGITS,
+    SHARE,
+    choose,
+    gain_bound,
+    greedy_design,
+    greedy_gain,
+    information_gain,
+    joint_doubt,
+)
 from credo.kernels import RBF, Exponential, Linear, Matern, Matern32, Matern52, Periodic, White
 from credo.models.linear import InverseGamma, Isotropic
 from credo.models.noise import KnownNoise
@@ -193,7 +202,6 @@ def test_candidates_that_are_pending_count_as_observed():
         (Linear(), 3, 0.0, 1.0, 3.0),
         (RBF(), 2, 0.0, 3.0, 1.0),
         (2.0 * RBF(), 1, 0.0, 2.0, 1.0),
-        (Exponential(), 1, 1 / 2, 1 / 2, 1.0),
         (Matern32(), 2, 2 / 5, 3 / 5, 1.0),
         (Matern52(), 3, 3 / 8, 5 / 8, 1.0),
         (Matern(smoothness=2.0), 2, 2 / 6, 4 / 6, 1.0),
@@ -236,5 +244,39 @@ def test_bad_input():
         gain_bound(RBF() + White(), 1)
     with pytest.raises(DataError, match="dimension must be a whole number"):
         gain_bound(RBF(), 0)
+    for rough in (Exponential(), Matern(smoothness=0.5), 2.0 * Matern(smoothness=0.3)):
+        with pytest.raises(DataError, match="smoother than ν = ½"):
+            gain_bound(rough, 1)
     with pytest.raises(DataError, match="greater than 1, found 1"):
         gain_bound(RBF(), 2)(1)
+
+
+@pytest.mark.parametrize("criterion", ["A", "D", "E"])
+def test_designs_take_what_leaves_least(criterion):
+    """Against posteriors computed anew for each candidate."""
+    at = np.array([[0.2, 0.2], [0.8, 0.3], [0.5, 0.9]])
+    found = greedy_design(GP, POOL, 3, criterion, at=at)
+    measure = {"A": np.trace, "D": lambda k: np.linalg.slogdet(k)[1], "E": lambda k: np.linalg.eigvalsh(k)[-1]}[
+        criterion
+    ]
+    now, left = GP, list(range(12))
+    for i, value in zip(found.chosen, found.left, strict=True):
+        after = [measure(now.condition(POOL[[j]], [0.0]).predict(at, joint=True).latent_covariance) for j in left]
+        assert left[int(np.argmin(after))] == i and value == pytest.approx(min(after), rel=1e-8)
+        now = now.condition(POOL[[i]], [0.0])
+        left.remove(int(i))
+
+
+def test_the_e_optimal_design_of_a_line_is_at_its_ends():
+    """Slopes without an intercept: the weights are the function at the unit vectors."""
+    line = credo.Linear(prior=Isotropic(1.0), noise=0.1, intercept=None)
+    candidates = np.array([[1.0, 0.0], [0.3, 0.0], [0.0, 0.5], [0.0, 0.2], [0.1, 0.1]])
+    found = greedy_design(line, candidates, 4, at=np.eye(2), repeats=True)
+    assert set(found.chosen) <= {0, 2} and (np.diff(found.left) <= 1e-12).all()
+    design = candidates[found.chosen]
+    weights = np.linalg.inv(np.eye(2) + design.T @ design / 0.1)
+    assert found.left[-1] == pytest.approx(np.linalg.eigvalsh(weights)[-1], rel=1e-9)
+    with pytest.raises(DataError, match="criterion must be"):
+        greedy_design(line, candidates, 1, "F")
+    with pytest.raises(DataError, match="at most the number of candidates"):
+        greedy_design(line, candidates, 6)

@@ -118,3 +118,41 @@ def test_bad_input(plane):
     bad = eqx.tree_at(lambda b: b.solved.alpha, bad, bad.solved.alpha * np.nan)
     with pytest.raises(DataError, match="not finite anywhere"):
         maximize(broken, bad, ([0, 0], [1, 1]))
+
+
+@pytest.mark.parametrize("kind", [ExpectedImprovement(), UpperConfidenceBound(2.0)], ids=lambda k: type(k).__name__)
+def test_a_divided_box_has_a_certificate(plane, kind):
+    """No point of a grid scores more than the certificate above what was found."""
+    gp, acquisition = plane[0], kind.prepared(plane[0])
+    found = maximize(acquisition, gp, ([0, 0], [1, 1]), method="lipschitz")
+    grid, _ = on_a_grid(acquisition, gp)
+    values = np.asarray(acquisition(gp, grid))
+    here = float(np.asarray(acquisition(gp, found.x[None]))[0])
+    assert found.certificate <= 1e-2 * np.ptp(values) and values.max() <= here + found.certificate
+    steps = np.abs(np.diff(values.reshape(201, 201), axis=0)).max() * 200
+    assert found.lipschitz > steps and maximize(acquisition, gp, ([0, 0], [1, 1])).certificate is None
+
+
+def test_a_divided_line_and_space():
+    x = np.linspace(0, 1, 6)[:, None]
+    gp = believe(x, np.sin(9 * x[:, 0]))
+    acquisition = UpperConfidenceBound(1.0)
+    space = Space({"a": Real(-3.0, 5.0)})
+    line, box = (maximize(acquisition, gp, over, method="lipschitz") for over in (space, ([0.0], [1.0])))
+    np.testing.assert_array_equal(line.x, box.x)
+    grid = np.linspace(0, 1, 20_001)[:, None]
+    assert np.asarray(acquisition(gp, grid)).max() <= line.value + line.certificate
+    with pytest.raises(DataError, match="steeper than lipschitz=0.1"):
+        maximize(acquisition, gp, space, method="lipschitz", lipschitz=0.1)
+    given = maximize(acquisition, gp, space, method="lipschitz", lipschitz=2 * line.lipschitz)
+    assert given.lipschitz == 2 * line.lipschitz and abs(given.value - line.value) <= line.certificate
+    for over, more in (
+        (Space({"a": Integer(0, 3)}), {}),
+        (([0, 0, 0], [1, 1, 1]), {}),
+        (Space({"a": Real(0, 1), "b": Real(0, 1)}, "a + b <= 1"), {}),
+        (space, {"avoid": np.zeros((1, 1))}),
+    ):
+        with pytest.raises(DataError, match="for one or two real coordinates"):
+            maximize(acquisition, gp, over, method="lipschitz", **more)
+    with pytest.raises(DataError, match="method must be"):
+        maximize(acquisition, gp, space, method="brute")

@@ -76,6 +76,26 @@ def test_reliability_against_sklearn_and_wilson_against_statsmodels():
     assert calibration.expected_calibration_error(Bernoulli.certain(p), y.astype(int), bins=8) == pytest.approx(want)
 
 
+def test_bins_of_equal_count():
+    rng = np.random.default_rng(3)
+    p = rng.uniform(size=N) ** 3
+    y = (rng.uniform(size=N) < p).astype(int)
+    prediction = Bernoulli.certain(p)
+    diagram = calibration.reliability(prediction, y, bins=8, equal="count")
+    assert len(diagram.counts) == 8 and np.ptp(diagram.counts) <= 1
+    observed, stated = calibration_curve(y, p, n_bins=8, strategy="quantile")
+    np.testing.assert_allclose(diagram.stated, stated, atol=1 / N)
+    np.testing.assert_allclose(diagram.observed, observed, atol=4 / diagram.counts[0])
+    error = calibration.expected_calibration_error(prediction, y, bins=8, equal="count")
+    assert error == pytest.approx(diagram.error)
+    parts = calibration.brier_decomposition(prediction, y, bins=8, equal="count")
+    assert parts.score == pytest.approx(np.mean((p - y) ** 2))
+    same = calibration.reliability(Bernoulli.certain(np.full(10, 0.3)), y[:10], equal="count")
+    assert same.counts.tolist() == [10]  # rows that state the same stay together
+    with pytest.raises(DataError, match='equal must be "width" or "count"'):
+        calibration.reliability(prediction, y, equal="size")
+
+
 def test_reliability_of_classes_is_about_the_top_class_or_a_label():
     probs = np.array([[0.7, 0.2, 0.1], [0.6, 0.3, 0.1], [0.1, 0.1, 0.8], [1.0, 0.0, 0.0]])
     y = [0, 1, 2, 0]

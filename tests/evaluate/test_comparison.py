@@ -87,7 +87,7 @@ def test_words(log_factor, words):
 
 def test_bad_input(Regression, line):
     x, y = line
-    with pytest.raises(DataError, match="beliefs is empty"):
+    with pytest.raises(DataError, match="beliefs must be a dictionary"):
         compare({}, x, y)
     with pytest.raises(DataError, match="2 are expected, found 3"):
         compare({"a": Regression.prior(3), "b": Regression.prior(3)}, x, y, weights=[1, 2, 3])

@@ -75,6 +75,26 @@ def test_select_chooses_on_validation_rows_and_reports_on_test_rows(Regression, 
     assert validation.select(beliefs, x, y, score="r2", seed=3, learn=False).name == "wide"
 
 
+def test_select_by_folds_refits_on_all_rows_but_the_test_rows(Regression, line):
+    x, y = line
+    beliefs = {"tight": Regression.prior(3, 1e-4, 0.25), "wide": Regression.prior(3, 10.0, 0.25)}
+    chosen = validation.select(beliefs, x, y, folds=4, seed=3, learn=False)
+    parts = validation.holdout(len(y), validation=0.0, seed=3)
+    for name, belief in beliefs.items():
+        each = validation.cross_validate(belief, x[parts.train], y[parts.train], 4, score="nlpd", learn=False, seed=3)
+        assert chosen.validation_scores[name] == pytest.approx(each.mean["nlpd"])
+    refitted = beliefs["wide"].condition(x[parts.train], y[parts.train])
+    assert chosen.name == "wide" and len(parts.train) == 48
+    np.testing.assert_allclose(chosen.belief.mean, refitted.mean, rtol=1e-9)
+    assert chosen.test_scores == pytest.approx(scores.score_table(refitted.predict(x[parts.test]), y[parts.test]))
+    changed = y.copy()
+    changed[parts.test] += 1000
+    assert validation.select(beliefs, x, changed, folds=4, seed=3, learn=False)[2] == chosen.validation_scores
+    for folds in (1, 49):
+        with pytest.raises(DataError, match="folds must be"):
+            validation.select(beliefs, x, y, folds=folds, learn=False)
+
+
 def test_test_rows_do_not_take_part_in_the_choice(Regression, line):
     x, y = line
     beliefs = {"tight": Regression.prior(3, 1e-4, 0.25), "wide": Regression.prior(3, 10.0, 0.25)}
@@ -172,7 +192,7 @@ X, Y = np.ones((10, 1)), np.arange(10.0)
         (lambda b: validation.split(X, Y[:4]), "as many rows as each other, found 10, 4"),
         (lambda b: validation.cross_validate(b, X, Y, k=11), "at most the number of rows 10, found 11"),
         (lambda b: validation.cross_validate(b, X, Y, learn=False, fixed=["noise"]), "takes no options of fit"),
-        (lambda b: validation.select({}, X, Y), "beliefs is empty"),
+        (lambda b: validation.select({}, X, Y), "beliefs must be a dictionary"),
         (lambda b: validation.select({"a": b}, X, Y, score="coverage"), "cannot choose"),
         (lambda b: validation.select({"a": b}, X, Y, test=0.0), "needs test and validation rows"),
         (lambda b: validation.leave_one_out(b, X[:1], Y[:1]), "at least two, found 1"),

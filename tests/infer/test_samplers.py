@@ -195,7 +195,7 @@ def test_smc_weighs_two_modes_and_knows_the_evidence():
         assert abs(values.mean() - want) < 4.5 * se
     assert np.all(np.diff(np.asarray(found[0].temperatures)) > 0)
     assert float(found[0].temperatures[-1]) == 1.0
-    assert found[0].verdict == "No sign of trouble."
+    assert not found[0].notes
 
 
 def test_smc_from_laplace_needs_no_stages():
@@ -377,7 +377,8 @@ def test_an_interrupted_run_returns_what_it_has(monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(chains_module, "wait", interrupt)
-    found = dataclasses.replace(sampler, draws=2_000_000, chains=2, cores=2).run(gaussian_target())
+    with pytest.warns(NotConvergedWarning, match=r"Interrupted after [\d,]+ of 4,000,000 draws"):
+        found = dataclasses.replace(sampler, draws=2_000_000, chains=2, cores=2).run(gaussian_target())
     assert "Interrupted" in found.verdict
     assert 0 < found.chains.shape[1] < 2_000_000
 
@@ -410,13 +411,6 @@ def test_nan_at_the_start_names_the_parameter(sampler):
         (MetropolisHastings(lambda key, t: {"x": t["x"], "y": 0.0}), "1 parts x, found 2"),
         (RandomWalk(-1.0), "scale must be a positive number"),
         (ComponentWise([1.0, 1.0, 1.0]), "one for each of the 2 coordinates"),
-        (MALA("big"), "step_size must be a positive number, found 'big'"),
-        (ULA(0.0), "step_size must be a positive number"),
-        (HMC(steps=0), "steps must be a whole number"),
-        (HMC(jitter=1.5), "jitter must be"),
-        (SMC(ess=1.5), "ess must be a share"),
-        (SMC(0), "particles must be a whole number"),
-        (SMC(move="jump"), "move must be 'walk' or 'hmc'"),
     ],
 )
 def test_bad_settings(sampler, message):

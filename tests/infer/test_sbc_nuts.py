@@ -20,7 +20,8 @@ FALSE_ALARM = 1e-4
 """Of all parameters together: each has its share."""
 SAMPLER = NUTS(chains=1, draws=99, warmup=200, thin=3, cores=1)
 
-pytestmark = pytest.mark.slow
+short = pytest.mark.filterwarnings("ignore:do not trust:credo.errors.NotConvergedWarning")  # as the chains are
+pytestmark = [pytest.mark.slow, short]
 
 
 def seed_of(key):

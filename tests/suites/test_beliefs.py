@@ -16,6 +16,7 @@ from credo.kernels import RBF, Matern32, Matern52
 from credo.models.densities import Gaussian
 from credo.models.features import Polynomial
 from credo.models.gp import GP, Basis, HeteroscedasticGP, Independent, MultiGP, RobustGP, StateSpaceGP, Steps, WarpedGP
+from credo.models.likelihoods import Bernoulli
 from credo.models.linear import (
     ARD,
     FunctionSpace,
@@ -91,6 +92,7 @@ BELIEFS: dict[str, Callable[[], Case]] = {
         GP(Matern52([1.0, 2.0]), Basis(covariance=2.0), KnownNoise()), noise=np.linspace(0.1, 1, 24)
     ),
     "RobustGP": lambda: regression(RobustGP(RBF(), noise=StudentTNoise(4.0, 0.3))),
+    "LatentGP": lambda: Case(credo.LatentGP(Bernoulli((0, 1)), RBF(1.0, 2.0)), (X, (Y > 0).astype(int)), (QUERIES,)),
     "WarpedGP": lambda: regression(WarpedGP(RBF(), noise=0.1, warp=Steps(height=[0.5, 0.2]))),
     "HeteroscedasticGP": lambda: regression(HeteroscedasticGP(GP(RBF(), 0.0), GP(RBF(), -2.0))),
     "Independent": lambda: Case(

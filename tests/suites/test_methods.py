@@ -38,10 +38,10 @@ from credo.infer import (
     RandomWalk,
     Variational,
 )
-from credo.infer.hyper import HyperGrid, HyperQuadrature
+from credo.infer.hyper import HyperGrid, HyperImportance, HyperQuadrature
 from credo.infer.method import Approximation, RowApproximation
 from credo.models.conjugate import EmpiricalBayes
-from credo.models.gp import KFold, LeaveOneOut, Staged, StateSpace
+from credo.models.gp import EP, KFold, LeaveOneOut, Staged, StateSpace
 from credo.models.hmm import PathGibbs, VariationalBayes
 from credo.models.lds import StateGibbs
 from credo.models.linear import FixedPoint, FunctionSpace
@@ -71,11 +71,13 @@ METHODS: dict[str, Method] = {
         Evidence(starts=1, max_steps=5),
         EM(starts=1, max_steps=5),
         HyperGrid(points=3),
+        HyperImportance(points=4),
         HyperQuadrature(points=3, passes=1, starts=1),
         Staged(),
         LeaveOneOut(starts=1, max_steps=3),
         KFold(k=2, starts=1, max_steps=3),
         StateSpace(starts=1, max_steps=5),
+        EP(),
         FixedPoint(starts=1),
         VariationalBayes(starts=1, max_steps=5, members=4),
         PathGibbs(**SHORT),
@@ -162,7 +164,16 @@ def chosen(name: str, verb: str) -> list[str]:
 
 def test_every_public_method_is_in_the_walk():
     everywhere = {m for name in BELIEFS for verb in VERBS for m in declared(BELIEFS[name]().belief, verb)}
-    internal = {"WarpThenKernel", "PerOutput", "StructuralEvidence", "LaplaceEvidence", "Jitter"}
+    internal = {
+        "WarpThenKernel",
+        "PerOutput",
+        "StructuralEvidence",
+        "LaplaceEvidence",
+        "LatentEvidence",
+        "SystemEM",
+        "InOutputUnits",
+        "Jitter",
+    }
     assert everywhere - internal <= set(METHODS)
 
 

@@ -6,7 +6,7 @@ nothing is found out by trying. Each says in words what it is, for refusals (`de
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeGuard, TypeVar
 
 import equinox as eqx
 import numpy as np
@@ -16,6 +16,7 @@ from credo.core.arrays import Array
 from credo.core.belief import Belief
 from credo.core.checks import ArrayLike
 from credo.core.errors import DataError
+from credo.core.method import TakesMethods
 from credo.core.params import Prior
 from credo.core.predictive import Predictive
 
@@ -23,6 +24,10 @@ S = TypeVar("S")
 """What a belief keeps of the data."""
 E = TypeVar("E")
 """Expected statistics."""
+
+
+BLOCK = 800
+"""Of how many rows at once the covariance is computed where groups of them need not be compared."""
 
 
 class Ability(eqx.Module):
@@ -114,10 +119,49 @@ class LeavesOneOut(Ability):
         """The prediction of each row from all others."""
 
 
-class HasCovariance(Ability):
+class DrawsMeans(Ability):
+    """Draws of what is expected of outcomes, averaged over rows: what a change of the rows' inputs would do."""
+
+    in_words: ClassVar[str] = "draws of what it expects"
+
+    @abstractmethod
+    def mean_draws(self, x: ArrayLike, n: int = 1000, *, joint: bool = True, seed: int = 0) -> np.ndarray:
+        """1/r Σᵢ E[y | θ, xᵢ] over the r rows of each group at n draws of θ.
+
+        Args:
+            x: the rows of each group, shape (g, r, d).
+            n: how many draws; they come in pairs around the mean, the same ones for every x of the same shape.
+            joint: whether groups are to be compared, draw by draw; without it each is alone, which may be cheaper.
+            seed: of the draws.
+
+        Returns:
+            Shape (n, g): numbers, counts for an exposure of one, probabilities of the second class; of more classes
+            (n, g, k).
+        """
+
+
+class HasCovariance(DrawsMeans):
     """Covariances of the mean between queries."""
 
     in_words: ClassVar[str] = "covariances between predictions"
+
+    def mean_draws(self, x: ArrayLike, n: int = 1000, *, joint: bool = True, seed: int = 0) -> np.ndarray:
+        """See `DrawsMeans`: averages of jointly normal values are jointly normal."""
+        groups = np.asarray(x, dtype=float)
+        if not joint and groups.shape[0] * groups.shape[1] > BLOCK:
+            parts = np.array_split(groups, -(-groups.shape[0] * groups.shape[1] // BLOCK))
+            return np.concatenate([self.mean_draws(part, n, seed=seed) for part in parts], axis=1)
+        g, r, d = groups.shape
+        rows = groups.reshape(g * r, d)
+        mean = np.asarray(self.predict(rows).mean).reshape(g, r).mean(axis=1)  # type: ignore[attr-defined]
+        covariance = self.scale_of_covariance() * np.asarray(self.covariance(rows, rows))
+        values, vectors = np.linalg.eigh(covariance.reshape(g, r, g, r).mean(axis=(1, 3)))
+        z = np.random.default_rng(seed).normal(size=(n // 2, g)) @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
+        return mean + np.concatenate([z, -z])
+
+    def scale_of_covariance(self) -> float:
+        """What `covariance` is in units of: 1, or the noise variance where that is unknown."""
+        return 1.0
 
     @abstractmethod
     def covariance(self, x: ArrayLike, z: ArrayLike | None = None) -> Float[Array, "n m"]:
@@ -158,7 +202,14 @@ class PredictsJointly(Ability):
         """The prediction of each query; with `joint`, of all of them together."""
 
 
+def able(belief: object, ability: type) -> TypeGuard[Any]:
+    """Whether the belief, and each member of an average over hyperparameters, has the ability."""
+    members = belief.recipients("ability") if isinstance(belief, TakesMethods) else ()
+    return isinstance(belief, ability) and all(isinstance(each, ability) for each in members)
+
+
 def demand(belief: object, ability: type[Ability], who: str) -> None:
     """`DataError` unless the belief has the ability, in the words of `who` needs it."""
-    if not isinstance(belief, ability):
-        raise DataError(f"{who} needs {ability.in_words}, which {type(belief).__name__} does not have")
+    if not able(belief, ability):
+        name = type(belief.recipients("ability")[0] if isinstance(belief, TakesMethods) else belief).__name__
+        raise DataError(f"{who} needs {ability.in_words}, which {name} does not have")

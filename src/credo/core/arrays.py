@@ -11,7 +11,11 @@ import numpy as np
 import scipy.special
 from jaxtyping import ArrayLike
 
+from credo.core.errors import DataError
+
 T = TypeVar("T")
+
+NOT_NUMBERS = (str, bytes, complex, np.datetime64, np.timedelta64)
 
 
 @runtime_checkable
@@ -70,9 +74,17 @@ def held(tree: T) -> T:
     return jax.lax.stop_gradient(tree) if is_traced(tree) else tree
 
 
-def as_float(value: Numeric) -> Array:
-    """Numbers as a float64 array: NumPy's while they are known, else the tracer."""
-    return jnp.asarray(value, dtype=float) if is_traced(value) else np.asarray(value, dtype=float)
+def as_float(value: Any, name: str = "a number") -> Array:
+    """Numbers as a float64 array: NumPy's while they are known, else the tracer; text and None are none."""
+    if is_traced(value):
+        return jnp.asarray(value, dtype=float)
+    try:
+        found = np.asarray(value)
+        if found.dtype.kind in "OUScmM" and any(v is None or isinstance(v, NOT_NUMBERS) for v in found.flat):
+            raise TypeError
+        return found.astype(float, copy=False)
+    except (TypeError, ValueError):
+        raise DataError(f"{name} must be a number or an array of numbers, found {value!r:.80}") from None
 
 
 def put(values: Any) -> jax.Array:
@@ -97,8 +109,3 @@ def computed_once(a: jax.Array) -> jax.Array:
 @computed_once.defjvp
 def _(primals: tuple[jax.Array], tangents: tuple[jax.Array]) -> tuple[jax.Array, jax.Array]:
     return computed_once(*primals), tangents[0]
-
-
-def put_all(*arrays: np.ndarray) -> list[jax.Array]:
-    """`put` of several NumPy arrays at once, which costs as much as of one."""
-    return jax.device_put(list(arrays))

@@ -10,13 +10,16 @@ written once here in terms of three things that a model provides:
 so that a loop over hyperparameters passes over the data once.
 """
 
+import warnings
 from abc import abstractmethod
-from typing import Any, ClassVar, Generic, TypeVar
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import equinox as eqx
 
 from credo.core.arrays import Array, host
-from credo.core.errors import DataError
+from credo.core.errors import DataError, NotConvergedWarning
 from credo.core.method import TakesMethods, check_using, methods_of
 from credo.core.params import Layout, Prior
 from credo.core.predictive import Predictive
@@ -25,6 +28,15 @@ from credo.core.pytrees import changed
 B = TypeVar("B", bound="Belief")
 S = TypeVar("S")
 """What a belief keeps of the data."""
+
+
+class Integration(NamedTuple):
+    """What a family says of integrating over its hyperparameters by default, see `infer.hyper.importance`."""
+
+    rows: int
+    """How many rows, or outcomes, there are to learn from."""
+    priors: Mapping[str, Prior] = MappingProxyType({})
+    """By path: in the integral these take the place of `default_priors`, which `learn` uses."""
 
 
 class Belief(eqx.Module, TakesMethods, Generic[S]):
@@ -57,16 +69,24 @@ class Belief(eqx.Module, TakesMethods, Generic[S]):
         told = self.told(*data)
         if using is not None:
             return check_using(using, told, "condition").condition(told, *data, **options)
-        return told.condition_on(told.statistics(*data, **options))
+        return warned(told.condition_on(told.statistics(*data, **options)))
 
     def told(self, *data: Any) -> Any:
         """The belief with what data say about themselves (names of columns, classes), where it was not told yet."""
         return self
 
+    def by(self, method: object) -> Any:
+        """The belief in a form of its own of an approximation; None where it has none."""
+        return None
+
     @property
     def methods(self) -> dict[str, tuple[str, ...]]:
         """The names of the methods that `condition` and `fit` take as `using=`, which follow from its abilities."""
         return {verb: tuple(sorted(cls.__name__ for cls in methods_of(self, verb))) for verb in ("condition", "fit")}
+
+    def doubts(self) -> tuple[str, ...]:
+        """Why not to trust what `condition` found by itself, in words; each is a `NotConvergedWarning`."""
+        return ()
 
     def log_evidence(self, *data: Any, **options: Any) -> Array:
         """log p(data | belief) = log ∫ p(data | θ) p(θ) dθ."""
@@ -97,6 +117,10 @@ class Belief(eqx.Module, TakesMethods, Generic[S]):
         """log p(θ) of what is learned under the model's own priors, up to a constant; 0 where it has none."""
         return 0.0
 
+    def integration(self, statistics: S) -> Integration | None:
+        """How `fit` integrates over hyperparameters where data are few; None: it chooses them, however few."""
+        return None
+
     def objective(self, slots: Layout, statistics: S, priors: dict[str, Prior]) -> Any:
         """log p(data | θ) + log p(θ) of the unconstrained vector with its gradient; None leaves it to `learn`."""
         return None
@@ -107,6 +131,13 @@ class Belief(eqx.Module, TakesMethods, Generic[S]):
         `learn` begins with this; a belief that has nothing to choose is returned as it is.
         """
         return self, self.statistics(*data, **options)
+
+
+def warned(belief: B) -> B:
+    """The belief, with a warning where it says itself that it is not to be trusted."""
+    for doubt in belief.doubts() if isinstance(belief, Belief) else ():
+        warnings.warn(f"do not trust this posterior as it is: {doubt}", NotConvergedWarning, stacklevel=4)
+    return belief
 
 
 @eqx.filter_jit

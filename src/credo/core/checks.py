@@ -15,35 +15,68 @@ from credo.core.errors import DataError
 ArrayLike = Any
 """Whatever `check_table` and `check_vector` accept."""
 
+LARGEST_SQUARED = 1e153
 LARGEST_EXACT_INTEGER = 2**53
 
 
 def column_names(x: ArrayLike) -> list[str] | None:
     """The column names of a data frame, or None where there are none."""
-    columns = getattr(x, "columns", None)
+    columns = getattr(x, "column_names", None) or getattr(x, "columns", None)
     return None if columns is None or callable(columns) else [str(c) for c in columns]
 
 
-def input_names(x: ArrayLike) -> list[str]:
-    """The column names of a data frame, or x0, x1, … for a table without."""
-    named = column_names(x)
-    if named is not None:
-        return named
-    shape = getattr(x, "shape", None) or np.shape(x)
+def input_names(x: ArrayLike, known: Sequence[str] | None = None) -> list[str]:
+    """The column names of a data frame in the order of those `known`, or these, or x0, x1, … for a table without."""
+    named = column_names(by_name(x, known)) or known
+    if named:
+        return list(named)
+    shape = getattr(x, "shape", None) or as_numpy(x, "X").shape
     return [f"x{i}" for i in range(shape[1] if len(shape) == 2 else 0)]
 
 
-def check_table(x: ArrayLike, name: str = "X", columns: int | None = None, finite: bool = True) -> Any:
+def by_name(x: ArrayLike, names: Sequence[str] | None, name: str = "X") -> ArrayLike:
+    """The table with its columns in the order of `names`, by which a belief knows its inputs: frames go by name.
+
+    Arrays go by place, and so do frames where no names were learned (x0, x1, … stand for none).
+    """
+    found = column_names(x)
+    if names is None or found is None or found == list(names) or not all(isinstance(c, str) for c in _labels(x)):
+        return x
+    missing, unknown = [c for c in names if c not in found], [c for c in found if c not in names]
+    if not missing and not unknown and len(set(found)) == len(found):
+        order = [found.index(c) for c in names]
+        return x.iloc[:, order] if hasattr(x, "iloc") else x.select([found[i] for i in order])
+    if all(c in (f"x{i}", str(i)) for i, c in enumerate(names)):
+        return x
+    parts = {"missing": missing, "unknown": unknown, "twice": sorted({c for c in found if found.count(c) > 1})}
+    said = "; ".join(f"{what} {_listed(which)}" for what, which in parts.items() if which)
+    raise DataError(
+        f"{name} must have the columns that the belief knows by name ({_listed(names)}), in any order: found {said}; "
+        f"rename them, or pass an array whose columns are in that order"
+    )
+
+
+def _labels(x: ArrayLike) -> Sequence[object]:
+    return list(getattr(x, "column_names", None) or x.columns)
+
+
+def _listed(names: Sequence[str], most: int = 12) -> str:
+    return ", ".join(map(repr, names[:most])) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def check_table(x: ArrayLike, name: str = "X", columns: int | Sequence[str] | None = None, finite: bool = True) -> Any:
     """A table of shape (n, d) in float64, n ≥ 1 and d ≥ 1, every value finite.
 
-    `columns` is the d that is expected, if it is known already. `finite=False` leaves it to the caller to notice
-    a value that is not finite, where a sum over the table will show it anyway.
+    `columns` is the d that is expected, if it is known already, or the names of the columns (`by_name`).
+    `finite=False` leaves it to the caller to notice a value that is not finite, where a sum will show it anyway.
     """
+    if columns is not None and not isinstance(columns, int):
+        x, columns = by_name(x, columns, name), len(columns)
     if is_traced(x):
         _check_rank(name, x.shape, 2)
         table = x
     else:
-        raw = _to_numpy(x, name)
+        raw = as_numpy(x, name)
         _check_rank(name, raw.shape, 2)
         table = _to_float(raw, name, column_names(x), finite)
     if columns is not None and table.shape[1] != columns:
@@ -60,7 +93,7 @@ def check_vector(y: ArrayLike, name: str = "y", length: int | None = None) -> An
         _check_rank(name, y.shape, 1)
         vector = y
     else:
-        raw = _to_numpy(y, name)
+        raw = as_numpy(y, name)
         if raw.ndim == 2 and raw.shape[1] == 1:
             raw = raw[:, 0]
         _check_rank(name, raw.shape, 1)
@@ -97,7 +130,8 @@ def check_probabilities(values: ArrayLike, name: str, shape: tuple[int, ...] | N
     """Probabilities whose last axis sums to one, brought to do so up to rounding; of a shape, where it is given."""
     if is_traced(values):
         return values
-    table = np.asarray(check_table(values, name) if np.ndim(values) == 2 else check_vector(values, name))
+    raw = as_numpy(values, name)
+    table = np.asarray(check_table(raw, name) if raw.ndim == 2 else check_vector(raw, name))
     if shape is not None and table.shape != shape:
         raise DataError(f"{name} must hold probabilities of shape {shape}, found shape {table.shape}")
     sums = table.sum(axis=-1, keepdims=True)
@@ -112,11 +146,35 @@ def check_probabilities(values: ArrayLike, name: str, shape: tuple[int, ...] | N
 def check_count(value: Any, name: str, least: int = 1) -> None:
     """`DataError` unless the value is a whole number of at least `least`."""
     try:
-        good = not isinstance(value, bool) and value == int(value) and value >= least
+        good = not isinstance(value, bool) and value == int(value) and least <= value <= LARGEST_EXACT_INTEGER
     except (TypeError, ValueError, OverflowError):
         good = False
     if not good:
         raise DataError(f"{name} must be a whole number of at least {least}, found {value!r}")
+
+
+def check_real(value: Any, name: str, least: float | int = -np.inf, most: float | int = np.inf) -> float:
+    """The value as a plain number: one that is finite and lies between `least` and `most`, else `DataError`."""
+    try:
+        found = float("x") if isinstance(value, str | bytes) else float(np.asarray(value, dtype=float).reshape(()))
+    except (TypeError, ValueError, OverflowError):
+        raise DataError(f"{name} must be a number, found {value!r}") from None
+    if not (np.isfinite(found) and least <= found <= most):
+        range_ = "be a finite number" if least == -np.inf else f"be a finite number of at least {least:g}"
+        range_ = range_ if most == np.inf else f"lie between {least:g} and {most:g}"
+        raise DataError(f"{name} must {range_}, found {value!r}")
+    return found
+
+
+def check_array(value: Any, name: str) -> np.ndarray:
+    """The value as an array of numbers or truth values, of any shape, else `DataError`."""
+    try:
+        found = np.asarray(value)
+    except (TypeError, ValueError):
+        raise DataError(f"{name} must be an array of numbers, found rows of different lengths") from None
+    if found.dtype.kind not in "biuf":
+        raise DataError(f"{name} must be an array of numbers, found {_kind(value)}")
+    return found
 
 
 def _check_rank(name: str, shape: tuple[int, ...], rank: int) -> None:
@@ -134,7 +192,8 @@ def _check_rank(name: str, shape: tuple[int, ...], rank: int) -> None:
         raise DataError(f"{name} is empty: it has {what} (shape {shape}); at least one is needed")
 
 
-def _to_numpy(x: ArrayLike, name: str) -> np.ndarray:
+def as_numpy(x: ArrayLike, name: str) -> np.ndarray:
+    """What people have as an array of NumPy's, whatever it holds; ragged, masked and sparse tables are refused."""
     if x is None:
         raise DataError(f"{name} is missing: found None, expected numbers")
     if isinstance(x, np.ma.MaskedArray) and np.ma.is_masked(x):
@@ -174,9 +233,9 @@ def _to_float(raw: np.ndarray, name: str, names: list[str] | None, finite: bool 
     values = np.asarray(raw, dtype=np.float64)
     if not finite:
         return values
-    # The sum is finite iff all values are, unless it overflows: look closer only then.
+    # The sum of finite values that can be squared is one, unless they are many: look closer only where it is not.
     with np.errstate(all="ignore"):
-        suspicious = not np.isfinite(values.sum())
+        suspicious = not abs(values.sum()) < LARGEST_SQUARED
     if suspicious and not np.isfinite(values).all():
         bad = np.argwhere(~np.isfinite(values))
         where = tuple(int(i) for i in bad[0])
@@ -184,6 +243,12 @@ def _to_float(raw: np.ndarray, name: str, names: list[str] | None, finite: bool 
         raise DataError(
             f"{name} contains {what} at {_place(where, names)} ({len(bad)} such value{'s' * (len(bad) > 1)}); "
             "drop or impute the missing rows"
+        )
+    if suspicious and np.abs(values).max() >= LARGEST_SQUARED:
+        where = tuple(int(i) for i in np.argwhere(np.abs(values) >= LARGEST_SQUARED)[0])
+        raise DataError(
+            f"{name} contains {values[where]:g} at {_place(where, names)}, the square of which is no number; "
+            "use larger units, or drop it"
         )
     return values
 

@@ -8,7 +8,7 @@ more than once.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,42 +19,14 @@ from credo.core.errors import DataError, FileError
 ROWS = 65_536
 
 
-class ArrayChunks:
-    """Slices of a table and its outcomes; memory-mapped arrays are read as they are reached."""
+class Chunks:
+    """Tables with their outcomes, read as they are reached, each time that one goes through them."""
 
-    def __init__(self, x: Array, y: Array, rows: int):
-        if len(x) != len(y):
-            raise DataError(f"X and y must have the same number of rows, found {len(x)} and {len(y)}")
-        self.x, self.y, self.rows = x, y, rows
+    def __init__(self, read: Callable[[], Iterator[tuple[Array, Array]]]):
+        self.read = read
 
     def __iter__(self) -> Iterator[tuple[Array, Array]]:
-        for start in range(0, len(self.x), self.rows):
-            cut = slice(start, start + self.rows)
-            yield self.x[cut], self.y[cut]
-
-
-class ParquetChunks:
-    """Batches of rows of a Parquet file."""
-
-    def __init__(self, path: Path, target: str, columns: Sequence[str] | None, rows: int):
-        from pyarrow import parquet
-
-        if not path.is_file():
-            raise FileError(f"there is no file {path}")
-        names = parquet.ParquetFile(path).schema_arrow.names
-        missing = [c for c in (target, *(columns or ())) if c not in names]
-        if missing:
-            raise DataError(f"{path.name} has no column {missing[0]!r}; its columns are {', '.join(names)}")
-        self.path, self.target, self.rows = path, target, rows
-        self.columns = list(columns) if columns is not None else [c for c in names if c != target]
-
-    def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        from pyarrow import parquet
-
-        with parquet.ParquetFile(self.path) as file:
-            for batch in file.iter_batches(batch_size=self.rows, columns=[*self.columns, self.target]):
-                x = np.column_stack([batch.column(c).to_numpy(zero_copy_only=False) for c in self.columns])
-                yield x, batch.column(self.target).to_numpy(zero_copy_only=False)
+        return self.read()
 
 
 def chunks(
@@ -64,7 +36,7 @@ def chunks(
     target: str | None = None,
     columns: Sequence[str] | None = None,
     rows: int = ROWS,
-) -> ArrayChunks | ParquetChunks:
+) -> Chunks:
     """The rows of a table, `rows` at a time.
 
     Args:
@@ -79,7 +51,30 @@ def chunks(
     if isinstance(source, str | os.PathLike):
         if target is None:
             raise DataError("name the column of outcomes: chunks(path, target=...)")
-        return ParquetChunks(Path(source), target, columns, rows)
+        return _of_file(Path(source), target, columns, rows)
     if y is None:
         raise DataError("give the outcomes beside the table: chunks(X, y)")
-    return ArrayChunks(source, y, rows)
+    if len(source) != len(y):
+        raise DataError(f"X and y must have the same number of rows, found {len(source)} and {len(y)}")
+    cuts = [slice(start, start + rows) for start in range(0, len(source), rows)]
+    return Chunks(lambda: ((source[cut], y[cut]) for cut in cuts))
+
+
+def _of_file(path: Path, target: str, columns: Sequence[str] | None, rows: int) -> Chunks:
+    from pyarrow import parquet
+
+    if not path.is_file():
+        raise FileError(f"there is no file {path}")
+    names = parquet.ParquetFile(path).schema_arrow.names
+    missing = [c for c in (target, *(columns or ())) if c not in names]
+    if missing:
+        raise DataError(f"{path.name} has no column {missing[0]!r}; its columns are {', '.join(names)}")
+    inputs = list(columns) if columns is not None else [c for c in names if c != target]
+
+    def read() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        with parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=rows, columns=[*inputs, target]):
+                x = np.column_stack([batch.column(c).to_numpy(zero_copy_only=False) for c in inputs])
+                yield x, batch.column(target).to_numpy(zero_copy_only=False)
+
+    return Chunks(read)

@@ -1,11 +1,11 @@
-"""The machine: its cores, the threads of its linear algebra, its memory."""
+"""The machine: its cores, and the threads of its linear algebra."""
 
 import contextlib
 import functools
-import math
 import os
+import threading
+from collections.abc import Iterator
 
-import numpy as np
 from threadpoolctl import ThreadpoolController
 
 ONE_THREAD = 384
@@ -27,10 +27,28 @@ def blas_threads(n: int) -> contextlib.AbstractContextManager[object]:
     """The BLAS threads for matrices of size n: one where more would wait for each other or crash, else all."""
     if ONE_THREAD < n <= SAFE_WITH_THREADS and not _is_crowded():
         return contextlib.nullcontext()
-    controller = _controller()
-    if all(library.num_threads == 1 for library in controller.lib_controllers):
-        return contextlib.nullcontext()  # asking is cheap, setting is not: small factorizations are many
-    return controller.limit(limits=1)
+    return _one_thread()
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """BLAS at one thread, set and set back by one Python thread at a time: others take what they find.
+
+    Two that each remember what they found would in the end leave it as the second has found it: at one.
+    """
+    if not _LIMITING.acquire(blocking=False):
+        yield
+        return
+    try:
+        busy = any(library.num_threads > 1 for library in _controller().lib_controllers)
+        # Asking is cheap, setting is not: small factorizations are many.
+        with _controller().limit(limits=1) if busy else contextlib.nullcontext():
+            yield
+    finally:
+        _LIMITING.release()
+
+
+_LIMITING = threading.Lock()
 
 
 @functools.cache
@@ -43,11 +61,3 @@ def _is_crowded() -> bool:
         return os.getloadavg()[0] > CROWDED * (os.cpu_count() or 1)
     except (AttributeError, OSError):  # Windows does not tell
         return False
-
-
-def aligned_empty(shape: tuple[int, ...]) -> np.ndarray:
-    """Float64 memory to be written to and then `put` without a copy: it begins at a multiple of 64 bytes."""
-    size = 8 * math.prod(shape)
-    memory = np.empty(size + 64, dtype=np.uint8)
-    skip = -memory.ctypes.data % 64
-    return memory[skip : skip + size].view(float).reshape(shape)

@@ -29,6 +29,10 @@ class NotConvergedWarning(UserWarning):
     """An iterative method stopped early, or at a bound: its answer is usable but deserves a look."""
 
 
+class MisfitWarning(UserWarning):
+    """The data contradict numbers that were given, or left as they are by default: the doubt stated is too small."""
+
+
 class RepairedWarning(UserWarning):
     """Something that could not be used as given was changed as little as possible; the message says by how much."""
 

@@ -15,7 +15,7 @@ import io
 import json
 import math
 import os
-import tempfile
+import secrets
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -24,6 +24,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import numpy as np
+from numpy.lib import format as npy
 
 from credo.core.errors import FileError
 from credo.core.savable import savable_class, savable_name
@@ -32,6 +33,8 @@ FORMAT = "credo"
 VERSION = 2
 """2: classes by their names in `core.savable`; 1 had named the modules they lived in, which have moved."""
 MEMBERS = ("manifest.json", "belief.json", "arrays.npz")
+LARGEST_TREE = 2**26
+"""So many bytes of JSON may become thirty times as many in memory."""
 
 
 def save(belief: object, path: str | os.PathLike[str]) -> Path:
@@ -43,6 +46,10 @@ def save(belief: object, path: str | os.PathLike[str]) -> Path:
     packed = io.BytesIO()
     np.savez(packed, allow_pickle=False, **arrays)
     contents = {"belief.json": json.dumps(tree, allow_nan=False).encode(), "arrays.npz": packed.getvalue()}
+    if len(contents["belief.json"]) > LARGEST_TREE:
+        raise FileError(
+            f"cannot write {target}: more than {LARGEST_TREE:,} bytes of names and plain values; use arrays"
+        )
     manifest = {
         "format": FORMAT,
         "version": VERSION,
@@ -59,22 +66,18 @@ def save(belief: object, path: str | os.PathLike[str]) -> Path:
 @contextlib.contextmanager
 def replacing(target: Path) -> Iterator[Path]:
     """A file to write beside the target, which takes its place in the end; an error leaves what was there."""
-    name = None
+    beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-        os.close(handle)
-        yield Path(name)
-        with open(name, "rb") as stream:
+        beside.touch(0o666, exist_ok=False)  # as the umask has it
+        yield beside
+        with beside.open("rb") as stream:
             os.fsync(stream.fileno())
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(name, 0o666 & ~mask)
-        os.replace(name, target)
+        os.replace(beside, target)
     except OSError as error:
         raise FileError(f"cannot write {target}: {error.strerror or error}") from None
     finally:
-        if name is not None:
-            Path(name).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            beside.unlink()
 
 
 def load(path: str | os.PathLike[str], classes: Iterable[type] = ()) -> Any:
@@ -88,11 +91,8 @@ def load(path: str | os.PathLike[str], classes: Iterable[type] = ()) -> Any:
         return _decode(tree, arrays, own)
     except FileError:
         raise
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, EOFError) as error:
-        raise FileError(f"{source} is damaged: {error}") from None
-    # zipfile says NotImplementedError for ways of packing that it does not know.
-    except (zipfile.BadZipFile, RecursionError, MemoryError, NotImplementedError, ImportError, OverflowError) as error:
-        raise FileError(f"{source} is damaged or not a .credo file: {error}") from None
+    except Exception as error:  # whatever zipfile, json and NumPy say of bytes that may be anything
+        raise FileError(f"{source} is damaged or not a .credo file: {error}") from error
 
 
 def _read(source: Path) -> tuple[Any, dict[str, np.ndarray]]:
@@ -100,7 +100,9 @@ def _read(source: Path) -> tuple[Any, dict[str, np.ndarray]]:
         infos = archive.infolist()
         if sorted(i.filename for i in infos) != sorted(MEMBERS):
             raise FileError(f"{source} is a zip file, but not one that credo wrote")
-        _refuse_compressed(infos, source)
+        _check_members(infos, source.stat().st_size, source)
+        if archive.getinfo("belief.json").file_size > LARGEST_TREE:
+            raise FileError(f"{source} has a tree of more than {LARGEST_TREE:,} bytes, which credo never writes")
         contents = {name: archive.read(name) for name in MEMBERS}
     manifest = json.loads(contents["manifest.json"])
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
@@ -121,15 +123,32 @@ def _read(source: Path) -> tuple[Any, dict[str, np.ndarray]]:
     if set(manifest["checksums"]) != set(MEMBERS) - {"manifest.json"}:
         raise FileError(f"{source} lacks the checksums of its contents")
     with zipfile.ZipFile(io.BytesIO(contents["arrays.npz"])) as inner:
-        _refuse_compressed(inner.infolist(), source)
-    with np.load(io.BytesIO(contents["arrays.npz"]), allow_pickle=False) as archive_of_arrays:
-        arrays = {name: archive_of_arrays[name] for name in archive_of_arrays.files}
+        _check_members(inner.infolist(), len(contents["arrays.npz"]), source)
+        arrays = {each.filename.removesuffix(".npy"): _array(inner.read(each)) for each in inner.infolist()}
     return json.loads(contents["belief.json"]), arrays
 
 
-def _refuse_compressed(infos: Iterable[zipfile.ZipInfo], source: Path) -> None:
+def _check_members(infos: Sequence[zipfile.ZipInfo], size: int, source: Path) -> None:
+    """`FileError` unless every byte is there once and as it is: then nothing grows when it is opened."""
     if any(i.compress_type != zipfile.ZIP_STORED or i.file_size != i.compress_size for i in infos):
         raise FileError(f"{source} has compressed contents, which credo never writes")
+    if any(i.flag_bits & 1 for i in infos):
+        raise FileError(f"{source} is encrypted, which credo never does")
+    if sum(i.file_size for i in infos) > size or len({i.filename for i in infos}) < len(infos):
+        raise FileError(f"{source} has members that overlap or have one name, which credo never writes")
+
+
+def _array(data: bytes) -> np.ndarray:
+    """The numbers of a `.npy` file, as many as its header says; no memory is taken for what is not there."""
+    stream = io.BytesIO(data)
+    first = npy.read_magic(stream) == (1, 0)
+    shape, fortran, dtype = (npy.read_array_header_1_0 if first else npy.read_array_header_2_0)(stream)
+    if dtype.kind not in "biuf":
+        raise FileError(f"the file holds an array of {dtype}, which credo never writes")
+    numbers = np.frombuffer(data[stream.tell() :], dtype)
+    if numbers.size != math.prod(shape):
+        raise FileError(f"the file declares an array of shape {shape} and has {numbers.size} numbers for it")
+    return numbers.reshape(shape, order="F" if fortran else "C").copy(order="K")
 
 
 def _encode(value: object, arrays: dict[str, np.ndarray], where: str) -> object:

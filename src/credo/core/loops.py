@@ -1,4 +1,4 @@
-"""Searches, sums and integrals that run alike in Python and under `jit`: NumPy and a loop where the numbers are known,
+"""Searches and sums that run alike in Python and under `jit`: NumPy and a loop where the numbers are known,
 one compiled loop where they are traced."""
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ CHUNK = 2**20
 """So many numbers are computed at a time."""
 
 GRID = 4096
-"""Nodes of a sum or an integral over everything."""
+"""The most terms of a sum over counts."""
 
 SLACK = 1e-12
 """A level may be a probability that a sum reaches only up to rounding."""
@@ -114,23 +114,6 @@ def search_counts(cdf: Callable[[Array], Array], q: Array, mean: Array, std: Arr
         return step + 1, xp.where(enough, lo, middle), xp.where(enough, middle, hi)
 
     return while_loop(unfinished, halve, (xp.asarray(0), low, high))[2]
-
-
-def integrate_on_grid(integrand: Callable[[Array], Array], center: Array, scale: Array, size: int) -> Array:
-    """∫ f by the trapezoidal rule in t, y = center + scale·sinh(t): fine in the middle, far in the tails."""
-    xp = namespace(center, scale)
-    t = np.linspace(-20.0, 20.0, GRID + 1).reshape(-1, *[1] * center.ndim)
-
-    def at(step: Array) -> Array:
-        return integrand(center + scale * xp.sinh(step)) * scale * xp.cosh(step)
-
-    return xp.sum(over_nodes(xp, at, (t,), size), axis=0) * (40.0 / GRID)
-
-
-def sum_over_counts(summand: Callable[[Array], Array], mean: Array, std: Array, size: int) -> Array:
-    """Σ f(y) over the counts y near the mean, in strides where the spread is far wider than the grid."""
-    points, stride = counts_near(mean, std)
-    return over_nodes(namespace(points), summand, (points,), size).sum(0) * stride
 
 
 def counts_near(mean: Array, std: Array) -> tuple[Array, Array]:

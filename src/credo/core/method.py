@@ -32,7 +32,7 @@ class TakesMethods:
     """What can be given to a verb with a method."""
 
     def recipients(self, verb: str) -> Sequence[object]:
-        """Whom the method is handed to: itself, or its parts."""
+        """Whom the method is handed to: itself, or its parts; "ability" asks whose abilities count."""
         return (self,)
 
 

@@ -69,7 +69,9 @@ def _declare(
 
 
 def _to_array(value: Any) -> Any:
-    numeric = isinstance(value, int | float | list | tuple | np.ndarray | np.generic | jax.Array)
+    """Numbers as an array; what stands for them (None, a law of noise, a tracer) as it is."""
+    wrong = isinstance(value, complex | str | bytes | dict | set)  # which `as_float` refuses
+    numeric = wrong or isinstance(value, int | float | list | tuple | np.ndarray | np.generic | jax.Array)
     return as_float(value) if numeric and not is_absent(value) else value
 
 
@@ -183,15 +185,16 @@ def check_path(belief: object, path: str) -> str:
     paths = list(learnable(belief))
     if path in paths:
         return path
-    near = difflib.get_close_matches(path, paths, n=1, cutoff=0.4)
+    near = difflib.get_close_matches(str(path), paths, n=1, cutoff=0.4)
     hint = f"did you mean {near[0]!r}? " if near else ""
     raise DataError(f"there is no learnable number at {path!r}; {hint}learnable are: {', '.join(paths) or 'none'}")
 
 
 def expand_paths(belief: object, paths: Iterable[str]) -> list[str]:
     """The learnable paths that the given ones name; a path of a part ("kernel") names all below it."""
-    if isinstance(paths, str):
-        raise DataError(f"fixed must be a list of paths, found the text {paths!r}; pass [{paths!r}]")
+    if isinstance(paths, str) or not isinstance(paths, Iterable):
+        found = f"the text {paths!r}; pass [{paths!r}]" if isinstance(paths, str) else f"a {type(paths).__name__}"
+        raise DataError(f"fixed must be a list of paths, found {found}")
     known = list(learnable(belief))
     out: list[str] = []
     for path in paths:
@@ -200,24 +203,26 @@ def expand_paths(belief: object, paths: Iterable[str]) -> list[str]:
     return out
 
 
-def _get(node: Any, path: str) -> Any:
-    for part in path.split("."):
-        if isinstance(node, list | tuple):
-            node = node[int(part)]
-        elif isinstance(node, dict):
-            node = node[part]
-        else:
-            node = getattr(node, part)
-    return node
+def _set(node: Any, parts: list[str], value: Any) -> Any:
+    """The node with the value at the end of a path; all that is not on the path is shared."""
+    if not parts:
+        return value
+    name, *rest = parts
+    if isinstance(node, list | tuple):
+        items = list(node)
+        items[int(name)] = _set(items[int(name)], rest, value)
+        return type(node)(*items) if hasattr(node, "_fields") else type(node)(items)
+    if isinstance(node, dict):
+        return {key: _set(item, rest, value) if key == name else item for key, item in node.items()}
+    return changed(node, **{name: _set(getattr(node, name), rest, value)})
 
 
 def replace(belief: M, values: Mapping[str, Numeric]) -> M:
     """The belief with the learnable numbers at the given paths set to new values (in natural units)."""
-    paths = [check_path(belief, path) for path in values]
-    if not paths:
-        return belief
-    new = [as_float(v) for v in values.values()]
-    return eqx.tree_at(lambda tree: [_get(tree, p) for p in paths], belief, new, is_leaf=lambda v: v is None)
+    known = learnable(belief) if values else {}
+    for path, value in values.items():
+        belief = _set(belief, (path if path in known else check_path(belief, path)).split("."), as_float(value))
+    return belief
 
 
 def bijector(constraint: Constraint) -> Bijector:
@@ -324,6 +329,8 @@ def bounds(slots: Layout, vector: Float[Array, " k"]) -> tuple[np.ndarray, np.nd
 
 def check_priors(belief: object, priors: Mapping[str, object] | None) -> dict[str, Any]:
     """`priors` as a dict: every key is a learnable path and every value has a log density, or is None (no prior)."""
+    if not isinstance(priors or {}, Mapping):
+        raise DataError(f"priors must be a dictionary of distributions by path, found {priors!r:.80}")
     for path, prior in (priors or {}).items():
         check_path(belief, path)
         if prior is not None and not isinstance(prior, Prior):

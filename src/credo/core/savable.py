@@ -35,7 +35,7 @@ kernel       kernels.rkhs                       RKHSFunction
 kernel       kernels.stationary                 Exponential Matern32 Matern52 RBF RationalQuadratic
 kernel       kernels.strings                    EditDistance Spectrum Subsequence
 kernel       kernels.tabulated                  Tabulated
-infer        infer.averaging                    Averaged
+infer        infer.averaging                    Averaged Integrated
 infer        infer.diagnostics                  Diagnostics
 infer        infer.importance_sampling          WeightedDraws=Weighted
 infer        infer.mcmc.draws                   Draws
@@ -59,17 +59,17 @@ acquisition  decide.acquisition.pending         Believer LocalPenalization
 acquisition  decide.acquisition.thompson        Thompson
 agent        decide.agents.belief               WorldBelief
 agent        decide.agents.control              Agent DoubleQ ExpectedSARSA OptimisticQ QLearning SARSA Tabular
-agent        decide.agents.exploration          EpsilonGreedy Greedy SoftmaxExploration UCB
+agent        decide.agents.exploration          EpsilonGreedy FixedPolicy Greedy SoftmaxExploration UCB
 agent        decide.agents.nstep_dyna           Dyna NStep
 agent        decide.agents.planning             ModelBased PosteriorSampling RMax
 agent        decide.agents.run                  Run
 agent        decide.agents.schedules            ConstantSchedule ExponentialDecay Harmonic PolynomialDecay RobbinsMonro
 agent        decide.agents.td                   Estimates TD
 agent        decide.agents.trajectories         Trajectory
-app          app.forecast                       SeriesModel
-app          app.forecast_calendar              Calendar Season
-app          app.schema                         Column Schema Period
-app          app.workflow                       TableModel
+app          app.forecast.model                 SeriesModel
+app          app.forecast.calendar              Calendar Season
+app          app.table.columns                  Column Schema Period
+app          app.fit.model                      TableModel
 conjugate    models.conjugate.base              Statistics
 conjugate    models.conjugate.binary            BetaBernoulli BetaBinomial BinaryCounts
 conjugate    models.conjugate.categorical       ClassCounts DirichletCategorical DirichletMultinomial
@@ -78,7 +78,7 @@ conjugate    models.conjugate.hierarchical      EmpiricalBayes HierarchicalBerno
 conjugate    models.conjugate.hypotheses        Hypotheses OutcomeCounts
 conjugate    models.conjugate.known             Binomial Known Multinomial MultivariateNormal
 conjugate    models.conjugate.matrix            MatrixNormalInverseWishart
-conjugate    models.conjugate.multivariate      GaussianParameters NormalInverseWishart Scatter
+conjugate    models.conjugate.multivariate      GaussianParameters NormalInverseWishart
 conjugate    models.conjugate.normal            Moments NormalInverseGamma NormalKnownVariance NormalParameters
 conjugate    models.conjugate.quadrature        HyperPrior Hyperparameters PopulationCounts
 decide       decide.acquiring                   Margin Uncertainty
@@ -93,10 +93,10 @@ density      models.densities.mixture           GaussianMixture
 density      models.densities.poisson           Poisson
 density      models.densities.regression        Regression
 density      models.densities.vonmises          VonMises
-feature      models.features.compose            Chosen Composed Concatenate Custom OnColumns Product Tensor
+feature      models.features.compose            Chosen Composed Concatenate Custom OfKernel OnColumns Product Tensor
 feature      models.features.fourier            Fourier
 feature      models.features.local              BSpline Bumps
-feature      models.features.polynomial         Polynomial
+feature      models.features.polynomial         InterceptOnly Polynomial
 feature      models.features.scaling            Affine Standardize
 feature      models.features.wavelets           Daubechies Haar
 glm          models.glm.belief                  GLM
@@ -109,11 +109,13 @@ gp           models.gp.data                     Rows
 gp           models.gp.exact                    Cholesky
 gp           models.gp.heteroscedastic          HeteroscedasticGP Noises
 gp           models.gp.independent              Independent
+gp           models.gp.latent                   FunctionDraws LatentGP
 gp           models.gp.means                    Basis BeliefMean Constant Design DifferentiatedMean
 gp           models.gp.means                    FunctionMean Mean Zero
 gp           models.gp.multioutput              MultiGP OutputMeans
 gp           models.gp.robust                   RobustGP
-gp           models.gp.sampling                 Functions Inside Together Weighted
+gp           models.gp.sampling                 Embedded Functions Inside Together Weighted
+gp           models.gp.sites                    Sites
 gp           models.gp.state_space.belief       StateSpaceGP
 gp           models.gp.state_space.passes       Passed
 gp           models.gp.state_space.series       Series
@@ -141,6 +143,7 @@ markov       models.markov.chain                MarkovChain
 markov       models.markov.sequence             MarkovSequence TransitionCounts
 mdp          decide.mdp.linear_program          LinearProgram
 mdp          decide.mdp.model                   MDP
+mdp          decide.mdp.outcomes                Outcomes
 mdp          decide.mdp.plan                    AveragePlan DiscountedPlan HorizonPlan
 mdp          decide.mdp.policy_iteration        ModifiedPolicyIteration PolicyIteration
 mdp          decide.mdp.solving                 Automatic

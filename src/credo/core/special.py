@@ -1,7 +1,5 @@
 """Special functions that JAX lacks or has with too few digits (`jax.scipy.special.betaln` is good to 1e-6 only)."""
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from credo.core.arrays import Array, namespace, special
@@ -38,18 +36,8 @@ def log_binomial(n: Array, k: Array) -> Array:
 
 
 def softplus(x: Array) -> Array:
-    """log(1 + eˣ), with the derivative 1/(1 + e⁻ˣ): one exponential, where JAX's own goes through the logarithm."""
-    return _softplus(x) if isinstance(x, jax.Array) else np.logaddexp(x, 0.0)
-
-
-@jax.custom_jvp
-def _softplus(x: jax.Array) -> jax.Array:
-    return jnp.logaddexp(x, 0.0)
-
-
-@_softplus.defjvp
-def _(primals: tuple[jax.Array], tangents: tuple[jax.Array]) -> tuple[jax.Array, jax.Array]:
-    return _softplus(*primals), jax.nn.sigmoid(primals[0]) * tangents[0]
+    """log(1 + eˣ)."""
+    return namespace(x).logaddexp(x, 0.0)
 
 
 def _stirling_rest(z: Array) -> Array:

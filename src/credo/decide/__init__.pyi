@@ -12,6 +12,7 @@ from credo.decide.campaign import Storage as Storage
 from credo.decide.campaign import Trial as Trial
 from credo.decide.custom import CustomLoss as CustomLoss
 from credo.decide.joint_information import gain_bound as gain_bound
+from credo.decide.joint_information import greedy_design as greedy_design
 from credo.decide.joint_information import greedy_gain as greedy_gain
 from credo.decide.joint_information import information_gain as information_gain
 from credo.decide.losses import Absolute as Absolute

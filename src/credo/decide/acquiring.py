@@ -25,17 +25,17 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from credo.core.abilities import HasCovariance
+from credo.core.abilities import HasCovariance, able
 from credo.core.arrays import Array, Numeric, namespace
 from credo.core.checks import check_count, check_table
 from credo.core.errors import DataError
 from credo.decide.acquisition.base import Acquisition
-from credo.decide.acquisition.checks import Beliefs, Predicts, single
+from credo.decide.acquisition.checks import Beliefs, Predicts, check_acquisition, is_nothing, single
 from credo.decide.acquisition.information import MutualInformation
 from credo.decide.acquisition.pending import Believer
 from credo.decide.joint_information import choose, joint_doubt, knows_covariance
 from credo.decide.losses import classes
-from credo.decide.maximize import Box, Over, maximize
+from credo.decide.maximize import Box, Over, as_box, maximize
 from credo.decide.space import Space
 from credo.decide.space.parameters import Value
 
@@ -101,9 +101,12 @@ def acquire(
         seed: of scores that draw, and of the search in a space.
     """
     check_count(n, "n")
+    check_count(seed, "seed", 0)
+    if acquisition is not None:
+        check_acquisition(acquisition)
     if isinstance(candidates, Space) or (isinstance(candidates, tuple) and len(candidates) == 2):
         return _from_space(belief, candidates, acquisition, int(n), pending, seed)
-    table = np.asarray(check_table(candidates, "candidates"))
+    table = np.asarray(check_table(candidates, "candidates", getattr(belief, "inputs", None)))
     if n > len(table):
         raise DataError(f"n must be at most the number of candidates, {len(table)}, found {n}")
     waiting = _waiting(pending, table.shape[1])
@@ -122,7 +125,7 @@ def from_pool(belief: Predicts, table: Table, acquisition: Acquisition, n: int, 
         doubt = joint_doubt(belief, np.concatenate([waiting, table]))
         found = choose(doubt, n, after=range(p), among=range(p, p + len(table)))
         return found.chosen - p, found.gains
-    if isinstance(belief, HasCovariance):
+    if able(belief, HasCovariance):
         return _believing(belief, table, acquisition, n, waiting, seed)
     return spread(scores(acquisition.prepared(belief, seed=seed), belief, table), table, n, waiting)
 
@@ -166,7 +169,7 @@ def _believing(belief: Predicts, table: Table, acquisition: Acquisition, n: int,
 
 
 def _waiting(pending: Waiting, columns: int) -> np.ndarray:
-    if pending is None or len(pending) == 0:
+    if is_nothing(pending):
         return np.empty((0, columns))
     return np.asarray(check_table(pending, "pending", columns))
 
@@ -178,12 +181,14 @@ def _from_space(
     space = over if isinstance(over, Space) else None
     if isinstance(over, Space):
         place: Space | Box = over
-        waiting = over.encode(pending if isinstance(pending, Sequence) else ())
+        if pending is not None and not isinstance(pending, list | tuple):
+            raise DataError(f"pending must be a list of points of the space, found {type(pending).__name__}")
+        waiting = over.encode(pending or ())
     else:
-        place = Box(*(np.atleast_1d(np.asarray(end, dtype=float)) for end in over))
+        place = as_box(over)
         waiting = _waiting(pending, len(place.lower))
     kind = acquisition or MutualInformation()
-    if (n > 1 or len(waiting)) and not isinstance(belief, HasCovariance):
+    if (n > 1 or len(waiting)) and not able(belief, HasCovariance):
         table = place.sample_rows(POINTS, seed=seed)
         index, score = from_pool(belief, table, kind, n, waiting, seed)
         return _acquired(space, table[index], score)

@@ -16,11 +16,12 @@ from jaxtyping import Float, Int
 
 from credo.core.arrays import Numeric
 from credo.core.belief import Belief
-from credo.core.checks import check_count, check_table
+from credo.core.checks import check_array, check_count, check_real, check_table
 from credo.core.errors import DataError, NotConvergedWarning
 from credo.core.predictive import Bernoulli, Categorical
 from credo.decide.acquiring import from_pool
 from credo.decide.acquisition.base import Acquisition
+from credo.decide.acquisition.checks import check_acquisition
 from credo.decide.acquisition.information import MutualInformation
 from credo.evaluate.scores import LARGER_IS_BETTER, Score, find_score
 from credo.evaluate.validation import count_rows, holdout
@@ -82,7 +83,7 @@ def learn_actively(
         seed: of the start and of scores that draw.
         watch: a function of the belief, e.g. its error on test rows, kept after each round.
     """
-    table = np.asarray(check_table(pool, "pool"))
+    table = np.asarray(check_table(pool, "pool", getattr(belief, "inputs", None)))
     m = len(table)
     for name, value, least in (("budget", budget, 1), ("batch", batch, 1), ("refit", refit, 0)):
         check_count(value, name, least)
@@ -90,8 +91,17 @@ def learn_actively(
         raise DataError(f"budget must be at most the number of rows in the pool, {m}, found {budget}")
     if isinstance(acquisition, str) and acquisition != RANDOM:
         raise DataError(f'acquisition must be an Acquisition, None or "random", found {acquisition!r}')
+    if not isinstance(belief, Belief):
+        raise DataError(f"active learning begins with a belief, found {type(belief).__name__}")
+    check_count(seed, "seed", 0)
+    if acquisition is not None and not isinstance(acquisition, str):
+        check_acquisition(acquisition)
+    if watch is not None and not callable(watch):
+        raise DataError(f"watch must be a function of the belief, found {watch!r}")
     rng = np.random.default_rng(seed)
     if not callable(oracle):
+        if isinstance(oracle, str | bytes) or not hasattr(oracle, "__len__"):
+            raise DataError(f"the oracle is a function of inputs, or the outcomes of all rows, found {oracle!r}")
         count_rows(table, oracle)
     chosen = _start(start, m, int(budget), rng)
     outcomes = _asked(oracle, table, chosen)
@@ -131,6 +141,7 @@ def _next(
 
 
 def _start(start: Any, m: int, budget: int, rng: np.random.Generator) -> np.ndarray:
+    start = check_array(start, "start") if isinstance(start, list | tuple) else start
     if np.ndim(start) == 0:
         check_count(start, "start")
         if start > budget:
@@ -227,7 +238,18 @@ def learning_curves(
         score: the name of a score or a function of (prediction, y); None is the RMSE, for classes the log loss.
         options: `start`, `batch` and `refit` of `learn_actively`.
     """
+    if isinstance(y, str | bytes) or not hasattr(y, "__len__"):
+        raise DataError(f"y must be the outcomes of all rows, found {y!r}")
     table, outcomes = np.asarray(check_table(X, "X")), np.asarray(y)
+    if outcomes.ndim == 0 or not isinstance(belief, Belief):
+        raise DataError(f"learning curves need a belief and the outcomes of all rows, found {type(y).__name__}")
+    if isinstance(seeds, int):
+        check_count(seeds, "seeds")
+    elif not isinstance(seeds, Sequence) or isinstance(seeds, str | bytes):
+        raise DataError(f"seeds must be how many, or a list of seeds, found {seeds!r}")
+    if isinstance(test, tuple) and len(test) != 2:
+        raise DataError(f"test must be the share of rows held out, or (X, y), found {test!r}")
+    test = test if isinstance(test, tuple) else check_real(test, "test", 0, 1)
     n = count_rows(table, outcomes)
     ways = {"active": acquisition, against if isinstance(against, str) else type(against).__name__: against}
     found: dict[str, list[list[float]]] = {way: [] for way in ways}

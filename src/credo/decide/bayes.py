@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from credo.core.arrays import Array, as_float
+from credo.core.arrays import Array, as_float, is_traced
+from credo.core.checks import check_array
 from credo.core.errors import DataError
 from credo.core.predictive import Interval, Predictive
 from credo.decide.custom import CustomLoss
@@ -45,8 +46,7 @@ def decide(prediction: Predictive, loss: LossLike) -> Decision:
     as `CustomLoss(function)`.
     """
     chosen = as_loss(loss)
-    if not isinstance(prediction, Predictive):
-        raise DataError(f"decide takes a prediction first, found {type(prediction).__name__}; pass belief.predict(x)")
+    _check(prediction)
     action = chosen.bayes_action(prediction)
     return Decision(action, chosen.expected_loss(prediction, action))
 
@@ -54,9 +54,22 @@ def decide(prediction: Predictive, loss: LossLike) -> Decision:
 def expected_loss(prediction: Predictive, loss: LossLike, action: Any) -> Array:
     """E[L(action, Y)] for an action that need not be the best one; a single action serves every query."""
     chosen = as_loss(loss)
+    _check(prediction)
+    ends = action if isinstance(action, tuple) else (action,)
+    if isinstance(action, tuple) and len(action) != 2:
+        raise DataError(f"an action is a number for each query, or the pair of an interval's ends, found {action!r}")
+    for given in (check_array(end, "action") for end in ends if not is_traced(end)):
+        if given.shape not in ((), (1,), tuple(prediction.shape)) or np.isnan(given).any():
+            shape = tuple(prediction.shape)
+            raise DataError(f"action must be one for all, or one for each of {shape} queries, found {action!r}")
     if isinstance(action, tuple):
         action = tuple(as_float(end) for end in action)
     return chosen.expected_loss(prediction, action)
+
+
+def _check(prediction: object) -> None:
+    if not isinstance(prediction, Predictive):
+        raise DataError(f"decide takes a prediction first, found {type(prediction).__name__}; pass belief.predict(x)")
 
 
 def as_loss(loss: Any) -> Loss:

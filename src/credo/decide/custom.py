@@ -49,8 +49,11 @@ class CustomLoss(Loss):
     ) -> None:
         if actions is not None and bounds is not None:
             raise DataError("pass either actions, to choose from, or bounds, to search between, not both")
+        if not callable(function):
+            raise DataError(f"a custom loss is a function of (action, outcome), found {function!r}")
         if n is not None:
             check_count(n, "n")
+        check_count(seed, "seed", 0)
         self.function = function
         self.actions = None if actions is None else host(check_vector(actions, "actions"))
         self.bounds = None if bounds is None else host(check_vector(bounds, "bounds", 2))

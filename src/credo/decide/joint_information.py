@@ -10,18 +10,18 @@ placements in Gaussian processes"; Srinivas et al. (2010), "Gaussian process opt
 
 import heapq
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from credo.core.abilities import PredictsJointly
+from credo.core.abilities import HasCovariance, PredictsJointly, able
 from credo.core.arrays import Array, is_traced, namespace
 from credo.core.checks import ArrayLike, check_count, check_positive, check_table
 from credo.core.errors import DataError
 from credo.core.linalg import demand, factorize, log_determinant
-from credo.core.predictive import Normal, StudentT
+from credo.core.predictive import Mixture, Normal, StudentT
 from credo.kernels import RBF, Exponential, Kernel, Linear, Matern, Matern32, Matern52
 from credo.kernels.algebra import Scaled
 
@@ -53,10 +53,10 @@ def information_gain(belief: Any, x: ArrayLike, noise: ArrayLike = None) -> Floa
 
 def joint_doubt(belief: Any, x: ArrayLike, noise: ArrayLike = None) -> Doubt:
     """(Σ, N): the covariance of the function at the rows x and the noise variance of each, up to a common factor."""
-    table = check_table(x, "x")
+    table = check_table(x, "x", getattr(belief, "inputs", None))
     options = {}
     if noise is not None:
-        if not (isinstance(belief, PredictsJointly) and belief.takes_noise):
+        if not (able(belief, PredictsJointly) and belief.takes_noise):
             raise DataError(f"noise= cannot be given to {type(belief).__name__}, which knows its own; leave it out")
         options["noise"] = check_positive(noise, "noise", len(table))
     prediction = _jointly(belief, table, options)
@@ -82,9 +82,12 @@ def knows_covariance(belief: Any, x: np.ndarray) -> bool:
 
 def _jointly(belief: Any, rows: Any, options: dict[str, Any]) -> Normal | StudentT | None:
     """The joint prediction of one function; None where the belief has none."""
-    if not isinstance(belief, PredictsJointly):
+    if not able(belief, PredictsJointly):
         return None
     prediction = belief.predict(rows, joint=True, **options)
+    if isinstance(prediction, Mixture) and able(belief, HasCovariance):  # by its moments
+        means = (prediction.mean, prediction.aleatoric, prediction.epistemic)
+        prediction = Normal(*means, belief.covariance(rows))
     if not isinstance(prediction, Normal | StudentT) or _latent(prediction)[0] is None or prediction.mean.ndim != 1:
         return None
     return prediction
@@ -137,6 +140,7 @@ def greedy_gain(
         noise: the noise variance of each candidate, instead of the belief's.
     """
     check_count(n, "n")
+    _check_repeats(repeats)
     doubt = joint_doubt(belief, candidates, noise)
     m = len(doubt[1])
     if not repeats and m < n:
@@ -154,6 +158,11 @@ def choose(doubt: Doubt, n: int, *, repeats: bool = False, among: Indices | None
     free = np.arange(len(noise)) if among is None else np.asarray(among, dtype=int)
     free = free if repeats else np.setdiff1d(free, np.asarray(after, dtype=int))
     return _lazily(conditioned, free, n, repeats)
+
+
+def _check_repeats(repeats: object) -> None:
+    if not isinstance(repeats, bool | np.bool_):
+        raise DataError(f"repeats must be True or False, found {repeats!r}")
 
 
 class Conditioned:
@@ -208,6 +217,80 @@ def _lazily(candidates: Conditioned, free: np.ndarray, n: int, repeats: bool) ->
     return Greedy(np.asarray(candidates.taken[before:], dtype=int), np.asarray(gains), evaluations)
 
 
+class Design(NamedTuple):
+    """Candidates in the order in which they were taken, and what is left of the doubt after each."""
+
+    chosen: Int[np.ndarray, " t"]
+    criterion: str
+    left: Float[np.ndarray, " t"]
+    """The largest eigenvalue (E), the trace (A) or the log-determinant (D) of the covariance that is to be small."""
+
+
+CRITERIA: dict[str, Callable[[np.ndarray], float]] = {
+    "A": lambda k: float(np.trace(k)),
+    "D": lambda k: float(np.linalg.slogdet(k + 1e-14 * np.trace(k) * np.eye(len(k)))[1]),
+    "E": lambda k: float(np.linalg.eigvalsh(k)[-1]),
+}
+
+
+def greedy_design(
+    belief: Any,
+    candidates: ArrayLike,
+    n: int,
+    criterion: str = "E",
+    *,
+    at: ArrayLike = None,
+    repeats: bool = False,
+    noise: ArrayLike = None,
+) -> Design:
+    """n candidates, each the one after which the covariance K of the function at the points `at` is smallest.
+
+    "E" is its largest eigenvalue, the doubt about what is known least of all combinations; "A" its trace, the sum of
+    the variances; "D" its determinant, the volume of the doubt. Of a linear model without intercept the function at the
+    unit vectors, `at=np.eye(d)`, is the weights: the classical criteria. Ehrenfeld (1955); Pukelsheim (2006), "Optimal
+    design of experiments", chapter 6. Each step looks at all candidates, O(m k³) for E and D.
+
+    Args:
+        belief: as for `information_gain`.
+        candidates: shape (m, d).
+        n: how many to take.
+        criterion: "A", "D" or "E".
+        at: the points that matter, shape (k, d); None: the candidates.
+        repeats: whether a candidate may be taken more than once.
+        noise: the noise variance of each candidate, instead of the belief's.
+    """
+    check_count(n, "n")
+    if not isinstance(criterion, str) or criterion not in CRITERIA:
+        raise DataError(f'criterion must be "A", "D" or "E", found {criterion!r}')
+    _check_repeats(repeats)
+    table = check_table(candidates, "candidates")
+    points = table if at is None else check_table(at, "at", table.shape[1])
+    m, k = len(table), len(points)
+    if not repeats and m < n:
+        raise DataError(f"n must be at most the number of candidates, {m}, found {n}; or allow repeats=True")
+    both = None if noise is None else np.concatenate([np.ones(k), check_positive(noise, "noise", m)])
+    covariance, variance = joint_doubt(belief, np.concatenate([points, table]), both)
+    # Of the points (k, k), between them and the candidates (k, m), among those (m, m).
+    doubt, shared, own = covariance[:k, :k].copy(), covariance[:k, k:].copy(), covariance[k:, k:].copy()
+    free, chosen, left = np.ones(m, bool), [], []
+    for _ in range(n):
+        scale = 1 / np.sqrt(np.maximum(np.diagonal(own), 0.0) + variance[k:])
+        told = shared * scale
+        pairs = zip(told.T, free, strict=True)
+        after = np.array([CRITERIA[criterion](doubt - np.outer(g, g)) if ok else np.inf for g, ok in pairs])
+        i = int(np.argmin(np.round(after, DIGITS)))
+        chosen.append(i)
+        left.append(after[i])
+        other = own[i] * scale[i]
+        doubt, shared, own = (
+            doubt - np.outer(told[:, i], told[:, i]),
+            shared - np.outer(told[:, i], other),
+            own - np.outer(other, other),
+        )
+        free[i] &= repeats
+    return Design(np.asarray(chosen), criterion, np.asarray(left))
+
+
 class Growth(NamedTuple):
     """How the largest gain γ_T grows with the number of outcomes, up to a constant factor."""
 
@@ -234,7 +317,7 @@ def gain_bound(kernel: Kernel, dimension: int) -> Growth:
 
         linear      d log T
         RBF         (log T)^{d+1}
-        Matérn-ν    T^{d/(2ν+d)} (log T)^{2ν/(2ν+d)}
+        Matérn-ν    T^{d/(2ν+d)} (log T)^{2ν/(2ν+d)},   ν > ½
 
     Srinivas et al. (2010), theorem 5; Vakili, Khezeli & Picheny (2021), "On information gain and regret bounds in
     Gaussian process bandits", corollary 1, for the Matérn kernel.
@@ -251,8 +334,13 @@ def gain_bound(kernel: Kernel, dimension: int) -> Growth:
     nu = float(inner.smoothness) if isinstance(inner, Matern) else next(known, None)
     if nu is None:
         raise DataError(
-            f"the growth of the information gain is known for the kernels Linear, RBF, Exponential, Matern32, Matern52 "
-            f"and Matern, found {type(inner).__name__}; greedy_gain(...).ceiling bounds it for given candidates"
+            f"the growth of the information gain is known for the kernels Linear, RBF, Matern32, Matern52 and "
+            f"Matern, found {type(inner).__name__}; greedy_gain(...).ceiling bounds it for given candidates"
+        )
+    if not nu > 0.5:
+        raise DataError(
+            f"the theorem for Matérn kernels is of functions smoother than ν = ½, found ν = {nu:g}; "
+            "greedy_gain(...).ceiling bounds the gain for given candidates"
         )
     power = d / (2 * nu + d)
     said = f"γ_T = O(T^{power:.3g} (log T)^{1 - power:.3g}): the rougher (ν = {nu:g}), the more there is to learn."

@@ -17,6 +17,7 @@ evaluating point forecasts".
 """
 
 from abc import abstractmethod
+from collections.abc import Iterable
 from typing import Any
 
 import equinox as eqx
@@ -134,8 +135,8 @@ class Asymmetric(Slopes):
 
     def __check_init__(self) -> None:
         for name, cost in (("under", self.under), ("over", self.over)):
-            if not is_traced(cost) and not 0 < cost < np.inf:
-                raise DataError(f"{name} must be a cost greater than zero, found {float(cost):g}")
+            if not is_traced(cost) and not (cost.ndim == 0 and 0 < cost < np.inf):
+                raise DataError(f"{name} must be a cost greater than zero, found {cost}")
 
     @property
     def slopes(self) -> tuple[Any, Any]:
@@ -187,6 +188,8 @@ class CostMatrix(Loss):
     def __init__(self, costs: Any, reject: Any = None, names: Any = None) -> None:
         self.costs = host(check_table(costs, "costs"))
         self.reject = None if reject is None else as_float(reject)
+        if names is not None and (isinstance(names, str | bytes) or not isinstance(names, Iterable)):
+            raise DataError(f"names must be a list of the names of actions, found {names!r}")
         self.names = None if names is None else tuple(str(name) for name in names)
 
     def __check_init__(self) -> None:
@@ -195,8 +198,9 @@ class CostMatrix(Loss):
                 f"costs must not be negative, found {float(self.costs.min()):g}; subtract the smallest cost of "
                 "each class from its column: the decisions stay the same"
             )
-        if self.reject is not None and not is_traced(self.reject) and not bool(self.reject >= 0):
-            raise DataError(f"reject must be a cost ≥ 0, found {float(self.reject):g}")
+        price = self.reject
+        if price is not None and not is_traced(price) and not (price.ndim == 0 and 0 <= price < np.inf):
+            raise DataError(f"reject must be a cost ≥ 0, found {price}")
         if self.names is not None and len(self.names) != self.costs.shape[0]:
             raise DataError(f"names must hold one name per action ({self.costs.shape[0]}), found {len(self.names)}")
 

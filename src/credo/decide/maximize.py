@@ -4,8 +4,13 @@ Quasi-random points, and some around what is promising already, are screened; th
 climbs (`batched_lbfgs`) that move the real coordinates and leave the discrete ones. Screening and climbing are one
 compiled program, the same as data grow. Discrete parts are then searched through neighbours: one choice, level or whole
 number changed at a time, as long as that helps, with a new climb after each round.
+
+In one or two real coordinates `method="lipschitz"` divides the box instead: where no slope is steeper than L, no point
+of a part with center c and half diagonal r scores more than a(c) + L r. Parts that may hold more than the best so far
+are cut in three, until none does. Piyavskii (1972); Shubert (1972); Horst & Tuy (1996), "Global optimization".
 """
 
+import warnings
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -17,11 +22,11 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from credo.core.arrays import Array, Numeric
-from credo.core.checks import check_table
-from credo.core.errors import DataError
+from credo.core.checks import check_count, check_real, check_table
+from credo.core.errors import DataError, NotConvergedWarning
 from credo.core.padding import bucket, pad_rows
 from credo.decide.acquisition.base import Acquisition
-from credo.decide.acquisition.checks import Beliefs, Predicts
+from credo.decide.acquisition.checks import Beliefs, Predicts, check_acquisition, is_nothing
 from credo.decide.batched_lbfgs import ascend
 from credo.decide.space import Space
 from credo.infer.quasi_random import sobol
@@ -48,6 +53,10 @@ WALL = 1e4
 """The penalty of violating a linear constraint, per squared unit."""
 ROUNDS = 10
 """Rounds of changing discrete values."""
+PARTS, MOST_PARTS = 512, 100_000
+"""Parts of a box that are cut at a time, and in all."""
+SAFETY, NUDGE = 1.5, 1e-4
+"""Slopes are taken to be up to so many times the steepest that was seen, in steps of so much of the box."""
 
 
 class Found(NamedTuple):
@@ -60,6 +69,10 @@ class Found(NamedTuple):
     mean: Float[np.ndarray, " b"]
     std: Float[np.ndarray, " b"]
     """The function there as it is believed now; one for each belief that the acquisition looks at."""
+    certificate: float | None = None
+    """By how much the score may be larger elsewhere, where no slope is steeper than `lipschitz`; None after climbs."""
+    lipschitz: float | None = None
+    """The largest slope of the score that is reckoned with, in units of the box."""
 
 
 class Box(NamedTuple):
@@ -82,6 +95,9 @@ def maximize(
     within: Part = None,
     avoid: Near = None,
     seed: int = 0,
+    method: str = "climb",
+    lipschitz: float | None = None,
+    tolerance: float | None = None,
 ) -> Found:
     """The point that an acquisition scores highest.
 
@@ -93,16 +109,98 @@ def maximize(
         within: a part of the encoded space, as a pair of vectors: a trust region.
         avoid: rows that must not be found again, where the space is finite.
         seed: of the points that are screened.
+        method: "climb", or "lipschitz" for one or two real coordinates without constraints.
+        lipschitz: of the latter, the largest slope there is, in units of the box; None: 1.5 times the largest seen.
+        tolerance: of the latter, by how much the score may be larger elsewhere; None: a hundredth of its range.
     """
+    check_acquisition(acquisition)
+    check_count(seed, "seed", 0)
+    if within is not None:
+        within = as_box(within)
+    if not is_nothing(near):
+        near = check_table(near, "near")
+    if not isinstance(method, str) or method not in ("climb", "lipschitz"):
+        raise DataError(f'method must be "climb" or "lipschitz", found {method!r}')
+    if method == "lipschitz":
+        return _divided(acquisition, belief, _small_box(over, within, avoid), lipschitz, tolerance, seed)
     acquisition, belief = padded((acquisition, belief))
     if isinstance(over, Space):
         return _over_space(acquisition, belief, over, near, within, avoid, seed)
-    lower, upper = (np.asarray(v, dtype=float).ravel() for v in over)
-    if lower.shape != upper.shape or not np.all(lower < upper):
-        raise DataError(f"a box is a pair (lower, upper) with lower < upper, found {lower} and {upper}")
-    box = Box(lower, upper) if within is None else Box(*within)
-    rows = np.concatenate([box.sample_rows(SCREENED, seed=seed), _around(near, box, np.ones(len(lower), bool), seed)])
+    box = as_box(over) if within is None else Box(*within)
+    movable = np.ones(len(box.lower), bool)
+    rows = np.concatenate([box.sample_rows(SCREENED, seed=seed), _around(near, box, movable, seed)])
     return _over_box(acquisition, belief, box, rows, seed)
+
+
+def as_box(over: object) -> Box:
+    """A box from a pair of vectors."""
+    try:
+        lower, upper = (np.asarray(v, dtype=float).ravel() for v in over)  # type: ignore[attr-defined]
+    except (TypeError, ValueError):
+        raise DataError(f"a box is a pair (lower, upper) of vectors, found {over!r}") from None
+    if lower.shape != upper.shape or not lower.size or not np.all((lower < upper) & np.isfinite(upper - lower)):
+        raise DataError(f"a box is a pair (lower, upper) with lower < upper, found {lower} and {upper}")
+    return Box(lower, upper)
+
+
+def _small_box(over: Over, within: Part, avoid: Near) -> Box:
+    fits = not isinstance(over, Space) or (over.is_continuous and not over.constraints)
+    box = Box(*within) if within is not None else None if isinstance(over, Space) else as_box(over)
+    if isinstance(over, Space) and box is None:
+        box = Box(np.zeros(over.width), np.ones(over.width))
+    if not fits or box is None or len(box.lower) > 2 or avoid is not None:
+        raise DataError(
+            'method="lipschitz" is for one or two real coordinates without constraints and rows to avoid; use "climb"'
+        )
+    return box
+
+
+def _divided(
+    acquisition: Acquisition, belief: Beliefs, box: Box, lipschitz: float | None, tolerance: float | None, seed: int
+) -> Found:
+    """Branch and bound with the bound a(c) + L r of each part, in the units of the box."""
+    d, span = len(box.lower), box.upper - box.lower
+
+    def score(u: np.ndarray) -> np.ndarray:
+        found = np.asarray(acquisition(belief, box.lower + u * span), dtype=float)
+        if not np.isfinite(found).all():
+            raise DataError("the score is not finite everywhere: it has no largest slope; use method='climb'")
+        return found
+
+    seen = sobol(SCREENED, d, seed)
+    heights = score(seen)
+    inside = np.clip(seen, NUDGE, 1 - NUDGE)
+    steps = [score(inside + NUDGE * axis) - score(inside - NUDGE * axis) for axis in np.eye(d)]
+    steepest = float(np.linalg.norm(steps, axis=0).max()) / (2 * NUDGE)
+    slope = SAFETY * steepest if lipschitz is None else check_real(lipschitz, "lipschitz", 0)
+    goal = 1e-2 * float(np.ptp(heights)) if tolerance is None else check_real(tolerance, "tolerance", 0)
+    centers, sides = np.full((1, d), 0.5), np.ones((1, d))
+    values = score(centers)
+    while True:
+        bounds = values + slope * np.linalg.norm(sides, axis=1) / 2
+        top = int(np.argmax(values))
+        gap = float(bounds.max() - values[top])
+        if gap <= goal or len(values) > MOST_PARTS:
+            break
+        order = np.argsort(-bounds, kind="stable")[:PARTS]
+        cut = order[bounds[order] > values[top] + goal]
+        axis = np.eye(d)[np.argmax(sides[cut], axis=1)]
+        third = sides[cut] * axis / 3
+        narrow = sides[cut] - 2 * third
+        ends = np.concatenate([centers[cut] - third, centers[cut] + third])
+        found = score(ends)
+        steepest = max(steepest, float((np.abs(found - np.tile(values[cut], 2)) / np.tile(third.max(axis=1), 2)).max()))
+        sides[cut] = narrow
+        centers, sides = np.concatenate([centers, ends]), np.concatenate([sides, np.tile(narrow, (2, 1))])
+        values = np.concatenate([values, found])
+        slope = max(slope, SAFETY * steepest) if lipschitz is None else slope
+    if lipschitz is not None and steepest > slope * (1 + 1e-6):
+        raise DataError(f"a slope of {steepest:.4g} was seen, which is steeper than lipschitz={slope:g}")
+    if gap > goal:
+        says = f"after {len(values):,} scores the largest may still be {gap:.2g} higher than the one found"
+        warnings.warn(f"{says}, which is more than the tolerance {goal:.2g}", NotConvergedWarning, stacklevel=3)
+    best = _checked(_describe(*padded((acquisition, belief)), box.lower + centers[top] * span))
+    return best._replace(certificate=max(gap, 0.0), lipschitz=slope)
 
 
 def _over_box(acquisition: Acquisition, belief: Beliefs, box: Box, rows: np.ndarray, seed: int) -> Found:
@@ -112,7 +210,7 @@ def _over_box(acquisition: Acquisition, belief: Beliefs, box: Box, rows: np.ndar
 def _around(near: Near, box: Box, movable: np.ndarray, seed: int) -> np.ndarray:
     """Rows around the promising ones, a third of the movable coordinates changed (at least about one)."""
     d = len(box.lower)
-    if near is None or not len(near):
+    if near is None or is_nothing(near):
         return box.sample_rows(AROUND, seed=seed + 1)
     rng = np.random.default_rng(seed)
     centers = check_table(near, "near", d)[rng.integers(len(near), size=AROUND)]

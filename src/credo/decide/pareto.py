@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from credo.core.arrays import Numeric
-from credo.core.checks import check_table, check_vector
+from credo.core.checks import check_real, check_table, check_vector
 
 MARGIN = 0.1
 
@@ -64,7 +64,7 @@ def reference_point(values: Numeric, margin: float = MARGIN) -> Float[np.ndarray
     size of the value itself (1 for zero). Ishibuchi, Imada, Setoguchi & Nojima (2018), "How to specify a reference
     point in hypervolume calculation".
     """
-    table = check_table(values, "values")
+    table, margin = check_table(values, "values"), check_real(margin, "margin", 0)
     front = table[non_dominated(table)]
     nadir = front.min(axis=0)
     scale = np.ptp(front, axis=0)

@@ -59,7 +59,7 @@ class Regret:
         except (TypeError, ValueError):
             found = type(values).__name__
             raise DataError(f"values must be numbers in the order of the steps, found {found}") from None
-        if f.ndim == 0 or f.shape[-1] == 0:
+        if f.ndim == 0 or f.size == 0:
             raise DataError(f"values must be a sequence of at least one step, found shape {f.shape}")
         if not np.all(np.isfinite(f)):
             raise DataError("values contain NaN or infinity; leave failed steps out, or give what they cost")

@@ -10,10 +10,14 @@ from typing import Any
 from credo.core.arrays import Array, as_float, namespace
 from credo.core.belief import Belief
 from credo.core.checks import check_count, check_table
+from credo.core.errors import DataError
 from credo.core.predictive import Predictive
 from credo.core.predictive.expectation import alone, expectation, outcome_nodes
 from credo.decide.bayes import LossLike, as_loss, decide
 from credo.decide.losses import Loss
+
+MOST = 1000
+"""Outcomes of a real observation that can be tried."""
 
 
 def value_of_information(belief: Belief, x: Any, loss: LossLike, at: Any, cost: Any = 0.0, *, n: int = 20) -> Array:
@@ -34,12 +38,22 @@ def value_of_information(belief: Belief, x: Any, loss: LossLike, at: Any, cost: 
     """
     chosen = as_loss(loss)
     check_count(n, "n")
+    if not isinstance(belief, Belief):
+        raise DataError(f"the value of information is that to a belief, found {type(belief).__name__}")
+    if n > MOST:
+        raise DataError(f"n must be at most {MOST} outcomes, found {n}")
     queries = () if at is None else (at,)
     candidates: list[tuple[Any, ...]] = [()]
     if x is not None:
-        table = check_table(x, "x")
+        table = check_table(x, "x", getattr(belief, "inputs", None))
         candidates = [(table[i : i + 1],) for i in range(len(table))]
-    now = risk(belief.predict(*queries), chosen)
+    try:
+        now = risk(belief.predict(*queries), chosen)
+        belief.predict(*candidates[0])
+    except TypeError:
+        raise DataError(
+            f"{type(belief).__name__} predicts at inputs: give the candidates x and the decisions' at="
+        ) from None
     values = []
     for candidate in candidates:
         outcomes, weights = outcome_nodes(alone(belief.predict(*candidate)), n)

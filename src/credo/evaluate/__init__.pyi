@@ -1,5 +1,8 @@
 """How good a belief is: scores, calibration, validation, comparison by evidence, curves."""
 
+from credo.evaluate.backtesting import Backtest as Backtest
+from credo.evaluate.backtesting import backtest as backtest
+from credo.evaluate.backtesting import naive as naive
 from credo.evaluate.calibration import BrierParts as BrierParts
 from credo.evaluate.calibration import CoverageCurve as CoverageCurve
 from credo.evaluate.calibration import Ranks as Ranks

@@ -85,9 +85,18 @@ class Reliability(NamedTuple):
 
 
 def reliability(
-    prediction: Predictive, y: Numeric, bins: int = 10, level: float = 0.95, label: int | None = None
+    prediction: Predictive,
+    y: Numeric,
+    bins: int = 10,
+    level: float = 0.95,
+    label: int | None = None,
+    *,
+    equal: str = "width",
 ) -> Reliability:
-    """The reliability diagram in `bins` equal bins of stated probability, with Wilson bands of probability `level`.
+    """The reliability diagram in `bins` bins of stated probability, with Wilson bands of probability `level`.
+
+    The bins have `equal` "width", or equal "count": as many rows in each, up to rows that state the same, which stay
+    together. Naeini, Cooper & Hauskrecht (2015), "Obtaining well calibrated probabilities using Bayesian binning".
 
     For a `Bernoulli` the probability of class 1, or of class `label`; for a `Categorical` that of class `label`,
     or, if there is none, the confidence in the most probable class against being right. Guo et al. (2017),
@@ -100,7 +109,7 @@ def reliability(
         label = 1
     stated = probs.max(axis=1) if label is None else probs[:, label]
     happened = values == (probs.argmax(axis=1) if label is None else label)
-    index = np.minimum((stated * bins).astype(int), bins - 1)
+    index = _bins_of(stated, bins, equal)
     count = np.bincount(index, minlength=bins)
     filled = count > 0
     count = count[filled]
@@ -118,9 +127,19 @@ def _classes_of(prediction: Predictive, y: Numeric, what: str, bins: int) -> tup
     return np.broadcast_to(np.asarray(prediction.probs), (len(values), prediction.probs.shape[-1])), values
 
 
-def expected_calibration_error(prediction: Predictive, y: Numeric, bins: int = 10) -> float:
+def _bins_of(stated: np.ndarray, bins: int, equal: str) -> np.ndarray:
+    """The number of the bin of each stated probability."""
+    if equal not in ("width", "count"):
+        raise DataError(f'equal must be "width" or "count" of the bins, found {equal!r}')
+    if equal == "width":
+        return np.minimum((stated * bins).astype(int), bins - 1)
+    first = np.searchsorted(np.sort(stated), stated)  # rows that state less
+    return first * bins // len(stated)
+
+
+def expected_calibration_error(prediction: Predictive, y: Numeric, bins: int = 10, *, equal: str = "width") -> float:
     """Σ_b (n_b/n) |observed_b - stated_b| over the bins of the reliability diagram."""
-    return reliability(prediction, y, bins).error
+    return reliability(prediction, y, bins, equal=equal).error
 
 
 class BrierParts(NamedTuple):
@@ -139,8 +158,8 @@ class BrierParts(NamedTuple):
         return self.reliability - self.resolution + self.uncertainty
 
 
-def brier_decomposition(prediction: Predictive, y: Numeric, bins: int = 10) -> BrierParts:
-    """`brier` as reliability - resolution + uncertainty, over `bins` equal bins of stated probability.
+def brier_decomposition(prediction: Predictive, y: Numeric, bins: int = 10, *, equal: str = "width") -> BrierParts:
+    """`brier` as reliability - resolution + uncertainty, over the bins of the reliability diagram.
 
     What varies within a bin counts for resolution, so that the parts add up exactly. For a `Categorical` the parts
     are sums over the classes, each against the rest. Murphy (1973), "A new vector partition of the probability
@@ -151,7 +170,7 @@ def brier_decomposition(prediction: Predictive, y: Numeric, bins: int = 10) -> B
     total = np.zeros(3)
     for label in labels:
         stated, happened = classes[:, label], (values == label).astype(float)
-        index = np.minimum((stated * bins).astype(int), bins - 1)
+        index = _bins_of(stated, bins, equal)
         count = np.maximum(np.bincount(index, minlength=bins), 1)
         gap = (np.bincount(index, stated, bins) - np.bincount(index, happened, bins)) / count
         share = happened.mean()
@@ -170,6 +189,16 @@ def wilson(share: Numeric, count: Numeric, level: float = 0.95) -> tuple[np.ndar
     middle = p + z**2 / (2 * n)
     half = z * np.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))
     return (middle - half) / (1 + z**2 / n), (middle + half) / (1 + z**2 / n)
+
+
+def chance_shares(count: Numeric, probability: Numeric, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+    """The central shares of `count` outcomes that chance gives to what has this probability (binomial).
+
+    Bröcker & Smith (2007), "Increasing the reliability of reliability diagrams".
+    """
+    n, p = np.asarray(count), np.clip(np.asarray(probability, dtype=float), 0.0, 1.0)
+    low, high = (np.asarray(stats.binom.ppf(tail, n, p) / n) for tail in (0.5 - level / 2, 0.5 + level / 2))
+    return low, high
 
 
 def uniformity_test(values: Numeric) -> float:

@@ -113,8 +113,8 @@ def compare(beliefs: Mapping[str, Belief], *data: Numeric, weights: Numeric | No
         data: what `belief.condition` takes.
         weights: p(model) before the data, up to a factor, in the order of `beliefs`; None is uniform.
     """
-    if not beliefs:
-        raise DataError("beliefs is empty; pass a dictionary of at least one named belief")
+    if not isinstance(beliefs, Mapping) or not beliefs:
+        raise DataError(f"beliefs must be a dictionary of at least one named belief, found {beliefs!r:.80}")
     evidence = [float(belief.log_evidence(*data)) for belief in beliefs.values()]
     return rank(beliefs, evidence, data, weights, [_criteria(belief, data) for belief in beliefs.values()])
 

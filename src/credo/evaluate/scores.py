@@ -7,11 +7,12 @@ Gneiting & Raftery (2007), "Strictly proper scoring rules, prediction, and estim
 """
 
 from collections.abc import Callable, Iterable
+from typing import cast
 
 import numpy as np
 
-from credo.core.arrays import Array, Numeric, as_float, host, is_traced, namespace
-from credo.core.checks import check_counts, check_vector
+from credo.core.arrays import Array, Numeric, host, is_traced, namespace
+from credo.core.checks import as_numpy, check_counts, check_vector
 from credo.core.errors import DataError
 from credo.core.predictive import Bernoulli, Categorical, Predictive
 from credo.core.predictive.base import check_levels
@@ -24,9 +25,8 @@ Score = Callable[..., Array]
 def check_outcomes(prediction: Predictive, y: Numeric) -> Array:
     """One outcome per query; for classes, an index below the number of classes."""
     length = len(prediction) if prediction.shape else None
-    if np.ndim(y) == 0 and length is None:
-        y = as_float(y)[None]
-    vector = host(check_vector(y, "y", length))
+    given = cast(Array, y) if is_traced(y) else as_numpy(y, "y")
+    vector = host(check_vector(given[None] if length is None and given.ndim == 0 else given, "y", length))
     if isinstance(prediction, Categorical | Bernoulli):
         vector = check_counts(vector, "y", below=prediction.probs.shape[-1])
     return vector
@@ -136,19 +136,8 @@ def accuracy(prediction: Predictive, y: Numeric, *, pointwise: bool = False) -> 
     return right if pointwise else right.mean()
 
 
-SCORES: dict[str, Score] = {
-    "rmse": rmse,
-    "mae": mae,
-    "r2": r2,
-    "nlpd": nlpd,
-    "crps": crps,
-    "coverage": coverage,
-    "width": width,
-    "interval_score": interval_score,
-    "brier": brier,
-    "log_loss": log_loss,
-    "accuracy": accuracy,
-}
+_ALL = (rmse, mae, r2, nlpd, crps, coverage, width, interval_score, brier, log_loss, accuracy)
+SCORES: dict[str, Score] = {score.__name__: score for score in _ALL}
 """The scores by name, as `cross_validate`, `select` and `learning_curve` take them."""
 
 LARGER_IS_BETTER = frozenset({"r2", "accuracy"})

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.model_selection import KFold
 
-from credo.core.abilities import LeavesOneOut
+from credo.core.abilities import LeavesOneOut, able
 from credo.core.arrays import Numeric
 from credo.core.belief import Belief
-from credo.core.checks import check_vector
+from credo.core.checks import check_count, check_vector
 from credo.core.errors import DataError
 from credo.core.predictive import Predictive
 from credo.evaluate.scores import LARGER_IS_BETTER, UNRANKED, Score, find_score, score_table
@@ -30,7 +30,7 @@ class Holdout(NamedTuple):
 def holdout(n: int, test: float = 0.2, validation: float = 0.2, *, seed: int = 0) -> Holdout:
     """The rows 0 … n - 1 in three parts at random; every part that is asked for has at least one row."""
     for name, share in (("test", test), ("validation", validation)):
-        if not 0 <= share < 1:
+        if not isinstance(share, int | float) or not 0 <= share < 1:
             raise DataError(f"{name} must be a share from 0 to 1, found {share}; write 20 % as 0.2")
     n_test = max(round(n * test), 1) if test > 0 else 0
     n_validation = max(round(n * validation), 1) if validation > 0 else 0
@@ -122,14 +122,20 @@ def cross_validate(
     `score` is a name or a function, or several; None takes those that suit the kind of prediction.
     """
     n = count_rows(X, y)
-    if not 2 <= k <= n:
-        raise DataError(f"k must be at least 2 and at most the number of rows {n}, found {k}")
     wanted = None if score is None else [score] if isinstance(score, str) or callable(score) else list(score)
     tables = []
-    for train, test in KFold(k, shuffle=True, random_state=seed).split(np.arange(n)):
+    for train, test in _folds(n, k, seed, "k"):
         belief_k = fitted(belief, rows(X, train), rows(y, train), learn, **seeded(options, seed, learn))
         tables.append(score_table(belief_k.predict(rows(X, test)), rows(y, test), wanted))
     return CrossValidation({name: np.asarray([table[name] for table in tables]) for name in tables[0]})
+
+
+def _folds(n: int, k: int, seed: int, name: str) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Row numbers to learn from and to score on, k times."""
+    check_count(k, name, least=2)
+    if k > n:
+        raise DataError(f"{name} must be at least 2 and at most the number of rows {n}, found {k}")
+    return list(KFold(int(k), shuffle=True, random_state=seed).split(np.arange(n)))
 
 
 class Selection(NamedTuple):
@@ -137,9 +143,9 @@ class Selection(NamedTuple):
 
     name: str
     belief: Belief
-    """Refitted on the training and validation rows."""
+    """Refitted on all rows but the test rows."""
     validation_scores: dict[str, float]
-    """What each belief scored on the validation rows."""
+    """What each belief scored on the validation rows; with folds, the mean over them."""
     test_scores: dict[str, float]
     """What the chosen one scored on the test rows, which nothing else has looked at."""
 
@@ -152,32 +158,37 @@ def select(
     test: float = 0.2,
     validation: float = 0.2,
     *,
+    folds: int | None = None,
     learn: bool = True,
     seed: int = 0,
     **options: Any,
 ) -> Selection:
     """Fit each belief on the training rows, choose on the validation rows, report once on the test rows.
 
-    The winner is refitted on training and validation rows before it meets the test rows. A score given as a
-    function is a loss: smaller is better.
+    With `folds` the validation rows are each of so many parts of all rows but the test rows in turn (the same for
+    every belief), and `validation` is not used. The winner is refitted on training and validation rows before it
+    meets the test rows. A score given as a function is a loss: smaller is better.
     """
-    if not beliefs:
-        raise DataError("beliefs is empty; pass a dictionary of at least one named belief")
+    if not isinstance(beliefs, Mapping) or not beliefs:
+        raise DataError(f"beliefs must be a dictionary of at least one named belief, found {beliefs!r:.80}")
     name, function = find_score(score)
     if name in UNRANKED and isinstance(score, str):
         raise DataError(f"score {name!r} cannot choose: an absurd prediction has the best one; use nlpd or crps")
-    if test <= 0 or validation <= 0:
+    parts = holdout(count_rows(X, y), test, validation if folds is None else 0.0, seed=seed)
+    if not len(parts.test) or (folds is None and not len(parts.validation)):
         raise DataError(f"select needs test and validation rows, found test={test}, validation={validation}")
-    parts = holdout(count_rows(X, y), test, validation, seed=seed)
-    settings = seeded(options, seed, learn)
+    settings, splits = seeded(options, seed, learn), [(parts.train, parts.validation)]
+    if folds is not None:
+        train = parts.train
+        splits = [(train[a], train[b]) for a, b in _folds(len(train), folds, seed, "folds")]
 
     def fit_on(belief: Belief, index: np.ndarray) -> Belief:
         return fitted(belief, rows(X, index), rows(y, index), learn, **settings)
 
     found: dict[str, float] = {}
     for label, belief in beliefs.items():
-        prediction = fit_on(belief, parts.train).predict(rows(X, parts.validation))
-        found[label] = float(function(prediction, rows(y, parts.validation)))
+        scored = [function(fit_on(belief, a).predict(rows(X, b)), rows(y, b)) for a, b in splits]
+        found[label] = float(np.mean(scored))
     if all(np.isnan(value) for value in found.values()):
         raise DataError(f"{name} is not a number for any belief: {found}; choose another score")
     sign = -1.0 if name in LARGER_IS_BETTER else 1.0
@@ -217,7 +228,7 @@ def leave_one_out(belief: Belief, X: Numeric, y: Numeric) -> LeaveOneOut:
     n = count_rows(X, y)
     if n < 2:
         raise DataError(f"leaving one row out needs at least two, found {n}")
-    if isinstance(belief, LeavesOneOut):
+    if able(belief, LeavesOneOut):
         return _summary(belief.leave_one_out(X, y), y)
     parts = []
     for i in range(n):

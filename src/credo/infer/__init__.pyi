@@ -1,10 +1,12 @@
 """How a posterior is computed, and hyperparameters chosen, knowing only densities."""
 
 from credo.infer.averaging import Averaged as Averaged
+from credo.infer.averaging import Integrated as Integrated
 from credo.infer.averaging import average as average
 from credo.infer.conditioning import condition as condition
 from credo.infer.em import EM as EM
 from credo.infer.hyper.grid import HyperGrid as HyperGrid
+from credo.infer.hyper.importance import HyperImportance as HyperImportance
 from credo.infer.hyper.quadrature import HyperQuadrature as HyperQuadrature
 from credo.infer.importance_sampling import importance as importance
 from credo.infer.laplace import Laplace as Laplace

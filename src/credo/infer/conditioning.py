@@ -6,6 +6,7 @@ from typing import Any
 from credo.core.belief import Belief
 from credo.core.errors import DataError
 from credo.infer.method import Approximation
+from credo.infer.posterior import trusted
 from credo.infer.target import ParameterSpace, Target
 
 
@@ -48,4 +49,4 @@ def condition(
             "a log density is conditioned using=Laplace(), Variational(), Pathfinder(), SMC(), NUTS() or another "
             f"sampler, found {found}"
         )
-    return using.run(Target(ParameterSpace.of(init, constraints), log_density, tuple(data)), seed)
+    return trusted(using.run(Target(ParameterSpace.of(init, constraints), log_density, tuple(data)), seed))

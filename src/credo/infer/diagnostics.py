@@ -70,7 +70,7 @@ def _bfmi(energy: Recorded) -> float:
 
 def in_words(found: Diagnostics, names: Sequence[str], chains: int, draws: int) -> list[str]:
     """What there is to say against the chains; nothing where all is well."""
-    notes = []
+    notes, names = [], [name or "θ" for name in names]
     worst = int(np.nanargmax(found.rhat)) if np.any(np.isfinite(found.rhat)) else -1
     if worst >= 0 and found.rhat[worst] > LARGEST_RHAT and chains > 1:
         notes.append(

@@ -37,7 +37,6 @@ from jaxtyping import Float
 from credo.core import params
 from credo.core.abilities import HasExpectations
 from credo.core.arrays import Array, host
-from credo.core.checks import check_count
 from credo.core.errors import DataError, NotMonotone
 from credo.infer.learning import Learned, LocalOptimum
 from credo.infer.method import Learner
@@ -80,7 +79,7 @@ class EM(Learner):
     Args:
         starts: starting points, the belief itself and others from `belief.restart`; one where its start was given.
         max_steps: passes over the data from each start.
-        tolerance: a climb ends when a step gains less than this, relative to 1 + the size of the objective.
+        tolerance: a climb ends when a step gains less than this, relative to 100 + the gain so far: it has no units.
         accelerate: whether steps are extrapolated (SQUAREM).
         progress: True for a bar, or a function of the share done and a text.
     """
@@ -102,10 +101,6 @@ class EM(Learner):
                 f"EM has the model's own priors, found priors for {', '.join(sorted(priors))}; give the prior to the "
                 "belief, or learn with using=credo.infer.Evidence()"
             )
-        check_count(self.starts, "starts")
-        check_count(self.max_steps, "max_steps")
-        if not self.tolerance >= 0:
-            raise DataError(f"tolerance must be a number of at least 0, found {self.tolerance!r}")
         held = tuple(params.expand_paths(belief, fixed))
         # None where the belief has its start from the user; what is fixed stays as it was.
         others = [belief.restart(statistics, seed + i) for i in range(1, int(self.starts))]
@@ -148,7 +143,7 @@ class EM(Learner):
             before, height = path.here, path.objectives[-1]
             if not (yield from path.go(path.following)):
                 return path.ended(DIVERGED)
-            if path.objectives[-1] - height <= self.tolerance * (1 + abs(height)):
+            if path.objectives[-1] - height <= self.tolerance * (100 + height - path.objectives[0]):
                 return path.ended(CONVERGED)
             if self.accelerate and path.steps < path.most:
                 longest = yield from self._leap(path, before, longest)
@@ -247,8 +242,10 @@ def _extrapolation(
     for slot in slots:
         a, b, c = (np.asarray(each[slot.path]) for each in values)
         scale = max(float(np.abs(c).max()), np.finfo(float).tiny)
-        top, bottom = top + (((b - a) / scale) ** 2).sum(), bottom + (((c - 2 * b + a) / scale) ** 2).sum()
-    return float(np.sqrt(top / bottom)) if bottom > 0 else np.inf, vectors
+        with np.errstate(over="ignore", invalid="ignore"):  # a number that is next to nothing
+            top, bottom = top + (((b - a) / scale) ** 2).sum(), bottom + (((c - 2 * b + a) / scale) ** 2).sum()
+    with np.errstate(invalid="ignore"):
+        return float(np.sqrt(top / bottom)) if bottom > 0 else np.inf, vectors
 
 
 def _summary(climbs: Sequence[Climb], held: tuple[str, ...]) -> Learned:

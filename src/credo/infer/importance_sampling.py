@@ -144,17 +144,25 @@ def sobol_points(n: int, k: int, seed: int | Sequence[int]) -> Float[np.ndarray,
     return np.hstack([latin_hypercube(n // 2, 1, rng), sobol(n // 2, k, rng)])
 
 
-def students(points: Float[np.ndarray, "h c"]) -> tuple[Float[np.ndarray, "n k"], Float[np.ndarray, " n"]]:
-    """2h draws of a standard t with 5 + k degrees of freedom and k = c - 1 columns, and their log densities.
+def students(
+    points: Float[np.ndarray, "h c"], degrees: float | None = None
+) -> tuple[Float[np.ndarray, "n k"], Float[np.ndarray, " n"]]:
+    """2h draws of a standard t with k = c - 1 columns, and their log densities; None is 5 + k degrees of freedom.
 
     They come from points of the unit cube, whose first column says how far a draw is stretched.
     """
     k = points.shape[1] - 1
-    degrees = 5.0 + k
+    degrees = 5.0 + k if degrees is None else degrees
     stretch = np.sqrt(0.5 * degrees / gammaincinv(0.5 * degrees, points[:, 0]))
     z = normals_at(points[:, 1:]) * np.tile(stretch, 2)[:, None]
+    return z, log_student(z, degrees)
+
+
+def log_student(z: Float[np.ndarray, "n k"], degrees: float) -> Float[np.ndarray, " n"]:
+    """The log density of a standard t of k columns."""
+    k = z.shape[1]
     constant = gammaln(0.5 * (degrees + k)) - gammaln(0.5 * degrees) - 0.5 * k * np.log(np.pi * degrees)
-    return z, constant - 0.5 * (degrees + k) * np.log1p((z**2).sum(1) / degrees)
+    return constant - 0.5 * (degrees + k) * np.log1p((z**2).sum(1) / degrees)
 
 
 def pareto_smooth(log_ratios: Float[Array, " n"]) -> tuple[Float[np.ndarray, " n"], float, float]:

@@ -49,11 +49,14 @@ class Laplace(Approximation):
     max_steps: int = 500
     tolerance: float = 1e-6
 
-    def run(self, target: Target, seed: int = 0) -> NormalApproximation:
-        """The approximation of a target."""
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if self.curvature not in ("exact", "diagonal", "lowrank", "gauss-newton"):
             known = "'exact', 'diagonal', 'lowrank' or 'gauss-newton'"
             raise DataError(f"curvature must be {known}, found {self.curvature!r}")
+
+    def run(self, target: Target, seed: int = 0) -> NormalApproximation:
+        """The approximation of a target."""
         start = target.check()
         found = climb(target, start, self.max_steps, 1e-5)
         reached, stride, converged = newton(target, found.vector, self.tolerance)

@@ -20,9 +20,11 @@ from jaxtyping import Float
 
 from credo.core import params
 from credo.core.arrays import Array
-from credo.core.belief import Belief
+from credo.core.belief import Belief, warned
+from credo.core.checks import check_count
 from credo.core.errors import DataError, NotConverged, NotConvergedWarning
 from credo.core.method import check_using
+from credo.infer.averaging import Integrated
 from credo.infer.method import Approximation, Learner, Solver
 from credo.infer.optimize import CONVERGED, DIVERGED, STOPPED, Optimum, at_bound, flat_directions, maximize
 from credo.infer.priors import Priors
@@ -56,6 +58,8 @@ class Learned(NamedTuple):
     """What the method has to say in words, e.g. which features were pruned."""
     conditioned: Belief | None = None
     """The belief after the data, where the method has conditioned it already."""
+    doubts: tuple[str, ...] = ()
+    """Why not to trust it, and what to do: each is a `NotConvergedWarning`."""
 
 
 @dataclass(frozen=True)
@@ -206,7 +210,11 @@ def fit(
     report: bool = False,
     **options: object,
 ) -> Any:
-    """`learn`, then `condition`, in one pass over the data; the arguments are those of `learn`."""
+    """`learn`, then `condition`, in one pass over the data; the arguments are those of `learn`.
+
+    Where data are few some beliefs are averaged over their hyperparameters (`HyperImportance`, see there), which
+    `using=Evidence()`, or the family's own learner, does not do.
+    """
     learned, statistics = prepare_and_learn(belief, data, using, fixed, priors, seed, options)
     if learned.conditioned is not None:
         conditioned = learned.conditioned
@@ -214,6 +222,7 @@ def fit(
         conditioned = using.conclude(learned.belief, statistics, data, options)
     else:
         conditioned = learned.belief.condition_on(statistics)
+    warned(conditioned)
     return learned._replace(belief=conditioned) if report else conditioned
 
 
@@ -236,8 +245,9 @@ def prepare_and_learn(
         raise DataError(
             f"learn and fit take a belief first, found {type(belief).__name__}; e.g. credo.fit(credo.Linear(), X, y)"
         )
-    belief = belief.told(*data)
+    belief = (belief.mode if isinstance(belief, Integrated) else belief).told(*data)
     method: Any = None if using is None else check_using(using, belief, verb)
+    check_count(seed, "seed", 0)
     held = params.expand_paths(belief, fixed)
     given = params.check_priors(belief, priors or {})
     prepared, statistics = belief.prepare(*data, **options)
@@ -248,6 +258,8 @@ def prepare_and_learn(
             return Learned(prepared, CONVERGED, float("nan"), [], {}, ["it depends on no hyperparameters"]), statistics
         prepared, statistics = method.adapt(prepared, statistics)
         method = method if isinstance(method, Learner) else None
+    elif isinstance(method, Approximation) and (own := prepared.by(method)) is not None:
+        prepared, method = own, None
     elif isinstance(method, Approximation):
         from credo.infer.hyper.draws import _OverDraws  # which needs `Learned`
 
@@ -255,8 +267,14 @@ def prepare_and_learn(
     if not params.layout(prepared, held):
         value = float(prepared.log_evidence_of(statistics))
         return Learned(prepared, CONVERGED, value, [], {}, ["there was nothing to learn"]), statistics
+    from credo.infer.hyper.importance import HyperImportance, choose_integration  # which needs `Learned`
+
     defaults = {} if priors is False else prepared.default_priors(statistics)
     merged = {path: prior for path, prior in (defaults | given).items() if prior is not None and path not in held}
+    if method is None and verb == "fit" and priors is not False:
+        method = choose_integration(prepared, statistics, held)
+    if isinstance(method, HyperImportance):
+        method = method.under(prepared, statistics, given)
     learner = method or prepared.learner(merged) or Evidence()
     learned = learner.learn(prepared, statistics, held, merged, seed)
     (say or _speak_up)(learned)
@@ -277,6 +295,8 @@ def _speak_up(learned: Learned) -> None:
             NotConvergedWarning,
             stacklevel=4,
         )
+    for doubt in learned.doubts:
+        warnings.warn(doubt, NotConvergedWarning, stacklevel=4)
     for name, side in learned.at_bound.items():
         warnings.warn(
             f"{name} ran towards its {side} bound: the data alone do not determine it; "

@@ -13,21 +13,66 @@
 | Solver | in its form | hyperparameters in its form, then Bayes' rule in it |
 """
 
+import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from credo.core import params
 from credo.core.abilities import HasLogDensity, HasRows
 from credo.core.belief import Belief
+from credo.core.checks import check_count
+from credo.core.errors import DataError
 from credo.core.method import Method
+from credo.infer.posterior import Posterior, trusted
 from credo.infer.priors import Priors
 
 if TYPE_CHECKING:
     from credo.infer.learning import Learned
-    from credo.infer.posterior import Posterior
     from credo.infer.rows import RowDensity
     from credo.infer.target import Target
+
+
+COUNTS = dict.fromkeys(["chains", "draws", "thin", "members", "cores", "starts", "max_steps", "max_draws", "steps"], 1)
+COUNTS |= dict.fromkeys(["max_depth", "particles", "moves", "most", "paths", "history", "points", "passes"], 1)
+COUNTS |= {"batch": 1, "rank": 1, "warmup": 0}
+"""The settings of methods that are whole numbers, and the least that each may be."""
+
+NUMBERS: dict[str, tuple[Callable[[Any], bool], str]] = (
+    dict.fromkeys(["tolerance", "spread", "gain"], (lambda v: v >= 0, "a number of at least 0"))
+    | dict.fromkeys(
+        ["step_size", "offset", "width", "widest", "degrees", "memory"], (lambda v: v > 0, "a positive number")
+    )
+    | dict.fromkeys(["ess", "target_acceptance"], (lambda v: 0 < v < 1, "a share between 0 and 1"))
+    | dict.fromkeys(["burn", "jitter", "negligible"], (lambda v: 0 <= v < 1, "a share in [0, 1)"))
+    | {"decay": (lambda v: 0 <= v <= 1, "in [0, 1]")}
+)
+"""The settings that are numbers, and what they must be: a name means the same in every method."""
+
+
+def check_settings(method: Any) -> None:
+    """`DataError` unless the settings of a method make sense; one that may be None is left to the method."""
+    for setting in dataclasses.fields(method):
+        name, value = setting.name, getattr(method, setting.name)
+        if value is None and setting.default is None:
+            continue
+        if name in COUNTS:
+            check_count(value, name, COUNTS[name])
+        elif name in NUMBERS:
+            good, words = NUMBERS[name]
+            try:
+                fine = not isinstance(value, bool) and abs(float(value)) < float("inf") and good(float(value))
+            except (TypeError, ValueError):
+                fine = False
+            if not fine:
+                raise DataError(f"{name} must be {words}, found {value!r}")
+
+
+class _Checked(Method):
+    """A method whose settings are looked at when it is made."""
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
 
 def _in_words(needs: type | tuple[type, ...]) -> str:
@@ -49,7 +94,7 @@ class _OfFamilies(Method):
         return _in_words(self.needs)
 
 
-class Learner(_OfFamilies, ABC):
+class Learner(_OfFamilies, _Checked, ABC):
     """Chooses what is not integrated over (hyperparameters, parameters of hidden variables), or averages over it."""
 
     integrates: ClassVar[bool] = False
@@ -76,14 +121,14 @@ class Learner(_OfFamilies, ABC):
         return fit(belief, *data, using=self, **options)
 
 
-class Approximation(Method, ABC):
+class Approximation(_Checked, ABC):
     """Approximates any log density over a pytree of numbers."""
 
     members: int = 32
     """Draws of the hyperparameters over which `fit` averages a belief."""
 
     @abstractmethod
-    def run(self, target: "Target", seed: int = 0) -> "Posterior":
+    def run(self, target: "Target", seed: int = 0) -> Posterior:
         """The posterior of a target, with notes on whether to trust it."""
 
     def serves(self, subject: object, verb: str) -> bool:
@@ -102,14 +147,17 @@ class Approximation(Method, ABC):
     def condition(self, belief: Any, *data: object, seed: int = 0, priors: object = None, **options: Any) -> Any:
         """The belief after the data, its numbers known as well as the method can tell."""
         statistics = belief.statistics(*data, **options)
-        return belief.given(self.run(belief.target(statistics, priors), seed), statistics)
+        own = belief.by(self)
+        if own is not None:
+            return own.condition_on(statistics)
+        return belief.given(trusted(self.run(belief.target(statistics, priors), seed)), statistics)
 
 
-class RowApproximation(Method, ABC):
+class RowApproximation(_Checked, ABC):
     """Approximates a density that is a prior and a sum over rows, some rows at a time."""
 
     @abstractmethod
-    def run_density(self, density: "RowDensity", data: Any, seed: int = 0) -> "Posterior":
+    def run_density(self, density: "RowDensity", data: Any, seed: int = 0) -> Posterior:
         """The posterior of the numbers of a row density, with notes on whether to trust it."""
 
     def serves(self, subject: object, verb: str) -> bool:
@@ -124,7 +172,7 @@ class RowApproximation(Method, ABC):
         """The belief after the data, its numbers known as well as the method can tell."""
         statistics = belief.statistics(*data, **options)
         density, columns = belief.row_density(statistics)
-        return belief.given(self.run_density(density, columns, seed), statistics)
+        return belief.given(trusted(self.run_density(density, columns, seed)), statistics)
 
 
 class Solver(_OfFamilies, ABC):

@@ -52,7 +52,8 @@ def maximize(
 ) -> list[Optimum]:
     """The distinct local maxima reached from `starts`, the highest first.
 
-    A climb ends where the largest slope is below `tolerance`, or a step gains less than `gain` times the height.
+    A climb ends where the largest slope is below `tolerance`, or a step gains less than `gain` times what was
+    gained so far, from one on: what an additive constant changes nothing in, such as the units of outcomes.
     `stride` is the length of the first step, one or one for each coordinate: short near a maximum.
     A start where the function or its gradient is not finite ends as "diverged" with value -inf. Once `stop` says so a
     climb ends where it is highest, "stopped", and no other begins.
@@ -97,20 +98,22 @@ def _climb(
         value, gradient = (height, slope) if not w.any() else value_and_grad(origin + stride * w)
         if not np.isfinite(value) or not np.all(np.isfinite(gradient)) or value < highest - WALL * unit:
             # The line search backs off, by a factor and not to nothing as it would from an endless depth.
-            return -highest / unit + WALL, np.zeros_like(w)
+            return (height - highest) / unit + WALL, np.zeros_like(w)
         if value > highest:
             highest, top = float(value), origin + stride * w
-        return -float(value) / unit, -stride * np.asarray(gradient, dtype=float) / unit
+        return float(height - value) / unit, -stride * np.asarray(gradient, dtype=float) / unit
 
     low, high = (lower - origin) / stride, (upper - origin) / stride
-    least = gain * min(1.0, max(1.0, abs(float(height))) / unit)
-    options = {"maxiter": max_steps, "maxls": 40, "ftol": least, "gtol": float(np.min(stride)) * tolerance / unit}
+    options = {"maxiter": max_steps, "maxls": 40, "ftol": gain / unit, "gtol": float(np.min(stride)) * tolerance / unit}
     bounds = list(zip(low, high, strict=True))
     try:
         result = optimize.minimize(negative, 0 * origin, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
     except _Stop:
         return Optimum(np.clip(top, lower, upper), highest, STOPPED, 0)
-    place, value = np.clip(origin + stride * np.asarray(result.x), lower, upper), -float(result.fun) * unit
+    place, value = (
+        np.clip(origin + stride * np.asarray(result.x), lower, upper),
+        float(height) - float(result.fun) * unit,
+    )
     # A line search that cannot improve at the noise floor is convergence, too; one that never improved is not.
     flat = unit * _projected_gradient(result, low, high) < 1e-3 * max(1.0, abs(value))
     done = flat or (result.success and value > height)

@@ -4,21 +4,27 @@
 `NormalApproximation` is a normal law of the unconstrained vector (Laplace, variational); `Draws` are of Markov chains.
 """
 
+import warnings
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import ArrayLike, Float, PyTree
 
-from credo.core.arrays import Array, namespace
+from credo.core.arrays import Array, as_float, namespace, special
+from credo.core.bijectors import BIJECTORS
 from credo.core.checks import check_count
+from credo.core.errors import NotConvergedWarning
 from credo.core.linalg import log_determinant, solve_lower
 from credo.infer.target import ParameterSpace, short
 
 SUMMARY_DRAWS = 4000
+
+ALONE = ("real", "positive", "unit_interval")
+"""Constraints under which a number is a function of one coordinate of u, so that its law is known."""
 
 
 class Posterior(eqx.Module):
@@ -34,6 +40,11 @@ class Posterior(eqx.Module):
     else:
         space: eqx.AbstractVar[ParameterSpace]
         notes: eqx.AbstractVar[tuple[str, ...]]
+
+    @property
+    def caution(self) -> str:
+        """What the method cannot see, whatever it has found; "" where that goes without saying."""
+        return ""
 
     @abstractmethod
     def vectors(self, n: int, rng: np.random.Generator) -> Float[Array, "n k"]:
@@ -70,20 +81,29 @@ class Posterior(eqx.Module):
     @property
     def verdict(self) -> str:
         """Whether to trust it, in words."""
-        return " ".join(self.notes) if self.notes else "No sign of trouble."
+        return " ".join([*(self.notes or ["No sign of trouble."]), *([self.caution] if self.caution else [])])
 
     def summary(self) -> str:
         """A table of means, standard deviations and 90 % intervals by name, and the verdict."""
         rows: list[tuple[str, ...]] = [("", "mean", "sd", "5 %", "95 %")]
-        for path, draws in self.space.by_path(self.values).items():
-            flat = np.asarray(draws).reshape(len(draws), -1)
-            for i, column in enumerate(flat.T):
-                name = path if flat.shape[1] == 1 else f"{path}[{i}]"
-                low, high = np.quantile(column, [0.05, 0.95])
-                rows.append((name or "θ", *(short(v) for v in (column.mean(), column.std(), low, high))))
+        answers = [self.mean, self.std, *(self.quantile(q) for q in (0.05, 0.95))]
+        for path, *found in zip(self.space.by_path(answers[0]), *map(jax.tree.leaves, answers), strict=True):
+            for i, numbers in enumerate(zip(*map(np.ravel, found), strict=True)):
+                name = path if np.size(found[0]) == 1 else f"{path}[{i}]"
+                rows.append((name or "θ", *map(short, numbers)))
         widths = [max(len(row[i]) for row in rows) for i in range(5)]
         lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]
         return "\n".join([*lines, "", self.verdict])
+
+
+P = TypeVar("P", bound=Posterior)
+
+
+def trusted(posterior: P) -> P:
+    """The posterior, with a `NotConvergedWarning` where its own verdict says not to trust it."""
+    if posterior.notes:
+        warnings.warn(f"do not trust this posterior as it is: {posterior.verdict}", NotConvergedWarning, stacklevel=5)
+    return posterior
 
 
 class NormalApproximation(Posterior):
@@ -106,6 +126,42 @@ class NormalApproximation(Posterior):
         z = np.random.default_rng(0).standard_normal((SUMMARY_DRAWS // 2, self.space.size))
         return self.center + np.concatenate([z, -z]) @ self.root.T
 
+    def _each(self, alone: Callable[[str, Array, Array], Array], of_draws: Callable[[Array], Array]) -> PyTree:
+        """`alone` of numbers that stand alone (by the kind of the constraint, mean and deviation of u), else of draws.
+
+        Simplexes, matrices and ordered vectors mix the coordinates of u.
+        """
+        deviation, drawn = namespace(self.root).sqrt((self.root**2).sum(-1)), None
+        leaves: list[Array] = []
+        for slot in self.space.slots:
+            kind, part = slot.constraint.kind, slice(slot.start, slot.stop)
+            if kind not in ALONE:
+                drawn = jax.tree.leaves(self.values) if drawn is None else drawn
+                leaves.append(of_draws(drawn[len(leaves)]))
+            else:
+                leaves.append(alone(kind, *(v[part].reshape(slot.shape) for v in (self.center, deviation))))
+        return jax.tree.unflatten(jax.tree.structure(self.space.template), leaves)
+
+    @property
+    def mean(self) -> PyTree:
+        """E[θ | data], as a pytree; in closed form, where there is one."""
+        return self._each(lambda *law: _moments(*law)[0], lambda v: v.mean(0))
+
+    @property
+    def std(self) -> PyTree:
+        """The posterior standard deviations, as a pytree."""
+        return self._each(lambda *law: _moments(*law)[1], lambda v: v.std(0))
+
+    def quantile(self, q: ArrayLike | Sequence[float]) -> PyTree:
+        """The posterior quantiles, as a pytree; with several q they are the leading axis."""
+        levels = as_float(q, "q")
+        z = special().ndtri(levels)
+
+        def alone(kind: str, center: Array, deviation: Array) -> Array:
+            return BIJECTORS[kind].forward(center + deviation * z.reshape((*z.shape, *[1] * center.ndim)))
+
+        return self._each(alone, lambda v: namespace(v).quantile(v, levels, axis=0))
+
     @property
     def mode(self) -> PyTree:
         """The pytree at the center."""
@@ -120,3 +176,16 @@ class NormalApproximation(Posterior):
         """The log density of the unconstrained vector, or of each of many."""
         z = solve_lower(self.root, (u - self.center).T)
         return -0.5 * ((z * z).sum(0) + log_determinant(self.root) + self.space.size * np.log(2 * np.pi))
+
+
+def _moments(kind: str, center: Array, deviation: Array) -> tuple[Array, Array]:
+    """Mean and standard deviation of θ(u), u ~ N(center, deviation²): e^u is log-normal, 1/(1 + e⁻ᵘ) by quadrature."""
+    xp = namespace(center, deviation)
+    if kind == "real":
+        return center, deviation
+    if kind == "positive":
+        mean = xp.exp(center + 0.5 * deviation**2)
+        return mean, mean * xp.sqrt(xp.expm1(deviation**2))
+    z = special().ndtri((np.arange(SUMMARY_DRAWS) + 0.5) / SUMMARY_DRAWS).reshape(-1, *[1] * center.ndim)
+    values = BIJECTORS[kind].forward(center + deviation * z)
+    return values.mean(0), values.std(0)

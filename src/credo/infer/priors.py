@@ -15,6 +15,7 @@ from jaxtyping import ArrayLike, Float
 from credo.core.arrays import Array, as_float, namespace
 from credo.core.params import Prior as Prior
 from credo.core.params import Priors as Priors
+from credo.core.pytrees import plain_methods
 
 OnHost = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
@@ -38,6 +39,8 @@ class LogNormal(eqx.Module):
 class Penalty(eqx.Module):
     """A log density of u = u(θ), up to a constant, that learning adds to the evidence without a Jacobian."""
 
+    __getattribute__ = plain_methods
+
     @abstractmethod
     def log_prob(self, value: Array) -> Array:
         """The penalty at θ, zero at its mode."""
@@ -54,6 +57,8 @@ class Penalty(eqx.Module):
 
 class PenaltyDensity(eqx.Module):
     """The normalized density of θ whose u has the density of a `Penalty`: p(θ) = exp(log_prob(θ))/mass · |du/dθ|."""
+
+    __getattribute__ = plain_methods
 
     penalty: Penalty
 

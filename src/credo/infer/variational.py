@@ -20,7 +20,6 @@ import numpy as np
 from jaxtyping import Float
 
 from credo.core.arrays import Array
-from credo.core.checks import check_count
 from credo.core.errors import DataError, NotConverged
 from credo.core.linalg import cholesky, solve_lower
 from credo.infer.importance_sampling import check_by_psis, log_densities, pareto_smooth, scores, sobol_points, students
@@ -77,7 +76,6 @@ class Variational(Approximation, RowApproximation):
 
     def run(self, target: Target, seed: int = 0) -> NormalApproximation:
         """The approximation of a target; its `log_evidence` is the ELBO (forward: the mean importance weight)."""
-        self._check()
         guesses = standardizations(target, target.check(), self.max_steps)
         climb = self._forward if self.direction == "forward" else self._reverse
         found = climb(target, guesses, seed)
@@ -101,7 +99,6 @@ class Variational(Approximation, RowApproximation):
 
     def run_density(self, density: RowDensity, data: object, seed: int = 0) -> NormalApproximation:
         """`run_rows` of a density."""
-        self._check()
         if self.direction != "reverse":
             raise DataError("run_rows climbs the ELBO; for direction='forward' use run with all rows in the target")
         source = RowSource.of(tuple(data) if isinstance(data, list) else data)
@@ -221,12 +218,11 @@ class Variational(Approximation, RowApproximation):
             return np.diag(np.sqrt(np.diagonal(covariance)))
         return cholesky(factor_analysis(covariance, min(int(self.rank), len(root))), "the fitted covariance")
 
-    def _check(self) -> None:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         check_family(self.family, self.rank)
         if self.direction not in ("reverse", "forward"):
             raise DataError(f"direction must be 'reverse' or 'forward', found {self.direction!r}")
-        for name in ("draws", "max_draws", "max_steps", "batch", "passes"):
-            check_count(getattr(self, name), name)
         if not self.tolerance > 0:
             raise DataError(f"tolerance must be a number above 0, found {self.tolerance!r}")
 

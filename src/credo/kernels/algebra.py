@@ -18,7 +18,7 @@ from credo.core.arrays import Array, as_float, is_traced, namespace
 from credo.core.errors import DataError
 from credo.core.params import ABSENT, is_absent, positive
 from credo.core.pytrees import changed
-from credo.kernels.base import Amplitude, InputScales, Kernel, Wrapped, show, show_scaled, start
+from credo.kernels.base import Amplitude, Composite, InputScales, Kernel, Wrapped, show, show_scaled, start
 from credo.kernels.elementary import Constant
 from credo.kernels.measures import Spectrum, convolution, mixture, series
 
@@ -26,13 +26,8 @@ SERIES_TAIL = 1e-17
 LONGEST_SERIES = 60
 
 
-class Elementwise(Kernel):
+class Elementwise(Composite):
     """A function of the values of other kernels, entry by entry; a member says which with `value`."""
-
-    @property
-    @abstractmethod
-    def arguments(self) -> tuple[Kernel, ...]:
-        """The kernels that it is a function of."""
 
     @abstractmethod
     def value(self, *k: Array) -> Array:
@@ -40,25 +35,11 @@ class Elementwise(Kernel):
 
     def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         """Of the matrices, entry by entry."""
-        return self.value(*(k.gram(x, z) for k in self.arguments))
+        return self.value(*(k.gram(x, z) for k in self.children))
 
     def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
         """Of the variances."""
-        return self.value(*(k.diagonal(x) for k in self.arguments))
-
-    def encode(self, x: object, name: str = "X", columns: int | None = None) -> Array:
-        """As the first of them reads them."""
-        return self.arguments[0].encode(x, name, columns)
-
-    @property
-    def is_stationary(self) -> bool:  # type: ignore[override]
-        """Where all of them are."""
-        return all(k.is_stationary for k in self.arguments)
-
-    @property
-    def compiled(self) -> bool:  # type: ignore[override]
-        """Where any of them is."""
-        return any(k.compiled for k in self.arguments)
+        return self.value(*(k.diagonal(x) for k in self.children))
 
 
 class Sum(Elementwise):
@@ -77,11 +58,6 @@ class Sum(Elementwise):
                 raise DataError(f"a kernel can be added to a kernel or a number, found {type(k).__name__}")
             terms += k.terms
         return cls(tuple(terms))
-
-    @property
-    def arguments(self) -> tuple[Kernel, ...]:
-        """The kernels that are added."""
-        return self.parts
 
     @property
     def terms(self) -> tuple[Kernel, ...]:
@@ -120,10 +96,9 @@ class Product(Elementwise):
         """s², one where a factor (a sum) has the amplitudes."""
         return np.ones(()) if is_absent(self.variance) else self.number("variance")
 
-    @property
-    def arguments(self) -> tuple[Kernel, ...]:
-        """The factors."""
-        return self.factors
+    def split_variance(self) -> tuple[Amplitude, Kernel]:
+        """(s², Π kᵢ)."""
+        return self.variance, changed(self, variance=ABSENT)
 
     def value(self, *k: Array) -> Array:
         """s² Π kᵢ."""
@@ -146,10 +121,6 @@ class Product(Elementwise):
         if is_absent(self.variance):
             return changed(self, factors=(self.factors[0].scaled(factor), *self.factors[1:]))
         return changed(self, variance=self.amplitude() * factor)
-
-    def split_variance(self) -> tuple[Amplitude, Kernel]:
-        """(s², Π kᵢ)."""
-        return self.variance, changed(self, variance=ABSENT)
 
     def formula(self) -> str:
         """s² · k₁ × k₂."""

@@ -10,6 +10,7 @@ NumPy's arrays wherever the numbers are known. A frozen pytree with its numbers 
 Rasmussen & Williams (2006), chapter 4.
 """
 
+import dataclasses
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import ClassVar, NamedTuple, TypeVar
@@ -25,7 +26,7 @@ from credo.core.checks import check_table
 from credo.core.errors import DataError
 from credo.core.padding import bucket, pad_rows
 from credo.core.params import ABSENT, is_absent
-from credo.core.pytrees import changed
+from credo.core.pytrees import changed, plain_methods
 from credo.kernels.measures import Spectrum
 
 K = TypeVar("K", bound="Kernel")
@@ -65,6 +66,8 @@ class InputScales(NamedTuple):
 
 class Kernel(eqx.Module):
     """A symmetric positive semi-definite function k(x, z) of two points."""
+
+    __getattribute__ = plain_methods
 
     is_stationary: ClassVar[bool] = False
     """Whether k(x, z) depends on x - z only."""
@@ -137,6 +140,16 @@ class Kernel(eqx.Module):
     def terms(self) -> "tuple[Kernel, ...]":
         """The kernels whose sum this is; itself unless it is a sum."""
         return (self,)
+
+    @property
+    def inside(self) -> "dict[str, Kernel]":
+        """The kernels that it is made of, by path."""
+        found: dict[str, Kernel] = {}
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            parts = enumerate(value) if isinstance(value, tuple) else [("", value)]
+            found |= {f"{field.name}.{i}".rstrip("."): k for i, k in parts if isinstance(k, Kernel)}
+        return found
 
     def spectral_measure(self, d: int) -> Spectrum:
         """(s², p): k(x, z) = s² E[cos(ωᵀ(x - z))] with ω ~ p, for a stationary kernel of d columns."""
@@ -236,33 +249,37 @@ class ConstantVariance(Amplified):
         return namespace(amplitude, x).broadcast_to(amplitude, x.shape[:1])
 
 
-class Wrapped(Kernel):
-    """What kernels made of one other kernel share: inputs are read, and starts chosen, by the one inside."""
-
-    kernel: eqx.AbstractVar[Kernel]
-
-    @property
-    def arguments(self) -> tuple[Kernel, ...]:
-        """The kernel inside."""
-        return (self.kernel,)
+class Composite(Kernel):
+    """What kernels made of others share."""
 
     def encode(self, x: object, name: str = "X", columns: int | None = None) -> Array:
-        """As the kernel inside reads them."""
-        return self.kernel.encode(x, name, columns)
+        """As the first of them reads them."""
+        return self.children[0].encode(x, name, columns)
+
+    @property
+    def children(self) -> tuple[Kernel, ...]:
+        """The kernels that it is made of."""
+        return tuple(self.inside.values())
+
+    @property
+    def is_stationary(self) -> bool:  # type: ignore[override]
+        """Where all of them are."""
+        return all(k.is_stationary for k in self.children)
+
+    @property
+    def compiled(self) -> bool:  # type: ignore[override]
+        """Where any of them is."""
+        return any(k.compiled for k in self.children)
+
+
+class Wrapped(Composite):
+    """What kernels made of one other kernel share: starts are chosen by the one inside."""
+
+    kernel: eqx.AbstractVar[Kernel]
 
     def adapt(self: W, scales: InputScales) -> W:
         """As the kernel inside."""
         return changed(self, kernel=self.kernel.adapt(scales))
-
-    @property
-    def is_stationary(self) -> bool:  # type: ignore[override]
-        """Where the kernel inside is."""
-        return self.kernel.is_stationary
-
-    @property
-    def compiled(self) -> bool:  # type: ignore[override]
-        """Where the kernel inside is."""
-        return self.kernel.compiled
 
     def _inside(self) -> str:
         text = self.kernel.formula()
@@ -281,7 +298,7 @@ def _diagonal(kernel: Kernel, x: Float[Array, "n d"]) -> Float[Array, " n"]:
 
 def _amplitude(value: object) -> Float[Array, ""]:
     try:
-        factor = as_float(value)  # type: ignore[arg-type]
+        factor = as_float(value)
     except (TypeError, ValueError):
         raise DataError(f"a kernel can be multiplied by a number or a kernel, found {type(value).__name__}") from None
     if factor.ndim or not (is_traced(factor) or float(factor) > 0):

@@ -16,10 +16,10 @@ from credo.core.arrays import Array, Numeric, as_float, is_traced, namespace
 from credo.core.checks import check_table
 from credo.core.errors import DataError
 from credo.core.params import positive, real
-from credo.kernels.base import InputScales, Kernel
+from credo.kernels.base import Composite, InputScales, Kernel
 
 
-class Coregionalized(Kernel):
+class Coregionalized(Composite):
     """Σ_q B_q[i, j] k_q(x, z) for rows (x, i) whose last column is the number of the output.
 
     The terms of a sum count as kernels of their own, and amplitudes move into B_q, so that nothing is said twice.
@@ -33,6 +33,7 @@ class Coregionalized(Kernel):
     kernels: tuple[Kernel, ...]
     loadings: Float[Array, "q p r"] = real()
     kappa: Float[Array, "q p"] = positive()
+    is_stationary = False
 
     def __init__(self, kernels: Kernel | Sequence[Kernel], loadings: Numeric, kappa: Numeric = 1.0):
         given = (kernels,) if isinstance(kernels, Kernel) else tuple(kernels)
@@ -52,11 +53,6 @@ class Coregionalized(Kernel):
         self.kernels = tuple(bare for _, bare in split)
         self.loadings = a * xp.sqrt(amplitude)[:, None, None]
         self.kappa = xp.broadcast_to(own, a.shape[:2]) * amplitude[:, None]
-
-    @property
-    def compiled(self) -> bool:  # type: ignore[override]
-        """Where one of the kernels is."""
-        return any(k.compiled for k in self.kernels)
 
     @property
     def outputs(self) -> int:

@@ -6,7 +6,6 @@ A row says what is observed in one more, last column: 0 the value, j ≥ 1 the d
 one). Derivatives of the kernel are taken of its two-point form, forward mode twice.  Rasmussen & Williams (2006), §9.4.
 """
 
-import dataclasses
 from collections.abc import Callable, Iterator
 
 import jax
@@ -143,12 +142,8 @@ def check_differentiable(kernel: Kernel) -> None:
             )
 
 
-def _parts(node: object) -> Iterator[Kernel]:
+def _parts(kernel: Kernel) -> Iterator[Kernel]:
     """The kernels that a kernel is made of, itself among them."""
-    if isinstance(node, Kernel):
-        yield node
-        for field in dataclasses.fields(node):
-            yield from _parts(getattr(node, field.name))
-    elif isinstance(node, tuple | list):
-        for item in node:
-            yield from _parts(item)
+    yield kernel
+    for child in kernel.inside.values():
+        yield from _parts(child)

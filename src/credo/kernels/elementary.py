@@ -9,25 +9,20 @@ from jaxtyping import ArrayLike, Float
 
 from credo.core.arrays import Array, as_float, is_traced, namespace
 from credo.core.errors import DataError
-from credo.core.params import positive
-from credo.kernels.base import InputScales, Kernel, show, show_scaled, start
+from credo.core.params import ABSENT, positive
+from credo.kernels.base import Amplitude, ConstantVariance, InputScales, Kernel, show, start
 from credo.kernels.measures import Spectrum, Zero
 
 
-class OneVariance(Kernel):
-    """What a constant and white noise share: k(x, x) = s²."""
+class OneVariance(ConstantVariance):
+    """What a constant and white noise share: a product leaves them their amplitude."""
 
     variance: Float[Array, ""] | None = positive(None, unset=1.0)
     is_stationary = True
 
-    def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
-        """s²."""
-        variance = self.number("variance")
-        return namespace(variance, x).broadcast_to(variance, x.shape[:1])
-
-    def scaled(self, factor: ArrayLike) -> Kernel:
-        """factor · s²."""
-        return type(self)(self.number("variance") * factor)
+    def split_variance(self) -> tuple[Amplitude, Kernel]:
+        """(ABSENT, k)."""
+        return ABSENT, self
 
 
 class Constant(OneVariance):
@@ -76,10 +71,6 @@ class White(OneVariance):
     def adapt(self, scales: InputScales) -> "White":
         """s² = a tenth of the variance of the outcomes."""
         return start(self, variance=scales.variance / 10)
-
-    def formula(self) -> str:
-        """s² · White."""
-        return show_scaled(self.variance, "White")
 
 
 class FromFeatures(Kernel):

@@ -23,7 +23,6 @@ from credo.core.arrays import Array, is_traced
 from credo.core.errors import DataError
 from credo.core.params import positive
 from credo.kernels.base import show
-from credo.kernels.measures import Mixing
 from credo.kernels.stationary import Stationary
 
 ROUGHEST, SMOOTHEST = 0.05, 1000.0
@@ -43,6 +42,7 @@ class Matern(Stationary):
 
     smoothness: Float[Array, ""] = positive(1.5, low=0.2, high=20.0)
     symbols = (*Stationary.symbols, ("ν", "smoothness"))
+    mixing = ("student", "smoothness")
     compiled = True
 
     def __check_init__(self) -> None:
@@ -60,10 +60,6 @@ class Matern(Stationary):
     def slope(self, squared: Array) -> Array:
         """-½ ν F_{ν-1}(b)/Γ(ν)."""
         return -0.5 * self.smoothness * _ratios(0.5 * self.smoothness * squared, self.smoothness)[1]
-
-    def mixing(self) -> tuple[Mixing, Array]:
-        """Student-t with ν."""
-        return "student", self.smoothness
 
 
 @jax.custom_jvp

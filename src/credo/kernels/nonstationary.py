@@ -16,6 +16,7 @@ from credo.core.pytrees import changed
 from credo.kernels.base import (
     Amplified,
     Amplitude,
+    Composite,
     ConstantVariance,
     InputScales,
     Kernel,
@@ -137,7 +138,7 @@ class Brownian(Amplified):
         return start(self, origin=origin, variance=scales.variance / scales.span[0])
 
 
-class ChangePoint(Kernel):
+class ChangePoint(Composite):
     """k = σ(x) k₁(x, z) σ(z) + (1 - σ(x)) k₂(x, z) (1 - σ(z)): `before` k₁ gives way to `after` k₂.
 
     σ(x) = 1/(1 + exp((x - a)/w)) of one `column` falls from 1 to 0 around a = `location`, over a few `width`s w.
@@ -150,6 +151,7 @@ class ChangePoint(Kernel):
     location: Float[Array, ""] | None = real(None, unset=0.0)
     width: Float[Array, ""] | None = positive(None, unset=1.0)
     column: int = eqx.field(default=0, static=True, kw_only=True)
+    is_stationary = False
 
     def __check_init__(self) -> None:
         for name in ("before", "after"):
@@ -164,11 +166,6 @@ class ChangePoint(Kernel):
             raise DataError(f"ChangePoint is on column {self.column}, found inputs with {x.shape[-1]} columns")
         past = (x[..., self.column] - self.number("location")) / self.number("width")
         return special(past).expit(-past)
-
-    @property
-    def compiled(self) -> bool:  # type: ignore[override]
-        """Where one of the kernels is."""
-        return self.before.compiled or self.after.compiled
 
     def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         """σσᵀ ∘ K₁ + (1 - σ)(1 - σ)ᵀ ∘ K₂."""

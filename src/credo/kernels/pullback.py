@@ -43,12 +43,8 @@ FAMILIES = (RBF, Exponential, Matern32, Matern52, RationalQuadratic, Periodic, C
 
 def is_supported(kernel: Kernel) -> bool:
     """Whether the kernel is made of `FAMILIES`."""
-    if isinstance(kernel, OnColumns):
-        return is_supported(kernel.kernel)
-    if isinstance(kernel, Sum | Product):
-        return all(is_supported(k) for k in (kernel.parts if isinstance(kernel, Sum) else kernel.factors))
-    if isinstance(kernel, Coregionalized):
-        return all(is_supported(k) for k in kernel.kernels)
+    if isinstance(kernel, OnColumns | Sum | Product | Coregionalized):
+        return all(is_supported(k) for k in kernel.children)
     full_metric = isinstance(kernel, Stationary) and kernel.projection is not None
     return type(kernel) in FAMILIES and not full_metric
 
@@ -76,15 +72,13 @@ def gram_and_pull(kernel: Kernel, path: str, numbers: Numbers, inputs: Inputs) -
     """k(X, X) of a supported kernel with these numbers, which begin with `path`, and its pull-back."""
     if isinstance(kernel, OnColumns):
         return gram_and_pull(kernel.kernel, f"{path}kernel.", numbers, inputs.on(tuple(kernel.columns)))
-    if isinstance(kernel, Sum):
-        return _sum([gram_and_pull(k, f"{path}parts.{i}.", numbers, inputs) for i, k in enumerate(kernel.parts)])
-    if isinstance(kernel, Product):
-        parts = [gram_and_pull(k, f"{path}factors.{i}.", numbers, inputs) for i, k in enumerate(kernel.factors)]
-        return _amplified(*_product(parts), path, numbers)
-    if isinstance(kernel, Coregionalized):
-        inner = inputs.on(tuple(range(inputs.x.shape[1] - 1)))
-        each = [gram_and_pull(k, f"{path}kernels.{i}.", numbers, inner) for i, k in enumerate(kernel.kernels)]
-        return _coregionalized(each, path, numbers, inputs.x[:, -1])
+    if isinstance(kernel, Sum | Product | Coregionalized):
+        several = isinstance(kernel, Coregionalized)
+        inner = inputs.on(tuple(range(inputs.x.shape[1] - 1))) if several else inputs
+        parts = [gram_and_pull(k, f"{path}{name}.", numbers, inner) for name, k in kernel.inside.items()]
+        if several:
+            return _coregionalized(parts, path, numbers, inputs.x[:, -1])
+        return _sum(parts) if isinstance(kernel, Sum) else _amplified(*_product(parts), path, numbers)
     if isinstance(kernel, Periodic):
         found = _periodic(path, numbers, inputs.x)
         found = _centered(*found, path, numbers, inputs.x.shape[1]) if isinstance(kernel, CenteredPeriodic) else found

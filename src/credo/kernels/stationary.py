@@ -123,6 +123,8 @@ class Stationary(Metric, ConstantVariance):
     """k(x, z) = s² κ(r²)."""
 
     is_stationary = True
+    mixing: ClassVar[tuple[Mixing, float | str | None] | None] = None
+    """What scales the normal frequencies of κ, with its shape or the field that has it; None where it is not known."""
 
     @abstractmethod
     def profile(self, squared: Array) -> Array:
@@ -140,20 +142,19 @@ class Stationary(Metric, ConstantVariance):
 
     def spectral_measure(self, d: int) -> Spectrum:
         """ω = Lω' with LLᵀ = M, since r² = ‖Lᵀτ‖², for a frequency ω' of κ."""
-        law, shape = self.mixing()
-        if law is None:
+        if self.mixing is None:
             return super().spectral_measure(d)
+        law, shape = self.mixing
+        shape = getattr(self, shape) if isinstance(shape, str) else shape
         rows = self.embed(np.eye(d))
         root = rows if self.projection is None else cholesky(rows @ rows.T, "the metric of the kernel")
         return self.amplitude(), Elliptical(root, None if shape is None else as_float(shape), law)
 
-    def mixing(self) -> tuple[Mixing | None, Float[Array, ""] | float | None]:
-        """What scales the normal frequencies of κ, with its shape; (None, None) where it is not known."""
-        return None, None
-
 
 class RBF(Stationary):
     """κ = exp(-r²/2): infinitely smooth functions.  Rasmussen & Williams (2006), eq. 4.9."""
+
+    mixing = ("normal", None)
 
     def profile(self, squared: Array) -> Array:
         """exp(-r²/2)."""
@@ -163,16 +164,14 @@ class RBF(Stationary):
         """-½ exp(-r²/2)."""
         return -0.5 * self.profile(squared)
 
-    def mixing(self) -> tuple[Mixing, None]:
-        """Nothing."""
-        return "normal", None
-
 
 class Exponential(Stationary):
     """κ = exp(-r), the Laplace or Ornstein-Uhlenbeck kernel, Matérn with ν = 1/2: continuous, rough functions.
 
     Rasmussen & Williams (2006), eq. 4.18.
     """
+
+    mixing = ("student", 0.5)
 
     def profile(self, squared: Array) -> Array:
         """exp(-r)."""
@@ -184,16 +183,14 @@ class Exponential(Stationary):
         r = root(xp.where(squared > 0, squared, 1.0))
         return xp.where(squared > 0, -0.5 * xp.exp(-r) / r, 0.0)
 
-    def mixing(self) -> tuple[Mixing, float]:
-        """Student-t with ν = 0.5."""
-        return "student", 0.5
-
 
 Matern12 = Exponential
 
 
 class Matern32(Stationary):
     """κ = (1 + √3 r) exp(-√3 r): once differentiable functions.  Rasmussen & Williams (2006), eq. 4.17."""
+
+    mixing = ("student", 1.5)
 
     def profile(self, squared: Array) -> Array:
         """(1 + √3 r) exp(-√3 r)."""
@@ -204,13 +201,11 @@ class Matern32(Stationary):
         """-3/2 exp(-√3 r)."""
         return -1.5 * namespace(squared).exp(-root(3.0 * squared))
 
-    def mixing(self) -> tuple[Mixing, float]:
-        """Student-t with ν = 1.5."""
-        return "student", 1.5
-
 
 class Matern52(Stationary):
     """κ = (1 + √5 r + 5r²/3) exp(-√5 r): twice differentiable functions.  Rasmussen & Williams (2006), eq. 4.17."""
+
+    mixing = ("student", 2.5)
 
     def profile(self, squared: Array) -> Array:
         """(1 + √5 r + 5r²/3) exp(-√5 r)."""
@@ -222,16 +217,13 @@ class Matern52(Stationary):
         r = root(5.0 * squared)
         return (-5.0 / 6.0) * (1.0 + r) * namespace(r).exp(-r)
 
-    def mixing(self) -> tuple[Mixing, float]:
-        """Student-t with ν = 2.5."""
-        return "student", 2.5
-
 
 class RationalQuadratic(Stationary):
     """κ = (1 + r²/2α)^-α: RBF kernels of many lengthscales, mixed.  Rasmussen & Williams (2006), eq. 4.19."""
 
     alpha: Float[Array, ""] = positive(1.0, low=1e-3, high=1e5)
     symbols = (*Metric.symbols, ("α", "alpha"))
+    mixing = ("gamma", "alpha")
 
     def profile(self, squared: Array) -> Array:
         """(1 + r²/2α)^-α."""
@@ -241,10 +233,6 @@ class RationalQuadratic(Stationary):
     def slope(self, squared: Array) -> Array:
         """-½ (1 + r²/2α)^-(α + 1)."""
         return -0.5 * self.profile(squared) / (1.0 + 0.5 * squared / self.alpha)
-
-    def mixing(self) -> tuple[Mixing, Array]:
-        """A gamma variable of shape α."""
-        return "gamma", self.alpha
 
 
 @jax.custom_jvp

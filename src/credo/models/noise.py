@@ -10,6 +10,7 @@ Beliefs hold a plain number where the variance is learned; `noise_of` gives the 
 Noise with heavy tails is a scale mixture of Gaussians, ε | τ ~ N(0, scale²/τ). Lange, Little & Taylor (1989).
 """
 
+import warnings
 from abc import abstractmethod
 from typing import ClassVar
 
@@ -17,9 +18,9 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
-from credo.core.arrays import Array, Numeric, as_float, namespace, special
+from credo.core.arrays import Array, Numeric, as_float, is_traced, namespace, special
 from credo.core.checks import check_positive
-from credo.core.errors import DataError
+from credo.core.errors import DataError, MisfitWarning
 from credo.core.params import meaning, number, positive
 from credo.core.predictive import Laplace, Mixture, Normal, Predictive, StudentT
 from credo.core.pytrees import changed
@@ -27,6 +28,9 @@ from credo.core.special import LOG_2PI, log_rising
 
 Values = Float[Array, "*m"]
 Covariance = Float[Array, "q q"] | None
+
+SURPRISE, FEWEST = 9.0, 8
+"""Residuals three times as large as expected, of so many rows, are no accident: half of the 95 % intervals miss."""
 
 NODES = 16
 """Of the quadrature over a latent value whose noise is not Gaussian."""
@@ -209,8 +213,13 @@ class HeavyTailed(Noise):
         """The expected information about the location in one row."""
 
     @abstractmethod
-    def row_precision(self, residual: Float[Array, " n"]) -> Float[Array, " n"]:
-        """The expected precision E[τ | residual]/scale² of each row."""
+    def row_precision(self, residual: Float[Array, " n"], blur: float = 0.0) -> Float[Array, " n"]:
+        """The expected precision E[τ | residual]/scale² of each row, a cusp at zero blurred over so many scales."""
+
+    @property
+    def blurs(self) -> tuple[float, ...]:
+        """The blurs through which the mode is sought, sharper and sharper."""
+        return (0.0,)
 
     @property
     def parameter(self) -> Values:
@@ -256,7 +265,7 @@ class StudentTNoise(HeavyTailed):
         """(df + 1)/(df + 3)/scale²."""
         return (self.df + 1) / (self.df + 3) / self.parameter**2
 
-    def row_precision(self, residual: Float[Array, " n"]) -> Float[Array, " n"]:
+    def row_precision(self, residual: Float[Array, " n"], blur: float = 0.0) -> Float[Array, " n"]:
         """(df + 1)/(df scale² + r²)."""
         return (self.df + 1) / (self.df * self.parameter**2 + residual**2)
 
@@ -280,14 +289,34 @@ class LaplaceNoise(HeavyTailed):
         """1/scale²."""
         return 1 / self.parameter**2
 
-    def row_precision(self, residual: Float[Array, " n"]) -> Float[Array, " n"]:
+    def row_precision(self, residual: Float[Array, " n"], blur: float = 0.0) -> Float[Array, " n"]:
         """1/(scale |r|); |r| is kept away from zero, where a row is fitted exactly."""
         xp = namespace(self, residual)
-        return 1 / (self.parameter * xp.maximum(xp.abs(residual), 1e-8 * self.parameter))
+        return 1 / (self.parameter * xp.maximum(xp.abs(residual), max(blur, 1e-8) * self.parameter))
+
+    @property
+    def blurs(self) -> tuple[float, ...]:
+        """A row that is fitted exactly too early would be held there by its own weight."""
+        return tuple(10.0**-k for k in range(9))
 
     def around(self, center: Values) -> Laplace:
         """Laplace(center, scale)."""
         return Laplace(center, _spread(self.parameter, center))
+
+
+def warn_of_misfit(squares: Array | float, n: int, what: str = "noise") -> None:
+    """A warning where outcomes contradict the numbers that a belief was given, so that its intervals hold nearly none.
+
+    `squares` is rᵀ Cov(y)⁻¹ r of the residuals from what was expected before data: about n where the belief is right.
+    """
+    if is_traced(squares) or n < FEWEST or not float(squares) > SURPRISE * n:
+        return
+    warnings.warn(
+        f"the outcomes contradict the {what}: residuals are {np.sqrt(float(squares) / n):.3g} times as large as "
+        "the belief expects, and its intervals far too narrow; credo.fit(belief, X, y) learns them from the data",
+        MisfitWarning,
+        stacklevel=4,
+    )
 
 
 def noise_of(noise: Noise | Array | float) -> Noise:

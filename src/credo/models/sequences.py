@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from credo.core.arrays import Array, is_traced, namespace
-from credo.core.checks import ArrayLike, check_table, check_vector
+from credo.core.checks import ArrayLike, check_count, check_table, check_vector
 from credo.core.errors import DataError
 from credo.core.padding import bucket, pad_rows
 from credo.core.pytrees import changed
@@ -89,6 +89,24 @@ def read(
     data, shown, *rest = (pad_rows(a, t) for a in arrays)
     complete = whole or bool(np.all(seen.all(axis=1) | ~seen.any(axis=1)))
     return Sequences(data, shown, first, np.arange(t) < n, rest[0] if rest else None, complete, len(sizes) == 1)
+
+
+def read_ahead(steps: int, inputs: ArrayLike | None) -> Float[np.ndarray, "s c"] | None:
+    """The inputs of the next steps, a row for each, as a table; a vector is one column."""
+    check_count(steps, "steps")
+    if inputs is None:
+        return None
+    table = check_vector(inputs, "inputs")[:, None] if np.ndim(inputs) == 1 else check_table(inputs, "inputs")
+    if len(table) != steps:
+        raise DataError(f"inputs must have a row for each of the {steps} steps, found {len(table)}")
+    return np.asarray(table)
+
+
+def require_outcomes(data: Sequences) -> Sequences:
+    """The data, if they show anything to learn from."""
+    if not np.any(data.seen):
+        raise DataError("x has no entry that was observed: there is nothing to learn from")
+    return data
 
 
 def begins_of(first: Bool[Array, " t"]) -> Bool[Array, " t"]:

@@ -28,6 +28,3 @@ class FilteredStates(eqx.Module):
 
 class SmoothedStates(FilteredStates):
     """p(zₜ | x₁…x_T) for each row; the increments are those of the filter."""
-
-    cross: Float[Array, "t n n"] | None = None
-    """Cov(zₜ₊₁, zₜ | x₁…x_T), where it was asked for; 0 at the end of a sequence."""

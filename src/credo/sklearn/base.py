@@ -49,7 +49,8 @@ class BeliefEstimator(BaseEstimator):
         """Learns, conditions on the data, and sets `belief_` and `log_evidence_`."""
         fixed, priors, seed = options.pop("fixed", ()), options.pop("priors", None), seed_of(self.random_state)
         learned, rows = prepare_and_learn(belief, data, using, fixed, priors, seed, options, speak_up)
-        self._keep(learned.belief.condition_on(rows), learned.log_evidence)
+        conditioned = learned.conditioned or learned.belief.condition_on(rows)
+        self._keep(conditioned, learned.log_evidence)
 
     def _keep(self, belief: Belief, log_evidence: float | None = None) -> None:
         """The belief, with the names of the columns where the table had them, and its evidence."""
@@ -156,6 +157,8 @@ def speak_up(learned: Learned) -> None:
         raise NotConverged("the evidence is not finite at any starting point; check the scale of the data")
     if learned.status == "stopped":
         warnings.warn("the search for hyperparameters stopped before it converged", ConvergenceWarning, stacklevel=5)
+    for doubt in learned.doubts:
+        warnings.warn(doubt, ConvergenceWarning, stacklevel=5)
     for name, side in learned.at_bound.items():
         says = f"{name} ran to its {side} bound: the data alone do not determine it"
         warnings.warn(says, ConvergenceWarning, stacklevel=5)

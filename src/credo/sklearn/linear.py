@@ -118,4 +118,6 @@ class BayesianLinearRegressor(BeliefRegressor):
         # The mode depends on noise/scale only, which stays.
         scale = scales[best] * noise / float(belief.noise)
         belief = eqx.tree_at(lambda b: (b.noise, b.prior.scale), belief, (np.asarray(noise), np.asarray(scale)))
-        return belief.condition(x[seen], y[seen], weights=w[seen], using=MAP())
+        after = belief.condition(x[seen], y[seen], weights=w[seen], using=MAP())
+        assert isinstance(after, Linear)
+        return after

@@ -214,6 +214,37 @@ def test_indexing_keeps_the_chosen_queries(kind):
 
 
 @each_kind
+def test_going_through_the_queries_ends(kind):
+    p = KINDS[kind]
+    each = list(p)
+    assert len(each) == len(p) == 3 and all(one.shape == () for one in each)
+    np.testing.assert_allclose(each[1].cdf(0.5), p.cdf(np.full(3, 0.5))[1], rtol=1e-12)
+    traced = eqx.filter_jit(lambda q: [q[i].total for i in range(3)])(p)
+    np.testing.assert_allclose(traced, p.total, rtol=1e-9)
+    for outside in (3, -4, [0, 3], np.array([-4, 1])):
+        with pytest.raises(IndexError):
+            p[outside]
+        with pytest.raises(IndexError):  # JAX would take the nearest
+            eqx.filter_jit(lambda q, index=outside: q[index].total)(p)
+    with pytest.raises((IndexError, TypeError)):
+        p[0][0]
+    with pytest.raises(TypeError, match="single outcome"):
+        list(p[0])
+    for one in (p, p[0]):
+        with pytest.raises(DataError, match=r"is a distribution, not numbers: take its mean"):
+            np.asarray(one)
+
+
+@each_kind
+@pytest.mark.parametrize("level", ["95%", "0.95", [0.5, None], [0.5, "0.9"], [[0.5], [0.5, 0.6]], 0.5j])
+def test_levels_that_are_not_numbers_are_refused(kind, level):
+    with pytest.raises(DataError, match="level must be a number"):
+        KINDS[kind].interval(level)
+    with pytest.raises(DataError, match="q must be a number"):
+        KINDS[kind].quantile(level)
+
+
+@each_kind
 @pytest.mark.parametrize("level", [95, 0.0, 1.0, -0.1])
 def test_levels_outside_the_unit_interval_are_refused(kind, level):
     with pytest.raises(DataError, match="write 95 % as 0.95"):

@@ -27,6 +27,7 @@ from credo.decide.agents import (
     WorldBelief,
     collect,
     estimate,
+    hoeffding_count,
 )
 from credo.decide.agents.environments import open_source
 from credo.decide.agents.planning import best_values
@@ -132,6 +133,77 @@ def test_td_converges_under_robbins_and_monro_and_not_otherwise(world):
     assert (np.abs(good.mean - value) < 4.5 * se + 0.01).all()
 
 
+@pytest.mark.parametrize("lam", [0.0, 0.5])
+def test_td_tells_the_values_of_another_policy_than_the_one_that_acted(lam, world):
+    wanted, acted = np.random.default_rng(1).dirichlet(np.ones(3), 6), np.full((6, 3), 1 / 3)
+    path = collect(world, acted, 20_000, seed=2)
+    td = TD(lam, rate=PolynomialDecay(0.8))
+    truth, other = world.evaluate(wanted), world.evaluate(acted)
+    found = td.evaluate(path, wanted).mean
+    assert np.abs(found - truth).max() < 0.35 < 0.5 < np.abs(other - truth).max()
+    np.testing.assert_allclose(td.evaluate(path).mean, td.evaluate(path, acted).mean, rtol=1e-9)
+    assert np.abs(td.evaluate(path).mean - other).max() < 0.35, "the discount is the world's"
+
+
+def test_td_refuses_what_a_trajectory_cannot_tell(world):
+    path = collect(world, np.zeros(6, int), 300)
+    with pytest.warns(NotConvergedWarning, match="never does, such as action 1 in state 0"):
+        TD().evaluate(path, np.ones(6, int))
+    plain = Trajectory(*columns(path), sizes=(6, 3))
+    with pytest.raises(DataError, match="does not say how likely its actions were"):
+        TD().evaluate(plain, np.zeros(6, int))
+    assert np.isfinite(TD().evaluate(plain).values).all()
+    with pytest.raises(DataError, match="propensity must be 300 probabilities"):
+        Trajectory(*columns(path), sizes=(6, 3), propensity=np.zeros(300))
+
+
+@pytest.mark.parametrize("agent", [SARSA, ExpectedSARSA], ids=lambda kind: kind.__name__)
+def test_the_values_of_a_given_policy_are_learned(agent, world):
+    """On policy, and off policy from actions at random: Q^π = r + γ P V^π."""
+    policy = np.random.default_rng(3).dirichlet(np.ones(3), 6)
+    value = world.evaluate(policy)
+    rate = PolynomialDecay(0.8)
+    made = agent(policy, rate) if agent is SARSA else agent(EpsilonGreedy(1.0), rate, target=policy)
+    run = made.learn(world, 20_000, seeds=8)
+    assert np.sqrt(np.mean((run.q - world.backup(value)) ** 2)) < 0.1
+    with pytest.raises(DataError, match="policy must be 6 actions"):
+        SARSA(np.zeros(4, int)).learn(world, 10)
+    with pytest.raises(DataError, match="probabilities"):
+        SARSA(np.full((6, 3), 0.5))
+
+
+@pytest.mark.parametrize("agent", [QLearning(), DoubleQ(), Dyna(2), OptimisticQ()], ids=name)
+def test_agents_learn_from_records_what_is_best(agent, world):
+    path = collect(world, steps=8000, seed=4)
+    run = agent.learn(path, 16_000)
+    assert (solve(world).value - world.evaluate(run.policy[0])).max() < 0.5
+    assert run.visits.sum() == 16_000 and run.gamma == world.discount and "16,000 steps of records" in str(run)
+    np.testing.assert_array_equal(run.q, agent.learn(path, 16_000).q)
+
+
+def test_a_target_is_learned_from_records(world):
+    policy = np.random.default_rng(3).dirichlet(np.ones(3), 6)
+    agent = ExpectedSARSA(rate=PolynomialDecay(0.8), target=policy)
+    run = agent.learn(collect(world, steps=16_000, seed=4))
+    assert np.sqrt(np.mean((run.q[0] - world.backup(world.evaluate(policy))) ** 2)) < 0.2
+
+
+def test_records_that_say_too_little_are_refused(world):
+    path = collect(world, np.zeros(6, int), 200)
+    with pytest.warns(RepairedWarning, match="12 of 18 pairs of state and action are not in"):
+        run = QLearning().learn(path)
+    for call, says in (
+        (lambda: SARSA().learn(path), "cannot learn from records; take ExpectedSARSA"),
+        (lambda: RMax().learn(path), "take estimate"),
+        (lambda: QLearning().learn(path, seeds=3), "leave out seeds"),
+        (lambda: run.resume(path, 10), "does not go on"),
+        (lambda: QLearning().learn(world), "steps is missing"),
+        (lambda: ExpectedSARSA(target=np.zeros(4, int)).learn(path), "policy must be 6 actions"),
+    ):
+        with pytest.raises(DataError, match=says):
+            call()
+
+
 def test_double_q_is_not_fooled_by_noise():
     """A choice of eight gambles that lose 0.1: the largest of noisy means looks good. Sutton & Barto, example 6.7."""
     a = 8
@@ -163,6 +235,14 @@ def test_optimism_begins_at_the_largest_value(world):
     assert OptimisticQ(reward_max=1.0).prepared(0.5, 7.0).initial == 2.0
     with pytest.raises(DataError, match="reward_max is missing"):
         OptimisticQ().prepared(0.9, None)
+    # After five visits that pay the least there is, the value still is the largest there can be.
+    kept = OptimisticQ(rate=0.3, visits=5).prepared(0.5, 2.0, -1.0)
+    value = kept.initial
+    for _ in range(5):
+        value += 0.3 * (-1.0 / (1 - 0.5) - value)
+    assert value == pytest.approx(2.0 / (1 - 0.5)) and kept.initial > 4
+    with pytest.raises(DataError, match="a rate of one forgets"):
+        OptimisticQ(rate=1.0, visits=2)
     run = OptimisticQ().learn(world, 20_000, seeds=8)
     assert (run.visits > 0).all() and (run.shortfall[:, -1] < 0.04 * run.optimum).mean() >= 0.75
 
@@ -175,6 +255,30 @@ def test_the_threshold_of_r_max_is_its_formula():
     by_reward = 1 / (2 * off**2) * np.log(4 * s * a / 0.1)
     assert agent.threshold(s, a, gamma) == int(np.ceil(max(by_state, by_reward)))
     assert RMax(known=7).threshold(3, 2, 0.5) == 7
+
+
+def test_hoeffdings_count_keeps_its_promise(rng):
+    n = hoeffding_count(0.1, 0.05, 2.0)
+    assert n == np.ceil(4 / 0.02 * np.log(40)) == 738
+    means = rng.choice([-1.0, 1.0], (400, n)).mean(axis=1)
+    assert (np.abs(means) > 0.1).mean() <= 0.05
+    with pytest.raises(DataError, match="delta a probability"):
+        hoeffding_count(0.1, 2.0)
+
+
+def test_agents_are_paid_at_random():
+    def step(s, a):
+        return [(0.5, 0, 1.0), (0.5, 0, 3.0)] if a else [(1.0, 0, 1.5)]
+
+    world = MDP.from_function([0], [0, 1], step, 0.5)
+    path = collect(world, steps=2000)
+    paid = path.rewards[path.actions == 1]
+    assert set(paid) == {1.0, 3.0} and abs(paid.mean() - 2.0) < 4.5 / np.sqrt(len(paid))
+    agent = QLearning(EpsilonGreedy(1.0), PolynomialDecay(0.8))
+    sums = agent.learn(world, 40, seeds=4, evaluate_every=1).rewards[0]
+    assert set(np.diff(sums).round(9)) == {1.0, 1.5, 3.0}
+    np.testing.assert_allclose(agent.learn(world, 2000, seeds=4).q.mean(axis=0), solve(world).q, atol=0.3)
+    assert open_source(world).reward_max == 3.0 and open_source(world).reward_min == 1.0
 
 
 def test_r_max_takes_the_least_reward_from_the_world():
@@ -383,15 +487,15 @@ def test_continuous_environments_are_refused():
 
 
 def test_pictures(world):
-    from credo.app.agent_plots import learning_curve, plot_regret
+    from credo.plots import learning_curves, regret
 
     runs = {"a": QLearning().learn(world, 300, seeds=2, evaluate_every=100), "b": SARSA().learn(world, 300, seeds=2)}
-    ax = learning_curve(runs)
+    ax = learning_curves(runs)
     median = np.median(runs["a"].scores, axis=0)
     np.testing.assert_allclose(ax.lines[0].get_ydata(), median)
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a", "b"]
-    assert plot_regret(runs["a"]).get_legend() is None
+    assert regret(runs["a"]).get_legend() is None
     with pytest.raises(DataError, match="level"):
-        plot_regret(runs, level=1.0)
+        regret(runs, level=1.0)
     with pytest.raises(DataError, match="runs is empty"):
-        learning_curve({})
+        learning_curves({})

@@ -14,6 +14,7 @@ from credo.decide.agents import (
     Dyna,
     EpsilonGreedy,
     ExpectedSARSA,
+    FixedPolicy,
     Greedy,
     NStep,
     PolynomialDecay,
@@ -30,12 +31,10 @@ from credo.decide.agents.environments import BLOCK
 
 
 def pick(q, u, eps):
-    """ε-greedy; the first of the best actions, counted from a random one."""
-    a = len(q)
-    if u < eps:
-        return int(u / eps * a)
-    order = (int((u - eps) / (1 - eps) * a) + np.arange(a)) % a
-    return int(order[np.argmax(q[order])])
+    """ε-greedy: the action at which the cumulative probabilities pass u."""
+    best = q == q.max()
+    total = np.cumsum(eps / len(q) + (1 - eps) * best / best.sum())
+    return min(int((total <= u * total[-1]).sum()), len(q) - 1)
 
 
 class Path:
@@ -221,28 +220,37 @@ def test_one_step_is_sarsa_and_a_greedy_target_is_q_learning(world):
 
 
 @pytest.mark.parametrize(
-    "rule", [SoftmaxExploration(0.7), UCB(0.5), Greedy(), EpsilonGreedy(PolynomialDecay(0.3))], ids=repr
+    "rule",
+    [
+        SoftmaxExploration(0.7),
+        UCB(0.5),
+        Greedy(),
+        EpsilonGreedy(PolynomialDecay(0.3)),
+        FixedPolicy(np.arange(50) % 4),
+        FixedPolicy(np.random.default_rng(0).dirichlet(np.ones(4), 50)),
+    ],
+    ids=lambda rule: f"{type(rule).__name__}",
 )
 def test_rules_choose_the_same_compiled_and_in_python(rule, rng):
     q, n = rng.normal(size=(50, 4)).round(1), rng.integers(0, 5, (50, 4)).astype(float)
     u = rng.random(50)
-    tables = (jnp.asarray(q), jnp.asarray(n))
-    compiled = np.asarray(rule.choose(*tables, jnp.asarray(u), 7))
+    tables, states = (jnp.asarray(q), jnp.asarray(n)), jnp.arange(50)
+    compiled = np.asarray(rule.choose(*tables, jnp.asarray(u), 7, states))
     choose, expect = rule.chooser(), rule.expecter()
-    plain = [choose(list(a), [int(k) for k in b], c, 7) for a, b, c in zip(q.tolist(), n.tolist(), u, strict=True)]
-    np.testing.assert_array_equal(compiled, plain)
-    means = [expect(list(a), [int(k) for k in b], 7) for a, b in zip(q.tolist(), n.tolist(), strict=True)]
-    np.testing.assert_allclose(np.asarray(rule.expect(*tables, 7)), means, rtol=1e-12, atol=1e-14)
+    rows = list(zip(q.tolist(), n.astype(int).tolist(), strict=True))
+    np.testing.assert_array_equal(compiled, [choose(*row, u[s], 7, s) for s, row in enumerate(rows)])
+    means = [expect(*row, 7, s) for s, row in enumerate(rows)]
+    np.testing.assert_allclose(np.asarray(rule.expect(*tables, 7, states)), means, rtol=1e-12, atol=1e-14)
 
 
 def test_frequencies_of_rules_are_their_probabilities():
     q, u = np.array([0.3, 1.0, 1.0, -0.5]), (jnp.arange(100_000) + 0.5) / 100_000
-    rows, zeros = jnp.tile(q, (len(u), 1)), jnp.zeros((len(u), 4))
-    soft = np.bincount(np.asarray(SoftmaxExploration(0.5).choose(rows, zeros, u, 0)), minlength=4) / len(u)
+    rows, zeros, states = jnp.tile(q, (len(u), 1)), jnp.zeros((len(u), 4)), jnp.zeros(len(u), int)
+    soft = np.bincount(np.asarray(SoftmaxExploration(0.5).choose(rows, zeros, u, 0, states)), minlength=4) / len(u)
     np.testing.assert_allclose(soft, np.exp(q / 0.5) / np.exp(q / 0.5).sum(), atol=2e-5)
-    greedy = np.bincount(np.asarray(EpsilonGreedy(0.2).choose(rows, zeros, u, 0)), minlength=4) / len(u)
-    # The two best share what is greedy; from half of the turns the first one met is action 1.
-    np.testing.assert_allclose(greedy, [0.05, 0.05 + 0.8 * 0.75, 0.05 + 0.8 * 0.25, 0.05], atol=2e-5)
+    greedy = np.bincount(np.asarray(EpsilonGreedy(0.2).choose(rows, zeros, u, 0, states)), minlength=4) / len(u)
+    # The two best share what is greedy.
+    np.testing.assert_allclose(greedy, [0.05, 0.05 + 0.8 * 0.5, 0.05 + 0.8 * 0.5, 0.05], atol=2e-5)
 
 
 @pytest.mark.parametrize(("lam", "replacing"), [(0.0, False), (0.8, False), (0.8, True)])

@@ -365,14 +365,21 @@ def test_an_earlier_campaign_is_a_start(space, tmp_path):
     narrow = Space({"x": Real(0, 0.5), "y": Real(-1, 1)})
     inside = sum(trial.point["x"] <= 0.5 for trial in pilot.trials)
     assert 0 < inside < 4
-    with pytest.warns(RepairedWarning, match=f"{4 - inside} of 4 results of campaign pilot lie outside"):
+    with pytest.warns(RepairedWarning, match=f"{4 - inside} of 4 results of campaign pilot, begun .* lie outside"):
         campaign = Campaign(narrow, storage=tmp_path / "c.db", warm_start=[pilot])
     seen = campaign.observations()
     assert len(seen) == inside and seen.warm.all() and campaign.used() == 0
     assert seen.incumbent(campaign.problem) is None, "what another campaign saw is not the best of this one"
-    assert campaign.explain(1) == "Nobody suggested it: it was taken from campaign pilot."
+    assert "Nobody suggested it: it was taken from campaign pilot, begun 20" in campaign.explain(1)
     again = Campaign(narrow, storage=tmp_path / "c.db", warm_start=[pilot])
     assert len(again.observations()) == inside, "once"
+    other = Campaign(space, {"speed": "maximize"}, name="pilot")
+    other.add({"x": 0.1, "y": 0.2}, 3.0)
+    more = Campaign(narrow, storage=tmp_path / "c.db", warm_start=[pilot, other])
+    assert len(more.observations()) == inside + 1, "another campaign of the same name"
+    other.add({"x": 0.1, "y": 0.2}, 4.0)
+    latest = Campaign(narrow, storage=tmp_path / "c.db", warm_start=[other])
+    assert len(latest.observations()) == inside + 2, "what it found since"
     with pytest.raises(DataError, match="the campaign 'pilot' has no outcome yield; it has speed"):
         Campaign(space, BOTH, warm_start=[pilot])
     campaign.close()
@@ -417,3 +424,28 @@ def test_the_table_and_its_files(tmp_path):
     with pytest.raises(OSError, match="cannot write"):
         campaign.export(tmp_path / "no" / "a.csv")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.csv", "a.parquet"]
+
+
+def test_text_that_is_a_formula_is_quoted_in_an_export(tmp_path):
+    space = Space({"=x": Real(0, 1), "how": Categorical(["=1+1", "-go", "@me", "plain"])})
+    campaign = Campaign(space)
+    for how in ("=1+1", "-go", "@me", "plain"):
+        campaign.add({"=x": 0.5, "how": how}, -1.0)
+    campaign.add({"=x": 0.5, "how": "plain"}, failed="+cmd|' /C calc'!A0")
+    lines = campaign.export(tmp_path / "out.csv").read_text().splitlines()
+    assert "'=x" in lines[0] and "-1.0" in lines[1], "numbers stay numbers"
+    assert [quoted in line for quoted, line in zip(("'=1+1", "'-go", "'@me", ",plain,"), lines[1:], strict=False)] == [
+        True
+    ] * 4
+    assert "'+cmd" in lines[5]
+
+
+@pytest.mark.parametrize("name", ["../x", "/etc/x", "..", "a/b\\c", "", "plain", "C:x"])
+def test_a_file_is_named_after_a_campaign_in_this_folder(name):
+    from pathlib import Path
+
+    from credo.decide.campaign.exchange import file_name
+
+    found = file_name(name)
+    assert Path(found).name == found and found not in ("", ".", "..") and not set(found) & set("/\\:")
+    assert found == "plain" or name != "plain"

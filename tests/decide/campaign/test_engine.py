@@ -17,11 +17,12 @@ from credo.decide.space import Categorical, Integer, Real, Space
 from credo.errors import DataError
 
 
-def record(points, values, **more):
+def record(points, values, space=None, **more):
     """What a campaign would have on record."""
     n = len(points)
     given = {
         "points": tuple(points),
+        "rows": (space or PLANE).encode(points),
         "numbers": np.arange(1, n + 1),
         "values": np.asarray(values, float).reshape(n, max(np.size(values) // max(n, 1), 1)),
         "constraints": np.zeros((n, 0)),
@@ -47,12 +48,12 @@ def play(problem, function, steps, start=()):
     """Ask and tell, one after the other."""
     points, values, whys = list(start), [function(p) for p in start], [None] * len(start)
     for k in range(steps):
-        seen = record(points, values, why=tuple(whys))
+        seen = record(points, values, problem.space, why=tuple(whys))
         found = engine.suggest(problem, seen, [], 1, k)[0]
         points.append(found.point)
         values.append(function(found.point))
         whys.append(found.why())
-    return record(points, values, why=tuple(whys))
+    return record(points, values, problem.space, why=tuple(whys))
 
 
 def hill(point):
@@ -184,7 +185,7 @@ def test_cheap_trials_come_first_where_they_tell_as_much():
     values = [-((p["a"] - 0.6) ** 2) - 0.001 * (10 - p["epochs"]) for p in points]
     problem = Problem.of(space, fidelity="epochs", initial=5)
     levels = np.array([(p["epochs"] - 1) / 9 for p in points])
-    seen = record(points, values, fidelity=levels, costs=0.1 + levels)
+    seen = record(points, values, space, fidelity=levels, costs=0.1 + levels)
     found = engine.suggest(problem, seen, [], 1, 0)[0]
     assert found.point["epochs"] < 10
     cost = model_of(problem, seen).cost
@@ -239,7 +240,7 @@ def test_many_dimensions_keep_to_a_region(rng):
     points = space.sample(30, seed=0)
     values = -np.square(space.encode(points) - 0.4).sum(1)
     problem = Problem.of(space, initial=20)
-    found = engine.suggest(problem, record(points, values), [], 1, 0)[0]
+    found = engine.suggest(problem, record(points, values, problem.space), [], 1, 0)[0]
     center = space.encode([points[int(values.argmax())]])
     assert np.abs(space.encode([found.point]) - center).max() < 0.81
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sqlite3
 import sys
 import threading
 import time
@@ -11,7 +12,8 @@ import numpy as np
 import pytest
 
 from credo.core.errors import DataError
-from credo.decide.campaign import Campaign
+from credo.decide.campaign import Campaign, Storage
+from credo.decide.campaign.schema import StorageAway, StorageError
 from credo.decide.space import Boolean, Real, Space
 
 pytestmark = pytest.mark.usefixtures("without_model")
@@ -188,7 +190,7 @@ def test_a_command_that_takes_too_long_or_prints_nothing(space):
     campaign = Campaign(space).run("sleep 30 {x} {y}", 1, timeout=0.2, progress=False)
     assert campaign.trials[0].reason == "the command took longer than 0.2 s and was stopped"
     campaign = Campaign(space).run("true {x} {y}", 1, progress=False)
-    assert campaign.trials[0].reason == "the command printed nothing; expected a number or value=number"
+    assert "printed nothing; expected value=number, or a number alone in the last" in campaign.trials[0].reason
     with pytest.raises(DataError, match="does not use y"):
         Campaign(space).run("true {x}", 1)
 
@@ -203,3 +205,55 @@ def test_ctrl_c_stops_commands(tmp_path):
     timer.join()
     assert time.monotonic() - started < 30
     assert campaign.trials[0].state == "abandoned"
+
+
+def test_results_are_kept_while_the_storage_is_away(space, tmp_path, monkeypatch):
+    """A run whose results cannot be recorded writes them aside, and the next run tells them."""
+    path = tmp_path / "c.db"
+    campaign = Campaign(space, storage=Storage.open(path, patience=0.05))
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    calls = []
+
+    def function(point):
+        calls.append(point)
+        if len(calls) == 2:
+            other.execute("BEGIN IMMEDIATE")
+        return np.float64(point["x"])
+
+    with pytest.raises(StorageError, match=r"1 finished result kept in .*c\.db\.campaign\.untold\.jsonl: the next run"):
+        campaign.run(function, 5, progress=False)
+    assert [trial.state for trial in campaign.trials] == ["done", "pending"] and len(calls) == 2
+    aside = tmp_path / "c.db.campaign.untold.jsonl"
+    assert aside.read_text().startswith("[2, ")
+    other.execute("COMMIT")
+    other.close()
+    campaign.run(lambda point: point["x"], 3, progress=False)
+    assert [trial.value for trial in campaign.trials[:2]] == [point["x"] for point in calls]
+    assert campaign.used() == 3 and not aside.exists()
+    campaign.close()
+
+
+def test_what_is_under_way_goes_on_while_the_storage_is_away(space, tmp_path, monkeypatch):
+    """Two workers; the storage is away when the first is through and back when the second is: nothing is lost."""
+    campaign = Campaign(space, storage=Storage.open(tmp_path / "c.db", patience=0.05))
+    finish, away = campaign.storage.finish, [True]
+    second = threading.Event()
+
+    def troubled(*args):
+        if away and away.pop():
+            second.set()
+            raise StorageAway("the server is away")
+        return finish(*args)
+
+    monkeypatch.setattr(campaign.storage, "finish", troubled)
+    order = iter([False, True, True, True])
+
+    def function(point):
+        if next(order):
+            assert second.wait(30)
+        return point["x"]
+
+    campaign.run(function, 4, workers=2, progress=False)
+    assert [trial.state for trial in campaign.trials] == ["done"] * 4
+    assert not list(tmp_path.glob("*untold*"))
+    campaign.close()

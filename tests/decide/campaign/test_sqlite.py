@@ -98,8 +98,36 @@ def test_a_writer_waits_for_the_other_and_readers_wait_as_before(path, campaign)
     timer.join()
     other.close()
     with patient.database.read() as connection:
-        assert connection.exec_driver_sql("PRAGMA busy_timeout").scalar_one() == 30_000
+        waits = connection.exec_driver_sql("PRAGMA busy_timeout").scalar_one()
+        assert waits == 5000, "then it is tried again: SQLite itself does not hear Ctrl-C"
     patient.close()
+
+
+def test_a_database_that_was_away_is_tried_again(path, campaign, monkeypatch):
+    """A server that restarts: connections fail for a while, one breaks in the middle of a change."""
+    storage = Storage.open(path, patience=30.0)
+    monkeypatch.setattr("credo.decide.campaign.database._FIRST_PAUSE", 0.001)
+    troubles = ["server closed the connection unexpectedly", "the database system is starting up"]
+    seen = []
+
+    def broken(connection, cursor, statement, *rest):
+        if troubles and "credo_trials" in statement:
+            seen.append(statement)
+            raise sqlite3.OperationalError(troubles.pop())
+
+    sa.event.listen(storage.database.engine, "before_cursor_execute", broken)
+    assert storage.finish(campaign, 1, Outcome({"value": 1.0})).values == {"value": 1.0}
+    assert len(seen) == 2 and len(storage.trials(campaign).trials) == 1
+    storage.close()
+
+
+def test_a_file_that_was_deleted_takes_no_results(path, storage, campaign):
+    path.rename(path.with_name("elsewhere.db"))
+    with pytest.raises(StorageError, match="campaign.db was deleted or replaced while in use; put it back"):
+        storage.finish(campaign, 1, Outcome({"value": 1.0}))
+    Storage.open(path).close()
+    with pytest.raises(StorageError, match="deleted or replaced"):
+        storage.trials(campaign)
 
 
 def test_a_killed_writer_keeps_nobody_waiting(path, campaign):

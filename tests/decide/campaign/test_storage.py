@@ -252,6 +252,18 @@ def test_a_storage_can_be_opened_twice_and_sent_to_another_process(storage, targ
     sent.close()
 
 
+def test_a_lease_does_not_outlive_a_clock_that_was_set_back(storage, monkeypatch):
+    campaign = storage.create("c", {}, {})[0].id
+    storage.reserve(campaign, [Suggestion({"x": 1.0}, "design")], "gone", 600.0)
+    assert storage.claim(campaign, "w", 600.0) == []
+    now = storage.database.now()
+    monkeypatch.setattr(storage.database, "now", lambda: now - 86_400.0)
+    assert [trial.number for trial in storage.claim(campaign, "w", 600.0)] == [1]
+    assert storage.claim(campaign, "v", 10.0) == [], "it now has as long as a lease is"
+    monkeypatch.setattr(storage.database, "now", lambda: now + 86_400.0)
+    assert [trial.number for trial in storage.claim(campaign, "v", 10.0)] == [1]
+
+
 def test_an_older_layout_is_upgraded_and_a_newer_one_refused(target):
     made = Storage.open(target)
     key = "SERIAL" if made.database.is_postgres else "INTEGER"

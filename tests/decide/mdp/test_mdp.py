@@ -1,6 +1,7 @@
 """Solutions against linear programming, brute force over all policies, and published values."""
 
 import itertools
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from credo.decide.mdp import (
     GaussSeidel,
     LinearProgram,
     ModifiedPolicyIteration,
+    Paths,
     PolicyIteration,
     PrioritizedSweeping,
     ValueIteration,
@@ -190,6 +192,69 @@ def test_simulated_returns_average_to_the_value(rng):
     assert np.array_equal(paths.ended, at_end == 4)
 
 
+def gamble(state, action):
+    """A coin for a reward, wherever it leads; action 1 may end the episode, with or without a prize."""
+    if action == 0:
+        return [(0.3, 1 - state, 2.0, False), (0.2, 1 - state, -1.0, False), (0.5, state, 0.0, False)]
+    return [(0.5, state, 1.0, True), (0.25, state, -4.0, True), (0.25, 1 - state, 1.0, False)]
+
+
+def test_rewards_are_paid_at_random():
+    world = MDP.from_function([0, 1], [0, 1], gamble, 0.9)
+    np.testing.assert_allclose(world.rewards, [[0.4, -0.25], [0.4, -0.25]])
+    assert world.reward_range == (-4.0, 2.0)
+    policy = np.array([[0.7, 0.3], [0.4, 0.6]])
+    paths = world.simulate(policy, 60, n=4000, start=0, seed=1)
+    returns = paths.returns(0.9)
+    se = returns.std(ddof=1) / np.sqrt(len(returns))
+    assert abs(returns.mean() - world.evaluate(policy)[0]) < 4.5 * se
+    first = paths.rewards[paths.actions[:, 0] == 0, 0]
+    share = np.array([(first == paid).mean() for paid in (2.0, -1.0, 0.0)])
+    assert (np.abs(share - [0.3, 0.2, 0.5]) < 4.5 * np.sqrt(0.25 / len(first))).all()
+    assert set(np.unique(first)) == {2.0, -1.0, 0.0}, "nobody is paid the mean"
+
+
+def test_rewards_of_transitions_are_paid_as_they_come(rng):
+    prob, rewards = rng.dirichlet(np.ones(3), (3, 2)), rng.normal(size=(3, 2, 3))
+    sparse = [sp.csr_array(prob[:, k]) for k in range(2)], [sp.csr_array(rewards[:, k]) for k in range(2)]
+    for world in (MDP(prob, rewards, 0.9), MDP(*sparse, 0.9)):
+        paths = world.simulate(np.zeros(3, int), 50, n=2, start=1, seed=2)
+        paid = rewards[paths.states[:, :-1], paths.actions, paths.states[:, 1:]]
+        np.testing.assert_allclose(paths.rewards, paid)
+    assert MDP(prob, rewards[:, :, 0], 0.9).gambles is None
+
+
+def test_the_probability_of_an_episode_is_a_product():
+    """The probabilities of all episodes of two steps add up to one, and they are the frequencies of simulations."""
+    world = MDP.from_function([0, 1], [0, 1], gamble, 0.9)
+    policy, start = np.array([[0.7, 0.3], [0.4, 0.6]]), np.array([0.8, 0.2])
+
+    def episodes(state, steps):
+        if not steps or state < 0:
+            yield (-1,) * steps, (0.0,) * steps, (state,) * (1 + steps)
+            return
+        for action in (0, 1):
+            for _, after, paid, over in gamble(state, action):
+                for actions, rewards, states in episodes(-1 if over else after, steps - 1):
+                    yield (action, *actions), (paid, *rewards), (state, *states)
+
+    every = {episode for state in (0, 1) for episode in episodes(state, 2)}
+    actions, rewards, states = (np.array(column) for column in zip(*every, strict=True))
+    paths = Paths(states, actions, rewards, states[:, -1] < 0)
+    probs = np.exp(world.log_prob(paths, policy, start))
+    assert probs.sum() == pytest.approx(1.0, abs=1e-12)
+    drawn = world.simulate(policy, 2, n=20_000, start=start, seed=5)
+    seen = Counter(map(tuple, np.concatenate([drawn.states, drawn.actions, drawn.rewards], axis=1).tolist()))
+    for key, p in zip(np.concatenate([states, actions, rewards], axis=1).tolist(), probs, strict=True):
+        assert abs(seen[tuple(key)] / 20_000 - p) < 5 * np.sqrt(p * (1 - p) / 20_000) + 1e-9
+    wrong = paths._replace(rewards=rewards + 0.5)
+    assert np.isneginf(world.log_prob(wrong, policy, start)).all()
+    with pytest.raises(DataError, match="of 2 states and 2 actions"):
+        world.log_prob(paths._replace(states=states + 3), policy, start)
+    with pytest.raises(DataError, match="states .n, t . 1., and actions and rewards"):
+        world.log_prob(paths._replace(rewards=rewards[:, :1]), policy, start)
+
+
 def test_finite_horizon_is_backward_induction(rng):
     world = random_world(rng, s=4, a=2, discount=1.0)
     plan = solve(world, horizon=3)
@@ -283,8 +348,6 @@ def test_forms_of_transitions_and_rewards_agree(rng):
         np.testing.assert_allclose(other.rewards, by_array.rewards, rtol=1e-12)
     by_state = MDP(p, np.arange(5.0), 0.9)
     np.testing.assert_array_equal(by_state.rewards, np.repeat(np.arange(5.0)[:, None], 2, axis=1))
-    index, prob = by_array.padded()
-    np.testing.assert_allclose(np.einsum("sam,sam->sa", prob, np.arange(5.0)[index]), p @ np.arange(5.0), rtol=1e-12)
 
 
 def test_the_default_suits_the_structure():

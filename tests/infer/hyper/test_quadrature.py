@@ -79,6 +79,7 @@ def fitted(free, method):
     return credo.fit(gp, X, Y, using=method, fixed=fixed, priors={k: PRIORS[k] for k in free}, report=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("free", "method", "points"),
     [
@@ -101,6 +102,7 @@ def test_gauss_hermite_is_the_integral(free, method, points):
     np.testing.assert_allclose(np.exp(p.log_prob(OUTCOMES)), density, rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_the_doubt_about_hyperparameters_is_ignorance_and_learn_then_condition_is_fit():
     free = ["kernel.lengthscale", "noise"]
     report = fitted(free, HyperQuadrature(starts=2))

@@ -141,7 +141,7 @@ def test_evidence_of_a_regression(structure, rng):
     want = 0.0
     for k in range(K):
         rows = (k == STATES) & seen[:, 0]
-        v = np.column_stack([u, np.ones(T)])[rows]
+        v = np.column_stack([u - emission.center, np.ones(T)])[rows]
         precision = np.asarray(prior.precision[k] if structure == "full" else prior.precision[k, 0])
         shape = np.eye(rows.sum()) + v @ np.linalg.solve(precision, v.T)
         if structure == "full":

@@ -281,7 +281,8 @@ def test_weighted_regression_by_formula(rng):
             root = np.sqrt(weight[:, k])[:, None]
             slopes = np.linalg.lstsq(v * root, x * root, rcond=None)[0]
             residual = x - v @ slopes
-            np.testing.assert_allclose(best.coefficients[k], slopes.T, rtol=1e-7)
+            found = np.column_stack([best.weights[k], best.bias[k]])
+            np.testing.assert_allclose(found, slopes.T, rtol=1e-7)
             noise = (residual * weight[:, [k]]).T @ residual / weight[:, k].sum()
             np.testing.assert_allclose(best.covariance[k], noise if structure == "full" else np.diag(noise), rtol=1e-5)
 

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
+import credo
 from credo.core.errors import DataError
 from credo.models.features import (
     Affine,
@@ -24,6 +25,7 @@ from credo.models.features import (
     Features,
     Fourier,
     Haar,
+    InterceptOnly,
     Polynomial,
     Product,
     Standardize,
@@ -549,3 +551,11 @@ def test_kept_columns_are_those_of_the_whole():
         whole.keep(5)(jnp.asarray(X))
     with pytest.raises(DataError, match="one or more different columns"):
         whole.keep(1, 1)
+
+
+def test_no_features_is_the_constant_term_alone():
+    x, y = np.arange(12.0)[:, None], np.array([0, 1, 1] * 4)
+    found = credo.fit(credo.Logistic(InterceptOnly()), x, y, report=True)
+    np.testing.assert_allclose(found.belief.predict(x).probs[:, 1], found.belief.predict(x).probs[0, 1])
+    assert found.belief.coefficient_names() == ["intercept"]
+    assert found.log_evidence == found.belief.weight_law().log_evidence

@@ -445,7 +445,7 @@ def test_names_and_classes():
         (lambda: Softmax().predict(X), "the classes are not known yet"),
         (lambda: Logistic().coefficients(), "the belief has seen no data yet"),
         (lambda: Logistic().condition(X, BINARY).predict(X, by="magic"), "by must be one of 'quadrature'"),
-        (lambda: Softmax().condition(X, NAMES).predict(X, by="probit"), "by='probit' is for one linear predictor"),
+        (lambda: Softmax().condition(X, NAMES).predict(X, by="probit"), "by='probit' is for two classes"),
         (lambda: PoissonRegression().condition(X, COUNTS).predict(X, by="probit"), "by='probit' is for two classes"),
         (lambda: Logistic().condition(X, BINARY).predict(X[:, :1]), "X must have 2 columns"),
         (lambda: credo.learn(Logistic().condition(X, BINARY), X, BINARY), "keeps its posterior, not its rows"),
@@ -463,8 +463,56 @@ def test_the_intercept_has_a_prior_of_its_own():
     prepared, _ = Logistic().prepare(X, BINARY)
     share = BINARY.mean()
     np.testing.assert_allclose(prepared.intercept.mean, special.logit(share), rtol=1e-10)
-    np.testing.assert_allclose(prepared.intercept.variance, 1 / (share * (1 - share)), rtol=1e-10)
     assert isinstance(likelihoods.Bernoulli().started(jnp.ones(3), jnp.ones(3))[0], likelihoods.Bernoulli)
+
+
+# -- the same problem in other words ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("a", "b"), [(1e12, 0.0), (1e-12, 0.0), (1.0, 1e6), (1e6, -1e13)])
+def test_heavy_tails_do_not_depend_on_the_units_of_the_outcome(a, b):
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(60, 3))
+    y = x[:, 0] + 0.3 * rng.standard_t(4, size=60)
+    want, found = (credo.fit(StudentTRegression(), x, v).predict(x[:5]) for v in (y, a * y + b))
+    np.testing.assert_allclose((found.mean - b) / a, want.mean, atol=1e-5 * want.std.max())
+    np.testing.assert_allclose(found.std / a, want.std, rtol=1e-5)
+
+
+def test_ordered_classes_do_not_depend_on_the_origin_of_the_inputs():
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(100, 2))
+    y = np.digitize(x[:, 0] + rng.logistic(size=100), [-1, 1])
+    want, found = (credo.fit(OrdinalRegression(), v, y).predict(v[:5]).probs for v in (x, 3 * x + 37))
+    np.testing.assert_allclose(found, want, atol=1e-6)
+
+
+def test_classes_have_no_order():
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(60, 2))
+    y = np.argmax(x @ rng.normal(size=(2, 3)) + rng.gumbel(size=(60, 3)), axis=1)
+    new = np.array([2, 0, 1])  # what was class 0 is called 2, …
+    for learned in (credo.fit, lambda belief, *data: belief.condition(*data)):
+        want, found = (learned(Softmax(), x, labels).predict(x).probs for labels in (y, new[y]))
+        np.testing.assert_allclose(found[:, new], want, atol=1e-6)
+
+
+@pytest.mark.parametrize("model", [PoissonRegression, NegativeBinomialRegression])
+def test_no_events_predict_few(model):
+    x = np.random.default_rng(0).normal(size=(30, 2))
+    p = credo.fit(model(), x, np.zeros(30)).predict(x)
+    assert p.mean.mean() < 0.15 and p.mean.max() < 1.0 and p.std.max() < 20.0
+
+
+def test_large_counts_on_a_line_are_covered():
+    held = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        x, new = rng.normal(size=(50, 1)), rng.normal(size=(100, 1))
+        low, high = credo.fit(PoissonRegression(), x, rng.poisson(1000 * np.exp(x[:, 0]))).predict(new).interval(0.95)
+        y = rng.poisson(1000 * np.exp(new[:, 0]))
+        held.append(np.mean((low <= y) & (y <= high)))
+    assert 0.92 < np.mean(held) < 0.99
 
 
 # -- large tables ------------------------------------------------------------------------------------------------

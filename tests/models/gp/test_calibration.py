@@ -18,9 +18,8 @@ from credo.core import params
 from credo.core.params import replace
 from credo.infer.hyper import HyperQuadrature
 from credo.infer.hyper.quadrature import gauss_hermite
-from credo.infer.hyper.target import log_densities
 from credo.infer.priors import LogNormal
-from credo.kernels import RBF
+from credo.kernels import RBF, Matern52
 from credo.models.gp import exact
 from credo.models.gp.data import pack
 
@@ -102,7 +101,13 @@ def average(y: jax.Array, rule, center: jax.Array, root: jax.Array) -> tuple[jax
     """The points and weights of the quadrature, as `HyperQuadrature` computes them, under vmap."""
     vectors = center + jnp.asarray(rule.z) @ root.T
     terms = jnp.log(rule.weight) + 0.5 * jnp.square(rule.z).sum(1)
-    terms = terms + log_densities(vectors, GP, SLOTS, rows_of(y), PRIORS)
+
+    def density(u: jax.Array) -> jax.Array:
+        candidate = params.from_vector(GP, SLOTS, u)
+        log_prior = params.log_prior(candidate, PRIORS) + params.log_jacobian(SLOTS, u, PRIORS)
+        return candidate.evidence_of(rows_of(y)) + log_prior
+
+    terms = terms + jax.lax.map(density, vectors)
     return vectors, jax.nn.softmax(terms)
 
 
@@ -136,3 +141,24 @@ def test_integrated_hyperparameters():
         method = HyperQuadrature(points=11, negligible=1e-7, starts=2)
         after = credo.fit(GP, X[:ROWS], y[:ROWS], using=method, fixed=["kernel.variance"], priors=PRIORS)
         np.testing.assert_allclose(after.predict(X[ROWS:]).cdf(y[ROWS:]), [pit], atol=5e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("n", "d"), [(8, 1), (15, 3)])
+def test_intervals_of_the_default_fit_hold_on_little_data(n, d):
+    """Hyperparameters from a law that the default priors do not know: logs with standard deviation 1. One best setting
+    held 82 % at n = 8 in one input and 82 % at n = 15 in three."""
+    held = []
+    for seed in range(30):
+        rng = np.random.default_rng([seed, n, d])
+        length, variance = np.exp(rng.normal(0, 1, d)) * np.sqrt(d), np.exp(rng.normal())
+        noise = 0.05 * variance * np.exp(rng.normal())
+        x = rng.normal(size=(n + 20, d))
+        k = np.asarray(Matern52(length, variance)(x))
+        level = np.sqrt(variance) * rng.normal()
+        y = level + rng.multivariate_normal(np.zeros(n + 20), k) + np.sqrt(noise) * rng.normal(size=n + 20)
+        low, high = credo.fit(credo.GP(), x[:n], y[:n]).predict(x[n:]).interval(0.95)
+        held.append(np.mean((y[n:] >= np.asarray(low)) & (y[n:] <= np.asarray(high))))
+    se = np.std(held, ddof=1) / np.sqrt(len(held))
+    assert abs(np.mean(held) - 0.95) < 0.02 + 3 * se
+    assert np.mean(held) > 0.88

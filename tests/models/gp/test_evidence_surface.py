@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 import credo
-from credo.app import plots
+from credo import plots
 from credo.core.params import replace
 from credo.errors import DataError
 from credo.kernels import RBF
@@ -65,13 +65,13 @@ def test_the_grid_surrounds_what_is_learned(data):
 
 
 def test_the_picture_marks_the_maxima(surface):
-    ax = plots.plot_evidence(surface)
+    ax = plots.evidence(surface)
     marks = [line.get_xydata()[0] for line in ax.lines if line.get_marker() == "x"]
     np.testing.assert_allclose(marks, [[m.first, m.second] for m in surface.maxima])
     assert ax.get_xscale() == "log" and ax.get_xlabel() == "kernel.lengthscale"
     assert [t.get_text() for t in ax.get_legend().get_texts()] == ["highest maximum", "another, 1.8 nats below"]
     own = plots.new_axes()
-    assert plots.plot_evidence(surface._replace(maxima=()), own) is own
+    assert plots.evidence(surface._replace(maxima=()), ax=own) is own
 
 
 def test_bad_input(data):

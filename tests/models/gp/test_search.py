@@ -13,10 +13,11 @@ from credo.errors import DataError
 from credo.infer.optimize import Optimum
 from credo.kernels import RBF, Exponential, Matern32, Matern52, RationalQuadratic, check_kernel
 from credo.kernels.dotproduct import Linear
+from credo.kernels.expression import terms_of
 from credo.kernels.periodic import CenteredPeriodic, Periodic
 from credo.kernels.pullback import is_supported
 from credo.models.gp import GP, grammar
-from credo.models.gp.components import decompose, expand
+from credo.models.gp.components import decompose
 from credo.models.gp.description import describe
 from credo.models.gp.evidence import EvidenceObjective, NumpyModel
 from credo.models.gp.hyperpriors import default_priors
@@ -100,11 +101,11 @@ def test_centered_periodic_is_a_kernel_without_a_level():
 def test_products_are_distributed_over_sums():
     a, b, c = RBF(0.5, 2.0), Linear(0.7), Periodic(1.2, 1.5, 0.8)
     for kernel in ((a + b) * c, (a + b) * (c + a), 3.0 * ((a + b) * c), ((a + b) * c).on(0) + a.on(0)):
-        terms = expand(kernel)
+        terms = [term.kernel for term in terms_of(kernel)]
         assert len(terms) > 1 and all(len(t.terms) == 1 for t in terms)
         x = jnp.asarray(X[:, :1])
         np.testing.assert_allclose(sum(t.gram(x, x) for t in terms), kernel.gram(x, x), rtol=1e-12)
-    assert expand(a * c) == (a * c,)
+    assert [term.kernel for term in terms_of(a * c)] == [a * c]
 
 
 def test_the_parts_add_up_and_agree_with_dense_algebra():
@@ -226,7 +227,7 @@ def small():
 
 def test_a_line_and_a_wave_are_found(small):
     found, x, said = small
-    leaves = [grammar.inside(f)[0] for t in found.belief.kernel.terms for f in grammar.split(t)[1]]
+    leaves = [grammar.inside(f)[0] for t in terms_of(found.belief.kernel) for f in t.factors]
     assert any(isinstance(k, Periodic) and float(k.period) == pytest.approx(1.0, rel=0.02) for k in leaves)
     assert np.sqrt(found.belief.noise) == pytest.approx(0.1, rel=0.5)
     text = " ".join(found.sentences())
@@ -260,12 +261,12 @@ def test_bad_input():
 def test_airline_passengers():
     """Eight years of the twelve, which take a quarter of the time."""
     found = search_kernel(pd.DataFrame({"year": YEARS[:96]}), PASSENGERS[:96], seconds=25.0)
-    terms = found.belief.kernel.terms
-    repeating = [any(isinstance(grammar.inside(f)[0], Periodic) for f in grammar.split(t)[1]) for t in terms]
+    terms = terms_of(found.belief.kernel)
+    repeating = [any(isinstance(grammar.inside(f)[0], Periodic) for f in t.factors) for t in terms]
     periods = [
         float(leaf.period)
         for t in terms
-        for leaf in (grammar.inside(f)[0] for f in grammar.split(t)[1])
+        for leaf in (grammar.inside(f)[0] for f in t.factors)
         if isinstance(leaf, Periodic)
     ]
     assert any(abs(p - 1) < 0.02 for p in periods) and not all(repeating)

@@ -44,6 +44,7 @@ def test_conjugate_draws_have_the_moments_of_their_law(rng):
     assert abs(c[:, 0, 0].var() / spread - 1) < 4.5 * np.sqrt(3 / n)
 
 
+@pytest.mark.filterwarnings("ignore:do not trust:credo.errors.NotConvergedWarning")
 def test_a_belief_known_by_draws_averages():
     truth = LDS([[0.8]], [[0.5]], [[1.0], [0.5]], 0.2 * np.eye(2), [0.0], [[1.0]])
     x = np.asarray(truth.simulate(60, seed=4)[1]).copy()

@@ -12,7 +12,7 @@ T = 6
 
 def both(given):
     filtered = kalman_filter(given)
-    return filtered, kalman_smoother(given, filtered, cross=True)
+    return filtered, kalman_smoother(given, filtered)
 
 
 compiled = eqx.filter_jit(both)
@@ -29,7 +29,7 @@ def run(mean, covariance, steps, x, first=None, before=None):
 
 
 def moments(smoothed):
-    return smoothed.mean, smoothed.covariance, smoothed.cross
+    return smoothed.mean, smoothed.covariance
 
 
 def start(rng, n=2):
@@ -68,7 +68,7 @@ def test_against_dense_conditioning(case, oracle):
     filtered, smoothed = run(mean, covariance, steps, x)
     total, sigma, log_p = oracle.given(mean, covariance, steps, x)
     np.testing.assert_allclose(filtered.log_likelihood, log_p, rtol=1e-9, atol=1e-12)
-    for got, want in zip(moments(smoothed), oracle.blocks(total, sigma, T), strict=True):
+    for got, want in zip(moments(smoothed), oracle.blocks(total, sigma, T)[:2], strict=True):
         np.testing.assert_allclose(np.asarray(got)[: len(want)], want, atol=1e-10)
     before = 0.0
     for i in range(T):
@@ -90,7 +90,6 @@ def test_several_sequences_are_independent(oracle):
     parts = [oracle.given(mean, covariance, steps, part) for part in (x[:4], x[4:])]
     np.testing.assert_allclose(filtered.log_likelihood, sum(part[2] for part in parts), rtol=1e-10)
     np.testing.assert_allclose(smoothed.mean, np.concatenate([p[0].reshape(-1, 2) for p in parts]), atol=1e-10)
-    np.testing.assert_allclose(smoothed.cross[3], 0.0)
 
 
 def test_a_filter_goes_on_where_another_ended(oracle):
@@ -114,5 +113,5 @@ def test_other_sizes(n, p, oracle):
     filtered, smoothed = run(mean, covariance, steps, x)
     total, sigma, log_p = oracle.given(mean, covariance, steps, x)
     np.testing.assert_allclose(filtered.log_likelihood, log_p, rtol=1e-9)
-    for got, want in zip(moments(smoothed), oracle.blocks(total, sigma, 3), strict=True):
+    for got, want in zip(moments(smoothed), oracle.blocks(total, sigma, 3)[:2], strict=True):
         np.testing.assert_allclose(np.asarray(got)[: len(want)], want, atol=1e-9)

@@ -1,5 +1,7 @@
 """The belief: filtering, forecasting, drawing and learning."""
 
+import warnings
+
 import equinox as eqx
 import jax
 import numpy as np
@@ -9,10 +11,12 @@ from statsmodels.datasets import nile
 from statsmodels.tsa.statespace.kalman_filter import KalmanFilter
 
 import credo
+from credo.core.arrays import host
 from credo.errors import DataError
 from credo.infer.em import EM
 from credo.infer.learning import Evidence
 from credo.models.lds import LDS
+from credo.models.lds.batched_matrices import solve_semidefinite
 
 N, P, T = 2, 2, 12
 
@@ -272,7 +276,7 @@ def test_everything_is_learned(oracle):
     x = np.asarray(truth.simulate(200, seed=3)[1])
     true = float(truth.log_evidence(x))
     x = x + np.array([5.0, -3.0])
-    learned = credo.fit(LDS.with_states(2, 2), x, using=EM(starts=2, max_steps=100), report=True)
+    learned = credo.fit(LDS.with_states(2, 2), x, using=EM(starts=2, max_steps=100, tolerance=1e-5), report=True)
     assert learned.log_evidence > true
     moduli = np.abs(np.linalg.eigvals(np.asarray(learned.belief.transition)))
     np.testing.assert_allclose(moduli, np.sqrt(0.85), atol=0.06)
@@ -292,7 +296,7 @@ def test_everything_is_learned(oracle):
         ),
         (
             {"observation_noise": [[1.0, 2.0], [2.0, 1.0]]},
-            "observation_noise must be a covariance, found .* -1",
+            "observation_noise must be a covariance .* -1",
         ),
         ({"transition": np.eye(3)}, r"transition must have shape \(2, 2\)"),
         ({"transition": [[np.nan, 0], [0, 1]]}, "transition must be finite"),
@@ -352,3 +356,51 @@ def test_a_short_series_compiles_nothing(programs):
     lds.filter(x), lds.smooth(x), lds.log_evidence(x), after.forecast(3)
     assert isinstance(after.predict(4).mean, np.ndarray) and isinstance(after.state.mean, np.ndarray)
     assert not programs
+
+
+# -- units and degenerate variances ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("a", "b"), [(1e-12, 0.0), (1e12, 0.0), (1.0, 1e8), (3e9, -1e6)])
+def test_a_step_of_em_knows_no_units(a, b):
+    """y → a(y + b): means of states as before, H and d in the new units, R in their squares."""
+    rng = np.random.default_rng(8)
+    y = np.cumsum(rng.normal(size=60)) + rng.normal(size=60)
+    found = []
+    for series in (y, a * (y + b)):
+        lds, statistics = LDS.with_states(2).prepare(series)
+        for _ in range(5):
+            lds = host(step(lds, statistics)[0])
+        found.append(lds)
+    one, other = found
+    np.testing.assert_allclose(other.transition, one.transition, rtol=1e-5)
+    np.testing.assert_allclose(other.emission / a, one.emission, rtol=1e-5)
+    np.testing.assert_allclose(other.offset / a - b, one.offset, atol=1e-5)
+    np.testing.assert_allclose(other.observation_noise / a**2, one.observation_noise, rtol=1e-5)
+    assert float(one.log_prior_of_parameters()) == pytest.approx(float(other.log_prior_of_parameters()), rel=1e-5)
+
+
+@pytest.mark.parametrize("size", [1e-12, 1.0, 1e12])
+def test_small_systems_are_solved_whatever_their_size(size):
+    a = np.random.default_rng(3).normal(size=(3, 3))
+    s, y = a @ a.T + 0.1 * np.eye(3), a[:, :2]
+    np.testing.assert_allclose(solve_semidefinite(size * s, y) * size, np.linalg.solve(s, y), rtol=1e-10)
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("seed", [1, 7])
+def test_noise_is_learned_as_such_and_says_so(seed):
+    """A state that explains nothing, or everything: EM goes towards a variance of zero, and stops above it."""
+    noise = np.random.default_rng(seed).normal(size=60)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        after = credo.fit(LDS.with_states(1), noise)
+    assert all("converged" in str(w.message) or "lower bound" in str(w.message) for w in said)
+    ahead = after.predict(3)
+    assert np.all(np.abs(ahead.std - noise.std()) < 0.25) and np.all(np.linalg.eigvalsh(after.observation_noise) > 0)
+
+
+def test_nothing_is_learned_from_nothing():
+    for belief in (LDS.with_states(1), credo.HMM(2)):
+        with pytest.raises(DataError, match="x has no entry that was observed"):
+            credo.fit(belief, [np.nan] * 5, missing=True)

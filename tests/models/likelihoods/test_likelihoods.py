@@ -21,7 +21,6 @@ from credo.models.likelihoods import (
     StudentT,
     find_classes,
 )
-from credo.models.likelihoods.numbers import rising_slopes
 
 ETA = np.array([-35.0, -8.0, -1.3, 0.0, 0.4, 2.5, 9.0])
 CUTS = np.array([-1.0, 0.5, 2.0])
@@ -204,13 +203,6 @@ def test_a_likelihood_of_ones_own_is_differentiated():
     psi = np.log([1.5])
     np.testing.assert_allclose(own.own_terms(psi)[0], psi[0] - 1.5)
     np.testing.assert_allclose(own.own_terms(psi)[1], 1 - np.exp(psi))
-
-
-def test_derivatives_of_the_rising_factorial_are_polygammas():
-    a, y = np.meshgrid([0.05, 0.7, 3.0, 40.0], [0.0, 1.0, 6.0, 200.0])
-    for order, found in enumerate(rising_slopes(a, y)):
-        want = special.polygamma(order, a + y) - special.polygamma(order, a)
-        np.testing.assert_allclose(found, want, rtol=1e-9, atol=1e-14)
 
 
 def test_labels_by_name():

@@ -368,6 +368,7 @@ class Clashing(Shared):
     width: jax.Array = credo.core.params.positive(1.0)
 
 
+@pytest.mark.filterwarnings("ignore:do not trust:credo.errors.NotConvergedWarning")
 def test_what_cannot_be_done_is_said(cloud, sparse):
     with pytest.raises(DataError, match=r"prior must have log_prob\(weights\), found float"):
         Linear(prior=3.0)

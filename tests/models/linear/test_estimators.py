@@ -215,3 +215,17 @@ def test_the_mode_of_weights_and_unknown_noise(data):
     at = jnp.concatenate([mode["intercept"][None], mode["weights"], jnp.log(mode["noise"])[None]])
     np.testing.assert_allclose(jax.grad(negative)(at), 0.0, atol=1e-6 * N)
     assert float(jnp.max(point.predict(x).epistemic)) == 0.0
+
+
+@pytest.mark.slow
+def test_least_absolute_deviations_reach_the_optimum_of_the_linear_program():
+    n = 20
+    for seed in (16, 52):  # where a row that was fitted exactly too early held its place
+        rng = np.random.default_rng(seed)
+        x = rng.normal(size=(n, 3))
+        y = x[:, 0] + 0.3 * rng.laplace(size=n)
+        belief = Linear(noise=LaplaceNoise(1.0), intercept=False, prior=Isotropic(1e-9)).condition(x, y)
+        table = np.block([[x, -np.eye(n)], [-x, -np.eye(n)]])
+        cost, bounds = np.r_[np.zeros(3), np.ones(n)], [(None, None)] * 3 + [(0, None)] * n
+        best = optimize.linprog(cost, table, np.r_[y, -y], bounds=bounds).fun
+        assert np.abs(y - x @ belief.weights.mean).sum() < best + 1e-6

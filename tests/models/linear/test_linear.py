@@ -10,7 +10,8 @@ from scipy import integrate, stats
 import credo
 from credo.core.chunks import chunks
 from credo.core.gaussian import Gaussian
-from credo.errors import DataError
+from credo.errors import DataError, MisfitWarning
+from credo.kernels import RBF, random_features
 from credo.models.features import Affine, BSpline, Polynomial
 from credo.models.linear import (
     ARD,
@@ -23,6 +24,8 @@ from credo.models.linear import (
 )
 
 N, D = 40, 3
+
+pytestmark = pytest.mark.filterwarnings("ignore::credo.errors.MisfitWarning")  # of models that are wrong on purpose
 
 
 @pytest.fixture
@@ -326,3 +329,36 @@ def test_predictive_density_integrates_to_one(data, new):
     p = credo.fit(Linear(noise=InverseGamma()), *data).predict(new[:1])
     total, _ = integrate.quad(lambda z: float(np.exp(p.log_prob(z)[0])), -20, 20, points=[float(p.mean[0])], limit=60)
     np.testing.assert_allclose(total, 1, rtol=1e-6)
+
+
+def test_random_features_of_a_kernel_are_features_and_a_kernel_is_not():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(40, 3))
+    y = np.sin(x[:, 0]) + 0.1 * rng.normal(size=40)
+    phi = random_features(RBF(), 200, d=3)
+    linear = credo.Linear(phi, prior=Isotropic(1.0), noise=0.01, intercept=None).condition(x, y)
+    gp = credo.GP(RBF(), 0.0, 0.01).condition(x, y)
+    np.testing.assert_allclose(linear.predict(x[:5]).mean, gp.predict(x[:5]).mean, atol=0.15)
+    fitted = credo.fit(credo.Linear(random_features(RBF(), 30, d=3)), x, y)
+    assert np.sqrt(np.mean((np.asarray(fitted.predict(x).mean) - np.sin(x[:, 0])) ** 2)) < 0.2
+    for make in (credo.Linear, credo.Logistic):
+        with pytest.raises(DataError, match=r"takes features first, found RBF; for a kernel use credo.GP\(kernel\)"):
+            make(RBF())
+
+
+def test_noise_that_the_residuals_contradict_is_said():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(100, 2))
+    y = 50 * x[:, 0] + 57 * rng.normal(size=100)
+    for data in ((x, y), ([(x[:50], y[:50]), (x[50:], y[50:])],)):
+        with pytest.warns(MisfitWarning, match="the outcomes contradict the noise"):
+            Linear().condition(*data)
+    Linear(noise=57.0**2).condition(x, y)
+    credo.fit(Linear(), x, y)
+
+
+@pytest.mark.parametrize("a", [1e-150, 1e150])
+def test_outcomes_whose_squares_are_no_numbers_are_refused(a):
+    x = np.random.default_rng(0).normal(size=(30, 2))
+    with pytest.raises(DataError, match="the squares of y are out of range"):
+        credo.fit(Linear(), x, a * x[:, 0])

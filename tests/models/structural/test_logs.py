@@ -5,10 +5,10 @@ import pytest
 from scipy import integrate, stats
 
 import credo
-from credo.app.forecast_backtest import backtest, naive
 from credo.core.predictive import LogNormal, Normal
 from credo.core.pytrees import changed
 from credo.errors import DataError
+from credo.evaluate.backtesting import backtest, naive
 from credo.models.structural import AR, Cycle, Level, Regression, Seasonal, Structural, Trend, integrated_evidence
 
 N, PERIOD = 48, 4
@@ -117,10 +117,10 @@ def _filtered(prior, first, y):
 def test_what_multiplies_is_forecast_better_and_more_probable_in_logs():
     y = passengers(n=96, seed=3)
     train = 72
-    _, unit = naive(y, PERIOD, train, 8)
+    _, unit = naive(y, train, 8, period=PERIOD)
     model = Trend() + Seasonal(PERIOD)
     plain, logs = (credo.learn(each, y[:train]) for each in (model, model.on_logs()))
-    ours, theirs = (backtest(each, y, None, train, 8, unit).scores for each in (logs, plain))
+    ours, theirs = (backtest(each, y, train, 8, unit=unit).scores for each in (logs, plain))
     assert ours.mase < 0.9 * theirs.mase and ours.crps < 0.9 * theirs.crps
     gain = logs.log_evidence(y[:train]) - plain.log_evidence(y[:train])
     assert gain > 10

@@ -6,9 +6,9 @@ import numpy as np
 from scipy import stats
 from scipy.special import ndtri
 
-from credo.app.workflow import Result
+from credo.app.fit.tables import Result
 from credo.core.predictive import Predictive
-from credo.evaluate.calibration import pit
+from credo.evaluate.calibration import chance_shares, pit
 from credo.evaluate.scores import nlpd
 
 ENOUGH = 30
@@ -52,6 +52,8 @@ class Checks(NamedTuple):
     """The candidate with the best log density on the test rows, where it beats the chosen one by more than chance."""
     baseline: float
     """The root mean squared error of always predicting the mean of the training rows."""
+    baseline_nlpd: float
+    """The negative log density of predicting the training rows' mean with their spread, whatever the row."""
 
 
 def check(result: Result, prediction: Predictive) -> Checks:
@@ -63,29 +65,35 @@ def check(result: Result, prediction: Predictive) -> Checks:
     source = "test" if n >= ENOUGH and not series else "training"
     looked_at = prediction if source == "test" else result.predict(result.train)
     y = y_test if source == "test" else result.y_train
-    u = np.clip(pit(looked_at, y), 1e-12, 1 - 1e-12)
-    z = ndtri(u)
+    u = pit(prediction, y_test)
+    z = _normal(u if source == "test" else pit(looked_at, y))
     mean = np.asarray(looked_at.mean)
     # Counts spread more where more are expected, as their law says: there the standardized errors should not grow.
     size = np.abs(z) if result.kind == "count" else np.abs(y - mean)
     return Checks(
         rows=len(y),
         source=source,
-        coverage=tuple(_coverage(pit(prediction, y_test), level) for level in (0.5, 0.8, 0.95)),
+        coverage=tuple(coverage(np.abs(2 * u - 1) <= level, level) for level in (0.5, 0.8, 0.95)),
         spread=_spread(size, mean),
         tails=_tails(z),
         echo=_echo(z) if series else None,
-        drift=_drift(ndtri(np.clip(pit(prediction, y_test), 1e-12, 1 - 1e-12))) if series else 0.0,
+        drift=_drift(_normal(u)) if series else 0.0,
         outside=outside(result),
         rival=rival(result, prediction),
         baseline=float(np.sqrt(np.mean((y_test - result.y_train.mean()) ** 2))),
+        baseline_nlpd=float(-np.mean(stats.norm.logpdf(y_test, result.y_train.mean(), result.y_train.std()))),
     )
 
 
-def _coverage(u: np.ndarray, level: float) -> Coverage:
-    n = len(u)
-    low, high = stats.binom.ppf([0.005, 0.995], n, level) / n
-    return Coverage(level, float(np.mean(np.abs(2 * u - 1) <= level)), float(low), float(high))
+def _normal(u: np.ndarray) -> np.ndarray:
+    """Standard normal where the predictions are right."""
+    return ndtri(np.clip(u, 1e-12, 1 - 1e-12))
+
+
+def coverage(held: np.ndarray, level: float = 0.95) -> Coverage:
+    """How many outcomes were in their intervals, and what chance allows."""
+    low, high = chance_shares(len(held), level, 0.99)
+    return Coverage(level, float(held.mean()), float(low), float(high))
 
 
 def _spread(size: np.ndarray, mean: np.ndarray) -> float:

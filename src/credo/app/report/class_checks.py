@@ -3,11 +3,10 @@
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
 
+from credo.app.fit.scores import bins_for
+from credo.app.fit.tables import Result
 from credo.app.report.checks import outside, rival
-from credo.app.scoring import bins_for
-from credo.app.workflow import Result
 from credo.core.predictive import Bernoulli, Categorical
 from credo.evaluate.calibration import BrierParts, Reliability, brier_decomposition, reliability
 
@@ -91,13 +90,3 @@ def chance_error(stated: np.ndarray, bins: int) -> tuple[float, float]:
     gaps = np.abs((happened - stated) @ np.eye(bins)[index]).sum(axis=1) / len(stated)
     low, high = np.quantile(gaps, [0.025, 0.975])
     return float(low), float(high)
-
-
-def consistent(diagram: Reliability, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-    """In each bin, the shares that chance gives where the stated probability is right (binomial).
-
-    Bröcker & Smith (2007), "Increasing the reliability of reliability diagrams".
-    """
-    tail = (1 - level) / 2
-    count, stated = diagram.counts, np.clip(diagram.stated, 0.0, 1.0)
-    return stats.binom.ppf(tail, count, stated) / count, stats.binom.ppf(1 - tail, count, stated) / count

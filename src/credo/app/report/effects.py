@@ -1,23 +1,29 @@
-"""What each column contributes: the change it makes to the prediction, and the curve it follows, with doubt."""
+"""What each column contributes: the change it makes to the prediction, and the curve it follows, with doubt.
+
+Both are averages over rows of the table with that one column set to a value (Friedman 2001, partial dependence), at
+draws of what the model does not know: where columns act together, one typical row would say something else than most.
+"""
 
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from credo.app.report.responses import responses
-from credo.app.schema import Column
-from credo.app.workflow import Result
+from credo.app.fit.tables import Result
+from credo.app.plots.style import some
+from credo.app.table.columns import Column
+from credo.core.abilities import DrawsMeans
 from credo.models.glm import GLM
-from credo.models.gp import GP
-from credo.models.linear import Linear
 
 MOST_CURVES = 6
+ROWS, CURVE_ROWS = 100, 40
+"""Over how many rows of the table effects and curves are averaged."""
+CURVE_DRAWS = 400
 MIDDLE = (0.025, 0.975)
 
 
 class Effect(NamedTuple):
-    """How the prediction changes when one column goes from one value to another, all else typical."""
+    """How the prediction changes on average when one column goes from one value to another."""
 
     column: str
     start: str
@@ -35,7 +41,7 @@ class Effect(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """The prediction along one column, all else typical, with 95 % of the doubt about the mean.
+    """The prediction along one column, averaged over rows, with 95 % of the doubt about that mean.
 
     For more than two classes `mean`, `lower` and `upper` have a column for the probability of each.
     """
@@ -50,23 +56,6 @@ class Curve(NamedTuple):
     """The values of the column in the data; empty where it has only a few levels or values."""
 
 
-def typical_row(result: Result) -> np.ndarray:
-    """The median of numbers and dates, the most common level of everything else."""
-    x = result.prepared.x
-    row = np.zeros(x.shape[1])
-    for column in result.prepared.schema.columns:
-        for i in result.prepared.schema.where(column.name):
-            values = x.iloc[:, i].to_numpy()
-            numeric = column.kind in ("number", "date") and i == result.prepared.schema.where(column.name)[0]
-            row[i] = np.median(values) if numeric else 0.0
-        if column.kind == "category" and len(column.levels) > 2:
-            row[result.prepared.schema.where(column.name)[0]] = 1.0
-        elif column.kind == "yes/no":
-            i = result.prepared.schema.where(column.name)[0]
-            row[i] = np.round(x.iloc[:, i].mean())
-    return row
-
-
 def effects(result: Result) -> list[Effect]:
     """The effect of every column, the largest first; for a category that of each level against the most common.
 
@@ -75,131 +64,78 @@ def effects(result: Result) -> list[Effect]:
     belief = result.model.belief
     if isinstance(belief, GLM) and belief.features.size(result.prepared.x.shape[1]) == 0:
         return []
-    labels, starts, ends = [], [], []
-    base = typical_row(result)
-    for column in result.prepared.schema.columns:
-        for start, end, before, after in _contrasts(result, column, base):
-            labels.append((column.name, start, end))
-            starts.append(before)
-            ends.append(after)
-    before, after = np.asarray(starts), np.asarray(ends)
-    if isinstance(belief, GLM):
-        found = _changes(result, belief, labels, before, after)
-    else:
-        change, deviation = difference(belief, before, after)
-        found = [
-            Effect(*label, float(c), float(c - 1.96 * s), float(c + 1.96 * s))
-            for label, c, s in zip(labels, change, deviation, strict=True)
-        ]
+    found = [effect for column in result.prepared.schema.columns for effect in _effects(result, column)]
     return sorted(found, key=lambda effect: -abs(effect.mean))
 
 
-def _changes(
-    result: Result, belief: GLM, labels: list[tuple[str, str, str]], before: np.ndarray, after: np.ndarray
-) -> list[Effect]:
-    """Changes of the expected count, of the probability of the second class, or of that of several which moves most."""
-    exposure = typical_exposure(result)
-    change = responses(belief, after, exposure) - responses(belief, before, exposure)
+def _effects(result: Result, column: Column) -> list[Effect]:
+    labels, values = _ends(result, column)
+    draws = _draws(result, column, values, ROWS)
     found = []
-    for i, label in enumerate(labels):
-        each, name = change[:, i], ""
-        if each.ndim == 2:
-            most = int(np.argmax(np.abs(each.mean(axis=0))))
-            each, name = each[:, most], result.model.levels[most]
-        lower, upper = (float(v) for v in np.quantile(each, MIDDLE))
-        found.append(Effect(*label, float(each.mean()), lower, upper, name))
+    for label, change in zip(labels[1:], np.moveaxis(draws[:, 1:] - draws[:, :1], 1, 0), strict=True):
+        name = ""
+        if change.ndim == 2:
+            most = int(np.argmax(np.abs(change.mean(axis=0))))
+            change, name = change[:, most], result.model.levels[most]
+        lower, upper = (float(v) for v in np.quantile(change, MIDDLE))
+        found.append(Effect(column.name, labels[0], label, float(change.mean()), lower, upper, name))
     return found
 
 
-def typical_exposure(result: Result) -> float:
-    """The median exposure of the rows, 1 where there is none."""
-    return 1.0 if result.prepared.exposure is None else float(np.median(result.prepared.exposure))
+def _draws(result: Result, column: Column, values: np.ndarray, most: int, **options: int | bool) -> np.ndarray:
+    """Draws of the mean over rows, one for each value of the column: counts for a typical exposure."""
+    belief = result.model.belief
+    assert isinstance(belief, DrawsMeans)
+    x, exposure = result.prepared.x.to_numpy(), result.prepared.exposure
+    rows = x[some(len(x), most)]
+    groups = np.stack([_with(rows, column, result.prepared.schema.where(column.name), v) for v in values])
+    draws = belief.mean_draws(groups, **options)  # type: ignore[arg-type]
+    return draws if exposure is None else draws * float(np.median(exposure))
 
 
-def difference(belief: Linear | GP, before: np.ndarray, after: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of f(after) - f(before), row by row: Var = k(a, a) + k(b, b) - 2 k(a, b)."""
-    k = len(before)
-    mean = np.asarray(belief.predict(after).mean) - np.asarray(belief.predict(before).mean)
-    both = np.concatenate([before, after])
-    covariance = np.asarray(belief.covariance(both, both))
-    weights = belief.weights if isinstance(belief, Linear) else None
-    if weights is not None and weights.noise is not None:
-        covariance = covariance * float(weights.noise.parameter)
-    diagonal = np.diag(covariance)
-    variance = diagonal[:k] + diagonal[k:] - 2 * np.diag(covariance[:k, k:])
-    return mean, np.sqrt(np.maximum(variance, 0.0))
-
-
-def _contrasts(result: Result, column: Column, base: np.ndarray) -> list[tuple[str, str, np.ndarray, np.ndarray]]:
-    places = result.prepared.schema.where(column.name)
-    values = result.prepared.x.iloc[:, places[0]].to_numpy()
-
-    def with_value(value: float, place: int = places[0]) -> np.ndarray:
-        row = base.copy()
-        row[place] = value
-        return row
-
-    if column.kind == "yes/no":
-        return [(*column.levels[:2], with_value(0.0), with_value(1.0))]  # type: ignore[list-item]
-    if column.kind == "category":
-        common = column.levels[0]
-        if len(column.levels) == 2:
-            return [(common, column.levels[1], with_value(0.0), with_value(1.0))]
-        found = []
-        for i, level in enumerate(column.levels[1:], start=1):
-            row = with_value(1.0, places[i])
-            row[places[0]] = 0.0
-            found.append((common, level, base, row))
-        return found
-    low, high = np.quantile(values, [0.1, 0.9])
-    if low == high or len(np.unique(values)) == 2:
-        low, high = values.min(), values.max()
-    if column.kind == "date":
-        shown = [f"{pd.Timestamp(d):%Y-%m-%d}" for d in column.to_dates(np.asarray([low, high]))]
+def _with(rows: np.ndarray, column: Column, places: list[int], value: float) -> np.ndarray:
+    """The rows with one value in this column; of a level, its number."""
+    changed = rows.copy()
+    changed[:, places] = 0.0
+    if column.kind == "category" and len(column.levels) > 2:
+        changed[:, places[int(value)]] = 1.0
     else:
-        shown = [f"{low:.3g}", f"{high:.3g}"]
-    return [(shown[0], shown[1], with_value(float(low)), with_value(float(high)))]
+        changed[:, places[0]] = value
+    return changed
+
+
+def _ends(result: Result, column: Column) -> tuple[list[str], np.ndarray]:
+    """What a column goes from and to: its 10th and 90th percentile, or its most common level and each other."""
+    if column.levels:
+        return list(column.levels), np.arange(float(len(column.levels)))
+    values = result.prepared.x.iloc[:, result.prepared.schema.where(column.name)[0]].to_numpy()
+    ends = np.quantile(values, [0.1, 0.9])
+    if ends[0] == ends[1] or len(np.unique(values)) == 2:
+        ends = np.asarray([values.min(), values.max()])
+    if column.kind == "date":
+        return [f"{pd.Timestamp(d):%Y-%m-%d}" for d in column.to_dates(ends)], ends
+    return [f"{end:.3g}" for end in ends], ends
 
 
 def curves(result: Result, ranked: list[Effect]) -> list[Curve]:
     """The curves of the columns with the largest effects."""
     names = list(dict.fromkeys(effect.column for effect in ranked))[:MOST_CURVES]
     by_name = {column.name: column for column in result.prepared.schema.columns}
-    return [_curve(result, by_name[name], typical_row(result)) for name in names]
+    return [_curve(result, by_name[name]) for name in names]
 
 
-def _curve(result: Result, column: Column, base: np.ndarray) -> Curve:
-    schema = result.prepared.schema
-    places = schema.where(column.name)
-    values = result.prepared.x.iloc[:, places[0]].to_numpy()
+def _curve(result: Result, column: Column) -> Curve:
+    values = result.prepared.x.iloc[:, result.prepared.schema.where(column.name)[0]].to_numpy()
+    at, seen = np.asarray(column.levels, dtype=object), np.zeros(0)
+    grid = np.arange(float(len(column.levels)))
     if column.kind == "number" and not column.continuous:
-        few = np.unique(values)
-        x = np.tile(base, (len(few), 1))
-        x[:, places[0]] = few
-        at, seen = np.asarray([f"{v:g}" for v in few], dtype=object), np.zeros(0)
+        grid = np.unique(values)
+        at = np.asarray([f"{v:g}" for v in grid], dtype=object)
     elif column.kind in ("number", "date"):
-        low, high = (float(v) for v in np.quantile(values, [0.0, 1.0]))
-        grid = np.linspace(low, high, 500 if column.periods else 80)
-        x = np.tile(base, (len(grid), 1))
-        x[:, places[0]] = grid
-        at = column.to_dates(grid) if column.kind == "date" else grid
-        seen = column.to_dates(values) if column.kind == "date" else values
-    else:
-        levels = column.levels
-        single = column.kind == "yes/no" or len(levels) == 2
-        x = np.tile(base, (len(levels), 1))
-        x[:, places[: 1 if single else len(levels)]] = 0.0
-        for i in range(len(levels)):
-            if not single:
-                x[i, places[i]] = 1.0
-            elif i == 1:
-                x[i, places[0]] = 1.0
-        at, seen = np.asarray(levels, dtype=object), np.zeros(0)
-    belief = result.model.belief
-    if isinstance(belief, GLM):
-        each = responses(belief, x, typical_exposure(result))
-        lower, upper = np.quantile(each, MIDDLE, axis=0)
-        return Curve(column, at, each.mean(axis=0), lower, upper, seen)
-    prediction = belief.predict(x)
-    mean, doubt = np.asarray(prediction.mean), 1.96 * np.sqrt(np.asarray(prediction.epistemic))
-    return Curve(column, at, mean, mean - doubt, mean + doubt, seen)
+        grid = np.linspace(values.min(), values.max(), 300 if column.periods else 60)
+        at, seen = (column.to_dates(v) if column.kind == "date" else v for v in (grid, values))
+    # A fine grid needs fewer rows: what makes it fine, a season, is there in every row.
+    rows = CURVE_ROWS if len(grid) <= 60 else 8
+    draws = _draws(result, column, grid, rows, n=CURVE_DRAWS, joint=False)
+    lower, upper = np.quantile(draws, MIDDLE, axis=0)
+    return Curve(column, at, draws.mean(axis=0), lower, upper, seen)

@@ -1,18 +1,15 @@
-"""Numbers into sentences: plain, careful, and no surer than the numbers are."""
+"""Numbers into words: plain, careful, and no surer than the numbers are."""
 
 import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from credo.core.predictive import Predictive
 
-if TYPE_CHECKING:  # the words for numbers serve forecasts as well, which need none of this
-    from credo.app.answers import Answer
-    from credo.app.report.checks import Checks, Coverage
-    from credo.app.report.effects import Effect
-    from credo.app.workflow import Result
+if TYPE_CHECKING:  # these words serve the terminal as well, which needs none of this
+    from credo.app.fit.model import Answer
+    from credo.app.report.checks import Coverage
 
 
 def number(value: float | int) -> str:
@@ -39,6 +36,16 @@ def count(n: int, noun: str) -> str:
     return f"{n:,} {noun}{'s' * (n != 1)}"
 
 
+def near(value: float, width: float) -> str:
+    """A number to the digit that its doubt leaves: two significant digits of `width`."""
+    if not (math.isfinite(value) and math.isfinite(width) and width > 0):
+        return number(value)
+    digits = 1 - math.floor(math.log10(width))
+    if digits > 8:
+        return number(value)
+    return f"{round(value, digits):,.{max(digits, 0)}f}"
+
+
 def noise_share(prediction: Predictive) -> float:
     """The share of the variance of the predictions that is noise, averaged over the rows."""
     noise, ignorance = np.asarray(prediction.aleatoric), np.asarray(prediction.epistemic)
@@ -46,31 +53,15 @@ def noise_share(prediction: Predictive) -> float:
         return float(np.mean(np.where(np.isinf(noise), 1.0, noise / (noise + ignorance))))
 
 
-def headline(result: "Result", prediction: Predictive, checks: "Checks") -> list[str]:
-    """What was learned, in two or three sentences."""
-    scores, target, n = result.chosen.scores, result.model.target, len(result.y_test)
-    error = scores["rmse"]
-    said = f"We predict {target} with a typical error of {number(error)}"
-    if error < checks.baseline:
-        said += f", against {number(checks.baseline)} for always guessing the average"
-    said += f" (root mean squared error on {count(n, 'row')} that the model had not seen)."
-    if error >= checks.baseline:
-        said += (
-            f" That is no better than always guessing the average ({number(checks.baseline)}): the columns of this "
-            f"table say little about {target}" + (", or the future differs from the past." if checks.echo else ".")
-        )
-    share = noise_share(prediction)
-    doubt = (
+def doubt(share: float) -> str:
+    """What the doubt in predictions is made of, and what would help."""
+    said = (
         f"Noise accounts for {percent(share)} of the doubt in a prediction; the other {percent(1 - share)} is "
         "ignorance that more rows would reduce."
     )
     if share > 0.95:
-        doubt += " More rows of the same kind would hardly help; better columns might."
-    elif share < 0.5:
-        doubt += " More rows would help most."
-    inside = next(c for c in checks.coverage if c.level == 0.95)
-    honest = f"Intervals meant to hold 95 % of the outcomes held {percent(inside.observed)} of them"
-    return [said, doubt, honest + coverage_verdict(inside)]
+        return f"{said} More rows of the same kind would hardly help; better columns might."
+    return f"{said} More rows would help most." if share < 0.5 else said
 
 
 def coverage_verdict(coverage: "Coverage") -> str:
@@ -81,104 +72,6 @@ def coverage_verdict(coverage: "Coverage") -> str:
     if coverage.off > 0:
         return f" {expected}: the model is more careful than it needs to be."
     return f" {expected}: its doubt can be taken at face value."
-
-
-def comparison(result: "Result") -> list[str]:
-    """Which model was chosen, how clearly, and with which caveats."""
-    rows = result.comparison.rows
-    best, others = rows[0], rows[1:]
-    said = []
-    if others:
-        strength = {
-            "barely worth mentioning": "barely ahead of",
-            "positive": "ahead of",
-            "strong": "clearly ahead of",
-            "very strong": "far ahead of",
-        }[others[0].evidence_against]
-        said.append(
-            f"Of {count(len(rows), 'model')}, the training rows speak most for “{best.name}”. It is {strength} the "
-            f"next, “{others[0].name}”: the data are {_factor(-others[0].log_bayes_factor)} as probable under it."
-        )
-    said.append(
-        f"The choice was made by the evidence of {count(len(result.y_train), 'training row')} alone; the scores on the "
-        f"{count(len(result.y_test), 'test row')} had no say in it. The model that was saved is of the chosen kind, "
-        f"learned again from all {count(result.model.rows, 'row')}."
-    )
-    caveat = (
-        "Evidence is taken at the best hyperparameters, which favours models with many of them a little: "
-        "see that the test scores agree."
-    )
-    from credo.models.gp import GP
-
-    if any(isinstance(each.belief, GP) for each in result.fitted):
-        caveat += " Gaussian processes pay half the logarithm of the number of rows for each of theirs (BIC)."
-    if any(row.name.endswith("robust") for row in rows):
-        caveat += " For robust models it is Laplace's approximation."
-    if result.kind != "number":
-        caveat += " Here it is Laplace's approximation, or a lower bound where classes are told apart almost perfectly."
-    said.append(caveat)
-    return said
-
-
-def _factor(log: float) -> str:
-    if log > 13.8:
-        return "more than a million times"
-    factor = math.exp(log)
-    return f"{factor:.1f} times" if factor < 10 else f"{factor:,.0f} times"
-
-
-def warnings(result: "Result", checks: "Checks") -> list[str]:
-    """What a careful reader should know before using the model."""
-    said = []
-    rows = f"on the {checks.source} rows"
-    for coverage in checks.coverage:
-        if coverage.off and coverage.level != 0.95:
-            more = "fewer" if coverage.off < 0 else "more"
-            said.append(
-                f"The {percent(coverage.level)} intervals held {percent(coverage.observed)} of the outcomes, {more} "
-                f"than chance explains ({percent(coverage.low)} to {percent(coverage.high)})."
-            )
-    if checks.spread:
-        way = "larger" if checks.spread > 0 else "smaller"
-        if result.kind == "count":
-            said.append(
-                f"Errors are {way}, in proportion to what the model expects of them, where the prediction is larger "
-                f"(rank correlation {checks.spread:+.2f} {rows}): counts do not spread as the model believes."
-            )
-    if checks.spread and result.kind == "number":
-        said.append(
-            f"Errors are {way} where the prediction is larger (rank correlation {checks.spread:+.2f} {rows}), but the "
-            "model has one noise level for all. Intervals are too narrow at one end and too wide at the other; if the "
-            "target is positive, try its logarithm."
-        )
-    if checks.tails:
-        from credo.app.workflow import is_robust
-
-        remedy = " The model expects outliers, but not this many." if is_robust(result.chosen.belief) else ""
-        said.append(
-            f"Large surprises are {checks.tails:.0f} times as frequent as the model believes (beyond three standard "
-            f"deviations, {rows}). Look at those rows: they may be errors in the data.{remedy}"
-        )
-    if checks.echo:
-        kind = "the same" if checks.echo > 0 else "the opposite"
-        said.append(
-            f"Errors follow each other in time: after a positive one the next tends to be of {kind} sign (correlation "
-            f"{checks.echo:+.2f}). The model takes rows as independent, so it is surer than it should be, above all of "
-            "averages over time."
-        )
-    if checks.drift:
-        way = "above" if checks.drift > 0 else "below"
-        said.append(
-            f"Outcomes at the end of the series lie {abs(checks.drift):.1f} standard deviations {way} the forecast on "
-            "average: the trend has changed, or the curve extrapolates badly. Forecasts far ahead deserve little trust."
-        )
-    said += beyond_and_rival(checks.outside, checks.rival)
-    if len(result.y_test) < 30:
-        said.append(
-            f"The test has only {count(len(result.y_test), 'row')}: its scores are rough, and residuals were checked "
-            "on the training rows."
-        )
-    return said + list(result.notes)
 
 
 def beyond_and_rival(outside: float, rival: str) -> list[str]:
@@ -192,40 +85,14 @@ def beyond_and_rival(outside: float, rival: str) -> list[str]:
     if rival:
         said.append(
             f"“{rival}” predicted the test rows better than the chosen model, by more than chance explains. The "
-            "evidence and the test disagree; more rows would tell."
+            "choice on the training rows and the test disagree; more rows would tell."
         )
     return said
 
 
-def residuals(checks: "Checks") -> str:
-    """A sentence under the residual plot."""
-    faults = [
-        word for word, bad in (("their size varies", checks.spread), ("their tails are heavy", checks.tails)) if bad
-    ]
-    if faults:
-        return f"Not what independent noise of one size looks like: {' and '.join(faults)}."
-    return "No pattern that the model should have caught: no trend in their size, no excess of large ones."
-
-
-def effects(
-    ranked: "list[Effect]", what: "Callable[[Effect], str]", written: Callable[[float], str] = number
-) -> list[str]:
-    """The strongest effects on `what`, and which are not clear."""
-    said = []
-    for effect in [e for e in ranked if e.clear][:3]:
-        way = "raises" if effect.mean > 0 else "lowers"
-        low, high = sorted((abs(effect.lower), abs(effect.upper)))
-        said.append(
-            f"Going from {effect.start} to {effect.end} in {effect.column} {way} {what(effect)} by "
-            f"{written(abs(effect.mean))} (95 %: {written(low)} to {written(high)})."
-        )
-    clear = {effect.column for effect in ranked if effect.clear}
-    unclear = [name for name in dict.fromkeys(effect.column for effect in ranked) if name not in clear]
-    if not said:
-        said.append("No column has an effect that can be told from zero.")
-    if unclear:
-        said.append(f"Not told apart from no effect: {', '.join(unclear[:6])}{', …' if len(unclear) > 6 else ''}.")
-    return [*said, "These are associations in the table, not causes."]
+def obvious(season: int) -> str:
+    """What the forecast is called that repeats the outcome a season of so many steps before."""
+    return "as a season ago" if season > 1 else "as the last one"
 
 
 def prediction_remarks(answer: "Answer", rows: int) -> list[str]:

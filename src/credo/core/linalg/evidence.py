@@ -92,7 +92,7 @@ def evidence_on_host(
 
     `weight` is 1 on the rows that count and 0 on padding. Not positive definite: (-inf, 0) and zeros.
     """
-    _, ok = lapack.factor_inplace(work, lapack.filled_with(covariance), weight, clean=False)
+    _, ok = lapack.factor_inplace(work, partial(np.copyto, src=covariance), weight, clean=False)
     value, alpha = -np.inf, np.zeros_like(residual)
     if ok:
         alpha = lapack.solve_factored(work, residual)

@@ -7,7 +7,6 @@ A C-ordered lower triangle is a Fortran-ordered upper one: LAPACK is always hand
 and asked for the upper factor, so that nothing is copied or transposed.
 """
 
-import functools
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
@@ -22,9 +21,6 @@ from credo.core.device import blas_threads
 NO_THREADS = 64
 """Up to this size OpenBLAS asks no second thread, and asking how many there are costs more than the work.
 Otherwise its threads wait for those of NumPy's, which has an OpenBLAS of its own, up to 8 ms a call on two cores."""
-
-_TILE = 256  # two tiles of doubles fit in a 1 MB second-level cache
-
 
 Fill = Callable[[Float[ndarray, "n n"]], object]
 
@@ -81,11 +77,6 @@ def factor_inplace(
         jitter = float(policy.after(jitter))
 
 
-def filled_with(matrix: Float[ndarray, "n n"]) -> Fill:
-    """The `fill` of `factor_inplace` for a matrix that is at hand."""
-    return functools.partial(np.copyto, src=matrix)
-
-
 def solve_factored(root: Float[ndarray, "n n"], b: Float[ndarray, "n"]) -> Float[ndarray, "n"]:
     """(LLᵀ)⁻¹ b, reading only the lower triangle of L."""
     (potrs,) = get_lapack_funcs(("potrs",), dtype=root.dtype)
@@ -109,55 +100,7 @@ def invert_inplace(root: Float[ndarray, "n n"]) -> None:
         potri(root.T, lower=0, overwrite_c=1)
 
 
-def invert_triangle(root: Float[ndarray, "n n"]) -> Float[ndarray, "n n"]:
-    """L⁻¹, lower triangular."""
-    (trtri,) = get_lapack_funcs(("trtri",), dtype=root.dtype)
-    return trtri(root.T, lower=0)[0].T
-
-
-def solve_vector(root: Float[ndarray, "n n"], b: Float[ndarray, "n"]) -> Float[ndarray, "n"]:
-    """L⁻¹b."""
-    (trsv,) = get_blas_funcs(("trsv",), dtype=root.dtype)
-    return trsv(root.T, b, lower=0, trans=1)
-
-
-def solve_rows_inplace(root: Float[ndarray, "n n"], rows: Float[ndarray, "m n"]) -> None:
-    """Replace every row b by L⁻¹b."""
-    (trsm,) = get_blas_funcs(("trsm",), dtype=root.dtype)
-    trsm(1.0, root.T, rows.T, lower=0, trans_a=1, overwrite_b=1)
-
-
-def multiply_rows_inplace(triangle: Float[ndarray, "n n"], rows: Float[ndarray, "m n"]) -> None:
-    """Replace every row b by Lb: with L⁻¹ at hand, faster than `solve_rows_inplace`."""
-    (trmm,) = get_blas_funcs(("trmm",), dtype=triangle.dtype)
-    trmm(1.0, triangle.T, rows.T, lower=0, trans_a=1, overwrite_b=1)
-
-
 def subtract_outer_inplace(matrix: Float[ndarray, "n n"], x: Float[ndarray, "n"]) -> None:
     """Subtract xxᵀ from the lower triangle."""
     (syr,) = get_blas_funcs(("syr",), dtype=matrix.dtype)
     syr(-1.0, x, lower=0, a=matrix.T, overwrite_a=1)
-
-
-def mirror_inplace(matrix: Float[ndarray, "n n"], scale: float = 1.0) -> None:
-    """Multiply the lower triangle by `scale` and copy it onto the upper one, tile by tile for the cache."""
-    n = len(matrix)
-    for i in range(0, n, _TILE):
-        rows = slice(i, i + _TILE)
-        for j in range(0, i, _TILE):
-            columns = slice(j, j + _TILE)
-            matrix[rows, columns] *= scale
-            matrix[columns, rows] = matrix[rows, columns].T
-        lower = np.tril(matrix[rows, rows]) * scale
-        matrix[rows, rows] = lower + np.tril(lower, -1).T
-
-
-def asymmetry(matrix: Float[ndarray, "n n"]) -> float:
-    """max |Aᵢⱼ - Aⱼᵢ|, tile by tile for the cache."""
-    n, worst = len(matrix), 0.0
-    for i in range(0, n, _TILE):
-        rows = slice(i, i + _TILE)
-        for j in range(0, i + 1, _TILE):
-            columns = slice(j, j + _TILE)
-            worst = max(worst, float(np.abs(matrix[rows, columns] - matrix[columns, rows].T).max()))
-    return worst

@@ -12,8 +12,8 @@ Depeweg et al. (2018), "Decomposition of uncertainty in Bayesian deep learning".
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -22,6 +22,7 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from credo.core.arrays import Array, Numeric, as_float, host, is_traced, namespace
+from credo.core.checks import check_count
 from credo.core.errors import DataError
 from credo.core.loops import over_nodes
 
@@ -94,9 +95,11 @@ class Predictive(eqx.Module):
     def cdf(self, y: Numeric) -> Array:
         """P(Y ≤ y), one number per query."""
 
-    @abstractmethod
     def entropy(self) -> Array:
-        """H[y] in nats (differential entropy for real outcomes)."""
+        """H[y] = E[-log p(Y)] in nats (differential entropy for real outcomes)."""
+        from credo.core.predictive.expectation import expectation
+
+        return expectation(self, lambda y: -self.log_prob(y))
 
     @abstractmethod
     def _quantile(self, q: Array) -> Array:
@@ -126,7 +129,8 @@ class Predictive(eqx.Module):
 
     def sample(self, n: int = 1, *, seed: int = 0) -> Array:
         """n draws of the outcomes, shape (n, m): joint over the queries where the prediction knows how they covary."""
-        return self.draw(jr.key(seed), n)
+        check_count(n, "n")
+        return self.draw(jr.key(seed), int(n))
 
     def draw(self, key: PRNGKeyArray, n: int) -> Array:
         """`sample` with an explicit JAX key."""
@@ -144,8 +148,17 @@ class Predictive(eqx.Module):
 
     def __getitem__(self: P, index: Index) -> P:
         """The predictions at some of the queries; what they know of each other is dropped."""
-        where, xp = as_index(index), namespace(self, index)
+        where, xp = as_index(index, self.shape), namespace(self, index)
         return jax.tree.map(lambda leaf: xp.asarray(leaf)[where], self.marginal())
+
+    def __iter__(self) -> Iterator["Predictive"]:
+        return (self[i] for i in range(len(self)))
+
+    def __array__(self, dtype: object = None, copy: object = None) -> np.ndarray:
+        """Refused: which of its numbers is meant?"""
+        raise DataError(
+            f"a {type(self).__name__} is a distribution, not numbers: take its mean, std, quantile(q) or sample(n)"
+        )
 
     def marginal(self: P) -> P:
         """The same predictions, each on its own: without the covariance between queries."""
@@ -193,9 +206,12 @@ def _draws(prediction: Predictive, key: PRNGKeyArray, n: int) -> Array:
     return jax.vmap(prediction._draw)(jr.split(key, n))
 
 
-def as_index(index: Index) -> Index:
-    """An index that either library takes: lists become arrays."""
-    return np.asarray(index) if isinstance(index, list) else index
+def as_index(index: Index, shape: tuple[int, ...]) -> Index:
+    """An index that either library takes: lists become arrays; what lies outside is refused, where JAX would clamp."""
+    where: Any = np.asarray(index) if isinstance(index, list) else index
+    if not is_traced(where):
+        np.broadcast_to(np.zeros(()), shape)[where]  # raises IndexError
+    return where
 
 
 def optional_float(value: Numeric | None) -> Array | None:
@@ -210,7 +226,7 @@ def size_of(prediction: Predictive) -> int:
 
 def check_levels(q: Numeric, name: str) -> Float[Array, "..."]:
     """Probabilities strictly between 0 and 1."""
-    levels = as_float(q)
+    levels = as_float(q, name)
     if not is_traced(levels) and not np.all((levels > 0) & (levels < 1)):
         raise DataError(f"{name} must lie strictly between 0 and 1, found {q}; write 95 % as 0.95")
     return levels

@@ -1,7 +1,7 @@
 """Classes: Categorical and Bernoulli. Their doubt is an entropy, split into noise and mutual information."""
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -11,6 +11,8 @@ from jaxtyping import Float, PRNGKeyArray
 from credo.core.arrays import Array, Numeric, as_float, namespace, special
 from credo.core.loops import SLACK, quiet
 from credo.core.predictive.base import Predictive
+
+K = TypeVar("K", bound="Classes")
 
 
 def entropy_of(probs: Array) -> Array:
@@ -29,6 +31,17 @@ class Classes(Predictive):
         @abstractmethod
         def probs(self) -> Array:
             """P(y = k) for each class k."""
+
+    @classmethod
+    @abstractmethod
+    def certain(cls: type[K], probs: Numeric) -> K:
+        """The prediction of somebody who knows θ: all doubt is noise."""
+
+    @classmethod
+    def average(cls: type[K], weights: Float[Array, " s"], probs: Float[Array, "s *m"]) -> K:
+        """The prediction of s weighted draws of θ: p = Σ wₛ pₛ, aleatoric = Σ wₛ H[pₛ]."""
+        mean = namespace(weights, probs).tensordot
+        return cls(mean(weights, probs, 1), mean(weights, cls.certain(probs).aleatoric, 1))
 
     @property
     def epistemic(self) -> Array:
@@ -56,12 +69,6 @@ class Categorical(Classes):
         """The prediction of somebody who knows θ: all doubt is noise."""
         table = as_float(probs)
         return cls(table, entropy_of(table))
-
-    @classmethod
-    def average(cls, weights: Float[Array, " s"], probs: Float[Array, "s *m k"]) -> "Categorical":
-        """The prediction of s weighted draws of θ: p = Σ wₛ pₛ, aleatoric = Σ wₛ H[pₛ]."""
-        mean = namespace(weights, probs).tensordot
-        return cls(mean(weights, probs, 1), mean(weights, entropy_of(probs), 1))
 
     @property
     def mean(self) -> Array:
@@ -98,16 +105,10 @@ class Bernoulli(Classes):
     aleatoric: Float[Array, "*m"] = eqx.field(converter=as_float)
 
     @classmethod
-    def certain(cls, prob: Numeric) -> "Bernoulli":
+    def certain(cls, probs: Numeric) -> "Bernoulli":
         """The prediction of somebody who knows θ: all doubt is noise."""
-        p = as_float(prob)
+        p = as_float(probs)
         return cls(p, entropy_of(namespace(p).stack([1 - p, p], axis=-1)))
-
-    @classmethod
-    def average(cls, weights: Float[Array, " s"], prob: Float[Array, "s *m"]) -> "Bernoulli":
-        """The prediction of s weighted draws of θ."""
-        mean = namespace(weights, prob).tensordot
-        return cls(mean(weights, prob, 1), mean(weights, cls.certain(prob).aleatoric, 1))
 
     @property
     def probs(self) -> Array:

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from credo.core.arrays import Array, Numeric, as_float, namespace, special
-from credo.core.loops import over_nodes, quiet, search_counts, sum_over_counts
+from credo.core.loops import over_nodes, quiet, search_counts
 from credo.core.predictive.base import Marginals, Predictive, size_of
 from credo.core.special import log_binomial, log_rising
 
@@ -23,17 +23,6 @@ class Count(Predictive):
 
     def _quantile(self, q: Array) -> Array:
         return search_counts(self.cdf, q, self.mean, self.std)
-
-    @quiet
-    def entropy(self) -> Array:
-        """-Σ p log p, in strides where the spread is far wider than the grid."""
-        xp = namespace(self)
-
-        def surprise(y: Array) -> Array:
-            log_p = self.log_prob(y)
-            return xp.where(xp.isfinite(log_p), -xp.exp(log_p) * log_p, 0.0)
-
-        return sum_over_counts(surprise, self.mean, self.std, size_of(self))
 
     @abstractmethod
     def _log_mass(self, y: Array) -> Array:

@@ -86,7 +86,8 @@ def expectation(
         return prediction.average(namespace(parts).concatenate(parts))
     if prediction.discrete:
         points, masses, _ = known
-        return over_nodes(xp, lambda y, mass: mass * value(y), (points, masses), size).sum(0)
+        term = quiet(lambda y, mass: xp.where(mass > 0, mass * value(y), 0.0))
+        return over_nodes(xp, term, (points, masses), size).sum(0)
     center, scale = known
     # A prediction without doubt is a point: its integral is the value there.
     point = scale == 0
@@ -174,14 +175,18 @@ def spread(prediction: Predictive) -> Array:
         # The average of F over the whole numbers of a stride.
         F = masses.cumsum(0) - masses + masses * (stride + 1) / (2 * stride)
         return (F * (1 - F)).sum(0) * stride
-    center, scale = _center_and_scale(prediction)
 
     def integrand(y: Array) -> Array:
         F = prediction.cdf(y)
         return F * (1 - F)
 
+    return integrate(prediction, integrand)
+
+
+def integrate(prediction: Predictive, integrand: Callable[[Array], Array]) -> Array:
+    """∫ g(y) dy on one grid that suits the prediction, four times finer for a mixture."""
     panels = 4 * PANELS if isinstance(prediction, Mixture) else PANELS
-    return _integrate(integrand, center, scale, size_of(prediction), panels=panels)
+    return _integrate(integrand, *_center_and_scale(prediction), size_of(prediction), panels=panels)
 
 
 def _by_component(prediction: Mixture) -> bool:

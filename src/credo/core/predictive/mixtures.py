@@ -12,8 +12,8 @@ from jaxtyping import Float, PRNGKeyArray
 
 from credo.core.arrays import Array, Numeric, as_float, is_traced, namespace, special
 from credo.core.errors import DataError
-from credo.core.loops import integrate_on_grid, invert_cdf, quiet, search_counts, sum_over_counts
-from credo.core.predictive.base import Index, Predictive, as_index, size_of
+from credo.core.loops import invert_cdf, search_counts
+from credo.core.predictive.base import Index, Predictive, as_index
 from credo.core.predictive.classes import Bernoulli, Categorical
 
 T = TypeVar("T")
@@ -106,38 +106,34 @@ class Mixture(Predictive):
         inside = (weights * (means - center[:, None]) ** 2).sum((0, 1))
         return inside, (mass * (center - (mass * center).sum(0)) ** 2).sum(0)
 
+    def _outcomes(self, y: Numeric) -> Array:
+        """Outcomes that suit the queries, or `DataError`."""
+        try:
+            at = as_float(y)
+            np.broadcast_shapes(at.shape[-1:], np.shape(self.mean)[-1:])
+        except (TypeError, ValueError):
+            found = f"shape {np.shape(y)}" if np.ndim(y) else repr(y)
+            raise DataError(f"y must be numbers, one for each of the {len(self)} queries, found {found}") from None
+        return at
+
     def log_prob(self, y: Numeric) -> Array:
         """log Σ wₖ pₖ(y)."""
-        return self._log_probs(as_float(y))[0]
-
-    def _log_probs(self, y: Array) -> tuple[Array, Array]:
-        """log p(y), and log pₖ(y) of every component."""
-        each = self.each(lambda p: p.log_prob(y), y)
-        return special(each, self).logsumexp(each, axis=0, b=self.shares(each)), each
+        at = self._outcomes(y)
+        each = self.each(lambda p: p.log_prob(at), at)
+        return special(each, self).logsumexp(each, axis=0, b=self.shares(each))
 
     def cdf(self, y: Numeric) -> Array:
         """Σ wₖ Fₖ(y)."""
-        at = as_float(y)
+        at = self._outcomes(y)
         return self.average(self.each(lambda p: p.cdf(at), at))
 
-    @quiet
     def entropy(self) -> Array:
         """-Σₖ wₖ ∫ pₖ log p, each on a grid that suits pₖ; where there are many, -∫ p log p on one grid for all."""
-        xp, k, components = namespace(self), self.weights.shape[0], -1 - len(self.shape)
-        few = k <= FEW
-        center, scale = _place(self)
-        if few:
-            center, scale = self.each(lambda p: _place(p)[0]), self.each(lambda p: _place(p)[1])
+        from credo.core.predictive.expectation import integrate
 
-        def integrand(y: Array) -> Array:
-            log_p, each = self._log_probs(y)
-            # On the grid of each component, its own density.
-            own = xp.moveaxis(xp.diagonal(each, axis1=0, axis2=components), -1, components) if few else log_p
-            return -xp.where(own > -xp.inf, xp.exp(own) * log_p, 0.0)
-
-        integrate = sum_over_counts if self.discrete else integrate_on_grid
-        found = integrate(integrand, center, scale, size_of(self) * (k if few else 1))
-        return self.average(found) if few else found
+        if self.discrete or self.weights.shape[0] <= FEW:
+            return super().entropy()
+        return integrate(self, lambda y: special(self).entr(namespace(self).exp(self.log_prob(y))))
 
     def _quantile(self, q: Array) -> Array:
         if self.discrete:
@@ -163,7 +159,7 @@ class Mixture(Predictive):
 
     def __getitem__(self, index: Index) -> "Mixture":
         """The predictions at some of the queries."""
-        where = as_index(index)
+        where = as_index(index, self.shape)
         where = where if isinstance(where, tuple) else (where,)
         xp, weights = namespace(self, where), self.weights
         parts = tuple(of_stack(lambda p: p[(slice(None), *where) if p.elementwise else where], p) for p in self.parts)
@@ -186,14 +182,6 @@ def _member(stack: T, k: int) -> T:
 
 def _count(part: Predictive) -> int:
     return jax.tree.leaves(part)[0].shape[0]
-
-
-def _place(prediction: Predictive) -> tuple[Array, Array]:
-    """Where a prediction lies and how wide it is: median and half the distance of the quartiles, or mean and std."""
-    if prediction.discrete:
-        return prediction.mean, prediction.std
-    quarter, median, three_quarters = prediction.quantile([0.25, 0.5, 0.75])
-    return median, (three_quarters - quarter) / 2
 
 
 def mixture(weights: Numeric, components: Sequence[Predictive]) -> Predictive:

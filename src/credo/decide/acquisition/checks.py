@@ -1,13 +1,13 @@
 """What scores ask before they begin: which rows a belief has seen, whether it knows covariances, and sound numbers."""
 
-from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Sequence, Sized
+from typing import Protocol, cast, runtime_checkable
 
 import numpy as np
 
-from credo.core.abilities import HasCovariance, KeepsRows
+from credo.core.abilities import HasCovariance, KeepsRows, able
 from credo.core.arrays import Array, Numeric, as_float, is_traced
-from credo.core.checks import check_count, check_table
+from credo.core.checks import check_count, check_real, check_table
 from credo.core.errors import DataError
 from credo.core.predictive import Predictive
 from credo.infer.quasi_random import sobol
@@ -43,7 +43,7 @@ def single(belief: Beliefs) -> Predicts:
 
 def seen_inputs(belief: object) -> np.ndarray | None:
     """The inputs (n, d) of the rows that the belief was conditioned on, None where it does not keep them."""
-    rows = belief.seen_inputs() if isinstance(belief, KeepsRows) else None
+    rows = belief.seen_inputs() if able(belief, KeepsRows) else None
     return None if rows is None else np.asarray(rows)
 
 
@@ -57,8 +57,8 @@ def demand_inputs(belief: object, remedy: str) -> np.ndarray:
 
 def demand_covariance(belief: object, who: str) -> Covaries:
     """The belief, or `DataError` unless it knows how function values covary."""
-    if isinstance(belief, HasCovariance) and isinstance(belief, Predicts):
-        return belief
+    if able(belief, HasCovariance) and isinstance(belief, Predicts):
+        return cast(Covaries, belief)
     raise DataError(
         f"{who} needs a belief with covariance(x, z), e.g. credo.GP, found {type(belief).__name__}; "
         "use a score of single points, e.g. ExpectedImprovement or UpperConfidenceBound"
@@ -74,12 +74,14 @@ def around(belief: object, n: int, seed: int, remedy: str) -> np.ndarray:
 
 def check_number(value: Numeric | None, name: str, least: float = -np.inf) -> None:
     """`DataError` unless the value is one finite number of at least `least`; None and traced numbers pass."""
-    if value is None or is_traced(value):
-        return
-    found = np.asarray(value)
-    if found.shape != () or not np.isfinite(found) or found < least:
-        expected = "a finite number" if least == -np.inf else f"a finite number of at least {least:g}"
-        raise DataError(f"{name} must be {expected}, found {value!r}")
+    if value is not None and not is_traced(value):
+        check_real(value, name, least)
+
+
+def check_acquisition(value: object, name: str = "acquisition") -> None:
+    """`DataError` unless it is a score."""
+    if not hasattr(value, "prepared") or isinstance(value, type):
+        raise DataError(f"{name} must be a score such as ExpectedImprovement(), found {value!r}")
 
 
 def check_draws(n: int) -> None:
@@ -96,6 +98,11 @@ def maybe_array(value: Numeric | None) -> Array | None:
 
 def table_or_none(value: Points, name: str) -> Array | None:
     """Points of shape (p, d) as an array; None and no points are None."""
-    if value is None or (not is_traced(value) and np.size(value) == 0):
-        return None
-    return check_table(value, name)
+    return None if is_nothing(value) else check_table(value, name)
+
+
+def is_nothing(value: object) -> bool:
+    """Whether there are no points: None, or a list or array without any."""
+    if isinstance(value, np.ndarray):
+        return value.size == 0
+    return value is None or (isinstance(value, Sized) and not is_traced(value) and len(value) == 0)

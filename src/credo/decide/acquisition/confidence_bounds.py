@@ -15,7 +15,7 @@ import equinox as eqx
 from jaxtyping import Float
 
 from credo.core.arrays import Array, as_float
-from credo.core.checks import check_count
+from credo.core.checks import check_count, check_real, check_vector
 from credo.core.errors import DataError
 from credo.decide.acquisition.base import Directed
 from credo.decide.acquisition.checks import Beliefs, check_number
@@ -66,7 +66,11 @@ class UpperConfidenceBound(Directed):
             slopes: (a, b) of the tail of the partial derivatives of f.
         """
         check_count(t, "t")
-        if not 0 < delta < 1:
+        width, (a, b) = (
+            check_real(width, "width"),
+            (check_real(slope, "slopes") for slope in check_vector(slopes, "slopes", 2)),
+        )
+        if not 0 < check_real(delta, "delta") < 1:
             raise DataError(f"delta is a probability and must lie strictly between 0 and 1, found {delta}")
         if size is not None and dimension is None:
             check_count(size, "size")
@@ -74,7 +78,7 @@ class UpperConfidenceBound(Directed):
         if size is not None or dimension is None:
             raise DataError("say how many points there are (size=) or how many dimensions (dimension=), one of the two")
         check_count(dimension, "dimension")
-        d, (a, b) = dimension, slopes
+        d = dimension
         if min(a, b, width) <= 0:
             raise DataError(f"width and slopes must be positive, found width={width}, slopes={slopes}")
         inside = 4 * d * a / delta
@@ -106,9 +110,7 @@ def regret_bound(rounds: int, beta: float, gain: float, noise: float) -> float:
         noise: the variance of the noise.
     """
     check_count(rounds, "rounds")
-    check_number(beta, "beta", 0.0)
-    check_number(gain, "gain", 0.0)
-    check_number(noise, "noise", 0.0)
+    beta, gain, noise = check_real(beta, "beta", 0), check_real(gain, "gain", 0), check_real(noise, "noise", 0)
     if noise == 0:
         raise DataError("noise is a variance and must be positive for the bound to hold, found 0")
-    return float(beta) * math.sqrt(8 / math.log1p(1 / float(noise)) * int(rounds) * float(gain))
+    return beta * math.sqrt(8 / math.log1p(1 / noise) * int(rounds) * gain)

@@ -210,7 +210,8 @@ class Constrained(Positive):
     """Whether a feasible row was seen."""
 
     def __init__(self, acquisition: Acquisition, feasibilities: Feasibility | Sequence[Feasibility]):
-        several = (feasibilities,) if isinstance(feasibilities, Feasibility) else tuple(feasibilities)
+        listed = feasibilities if isinstance(feasibilities, list | tuple) else ()
+        several = (feasibilities,) if isinstance(feasibilities, Feasibility) else tuple(listed)
         if not several or not all(isinstance(one, Feasibility) for one in several):
             raise DataError("Constrained takes an acquisition and one or more Feasibility, e.g. Feasibility(gp, 80.0)")
         self.acquisition, self.feasibilities, self.found = acquisition, several, np.asarray(True)

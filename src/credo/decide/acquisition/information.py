@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import log_ndtr
 
-from credo.core.abilities import DrawsFunctions
+from credo.core.abilities import DrawsFunctions, able
 from credo.core.arrays import Array, host, namespace, special
 from credo.core.checks import check_count
 from credo.core.errors import DataError
@@ -75,7 +75,7 @@ class KnowsMaxima(Directed):
 
     def __check_init__(self) -> None:
         check_count(self.draws, "draws")
-        if self.method not in ("gumbel", "functions"):
+        if not isinstance(self.method, str) or self.method not in ("gumbel", "functions"):
             raise DataError(f'method must be "gumbel" or "functions", found {self.method!r}')
 
     def prepared(self, belief: Beliefs, *, seed: int = 0, pending: Points = None) -> "KnowsMaxima":
@@ -101,7 +101,7 @@ class KnowsMaxima(Directed):
 
 def drawn_functions(belief: Beliefs, draws: int, seed: int, x: Array) -> np.ndarray:
     """Joint draws of the function at the rows of x, shape (draws, m)."""
-    if not isinstance(belief, DrawsFunctions):
+    if not able(belief, DrawsFunctions):
         raise DataError(
             f'method="functions" needs a belief with sample_functions, e.g. credo.GP, found {type(belief).__name__}; '
             'use method="gumbel"'

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from credo.core.arrays import Array, Numeric, namespace, special
-from credo.core.checks import check_count, check_table
+from credo.core.checks import check_array, check_count, check_table
 from credo.core.errors import DataError
 from credo.core.padding import pad_rows
 from credo.core.pytrees import changed
@@ -116,7 +116,7 @@ class ExpectedVarianceReduction(Acquisition):
 
     def __init__(self, at: Numeric, weights: Numeric | None = None):
         self.at = check_table(at, "at")
-        self.weights = np.ones(len(self.at)) if weights is None else np.asarray(weights, float)
+        self.weights = np.ones(len(self.at)) if weights is None else check_array(weights, "weights").astype(float)
         if self.weights.shape != (len(self.at),) or not np.all(self.weights >= 0):
             raise DataError(f"weights must be {len(self.at)} numbers that are not negative, one for each point of at")
 

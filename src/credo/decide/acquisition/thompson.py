@@ -10,7 +10,7 @@ import equinox as eqx
 import jax.random as jr
 from jaxtyping import Float, PRNGKeyArray
 
-from credo.core.abilities import DrawsFunctions, HasCovariance
+from credo.core.abilities import DrawsFunctions, HasCovariance, able
 from credo.core.arrays import Array
 from credo.core.checks import check_count
 from credo.core.errors import DataError
@@ -40,7 +40,7 @@ class Thompson(Directed):
 
     def prepared(self, belief: Beliefs, *, seed: int = 0, pending: Points = None) -> "Thompson":
         """With the function drawn."""
-        if not isinstance(belief, DrawsFunctions):
+        if not able(belief, DrawsFunctions):
             return changed(self, function=None, key=jr.key(seed))
         drawn = belief.sample_functions(1, features=self.features, seed=seed)
         return changed(self, function=drawn, key=None)
@@ -53,6 +53,6 @@ class Thompson(Directed):
             raise DataError("Thompson has not drawn a function yet; call prepared(belief, seed) first")
         prediction = single(belief).predict(x)
         normals = jr.normal(self.key, prediction.mean.shape)
-        if not isinstance(belief, HasCovariance):
+        if not able(belief, HasCovariance):
             return self.turned(prediction.mean) + deviation(prediction.epistemic) * normals
         return self.turned(prediction.mean) + root_of(belief, x, belief.covariance(x, x)) @ normals

@@ -10,6 +10,7 @@ from credo.decide.agents.control import OptimisticQ as OptimisticQ
 from credo.decide.agents.control import QLearning as QLearning
 from credo.decide.agents.exploration import UCB as UCB
 from credo.decide.agents.exploration import EpsilonGreedy as EpsilonGreedy
+from credo.decide.agents.exploration import FixedPolicy as FixedPolicy
 from credo.decide.agents.exploration import Greedy as Greedy
 from credo.decide.agents.exploration import SoftmaxExploration as SoftmaxExploration
 from credo.decide.agents.nstep_dyna import Dyna as Dyna
@@ -17,6 +18,7 @@ from credo.decide.agents.nstep_dyna import NStep as NStep
 from credo.decide.agents.planning import ModelBased as ModelBased
 from credo.decide.agents.planning import PosteriorSampling as PosteriorSampling
 from credo.decide.agents.planning import RMax as RMax
+from credo.decide.agents.planning import hoeffding_count as hoeffding_count
 from credo.decide.agents.run import Run as Run
 from credo.decide.agents.schedules import ConstantSchedule as ConstantSchedule
 from credo.decide.agents.schedules import ExponentialDecay as ExponentialDecay

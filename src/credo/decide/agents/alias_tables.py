@@ -10,22 +10,23 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from credo.core.errors import DataError
 from credo.decide.mdp import MDP
+from credo.decide.mdp.outcomes import END, of_world
 
 Whole = Int[Array, " g"]
 Numbers = Float[Array, " g"]
-END = -1
-"""The successor where an episode ends inside an action; entering a terminal state s is written -2 - s."""
+Flags = Bool[Array, " g"]
 
 
 class Tables(NamedTuple):
     """Slots of all pairs of state and action, s·a + k for action k of state s, and slots of the starts."""
 
-    slots: Float[np.ndarray, "sa m 4"]
-    """The share of the first outcome, the two outcomes, and the expected reward."""
+    slots: Float[np.ndarray, "sa m 5"]
+    """The share of the first outcome, the two successors and their rewards; `END` is the end inside an action, entering
+    a terminal state s is written -2 - s."""
     starts: Float[np.ndarray, "k 3"]
     states: int
     actions: int
@@ -33,13 +34,13 @@ class Tables(NamedTuple):
     def outcome(self) -> Callable[[int, int, float], tuple[int, float]]:
         """(s, a, u) → (successor, or below zero where the episode ends; reward) in plain Python."""
         m, actions = self.slots.shape[1], self.actions
-        rows = self.slots.reshape(-1, 4).tolist()
+        rows = self.slots.reshape(-1, 5).tolist()
 
         def draw(s: int, a: int, u: float) -> tuple[int, float]:
             x = u * m
             j = min(int(x), m - 1)
-            share, first, second, reward = rows[(s * actions + a) * m + j]
-            return int(first if x - j < share else second), reward
+            share, first, second, one, other = rows[(s * actions + a) * m + j]
+            return (int(first), one) if x - j < share else (int(second), other)
 
         return draw
 
@@ -59,16 +60,16 @@ class Tables(NamedTuple):
 def tabulate(world: MDP) -> Tables:
     """The tables of a world; episodes begin anywhere that is not terminal where the world has no start."""
     s, a = world.shape
-    index, prob = world.padded()
-    m = index.shape[2]
-    codes = np.where(world.terminal[index], -2 - index, index).reshape(s * a, m).astype(float)
-    p = prob.reshape(s * a, m)
-    if world.has_ends:
-        ends = np.where(world.terminal[:, None], 1.0, world.ends).reshape(s * a, 1)
-        codes, p = np.concatenate([codes, np.full((s * a, 1), END)], axis=1), np.concatenate([p, ends], axis=1)
+    found = of_world(world)
+    begin = found.indptr(s * a)
+    p, rewards = np.zeros((2, s * a, int(np.diff(begin).max())))
+    codes = np.full(p.shape, float(END))
+    at = found.row, np.arange(len(found.row)) - begin[found.row]
+    enters = (found.following >= 0) & world.terminal[found.following]
+    codes[at], p[at], rewards[at] = np.where(enters, -2 - found.following, found.following), found.probs, found.rewards
     share, other = alias(p)
-    rewards = np.repeat(world.rewards.reshape(s * a, 1), p.shape[1], axis=1)
-    slots = np.stack([share, codes, np.take_along_axis(codes, other, axis=1), rewards], axis=2)
+    second = (np.take_along_axis(each, other, axis=1) for each in (codes, rewards))
+    slots = np.stack([share, codes, next(second), rewards, next(second)], axis=2)
     where, chance = start_of(world)
     share, other = alias(chance[None, :])
     starts = np.stack([share[0], where, where[other[0]]], axis=1)
@@ -105,30 +106,31 @@ def alias(prob: Float[np.ndarray, "r m"]) -> tuple[Float[np.ndarray, "r m"], Int
 class Compiled(NamedTuple):
     """The tables inside a compiled program."""
 
-    slots: Float[Array, "n 4"]
+    slots: Float[Array, "n 5"]
     starts: Float[Array, "k 3"]
 
     @classmethod
     def of(cls, tables: Tables) -> "Compiled":
         """On the device."""
-        return cls(jnp.asarray(tables.slots.reshape(-1, 4)), jnp.asarray(tables.starts))
+        return cls(jnp.asarray(tables.slots.reshape(-1, 5)), jnp.asarray(tables.starts))
 
     def outcome(self, row: Whole, m: int, u: Numbers) -> tuple[Whole, Numbers]:
         """Successors and rewards for the rows s·a + k."""
-        slot, found = _drawn(self.slots, row * m, m, u)
-        return found, slot[:, 3]
+        slot, first = _drawn(self.slots, row * m, m, u)
+        return jnp.where(first, slot[:, 1], slot[:, 2]).astype(jnp.int32), jnp.where(first, slot[:, 3], slot[:, 4])
 
     def begin(self, u: Numbers) -> Whole:
         """Where episodes begin."""
         m = self.starts.shape[0]
         if m == 1:
             return jnp.broadcast_to(self.starts[0, 1].astype(jnp.int32), u.shape)
-        return _drawn(self.starts, 0, m, u)[1]
+        slot, first = _drawn(self.starts, 0, m, u)
+        return jnp.where(first, slot[:, 1], slot[:, 2]).astype(jnp.int32)
 
 
-def _drawn(table: Float[Array, "n c"], first: Whole | int, m: int, u: Numbers) -> tuple[Float[Array, "g c"], Whole]:
-    """The slots that u picks among the m from `first` on, and the outcomes that it picks there."""
+def _drawn(table: Float[Array, "n c"], begin: Whole | int, m: int, u: Numbers) -> tuple[Float[Array, "g c"], Flags]:
+    """The slots that u picks among the m from `begin` on, and whether it picks the first of the two there."""
     x = u * m
     j = jnp.minimum(x.astype(jnp.int32), m - 1)
-    slot = table.at[first + j].get(mode="promise_in_bounds")
-    return slot, jnp.where(x - j < slot[:, 0], slot[:, 1], slot[:, 2]).astype(jnp.int32)
+    slot = table.at[begin + j].get(mode="promise_in_bounds")
+    return slot, x - j < slot[:, 0]

@@ -7,7 +7,7 @@ import equinox as eqx
 import numpy as np
 import scipy.sparse as sp
 
-from credo.core.checks import ArrayLike, check_count
+from credo.core.checks import ArrayLike, check_count, check_real
 from credo.core.errors import DataError, RepairedWarning
 from credo.core.pytrees import changed
 from credo.decide.agents.trajectories import Counts, Sums, Trajectory
@@ -21,6 +21,7 @@ def estimate(trajectory: Trajectory, discount: Real = DISCOUNT, start: ArrayLike
     The data say nothing of pairs that were never met: they lead anywhere and pay nothing, and a `RepairedWarning` says
     how many. A belief that does not need to invent them is `WorldBelief`.
     """
+    _check(trajectory)
     counts, visits = trajectory.counts(), trajectory.counts().sum(axis=2)
     unseen = visits == 0
     if unseen.any():
@@ -61,21 +62,29 @@ class WorldBelief(eqx.Module):
     ) -> None:
         check_count(states, "states")
         check_count(actions, "actions")
+        if not isinstance(ends, bool | np.bool_):
+            raise DataError(f"ends must be True or False, found {ends!r}")
         outcomes = states + bool(ends)
-        weight = 1 / outcomes if prior is None else float(prior)
+        weight = 1 / outcomes if prior is None else check_real(prior, "prior")
+        reward, strength, noise = (
+            check_real(reward, "reward"),
+            check_real(strength, "strength"),
+            check_real(noise, "noise"),
+        )
         if not 0 < weight < np.inf:
             raise DataError(f"prior must be a positive number for each successor, found {prior!r}")
-        if not (float(strength) > 0 and float(noise) > 0):
+        if not (strength > 0 and noise > 0):
             raise DataError(f"strength and noise must be positive, found {strength!r} and {noise!r}")
         self.alpha = np.full((states, actions, states + 1), weight)
         if not ends:
             self.alpha[:, :, -1] = 0.0
-        self.mean = np.full((states, actions), float(reward))
-        self.strength = np.full((states, actions), float(strength))
-        self.noise = float(noise)
+        self.mean = np.full((states, actions), reward)
+        self.strength = np.full((states, actions), strength)
+        self.noise = noise
 
     def condition(self, trajectory: Trajectory) -> "WorldBelief":
         """Bayes' rule."""
+        _check(trajectory)
         if trajectory.sizes != self.mean.shape:
             raise DataError(
                 f"the belief is about {self.mean.shape[0]} states and {self.mean.shape[1]} actions, the trajectory has "
@@ -112,8 +121,14 @@ class WorldBelief(eqx.Module):
     def sample(self, n: int = 1, *, discount: Real = DISCOUNT, start: ArrayLike = None, seed: int = 0) -> list[MDP]:
         """Worlds from the posterior."""
         check_count(n, "n")
+        check_count(seed, "seed", 0)
         rng = np.random.default_rng(seed)
         return [_world(*self.draw(rng), discount, start) for _ in range(n)]
+
+
+def _check(trajectory: object) -> None:
+    if not isinstance(trajectory, Trajectory):
+        raise DataError(f"experience is a Trajectory, such as collect(world, policy, steps), found {trajectory!r}")
 
 
 def _world(prob: Counts, rewards: Sums, discount: Real, start: ArrayLike) -> MDP:

@@ -7,6 +7,7 @@ An agent is a description: it holds no values. Each rule is written twice, compi
 plain Python for environments whose steps are Python; tests hold both against NumPy. Sutton & Barto (2018), chapter 6.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, ClassVar, SupportsFloat
 
@@ -15,9 +16,10 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
+from credo.core.checks import ArrayLike, check_count, check_real
 from credo.core.errors import DataError
 from credo.core.pytrees import changed
-from credo.decide.agents.exploration import EpsilonGreedy, Exploration, Greedy, check_exploration
+from credo.decide.agents.exploration import EpsilonGreedy, Exploration, Greedy, as_exploration
 from credo.decide.agents.schedules import Harmonic, Schedule, as_schedule
 from credo.decide.agents.value_table import Move, Numbers, Table, TableShape, Whole
 
@@ -28,7 +30,8 @@ Update = Callable[[int, int, float, int, bool, bool, int, list[float], int], Non
 Memory = dict[str, Array]
 Updated = tuple[Table, Memory]
 Number = SupportsFloat | None
-Rule = Exploration | None
+Rule = Exploration | ArrayLike | None
+"""A rule, or the policy to follow: an action for each state, or probabilities."""
 Rate = Schedule | float | None
 
 
@@ -44,7 +47,7 @@ class Agent(eqx.Module):
     def learn(
         self,
         source: Any,
-        steps: int,
+        steps: int | None = None,
         *,
         seeds: int | None = None,
         seed: int | None = None,
@@ -57,7 +60,10 @@ class Agent(eqx.Module):
 
         Args:
             source: an MDP (compiled, all experiments at once), or a discrete gymnasium environment or its name. Where
-                an MDP has no start, episodes begin anywhere.
+                an MDP has no start, episodes begin anywhere. Or a `Trajectory`: agents that are not bound to their own
+                actions (`QLearning`, `ExpectedSARSA`, `DoubleQ`, `Dyna`) learn from what others did.
+            steps: of each experiment; of a trajectory its steps are gone through in their order, once where it is not
+                given, else again and again.
             seeds: how many experiments; 1 where it is not given.
             seed: which experiments; 0 where it is not given. The same seed gives the same run.
             evaluate_every: evaluate the greedy policy apart from training every so many steps, and at the end.
@@ -68,6 +74,11 @@ class Agent(eqx.Module):
         from credo.decide.agents.learning import learn
 
         return learn(self, source, steps, seeds, seed, evaluate_every, horizon, episodes, resume)
+
+    @property
+    def rules(self) -> list[Exploration]:
+        """Those of its fields that say how to act."""
+        return [rule for rule in vars(self).values() if isinstance(rule, Exploration)]
 
     def prepared(self, gamma: float, reward_max: float | None, reward_min: float | None = None) -> "Agent":
         """The agent with what it takes from the world filled in."""
@@ -93,12 +104,12 @@ class Tabular(Agent):
     """Whether the next action is chosen before the update, and taken."""
 
     def __init__(self, explore: Rule = None, rate: Rate = None, discount: Number = None, initial: float = 0.0) -> None:
-        self.explore = EpsilonGreedy(0.1) if explore is None else check_exploration(explore)
+        self.explore = EpsilonGreedy(0.1) if explore is None else as_exploration(explore)
         self.rate = Harmonic(0.5, 100.0) if rate is None else as_schedule(rate, "rate")
         if float(self.rate(0)) > 1:
             raise DataError(f"rate must be at most 1, found {float(self.rate(0)):g} at the first visit")
         self.discount = check_discount(discount)
-        self.initial = float(initial)
+        self.initial = check_real(initial, "initial")
 
     # ── compiled, for many experiments
 
@@ -152,26 +163,43 @@ class QLearning(Tabular):
 class OptimisticQ(QLearning):
     """Q-learning from the largest value there can be, r_max/(1 - γ), with greedy actions: what is new looks good.
 
-    Off policy; episodic and continuing. `reward_max` is taken from the world where it is known. A rate near one at the
-    first visits would forget the initial value at once. Even-Dar & Mansour (2001), "Convergence of optimistic and
-    incremental Q-learning".
+    Off policy; episodic and continuing. `reward_max` is taken from the world where it is known. Each visit forgets a
+    part αₜ of the initial value; with `visits` = T it begins at V_min + (V_max - V_min) ∏_{t<T} (1 - αₜ)⁻¹, which no
+    value falls below V_max from in T visits, whatever they pay; V_min = r_min/(1 - γ), or 0 if that is less or not
+    known. Even-Dar & Mansour (2001), "Convergence of optimistic and incremental Q-learning".
     """
 
     reward_max: float | None
+    visits: int
 
-    def __init__(self, explore: Rule = None, rate: Rate = None, discount: Number = None, reward_max: Number = None):
+    def __init__(
+        self,
+        explore: Rule = None,
+        rate: Rate = None,
+        discount: Number = None,
+        reward_max: Number = None,
+        visits: int = 0,
+    ) -> None:
         super().__init__(Greedy() if explore is None else explore, rate, discount)
-        self.reward_max = optional(reward_max)
+        self.reward_max = optional(reward_max, "reward_max")
+        check_count(visits, "visits", least=0)
+        self.visits = int(visits)
+        if self.visits and not float(self.rate(0)) < 1:
+            raise DataError("a rate of one forgets the initial value at once; take a smaller one, or visits=0")
 
     def prepared(self, gamma: float, reward_max: float | None, reward_min: float | None = None) -> "OptimisticQ":
         """With its initial value."""
-        return changed(self, initial=largest_reward(self.reward_max, reward_max, gamma) / (1 - gamma))
+        most = largest_reward(self.reward_max, reward_max, gamma) / (1 - gamma)
+        least = min(reward_min or 0.0, 0.0, most * (1 - gamma)) / (1 - gamma)
+        kept = math.prod(1 - float(self.rate(t)) for t in range(self.visits))
+        return changed(self, initial=least + (most - least) / kept)
 
 
 class SARSA(Tabular):
     """V(s') = Q(s', a') of the action a' that is taken next: on policy; episodic and continuing.
 
-    Converges to Q* where exploration fades out (εₜ → 0, Σ εₜ = ∞), else to the values of the policy that explores.
+    Converges to Q* where exploration fades out (εₜ → 0, Σ εₜ = ∞), else to the values of the policy that explores:
+    with `explore` an array, of that policy.
     Rummery & Niranjan (1994).
     """
 
@@ -193,7 +221,8 @@ class SARSA(Tabular):
 class ExpectedSARSA(Tabular):
     """V(s') = Σₐ π(a | s') Q(s', a): on policy, or off policy with another `target`; episodic and continuing.
 
-    Without `target` π is the rule that explores; Greedy() makes it Q-learning. van Seijen et al. (2009).
+    Without `target` π is the rule that explores; Greedy() makes it Q-learning, an array the given policy whose values
+    are learned. van Seijen et al. (2009).
     """
 
     target: Exploration | None
@@ -207,7 +236,7 @@ class ExpectedSARSA(Tabular):
         target: Rule = None,
     ) -> None:
         super().__init__(explore, rate, discount, initial)
-        self.target = None if target is None else check_exploration(target, "target")
+        self.target = None if target is None else as_exploration(target, "target")
 
     @property
     def on_policy(self) -> bool:  # type: ignore[override]
@@ -217,12 +246,12 @@ class ExpectedSARSA(Tabular):
     def bootstrap(self, shape: TableShape, row: Float[Array, "g w"], move: Move) -> tuple[Numbers, Whole | int]:
         """The mean under the target."""
         rule = self.explore if self.target is None else self.target
-        return rule.expect(shape.values(row), shape.visits(row), move.t + 1), 0
+        return rule.expect(shape.values(row), shape.visits(row), move.t + 1, move.s2), 0
 
     def valuer(self, q: Lists, counts: Visits) -> Callable[[int, int, int], float]:
         """The mean under the target."""
         expect = (self.explore if self.target is None else self.target).expecter()
-        return lambda s2, a2, t: expect(q[s2], counts[s2], t + 1)
+        return lambda s2, a2, t: expect(q[s2], counts[s2], t + 1, s2)
 
 
 class DoubleQ(Tabular):
@@ -278,12 +307,9 @@ def largest_reward(own: float | None, known: float | None, gamma: float) -> floa
 
 def check_discount(discount: Number) -> float | None:
     """A number from 0 to 1, or None for the world's own."""
-    gamma = optional(discount)
-    if gamma is not None and not 0 <= gamma <= 1:
-        raise DataError(f"discount must lie between 0 and 1, found {discount}")
-    return gamma
+    return None if discount is None else check_real(discount, "discount", 0, 1)
 
 
-def optional(value: Number) -> float | None:
+def optional(value: Number, name: str) -> float | None:
     """A plain number, or None."""
-    return None if value is None else float(value)
+    return None if value is None else check_real(value, name)

@@ -47,7 +47,7 @@ class Experiments:
 
     def __init__(self, agent: Tabular, tables: Tables, gamma: float, horizon: int | None, seeds: int, seed: int):
         self.agent, self.tables, self.gamma, self.seeds, self.seed = agent, tables, gamma, seeds, seed
-        self.limit = None if horizon is None else jnp.asarray(horizon, jnp.int32)
+        self.limit = None if horizon is None else jnp.asarray(min(horizon, 2**31 - 1), jnp.int32)
         self.world, self.description = Compiled.of(tables), numbers(agent)
         # Two blocks of many seeds, whatever the machine: the draws depend on it.
         half = (seeds + 1) // 2
@@ -110,7 +110,7 @@ def _begin(agent: Tabular, world: Compiled, shape: TableShape, u: Array) -> Now:
     table = jnp.broadcast_to(row, (g, shape.states, shape.width))
     s = world.begin(u[0])
     at = shape.row(table.reshape(-1), s)
-    a = agent.explore.choose(shape.values(at), shape.visits(at), u[1], jnp.asarray(0))
+    a = agent.explore.choose(shape.values(at), shape.visits(at), u[1], jnp.asarray(0), s)
     counters = {name: jnp.full(g, float(name == "weight")) for name in COUNTERS}
     extra = {f"own_{name}": value for name, value in agent.memory(shape).items()}
     return {"table": table, "s": s, "a": a, "age": jnp.zeros(g, jnp.int32), **counters, **extra}
@@ -126,7 +126,7 @@ def _steps(
 
     def act(table: Array, s: Array, level: Array, t: Array) -> Array:
         row = shape.row(table, s)
-        return agent.explore.choose(shape.values(row), shape.visits(row), level, t)
+        return agent.explore.choose(shape.values(row), shape.visits(row), level, t, s)
 
     def step(i: Array, now: Now) -> Now:
         table, s, t, draw = now["table"], now["s"], base + i, u[i]

@@ -51,13 +51,13 @@ class Source(NamedTuple):
 
     @property
     def reward_max(self) -> float | None:
-        """The largest expected reward, where it is known."""
-        return None if self.world is None else float(self.world.rewards[~self.world.terminal].max())
+        """The largest reward that can be paid, where it is known."""
+        return None if self.world is None else self.world.reward_range[1]
 
     @property
     def reward_min(self) -> float | None:
-        """The least reward of an MDP, which pays what is expected; single rewards of environments may be below that."""
-        return None if self.world is None or self.env is not None else float(self.world.rewards.min())
+        """The least reward that can be paid, where it is known."""
+        return None if self.world is None else self.world.reward_range[0]
 
     def copy(self) -> Any:
         """Another environment of the same kind, for evaluations."""
@@ -217,7 +217,7 @@ class TabularLoop(Loop):
         self.update = self.agent.updater(self.tables, self.acting, self.counts, self.gamma)
         self.walk.enter(t)
         u = float(stream(self.seed, self.number, t, first=True).random(2)[1])
-        self.action = self.choose(self.acting[self.walk.s], self.counts[self.walk.s], u, t)
+        self.action = self.choose(self.acting[self.walk.s], self.counts[self.walk.s], u, t, self.walk.s)
 
     def state(self) -> State:
         """The tables as one."""
@@ -231,13 +231,13 @@ class TabularLoop(Loop):
         for t, u in enumerate(draws, begin):
             s = walk.s
             if not follows:
-                a = choose(acting[s], counts[s], u[0], t)
+                a = choose(acting[s], counts[s], u[0], t, s)
             r, s2, done, cut = step(a, u[1], u[2])
             then = a2 = a
             if follows:
-                then = a2 = choose(acting[walk.s], counts[walk.s], u[0], t + 1)
+                then = a2 = choose(acting[walk.s], counts[walk.s], u[0], t + 1, walk.s)
                 if cut:
-                    a2 = choose(acting[s2], counts[s2], u[0], t + 1)
+                    a2 = choose(acting[s2], counts[s2], u[0], t + 1, s2)
             update(s, a, r, s2, done, cut, a2, u, t)
             a = then
         self.action = a

@@ -1,8 +1,8 @@
 """How an agent chooses among actions whose values it is unsure of.
 
-Each rule turns one uniform number u into an action: compiled, for the rows q (g, a) and visits n (g, a) of g
-experiments at once, and in plain Python for one. Ties are broken at random: the first of the best actions, counted
-from a random one around the circle. Sutton & Barto (2018), chapter 2.
+A rule says π(a | s): compiled, for the rows q (g, a) and visits n (g, a) of g experiments at once, and in plain Python
+for one. A uniform number u then picks the action at which the cumulative probabilities pass it. Sutton & Barto (2018),
+chapter 2.
 """
 
 import bisect
@@ -14,40 +14,63 @@ from typing import SupportsFloat
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jaxtyping import Float, Int
 
+from credo.core.checks import check_array, check_real
 from credo.core.errors import DataError
 from credo.decide.agents.schedules import ConstantSchedule, Schedule, as_schedule
 
 Rows = Float[Array, "g a"]
+States = Int[Array, " g"]
 Time = Int[Array, ""] | int
-Choose = Callable[[list[float], list[int], float, int], int]
-Expect = Callable[[list[float], list[int], int], float]
+Plain = Callable[[list[float], list[int], int, int], list[float]]
+"""(q, n, t, s) → π(a | s) of all actions."""
 
 
 class Exploration(eqx.Module):
     """A rule π(a | s) from values and visits of the actions in a state, and the time t."""
 
     @abstractmethod
-    def choose(self, q: Rows, n: Rows, u: Float[Array, " g"], t: Time) -> Int[Array, " g"]:
-        """An action for each experiment."""
+    def probabilities(self, q: Rows, n: Rows, t: Time, s: States) -> Rows:
+        """π(a | s) for each experiment."""
 
     @abstractmethod
-    def expect(self, q: Rows, n: Rows, t: Time) -> Float[Array, " g"]:
+    def plain(self) -> Plain:
+        """The same for one experiment in plain Python."""
+
+    def check(self, states: int, actions: int) -> None:
+        """`DataError` where the rule is not one for so many states and actions."""
+
+    def choose(self, q: Rows, n: Rows, u: Float[Array, " g"], t: Time, s: States) -> Int[Array, " g"]:
+        """An action for each experiment: by the inverse of the cumulative probabilities."""
+        total = jnp.cumsum(self.probabilities(q, n, t, s), axis=1)
+        passed = jnp.sum((total <= (u * total[:, -1])[:, None]).astype(jnp.int32), axis=1)
+        return jnp.minimum(passed, q.shape[1] - 1).astype(jnp.int32)
+
+    def expect(self, q: Rows, n: Rows, t: Time, s: States) -> Float[Array, " g"]:
         """Σₐ π(a | s) Q(s, a)."""
+        return jnp.sum(self.probabilities(q, n, t, s) * q, axis=1)
 
-    @abstractmethod
-    def chooser(self) -> Choose:
-        """`choose` for one experiment in plain Python: (q, n, u, t) → action."""
+    def chooser(self) -> Callable[[list[float], list[int], float, int, int], int]:
+        """`choose` for one experiment in plain Python: (q, n, u, t, s) → action."""
+        plain, accumulate, pick = self.plain(), itertools.accumulate, bisect.bisect_right
 
-    @abstractmethod
-    def expecter(self) -> Expect:
-        """`expect` for one experiment in plain Python: (q, n, t) → value."""
+        def choose(q: list[float], n: list[int], u: float, t: int, s: int) -> int:
+            total = list(accumulate(plain(q, n, t, s)))
+            return min(pick(total, u * total[-1]), len(q) - 1)
+
+        return choose
+
+    def expecter(self) -> Callable[[list[float], list[int], int, int], float]:
+        """`expect` for one experiment in plain Python: (q, n, t, s) → value."""
+        plain = self.plain()
+        return lambda q, n, t, s: sum(p * v for p, v in zip(plain(q, n, t, s), q, strict=True))
 
 
 class EpsilonGreedy(Exploration):
-    """With probability εₜ any action, else the best one.
+    """With probability εₜ any action, else the best one, or one of the best.
 
     Every action is tried for ever where Σ εₜ = ∞, and the rule becomes greedy where εₜ → 0 ("greedy in the limit with
     infinite exploration"). Singh, Jaakkola, Littman & Szepesvári (2000).
@@ -60,45 +83,22 @@ class EpsilonGreedy(Exploration):
         if float(self.epsilon(0)) > 1:
             raise DataError(f"epsilon must be a probability, found {float(self.epsilon(0)):g} at the start")
 
-    def choose(self, q: Rows, n: Rows, u: Float[Array, " g"], t: Time) -> Int[Array, " g"]:
-        """u < ε: any; the rest of u breaks ties."""
+    def probabilities(self, q: Rows, n: Rows, t: Time, s: States) -> Rows:
+        """ε/a, and 1 - ε shared by the best."""
         epsilon = self.epsilon(t)
-        a = q.shape[1]
-        greedy = u >= epsilon
-        rest = jnp.where(greedy, (u - epsilon) / (1 - epsilon), u / epsilon)
-        turn = jnp.minimum((rest * a).astype(jnp.int32), a - 1)
-        return jnp.where(greedy, first_best(q, turn), turn)
+        return epsilon / q.shape[1] + (1 - epsilon) * _shared(q)
 
-    def expect(self, q: Rows, n: Rows, t: Time) -> Float[Array, " g"]:
-        """(1 - ε) max Q + ε mean Q."""
-        epsilon = self.epsilon(t)
-        return (1 - epsilon) * jnp.max(q, axis=1) + epsilon * jnp.mean(q, axis=1)
-
-    def chooser(self) -> Choose:
-        """The same in plain Python."""
-        epsilon_at = self.epsilon.function()
-        fixed = epsilon_at(0) if isinstance(self.epsilon, ConstantSchedule) else None
-
-        def choose(q: list[float], n: list[int], u: float, t: int) -> int:
-            epsilon = epsilon_at(t) if fixed is None else fixed
-            if u < epsilon:
-                return min(int(u / epsilon * len(q)), len(q) - 1)
-            top = max(q)
-            if q.count(top) == 1:
-                return q.index(top)
-            return first_of(q, top, (u - epsilon) / (1 - epsilon))
-
-        return choose
-
-    def expecter(self) -> Expect:
+    def plain(self) -> Plain:
         """The same in plain Python."""
         epsilon_at = self.epsilon.function()
 
-        def expect(q: list[float], n: list[int], t: int) -> float:
-            epsilon = epsilon_at(t)
-            return (1 - epsilon) * max(q) + epsilon * (sum(q) / len(q))
+        def plain(q: list[float], n: list[int], t: int, s: int) -> list[float]:
+            epsilon, top = epsilon_at(t), max(q)
+            least = epsilon / len(q)
+            most = least + (1 - epsilon) / q.count(top)
+            return [most if value == top else least for value in q]
 
-        return expect
+        return plain
 
 
 class Greedy(EpsilonGreedy):
@@ -118,42 +118,22 @@ class SoftmaxExploration(Exploration):
         if not float(self.temperature(0)) > 0:
             raise DataError("temperature must be positive; for none take Greedy()")
 
-    def _weights(self, q: Rows, t: Time) -> Rows:
-        # Below 1e-300 the temperature is zero for all that matters, and 0/0 must not be.
-        return jnp.exp((q - jnp.max(q, axis=1, keepdims=True)) / jnp.maximum(self.temperature(t), 1e-300))
+    def probabilities(self, q: Rows, n: Rows, t: Time, s: States) -> Rows:
+        """exp(Q/temperature), normalized; below 1e-300 it is zero for all that matters, and 0/0 must not be."""
+        weights = jnp.exp((q - jnp.max(q, axis=1, keepdims=True)) / jnp.maximum(self.temperature(t), 1e-300))
+        return weights / jnp.sum(weights, axis=1, keepdims=True)
 
-    def choose(self, q: Rows, n: Rows, u: Float[Array, " g"], t: Time) -> Int[Array, " g"]:
-        """By the inverse of the cumulative probabilities."""
-        total = jnp.cumsum(self._weights(q, t), axis=1)
-        passed = jnp.sum((total <= (u * total[:, -1])[:, None]).astype(jnp.int32), axis=1)
-        return jnp.minimum(passed, q.shape[1] - 1).astype(jnp.int32)
-
-    def expect(self, q: Rows, n: Rows, t: Time) -> Float[Array, " g"]:
-        """Σ π Q."""
-        weights = self._weights(q, t)
-        return jnp.sum(weights * q, axis=1) / jnp.sum(weights, axis=1)
-
-    def chooser(self) -> Choose:
+    def plain(self) -> Plain:
         """The same in plain Python."""
         temperature_at, exp = self.temperature.function(), math.exp
 
-        def choose(q: list[float], n: list[int], u: float, t: int) -> int:
-            top, heat = max(q), max(temperature_at(t), 1e-300)
-            total = list(itertools.accumulate(exp((value - top) / heat) for value in q))
-            return min(bisect.bisect_right(total, u * total[-1]), len(q) - 1)
-
-        return choose
-
-    def expecter(self) -> Expect:
-        """The same in plain Python."""
-        temperature_at, exp = self.temperature.function(), math.exp
-
-        def expect(q: list[float], n: list[int], t: int) -> float:
+        def plain(q: list[float], n: list[int], t: int, s: int) -> list[float]:
             top, heat = max(q), max(temperature_at(t), 1e-300)
             weights = [exp((value - top) / heat) for value in q]
-            return sum(w * value for w, value in zip(weights, q, strict=True)) / sum(weights)
+            total = sum(weights)
+            return [weight / total for weight in weights]
 
-        return expect
+        return plain
 
 
 class UCB(Exploration):
@@ -165,67 +145,78 @@ class UCB(Exploration):
     c: float
 
     def __init__(self, c: SupportsFloat = 1.0) -> None:
-        self.c = float(c)
-        if not 0 <= self.c < float("inf"):
-            raise DataError(f"c must be a finite number ≥ 0, found {c!r}")
+        self.c = check_real(c, "c", 0)
 
-    def _scores(self, q: Rows, n: Rows) -> Rows:
+    def probabilities(self, q: Rows, n: Rows, t: Time, s: States) -> Rows:
+        """One, shared by the actions with the best bound."""
         visits = jnp.log1p(jnp.sum(n, axis=1, keepdims=True))
-        return jnp.where(n > 0, q + self.c * jnp.sqrt(visits / jnp.maximum(n, 1)), jnp.inf)
+        return _shared(jnp.where(n > 0, q + self.c * jnp.sqrt(visits / jnp.maximum(n, 1)), jnp.inf))
 
-    def choose(self, q: Rows, n: Rows, u: Float[Array, " g"], t: Time) -> Int[Array, " g"]:
-        """The best bound; u breaks ties."""
-        a = q.shape[1]
-        return first_best(self._scores(q, n), jnp.minimum((u * a).astype(jnp.int32), a - 1))
-
-    def expect(self, q: Rows, n: Rows, t: Time) -> Float[Array, " g"]:
-        """Q of the first action with the best bound."""
-        chosen = jnp.argmax(self._scores(q, n), axis=1)
-        return jnp.take_along_axis(q, chosen[:, None], axis=1)[:, 0]
-
-    def _score_list(self, q: list[float], n: list[int]) -> list[float]:
-        visits = math.log1p(sum(n))
-        return [value + self.c * math.sqrt(visits / k) if k else math.inf for value, k in zip(q, n, strict=True)]
-
-    def chooser(self) -> Choose:
+    def plain(self) -> Plain:
         """The same in plain Python."""
-        scores_of = self._score_list
+        c, sqrt = self.c, math.sqrt
 
-        def choose(q: list[float], n: list[int], u: float, t: int) -> int:
-            scores = scores_of(q, n)
-            return first_of(scores, max(scores), u)
+        def plain(q: list[float], n: list[int], t: int, s: int) -> list[float]:
+            visits = math.log1p(sum(n))
+            bounds = [value + c * sqrt(visits / k) if k else math.inf for value, k in zip(q, n, strict=True)]
+            top = max(bounds)
+            share = 1 / bounds.count(top)
+            return [share if bound == top else 0.0 for bound in bounds]
 
-        return choose
+        return plain
 
-    def expecter(self) -> Expect:
+
+class FixedPolicy(Exploration):
+    """A given policy, whatever the values: an action for each state (s,), or probabilities (s, a).
+
+    As `explore` of `SARSA` the values learned are Q^π; as `target` of `ExpectedSARSA` too, whatever acts.
+    """
+
+    policy: Int[np.ndarray | Array, " s"] | Float[np.ndarray | Array, "s a"]
+
+    def __init__(self, policy: object) -> None:
+        given = check_array(policy, "policy")
+        whole, shares = given.dtype.kind in "iu" and given.ndim == 1, given.dtype.kind in "fiu" and given.ndim == 2
+        good = whole or (shares and (given >= 0).all() and np.allclose(given.sum(axis=1), 1))
+        if not good or not given.size or given.min() < 0:
+            raise DataError(
+                f"a policy is an action for each state, or probabilities (s, a) that sum to 1, found {given.dtype} of "
+                f"the shape {given.shape}"
+            )
+        self.policy = given.astype(np.int64 if whole else float)
+
+    def check(self, states: int, actions: int) -> None:
+        """Whether it is a policy for so many states and actions."""
+        fits = self.policy.shape == ((states, actions) if self.policy.ndim == 2 else (states,))
+        if not fits or (self.policy.ndim == 1 and int(self.policy.max()) >= actions):
+            raise DataError(
+                f"policy must be {states} actions from 0 to {actions - 1} or probabilities of the shape "
+                f"{(states, actions)}, found the shape {self.policy.shape} with entries up to {self.policy.max()}"
+            )
+
+    def probabilities(self, q: Rows, n: Rows, t: Time, s: States) -> Rows:
+        """The rows of the policy."""
+        chosen = jnp.asarray(self.policy)[s]
+        return chosen if self.policy.ndim == 2 else (jnp.arange(q.shape[1]) == chosen[:, None]).astype(q.dtype)
+
+    def plain(self) -> Plain:
         """The same in plain Python."""
-        scores_of = self._score_list
-
-        def expect(q: list[float], n: list[int], t: int) -> float:
-            scores = scores_of(q, n)
-            return q[scores.index(max(scores))]
-
-        return expect
+        rows = self.policy.tolist()
+        if self.policy.ndim == 2:
+            return lambda q, n, t, s: rows[s]
+        return lambda q, n, t, s: [float(a == rows[s]) for a in range(len(q))]
 
 
-def first_best(q: Rows, turn: Int[Array, " g"]) -> Int[Array, " g"]:
-    """The first of the largest entries of each row, counted from `turn` around the circle."""
-    a = q.shape[1]
-    ahead = jnp.arange(a, dtype=jnp.int32)[None, :] - turn[:, None]
-    ahead = jnp.where(ahead < 0, ahead + a, ahead)
-    place = jnp.min(jnp.where(q == jnp.max(q, axis=1)[:, None], ahead, a - 1), axis=1) + turn
-    return jnp.where(place >= a, place - a, place).astype(jnp.int32)
+def _shared(q: Rows) -> Rows:
+    """One in each row, shared by its largest entries."""
+    best = (q == jnp.max(q, axis=1, keepdims=True)).astype(float)
+    return best / jnp.sum(best, axis=1, keepdims=True)
 
 
-def first_of(q: list[float], top: float, u: float) -> int:
-    """The same in plain Python; `top` is the largest entry, and u gives the turn."""
-    turn = min(int(u * len(q)), len(q) - 1)
-    rotated = q[turn:] + q[:turn]
-    return (rotated.index(top) + turn) % len(q)
-
-
-def check_exploration(given: object, name: str = "explore") -> Exploration:
-    """The rule, or an error that says what one is."""
-    if not isinstance(given, Exploration):
-        raise DataError(f"{name} must be a rule such as EpsilonGreedy(0.1), found {given!r}")
-    return given
+def as_exploration(given: object, name: str = "explore") -> Exploration:
+    """The rule, an array of actions or probabilities as a fixed policy, or an error that says what a rule is."""
+    if isinstance(given, Exploration):
+        return given
+    if isinstance(given, list | tuple | np.ndarray | Array):
+        return FixedPolicy(given)
+    raise DataError(f"{name} must be a rule such as EpsilonGreedy(0.1), or a policy, found {given!r}")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from credo.core.checks import check_count
-from credo.core.errors import DataError, NotConvergedWarning
+from credo.core.errors import DataError, NotConvergedWarning, RepairedWarning
 from credo.decide.agents.alias_tables import tabulate
 from credo.decide.agents.control import Agent, Tabular
 from credo.decide.agents.engine import Experiments, State
@@ -16,6 +16,7 @@ from credo.decide.agents.evaluation import Episodes, Known
 from credo.decide.agents.exploration import EpsilonGreedy
 from credo.decide.agents.planning import Planner, PlannerLoop
 from credo.decide.agents.run import Run
+from credo.decide.agents.trajectories import Trajectory
 from credo.decide.mdp.model import DISCOUNT
 
 Count = int | None
@@ -25,7 +26,7 @@ CURVES = ("scores", "returns", "episodes", "rewards")
 def learn(
     agent: Agent,
     source: Any,
-    steps: int,
+    steps: Count,
     seeds: Count,
     seed: Count,
     evaluate_every: Count,
@@ -38,14 +39,23 @@ def learn(
     for name, value in given.items():
         if value is not None:
             check_count(value, name)
+    if seed is not None:
+        check_count(seed, "seed", least=0)
+    if isinstance(source, Trajectory):
+        if any(given is not None for given in (seeds, evaluate_every, horizon, resume)):
+            raise DataError("records are gone through as they are: leave out seeds, evaluate_every, horizon and resume")
+        return _from_records(agent, source, len(source) if steps is None else steps, 0 if seed is None else seed)
+    if steps is None:
+        raise DataError("steps is missing: say how many steps to learn for")
     place = open_source(source)
+    for rule in agent.rules:
+        rule.check(place.states, place.actions)
     gamma = agent.discount
     if gamma is None:
         gamma = place.world.discount if place.env is None and place.world is not None else DISCOUNT
     if resume is None:
         _check_schedules(agent)
-        check_count(seed or 0, "seed", least=0)
-        setting = Setting(place, gamma, horizon, seeds or 1, int(seed or 0))
+        setting = Setting(place, gamma, horizon, seeds or 1, 0 if seed is None else int(seed))
     else:
         setting = _go_on(agent, place, gamma, resume, seeds, seed, horizon)
     done = 0 if resume is None else resume.done
@@ -66,6 +76,40 @@ def learn(
     scores, returns, ended, rewards = (curves[name] for name in CURVES)
     seed, horizon = setting.seed, setting.horizon
     return Run(agent, q, visits, marks, scores, returns, ended, rewards, optimum, gain, gamma, seed, horizon, state)
+
+
+def _from_records(agent: Agent, path: Trajectory, steps: int, seed: int) -> Run:
+    """What a tabular agent learns from steps that it did not choose, in their order."""
+    name = type(agent).__name__
+    if not isinstance(agent, Tabular) or agent.follows:
+        remedy = "estimate(trajectory) or WorldBelief" if isinstance(agent, Planner) else "ExpectedSARSA(target=policy)"
+        raise DataError(f"{name} learns from actions of its own, and cannot learn from records; take {remedy}")
+    if not len(path):
+        raise DataError("the trajectory has no steps to learn from")
+    _check_schedules(agent)
+    (s, a), known = path.sizes, path.counts().sum(axis=2) > 0
+    for rule in agent.rules:
+        rule.check(s, a)
+    if not known.all():
+        lost = tuple(int(i) for i in np.argwhere(~known)[0])
+        says = f"{int((~known).sum())} of {known.size} pairs of state and action are not in the records, such as {lost}"
+        warnings.warn(f"{says}: their values are where they began, {agent.initial:g}", RepairedWarning, stacklevel=4)
+    gamma = next((g for g in (agent.discount, path.discount) if g is not None), DISCOUNT)
+    agent = agent.prepared(gamma, float(path.rewards.max()), float(path.rewards.min()))
+    assert isinstance(agent, Tabular)
+    tables = [np.full((s, a), agent.initial).tolist() for _ in range(agent.tables)]
+    acting = tables[0] if agent.tables == 1 else np.mean(tables, axis=0).tolist()
+    counts = np.zeros((s, a), dtype=int).tolist()
+    update = agent.updater(tables, acting, counts, gamma)
+    columns = (path.states, path.actions, path.rewards, path.following, path.done, path.cut)
+    moves = list(zip(*(column.tolist() for column in columns), strict=True))
+    for t, u in enumerate(np.random.default_rng(seed).random((steps, agent.uniforms)).tolist()):
+        update(*moves[t % len(moves)], 0, u, t)  # type: ignore[call-arg]
+    q, visits, marks = np.asarray([acting]), np.asarray([counts], dtype=float), np.asarray([steps])
+    earned = path.returns(gamma)
+    sums = (np.nan, earned.sum(), len(earned), path.rewards.sum())
+    scores, returns, ended, rewards = (np.array([[value]], dtype=float) for value in sums)
+    return Run(agent, q, visits, marks, scores, returns, ended, rewards, None, None, gamma, seed, None, {})
 
 
 def _go_on(agent: Agent, place: Source, gamma: float, run: Run, seeds: Count, seed: Count, horizon: Count) -> Setting:

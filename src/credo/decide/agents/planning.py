@@ -12,25 +12,26 @@ from typing import SupportsFloat as Real
 import equinox as eqx
 import numpy as np
 import scipy.sparse as sp
-from jaxtyping import Float
 
-from credo.core.checks import check_count
+from credo.core.checks import check_count, check_real
 from credo.core.errors import DataError
 from credo.core.pytrees import changed
 from credo.decide.agents.belief import WorldBelief
 from credo.decide.agents.control import Agent, Number, Rule, check_discount, largest_reward, optional
 from credo.decide.agents.engine import State
 from credo.decide.agents.environments import Loop, Setting
-from credo.decide.agents.exploration import UCB, EpsilonGreedy, Exploration, Greedy, check_exploration
+from credo.decide.agents.exploration import UCB, EpsilonGreedy, Exploration, Greedy, as_exploration
 from credo.decide.agents.trajectories import Counts, Sums
 from credo.decide.mdp.bellman import direct
+from credo.decide.mdp.model import Policy, Vector
+from credo.decide.mdp.policy_iteration import howard
 
 Stale = Callable[[int, int, int, int, bool], bool]
 """(visits of the pair just met, at the last plan, steps since, steps before, episode over) → whether to plan anew."""
 LARGEST = 5 * 10**7
 """Entries of a table of counts."""
-SMALL = 150
-"""States up to which policies are evaluated by squaring."""
+DENSE = 150
+"""States up to which policies are evaluated by dense elimination."""
 
 
 class Planner(Agent):
@@ -51,6 +52,19 @@ class Planner(Agent):
     def acting(self) -> Exploration:
         """How actions follow from the planned values."""
         return Greedy()
+
+
+def hoeffding_count(epsilon: Real, delta: Real, spread: Real = 1.0) -> int:
+    """n ≥ R²/(2ε²) · log(2/δ): from so many independent numbers in a range of width R = `spread` on, their mean is
+    within ε of its expectation with probability 1 - δ. Hoeffding (1963)."""
+    given = {"epsilon": epsilon, "delta": delta, "spread": spread}
+    error, chance, width = (check_real(value, name) for name, value in given.items())
+    if not (error > 0 and 0 < chance < 1 and width >= 0):
+        found = f"{epsilon!r}, {delta!r} and {spread!r}"
+        raise DataError(f"epsilon must be positive, delta a probability and spread a width, found {found}")
+    if width / error > 1e100:
+        raise DataError(f"no count will do for an error of {error:g} in a range of {width:g}")
+    return max(1, math.ceil((width / error) ** 2 / 2 * math.log(2 / chance)))
 
 
 class RMax(Planner):
@@ -77,14 +91,15 @@ class RMax(Planner):
         reward_max: Number = None,
         reward_min: Number = None,
     ) -> None:
-        if not (float(epsilon) > 0 and 0 < float(delta) < 1):
+        self.epsilon, self.delta = check_real(epsilon, "epsilon"), check_real(delta, "delta")
+        if not (self.epsilon > 0 and 0 < self.delta < 1):
             raise DataError(f"epsilon must be positive and delta a probability, found {epsilon!r} and {delta!r}")
         if known is not None:
             check_count(known, "known")
-        self.epsilon, self.delta = float(epsilon), float(delta)
         self.known = None if known is None else int(known)
         self.discount = check_discount(discount)
-        self.reward_max, self.reward_min = optional(reward_max), optional(reward_min)
+        self.reward_max = optional(reward_max, "reward_max")
+        self.reward_min = optional(reward_min, "reward_min")
 
     def prepared(self, gamma: float, reward_max: float | None, reward_min: float | None = None) -> "RMax":
         """With the largest and the least reward."""
@@ -115,8 +130,7 @@ class RMax(Planner):
         far, off = self.epsilon * (1 - gamma) ** 2 / (2 * max(gamma, 1e-300) * spread), self.epsilon * (1 - gamma) / 4
         subsets = (states + 1) * math.log(2) + math.log1p(-(2.0**-states))
         by_state = 2 / min(far, 2.0) ** 2 * (subsets + math.log(2 * pairs / self.delta))
-        by_reward = spread**2 / (2 * off**2) * math.log(4 * pairs / self.delta)
-        return math.ceil(max(by_state, by_reward))
+        return max(math.ceil(by_state), hoeffding_count(off, self.delta / (2 * pairs), spread))
 
     def model(self, counts: Counts, sums: Sums, gamma: float, rng: np.random.Generator) -> tuple[Counts, Sums]:
         """Frequencies where m visits were made; elsewhere r_max/(1 - γ), and the end."""
@@ -144,9 +158,9 @@ class ModelBased(Planner):
     reward_max: float | None
 
     def __init__(self, explore: Rule = None, discount: Number = None, reward_max: Number = None) -> None:
-        self.explore = EpsilonGreedy(0.1) if explore is None else check_exploration(explore)
+        self.explore = EpsilonGreedy(0.1) if explore is None else as_exploration(explore)
         self.discount = check_discount(discount)
-        self.reward_max = optional(reward_max)
+        self.reward_max = optional(reward_max, "reward_max")
 
     def prepared(self, gamma: float, reward_max: float | None, reward_min: float | None = None) -> "ModelBased":
         """With the largest reward, which only UCB needs."""
@@ -192,8 +206,9 @@ class PosteriorSampling(Planner):
         self, discount: Number = None, prior: Number = None, reward: Real = 0.0, strength: Real = 1.0, noise: Real = 1.0
     ) -> None:
         self.discount = check_discount(discount)
-        self.prior = optional(prior)
-        self.reward, self.strength, self.noise = float(reward), float(strength), float(noise)
+        self.prior = optional(prior, "prior")
+        self.reward, self.strength = check_real(reward, "reward"), check_real(strength, "strength")
+        self.noise = check_real(noise, "noise")
         self.belief(1, 1)
 
     def belief(self, states: int, actions: int) -> WorldBelief:
@@ -218,34 +233,20 @@ def frequencies(counts: Counts, sums: Sums, seen: Sums, unknown: np.ndarray, wor
     return prob, np.where(unknown, worth, rewards)
 
 
-def best_values(prob: Counts, rewards: Sums, gamma: float, policy: np.ndarray, max_steps: int = 1000) -> Sums:
+def best_values(prob: Counts, rewards: Sums, gamma: float, policy: np.ndarray) -> Sums:
     """Q* of a model by policy iteration from a policy."""
     s, a = rewards.shape
-    rows = np.arange(s)
-    small = s <= SMALL
-    flat = np.ascontiguousarray(prob[:, :, :-1]).reshape(s * a, s)
-    matrix = flat if small else sp.csr_array(flat)
-    q = rewards
-    for _ in range(max_steps):
+    flat, rows = prob[:, :, :-1].reshape(s * a, s), np.arange(s)
+    matrix = flat if s <= DENSE else sp.csr_array(flat)
+
+    def evaluate(policy: Policy, last: Vector) -> Vector:
         step, reward = matrix[rows * a + policy], rewards[rows, policy]
-        value = doubled(step, reward, gamma) if small else direct(step, reward, gamma)
-        q = rewards + gamma * (matrix @ value).reshape(s, a)
-        improved = np.argmax(q, axis=1)
-        better = q[rows, improved] - q[rows, policy] > 1e-10 * (1 + np.abs(value).max())
-        if not better.any():
-            break
-        policy = np.where(better, improved, policy)
-    return q
+        return np.linalg.solve(np.eye(s) - gamma * step, reward) if s <= DENSE else direct(step, reward, gamma)
 
+    def backup(value: Vector) -> Sums:
+        return rewards + gamma * (matrix @ value).reshape(s, a)
 
-def doubled(step: Float[np.ndarray, "s s"], reward: Float[np.ndarray, " s"], gamma: float) -> Float[np.ndarray, " s"]:
-    """(I - γP)⁻¹r = … (I + (γP)⁴)(I + (γP)²)(I + γP)r, until γ^(2^k) is nothing. For small models."""
-    power, value, weight = gamma * step, reward, gamma
-    while weight > 1e-17:
-        value = value + power @ value
-        power = power @ power
-        weight *= weight
-    return value
+    return howard(policy, np.zeros(s), evaluate, backup, lambda v: 1e-10 * (1 + np.abs(v).max()), 1000).q
 
 
 class PlannerLoop(Loop):
@@ -310,7 +311,7 @@ class PlannerLoop(Loop):
         since, length = int(kept["since"][0]), int(kept["length"][0])
         for t, u in enumerate(draws, begin):
             at = walk.s
-            k = choose(q[at], n[at], u[0], t)
+            k = choose(q[at], n[at], u[0], t, at)
             reward, following, done, cut = walk.step(k, u[1], u[2])
             counts[at, k, s if done else following] += 1
             sums[at, k] += reward

@@ -13,8 +13,8 @@ from credo.decide.agents.control import Agent
 class Run(eqx.Module):
     """The experiments of one agent: values, policies, learning curves; the first axis is the seed.
 
-    `scores` are values of the greedy policies at `steps`, from evaluations apart from training; `returns`, `episodes`
-    and `rewards` are sums over the training itself up to then.
+    `scores` are values of the greedy policies at `steps`, from evaluations apart from training (NaN after learning from
+    records, which are no place to act in); `returns`, `episodes` and `rewards` are sums over the training up to then.
     """
 
     agent: Agent
@@ -78,10 +78,14 @@ class Run(eqx.Module):
 
     def resume(self, source: Any, steps: int, **options: Any) -> "Run":
         """The run after more steps: on an MDP just as if it had not been interrupted."""
+        if not self.state:
+            raise DataError("a run from records does not go on; learn from all of them at once")
         return self.agent.learn(source, steps, resume=self, **options)
 
     def __str__(self) -> str:
+        made = f"{type(self.agent).__name__}: {self.seeds} × {self.done:,} steps"
+        if np.isnan(self.scores[:, -1]).any():
+            return f"{made} of records"
         last = np.quantile(self.scores[:, -1], [0.25, 0.5, 0.75])
         best = "" if self.optimum is None else f" of {self.optimum:.4g}"
-        made = f"{type(self.agent).__name__}: {self.seeds} × {self.done:,} steps"
         return f"{made}, value {last[1]:.4g}{best} (quartiles {last[0]:.4g} to {last[2]:.4g})"

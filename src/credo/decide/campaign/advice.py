@@ -6,9 +6,10 @@ import numpy as np
 from jaxtyping import Int
 
 from credo.core.arrays import host
+from credo.core.checks import check_real
 from credo.core.errors import DataError
 from credo.decide.acquisition import UpperConfidenceBound
-from credo.decide.campaign.model import Model, fidelity_column
+from credo.decide.campaign.model import Model
 from credo.decide.campaign.problem import Best, Observations, Problem
 from credo.decide.maximize import maximize
 from credo.decide.pareto import non_dominated
@@ -73,10 +74,11 @@ def best(problem: Problem, seen: Observations, model: Model) -> Best:
 
 def at_target(problem: Problem, rows: np.ndarray) -> np.ndarray:
     """The rows, with the fidelity that counts."""
-    if problem.fidelity is None:
+    column = problem.fidelity_column
+    if column is None:
         return rows
     moved = rows.copy()
-    moved[:, fidelity_column(problem)] = 1.0
+    moved[:, column] = 1.0
     return moved
 
 
@@ -121,6 +123,7 @@ def advice(problem: Problem, model: Model, tolerance: float = 0.0) -> Advice:
     """
     if len(problem.signs) > 1:
         raise DataError("advice is for one objective; with several look at how the hypervolume grows")
+    tolerance = check_real(tolerance, "tolerance", 0)
     surrogate, space = model.objectives[0], problem.space
     top = model.rows[int(np.argmax(surrogate.fitted()))]
     candidates = space.sample_rows(CANDIDATES, seed=problem.seed + 1)

@@ -47,6 +47,8 @@ class Campaign:
     storage: Storage
     name: str
     lease: float
+    created: float
+    """When it was begun: seconds since 1970."""
 
     def __init__(
         self,
@@ -81,6 +83,8 @@ class Campaign:
             warm_start: earlier campaigns, or tables with columns for parameters and objectives.
             acquisition: what decides where to look, an object or the name of its class; None for what suits the goal.
         """
+        if not isinstance(name, str):
+            raise DataError(f"the name of a campaign is text, found {name!r}")
         problem = Problem.of(space, goal, outcome_constraints, noise, fidelity, initial, acquisition, seed)
         kept = storage if isinstance(storage, Storage) else Storage.open(storage)
         entry, is_new = kept.create(name, space.to_json(), problem.to_json())
@@ -106,6 +110,8 @@ class Campaign:
         `checks` gives the functions of black-box constraints by name, since a record cannot hold them.
         """
         kept = storage if isinstance(storage, Storage) else Storage.open(storage)
+        if not isinstance(name, str | None):
+            raise DataError(f"the name of a campaign is text, found {name!r}")
         if name is None:
             names = [entry.name for entry in kept.campaigns()]
             if len(names) != 1:
@@ -121,7 +127,7 @@ class Campaign:
         if not seconds:
             raise DataError(f"lease must be a positive number of seconds, found {lease!r}")
         self.problem, self.storage, self.name, self.lease = problem, storage, entry.name, seconds
-        self._id = entry.id
+        self._id, self.created = entry.id, entry.created
         self._memory = Memory(storage, entry.id, problem)
 
     # -- asking --------------------------------------------------------------------------------------------------------
@@ -231,6 +237,8 @@ class Campaign:
 
     def heartbeat(self, trials: Iterable[Trial | int]) -> list[int]:
         """Extend the leases of trials that are being worked on here; the numbers of those that still are ours."""
+        if not isinstance(trials, Iterable):
+            raise DataError(f"trials must be a list of trials or their numbers, found {trials!r}")
         return self.storage.heartbeat(self._id, [_number(trial) for trial in trials], self.worker, self.lease)
 
     def run(

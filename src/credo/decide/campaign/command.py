@@ -7,8 +7,9 @@ is never split, expanded or executed, whatever it holds. An argument that needs 
 the point is left out, together with an option right before it (`--momentum {momentum}`). `{trial}` is the number of
 the trial, `{point}` the whole point as JSON; both are in the environment as well: CREDO_TRIAL, CREDO_POINT.
 
-The outcome is, with a pattern, its last match; otherwise the last `name=value`, `name: value` or line of JSON for
-each outcome; otherwise, if only one outcome is asked for, the last number printed.
+The outcome is, with a pattern, its last match; otherwise the last `name=value`, `name: value`, `name value` or line of
+JSON for each outcome; otherwise, if only one outcome is asked for, the last line if that is a number, or `label number`
+if it is the only one. What stands there must be a number from its first character to its last: nothing is guessed.
 """
 
 import contextlib
@@ -29,7 +30,7 @@ from credo.decide.campaign.problem import as_float
 from credo.decide.space.parameters import Point
 
 _NUMBER = r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[nN]a[nN]|[iI]nf(?:inity)?)"
-_ALONE = re.compile(rf"(?<![\w.])({_NUMBER})(?!\w)")
+_LABELLED = re.compile(rf"[^\d\s=:]*\s*[=:]?\s*({_NUMBER})")
 _LINES, _CHARACTERS = 5, 500
 """How much of the standard error a failure quotes."""
 
@@ -52,6 +53,11 @@ class Command:
     _running: "set[subprocess.Popen[str]]" = field(default_factory=set, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.template, str) or not isinstance(self.pattern, str | None):
+            raise DataError(f"a command and its pattern are text, found {self.template!r} and {self.pattern!r}")
+        for listed in (self.names, self.outcomes):
+            if not isinstance(listed, list | tuple) or not all(isinstance(name, str) for name in listed):
+                raise DataError(f"names and outcomes of a command are lists of text, found {listed!r}")
         if not self._parts():
             raise DataError("the command is empty; expected something like 'python train.py --lr {lr}'")
         used = {name for part in self._parts() for name in _placeholders(part)}
@@ -122,14 +128,17 @@ class Command:
 
     def read(self, output: str, errors: str = "") -> dict[str, float]:
         """The outcomes in what was printed."""
+        output = output.replace("\N{MINUS SIGN}", "-")
         found = self._matched(output) if self.pattern is not None else self._named(output)
-        if not found and self.pattern is None and len(self.outcomes) == 1:
-            numbers = _ALONE.findall(output)
-            found = {self.outcomes[0]: numbers[-1]} if numbers else {}
+        lines = [line.strip() for line in output.splitlines() if line.strip()]
+        if not found and self.pattern is None and len(self.outcomes) == 1 and lines:
+            alone = re.fullmatch(f"({_NUMBER})", lines[-1]) or (len(lines) == 1 and _LABELLED.fullmatch(lines[0]))
+            found = {self.outcomes[0]: alone.group(1)} if alone else {}
         missing = [name for name in self.outcomes if name not in found]
         if missing:
-            what = "nothing" if not output.strip() else f"no {' and no '.join(missing)}"
-            raise CommandFailed(f"the command printed {what}; expected a number or {missing[0]}=number{_tail(errors)}")
+            what = f"no {' and no '.join(missing)}: its last line is {lines[-1]!r}" if lines else "nothing"
+            wanted = f"{missing[0]}=number, or a number alone in the last line"
+            raise CommandFailed(f"the command printed {what}; expected {wanted}{_tail(errors)}")
         return {name: _finite(name, found[name], errors) for name in self.outcomes}
 
     def _matched(self, output: str) -> dict[str, object]:
@@ -148,8 +157,9 @@ class Command:
                     found.update({name: given[name] for name in self.outcomes if name in given})
                     continue
             for name in self.outcomes:
-                shown = re.findall(rf"(?<!\w){re.escape(name)}\s*[=:]\s*({_NUMBER})(?!\w)", line)
-                found.update({name: shown[-1]} if shown else {})
+                said = rf"(?<![\w.-]){re.escape(name)}(?:\s*[=:]\s*(?P<any>[^\s;]+)|\s+(?P<number>[-+.\d]\S*))"
+                shown = [match.group("any") or match.group("number") for match in re.finditer(said, line)]
+                found.update({name: shown[-1].rstrip(",;.)]}")} if shown else {})
         return found
 
     def _parts(self) -> list[str]:

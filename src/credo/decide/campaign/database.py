@@ -2,7 +2,8 @@
 
 SQLite keeps its file in write-ahead mode: readers never wait, writers wait for one another, and a writer that is
 killed leaves the file as it was before its transaction. Every writer begins with BEGIN IMMEDIATE, so that two of
-them never wait for each other.
+them never wait for each other. A database that is locked, or a server that restarts, is tried again, after longer and
+longer pauses, for as long as there is patience.
 A file must be on a disk of this machine; workers on many machines share PostgreSQL.
 """
 
@@ -11,17 +12,20 @@ import random
 import threading
 import time
 import weakref
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.pool import StaticPool
 
-from credo.decide.campaign.schema import VERSION, StorageError, found_version, prepare, refuse_newer
+from credo.decide.campaign.schema import VERSION, StorageAway, StorageError, found_version, prepare, refuse_newer
 
+T = TypeVar("T")
 MEMORY = ":memory:"
+PATIENCE = 120.0
+"""For how many seconds a writer waits for others, and everybody for a database that is away: a server may restart."""
 _HEADER = b"SQLite format 3\x00"
 _LOCK = 0x6372_6564
 """The number of the lock in PostgreSQL under which tables and campaigns are made."""
@@ -40,12 +44,17 @@ _TROUBLES = {
     "password authentication": "the user or the password is wrong",
     "connection": "the server cannot be reached; check that it runs, the host and the port",
 }
+_PASSING = ("is locked", "connection", "starting up", "shutting down", "terminating", "recovery", "timeout")
+"""Signs of troubles that may pass."""
+_LASTING = ("authentication", "does not exist", "no pg_hba")
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0
+"""Seconds between two tries; each pause is twice the one before."""
 
 
 class Database:
     """An engine whose reads and writes are transactions, and whose errors are sentences."""
 
-    def __init__(self, target: str | Path, patience: float = 30.0):
+    def __init__(self, target: str | Path, patience: float = PATIENCE):
         self.target, self.patience = str(target), patience
         self._url = _url(self.target)
         self.where = MEMORY if self._in_memory else str(self._url.database)
@@ -61,6 +70,7 @@ class Database:
         with self._explained():
             self._prepare()
             self._ahead = self._server_ahead() if self.is_postgres else 0.0
+        self._file = self._identity()
 
     @property
     def _in_memory(self) -> bool:
@@ -70,6 +80,11 @@ class Database:
     def is_postgres(self) -> bool:
         """Whether it is PostgreSQL rather than SQLite."""
         return self._url.get_backend_name() == "postgresql"
+
+    @property
+    def file(self) -> Path | None:
+        """The file of SQLite; None for PostgreSQL and in memory."""
+        return None if self.is_postgres or self._in_memory else Path(str(self._url.database)).absolute()
 
     def read(self) -> AbstractContextManager[sa.Connection]:
         """To look and change nothing; in SQLite all statements see the same state, in PostgreSQL each its own."""
@@ -101,9 +116,40 @@ class Database:
     def _transaction(self, engine: sa.Engine) -> Iterator[sa.Connection]:
         if self._in_memory and os.getpid() != self._process:
             raise _not_shared()
+        if self._identity() != self._file:
+            raise StorageError(f"{self.where} was deleted or replaced while in use; put it back, or open it anew")
         guard = self._guard if self._in_memory else nullcontext()
-        with guard, self._explained(), engine.begin() as connection:
-            yield connection
+        with guard, ExitStack() as stack:
+            connection = self.patiently(lambda: self._begun(stack, engine))
+            with self._explained():
+                yield connection
+                stack.close()
+
+    def _begun(self, stack: ExitStack, engine: sa.Engine) -> sa.Connection:
+        with self._explained():
+            return stack.enter_context(engine.begin())
+
+    def patiently(self, call: Callable[[], T]) -> T:
+        """What the call returns, tried again while the database is away."""
+        give_up, pause = time.monotonic() + self.patience, _FIRST_PAUSE
+        while True:
+            try:
+                return call()
+            except StorageAway:
+                if time.monotonic() + pause > give_up:
+                    raise
+            time.sleep(pause * random.uniform(0.5, 1.0))
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _identity(self) -> tuple[int, int] | None:
+        """Which file it is, for SQLite: one that was deleted goes on taking what is written, and nobody reads it."""
+        if self.file is None:
+            return None
+        try:
+            found = os.stat(self.file)
+        except OSError:
+            return (0, 0)
+        return found.st_dev, found.st_ino
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -116,7 +162,9 @@ class Database:
             if isinstance(cause, driver.IntegrityError | driver.ProgrammingError):
                 raise StorageError(f"{self.where} refused the change: {said}") from error
             text = next((text for sign, text in _TROUBLES.items() if sign in said.lower()), said)
-            raise StorageError(f"{self.where}: {text}; what it held before is intact ({said})") from error
+            passing = any(sign in said.lower() for sign in _PASSING) and not any(s in said.lower() for s in _LASTING)
+            kind = StorageAway if passing else StorageError
+            raise kind(f"{self.where}: {text}; what it held before is intact ({said})") from error
 
     def _opened(self) -> sa.Engine:
         if self.is_postgres:
@@ -124,7 +172,8 @@ class Database:
                 return sa.create_engine(self._url, pool_pre_ping=True)
             except ModuleNotFoundError as error:
                 raise StorageError("PostgreSQL needs psycopg: pip install 'credo[postgres]'") from error
-        options: dict[str, Any] = {"connect_args": {"timeout": self.patience, "check_same_thread": False}}
+        wait = min(self.patience, _LONGEST_PAUSE)  # SQLite does not hear Ctrl-C while it waits
+        options: dict[str, Any] = {"connect_args": {"timeout": wait, "check_same_thread": False}}
         if self._in_memory:
             options["poolclass"] = StaticPool
         else:

@@ -18,7 +18,7 @@ from credo.decide.acquisition.cost import MultiFidelity
 from credo.decide.acquisition.hypervolume import ExpectedHypervolumeImprovement
 from credo.decide.campaign import trust_region
 from credo.decide.campaign.advice import PROMISING, explain
-from credo.decide.campaign.model import Model, fidelity_column, model_of
+from credo.decide.campaign.model import Model, model_of
 from credo.decide.campaign.problem import Observations, Problem
 from credo.decide.campaign.trial import Hyper, Suggestion
 from credo.decide.maximize import Part, maximize
@@ -77,14 +77,12 @@ def _standing(problem: Problem, seen: Observations) -> trust_region.Standing | N
     """Where the search with trust regions stands; None where there are few dimensions or several objectives."""
     if problem.space.width <= MANY or len(problem.signs) > 1 or not len(seen.points):
         return None
-    rows, outcomes = problem.space.encode(seen.points), problem.signs[0] * seen.values[:, 0]
-    return trust_region.replay(rows, outcomes, problem.initial)
+    return trust_region.replay(seen.rows, problem.signs[0] * seen.values[:, 0], problem.initial)
 
 
 def _next(problem: Problem, model: Model, waiting: Sequence[Point], within: Part, seed: int) -> Suggestion:
     space = problem.space
-    out = np.zeros((0, space.width)) if not waiting else space.encode(waiting)
-    after = model.after(out)
+    after = model.after(space.encode(waiting))
     acquisition = acquisition_of(problem, after, seed)
     heights = model.objectives[0].fitted() if len(model.objectives) == 1 else np.zeros(len(model.rows))
     near = model.rows[np.argsort(-heights, kind="stable")[:PROMISING]]
@@ -129,6 +127,6 @@ def acquisition_of(problem: Problem, model: Model, seed: int = 0) -> Acquisition
         else:
             return ExpectedImprovement(model.objectives[0].fitted().max())
     whole = Constrained(chosen, feasibilities) if feasibilities else chosen
-    if problem.fidelity is not None and not several:
-        whole = MultiFidelity(whole, model.cost, fidelity_column(problem))
+    if problem.fidelity_column is not None and not several:
+        whole = MultiFidelity(whole, model.cost, problem.fidelity_column)
     return whole.prepared(model.beliefs, seed=seed)

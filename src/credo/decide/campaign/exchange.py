@@ -2,7 +2,9 @@
 
 import contextlib
 import json
+import re
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -38,8 +40,15 @@ def to_table(campaign: "Campaign") -> Table:
     return columns("number", "state") | points | outcomes | later
 
 
+def file_name(name: str) -> str:
+    """The name of a campaign as that of a file in the folder where one is, whatever it holds."""
+    return re.sub(r"[^\w. -]", "_", name).strip(". ") or "campaign"
+
+
 def export(campaign: "Campaign", path: str | Path) -> Path:
     """Write the table as CSV or Parquet, whole or not at all."""
+    if not isinstance(path, str | Path):
+        raise DataError(f"export takes the path of a file, found {path!r}")
     target = Path(path)
     kind = target.suffix.lower()
     if kind not in (".csv", ".parquet", ".pq"):
@@ -51,20 +60,26 @@ def export(campaign: "Campaign", path: str | Path) -> Path:
 
 def warm_start(campaign: "Campaign", sources: Iterable[object]) -> None:
     """Record the results of earlier campaigns and tables, once: those that are there already are left out."""
-    there = {trial.source for trial in campaign.trials}
+    if not isinstance(sources, Iterable) or isinstance(sources, str | bytes | Mapping):
+        raise DataError(f"warm_start takes a list of campaigns and tables, found {type(sources).__name__}")
+    there = Counter((trial.source, digest(trial.point)) for trial in campaign.trials)
     for source in sources:
         name, rows = _rows(campaign, source)
-        if name in there:
-            continue
+        is_new = name not in {known for known, _ in there}
         results, refused = [], 0
         for point, outcome in rows:
             try:
-                results.append((campaign.problem.space.check(point), outcome))
+                checked = campaign.problem.space.check(point)
             except DataError:
                 refused += 1
-        if refused:
+                continue
+            key = name, digest(checked)
+            there[key] -= 1
+            if there[key] < 0:
+                results.append((checked, outcome))
+        if refused and (results or is_new):
             warnings.warn(
-                f"{refused} of {refused + len(results)} results of {name} lie outside of the space and are left out",
+                f"{refused} of {len(rows)} results of {name} lie outside of the space and are left out",
                 RepairedWarning,
                 stacklevel=3,
             )
@@ -79,7 +94,7 @@ def _rows(campaign: "Campaign", source: object) -> tuple[str, Results]:
     if isinstance(source, Campaign):
         told = [trial for trial in source.trials if trial.told]
         found: Results = [(dict(trial.point), _borrowed(campaign, trial, source.name)) for trial in told]
-        return f"campaign {source.name}", found
+        return f"campaign {source.name}, begun {_time(source.created, 'microseconds')}", found
     records = list(_records(source))
     names = campaign.problem.outcomes
     found = []
@@ -131,8 +146,13 @@ def _reason(why: JSON | None) -> str | None:
     return (why or {}).get("reason")
 
 
-def _time(seconds: float | None) -> str | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+def _time(seconds: float | None, digits: str = "milliseconds") -> str | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec=digits)
+
+
+def _shown(value: object) -> object:
+    """Text that a spreadsheet would take for a formula, quoted."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
 
 
 def _write(campaign: "Campaign", kind: str, name: str) -> None:
@@ -142,7 +162,8 @@ def _write(campaign: "Campaign", kind: str, name: str) -> None:
         raise DataError("export needs pandas: pip install 'credo[campaign]'") from None
     columns = to_table(campaign)
     if kind == ".csv":
-        pd.DataFrame(columns, dtype=object).to_csv(name, index=False)
+        cells = {_shown(column): list(map(_shown, values)) for column, values in columns.items()}
+        pd.DataFrame(cells, dtype=object).to_csv(name, index=False)
         return
     typed = {column: _of_one_type(values) for column, values in columns.items()}
     try:

@@ -63,7 +63,7 @@ def model_of(problem: Problem, seen: Observations, warm: Sequence[Hyper] | None 
     """The model after the record; `warm` is `Model.hyper` of an earlier one, None that of the last one on record."""
     if warm is None:
         warm = next((why["hyper"] for why in reversed(seen.why) if why and "hyper" in why), ())
-    rows = problem.space.encode(seen.points)
+    rows = seen.rows
     values = np.concatenate([seen.values, seen.constraints], axis=1)
     signs = (*problem.signs, *(1.0 for _ in problem.constraints))
     k = len(problem.signs)
@@ -81,21 +81,15 @@ def model_of(problem: Problem, seen: Observations, warm: Sequence[Hyper] | None 
         start = warm[len(signs)] if len(signs) < len(warm) else None
         success = learn_surrogate(rows, (~seen.failed).astype(float), 1.0, None, start, problem.seed, LABELS)
     complete = np.isfinite(values[:, :k]).all(axis=1)
-    cost = None if problem.fidelity is None else _cost(problem, seen)
+    column = problem.fidelity_column
+    cost = None if column is None else _cost(column, seen)
     index = np.flatnonzero(complete)
     return Model(tuple(surrogates[:k]), tuple(surrogates[k:]), success, cost, rows[complete], index, rows)
 
 
-def fidelity_column(problem: Problem) -> int:
-    """The encoded column that is the fidelity."""
-    space = problem.space
-    return space.owners.index(space.names.index(problem.fidelity or ""))
-
-
-def _cost(problem: Problem, seen: Observations) -> AffineCost:
+def _cost(column: int, seen: Observations) -> AffineCost:
     """fixed + slope·fidelity, by least squares where costs were told, else in proportions of 1 to 11."""
     known = np.isfinite(seen.costs)
-    column = fidelity_column(problem)
     if known.sum() < 2 or np.ptp(seen.fidelity[known]) == 0:
         return AffineCost(column=column)
     table = np.stack([np.ones(known.sum()), seen.fidelity[known]], axis=1)

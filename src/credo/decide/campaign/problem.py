@@ -94,8 +94,12 @@ class Problem:
         seed: int = 0,
     ) -> "Problem":
         """Checked, from what people write."""
-        goals = {VALUE: goal} if isinstance(goal, str) else dict(goal)
-        wrong = {name: sense for name, sense in goals.items() if sense not in _SIGNS}
+        if not isinstance(space, Space):
+            raise DataError(f'a campaign takes a Space such as Space({{"x": Real(0, 1)}}), found {space!r}')
+        if not isinstance(outcome_constraints, Mapping | None):
+            raise DataError(f'outcome_constraints are such as {{"heat": "<= 80"}}, found {outcome_constraints!r}')
+        goals = {VALUE: goal} if isinstance(goal, str) else dict(goal) if isinstance(goal, Mapping) else {}
+        wrong = {name: sense for name, sense in goals.items() if not isinstance(sense, str) or sense not in _SIGNS}
         if wrong or not goals:
             raise DataError(f'goal must be "maximize", "minimize" or a dict of such by name, found {goal!r}')
         bounds = tuple(Bound.parse(name, text) for name, text in (outcome_constraints or {}).items())
@@ -117,6 +121,12 @@ class Problem:
     def goal(self) -> dict[str, str]:
         """ "maximize" or "minimize" by the name of the objective."""
         return {n: "maximize" if s > 0 else "minimize" for n, s in zip(self.objectives, self.signs, strict=True)}
+
+    @property
+    def fidelity_column(self) -> int | None:
+        """The encoded column that is the fidelity."""
+        space = self.space
+        return None if self.fidelity is None else space.owners.index(space.names.index(self.fidelity))
 
     @property
     def chosen_acquisition(self) -> "Acquisition | None":
@@ -182,6 +192,8 @@ class Observations:
     """The results so far, in the order in which they were told; nan where something is not known."""
 
     points: tuple[Point, ...]
+    rows: Float[np.ndarray, "n d"]
+    """The points, encoded."""
     numbers: Int[np.ndarray, " n"]
     """The numbers of the trials."""
     values: Float[np.ndarray, "n k"]
@@ -204,15 +216,19 @@ class Observations:
         """From trials that are told, in the order of telling."""
         bounded = tuple(bound.name for bound in problem.constraints)
         noise = problem.noise if isinstance(problem.noise, float) else None
+        points = tuple(trial.point for trial in trials)
+        rows = problem.space.encode(points)
+        column = problem.fidelity_column
         return cls(
-            tuple(trial.point for trial in trials),
+            points,
+            rows,
             np.array([trial.number for trial in trials], int),
             _columns(trials, problem.objectives),
             _columns(trials, bounded),
             np.array([trial.state == FAILED for trial in trials], bool),
             np.array([noise if trial.noise is None else trial.noise for trial in trials], float),
             np.array([trial.cost for trial in trials], float),
-            _fidelities(problem, trials),
+            np.ones(len(trials)) if column is None else rows[:, column],
             np.array([trial.source not in (None, "added") for trial in trials], bool),
             tuple(trial.why for trial in trials),
         )
@@ -297,7 +313,7 @@ def _named(name: str) -> "Acquisition":
 
 
 def _check_fidelity(space: Space, name: str) -> None:
-    if name not in space.names:
+    if not isinstance(name, str) or name not in space.names:
         raise DataError(f"fidelity must name a parameter of the space, found {name!r}; there are {space.names}")
     parameter = space[name]
     if isinstance(parameter, Boolean | Categorical) or parameter.when:
@@ -320,10 +336,3 @@ def _number(value: Any, name: str, who: str, may_miss: bool) -> float | None:
 def _columns(trials: Sequence[Trial], names: Sequence[str]) -> Float[np.ndarray, "n k"]:
     rows = [[(trial.values or {}).get(name) for name in names] for trial in trials]
     return np.array(rows, float).reshape(len(trials), len(names))
-
-
-def _fidelities(problem: Problem, trials: Sequence[Trial]) -> Float[np.ndarray, " n"]:
-    if problem.fidelity is None or not trials:
-        return np.ones(len(trials))
-    parameter = problem.space[problem.fidelity]
-    return parameter.columns(parameter.numbers([trial.point[problem.fidelity] for trial in trials])).reshape(-1)

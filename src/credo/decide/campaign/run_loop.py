@@ -12,12 +12,14 @@ import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from credo.core.checks import check_count
 from credo.core.errors import CredoError, DataError
 from credo.decide.campaign.command import Command
+from credo.decide.campaign.kept_results import Answer, Kept
 from credo.decide.campaign.problem import check_amount
+from credo.decide.campaign.schema import StorageError
 from credo.decide.campaign.trial import Trial, TrialError
 from credo.decide.space.parameters import Value
 from credo.infer.progress import Progress, Show
@@ -28,14 +30,6 @@ if TYPE_CHECKING:
 READY = "ready"
 _BEATS = 4
 """Leases are extended so many times before they would run out."""
-
-
-class Answer(NamedTuple):
-    """What a worker says of a point."""
-
-    value: object
-    failed: str | None
-    seconds: float
 
 
 def serve(pipe: Connection, function: Callable[..., object], alone: bool) -> None:
@@ -135,23 +129,41 @@ class Crew:
         self._campaign, self._hire, self._size, self._timeout = campaign, hire, size, timeout
         self._workers: list[Worker] = []
         self._held: dict[int, Trial] = {}
+        self._results = Kept(campaign)
         self._beat = time.monotonic()
 
     def work(self, budget: int, say: Show) -> None:
-        """Until nothing is left to do within the budget."""
+        """Until nothing is left to do within the budget.
+
+        Where the storage is away, what is being evaluated goes on, and its results are kept until they are recorded.
+        """
         campaign = self._campaign
         while True:
-            self._assign(budget)
-            say(min(1.0, campaign.used() / budget), campaign.summary())
+            trouble = None
+            try:
+                self._results.tell_again()
+                self._assign(budget)
+                say(min(1.0, campaign.used() / budget), campaign.summary())
+            except StorageError as error:
+                trouble = error
             busy = [worker for worker in self._workers if worker.trial is not None]
+            if not busy and trouble is not None:
+                raise self._left(trouble)
             if not busy:
                 return
             heard = wait([worker.pipe for worker in busy], self._pause(busy))
             for worker in busy:
                 self._hear(worker, worker.pipe in heard)
-            if time.monotonic() - self._beat > campaign.lease / _BEATS:
-                campaign.heartbeat(self._held)
+            if time.monotonic() - self._beat > campaign.lease / _BEATS and trouble is None:
+                with contextlib.suppress(StorageError):
+                    campaign.heartbeat(self._held)
                 self._beat = time.monotonic()
+
+    def _left(self, trouble: StorageError) -> StorageError:
+        if not len(self._results):
+            return trouble
+        n, path = len(self._results), self._results.path
+        return StorageError(f"{trouble}; {n} finished result{'s' * (n > 1)} kept in {path}: the next run records them")
 
     def dismiss(self) -> None:
         """End the workers; what they have not finished may be asked for again."""
@@ -191,23 +203,12 @@ class Crew:
         if answer is None:
             return
         assert worker.trial is not None
-        _tell(self._campaign, worker.trial, answer)
+        self._results.tell(worker.trial, answer)
         del self._held[worker.trial.number]
         worker.trial = None
         if late or worker.gone:
             self._workers.remove(worker)
             worker.stop()
-
-
-def _tell(campaign: "Campaign", trial: Trial, answer: Answer) -> None:
-    with contextlib.suppress(TrialError):  # the lease ran out and somebody else told first
-        if answer.failed is None:
-            try:
-                campaign.tell(trial, answer.value, cost=answer.seconds)
-                return
-            except DataError as error:
-                answer = answer._replace(failed=str(error))
-        campaign.tell(trial, failed=answer.failed, cost=answer.seconds)
 
 
 def run(
@@ -223,7 +224,7 @@ def run(
     check_count(budget, "budget")
     check_count(workers, "workers")
     timeout = check_amount(timeout, "timeout")
-    if executor not in ("thread", "process"):
+    if not isinstance(executor, str) or executor not in ("thread", "process"):
         raise DataError(f'executor must be "thread" or "process", found {executor!r}')
     if isinstance(function, str):
         problem = campaign.problem

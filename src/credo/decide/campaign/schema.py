@@ -6,6 +6,7 @@ transaction; a newer one is refused, because this credo cannot know what its col
     0   campaigns and trials
     1   noise, cost, fidelity and source of a trial; partial results; changes are counted
     2   without the fidelity, which the point says
+    3   how long each lease is: one that a clock set back has made longer is over
 """
 
 from collections.abc import Callable, Sequence
@@ -17,6 +18,10 @@ from credo.core.errors import CredoError
 
 class StorageError(CredoError, OSError):
     """The record of a campaign cannot be read or written; what it held before is intact."""
+
+
+class StorageAway(StorageError):
+    """The database is locked or its server away, and was so for as long as there was patience: it may come back."""
 
 
 LAYOUT = sa.MetaData()
@@ -48,6 +53,7 @@ trials = sa.Table(
     sa.Column("why", JSON),
     sa.Column("worker", sa.Text),
     sa.Column("lease_until", sa.Double),
+    sa.Column("lease", sa.Double),
     sa.Column("created", sa.Double, nullable=False),
     sa.Column("finished", sa.Double),
     sa.Column("noise", sa.Double),
@@ -112,7 +118,12 @@ def _without_fidelity(connection: sa.Connection) -> None:
     connection.exec_driver_sql("ALTER TABLE credo_trials DROP COLUMN fidelity")
 
 
-UPGRADES: Sequence[Upgrade] = (_counted, _without_fidelity)
+def _with_lengths(connection: sa.Connection) -> None:
+    """From layout 2 to 3."""
+    connection.exec_driver_sql("ALTER TABLE credo_trials ADD COLUMN lease DOUBLE PRECISION")
+
+
+UPGRADES: Sequence[Upgrade] = (_counted, _without_fidelity, _with_lengths)
 """The step from layout i to i + 1 is the i-th."""
 
 VERSION = len(UPGRADES)

@@ -5,21 +5,24 @@ each other, in SQLite and in PostgreSQL alike. So the numbers of trials have no 
 changed since count c misses nothing, and the pending points that a writer sees are all there are.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from functools import wraps
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 
 from credo.decide.campaign import schema
-from credo.decide.campaign.database import MEMORY, Database
+from credo.decide.campaign.database import MEMORY, PATIENCE, Database
 from credo.decide.campaign.schema import StorageError
 from credo.decide.campaign.trial import ABANDONED, PENDING, Outcome, Suggestion, Trial, TrialError, digest
 from credo.decide.space.as_json import JSON
 from credo.decide.space.parameters import Point
 
+P = ParamSpec("P")
+T = TypeVar("T")
 _campaigns, _trials, _partials = schema.campaigns.c, schema.trials.c, schema.partials.c
 _ENTRY = sa.select(_campaigns.id, _campaigns.name, _campaigns.space, _campaigns.settings, _campaigns.created)
 _FIELDS = tuple(field.name for field in fields(Trial) if field.name != "partials")
@@ -34,6 +37,19 @@ _READ = sa.select(*(_trials[name] for name in _FIELDS), _HAS_STEPS).order_by(_tr
 _WAY = sa.select(_partials.trial, _partials.step, _partials.value).order_by(_partials.trial, _partials.step)
 _LAST_NUMBER = sa.select(sa.func.coalesce(sa.func.max(_trials.number), 0))
 _INSERT, _UPDATE = schema.trials.insert(), schema.trials.update()
+CLOCKS = 60.0
+"""Seconds by which clocks of machines may differ."""
+
+
+def _again(method: Callable[P, T]) -> Callable[P, T]:
+    """What changes nothing when it is done twice is done again where the database went away in the middle."""
+
+    @wraps(method)
+    def patiently(*args: P.args, **options: P.kwargs) -> T:
+        storage: Any = args[0]
+        return storage.database.patiently(lambda: method(*args, **options))
+
+    return patiently
 
 
 @dataclass(frozen=True)
@@ -61,10 +77,10 @@ class Storage:
         self.database = database
 
     @classmethod
-    def open(cls, target: str | Path | None = None, patience: float = 30.0) -> "Storage":
+    def open(cls, target: str | Path | None = None, patience: float = PATIENCE) -> "Storage":
         """The record at a path (SQLite, made if it is not there), at a postgresql:// URL, or in memory (None).
 
-        `patience` is for how many seconds a writer waits for others.
+        `patience` is for how many seconds a writer waits for others, and everybody for a database that is away.
         """
         return cls(Database(MEMORY if target is None else target, patience))
 
@@ -140,14 +156,16 @@ class Storage:
                 taken.add(mark)
                 number += 1
                 trial = Trial(number, dict(each.point), PENDING, why=each.why(), worker=worker, created=now)
-                _insert(connection, campaign, trial, count, now + lease)
+                _insert(connection, campaign, trial, count, now + lease, lease)
                 made.append(trial)
             return made
 
     def claim(self, campaign: int, worker: str, lease: float, n: int = 1) -> list[Trial]:
         """Up to n pending trials whose lease ran out, oldest first, now leased to this worker."""
         now = self.database.now()
-        over = (_trials.campaign == campaign, _trials.state == PENDING, _trials.lease_until < now)
+        # A lease that has longer to go than it ever had: the clock was set back.
+        ended = sa.or_(_trials.lease_until < now, _trials.lease_until > now + _trials.lease + CLOCKS)
+        over = (_trials.campaign == campaign, _trials.state == PENDING, ended)
         expired = sa.select(_trials.number).where(*over).order_by(_trials.number)
         with self.database.read() as connection:
             if connection.execute(expired.limit(1)).first() is None:
@@ -155,18 +173,20 @@ class Storage:
         with self._change(campaign) as (connection, count):
             numbers = list(connection.scalars(expired.limit(n)))
             these = (_trials.campaign == campaign, _trials.number.in_(numbers))
-            mine = {"worker": worker, "lease_until": now + lease, "changed": count}
+            mine = {"worker": worker, "lease_until": now + lease, "lease": lease, "changed": count}
             connection.execute(_UPDATE.where(*these).values(mine))
             return _read(connection, these)
 
+    @_again
     def heartbeat(self, campaign: int, numbers: Sequence[int], worker: str, lease: float) -> list[int]:
         """Extend the leases of these trials; those that are still pending and this worker's are returned."""
         these = (_trials.campaign == campaign, _trials.number.in_(numbers))
         held = (*these, _trials.state == PENDING, _trials.worker == worker)
         with self.database.write() as connection:
-            longer = _UPDATE.where(*held).values(lease_until=self.database.now() + lease)
+            longer = _UPDATE.where(*held).values(lease_until=self.database.now() + lease, lease=lease)
             return sorted(connection.scalars(longer.returning(_trials.number)))
 
+    @_again
     def abandon(self, campaign: int, number: int) -> Trial:
         """Give up a pending trial: its point may be suggested again. Nothing happens if it is abandoned already."""
         with self._change(campaign) as (connection, count):
@@ -179,6 +199,7 @@ class Storage:
 
     # -- results -------------------------------------------------------------------------------------------------------
 
+    @_again
     def finish(self, campaign: int, number: int, outcome: Outcome) -> Trial:
         """Record what came of a trial; the same again changes nothing, `TrialError` for something else."""
         with self._change(campaign) as (connection, count):
@@ -192,6 +213,7 @@ class Storage:
                 )
             return trial
 
+    @_again
     def partial(self, campaign: int, number: int, step: float, value: float, lease: float) -> Trial:
         """Record a result on the way; it also extends the lease, since the trial is alive."""
         with self._change(campaign) as (connection, count):
@@ -205,7 +227,7 @@ class Storage:
                 raise TrialError(f"trial {number} is {trial.state}; only a pending trial has results on the way")
             row = {"campaign": campaign, "trial": number, "step": step, "value": value}
             connection.execute(schema.partials.insert(), row)
-            alive = {"lease_until": self.database.now() + lease, "changed": count}
+            alive = {"lease_until": self.database.now() + lease, "lease": lease, "changed": count}
             _update(connection, campaign, number, (PENDING,), alive)
             return _one(connection, campaign, number)
 
@@ -221,6 +243,7 @@ class Storage:
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
+    @_again
     def trials(self, campaign: int, after: int = 0) -> Changes:
         """The trials that changed after that count of changes, in the order of change: all of them after 0."""
         later = (_trials.campaign == campaign, _trials.changed > after)
@@ -252,11 +275,16 @@ def _told(outcome: Outcome) -> JSON:
 
 
 def _insert(
-    connection: sa.Connection, campaign: int, trial: Trial, count: int, lease_until: float | None = None
+    connection: sa.Connection,
+    campaign: int,
+    trial: Trial,
+    count: int,
+    lease_until: float | None = None,
+    lease: float | None = None,
 ) -> None:
     row = {name: getattr(trial, name) for name in _FIELDS}
-    key = {"campaign": campaign, "digest": digest(trial.point), "changed": count, "lease_until": lease_until}
-    connection.execute(_INSERT, {**row, **key})
+    key = {"campaign": campaign, "digest": digest(trial.point), "changed": count}
+    connection.execute(_INSERT, {**row, **key, "lease_until": lease_until, "lease": lease})
 
 
 def _update(

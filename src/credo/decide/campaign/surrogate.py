@@ -112,7 +112,7 @@ def learn_surrogate(
     n, d = x.shape
     good = squeezed(sign * y)
     center, spread = float(np.mean(good)), float(np.std(good))
-    scale = spread if spread > 1e-12 * max(1.0, abs(center)) else max(abs(center), 1.0)
+    scale = spread if spread > 1e-12 * abs(center) else abs(center) or 1.0
     known = np.isfinite(noise) if noise is not None else np.zeros(n, bool)
     extra = LEAST_NOISE + (np.where(known, noise, 0.0) / scale**2 if noise is not None else np.zeros(n))
     rows = pack(x, (good - center) / scale, np.where(known, 0.0, 1.0), extra)

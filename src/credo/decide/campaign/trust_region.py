@@ -8,7 +8,7 @@ Eriksson, Pearce, Gardner, Turner & Poloczek (2019), "Scalable global optimizati
 Nothing is remembered between suggestions: `replay` rebuilds the region from the record of trials.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from jaxtyping import Float
@@ -21,7 +21,7 @@ FIRST, SMALLEST, LARGEST = 0.8, 0.5**7, 1.6
 SUCCESSES = 3
 LEAST_FAILURES = 4
 LEAST_GAIN = 1e-3
-"""An improvement counts where it is more than this share of the best outcome."""
+"""An improvement counts where it is more than this share of the range of the design's outcomes."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,7 @@ class TrustRegion:
         successes: trials in a row that improved on the best.
         failures: trials in a row that did not.
         best: the outcome at the center, large is good.
+        scale: the range of the outcomes that it began with.
     """
 
     center: tuple[float, ...]
@@ -41,6 +42,7 @@ class TrustRegion:
     successes: int = 0
     failures: int = 0
     best: float = -np.inf
+    scale: float = field(default=1.0, compare=False)
 
     @property
     def is_spent(self) -> bool:
@@ -59,8 +61,7 @@ class TrustRegion:
 
     def after(self, row: Float[np.ndarray, " d"], value: float) -> "TrustRegion":
         """The region after a trial: its state by `update`, its center where the best outcome is; NaN is a failure."""
-        needed = self.best + LEAST_GAIN * abs(self.best) if np.isfinite(self.best) else self.best
-        moved = self.update(bool(value > needed))
+        moved = self.update(bool(value > self.best + LEAST_GAIN * self.scale))
         return replace(moved, center=_point(row), best=value) if value > self.best else moved
 
     def box(self, lengthscales: ArrayLike = 1.0) -> tuple[Float[np.ndarray, " d"], Float[np.ndarray, " d"]]:
@@ -136,7 +137,7 @@ def first_region(rows: Float[np.ndarray, "n d"], outcomes: Float[np.ndarray, " n
     if np.isnan(outcomes).all():
         return None
     top = int(np.nanargmax(outcomes))
-    return TrustRegion(_point(rows[top]), best=float(outcomes[top]))
+    return TrustRegion(_point(rows[top]), best=float(outcomes[top]), scale=float(outcomes[top] - np.nanmin(outcomes)))
 
 
 def _point(row: Float[np.ndarray, " d"]) -> tuple[float, ...]:

@@ -89,7 +89,7 @@ def chain(world: MDP, policy: Policy, width: int = 0) -> tuple[sp.csr_array, Vec
 
 def evaluate(world: MDP, policy: Policy, method: str | None = None, tolerance: float = 1e-10) -> Vector:
     """V of a policy; see `MDP.evaluate`."""
-    if method not in (None, "direct", "iterative"):
+    if method is not None and not (isinstance(method, str) and method in ("direct", "iterative")):
         raise DataError(f"method must be 'direct' or 'iterative', found {method!r}")
     step, reward = chain(world, policy)
     if world.discount == 1:

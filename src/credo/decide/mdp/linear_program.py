@@ -23,9 +23,10 @@ class LinearProgram(MDPPlanner):
         """One program; `start` is not used."""
         s, a = world.shape
         own = sp.csr_array((np.ones(s * a), np.repeat(np.arange(s), a), np.arange(s * a + 1)), shape=(s * a, s))
-        steps, paid = sp.csr_array(world.discount * world.matrix - own), -world.rewards.ravel()
+        unit = float(np.abs(world.rewards).max()) or 1.0  # the tolerances of HiGHS are absolute
+        steps, paid = sp.csr_array(world.discount * world.matrix - own), -world.rewards.ravel() / unit
         found = linprog(np.ones(s), A_ub=steps, b_ub=paid, bounds=(None, None), method="highs")
         if found.status != 0:
             raise NotConverged(f"HiGHS found no solution of the linear program: {found.message}")
-        policy = world.greedy(found.x)
+        policy = world.greedy(unit * found.x)
         return finish(world, evaluate(world, policy), tolerance, int(found.nit), "linear program")

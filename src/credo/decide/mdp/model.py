@@ -13,9 +13,10 @@ import numpy as np
 import scipy.sparse as sp
 from jaxtyping import Bool, Float, Int
 
-from credo.core.checks import ArrayLike
+from credo.core.checks import ArrayLike, check_array, check_real
 from credo.core.errors import DataError
 from credo.decide.mdp import transitions as rows_from
+from credo.decide.mdp.outcomes import Outcomes, log_prob, of_transitions, with_ends
 from credo.decide.mdp.paths import Paths, simulate
 from credo.decide.mdp.problem import Problem, Question
 
@@ -30,24 +31,28 @@ DISCOUNT = 0.99
 
 
 class MDP(Problem):
-    """States s, actions a, P(s' | s, a), expected rewards r(s, a) and a discount γ.
+    """States s, actions a, P(s' | s, a), rewards and a discount γ.
 
         world = MDP(transitions, rewards, discount=0.99)
 
     `transitions` is (s, a, s'), or a list with a scipy.sparse matrix (s, s') for each action; `rewards` is (s,), (s, a)
     or (s, a, s'). States named by `terminal` end the episode: nothing is earned in or after them, their value is zero.
     `start` is a state or probabilities. Inside, successors are kept in compressed sparse rows, s·a + k for action k of
-    state s, and rewards as their expectation; what a row lacks to one is the probability that the episode ends.
+    state s; what a row lacks to one is the probability that the episode ends. Plans follow from the expected rewards;
+    simulations and agents are paid by p(s', r | s, a).
     """
 
     indptr: Int[np.ndarray, " rows"]
     indices: Int[np.ndarray, " n"]
     probs: Float[np.ndarray, " n"]
     rewards: Float[np.ndarray, "s a"]
+    """r(s, a), their expectation."""
     ends: Float[np.ndarray, "s a"]
     """The probability that the episode is over after an action; one in terminal states."""
     terminal: Bool[np.ndarray, " s"]
     start: Float[np.ndarray, " s"] | None
+    gambles: Outcomes | None
+    """p(s', r | s, a) of the pairs that pay at random."""
     cells: Int[np.ndarray, "s 2"] | None
     """Row and column of each state of a gridworld."""
     discount: float = eqx.field(static=True)
@@ -66,26 +71,28 @@ class MDP(Problem):
         actions: Names | None = None,
         ends: ArrayLike = None,
         cells: ArrayLike = None,
+        outcomes: Outcomes | None = None,
     ) -> None:
-        self.discount = float(discount)
-        if not 0 <= self.discount <= 1:
-            raise DataError(f"discount must lie between 0 and 1, found {discount}")
-        given = np.shape(rewards)
-        rows = rows_from.rows_of(transitions, given[1] if len(given) == 2 else None)
+        self.discount = check_real(discount, "discount", 0, 1)
+        given = None if isinstance(rewards, list | tuple) and any(map(sp.issparse, rewards)) else rewards
+        pair = () if given is None else check_array(given, "rewards").shape
+        rows = rows_from.rows_of(transitions, pair[1] if len(pair) == 2 else None)
         s, a = rows.states, rows.actions
         self.terminal = rows_from.check_terminal(terminal, s)
-        over = np.zeros((s, a)) if ends is None else np.asarray(ends, dtype=float)
+        over = np.zeros((s, a)) if ends is None else check_array(ends, "ends").astype(float)
         if over.shape != (s, a) or not (over >= 0).all() or not (over <= 1 + rows_from.SUM_TOLERANCE).all():
             raise DataError(f"ends must be probabilities of the shape (s, a) = {(s, a)}, found {over.shape}")
-        paid = rows_from.rewards_of(rewards, rows)
+        paid, each = rows_from.rewards_of(rewards, rows)
         matrix = rows_from.check_probabilities(rows, np.where(self.terminal[:, None], 0.0, over), self.terminal)
         self.rewards = np.where(self.terminal[:, None], 0.0, paid) if self.terminal.any() else paid
         self.ends = np.where(self.terminal[:, None], 1.0, over)
+        known = outcomes if each is None else with_ends(of_transitions(matrix, each), self.ends)
+        self.gambles = None if known is None else known.random(self.terminal, a)
         kind = np.int32 if max(matrix.nnz, s * a) < 2**31 - 1 else np.int64  # half of the memory to read
         self.indptr, self.indices = (each.astype(kind, copy=False) for each in (matrix.indptr, matrix.indices))
         self.probs = matrix.data
         self.states, self.actions = _names(states, s, "states"), _names(actions, a, "actions")
-        self.cells = None if cells is None else np.asarray(cells, dtype=int)
+        self.cells = None if cells is None else check_array(cells, "cells").astype(int)
         self.start = None if start is None else self.distribution(start)
 
     @classmethod
@@ -116,7 +123,9 @@ class MDP(Problem):
         """A gridworld from its drawing; see `credo.decide.mdp.sources` for the signs."""
         from credo.decide.mdp.sources import from_drawing
 
-        return from_drawing(text, float(slip), float(step_reward), discount, float(goal), float(trap))
+        given = {"slip": slip, "step_reward": step_reward, "goal": goal, "trap": trap}
+        numbers = {name: check_real(value, name) for name, value in given.items()}
+        return from_drawing(text, discount=discount, **numbers)
 
     # ── what is in it
 
@@ -142,17 +151,12 @@ class MDP(Problem):
         ends = np.where(self.terminal[:, None], 0.0, self.ends)
         return MDP(self.matrix, rewards, discount, ends=ends, terminal=self.terminal, start=self.start)
 
-    def padded(self) -> tuple[Int[np.ndarray, "s a m"], Float[np.ndarray, "s a m"]]:
-        """Successors and their probabilities as arrays, filled up with the state itself at probability zero."""
-        s, a = self.shape
-        lengths = np.diff(self.indptr)
-        m = max(int(lengths.max(initial=0)), 1)
-        index = np.repeat(np.arange(s, dtype=np.int32), a * m).reshape(s * a, m)
-        prob = np.zeros((s * a, m))
-        row = np.repeat(np.arange(s * a), lengths)
-        column = np.arange(len(self.indices)) - np.repeat(self.indptr[:-1], lengths)
-        index[row, column], prob[row, column] = self.indices, self.probs
-        return index.reshape(s, a, m), prob.reshape(s, a, m)
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        """The least and the largest reward that can be paid."""
+        paid = self.rewards[~self.terminal].ravel()
+        every = paid if self.gambles is None else np.concatenate([paid, self.gambles.rewards])
+        return float(every.min(initial=np.inf)), float(every.max(initial=-np.inf))
 
     def reachable(self, start: ArrayLike = None) -> Bool[np.ndarray, " s"]:
         """Which states some policy can get to from the start; all, where there is none."""
@@ -167,7 +171,7 @@ class MDP(Problem):
 
     def backup(self, value: ArrayLike) -> Table:
         """Q(s, a) = r(s, a) + γ Σ P(s' | s, a) V(s')."""
-        v = np.asarray(value, dtype=float)
+        v = check_array(value, "values").astype(float)
         if v.shape != (self.shape[0],):
             raise DataError(f"values must be a vector of {self.shape[0]} states, found the shape {v.shape}")
         q = rows_from.product(self.matrix, v).reshape(self.shape)
@@ -187,7 +191,7 @@ class MDP(Problem):
         """
         from credo.decide.mdp.bellman import evaluate
 
-        return evaluate(self, self.policy(policy), method, float(tolerance))
+        return evaluate(self, self.policy(policy), method, check_real(tolerance, "tolerance", 0))
 
     def occupancy(self, policy: ArrayLike, start: ArrayLike = None) -> Vector:
         """Expected discounted visits, d = Σₜ γᵗ P(sₜ = s): then Σ d(s) r_π(s) is the value of the start.
@@ -201,6 +205,10 @@ class MDP(Problem):
     def simulate(self, policy: ArrayLike, steps: int, *, n: int = 1, start: ArrayLike = None, seed: int = 0) -> Paths:
         """n episodes of at most so many steps under a policy; see `credo.decide.mdp.paths.Paths`."""
         return simulate(self, self.policy(policy), steps, n, self.begin(start), seed)
+
+    def log_prob(self, paths: Paths, policy: ArrayLike, start: ArrayLike = None) -> Float[np.ndarray, " n"]:
+        """log p(episode | world, π) = log p(s₀) + Σₜ log π(aₜ | sₜ) + log p(sₜ₊₁, rₜ | sₜ, aₜ), of each episode."""
+        return log_prob(self, paths, self.policy(policy), self.begin(start))
 
     def question(self, horizon: int | None, criterion: str) -> Question:
         """The planners that suit the horizon, the criterion and the discount."""
@@ -223,7 +231,7 @@ class MDP(Problem):
         s = self.shape[0]
         if self.states is not None and isinstance(start, str | tuple) and start in self.states:
             start = self.states.index(start)
-        given = np.asarray(start)
+        given = check_array(start, "start")
         if given.ndim == 0 and given.dtype.kind in "iu" and 0 <= int(given) < s:
             out = np.zeros(s)
             out[int(given)] = 1.0
@@ -238,7 +246,7 @@ class MDP(Problem):
     def policy(self, policy: ArrayLike) -> Policy:
         """An action for each state as integers, or probabilities (s, a), checked."""
         s, a = self.shape
-        given = np.asarray(policy)
+        given = check_array(policy, "policy")
         if given.shape == (s,) and given.dtype.kind in "iu":
             if given.size and (given.min() < 0 or given.max() >= a):
                 raise DataError(f"policy must hold actions from 0 to {a - 1}, found {given.min()} to {given.max()}")
@@ -259,7 +267,7 @@ def best(q: Table) -> Vector:
 def _names(names: Names | None, n: int, what: str) -> tuple[Hashable, ...] | None:
     if names is None:
         return None
-    found = tuple(names)
+    found = tuple(names) if isinstance(names, Iterable) else ()
     if len(found) != n:
         raise DataError(f"{what} must name all {n}, found {len(found)} names")
     return found

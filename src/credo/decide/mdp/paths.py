@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from credo.core.checks import check_count
+from credo.decide.mdp.outcomes import of_world
 
 
 class Paths(NamedTuple):
@@ -17,7 +18,7 @@ class Paths(NamedTuple):
     states: Int[np.ndarray, "n steps_and_1"]
     actions: Int[np.ndarray, "n steps"]
     rewards: Float[np.ndarray, "n steps"]
-    """The expected rewards r(s, a) of what was done."""
+    """What was paid."""
     ended: Bool[np.ndarray, " n"]
 
     def returns(self, discount: SupportsFloat) -> Float[np.ndarray, " n"]:
@@ -29,10 +30,11 @@ def simulate(world: Any, policy: np.ndarray, steps: int, n: int, start: np.ndarr
     """Of an MDP: draws all episodes at once, a step at a time."""
     check_count(steps, "steps")
     check_count(n, "n")
+    check_count(seed, "seed", 0)
     rng = np.random.default_rng(seed)
-    a = world.shape[1]
-    total = np.cumsum(world.probs)
-    before = np.concatenate([[0.0], total])[world.indptr]
+    a, outcomes = world.shape[1], of_world(world)
+    indptr, total = outcomes.indptr(world.rewards.size), np.cumsum(outcomes.probs)
+    before = np.concatenate([[0.0], total])[indptr]
     states = np.full((n, steps + 1), -1)
     actions = np.full((n, steps), -1)
     rewards = np.zeros((n, steps))
@@ -46,11 +48,9 @@ def simulate(world: Any, policy: np.ndarray, steps: int, n: int, start: np.ndarr
         now, u, w = states[alive, t], rng.random(len(alive)), rng.random(len(alive))
         chosen = policy[now] if cumulative is None else (w[:, None] >= cumulative[now]).sum(axis=1).clip(max=a - 1)
         row = now * a + chosen
-        actions[alive, t], rewards[alive, t] = chosen, world.rewards[now, chosen]
-        going = u >= world.ends[now, chosen]
-        level = before[row] + (u - world.ends[now, chosen])
-        entry = np.searchsorted(total, level, side="right")
-        entry = np.clip(entry, world.indptr[row], np.maximum(world.indptr[row + 1] - 1, world.indptr[row]))
-        states[alive[going], t + 1] = world.indices[entry[going]]
+        entry = np.searchsorted(total, before[row] + u * (before[row + 1] - before[row]), side="right")
+        entry = np.clip(entry, indptr[row], indptr[row + 1] - 1)
+        actions[alive, t], rewards[alive, t] = chosen, outcomes.rewards[entry]
+        states[alive, t + 1] = outcomes.following[entry]
     last = states[:, -1]
     return Paths(states, actions, rewards, (last < 0) | world.terminal[last])

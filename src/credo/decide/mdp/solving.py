@@ -6,7 +6,7 @@ from typing import Any, SupportsFloat
 
 import numpy as np
 
-from credo.core.checks import check_count
+from credo.core.checks import check_count, check_real
 from credo.core.errors import DataError
 from credo.core.method import check_using
 from credo.decide.mdp.average import solve_average
@@ -45,7 +45,7 @@ def solve(
     """
     if not isinstance(problem, Problem):
         raise DataError(f"solve takes an MDP, found {type(problem).__name__}")
-    bound = float(tolerance)
+    bound = check_real(tolerance, "tolerance")
     if not bound > 0:
         raise DataError(f"tolerance must be positive, found {tolerance}")
     question = problem.question(horizon, criterion)
@@ -80,7 +80,7 @@ class Automatic(MDPPlanner):
 
 def question(world: MDP, horizon: int | None, criterion: str) -> Question:
     """What is asked about an MDP; see `solve`."""
-    if criterion not in ("discounted", "average"):
+    if not isinstance(criterion, str) or criterion not in ("discounted", "average"):
         raise DataError(f"criterion must be 'discounted' or 'average', found {criterion!r}")
     if horizon is not None and criterion == "average":
         raise DataError("horizon and criterion='average' exclude each other; the average is over infinitely many steps")

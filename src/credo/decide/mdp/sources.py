@@ -10,7 +10,7 @@ lines are indented by is not part of the drawing.
 """
 
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, SupportsFloat
 
 import numpy as np
@@ -19,18 +19,23 @@ from jaxtyping import Int
 
 from credo.core.errors import DataError
 from credo.decide.mdp.model import MDP, Names, Step
+from credo.decide.mdp.outcomes import END, Outcomes
 
 ACTIONS = ("up", "right", "down", "left")
 MOVES = np.array([[-1, 0], [0, 1], [1, 0], [0, -1]])
 SIGNS = "#. SGX123456789"
 Outcome = tuple[float, int, float, bool]
 """Probability, successor, reward, whether the episode is over."""
-Outcomes = Callable[[int, int], Iterable[Outcome]]
+Lister = Callable[[int, int], Iterable[Outcome]]
 
 
 def from_function(states: Names, actions: Names, step: Step, discount: SupportsFloat) -> MDP:
     """Asks `step` about every state and action."""
+    if not (isinstance(states, Iterable) and isinstance(actions, Iterable) and callable(step)):
+        raise DataError("from_function takes the states, the actions and a function step(state, action)")
     names, moves = list(states), list(actions)
+    if not names or not moves or not all(isinstance(each, Hashable) for each in (*names, *moves)):
+        raise DataError("states and actions must be lists of at least one name each: numbers, text or tuples")
     number = {state: i for i, state in enumerate(names)}
     if len(number) != len(names):
         raise DataError("states must be distinct")
@@ -86,30 +91,28 @@ def made(name: str) -> Any:
         raise DataError(f"gymnasium cannot make {name!r}: {error}") from None
 
 
-def _collect(s: int, a: int, outcomes: Outcomes, discount: SupportsFloat, **more: Any) -> MDP:
+def _collect(s: int, a: int, outcomes: Lister, discount: SupportsFloat, **more: Any) -> MDP:
     """Outcomes that end the episode pay, and lead nowhere."""
-    row, column, prob = [], [], []
-    rewards, ends = np.zeros((s, a)), np.zeros((s, a))
+    found: list[tuple[int, int, float, float]] = []
     for i in range(s):
         for k in range(a):
             for p, j, r, over in outcomes(i, k):
                 if not np.isfinite(p) or p < 0:
                     raise DataError(f"state {i}, action {k} has an outcome of probability {p}; it must be ≥ 0")
-                rewards[i, k] += p * r
-                if over:
-                    ends[i, k] += p
-                else:
-                    row.append(i * a + k)
-                    column.append(j)
-                    prob.append(p)
-    matrix = sp.csr_array((prob, (row, column)), shape=(s * a, s), dtype=float)
+                found.append((i * a + k, END if over else j, p, r))
+    row, following, prob, paid = (np.array(column) for column in zip(*found, strict=True))
+    known, over = Outcomes(row, following, prob, paid), following == END
+    rewards, ends = (np.bincount(row, w, s * a).reshape(s, a) for w in (prob * paid, np.where(over, prob, 0.0)))
+    matrix = sp.csr_array((prob[~over], (row[~over], following[~over])), shape=(s * a, s), dtype=float)
     # Where every action ends the episode and pays nothing, it is over.
     terminal = (np.abs(ends - 1) <= 1e-12).all(axis=1) & (rewards == 0).all(axis=1)
-    return MDP(matrix, rewards, discount, ends=ends, terminal=terminal, **more)
+    return MDP(matrix, rewards, discount, ends=ends, terminal=terminal, outcomes=known, **more)
 
 
 def from_drawing(text: str, slip: float, step_reward: float, discount: SupportsFloat, goal: float, trap: float) -> MDP:
     """The world of a drawing; its states are the cells that are not walls, in reading order."""
+    if not isinstance(text, str):
+        raise DataError(f"a drawing is text such as 'S..G', found {type(text).__name__}")
     signs = _signs(text)
     if not 0 <= slip <= 1:
         raise DataError(f"slip must be a probability, found {slip}")
@@ -128,12 +131,17 @@ def from_drawing(text: str, slip: float, step_reward: float, discount: SupportsF
     index = np.stack([following, following[:, (k + 1) % a], following[:, (k - 1) % a]], axis=2)
     prob = np.broadcast_to([1 - slip, slip / 2, slip / 2], (s, a, 3))
     rewards = step_reward + (prob * prize[index]).sum(axis=2)
+    prized = np.flatnonzero((prize[index] != 0).any(axis=2))
+    there = index.reshape(s * a, 3)[prized]
+    chances = np.tile(prob[0, 0], len(prized))
+    paid = Outcomes(np.repeat(prized, 3), there.ravel(), chances, step_reward + prize[there].ravel())
     matrix = sp.csr_array((prob.ravel(), index.ravel().astype(np.int32), np.arange(0, 3 * s * a + 1, 3)), (s * a, s))
     matrix.sum_duplicates()
     begin = sign == "S"
     start = begin / begin.sum() if begin.any() else None
     names = map(tuple, cells.tolist())
-    return MDP(matrix, rewards, discount, terminal=final, start=start, actions=ACTIONS, cells=cells, states=names)
+    known: dict[str, Any] = {"actions": ACTIONS, "cells": cells, "states": names, "outcomes": paid}
+    return MDP(matrix, rewards, discount, terminal=final, start=start, **known)
 
 
 def _signs(text: str) -> np.ndarray:

@@ -6,12 +6,13 @@ rows. What a row lacks to one is the probability that the episode ends there.
 
 import itertools
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from jaxtyping import Bool, Float
 
+from credo.core.checks import check_array
 from credo.core.device import cores
 from credo.core.errors import DataError
 
@@ -124,11 +125,20 @@ def _row(matrix: sp.csr_array, where: int, a: int) -> str:
     return f"the row of state {row // a}, action {row % a} (to state {int(matrix.indices[where])})"
 
 
-def rewards_of(rewards: object, rows: Rows) -> Float[np.ndarray, "s a"]:
-    """E[reward | state, action] from rewards of states, of states and actions, or of transitions too."""
+def rewards_of(rewards: object, rows: Rows) -> tuple[Float[np.ndarray, "s a"], Any]:
+    """E[reward | state, action] from rewards of states, of states and actions, or of transitions too.
+
+    Of transitions there is also the table (s·a, s') of what each pays, dense or sparse; else None.
+    """
     s, a = rows.states, rows.actions
-    if isinstance(rewards, list | tuple) and rewards and all(sp.issparse(each) for each in rewards):
-        given = np.stack([_expected(rows, each, k) for k, each in enumerate(rewards)], axis=1)
+    each = None
+    if isinstance(rewards, list | tuple) and rewards and all(sp.issparse(table) for table in rewards):
+        if len(rewards) != a or any(table.shape != (s, s) for table in rewards):
+            found = [table.shape for table in rewards]
+            raise DataError(f"sparse rewards need the shape (s, s') = {(s, s)} for each of {a} actions, found {found}")
+        stacked = sp.csr_array(sp.vstack([sp.csr_array(table) for table in rewards], format="csr"))
+        each = stacked[np.arange(s * a).reshape(a, s).T.ravel()]
+        given = np.asarray((rows.matrix * each).sum(axis=1)).reshape(s, a)
     else:
         try:
             given = np.asarray(rewards, dtype=float)
@@ -138,19 +148,14 @@ def rewards_of(rewards: object, rows: Rows) -> Float[np.ndarray, "s a"]:
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(given))[0])
         raise DataError(f"rewards must be finite numbers, found {given[where]} at {where}")
     if given.shape == (s,):
-        return np.repeat(given[:, None], a, axis=1)
+        return np.repeat(given[:, None], a, axis=1), None
     if given.shape == (s, a):
-        return given
+        return given, each
     if given.shape == (s, a, s):
-        return np.asarray((rows.matrix * given.reshape(s * a, s)).sum(axis=1)).reshape(s, a)
+        each = given.reshape(s * a, s)
+        return np.asarray((rows.matrix * each).sum(axis=1)).reshape(s, a), each
     shapes = f"(s,) = {(s,)}, (s, a) = {(s, a)} or (s, a, s') = {(s, a, s)}"
     raise DataError(f"rewards must have the shape {shapes}, found {given.shape}")
-
-
-def _expected(rows: Rows, reward: sp.sparray | sp.spmatrix, k: int) -> np.ndarray:
-    if reward.shape != (rows.states, rows.states):
-        raise DataError(f"sparse rewards need the shape (s, s') for each action, found {reward.shape}")
-    return np.asarray((rows.matrix[k :: rows.actions] * sp.csr_array(reward)).sum(axis=1)).ravel()
 
 
 def check_terminal(terminal: object, states: int) -> Bool[np.ndarray, " s"]:
@@ -158,7 +163,9 @@ def check_terminal(terminal: object, states: int) -> Bool[np.ndarray, " s"]:
     flags = np.zeros(states, dtype=bool)
     if terminal is None:
         return flags
-    given = np.asarray(terminal)
+    given = (
+        np.zeros(0, int) if isinstance(terminal, list | tuple) and not terminal else check_array(terminal, "terminal")
+    )
     if given.dtype == bool and given.shape == (states,):
         return given.copy()
     if given.size and (given.dtype.kind not in "iu" or given.min() < 0 or given.max() >= states):

@@ -234,7 +234,7 @@ def plainly(number: object) -> str:
 
 
 def _as_pairs(when: object, label: str) -> tuple[tuple[str, tuple[object, ...]], ...]:
-    if when is None or when == ():
+    if when is None or (isinstance(when, tuple) and not when):
         return ()
     pairs = dict(when) if isinstance(when, tuple) else when
     if not isinstance(pairs, Mapping):

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from credo.core.arrays import Array, Numeric, namespace
-from credo.core.checks import check_count, check_vector
+from credo.core.checks import check_array, check_count, check_vector
 from credo.core.errors import DataError
 from credo.decide.space import as_json, sampling
 from credo.decide.space.as_json import JSON, Checks
@@ -44,7 +44,8 @@ class Space:
         `constraints` is a list of `LinearConstraint`, `Check` or text such as "a + 2*b <= 5".
         """
         resolved = resolve(_named(parameters), lambda name: f"the condition of parameter {name!r}")
-        given = [constraints] if isinstance(constraints, str | LinearConstraint | Check) else list(constraints)
+        several = isinstance(constraints, Iterable) and not isinstance(constraints, str | LinearConstraint | Check)
+        given: list[Any] = list(constraints) if several else [constraints]  # type: ignore[arg-type]
         by_name = {parameter.name: parameter for parameter in resolved}
         object.__setattr__(self, "parameters", resolved)
         object.__setattr__(self, "constraints", tuple(as_constraint(c, by_name) for c in given))
@@ -52,7 +53,9 @@ class Space:
     @classmethod
     def box(cls, low: Numeric, high: Numeric, names: Sequence[str] | None = None) -> "Space":
         """The continuous box low ≤ x ≤ high; without names the parameters are x0, x1, …"""
-        lows, highs = np.atleast_1d(np.asarray(low)), np.atleast_1d(np.asarray(high))
+        lows, highs = np.atleast_1d(check_array(low, "low")), np.atleast_1d(check_array(high, "high"))
+        if names is not None and not isinstance(names, list | tuple):
+            raise DataError(f"names must be a list of the names of the parameters, found {names!r}")
         length = len(names) if names is not None else max(lows.size, highs.size)
         lows = check_vector(np.broadcast_to(lows, length) if lows.size == 1 else lows, "low", length)
         highs = check_vector(np.broadcast_to(highs, length) if highs.size == 1 else highs, "high", length)
@@ -125,11 +128,13 @@ class Space:
 
     def encode(self, points: Iterable[object]) -> Rows:
         """The rows of points, which are checked."""
+        if not isinstance(points, Iterable) or isinstance(points, Mapping | str | bytes):
+            raise DataError(f"points must be a list of points, found {points!r}")
         given: list[Any] = list(points)
         try:
             found = self._numbers(given)
             good = sum(map(len, given)) == sum(int(mask.sum()) for mask in found[1])
-        except (DataError, KeyError, TypeError):
+        except (DataError, LookupError, TypeError, ValueError):
             good = False
         if not good:  # slowly, to say what is wrong, or that absent values were written as None
             found = self._numbers([self._checked(point, row) for row, point in enumerate(given)])
@@ -281,7 +286,7 @@ class Space:
         return numbers, exists
 
     def _as_rows(self, rows: Numeric) -> np.ndarray:
-        found = np.asarray(rows, dtype=float)
+        found = check_array(rows, "rows").astype(float)
         if found.ndim != 2 or found.shape[1] != self.width:
             raise DataError(f"rows must have shape (n, {self.width}), one encoded point each, found {found.shape}")
         if np.isnan(found).any():

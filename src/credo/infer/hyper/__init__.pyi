@@ -2,6 +2,7 @@
 
 from credo.infer.hyper.grid import Grid as Grid
 from credo.infer.hyper.grid import HyperGrid as HyperGrid
+from credo.infer.hyper.importance import HyperImportance as HyperImportance
 from credo.infer.hyper.laplace import laplace_evidence as laplace_evidence
 from credo.infer.hyper.quadrature import HyperQuadrature as HyperQuadrature
 from credo.infer.hyper.quadrature import Quadrature as Quadrature

@@ -6,7 +6,6 @@ What is integrated in closed form stays so: the chains move in the few numbers t
 without a prior counts as flat on the unconstrained scale, 1/θ for a positive one.
 """
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -15,7 +14,7 @@ import numpy as np
 
 from credo.core import params
 from credo.core.belief import Belief
-from credo.core.errors import NotConverged, NotConvergedWarning
+from credo.core.errors import NotConverged
 from credo.infer.averaging import Averaged
 from credo.infer.hyper.target import hyper_target
 from credo.infer.learning import Learned
@@ -51,12 +50,11 @@ class _OverDraws(Learner):
                 "priors={...}, or hold some with fixed=[...]"
             )
         members = tuple(drawn[i] for i in sound)
-        if found.notes:
-            warnings.warn(f"hyperparameters by draws: {found.verdict}", NotConvergedWarning, stacklevel=5)
         notes = [*found.notes, f"{len(members)} of {found.kept().shape[0]} draws of the hyperparameters kept"]
         flat = [slot.path for slot in target.space.slots if slot.path not in priors]
         notes += [f"{', '.join(flat)} without a prior"] if flat else []
         # Conditioned on the data, each member is weighed by its evidence: draws have that weight already.
         before = Averaged(-evidence[sound], members)
         after = Averaged(np.zeros(len(members)), tuple(member.condition_on(statistics) for member in members))
-        return Learned(before, CONVERGED, float("nan"), [], {}, notes, after)
+        doubts = (f"do not trust these draws of the hyperparameters: {found.verdict}",) if found.notes else ()
+        return Learned(before, CONVERGED, float("nan"), [], {}, notes, after, doubts)

@@ -21,7 +21,7 @@ from scipy import special
 from credo.core import params
 from credo.core.belief import Belief
 from credo.core.errors import DataError
-from credo.infer.hyper.target import HyperDensity, HyperEvidence
+from credo.infer.hyper.target import HyperDensity, HyperEvidence, principal_root
 from credo.infer.learning import Learned
 from credo.infer.method import Learner
 from credo.infer.optimize import DIVERGED
@@ -131,7 +131,7 @@ class HyperQuadrature(Learner):
         k = len(mode)
         tensor = k in POINTS
         rule = gauss_hermite(self.points or POINTS[k], k) if tensor else central_composite(k)
-        center, root = mode, _root(np.linalg.inv(-_definite(density.hessian(mode))))
+        center, root = mode, principal_root(density.hessian(mode), WIDEST)
         last = -np.inf
         for turn in range(max(self.passes, 1) if tensor else 1):
             vectors = center + rule.z @ root.T
@@ -172,12 +172,6 @@ def _notes(found: Learned, slots: params.Layout, priors: Priors, placed: _Placed
         behind = found.optima[0].log_evidence - found.optima[1].log_evidence
         notes.append(f"there are {len(found.optima)} maxima, the second {behind:.2g} lower; points surround the first")
     return notes
-
-
-def _definite(curvature: np.ndarray) -> np.ndarray:
-    """The curvature with no direction flatter than `WIDEST` allows."""
-    values, vectors = np.linalg.eigh(curvature)
-    return (vectors * np.minimum(values, -1.0 / WIDEST**2)) @ vectors.T
 
 
 def _root(covariance: np.ndarray) -> np.ndarray:

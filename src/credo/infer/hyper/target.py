@@ -9,8 +9,6 @@ and the Jacobian. A number without a prior counts as flat in u: 1/θ for a posit
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-import equinox as eqx
-import jax
 import numpy as np
 from jaxtyping import Float
 
@@ -18,12 +16,15 @@ from credo.core import params
 from credo.core.arrays import Array
 from credo.core.belief import Belief
 from credo.core.errors import DataError
-from credo.infer.averaging import Averaged
+from credo.infer.averaging import Averaged, Integrated
 from credo.infer.learning import Evidence, Learned
 from credo.infer.optimize import gradient_differences
-from credo.infer.priors import PenaltyDensity, Priors, as_densities
+from credo.infer.priors import Priors, as_densities
 from credo.infer.progress import Progress
 from credo.infer.target import ParameterSpace, Target
+
+STEP = 1e-4
+"""Of central differences, in unconstrained units."""
 
 
 def hyper_target(belief: Belief, statistics: object, fixed: Sequence[str], priors: Priors) -> Target:
@@ -38,16 +39,23 @@ def hyper_target(belief: Belief, statistics: object, fixed: Sequence[str], prior
 def _log_joint(values: dict[str, Array], belief: Any, statistics: object, priors: Priors) -> Float[Array, ""]:
     candidate = params.replace(belief, values)
     slots = params.layout(candidate)
-    flat = [path for path in values if path not in priors]
+    flat = [path for path in values if path not in with_priors(belief, slots, priors)]
     jacobian = params.log_jacobian(slots, params.to_vector(candidate, slots), flat)
-    return candidate.evidence_of(statistics) + params.log_prior(candidate, priors) - jacobian
+    own = candidate.log_prior_of_parameters()
+    return candidate.evidence_of(statistics) + own + params.log_prior(candidate, priors) - jacobian
+
+
+def with_priors(belief: Any, slots: params.Layout, priors: Priors) -> frozenset[str]:
+    """The paths of the numbers that have a density: all of them where the model has priors of its own."""
+    own = type(belief).log_prior_of_parameters is not Belief.log_prior_of_parameters
+    return frozenset(slot.path for slot in slots if own or slot.path in priors)
 
 
 class HyperDensity(NamedTuple):
     """J on the host, at one vector or many, with its gradient, in the belief's own way of computing the evidence."""
 
-    inner: Any
-    """log p(data | θ) + log p(θ), with its gradient."""
+    evidence: Any
+    """log p(data | θ) and what the model itself believes of θ, with the gradient."""
     belief: Any
     slots: params.Layout
     statistics: object
@@ -56,38 +64,47 @@ class HyperDensity(NamedTuple):
     @classmethod
     def of(cls, belief: Any, slots: params.Layout, statistics: object, priors: Priors) -> "HyperDensity":
         """With penalties as the densities that are as wide."""
-        return cls(
-            Evidence().objective(belief, slots, statistics, priors), belief, slots, statistics, as_densities(priors)
-        )
+        evidence = belief.objective(slots, statistics, {}) or _Differences(belief, slots, statistics)
+        return cls(evidence, belief, slots, statistics, as_densities(priors))
 
     def value_and_grad(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
         """The log density and its gradient."""
-        value, gradient = self.inner.value_and_grad(vector)
-        more, slope = self._density(vector)
-        return value + more, gradient + slope
+        value, gradient = self.evidence.value_and_grad(vector)
+        steps = STEP * np.eye(len(vector))
+        moved = self._log_priors(np.concatenate([vector + steps, vector - steps])).reshape(2, -1)
+        slope = (moved[0] - moved[1]) / (2 * STEP) + params.log_jacobian_gradient(self.slots, vector, self.proper)
+        return float(value + self.log_priors(vector[None])[0]), gradient + slope
 
     def value(self, vector: np.ndarray) -> float:
         """The log density."""
-        return self.inner.value(vector) + self._density(vector)[0]
+        return float(self.values(vector[None])[0])
 
-    def _density(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
-        """What makes a density of u of the prior: the mass of a penalty, which is one of u already, or a Jacobian."""
-        kept = {p: prior.penalty for p, prior in self.priors.items() if isinstance(prior, PenaltyDensity)}
-        mass = sum(np.size(params.learnable(self.belief)[p]) * float(prior.log_mass) for p, prior in kept.items())
-        proper = frozenset(self.priors) - frozenset(kept)
-        more = float(params.log_jacobian(self.slots, vector, proper))
-        return more - mass, params.log_jacobian_gradient(self.slots, vector, proper)
+    @property
+    def proper(self) -> frozenset[str]:
+        """The paths of the numbers that have a density."""
+        return with_priors(self.belief, self.slots, self.priors)
+
+    def log_priors(self, vectors: Float[np.ndarray, "m k"]) -> Float[np.ndarray, " m"]:
+        """log p(u) at every row: densities of θ and the Jacobian of the transform."""
+        jacobians = [float(params.log_jacobian(self.slots, vector, self.proper)) for vector in vectors]
+        return self._log_priors(vectors) + jacobians
+
+    def _log_priors(self, vectors: Float[np.ndarray, "m k"]) -> Float[np.ndarray, " m"]:
+        """Σ log p(θ) at every row."""
+        values, total = params.natural_values(self.slots, vectors), np.zeros(len(vectors))
+        for path, prior in self.priors.items():
+            total += np.asarray(prior.log_prob(values[path])).reshape(len(vectors), -1).sum(1)
+        return total
 
     def values(self, vectors: np.ndarray) -> np.ndarray:
-        """The log density at every row; one by one where the belief has its own way of computing it."""
-        if self.belief.objective(self.slots, self.statistics, self.priors) is None:
-            return np.asarray(log_densities(vectors, *self[1:]))
+        """The log density at every row."""
         with Progress(None, "hyperparameters") as say:
             heights = []
             for i, vector in enumerate(vectors):
                 say(i / len(vectors), f"hyperparameters, point {i + 1} of {len(vectors)}")
-                heights.append(self.value(vector))
-        return np.asarray(heights)
+                # Not `value`, which some beliefs only have roughly.
+                heights.append(self.evidence.value_and_grad(vector)[0])
+        return np.asarray(heights) + self.log_priors(vectors)
 
     def hessian(self, vector: np.ndarray, step: float = 1e-3) -> np.ndarray:
         """By central differences of the gradient."""
@@ -101,11 +118,11 @@ class HyperDensity(NamedTuple):
         What is returned has the weights of the points before the data, and after them where it is conditioned.
         """
         members = tuple(params.from_vector(self.belief, self.slots, vector) for vector in vectors)
-        before = log_scale + [
-            float(_log_prior(v, m, self.slots, self.priors)) for v, m in zip(vectors, members, strict=True)
-        ]
-        after = Averaged(log_scale + heights, tuple(member.condition_on(self.statistics) for member in members))
-        return found._replace(belief=Averaged(before, members), conditioned=after, notes=[*found.notes, *notes])
+        before = log_scale + self.log_priors(vectors)
+        after = tuple(member.condition_on(self.statistics) for member in members)
+        conditioned = Integrated(log_scale + heights, after, found.belief.condition_on(self.statistics))
+        belief = Integrated(before, members, found.belief)
+        return found._replace(belief=belief, conditioned=conditioned, notes=[*found.notes, *notes])
 
 
 class HyperEvidence(Evidence):
@@ -116,23 +133,31 @@ class HyperEvidence(Evidence):
         return HyperDensity.of(belief, slots, statistics, priors)
 
 
-def _log_prior(u: Float[Array, " k"], candidate: Belief, slots: params.Layout, priors: Priors) -> Array:
-    """log p(u) of the belief at u."""
-    return params.log_prior(candidate, priors) + params.log_jacobian(slots, u, priors)
+class _Differences(NamedTuple):
+    """log p(data | θ) and the model's own log p(θ), with the gradient by central differences."""
+
+    belief: Any
+    slots: params.Layout
+    statistics: object
+
+    def value_and_grad(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
+        """The log evidence and its gradient."""
+        steps = STEP * np.eye(len(vector))
+        slope = [(self.value(vector + h) - self.value(vector - h)) / (2 * STEP) for h in steps]
+        return self.value(vector), np.asarray(slope)
+
+    def value(self, vector: np.ndarray) -> float:
+        """The log evidence."""
+        candidate = params.from_vector(self.belief, self.slots, vector)
+        return float(candidate.log_evidence_of(self.statistics) + candidate.log_prior_of_parameters())
 
 
-@eqx.filter_jit
-def log_densities(
-    vectors: Float[Array, "m k"], belief: Any, slots: params.Layout, statistics: object, priors: Priors
-) -> Float[Array, " m"]:
-    """J at many vectors, one after the other; traceable."""
-
-    def of(u: Array) -> Array:
-        candidate = params.from_vector(belief, slots, u)
-        own = candidate.evidence_of(statistics) + candidate.log_prior_of_parameters()
-        return own + _log_prior(u, candidate, slots, priors)
-
-    return jax.lax.map(of, vectors)
+def principal_root(hessian: Float[np.ndarray, "k k"], widest: float) -> Float[np.ndarray, "k k"]:
+    """R with RRᵀ = (-H)⁻¹ along its principal axes, of which no standard deviation is larger than `widest`."""
+    values, vectors = np.linalg.eigh(-hessian)
+    # An axis points where its largest component is positive, so that the order of the coordinates changes nothing.
+    vectors = vectors * np.sign(np.take_along_axis(vectors, np.abs(vectors).argmax(0)[None], axis=0))
+    return vectors / np.sqrt(np.maximum(values, 1.0 / widest**2))
 
 
 class HyperMoments(NamedTuple):
@@ -147,7 +172,7 @@ def hyperparameters(belief: Averaged) -> dict[str, HyperMoments]:
     each = [params.learnable(member) for member in belief.beliefs]
     if any(values.keys() != each[0].keys() for values in each):
         raise DataError("the beliefs of the average have different hyperparameters: there is no mean over them")
-    weights = np.asarray(belief.weights)
+    weights = np.asarray(belief.probabilities)
     out = {}
     for path in each[0]:
         values = np.stack([np.asarray(member[path]) for member in each])

@@ -21,9 +21,9 @@ import numpy as np
 from jaxtyping import Float, Int, PyTree
 
 from credo.core.arrays import Array
-from credo.core.checks import check_count
 from credo.core.device import blas_threads
 from credo.core.errors import DataError, NotConvergedWarning
+from credo.core.pytrees import changed
 from credo.infer.mcmc.adaptation import (
     TRAJECTORIES,
     DualAveraging,
@@ -112,6 +112,11 @@ class Sampler(Approximation, Generic[S, R]):
     pace: ClassVar[Pace] = TRAJECTORIES
     learns_metric: ClassVar[bool] = True
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.keep not in ("draws", "moments"):
+            raise DataError(f"keep must be 'draws' or 'moments', found {self.keep!r}")
+
     # -- what a sampler is ----------------------------------------------------------------------------------
 
     @abstractmethod
@@ -145,10 +150,6 @@ class Sampler(Approximation, Generic[S, R]):
 
     def run(self, target: Target, seed: int = 0) -> Draws | NormalApproximation:
         """The draws, with diagnostics; or their moments."""
-        for name, least in (("chains", 1), ("draws", 1), ("thin", 1), ("warmup", 0)):
-            check_count(getattr(self, name), name, least)
-        if self.keep not in ("draws", "moments"):
-            raise DataError(f"keep must be 'draws' or 'moments', found {self.keep!r}")
         u = target.check()
         ratio = self._kept_one_in(target.space.size)
         prepared = self.prepare(target, u, seed)
@@ -170,7 +171,11 @@ class Sampler(Approximation, Generic[S, R]):
         finished = [chain for chain in work if chain.records]
         if not finished:
             raise KeyboardInterrupt("interrupted during warm-up: there are no draws yet")
-        notes = ["Interrupted: these are the draws made until then."] if interrupted else []
+        notes = []
+        if interrupted:
+            made = sum(chain.length for chain in finished)
+            notes = [f"Interrupted after {made:,} of {self.chains * wanted.draws:,} draws, which are all there are."]
+            warnings.warn(notes[0], NotConvergedWarning, stacklevel=3)
         if self.keep == "moments":
             return pooled(target.space, [m for chain in finished if (m := chain.moments) is not None], notes)
         length = min(chain.length for chain in finished)
@@ -182,7 +187,7 @@ class Sampler(Approximation, Generic[S, R]):
         """The sampler without what compiled code does not depend on."""
         same: dict[str, Any] = {f.name: f.default for f in dataclasses.fields(self) if f.name not in self.compiled}
         same |= {name: None for name, default in same.items() if default is dataclasses.MISSING}
-        return dataclasses.replace(self, **same)
+        return changed(self, **same)  # unchecked: what is not given is None
 
     def _kept_one_in(self, k: int) -> int:
         """How many of the draws that were asked for become one, so that they fit into memory."""

@@ -27,6 +27,7 @@ class Draws(Posterior):
     energy: Float[Array, "c n"]
     at_depth: Bool[Array, "c n"]
     notes: tuple[str, ...] = eqx.field(static=True, default=())
+    caution: str = eqx.field(static=True, default="")
 
     @classmethod
     def of(
@@ -35,11 +36,12 @@ class Draws(Posterior):
         vectors: Float[np.ndarray, "c n k"],
         info: Sequence[np.ndarray],
         notes: Sequence[str] = (),
+        caution: str = "",
     ) -> "Draws":
         """From what was recorded, with a verdict."""
         said = (*notes, *in_words(diagnose(vectors, *info), space.names, *vectors.shape[:2]))
         acceptance, divergent, energy, at_depth = info
-        return cls(space, vectors, acceptance, divergent, energy, at_depth, said)
+        return cls(space, vectors, acceptance, divergent, energy, at_depth, said, caution)
 
     @property
     def diagnostics(self) -> Diagnostics:

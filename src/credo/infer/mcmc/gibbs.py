@@ -56,6 +56,7 @@ class Gibbs(Sampler[Place, KeyData]):
 
     def __post_init__(self) -> None:
         """The conditionals as a tuple: settings are hashable."""
+        super().__post_init__()
         if isinstance(self.conditionals, Mapping):
             object.__setattr__(self, "conditionals", tuple(self.conditionals.items()))
 

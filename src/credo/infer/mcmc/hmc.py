@@ -22,7 +22,6 @@ import numpy as np
 from jaxtyping import ArrayLike, Bool, Float, Int
 
 from credo.core.arrays import Array
-from credo.core.checks import check_count
 from credo.core.errors import DataError
 from credo.infer.mcmc.adaptation import StepSizeAndMetric
 from credo.infer.mcmc.chains import Info, Prepared, Sampler, Vector
@@ -156,9 +155,12 @@ class Hamiltonian(Sampler[State, RandomNumbers]):
     target_acceptance: float = 0.8
     metric: Literal["auto", "dense", "diagonal"] = "auto"
 
-    def _dense(self, k: int) -> bool:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if self.metric not in ("auto", "dense", "diagonal"):
             raise DataError(f"metric must be 'auto', 'dense' or 'diagonal', found {self.metric!r}")
+
+    def _dense(self, k: int) -> bool:
         return self.metric == "dense" or (self.metric == "auto" and k <= DENSE_UP_TO)
 
     def prepare(self, target: Target, u: np.ndarray, seed: int) -> Prepared:
@@ -214,13 +216,6 @@ class HMC(Hamiltonian):
     compiled: ClassVar[tuple[str, ...]] = ("steps", "jitter")
     steps: int = 10
     jitter: float | int = 0.2
-
-    def prepare(self, target: Target, u: np.ndarray, seed: int) -> Prepared:
-        """As for all trajectories, once their settings make sense."""
-        check_count(self.steps, "steps")
-        if not 0 <= self.jitter < 1:
-            raise DataError(f"jitter must be in [0, 1), found {self.jitter!r}")
-        return super().prepare(target, u, seed)
 
     def _trajectory(self, target: Target, state: State, tuning: StepSizeAndMetric, random: RandomNumbers) -> Moved:
         jitter = 1 + self.jitter * (2 * random.uniform[0, 1] - 1)

@@ -24,7 +24,7 @@ from scipy.special import chdtri
 
 from credo.core.checks import check_count
 from credo.core.device import blas_threads
-from credo.core.errors import DataError, NotConverged
+from credo.core.errors import NotConverged
 from credo.core.linalg import factorize
 from credo.infer.importance_sampling import USABLE, check_by_psis, log_densities, pareto_smooth
 from credo.infer.mcmc.chains import jittered_starts
@@ -94,6 +94,10 @@ class Pathfinder(Approximation):
     history: int = 100
     spread: float | int = 1.0
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_count(self.draws, "draws", 2)
+
     def run(self, target: Target, seed: int = 0) -> NormalApproximation:
         """The law of the best path; its notes say what importance weights and the other paths have against it."""
         pool = self.pool(target, target.check(), seed)
@@ -109,10 +113,6 @@ class Pathfinder(Approximation):
 
     def pool(self, target: Target, u: Point, seed: int = 0) -> Pool:
         """The best law of every path from around u, and draws of their mixture weighted towards the target."""
-        for name, least in (("paths", 1), ("max_steps", 1), ("history", 1), ("draws", 2)):
-            check_count(getattr(self, name), name, least)
-        if not (np.isfinite(float(self.spread)) and self.spread >= 0):
-            raise DataError(f"spread must be a number of at least 0, found {self.spread!r}")
         starts = jittered_starts(target, u, self.paths, float(self.spread), seed)
         with blas_threads(len(u)):
             found = [law for i, start in enumerate(starts) if (law := self._best(target, start, [seed, i])) is not None]

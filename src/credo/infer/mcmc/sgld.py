@@ -8,6 +8,7 @@ over minibatches of m of the n rows, each read once a pass. With decaying steps 
 """
 
 import dataclasses
+import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -19,10 +20,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from credo.core.arrays import Array
-from credo.core.checks import check_count
-from credo.core.errors import DataError, NotConverged
+from credo.core.errors import DataError, NotConverged, NotConvergedWarning
 from credo.infer.mcmc.draws import Draws
-from credo.infer.mcmc.langevin import check_step
 from credo.infer.method import RowApproximation
 from credo.infer.rows import RowDensity, RowSource
 from credo.infer.target import Constraints, ParameterSpace
@@ -53,7 +52,7 @@ class SGLD(RowApproximation):
         precondition: whether to scale by RMSprop.
     """
 
-    step_size: object
+    step_size: Any
     batch: int = 100
     decay: float | int = 0.55
     offset: float | int = 1000.0
@@ -89,21 +88,22 @@ class SGLD(RowApproximation):
 
     def run_density(self, model: RowDensity, data: object, seed: int = 0) -> Draws:
         """`run_rows` of a density, on a `RowSource` or what it is made of."""
-        self._check()
         source = data if isinstance(data, RowSource) else RowSource.of(data, None, self.passes)
         schedule = self.schedule(-(-source.n * self.passes // self.batch))
         vectors, interrupted = self._walk(model, source, schedule, seed)
-        notes = ["Interrupted: these are the draws made until then."] if interrupted else []
-        notes.append(
+        notes = [f"Interrupted after {len(vectors):,} draws, which are all there are."] * interrupted
+        for note in notes:
+            warnings.warn(note, NotConvergedWarning, stacklevel=3)
+        caution = (
             "SGLD: these draws have a bias that shrinks with the step: rerun with half of step_size, or a larger "
             "batch, and compare."
         )
         every = np.ones((1, len(vectors)))
-        return Draws.of(model.space, vectors[None], (every, every == 0, np.nan * every, every == 0), notes)
+        return Draws.of(model.space, vectors[None], (every, every == 0, np.nan * every, every == 0), notes, caution)
 
     def schedule(self, steps: int) -> Float[np.ndarray, " t"]:
         """εₜ = a (b + t)^(-γ), with a such that ε₀ is `step_size`."""
-        return check_step(self.step_size) * (1 + np.arange(steps) / float(self.offset)) ** -float(self.decay)
+        return float(self.step_size) * (1 + np.arange(steps) / float(self.offset)) ** -float(self.decay)
 
     def _wanted(self, schedule: Float[np.ndarray, " t"]) -> np.ndarray:
         """The steps after which a draw is kept: equally far apart in Σ εₜ."""
@@ -149,17 +149,6 @@ class SGLD(RowApproximation):
             found = source.n - (len(schedule) - done) * self.batch // self.passes
             raise DataError(f"data ended early: rows = {source.n} was promised, about {max(found, 0)} a pass came")
         return vectors, interrupted
-
-    def _check(self) -> None:
-        check_step(self.step_size)
-        for name in ("batch", "passes", "draws"):
-            check_count(getattr(self, name), name)
-        if not 0 <= self.burn < 1:
-            raise DataError(f"burn must be a share in [0, 1), found {self.burn!r}")
-        if not 0 <= self.decay <= 1:
-            raise DataError(f"decay must be in [0, 1], found {self.decay!r}")
-        if not self.offset > 0:
-            raise DataError(f"offset must be positive, found {self.offset!r}")
 
 
 def _parts(model: RowDensity) -> tuple[tuple[Any, ...], RowDensity]:

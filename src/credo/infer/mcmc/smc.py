@@ -19,7 +19,6 @@ from jax.scipy.special import logsumexp
 from jaxtyping import ArrayLike, Float, Int, PyTree
 
 from credo.core.arrays import Array
-from credo.core.checks import check_count
 from credo.core.errors import DataError, NotConverged
 from credo.core.linalg import factorize
 from credo.infer.mcmc.adaptation import StepSizeAndMetric
@@ -43,6 +42,12 @@ AIMS = {"walk": 0.234, "hmc": 0.8}
 LEAPFROGS = 5
 FEW_FAMILIES = 0.01
 LEAST_ACCEPTANCE = 0.05
+GROWN = 0.15
+"""How much wider the particles may become by moves at the last temperature, beside chance."""
+UNSEEN = (
+    "What no particle has reached, a narrow mode or the neck of a funnel, goes unseen: raise particles and compare the "
+    "log_evidence, or reparametrize."
+)
 
 
 class Particles(Draws):
@@ -92,7 +97,6 @@ class SMC(Approximation):
 
     def run(self, target: Target, seed: int = 0, start: NormalApproximation | None = None) -> Particles:
         """The particles; `start` is the first law where N(init, spread²) will not do, e.g. from `Laplace`."""
-        self._check()
         u = target.check()
         n, k, rng = self.particles, target.space.size, np.random.default_rng(seed)
         law = start or NormalApproximation(target.space, u, float(self.spread) * np.eye(k), np.asarray(np.nan))
@@ -106,15 +110,30 @@ class SMC(Approximation):
                 say(temperatures[-1], f"tempering, stage {len(temperatures)}")
                 if len(temperatures) > self.most:
                     raise NotConverged(f"SMC reached temperature {temperatures[-1]:.3g} of 1 after {self.most} stages")
-                random, uniform = RandomNumbers.draw(rng, (n, self.moves), k), np.asarray(rng.random())
-                now = _stage(target, law, now, np.asarray(float(self.ess)), uniform, random, self.move)
+                now = self._advance(target, law, now, rng)
                 temperatures.append(float(now.temperature))
-        return self._collect(target, now, temperatures[1:], seed)
+        before, now = now, self._advance(target, law, now, rng)  # the target alone: does it hold the particles?
+        return self._collect(target, before, now, temperatures[1:], seed)
 
-    def _collect(self, target: Target, now: Tempered, temperatures: list[float], seed: int) -> Particles:
+    def _advance(self, target: Target, law: NormalApproximation, now: Tempered, rng: np.random.Generator) -> Tempered:
+        """The particles at the next temperature."""
+        random = RandomNumbers.draw(rng, (self.particles, self.moves), target.space.size)
+        return _stage(target, law, now, np.asarray(float(self.ess)), np.asarray(rng.random()), random, self.move)
+
+    def _collect(
+        self, target: Target, before: Tempered, now: Tempered, temperatures: list[float], seed: int
+    ) -> Particles:
         n, acceptance = self.particles, float(now.acceptance)
         families = len(np.unique(np.asarray(now.ancestor)))
         notes = []
+        widths = [np.ptp(np.quantile(each.position, [0.05, 0.95], axis=0), axis=0) for each in (before, now)]
+        grown = widths[1] / np.maximum(widths[0], np.finfo(float).tiny)
+        if grown.max() > 1 + GROWN + 5 / n**0.5:
+            notes.append(
+                f"The particles still spread: {self.moves} moves more made {target.space.names[int(grown.argmax())]} "
+                f"{grown.max():.2g} times as wide. The density may have no end (is it that of a proper posterior?), or "
+                "moves are too few: raise moves."
+            )
         if families < FEW_FAMILIES * n:
             notes.append(
                 f"The {n} particles descend from {families} of the first ones: raise particles, or start with a spread "
@@ -132,18 +151,16 @@ class SMC(Approximation):
             energy=np.full((1, n), np.nan),
             at_depth=flags,
             notes=tuple(notes),
+            caution=UNSEEN,
             log_evidence=np.asarray(now.log_evidence),
             temperatures=np.asarray(temperatures),
         )
 
-    def _check(self) -> None:
-        for name in ("particles", "moves"):
-            check_count(getattr(self, name), name)
-        if not 0 < self.ess < 1:
-            raise DataError(f"ess must be a share between 0 and 1, found {self.ess!r}")
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if self.move not in AIMS:
             raise DataError(f"move must be 'walk' or 'hmc', found {self.move!r}")
-        if not (self.spread > 0 and np.isfinite(self.spread)):
+        if not self.spread > 0:
             raise DataError(f"spread must be a positive number, found {self.spread!r}")
 
 

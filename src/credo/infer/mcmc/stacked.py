@@ -14,13 +14,13 @@ from jaxtyping import Float, Key, PRNGKeyArray
 from credo.core import params
 from credo.core.arrays import Array, host
 from credo.core.belief import Belief
-from credo.core.checks import check_count
 from credo.core.params import constant
 from credo.infer.averaging import Averaged
 from credo.infer.learning import Learned
 from credo.infer.mcmc.draws import Draws
 from credo.infer.method import Learner
 from credo.infer.optimize import CONVERGED
+from credo.infer.posterior import trusted
 from credo.infer.progress import Progress, Show
 from credo.infer.target import ParameterSpace
 
@@ -74,7 +74,8 @@ class ModelGibbs(Learner):
     def condition(self, belief: Any, *data: Any, seed: int = 0, **options: Any) -> AveragedDraws:
         """The belief after the data, averaged over draws; `posterior` has all of them, with diagnostics."""
         prepared, statistics = belief.prepare(*data, **options)
-        return conditioned_average(self.kind, *self.draw(prepared, statistics, seed=seed), statistics)
+        posterior, drawn = self.draw(prepared, statistics, seed=seed)
+        return conditioned_average(self.kind, trusted(posterior), drawn, statistics)
 
     def run(
         self, belief: Any, sweep: Sweep, statistics: object, seed: int, held: tuple[str, ...] = ()
@@ -83,8 +84,6 @@ class ModelGibbs(Learner):
 
         The first chain begins at the belief, the others at `belief.restart`, or there too; paths that are `held` stay.
         """
-        for name, least in (("chains", 1), ("draws", 1), ("thin", 1), ("members", 1), ("warmup", 0)):
-            check_count(getattr(self, name), name, least)
         starts = [belief, *(belief.restart(statistics, seed + i) or belief for i in range(1, self.chains))]
         length, values, heights = (self.warmup, self.draws, self.thin), [], []
         with Progress(self.progress, "Gibbs sampling") as show:
@@ -130,7 +129,8 @@ def learned_average(kind: type[AveragedDraws], draws: Draws, drawn: Belief, stat
     notes = [*draws.notes, f"{len(after.beliefs)} of {draws.chains.shape[0] * draws.chains.shape[1]} draws kept"]
     # Conditioned on the data, each member is weighed by its evidence: draws have that weight already.
     before = kind(-host(_evidences(drawn, statistics)), unstacked(drawn), draws)
-    return Learned(before, CONVERGED, float("nan"), [], {}, notes, after)
+    doubts = (f"do not trust these draws: {draws.verdict}",) if draws.notes else ()
+    return Learned(before, CONVERGED, float("nan"), [], {}, notes, after, doubts)
 
 
 def conditioned_average(

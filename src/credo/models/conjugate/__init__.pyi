@@ -18,7 +18,6 @@ from credo.models.conjugate.hypotheses import OutcomeCounts as OutcomeCounts
 from credo.models.conjugate.known import Known as Known
 from credo.models.conjugate.multivariate import GaussianParameters as GaussianParameters
 from credo.models.conjugate.multivariate import NormalInverseWishart as NormalInverseWishart
-from credo.models.conjugate.multivariate import Scatter as Scatter
 from credo.models.conjugate.normal import Moments as Moments
 from credo.models.conjugate.normal import NormalInverseGamma as NormalInverseGamma
 from credo.models.conjugate.normal import NormalKnownVariance as NormalKnownVariance

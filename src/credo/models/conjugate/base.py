@@ -15,7 +15,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray, PyTree
 
-from credo.core.arrays import Array, host, is_traced
+from credo.core.arrays import Array, as_float, host, is_traced
 from credo.core.belief import Belief
 from credo.core.checks import ArrayLike, check_counts
 from credo.core.errors import DataError
@@ -74,7 +74,7 @@ def check_parameter(
     """Refuses a parameter with an entry that is not finite or not greater than `above`."""
     if is_traced(value):
         return
-    numbers = np.asarray(value)
+    numbers = as_float(value, name)
     if not np.all(np.isfinite(numbers) & (numbers > above)):
         raise DataError(f"{name} must be finite and > {above:g}, found {numbers.tolist()}; {remedy}")
 

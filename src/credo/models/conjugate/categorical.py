@@ -34,10 +34,10 @@ class Dirichlet(Conjugate):
     alpha: Float[Array, " k"] = positive()
 
     def __check_init__(self) -> None:
-        if self.alpha.ndim != 1 or self.alpha.shape[0] < 2:
+        if np.ndim(self.alpha) != 1 or self.alpha.shape[0] < 2:
             raise DataError(
                 f"alpha must be a vector with one entry for each of at least two classes, found shape "
-                f"{self.alpha.shape}; for k classes and a uniform belief pass [1.0] * k"
+                f"{np.shape(self.alpha)}; for k classes and a uniform belief pass [1.0] * k"
             )
         check_parameter(self.alpha, "alpha", remedy="pass positive numbers")
 

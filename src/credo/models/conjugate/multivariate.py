@@ -14,10 +14,10 @@ from credo.core.linalg import cholesky, factorize, log_determinant, quadratic, s
 from credo.core.params import positive, positive_definite, real
 from credo.core.predictive import MultivariateT, StudentT
 from credo.core.special import LOG_2PI, log_rising
-from credo.models.conjugate.base import Conjugate, Statistics, check_parameter
+from credo.models.conjugate.base import Conjugate, check_parameter
 from credo.models.conjugate.known import MultivariateNormal
 from credo.models.conjugate.matrix import draw_root
-from credo.models.conjugate.normal import NormalParameters, inverse_gamma_interval
+from credo.models.conjugate.normal import Moments, NormalParameters, inverse_gamma_interval, outer
 
 
 class GaussianParameters(NamedTuple):
@@ -25,27 +25,6 @@ class GaussianParameters(NamedTuple):
 
     mean: Float[Array, "*n d"]
     covariance: Float[Array, "*n d d"]
-
-
-class Scatter(Statistics):
-    """Count n, mean x̄ and scatter matrix Σ(xᵢ - x̄)(xᵢ - x̄)ᵀ; two sets merge as `Moments` do."""
-
-    count: Float[Array, ""] = eqx.field(converter=as_float)
-    mean: Float[Array, " d"] = eqx.field(converter=as_float)
-    scatter: Float[Array, "d d"] = eqx.field(converter=as_float)
-
-    @classmethod
-    def of(cls, x: ArrayLike) -> "Scatter":
-        """The statistics of a table."""
-        rows = as_float(x)
-        centred = rows - rows.mean(0)
-        return cls(np.asarray(float(len(rows))), rows.mean(0), centred.T @ centred)
-
-    def __add__(self, other: "Scatter") -> "Scatter":
-        n = self.count + other.count
-        delta = other.mean - self.mean
-        scatter = self.scatter + other.scatter + delta[:, None] * delta * self.count * other.count / n
-        return Scatter(n, self.mean + delta * other.count / n, scatter)
 
 
 class NormalInverseWishart(Conjugate):
@@ -88,26 +67,25 @@ class NormalInverseWishart(Conjugate):
         heavy = excess <= 0
         return GaussianParameters(self.mean, xp.where(heavy, np.inf, self.scale / xp.where(heavy, 1.0, excess)))
 
-    def statistics(self, x: ArrayLike) -> Scatter:
+    def statistics(self, x: ArrayLike) -> Moments:
         """Count, mean and scatter matrix."""
         table = check_table(x)
         if table.shape[1] != self._d:
             raise DataError(f"X must have {self._d} columns as the mean of the belief has, found {table.shape[1]}")
-        return Scatter.of(table)
+        return Moments.of(table)
 
-    def _updated_scale(self, statistics: Scatter) -> Array:
+    def _updated_scale(self, statistics: Moments) -> Array:
         share = self.strength * statistics.count / (self.strength + statistics.count)
-        delta = statistics.mean - self.mean
-        return self.scale + statistics.scatter + share * delta[:, None] * delta
+        return self.scale + statistics.squares + share * outer(statistics.mean - self.mean)
 
-    def condition_on(self, statistics: Scatter) -> "NormalInverseWishart":
+    def condition_on(self, statistics: Moments) -> "NormalInverseWishart":
         """The parameters (mₙ, κₙ, νₙ, Ψₙ)."""
         n = statistics.count
         total = self.strength + n
         mean = self.mean + n / total * (statistics.mean - self.mean)
         return NormalInverseWishart(mean, total, self.df + n, self._updated_scale(statistics))
 
-    def evidence_of(self, statistics: Scatter) -> Array:
+    def evidence_of(self, statistics: Moments) -> Array:
         """log Γ_d(νₙ/2)/Γ_d(ν/2) + ν/2 log|Ψ| - νₙ/2 log|Ψₙ| + d/2 log κ/κₙ - nd/2 log π."""
         n, d, xp = statistics.count, self._d, namespace(self, statistics)
         before = log_determinant(factorize(self.scale).root)
@@ -159,13 +137,13 @@ class NormalInverseWishart(Conjugate):
         mean = StudentT(df + zeros, self.mean, zeros, diagonal / (df * self.strength)).interval(level)
         return NormalParameters(mean, inverse_gamma_interval(df / 2, diagonal / 2, level))
 
-    def _most_likely(self, statistics: Scatter) -> GaussianParameters:
-        if not is_traced(statistics) and np.linalg.matrix_rank(statistics.scatter) < self._d:
+    def _most_likely(self, statistics: Moments) -> GaussianParameters:
+        if not is_traced(statistics) and np.linalg.matrix_rank(statistics.squares) < self._d:
             raise DataError(
                 f"the likelihood has no maximum: the {int(statistics.count)} rows span fewer than {self._d} dimensions "
                 "and the covariance would be singular; condition on them and use .estimate"
             )
-        return GaussianParameters(statistics.mean, statistics.scatter / statistics.count)
+        return GaussianParameters(statistics.mean, statistics.squares / statistics.count)
 
     def _draw_parameters(self, key: PRNGKeyArray) -> GaussianParameters:
         k_covariance, k_mean = jr.split(key)

@@ -26,27 +26,32 @@ class NormalParameters(NamedTuple):
 
 
 class Moments(Statistics):
-    """Count n, mean x̄ and centred sum of squares Σ(xᵢ - x̄)²: no cancellation, however large the mean.
+    """Count n, mean x̄ and centred squares Σ(xᵢ - x̄)², of vectors Σ(xᵢ - x̄)(xᵢ - x̄)ᵀ: no cancellation.
 
-    Two sets merge by n = n₁ + n₂, δ = x̄₂ - x̄₁, x̄ = x̄₁ + δ n₂/n, S = S₁ + S₂ + δ² n₁n₂/n.
+    Two sets merge by n = n₁ + n₂, δ = x̄₂ - x̄₁, x̄ = x̄₁ + δ n₂/n, S = S₁ + S₂ + δδᵀ n₁n₂/n.
     Chan, Golub & LeVeque (1983).
     """
 
     count: Float[Array, ""] = eqx.field(converter=as_float)
-    mean: Float[Array, ""] = eqx.field(converter=as_float)
-    squares: Float[Array, ""] = eqx.field(converter=as_float)
+    mean: Float[Array, "*d"] = eqx.field(converter=as_float)
+    squares: Float[Array, "..."] = eqx.field(converter=as_float)
 
     @classmethod
-    def of(cls, y: ArrayLike) -> "Moments":
-        """The statistics of a vector."""
-        values = as_float(y)
-        return cls(np.asarray(float(len(values))), values.mean(), ((values - values.mean()) ** 2).sum())
+    def of(cls, values: ArrayLike) -> "Moments":
+        """The statistics of a vector, or of the rows of a table."""
+        rows = as_float(values)
+        centred = rows - rows.mean(0)
+        return cls(np.asarray(float(len(rows))), rows.mean(0), centred.T @ centred)
 
     def __add__(self, other: "Moments") -> "Moments":
-        n = self.count + other.count
-        delta = other.mean - self.mean
-        squares = self.squares + other.squares + delta**2 * self.count * other.count / n
+        n, delta = self.count + other.count, other.mean - self.mean
+        squares = self.squares + other.squares + outer(delta) * self.count * other.count / n
         return Moments(n, self.mean + delta * other.count / n, squares)
+
+
+def outer(vector: Float[Array, "*d"]) -> Float[Array, "..."]:
+    """vvᵀ, the square of a number."""
+    return vector[..., None] * vector if vector.ndim else vector**2
 
 
 class NormalKnownVariance(Conjugate):

@@ -177,6 +177,6 @@ class Directions(Predictive):
 
     def __getitem__(self, index: Index) -> "Directions":
         """The predictions at some of the times."""
-        where, xp = as_index(index), namespace(self, index)
+        where, xp = as_index(index, self.shape), namespace(self, index)
         weights = xp.asarray(self.weights)[where[0] if isinstance(where, tuple) else where]
         return Directions(weights, *(xp.asarray(a)[where] for a in (self.location, self.concentration)))

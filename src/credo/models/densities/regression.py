@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from credo.core.arrays import Array, namespace
 from credo.core.errors import DataError
-from credo.core.params import real
+from credo.core.params import constant, real
 from credo.core.pytrees import changed
 from credo.models.conjugate.matrix import MatrixNormalInverseWishart
 from credo.models.densities.base import Inputs, Observed, read_prior
@@ -36,6 +36,8 @@ class Regression(NormalDensity):
     inputs: int | None = eqx.field(static=True, default=None)
     weights: Float[Array, "k d c"] | None = real()
     bias: Float[Array, "k d"] | None = real()
+    center: Float[Array, " c"] | None = constant()
+    """A point amid the inputs, about which the weak prior is, and sums do not cancel."""
 
     def __init__(
         self,
@@ -48,7 +50,7 @@ class Regression(NormalDensity):
         structure: str | None = None,
     ) -> None:
         self._set_noise(covariance, structure)
-        self.weights, self.bias, self.inputs = None, None, inputs
+        self.weights, self.bias, self.center, self.inputs = None, None, None, inputs
         if (weights is None) != (bias is None):
             raise DataError("weights and bias must be given together, or neither")
         if weights is not None:
@@ -65,16 +67,19 @@ class Regression(NormalDensity):
 
     @property
     def coefficients(self) -> Float[Array, "k d p"]:
-        """(weights, bias)."""
+        """(weights, value at the center of the inputs)."""
         weights, bias = self._known(self.weights), self._known(self.bias)
-        return namespace(weights, bias).concatenate([weights, bias[:, :, None]], axis=2)
+        middle = bias if self.center is None else bias + weights @ self.center
+        return namespace(weights, bias).concatenate([weights, middle[:, :, None]], axis=2)
 
     def _with_coefficients(self: R, coefficients: Float[Array, "k d p"]) -> R:
-        return changed(self, weights=coefficients[:, :, :-1], bias=coefficients[:, :, -1])
+        weights, middle = coefficients[:, :, :-1], coefficients[:, :, -1]
+        return changed(self, weights=weights, bias=middle if self.center is None else middle - weights @ self.center)
 
     def design(self, rows: int, inputs: Inputs) -> Float[Array, "t p"]:
-        """v = (u, 1)."""
-        return namespace(inputs).concatenate([self._checked(inputs), np.ones((rows, 1))], axis=1)
+        """v = (u - center, 1)."""
+        u = self._checked(inputs) - (0.0 if self.center is None else self.center)
+        return namespace(u).concatenate([u, np.ones((rows, 1))], axis=1)
 
     def _checked(self, inputs: Inputs) -> Float[Array, "n c"]:
         if inputs is None or (self.inputs is not None and inputs.shape[1] != self.inputs):
@@ -90,8 +95,12 @@ class Regression(NormalDensity):
         (k, d), c = self.sizes, inputs.shape[1]
         mean, variance = column_moments(x, seen)
         rows = seen.any(1)
-        u, y = inputs[rows], np.where(seen, x, mean)[rows]
-        square = np.maximum((u**2).mean(0) if len(u) else np.ones(c), 1e-12)
+        # A prior of one's own is about the value where inputs are 0.
+        own = self.prior is not None and not self.weak
+        center = None if own or not rows.any() else np.asarray(inputs)[rows].mean(0)
+        u, y = inputs[rows] - (0.0 if center is None else center), np.where(seen, x, mean)[rows]
+        square = (u**2).mean(0) if len(u) else np.ones(c)
+        square = np.where(square > 0, square, 1.0)
         flat = np.concatenate([np.zeros((d, c)), mean[:, None]], axis=1)
         v = np.concatenate([u, np.ones((len(u), 1))], axis=1)
         slopes = np.linalg.lstsq(v, y, rcond=None)[0].T if len(u) else flat
@@ -99,8 +108,9 @@ class Regression(NormalDensity):
         _, left = column_moments(residual, np.ones_like(residual, bool))
         centers, within = clusters(residual, k, np.zeros(d), left, seed)
         precision = STRENGTH * np.diag(np.append(square, 1.0))
-        new = changed(begun(self, flat, precision, variance, np.maximum(within, 0.1 * left)), inputs=c)
+        new = changed(begun(self, flat, precision, variance, np.maximum(within, 0.1 * left)), inputs=c, center=center)
         if self.weights is not None:
             return new
         tilt = np.sqrt(left)[:, None] / np.sqrt(square) * np.random.default_rng(seed).normal(size=(k, d, c))
-        return changed(new, weights=slopes[:, :-1] + tilt / np.sqrt(c), bias=slopes[:, -1] + centers)
+        tilted = slopes[:, :-1] + tilt / np.sqrt(c)
+        return new._with_coefficients(np.concatenate([tilted, (slopes[:, -1] + centers)[:, :, None]], axis=2))

@@ -14,7 +14,10 @@ from credo.core.arrays import Array, host, namespace
 from credo.core.errors import DataError
 from credo.core.padding import by_bucket
 from credo.core.pytrees import changed
+from credo.kernels.base import Kernel
+from credo.kernels.random_fourier import RandomFeatures
 from credo.models.features.base import Features, whole
+from credo.models.features.scaling import Affine
 
 
 class Joint(Features):
@@ -254,6 +257,38 @@ class Custom(Features):
     def names(self, inputs: Sequence[str]) -> list[str]:
         """The labels, or custom1, custom2, ..."""
         return [f"custom{i + 1}" for i in range(self.number)] if self.labels is None else list(self.labels)
+
+
+class OfKernel(Features):
+    """The columns of random Fourier features (`credo.kernels.random_features`): φ(x)ᵀφ(z) ≈ k(x, z)."""
+
+    map: RandomFeatures
+
+    def __call__(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
+        """cos ωᵀx and sin ωᵀx."""
+        return self.map(x)
+
+    def size(self, d: int) -> int:
+        """m with phases, 2m paired."""
+        return self.map.size(d)
+
+    def names(self, inputs: Sequence[str]) -> list[str]:
+        """wave1, wave2, …"""
+        return [f"wave{i + 1}" for i in range(self.map.size(len(inputs)))]
+
+
+def as_features(value: object, name: str) -> Features:
+    """Features from what users write: None is the inputs themselves; random features of a kernel are features, too."""
+    if value is None:
+        return Affine()
+    if isinstance(value, Features):
+        return value
+    if isinstance(value, RandomFeatures):
+        return OfKernel(value)
+    remedy = "e.g. Polynomial(2), or Custom(function, number) for a function of yours"
+    if isinstance(value, Kernel):
+        remedy = "for a kernel use credo.GP(kernel), or random_features(kernel, m, d) as features"
+    raise DataError(f"{name} takes features first, found {type(value).__name__}; {remedy}")
 
 
 @eqx.filter_jit

@@ -1,4 +1,4 @@
-"""Monomials."""
+"""Monomials, or none."""
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations_with_replacement
@@ -11,6 +11,22 @@ from credo.core.arrays import Array, namespace
 from credo.models.features.base import Features, whole
 
 _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+class InterceptOnly(Features):
+    """No columns: what a model believes without its inputs is its constant term."""
+
+    def __call__(self, x: Float[Array, "n d"]) -> Float[Array, "n 0"]:
+        """No columns."""
+        return x[:, :0]
+
+    def size(self, d: int) -> int:
+        """None."""
+        return 0
+
+    def names(self, inputs: Sequence[str]) -> list[str]:
+        """None."""
+        return []
 
 
 class Polynomial(Features):

@@ -1,6 +1,7 @@
 """Inputs, or the columns of other features, shifted and scaled."""
 
 import dataclasses
+from abc import abstractmethod
 from collections.abc import Sequence
 
 import equinox as eqx
@@ -9,6 +10,8 @@ from jaxtyping import Float, Num
 
 from credo.core.arrays import Array, Numeric
 from credo.models.features.base import Features, check_columns, numbers, table
+
+Weights = Float[np.ndarray, " n"] | None
 
 
 class Scaled(Features):
@@ -28,17 +31,24 @@ class Scaled(Features):
                 columns = columns - value if name == "shift" else columns / value
         return columns
 
-    def _moments(self, x: Num[Array | np.ndarray, "n p"]) -> dict[str, Array]:
+    @abstractmethod
+    def adapt(self, x: Num[Array | np.ndarray, "n d"], weights: Weights = None) -> "Scaled":
+        """Mean and standard deviation, where none were given; a row of weight w counts as w rows."""
+
+    def _moments(self, x: Num[Array | np.ndarray, "n p"], weights: Weights) -> dict[str, Array]:
         """The mean and the standard deviation of each column, or what was given."""
         rows, shift, scale = table(type(self).__name__, x), self.shift, self.scale
+        empty = rows.shape[1] == 0  # which np.average refuses
+        mean = rows.mean(axis=0) if empty else np.average(rows, axis=0, weights=weights)
         if scale is None:
-            deviation = rows.std(0)
+            squares = (rows - mean) ** 2
+            deviation = np.sqrt(squares.mean(axis=0) if empty else np.average(squares, axis=0, weights=weights))
             # Rounding makes the deviation of a constant column tiny instead of zero, so look at its range; and a
             # deviation that underflows cannot be divided by.
             varies = np.ptp(rows, axis=0) > 8 * np.finfo(float).eps * np.abs(rows).max(0)
             varies &= deviation > np.sqrt(np.finfo(float).tiny)
             scale = np.where(varies, deviation, 1.0)
-        return {"shift": rows.mean(0) if shift is None else shift, "scale": scale}
+        return {"shift": mean if shift is None else shift, "scale": scale}
 
 
 class Affine(Scaled):
@@ -71,9 +81,9 @@ class Affine(Scaled):
         """The names of the inputs."""
         return list(inputs)
 
-    def adapt(self, x: Num[Array | np.ndarray, "n d"]) -> "Affine":
-        """Mean and standard deviation of x, where none were given."""
-        return dataclasses.replace(self, **self._moments(x))
+    def adapt(self, x: Num[Array | np.ndarray, "n d"], weights: Weights = None) -> "Affine":
+        """Mean and standard deviation of x, where none were given; a row of weight w counts as w rows."""
+        return dataclasses.replace(self, **self._moments(x, weights))
 
 
 class Standardize(Scaled):
@@ -108,8 +118,8 @@ class Standardize(Scaled):
         """Whether the inner features are."""
         return self.features.ready
 
-    def adapt(self, x: Num[Array | np.ndarray, "n d"]) -> "Standardize":
+    def adapt(self, x: Num[Array | np.ndarray, "n d"], weights: Weights = None) -> "Standardize":
         """The inner features adapted to x, then the moments of their columns, where none were given."""
         inner = self.features.adapt(x)
-        moments = self._moments(inner(table("Standardize", x)))
+        moments = self._moments(inner(table("Standardize", x)), weights)
         return dataclasses.replace(self, features=inner, **moments)

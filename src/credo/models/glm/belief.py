@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Float
 
 from credo.core import params, predictive
-from credo.core.abilities import HasLogDensity, HasPointEstimates, HasRows
+from credo.core.abilities import DrawsMeans, HasLogDensity, HasPointEstimates, HasRows
 from credo.core.arrays import Array, host, is_traced, namespace
 from credo.core.belief import Belief
 from credo.core.checks import ArrayLike, check_positive, check_table, input_names
@@ -31,10 +31,11 @@ from credo.core.pytrees import changed
 from credo.core.special import LOG_2PI
 from credo.infer.laplace import normal_at
 from credo.infer.posterior import NormalApproximation, Posterior
-from credo.infer.priors import Priors
+from credo.infer.priors import LogScalePenalty, Prior, Priors
 from credo.infer.rows import RowDensity
 from credo.infer.target import ParameterSpace, Target
-from credo.models.features import Affine, Features
+from credo.models.features import Features
+from credo.models.features.compose import as_features
 from credo.models.glm import predictions
 from credo.models.glm.evidence import LaplaceEvidence, LaplaceObjective, evidence
 from credo.models.glm.log_joint import LogPrior, RowLogLikelihood, log_joint
@@ -43,20 +44,24 @@ from credo.models.glm.predictions import DRAWS, WeightLaw
 from credo.models.likelihoods import Classes, Likelihood
 from credo.models.likelihoods.classes import Label
 from credo.models.linear.posterior import NOT_DEFINITE
-from credo.models.linear.priors import ARD, Intercept, Isotropic, LaplacePrior, prior_root
+from credo.models.linear.priors import ARD, Intercept, Isotropic, LaplacePrior, as_intercept, prior_root
 from credo.models.linear.statistics import design
+
+SPREAD = 2.0
+"""Of the logarithm of the precision of the weights before data."""
 
 WeightPrior = Isotropic | ARD | LaplacePrior | Gaussian
 
 
-class GLM(Belief, HasLogDensity, HasRows, HasPointEstimates):
+class GLM(Belief, HasLogDensity, HasRows, HasPointEstimates, DrawsMeans):
     """A generalized linear model.
 
     Args:
         likelihood: how outcomes follow from the linear predictor, one of `credo.models.likelihoods`.
         features: the basis φ; None is the inputs themselves. `learn` and `fit` standardize its columns.
         prior: of the weights: `Isotropic` (ridge), `ARD`, any `Gaussian`, or `LaplacePrior` (lasso: MAP or NUTS).
-            Several classes have the same prior for each of their weights, measured against the last class.
+            The weights of all classes have the same prior; `coefficients` are differences to the last class. Under
+            a `LaplacePrior` it is the differences that have it.
         intercept: the belief about the constant term; None or False leaves it out.
     """
 
@@ -74,7 +79,7 @@ class GLM(Belief, HasLogDensity, HasRows, HasPointEstimates):
     def __init__(
         self,
         likelihood: ArrayLike,
-        features: Features | None = None,
+        features: object = None,
         prior: WeightPrior | None = None,
         intercept: Intercept | bool | None = True,
     ):
@@ -83,10 +88,10 @@ class GLM(Belief, HasLogDensity, HasRows, HasPointEstimates):
         # Labels that are given are all there are: numbers that depend on how many (cutpoints) can be laid out.
         ready = isinstance(likelihood, Classes) and likelihood.classes is not None
         self.likelihood = likelihood.adapt(None) if ready else likelihood
-        self.features = Affine() if features is None else features
+        self.features = as_features(features, type(self).__name__)
         self.prior = Isotropic() if prior is None else prior
         default = Intercept(variance=np.asarray(10.0)) if likelihood.counts else Intercept()
-        self.intercept = (default if intercept is True else (intercept or None)) if likelihood.shifts else None
+        self.intercept = as_intercept(intercept, default) if likelihood.shifts else None
         self.law, self.found, self.inputs = None, None, None
 
     @property
@@ -105,7 +110,7 @@ class GLM(Belief, HasLogDensity, HasRows, HasPointEstimates):
                 f"{type(self.features).__name__} still has numbers to choose from the data; use credo.fit or "
                 "credo.learn, or call features.adapt(X)"
             )
-        x = check_table(data[0], "X", None if self.inputs is None else len(self.inputs))
+        x = check_table(data[0], "X", self.inputs)
         likelihood = self.likelihood.adapt(data[1]) if self.law is None else self.likelihood
         y = likelihood.encode(data[1])
         n = x.shape[0]
@@ -129,7 +134,7 @@ class GLM(Belief, HasLogDensity, HasRows, HasPointEstimates):
         if len(data) != 2 or is_traced(data):
             return self
         likelihood = self.likelihood.adapt(data[1]) if self.law is None else self.likelihood
-        return changed(self, likelihood=likelihood, inputs=self.inputs or tuple(input_names(data[0])))
+        return changed(self, likelihood=likelihood, inputs=tuple(input_names(data[0], self.inputs)))
 
     def prepare(self, *data: ArrayLike, **options: ArrayLike) -> tuple["GLM", Rows]:
         """Standardized features, an intercept worth one observation, sensible starts; and the rows."""
@@ -138,9 +143,17 @@ class GLM(Belief, HasLogDensity, HasRows, HasPointEstimates):
         return prepare(self, data, options)
 
     def learner(self, priors: Priors) -> LaplaceEvidence:
-        """A climb of the evidence; two where it has several maxima: under `ARD`, or with other numbers to infer."""
-        several = isinstance(self.prior, ARD) or self.likelihood.size > 0
-        return LaplaceEvidence(starts=1 + several, tolerance=1e-4)
+        """A climb of the evidence; two with other numbers to infer. Of many scales the third digit changes nothing."""
+        if isinstance(self.prior, ARD):
+            return LaplaceEvidence(starts=1, tolerance=1e-2, flat=False)
+        return LaplaceEvidence(starts=1 + (self.likelihood.size > 0), tolerance=1e-4)
+
+    def default_priors(self, statistics: Rows) -> dict[str, Prior]:
+        """One precision for all weights is of the order of one, log α ~ N(0, 2²), in units of η; others are free."""
+        if not isinstance(self.prior, Isotropic):
+            return {}
+        unit = statistics.likelihood.unit(statistics.y, statistics.weights)
+        return {"prior.precision": LogScalePenalty(1 / unit**2, SPREAD)}
 
     def objective(self, slots: params.Layout, statistics: Rows, priors: Priors) -> LaplaceObjective | None:
         """Laplace's evidence of the precision of the weights, each climb from the mode of the last."""
@@ -149,9 +162,9 @@ class GLM(Belief, HasLogDensity, HasRows, HasPointEstimates):
 
     # -- Bayes' rule -----------------------------------------------------------------------------------------
 
-    def condition_on(self, statistics: Rows) -> "GLM":
-        """The normal law at the mode; a better one (`refine`) where the posterior is skewed."""
-        found = self.at_mode(statistics)
+    def condition_on(self, statistics: Rows, near: Float[Array, " k"] | None = None) -> "GLM":
+        """The normal law at the mode, sought `near` a place; a better one (`refine`) where the posterior is skewed."""
+        found = self.at_mode(statistics, near)
         if is_traced(found.law) or statistics.is_large:  # a look at a large table takes as long as the climb
             return found
         from credo.models.glm.refine import refined
@@ -177,6 +190,10 @@ class GLM(Belief, HasLogDensity, HasRows, HasPointEstimates):
         s = likelihood.size
         return changed(self, likelihood=likelihood.at(law.center[:s]) if s else likelihood, law=law, found=found)
 
+    def doubts(self) -> tuple[str, ...]:
+        """What importance weights have against the law."""
+        return () if self.found is None else self.found.notes
+
     def evidence_of(self, statistics: Rows) -> Float[Array, ""]:
         """Laplace's approximation of log p(y | X)."""
         return evidence(self.before(statistics), statistics, self.intercept is not None)
@@ -201,16 +218,19 @@ class GLM(Belief, HasLogDensity, HasRows, HasPointEstimates):
         )
         if self.intercept is not None:
             mean = xp.concatenate([xp.reshape(self.intercept.mean, (1,)), mean[1:]])
-        precision = xp.pad(xp.kron(root @ root.T, np.eye(c)), (s, 0))
-        scale = 0.5 * c * (log_determinant(root) - q * LOG_2PI)
-        return GaussianPrior(xp.concatenate([np.zeros(s), xp.repeat(mean, c)]), precision, scale)
+        if likelihood.vector:  # the same mean for all classes makes no difference between them
+            mean = xp.zeros(q * c)
+        precision = xp.pad(xp.kron(root @ root.T, likelihood.coupling), (s, 0))
+        scale = 0.5 * (c * log_determinant(root) + q * _log_det(likelihood) - q * c * LOG_2PI)
+        return GaussianPrior(xp.concatenate([np.zeros(s), mean]), precision, scale)
 
     def without(self, q: int, likelihood: Likelihood) -> GaussianPrior:
         """The prior of everything but the weights, which are flat."""
         unit = self._prior(q, likelihood, Isotropic())
-        k, held = len(unit.mean), likelihood.size + (self.intercept is not None) * likelihood.width
-        rest = np.arange(k) < held
-        return GaussianPrior(unit.mean, unit.precision * rest, unit.log_scale + 0.5 * (k - held) * LOG_2PI)
+        p, c = q - (self.intercept is not None), likelihood.width
+        rest = np.arange(len(unit.mean)) < len(unit.mean) - p * c
+        scale = unit.log_scale + 0.5 * p * (c * LOG_2PI - _log_det(likelihood))
+        return GaussianPrior(unit.mean, unit.precision * rest, scale)
 
     def target(self, statistics: Rows, priors: Priors | None = None) -> Target:
         """log p(y, θ) over {"weights": …} and the likelihood's own numbers, for the methods of `credo.infer`."""
@@ -279,7 +299,7 @@ class GLM(Belief, HasLogDensity, HasRows, HasPointEstimates):
             by: "quadrature", "sampling", or for two classes "probit", the approximation in closed form; None is the
                 best for the likelihood.
         """
-        table = check_table(x, "X", None if self.inputs is None else len(self.inputs))
+        table = check_table(x, "X", self.inputs)
         phi = design(self.features, table, self.intercept is not None)
         likelihood = self.likelihood
         law = self.law or self._prior_law(phi.shape[1])
@@ -287,6 +307,24 @@ class GLM(Belief, HasLogDensity, HasRows, HasPointEstimates):
         if phi.shape[1] != expected:
             raise DataError(f"X must have the {expected} features the belief was conditioned on, found {phi.shape[1]}")
         return predictions.predict(law, likelihood, phi, self._offset(exposure, table.shape[0]), by)
+
+    def mean_draws(self, x: ArrayLike, n: int = 1000, *, joint: bool = True, seed: int = 0) -> np.ndarray:
+        """See `DrawsMeans`: expectations at draws of the weights."""
+        groups, likelihood = np.asarray(x, dtype=float), self.likelihood
+        phi = np.asarray(design(self.features, groups.reshape(-1, groups.shape[-1]), self.intercept is not None))
+        law = self.law or self._prior_law(phi.shape[1])
+        center = np.asarray(law.center)
+        if law.draws is not None:
+            u = np.random.default_rng(seed).choice(np.asarray(law.draws), n)
+        elif law.root is None:
+            u = np.tile(center, (n, 1))
+        else:
+            z = np.random.default_rng(seed).normal(size=(n // 2, len(center))) @ np.asarray(law.root).T
+            u = center + np.concatenate([z, -z])
+        weights = u[:, likelihood.size :].reshape(len(u), phi.shape[1], likelihood.width)
+        eta = np.einsum("mq,sqc->smc", phi, weights, optimize=True)
+        mean = np.asarray(likelihood.mean(eta if likelihood.vector else eta[..., 0]))
+        return mean.reshape(len(u), *groups.shape[:2], *mean.shape[2:]).mean(axis=2)
 
     def _prior_law(self, q: int) -> WeightLaw:
         """The prior of the weights; the likelihood's own numbers as they are."""
@@ -357,3 +395,8 @@ class GLM(Belief, HasLogDensity, HasRows, HasPointEstimates):
         from credo.models.glm.estimators import maximum_log_likelihood
 
         return maximum_log_likelihood(self, *data, **options)
+
+
+def _log_det(likelihood: Likelihood) -> float:
+    """log |C| of the coupling C."""
+    return float(np.linalg.slogdet(likelihood.coupling)[1])

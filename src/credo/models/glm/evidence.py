@@ -4,7 +4,7 @@
 
 With Σ = H⁻¹, t = ∂log|H|/∂u at the mode û, and δ = -½Σt, how far the posterior's mean is from its mode,
 
-    ∂log Z/∂log αⱼ = ½ [nⱼ - αⱼ Σᵢ (Σᵢᵢ + ŵᵢ² + 2δᵢŵᵢ)]
+    ∂log Z/∂log αⱼ = ½ [nⱼ - αⱼ Σᵢ (Σᵢᵢ + ŵᵢ² + 2δᵢŵᵢ)]        (classes: with their coupling C between)
 
 over the nⱼ weights i that share αⱼ: two passes over the rows. It vanishes where αⱼ = γⱼ/Σᵢ(ŵᵢ² + 2δᵢŵᵢ), with γⱼ the
 number of weights that the data determine: MacKay's fixed point, for which the log likelihood may stand as a parabola
@@ -27,10 +27,12 @@ from credo.core import params
 from credo.core.arrays import Array, host, namespace
 from credo.core.device import blas_threads
 from credo.core.linalg import factorize, inverse, solve, solve_lower
+from credo.core.pytrees import changed
 from credo.core.special import LOG_2PI
 from credo.infer.laplace import occam
 from credo.infer.learning import Evidence, Learned
-from credo.infer.priors import Priors
+from credo.infer.optimize import CONVERGED, DIVERGED
+from credo.infer.priors import LogScalePenalty, Priors
 from credo.models.glm.newton import (
     TOLERANCE,
     GaussianPrior,
@@ -43,6 +45,7 @@ from credo.models.glm.newton import (
     start,
 )
 from credo.models.likelihoods.base import Terms
+from credo.models.linear.priors import Isotropic
 
 if TYPE_CHECKING:
     from credo.models.glm.belief import GLM
@@ -80,13 +83,20 @@ class LaplaceObjective:
         self._rest = belief.without(q, rows.likelihood)
         """The prior of all but the weights."""
         self._first, p = rows.likelihood.size + self._intercept * c, q - self._intercept
-        self._group = np.repeat(np.zeros(p, int) if slots[0].stop == 1 else np.arange(p), c)
-        """Which α each weight has; weights begin at `first` in u."""
+        self._group = np.zeros(p, int) if slots[0].stop == 1 else np.arange(p)
+        """Which α the weights of each feature have; weights begin at `first` in u."""
+        self._coupling = rows.likelihood.coupling
+        self._log_det = float(np.linalg.slogdet(self._coupling)[1])
         self._start: Array | None = None
         """Where climbs begin: always the same for a likelihood with numbers of its own, which may have other modes."""
         self._best, self.mode = -np.inf, np.zeros(0)
         """The highest value so far, û there, and the terms of all but the weights' prior."""
         self._there: Terms | None = None
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether there is any weight but the constant term."""
+        return len(self._group) > 0
 
     def value_and_grad(self, vector: Array) -> tuple[float, Array]:
         """The objective and its gradient."""
@@ -103,12 +113,20 @@ class LaplaceObjective:
         counts, squares, spread = self._sums(top.u, covariance, bend)
         slope = 0.5 * (counts - np.exp(vector) * (squares + spread))
         if self._about[2]:
-            log_prior, more = host(_log_prior(vector, *self._about))
+            log_prior, more = self._log_prior(vector)
             value, slope = value + float(log_prior), slope + more
         if value > self._best:
             self._best, self.mode = value, np.asarray(top.u)
             self._there = self._joint(vector, top.u, top[1:4], -1.0)
         return value, slope
+
+    def _log_prior(self, vector: Array) -> tuple[float, Array]:
+        """log p(α) and its gradient by log α."""
+        prior = self._about[2]["prior.precision"]
+        if isinstance(prior, LogScalePenalty):
+            return prior.on_host(vector.shape)(np.asarray(vector))
+        value, slope = host(_log_prior(vector, *self._about))
+        return float(value), slope
 
     def value(self, vector: Array) -> float:
         """Without log p(α), and with a parabola at the best mode for the likelihood: enough to see where it is flat."""
@@ -165,19 +183,25 @@ class LaplaceObjective:
         return climb(params.from_vector(belief, slots, vector).before(self._rows), self._rows, self._intercept).u
 
     def _joint(self, vector: Array, u: Array, terms: Terms, sign: float = 1.0) -> Terms:
-        """The terms with, or with sign -1 without, the prior of the weights, N(0, 1/α)."""
-        each, w = np.exp(vector)[self._group], u[self._first :]
-        value = 0.5 * (np.sum(vector[self._group] - LOG_2PI) - each @ w**2)
-        full = np.concatenate([np.zeros(self._first), sign * each])
-        return terms[0] + sign * value, terms[1] - full * u, terms[2] + np.diag(full)
+        """The terms with, or with sign -1 without, the prior of the weights, N(0, (αC)⁻¹) of each feature."""
+        each, c = np.exp(vector)[self._group], len(self._coupling)
+        w = u[self._first :].reshape(-1, c)
+        pull = each[:, None] * (w @ self._coupling)
+        value = 0.5 * (np.sum(c * (vector[self._group] - LOG_2PI) + self._log_det) - np.sum(pull * w))
+        slope, full = terms[1].copy(), terms[2].copy()
+        slope[self._first :] -= sign * pull.ravel()
+        full[self._first :, self._first :] += sign * np.kron(np.diag(each), self._coupling)
+        return terms[0] + sign * value, slope, full
 
     def _sums(self, u: Array, covariance: Array, bend: Array | None) -> tuple[Array, Array, Array]:
-        """Of the weights that share an α: how many they are, Σ(wᵢ² + 2δᵢwᵢ) and Σ Σᵢᵢ."""
-        w, variance = u[self._first :], np.diagonal(covariance)[self._first :]
-        shift = 0.0 if bend is None else -0.5 * (covariance @ bend)[self._first :]
-        counts, squares, spread = (
-            np.bincount(self._group, v) for v in (np.ones(len(w)), w**2 + 2 * shift * w, variance)
-        )
+        """Of the weights that share an α: how many they are, Σ(w + 2δ)ᵀCw and Σ tr CΣ."""
+        c, p = len(self._coupling), len(self._group)
+        w = u[self._first :].reshape(p, c)
+        variance = covariance[self._first :, self._first :].reshape(p, c, p, c)
+        shift = 0.0 if bend is None else -0.5 * (covariance @ bend)[self._first :].reshape(p, c)
+        squares = ((w + 2 * shift) * (w @ self._coupling)).sum(1)
+        spread = np.einsum("jajb,ab->j", variance, self._coupling)
+        counts, squares, spread = (np.bincount(self._group, v) for v in (np.full(p, float(c)), squares, spread))
         return counts, squares, spread
 
 
@@ -189,7 +213,10 @@ def _log_prior(vector: Array, belief: "GLM", slots: params.Layout, priors: Prior
 
 @dataclass(frozen=True)
 class LaplaceEvidence(Evidence):
-    """MacKay's fixed point, and from there the gradient of Laplace's evidence."""
+    """MacKay's fixed point, and from there the gradient of Laplace's evidence; the belief comes conditioned.
+
+    A precision without bound says that its weights are nothing: that is an answer, and a note.
+    """
 
     def learn(self, belief: "GLM", statistics: Rows, fixed: Sequence[str], priors: Priors, seed: int) -> Learned:
         """The belief at the highest maximum found."""
@@ -197,8 +224,31 @@ class LaplaceEvidence(Evidence):
         objective = belief.objective(slots, statistics, priors)
         if objective is None:
             return super().learn(belief, statistics, fixed, priors, seed)
-        near = params.from_vector(belief, slots, objective.fixed_point(params.to_vector(belief, slots)))
-        learned = self.climb(objective, near, slots, priors, seed)
-        if not (statistics.is_large and len(objective.mode)):
+        if not objective.has_weights:
+            learned = Learned(belief, CONVERGED, np.nan, [], {}, ["there are no weights to have a scale"])
+        else:
+            near = params.from_vector(belief, slots, objective.fixed_point(params.to_vector(belief, slots)))
+            learned = self.climb(objective, near, slots, priors, seed)
+        if learned.status == DIVERGED:
             return learned
-        return learned._replace(conditioned=learned.belief.at_mode(statistics, objective.mode))
+        mode = objective.mode if statistics.is_large and len(objective.mode) else None
+        found = self._concluded(belief, learned.belief, statistics, mode)
+        log_evidence = found.weight_law().log_evidence
+        assert log_evidence is not None
+        learned = learned._replace(belief=changed(learned.belief, prior=found.prior))
+        nothing = [name for name, side in learned.at_bound.items() if side == "upper"]
+        return learned._replace(
+            conditioned=found,
+            log_evidence=float(log_evidence),
+            at_bound={name: side for name, side in learned.at_bound.items() if side != "upper"},
+            notes=[*learned.notes, *(f"{name} went to infinity: its weights are nothing" for name in nothing)],
+        )
+
+    def _concluded(self, start: "GLM", learned: "GLM", rows: Rows, near: Array | None) -> "GLM":
+        """The belief after the rows; where Laplace's approximation is poor for several classes, so is its evidence."""
+        from credo.models.glm.refine import SKEWED, best_scale, skewness
+
+        many = rows.likelihood.vector and isinstance(learned.prior, Isotropic) and not rows.is_large
+        if many and skewness(learned, learned.at_mode(rows), rows) > SKEWED:
+            return best_scale(start, rows)
+        return learned.condition_on(rows, near)

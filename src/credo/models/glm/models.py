@@ -4,13 +4,15 @@ Each has an `__init__` of its own, or type checkers would take the fields of `GL
 """
 
 from credo.core.checks import ArrayLike
+from credo.kernels.base import Kernel
+from credo.kernels.random_fourier import RandomFeatures
 from credo.models import likelihoods
 from credo.models.features import Features
 from credo.models.glm.belief import GLM, WeightPrior
 from credo.models.likelihoods.classes import Label
 from credo.models.linear.priors import Intercept
 
-Basis = Features | None
+Basis = Features | RandomFeatures | Kernel | None  # a kernel is refused in a sentence
 Prior = WeightPrior | None
 Constant = Intercept | bool | None
 Labels = tuple[Label, ...] | None

@@ -36,12 +36,16 @@ SHORT_LARGE = 1e-3
 """`SHORT` for large tables."""
 ROUGH = 0.3
 """`SHORT` for some of the rows, from whose mode the others start."""
+NEAR = 1e-2
+"""A step of so few standard deviations is taken, whatever it gains."""
 SLACK = 1e-12
 """A step may lose this share of the height: rounding."""
 LARGE = 2**20
 """Entries of a table that is large."""
 BLOCK = 2**11
 """Rows that fit the cache together."""
+PAIRS = 2**23
+"""Products of two features of all rows that are held in memory together."""
 PILOT, ENOUGH = 2**10, 32
 """Some of the rows are an eighth of them, but at least so many, and so many for each unknown."""
 
@@ -148,6 +152,15 @@ def gram(design: Float[Array, "n q"], h: Float[Array, " n"]) -> Float[Array, "q 
     return half.T @ half
 
 
+def _pairs(design: Float[Array, "n q"]) -> Float[np.ndarray, "n r"] | None:
+    """Φᵢⱼ Φᵢₖ for j ≤ k, so that many weighted Φ̃ᵀDΦ̃ are one product; None where they are too many, or traced."""
+    n, q = design.shape
+    if namespace(design) is jnp or n * q * (q + 1) // 2 > PAIRS:
+        return None
+    i, j = np.triu_indices(q)
+    return np.asarray(design[:, i] * design[:, j])
+
+
 def assemble(rows: Rows, gradient: Float[Array, "n a"], curvature: Float[Array, "n a a"]) -> tuple[Array, Array]:
     """Σ wᵢAᵢᵀgᵢ and Σ wᵢAᵢᵀhᵢAᵢ."""
     xp, design = namespace(rows, gradient), rows.design
@@ -155,9 +168,17 @@ def assemble(rows: Rows, gradient: Float[Array, "n a"], curvature: Float[Array, 
     s = gradient.shape[1] - c
     gradient, curvature = rows.weights[:, None] * gradient, rows.weights[:, None, None] * curvature
     slope = xp.concatenate([gradient[:, :s].sum(0), (design.T @ gradient[:, s:]).reshape(-1)])
-    blocks = {(a, b): gram(design, curvature[:, s + a, s + b]) for a in range(c) for b in range(a, c)}
-    grid = [[blocks[min(a, b), max(a, b)] for b in range(c)] for a in range(c)]
-    full = xp.stack([xp.stack(line) for line in grid]).transpose(2, 0, 3, 1).reshape(q * c, q * c)
+    pairs = _pairs(design) if c > 2 and not s else None
+    if pairs is not None:
+        blocks = (pairs.T @ curvature.reshape(len(design), -1)).reshape(-1, c, c)
+        i, j = np.triu_indices(q)
+        table = np.empty((q, q, c, c))
+        table[i, j] = table[j, i] = blocks
+        full = table.swapaxes(1, 2).reshape(q * c, q * c)
+    else:
+        grams = {(a, b): gram(design, curvature[:, s + a, s + b]) for a in range(c) for b in range(a, c)}
+        grid = [[grams[min(a, b), max(a, b)] for b in range(c)] for a in range(c)]
+        full = xp.stack([xp.stack(line) for line in grid]).transpose(2, 0, 3, 1).reshape(q * c, q * c)
     if not s:
         return slope, full
     cross = xp.stack([(design.T @ curvature[:, j, s:]).reshape(-1) for j in range(s)])
@@ -178,6 +199,12 @@ def spreads(rows: Rows, covariance: Float[Array, "k k"]) -> Float[Array, "n a a"
     """AᵢΣAᵢᵀ of every row: the covariance of z where that of u is Σ."""
     design, c = rows.design, rows.width
     s = len(covariance) - design.shape[1] * c
+    pairs = _pairs(design) if c > 2 and not s else None
+    if pairs is not None:
+        i, j = np.triu_indices(design.shape[1])
+        table = covariance.reshape(-1, c, design.shape[1], c).swapaxes(1, 2)
+        both = (table[i, j] + table[j, i]) / np.where(i == j, 2.0, 1.0)[:, None, None]
+        return (pairs @ both.reshape(-1, c * c)).reshape(-1, c, c)
     out = np.empty((len(design), s + c, s + c))
     out[:, :s, :s] = covariance[:s, :s]
     for a in range(c):
@@ -240,7 +267,9 @@ def ascend(height: Callable[[Array], Terms], u: Float[Array, " k"], short: float
             )
         with np.errstate(all="ignore"):  # a step that goes too far is not finite there, and not taken
             there = height(at.u + change)
-        good = ok & xp.isfinite(there[0]) & (there[0] >= at.value - SLACK * xp.abs(at.value))
+        gains = there[0] >= at.value - SLACK * xp.abs(at.value)
+        # So near the mode a loss is rounding, of outcomes that are far from zero.
+        good = ok & xp.isfinite(there[0]) & (gains | (undamped & (length < NEAR)))
         value, gradient, precision = (xp.where(good, new, old) for new, old in zip(there, at[1:4], strict=True))
         calmer = xp.where(at.damping > 1e-3, at.damping / 10, 0.0)
         return NewtonResult(
@@ -250,7 +279,7 @@ def ascend(height: Callable[[Array], Terms], u: Float[Array, " k"], short: float
             precision,
             damping=xp.where(good, calmer, xp.maximum(10 * at.damping, 1e-2)),
             stride=xp.where(good & undamped, length, at.stride),
-            done=good & undamped & (length < short),
+            done=good & undamped & ((length < short) | (~gains & (length < TOLERANCE))),
             steps=at.steps + 1,
         )
 
@@ -266,12 +295,16 @@ def ascend(height: Callable[[Array], Terms], u: Float[Array, " k"], short: float
 
 
 def propose(gradient: Float[Array, " k"], curvature: Float[Array, "k k"], damping: Array) -> tuple[Array, Array, Array]:
-    """The step (H + λ diag H)⁻¹g, its length in standard deviations, and whether it could be computed."""
+    """The step (H + λ diag H)⁻¹g, its length in standard deviations, and whether it could be computed.
+
+    H is factorized with ones on its diagonal: units of the features and of the outcomes make no difference.
+    """
     xp = namespace(gradient, curvature, damping)
-    scale = xp.abs(xp.diagonal(curvature))
-    factor = factorize(curvature + xp.diag(damping * xp.maximum(scale, 1e-8 * xp.max(scale))))
-    half = solve_lower(factor.root, gradient)
-    return solve_upper(factor.root, half), xp.sqrt(half @ half), factor.ok
+    size = xp.abs(xp.diagonal(curvature))
+    scale = xp.where(size > 0, size, 1.0) ** -0.5
+    factor = factorize(curvature * scale[:, None] * scale + damping * np.eye(len(scale)))
+    half = solve_lower(factor.root, scale * gradient)
+    return scale * solve_upper(factor.root, half), xp.sqrt(half @ half), factor.ok
 
 
 def pilot_size(rows: Rows, k: int) -> int:

@@ -14,46 +14,54 @@ over a few nodes, and the ELBO is climbed by natural gradients: Newton steps wit
 shortened until they gain. Opper & Archambeau (2009); Khan & Lin (2017), "Conjugate-computation variational inference".
 """
 
+import dataclasses
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
 from credo.core.arrays import Array
+from credo.core.device import blas_threads
 from credo.core.errors import NotConvergedWarning
 from credo.core.linalg import factorize, inverse
+from credo.core.pytrees import changed
 from credo.infer.importance_sampling import psis_notes
 from credo.infer.laplace import occam
 from credo.infer.posterior import NormalApproximation
 from credo.models.glm.newton import GaussianPrior, Rows, assemble, log_det_gradient, spreads
-from credo.models.glm.predictions import normal_nodes
-from credo.models.likelihoods.base import Terms
+from credo.models.glm.predictions import around_classes, class_nodes, normal_nodes
+from credo.models.likelihoods.base import Likelihood, Terms
+from credo.models.linear.priors import Isotropic
 
 if TYPE_CHECKING:
     from credo.models.glm.belief import GLM
 
 SKEWED = 0.7
 """How many standard deviations the mean of a number may be from its mode."""
-MOST = 256
+MOST = 1024
 """The most numbers whose law is sought by optimization without being asked for."""
-STEPS, STILL, SHORTEST = 100, 1e-3, 1e-3
+STEPS, STILL, SHORTEST = 100, 1e-4, 0.02
 """The most steps; a gain of the ELBO that is none; the shortest step."""
+LEVELS, ROUGH = 30, 0.3
+"""The most precisions tried, and the gain that is none while they are."""
+CLASS_NODES = 64
+"""Of the predictors of several classes, in each row."""
 NODES = 2**18
 """Nodes of rows that are held in memory together."""
 
 
-def skewness(belief: "GLM", conditioned: "GLM", rows: Rows) -> Float[Array, " k"]:
-    """(E[u] - û)/sd of every number, to first order."""
+def skewness(belief: "GLM", conditioned: "GLM", rows: Rows) -> float:
+    """The largest |E[u] - û|/sd of a number, to first order."""
     law = conditioned.normal_law()
     covariance = law[1] @ law[1].T
     shift = -0.5 * covariance @ log_det_gradient(belief.before(rows), rows, law[0], covariance)
-    return shift / np.sqrt(np.diagonal(covariance))
+    return float(np.abs(shift / np.sqrt(np.diagonal(covariance))).max(initial=0.0))
 
 
 def refined(belief: "GLM", conditioned: "GLM", rows: Rows) -> "GLM":
     """`conditioned`, `belief` after the rows by Laplace's approximation; or a better one where that is poor."""
-    worst = float(np.abs(skewness(belief, conditioned, rows)).max(initial=0.0))
+    worst = skewness(belief, conditioned, rows)
     if not worst > SKEWED:
         return conditioned
     center, root = conditioned.normal_law()
@@ -67,63 +75,132 @@ def refined(belief: "GLM", conditioned: "GLM", rows: Rows) -> "GLM":
         )
         return conditioned
     prior = belief.before(rows)
-    center, precision, elbo = best_normal(prior, rows, center, inverse(factorize(root @ root.T).root))
-    root = factorize(inverse(factorize(precision).root)).root
-    space = belief.target(rows).space
-    law = NormalApproximation(space, center, root, np.asarray(elbo))
-    notes = psis_notes(law, lambda u: log_densities(prior, rows, u))
-    return conditioned.given(NormalApproximation(space, center, root, law.log_evidence, notes))
-
-
-def best_normal(
-    prior: GaussianPrior, rows: Rows, center: Float[Array, " k"], precision: Float[Array, "k k"]
-) -> tuple[Array, Array, float]:
-    """The center and the precision of the normal law of the highest ELBO, and the ELBO."""
-    at = _elbo(prior, rows, center, precision)
+    at = Law.of(rows, center, inverse(factorize(root @ root.T).root))
     assert at is not None
+    return given(belief, prior, rows, *best_normal(prior, rows, at))
+
+
+def given(belief: "GLM", prior: GaussianPrior, rows: Rows, best: "Law", elbo: float) -> "GLM":
+    """The belief with this law, and what its importance weights say of it."""
+    law = NormalApproximation(belief.target(rows).space, best.center, factorize(best.covariance).root, np.asarray(elbo))
+    belief = changed(belief, likelihood=rows.likelihood)
+    return belief.given(dataclasses.replace(law, notes=psis_notes(law, lambda u: log_densities(prior, rows, u))))
+
+
+class Law(NamedTuple):
+    """N(center, precision⁻¹), and the expected terms of the rows under it."""
+
+    center: Float[Array, " k"]
+    precision: Float[Array, "k k"]
+    covariance: Float[Array, "k k"]
+    rows: Terms
+    entropy: float
+
+    @classmethod
+    def of(cls, rows: Rows, center: Array, precision: Array) -> "Law | None":
+        """None where it is no law, or not finite."""
+        factor = factorize(precision)
+        if not factor.ok:
+            return None
+        covariance = inverse(factor.root)
+        terms = expected_rows(rows, center, covariance)
+        entropy = float(occam(factor.root)) + 0.5 * len(center)
+        return cls(center, precision, covariance, terms, entropy) if np.isfinite(terms[0]) else None
+
+    def stepped(self, rows: Rows, gradient: Array, curvature: Array, length: float) -> "Law | None":
+        """A natural gradient step: half way to the expected curvature, which a whole one would overshoot."""
+        precision = self.precision + 0.5 * length * (curvature - self.precision)
+        factor = factorize(precision)
+        return Law.of(rows, self.center + length * inverse(factor.root) @ gradient, precision) if factor.ok else None
+
+    def elbo(self, prior: GaussianPrior, likelihood: Likelihood) -> Terms:
+        """E[log p(y, u)] + H[q], the expected gradient and curvature."""
+        value, slope, full = _expected_prior(prior, likelihood, self.center, self.covariance)
+        return self.rows[0] + value + self.entropy, self.rows[1] + slope, self.rows[2] + full
+
+
+def best_scale(belief: "GLM", rows: Rows) -> "GLM":
+    """The belief with one precision for all weights, and the normal law, of the highest ELBO.
+
+    From a precision under which the posterior is nearly normal, it falls by a factor e at a time, each law the start of
+    the next, as long as the ELBO rises; a parabola through the last three has the top.
+    """
+
+    def climbed(log_precision: float, at: Law) -> tuple[Law, float]:
+        return best_normal(_scaled(belief, log_precision).before(rows), rows, at, gain=ROUGH)
+
+    center, root = belief.at_mode(rows).normal_law()
+    at = Law.of(rows, center, inverse(factorize(root @ root.T).root))
+    assert at is not None and isinstance(belief.prior, Isotropic)
+    place, heights = float(np.log(belief.prior.precision)), [-np.inf]
+    while len(heights) < LEVELS:
+        there, height = climbed(place, at)
+        heights.append(height)
+        if height < heights[-2]:
+            break
+        at, place = there, place - 1
+    before, top, after = heights[-3:] if len(heights) > 3 else (heights[-1], heights[-1] + 1, heights[-1])
+    place = place + 1 - 0.5 * (after - before) / (2 * top - after - before)
+    chosen = _scaled(belief, place)
+    prior = chosen.before(rows)
+    return given(chosen, prior, rows, *best_normal(prior, rows, at))
+
+
+def _scaled(belief: "GLM", log_precision: float) -> "GLM":
+    return changed(belief, prior=Isotropic(np.exp(log_precision)))
+
+
+def best_normal(prior: GaussianPrior, rows: Rows, at: Law, gain: float = STILL) -> tuple[Law, float]:
+    """The normal law of the highest ELBO, from this one until a step gains less than `gain`; and the ELBO."""
+    with blas_threads(len(at.center)):  # a second thread would wait at every product
+        return _best_normal(prior, rows, at, gain)
+
+
+def _best_normal(prior: GaussianPrior, rows: Rows, at: Law, gain: float) -> tuple[Law, float]:
+    height, gradient, curvature = at.elbo(prior, rows.likelihood)
     length = 1.0
     for _ in range(STEPS):
-        elbo, gradient, curvature = at
-        new = (1 - length) * precision + length * curvature
-        factor = factorize(new)
-        there = None
-        if factor.ok:
-            moved = center + length * inverse(factor.root) @ gradient
-            there = _elbo(prior, rows, moved, new)
-        if there is not None and there[0] > elbo:
-            at, center, precision, length = there, moved, new, min(1.0, 2 * length)
-            if there[0] - elbo < STILL * length:
+        there = at.stepped(rows, gradient, curvature, length)
+        if there is None or not (new := there.elbo(prior, rows.likelihood))[0] > height:
+            if length < SHORTEST:
                 break
-        elif length < SHORTEST:
-            break
-        else:
             length /= 2
-    return center, precision, float(at[0])
+            continue
+        gained, at, (height, gradient, curvature) = new[0] - height, there, new
+        if gained < gain * length:
+            break
+        length = min(1.0, 2 * length)
+    return at, float(height)
 
 
-def _elbo(prior: GaussianPrior, rows: Rows, center: Array, precision: Array) -> Terms | None:
-    """E[log p(y, u)] + H[q] under N(center, precision⁻¹), the expected gradient and curvature; None if not finite."""
-    factor = factorize(precision)
-    covariance = inverse(factor.root)
-    value, slope, full = _expected_prior(prior, rows, center, covariance)
-    weights, nodes = normal_nodes(rows.likelihood.size + rows.width)
+def expected_rows(rows: Rows, center: Array, covariance: Array) -> Terms:
+    """Σᵢ E[log p(yᵢ | zᵢ)] and its expected gradient and curvature by u."""
+    nothing: Terms = (np.zeros(()), np.zeros(()), np.zeros(()))
+    value, slope, full = nothing
+    classes, a = rows.likelihood.vector, rows.likelihood.size + rows.width
+    weights, nodes = class_nodes(CLASS_NODES, a + 1) if classes else normal_nodes(a)
     size = max(NODES // len(nodes), 1)
     for i in range(0, len(rows.y), size):
         block = rows.cut(slice(i, i + size))
-        # A law that is nearly a point in some direction of z has a factor that rounding may make complex.
-        values, vectors = np.linalg.eigh(spreads(block, covariance))
-        half = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
-        z = block.z(center)[:, None, :] + nodes @ half.swapaxes(-1, -2)
-        each = [np.einsum("s,ns...->n...", weights, v) for v in rows.likelihood.terms(z, block.y[:, None])]
+        z, spread = block.z(center), spreads(block, covariance)
+        z = around_classes(z, spread, nodes) if classes else _around(z, spread, nodes)
+        each = rows.likelihood.expected_terms(weights, z, block.y)
         more_slope, more = assemble(block, each[1], each[2])
         value, slope, full = value + block.weights @ each[0], slope + more_slope, full + more
-    entropy = occam(factor.root) + 0.5 * len(center)
-    return (value + entropy, slope, full) if np.isfinite(value) else None
+    return value, slope, full
 
 
-def _expected_prior(prior: GaussianPrior, rows: Rows, center: Array, covariance: Array) -> Terms:
+def _around(mean: Float[Array, "n a"], covariance: Float[Array, "n a a"], nodes: Array) -> Float[Array, "n s a"]:
+    """Nodes of each row's z."""
+    # A law that is nearly a point in some direction of z has a factor that rounding may make complex.
+    values, vectors = np.linalg.eigh(covariance)
+    half = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+    return mean[:, None, :] + nodes @ half.swapaxes(-1, -2)
+
+
+def _expected_prior(prior: GaussianPrior, likelihood: Likelihood, center: Array, covariance: Array) -> Terms:
     """The expected terms of log p(u)."""
-    likelihood, s = rows.likelihood, rows.likelihood.size
+    s = likelihood.size
     quadratic = GaussianPrior(prior.mean, prior.precision, prior.log_scale, False)
     value, slope, full = quadratic.terms(likelihood, center)
     value = value - 0.5 * np.sum(prior.precision * covariance)

@@ -10,6 +10,8 @@ from credo.models.gp.derivatives import gradient_covariance as gradient_covarian
 from credo.models.gp.description import describe as describe
 from credo.models.gp.heteroscedastic import HeteroscedasticGP as HeteroscedasticGP
 from credo.models.gp.independent import Independent as Independent
+from credo.models.gp.latent import EP as EP
+from credo.models.gp.latent import LatentGP as LatentGP
 from credo.models.gp.means import Basis as Basis
 from credo.models.gp.means import BeliefMean as BeliefMean
 from credo.models.gp.means import Constant as Constant
@@ -20,6 +22,7 @@ from credo.models.gp.multioutput import MultiGP as MultiGP
 from credo.models.gp.objectives import KFold as KFold
 from credo.models.gp.objectives import LeaveOneOut as LeaveOneOut
 from credo.models.gp.robust import RobustGP as RobustGP
+from credo.models.gp.search import KernelSearch as KernelSearch
 from credo.models.gp.search import Search as Search
 from credo.models.gp.search import search_kernel as search_kernel
 from credo.models.gp.staged import Staged as Staged

@@ -17,10 +17,10 @@ from credo.core import params
 from credo.core.abilities import KeepsRows
 from credo.core.arrays import Array, is_traced
 from credo.core.belief import Belief
-from credo.core.checks import column_names, input_names
+from credo.core.checks import by_name, column_names, input_names
 from credo.core.errors import DataError
 from credo.core.linalg import demand
-from credo.core.pytrees import changed
+from credo.core.pytrees import changed, plain_methods
 from credo.kernels import Kernel
 from credo.kernels.base import show
 from credo.models.gp import exact
@@ -30,7 +30,7 @@ from credo.models.gp.exact import Cholesky, GPPrior
 from credo.models.gp.hyperpriors import default_priors
 from credo.models.gp.means import Mean
 from credo.models.gp.warps import OutcomeWarp
-from credo.models.noise import KnownNoise, Noise
+from credo.models.noise import KnownNoise, Noise, warn_of_misfit
 
 G = TypeVar("G", bound="GaussianProcess")
 
@@ -51,15 +51,18 @@ class FunctionValues(NamedTuple):
 class GaussianProcess(Belief, KeepsRows):
     """A belief about functions, conditioned on rows."""
 
+    __getattribute__ = plain_methods
+
     noise_number: ClassVar[tuple[str, float]] = ("noise", 1.0)
     """The path of the number that says the noise, and the power of it that is a variance."""
 
     kernel: eqx.AbstractVar[Kernel]
     mean: eqx.AbstractVar[Mean]
-    seen: eqx.AbstractVar[Rows | None]
-    solved: eqx.AbstractVar[Any]
+    seen: Any
+    """The rows, with outcomes in their own units; None before data."""
+    solved: Any
     """The factor of the covariance of the rows, or what a member keeps instead."""
-    inputs: eqx.AbstractVar[tuple[str, ...] | None]
+    inputs: tuple[str, ...] | None = eqx.field(static=True)
     """The names of the input columns."""
 
     if TYPE_CHECKING:  # a field of the members that has a default, or a property
@@ -103,7 +106,7 @@ class GaussianProcess(Belief, KeepsRows):
 
         A row's noise variance is the model's divided by its weight.
         """
-        return read(self.kernel, data, self._columns(), weights, None)
+        return read(self.kernel, self._ordered(data), self._columns(), weights, None)
 
     def _read(self, data: tuple[Any, ...], weights: Any, noise: Any) -> Rows:
         """Rows that may say how large their noise is."""
@@ -111,7 +114,7 @@ class GaussianProcess(Belief, KeepsRows):
             raise DataError(
                 "this model has KnownNoise: give the variance of each row, condition(X, y, noise=variances)"
             )
-        return read(self.kernel, data, self._columns(), weights, noise)
+        return read(self.kernel, self._ordered(data), self._columns(), weights, noise)
 
     def prepare(self: G, *data: Any, **options: Any) -> tuple[G, Rows]:
         """Starting values in the units of the data, and the rows: those seen before and the new ones."""
@@ -140,15 +143,29 @@ class GaussianProcess(Belief, KeepsRows):
     def _columns(self) -> int | None:
         return None if self.seen is None else self.seen.x.shape[1]
 
+    def _ordered(self, data: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (by_name(data[0], self.inputs), *data[1:]) if data else data
+
     def queries(self, x: object) -> Array:
         """Queries as checked rows."""
-        return self.kernel.encode(x, "X", self._columns())
+        return self.kernel.encode(by_name(x, self.inputs), "X", self._columns())
 
     # -- Bayes' rule -----------------------------------------------------------------------------------------
 
     def told(self: G, *data: Any) -> G:
         """The belief that knows the names of its inputs."""
         return self._named_by(data[0]) if data else self
+
+    def condition(self, *data: Any, using: object = None, **options: Any) -> Any:
+        """p(f | X, y): the belief after the rows; a warning where y contradicts a noise that nobody has given."""
+        after = super().condition(*data, using=using, **options)
+        unset = self.noise is None and self.seen is None and using is None
+        if unset and isinstance(after.solved, Cholesky) and not is_traced(after):
+            rows = after.transformed(after.seen)[0]
+            squares = exact.residual(after.prior, rows) @ after.solved.alpha
+            what = f"noise variance of {show(self.noise_variance())} that counts until one is given"
+            warn_of_misfit(squares, rows.n, what)
+        return after
 
     def condition_on(self: G, statistics: Rows) -> G:
         """The posterior after the rows, seen and new."""

@@ -8,12 +8,12 @@ Rasmussen & Williams (2006), chapter 2.
 
 from typing import Any, ClassVar, TypeVar
 
-import equinox as eqx
 import jax
 from jaxtyping import Float
 
 from credo.core.abilities import DrawsFunctions, HasCovariance, LeavesOneOut, PredictsJointly
 from credo.core.arrays import Array, as_float, namespace
+from credo.core.belief import Integration
 from credo.core.checks import check_positive
 from credo.core.errors import DataError
 from credo.core.params import positive
@@ -24,8 +24,7 @@ from credo.kernels.derivative import Differentiated
 from credo.models.gp import exact
 from credo.models.gp.base import GaussianProcess
 from credo.models.gp.data import Rows
-from credo.models.gp.exact import Cholesky
-from credo.models.gp.hyperpriors import TYPICAL_NOISE, scales_of
+from credo.models.gp.hyperpriors import TYPICAL_NOISE, priors_to_integrate, scales_of
 from credo.models.gp.means import DifferentiatedMean, Mean, as_mean
 from credo.models.noise import KnownNoise, StudentTNoise
 
@@ -47,9 +46,6 @@ class GP(GaussianProcess, HasCovariance, LeavesOneOut, DrawsFunctions, PredictsJ
 
     kernel: Kernel
     mean: Mean
-    seen: Rows | None
-    solved: Cholesky | None
-    inputs: tuple[str, ...] | None = eqx.field(static=True)
     noise: Any = positive(None, unset=1.0)
 
     def __init__(self, kernel: Any = None, mean: Any = None, noise: Any = None):
@@ -57,11 +53,10 @@ class GP(GaussianProcess, HasCovariance, LeavesOneOut, DrawsFunctions, PredictsJ
         self.mean = as_mean(mean)
         if isinstance(self.kernel, Differentiated) and not isinstance(self.mean, DifferentiatedMean):
             self.mean = DifferentiatedMean(self.mean)
-        if isinstance(noise, int | float) and not noise > 0:
-            raise DataError(f"noise is a variance and must be positive, found {noise}")
         if isinstance(noise, StudentTNoise):
             raise DataError("Student-t noise has a model of its own: credo.RobustGP(kernel, mean, StudentTNoise())")
-        self.noise, self.seen, self.solved, self.inputs = noise, None, None, None
+        self.noise = check_noise_argument(noise)
+        self.seen = self.solved = self.inputs = None
 
     # -- data ------------------------------------------------------------------------------------------------
 
@@ -83,6 +78,10 @@ class GP(GaussianProcess, HasCovariance, LeavesOneOut, DrawsFunctions, PredictsJ
         noise = as_float(2 * TYPICAL_NOISE * scales.variance) if self.noise is None else self.noise
         mean = self.mean.adapt(rows.cut()[0], scales, center)
         return changed(self, kernel=self.kernel.adapt(scales), mean=mean, noise=noise)
+
+    def integration(self, statistics: Rows) -> Integration:
+        """Few rows leave hyperparameters open: `fit` averages over them."""
+        return Integration(statistics.n, priors_to_integrate(self.default_priors(statistics)))
 
     def learner(self, priors: dict[str, Any]) -> Any:
         """Several starts on a part of the rows, the best of them climbed on all."""
@@ -152,6 +151,13 @@ def check_kernel_argument(kernel: object, name: str) -> Kernel:
     if not isinstance(kernel, Kernel):
         raise DataError(f"{name} takes a kernel first, found {type(kernel).__name__}; e.g. credo.{name}(RBF())")
     return kernel
+
+
+def check_noise_argument(noise: Any) -> Any:
+    """The noise, positive where it is a number."""
+    if isinstance(noise, int | float) and not noise > 0:
+        raise DataError(f"noise is a variance and must be positive, found {noise}")
+    return noise
 
 
 def noise_at(level: Float[Array, ""], queries: Array, given: Any) -> Float[Array, " m"]:

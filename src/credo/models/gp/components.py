@@ -14,8 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from credo.core.errors import DataError
-from credo.core.params import is_absent
-from credo.kernels import Kernel, OnColumns, Product, Scaled, Sum
+from credo.infer.averaging import Integrated
+from credo.kernels import Kernel
+from credo.kernels.expression import terms_of
 from credo.models.gp import exact
 from credo.models.gp.belief import GP
 from credo.models.gp.exact import GPPrior
@@ -49,26 +50,6 @@ class Decomposition(NamedTuple):
         return np.sum([part.mean for part in self.parts], axis=0)
 
 
-def expand(kernel: Kernel) -> tuple[Kernel, ...]:
-    """The kernel as a sum of products: (a + b) × c is a × c + b × c."""
-    if isinstance(kernel, Sum):
-        return tuple(term for part in kernel.parts for term in expand(part))
-    if isinstance(kernel, OnColumns):
-        return tuple(OnColumns(term, kernel.columns) for term in expand(kernel.kernel))
-    if isinstance(kernel, Scaled):
-        terms = expand(kernel.kernel)
-        return (kernel,) if len(terms) == 1 else tuple(term.scaled(kernel.variance) for term in terms)
-    if isinstance(kernel, Product):
-        lists = [expand(factor) for factor in kernel.factors]
-        if all(len(terms) == 1 for terms in lists):
-            return (kernel,)
-        out: list[Kernel] = list(lists[0])
-        for terms in lists[1:]:
-            out = [a * b for a in out for b in terms]
-        return tuple(out if is_absent(kernel.variance) else [k.scaled(kernel.amplitude()) for k in out])
-    return (kernel,)
-
-
 def part_at(gp: GP, kernel: Kernel, x: np.ndarray, with_mean: bool = False) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation, at the rows x, of the part of the function that has this kernel.
 
@@ -84,8 +65,10 @@ def part_at(gp: GP, kernel: Kernel, x: np.ndarray, with_mean: bool = False) -> t
 def decompose(gp: object, x: object = None) -> Decomposition:
     """The additive parts of the function of a conditioned belief, at x or at the data.
 
-    The parts are correlated given the data, so that their shares need not add up to one.
+    The parts are correlated given the data, so that their shares need not add up to one. Of an average over
+    hyperparameters these are the parts at the most probable ones.
     """
+    gp = gp.mode if isinstance(gp, Integrated) else gp
     if not isinstance(gp, GP):
         raise DataError(f"decompose takes a GP, found {type(gp).__name__}; a Search has .components()")
     rows, _ = gp.conditioned()
@@ -93,7 +76,7 @@ def decompose(gp: object, x: object = None) -> Decomposition:
     queries = data if x is None else np.asarray(gp.queries(x))
     total = float(y.var()) or 1.0
     found, fitted = [], np.zeros(len(y))
-    for kernel in expand(gp.kernel):
+    for kernel in (term.kernel for term in terms_of(gp.kernel)):
         at_data = part_at(gp, kernel, data)
         mean, std = at_data if x is None else part_at(gp, kernel, queries)
         fitted = fitted + at_data[0]

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Float
 
 from credo.core.arrays import Array, host, namespace
-from credo.core.checks import check_table
+from credo.core.checks import by_name, check_table
 from credo.core.predictive import Normal
 from credo.core.pytrees import changed
 from credo.kernels.derivative import Differentiated, derivative_rows
@@ -62,7 +62,7 @@ def _lifted(gp: GP, x: object) -> tuple[GPPrior, Rows | None, Array, tuple[int, 
     """The prior of values and derivatives, what was seen as its rows, and the rows that ask for ∇f."""
     prior, seen = gp.prior, gp.seen
     if all(isinstance(k, Differentiated) for k in prior.kernel.terms):
-        table = check_table(x, "X", None if seen is None else seen.x.shape[1] - 1)
+        table = check_table(by_name(x, gp.inputs), "X", None if seen is None else seen.x.shape[1] - 1)
     else:
         table = gp.queries(x)
         prior = GPPrior(Differentiated(prior.kernel), DifferentiatedMean(prior.mean), prior.noise)

@@ -15,8 +15,10 @@ import numpy as np
 
 from credo.core import params
 from credo.core.arrays import Array
-from credo.kernels import Constant, Exponential, Kernel, Matern32, OnColumns, Product, RationalQuadratic, Stationary
+from credo.infer.averaging import Integrated
+from credo.kernels import Constant, Exponential, Kernel, Matern32, RationalQuadratic, Stationary
 from credo.kernels.dotproduct import Linear
+from credo.kernels.expression import placed, terms_of
 from credo.kernels.periodic import LocallyPeriodic, Periodic
 from credo.models.gp.belief import GP
 from credo.models.gp.components import Component, Decomposition, decompose
@@ -36,7 +38,7 @@ TREND = 0.9
 
 
 def describe(
-    gp: GP, *, units: Mapping[str, str] | None = None, decomposition: Decomposition | None = None
+    gp: GP | Integrated, *, units: Mapping[str, str] | None = None, decomposition: Decomposition | None = None
 ) -> list[str]:
     """A sentence for each additive part of the function, the one that explains most first, and one for the noise.
 
@@ -173,18 +175,15 @@ class Speaker:
         return number(float(np.exp(np.log(np.asarray(value)).mean())))
 
 
-def _leaves(kernel: Kernel, columns: tuple[int, ...] | None = None) -> Leaves | None:
+def _leaves(kernel: Kernel) -> Leaves | None:
     """The base kernels of a product with their columns; None where one is of a family that has no words."""
-    if isinstance(kernel, OnColumns):
-        below = kernel.columns if columns is None else tuple(columns[c] for c in kernel.columns)
-        return _leaves(kernel.kernel, below)
-    if isinstance(kernel, Product):
-        parts = [_leaves(k, columns) for k in kernel.factors]
-        return None if any(p is None for p in parts) else [leaf for p in parts for leaf in p or []]
-    if isinstance(kernel, Stationary | Periodic | Linear):
-        count = max([1, *(np.size(v) for v in (getattr(kernel, "lengthscale", None),) if v is not None)])
-        return [(kernel, tuple(range(count)) if columns is None else columns)]
-    return None
+    out: Leaves = []
+    for leaf, columns in map(placed, terms_of(kernel)[0].factors):
+        if not isinstance(leaf, Stationary | Periodic | Linear):
+            return None
+        count = max([1, *(np.size(v) for v in (getattr(leaf, "lengthscale", None),) if v is not None)])
+        out.append((leaf, tuple(range(count)) if columns is None else columns))
+    return out
 
 
 def number(value: float) -> str:

@@ -20,7 +20,7 @@ from jaxtyping import Float
 
 from credo.core import params
 from credo.core.arrays import Array
-from credo.core.device import aligned_empty, blas_threads
+from credo.core.device import blas_threads
 from credo.core.errors import DataError
 from credo.core.linalg import evidence_on_host
 from credo.core.pytrees import changed
@@ -105,7 +105,7 @@ class EvidenceObjective:
     def __init__(self, model: "NumpyModel | CompiledModel"):
         self._model = model
         size = (model.n, model.n)
-        self._covariance, self._work = np.zeros(size), aligned_empty(size)  # reused: fresh pages cost time
+        self._covariance, self._work = np.zeros(size), np.empty(size)  # reused: fresh pages cost time
 
     def value_and_grad(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
         """The objective and its gradient; (-inf, 0) where the covariance is not positive definite."""

@@ -20,8 +20,9 @@ from jaxtyping import Float
 from credo.core.arrays import as_float
 from credo.core.params import ABSENT
 from credo.core.pytrees import changed
-from credo.kernels import RBF, Kernel, OnColumns, Product, Sum
+from credo.kernels import RBF, Kernel, OnColumns, Sum
 from credo.kernels.dotproduct import Linear
+from credo.kernels.expression import Term, placed, terms_of
 from credo.kernels.periodic import Periodic
 
 MOST_FREQUENCIES = 4000
@@ -66,19 +67,6 @@ class Step(NamedTuple):
 # -- reading and writing expressions ---------------------------------------------------------------------------------
 
 
-def split(term: Kernel) -> tuple[Any, tuple[Kernel, ...]]:
-    """A term as its amplitude and its base kernels without one."""
-    variance, bare = term.split_variance()
-    return np.ones(()) if variance is None else variance, bare.factors if isinstance(bare, Product) else (bare,)
-
-
-def join(variance: Any, factors: Sequence[Kernel]) -> Kernel:
-    """The term with this amplitude."""
-    if len(factors) == 1:
-        return factors[0].scaled(as_float(variance))
-    return Product(tuple(factors), as_float(variance))
-
-
 def add(terms: Sequence[Kernel]) -> Kernel:
     """The sum of terms."""
     return terms[0] if len(terms) == 1 else Sum(tuple(terms))
@@ -86,7 +74,8 @@ def add(terms: Sequence[Kernel]) -> Kernel:
 
 def inside(factor: Kernel) -> tuple[Kernel, int]:
     """A base kernel and the column that it is on."""
-    return (factor.kernel, factor.columns[0]) if isinstance(factor, OnColumns) else (factor, 0)
+    base, columns = placed(factor)
+    return base, columns[0] if columns else 0
 
 
 def structure(kernel: Kernel, names: Sequence[str] | None = None) -> str:
@@ -97,14 +86,14 @@ def structure(kernel: Kernel, names: Sequence[str] | None = None) -> str:
         base, column = inside(factor)
         return f"{type(base).__name__}[{names[column]}]" if several and names else type(base).__name__
 
-    return " + ".join(" × ".join(sorted(one(f) for f in split(t)[1])) for t in kernel.terms)
+    return " + ".join(" × ".join(sorted(one(f) for f in t.factors)) for t in terms_of(kernel))
 
 
 def key_of(kernel: Kernel) -> str:
     """What two kernels of the same structure have in common."""
     terms = []
-    for term in kernel.terms:
-        pairs = (inside(factor) for factor in split(term)[1])
+    for term in terms_of(kernel):
+        pairs = map(inside, term.factors)
         terms.append("*".join(sorted(f"{type(base).__name__}{column}" for base, column in pairs)))
     return "+".join(sorted(terms))
 
@@ -145,7 +134,7 @@ def next_steps(
             yield Step(tuple(starts))
     for i, term in enumerate(terms):
         others = terms[:i] + terms[i + 1 :]
-        variance, factors = split(term)
+        ((variance, factors),) = terms_of(term)
         grown = [
             _grown(others, variance, factors, base, column, facts, choices)
             for base, column in itertools.product(bases, range(d))
@@ -177,7 +166,7 @@ def _grown(
 ) -> list[tuple[Kernel, int]]:
     """Starts for a sum whose last term has one more factor."""
     return [
-        (add([*others, join(variance * scale, [*factors, leaf])]), choices + extra)
+        (add([*others, Term(variance * scale, (*factors, leaf)).kernel]), choices + extra)
         for leaf, scale, extra in _modulating(base, column, facts)
         if _allowed([*factors, leaf])
     ]
@@ -233,7 +222,7 @@ def _modulating(base: Any, column: int, facts: Facts) -> list[tuple[Kernel, floa
 
 def _calmed(term: Kernel, least: float, column: int) -> Kernel:
     """The term with its lengths at least this: what followed a wave before it had a kernel of its own may be smooth."""
-    variance, factors = split(term)
+    ((variance, factors),) = terms_of(term)
     out = []
     for factor in factors:
         base, own = inside(factor)
@@ -241,11 +230,11 @@ def _calmed(term: Kernel, least: float, column: int) -> Kernel:
             base = changed(base, lengthscale=np.maximum(base.number("lengthscale"), least))
             factor = base.on(own) if isinstance(factor, OnColumns) else base
         out.append(factor)
-    return join(variance, out)
+    return Term(variance, tuple(out)).kernel
 
 
 def _periods_of(kernel: Kernel) -> list[float]:
-    leaves = (inside(f)[0] for t in kernel.terms for f in split(t)[1])
+    leaves = (inside(f)[0] for t in terms_of(kernel) for f in t.factors)
     return [float(leaf.number("period")) for leaf in leaves if isinstance(leaf, Periodic)]
 
 

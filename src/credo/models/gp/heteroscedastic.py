@@ -50,7 +50,7 @@ from credo.models.gp.base import GaussianProcess
 from credo.models.gp.belief import GP
 from credo.models.gp.data import Rows, masked
 from credo.models.gp.evidence import Priors
-from credo.models.gp.exact import Cholesky, GPPrior
+from credo.models.gp.exact import GPPrior
 from credo.models.gp.hyperpriors import NOISE, TYPICAL_NOISE, below, kernel_priors, scales_of
 from credo.models.gp.means import Mean
 from credo.models.gp.robust import warn_unless_settled
@@ -82,9 +82,6 @@ class HeteroscedasticGP(GaussianProcess, PredictsJointly):
 
     function: GP
     log_noise: GP
-    seen: Rows | None
-    solved: Cholesky | None
-    inputs: tuple[str, ...] | None = eqx.field(static=True)
     noises: Noises | None
 
     def __init__(self, function: GP | None = None, log_noise: GP | None = None):

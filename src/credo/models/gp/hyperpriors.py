@@ -6,7 +6,6 @@ range of the inputs, that its variance is about that of the outcomes, and that s
 enough that a few dozen rows overrule it.
 """
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -29,6 +28,13 @@ A lengthscale far above the spread of its column says that the column does not m
 penalty. One far below fits noise.
 """
 
+ABOVE = 1.5
+"""The standard deviation of the log of a lengthscale above its mode, for an average: one over a column that does not
+matter need not go to infinity."""
+
+FEW = 3.0
+"""The variance of a function, as a multiple of that of few outcomes of it, for an average."""
+
 TYPICAL_NOISE = 0.05
 """The mode of the noise, as a share of the variance of the outcomes."""
 
@@ -43,6 +49,18 @@ def default_priors(gp: Any, rows: Rows) -> dict[str, LogScalePenalty]:
     return {path: prior for path, prior in priors.items() if path in known}
 
 
+def priors_to_integrate(priors: dict[str, Any]) -> dict[str, Any]:
+    """The default priors for an average over hyperparameters, which needs to be told how wide they are."""
+    out = dict(priors)
+    for path, prior in priors.items():
+        name = path.rpartition(".")[2]
+        if name in ("lengthscale", "decay") and isinstance(prior, LogScalePenalty):
+            out[path] = LogScalePenalty(prior.mode, (float(prior.below), ABOVE))
+        elif name == "variance":
+            out[path] = LogScalePenalty(FEW * prior.mode, (float(prior.below), float(prior.above)))
+    return out
+
+
 def scales_of(kernel: Kernel, rows: Rows) -> tuple[InputScales, float]:
     """The scales of the data and the mean outcome; a single or constant outcome counts as one of its own size.
 
@@ -52,7 +70,7 @@ def scales_of(kernel: Kernel, rows: Rows) -> tuple[InputScales, float]:
     values = y[x[:, -1] == 0] if isinstance(kernel, Differentiated) else y
     values = values if len(values) else y
     variance = float(values.var())
-    smallest = (1e-8 * float(np.abs(values).max())) ** 2
+    smallest = (1e-12 * float(np.abs(values).max())) ** 2
     scales = InputScales.of(x, variance if variance > smallest else float(np.mean(values**2)) or 1.0)
     return scales, float(values.mean())
 
@@ -64,11 +82,8 @@ def kernel_priors(kernel: Kernel, scales: InputScales) -> dict[str, LogScalePena
     elif isinstance(kernel, Differentiated | Coregionalized):
         scales = scales.on(tuple(range(len(scales.spread) - 1)))  # the last column says what was observed
     out: dict[str, LogScalePenalty] = {}
-    for field in dataclasses.fields(kernel):
-        value = getattr(kernel, field.name)
-        for i, child in enumerate(value) if isinstance(value, tuple) else [("", value)]:
-            if isinstance(child, Kernel):
-                out |= below(f"{field.name}.{i}".rstrip("."), kernel_priors(child, scales))
+    for path, child in kernel.inside.items():
+        out |= below(path, kernel_priors(child, scales))
     own = {path: value for path, value in learnable(kernel).items() if "." not in path}
     return out | {path: prior for path, value in own.items() if (prior := _prior(kernel, path, value, scales))}
 

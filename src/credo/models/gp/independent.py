@@ -37,6 +37,10 @@ class Independent(Belief):
         if not self.gps or not all(isinstance(gp, GP) for gp in self.gps):
             raise DataError("Independent takes a GP for each output, e.g. Independent([credo.GP(), credo.GP()])")
 
+    def told(self, *data: Any) -> "Independent":
+        """Each belief with the names of its inputs."""
+        return Independent(tuple(gp.told(*data) for gp in self.gps))
+
     def statistics(self, *data: Any, **options: Any) -> tuple[Rows | None, ...]:
         """The rows of each output; None where all its outcomes are missing."""
         x, columns = self._columns(data)

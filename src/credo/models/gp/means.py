@@ -17,16 +17,19 @@ from credo.core.belief import Belief
 from credo.core.errors import DataError
 from credo.core.padding import bucket, pad_rows
 from credo.core.params import constant, given, meaning, number
-from credo.core.pytrees import changed
+from credo.core.pytrees import changed, plain_methods
 from credo.kernels import Constant as ConstantKernel
 from credo.kernels import InputScales, Kernel
 from credo.kernels.derivative import Differentiated, observed
 from credo.kernels.elementary import FromFeatures
-from credo.models.features import Affine, Features
+from credo.models.features import Features
+from credo.models.features.compose import as_features
 
 
 class Mean(eqx.Module):
     """What is expected at x; zero unless a subclass says otherwise."""
+
+    __getattribute__ = plain_methods
 
     compiled: ClassVar[bool] = False
     """Whether it is written for JAX alone, and not for arrays of either library."""
@@ -100,12 +103,12 @@ class Basis(Mean):
 
     def __init__(
         self,
-        features: Features | None = None,
+        features: object = None,
         mean: Numeric = 0.0,
         covariance: Numeric | None = None,
         intercept: bool = True,
     ):
-        self.features = Affine() if features is None else features
+        self.features = as_features(features, "Basis")
         self.mean, self.intercept = as_float(mean), intercept
         self.covariance = None if covariance is None else as_float(covariance)
 

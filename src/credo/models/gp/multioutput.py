@@ -6,26 +6,28 @@ An exact Gaussian process on stacked rows (x, j) with the kernel `Coregionalized
 that are missing left out. Álvarez, Rosasco & Lawrence (2012), "Kernels for vector-valued functions", §4.2.
 """
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
+from credo.core import params
 from credo.core.arrays import Array, as_float, is_traced, namespace
-from credo.core.checks import check_table, check_vector
+from credo.core.checks import by_name, check_table, check_vector
 from credo.core.errors import DataError
 from credo.core.params import given, meaning, positive
 from credo.core.predictive import Normal
 from credo.core.pytrees import changed
-from credo.infer.learning import Evidence
-from credo.infer.priors import LogScalePenalty, NormalPenalty
+from credo.infer.learning import Evidence, Learned
+from credo.infer.priors import LogScalePenalty, NormalPenalty, Priors
 from credo.kernels import Constant as ConstantKernel
 from credo.kernels import InputScales, Kernel, Matern52
 from credo.kernels.coregion import Coregionalized
 from credo.models.gp.base import GaussianProcess
 from credo.models.gp.data import Rows, pack
-from credo.models.gp.exact import Cholesky
 from credo.models.gp.hyperpriors import NOISE, TYPICAL_NOISE, VARIANCE, below, kernel_priors
 from credo.models.gp.independent import split_outputs
 from credo.models.gp.means import Mean
@@ -64,9 +66,6 @@ class MultiGP(GaussianProcess):
 
     kernel: Coregionalized
     mean: OutputMeans
-    seen: Rows | None
-    solved: Cholesky | None
-    inputs: tuple[str, ...] | None = eqx.field(static=True)
     kernel_unset: bool = eqx.field(static=True)
     """Whether nobody has said how the outputs go together: learning starts from the data."""
     noise: Float[Array, " p"] | None = positive(None, unset=1.0)
@@ -136,7 +135,7 @@ class MultiGP(GaussianProcess):
 
     def queries(self, x: object) -> Array:
         """Inputs as checked rows, without the number of an output."""
-        return check_table(x, "X", None if self.seen is None else self.seen.x.shape[1] - 1)
+        return check_table(by_name(x, self.inputs), "X", None if self.seen is None else self.seen.x.shape[1] - 1)
 
     def in_units(self, rows: Rows) -> "MultiGP":
         """Starting values in the units of each output, loadings from their correlation."""
@@ -164,9 +163,9 @@ class MultiGP(GaussianProcess):
         priors["noise"] = LogScalePenalty(TYPICAL_NOISE * variance, NOISE)
         return priors
 
-    def learner(self, priors: dict[str, Any]) -> Evidence:
+    def learner(self, priors: dict[str, Any]) -> "InOutputUnits":
         """A few climbs of the evidence."""
-        return Evidence(starts=2, tolerance=1e-3, gain=1e-7, max_steps=500)
+        return InOutputUnits()
 
     # -- predictions -----------------------------------------------------------------------------------------
 
@@ -198,6 +197,28 @@ def stack(x: Array, outputs: int) -> Array:
     xp = namespace(x)
     numbers = xp.tile(xp.arange(outputs, dtype=float), x.shape[0])
     return xp.concatenate([xp.repeat(xp.asarray(x), outputs, axis=0), numbers[:, None]], axis=1)
+
+
+@dataclass(frozen=True)
+class InOutputUnits(Evidence):
+    """`Evidence` whose starts and steps measure loadings in the units of their outputs; the others are logarithms."""
+
+    needs: ClassVar[type] = MultiGP
+
+    starts: int = 2
+    max_steps: int = 500
+    tolerance: float = 1e-12
+    """None: it would be in units, too; climbs end by their gain."""
+    gain: float = 1e-10
+
+    def learn(self, belief: MultiGP, statistics: Rows, fixed: Sequence[str], priors: Priors, seed: int) -> Learned:
+        """The belief at the highest maximum found."""
+        slots = params.layout(belief, fixed)
+        deviation = np.sqrt(np.asarray(belief.kernel.between_outputs().sum(0)).diagonal())[:, None]
+        sizes = [deviation if s.path == "kernel.loadings" else 1.0 for s in slots]
+        unit = np.concatenate([np.ravel(np.broadcast_to(v, s.shape)) for v, s in zip(sizes, slots, strict=True)])
+        climb = changed(self, stride=self.stride * unit, spread=self.spread * unit)
+        return climb.climb(climb.objective(belief, slots, statistics, priors), belief, slots, priors, seed)
 
 
 # -- starting values ---------------------------------------------------------------------------------------------

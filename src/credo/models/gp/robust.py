@@ -20,7 +20,6 @@ regression with a Student-t likelihood", §3.3.
 import warnings
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Bool, Float
@@ -65,9 +64,6 @@ class RobustGP(GaussianProcess):
     kernel: Kernel
     mean: Mean
     noise: StudentTNoise
-    seen: Rows | None
-    solved: Cholesky | None
-    inputs: tuple[str, ...] | None = eqx.field(static=True)
     precision: Float[Array, " c"] | None
     """λ̄: how much of a row's precision is believed; near zero for an outlier."""
 

@@ -28,7 +28,7 @@ from credo.core.padding import by_bucket
 from credo.core.params import ABSENT
 from credo.kernels import Constant, Kernel, OfFunction, OnColumns, Power, Product, Scaled, Sum
 from credo.kernels.derivative import Differentiated, observed
-from credo.kernels.dotproduct import Bilinear, Linear, Polynomial
+from credo.kernels.dotproduct import Bilinear, DotProduct, Linear, Polynomial
 from credo.kernels.elementary import FromFeatures
 from credo.kernels.measures import Elliptical
 from credo.kernels.periodic import Cosine
@@ -196,6 +196,16 @@ class Weighted(eqx.Module):
         return psi @ self.root if self.root.ndim == 2 else psi * self.root
 
 
+class Embedded(eqx.Module):
+    """φ(x) = u, what a kernel of inner products sees of x."""
+
+    kernel: DotProduct
+
+    def __call__(self, x: Float[Array, "n d"]) -> Float[Array, "n d"]:
+        """The rows u."""
+        return self.kernel.embed(x)
+
+
 class Inside(eqx.Module):
     """φ of other inputs: of some columns, of a function of the row, or of a row that may ask for a derivative."""
 
@@ -253,12 +263,12 @@ def basis_of(kernel: Kernel, key: PRNGKeyArray, d: int, features: int) -> Basis:
         case Constant():
             return Weighted(_ones, jnp.sqrt(kernel.number("variance")))
         case Linear():
-            return Weighted(kernel.embed, jnp.sqrt(kernel.amplitude()))
+            return Weighted(Embedded(kernel), jnp.sqrt(kernel.amplitude()))
         case Bilinear():
             root = jnp.ones(()) if kernel.matrix is None else cholesky(kernel.matrix, "the matrix of Bilinear")
-            return Weighted(Linear(center=kernel.center).embed, root)
+            return Weighted(Embedded(Linear(center=kernel.center)), root)
         case Polynomial():
-            line = Together((kernel.embed, Weighted(_ones, jnp.sqrt(kernel.number("offset")))), False)
+            line = Together((Embedded(kernel), Weighted(_ones, jnp.sqrt(kernel.number("offset")))), False)
             return Weighted(Together((line,) * kernel.degree, True), jnp.sqrt(kernel.amplitude()))
         case FromFeatures(features=columns, covariance=s):
             return Weighted(columns, cholesky(s, "the covariance of the weights") if s.ndim == 2 else jnp.sqrt(s))

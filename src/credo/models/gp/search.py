@@ -13,8 +13,10 @@ nonparametric regression models".
 """
 
 import time
+import warnings
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -22,10 +24,12 @@ from credo.core import params
 from credo.core.arrays import as_float
 from credo.core.checks import input_names
 from credo.core.device import blas_threads
-from credo.core.errors import DataError, NotConverged
+from credo.core.errors import DataError, NotConverged, NotConvergedWarning
 from credo.core.pytrees import changed
-from credo.infer.learning import Evidence
-from credo.infer.optimize import DIVERGED, Optimum, maximize
+from credo.infer.hyper.laplace import laplace_evidence
+from credo.infer.learning import Evidence, Learned
+from credo.infer.method import Learner
+from credo.infer.optimize import CONVERGED, DIVERGED, Optimum, maximize
 from credo.infer.priors import LogScalePenalty
 from credo.infer.progress import Progress
 from credo.kernels import RBF
@@ -124,8 +128,7 @@ def search_kernel(
     if criterion not in ("bic", "evidence"):
         raise DataError(f"criterion must be 'bic' or 'evidence', found {criterion!r}")
     bases = _check_base(base)
-    plain = GP(RBF())
-    rows = plain.statistics(x, y)
+    rows = x if isinstance(x, Rows) else GP(RBF()).statistics(x, y)
     if rows.n < 4:
         raise DataError(f"a search for a kernel needs at least 4 rows with an outcome, found {rows.n}")
     names = input_names(x) if hasattr(x, "columns") else [f"x{i}" for i in range(rows.x.shape[1])]
@@ -143,6 +146,29 @@ def search_kernel(
     belief = belief.named(names) if hasattr(x, "columns") else belief
     formula, shape = learned.kernel.formula(), grammar.structure(learned.kernel, names)
     return Search(belief, formula, shape, best.score, history, log_evidence, best.numbers, finished)
+
+
+@dataclass(frozen=True)
+class KernelSearch(Learner):
+    """`search_kernel` as a method of `fit`: the kernel of the belief is replaced by the one that is found."""
+
+    needs: ClassVar[type] = GP
+
+    seconds: float = 60.0
+    depth: int = 4
+
+    def learn(self, belief: GP, statistics: Rows, fixed: Sequence[str], priors: object, seed: int) -> Learned:
+        """The belief with the kernel that was found; hyperpriors are the search's own."""
+        found = search_kernel(statistics, None, seconds=self.seconds, depth=self.depth, seed=seed)
+        known = found.belief.named(belief.inputs) if belief.inputs else found.belief
+        if not found.finished:
+            warnings.warn(
+                f"the search for a kernel ended when its {self.seconds:g} s were up; raise seconds to go on",
+                NotConvergedWarning,
+                stacklevel=4,
+            )
+        notes = [f"{len(found.history)} kernels were tried"]
+        return Learned(known.unconditioned(), CONVERGED, found.log_evidence, [], {}, notes, known)
 
 
 def refine(gp: GP, rows: Rows, deadline: float = np.inf, seed: int = 0) -> tuple[GP, float]:
@@ -183,22 +209,11 @@ class Climbed(NamedTuple):
     objective: EvidenceObjective
     top: Optimum
 
-    def laplace(self, step: float = 1e-3) -> float:
-        """log ∫ p(y, θ) dθ ≈ log p(y, θ̂) + k/2 log 2π - ½ log|H| over log θ; H from differences of the gradient.
-
-        MacKay (2003), §27. Directions in which the density does not fall count as wide as a factor e².
-        """
-        u, k = self.top.vector, len(self.top.vector)
-
-        def slope(at: np.ndarray) -> np.ndarray:
-            return self.objective.value_and_grad(at)[1]
-
-        h = np.stack([slope(u + step * e) - slope(u - step * e) for e in np.eye(k)])
-        curvature = np.linalg.eigvalsh(-(h + h.T) / (4 * step))
+    def laplace(self) -> float:
+        """log ∫ p(y, θ) dθ over log θ; directions in which the density does not fall count as wide as a factor e²."""
         sizes = {s.path: s.stop - s.start for s in self.slots}
         log_mass = sum(sizes[p] * float(v.log_mass) for p, v in self.priors.items() if p in sizes)
-        value = self.objective.value(u) - log_mass  # the density of log θ
-        return value + 0.5 * k * np.log(2 * np.pi) - 0.5 * float(np.log(np.maximum(curvature, 0.25)).sum())
+        return laplace_evidence(self.objective.value_and_grad, self.top.vector, least=0.25) - log_mass
 
 
 class _Work:

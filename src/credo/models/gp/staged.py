@@ -52,7 +52,8 @@ STEPS = (0.02, 1.0)
 class Staged(Learner):
     """Short climbs from several starts on a few random rows; the best goes on with more, at last with all.
 
-    A maximum on a third of the rows is near that on all, and a look at it costs a thirtieth.
+    A maximum on a third of the rows is near that on all, and a look at it costs a thirtieth. Where looks are cheap
+    anyway, all climbs are on all rows.
     `using=Evidence(starts=…)` climbs from every start on all rows, and reports every local maximum.
     """
 
@@ -60,7 +61,7 @@ class Staged(Learner):
 
     starts: int = 3
     rows: int = 256
-    """The most rows that starts are tried on; of few data a third is used, but at least 64 rows."""
+    """The rows that starts are tried on."""
     short: int = 8
     """The steps of a short climb."""
     max_steps: int = 200
@@ -77,7 +78,8 @@ class Staged(Learner):
         sizes = self.sizes(statistics.n)
         if len(sizes) == 1:
             with blas_threads(sizes[0]):
-                return noise_free(climb.learn(belief, statistics, fixed, priors, seed))
+                fine = changed(climb, tolerance=self.tolerance / 10, gain=self.gain / 100)
+                return noise_free(fine.learn(belief, statistics, fixed, priors, seed))
         order = np.random.default_rng(seed).permutation(statistics.n)
         part = statistics.subset(np.sort(order[: sizes[0]]))
         one = changed(climb, starts=1, flat=False)
@@ -104,7 +106,7 @@ class Staged(Learner):
 
     def sizes(self, n: int) -> list[int]:
         """How many rows are climbed on, stage by stage."""
-        sizes = [min(self.rows, max(64, n // 96 * 32))]  # a third, as a size that needs no padding
+        sizes = [self.rows]
         while 3 * sizes[-1] < 0.6 * n:
             sizes.append(3 * sizes[-1])
         return [*sizes, n] if n > 1.5 * sizes[-1] else [n]
@@ -128,24 +130,25 @@ def _noise_of_more(belief: GP, rows: Rows, fixed: Sequence[str], priors: Priors)
 
 
 def _second_look(start: GP, learned: Learned, rows: Rows, fixed: Sequence[str]) -> GP | None:
-    """Where a second climb should begin, if finer structure may have been missed; None where noise would hide it.
+    """Where a second climb should begin, if finer structure may have been missed; None where nothing hints at it.
 
     Few rows cannot tell a rough function from noise, nor an input that matters little from one that does not matter:
-    at the endless lengthscale that they give it the slope is zero, and more rows do not call it back. Where there is
-    little noise they might: from shorter lengthscales, given up ones near where they began, and less noise.
+    at the endless lengthscale that they give it the slope is zero, and more rows do not call it back. They might from
+    near where it began; and where there is little noise from shorter lengthscales and less noise.
     """
     slots = params.layout(learned.belief, fixed)
     noise = [i for s in slots if s.path == "noise" for i in range(s.start, s.stop)]
     first, vector = (np.asarray(params.to_vector(b, slots)) for b in (start, learned.belief))
     lengths = [i for s in slots if s.path.endswith("lengthscale") for i in range(s.start, s.stop)]
-    _, y, *_ = rows.cut()
-    if not lengths or not noise or np.exp(vector[noise[0]]) > TYPICAL_NOISE * y.var():
-        return None
     given_up = [i for i in lengths if vector[i] > first[i] + FAR]
+    quiet = bool(noise) and np.exp(vector[noise[0]]) <= TYPICAL_NOISE * rows.cut()[1].var()
+    if not given_up and not (lengths and quiet):
+        return None
     again = vector.copy()
-    again[lengths] -= SHORTER
+    if quiet:
+        again[lengths] -= SHORTER
+        again[noise] -= np.log(3.0)  # what they explain was noise before
     again[given_up] = first[given_up] + 1.0
-    again[noise] -= np.log(3.0)  # what they explain was noise before
     return params.from_vector(learned.belief, slots, again)
 
 

@@ -11,10 +11,10 @@ import numpy as np
 from jaxtyping import Float
 
 from credo.core import params
+from credo.core.belief import Belief
 from credo.core.errors import DataError
 from credo.infer.learning import Evidence, learn
 from credo.infer.optimize import DIVERGED, ValueAndGrad, at_bound, maximize
-from credo.models.gp.belief import GP
 
 
 class Maximum(NamedTuple):
@@ -40,7 +40,7 @@ class Surface(NamedTuple):
 
 
 def evidence_surface(
-    gp: GP,
+    belief: Belief,
     x: object,
     y: object,
     first: str,
@@ -55,7 +55,7 @@ def evidence_surface(
     """The log evidence around what `learn` chooses, or in given ranges, with its local maxima there.
 
     Args:
-        gp: the belief before the data.
+        belief: before the data.
         x: inputs.
         y: outcomes.
         first: the name of a number, e.g. "kernel.lengthscale", "kernel.lengthscale[1]" where there are several.
@@ -72,7 +72,7 @@ def evidence_surface(
     if first == second:
         raise DataError(f"first and second must be two numbers, found {first!r} twice")
     whole = first in given and second in given
-    plain = gp.unconditioned()
+    plain = belief.unconditioned()
     center = plain if whole else learn(plain, x, y, fixed=fixed, **options)
     rows = center.statistics(x, y, **options)
     slots = params.layout(center)

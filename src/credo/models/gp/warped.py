@@ -34,10 +34,9 @@ from credo.kernels import Kernel
 from credo.kernels.base import show
 from credo.kernels.derivative import Differentiated
 from credo.models.gp.base import GaussianProcess
-from credo.models.gp.belief import GP, check_kernel_argument, rows_from
+from credo.models.gp.belief import GP, check_kernel_argument, check_noise_argument, rows_from
 from credo.models.gp.data import Rows, masked
 from credo.models.gp.evidence import Priors
-from credo.models.gp.exact import Cholesky
 from credo.models.gp.means import Mean, as_mean
 from credo.models.gp.staged import ROUGHLY, Staged, flat, noise_free, typical_steps
 from credo.models.gp.warps import OutcomeWarp, Steps
@@ -56,10 +55,6 @@ class WarpedGP(GaussianProcess, LeavesOneOut):
     kernel: Kernel
     mean: Mean
     warp: OutcomeWarp
-    seen: Rows | None
-    """With outcomes in their own units."""
-    solved: Cholesky | None
-    inputs: tuple[str, ...] | None = eqx.field(static=True)
     noise: Any = positive(None, unset=1.0)
 
     def __init__(self, kernel: Any = None, mean: Any = None, noise: Any = None, warp: Any = None):
@@ -69,9 +64,7 @@ class WarpedGP(GaussianProcess, LeavesOneOut):
         self.mean = as_mean(mean)
         if isinstance(noise, bool) or not (noise is None or isinstance(noise, int | float) or eqx.is_array_like(noise)):
             raise DataError(f"WarpedGP takes one noise variance, of g(y), found {type(noise).__name__}")
-        if isinstance(noise, int | float) and not noise > 0:
-            raise DataError(f"noise is a variance and must be positive, found {noise}")
-        self.noise = noise
+        self.noise = check_noise_argument(noise)
         self.warp = Steps() if warp is None else warp
         if not isinstance(self.warp, OutcomeWarp):
             raise DataError(f"warp must be one of Steps, Log, Identity of credo.models.gp, found {type(warp).__name__}")
@@ -82,7 +75,7 @@ class WarpedGP(GaussianProcess, LeavesOneOut):
     @property
     def latent(self) -> GP:
         """The belief about g(y), as a plain `GP`."""
-        gp = GP(self.kernel, self.mean, self.noise)
+        gp = GP(self.kernel, self.mean, self.noise).named(self.inputs)
         return gp if self.seen is None else changed(gp, seen=self.transformed(self.seen)[0], solved=self.solved)
 
     def transformed(self, rows: Rows) -> tuple[Rows, Float[Array, ""]]:

@@ -77,10 +77,13 @@ class VariationalClimb(NamedTuple):
 class VariationalBayes(Learner):
     """The product of laws of path and parameters that is nearest to the posterior.
 
+    A product knows nothing of how path and parameters hang together, so it is too sure of both: on a few dozen rows
+    95 % intervals were seen to hold 85 %. `PathGibbs` draws both together, and takes longer.
+
     Args:
         starts: starting points; one where the belief's was given.
         max_steps: passes over the data from each start.
-        tolerance: a climb ends when a step gains less than this, relative to 1 + the size of the bound.
+        tolerance: a climb ends when a step gains less than this, relative to 100 + the gain so far: it has no units.
         members: HMMs drawn from q over which `condition` averages.
         progress: True for a bar, or a function of the share done and a text.
     """
@@ -106,6 +109,7 @@ class VariationalBayes(Learner):
         notes = [
             f"variational Bayes: {c.status} after {len(c.bounds) - 1} steps, ELBO {c.bounds[-1]:.7g}" for c in climbs
         ]
+        notes.append("the product of laws is too sure where rows are few, and does not see that: use PathGibbs()")
         return Learned(_center(belief, best.q), best.status, best.bounds[-1], optima, {}, notes)
 
     def condition(self, belief: HMM, *data: ArrayLike, seed: int = 0, **options: Any) -> AveragedDraws:
@@ -133,7 +137,7 @@ class VariationalBayes(Learner):
                         f"a step of variational Bayes lowered the bound from {bounds[-2]:.12g} to {bounds[-1]:.12g}, "
                         f"which it cannot: {type(belief.emission).__name__} has a bug"
                     )
-                if gain <= self.tolerance * size:
+                if gain <= self.tolerance * (100 + bounds[-2] - bounds[0]):
                     status = CONVERGED
                     break
         return VariationalClimb(q, tuple(bounds), status)

@@ -21,7 +21,7 @@ from credo.core import params
 from credo.core.abilities import HasExpectations
 from credo.core.arrays import Array, host, is_traced, namespace
 from credo.core.belief import Belief
-from credo.core.checks import ArrayLike, check_count, check_probabilities, check_table
+from credo.core.checks import ArrayLike, check_count, check_probabilities
 from credo.core.errors import DataError
 from credo.core.params import simplex
 from credo.core.predictive import Predictive
@@ -38,7 +38,7 @@ from credo.models.hmm.learning import Expected, observed
 from credo.models.hmm.passes import push
 from credo.models.markov.chain import MarkovChain
 from credo.models.markov.counting import Names, name_states
-from credo.models.sequences import Sequences, next_row, read
+from credo.models.sequences import Sequences, next_row, read, read_ahead, require_outcomes
 
 T = TypeVar("T")
 
@@ -137,7 +137,7 @@ class HMM(Belief, HasExpectations):
 
     def prepare(self, *data: ArrayLike, **options: Any) -> tuple["HMM", Sequences]:
         """With a starting point from the data where there is none; what is learned is of whole sequences."""
-        found = self.statistics(*data, **options)
+        found = require_outcomes(self.statistics(*data, **options))
         blank = changed(self.unconditioned(), emission=self.emission.resized(len(self.states), found.x.shape[1]))
         found = changed(found, origin=blank)
         return blank._started(found, 0), found
@@ -190,10 +190,7 @@ class HMM(Belief, HasExpectations):
 
         `inputs` are those of the steps, shape (steps, c), where the emission has some.
         """
-        check_count(steps, "steps")
-        driven = None if inputs is None else np.asarray(check_table(inputs, "inputs"))
-        if driven is not None and driven.shape[0] != steps:
-            raise DataError(f"inputs must have a row for each of {steps} steps, found {driven.shape[0]}")
+        driven = read_ahead(steps, inputs)
         return self.require_parameters().emission.predictive(self.forecast(steps), driven)
 
     def forecast(self, steps: int = 1) -> Float[Array, "m k"]:
@@ -244,7 +241,7 @@ class HMM(Belief, HasExpectations):
     ) -> tuple[Int[Array, " n"], Float[Array, "n d"]]:
         """The next n hidden states and outcomes, drawn together; from the beginning where nothing was seen yet."""
         check_count(n, "n")
-        driven = None if inputs is None else np.asarray(check_table(inputs, "inputs"))
+        driven = read_ahead(n, inputs)
         return host(_simulated(jr.key(seed), self, self.forecast(1)[0], n, driven))
 
     def chain(self) -> MarkovChain:

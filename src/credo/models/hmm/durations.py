@@ -8,6 +8,7 @@ With the age e of the visit as part of the state it is an HMM again, on k·D sta
 where A is the law of the next state, another one. Yu (2010), "Hidden semi-Markov models".
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -23,15 +24,32 @@ from credo.models.densities.base import Density, Inputs, IsConjugate, Observed
 from credo.models.hmm.belief import HMM
 
 
+def _of_density(name: str) -> Callable[..., Any]:
+    """The density's own."""
+    return lambda self, *args, **options: getattr(self.density, name)(*args, **options)
+
+
+def _tied(name: str) -> Callable[..., Any]:
+    """The density's own, with ages."""
+    return lambda self, *args, **options: Tied(getattr(self.density, name)(*args, **options), self.ages)
+
+
 class Tied(IsConjugate[object, object]):
-    """Components in groups of `ages` neighbours that are the same: number s is number s // ages of `density`."""
+    """Components in groups of `ages` neighbours that are the same: number s is number s // ages of `density`.
+
+    What the density can do, it can: what is of rows or components is repeated for, or summed over, the ages.
+    """
 
     ages: int = eqx.field(static=True)
-    density: Density
+    density: Any
 
     def __init__(self, density: Density, ages: int):
         self.k = None if density.k is None else density.k * ages
         self.columns, self.ages, self.density = density.columns, ages, density
+
+    able, check, log_prior = (_of_density(name) for name in ("able", "check", "log_prior"))
+    variational_posterior, kl_to_prior = (_of_density(name) for name in ("variational_posterior", "kl_to_prior"))
+    adapt, maximize, draw, posterior_mean = (_tied(name) for name in ("adapt", "maximize", "draw", "posterior_mean"))
 
     def resized(self, k: int, columns: int) -> "Tied":
         """The same, where the numbers agree."""
@@ -39,25 +57,21 @@ class Tied(IsConjugate[object, object]):
             raise DataError(f"states must be a multiple of the {self.ages} ages, found {k}")
         return Tied(self.density.resized(k // self.ages, columns), self.ages)
 
-    def able(self, ability: type) -> bool:
-        """What the density can do."""
-        return self.density.able(ability)
-
-    def check(self, data: Observed) -> None:
-        """As the density does."""
-        self.density.check(data)
-
-    def adapt(self, data: Observed, *, seed: int = 0) -> "Tied":
-        """As the density does."""
-        return Tied(self.density.adapt(data, seed=seed), self.ages)
-
     def log_prob(self, data: Observed) -> Float[Array, "n s"]:
         """That of the density, for every age."""
-        return self._repeated(self.density.log_prob(data))
+        return self.density.log_prob(data).repeat(self.ages, axis=1)
+
+    def expected_log_prob(self, q: object, data: Observed) -> Float[Array, "n s"]:
+        """That of the density, for every age."""
+        return self.density.expected_log_prob(q, data).repeat(self.ages, axis=1)
 
     def sample(self, key: PRNGKeyArray, which: Int[Array, " n"], inputs: Inputs = None) -> Float[Array, "n d"]:
         """That of the density, whatever the age."""
         return self.density.sample(key, which // self.ages, inputs)
+
+    def draw_statistics(self, key: PRNGKeyArray, data: Observed, which: Int[Array, " n"]) -> object:
+        """Those of the density, whatever the age."""
+        return self.density.draw_statistics(key, data, which // self.ages)
 
     def predictive(self, probs: Float[Array, "n s"], inputs: Inputs = None) -> Predictive:
         """That of the density, with the probabilities of all ages."""
@@ -65,51 +79,11 @@ class Tied(IsConjugate[object, object]):
 
     def expected_statistics(self, data: Observed, weight: Float[Array, "n s"]) -> object:
         """Those of the density, with the weights of all ages."""
-        return self._conjugate.expected_statistics(data, self._summed(weight))
-
-    def maximize(self, statistics: object) -> "Tied":
-        """That of the density."""
-        return Tied(self._conjugate.maximize(statistics), self.ages)
-
-    def log_prior(self) -> Float[Array, ""]:
-        """That of the density."""
-        return self._conjugate.log_prior()
-
-    def draw_statistics(self, key: PRNGKeyArray, data: Observed, which: Int[Array, " n"]) -> object:
-        """Those of the density, whatever the age."""
-        return self._conjugate.draw_statistics(key, data, which // self.ages)
-
-    def draw(self, key: PRNGKeyArray, statistics: object) -> "Tied":
-        """That of the density."""
-        return Tied(self._conjugate.draw(key, statistics), self.ages)
-
-    def variational_posterior(self, statistics: object) -> object:
-        """That of the density."""
-        return self._conjugate.variational_posterior(statistics)
-
-    def expected_log_prob(self, q: object, data: Observed) -> Float[Array, "n s"]:
-        """That of the density, for every age."""
-        return self._repeated(self._conjugate.expected_log_prob(q, data))
+        return self.density.expected_statistics(data, self._summed(weight))
 
     def expected_statistics_under(self, q: object, data: Observed, weight: Float[Array, "n s"]) -> object:
         """Those of the density, with the weights of all ages."""
-        return self._conjugate.expected_statistics_under(q, data, self._summed(weight))
-
-    def kl_to_prior(self, q: object) -> Float[Array, ""]:
-        """That of the density."""
-        return self._conjugate.kl_to_prior(q)
-
-    def posterior_mean(self, q: object) -> "Tied":
-        """That of the density."""
-        return Tied(self._conjugate.posterior_mean(q), self.ages)
-
-    @property
-    def _conjugate(self) -> Any:
-        """The density as what `able` says it is."""
-        return self.density
-
-    def _repeated(self, table: Float[Array, "n k"]) -> Float[Array, "n s"]:
-        return table.repeat(self.ages, axis=1)
+        return self.density.expected_statistics_under(q, data, self._summed(weight))
 
     def _summed(self, weight: Float[Array, "n s"]) -> Float[Array, "n k"]:
         return weight.reshape(weight.shape[0], -1, self.ages).sum(axis=-1)

@@ -111,9 +111,14 @@ def solve_semidefinite(s: Float[Array, "n n ..."], y: Float[Array, "n m ..."]) -
         left, right = state
         good = left[j, j] > least[j]
         scale = xp.where(good, 1 / xp.where(good, left[j, j], 1.0), 0.0)
-        lever = left[:, j] - one[j]
-        rows = left[j] * scale, right[j] * scale
-        return (left - outer(lever, rows[0]), right - outer(lever, rows[1])), good
+        here = one[j]
+        others, lever = (1 - here)[:, None], left[:, j] * (1 - here)
+
+        def turned(side: Array) -> Array:
+            row = side[j] * scale  # in place of row j; to subtract from that would lose as many digits as it is large
+            return outer(here, row) + others * side - outer(lever, row)
+
+        return (turned(left), turned(right)), good
 
     y = xp.broadcast_to(y, (*y.shape[:2], *np.broadcast_shapes(s.shape[2:], y.shape[2:])))
     (_, solution), found = each(len(s), eliminate, (s, y))

@@ -7,6 +7,7 @@ by gradient (`Evidence()`), or by Gibbs sampling (`StateGibbs`). Kalman (1960); 
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import equinox as eqx
@@ -18,23 +19,25 @@ from jaxtyping import Float, Int
 from credo.core.abilities import HasExpectations
 from credo.core.arrays import Array, host, is_traced, namespace
 from credo.core.belief import Belief
-from credo.core.checks import ArrayLike, check_count, check_table
+from credo.core.checks import ArrayLike, check_count
 from credo.core.errors import DataError
 from credo.core.padding import bucket, pad_rows
 from credo.core.params import positive_definite, real
 from credo.core.predictive import Normal
 from credo.core.pytrees import changed, plain_methods
-from credo.core.scan import is_short, run
+from credo.core.scan import run
 from credo.core.text import counted, plain
 from credo.infer.em import EM
+from credo.models.densities.clusters import column_moments
 from credo.models.lds import passes
 from credo.models.lds.checks import MATRICES, Varying, covariance, is_singular, matrix
-from credo.models.lds.kalman import StateLaw
-from credo.models.lds.learning import Expected, Regression, expect
+from credo.models.lds.forecast import forecast, laws_ahead
+from credo.models.lds.kalman import StateLaw, SystemMatrices
+from credo.models.lds.learning import FLOOR, Expected, Floors, Regression, SystemEM, expect
 from credo.models.lds.riccati import Steady, steady_state
 from credo.models.lds.score import log_likelihood
 from credo.models.lds.subspace_identification import first_guess
-from credo.models.sequences import Sequences, next_row, read
+from credo.models.sequences import Sequences, next_row, read, read_ahead, require_outcomes
 from credo.models.state_laws import FilteredStates, SmoothedStates
 
 S = TypeVar("S")
@@ -44,9 +47,6 @@ REGRESSIONS = {
     "outcomes": (("emission", "feedthrough", "offset"), "observation_noise"),
 }
 """The parts of the coefficients of a regression, and the covariance of what they leave."""
-
-LARGEST_JOINT = 512
-"""Forecasts of more steps come without the covariance between them."""
 
 
 class LDS(Belief, HasExpectations):
@@ -68,9 +68,9 @@ class LDS(Belief, HasExpectations):
 
     Data are a table (T, p), a vector (T,) for one output, or a list of those, or one table with `lengths`. A single row
     (p,), or a number, is the next outcome. NaN is an entry that was not observed where `missing=True`. `inputs` have a
-    row for each outcome. A belief that has been conditioned knows `state`, the law of the latest state, and goes on
-    from there; several sequences each begin anew. `filter`, `smooth` and `sample_states` look at sequences from their
-    beginning unless `continued=True`.
+    row for each outcome, and count from zero, as the state has no constant of its own: center them. A belief that has
+    been conditioned knows `state`, the law of the latest state, and goes on from there; several sequences each begin
+    anew. `filter`, `smooth` and `sample_states` look at sequences from their beginning unless `continued=True`.
     """
 
     state: StateLaw | None
@@ -90,6 +90,8 @@ class LDS(Belief, HasExpectations):
     control: Any = real()
     feedthrough: Any = real()
     offset: Any = real()
+    floors: Floors | None = None
+    """What keeps covariances off zero while they are learned."""
 
     __getattribute__ = plain_methods
 
@@ -126,7 +128,7 @@ class LDS(Belief, HasExpectations):
             raise DataError("start_mean and start_covariance are of the first state alone, found one for each time")
         self.control, self.feedthrough = matrix(control, "control", (n, c)), matrix(feedthrough, "feedthrough", (p, c))
         self.offset = matrix(offset, "offset", (p,))
-        self.state, self.time = None, np.asarray(0)
+        self.state, self.time, self.floors = None, np.asarray(0), None
 
     @classmethod
     def with_states(cls, n: int, outputs: int = 1, inputs: int = 0, *, method: str = "covariance") -> "LDS":
@@ -135,7 +137,7 @@ class LDS(Belief, HasExpectations):
         check_count(outputs, "outputs")
         check_count(inputs, "inputs", 0)
         new = object.__new__(cls)
-        unknown = dict.fromkeys((*MATRICES, "start_mean", "start_covariance", "state"))
+        unknown = dict.fromkeys((*MATRICES, "start_mean", "start_covariance", "state", "floors"))
         sizes = {"states": int(n), "outputs": int(outputs), "inputs": int(inputs)}
         new.__dict__.update(unknown, **sizes, method=passes.check_method(method), time=np.asarray(0))
         return new
@@ -154,7 +156,7 @@ class LDS(Belief, HasExpectations):
     def prepare(self, *data: ArrayLike, **options: Any) -> tuple["LDS", Sequences]:
         """With a starting point from the data where there is none; what is learned is of whole sequences."""
         blank = self.unconditioned()
-        found = changed(blank.statistics(*data, **options), origin=blank)
+        found = changed(require_outcomes(blank.statistics(*data, **options)), origin=blank)
         if self.transition is None:
             return blank._started(found, 0), found
         if is_singular(self.observation_noise):
@@ -162,14 +164,21 @@ class LDS(Belief, HasExpectations):
                 "observation_noise must be positive definite to learn anything, found a singular one; add a little to "
                 "its diagonal"
             )
-        return blank, found
+        return blank if self._varies() else blank._with_floors(found), found
+
+    def _with_floors(self, data: Sequences) -> "LDS":
+        """With floors from the variances of the outcomes, and from those that the states' noise begins with."""
+        _, variance = column_moments(data.x, data.seen)
+        q, start = (np.diagonal(np.asarray(a)) for a in (self.process_noise, self.start_covariance))
+        floors = (FLOOR * np.where(v > 0, v, 1.0) for v in (q, variance, start))
+        return changed(self, floors=Floors(*floors))
 
     def _started(self, data: Sequences, seed: int) -> "LDS":
         n = data.rows
         x = np.where(data.seen, data.x, np.nan)[:n]
         driven = None if data.inputs is None else np.asarray(data.inputs[:n])
         guess = first_guess(x, np.asarray(data.first[:n]), driven, self.states, seed)
-        return changed(self, **guess)
+        return changed(self, **guess)._with_floors(data)
 
     def condition(self, *data: ArrayLike, using: object = None, **options: Any) -> Any:
         """The belief after more outcomes: `state` is the law of the latest state (the Kalman filter).
@@ -209,20 +218,13 @@ class LDS(Belief, HasExpectations):
         """The next `steps` outcomes, shape (steps,) for one output and (steps, p) for several.
 
         The noise R of outcomes is aleatoric; not knowing the state, now and later, is epistemic. For one output the
-        prediction knows how the steps covary.
+        prediction knows how the steps covary, up to 2,048 of them.
         """
-        driven, length = self._driven(steps, inputs)
-        alone = self.outputs == 1
-        joint = alone and steps <= LARGEST_JOINT
-        found = run(passes.forecast, steps, self.require_parameters(), length, driven, joint)
-        mean, noise, latent = (a[:steps, 0] if alone else a[:steps] for a in found[:3])
-        return Normal(mean, noise, latent, found[3])
+        return forecast(*self._ahead(steps, inputs), steps)
 
     def forecast(self, steps: int = 1, *, inputs: ArrayLike | None = None) -> StateLaw:
         """The laws of the next `steps` states: means (steps, n) and covariances (steps, n, n)."""
-        driven, length = self._driven(steps, inputs)
-        _, laws = run(passes.ahead, steps, self.require_parameters(), length, driven)
-        return _head(laws, steps)
+        return run(laws_ahead, steps, *self._ahead(steps, inputs), steps)
 
     # -- looking at whole sequences -------------------------------------------------------------------------
 
@@ -248,7 +250,8 @@ class LDS(Belief, HasExpectations):
         self, n: int, *, seed: int = 0, inputs: ArrayLike | None = None
     ) -> tuple[Float[Array, "t n"], Float[Array, "t p"]]:
         """The next n states and outcomes, drawn together; from the beginning where nothing was seen yet."""
-        driven, length = self._driven(n, inputs)
+        driven, length = self._driven(n, inputs), bucket(n)
+        driven = None if driven is None else pad_rows(driven, length)
         return _head(host(passes.simulated(jr.key(seed), self.require_parameters(), length, driven)), n)
 
     def steady_state(self) -> Steady:
@@ -262,7 +265,7 @@ class LDS(Belief, HasExpectations):
 
     def learner(self, priors: dict[str, Any]) -> EM | None:
         """EM; the gradient where there are priors, or matrices that differ from time to time."""
-        return None if priors or self._varies() else EM()
+        return None if priors or self._varies() else SystemEM()
 
     def expect(self, statistics: Sequences) -> tuple[Expected, Float[Array, ""]]:
         """The E-step: expected sums over the states."""
@@ -272,15 +275,22 @@ class LDS(Belief, HasExpectations):
 
     def maximize(self, expected: Expected, fixed: tuple[str, ...] = ()) -> "LDS":
         """The M-step: two regressions with their residual covariances, and the moments of the first states."""
-        new = self.regressed(Regression.maximum, expected.dynamics, "dynamics", fixed)
-        new |= self.regressed(Regression.maximum, expected.outcomes, "outcomes", fixed)
+        floors = self.floors or Floors(*(np.zeros(n) for n in (self.states, self.outputs, self.states)))
+        new: dict[str, Array] = {}
+        for which, sums in (("dynamics", expected.dynamics), ("outcomes", expected.outcomes)):
+            floor = getattr(floors, REGRESSIONS[which][1])
+            new |= self.regressed(partial(Regression.maximum, floor=floor), sums, which, fixed)
         xp, some = namespace(self, expected), expected.sequences > 0
         count = xp.where(some, expected.sequences, 1.0)
         mean = self.start_mean if "start_mean" in fixed else xp.where(some, expected.mean / count, self.start_mean)
-        cross = xp.outer(mean, expected.mean / count)
-        spread = expected.second / count - cross - cross.T + xp.outer(mean, mean)
+        apart = expected.mean / count - mean
+        spread = (expected.second + xp.diag(floors.start_covariance)) / count + xp.outer(apart, apart)
         new |= {"start_mean": mean, "start_covariance": xp.where(some, spread, self.start_covariance)}
         return changed(self, **{name: value for name, value in new.items() if name not in fixed})
+
+    def log_prior_of_parameters(self) -> Float[Array, ""] | float:
+        """What keeps covariances off zero while they are learned (`learning.Floors`)."""
+        return 0.0 if self.floors is None else self.floors.log_prior(self)
 
     def regressed(
         self, choose: Callable[..., Any], sums: Regression, which: str, fixed: tuple[str, ...]
@@ -326,17 +336,18 @@ class LDS(Belief, HasExpectations):
         lds = self.require_parameters() if continued else self.require_parameters().unconditioned()
         return lds, lds.statistics(*data, **options)
 
-    def _driven(self, steps: int, inputs: ArrayLike | None) -> tuple[Array | None, int]:
-        """The inputs of the next steps, padded to a bucket, and its length."""
-        check_count(steps, "steps")
-        table = None if inputs is None else check_table(inputs, "inputs")
+    def _ahead(self, steps: int, inputs: ArrayLike | None) -> tuple[SystemMatrices, StateLaw, StateLaw | None]:
+        """What a forecast takes: the matrices of the next steps, the law of a first state, and of the latest one."""
+        system = passes.system_ahead(self.require_parameters(), steps, self._driven(steps, inputs))
+        return system, passes.starts(self), self.state
+
+    def _driven(self, steps: int, inputs: ArrayLike | None) -> Array | None:
+        """The inputs of the next steps."""
+        table = read_ahead(steps, inputs)
         self._check_inputs(None if table is None else table.shape[1])
-        if table is not None and len(table) != steps:
-            raise DataError(f"inputs must have a row for each of {steps} steps, found {len(table)}")
         if self._varies() and not is_traced(self.time):
             self._check_reach(steps + (0 if self.state is None else int(self.time)))
-        length = steps if is_short(steps) else bucket(steps)
-        return None if table is None else pad_rows(np.asarray(table), length), length
+        return table
 
     def _check_inputs(self, found: int | None) -> None:
         if found is None and self.inputs:

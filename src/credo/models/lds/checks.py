@@ -52,22 +52,25 @@ def covariance(value: Any, name: str, size: int) -> Any:
     checked = matrix(value, name, (size, size))
     if checked is None or is_traced(checked):
         return checked
-    even = check_symmetric(np.asarray(checked.values if isinstance(checked, Varying) else checked), name)
+    if isinstance(checked, Varying):
+        return Varying(check_semidefinite(np.asarray(checked.values), name))
+    return check_semidefinite(np.asarray(checked), name)
+
+
+def check_semidefinite(array: np.ndarray, name: str) -> np.ndarray:
+    """The symmetric part of a covariance, or of each; `DataError` where more than rounding is left, or is negative."""
+    turned, size = np.swapaxes(array, -1, -2), np.abs(array).max(initial=0.0)
+    skew = np.abs(array - turned).max(initial=0.0)
+    if skew > ASYMMETRY * size:
+        raise DataError(f"{name} must be symmetric, found entries that differ by {skew:g}; pass ½(A + Aᵀ)")
+    even = 0.5 * array + 0.5 * turned
     least = float(np.linalg.eigvalsh(even).min())
-    if least < -NEGATIVE * np.abs(even).max(initial=0.0):
+    if least < -NEGATIVE * size:
         raise DataError(
-            f"{name} must be a covariance, found an eigenvalue of {least:g}; all must be at least 0: "
+            f"{name} must be a covariance (positive semi-definite), found the smallest eigenvalue {least:.3g}; "
             "check its signs, or add to its diagonal"
         )
-    return Varying(even) if isinstance(checked, Varying) else even
-
-
-def check_symmetric(array: np.ndarray, name: str) -> np.ndarray:
-    """The symmetric part of one matrix, or of each; `DataError` where more than rounding is left."""
-    skew = np.abs(array - np.swapaxes(array, -1, -2)).max(initial=0.0)
-    if skew > ASYMMETRY * np.abs(array).max(initial=0.0):
-        raise DataError(f"{name} must be symmetric, found entries that differ by {skew:g}; pass ½(A + Aᵀ)")
-    return 0.5 * (array + np.swapaxes(array, -1, -2))
+    return even
 
 
 def is_singular(value: Any) -> bool:

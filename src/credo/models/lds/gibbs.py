@@ -32,10 +32,9 @@ from credo.models.lds import passes
 from credo.models.lds.batched_matrices import on_rows, root_semidefinite
 from credo.models.lds.belief import LDS
 from credo.models.lds.kalman import kalman_filter
-from credo.models.lds.learning import Regression, collect, completed, with_columns
+from credo.models.lds.learning import Regression, completed, sums_of_states, with_columns
 from credo.models.lds.simulate import draw_states
 from credo.models.sequences import Sequences
-from credo.models.state_laws import SmoothedStates
 
 START = ("start_mean", "start_covariance")
 """They are not drawn: one sequence says next to nothing of them."""
@@ -138,15 +137,13 @@ class StateSweep(eqx.Module):
         given = passes.filter_inputs(lds, data)
         filtered = kalman_filter(given)
         z = draw_states(k_states, given.system, filtered, given.first, 1)[0]
-        nothing = jnp.zeros((*z.shape, z.shape[1]))
         if not data.complete:
             slope, level, noise = completed(given.system, data)
             x = jnp.einsum("tij,tj->ti", slope, z) + level
             x = x + jnp.einsum("tij,tj->ti", on_rows(root_semidefinite)(noise), jr.normal(k_missing, x.shape))
             shown = jnp.broadcast_to(jnp.any(data.seen, axis=1, keepdims=True), x.shape)
             data = changed(data, x=x, seen=shown, complete=True)
-        known = SmoothedStates(z, nothing, filtered.increments, nothing)
-        sums = collect(given.system, data, known, data.first & data.real)
-        new = lds.regressed(lambda *a: self.dynamics.draw(k_dynamics, *a), sums.dynamics, "dynamics", self.held)
-        new |= lds.regressed(lambda *a: self.outcomes.draw(k_outcomes, *a), sums.outcomes, "outcomes", self.held)
+        dynamics, outcomes = sums_of_states(data, z, data.first & data.real)
+        new = lds.regressed(lambda *a: self.dynamics.draw(k_dynamics, *a), dynamics, "dynamics", self.held)
+        new |= lds.regressed(lambda *a: self.outcomes.draw(k_outcomes, *a), outcomes, "outcomes", self.held)
         return changed(lds, **new), filtered.log_likelihood

@@ -36,7 +36,6 @@ from credo.models.lds.batched_matrices import (
     outer,
     sandwich,
     symmetric,
-    times,
     transposed,
 )
 from credo.models.sequences import begins_of
@@ -144,8 +143,6 @@ class Backward(NamedTuple):
     n: Float[Array, "n n ..."]
     mean: Float[Array, "n ..."]
     covariance: Float[Array, "n n ..."]
-    cross: Float[Array, "n n ..."] | None
-    """Cov(zₜ, zₜ₋₁ | x₁…x_T), where it was asked for; 0 where a sequence begins."""
 
 
 def predict(m: Float[Array, "n ..."], p: Float[Array, "n n ..."], now: SystemMatrices) -> Law:
@@ -241,15 +238,13 @@ def before_each(given: FilterInputs, filtered: FilteredStates) -> tuple[Float[Ar
 
 def back_step(
     later: Law,
-    last: Law,
     law: Law,
     told: Innovations,
     now: SystemMatrices,
     begins: Bool[Array, "..."],
-    cross: bool = False,
 ) -> tuple[Law, Backward]:
-    """One step back with (s, M) of the filtered law of zₜ, and the filtered law of zₜ₋₁: (s, M) of that."""
-    (m, p), xp = law, namespace(later, last, law, told, now)
+    """One step back with (s, M) of the filtered law of zₜ: (s, M) of that of zₜ₋₁."""
+    (m, p), xp = law, namespace(later, law, told, now)
     smoothed = m + apply(p, later[0]), p - sandwich(p, later[1])
 
     def one(state: Law, j: Counter) -> tuple[Law, None]:
@@ -261,13 +256,9 @@ def back_step(
         return (r, n), None
 
     (r, n), _ = each(len(told.weight), one, later, reverse=True)
-    pairs = None
-    if cross:
-        moved = times(now.transition, last[1])
-        pairs = xp.where(begins, 0.0, moved - times(predict(*last, now)[1], times(n, moved)))
     onward = transposed(now.transition)
     before = xp.where(begins, 0.0, apply(onward, r)), xp.where(begins, 0.0, sandwich(onward, n))
-    return before, Backward(r, n, *smoothed, pairs)
+    return before, Backward(r, n, *smoothed)
 
 
 def back_pass(
@@ -275,39 +266,25 @@ def back_pass(
     filtered: FilteredStates,
     told: Innovations | None,
     keep: Callable[[Backward], T],
-    cross: bool = False,
 ) -> T:
     """What is kept of `Backward` at every time."""
     if told is None:
         told = forward_pass(given)[1]
 
-    def step(later: Law, row: tuple[Law, Law, Innovations, Varying, Array], system: SystemMatrices) -> tuple[Law, T]:
-        last, law, told, varying, begins = row
-        later, found = back_step(later, last, law, told, system.at(varying), begins, cross)
+    def step(later: Law, row: tuple[Law, Innovations, Varying, Array], system: SystemMatrices) -> tuple[Law, T]:
+        law, told, varying, begins = row
+        later, found = back_step(later, law, told, system.at(varying), begins)
         return later, keep(found)
 
     nothing: Law = np.zeros(given.start.mean.shape), np.zeros(given.start.covariance.shape)
-    rows = (
-        before_each(given, filtered),
-        (filtered.mean, filtered.covariance),
-        told,
-        given.system.varying(),
-        given.begins,
-    )
+    rows = ((filtered.mean, filtered.covariance), told, given.system.varying(), given.begins)
     return scan(step, nothing, rows, given=(given.system,), reverse=True)[1]
 
 
-def kalman_smoother(
-    given: FilterInputs, filtered: FilteredStates, told: Innovations | None = None, *, cross: bool = False
-) -> SmoothedStates:
-    """p(zₜ | x₁…x_T) for every t; with `cross` also how each state covaries with the next."""
-    mean, covariance, pairs = back_pass(
-        given, filtered, told, lambda found: (found.mean, found.covariance, found.cross), cross
-    )
-    if pairs is not None:
-        xp = namespace(pairs)
-        pairs = xp.concatenate([pairs[1:], xp.zeros_like(pairs[:1])])
-    return SmoothedStates(mean, covariance, filtered.increments, pairs)
+def kalman_smoother(given: FilterInputs, filtered: FilteredStates, told: Innovations | None = None) -> SmoothedStates:
+    """p(zₜ | x₁…x_T) for every t."""
+    laws = back_pass(given, filtered, told, lambda found: (found.mean, found.covariance))
+    return SmoothedStates(*laws, filtered.increments)
 
 
 def following(varying: Varying) -> Varying:

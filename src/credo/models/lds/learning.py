@@ -3,53 +3,106 @@
     E    Σ E[wwᵀ], Σ E[ywᵀ], Σ E[yyᵀ]  for (y, w) = (zₜ, (zₜ₋₁, uₜ)) and (xₜ, (zₜ, uₜ, 1)), and the moments of z₁
     M    (F B) = Σ E[ywᵀ] (Σ E[wwᵀ])⁻¹,  Q = E[(y - (F B)w)(y - (F B)w)ᵀ],  the same for (H D d) and R,  and the start
 
+A variance that the data would put at zero stays at a millionth of its size over the number of rows: the M-step is that
+of the prior exp(-½ tr ΨΣ⁻¹), Ψ = 10⁻⁶ times the variances of the data, or those that the states' noise begins with.
 Entries that were not seen enter through their law given the state and the other entries of the row. Shumway & Stoffer
 (1982), "An approach to time series smoothing and forecasting using the EM algorithm"; Ghahramani & Hinton (1996).
 """
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
 
+from credo.core.abilities import HasExpectations
 from credo.core.arrays import Array, namespace
 from credo.core.linalg import symmetric_part
+from credo.infer.em import EM
+from credo.infer.learning import Learned
+from credo.infer.priors import Priors
 from credo.models.lds.batched_matrices import solve_semidefinite
-from credo.models.lds.kalman import FilterInputs, SystemMatrices, forward_pass, kalman_smoother
+from credo.models.lds.kalman import FilterInputs, SystemMatrices, back_pass, forward_pass
 from credo.models.lds.score import masked_inverse
 from credo.models.sequences import Sequences
-from credo.models.state_laws import SmoothedStates
+
+if TYPE_CHECKING:
+    from credo.models.lds.belief import LDS
+
+FLOOR = 1e-6
+"""So much of a row, of the variance that is typical, every covariance gets in the M-step."""
+NEAR = 100.0
+"""A variance within this of its floor is there because of it."""
+
+
+class Floors(NamedTuple):
+    """The diagonals Ψ of what the M-step adds to the scatter of each covariance."""
+
+    process_noise: Float[Array, " n"]
+    observation_noise: Float[Array, " p"]
+    start_covariance: Float[Array, " n"]
+
+    def log_prior(self, lds: "LDS") -> Float[Array, ""]:
+        """-½ Σ tr ΨΣ⁻¹."""
+        total: Array = np.zeros(())
+        for name, floor in self._asdict().items():
+            covariance = getattr(lds, name)
+            xp = namespace(covariance, floor)
+            total = total - 0.5 * xp.trace(solve_semidefinite(covariance, xp.diag(floor)))
+        return total
+
+
+@dataclass(frozen=True)
+class SystemEM(EM):
+    """`EM` that says which covariances came to rest at their floors."""
+
+    tolerance: float | int = 3e-6
+
+    def learn(
+        self, belief: HasExpectations, statistics: object, fixed: Sequence[str], priors: Priors, seed: int
+    ) -> Learned:
+        """The belief at the highest maximum found."""
+        assert isinstance(statistics, Sequences)
+        learned = super().learn(belief, statistics, fixed, priors, seed)
+        lds, rows = learned.belief, max(statistics.rows, 1)
+        for name in ("process_noise", "observation_noise"):
+            scale = np.sqrt(NEAR / rows * getattr(lds.floors, name))
+            least = np.linalg.eigvalsh(getattr(lds, name) / np.outer(scale, scale)).min()
+            if name not in fixed and least < 1:
+                learned.at_bound[name] = "lower"
+        return learned
 
 
 class Regression(NamedTuple):
-    """The sums of a regression of y on w."""
+    """The sums of a regression of y on w, where y may be what present coefficients leave (`expect`)."""
 
     rows: Float[Array, ""]
     yy: Float[Array, "k k"]
     yw: Float[Array, "k m"]
     ww: Float[Array, "m m"]
 
-    def coefficients(self, given: Float[Array, "k m"], free: tuple[bool, ...]) -> Float[Array, "k m"]:
-        """The columns of C that are free, such that y ≈ Cw; the others as given."""
-        if not any(free):
-            return given
-        loose, held = np.flatnonzero(free), np.flatnonzero(np.logical_not(free))
-        target = self.yw[:, loose] - given[:, held] @ self.ww[np.ix_(held, loose)]
-        return with_columns(given, solve_semidefinite(self.ww[np.ix_(loose, loose)], target.T).T, free)
-
-    def residual(self, c: Float[Array, "k m"]) -> Float[Array, "k k"]:
-        """The mean of E[(y - Cw)(y - Cw)ᵀ]."""
-        cross = c @ self.yw.T
-        return symmetric_part(self.yy - cross - cross.T + c @ self.ww @ c.T) / self.rows
-
     def maximum(
-        self, c: Float[Array, "k m"], covariance: Float[Array, "k k"], free: tuple[bool, ...], loose: bool
+        self,
+        c: Float[Array, "k m"],
+        covariance: Float[Array, "k k"],
+        free: tuple[bool, ...],
+        loose: bool,
+        floor: Float[Array, " k"],
     ) -> tuple[Float[Array, "k m"], Float[Array, "k k"]]:
-        """The most likely C and covariance of what it leaves; columns that are not free are held."""
+        """The most likely C and covariance of what it leaves, for sums of what the present C leaves of y.
+
+        Columns that are not free are held. Near the maximum the step from C to the next is small: nothing cancels.
+        """
         xp, some = namespace(self, c, covariance), self.rows > 0
-        safe = self._replace(rows=xp.where(some, self.rows, 1.0))
-        found = xp.where(some, safe.coefficients(c, free), c)
-        return found, xp.where(some, safe.residual(found), covariance)
+        chosen = np.flatnonzero(free)
+        step = xp.zeros_like(c)
+        if len(chosen):
+            found = solve_semidefinite(self.ww[np.ix_(chosen, chosen)], self.yw[:, chosen].T).T
+            step = with_columns(step, xp.where(some, found, 0.0), free)
+        cross = step @ self.yw.T
+        rest = symmetric_part(self.yy - cross - cross.T + step @ self.ww @ step.T) + xp.diag(floor)
+        return c + step, xp.where(some, rest / xp.where(some, self.rows, 1.0), covariance)
 
 
 def with_columns(c: Float[Array, "k m"], new: Float[Array, "k f"], free: tuple[bool, ...]) -> Float[Array, "k m"]:
@@ -69,26 +122,56 @@ class Expected(NamedTuple):
     mean: Float[Array, " n"]
     """Σ E[z] over the first states of the sequences"""
     second: Float[Array, "n n"]
-    """Σ E[zzᵀ] over the same"""
+    """Σ E[(z - z̄)(z - z̄)ᵀ] over the same, about their mean"""
 
 
 def expect(given: FilterInputs, data: Sequences) -> tuple[Expected, Float[Array, ""]]:
-    """The expected sums, and log p(x)."""
+    """The expected sums, of what the present matrices leave of zₜ and xₜ, and log p(x).
+
+    With r and N of the way back and P of the filter the noise q = zₜ - Fzₜ₋₁ - Buₜ has mean Qr and covariance Q - QNQ,
+    and Cov(q, zₜ₋₁) = -QNFP: no difference of large numbers, however small Q is. Koopman (1993).
+    """
     filtered, told = forward_pass(given)
-    smoothed = kalman_smoother(given, filtered, told, cross=True)
-    return collect(given.system, data, smoothed, given.begins & data.real), filtered.log_likelihood
-
-
-def collect(system: SystemMatrices, data: Sequences, smoothed: SmoothedStates, fresh: Bool[Array, " t"]) -> Expected:
-    """The sums from the smoothed moments; `fresh` marks real rows that begin a sequence."""
-    assert smoothed.cross is not None
-    m, p = smoothed.mean, smoothed.covariance
+    found = back_pass(given, filtered, told, lambda found: found)
+    m, p, (f, q, h, _, _, offset) = found.mean, found.covariance, given.system
+    xp, fresh = namespace(given, data, m), given.begins & data.real
     follows = (data.real & ~fresh)[1:]
-    w = namespace(m, data).concatenate([m[:-1], _inputs(data)[1:]], axis=1)
-    spreads = _total(follows, p[1:]), _total(follows, p[:-1]), _total(follows, smoothed.cross[:-1])
+    later = _total(follows, found.n[1:])
+    noise = q * follows.sum() - q @ later @ q
+    w = xp.concatenate([m[:-1], _inputs(data)[1:]], axis=1)
+    pairs = -q @ _total(follows, found.n[1:] @ f @ filtered.covariance[:-1])
+    dynamics = _sums(follows, found.r[1:] @ q, w, (noise, pairs, _total(follows, p[:-1])))
+    rows = xp.any(data.seen, axis=1)
+    w = xp.concatenate([m, _inputs(data), np.ones((len(m), 1))], axis=1)
+    slope, level, extra = (-h, data.x - offset, 0.0) if data.complete else _left(given.system, data)
+    spread = slope @ p
+    yy = _total(rows, spread @ slope.swapaxes(-1, -2) + extra)
+    left = (slope @ m[:, :, None])[:, :, 0] + level
+    outcomes = _sums(rows, left, w, (yy, _total(rows, spread), _total(rows, p)))
+    return Expected(dynamics, outcomes, *_beginnings(fresh, m, p)), filtered.log_likelihood
+
+
+def _left(system: SystemMatrices, data: Sequences) -> tuple[Array, Array, Array]:
+    """What Hz + Du + d leaves of x for each row, as a linear function of z and noise."""
+    slope, level, noise = completed(system, data)
+    return slope - system.emission, level - system.offset, noise
+
+
+def _beginnings(fresh: Bool[Array, " t"], m: Float[Array, "t n"], p: Float[Array, "t n n"]) -> tuple[Array, ...]:
+    """How many sequences begin, and the sums of the first two moments of their first states, these about the mean."""
     begin = fresh.astype(float)
-    second = (begin[:, None] * m).T @ m + _total(fresh, p)
-    return Expected(_sums(follows, m[1:], w, *spreads), _outcomes(system, data, m, p), begin.sum(), begin @ m, second)
+    count, total = begin.sum(), begin @ m
+    apart = m - total / namespace(count).maximum(count, 1.0)
+    return count, total, (begin[:, None] * apart).T @ apart + _total(fresh, p)
+
+
+def sums_of_states(data: Sequences, z: Float[Array, "t n"], fresh: Bool[Array, " t"]) -> tuple[Regression, Regression]:
+    """The sums of both regressions where the states are known, and every row was seen in full or not at all."""
+    xp, follows = namespace(data, z), (data.real & ~fresh)[1:]
+    ones = np.ones((len(z), 1))
+    dynamics = _sums(follows, z[1:], xp.concatenate([z[:-1], _inputs(data)[1:]], axis=1))
+    outcomes = _sums(xp.any(data.seen, axis=1), data.x, xp.concatenate([z, _inputs(data), ones], axis=1))
+    return dynamics, outcomes
 
 
 def _inputs(data: Sequences) -> Float[Array, "t c"]:
@@ -100,31 +183,17 @@ def _total(rows: Bool[Array, " t"], p: Float[Array, "t k n"]) -> Float[Array, "k
     return (rows.astype(float) @ p.reshape(len(p), -1)).reshape(p.shape[1:])
 
 
-def _sums(rows: Bool[Array, " t"], y: Array, w: Array, yy: Array, ww: Array, yw: Array) -> Regression:
-    """Sums for y and w with means and sums of covariances; only the first n entries of w are uncertain."""
-    xp, more = namespace(y, w, yw, ww), w.shape[1] - ww.shape[0]
-    weight = rows.astype(float)
+def _sums(rows: Bool[Array, " t"], y: Array, w: Array, spreads: tuple[Array, Array, Array] | None = None) -> Regression:
+    """Sums for y and w with means, and sums of the covariances yy, yw, ww; only the first of w are uncertain."""
+    xp, weight = namespace(y, w, spreads), rows.astype(float)
     weighted = weight[:, None] * w
-    return Regression(
-        weight.sum(),
-        (weight[:, None] * y).T @ y + yy,
-        y.T @ weighted + xp.pad(yw, ((0, 0), (0, more))),
-        weighted.T @ w + xp.pad(ww, ((0, more), (0, more))),
-    )
-
-
-def _outcomes(system: SystemMatrices, data: Sequences, m: Float[Array, "t n"], p: Float[Array, "t n n"]) -> Regression:
-    """Sums of xₜ on (zₜ, uₜ, 1) over rows of which something was seen."""
-    xp = namespace(system, data, m, p)
-    rows = xp.any(data.seen, axis=1)
-    w = xp.concatenate([m, _inputs(data), np.ones((m.shape[0], 1))], axis=1)
-    if data.complete:
-        outputs = data.x.shape[1]
-        return _sums(rows, data.x, w, np.zeros((outputs, outputs)), _total(rows, p), np.zeros((outputs, m.shape[1])))
-    slope, level, noise = completed(system, data)
-    spread = slope @ p
-    yy = _total(rows, spread @ slope.swapaxes(1, 2) + noise)
-    return _sums(rows, (slope @ m[:, :, None])[:, :, 0] + level, w, yy, _total(rows, p), _total(rows, spread))
+    sums = (weight[:, None] * y).T @ y, y.T @ weighted, weighted.T @ w
+    if spreads is not None:
+        yy, yw, ww = spreads
+        more = w.shape[1] - len(ww)
+        wide = yy, xp.pad(yw, ((0, 0), (0, more))), xp.pad(ww, ((0, more), (0, more)))
+        sums = tuple(a + b for a, b in zip(sums, wide, strict=True))
+    return Regression(weight.sum(), *sums)
 
 
 def completed(

@@ -63,7 +63,7 @@ def parallel_filter(given: FilterInputs) -> FilteredStates:
         nothing = (m, jnp.zeros((len(m), *m.shape)))
         law, (*_, told) = filter_step(start, nothing, now, x, seen, begins)
         assert told is not None
-        carry, found = back_step(nothing, nothing, law, told, now, begins)
+        carry, found = back_step(nothing, law, told, now, begins)
         rest = jnp.eye(len(m))[:, :, None] - times(now.process_noise, found.n)
         return Element(jnp.where(begins, 0.0, times(rest, now.transition)), *law, *carry)
 

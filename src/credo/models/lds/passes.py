@@ -10,21 +10,17 @@ from jaxtyping import Float, Int, PRNGKeyArray
 
 from credo.core.arrays import Array, namespace
 from credo.core.errors import DataError
-from credo.core.scan import LONGEST_LOOP, run, scan
-from credo.models.lds.batched_matrices import apply, times, transposed
+from credo.core.scan import LONGEST_LOOP, run
 from credo.models.lds.checks import Varying
 from credo.models.lds.kalman import (
     FilterInputs,
-    Law,
     StateLaw,
     SystemMatrices,
     filter_step,
     forward_pass,
     kalman_filter,
     kalman_smoother,
-    predict_or_begin,
 )
-from credo.models.lds.kalman import Varying as VaryingMatrices
 from credo.models.lds.parallel import parallel_filter, parallel_smoother
 from credo.models.lds.simulate import draw_future, draw_states
 from credo.models.lds.square_root import root_filter, root_smoother
@@ -139,7 +135,8 @@ def sampled(key: PRNGKeyArray, lds: "LDS", data: Sequences, n: int) -> Float[Arr
     return draw_states(key, given.system, FILTERS[lds.method](given), given.first, n)
 
 
-def _system_ahead(lds: "LDS", count: int, inputs: Float[Array, "t c"] | None) -> SystemMatrices:
+def system_ahead(lds: "LDS", count: int, inputs: Float[Array, "t c"] | None) -> SystemMatrices:
+    """The matrices that lead into the next rows."""
     rows = np.arange(count)
     return system_at(lds, inputs, rows if lds.state is None else rows + lds.time)
 
@@ -150,50 +147,4 @@ def simulated(
 ) -> tuple[Float[Array, "t n"], Float[Array, "t p"]]:
     """The next states and outcomes, drawn."""
     law = starts(lds) if lds.state is None else lds.state
-    return draw_future(key, law, lds.state is None, _system_ahead(lds, count, inputs), count)
-
-
-def ahead(lds: "LDS", count: int, inputs: Float[Array, "t c"] | None) -> tuple[SystemMatrices, StateLaw]:
-    """The matrices and the laws of the next `count` states; from the start where nothing was seen before."""
-    system, start = _system_ahead(lds, count, inputs), starts(lds)
-
-    def step(last: Law, row: tuple[VaryingMatrices, Array], start: StateLaw, system: SystemMatrices) -> tuple[Law, Law]:
-        varying, begins = row
-        law = predict_or_begin(start, last, system.at(varying), begins)
-        return law, law
-
-    rows = (system.varying(), (np.arange(count) == 0) & (lds.state is None))
-    origin = start if lds.state is None else lds.state
-    return system, StateLaw(*scan(step, tuple(origin), rows, given=(start, system))[1])
-
-
-def forecast(
-    lds: "LDS", count: int, inputs: Float[Array, "t c"] | None, joint: bool
-) -> tuple[Float[Array, "t p"], Float[Array, "t p"], Float[Array, "t p"], Float[Array, "t t"] | None]:
-    """Mean, noise and latent variance of the next outcomes, and with `joint` how the latent parts of one covary."""
-    system, laws = ahead(lds, count, inputs)
-    xp = namespace(system, laws)
-    mean = xp.einsum("...ij,...j->...i", system.emission, laws.mean) + system.offset
-    latent = xp.einsum("...ij,...jk,...ik->...i", system.emission, laws.covariance, system.emission)
-    noise = xp.broadcast_to(xp.diagonal(system.observation_noise, axis1=-2, axis2=-1), mean.shape)
-    return mean, noise, latent, _joint_covariance(system, laws.covariance) if joint else None
-
-
-def _joint_covariance(system: SystemMatrices, covariance: Float[Array, "t n n"]) -> Float[Array, "t t"]:
-    """How the one output covaries over time, from Cov(zₜ, zⱼ) = F Cov(zₜ₋₁, zⱼ) for j < t."""
-    count, n = covariance.shape[:2]
-    xp = namespace(system, covariance)
-
-    def onward(
-        past: Array, row: tuple[Array, VaryingMatrices, Array], system: SystemMatrices, times_of: Array
-    ) -> tuple[Array, Array]:
-        """Column j of `past` is Cov(zₜ, the outcome at j)."""
-        t, varying, p = row
-        now = system.at(varying)
-        past = xp.where(times_of == t, apply(p, now.emission[0])[:, None], times(now.transition, past))
-        return past, apply(transposed(past), now.emission[0])
-
-    nothing: Array = np.zeros((n, count))
-    rows = (np.arange(count), system.varying(), covariance)
-    low = scan(onward, nothing, rows, given=(system, np.arange(count)))[1]
-    return low + low.T - xp.diag(xp.diagonal(low))
+    return draw_future(key, law, lds.state is None, system_ahead(lds, count, inputs), count)

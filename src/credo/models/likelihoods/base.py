@@ -46,6 +46,15 @@ class Likelihood(eqx.Module):
         return 1
 
     @property
+    def coupling(self) -> Float[np.ndarray, "c c"]:
+        """The precision among the predictors' weights of one feature, in units of the prior's."""
+        return np.eye(self.width)
+
+    def unit(self, y: Float[Array, " n"], w: Float[Array, " n"]) -> Float[Array, ""]:
+        """What η is measured in, for priors to be the same in all units of y: 1 for log-odds and log-rates."""
+        return np.ones(())
+
+    @property
     def size(self) -> int:
         """How many unconstrained numbers it has of its own."""
         slots = params.layout(self)
@@ -90,6 +99,11 @@ class Likelihood(eqx.Module):
         """log p(y | z), its gradient and its curvature, of shapes (n,), (n, a) and (n, a, a)."""
         return _automatic(partial(_terms, _log_prob_of_row), self, z, y)
 
+    def expected_terms(self, weights: Float[Array, " s"], z: Float[Array, "n s a"], y: Float[Array, " n"]) -> Terms:
+        """The mean of `terms` over weighted nodes of each row."""
+        value, gradient, curvature = (np.einsum("s,ns...->n...", weights, v) for v in self.terms(z, y[:, None]))
+        return value, gradient, curvature
+
     def curvature_slope(self, z: Float[Array, "*n a"], y: Float[Array, "*m"], spread: Float[Array, "*n a a"]) -> Array:
         """∂⟨spread, curvature⟩/∂z: the third derivative, negative, against a symmetric matrix for each row."""
         return _automatic(partial(_slope, _log_prob_of_row), self, z, y, spread)
@@ -102,15 +116,37 @@ class Likelihood(eqx.Module):
         """∂⟨spread, curvature of log p(ψ)⟩/∂ψ."""
         return _automatic(partial(_slope, _log_prior_at), self, psi, np.zeros(psi.shape[:-1]), spread)
 
-    def eta_derivatives(self, eta: Float[Array, " n"], y: Float[Array, " n"]) -> tuple[Array, Array, Array, Array]:
-        """log p(y | η) and its first three derivatives by η, for one predictor, at the numbers that it has."""
-        xp, s = namespace(self, eta, y), self.size
-        z = xp.concatenate([xp.broadcast_to(self.psi, (*eta.shape, s)), eta[..., None]], axis=-1)
-        value, gradient, curvature = self.terms(z, y)
-        along = xp.broadcast_to(np.diag(np.arange(s + 1) == s) * 1.0, (*eta.shape, s + 1, s + 1))
-        return value, gradient[..., s], -curvature[..., s, s], -self.curvature_slope(z, y, along)[..., s]
+    def eta_terms(self) -> "EtaTerms":
+        """log p(y | η) and its first two derivatives by η as a function of η and y, for one predictor and known ψ."""
+        terms, with_psi = type(self).terms, self._with_psi()  # methods of Equinox take longer than a hundred rows
+
+        def of(eta: Array, y: Array) -> Terms:
+            value, gradient, curvature = terms(self, with_psi(eta), y)
+            return value, gradient[..., -1], -curvature[..., -1, -1]
+
+        return of
+
+    def eta_derivatives(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> tuple[Array, Array, Array, Array]:
+        """The same at η and y, and the third derivative."""
+        z = self._with_psi()(eta)
+        a = z.shape[-1]
+        along = namespace(z).broadcast_to(np.diag(np.arange(a) == a - 1) * 1.0, (*z.shape, a))
+        return *self.eta_terms()(eta, y), -self.curvature_slope(z, y, along)[..., -1]
+
+    def _with_psi(self) -> Callable[[Array], Array]:
+        """From η to z = (ψ, η)."""
+        size, psi = self.size, self.psi if self.size else None
+        if psi is None:
+            return lambda eta: eta[..., None]
+
+        def stacked(eta: Array) -> Array:
+            xp = namespace(psi, eta)
+            return xp.concatenate([xp.broadcast_to(psi, (*eta.shape, size)), eta[..., None]], axis=-1)
+
+        return stacked
 
 
+EtaTerms = Callable[[Array, Array], Terms]
 RowDensity = Callable[[Likelihood, jax.Array, jax.Array], jax.Array]
 
 

@@ -5,7 +5,7 @@ import numpy as np
 from jaxtyping import Float
 
 from credo.core.arrays import Array, is_traced, namespace, special
-from credo.core.checks import ArrayLike, check_vector
+from credo.core.checks import ArrayLike, as_numpy, check_vector
 from credo.core.errors import DataError
 from credo.core.special import LOG_2PI, softplus
 from credo.models.likelihoods.base import Likelihood, Terms, average
@@ -31,7 +31,7 @@ def find_classes(y: ArrayLike) -> tuple[Label, ...]:
 
 
 def _labels(y: ArrayLike) -> np.ndarray:
-    raw = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)
+    raw = as_numpy(y, "y")
     raw = raw[:, 0] if raw.ndim == 2 and raw.shape[1] == 1 else raw
     if raw.ndim != 1 or raw.shape[0] == 0:
         raise DataError(f"y must be a vector of labels, one for each row, found shape {raw.shape}")
@@ -179,6 +179,11 @@ class Categorical(Classes):
             raise DataError("the classes are not known yet; condition on data first, or give classes=(...)")
         return len(self.classes) - 1
 
+    @property
+    def coupling(self) -> Float[np.ndarray, "c c"]:
+        """I - 11ᵀ/K: of differences to the last class where the weights of all K have the same prior."""
+        return np.eye(self.width) - 1 / (self.width + 1)
+
     def adapt(self, y: ArrayLike) -> "Likelihood":
         """With the labels of y as classes; the last is the reference."""
         if self.classes is not None:
@@ -204,6 +209,14 @@ class Categorical(Classes):
         p, c = self.mean(z)[..., :-1], z.shape[-1]
         curvature = np.eye(c) * p[..., None] - p[..., None] * p[..., None, :]
         return self.log_prob(z, y), (y[..., None] == np.arange(c)) - p, curvature
+
+    def expected_terms(self, weights: Float[Array, " s"], z: Float[Array, "n s c"], y: Float[Array, " n"]) -> Terms:
+        """δ_y - E[p] and diag(E[p]) - E[ppᵀ], without a matrix for each node."""
+        p, c = self.mean(z)[..., :-1], z.shape[-1]
+        weighted = weights[:, None] * p
+        mean = weighted.sum(1)
+        curvature = np.eye(c) * mean[..., None] - weighted.swapaxes(1, 2) @ p
+        return self.log_prob(z, y[:, None]) @ weights, (y[:, None] == np.arange(c)) - mean, curvature
 
     def curvature_slope(self, z: Float[Array, "*n c"], y: Float[Array, "*m"], spread: Float[Array, "*n c c"]) -> Array:
         """pₗ(Sₗₗ - Σⱼ pⱼSⱼⱼ - 2(Sp)ₗ + 2pᵀSp)."""

@@ -1,5 +1,6 @@
 """Counts and real numbers: Poisson, negative binomial, Student-t."""
 
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -26,8 +27,9 @@ class Counts(Likelihood):
         return namespace(eta).exp(eta)
 
     def started(self, y: Float[Array, " n"], w: Float[Array, " n"]) -> tuple["Likelihood", Float[Array, ""]]:
-        """The log of the mean count."""
-        return self, namespace(y, w).log(average(y, w) + 1e-3)
+        """The log of the mean count; all zeros are half a count."""
+        xp = namespace(y, w)
+        return self, xp.log(xp.maximum(xp.sum(w * y), 0.5) / xp.sum(w))
 
 
 class Poisson(Counts):
@@ -71,7 +73,7 @@ class NegativeBinomial(Counts):
     def terms(self, z: Float[Array, "*n 2"], y: Float[Array, "*m"]) -> Terms:
         """With p = σ(log αμ): y - (y + r)p and (y + r)p(1 - p) in η; ψ moves r by -r and log αμ by 1."""
         xp, (r, odds, p, bend) = namespace(z, y), self._parts(z)
-        first, second, _ = rising_slopes(r, y)
+        first, second = _rising(0, r, y), _rising(1, r, y)
         soft, total = softplus(odds), r + y
         value = NegativeBinomial(1 / r).log_prob(z[..., 1], y)
         gradient = xp.stack([r * (soft - first) + y - total * p, y - total * p], axis=-1)
@@ -82,7 +84,7 @@ class NegativeBinomial(Counts):
     def curvature_slope(self, z: Float[Array, "*n 2"], y: Float[Array, "*m"], spread: Float[Array, "*n 2 2"]) -> Array:
         """The third derivatives, likewise."""
         xp, (r, odds, p, bend) = namespace(z, y), self._parts(z)
-        first, second, third = rising_slopes(r, y)
+        first, second, third = (_rising(order, r, y) for order in range(3))
         twist = (r + y) * bend * (1 - 2 * p)
         own = r * (softplus(odds) - 3 * p + 3 * bend - first - 3 * r * second - r**2 * third) - twist
         cross, both, eta = r * (2 * bend - p) - twist, r * bend - twist, -twist
@@ -120,12 +122,17 @@ class StudentT(Likelihood):
         """With the range of y."""
         values = check_vector(y, "y")
         xp = namespace(values)
-        width = xp.maximum(xp.ptp(values), 1e-3 * xp.max(abs(values)))
-        return StudentT(self.df, self.scale, xp.where(width > 0, width, 1.0))
+        width, largest = xp.ptp(values), xp.max(abs(values))
+        return StudentT(self.df, self.scale, xp.where(width > 0, width, xp.where(largest > 0, largest, 1.0)))
 
     def encode(self, y: ArrayLike) -> Array:
         """Real numbers, checked."""
         return check_vector(y, "y")
+
+    def unit(self, y: Float[Array, " n"], w: Float[Array, " n"]) -> Float[Array, ""]:
+        """The standard deviation of y."""
+        xp = namespace(self, y, w)
+        return xp.maximum(xp.sqrt(average((y - average(y, w)) ** 2, w)), 1e-3 * self.range)
 
     def log_prob(self, eta: Float[Array, "..."], y: Float[Array, "*n"]) -> Float[Array, "..."]:
         """The log density of Student's t."""
@@ -184,24 +191,8 @@ class StudentT(Likelihood):
         return -8 * (1e-3 * self.range) ** 2 * namespace(self, psi).exp(-2 * psi) * spread[..., 0]
 
 
-SHIFT = 8
-BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730)
-"""B₂, B₄, … of Stirling's series, good to 1e-14 beyond 8."""
-
-
-def rising_slopes(a: Float[Array, "*n"], y: Float[Array, "*m"]) -> tuple[Array, Array, Array]:
-    """The first three derivatives of log Γ(a + y)/Γ(a) by a: ψ(a + y) - ψ(a), and so on with ψ' and ψ''.
-
-    As in `log_rising`: Stirling's series at a + 8, subtracted term by term, and the recurrence from there.
-    """
-    xp = namespace(a, y)
-    z, e, j = a + SHIFT, a + SHIFT + y, np.arange(float(SHIFT))
-    powers = [(2 * k, b, e ** (-2 * k) - z ** (-2 * k)) for k, b in enumerate(BERNOULLI, 1)]
-    odd = [(2 * k, b, e ** (-2 * k - 1) - z ** (-2 * k - 1)) for k, b in enumerate(BERNOULLI, 1)]
-    even = [(2 * k, b, e ** (-2 * k - 2) - z ** (-2 * k - 2)) for k, b in enumerate(BERNOULLI, 1)]
-    low, high = 1 / (a[..., None] + j), 1 / ((a + y)[..., None] + j)
-    first = xp.log1p(y / z) + y / (2 * z * e) - sum(b / k * v for k, b, v in powers)
-    second = -y / (z * e) - y * (z + e) / (2 * (z * e) ** 2) + sum(b * v for _, b, v in odd)
-    third = y * (z + e) / (z * e) ** 2 + z**-3 - e**-3 - sum((k + 1) * b * v for k, b, v in even)
-    shifted = [(low**p - high**p).sum(-1) for p in (1, 2, 3)]
-    return first + shifted[0], second - shifted[1], third + 2 * shifted[2]
+def _rising(order: int, r: Float[Array, "*n"], y: Float[Array, "*m"]) -> Float[Array, "*n"]:
+    """The derivatives of log Γ(r + y)/Γ(r) by r: ψ(r + y) - ψ(r), and the same of ψ' and ψ''."""
+    functions = special(r, y)
+    polygamma = partial(functions.polygamma, order) if order else functions.digamma
+    return polygamma(r + y) - polygamma(r)

@@ -20,23 +20,25 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
+from credo.core import params
 from credo.core.abilities import HasCovariance, HasLogDensity, HasPointEstimates, LeavesOneOut, PredictsJointly
 from credo.core.arrays import Array, is_traced, namespace
-from credo.core.belief import Belief
+from credo.core.belief import Belief, Integration
 from credo.core.checks import ArrayLike, check_table, input_names
 from credo.core.errors import DataError
 from credo.core.linalg import demand, inverse
 from credo.core.params import Layout, positive
 from credo.core.predictive import Normal, Predictive, StudentT
 from credo.core.pytrees import changed
-from credo.infer.priors import Prior
+from credo.infer.priors import LogScalePenalty, Prior
 from credo.models.features import Affine, Features
+from credo.models.features.compose import as_features
 from credo.models.linear import posterior
 from credo.models.linear.posterior import Weights
-from credo.models.linear.priors import Intercept, Isotropic, prior_root
+from credo.models.linear.priors import Intercept, Isotropic, as_intercept, prior_root
 from credo.models.linear.robust import robust_evidence, robust_posterior
 from credo.models.linear.statistics import Chunk, Rows, Seen, Statistics, collect, design, read_chunks
-from credo.models.noise import InverseGamma, Noise, noise_of
+from credo.models.noise import InverseGamma, Noise, noise_of, warn_of_misfit
 
 if TYPE_CHECKING:
     from credo.infer.posterior import Posterior
@@ -45,6 +47,9 @@ if TYPE_CHECKING:
     from credo.models.linear.learning import EvidenceObjective, FixedPoint
 
 Data = tuple[ArrayLike, ...]
+
+SPREAD = 2.0
+"""Of the logarithm of a hyperparameter before data, where it is integrated over."""
 
 
 class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneOut, PredictsJointly):
@@ -73,12 +78,12 @@ class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneO
 
     def __init__(
         self,
-        features: Features | None = None,
+        features: object = None,
         prior: object = None,
         noise: ArrayLike = 1.0,
-        intercept: Intercept | bool | None = True,
+        intercept: object = True,
     ):
-        self.features = Affine() if features is None else features
+        self.features = as_features(features, "Linear")
         weight_prior = Isotropic() if prior is None else prior
         if not isinstance(weight_prior, Prior):
             raise DataError(
@@ -89,7 +94,7 @@ class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneO
         if isinstance(noise, int | float) and not noise > 0:
             raise DataError(f"noise is a variance and must be positive, found {noise}")
         self.noise = noise
-        self.intercept = Intercept() if intercept is True else (intercept or None)
+        self.intercept = as_intercept(intercept)
         self.seen = self.weights = self.inputs = None
 
     # -- data ------------------------------------------------------------------------------------------------
@@ -139,12 +144,7 @@ class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneO
             )
         # Where the inputs are summed as they are, the sums show what is not finite: one pass less.
         shows = summed and isinstance(self.features, Affine) and self.features.is_identity and not self.is_robust
-        return read_chunks(data, weights, self._columns, finite=not shows)
-
-    @property
-    def _columns(self) -> int | None:
-        """How many inputs there are, where that is known."""
-        return None if self.inputs is None else len(self.inputs)
+        return read_chunks(data, weights, self.inputs, finite=not shows)
 
     def _rows(self, chunks: list[Chunk]) -> Rows:
         xp = namespace(*(chunk[:3] for chunk in chunks))
@@ -173,9 +173,24 @@ class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneO
 
     # -- Bayes' rule -----------------------------------------------------------------------------------------
 
+    def condition(self, *data: ArrayLike, using: object = None, **options: ArrayLike) -> Belief:
+        """Bayes' rule; says so where the residuals contradict the noise, which is taken as it is given.
+
+        Args:
+            data: X and y, or an iterable of (X, y) chunks.
+            using: a method of `credo.infer`; None is the closed form, for noise with heavy tails Laplace's.
+            options: `weights` or `noise` of the rows.
+        """
+        after = super().condition(*data, using=using, **options)
+        known = using is None and not (self.is_robust or self.noise_law.integrated)
+        if known and not is_traced(after.seen) and isinstance(after.seen, Statistics):
+            misfit = float(after.seen.residual(after.weights.mean)) / float(self.noise_law.unit)
+            warn_of_misfit(misfit, int(after.seen.n))
+        return after
+
     def told(self, *data: ArrayLike) -> "Linear":
         """The belief that knows the names of its inputs."""
-        return self if self.inputs is not None or len(data) != 2 else self._named(input_names(data[0]))
+        return self._named(input_names(data[0], self.inputs)) if len(data) == 2 else self
 
     def target(self, statistics: Seen, priors: Mapping[str, Prior] | None = None) -> "Target":
         """log p(y, θ, …), for the methods of `credo.infer`; `priors` by path make hyperparameters unknown, too."""
@@ -246,6 +261,17 @@ class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneO
 
         return EvidenceObjective(self, slots, statistics) if EvidenceObjective.applies(self, slots, priors) else None
 
+    def integration(self, statistics: Seen) -> Integration | None:
+        """Of one precision for all weights, and of the noise: both are of the scale of the data."""
+        if not isinstance(self.prior, Isotropic) or self.noise_law.by_row or self.noise_law.integrated:
+            return None
+        sums = statistics.summed() if isinstance(statistics, Rows) else statistics
+        spread, p = sums.square / sums.n, sums.width - (self.intercept is not None)
+        own = {path: value for path, value in params.learnable(self).items() if path.startswith("noise")}
+        scales = {path: (0.5 * spread) ** (1.0 if path == "noise" else 0.5) for path in own}
+        modes = {"prior.precision": max(p, 1) / spread, **scales}
+        return Integration(int(sums.n), {path: LogScalePenalty(mode, SPREAD) for path, mode in modes.items()})
+
     # -- predictions -----------------------------------------------------------------------------------------
 
     def predict(self, x: ArrayLike, *, joint: bool = False, noise: ArrayLike = None) -> Predictive:
@@ -257,7 +283,7 @@ class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneO
             noise: the noise variance of each query, where it is known.
         """
         self._check_ready()
-        table = check_table(x, "X", self._columns)
+        table = check_table(x, "X", self.inputs)
         phi = self._design(table)
         weights = self.weights or self._now(phi.shape[1])
         expected = weights.mean.shape[0]
@@ -299,9 +325,14 @@ class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneO
 
     def covariance(self, x: ArrayLike, z: ArrayLike = None) -> Float[Array, "n m"]:
         """k(x, z) = φ̃(x)ᵀ P⁻¹ φ̃(z): the function-space view, the kernel of the prior or of the posterior."""
-        phi = self._design(check_table(x, "x"))
-        psi = phi if z is None else self._design(check_table(z, "z"))
+        phi = self._design(check_table(x, "x", self.inputs))
+        psi = phi if z is None else self._design(check_table(z, "z", self.inputs))
         return posterior.latent_covariance(self.weights or self._now(phi.shape[1]), phi, psi)
+
+    def scale_of_covariance(self) -> float:
+        """1, or the noise variance that is expected where it is unknown: weights then are in units of it."""
+        noise = None if self.weights is None else self.weights.noise
+        return 1.0 if noise is None else float(noise.parameter)
 
     def leave_one_out(self, x: ArrayLike, y: ArrayLike, **options: ArrayLike) -> Predictive:
         """The prediction of each row of the data from all the others, in closed form.

@@ -116,7 +116,7 @@ class LinearDraws(Belief, HasLogDensity):
             x: queries, shape (m, d).
             noise: the noise variance of each query, where it is known.
         """
-        table = check_table(x, "X", self.model._columns)
+        table = check_table(x, "X", self.model.inputs)
         phi = self.model._design(table)
         if phi.shape[1] != self.theta.shape[1]:
             raise DataError(f"X must have the {self.theta.shape[1]} features the belief knows, found {phi.shape[1]}")

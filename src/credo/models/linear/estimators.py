@@ -12,14 +12,14 @@ import numpy as np
 from scipy import linalg as scipy_linalg
 
 from credo.core.arrays import Array, as_float
-from credo.core.checks import ArrayLike, check_positive, check_table, check_vector
+from credo.core.checks import ArrayLike, check_positive
 from credo.core.errors import DataError, NotConvergedWarning
 from credo.core.pytrees import changed
 from credo.models.linear.belief import Linear
 from credo.models.linear.posterior import Weights
 from credo.models.linear.priors import LaplacePrior, prior_root
 from credo.models.linear.robust import find_mode
-from credo.models.linear.statistics import Rows, design
+from credo.models.linear.statistics import Rows
 
 
 class Path(NamedTuple):
@@ -32,18 +32,13 @@ class Path(NamedTuple):
     intercept: np.ndarray
 
 
-Table = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Design matrix, outcomes from the reference, and row weights, as NumPy."""
-
-
-def _rows(belief: Linear, x: ArrayLike, y: ArrayLike, *, weights: ArrayLike = None, noise: ArrayLike = None) -> Table:
+def _rows(
+    belief: Linear, x: ArrayLike, y: ArrayLike, **options: ArrayLike
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Design matrix, outcomes from the reference, and row weights."""
     belief._check_ready()
-    table = check_table(x, "X")
-    target = check_vector(y, "y", table.shape[0]) - belief.reference
-    w = np.ones(len(target)) if weights is None else check_positive(weights, "weights", len(target))
-    if noise is not None:
-        w = belief.noise_variance() / check_positive(noise, "noise", len(target))
-    return np.asarray(design(belief.features, table, belief.intercept is not None)), target, w
+    rows = belief._rows(list(belief._chunks((x, y), **options)))
+    return np.asarray(rows.design), np.asarray(rows.y), np.asarray(rows.weights)
 
 
 def _point(belief: Linear, mean: Array, noise: ArrayLike = None) -> Linear:
@@ -118,6 +113,7 @@ def posterior_mode(belief: Linear, *data: ArrayLike, **options: ArrayLike) -> Li
 def posterior_mean(belief: Linear, *data: ArrayLike, **options: ArrayLike) -> Linear:
     """E[θ | data] as a point, with the noise at its posterior mean where it is unknown."""
     after = belief.condition(*data, **options)
+    assert isinstance(after, Linear)
     noise = after.noise_variance() if belief.noise_law.integrated else None
     return _point(belief, after._conditioned().mean, noise)
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from credo.core.checks import ArrayLike, check_table
+from credo.core.checks import ArrayLike, by_name, check_table
 from credo.core.errors import DataError
 from credo.core.linalg import inverse
 from credo.infer.method import Solver
@@ -40,11 +40,12 @@ class FunctionSpace(Solver):
             raise DataError(f"the function-space view takes X and y, found {len(data)} arguments")
         belief._check_ready()
         has_intercept = belief.intercept is not None
-        q = belief.features.size(check_table(data[0], "X").shape[1]) + has_intercept
+        x = by_name(data[0], belief.inputs)
+        q = belief.features.size(check_table(x, "X").shape[1]) + has_intercept
         root = belief._now(q).root
         assert root is not None
         kernel = Basis(belief.features, covariance=inverse(root), intercept=has_intercept).kernel()
-        return GP(kernel, mean=belief, noise=belief.noise).condition(*data, **options)
+        return GP(kernel, mean=belief, noise=belief.noise).condition(x, data[1], **options)
 
     def conclude(
         self, belief: Linear, statistics: object, data: tuple[ArrayLike, ...], options: Mapping[str, ArrayLike]

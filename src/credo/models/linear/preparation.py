@@ -8,7 +8,9 @@ import dataclasses
 from typing import TypeVar
 
 import numpy as np
+from jaxtyping import Float
 
+from credo.core.arrays import Array
 from credo.core.checks import ArrayLike, input_names
 from credo.core.errors import DataError
 from credo.core.pytrees import changed
@@ -20,10 +22,13 @@ from credo.models.noise import KnownNoise, Noise
 
 P = TypeVar("P")
 
+SMALLEST = 1e-240
+"""The variance of y whose square, and precision, are still numbers."""
+
 
 def prepare(belief: Linear, data: tuple[ArrayLike, ...], weights: ArrayLike, noise: ArrayLike) -> tuple[Linear, Seen]:
     """The belief ready to learn, and the statistics of the data under its features."""
-    names = input_names(data[0]) if len(data) == 2 else None
+    names = input_names(data[0], belief.inputs) if len(data) == 2 else None
     if belief.seen is not None:
         more = belief.statistics(*data, weights=weights, noise=noise) if data else None
         return belief.unconditioned(), belief.seen if more is None else belief._with(more)
@@ -38,8 +43,8 @@ def prepare(belief: Linear, data: tuple[ArrayLike, ...], weights: ArrayLike, noi
     rows = list(chunks)
     x = rows[0].x if len(rows) == 1 else np.concatenate([c.x for c in rows])
     y = np.concatenate([c.y for c in rows])
-    adapted = standardized(belief.features, has_intercept).adapt(x)
     w = np.concatenate([np.ones(len(c.y)) if c.weights is None else c.weights for c in rows])
+    adapted = standardized(belief.features, has_intercept).adapt(x, w)
     center = float(np.average(y, weights=w)) if has_intercept else 0.0
     spread = float(np.average((y - center) ** 2, weights=w))
     d = x.shape[1]
@@ -49,7 +54,7 @@ def prepare(belief: Linear, data: tuple[ArrayLike, ...], weights: ArrayLike, noi
     return ready, collect(adapted, rows, ready.reference, has_intercept)
 
 
-def standardized(features: Features, shifted: bool) -> Features:
+def standardized(features: Features, shifted: bool) -> Affine | Standardize:
     """The features with their columns brought to one scale, so that one prior precision suits them all.
 
     Without an intercept they are scaled only: shifting would let a constant in. What was given stays.
@@ -64,6 +69,10 @@ def started(belief: Linear, features: Features, center: float, spread: float, p:
     """The belief with these features and with starting values for the mean and variance of y."""
     if not spread > 0:
         raise DataError("y is constant: there is nothing to learn from it; drop the target or give it some variation")
+    if not SMALLEST < spread < 1 / SMALLEST:
+        raise DataError(
+            f"the squares of y are out of range: its standard deviation is {spread**0.5:.3g}; give y in other units"
+        )
     half = spread / 2
     relative = belief.noise_law.integrated  # precisions are then in units of the noise
     intercept = Intercept(np.asarray(center), np.asarray(2.0 if relative else spread))
@@ -77,7 +86,7 @@ def started(belief: Linear, features: Features, center: float, spread: float, p:
     )
 
 
-def starting_prior(prior: P, precision: float, p: int) -> P | Isotropic | ARD | LaplacePrior:
+def starting_prior(prior: P, precision: float | Float[Array, ""], p: int) -> P | Isotropic | ARD | LaplacePrior:
     """The prior with the precision from which `learn` starts, for p features; a Gaussian stays as it is."""
     if isinstance(prior, Isotropic):
         return Isotropic(np.asarray(precision))

@@ -75,6 +75,15 @@ class Intercept(eqx.Module):
     variance: Float[Array, ""] = number(100.0)
 
 
+def as_intercept(value: object, default: Intercept | None = None) -> Intercept | None:
+    """The belief about the constant term that a user means: True is the default one, None and False are none."""
+    if value is True:
+        return default or Intercept()
+    if value is None or value is False or isinstance(value, Intercept):
+        return value or None
+    raise DataError(f"intercept must be True, False or an Intercept, found {value!r:.80}")
+
+
 def prior_root(prior: object, intercept: Intercept | None, p: int) -> tuple[Float[Array, " q"], Float[Array, "q q"]]:
     """Mean and Cholesky root of the precision of θ = (b - reference, w); the reference is the intercept's mean."""
     if isinstance(prior, Gaussian):

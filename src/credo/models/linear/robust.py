@@ -8,6 +8,8 @@ The curvature is the expected information P₁ = P₀ + κ Φ̃ᵀWΦ̃, κ the 
 and free of θ, so the gradient of the approximate evidence is exact with θ held at the mode.
 """
 
+from functools import partial
+
 import numpy as np
 from jaxtyping import Bool, Float
 
@@ -18,7 +20,8 @@ from credo.models.linear.posterior import Slopes, Weights, slopes_of
 from credo.models.linear.statistics import Rows
 from credo.models.noise import HeavyTailed
 
-MAX_STEPS = 500
+MAX_STEPS, BLURRED_STEPS = 500, 300
+"""Of the last blur of the noise, and of those before."""
 TOLERANCE = 1e-10
 
 State = tuple[Array, Array, Array]
@@ -34,18 +37,21 @@ def find_mode(now: Weights, noise: HeavyTailed, rows: Rows) -> Float[Array, " q"
         root = factorize(precision + phi.T @ scaled).root
         return now.mean + solve(root, scaled.T @ (y - phi @ now.mean))
 
-    def unfinished(state: State) -> Array:
+    def unfinished(state: State, most: int) -> Array:
         _, change, step = state
-        return (change > TOLERANCE) & (step < MAX_STEPS)
+        return (change > TOLERANCE) & (step < most)
 
-    def em(state: State) -> State:
+    def em(state: State, blur: float) -> State:
         mean, _, step = state
-        new = weighted(row_precision(xp.sqrt(w) * (y - phi @ mean)))
+        new = weighted(row_precision(xp.sqrt(w) * (y - phi @ mean), blur))
         change = xp.max(xp.abs(new - mean)) / (1e-12 + xp.max(xp.abs(new)))
         return new, change, step + 1
 
-    start = weighted(xp.broadcast_to(noise.information, y.shape))
-    return while_loop(unfinished, em, (start, xp.asarray(np.inf), xp.asarray(0)))[0]
+    mean = weighted(xp.broadcast_to(noise.information, y.shape))
+    for blur in noise.blurs:
+        going = partial(unfinished, most=MAX_STEPS if blur == noise.blurs[-1] else BLURRED_STEPS)
+        mean = while_loop(going, partial(em, blur=blur), (mean, xp.asarray(np.inf), xp.asarray(0)))[0]
+    return mean
 
 
 def _curvature(now: Weights, noise: HeavyTailed, rows: Rows) -> Factor:

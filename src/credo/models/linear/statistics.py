@@ -7,7 +7,7 @@ With design rows φ̃ᵢ = (1, φ(xᵢ)), weights wᵢ and outcomes yᵢ measure
 They are computed in NumPy; while tracing, in JAX.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from operator import add, sub
 from typing import NamedTuple
@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from credo.core.arrays import Array, as_float, is_traced, namespace
-from credo.core.checks import ArrayLike, check_positive, check_table, check_vector
+from credo.core.checks import ArrayLike, check_positive, check_table, check_vector, column_names
 from credo.core.errors import DataError
 from credo.models.features import Affine, Features
 
@@ -98,7 +98,7 @@ class Chunk(NamedTuple):
 
 
 def read_chunks(
-    data: tuple[ArrayLike, ...], weights: ArrayLike, columns: int | None, finite: bool = True
+    data: tuple[ArrayLike, ...], weights: ArrayLike, columns: int | Sequence[str] | None, finite: bool = True
 ) -> Iterator[Chunk]:
     """The data as checked chunks: one for a table and its outcomes, many for an iterable of (X, y) pairs."""
 
@@ -123,7 +123,7 @@ def read_chunks(
         if not isinstance(item, tuple) or len(item) not in (2, 3):
             raise DataError(f"chunk {i} must be a tuple (X, y) or (X, y, weights), found {type(item).__name__}")
         chunk = checked(item[0], item[1], item[2] if len(item) == 3 else None, f" of chunk {i}")
-        columns, empty = chunk.x.shape[1], False
+        columns, empty = columns or column_names(item[0]) or chunk.x.shape[1], False
         yield chunk
     if empty:
         raise DataError("the iterable of chunks was empty; a generator can be used only once: pass a fresh one")

@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from credo.core.arrays import Array, host, is_traced
 from credo.core.belief import Belief
-from credo.core.checks import ArrayLike, check_count, check_table, check_vector
+from credo.core.checks import ArrayLike, check_count
 from credo.core.errors import DataError
 from credo.core.gaussian import Gaussian
 from credo.core.method import check_using
@@ -25,7 +25,7 @@ from credo.models.nonlinear.method import FINE, FiltersStates, StateMethod, chec
 from credo.models.nonlinear.model import Dynamics, check_covariance, check_mean
 from credo.models.nonlinear.particle import Particles
 from credo.models.nonlinear.simulate import draw_future
-from credo.models.sequences import Sequences, read
+from credo.models.sequences import Sequences, read, read_ahead
 from credo.models.state_laws import FilteredStates
 
 
@@ -159,7 +159,6 @@ class StateSpaceModel(Dynamics, Belief, FiltersStates):
 
         By `Extended` and `Unscented` a `Normal`, by `Particles` a `Mixture`; `inputs` has a row for each step.
         """
-        check_count(steps, "steps")
         law = self.using.blank(self._dynamics()) if self.state is None else self.state
         prediction, status = self.using.forecast(self._dynamics(), law, *self._ahead(steps, inputs))
         return check_status(status[:steps], _first_rows(prediction, steps), "step")
@@ -185,13 +184,11 @@ class StateSpaceModel(Dynamics, Belief, FiltersStates):
 
         Padding repeats the last one, as zeros may be where functions are not defined.
         """
+        table = read_ahead(steps, inputs)
         first = np.arange(bucket(steps)) < (self.state is None)
-        if inputs is None:
+        if table is None:
             return first, None
-        table = check_vector(inputs, "inputs")[:, None] if np.ndim(inputs) == 1 else check_table(inputs, "inputs")
-        if len(table) != steps:
-            raise DataError(f"inputs must have a row for each of the {steps} steps, found {len(table)}")
-        return first, np.asarray(table)[np.minimum(np.arange(bucket(steps)), steps - 1)]
+        return first, table[np.minimum(np.arange(bucket(steps)), steps - 1)]
 
     def _begin(self, data: Sequences) -> tuple[Gaussian | Cloud, Sequences]:
         state = self.state if data.alone else None

@@ -23,7 +23,7 @@ from credo.core.linalg import factorize, log_determinant, quadratic
 from credo.core.params import positive_definite
 from credo.core.predictive import Predictive
 from credo.core.special import LOG_2PI
-from credo.models.lds.checks import NEGATIVE, check_symmetric
+from credo.models.lds.checks import check_semidefinite
 
 Function = Callable[..., Any]
 """What users write, with jax.numpy."""
@@ -79,6 +79,15 @@ class Dynamics(eqx.Module):
             raise DataError("the model has no observe, so its outcomes cannot be predicted; pass observe")
         shown = self.observe(z, u)
         return shown if isinstance(shown, Predictive) else jnp.asarray(shown, float)
+
+    def noise_for(self, doing: str) -> Float[Array, "p p"]:
+        """R, without which nobody knows what an outcome looks like."""
+        if self.observation_noise is None:
+            raise DataError(
+                f"{doing} needs observation_noise, or an observe that returns a Predictive: "
+                "log_likelihood alone does not tell what an outcome looks like"
+            )
+        return self.observation_noise
 
     def log_probs(
         self, x: Float[Array, " p"], seen: Bool[Array, " p"], z: Float[Array, "k n"], u: Array | None
@@ -156,14 +165,7 @@ def check_covariance(value: ArrayLike, name: str, size: int | None) -> Array:
     if table.shape != (k, k):
         what = "a square matrix" if size is None else f"a matrix of shape ({k}, {k}), as the state has {k} numbers"
         raise DataError(f"{name} must be {what}, found shape {table.shape}")
-    table = check_symmetric(table, name)
-    smallest = float(np.linalg.eigvalsh(table)[0])
-    if smallest < -NEGATIVE * float(np.abs(table).max()):
-        raise DataError(
-            f"{name} must be a covariance (positive semi-definite), found the smallest eigenvalue {smallest:.3g}; "
-            "check the signs of its entries"
-        )
-    return table
+    return check_semidefinite(table, name)
 
 
 def _check_columns(found: int, expected: int | None) -> None:

@@ -175,11 +175,6 @@ def _forecast(
     shown = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), shown)
     if isinstance(shown, Predictive):
         return shown, before.weights, status
-    if model.observation_noise is None:
-        raise DataError(
-            "predict needs observation_noise, or an observe that returns a Predictive: "
-            "log_likelihood alone does not tell what an outcome looks like"
-        )
-    noise = jnp.diagonal(model.observation_noise)
+    noise = jnp.diagonal(model.noise_for("predict"))
     noise = jnp.broadcast_to(noise if shown.ndim == 3 else noise[0], shown.shape)
     return Normal(shown, noise, jnp.zeros_like(shown)), before.weights, status

@@ -7,7 +7,6 @@ import jax.random as jr
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 from credo.core.arrays import Array
-from credo.core.errors import DataError
 from credo.core.gaussian import Gaussian
 from credo.core.predictive import Predictive
 from credo.models.nonlinear.laws import Cloud
@@ -50,10 +49,5 @@ def _outcome(key: PRNGKeyArray, model: Dynamics, z: Float[Array, " n"], u: Array
     shown = model.shown(z, u)
     if isinstance(shown, Predictive):
         return jnp.atleast_1d(jnp.asarray(shown.draw(key, 1)[0], float))
-    if model.observation_noise is None:
-        raise DataError(
-            "simulate needs observation_noise, or an observe that returns a Predictive: "
-            "log_likelihood alone does not tell what an outcome looks like"
-        )
-    mean = model.outcome(z, u)
-    return mean + noise_root(model.observation_noise) @ jr.normal(key, mean.shape)
+    root, mean = noise_root(model.noise_for("simulate")), model.outcome(z, u)
+    return mean + root @ jr.normal(key, mean.shape)

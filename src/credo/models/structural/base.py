@@ -48,6 +48,8 @@ class SeriesScales(eqx.Module):
     """The root mean square of the change from one time to the next."""
     inputs: Float[Array, " d"]
     """The standard deviation of each input."""
+    middles: Float[Array, " d"]
+    """The mean of each input."""
 
     @classmethod
     def of(cls, y: np.ndarray, inputs: np.ndarray) -> "SeriesScales":
@@ -62,7 +64,8 @@ class SeriesScales(eqx.Module):
         heights = np.abs(inputs).max(axis=0, initial=0.0)
         widths = np.where(widths > 1e-12 * heights, widths, np.where(heights > 0, heights, 1.0))
         center = float(seen.mean()) if len(seen) else 0.0
-        return cls(*(np.asarray(v, dtype=float) for v in (center, spread, step or spread, widths)))
+        middles = inputs.mean(axis=0) if len(inputs) else np.zeros(inputs.shape[1])
+        return cls(*(np.asarray(v, dtype=float) for v in (center, spread, step or spread, widths, middles)))
 
 
 class Part(Belief):

@@ -21,17 +21,17 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from credo.core.arrays import Array, Numeric, as_float, is_traced, namespace
-from credo.core.belief import Belief
+from credo.core.belief import Belief, Integration
 from credo.core.checks import ArrayLike, check_count
 from credo.core.errors import DataError
 from credo.core.params import Layout, positive
 from credo.core.predictive import LogNormal, Normal, Predictive
 from credo.core.pytrees import changed
 from credo.infer.priors import Penalty, Prior
+from credo.models.lds.forecast import forecast
 from credo.models.lds.kalman import StateLaw
 from credo.models.state_laws import FilteredStates, SmoothedStates
 from credo.models.structural.base import Part, SeriesScales, as_number, variance_of
-from credo.models.structural.forecast import forecast
 from credo.models.structural.learning import StructuralEvidence, StructuralObjective, weak_priors
 from credo.models.structural.parts import Level, Regression, Trend
 from credo.models.structural.series import Series, logarithms, read_inputs, read_outcomes, series_of
@@ -127,14 +127,23 @@ class Structural(Belief):
     # ------------------------------------------------------------------ the matrices
 
     @property
+    def has_level(self) -> bool:
+        """Whether a part takes up any constant."""
+        return any(isinstance(part, Level | Trend) for part in self.parts)
+
+    @property
     def input_names(self) -> tuple[str, ...] | None:
         """The names of the inputs: () where there is no regression, None where it has seen none yet."""
         found = [part for part in self.parts if isinstance(part, Regression)]
         return found[0].names if found else ()
 
     def system(self, inputs: Float[Array, "t d"], scales: SeriesScales) -> SeriesSystem:
-        """The matrices of all parts; the inputs of each time are the emission of a regression."""
+        """The matrices of all parts; the inputs of each time are the emission of a regression.
+
+        They count from their mean, where a level takes up what is left: it is that of average inputs.
+        """
         systems = [part.system(scales) for part in self.parts]
+        inputs = inputs - scales.middles if self.has_level and self.start is None else inputs
         each = zip(systems, self.parts, strict=True)
         systems = [own._replace(emission=inputs) if isinstance(part, Regression) else own for own, part in each]
         whole, start = SeriesSystem.joined(*systems), self.start
@@ -226,6 +235,10 @@ class Structural(Belief):
         """Weak priors on the logarithms of all variances, at the scale of the data: see `typical` of each part."""
         return weak_priors(self, statistics.scales)
 
+    def integration(self, statistics: Series) -> Integration | None:
+        """The same priors in an average over the variances: a dozen outcomes do not tell them."""
+        return None if self.state is not None else Integration(int(np.count_nonzero(statistics.seen)))
+
     def objective(self, slots: Layout, statistics: Series, priors: Mapping[str, Prior]) -> StructuralObjective:
         """Evidence and prior with their gradient by the score."""
         return StructuralObjective(self, slots, statistics, priors)
@@ -235,13 +248,29 @@ class Structural(Belief):
     def predict(self, steps: int = 1, inputs: ArrayLike | None = None) -> Normal | LogNormal:
         """The next `steps` outcomes: noise is aleatoric, doubt about the state epistemic.
 
-        Its `latent_covariance` says how the doubts covary, so `predict(steps).sample(n)` draws whole futures.
+        Its `latent_covariance` says how the doubts covary, so `predict(steps).sample(n)` draws whole futures, of up to
+        2,048 steps.
         """
         check_count(steps, "steps")
         if self.scales is None:
             raise DataError("the model has seen no data, so it cannot forecast; use credo.fit(model, y) first")
         table, _ = read_inputs(inputs, int(steps), self.input_names or ())
-        return self._in_units(forecast(self.system(table, self.scales), self.noise, self.state, int(steps)))
+        system = self.system(table, self.scales).matrices(variance_of(self.noise))
+        return self._in_units(forecast(*system, self.state, int(steps)))
+
+    def predict_at(self, times: ArrayLike, inputs: ArrayLike | None = None) -> Normal | LogNormal:
+        """The outcomes at some times, counted from the first: of the past, given the whole series, and of the future.
+
+        `inputs` are those of the times after the last one, as many as it takes to reach the latest of `times`.
+        """
+        at = np.asarray(times, dtype=int)
+        ahead = max(int(at.max(initial=0)) + 1 - (0 if self.past is None else len(self.past.y)), 0)
+        series = self._whole("predict", ahead, inputs)
+        smoothed = self._run(smoothed_states, series)
+        h = np.broadcast_to(self.system(series.cut().inputs, series.scales).emission, smoothed.mean.shape)[at]
+        doubt = np.einsum("ti,tij,tj->t", h, smoothed.covariance[at], h).clip(0.0)
+        noise = np.broadcast_to(variance_of(self.noise), at.shape)
+        return self._in_units(Normal((h * smoothed.mean[at]).sum(axis=1), noise, doubt))
 
     def _in_units(self, prediction: Normal) -> Normal | LogNormal:
         """A prediction of what the parts add up to, in the units of the outcome."""

@@ -97,6 +97,10 @@ class StructuralObjective:
     """
 
     def __init__(self, belief: "Structural", slots: params.Layout, series: "Series", priors: Mapping[str, Prior]):
+        self.begins = belief.start is None and belief.state is None
+        if belief.has_level and self.begins:  # about its mean a series has more digits
+            middle = changed(series.scales, center=np.zeros(()))
+            series = changed(series, y=series.y - series.scales.center, scales=middle)
         self.belief, self.slots, self.scales, self.jacobian = belief, slots, series.scales, float(series.jacobian)
         self.system, self.y, self.seen = host(belief.observed(series.cut(seen=True)))
         where = {slot.path: slice(slot.start, slot.stop) for slot in slots}
@@ -107,7 +111,6 @@ class StructuralObjective:
         self.blocks = [slice(*pair) for pair in pairwise(ends)]
         names = [path.split(".") for path in where]  # parts.1.variance, or noise
         self.owners = [(int(name[1]) if len(name) == 3 else len(belief.parts), name[-1]) for name in names]
-        self.begins = belief.start is None and belief.state is None
 
     def value_and_grad(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
         """The objective and its gradient."""

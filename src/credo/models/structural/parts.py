@@ -256,7 +256,8 @@ class Regression(Part):
     """What inputs xₜ add: βᵀxₜ, with coefficients β that do not change.
 
     The data bring the inputs, `condition(y, inputs=X)`; forecasts need theirs. β is a state without noise that starts
-    as N(0, (10 · spread of the series / spread of the input)²), so it is integrated over.
+    as N(0, (10 · spread of the series / spread of the input)²), so it is integrated over. Beside a level or a
+    trend inputs count from their mean.
     """
 
     names: tuple[str, ...] | None = eqx.field(static=True, default=None)

@@ -5,7 +5,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from credo.core.arrays import Array, is_traced
-from credo.core.checks import ArrayLike, check_table, input_names
+from credo.core.checks import ArrayLike, as_numpy, by_name, check_table, input_names
 from credo.core.errors import DataError
 from credo.core.padding import bucket, pad_rows
 from credo.core.pytrees import changed
@@ -40,15 +40,19 @@ def read_outcomes(y: ArrayLike, missing: bool) -> Float[np.ndarray, " t"]:
     """The outcomes as a vector, NaN where they are missing and that is allowed."""
     if is_traced(y):
         raise DataError("a structural model reads its data outside jit; use evidence_of inside")
-    named = getattr(y, "to_numpy", None)
-    raw = np.asarray(y if named is None else named())
-    if raw.dtype.kind not in "biuf":
+    raw = np.atleast_1d(as_numpy(y, "y"))
+    if raw.dtype.kind == "O":
         raw = np.asarray([np.nan if v is None else v for v in raw.ravel()]).reshape(raw.shape)
+    if raw.dtype.kind not in "biuf":
+        raise DataError(
+            f"y must hold numbers, one for each time, found {raw.ravel()[0]!r}; read the column as numbers first"
+        )
     gap = np.isnan(raw) if raw.dtype.kind == "f" else np.zeros(raw.shape, bool)
     if gap.any() and not missing:
         where = int(np.argwhere(gap)[0][0])
         raise DataError(f"y has NaN at row {where}; pass missing=True to treat NaN as not observed")
-    table = check_table(np.where(gap, 0.0, raw)[:, None] if raw.ndim == 1 else raw, "y")
+    filled = np.where(gap, 0.0, raw) if gap.any() else raw
+    table = check_table(filled[:, None] if raw.ndim == 1 else filled, "y")
     if table.shape[1] != 1:
         raise DataError(f"y must be one series, a vector of shape (t,), found shape {raw.shape}; fit one at a time")
     return np.where(gap.reshape(-1), np.nan, table[:, 0])
@@ -77,6 +81,7 @@ def read_inputs(
         return np.zeros((length, 0)), ()
     if inputs is None:
         raise DataError(f"the model has a regression on {', '.join(names or ())}: pass inputs= for every time")
+    inputs = by_name(inputs, names, "inputs")
     raw = np.asarray(inputs) if getattr(inputs, "ndim", None) is None else inputs
     table = check_table(raw[:, None] if raw.ndim == 1 else raw, "inputs", None if names is None else len(names))
     if len(table) != length:

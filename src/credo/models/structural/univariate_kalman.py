@@ -31,6 +31,7 @@ from jaxtyping import Bool, Float
 from credo.core.arrays import Array, host, namespace
 from credo.core.padding import bucket, pad_rows
 from credo.core.special import LOG_2PI
+from credo.models.lds.kalman import StateLaw, SystemMatrices
 from credo.models.state_laws import FilteredStates, SmoothedStates
 
 R = TypeVar("R")
@@ -73,6 +74,12 @@ class SeriesSystem(NamedTuple):
         xp = namespace(variance)
         r = xp.reshape(variance, (1,))
         return cls(xp.zeros((1, 1)), r, xp.ones(1), xp.zeros(1), r[None])
+
+    def matrices(self, variance: Float[Array, ""]) -> tuple[SystemMatrices, StateLaw]:
+        """As those of a linear dynamical system of one output with so much noise, and the law of its first state."""
+        xp = namespace(self, variance)
+        h, noise = self.emission[..., None, :], xp.reshape(variance, (1, 1))
+        return SystemMatrices.of(self.transition, xp.diag(self.noise), h, noise), StateLaw(self.mean, self.covariance)
 
 
 class Forward(NamedTuple):

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from credo.core import params
 from credo.core.abilities import LeavesOneOut
 from credo.core.arrays import Array, host, is_traced
+from credo.core.checks import by_name
 from credo.core.errors import DataError
 from credo.core.linalg import demand
 from credo.core.padding import by_bucket
@@ -29,7 +30,6 @@ from credo.models.gp.evidence import Priors
 from credo.models.gp.means import Mean
 from credo.models.gp.staged import STRIDE
 from credo.models.gp.state_space import passes
-from credo.models.gp.state_space.passes import Passed
 from credo.models.gp.state_space.sde import harmonics_for, parts_of, periodic_in
 from credo.models.gp.state_space.series import Series, in_order
 
@@ -51,9 +51,6 @@ class StateSpaceGP(GaussianProcess, LeavesOneOut):
 
     kernel: Kernel
     mean: Mean
-    seen: Series | None
-    solved: Passed | None
-    inputs: tuple[str, ...] | None = eqx.field(static=True)
     harmonics: int = eqx.field(static=True)
     """The waves of periodic kernels; chosen by their lengthscale wherever that is known."""
     noise: Any = positive(None, unset=1.0)
@@ -137,7 +134,7 @@ class StateSpaceGP(GaussianProcess, LeavesOneOut):
 
     def queries(self, x: object) -> Array:
         """Times as checked rows."""
-        return self.kernel.encode(x, "X", 1)
+        return self.kernel.encode(by_name(x, self.inputs), "X", 1)
 
     def _latent(self, table: Array | np.ndarray, part: int | None) -> tuple[Any, Any]:
         """Mean and variance of the function, or of a term of its kernel, without m(x)."""

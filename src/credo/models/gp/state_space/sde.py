@@ -28,10 +28,10 @@ from jaxtyping import Float
 from credo.core.arrays import Array
 from credo.core.errors import DataError
 from credo.core.linalg import factorize
-from credo.kernels import Kernel, Power, Product, Scaled, Sum
+from credo.kernels import Kernel
 from credo.kernels.dotproduct import Linear
 from credo.kernels.elementary import Constant, FromFeatures, White
-from credo.kernels.inputs import OnColumns
+from credo.kernels.expression import Term, placed, terms_of
 from credo.kernels.periodic import CenteredPeriodic, Cosine, LocallyPeriodic, Periodic
 from credo.kernels.stationary import Exponential, Matern32, Matern52, Stationary, root
 from credo.models.gp.state_space.waves import HARMONICS, harmonics_of, one_value, waves_of
@@ -124,7 +124,7 @@ def sde_of(kernel: Kernel, harmonics: int) -> SDE:
     states = columns = 0
     for term in kernel.terms:
         first = (states, columns)
-        for amplitude, factors in products(term):
+        for amplitude, factors in _terms(term):
             if all(isinstance(f, FIXED) for f in factors):
                 feature, count = _fixed(amplitude, factors, harmonics)
                 features.append(feature)
@@ -146,35 +146,17 @@ def sde_of(kernel: Kernel, harmonics: int) -> SDE:
     )
 
 
+def _terms(kernel: Kernel) -> list[Term]:
+    """The kernel as a sum of products, of the one column that there is."""
+    terms = terms_of(kernel, powers=True)
+    return [Term(a, tuple(placed(k)[0] if placed(k)[1] == (0,) else k for k in factors)) for a, factors in terms]
+
+
 def parts_of(kernel: Kernel, harmonics: int) -> tuple[Part, ...]:
     """Where the terms of the kernel are; computes nothing, and refuses what `sde_of` refuses."""
     found: list[Part] = []
     eqx.filter_eval_shape(lambda k: found.extend(sde_of(k, harmonics).parts), kernel)
     return tuple(found)
-
-
-Term = tuple[Float[Array, ""], tuple[Kernel, ...]]
-"""An amplitude and elementary kernels, multiplied."""
-
-
-def products(kernel: Kernel) -> list[Term]:
-    """The kernel as a sum of products of elementary ones."""
-    if isinstance(kernel, Sum):
-        return [term for part in kernel.parts for term in products(part)]
-    if isinstance(kernel, Scaled):
-        return [(kernel.variance * a, factors) for a, factors in products(kernel.kernel)]
-    if isinstance(kernel, OnColumns) and kernel.columns == (0,):
-        return products(kernel.kernel)
-    if isinstance(kernel, Power):
-        return reduce(_times, [products(kernel.kernel)] * kernel.exponent)
-    if isinstance(kernel, Product):
-        terms = reduce(_times, [products(factor) for factor in kernel.factors])
-        return [(kernel.amplitude() * a, factors) for a, factors in terms]
-    return [(jnp.ones(()), (kernel,))]
-
-
-def _times(left: list[Term], right: list[Term]) -> list[Term]:
-    return [(a * b, (*f, *g)) for a, f in left for b, g in right]
 
 
 # -- states ------------------------------------------------------------------------------------------------------
@@ -305,7 +287,7 @@ def harmonics_for(kernel: Kernel, negligible: float) -> int:
 
 def periodic_in(kernel: Kernel) -> list[Periodic]:
     """The periodic kernels that it is made of."""
-    return [factor for _, factors in products(kernel) for factor in factors if isinstance(factor, Periodic)]
+    return [factor for _, factors in _terms(kernel) for factor in factors if isinstance(factor, Periodic)]
 
 
 def _refusal(kernel: Kernel) -> str:

@@ -1,0 +1,5 @@
+"""`python -m credo.app.cli`."""
+
+from credo.app.cli import main
+
+main()

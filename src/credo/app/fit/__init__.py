@@ -1,0 +1,1 @@
+"""From a prepared table to the model that predicts it best."""

@@ -1,0 +1,1 @@
+"""From a series to its forecast."""

@@ -1,0 +1,1 @@
+"""From bytes to inputs and outcomes in numbers."""

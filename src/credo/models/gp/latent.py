@@ -1,0 +1,491 @@
+"""`LatentGP`: a Gaussian process behind any likelihood, for classes, counts and numbers with outliers.
+
+    f ~ GP(m, k),   y ~ p(y | f(x))
+
+The posterior of f at the rows is approximated by a Gaussian (`sites.py`): by expectation propagation, by Laplace's
+method or by variational inference; or it is drawn from, which is the reference. Hyperparameters maximize the same
+approximation's evidence. Rasmussen & Williams (2006), chapter 3; Nickisch & Rasmussen (2008), "Approximations for
+binary Gaussian process classification".
+"""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from credo.core import params
+from credo.core.abilities import HasCovariance, HasLogDensity, LeavesOneOut
+from credo.core.arrays import Array, as_float, held, host, is_traced, namespace
+from credo.core.checks import check_positive
+from credo.core.device import blas_threads
+from credo.core.errors import DataError, NotConvergedWarning
+from credo.core.linalg import factorize, solve_lower
+from credo.core.predictive import Normal, Predictive
+from credo.core.pytrees import changed
+from credo.infer.laplace import Laplace
+from credo.infer.learning import Evidence, Learned
+from credo.infer.method import Solver
+from credo.infer.optimize import DIVERGED
+from credo.infer.posterior import Posterior
+from credo.infer.priors import Priors
+from credo.infer.quasi_random import normals
+from credo.infer.target import ParameterSpace, Target
+from credo.infer.variational import Variational
+from credo.kernels import InputScales, Kernel, Matern52
+from credo.models.glm.predictions import DRAWS, LATENT_NODES, LATENT_WEIGHTS, of_predictor
+from credo.models.gp import sites as gaussian_sites
+from credo.models.gp.base import FunctionValues, GaussianProcess
+from credo.models.gp.belief import check_kernel_argument
+from credo.models.gp.data import Rows, pack
+from credo.models.gp.evidence import choose_model
+from credo.models.gp.hyperpriors import default_priors, scales_of
+from credo.models.gp.means import Mean, as_mean
+from credo.models.gp.sites import TOLERANCE, Found, Problem, Sites
+from credo.models.likelihoods import Bernoulli, Categorical, Likelihood, StudentT
+from credo.models.likelihoods.classes import Classes, Label
+from credo.models.likelihoods.expectations import expected, tilted
+
+LOOSE = 1e-4
+"""How far sites have settled, in standard deviations of f, while hyperparameters are sought."""
+METHODS: Mapping[type, str] = {Laplace: "laplace", Variational: "variational"}
+
+
+class FunctionDraws(eqx.Module):
+    """Draws of f at the rows, whitened: f = m + Lv, LLᵀ = K."""
+
+    root: Float[Array, "n n"]
+    whitened: Float[Array, "s n"]
+
+
+class LatentGP(GaussianProcess, HasCovariance, HasLogDensity, LeavesOneOut):
+    """A belief about a function that is seen only through a likelihood.
+
+    Args:
+        likelihood: one of `credo.models.likelihoods` with one predictor: `Bernoulli` (the default), `Probit`,
+            `Ordinal`, `Poisson`, `NegativeBinomial`, `StudentT`.
+        kernel: the covariance of function values; None is `Matern52()` of standardized inputs, with one lengthscale for
+            all: with one for each the evidence of classes is overfitted.
+        mean: what is expected before data, as for `GP`.
+
+    `using=EP()` is the default (`Variational()` for `StudentT`, which is not log concave), `Laplace()` is quicker and
+    less exact, `NUTS()` draws f.
+    """
+
+    likelihood: Likelihood
+    kernel: Kernel
+    mean: Mean
+    seen: Rows | None
+    """`y` are encoded outcomes, `extra` the logarithms of exposures."""
+    solved: Sites | FunctionDraws | None
+    inputs: tuple[str, ...] | None = eqx.field(static=True)
+    unit: Float[Array, " d"] | None
+    """What the columns are divided by before the kernel sees them; None as they are."""
+    standardizes: bool = eqx.field(static=True)
+    """Whether `fit` chooses the units: where no kernel was given."""
+    method: str = eqx.field(static=True)
+    """What the Gaussian approximation is: "ep", "laplace" or "variational"."""
+
+    def __init__(self, likelihood: object = None, kernel: object = None, mean: object = None):
+        likelihood = Bernoulli() if likelihood is None else likelihood
+        if not isinstance(likelihood, Likelihood):
+            raise DataError(f"likelihood must be one of credo.models.likelihoods, found {type(likelihood).__name__}")
+        if isinstance(likelihood, Categorical):
+            raise DataError("LatentGP has one function; for several unordered classes use credo.Softmax")
+        ready = isinstance(likelihood, Classes) and likelihood.classes is not None
+        self.likelihood = likelihood.adapt(None) if ready else likelihood
+        self.kernel = Matern52() if kernel is None else check_kernel_argument(kernel, "LatentGP")
+        self.mean = as_mean(mean)
+        self.seen = self.solved = self.inputs = self.unit = None
+        self.standardizes = kernel is None
+        self.method = "variational" if isinstance(likelihood, StudentT) else "ep"
+
+    @property
+    def noise(self) -> Any:
+        """None: what is not the function is the likelihood's."""
+
+    def noise_variance(self) -> Float[Array, ""]:
+        """None of it."""
+        return np.zeros(())
+
+    @property
+    def classes(self) -> tuple[Label, ...] | None:
+        """The labels in the order of the predicted probabilities; None for numbers, or before any were seen."""
+        return self.likelihood.classes if isinstance(self.likelihood, Classes) else None
+
+    # -- data ------------------------------------------------------------------------------------------------
+
+    def told(self, *data: Any) -> "LatentGP":
+        """The belief that knows the names of its inputs and its classes."""
+        if len(data) != 2 or is_traced(data):
+            return self
+        likelihood = self.likelihood.adapt(data[1]) if self.seen is None else self.likelihood
+        return changed(self._named_by(data[0]), likelihood=likelihood)
+
+    def statistics(self, *data: Any, weights: Any = None, exposure: Any = None) -> Rows:
+        """X and y, checked; `exposure` multiplies expected counts."""
+        if weights is not None:
+            raise DataError("a LatentGP takes no weights: give a row that counts twice twice")
+        if len(data) != 2:
+            raise DataError(f"a LatentGP is conditioned on X and y, found {len(data)} argument(s)")
+        x = self.queries(data[0])
+        y, n = self.likelihood.adapt(data[1]).encode(data[1]), len(x)
+        if len(y) != n:
+            raise DataError(f"y must have one value per row: {n} are expected, found {len(y)}")
+        return pack(x, y, np.ones(n), self._offset(exposure, n))
+
+    def prepare(self, *data: Any, **options: Any) -> tuple["LatentGP", Rows]:
+        """Starting values in the units of the data, and the rows: those seen before and the new ones."""
+        if self.seen is not None or self.unit is not None or not self.standardizes or not data:
+            return super().prepare(*data, **options)
+        spread = InputScales.of(np.asarray(self.queries(data[0])), 1.0).spread
+        return changed(self, unit=as_float(spread)).prepare(*data, **options)
+
+    def queries(self, x: object) -> Array:
+        """Queries as checked rows, in the units of the kernel."""
+        table = super().queries(x)
+        return table if self.unit is None else table / self.unit
+
+    def seen_inputs(self) -> Float[Array | np.ndarray, "n d"] | None:
+        """The inputs of the rows it was conditioned on."""
+        x = super().seen_inputs()
+        return x if x is None or self.unit is None else x * self.unit
+
+    def _offset(self, exposure: Any, n: int) -> Float[Array, " n"]:
+        if exposure is None:
+            return np.zeros(n)
+        if not self.likelihood.counts:
+            raise DataError("exposure is for counts; for other outcomes put what is known into the mean")
+        return np.log(check_positive(exposure, "exposure", n))
+
+    def in_units(self, rows: Rows) -> "LatentGP":
+        """Starting values from the working response of the rows."""
+        likelihood, working = self._working(rows)
+        scales, center = scales_of(self.kernel, working)
+        mean = self.mean.adapt(rows.cut()[0], scales, center)
+        return changed(self, likelihood=likelihood, kernel=self.kernel.adapt(scales), mean=mean)
+
+    def _working(self, rows: Rows) -> tuple[Likelihood, Rows]:
+        """The likelihood at its start, and η₀ + slope/curvature at the best constant: outcomes in the units of f."""
+        x, y, scale, offset = rows.cut()
+        likelihood, eta = self.likelihood.started(y, np.ones(len(y)))
+        at = np.full(len(y), float(eta)) + offset - offset.mean()
+        _, slope, bend, _ = likelihood.eta_derivatives(at, y)
+        curved = np.maximum(-bend, 0.1 * np.abs(bend).mean() + 1e-12)
+        return likelihood, pack(x, np.clip(slope / curved, -5.0, 5.0) + float(eta), scale, np.zeros(len(y)))
+
+    def default_priors(self, statistics: Rows) -> dict[str, Any]:
+        """Weakly informative hyperpriors of the kernel, in the units of the working response."""
+        return default_priors(self, self._working(statistics)[1])
+
+    def learner(self, priors: Mapping[str, Any]) -> "LatentEvidence":
+        """A climb of Laplace's evidence, and from there one of the method's own."""
+        return LatentEvidence(starts=1, tolerance=1e-2, gain=1e-7, flat=False)
+
+    def objective(self, slots: params.Layout, statistics: Rows, priors: Mapping[str, Any]) -> Any:
+        """The approximate evidence with its gradient."""
+        return None if is_traced(self, statistics) else SitesObjective(self, slots, statistics, priors)
+
+    # -- Bayes' rule -----------------------------------------------------------------------------------------
+
+    def by(self, method: object) -> "LatentGP | None":
+        """Laplace's and the variational approximation have a form of their own here."""
+        name = METHODS.get(type(method))
+        return None if name is None else changed(self, method=name)
+
+    def problem(self, rows: Rows) -> Problem:
+        """p(y | f) and p(f) of the rows."""
+        k = self.prior.kernel.between(rows.x, rows.x)
+        return Problem(self.likelihood, rows.y, rows.extra, self.mean.at(rows.x), k)
+
+    def condition_on(self, statistics: Rows) -> "LatentGP":
+        """The approximate posterior after the rows, seen and new."""
+        rows = self.with_seen(statistics)
+        problem = self.problem(rows)
+        with blas_threads(rows.n if not is_traced(rows) else 0):
+            method, found = find_sites(self.method, problem)
+        now = gaussian_sites.posterior(problem, found.nu, found.tau)
+        solved = Sites(*host((found.nu, found.tau, now.alpha, now.root)))
+        return changed(self, seen=rows, solved=solved, method=method)
+
+    def evidence_of(self, statistics: Rows) -> Float[Array, ""]:
+        """The method's approximation of log p(y | X); after data, the difference with and without `statistics`."""
+        whole = self._evidence(self.with_seen(statistics))
+        return whole if self.seen is None else whole - self._evidence(self.seen)
+
+    def _evidence(self, rows: Rows) -> Float[Array, ""]:
+        """Its gradient is that at fixed sites; Laplace's move with the mode."""
+        problem = self.problem(rows)
+        method, found = find_sites(self.method, jax.tree.map(held, problem))
+        nu, tau = found.nu, found.tau
+        if method == "laplace":
+            mode = gaussian_sites.posterior(problem, nu, tau).mean
+            nu, tau = gaussian_sites.laplace_sites(problem, mode)
+        return gaussian_sites.log_evidence(method, problem, nu, tau, gaussian_sites.posterior(problem, nu, tau))
+
+    def target(self, statistics: Rows, priors: Any = None) -> Target:
+        """log p(y, v) of the whitened f = m + Lv at the rows, seen and new."""
+        if priors:
+            raise DataError("LatentGP has its hyperparameters chosen by credo.fit, found priors= for them")
+        rows = self.with_seen(statistics)
+        problem = self.problem(rows)
+        space = ParameterSpace.of({"whitened": np.zeros(len(problem.y))})
+        return Target(space, _log_joint, (problem._replace(k=factorize(problem.k).root),))
+
+    def given(self, posterior: Posterior, statistics: Rows) -> "LatentGP":
+        """The belief with draws of f; more than a thousand are thinned for predictions."""
+        rows = self.with_seen(statistics)
+        kept = np.asarray(posterior.kept())
+        thin = kept[np.linspace(0, len(kept) - 1, min(len(kept), DRAWS)).astype(int)]
+        return changed(self, seen=rows, solved=FunctionDraws(factorize(self.problem(rows).k).root, thin))
+
+    # -- predictions -----------------------------------------------------------------------------------------
+
+    def predict(self, x: object, *, exposure: Any = None) -> Predictive:
+        """p(y* | x*, data) with the function integrated out.
+
+        Args:
+            x: queries, shape (m, d).
+            exposure: of each query, for counts.
+        """
+        queries = self.queries(x)
+        offset = as_float(self._offset(exposure, len(queries)))
+        if isinstance(self.solved, FunctionDraws):
+            mean, variance = self._drawn(queries)
+            s = len(mean)
+            eta = mean + np.sqrt(variance) * normals(s, 1, 0)
+            return of_predictor(self.likelihood, np.full(s, 1 / s), eta.T + offset[:, None])
+        f = self.function_at(queries)
+        return self._of(f.mean + offset, f.variance)
+
+    def _of(self, mean: Float[Array, " m"], variance: Float[Array, " m"]) -> Predictive:
+        xp = namespace(mean, variance)
+        eta = mean[:, None] + xp.sqrt(variance)[:, None] * LATENT_NODES
+        return of_predictor(self.likelihood, LATENT_WEIGHTS, eta, (mean, variance))
+
+    def function(self, x: object, *, joint: bool = False) -> Normal:
+        """What is believed of f itself at the queries: its mean and variance, all of it ignorance."""
+        f = self.function_at(self.queries(x), joint)
+        return Normal(f.mean, 0 * f.mean, f.variance, f.covariance)
+
+    def function_at(self, rows: Array, joint: bool = False) -> FunctionValues:
+        """The function at checked rows."""
+        kernel, mean = self.prior.kernel, self.mean.at(rows)
+        if isinstance(self.solved, FunctionDraws):
+            means, variance = self._drawn(rows)
+            covariance = self._covariance(rows, rows) if joint else None
+            return FunctionValues(means.mean(0), variance + means.var(0), covariance)
+        if self.solved is None or self.seen is None:
+            return FunctionValues(mean, kernel.variance_at(rows), kernel.between(rows, rows) if joint else None)
+        cross, reach = self._reach(rows)
+        variance = kernel.variance_at(rows) - (reach * reach).sum(0)
+        covariance = self._covariance(rows, rows) if joint else None
+        xp = namespace(variance)
+        return FunctionValues(mean + cross.T @ self.solved.alpha, xp.maximum(variance, 0.0), covariance)
+
+    def _reach(self, rows: Array) -> tuple[Float[Array, "n m"], Float[Array, "n m"]]:
+        """k(X, x*) and L⁻¹S^½k(X, x*)."""
+        assert self.seen is not None and isinstance(self.solved, Sites)
+        cross = self.prior.kernel.between(self.seen.x, rows)
+        half = namespace(self.solved.tau).sqrt(self.solved.tau)
+        return cross, solve_lower(self.solved.root, half[:, None] * cross)
+
+    def _drawn(self, rows: Array) -> tuple[Float[Array, "s m"], Float[Array, " m"]]:
+        """The mean of f given each draw at the rows seen, and the variance that is left."""
+        assert self.seen is not None and isinstance(self.solved, FunctionDraws)
+        half = solve_lower(self.solved.root, self.prior.kernel.between(self.seen.x, rows))
+        left = self.prior.kernel.variance_at(rows) - (half * half).sum(0)
+        return self.mean.at(rows) + self.solved.whitened @ half, namespace(left).maximum(left, 0.0)
+
+    def covariance(self, x: object, z: object = None) -> Float[Array, "m q"]:
+        """The covariance of the function between two sets of queries, as it is believed now."""
+        return self._covariance(*(self.queries(v) for v in (x, x if z is None else z)))
+
+    def _covariance(self, x: Array, z: Array) -> Float[Array, "m q"]:
+        k = self.prior.kernel.between(x, z)
+        if self.solved is None or self.seen is None:
+            return k
+        if isinstance(self.solved, Sites):
+            return k - self._reach(x)[1].T @ self._reach(z)[1]
+        half = [solve_lower(self.solved.root, self.prior.kernel.between(self.seen.x, v)) for v in (x, z)]
+        moved = [self.solved.whitened @ h for h in half]
+        centred = [m - m.mean(0) for m in moved]
+        return k - half[0].T @ half[1] + centred[0].T @ centred[1] / len(centred[0])
+
+    def leave_one_out(self, *data: Any, **options: Any) -> Predictive:
+        """The prediction of each row from all others, by its cavity: of rows that were seen, or of `data`."""
+        if data:
+            return self.condition(*data, **options).leave_one_out()
+        rows, solved = self.conditioned()
+        if not isinstance(solved, Sites):
+            raise DataError("draws have no cavities; condition without using= to leave rows out")
+        problem = self.problem(rows)
+        now = gaussian_sites.posterior(problem, solved.nu, solved.tau)
+        center, spread = gaussian_sites.cavities(now, solved.nu, solved.tau)
+        return self._of(center + rows.extra, spread)
+
+    def __repr__(self) -> str:
+        how = "draws" if isinstance(self.solved, FunctionDraws) else self.method
+        about = f"mean={type(self.mean).__name__}, by {how}, seen {self.seen_in_words()}"
+        return f"LatentGP({type(self.likelihood).__name__}, {self.kernel!r}, {about})"
+
+
+def _log_joint(values: dict[str, Array], problem: Problem) -> Array:
+    likelihood, y, offset, mean, root = problem
+    f = mean + root @ values["whitened"]
+    return likelihood.log_prob(f + offset, y).sum() - 0.5 * (values["whitened"] ** 2).sum()
+
+
+@dataclass(frozen=True)
+class EP(Solver):
+    """Expectation propagation, in parallel and damped; where it does not settle, variational inference, and it says so.
+
+    Minka (2001), "Expectation propagation for approximate Bayesian inference".
+    """
+
+    needs: ClassVar[type] = LatentGP
+
+    def adapt(self, belief: LatentGP, statistics: Rows) -> tuple[LatentGP, Rows]:
+        """The belief whose approximation is EP's."""
+        return changed(belief, method="ep"), statistics
+
+
+@dataclass(frozen=True)
+class LatentEvidence(Evidence):
+    """The approximate evidence climbed, from where Laplace's quick one is highest."""
+
+    needs: ClassVar[type] = LatentGP
+
+    def learn(self, belief: LatentGP, statistics: Rows, fixed: Sequence[str], priors: Priors, seed: int) -> Learned:
+        """The belief at the highest maximum found."""
+        method = belief.method
+        if method != "laplace" and not isinstance(belief.likelihood, StudentT):
+            quick = super().learn(changed(belief, method="laplace"), statistics, fixed, priors, seed)
+            if quick.status != DIVERGED:
+                belief = changed(quick.belief, method=method)
+        return super().learn(belief, statistics, fixed, priors, seed)
+
+
+def find_sites(
+    method: str, problem: Problem, start: tuple[Array, Array] | None = None, tolerance: float = TOLERANCE
+) -> tuple[str, Found]:
+    """The method's sites; where EP does not settle, the variational ones. Which they are is the first of the answer."""
+    if start is None or method == "laplace":
+        found = gaussian_sites.laplace(problem, start)
+        if method == "laplace":
+            _speak_up(found, "Laplace's mode")
+            return method, found
+        start = found.nu, found.tau
+    if method == "ep":
+        found = gaussian_sites.expectation_propagation(problem, start, tolerance)
+        if is_traced(found) or float(found.change) <= tolerance:
+            return method, found
+        warnings.warn(
+            f"expectation propagation did not settle in {int(found.steps)} steps; the variational approximation is "
+            "used instead (using=Variational() asks for it)",
+            NotConvergedWarning,
+            stacklevel=4,
+        )
+        start = gaussian_sites.laplace(problem)[:2]
+    found = gaussian_sites.variational(problem, start, tolerance)
+    _speak_up(found, "the variational approximation")
+    return "variational", found
+
+
+def _speak_up(found: Found, what: str) -> None:
+    if not is_traced(found) and float(found.change) > 1e3 * TOLERANCE:
+        warnings.warn(
+            f"{what} had not settled after {int(found.steps)} steps (still moving by {float(found.change):.1g} "
+            "standard deviations); look at the lengthscale and the variance of the kernel, or use another method",
+            NotConvergedWarning,
+            stacklevel=4,
+        )
+
+
+class SitesObjective:
+    """The approximate evidence + log p(θ) of the unconstrained vector, with its gradient; each look starts from the
+    sites of the last."""
+
+    def __init__(self, belief: LatentGP, slots: params.Layout, rows: Rows, priors: Mapping[str, Any]):
+        mine = [s for s in slots if s.path.startswith("likelihood.")]
+        free = {s.path for s in slots} - {s.path for s in mine}
+        self._own = np.array([i for s in mine for i in range(s.start, s.stop)], dtype=int)
+        self._rest = np.setdiff1d(np.arange(slots[-1].stop), self._own)
+        kernel_slots = params.layout(belief, [path for path in params.learnable(belief) if path not in free])
+        self._model = choose_model(belief, kernel_slots, rows, {p: v for p, v in priors.items() if p in free})
+        self._belief, self._rows = belief, rows
+        self._covariance = np.zeros((rows.n, rows.n))
+        self._sites: tuple[Array, Array] | None = None
+
+    def value(self, vector: np.ndarray) -> float:
+        """The objective."""
+        return self._look(vector)[0]
+
+    def value_and_grad(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
+        """The objective and its gradient; (-inf, 0) where the covariance is not positive definite."""
+        gradient = np.zeros_like(vector)
+        value, method, problem, now, pull = self._look(vector)
+        if not np.isfinite(value) or self._sites is None or now is None:
+            return -np.inf, gradient
+        _, tau = self._sites
+        r, alpha = gaussian_sites.precision(tau, now.root), now.alpha
+        moved: Array = np.zeros_like(alpha)
+        if method == "laplace":
+            third = problem.likelihood.eta_derivatives(now.mean + problem.offset, problem.y)[3]
+            half = 0.5 * now.variance * third
+            moved = half - r @ (problem.k @ half)
+        lower = r - np.outer(alpha, alpha) - np.outer(moved, alpha) - np.outer(alpha, moved)
+        gradient[self._rest] = pull(lower, -(alpha + moved), np.ones_like(alpha))
+        if len(self._own):
+            gradient[self._own] = self._by_own(vector, method, problem, now)
+        return value, gradient
+
+    def _look(self, vector: np.ndarray) -> tuple[float, str, Problem, gaussian_sites.Marginals | None, Any]:
+        with blas_threads(self._rows.n), warnings.catch_warnings():
+            warnings.simplefilter("ignore", NotConvergedWarning)  # of a place that may not be the last
+            residual, _, more, pull = self._model.forward(vector[self._rest], self._covariance)
+            lower = np.tril(self._covariance)
+            k: Array = lower + np.tril(lower, -1).T
+            likelihood = self._likelihood(vector)
+            problem = Problem(likelihood, self._rows.y, self._rows.extra, self._rows.y - residual, k)
+            if not np.all(np.isfinite(k)):
+                return -np.inf, "", problem, None, pull
+            method, found = find_sites(self._belief.method, problem, self._sites, LOOSE)
+            now = gaussian_sites.posterior(problem, found.nu, found.tau)
+            value = float(gaussian_sites.log_evidence(method, problem, found.nu, found.tau, now))
+        if np.isfinite(value):
+            self._sites = found.nu, found.tau
+        return value + more + self._log_prior(vector), method, problem, now, pull
+
+    def _likelihood(self, vector: np.ndarray) -> Likelihood:
+        own = self._belief.likelihood
+        return own.at(vector[self._own]) if len(self._own) else own
+
+    def _log_prior(self, vector: np.ndarray) -> float:
+        return float(self._belief.likelihood.own_terms(vector[self._own])[0]) if len(self._own) else 0.0
+
+    def _by_own(
+        self, vector: np.ndarray, method: str, problem: Problem, now: gaussian_sites.Marginals, step: float = 1e-4
+    ) -> np.ndarray:
+        """By the likelihood's numbers ψ, in differences: at fixed sites only p(y | f, ψ) moves, but for Laplace."""
+        assert self._sites is not None
+        nu, tau = self._sites
+        cavity = gaussian_sites.cavities(now, nu, tau)
+
+        def fit(moved: np.ndarray) -> float:
+            likelihood = self._likelihood(moved)
+            if method == "laplace":
+                return self._look(moved)[0] - self._log_prior(moved)
+            of, at = (tilted, cavity) if method == "ep" else (expected, (now.mean, now.variance))
+            return float(of(likelihood, problem.y, problem.offset, *at)[0].sum())
+
+        out = np.asarray(self._belief.likelihood.own_terms(vector[self._own])[1]).copy()
+        for j, i in enumerate(self._own):
+            ahead, behind = (vector + sign * step * (np.arange(len(vector)) == i) for sign in (1, -1))
+            out[j] += (fit(ahead) - fit(behind)) / (2 * step)
+        self._sites = nu, tau
+        return out

@@ -1,0 +1,68 @@
+"""Draws of the mean: what changing the rows' inputs would do, for every family that can say it."""
+
+import numpy as np
+import pytest
+
+import credo
+from credo.core.abilities import BLOCK, DrawsMeans
+from credo.infer.averaging import Integrated
+from credo.models.linear import InverseGamma
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(40, 2))
+Y = X @ [1.0, -2.0] + 0.3 * RNG.normal(size=40)
+STEP = np.asarray([1.0, 0.0])
+BELIEFS = {
+    "linear": (credo.Linear(noise=0.09), Y),
+    "gp": (credo.GP(noise=0.09), Y),
+    "logistic": (credo.Logistic(), Y > 0),
+    "softmax": (credo.Softmax(), np.digitize(Y, [-1.0, 1.0])),
+    "poisson": (credo.PoissonRegression(), RNG.poisson(np.exp(0.3 * X[:, 0]))),
+}
+
+
+@pytest.mark.parametrize("name", BELIEFS)
+def test_the_mean_of_the_draws_is_the_mean_of_the_predictions(name):
+    belief, outcomes = BELIEFS[name]
+    belief = belief.condition(X, outcomes)
+    assert isinstance(belief, DrawsMeans)
+    groups = np.stack([X, X + STEP])
+    draws = belief.mean_draws(groups, 2000)
+    for group, found in zip(groups, np.moveaxis(draws, 1, 0), strict=True):
+        p = belief.predict(group)
+        want = np.asarray(p.probs if name == "softmax" else p.probs[:, 1] if name == "logistic" else p.mean)
+        se = found.std(axis=0) / np.sqrt(2000)
+        assert np.all(np.abs(found.mean(axis=0) - want.mean(axis=0)) < 4.5 * se + 2e-3)
+
+
+@pytest.mark.parametrize("noise", [1.0, InverseGamma()], ids=["known", "unknown"])
+def test_the_doubt_about_a_difference_is_that_of_the_weights(noise):
+    belief = credo.fit(credo.Linear(noise=noise), X, Y)
+    draws = belief.mean_draws(np.stack([X, X + STEP]), 40000)
+    change, scale = draws[:, 1] - draws[:, 0], np.asarray(belief.features.scale)[0]
+    weight = belief.coefficients()
+    assert change.mean() == pytest.approx(float(weight.mean[1]) / scale, rel=1e-6)
+    variance = float(weight.epistemic[1])
+    if isinstance(noise, InverseGamma):
+        df = float(weight.df[1])
+        variance *= (df - 2) / df
+    assert change.std() == pytest.approx(np.sqrt(variance) / scale, rel=4.5 / np.sqrt(2 * 20000))
+
+
+def test_groups_alone_have_the_spread_they_have_together():
+    belief = credo.GP(noise=0.09).condition(X, Y)
+    groups = np.stack([X + u * STEP for u in np.linspace(-1, 1, 1 + BLOCK // 20)])
+    alone, some = belief.mean_draws(groups, joint=False), slice(0, 3)
+    together = belief.mean_draws(groups[some])
+    np.testing.assert_allclose(alone[:, some].mean(axis=0), together.mean(axis=0), rtol=1e-9)
+    np.testing.assert_allclose(alone[:, some].std(axis=0), together.std(axis=0), rtol=0.15)
+
+
+def test_an_average_draws_from_its_members():
+    members = [credo.GP(noise=v).condition(X, Y) for v in (0.01, 4.0)]
+    mixed = Integrated(np.log([0.25, 0.75]), tuple(members), members[1])
+    draws = mixed.mean_draws(X[None, :5], 4000)[:, 0]
+    each = [b.mean_draws(X[None, :5], 4000)[:, 0] for b in members]
+    want = 0.25 * each[0].mean() + 0.75 * each[1].mean()
+    assert len(draws) == 4000
+    assert draws.mean() == pytest.approx(want, abs=4.5 * draws.std() / np.sqrt(4000))

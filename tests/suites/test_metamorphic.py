@@ -1,0 +1,311 @@
+"""What no belief may do: answer another question when the same question is put in other words.
+
+A metamorphic suite needs no oracle. The data are changed in a way of which the change of the answer is known (other
+units, another zero, rows or columns in another order, classes under other names, another container), and the answer
+must change just so: means by at most 1e-5 of a standard deviation, standard deviations by at most 1e-5 of themselves.
+Or the question is refused, or a warning says what is wrong; silence is no answer. A new belief is added to a table.
+"""
+
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import credo
+from credo.errors import CredoError
+from credo.kernels import RBF, Matern52
+from credo.models.features import Polynomial
+from credo.models.gp import GP, HeteroscedasticGP, Independent, MultiGP, RobustGP, WarpedGP
+from credo.models.likelihoods import Poisson
+from credo.models.linear import ARD, InverseGamma, LaplaceNoise, Linear, StudentTNoise
+from credo.models.structural import AR, Level, Seasonal, Trend
+
+RNG = np.random.default_rng(11)
+N = 16
+X = RNG.normal(size=(N, 2))
+Y = X @ [1.0, -0.5] + 0.5 * np.sin(2 * X[:, 0]) + 0.3 * RNG.normal(size=N)
+QUERIES = RNG.normal(size=(4, 2))
+NAMES = ["speed", "weight"]
+SERIES = np.cumsum(0.3 * RNG.normal(size=24)) + np.tile([0.0, 1.0, 0.5, -1.5], 6) + 0.2 * RNG.normal(size=24)
+RTOL = 1e-5
+
+
+class Silent(AssertionError):
+    """Another answer, without a word."""
+
+
+class Answer(NamedTuple):
+    """The moments of a prediction."""
+
+    mean: np.ndarray
+    std: np.ndarray
+
+    @classmethod
+    def of(cls, prediction: credo.Predictive) -> "Answer":
+        return cls(np.asarray(prediction.mean, float), np.asarray(prediction.std, float))
+
+
+def ask(solve: Callable[[], Any]) -> tuple[Any, str]:
+    """The answer, or None where it was refused; and what was said beside it."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            return solve(), "; ".join(str(w.message) for w in caught)
+        except CredoError as error:
+            return None, str(error)
+
+
+def compare(wanted: Answer, found: tuple[Any, str], rtol: float = RTOL) -> None:
+    """The same answer, or a word."""
+    answer, said = found
+    if said:
+        return
+    with np.errstate(all="ignore"):
+        off = np.abs(answer.mean - wanted.mean) / wanted.std
+        wide = np.abs(answer.std / wanted.std - 1)
+    if not (np.all(off < rtol) and np.all(wide < rtol)):
+        raise Silent(f"means off by {np.max(off):.2g} standard deviations, standard deviations by {np.max(wide):.2g}")
+
+
+def fitted(belief: Any, x: Any, y: Any, queries: Any, **options: Any) -> Any:
+    return credo.fit(belief, x, y, **options).predict(queries)
+
+
+# -- numbers -----------------------------------------------------------------------------------------------------------
+
+REGRESSIONS: dict[str, Callable[[], Any]] = {
+    "Linear": Linear,
+    "Linear, ARD": lambda: Linear(prior=ARD()),
+    "Linear, squares": lambda: Linear(Polynomial(2)),
+    "Linear, unknown noise": lambda: Linear(noise=InverseGamma()),
+    "Linear, Student-t": lambda: Linear(noise=StudentTNoise()),
+    "Linear, Laplace": lambda: Linear(noise=LaplaceNoise()),
+    "GP": GP,
+    "GP, Matern, relevance": lambda: GP(Matern52(ard=True)),
+    "WarpedGP": WarpedGP,
+    "RobustGP": RobustGP,
+    "HeteroscedasticGP": HeteroscedasticGP,
+    "MultiGP": lambda: MultiGP(RBF(), outputs=2),
+    "Independent": lambda: Independent([GP(), GP()]),
+    "StudentTRegression": credo.StudentTRegression,
+}
+DEAR = {"HeteroscedasticGP", "RobustGP", "Linear, Laplace", "Linear, Student-t", "WarpedGP", "MultiGP"}
+POLYNOMIAL = {"Linear, squares"}
+"""Squares of shifted inputs are other features: the belief is another one, and says nothing wrong."""
+SEVERAL = {"MultiGP", "Independent"}
+
+
+def each(table: dict[str, Any]) -> list[Any]:
+    return [pytest.param(name, marks=pytest.mark.slow if name in DEAR else ()) for name in table]
+
+
+def outcomes(name: str, y: np.ndarray, x: np.ndarray) -> np.ndarray:
+    return np.column_stack([y, y[::-1]]) if name in SEVERAL else y
+
+
+_plain: dict[str, tuple[Any, str]] = {}
+
+
+def plain(name: str) -> Answer:
+    """The answer to the question as it is; asked once."""
+    if name not in _plain:
+        belief = REGRESSIONS[name]()
+        _plain[name] = ask(lambda: Answer.of(fitted(belief, X, outcomes(name, Y, X), QUERIES)))
+    answer, _ = _plain[name]
+    assert answer is not None
+    return answer
+
+
+UNITS = [(1e-12, 0.0), (1e-3, 0.0), (1e12, 0.0), (-1.0, 0.0), (1.0, 1e3), (1.0, 1e8), (1e-6, -1e4)]
+
+
+@pytest.mark.parametrize("name", each(REGRESSIONS))
+@pytest.mark.parametrize(("a", "b"), UNITS, ids=[f"{a:g}y{b:+g}" for a, b in UNITS])
+def test_outcomes_in_other_units(name, a, b):
+    """y → a (y + b sd)."""
+    if name == "WarpedGP" and a < 0:
+        pytest.skip("a warp of an upward kind is another one downward")
+    shift = a * b * Y.std()
+    wanted = plain(name)
+    found = ask(
+        lambda: Answer.of(fitted(REGRESSIONS[name](), X, outcomes(name, a * Y + shift, X), QUERIES)),
+    )
+    if found[0] is not None:
+        found = Answer((found[0].mean - shift) / a, found[0].std / abs(a)), found[1]
+    compare(wanted, found)
+
+
+INPUTS = [((1e-6, 1e6), (0, 0)), ((1, 1), (37, -1e3)), ((1, 1), (1e8, -1e7)), ((-1e9, 1e-9), (1e10, 0))]
+
+
+@pytest.mark.parametrize("name", each(REGRESSIONS))
+@pytest.mark.parametrize(("a", "b"), INPUTS, ids=["scaled", "shifted", "far", "scaled and shifted"])
+def test_inputs_in_other_units(name, a, b):
+    """Columns x → a x + b, of data and queries alike."""
+    if name in POLYNOMIAL:
+        pytest.skip("squares of shifted inputs are other features")
+    wanted = plain(name)
+    # What rounding leaves of the inputs is what both see.
+    x, queries = ((v * a + b - np.asarray(b)) / a for v in (X, QUERIES))
+    if not np.allclose(x, X, rtol=1e-12, atol=0):
+        wanted, _ = ask(lambda: Answer.of(fitted(REGRESSIONS[name](), x, outcomes(name, Y, X), queries)))
+    compare(
+        wanted, ask(lambda: Answer.of(fitted(REGRESSIONS[name](), X * a + b, outcomes(name, Y, X), QUERIES * a + b)))
+    )
+
+
+@pytest.mark.parametrize("name", each(REGRESSIONS))
+def test_rows_in_another_order(name):
+    order = RNG.permutation(N)
+    y = outcomes(name, Y, X)
+    compare(plain(name), ask(lambda: Answer.of(fitted(REGRESSIONS[name](), X[order], y[order], QUERIES))))
+
+
+@pytest.mark.parametrize("name", each(REGRESSIONS))
+def test_columns_in_another_order_with_their_names(name):
+    frame, queries = pd.DataFrame(X, columns=NAMES), pd.DataFrame(QUERIES, columns=NAMES)
+    y = outcomes(name, Y, X)
+    belief = credo.fit(REGRESSIONS[name](), frame, y)
+    compare(plain(name), (Answer.of(belief.predict(queries)), ""))
+    compare(plain(name), ask(lambda: Answer.of(belief.predict(queries[NAMES[::-1]]))))
+    compare(plain(name), ask(lambda: Answer.of(fitted(REGRESSIONS[name](), frame[NAMES[::-1]], y, queries))))
+    found, said = ask(lambda: belief.predict(queries.rename(columns={"speed": "mass"})))
+    assert found is None and "mass" in said and "speed" in said
+
+
+CONTAINERS: dict[str, Callable[[np.ndarray], Any]] = {
+    "list": lambda v: v.tolist(),
+    "float32": lambda v: v.astype(np.float32),
+    "integers": lambda v: v.astype(np.int64),
+    "pandas": lambda v: pd.DataFrame(v) if v.ndim == 2 else pd.Series(v),
+    "polars": lambda v: pl.DataFrame(v) if v.ndim == 2 else pl.Series(v),
+    "Fortran": np.asfortranarray,
+}
+
+
+@pytest.mark.parametrize("name", ["Linear", "GP", "StudentTRegression"])
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_other_containers(name, container):
+    """Whole numbers, which each container holds exactly."""
+    x, y, queries = (np.round(8 * v) for v in (X, Y, QUERIES))
+    wanted, _ = ask(lambda: Answer.of(fitted(REGRESSIONS[name](), x, y, queries)))
+    made = CONTAINERS[container]
+    compare(wanted, ask(lambda: Answer.of(fitted(REGRESSIONS[name](), made(x), made(y), made(queries)))))
+
+
+@pytest.mark.parametrize("name", each(REGRESSIONS))
+def test_a_row_asked_alone_and_among_others(name):
+    belief = credo.fit(REGRESSIONS[name](), X, outcomes(name, Y, X))
+    together, alone = (Answer.of(belief.predict(q)) for q in (np.vstack([X, QUERIES]), X[3:4]))
+    compare(Answer(together.mean[3:4], together.std[3:4]), (alone, ""))
+
+
+WEIGHED = {
+    "Linear": Linear,
+    "Linear, ARD": lambda: Linear(prior=ARD()),
+    "Linear, unknown noise": REGRESSIONS["Linear, unknown noise"],
+}
+
+
+@pytest.mark.parametrize("name", WEIGHED)
+def test_a_row_twice_is_a_row_of_weight_two(name):
+    """The noise of a row of weight w is noise/w; twice the same outcome has the same likelihood but for a constant."""
+    weights = np.ones(N)
+    weights[:3] = 2.0
+    belief = Linear(noise=0.1, prior=ARD([1.0, 2.0])) if "ARD" in name else Linear(noise=0.1)
+    if "unknown" in name:
+        pytest.skip("two rows are two draws of the noise, one of weight two is one")
+    twice = belief.condition(np.vstack([X, X[:3]]), np.concatenate([Y, Y[:3]])).predict(QUERIES)
+    compare(Answer.of(twice), ask(lambda: Answer.of(belief.condition(X, Y, weights=weights).predict(QUERIES))))
+
+
+# -- classes and counts -----------------------------------------------------------------------------------------------
+
+TWO = np.where(Y + 0.4 * RNG.normal(size=N) > 0, "yes", "no")
+THREE = np.array(["low", "mid", "top"])[np.digitize(Y + 0.4 * RNG.normal(size=N), [-0.5, 0.6])]
+COUNTS = RNG.poisson(np.exp(1.0 + 0.5 * X[:, 0]))
+
+LABELLED: dict[str, tuple[Callable[[], Any], np.ndarray]] = {
+    "Logistic": (credo.Logistic, TWO),
+    "Probit": (credo.Probit, TWO),
+    "Softmax": (credo.Softmax, THREE),
+    "OrdinalRegression": (lambda: credo.OrdinalRegression(classes=("low", "mid", "top")), THREE),
+    "LatentGP": (credo.LatentGP, TWO),
+    "LatentGP, counts": (lambda: credo.LatentGP(Poisson()), COUNTS),
+    "PoissonRegression": (credo.PoissonRegression, COUNTS),
+    "NegativeBinomialRegression": (credo.NegativeBinomialRegression, COUNTS),
+}
+
+
+def probabilities(prediction: Any) -> Answer:
+    """Class probabilities as numbers of the size of their own doubt; counts by their moments."""
+    probs = getattr(prediction, "probs", None)
+    if probs is None:
+        return Answer.of(prediction)
+    return Answer(np.asarray(probs, float), np.ones_like(np.asarray(probs, float)))
+
+
+def labelled(name: str) -> tuple[Any, np.ndarray, Answer]:
+    belief, y = LABELLED[name]
+    answer, _ = ask(lambda: probabilities(fitted(belief(), X, y, QUERIES)))
+    assert answer is not None
+    return belief, y, answer
+
+
+@pytest.mark.parametrize("name", LABELLED)
+@pytest.mark.parametrize(("a", "b"), INPUTS, ids=["scaled", "shifted", "far", "scaled and shifted"])
+def test_classes_and_counts_of_inputs_in_other_units(name, a, b):
+    belief, y, wanted = labelled(name)
+    compare(wanted, ask(lambda: probabilities(fitted(belief(), X * a + b, y, QUERIES * a + b))))
+
+
+@pytest.mark.parametrize("name", LABELLED)
+def test_classes_and_counts_of_rows_and_columns_in_another_order(name):
+    belief, y, wanted = labelled(name)
+    order = RNG.permutation(N)
+    compare(wanted, ask(lambda: probabilities(fitted(belief(), X[order], y[order], QUERIES))))
+    compare(wanted, ask(lambda: probabilities(fitted(belief(), X[:, ::-1], y, QUERIES[:, ::-1]))))
+
+
+@pytest.mark.parametrize("name", ["Logistic", "Probit", "Softmax", "LatentGP"])
+def test_classes_under_other_names(name):
+    """Names in the opposite order of the alphabet: the same probabilities of the same rows."""
+    belief, y, wanted = labelled(name)
+    other = {level: f"{9 - i} {level}" for i, level in enumerate(sorted(set(y)))}
+    renamed = np.array([other[v] for v in y])
+    found, said = ask(lambda: probabilities(fitted(belief(), X, renamed, QUERIES)))
+    flipped = found if found is None else Answer(found.mean[..., ::-1], found.std) if found.mean.ndim == 2 else found
+    compare(wanted if wanted.mean.ndim == 2 else Answer(1 - wanted.mean, wanted.std), (flipped, said))
+
+
+# -- series -----------------------------------------------------------------------------------------------
+
+SERIES_BELIEFS: dict[str, Callable[[], Any]] = {
+    "Level": lambda: credo.Structural(Level()),
+    "Trend": lambda: credo.Structural(Trend()),
+    "Level and season": lambda: credo.Structural(Level(), Seasonal(4)),
+    "AR": lambda: credo.Structural(Level(), AR(1)),
+    "LDS": lambda: credo.LDS.with_states(1),
+    "HMM": lambda: credo.HMM(2),
+}
+
+
+@pytest.mark.parametrize("name", SERIES_BELIEFS)
+@pytest.mark.parametrize(("a", "b"), UNITS, ids=[f"{a:g}y{b:+g}" for a, b in UNITS])
+def test_series_in_other_units(name, a, b):
+    shift = a * b * SERIES.std()
+
+    def forecast(y: np.ndarray) -> Answer:
+        return Answer.of(credo.fit(SERIES_BELIEFS[name](), y).predict(3))
+
+    wanted, said = ask(lambda: forecast(SERIES))
+    found = ask(lambda: forecast(a * SERIES + shift))
+    if said or found[0] is None:
+        return
+    # EM ends near the maximum, not at it: its last step may be another one in other units.
+    rtol = 1e-3 if name == "HMM" else RTOL
+    compare(wanted, (Answer((found[0].mean - shift) / a, found[0].std / abs(a)), found[1]), rtol)
