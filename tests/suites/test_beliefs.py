@@ -246,6 +246,7 @@ def test_unconditioned_is_the_belief_before_the_data(name):
     )
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_learning_does_not_lower_the_evidence(case):
     if not params.learnable(case.belief) or isinstance(case.belief, credo.Averaged):
         pytest.skip("nothing to learn, or weights that learning leaves alone")
