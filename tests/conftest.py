@@ -33,6 +33,18 @@ from jax._src.interpreters import mlir
 hypothesis.settings.register_profile("credo", deadline=None, max_examples=25, derandomize=True)
 hypothesis.settings.load_profile("credo")
 
+_jaxtyped = jaxtyping.jaxtyped
+
+
+def _outer_functions(**options: Any) -> Any:
+    """`jaxtyped` for functions that are made once: an inner one would have its checks compiled at every call."""
+    check = _jaxtyped(**options)
+    return lambda made: made if "<locals>" in getattr(made, "__qualname__", "") else check(made)
+
+
+# Before credo is imported, whose functions the import hook decorates with what it finds under this name.
+jaxtyping.jaxtyped = _outer_functions
+
 MAPS = Path("/proc/self/maps")
 MOST_MAPS = 30_000
 """Every compiled program maps memory of its own, and Linux allows a process 65 530 maps: then it is killed."""
@@ -76,10 +88,14 @@ def unchecked(monkeypatch) -> None:
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
 
 
+WHOLE = {"app", "sklearn", "test_compilations.py", "test_examples.py", "test_metamorphic.py"}
+"""Folders and files whose tests run much of the library at once."""
+
+
 @pytest.fixture(autouse=True)
-def _replications_are_unchecked(request):
-    """The shapes of one replication are those of all, and other tests have checked them."""
-    if request.node.get_closest_marker("slow"):
+def _repetitions_are_unchecked(request):
+    """The shapes of one replication are those of all, and tests of the functions themselves have checked them."""
+    if request.node.get_closest_marker("slow") or WHOLE & set(request.path.parts):
         request.getfixturevalue("unchecked")
 
 

@@ -25,8 +25,6 @@ from credo.models.likelihoods import Poisson
 from credo.models.linear import ARD, InverseGamma, LaplaceNoise, Linear, StudentTNoise
 from credo.models.structural import AR, Level, Seasonal, Trend
 
-pytestmark = pytest.mark.usefixtures("unchecked")  # of shapes, which the tests of each belief check
-
 RNG = np.random.default_rng(11)
 N = 16
 X = RNG.normal(size=(N, 2))
