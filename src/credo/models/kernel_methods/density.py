@@ -71,7 +71,7 @@ class KernelDensity(RowComparison):
             return check_vector(x, "X")[:, None]
         return check_table(by_name(x, self.inputs), "X", expected)
 
-    def with_seen(self, rows: Float[Array, "n d"]) -> Float[Array, "n d"]:
+    def with_seen(self, rows: Float[Array, "n d"]) -> Float[Array, "m d"]:
         """All rows, those that were seen before first."""
         return rows if self.seen is None else namespace(self.seen, rows).concatenate([self.seen, rows])
 
