@@ -23,10 +23,9 @@ from credo.core.params import given, positive
 from credo.core.predictive import Normal, Predictive
 from credo.core.pytrees import changed
 from credo.core.special import LOG_2PI
-from credo.infer.learning import Evidence
 from credo.infer.priors import LogScalePenalty
 from credo.kernels import InputScales
-from credo.models.kernel_methods.base import LocalMixture, RowComparison, local_mixture
+from credo.models.kernel_methods.base import LocalMixture, RowComparison, _HeldOutLikelihood, local_mixture, rounding_of
 
 SPREAD = 2.0
 """How far, in logarithms, a bandwidth may be from Silverman's rule before its prior weighs half a nat."""
@@ -45,6 +44,8 @@ class KernelDensity(RowComparison):
     """Where rows are expected before any is seen."""
     spread: Float[Array, "*d"] | None = given(unset=1.0)
     """How far around it."""
+    rounding: Float[Array, "*d"] | None = given(unset=0.0)
+    """What is added to h² while `fit` looks for it: columns on a grid (`rounding_of`)."""
     seen: Float[Array, "n d"] | None
     inputs: tuple[str, ...] | None = eqx.field(static=True)
 
@@ -52,7 +53,7 @@ class KernelDensity(RowComparison):
         if bandwidth is not None and not is_traced(bandwidth):
             check_positive(np.atleast_1d(np.asarray(bandwidth, dtype=object)), "bandwidth")
         self.bandwidth = None if bandwidth is None else as_float(bandwidth, "bandwidth")
-        self.center = self.spread = self.seen = self.inputs = None
+        self.center = self.spread = self.rounding = self.seen = self.inputs = None
 
     # -- data ------------------------------------------------------------------------------------------------
 
@@ -84,21 +85,35 @@ class KernelDensity(RowComparison):
         scales, (n, d) = InputScales.of(np.asarray(rows), 1.0), rows.shape
         rule = as_float(scales.spread * (4.0 / ((d + 2) * n)) ** (1.0 / (d + 4)))
         start = rule if self.bandwidth is None else self.bandwidth
-        return changed(self, bandwidth=start, center=as_float(scales.center), spread=as_float(scales.spread))
+        told = {"center": as_float(scales.center), "spread": as_float(scales.spread)}
+        return changed(self, bandwidth=start, rounding=as_float(rounding_of(np.asarray(rows))), **told)
+
+    def folded(self) -> "KernelDensity":
+        """With bandwidths that include what rounding adds."""
+        return changed(self, bandwidth=self.width(), rounding=None)
+
+    def width(self) -> Float[Array, "*d"]:
+        """√(h² + what rounding adds)."""
+        h, rounding = (params.meaning(self, name) for name in ("bandwidth", "rounding"))
+        return namespace(h, rounding).sqrt(h**2 + rounding)
+
+    def doubts_of(self, statistics: Float[Array, "n d"]) -> tuple[str, ...]:
+        """None: copies are left out together."""
+        return ()
 
     def default_priors(self, statistics: Float[Array, "n d"]) -> dict[str, Any]:
         """Wide ones around the start."""
         return {"bandwidth": LogScalePenalty(params.meaning(self, "bandwidth"), SPREAD)}
 
-    def learner(self, priors: Any) -> Evidence:
+    def learner(self, priors: Any) -> _HeldOutLikelihood:
         """Leave-one-out likelihood, climbed from one start: it has one maximum but for very few rows."""
-        return Evidence(starts=1, flat=False)
+        return _HeldOutLikelihood(starts=1, flat=False)
 
     # -- densities -------------------------------------------------------------------------------------------
 
     def _log_bumps(self, x: Float[Array, "m d"], rows: Float[Array, "n d"]) -> Float[Array, "m n"]:
         """log Πⱼ N(xⱼ | xᵢⱼ, hⱼ²) of each query and row."""
-        xp, h = namespace(self, x, rows), params.meaning(self, "bandwidth")
+        xp, h = namespace(self, x, rows), self.width()
         h = xp.broadcast_to(h, (rows.shape[1],))
         u, w = x / h, rows / h
         total = 0.0
@@ -108,7 +123,7 @@ class KernelDensity(RowComparison):
 
     def _log_prior(self, x: Float[Array, "m d"]) -> Float[Array, " m"]:
         """The density before any row: normal, as wide as what is expected and a bump together."""
-        h, center, spread = (params.meaning(self, name) for name in ("bandwidth", "center", "spread"))
+        h, center, spread = self.width(), *(params.meaning(self, name) for name in ("center", "spread"))
         xp, variance = namespace(self, x), h**2 + spread**2
         return (-0.5 * (LOG_2PI + xp.log(variance) + (x - center) ** 2 / variance)).sum(1)
 
@@ -132,7 +147,7 @@ class KernelDensity(RowComparison):
 
     def predict(self) -> Predictive:
         """The next row: a number where there is one column, else one of each column, which belong together."""
-        h, center, spread = (params.meaning(self, name) for name in ("bandwidth", "center", "spread"))
+        h, center, spread = self.width(), *(params.meaning(self, name) for name in ("center", "spread"))
         xp = namespace(self)
         rows = xp.atleast_1d(center)[None] if self.seen is None else self.seen
         wide, n = (spread**2, 0) if self.seen is None else (xp.zeros(()), len(rows))
@@ -155,12 +170,12 @@ class KernelDensity(RowComparison):
         counts = xp.concatenate([(apart.sum(0) == 0).astype(float)[None], apart])
         at = xp.concatenate([xp.reshape(center, (1,)), rows[:, 0]])
         wide = xp.concatenate([xp.reshape(spread**2, (1,)), xp.zeros(len(rows))])
-        return local_mixture(counts, at, wide, xp.reshape(params.meaning(self, "bandwidth"), ()) ** 2)
+        return local_mixture(counts, at, wide, xp.reshape(self.width(), ()) ** 2)
 
     def sample(self, n: int = 1, *, seed: int = 0) -> Float[np.ndarray, "n d"]:
         """n new rows: a row that was seen, moved by its bump."""
         check_count(n, "n")
-        rng, h = np.random.default_rng(seed), params.meaning(self, "bandwidth")
+        rng, h = np.random.default_rng(seed), self.width()
         if self.seen is None:
             raise DataError("the density has seen no rows yet; condition it or use credo.fit")
         rows = np.asarray(self.seen)
@@ -179,8 +194,8 @@ class KernelDensity(RowComparison):
         known, asked = [self._place(c) for c in columns], self._place(of)
         if asked in known or len(set(known)) != len(known):
             raise DataError(f"columns must be others than {of!r}, each once, found {list(columns)!r}")
-        h = np.broadcast_to(params.meaning(self, "bandwidth"), self.seen.shape[1:])
-        part = changed(self, bandwidth=h[known], inputs=None)
+        h = np.broadcast_to(self.width(), self.seen.shape[1:])
+        part = changed(self, bandwidth=h[known], rounding=None, inputs=None)
         bumps = part._log_bumps(check_table(values, "values", len(known)), self.seen[:, known])
         # The largest is one: of what is far from all rows the nearest counts, and the ignorance is that of one row.
         counts = np.exp(bumps - bumps.max(1, keepdims=True)).T

@@ -10,7 +10,7 @@ k and α maximize the leave-one-out likelihood. Fix & Hodges (1951); Cover & Har
 classification"; Yu, Ji & Zhang (2002), "Kernel nearest-neighbor algorithm".
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -39,8 +39,8 @@ from credo.models.likelihoods.classes import Label
 
 TIE = 1e-12
 """Squared distances that differ by less than this share of k(x, x) + k(z, z) are equal: that is their rounding."""
-MOST = 200
-"""The largest k that `fit` looks at."""
+SIZES = (*range(1, 31), *(round(30 * 1.1**i) for i in range(1, 21)))
+"""The k that `fit` looks at: all up to 30, then in steps of a tenth up to 200."""
 DEGREES = 1.5
 """a of the normal-inverse-gamma prior: the least half number for which the noise variance has a mean."""
 
@@ -135,7 +135,8 @@ class KernelNeighbours(KernelMethod):
     def prepare(self, *data: Any, **options: Any) -> tuple["KernelNeighbours", Rows]:
         """Columns in standard units where no kernel says otherwise, and the rows."""
         if self.seen is not None or self.unit is not None or not self.standardizes or not data:
-            return super().prepare(*data, **options)
+            belief, rows = super().prepare(*data, **options)
+            return belief.with_best_k(rows), rows
         scales = InputScales.of(np.asarray(super().queries(data[0])), 1.0)
         return changed(self, origin=as_float(scales.center), unit=as_float(scales.spread)).prepare(*data, **options)
 
@@ -147,6 +148,20 @@ class KernelNeighbours(KernelMethod):
             return changed(self, kernel=kernel)
         center, spread = (as_float(v) for v in (y.mean(), float(y.std()) or 1.0))
         return changed(self, kernel=kernel, center=center, spread=spread)
+
+    def with_best_k(self, rows: Rows) -> "KernelNeighbours":
+        """The k for which rows that are left out are most probable at this α, where it is to be chosen."""
+        y = rows.y
+        return max(self.of_sizes(rows), key=lambda pair: float(pair[0]._of(*pair[1]).log_prob(y).sum()))[0]
+
+    def of_sizes(self, rows: Rows) -> Iterator[tuple["KernelNeighbours", tuple[Array, ...]]]:
+        """The belief with each k of SIZES, or that it was given, and what the k nearest other rows say of each row."""
+        squared = np.array(self.squared_distances(rows.x, rows.x))
+        n = len(squared)
+        np.fill_diagonal(squared, np.inf)
+        ordered = np.sort(squared, axis=1)
+        for k in [k for k in SIZES if k < max(n, 2)] if self.chooses else [self.k]:
+            yield changed(self, k=k), self._summary(nearest(squared, min(k, n - 1), ordered), rows.y)
 
     def default_priors(self, statistics: Rows) -> dict[str, Any]:
         """α about one, wide."""
@@ -178,19 +193,20 @@ class KernelNeighbours(KernelMethod):
         """Class probabilities, or Student-t densities of numbers, from the nearest rows."""
         queries = self.queries(x)
         if self.seen is None:
-            return self._of(np.zeros((len(queries), 0)), np.zeros(0))
+            return self._of(*self._summary(np.zeros((len(queries), 0)), np.zeros(0)))
         squared = self.squared_distances(queries, self.seen.x)
-        return self._of(nearest(squared, self._number(len(self.seen.y))), self.seen.y)
+        return self._of(*self._summary(nearest(squared, self._number(len(self.seen.y))), self.seen.y))
 
-    def _of(self, weights: Float[Array, "m n"], y: Float[Array, " n"]) -> Predictive:
-        if self.labels is None:
-            count = weights.sum(1)
-            mean = weights @ (y - self._center()) / namespace(count).maximum(count, 1.0)
-            # Σ w (y - mean)², from differences.
-            apart = (y - self._center())[None, :] - mean[:, None]
-            return self._student(count, mean, (weights * apart**2).sum(1))
-        width = self.labels.width + 1
-        return self._dirichlet(weights @ (y[:, None] == np.arange(width)))
+    def _summary(self, weights: Float[Array, "m n"], y: Float[Array, " n"]) -> tuple[Array, ...]:
+        """What is kept of neighbours: counts of classes; or how many, their mean beyond the center, and squares."""
+        if self.labels is not None:
+            return (weights @ (y[:, None] == np.arange(self.labels.width + 1)),)
+        count, beyond = weights.sum(1), y - self._center()
+        mean = weights @ beyond / namespace(count).maximum(count, 1.0)
+        return count, mean, (weights * (beyond[None, :] - mean[:, None]) ** 2).sum(1)
+
+    def _of(self, *summary: Array) -> Predictive:
+        return self._student(*summary) if self.labels is None else self._dirichlet(*summary)
 
     def _center(self) -> Array:
         return params.meaning(self, "center")
@@ -218,7 +234,7 @@ class KernelNeighbours(KernelMethod):
         squared = self.squared_distances(rows.x, rows.x)
         n = len(squared)
         apart = namespace(squared).where(np.eye(n, dtype=bool), np.inf, squared)
-        return self._of(nearest(apart, min(self._number(n), n - 1)), rows.y)
+        return self._of(*self._summary(nearest(apart, min(self._number(n), n - 1)), rows.y))
 
     def held_out_log_prob(self, rows: Rows) -> Float[Array, " n"]:
         """log p(yᵢ | the nearest others)."""
@@ -230,13 +246,15 @@ class KernelNeighbours(KernelMethod):
         return f"KernelNeighbours(k={self.k or '?'}, {self.kernel!r}, {what}, seen {seen})"
 
 
-def nearest(squared: Float[Array, "m n"], k: int) -> Float[Array, "m n"]:
+def nearest(
+    squared: Float[Array, "m n"], k: int, ordered: Float[Array, "m n"] | None = None
+) -> Float[Array, "m n"]:
     """How much of a neighbour each row is: 1 if nearer than the k-th, those as far as it share what is left of k."""
     xp, n = namespace(squared), squared.shape[1]
     k = min(k, n)
     if k < 1:
         return xp.zeros(squared.shape)
-    last = xp.sort(squared, axis=1)[:, k - 1 : k]
+    last = (xp.sort(squared, axis=1) if ordered is None else ordered)[:, k - 1 : k]
     near = squared < last * (1 - TIE)
     tied = (squared <= last * (1 + TIE)) & ~near
     left = k - near.sum(1, keepdims=True)
@@ -250,18 +268,13 @@ class _ChooseNeighbours(Learner):
     needs: ClassVar[type] = KernelNeighbours
 
     def learn(self, belief: Any, statistics: Rows, fixed: Sequence[str], priors: Any, seed: int) -> Learned:
-        """Every k up to MOST, or the one that was given."""
-        squared = belief.squared_distances(statistics.x, statistics.x)
-        n = len(squared)
-        np.fill_diagonal(squared, np.inf)
-        sizes = range(1, max(min(n - 1, MOST), 1) + 1) if belief.chooses else [belief._number(n)]
+        """For every k the best α; then the best k."""
         free, found = "prior_count" not in fixed, []
-        for k in sizes:
-            weights = nearest(squared, min(k, n - 1))
+        for candidate, summary in belief.of_sizes(statistics):
 
-            def score(log_alpha: float, k: int = k, weights: np.ndarray = weights) -> tuple[float, Any]:
-                now = changed(belief, k=k, prior_count=np.exp(as_float(log_alpha)))
-                value = float(now._of(weights, statistics.y).log_prob(statistics.y).sum())
+            def score(log_alpha: float, candidate: Any = candidate, summary: Any = summary) -> tuple[float, Any]:
+                now = changed(candidate, prior_count=np.exp(as_float(log_alpha)))
+                value = float(now._of(*summary).log_prob(statistics.y).sum())
                 return value + float(params.log_prior(now, priors)), now
 
             best = float(np.log(belief.prior_count))
@@ -272,7 +285,7 @@ class _ChooseNeighbours(Learner):
                 )
                 best = float(climb.x)
             found.append(score(best))
-        value, chosen = max(found, key=lambda pair: pair[0])
+        found.sort(key=lambda pair: -pair[0])
         optima = [LocalOptimum(v, {"prior_count": b.prior_count}, CONVERGED, 1) for v, b in found]
-        optima.sort(key=lambda o: -o.log_evidence)
-        return Learned(chosen, CONVERGED, value, optima, {}, [f"k = {chosen.k} of {sizes[0]} to {sizes[-1]}"])
+        value, chosen = found[0]
+        return Learned(chosen, CONVERGED, value, optima, {}, [f"k = {chosen.k} of {len(found)} looked at"])

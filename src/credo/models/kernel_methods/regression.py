@@ -11,8 +11,7 @@ Nadaraya (1964), "On estimating regression"; Watson (1964), "Smooth regression a
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import equinox as eqx
 import numpy as np
@@ -24,12 +23,11 @@ from credo.core.checks import check_real, check_vector
 from credo.core.errors import DataError
 from credo.core.params import given, number, positive
 from credo.core.pytrees import changed
-from credo.infer.learning import Evidence, Learned
 from credo.infer.priors import LogScalePenalty
 from credo.kernels import RBF, InputScales, Kernel
 from credo.models.gp.belief import check_kernel_argument
 from credo.models.gp.data import Rows
-from credo.models.kernel_methods.base import KernelMethod, LocalMixture, local_mixture
+from credo.models.kernel_methods.base import KernelMethod, LocalMixture, _HeldOutLikelihood, local_mixture, rounding_of
 
 SPREAD = 1.5
 """How far, in logarithms, a bandwidth may be from where it starts before its prior weighs a nat."""
@@ -52,6 +50,8 @@ class KernelRegression(KernelMethod):
     """What is expected where nothing alike was seen; `fit` takes the mean of y."""
     spread: Float[Array, ""] | None = given(unset=1.0)
     """The standard deviation around it; `fit` takes that of y."""
+    rounding: Float[Array, ""] | None = given(unset=0.0)
+    """What is added to h² while `fit` looks for it: outcomes on a grid (`rounding_of`)."""
     seen: Rows | None
     inputs: tuple[str, ...] | None = eqx.field(static=True)
     chooses: bool = eqx.field(static=True)
@@ -65,7 +65,7 @@ class KernelRegression(KernelMethod):
             raise DataError(f"bandwidth must be positive, found {bandwidth!r}")
         self.bandwidth = None if bandwidth is None else as_float(bandwidth)
         self.prior_count = as_float(check_real(prior_count, "prior_count", 0.0))
-        self.center = self.spread = self.seen = self.inputs = None
+        self.center = self.spread = self.rounding = self.seen = self.inputs = None
         self.chooses = kernel is None
 
     def outcomes_of(self, y: Any, n: int) -> Float[Array, " n"]:
@@ -82,7 +82,24 @@ class KernelRegression(KernelMethod):
             kernel = changed(kernel, lengthscale=as_float(scales.spread * len(x) ** (-1.0 / (x.shape[1] + 4))))
         start = self.bandwidth if self.bandwidth is not None else as_float(0.5 * spread)
         center, spread = (as_float(v) for v in (y.mean(), spread))
-        return changed(self, kernel=kernel, bandwidth=start, center=center, spread=spread)
+        told = {"center": center, "spread": spread, "rounding": as_float(rounding_of(y[:, None])[0])}
+        return changed(self, kernel=kernel, bandwidth=start, **told)
+
+    def folded(self) -> "KernelRegression":
+        """With a bandwidth that includes what rounding adds."""
+        h, rounding = (params.meaning(self, name) for name in ("bandwidth", "rounding"))
+        return changed(self, bandwidth=np.sqrt(h**2 + rounding), rounding=None)
+
+    def doubts_of(self, statistics: Rows) -> tuple[str, ...]:
+        """Of rows that occur again."""
+        rows = np.column_stack([np.asarray(statistics.x), np.asarray(statistics.y)])
+        again = len(rows) - len(np.unique(rows, axis=0))
+        if 2 * again < len(rows) or len(rows) < 4:
+            return ()
+        return (
+            f"{again} of {len(rows)} rows are copies of others: a row that is left out is told by its copy, and the "
+            "bandwidths are too small; drop the copies",
+        )
 
     def default_priors(self, statistics: Rows) -> dict[str, Any]:
         """Wide ones around the start: a column that says nothing has any bandwidth that is large enough."""
@@ -108,9 +125,10 @@ class KernelRegression(KernelMethod):
             )
         return xp.maximum(c, 0.0)
 
-    def _mixture(self, c: Float[Array, "n m"], y: Float[Array, " n"], rounding: Array | float) -> LocalMixture:
+    def _mixture(self, c: Float[Array, "n m"], y: Float[Array, " n"]) -> LocalMixture:
         """The rows and the prior, weighed for each query; without any weight at all it is the prior."""
-        h, center, spread = (params.meaning(self, name) for name in ("bandwidth", "center", "spread"))
+        h, rounding = (params.meaning(self, name) for name in ("bandwidth", "rounding"))
+        center, spread = (params.meaning(self, name) for name in ("center", "spread"))
         xp = namespace(c, y, h, center, spread, self.prior_count)
         alone = xp.where((c.sum(0) > 0) | (self.prior_count > 0), self.prior_count, 1.0)
         counts = xp.concatenate([xp.broadcast_to(alone, (1, c.shape[1])), c])
@@ -122,13 +140,13 @@ class KernelRegression(KernelMethod):
         """p(t | x), a mixture of normal densities around the outcomes seen."""
         queries = self.queries(x)
         if self.seen is None:
-            return self._mixture(namespace(queries).zeros((0, len(queries))), np.zeros(0), 0.0)
-        return self._mixture(self.similarities(queries, self.seen.x), self.seen.y, rounding_of(self.seen.y))
+            return self._mixture(namespace(queries).zeros((0, len(queries))), np.zeros(0))
+        return self._mixture(self.similarities(queries, self.seen.x), self.seen.y)
 
     def held_out(self, rows: Rows) -> LocalMixture:
         """The prediction of each row from all others."""
         c = self.similarities(rows.x, rows.x)
-        return self._mixture(c * (1.0 - np.eye(len(c))), rows.y, rounding_of(rows.y))
+        return self._mixture(c * (1.0 - np.eye(len(c))), rows.y)
 
     def held_out_log_prob(self, rows: Rows) -> Float[Array, " n"]:
         """log p(tᵢ | xᵢ, the other rows)."""
@@ -141,37 +159,3 @@ class KernelRegression(KernelMethod):
 
 def _shown(value: Any) -> str:
     return "?" if value is None or is_traced(value) else f"{float(value):.3g}"
-
-
-def rounding_of(y: Float[Array, " n"]) -> Array:
-    """δ²/12 of outcomes on a grid of step δ, zero where none occurs twice: what rounding adds to the noise.
-
-    Without it the likelihood of outcomes that occur again grows without end as h shrinks. Sheppard (1898).
-    """
-    xp = namespace(y)
-    gaps = xp.diff(xp.sort(y))
-    if not len(gaps):
-        return xp.zeros(())
-    least = 1e-9 * gaps.sum()
-    step = xp.where(gaps > least, gaps, xp.inf).min()
-    return xp.where((gaps <= least).any() & xp.isfinite(step), step, 0.0) ** 2 / 12
-
-
-@dataclass(frozen=True)
-class _HeldOutLikelihood(Evidence):
-    """Σ log p(tᵢ | the other rows) climbed; it says where rows that occur again have told each other."""
-
-    needs: ClassVar[type] = KernelRegression
-
-    def learn(self, belief: Any, statistics: Rows, fixed: Any, priors: Any, seed: int) -> Learned:
-        """The belief at the highest maximum found."""
-        learned = super().learn(belief, statistics, fixed, priors, seed)
-        rows = np.column_stack([np.asarray(statistics.x), np.asarray(statistics.y)])
-        again = len(rows) - len(np.unique(rows, axis=0))
-        if 2 * again < len(rows):
-            return learned
-        said = (
-            f"{again} of {len(rows)} rows are copies of others: a row that is left out is told by its copy, and the "
-            "bandwidths are too small; drop the copies"
-        )
-        return learned._replace(doubts=(*learned.doubts, said))
