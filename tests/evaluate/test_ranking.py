@@ -25,7 +25,7 @@ def test_curves_are_scikit_learns_and_what_counting_gives():
     for x, y, t in zip(roc.x[1:], roc.y[1:], roc.thresholds[1:], strict=True):
         assert x == pytest.approx((P[Y == 0] >= t).mean()) and y == pytest.approx((P[Y == 1] >= t).mean())
     for x, y, t in list(zip(recall.x, recall.y, recall.thresholds, strict=True))[1:]:
-        assert x == pytest.approx((P[Y == 1] >= t).mean()) and y == pytest.approx(Y[P >= t].mean())
+        assert x == pytest.approx((P[Y == 1] >= t).mean()) and y == pytest.approx(Y[t <= P].mean())
     assert roc.share == recall.share == Y.mean()
 
 

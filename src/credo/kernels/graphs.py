@@ -74,12 +74,12 @@ class Laplacian(eqx.Module):
         check_count(dimensions, "dimensions")
         if dimensions >= k:
             raise DataError(f"dimensions must be less than the {k} nodes of the graph, found {dimensions}")
-        same = np.flatnonzero(np.diff(values) > 1e-9 * max(values[-1], 1e-300)) + 1  # where one ends and the next begins
-        if dimensions + 1 < k and dimensions + 1 not in same:
-            others = [int(d) for d in (*(same - 1), k - 1) if d > dimensions]
+        ends = np.flatnonzero(np.diff(values) > 1e-9 * max(values[-1], 1e-300))  # of waves that are equally slow
+        if dimensions + 1 < k and dimensions not in ends:
+            enough = next(int(d) for d in (*ends, k - 1) if d > dimensions)
             raise DataError(
-                f"{dimensions} dimensions are not determined: waves {dimensions + 1} and {dimensions + 2} of the graph are "
-                f"equally slow; take {others[0]}"
+                f"{dimensions} dimensions are not determined: waves {dimensions + 1} and {dimensions + 2} of the graph "
+                f"are equally slow; take {enough}"
             )
         return np.sqrt(k) * np.asarray(self.eigenvectors)[:, 1 : dimensions + 1]
 
@@ -244,8 +244,8 @@ class WeisfeilerLehman(Counting):
     whole numbers ≥ 0, or text among `labels`. With `bonds` edges have types, and a neighbour counts with the type of
     its edge: `bonds=True` reads what is not zero in the matrix as one, a whole number > 0; a tuple of text reads a
     matrix of such text, "" or None where there is no edge. A graph is encoded as a row of width² + width numbers: the
-    matrix, then the labels, -1 where there is no node. Shervashidze, Schweitzer, van Leeuwen, Mehlhorn & Borgwardt (2011),
-    "Weisfeiler-Lehman graph kernels".
+    matrix, then the labels, -1 where there is no node. Shervashidze, Schweitzer, van Leeuwen, Mehlhorn & Borgwardt
+    (2011), "Weisfeiler-Lehman graph kernels".
     """
 
     rounds: int = eqx.field(default=3, static=True)
@@ -269,7 +269,7 @@ class WeisfeilerLehman(Counting):
         square, own = x[: -self.width].reshape(self.width, self.width), x[-self.width :]
         real = own >= 0
         edges = (square != 0) & real[None, :]
-        kinds = mix(square.astype(jnp.uint64)) if self.bonds else jnp.zeros((1, 1), jnp.uint64)
+        kinds = mix(jnp.asarray(square).astype(jnp.uint64)) if self.bonds else jnp.zeros((1, 1), jnp.uint64)
         label = jnp.maximum(own, 0.0).astype(jnp.uint64)
         history = [label]
         for _ in range(self.rounds):

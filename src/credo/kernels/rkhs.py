@@ -171,10 +171,8 @@ def minimize(
     k = np.asarray(kernel.between(rows, rows)) / (2.0 * size)
     if loss in ("logistic", "hinge"):
         targets = _signs(targets)
-    if loss == "logistic":
-        slopes = _newton(k, targets, w)
-    else:
-        slopes = _in_box(k, *_dual_of(loss, targets, w, delta, level))
+    by_newton = loss == "logistic"
+    slopes = _newton(k, targets, w) if by_newton else _in_box(k, *_dual_of(loss, targets, w, delta, level))
     return RKHSFunction(kernel, rows, slopes / (2.0 * size))
 
 

@@ -130,7 +130,7 @@ class Stationary(Metric, ConstantVariance):
     def is_isotropic(self) -> bool:  # type: ignore[override]
         """With one lengthscale, or equal ones, and no projection."""
         length = self.number("lengthscale")
-        same = np.size(length) == 1 or (not is_traced(length) and bool(np.all(length == length.flat[0])))
+        same = np.size(length) == 1 or (not is_traced(length) and bool(np.ptp(length) == 0))
         return same and self.projection is None
 
     @abstractmethod

@@ -302,6 +302,4 @@ def test_edges_of_densities():
     with pytest.raises(DataError, match="predicts one column, found 2"):
         once.leave_one_out()
     line = credo.KernelDensity(0.4).condition(X[:, 0])
-    np.testing.assert_allclose(
-        line.leave_one_out().log_prob(X[:, 0]), line.held_out_log_prob(X[:, :1]), rtol=1e-10
-    )
+    np.testing.assert_allclose(line.leave_one_out().log_prob(X[:, 0]), line.held_out_log_prob(X[:, :1]), rtol=1e-10)

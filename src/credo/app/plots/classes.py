@@ -161,7 +161,9 @@ def roc(
     """Hits against false alarms at every threshold, with a band; see `evaluate.roc_curve`."""
     ax, curve = ax or new_axes(4.4, 4.2), roc_curve(prediction, y, label, level)
     ax.plot([0, 1], [0, 1], color=GREY, linewidth=1, linestyle="--", label="chance")
-    return _ranking(ax, curve, level, "area", "false alarms: share of the others", "hits: share of the class", "lower right")
+    return _ranking(
+        ax, curve, level, "area", "false alarms: share of the others", "hits: share of the class", "lower right"
+    )
 
 
 def precision_recall(

@@ -2,9 +2,9 @@
 
     p(x) = 1/n Σᵢ Πⱼ N(xⱼ | xᵢⱼ, hⱼ²)
 
-The bandwidths h, one for each column, maximize the leave-one-out likelihood Σᵢ log p(xᵢ | the other rows); a row is left
-out with its copies, or h would shrink to nothing. A part of the columns given, what is left is a mixture with other
-weights: p(x_b | x_a) = Σᵢ N(x_a | xᵢₐ) N(x_b | xᵢ_b) / Σᵢ N(x_a | xᵢₐ).
+The bandwidths h, one for each column, maximize the leave-one-out likelihood Σᵢ log p(xᵢ | the other rows); a row is
+left out with its copies, or h would shrink to nothing. A part of the columns given, what is left is a mixture with
+other weights: p(x_b | x_a) = Σᵢ N(x_a | xᵢₐ) N(x_b | xᵢ_b) / Σᵢ N(x_a | xᵢₐ).
 Habbema, Hermans & van den Broek (1974); Silverman (1986), "Density estimation", §3.4.
 """
 
@@ -154,7 +154,9 @@ class KernelDensity(RowComparison):
         variance = (rows - rows[0]).var(0) + wide
         noise = xp.broadcast_to(wide + h**2, rows.shape)
         whole = LocalMixture(
-            xp.full(len(rows), 1 / len(rows)), (Normal(rows, noise, xp.zeros(rows.shape)),), ignorance=variance / (1 + n)
+            xp.full(len(rows), 1 / len(rows)),
+            (Normal(rows, noise, xp.zeros(rows.shape)),),
+            ignorance=variance / (1 + n),
         )
         return whole[0] if rows.shape[1] == 1 else whole
 

@@ -2,8 +2,8 @@
 
     d²(x, z) = ‖φ(x) - φ(z)‖² = k(x, x) + k(z, z) - 2 k(x, z)
 
-needs no coordinates, so strings, sets and graphs have neighbours too. What the neighbours say is conditioned on like any
-data: counts of classes with a Dirichlet prior, p ~ Dir(α/K, …), or numbers with a normal-inverse-gamma prior of α
+needs no coordinates, so strings, sets and graphs have neighbours too. What the neighbours say is conditioned on like
+any data: counts of classes with a Dirichlet prior, p ~ Dir(α/K, …), or numbers with a normal-inverse-gamma prior of α
 counts. Rows that are equally far as the k-th share its place, so the order of rows has no say.
 
 k and α maximize the leave-one-out likelihood. Fix & Hodges (1951); Cover & Hart (1967), "Nearest neighbor pattern
@@ -112,7 +112,9 @@ class KernelNeighbours(KernelMethod):
             return named
         found = self.labels.found(data[1], 2, None)
         if any(isinstance(label, float) for label in found):
-            raise DataError('y holds numbers that are no labels; for numbers write KernelNeighbours(outcomes="numbers")')
+            raise DataError(
+                'y holds numbers that are no labels; for numbers write KernelNeighbours(outcomes="numbers")'
+            )
         return changed(named, labels=Labels(found))
 
     def outcomes_of(self, y: Any, n: int) -> Float[Array, " n"]:
@@ -246,9 +248,7 @@ class KernelNeighbours(KernelMethod):
         return f"KernelNeighbours(k={self.k or '?'}, {self.kernel!r}, {what}, seen {seen})"
 
 
-def nearest(
-    squared: Float[Array, "m n"], k: int, ordered: Float[Array, "m n"] | None = None
-) -> Float[Array, "m n"]:
+def nearest(squared: Float[Array, "m n"], k: int, ordered: Float[Array, "m n"] | None = None) -> Float[Array, "m n"]:
     """How much of a neighbour each row is: 1 if nearer than the k-th, those as far as it share what is left of k."""
     xp, n = namespace(squared), squared.shape[1]
     k = min(k, n)
