@@ -854,6 +854,76 @@ def agent_curves(left, right):
     right.set_ylabel("regret of training")
 
 
+@picture(8.6, 3.4, columns=2)
+def nadaraya_watson(left, right):
+    """The density of kernel-methods.md over its inputs, and at three of them."""
+    page = page_until("kernel-methods.md", "model")
+    model, x, t = page["model"], page["x"], page["t"]
+    grid, outcomes = np.linspace(-1.5, 7.5, 240), np.linspace(-3.2, 3.2, 200)
+    p = model.predict(grid[:, None])
+    density = np.exp(p.log_prob(outcomes[:, None]))
+    left.pcolormesh(grid, outcomes, np.sqrt(density), cmap="Blues", shading="auto", rasterized=True)
+    left.plot(x[:, 0], t, "o", color=INK, markersize=1.8, alpha=0.7)
+    left.plot(grid, p.mean, color=ORANGE, linewidth=1.8, label="mean")
+    legend(left, loc="upper left")
+    tidy(left, "x", "t", grid="")
+    for at, color in ((1.0, GREEN), (5.0, BLUE), (20.0, GREY)):
+        one = model.predict([[at]])
+        right.plot(outcomes, np.exp(one.log_prob(outcomes[:, None]))[:, 0], color=color, label=f"x = {at:g}")
+    legend(right, loc="upper right")
+    tidy(right, "t", "p(t | x)")
+
+
+@picture(8.6, 3.2, columns=2)
+def cube_surface(left, right):
+    share, columns = np.linspace(0, 1, 200), np.arange(1, 101)
+    for d, color in ((1, GREY), (2, GREEN), (5, SKY), (20, BLUE), (100, RED)):
+        left.plot(share, 1 - (1 - share) ** d, color=color, label=f"{d} column{'s' * (d > 1)}")
+    legend(left, loc="lower right")
+    tidy(left, "ε, a layer ε/2 deep on each side", "share of the volume in it")
+    for part, color in ((0.1, SKY), (0.01, BLUE), (0.001, RED)):
+        right.plot(columns, part ** (1 / columns), color=color, label=f"holds {100 * part:g} % of the rows")
+    right.set_ylim(0, 1)
+    legend(right, loc="lower right")
+    tidy(right, "columns", "edge of a cube that …")
+
+
+@picture(8.6, 3.8, columns=2)
+def ellipse_plane(left, right):
+    """x → (x₁², x₂², √2 x₁x₂) turns the ellipse xᵀAx = 1 into a plane."""
+    rng = np.random.default_rng(0)
+    a = np.array([[1.0, 0.45], [0.45, 0.6]])
+    x = rng.uniform(-1.8, 1.8, size=(260, 2))
+    level = np.einsum("ni,ij,nj->n", x, a, x)
+    x, inside = x[np.abs(level - 1) > 0.12], level[np.abs(level - 1) > 0.12] < 1
+    angle = np.linspace(0, 2 * np.pi, 200)
+    circle = np.stack([np.cos(angle), np.sin(angle)])
+    edge = circle / np.sqrt(np.einsum("in,ij,jn->n", circle, a, circle))
+    for which, color in ((inside, ORANGE), (~inside, BLUE)):
+        left.plot(*x[which].T, "o", color=color, markersize=3)
+    left.plot(*edge, color=INK, linewidth=1.4)
+    left.set_aspect("equal")
+    tidy(left, "x₁", "x₂", grid="")
+    figure = right.figure
+    right.remove()
+    space = figure.add_subplot(1, 2, 2, projection="3d")
+
+    def lifted(u, v):
+        return u**2, v**2, np.sqrt(2) * u * v
+
+    for which, color in ((inside, ORANGE), (~inside, BLUE)):
+        space.plot(*lifted(*x[which].T), "o", color=color, markersize=2.5)
+    first, third = np.meshgrid(np.linspace(0, 3.2, 60), np.linspace(-3.2, 3.2, 60))
+    second = (1 - a[0, 0] * first - np.sqrt(2) * a[0, 1] * third) / a[1, 1]
+    second[(second < 0) | (second > 3.2)] = np.nan
+    space.plot_surface(first, second, third, color=GREY, alpha=0.4, linewidth=0, rasterized=True)
+    space.plot(*lifted(*edge), color=INK, linewidth=1.4)
+    space.set(xlabel="x₁²", ylabel="x₂²", zlabel="√2 x₁x₂", ylim=(0, 3.2))
+    space.view_init(elev=12, azim=-60)  # nearly along the plane
+    space.set_box_aspect((1, 1, 1), zoom=0.95)
+    space.tick_params(labelsize=7)
+
+
 def main():
     wanted = sys.argv[1:] or list(PICTURES)
     OUT.mkdir(exist_ok=True)

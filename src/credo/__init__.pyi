@@ -60,6 +60,9 @@ from credo.models.gp import MultiGP as MultiGP
 from credo.models.gp import RobustGP as RobustGP
 from credo.models.gp import WarpedGP as WarpedGP
 from credo.models.hmm import HMM as HMM
+from credo.models.kernel_methods import KernelDensity as KernelDensity
+from credo.models.kernel_methods import KernelNeighbours as KernelNeighbours
+from credo.models.kernel_methods import KernelRegression as KernelRegression
 from credo.models.lds import LDS as LDS
 from credo.models.linear import Linear as Linear
 from credo.models.markov import MarkovChain as MarkovChain

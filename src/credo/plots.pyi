@@ -7,8 +7,10 @@ from credo.app.plots.campaign import parallel as parallel
 from credo.app.plots.campaign import slices as slices
 from credo.app.plots.chains import chains as chains
 from credo.app.plots.chains import pairs as pairs
+from credo.app.plots.classes import precision_recall as precision_recall
 from credo.app.plots.classes import probabilities as probabilities
 from credo.app.plots.classes import reliability_diagram as reliability_diagram
+from credo.app.plots.classes import roc as roc
 from credo.app.plots.comparison import comparison as comparison
 from credo.app.plots.comparison import densities as densities
 from credo.app.plots.comparison import evidence as evidence

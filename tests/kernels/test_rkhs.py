@@ -7,8 +7,8 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.preprocessing import PolynomialFeatures
 
 from credo.core.errors import DataError
-from credo.kernels import RBF, Custom, Matern32, RationalQuadratic
-from credo.kernels.rkhs import RKHSFunction, kernel_ridge, projection, section
+from credo.kernels import RBF, Constant, Custom, Matern32, RationalQuadratic
+from credo.kernels.rkhs import RKHSFunction, kernel_ridge, minimize, projection, section
 
 KERNELS = [RBF(0.7, 2.0), Matern32(jnp.array([0.5, 1.5])), RBF(0.8) + RationalQuadratic(1.2, 0.5)]
 TIGHT = {"rtol": 1e-10, "atol": 1e-10}
@@ -157,3 +157,92 @@ def test_bad_input_is_refused(rng, data):
         section(kernel, x)
     with pytest.raises(DataError, match="one value per row"):
         RKHSFunction(kernel, x, y[:3])
+
+
+# -- any convex loss ---------------------------------------------------------------------------------------------------
+
+
+def loss_of(f, x, y, loss, penalty, w, delta=0.1, level=0.8):
+    r, at = y - f(x), f(x)
+    losses = {
+        "squared": r**2,
+        "huber": np.where(np.abs(r) <= delta, r**2 / 2, delta * np.abs(r) - delta**2 / 2),
+        "quantile": np.maximum(level * r, (level - 1) * r),
+        "logistic": np.logaddexp(0, -y * at),
+        "hinge": np.maximum(0, 1 - y * at),
+    }
+    return w @ losses[loss] + penalty * f.norm() ** 2
+
+
+def inside(low, value, high, tolerance):
+    return np.all(value >= low - tolerance) and np.all(value <= high + tolerance)
+
+
+OPTIONS = {"huber": {"delta": 0.1}, "quantile": {"level": 0.8}}
+
+
+@pytest.mark.parametrize("loss", ["squared", "huber", "quantile", "logistic", "hinge"])
+@pytest.mark.parametrize("penalty", [0.003, 2.0])
+def test_minimize_meets_the_conditions_of_a_minimum(loss, penalty):
+    """2λα is minus a subgradient of the loss at every row, and no change of f is better."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(40, 2))
+    y = np.sign(x[:, 0] * x[:, 1]) if loss in ("logistic", "hinge") else x[:, 0] ** 2 + 0.3 * rng.standard_t(2, size=40)
+    w, kernel = rng.uniform(0.5, 2.0, size=40), RBF(0.8)
+    f = minimize(kernel, x, y, loss, penalty, weights=w, **OPTIONS.get(loss, {}))
+    slope, at, eps = 2 * penalty * f.coefficients / w, f(x), 1e-6
+    if loss == "squared":
+        np.testing.assert_allclose(slope, 2 * (y - at), atol=1e-8)
+    elif loss == "huber":
+        np.testing.assert_allclose(slope, np.clip(y - at, -0.1, 0.1), atol=1e-7)
+    elif loss == "logistic":
+        np.testing.assert_allclose(slope, y / (1 + np.exp(y * at)), atol=1e-9)
+    elif loss == "quantile":
+        r = y - at
+        assert inside(np.where(r > eps, 0.8, -0.2), slope, np.where(r < -eps, -0.2, 0.8), 1e-7)
+    else:
+        margin = y * at
+        assert inside(np.where(margin < 1 - eps, 1.0, 0.0), y * slope, np.where(margin > 1 + eps, 0.0, 1.0), 1e-7)
+    best = loss_of(f, x, y, loss, penalty, w)
+    for _ in range(10):
+        other = RKHSFunction(kernel, x, f.coefficients + 1e-3 * np.abs(f.coefficients).max() * rng.normal(size=40))
+        assert loss_of(other, x, y, loss, penalty, w) >= best - 1e-9
+
+
+def test_minimize_agrees_with_scikit_learn():
+    """An offset that is hardly penalized is scikit-learn's free one; C = 1/2λ."""
+    from sklearn.svm import SVC
+
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(50, 2))
+    y = np.where(x[:, 0] + 0.5 * rng.normal(size=50) > 0.3, 1, 0)
+    kernel = RBF(1.0) + Constant(1e4)
+    f = minimize(kernel, x, y, "hinge", 0.25)
+    theirs = SVC(C=2.0, kernel="precomputed", tol=1e-8).fit(RBF(1.0)(x), y)
+    np.testing.assert_allclose(f(x), theirs.decision_function(RBF(1.0)(x)), atol=2e-3)
+    assert set(np.flatnonzero(f.coefficients)) == set(theirs.support_)
+
+
+def test_quantiles_have_their_share_below():
+    rng = np.random.default_rng(6)
+    x = rng.uniform(0, 3, size=(150, 1))
+    y = np.sin(x[:, 0]) + (0.1 + 0.3 * x[:, 0]) * rng.normal(size=150)
+    for level in (0.1, 0.5, 0.9):
+        f = minimize(RBF(1.0) + Constant(100.0), x, y, "quantile", 0.05, level=level)
+        assert abs((y < f(x)).mean() - level) < 0.05
+
+
+def test_minimize_refuses_what_it_cannot_use(data):
+    x, y = data
+    for call, said in (
+        (lambda: minimize(RBF(), x, y, "absolute"), "loss must be one of squared, logistic"),
+        (lambda: minimize(RBF(), x, y, "hinge"), "y must be -1 and 1, or 0 and 1"),
+        (lambda: minimize(RBF(), x, y, "hinge", delta=1.0), "delta= is of the loss 'huber', found with 'hinge'"),
+        (lambda: minimize(RBF(), x, y, "quantile", level=1.0), "strictly between 0 and 1"),
+        (lambda: minimize(RBF(), x, y, "huber", 0.0), "penalty must be one positive number"),
+        (lambda: minimize(RBF(), x, y, "huber", delta=0.0), "delta must be positive"),
+    ):
+        with pytest.raises(DataError, match=said):
+            call()
+    one = minimize(RBF(), x[:1], [1.0], "hinge", 0.1)
+    assert one(x[:1])[0] == pytest.approx(1.0, abs=1e-6)

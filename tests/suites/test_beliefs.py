@@ -93,6 +93,10 @@ BELIEFS: dict[str, Callable[[], Case]] = {
     ),
     "RobustGP": lambda: regression(RobustGP(RBF(), noise=StudentTNoise(4.0, 0.3))),
     "LatentGP": lambda: Case(credo.LatentGP(Bernoulli((0, 1)), RBF(1.0, 2.0)), (X, (Y > 0).astype(int)), (QUERIES,)),
+    "KernelNeighbours": lambda: Case(credo.KernelNeighbours(3, classes=(0, 1, 2)), (X, np.arange(24) % 3), (QUERIES,)),
+    "KernelNeighbours, numbers": lambda: regression(credo.KernelNeighbours(3, Matern52(), outcomes="numbers")),
+    "KernelRegression": lambda: regression(credo.KernelRegression()),
+    "KernelDensity": lambda: Case(credo.KernelDensity([0.5, 0.8]), (X,)),
     "WarpedGP": lambda: regression(WarpedGP(RBF(), noise=0.1, warp=Steps(height=[0.5, 0.2]))),
     "HeteroscedasticGP": lambda: regression(HeteroscedasticGP(GP(RBF(), 0.0), GP(RBF(), -2.0))),
     "Independent": lambda: Case(

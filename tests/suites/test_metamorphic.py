@@ -93,6 +93,8 @@ REGRESSIONS: dict[str, Callable[[], Any]] = {
     "MultiGP": lambda: MultiGP(RBF(), outputs=2),
     "Independent": lambda: Independent([GP(), GP()]),
     "StudentTRegression": credo.StudentTRegression,
+    "KernelNeighbours": lambda: credo.KernelNeighbours(outcomes="numbers"),
+    "KernelRegression": credo.KernelRegression,
 }
 DEAR = {"HeteroscedasticGP", "RobustGP", "Linear, Laplace", "Linear, Student-t", "WarpedGP", "MultiGP"}
 POLYNOMIAL = {"Linear, squares"}
@@ -222,6 +224,7 @@ LABELLED: dict[str, tuple[Callable[[], Any], np.ndarray]] = {
     "OrdinalRegression": (lambda: credo.OrdinalRegression(classes=("low", "mid", "top")), THREE),
     "LatentGP": (credo.LatentGP, TWO),
     "LatentGP, counts": (lambda: credo.LatentGP(Poisson()), COUNTS),
+    "KernelNeighbours": (credo.KernelNeighbours, THREE),
     "PoissonRegression": (credo.PoissonRegression, COUNTS),
     "NegativeBinomialRegression": (credo.NegativeBinomialRegression, COUNTS),
 }
@@ -259,7 +262,7 @@ def test_classes_and_counts_of_rows_and_columns_in_another_order(name):
     compare(wanted, ask(lambda: probabilities(fitted(belief(), X[:, ::-1], y, QUERIES[:, ::-1]))))
 
 
-@pytest.mark.parametrize("name", ["Logistic", "Probit", "Softmax", "LatentGP"])
+@pytest.mark.parametrize("name", ["Logistic", "Probit", "Softmax", "LatentGP", "KernelNeighbours"])
 def test_classes_under_other_names(name):
     """Names in the opposite order of the alphabet: the same probabilities of the same rows."""
     belief, y, wanted = labelled(name)

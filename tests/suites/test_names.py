@@ -39,6 +39,8 @@ BELIEFS: dict[str, tuple[Any, Any]] = {
     "HeteroscedasticGP": (HeteroscedasticGP(GP(RBF([1.0, 50.0]), 0.0), GP(RBF([1.0, 50.0]), -2.0)), Y),
     "MultiGP": (MultiGP(RBF([1.0, 50.0]), outputs=2), np.column_stack([Y, X[:, 0]])),
     "Independent": (Independent([GP(RBF([1.0, 50.0]), noise=0.5)] * 2), np.column_stack([Y, X[:, 0]])),
+    "KernelNeighbours": (credo.KernelNeighbours(3), CLASSES),
+    "KernelRegression": (credo.KernelRegression(RBF([1.0, 50.0])), Y),
     "Averaged": (credo.Averaged([0.0, 0.0], (Linear(), Linear(Polynomial(2)))), Y),
 }
 

@@ -23,8 +23,10 @@ kernel       kernels.derivative                 Differentiated
 kernel       kernels.discrete                   Categorical SetKernel Tanimoto
 kernel       kernels.dotproduct                 Bilinear Linear NeuralNetwork Polynomial
 kernel       kernels.elementary                 Constant Custom FromFeatures White
-kernel       kernels.graphs                     GraphDiffusion GraphMatern Laplacian WeisfeilerLehman
+kernel       kernels.graphs                     GraphDiffusion GraphMatern Laplacian SpectralEmbedding
+kernel       kernels.graphs                     WeisfeilerLehman
 kernel       kernels.inputs                     OnColumns OfFunction=Warped
+kernel       kernels.kernel_pca                 KernelPCA
 kernel       kernels.matern                     Matern
 kernel       kernels.measures                   Convolution Elliptical Harmonics Mixture Pair Placed Repeated
 kernel       kernels.measures                   SignedNormal Zero
@@ -125,6 +127,10 @@ gp           models.gp.watched                  AtCandidates
 hmm          models.hmm.belief                  HMM
 hmm          models.hmm.bayes                   DrawnHMM
 hmm          models.hmm.durations               Tied
+kernel_methods models.kernel_methods.base       LocalMixture
+kernel_methods models.kernel_methods.density    KernelDensity
+kernel_methods models.kernel_methods.neighbours KernelNeighbours
+kernel_methods models.kernel_methods.regression KernelRegression
 lds          models.lds.belief                  LDS
 lds          models.lds.checks                  Varying
 lds          models.lds.kalman                  StateLaw

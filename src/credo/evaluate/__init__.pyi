@@ -4,12 +4,15 @@ from credo.evaluate.backtesting import Backtest as Backtest
 from credo.evaluate.backtesting import backtest as backtest
 from credo.evaluate.backtesting import naive as naive
 from credo.evaluate.calibration import BrierParts as BrierParts
+from credo.evaluate.calibration import ClasswiseCalibration as ClasswiseCalibration
 from credo.evaluate.calibration import CoverageCurve as CoverageCurve
 from credo.evaluate.calibration import Ranks as Ranks
 from credo.evaluate.calibration import Reliability as Reliability
 from credo.evaluate.calibration import brier_decomposition as brier_decomposition
+from credo.evaluate.calibration import classwise_calibration as classwise_calibration
 from credo.evaluate.calibration import coverage_curve as coverage_curve
 from credo.evaluate.calibration import expected_calibration_error as expected_calibration_error
+from credo.evaluate.calibration import maximum_calibration_error as maximum_calibration_error
 from credo.evaluate.calibration import pit as pit
 from credo.evaluate.calibration import rank_test as rank_test
 from credo.evaluate.calibration import reliability as reliability
@@ -26,6 +29,9 @@ from credo.evaluate.curves import bias_variance as bias_variance
 from credo.evaluate.curves import learning_curve as learning_curve
 from credo.evaluate.pooling import pool as pool
 from credo.evaluate.pooling import stacking_weights as stacking_weights
+from credo.evaluate.ranking import RankingCurve as RankingCurve
+from credo.evaluate.ranking import precision_recall_curve as precision_recall_curve
+from credo.evaluate.ranking import roc_curve as roc_curve
 from credo.evaluate.scores import SCORES as SCORES
 from credo.evaluate.scores import accuracy as accuracy
 from credo.evaluate.scores import brier as brier

@@ -83,6 +83,11 @@ class Reliability(NamedTuple):
         """The expected calibration error Σ_b (n_b/n) |observed_b - stated_b|."""
         return float(np.sum(self.counts * np.abs(self.observed - self.stated)) / np.sum(self.counts))
 
+    @property
+    def largest(self) -> float:
+        """The maximum calibration error max_b |observed_b - stated_b|; that of a bin of few rows is mostly chance."""
+        return float(np.abs(self.observed - self.stated).max())
+
 
 def reliability(
     prediction: Predictive,
@@ -102,7 +107,7 @@ def reliability(
     or, if there is none, the confidence in the most probable class against being right. Guo et al. (2017),
     "On calibration of modern neural networks"; Wilson (1927) for the bands.
     """
-    probs, values = _classes_of(prediction, y, "reliability", bins)
+    probs, values = classes_of(prediction, y, "reliability", bins)
     if label is not None and not 0 <= label < probs.shape[1]:
         raise DataError(f"label must be a class from 0 to {probs.shape[1] - 1}, found {label}")
     if label is None and isinstance(prediction, Bernoulli):
@@ -118,7 +123,7 @@ def reliability(
     return Reliability(np.bincount(index, stated, bins)[filled] / count, observed, count, lower, upper)
 
 
-def _classes_of(prediction: Predictive, y: Numeric, what: str, bins: int) -> tuple[np.ndarray, np.ndarray]:
+def classes_of(prediction: Predictive, y: Numeric, what: str, bins: int) -> tuple[np.ndarray, np.ndarray]:
     """The probabilities of every row, and its class."""
     if not isinstance(prediction, Categorical | Bernoulli):
         raise DataError(f"{what} needs a prediction of classes, found {type(prediction).__name__}; use coverage_curve")
@@ -140,6 +145,48 @@ def _bins_of(stated: np.ndarray, bins: int, equal: str) -> np.ndarray:
 def expected_calibration_error(prediction: Predictive, y: Numeric, bins: int = 10, *, equal: str = "width") -> float:
     """Σ_b (n_b/n) |observed_b - stated_b| over the bins of the reliability diagram."""
     return reliability(prediction, y, bins, equal=equal).error
+
+
+def maximum_calibration_error(prediction: Predictive, y: Numeric, bins: int = 10, *, equal: str = "count") -> float:
+    """max_b |observed_b - stated_b| over the bins of the reliability diagram, which here hold equally many rows.
+
+    Naeini, Cooper & Hauskrecht (2015), "Obtaining well calibrated probabilities using Bayesian binning".
+    """
+    return reliability(prediction, y, bins, equal=equal).largest
+
+
+class ClasswiseCalibration(NamedTuple):
+    """The reliability of every class against the rest: what a diagram of the most probable class hides."""
+
+    diagrams: tuple[Reliability, ...]
+
+    @property
+    def errors(self) -> np.ndarray:
+        """The expected calibration error of each class."""
+        return np.array([diagram.error for diagram in self.diagrams])
+
+    @property
+    def error(self) -> float:
+        """Their mean, the classwise expected calibration error."""
+        return float(self.errors.mean())
+
+    @property
+    def largest(self) -> float:
+        """The maximum calibration error of all classes and bins."""
+        return max(diagram.largest for diagram in self.diagrams)
+
+
+def classwise_calibration(
+    prediction: Predictive, y: Numeric, bins: int = 10, level: float = 0.95, *, equal: str = "width"
+) -> ClasswiseCalibration:
+    """A reliability diagram of each class, and their errors.
+
+    Kull et al. (2019), "Beyond temperature scaling: obtaining well-calibrated multiclass probabilities with Dirichlet
+    calibration".
+    """
+    classes = classes_of(prediction, y, "classwise_calibration", bins)[0].shape[1]
+    each = (reliability(prediction, y, bins, level, label, equal=equal) for label in range(classes))
+    return ClasswiseCalibration(tuple(each))
 
 
 class BrierParts(NamedTuple):
@@ -165,7 +212,7 @@ def brier_decomposition(prediction: Predictive, y: Numeric, bins: int = 10, *, e
     are sums over the classes, each against the rest. Murphy (1973), "A new vector partition of the probability
     score"; Stephenson, Coelho & Jolliffe (2008), "Two extra components in the Brier score decomposition".
     """
-    classes, values = _classes_of(prediction, y, "brier_decomposition", bins)
+    classes, values = classes_of(prediction, y, "brier_decomposition", bins)
     labels = [1] if isinstance(prediction, Bernoulli) else range(classes.shape[1])
     total = np.zeros(3)
     for label in labels:

@@ -26,9 +26,12 @@ from credo.kernels.elementary import White as White
 from credo.kernels.graphs import GraphDiffusion as GraphDiffusion
 from credo.kernels.graphs import GraphMatern as GraphMatern
 from credo.kernels.graphs import Laplacian as Laplacian
+from credo.kernels.graphs import SpectralEmbedding as SpectralEmbedding
 from credo.kernels.graphs import WeisfeilerLehman as WeisfeilerLehman
 from credo.kernels.inputs import OfFunction as OfFunction
 from credo.kernels.inputs import OnColumns as OnColumns
+from credo.kernels.kernel_pca import KernelPCA as KernelPCA
+from credo.kernels.kernel_pca import kernel_pca as kernel_pca
 from credo.kernels.matern import Matern as Matern
 from credo.kernels.nonstationary import Brownian as Brownian
 from credo.kernels.nonstationary import ChangePoint as ChangePoint
@@ -44,6 +47,7 @@ from credo.kernels.random_fourier import features_needed as features_needed
 from credo.kernels.random_fourier import random_features as random_features
 from credo.kernels.rkhs import RKHSFunction as RKHSFunction
 from credo.kernels.rkhs import kernel_ridge as kernel_ridge
+from credo.kernels.rkhs import minimize as minimize
 from credo.kernels.rkhs import projection as projection
 from credo.kernels.rkhs import section as section
 from credo.kernels.spectral import sample_frequencies as sample_frequencies

@@ -71,6 +71,8 @@ class Kernel(eqx.Module):
 
     is_stationary: ClassVar[bool] = False
     """Whether k(x, z) depends on x - z only."""
+    is_isotropic: ClassVar[bool] = False
+    """Whether k(x, z) depends on the distance ‖x - z‖ only, however many columns there are."""
     compiled: ClassVar[bool] = False
     """Whether it is written for JAX alone, and not for arrays of either library."""
 
@@ -265,6 +267,11 @@ class Composite(Kernel):
     def is_stationary(self) -> bool:  # type: ignore[override]
         """Where all of them are."""
         return all(k.is_stationary for k in self.children)
+
+    @property
+    def is_isotropic(self) -> bool:  # type: ignore[override]
+        """Where all of them are, and it looks at nothing else."""
+        return self.is_stationary and all(k.is_isotropic for k in self.children)
 
     @property
     def compiled(self) -> bool:  # type: ignore[override]

@@ -19,6 +19,7 @@ class OneVariance(ConstantVariance):
 
     variance: Float[Array, ""] | None = positive(None, unset=1.0)
     is_stationary = True
+    is_isotropic = True
 
     def split_variance(self) -> tuple[Amplitude, Kernel]:
         """(ABSENT, k)."""

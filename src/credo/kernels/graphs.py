@@ -1,6 +1,7 @@
 """Kernels on graphs: between the nodes of one graph, and between whole graphs.
 
     GraphMatern([("a", "b"), ("b", "c")])(["a", "c"])           nodes, by name
+    SpectralEmbedding(RBF(), graph, 2)                          nodes, as points of the plane
     WeisfeilerLehman(3)([(adjacency, labels), …])               graphs with labelled nodes
 
 A kernel between nodes is a function of the Laplacian L = D - A, whose eigenvectors are waves on the graph, slow
@@ -15,12 +16,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float, UInt64
+from jaxtyping import ArrayLike, Bool, Float, UInt64
 
 from credo.core.arrays import Array, held, is_traced, namespace
-from credo.core.checks import check_table
+from credo.core.checks import check_count, check_table
 from credo.core.errors import DataError
 from credo.core.params import positive
+from credo.core.pytrees import changed
+from credo.kernels.base import Amplitude, InputScales, Kernel, Wrapped
 from credo.kernels.discrete import Coded, Counting, as_items, encode_members, is_table, look_up
 from credo.kernels.strings import count_common, mix
 
@@ -60,6 +63,25 @@ class Laplacian(eqx.Module):
             matrix = matrix / np.outer(root, root)
         values, vectors = np.linalg.eigh(matrix)
         return cls(np.maximum(values, 0.0), vectors, names)
+
+    def embedding(self, dimensions: int = 2) -> Float[np.ndarray, "k n"]:
+        """The nodes as points of ℝⁿ: √k φ₂ … √k φₙ₊₁, the slowest waves but the constant one.
+
+        Neighbours are close: of all coordinates with mean zero and variance one that are uncorrelated these have the
+        smallest Σ wᵢⱼ ‖xᵢ - xⱼ‖². Belkin & Niyogi (2003), "Laplacian eigenmaps for dimensionality reduction".
+        """
+        k, values = len(self.eigenvalues), np.asarray(self.eigenvalues)
+        check_count(dimensions, "dimensions")
+        if dimensions >= k:
+            raise DataError(f"dimensions must be less than the {k} nodes of the graph, found {dimensions}")
+        ends = np.flatnonzero(np.diff(values) > 1e-9 * max(values[-1], 1e-300))  # of waves that are equally slow
+        if dimensions + 1 < k and dimensions not in ends:
+            enough = next(int(d) for d in (*ends, k - 1) if d > dimensions)
+            raise DataError(
+                f"{dimensions} dimensions are not determined: waves {dimensions + 1} and {dimensions + 2} of the graph "
+                f"are equally slow; take {enough}"
+            )
+        return np.sqrt(k) * np.asarray(self.eigenvectors)[:, 1 : dimensions + 1]
 
 
 def _from_edges(
@@ -159,6 +181,58 @@ class GraphMatern(GraphKernel):
         return -self.smoothness * namespace(shifted).log(shifted)
 
 
+class SpectralEmbedding(Wrapped):
+    """k(uᵢ, uⱼ) of a kernel on ℝⁿ, with the nodes of a graph embedded there (`Laplacian.embedding`).
+
+    The other way to a Gaussian process on the nodes: any kernel will do, its lengthscale is in units of the embedding,
+    and only `dimensions` waves are seen, where `GraphMatern` weighs all. A row is the number of a node; `encode` reads
+    names too.
+    """
+
+    kernel: Kernel
+    laplacian: Laplacian = eqx.field(converter=lambda g: g if isinstance(g, Laplacian) else Laplacian.of(g))
+    dimensions: int = eqx.field(default=2, static=True)
+    is_stationary = False  # not in the numbers of the nodes
+
+    def __check_init__(self) -> None:
+        if not is_traced(self.laplacian):
+            self.laplacian.embedding(self.dimensions)
+
+    def _points(self, x: Float[Array, "n d"]) -> Float[Array, "n q"]:
+        xp, vectors = namespace(self, x), self.laplacian.eigenvectors
+        return np.sqrt(len(vectors)) * xp.asarray(vectors)[:, 1 : self.dimensions + 1][x[:, 0].astype(int)]
+
+    def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        """K of the embedded nodes."""
+        return self.kernel.gram(self._points(x), self._points(z))
+
+    def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """k(u, u)."""
+        return self.kernel.diagonal(self._points(x))
+
+    def encode(self, x: object, name: str = "X", columns: int | None = None) -> Array:
+        """Names or numbers of nodes, as a column of numbers."""
+        return encode_members(x, self.laplacian.nodes, len(self.laplacian.eigenvalues), name, columns)
+
+    def adapt(self, scales: InputScales) -> "SpectralEmbedding":
+        """From the scales of the embedding."""
+        points = InputScales.of(self.laplacian.embedding(self.dimensions), scales.variance)
+        return changed(self, kernel=self.kernel.adapt(points))
+
+    def scaled(self, factor: ArrayLike) -> Kernel:
+        """factor · k."""
+        return changed(self, kernel=self.kernel.scaled(factor))
+
+    def split_variance(self) -> tuple[Amplitude, Kernel]:
+        """Of the kernel inside."""
+        variance, bare = self.kernel.split_variance()
+        return variance, changed(self, kernel=bare)
+
+    def formula(self) -> str:
+        """k∘embedding."""
+        return f"{self._inside()}∘embedding({self.dimensions})"
+
+
 class WeisfeilerLehman(Counting):
     """#(G, H) = Σᵣ (pairs of a node of G and a node of H with the same label after r = 0 … `rounds` refinements).
 
@@ -167,14 +241,19 @@ class WeisfeilerLehman(Counting):
     neighbourhoods collide with probability N²/2⁶⁵. Normalized by default.
 
     A graph is an adjacency matrix (what is not zero is an edge), or a pair of it and the labels of the nodes:
-    whole numbers ≥ 0, or text among `labels`. It is encoded as a row of width² + width numbers: the matrix, then
-    the labels, -1 where there is no node. Shervashidze, Schweitzer, van Leeuwen, Mehlhorn & Borgwardt (2011),
-    "Weisfeiler-Lehman graph kernels".
+    whole numbers ≥ 0, or text among `labels`. With `bonds` edges have types, and a neighbour counts with the type of
+    its edge: `bonds=True` reads what is not zero in the matrix as one, a whole number > 0; a tuple of text reads a
+    matrix of such text, "" or None where there is no edge. A graph is encoded as a row of width² + width numbers: the
+    matrix, then the labels, -1 where there is no node. Shervashidze, Schweitzer, van Leeuwen, Mehlhorn & Borgwardt
+    (2011), "Weisfeiler-Lehman graph kernels".
     """
 
     rounds: int = eqx.field(default=3, static=True)
     width: int = eqx.field(default=32, static=True, kw_only=True)
     labels: tuple[str, ...] | None = eqx.field(default=None, static=True, kw_only=True)
+    bonds: bool | tuple[str, ...] = eqx.field(
+        default=False, static=True, kw_only=True, converter=lambda b: b if isinstance(b, bool) else tuple(b)
+    )
     symbols = (("h", "rounds"),)
 
     def __check_init__(self) -> None:
@@ -187,14 +266,16 @@ class WeisfeilerLehman(Counting):
 
     def _refined(self, x: Float[Array, " d"]) -> tuple[UInt64[Array, "r w"], Bool[Array, "r w"]]:
         """The labels of the nodes after each round, and which nodes are real."""
-        edges, own = x[: -self.width].reshape(self.width, self.width) != 0, x[-self.width :]
+        square, own = x[: -self.width].reshape(self.width, self.width), x[-self.width :]
         real = own >= 0
-        edges = edges & real[None, :]
+        edges = (square != 0) & real[None, :]
+        kinds = mix(jnp.asarray(square).astype(jnp.uint64)) if self.bonds else jnp.zeros((1, 1), jnp.uint64)
         label = jnp.maximum(own, 0.0).astype(jnp.uint64)
         history = [label]
         for _ in range(self.rounds):
             # Summed, so that the order of the neighbours does not matter; mixed first, so that a sum names its terms.
-            around = jnp.where(edges, mix(label)[None, :], jnp.uint64(0)).sum(1, dtype=jnp.uint64)
+            each = mix(mix(label)[None, :] ^ kinds) if self.bonds else mix(label)[None, :]
+            around = jnp.where(edges, each, jnp.uint64(0)).sum(1, dtype=jnp.uint64)
             label = mix(mix(label ^ jnp.uint64(0x5851F42D4C957F2D)) + around)
             history.append(label)
         return jnp.stack(history), jnp.broadcast_to(real, (self.rounds + 1, self.width))
@@ -217,7 +298,9 @@ class WeisfeilerLehman(Counting):
     def _row(self, graph: Any, name: str) -> np.ndarray:
         adjacency, labels = graph if isinstance(graph, tuple) and len(graph) == 2 else (graph, None)
         dense = adjacency.toarray() if hasattr(adjacency, "toarray") else adjacency
-        edges = check_adjacency(dense, f"the adjacency of {name}")
+        edges = check_adjacency(self._kinds(dense, name), f"the adjacency of {name}")
+        if self.bonds and (edges % 1 != 0).any():
+            raise DataError(f"{name} must have whole numbers as types of edges, found {edges[edges % 1 != 0][0]:g}")
         n = len(edges)
         if n > self.width:
             raise DataError(f"{name} has {n} nodes, the kernel reads up to {self.width}; give it width={n} or more")
@@ -225,8 +308,16 @@ class WeisfeilerLehman(Counting):
         if own.shape != (n,):
             raise DataError(f"{name} must have one label for each of its {n} nodes, found {own.size}")
         square, padded = np.zeros((self.width, self.width)), np.full(self.width, -1.0)
-        square[:n, :n], padded[:n] = edges != 0, own
+        square[:n, :n], padded[:n] = edges if self.bonds else edges != 0, own
         return np.concatenate([square.ravel(), padded])
+
+    def _kinds(self, matrix: Any, name: str) -> Any:
+        """The matrix with numbers for the text of types of edges."""
+        if isinstance(self.bonds, bool):
+            return matrix
+        places = {kind: i + 1 for i, kind in enumerate(self.bonds)} | {"": 0}
+        rows = [["" if kind is None else kind for kind in row] for row in matrix]
+        return [[look_up(kind, places, name, "the bonds") for kind in row] for row in rows]
 
     def _codes(self, labels: object, name: str) -> np.ndarray:
         listed = as_items(labels, f"the labels of {name}", "labels")

@@ -20,6 +20,7 @@ class OnColumns(Wrapped):
 
     kernel: Kernel
     columns: tuple[int, ...] = eqx.field(static=True)
+    is_isotropic = False  # it is blind to the distance along the other columns
 
     def __check_init__(self) -> None:
         ok = self.columns and all(isinstance(c, int) and c >= 0 for c in self.columns)

@@ -126,6 +126,13 @@ class Stationary(Metric, ConstantVariance):
     mixing: ClassVar[tuple[Mixing, float | str | None] | None] = None
     """What scales the normal frequencies of κ, with its shape or the field that has it; None where it is not known."""
 
+    @property
+    def is_isotropic(self) -> bool:  # type: ignore[override]
+        """With one lengthscale, or equal ones, and no projection."""
+        length = self.number("lengthscale")
+        same = np.size(length) == 1 or (not is_traced(length) and bool(np.ptp(length) == 0))
+        return same and self.projection is None
+
     @abstractmethod
     def profile(self, squared: Array) -> Array:
         """κ(r²), with κ(0) = 1."""

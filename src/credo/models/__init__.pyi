@@ -6,6 +6,7 @@ from credo.models import features as features
 from credo.models import glm as glm
 from credo.models import gp as gp
 from credo.models import hmm as hmm
+from credo.models import kernel_methods as kernel_methods
 from credo.models import lds as lds
 from credo.models import likelihoods as likelihoods
 from credo.models import linear as linear

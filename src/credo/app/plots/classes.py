@@ -22,6 +22,7 @@ from credo.app.plots.style import (
 )
 from credo.core.predictive import Bernoulli, Categorical
 from credo.evaluate.calibration import chance_shares, reliability
+from credo.evaluate.ranking import RankingCurve, precision_recall_curve, roc_curve
 
 Classes = Bernoulli | Categorical
 Levels = tuple[str, ...]
@@ -152,3 +153,34 @@ def stated(prediction: Classes, y: np.ndarray, levels: Levels, *, ax: Axes | Non
     ax.yaxis.set_major_locator(MaxNLocator(integer=True))
     legend(ax, loc="best")
     return tidy(ax, said, "test rows")
+
+
+def roc(
+    prediction: Classes, y: np.ndarray, label: int | None = None, *, ax: Axes | None = None, level: float = 0.95
+) -> Axes:
+    """Hits against false alarms at every threshold, with a band; see `evaluate.roc_curve`."""
+    ax, curve = ax or new_axes(4.4, 4.2), roc_curve(prediction, y, label, level)
+    ax.plot([0, 1], [0, 1], color=GREY, linewidth=1, linestyle="--", label="chance")
+    return _ranking(
+        ax, curve, level, "area", "false alarms: share of the others", "hits: share of the class", "lower right"
+    )
+
+
+def precision_recall(
+    prediction: Classes, y: np.ndarray, label: int | None = None, *, ax: Axes | None = None, level: float = 0.95
+) -> Axes:
+    """Precision against recall at every threshold, with a band; see `evaluate.precision_recall_curve`."""
+    ax, curve = ax or new_axes(4.4, 4.2), precision_recall_curve(prediction, y, label, level)
+    ax.axhline(curve.share, color=GREY, linewidth=1, linestyle="--", label="chance")
+    said = "recall: share of the class that is found", "precision: share of the found that is right"
+    return _ranking(ax, curve, level, "mean precision", *said, "lower left")
+
+
+def _ranking(ax: Axes, curve: RankingCurve, level: float, what: str, across: str, up: str, corner: str) -> Axes:
+    band(ax, curve.grid, curve.lower, curve.upper, label=f"{100 * level:g} % band")
+    ends = f"{curve.area_lower:.2f} to {curve.area_upper:.2f}"
+    ax.plot(curve.x, curve.y, color=BLUE, linewidth=1.8, label=f"{what} {curve.area:.2f} ({ends})")
+    ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
+    ax.set_aspect("equal")
+    legend(ax, loc=corner)
+    return tidy(ax, across, up, grid="both")
