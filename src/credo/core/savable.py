@@ -91,7 +91,9 @@ density      models.densities.directions        Directions
 density      models.densities.gamma             NormalInverseGammas
 density      models.densities.gaussian          Gaussian
 density      models.densities.mixture           GaussianMixture
-density      models.densities.poisson           Poisson
+density      models.densities.base              Observed
+density      models.densities.gamma             ColumnMoments
+density      models.densities.poisson           Gammas Poisson
 density      models.densities.regression        Regression
 density      models.densities.vonmises          VonMises
 feature      models.features.compose            Chosen Composed Concatenate Custom OfKernel OnColumns Product Tensor
@@ -100,6 +102,12 @@ feature      models.features.local              BSpline Bumps
 feature      models.features.polynomial         InterceptOnly Polynomial
 feature      models.features.scaling            Affine Standardize
 feature      models.features.wavelets           Daubechies Haar
+generative   models.generative.belief           Generative
+generative   models.generative.between          Between
+generative   models.generative.discriminant     Discriminant
+generative   models.generative.naive            NaiveBayes
+generative   models.generative.statistics       PointEstimate Seen
+generative   models.generative.tables           Labelled
 glm          models.glm.belief                  GLM
 glm          models.glm.models                  Logistic NegativeBinomialRegression OrdinalRegression
 glm          models.glm.models                  PoissonRegression Probit Softmax StudentTRegression

@@ -182,6 +182,14 @@ class HasPredictive(IsConjugate[S, Q]):
     """A conjugate density of which θ can be integrated out: the next row (Student-t and the like) and the evidence."""
 
     @abstractmethod
+    def with_prior(self: D, data: Observed) -> D:
+        """With the weak prior from the data, where none was given; the parameters stay as they are."""
+
+    @abstractmethod
+    def without_prior(self: D) -> D:
+        """The same density, of which `maximize` is maximum likelihood."""
+
+    @abstractmethod
     def log_predictive(self, q: Q, data: Observed) -> Float[Array, "n k"]:
         """log ∫ p(seen entries of x | θₖ) q(θ) dθ of each row on its own."""
 

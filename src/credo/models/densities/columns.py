@@ -130,6 +130,14 @@ class Columns(HasPredictive[Parts, Parts]):
         """The mean of each part."""
         return self._with(lambda part, law: part.posterior_mean(law), q)
 
+    def with_prior(self, data: Observed) -> "Columns":
+        """Each part with the prior of its own columns."""
+        return changed(self, parts=self._each(lambda part, place: _able(part).with_prior(_cut(data, place))))
+
+    def without_prior(self) -> "Columns":
+        """Each part."""
+        return changed(self, parts=self._each(lambda part, _: _able(part).without_prior()))
+
     def log_predictive(self, q: Parts, data: Observed) -> Float[Array, "n k"]:
         """The sum over the parts."""
         return self._sum(lambda part, rows, law: part.log_predictive(law, rows), data, q)
