@@ -77,10 +77,13 @@ def squared_distances(
     xp, (d, p) = namespace(whiten, coefficients, x, v), coefficients.shape[1:]
     shift = whiten @ coefficients
     if xp is np:  # products of matrices; where all share one A, the rows are whitened once
-        z = x @ whiten.reshape(-1, d).T - (v @ shift.reshape(-1, p).T if whiten.shape[0] == shift.shape[0] else 0.0)
-        if whiten.shape[0] == shift.shape[0]:
-            return np.square(z).reshape(len(x), -1, d).sum(-1)
-        return np.stack([np.square(z - v @ each.T).sum(1) for each in shift], axis=1)
+        out = np.empty((len(x), len(shift)))
+        z = x @ whiten[0].T
+        for i, each in enumerate(shift):
+            z = x @ whiten[i].T if i and len(whiten) > 1 else z
+            e = z - v @ each.T
+            np.einsum("ti,ti->t", e, e, out=out[:, i])
+        return out
     if d * (d + 1) // 2 + d * p > UNROLLED:
         z = xp.einsum("kji,ti->tkj", whiten, x) - xp.einsum("kjp,tp->tkj", shift, v)
         return xp.square(z).sum(-1)

@@ -345,6 +345,12 @@ def _column_moments(y: Array, v: Array, seen: Array, weight: Array, complete: bo
     """Weighted sums of 1, vvᵀ, yⱼv and yⱼ² over the seen entries of each column j."""
     xp, (_, d), p = namespace(y, v, seen, weight), y.shape, v.shape[1]
     k = weight.shape[1]
+    if xp is np and complete:  # no table of features: products with the rows as they are
+        w = weight if seen[:, 0].all() else weight * seen[:, :1]
+        vv = np.stack([(w * v[:, i : i + 1]).T @ v for i in range(p)], axis=1)
+        xv = np.stack([(w * v[:, i : i + 1]).T @ y for i in range(p)], axis=2)
+        vv, mass = np.broadcast_to(vv[:, None], (k, d, p, p)), np.broadcast_to(w.T @ np.ones((len(y), 1)), (k, d))
+        return ColumnMoments(mass, vv, xv, w.T @ np.square(y))
 
     def features(y: Array, v: Array, seen: Array) -> Array:
         s = seen.astype(y.dtype)

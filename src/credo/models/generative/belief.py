@@ -8,7 +8,7 @@ without a label. Murphy (2012), sections 3.5 and 4.2; Bishop (2006), section 4.2
 """
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import equinox as eqx
@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float
 
 from credo.core.abilities import HasPointEstimates
-from credo.core.arrays import Array, as_float, host, is_traced, namespace, special
+from credo.core.arrays import Array, as_float, host, is_traced, namespace
 from credo.core.belief import Belief
 from credo.core.checks import ArrayLike, check_count, check_table, input_names
 from credo.core.errors import DataError, NoveltyWarning
@@ -27,7 +27,7 @@ from credo.core.predictive.classes import entropy_of
 from credo.core.pytrees import changed, plain_methods
 from credo.core.special import gamma_quantile, log_rising
 from credo.core.text import counted
-from credo.models.densities import Density, HasPredictive, HasStatistics, Observed
+from credo.models.densities import Density, Gaussian, HasPredictive, HasStatistics, Observed
 from credo.models.densities.base import require
 from credo.models.generative import hidden, novelty, tables
 from credo.models.generative.statistics import PointEstimate, Seen, Statistics
@@ -42,6 +42,8 @@ ENTRIES = 4_000_000
 """Fewer where there are many classes: rows times classes."""
 DRAWS = 32
 """Draws of the parameters by which doubt is split into noise and ignorance; fewer for queries beyond `ROWS`."""
+LOOK = 50_000
+"""Weak priors come from so many rows."""
 NOVEL = 1e-5
 """Inputs that are more surprising than all but so few of the model's own are warned of."""
 
@@ -113,12 +115,18 @@ class Generative(Belief, HasPointEstimates):
         if self.is_ready or is_traced(data):
             return self
         x, y = tables.first_chunk(data)
+        classes = tables.labels_of(y, missing=True) if self.classes is None else self.classes
+        x, y = tables.thinned(x, y, self._looks)
         known = self._with_columns(x)
         rows = known._read(x, missing=True)
-        classes = tables.labels_of(y, missing=True) if self.classes is None else self.classes
         known = changed(known, classes=classes)
         codes = tables.read_labels(y, classes, len(rows.x), missing=True)
         return known._adapted(Labelled(rows, codes))
+
+    @property
+    def _looks(self) -> int:
+        """So many rows are enough for a weak prior."""
+        return LOOK
 
     @property
     def is_ready(self) -> bool:
@@ -146,7 +154,7 @@ class Generative(Belief, HasPointEstimates):
         seen: Seen | None = None
         rest: Labelled | None = None
         for x, y, of in tables.every_chunk(data):
-            rows = told._read(x, missing, f"X{of}")
+            rows = told._read(x, missing, f"X{of}", shows=True)
             told.density.check(rows)
             labelled = Labelled(rows, tables.read_labels(y, told._classes, len(rows.x), missing, of))
             known, kept = told._split(labelled)
@@ -155,10 +163,15 @@ class Generative(Belief, HasPointEstimates):
             for block in () if known is None else told._blocks(known):
                 part = told._summed(block)
                 seen = part if seen is None else seen + part
+            if not is_traced(seen) and not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(seen)):
+                told._read(x, missing, f"X{of}")  # says which entry it is
+                raise DataError(f"X{of} has sums that are no numbers; use larger units")
         return Statistics(seen, rest)
 
-    def _read(self, x: ArrayLike, missing: bool, name: str = "X") -> Observed:
-        return tables.read_table(x, self.inputs, self.categories, missing, name)
+    def _read(self, x: ArrayLike, missing: bool, name: str = "X", shows: bool = False) -> Observed:
+        # A density that is learned row by row, or looks for whole numbers, needs numbers in the first place.
+        shows = shows and isinstance(self.density, Gaussian)
+        return tables.read_table(x, self.inputs, self.categories, missing, name, shows)
 
     def _split(self, data: Labelled) -> tuple[Labelled | None, Labelled | None]:
         """What can be summed at once, and what cannot: rows without a class, or with gaps that need the others."""
@@ -188,9 +201,8 @@ class Generative(Belief, HasPointEstimates):
     def _summed(self, data: Labelled) -> Seen:
         weight = data.weight(len(self._classes))
         density: Any = self.density
-        return Seen(
-            weight.sum(0), density.expected_statistics(data.rows, weight), as_float(density.log_base(data.rows).sum())
-        )
+        counts = np.ones(len(data.codes)) @ weight
+        return Seen(counts, density.expected_statistics(data.rows, weight), as_float(density.log_base(data.rows).sum()))
 
     # -- Bayes' rule -----------------------------------------------------------------------------------------
 
@@ -364,7 +376,9 @@ class Generative(Belief, HasPointEstimates):
         certain = self.point is not None or draws == 0
         many = 0 if certain else min(DRAWS, max(4, DRAWS * ROWS // max(len(rows.x), 1))) if draws is None else draws
         several = self._several(many) if many else None
-        probs, ignorance, density = _stacked(self._answers(block, several) for block in _cuts(rows, self._width(many)))
+        blocks = list(_cuts(rows, self._width(many)))
+        logs = self._log_joints(blocks)
+        probs, ignorance, density = _stacked(_answers(*each, several) for each in zip(blocks, logs, strict=True))
         if warn and not is_traced(density):
             self._warn(rows, density)
         entropy = entropy_of(probs)
@@ -397,18 +411,17 @@ class Generative(Belief, HasPointEstimates):
             self.density.check(rows)
         return rows
 
-    def _log_joint(self, rows: Observed) -> Float[Array, "n k"]:
-        """log P(class) p(x | class)."""
-        xp, density = namespace(self.shares, rows), self.density
+    def _log_joints(self, blocks: Iterable[Observed]) -> Iterator[Float[Array, "n k"]]:
+        """log P(class) p(x | class) of the rows of each block."""
         with np.errstate(divide="ignore"):
-            shares = xp.log(self.shares)
-        if self.point is not None:
-            return shares + self.point.density.log_prob(rows)
-        return shares + require(density, HasPredictive).log_predictive(self.law, rows)
+            shares = namespace(self.shares).log(self.shares)
+        law = None if self.point is not None else self.law
+        density: Any = self.density if self.point is None else self.point.density
+        for rows in blocks:
+            yield shares + (density.log_prob(rows) if law is None else density.log_predictive(law, rows))
 
     def _log_density(self, rows: Observed) -> Float[Array, " n"]:
-        blocks = (self._log_joint(block) for block in _cuts(rows, self._width(0)))
-        parts = [special(each).logsumexp(each, axis=1) for each in blocks]
+        parts = [softmax(each)[1] for each in self._log_joints(_cuts(rows, self._width(0)))]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _width(self, draws: int) -> int:
@@ -420,20 +433,6 @@ class Generative(Belief, HasPointEstimates):
         alpha = self._alpha + self.counts
         drawn = gamma_quantile(alpha, np.random.default_rng(n).random((n, len(self._classes))))
         return drawn / drawn.sum(-1, keepdims=True), require(self.density, HasPredictive).several(self.law, n, 0)
-
-    def _answers(self, rows: Observed, several: Any) -> tuple[Array, Array, Array]:
-        """P(class | x), the mutual information of class and parameters, and log p(x)."""
-        logs = self._log_joint(rows)
-        density = special(logs).logsumexp(logs, axis=1)
-        probs = softmax(logs)
-        if several is None:
-            return probs, namespace(logs).zeros(len(rows.x)), density
-        shares, densities = several
-        each = densities.log_prob(rows).reshape(len(rows.x), *shares.shape) + namespace(shares).log(shares)
-        # θ is drawn from what is believed before x: x weighs the draws.
-        weight, inside = softmax(special(each).logsumexp(each, axis=2)), softmax(each)
-        mean = (weight[:, :, None] * inside).sum(1)
-        return probs, entropy_of(mean) - (weight * entropy_of(inside)).sum(1), density
 
     def _simulated(self, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Positions of classes, and rows of them."""
@@ -459,6 +458,20 @@ class Generative(Belief, HasPointEstimates):
                 NoveltyWarning,
                 stacklevel=3,
             )
+
+
+def _answers(rows: Observed, logs: Float[Array, "n k"], several: Any) -> tuple[Array, Array, Array]:
+    """P(class | x), the mutual information of class and parameters given x, and log p(x)."""
+    probs, density = softmax(logs)
+    if several is None:
+        return probs, namespace(logs).zeros(len(rows.x)), density
+    shares, densities = several
+    each = densities.log_prob(rows).reshape(len(rows.x), *shares.shape) + namespace(shares).log(shares)
+    # θ is drawn from what is believed before x: x weighs the draws.
+    inside, heights = softmax(each)
+    weight = softmax(heights)[0]
+    mean = (weight[:, :, None] * inside).sum(1)
+    return probs, entropy_of(mean) - (weight * entropy_of(inside)).sum(1), density
 
 
 def _peeked(data: tuple[Any, ...]) -> tuple[Any, ...]:

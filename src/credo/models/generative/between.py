@@ -20,8 +20,10 @@ from credo.models.conjugate import NormalInverseWishart
 
 EXCESS = np.geomspace(0.5, 3e4, 12)
 """Candidates of ν - d - 1."""
-STRENGTHS = np.array([0.003, 0.03, 0.3, 3.0])
+STRENGTHS = np.array([0.03, 0.3, 3.0, 10.0])
 """Candidates of κ, in rows."""
+WORTH, SPREAD = 4.0, 1.0
+"""Before data the shared covariance is worth four rows for each column, give or take a factor of e."""
 WORK = 4e8
 """Multiplications of the second stage; with more rows some stand for all."""
 
@@ -56,7 +58,13 @@ def choose_prior(
     free = _free_rows(scatter, m)
     shrunk = (scatter + free * np.eye(len(unit))) / (free + m)
     problem = _Rows((x - center) / unit, codes, counts, (means - center) / unit, z, shrunk, free + m, alpha)
-    loss, excess, strength = min((problem.loss(a, s), a, s) for a in EXCESS for s in STRENGTHS)
+    losses = np.array([[problem.loss(a, s) for s in STRENGTHS] for a in EXCESS])
+    # The lowest loss of few rows is mostly luck: a mean of all candidates, by how well they predict.
+    about = 0.5 * (np.log(EXCESS / (WORTH * x.shape[1])) / SPREAD) ** 2
+    weight = np.exp(-len(x) * (losses - losses.min()) - about[:, None])
+    weight /= weight.sum()
+    excess, strength = np.exp(weight.sum(1) @ np.log(EXCESS)), np.exp(weight.sum(0) @ np.log(STRENGTHS))
+    loss = (weight * losses).sum()
     d, scale = x.shape[1], shrunk * np.outer(unit, unit)
     prior = NormalInverseWishart(center, strength, d + 1 + excess, excess * scale)
     return Between(prior, free / (free + m), float(excess), float(strength), float(loss))

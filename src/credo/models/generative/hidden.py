@@ -104,7 +104,7 @@ def log_likelihood(belief: "Generative", rest: Labelled) -> Float[Array, ""]:
     """log p(x, class | θ̂) of the rows, at the point estimate."""
     if belief.point is None:
         raise DataError(f"{type(belief.density).__name__} has no evidence in closed form; condition on data first")
-    return np.asarray(_height(rest, np.asarray(belief._log_joint(rest.rows))))
+    return np.asarray(_height(rest, np.asarray(next(belief._log_joints([rest.rows])))))
 
 
 def check_likelihood(density: Density, counts: Float[Array, " k"], classes: tuple[Any, ...]) -> None:
@@ -152,7 +152,7 @@ def _expected(density: Any, q: Any, data: Labelled, weight: Array) -> Seen:
 def _shares(data: Labelled, logs: Float[Array, "n k"]) -> Float[np.ndarray, "n k"]:
     """Responsibilities; a label that is known is certain."""
     known = data.weight(logs.shape[1])
-    return np.where(data.codes[:, None] < 0, softmax(np.asarray(logs)), known)
+    return np.where(data.codes[:, None] < 0, softmax(np.asarray(logs))[0], known)
 
 
 def _height(data: Labelled, logs: Float[np.ndarray, "n k"]) -> float:

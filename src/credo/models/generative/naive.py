@@ -23,6 +23,7 @@ from credo.models.generative.belief import Generative
 from credo.models.generative.tables import Label, Labelled
 
 KINDS = ("gaussian", "poisson", "categorical", "bernoulli")
+MANY = 10**9
 MOST_CODES = 20
 """Whole numbers up to this may be codes of categories."""
 
@@ -67,6 +68,11 @@ class NaiveBayes(Generative):
         return (
             "kinds found in the data" if self.kinds is None else ", ".join(self.kinds[:8]) + "…" * (len(self.kinds) > 8)
         )
+
+    @property
+    def _looks(self) -> int:
+        """All rows, where whole numbers are to be told from others."""
+        return super()._looks if self.asked and all(kind == "gaussian" for _, kind in self.asked) else MANY
 
     def _with_columns(self, x: ArrayLike) -> "NaiveBayes":
         """With the names of the columns, and the categories of those that hold text."""

@@ -107,8 +107,12 @@ def read_table(
     categories: Categories | None,
     missing: bool,
     name: str = "X",
+    shows: bool = False,
 ) -> Observed:
-    """Checked rows; NaN and None are entries that were not observed where `missing`, otherwise refused."""
+    """Checked rows; NaN and None are entries that were not observed where `missing`, otherwise refused.
+
+    `shows` leaves it to the caller to notice what is not finite, where sums will show it.
+    """
     if is_traced(x):
         table = check_table(x, name, inputs)
         return Observed(table, np.broadcast_to(True, table.shape), None, complete=True)
@@ -117,7 +121,7 @@ def read_table(
         inputs = len(categories)
     elif missing:
         x = _without_none(x)
-    table = check_table(x, name, inputs, finite=not missing)
+    table = check_table(x, name, inputs, finite=not (missing or shows))
     if not missing:
         return Observed(table, np.broadcast_to(True, table.shape), None, complete=True)
     seen = ~np.isnan(table)
@@ -234,9 +238,19 @@ def decoded(table: Float[np.ndarray, "n d"], categories: Categories | None) -> n
     return out
 
 
-def softmax(logs: Float[Array, "*n k"]) -> Float[Array, "*n k"]:
-    """Probabilities in proportion to exp(logs)."""
+def softmax(logs: Float[Array, "*n k"]) -> tuple[Float[Array, "*n k"], Float[Array, "*n"]]:
+    """Probabilities in proportion to exp(logs), and the logarithm of their sum."""
     xp = namespace(logs)
     top = logs.max(-1, keepdims=True)
-    shares = xp.exp(logs - xp.where(xp.isfinite(top), top, 0.0))
-    return shares / shares.sum(-1, keepdims=True)
+    top = xp.where(xp.isfinite(top), top, 0.0)
+    shares = xp.exp(logs - top)
+    total = shares.sum(-1, keepdims=True)
+    return shares / total, (xp.log(total) + top)[..., 0]
+
+
+def thinned(x: ArrayLike, y: ArrayLike, most: int) -> tuple[ArrayLike, ArrayLike]:
+    """Every so many rows of a long array, for what needs a look only; other tables as they are."""
+    if not (isinstance(x, np.ndarray) and isinstance(y, np.ndarray)) or len(x) != len(y) or len(x) <= most:
+        return x, y
+    step = -(-len(x) // most)
+    return x[::step], y[::step]
