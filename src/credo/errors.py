@@ -7,11 +7,11 @@ from credo.core.errors import (
     DataError,
     FileError,
     MisfitWarning,
-    NoveltyWarning,
     NotConverged,
     NotConvergedWarning,
     NotMonotone,
     NotPositiveDefinite,
+    NoveltyWarning,
     RepairedWarning,
 )
 

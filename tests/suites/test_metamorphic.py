@@ -234,6 +234,10 @@ LABELLED: dict[str, tuple[Callable[[], Any], np.ndarray]] = {
     "Probit": (credo.Probit, TWO),
     "Softmax": (credo.Softmax, THREE),
     "OrdinalRegression": (lambda: credo.OrdinalRegression(classes=("low", "mid", "top")), THREE),
+    "NaiveBayes": (credo.NaiveBayes, THREE),
+    "Discriminant, full": (lambda: credo.Discriminant("full"), THREE),
+    "Discriminant, tied": (lambda: credo.Discriminant("tied"), TWO),
+    "Discriminant, between": (credo.Discriminant, THREE),
     "LatentGP": (credo.LatentGP, TWO),
     "LatentGP, counts": (lambda: credo.LatentGP(Poisson()), COUNTS),
     "PoissonRegression": (credo.PoissonRegression, COUNTS),
@@ -271,7 +275,7 @@ def test_classes_and_counts_of_rows_and_columns_in_another_order(name):
     compare(wanted, ask(lambda: probabilities(fitted(belief(), X[:, ::-1], y, QUERIES[:, ::-1]))))
 
 
-@pytest.mark.parametrize("name", ["Logistic", "Probit", "Softmax", "LatentGP"])
+@pytest.mark.parametrize("name", ["Logistic", "Probit", "Softmax", "NaiveBayes", "Discriminant, between", "LatentGP"])
 def test_classes_under_other_names(name):
     """Names in the opposite order of the alphabet: the same probabilities of the same rows."""
     belief, y, wanted = labelled(name)

@@ -77,7 +77,7 @@ conjugate    models.conjugate.counts            EventCounts GammaPoisson
 conjugate    models.conjugate.hierarchical      EmpiricalBayes HierarchicalBernoulli
 conjugate    models.conjugate.hypotheses        Hypotheses OutcomeCounts
 conjugate    models.conjugate.known             Binomial Known Multinomial MultivariateNormal
-conjugate    models.conjugate.matrix            MatrixNormalInverseWishart
+conjugate    models.conjugate.matrix            JointMoments MatrixNormalInverseWishart
 conjugate    models.conjugate.multivariate      GaussianParameters NormalInverseWishart
 conjugate    models.conjugate.normal            Moments NormalInverseGamma NormalKnownVariance NormalParameters
 conjugate    models.conjugate.quadrature        HyperPrior Hyperparameters PopulationCounts

@@ -112,7 +112,7 @@ class Generative(Belief, HasPointEstimates):
 
     def told(self: G, *data: Any, missing: bool = True) -> G:
         """The belief that knows its columns, its classes and a weak prior, from the data seen first."""
-        if self.is_ready or is_traced(data):
+        if self.is_ready or (len(data) == 2 and is_traced(data)):
             return self
         x, y = tables.first_chunk(data)
         classes = tables.labels_of(y, missing=True) if self.classes is None else self.classes

@@ -1,9 +1,10 @@
 """A prior between one covariance for all classes and one for each: normal inverse Wishart, chosen in two stages.
 
-1. Σ₀, the covariance within classes pooled and shrunk to its diagonal D: the posterior mean under an inverse Wishart law
-   about D, whose degrees of freedom have the highest evidence of the pooled scatter.
-2. Σₖ ~ InverseWishart((ν - d - 1)Σ₀, ν) and μₖ ~ N(m, Σₖ/κ), with (ν, κ) that predict the class of each row best from
-   all others. Leaving a row out of its class is a rank-one change, so it has a closed form; so has its part in Σ₀.
+1. Σ₀, the covariance within classes pooled and shrunk to its diagonal D: the posterior mean under an inverse Wishart
+   law about D, whose degrees of freedom have the highest evidence of the pooled scatter.
+2. Σₖ ~ InverseWishart((ν - d - 1)Σ₀, ν) and μₖ ~ N(m, Σₖ/κ), with (ν, κ) that predict the class of each row from all
+   others: a mean of candidates, each weighed by its leave-one-out likelihood. Leaving a row out of its class is a
+   rank-one change, so it has a closed form; so has its part in Σ₀.
 
 One stage by evidence would count the data twice, in Σ₀ and in Σₖ. ν → ∞ is linear discriminant analysis, small ν
 quadratic. Friedman (1989), "Regularized discriminant analysis"; Srivastava, Gupta & Frigyik (2007).
@@ -50,7 +51,7 @@ def choose_prior(
     center = x.mean(0)
     means = np.stack([x[codes == i].mean(0) if counts[i] else center for i in range(k)])
     rest = x - means[codes]
-    m = max(len(x) - np.count_nonzero(counts), 1)
+    m = max(len(x) - int(np.count_nonzero(counts)), 1)
     spread, total = (rest**2).sum(0) / m, ((x - center) ** 2).mean(0)
     unit = np.sqrt(np.where(spread > 0, spread, np.where(total > 0, total, 1.0)))
     z = rest / unit
@@ -58,7 +59,7 @@ def choose_prior(
     free = _free_rows(scatter, m)
     shrunk = (scatter + free * np.eye(len(unit))) / (free + m)
     problem = _Rows((x - center) / unit, codes, counts, (means - center) / unit, z, shrunk, free + m, alpha)
-    losses = np.array([[problem.loss(a, s) for s in STRENGTHS] for a in EXCESS])
+    losses = np.array([[problem.loss(float(a), float(s)) for s in STRENGTHS] for a in EXCESS])
     # The lowest loss of few rows is mostly luck: a mean of all candidates, by how well they predict.
     about = 0.5 * (np.log(EXCESS / (WORTH * x.shape[1])) / SPREAD) ** 2
     weight = np.exp(-len(x) * (losses - losses.min()) - about[:, None])

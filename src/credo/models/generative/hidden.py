@@ -15,8 +15,7 @@ from jaxtyping import Float
 
 from credo.core.arrays import Array, special
 from credo.core.errors import DataError, NotConvergedWarning
-from credo.models.densities import Columns, Density, HasPredictive, Observed
-from credo.models.densities import dirichlet
+from credo.models.densities import Columns, Density, HasPredictive, Observed, dirichlet
 from credo.models.densities.normal import JOINT, NormalDensity
 from credo.models.generative.statistics import PointEstimate, Seen
 from credo.models.generative.tables import Labelled, softmax

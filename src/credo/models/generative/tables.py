@@ -192,7 +192,7 @@ def read_labels(y: ArrayLike, classes: Sequence[Label], n: int, missing: bool, o
     codes = np.full(n, UNLABELLED)
     if len(classes) <= FEW or raw.dtype.kind == "O":
         for i, label in enumerate(classes):
-            codes[raw == label] = i
+            codes += (i + 1) * np.asarray(raw == label, dtype=bool)
     else:
         levels = np.asarray(classes)
         order = np.argsort(levels)
