@@ -57,15 +57,18 @@ class _GenerativeClassifier(BeliefClassifier):
 
     def predict_proba(self, X: ArrayLike) -> Float[np.ndarray, "m k"]:
         """The probabilities of the classes."""
-        return np.array(self.belief_.predict(self._queries(X), draws=0, warn=False).probs)
+        queries = self._queries(X)
+        return np.array(self.belief_.predict(queries, draws=0, warn=False).probs)
 
     def novelty(self, X: ArrayLike) -> Float[np.ndarray, " m"]:
         """P(log p(X) ≤ log p(x)): small for an input like nothing seen, uniform on rows like those seen."""
-        return self.belief_.novelty(self._queries(X))
+        queries = self._queries(X)
+        return self.belief_.novelty(queries)
 
     def score_samples(self, X: ArrayLike) -> Float[np.ndarray, " m"]:
         """log p(x)."""
-        return np.array(self.belief_.log_density(self._queries(X)))
+        queries = self._queries(X)
+        return np.array(self.belief_.log_density(queries))
 
 
 class NaiveBayesClassifier(_GenerativeClassifier):

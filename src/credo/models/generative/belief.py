@@ -8,7 +8,8 @@ without a label. Murphy (2012), sections 3.5 and 4.2; Bishop (2006), section 4.2
 """
 
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import equinox as eqx
@@ -27,6 +28,9 @@ from credo.core.predictive.classes import entropy_of
 from credo.core.pytrees import changed, plain_methods
 from credo.core.special import gamma_quantile, log_rising
 from credo.core.text import counted
+from credo.infer.learning import Learned
+from credo.infer.method import Learner
+from credo.infer.optimize import CONVERGED
 from credo.models.densities import Density, Gaussian, HasPredictive, HasStatistics, Observed
 from credo.models.densities.base import require
 from credo.models.generative import hidden, novelty, tables
@@ -53,6 +57,16 @@ class Sample(NamedTuple):
 
     x: np.ndarray
     y: np.ndarray
+
+
+@dataclass(frozen=True)
+class _ByConditioning(Learner):
+    """No search: the belief is conditioned, which is all that `fit` does."""
+
+    def learn(self, belief: Any, statistics: Any, fixed: Sequence[str], priors: Any, seed: int) -> Learned:
+        """The belief after the data."""
+        notes = ["the parameters are those of the highest posterior density, by EM"]
+        return Learned(belief, CONVERGED, float("nan"), [], {}, notes, belief.condition_on(statistics))
 
 
 class Generative(Belief, HasPointEstimates):
@@ -212,7 +226,9 @@ class Generative(Belief, HasPointEstimates):
 
     def log_evidence(self, *data: Any, **options: Any) -> Array:
         """log p(X, y | belief), of rows and classes together."""
-        return super().log_evidence(*_peeked(data), **options)
+        data = _peeked(data)
+        told = self.told(*data)
+        return as_float(host(told.evidence_of(told.statistics(*data, **options))))
 
     def condition_on(self: G, statistics: Statistics) -> G:
         """Counts and statistics add; what is hidden is averaged over (`hidden`)."""
@@ -261,8 +277,14 @@ class Generative(Belief, HasPointEstimates):
         return shares + density.log_marginal(*q) + new.log_base
 
     def log_evidence_of(self, statistics: Statistics) -> Float[Array, ""]:
-        """`evidence_of`, of which nothing is compiled."""
+        """`evidence_of`, of which nothing is compiled; NaN in the report of `fit` where it has no closed form."""
+        if statistics.rest is not None and self.point is None:
+            return np.asarray(np.nan)
         return as_float(host(self.evidence_of(statistics)))
+
+    def learner(self, priors: Mapping[str, object]) -> Learner:
+        """What there is to learn is learned by Bayes' rule, or by EM."""
+        return _ByConditioning()
 
     def forget(self: G, *data: Any, missing: bool = False) -> G:
         """The belief as if it had never seen these rows: their statistics are subtracted."""
