@@ -924,6 +924,86 @@ def ellipse_plane(left, right):
     space.tick_params(labelsize=7)
 
 
+@picture(6.6, 3.9)
+def novelty(ax):
+    """The three classes of generative.md: who is where, and where nobody has been."""
+    made = page_until("generative.md", "belief", "X", "species")
+    belief, x, species = made["belief"], made["X"], made["species"]
+    wide, high = np.linspace(24, 66, 140), np.linspace(8, 26, 120)
+    grid = np.stack(np.meshgrid(wide, high), axis=-1).reshape(-1, 2)
+    shape = (len(high), len(wide))
+    probs = belief.predict(grid, draws=0, warn=False).probs
+    for i, colour in enumerate((BLUE, ORANGE, GREEN)):
+        mine = probs[:, i].reshape(shape)
+        ax.contourf(wide, high, mine, levels=[0.5, 0.9, 1.01], colors=[colour, colour], alpha=0.16)
+        ax.scatter(*x[species == belief.classes[i]].T, s=12, color=colour, label=belief.classes[i])
+    lines = ax.contour(
+        wide, high, np.log10(belief.novelty(grid)).reshape(shape), [-6, -3, -1], colors=INK, linewidths=0.9
+    )
+    ax.clabel(lines, fmt={-6: "1e-6", -3: "0.001", -1: "0.1"}, fontsize=8)
+    ax.set_xlabel("bill length, mm")
+    ax.set_ylabel("bill depth, mm")
+    ax.set_title("classes (shaded: more probable than not), and novelty (lines)", fontsize=9.5, color=INK)
+    legend(ax, loc="lower right")
+    tidy(ax)
+
+
+@picture(8.4, 3.1, columns=2)
+def generative_rows(left, right):
+    """Log loss of tied Gaussian classes and of the logistic model against rows; where both are right, and one is not."""
+    sizes, rng = np.array([10, 20, 40, 80, 160, 320]), np.random.default_rng(0)
+    slope = np.array([1.0, 0.7, 0.5, 0.3, 0.0, 0.0])
+
+    def gaussian(n):
+        y = np.arange(n) % 2
+        return rng.normal(size=(n, 6)) + slope * (2 * y[:, None] - 1) * 0.6, y
+
+    def lognormal(n):
+        x, y = gaussian(n)
+        return np.exp(0.9 * x), y
+
+    for ax, make, title in ((left, gaussian, "Gaussian classes"), (right, lognormal, "skewed classes")):
+        held, truth = make(4000)
+        rows = {"tied Gaussians": [], "logistic": []}
+        for n in sizes:
+            losses = {name: [] for name in rows}
+            for _ in range(10):
+                x, y = make(int(n))
+                found = credo.Discriminant("tied").condition(x, y).predict(held, draws=0, warn=False)
+                losses["tied Gaussians"].append(-np.mean(found.log_prob(truth)))
+                losses["logistic"].append(-np.mean(credo.fit(credo.Logistic(), x, y).predict(held).log_prob(truth)))
+            for name in rows:
+                rows[name].append(np.mean(losses[name]))
+        for (name, each), colour in zip(rows.items(), (BLUE, ORANGE), strict=True):
+            ax.plot(sizes, each, "o-", color=colour, ms=4, label=name)
+        ax.set_xscale("log")
+        ax.set_xticks(sizes, [str(n) for n in sizes])
+        ax.minorticks_off()
+        ax.set_xlabel("rows")
+        ax.set_title(title, fontsize=9.5, color=INK)
+        tidy(ax)
+    left.set_ylabel("log loss of other rows")
+    legend(left)
+
+
+@picture(6.6, 3.1)
+def numbers_to_learn(ax):
+    """How many numbers each class has."""
+    d = np.arange(1, 31)
+    ax.plot(d, 2.0**d - 1, color=RED)
+    ax.plot(d, d + d * (d + 1) / 2, color=ORANGE)
+    ax.plot(d, 2.0 * d, color=BLUE)
+    ax.set_yscale("log")
+    ax.set_ylim(1, 1e7)
+    ax.set_xlim(1, 30)
+    ax.annotate("a table of all combinations, 2ᵈ - 1", (19.5, 2**19.5), (-8, -2), ha="right", **SAID)
+    ax.annotate("mean and full covariance, d(d + 3)/2", (29, 464), (0, 16), ha="right", **SAID)
+    ax.annotate("naive Bayes, 2d", (29, 58), (0, -8), ha="right", **SAID)
+    ax.set_xlabel("columns d")
+    ax.set_ylabel("numbers of each class")
+    tidy(ax)
+
+
 def main():
     wanted = sys.argv[1:] or list(PICTURES)
     OUT.mkdir(exist_ok=True)

@@ -45,6 +45,9 @@ from credo.models.conjugate import Hypotheses as Hypotheses
 from credo.models.conjugate import NormalInverseGamma as NormalInverseGamma
 from credo.models.conjugate import NormalInverseWishart as NormalInverseWishart
 from credo.models.conjugate import NormalKnownVariance as NormalKnownVariance
+from credo.models.generative import Discriminant as Discriminant
+from credo.models.generative import Generative as Generative
+from credo.models.generative import NaiveBayes as NaiveBayes
 from credo.models.glm import GLM as GLM
 from credo.models.glm import Logistic as Logistic
 from credo.models.glm import NegativeBinomialRegression as NegativeBinomialRegression

@@ -11,6 +11,7 @@ from credo.core.errors import (
     NotConvergedWarning,
     NotMonotone,
     NotPositiveDefinite,
+    NoveltyWarning,
     RepairedWarning,
 )
 
@@ -27,6 +28,7 @@ __all__ = [
     "NotConvergedWarning",
     "NotMonotone",
     "NotPositiveDefinite",
+    "NoveltyWarning",
     "RepairedWarning",
     "StorageError",
     "TrialError",

@@ -33,6 +33,7 @@ X = RNG.normal(size=(24, 2))
 Y = X @ [1.0, -0.5] + 0.3 * RNG.normal(size=24)
 QUERIES = RNG.normal(size=(4, 2))
 SEQUENCES = [RNG.integers(0, 3, size=n).tolist() for n in RNG.integers(2, 6, size=24)]
+CLASSES = (X, np.arange(24) % 3)
 
 
 class Case(NamedTuple):
@@ -87,6 +88,9 @@ BELIEFS: dict[str, Callable[[], Case]] = {
     "Logistic": lambda: Case(credo.Logistic(classes=(0, 1)), (X, (Y > 0).astype(int)), (QUERIES,)),
     "Softmax": lambda: Case(credo.Softmax(classes=(0, 1, 2)), (X, np.arange(24) % 3), (QUERIES,)),
     "PoissonRegression": lambda: Case(credo.PoissonRegression(), (X, np.arange(24) % 5), (QUERIES,)),
+    "NaiveBayes": lambda: Case(credo.NaiveBayes().told(*CLASSES), CLASSES, (QUERIES,)),
+    "Discriminant": lambda: Case(credo.Discriminant("tied").told(*CLASSES), CLASSES, (QUERIES,)),
+    "Discriminant, between": lambda: Case(credo.Discriminant().told(*CLASSES), CLASSES, (QUERIES,)),
     "GP": lambda: regression(GP(RBF(), noise=0.1)),
     "GP, row noise, trend": lambda: regression(
         GP(Matern52([1.0, 2.0]), Basis(covariance=2.0), KnownNoise()), noise=np.linspace(0.1, 1, 24)

@@ -222,6 +222,10 @@ LABELLED: dict[str, tuple[Callable[[], Any], np.ndarray]] = {
     "Probit": (credo.Probit, TWO),
     "Softmax": (credo.Softmax, THREE),
     "OrdinalRegression": (lambda: credo.OrdinalRegression(classes=("low", "mid", "top")), THREE),
+    "NaiveBayes": (credo.NaiveBayes, THREE),
+    "Discriminant, full": (lambda: credo.Discriminant("full"), THREE),
+    "Discriminant, tied": (lambda: credo.Discriminant("tied"), TWO),
+    "Discriminant, between": (credo.Discriminant, THREE),
     "LatentGP": (credo.LatentGP, TWO),
     "LatentGP, counts": (lambda: credo.LatentGP(Poisson()), COUNTS),
     "KernelNeighbours": (credo.KernelNeighbours, THREE),
@@ -262,7 +266,10 @@ def test_classes_and_counts_of_rows_and_columns_in_another_order(name):
     compare(wanted, ask(lambda: probabilities(fitted(belief(), X[:, ::-1], y, QUERIES[:, ::-1]))))
 
 
-@pytest.mark.parametrize("name", ["Logistic", "Probit", "Softmax", "LatentGP", "KernelNeighbours"])
+RELABELLED = ("Logistic", "Probit", "Softmax", "NaiveBayes", "Discriminant, between", "LatentGP", "KernelNeighbours")
+
+
+@pytest.mark.parametrize("name", RELABELLED)
 def test_classes_under_other_names(name):
     """Names in the opposite order of the alphabet: the same probabilities of the same rows."""
     belief, y, wanted = labelled(name)

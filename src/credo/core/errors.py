@@ -33,6 +33,10 @@ class MisfitWarning(UserWarning):
     """The data contradict numbers that were given, or left as they are by default: the doubt stated is too small."""
 
 
+class NoveltyWarning(UserWarning):
+    """A belief was asked about an input like none that it has seen: what it says of it is extrapolation."""
+
+
 class RepairedWarning(UserWarning):
     """Something that could not be used as given was changed as little as possible; the message says by how much."""
 

@@ -79,7 +79,7 @@ conjugate    models.conjugate.counts            EventCounts GammaPoisson
 conjugate    models.conjugate.hierarchical      EmpiricalBayes HierarchicalBernoulli
 conjugate    models.conjugate.hypotheses        Hypotheses OutcomeCounts
 conjugate    models.conjugate.known             Binomial Known Multinomial MultivariateNormal
-conjugate    models.conjugate.matrix            MatrixNormalInverseWishart
+conjugate    models.conjugate.matrix            JointMoments MatrixNormalInverseWishart
 conjugate    models.conjugate.multivariate      GaussianParameters NormalInverseWishart
 conjugate    models.conjugate.normal            Moments NormalInverseGamma NormalKnownVariance NormalParameters
 conjugate    models.conjugate.quadrature        HyperPrior Hyperparameters PopulationCounts
@@ -87,12 +87,15 @@ decide       decide.acquiring                   Margin Uncertainty
 decide       decide.custom                      CustomLoss
 decide       decide.losses                      Absolute Asymmetric CostMatrix IntervalLoss Pinball Squared ZeroOne
 density      models.densities.categorical       CategoricalDensity
+density      models.densities.columns           Columns
 density      models.densities.custom            CustomDensity Free
 density      models.densities.directions        Directions
 density      models.densities.gamma             NormalInverseGammas
 density      models.densities.gaussian          Gaussian
 density      models.densities.mixture           GaussianMixture
-density      models.densities.poisson           Poisson
+density      models.densities.base              Observed
+density      models.densities.gamma             ColumnMoments
+density      models.densities.poisson           Gammas Poisson
 density      models.densities.regression        Regression
 density      models.densities.vonmises          VonMises
 feature      models.features.compose            Chosen Composed Concatenate Custom OfKernel OnColumns Product Tensor
@@ -101,6 +104,12 @@ feature      models.features.local              BSpline Bumps
 feature      models.features.polynomial         InterceptOnly Polynomial
 feature      models.features.scaling            Affine Standardize
 feature      models.features.wavelets           Daubechies Haar
+generative   models.generative.belief           Generative
+generative   models.generative.between          Between
+generative   models.generative.discriminant     Discriminant
+generative   models.generative.naive            NaiveBayes
+generative   models.generative.statistics       PointEstimate Seen
+generative   models.generative.tables           Labelled
 glm          models.glm.belief                  GLM
 glm          models.glm.models                  Logistic NegativeBinomialRegression OrdinalRegression
 glm          models.glm.models                  PoissonRegression Probit Softmax StudentTRegression

@@ -1,10 +1,13 @@
 """Special functions that JAX lacks or has with too few digits (`jax.scipy.special.betaln` is good to 1e-6 only)."""
 
+import jax
 import numpy as np
 
 from credo.core.arrays import Array, namespace, special
 
 SHIFT = 8
+NEWTON = 30
+"""Steps to a quantile of a gamma law, which far out in the upper tail approach it slowly."""
 LOG_2PI = float(np.log(2 * np.pi))
 
 
@@ -33,6 +36,28 @@ def log_beta(a: Array, b: Array) -> Array:
 def log_binomial(n: Array, k: Array) -> Array:
     """log C(n, k) for 0 ≤ k ≤ n."""
     return -namespace(n).log(n + 1) - log_beta(k + 1, n - k + 1)
+
+
+def gamma_quantile(a: Array, u: Array) -> Array:
+    """x with P(Gamma(a) ≤ x) = u, to some ten digits: Newton's steps in log x from Wilson & Hilferty's (1931) cube.
+
+    JAX has no such function, and its gamma draws are others than NumPy's.
+    """
+    xp, functions = namespace(a, u), special(a, u)
+    if xp is np:
+        return np.maximum(functions.gammaincinv(a, u), np.finfo(float).tiny)
+    cube = 1 - 1 / (9 * a) + functions.ndtri(u) / (3 * xp.sqrt(a))
+    small = (xp.log(u) + functions.gammaln(a + 1)) / a
+    log_x = xp.where((cube > 0.1) & (a > 0.5), xp.log(a) + 3 * xp.log(xp.maximum(cube, 0.1)), xp.minimum(small, 3.0))
+    log_x, a, u = xp.broadcast_arrays(log_x, a, u)
+
+    def closer(_: object, log_x: Array) -> Array:
+        x = xp.exp(log_x)
+        slope = xp.exp(a * log_x - x - functions.gammaln(a))
+        step = (functions.gammainc(a, x) - u) / xp.maximum(slope, 1e-300)
+        return log_x - xp.clip(step, -1.0, 1.0)
+
+    return xp.exp(jax.lax.fori_loop(0, NEWTON, closer, log_x))
 
 
 def softplus(x: Array) -> Array:

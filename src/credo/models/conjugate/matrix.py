@@ -19,6 +19,7 @@ from jaxtyping import Float, PRNGKeyArray
 from credo.core.arrays import Array, namespace, special
 from credo.core.linalg import factorize, symmetric_part
 from credo.core.pytrees import changed
+from credo.core.special import LOG_2PI, gamma_quantile
 
 
 class JointMoments(NamedTuple):
@@ -119,6 +120,32 @@ class MatrixNormalInverseWishart(eqx.Module):
         ratio = log_determinants(mine) - log_determinants(roots(prior.precision))
         normal = 0.5 * (d * (_trace_ratio(prior.precision, mine) - p + ratio) + distance)
         return wishart.sum() + normal.sum()
+
+    def log_normalizer(self) -> Float[Array, ""]:
+        """log ∫ of the density without its constant: dp/2 log 2π - d/2 log|K| of each map, and of each covariance
+        νd/2 log 2 + log Γ_d(ν/2) - ν/2 log|Ψ|."""
+        (k, d, p), xp = self.mean.shape, namespace(self)
+        maps = 0.5 * d * (k * p * LOG_2PI - log_determinants(roots(self.precision)).sum())
+        gammas = special(self.df).gammaln(0.5 * (self.df[:, None] - np.arange(d))).sum() + self.df.shape[0] * (
+            0.25 * d * (d - 1) * np.log(np.pi)
+        )
+        wishart = 0.5 * self.df * (d * np.log(2.0) - log_determinants(roots(self.scale)))
+        return xp.asarray(maps + gammas + wishart.sum())
+
+    def several(self, n: int, seed: int) -> tuple[Float[Array, "n k d p"], Float[Array, "n g d d"]]:
+        """n draws of (M, Σ) from random numbers that are the same in NumPy and JAX: Bartlett's, by quantiles."""
+        (k, d, p), groups, rng = self.mean.shape, self.df.shape[0], np.random.default_rng(seed)
+        chi = rng.random((n, groups, d))
+        lower = np.tril(rng.normal(size=(n, groups, d, d)), -1)
+        z = rng.normal(size=(n, k, p, d))
+        xp = namespace(self)
+        chi = xp.sqrt(2 * gamma_quantile(0.5 * (self.df[:, None] - np.arange(d)), chi))
+        bartlett = lower + chi[..., None] * np.eye(d)
+        turned = xp.broadcast_to(roots(self.scale).swapaxes(1, 2), bartlett.shape)
+        half = solve_triangles(bartlett, turned).swapaxes(2, 3)
+        scaled = solve_triangles(xp.broadcast_to(roots(self.precision), (n, k, p, p)), z, transposed=True)
+        spread = xp.broadcast_to(half, (n, k, d, d)) if groups == 1 else half
+        return self.mean + spread @ scaled.swapaxes(2, 3), symmetric_part(half @ half.swapaxes(2, 3))
 
     @property
     def _power(self) -> Float[Array, " g"]:

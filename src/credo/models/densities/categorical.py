@@ -13,11 +13,12 @@ from credo.core.checks import ArrayLike, check_count
 from credo.core.errors import DataError
 from credo.core.params import constant, simplex
 from credo.core.pytrees import changed
+from credo.core.special import gamma_quantile, log_rising
 from credo.models.densities import dirichlet
-from credo.models.densities.base import Inputs, IsConjugate, Observed, read_prior, require_prior
+from credo.models.densities.base import HasPredictive, Inputs, Observed, read_prior, require_prior
 
 
-class CategoricalDensity(IsConjugate[Float[Array, "k s"], Float[Array, "k s"]]):
+class CategoricalDensity(HasPredictive[Float[Array, "k s"], Float[Array, "k s"]]):
     """P(x = s | k) = probs[k, s]; x holds codes 0 … symbols - 1 in one column.  Rabiner (1989).
 
     Args:
@@ -62,13 +63,11 @@ class CategoricalDensity(IsConjugate[Float[Array, "k s"], Float[Array, "k s"]]):
 
     def adapt(self, data: Observed, *, seed: int = 0) -> "CategoricalDensity":
         """The frequencies of the symbols, each component's tilted at random."""
-        (k, _), (x, seen) = self.sizes, data[:2]
-        codes = x[seen].astype(int)
-        symbols = int(codes.max(initial=0)) + 1 if self.symbols is None else self.symbols
-        new = self._with_prior(symbols)
+        (k, _), new = self.sizes, self.with_prior(data)
         if self.probs is not None:
             return new
-        counts = np.bincount(codes, minlength=symbols) + 1.0
+        symbols = new.symbols or 1
+        counts = np.bincount(data.x[data.seen].astype(int), minlength=symbols) + 1.0
         tilted = counts / counts.sum() * np.random.default_rng(seed).gamma(2.0, size=(k, symbols)) + 1e-3 / symbols
         return changed(new, probs=tilted / tilted.sum(1, keepdims=True))
 
@@ -113,6 +112,37 @@ class CategoricalDensity(IsConjugate[Float[Array, "k s"], Float[Array, "k s"]]):
     def posterior_mean(self, q: Float[Array, "k s"]) -> "CategoricalDensity":
         """α/Σα."""
         return changed(self, probs=q / q.sum(-1, keepdims=True))
+
+    def with_prior(self, data: Observed) -> "CategoricalDensity":
+        """For as many symbols as the data show, where their number was not given."""
+        shown = data.x[data.seen]
+        return self._with_prior(int(shown.max(initial=0)) + 1 if self.symbols is None else self.symbols)
+
+    def without_prior(self) -> "CategoricalDensity":
+        """Frequencies."""
+        return changed(self, prior=None, weak=False)
+
+    def log_predictive(self, q: Float[Array, "k s"], data: Observed) -> Float[Array, "n k"]:
+        """log αₖₓ/Σα."""
+        return _look_up(namespace(q).log(q / q.sum(-1, keepdims=True)), data)
+
+    def log_marginal(self, before: Float[Array, "k s"], after: Float[Array, "k s"]) -> Float[Array, ""]:
+        """log B(after)/B(before)."""
+        rows = log_rising(before.sum(-1), (after - before).sum(-1)).sum()
+        return log_rising(before, after - before).sum() - rows
+
+    def sample_predictive(
+        self, rng: np.random.Generator, q: Float[Array, "k s"], which: Int[np.ndarray, " n"]
+    ) -> Float[np.ndarray, "n 1"]:
+        """Codes by their mean probabilities."""
+        steps = np.cumsum(q / q.sum(-1, keepdims=True), axis=1)[which]
+        return (steps < rng.random((len(which), 1))).sum(1, keepdims=True).clip(0, q.shape[1] - 1).astype(float)
+
+    def several(self, q: Float[Array, "k s"], n: int, seed: int) -> "CategoricalDensity":
+        """n·k dice."""
+        drawn = gamma_quantile(q, np.random.default_rng(seed).random((n, *q.shape)))
+        probs = drawn / drawn.sum(-1, keepdims=True)
+        return changed(self, k=n * q.shape[0], probs=probs.reshape(-1, q.shape[1]))
 
     def sample(self, key: PRNGKeyArray, which: Int[Array, " n"], inputs: Inputs = None) -> Float[Array, "n 1"]:
         """One code for each."""

@@ -16,6 +16,7 @@ from jaxtyping import Float, PRNGKeyArray
 
 from credo.core.arrays import Array, namespace, special
 from credo.core.pytrees import changed
+from credo.core.special import LOG_2PI, gamma_quantile
 from credo.models.conjugate.matrix import log_determinants, moved, roots, solve_each, solve_triangles
 
 
@@ -108,6 +109,20 @@ class NormalInverseGammas(eqx.Module):
         trace = namespace(mine).trace(solve_each(mine, prior.precision), axis1=-2, axis2=-1)
         distance = self.shape / self.scale * prior._spread_of(self.mean - prior.mean)
         return gammas.sum() + 0.5 * (trace - self.mean.shape[-1] + ratio + distance).sum()
+
+    def log_normalizer(self) -> Float[Array, ""]:
+        """log ∫ of the density without its constant: p/2 log 2π - ½ log|K|, and log Γ(a) - a log b."""
+        maps = 0.5 * (self.mean.size * LOG_2PI - log_determinants(roots(self.precision)).sum())
+        gammas = special(self.shape).gammaln(self.shape) - self.shape * namespace(self.scale).log(self.scale)
+        return maps + gammas.sum()
+
+    def several(self, n: int, seed: int) -> tuple[Float[Array, "n k d p"], Float[Array, "n k g"]]:
+        """n draws of (m, σ²) from random numbers that are the same in NumPy and JAX."""
+        rng, xp = np.random.default_rng(seed), namespace(self)
+        variance = self.scale / gamma_quantile(self.shape, rng.random((n, *self.shape.shape)))
+        z, root = rng.normal(size=(n, *self.mean.shape, 1)), roots(self.precision)
+        scaled = solve_triangles(xp.broadcast_to(root, (n, *root.shape)), z, transposed=True)[..., 0]
+        return self.mean + xp.sqrt(variance)[..., None] * scaled, variance
 
     def _spread_of(self, deviation: Float[Array, "k d p"]) -> Float[Array, "k d"]:
         """Their squared lengths by the precision."""

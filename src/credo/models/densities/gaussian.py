@@ -100,6 +100,12 @@ class Gaussian(NormalDensity):
         new = begun(self, mean[:, None], np.full((1, 1), STRENGTH), variance, within)
         return new if self.mean is not None else changed(new, mean=centers)
 
+    def with_prior(self: G, data: Observed) -> G:
+        """The weak prior about the mean of the columns; nothing is known of the parameters."""
+        mean, variance = column_moments(*data[:2])
+        new = begun(self, mean[:, None], np.full((1, 1), STRENGTH), variance, variance)
+        return changed(new, matrix=self.matrix, variance=self.variance)
+
 
 def begun(density: N, center: np.ndarray, precision: np.ndarray, variance: np.ndarray, within: np.ndarray) -> N:
     """With origin and floor from the data, the weak prior about `center`, and noise of variances `within`."""

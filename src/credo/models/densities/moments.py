@@ -49,10 +49,19 @@ def second_moments(y: Float[Array, "t q"], weight: Float[Array, "t k"]) -> Float
     """Σₜ weightₜₖ yₜyₜᵀ, exactly symmetric."""
     q = y.shape[1]
     i, j = np.triu_indices(q)
+    if namespace(y, weight) is np:
+        return np.stack([_weighted_square(y, w) for w in weight.T])
     sums = weighted_sums(weight, lambda rows: rows[:, i] * rows[:, j], y)
     where = np.zeros((q, q), int)
     where[i, j] = where[j, i] = np.arange(len(i))
     return sums[:, where]
+
+
+def _weighted_square(y: Float[np.ndarray, "t q"], weight: Float[np.ndarray, " t"]) -> Float[np.ndarray, "q q"]:
+    """Σ wₜyₜyₜᵀ; only the rows with weight are touched, which for classes are few."""
+    rows = np.flatnonzero(weight)
+    root = y[rows] * np.sqrt(weight[rows])[:, None]
+    return root.T @ root  # the very same array: a symmetric rank-k update
 
 
 def inverse_roots(root: Float[Array, "*b n n"]) -> Float[Array, "*b n n"]:
@@ -62,20 +71,35 @@ def inverse_roots(root: Float[Array, "*b n n"]) -> Float[Array, "*b n n"]:
 
 
 def squared_distances(
-    whiten: Float[Array, "k d d"], coefficients: Float[Array, "k d p"], x: Float[Array, "t d"], v: Float[Array, "t p"]
+    whiten: Float[Array, "g d d"], coefficients: Float[Array, "k d p"], x: Float[Array, "t d"], v: Float[Array, "t p"]
 ) -> Float[Array, "t k"]:
-    """|Aₖ(xₜ - Mₖvₜ)|² with A = `whiten` lower triangular and M = `coefficients`: no solve for a row."""
+    """|Aₖ(xₜ - Mₖvₜ)|² with A = `whiten` lower triangular (k, or one for all) and M = `coefficients`: no solve."""
     xp, (d, p) = namespace(whiten, coefficients, x, v), coefficients.shape[1:]
     shift = whiten @ coefficients
+    if xp is np:  # products of matrices; where all share one A, the rows are whitened once
+        out = np.empty((len(x), len(shift)))
+        z = x @ whiten[0].T
+        for i, each in enumerate(shift):
+            z = x @ whiten[i].T if i and len(whiten) > 1 else z
+            e = z - v @ each.T
+            np.einsum("ti,ti->t", e, e, out=out[:, i])
+        return out
     if d * (d + 1) // 2 + d * p > UNROLLED:
         z = xp.einsum("kji,ti->tkj", whiten, x) - xp.einsum("kjp,tp->tkj", shift, v)
         return xp.square(z).sum(-1)
-    total = xp.zeros((x.shape[0], whiten.shape[0]), x.dtype)
+    whiten = xp.broadcast_to(whiten, (shift.shape[0], d, d))
+    total = xp.zeros((x.shape[0], shift.shape[0]), x.dtype)
     for j in range(d):
         mean = sum((v[:, i, None] * shift[:, j, i] for i in range(1, p)), start=v[:, :1] * shift[:, j, 0])
         z = sum((x[:, i, None] * whiten[:, j, i] for i in range(j + 1)), start=-mean)
         total = total + z * z
     return total
+
+
+def lengths(whiten: Float[Array, "k p p"], v: Float[Array, "n p"]) -> Float[Array, "n k"]:
+    """|Rₖv|² of each row."""
+    nothing = np.zeros((whiten.shape[0], v.shape[1], 1))
+    return squared_distances(whiten, nothing, v, np.ones((v.shape[0], 1)))
 
 
 def add_columns(term: Callable[..., Float[Array, "t k"]], d: int, *columns: Array) -> Float[Array, "t k"]:

@@ -25,10 +25,10 @@ from credo.core.predictive import Mixture, Normal, Predictive
 from credo.core.pytrees import changed
 from credo.core.special import LOG_2PI
 from credo.models.conjugate.matrix import JointMoments, MatrixNormalInverseWishart, log_determinants, moved, roots
-from credo.models.densities import moments
-from credo.models.densities.base import ALMOST_NONE, Inputs, IsConjugate, Observed, require_prior
+from credo.models.densities import moments, student
+from credo.models.densities.base import ALMOST_NONE, HasPredictive, Inputs, Observed, require_prior
 from credo.models.densities.gamma import ColumnMoments, NormalInverseGammas
-from credo.models.densities.moments import by_rows, condition_coordinates, inverse_roots, squared_distances
+from credo.models.densities.moments import by_rows, condition_coordinates, inverse_roots, lengths, squared_distances
 
 N = TypeVar("N", bound="NormalDensity")
 Law = MatrixNormalInverseWishart | NormalInverseGammas
@@ -42,7 +42,7 @@ STRENGTH = 0.01
 """So many rows the weak prior is worth, as far as means are concerned."""
 
 
-class NormalDensity(IsConjugate[Moments, Law]):
+class NormalDensity(HasPredictive[Moments, Law]):
     """x | k ~ N(Mₖv, Σₖ); `matrix` holds Σ where it is full or tied, `variance` its diagonal otherwise."""
 
     structure: str = eqx.field(static=True)
@@ -190,7 +190,7 @@ class NormalDensity(IsConjugate[Moments, Law]):
             return _sum_entries(constant, half, q.mean, y, v, seen, data.complete, inverse_roots(roots(q.precision)))
         scale, df = xp.broadcast_to(q.scale, (k, d, d)), xp.broadcast_to(q.df, (k,))
         digammas = xp.broadcast_to(q.expected_log_det(), (k, d))
-        spread = _lengths(inverse_roots(roots(q.precision)), v)
+        spread = lengths(inverse_roots(roots(q.precision)), v)
         if data.complete:
             root = roots(scale)
             square = squared_distances(inverse_roots(root), q.mean, y, v)
@@ -210,6 +210,46 @@ class NormalDensity(IsConjugate[Moments, Law]):
         """KL(q ‖ prior)."""
         require_prior(self.prior, "variational Bayes")
         return q.divergence(self._law)
+
+    def with_prior(self: N, data: Observed) -> N:
+        """The weak prior, where none was given."""
+        return self.adapt(data)
+
+    def without_prior(self: N) -> N:
+        """Without the floor either: a covariance that is singular then is the likelihood's own."""
+        return changed(self, prior=None, weak=False, floor=np.zeros(self.sizes[1]))
+
+    def log_predictive(self, q: Law, data: Observed) -> Float[Array, "n k"]:
+        """Student-t: of all seen entries at once with ν - d + 1 degrees of freedom and scale matrix Ψ(1 + r)/df, of
+        each column with 2a and b(1 + r)/a, where r = vᵀK⁻¹v.  Murphy (2012), section 4.6.3.9."""
+        y, v, seen = self._centered(data)
+        if isinstance(q, NormalInverseGammas):
+            return student.of_columns(q, y, v, seen, data.complete)
+        return student.of_rows(q, y, v, seen, data.complete)
+
+    def log_marginal(self, before: Law, after: Law) -> Float[Array, ""]:
+        """The ratio of the normalizers, and (2π)^-½ of each entry."""
+        if isinstance(after, NormalInverseGammas):
+            entries = 2 * (after.shape - before.shape).sum()  # type: ignore[union-attr]
+        else:
+            entries = self.sizes[1] * (after.df - before.df).sum()  # type: ignore[union-attr]
+        return after.log_normalizer() - before.log_normalizer() - 0.5 * LOG_2PI * entries
+
+    def sample_predictive(
+        self, rng: np.random.Generator, q: Law, which: Int[np.ndarray, " n"]
+    ) -> Float[np.ndarray, "n d"]:
+        """Student-t draws."""
+        return self._origin + student.draws(rng, q, which, np.asarray(self.design(len(which), None)))
+
+    def several(self: N, q: Law, n: int, seed: int) -> N:
+        """n·k components; a covariance that was shared is repeated."""
+        (k, d), (coefficients, noise), xp = self.sizes, q.several(n, seed), namespace(q)
+        new = changed(self, k=n * k)
+        if self.structure == "tied":
+            new = changed(new, structure="full")
+        shape = {"full": (n, k, d, d), "tied": (n, k, d, d), "diagonal": (n, k, d), "spherical": (n, k, 1)}
+        noise = xp.broadcast_to(noise, shape[self.structure])
+        return new._with_parameters(coefficients.reshape(n * k, d, -1), noise.reshape(n * k, *noise.shape[2:]))
 
     def posterior_mean(self: N, q: Law) -> N:
         """E[M] and E[Σ] under q."""
@@ -235,7 +275,7 @@ class NormalDensity(IsConjugate[Moments, Law]):
 
     def _centered(self, data: Observed) -> tuple[Float[Array, "n d"], Float[Array, "n p"], Bool[Array, "n d"]]:
         """x - origin, v and what was seen, in the library of the parameters."""
-        xp = namespace(self.coefficients, self.covariance, data)
+        xp = namespace(self, data)
         return tuple(xp.asarray(a) for a in (data.x - self._origin, self.design(len(data.x), data.inputs), data.seen))
 
     @property
@@ -288,18 +328,12 @@ def _sum_entries(
         mean = sum((v[:, i, None] * m[:, i] for i in range(1, p)), start=v[:, :1] * m[:, 0])
         value = c - h * xp.square(y[:, None] - mean)
         if r is not None:
-            value = value - 0.5 * _lengths(r, v)
+            value = value - 0.5 * lengths(r, v)
         return value if complete else xp.where(s[:, None], value, 0.0)
 
     whitened = () if whiten is None else (whiten,)
     total = moments.add_columns(term, y.shape[1], constant, half, coefficients, y, seen, *whitened)
     return xp.where(seen[:, :1], total, 0.0) if complete else total
-
-
-def _lengths(whiten: Float[Array, "k p p"], v: Float[Array, "n p"]) -> Float[Array, "n k"]:
-    """|Rₖv|² of each row."""
-    nothing = np.zeros((whiten.shape[0], v.shape[1], 1))
-    return squared_distances(whiten, nothing, v, np.ones((v.shape[0], 1)))
 
 
 def _means(coefficients: Float[Array, "k d p"], v: Float[Array, "n p"]) -> Float[Array, "n k d"]:
@@ -311,6 +345,12 @@ def _column_moments(y: Array, v: Array, seen: Array, weight: Array, complete: bo
     """Weighted sums of 1, vvᵀ, yⱼv and yⱼ² over the seen entries of each column j."""
     xp, (_, d), p = namespace(y, v, seen, weight), y.shape, v.shape[1]
     k = weight.shape[1]
+    if xp is np and complete:  # no table of features: products with the rows as they are
+        w = weight if seen[:, 0].all() else weight * seen[:, :1]
+        vv = np.stack([(w * v[:, i : i + 1]).T @ v for i in range(p)], axis=1)
+        xv = np.stack([(w * v[:, i : i + 1]).T @ y for i in range(p)], axis=2)
+        vv, mass = np.broadcast_to(vv[:, None], (k, d, p, p)), np.broadcast_to(w.T @ np.ones((len(y), 1)), (k, d))
+        return ColumnMoments(mass, vv, xv, w.T @ np.square(y))
 
     def features(y: Array, v: Array, seen: Array) -> Array:
         s = seen.astype(y.dtype)

@@ -14,9 +14,10 @@ from credo.core.checks import ArrayLike
 from credo.core.errors import DataError
 from credo.core.params import constant, positive
 from credo.core.pytrees import changed
+from credo.core.special import gamma_quantile, log_rising
 from credo.models.conjugate import GammaPoisson
 from credo.models.densities import base, dirichlet
-from credo.models.densities.base import Inputs, IsConjugate, Observed, require_prior
+from credo.models.densities.base import HasPredictive, Inputs, Observed, require_prior
 from credo.models.densities.clusters import clusters, column_moments
 from credo.models.densities.gamma import gamma_divergence
 from credo.models.densities.moments import add_columns, weighted_sums
@@ -34,7 +35,7 @@ class Gammas(NamedTuple):
     rate: Float[Array, "k d"]
 
 
-class Poisson(IsConjugate[Gammas, Gammas]):
+class Poisson(HasPredictive[Gammas, Gammas]):
     """xⱼ | k ~ Poisson(rateₖⱼ), rate ~ Gamma.  Zucchini, MacDonald & Langrock (2016), section 1.2.
 
     Args:
@@ -69,18 +70,24 @@ class Poisson(IsConjugate[Gammas, Gammas]):
 
     def adapt(self, data: Observed, *, seed: int = 0) -> "Poisson":
         """Rates from k-means on √x, which makes the variance of a count the same everywhere; the weak prior."""
-        (k, d), (x, seen) = self.sizes, data[:2]
-        mean, _ = column_moments(x, seen)
-        mean = np.maximum(mean, 1 / (1.0 + len(x)))
-        changes: dict[str, object] = {}
-        if self.prior is None and self.weak:
-            rows = np.broadcast_to(EVENTS / mean, (k, d)).copy()
-            changes["prior"] = Gammas(np.full((k, d), 1 + EVENTS), rows)
-        if self.rate is None:
-            root = np.sqrt(np.where(seen, x, mean))
-            centers, _ = clusters(root[seen.any(1)], k, *column_moments(root, seen), seed)
-            changes["rate"] = np.maximum(centers, 0.1 * np.sqrt(mean)) ** 2
-        return changed(self, **changes)
+        (k, _), (x, seen), new = self.sizes, data[:2], self.with_prior(data)
+        if self.rate is not None:
+            return new
+        mean = _mean_counts(data)
+        root = np.sqrt(np.where(seen, x, mean))
+        centers, _ = clusters(root[seen.any(1)], k, *column_moments(root, seen), seed)
+        return changed(new, rate=np.maximum(centers, 0.1 * np.sqrt(mean)) ** 2)
+
+    def with_prior(self, data: Observed) -> "Poisson":
+        """The weak prior, whose mode is the mean of the data."""
+        if self.prior is not None or not self.weak:
+            return self
+        rows = np.broadcast_to(EVENTS / _mean_counts(data), self.sizes).copy()
+        return changed(self, prior=Gammas(np.full(self.sizes, 1 + EVENTS), rows))
+
+    def without_prior(self) -> "Poisson":
+        """Mean counts."""
+        return changed(self, prior=None, weak=False)
 
     def log_prob(self, data: Observed) -> Float[Array, "n k"]:
         """Σⱼ x log λ - λ - log x!."""
@@ -136,6 +143,38 @@ class Poisson(IsConjugate[Gammas, Gammas]):
         """a/b."""
         return changed(self, rate=q.shape / q.rate)
 
+    def log_predictive(self, q: Gammas, data: Observed) -> Float[Array, "n k"]:
+        """Negative binomial: Γ(a + x)/(Γ(a) x!) (b/(b + 1))^a (b + 1)^-x, summed over the columns."""
+        xp = namespace(q, data)
+
+        def term(a: Array, b: Array, x: Array, s: Array) -> Array:
+            value = log_rising(a, x[:, None]) - a * xp.log1p(1 / b) - x[:, None] * xp.log1p(b)
+            return xp.where(s[:, None], value, 0.0)
+
+        each = add_columns(term, data.x.shape[1], q.shape, q.rate, data.x, data.seen)
+        return each + self.log_base(data)[:, None]
+
+    def log_base(self, data: Observed) -> Float[Array, " n"]:
+        """-Σ log x!."""
+        return -namespace(data).where(data.seen, special(data.x).gammaln(data.x + 1), 0.0).sum(1)
+
+    def log_marginal(self, before: Gammas, after: Gammas) -> Float[Array, ""]:
+        """log Γ(aₙ)/Γ(a) + a log b - aₙ log bₙ."""
+        xp = namespace(before, after)
+        rising = log_rising(before.shape, after.shape - before.shape)
+        return (rising + before.shape * xp.log(before.rate) - after.shape * xp.log(after.rate)).sum()
+
+    def sample_predictive(
+        self, rng: np.random.Generator, q: Gammas, which: Int[np.ndarray, " n"]
+    ) -> Float[np.ndarray, "n d"]:
+        """Counts, each at a rate of its own."""
+        return rng.poisson(rng.gamma(q.shape[which]) / q.rate[which]).astype(float)
+
+    def several(self, q: Gammas, n: int, seed: int) -> "Poisson":
+        """n·k rates."""
+        drawn = gamma_quantile(q.shape, np.random.default_rng(seed).random((n, *q.shape.shape))) / q.rate
+        return changed(self, k=n * q.shape.shape[0], rate=drawn.reshape(-1, q.shape.shape[1]))
+
     def sample(self, key: PRNGKeyArray, which: Int[Array, " n"], inputs: Inputs = None) -> Float[Array, "n d"]:
         """Counts for each."""
         return jr.poisson(key, self._rate[which]).astype(float)
@@ -149,6 +188,11 @@ class Poisson(IsConjugate[Gammas, Gammas]):
     @property
     def _rate(self) -> Float[Array, "k d"]:
         return self._known(self.rate)
+
+
+def _mean_counts(data: Observed) -> Float[np.ndarray, " d"]:
+    """The mean of each column, above zero."""
+    return np.maximum(column_moments(*data[:2])[0], 1 / (1.0 + len(data.x)))
 
 
 def _log_prob(log_rate: Float[Array, "k d"], rate: Float[Array, "k d"], data: Observed) -> Float[Array, "n k"]:
