@@ -122,6 +122,8 @@ gp           models.gp.state_space.series       Series
 gp           models.gp.warped                   WarpedGP
 gp           models.gp.warps                    Identity Log Steps
 gp           models.gp.watched                  AtCandidates
+factor       models.factor.belief               FactorAnalysis PPCA
+factor       models.factor.statistics           Rows
 hmm          models.hmm.belief                  HMM
 hmm          models.hmm.bayes                   DrawnHMM
 hmm          models.hmm.durations               Tied

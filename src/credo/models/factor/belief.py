@@ -10,7 +10,7 @@ Bishop (2006), sections 12.2 and 12.4; Tipping & Bishop (1999), "Probabilistic p
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, TypeVar
 
 import equinox as eqx
 import numpy as np
@@ -33,6 +33,7 @@ from credo.models.factor.loadings import Loadings, loadings_of
 from credo.models.factor.low_rank import OfRows, Parameters, blocks, log_likelihood, look
 from credo.models.factor.statistics import Rows, read, seen_of
 
+F = TypeVar("F", bound="FactorModel")
 PRIORS = (None, "ard")
 
 
@@ -94,7 +95,7 @@ class FactorModel(Belief[Rows], HasExpectations[Rows, Expected]):
         """Moments of the rows seen in full, and the rows seen in part."""
         return read(x, weights, missing, self._columns)
 
-    def condition_on(self, statistics: Rows) -> Self:
+    def condition_on(self: F, statistics: Rows) -> F:
         """Keeps what was seen, for learning: given μ, W and Ψ rows say nothing of each other."""
         return changed(self, seen=statistics if self.seen is None else self.seen + statistics)
 
@@ -223,12 +224,12 @@ class FactorModel(Belief[Rows], HasExpectations[Rows, Expected]):
         return expectations.expect(self.parameters, statistics)
 
     def expect_side_by_side(
-        self, beliefs: Sequence[Self], statistics: Rows
+        self, beliefs: Sequence[Any], statistics: Rows
     ) -> list[tuple[Expected, Float[Array, ""]]] | None:
         """`expect` of each in NumPy: products of large matrices, for which nothing need be compiled."""
         return None if is_traced(beliefs, statistics) else [each.expect(statistics) for each in beliefs]
 
-    def maximize(self, expected: Expected, fixed: tuple[str, ...] = ()) -> Self:
+    def maximize(self: F, expected: Expected, fixed: tuple[str, ...] = ()) -> F:
         """The M-step, with parameter expansion."""
         found = expectations.maximize(self.parameters, expected, self.isotropic, self.prior == "ard", tuple(fixed))
         return self.with_parameters(found)
@@ -258,7 +259,7 @@ class FactorModel(Belief[Rows], HasExpectations[Rows, Expected]):
         xp = namespace(self.mean, self.w, self.noise)
         return Parameters(self.mean, self.w, xp.broadcast_to(self.noise, self.mean.shape))
 
-    def with_parameters(self, p: Parameters) -> Self:
+    def with_parameters(self: F, p: Parameters) -> F:
         """The belief with other numbers."""
         noise = namespace(p).asarray(p.noise.mean()) if self.isotropic else p.noise
         return changed(self, mean=p.mean, w=p.w, noise=noise, l=p.w.shape[1])

@@ -23,6 +23,8 @@ from credo.models.factor.expectations import FLOOR, relevance
 from credo.models.factor.low_rank import Parameters
 from credo.models.factor.statistics import Rows
 
+LEAST = 0.1
+"""EM begins with at least this share of a column's variance as noise."""
 VANISHED = 1e-2
 """A factor with a signal below this times columns/rows, in noises, is one that "ard" has switched off."""
 
@@ -42,7 +44,10 @@ def started(belief: Any, rows: Rows) -> Any:
         )
     if belief.mean is not None:
         return belief
-    return belief.with_parameters(_by_covariance(belief, moments)[0])
+    p, _ = _by_covariance(belief, moments)
+    if rows.partial:  # EM would crawl away from where pairs of columns see no noise at all
+        p = p._replace(noise=np.maximum(p.noise, LEAST * moments.squares.diagonal() / moments.count))
+    return belief.with_parameters(p)
 
 
 def checked(belief: FactorModel, rows: Rows) -> Moments:

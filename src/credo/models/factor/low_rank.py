@@ -72,11 +72,12 @@ def look(p: Parameters, x: Float[Array, "n d"], seen: Bool[Array, "n d"] | None 
     else:
         o = seen.astype(float)
         products = (p.scaled[:, :, None] * p.w[:, None, :]).reshape(d, l * l)
-        inverse, log_det = inverses(xp.eye(l) + (o @ products).reshape(-1, l, l))
+        inverse, log_det = inverses(xp.eye(l) + (o @ products).reshape(len(o), l, l))
         constant = o @ (LOG_2PI + xp.log(p.noise)) + log_det
         mean = (inverse @ pulled[:, :, None])[:, :, 0]
-    distance = (y**2 / p.noise).sum(1) - (pulled * mean).sum(1)
-    distance = xp.maximum(distance, 0.0)
+    left = y - mean @ p.w.T if seen is None else xp.where(seen, y - mean @ p.w.T, 0.0)
+    # The least of |y - Wz|² in units of the noise + |z|²: nothing cancels where the noise is next to nothing.
+    distance = (left**2 / p.noise).sum(1) + (mean**2).sum(1)
     return OfRows(mean, inverse, distance, -0.5 * (constant + distance))
 
 
@@ -99,8 +100,9 @@ def log_likelihood_of_moments(p: Parameters, moments: Moments) -> Float[Array, "
     xp, d = namespace(p, moments), p.mean.shape[0]
     inverse, log_det = p.of_complete()
     about = squares_about(moments, p.mean)
-    pulled = p.scaled.T @ about @ p.scaled
-    trace = (xp.diagonal(about) / p.noise).sum() - (inverse * pulled).sum()
+    beta = inverse @ p.scaled.T
+    left = xp.eye(d) - p.w @ beta  # as `look` does for a row: nothing cancels
+    trace = (xp.diagonal(left @ about @ left.T) / p.noise).sum() + xp.trace(beta @ about @ beta.T)
     return -0.5 * (moments.count * (d * LOG_2PI + xp.log(p.noise).sum() + log_det) + trace)
 
 

@@ -96,19 +96,21 @@ def how_many(belief: "FactorModel", x: ArrayLike, *, most: int | None = None, fo
 
 
 def choose(belief: "FactorModel", rows: Rows, moments: Moments) -> int:
-    """The number of factors by the evidence (PPCA) or the BIC; with entries missing, from moments of pairs of columns."""
+    """The number of factors by Minka's evidence (PPCA of complete rows), else by the BIC, up to two beyond its top."""
+    from credo.models.factor.learning import _ByCovariance, started
+
     d, n = len(moments.mean), float(moments.count)
-    if belief.isotropic:
+    if belief.isotropic and not rows.partial:
         values = _eigenvalues(moments)
         return int(np.argmax([minka(values, l, n) for l in range(_most(belief, d, n) + 1)]))
-    best, highest = 0, -np.inf
+    heights: list[float] = []
     for l in range(_most(belief, d, n) + 1):
-        log_lik = _log_lik(_fitted(changed(belief, l=l), moments), moments)
-        bic = log_lik - 0.5 * free_numbers(d, l, False) * np.log(n)
-        if bic < highest - 0.02 * abs(highest) and l > best + 2:
+        trial = started(changed(belief, l=l), rows)
+        log_lik = _ByCovariance(tolerance=1e-5).learn(trial, rows, (), {}, 0).log_evidence
+        heights.append(log_lik - 0.5 * free_numbers(d, l, belief.isotropic) * np.log(n))
+        if l > np.argmax(heights) + 1:
             break
-        best, highest = (l, bic) if bic > highest else (best, highest)
-    return best
+    return int(np.argmax(heights))
 
 
 def free_numbers(d: int, l: int, isotropic: bool) -> int:
@@ -116,7 +118,7 @@ def free_numbers(d: int, l: int, isotropic: bool) -> int:
     return d + d * l - l * (l - 1) // 2 + (1 if isotropic else d)
 
 
-def minka(values: Float[np.ndarray, " d"], l: int, n: float) -> float:
+def minka(values: Float[np.ndarray, " d"], l: int, n: float | int) -> float:
     """The log evidence of PPCA with l factors from the eigenvalues of the covariance, the largest first."""
     d = len(values)
     tiny = np.finfo(float).eps * values[0]
@@ -135,7 +137,7 @@ def minka(values: Float[np.ndarray, " d"], l: int, n: float) -> float:
     return float(prior + fit + 0.5 * (m + l) * np.log(2 * np.pi) - 0.5 * curvature - 0.5 * l * np.log(n))
 
 
-def _most(belief: "FactorModel", d: int, n: float) -> int:
+def _most(belief: "FactorModel", d: int, n: float | int) -> int:
     """As many as there may be: W and Ψ of factor analysis have no more free numbers than a covariance matrix."""
     if belief.isotropic:
         return max(0, min(d - 1, int(n) - 2))

@@ -100,7 +100,9 @@ def read(x: ArrayLike, weights: ArrayLike | None, missing: bool, columns: int | 
     """
     if isinstance(x, Chunks) or (isinstance(x, Iterable) and not _is_table(x)):
         if weights is not None:
-            raise DataError("weights are for one table, found chunks; weigh the rows of each chunk by conditioning on it")
+            raise DataError(
+                "weights are for one table, found chunks; weigh the rows of each chunk by conditioning on it"
+            )
         total: Rows | None = None
         for part in x:
             found = _read_table(part[0] if isinstance(part, tuple) else part, None, missing, columns)
@@ -116,7 +118,12 @@ def _is_table(x: Any) -> bool:
 
 
 def _read_table(x: ArrayLike, weights: ArrayLike | None, missing: bool, columns: int | Columns) -> Rows:
-    table = check_table(x, "x", columns, finite=not missing)
+    try:
+        table = check_table(x, "x", columns, finite=not missing)
+    except DataError as error:
+        if "contains NaN" in str(error):
+            raise DataError(f"{error}, or pass missing=True to treat NaN as not observed") from None
+        raise
     if not missing:
         w = None if weights is None else check_positive(weights, "weights", len(table))
         return Rows(_moments(table, w), *_nothing(table))
