@@ -87,6 +87,7 @@ decide       decide.losses                      Absolute Asymmetric CostMatrix I
 density      models.densities.categorical       CategoricalDensity
 density      models.densities.custom            CustomDensity Free
 density      models.densities.directions        Directions
+density      models.densities.factor            FactorAnalyser
 density      models.densities.gamma             NormalInverseGammas
 density      models.densities.gaussian          Gaussian
 density      models.densities.mixture           GaussianMixture

@@ -8,9 +8,18 @@
 What was fitted is a belief, `model[-1].belief_`, with all that a belief can do.
 """
 
+from credo.sklearn.factor import PPCA, FactorAnalysis
 from credo.sklearn.glm import BayesianGLMRegressor, BayesianLogisticClassifier
 from credo.sklearn.gp import GPRegressor
 from credo.sklearn.hmm import HMM
 from credo.sklearn.linear import BayesianLinearRegressor
 
-__all__ = ["HMM", "BayesianGLMRegressor", "BayesianLinearRegressor", "BayesianLogisticClassifier", "GPRegressor"]
+__all__ = [
+    "HMM",
+    "PPCA",
+    "BayesianGLMRegressor",
+    "BayesianLinearRegressor",
+    "BayesianLogisticClassifier",
+    "FactorAnalysis",
+    "GPRegressor",
+]
