@@ -755,6 +755,12 @@ def hmm_states(ax):
     tidy(ax, "", "earthquakes a year", grid="")
 
 
+@picture(8.6, 5.2)
+def loadings(ax):
+    """The wines of factors.md: which measurements say the same."""
+    plots.loadings(page_until("factors.md", "shown")["shown"], ax=ax)
+
+
 @picture(8.6, 3.2, columns=2)
 def lds_track(left, right):
     """The cart of time-series.md: filter and smoother around the gap, and the forecast."""

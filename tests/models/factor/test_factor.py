@@ -266,9 +266,9 @@ def test_the_number_of_factors_is_found():
     # rows left out, by hand
     which = np.random.default_rng(0).permutation(N) % 5
     by_hand = sum(
-        float(credo.fit(credo.FactorAnalysis(1), X[which != i]).log_evidence(X[which == i])) for i in range(5)
+        float(credo.fit(credo.FactorAnalysis(L), X[which != i]).log_evidence(X[which == i])) for i in range(5)
     )
-    assert found.table[1].held_out == pytest.approx(by_hand, rel=1e-6)
+    assert found.table[L].held_out == pytest.approx(by_hand, rel=1e-6)
 
 
 # -- edges -----------------------------------------------------------------------------------------------------------

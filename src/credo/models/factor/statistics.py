@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from credo.core.arrays import Array, namespace
-from credo.core.checks import ArrayLike, check_positive, check_table
+from credo.core.checks import LARGEST_SQUARED, ArrayLike, check_positive, check_table
 from credo.core.chunks import Chunks
 from credo.core.errors import DataError
 from credo.models.conjugate.normal import Moments
@@ -135,10 +135,14 @@ def _read_table(x: ArrayLike, weights: ArrayLike | None, missing: bool, columns:
 
 
 def seen_of(table: Float[np.ndarray, "n d"]) -> Bool[np.ndarray, "n d"]:
-    """Which entries are not NaN; infinity is refused."""
-    if np.isinf(table).any():
-        row, column = np.argwhere(np.isinf(table))[0]
-        raise DataError(f"x contains infinity at row {row}, column {column}; drop or correct the row")
+    """Which entries are not NaN; infinity, and what is next to it, is refused."""
+    large = np.abs(table) >= LARGEST_SQUARED
+    if large.any():
+        row, column = np.argwhere(large)[0]
+        raise DataError(
+            f"x contains {table[row, column]:g} at row {row}, column {column}, the square of which is no number; use "
+            "larger units, or drop it"
+        )
     return ~np.isnan(table)
 
 
