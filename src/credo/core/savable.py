@@ -127,6 +127,7 @@ factor       models.factor.belief               FactorAnalysis PPCA
 factor       models.factor.statistics           Rows
 hmm          models.hmm.belief                  HMM
 hmm          models.hmm.bayes                   DrawnHMM
+hmm          models.hmm.driven                  InputHMM
 hmm          models.hmm.durations               Tied
 lds          models.lds.belief                  LDS
 lds          models.lds.checks                  Varying
