@@ -76,6 +76,7 @@ def test_compiled_is_the_loop_and_halves_are_the_whole():
     np.testing.assert_allclose(p.mean, end.forecast(2, inputs=ahead) @ [-1.0, 1.0], rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_em_recovers_how_inputs_switch_states(tmp_path):
     u = RNG.normal(size=(500, 1))
     states, x = made().simulate(500, inputs=u, seed=2)

@@ -49,10 +49,12 @@ class FactorAnalyser(HasStatistics[JointMoments]):
     noise: Float[Array, "k d"] | None = positive()
     scatter: Float[Array, " d"] | None = constant()
     """Of the row that the prior is worth."""
+    origin: Float[Array, " d"] | None = constant()
+    """A point amid the data: moments about it do not cancel."""
 
     def __init__(self, l: int = 1, *, prior: object = "weak") -> None:
         check_count(l, "l")
-        self.k = self.columns = self.mean = self.w = self.noise = self.scatter = None
+        self.k = self.columns = self.mean = self.w = self.noise = self.scatter = self.origin = None
         self.l = int(l)
         self.weak, _ = read_prior(prior)
 
@@ -75,9 +77,9 @@ class FactorAnalyser(HasStatistics[JointMoments]):
         noise = np.maximum(found.noise, 0.05 * covariance.diagonal())
         scatter = variance / k ** (2 / d)
         if self.mean is not None:
-            return changed(self, scatter=scatter)
+            return changed(self, scatter=scatter, origin=mean)
         wide = {"w": np.repeat(found.w[None], k, 0), "noise": np.repeat(noise[None], k, 0)}
-        return changed(self, mean=centers, scatter=scatter, **wide)
+        return changed(self, mean=centers, scatter=scatter, origin=mean, **wide)
 
     def log_prob(self, data: Observed) -> Float[Array, "n k"]:
         """The Gaussian log density of the seen entries."""
@@ -112,7 +114,7 @@ class FactorAnalyser(HasStatistics[JointMoments]):
             w, noise = (np.stack(each) for each in zip(*(one(*row) for row in zip(*tables, strict=True)), strict=True))
         else:
             w, noise = jax.vmap(one)(*tables)
-        origin, here = self._origin, visited[:, None]
+        origin, here = self._known(self.origin), visited[:, None]
         return changed(
             self,
             mean=xp.where(here, local + origin, self.mean),
@@ -145,13 +147,8 @@ class FactorAnalyser(HasStatistics[JointMoments]):
     def gaussian(self) -> Gaussian:
         """The same density, its factors multiplied out."""
         mean = self._known(self.mean)
-        whole = {"matrix": self.covariances, "mean": mean, "origin": self._origin}
+        whole = {"matrix": self.covariances, "mean": mean, "origin": self._known(self.origin)}
         return changed(Gaussian("full", prior=None), k=self.k, columns=self.columns, **whole)
-
-    @property
-    def _origin(self) -> Float[Array, " d"]:
-        """A point amid the components: moments about it do not cancel."""
-        return self._known(self.mean).mean(0)
 
     @property
     def _strength(self) -> float:
