@@ -50,9 +50,7 @@ def take_truth(data: Made) -> Any:
 def excess(belief: Any, data: Made) -> float:
     """By how many per cent the imputations are worse than those of the parameters that made the data."""
     hidden = np.isnan(data.gaps)
-    mine, best = (
-        np.sqrt(np.mean((each.impute(data.gaps) - data.x)[hidden] ** 2)) for each in (belief, data.truth)
-    )
+    mine, best = (np.sqrt(np.mean((each.impute(data.gaps) - data.x)[hidden] ** 2)) for each in (belief, data.truth))
     return 100 * float(mine / best - 1)
 
 

@@ -8,7 +8,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import credo
 from credo.sklearn import PPCA, FactorAnalysis
 
-TRUTH = credo.FactorAnalysis(mean=np.arange(5.0), w=np.array([[1, 0, 2, -1, 0.5], [0.5, 1, 0, 1, -1]]).T, noise=np.ones(5))
+TRUTH = credo.FactorAnalysis(
+    mean=np.arange(5.0), w=np.array([[1, 0, 2, -1, 0.5], [0.5, 1, 0, 1, -1]]).T, noise=np.ones(5)
+)
 X = TRUTH.sample(200, seed=1)
 
 

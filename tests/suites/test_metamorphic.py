@@ -311,7 +311,7 @@ def test_series_in_other_units(name, a, b):
     compare(wanted, (Answer((found[0].mean - shift) / a, found[0].std / abs(a)), found[1]), rtol)
 
 
-# -- rows without outcomes ------------------------------------------------------------------------------------------------
+# -- rows without outcomes -----------------------------------------------------------------------------------------
 
 TABLE = RNG.normal(size=(60, 2)) @ RNG.normal(size=(2, 6)) + 0.8 * RNG.normal(size=(60, 6))
 TABLE_QUERIES = np.where(RNG.random((4, 6)) < 0.4, np.nan, RNG.normal(size=(4, 6)))

@@ -13,7 +13,9 @@ from credo.models.densities import FactorAnalyser, Observed
 RNG = np.random.default_rng(2)
 W = [np.array([[2.0, 0], [1, 1], [0, 2], [-1, 1], [0, 0]]), np.array([[0, 1.0], [2, 0], [-1, 0], [1, 1], [1, 2]])]
 MEAN = np.array([[0.0, 0, 0, 0, 0], [5, -5, 0, 5, 0]])
-X = np.vstack([m + RNG.normal(size=(250, 2)) @ w.T + 0.4 * RNG.normal(size=(250, 5)) for m, w in zip(MEAN, W, strict=True)])
+X = np.vstack(
+    [m + RNG.normal(size=(250, 2)) @ w.T + 0.4 * RNG.normal(size=(250, 5)) for m, w in zip(MEAN, W, strict=True)]
+)
 SEEN = np.ones(X.shape, bool)
 GAPS = RNG.random(X.shape) > 0.2
 

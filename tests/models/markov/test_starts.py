@@ -34,7 +34,9 @@ def test_the_start_is_counted_and_the_chain_begins_there():
     assert chain.start[chain.states.index(("a", "b"))] == pytest.approx(5 / 9 * 4 / 6)
     blind = credo.MarkovSequence("abc", 2, 1.0).condition(SEQUENCES)
     assert blind.chain().start is None
-    compared = [float(credo.MarkovSequence("ab", 1, start=s).log_evidence([["a", "b"]] * 9)) for s in ("learned", "uniform")]
+    compared = [
+        float(credo.MarkovSequence("ab", 1, start=s).log_evidence([["a", "b"]] * 9)) for s in ("learned", "uniform")
+    ]
     assert compared[0] > compared[1]
     by_frequency = credo.MarkovChain.fit(SEQUENCES, learn_start=True)
     np.testing.assert_allclose(by_frequency.start, [4 / 6, 1 / 6, 1 / 6])

@@ -237,6 +237,8 @@ def count_starts(encoded: Encoded, k: int, order: int, given: int = 0) -> Float[
     counts = np.zeros((offsets[-1], k))
     for j in range(order):
         there = (lengths > j) & ~((np.arange(len(lengths)) == 0) & (j < given))
-        memory = np.stack([codes[begins[there] + i] for i in range(j)], axis=-1) if j else np.zeros((there.sum(), 0), int)
+        memory = (
+            np.stack([codes[begins[there] + i] for i in range(j)], axis=-1) if j else np.zeros((there.sum(), 0), int)
+        )
         np.add.at(counts, (offsets[j] + context_index(memory, k), codes[begins[there] + j]), 1.0)
     return counts
