@@ -32,6 +32,6 @@ def loadings(found: "Loadings", *, ax: Axes | None = None, level: float = 0.95) 
             found.values[:, k], at, xerr=half[:, k], fmt="o", markersize=4, color=CLASSES[k], linewidth=1.4, label=label
         )
     names(ax, found.columns[::-1], "y")
-    legend(ax, loc="best")
+    legend(ax, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=min(l, 3))
     doubt = "" if found.std is None else f" ({level:.0%} intervals)"
     return tidy(ax, f"loading{doubt}", grid="x")

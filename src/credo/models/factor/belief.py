@@ -355,7 +355,8 @@ def _check_given(name: str, l: int | str, given: list[Any], shape: tuple[int, ..
     if mean.ndim != 1 or w.ndim != 2 or len(w) != len(mean) or noise.shape != (mean.shape if shape is None else shape):
         wanted = "(d,)" if shape is None else "()"
         raise DataError(
-            f"mean, w and noise must have shapes (d,), (d, l) and {wanted}, found {mean.shape}, {w.shape}, {noise.shape}"
+            f"mean, w and noise must have shapes (d,), (d, l) and {wanted}, found {mean.shape}, {w.shape} and "
+            f"{noise.shape}"
         )
     if not is_traced(given):
         if not all(np.isfinite(each).all() for each in given) or not np.all(noise > 0):

@@ -18,7 +18,6 @@ from jaxtyping import Float
 from credo.core.errors import DataError
 from credo.infer.optimize import CONVERGED, maximize
 from credo.models.factor.expectations import FLOOR
-from credo.models.factor.low_rank import Parameters
 
 Matrix = Float[np.ndarray, "d d"]
 GAIN, SLOPE = 1e-12, 1e-7

@@ -1,6 +1,6 @@
 """How factors are learned: from the covariance matrix where rows are complete, else by EM from such a start.
 
-Columns are brought to mean 0 and variance 1 before (PPCA: to a mean variance of 1), and back after: units change nothing.
+EM sees columns of mean 0 and variance 1 (PPCA: of a mean variance of 1), so that units change nothing.
 """
 
 from collections.abc import Sequence

@@ -68,8 +68,8 @@ class InputHMM(Belief[Sequences], HasExpectations[Sequences, ExpectedPaths]):
         emission: what a state shows, any of `credo.models.densities`; `Regression` looks at the inputs, too.
         ridge: the precision of the weights, of standardized inputs, under their normal prior.
 
-    Data are as those of `HMM`, with `inputs=`, a row for each of x's; `predict`, `forecast` and `simulate` take those of
-    the steps ahead.
+    Data are as those of `HMM`, with `inputs=`, a row for each of x's; `predict`, `forecast` and `simulate` take those
+    of the steps ahead.
     """
 
     from_data: ClassVar[tuple[str, ...]] = ("state",)

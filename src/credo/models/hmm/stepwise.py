@@ -77,7 +77,8 @@ class StepwiseEM(Learner):
                     break
         value = float(belief.log_evidence_of(statistics) + belief.log_prior_of_parameters())
         values = {path: np.asarray(v) for path, v in params.learnable(belief).items() if path not in held}
-        note = f"stepwise EM: {status} after {len(heights)} passes and {steps} M-steps, log likelihood + log prior {value:.7g}"
+        note = f"stepwise EM: {status} after {len(heights)} passes and {steps} M-steps"
+        note += f", log likelihood + log prior {value:.7g}"
         return Learned(belief, status, value, [LocalOptimum(value, values, status, 1)], {}, [note])
 
 
