@@ -755,6 +755,45 @@ def hmm_states(ax):
     tidy(ax, "", "earthquakes a year", grid="")
 
 
+@picture(8.6, 3.4)
+def kalman(ax):
+    """The model of a Kalman filter above, the two turns of the filter below."""
+
+    def arrow(start, stop, ink=INK, **style):
+        ax.add_patch(FancyArrowPatch(start, stop, arrowstyle="-|>", mutation_scale=12, color=ink, **style))
+
+    for i, t in enumerate(("t-1", "t", "t+1")):
+        x = 1.6 + 2.9 * i
+        for y, letter, fill in ((3.2, "z", "white"), (2.2, "x", "#eef4fa")):
+            ax.plot(x, y, "o", markersize=26, markerfacecolor=fill, markeredgecolor=BLUE)
+            ax.text(x, y, f"${letter}_{{{t}}}$", ha="center", va="center", fontsize=10, color=INK)
+        arrow((x, 2.95), (x, 2.47))
+        ax.text(x + 0.12, 2.7, "$H,\\ R$", va="center", fontsize=9, color=INK)
+        arrow((x - 1.1 if i == 0 else x - 2.55, 3.2), (x - 0.33, 3.2))
+        ax.text(x - 1.45 if i else x - 0.85, 3.33, "$F,\\ Q$", ha="center", fontsize=9, color=INK)
+    boxes = (
+        (2.0, "predict", "$m^- = Fm,\\quad P^- = FPF^\\top + Q$"),
+        (7.0, "update", "$m = m^- + K(x - Hm^-),\\quad P = P^- - KHP^-$"),
+    )
+    for x, name, formula in boxes:
+        ax.add_patch(FancyBboxPatch((x - 1.75, 0.5), 3.5, 0.75, boxstyle="round,pad=0.05", fc="#eef4fa", ec=BLUE))
+        ax.text(x, 1.05, name, ha="center", va="center", fontsize=10, color=INK, weight="bold")
+        ax.text(x, 0.7, formula, ha="center", va="center", fontsize=9, color=INK)
+    arrow((3.85, 0.9), (5.15, 0.9))
+    arrow((7.0, 0.4), (2.0, 0.4), connectionstyle="arc3,rad=-0.1")
+    arrow((7.0, 1.75), (7.0, 1.35), ORANGE)
+    ax.text(7.12, 1.55, "$x_t$ is seen;  $K = P^-H^\\top(HP^-H^\\top + R)^{-1}$", va="center", fontsize=9, color=INK)
+    ax.text(4.5, -0.02, "the posterior is the next prior", ha="center", fontsize=9, color=BLUE)
+    ax.set(xlim=(0.0, 10.2), ylim=(-0.15, 3.65))
+    ax.axis("off")
+
+
+@picture(8.6, 5.2)
+def loadings(ax):
+    """The wines of factors.md: which measurements say the same."""
+    plots.loadings(page_until("factors.md", "shown")["shown"], ax=ax)
+
+
 @picture(8.6, 3.2, columns=2)
 def lds_track(left, right):
     """The cart of time-series.md: filter and smoother around the gap, and the forecast."""

@@ -45,6 +45,8 @@ from credo.models.conjugate import Hypotheses as Hypotheses
 from credo.models.conjugate import NormalInverseGamma as NormalInverseGamma
 from credo.models.conjugate import NormalInverseWishart as NormalInverseWishart
 from credo.models.conjugate import NormalKnownVariance as NormalKnownVariance
+from credo.models.factor import PPCA as PPCA
+from credo.models.factor import FactorAnalysis as FactorAnalysis
 from credo.models.generative import Discriminant as Discriminant
 from credo.models.generative import Generative as Generative
 from credo.models.generative import NaiveBayes as NaiveBayes

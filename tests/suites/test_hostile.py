@@ -187,6 +187,19 @@ def test_closed_forms(name):
         survives(lambda p=prior: type(CLOSED[name]())(p))
 
 
+@pytest.mark.parametrize("kind", [credo.FactorAnalysis, credo.PPCA])
+def test_tables_nobody_should_give_to_factors(kind):
+    for values in (*VECTORS.values(), *TABLES.values()):
+        survives(lambda v=values: credo.fit(kind(1), v).predict(v))
+        survives(lambda v=values: credo.fit(kind(1), v, missing=True).predict(v))
+    belief = quietly(kind(1), X)
+    for values in TABLES.values():
+        for ask in (belief.predict, belief.factors, belief.anomaly, belief.log_prob, belief.impute):
+            survives(lambda v=values, ask=ask: ask(v))
+    for l in (-1, 1.5, "3", None, np.nan, [1], True):
+        survives(lambda l=l: credo.fit(kind(l), X))
+
+
 LEVELS = (-0.1, 0.0, 1.0, 1.5, np.nan, "0.9", None, [0.9], True)
 
 

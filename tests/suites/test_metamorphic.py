@@ -310,3 +310,51 @@ def test_series_in_other_units(name, a, b):
     # EM ends near the maximum, not at it: its last step may be another one in other units.
     rtol = 1e-3 if name == "HMM" else RTOL
     compare(wanted, (Answer((found[0].mean - shift) / a, found[0].std / abs(a)), found[1]), rtol)
+
+
+# -- rows without outcomes -----------------------------------------------------------------------------------------
+
+TABLE = RNG.normal(size=(60, 2)) @ RNG.normal(size=(2, 6)) + 0.8 * RNG.normal(size=(60, 6))
+TABLE_QUERIES = np.where(RNG.random((4, 6)) < 0.4, np.nan, RNG.normal(size=(4, 6)))
+FACTORS: dict[str, Callable[[], Any]] = {
+    "FactorAnalysis": lambda: credo.FactorAnalysis(2),
+    "PPCA": lambda: credo.PPCA(2),
+}
+COLUMN_UNITS = [(1e-6, 0.0), (1e6, 1e3), (-1.0, 1e8), (np.logspace(-5, 5, 6), np.linspace(-1e3, 1e3, 6))]
+
+
+def filled(name: str, x: Any, queries: Any) -> Answer:
+    """What is expected of the next row, and of what rows do not show."""
+    belief = credo.fit(FACTORS[name](), x)
+    gaps, following = belief.predict(queries), belief.predict()
+    shown = np.asarray(gaps.std) == 0
+    std = np.where(shown, np.asarray(following.std), gaps.std)  # what was seen is exact: in units of the column
+    return Answer(np.vstack([gaps.mean, following.mean]), np.vstack([std, following.std]))
+
+
+@pytest.mark.parametrize("name", FACTORS)
+@pytest.mark.parametrize(("a", "b"), COLUMN_UNITS, ids=["small", "large", "far", "each its own"])
+def test_tables_in_other_units(name, a, b):
+    """Columns x → a x + b, one unit for all in PPCA."""
+    if name == "PPCA" and np.ndim(a):
+        pytest.skip("columns of PPCA must be in comparable units")
+    wanted = filled(name, TABLE, TABLE_QUERIES)
+    found, said = ask(lambda: filled(name, TABLE * a + b, TABLE_QUERIES * a + b))
+    if found is not None:
+        found = Answer((found.mean - b) / a, found.std / np.abs(a))
+    compare(wanted, (found, said), 1e-4)  # a climb ends near the maximum, not at it
+
+
+@pytest.mark.parametrize("name", FACTORS)
+def test_tables_in_another_order_and_container(name):
+    wanted = filled(name, TABLE, TABLE_QUERIES)
+    order, columns = RNG.permutation(60), [3, 1, 0, 4, 5, 2]
+    compare(wanted, ask(lambda: filled(name, TABLE[order], TABLE_QUERIES)), 1e-4)
+    back = np.argsort(columns)
+    found = filled(name, TABLE[:, columns], TABLE_QUERIES[:, columns])
+    compare(wanted, (Answer(found.mean[:, back], found.std[:, back]), ""), 1e-4)
+    names = list("abcdef")
+    frame, queries = (pd.DataFrame(v, columns=names) for v in (TABLE, TABLE_QUERIES))
+    compare(wanted, ask(lambda: filled(name, frame, queries[names[::-1]])), 1e-4)
+    compare(wanted, ask(lambda: filled(name, TABLE.tolist(), TABLE_QUERIES.tolist())), 1e-4)
+    compare(wanted, ask(lambda: filled(name, pl.DataFrame(TABLE), TABLE_QUERIES)), 1e-4)

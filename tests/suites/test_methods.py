@@ -42,7 +42,7 @@ from credo.infer.hyper import HyperGrid, HyperImportance, HyperQuadrature
 from credo.infer.method import Approximation, RowApproximation
 from credo.models.conjugate import EmpiricalBayes
 from credo.models.gp import EP, KernelSearch, KFold, LeaveOneOut, Staged, StateSpace
-from credo.models.hmm import PathGibbs, VariationalBayes
+from credo.models.hmm import PathGibbs, StepwiseEM, VariationalBayes
 from credo.models.lds import StateGibbs
 from credo.models.linear import FixedPoint, FunctionSpace
 from credo.models.nonlinear import Extended, Particles, Unscented
@@ -82,6 +82,7 @@ METHODS: dict[str, Method] = {
         FixedPoint(starts=1),
         VariationalBayes(starts=1, max_steps=5, members=4),
         PathGibbs(**SHORT),
+        StepwiseEM(passes=2),
         StateGibbs(**SHORT),
         ML(),
         MAP(),

@@ -90,6 +90,7 @@ density      models.densities.categorical       CategoricalDensity
 density      models.densities.columns           Columns
 density      models.densities.custom            CustomDensity Free
 density      models.densities.directions        Directions
+density      models.densities.factor            FactorAnalyser
 density      models.densities.gamma             NormalInverseGammas
 density      models.densities.gaussian          Gaussian
 density      models.densities.mixture           GaussianMixture
@@ -133,8 +134,11 @@ gp           models.gp.state_space.series       Series
 gp           models.gp.warped                   WarpedGP
 gp           models.gp.warps                    Identity Log Steps
 gp           models.gp.watched                  AtCandidates
+factor       models.factor.belief               FactorAnalysis PPCA
+factor       models.factor.statistics           Rows
 hmm          models.hmm.belief                  HMM
 hmm          models.hmm.bayes                   DrawnHMM
+hmm          models.hmm.driven                  InputHMM
 hmm          models.hmm.durations               Tied
 kernel_methods models.kernel_methods.base       LocalMixture
 kernel_methods models.kernel_methods.density    KernelDensity

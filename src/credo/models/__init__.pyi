@@ -2,6 +2,7 @@
 
 from credo.models import conjugate as conjugate
 from credo.models import densities as densities
+from credo.models import factor as factor
 from credo.models import features as features
 from credo.models import generative as generative
 from credo.models import glm as glm

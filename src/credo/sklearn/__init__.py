@@ -8,6 +8,7 @@
 What was fitted is a belief, `model[-1].belief_`, with all that a belief can do.
 """
 
+from credo.sklearn.factor import PPCA, FactorAnalysis
 from credo.sklearn.generative import DiscriminantClassifier, NaiveBayesClassifier
 from credo.sklearn.glm import BayesianGLMRegressor, BayesianLogisticClassifier
 from credo.sklearn.gp import GPRegressor
@@ -16,10 +17,12 @@ from credo.sklearn.linear import BayesianLinearRegressor
 
 __all__ = [
     "HMM",
+    "PPCA",
     "BayesianGLMRegressor",
     "BayesianLinearRegressor",
     "BayesianLogisticClassifier",
     "DiscriminantClassifier",
+    "FactorAnalysis",
     "GPRegressor",
     "NaiveBayesClassifier",
 ]

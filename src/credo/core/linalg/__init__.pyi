@@ -1,5 +1,6 @@
 """All of credo's dense numerics: one Cholesky with one jitter policy."""
 
+from credo.core.linalg.batched import inverses as inverses
 from credo.core.linalg.evidence import evidence_on_host as evidence_on_host
 from credo.core.linalg.evidence import gaussian_log_evidence as gaussian_log_evidence
 from credo.core.linalg.factor import Factor as Factor

@@ -5,4 +5,6 @@ from credo.models.hmm.bayes import PathGibbs as PathGibbs
 from credo.models.hmm.bayes import VariationalBayes as VariationalBayes
 from credo.models.hmm.belief import HMM as HMM
 from credo.models.hmm.belief import States as States
+from credo.models.hmm.driven import InputHMM as InputHMM
 from credo.models.hmm.durations import explicit_durations as explicit_durations
+from credo.models.hmm.stepwise import StepwiseEM as StepwiseEM

@@ -47,12 +47,15 @@ class MarkovChain(eqx.Module):
         self.start = None if start is None else _distribution(start, self.states)
 
     @classmethod
-    def fit(cls, sequences: ArrayLike, order: int = 1, states: object = None) -> "MarkovChain":
+    def fit(
+        cls, sequences: ArrayLike, order: int = 1, states: object = None, *, learn_start: bool = False
+    ) -> "MarkovChain":
         """Maximum likelihood: P̂ᵢⱼ = nᵢⱼ/Σⱼ nᵢⱼ from the transitions in one or several sequences.
 
         For `order` > 1 the states of the chain are the tuples of `order` successive states. The data say nothing
         about a state that is never left: its row is uniform and a `RepairedWarning` names it. A belief that does
-        not need to invent it is `MarkovSequence`.
+        not need to invent it is `MarkovSequence`. With `learn_start` the chain begins as the sequences did, by
+        relative frequencies; those shorter than `order` say nothing of that.
         """
         names = counting.observed_states(sequences) if states is None else counting.name_states(states)
         o = counting.check_order(order, len(names), least=1)
@@ -67,7 +70,15 @@ class MarkovChain(eqx.Module):
                 RepairedWarning,
                 stacklevel=2,
             )
-        return cls(table, labels)
+        start = None
+        if learn_start:
+            codes, lengths = counting.encode(sequences, names)
+            begins = (np.cumsum(lengths) - lengths)[lengths >= o]
+            if not len(begins):
+                raise DataError(f"no sequence has {o} states: how they begin cannot be learned; choose a lower order")
+            rows = counting.context_index(codes[begins[:, None] + np.arange(o)], len(names))
+            start = np.bincount(rows, minlength=len(labels)) / len(rows)
+        return cls(table, labels, start)
 
     # ── structure
 

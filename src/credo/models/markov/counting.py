@@ -220,3 +220,25 @@ def count_transitions(encoded: Encoded, k: int, order: int) -> Float[np.ndarray,
     whole = place[order:] >= order
     cell = row[whole] * k + codes[order:][whole]
     return np.bincount(cell, minlength=k ** (order + 1)).reshape(k**order, k).astype(float)
+
+
+def start_rows(k: int, order: int) -> Int[np.ndarray, " o1"]:
+    """Where the memories of 0, 1, …, `order` - 1 states begin in a table of all of them, and how many rows it has."""
+    return np.concatenate([[0], np.cumsum(k ** np.arange(order))]).astype(int)
+
+
+def count_starts(encoded: Encoded, k: int, order: int, given: int = 0) -> Float[np.ndarray, "b k"]:
+    """How often each state was the first, the second after each first, …, up to the `order`-th of a sequence.
+
+    The first `given` states of the first sequence are its past and do not count.
+    """
+    codes, lengths = encoded
+    offsets, begins = start_rows(k, order), np.cumsum(lengths) - lengths
+    counts = np.zeros((offsets[-1], k))
+    for j in range(order):
+        there = (lengths > j) & ~((np.arange(len(lengths)) == 0) & (j < given))
+        memory = (
+            np.stack([codes[begins[there] + i] for i in range(j)], axis=-1) if j else np.zeros((there.sum(), 0), int)
+        )
+        np.add.at(counts, (offsets[j] + context_index(memory, k), codes[begins[there] + j]), 1.0)
+    return counts

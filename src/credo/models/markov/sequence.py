@@ -4,6 +4,7 @@ Given the memory of the last `order` states the next one is a die of its own, so
 transitions to the rows. MacKay & Peto (1995), "A hierarchical Dirichlet language model"; Murphy (2012), section 17.2.2.
 """
 
+import itertools
 from collections.abc import Iterable
 
 import equinox as eqx
@@ -27,13 +28,14 @@ from credo.models.markov.chain import MarkovChain, unfold
 from credo.models.markov.counting import Encoded, Names
 
 UNKNOWN = -1
+STARTS = ("uniform", "learned")
 
 
 class TransitionCounts(Statistics):
-    """How often each state followed each memory, how many had too short a past, and where the last sequence ended."""
+    """How often each state followed each memory, and each past too short to be one; where the last sequence ended."""
 
     counts: Float[Array, "r k"] = eqx.field(converter=as_float)
-    starts: Float[Array, ""] = eqx.field(converter=as_float)
+    starts: Float[Array, "b k"] = eqx.field(converter=as_float)
     last: Int[Array, " o"]
 
     def __add__(self, other: "TransitionCounts") -> "TransitionCounts":
@@ -44,17 +46,21 @@ class MarkovSequence(Conjugate):
     """p(xₜ = j | r) = θᵣⱼ for each memory r of `order` states, θᵣ ~ Dirichlet(αᵣ), α = concentration + counts.
 
     Data are sequences of states: one, a list, or a table with one in each row. The first `order` states of a
-    sequence have too short a past to be predicted and count as uniform, 1/k each: the evidence of beliefs of
-    different order is then about the same data. Order 0 is a die without memory.
+    sequence have too short a past. With start="uniform" they count as 1/k each; with start="learned" the first state
+    is a die of its own, the second one for each first state, and so on, under the same prior: p(x₁…x_order). Either way
+    the evidence of beliefs of different order is about the same data. Order 0 is a die without memory.
 
     Attributes:
         concentration: the pseudo-counts of the prior: one number, one for each next state, or a (k^order, k) table.
         counts: the transitions seen so far; row r = Σⱼ xⱼ k^(order - 1 - j) for the memory x, the most recent last.
         last: the last `order` states of the last sequence, -1 where it was shorter.
+        begun: how sequences began: a row for no past, one for each first state, …, 1 + k + … + k^(order - 1) in all.
     """
 
     counts: Float[Array, "r k"]
     last: Int[Array, " o"]
+    begun: Float[Array, "b k"]
+    start: str = eqx.field(static=True)
     states: Names = eqx.field(static=True)
     order: int = eqx.field(static=True)
     concentration: Float[Array, "..."] = positive()
@@ -65,8 +71,10 @@ class MarkovSequence(Conjugate):
         order: int = 1,
         concentration: ArrayLike = 1.0,
         *,
+        start: str = "uniform",
         counts: ArrayLike = None,
         last: ArrayLike = None,
+        begun: ArrayLike = None,
     ) -> None:
         self.states = counting.name_states(states)
         k = len(self.states)
@@ -75,6 +83,10 @@ class MarkovSequence(Conjugate):
         self.concentration = as_float(concentration)
         self.counts = np.zeros(shape) if counts is None else as_float(counts)
         self.last = np.full(self.order, UNKNOWN) if last is None else host(last)
+        self.begun = np.zeros((counting.start_rows(k, self.order)[-1], k)) if begun is None else as_float(begun)
+        if start not in STARTS:
+            raise DataError(f'start must be "uniform" or "learned", found {start!r}')
+        self.start = start
         if self.concentration.shape not in ((), (k,), shape):
             raise DataError(
                 f"concentration must be one number, {k} of them (one for each state) or a table of shape {shape}, "
@@ -105,33 +117,48 @@ class MarkovSequence(Conjugate):
             before = self.last[self.last != UNKNOWN]
             given = len(before)
             codes, lengths = np.concatenate([before, codes]), lengths + given * (np.arange(len(lengths)) == 0)
-        counts = counting.count_transitions(Encoded(codes, lengths), len(self.states), self.order)
+        whole = Encoded(codes, lengths)
+        counts = counting.count_transitions(whole, len(self.states), self.order)
+        starts = counting.count_starts(whole, len(self.states), self.order, given)
         tail = codes[len(codes) - min(self.order, int(lengths[-1])) :]
         last = np.concatenate([np.full(self.order - len(tail), UNKNOWN), tail])
-        return TransitionCounts(counts, np.minimum(lengths, self.order).sum() - given, last)
+        return TransitionCounts(counts, starts, last)
 
     def condition_on(self, statistics: TransitionCounts) -> "MarkovSequence":
         """Dirichlet(αᵣ + nᵣ) for each row."""
-        seen = self.counts + statistics.counts
-        return MarkovSequence(self.states, self.order, self.concentration, counts=seen, last=statistics.last)
+        seen, begun = self.counts + statistics.counts, self.begun + statistics.starts
+        return changed(self, counts=seen, last=statistics.last, begun=begun)
 
     def evidence_of(self, statistics: TransitionCounts) -> Array:
-        """Σᵣ log B(αᵣ + nᵣ)/B(αᵣ) - (number of starting states) log k."""
-        n = statistics.counts
-        rows = log_rising(self.alpha, n).sum(-1) - log_rising(self.strength, n.sum(-1))
-        return rows.sum() - statistics.starts * np.log(len(self.states))
+        """Σᵣ log B(αᵣ + nᵣ)/B(αᵣ), of the starts too where they are learned, else 1/k each."""
+        total = _log_evidence(self.alpha, statistics.counts)
+        if self.start == "learned":
+            return total + _log_evidence(self.start_alpha, statistics.starts)
+        return total - statistics.starts.sum() * np.log(len(self.states))
+
+    @property
+    def start_alpha(self) -> Float[Array, "b k"]:
+        """α of the dice of the first `order` states, see `begun`; the prior is that of the rows, or their mean."""
+        prior = self.concentration
+        return (prior if prior.ndim < 2 else prior.mean(0)) + self.begun
 
     def unconditioned(self) -> "MarkovSequence":
         """As before any data."""
-        return changed(self, counts=np.zeros(self.counts.shape), last=np.full(self.order, UNKNOWN))
+        begun = np.zeros(self.begun.shape)
+        return changed(self, counts=np.zeros(self.counts.shape), last=np.full(self.order, UNKNOWN), begun=begun)
 
     def predict(self, context: object = None) -> Categorical:
         """The next state after `context`, Categorical(αᵣ/Aᵣ); E[H[θᵣ]] = ψ(Aᵣ + 1) - Σⱼ αᵣⱼ/Aᵣ ψ(αᵣⱼ + 1).
 
         Args:
             context: the last `order` states, the most recent last, or a table of m such rows; for order 1 a state or
-                a vector of m. None is where the last sequence ended.
+                a vector of m. None is where the last sequence ended; before any, with start="learned", the first state.
         """
+        if context is None and self.start == "learned" and not is_traced(self.last) and np.any(self.last == UNKNOWN):
+            memory = self.last[self.last != UNKNOWN]
+            k = len(self.states)
+            row = counting.start_rows(k, self.order)[len(memory)] + counting.context_index(memory, k)
+            return expected_die(self.start_alpha[row])
         return expected_die(self.alpha[self._rows(context)])
 
     def predict_at(self, theta: Float[Array, "r k"], context: object = None) -> Categorical:
@@ -139,8 +166,18 @@ class MarkovSequence(Conjugate):
         return Categorical.certain(theta[self._rows(context)])
 
     def chain(self) -> MarkovChain:
-        """The chain with the expected probabilities; for a higher order, on the tuples of `order` states."""
-        return self._chain(np.asarray(self.estimate))
+        """The chain with the expected probabilities; for a higher order, on the tuples of `order` states.
+
+        It begins as sequences are expected to where that is learned.
+        """
+        found = self._chain(np.asarray(self.estimate))
+        if self.start == "uniform" or self.order == 0:
+            return found
+        alpha, k, law = np.asarray(self.start_alpha), len(self.states), np.ones(1)
+        offsets = counting.start_rows(k, self.order)
+        for low, high in itertools.pairwise(offsets):
+            law = (law[:, None] * alpha[low:high] / alpha[low:high].sum(1, keepdims=True)).ravel()
+        return changed(found, start=law)
 
     def sample_chains(self, n: int = 1, *, seed: int = 0) -> list[MarkovChain]:
         """n chains drawn from the belief: what is true of all of them is believed."""
@@ -213,3 +250,8 @@ class MarkovSequence(Conjugate):
         if len(set(lengths.tolist())) > 1:
             raise DataError(f"the rows of context must have {self.order} states each, found {lengths.tolist()}")
         return codes.reshape(len(lengths), -1)
+
+
+def _log_evidence(alpha: Float[Array, "r k"], n: Float[Array, "r k"]) -> Array:
+    """Σᵣ log B(αᵣ + nᵣ)/B(αᵣ)."""
+    return (log_rising(alpha, n).sum(-1) - log_rising(alpha.sum(-1), n.sum(-1))).sum()
