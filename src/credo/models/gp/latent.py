@@ -8,8 +8,7 @@ approximation's evidence. Rasmussen & Williams (2006), chapter 3; Nickisch & Ras
 binary Gaussian process classification".
 """
 
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -23,16 +22,13 @@ from credo.core.abilities import HasCovariance, HasLogDensity, LeavesOneOut
 from credo.core.arrays import Array, as_float, held, host, is_traced, namespace
 from credo.core.checks import check_positive
 from credo.core.device import blas_threads
-from credo.core.errors import DataError, NotConvergedWarning
+from credo.core.errors import DataError
 from credo.core.linalg import factorize, solve_lower
 from credo.core.predictive import Normal, Predictive
 from credo.core.pytrees import changed
 from credo.infer.laplace import Laplace
-from credo.infer.learning import Evidence, Learned
 from credo.infer.method import Solver
-from credo.infer.optimize import DIVERGED
 from credo.infer.posterior import Posterior
-from credo.infer.priors import Priors
 from credo.infer.quasi_random import normals
 from credo.infer.target import ParameterSpace, Target
 from credo.infer.variational import Variational
@@ -42,16 +38,12 @@ from credo.models.gp import sites as gaussian_sites
 from credo.models.gp.base import FunctionValues, GaussianProcess
 from credo.models.gp.belief import check_kernel_argument
 from credo.models.gp.data import Rows, pack
-from credo.models.gp.evidence import choose_model
 from credo.models.gp.hyperpriors import default_priors, scales_of
 from credo.models.gp.means import Mean, as_mean
-from credo.models.gp.sites import TOLERANCE, Found, Problem, Sites
+from credo.models.gp.sites import LEAST, Problem, Sites, Start, find_sites
 from credo.models.likelihoods import Bernoulli, Categorical, Likelihood, StudentT
 from credo.models.likelihoods.classes import Classes, Label
-from credo.models.likelihoods.expectations import expected, tilted
 
-LOOSE = 1e-4
-"""How far sites have settled, in standard deviations of f, while hyperparameters are sought."""
 METHODS: Mapping[type, str] = {Laplace: "laplace", Variational: "variational"}
 
 
@@ -182,12 +174,16 @@ class LatentGP(GaussianProcess, HasCovariance, HasLogDensity, LeavesOneOut):
         """Weakly informative hyperpriors of the kernel, in the units of the working response."""
         return default_priors(self, self._working(statistics)[1])
 
-    def learner(self, priors: Mapping[str, Any]) -> "LatentEvidence":
-        """A climb of Laplace's evidence, and from there one of the method's own."""
-        return LatentEvidence(starts=1, tolerance=1e-2, gain=1e-7, flat=False)
+    def learner(self, priors: Mapping[str, Any]) -> Any:
+        """One climb of the approximate evidence."""
+        from credo.models.gp.latent_evidence import LatentEvidence
+
+        return LatentEvidence()
 
     def objective(self, slots: params.Layout, statistics: Rows, priors: Mapping[str, Any]) -> Any:
         """The approximate evidence with its gradient."""
+        from credo.models.gp.latent_evidence import SitesObjective
+
         return None if is_traced(self, statistics) else SitesObjective(self, slots, statistics, priors)
 
     # -- Bayes' rule -----------------------------------------------------------------------------------------
@@ -204,13 +200,25 @@ class LatentGP(GaussianProcess, HasCovariance, HasLogDensity, LeavesOneOut):
 
     def condition_on(self, statistics: Rows) -> "LatentGP":
         """The approximate posterior after the rows, seen and new."""
-        rows = self.with_seen(statistics)
+        return self.solved_from(self.with_seen(statistics), self._old_sites(statistics))
+
+    def solved_from(self, rows: Rows, start: Start | None) -> "LatentGP":
+        """The approximate posterior of all rows, whose sites are sought from `start`."""
         problem = self.problem(rows)
         with blas_threads(rows.n if not is_traced(rows) else 0):
-            method, found = find_sites(self.method, problem)
-        now = gaussian_sites.posterior(problem, found.nu, found.tau)
-        solved = Sites(*host((found.nu, found.tau, now.alpha, now.root)))
+            method, found = find_sites(self.method, problem, start)
+        solved = Sites(*host((found.nu, found.tau, found.now.alpha, found.now.root)))
         return changed(self, seen=rows, solved=solved, method=method)
+
+    def _old_sites(self, new: Rows) -> Start | None:
+        """The sites of the rows that were seen, and of new ones that say nothing yet."""
+        old = self.solved
+        if not isinstance(old, Sites):
+            return None
+        xp, prior = namespace(old, new), self.prior.kernel.variance_at(new.x)
+        nothing = xp.zeros(len(prior))
+        more = (nothing, LEAST / prior, nothing)
+        return Start(*(xp.concatenate(pair) for pair in zip((old.nu, old.tau, old.alpha), more, strict=True)))
 
     def evidence_of(self, statistics: Rows) -> Float[Array, ""]:
         """The method's approximation of log p(y | X); after data, the difference with and without `statistics`."""
@@ -221,11 +229,9 @@ class LatentGP(GaussianProcess, HasCovariance, HasLogDensity, LeavesOneOut):
         """Its gradient is that at fixed sites; Laplace's move with the mode."""
         problem = self.problem(rows)
         method, found = find_sites(self.method, jax.tree.map(held, problem))
-        nu, tau = found.nu, found.tau
-        if method == "laplace":
-            mode = gaussian_sites.posterior(problem, nu, tau).mean
-            nu, tau = gaussian_sites.laplace_sites(problem, mode)
-        return gaussian_sites.log_evidence(method, problem, nu, tau, gaussian_sites.posterior(problem, nu, tau))
+        if is_traced(problem):
+            found = gaussian_sites.moving(method, problem, found)
+        return gaussian_sites.log_evidence(method, problem, found)
 
     def target(self, statistics: Rows, priors: Any = None) -> Target:
         """log p(y, v) of the whitened f = m + Lv at the rows, seen and new."""
@@ -352,140 +358,3 @@ class EP(Solver):
     def adapt(self, belief: LatentGP, statistics: Rows) -> tuple[LatentGP, Rows]:
         """The belief whose approximation is EP's."""
         return changed(belief, method="ep"), statistics
-
-
-@dataclass(frozen=True)
-class LatentEvidence(Evidence):
-    """The approximate evidence climbed, from where Laplace's quick one is highest."""
-
-    needs: ClassVar[type] = LatentGP
-
-    def learn(self, belief: LatentGP, statistics: Rows, fixed: Sequence[str], priors: Priors, seed: int) -> Learned:
-        """The belief at the highest maximum found."""
-        method = belief.method
-        if method != "laplace" and not isinstance(belief.likelihood, StudentT):
-            quick = super().learn(changed(belief, method="laplace"), statistics, fixed, priors, seed)
-            if quick.status != DIVERGED:
-                belief = changed(quick.belief, method=method)
-        return super().learn(belief, statistics, fixed, priors, seed)
-
-
-def find_sites(
-    method: str, problem: Problem, start: tuple[Array, Array] | None = None, tolerance: float = TOLERANCE
-) -> tuple[str, Found]:
-    """The method's sites; where EP does not settle, the variational ones. Which they are is the first of the answer."""
-    if start is None or method == "laplace":
-        found = gaussian_sites.laplace(problem, start)
-        if method == "laplace":
-            _speak_up(found, "Laplace's mode")
-            return method, found
-        start = found.nu, found.tau
-    if method == "ep":
-        found = gaussian_sites.expectation_propagation(problem, start, tolerance)
-        if is_traced(found) or float(found.change) <= tolerance:
-            return method, found
-        warnings.warn(
-            f"expectation propagation did not settle in {int(found.steps)} steps; the variational approximation is "
-            "used instead (using=Variational() asks for it)",
-            NotConvergedWarning,
-            stacklevel=4,
-        )
-        start = gaussian_sites.laplace(problem)[:2]
-    found = gaussian_sites.variational(problem, start, tolerance)
-    _speak_up(found, "the variational approximation")
-    return "variational", found
-
-
-def _speak_up(found: Found, what: str) -> None:
-    if not is_traced(found) and float(found.change) > 1e3 * TOLERANCE:
-        warnings.warn(
-            f"{what} had not settled after {int(found.steps)} steps (still moving by {float(found.change):.1g} "
-            "standard deviations); look at the lengthscale and the variance of the kernel, or use another method",
-            NotConvergedWarning,
-            stacklevel=4,
-        )
-
-
-class SitesObjective:
-    """The approximate evidence + log p(θ) of the unconstrained vector, with its gradient; each look starts from the
-    sites of the last."""
-
-    def __init__(self, belief: LatentGP, slots: params.Layout, rows: Rows, priors: Mapping[str, Any]):
-        mine = [s for s in slots if s.path.startswith("likelihood.")]
-        free = {s.path for s in slots} - {s.path for s in mine}
-        self._own = np.array([i for s in mine for i in range(s.start, s.stop)], dtype=int)
-        self._rest = np.setdiff1d(np.arange(slots[-1].stop), self._own)
-        kernel_slots = params.layout(belief, [path for path in params.learnable(belief) if path not in free])
-        self._model = choose_model(belief, kernel_slots, rows, {p: v for p, v in priors.items() if p in free})
-        self._belief, self._rows = belief, rows
-        self._covariance = np.zeros((rows.n, rows.n))
-        self._sites: tuple[Array, Array] | None = None
-
-    def value(self, vector: np.ndarray) -> float:
-        """The objective."""
-        return self._look(vector)[0]
-
-    def value_and_grad(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
-        """The objective and its gradient; (-inf, 0) where the covariance is not positive definite."""
-        gradient = np.zeros_like(vector)
-        value, method, problem, now, pull = self._look(vector)
-        if not np.isfinite(value) or self._sites is None or now is None:
-            return -np.inf, gradient
-        _, tau = self._sites
-        r, alpha = gaussian_sites.precision(tau, now.root), now.alpha
-        moved: Array = np.zeros_like(alpha)
-        if method == "laplace":
-            third = problem.likelihood.eta_derivatives(now.mean + problem.offset, problem.y)[3]
-            half = 0.5 * now.variance * third
-            moved = half - r @ (problem.k @ half)
-        lower = r - np.outer(alpha, alpha) - np.outer(moved, alpha) - np.outer(alpha, moved)
-        gradient[self._rest] = pull(lower, -(alpha + moved), np.ones_like(alpha))
-        if len(self._own):
-            gradient[self._own] = self._by_own(vector, method, problem, now)
-        return value, gradient
-
-    def _look(self, vector: np.ndarray) -> tuple[float, str, Problem, gaussian_sites.Marginals | None, Any]:
-        with blas_threads(self._rows.n), warnings.catch_warnings():
-            warnings.simplefilter("ignore", NotConvergedWarning)  # of a place that may not be the last
-            residual, _, more, pull = self._model.forward(vector[self._rest], self._covariance)
-            lower = np.tril(self._covariance)
-            k: Array = lower + np.tril(lower, -1).T
-            likelihood = self._likelihood(vector)
-            problem = Problem(likelihood, self._rows.y, self._rows.extra, self._rows.y - residual, k)
-            if not np.all(np.isfinite(k)):
-                return -np.inf, "", problem, None, pull
-            method, found = find_sites(self._belief.method, problem, self._sites, LOOSE)
-            now = gaussian_sites.posterior(problem, found.nu, found.tau)
-            value = float(gaussian_sites.log_evidence(method, problem, found.nu, found.tau, now))
-        if np.isfinite(value):
-            self._sites = found.nu, found.tau
-        return value + more + self._log_prior(vector), method, problem, now, pull
-
-    def _likelihood(self, vector: np.ndarray) -> Likelihood:
-        own = self._belief.likelihood
-        return own.at(vector[self._own]) if len(self._own) else own
-
-    def _log_prior(self, vector: np.ndarray) -> float:
-        return float(self._belief.likelihood.own_terms(vector[self._own])[0]) if len(self._own) else 0.0
-
-    def _by_own(
-        self, vector: np.ndarray, method: str, problem: Problem, now: gaussian_sites.Marginals, step: float = 1e-4
-    ) -> np.ndarray:
-        """By the likelihood's numbers ψ, in differences: at fixed sites only p(y | f, ψ) moves, but for Laplace."""
-        assert self._sites is not None
-        nu, tau = self._sites
-        cavity = gaussian_sites.cavities(now, nu, tau)
-
-        def fit(moved: np.ndarray) -> float:
-            likelihood = self._likelihood(moved)
-            if method == "laplace":
-                return self._look(moved)[0] - self._log_prior(moved)
-            of, at = (tilted, cavity) if method == "ep" else (expected, (now.mean, now.variance))
-            return float(of(likelihood, problem.y, problem.offset, *at)[0].sum())
-
-        out = np.asarray(self._belief.likelihood.own_terms(vector[self._own])[1]).copy()
-        for j, i in enumerate(self._own):
-            ahead, behind = (vector + sign * step * (np.arange(len(vector)) == i) for sign in (1, -1))
-            out[j] += (fit(ahead) - fit(behind)) / (2 * step)
-        self._sites = nu, tau
-        return out
