@@ -12,15 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Float
 
 from credo.core import params
-from credo.core.abilities import HasCovariance, HasLogDensity, LeavesOneOut
+from credo.core.abilities import HasCovariance
 from credo.core.arrays import Array, as_float, held, host, is_traced, namespace
-from credo.core.checks import check_positive
 from credo.core.device import blas_threads
 from credo.core.errors import DataError
 from credo.core.linalg import factorize, solve_lower
@@ -32,34 +30,37 @@ from credo.infer.posterior import Posterior
 from credo.infer.quasi_random import normals
 from credo.infer.target import ParameterSpace, Target
 from credo.infer.variational import Variational
-from credo.kernels import InputScales, Kernel, Matern52
 from credo.models.glm.predictions import DRAWS, LATENT_NODES, LATENT_WEIGHTS, of_predictor
 from credo.models.gp import sites as gaussian_sites
-from credo.models.gp.base import FunctionValues, GaussianProcess
-from credo.models.gp.belief import check_kernel_argument
+from credo.models.gp.base import FunctionValues
 from credo.models.gp.data import Rows, pack
 from credo.models.gp.hyperpriors import default_priors, scales_of
-from credo.models.gp.means import Mean, as_mean
+from credo.models.gp.latent_base import BehindLikelihood, FunctionDraws
 from credo.models.gp.sites import LEAST, Problem, Sites, Start, find_sites
 from credo.models.likelihoods import Bernoulli, Categorical, Likelihood, StudentT
-from credo.models.likelihoods.classes import Classes, Label
 
 METHODS: Mapping[type, str] = {Laplace: "laplace", Variational: "variational"}
 
 
-class FunctionDraws(eqx.Module):
-    """Draws of f at the rows, whitened: f = m + Lv, LLᵀ = K."""
+class OneOrSeveral(type(BehindLikelihood)):  # type: ignore[misc]
+    """`LatentGP(Categorical())` has a function for each class, and makes a `LatentClasses`."""
 
-    root: Float[Array, "n n"]
-    whitened: Float[Array, "s n"]
+    def __call__(cls, likelihood: object = None, *arguments: Any, **named: Any) -> Any:
+        """The belief of one function, or of several."""
+        if isinstance(likelihood, Categorical):
+            from credo.models.gp.latent_classes import LatentClasses
+
+            return LatentClasses(likelihood, *arguments, **named)
+        return super().__call__(likelihood, *arguments, **named)
 
 
-class LatentGP(GaussianProcess, HasCovariance, HasLogDensity, LeavesOneOut):
+class LatentGP(BehindLikelihood, HasCovariance, metaclass=OneOrSeveral):
     """A belief about a function that is seen only through a likelihood.
 
     Args:
         likelihood: one of `credo.models.likelihoods` with one predictor: `Bernoulli` (the default), `Probit`,
-            `Ordinal`, `Poisson`, `NegativeBinomial`, `StudentT`.
+            `Ordinal`, `Poisson`, `NegativeBinomial`, `StudentT`; `Categorical` has a function for each class and makes
+            a `LatentClasses`.
         kernel: the covariance of function values; None is `Matern52()` of standardized inputs, with one lengthscale for
             all: with one for each the evidence of classes is overfitted.
         mean: what is expected before data, as for `GP`.
@@ -68,91 +69,14 @@ class LatentGP(GaussianProcess, HasCovariance, HasLogDensity, LeavesOneOut):
     less exact, `NUTS()` draws f.
     """
 
-    likelihood: Likelihood
-    kernel: Kernel
-    mean: Mean
-    seen: Rows | None
-    """`y` are encoded outcomes, `extra` the logarithms of exposures."""
-    solved: Sites | FunctionDraws | None
-    inputs: tuple[str, ...] | None = eqx.field(static=True)
-    unit: Float[Array, " d"] | None
-    """What the columns are divided by before the kernel sees them; None as they are."""
-    standardizes: bool = eqx.field(static=True)
-    """Whether `fit` chooses the units: where no kernel was given."""
-    method: str = eqx.field(static=True)
-    """What the Gaussian approximation is: "ep", "laplace" or "variational"."""
-
     def __init__(self, likelihood: object = None, kernel: object = None, mean: object = None):
         likelihood = Bernoulli() if likelihood is None else likelihood
         if not isinstance(likelihood, Likelihood):
             raise DataError(f"likelihood must be one of credo.models.likelihoods, found {type(likelihood).__name__}")
-        if isinstance(likelihood, Categorical):
-            raise DataError("LatentGP has one function; for several unordered classes use credo.Softmax")
-        ready = isinstance(likelihood, Classes) and likelihood.classes is not None
-        self.likelihood = likelihood.adapt(None) if ready else likelihood
-        self.kernel = Matern52() if kernel is None else check_kernel_argument(kernel, "LatentGP")
-        self.mean = as_mean(mean)
-        self.seen = self.solved = self.inputs = self.unit = None
-        self.standardizes = kernel is None
+        self._begin(likelihood, kernel, mean)
         self.method = "variational" if isinstance(likelihood, StudentT) else "ep"
 
-    @property
-    def noise(self) -> Any:
-        """None: what is not the function is the likelihood's."""
-
-    def noise_variance(self) -> Float[Array, ""]:
-        """None of it."""
-        return np.zeros(())
-
-    @property
-    def classes(self) -> tuple[Label, ...] | None:
-        """The labels in the order of the predicted probabilities; None for numbers, or before any were seen."""
-        return self.likelihood.classes if isinstance(self.likelihood, Classes) else None
-
-    # -- data ------------------------------------------------------------------------------------------------
-
-    def told(self, *data: Any) -> "LatentGP":
-        """The belief that knows the names of its inputs and its classes."""
-        if len(data) != 2 or is_traced(data):
-            return self
-        likelihood = self.likelihood.adapt(data[1]) if self.seen is None else self.likelihood
-        return changed(self._named_by(data[0]), likelihood=likelihood)
-
-    def statistics(self, *data: Any, weights: Any = None, exposure: Any = None) -> Rows:
-        """X and y, checked; `exposure` multiplies expected counts."""
-        if weights is not None:
-            raise DataError("a LatentGP takes no weights: give a row that counts twice twice")
-        if len(data) != 2:
-            raise DataError(f"a LatentGP is conditioned on X and y, found {len(data)} argument(s)")
-        x = self.queries(data[0])
-        y, n = self.likelihood.adapt(data[1]).encode(data[1]), len(x)
-        if len(y) != n:
-            raise DataError(f"y must have one value per row: {n} are expected, found {len(y)}")
-        return pack(x, y, np.ones(n), self._offset(exposure, n))
-
-    def prepare(self, *data: Any, **options: Any) -> tuple["LatentGP", Rows]:
-        """Starting values in the units of the data, and the rows: those seen before and the new ones."""
-        if self.seen is not None or self.unit is not None or not self.standardizes or not data:
-            return super().prepare(*data, **options)
-        spread = InputScales.of(np.asarray(self.queries(data[0])), 1.0).spread
-        return changed(self, unit=as_float(spread)).prepare(*data, **options)
-
-    def queries(self, x: object) -> Array:
-        """Queries as checked rows, in the units of the kernel."""
-        table = super().queries(x)
-        return table if self.unit is None else table / self.unit
-
-    def seen_inputs(self) -> Float[Array | np.ndarray, "n d"] | None:
-        """The inputs of the rows it was conditioned on."""
-        x = super().seen_inputs()
-        return x if x is None or self.unit is None else x * self.unit
-
-    def _offset(self, exposure: Any, n: int) -> Float[Array, " n"]:
-        if exposure is None:
-            return np.zeros(n)
-        if not self.likelihood.counts:
-            raise DataError("exposure is for counts; for other outcomes put what is known into the mean")
-        return np.log(check_positive(exposure, "exposure", n))
+    # -- hyperparameters --------------------------------------------------------------------------------------
 
     def in_units(self, rows: Rows) -> "LatentGP":
         """Starting values from the working response of the rows."""

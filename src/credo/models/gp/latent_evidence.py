@@ -97,7 +97,7 @@ class SitesObjective:
         if look.found is None:
             return -np.inf, gradient
         with blas_threads(self._rows.n):
-            lower, by_residual = _by_covariance(look.method, look.problem, look.found)
+            lower, by_residual = by_covariance(look.method, look.problem, look.found)
             gradient[self._rest] = look.pull(lower, by_residual, np.ones_like(by_residual))
         if len(self._own):
             gradient[self._own] = self._by_own(vector, look)
@@ -111,9 +111,7 @@ class SitesObjective:
             k: Array = self._covariance
             if isinstance(self._model, CompiledModel):  # which writes the lower triangle
                 k = np.tril(k) + np.tril(k, -1).T
-            problem = Problem(
-                self._likelihood(vector), self._rows.y, self._rows.extra, self._rows.y - residual, k
-            )
+            problem = Problem(self._likelihood(vector), self._rows.y, self._rows.extra, self._rows.y - residual, k)
             if not np.all(np.isfinite(k)):
                 return Look(-np.inf, "", problem, None, pull)
             method, found = find_sites(own, problem, self.start, LOOSE_MODE if own == "laplace" else LOOSE)
@@ -151,7 +149,7 @@ class SitesObjective:
         return out
 
 
-def _by_covariance(
+def by_covariance(
     method: str, problem: Problem, found: Found
 ) -> tuple[Float[np.ndarray, "n n"], Float[np.ndarray, " n"]]:
     """-2 ∂/∂K, its lower triangle, and ∂/∂residual."""

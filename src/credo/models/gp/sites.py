@@ -20,6 +20,7 @@ approximation revisited"; Khan & Lin (2017), "Conjugate-computation variational 
 
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import equinox as eqx
@@ -182,7 +183,7 @@ def expectation_propagation(problem: Problem, start: tuple[Array, Array], tolera
         new = namespace(problem, nu).maximum(1 / found.variance - 1 / variance, least)
         return found.mean * (new + 1 / variance) - mean / variance, new, found.log_z
 
-    return _settle(problem, turn, start, tolerance, MAX_STEPS["ep"])
+    return settle(partial(posterior, problem), turn, start, tolerance, MAX_STEPS["ep"])
 
 
 # -- variational -----------------------------------------------------------------------------------------------------
@@ -196,7 +197,7 @@ def variational(problem: Problem, start: tuple[Array, Array], tolerance: float =
         new = namespace(problem, nu).maximum(-2 * found.by_variance, LEAST / problem.k.diagonal())
         return found.by_mean + new * now.mean, new, found.value
 
-    return _settle(problem, turn, start, tolerance, MAX_STEPS["variational"])
+    return settle(partial(posterior, problem), turn, start, tolerance, MAX_STEPS["variational"])
 
 
 Turn = Callable[[Array, Array, Marginals], tuple[Array, Array, Array]]
@@ -218,20 +219,27 @@ class _Look(NamedTuple):
 
 
 @quiet
-def _settle(problem: Problem, turn: Turn, start: tuple[Array, Array], tolerance: float, most: int) -> Found:
+def settle(
+    posterior_of: Callable[[Array, Array], Marginals],
+    turn: Turn,
+    start: tuple[Array, Array],
+    tolerance: float,
+    most: int,
+) -> Found:
     """Damped steps from ν, τ to what `turn` makes of them, extrapolated; where they grow instead, shorter ones.
 
     Steps that shrink by a common factor are extrapolated to where they would end, by Anderson's acceleration with one
     step remembered: Walker & Ni (2011), "Anderson acceleration for fixed-point iterations".
     """
-    xp = namespace(problem, start)
+    first = posterior_of(*start)
+    xp = namespace(first, start)
     State = tuple[_Look, Array, Array, Array, Array]
 
-    def look(nu: Array, tau: Array) -> _Look:
-        now = posterior(problem, nu, tau)
+    def look(nu: Array, tau: Array, now: Marginals) -> _Look:
         new_nu, new_tau, fit = turn(nu, tau, now)
         nu_step, tau_step = new_nu - nu, new_tau - tau
-        scaled = xp.concatenate([(nu_step - tau_step * now.mean) * xp.sqrt(now.variance), tau_step * now.variance])
+        by_mean, by_variance = (nu_step - tau_step * now.mean) * xp.sqrt(now.variance), tau_step * now.variance
+        scaled = xp.concatenate([by_mean, by_variance]).reshape(-1)
         return _Look(nu, tau, now, fit, nu_step, tau_step, scaled, xp.max(xp.abs(scaled)))
 
     def unfinished(state: State) -> Array:
@@ -240,7 +248,8 @@ def _settle(problem: Problem, turn: Turn, start: tuple[Array, Array], tolerance:
 
     def advance(state: State) -> State:
         at, nu_step, tau_step, share, step = state
-        new = look(at.nu + share * nu_step, at.tau + share * tau_step)
+        nu, tau = at.nu + share * nu_step, at.tau + share * tau_step
+        new = look(nu, tau, posterior_of(nu, tau))
         grew = new.change > at.change
         share = xp.where(grew, xp.maximum(share / 2, 0.05), xp.minimum(1.1 * share, DAMPING))
         difference = new.scaled - at.scaled
@@ -258,9 +267,9 @@ def _settle(problem: Problem, turn: Turn, start: tuple[Array, Array], tolerance:
         )
         return new, nu_step, tau_step, share, step + 1
 
-    first = look(*start)
-    begin = (first, first.nu_step, first.tau_step, xp.asarray(DAMPING), xp.asarray(1))
-    at, *_, steps = while_loop(unfinished, advance, begin)
+    begin = look(*start, first)
+    state = (begin, begin.nu_step, begin.tau_step, xp.asarray(DAMPING), xp.asarray(1))
+    at, *_, steps = while_loop(unfinished, advance, state)
     return Found(at.nu, at.tau, at.now, at.fit, at.change, steps)
 
 
@@ -273,7 +282,7 @@ def find_sites(
     """The method's sites; where EP does not settle, the variational ones. Which they are is the first of the answer."""
     if method == "laplace":
         found = laplace(problem, None if start is None else start.alpha, tolerance)
-        _speak_up(found, "Laplace's mode")
+        speak_up(found, "Laplace's mode")
         return method, found
     nu, tau = laplace(problem, None, LOOSELY)[:2] if start is None else (start.nu, start.tau)
     if method == "ep":
@@ -288,11 +297,11 @@ def find_sites(
         )
         nu, tau = laplace(problem, None, LOOSELY)[:2]
     found = variational(problem, (nu, tau), tolerance)
-    _speak_up(found, "the variational approximation")
+    speak_up(found, "the variational approximation")
     return "variational", found
 
 
-def _speak_up(found: Found, what: str) -> None:
+def speak_up(found: Found, what: str) -> None:
     if not is_traced(found) and float(found.change) > 1e3 * TOLERANCE:
         warnings.warn(
             f"{what} had not settled after {int(found.steps)} steps (still moving by {float(found.change):.1g} "
