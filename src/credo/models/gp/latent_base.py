@@ -16,7 +16,7 @@ from credo.models.gp.base import GaussianProcess
 from credo.models.gp.belief import check_kernel_argument
 from credo.models.gp.data import Rows, pack
 from credo.models.gp.means import Mean, as_mean
-from credo.models.likelihoods import Likelihood
+from credo.models.likelihoods import Likelihood, StudentT
 from credo.models.likelihoods.classes import Classes, Label
 
 T = TypeVar("T", bound="BehindLikelihood")
@@ -49,7 +49,8 @@ class BehindLikelihood(GaussianProcess, HasLogDensity, LeavesOneOut):
     def _begin(self, likelihood: Likelihood, kernel: object, mean: object) -> None:
         ready = isinstance(likelihood, Classes) and likelihood.classes is not None
         self.likelihood = likelihood.adapt(None) if ready else likelihood
-        self.kernel = Matern52() if kernel is None else check_kernel_argument(kernel, "LatentGP")
+        numbers = isinstance(likelihood, StudentT)
+        self.kernel = Matern52(ard=numbers) if kernel is None else check_kernel_argument(kernel, "LatentGP")
         self.mean = as_mean(mean)
         self.seen = self.solved = self.inputs = self.unit = None
         self.standardizes = kernel is None

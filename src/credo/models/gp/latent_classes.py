@@ -282,7 +282,7 @@ class LatentClasses(BehindLikelihood):
 def _log_joint(values: dict[str, Array], likelihood: Likelihood, y: Array, root: Array) -> Array:
     v = values["whitened"].reshape(-1, len(y))
     f = (v @ root.T).T
-    return likelihood.log_prob(f[:, :-1] - f[:, -1:], y).sum() - 0.5 * (v**2).sum()
+    return likelihood.log_prob(f[:, :-1] - f[:, -1:], y).sum() - 0.5 * (v**2 + LOG_2PI).sum()
 
 
 def left_out(z: Array, alpha: Array, precision: Array, noise: Array) -> tuple[Array, Array]:

@@ -25,12 +25,13 @@ from credo.core.linalg import log_determinant, solve_lower
 from credo.models.glm.predictions import class_nodes
 from credo.models.gp.data import Rows, pack
 from credo.models.gp.evidence import CompiledModel, choose_model
-from credo.models.gp.sites import LEAST, MAX_STEPS, TOLERANCE, Found, Marginals, Problem, cavities, settle, speak_up
+from credo.models.gp.sites import LEAST, MAX_STEPS, Found, Marginals, Problem, cavities, settle, speak_up
 from credo.models.gp.sites import posterior as posterior_of_one
 
 NODES = 256
-LOOSE = 1e-3
-"""How far sites have settled while hyperparameters are sought."""
+LOOSE, SETTLED = 1e-3, 1e-4
+"""How far sites have settled, in standard deviations of f, while hyperparameters are sought and at last: the nodes are
+exact to about 1e-3."""
 
 
 class SoftmaxSites(eqx.Module):
@@ -50,7 +51,7 @@ class SoftmaxSites(eqx.Module):
         return xp.stack([(half * half).sum(0) for half in reach])
 
 
-def find(problem: Problem, start: tuple[Array, Array] | None = None, tolerance: float = TOLERANCE) -> Found:
+def find(problem: Problem, start: tuple[Array, Array] | None = None, tolerance: float = SETTLED) -> Found:
     """The sites of all classes, with axes of classes and rows."""
     xp = namespace(problem)
     k = problem.likelihood.width + 1
