@@ -20,7 +20,7 @@ from credo.errors import CredoError
 from credo.kernels import RBF, Matern52
 from credo.models.features import Polynomial
 from credo.models.gp import GP, HeteroscedasticGP, Independent, MultiGP, RobustGP, WarpedGP
-from credo.models.likelihoods import Poisson
+from credo.models.likelihoods import Categorical, Poisson
 from credo.models.linear import ARD, InverseGamma, LaplaceNoise, Linear, StudentTNoise
 from credo.models.structural import AR, Level, Seasonal, Trend
 
@@ -236,6 +236,7 @@ LABELLED: dict[str, tuple[Callable[[], Any], np.ndarray]] = {
     "OrdinalRegression": (lambda: credo.OrdinalRegression(classes=("low", "mid", "top")), THREE),
     "LatentGP": (credo.LatentGP, TWO),
     "LatentGP, counts": (lambda: credo.LatentGP(Poisson()), COUNTS),
+    "LatentGP, classes": (lambda: credo.LatentGP(Categorical()), THREE),
     "PoissonRegression": (credo.PoissonRegression, COUNTS),
     "NegativeBinomialRegression": (credo.NegativeBinomialRegression, COUNTS),
 }
@@ -271,7 +272,7 @@ def test_classes_and_counts_of_rows_and_columns_in_another_order(name):
     compare(wanted, ask(lambda: probabilities(fitted(belief(), X[:, ::-1], y, QUERIES[:, ::-1]))))
 
 
-@pytest.mark.parametrize("name", ["Logistic", "Probit", "Softmax", "LatentGP"])
+@pytest.mark.parametrize("name", ["Logistic", "Probit", "Softmax", "LatentGP", "LatentGP, classes"])
 def test_classes_under_other_names(name):
     """Names in the opposite order of the alphabet: the same probabilities of the same rows."""
     belief, y, wanted = labelled(name)

@@ -170,6 +170,7 @@ def test_every_public_method_is_in_the_walk():
         "StructuralEvidence",
         "LaplaceEvidence",
         "LatentEvidence",
+        "ClassesEvidence",
         "SystemEM",
         "InOutputUnits",
         "Jitter",

@@ -74,12 +74,9 @@ def tilted(
     """Zeroth to second moment, for every row."""
     if isinstance(likelihood, Probit):
         return _tilted_probit(y, offset, mean, variance)
-    if not isinstance(likelihood, Bernoulli):
+    if not isinstance(likelihood, Bernoulli) or is_traced(y, mean, variance):  # which would need both, compiled
         return _tilted_by_nodes(likelihood, y, offset, mean, variance)
     closed, surprised = _tilted_logit(y, offset, mean, variance)
-    if is_traced(likelihood, y, mean, variance):
-        nodes, xp = _tilted_by_nodes(likelihood, y, offset, mean, variance), namespace(y, mean)
-        return Tilted(*(xp.where(surprised, a, b) for a, b in zip(nodes, closed, strict=True)))
     if surprised.any():
         few = _tilted_by_nodes(likelihood, y[surprised], offset[surprised], mean[surprised], variance[surprised])
         for whole, part in zip(closed, few, strict=True):
