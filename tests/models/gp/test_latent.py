@@ -127,7 +127,7 @@ def test_gradients_of_what_is_climbed(method, kind):
 
 
 def weighted_probabilities(prior, after, queries, draws):
-    """P(second class) by importance sampling from the Gaussian of `after`, its standard error, and the weighted draws."""
+    """P(second class) by importance sampling from the Gaussian of `after`, its standard error, and the draws."""
     weighted = after.check(draws)
     rows = after.seen
     root = np.linalg.cholesky(np.asarray(prior.problem(rows).k) + 1e-12 * np.eye(rows.n))
@@ -148,7 +148,7 @@ def classified(n=40):
 
 
 def test_probabilities_against_importance_sampling():
-    """EP's are right to a few thousandths at the same hyperparameters (the reference's error is 0.003), Laplace's not."""
+    """EP's are right to a few thousandths at the same hyperparameters (the reference's to 0.003), Laplace's not."""
     x, y, queries, prior = classified()
     off, after = {}, prior.condition(x, y)
     truth, se, weighted = weighted_probabilities(prior, after, queries, 20_000)

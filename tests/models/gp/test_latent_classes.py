@@ -1,4 +1,4 @@
-"""LatentGP(Categorical()) against dense formulas, finite differences, importance sampling and other names of classes."""
+"""LatentGP(Categorical()) against dense formulas, finite differences, draws and other names of classes."""
 
 import numpy as np
 import pytest

@@ -181,8 +181,8 @@ class LatentGP(BehindLikelihood, HasCovariance, metaclass=OneOrSeveral):
         """How far the Gaussian can be trusted: draws of it weighed by the posterior density (Pareto smoothed).
 
         `khat` below 0.7 says that the weighted draws are usable, `ess` how many they are worth, `notes` the same in
-        words, `log_evidence` is log p(y | X) by importance sampling. The more rows, the harder it is to pass: the weights
-        compare all values of f at once, predictions need only a few of them.
+        words, `log_evidence` is log p(y | X) by importance sampling. The more rows, the harder it is to pass: the
+        weights compare all values of f at once, predictions need only a few of them.
         """
         rows, solved = self.conditioned()
         if not isinstance(solved, Sites):

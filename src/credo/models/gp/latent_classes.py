@@ -7,16 +7,16 @@ components are gamma variables, and their logarithms are taken for normal ones w
 
     s²ᵢ_c = log(1 + 1/αᵢ_c),   zᵢ_c = log αᵢ_c - s²ᵢ_c/2,   z_c = f_c + noise
 
-so that all is closed form. Milios, Camoriano, Michiardi, Rosasco & Filippone (2018), "Dirichlet-based Gaussian processes
-for large-scale calibrated classification". ε is the one of a few whose probabilities of left-out rows are the highest.
+so that all is closed form. Milios, Camoriano, Michiardi, Rosasco & Filippone (2018), "Dirichlet-based Gaussian
+processes for large-scale calibrated classification". ε is the one of a few that left-out rows are most probable with.
 
 The noise has two values, those of a row's own class and of all others: with A = K + s²₀I, P = A⁻¹ and δ = s²₀ - s²₁ the
 covariance of class c is A less δ on the diagonal of the rows of c, and by Woodbury's identity its inverse
 
     A_c⁻¹ = P + W_cW_cᵀ,   W = PL⁻ᵀ,   LLᵀ = I/δ - P ∘ 1[yᵢ = yⱼ],   W_c the columns of the rows of c
 
-which costs three factorizations however many classes there are. `using=Variational()` approximates the softmax itself
-(`softmax_sites.py`), `NUTS()` draws the functions.
+which costs three factorizations however many classes there are. `using=Variational()` approximates the softmax
+itself (`softmax_sites.py`), `NUTS()` draws the functions.
 """
 
 from collections.abc import Mapping, Sequence
@@ -146,7 +146,8 @@ class LatentClasses(BehindLikelihood):
         """The softmax itself, approximated variationally."""
         if isinstance(method, Laplace):
             raise DataError(
-                "Laplace's approximation is far off for several classes: leave using= away, or use Variational() or NUTS()"
+                "Laplace's approximation is far off for several classes: leave using= out, or use Variational() or "
+                "NUTS()"
             )
         return changed(self, method="variational") if isinstance(method, Variational) else None
 
@@ -179,7 +180,7 @@ class LatentClasses(BehindLikelihood):
         return Problem(self.likelihood, rows.y, rows.extra, self.mean.at(rows.x), k)
 
     def evidence_of(self, statistics: Rows) -> Float[Array, ""]:
-        """log p(z | X) of the regressed log-odds, or the softmax's bound of log p(y | X); after data, the difference."""
+        """log p(z | X) of the regressed log-odds, or the softmax's bound of log p(y | X); after data what is added."""
         whole = self._evidence(self.with_seen(statistics))
         return whole if self.seen is None else whole - self._evidence(self.seen)
 

@@ -1,7 +1,7 @@
 """The approximate evidence of a `LatentGP` with its gradient, and the climb of it that chooses hyperparameters.
 
-Each look at the evidence finds sites (`sites.py`), from those of the last look. With B⁻¹ from L⁻¹, which the last step to
-the sites has left behind, its gradient by K costs a third of a factorization:
+Each look at the evidence finds sites (`sites.py`), from those of the last look. With B⁻¹ from L⁻¹, which the last step
+to the sites has left behind, its gradient by K costs no more than a factorization:
 
     ∂ log Z/∂K = ½(ααᵀ - R),   and for Laplace  ½((α + u)(α + u)ᵀ - uuᵀ - R),   R = S^½B⁻¹S^½
 
@@ -32,8 +32,8 @@ from credo.models.likelihoods import Likelihood
 from credo.models.likelihoods.expectations import expected, tilted
 
 LOOSE, LOOSE_MODE = 1e-3, 1e-2
-"""How far sites have settled, in standard deviations of f, while hyperparameters are sought; the steps to Laplace's mode
-are Newton's, and the one after 1e-2 would be of about 1e-4."""
+"""How far sites have settled, in standard deviations of f, while hyperparameters are sought; the steps to Laplace's
+mode are Newton's, and the one after 1e-2 would be of about 1e-4."""
 
 
 @dataclass(frozen=True)

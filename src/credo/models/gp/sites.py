@@ -302,6 +302,7 @@ def find_sites(
 
 
 def speak_up(found: Found, what: str) -> None:
+    """A warning where sites have not settled."""
     if not is_traced(found) and float(found.change) > 1e3 * TOLERANCE:
         warnings.warn(
             f"{what} had not settled after {int(found.steps)} steps (still moving by {float(found.change):.1g} "

@@ -36,7 +36,7 @@ STRIDE = 3.0
 NEAR = 0.1
 """Nodes need not be around the mode itself: within so many standard deviations of it they are as good."""
 SURPRISING = 1e-4
-"""Outcomes less probable than this have their moments by nodes: the mixture is exact to 2e-9, not to a share of that."""
+"""Outcomes less probable than this have their moments by nodes: the mixture's error is 2e-9 whatever they are."""
 SHARES = np.array(
     [
         *(0.003246343272134, 0.051517477033972, 0.195077912673858, 0.315569823632818),
