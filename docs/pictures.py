@@ -17,12 +17,13 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 from sklearn.datasets import load_diabetes
 
 import credo
-from credo import evaluate, kernels, plots
+from credo import evaluate, infer, kernels, plots
 from credo.decide.acquiring import acquire
 from credo.decide.active_learning import learning_curves
 from credo.decide.campaign import Campaign, slices
 from credo.decide.space import Categorical, Integer, Real, Space
 from credo.models import features as bases
+from credo.models.gp import EP
 from credo.models.gp.search import search_kernel
 from credo.models.gp.surfaces import evidence_surface
 from credo.models.linear import ARD, Intercept, InverseGamma, Isotropic, StudentTNoise
@@ -880,6 +881,57 @@ def mdp_grid(ax):
     plots.grid(made["plan"], ax=ax)
 
 
+def latent_rows():
+    """Two classes on a line, told apart with some error, and none on the right."""
+    rng = np.random.default_rng(5)
+    x = np.sort(rng.uniform(-3, 1.5, size=30))
+    return x[:, None], (rng.uniform(size=30) < 1 / (1 + np.exp(-4 * np.sin(1.5 * x)))).astype(int)
+
+
+@picture(8.6, 2.9, columns=3)
+def latent_sigmoid(left, middle, right):
+    """A draw of f, the probability it stands for, and the average probability beside that of the average f."""
+    grid = np.linspace(-3.5, 4, 200)
+    prior = credo.GP(kernels.RBF(0.8, 4.0), 0.0, 1e-6)
+    for f, color in zip(prior.sample(grid[:, None], 3, seed=2), (BLUE, ORANGE, GREEN), strict=True):
+        left.plot(grid, f, color=color, linewidth=1.4)
+        middle.plot(grid, 1 / (1 + np.exp(-f)), color=color, linewidth=1.4)
+    x, y = latent_rows()
+    belief = credo.LatentGP(kernel=kernels.RBF(0.8, 9.0), mean=0.0).condition(x, y)
+    f = belief.function(grid[:, None])
+    right.fill_between(
+        grid, *(1 / (1 + np.exp(-(f.mean + s * f.std))) for s in (-2, 2)), color=SKY, alpha=0.35, linewidth=0
+    )
+    right.plot(grid, 1 / (1 + np.exp(-f.mean)), color=ORANGE, linewidth=1.4, label="σ(mean of f)")
+    right.plot(grid, belief.predict(grid[:, None]).probs[:, 1], color=BLUE, linewidth=1.6, label="mean of σ(f)")
+    right.plot(x[:, 0], y, "|", color=INK, markersize=8)
+    right.set_ylim(-0.05, 1.28)
+    legend(right, loc="upper left", ncols=2)
+    titles = ("draws of f before data", "the probabilities they mean", "after thirty rows, ±2 standard deviations")
+    for ax, title, label in zip((left, middle, right), titles, ("f", "P(y = 1)", "P(y = 1)"), strict=True):
+        ax.set_title(title, fontsize=9.5, color=INK)
+        tidy(ax, "x", label)
+
+
+@picture(5.6, 3.1)
+def latent_posteriors(ax):
+    """The posterior of one value of f by four methods."""
+    x, y = latent_rows()
+    prior = credo.LatentGP(kernel=kernels.RBF(0.8, 9.0), mean=0.0)
+    at = np.array([[1.2]])
+    drawn = prior.condition(x, y, using=infer.NUTS(chains=4, draws=1000, warmup=500))
+    means, left = drawn._drawn(drawn.queries(at))
+    f = means[:, 0] + np.sqrt(left[0]) * np.random.default_rng(0).normal(size=len(means))
+    ax.hist(f, 40, density=True, color="#dfe4ea", label="NUTS")
+    grid = np.linspace(-4, 14, 300)
+    for method, color in ((infer.Laplace(), ORANGE), (EP(), BLUE), (infer.Variational(), GREEN)):
+        found = prior.condition(x, y, using=method).function(at)
+        density = np.exp(-0.5 * ((grid - found.mean) / found.std) ** 2) / (found.std * np.sqrt(2 * np.pi))
+        ax.plot(grid, density, color=color, linewidth=1.6, label=type(method).__name__)
+    legend(ax, loc="upper right")
+    tidy(ax, "f(1.2)", "density")
+
+
 @picture(8.6, 3.1, columns=2)
 def agent_curves(left, right):
     """The three agents of reinforcement-learning.md."""
@@ -989,7 +1041,7 @@ def novelty(ax):
 
 @picture(8.4, 3.1, columns=2)
 def generative_rows(left, right):
-    """Log loss of tied Gaussian classes and of the logistic model against rows; where both are right, and one is not."""
+    """Log loss of tied Gaussian classes and of the logistic model against rows; where both are right, and one not."""
     sizes, rng = np.array([10, 20, 40, 80, 160, 320]), np.random.default_rng(0)
     slope = np.array([1.0, 0.7, 0.5, 0.3, 0.0, 0.0])
 

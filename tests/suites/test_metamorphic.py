@@ -21,7 +21,7 @@ from credo.errors import CredoError
 from credo.kernels import RBF, Matern52
 from credo.models.features import Polynomial
 from credo.models.gp import GP, HeteroscedasticGP, Independent, MultiGP, RobustGP, WarpedGP
-from credo.models.likelihoods import Poisson
+from credo.models.likelihoods import Categorical, Poisson
 from credo.models.linear import ARD, InverseGamma, LaplaceNoise, Linear, StudentTNoise
 from credo.models.structural import AR, Level, Seasonal, Trend
 
@@ -229,6 +229,7 @@ LABELLED: dict[str, tuple[Callable[[], Any], np.ndarray]] = {
     "LatentGP": (credo.LatentGP, TWO),
     "LatentGP, counts": (lambda: credo.LatentGP(Poisson()), COUNTS),
     "KernelNeighbours": (credo.KernelNeighbours, THREE),
+    "LatentGP, classes": (lambda: credo.LatentGP(Categorical()), THREE),
     "PoissonRegression": (credo.PoissonRegression, COUNTS),
     "NegativeBinomialRegression": (credo.NegativeBinomialRegression, COUNTS),
 }
@@ -266,7 +267,10 @@ def test_classes_and_counts_of_rows_and_columns_in_another_order(name):
     compare(wanted, ask(lambda: probabilities(fitted(belief(), X[:, ::-1], y, QUERIES[:, ::-1]))))
 
 
-RELABELLED = ("Logistic", "Probit", "Softmax", "NaiveBayes", "Discriminant, between", "LatentGP", "KernelNeighbours")
+RELABELLED = (
+    *("Logistic", "Probit", "Softmax", "NaiveBayes", "Discriminant, between"),
+    *("LatentGP", "LatentGP, classes", "KernelNeighbours"),
+)
 
 
 @pytest.mark.parametrize("name", RELABELLED)

@@ -173,6 +173,7 @@ def test_every_public_method_is_in_the_walk():
         "StructuralEvidence",
         "LaplaceEvidence",
         "LatentEvidence",
+        "ClassesEvidence",
         "SystemEM",
         "InOutputUnits",
         "Jitter",

@@ -121,13 +121,16 @@ gp           models.gp.data                     Rows
 gp           models.gp.exact                    Cholesky
 gp           models.gp.heteroscedastic          HeteroscedasticGP Noises
 gp           models.gp.independent              Independent
-gp           models.gp.latent                   FunctionDraws LatentGP
+gp           models.gp.latent                   LatentGP
+gp           models.gp.latent_base              FunctionDraws
+gp           models.gp.latent_classes           LatentClasses LogOdds
 gp           models.gp.means                    Basis BeliefMean Constant Design DifferentiatedMean
 gp           models.gp.means                    FunctionMean Mean Zero
 gp           models.gp.multioutput              MultiGP OutputMeans
 gp           models.gp.robust                   RobustGP
 gp           models.gp.sampling                 Embedded Functions Inside Together Weighted
 gp           models.gp.sites                    Sites
+gp           models.gp.softmax_sites            SoftmaxSites
 gp           models.gp.state_space.belief       StateSpaceGP
 gp           models.gp.state_space.passes       Passed
 gp           models.gp.state_space.series       Series

@@ -24,7 +24,15 @@ from credo.kernels.coregion import Coregionalized
 from credo.kernels.dotproduct import Linear
 from credo.kernels.inputs import OnColumns
 from credo.kernels.periodic import CenteredPeriodic, Periodic
-from credo.kernels.stationary import RBF, Exponential, Matern32, Matern52, RationalQuadratic, Stationary
+from credo.kernels.stationary import (
+    RBF,
+    Exponential,
+    Matern32,
+    Matern52,
+    RationalQuadratic,
+    Stationary,
+    squared_distances,
+)
 
 Matrix = Float[np.ndarray, "n n"]
 Numbers = Mapping[str, np.ndarray]
@@ -66,6 +74,11 @@ class Inputs:
     def squares(self) -> Float[np.ndarray, "d n n"]:
         """(xᵢₖ - xⱼₖ)² for each column k."""
         return np.square(self.x.T[:, :, None] - self.x.T[:, None, :])
+
+    @cached_property
+    def distances(self) -> Matrix:
+        """Their sum, for one lengthscale."""
+        return np.asarray(squared_distances(self.x, self.x))
 
 
 def gram_and_pull(kernel: Kernel, path: str, numbers: Numbers, inputs: Inputs) -> tuple[Matrix, Pull]:
@@ -193,15 +206,14 @@ def _centered(k: Matrix, inner: Pull, path: str, numbers: Numbers, d: int) -> tu
 def _stationary(kernel: Stationary, path: str, numbers: Numbers, inputs: Inputs) -> tuple[Matrix, Pull]:
     length, shape = numbers[f"{path}lengthscale"], f"{path}alpha"
     n, d = inputs.x.shape
-    squares, precision = inputs.squares.reshape(d, n * n), np.broadcast_to(length**-2.0, d)
-    squared = (precision @ squares).reshape(n, n)
+    squared = length**-2.0 * inputs.distances if not np.ndim(length) else _scaled(inputs, length)
     own = changed(kernel, alpha=numbers[shape]) if shape in numbers else kernel
-    k = np.asarray(own.profile(squared))
+    k, slope = (np.asarray(v) for v in own.profile_and_slope(squared))
 
     def pull(g: Matrix, out: Gradient) -> None:
-        weighted = -2.0 * g * own.slope(squared)
+        weighted = -2.0 * g * slope
         if np.ndim(length):
-            out[f"{path}lengthscale"] = precision * (squares @ weighted.ravel())
+            out[f"{path}lengthscale"] = length**-2.0 * (inputs.squares.reshape(d, n * n) @ weighted.ravel())
         else:
             out[f"{path}lengthscale"] = np.vdot(weighted, squared)
         if shape in numbers:
@@ -209,6 +221,12 @@ def _stationary(kernel: Stationary, path: str, numbers: Numbers, inputs: Inputs)
             out[shape] = np.vdot(g * k, numbers[shape] * (q / (1.0 + q) - np.log1p(q)))
 
     return k, pull
+
+
+def _scaled(inputs: Inputs, length: Float[np.ndarray, " d"]) -> Matrix:
+    """r² of one lengthscale for each column."""
+    n, d = inputs.x.shape
+    return (length**-2.0 @ inputs.squares.reshape(d, n * n)).reshape(n, n)
 
 
 def _one_or_each(each: np.ndarray, like: np.ndarray) -> np.ndarray | np.floating:

@@ -36,7 +36,14 @@ def squared_distances(x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[A
 
 
 def _distances(x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
-    total = namespace(x, z).zeros((x.shape[0], z.shape[0]), x.dtype)
+    xp = namespace(x, z)
+    total = xp.zeros((x.shape[0], z.shape[0]), x.dtype)
+    if xp is np:
+        difference = np.empty_like(total)  # fresh pages for every column would take longer than its differences
+        for k in range(x.shape[1]):
+            np.subtract(x[:, k, None], z[None, :, k], out=difference)
+            total += np.square(difference, out=difference)
+        return total
     for k in range(x.shape[1]):  # unrolled: XLA fuses the sum with whatever follows
         difference = x[:, k, None] - z[None, :, k]
         total = total + difference * difference
@@ -141,6 +148,10 @@ class Stationary(Metric, ConstantVariance):
     def slope(self, squared: Array) -> Array:
         """κ'(r²)."""
 
+    def profile_and_slope(self, squared: Array) -> tuple[Array, Array]:
+        """κ and κ', which may have an exponential in common."""
+        return self.profile(squared), self.slope(squared)
+
     def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         """s² κ(r²) for all pairs."""
         squared = squared_distances(self.embed(x), self.embed(z))
@@ -170,6 +181,11 @@ class RBF(Stationary):
     def slope(self, squared: Array) -> Array:
         """-½ exp(-r²/2)."""
         return -0.5 * self.profile(squared)
+
+    def profile_and_slope(self, squared: Array) -> tuple[Array, Array]:
+        """κ and -½κ."""
+        k = self.profile(squared)
+        return k, -0.5 * k
 
 
 class Exponential(Stationary):
@@ -221,8 +237,13 @@ class Matern52(Stationary):
 
     def slope(self, squared: Array) -> Array:
         """-5/6 (1 + √5 r) exp(-√5 r)."""
+        return self.profile_and_slope(squared)[1]
+
+    def profile_and_slope(self, squared: Array) -> tuple[Array, Array]:
+        """Both, from one exponential."""
         r = root(5.0 * squared)
-        return (-5.0 / 6.0) * (1.0 + r) * namespace(r).exp(-r)
+        slope = (-5.0 / 6.0) * (1.0 + r) * (decay := namespace(r).exp(-r))
+        return (5.0 / 3.0) * squared * decay - 1.2 * slope, slope
 
 
 class RationalQuadratic(Stationary):

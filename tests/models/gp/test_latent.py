@@ -5,16 +5,17 @@ from scipy.optimize import minimize
 
 import credo
 from credo.core import params
+from credo.decide.acquisition import BALD
 from credo.errors import DataError
 from credo.infer import NUTS, Laplace, Variational
 from credo.kernels import RBF, Matern52
 from credo.models.gp import EP
 from credo.models.gp import sites as gaussian_sites
-from credo.models.gp.latent import SitesObjective, find_sites
-from credo.models.gp.sites import Problem, log_evidence, posterior
+from credo.models.gp.latent_base import FunctionDraws
+from credo.models.gp.latent_evidence import SitesObjective
+from credo.models.gp.sites import Problem, find_sites, log_evidence
 from credo.models.likelihoods import (
     Bernoulli,
-    Categorical,
     NegativeBinomial,
     Ordinal,
     Poisson,
@@ -50,8 +51,7 @@ def exactly(likelihood, y):
 def solved(method, likelihood, y, k=K):
     problem = Problem(likelihood, y, np.zeros(2), M, k)
     _, found = find_sites(method, problem)
-    now = posterior(problem, found.nu, found.tau)
-    return problem, found, now, float(log_evidence(method, problem, found.nu, found.tau, now))
+    return problem, found, found.now, float(log_evidence(method, problem, found))
 
 
 @pytest.mark.parametrize("name", LIKELIHOODS)
@@ -126,21 +126,58 @@ def test_gradients_of_what_is_climbed(method, kind):
         np.testing.assert_allclose(gradient[i], slope, rtol=2e-2, atol=2e-3)
 
 
-@pytest.mark.slow
-def test_probabilities_against_draws():
-    """EP's probabilities at the same hyperparameters are NUTS' within its own error; Laplace's are further off."""
-    rng, x, f = table(40)
-    y = np.where(rng.uniform(size=40) < special.expit(f), "yes", "no")
-    queries = rng.normal(size=(40, 2))
-    prior = credo.fit(credo.LatentGP(kernel=RBF()), x, y).unconditioned()
-    drawn = prior.condition(x, y, using=NUTS(chains=4, draws=1000, warmup=500)).predict(queries).probs[:, 1]
-    off = {
-        type(m).__name__: np.abs(prior.condition(x, y, using=m).predict(queries).probs[:, 1] - drawn)
-        for m in (EP(), Variational(), Laplace())
-    }
-    assert off["EP"].max() < 0.02 and off["EP"].mean() < 0.006
+def weighted_probabilities(prior, after, queries, draws):
+    """P(second class) by importance sampling from the Gaussian of `after`, its standard error, and the draws."""
+    weighted = after.check(draws)
+    rows = after.seen
+    root = np.linalg.cholesky(np.asarray(prior.problem(rows).k) + 1e-12 * np.eye(rows.n))
+    kernel, at = prior.prior.kernel, prior.queries(queries)
+    half = np.linalg.solve(root, np.asarray(kernel.between(rows.x, at)))
+    left = np.maximum(np.asarray(kernel.variance_at(at)) - (half**2).sum(0), 0.0)
+    mean = np.asarray(prior.mean.at(at)) + np.asarray(weighted.draws) @ half
+    each = np.stack([class_probability(m, np.full(len(m), v)) for m, v in zip(mean.T, left, strict=True)], axis=1)
+    weights = np.exp(weighted.log_weights)
+    probability = weights @ each
+    return probability, np.sqrt(weights**2 @ (each - probability) ** 2), weighted
+
+
+def classified(n=40):
+    rng, x, f = table(n)
+    y = np.where(rng.uniform(size=n) < special.expit(f), "yes", "no")
+    return x, y, rng.normal(size=(40, 2)), credo.fit(credo.LatentGP(kernel=RBF()), x, y).unconditioned()
+
+
+def test_probabilities_against_importance_sampling():
+    """EP's are right to a few thousandths at the same hyperparameters (the reference's to 0.003), Laplace's not."""
+    x, y, queries, prior = classified()
+    off, after = {}, prior.condition(x, y)
+    truth, se, weighted = weighted_probabilities(prior, after, queries, 20_000)
+    assert weighted.khat < 0.7 and weighted.ess > 2000 and not weighted.notes
+    for m in (EP(), Variational(), Laplace()):
+        off[type(m).__name__] = np.abs(prior.condition(x, y, using=m).predict(queries).probs[:, 1] - truth)
+    assert np.all(off["EP"] < 0.01 + 4.5 * se) and off["EP"].mean() < 0.003 + se.mean()
     assert off["Variational"].max() < 0.05
-    assert off["EP"].mean() < off["Laplace"].mean()
+    assert off["Laplace"].mean() > 5 * off["EP"].mean()
+    bound = float(credo.core.pytrees.changed(prior, method="variational").log_evidence(x, y))
+    evidence_se = np.sqrt(1 / float(weighted.ess))
+    assert bound < float(weighted.log_evidence) + 4.5 * evidence_se
+    assert abs(float(prior.log_evidence(x, y)) - float(weighted.log_evidence)) < 0.2
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:do not trust")  # short runs, which are judged by how they differ
+def test_probabilities_against_draws():
+    """The probabilities of four independent chains have a standard error of their own; EP is within it and the bar."""
+    x, y, queries, prior = classified()
+    each = np.stack(
+        [
+            prior.condition(x, y, using=NUTS(chains=1, draws=500, warmup=300), seed=i).predict(queries).probs[:, 1]
+            for i in range(4)
+        ]
+    )
+    se = np.sqrt(each.var(0, ddof=1).mean() / 4)  # pooled over queries: four values say little of one
+    off = np.abs(prior.condition(x, y).predict(queries).probs[:, 1] - each.mean(0))
+    assert off.max() < 0.02 + 4.5 * se and off.mean() < 0.003 + 2 * se
 
 
 def test_the_logistic_function_is_a_mixture():
@@ -201,24 +238,26 @@ def test_classes_are_told_apart_with_doubt_where_there_is_no_data():
     np.testing.assert_allclose(again.predict(x).probs, near.probs, atol=1e-4)
 
 
-def test_counts_have_exposures_and_outliers_do_not_bend_a_function():
-    rng, x, f = table(60)
+def test_counts_have_exposures():
+    rng, x, _ = table(60)
     exposure = rng.uniform(1, 20, size=60)
     rate = np.exp(0.5 * x[:, 0])
     belief = credo.fit(credo.LatentGP(Poisson()), x, rng.poisson(rate * exposure), exposure=exposure)
     prediction = belief.predict(x, exposure=np.full(60, 10.0))
     assert np.mean(np.abs(prediction.mean / (10 * rate) - 1)) < 0.25
-    y = f + 0.1 * rng.normal(size=60)
-    y[:4] += 30.0
+
+
+def test_outliers_do_not_bend_a_function():
+    rng, x, f = table(40)
+    y = f + 0.1 * rng.normal(size=40)
+    y[:3] += 30.0
     robust = credo.fit(credo.LatentGP(StudentT()), x, y)
-    assert np.abs(robust.predict(x[4:]).mean - f[4:]).max() < 1.0
+    assert np.abs(robust.predict(x[3:]).mean - f[3:]).max() < 1.0
 
 
 def test_what_cannot_be_is_refused():
     _, x, f = table()
     y = (f > 0).astype(int)
-    with pytest.raises(DataError, match="one function"):
-        credo.LatentGP(Categorical())
     with pytest.raises(DataError, match="likelihood must be one of"):
         credo.LatentGP("logit")
     with pytest.raises(DataError, match="one class only"):
@@ -229,9 +268,16 @@ def test_what_cannot_be_is_refused():
         credo.LatentGP().leave_one_out()
     with pytest.raises(DataError, match="cannot use EP"):
         credo.fit(credo.GP(), x, f, using=EP())
+    with pytest.raises(DataError, match="missing label"):
+        credo.fit(credo.LatentGP(), x, np.where(np.arange(30) == 3, np.nan, y))
+    with pytest.raises(DataError, match="NaN"):
+        credo.fit(credo.LatentGP(), np.where(x == x[0], np.nan, x), y)
     after = credo.fit(credo.LatentGP(), x, y)
     with pytest.raises(DataError, match="but the classes are"):
         after.condition(x[:1], [7])
+    drawn = credo.core.pytrees.changed(after, solved=FunctionDraws(np.eye(30), np.zeros((2, 30))))
+    with pytest.raises(DataError, match="no approximation to check"):
+        drawn.check()
 
 
 def test_one_row_and_separable_classes():
@@ -240,6 +286,33 @@ def test_one_row_and_separable_classes():
     x = np.linspace(-3, 3, 20)[:, None]
     apart = credo.fit(credo.LatentGP(), x, x[:, 0] > 0)
     assert np.all(np.isfinite(apart.predict(x).probs)) and apart.predict([[3.0]]).probs[0, 1] > 0.9
+
+
+def test_more_rows_start_from_the_old_sites(monkeypatch):
+    from credo.models.gp import latent
+
+    _, x, f = table(60)
+    before = credo.LatentGP(Bernoulli((0, 1)), RBF(1.0, 4.0), 0.0).condition(x[:59], f[:59] > 0)
+    steps = []
+
+    def counted(*arguments):
+        found = find_sites(*arguments)
+        steps.append(int(found[1].steps))
+        return found
+
+    monkeypatch.setattr(latent, "find_sites", counted)
+    after, anew = before.condition(x[59:], f[59:] > 0), before.unconditioned().condition(x, f > 0)
+    np.testing.assert_allclose(after.predict(x).probs, anew.predict(x).probs, atol=1e-5)
+    assert steps[0] <= steps[1]
+
+
+def test_the_next_question_is_where_classes_are_doubted():
+    _, x, f = table(60)
+    belief = credo.fit(credo.LatentGP(), x, f > 0)
+    grid = np.stack(np.meshgrid(np.linspace(-3, 3, 7), np.linspace(-3, 3, 7)), axis=-1).reshape(-1, 2)
+    asked = credo.acquire(belief, grid, BALD())
+    assert float(belief.predict(asked.x).epistemic[0]) == pytest.approx(float(belief.predict(grid).epistemic.max()))
+    assert np.all(belief.function(grid).std > 0)
 
 
 def test_sites_that_do_not_settle_are_replaced_and_said(monkeypatch):

@@ -7,7 +7,9 @@ from credo.core.linalg.factor import Factor as Factor
 from credo.core.linalg.factor import cholesky as cholesky
 from credo.core.linalg.factor import demand as demand
 from credo.core.linalg.factor import factorize as factorize
+from credo.core.linalg.factor import factorize_whitened as factorize_whitened
 from credo.core.linalg.factor import inverse as inverse
+from credo.core.linalg.factor import inverse_root as inverse_root
 from credo.core.linalg.factor import log_determinant as log_determinant
 from credo.core.linalg.factor import pad_identity as pad_identity
 from credo.core.linalg.factor import plus_diagonal as plus_diagonal

@@ -103,6 +103,29 @@ def plus_diagonal(matrix: Float[Array, "n n"], values: Float[Array, " n"]) -> Fl
     return out
 
 
+def factorize_whitened(matrix: Float[Array, "n n"], half: Float[Array, " n"]) -> Factor:
+    """The factor of I + HAH, H = diag(half), for symmetric A; Rasmussen & Williams (2006), eq. 3.26."""
+    matrix, half = host((matrix, half))
+    if is_traced(matrix, half):
+        return factorize(plus_diagonal(half[:, None] * matrix * half, jnp.ones(len(half))))
+    root = np.empty(matrix.shape)
+
+    def fill(out: np.ndarray) -> None:
+        np.multiply(matrix, half, out=out)
+        out *= half[:, None]
+        out.flat[:: len(out) + 1] += 1.0
+
+    jitter, ok = lapack.factor_inplace(root, fill, np.ones(len(root)))
+    return Factor(root if ok else np.eye(len(root)), np.asarray(jitter), np.asarray(ok))
+
+
+def inverse_root(root: Float[Array, "n n"]) -> Float[Array, "n n"]:
+    """L⁻¹."""
+    if is_traced(root):
+        return solve_lower(root, jnp.eye(len(root), dtype=root.dtype))
+    return lapack.invert_triangle(np.asarray(root))
+
+
 def solve(root: Float[Array, "n n"], b: Float[Array, "n *m"]) -> Float[Array, "n *m"]:
     """(LLᵀ)⁻¹ b."""
     return solve_upper(root, solve_lower(root, b))

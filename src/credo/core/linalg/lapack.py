@@ -100,7 +100,25 @@ def invert_inplace(root: Float[ndarray, "n n"]) -> None:
         potri(root.T, lower=0, overwrite_c=1)
 
 
-def subtract_outer_inplace(matrix: Float[ndarray, "n n"], x: Float[ndarray, "n"]) -> None:
-    """Subtract xxᵀ from the lower triangle."""
+def invert_triangle(root: Float[ndarray, "n n"]) -> Float[ndarray, "n n"]:
+    """L⁻¹, for a third of what `potri` does."""
+    (trtri,) = get_lapack_funcs(("trtri",), dtype=root.dtype)
+    out = np.array(root, order="C")
+    with _threads(root):
+        trtri(out.T, lower=0, overwrite_c=1)
+    return out
+
+
+def square_triangle(inverse_root: Float[ndarray, "n n"]) -> Float[ndarray, "n n"]:
+    """The lower triangle of L⁻ᵀL⁻¹ = (LLᵀ)⁻¹ from L⁻¹: with `invert_triangle` this is `invert_inplace`."""
+    (lauum,) = get_lapack_funcs(("lauum",), dtype=inverse_root.dtype)
+    out = np.array(inverse_root, order="C")
+    with _threads(out):
+        lauum(out.T, lower=0, overwrite_c=1)
+    return out
+
+
+def subtract_outer_inplace(matrix: Float[ndarray, "n n"], x: Float[ndarray, "n"], times: float = 1.0) -> None:
+    """Subtract xxᵀ, or a multiple of it, from the lower triangle."""
     (syr,) = get_blas_funcs(("syr",), dtype=matrix.dtype)
-    syr(-1.0, x, lower=0, a=matrix.T, overwrite_a=1)
+    syr(-times, x, lower=0, a=matrix.T, overwrite_a=1)

@@ -12,6 +12,7 @@ from credo.models.gp.heteroscedastic import HeteroscedasticGP as Heteroscedastic
 from credo.models.gp.independent import Independent as Independent
 from credo.models.gp.latent import EP as EP
 from credo.models.gp.latent import LatentGP as LatentGP
+from credo.models.gp.latent_classes import LatentClasses as LatentClasses
 from credo.models.gp.means import Basis as Basis
 from credo.models.gp.means import BeliefMean as BeliefMean
 from credo.models.gp.means import Constant as Constant

@@ -27,6 +27,7 @@ from credo.core.pytrees import changed
 from credo.infer.priors import LogScalePenalty, NormalPenalty
 from credo.kernels import Kernel
 from credo.kernels.pullback import FAMILIES, Gradient, Inputs, gram_and_pull, is_supported
+from credo.kernels.stationary import Stationary
 from credo.models.gp import exact
 from credo.models.gp.data import Rows
 from credo.models.gp.means import Mean
@@ -34,6 +35,9 @@ from credo.models.gp.warps import OutcomeWarp
 
 FEW_ROWS = 256
 """Up to so many rows a look in NumPy is no slower than a compiled one."""
+
+FEW_ROWS_OF_ONE_LENGTHSCALE = 1500
+"""And up to so many where one lengthscale serves all columns: then a look reads one matrix of distances, not d."""
 
 BLOCKS = 4
 """In how many blocks of rows a large covariance is computed: five eighths of it then are."""
@@ -95,8 +99,9 @@ def choose_model(
     warp = belief.learned_warp
     known = ("kernel.", belief.noise_number[0], *(f"warp.{name}" for name in (() if warp is None else warp.pulled)))
     usual = usual and all(slot.path.startswith(known) for slot in slots)
-    few = rows.n <= FEW_ROWS and usual and is_supported(belief.kernel)
-    return (NumpyModel if few else CompiledModel)(belief, slots, rows, priors)
+    single = isinstance(belief.kernel, Stationary) and not np.ndim(belief.kernel.number("lengthscale"))
+    few = rows.n <= (FEW_ROWS_OF_ONE_LENGTHSCALE if single else FEW_ROWS)
+    return (NumpyModel if few and usual and is_supported(belief.kernel) else CompiledModel)(belief, slots, rows, priors)
 
 
 class EvidenceObjective:

@@ -8,159 +8,78 @@ approximation's evidence. Rasmussen & Williams (2006), chapter 3; Nickisch & Ras
 binary Gaussian process classification".
 """
 
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Float
 
 from credo.core import params
-from credo.core.abilities import HasCovariance, HasLogDensity, LeavesOneOut
+from credo.core.abilities import HasCovariance
 from credo.core.arrays import Array, as_float, held, host, is_traced, namespace
-from credo.core.checks import check_positive
 from credo.core.device import blas_threads
-from credo.core.errors import DataError, NotConvergedWarning
-from credo.core.linalg import factorize, solve_lower
+from credo.core.errors import DataError
+from credo.core.linalg import cholesky, factorize, inverse, plus_diagonal, solve_lower
 from credo.core.predictive import Normal, Predictive
 from credo.core.pytrees import changed
+from credo.core.special import LOG_2PI
+from credo.infer.importance_sampling import WeightedDraws, importance
 from credo.infer.laplace import Laplace
-from credo.infer.learning import Evidence, Learned
 from credo.infer.method import Solver
-from credo.infer.optimize import DIVERGED
-from credo.infer.posterior import Posterior
-from credo.infer.priors import Priors
+from credo.infer.posterior import NormalApproximation, Posterior
 from credo.infer.quasi_random import normals
 from credo.infer.target import ParameterSpace, Target
 from credo.infer.variational import Variational
-from credo.kernels import InputScales, Kernel, Matern52
 from credo.models.glm.predictions import DRAWS, LATENT_NODES, LATENT_WEIGHTS, of_predictor
 from credo.models.gp import sites as gaussian_sites
-from credo.models.gp.base import FunctionValues, GaussianProcess
-from credo.models.gp.belief import check_kernel_argument
+from credo.models.gp.base import FunctionValues
 from credo.models.gp.data import Rows, pack
-from credo.models.gp.evidence import choose_model
 from credo.models.gp.hyperpriors import default_priors, scales_of
-from credo.models.gp.means import Mean, as_mean
-from credo.models.gp.sites import TOLERANCE, Found, Problem, Sites
+from credo.models.gp.latent_base import BehindLikelihood, FunctionDraws
+from credo.models.gp.sites import LEAST, Problem, Sites, Start, find_sites
 from credo.models.likelihoods import Bernoulli, Categorical, Likelihood, StudentT
-from credo.models.likelihoods.classes import Classes, Label
-from credo.models.likelihoods.expectations import expected, tilted
 
-LOOSE = 1e-4
-"""How far sites have settled, in standard deviations of f, while hyperparameters are sought."""
 METHODS: Mapping[type, str] = {Laplace: "laplace", Variational: "variational"}
 
 
-class FunctionDraws(eqx.Module):
-    """Draws of f at the rows, whitened: f = m + Lv, LLᵀ = K."""
+class OneOrSeveral(type(BehindLikelihood)):  # type: ignore[misc]
+    """`LatentGP(Categorical())` has a function for each class, and makes a `LatentClasses`."""
 
-    root: Float[Array, "n n"]
-    whitened: Float[Array, "s n"]
+    def __call__(cls, likelihood: object = None, *arguments: Any, **named: Any) -> Any:
+        """The belief of one function, or of several."""
+        if isinstance(likelihood, Categorical):
+            from credo.models.gp.latent_classes import LatentClasses
+
+            return LatentClasses(likelihood, *arguments, **named)
+        return super().__call__(likelihood, *arguments, **named)
 
 
-class LatentGP(GaussianProcess, HasCovariance, HasLogDensity, LeavesOneOut):
+class LatentGP(BehindLikelihood, HasCovariance, metaclass=OneOrSeveral):
     """A belief about a function that is seen only through a likelihood.
 
     Args:
         likelihood: one of `credo.models.likelihoods` with one predictor: `Bernoulli` (the default), `Probit`,
-            `Ordinal`, `Poisson`, `NegativeBinomial`, `StudentT`.
+            `Ordinal`, `Poisson`, `NegativeBinomial`, `StudentT`; `Categorical` has a function for each class and makes
+            a `LatentClasses`.
         kernel: the covariance of function values; None is `Matern52()` of standardized inputs, with one lengthscale for
-            all: with one for each the evidence of classes is overfitted.
+            all: with one for each the evidence of classes and counts is overfitted (not that of numbers: `StudentT` has
+            one for each). Which of the two predicts better `leave_one_out` says.
         mean: what is expected before data, as for `GP`.
 
     `using=EP()` is the default (`Variational()` for `StudentT`, which is not log concave), `Laplace()` is quicker and
     less exact, `NUTS()` draws f.
     """
 
-    likelihood: Likelihood
-    kernel: Kernel
-    mean: Mean
-    seen: Rows | None
-    """`y` are encoded outcomes, `extra` the logarithms of exposures."""
-    solved: Sites | FunctionDraws | None
-    inputs: tuple[str, ...] | None = eqx.field(static=True)
-    unit: Float[Array, " d"] | None
-    """What the columns are divided by before the kernel sees them; None as they are."""
-    standardizes: bool = eqx.field(static=True)
-    """Whether `fit` chooses the units: where no kernel was given."""
-    method: str = eqx.field(static=True)
-    """What the Gaussian approximation is: "ep", "laplace" or "variational"."""
-
     def __init__(self, likelihood: object = None, kernel: object = None, mean: object = None):
         likelihood = Bernoulli() if likelihood is None else likelihood
         if not isinstance(likelihood, Likelihood):
             raise DataError(f"likelihood must be one of credo.models.likelihoods, found {type(likelihood).__name__}")
-        if isinstance(likelihood, Categorical):
-            raise DataError("LatentGP has one function; for several unordered classes use credo.Softmax")
-        ready = isinstance(likelihood, Classes) and likelihood.classes is not None
-        self.likelihood = likelihood.adapt(None) if ready else likelihood
-        self.kernel = Matern52() if kernel is None else check_kernel_argument(kernel, "LatentGP")
-        self.mean = as_mean(mean)
-        self.seen = self.solved = self.inputs = self.unit = None
-        self.standardizes = kernel is None
+        self._begin(likelihood, kernel, mean)
         self.method = "variational" if isinstance(likelihood, StudentT) else "ep"
 
-    @property
-    def noise(self) -> Any:
-        """None: what is not the function is the likelihood's."""
-
-    def noise_variance(self) -> Float[Array, ""]:
-        """None of it."""
-        return np.zeros(())
-
-    @property
-    def classes(self) -> tuple[Label, ...] | None:
-        """The labels in the order of the predicted probabilities; None for numbers, or before any were seen."""
-        return self.likelihood.classes if isinstance(self.likelihood, Classes) else None
-
-    # -- data ------------------------------------------------------------------------------------------------
-
-    def told(self, *data: Any) -> "LatentGP":
-        """The belief that knows the names of its inputs and its classes."""
-        if len(data) != 2 or is_traced(data):
-            return self
-        likelihood = self.likelihood.adapt(data[1]) if self.seen is None else self.likelihood
-        return changed(self._named_by(data[0]), likelihood=likelihood)
-
-    def statistics(self, *data: Any, weights: Any = None, exposure: Any = None) -> Rows:
-        """X and y, checked; `exposure` multiplies expected counts."""
-        if weights is not None:
-            raise DataError("a LatentGP takes no weights: give a row that counts twice twice")
-        if len(data) != 2:
-            raise DataError(f"a LatentGP is conditioned on X and y, found {len(data)} argument(s)")
-        x = self.queries(data[0])
-        y, n = self.likelihood.adapt(data[1]).encode(data[1]), len(x)
-        if len(y) != n:
-            raise DataError(f"y must have one value per row: {n} are expected, found {len(y)}")
-        return pack(x, y, np.ones(n), self._offset(exposure, n))
-
-    def prepare(self, *data: Any, **options: Any) -> tuple["LatentGP", Rows]:
-        """Starting values in the units of the data, and the rows: those seen before and the new ones."""
-        if self.seen is not None or self.unit is not None or not self.standardizes or not data:
-            return super().prepare(*data, **options)
-        spread = InputScales.of(np.asarray(self.queries(data[0])), 1.0).spread
-        return changed(self, unit=as_float(spread)).prepare(*data, **options)
-
-    def queries(self, x: object) -> Array:
-        """Queries as checked rows, in the units of the kernel."""
-        table = super().queries(x)
-        return table if self.unit is None else table / self.unit
-
-    def seen_inputs(self) -> Float[Array | np.ndarray, "n d"] | None:
-        """The inputs of the rows it was conditioned on."""
-        x = super().seen_inputs()
-        return x if x is None or self.unit is None else x * self.unit
-
-    def _offset(self, exposure: Any, n: int) -> Float[Array, " n"]:
-        if exposure is None:
-            return np.zeros(n)
-        if not self.likelihood.counts:
-            raise DataError("exposure is for counts; for other outcomes put what is known into the mean")
-        return np.log(check_positive(exposure, "exposure", n))
+    # -- hyperparameters --------------------------------------------------------------------------------------
 
     def in_units(self, rows: Rows) -> "LatentGP":
         """Starting values from the working response of the rows."""
@@ -176,18 +95,23 @@ class LatentGP(GaussianProcess, HasCovariance, HasLogDensity, LeavesOneOut):
         at = np.full(len(y), float(eta)) + offset - offset.mean()
         _, slope, bend, _ = likelihood.eta_derivatives(at, y)
         curved = np.maximum(-bend, 0.1 * np.abs(bend).mean() + 1e-12)
-        return likelihood, pack(x, np.clip(slope / curved, -5.0, 5.0) + float(eta), scale, np.zeros(len(y)))
+        far = 5.0 * float(likelihood.unit(y, np.ones(len(y))))
+        return likelihood, pack(x, np.clip(slope / curved, -far, far) + float(eta), scale, np.zeros(len(y)))
 
     def default_priors(self, statistics: Rows) -> dict[str, Any]:
         """Weakly informative hyperpriors of the kernel, in the units of the working response."""
         return default_priors(self, self._working(statistics)[1])
 
-    def learner(self, priors: Mapping[str, Any]) -> "LatentEvidence":
-        """A climb of Laplace's evidence, and from there one of the method's own."""
-        return LatentEvidence(starts=1, tolerance=1e-2, gain=1e-7, flat=False)
+    def learner(self, priors: Mapping[str, Any]) -> Any:
+        """One climb of the approximate evidence."""
+        from credo.models.gp.latent_evidence import LatentEvidence
+
+        return LatentEvidence()
 
     def objective(self, slots: params.Layout, statistics: Rows, priors: Mapping[str, Any]) -> Any:
         """The approximate evidence with its gradient."""
+        from credo.models.gp.latent_evidence import SitesObjective
+
         return None if is_traced(self, statistics) else SitesObjective(self, slots, statistics, priors)
 
     # -- Bayes' rule -----------------------------------------------------------------------------------------
@@ -204,13 +128,25 @@ class LatentGP(GaussianProcess, HasCovariance, HasLogDensity, LeavesOneOut):
 
     def condition_on(self, statistics: Rows) -> "LatentGP":
         """The approximate posterior after the rows, seen and new."""
-        rows = self.with_seen(statistics)
+        return self.solved_from(self.with_seen(statistics), self._old_sites(statistics))
+
+    def solved_from(self, rows: Rows, start: Start | None) -> "LatentGP":
+        """The approximate posterior of all rows, whose sites are sought from `start`."""
         problem = self.problem(rows)
         with blas_threads(rows.n if not is_traced(rows) else 0):
-            method, found = find_sites(self.method, problem)
-        now = gaussian_sites.posterior(problem, found.nu, found.tau)
-        solved = Sites(*host((found.nu, found.tau, now.alpha, now.root)))
+            method, found = find_sites(self.method, problem, start)
+        solved = Sites(*host((found.nu, found.tau, found.now.alpha, found.now.root)))
         return changed(self, seen=rows, solved=solved, method=method)
+
+    def _old_sites(self, new: Rows) -> Start | None:
+        """The sites of the rows that were seen, and of new ones that say nothing yet."""
+        old = self.solved
+        if not isinstance(old, Sites):
+            return None
+        xp, prior = namespace(old, new), self.prior.kernel.variance_at(new.x)
+        nothing = xp.zeros(len(prior))
+        more = (nothing, LEAST / prior, nothing)
+        return Start(*(xp.concatenate(pair) for pair in zip((old.nu, old.tau, old.alpha), more, strict=True)))
 
     def evidence_of(self, statistics: Rows) -> Float[Array, ""]:
         """The method's approximation of log p(y | X); after data, the difference with and without `statistics`."""
@@ -221,11 +157,9 @@ class LatentGP(GaussianProcess, HasCovariance, HasLogDensity, LeavesOneOut):
         """Its gradient is that at fixed sites; Laplace's move with the mode."""
         problem = self.problem(rows)
         method, found = find_sites(self.method, jax.tree.map(held, problem))
-        nu, tau = found.nu, found.tau
-        if method == "laplace":
-            mode = gaussian_sites.posterior(problem, nu, tau).mean
-            nu, tau = gaussian_sites.laplace_sites(problem, mode)
-        return gaussian_sites.log_evidence(method, problem, nu, tau, gaussian_sites.posterior(problem, nu, tau))
+        if is_traced(problem):
+            found = gaussian_sites.moving(method, problem, found)
+        return gaussian_sites.log_evidence(method, problem, found)
 
     def target(self, statistics: Rows, priors: Any = None) -> Target:
         """log p(y, v) of the whitened f = m + Lv at the rows, seen and new."""
@@ -242,6 +176,23 @@ class LatentGP(GaussianProcess, HasCovariance, HasLogDensity, LeavesOneOut):
         kept = np.asarray(posterior.kept())
         thin = kept[np.linspace(0, len(kept) - 1, min(len(kept), DRAWS)).astype(int)]
         return changed(self, seen=rows, solved=FunctionDraws(factorize(self.problem(rows).k).root, thin))
+
+    def check(self, draws: int = 4000, seed: int = 0) -> WeightedDraws:
+        """How far the Gaussian can be trusted: draws of it weighed by the posterior density (Pareto smoothed).
+
+        `khat` below 0.7 says that the weighted draws are usable, `ess` how many they are worth, `notes` the same in
+        words, `log_evidence` is log p(y | X) by importance sampling. The more rows, the harder it is to pass: the
+        weights compare all values of f at once, predictions need only a few of them.
+        """
+        rows, solved = self.conditioned()
+        if not isinstance(solved, Sites):
+            raise DataError("draws by NUTS are no approximation to check; condition without using=, or with EP()")
+        target = self.unconditioned().target(rows)
+        root = np.asarray(factorize(self.problem(rows).k).root)
+        # v = L⁻¹(f - m) has the mean Lᵀα and the precision I + LᵀSL.
+        covariance = inverse(factorize(plus_diagonal(root.T @ (solved.tau[:, None] * root), np.ones(rows.n))).root)
+        law = NormalApproximation(target.space, root.T @ solved.alpha, cholesky(covariance), np.zeros(()))
+        return importance(law, target, draws, seed)
 
     # -- predictions -----------------------------------------------------------------------------------------
 
@@ -337,7 +288,7 @@ class LatentGP(GaussianProcess, HasCovariance, HasLogDensity, LeavesOneOut):
 def _log_joint(values: dict[str, Array], problem: Problem) -> Array:
     likelihood, y, offset, mean, root = problem
     f = mean + root @ values["whitened"]
-    return likelihood.log_prob(f + offset, y).sum() - 0.5 * (values["whitened"] ** 2).sum()
+    return likelihood.log_prob(f + offset, y).sum() - 0.5 * (values["whitened"] ** 2 + LOG_2PI).sum()
 
 
 @dataclass(frozen=True)
@@ -352,140 +303,3 @@ class EP(Solver):
     def adapt(self, belief: LatentGP, statistics: Rows) -> tuple[LatentGP, Rows]:
         """The belief whose approximation is EP's."""
         return changed(belief, method="ep"), statistics
-
-
-@dataclass(frozen=True)
-class LatentEvidence(Evidence):
-    """The approximate evidence climbed, from where Laplace's quick one is highest."""
-
-    needs: ClassVar[type] = LatentGP
-
-    def learn(self, belief: LatentGP, statistics: Rows, fixed: Sequence[str], priors: Priors, seed: int) -> Learned:
-        """The belief at the highest maximum found."""
-        method = belief.method
-        if method != "laplace" and not isinstance(belief.likelihood, StudentT):
-            quick = super().learn(changed(belief, method="laplace"), statistics, fixed, priors, seed)
-            if quick.status != DIVERGED:
-                belief = changed(quick.belief, method=method)
-        return super().learn(belief, statistics, fixed, priors, seed)
-
-
-def find_sites(
-    method: str, problem: Problem, start: tuple[Array, Array] | None = None, tolerance: float = TOLERANCE
-) -> tuple[str, Found]:
-    """The method's sites; where EP does not settle, the variational ones. Which they are is the first of the answer."""
-    if start is None or method == "laplace":
-        found = gaussian_sites.laplace(problem, start)
-        if method == "laplace":
-            _speak_up(found, "Laplace's mode")
-            return method, found
-        start = found.nu, found.tau
-    if method == "ep":
-        found = gaussian_sites.expectation_propagation(problem, start, tolerance)
-        if is_traced(found) or float(found.change) <= tolerance:
-            return method, found
-        warnings.warn(
-            f"expectation propagation did not settle in {int(found.steps)} steps; the variational approximation is "
-            "used instead (using=Variational() asks for it)",
-            NotConvergedWarning,
-            stacklevel=4,
-        )
-        start = gaussian_sites.laplace(problem)[:2]
-    found = gaussian_sites.variational(problem, start, tolerance)
-    _speak_up(found, "the variational approximation")
-    return "variational", found
-
-
-def _speak_up(found: Found, what: str) -> None:
-    if not is_traced(found) and float(found.change) > 1e3 * TOLERANCE:
-        warnings.warn(
-            f"{what} had not settled after {int(found.steps)} steps (still moving by {float(found.change):.1g} "
-            "standard deviations); look at the lengthscale and the variance of the kernel, or use another method",
-            NotConvergedWarning,
-            stacklevel=4,
-        )
-
-
-class SitesObjective:
-    """The approximate evidence + log p(θ) of the unconstrained vector, with its gradient; each look starts from the
-    sites of the last."""
-
-    def __init__(self, belief: LatentGP, slots: params.Layout, rows: Rows, priors: Mapping[str, Any]):
-        mine = [s for s in slots if s.path.startswith("likelihood.")]
-        free = {s.path for s in slots} - {s.path for s in mine}
-        self._own = np.array([i for s in mine for i in range(s.start, s.stop)], dtype=int)
-        self._rest = np.setdiff1d(np.arange(slots[-1].stop), self._own)
-        kernel_slots = params.layout(belief, [path for path in params.learnable(belief) if path not in free])
-        self._model = choose_model(belief, kernel_slots, rows, {p: v for p, v in priors.items() if p in free})
-        self._belief, self._rows = belief, rows
-        self._covariance = np.zeros((rows.n, rows.n))
-        self._sites: tuple[Array, Array] | None = None
-
-    def value(self, vector: np.ndarray) -> float:
-        """The objective."""
-        return self._look(vector)[0]
-
-    def value_and_grad(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
-        """The objective and its gradient; (-inf, 0) where the covariance is not positive definite."""
-        gradient = np.zeros_like(vector)
-        value, method, problem, now, pull = self._look(vector)
-        if not np.isfinite(value) or self._sites is None or now is None:
-            return -np.inf, gradient
-        _, tau = self._sites
-        r, alpha = gaussian_sites.precision(tau, now.root), now.alpha
-        moved: Array = np.zeros_like(alpha)
-        if method == "laplace":
-            third = problem.likelihood.eta_derivatives(now.mean + problem.offset, problem.y)[3]
-            half = 0.5 * now.variance * third
-            moved = half - r @ (problem.k @ half)
-        lower = r - np.outer(alpha, alpha) - np.outer(moved, alpha) - np.outer(alpha, moved)
-        gradient[self._rest] = pull(lower, -(alpha + moved), np.ones_like(alpha))
-        if len(self._own):
-            gradient[self._own] = self._by_own(vector, method, problem, now)
-        return value, gradient
-
-    def _look(self, vector: np.ndarray) -> tuple[float, str, Problem, gaussian_sites.Marginals | None, Any]:
-        with blas_threads(self._rows.n), warnings.catch_warnings():
-            warnings.simplefilter("ignore", NotConvergedWarning)  # of a place that may not be the last
-            residual, _, more, pull = self._model.forward(vector[self._rest], self._covariance)
-            lower = np.tril(self._covariance)
-            k: Array = lower + np.tril(lower, -1).T
-            likelihood = self._likelihood(vector)
-            problem = Problem(likelihood, self._rows.y, self._rows.extra, self._rows.y - residual, k)
-            if not np.all(np.isfinite(k)):
-                return -np.inf, "", problem, None, pull
-            method, found = find_sites(self._belief.method, problem, self._sites, LOOSE)
-            now = gaussian_sites.posterior(problem, found.nu, found.tau)
-            value = float(gaussian_sites.log_evidence(method, problem, found.nu, found.tau, now))
-        if np.isfinite(value):
-            self._sites = found.nu, found.tau
-        return value + more + self._log_prior(vector), method, problem, now, pull
-
-    def _likelihood(self, vector: np.ndarray) -> Likelihood:
-        own = self._belief.likelihood
-        return own.at(vector[self._own]) if len(self._own) else own
-
-    def _log_prior(self, vector: np.ndarray) -> float:
-        return float(self._belief.likelihood.own_terms(vector[self._own])[0]) if len(self._own) else 0.0
-
-    def _by_own(
-        self, vector: np.ndarray, method: str, problem: Problem, now: gaussian_sites.Marginals, step: float = 1e-4
-    ) -> np.ndarray:
-        """By the likelihood's numbers ψ, in differences: at fixed sites only p(y | f, ψ) moves, but for Laplace."""
-        assert self._sites is not None
-        nu, tau = self._sites
-        cavity = gaussian_sites.cavities(now, nu, tau)
-
-        def fit(moved: np.ndarray) -> float:
-            likelihood = self._likelihood(moved)
-            if method == "laplace":
-                return self._look(moved)[0] - self._log_prior(moved)
-            of, at = (tilted, cavity) if method == "ep" else (expected, (now.mean, now.variance))
-            return float(of(likelihood, problem.y, problem.offset, *at)[0].sum())
-
-        out = np.asarray(self._belief.likelihood.own_terms(vector[self._own])[1]).copy()
-        for j, i in enumerate(self._own):
-            ahead, behind = (vector + sign * step * (np.arange(len(vector)) == i) for sign in (1, -1))
-            out[j] += (fit(ahead) - fit(behind)) / (2 * step)
-        self._sites = nu, tau
-        return out

@@ -142,14 +142,14 @@ class Probit(Bernoulli):
     def terms(self, z: Float[Array, "*n 1"], y: Float[Array, "*m"]) -> Terms:
         """±λ and λ(λ + t), with t = ±η and the inverse Mills ratio λ = φ(t)/Φ(t)."""
         sign = 2 * y - 1
-        value, ratio, curvature = _mills(sign * z[..., 0])
+        value, ratio, curvature = mills(sign * z[..., 0])
         return value, (sign * ratio)[..., None], curvature[..., None, None]
 
     def curvature_slope(self, z: Float[Array, "*n 1"], y: Float[Array, "*m"], spread: Float[Array, "*n 1 1"]) -> Array:
         """±(λ - h(2λ + t)), with the curvature h."""
         sign = 2 * y - 1
         t = sign * z[..., 0]
-        _, ratio, curvature = _mills(t)
+        _, ratio, curvature = mills(t)
         return (sign * (ratio - curvature * (2 * ratio + t)))[..., None] * spread[..., 0]
 
     def started(self, y: Float[Array, " n"], w: Float[Array, " n"]) -> tuple["Likelihood", Float[Array, ""]]:
@@ -157,7 +157,7 @@ class Probit(Bernoulli):
         return self, special(y, w).ndtri(namespace(y, w).clip(average(y, w), 1e-3, 1 - 1e-3))
 
 
-def _mills(t: Float[Array, "*n"]) -> tuple[Array, Array, Array]:
+def mills(t: Float[Array, "*n"]) -> tuple[Array, Array, Array]:
     """log Φ(t), λ = φ(t)/Φ(t), and λ(λ + t)."""
     xp, value = namespace(t), special(t).log_ndtr(t)
     ratio = xp.exp(-0.5 * (t * t + LOG_2PI) - value)

@@ -1,0 +1,423 @@
+"""`LatentClasses`: a Gaussian process for each of several classes, what `LatentGP(Categorical())` makes.
+
+    f_c ~ GP(m, k),   P(y = c | f) = e^{f_c} / Σⱼ e^{fⱼ}
+
+By default the classes are regressed on: a row of class y is a draw from the Dirichlet with αᵢ_c = ε + 1[yᵢ = c], whose
+components are gamma variables, and their logarithms are taken for normal ones with the same moments,
+
+    s²ᵢ_c = log(1 + 1/αᵢ_c),   zᵢ_c = log αᵢ_c - s²ᵢ_c/2,   z_c = f_c + noise
+
+so that all is closed form. Milios, Camoriano, Michiardi, Rosasco & Filippone (2018), "Dirichlet-based Gaussian
+processes for large-scale calibrated classification". ε is the one of a few that left-out rows are most probable with.
+
+The noise has two values, those of a row's own class and of all others: with A = K + s²₀I, P = A⁻¹ and δ = s²₀ - s²₁ the
+covariance of class c is A less δ on the diagonal of the rows of c, and by Woodbury's identity its inverse
+
+    A_c⁻¹ = P + W_cW_cᵀ,   W = PL⁻ᵀ,   LLᵀ = I/δ - P ∘ 1[yᵢ = yⱼ],   W_c the columns of the rows of c
+
+which costs three factorizations however many classes there are. `using=Variational()` approximates the softmax
+itself (`softmax_sites.py`), `NUTS()` draws the functions.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Float
+
+from credo.core import params
+from credo.core.arrays import Array, as_float, host, is_traced, namespace
+from credo.core.device import blas_threads
+from credo.core.errors import DataError, NotPositiveDefinite
+from credo.core.linalg import (
+    demand,
+    factorize,
+    gaussian_log_evidence,
+    inverse,
+    log_determinant,
+    plus_diagonal,
+    solve_lower,
+)
+from credo.core.linalg.lapack import subtract_outer_inplace
+from credo.core.predictive import Categorical as CategoricalPrediction
+from credo.core.predictive import Normal, Predictive
+from credo.core.predictive.classes import entropy_of
+from credo.core.pytrees import changed
+from credo.core.special import LOG_2PI
+from credo.infer.laplace import Laplace
+from credo.infer.learning import Evidence, Learned
+from credo.infer.optimize import DIVERGED
+from credo.infer.posterior import Posterior
+from credo.infer.priors import Priors
+from credo.infer.target import ParameterSpace, Target
+from credo.infer.variational import Variational
+from credo.models.glm.predictions import DRAWS, ROWS, SOBOL, class_nodes
+from credo.models.gp import softmax_sites
+from credo.models.gp.data import Rows, pack
+from credo.models.gp.evidence import CompiledModel, choose_model
+from credo.models.gp.exact import NOT_DEFINITE
+from credo.models.gp.hyperpriors import default_priors, scales_of
+from credo.models.gp.latent_base import BehindLikelihood, FunctionDraws
+from credo.models.gp.sites import Problem
+from credo.models.gp.softmax_sites import SoftmaxSites
+from credo.models.likelihoods import Categorical, Likelihood
+
+CONCENTRATION = 0.01
+CONCENTRATIONS = (1e-5, 1e-4, 1e-3, 0.01, 0.1, 0.5)
+"""ε that are tried: classes that overlap need large ones, for those apart the smallest do."""
+FEW = 400
+"""Rows on which they are tried, each with hyperparameters of its own."""
+
+
+class LogOdds(eqx.Module):
+    """What predictions need of the posterior: the root of A, W, and A_c⁻¹(z_c - m) of each class."""
+
+    root: Float[Array, "n n"]
+    more: Float[Array, "n n"]
+    alpha: Float[Array, "n k"]
+
+
+class LatentClasses(BehindLikelihood):
+    """A belief about the log-odds of several classes, a function for each, with one kernel and one mean.
+
+    Args:
+        likelihood: `Categorical()`.
+        kernel: as for `LatentGP`.
+        mean: as for `LatentGP`.
+        concentration: ε, how much a row says of the classes that it is not of; `fit` chooses it where it is None.
+    """
+
+    concentration: Float[Array, ""]
+    chooses: bool = eqx.field(static=True)
+    """Whether `fit` chooses the concentration."""
+
+    def __init__(
+        self, likelihood: object = None, kernel: object = None, mean: object = None, concentration: object = None
+    ):
+        likelihood = Categorical() if likelihood is None else likelihood
+        if not isinstance(likelihood, Categorical):
+            raise DataError(f"LatentClasses takes Categorical(), found {type(likelihood).__name__}; use LatentGP")
+        self._begin(likelihood, kernel, mean)
+        self.method = "dirichlet"
+        self.chooses = concentration is None
+        self.concentration = as_float(CONCENTRATION if concentration is None else concentration, "concentration")
+        if not is_traced(self.concentration) and not float(self.concentration) > 0:
+            raise DataError(f"concentration must be positive, found {concentration!r}; e.g. 0.01")
+
+    @property
+    def _own(self) -> Categorical:
+        assert isinstance(self.likelihood, Categorical)
+        return self.likelihood
+
+    # -- hyperparameters ---------------------------------------------------------------------------------------
+
+    def in_units(self, rows: Rows) -> "LatentClasses":
+        """Starting values from the regressed log-odds of all classes."""
+        scales, center = scales_of(self.kernel, self._working(rows))
+        return changed(self, kernel=self.kernel.adapt(scales), mean=self.mean.adapt(rows.cut()[0], scales, center))
+
+    def _working(self, rows: Rows) -> Rows:
+        """Rows whose outcomes have the mean and the variance of the regressed log-odds."""
+        x, y, *_ = rows.cut()
+        z = np.asarray(self.regressed(y)[0])
+        half = np.where(np.arange(len(x)) % 2, 1.0, -1.0) * z.std()
+        return pack(x, z.mean() + half - half.mean(), np.ones(len(x)), np.zeros(len(x)))
+
+    def default_priors(self, statistics: Rows) -> dict[str, Any]:
+        """Weakly informative hyperpriors of the kernel, in the units of the log-odds."""
+        return default_priors(self, self._working(statistics))
+
+    def learner(self, priors: Mapping[str, Any]) -> Any:
+        """One climb of the evidence, then the concentration by leave-one-out."""
+        return ClassesEvidence()
+
+    def objective(self, slots: params.Layout, statistics: Rows, priors: Mapping[str, Any]) -> Any:
+        """The evidence of the regression, or the bound of the softmax, with its gradient."""
+        if is_traced(self, statistics):
+            return None
+        kind = LogOddsObjective if self.method == "dirichlet" else softmax_sites.SoftmaxObjective
+        return kind(self, slots, statistics, priors)
+
+    # -- Bayes' rule -------------------------------------------------------------------------------------------
+
+    def by(self, method: object) -> "LatentClasses | None":
+        """The softmax itself, approximated variationally."""
+        if isinstance(method, Laplace):
+            raise DataError(
+                "Laplace's approximation is far off for several classes: leave using= out, or use Variational() or "
+                "NUTS()"
+            )
+        return changed(self, method="variational") if isinstance(method, Variational) else None
+
+    def regressed(self, y: Float[Array, " n"]) -> tuple[Float[Array, "n k"], tuple[Array, Array]]:
+        """z of every row and class, and the noise s² of a row's other classes and of its own."""
+        xp = namespace(self.concentration, y)
+        other, own = (xp.log1p(1 / (self.concentration + add)) for add in (0.0, 1.0))
+        high = xp.log(self.concentration + 1) - own / 2
+        low = xp.log(self.concentration) - other / 2
+        return xp.where(self._is(y), high, low), (other, own)
+
+    def _is(self, y: Float[Array, " n"]) -> Array:
+        """Which class each row is of, one column for each class."""
+        return y[:, None] == np.arange(self._own.width + 1)
+
+    def condition_on(self, statistics: Rows) -> "LatentClasses":
+        """The posterior after the rows, seen and new."""
+        rows = self.with_seen(statistics)
+        z, noise = self.regressed(rows.y)
+        k, residual = self.prior.kernel.between(rows.x, rows.x), z - self.mean.at(rows.x)[:, None]
+        if self.method == "variational":
+            return changed(self, seen=rows, solved=softmax_sites.posterior_after(self.softmax_problem(rows)))
+        with blas_threads(0 if is_traced(rows) else rows.n):
+            found = solve_classes(k, residual, noise, rows.y, self._is(rows.y))
+        return changed(self, seen=rows, solved=host(LogOdds(found.root, found.more, found.alpha)))
+
+    def softmax_problem(self, rows: Rows) -> Problem:
+        """p(y | f) and p(f) of the rows."""
+        k = self.prior.kernel.between(rows.x, rows.x)
+        return Problem(self.likelihood, rows.y, rows.extra, self.mean.at(rows.x), k)
+
+    def evidence_of(self, statistics: Rows) -> Float[Array, ""]:
+        """log p(z | X) of the regressed log-odds, or the softmax's bound of log p(y | X); after data what is added."""
+        whole = self._evidence(self.with_seen(statistics))
+        return whole if self.seen is None else whole - self._evidence(self.seen)
+
+    def _evidence(self, rows: Rows) -> Float[Array, ""]:
+        if self.method == "variational":
+            return softmax_sites.bound(self.softmax_problem(rows))
+        z, (other, own) = self.regressed(rows.y)
+        k, residual = self.prior.kernel.between(rows.x, rows.x), z - self.mean.at(rows.x)[:, None]
+        xp, mine = namespace(k, residual), self._is(rows.y)
+        each = range(self._own.width + 1)
+        parts = [
+            gaussian_log_evidence(plus_diagonal(k, xp.where(mine[:, c], own, other)), residual[:, c]) for c in each
+        ]
+        return sum(parts[1:], start=parts[0])
+
+    def target(self, statistics: Rows, priors: Any = None) -> Target:
+        """log p(y, v) of the whitened functions f_c = m + Lv_c at the rows, under the softmax."""
+        if priors:
+            raise DataError("LatentGP has its hyperparameters chosen by credo.fit, found priors= for them")
+        rows = self.with_seen(statistics)
+        root = factorize(self.prior.kernel.between(rows.x, rows.x)).root
+        space = ParameterSpace.of({"whitened": np.zeros((self._own.width + 1) * len(rows.y))})
+        return Target(space, _log_joint, (self.likelihood, rows.y, root))
+
+    def given(self, posterior: Posterior, statistics: Rows) -> "LatentClasses":
+        """The belief with draws of the functions; more than a thousand are thinned for predictions."""
+        rows = self.with_seen(statistics)
+        kept = np.asarray(posterior.kept())
+        thin = kept[np.linspace(0, len(kept) - 1, min(len(kept), DRAWS)).astype(int)]
+        root = factorize(self.prior.kernel.between(rows.x, rows.x)).root
+        return changed(self, seen=rows, solved=FunctionDraws(root, thin))
+
+    # -- predictions -------------------------------------------------------------------------------------------
+
+    def predict(self, x: object) -> Predictive:
+        """The probabilities of the classes with the functions integrated out; queries of shape (m, d)."""
+        queries = self.queries(x)
+        if isinstance(self.solved, FunctionDraws):
+            return self._of_draws(queries)
+        return averaged_softmax(*self._functions(queries))
+
+    def function(self, x: object) -> Normal:
+        """What is believed of the functions at the queries, shape (m, k), up to what they have in common."""
+        mean, variance = self._functions(self.queries(x))
+        return Normal(mean, 0 * mean, variance)
+
+    def _functions(self, queries: Array) -> tuple[Float[Array, "m k"], Float[Array, "m k"]]:
+        """Mean and variance of every class's function."""
+        k = self._own.width + 1
+        prior, mean = self.prior.kernel.variance_at(queries)[:, None], self.mean.at(queries)[:, None]
+        xp = namespace(prior, mean, self.solved)
+        if self.seen is None or self.solved is None:
+            shape = (len(queries), k)
+            return xp.broadcast_to(mean, shape), xp.broadcast_to(prior, shape)
+        if isinstance(self.solved, FunctionDraws):
+            f, left = self._drawn(queries)
+            return f.mean(0), left[:, None] + f.var(0)
+        cross = self.prior.kernel.between(self.seen.x, queries)
+        if isinstance(self.solved, SoftmaxSites):
+            return mean + (self.solved.alpha @ cross).T, xp.maximum(prior - self.solved.told(cross).T, 0.0)
+        reach, more = solve_lower(self.solved.root, cross), self.solved.more.T @ cross
+        told = (reach * reach).sum(0)[:, None] + (more * more).T @ self._is(self.seen.y)
+        return mean + cross.T @ self.solved.alpha, xp.maximum(prior - told, 0.0)
+
+    def _drawn(self, queries: Array) -> tuple[Float[Array, "s m k"], Float[Array, " m"]]:
+        """The means of the functions given each draw at the rows seen, and the variance that is left."""
+        assert self.seen is not None and isinstance(self.solved, FunctionDraws)
+        half = solve_lower(self.solved.root, self.prior.kernel.between(self.seen.x, queries))
+        left = self.prior.kernel.variance_at(queries) - (half * half).sum(0)
+        s, xp = len(self.solved.whitened), namespace(half, self.solved)
+        v = self.solved.whitened.reshape(s, self._own.width + 1, -1)
+        return self.mean.at(queries)[:, None] + (v @ half).swapaxes(1, 2), xp.maximum(left, 0.0)
+
+    def _of_draws(self, queries: Array) -> Predictive:
+        f, left = self._drawn(queries)
+        s, _, k = f.shape
+        _, z = class_nodes(s + s % 2, k)
+        eta = f + namespace(left).sqrt(left)[:, None] * z[:s, None, :]
+        return CategoricalPrediction.average(np.full(s, 1 / s), _softmax(eta))
+
+    def leave_one_out(self, *data: Any, **options: Any) -> Predictive:
+        """The prediction of each row from all others: of rows that were seen, or of `data`."""
+        if data:
+            return self.condition(*data, **options).leave_one_out()
+        rows, solved = self.conditioned()
+        if isinstance(solved, SoftmaxSites):
+            return averaged_softmax(*(v.T for v in softmax_sites.cavities_of(self.softmax_problem(rows), solved)))
+        if isinstance(solved, FunctionDraws):
+            raise DataError("draws leave no row out in closed form; condition without using= to leave rows out")
+        z, (other, own) = self.regressed(rows.y)
+        mine = self._is(rows.y)
+        precision = (inverse(solved.root).diagonal())[:, None] + (solved.more**2) @ mine
+        return averaged_softmax(*left_out(z, solved.alpha, precision, np.where(mine, own, other)))
+
+    def __repr__(self) -> str:
+        how = "draws" if isinstance(self.solved, FunctionDraws) else self.method
+        return f"LatentGP(Categorical, {self.kernel!r}, by {how}, seen {self.seen_in_words()})"
+
+
+def _log_joint(values: dict[str, Array], likelihood: Likelihood, y: Array, root: Array) -> Array:
+    v = values["whitened"].reshape(-1, len(y))
+    f = (v @ root.T).T
+    return likelihood.log_prob(f[:, :-1] - f[:, -1:], y).sum() - 0.5 * (v**2 + LOG_2PI).sum()
+
+
+def left_out(z: Array, alpha: Array, precision: Array, noise: Array) -> tuple[Array, Array]:
+    """Mean and variance of every function at each row, from the other rows; Rasmussen & Williams (2006), eq. 5.12."""
+    return z - alpha / precision, namespace(z, alpha).maximum(1 / precision - noise, 1e-12)
+
+
+def averaged_softmax(mean: Float[Array, "m k"], variance: Float[Array, "m k"]) -> CategoricalPrediction:
+    """E[softmax(f)] for independent normal f, and the expected entropy.
+
+    A row's likeliest class takes the last coordinate of the nodes, whichever class it is: names do not matter.
+    """
+    xp = namespace(mean, variance)
+    weights, nodes = class_nodes(SOBOL, mean.shape[-1])
+    parts = []
+    for i in range(0, len(mean), ROWS):
+        m, std = mean[i : i + ROWS], xp.sqrt(variance[i : i + ROWS])
+        rank = m.argsort(-1).argsort(-1)
+        probs = _softmax(m[:, None] + std[:, None] * xp.asarray(nodes)[:, rank].swapaxes(0, 1))
+        parts.append((xp.einsum("s,msk->mk", weights, probs), entropy_of(probs) @ weights))
+    probs, aleatoric = (xp.concatenate(each) for each in zip(*parts, strict=True))
+    return CategoricalPrediction(probs, xp.minimum(aleatoric, entropy_of(probs)))
+
+
+def _softmax(eta: Float[Array, "*n k"]) -> Float[Array, "*n k"]:
+    shares = namespace(eta).exp(eta - eta.max(-1, keepdims=True))
+    return shares / shares.sum(-1, keepdims=True)
+
+
+# -- the regression of all classes -----------------------------------------------------------------------------------
+
+
+class Solved(NamedTuple):
+    """The factors of A and of I/δ - P ∘ 1[yᵢ = yⱼ], and what follows."""
+
+    root: Float[Array, "n n"]
+    inverse: Float[Array, "n n"]
+    """P."""
+    more: Float[Array, "n n"]
+    """W."""
+    alpha: Float[Array, "n k"]
+    log_determinants: Float[Array, ""]
+    """Σ_c log |A_c|."""
+
+
+def solve_classes(
+    k: Float[Array, "n n"], residual: Float[Array, "n k"], noise: tuple[Array, Array], y: Array, mine: Array
+) -> Solved:
+    """A_c⁻¹r_c of every class."""
+    (other, own), xp = noise, namespace(k, residual)
+    n, classes = residual.shape
+    first = factorize(plus_diagonal(k, xp.broadcast_to(other, n)))
+    p = inverse(demand(first.root, first.ok, NOT_DEFINITE))
+    delta = other - own
+    second = factorize(plus_diagonal(-p * (y[:, None] == y), xp.broadcast_to(1 / delta, n)))
+    more = solve_lower(demand(second.root, second.ok, NOT_DEFINITE), p).T
+    alpha = p @ residual + more @ ((more.T @ residual) * mine)
+    volume = classes * log_determinant(first.root) + n * xp.log(delta) + log_determinant(second.root)
+    return Solved(first.root, p, more, alpha, volume)
+
+
+@dataclass(frozen=True)
+class ClassesEvidence(Evidence):
+    """The evidence of the regressed log-odds climbed once, then the concentration by leave-one-out."""
+
+    needs: ClassVar[type] = LatentClasses
+    starts: int = 1
+    tolerance: float = 1e-2
+    gain: float = 1e-2
+    flat: bool = False
+
+    def learn(
+        self, belief: LatentClasses, statistics: Rows, fixed: Sequence[str], priors: Priors, seed: int
+    ) -> Learned:
+        """The belief at the highest maximum found, with the concentration that predicts best."""
+        if belief.chooses and belief.method == "dirichlet":
+            few = statistics.at_most(FEW, seed)
+            tried = [
+                super(ClassesEvidence, self).learn(
+                    concentrated(belief, eps, statistics, fixed), few, fixed, priors, seed
+                )
+                for eps in CONCENTRATIONS
+            ]
+            belief = max(
+                (each.belief for each in tried if each.status != DIVERGED),
+                default=belief,
+                key=lambda each: float(np.sum(each.condition_on(few).leave_one_out().log_prob(few.y))),
+            )
+        return super().learn(belief, statistics, fixed, priors, seed)
+
+
+def concentrated(belief: LatentClasses, eps: float, rows: Rows, fixed: Sequence[str]) -> LatentClasses:
+    """The belief with another concentration, and with its variances in the units of the log-odds that go with it."""
+    other = changed(belief, concentration=as_float(eps))
+    ratio = other.regressed(rows.y)[0].var() / belief.regressed(rows.y)[0].var()
+    held = set(params.expand_paths(belief, fixed))
+    wider = {
+        path: value * ratio
+        for path, value in params.learnable(belief).items()
+        if path.rpartition(".")[2] == "variance" and path not in held
+    }
+    return params.replace(other, wider)
+
+
+class LogOddsObjective:
+    """log p(z | X, θ) + log p(θ) of the unconstrained vector, with its gradient: ½ Σ_c (α_cα_cᵀ - A_c⁻¹) by K."""
+
+    def __init__(self, belief: LatentClasses, slots: params.Layout, rows: Rows, priors: Mapping[str, Any]):
+        self._z, self._noise = (np.asarray(v) for v in belief.regressed(rows.y))
+        self._rows, self._mine = rows, np.asarray(belief._is(rows.y))
+        nothing = pack(rows.x, np.zeros(rows.n), np.ones(rows.n), np.zeros(rows.n))
+        self._model = choose_model(belief, slots, nothing, priors)
+        self._covariance = np.zeros((rows.n, rows.n))
+
+    def value(self, vector: np.ndarray) -> float:
+        """The objective."""
+        return self.value_and_grad(vector)[0]
+
+    def value_and_grad(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
+        """The objective and its gradient; (-inf, 0) where the covariance is not positive definite."""
+        with blas_threads(self._rows.n):
+            below_zero, _, more, pull = self._model.forward(vector, self._covariance)
+            k = self._covariance
+            if isinstance(self._model, CompiledModel):  # which writes the lower triangle
+                k = np.tril(k) + np.tril(k, -1).T
+            residual = self._z + below_zero[:, None]
+            try:
+                found = solve_classes(k, residual, tuple(self._noise), self._rows.y, self._mine)
+            except NotPositiveDefinite:
+                return -np.inf, np.zeros_like(vector)
+            quadratic = float((residual * found.alpha).sum())
+            value = -0.5 * (quadratic + float(found.log_determinants) + residual.size * LOG_2PI)
+            lower = found.more @ found.more.T + residual.shape[1] * found.inverse
+            for alpha in found.alpha.T:
+                subtract_outer_inplace(lower, alpha)
+            slope = pull(lower, -found.alpha.sum(1), np.ones(len(lower)))
+        return value + more, slope
