@@ -140,6 +140,22 @@ class DrawsMeans(Ability):
         """
 
 
+def in_blocks(x: ArrayLike, joint: bool, drawn: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """`mean_draws` of all groups at once, or where they need not be compared of some at a time."""
+    groups = np.asarray(x, dtype=float)
+    rows = groups.shape[0] * groups.shape[1]
+    if joint or rows <= BLOCK:
+        return drawn(groups)
+    return np.concatenate([drawn(part) for part in np.array_split(groups, -(-rows // BLOCK))], axis=1)
+
+
+def normal_pairs(mean: np.ndarray, covariance: np.ndarray, n: int, seed: int) -> np.ndarray:
+    """n draws of a normal law, in pairs around its mean; the covariance may be singular."""
+    values, vectors = np.linalg.eigh(covariance)
+    z = np.random.default_rng(seed).normal(size=(n // 2, len(mean))) @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
+    return mean + np.concatenate([z, -z])
+
+
 class HasCovariance(DrawsMeans):
     """Covariances of the mean between queries."""
 
@@ -147,17 +163,15 @@ class HasCovariance(DrawsMeans):
 
     def mean_draws(self, x: ArrayLike, n: int = 1000, *, joint: bool = True, seed: int = 0) -> np.ndarray:
         """See `DrawsMeans`: averages of jointly normal values are jointly normal."""
-        groups = np.asarray(x, dtype=float)
-        if not joint and groups.shape[0] * groups.shape[1] > BLOCK:
-            parts = np.array_split(groups, -(-groups.shape[0] * groups.shape[1] // BLOCK))
-            return np.concatenate([self.mean_draws(part, n, seed=seed) for part in parts], axis=1)
-        g, r, d = groups.shape
-        rows = groups.reshape(g * r, d)
-        mean = np.asarray(self.predict(rows).mean).reshape(g, r).mean(axis=1)  # type: ignore[attr-defined]
-        covariance = self.scale_of_covariance() * np.asarray(self.covariance(rows, rows))
-        values, vectors = np.linalg.eigh(covariance.reshape(g, r, g, r).mean(axis=(1, 3)))
-        z = np.random.default_rng(seed).normal(size=(n // 2, g)) @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
-        return mean + np.concatenate([z, -z])
+
+        def drawn(groups: np.ndarray) -> np.ndarray:
+            g, r, d = groups.shape
+            rows = groups.reshape(g * r, d)
+            mean = np.asarray(self.predict(rows).mean).reshape(g, r).mean(axis=1)  # type: ignore[attr-defined]
+            covariance = self.scale_of_covariance() * np.asarray(self.covariance(rows, rows))
+            return normal_pairs(mean, covariance.reshape(g, r, g, r).mean(axis=(1, 3)), n, seed)
+
+        return in_blocks(x, joint, drawn)
 
     def scale_of_covariance(self) -> float:
         """What `covariance` is in units of: 1, or the noise variance where that is unknown."""
@@ -166,6 +180,16 @@ class HasCovariance(DrawsMeans):
     @abstractmethod
     def covariance(self, x: ArrayLike, z: ArrayLike | None = None) -> Float[Array, "n m"]:
         """cov(f(x), f(z) | data)."""
+
+
+class SeesNovelty(Ability):
+    """A density of the inputs: it knows which are like nothing seen."""
+
+    in_words: ClassVar[str] = "a density of its inputs"
+
+    @abstractmethod
+    def novelty(self, x: ArrayLike) -> Float[np.ndarray, " n"]:
+        """The probability of inputs as surprising as these, or more: uniform for rows like those seen, else small."""
 
 
 class DrawsFunctions(Ability):

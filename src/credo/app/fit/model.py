@@ -1,5 +1,6 @@
 """`TableModel`: a belief that knows the table it came from; its `answer` is a new table with predictions beside it."""
 
+import warnings
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -12,9 +13,10 @@ from jaxtyping import Float
 from credo.app.fit.costs import check_options, read_actions, read_costs
 from credo.app.table.columns import Encoded, Schema, read_exposure
 from credo.app.table.read import Table, as_table
+from credo.core.abilities import SeesNovelty
 from credo.core.arrays import Array, Numeric
 from credo.core.belief import Belief
-from credo.core.errors import DataError
+from credo.core.errors import DataError, NoveltyWarning
 from credo.core.predictive import Bernoulli, Categorical, Predictive
 from credo.core.text import counted
 from credo.decide.losses import Loss
@@ -23,7 +25,9 @@ from credo.decide.losses import Loss
 def predict(belief: Belief, x: Numeric, exposure: np.ndarray | None = None) -> Predictive:
     """The prediction of a belief; only counts have an exposure."""
     known: Any = belief
-    return known.predict(x) if exposure is None else known.predict(x, exposure=exposure)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NoveltyWarning)  # answers have a column for it
+        return known.predict(x) if exposure is None else known.predict(x, exposure=exposure)
 
 
 class TableModel(eqx.Module):
@@ -81,8 +85,8 @@ class TableModel(eqx.Module):
         """The table with columns mean, std, lower, upper, aleatoric and epistemic (variances that add up to std²).
 
         For classes the columns are class, p(…) of each, entropy, aleatoric and epistemic (which add up to the entropy).
-        A `loss`, or for classes `costs`, adds the column `action`. Names that the table has already get the target's
-        name in front.
+        A model that knows what inputs look like adds `novelty`, small for rows like nothing seen. A `loss`, or for
+        classes `costs`, adds the column `action`. Names that the table has already get the target's name in front.
         """
         check_options(self.target, self.kind, loss, costs)
         if len(table) == 0:
@@ -95,6 +99,8 @@ class TableModel(eqx.Module):
             raise DataError(f"every row of {table.name} has missing inputs: there is nothing to predict")
         prediction = self.predict_numbers(encoded.x[whole], None if exposure is None else exposure[whole])
         values = _classes(self, prediction, costs) if self.levels else numbers_of(prediction, level, loss)
+        if isinstance(self.belief, SeesNovelty):
+            values["novelty"] = np.asarray(self.belief.novelty(encoded.x[whole]))
         columns = {}
         for name, column in values.items():
             columns[name] = np.full(len(x), np.nan, dtype=column.dtype if column.dtype == object else float)

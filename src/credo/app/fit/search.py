@@ -81,6 +81,10 @@ class Data(abc.ABC):
         """log p of each outcome."""
         raise AssertionError("nothing is left out")
 
+    def held_out(self) -> np.ndarray:
+        """The places of the rows held out; none of a series."""
+        return np.zeros(0, dtype=int)
+
     def best(self, fitted: "Sequence[Fitted]") -> "Fitted":
         """The best of these so far."""
         return choose(fitted)

@@ -64,6 +64,10 @@ class TableData(Data):
         found = folds(self.prepared, self.train, self.seed)
         return [(rows, out) for rows, out in found if len(rows) >= 4 and np.ptp(self.prepared.y[rows]) > 0]
 
+    def held_out(self) -> np.ndarray:
+        """The places of the rows held out."""
+        return self.test
+
     def log_density(self, belief: Belief, rows: np.ndarray) -> np.ndarray:
         """log p of each outcome."""
         return np.asarray(self.predict(belief, rows).log_prob(self.prepared.y[rows]))

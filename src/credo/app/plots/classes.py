@@ -155,6 +155,17 @@ def stated(prediction: Classes, y: np.ndarray, levels: Levels, *, ax: Axes | Non
     return tidy(ax, said, "test rows")
 
 
+def novelty(values: np.ndarray, *, ax: Axes | None = None) -> Axes:
+    """How surprising inputs are, `belief.novelty(x)`: level for rows like those seen, high on the left for others."""
+    ax = ax or new_axes(4.9, 3.0)
+    ax.hist(values, bins=list(np.linspace(0, 1, 21)), color=BLUE, edgecolor="white", linewidth=0.6)
+    ax.axhline(len(values) / 20, color=INK, linewidth=1.0, linestyle="--", label="rows like those seen")
+    ax.set_xlim(0, 1)
+    ax.yaxis.set_major_locator(MaxNLocator(integer=True))
+    legend(ax, loc="best")
+    return tidy(ax, "novelty", "rows")
+
+
 def roc(
     prediction: Classes, y: np.ndarray, label: int | None = None, *, ax: Axes | None = None, level: float = 0.95
 ) -> Axes:

@@ -7,6 +7,7 @@ from credo.app.fit.scores import bins_for
 from credo.app.fit.tables import Result
 from credo.app.plots import classes as draw
 from credo.app.plots.classes import Classes
+from credo.app.plots.regions import decision_regions
 from credo.app.plots.style import data_uri, some
 from credo.app.report import tables
 from credo.app.report.class_checks import ClassChecks, check_classes
@@ -135,7 +136,12 @@ def _predictions(result: Result, prediction: Classes) -> Section:
         f"Predicted probabilities of the classes of {result.model.target} for the test rows, and what each row was",
         f"{part_of(some(len(every), 250 if len(levels) == 2 else 400), every)} {said}",
     )
-    return Section("predictions", "Probabilities and their doubt", (picture,))
+    blocks: list[Block] = [picture]
+    if result.prepared.x.shape[1] == 2 and all(c.continuous for c in result.prepared.schema.columns):
+        regions = decision_regions(result.model.belief, result.prepared.x, result.prepared.labels)
+        said = "Colours are the most probable class, the surer the darker; points are the rows."
+        blocks.append(Figure(data_uri(regions), "The most probable class over the two inputs", said, narrow=True))
+    return Section("predictions", "Probabilities and their doubt", tuple(blocks))
 
 
 def _calibration(result: Result, prediction: Classes, checks: ClassChecks) -> Section:

@@ -1,13 +1,26 @@
-"""What families of models say of their own: coefficients of lines, the found structure of Gaussian processes."""
+"""What families of models say of their own: coefficients of lines, the structure of Gaussian processes, novelty."""
 
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from credo.app.plots.classes import novelty as draw_novelty
 from credo.app.plots.gp import components
 from credo.app.plots.predictions import coefficients as draw_coefficients
 from credo.app.plots.style import MOST_BARS, PAGE, data_uri, new_axes
 from credo.app.report.page import Figure, Section, Text
+from credo.app.report.words import count, percent
 from credo.app.table.prepare import Prepared
+from credo.core.abilities import SeesNovelty
 from credo.models.gp import GP
 from credo.models.gp.description import describe
 from credo.models.linear import Linear
+
+if TYPE_CHECKING:
+    from credo.app.fit.search import Data
+
+STRANGE, FEW = 0.01, 5
+"""Novelty below which a row is named, and how many are."""
 
 
 def coefficients(belief: Linear, prepared: Prepared) -> Section:
@@ -50,3 +63,26 @@ def structure(belief: GP, prepared: Prepared, name: str, chosen: bool) -> Sectio
             Text((f"Kernel: {belief.kernel.formula()}",), "small"),
         ),
     )
+
+
+def novelty(belief: SeesNovelty, data: "Data") -> Section:
+    """Which of the rows held out are like nothing that was learned from."""
+    rows = data.held_out()
+    values = np.asarray(belief.novelty(data.prepared.x.iloc[rows]))
+    strange = np.flatnonzero(values < STRANGE)
+    said = (
+        f"{count(len(strange), 'row')} of the {len(values):,} held out {'is' if len(strange) == 1 else 'are'} like "
+        f"hardly anything seen (novelty below {percent(STRANGE)}; chance gives about {STRANGE * len(values):.1f})."
+    )
+    if len(strange):
+        worst = strange[np.argsort(values[strange])][:FEW]
+        said += " The strangest: " + ", ".join(f"row {rows[i]} ({values[i]:.2g})" for i in worst) + "."
+    picture = Figure(
+        data_uri(draw_novelty(values)),
+        "Histogram of the novelty of the test rows",
+        "The share of rows of the model's own that are as surprising as each test row, or more. Where inputs are like "
+        "those learned from the bars are level; a pile on the left are inputs that a prediction should not be trusted "
+        "for.",
+        narrow=True,
+    )
+    return Section("novelty", "Inputs like nothing seen", (Text((said,)), picture))

@@ -137,3 +137,8 @@ class Bernoulli(Classes):
 
     def _draw(self, key: PRNGKeyArray) -> Array:
         return jr.bernoulli(key, self.prob).astype(float)
+
+
+def of_classes(probs: Float[Array, "*m k"], aleatoric: Float[Array, "*m"]) -> Bernoulli | Categorical:
+    """The prediction of k classes: of two, which of them it is not is the other, a `Bernoulli`."""
+    return Bernoulli(probs[..., 1], aleatoric) if probs.shape[-1] == 2 else Categorical(probs, aleatoric)

@@ -17,14 +17,14 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from credo.core.abilities import HasPointEstimates
+from credo.core.abilities import DrawsMeans, HasPointEstimates, SeesNovelty, in_blocks
 from credo.core.arrays import Array, as_float, host, is_traced, namespace
 from credo.core.belief import Belief
 from credo.core.checks import ArrayLike, check_count, check_table, input_names
 from credo.core.errors import DataError, NoveltyWarning
 from credo.core.params import constant
-from credo.core.predictive import Categorical
-from credo.core.predictive.classes import entropy_of
+from credo.core.predictive import Bernoulli, Categorical
+from credo.core.predictive.classes import entropy_of, of_classes
 from credo.core.pytrees import changed, plain_methods
 from credo.core.special import gamma_quantile, log_rising
 from credo.core.text import counted
@@ -69,7 +69,7 @@ class _ByConditioning(Learner):
         return Learned(belief, CONVERGED, float("nan"), [], {}, notes, belief.condition_on(statistics))
 
 
-class Generative(Belief, HasPointEstimates):
+class Generative(Belief, HasPointEstimates, DrawsMeans, SeesNovelty):
     """Classes that are told apart by what their rows look like.
 
     Args:
@@ -383,7 +383,7 @@ class Generative(Belief, HasPointEstimates):
 
     def predict(
         self, x: ArrayLike, *, missing: bool = False, draws: int | None = None, warn: bool = True
-    ) -> Categorical:
+    ) -> Bernoulli | Categorical:
         """P(class | x); its doubt is split by the mutual information of class and parameters, given x.
 
         Args:
@@ -404,7 +404,24 @@ class Generative(Belief, HasPointEstimates):
         if warn and not is_traced(density):
             self._warn(rows, density)
         entropy = entropy_of(probs)
-        return Categorical(probs, namespace(probs).clip(entropy - ignorance, 0.0, entropy))
+        return of_classes(probs, namespace(probs).clip(entropy - ignorance, 0.0, entropy))
+
+    def mean_draws(self, x: ArrayLike, n: int = 1000, *, joint: bool = True, seed: int = 0) -> np.ndarray:
+        """See `DrawsMeans`: class probabilities at draws of the shares and the parameters."""
+
+        def drawn(groups: np.ndarray) -> np.ndarray:
+            rows = self._queries(groups.reshape(-1, groups.shape[-1]), False)
+            if self.point is not None:
+                (logs,) = self._log_joints([rows])
+                each = np.broadcast_to(softmax(logs)[0], (n, *logs.shape))
+            else:
+                shares, densities = self._several(n, seed)
+                logs = densities.log_prob(rows).reshape(len(rows.x), *shares.shape) + np.log(shares)
+                each = softmax(logs)[0].swapaxes(0, 1)
+            found = each.reshape(n, *groups.shape[:2], -1).mean(axis=2)
+            return found[..., 1] if found.shape[-1] == 2 else found
+
+        return in_blocks(x, joint, drawn)
 
     def log_density(self, x: ArrayLike, *, missing: bool = False) -> Float[Array, " n"]:
         """log p(x) = log Σₖ P(class k) p(x | class k), of the entries that were seen."""
@@ -450,11 +467,11 @@ class Generative(Belief, HasPointEstimates):
         """How many rows at once."""
         return max(64, min(ROWS, ENTRIES // (len(self._classes) * max(draws, 1))))
 
-    def _several(self, n: int) -> tuple[Float[Array, "n k"], Any]:
+    def _several(self, n: int, seed: int = 0) -> tuple[Float[Array, "n k"], Any]:
         """n draws of the shares and of the parameters."""
         alpha = self._alpha + self.counts
-        drawn = gamma_quantile(alpha, np.random.default_rng(n).random((n, len(self._classes))))
-        return drawn / drawn.sum(-1, keepdims=True), require(self.density, HasPredictive).several(self.law, n, 0)
+        drawn = gamma_quantile(alpha, np.random.default_rng([seed, n]).random((n, len(self._classes))))
+        return drawn / drawn.sum(-1, keepdims=True), require(self.density, HasPredictive).several(self.law, n, seed)
 
     def _simulated(self, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Positions of classes, and rows of them."""

@@ -17,8 +17,9 @@ import numpy as np
 from jaxtyping import Float
 
 from credo.core import params
-from credo.core.abilities import HasCovariance
+from credo.core.abilities import HasCovariance, in_blocks, normal_pairs
 from credo.core.arrays import Array, as_float, held, host, is_traced, namespace
+from credo.core.checks import ArrayLike
 from credo.core.device import blas_threads
 from credo.core.errors import DataError
 from credo.core.linalg import cholesky, factorize, inverse, plus_diagonal, solve_lower
@@ -266,6 +267,16 @@ class LatentGP(BehindLikelihood, HasCovariance, metaclass=OneOrSeveral):
         moved = [self.solved.whitened @ h for h in half]
         centred = [m - m.mean(0) for m in moved]
         return k - half[0].T @ half[1] + centred[0].T @ centred[1] / len(centred[0])
+
+    def mean_draws(self, x: ArrayLike, n: int = 1000, *, joint: bool = True, seed: int = 0) -> np.ndarray:
+        """See `DrawsMeans`: expectations at joint draws of f."""
+
+        def drawn(groups: np.ndarray) -> np.ndarray:
+            f = self.function_at(self.queries(groups.reshape(-1, groups.shape[-1])), joint=True)
+            mean = np.asarray(self.likelihood.mean(normal_pairs(f.mean, f.covariance, n, seed)))
+            return mean.reshape(len(mean), *groups.shape[:2], *mean.shape[2:]).mean(axis=2)
+
+        return in_blocks(x, joint, drawn)
 
     def leave_one_out(self, *data: Any, **options: Any) -> Predictive:
         """The prediction of each row from all others, by its cavity: of rows that were seen, or of `data`."""

@@ -28,7 +28,9 @@ import numpy as np
 from jaxtyping import Float
 
 from credo.core import params
+from credo.core.abilities import DrawsMeans, in_blocks, normal_pairs
 from credo.core.arrays import Array, as_float, host, is_traced, namespace
+from credo.core.checks import ArrayLike
 from credo.core.device import blas_threads
 from credo.core.errors import DataError, NotPositiveDefinite
 from credo.core.linalg import (
@@ -79,7 +81,7 @@ class LogOdds(eqx.Module):
     alpha: Float[Array, "n k"]
 
 
-class LatentClasses(BehindLikelihood):
+class LatentClasses(BehindLikelihood, DrawsMeans):
     """A belief about the log-odds of several classes, a function for each, with one kernel and one mean.
 
     Args:
@@ -244,6 +246,35 @@ class LatentClasses(BehindLikelihood):
         reach, more = solve_lower(self.solved.root, cross), self.solved.more.T @ cross
         told = (reach * reach).sum(0)[:, None] + (more * more).T @ self._is(self.seen.y)
         return mean + cross.T @ self.solved.alpha, xp.maximum(prior - told, 0.0)
+
+    def mean_draws(self, x: ArrayLike, n: int = 1000, *, joint: bool = True, seed: int = 0) -> np.ndarray:
+        """See `DrawsMeans`: probabilities at joint draws of the functions."""
+
+        def drawn(groups: np.ndarray) -> np.ndarray:
+            probs = _softmax(self._joint_draws(self.queries(groups.reshape(-1, groups.shape[-1])), n, seed))
+            return probs.reshape(len(probs), *groups.shape[:2], -1).mean(axis=2)
+
+        return in_blocks(x, joint, drawn)
+
+    def _joint_draws(self, queries: Array, n: int, seed: int) -> Float[np.ndarray, "n m k"]:
+        """The functions at all queries together."""
+        if isinstance(self.solved, FunctionDraws):
+            f, left = self._drawn(queries)
+            rng = np.random.default_rng(seed)
+            some = f[rng.integers(len(f), size=n)]
+            return some + np.sqrt(left)[:, None] * rng.normal(size=some.shape)
+        mean, prior = self._functions(queries)[0], self.prior.kernel.between(queries, queries)
+        covariance = [prior] * mean.shape[1]
+        if self.seen is not None and self.solved is not None:
+            cross = self.prior.kernel.between(self.seen.x, queries)
+            if isinstance(self.solved, SoftmaxSites):
+                covariance = [prior - half.T @ half for half in self.solved.reach(cross)]
+            else:
+                reach, more = solve_lower(self.solved.root, cross), self.solved.more.T @ cross
+                shared, mine = prior - reach.T @ reach, self._is(self.seen.y)
+                covariance = [shared - more[own].T @ more[own] for own in mine.T]
+        each = [normal_pairs(mean[:, c], covariance[c], n, seed + c) for c in range(mean.shape[1])]
+        return np.stack(each, axis=-1)
 
     def _drawn(self, queries: Array) -> tuple[Float[Array, "s m k"], Float[Array, " m"]]:
         """The means of the functions given each draw at the rows seen, and the variance that is left."""

@@ -3,8 +3,9 @@
     q(f) = Π_c N(f_c | μ_c, V_c),   τ_c = E[p_c(1 - p_c)],   ν_c = 1[y = c] - E[p_c] + τ_cμ_c,   p = softmax(f)
 
 the fixed point of natural gradient ascent on the ELBO with a site for each row and class, as in `sites.py`.
-Expectations are over quasi-random nodes of the functions at a row. What the functions have in common the softmax does not see: the
-posterior couples them there, and q does not (mean field), so its variances are rather too small than too large.
+Expectations are over quasi-random nodes of the functions at a row. What the functions have in common the softmax does
+not see: the posterior couples them there, and q does not (mean field), so its variances are rather too small than too
+large.
 Khan & Lin (2017), "Conjugate-computation variational inference"; Girolami & Rogers (2006) for probit classes.
 """
 
@@ -42,13 +43,14 @@ class SoftmaxSites(eqx.Module):
     alpha: Float[Array, "k n"]
     root: Float[Array, "k n n"]
 
+    def reach(self, cross: Float[Array, "n m"]) -> list[Float[Array, "n m"]]:
+        """L⁻¹S^½k(X, x*) of each class."""
+        xp = namespace(self.tau, cross)
+        return [solve_lower(root, xp.sqrt(tau)[:, None] * cross) for root, tau in zip(self.root, self.tau, strict=True)]
+
     def told(self, cross: Float[Array, "n m"]) -> Float[Array, "k m"]:
         """By how much the rows reduce the variance of each function at queries: k*ᵀRk*."""
-        xp = namespace(self.tau, cross)
-        reach = [
-            solve_lower(root, xp.sqrt(tau)[:, None] * cross) for root, tau in zip(self.root, self.tau, strict=True)
-        ]
-        return xp.stack([(half * half).sum(0) for half in reach])
+        return namespace(self.tau, cross).stack([(half * half).sum(0) for half in self.reach(cross)])
 
 
 def find(problem: Problem, start: tuple[Array, Array] | None = None, tolerance: float = SETTLED) -> Found:

@@ -24,7 +24,8 @@ from credo.core.arrays import Array, as_float, is_traced, namespace, special
 from credo.core.checks import check_count, check_real, check_vector
 from credo.core.errors import DataError
 from credo.core.params import constant, given, positive
-from credo.core.predictive import Categorical, Predictive, StudentT
+from credo.core.predictive import Bernoulli, Categorical, Predictive, StudentT
+from credo.core.predictive.classes import of_classes
 from credo.core.pytrees import changed
 from credo.infer.learning import Learned, LocalOptimum
 from credo.infer.method import Learner
@@ -213,12 +214,12 @@ class KernelNeighbours(KernelMethod):
     def _center(self) -> Array:
         return params.meaning(self, "center")
 
-    def _dirichlet(self, counts: Float[Array, "m k"]) -> Categorical:
+    def _dirichlet(self, counts: Float[Array, "m k"]) -> Bernoulli | Categorical:
         """p = (cₖ + α/K)/A, with E[H[p]] = ψ(A + 1) - Σ pₖ ψ(aₖ + 1) of a Dirichlet with a = c + α/K and sum A."""
         a = counts + self.prior_count / counts.shape[1]
         total, digamma = a.sum(1), special(a).digamma
         p = a / total[:, None]
-        return Categorical(p, digamma(total + 1) - (p * digamma(a + 1)).sum(1))
+        return of_classes(p, digamma(total + 1) - (p * digamma(a + 1)).sum(1))
 
     def _student(self, n: Array, mean: Array, squares: Array) -> StudentT:
         """The predictive of NIG(α, a, b) after n numbers of this mean, beyond the center, and squares around it.
