@@ -98,9 +98,11 @@ def test_lengths_and_columns_must_match():
         checks.check_counts([0.5])
 
 
-def test_values_whose_sum_overflows_are_finite_all_the_same():
-    big = np.full((4, 1), 1e308)
+def test_values_too_large_to_be_squared_are_refused():
+    big = np.full((4, 1), 1e150)
     np.testing.assert_array_equal(checks.check_table(big), big)
+    with pytest.raises(DataError, match=r"1e\+308 at row 0, column 0, the square of which is no number"):
+        checks.check_table(np.full((4, 1), 1e308))
 
 
 def test_traced_arrays_pass_with_their_shape_checked():

@@ -16,6 +16,7 @@ from credo.errors import FileError
 from credo.infer import NUTS, Laplace, Variational, importance
 from credo.infer.target import ParameterSpace, Target
 
+pytestmark = pytest.mark.filterwarnings("ignore:do not trust this posterior")  # few draws: files are what is tested
 METHODS = [NUTS(chains=2, draws=100, warmup=100), Laplace(), Variational()]
 
 

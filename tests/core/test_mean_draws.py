@@ -37,7 +37,7 @@ def test_the_mean_of_the_draws_is_the_mean_of_the_predictions(name):
 
 @pytest.mark.parametrize("noise", [1.0, InverseGamma()], ids=["known", "unknown"])
 def test_the_doubt_about_a_difference_is_that_of_the_weights(noise):
-    belief = credo.fit(credo.Linear(noise=noise), X, Y)
+    belief = credo.fit(credo.Linear(noise=noise), X, Y, using=credo.infer.Evidence())
     draws = belief.mean_draws(np.stack([X, X + STEP]), 40000)
     change, scale = draws[:, 1] - draws[:, 0], np.asarray(belief.features.scale)[0]
     weight = belief.coefficients()

@@ -41,7 +41,7 @@ from credo.infer import (
 from credo.infer.hyper import HyperGrid, HyperImportance, HyperQuadrature
 from credo.infer.method import Approximation, RowApproximation
 from credo.models.conjugate import EmpiricalBayes
-from credo.models.gp import EP, KFold, LeaveOneOut, Staged, StateSpace
+from credo.models.gp import EP, KernelSearch, KFold, LeaveOneOut, Staged, StateSpace
 from credo.models.hmm import PathGibbs, VariationalBayes
 from credo.models.lds import StateGibbs
 from credo.models.linear import FixedPoint, FunctionSpace
@@ -77,6 +77,7 @@ METHODS: dict[str, Method] = {
         LeaveOneOut(starts=1, max_steps=3),
         KFold(k=2, starts=1, max_steps=3),
         StateSpace(starts=1, max_steps=5),
+        KernelSearch(seconds=0.5, depth=1),
         EP(),
         FixedPoint(starts=1),
         VariationalBayes(starts=1, max_steps=5, members=4),
@@ -125,6 +126,7 @@ ASKS_FOR_MORE = {
     "HyperGrid": "hyperparameters",
     "HyperQuadrature": "hyperparameters",
     "StateSpace": "StateSpace",
+    "KernelSearch": "a constant mean and one noise variance",
     "Laplace": "the data do not determine them",
 }
 """Methods whose settings, or whose reach, may not suit a belief that they serve, and what they then speak of."""

@@ -19,7 +19,7 @@ from credo.core.belief import Belief
 from credo.core.errors import DataError
 from credo.evaluate.validation import leave_one_out, seeded
 from credo.infer.averaging import Averaged, log_prior
-from credo.infer.learning import learn as learned
+from credo.infer.learning import prepare_and_learn
 
 GAP, MOST_STEPS = 1e-3, 100_000
 """The climb to the best weights ends where at most so much log density is missing, in all rows together."""
@@ -57,11 +57,27 @@ def pool(
     log_weights = log_prior(None if isinstance(weights, str) else weights, len(members), "weights")
     settings = seeded(options, seed, learn)
     if learn:
-        members = [learned(each, X, y, **settings) for each in members]
+        members = [_learned(each, X, y, **settings) for each in members]
     if isinstance(weights, str) and weights == "stacking":
         left_out = [leave_one_out(each, X, y).log_density for each in members]
         log_weights = log_prior(stacking_weights(left_out), len(members))
-    return Averaged(log_weights, tuple(each.condition(X, y) for each in members))
+    of_rows = {name: value for name, value in options.items() if name not in ("using", "fixed", "priors")}
+    return Averaged(log_weights, tuple(each.condition(X, y, **of_rows) for each in members))
+
+
+def _learned(
+    belief: Belief,
+    X: Numeric,
+    y: Numeric,
+    *,
+    seed: int,
+    using: Any = None,
+    fixed: Any = (),
+    priors: Any = None,
+    **rows: Any,
+) -> Belief:
+    """What `fit` would condition: hyperparameters chosen, or averaged over where data are few."""
+    return prepare_and_learn(belief, (X, y), using, fixed, priors, seed, rows)[0].belief
 
 
 def stacking_weights(log_density: Numeric) -> Float[np.ndarray, " k"]:

@@ -176,7 +176,7 @@ def test_rows_one_at_a_time_are_the_rows_at_once(data, new):
 def test_a_row_that_overflows_is_refused(data):
     x, y = data
     belief = Linear().condition(np.tile(x, (1, 8)), y)
-    with pytest.raises(DataError, match="rescale X"):
+    with pytest.raises(DataError, match="the square of which is no number"):
         belief.condition(np.full((1, 24), 1e200), [0.0])
 
 

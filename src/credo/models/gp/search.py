@@ -42,6 +42,8 @@ from credo.models.gp.components import Decomposition, decompose
 from credo.models.gp.data import Rows
 from credo.models.gp.evidence import EvidenceObjective, NumpyModel
 from credo.models.gp.hyperpriors import default_priors, scales_of
+from credo.models.gp.means import Constant
+from credo.models.noise import KnownNoise
 
 SEARCH_ROWS = 250
 """The rows on which kernels are compared."""
@@ -159,6 +161,11 @@ class KernelSearch(Learner):
 
     def learn(self, belief: GP, statistics: Rows, fixed: Sequence[str], priors: object, seed: int) -> Learned:
         """The belief with the kernel that was found; hyperpriors are the search's own."""
+        if fixed or isinstance(belief.noise, KnownNoise) or not isinstance(belief.mean, Constant):
+            raise DataError(
+                "KernelSearch finds the kernel and numbers of a GP with a constant mean and one noise variance; leave "
+                "fixed=, the mean and the noise out, or take the mean off y"
+            )
         found = search_kernel(statistics, None, seconds=self.seconds, depth=self.depth, seed=seed)
         known = found.belief.named(belief.inputs) if belief.inputs else found.belief
         if not found.finished:
