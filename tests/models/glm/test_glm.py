@@ -560,7 +560,7 @@ def test_a_fixed_point_at_infinity_is_not_the_scale_that_the_prior_favours():
     y = (rng.uniform(size=8) < 1 / (1 + np.exp(-(rng.normal() + x @ w)))).astype(int)
     fitted = credo.fit(credo.Logistic(), x, y)
     assert 0.01 < float(fitted.prior.precision) < 100
-    belief, rows = credo.Logistic().prepare(x, y)
+    belief, _ = credo.Logistic().prepare(x, y)
     assert float(belief.intercept.mean) == 0.0
 
 

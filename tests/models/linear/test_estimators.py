@@ -237,11 +237,11 @@ def test_the_bound_of_the_lasso_has_a_penalty(data):
     x, y = data
     model = Linear(noise=0.5)
     free = np.abs(np.linalg.lstsq(np.column_stack([np.ones(len(x)), x]), y, rcond=None)[0][1:]).sum()
+    d = x.shape[1]  # w = u - v with u, v ≥ 0
     for bound in (0.3 * free, 0.8 * free):
         prior = LaplacePrior(lasso_scale(model, x, y, bound))
         found = Linear(prior=prior, noise=0.5).condition(x, y, using=MAP()).coefficients().mean
         np.testing.assert_allclose(np.abs(found[1:]).sum(), bound, rtol=1e-5)
-        d = x.shape[1]  # w = u - v with u, v ≥ 0
         parts = optimize.minimize(
             lambda v: np.sum((y - v[0] - x @ (v[1 : d + 1] - v[d + 1 :])) ** 2),
             np.zeros(1 + 2 * d),

@@ -19,8 +19,8 @@ from credo.models.linear.shrinkage import Horseshoe as Horseshoe
 from credo.models.linear.shrinkage import ScaleMixture as ScaleMixture
 from credo.models.linear.statistics import Rows as Rows
 from credo.models.linear.statistics import Statistics as Statistics
-from credo.models.noise import InverseGamma as InverseGamma
 from credo.models.noise import Covariance as Covariance
+from credo.models.noise import InverseGamma as InverseGamma
 from credo.models.noise import KnownNoise as KnownNoise
 from credo.models.noise import LaplaceNoise as LaplaceNoise
 from credo.models.noise import StudentTNoise as StudentTNoise
