@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import matplotlib
 import numpy as np
 import pandas as pd
+import scipy.optimize
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 from sklearn.datasets import load_diabetes
@@ -26,7 +27,7 @@ from credo.models import features as bases
 from credo.models.gp import EP
 from credo.models.gp.search import search_kernel
 from credo.models.gp.surfaces import evidence_surface
-from credo.models.linear import ARD, Intercept, InverseGamma, Isotropic, StudentTNoise
+from credo.models.linear import ARD, Intercept, InverseGamma, Isotropic, LaplacePrior, StudentTNoise, lasso_scale
 from credo.plots import BLUE, GREEN, GREY, INK, ORANGE, RED, SKY, legend, tidy
 
 OUT = Path(__file__).parent / "pictures"
@@ -255,6 +256,70 @@ def robust(*axes):
 @picture(6.4, 3.2)
 def ard(ax):
     plots.coefficients(credo.fit(credo.Linear(prior=ARD()), *linear_page()[3]), ax=ax)
+
+
+@picture(7.6, 3.2, columns=2)
+def lasso_diamond(left, right):
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(40, 2)) @ [[1.0, 0.6], [0.0, 0.8]]
+    y = x @ [1.6, 0.1] + 0.4 * rng.normal(size=40)
+    free = np.linalg.lstsq(x, y, rcond=None)[0]
+    a, b = np.meshgrid(np.linspace(-1.4, 2.4, 161), np.linspace(-1.3, 1.6, 161))
+    squares = sum((yi - u * a - v * b) ** 2 for yi, (u, v) in zip(y, x, strict=True))
+    scale = lasso_scale(credo.Linear(noise=0.16, intercept=False), x, y, 1.0)
+    lasso = credo.Linear(prior=LaplacePrior(scale), noise=0.16, intercept=False)
+    length = scipy.optimize.brentq(lambda r: np.hypot(*np.linalg.solve(x.T @ x + r * np.eye(2), x.T @ y)) - 1, 0, 1e4)
+    bounds = {
+        "lasso: |w₁| + |w₂| ≤ 1": ([1, 0, -1, 0, 1], [0, 1, 0, -1, 0]),
+        "ridge: w₁² + w₂² ≤ 1": (np.cos(np.linspace(0, 2 * np.pi, 90)), np.sin(np.linspace(0, 2 * np.pi, 90))),
+    }
+    touches = [
+        np.asarray(lasso.condition(x, y, using=credo.infer.MAP()).coefficients().mean),
+        np.linalg.solve(x.T @ x + length * np.eye(2), x.T @ y),
+    ]
+    for ax, (name, edge), at in zip((left, right), bounds.items(), touches, strict=True):
+        ax.fill(*edge, color=SKY, alpha=0.35)
+        height = np.sum((y - x @ at) ** 2)
+        least = np.sum((y - x @ free) ** 2)
+        ax.contour(a, b, squares, levels=least + (height - least) * np.array([0.1, 0.4, 1.0]), colors=[GREY])
+        ax.plot(*free, "o", color=INK)
+        ax.plot(*at, "o", color=ORANGE)
+        ax.annotate("least squares", free, (5, 14), **SAID)
+        ax.set(title=name, aspect="equal")
+        tidy(ax, "w₁", "w₂")
+
+
+@picture(5.6, 3.6)
+def newton(ax):
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(60, 2)) * [1.0, 3.0]
+    y = (rng.uniform(size=60) < 1 / (1 + np.exp(-x @ [1.5, 0.8]))).astype(float)
+
+    def height(w):
+        eta = x @ w
+        return np.sum(np.logaddexp(0, eta) - y[:, None] * eta if w.ndim > 1 else np.logaddexp(0, eta) - y * eta, axis=0)
+
+    def slope(w):
+        return x.T @ (1 / (1 + np.exp(-x @ w)) - y)
+
+    def curvature(w):
+        p = 1 / (1 + np.exp(-x @ w))
+        return (x.T * (p * (1 - p))) @ x
+
+    steps = {"gradient descent, 25 steps": [np.array([-0.6, 0.1])], "Newton, 6 steps": [np.array([-0.6, 0.1])]}
+    gradient, newtons = steps.values()
+    rate = 1 / np.linalg.eigvalsh(x.T @ x / 4).max()  # the largest curvature anywhere: never too long
+    for _ in range(25):
+        gradient.append(gradient[-1] - rate * slope(gradient[-1]))
+    for _ in range(6):
+        newtons.append(newtons[-1] - np.linalg.solve(curvature(newtons[-1]), slope(newtons[-1])))
+    a, b = np.meshgrid(np.linspace(-0.9, 2.4, 120), np.linspace(-0.4, 1.6, 120))
+    values = height(np.stack([a.ravel(), b.ravel()])).reshape(a.shape)
+    ax.contour(a, b, np.log(values - values.min() + 1), levels=10, colors=[GREY], linewidths=0.7)
+    for (name, path), color in zip(steps.items(), (ORANGE, BLUE), strict=True):
+        ax.plot(*np.array(path).T, "o-", color=color, markersize=3.5, linewidth=1.3, label=name)
+    legend(ax)
+    tidy(ax, "w₁", "w₂")
 
 
 @picture(8, 4.6, columns=2, rows=2)

@@ -184,7 +184,7 @@ def _check_rank(name: str, shape: tuple[int, ...], rank: int) -> None:
             (2, 1): f"; for one feature pass {name}[:, None], for one row {name}[None, :]",
             (2, 0): f"; pass [[{name}]] for a single number",
             (1, 0): f"; pass [{name}] for a single number",
-            (1, 2): "; pass one column of it",
+            (1, 2): "; pass one column of it, or have a belief for each: credo.models.gp.Independent([belief, …])",
         }.get((rank, len(shape)), "")
         raise DataError(f"{name} must be {expected}, found shape {shape}{remedy}")
     if 0 in shape:

@@ -171,7 +171,8 @@ mdp          decide.mdp.policy_iteration        ModifiedPolicyIteration PolicyIt
 mdp          decide.mdp.solving                 Automatic
 mdp          decide.mdp.value_iteration         GaussSeidel PrioritizedSweeping ValueIteration
 mdp          decide.mdp.wavefront               Wavefront
-noise        models.noise                       GaussianNoise InverseGamma KnownNoise LaplaceNoise StudentTNoise
+noise        models.noise                       Covariance GaussianNoise InverseGamma KnownNoise LaplaceNoise
+noise        models.noise                       StudentTNoise
 nonlinear    models.nonlinear.belief            StateSpaceModel
 nonlinear    models.nonlinear.gaussian_filters  Extended Unscented
 nonlinear    models.nonlinear.laws              Cloud ParticleFiltered

@@ -8,6 +8,7 @@ full metric of Vivarelli & Williams (1999), "Discovering hidden features with Ga
 has none, are right and finite. Rasmussen & Williams (2006), §4.2 and §5.1.
 """
 
+import warnings
 from abc import abstractmethod
 from typing import ClassVar, TypeVar
 
@@ -18,13 +19,16 @@ import numpy as np
 from jaxtyping import Float
 
 from credo.core.arrays import Array, as_float, held, is_traced, namespace
-from credo.core.errors import DataError
+from credo.core.errors import DataError, MisfitWarning
 from credo.core.linalg import cholesky
 from credo.core.params import positive, real
 from credo.kernels.base import Amplified, Amplitude, ConstantVariance, InputScales, start, with_one_each
 from credo.kernels.measures import Elliptical, Mixing, Spectrum
 
 M = TypeVar("M", bound="Metric")
+
+UNLIKE = 1e4
+"""Spreads of two columns that differ by more are in unlike units; of pixels, in like ones, they differ by hundreds."""
 
 
 def squared_distances(x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
@@ -120,10 +124,25 @@ class Metric(Amplified):
         """ℓ = √d standard deviations of a column (their typical distance), s² = the variance of the outcomes."""
         d = len(scales.spread)
         typical = scales.spread * np.sqrt(d)
+        if not self.ard:
+            self._warn_of_units(scales)
         out = start(self, lengthscale=typical if self.ard else np.exp(np.log(typical).mean()), variance=scales.variance)
         if self.rank:
             out = start(out, projection=np.random.default_rng(0).normal(size=(self.rank, d)) * 0.1 / typical)
         return with_one_each(out, d) if self.ard else out
+
+    def _warn_of_units(self, scales: InputScales) -> None:
+        """One lengthscale for columns in unlike units: distances are those of the widest alone."""
+        varies = scales.spread[scales.spread < scales.span]  # a constant column has 1 for both
+        if len(varies) and varies.max() > UNLIKE * varies.min():
+            name = type(self).__name__
+            warnings.warn(
+                f"{name} has one lengthscale for inputs whose spreads differ by a factor of "
+                f"{varies.max() / varies.min():.0e}: it cannot see the narrow ones; take {name}(ard=True), with a "
+                "lengthscale for each, or give the columns in like units",
+                MisfitWarning,
+                stacklevel=2,
+            )
 
 
 class Stationary(Metric, ConstantVariance):
@@ -154,7 +173,8 @@ class Stationary(Metric, ConstantVariance):
 
     def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         """s² κ(r²) for all pairs."""
-        squared = squared_distances(self.embed(x), self.embed(z))
+        here = held(z[:1].sum(0))  # far from zero, derivatives of x/ℓ would lose the digits that distances need
+        squared = squared_distances(self.embed(x - here), self.embed(z - here))
         traced = is_traced(squared, self)
         return self.amplitude() * (_kappa(self, squared) if traced else self.profile(squared))
 

@@ -2,6 +2,7 @@
 
     a number, GaussianNoise   ε ~ N(0, σ²)
     KnownNoise                ε ~ N(0, σᵢ²), the variance of every row given with the data
+    Covariance                ε ~ N(0, S) of all rows together
     InverseGamma              ε ~ N(0, σ²),  σ² ~ InverseGamma(shape, scale), integrated out
     StudentTNoise             ε ~ t_df(0, scale²)
     LaplaceNoise              p(ε) = exp(-|ε|/scale)/(2 scale)
@@ -19,15 +20,16 @@ import numpy as np
 from jaxtyping import Float
 
 from credo.core.arrays import Array, Numeric, as_float, is_traced, namespace, special
-from credo.core.checks import check_positive
+from credo.core.checks import check_positive, check_table
 from credo.core.errors import DataError, MisfitWarning
-from credo.core.params import meaning, number, positive
+from credo.core.linalg import cholesky, log_determinant, solve_lower
+from credo.core.params import constant, meaning, number, positive
 from credo.core.predictive import Laplace, Mixture, Normal, Predictive, StudentT
 from credo.core.pytrees import changed
 from credo.core.special import LOG_2PI, log_rising
 
 Values = Float[Array, "*m"]
-Covariance = Float[Array, "q q"] | None
+FunctionCovariance = Float[Array, "q q"] | None
 
 SURPRISE, FEWEST = 9.0, 8
 """Residuals three times as large as expected, of so many rows, are no accident: half of the 95 % intervals miss."""
@@ -45,6 +47,9 @@ class Noise(eqx.Module):
     """Whether σ² is unknown and integrated out; priors are then in units of it."""
     by_row: ClassVar[bool] = False
     """Whether every row comes with a variance of its own."""
+
+    joint: ClassVar[bool] = False
+    """Whether the noise of rows goes together."""
 
     @property
     @abstractmethod
@@ -65,7 +70,7 @@ class Noise(eqx.Module):
         return self.predict(center, np.zeros(center.shape))
 
     @abstractmethod
-    def predict(self, mean: Values, latent: Values, covariance: Covariance = None) -> Predictive:
+    def predict(self, mean: Values, latent: Values, covariance: FunctionCovariance = None) -> Predictive:
         """y = f + ε with f ~ N(mean, latent); `covariance` is that of f, where it is kept."""
 
     def log_prob(self, residual: Float[Array, " n"]) -> Float[Array, " n"]:
@@ -108,7 +113,7 @@ class GaussianNoise(Noise):
         """N(0, value)."""
         return GaussianNoise(value)
 
-    def predict(self, mean: Values, latent: Values, covariance: Covariance = None) -> Normal:
+    def predict(self, mean: Values, latent: Values, covariance: FunctionCovariance = None) -> Normal:
         """N(mean, σ² + latent)."""
         return Normal(mean, _spread(self.variance, mean), latent, covariance)
 
@@ -131,6 +136,41 @@ class KnownNoise(GaussianNoise):
     def adapt(self, half: float) -> "Noise":
         """Nothing is learned."""
         return self
+
+
+class Covariance(GaussianNoise):
+    """ε ~ N(0, S): noise that n rows share, e.g. repeated measurements of one subject, or the errors of a series.
+
+    Rows are whitened, with S = vC and C = LLᵀ: L⁻¹y = L⁻¹Φθ + N(0, v). Queries are rows of their own, with noise v.
+
+    Args:
+        matrix: S, for the rows that the belief is conditioned on, in their order.
+        variance: v, that of another row; None is the mean of those of S.
+    """
+
+    joint: ClassVar[bool] = True
+
+    variance: Values = number(1.0)
+    matrix: Float[Array, "n n"] = constant()
+
+    def __init__(self, matrix: Numeric, variance: Numeric | None = None):
+        table = check_table(matrix, "the noise covariance")
+        if table.shape[0] != table.shape[1] or not (is_traced(table) or np.allclose(table, table.T, rtol=1e-8)):
+            raise DataError(f"the noise covariance must be a symmetric matrix (n, n), found shape {table.shape}")
+        self.matrix = table
+        self.variance = as_float(table.diagonal().mean() if variance is None else variance)
+
+    def adapt(self, half: float) -> "Noise":
+        """Nothing is learned."""
+        return self
+
+    def whitened(self, rows: Float[Array, "n k"]) -> tuple[Float[Array, "n k"], Float[Array, ""]]:
+        """L⁻¹ times the columns, and log |C|."""
+        n = self.matrix.shape[0]
+        if rows.shape[0] != n:
+            raise DataError(f"the noise covariance is that of {n} rows, found {rows.shape[0]}; give them together")
+        root = cholesky(self.matrix / self.variance, "the noise covariance")
+        return solve_lower(root, rows), log_determinant(root)
 
 
 class InverseGamma(Noise):
@@ -174,7 +214,7 @@ class InverseGamma(Noise):
         fit = self.shape * xp.log(self.scale) - new.shape * xp.log(new.scale)
         return fit + log_rising(self.shape, n / 2) - n / 2 * LOG_2PI
 
-    def predict(self, mean: Values, latent: Values, covariance: Covariance = None) -> StudentT:
+    def predict(self, mean: Values, latent: Values, covariance: FunctionCovariance = None) -> StudentT:
         """t_{2 shape}(mean, scale/shape (1 + latent)); `latent` is in units of σ²."""
         s2 = self.scale / self.shape
         joint = None if covariance is None else s2 * covariance
@@ -230,7 +270,7 @@ class HeavyTailed(Noise):
         """With this scale."""
         return changed(self, scale=value)
 
-    def predict(self, mean: Values, latent: Values, covariance: Covariance = None) -> Mixture:
+    def predict(self, mean: Values, latent: Values, covariance: FunctionCovariance = None) -> Mixture:
         """∫ p(y | f) N(f | mean, latent) df by Gauss-Hermite quadrature: a mixture over its nodes."""
         nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
         centers = mean + namespace(latent).sqrt(latent) * nodes[:, None]

@@ -550,3 +550,35 @@ def test_large_tables_start_from_some_of_their_rows(model, monkeypatch):
     np.testing.assert_allclose(found.u / deviation, want.u / deviation, atol=1e-5)
     assert float(found.value) == pytest.approx(float(want.value), rel=1e-10)
     np.testing.assert_allclose(found.precision, want.precision, rtol=1e-4, atol=1e-2)
+
+
+def test_a_fixed_point_at_infinity_is_not_the_scale_that_the_prior_favours():
+    """MacKay's fixed point has no log p(α): here it runs away, and the climb that began there stayed."""
+    rng = np.random.default_rng([5, 8])
+    x = rng.normal(size=(8, 5))
+    w = np.exp(rng.normal()) * rng.normal(size=5)
+    y = (rng.uniform(size=8) < 1 / (1 + np.exp(-(rng.normal() + x @ w)))).astype(int)
+    fitted = credo.fit(credo.Logistic(), x, y)
+    assert 0.01 < float(fitted.prior.precision) < 100
+    belief, _ = credo.Logistic().prepare(x, y)
+    assert float(belief.intercept.mean) == 0.0
+
+
+@pytest.mark.slow
+def test_few_rows_of_two_classes_are_predicted_no_worse_than_by_ridge():
+    ours, theirs = [], []
+    for r in range(40):
+        rng = np.random.default_rng([31, r])
+        x, queries = rng.normal(size=(8, 3)), rng.normal(size=(200, 3))
+        w, b = rng.normal(size=3), rng.normal()
+        y = (rng.uniform(size=8) < 1 / (1 + np.exp(-(b + x @ w)))).astype(int)
+        if y.min() == y.max():
+            continue
+        truth = 1 / (1 + np.exp(-(b + queries @ w)))
+
+        def loss(p: np.ndarray, truth: np.ndarray = truth) -> float:
+            return -float(np.mean(truth * np.log(p) + (1 - truth) * np.log1p(-p)))
+
+        ours.append(loss(np.asarray(credo.fit(credo.Logistic(), x, y).predict(queries).mean)))
+        theirs.append(loss(LogisticRegression().fit(x, y).predict_proba(queries)[:, 1]))
+    assert np.mean(ours) <= np.mean(theirs)

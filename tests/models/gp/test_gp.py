@@ -374,14 +374,35 @@ def test_a_noise_of_one_that_was_given_is_where_learning_starts(family):
     assert np.all(np.asarray(free.noise) > 10.0)
 
 
+def test_one_lengthscale_for_columns_in_unlike_units_is_said():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(12, 3)) * [1e-3, 1e3, 0.0]
+    with pytest.warns(MisfitWarning, match=r"RBF has one lengthscale .* factor of .e\+0[56].*RBF\(ard=True\)"):
+        credo.GP(RBF()).prepare(x, x[:, 1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        credo.GP(RBF(ard=True)).prepare(x, x[:, 1])
+        credo.GP(RBF()).prepare(x * [1e4, 1.0, 1.0], x[:, 1])
+
+
 def test_conditioning_warns_where_the_outcomes_contradict_the_noise():
     rng = np.random.default_rng(0)
     x = rng.uniform(0, 10, size=(40, 2))
     y = 57 * np.sin(x[:, 0]) + 20 * rng.normal(size=40)
     with pytest.warns(MisfitWarning, match=r"contradict the noise variance of 1 that counts.*credo.fit"):
         credo.GP().condition(x, y)
+    with pytest.warns(MisfitWarning, match=r"contradict the noise variance of 0.5, or the kernel"):
+        credo.GP(noise=0.5).condition(x, y)
+    with pytest.warns(MisfitWarning, match=r"contradict the noise of the rows"):
+        credo.GP(noise=KnownNoise()).condition(x, y, noise=np.full(40, 0.5))
+    with pytest.warns(MisfitWarning, match=r"contradict the noise variance of \[0.5, 0.5\]"):
+        credo.MultiGP(outputs=2, noise=0.5).condition(x, np.column_stack([y, -y]))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        credo.GP(RBF(9.0), 0.0, 0.1).condition(
+            x, 30.0 + np.sin(x[:, 0] / 3)
+        )  # another mean than zero: most intervals hold
+        credo.GP(noise=0.01).condition(x, np.sin(x[:, 0] / 3) + 40.0 * (np.arange(40) == 7))  # an outlier
         gp = credo.learn(credo.GP(), x, y).condition(x, y)
         credo.GP(noise=400.0).condition(x, y)
     assert np.mean(np.abs(y - np.asarray(gp.predict(x).mean)) < 1.96 * np.asarray(gp.predict(x).std)) > 0.9

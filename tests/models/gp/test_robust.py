@@ -99,6 +99,7 @@ def test_without_tails_it_is_a_gp():
     np.testing.assert_allclose(a.variance, b.variance, rtol=1e-4)
 
 
+@pytest.mark.filterwarnings("ignore::credo.errors.MisfitWarning")  # of the Gaussian one
 def test_outliers_do_not_move_it():
     bad = Y.copy()
     bad[[3, 11, 17]] += [8.0, -9.0, 300.0]

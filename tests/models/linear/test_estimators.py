@@ -22,6 +22,7 @@ from credo.models.linear import (
     Linear,
     StudentTNoise,
     lasso_path,
+    lasso_scale,
 )
 
 N, D = 60, 4
@@ -229,3 +230,25 @@ def test_least_absolute_deviations_reach_the_optimum_of_the_linear_program():
         cost, bounds = np.r_[np.zeros(3), np.ones(n)], [(None, None)] * 3 + [(0, None)] * n
         best = optimize.linprog(cost, table, np.r_[y, -y], bounds=bounds).fun
         assert np.abs(y - x @ belief.weights.mean).sum() < best + 1e-6
+
+
+def test_the_bound_of_the_lasso_has_a_penalty(data):
+    """Least squares with Σ|w| ≤ C by a solver of constrained problems, against the mode under the scale found."""
+    x, y = data
+    model = Linear(noise=0.5)
+    free = np.abs(np.linalg.lstsq(np.column_stack([np.ones(len(x)), x]), y, rcond=None)[0][1:]).sum()
+    d = x.shape[1]  # w = u - v with u, v ≥ 0
+    for bound in (0.3 * free, 0.8 * free):
+        prior = LaplacePrior(lasso_scale(model, x, y, bound))
+        found = Linear(prior=prior, noise=0.5).condition(x, y, using=MAP()).coefficients().mean
+        np.testing.assert_allclose(np.abs(found[1:]).sum(), bound, rtol=1e-5)
+        parts = optimize.minimize(
+            lambda v: np.sum((y - v[0] - x @ (v[1 : d + 1] - v[d + 1 :])) ** 2),
+            np.zeros(1 + 2 * d),
+            bounds=[(None, None)] + [(0, None)] * (2 * d),
+            constraints={"type": "ineq", "fun": lambda v, c=bound: c - v[1:].sum()},
+            options={"ftol": 1e-12, "maxiter": 500},
+        ).x
+        np.testing.assert_allclose(found[1:], parts[1 : d + 1] - parts[d + 1 :], atol=1e-4)
+    with pytest.raises(DataError, match="from which on it does not bind"):
+        lasso_scale(model, x, y, 2 * free)

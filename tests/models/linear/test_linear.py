@@ -13,14 +13,17 @@ from credo.core.gaussian import Gaussian
 from credo.errors import DataError, MisfitWarning
 from credo.kernels import RBF, random_features
 from credo.models.features import Affine, BSpline, Polynomial
+from credo.models.gp import Independent
 from credo.models.linear import (
     ARD,
+    Covariance,
     FunctionSpace,
     Intercept,
     InverseGamma,
     Isotropic,
     KnownNoise,
     Linear,
+    StudentTNoise,
 )
 
 N, D = 40, 3
@@ -362,3 +365,49 @@ def test_outcomes_whose_squares_are_no_numbers_are_refused(a):
     x = np.random.default_rng(0).normal(size=(30, 2))
     with pytest.raises(DataError, match="the squares of y are out of range"):
         credo.fit(Linear(), x, a * x[:, 0])
+
+
+def test_noise_that_rows_share_is_a_dense_gaussian():
+    rng = np.random.default_rng(2)
+    n = 12
+    x, root = rng.normal(size=(n, 2)), rng.normal(size=(n, n))
+    s = 0.1 * root @ root.T + 0.3 * np.eye(n)
+    y = x @ [1.0, -2.0] + np.linalg.cholesky(s) @ rng.normal(size=n)
+    belief = Linear(prior=Isotropic(0.5), noise=Covariance(s, 0.7), intercept=False)
+    after, queries = belief.condition(x, y), rng.normal(size=(3, 2))
+    joint = x @ x.T / 0.5 + s
+    gain = (queries @ x.T / 0.5) @ np.linalg.inv(joint)
+    p = after.predict(queries)
+    np.testing.assert_allclose(p.mean, gain @ y, rtol=1e-9)
+    np.testing.assert_allclose(p.epistemic, np.diag(queries @ queries.T / 0.5 - gain @ x @ queries.T / 0.5), rtol=1e-9)
+    np.testing.assert_allclose(p.aleatoric, 0.7)
+    wanted = stats.multivariate_normal(np.zeros(n), joint).logpdf(y)
+    np.testing.assert_allclose(belief.log_evidence(x, y), wanted, rtol=1e-9)
+    independent = Linear(noise=Covariance(0.3 * np.eye(n))).condition(x, y).predict(queries)
+    np.testing.assert_allclose(independent.mean, Linear(noise=0.3).condition(x, y).predict(queries).mean, rtol=1e-9)
+    fitted = credo.fit(Linear(noise=Covariance(s)), x, y)
+    assert np.all(np.abs(fitted.predict(x).mean - x @ [1.0, -2.0]) < 3.0)
+    with pytest.raises(DataError, match="that of 12 rows, found 5"):
+        belief.condition(x[:5], y[:5])
+    with pytest.raises(DataError, match="no leaving one out"):
+        belief.leave_one_out(x, y)
+    with pytest.raises(DataError, match="no weights or noise of single ones"):
+        belief.condition(x, y, weights=np.ones(n))
+    with pytest.raises(DataError, match="symmetric matrix"):
+        Covariance(np.triu(np.ones((3, 3))))
+
+
+def test_several_outcomes_have_a_belief_each():
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=(30, 2))
+    y = x @ [[1.0, -2.0], [0.5, 100.0]] + rng.normal(size=(30, 2))
+    with pytest.raises(DataError, match="a belief for each"):
+        credo.fit(Linear(), x, y)
+    both = credo.fit(Independent([Linear(), Linear()]), x, y)
+    p = both.predict(x[:3])
+    for i in range(2):
+        alone = credo.fit(Linear(), x, y[:, i], using=credo.infer.Evidence()).predict(x[:3])
+        np.testing.assert_allclose(p.mean[:, i], alone.mean, rtol=1e-4)
+        np.testing.assert_allclose(p.std[:, i], alone.std, rtol=1e-3)
+    with pytest.raises(DataError, match="plain noise variance"):
+        Independent([Linear(noise=StudentTNoise())])

@@ -227,18 +227,22 @@ class LaplaceEvidence(Evidence):
         if not objective.has_weights:
             learned = Learned(belief, CONVERGED, np.nan, [], {}, ["there are no weights to have a scale"])
         else:
-            near = params.from_vector(belief, slots, objective.fixed_point(params.to_vector(belief, slots)))
-            learned = self.climb(objective, near, slots, priors, seed)
+            vector = params.to_vector(belief, slots)
+            found = objective.fixed_point(vector)
+            # The fixed point knows no log p(α), and without it may be at infinity.
+            if priors and objective.value_and_grad(found)[0] < objective.value_and_grad(vector)[0]:
+                found = vector
+            learned = self.climb(objective, params.from_vector(belief, slots, found), slots, priors, seed)
         if learned.status == DIVERGED:
             return learned
         mode = objective.mode if statistics.is_large and len(objective.mode) else None
-        found = self._concluded(belief, learned.belief, statistics, mode)
-        log_evidence = found.weight_law().log_evidence
+        after = self._concluded(belief, learned.belief, statistics, mode)
+        log_evidence = after.weight_law().log_evidence
         assert log_evidence is not None
-        learned = learned._replace(belief=changed(learned.belief, prior=found.prior))
+        learned = learned._replace(belief=changed(learned.belief, prior=after.prior))
         nothing = [name for name, side in learned.at_bound.items() if side == "upper"]
         return learned._replace(
-            conditioned=found,
+            conditioned=after,
             log_evidence=float(log_evidence),
             at_bound={name: side for name, side in learned.at_bound.items() if side != "upper"},
             notes=[*learned.notes, *(f"{name} went to infinity: its weights are nothing" for name in nothing)],

@@ -1,9 +1,13 @@
 """What `learn` does before it climbs: features adapted to the data, and a sensible place to start from.
 
-Features are standardized, and the constant term gets a prior around where the outcomes alone put it: log-odds and
-log-rates have a scale of their own, real outcomes are measured in their standard deviations. One row's curvature would
-not do for the variance: a count of a thousand tells the rate at its x well, but not the constant of a line.
+Features are standardized, and the constant term gets a prior around where the outcomes alone put it: log-rates have a
+scale of their own, real outcomes are measured in their standard deviations. One row's curvature would not do for the
+variance: a count of a thousand tells the rate at its x well, but not the constant of a line. Log-odds have a zero of
+their own, even odds: a prior around the share of a class would count the labels twice, which of eight rows is a loss
+of 0.01 nats a prediction.
 """
+
+import numpy as np
 
 from credo.core.arrays import Array, namespace
 from credo.core.checks import ArrayLike, check_positive, check_table, input_names
@@ -11,6 +15,7 @@ from credo.core.errors import DataError
 from credo.core.pytrees import changed
 from credo.models.glm.belief import GLM
 from credo.models.glm.newton import Rows, start
+from credo.models.likelihoods import Classes
 from credo.models.linear.preparation import standardized, starting_prior
 from credo.models.linear.priors import Intercept
 
@@ -38,7 +43,8 @@ def prepare(belief: GLM, data: tuple[ArrayLike, ...], options: dict[str, ArrayLi
     prior = starting_prior(belief.prior, max(p, 1) / variance, p)
     ready = changed(ready, likelihood=rows.likelihood, prior=prior)
     if belief.intercept is not None and not rows.likelihood.vector:
-        ready = changed(ready, intercept=Intercept(_constant(rows), variance))
+        center = np.zeros(()) if isinstance(rows.likelihood, Classes) else _constant(rows)
+        ready = changed(ready, intercept=Intercept(center, variance))
     return ready, rows
 
 

@@ -30,7 +30,7 @@ from credo.models.gp.exact import Cholesky, GPPrior
 from credo.models.gp.hyperpriors import default_priors
 from credo.models.gp.means import Mean
 from credo.models.gp.warps import OutcomeWarp
-from credo.models.noise import KnownNoise, Noise, warn_of_misfit
+from credo.models.noise import SURPRISE, KnownNoise, Noise, warn_of_misfit
 
 G = TypeVar("G", bound="GaussianProcess")
 
@@ -157,15 +157,24 @@ class GaussianProcess(Belief, KeepsRows):
         return self._named_by(data[0]) if data else self
 
     def condition(self, *data: Any, using: object = None, **options: Any) -> Any:
-        """p(f | X, y): the belief after the rows; a warning where y contradicts a noise that nobody has given."""
+        """p(f | X, y): the belief after the rows; a warning where they contradict its noise and kernel by far."""
         after = super().condition(*data, using=using, **options)
-        unset = self.noise is None and self.seen is None and using is None
-        if unset and isinstance(after.solved, Cholesky) and not is_traced(after):
-            rows = after.transformed(after.seen)[0]
-            squares = exact.residual(after.prior, rows) @ after.solved.alpha
-            what = f"noise variance of {show(self.noise_variance())} that counts until one is given"
-            warn_of_misfit(squares, rows.n, what)
+        if using is None and isinstance(after.solved, Cholesky) and not is_traced(after):
+            after._warn_of_misfit()
         return after
+
+    def _warn_of_misfit(self) -> None:
+        """rᵀ Cov(y)⁻¹ r costs nothing; where it is suspicious, each row is predicted from the others."""
+        rows, noise = self.transformed(self.seen)[0], params.meaning(self, "noise")
+        if float(exact.residual(self.prior, rows) @ self.solved.alpha) > SURPRISE * rows.n:
+            mean, variance = exact.leave_one_out(rows, self.solved)
+            squares = (rows.y - mean) ** 2 / variance
+            if np.median(squares[rows.real]) < 1.96**2:  # a wrong mean or an outlier: most intervals hold
+                return
+            value = noise.variance if isinstance(noise, Noise) else noise
+            known = "of the rows" if isinstance(noise, KnownNoise) else f"variance of {show(value)}"
+            until = " that counts until one is given" if self.noise is None else ""
+            warn_of_misfit(squares[rows.real].sum(), rows.n, f"noise {known}{until}, or the kernel")
 
     def condition_on(self: G, statistics: Rows) -> G:
         """The posterior after the rows, seen and new."""

@@ -31,7 +31,6 @@ from credo.core.errors import DataError
 from credo.core.linalg import (
     demand,
     factorize,
-    gaussian_log_evidence,
     inverse,
     log_determinant,
     plus_diagonal,
@@ -39,7 +38,6 @@ from credo.core.linalg import (
     solve_lower,
 )
 from credo.core.loops import while_loop
-from credo.core.padding import pad_rows
 from credo.core.predictive import Normal
 from credo.core.pytrees import changed
 from credo.infer.learning import Evidence, Objective
@@ -59,6 +57,8 @@ from credo.models.noise import KnownNoise
 MAX_STEPS = 100
 HALVINGS = 30
 TOLERANCE = 1e-10
+NEAR = 1e-5
+"""A mode that is so near is good enough for the evidence, which takes the last step itself, by Newton."""
 LEVEL = 1.0
 """The variance of g around its mean with which learning starts: noise that varies by a factor e."""
 
@@ -75,7 +75,7 @@ class HeteroscedasticGP(GaussianProcess, PredictsJointly):
 
     Args:
         function: the belief about f; None is `GP()`.
-        log_noise: the belief about g, the log of the noise variance; None is `GP(RBF())`.
+        log_noise: the belief about g, the log of the noise variance; None is `GP(RBF(ard=True))`.
 
     The noise of the two, as GPs, plays no role: what is not f(x) is said by g.
     """
@@ -89,7 +89,7 @@ class HeteroscedasticGP(GaussianProcess, PredictsJointly):
             if gp is not None and (not isinstance(gp, GP) or gp.seen is not None):
                 raise DataError("HeteroscedasticGP takes two GPs that have seen nothing, of f and of the log noise")
         self.function = _noiseless(GP() if function is None else function)
-        self.log_noise = _noiseless(GP(RBF()) if log_noise is None else log_noise)
+        self.log_noise = _noiseless(GP(RBF(ard=True)) if log_noise is None else log_noise)
         self.seen = self.solved = self.noises = self.inputs = None
 
     @property  # type: ignore[misc]
@@ -260,7 +260,7 @@ def curvature(p: Problem, at: Pieces) -> tuple[Float[Array, "c c"], Float[Array,
     return information, solve_lower(inner.root, c.root.T), inner.root, c.ok & inner.ok
 
 
-def infer(f: GPPrior, g: GPPrior, rows: Rows) -> Found:
+def infer(f: GPPrior, g: GPPrior, rows: Rows, tolerance: float = TOLERANCE) -> Found:
     """The mode of J by Fisher scoring with step halving, from g = m_g."""
     p = problem(f, g, rows)
     xp = namespace(p)
@@ -274,7 +274,7 @@ def infer(f: GPPrior, g: GPPrior, rows: Rows) -> Found:
 
     def unfinished(state: State) -> Array:
         _, _, change, step = state
-        return (change > TOLERANCE) & (step < MAX_STEPS)
+        return (change > tolerance) & (step < MAX_STEPS)
 
     def climb(state: State) -> State:
         weights, at, _, step = state
@@ -303,22 +303,31 @@ def infer(f: GPPrior, g: GPPrior, rows: Rows) -> Found:
     return Found(at.log_noise, Noises(weights, half), change, at.ok & ok)
 
 
-def laplace_evidence(f: GPPrior, g: GPPrior, rows: Rows, mode: Float[Array, " c"] | None = None) -> Float[Array, ""]:
+def laplace_evidence(f: GPPrior, g: GPPrior, rows: Rows, near: "Near | None" = None) -> Float[Array, ""]:
     """log N(y | m, A) - ½aᵀK_g a - ½ log|I + K_g F| at the mode, found here where it is not given; traceable.
 
     The mode moves with the hyperparameters, a = ∇(m_g + K_g a): one Newton step of that equation from the mode,
     with its matrix held, has the mode's value and derivative.
     """
-    still = jax.tree.map(held, (f, g, rows))
-    mode = held(infer(*still).noises.weights if mode is None else mode)
+    mode, newton = jax.tree.map(held, near_mode(*jax.tree.map(held, (f, g, rows))) if near is None else near)
     p = problem(f, g, rows)
-    step = held(_implicit(problem(*still), mode))
-    weights = mode + step @ (pieces(p, mode).slope - mode)
-    log_noise, xp = p.mean_g + p.k_g @ weights, namespace(p, weights)
-    gaussian = gaussian_log_evidence(plus_diagonal(p.k, p.scale * xp.exp(log_noise)), p.residual, p.mask)
-    _, _, root, ok = curvature(p, pieces(p, weights))
-    value = gaussian - 0.5 * weights @ p.k_g @ weights - 0.5 * log_determinant(root)
-    return xp.where(ok, value, -np.inf)
+    at = pieces(p, mode + newton @ (pieces(p, mode).slope - mode))
+    _, _, root, ok = curvature(p, at)
+    value = at.value - 0.5 * log_determinant(root) - 0.5 * rows.real.sum() * np.log(2 * np.pi)
+    return namespace(value).where(ok & at.ok, value, -np.inf)
+
+
+class Near(NamedTuple):
+    """The mode but for a step of Newton's, and the matrix of that step."""
+
+    mode: Float[Array, " c"]
+    newton: Float[Array, "c c"]
+
+
+def near_mode(f: GPPrior, g: GPPrior, rows: Rows) -> Near:
+    """Where `laplace_evidence` begins."""
+    mode = infer(f, g, rows, NEAR).noises.weights
+    return Near(mode, _implicit(problem(f, g, rows), mode))
 
 
 class AtMode(Objective):
@@ -328,13 +337,14 @@ class AtMode(Objective):
         """The objective and its gradient."""
         at = params.from_vector(self.belief, self.slots, vector)
         with blas_threads(self.statistics.n):
-            mode = infer(at.function.prior, at.log_noise.prior, self.statistics).noises.weights
+            mode, newton = near_mode(at.function.prior, at.log_noise.prior, self.statistics)
         padded = self.statistics.padded()
-        statistics = padded, pad_rows(mode, len(padded.x))
-        return Objective(self.belief, self.slots, statistics, self.priors, _score).value_and_grad(vector)
+        more = len(padded.x) - len(mode)
+        near = Near(np.pad(mode, (0, more)), np.pad(newton, (0, more)))
+        return Objective(self.belief, self.slots, (padded, near), self.priors, _score).value_and_grad(vector)
 
 
-def _score(belief: HeteroscedasticGP, statistics: tuple[Rows, Float[Array, " c"]]) -> Float[Array, ""]:
+def _score(belief: HeteroscedasticGP, statistics: tuple[Rows, Near]) -> Float[Array, ""]:
     return laplace_evidence(belief.function.prior, belief.log_noise.prior, *statistics)
 
 

@@ -1,4 +1,4 @@
-"""`Independent`: several outputs, a Gaussian process for each."""
+"""`Independent`: several outputs, a Gaussian process or a linear model for each."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,14 +12,17 @@ from credo.core.arrays import Array, is_traced, namespace
 from credo.core.belief import Belief
 from credo.core.errors import DataError
 from credo.core.predictive import Normal, Predictive
-from credo.infer.learning import Learned
+from credo.infer.learning import Evidence, Learned
 from credo.infer.method import Learner
 from credo.models.gp.belief import GP
 from credo.models.gp.data import Rows
 from credo.models.gp.evidence import Priors
 from credo.models.gp.hyperpriors import below
+from credo.models.linear import Linear
+from credo.models.linear.statistics import Seen
 
-RowsOfOutputs = tuple[Rows | None, ...]
+Outcomes = Rows | Seen
+RowsOfOutputs = tuple[Outcomes | None, ...]
 
 
 class Independent(Belief):
@@ -28,29 +31,31 @@ class Independent(Belief):
     Y has shape (n, p) with NaN where an outcome is missing.
 
     Args:
-        gps: the beliefs, one for each output.
+        gps: the beliefs, one for each output: `GP`s or `Linear`s.
     """
 
-    gps: tuple[GP, ...] = eqx.field(converter=tuple)
+    gps: tuple[GP | Linear, ...] = eqx.field(converter=tuple)
 
     def __check_init__(self) -> None:
-        if not self.gps or not all(isinstance(gp, GP) for gp in self.gps):
-            raise DataError("Independent takes a GP for each output, e.g. Independent([credo.GP(), credo.GP()])")
+        if not self.gps or not all(isinstance(gp, GP | Linear) for gp in self.gps):
+            raise DataError("Independent takes a GP or a Linear for each output, e.g. [credo.GP(), credo.GP()]")
+        if any(isinstance(gp, Linear) and (gp.is_robust or gp.noise_law.integrated) for gp in self.gps):
+            raise DataError("Independent has normal predictions: a Linear in it needs a plain noise variance")
 
     def told(self, *data: Any) -> "Independent":
         """Each belief with the names of its inputs."""
         return Independent(tuple(gp.told(*data) for gp in self.gps))
 
-    def statistics(self, *data: Any, **options: Any) -> tuple[Rows | None, ...]:
+    def statistics(self, *data: Any, **options: Any) -> RowsOfOutputs:
         """The rows of each output; None where all its outcomes are missing."""
         x, columns = self._columns(data)
         pairs = zip(self.gps, columns, strict=True)
         return tuple(None if column is None else gp.statistics(x, column, **options) for gp, column in pairs)
 
-    def prepare(self, *data: Any, **options: Any) -> tuple["Independent", tuple[Rows | None, ...]]:
+    def prepare(self, *data: Any, **options: Any) -> tuple["Independent", RowsOfOutputs]:
         """Each belief with its starting values, and its rows."""
         x, columns = self._columns(data)
-        prepared: list[tuple[GP, Rows | None]] = []
+        prepared: list[tuple[GP | Linear, Outcomes | None]] = []
         for i, (gp, column) in enumerate(zip(self.gps, columns, strict=True)):
             if column is None and gp.seen is None:
                 raise DataError(f"every outcome of output {i} is missing; there is nothing to learn from")
@@ -62,7 +67,7 @@ class Independent(Belief):
             raise DataError(f"a belief about several outputs is conditioned on X and Y, found {len(data)} argument(s)")
         return data[0], [column if _present(column) else None for column in split_outputs(data[1], len(self.gps))]
 
-    def default_priors(self, statistics: tuple[Rows | None, ...]) -> dict[str, Any]:
+    def default_priors(self, statistics: RowsOfOutputs) -> dict[str, Any]:
         """Those of each belief."""
         out: dict[str, Any] = {}
         for i, (gp, rows) in enumerate(zip(self.gps, statistics, strict=True)):
@@ -73,12 +78,12 @@ class Independent(Belief):
         """Each on its own."""
         return PerOutput()
 
-    def condition_on(self, statistics: tuple[Rows | None, ...]) -> "Independent":
+    def condition_on(self, statistics: RowsOfOutputs) -> "Independent":
         """Each posterior."""
         pairs = zip(self.gps, statistics, strict=True)
         return Independent(tuple(gp if rows is None else gp.condition_on(rows) for gp, rows in pairs))
 
-    def evidence_of(self, statistics: tuple[Rows | None, ...]) -> Float[Array, ""]:
+    def evidence_of(self, statistics: RowsOfOutputs) -> Float[Array, ""]:
         """Σ log p(yⱼ | X)."""
         pairs = zip(self.gps, statistics, strict=True)
         return sum((gp.evidence_of(rows) for gp, rows in pairs if rows is not None), start=np.zeros(()))
@@ -124,7 +129,7 @@ class PerOutput(Learner):
             mine = {path.removeprefix(head): prior for path, prior in priors.items() if path.startswith(head)}
             held = [path.removeprefix(head) for path in fixed if path.startswith(head)]
             assert rows is not None  # `prepare` has seen to it
-            learned.append(gp.learner(mine).learn(gp, rows, held, mine, seed))
+            learned.append((gp.learner(mine) or Evidence()).learn(gp, rows, held, mine, seed))
         worst = max((each.status for each in learned), key=["converged", "stopped", "diverged"].index)
         return Learned(
             Independent(tuple(each.belief for each in learned)),

@@ -38,7 +38,7 @@ from credo.models.linear.posterior import Weights
 from credo.models.linear.priors import Intercept, Isotropic, as_intercept, prior_root
 from credo.models.linear.robust import robust_evidence, robust_posterior
 from credo.models.linear.statistics import Chunk, Rows, Seen, Statistics, collect, design, read_chunks
-from credo.models.noise import InverseGamma, Noise, noise_of, warn_of_misfit
+from credo.models.noise import Covariance, InverseGamma, Noise, noise_of, warn_of_misfit
 
 if TYPE_CHECKING:
     from credo.infer.posterior import Posterior
@@ -60,7 +60,7 @@ class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneO
         prior: of the weights: `Isotropic`, `ARD` or any `Gaussian`; by draws (`using=NUTS()`) also `LaplacePrior`,
             `StudentTPrior`, `Horseshoe`, or anything with `log_prob(weights)`.
         noise: its variance, or `InverseGamma` (unknown, integrated out), `StudentTNoise`, `LaplaceNoise`
-            (outliers), `KnownNoise` (a variance for each row, given with the data).
+            (outliers), `KnownNoise` (a variance for each row, given with the data), `Covariance` (of all rows).
         intercept: the belief about the constant term; None leaves it out.
     """
 
@@ -122,8 +122,8 @@ class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneO
         """
         self._check_ready()
         chunks = self._chunks(data, weights, noise, summed=True)
-        if self.is_robust:
-            return self._rows(list(chunks))
+        if self.is_robust or self.noise_law.joint:
+            return self._from_rows(list(chunks))
         return collect(self.features, chunks, self.reference, self.intercept is not None)
 
     def _design(self, x: Float[Array, "n d"]) -> Float[Array, "n q"]:
@@ -132,6 +132,11 @@ class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneO
     def _chunks(
         self, data: Data, weights: ArrayLike = None, noise: ArrayLike = None, summed: bool = False
     ) -> Iterator[Chunk]:
+        if self.noise_law.joint and not (summed and noise is None and weights is None):
+            raise DataError(
+                "with noise=Covariance(S) rows are not independent: there are no weights or noise of single ones, no "
+                "leaving one out, and no ML or MAP; condition(X, y) and fit have the posterior"
+            )
         if noise is not None:
             if weights is not None:
                 raise DataError(
@@ -145,6 +150,15 @@ class Linear(Belief, HasLogDensity, HasPointEstimates, HasCovariance, LeavesOneO
         # Where the inputs are summed as they are, the sums show what is not finite: one pass less.
         shows = summed and isinstance(self.features, Affine) and self.features.is_identity and not self.is_robust
         return read_chunks(data, weights, self.inputs, finite=not shows)
+
+    def _from_rows(self, chunks: list[Chunk]) -> Seen:
+        """What noise with heavy tails keeps: the rows; of noise that rows share, the sums of whitened ones."""
+        rows, law = self._rows(chunks), self.noise_law
+        if not isinstance(law, Covariance):
+            return rows
+        xp = namespace(rows)
+        white, log_det = law.whitened(xp.concatenate([rows.design, rows.y[:, None]], axis=1))
+        return changed(Rows(white[:, :-1], white[:, -1], rows.weights).summed(), log_weight=-log_det)
 
     def _rows(self, chunks: list[Chunk]) -> Rows:
         xp = namespace(*(chunk[:3] for chunk in chunks))

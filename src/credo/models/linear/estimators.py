@@ -170,3 +170,23 @@ def lasso_path(
     penalties, coefficients, _ = coordinate_descent(centred, outcomes, alphas=grid, max_iter=100_000, tol=1e-8)
     table = coefficients.T
     return Path(unit / penalties, table, float(belief.reference) + y_mean - table @ x_mean)
+
+
+def lasso_scale(belief: Linear, x: ArrayLike, y: ArrayLike, bound: float, **options: ArrayLike) -> float:
+    """The scale of the `LaplacePrior` whose mode is the lasso in its constrained form, least squares with Σ|w| ≤ bound.
+
+    Between the points where a weight enters or leaves, Σ|w| is linear in the penalty: LARS has them all, exactly.
+    Efron, Hastie, Johnstone & Tibshirani (2004).
+    """
+    from sklearn.linear_model import lars_path
+
+    phi, target, w = _rows(belief, x, y, **options)
+    centred, outcomes, *_ = _centred(belief, phi, target, w)
+    penalties, _, weights = lars_path(centred, outcomes, method="lasso")
+    sums = np.abs(weights).sum(0)
+    if not 0 < bound < sums[-1]:
+        raise DataError(
+            f"bound must be between 0 and {sums[-1]:.4g}, the sum of |w| of least squares, from which on it does not "
+            f"bind; found {bound}"
+        )
+    return float(belief.noise_variance()) / (len(target) * float(np.interp(bound, sums, penalties)))

@@ -35,8 +35,8 @@ def prepare(belief: Linear, data: tuple[ArrayLike, ...], weights: ArrayLike, noi
     if noise is not None:
         belief = changed(belief, noise=KnownNoise())
     chunks = belief._chunks(data, weights, noise, summed=True)
-    has_intercept = belief.intercept is not None
-    if isinstance(belief.features, Affine) and belief.features.is_identity and not belief.is_robust:
+    has_intercept, by_row = belief.intercept is not None, belief.is_robust or belief.noise_law.joint
+    if isinstance(belief.features, Affine) and belief.features.is_identity and not by_row:
         features, center, spread, statistics = collect_standardized(chunks, has_intercept)
         p = statistics.cross.shape[0] - has_intercept
         return started(belief, features, center, spread, p, names or [f"x{i}" for i in range(p)]), statistics
@@ -49,8 +49,8 @@ def prepare(belief: Linear, data: tuple[ArrayLike, ...], weights: ArrayLike, noi
     spread = float(np.average((y - center) ** 2, weights=w))
     d = x.shape[1]
     ready = started(belief, adapted, center, spread, adapted.size(d), names or [f"x{i}" for i in range(d)])
-    if ready.is_robust:
-        return ready, ready._rows(rows)
+    if by_row:
+        return ready, ready._from_rows(rows)
     return ready, collect(adapted, rows, ready.reference, has_intercept)
 
 
