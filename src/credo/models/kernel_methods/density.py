@@ -149,7 +149,7 @@ class KernelDensity(RowComparison):
         """The next row: a number where there is one column, else one of each column, which belong together."""
         h, center, spread = self.width(), *(params.meaning(self, name) for name in ("center", "spread"))
         xp = namespace(self)
-        rows = xp.atleast_1d(center)[None] if self.seen is None else self.seen
+        rows = xp.broadcast_to(center, xp.atleast_1d(h).shape)[None] if self.seen is None else self.seen
         wide, n = (spread**2, 0) if self.seen is None else (xp.zeros(()), len(rows))
         variance = (rows - rows[0]).var(0) + wide
         noise = xp.broadcast_to(wide + h**2, rows.shape)
