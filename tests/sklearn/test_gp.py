@@ -12,11 +12,12 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import credo
 from credo.errors import DataError
 from credo.kernels import RBF, Matern52
-from credo.sklearn import GPRegressor
+from credo.models.likelihoods import Bernoulli, Categorical
+from credo.sklearn import GPClassifier, GPRegressor
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@parametrize_with_checks([GPRegressor(starts=1)])
+@parametrize_with_checks([GPRegressor(starts=1), GPClassifier()])
 def test_conformance(estimator, check):
     check(estimator)
 
@@ -62,3 +63,15 @@ def test_in_pipelines_and_searches(data):
 def test_refusals(data):
     with pytest.raises(DataError, match="one of credo.kernels"):
         GPRegressor(kernel="rbf").fit(*data)
+
+
+def test_classes_have_probabilities_as_the_belief_has_them():
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(60, 2))
+    for y in (np.where(x[:, 0] > 0, "up", "down"), np.array(["a", "b", "c"])[np.digitize(x[:, 0], [-0.4, 0.4])]):
+        model = GPClassifier().fit(x, y)
+        assert model.score(x, y) > 0.9 and model.classes_.tolist() == sorted(set(y))
+        plain = credo.fit(credo.LatentGP(Bernoulli() if len(set(y)) == 2 else Categorical()), x, y)
+        np.testing.assert_allclose(model.predict_proba(x), plain.predict(x).probs, atol=1e-6)
+    with pytest.raises(DataError, match="one class only"):
+        GPClassifier().fit(x, np.zeros(60))

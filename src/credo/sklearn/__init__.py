@@ -11,7 +11,7 @@ What was fitted is a belief, `model[-1].belief_`, with all that a belief can do.
 from credo.sklearn.factor import PPCA, FactorAnalysis
 from credo.sklearn.generative import DiscriminantClassifier, NaiveBayesClassifier
 from credo.sklearn.glm import BayesianGLMRegressor, BayesianLogisticClassifier
-from credo.sklearn.gp import GPRegressor
+from credo.sklearn.gp import GPClassifier, GPRegressor
 from credo.sklearn.hmm import HMM
 from credo.sklearn.linear import BayesianLinearRegressor
 
@@ -23,6 +23,7 @@ __all__ = [
     "BayesianLogisticClassifier",
     "DiscriminantClassifier",
     "FactorAnalysis",
+    "GPClassifier",
     "GPRegressor",
     "NaiveBayesClassifier",
 ]

@@ -10,6 +10,7 @@ from numpy.random import RandomState
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from credo.core.arrays import Array
@@ -86,6 +87,18 @@ class BeliefClassifier(ClassifierMixin, BeliefEstimator):
     """A classifier whose `fit` leaves a belief in `belief_` and the labels, in order, in `classes_`."""
 
     classes_: np.ndarray
+
+    def _codes(self, y: np.ndarray) -> np.ndarray:
+        """The labels as positions in `classes_`, which they make known."""
+        check_classification_targets(y)
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        return codes
+
+    def _require_two(self, codes: np.ndarray) -> None:
+        """`DataError` where only one class is left."""
+        held = np.unique(codes)
+        if len(held) < 2:
+            raise DataError(f"y has one class only, {self.classes_[held].tolist()}; at least two are needed")
 
     def predict_distribution(self, X: ArrayLike) -> Classes:
         """P(class | x*, data) as credo gives it, with its doubt split into noise and ignorance."""

@@ -2,11 +2,9 @@
 
 import numpy as np
 from sklearn.utils import Tags
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from credo.core.checks import ArrayLike
-from credo.core.errors import DataError
 from credo.core.predictive import Predictive
 from credo.models.features import Features
 from credo.models.glm import GLM, Logistic, NegativeBinomialRegression, PoissonRegression, Softmax, StudentTRegression
@@ -67,12 +65,8 @@ class BayesianLogisticClassifier(_Weights, BeliefClassifier):
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike = None) -> "BayesianLogisticClassifier":
         """Learns the precision and conditions on the data; a row of weight w counts as w rows."""
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
-        check_classification_targets(y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        X, codes, w = base.counted(X, codes, sample_weight)
-        held = np.unique(codes)
-        if len(held) < 2:
-            raise DataError(f"y has one class only, {self.classes_[held].tolist()}; at least two are needed")
+        X, codes, w = base.counted(X, self._codes(y), sample_weight)
+        self._require_two(codes)
         kind = Logistic if len(self.classes_) == 2 else Softmax
         self._fit_weights(kind(*self._parts(), classes=tuple(range(len(self.classes_)))), X, codes, w)
         return self
