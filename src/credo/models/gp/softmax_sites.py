@@ -3,8 +3,9 @@
     q(f) = Π_c N(f_c | μ_c, V_c),   τ_c = E[p_c(1 - p_c)],   ν_c = 1[y = c] - E[p_c] + τ_cμ_c,   p = softmax(f)
 
 the fixed point of natural gradient ascent on the ELBO with a site for each row and class, as in `sites.py`.
-Expectations are over quasi-random nodes of the functions at a row. What the functions have in common the softmax does not see: the
-posterior couples them there, and q does not (mean field), so its variances are rather too small than too large.
+Expectations are over quasi-random nodes of the functions at a row. What the functions have in common the softmax does
+not see: the posterior couples them there, and q does not (mean field), so its variances are rather too small than too
+large.
 Khan & Lin (2017), "Conjugate-computation variational inference"; Girolami & Rogers (2006) for probit classes.
 """
 
