@@ -196,3 +196,19 @@ def test_cholesky_inside_jit_fails_at_run_time():
     assert_allclose(compiled(4 * jnp.eye(3)), 2 * np.eye(3))
     with pytest.raises(eqx.EquinoxRuntimeError, match=r"covariance \(3 × 3\) is not positive definite"):
         compiled(-jnp.eye(3))
+
+
+def test_the_whitened_factor_and_the_inverse_from_the_inverse_root():
+    from credo.core.linalg import factorize_whitened, inverse_root
+    from credo.core.linalg.lapack import square_triangle
+
+    rng = np.random.default_rng(0)
+    a, half = rng.normal(size=(5, 5)), rng.uniform(0.5, 2.0, size=5)
+    whitened = np.eye(5) + half[:, None] * (a @ a.T) * half
+    root = factorize_whitened(a @ a.T, half).root
+    np.testing.assert_allclose(root @ root.T, whitened, rtol=1e-12)
+    np.testing.assert_allclose(jax.jit(lambda v: factorize_whitened(v, half).root)(a @ a.T), root, atol=1e-12)
+    np.testing.assert_allclose(inverse_root(root) @ root, np.eye(5), atol=1e-12)
+    np.testing.assert_allclose(
+        np.tril(square_triangle(inverse_root(root))), np.tril(np.linalg.inv(whitened)), atol=1e-12
+    )
