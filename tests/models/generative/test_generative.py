@@ -48,7 +48,7 @@ def test_maximum_likelihood_of_one_covariance_for_each():
     belief = credo.Discriminant("full").condition(X, Y, using=ML())
     logs = np.stack(
         [
-            stats.multivariate_normal(X[Y == c].mean(0), np.cov(X[Y == c].T, bias=True)).logpdf(QUERIES)
+            stats.multivariate_normal(X[c == Y].mean(0), np.cov(X[c == Y].T, bias=True)).logpdf(QUERIES)
             for c in ("a", "b", "c")
         ],
         axis=1,
@@ -63,11 +63,11 @@ def test_bayes_is_students_t():
     """Full covariances: multivariate t with the posterior's own degrees of freedom, from `NormalInverseWishart`."""
     prior = credo.NormalInverseWishart(X.mean(0), 0.5, 6.0, np.diag(X.var(0)))
     belief = credo.Generative(Gaussian("full", prior=prior)).condition(X, Y)
-    each = [prior.condition(X[Y == c]) for c in ("a", "b", "c")]
+    each = [prior.condition(X[c == Y]) for c in ("a", "b", "c")]
     logs = np.stack([p.predict().log_prob(QUERIES[0]) + np.log(41 / 123) for p in each])
     np.testing.assert_allclose(belief.log_density(QUERIES)[0], logsumexp(logs), rtol=1e-9)
     np.testing.assert_allclose(belief.predict(QUERIES).probs[0], np.exp(logs - logsumexp(logs)), rtol=1e-8)
-    evidence = sum(float(prior.log_evidence(X[Y == c])) for c in ("a", "b", "c"))
+    evidence = sum(float(prior.log_evidence(X[c == Y])) for c in ("a", "b", "c"))
     orders = 3 * gammaln(41) - 3 * gammaln(1) - gammaln(123) + gammaln(3)
     fresh = credo.Generative(Gaussian("full", prior=prior)).log_evidence(X, Y)
     np.testing.assert_allclose(fresh, evidence + orders, rtol=1e-9)
@@ -79,7 +79,7 @@ def test_naive_bayes_of_codes_is_counting():
     query = np.array([[2, 0]])
     want = np.ones(3)
     for i, c in enumerate(("a", "b", "c")):
-        rows = codes[Y == c]
+        rows = codes[c == Y]
         want[i] = np.prod([(np.sum(rows[:, j] == query[0, j]) + 1.01) / (len(rows) + 3.03) for j in range(2)])
     np.testing.assert_allclose(belief.predict(query).probs[0], want / want.sum(), rtol=1e-10)
 
@@ -88,7 +88,7 @@ def test_counts_are_negative_binomial():
     counts = RNG.poisson([2.0, 5.0], size=(N, 2))
     prior = credo.GammaPoisson(2.0, 0.5)
     belief = credo.Generative(Poisson(prior=prior)).condition(counts, Y)
-    logs = [sum(prior.condition(counts[Y == c, j]).predict().log_prob(counts[3, j]) for j in range(2)) for c in "abc"]
+    logs = [sum(prior.condition(counts[c == Y, j]).predict().log_prob(counts[3, j]) for j in range(2)) for c in "abc"]
     want = np.exp(np.array(logs) - logsumexp(logs))
     np.testing.assert_allclose(belief.predict(counts[3:4]).probs[0], want, rtol=1e-9)
 
