@@ -1097,16 +1097,14 @@ def novelty(ax):
         wide, high, np.log10(belief.novelty(grid)).reshape(shape), [-6, -3, -1], colors=INK, linewidths=0.9
     )
     ax.clabel(lines, fmt={-6: "1e-6", -3: "0.001", -1: "0.1"}, fontsize=8)
-    ax.set_xlabel("bill length, mm")
-    ax.set_ylabel("bill depth, mm")
     ax.set_title("classes (shaded: more probable than not), and novelty (lines)", fontsize=9.5, color=INK)
     legend(ax, loc="lower right")
-    tidy(ax)
+    tidy(ax, "bill length, mm", "bill depth, mm", grid="")
 
 
 @picture(8.4, 3.1, columns=2)
 def generative_rows(left, right):
-    """Log loss of tied Gaussian classes and of the logistic model against rows; where both are right, and one not."""
+    """Log loss of naive Bayes and of the logistic model against rows; where both are right, and where one is not."""
     sizes, rng = np.array([10, 20, 40, 80, 160, 320]), np.random.default_rng(0)
     slope = np.array([1.0, 0.7, 0.5, 0.3, 0.0, 0.0])
 
@@ -1120,13 +1118,13 @@ def generative_rows(left, right):
 
     for ax, make, title in ((left, gaussian, "Gaussian classes"), (right, lognormal, "skewed classes")):
         held, truth = make(4000)
-        rows = {"tied Gaussians": [], "logistic": []}
+        rows = {"naive Bayes": [], "logistic": []}
         for n in sizes:
             losses = {name: [] for name in rows}
             for _ in range(10):
                 x, y = make(int(n))
-                found = credo.Discriminant("tied").condition(x, y).predict(held, draws=0, warn=False)
-                losses["tied Gaussians"].append(-np.mean(found.log_prob(truth)))
+                found = credo.NaiveBayes().condition(x, y).predict(held, draws=0, warn=False)
+                losses["naive Bayes"].append(-np.mean(found.log_prob(truth)))
                 losses["logistic"].append(-np.mean(credo.fit(credo.Logistic(), x, y).predict(held).log_prob(truth)))
             for name in rows:
                 rows[name].append(np.mean(losses[name]))
@@ -1135,10 +1133,8 @@ def generative_rows(left, right):
         ax.set_xscale("log")
         ax.set_xticks(sizes, [str(n) for n in sizes])
         ax.minorticks_off()
-        ax.set_xlabel("rows")
         ax.set_title(title, fontsize=9.5, color=INK)
-        tidy(ax)
-    left.set_ylabel("log loss of other rows")
+        tidy(ax, "rows", "log loss of other rows")
     legend(left)
 
 
@@ -1152,12 +1148,10 @@ def numbers_to_learn(ax):
     ax.set_yscale("log")
     ax.set_ylim(1, 1e7)
     ax.set_xlim(1, 30)
-    ax.annotate("a table of all combinations, 2ᵈ - 1", (19.5, 2**19.5), (-8, -2), ha="right", **SAID)
+    ax.annotate("a table of all combinations, 2ᵈ - 1", (19.0, 2**19), (-12, 4), ha="right", **SAID)
     ax.annotate("mean and full covariance, d(d + 3)/2", (29, 464), (0, 16), ha="right", **SAID)
     ax.annotate("naive Bayes, 2d", (29, 58), (0, -8), ha="right", **SAID)
-    ax.set_xlabel("columns d")
-    ax.set_ylabel("numbers of each class")
-    tidy(ax)
+    tidy(ax, "columns d", "numbers of each class")
 
 
 def main():

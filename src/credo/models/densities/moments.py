@@ -50,7 +50,7 @@ def second_moments(y: Float[Array, "t q"], weight: Float[Array, "t k"]) -> Float
     q = y.shape[1]
     i, j = np.triu_indices(q)
     if namespace(y, weight) is np:
-        return np.stack([_weighted_square(y, w) for w in weight.T])
+        return np.stack([_weighted_square(np.asarray(y), np.asarray(w)) for w in weight.T])
     sums = weighted_sums(weight, lambda rows: rows[:, i] * rows[:, j], y)
     where = np.zeros((q, q), int)
     where[i, j] = where[j, i] = np.arange(len(i))
