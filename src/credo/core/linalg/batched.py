@@ -18,7 +18,7 @@ def inverses(matrices: Float[Array, "m n n"]) -> tuple[Float[Array, "m n n"], Fl
         root = xp.linalg.cholesky(matrices)
         half = xp.linalg.solve(root, xp.broadcast_to(xp.eye(matrices.shape[-1]), matrices.shape))
         return half.swapaxes(1, 2) @ half, 2 * xp.log(xp.diagonal(root, axis1=1, axis2=2)).sum(1)
-    swept = np.array(np.moveaxis(matrices, 0, -1), order="C")
+    swept = np.array(np.moveaxis(np.asarray(matrices), 0, -1), order="C")
     log_det = np.zeros(len(matrices))
     for j in range(len(swept)):
         pivot, column = swept[j, j].copy(), swept[:, j].copy()
