@@ -4,6 +4,7 @@ A sequence is a table (T, d), or a vector (T,) for one column. Several are a lis
 A single row (d,), or a number, is the next outcome of a sequence.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -11,7 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from credo.core.arrays import Array, is_traced, namespace
-from credo.core.checks import ArrayLike, check_count, check_table, check_vector
+from credo.core.checks import ArrayLike, by_name, check_count, check_table, check_vector, column_names
 from credo.core.errors import DataError
 from credo.core.padding import bucket, pad_rows
 from credo.core.pytrees import changed
@@ -57,6 +58,7 @@ def read(
     inputs: ArrayLike | None = None,
     missing: bool = False,
     columns: int | None = None,
+    named: Sequence[str] | None = None,
 ) -> Sequences:
     """Checked sequences.
 
@@ -66,13 +68,14 @@ def read(
         inputs: a table with a row for each of x's, or a list of those.
         missing: whether NaN means that an entry was not observed; otherwise it is an error.
         columns: how many are expected, where that is known.
+        named: what they are called, where that is known: frames go by name.
     """
     if is_traced(x):
         raise DataError("sequences must be known before compilation, found a traced array; pass NumPy's")
     row = next_row(columns, x) if lengths is None else None
     if row is not None:
         x, inputs = row[None], None if inputs is None else np.reshape(inputs, (1, -1))
-    table, sizes = _concatenated(x, "x", columns)
+    table, sizes = _concatenated(x, "x", columns, named)
     sizes = sizes if lengths is None else _check_lengths(lengths, len(table), len(sizes))
     seen = _check_seen(table, missing)
     n, whole = len(table), bool(seen.all())
@@ -145,12 +148,21 @@ def _depth(value: ArrayLike) -> int:
     return 1 + (_depth(value[0]) if len(value) else 0) if isinstance(value, list | tuple) else 0
 
 
-def _concatenated(x: ArrayLike, name: str, columns: int | None) -> tuple[np.ndarray, list[int]]:
+def names_of(x: ArrayLike) -> tuple[str, ...] | None:
+    """What the columns of the (first) sequence are called; None where they have no names."""
+    found = column_names(x[0] if is_list_of_sequences(x) else x)
+    return None if found is None or len(found) < 2 else tuple(found)
+
+
+def _concatenated(
+    x: ArrayLike, name: str, columns: int | None, named: Sequence[str] | None = None
+) -> tuple[np.ndarray, list[int]]:
     """One table of all rows, and how many are of each sequence."""
     if not is_list_of_sequences(x):
-        table = _one(x, name, columns)
+        table = _one(by_name(x, named, name), name, columns)
         return table, [len(table)]
-    parts = [_one(each, f"{name}[{i}]", columns) for i, each in enumerate(x)]
+    named = names_of(x) if named is None else named
+    parts = [_one(by_name(each, named, f"{name}[{i}]"), f"{name}[{i}]", columns) for i, each in enumerate(x)]
     widths = {part.shape[1] for part in parts}
     if len(widths) > 1:
         raise DataError(f"the sequences of {name} must have the same columns, found {sorted(widths)} of them")

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import special, stats
 
@@ -15,6 +16,7 @@ from credo.core.padding import bucket
 from credo.errors import DataError
 from credo.models.densities import CategoricalDensity, Gaussian, Poisson
 from credo.models.hmm import HMM, passes
+from credo.models.lds import LDS
 
 START = np.array([0.5, 0.2, 0.3])
 TRANSITION = np.array([[0.7, 0.2, 0.1], [0.0, 0.6, 0.4], [0.3, 0.3, 0.4]])
@@ -290,3 +292,16 @@ def test_numpy_and_compiled_passes_agree(job):
 def test_refusals(job, message):
     with pytest.raises(DataError, match=message):
         job()
+
+
+def test_columns_of_frames_go_by_name(rng):
+    frame = pd.DataFrame(rng.normal(size=(30, 2)) * [1.0, 5.0], columns=["speed", "load"])
+    belief = credo.fit(HMM(2, Gaussian("diagonal")), frame)
+    system = LDS(np.eye(2), np.eye(2), np.eye(2), np.eye(2), np.zeros(2), np.eye(2)).condition(frame)
+    swapped, renamed = frame[["load", "speed"]], frame.rename(columns={"load": "mass"})
+    for each in (belief, system):
+        np.testing.assert_array_equal(each.log_evidence(swapped), each.log_evidence(frame))
+        with pytest.raises(DataError, match="unknown 'mass'"):
+            each.condition(renamed)
+    with pytest.raises(DataError, match="unknown 'mass'"):
+        HMM(2).condition([frame, renamed])

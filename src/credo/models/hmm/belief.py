@@ -38,7 +38,7 @@ from credo.models.hmm.learning import Expected, observed
 from credo.models.hmm.passes import push
 from credo.models.markov.chain import MarkovChain
 from credo.models.markov.counting import Names, name_states
-from credo.models.sequences import Sequences, next_row, read, read_ahead, require_outcomes
+from credo.models.sequences import Sequences, names_of, next_row, read, read_ahead, require_outcomes
 
 T = TypeVar("T")
 
@@ -93,6 +93,8 @@ class HMM(Belief, HasExpectations):
     state: Float[Array, " k"] | None
     """p(zₜ | x₁…xₜ) of the latest outcome, None before the first."""
     states: Names = eqx.field(static=True)
+    named: tuple[str, ...] | None = eqx.field(static=True)
+    """What the columns of x are called, where there are several."""
     prior: float = eqx.field(static=True)
     sticky: float = eqx.field(static=True)
     start: Float[Array, " k"] | None = simplex()
@@ -111,7 +113,7 @@ class HMM(Belief, HasExpectations):
         sticky: float | int = 0.0,
         state: ArrayLike | None = None,
     ) -> None:
-        self.states = name_states(states)
+        self.states, self.named = name_states(states), None
         k = len(self.states)
         emission = Gaussian() if emission is None else emission
         if not isinstance(emission, Density):
@@ -127,11 +129,15 @@ class HMM(Belief, HasExpectations):
 
     # -- what every belief does -----------------------------------------------------------------------------
 
+    def told(self, *data: ArrayLike) -> "HMM":
+        """The belief that knows the names of its columns."""
+        return changed(self, named=names_of(data[0])) if data and self.named is None else self
+
     def statistics(
         self, x: ArrayLike, lengths: ArrayLike | None = None, *, inputs: ArrayLike | None = None, missing: bool = False
     ) -> Sequences:
         """The sequences, checked and in one table."""
-        data = read(x, lengths, inputs, missing, self.emission.columns)
+        data = read(x, lengths, inputs, missing, self.emission.columns, self.named)
         self.emission.check(_real_rows(data))
         return data
 

@@ -33,7 +33,7 @@ from credo.models.densities.base import require
 from credo.models.hmm.learning import observed, whole_emission_held
 from credo.models.hmm.passes import RELATIVE, Filtered, Marks, Table, _ratio, furthest, most, update
 from credo.models.markov.counting import Names, name_states
-from credo.models.sequences import Sequences, begins_of, ends_of, read, read_ahead, require_outcomes
+from credo.models.sequences import Sequences, begins_of, ends_of, names_of, read, read_ahead, require_outcomes
 
 Matrices = Float[Array, "t k k"]
 NEWTON = 2
@@ -78,6 +78,8 @@ class InputHMM(Belief[Sequences], HasExpectations[Sequences, ExpectedPaths]):
     state: Float[Array, " k"] | None
     """p(zₜ | x₁…xₜ) of the latest outcome, None before the first."""
     states: Names = eqx.field(static=True)
+    named: tuple[str, ...] | None = eqx.field(static=True)
+    """What the columns of x are called, where there are several."""
     ridge: float = eqx.field(static=True)
     center: Float[Array, " c"] | None = constant()
     scale: Float[Array, " c"] | None = constant()
@@ -87,7 +89,7 @@ class InputHMM(Belief[Sequences], HasExpectations[Sequences, ExpectedPaths]):
     """V: from the first axis to the second."""
 
     def __init__(self, states: object, emission: object = None, *, ridge: float | int = 0.1) -> None:
-        self.states = name_states(states)
+        self.states, self.named = name_states(states), None
         emission = Gaussian() if emission is None else emission
         if not isinstance(emission, Density):
             raise DataError(f"emission must be one of credo.models.densities, found {type(emission).__name__}")
@@ -97,13 +99,17 @@ class InputHMM(Belief[Sequences], HasExpectations[Sequences, ExpectedPaths]):
 
     # -- what every belief does -----------------------------------------------------------------------------
 
+    def told(self, *data: ArrayLike) -> "InputHMM":
+        """The belief that knows the names of its columns."""
+        return changed(self, named=names_of(data[0])) if data and self.named is None else self
+
     def statistics(
         self, x: ArrayLike, lengths: ArrayLike | None = None, *, inputs: ArrayLike = None, missing: bool = False
     ) -> Sequences:
         """The sequences with their inputs, checked and in one table."""
         if inputs is None:
             raise DataError("an InputHMM needs inputs=, a row for each of x's; without any, use credo.HMM")
-        data = read(x, lengths, inputs, missing, self.emission.columns)
+        data = read(x, lengths, inputs, missing, self.emission.columns, self.named)
         assert data.inputs is not None
         if self.center is not None and data.inputs.shape[1] != len(self.center):
             raise DataError(f"inputs must have {len(self.center)} columns, found {data.inputs.shape[1]}")

@@ -37,7 +37,7 @@ from credo.models.lds.learning import FLOOR, Expected, Floors, Regression, Syste
 from credo.models.lds.riccati import Steady, steady_state
 from credo.models.lds.score import log_likelihood
 from credo.models.lds.subspace_identification import first_guess
-from credo.models.sequences import Sequences, next_row, read, read_ahead, require_outcomes
+from credo.models.sequences import Sequences, names_of, next_row, read, read_ahead, require_outcomes
 from credo.models.state_laws import FilteredStates, SmoothedStates
 
 S = TypeVar("S")
@@ -81,6 +81,8 @@ class LDS(Belief, HasExpectations):
     outputs: int = eqx.field(static=True)
     inputs: int = eqx.field(static=True)
     method: str = eqx.field(static=True)
+    named: tuple[str, ...] | None = eqx.field(static=True)
+    """What the columns of x are called, where there are several."""
     transition: Any = real()
     process_noise: Any = positive_definite()
     emission: Any = real()
@@ -119,6 +121,7 @@ class LDS(Belief, HasExpectations):
             raise DataError(f"control and feedthrough must have a column for each input, {found}")
         c = widths.pop() if widths else int(control is not None or feedthrough is not None)
         self.states, self.outputs, self.inputs, self.method = n, p, c, passes.check_method(method)
+        self.named = None
         self.transition, self.emission = matrix(transition, "transition", (n, n)), matrix(emission, "emission", (p, n))
         self.process_noise = covariance(process_noise, "process_noise", n)
         self.observation_noise = covariance(observation_noise, "observation_noise", p)
@@ -137,18 +140,22 @@ class LDS(Belief, HasExpectations):
         check_count(outputs, "outputs")
         check_count(inputs, "inputs", 0)
         new = object.__new__(cls)
-        unknown = dict.fromkeys((*MATRICES, "start_mean", "start_covariance", "state", "floors"))
+        unknown = dict.fromkeys((*MATRICES, "start_mean", "start_covariance", "state", "floors", "named"))
         sizes = {"states": int(n), "outputs": int(outputs), "inputs": int(inputs)}
         new.__dict__.update(unknown, **sizes, method=passes.check_method(method), time=np.asarray(0))
         return new
 
     # -- what every belief does -----------------------------------------------------------------------------
 
+    def told(self, *data: ArrayLike) -> "LDS":
+        """The belief that knows the names of its columns."""
+        return changed(self, named=names_of(data[0])) if data and self.named is None else self
+
     def statistics(
         self, x: ArrayLike, lengths: ArrayLike | None = None, *, inputs: ArrayLike | None = None, missing: bool = False
     ) -> Sequences:
         """The sequences, checked and in one table."""
-        data = read(x, lengths, inputs, missing, self.outputs)
+        data = read(x, lengths, inputs, missing, self.outputs, self.named)
         self._check_inputs(None if data.inputs is None else data.inputs.shape[1])
         self._check_times(data)
         return data
