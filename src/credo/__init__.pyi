@@ -45,6 +45,7 @@ from credo.models.conjugate import Hypotheses as Hypotheses
 from credo.models.conjugate import NormalInverseGamma as NormalInverseGamma
 from credo.models.conjugate import NormalInverseWishart as NormalInverseWishart
 from credo.models.conjugate import NormalKnownVariance as NormalKnownVariance
+from credo.models.experts import Experts as Experts
 from credo.models.glm import GLM as GLM
 from credo.models.glm import Logistic as Logistic
 from credo.models.glm import NegativeBinomialRegression as NegativeBinomialRegression
@@ -64,6 +65,7 @@ from credo.models.lds import LDS as LDS
 from credo.models.linear import Linear as Linear
 from credo.models.markov import MarkovChain as MarkovChain
 from credo.models.markov import MarkovSequence as MarkovSequence
+from credo.models.mixture import Mixture as Mixture
 from credo.models.nonlinear import StateSpaceModel as StateSpaceModel
 from credo.models.structural import Structural as Structural
 

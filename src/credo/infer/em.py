@@ -249,7 +249,7 @@ def _extrapolation(
 
 
 def _summary(climbs: Sequence[Climb], held: tuple[str, ...]) -> Learned:
-    ranked = sorted(climbs, key=lambda c: -c.objective)
+    ranked = sorted((c._replace(belief=c.belief.canonical()) for c in climbs), key=lambda c: -c.objective)
     best = ranked[0]
     free = [{path: np.asarray(v) for path, v in params.learnable(c.belief).items() if path not in held} for c in ranked]
     places = [np.concatenate([np.zeros(0), *(np.ravel(v) for v in values.values())]) for values in free]
