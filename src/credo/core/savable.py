@@ -85,6 +85,7 @@ decide       decide.acquiring                   Margin Uncertainty
 decide       decide.custom                      CustomLoss
 decide       decide.losses                      Absolute Asymmetric CostMatrix IntervalLoss Pinball Squared ZeroOne
 density      models.densities.categorical       CategoricalDensity
+density      models.densities.columns           Columns
 density      models.densities.custom            CustomDensity Free
 density      models.densities.directions        Directions
 density      models.densities.gamma             NormalInverseGammas

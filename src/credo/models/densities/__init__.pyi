@@ -2,10 +2,12 @@
 
 from credo.models.densities.base import Density as Density
 from credo.models.densities.base import HasDraws as HasDraws
+from credo.models.densities.base import HasPredictive as HasPredictive
 from credo.models.densities.base import HasStatistics as HasStatistics
 from credo.models.densities.base import IsConjugate as IsConjugate
 from credo.models.densities.base import Observed as Observed
 from credo.models.densities.categorical import CategoricalDensity as CategoricalDensity
+from credo.models.densities.columns import Columns as Columns
 from credo.models.densities.custom import CustomDensity as CustomDensity
 from credo.models.densities.gaussian import Gaussian as Gaussian
 from credo.models.densities.mixture import GaussianMixture as GaussianMixture

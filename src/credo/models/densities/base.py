@@ -6,6 +6,7 @@ A density is a frozen pytree whose parameters are plain learnable fields. What i
     HasStatistics    expected_statistics, maximize (closed form), log_prior: the parts of EM
     HasDraws         draw_statistics (what is latent besides the component is drawn), draw (θ given them): Gibbs
     IsConjugate      variational_posterior (q(θ)), expected_log_prob, kl_to_prior, posterior_mean: variational Bayes
+    HasPredictive    log_predictive, log_marginal, sample_predictive, several: θ integrated out in closed form
 
 `prior` is "weak" (taken from the data by `adapt`), None (maximum likelihood) or given. Without a prior `maximize` still
 adds a floor, a fixed 1e-10 to 1e-6 of one observation, so that no variance, rate or probability becomes zero;
@@ -234,10 +235,37 @@ class IsConjugate(HasDraws[S], Generic[S, Q]):
         return self.posterior_mean(q).expected_statistics(data, weight)
 
 
+class HasPredictive(IsConjugate[S, Q]):
+    """A conjugate density of which θ can be integrated out: the next row (Student-t and the like) and the evidence."""
+
+    @abstractmethod
+    def log_predictive(self, q: Q, data: Observed) -> Float[Array, "n k"]:
+        """log ∫ p(seen entries of x | θₖ) q(θ) dθ of each row on its own."""
+
+    @abstractmethod
+    def log_marginal(self, before: Q, after: Q) -> Float[Array, ""]:
+        """log ∫ p(rows | θ) before(θ) dθ, where `after` is `before` updated with the rows, but for `log_base`."""
+
+    def log_base(self, data: Observed) -> Float[Array, " n"]:
+        """The part of log p(x | θ) that does not depend on θ and that statistics forget, of each row."""
+        return np.zeros(len(data.x))
+
+    @abstractmethod
+    def sample_predictive(
+        self, rng: np.random.Generator, q: Q, which: Int[np.ndarray, " n"]
+    ) -> Float[np.ndarray, "n d"]:
+        """A row of each of the components `which`, each with a θ of its own from q."""
+
+    @abstractmethod
+    def several(self: D, q: Q, n: int, seed: int) -> D:
+        """A density of n·k components, n draws of θ after each other; the same numbers in NumPy and JAX."""
+
+
 ABILITIES: dict[type, tuple[str, str]] = {
     HasStatistics: ("EM", "sufficient statistics to maximize by"),
     HasDraws: ("Gibbs sampling", "posterior to draw its parameters from"),
     IsConjugate: ("variational Bayes", "conjugate posterior to average over"),
+    HasPredictive: ("closed-form prediction", "closed form of its posterior predictive"),
 }
 """What each is for, and what a density without it lacks."""
 
