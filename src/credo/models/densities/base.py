@@ -130,7 +130,8 @@ class Density(eqx.Module):
     @property
     def exchangeable(self) -> bool:
         """Whether the priors of all components are the same: then their order means nothing."""
-        inner = [v for v in vars(self).values() if isinstance(v, Density)]
+        fields = [v if isinstance(v, tuple) else (v,) for v in vars(self).values()]
+        inner = [v for each in fields for v in each if isinstance(v, Density)]
         leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(vars(self).get("prior"))]
         own = all(np.all(leaf == leaf[:1]) for leaf in leaves if leaf.shape[:1] == (self.k,))
         return own and all(each.exchangeable for each in inner)
@@ -159,7 +160,7 @@ class Density(eqx.Module):
 
     def conditional(
         self, probs: Float[Array, "n k"], data: Observed, columns: Int[np.ndarray, " m"]
-    ) -> "tuple[Predictive, ...] | Predictive":
+    ) -> Predictive:
         """Some `columns` of rows of which others were seen, given the components' probabilities after those.
 
         Columns are independent within a component, unless a density says more.

@@ -186,7 +186,7 @@ class NormalDensity(IsConjugate[Moments, Law]):
     ) -> Predictive:
         """N(m + ΣₘₒΣₒₒ⁻¹(x - m)ₒ, Σₘₘ - ΣₘₒΣₒₒ⁻¹Σₒₘ) of each component, where columns covary."""
         if self.structure not in JOINT:
-            return super().conditional(probs, data, columns)  # type: ignore[return-value]
+            return super().conditional(probs, data, columns)
         n, d = data.x.shape
         noise = np.zeros((n, d, d)) if data.noise is None else data.noise
         noisy, most = data._replace(noise=noise), max(ENTRIES // (self.sizes[0] * d * d), 1)

@@ -26,10 +26,12 @@ if TYPE_CHECKING:
     from credo.models.densities.base import Observed
     from credo.models.densities.normal import NormalDensity
 
-ROWS = 4096
+ROWS = 1024
 """So many rows at a time: their features, and what is computed of them, stay in the cache."""
 NARROWEST = 1e7
 """d tr(Σ⁻¹) of the narrowest component in units of the mixture's own spread: beyond, logs are off by more than 1e-8."""
+NOTHING = -600.0
+"""The log of a share that is none; smaller ones are denormal numbers, with which products take ten times as long."""
 ENTRIES = 2**22
 """Of the matrices of patterns that are in memory together."""
 
@@ -100,15 +102,12 @@ def patterns(at: Standardized, seen: Bool[np.ndarray, "g d"], log_weights: Float
     return Pattern(theta, form, covariance - gain @ covariance)
 
 
-def features(y: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "f n"]:
-    """[zᵢzⱼ, i ≤ j] with z = (y, 1), a row for each."""
-    n, d = y.shape
-    z = np.empty((d + 1, n))
-    z[:d], z[d] = y.T, 1.0
-    out, at = np.empty(((d + 1) * (d + 2) // 2, n)), 0
-    for i in range(d + 1):
-        np.multiply(z[i], z[i:], out=out[at : at + d + 1 - i])
-        at += d + 1 - i
+def features(z: Float[np.ndarray, "q n"], out: Float[np.ndarray, "f n"]) -> Float[np.ndarray, "f n"]:
+    """[zᵢzⱼ, i ≤ j], a row for each, into `out`: memory that is new costs as much as the products."""
+    at, q = 0, len(z)
+    for i in range(q):
+        np.multiply(z[i], z[i:], out=out[at : at + q - i])
+        at += q - i
     return out
 
 
@@ -120,7 +119,10 @@ def runs(seen: Bool[np.ndarray, "n d"], complete: bool) -> Int[np.ndarray, " g"]
 
 
 class Block(NamedTuple):
-    """Some rows: which, log wₖ pₖ(x) of each, their features, their patterns and where those begin."""
+    """Some rows: which, log wₖ pₖ(x) of each, their features, their patterns and where those begin.
+
+    The next block is written where this one is.
+    """
 
     rows: slice
     logs: Float[np.ndarray, "k r"]
@@ -135,19 +137,24 @@ def blocks(density: "NormalDensity", data: "Observed", log_weights: Float[np.nda
     (k, d), begins = at.mean.shape, runs(data.seen, data.complete)
     most = max(1, ENTRIES // (k * d * d))
     alone = patterns(at, data.seen[:1], log_weights) if len(begins) == 1 else None
+    most_rows = min(ROWS, n)
+    z, room, place = (np.ones((m, most_rows)) for m in (d + 1, (d + 1) * (d + 2) // 2, k))
     first = 0
     while first < n:
         last = min(first + ROWS, n)
         low, high = np.searchsorted(begins, [first, last - 1], side="right") - [1, 0]
         if high - low > most:
             high, last = low + most, int(begins[low + most])
-        y = (data.x[first:last] - origin) / at.scale
+        r, group = last - first, begins[low:high]
+        y = z[:d, :r]
+        np.subtract(data.x[first:last].T, origin[:, None], out=y)
+        y /= at.scale[:, None]
         if alone is None:
-            y = np.where(data.seen[first:last], y, 0.0)
-        phi, group = features(y), begins[low:high]
+            y *= data.seen[first:last].T
+        phi = features(z[:, :r], room[:, :r])
         pattern = alone or patterns(at, data.seen[group], log_weights)
         cuts = np.append(np.maximum(group, first), last) - first
-        logs = np.empty((k, last - first))
+        logs = place[:, :r]
         for theta, a, b in zip(pattern.theta, cuts[:-1], cuts[1:], strict=True):
             np.matmul(theta, phi[:, a:b], out=logs[:, a:b])
         yield Block(slice(first, last), logs, phi, pattern, cuts)
@@ -157,7 +164,7 @@ def blocks(density: "NormalDensity", data: "Observed", log_weights: Float[np.nda
 def log_joint(density: "NormalDensity", data: "Observed", log_weights: Float[np.ndarray, " k"]) -> np.ndarray:
     """log wₖ pₖ(seen entries of x), shape (n, k)."""
     with blas_threads(0):
-        return np.concatenate([block.logs.T for block in blocks(density, data, log_weights)])
+        return np.concatenate([block.logs.T.copy() for block in blocks(density, data, log_weights)])
 
 
 def expectation(
@@ -172,7 +179,7 @@ def expectation(
         for rows, logs, phi, pattern, cuts in blocks(density, data, log_weights):
             top = logs.max(0)
             logs -= top
-            share = np.exp(logs, out=logs)
+            share = np.exp(np.maximum(logs, NOTHING, out=logs), out=logs)
             mass = share.sum(0)
             total += weight[rows] @ (top + np.log(mass))
             share *= weight[rows] / mass
