@@ -79,14 +79,18 @@ def patterns(at: Standardized, seen: Bool[np.ndarray, "g d"], log_weights: Float
     """θ of the marginal of the seen columns, and E and Cov of all columns given those."""
     mean, covariance, scale = at
     (k, d), g = mean.shape, len(seen)
-    here = (seen[:, :, None] & seen[:, None, :])[:, None]
-    known = np.where(here, covariance, np.eye(d))  # a missing cell is a unit of its own
-    log_det = 2 * np.log(np.diagonal(np.linalg.cholesky(known), axis1=-2, axis2=-1)).sum(-1)
-    precision = np.linalg.inv(known)
-    precision *= here
+    root = np.linalg.cholesky(covariance)
+    log_det = 2 * np.log(np.diagonal(root, axis1=-2, axis2=-1)).sum(-1) + np.zeros((g, 1))
+    table = np.empty((g, k, d, d))
+    table[:] = np.linalg.inv(covariance)
+    for j in range(d):
+        which = np.flatnonzero(~seen[:, j])
+        if len(which):
+            log_det[which] += np.log(_pivot(table, which, j))
+    form = np.empty((g, k, d + 1, d + 1))
+    precision = table * (seen[:, :, None] & seen[:, None, :])[:, None]
     pull = (precision @ mean[:, :, None])[..., 0]
     counts, units = seen.sum(1)[:, None], (seen * np.log(scale)).sum(1)[:, None]
-    form = np.empty((g, k, d + 1, d + 1))
     np.negative(precision, out=form[..., :d, :d])
     form[..., :d, -1] = pull
     i, j = np.triu_indices(d + 1)
@@ -95,11 +99,29 @@ def patterns(at: Standardized, seen: Bool[np.ndarray, "g d"], log_weights: Float
     theta[..., -1] = log_weights - 0.5 * (log_det + (pull * mean).sum(-1) + counts * LOG_2PI) - units
     if seen.all():
         return Pattern(theta, None, None)
-    # Rows of the seen cells are those of the identity, and the rest is 0 there: up to rounding, as it should be.
-    gain = covariance @ precision
-    form[..., :d, :d], form[..., -1, :] = gain, np.arange(d + 1) == d
-    form[..., :d, -1] = mean - (gain @ mean[:, :, None])[..., 0]
-    return Pattern(theta, form, covariance - gain @ covariance)
+    gain = form[..., :d, :d]
+    np.multiply(table, (~seen[:, :, None] & seen[:, None, :])[:, None], out=gain)
+    form[..., :d, -1] = np.where(seen[:, None], 0.0, mean - (gain @ mean[:, :, None])[..., 0])
+    form[..., np.arange(d), np.arange(d)] += seen[:, None]
+    form[..., -1, :] = np.arange(d + 1) == d
+    table *= (~seen[:, :, None] & ~seen[:, None, :])[:, None]
+    return Pattern(theta, form, table)
+
+
+def _pivot(table: Float[np.ndarray, "g k d d"], which: Int[np.ndarray, " w"], j: int) -> Float[np.ndarray, "w k"]:
+    """The pivot of a principal pivot transform at j of some of the tables, which are replaced by it.
+
+    Of a precision Λ, after the pivots at all missing cells m: Λₘₘ⁻¹ is the covariance of what is missing, -Λₘₘ⁻¹Λₘₒ
+    maps what was seen to it, and Λₒₒ - ΛₒₘΛₘₘ⁻¹Λₘₒ is the precision of what was seen; Π pivots = |Λₘₘ|.
+    """
+    some = table[which]
+    row, column, pivot = some[..., j, :].copy(), some[..., :, j].copy(), some[..., j, j].copy()
+    row /= pivot[..., None]
+    some -= column[..., :, None] * row[..., None, :]
+    some[..., j, :], some[..., :, j] = -row, column / pivot[..., None]
+    some[..., j, j] = 1 / pivot
+    table[which] = some
+    return pivot
 
 
 def features(z: Float[np.ndarray, "q n"], out: Float[np.ndarray, "f n"]) -> Float[np.ndarray, "f n"]:
