@@ -77,7 +77,7 @@ conjugate    models.conjugate.counts            EventCounts GammaPoisson
 conjugate    models.conjugate.hierarchical      EmpiricalBayes HierarchicalBernoulli
 conjugate    models.conjugate.hypotheses        Hypotheses OutcomeCounts
 conjugate    models.conjugate.known             Binomial Known Multinomial MultivariateNormal
-conjugate    models.conjugate.matrix            MatrixNormalInverseWishart
+conjugate    models.conjugate.matrix            JointMoments MatrixNormalInverseWishart
 conjugate    models.conjugate.multivariate      GaussianParameters NormalInverseWishart
 conjugate    models.conjugate.normal            Moments NormalInverseGamma NormalKnownVariance NormalParameters
 conjugate    models.conjugate.quadrature        HyperPrior Hyperparameters PopulationCounts
@@ -88,12 +88,12 @@ density      models.densities.categorical       CategoricalDensity
 density      models.densities.columns           Columns
 density      models.densities.custom            CustomDensity Free
 density      models.densities.directions        Directions
-density      models.densities.gamma             NormalInverseGammas
+density      models.densities.gamma             ColumnMoments NormalInverseGammas
 density      models.densities.gaussian          Gaussian
-density      models.densities.mixture           GaussianMixture
-density      models.densities.poisson           Poisson
+density      models.densities.mixture           GaussianMixture MixtureStatistics
+density      models.densities.poisson           Gammas Poisson
 density      models.densities.regression        Regression
-density      models.densities.vonmises          VonMises
+density      models.densities.vonmises          Resultants VonMises
 feature      models.features.compose            Chosen Composed Concatenate Custom OfKernel OnColumns Product Tensor
 feature      models.features.fourier            Fourier
 feature      models.features.local              BSpline Bumps
@@ -123,6 +123,9 @@ gp           models.gp.state_space.series       Series
 gp           models.gp.warped                   WarpedGP
 gp           models.gp.warps                    Identity Log Steps
 gp           models.gp.watched                  AtCandidates
+experts      models.experts.belief              ExpertRows Experts
+mixture      models.mixture.bayes               DrawnMixture
+mixture      models.mixture.belief              Expected Mixture
 hmm          models.hmm.belief                  HMM
 hmm          models.hmm.bayes                   DrawnHMM
 hmm          models.hmm.durations               Tied

@@ -12,5 +12,14 @@ from credo.sklearn.glm import BayesianGLMRegressor, BayesianLogisticClassifier
 from credo.sklearn.gp import GPRegressor
 from credo.sklearn.hmm import HMM
 from credo.sklearn.linear import BayesianLinearRegressor
+from credo.sklearn.mixture import BayesianMixture, GaussianMixture
 
-__all__ = ["HMM", "BayesianGLMRegressor", "BayesianLinearRegressor", "BayesianLogisticClassifier", "GPRegressor"]
+__all__ = [
+    "HMM",
+    "BayesianGLMRegressor",
+    "BayesianLinearRegressor",
+    "BayesianLogisticClassifier",
+    "BayesianMixture",
+    "GPRegressor",
+    "GaussianMixture",
+]
