@@ -241,7 +241,7 @@ def _extrapolation(
     top = bottom = 0.0
     for slot in slots:
         a, b, c = (np.asarray(each[slot.path]) for each in values)
-        scale = max(float(np.abs(c).max()), np.finfo(float).tiny)
+        scale = max(float(np.abs(c).max(initial=0.0)), np.finfo(float).tiny)
         with np.errstate(over="ignore", invalid="ignore"):  # a number that is next to nothing
             top, bottom = top + (((b - a) / scale) ** 2).sum(), bottom + (((c - 2 * b + a) / scale) ** 2).sum()
     with np.errstate(invalid="ignore"):

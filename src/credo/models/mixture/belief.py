@@ -349,6 +349,7 @@ class Mixture(Belief, HasConjugateLaws):
 
     def restart(self, statistics: Data, seed: int) -> "Mixture | None":
         """Another starting point for what was not given; None where all was."""
+        self._k  # noqa: B018 - which is known, or refused
         origin = statistics.origin
         if origin is None or set(params.learnable(origin)) == set(params.learnable(self)):
             return None

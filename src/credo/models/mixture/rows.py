@@ -69,7 +69,7 @@ class Streamed(eqx.Module):
             yield read(x, self.columns, self.missing, weights)
             empty = False
         if empty:
-            raise DataError("x gives no chunk: an iterator ends after one pass, pass what can be gone through again")
+            raise DataError("x gives no chunk: there is nothing to learn from")
 
     def some(self) -> Rows:
         """Rows from all chunks, to choose starting points from."""
@@ -160,6 +160,8 @@ def _noise(noise: ArrayLike, n: int, d: int) -> Float[np.ndarray, "n d d"]:
 
 def is_stream(x: object) -> bool:
     """Whether x is to be read a chunk at a time."""
+    if isinstance(x, Iterator):
+        raise DataError("x is an iterator, which ends after one pass; pass what can be gone through again, as tables(…)")
     return isinstance(x, Tables) or (
         isinstance(x, Iterable) and not hasattr(x, "__len__") and not hasattr(x, "__array__")
     )
