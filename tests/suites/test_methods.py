@@ -43,6 +43,7 @@ from credo.infer.method import Approximation, RowApproximation
 from credo.models.conjugate import EmpiricalBayes
 from credo.models.gp import EP, KFold, LeaveOneOut, Staged, StateSpace
 from credo.models.hmm import PathGibbs, VariationalBayes
+from credo.models.mixture import HowMany, MixtureGibbs
 from credo.models.lds import StateGibbs
 from credo.models.linear import FixedPoint, FunctionSpace
 from credo.models.nonlinear import Extended, Particles, Unscented
@@ -81,6 +82,8 @@ METHODS: dict[str, Method] = {
         FixedPoint(starts=1),
         VariationalBayes(starts=1, max_steps=5, members=4),
         PathGibbs(**SHORT),
+        MixtureGibbs(**SHORT),
+        HowMany(most=2, starts=1, folds=2),
         StateGibbs(**SHORT),
         ML(),
         MAP(),
@@ -116,6 +119,7 @@ FAMILIES = (
     "Logistic",
     "GP",
     "HMM",
+    "Mixture",
     "Structural",
 )
 HOST = {"condition": "Logistic", "fit": "BetaBernoulli"}

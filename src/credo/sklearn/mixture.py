@@ -34,7 +34,9 @@ class _GaussianMixture(DensityMixin, BaseEstimator):
         learned, rows = prepare_and_learn(belief, data, method, (), None, seed, given, speak_up)
         self._keep(learned.belief.condition_on(rows))
         self.converged_, self.lower_bound_ = learned.status == "converged", learned.log_evidence / len(X)
-        self.n_iter_ = max(1, *(int(note.split(" after ")[1].split()[0]) for note in learned.notes if " after " in note))
+        self.n_iter_ = max(
+            1, *(int(note.split(" after ")[1].split()[0]) for note in learned.notes if " after " in note)
+        )
 
     def _keep(self, belief: Mixture) -> None:
         density = belief.density

@@ -97,7 +97,9 @@ class ModelGibbs(Learner):
                 values.append({path: np.asarray(v) for path, v in chain.items()})
                 heights.append(np.asarray(height))
                 show((i + 1) / self.chains, f"chain {i + 1} of {self.chains}")
-        every = self.settled(belief, {path: np.concatenate([v[path] for v in values]) for path in values[0]}, statistics)
+        every = self.settled(
+            belief, {path: np.concatenate([v[path] for v in values]) for path in values[0]}, statistics
+        )
         total = self.chains * self.draws
         chosen = np.linspace(0, total - 1, min(self.members, total)).astype(int)
         some = {path: v[chosen] for path, v in every.items()}

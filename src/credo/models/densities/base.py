@@ -158,9 +158,7 @@ class Density(eqx.Module):
     def predictive(self, probs: Float[Array, "n k"], inputs: Inputs = None) -> Predictive:
         """Rows whose components are known by their probabilities; each column on its own for d > 1."""
 
-    def conditional(
-        self, probs: Float[Array, "n k"], data: Observed, columns: Int[np.ndarray, " m"]
-    ) -> Predictive:
+    def conditional(self, probs: Float[Array, "n k"], data: Observed, columns: Int[np.ndarray, " m"]) -> Predictive:
         """Some `columns` of rows of which others were seen, given the components' probabilities after those.
 
         Columns are independent within a component, unless a density says more.

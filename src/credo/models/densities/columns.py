@@ -85,9 +85,7 @@ class Columns(HasPredictive[Parts, Parts]):
             "[part.predictive(probs) for part in density.parts], whose columns are density.places"
         )
 
-    def conditional(
-        self, probs: Float[Array, "n k"], data: Observed, columns: Int[np.ndarray, " m"]
-    ) -> Predictive:
+    def conditional(self, probs: Float[Array, "n k"], data: Observed, columns: Int[np.ndarray, " m"]) -> Predictive:
         """Of columns of one kind, given the others through the component, and those of their own part."""
         for part, place in zip(self.parts, self.places, strict=True):
             if set(columns.tolist()) <= set(place):

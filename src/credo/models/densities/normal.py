@@ -181,9 +181,7 @@ class NormalDensity(IsConjugate[Moments, Law]):
         found = mean + (gain * z[..., None]).sum(-2)
         return logs, found, covariance - gain.swapaxes(-1, -2) @ gain
 
-    def conditional(
-        self, probs: Float[Array, "n k"], data: Observed, columns: Int[np.ndarray, " m"]
-    ) -> Predictive:
+    def conditional(self, probs: Float[Array, "n k"], data: Observed, columns: Int[np.ndarray, " m"]) -> Predictive:
         """N(m + ΣₘₒΣₒₒ⁻¹(x - m)ₒ, Σₘₘ - ΣₘₒΣₒₒ⁻¹Σₒₘ) of each component, where columns covary."""
         if self.structure not in JOINT:
             return super().conditional(probs, data, columns)

@@ -24,7 +24,16 @@ from credo.core import params
 from credo.core.abilities import HasExpectations
 from credo.core.arrays import Array, host, is_traced, namespace, special
 from credo.core.belief import Belief
-from credo.core.checks import ArrayLike, check_array, check_count, check_positive, check_real, check_table, check_vector, input_names
+from credo.core.checks import (
+    ArrayLike,
+    check_array,
+    check_count,
+    check_positive,
+    check_real,
+    check_table,
+    check_vector,
+    input_names,
+)
 from credo.core.errors import DataError
 from credo.core.linalg import factorize
 from credo.core.params import real
@@ -164,7 +173,9 @@ class Experts(Belief, HasExpectations):
         )
         rows = ready.statistics(*data, **options)
         if not np.ptp(rows.y) > 0:
-            raise DataError("y is constant: there is nothing to learn from it; drop the target or give it some variation")
+            raise DataError(
+                "y is constant: there is nothing to learn from it; drop the target or give it some variation"
+            )
         return ready._started(rows, 0), changed(rows, origin=ready)
 
     def _started(self, rows: ExpertRows, seed: int) -> "Experts":
@@ -226,9 +237,7 @@ class Experts(Belief, HasExpectations):
             mean.append(coefficients[:, :-1] @ phi.T + coefficients[:, -1:])
             variance.append(xp.broadcast_to(xp.exp(log_variance)[:, None], g.T.shape))
         m, n = xp.concatenate(mean), len(weights)
-        return Mixture(
-            xp.concatenate(weights) / n, (Normal(m, xp.concatenate(variance), xp.zeros_like(m)),), self.k
-        )
+        return Mixture(xp.concatenate(weights) / n, (Normal(m, xp.concatenate(variance), xp.zeros_like(m)),), self.k)
 
     def regions(self, x: ArrayLike) -> Float[Array, "m k"]:
         """g(x): how much each expert is believed at each row."""
@@ -272,8 +281,10 @@ class Experts(Belief, HasExpectations):
         held = [path for path in fixed if path.startswith("experts.")]
         if held and len(held) < len(params.learnable(self.experts)):
             raise DataError(f"EM learns the experts as a whole, found {', '.join(held)} fixed; fix 'experts'")
-        gate = self._gate if "gate_weights" in fixed or self.k == 1 else gate_step(
-            expected.gate, expected.shares, self._gate, self.precision
+        gate = (
+            self._gate
+            if "gate_weights" in fixed or self.k == 1
+            else gate_step(expected.gate, expected.shares, self._gate, self.precision)
         )
         experts = self.experts if held else self.experts.maximize(expected.experts)
         return changed(self, experts=experts, gate_weights=gate)
@@ -407,7 +418,9 @@ class Experts(Belief, HasExpectations):
         return self
 
     def __repr__(self) -> str:
-        known = "not learned yet" if self.gate_weights is None else f"noise {np.sqrt(np.asarray(self._variances)).round(3)}"
+        known = (
+            "not learned yet" if self.gate_weights is None else f"noise {np.sqrt(np.asarray(self._variances)).round(3)}"
+        )
         return f"{type(self).__name__}({counted(self.k, 'expert')}; {known})"
 
 

@@ -33,9 +33,7 @@ def gate_prior(q: int, k: int, precision: float) -> GaussianPrior:
     """Weights of all k experts ~ N(0, 1/precision), seen as differences to the last; the constant has a tenth of it."""
     each = np.full(q, precision)
     each[0] *= 0.1
-    return GaussianPrior(
-        np.zeros(q * (k - 1)), np.kron(np.diag(each), np.eye(k - 1) - 1 / k), np.zeros(()), False
-    )
+    return GaussianPrior(np.zeros(q * (k - 1)), np.kron(np.diag(each), np.eye(k - 1) - 1 / k), np.zeros(()), False)
 
 
 def gate_step(

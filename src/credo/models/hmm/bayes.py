@@ -77,6 +77,7 @@ def center(belief: HMM, q: Believed) -> HMM:
 @eqx.filter_jit
 def drawn_from(keys: jax.Array, hmm: HMM, q: Believed) -> HMM:
     """HMMs drawn from q."""
+
     def one(key: PRNGKeyArray) -> dict[str, Array]:
         k_start, k_rows, k_shown = jr.split(key, 3)
         emission = require(hmm.emission, HasDraws).draw(k_shown, q.expected.emission)

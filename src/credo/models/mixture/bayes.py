@@ -112,13 +112,15 @@ class MixtureGibbs(ModelGibbs):
         if statistics.noise is not None:
             raise DataError("Gibbs sampling does not take noise of rows; learn by EM()")
         plain = changed(belief, learned=False, seen=None)
-        data = changed(statistics, origin=None if statistics.origin is None else changed(statistics.origin, learned=False))
-        repeated = data if np.all(data.weights == 1) else data.cut(np.repeat(np.arange(len(data.x)), data.weights.astype(int)))
+        data = changed(
+            statistics, origin=None if statistics.origin is None else changed(statistics.origin, learned=False)
+        )
+        repeated = (
+            data if np.all(data.weights == 1) else data.cut(np.repeat(np.arange(len(data.x)), data.weights.astype(int)))
+        )
         return self.run(plain, sweep, changed(repeated, weights=np.ones(len(repeated.x))), seed)
 
-    def settled(
-        self, belief: Mixture, every: dict[str, np.ndarray], statistics: Rows
-    ) -> dict[str, np.ndarray]:
+    def settled(self, belief: Mixture, every: dict[str, np.ndarray], statistics: Rows) -> dict[str, np.ndarray]:
         """Every draw in the order of components that agrees best with the pivot."""
         from scipy.optimize import linear_sum_assignment
 
@@ -126,7 +128,9 @@ class MixtureGibbs(ModelGibbs):
             return every
         rng, n = np.random.default_rng(0), len(statistics.x)
         rows = statistics.cut(np.sort(rng.choice(n, min(n, PIVOT_ROWS), replace=False)))
-        drawn = [params.replace(belief, {path: v[i] for path, v in every.items()}) for i in range(len(every["weights"]))]
+        drawn = [
+            params.replace(belief, {path: v[i] for path, v in every.items()}) for i in range(len(every["weights"]))
+        ]
         heights = [each.log_evidence_of(rows) * n / len(rows.x) + each.log_prior_of_parameters() for each in drawn]
         pivot = drawn[int(np.argmax(heights))].canonical()._responsibilities(rows)
         out: dict[str, list[np.ndarray]] = {path: [] for path in every}

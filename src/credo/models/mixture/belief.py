@@ -112,7 +112,9 @@ class Mixture(Belief, HasConjugateLaws):
         self.k, self.most = None if automatic else int(k), int(most)  # type: ignore[call-overload]
         if automatic and (weights is not None or density.k is not None):
             raise DataError('k="auto" chooses how many components there are: leave their numbers out')
-        self.density = density if density.k is None or density.columns is None else density.resized(self._k, density.columns)
+        self.density = (
+            density if density.k is None or density.columns is None else density.resized(self._k, density.columns)
+        )
         self.weights = None if weights is None else check_probabilities(weights, "weights", (self._k,))
         self.concentration = None if concentration is None else float(concentration)
         if self.concentration is not None and not (np.isfinite(self.concentration) and self.concentration > 0):
@@ -210,7 +212,9 @@ class Mixture(Belief, HasConjugateLaws):
         self.require_parameters()
         return np.asarray(sum(part.weights @ self._log_density(part) for part in statistics.parts()))
 
-    def predict(self, x: ArrayLike | None = None, *, missing: bool = False, noise: ArrayLike | None = None) -> Predictive:
+    def predict(
+        self, x: ArrayLike | None = None, *, missing: bool = False, noise: ArrayLike | None = None
+    ) -> Predictive:
         """Columns of rows of which others are known: p(columns | the others), a mixture with a weight for each row.
 
         Args:
@@ -259,9 +263,7 @@ class Mixture(Belief, HasConjugateLaws):
         """The most probable component of each row; 0 is the one with the largest weight."""
         return np.asarray(self.responsibilities(x, missing=missing, noise=noise)).argmax(1)
 
-    def log_density(
-        self, x: ArrayLike, *, missing: bool = False, noise: ArrayLike | None = None
-    ) -> Float[Array, " n"]:
+    def log_density(self, x: ArrayLike, *, missing: bool = False, noise: ArrayLike | None = None) -> Float[Array, " n"]:
         """log p(x) of each row; rows that no component explains have little of it."""
         return self._log_density(self.require_parameters()._read(x, missing, None, noise, in_order=True))
 

@@ -73,15 +73,23 @@ class HowMany(Learner):
         if fixed or priors:
             raise DataError('k="auto" learns all numbers under the model\'s own priors; choose k to hold some')
         choice, learned = self.choose(belief, statistics, seed)
-        optima = [LocalOptimum(e, {"k": np.asarray(k)}, "converged", 1) for k, e in zip(choice.k, choice.log_evidence, strict=True)]
-        return learned._replace(optima=sorted(optima, key=lambda o: -np.nan_to_num(o.log_evidence, nan=-np.inf)), notes=repr(choice).splitlines())
+        optima = [
+            LocalOptimum(e, {"k": np.asarray(k)}, "converged", 1)
+            for k, e in zip(choice.k, choice.log_evidence, strict=True)
+        ]
+        return learned._replace(
+            optima=sorted(optima, key=lambda o: -np.nan_to_num(o.log_evidence, nan=-np.inf)),
+            notes=repr(choice).splitlines(),
+        )
 
     def choose(self, belief: Mixture, statistics: Data, seed: int = 0) -> tuple[Choice, Learned]:
         """The criteria for each number of components, and the mixture of the chosen size."""
         rows = statistics.some()
         belief, n = belief if statistics.origin is None else statistics.origin, len(rows.x)
         if belief.density.k is not None:
-            raise DataError('how many components there are is chosen for Mixture("auto", density), found numbers of some')
+            raise DataError(
+                'how many components there are is chosen for Mixture("auto", density), found numbers of some'
+            )
         most = min(self.most, max(n - 1, 1))
         folds = np.random.default_rng(seed).permutation(n) % min(self.folds, n) if n > 1 else np.zeros(n, int)
         table: list[tuple[float, float, float]] = []
@@ -94,7 +102,9 @@ class HowMany(Learner):
                 found.append(learned)
                 likely = EM(1, tolerance=1e-5).climb(_like(plain, learned.belief), rows).belief
                 bic = float(likely.free * np.log(rows.weights.sum()) - 2 * likely.log_evidence_of(rows))
-                table.append((self._evidence(learned.belief, rows, k), bic, self._held_out(belief, rows, k, folds, seed)))
+                table.append(
+                    (self._evidence(learned.belief, rows, k), bic, self._held_out(belief, rows, k, folds, seed))
+                )
                 show(k / most, f"{k} components")
         evidence, bic, held = (tuple(float(v) for v in column) for column in zip(*table, strict=True))
         counts = tuple(range(1, most + 1))

@@ -161,7 +161,9 @@ def _noise(noise: ArrayLike, n: int, d: int) -> Float[np.ndarray, "n d d"]:
 def is_stream(x: object) -> bool:
     """Whether x is to be read a chunk at a time."""
     if isinstance(x, Iterator):
-        raise DataError("x is an iterator, which ends after one pass; pass what can be gone through again, as tables(…)")
+        raise DataError(
+            "x is an iterator, which ends after one pass; pass what can be gone through again, as tables(…)"
+        )
     return isinstance(x, Tables) or (
         isinstance(x, Iterable) and not hasattr(x, "__len__") and not hasattr(x, "__array__")
     )
