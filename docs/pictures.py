@@ -769,7 +769,8 @@ def mixture_clusters(left, right):
     doubt = mixture.clusters(x).total
     right.scatter(*x[:, [0, 2]].T, s=6 + 120 * doubt, color=RED, alpha=0.35, lw=0)
     tidy(left, "sepal length", "petal length")
-    tidy(right, "sepal length", "", title="doubt about the label")
+    tidy(right, "sepal length", "")
+    right.set_title("doubt about the label", fontsize=9, color=INK)
 
 
 @picture(5.4, 3.2)
@@ -779,9 +780,9 @@ def mixture_regression(ax):
     t = rng.uniform(-1, 1, size=200)
     y = np.where(rng.random(200) < 0.6, 1.5 + t, -1.0 - 1.2 * t) + 0.2 * rng.normal(size=200)
     belief = credo.fit(credo.Mixture(2), np.column_stack([t, y]))
-    grid, values = np.linspace(-1, 1, 80), np.linspace(-3.2, 3.2, 160)
+    grid, values = np.linspace(-1, 1, 80), np.linspace(-3.2, 3.2, 80)
     p = belief.predict(np.column_stack([grid, np.full(80, np.nan)]))
-    ax.pcolormesh(grid, values, np.exp([p.log_prob(np.full(80, v)) for v in values]), cmap="Blues", shading="auto")
+    ax.pcolormesh(grid, values, np.exp([p.log_prob(np.full(80, v)) for v in values]), cmap="Blues", rasterized=True)
     ax.scatter(t, y, s=5, color=INK, alpha=0.5, lw=0)
     ax.plot(grid, p.mean, color=ORANGE, lw=1.4)
     ax.annotate("mean", (grid[-16], p.mean[-16]), xytext=(0, -4), color=ORANGE, textcoords="offset points", va="top")
@@ -810,9 +811,10 @@ def experts_regions(left, right):
 def experts_branches(ax):
     """The parabola on its side of experts.md: the density of y for each x."""
     made = page_until("experts.md", "branches")
-    grid, values = np.linspace(-0.02, 1, 100), np.linspace(-1.3, 1.3, 160)
+    grid, values = np.linspace(-0.02, 1, 100), np.linspace(-1.3, 1.3, 80)
     p = made["branches"].predict(grid[:, None])
-    ax.pcolormesh(grid, values, np.exp([p.log_prob(np.full(100, v)) for v in values]) ** 0.5, cmap="Blues")
+    heights = np.exp([p.log_prob(np.full(100, v)) for v in values])
+    ax.pcolormesh(grid, values, heights**0.5, cmap="Blues", rasterized=True)
     ax.scatter(made["square"], made["t"], s=5, color=INK, alpha=0.5, lw=0)
     ax.plot(grid, p.mean, color=ORANGE, lw=1.4)
     tidy(ax, "x", "y", grid="")

@@ -38,7 +38,7 @@ def test_the_same_start_leads_to_the_same_likelihood_and_criteria(kind):
 
 def test_components_switch_off_and_more_rows_can_be_learned():
     rng = np.random.default_rng(0)
-    x = np.concatenate([rng.normal(size=(80, 2)), rng.normal(size=(80, 2)) + [7, 7]])[rng.permutation(160)]
+    x = np.concatenate([rng.normal(size=(80, 2)), rng.normal(size=(80, 2)) + 7])[rng.permutation(160)]
     model = BayesianMixture(3, n_init=1).fit(x)
     assert (model.weights_ > 0.02).sum() == 2
     halves = BayesianMixture(3, n_init=1).partial_fit(x[:80]).partial_fit(x[80:])

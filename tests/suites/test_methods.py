@@ -43,9 +43,9 @@ from credo.infer.method import Approximation, RowApproximation
 from credo.models.conjugate import EmpiricalBayes
 from credo.models.gp import EP, KFold, LeaveOneOut, Staged, StateSpace
 from credo.models.hmm import PathGibbs, VariationalBayes
-from credo.models.mixture import HowMany, MixtureGibbs
 from credo.models.lds import StateGibbs
 from credo.models.linear import FixedPoint, FunctionSpace
+from credo.models.mixture import HowMany, MixtureGibbs
 from credo.models.nonlinear import Extended, Particles, Unscented
 from credo.models.structural import Level
 

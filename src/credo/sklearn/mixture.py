@@ -1,4 +1,4 @@
-"""`GaussianMixture` and `BayesianMixture`: `credo.Mixture` under scikit-learn's names, so that a user changes an import."""
+"""`GaussianMixture` and `BayesianMixture`: `credo.Mixture` under scikit-learn's names, for a changed import."""
 
 from typing import Any
 

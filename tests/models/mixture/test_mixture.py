@@ -195,7 +195,7 @@ def test_how_many():
 
 
 def test_iris_has_two_components_by_bic():
-    """Fraley & Raftery (2002): unconstrained covariances, BIC -574 for two components, -580.8 for three (log p -180)."""
+    """Fraley & Raftery (2002): unconstrained covariances, BIC 574 for two components, 580.8 for three."""
     x = load_iris().data
     bic = [credo.fit(Mixture(k, Gaussian(prior=None)), x).information_criteria(x)["bic"] for k in (1, 2, 3)]
     assert int(np.argmin(bic)) == 1 and bic[1] == pytest.approx(574.0, abs=0.2)

@@ -94,7 +94,7 @@ def test_gibbs_is_calibrated():
         m, w = rng.normal(0, np.sqrt(v / PRIOR["strength"])), rng.dirichlet([ALPHA, ALPHA])
         z = rng.choice(2, size=25, p=w)
         prepared, rows = small().prepare(rng.normal(m[z], np.sqrt(v[z])))
-        draws, drawn = method.draw(prepared, rows, seed=i)
+        _, drawn = method.draw(prepared, rows, seed=i)
         ranks.append(int((np.asarray(drawn.density.mean)[:, :, 0].max(1) < m.max()).sum()))
     counts = np.bincount(np.array(ranks) // 5, minlength=4)
     assert ((counts - 10) ** 2 / 10).sum() < 16.3  # 0.1 % of χ² with 3 degrees of freedom

@@ -12,6 +12,7 @@ would cost digits that matter, and the whitened differences of `NormalDensity` a
 """
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -209,7 +210,7 @@ def expectation(
             if pattern.fill is None or pattern.rest is None:
                 plain += share @ phi.T
                 continue
-            each = np.stack([share[:, a:b] @ phi[:, a:b].T for a, b in zip(cuts[:-1], cuts[1:], strict=True)])
+            each = np.stack([share[:, a:b] @ phi[:, a:b].T for a, b in pairwise(cuts)])
             each[~data.seen[rows][cuts[:-1]].any(1)] = 0.0  # rows that show nothing add nothing
             full = np.empty((*each.shape[:2], d + 1, d + 1))
             full[..., i, j] = full[..., j, i] = each

@@ -15,8 +15,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -179,7 +177,7 @@ class Experts(Belief, HasExpectations):
         return ready._started(rows, 0), changed(rows, origin=ready)
 
     def _started(self, rows: ExpertRows, seed: int) -> "Experts":
-        """Regressions on clusters of (φ, y), or for odd seeds regressions tilted at random; a gate that knows nothing."""
+        """Regressions on clusters of (φ, y), for odd seeds tilted at random with a gate that knows nothing."""
         experts = self.experts.adapt(rows.observed, seed=seed)
         begun = self.gate_weights if self.gate_weights is not None else np.zeros((rows.gate.shape[1], self.k - 1))
         start = changed(self, experts=experts, gate_weights=begun)
@@ -195,7 +193,7 @@ class Experts(Belief, HasExpectations):
     # -- Bayes' rule ----------------------------------------------------------------------------------------
 
     def condition_on(self, statistics: ExpertRows) -> "Experts":
-        """The normal law at the mode; where rows were seen before, the mode of all of them first. Given numbers stay."""
+        """The normal law at the mode, of all rows where some were seen before; numbers that were given stay."""
         self.require_parameters()
         if not self.learned or is_traced((self, statistics)):
             return self

@@ -25,7 +25,7 @@ from credo.core.arrays import Array, host, is_traced, namespace, special
 from credo.core.belief import Belief
 from credo.core.checks import ArrayLike, by_name, check_count, check_probabilities, check_table, column_names
 from credo.core.errors import DataError
-from credo.core.params import constant, simplex
+from credo.core.params import simplex
 from credo.core.predictive import Categorical, Predictive
 from credo.core.pytrees import changed, plain_methods
 from credo.core.text import counted, plain, rounded
@@ -288,13 +288,12 @@ class Mixture(Belief, HasConjugateLaws):
         count = 0
         for path, value in params.learnable(self).items():
             kind, shape = params.constraint_of(self, path).kind, np.shape(value)
-            one = {"simplex": (-1, shape[-1:]), "positive_definite": (0, shape[-1:])}.get(kind)
             size = int(np.prod(shape))
             if kind == "simplex":
                 size -= int(np.prod(shape[:-1], initial=1))
             elif kind == "positive_definite":
                 size = size // shape[-1] * (shape[-1] + 1) // 2
-            count += size if one is None or size >= 0 else 0
+            count += size
         return count
 
     # -- learning -------------------------------------------------------------------------------------------
@@ -459,8 +458,8 @@ class Mixture(Belief, HasConjugateLaws):
         unknown = self._unknown()
         if unknown:
             raise DataError(
-                f"the {' and '.join(unknown)} of the mixture {'are' if len(unknown) > 1 else 'is'} not known yet; learn "
-                "from data with credo.fit(mixture, x), or give the numbers"
+                f"the {' and '.join(unknown)} of the mixture {'are' if len(unknown) > 1 else 'is'} not known yet; "
+                "learn from data with credo.fit(mixture, x), or give the numbers"
             )
         return self
 
