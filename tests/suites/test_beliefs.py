@@ -116,7 +116,7 @@ BELIEFS: dict[str, Callable[[], Case]] = {
     "Experts": lambda: regression(
         credo.Experts(
             2,
-            experts=Regression(np.ones((2, 1)), weights=[[[1.0, 0.0]], [[0.0, 1.0]]], bias=[[0.0], [1.0]]),
+            experts=Regression(2, np.ones((2, 1)), weights=[[[1.0, 0.0]], [[0.0, 1.0]]], bias=[[0.0], [1.0]]),
             gate_weights=[[0.2], [1.0], [-1.0]],
         )
     ),

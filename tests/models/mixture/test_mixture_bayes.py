@@ -59,6 +59,7 @@ def test_gibbs_and_variational_bayes_are_near_nuts(reference):
     assert np.all(np.abs(product - want.mean(0)) < 0.5 * want.std(0))
 
 
+@pytest.mark.filterwarnings("ignore::credo.errors.NotConvergedWarning")  # few draws will do for names
 def test_components_that_are_not_needed_switch_off_and_labels_hold():
     x = np.concatenate([RNG.normal(size=(60, 2)), RNG.normal(size=(40, 2)) + 8])
     learned = credo.learn(Mixture(3), x, using=VariationalBayes(starts=2), report=True)
