@@ -860,6 +860,71 @@ def loadings(ax):
     plots.loadings(page_until("factors.md", "shown")["shown"], ax=ax)
 
 
+@picture(8.6, 3.4, columns=2)
+def mixture_clusters(left, right):
+    """The flowers of mixtures.md by component, with two standard deviations of each; and how sure each label is."""
+    made = page_until("mixtures.md", "mixture", "labels")
+    mixture, x, labels = made["mixture"], made["X"], made["labels"]
+    angle = np.linspace(0, 2 * np.pi, 100)
+    circle = np.stack([np.cos(angle), np.sin(angle)])
+    for j, colour in enumerate((BLUE, ORANGE, GREEN)):
+        left.scatter(*x[labels == j][:, [0, 2]].T, s=9, color=colour, alpha=0.7, lw=0)
+        root = np.linalg.cholesky(mixture.density.covariance[j][np.ix_([0, 2], [0, 2])])
+        left.plot(*(mixture.density.mean[j][[0, 2], None] + 2 * root @ circle), color=colour, lw=1.4)
+    doubt = mixture.clusters(x).total
+    right.scatter(*x[:, [0, 2]].T, s=6 + 120 * doubt, color=RED, alpha=0.35, lw=0)
+    tidy(left, "sepal length", "petal length")
+    tidy(right, "sepal length", "")
+    right.set_title("doubt about the label", fontsize=9, color=INK)
+
+
+@picture(5.4, 3.2)
+def mixture_regression(ax):
+    """A mixture of two Gaussians in (x, y), and its density of y for each x."""
+    rng = np.random.default_rng(3)
+    t = rng.uniform(-1, 1, size=200)
+    y = np.where(rng.random(200) < 0.6, 1.5 + t, -1.0 - 1.2 * t) + 0.2 * rng.normal(size=200)
+    belief = credo.fit(credo.Mixture(2), np.column_stack([t, y]))
+    grid, values = np.linspace(-1, 1, 80), np.linspace(-3.2, 3.2, 80)
+    p = belief.predict(np.column_stack([grid, np.full(80, np.nan)]))
+    ax.pcolormesh(grid, values, np.exp([p.log_prob(np.full(80, v)) for v in values]), cmap="Blues", rasterized=True)
+    ax.scatter(t, y, s=5, color=INK, alpha=0.5, lw=0)
+    ax.plot(grid, p.mean, color=ORANGE, lw=1.4)
+    ax.annotate("mean", (grid[-16], p.mean[-16]), xytext=(0, -4), color=ORANGE, textcoords="offset points", va="top")
+    tidy(ax, "x", "y", grid="")
+
+
+@picture(8.6, 3.2, columns=2)
+def experts_regions(left, right):
+    """The experts of experts.md: their lines where the gate believes them, the prediction, and the gate."""
+    made = page_until("experts.md", "experts")
+    experts, x, y = made["experts"], made["x"], made["y"]
+    grid = np.linspace(-3, 3, 300)[:, None]
+    p, regions, answers = experts.predict(grid), experts.regions(grid), experts.answers(grid)
+    left.fill_between(grid[:, 0], *p.interval(0.95), color=SKY, alpha=0.35, lw=0)
+    left.scatter(x[:, 0], y, s=6, color=INK, alpha=0.5, lw=0)
+    for j, colour in enumerate((BLUE, ORANGE)):
+        left.plot(grid[:, 0], answers[:, j], color=colour, lw=0.8, ls=":")
+        left.plot(grid[:, 0], np.where(regions[:, j] > 0.5, answers[:, j], np.nan), color=colour, lw=1.8)
+        right.plot(grid[:, 0], regions[:, j], color=colour, lw=1.6)
+    left.set_ylim(-3.5, 7)
+    tidy(left, "x", "y")
+    tidy(right, "x", "how much each expert is believed")
+
+
+@picture(5.4, 3.2)
+def experts_branches(ax):
+    """The parabola on its side of experts.md: the density of y for each x."""
+    made = page_until("experts.md", "branches")
+    grid, values = np.linspace(-0.02, 1, 100), np.linspace(-1.3, 1.3, 80)
+    p = made["branches"].predict(grid[:, None])
+    heights = np.exp([p.log_prob(np.full(100, v)) for v in values])
+    ax.pcolormesh(grid, values, heights**0.5, cmap="Blues", rasterized=True)
+    ax.scatter(made["square"], made["t"], s=5, color=INK, alpha=0.5, lw=0)
+    ax.plot(grid, p.mean, color=ORANGE, lw=1.4)
+    tidy(ax, "x", "y", grid="")
+
+
 @picture(8.6, 3.2, columns=2)
 def lds_track(left, right):
     """The cart of time-series.md: filter and smoother around the gap, and the forecast."""

@@ -45,6 +45,7 @@ from credo.models.conjugate import Hypotheses as Hypotheses
 from credo.models.conjugate import NormalInverseGamma as NormalInverseGamma
 from credo.models.conjugate import NormalInverseWishart as NormalInverseWishart
 from credo.models.conjugate import NormalKnownVariance as NormalKnownVariance
+from credo.models.experts import Experts as Experts
 from credo.models.factor import PPCA as PPCA
 from credo.models.factor import FactorAnalysis as FactorAnalysis
 from credo.models.generative import Discriminant as Discriminant
@@ -72,6 +73,7 @@ from credo.models.lds import LDS as LDS
 from credo.models.linear import Linear as Linear
 from credo.models.markov import MarkovChain as MarkovChain
 from credo.models.markov import MarkovSequence as MarkovSequence
+from credo.models.mixture import Mixture as Mixture
 from credo.models.nonlinear import StateSpaceModel as StateSpaceModel
 from credo.models.structural import Structural as Structural
 

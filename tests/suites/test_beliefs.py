@@ -14,7 +14,7 @@ import credo
 from credo.core import params
 from credo.core.pytrees import changed
 from credo.kernels import RBF, Matern32, Matern52
-from credo.models.densities import Gaussian
+from credo.models.densities import Gaussian, Regression
 from credo.models.features import Polynomial
 from credo.models.gp import GP, Basis, HeteroscedasticGP, Independent, MultiGP, RobustGP, StateSpaceGP, Steps, WarpedGP
 from credo.models.likelihoods import Bernoulli, Categorical
@@ -132,6 +132,18 @@ BELIEFS: dict[str, Callable[[], Case]] = {
         credo.FactorAnalysis(mean=[0.1, 0.2, 0.0], w=[[1.0], [-0.5], [0.3]], noise=[0.5, 1.0, 0.8]), (THREE,)
     ),
     "PPCA": lambda: Case(credo.PPCA(mean=[0.1, 0.2, 0.0], w=[[1.0], [-0.5], [0.3]], noise=0.7), (THREE,)),
+    "Mixture": lambda: Case(
+        credo.Mixture(2, Gaussian(np.stack([np.eye(2), [[1, 0.5], [0.5, 2]]]), mean=[[-1, 0], [1, 1]]), [0.4, 0.6]),
+        (X,),
+        (np.column_stack([QUERIES[:, 0], np.full(4, np.nan)]),),
+    ),
+    "Experts": lambda: regression(
+        credo.Experts(
+            2,
+            experts=Regression(2, np.ones((2, 1)), weights=[[[1.0, 0.0]], [[0.0, 1.0]]], bias=[[0.0], [1.0]]),
+            gate_weights=[[0.2], [1.0], [-1.0]],
+        )
+    ),
     "NormalInverseWishart": lambda: Case(credo.NormalInverseWishart(jnp.zeros(2), 1.0, 4.0, jnp.eye(2)), (X,)),
 }
 
@@ -220,7 +232,7 @@ def test_doubt_is_noise_plus_ignorance(case):
 def test_data_lessen_ignorance_on_average(case):
     if isinstance(case.belief, credo.HMM):
         pytest.skip("what is known of a state that moves on does not add up")
-    if isinstance(case.belief, credo.FactorAnalysis | credo.PPCA):
+    if isinstance(case.belief, credo.FactorAnalysis | credo.PPCA | credo.Mixture | credo.Experts):
         pytest.skip("its parameters are taken as known: what it predicts is noise")
     before, after = (
         case.belief.predict(*case.query),

@@ -95,6 +95,7 @@ REGRESSIONS: dict[str, Callable[[], Any]] = {
     "StudentTRegression": credo.StudentTRegression,
     "KernelNeighbours": lambda: credo.KernelNeighbours(outcomes="numbers"),
     "KernelRegression": credo.KernelRegression,
+    "Experts": lambda: credo.Experts(1),
 }
 DEAR = {"HeteroscedasticGP", "RobustGP", "Linear, Laplace", "Linear, Student-t", "WarpedGP", "MultiGP"}
 POLYNOMIAL = {"Linear, squares"}
@@ -282,6 +283,23 @@ def test_classes_under_other_names(name):
     found, said = ask(lambda: probabilities(fitted(belief(), X, renamed, QUERIES)))
     flipped = found if found is None else Answer(found.mean[..., ::-1], found.std) if found.mean.ndim == 2 else found
     compare(wanted if wanted.mean.ndim == 2 else Answer(1 - wanted.mean, wanted.std), (flipped, said))
+
+
+# -- rows as a whole ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("a", "b"), [UNITS[0], UNITS[3], UNITS[4]], ids=["tiny", "mirrored", "shifted"])
+def test_mixtures_in_other_units_and_orders(a, b):
+    """EM ends near the maximum, not at it: its last step may be another one in other units."""
+    table, shift = np.column_stack([X, Y]), a * b * Y.std()
+
+    def petals(y: np.ndarray, order: np.ndarray) -> Answer:
+        asked = np.column_stack([QUERIES, np.full(4, np.nan)])
+        return Answer.of(credo.fit(credo.Mixture(2), np.column_stack([X, y])[order]).predict(asked))
+
+    wanted, _ = ask(lambda: petals(table[:, 2], np.arange(N)))
+    found, said = ask(lambda: petals(a * table[:, 2] + shift, np.arange(N)))
+    compare(wanted, (found and Answer((found.mean - shift) / a, found.std / abs(a)), said), 1e-3)
 
 
 # -- series -----------------------------------------------------------------------------------------------

@@ -45,6 +45,7 @@ from credo.models.gp import EP, KernelSearch, KFold, LeaveOneOut, Staged, StateS
 from credo.models.hmm import PathGibbs, StepwiseEM, VariationalBayes
 from credo.models.lds import StateGibbs
 from credo.models.linear import FixedPoint, FunctionSpace
+from credo.models.mixture import HowMany, MixtureGibbs
 from credo.models.nonlinear import Extended, Particles, Unscented
 from credo.models.structural import Level
 
@@ -83,6 +84,8 @@ METHODS: dict[str, Method] = {
         VariationalBayes(starts=1, max_steps=5, members=4),
         PathGibbs(**SHORT),
         StepwiseEM(passes=2),
+        MixtureGibbs(**SHORT),
+        HowMany(most=2, starts=1, folds=2),
         StateGibbs(**SHORT),
         ML(),
         MAP(),
@@ -118,6 +121,7 @@ FAMILIES = (
     "Logistic",
     "GP",
     "HMM",
+    "Mixture",
     "Structural",
 )
 HOST = {"condition": "Logistic", "fit": "BetaBernoulli"}

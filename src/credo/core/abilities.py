@@ -82,6 +82,10 @@ class HasExpectations(Ability, Generic[S, E]):
         """`expect` of several beliefs at once in NumPy; None where one compiled program for each is quicker."""
         return None
 
+    def canonical(self) -> Any:
+        """The same belief in the form by which runs are compared: hidden states or components in a fixed order."""
+        return self
+
     @abstractmethod
     def restart(self, statistics: S, seed: int) -> "HasExpectations[S, E] | None":
         """Another starting point; None where the user gave the start."""
@@ -89,6 +93,28 @@ class HasExpectations(Ability, Generic[S, E]):
     @abstractmethod
     def log_prior_of_parameters(self) -> Any:
         """log p(θ) as `maximize` sees it, up to a constant; 0 for maximum likelihood."""
+
+
+class HasConjugateLaws(HasExpectations[S, E]):
+    """Hidden variables, and conjugate laws of all parameters given those, for `VariationalBayes`: q(z) q(θ)."""
+
+    in_words: ClassVar[str] = "hidden variables and conjugate laws of its parameters"
+
+    @abstractmethod
+    def improve(self, expected: E, statistics: S) -> tuple[Any, E, Float[Array, ""]]:
+        """q(θ) given expected statistics, those under the q(z) that follows from it, and the bound on log p(x)."""
+
+    @abstractmethod
+    def center_of(self, q: Any) -> Any:
+        """The belief at the mean of q."""
+
+    @abstractmethod
+    def drawn_from(self, keys: Any, q: Any) -> Any:
+        """Beliefs with parameters drawn from q, along a leading axis; one for each key."""
+
+    @abstractmethod
+    def averaged(self, drawn: Any, statistics: S) -> Belief:
+        """The average over beliefs drawn from their law after the data."""
 
 
 class HasPointEstimates(Ability):

@@ -60,21 +60,59 @@ def chunks(
     return Chunks(lambda: ((source[cut], y[cut]) for cut in cuts))
 
 
+def tables(
+    source: Array | str | os.PathLike[str], *, columns: Sequence[str] | None = None, rows: int = ROWS
+) -> "Tables":
+    """The rows of a table without outcomes, `rows` at a time, for beliefs about rows as a whole (`Mixture`).
+
+    Args:
+        source: an array (memory-mapped or not), or the path of a Parquet file.
+        columns: of a file; all by default.
+        rows: the size of a chunk.
+    """
+    if rows < 1:
+        raise DataError(f"rows must be at least 1, found {rows}")
+    if not isinstance(source, str | os.PathLike):
+        cuts = [slice(start, start + rows) for start in range(0, len(source), rows)]
+        return Tables(lambda: (source[cut] for cut in cuts))
+    names = _names_of(Path(source), columns or ())
+    inputs = list(columns) if columns is not None else names
+    return Tables(lambda: (x for x, _ in _read(Path(source), inputs, inputs[0], rows)))
+
+
+class Tables:
+    """Tables, read as they are reached, each time that one goes through them."""
+
+    def __init__(self, read: Callable[[], Iterator[Array]]):
+        self.read = read
+
+    def __iter__(self) -> Iterator[Array]:
+        return self.read()
+
+
 def _of_file(path: Path, target: str, columns: Sequence[str] | None, rows: int) -> Chunks:
+    names = _names_of(path, (target, *(columns or ())))
+    inputs = list(columns) if columns is not None else [c for c in names if c != target]
+    return Chunks(lambda: _read(path, inputs, target, rows))
+
+
+def _names_of(path: Path, wanted: Sequence[str]) -> list[str]:
+    """The columns of a Parquet file, which has those that are wanted."""
     from pyarrow import parquet
 
     if not path.is_file():
         raise FileError(f"there is no file {path}")
-    names = parquet.ParquetFile(path).schema_arrow.names
-    missing = [c for c in (target, *(columns or ())) if c not in names]
+    names = list(parquet.ParquetFile(path).schema_arrow.names)
+    missing = [c for c in wanted if c not in names]
     if missing:
         raise DataError(f"{path.name} has no column {missing[0]!r}; its columns are {', '.join(names)}")
-    inputs = list(columns) if columns is not None else [c for c in names if c != target]
+    return names
 
-    def read() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        with parquet.ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=rows, columns=[*inputs, target]):
-                x = np.column_stack([batch.column(c).to_numpy(zero_copy_only=False) for c in inputs])
-                yield x, batch.column(target).to_numpy(zero_copy_only=False)
 
-    return Chunks(read)
+def _read(path: Path, inputs: list[str], target: str, rows: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(path) as file:
+        for batch in file.iter_batches(batch_size=rows, columns=list(dict.fromkeys([*inputs, target]))):
+            x = np.column_stack([batch.column(c).to_numpy(zero_copy_only=False) for c in inputs])
+            yield x, batch.column(target).to_numpy(zero_copy_only=False)

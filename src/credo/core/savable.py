@@ -90,15 +90,14 @@ density      models.densities.categorical       CategoricalDensity
 density      models.densities.columns           Columns
 density      models.densities.custom            CustomDensity Free
 density      models.densities.directions        Directions
-density      models.densities.factor            FactorAnalyser
-density      models.densities.gamma             NormalInverseGammas
-density      models.densities.gaussian          Gaussian
-density      models.densities.mixture           GaussianMixture
 density      models.densities.base              Observed
-density      models.densities.gamma             ColumnMoments
+density      models.densities.factor            FactorAnalyser
+density      models.densities.gamma             ColumnMoments NormalInverseGammas
+density      models.densities.gaussian          Gaussian
+density      models.densities.mixture           GaussianMixture MixtureStatistics
 density      models.densities.poisson           Gammas Poisson
 density      models.densities.regression        Regression
-density      models.densities.vonmises          VonMises
+density      models.densities.vonmises          Resultants VonMises
 feature      models.features.compose            Chosen Composed Concatenate Custom OfKernel OnColumns Product Tensor
 feature      models.features.fourier            Fourier
 feature      models.features.local              BSpline Bumps
@@ -139,6 +138,9 @@ gp           models.gp.warps                    Identity Log Steps
 gp           models.gp.watched                  AtCandidates
 factor       models.factor.belief               FactorAnalysis PPCA
 factor       models.factor.statistics           Rows
+experts      models.experts.belief              ExpertRows Experts
+mixture      models.mixture.bayes               DrawnMixture
+mixture      models.mixture.belief              Expected Mixture
 hmm          models.hmm.belief                  HMM
 hmm          models.hmm.bayes                   DrawnHMM
 hmm          models.hmm.driven                  InputHMM

@@ -41,3 +41,4 @@ from credo.infer.posterior import Posterior as Posterior
 from credo.infer.target import ParameterSpace as ParameterSpace
 from credo.infer.target import Target as Target
 from credo.infer.variational import Variational as Variational
+from credo.infer.variational_bayes import VariationalBayes as VariationalBayes

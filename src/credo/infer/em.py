@@ -241,7 +241,7 @@ def _extrapolation(
     top = bottom = 0.0
     for slot in slots:
         a, b, c = (np.asarray(each[slot.path]) for each in values)
-        scale = max(float(np.abs(c).max()), np.finfo(float).tiny)
+        scale = max(float(np.abs(c).max(initial=0.0)), np.finfo(float).tiny)
         with np.errstate(over="ignore", invalid="ignore"):  # a number that is next to nothing
             top, bottom = top + (((b - a) / scale) ** 2).sum(), bottom + (((c - 2 * b + a) / scale) ** 2).sum()
     with np.errstate(invalid="ignore"):
@@ -249,7 +249,7 @@ def _extrapolation(
 
 
 def _summary(climbs: Sequence[Climb], held: tuple[str, ...]) -> Learned:
-    ranked = sorted(climbs, key=lambda c: -c.objective)
+    ranked = sorted((c._replace(belief=c.belief.canonical()) for c in climbs), key=lambda c: -c.objective)
     best = ranked[0]
     free = [{path: np.asarray(v) for path, v in params.learnable(c.belief).items() if path not in held} for c in ranked]
     places = [np.concatenate([np.zeros(0), *(np.ravel(v) for v in values.values())]) for values in free]

@@ -2,6 +2,7 @@
 
 from credo.models import conjugate as conjugate
 from credo.models import densities as densities
+from credo.models import experts as experts
 from credo.models import factor as factor
 from credo.models import features as features
 from credo.models import generative as generative
@@ -13,5 +14,6 @@ from credo.models import lds as lds
 from credo.models import likelihoods as likelihoods
 from credo.models import linear as linear
 from credo.models import markov as markov
+from credo.models import mixture as mixture
 from credo.models import nonlinear as nonlinear
 from credo.models import structural as structural

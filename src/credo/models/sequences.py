@@ -77,7 +77,7 @@ def read(
         x, inputs = row[None], None if inputs is None else np.reshape(inputs, (1, -1))
     table, sizes = _concatenated(x, "x", columns, named)
     sizes = sizes if lengths is None else _check_lengths(lengths, len(table), len(sizes))
-    seen = _check_seen(table, missing)
+    seen = check_seen(table, missing)
     n, whole = len(table), bool(seen.all())
     t = bucket(n)
     first = np.arange(t) >= n
@@ -87,7 +87,7 @@ def read(
         driven, _ = _concatenated(inputs, "inputs", None)
         if len(driven) != n:
             raise DataError(f"inputs must have a row for each of x's {n}, found {len(driven)}")
-        _check_seen(driven, False, "inputs")
+        check_seen(driven, False, "inputs")
         arrays.append(driven)
     data, shown, *rest = (pad_rows(a, t) for a in arrays)
     complete = whole or bool(np.all(seen.all(axis=1) | ~seen.any(axis=1)))
@@ -193,7 +193,8 @@ def _check_lengths(lengths: ArrayLike, rows: int, sequences: int) -> list[int]:
     return [int(v) for v in values]
 
 
-def _check_seen(table: np.ndarray, missing: bool, name: str = "x") -> np.ndarray:
+def check_seen(table: np.ndarray, missing: bool, name: str = "x") -> np.ndarray:
+    """Which entries were seen; `DataError` for infinity, and for NaN unless `missing` says that it is no mistake."""
     seen = ~np.isnan(table)
     if not missing and not seen.all():
         row, column = np.argwhere(~seen)[0]

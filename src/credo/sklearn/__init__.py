@@ -14,6 +14,7 @@ from credo.sklearn.glm import BayesianGLMRegressor, BayesianLogisticClassifier
 from credo.sklearn.gp import GPClassifier, GPRegressor
 from credo.sklearn.hmm import HMM
 from credo.sklearn.linear import BayesianLinearRegressor
+from credo.sklearn.mixture import BayesianMixture, GaussianMixture
 
 __all__ = [
     "HMM",
@@ -21,9 +22,11 @@ __all__ = [
     "BayesianGLMRegressor",
     "BayesianLinearRegressor",
     "BayesianLogisticClassifier",
+    "BayesianMixture",
     "DiscriminantClassifier",
     "FactorAnalysis",
     "GPClassifier",
     "GPRegressor",
+    "GaussianMixture",
     "NaiveBayesClassifier",
 ]

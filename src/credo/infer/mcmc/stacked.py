@@ -77,6 +77,10 @@ class ModelGibbs(Learner):
         posterior, drawn = self.draw(prepared, statistics, seed=seed)
         return conditioned_average(self.kind, trusted(posterior), drawn, statistics)
 
+    def settled(self, belief: Any, every: dict[str, np.ndarray], statistics: Any) -> dict[str, np.ndarray]:
+        """All draws by path, with what has no order of its own brought into the same one."""
+        return every
+
     def run(
         self, belief: Any, sweep: Sweep, statistics: object, seed: int, held: tuple[str, ...] = ()
     ) -> tuple[Draws, Any]:
@@ -93,7 +97,9 @@ class ModelGibbs(Learner):
                 values.append({path: np.asarray(v) for path, v in chain.items()})
                 heights.append(np.asarray(height))
                 show((i + 1) / self.chains, f"chain {i + 1} of {self.chains}")
-        every = {path: np.concatenate([v[path] for v in values]) for path in values[0]}
+        every = self.settled(
+            belief, {path: np.concatenate([v[path] for v in values]) for path in values[0]}, statistics
+        )
         total = self.chains * self.draws
         chosen = np.linspace(0, total - 1, min(self.members, total)).astype(int)
         some = {path: v[chosen] for path, v in every.items()}

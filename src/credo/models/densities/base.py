@@ -13,6 +13,7 @@ adds a floor, a fixed 1e-10 to 1e-6 of one observation, so that no variance, rat
 `log_prior` then is the matching term, which is as small.
 """
 
+import dataclasses
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -22,7 +23,7 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
-from credo.core.arrays import Array, namespace
+from credo.core.arrays import Array, namespace, special
 from credo.core.checks import check_count
 from credo.core.errors import DataError
 from credo.core.predictive import Predictive
@@ -36,6 +37,8 @@ S = TypeVar("S")
 Q = TypeVar("Q")
 """What is believed of θ."""
 
+ENTRIES = 2**22
+"""Numbers of rows and components that are held in memory together."""
 ALMOST_NONE = 1e-10
 """A component with less weight than this has no rows: without a prior it keeps its parameters."""
 
@@ -48,11 +51,18 @@ class Observed(NamedTuple):
     inputs: Inputs = None
     complete: bool = False
     """Whether it is certain that every row was seen in full or not at all, which saves work."""
+    noise: Float[Array, "n d d"] | None = None
+    """The covariance of a noise of each row's own, for densities that take one."""
 
     @property
     def any_seen(self) -> Bool[Array, "n 1"]:
         """Which rows show something."""
         return namespace(self.seen).any(self.seen, axis=1, keepdims=True)
+
+    def cut(self, rows: "slice | np.ndarray") -> "Observed":
+        """Some of the rows."""
+        inputs, noise = (None if each is None else each[rows] for each in (self.inputs, self.noise))
+        return Observed(self.x[rows], self.seen[rows], inputs, self.complete, noise)
 
     def refuse(self, wrong: Callable[[np.ndarray], np.ndarray], expected: str) -> None:
         """`DataError` that names the first entry that was seen and is wrong."""
@@ -103,6 +113,29 @@ class Density(eqx.Module):
     def check(self, data: Observed) -> None:
         """`DataError` for seen data outside the support, naming row and column."""
 
+    def reordered(self: D, order: Int[np.ndarray, " k"]) -> D:
+        """The same density with its components in another order; their priors are alike."""
+
+        def moved(value: object, learnable: bool) -> object:
+            if isinstance(value, Density):
+                return value.reordered(order)
+            if isinstance(value, tuple) and value and all(isinstance(each, Density) for each in value):
+                return tuple(each.reordered(order) for each in value)
+            by_component = learnable and isinstance(value, np.ndarray | jax.Array) and value.shape[:1] == (self.k,)
+            return value[order] if by_component else value  # type: ignore[index]
+
+        found = {f.name: moved(getattr(self, f.name), "constraint" in f.metadata) for f in dataclasses.fields(self)}
+        return changed(self, **found)
+
+    @property
+    def exchangeable(self) -> bool:
+        """Whether the priors of all components are the same: then their order means nothing."""
+        fields = [v if isinstance(v, tuple) else (v,) for v in vars(self).values()]
+        inner = [v for each in fields for v in each if isinstance(v, Density)]
+        leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(vars(self).get("prior"))]
+        own = all(np.all(leaf == leaf[:1]) for leaf in leaves if leaf.shape[:1] == (self.k,))
+        return own and all(each.exchangeable for each in inner)
+
     def _known(self, value: Array | None) -> Array:
         """A parameter, once it is known."""
         if value is None:
@@ -125,6 +158,14 @@ class Density(eqx.Module):
     def predictive(self, probs: Float[Array, "n k"], inputs: Inputs = None) -> Predictive:
         """Rows whose components are known by their probabilities; each column on its own for d > 1."""
 
+    def conditional(self, probs: Float[Array, "n k"], data: Observed, columns: Int[np.ndarray, " m"]) -> Predictive:
+        """Some `columns` of rows of which others were seen, given the components' probabilities after those.
+
+        Columns are independent within a component, unless a density says more.
+        """
+        found = self.predictive(probs)
+        return found if len(found.shape) < 2 else found[:, columns if len(columns) > 1 else int(columns[0])]
+
 
 class HasStatistics(Density, Generic[S]):
     """A density whose weighted log-likelihood depends on the data through sums, with a maximum in closed form."""
@@ -132,6 +173,21 @@ class HasStatistics(Density, Generic[S]):
     @abstractmethod
     def expected_statistics(self, data: Observed, weight: Float[Array, "n k"]) -> S:
         """Σ weightₙₖ E[s(xₙ)]: expected sufficient statistics; those of two data sets add."""
+
+    def expectation(
+        self, data: Observed, log_weights: Float[Array, " k"], weight: Float[Array, " n"]
+    ) -> tuple[Float[Array, " k"], S, Float[Array, ""]]:
+        """The E-step of a mixture: Σ r, Σ r E[s(x)] for r ∝ wₖ pₖ(x), and Σ log p(x); rows count by their weights."""
+        (k, d), n = self.sizes, len(data.x)
+        most = max(ENTRIES // (k * d * (1 if data.complete and data.noise is None else d)), 1)
+        if n > most and namespace(self, data) is np:
+            cuts = [slice(i, i + most) for i in range(0, n, most)]
+            parts = [self.expectation(data.cut(each), log_weights, weight[each]) for each in cuts]
+            return jax.tree.map(lambda *each: sum(each[1:], start=each[0]), *parts)
+        logs = self.log_prob(data) + log_weights
+        total = special(logs).logsumexp(logs, axis=1)
+        share = namespace(logs).exp(logs - total[:, None]) * weight[:, None]
+        return share.sum(0), self.expected_statistics(data, share), weight @ total
 
     @abstractmethod
     def maximize(self: D, statistics: S) -> D:

@@ -85,6 +85,16 @@ class Columns(HasPredictive[Parts, Parts]):
             "[part.predictive(probs) for part in density.parts], whose columns are density.places"
         )
 
+    def conditional(self, probs: Float[Array, "n k"], data: Observed, columns: Int[np.ndarray, " m"]) -> Predictive:
+        """Of columns of one kind, given the others through the component, and those of their own part."""
+        for part, place in zip(self.parts, self.places, strict=True):
+            if set(columns.tolist()) <= set(place):
+                return part.conditional(probs, _cut(data, place), np.array([place.index(c) for c in columns.tolist()]))
+        raise DataError(
+            f"columns {', '.join(map(str, columns))} are of several kinds, which have no prediction in common; predict "
+            "those of one kind, and pass missing=True with NaN in the others"
+        )
+
     def expected_statistics(self, data: Observed, weight: Float[Array, "n k"]) -> Parts:
         """Those of each part."""
         return self._each(lambda part, place: _able(part).expected_statistics(_cut(data, place), weight))
@@ -182,7 +192,7 @@ class Columns(HasPredictive[Parts, Parts]):
 
 def _cut(data: Observed, place: tuple[int, ...]) -> Observed:
     """Some of the columns."""
-    x, seen, inputs, complete = data
+    x, seen, inputs, complete = data[:4]
     if place == tuple(range(place[0], place[0] + len(place))):  # a view: nothing is copied
         where: Any = slice(place[0], place[0] + len(place))
     else:

@@ -90,6 +90,11 @@ class GaussianMixture(IsConjugate[MixtureStatistics, MixtureLaw]):
         prior = dirichlet.as_concentration("weak", k, new.components) if new.weak else None
         return changed(new, prior=prior, parts=new.parts.resized(k * new.components, columns))
 
+    def reordered(self, order: Int[np.ndarray, " k"]) -> "GaussianMixture":
+        """The Gaussians of a component move together."""
+        within = (order[:, None] * self.components + np.arange(self.components)).ravel()
+        return changed(self, mixing=self._mixing[order], parts=self.parts.reordered(within))
+
     def adapt(self, data: Observed, *, seed: int = 0) -> "GaussianMixture":
         """A cluster for each k, its Gaussians scattered around the center."""
         (k, d), c, parts = self.sizes, self.components, self.parts

@@ -8,6 +8,7 @@ q, so its bound is then an approximation; Gibbs draws them.
 """
 
 from abc import abstractmethod
+from types import ModuleType
 from typing import Any, TypeVar
 
 import equinox as eqx
@@ -24,9 +25,16 @@ from credo.core.params import constant, positive, positive_definite
 from credo.core.predictive import Mixture, Normal, Predictive
 from credo.core.pytrees import changed
 from credo.core.special import LOG_2PI
-from credo.models.conjugate.matrix import JointMoments, MatrixNormalInverseWishart, log_determinants, moved, roots
-from credo.models.densities import moments, student
-from credo.models.densities.base import ALMOST_NONE, HasPredictive, Inputs, Observed, require_prior
+from credo.models.conjugate.matrix import (
+    JointMoments,
+    MatrixNormalInverseWishart,
+    log_determinants,
+    moved,
+    roots,
+    solve_triangles,
+)
+from credo.models.densities import moments, quadratic, student
+from credo.models.densities.base import ALMOST_NONE, ENTRIES, HasPredictive, Inputs, Observed, require_prior
 from credo.models.densities.gamma import ColumnMoments, NormalInverseGammas
 from credo.models.densities.moments import by_rows, condition_coordinates, inverse_roots, lengths, squared_distances
 
@@ -94,8 +102,15 @@ class NormalDensity(HasPredictive[Moments, Law]):
     def design(self, rows: int, inputs: Inputs) -> Float[Array, "t p"]:
         """v = (u, 1)."""
 
+    def reordered(self: N, order: Int[np.ndarray, " k"]) -> N:
+        """A covariance that all share stays."""
+        new = super().reordered(order)
+        return changed(new, matrix=self.matrix) if self.structure == "tied" else new
+
     def log_prob(self, data: Observed) -> Float[Array, "n k"]:
         """-½ Σ over the seen entries of log 2πσ² + z², whitened by the Cholesky factor where they covary."""
+        if data.noise is not None:
+            return self._of_noisy(data)[0]
         (k, d), (y, v, seen), m, covariance = self.sizes, self._centered(data), self._local, self._covariances
         xp = namespace(y, m, covariance)
         if self.structure not in JOINT:
@@ -105,6 +120,8 @@ class NormalDensity(HasPredictive[Moments, Law]):
             root = roots(covariance)
             square = squared_distances(inverse_roots(root), m, y, v)
             return xp.where(seen[:, :1], -0.5 * (square + (log_determinants(root) + d * LOG_2PI)), 0.0)
+        if quadratic.suits(self, data):
+            return quadratic.log_joint(self, data, np.zeros(k))
 
         def rows(y: Array, v: Array, seen: Array) -> Array:
             log_det, square, _, _ = condition_coordinates(_means(m, v), covariance, y[:, None], seen[:, None])
@@ -115,6 +132,9 @@ class NormalDensity(HasPredictive[Moments, Law]):
     def expected_statistics(self, data: Observed, weight: Float[Array, "n k"]) -> JointMoments | ColumnMoments:
         """Second moments of (x, v); what is missing of a row by its mean and covariance given the rest."""
         y, v, seen = self._centered(data)
+        if data.noise is not None:
+            _, mean, rest = self._of_noisy(data)
+            return _moments_of(namespace(mean, weight), mean, rest, v, weight * data.any_seen)
         if self.structure not in JOINT:
             return _column_moments(y, v, seen, weight, data.complete)
         weight = weight * data.any_seen
@@ -129,12 +149,52 @@ class NormalDensity(HasPredictive[Moments, Law]):
 
         def rows(y: Array, v: Array, seen: Array, w: Array) -> JointMoments:
             _, _, mean, rest = condition_coordinates(_means(m, v), covariance, y[:, None], seen[:, None])
-            outer = xp.einsum("rk,rki,rkj->kij", w, mean, mean) + xp.einsum("rk,rkij->kij", w, rest)
-            vv, xv = xp.einsum("rk,rp,rq->kpq", w, v, v), xp.einsum("rk,rki,rp->kip", w, mean, v)
-            return JointMoments(w.sum(0), vv, xv, outer)
+            return _moments_of(xp, mean, rest, v, w)
 
         begin = _joint_moments(y, v, weight * whole)
         return moments.sum_blocks(rows, begin, k, d, y, v, seen, weight * ~whole)
+
+    def expectation(
+        self, data: Observed, log_weights: Float[Array, " k"], weight: Float[Array, " n"]
+    ) -> tuple[Float[Array, " k"], Moments, Float[Array, ""]]:
+        """By features where columns covary and numbers are known: two products of matrices."""
+        if self.structure in JOINT and quadratic.suits(self, data):
+            return quadratic.expectation(self, data, log_weights, weight)
+        return super().expectation(data, log_weights, weight)
+
+    def _of_noisy(self, data: Observed) -> tuple[Array, Array, Array]:
+        """log p(x | k), and mean and covariance of each row without its noise Sₙ: x = t + e, t ~ N(m, Σ), e ~ N(0, Sₙ).
+
+        E[t | x] = m + Σ(Σ + Sₙ)⁻¹(x - m). Bovy, Hogg & Roweis (2011), "Extreme deconvolution". What was not seen has
+        no part in Σ + Sₙ: its row and column are those of the identity.
+        """
+        (y, v, seen), m, covariance, d = self._centered(data), self._local, self._covariances, data.x.shape[1]
+        xp = namespace(y, m, covariance)
+        both = seen[:, None, :, None] & seen[:, None, None, :]
+        root = roots(xp.where(both, covariance + data.noise[:, None], np.eye(d)))  # type: ignore[index]
+        mean = _means(m, v)
+        residual = xp.where(seen[:, None], y[:, None] - mean, 0.0)
+        cross = xp.where(seen[:, None, :, None], covariance, 0.0)  # (seen, all)
+        whitened = solve_triangles(root, xp.concatenate([residual[..., None], cross], axis=-1))
+        z, gain = whitened[..., 0], whitened[..., 1:]
+        logs = -0.5 * ((z**2).sum(-1) + log_determinants(root) + seen.sum(1)[:, None] * LOG_2PI)
+        found = mean + (gain * z[..., None]).sum(-2)
+        return logs, found, covariance - gain.swapaxes(-1, -2) @ gain
+
+    def conditional(self, probs: Float[Array, "n k"], data: Observed, columns: Int[np.ndarray, " m"]) -> Predictive:
+        """N(m + ΣₘₒΣₒₒ⁻¹(x - m)ₒ, Σₘₘ - ΣₘₒΣₒₒ⁻¹Σₒₘ) of each component, where columns covary."""
+        if self.structure not in JOINT:
+            return super().conditional(probs, data, columns)
+        n, d = data.x.shape
+        noise = np.zeros((n, d, d)) if data.noise is None else data.noise
+        noisy, most = data._replace(noise=noise), max(ENTRIES // (self.sizes[0] * d * d), 1)
+        each = [self._of_noisy(noisy.cut(slice(i, i + most)))[1:] for i in range(0, n, most)]
+        xp = namespace(each)
+        mean, rest = (xp.concatenate(parts) for parts in zip(*each, strict=True))
+        which = columns if len(columns) > 1 else int(columns[0])
+        center = xp.swapaxes((mean + self._origin)[..., which], 0, 1)
+        spread = xp.swapaxes(xp.diagonal(rest, axis1=-2, axis2=-1)[..., which], 0, 1)
+        return Mixture(probs.T, (Normal(center, xp.maximum(spread, 0.0), xp.zeros_like(spread)),))
 
     def draw_statistics(self, key: PRNGKeyArray, data: Observed, which: Int[Array, " n"]) -> Moments:
         """The moments, with what is missing of a row drawn given the rest."""
@@ -371,6 +431,13 @@ def _joint_moments(y: Float[Array, "n d"], v: Float[Array, "n p"], weight: Float
     d, both = y.shape[1], namespace(y, v, weight).concatenate([y, v], axis=1)
     yv = moments.second_moments(both, weight)
     return JointMoments(yv[:, -1, -1], yv[:, d:, d:], yv[:, :d, d:], yv[:, :d, :d])
+
+
+def _moments_of(xp: ModuleType, mean: Array, rest: Array, v: Array, weight: Array) -> JointMoments:
+    """Weighted moments of (x, v) where each component has its own mean and covariance of every row."""
+    outer = xp.einsum("rk,rki,rkj->kij", weight, mean, mean) + xp.einsum("rk,rkij->kij", weight, rest)
+    vv, xv = xp.einsum("rk,rp,rq->kpq", weight, v, v), xp.einsum("rk,rki,rp->kip", weight, mean, v)
+    return JointMoments(weight.sum(0), vv, xv, outer)
 
 
 def _choose(condition: Array, new: Array, old: Array) -> Array:

@@ -90,7 +90,7 @@ class Regression(NormalDensity):
 
     def adapt(self: R, data: Observed, *, seed: int = 0) -> R:
         """Least squares on all data, then k clusters of the residuals as biases, and slopes tilted at random."""
-        x, seen, driven, _ = data
+        x, seen, driven = data[:3]
         inputs = self._checked(driven)
         (k, d), c = self.sizes, inputs.shape[1]
         mean, variance = column_moments(x, seen)

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 from credo.core import params
-from credo.core.abilities import HasExpectations
+from credo.core.abilities import HasConjugateLaws
 from credo.core.arrays import Array, host, is_traced, namespace
 from credo.core.belief import Belief
 from credo.core.checks import ArrayLike, check_count, check_probabilities
@@ -30,6 +30,7 @@ from credo.core.scan import is_short, run, scan
 from credo.core.text import counted, plain, rounded
 from credo.infer.em import EM
 from credo.infer.learning import Evidence
+from credo.infer.mcmc.stacked import conditioned_average
 from credo.infer.method import Learner
 from credo.models.densities import Density, Gaussian, HasStatistics, Observed
 from credo.models.densities.base import require
@@ -68,7 +69,7 @@ class States(NamedTuple):
         return self.increments.sum()
 
 
-class HMM(Belief, HasExpectations):
+class HMM(Belief, HasConjugateLaws):
     """A hidden Markov model with k states.
 
     Args:
@@ -298,6 +299,30 @@ class HMM(Belief, HasExpectations):
         if origin is None or set(params.learnable(origin)) == set(params.learnable(self)):
             return None
         return origin._started(statistics, seed)
+
+    def improve(self, expected: Expected, statistics: Sequences) -> tuple[Any, Expected, Float[Array, ""]]:
+        """A step of variational Bayes, see `bayes`."""
+        from credo.models.hmm import bayes  # which needs `HMM`
+
+        return bayes.improve(self, expected, statistics)
+
+    def center_of(self, q: Any) -> "HMM":
+        """The HMM at the mean of q."""
+        from credo.models.hmm import bayes
+
+        return bayes.center(self, q)
+
+    def drawn_from(self, keys: jax.Array, q: Any) -> "HMM":
+        """HMMs drawn from q."""
+        from credo.models.hmm import bayes
+
+        return bayes.drawn_from(keys, self, q)
+
+    def averaged(self, drawn: "HMM", statistics: Sequences) -> Belief:
+        """The average over drawn HMMs, each after the data."""
+        from credo.models.hmm import bayes
+
+        return conditioned_average(bayes.DrawnHMM, None, drawn, statistics)
 
     # -- parts ----------------------------------------------------------------------------------------------
 

@@ -1,0 +1,3 @@
+"""Mixtures of experts: several regressions, and a gate that says where each is to be asked."""
+
+from credo.models.experts.belief import Experts as Experts
