@@ -258,3 +258,22 @@ def test_costs_from_a_file(tmp_path):
     path.write_text("fails,good\n0,1\n20,0\n")
     with pytest.raises(DataError, match="must have a column for each class"):
         read_costs(str(path), ("fails", "holds"))
+
+
+@pytest.mark.slow
+def test_classes_may_be_smooth_functions_or_densities_of_the_inputs(only):
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame(rng.normal(size=(90, 2)), columns=["u", "v"]).round(4)
+    frame["ring"] = np.where(np.hypot(frame["u"], frame["v"]) + 0.2 * rng.normal(size=90) > 1.1, "out", "in")
+    names = ("class shares", "lines", "smooth function", "Gaussian classes", "independent columns")
+    result = fit_table(Table(frame, "rings"), "ring", families=only(*names))
+    assert {each.name for each in result.fitted} == set(names)
+    loss = {each.name: each.scores["nlpd"] for each in result.fitted}
+    assert max(loss["smooth function"], loss["Gaussian classes"]) < loss["lines"]
+    text = result.page()._repr_html_()
+    assert "Inputs like nothing seen" in text and "The most probable class over the two inputs" in text
+    known = fit_table(Table(frame, "rings"), "ring", families=only("Gaussian classes"))
+    strange = pd.DataFrame({"u": [0.1, 40.0], "v": [0.0, -30.0]})
+    answer = known.model.answer(Table(strange, "new")).frame
+    assert answer["novelty"][0] > 0.05 and answer["novelty"][1] < 1e-4
+    assert "novelty" not in result.model.answer(Table(strange, "new")).frame or "Gaussian" in result.model.name

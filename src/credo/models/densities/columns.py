@@ -165,7 +165,9 @@ class Columns(HasPredictive[Parts, Parts]):
     ) -> Float[np.ndarray, "n d"]:
         """Each part draws its own columns."""
         laws = iter(q)
-        return self._together(self._each(lambda part, _: _able(part).sample_predictive(rng, next(laws), which)))
+        return np.asarray(
+            self._together(self._each(lambda part, _: _able(part).sample_predictive(rng, next(laws), which)))
+        )
 
     def several(self, q: Parts, n: int, seed: int) -> "Columns":
         """n draws of each part's components."""

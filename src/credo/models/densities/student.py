@@ -86,7 +86,7 @@ def of_columns(
         return xp.square(y[:, None] - mean), lengths(r, v)
 
     if alone and constant_input and complete and xp is np:
-        total = _of_whole_rows(q, y, np.square(whiten[:, :, 0, 0]))
+        total: Array = _of_whole_rows(q, np.asarray(y), np.square(np.asarray(whiten)[:, :, 0, 0]))
         return np.where(seen[:, :1], total, 0.0)
     if alone:
 
