@@ -43,4 +43,4 @@ def gate_step(
     k, n = shares.shape[1], len(design)
     rows = Rows(design, shares, np.ones(n), np.zeros(n), Shares(tuple(range(k))))
     prior = gate_prior(design.shape[1], k, precision)
-    return ascend(lambda u: height(prior, rows, u), gate.ravel(), SHORT).u.reshape(gate.shape)
+    return np.asarray(ascend(lambda u: height(prior, rows, u), gate.ravel(), SHORT).u).reshape(gate.shape)

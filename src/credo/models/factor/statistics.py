@@ -49,7 +49,7 @@ class Rows(eqx.Module):
     def __add__(self, other: "Rows") -> "Rows":
         xp = namespace(self, other)
         both = [each.moments for each in (self, other) if each.moments is not None]
-        moments = both[0] + both[1] if len(both) == 2 else (both or [None])[0]
+        moments = None if not both else both[0] if len(both) == 1 else both[0] + both[1]
         parts = ((getattr(self, name), getattr(other, name)) for name in ("x", "seen", "weights"))
         return Rows(moments, *(xp.concatenate(pair) for pair in parts))
 
