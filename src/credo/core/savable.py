@@ -109,6 +109,8 @@ gp           models.gp.data                     Rows
 gp           models.gp.exact                    Cholesky
 gp           models.gp.heteroscedastic          HeteroscedasticGP Noises
 gp           models.gp.independent              Independent
+gp           models.gp.large.inducing           Inducing InducingGP
+gp           models.gp.large.low_rank           Moments Weights
 gp           models.gp.latent                   FunctionDraws LatentGP
 gp           models.gp.means                    Basis BeliefMean Constant Design DifferentiatedMean
 gp           models.gp.means                    FunctionMean Mean Zero

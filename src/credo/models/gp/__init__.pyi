@@ -10,6 +10,8 @@ from credo.models.gp.derivatives import gradient_covariance as gradient_covarian
 from credo.models.gp.description import describe as describe
 from credo.models.gp.heteroscedastic import HeteroscedasticGP as HeteroscedasticGP
 from credo.models.gp.independent import Independent as Independent
+from credo.models.gp.large import Inducing as Inducing
+from credo.models.gp.large import InducingGP as InducingGP
 from credo.models.gp.latent import EP as EP
 from credo.models.gp.latent import LatentGP as LatentGP
 from credo.models.gp.means import Basis as Basis

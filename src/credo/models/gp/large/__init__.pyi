@@ -1,0 +1,4 @@
+"""Gaussian processes without a limit on rows: one module for each approximation, and the choice between them."""
+
+from credo.models.gp.large.inducing import Inducing as Inducing
+from credo.models.gp.large.inducing import InducingGP as InducingGP
