@@ -122,6 +122,16 @@ def solve_upper(root: Float[Array, "n n"], b: Float[Array, "n *m"]) -> Float[Arr
     return lapack.solve_triangle(np.asarray(root), np.asarray(b), transposed=True)
 
 
+def solve_each(
+    matrices: Float[Array, "s n n"], b: Float[Array, "s n m"]
+) -> tuple[Float[Array, "s n m"], Bool[Array, ""] | bool]:
+    """Aᵢ⁻¹bᵢ of many small positive definite matrices, and whether all of them were."""
+    if not is_traced(matrices, b):
+        return lapack.solve_each(np.asarray(matrices), np.asarray(b))
+    factors = jax.vmap(factorize)(matrices)
+    return jax.vmap(solve)(factors.root, b), factors.ok.all()
+
+
 def log_determinant(root: Float[Array, "n n"]) -> Float[Array, ""]:
     """log |LLᵀ| = 2 Σᵢ log Lᵢᵢ."""
     xp = namespace(root)

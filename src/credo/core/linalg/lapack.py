@@ -93,6 +93,22 @@ def solve_triangle(root: Float[ndarray, "n n"], b: Float[ndarray, "n *m"], trans
         return trtrs(root, b, lower=1, trans=int(transposed))[0]
 
 
+def solve_each(
+    matrices: Float[ndarray, "s n n"], b: Float[ndarray, "s n m"]
+) -> tuple[Float[ndarray, "s n m"], bool]:
+    """Aᵢ⁻¹bᵢ of many small positive definite matrices, under the jitter policy; and whether all of them were."""
+    (posv,) = get_lapack_funcs(("posv",), (matrices, b))
+    out, n = np.empty_like(b), matrices.shape[1]
+    for i, (matrix, column) in enumerate(zip(matrices, b, strict=True)):
+        _, out[i], info = posv(matrix.T, column, lower=0)
+        if info or not np.isfinite(out[i]).all():
+            root = np.empty((n, n))
+            if not factor_inplace(root, lambda to, of=matrix: np.copyto(to, of), np.ones(n))[1]:
+                return out, False
+            out[i] = solve_triangle(root, solve_triangle(root, column), transposed=True)
+    return out, True
+
+
 def invert_inplace(root: Float[ndarray, "n n"]) -> None:
     """Replace the lower triangle of L by that of (LLᵀ)⁻¹."""
     (potri,) = get_lapack_funcs(("potri",), dtype=root.dtype)

@@ -12,6 +12,8 @@ from credo.models.gp.heteroscedastic import HeteroscedasticGP as Heteroscedastic
 from credo.models.gp.independent import Independent as Independent
 from credo.models.gp.large import Inducing as Inducing
 from credo.models.gp.large import InducingGP as InducingGP
+from credo.models.gp.large import Neighbours as Neighbours
+from credo.models.gp.large import NeighboursGP as NeighboursGP
 from credo.models.gp.latent import EP as EP
 from credo.models.gp.latent import LatentGP as LatentGP
 from credo.models.gp.means import Basis as Basis

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, TypeVar
 import equinox as eqx
 import numpy as np
 
+from credo.core import params
 from credo.core.arrays import Array
 from credo.core.checks import check_count
 from credo.core.errors import DataError
@@ -33,8 +34,11 @@ L = TypeVar("L", bound="LargeGP")
 CHUNK = 2**22
 """The entries of a table of rows and features, or of rows and neighbours, that exist at a time."""
 
-FIRST_ROWS = 768
+FIRST_ROWS = 256
 """Of so many random rows, conditioned exactly, learning takes its start."""
+BELOW, ABOVE = 4.0, 1.5
+"""How far that may be from the typical: few rows take a column that matters a little for one that does not matter, and
+from an endless lengthscale no climb comes back."""
 
 
 class LargeGP(GaussianProcess):
@@ -94,17 +98,16 @@ class LargeGP(GaussianProcess):
     def function_at(self, rows: Array, joint: bool = False) -> FunctionValues:
         """The function at checked rows, a few at a time: in bounded memory."""
 
-    def predict(self, x: object, *, joint: bool = False, noise: Any = None) -> Normal:
+    def predict(self, x: object, *, noise: Any = None) -> Normal:
         """p(y* | x*, data), Normal: the noise is aleatoric, the function epistemic.
 
         Args:
             x: queries, shape (m, d).
-            joint: also keep the m × m covariance of the function.
             noise: the noise variance of each query, instead of the model's.
         """
         table = self.queries(x)
-        f = self.function_at(table, joint)
-        return Normal(f.mean, noise_at(self.noise_variance(), table, noise), f.variance, f.covariance)
+        f = self.function_at(table)
+        return Normal(f.mean, noise_at(self.noise_variance(), table, noise), f.variance)
 
     def __repr__(self) -> str:
         return f"{super().__repr__()[:-1]}, by {self.method})"
@@ -134,7 +137,9 @@ class LargeMethod(Solver, Learner):
         if rows.n <= FIRST_ROWS:
             return belief
         found = Staged(starts=2).learn(belief.as_gp(), rows.at_most(FIRST_ROWS, seed), fixed, priors, seed)
-        return belief.like(found.belief)
+        slots = params.layout(belief, fixed)
+        typical, near = (np.asarray(params.to_vector(b, slots)) for b in (belief, found.belief))
+        return params.from_vector(belief, slots, np.clip(near, typical - BELOW, typical + ABOVE))
 
     def climb(self, belief: Any, rows: Rows, fixed: Sequence[str], priors: Priors, seed: int, **ends: Any) -> Learned:
         """The belief at the maximum of its evidence that is uphill from where it is."""

@@ -4,10 +4,10 @@
     B = I + Σ aᵢaᵢᵀ/Dᵢ,   c = Σ aᵢrᵢ/Dᵢ,   w | y ~ N(B⁻¹c, B⁻¹)
     log p = -½ [n log 2π + Σ log Dᵢ + log |B| + Σ rᵢ²/Dᵢ - cᵀB⁻¹c] - ½ Σ tᵢ (kᵢᵢ - qᵢ)
 
-D is the noise of a row; with `leftover="noise"` (FITC) it has kᵢᵢ - qᵢ, too; with `leftover="bound"` (VFE) t = 1/D, else
-t = 0. Predictions add g, of variance k - q, or not (`residual`: SoR and random features have none). O(np²) work and O(p²)
-memory. Quiñonero-Candela & Rasmussen (2005), "A unifying view of sparse approximate Gaussian process regression";
-Titsias (2009), "Variational learning of inducing variables in sparse Gaussian processes".
+D is the noise of a row; with `leftover="noise"` (FITC) it has kᵢᵢ - qᵢ, too; with `leftover="bound"` (VFE) t = 1/D,
+else t = 0. Predictions add g, of variance k - q, or not (`residual`: SoR and random features have none). O(np²) work
+and O(p²) memory. Quiñonero-Candela & Rasmussen (2005), "A unifying view of sparse approximate Gaussian process
+regression"; Titsias (2009), "Variational learning of inducing variables in sparse Gaussian processes".
 """
 
 from abc import abstractmethod
@@ -33,9 +33,11 @@ from credo.core.linalg import (
     solve_upper,
 )
 from credo.core.padding import bucket, pad_rows
+from credo.core.predictive import Normal
 from credo.core.pytrees import changed
 from credo.models.gp import exact
 from credo.models.gp.base import FunctionValues
+from credo.models.gp.belief import noise_at
 from credo.models.gp.data import Rows, masked
 from credo.models.gp.large.base import LargeGP, in_chunks, joined
 
@@ -161,6 +163,18 @@ class LowRankGP(LargeGP, HasCovariance, DrawsFunctions, PredictsJointly):
         else:
             parts = [self._values(frame, rows[cut]) for cut in in_chunks(len(rows), frame.width)]
         return FunctionValues(*joined(parts), self._joint(frame, rows, rows) if joint else None)
+
+    def predict(self, x: object, *, joint: bool = False, noise: Any = None) -> Normal:
+        """p(y* | x*, data), Normal: the noise is aleatoric, the function epistemic.
+
+        Args:
+            x: queries, shape (m, d).
+            joint: also keep the m × m covariance of the function.
+            noise: the noise variance of each query, instead of the model's.
+        """
+        table = self.queries(x)
+        f = self.function_at(table, joint)
+        return Normal(f.mean, noise_at(self.noise_variance(), table, noise), f.variance, f.covariance)
 
     def _values(self, frame: Any, x: Float[Array, "m d"]) -> tuple[Array, Array]:
         a, rest = self.features_at(frame, x)
