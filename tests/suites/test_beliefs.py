@@ -15,7 +15,25 @@ from credo.core import params
 from credo.kernels import RBF, Matern32, Matern52
 from credo.models.densities import Gaussian
 from credo.models.features import Polynomial
-from credo.models.gp import GP, Basis, HeteroscedasticGP, Independent, MultiGP, RobustGP, StateSpaceGP, Steps, WarpedGP
+from credo.models.gp import (
+    GP,
+    Basis,
+    HeteroscedasticGP,
+    Independent,
+    Inducing,
+    InducingGP,
+    Local,
+    LocalGP,
+    MultiGP,
+    Neighbours,
+    NeighboursGP,
+    RandomFeatures,
+    RandomFeaturesGP,
+    RobustGP,
+    StateSpaceGP,
+    Steps,
+    WarpedGP,
+)
 from credo.models.likelihoods import Bernoulli
 from credo.models.linear import (
     ARD,
@@ -102,6 +120,10 @@ BELIEFS: dict[str, Callable[[], Case]] = {
     ),
     "MultiGP": lambda: Case(MultiGP(RBF(), outputs=2), (X, np.column_stack([Y, X[:, 0] - Y])), (QUERIES,)),
     "StateSpaceGP": lambda: Case(StateSpaceGP(GP(Matern32(), noise=0.1)), (X[:, :1], Y), (QUERIES[:, :1],)),
+    "InducingGP": lambda: regression(InducingGP(GP(RBF(), noise=0.1), Inducing(8), X[:8])),
+    "NeighboursGP": lambda: regression(NeighboursGP(GP(RBF(), noise=0.1), Neighbours(23, 24))),
+    "LocalGP": lambda: regression(LocalGP(GP(RBF(), noise=0.1), Local(0.01, k=23))),
+    "RandomFeaturesGP": lambda: regression(RandomFeaturesGP(GP(RBF(), noise=0.1), RandomFeatures(10))),
     "HMM": lambda: Case(
         credo.HMM(2, Gaussian(np.ones((2, 1)), mean=[-1.0, 1.0]), [0.4, 0.6], [[0.9, 0.1], [0.2, 0.8]]), (Y,)
     ),

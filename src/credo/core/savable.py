@@ -111,7 +111,9 @@ gp           models.gp.heteroscedastic          HeteroscedasticGP Noises
 gp           models.gp.independent              Independent
 gp           models.gp.large.inducing           Inducing InducingGP
 gp           models.gp.large.low_rank           Moments Weights
+gp           models.gp.large.local              Local LocalGP
 gp           models.gp.large.neighbours         Neighbours NeighboursGP
+gp           models.gp.large.random_features    RandomFeatures RandomFeaturesGP
 gp           models.gp.large.vecchia            Trend
 gp           models.gp.latent                   FunctionDraws LatentGP
 gp           models.gp.means                    Basis BeliefMean Constant Design DifferentiatedMean

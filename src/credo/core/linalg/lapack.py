@@ -93,9 +93,7 @@ def solve_triangle(root: Float[ndarray, "n n"], b: Float[ndarray, "n *m"], trans
         return trtrs(root, b, lower=1, trans=int(transposed))[0]
 
 
-def solve_each(
-    matrices: Float[ndarray, "s n n"], b: Float[ndarray, "s n m"]
-) -> tuple[Float[ndarray, "s n m"], bool]:
+def solve_each(matrices: Float[ndarray, "s n n"], b: Float[ndarray, "s n m"]) -> tuple[Float[ndarray, "s n m"], bool]:
     """Aᵢ⁻¹bᵢ of many small positive definite matrices, under the jitter policy; and whether all of them were."""
     (posv,) = get_lapack_funcs(("posv",), (matrices, b))
     out, n = np.empty_like(b), matrices.shape[1]

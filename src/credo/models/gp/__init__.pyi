@@ -10,10 +10,16 @@ from credo.models.gp.derivatives import gradient_covariance as gradient_covarian
 from credo.models.gp.description import describe as describe
 from credo.models.gp.heteroscedastic import HeteroscedasticGP as HeteroscedasticGP
 from credo.models.gp.independent import Independent as Independent
+from credo.models.gp.large import Exact as Exact
 from credo.models.gp.large import Inducing as Inducing
 from credo.models.gp.large import InducingGP as InducingGP
+from credo.models.gp.large import Local as Local
+from credo.models.gp.large import LocalGP as LocalGP
 from credo.models.gp.large import Neighbours as Neighbours
 from credo.models.gp.large import NeighboursGP as NeighboursGP
+from credo.models.gp.large import RandomFeatures as RandomFeatures
+from credo.models.gp.large import RandomFeaturesGP as RandomFeaturesGP
+from credo.models.gp.large import choose_method as choose_method
 from credo.models.gp.latent import EP as EP
 from credo.models.gp.latent import LatentGP as LatentGP
 from credo.models.gp.means import Basis as Basis

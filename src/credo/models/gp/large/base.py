@@ -117,7 +117,7 @@ class LargeGP(GaussianProcess):
 class LargeMethod(Solver, Learner):
     """What the methods share: another form of a `GP`, whose hyperparameters are learned in that form."""
 
-    needs: ClassVar[tuple[type, ...]] = (GP,)
+    needs: ClassVar[tuple[type, ...]] = (GP, LargeGP)
     belief: ClassVar[type]
     """What it makes of a `GP`."""
 
@@ -127,9 +127,9 @@ class LargeMethod(Solver, Learner):
 
     def adapt(self, belief: Any, statistics: Rows) -> tuple[Any, Rows]:
         """The belief in this form, after the rows that it has seen; the rows as they are."""
-        if isinstance(belief, LargeGP):
+        if type(belief) is self.belief and (belief.seen is None or belief.method == self):
             return changed(belief, method=self), statistics
-        own = self.form(belief.unconditioned())
+        own = self.form(belief.as_gp() if isinstance(belief, LargeGP) else belief.unconditioned())
         return (own if belief.seen is None else own.condition_on(belief.seen)), statistics
 
     def start(self, belief: Any, rows: Rows, fixed: Sequence[str], priors: Priors, seed: int) -> Any:

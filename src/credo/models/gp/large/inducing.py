@@ -161,7 +161,6 @@ class Inducing(LargeMethod):
     """Of the choice of points."""
 
     belief: ClassVar[type] = InducingGP
-    needs: ClassVar[tuple[type, ...]] = (GP, InducingGP)
 
     def __post_init__(self) -> None:
         super().__post_init__()

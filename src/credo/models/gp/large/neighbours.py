@@ -276,7 +276,6 @@ class Neighbours(LargeMethod):
     """Of a climb between two searches for neighbours."""
 
     belief: ClassVar[type] = NeighboursGP
-    needs: ClassVar[tuple[type, ...]] = (GP, NeighboursGP)
 
     def __post_init__(self) -> None:
         super().__post_init__()
