@@ -44,6 +44,7 @@ from credo.models.conjugate import EmpiricalBayes
 from credo.models.gp import (
     EP,
     Exact,
+    Fourier,
     Inducing,
     KernelSearch,
     KFold,
@@ -90,6 +91,7 @@ METHODS: dict[str, Method] = {
         KFold(k=2, starts=1, max_steps=3),
         StateSpace(starts=1, max_steps=5),
         Exact(),
+        Fourier(1e-2, max_steps=3),
         Inducing(8, rounds=1, max_steps=3),
         Neighbours(5, max_steps=3),
         Local(0.01, max_steps=3),
@@ -144,6 +146,8 @@ ASKS_FOR_MORE = {
     "HyperQuadrature": "hyperparameters",
     "StateSpace": "StateSpace",
     "KernelSearch": "a constant mean and one noise variance",
+    "Fourier": "Fourier|use Neighbours",
+    "RandomFeatures": "stationary",
     "Laplace": "the data do not determine them",
 }
 """Methods whose settings, or whose reach, may not suit a belief that they serve, and what they then speak of."""

@@ -109,6 +109,7 @@ gp           models.gp.data                     Rows
 gp           models.gp.exact                    Cholesky
 gp           models.gp.heteroscedastic          HeteroscedasticGP Noises
 gp           models.gp.independent              Independent
+gp           models.gp.large.fourier            Fourier FourierGP Grid
 gp           models.gp.large.inducing           Inducing InducingGP
 gp           models.gp.large.low_rank           Moments Weights
 gp           models.gp.large.local              Local LocalGP

@@ -11,6 +11,8 @@ from credo.models.gp.description import describe as describe
 from credo.models.gp.heteroscedastic import HeteroscedasticGP as HeteroscedasticGP
 from credo.models.gp.independent import Independent as Independent
 from credo.models.gp.large import Exact as Exact
+from credo.models.gp.large import Fourier as Fourier
+from credo.models.gp.large import FourierGP as FourierGP
 from credo.models.gp.large import Inducing as Inducing
 from credo.models.gp.large import InducingGP as InducingGP
 from credo.models.gp.large import Local as Local

@@ -8,7 +8,7 @@ from credo.core import params
 from credo.kernels import RBF
 from credo.kernels.random_fourier import random_features
 from credo.models.gp import GP, RandomFeatures, RandomFeaturesGP
-from credo.models.linear import Linear
+from credo.models.linear import Isotropic, Linear
 
 RNG = np.random.default_rng(3)
 X = RNG.uniform(-2, 2, size=(40, 2))
@@ -18,7 +18,7 @@ QUERIES = RNG.uniform(-3, 3, size=(7, 2))
 
 def test_it_is_linear_regression_on_the_features():
     features = random_features(RBF(1.2, 1.5), 20, 2, seed=4)
-    linear = Linear(features, intercept=False, noise=0.04, prior=1.0)
+    linear = Linear(features, intercept=False, noise=0.04, prior=Isotropic(1.0))
     gp = GP(RBF(1.2, 1.5), 0.0, 0.04)
     after = gp.condition(X, Y, using=RandomFeatures(20, seed=4))
     p, wanted = after.predict(QUERIES), linear.condition(X, Y).predict(QUERIES)

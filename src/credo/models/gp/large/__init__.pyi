@@ -2,6 +2,8 @@
 
 from credo.models.gp.large.choice import Exact as Exact
 from credo.models.gp.large.choice import choose_method as choose_method
+from credo.models.gp.large.fourier import Fourier as Fourier
+from credo.models.gp.large.fourier import FourierGP as FourierGP
 from credo.models.gp.large.inducing import Inducing as Inducing
 from credo.models.gp.large.inducing import InducingGP as InducingGP
 from credo.models.gp.large.local import Local as Local

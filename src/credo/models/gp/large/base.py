@@ -164,9 +164,9 @@ def check_one_of(value: object, name: str, known: Sequence[str]) -> None:
         raise DataError(f"{name} must be one of {', '.join(known)}, found {value!r}")
 
 
-def joined(parts: Sequence[tuple[Array, Array]]) -> tuple[np.ndarray, np.ndarray]:
-    """Means and variances of chunks, one after another."""
+def joined(parts: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
+    """The arrays of chunks, one after another."""
     if len(parts) == 1:
-        return parts[0]  # type: ignore[return-value]
-    mean, variance = (np.concatenate(each) for each in zip(*parts, strict=True))
-    return mean, variance
+        return parts[0]
+    first, second = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return first, second

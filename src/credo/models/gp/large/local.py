@@ -57,7 +57,7 @@ class LocalGP(NeighboursGP):
                 "raise cutoff, or use Neighbours"
             )
         mean, variance = np.empty(len(rows)), np.empty(len(rows))
-        sizes = np.asarray([bucket(max(c, 1)) for c in counts])
+        sizes = np.asarray([bucket(max(int(c), 1)) for c in counts])
         for size in np.unique(sizes):  # queries that see about as many rows together
             which = np.flatnonzero(sizes == size)
             index = np.zeros((len(which), size), dtype=int)

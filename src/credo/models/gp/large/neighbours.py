@@ -22,7 +22,7 @@ from credo.core.linalg import demand, solve_lower
 from credo.core.padding import bucket, pad_rows
 from credo.core.pytrees import changed
 from credo.infer.learning import Evidence, Learned
-from credo.infer.optimize import STOPPED
+from credo.infer.optimize import CONVERGED, STOPPED
 from credo.kernels import Kernel
 from credo.models.gp import exact
 from credo.models.gp.base import FunctionValues
@@ -42,6 +42,7 @@ from credo.models.gp.large.vecchia import (
     split_mean,
     trend_columns,
 )
+from credo.models.gp.staged import STRIDE
 
 NEAR_FEW, NEAR_MANY, FEW_COLUMNS = 20, 30, 3
 """Neighbours that hyperparameters are learned with, in up to three columns and in more."""
@@ -49,10 +50,12 @@ ASKED = (50, 150, 400)
 """Neighbours that predictions are tried with."""
 BETTER = 0.005
 """By how many nats a row more neighbours must predict better to be worth their cost."""
-MOVED = 0.15
-"""Neighbours are found again where a number has moved by more, in unconstrained units."""
-ROUNDS = 6
-"""How often, at most."""
+FIRST = 1000
+"""The conditionals of the first climbs, which need not be exact."""
+ROUNDS = 4
+"""How often neighbours are found again, at most, with few conditionals and then with all."""
+GAINED = 5e-4
+"""Nats a row that a climb with new neighbours must gain for another one."""
 
 
 class NeighboursGP(LargeGP):
@@ -169,7 +172,7 @@ class NeighboursGP(LargeGP):
         """The evidence of a random part of the conditionals, with its gradient."""
         if is_traced(self, statistics):
             return None
-        return VecchiaObjective(self.unconditioned(), slots, statistics, priors)
+        return VecchiaObjective(self.unconditioned(), slots, statistics, priors, self.method.terms)
 
 
 def _in_order(rows: Rows, seen: int) -> Rows:
@@ -182,10 +185,10 @@ def _in_order(rows: Rows, seen: int) -> Rows:
 class VecchiaObjective:
     """log p(y | X, θ) + log p(θ) of the unconstrained vector, with the neighbours that the belief has now."""
 
-    def __init__(self, belief: NeighboursGP, slots: params.Layout, rows: Rows, priors: dict[str, Any]):
+    def __init__(self, belief: NeighboursGP, slots: params.Layout, rows: Rows, priors: Priors, terms: int):
         self._about = belief, slots, dict(priors)
         rows = _in_order(rows, 0)
-        n, terms = rows.n, belief.method.terms
+        n = rows.n
         places = np.arange(n)
         if n > terms:
             places = np.sort(np.random.default_rng(1).choice(n, terms, replace=False))
@@ -295,20 +298,30 @@ class Neighbours(LargeMethod):
         """The belief at the highest evidence × prior found, and the neighbours of a query chosen."""
         belief = self.start(belief, statistics, fixed, priors, seed)
         slots = params.layout(belief, fixed)
-        climber = Evidence(starts=1, tolerance=1e-2, gain=1e-4, flat=False, stride=0.3, max_steps=self.max_steps)
-        rounds, moved, learned = 0, np.inf, None
-        while rounds < ROUNDS and moved > MOVED:
-            at = np.asarray(params.to_vector(belief, slots))
-            learned = climber.climb(belief.objective(slots, statistics, priors), belief, slots, priors, seed)
-            belief, rounds = learned.belief, rounds + 1
-            moved = float(np.abs(np.asarray(params.to_vector(belief, slots)) - at).max(initial=0.0))
-        assert learned is not None
-        n = min(self.terms, statistics.n)
-        notes = [f"Vecchia's approximation with {belief.near} neighbours; learned from {n} of {statistics.n} rows"]
-        if learned.status == STOPPED and moved <= MOVED:
-            learned = learned._replace(status="converged")  # it is the searches that end it, not the steps
+        n = statistics.n
+        for terms in [FIRST, self.terms] if min(self.terms, n) > 2 * FIRST else [self.terms]:
+            learned, gained = self._climbs(belief, slots, statistics, priors, min(terms, n), seed)
+            belief = learned.belief
+        if learned.status == STOPPED and gained < GAINED:
+            learned = learned._replace(status=CONVERGED)  # out of steps, on a plateau
+        used = min(self.terms, n)
+        notes = [f"Vecchia's approximation with {belief.near} neighbours; learned from {used} of {n} rows"]
         chosen, more = self.tuned(belief, statistics, fixed, seed)
         return learned._replace(belief=chosen, notes=[*learned.notes, *notes, *more])
+
+    def _climbs(
+        self, belief: NeighboursGP, slots: params.Layout, rows: Rows, priors: Priors, terms: int, seed: int
+    ) -> tuple[Learned, float]:
+        """Climbs with neighbours found anew, until that gains nothing; and what the last one gained, in nats a row."""
+        climber = Evidence(starts=1, tolerance=1e-2, gain=1e-3, flat=False, stride=STRIDE, max_steps=self.max_steps)
+        for _ in range(ROUNDS):
+            objective = VecchiaObjective(belief.unconditioned(), slots, rows, priors, terms)
+            before = objective.value(np.asarray(params.to_vector(belief, slots)))
+            learned = climber.climb(objective, belief, slots, priors, seed)
+            belief, gained = learned.belief, (learned.log_evidence - before) / rows.n
+            if not gained > GAINED:
+                break
+        return learned, gained
 
     def tuned(
         self, belief: NeighboursGP, rows: Rows, fixed: Sequence[str], seed: int
