@@ -146,7 +146,7 @@ ASKS_FOR_MORE = {
     "HyperQuadrature": "hyperparameters",
     "StateSpace": "StateSpace",
     "KernelSearch": "a constant mean and one noise variance",
-    "Fourier": "Fourier|use Neighbours",
+    "Fourier": "use Neighbours",
     "RandomFeatures": "stationary",
     "Laplace": "the data do not determine them",
 }

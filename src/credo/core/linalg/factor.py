@@ -6,7 +6,7 @@ Numbers that are known are factorized by SciPy's LAPACK and stay NumPy's; what i
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -122,9 +122,7 @@ def solve_upper(root: Float[Array, "n n"], b: Float[Array, "n *m"]) -> Float[Arr
     return lapack.solve_triangle(np.asarray(root), np.asarray(b), transposed=True)
 
 
-def solve_each(
-    matrices: Float[Array, "s n n"], b: Float[Array, "s n m"]
-) -> tuple[Float[Array, "s n m"], Bool[Array, ""] | bool]:
+def solve_each(matrices: Float[Array, "s n n"], b: Float[Array, "s n m"]) -> tuple[Float[Array, "s n m"], Any]:
     """Aᵢ⁻¹bᵢ of many small positive definite matrices, and whether all of them were."""
     if not is_traced(matrices, b):
         return lapack.solve_each(np.asarray(matrices), np.asarray(b))

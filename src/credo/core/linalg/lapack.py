@@ -7,6 +7,7 @@ A C-ordered lower triangle is a Fortran-ordered upper one: LAPACK is always hand
 and asked for the upper factor, so that nothing is copied or transposed.
 """
 
+import functools
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
@@ -101,7 +102,7 @@ def solve_each(matrices: Float[ndarray, "s n n"], b: Float[ndarray, "s n m"]) ->
         _, out[i], info = posv(matrix.T, column, lower=0)
         if info or not np.isfinite(out[i]).all():
             root = np.empty((n, n))
-            if not factor_inplace(root, lambda to, of=matrix: np.copyto(to, of), np.ones(n))[1]:
+            if not factor_inplace(root, functools.partial(np.copyto, src=matrix), np.ones(n))[1]:
                 return out, False
             out[i] = solve_triangle(root, solve_triangle(root, column), transposed=True)
     return out, True

@@ -81,7 +81,7 @@ class Local(Neighbours):
     predict: int | None = field(default=None, kw_only=True)
     terms: int = field(default=4000, kw_only=True)
     held: int = field(default=1000, kw_only=True)
-    max_steps: int = field(default=30, kw_only=True)
+    max_steps: int = field(default=20, kw_only=True)
     cutoff: float = 0.01
     """In units of the kernel: of the squared outcomes."""
 

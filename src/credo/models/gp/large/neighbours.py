@@ -52,9 +52,9 @@ BETTER = 0.005
 """By how many nats a row more neighbours must predict better to be worth their cost."""
 FIRST = 1000
 """The conditionals of the first climbs, which need not be exact."""
-ROUNDS = 4
-"""How often neighbours are found again, at most, with few conditionals and then with all."""
-GAINED = 5e-4
+ROUNDS = {True: 4, False: 2}
+"""How often neighbours are found again, at most: while conditionals are few, and with all of them."""
+GAINED = 2e-3
 """Nats a row that a climb with new neighbours must gain for another one."""
 
 
@@ -275,7 +275,7 @@ class Neighbours(LargeMethod):
     """The conditionals that hyperparameters, and the trend, are learned from."""
     held: int = 1000
     """The rows that are predicted from the others to choose the neighbours of a query and to put the variance right."""
-    max_steps: int = 30
+    max_steps: int = 20
     """Of a climb between two searches for neighbours."""
 
     belief: ClassVar[type] = NeighboursGP
@@ -314,7 +314,7 @@ class Neighbours(LargeMethod):
     ) -> tuple[Learned, float]:
         """Climbs with neighbours found anew, until that gains nothing; and what the last one gained, in nats a row."""
         climber = Evidence(starts=1, tolerance=1e-2, gain=1e-3, flat=False, stride=STRIDE, max_steps=self.max_steps)
-        for _ in range(ROUNDS):
+        for _ in range(ROUNDS[terms == FIRST]):
             objective = VecchiaObjective(belief.unconditioned(), slots, rows, priors, terms)
             before = objective.value(np.asarray(params.to_vector(belief, slots)))
             learned = climber.climb(objective, belief, slots, priors, seed)
