@@ -70,6 +70,7 @@ def linear_average() -> Case:
     return regression(credo.Averaged([0.0, 0.0], (Linear(), Linear(Polynomial(2)))))
 
 
+@cache
 def waves() -> FourierGP:
     gp = GP(RBF(2.0), noise=0.1)
     return FourierGP(gp, Fourier(1e-3)).placed(gp.statistics(X, Y))

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 
 from credo.core.arrays import Array, host, is_traced, namespace
 from credo.kernels import Kernel, OfFunction, OnColumns, Product, Sum
-from credo.kernels.algebra import Wrapped
+from credo.kernels.base import Wrapped
 from credo.kernels.periodic import Periodic
 from credo.kernels.stationary import Stationary, squared_distances
 
