@@ -12,7 +12,18 @@ from pathlib import Path
 from benchmarks.harness import report
 
 HERE = Path(__file__).parent
-OTHERS = ("densities", "harness", "objectives", "optimizers", "peers", "posteriordb", "regret", "series", "uci")
+OTHERS = (
+    "densities",
+    "harness",
+    "large_gp",
+    "objectives",
+    "optimizers",
+    "peers",
+    "posteriordb",
+    "regret",
+    "series",
+    "uci",
+)
 """Modules that are not benchmarks, or are run by themselves."""
 
 

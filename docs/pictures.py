@@ -24,7 +24,7 @@ from credo.decide.active_learning import learning_curves
 from credo.decide.campaign import Campaign, slices
 from credo.decide.space import Categorical, Integer, Real, Space
 from credo.models import features as bases
-from credo.models.gp import EP
+from credo.models.gp import EP, Inducing, InducingGP, Local, RandomFeatures
 from credo.models.gp.search import search_kernel
 from credo.models.gp.surfaces import evidence_surface
 from credo.models.linear import ARD, Intercept, InverseGamma, Isotropic, LaplacePrior, StudentTNoise, lasso_scale
@@ -588,6 +588,33 @@ def gp_first(ax):
     dots(ax, x, y)
     ax.set_ylim(-2.4, 4.6)
     legend(ax, loc="upper left", ncols=3)
+
+
+@picture(8.6, 4.4, columns=2, rows=2)
+def large_starved(*axes):
+    (x, y), *_ = gp_page()
+    gp = credo.GP(kernels.RBF(1.0, 1.0), 0.4, noise=0.04)
+    points = np.array([[0.3], [1.6], [3.6], [6.4], [7.8], [9.5]])
+    grid = np.linspace(-2, 13, 400)
+    exact = gp.condition(x, y).predict(grid[:, None])
+    starved = {
+        'Inducing(6, "sor"): sure in the gap': InducingGP(gp, Inducing(6, "sor"), points).condition(x, y),
+        'Inducing(6, "vfe"): it knows what it does not know': InducingGP(gp, Inducing(6), points).condition(x, y),
+        "RandomFeatures(6): as sure as its weights": gp.condition(x, y, using=RandomFeatures(6)),
+        "Local(0.5): seams": gp.condition(x, y, using=Local(0.5)),
+    }
+    for ax, (title, belief) in zip(axes, starved.items(), strict=True):
+        p = belief.predict(grid[:, None])
+        half, wanted = (1.96 * np.sqrt(np.asarray(v.epistemic)) for v in (p, exact))
+        ax.fill_between(grid, p.mean - half, p.mean + half, color=BLUE, alpha=0.2, linewidth=0, label="95 %")
+        ax.plot(grid, p.mean, color=BLUE, linewidth=1.5, label="approximation")
+        ax.plot(grid, exact.mean, color=ORANGE, linewidth=0.9, label="exact")
+        ax.plot(grid, np.column_stack([exact.mean - wanted, exact.mean + wanted]), "--", color=ORANGE, linewidth=0.8)
+        dots(ax, x, y)
+        ax.set_ylim(-2.6, 3.4)
+        tidy(ax)
+        ax.set_title(title, fontsize=9.5, color=INK)
+    legend(axes[0], loc="upper left", ncols=3)
 
 
 @picture(8.6, 3.0, columns=3)

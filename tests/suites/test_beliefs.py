@@ -16,7 +16,27 @@ from credo.core.pytrees import changed
 from credo.kernels import RBF, Matern32, Matern52
 from credo.models.densities import Gaussian, Regression
 from credo.models.features import Polynomial
-from credo.models.gp import GP, Basis, HeteroscedasticGP, Independent, MultiGP, RobustGP, StateSpaceGP, Steps, WarpedGP
+from credo.models.gp import (
+    GP,
+    Basis,
+    Fourier,
+    FourierGP,
+    HeteroscedasticGP,
+    Independent,
+    Inducing,
+    InducingGP,
+    Local,
+    LocalGP,
+    MultiGP,
+    Neighbours,
+    NeighboursGP,
+    RandomFeatures,
+    RandomFeaturesGP,
+    RobustGP,
+    StateSpaceGP,
+    Steps,
+    WarpedGP,
+)
 from credo.models.likelihoods import Bernoulli, Categorical
 from credo.models.linear import (
     ARD,
@@ -51,6 +71,12 @@ def regression(belief: Any, **options: Any) -> Case:
 
 def linear_average() -> Case:
     return regression(credo.Averaged([0.0, 0.0], (Linear(), Linear(Polynomial(2)))))
+
+
+@cache
+def waves() -> FourierGP:
+    gp = GP(RBF(2.0), noise=0.1)
+    return FourierGP(gp, Fourier(1e-3)).placed(gp.statistics(X, Y))
 
 
 @cache
@@ -122,6 +148,11 @@ BELIEFS: dict[str, Callable[[], Case]] = {
     ),
     "MultiGP": lambda: Case(MultiGP(RBF(), outputs=2), (X, np.column_stack([Y, X[:, 0] - Y])), (QUERIES,)),
     "StateSpaceGP": lambda: Case(StateSpaceGP(GP(Matern32(), noise=0.1)), (X[:, :1], Y), (QUERIES[:, :1],)),
+    "InducingGP": lambda: regression(InducingGP(GP(RBF(), noise=0.1), Inducing(8), X[:8])),
+    "FourierGP": lambda: regression(waves()),
+    "NeighboursGP": lambda: regression(NeighboursGP(GP(RBF(), noise=0.1), Neighbours(23, 24))),
+    "LocalGP": lambda: regression(LocalGP(GP(RBF(), noise=0.1), Local(0.01, k=23))),
+    "RandomFeaturesGP": lambda: regression(RandomFeaturesGP(GP(RBF(), noise=0.1), RandomFeatures(10))),
     "HMM": lambda: Case(
         credo.HMM(2, Gaussian(np.ones((2, 1)), mean=[-1.0, 1.0]), [0.4, 0.6], [[0.9, 0.1], [0.2, 0.8]]), (Y,)
     ),

@@ -20,7 +20,18 @@ import credo
 from credo.errors import CredoError
 from credo.kernels import RBF, Matern52
 from credo.models.features import Polynomial
-from credo.models.gp import GP, HeteroscedasticGP, Independent, MultiGP, RobustGP, WarpedGP
+from credo.models.gp import (
+    GP,
+    HeteroscedasticGP,
+    Independent,
+    Inducing,
+    InducingGP,
+    MultiGP,
+    Neighbours,
+    NeighboursGP,
+    RobustGP,
+    WarpedGP,
+)
 from credo.models.likelihoods import Categorical, Poisson
 from credo.models.linear import ARD, InverseGamma, LaplaceNoise, Linear, StudentTNoise
 from credo.models.structural import AR, Level, Seasonal, Trend
@@ -92,12 +103,23 @@ REGRESSIONS: dict[str, Callable[[], Any]] = {
     "HeteroscedasticGP": HeteroscedasticGP,
     "MultiGP": lambda: MultiGP(RBF(), outputs=2),
     "Independent": lambda: Independent([GP(), GP()]),
+    "NeighboursGP": lambda: NeighboursGP(GP(RBF()), Neighbours(20)),
+    "InducingGP": lambda: InducingGP(GP(RBF()), Inducing(20)),
     "StudentTRegression": credo.StudentTRegression,
     "KernelNeighbours": lambda: credo.KernelNeighbours(outcomes="numbers"),
     "KernelRegression": credo.KernelRegression,
     "Experts": lambda: credo.Experts(1),
 }
-DEAR = {"HeteroscedasticGP", "RobustGP", "Linear, Laplace", "Linear, Student-t", "WarpedGP", "MultiGP"}
+DEAR = {
+    "NeighboursGP",
+    "InducingGP",
+    "HeteroscedasticGP",
+    "RobustGP",
+    "Linear, Laplace",
+    "Linear, Student-t",
+    "WarpedGP",
+    "MultiGP",
+}
 POLYNOMIAL = {"Linear, squares"}
 """Squares of shifted inputs are other features: the belief is another one, and says nothing wrong."""
 SEVERAL = {"MultiGP", "Independent"}

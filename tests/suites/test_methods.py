@@ -41,7 +41,20 @@ from credo.infer import (
 from credo.infer.hyper import HyperGrid, HyperImportance, HyperQuadrature
 from credo.infer.method import Approximation, RowApproximation
 from credo.models.conjugate import EmpiricalBayes
-from credo.models.gp import EP, KernelSearch, KFold, LeaveOneOut, Staged, StateSpace
+from credo.models.gp import (
+    EP,
+    Exact,
+    Fourier,
+    Inducing,
+    KernelSearch,
+    KFold,
+    LeaveOneOut,
+    Local,
+    Neighbours,
+    RandomFeatures,
+    Staged,
+    StateSpace,
+)
 from credo.models.hmm import PathGibbs, StepwiseEM, VariationalBayes
 from credo.models.lds import StateGibbs
 from credo.models.linear import FixedPoint, FunctionSpace
@@ -78,6 +91,12 @@ METHODS: dict[str, Method] = {
         LeaveOneOut(starts=1, max_steps=3),
         KFold(k=2, starts=1, max_steps=3),
         StateSpace(starts=1, max_steps=5),
+        Exact(),
+        Fourier(1e-2, max_steps=3),
+        Inducing(8, rounds=1, max_steps=3),
+        Neighbours(5, max_steps=3),
+        Local(0.01, max_steps=3),
+        RandomFeatures(8, max_steps=3),
         KernelSearch(seconds=0.5, depth=1),
         EP(),
         FixedPoint(starts=1),
@@ -132,6 +151,8 @@ ASKS_FOR_MORE = {
     "HyperQuadrature": "hyperparameters",
     "StateSpace": "StateSpace",
     "KernelSearch": "a constant mean and one noise variance",
+    "Fourier": "use Neighbours",
+    "RandomFeatures": "stationary",
     "Laplace": "the data do not determine them",
 }
 """Methods whose settings, or whose reach, may not suit a belief that they serve, and what they then speak of."""

@@ -105,6 +105,10 @@ class Belief(eqx.Module, TakesMethods, Generic[S]):
             )
         return changed(self, **dict.fromkeys(self.from_data))
 
+    def choose(self, statistics: S) -> tuple[Any, str] | None:
+        """Another form of Bayes' rule for so many data, and why, where the user names no method; None: its own."""
+        return None
+
     def learner(self, priors: dict[str, Prior]) -> Any:
         """The method that `learn` uses when the user names none; None leaves it to `learn`."""
         return None

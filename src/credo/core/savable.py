@@ -120,6 +120,13 @@ gp           models.gp.data                     Rows
 gp           models.gp.exact                    Cholesky
 gp           models.gp.heteroscedastic          HeteroscedasticGP Noises
 gp           models.gp.independent              Independent
+gp           models.gp.large.fourier            Fourier FourierGP Grid
+gp           models.gp.large.inducing           Inducing InducingGP
+gp           models.gp.large.low_rank           Moments Weights
+gp           models.gp.large.local              Local LocalGP
+gp           models.gp.large.neighbours         Neighbours NeighboursGP
+gp           models.gp.large.random_features    RandomFeatures RandomFeaturesGP
+gp           models.gp.large.vecchia            Trend
 gp           models.gp.latent                   LatentGP
 gp           models.gp.latent_base              FunctionDraws
 gp           models.gp.latent_classes           LatentClasses LogOdds

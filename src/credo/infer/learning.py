@@ -253,6 +253,9 @@ def prepare_and_learn(
     prepared, statistics = belief.prepare(*data, **options)
     # What the user fixed stays as given, whatever `prepare` would have chosen from the data.
     prepared = params.replace(prepared, {path: params.learnable(belief)[path] for path in held})
+    chosen = prepared.choose(statistics) if using is None else None
+    if chosen is not None:
+        method = chosen[0]
     if isinstance(method, Solver):
         if not method.learns:
             return Learned(prepared, CONVERGED, float("nan"), [], {}, ["it depends on no hyperparameters"]), statistics
@@ -277,6 +280,8 @@ def prepare_and_learn(
         method = method.under(prepared, statistics, given)
     learner = method or prepared.learner(merged) or Evidence()
     learned = learner.learn(prepared, statistics, held, merged, seed)
+    if chosen is not None:
+        learned = learned._replace(notes=[chosen[1], *learned.notes])
     (say or _speak_up)(learned)
     return learned, statistics
 

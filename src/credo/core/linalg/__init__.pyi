@@ -15,6 +15,7 @@ from credo.core.linalg.factor import pad_identity as pad_identity
 from credo.core.linalg.factor import plus_diagonal as plus_diagonal
 from credo.core.linalg.factor import quadratic as quadratic
 from credo.core.linalg.factor import solve as solve
+from credo.core.linalg.factor import solve_each as solve_each
 from credo.core.linalg.factor import solve_lower as solve_lower
 from credo.core.linalg.factor import solve_upper as solve_upper
 from credo.core.linalg.factor import symmetric_part as symmetric_part

@@ -6,7 +6,7 @@ Numbers that are known are factorized by SciPy's LAPACK and stay NumPy's; what i
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -143,6 +143,14 @@ def solve_upper(root: Float[Array, "n n"], b: Float[Array, "n *m"]) -> Float[Arr
     if is_traced(root, b):
         return solve_triangular(root, b, lower=True, trans=1)
     return lapack.solve_triangle(np.asarray(root), np.asarray(b), transposed=True)
+
+
+def solve_each(matrices: Float[Array, "s n n"], b: Float[Array, "s n m"]) -> tuple[Float[Array, "s n m"], Any]:
+    """Aᵢ⁻¹bᵢ of many small positive definite matrices, and whether all of them were."""
+    if not is_traced(matrices, b):
+        return lapack.solve_each(np.asarray(matrices), np.asarray(b))
+    factors = jax.vmap(factorize)(matrices)
+    return jax.vmap(solve)(factors.root, b), factors.ok.all()
 
 
 def log_determinant(root: Float[Array, "n n"]) -> Float[Array, ""]:

@@ -7,6 +7,7 @@ A C-ordered lower triangle is a Fortran-ordered upper one: LAPACK is always hand
 and asked for the upper factor, so that nothing is copied or transposed.
 """
 
+import functools
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
@@ -91,6 +92,20 @@ def solve_triangle(root: Float[ndarray, "n n"], b: Float[ndarray, "n *m"], trans
         if root.flags.c_contiguous:
             return trtrs(root.T, b, lower=0, trans=int(not transposed))[0]
         return trtrs(root, b, lower=1, trans=int(transposed))[0]
+
+
+def solve_each(matrices: Float[ndarray, "s n n"], b: Float[ndarray, "s n m"]) -> tuple[Float[ndarray, "s n m"], bool]:
+    """Aᵢ⁻¹bᵢ of many small positive definite matrices, under the jitter policy; and whether all of them were."""
+    (posv,) = get_lapack_funcs(("posv",), (matrices, b))
+    out, n = np.empty_like(b), matrices.shape[1]
+    for i, (matrix, column) in enumerate(zip(matrices, b, strict=True)):
+        _, out[i], info = posv(matrix.T, column, lower=0)
+        if info or not np.isfinite(out[i]).all():
+            root = np.empty((n, n))
+            if not factor_inplace(root, functools.partial(np.copyto, src=matrix), np.ones(n))[1]:
+                return out, False
+            out[i] = solve_triangle(root, solve_triangle(root, column), transposed=True)
+    return out, True
 
 
 def invert_inplace(root: Float[ndarray, "n n"]) -> None:

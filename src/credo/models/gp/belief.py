@@ -12,7 +12,7 @@ import jax
 from jaxtyping import Float
 
 from credo.core.abilities import DrawsFunctions, HasCovariance, LeavesOneOut, PredictsJointly
-from credo.core.arrays import Array, as_float, namespace
+from credo.core.arrays import Array, as_float, is_traced, namespace
 from credo.core.belief import Integration
 from credo.core.checks import check_positive
 from credo.core.errors import DataError
@@ -82,6 +82,20 @@ class GP(GaussianProcess, HasCovariance, LeavesOneOut, DrawsFunctions, PredictsJ
     def integration(self, statistics: Rows) -> Integration:
         """Few rows leave hyperparameters open: `fit` averages over them."""
         return Integration(statistics.n, priors_to_integrate(self.default_priors(statistics)))
+
+    @property
+    def method(self) -> Any:
+        """The form of Bayes' rule: `Exact()`."""
+        from credo.models.gp.large.choice import Exact
+
+        return Exact()
+
+    def choose(self, statistics: Rows) -> tuple[Any, str] | None:
+        """With many rows an approximation; see `large.choice`."""
+        from credo.models.gp.large.choice import EXACT_ROWS, choose_method
+
+        few = is_traced(statistics) or len(statistics.x) <= EXACT_ROWS
+        return None if few or type(self) is not GP else choose_method(self, statistics)
 
     def learner(self, priors: dict[str, Any]) -> Any:
         """Several starts on a part of the rows, the best of them climbed on all."""

@@ -90,6 +90,11 @@ class StateSpaceGP(GaussianProcess, LeavesOneOut):
         """Starting values in the units of the data."""
         return StateSpaceGP(self.as_gp().in_units(rows))
 
+    @property
+    def method(self) -> "StateSpace":
+        """The form of Bayes' rule: `StateSpace()`."""
+        return StateSpace()
+
     def learner(self, priors: dict[str, Any]) -> "StateSpace":
         """`StateSpace`."""
         return StateSpace()

@@ -1,0 +1,374 @@
+"""`Fourier`: a stationary kernel as a sum over an equispaced grid of frequencies, for smooth functions of few inputs.
+
+    k(x - z) ≈ Σⱼ wⱼ cos(ωⱼᵀ(x - z)),   ωⱼ = δ∘j,  j ∈ {-m … m}ᵈ,   wⱼ = s² p(ωⱼ) Π δ
+
+with p the spectral density: the trapezoidal rule, which is exact but for what the kernel has beyond a period 2π/δ and
+its spectrum beyond δm. The features are cosines and sines of fixed frequencies, so what data say are sums that are
+computed once,
+
+    Σᵢ uᵢ exp(i (δ∘l)ᵀxᵢ),   l ∈ {-2m … 2m}ᵈ,
+
+products of one matrix for each input; a look at the evidence then costs O(M³) for M frequencies, whatever n.
+Greengard, Rachh & Barnett (2022), "Equispaced Fourier representations for efficient Gaussian process regression from a
+billion data points"; Hensman, Durrande & Solin (2018), "Variational Fourier features for Gaussian processes".
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Complex, Float
+
+from credo.core import params
+from credo.core.arrays import Array, host, is_traced, namespace
+from credo.core.errors import DataError, NotPositiveDefinite
+from credo.core.linalg import inverse
+from credo.core.padding import by_bucket
+from credo.core.pytrees import changed
+from credo.infer.learning import Learned
+from credo.infer.optimize import STOPPED
+from credo.kernels import Constant, Kernel
+from credo.kernels.spectral import spectral_measure
+from credo.models.gp import exact
+from credo.models.gp.belief import GP
+from credo.models.gp.data import Rows
+from credo.models.gp.evidence import Priors
+from credo.models.gp.large.base import LargeMethod, check_size, in_chunks
+from credo.models.gp.large.low_rank import LowRankGP, Moments, log_evidence, weights_of
+
+COLUMNS = 3
+"""Inputs up to which there are grids of frequencies that are worth it."""
+ROUNDS, MOVED = 4, 0.2
+"""How often `fit` makes the grid anew, and by how much a number must have moved for it."""
+WIDER = 1.25
+"""By how much period and bandwidth are larger than what the kernel needs now, so that it may move."""
+
+
+class Grid(eqx.Module):
+    """Frequencies δ∘j of one half of the grid, the zero first; inputs are seen from `center`."""
+
+    center: Float[Array, " d"]
+    step: Float[Array, " d"]
+    m: tuple[int, ...] = eqx.field(static=True)
+
+    @property
+    def index(self) -> np.ndarray:
+        """j: zero, and of each pair ±j the one whose first entry that is not zero is positive."""
+        j = np.stack(np.meshgrid(*(np.arange(-m, m + 1) for m in self.m), indexing="ij"), axis=-1)
+        return j.reshape(-1, len(self.m))[np.prod([2 * m + 1 for m in self.m]) // 2 :]
+
+    @property
+    def frequencies(self) -> Float[Array, "q d"]:
+        """ω."""
+        return self.index * self.step
+
+
+class Waves(NamedTuple):
+    """Cosines, then sines (without the one of zero), each times the root of its weight."""
+
+    grid: Grid
+    roots: Float[Array, " p"]
+
+    @property
+    def width(self) -> int:
+        """p = M."""
+        return len(self.roots)
+
+    def at(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
+        """The features of rows."""
+        xp = namespace(x, self.roots)
+        angles = (x - self.grid.center) @ self.grid.frequencies.T
+        return xp.concatenate([xp.cos(angles), xp.sin(angles[:, 1:])], axis=1) * self.roots
+
+
+class FourierGP(LowRankGP):
+    """A Gaussian process of a stationary kernel whose features are waves of equispaced frequencies."""
+
+    grid: Any = None
+    """Chosen from the first rows and the kernel."""
+
+    def __init__(self, gp: GP, method: "Fourier"):
+        super().__init__(gp, method)
+        self.grid = None
+        trend = gp.mean.kernel()
+        if not (trend is None or isinstance(trend, Constant)):
+            raise DataError(
+                f"Fourier takes a constant mean, found {type(gp.mean).__name__}; use Neighbours or Inducing"
+            )
+
+    @property
+    def leftover(self) -> str:
+        """The waves are the prior: nothing is left over."""
+        return "nothing"
+
+    @property
+    def residual(self) -> bool:
+        """Nothing is added."""
+        return False
+
+    def roots(self) -> Float[Array, " p"]:
+        """√w of each feature, of pairs √2w; an uncertain constant is part of the zero frequency. Traceable."""
+        frequencies = jnp.asarray(self.grid.frequencies)
+        weights = _weights(frequencies, self.kernel, jnp.asarray(self.grid.step))
+        trend = self.mean.kernel()
+        level = trend.number("variance") if isinstance(trend, Constant) else 0.0
+        pairs = jnp.sqrt(2.0 * jnp.maximum(weights[1:], 0.0) + 1e-300)
+        return jnp.concatenate([jnp.sqrt(weights[:1] + level), pairs, pairs])
+
+    def frame(self) -> Waves:
+        """The waves with the weights that the kernel has now."""
+        traced = is_traced(self.kernel, self.mean)
+        return Waves(self.grid, self.roots() if traced else np.asarray(_roots(self.unconditioned())))
+
+    def placed(self, rows: Rows) -> "FourierGP":
+        """With a grid for the box of the rows, where it has none."""
+        if self.grid is not None:
+            return self
+        if is_traced(self, rows):
+            raise DataError("the frequencies are chosen from known rows; condition outside jit first")
+        return changed(self, grid=choose_grid(self.kernel, rows.cut()[0], self.method))
+
+    def moments(self, frame: Waves, rows: Rows) -> Moments:
+        """The sums over the rows, by those of exponentials."""
+        if is_traced(self, rows):
+            return super().moments(frame, rows)
+        x, _, scale, extra = rows.cut()
+        noise = float(self.noise_variance()) * scale + extra
+        self.check_inside(x)
+        sums = Sums.of(self.grid, x, 1.0 / noise, exact.residual(self.prior, rows))
+        return sums.moments(frame.roots, 1.0, float(np.log(noise).sum()))
+
+    def check_inside(self, x: Float[np.ndarray, "n d"]) -> None:
+        """`DataError` where rows are so far out that the waves come round again."""
+        period = 2 * np.pi / np.asarray(self.grid.step)
+        if np.any(np.abs(x - self.grid.center) > 0.5 * period):
+            raise DataError(
+                "rows or queries lie farther out than the waves reach, where they would repeat; condition anew on rows "
+                "that span the box, or use Neighbours"
+            )
+
+    def queries(self, x: object) -> Array:
+        """Queries as checked rows, inside the period."""
+        rows = super().queries(x)
+        if self.grid is not None and not is_traced(self, rows):
+            self.check_inside(np.asarray(rows))
+        return rows
+
+    def sample_functions(self, n: int = 1, *, features: int = 2048, seed: int = 0, columns: int | None = None) -> Any:
+        """n draws as functions: sums of the waves; `features` of the prior only count before data."""
+        from credo.models.gp.sampling import Functions, sample_functions
+
+        if self.solved is None:
+            return sample_functions(self.as_gp(), n, features=features, seed=seed, columns=columns)
+        return Functions(self.kernel, self.mean, (self.frame().at,), (self.draw_weights(n, seed),), None, None)
+
+    # -- learning --------------------------------------------------------------------------------------------
+
+    def objective(self, slots: params.Layout, statistics: Rows, priors: dict[str, Any]) -> Any:
+        """The evidence with its gradient, from sums that are computed once."""
+        if is_traced(self, statistics):
+            return None
+        if np.any(statistics.cut()[3]):
+            return super().objective(slots, statistics, priors)
+        return FourierObjective(self.placed(statistics), slots, statistics, priors)
+
+    def table(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
+        """The features."""
+        return Waves(self.grid, self.roots()).at(x)
+
+    def pull_features(self, frame: Waves, by_a: np.ndarray, a: np.ndarray) -> np.ndarray:
+        """The features are the table."""
+        return by_a
+
+
+def _weights(frequencies: Float[Array, "q d"], kernel: Kernel, step: Float[Array, " d"]) -> Float[Array, " q"]:
+    mass, law = spectral_measure(kernel, frequencies.shape[1])
+    return mass * law.density(frequencies) * jnp.prod(step)
+
+
+_weights_compiled = eqx.filter_jit(_weights)
+_roots = eqx.filter_jit(lambda belief: belief.roots())
+
+
+class Sums(NamedTuple):
+    """Σ uφφᵀ, Σ uφr and Σ ur² of waves without their weights."""
+
+    gram: Float[np.ndarray, "p p"]
+    cross: Float[np.ndarray, " p"]
+    squares: float
+    n: int
+
+    @classmethod
+    def of(cls, grid: Grid, x: np.ndarray, u: np.ndarray, r: np.ndarray) -> "Sums":
+        """From products cos a cos b = ½(cos(a - b) + cos(a + b)), and so on."""
+        wide = exponential_sums(grid, x, u, 2)
+        near = exponential_sums(grid, x, u * r, 1)
+        j = grid.index
+
+        def at(table: np.ndarray, index: np.ndarray) -> np.ndarray:
+            return table[tuple(index[..., k] + table.shape[k] // 2 for k in range(len(grid.m)))]
+
+        apart, together = at(wide, j[:, None] - j[None, :]), at(wide, j[:, None] + j[None, :])
+        cosines, sines = 0.5 * (apart + together).real, 0.5 * (apart - together).real
+        mixed = 0.5 * (together - apart).imag
+        gram = np.block([[cosines, mixed[:, 1:]], [mixed[:, 1:].T, sines[1:, 1:]]])
+        told = at(near, j)
+        return cls(gram, np.concatenate([told.real, told.imag[1:]]), float((u * r * r).sum()), len(x))
+
+    def moments(self, roots: np.ndarray, noise: float, log_noise: float) -> Moments:
+        """Of features with these weights, where u is to be divided by `noise`."""
+        gram = self.gram * np.outer(roots, roots) / noise
+        numbers = (self.squares / noise, log_noise, 0.0, float(self.n))
+        return Moments(gram, self.cross * roots / noise, *(np.asarray(v) for v in numbers))
+
+
+def exponential_sums(grid: Grid, x: Float[np.ndarray, "n d"], u: np.ndarray, times: int) -> Complex[np.ndarray, "..."]:
+    """Σᵢ uᵢ exp(i (δ∘l)ᵀxᵢ) for l up to `times`·m, a chunk of rows at a time: a matrix product for each."""
+    sizes = [2 * times * m + 1 for m in grid.m]
+    total = np.zeros((sizes[0], int(np.prod(sizes[1:]))), dtype=complex)
+    for cut in in_chunks(len(x), 4 * int(sum(sizes) + np.prod(sizes[1:]))):
+        angles = (x[cut] - grid.center) * grid.step
+        waves = [
+            np.exp(1j * np.outer(a, np.arange(-(s // 2), s // 2 + 1))) for a, s in zip(angles.T, sizes, strict=True)
+        ]
+        rest = np.ones((len(angles), 1), dtype=complex)
+        for each in waves[1:]:
+            rest = (rest[:, :, None] * each[:, None, :]).reshape(len(angles), -1)
+        total += (waves[0] * u[cut, None]).T @ rest
+    return total.reshape(sizes)
+
+
+def choose_grid(kernel: Kernel, x: Float[np.ndarray, "n d"], method: "Fourier") -> Grid:
+    """The coarsest grid whose sum is the kernel in the box of the rows, but for the tolerance."""
+    d = x.shape[1]
+    if d > COLUMNS:
+        raise DataError(f"Fourier is for up to {COLUMNS} inputs, found {d}; use Neighbours or Inducing")
+    low, high = x.min(0), x.max(0)
+    span = np.where(high > low, high - low, 1.0)
+    mass = float(np.asarray(kernel.variance_at(np.zeros((1, d))))[0])
+    far = np.logspace(-4, 3, 400)
+    reach = np.empty(d)
+    for k in range(d):
+        line = np.zeros((len(far), d))
+        line[:, k] = far * span[k]
+        shape = (
+            np.abs(np.asarray(kernel.between(np.zeros((1, d)), line))[0]) / np.asarray(kernel.variance_at(line[:1]))[0]
+        )
+        above = np.flatnonzero(shape > method.tolerance)
+        if len(above) == len(far):
+            raise DataError(f"{kernel.formula()} does not fall off within the tolerance; use Neighbours or Inducing")
+        reach[k] = line[0 if not len(above) else above[-1] + 1, k]
+    step = 2 * np.pi / (WIDER * (span + reach))
+    bandwidth = 2.0
+    while True:
+        m = tuple(int(v) for v in np.ceil(WIDER * bandwidth / (reach * step)))
+        grid = Grid(0.5 * (low + high), step, m)
+        count = int(np.prod([2 * v + 1 for v in m]))
+        if count > method.most:
+            raise DataError(
+                f"{kernel.formula()} needs more than {method.most} frequencies in the box of the data: too rough, "
+                "or its lengthscale too short; use Neighbours, or a larger tolerance"
+            )
+        found = np.asarray(by_bucket(_weights_compiled, grid.frequencies, kernel, step))
+        if abs(2 * found.sum() - found[0] - mass) <= method.tolerance * mass:
+            return grid
+        bandwidth *= 1.2
+
+
+class FourierObjective:
+    """log p(y | X, θ) + log p(θ) of the unconstrained vector, with its gradient, in O(M³)."""
+
+    def __init__(self, belief: FourierGP, slots: params.Layout, rows: Rows, priors: dict[str, Any]):
+        x, _, scale, _ = rows.cut()
+        self._about = belief.unconditioned(), slots, dict(priors)
+        belief.check_inside(x)
+        self._sums = Sums.of(belief.grid, x, 1.0 / scale, exact.residual(belief.prior, rows))
+        self._log_scale = float(np.log(scale).sum())
+
+    def value(self, vector: np.ndarray) -> float:
+        """The objective."""
+        return self.value_and_grad(vector)[0]
+
+    def value_and_grad(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
+        """The objective and its gradient; (-inf, 0) where it is not finite."""
+        roots, noise, log_prior = (np.asarray(v) for v in _numbers(vector, *self._about))
+        none = np.zeros_like(vector)
+        sums, n = self._sums, self._sums.n
+        moments = sums.moments(roots, float(noise), n * float(np.log(noise)) + self._log_scale)
+        try:
+            value = float(log_evidence(moments))
+            weights = weights_of(moments)
+        except NotPositiveDefinite:
+            return -np.inf, none
+        if not np.isfinite(value):
+            return -np.inf, none
+        u = np.asarray(weights.mean)
+        by_gram = -0.5 * (inverse(np.asarray(weights.root)) + np.outer(u, u))
+        by_roots = 2.0 * (by_gram * sums.gram) @ roots / noise + u * sums.cross / noise
+        by_noise = -(np.vdot(by_gram, moments.gram) + u @ moments.cross + 0.5 * (n - moments.squares)) / noise
+        slope = np.asarray(_pull(vector, *self._about, by_roots, np.asarray(by_noise)))
+        if not np.all(np.isfinite(slope)):
+            return -np.inf, none
+        return value + float(log_prior), slope
+
+
+def _parts(u: Array, belief: FourierGP, slots: params.Layout, priors: Any) -> tuple[Array, Array, Array]:
+    own = params.from_vector(belief, slots, u)
+    return own.roots(), jnp.asarray(own.noise_variance()), jnp.asarray(params.log_prior(own, priors), float)
+
+
+@eqx.filter_jit
+def _numbers(vector: Array, *about: Any) -> tuple[Array, Array, Array]:
+    return _parts(jnp.asarray(vector), *about)
+
+
+@eqx.filter_jit
+def _pull(vector: Array, belief: FourierGP, slots: params.Layout, priors: Any, *slopes: Array) -> Float[Array, " k"]:
+    _, pull = jax.vjp(lambda u: _parts(u, belief, slots, priors), jnp.asarray(vector))
+    return pull((*slopes, jnp.ones(())))[0]
+
+
+@dataclass(frozen=True)
+class Fourier(LargeMethod):
+    """A `GP` of a smooth stationary kernel of one to three inputs by equispaced frequencies: one pass over the rows.
+
+        gp.condition(X, y, using=Fourier())         credo.fit(gp, X, y, using=Fourier(1e-4))
+
+    The result is a `FourierGP`. For 10⁶ rows and more, where the lengthscale is not short beside the box.
+    """
+
+    tolerance: float = 1e-4
+    """Of the covariance, as a share of the variance."""
+    most: int = 1500
+    """The frequencies that a grid may have."""
+    max_steps: int = 60
+
+    belief: ClassVar[type] = FourierGP
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_size(self.most, "most")
+        if not 0 < self.tolerance < 1:
+            raise DataError(f"tolerance must be a share between 0 and 1, found {self.tolerance!r}")
+
+    def learn(self, belief: Any, statistics: Rows, fixed: Sequence[str], priors: Priors, seed: int) -> Learned:
+        """The belief at the highest evidence × prior found, its grid made anew as lengthscales move."""
+        belief = self.start(belief, statistics, fixed, priors, seed)
+        slots = params.layout(belief, fixed)
+        learned, moved, rounds = None, np.inf, 0
+        while rounds < ROUNDS and moved > MOVED:
+            own = changed(belief, grid=None).placed(statistics)
+            at = np.asarray(params.to_vector(own, slots))
+            learned = self.climb(own, statistics, fixed, priors, seed, max_steps=self.max_steps)
+            belief, rounds = learned.belief, rounds + 1
+            moved = float(np.abs(np.asarray(params.to_vector(belief, slots)) - at).max(initial=0.0))
+        assert learned is not None
+        if moved > MOVED:
+            learned = learned._replace(status=STOPPED)
+        final = changed(host(belief), grid=None).placed(statistics)
+        count = len(final.grid.index) * 2 - 1
+        return learned._replace(belief=final, notes=[*learned.notes, f"the evidence of {count} equispaced frequencies"])

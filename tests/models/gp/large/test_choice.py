@@ -1,0 +1,47 @@
+"""Which method many rows are given, and that it is said."""
+
+import numpy as np
+import pytest
+
+import credo
+import credo.models.gp.large.choice as choice
+from credo.kernels import RBF, Matern52
+from credo.models.gp import GP, Exact, Neighbours, NeighboursGP, StateSpace, StateSpaceGP, choose_method
+
+RNG = np.random.default_rng(3)
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "kernel", "method"),
+    [
+        (100, 2, RBF(), Exact()),
+        (5001, 1, Matern52(), StateSpace()),
+        (5001, 1, RBF(), Neighbours(20)),
+        (5001, 3, Matern52(), Neighbours(20)),
+        (5001, 4, Matern52(), Neighbours(30)),
+    ],
+)
+def test_the_table(n, d, kernel, method):
+    gp = GP(kernel)
+    found = choose_method(gp, gp.statistics(np.zeros((n, d)), np.zeros(n)))
+    assert found.method == method and f"{n:,} rows" in found.why
+
+
+def test_fit_chooses_and_says_so(monkeypatch):
+    monkeypatch.setattr(choice, "EXACT_ROWS", 50)
+    x = RNG.uniform(size=(80, 2))
+    y = np.sin(6 * x[:, 0]) + 0.1 * RNG.normal(size=80)
+    report = credo.fit(GP(RBF()), x, y, report=True)
+    assert isinstance(report.belief, NeighboursGP) and report.belief.method == Neighbours(20)
+    assert "80 rows, more than 50: Neighbours(20)" in report.notes[0]
+    assert np.mean((report.belief.predict(x).mean - y) ** 2) < 0.02
+    assert isinstance(credo.fit(GP(Matern52()), x[:, :1], y), StateSpaceGP)
+    exact = credo.fit(GP(RBF()), x, y, using=credo.infer.Evidence(starts=1))
+    assert type(exact) is GP and exact.method == Exact()
+
+
+def test_exact_is_what_there_is():
+    x = RNG.uniform(size=(20, 2))
+    gp = GP(RBF(), noise=0.1)
+    after = gp.condition(x, x[:, 0], using=Exact())
+    np.testing.assert_array_equal(after.predict(x).mean, gp.condition(x, x[:, 0]).predict(x).mean)
