@@ -26,6 +26,7 @@ from credo.decide.space import Space as Space
 from credo.decide.verb import decide as decide
 from credo.evaluate.comparison import compare as compare
 from credo.evaluate.pooling import pool as pool
+from credo.evaluate.recalibration import recalibrated as recalibrated
 from credo.infer.averaging import Averaged as Averaged
 from credo.infer.conditioning import condition as condition
 

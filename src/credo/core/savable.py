@@ -16,6 +16,7 @@ prediction   core.predictive.counts             BetaBinomial DirichletMultinomia
 prediction   core.predictive.lognormal          LogNormal Logarithm
 prediction   core.predictive.mixtures            Mixture
 prediction   core.predictive.real               Laplace MultivariateT Normal StudentT
+prediction   core.predictive.recalibrated       BetaLevels RecalibratedCDF SteppedLevels Stretched
 prediction   core.predictive.warped             Warped
 kernel       kernels.algebra                    Exponentiated PolynomialOf Power Product Scaled Sum
 kernel       kernels.coregion                   Coregionalized
@@ -93,6 +94,8 @@ density      models.densities.mixture           GaussianMixture
 density      models.densities.poisson           Poisson
 density      models.densities.regression        Regression
 density      models.densities.vonmises          VonMises
+evaluate     evaluate.conformal                 Conformal ConformalPrediction
+evaluate     evaluate.recalibration             LogitMap OneVersusRest Recalibrated Stretch Tempered
 feature      models.features.compose            Chosen Composed Concatenate Custom OfKernel OnColumns Product Tensor
 feature      models.features.fourier            Fourier
 feature      models.features.local              BSpline Bumps
