@@ -152,6 +152,8 @@ mdp          decide.mdp.policy_iteration        ModifiedPolicyIteration PolicyIt
 mdp          decide.mdp.solving                 Automatic
 mdp          decide.mdp.value_iteration         GaussSeidel PrioritizedSweeping ValueIteration
 mdp          decide.mdp.wavefront               Wavefront
+neural       models.neural.belief               Neural Rows
+neural       models.neural.scaling              Scaling
 noise        models.noise                       GaussianNoise InverseGamma KnownNoise LaplaceNoise StudentTNoise
 nonlinear    models.nonlinear.belief            StateSpaceModel
 nonlinear    models.nonlinear.gaussian_filters  Extended Unscented
