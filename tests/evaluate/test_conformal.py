@@ -15,7 +15,7 @@ RNG = np.random.default_rng(8)
 
 
 def rows(n: int, rng: np.random.Generator = RNG, shift: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
-    x = rng.normal(size=(n, 2)) + [shift, 0.0]
+    x = rng.normal(size=(n, 2)) + np.array([shift, 0.0])
     return x, x @ [1.0, -0.5] + np.exp(0.5 * x[:, 0]) * rng.standard_t(4, size=n)
 
 

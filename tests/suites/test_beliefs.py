@@ -87,6 +87,7 @@ BELIEFS: dict[str, Callable[[], Case]] = {
     "Logistic": lambda: Case(credo.Logistic(classes=(0, 1)), (X, (Y > 0).astype(int)), (QUERIES,)),
     "Softmax": lambda: Case(credo.Softmax(classes=(0, 1, 2)), (X, np.arange(24) % 3), (QUERIES,)),
     "PoissonRegression": lambda: Case(credo.PoissonRegression(), (X, np.arange(24) % 5), (QUERIES,)),
+    "Neural": lambda: regression(credo.Neural((2,), steps=20, batch=8)),
     "GP": lambda: regression(GP(RBF(), noise=0.1)),
     "GP, row noise, trend": lambda: regression(
         GP(Matern52([1.0, 2.0]), Basis(covariance=2.0), KnownNoise()), noise=np.linspace(0.1, 1, 24)
@@ -114,9 +115,10 @@ BELIEFS: dict[str, Callable[[], Case]] = {
 
 NOT_BY_ROWS = {
     *("Linear, Student-t", "Linear, Laplace", "Logistic", "Softmax", "PoissonRegression"),
-    "HierarchicalBernoulli",
+    *("HierarchicalBernoulli", "Neural"),
 }
-"""Laplace approximations, whose halves are not the whole; and rows that are populations, which all must be there."""
+"""Networks, trained anew on all rows; Laplace approximations, whose halves are not the whole; and rows that are
+populations, which all must be there."""
 
 
 DEAR = {"HierarchicalBernoulli"}

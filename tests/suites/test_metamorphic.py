@@ -95,6 +95,7 @@ REGRESSIONS: dict[str, Callable[[], Any]] = {
     "MultiGP": lambda: MultiGP(RBF(), outputs=2),
     "Independent": lambda: Independent([GP(), GP()]),
     "StudentTRegression": credo.StudentTRegression,
+    "Neural": lambda: credo.Neural((2,), steps=20, batch=8),
 }
 DEAR = {"HeteroscedasticGP", "RobustGP", "Linear, Laplace", "Linear, Student-t", "WarpedGP", "MultiGP"}
 POLYNOMIAL = {"Linear, squares"}
@@ -226,6 +227,8 @@ LABELLED: dict[str, tuple[Callable[[], Any], np.ndarray]] = {
     "LatentGP, counts": (lambda: credo.LatentGP(Poisson()), COUNTS),
     "PoissonRegression": (credo.PoissonRegression, COUNTS),
     "NegativeBinomialRegression": (credo.NegativeBinomialRegression, COUNTS),
+    "Neural, classes": (lambda: credo.Neural((2,), "classes", steps=20, batch=8), THREE),
+    "Neural, counts": (lambda: credo.Neural((2,), "counts", steps=20, batch=8), COUNTS),
 }
 
 

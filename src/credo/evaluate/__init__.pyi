@@ -29,7 +29,6 @@ from credo.evaluate.curves import LearningCurve as LearningCurve
 from credo.evaluate.curves import bias_variance as bias_variance
 from credo.evaluate.curves import learning_curve as learning_curve
 from credo.evaluate.pooling import pool as pool
-from credo.evaluate.pooling import stacking_weights as stacking_weights
 from credo.evaluate.recalibration import Recalibrated as Recalibrated
 from credo.evaluate.recalibration import recalibrated as recalibrated
 from credo.evaluate.scores import SCORES as SCORES
@@ -57,3 +56,4 @@ from credo.evaluate.validation import holdout as holdout
 from credo.evaluate.validation import leave_one_out as leave_one_out
 from credo.evaluate.validation import select as select
 from credo.evaluate.validation import split as split
+from credo.infer.averaging import stacking_weights as stacking_weights

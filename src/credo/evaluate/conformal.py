@@ -1,6 +1,6 @@
 """Conformal prediction: intervals and sets of classes that hold the outcome as often as they say, whatever the belief.
 
-If the n calibration rows and the next one are exchangeable, its score s(x, y) is at most the ⌈(n + 1) level⌉-th smallest
+If the n calibration rows and the next are exchangeable, its score s(x, y) is at most the ⌈(n + 1) level⌉-th smallest
 of theirs with probability ≥ `level` (≤ level + 1/(n + 1) without ties), so {y: s(x, y) ≤ that} holds it so often: over
 the calibration rows and the next one together, not for every x. Vovk, Gammerman & Shafer (2005); Lei et al. (2018).
 
@@ -61,8 +61,8 @@ def threshold(scores: np.ndarray, level: float) -> float:
     rank = int(np.ceil((len(scores) + 1) * level - 1e-9))
     if rank > len(scores):
         raise DataError(
-            f"a level of {level:g} needs at least {least_rows(level)} calibration rows, found {len(scores)}; give more, "
-            "or ask for a lower level"
+            f"a level of {level:g} needs at least {least_rows(level)} calibration rows, found {len(scores)}; give "
+            "more, or ask for a lower level"
         )
     return float(np.partition(scores, rank - 1)[rank - 1])
 
@@ -85,7 +85,7 @@ def weighted_threshold(scores: np.ndarray, weights: np.ndarray, own: np.ndarray,
 
 
 class ConformalPrediction(Predictive):
-    """A prediction whose `interval`, or `prediction_set` of classes, has a promise; all else is what the belief says."""
+    """A prediction whose `interval`, or `prediction_set` of classes, has a promise; all else is the belief's."""
 
     elementwise: ClassVar[bool] = False
 

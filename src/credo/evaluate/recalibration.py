@@ -3,13 +3,13 @@
 | how | numbers, counts | classes: the probabilities p |
 | --- | --- | --- |
 | temperature | numbers: T times the spread around the median | softmax(log p / T). Guo et al. (2017) |
-| beta | Beta(a, b)'s distribution function of the levels F(y). Gneiting & Ranjan (2013) | logit⁻¹(a log p - b log(1 - p) + c). Kull et al. (2017) |
+| beta | Beta(a, b)'s cdf of the levels F(y). Gneiting & Ranjan (2013) | a log p - b log(1 - p) + c. Kull (2017) |
 | quantile | isotonic map of the levels. Kuleshov et al. (2018) | |
-| platt | | logit⁻¹(a logit p + c). Platt (1999) |
+| platt | | the logit is a logit p + c. Platt (1999) |
 | isotonic | | isotonic map of p. Zadrozny & Elkan (2002) |
 
-Of more than two classes each has its own map against the rest, brought to sum to one; temperature has one for all. Steps
-are smoothed by one row that says what the belief says, so that nothing becomes impossible.
+Of more than two classes each has its own map against the rest, brought to sum to one; temperature has one for all.
+Steps are smoothed by one row that says what the belief says, so that nothing becomes impossible.
 """
 
 import warnings

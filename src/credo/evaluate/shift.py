@@ -1,8 +1,8 @@
 """Shift and surprise: how strange rows look to a belief, and whether it notices that they come from elsewhere.
 
-The epistemic part of a prediction is large where the belief has seen little: rows unlike those it learned from. How well
-that tells shifted rows from others is the area under the ROC curve, the probability that a shifted row scores higher
-than another one. Hendrycks & Gimpel (2017), "A baseline for detecting misclassified and out-of-distribution examples".
+The epistemic part of a prediction is large where the belief has seen little: rows unlike those it learned from. How
+well that tells shifted rows from others is the area under the ROC curve, the probability that a shifted row scores
+higher than another one. Hendrycks & Gimpel (2017), "A baseline for detecting misclassified and out-of-distribution examples".
 """
 
 from typing import NamedTuple

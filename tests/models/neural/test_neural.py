@@ -1,4 +1,4 @@
-"""Networks: gradients by finite differences and by hand, ensembles as means of their members, what goes wrong is said."""
+"""Networks: gradients by finite differences and by hand, ensembles as means of members, what goes wrong is said."""
 
 import jax
 import jax.numpy as jnp
@@ -9,10 +9,8 @@ from scipy import special, stats
 import credo
 from credo.core.errors import DataError, NotConvergedWarning
 from credo.core.predictive import Mixture
-from credo.evaluate import stacking_weights
 from credo.infer import MAP, ML, NUTS, SGLD, Laplace, PlugIn
 from credo.models.neural import DropConnect, Dropout, Ensemble, Network, Neural, Stacked
-from credo.models.neural.methods import stacked
 from credo.models.neural.network import ClassOutcome, CountOutcome, NumberOutcome
 from credo.models.neural.scaling import Scaling
 from credo.models.neural.training import ADAM, advance
@@ -66,7 +64,7 @@ def test_gradients_are_finite_differences(name):
 
 
 def test_backpropagation_by_hand():
-    """δ of the outputs, through the transposed weights and tanh' = 1 - h²: the gradient of automatic differentiation."""
+    """δ of the outputs, through the transposed weights and tanh' = 1 - h²: what automatic differentiation finds."""
     network, outcome = Network((2, 3, 2)), NumberOutcome()
     theta = RNG.normal(size=network.size)
     (w1, b1), (w2, b2) = network.layers(theta)
@@ -106,9 +104,7 @@ def test_steps_are_adams():
     index = RNG.integers(0, 40, size=(3, 2, 8)).astype(np.int32)
     decay, horizon, rate = np.array([0.1, 0.0]), np.asarray(6.0), np.asarray(0.05)
     state = (theta, ADAM.init(jnp.asarray(theta)))
-    (found, _), log_density = advance(
-        state, network, outcome, X, Y, index, None, decay, np.asarray(0.0), horizon, rate
-    )
+    (found, _), log_density = advance(state, network, outcome, X, Y, index, None, decay, np.asarray(0.0), horizon, rate)
     m = v = np.zeros_like(theta)
     for t in range(3):
         beta = 1 - 2 * t / 6
@@ -132,7 +128,9 @@ def test_an_ensemble_is_the_mean_of_its_members():
     after = Neural(**TINY).condition(X, Y, using=Ensemble(4))
     p = after.predict(X[:3])
     assert isinstance(p, Mixture)
-    each = [after.having(after.seen, after.scaling, after.members[k : k + 1], np.ones(1)).predict(X[:3]) for k in range(4)]
+    each = [
+        after.having(after.seen, after.scaling, after.members[k : k + 1], np.ones(1)).predict(X[:3]) for k in range(4)
+    ]
     means = np.array([e.mean for e in each])
     np.testing.assert_allclose(p.mean, means.mean(0), rtol=1e-12)
     np.testing.assert_allclose(p.epistemic, means.var(0), rtol=1e-9)
@@ -198,11 +196,6 @@ def test_fit_learns_and_has_both_kinds_of_doubt(outcome, y):
     far = found.belief.predict(X + 50.0)
     assert np.all(np.isfinite(far.mean))
     assert "weights of the decays" in found.notes[0]
-
-
-def test_stacking_is_evaluates():
-    table = RNG.normal(size=(4, 30)) - 1
-    np.testing.assert_allclose(stacked(table), stacking_weights(table), atol=1e-9)
 
 
 def test_stacking_by_hand():

@@ -97,7 +97,7 @@ class Neural(Belief, HasLogDensity, HasRows, HasPointEstimates):
         *,
         steps: int = 3000,
         batch: int = 32,
-        step_size: float = 0.01,
+        step_size: float = 0.02,
         seed: int = 0,
     ):
         sizes = (layers,) if isinstance(layers, int) else tuple(layers)
@@ -128,7 +128,9 @@ class Neural(Belief, HasLogDensity, HasRows, HasPointEstimates):
             return told
         found = find_classes(data[1])
         if len(found) < 2:
-            raise DataError(f"y has one class only, {shown(found)}: there is nothing to tell apart; add rows of another")
+            raise DataError(
+                f"y has one class only, {shown(found)}: there is nothing to tell apart; add rows of another"
+            )
         return changed(told, classes=found)
 
     def statistics(self, *data: ArrayLike) -> Rows:
@@ -215,7 +217,9 @@ class Neural(Belief, HasLogDensity, HasRows, HasPointEstimates):
             return (f"training exploded, and was repeated with a step of {found.step_size:g}; give that as step_size",)
         return ()
 
-    def having(self, seen: Rows, scaling: Scaling, members: Array, shares: Array, said: tuple[str, ...] = ()) -> "Neural":
+    def having(
+        self, seen: Rows, scaling: Scaling, members: Array, shares: Array, said: tuple[str, ...] = ()
+    ) -> "Neural":
         """The belief with these networks."""
         return changed(self, seen=seen, scaling=scaling, members=members, shares=shares, said=said)
 
@@ -259,7 +263,9 @@ class Neural(Belief, HasLogDensity, HasRows, HasPointEstimates):
         space, density, columns = self._density(statistics, None)
         return RowDensity(space, density.log_prior, density), tuple(np.asarray(c) for c in columns)
 
-    def _density(self, statistics: Rows, priors: Priors | None) -> tuple[ParameterSpace, "Density", tuple[Array, Array]]:
+    def _density(
+        self, statistics: Rows, priors: Priors | None
+    ) -> tuple[ParameterSpace, "Density", tuple[Array, Array]]:
         if priors:
             raise DataError("Neural has its precision chosen by credo.fit, found priors= for it")
         _, x, t = self.scaled(self.all_rows(statistics))

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from credo.core.checks import check_count, check_real
 from credo.core.errors import DataError
 from credo.core.params import replace
+from credo.infer.averaging import stacking_weights
 from credo.infer.learning import Learned
 from credo.infer.method import Learner, Solver
 from credo.infer.optimize import CONVERGED
@@ -17,9 +18,8 @@ from credo.infer.priors import Priors
 from credo.models.neural.belief import Neural, Rows
 from credo.models.neural.training import train
 
-DECAYS = (0.03, 0.1, 0.3, 1.0, 3.0)
+DECAYS = (0.01, 0.1, 0.5, 2.0, 8.0)
 """Precisions of the weights; set on splits 0-4 of the tables of `uci-bnn`."""
-GAP, MOST = 1e-3, 10_000
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Stacked(Learner):
         # (candidate, row): each row by the network that has not seen it.
         tables = [np.reshape(each, (len(decays), folds, n)) for each in (found.log_last, found.log_best)]
         left_out = np.concatenate([each[:, fold, np.arange(n)] for each in tables])
-        weights = stacked(np.nan_to_num(left_out, nan=-1e300, neginf=-1e300))
+        weights = stacking_weights(np.nan_to_num(left_out, nan=-1e300, neginf=-1e300))
         members = np.concatenate([found.last, found.best])
         shares = np.repeat(weights / folds, folds)
         kept = shares > 1e-6 / len(shares)
@@ -77,18 +77,6 @@ class Stacked(Learner):
         listed = ", ".join(f"{d:g}: {w:.2f}" for d, w in zip(decays, by_decay, strict=True))
         notes = [f"weights of the decays {listed}; log density of the rows left out {value:.6g}"]
         return Learned(replace(belief, {"precision": after.precision}), CONVERGED, value, [], {}, notes, after)
-
-
-def stacked(log_density: Float[np.ndarray, "c n"]) -> Float[np.ndarray, " c"]:
-    """argmax_w Σᵢ log Σ_c w_c p_cᵢ on the simplex, by expectation maximization; as `evaluate.stacking_weights`."""
-    scaled = np.exp(log_density - log_density.max(axis=0))
-    weights = np.full(len(scaled), 1 / len(scaled))
-    for _ in range(MOST):
-        gain = (scaled / (weights @ scaled)).mean(axis=1)
-        if scaled.shape[1] * (gain.max() - 1) <= GAP:
-            break
-        weights = weights * gain
-    return weights / weights.sum()
 
 
 class _Training(Solver):
@@ -139,8 +127,8 @@ class Ensemble(_Training):
 class Dropout(_Training):
     """One network, hidden units of which are dropped at random: in training, and for each prediction anew.
 
-    A network without a unit is one whose outgoing weights are zero, those of the others 1/(1 - rate) times as large: the
-    belief is the set of `members` such networks. Gal & Ghahramani (2016), "Dropout as a Bayesian approximation".
+    A network without a unit is one whose outgoing weights are zero, those of the others 1/(1 - rate) times as large:
+    the belief is the set of `members` such networks. Gal & Ghahramani (2016), "Dropout as a Bayesian approximation".
     """
 
     rate: float = 0.1

@@ -125,8 +125,8 @@ class NumberOutcome(Outcome):
     def loss(self, f: Float[Array, "*n o"], y: Float[Array, "..."], beta: Array | float) -> Float[Array, "*n"]:
         """-σ^2β log p(y), the factor held constant: at β = 1 the mean learns as in least squares.
 
-        Without it a network that finds no mean soon explains all by noise, and stops looking. Seitzer et al. (2022), "On
-        the pitfalls of heteroscedastic uncertainty estimation with probabilistic neural networks".
+        Without it a network that finds no mean soon explains all by noise, and stops looking. Seitzer et al. (2022),
+        "On the pitfalls of heteroscedastic uncertainty estimation with probabilistic neural networks".
         """
         weight = jax.lax.stop_gradient(namespace(f).exp(beta * self.law(f)[1]))
         return -weight * self.log_prob(f, y)

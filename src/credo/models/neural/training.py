@@ -146,7 +146,9 @@ def _train(
             best = np.where(better[:, None], np.asarray(state[0]), best)
             log_best = log_last if log_best is None else np.where(better[:, None], log_last, log_best)
     last = host(state[0])
-    return Trained(last, best if look else last, log_last, log_last if log_best is None else log_best, settings.step_size)
+    return Trained(
+        last, best if look else last, log_last, log_last if log_best is None else log_best, settings.step_size
+    )
 
 
 def _batches(rows: np.ndarray, steps: int, batch: int, rng: np.random.Generator) -> Int[np.ndarray, "s b"]:
