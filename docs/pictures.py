@@ -414,6 +414,60 @@ def calibration(left, right):
     right.set_title("maximum likelihood, 66 weights, 100 rows", fontsize=9.5, color=INK)
 
 
+@picture(7.2, 3.2, columns=3)
+def conformal(*axes):
+    rng = np.random.default_rng(1)
+    x = rng.uniform(-3, 3, size=(700, 1))
+    y = np.sin(2 * x[:, 0]) + (0.1 + 0.3 * np.abs(x[:, 0])) * rng.standard_t(5, size=700)
+    bold = credo.GP(kernels.RBF(0.8), noise=0.05).condition(x[:100], y[:100])
+    beliefs = {
+        "as it is": bold,
+        "recalibrated": credo.recalibrated(bold, x[100:300], y[100:300]),
+        "conformal": evaluate.conformal(bold, x[100:300], y[100:300], "quantile"),
+    }
+    grid = np.linspace(-3, 3, 200)[:, None]
+    for ax, (name, belief), color in zip(axes, beliefs.items(), (RED, BLUE, GREEN), strict=True):
+        low, high = belief.predict(grid).interval(0.9)
+        ax.plot(x[300:, 0], y[300:], ".", color=GREY, markersize=2)
+        ax.fill_between(grid[:, 0], low, high, color=color, alpha=0.3, linewidth=0)
+        held = evaluate.coverage(belief.predict(x[300:]), y[300:], 0.9)
+        ax.set_title(f"{name}: 90 % holds {held:.0%}", fontsize=9.5, color=INK)
+        ax.set_ylim(-4, 4)
+        tidy(ax)
+
+
+@picture(7, 3.2)
+def neural(ax):
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-2, 2, size=(120, 1))
+    y = np.sin(3 * x[:, 0]) + 0.25 * np.abs(x[:, 0]) * rng.normal(size=120)
+    grid = np.linspace(-4, 4, 200)[:, None]
+    p = credo.fit(credo.Neural((20,), steps=1000), x, y).predict(grid)
+    mean, noise, all_doubt = np.asarray(p.mean), 2 * np.sqrt(p.aleatoric), 2 * np.asarray(p.std)
+    ax.fill_between(
+        grid[:, 0], mean - all_doubt, mean + all_doubt, color=ORANGE, alpha=0.3, linewidth=0, label="ignorance"
+    )
+    ax.fill_between(grid[:, 0], mean - noise, mean + noise, color=BLUE, alpha=0.3, linewidth=0, label="noise")
+    ax.plot(grid[:, 0], mean, color=BLUE)
+    ax.plot(x[:, 0], y, ".", color=INK, markersize=3)
+    ax.set_ylim(-4, 4)
+    legend(tidy(ax, "x", "y"))
+
+
+@picture(7, 2.6, columns=3)
+def approximation(*axes):
+    grid = np.linspace(0, 1, 400)
+    for ax, units in zip(axes, (3, 8, 30), strict=True):
+        edges = np.linspace(0, 1, units + 1)[:-1]
+        values = np.sin(7 * (edges + 0.5 / units)) + edges
+        jumps = np.diff(values, prepend=0.0)
+        steps = 0.5 * (1 + np.tanh(8 * units * (grid[:, None] - edges))) @ jumps
+        ax.plot(grid, np.sin(7 * grid) + grid, color=GREY)
+        ax.plot(grid, steps, color=BLUE)
+        ax.set_title(f"{units} units", fontsize=9.5, color=INK)
+        tidy(ax)
+
+
 @picture(7, 3.2)
 def learning_curve(ax):
     x, y = load_diabetes(return_X_y=True, scaled=False)

@@ -26,6 +26,7 @@ from credo.decide.space import Space as Space
 from credo.decide.verb import decide as decide
 from credo.evaluate.comparison import compare as compare
 from credo.evaluate.pooling import pool as pool
+from credo.evaluate.recalibration import recalibrated as recalibrated
 from credo.infer.averaging import Averaged as Averaged
 from credo.infer.conditioning import condition as condition
 
@@ -74,6 +75,7 @@ from credo.models.linear import Linear as Linear
 from credo.models.markov import MarkovChain as MarkovChain
 from credo.models.markov import MarkovSequence as MarkovSequence
 from credo.models.mixture import Mixture as Mixture
+from credo.models.neural import Neural as Neural
 from credo.models.nonlinear import StateSpaceModel as StateSpaceModel
 from credo.models.structural import Structural as Structural
 

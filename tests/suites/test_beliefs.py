@@ -119,6 +119,7 @@ BELIEFS: dict[str, Callable[[], Case]] = {
     "NaiveBayes": lambda: Case(credo.NaiveBayes().told(*CLASSES), CLASSES, (QUERIES,)),
     "Discriminant": lambda: Case(credo.Discriminant("tied").told(*CLASSES), CLASSES, (QUERIES,)),
     "Discriminant, between": lambda: Case(credo.Discriminant().told(*CLASSES), CLASSES, (QUERIES,)),
+    "Neural": lambda: regression(credo.Neural((2,), steps=20, batch=8)),
     "GP": lambda: regression(GP(RBF(), noise=0.1)),
     "GP, row noise, trend": lambda: regression(
         GP(Matern52([1.0, 2.0]), Basis(covariance=2.0), KnownNoise()), noise=np.linspace(0.1, 1, 24)
@@ -181,9 +182,10 @@ BELIEFS: dict[str, Callable[[], Case]] = {
 
 NOT_BY_ROWS = {
     *("Linear, Student-t", "Linear, Laplace", "Logistic", "Softmax", "PoissonRegression"),
-    "HierarchicalBernoulli",
+    *("HierarchicalBernoulli", "Neural"),
 }
-"""Laplace approximations, whose halves are not the whole; and rows that are populations, which all must be there."""
+"""Networks, trained anew on all rows; Laplace approximations, whose halves are not the whole; and rows that are
+populations, which all must be there."""
 ITERATED = {"LatentGP": 1e-5}
 """The sites of the second half start from those of the first, and both settle to 1e-6 standard deviations of f."""
 

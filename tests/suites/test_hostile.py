@@ -88,6 +88,7 @@ REGRESSIONS: dict[str, Callable[[], Any]] = {
     "PoissonRegression": credo.PoissonRegression,
     "NegativeBinomialRegression": credo.NegativeBinomialRegression,
     "StudentTRegression": credo.StudentTRegression,
+    "Neural": lambda: credo.Neural((2,), steps=20, batch=8),
 }
 
 

@@ -109,6 +109,7 @@ REGRESSIONS: dict[str, Callable[[], Any]] = {
     "KernelNeighbours": lambda: credo.KernelNeighbours(outcomes="numbers"),
     "KernelRegression": credo.KernelRegression,
     "Experts": lambda: credo.Experts(1),
+    "Neural": lambda: credo.Neural((2,), steps=20, batch=8),
 }
 DEAR = {
     "NeighboursGP",
@@ -255,6 +256,8 @@ LABELLED: dict[str, tuple[Callable[[], Any], np.ndarray]] = {
     "LatentGP, classes": (lambda: credo.LatentGP(Categorical()), THREE),
     "PoissonRegression": (credo.PoissonRegression, COUNTS),
     "NegativeBinomialRegression": (credo.NegativeBinomialRegression, COUNTS),
+    "Neural, classes": (lambda: credo.Neural((2,), "classes", steps=20, batch=8), THREE),
+    "Neural, counts": (lambda: credo.Neural((2,), "counts", steps=20, batch=8), COUNTS),
 }
 
 

@@ -59,6 +59,7 @@ from credo.models.hmm import PathGibbs, StepwiseEM, VariationalBayes
 from credo.models.lds import StateGibbs
 from credo.models.linear import FixedPoint, FunctionSpace
 from credo.models.mixture import HowMany, MixtureGibbs
+from credo.models.neural import DropConnect, Dropout, Ensemble, Stacked
 from credo.models.nonlinear import Extended, Particles, Unscented
 from credo.models.structural import Level
 
@@ -114,6 +115,10 @@ METHODS: dict[str, Method] = {
         Extended(),
         Unscented(),
         Particles(50),
+        Stacked(folds=2, decays=(1.0,)),
+        Ensemble(2),
+        Dropout(members=4),
+        DropConnect(members=4),
         Laplace(),
         Variational(max_draws=256),
         Pathfinder(),
@@ -154,6 +159,7 @@ ASKS_FOR_MORE = {
     "Fourier": "use Neighbours",
     "RandomFeatures": "stationary",
     "Laplace": "the data do not determine them",
+    "PlugIn": "units may be swapped",
 }
 """Methods whose settings, or whose reach, may not suit a belief that they serve, and what they then speak of."""
 

@@ -33,6 +33,7 @@ BELIEFS: dict[str, tuple[Any, Any]] = {
     "NegativeBinomialRegression": (credo.NegativeBinomialRegression(), COUNTS),
     "OrdinalRegression": (credo.OrdinalRegression(), COUNTS % 3),
     "StudentTRegression": (credo.StudentTRegression(), Y),
+    "Neural": (credo.Neural((2,), steps=20, batch=8), Y),
     "GP": (GP(RBF([1.0, 50.0]), noise=0.1), Y),
     "RobustGP": (RobustGP(RBF([1.0, 50.0]), noise=StudentTNoise(4.0, 0.3)), Y),
     "WarpedGP": (WarpedGP(RBF([1.0, 50.0]), noise=0.1), Y),

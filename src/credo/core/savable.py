@@ -16,6 +16,7 @@ prediction   core.predictive.counts             BetaBinomial DirichletMultinomia
 prediction   core.predictive.lognormal          LogNormal Logarithm
 prediction   core.predictive.mixtures            Mixture
 prediction   core.predictive.real               Laplace MultivariateT Normal StudentT
+prediction   core.predictive.recalibrated       BetaLevels RecalibratedCDF SteppedLevels Stretched
 prediction   core.predictive.warped             Warped
 kernel       kernels.algebra                    Exponentiated PolynomialOf Power Product Scaled Sum
 kernel       kernels.coregion                   Coregionalized
@@ -98,6 +99,8 @@ density      models.densities.mixture           GaussianMixture MixtureStatistic
 density      models.densities.poisson           Gammas Poisson
 density      models.densities.regression        Regression
 density      models.densities.vonmises          Resultants VonMises
+evaluate     evaluate.conformal                 Conformal ConformalPrediction
+evaluate     evaluate.recalibration             LogitMap OneVersusRest Recalibrated Stretch Tempered
 feature      models.features.compose            Chosen Composed Concatenate Custom OfKernel OnColumns Product Tensor
 feature      models.features.fourier            Fourier
 feature      models.features.local              BSpline Bumps
@@ -180,6 +183,8 @@ mdp          decide.mdp.policy_iteration        ModifiedPolicyIteration PolicyIt
 mdp          decide.mdp.solving                 Automatic
 mdp          decide.mdp.value_iteration         GaussSeidel PrioritizedSweeping ValueIteration
 mdp          decide.mdp.wavefront               Wavefront
+neural       models.neural.belief               Neural Rows
+neural       models.neural.scaling              Scaling
 noise        models.noise                       Covariance GaussianNoise InverseGamma KnownNoise LaplaceNoise
 noise        models.noise                       StudentTNoise
 nonlinear    models.nonlinear.belief            StateSpaceModel

@@ -1,4 +1,4 @@
-"""How good a belief is: scores, calibration, validation, comparison by evidence, curves."""
+"""How good a belief is: scores, calibration and its repair, conformal prediction, validation, comparison, curves."""
 
 from credo.lazy import attach
 

@@ -1,4 +1,4 @@
-"""How good a belief is: scores, calibration, validation, comparison by evidence, curves."""
+"""How good a belief is: scores, calibration and its repair, conformal prediction, validation, comparison, curves."""
 
 from credo.evaluate.backtesting import Backtest as Backtest
 from credo.evaluate.backtesting import backtest as backtest
@@ -21,17 +21,22 @@ from credo.evaluate.calibration import uniformity_test as uniformity_test
 from credo.evaluate.calibration import wilson as wilson
 from credo.evaluate.comparison import BayesFactor as BayesFactor
 from credo.evaluate.comparison import Comparison as Comparison
+from credo.evaluate.comparison import HeldOutEvidence as HeldOutEvidence
 from credo.evaluate.comparison import bayes_factor as bayes_factor
 from credo.evaluate.comparison import compare as compare
+from credo.evaluate.comparison import held_out_evidence as held_out_evidence
+from credo.evaluate.conformal import Conformal as Conformal
+from credo.evaluate.conformal import conformal as conformal
 from credo.evaluate.curves import BiasVariance as BiasVariance
 from credo.evaluate.curves import LearningCurve as LearningCurve
 from credo.evaluate.curves import bias_variance as bias_variance
 from credo.evaluate.curves import learning_curve as learning_curve
 from credo.evaluate.pooling import pool as pool
-from credo.evaluate.pooling import stacking_weights as stacking_weights
 from credo.evaluate.ranking import RankingCurve as RankingCurve
 from credo.evaluate.ranking import precision_recall_curve as precision_recall_curve
 from credo.evaluate.ranking import roc_curve as roc_curve
+from credo.evaluate.recalibration import Recalibrated as Recalibrated
+from credo.evaluate.recalibration import recalibrated as recalibrated
 from credo.evaluate.scores import SCORES as SCORES
 from credo.evaluate.scores import accuracy as accuracy
 from credo.evaluate.scores import brier as brier
@@ -45,6 +50,9 @@ from credo.evaluate.scores import r2 as r2
 from credo.evaluate.scores import rmse as rmse
 from credo.evaluate.scores import score_table as score_table
 from credo.evaluate.scores import width as width
+from credo.evaluate.shift import ShiftDetection as ShiftDetection
+from credo.evaluate.shift import detect_shift as detect_shift
+from credo.evaluate.shift import novelty as novelty
 from credo.evaluate.validation import CrossValidation as CrossValidation
 from credo.evaluate.validation import Holdout as Holdout
 from credo.evaluate.validation import LeaveOneOut as LeaveOneOut
@@ -54,3 +62,4 @@ from credo.evaluate.validation import holdout as holdout
 from credo.evaluate.validation import leave_one_out as leave_one_out
 from credo.evaluate.validation import select as select
 from credo.evaluate.validation import split as split
+from credo.infer.averaging import stacking_weights as stacking_weights

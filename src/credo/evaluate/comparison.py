@@ -13,6 +13,8 @@ from credo.core.arrays import Numeric
 from credo.core.belief import Belief
 from credo.core.errors import DataError
 from credo.core.params import learnable
+from credo.core.predictive import Mixture, Predictive
+from credo.evaluate.scores import check_outcomes
 from credo.infer.averaging import Averaged, log_prior
 
 
@@ -161,3 +163,63 @@ def _criteria(belief: Belief, data: tuple[Numeric, ...]) -> tuple[float | None, 
     value, parameters = offered(*data)
     n = len(data[-1])  # type: ignore[arg-type]
     return float(parameters * np.log(n) - 2 * value), float(2 * parameters - 2 * value)
+
+
+class HeldOutEvidence(NamedTuple):
+    """How probable held-out rows are, all together, under draws of the parameters; and what Jensen leaves of it."""
+
+    log_evidence: float
+    """log E_θ[Πᵢ p(yᵢ | xᵢ, θ)]: the evidence of the rows, given those that were learned from."""
+    bound: float
+    """E_θ[Σᵢ log p(yᵢ | xᵢ, θ)], which is no larger."""
+    standard_error: float
+    """Of the bound, from the spread over draws; infinite of a single one."""
+
+    @property
+    def gap(self) -> float:
+        """How much the bound gives away: nothing where all draws agree."""
+        return self.log_evidence - self.bound
+
+
+def held_out_evidence(draws: Predictive | Sequence[Predictive] | Numeric, y: Numeric | None = None) -> HeldOutEvidence:
+    """log p(y | X, training rows) over draws of θ, and its lower bound by Jensen's inequality.
+
+    One draw dominates the expectation where rows are many: then the first number is that of the best draw, less
+    log k, and the bound is what can be trusted.
+
+    Args:
+        draws: what each of k draws predicts for the rows: a `Mixture` of them, a list of predictions, or the table
+            (k, m) of log p(yᵢ | xᵢ, θⱼ).
+        y: what happened, with predictions.
+    """
+    log_weights = None
+    if isinstance(draws, Predictive):
+        if not isinstance(draws, Mixture) or draws.weights.ndim != 1:
+            raise DataError(
+                f"a {type(draws).__name__} does not show its draws: pass a Mixture, a list of predictions, one for "
+                "each draw, or the table of their log densities"
+            )
+        at = check_outcomes(draws, _given(y))
+        table = np.asarray(draws.each(lambda p: p.log_prob(at), at))
+        with np.errstate(divide="ignore"):
+            log_weights = np.log(np.asarray(draws.weights))
+    elif isinstance(draws, Sequence) and draws and all(isinstance(each, Predictive) for each in draws):
+        table = np.stack([np.asarray(each.log_prob(check_outcomes(each, _given(y)))) for each in draws])
+    elif y is None:
+        table = np.asarray(draws, dtype=float)
+    else:
+        raise DataError("y goes with predictions; a table of log densities has seen it already")
+    if table.ndim != 2 or not table.size or np.isnan(table).any():
+        raise DataError(f"draws must give a table (k, m) of log densities, found shape {table.shape} or NaN")
+    k, sums = len(table), table.sum(axis=1)
+    log_weights = np.full(k, -np.log(k)) if log_weights is None else log_weights
+    weights = np.exp(log_weights)
+    bound = float(weights[weights > 0] @ sums[weights > 0])
+    spread = float(np.sqrt(weights @ (sums - bound) ** 2 * np.sum(weights**2) * k / max(k - 1, 1)))
+    return HeldOutEvidence(float(special.logsumexp(sums + log_weights)), bound, spread if k > 1 else np.inf)
+
+
+def _given(y: Numeric | None) -> Numeric:
+    if y is None:
+        raise DataError("y is missing: predictions need what happened")
+    return y

@@ -11,18 +11,12 @@ predictive distributions".
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-from jaxtyping import Float
-
 from credo.core.arrays import Numeric
 from credo.core.belief import Belief
 from credo.core.errors import DataError
 from credo.evaluate.validation import leave_one_out, seeded
-from credo.infer.averaging import Averaged, log_prior
+from credo.infer.averaging import Averaged, log_prior, stacking_weights
 from credo.infer.learning import prepare_and_learn
-
-GAP, MOST_STEPS = 1e-3, 100_000
-"""The climb to the best weights ends where at most so much log density is missing, in all rows together."""
 
 
 def pool(
@@ -78,26 +72,3 @@ def _learned(
 ) -> Belief:
     """What `fit` would condition: hyperparameters chosen, or averaged over where data are few."""
     return prepare_and_learn(belief, (X, y), using, fixed, priors, seed, rows)[0].belief
-
-
-def stacking_weights(log_density: Numeric) -> Float[np.ndarray, " k"]:
-    """The weights of k beliefs whose pool predicts n left-out rows best: argmax Σᵢ log Σₖ wₖ pₖᵢ.
-
-    Expectation maximization, which never falls; n (maxₖ gₖ - 1) with gₖ = 1/n Σᵢ pₖᵢ / Σⱼ wⱼ pⱼᵢ bounds what is
-    missing, for the sum is concave.
-
-    Args:
-        log_density: log pₖᵢ, e.g. `leave_one_out(belief, X, y).log_density` of each belief.
-    """
-    table = np.atleast_2d(np.asarray(log_density, dtype=float))
-    if table.ndim != 2 or not table.size or np.isnan(table).any() or not np.isfinite(table.max(axis=0)).all():
-        raise DataError("log_density must hold a number for each belief and row, for each row one that is finite")
-    k, n = table.shape
-    scaled = np.exp(table - table.max(axis=0))
-    weights = np.full(k, 1 / k)
-    for _ in range(MOST_STEPS):
-        gain = (scaled / (weights @ scaled)).mean(axis=1)
-        if n * (gain.max() - 1) <= GAP:
-            break
-        weights = weights * gain
-    return weights / weights.sum()

@@ -216,9 +216,9 @@ def fit(
     `using=Evidence()`, or the family's own learner, does not do.
     """
     learned, statistics = prepare_and_learn(belief, data, using, fixed, priors, seed, options)
-    if learned.conditioned is not None:
+    if learned.conditioned is not None and (isinstance(using, Learner) or not isinstance(using, Solver)):
         conditioned = learned.conditioned
-    elif isinstance(using, Solver):
+    elif isinstance(using, Solver):  # also where the family's own learner has conditioned, in its own form
         conditioned = using.conclude(learned.belief, statistics, data, options)
     else:
         conditioned = learned.belief.condition_on(statistics)

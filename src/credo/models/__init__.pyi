@@ -15,5 +15,6 @@ from credo.models import likelihoods as likelihoods
 from credo.models import linear as linear
 from credo.models import markov as markov
 from credo.models import mixture as mixture
+from credo.models import neural as neural
 from credo.models import nonlinear as nonlinear
 from credo.models import structural as structural

@@ -1,0 +1,8 @@
+"""Neural networks with both kinds of doubt: ensembles, dropout, and any method of `credo.infer` over their weights."""
+
+from credo.models.neural.belief import Neural as Neural
+from credo.models.neural.methods import DropConnect as DropConnect
+from credo.models.neural.methods import Dropout as Dropout
+from credo.models.neural.methods import Ensemble as Ensemble
+from credo.models.neural.methods import Stacked as Stacked
+from credo.models.neural.network import Network as Network

@@ -1,0 +1,167 @@
+"""What `Neural` takes as `using=` beside the methods of `credo.infer`: stacking, ensembles, dropout, dropconnect."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from jaxtyping import Float
+
+from credo.core.checks import check_count, check_real
+from credo.core.errors import DataError
+from credo.core.params import replace
+from credo.infer.averaging import stacking_weights
+from credo.infer.learning import Learned
+from credo.infer.method import Learner, Solver
+from credo.infer.optimize import CONVERGED
+from credo.infer.priors import Priors
+from credo.models.neural.belief import Neural, Rows
+from credo.models.neural.training import train
+
+DECAYS = (0.01, 0.1, 0.5, 2.0, 8.0)
+"""Precisions of the weights; set on splits 0-4 of the tables of `uci-bnn`."""
+
+
+@dataclass(frozen=True)
+class Stacked(Learner):
+    """Folds times decays, all trained at once, and weighed by how well they predict the folds that they have not seen.
+
+    A candidate is a decay, at the end of training or where its held-out rows were most probable; its networks, one for
+    each fold, share its weight. argmax_w Σᵢ log Σ_c w_c p_c(yᵢ | other folds): choosing one decay is worse. Yao et al.
+    (2018).
+    """
+
+    integrates: ClassVar[bool] = True
+    needs: ClassVar[type] = Neural
+
+    folds: int = 5
+    decays: tuple[float, ...] = DECAYS
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_count(self.folds, "folds", 2)
+        if not self.decays:
+            raise DataError("decays must hold at least one precision of the weights, found none")
+        for decay in self.decays:
+            check_real(decay, "decays", 0.0)
+
+    def learn(self, belief: Any, statistics: Any, fixed: Any, priors: Priors, seed: int) -> Learned:
+        """The stacked networks; the precision shown is that of the heaviest candidate."""
+        if priors:
+            raise DataError("Stacked weighs decays by rows that are left out; it takes no priors=")
+        seen = belief.all_rows(statistics)
+        scaling, x, t = belief.scaled(seen)
+        n, rng = x.shape[0], np.random.default_rng(seed + belief.seed)
+        if n < 2:
+            raise DataError("a network needs at least two rows to learn from and be judged by, found one; add rows")
+        decays = (float(belief.precision),) if "precision" in fixed else self.decays
+        folds = min(self.folds, n)
+        fold = rng.permutation(np.arange(n) % folds)
+        rows = [np.flatnonzero(fold != j) for _ in decays for j in range(folds)]
+        precision = np.repeat(decays, folds)
+        settings = belief.settings._replace(seed=seed + belief.seed)
+        found = train(belief.network(x.shape[1]), belief.law, x, t, rows, precision, settings)
+        said = belief.complaints(found)
+        # (candidate, row): each row by the network that has not seen it.
+        tables = [np.reshape(each, (len(decays), folds, n)) for each in (found.log_last, found.log_best)]
+        left_out = np.concatenate([each[:, fold, np.arange(n)] for each in tables])
+        weights = stacking_weights(np.nan_to_num(left_out, nan=-1e300, neginf=-1e300))
+        members = np.concatenate([found.last, found.best])
+        shares = np.repeat(weights / folds, folds)
+        kept = shares > 1e-6 / len(shares)
+        after = belief.having(seen, scaling, members[kept], shares[kept] / shares[kept].sum(), said)
+        by_decay = weights.reshape(2, -1).sum(0)
+        after = replace(after, {"precision": decays[int(np.argmax(by_decay))]})
+        jacobian = n * np.log(np.abs(float(scaling.scale)))
+        value = float(np.sum(np.logaddexp.reduce(left_out + np.log(np.maximum(weights, 1e-300))[:, None]))) - jacobian
+        listed = ", ".join(f"{d:g}: {w:.2f}" for d, w in zip(decays, by_decay, strict=True))
+        notes = [f"weights of the decays {listed}; log density of the rows left out {value:.6g}"]
+        return Learned(replace(belief, {"precision": after.precision}), CONVERGED, value, [], {}, notes, after)
+
+
+class _Training(Solver):
+    """Another way to train networks at the precision that the belief has."""
+
+    needs: ClassVar[type] = Neural
+    learns: ClassVar[bool] = False
+
+    def condition(self, belief: Any, *data: object, **options: Any) -> Any:
+        """The belief with its networks trained so."""
+        return self.trained(belief, belief.statistics(*data, **options))
+
+    def conclude(self, belief: Any, statistics: Any, data: tuple[object, ...], options: Mapping[str, object]) -> Any:
+        """The same, at the end of `fit`."""
+        return self.trained(belief, statistics)
+
+    def trained(self, belief: Neural, statistics: Rows) -> Neural:
+        """The belief with its networks trained so."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Ensemble(_Training):
+    """Networks from different initial values, each a MAP estimate, with equal shares.
+
+    Args:
+        members: how many.
+        bootstrap: whether each is trained on rows drawn with replacement, as the documents have it; without it
+            initial values alone make the difference, which predicts better. Lakshminarayanan et al. (2017).
+    """
+
+    members: int = 5
+    bootstrap: bool = False
+
+    def __post_init__(self) -> None:
+        check_count(self.members, "members")
+
+    def trained(self, belief: Neural, statistics: Rows) -> Neural:
+        """The belief with so many networks."""
+        n, rows = belief.all_rows(statistics).y.shape[0], None
+        if self.bootstrap:
+            rng = np.random.default_rng(belief.seed)
+            rows = [np.sort(rng.integers(0, n, n)) for _ in range(self.members)]
+        return belief.trained(statistics, self.members, belief.precision, rows)
+
+
+@dataclass(frozen=True)
+class Dropout(_Training):
+    """One network, hidden units of which are dropped at random: in training, and for each prediction anew.
+
+    A network without a unit is one whose outgoing weights are zero, those of the others 1/(1 - rate) times as large:
+    the belief is the set of `members` such networks. Gal & Ghahramani (2016), "Dropout as a Bayesian approximation".
+    """
+
+    rate: float = 0.1
+    members: int = 50
+
+    def __post_init__(self) -> None:
+        check_count(self.members, "members")
+        check_real(self.rate, "rate", 0.0, 0.99)
+
+    def masks(self, network: Any, rng: np.random.Generator, many: int) -> Float[np.ndarray, "many p"]:
+        """Multipliers of the weights."""
+        return network.outgoing((rng.uniform(size=(many, network.hidden)) >= self.rate) / (1 - self.rate))
+
+    def trained(self, belief: Neural, statistics: Rows) -> Neural:
+        """The belief with draws of the masked network."""
+        network = belief.network(statistics.x.shape[1])
+        after = belief.trained(
+            statistics, 1, belief.precision, masks=lambda rng, s: self.masks(network, rng, s)[:, None, :]
+        )
+        rng = np.random.default_rng(belief.seed + 1)
+        assert after.members is not None and after.seen is not None and after.scaling is not None
+        members = after.members * self.masks(network, rng, self.members)
+        return after.having(after.seen, after.scaling, members, np.full(self.members, 1 / self.members), after.doubts())
+
+
+@dataclass(frozen=True)
+class DropConnect(Dropout):
+    """The same with single connections dropped, not units: q(θⱼ) = rate δ₀ + (1 - rate) δ_λ. Wan et al. (2013).
+
+    λ, too, is 1/(1 - rate) times what was trained: the mean of a weight stays.
+    """
+
+    def masks(self, network: Any, rng: np.random.Generator, many: int) -> Float[np.ndarray, "many p"]:
+        """Multipliers of the weights; biases stay."""
+        keep = (rng.uniform(size=(many, network.size)) >= self.rate) / (1 - self.rate)
+        return np.where(network.matrices > 0, keep, 1.0)
