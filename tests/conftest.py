@@ -88,7 +88,7 @@ def unchecked(monkeypatch) -> None:
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
 
 
-WHOLE = {"app", "sklearn", "test_compilations.py", "test_examples.py", "test_metamorphic.py"}
+WHOLE = {"app", "sklearn", "test_compilations.py", "test_examples.py", "test_metamorphic.py", "test_methods.py"}
 """Folders and files whose tests run much of the library at once."""
 
 
