@@ -110,6 +110,8 @@ class FactorAnalyser(HasStatistics[JointMoments]):
             return p.w, p.noise
 
         tables = (self._known(self.w), self._known(self.noise), about, some + strength)
+        w: Array
+        noise: Array
         if xp is np:
             w, noise = (np.stack(each) for each in zip(*(one(*row) for row in zip(*tables, strict=True)), strict=True))
         else:

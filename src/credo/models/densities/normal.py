@@ -159,7 +159,7 @@ class NormalDensity(HasPredictive[Moments, Law]):
     ) -> tuple[Float[Array, " k"], Moments, Float[Array, ""]]:
         """By features where columns covary and numbers are known: two products of matrices."""
         if self.structure in JOINT and quadratic.suits(self, data):
-            return quadratic.expectation(self, data, log_weights, weight)
+            return quadratic.expectation(self, data, np.asarray(log_weights), np.asarray(weight))
         return super().expectation(data, log_weights, weight)
 
     def _of_noisy(self, data: Observed) -> tuple[Array, Array, Array]:
@@ -299,7 +299,7 @@ class NormalDensity(HasPredictive[Moments, Law]):
         self, rng: np.random.Generator, q: Law, which: Int[np.ndarray, " n"]
     ) -> Float[np.ndarray, "n d"]:
         """Student-t draws."""
-        return self._origin + student.draws(rng, q, which, np.asarray(self.design(len(which), None)))
+        return np.asarray(self._origin + student.draws(rng, q, which, np.asarray(self.design(len(which), None))))
 
     def several(self: N, q: Law, n: int, seed: int) -> N:
         """n·k components; a covariance that was shared is repeated."""

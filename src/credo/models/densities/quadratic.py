@@ -47,7 +47,7 @@ class Standardized(NamedTuple):
     @classmethod
     def of(cls, density: "NormalDensity") -> "Standardized":
         """From the parameters alone."""
-        mean, covariance = density._local[:, :, -1], density._covariances
+        mean, covariance = np.asarray(density._local)[:, :, -1], np.asarray(density._covariances)
         scale = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2).mean(0) + mean.var(0))
         return cls(mean / scale, covariance / np.outer(scale, scale), scale)
 
@@ -94,9 +94,9 @@ def patterns(at: Standardized, seen: Bool[np.ndarray, "g d"], log_weights: Float
     counts, units = seen.sum(1)[:, None], (seen * np.log(scale)).sum(1)[:, None]
     np.negative(precision, out=form[..., :d, :d])
     form[..., :d, -1] = pull
-    i, j = np.triu_indices(d + 1)
-    theta = form.reshape(g, k, -1)[..., i * (d + 1) + j]
-    theta[..., i == j] *= 0.5
+    upper, right = np.triu_indices(d + 1)
+    theta = form.reshape(g, k, -1)[..., upper * (d + 1) + right]
+    theta[..., upper == right] *= 0.5
     theta[..., -1] = log_weights - 0.5 * (log_det + (pull * mean).sum(-1) + counts * LOG_2PI) - units
     if seen.all():
         return Pattern(theta, None, None)
@@ -157,9 +157,10 @@ class Block(NamedTuple):
 def blocks(density: "NormalDensity", data: "Observed", log_weights: Float[np.ndarray, " k"]) -> Iterator[Block]:
     """All rows, some at a time; those of one pattern should be neighbours."""
     at, origin, n = Standardized.of(density), density._origin, len(data.x)
-    (k, d), begins = at.mean.shape, runs(data.seen, data.complete)
+    seen = np.asarray(data.seen)
+    (k, d), begins = at.mean.shape, runs(seen, data.complete)
     most = max(1, ENTRIES // (k * d * d))
-    alone = patterns(at, data.seen[:1], log_weights) if len(begins) == 1 else None
+    alone = patterns(at, seen[:1], log_weights) if len(begins) == 1 else None
     most_rows = min(ROWS, n)
     z, room, place = (np.ones((m, most_rows)) for m in (d + 1, (d + 1) * (d + 2) // 2, k))
     first = 0
@@ -173,9 +174,9 @@ def blocks(density: "NormalDensity", data: "Observed", log_weights: Float[np.nda
         np.subtract(data.x[first:last].T, origin[:, None], out=y)
         y /= at.scale[:, None]
         if alone is None:
-            y *= data.seen[first:last].T
+            y *= seen[first:last].T
         phi = features(z[:, :r], room[:, :r])
-        pattern = alone or patterns(at, data.seen[group], log_weights)
+        pattern = alone or patterns(at, seen[group], log_weights)
         cuts = np.append(np.maximum(group, first), last) - first
         logs = place[:, :r]
         for theta, a, b in zip(pattern.theta, cuts[:-1], cuts[1:], strict=True):

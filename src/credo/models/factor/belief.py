@@ -189,7 +189,7 @@ class FactorModel(Belief[Rows], HasExpectations[Rows, Expected]):
         check_count(n, "n")
         p, rng = self.parameters, np.random.default_rng(seed)
         z, noise = rng.normal(size=(n, p.w.shape[1])), rng.normal(size=(n, len(p.mean)))
-        return p.mean + z @ p.w.T + np.sqrt(p.noise) * noise
+        return np.asarray(p.mean + z @ p.w.T + np.sqrt(p.noise) * noise)
 
     @property
     def covariance(self) -> Float[Array, "d d"]:
@@ -275,7 +275,7 @@ class FactorModel(Belief[Rows], HasExpectations[Rows, Expected]):
         seen_of(table)
         return table
 
-    def _look(self, table: Float[np.ndarray, "n d"]) -> OfRows:
+    def _look(self, table: Float[Array, "n d"]) -> OfRows:
         """The posterior of the factors of each row, a block at a time."""
         p, seen = self.parameters, ~np.isnan(table)
         if seen.all():

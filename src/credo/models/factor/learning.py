@@ -68,7 +68,7 @@ def checked(belief: FactorModel, rows: Rows) -> Moments:
 def _by_covariance(belief: FactorModel, moments: Moments) -> tuple[Parameters, Any]:
     """The highest likelihood of the moments."""
     start = None if belief.noise is None else np.broadcast_to(belief.noise, moments.mean.shape)
-    found = belief.fit_covariance(moments.squares / moments.count, start)
+    found = belief.fit_covariance(np.asarray(moments.squares / moments.count), start)
     return Parameters(moments.mean, ordered(found.w, found.noise), found.noise), found
 
 
@@ -96,18 +96,18 @@ class _ByCovariance(Learner):
 
     def _by_em(self, belief: Any, rows: Rows, fixed: Sequence[str], priors: Priors, seed: int) -> Learned:
         moments = rows.pairwise()
-        center, variance = moments.mean, moments.squares.diagonal() / moments.count
+        center, variance = np.asarray(moments.mean), np.asarray(moments.squares.diagonal() / moments.count)
         scale = np.sqrt(np.full(len(center), variance.mean()) if belief.isotropic else variance)
         method = EM(starts=1, max_steps=self.max_steps, tolerance=self.tolerance)
         same = belief.with_parameters(_rescaled(belief.parameters, center, scale))
         learned = method.learn(same, rows.rescaled(center, scale), fixed, priors, seed)
         p = _rescaled(learned.belief.parameters, -center / scale, 1 / scale)
         if "w" not in fixed:
-            w = p.w
+            w = np.asarray(p.w)
             if belief.prior == "ard":
                 n, d = float(rows.count), len(center)
                 w = w[:, relevance(p) > VANISHED * d / n]
-            p = p._replace(w=ordered(w, p.noise))
+            p = p._replace(w=ordered(w, np.asarray(p.noise)))
         floor = FLOOR * (variance.mean() if belief.isotropic else variance)
         found = belief.with_parameters(p)
         value = float(found.evidence_of(rows) + found.log_prior_of_parameters())

@@ -150,7 +150,7 @@ def _eigenvalues(moments: Moments) -> Float[np.ndarray, " d"]:
 
 
 def _fitted(belief: "FactorModel", moments: Moments) -> Parameters:
-    found = belief.fit_covariance(moments.squares / moments.count, None)
+    found = belief.fit_covariance(np.asarray(moments.squares / moments.count), None)
     return Parameters(moments.mean, found.w, found.noise)
 
 

@@ -20,7 +20,7 @@ from jaxtyping import Float
 from credo.core.abilities import DrawsMeans, HasPointEstimates, SeesNovelty, in_blocks
 from credo.core.arrays import Array, as_float, host, is_traced, namespace
 from credo.core.belief import Belief
-from credo.core.checks import ArrayLike, check_count, check_table, input_names
+from credo.core.checks import ArrayLike, as_numpy, check_count, check_table, input_names
 from credo.core.errors import DataError, NoveltyWarning
 from credo.core.params import constant
 from credo.core.predictive import Bernoulli, Categorical
@@ -149,7 +149,7 @@ class Generative(Belief, HasPointEstimates, DrawsMeans, SeesNovelty):
 
     def _with_columns(self: G, x: ArrayLike) -> G:
         """With the names of the columns; beliefs of categories also find those."""
-        check_table(np.zeros(np.shape(tables.as_numpy(x, "X"))), "X")
+        check_table(np.zeros(as_numpy(x, "X").shape), "X")
         return changed(self, inputs=tuple(input_names(x)))
 
     def _adapted(self: G, data: Labelled) -> G:
@@ -413,13 +413,13 @@ class Generative(Belief, HasPointEstimates, DrawsMeans, SeesNovelty):
             rows = self._queries(groups.reshape(-1, groups.shape[-1]), False)
             if self.point is not None:
                 (logs,) = self._log_joints([rows])
-                each = np.broadcast_to(softmax(logs)[0], (n, *logs.shape))
+                each: Array = np.broadcast_to(softmax(logs)[0], (n, *logs.shape))
             else:
                 shares, densities = self._several(n, seed)
                 logs = densities.log_prob(rows).reshape(len(rows.x), *shares.shape) + np.log(shares)
                 each = softmax(logs)[0].swapaxes(0, 1)
             found = each.reshape(n, *groups.shape[:2], -1).mean(axis=2)
-            return found[..., 1] if found.shape[-1] == 2 else found
+            return np.asarray(found[..., 1] if found.shape[-1] == 2 else found)
 
         return in_blocks(x, joint, drawn)
 

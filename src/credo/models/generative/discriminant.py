@@ -36,7 +36,7 @@ class Discriminant(Generative):
         concentration: of the Dirichlet law of the shares of the classes.
     """
 
-    covariance: str = eqx.field(static=True)
+    covariance: str = eqx.field(static=True, default="between")
     chosen: Between | None = constant()
     """How "between" was chosen from the data seen first."""
 

@@ -15,7 +15,7 @@ from jaxtyping import Float
 
 from credo.core.arrays import Array, special
 from credo.core.errors import DataError, NotConvergedWarning
-from credo.models.densities import Columns, Density, HasPredictive, Observed, dirichlet
+from credo.models.densities import Columns, Density, HasPredictive, dirichlet
 from credo.models.densities.normal import JOINT, NormalDensity
 from credo.models.generative.statistics import PointEstimate, Seen
 from credo.models.generative.tables import Labelled, softmax
@@ -37,9 +37,9 @@ def fills_gaps_by_itself(density: Density) -> bool:
 
 def completed(data: Labelled) -> Labelled:
     """The rows, marked as complete where they are."""
-    x, seen, inputs, _ = data.rows
+    seen = np.asarray(data.rows.seen)
     whole = bool(np.all(seen.all(1) | ~seen.any(1)))
-    return Labelled(Observed(x, seen, inputs, whole), data.codes)
+    return Labelled(data.rows._replace(complete=whole), data.codes)
 
 
 def variational(belief: "Generative", seen: Seen, rest: Labelled) -> Seen:

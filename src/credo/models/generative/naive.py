@@ -20,7 +20,8 @@ from credo.core.pytrees import changed
 from credo.models.densities import CategoricalDensity, Columns, Density, Gaussian, HasPredictive, Observed, Poisson
 from credo.models.generative import tables
 from credo.models.generative.belief import Generative
-from credo.models.generative.tables import Label, Labelled
+from credo.models.generative.tables import Labelled
+from credo.models.likelihoods.classes import Label
 
 KINDS = ("gaussian", "poisson", "categorical", "bernoulli")
 MANY = 10**9
@@ -40,9 +41,9 @@ class NaiveBayes(Generative):
         concentration: of the Dirichlet law of the shares of the classes.
     """
 
-    kinds: tuple[str, ...] | None = eqx.field(static=True)
-    asked: tuple[tuple[str, str], ...] = eqx.field(static=True)
-    named: tuple[tuple[str, tuple[Label, ...]], ...] = eqx.field(static=True)
+    kinds: tuple[str, ...] | None = eqx.field(static=True, default=None)
+    asked: tuple[tuple[str, str], ...] = eqx.field(static=True, default=())
+    named: tuple[tuple[str, tuple[Label, ...]], ...] = eqx.field(static=True, default=())
 
     def __init__(
         self,

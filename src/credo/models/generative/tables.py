@@ -32,17 +32,17 @@ class Labelled(NamedTuple):
 
     def cut(self, where: Any) -> "Labelled":
         """Some of the rows."""
-        x, seen, inputs, complete = self.rows
-        return Labelled(Observed(x[where], seen[where], inputs, complete), self.codes[where])
+        x, seen = self.rows[:2]
+        return Labelled(self.rows._replace(x=x[where], seen=seen[where]), self.codes[where])
 
     def weight(self, k: int) -> Float[Array, "n k"]:
         """One where the class is known to be that, 0 elsewhere."""
         return 1.0 * (self.codes[:, None] == np.arange(k))
 
     def __add__(self, other: Any) -> "Labelled":
-        joined = [np.concatenate(pair) for pair in zip(self.rows[:2], other.rows[:2], strict=True)]
+        x, seen = (np.concatenate(pair) for pair in zip(self.rows[:2], other.rows[:2], strict=True))
         complete = self.rows.complete and other.rows.complete
-        return Labelled(Observed(*joined, None, complete), np.concatenate([self.codes, other.codes]))
+        return Labelled(Observed(x, seen, None, complete), np.concatenate([self.codes, other.codes]))
 
 
 class Peeked:

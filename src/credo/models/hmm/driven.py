@@ -132,8 +132,9 @@ class InputHMM(Belief[Sequences], HasExpectations[Sequences, ExpectedPaths]):
         weights = np.zeros((k, k, h)) + 0.3 * bool(seed) * np.random.default_rng(seed).normal(size=(k, k, h))
         weights[:, :, -1] += STAY * np.eye(k)
         start = np.zeros((k, h)) if self.start is None else self.start
-        weights = weights if self.transition is None else self.transition
-        return changed(self, emission=self.emission.adapt(_real_rows(data), seed=seed), start=start, transition=weights)
+        transition = weights if self.transition is None else self.transition
+        emission = self.emission.adapt(_real_rows(data), seed=seed)
+        return changed(self, emission=emission, start=start, transition=transition)
 
     def condition_on(self, statistics: Sequences) -> "InputHMM":
         """The filter, of which the last law is kept."""
@@ -164,7 +165,7 @@ class InputHMM(Belief[Sequences], HasExpectations[Sequences, ExpectedPaths]):
     def simulate(self, n: int, *, inputs: ArrayLike = None, seed: int = 0) -> tuple[Int[Array, " n"], Array]:
         """The next n hidden states and outcomes, drawn together, given the inputs of the steps."""
         start, matrices = self._ahead(n, inputs)
-        levels, path = np.random.default_rng(seed).random(n), []
+        levels, path = np.random.default_rng(seed).random(n), list[int]()
         for u, matrix in zip(levels, matrices, strict=True):
             begun = start[0] if self.state is None else self.state @ matrix
             law = matrix[path[-1]] if path else begun
@@ -266,7 +267,7 @@ class InputHMM(Belief[Sequences], HasExpectations[Sequences, ExpectedPaths]):
 
     def _design(self, inputs: Float[Array, "t c"] | None) -> Float[Array, "t h"]:
         """(standardized u, 1)."""
-        assert inputs is not None
+        assert inputs is not None and self.center is not None and self.scale is not None
         xp = namespace(inputs, self.center)
         return xp.concatenate([(inputs - self.center) / self.scale, xp.ones((len(inputs), 1))], axis=1)
 

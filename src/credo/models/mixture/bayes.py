@@ -80,7 +80,7 @@ def averaged(drawn: Mixture, draws: Draws | None = None) -> DrawnMixture:
     """The average over drawn mixtures, whose numbers lie along a leading axis; by mean weight, the largest first."""
     members = unstacked(drawn)
     if members[0].density.exchangeable:
-        order = np.argsort(-np.mean([each.weights for each in members], axis=0), kind="stable")
+        order = np.argsort(-np.mean([np.asarray(each.weights) for each in members], axis=0), kind="stable")
         members = tuple(each.reordered(order) for each in members)
     return DrawnMixture(np.zeros(len(members)), members, draws)
 

@@ -176,11 +176,11 @@ class Mixture(Belief, HasConjugateLaws):
             raise DataError(f"responsibilities must have shape {(len(data[0]), k)}, found {share.shape}")
         share = check_probabilities(share, "responsibilities")
         in_order = self._read(data[0], bool(options.get("missing")), in_order=True)
-        share = share if in_order.seen.all() else share[grouped(in_order.seen)]
+        share = share if in_order.seen.all() else share[grouped(np.asarray(in_order.seen))]
         return begun._from(some, share), changed(found, origin=None)
 
     def _started(self, rows: Rows, seed: int) -> "Mixture":
-        density = self.density.adapt(rows.cut(rows.weights > 0).observed, seed=seed)
+        density = self.density.adapt(rows.cut(np.asarray(rows.weights) > 0).observed, seed=seed)
         k = 1 if self.k is None else self.k
         weights = self.weights if self.weights is not None else np.full(k, 1 / k)
         return changed(self, density=density, weights=weights)
@@ -274,7 +274,8 @@ class Mixture(Belief, HasConjugateLaws):
     def simulate(self, n: int = 1, *, seed: int = 0) -> tuple[Int[np.ndarray, " n"], Float[np.ndarray, "n d"]]:
         """n components, and a row of each."""
         check_count(n, "n")
-        return host(_simulated(jr.key(seed), self.require_parameters(), int(n)))
+        which, rows = host(_simulated(jr.key(seed), self.require_parameters(), int(n)))
+        return np.asarray(which), np.asarray(rows)
 
     def information_criteria(self, x: ArrayLike, **options: Any) -> dict[str, float]:
         """AIC and BIC, 2p - 2 log p(x) and p log n - 2 log p(x) with p free parameters: less is better."""
@@ -436,7 +437,7 @@ class Mixture(Belief, HasConjugateLaws):
         """log wⱼ pⱼ(x) of each row, rows that miss the same cells together."""
         if is_traced((self, rows)) or rows.complete:
             return self._logs(rows.observed)
-        order = grouped(rows.seen)
+        order = grouped(np.asarray(rows.seen))
         logs = self._logs(rows.cut(order).observed)
         out = np.empty_like(logs)
         out[order] = logs

@@ -100,15 +100,14 @@ class HowMany(Learner):
                 plain = _without_prior(begun)
                 learned = EM(self.starts).learn(begun, changed(rows, origin=_blank(belief, rows, k)), (), {}, seed)
                 found.append(learned)
-                likely = EM(1, tolerance=1e-5).climb(_like(plain, learned.belief), rows).belief
+                likely: Any = EM(1, tolerance=1e-5).climb(_like(plain, learned.belief), rows).belief
                 bic = float(likely.free * np.log(rows.weights.sum()) - 2 * likely.log_evidence_of(rows))
                 table.append(
                     (self._evidence(learned.belief, rows, k), bic, self._held_out(belief, rows, k, folds, seed))
                 )
                 show(k / most, f"{k} components")
-        evidence, bic, held = (tuple(float(v) for v in column) for column in zip(*table, strict=True))
         counts = tuple(range(1, most + 1))
-        choice = _choice(counts, evidence, bic, held)
+        choice = _choice(counts, *(tuple(float(v) for v in column) for column in zip(*table, strict=True)))
         learned = found[choice.best - 1]
         if not isinstance(statistics, Rows):  # the starting rows chose k, all rows choose the numbers
             learned = EM(1).learn(learned.belief, changed(statistics, origin=None), (), {}, seed)

@@ -79,8 +79,8 @@ class Streamed(eqx.Module):
             kept.append(part if n <= START // 4 else part.cut(np.sort(rng.choice(n, START // 4, replace=False))))
             if len(kept) > 16:  # as many of each chunk, however many there are
                 kept = [each.cut(slice(None, None, 2)) for each in kept]
-        joined = (np.concatenate([getattr(each, name) for each in kept]) for name in ("x", "seen", "weights"))
-        return Rows(*joined, None, all(each.complete for each in kept), self.origin)
+        x, seen, weights = (np.concatenate([getattr(each, n) for each in kept]) for n in ("x", "seen", "weights"))
+        return Rows(x, seen, weights, None, all(each.complete for each in kept), self.origin)
 
 
 def read(
