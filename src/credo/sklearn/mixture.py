@@ -63,7 +63,7 @@ class _GaussianMixture(DensityMixin, BaseEstimator):
 
     def fit_predict(self, X: ArrayLike, y: object = None) -> Int[np.ndarray, " n"]:
         """`fit`, then `predict` of the same rows."""
-        return self.fit(X, y).predict(X)  # type: ignore[attr-defined]
+        return self.fit(X, y).predict(X)
 
     def score_samples(self, X: ArrayLike) -> Float[np.ndarray, " n"]:
         """log p(x) of each row."""

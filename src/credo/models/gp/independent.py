@@ -15,13 +15,12 @@ from credo.core.predictive import Normal, Predictive
 from credo.infer.learning import Evidence, Learned
 from credo.infer.method import Learner
 from credo.models.gp.belief import GP
-from credo.models.gp.data import Rows
 from credo.models.gp.evidence import Priors
 from credo.models.gp.hyperpriors import below
 from credo.models.linear import Linear
-from credo.models.linear.statistics import Seen
 
-Outcomes = Rows | Seen
+Outcomes = Any
+"""`Rows` of a GP, `Seen` of a Linear."""
 RowsOfOutputs = tuple[Outcomes | None, ...]
 
 
@@ -97,7 +96,7 @@ class Independent(Belief):
 
         `joint` keeps the covariance of the functions over (m·p), the outputs of a query side by side.
         """
-        each = [gp.predict(x, joint=joint) for gp in self.gps]
+        each: list[Any] = [gp.predict(x, joint=joint) for gp in self.gps]
         xp = namespace(each)
         mean, aleatoric, epistemic = (
             xp.stack([getattr(q, name) for q in each], axis=1) for name in ("mean", "aleatoric", "epistemic")
@@ -129,7 +128,8 @@ class PerOutput(Learner):
             mine = {path.removeprefix(head): prior for path, prior in priors.items() if path.startswith(head)}
             held = [path.removeprefix(head) for path in fixed if path.startswith(head)]
             assert rows is not None  # `prepare` has seen to it
-            learned.append((gp.learner(mine) or Evidence()).learn(gp, rows, held, mine, seed))
+            learner: Any = gp.learner(mine) or Evidence()
+            learned.append(learner.learn(gp, rows, held, mine, seed))
         worst = max((each.status for each in learned), key=["converged", "stopped", "diverged"].index)
         return Learned(
             Independent(tuple(each.belief for each in learned)),

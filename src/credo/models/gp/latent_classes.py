@@ -251,7 +251,7 @@ class LatentClasses(BehindLikelihood, DrawsMeans):
         """See `DrawsMeans`: probabilities at joint draws of the functions."""
 
         def drawn(groups: np.ndarray) -> np.ndarray:
-            probs = _softmax(self._joint_draws(self.queries(groups.reshape(-1, groups.shape[-1])), n, seed))
+            probs = np.asarray(_softmax(self._joint_draws(self.queries(groups.reshape(-1, groups.shape[-1])), n, seed)))
             return probs.reshape(len(probs), *groups.shape[:2], -1).mean(axis=2)
 
         return in_blocks(x, joint, drawn)
@@ -262,8 +262,8 @@ class LatentClasses(BehindLikelihood, DrawsMeans):
             f, left = self._drawn(queries)
             rng = np.random.default_rng(seed)
             some = f[rng.integers(len(f), size=n)]
-            return some + np.sqrt(left)[:, None] * rng.normal(size=some.shape)
-        mean, prior = self._functions(queries)[0], self.prior.kernel.between(queries, queries)
+            return np.asarray(some + np.sqrt(left)[:, None] * rng.normal(size=some.shape))
+        mean, prior = np.asarray(self._functions(queries)[0]), self.prior.kernel.between(queries, queries)
         covariance = [prior] * mean.shape[1]
         if self.seen is not None and self.solved is not None:
             cross = self.prior.kernel.between(self.seen.x, queries)
@@ -273,7 +273,7 @@ class LatentClasses(BehindLikelihood, DrawsMeans):
                 reach, more = solve_lower(self.solved.root, cross), self.solved.more.T @ cross
                 shared, mine = prior - reach.T @ reach, self._is(self.seen.y)
                 covariance = [shared - more[own].T @ more[own] for own in mine.T]
-        each = [normal_pairs(mean[:, c], covariance[c], n, seed + c) for c in range(mean.shape[1])]
+        each = [normal_pairs(mean[:, c], np.asarray(covariance[c]), n, seed + c) for c in range(mean.shape[1])]
         return np.stack(each, axis=-1)
 
     def _drawn(self, queries: Array) -> tuple[Float[Array, "s m k"], Float[Array, " m"]]:
@@ -449,6 +449,6 @@ class LogOddsObjective:
             value = -0.5 * (quadratic + float(found.log_determinants) + residual.size * LOG_2PI)
             lower = found.more @ found.more.T + residual.shape[1] * found.inverse
             for alpha in found.alpha.T:
-                subtract_outer_inplace(lower, alpha)
+                subtract_outer_inplace(lower, np.asarray(alpha))
             slope = pull(lower, -found.alpha.sum(1), np.ones(len(lower)))
         return value + more, slope

@@ -63,17 +63,17 @@ class KernelNeighbours(KernelMethod):
     """Numbers: what is expected before any neighbour; `fit` takes the mean of y."""
     spread: Float[Array, ""] | None = given(unset=1.0)
     """Numbers: the standard deviation around it; `fit` takes that of y."""
-    origin: Float[Array, " d"] | None
-    unit: Float[Array, " d"] | None
+    origin: Float[Array, " d"] | None = None
+    unit: Float[Array, " d"] | None = None
     """What is taken from the columns, and what they are divided by, before the kernel sees them; None as they are."""
-    seen: Rows | None
-    inputs: tuple[str, ...] | None = eqx.field(static=True)
-    labels: Labels | None
+    seen: Rows | None = None
+    inputs: tuple[str, ...] | None = eqx.field(static=True, default=None)
+    labels: Labels | None = None
     """None for numbers."""
-    k: int | None = eqx.field(static=True)
-    chooses: bool = eqx.field(static=True)
+    k: int | None = eqx.field(static=True, default=None)
+    chooses: bool = eqx.field(static=True, default=True)
     """Whether `fit` chooses k."""
-    standardizes: bool = eqx.field(static=True)
+    standardizes: bool = eqx.field(static=True, default=True)
     """Whether `fit` standardizes: where no kernel was given."""
 
     def __init__(
@@ -95,7 +95,7 @@ class KernelNeighbours(KernelMethod):
             raise DataError(f"prior_count must be positive, found {prior_count!r}")
         self.kernel = Linear() if kernel is None else check_kernel_argument(kernel, "KernelNeighbours")
         self.prior_count = as_float(prior_count)
-        self.labels = Labels(classes) if outcomes == "classes" else None
+        self.labels = Labels(None if classes is None else tuple(classes)) if outcomes == "classes" else None
         self.k, self.chooses, self.standardizes = k, k is None, kernel is None
         self.center = self.spread = self.origin = self.unit = self.seen = self.inputs = None
 
@@ -128,12 +128,12 @@ class KernelNeighbours(KernelMethod):
     def queries(self, x: object) -> Array:
         """Queries as checked rows, as the kernel sees them."""
         table = super().queries(x)
-        return table if self.unit is None else (table - self.origin) / self.unit
+        return table if self.unit is None or self.origin is None else (table - self.origin) / self.unit
 
     def seen_inputs(self) -> Float[Array | np.ndarray, "n d"] | None:
         """The inputs of the rows it was conditioned on."""
         x = super().seen_inputs()
-        return x if x is None or self.unit is None else x * self.unit + self.origin
+        return x if x is None or self.unit is None or self.origin is None else x * self.unit + self.origin
 
     def prepare(self, *data: Any, **options: Any) -> tuple["KernelNeighbours", Rows]:
         """Columns in standard units where no kernel says otherwise, and the rows."""
@@ -163,7 +163,7 @@ class KernelNeighbours(KernelMethod):
         n = len(squared)
         np.fill_diagonal(squared, np.inf)
         ordered = np.sort(squared, axis=1)
-        for k in [k for k in SIZES if k < max(n, 2)] if self.chooses else [self.k]:
+        for k in [k for k in SIZES if k < max(n, 2)] if self.chooses else [self._number(n)]:
             yield changed(self, k=k), self._summary(nearest(squared, min(k, n - 1), ordered), rows.y)
 
     def default_priors(self, statistics: Rows) -> dict[str, Any]:

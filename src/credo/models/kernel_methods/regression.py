@@ -52,9 +52,9 @@ class KernelRegression(KernelMethod):
     """The standard deviation around it; `fit` takes that of y."""
     rounding: Float[Array, ""] | None = given(unset=0.0)
     """What is added to h² while `fit` looks for it: outcomes on a grid (`rounding_of`)."""
-    seen: Rows | None
-    inputs: tuple[str, ...] | None = eqx.field(static=True)
-    chooses: bool = eqx.field(static=True)
+    seen: Rows | None = None
+    inputs: tuple[str, ...] | None = eqx.field(static=True, default=None)
+    chooses: bool = eqx.field(static=True, default=True)
     """Whether `fit` starts from bandwidths of its own: where no kernel was given."""
 
     def __init__(self, kernel: object = None, bandwidth: object = None, prior_count: object = 0.1):
@@ -76,12 +76,12 @@ class KernelRegression(KernelMethod):
         """Bandwidths by Scott's rule, half the spread of y, and a prior as wide as y."""
         x, y, _, _ = rows.cut()
         scales = InputScales.of(x, 1.0)
-        spread = float(y.std()) or 1.0
+        wide = float(y.std()) or 1.0
         kernel = self.kernel.adapt(scales)
         if self.chooses:
             kernel = changed(kernel, lengthscale=as_float(scales.spread * len(x) ** (-1.0 / (x.shape[1] + 4))))
-        start = self.bandwidth if self.bandwidth is not None else as_float(0.5 * spread)
-        center, spread = (as_float(v) for v in (y.mean(), spread))
+        start = self.bandwidth if self.bandwidth is not None else as_float(0.5 * wide)
+        center, spread = (as_float(v) for v in (y.mean(), wide))
         told = {"center": center, "spread": spread, "rounding": as_float(rounding_of(y[:, None])[0])}
         return changed(self, kernel=kernel, bandwidth=start, **told)
 

@@ -22,11 +22,9 @@ class LatentProcesses(Family):
         if n < 8 or d > MOST_INPUTS:
             return []
         kind = "count" if data.kind == "count" else "two" if len(levels) == 2 else "several"
-        likelihood: Likelihood = {
-            "count": Poisson,
-            "two": lambda: Bernoulli(levels),
-            "several": lambda: Categorical(levels),
-        }[kind]()
+        likelihood: Likelihood = Poisson()
+        if kind != "count":
+            likelihood = Bernoulli(levels) if kind == "two" else Categorical(levels)
         what = {
             "count": "the logarithm of the expected count",
             "two": "the log-odds",
