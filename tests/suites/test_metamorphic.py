@@ -105,8 +105,8 @@ REGRESSIONS: dict[str, Callable[[], Any]] = {
     "HeteroscedasticGP": HeteroscedasticGP,
     "MultiGP": lambda: MultiGP(RBF(), outputs=2),
     "Independent": lambda: Independent([GP(), GP()]),
-    "NeighboursGP": lambda: NeighboursGP(GP(RBF()), Neighbours(20)),
-    "InducingGP": lambda: InducingGP(GP(RBF()), Inducing(20)),
+    "NeighboursGP": lambda: NeighboursGP(GP(), Neighbours(20)),
+    "InducingGP": lambda: InducingGP(GP(), Inducing(20)),
     "StudentTRegression": credo.StudentTRegression,
 }
 DEAR = {
