@@ -35,9 +35,14 @@ def test_fit_chooses_and_says_so(monkeypatch):
     assert isinstance(report.belief, NeighboursGP) and report.belief.method == Neighbours(20)
     assert "80 rows, more than 50: Neighbours(20)" in report.notes[0]
     assert np.mean((report.belief.predict(x).mean - y) ** 2) < 0.02
-    assert isinstance(credo.fit(GP(Matern52()), x[:, :1], y), StateSpaceGP)
     exact = credo.fit(GP(RBF()), x, y, using=credo.infer.Evidence(starts=1))
     assert type(exact) is GP and exact.method == Exact()
+
+
+def test_one_input_is_a_state(monkeypatch):
+    monkeypatch.setattr(choice, "EXACT_ROWS", 50)
+    x = RNG.uniform(size=(80, 1))
+    assert isinstance(credo.fit(GP(Matern52()), x, np.sin(6 * x[:, 0])), StateSpaceGP)
 
 
 def test_exact_is_what_there_is():
