@@ -2,7 +2,8 @@
 
 The epistemic part of a prediction is large where the belief has seen little: rows unlike those it learned from. How
 well that tells shifted rows from others is the area under the ROC curve, the probability that a shifted row scores
-higher than another one. Hendrycks & Gimpel (2017), "A baseline for detecting misclassified and out-of-distribution examples".
+higher than another one. Hendrycks & Gimpel (2017), "A baseline for detecting misclassified and out-of-distribution
+examples".
 """
 
 from typing import NamedTuple
