@@ -261,6 +261,8 @@ def test_the_silent_cases_of_before(rng):
     np.testing.assert_allclose(ml.predict(x).epistemic, 0.0)
     least, *_ = np.linalg.lstsq(np.column_stack([np.ones(20), x]), y, rcond=None)
     np.testing.assert_allclose(ml.predict(x).mean, np.column_stack([np.ones(20), x]) @ least, rtol=1e-9)
+    for method in (MAP(), PlugIn()):  # a point, not an average over hyperparameters that few rows ask for
+        np.testing.assert_allclose(credo.fit(credo.Linear(), x, y, using=method).predict(x).epistemic, 0.0)
     with pytest.raises(DataError, match="a log density is conditioned using=Laplace"):
         credo.condition(lambda u: -(u**2), 0.0, using=Extended())
     assert check_using(NUTS(), credo.GP(), "fit") == NUTS()

@@ -219,7 +219,8 @@ def fit(
     if learned.conditioned is not None and (isinstance(using, Learner) or not isinstance(using, Solver)):
         conditioned = learned.conditioned
     elif isinstance(using, Solver):  # also where the family's own learner has conditioned, in its own form
-        conditioned = using.conclude(learned.belief, statistics, data, options)
+        chosen = learned.belief.mode if isinstance(learned.belief, Integrated) else learned.belief
+        conditioned = using.conclude(chosen, statistics, data, options)
     else:
         conditioned = learned.belief.condition_on(statistics)
     warned(conditioned)
