@@ -139,8 +139,8 @@ class FourierGP(LowRankGP):
         x, _, scale, extra = rows.cut()
         noise = float(self.noise_variance()) * scale + extra
         self.check_inside(x)
-        sums = Sums.of(self.grid, x, 1.0 / noise, exact.residual(self.prior, rows))
-        return sums.moments(frame.roots, 1.0, float(np.log(noise).sum()))
+        sums = Sums.of(self.grid, x, 1.0 / noise, np.asarray(exact.residual(self.prior, rows)))
+        return sums.moments(np.asarray(frame.roots), 1.0, float(np.log(noise).sum()))
 
     def check_inside(self, x: Float[np.ndarray, "n d"]) -> None:
         """`DataError` where rows are so far out that the waves come round again."""
@@ -286,7 +286,7 @@ class FourierObjective:
         x, _, scale, _ = rows.cut()
         self._about = belief.unconditioned(), slots, dict(priors)
         belief.check_inside(x)
-        self._sums = Sums.of(belief.grid, x, 1.0 / scale, exact.residual(belief.prior, rows))
+        self._sums = Sums.of(belief.grid, x, 1.0 / scale, np.asarray(exact.residual(belief.prior, rows)))
         self._log_scale = float(np.log(scale).sum())
 
     def value(self, vector: np.ndarray) -> float:

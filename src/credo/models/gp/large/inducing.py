@@ -126,7 +126,7 @@ class InducingGP(LowRankGP):
 
     def pull_features(self, frame: Whitened, by_a: np.ndarray, a: np.ndarray) -> np.ndarray:
         """L⁻ᵀ ∂/∂a."""
-        return solve_upper(frame.root, by_a.T).T
+        return np.asarray(solve_upper(frame.root, by_a.T)).T
 
     def shared(self) -> Float[Array, "m m"]:
         """k(U, U)."""
@@ -136,7 +136,7 @@ class InducingGP(LowRankGP):
     def pull_shared(self, frame: Whitened, outer: np.ndarray) -> np.ndarray:
         """-½ L⁻ᵀ M L⁻¹, with M = Σ (∂/∂aᵢ) aᵢᵀ, which is symmetric: turned features are as good."""
         half = solve_upper(frame.root, outer)
-        return -0.5 * solve_upper(frame.root, half.T).T
+        return -0.5 * np.asarray(solve_upper(frame.root, half.T)).T
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ def pivots(kernel: Kernel, x: Float[np.ndarray, "n d"], m: int, greedy: bool = T
     left = np.array(kernel.variance_at(x), dtype=float)
     enough = DETERMINED * left
     n = len(x)
-    columns, chosen = np.empty((min(m, n), n)), []
+    columns, chosen = np.empty((min(m, n), n)), list[int]()
     for _ in range(min(m, n)):
         free = left > enough
         if not free.any():

@@ -37,7 +37,7 @@ from credo.core.predictive import Normal
 from credo.core.pytrees import changed
 from credo.models.gp import exact
 from credo.models.gp.base import FunctionValues
-from credo.models.gp.belief import noise_at
+from credo.models.gp.belief import GP, noise_at
 from credo.models.gp.data import Rows, masked
 from credo.models.gp.large.base import LargeGP, in_chunks, joined
 
@@ -81,6 +81,10 @@ class Features(NamedTuple):
 
 class LowRankGP(LargeGP, HasCovariance, DrawsFunctions, PredictsJointly):
     """A Gaussian process of finitely many features, whose posterior is that of their weights."""
+
+    def __init__(self, gp: GP, method: Any):
+        """The prior of a `GP`."""
+        super().__init__(gp, method)
 
     @property
     @abstractmethod
@@ -270,7 +274,8 @@ class LowRankObjective:
         candidate = host(params.from_vector(self._belief, self._slots, np.asarray(vector)))
         try:
             frame = candidate.frame()
-            kept, total = [], None
+            kept: list[Features | None] = []
+            total = None
             for part in self._parts:
                 features = candidate.features_at(frame, part.x)
                 own = candidate._moments(features, part)
@@ -285,11 +290,12 @@ class LowRankObjective:
             return -np.inf, none
         slope, log_prior = none.copy(), float(params.log_prior(candidate, self._priors))
         if gradient:
-            precision = inverse(np.asarray(weights.root))
+            precision = np.asarray(inverse(np.asarray(weights.root)))
             outer = np.zeros_like(precision)
-            for part, features in zip(self._parts, kept, strict=True):
-                found = features or candidate.features_at(frame, part.x)
-                slope += self._pull(vector, candidate, frame, part, found, weights.mean, precision, outer)
+            mean = np.asarray(weights.mean)
+            for part, known in zip(self._parts, kept, strict=True):
+                found = known or candidate.features_at(frame, part.x)
+                slope += self._pull(vector, candidate, frame, part, found, mean, precision, outer)
             shared = candidate.pull_shared(frame, outer)
             slope += np.asarray(_pull_shared(vector, self._belief, self._slots, self._priors, shared))
         return value + log_prior, slope
@@ -306,7 +312,7 @@ class LowRankObjective:
         outer: np.ndarray,
     ) -> np.ndarray:
         """∂/∂θ of a chunk of rows; adds Σ (∂/∂aᵢ) aᵢᵀ to `outer`."""
-        a, rest = features
+        a, rest = (np.asarray(v) for v in features)
         d, r = candidate.noise_of(features, rows), exact.residual(candidate.prior, rows)
         e = (r - a @ u) / d
         known = a @ precision
@@ -317,7 +323,7 @@ class LowRankObjective:
         by_a = e[:, None] * u - known / d[:, None]
         by_a += (2.0 * by_q)[:, None] * a
         outer += by_a.T @ a
-        slopes = candidate.pull_features(frame, by_a, a), -by_q, -e, by_noise
+        slopes = candidate.pull_features(frame, np.asarray(by_a), a), -by_q, -e, by_noise
         size = bucket(rows.n)
         columns = [pad_rows(v, size) for v in (*rows.columns(), *slopes)]
         return np.asarray(_pull_rows(vector, self._belief, self._slots, *columns))

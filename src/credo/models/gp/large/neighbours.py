@@ -61,9 +61,9 @@ GAINED = 2e-3
 class NeighboursGP(LargeGP):
     """A Gaussian process in which each row, and each query, sees its nearest rows."""
 
-    near: int = eqx.field(static=True)
+    near: int = eqx.field(static=True, default=NEAR_MANY)
     """The neighbours of a row."""
-    asked: int = eqx.field(static=True)
+    asked: int = eqx.field(static=True, default=ASKED[0])
     """The neighbours of a query."""
 
     def __init__(self, gp: GP, method: "Neighbours"):
@@ -164,7 +164,8 @@ class NeighboursGP(LargeGP):
         own[~own.any(1), -1] = True  # of many twins the row itself may be missing
         index = index[~own].reshape(len(places), -1)
         mean, variance = self._given(x[places], index, np.ones(index.shape, bool))
-        return y[places], mean, variance + float(self.noise_variance()) * scale[places] + extra[places]
+        variance = variance + float(self.noise_variance()) * scale[places] + extra[places]
+        return y[places], np.asarray(mean), np.asarray(variance)
 
     # -- learning --------------------------------------------------------------------------------------------
 
@@ -179,7 +180,8 @@ def _in_order(rows: Rows, seen: int) -> Rows:
     """The rows after the first `seen` ones in a random order, in which near ones are seldom next to each other."""
     n = len(rows.x)
     order = np.append(np.arange(seen), seen + np.random.default_rng(0).permutation(n - seen))
-    return Rows(*(v[order] for v in rows.columns()), None if rows.mask is None else rows.mask[order])
+    x, y, scale, extra = (v[order] for v in rows.columns())
+    return Rows(x, y, scale, extra, None if rows.mask is None else rows.mask[order])
 
 
 class VecchiaObjective:
@@ -211,8 +213,8 @@ class VecchiaObjective:
         solved, ok = solutions(k, near)
         if not ok:
             return -np.inf, np.zeros_like(vector)
-        value, slope = _value_and_grad(vector, solved, *self._about, *self._data)
-        value, slope = float(value), np.asarray(slope)
+        found = _value_and_grad(vector, solved, *self._about, *self._data)
+        value, slope = float(found[0]), np.asarray(found[1])
         if not (np.isfinite(value) and np.all(np.isfinite(slope))):
             return -np.inf, np.zeros_like(vector)
         return value, slope

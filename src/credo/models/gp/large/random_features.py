@@ -9,7 +9,7 @@ bound of the error (`feature_error_probability`).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -47,13 +47,13 @@ class Cosines(NamedTuple):
 
     def at(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
         """φ(x), NumPy's where the numbers are known."""
-        return self(x) if is_traced(self.features, self.trend, x) else np.asarray(by_bucket(self, x))
+        return self(x) if is_traced(self.features, self.trend, x) else np.asarray(by_bucket(cast(Any, self), x))
 
 
 class RandomFeaturesGP(LowRankGP):
     """A Gaussian process of finitely many random cosines, and of the columns of its trend."""
 
-    columns: int = eqx.field(static=True)
+    columns: int = eqx.field(static=True, default=0)
 
     def __init__(self, gp: GP, method: "RandomFeatures"):
         super().__init__(gp, method)
@@ -86,7 +86,8 @@ class RandomFeaturesGP(LowRankGP):
         if self.solved is None:
             return sample_functions(self.as_gp(), n, features=features, seed=seed, columns=columns)
         weights = self.draw_weights(n, seed)
-        return Functions(self.kernel, self.mean, (self.frame(),), (weights,), None, None)
+        frame: Any = self.frame()
+        return Functions(self.kernel, self.mean, (frame,), (weights,), None, None)
 
     # -- the gradient ----------------------------------------------------------------------------------------
 
