@@ -144,7 +144,7 @@ class LargeMethod(Solver, Learner):
 
     def climb(self, belief: Any, rows: Rows, fixed: Sequence[str], priors: Priors, seed: int, **ends: Any) -> Learned:
         """The belief at the maximum of its evidence that is uphill from where it is."""
-        climber = Evidence(starts=1, tolerance=1e-2, flat=False, **({"stride": STRIDE, "gain": 1e-3} | ends))
+        climber = Evidence(starts=1, tolerance=1e-2, flat=False, **({"stride": STRIDE, "gain": 1e-5} | ends))
         return climber.learn(belief, rows, fixed, priors, seed)
 
 

@@ -156,7 +156,7 @@ class Inducing(LargeMethod):
     """"greedy", "kmeans" or "random"."""
     rounds: int = 2
     """How often `fit` chooses the points, each time with what it has learned."""
-    max_steps: int = 30
+    max_steps: int = 60
     seed: int = 0
     """Of the choice of points."""
 
