@@ -196,7 +196,11 @@ def recalibrated(belief: Belief, X: Numeric, y: Numeric, how: str | None = None,
     if isinstance(prediction, Classes):
         correction: Any = _class_map(np.asarray(prediction.probs), outcomes.astype(int), chosen)
     elif chosen == "temperature":
-        correction = Stretch(_temperature(lambda t: -float(np.mean(Stretched(prediction, t).log_prob(outcomes)))))
+
+        def loss(t: float) -> float:
+            return -float(np.mean(Stretched(prediction, as_float(t)).log_prob(outcomes)))
+
+        correction = Stretch(as_float(_temperature(loss)))
     else:
         correction = _level_map(pit(prediction, outcomes, seed=seed), chosen)
     return Recalibrated(chosen, len(outcomes), correction, belief)
@@ -258,7 +262,7 @@ def _class_map(probs: np.ndarray, y: np.ndarray, how: str) -> ClassMap:
             logits = logs / temperature
             return float(np.mean(special.logsumexp(logits, axis=1) - logits[np.arange(len(y)), y]))
 
-        return Tempered(_temperature(loss))
+        return Tempered(as_float(_temperature(loss)))
     columns = [1] if probs.shape[1] == 2 else range(probs.shape[1])
     return OneVersusRest(tuple(_binary_map(probs[:, k], y == k, how) for k in columns))
 
