@@ -196,9 +196,11 @@ def recalibrated(belief: Belief, X: Numeric, y: Numeric, how: str | None = None,
     if isinstance(prediction, Classes):
         correction: Any = _class_map(np.asarray(prediction.probs), outcomes.astype(int), chosen)
     elif chosen == "temperature":
-        correction = Stretch(
-            as_float(_temperature(lambda t: -float(np.mean(Stretched(prediction, as_float(t)).log_prob(outcomes)))))
-        )
+
+        def loss(t: float) -> float:
+            return -float(np.mean(Stretched(prediction, as_float(t)).log_prob(outcomes)))
+
+        correction = Stretch(as_float(_temperature(loss)))
     else:
         correction = _level_map(pit(prediction, outcomes, seed=seed), chosen)
     return Recalibrated(chosen, len(outcomes), correction, belief)
