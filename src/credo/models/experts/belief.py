@@ -282,7 +282,9 @@ class Experts(Belief, HasExpectations):
         gate = (
             self._gate
             if "gate_weights" in fixed or self.k == 1
-            else gate_step(*(np.asarray(v) for v in (expected.gate, expected.shares, self._gate)), self.precision)
+            else gate_step(
+                np.asarray(expected.gate), np.asarray(expected.shares), np.asarray(self._gate), self.precision
+            )
         )
         experts = self.experts if held else self.experts.maximize(expected.experts)
         return changed(self, experts=experts, gate_weights=gate)

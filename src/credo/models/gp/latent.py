@@ -273,7 +273,8 @@ class LatentGP(BehindLikelihood, HasCovariance, metaclass=OneOrSeveral):
 
         def drawn(groups: np.ndarray) -> np.ndarray:
             f = self.function_at(self.queries(groups.reshape(-1, groups.shape[-1])), joint=True)
-            mean = np.asarray(self.likelihood.mean(normal_pairs(*(np.asarray(v) for v in f[::2]), n, seed)))
+            eta = normal_pairs(np.asarray(f.mean), np.asarray(f.covariance), n, seed)
+            mean = np.asarray(self.likelihood.mean(eta))
             return mean.reshape(len(mean), *groups.shape[:2], *mean.shape[2:]).mean(axis=2)
 
         return in_blocks(x, joint, drawn)

@@ -450,5 +450,5 @@ class LogOddsObjective:
             lower = found.more @ found.more.T + residual.shape[1] * found.inverse
             for alpha in found.alpha.T:
                 subtract_outer_inplace(lower, np.asarray(alpha))
-            slope = pull(lower, -found.alpha.sum(1), np.ones(len(lower)))
+            slope = pull(lower, -np.asarray(found.alpha).sum(1), np.ones(len(lower)))
         return value + more, slope

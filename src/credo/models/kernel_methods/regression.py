@@ -52,8 +52,8 @@ class KernelRegression(KernelMethod):
     """The standard deviation around it; `fit` takes that of y."""
     rounding: Float[Array, ""] | None = given(unset=0.0)
     """What is added to h² while `fit` looks for it: outcomes on a grid (`rounding_of`)."""
-    seen: Rows | None = None
-    inputs: tuple[str, ...] | None = eqx.field(static=True, default=None)
+    seen: Rows | None
+    inputs: tuple[str, ...] | None = eqx.field(static=True)
     chooses: bool = eqx.field(static=True, default=True)
     """Whether `fit` starts from bandwidths of its own: where no kernel was given."""
 

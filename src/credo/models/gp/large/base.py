@@ -127,8 +127,8 @@ class LargeMethod(Solver, Learner):
 
     def adapt(self, belief: Any, statistics: Rows) -> tuple[Any, Rows]:
         """The belief in this form, after the rows that it has seen; the rows as they are."""
-        known: Any = belief
-        if type(known) is self.belief and (known.seen is None or known.method == self):
+        same = type(belief) is self.belief
+        if same and (belief.seen is None or belief.method == self):
             return changed(belief, method=self), statistics
         own = self.form(belief.as_gp() if isinstance(belief, LargeGP) else belief.unconditioned())
         return (own if belief.seen is None else own.condition_on(belief.seen)), statistics
