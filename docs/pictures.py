@@ -1143,6 +1143,19 @@ def latent_posteriors(ax):
     tidy(ax, "f(1.2)", "density")
 
 
+@picture(5.6, 3.8)
+def latent_boundary(ax):
+    """A ring of one class around the other: P = ½ of a process that has seen 120 rows, and of who knows the truth."""
+    rng = np.random.default_rng(4)
+    x = rng.uniform(-2.5, 2.5, size=(120, 2))
+    truth = 3.0 * (np.hypot(*x.T) - 1.3)
+    y = (rng.uniform(size=120) < 1 / (1 + np.exp(-truth))).astype(int)
+    plots.decision_regions(credo.fit(credo.LatentGP(), x, y), x, y, grid=80, ax=ax)
+    angle = np.linspace(0, 2 * np.pi, 200)
+    ax.plot(1.3 * np.cos(angle), 1.3 * np.sin(angle), color=INK, linestyle="--", linewidth=1.4, label="the optimal one")
+    legend(ax, loc="upper right")
+
+
 @picture(8.6, 3.1, columns=2)
 def agent_curves(left, right):
     """The three agents of reinforcement-learning.md."""
