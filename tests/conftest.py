@@ -92,11 +92,18 @@ WHOLE = {"app", "sklearn", "test_compilations.py", "test_examples.py", "test_met
 """Folders and files whose tests run much of the library at once."""
 
 
-@pytest.fixture(autouse=True)
-def _repetitions_are_unchecked(request):
-    """The shapes of one replication are those of all, and tests of the functions themselves have checked them."""
-    if request.node.get_closest_marker("slow") or WHOLE & set(request.path.parts):
-        request.getfixturevalue("unchecked")
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item):
+    """The shapes of one replication are those of all, and tests of the functions themselves have checked them.
+
+    A hook and no fixture, so that fixtures of a module are unchecked, too.
+    """
+    checked = not (item.get_closest_marker("slow") or WHOLE & set(item.path.parts))
+    before, jaxtyping.config.jaxtyping_disable = jaxtyping.config.jaxtyping_disable, not checked
+    try:
+        return (yield)
+    finally:
+        jaxtyping.config.jaxtyping_disable = before
 
 
 _tests = itertools.count()
