@@ -14,6 +14,9 @@ from credo.decide.space import Boolean, Categorical, Check, Integer, Ordinal, Re
 from credo.errors import DataError
 from credo.kernels import Matern52
 
+# The beliefs here have numbers that nobody has learned.
+pytestmark = pytest.mark.filterwarnings("ignore:the outcomes contradict:credo.errors.MisfitWarning")
+
 
 def believe(x, y, ell=0.3):
     return credo.GP(Matern52(np.full(x.shape[1], ell), 1.0), mean=0.0, noise=1e-6).condition(x, y)

@@ -124,6 +124,8 @@ DEAR = {
 POLYNOMIAL = {"Linear, squares"}
 """Squares of shifted inputs are other features: the belief is another one, and says nothing wrong."""
 SEVERAL = {"MultiGP", "Independent"}
+DRAWN = {"Experts": 0.05}
+"""Ignorance by draws of the parameters, which are other ones where these stand in another order."""
 
 
 def each(table: dict[str, Any]) -> list[Any]:
@@ -175,9 +177,8 @@ def test_inputs_in_other_units(name, a, b):
     x, queries = ((v * a + b - np.asarray(b)) / a for v in (X, QUERIES))
     if not np.allclose(x, X, rtol=1e-12, atol=0):
         wanted, _ = ask(lambda: Answer.of(fitted(REGRESSIONS[name](), x, outcomes(name, Y, X), queries)))
-    compare(
-        wanted, ask(lambda: Answer.of(fitted(REGRESSIONS[name](), X * a + b, outcomes(name, Y, X), QUERIES * a + b)))
-    )
+    found = ask(lambda: Answer.of(fitted(REGRESSIONS[name](), X * a + b, outcomes(name, Y, X), QUERIES * a + b)))
+    compare(wanted, found, DRAWN.get(name, RTOL))
 
 
 @pytest.mark.parametrize("name", each(REGRESSIONS))
@@ -194,7 +195,8 @@ def test_columns_in_another_order_with_their_names(name):
     belief = credo.fit(REGRESSIONS[name](), frame, y)
     compare(plain(name), (Answer.of(belief.predict(queries)), ""))
     compare(plain(name), ask(lambda: Answer.of(belief.predict(queries[NAMES[::-1]]))))
-    compare(plain(name), ask(lambda: Answer.of(fitted(REGRESSIONS[name](), frame[NAMES[::-1]], y, queries))))
+    turned = ask(lambda: Answer.of(fitted(REGRESSIONS[name](), frame[NAMES[::-1]], y, queries)))
+    compare(plain(name), turned, DRAWN.get(name, RTOL))
     found, said = ask(lambda: belief.predict(queries.rename(columns={"speed": "mass"})))
     assert found is None and "mass" in said and "speed" in said
 

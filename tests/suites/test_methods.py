@@ -160,6 +160,7 @@ ASKS_FOR_MORE = {
     "RandomFeatures": "stationary",
     "Laplace": "the data do not determine them",
     "PlugIn": "units may be swapped",
+    "HowMany": "how many components",
 }
 """Methods whose settings, or whose reach, may not suit a belief that they serve, and what they then speak of."""
 
@@ -204,6 +205,7 @@ def test_every_public_method_is_in_the_walk():
         "StructuralEvidence",
         "LaplaceEvidence",
         "LatentEvidence",
+        "NormalFirst",
         "ClassesEvidence",
         "SystemEM",
         "InOutputUnits",

@@ -27,7 +27,7 @@ kernel       kernels.elementary                 Constant Custom FromFeatures Whi
 kernel       kernels.graphs                     GraphDiffusion GraphMatern Laplacian SpectralEmbedding
 kernel       kernels.graphs                     WeisfeilerLehman
 kernel       kernels.inputs                     OnColumns OfFunction=Warped
-kernel       kernels.kernel_pca                 KernelPCA
+kernel       kernels.principal_components       KernelPCA
 kernel       kernels.matern                     Matern
 kernel       kernels.measures                   Convolution Elliptical Harmonics Mixture Pair Placed Repeated
 kernel       kernels.measures                   SignedNormal Zero
@@ -99,7 +99,7 @@ density      models.densities.mixture           GaussianMixture MixtureStatistic
 density      models.densities.poisson           Gammas Poisson
 density      models.densities.regression        Regression
 density      models.densities.vonmises          Resultants VonMises
-evaluate     evaluate.conformal                 Conformal ConformalPrediction
+evaluate     evaluate.conformal_prediction      Conformal ConformalPrediction
 evaluate     evaluate.recalibration             LogitMap OneVersusRest Recalibrated Stretch Tempered
 feature      models.features.compose            Chosen Composed Concatenate Custom OfKernel OnColumns Product Tensor
 feature      models.features.fourier            Fourier

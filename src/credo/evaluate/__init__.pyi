@@ -25,8 +25,8 @@ from credo.evaluate.comparison import HeldOutEvidence as HeldOutEvidence
 from credo.evaluate.comparison import bayes_factor as bayes_factor
 from credo.evaluate.comparison import compare as compare
 from credo.evaluate.comparison import held_out_evidence as held_out_evidence
-from credo.evaluate.conformal import Conformal as Conformal
-from credo.evaluate.conformal import conformal as conformal
+from credo.evaluate.conformal_prediction import Conformal as Conformal
+from credo.evaluate.conformal_prediction import conformal as conformal
 from credo.evaluate.curves import BiasVariance as BiasVariance
 from credo.evaluate.curves import LearningCurve as LearningCurve
 from credo.evaluate.curves import bias_variance as bias_variance

@@ -30,8 +30,6 @@ from credo.kernels.graphs import SpectralEmbedding as SpectralEmbedding
 from credo.kernels.graphs import WeisfeilerLehman as WeisfeilerLehman
 from credo.kernels.inputs import OfFunction as OfFunction
 from credo.kernels.inputs import OnColumns as OnColumns
-from credo.kernels.kernel_pca import KernelPCA as KernelPCA
-from credo.kernels.kernel_pca import kernel_pca as kernel_pca
 from credo.kernels.matern import Matern as Matern
 from credo.kernels.nonstationary import Brownian as Brownian
 from credo.kernels.nonstationary import ChangePoint as ChangePoint
@@ -41,6 +39,8 @@ from credo.kernels.periodic import Cosine as Cosine
 from credo.kernels.periodic import LocallyPeriodic as LocallyPeriodic
 from credo.kernels.periodic import Periodic as Periodic
 from credo.kernels.periodic import SpectralMixture as SpectralMixture
+from credo.kernels.principal_components import KernelPCA as KernelPCA
+from credo.kernels.principal_components import kernel_pca as kernel_pca
 from credo.kernels.random_fourier import RandomFeatures as RandomFeatures
 from credo.kernels.random_fourier import feature_error_probability as feature_error_probability
 from credo.kernels.random_fourier import features_needed as features_needed

@@ -181,6 +181,7 @@ def test_a_start_given_as_responsibilities(x):
         credo.learn(Mixture(2), x, responsibilities=np.ones((3, 2)) / 2)
 
 
+@pytest.mark.slow
 def test_how_many():
     rng = np.random.default_rng(7)
     x = np.concatenate([rng.normal(size=(60, 2)) + c for c in ([0, 0], [6, 0], [0, 6])])

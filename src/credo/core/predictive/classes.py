@@ -53,6 +53,11 @@ class Classes(Predictive):
         """p(1 - p): the variance of each class indicator."""
         return self.mean * (1 - self.mean)
 
+    @property
+    def mode(self) -> Array:
+        """The most probable class."""
+        return self.probs.argmax(-1)
+
     def entropy(self) -> Array:
         """-Σ pₖ log pₖ."""
         return entropy_of(self.probs)
@@ -74,11 +79,6 @@ class Categorical(Classes):
     def mean(self) -> Array:
         """The class probabilities."""
         return self.probs
-
-    @property
-    def mode(self) -> Array:
-        """The most probable class."""
-        return self.probs.argmax(-1)
 
     @quiet
     def log_prob(self, y: Numeric) -> Array:
