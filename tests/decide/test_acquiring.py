@@ -183,6 +183,7 @@ def test_the_loop_asks_for_what_greedy_choices_ask_for():
     np.testing.assert_allclose(run.belief.predict(POOL).mean, want.predict(POOL).mean, rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_batches_and_refits():
     y = np.sin(6 * POOL[:, 0]) + POOL[:, 1]
     run = learn_actively(credo.GP(RBF()), POOL, y, 14, start=6, batch=3, refit=4, seed=2)
