@@ -349,7 +349,8 @@ class LaplaceNoise(HeavyTailed):
 
     def row_loss(self, residual: Float[Array, "... n"], blur: float = 0.0) -> RowLoss:
         """|r|/scale, a parabola within the blur (Huber's loss)."""
-        xp, size, edge = namespace(self, residual), abs(residual), max(blur, 1e-8) * self.parameter
+        xp = namespace(self, residual)
+        size, edge = xp.abs(residual), max(blur, 1e-8) * self.parameter
         bend = 1 / (edge * self.parameter)
         loss = xp.where(size > edge, (size - 0.5 * edge) / self.parameter, 0.5 * bend * residual**2)
         return loss, xp.where(size > edge, 0.0, bend)
