@@ -125,6 +125,7 @@ gp           models.gp.heteroscedastic          HeteroscedasticGP Noises
 gp           models.gp.independent              Independent
 gp           models.gp.large.fourier            Fourier FourierGP Grid
 gp           models.gp.large.inducing           Inducing InducingGP
+gp           models.gp.large.latent             FeaturePosterior InducingLatentGP
 gp           models.gp.large.low_rank           Moments Weights
 gp           models.gp.large.local              Local LocalGP
 gp           models.gp.large.neighbours         Neighbours NeighboursGP
