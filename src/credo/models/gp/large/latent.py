@@ -124,14 +124,14 @@ class InducingLatentGP(LatentGP):
         m = len(self.points)
         held = list(self._chunks(rows)) if rows.n * m <= HELD else None
         w = np.zeros(m) if start is None else np.asarray(start)
-        best, height, gradient, bend = w, np.float64(-np.inf), np.zeros(m), np.eye(m)
+        best, height, gradient, bend = w, -np.inf, np.zeros(m), np.eye(m)
         with blas_threads(rows.n):
             for _ in range(MAX_STEPS):
-                found, slope, more = -0.5 * w @ w, -w, np.eye(m)
+                found, slope, more = float(-0.5 * w @ w), -w, np.eye(m)
                 for a, center, y in held or self._chunks(rows):
                     value, first, second, _ = self.likelihood.eta_derivatives(center + a @ w, y)
                     half = a * np.sqrt(np.maximum(-second, 0.0))[:, None]
-                    found, slope, more = found + value.sum(), slope + a.T @ first, more + half.T @ half
+                    found, slope, more = found + float(value.sum()), slope + a.T @ first, more + half.T @ half
                 if found < height:
                     w = 0.5 * (best + w)
                     if np.abs(w - best).max() < SHORT:
