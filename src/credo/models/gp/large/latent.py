@@ -117,7 +117,9 @@ class InducingLatentGP(LatentGP):
         root = self._root()
         x, y, _, offset = rows.cut()
         for part in in_chunks(rows.n, len(self.points)):
-            yield Chunk(np.asarray(self._features(root, x[part])), np.asarray(self.mean.at(x[part])) + offset[part], y[part])
+            yield Chunk(
+                np.asarray(self._features(root, x[part])), np.asarray(self.mean.at(x[part])) + offset[part], y[part]
+            )
 
     def posterior(self, rows: Rows, start: Array | None = None) -> FeaturePosterior:
         """The mode of w by Newton's method, halved steps where a whole one loses, and the curvature there."""
