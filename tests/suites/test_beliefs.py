@@ -198,8 +198,8 @@ NOT_BY_ROWS = {
     *("Linear, Student-t", "Linear, Laplace", "Logistic", "Softmax", "PoissonRegression"),
     *("HierarchicalBernoulli", "Neural", "Network", "Network, numbers"),
 }
-"""Evidence by name, which has no rows; networks, trained anew on all rows; Laplace approximations, whose halves are not the whole; and rows that are
-populations, which all must be there."""
+"""Evidence by name, which has no rows; networks, trained anew on all rows; Laplace approximations, whose halves are not
+the whole; and rows that are populations, which all must be there."""
 ITERATED = {"LatentGP": 1e-5}
 """The sites of the second half start from those of the first, and both settle to 1e-6 standard deviations of f."""
 
