@@ -75,6 +75,7 @@ from credo.models.linear import Linear as Linear
 from credo.models.markov import MarkovChain as MarkovChain
 from credo.models.markov import MarkovSequence as MarkovSequence
 from credo.models.mixture import Mixture as Mixture
+from credo.models.network import Network as Network
 from credo.models.neural import Neural as Neural
 from credo.models.nonlinear import StateSpaceModel as StateSpaceModel
 from credo.models.structural import Structural as Structural

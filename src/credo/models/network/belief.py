@@ -1,0 +1,189 @@
+"""`Network`: a Bayesian network, p(x₁, …, xₙ) = Πᵢ p(xᵢ | parents of xᵢ), and what was observed of it.
+
+Pearl (1988), "Probabilistic reasoning in intelligent systems"; Koller & Friedman (2009), chapters 3, 9 and 10.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import equinox as eqx
+import numpy as np
+
+from credo.core.arrays import Array, as_float
+from credo.core.belief import Belief
+from credo.core.checks import check_real
+from credo.core.errors import DataError
+from credo.core.predictive import Predictive
+from credo.core.pytrees import changed
+from credo.models.network import graph
+from credo.models.network.nodes import LinearGaussian, Names, Node, NoisyOr, Table, node_of
+
+Evidence = dict[str, Array]
+"""What was observed: the likelihood of each state (0 and 1 where it is known) by variable; numbers as they are."""
+
+
+class Network(Belief[Evidence]):
+    """p(x₁, …, xₙ) = Πᵢ p(xᵢ | parents of xᵢ): discrete, linear-Gaussian and conditional-Gaussian variables.
+
+        Network({
+            "cloudy": {"yes": 0.5, "no": 0.5},
+            "rain": ("cloudy", {"yes": [0.8, 0.2], "no": [0.2, 0.8]}),
+            "wet": (["rain", "sprinkler"], [[[0.99, 0.01], [0.9, 0.1]], [[0.9, 0.1], [0.0, 1.0]]]),
+            "temperature": LinearGaussian(["rain"], mean=[12.0, 18.0], variance=4.0), …
+        }, states=("yes", "no"))
+
+    Args:
+        nodes: the law of each variable by name, see `nodes.node_of`; parents in any order.
+        states: the names of the states where a law does not say: for all such variables, or by name. Else 0, 1, ….
+    """
+
+    from_data: ClassVar[tuple[str, ...]] = ("evidence",)
+
+    names: Names = eqx.field(static=True)
+    laws: tuple[Node, ...]
+    evidence: Evidence | None = None
+
+    def __init__(
+        self, nodes: Mapping[str, Any], *, states: Sequence[str] | Mapping[str, Sequence[str]] | None = None
+    ) -> None:
+        if not isinstance(nodes, Mapping) or not nodes:
+            raise DataError(f"nodes must be the laws of variables by name, found {nodes!r:.60}")
+        self.names = tuple(str(name) for name in nodes)
+        self.laws = _checked(_built(nodes, states))
+
+    @property
+    def nodes(self) -> dict[str, Node]:
+        """The law of each variable by name."""
+        return dict(zip(self.names, self.laws, strict=True))
+
+    @property
+    def parents(self) -> dict[str, Names]:
+        """The parents of each variable by name."""
+        return {name: law.parents for name, law in self.nodes.items()}
+
+    @property
+    def states(self) -> dict[str, Names]:
+        """The states of each discrete variable by name."""
+        return {name: law.states for name, law in self.nodes.items() if isinstance(law, Table)}
+
+    @property
+    def edges(self) -> list[tuple[str, str]]:
+        """The arrows, (parent, child)."""
+        return [(parent, name) for name, parents in self.parents.items() for parent in parents]
+
+    def with_nodes(self, nodes: Mapping[str, Node]) -> "Network":
+        """The network with some laws replaced or added; what was observed stays."""
+        return changed(type(self)({**self.nodes, **nodes}), evidence=self.evidence)
+
+    def statistics(self, observed: Any) -> Evidence:
+        """What `{name: state, likelihoods of its states, or a number}` says."""
+        if not isinstance(observed, Mapping):
+            raise DataError(f"evidence must be what was observed by name, found a {type(observed).__name__}")
+        return {str(name): self._likelihood(str(name), value) for name, value in observed.items()}
+
+    def _likelihood(self, name: str, value: Any) -> Array:
+        node = self.nodes[self.check_name(name)]
+        if isinstance(node, LinearGaussian):
+            return np.asarray(check_real(value, f"the evidence on {name!r}"))
+        if np.ndim(value) == 0:
+            likelihood = np.zeros(len(node.states))
+            likelihood[state_index(name, value, node.states)] = 1.0
+            return likelihood
+        soft = as_float(value, f"the evidence on {name!r}")
+        if soft.shape != (len(node.states),) or not np.all((soft >= 0) & np.isfinite(soft)) or not soft.any():
+            raise DataError(
+                f"soft evidence on {name!r} must be a likelihood ≥ 0 of each state ({', '.join(node.states)}), "
+                f"not all zero, found {value!r}"
+            )
+        return soft
+
+    def check_name(self, name: object) -> str:
+        """The name, or `DataError` where no variable has it."""
+        if not isinstance(name, str) or name not in self.names:
+            raise DataError(f"there is no variable {name!r} in the network; it has {_listed(self.names)}")
+        return name
+
+    def condition_on(self, statistics: Evidence) -> "Network":
+        """p(x | evidence): likelihoods multiply those of earlier evidence."""
+        both = dict(self.evidence or {})
+        for name, value in statistics.items():
+            if name in both and isinstance(self.nodes[name], LinearGaussian) and both[name] != value:
+                raise DataError(f"{name!r} was observed to be {both[name]:g} and cannot be {value:g} too")
+            both[name] = both[name] * value if name in both and isinstance(self.nodes[name], Table) else value
+        return changed(self, evidence=both)
+
+    def evidence_of(self, statistics: Evidence) -> Array:
+        """log p(evidence | what was observed before)."""
+        raise NotImplementedError
+
+    def predict(self, name: str, frame: Any = None) -> Predictive:
+        """One variable given what was observed; for each row of a frame, given that row too."""
+        raise NotImplementedError
+
+
+def state_index(name: str, value: object, states: Names) -> int:
+    """The index of a state by its name."""
+    text = str(value)
+    if text not in states:
+        raise DataError(f"{name!r} has the states {_listed(states)}, found {value!r}")
+    return states.index(text)
+
+
+def _built(
+    nodes: Mapping[str, Any], states: Sequence[str] | Mapping[str, Sequence[str]] | None
+) -> dict[str, Node | NoisyOr]:
+    """The laws as nodes; rows by states of parents are read after the parents."""
+    named = states if isinstance(states, Mapping) else {}
+    default = None if states is None or isinstance(states, Mapping) else tuple(states)
+    extra = [name for name in named if name not in nodes]
+    if extra:
+        raise DataError(f"states has {extra[0]!r}, which is no variable of the network")
+    built: dict[str, Node | NoisyOr] = {}
+    known: dict[str, Names] = {}
+    left = {str(name): law for name, law in nodes.items()}
+    while left:
+        before = len(left)
+        for name in list(left):
+            try:
+                law = node_of(name, left[name], named.get(name, default), known)
+            except DataError:
+                wanted = left[name][0] if isinstance(left[name], tuple) else ()
+                waiting = [p for p in ([wanted] if isinstance(wanted, str) else wanted) if p in left and p != name]
+                if not waiting:
+                    raise
+                continue
+            built[name] = law
+            known |= {} if isinstance(law, LinearGaussian) else {name: law.states}
+            del left[name]
+        if len(left) == before:
+            parents = {name: [p for p in np.atleast_1d(left[name][0])] for name in left}
+            graph.order_of({name: tuple(p for p in parents[name] if p in left) for name in left})
+            raise DataError(f"the tables of {_listed(list(left))} cannot be read")
+    return {str(name): built[str(name)] for name in nodes}
+
+
+def _checked(nodes: Mapping[str, Node | NoisyOr]) -> tuple[Node, ...]:
+    for name, law in nodes.items():
+        absent = [p for p in law.parents if p not in nodes]
+        if absent:
+            raise DataError(f"{name!r} has the parent {absent[0]!r}, which is no variable of the network; add its law")
+    graph.order_of({name: law.parents for name, law in nodes.items()})
+    states = {name: law.states for name, law in nodes.items() if not isinstance(law, LinearGaussian)}
+    checked: list[Node] = []
+    for name, law in nodes.items():
+        numbers = [p for p in law.parents if p not in states]
+        of = [states[p] for p in law.parents if p in states]
+        if isinstance(law, LinearGaussian):
+            checked.append(law.checked(name, of, len(numbers)))
+            continue
+        if numbers:
+            raise DataError(
+                f"{name!r} is discrete and its parent {numbers[0]!r} is a number: only numbers may depend on numbers; "
+                "turn the arrow round, or cut the number into intervals"
+            )
+        checked.append((law.table(name, of) if isinstance(law, NoisyOr) else law).checked(name, of))
+    return tuple(checked)
+
+
+def _listed(names: Sequence[str], most: int = 12) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
