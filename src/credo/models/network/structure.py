@@ -13,6 +13,7 @@ finding the globally optimal Bayesian network structure".
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -44,7 +45,8 @@ class Arrows(NamedTuple):
 
     def parents(self) -> dict[str, tuple[str, ...]]:
         """The parents of every variable."""
-        return {name: tuple(self.names[i] for i in np.flatnonzero(self.adjacency[:, j])) for j, name in enumerate(self.names)}
+        above = [np.flatnonzero(self.adjacency[:, j]) for j in range(len(self.names))]
+        return {name: tuple(self.names[i] for i in each) for name, each in zip(self.names, above, strict=True)}
 
 
 class StructureProblem:
@@ -86,6 +88,12 @@ class StructureProblem:
             out[self.names.index(arrow[0]), self.names.index(arrow[1])] = True
         return out
 
+    def with_columns(self, columns: Columns) -> "StructureProblem":
+        """The same problem for other rows."""
+        other = copy(self)
+        other.columns, other.score = columns, LocalScores(columns, self.score.score)
+        return other
+
     def found(self, parents: Sequence[int]) -> Arrows:
         """The graph with these sets of parents."""
         adjacency = np.zeros((self.d, self.d), dtype=bool)
@@ -103,10 +111,14 @@ class StructureProblem:
         table, masks = self.score.fill(), np.arange(1 << self.d)
         many = np.bitwise_count(masks) > self.max_parents
         for j in range(self.d):
-            required = sum(1 << int(i) for i in np.flatnonzero(self.required[:, j]))
-            forbidden = sum(1 << int(i) for i in np.flatnonzero(self.forbidden[:, j]))
+            required, forbidden = as_mask(self.required[:, j]), as_mask(self.forbidden[:, j])
             table[j, many | (masks & required != required) | (masks & forbidden != 0)] = -np.inf
         return table
+
+
+def as_mask(members: Bool[np.ndarray, " d"]) -> int:
+    """The set as bits of a number."""
+    return sum(1 << int(i) for i in np.flatnonzero(members))
 
 
 def reachability(adjacency: Bool[np.ndarray, "d d"]) -> Bool[np.ndarray, "d d"] | None:
@@ -140,34 +152,17 @@ class StructureSearch(Method, ABC):
         return "it finds arrows in a table, call credo.Network.learn_structure(frame, using=…)"
 
     @abstractmethod
-    def search(self, problem: StructureProblem, seed: int = 0) -> Arrows:
+    def search(self, problem: StructureProblem) -> Arrows:
         """The best graph found."""
 
 
 @dataclass(frozen=True)
 class HillClimb(StructureSearch):
-    """The steepest ascent over single arrows, from the white list (or nothing), and again from shaken graphs.
+    """The steepest ascent over single arrows, from those of the white list alone."""
 
-    Args:
-        restarts: how often the climb begins anew from the best graph with some arrows changed at random.
-        shake: how many arrows are changed then.
-    """
-
-    restarts: int = 0
-    shake: int = 5
-
-    def search(self, problem: StructureProblem, seed: int = 0) -> Arrows:
-        """The best of all climbs."""
-        walk, rng = _Walk(problem), np.random.default_rng(seed)
-        best, height = walk.climb()
-        for _ in range(self.restarts):
-            walk.shaken(rng, self.shake)
-            found, reached = walk.climb()
-            if reached > height + GAIN:
-                best, height = found, reached
-            else:
-                walk = _Walk(problem, best)
-        return problem.found(best)
+    def search(self, problem: StructureProblem) -> Arrows:
+        """Where no single arrow gains."""
+        return problem.found(_Walk(problem).climb()[0])
 
 
 @dataclass(frozen=True)
@@ -182,7 +177,7 @@ class Tabu(StructureSearch):
     memory: int = 10
     patience: int = 15
 
-    def search(self, problem: StructureProblem, seed: int = 0) -> Arrows:
+    def search(self, problem: StructureProblem) -> Arrows:
         """The best graph on the way."""
         walk = _Walk(problem)
         best, height = walk.climb()
@@ -205,7 +200,7 @@ class Tabu(StructureSearch):
 class Exact(StructureSearch):
     """The best graph of all, by dynamic programming over sets of variables; up to 15 of them."""
 
-    def search(self, problem: StructureProblem, seed: int = 0) -> Arrows:
+    def search(self, problem: StructureProblem) -> Arrows:
         """V(W) = max_j V(W∖j) + best(j, W∖j), and back along the choices."""
         local = problem.all_scores(MOST_EXACT, "climb with using=HillClimb() or Tabu()")
         d, size = problem.d, 1 << problem.d
@@ -242,10 +237,9 @@ class _Walk:
     `toggle[i, j]` is what adding i → j gains where it is not there, and removing it where it is.
     """
 
-    def __init__(self, problem: StructureProblem, parents: Sequence[int] | None = None):
+    def __init__(self, problem: StructureProblem):
         self.problem, self.d = problem, problem.d
-        start = [sum(1 << int(i) for i in np.flatnonzero(problem.required[:, j])) for j in range(self.d)]
-        self.parents = list(start if parents is None else parents)
+        self.parents = [as_mask(problem.required[:, j]) for j in range(self.d)]
         self.adjacency = problem.found(self.parents).adjacency
         self.local = [problem.score(j, mask) for j, mask in enumerate(self.parents)]
         self.toggle = np.full((self.d, self.d), -np.inf)
@@ -291,15 +285,6 @@ class _Walk:
             if not gains.max() > GAIN:
                 return list(self.parents), self.height
             self.move(gains)
-
-    def shaken(self, rng: np.random.Generator, times: int) -> None:
-        """Some allowed moves at random."""
-        for _ in range(times):
-            gains = self.gains()
-            allowed = np.isfinite(gains)
-            if not allowed.any():
-                return
-            self.move(np.where(allowed, rng.random(gains.shape), -np.inf))
 
     def _flip(self, i: int, j: int) -> None:
         self.adjacency[i, j] ^= True
