@@ -3,7 +3,9 @@
 Pearl (1988), "Probabilistic reasoning in intelligent systems"; Koller & Friedman (2009), chapters 3, 9 and 10.
 """
 
+import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -15,7 +17,8 @@ from credo.core.checks import check_real
 from credo.core.errors import DataError
 from credo.core.predictive import Predictive
 from credo.core.pytrees import changed
-from credo.models.network import graph
+from credo.core.text import counted
+from credo.models.network import dynamic, files, frames, graph, junction_tree, queries, sampling
 from credo.models.network.nodes import LinearGaussian, Names, Node, NoisyOr, Table, node_of
 
 Evidence = dict[str, Array]
@@ -113,12 +116,124 @@ class Network(Belief[Evidence]):
         return changed(self, evidence=both)
 
     def evidence_of(self, statistics: Evidence) -> Array:
-        """log p(evidence | what was observed before)."""
-        raise NotImplementedError
+        """log p(evidence | what was observed before); -inf where it is impossible."""
+        both = self.condition_on(statistics).evidence
+        now = queries.log_evidence(self, queries.observed_of(self, both))
+        return now - queries.log_evidence(self, queries.observed_of(self, self.evidence)) if self.evidence else now
+
+    def log_evidence_of(self, statistics: Evidence) -> Array:
+        """`evidence_of`, in NumPy."""
+        return self.evidence_of(statistics)
+
+    @property
+    def observed(self) -> "queries.Observed":
+        """What was observed, as states that are known, likelihoods and numbers."""
+        return queries.observed_of(self, self.evidence)
+
+    @property
+    def probability_of_evidence(self) -> float:
+        """p(what was observed), a density where numbers are among it."""
+        return float(np.exp(queries.log_evidence(self, self.observed)))
 
     def predict(self, name: str, frame: Any = None) -> Predictive:
-        """One variable given what was observed; for each row of a frame, given that row too."""
-        raise NotImplementedError
+        """One variable given what was observed: `States`, a `Normal`, or a `Mixture` of them.
+
+        Args:
+            name: the variable.
+            frame: rows of further evidence, columns by name (a data frame, or a dict of columns), with empty cells for
+                what was not observed: one prediction for each row, in one pass.
+        """
+        self.check_name(name)
+        if frame is None:
+            law, total = queries.predicted(self, name, self.observed)
+            junction_tree.check_possible(total, "what was observed")
+            return law
+        columns = frames.coded(self, frame)
+        if not columns or not len(next(iter(columns.values()))):
+            raise DataError("the frame is empty: it has no rows; at least one is needed")
+        return queries.predicted_rows(self, name, columns, self.observed)
+
+    def marginals(self, names: Sequence[str] | None = None) -> dict[str, dict[str, float]]:
+        """Every variable (or those named): {name: {state: probability}}, {name: {"mean": …, "std": …}} for numbers."""
+        asked = self.names if names is None else tuple(map(self.check_name, names))
+        return queries.marginals(self, self.observed, asked)
+
+    def explain(self) -> "Explanation":
+        """The most probable explanation: the values of all variables together that maximize p(x | observed)."""
+        observed = self.observed
+        values, best = queries.most_probable(self, observed)
+        total = float(queries.log_evidence(self, observed))
+        junction_tree.check_possible(np.asarray(best), "what was observed")
+        return Explanation(values, best - total)
+
+    @property
+    def order(self) -> list[str]:
+        """The variables, parents before children."""
+        return graph.order_of(self.parents)
+
+    @property
+    def factorization(self) -> str:
+        """The joint law as a product: p(a) p(b | a) …."""
+        parts = ((name, self.parents[name]) for name in self.order)
+        return " ".join(f"p({name} | {', '.join(above)})" if above else f"p({name})" for name, above in parts)
+
+    def markov_blanket(self, name: str) -> set[str]:
+        """Parents, children and the children's other parents: given these, nothing else says anything of it."""
+        return graph.markov_blanket(self.parents, self.check_name(name))
+
+    def moral_graph(self) -> set[frozenset[str]]:
+        """The edges of the undirected graph in which each variable and its parents are all connected."""
+        return graph.moral_edges(self.parents)
+
+    def trails(self, x: str, y: str, given: Sequence[str] = (), most: int = 100) -> list[graph.Trail]:
+        """The trails between two variables, the shorter first, and whether each is open given others."""
+        return graph.trails(self.parents, self.check_name(x), self.check_name(y), self._given(given), most)
+
+    def d_separated(self, x: str, y: str, given: Sequence[str] = ()) -> graph.Separation:
+        """Whether y says nothing of x given others, whatever the tables are, and why: the trails that are open.
+
+        What the network was conditioned on by states that are known is given, too.
+        """
+        return graph.d_separation(self.parents, self.check_name(x), self.check_name(y), self._given(given))
+
+    def _given(self, given: Sequence[str]) -> set[str]:
+        known = {*self.observed.known, *self.observed.numbers}
+        return {*(map(self.check_name, [given] if isinstance(given, str) else given)), *known}
+
+    def unrolled(self, t: int) -> "Network":
+        """A dynamic network of two slices over t steps: x and x' (the next step's x) become x[0], x[1], …, x[t - 1]."""
+        return changed(type(self)(dynamic.unrolled(self.nodes, t)))
+
+    def sample(self, n: int, *, seed: int = 0) -> dict[str, np.ndarray]:
+        """n joint draws given what was observed, as columns by name: exact, one variable after the other."""
+        return sampling.draws(self, n, seed)
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> "Network":
+        """A network from a BIF or an XMLBIF file."""
+        return cls(files.read(path))
+
+    def write(self, path: str | os.PathLike[str]) -> Path:
+        """Writes BIF, or XMLBIF where the name ends in .xml or .xmlbif; what was observed is not part of it."""
+        return files.write(self.nodes, path)
+
+    def plot(self, *, ax: Any = None, **options: Any) -> Any:
+        """The variables and arrows, with what was observed and how it changed each variable; see `plots.network`."""
+        from credo.app.plots.networks import network as draw_network
+
+        return draw_network(self, ax=ax, **options)
+
+    def __str__(self) -> str:
+        seen = f", {counted(len(self.evidence), 'observation')}" if self.evidence else ""
+        return f"Network of {counted(len(self.names), 'variable')} and {counted(len(self.edges), 'arrow')}{seen}"
+
+
+class Explanation(dict[str, Any]):
+    """The values of a most probable explanation by name, and the logarithm of their probability given the evidence."""
+
+    def __init__(self, values: Mapping[str, Any], log_probability: float) -> None:
+        super().__init__(values)
+        self.log_probability = log_probability
 
 
 def state_index(name: str, value: object, states: Names) -> int:
@@ -156,7 +271,7 @@ def _built(
             known |= {} if isinstance(law, LinearGaussian) else {name: law.states}
             del left[name]
         if len(left) == before:
-            parents = {name: [p for p in np.atleast_1d(left[name][0])] for name in left}
+            parents = {name: list(np.atleast_1d(left[name][0])) for name in left}
             graph.order_of({name: tuple(p for p in parents[name] if p in left) for name in left})
             raise DataError(f"the tables of {_listed(list(left))} cannot be read")
     return {str(name): built[str(name)] for name in nodes}

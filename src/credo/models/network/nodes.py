@@ -17,6 +17,7 @@ from jaxtyping import Float
 
 from credo.core.arrays import Array, Numeric, as_float, is_traced, namespace
 from credo.core.errors import DataError
+from credo.core.pytrees import changed
 
 Names: TypeAlias = tuple[str, ...]
 
@@ -81,7 +82,7 @@ class Table(eqx.Module):
                 + (f" (and {int(wrong.sum()) - 1} more rows)" if wrong.sum() > 1 else "")
                 + "; divide the row by its sum"
             )
-        return eqx.tree_at(lambda t: t.values, self, self.values / sums[..., None])
+        return changed(self, values=self.values / sums[..., None])
 
 
 class LinearGaussian(eqx.Module):
@@ -126,7 +127,7 @@ class LinearGaussian(eqx.Module):
                 raise DataError(f"{field} of {name!r} must be finite, found {value}")
         if not is_traced(self.variance) and np.any(np.asarray(self.variance) <= 0):
             raise DataError(f"variance of {name!r} must be positive, found {float(np.min(self.variance)):g}")
-        return eqx.tree_at(lambda n: (n.mean, n.weights, n.variance), self, tuple(found))
+        return changed(self, mean=found[0], weights=found[1], variance=found[2])
 
 
 class NoisyOr(eqx.Module):

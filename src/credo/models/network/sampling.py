@@ -1,0 +1,3 @@
+"""Draws."""
+def draws(network, n, seed):
+    raise NotImplementedError
