@@ -18,7 +18,7 @@ from credo.core.errors import DataError
 from credo.core.predictive import Predictive
 from credo.core.pytrees import changed
 from credo.core.text import counted
-from credo.models.network import dynamic, files, frames, graph, junction_tree, queries, sampling
+from credo.models.network import dynamic, files, frames, graph, junction_tree, learning, queries, sampling
 from credo.models.network.nodes import LinearGaussian, Names, Node, NoisyOr, Table, node_of
 
 Evidence = dict[str, Array]
@@ -77,6 +77,10 @@ class Network(Belief[Evidence]):
     def with_nodes(self, nodes: Mapping[str, Node]) -> "Network":
         """The network with some laws replaced or added; what was observed stays."""
         return changed(type(self)({**self.nodes, **nodes}), evidence=self.evidence)
+
+    def told(self, *data: Any) -> Any:
+        """Itself for what was observed of one case; in the form in which tables are learned for a frame of many."""
+        return learning.TableLearning.of(self) if len(data) == 1 and frames.is_frame(self, data[0]) else self
 
     def statistics(self, observed: Any) -> Evidence:
         """What `{name: state, likelihoods of its states, or a number}` says."""
