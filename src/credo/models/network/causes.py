@@ -42,37 +42,28 @@ class Adjustment(NamedTuple):
         return f"{self.kind} {listed}: {self.formula}"
 
 
-def surgery(network: "Network", settings: Mapping[str, Any]) -> dict[str, Node]:
-    """The laws after some variables were set: each a law of its own, without parents.
+def surgery(network: "Network", settings: Mapping[str, Any]) -> tuple[dict[str, Node], dict[str, Any]]:
+    """The laws after some variables were set, each without parents, and the numbers among them as evidence.
 
     A state, a number, or probabilities of the states (a policy at random).
     """
-    nodes = network.nodes
+    nodes, numbers = network.nodes, {}
     if not settings:
         raise DataError('do sets variables: name at least one, e.g. net.do(x="yes")')
     for name, value in settings.items():
         law = nodes[network.check_name(name)]
-        seen = network.evidence or {}
-        if name in seen:
+        if name in (network.evidence or {}):
             raise DataError(
                 f"{name!r} was observed already: set it first, then observe what follows: net.do(…).condition(…); for "
                 "what would have been, net.counterfactual(…)"
             )
         told = network.statistics({name: value})[name]
         if isinstance(law, LinearGaussian):
-            nodes[name] = LinearGaussian((), told, (), _next_to_nothing(network, name))
+            # A number without parents is set by observing it; under this variance its density is one.
+            nodes[name] = LinearGaussian((), told, (), 1 / (2 * np.pi))
+            numbers[name] = told
         else:
             nodes[name] = Table(law.states, (), np.asarray(told) / np.sum(told))
-    return nodes
-
-
-def _next_to_nothing(network: "Network", name: str) -> float:
-    """A variance that is none beside that of the number before."""
-    return 1e-12 * float(np.min(network.nodes[name].variance))  # type: ignore[union-attr]
-
-
-def check_observed(network: "Network", settings: Mapping[str, Any]) -> None:
-    """What was observed before an action may not lie below it: then it would be of another world."""
     below = below_of(network.parents, settings)
     wrong = [name for name in network.evidence or {} if name in below]
     if wrong:
@@ -80,6 +71,7 @@ def check_observed(network: "Network", settings: Mapping[str, Any]) -> None:
             f"{wrong[0]!r} was observed before {', '.join(settings)} was set, and depends on it: observe it after "
             "setting, net.do(…).condition({…}); for what would have been, net.counterfactual(…)"
         )
+    return nodes, numbers
 
 
 def below_of(parents: Parents, names: Iterable[str]) -> set[str]:

@@ -15,7 +15,6 @@ on directed graphical structures"; Heckerman (1998), "A tutorial on learning wit
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
