@@ -16,7 +16,7 @@ from credo.core.belief import Belief
 from credo.core.checks import check_real
 from credo.core.errors import DataError
 from credo.core.predictive import Predictive
-from credo.core.pytrees import changed
+from credo.core.pytrees import changed, plain_methods
 from credo.core.text import counted
 from credo.models.network import (
     causes,
@@ -57,6 +57,7 @@ class Network(Belief[Evidence]):
     names: Names = eqx.field(static=True)
     laws: tuple[Node, ...]
     evidence: Evidence | None = None
+    __getattribute__ = plain_methods
 
     def __init__(
         self, nodes: Mapping[str, Any], *, states: Sequence[str] | Mapping[str, Sequence[str]] | None = None

@@ -80,7 +80,9 @@ def _read_bif(text: str, where: str) -> dict[str, Table]:
     for scope, start, stop in blocks:
         unknown = [name for name in scope if name not in states]
         if unknown or not scope:
-            _refuse(text, start, where, f"a probability of {unknown[0] if unknown else 'nothing'!r}, which is not declared")
+            _refuse(
+                text, start, where, f"a probability of {unknown[0] if unknown else 'nothing'!r}, which is not declared"
+            )
         if scope[0] in laws:
             _refuse(text, start, where, f"{scope[0]!r} has two tables")
         shape = tuple(len(states[name]) for name in (*scope[1:], scope[0]))

@@ -164,17 +164,18 @@ def _passes(name: str, before: bool, after: bool, given: Collection[str], above:
     return name in above if before and not after else name not in given
 
 
-def _judged(
-    names: tuple[str, ...], forward: tuple[bool, ...], given: Collection[str], above: Collection[str]
-) -> Trail:
+def _judged(names: tuple[str, ...], forward: tuple[bool, ...], given: Collection[str], above: Collection[str]) -> Trail:
     inner = [
         (name, before and not after, _passes(name, before, after, given, above))
-        for name, before, after in zip(names[1:-1], forward, forward[1:], strict=True)
+        for name, before, after in zip(names[1:-1], forward[:-1], forward[1:], strict=True)
     ]
     for name, collider, passes in inner:
         if not passes:
             why = f"the collider {name} is not given, nor is anything below it" if collider else f"{name} is given"
             return Trail(names, forward, False, why)
     awake = [name for name, collider, _ in inner if collider]
-    said = [f"the collider {name} is given" if name in given else f"below the collider {name} one is given" for name in awake]
+    said = [
+        f"the collider {name} is given" if name in given else f"below the collider {name} one is given"
+        for name in awake
+    ]
     return Trail(names, forward, True, "; ".join(said) or "nothing on it is given")

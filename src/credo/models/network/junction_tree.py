@@ -10,6 +10,7 @@ A last axis of all tables, where there is one, runs over rows of evidence.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,8 @@ LARGEST = 2**28
 """Cells of all cliques together: 2 GiB of float64."""
 NARROW = 16
 """Up to so many cells behind the axis that is summed, a product with a 0-1 matrix is faster than NumPy's sum."""
+WIDEST = 4096
+"""Rows of that matrix."""
 
 
 class Collected(NamedTuple):
@@ -40,7 +43,7 @@ def check_size(tree: Tree, names: Sequence[str]) -> None:
             f"an exact answer needs {tree.cells:.2g} numbers ({8 * tree.cells / 2**30:.3g} GiB, at most "
             f"{8 * LARGEST / 2**30:g} are used): the largest clique has {len(tree.largest)} variables ({shown}, …), a "
             "width of the network that conditioning on some of them lessens; "
-            "or draw: condition(…, using=LikelihoodWeighting()) or Gibbs()"
+            "or draw: condition(…, using=LikelihoodWeighting()) or NetworkGibbs()"
         )
 
 
@@ -49,15 +52,12 @@ def collect(tree: Tree, factors: Sequence[Array], rows: tuple[int, ...] = (), la
     xp = namespace(*factors)
     tables: list[Any] = []
     messages: list[Any] = []
-    log_total: Any = xp.zeros(rows)
-    for factor in factors:
-        if np.ndim(factor) == len(rows):  # of no variable
-            log_total = log_total + _log(xp, factor)
+    tops = [factor for factor in factors if np.ndim(factor) == len(rows)]  # those of no variable, then of each message
     for clique in tree.cliques:
         parts = []
         for f, turned, shape in clique.factors:
             value = factors[f]
-            if turned != tuple(range(len(turned))):
+            if turned is not None:
                 value = value.transpose(*turned, len(turned)) if rows else value.transpose(turned)
             parts.append(value.reshape(*shape, value.shape[-1]) if rows else value.reshape(shape))
         for child, shape in clique.received:
@@ -66,18 +66,12 @@ def collect(tree: Tree, factors: Sequence[Array], rows: tuple[int, ...] = (), la
         message = table.reshape(clique.shared, -1, *rows)
         message = message.max(1) if largest else _summed(xp, message)
         top = message.max(0)
-        safe = xp.where(top > 0, top, 1.0)
-        messages.append(message / safe)
+        messages.append(message / (xp.where(top > 0, top, 1.0) if rows or xp is not np else top or 1.0))
         tables.append(table)
-        log_total = log_total + _log(xp, top)
-    return Collected(tables, messages, log_total)
-
-
-def _log(xp: Any, value: Any) -> Any:
-    if xp is not np:
-        return xp.log(value)
+        tops.append(top)
     with np.errstate(divide="ignore"):
-        return np.log(value)
+        logs = xp.log(xp.stack([xp.broadcast_to(top, rows) for top in tops]) if rows else xp.array(tops))
+    return Collected(tables, messages, logs.sum(0))
 
 
 def _product(xp: Any, parts: list[Any], shape: tuple[int, ...]) -> Any:
@@ -95,7 +89,18 @@ def _summed(xp: Any, table: Any) -> Any:
     """The sum over the second axis."""
     if table.ndim > 2 or xp is not np:
         return table.sum(1)
-    return table @ np.ones(table.shape[1])
+    return table @ _ones(table.shape[1])
+
+
+@lru_cache(maxsize=4096)
+def _ones(r: int) -> np.ndarray:
+    return np.ones(r)
+
+
+@lru_cache(maxsize=4096)
+def _folding(r: int, b: int) -> np.ndarray:
+    """The 0-1 matrix that sums rows of r·b cells, read as (r, b), over r."""
+    return np.tile(np.eye(b), (r, 1))
 
 
 def reduced(table: np.ndarray, steps: Reduction, rows: tuple[int, ...] = ()) -> np.ndarray:
@@ -104,9 +109,9 @@ def reduced(table: np.ndarray, steps: Reduction, rows: tuple[int, ...] = ()) -> 
     for a, r, b in steps:
         cells = b * wide
         if cells == 1:
-            table = table.reshape(a, r) @ np.ones(r)
-        elif cells <= NARROW and not rows:
-            table = table.reshape(a, r * b) @ np.tile(np.eye(b), (r, 1))
+            table = table.reshape(a, r) @ _ones(r)
+        elif cells <= NARROW and r * b <= WIDEST and not rows:
+            table = table.reshape(a, r * b) @ _folding(r, b)
         else:
             table = table.reshape(a, r, cells).sum(1)
     return table.reshape(-1, *rows)

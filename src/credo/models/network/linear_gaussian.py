@@ -75,42 +75,35 @@ def laws(network: "Network", component: Component, known: Mapping[str, Any]) -> 
     for name in component.names:
         law: Any = nodes[name]
         above = [p for p in law.parents if p in states]
-        index = tuple(known[p] if p in known else slice(None) for p in above)
+        at = tuple(known[p] if p in known else slice(None) for p in above)
         free = [p for p in above if p not in known]
-        turned = sorted(range(len(free)), key=lambda n, free=free: component.discrete.index(free[n]))  # type: ignore[misc]
-        wide = tuple(len(states[p]) if p in free else 1 for p in component.discrete)
-        xp = namespace(law)
-
-        def spread(
-            value: Any, tail: int, index: Any = index, turned: Any = turned, wide: Any = wide, xp: Any = xp
-        ) -> Any:
-            value = value[index]
-            last = [len(turned)] if tail else []
-            value = value.transpose(*turned, *last).reshape(*wide, *value.shape[value.ndim - tail :])
-            return xp.broadcast_to(value, (*shape, *value.shape[value.ndim - tail :])).reshape(count, *([-1] * tail))
-
-        numbers = [place[p] for p in law.parents if p in place]
-        parts.append((numbers, spread(law.mean, 0), spread(law.weights, 1), spread(law.variance, 0)))
-    return [_joint([(j, mean[c], weights[c], variance[c]) for j, mean, weights, variance in parts]) for c in range(count)]
+        mean, variance = (_spread(value[at], free, component.discrete, shape) for value in (law.mean, law.variance))
+        each = [_spread(law.weights[(*at, i)], free, component.discrete, shape) for i in range(law.weights.shape[-1])]
+        parts.append(([place[p] for p in law.parents if p in place], mean, each, variance))
+    return [_joint([(j, mean[c], [w[c] for w in each], v[c]) for j, mean, each, v in parts]) for c in range(count)]
 
 
-def _joint(parts: list[tuple[list[int], Array, Array, Array]]) -> Gaussian:
+def _spread(value: Any, axes: list[str], wanted: Names, shape: tuple[int, ...]) -> Any:
+    """A table over some discrete variables as one over all that are `wanted`, read as a vector."""
+    xp = namespace(value)
+    turned = xp.transpose(value, sorted(range(len(axes)), key=lambda n: wanted.index(axes[n])))
+    wide = tuple(size if name in axes else 1 for name, size in zip(wanted, shape, strict=True))
+    return xp.broadcast_to(xp.reshape(turned, wide), shape).reshape(-1)
+
+
+def _joint(parts: list[tuple[list[int], Array, list[Array], Array]]) -> Gaussian:
     """μ and Σ, one variable after the other."""
     xp = namespace(parts)
     mean: Any = xp.zeros(0)
     covariance: Any = xp.zeros((0, 0))
     for numbers, offset, weights, variance in parts:
-        w: Any = weights if numbers else xp.zeros(0)
-        cross = w @ covariance[np.array(numbers, int)] if numbers else xp.zeros(len(mean))
-        own = variance + (w @ cross[np.array(numbers, int)] if numbers else 0.0)
-        centre = offset + (w @ mean[np.array(numbers, int)] if numbers else 0.0)
-        mean = xp.concatenate([mean, xp.reshape(centre, 1)])
-        covariance = xp.concatenate(
-            [
-                xp.concatenate([covariance, cross[:, None]], axis=1),
-                xp.concatenate([cross, xp.reshape(own, 1)])[None],
-            ]
-        )
+        at = np.array(numbers, dtype=int)
+        w: Any = xp.stack(weights) if numbers else xp.zeros(0)
+        cross = w @ covariance[at]
+        own, center = variance + w @ cross[at], offset + w @ mean[at]
+        mean = xp.concatenate([mean, xp.reshape(center, (1,))])
+        last = xp.concatenate([cross, xp.reshape(own, (1,))])
+        covariance = xp.concatenate([xp.concatenate([covariance, cross[:, None]], axis=1), last[None]])
     return Gaussian(mean, covariance)
 
 

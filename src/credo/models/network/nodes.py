@@ -17,7 +17,7 @@ from jaxtyping import Float
 
 from credo.core.arrays import Array, Numeric, as_float, is_traced, namespace
 from credo.core.errors import DataError
-from credo.core.pytrees import changed
+from credo.core.pytrees import changed, plain_methods
 
 Names: TypeAlias = tuple[str, ...]
 
@@ -36,6 +36,7 @@ class Table(eqx.Module):
     parents: Names = eqx.field(static=True)
     values: Float[Array, "*p k"]
     concentration: Float[Array, "*p k"] | None = None
+    __getattribute__ = plain_methods
 
     def __init__(
         self,

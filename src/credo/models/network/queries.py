@@ -242,8 +242,8 @@ def predicted(network: "Network", name: str, observed: Observed) -> tuple[Predic
     law = network.nodes[name]
     if isinstance(law, Table):
         if name in observed.known:
-            xp_probs = np.eye(len(law.states))[observed.known[name]]
-            return States.certain_of(xp_probs, law.states), np.zeros(observed.rows)
+            probs = np.broadcast_to(np.eye(len(law.states))[observed.known[name]], (*observed.rows, len(law.states)))
+            return States.certain_of(probs, law.states), np.zeros(observed.rows)
         probs, total = states_given(network, (name,), observed)
         return States.certain_of(probs.T if observed.rows else probs, law.states), total
     if name in observed.numbers:
@@ -270,10 +270,7 @@ def predicted_rows(network: "Network", name: str, columns: Mapping[str, np.ndarr
     """The law of one variable for each row of a frame, rows with the same cells missing together."""
     rows = len(next(iter(columns.values())))
     states = network.states
-    there = {
-        column: cells != MISSING if column in states else ~np.isnan(cells)
-        for column, cells in columns.items()
-    }
+    there = {column: cells != MISSING if column in states else ~np.isnan(cells) for column, cells in columns.items()}
     if name in there and there[name].any():
         raise DataError(
             f"the frame says what {name!r} is at row {int(np.argmax(there[name]))}; leave out the column that is asked"

@@ -28,8 +28,8 @@ class Clique(NamedTuple):
     """How many cells the separator has."""
     parent: int
     """The clique that it sends its message to; -1 for a root."""
-    factors: tuple[tuple[int, tuple[int, ...], tuple[int, ...]], ...]
-    """Those multiplied here: which, how their axes are permuted, and the shape in which they are multiplied."""
+    factors: tuple[tuple[int, tuple[int, ...] | None, tuple[int, ...]], ...]
+    """Those multiplied here: which, how their axes are permuted (None: not at all), and the shape in which they are multiplied."""
     received: tuple[tuple[int, tuple[int, ...]], ...]
     """The children, and the shape in which their messages are multiplied."""
     to_children: tuple[Reduction, ...]
@@ -236,7 +236,8 @@ def _laid_out(
         factors = []
         for f in assigned[a]:
             turned = tuple(sorted(range(len(scopes[f])), key=lambda n, f=f: at[scopes[f][n]]))  # type: ignore[misc]
-            factors.append((f, turned, _within(axes[a], scopes[f], sizes)))
+            still = turned == tuple(range(len(turned)))
+            factors.append((f, None if still else turned, _within(axes[a], scopes[f], sizes)))
         found.append(
             Clique(
                 axes[a],
