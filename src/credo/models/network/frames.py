@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from credo.models.network.belief import Network
 
 MISSING = -1
+UNKNOWN = -2
 
 
 def columns_of(frame: Any) -> dict[str, np.ndarray]:
@@ -74,32 +75,27 @@ def coded(network: "Network", frame: Any) -> dict[str, np.ndarray]:
     }
 
 
+class _Codes(dict[object, int]):
+    """The index of each state by what a cell may hold; what was not met before is looked at once."""
+
+    def __init__(self, states: Names) -> None:
+        super().__init__({state: i for i, state in enumerate(states)})
+        self.states = dict(self)
+
+    def __missing__(self, value: object) -> int:
+        whole = isinstance(value, float) and value == value and value.is_integer()
+        code = MISSING if is_missing(value) else self.states.get(str(int(value)) if whole else str(value), UNKNOWN)  # type: ignore[arg-type]
+        self[value] = code
+        return code
+
+
 def codes_of(name: str, column: np.ndarray, states: Names) -> np.ndarray:
     """Cells as indices of states; None, NaN and the like are missing. Numbers and truth values go by their text."""
-    if column.dtype.kind in "iub":
-        seen, inverse = np.unique(column, return_inverse=True)
-    elif column.dtype.kind == "f":
-        seen, inverse = np.unique(column, return_inverse=True)
-        whole = np.isfinite(seen) & (seen == np.round(seen))
-        seen = np.array([None if np.isnan(v) else int(v) if w else v for v, w in zip(seen, whole, strict=True)], object)
-    else:
-        found: dict[object, int] = {}
-        inverse = np.fromiter((found.setdefault(v, len(found)) for v in column.tolist()), int, len(column))
-        seen = np.empty(len(found), object)
-        seen[:] = list(found)
-    index = {state: i for i, state in enumerate(states)}
-    codes = np.array([_code(name, value, index, inverse, i) for i, value in enumerate(seen)], dtype=int)
-    return codes[inverse] if len(codes) else np.zeros(0, int)
-
-
-def _code(name: str, value: object, index: Mapping[str, int], inverse: np.ndarray, i: int) -> int:
-    if is_missing(value):
-        return MISSING
-    text = str(value)
-    if text not in index:
-        row = int(np.argmax(inverse == i))
-        raise DataError(f"{name!r} has the states {', '.join(index)}, found {text!r} at row {row}")
-    return index[text]
+    codes = np.fromiter(map(_Codes(states).__getitem__, column.tolist()), int, len(column))
+    if len(codes) and codes.min() == UNKNOWN:
+        row = int(np.argmin(codes))
+        raise DataError(f"{name!r} has the states {', '.join(states)}, found {str(column[row])!r} at row {row}")
+    return codes
 
 
 def numbers_of(name: str, column: np.ndarray) -> np.ndarray:
