@@ -16,17 +16,17 @@ variables; Raiffa (1968) for the oil wildcatter.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from credo.core.checks import check_real
 from credo.core.errors import DataError
-from credo.models.network import LinearGaussian, Network, Table
+from credo.models.network import LinearGaussian, Network, Table, queries
 from credo.models.network import graph as arrows
-from credo.models.network import queries
 from credo.models.network.causes import below_of
 
 TIE = 1e-12
@@ -51,7 +51,8 @@ class Utility:
         self.values = np.asarray(values, dtype=float)
 
 
-class Policy(NamedTuple):
+@dataclass(frozen=True)
+class Policy:
     """What to do in each case that can be seen."""
 
     decision: str
@@ -68,12 +69,15 @@ class Policy(NamedTuple):
     def __str__(self) -> str:
         if not self.sees:
             return f"{self.decision}: {self.actions[()]}"
-        cases = [f"  {', '.join(f'{n} = {s}' for n, s in zip(self.sees, seen, strict=True))}: {action}"
-                 for seen, action in self.actions.items()]
+        cases = [
+            f"  {', '.join(f'{n} = {s}' for n, s in zip(self.sees, seen, strict=True))}: {action}"
+            for seen, action in self.actions.items()
+        ]
         return "\n".join([f"{self.decision}, given {', '.join(self.sees)}:", *cases])
 
 
-class BestPolicy(NamedTuple):
+@dataclass(frozen=True)
+class BestPolicy:
     """What `credo.decide` says of an influence diagram."""
 
     policies: dict[str, Policy]
@@ -121,7 +125,9 @@ class InfluenceDiagram:
         net, later = self.network, list(self.choices)
         numbers = [name for name, law in net.nodes.items() if isinstance(law, LinearGaussian)]
         if numbers:
-            raise DataError(f"{numbers[0]!r} is a number: influence diagrams have discrete variables; cut it into states")
+            raise DataError(
+                f"{numbers[0]!r} is a number: influence diagrams have discrete variables; cut it into states"
+            )
         for name, utility in self.utilities.items():
             shape = tuple(len(net.states[net.check_name(p)]) for p in utility.parents)
             if utility.values.shape != shape or not np.isfinite(utility.values).all():

@@ -14,7 +14,9 @@ YES = ("yes", "no")
 
 
 def chain() -> Network:
-    return Network({"a": [0.3, 0.7], "b": ("a", [[0.8, 0.2], [0.2, 0.8]]), "c": ("b", [[0.9, 0.1], [0.3, 0.7]])}, states=YES)
+    return Network(
+        {"a": [0.3, 0.7], "b": ("a", [[0.8, 0.2], [0.2, 0.8]]), "c": ("b", [[0.9, 0.1], [0.3, 0.7]])}, states=YES
+    )
 
 
 def drawn(n: int, seed: int = 0, missing: float = 0.0) -> dict[str, np.ndarray]:
@@ -60,12 +62,16 @@ def test_rows_in_two_halves_are_rows_at_once_in_any_container() -> None:
 
 def test_evidence_of_rows_under_dirichlet_tables() -> None:
     frame = drawn(50)
-    prior = Network({name: Table(YES, law.parents, concentration=np.ones(law.values.shape)) for name, law in chain().nodes.items()})
+    prior = Network(
+        {name: Table(YES, law.parents, concentration=np.ones(law.values.shape)) for name, law in chain().nodes.items()}
+    )
     want = 0.0
     for counts in (np.array([[(frame["a"] == s).sum() for s in YES]]), table(frame, "a", "b"), table(frame, "b", "c")):
         want += (gammaln(2) - gammaln(2 + counts.sum(1)) + gammaln(1 + counts).sum(1)).sum()
     assert float(prior.log_evidence(frame)) == pytest.approx(want)
-    known = sum(np.log(float(np.exp(float(chain().log_evidence({k: v[i] for k, v in frame.items()}))))) for i in range(50))
+    known = sum(
+        np.log(float(np.exp(float(chain().log_evidence({k: v[i] for k, v in frame.items()}))))) for i in range(50)
+    )
     assert float(chain().log_evidence(frame)) == pytest.approx(known)
 
 

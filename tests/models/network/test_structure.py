@@ -139,7 +139,9 @@ def test_every_graph_sums_over_all_of_them() -> None:
 
 def test_orders_weigh_a_graph_by_how_many_it_has() -> None:
     problem = StructureProblem(Columns(NAMES, drawn(40), SIZES))
-    orders = [sum(all(o.index(i) < o.index(j) for i, j in np.argwhere(g)) for o in permutations(range(4))) for g in GRAPHS]
+    orders = [
+        sum(all(o.index(i) < o.index(j) for i, j in np.argwhere(g)) for o in permutations(range(4))) for g in GRAPHS
+    ]
     weights = np.exp([height(problem, g) for g in GRAPHS]) * orders
     want = np.tensordot(weights / weights.sum(), np.array(GRAPHS, dtype=float), axes=1)
     found = OrderMCMC(draws=400, warmup=200).edges(problem)
@@ -171,7 +173,7 @@ def test_numbers_and_categories_together() -> None:
 
 
 @pytest.mark.parametrize(
-    "options, words",
+    ("options", "words"),
     [
         ({"score": "aic"}, "score must be one of 'bdeu', 'bic'"),
         ({"white": [("a", "z")]}, "which is no column"),

@@ -13,8 +13,8 @@ from credo.models.network.nodes import LinearGaussian as LinearGaussian
 from credo.models.network.nodes import NoisyOr as NoisyOr
 from credo.models.network.nodes import Table as Table
 from credo.models.network.predictions import States as States
-from credo.models.network.scores import BDeu as BDeu
 from credo.models.network.scores import BIC as BIC
+from credo.models.network.scores import BDeu as BDeu
 from credo.models.network.structure import Exact as Exact
 from credo.models.network.structure import HillClimb as HillClimb
 from credo.models.network.structure import Tabu as Tabu

@@ -22,6 +22,7 @@ from credo.models.network import (
     causes,
     discovery,
     dynamic,
+    edge_posterior,
     files,
     frames,
     graph,
@@ -242,7 +243,7 @@ class Network(Belief[Evidence]):
         return discovery.learn_structure(frame, score, **options)
 
     @staticmethod
-    def edge_probabilities(frame: Any, score: Any = None, **options: Any) -> "discovery.EdgeProbabilities":
+    def edge_probabilities(frame: Any, score: Any = None, **options: Any) -> "edge_posterior.EdgeProbabilities":
         """How probable each arrow is given a frame; see `discovery.edge_probabilities` for its options."""
         return discovery.edge_probabilities(frame, score, **options)
 

@@ -102,7 +102,9 @@ def _hidden(
         numbers = {m: columns[m][where] for m in around if m not in states}
         weights = np.ones(len(where))
         if not numbers:
-            inverse, kinds = queries.row_keys([columns[m][where] for m in known], [len(states[m]) for m in known], len(where))
+            inverse, kinds = queries.row_keys(
+                [columns[m][where] for m in known], [len(states[m]) for m in known], len(where)
+            )
             where, weights = where[kinds], np.bincount(inverse).astype(float)
         cells = np.prod([len(states[m]) for m in names], dtype=float) * len(where)
         if cells > LARGEST:
@@ -236,7 +238,7 @@ def expected(network: "Network", laws: Mapping[str, Node], rows: Rows) -> dict[s
             own = share.sum(axis=tuple(a for a, n in enumerate(hidden.names) if n not in free)).reshape(-1, m)
             shape = tuple(len(states[n]) for n in known)
             code = np.ravel_multi_index([hidden.known[n] for n in known], shape) if known else np.zeros(m, int)
-            size, tail = int(np.prod(shape)), ()
+            size, tail = int(np.prod(shape)), tuple[int, ...]()
             if isinstance(law, Table):
                 parts = [np.bincount(code, weights=row, minlength=size) for row in own]
             else:

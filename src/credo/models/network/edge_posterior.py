@@ -20,7 +20,7 @@ import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from itertools import combinations
-from typing import NamedTuple
+
 
 import numpy as np
 from jaxtyping import Float
@@ -38,7 +38,8 @@ APART = 0.1
 """Chains whose probabilities of an arrow differ by more (two standard errors) have not converged."""
 
 
-class EdgeProbabilities(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class EdgeProbabilities:
     """P(parent → child | table) for every pair of variables."""
 
     names: tuple[str, ...]
@@ -101,7 +102,9 @@ class EveryGraph(EdgeMethod):
         masks = np.arange(size)
         pairs = [(i, j) for j in range(d) for i in range(d) if not problem.forbidden[i, j]]
         log_a = np.stack([_over_subsets(row) for row in local])
-        with_i = np.stack([_over_subsets(np.where((masks >> i) & 1, local[j], -np.inf)) for i, j in pairs] or [local[0]])
+        with_i = np.stack(
+            [_over_subsets(np.where((masks >> i) & 1, local[j], -np.inf)) for i, j in pairs] or [local[0]]
+        )
         child = np.array([j for _, j in pairs] or [0])
         log_z = np.full((size, len(child) + 1), -np.inf)  # the last column is of all graphs
         log_z[0] = 0.0
@@ -128,7 +131,7 @@ class EveryGraph(EdgeMethod):
 def _over_subsets(log_values: Float[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:
     """log Σ_{P ⊆ U} exp of a function of sets, for every U."""
     out = log_values.copy()
-    for i in range(int(len(out)).bit_length() - 1):
+    for i in range(len(out).bit_length() - 1):
         halves = out.reshape(-1, 2, 1 << i)
         halves[:, 1] = np.logaddexp(halves[:, 0], halves[:, 1])
     return out

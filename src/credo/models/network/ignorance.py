@@ -36,7 +36,9 @@ def is_learned(law: Node) -> bool:
     return (law.concentration if isinstance(law, Table) else law.moments) is not None
 
 
-def with_ignorance(network: "Network", name: str, law: Predictive, columns: Mapping[str, np.ndarray] | None) -> Predictive:
+def with_ignorance(
+    network: "Network", name: str, law: Predictive, columns: Mapping[str, np.ndarray] | None
+) -> Predictive:
     """The prediction of a variable, its doubt split; as it is where nothing above it was learned."""
     observed = network.observed
     relevant = queries.relevant(network, {name, *(columns or ())}, observed)

@@ -23,7 +23,7 @@ from jaxtyping import Float
 
 from credo.core import linalg
 from credo.core.abilities import HasExpectations, HasPointEstimates
-from credo.core.arrays import Array, namespace, special
+from credo.core.arrays import Array, special
 from credo.core.belief import Belief
 from credo.core.checks import check_real
 from credo.core.errors import DataError, NotConvergedWarning
@@ -168,7 +168,9 @@ class TableLearning(Belief[Rows], HasExpectations[Rows, Counts], HasPointEstimat
                 laws[name] = changed(regression(name, law, total), moments=total)
                 continue
             if not total.sum(-1).all():
-                raise DataError(f"a row of the table of {name!r} was never seen, and its prior is nothing; raise strength")
+                raise DataError(
+                    f"a row of the table of {name!r} was never seen, and its prior is nothing; raise strength"
+                )
             laws[name] = Table(law.states, law.parents, concentration=np.maximum(total, np.finfo(float).tiny))
         return _with(self.network, laws)
 
@@ -277,11 +279,15 @@ def regression(name: str, law: LinearGaussian, moments: Float[Array, "*d k k"]) 
         scale = np.sqrt(np.maximum(np.diagonal(m)[:-1], np.finfo(float).tiny))
         factor = linalg.factorize(m[:-1, :-1] / np.outer(scale, scale))
         if not factor.ok:
-            raise DataError(f"the parents of {name!r} determine one another exactly; drop one of them, or raise strength")
+            raise DataError(
+                f"the parents of {name!r} determine one another exactly; drop one of them, or raise strength"
+            )
         weights = linalg.solve(factor.root, m[:-1, -1] / scale) / scale
         variance = (m[-1, -1] - m[:-1, -1] @ weights) / m[0, 0]
         if not variance > 1e-12 * m[-1, -1] / m[0, 0]:
-            raise DataError(f"{name!r} is determined exactly by its parents: no noise is left; drop it, or raise strength")
+            raise DataError(
+                f"{name!r} is determined exactly by its parents: no noise is left; drop it, or raise strength"
+            )
         found.append((weights[0], weights[1:], variance))
     return changed(
         law,
