@@ -109,29 +109,44 @@ def _table(
         if np.abs(slowest.sum(-1) - 1).max() > 1e-4 and np.abs(fastest.sum(-1) - 1).max() <= 1e-4:
             return fastest
         return slowest
-    keys = [key for key, _ in ROW.findall(body)]
     values = np.full(shape, np.nan)
-    default = re.search(r"\bdefault\b([^;]*);", body)
+    default = re.search(r"\bdefault\b([^;]*);", body) if "default" in body else None
     if default is not None:
         values[...] = _row(text, start + default.start(1), start + default.end(1), shape[-1], where, name)
-    expected = list(product(*parents))
-    plain = [tuple(_bare(word) for word in WORD.findall(key)) for key in keys]
-    if plain == expected and default is None:
-        blank = ROW.sub(lambda m: " " * (m.start(2) - m.start()) + m[2] + " ", body)
-        whole = text[:start] + blank + text[stop:] if len(text) < 10**5 else None
-        numbers = _numbers(whole or text, start, stop, where, blank)
-        if numbers.size == values.size:
-            return numbers.reshape(shape)
+        body = body[: default.start()] + " " * len(default[0]) + body[default.end() :]
+    expected = [",".join(key) for key in product(*parents)]
     index = {key: i for i, key in enumerate(expected)}
+    found = ROW.findall(body)
+    keys = [_key(key) for key, _ in found]
+    try:
+        numbers = np.array(" ".join([part for _, part in found]).replace(",", " ").split(), dtype=float)
+    except ValueError:
+        numbers = np.zeros(0)
+    if numbers.size != shape[-1] * len(found) or not all(key in index for key in keys) or ROW.sub("", body).strip():
+        _refuse_row(text, start, body, index, shape[-1], where, name)
     rows = values.reshape(-1, shape[-1])
-    for found, key in zip(ROW.finditer(body), plain, strict=True):
-        if key not in index:
-            _refuse(text, start + found.start(), where, f"{name!r} has a row of states that its parents do not have")
-        rows[index[key]] = _row(text, start + found.start(2), start + found.end(2), shape[-1], where, name)
+    rows[[index[key] for key in keys]] = numbers.reshape(-1, shape[-1])
     if np.isnan(values).any():
-        absent = expected[int(np.argmax(np.isnan(rows).any(1)))]
-        _refuse(text, start, where, f"{name!r} has no row for ({', '.join(absent)}) and no default")
+        absent = expected[int(np.argmax(np.isnan(rows).any(1)))].replace(",", ", ")
+        _refuse(text, start, where, f"{name!r} has no row for ({absent}) and no default")
     return values
+
+
+def _key(text: str) -> str:
+    """The states of a row, with commas alone between them."""
+    return ",".join(map(_bare, WORD.findall(text))) if '"' in text else "".join(text.split())
+
+
+def _refuse_row(
+    text: str, start: int, body: str, index: Mapping[str, int], count: int, where: str, name: str
+) -> NoReturn:
+    """Which row of a table is wrong, and what is."""
+    for row in ROW.finditer(body):
+        if _key(row[1]) not in index:
+            _refuse(text, start + row.start(), where, f"{name!r} has a row of states that its parents do not have")
+        _row(text, start + row.start(2), start + row.end(2), count, where, name)
+    left = ROW.sub(lambda m: " " * len(m[0]), body)
+    _refuse(text, start + len(left) - len(left.lstrip()), where, f"a row of {name!r} is expected: (states) numbers;")
 
 
 def _row(text: str, start: int, stop: int, count: int, where: str, name: str) -> np.ndarray:
@@ -141,9 +156,9 @@ def _row(text: str, start: int, stop: int, count: int, where: str, name: str) ->
     return numbers
 
 
-def _numbers(text: str, start: int, stop: int, where: str, body: str | None = None) -> np.ndarray:
+def _numbers(text: str, start: int, stop: int, where: str) -> np.ndarray:
     """All numbers of a part of the text; `DataError` with line and token where one is none."""
-    part = text[start:stop] if body is None else body
+    part = text[start:stop]
     try:
         return np.array(part.replace(",", " ").replace(";", " ").split(), dtype=float)
     except ValueError:
