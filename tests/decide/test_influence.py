@@ -59,7 +59,9 @@ def test_wildcatter() -> None:
     assert best["test"].actions == {(): "yes"}
     drill = best["drill"]
     assert [drill[{"test": "yes", "report": r}] for r in ("closed", "open", "diffuse")] == ["yes", "yes", "no"]
-    assert drill[{"test": "no", "report": "none"}] == "yes"
+    assert drill[{"test": "no", "report": "none"}] == "yes" and len(drill.actions) == 4
+    with pytest.raises(DataError, match="never sees"):
+        drill[{"test": "no", "report": "closed"}]
     assert wildcatter().value_of_perfect_information("drill") == pytest.approx(0.3 * 50 + 0.2 * 200 - 22.5)
     # without the report the test is not worth its price
     assert credo.decide(wildcatter(sees=("test",))).expected_utility == pytest.approx(20.0)

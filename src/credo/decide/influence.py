@@ -1,10 +1,10 @@
-"""Influence diagrams: a Bayesian network with decisions and utilities, and the policy with the highest expected utility.
+"""Influence diagrams: a Bayesian network with decisions and utilities, and the policy of highest expected utility.
 
     Choice(options, sees)        a decision: what can be done, and what is known when it is taken
     Utility(parents, values)     what comes of it: a number for each joint state of its parents; several add up
 
-Decisions are taken in their order, each knowing what the earlier ones knew and did (no forgetting). From the last to the
-first, each becomes the table that puts all probability on the best option given what it sees:
+Decisions are taken in their order, each knowing what the earlier ones knew and did (no forgetting). From the last to
+the first, each becomes the table that puts all probability on the best option given what it sees:
 
     δ(sees) = argmax_d Σ_utilities E[U | sees, d],    the later decisions by their own δ
 
@@ -59,12 +59,15 @@ class Policy:
     sees: tuple[str, ...]
     """What matters of what is seen."""
     actions: dict[tuple[str, ...], str]
-    """The option for each joint state of that."""
+    """The option for each joint state of that which can be."""
 
     def __getitem__(self, seen: Mapping[str, str] | Sequence[str] | str) -> str:
         """The option where so much is seen, by name or in the order of `sees`."""
         key = tuple(str(seen[name]) for name in self.sees) if isinstance(seen, Mapping) else seen
-        return self.actions[(key,) if isinstance(key, str) else tuple(key)]
+        case = (key,) if isinstance(key, str) else tuple(key)
+        if case not in self.actions:
+            raise DataError(f"{self.decision!r} never sees {', '.join(self.sees) or 'anything'} = {', '.join(case)}")
+        return self.actions[case]
 
     def __str__(self) -> str:
         if not self.sees:
@@ -132,8 +135,8 @@ class InfluenceDiagram:
             shape = tuple(len(net.states[net.check_name(p)]) for p in utility.parents)
             if utility.values.shape != shape or not np.isfinite(utility.values).all():
                 raise DataError(
-                    f"the utility {name!r} must be finite numbers with an axis for each of {', '.join(utility.parents)}, "
-                    f"shape {shape}; found shape {utility.values.shape}"
+                    f"the utility {name!r} must be finite numbers with an axis for each of "
+                    f"{', '.join(utility.parents)}, shape {shape}; found shape {utility.values.shape}"
                 )
         for name, choice in self.choices.items():
             below = below_of(net.parents, later) | set(later)
@@ -188,8 +191,10 @@ class InfluenceDiagram:
             top = np.abs(values).max(initial=0.0)
             best = np.argmax(values >= values.max(-1, keepdims=True) - TIE * top, axis=-1)
             net = net.with_nodes({name: Table(options, sees, np.eye(len(options))[best])})
+            possible = np.asarray(queries.states_given(net, sees, net.observed)[0] if sees else 1.0).ravel() > 0
             cases = product(*(net.states[seen] for seen in sees))
-            policies[name] = Policy(name, sees, {c: options[i] for c, i in zip(cases, best.ravel(), strict=True)})
+            chosen = zip(cases, best.ravel(), possible, strict=True)
+            policies[name] = Policy(name, sees, {case: options[i] for case, i, can_be in chosen if can_be})
         ordered = {name: policies[name] for name in self.choices}
         return BestPolicy(ordered, float(self._utility(net, ())), net)
 

@@ -55,9 +55,16 @@ def arrows(network: Any, probabilities: Any = None, *, ax: Axes | None = None) -
             (x0, y0), (x1, y1) = places[parent], places[child]
             label = f"{both:.2f}" if both - forward < 0.005 else f"{both:.2f} ({forward:.2f} ↓)"
             ax.text(
-                0.5 * (x0 + x1), 0.5 * (y0 + y1), label, fontsize=7, color=style.INK, ha="center", va="center", zorder=2.5,
+                0.5 * (x0 + x1),
+                0.5 * (y0 + y1),
+                label,
+                fontsize=7,
+                color=style.INK,
+                ha="center",
+                va="center",
+                zorder=2.5,
                 bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.85},
-            )  # fmt: skip
+            )
     return ax
 
 

@@ -100,8 +100,8 @@ def _headline(learned: LearnedNetwork) -> Section:
         ("rows", f"{learned.rows:,}", "" if learned.complete == learned.rows else f"{learned.complete:,} complete"),
     )
     lead = (
-        "A Bayesian network that was learned from the table: which columns depend directly on which others. An arrow is a "
-        "dependence that no other column explains; what causes what the data alone rarely decide.",
+        "A Bayesian network that was learned from the table: which columns depend directly on which others. An arrow "
+        "is a dependence that no other column explains; what causes what the data alone rarely decide.",
     )
     blocks: tuple[Any, ...] = (Text(lead, "lead"), Tiles(tiles))
     return Section("summary", "", blocks + ((Text(learned.notes, "small"),) if learned.notes else ()))
@@ -127,7 +127,7 @@ def _arrows(learned: LearnedNetwork) -> Section:
         Figure(
             data_uri(arrows(net, edges)),
             f"a graph of {counted(len(net.edges), 'arrow')}: " + ", ".join(f"{a} to {b}" for a, b in net.edges[:20]),
-            "Each arrow with the probability that the two are connected directly (and of this direction), over all graphs.",
+            "Each arrow with the probability that the two are connected (and of this direction), over all graphs.",
         ),
         Table(
             ("arrow", "connected", "this way", "direction"),
@@ -172,6 +172,6 @@ def _next(net: Network) -> Section:
         state = net.states[parent][0]
         lines += [
             f"net.condition({{{parent!r}: {state!r}}}).predict({child!r})   # what is seen",
-            f"net.do({{{parent!r}: {state!r}}}).predict({child!r})          # what is done: only where the arrows are causes",
+            f"net.do({{{parent!r}: {state!r}}}).predict({child!r})          # what is done, if arrows are causes",
         ]
     return Section("next", "What to ask next", (Code("\n".join(lines)),))

@@ -234,7 +234,7 @@ class Network(Belief[Evidence]):
         return causes.adjustment(self, x, y, latent)
 
     def counterfactual(self, name: str, do: Mapping[str, Any], seen: Mapping[str, Any] | None = None) -> Predictive:
-        """A number as it would have been had others been set, in the very case that was seen; for networks of numbers."""
+        """A number as it would have been had others been set, in the very case seen; for networks of numbers."""
         return causes.counterfactual(self, do, seen or {}, name)
 
     @classmethod

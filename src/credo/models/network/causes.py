@@ -1,6 +1,6 @@
 """Causes: what would be if a variable were *set*, not seen; which others must be looked at to learn that from rows.
 
-    do(x)           the arrows into x are cut, x is what it was set to (Pearl's graph surgery); evidence is of afterwards
+    do(x)           the arrows into x are cut, x is what it was set to (graph surgery); evidence is of afterwards
     back door       Z blocks every trail into x and holds nothing below x:   p(y | do(x)) = Σ_z p(y | x, z) p(z)
     front door      all of x's effect goes through M:                        Σ_m p(m | x) Σ_x' p(y | x', m) p(x')
     counterfactual  abduction (the noise of each variable from what was seen), action (do), prediction
@@ -108,8 +108,8 @@ def adjustment(network: "Network", x: str, y: str, latent: Collection[str] = ())
     common = sorted(hidden & graph.ancestors_of(parents, [x]) & graph.ancestors_of(parents, [y]))
     why = f"{', '.join(common)} cannot be seen and drives both" if common else "an open trail cannot be blocked"
     raise DataError(
-        f"the effect of {x} on {y} is not identified by a back door or a front door: {why}; observe one of them, find a "
-        f"variable through which all of {x}'s effect goes, or set {x} at random (an experiment)"
+        f"the effect of {x} on {y} is not identified by a back door or a front door: {why}; observe one of them, find "
+        f"a variable through which all of {x}'s effect goes, or set {x} at random (an experiment)"
     )
 
 
@@ -151,7 +151,7 @@ def is_back_door(parents: Parents, x: str, y: str, z: Collection[str]) -> bool:
 
 
 def is_front_door(parents: Parents, x: str, y: str, m: Collection[str]) -> bool:
-    """Whether m is on all ways from x to y, no trail into x leads to m, and x blocks all trails from m into y's back."""
+    """Whether m is on all ways from x to y, no trail into x leads to m, and x blocks all from m to y's back."""
     cut = {name: above for name, above in parents.items() if name not in m}
     open_way = {name: tuple(p for p in above if p in cut) for name, above in cut.items()}
     if y in below_of(open_way, [x]):

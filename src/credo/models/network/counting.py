@@ -110,7 +110,7 @@ def _hidden(
         if cells > LARGEST:
             raise DataError(
                 f"{', '.join(names[:6])} are missing together in {len(where)} rows: their joint table has {cells:.2g} "
-                f"cells, more than the {LARGEST:.2g} that are gone through; drop rows or columns with many missing cells"
+                f"cells, more than the {LARGEST:.2g} that are gone through; drop rows or columns with many of them"
             )
         found.append(Hidden(names, {m: columns[m][where] for m in known}, numbers, weights))
     return tuple(found)
@@ -212,7 +212,7 @@ def log_likelihood(network: "Network", laws: Mapping[str, Node], rows: Rows) -> 
 
 
 def gaussian_score(law: LinearGaussian, moments: Array) -> Array:
-    """Σ log N(x | mean + weights · parents, variance) from moments: -½(n log 2πv + rᵀMr/v), r = (-mean, -weights, 1)."""
+    """Σ log N(x | mean + weights · parents, v) from moments: -½(n log 2πv + rᵀMr/v), r = (-mean, -weights, 1)."""
     xp = namespace(law, moments)
     r = xp.concatenate([-law.mean[..., None], -law.weights, xp.ones((*law.mean.shape, 1))], axis=-1)
     squares = (r[..., None] * moments * r[..., None, :]).sum((-1, -2))

@@ -12,15 +12,14 @@ All graphs on S are counted by their sinks T, by inclusion and exclusion:
 Under `OrderMCMC` a graph is as probable before the data as it has orders, which favours sparse ones.
 
 Friedman & Koller (2003), "Being Bayesian about network structure"; Tian & He (2009), "Computing posterior probabilities
-of structural features in Bayesian networks"; Friedman, Goldszmidt & Wyner (1999), "Data analysis with Bayesian networks:
-a bootstrap approach".
+of structural features in Bayesian networks"; Friedman, Goldszmidt & Wyner (1999), "Data analysis with Bayesian
+networks: a bootstrap approach".
 """
 
 import warnings
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
-
 
 import numpy as np
 from jaxtyping import Float
@@ -272,7 +271,7 @@ class Bootstrap(EdgeMethod):
     """
 
     draws: int = 50
-    search: StructureSearch = HillClimb()
+    search: StructureSearch = field(default_factory=HillClimb)
 
     def edges(self, problem: StructureProblem, seed: int = 0) -> EdgeProbabilities:
         """The share of tables."""

@@ -48,7 +48,8 @@ def is_frame(network: "Network", data: Any) -> bool:
     if len(columns) != len(network.names) or any(c.ndim != 1 for c in columns) or len({len(c) for c in columns}) != 1:
         return False
     states = network.states
-    return any(c.dtype.kind != "f" or len(c) != len(states.get(name, ())) for name, c in zip(network.names, columns, strict=True))
+    named = zip(network.names, columns, strict=True)
+    return any(c.dtype.kind != "f" or len(c) != len(states.get(name, ())) for name, c in named)
 
 
 def _labels(frame: Any) -> Sequence[Any]:

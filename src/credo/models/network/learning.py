@@ -9,8 +9,8 @@ which equivalent graphs are equally probable (BDeu). A number's regression has i
 say nothing of it. EM counts a prior of α as α rows: it climbs to the mode in the softmax basis, which is the mean.
 
 Where cells are missing, the Dirichlet has the counts expected at the top of the climb: it takes what the other cells of
-a row say of a missing one for known. Spiegelhalter & Lauritzen (1990), "Sequential updating of conditional probabilities
-on directed graphical structures"; Heckerman (1998), "A tutorial on learning with Bayesian networks".
+a row say of a missing one for known. Spiegelhalter & Lauritzen (1990), "Sequential updating of conditional
+probabilities on directed graphical structures"; Heckerman (1998), "A tutorial on learning with Bayesian networks".
 """
 
 import warnings

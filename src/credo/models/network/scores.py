@@ -16,6 +16,7 @@ Schwarz (1978); Lauritzen & Wermuth (1989) for numbers and categories together.
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -200,7 +201,7 @@ class LocalScores:
         return out
 
     def _g(self, members: int, last: int | None = None) -> float:
-        """g of a set; `last` is a variable of it that is counted last, where the cells of the others are needed again."""
+        """g of a set; `last` is a variable of it that is counted last, where the cells of the others are known."""
         gaussian = members & self.numeric
         discrete = members & ~gaussian
         if last is None or gaussian:
@@ -239,7 +240,7 @@ class LocalScores:
         whole = (w[:, None] * x).T @ x / w.sum()
         total, order = 0.0, np.argsort(code, kind="stable") if cells > 1 else np.arange(len(code))
         ends = np.concatenate([[0], np.flatnonzero(np.diff(code[order])) + 1, [len(code)]])
-        for start, stop in zip(ends[:-1], ends[1:], strict=True):
+        for start, stop in pairwise(ends.tolist()):
             rows = order[start:stop]
             n = w[rows].sum()
             if n == 0:
