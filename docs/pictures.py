@@ -892,6 +892,12 @@ def page_until(page, *names):
     return namespace
 
 
+@picture(5.6, 5.8)
+def network_asia(ax):
+    """The network of networks.md after two symptoms, with the trails that these opened."""
+    page_until("networks.md", "both")["both"].plot(ax=ax, between=("smoke", "tub"))
+
+
 @picture(8.6, 3.0)
 def hmm_states(ax):
     """The earthquakes of time-series.md with the states that are believed in."""

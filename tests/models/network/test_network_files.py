@@ -68,7 +68,9 @@ def test_what_is_written_is_read_again(tmp_path, name):
 
 
 def test_both_orders_of_a_table_with_parents(tmp_path):
-    head = "network n { }\nvariable a { type discrete [ 2 ] { x, y }; }\nvariable b { type discrete [ 3 ] { u, v, w }; }\n"
+    head = (
+        "network n { }\nvariable a { type discrete [ 2 ] { x, y }; }\nvariable b { type discrete [ 3 ] { u, v, w }; }\n"
+    )
     head += "probability ( a ) { table 0.5, 0.5; }\n"
     want = [[0.1, 0.2, 0.7], [0.3, 0.3, 0.4]]
     for numbers in ("0.1, 0.3, 0.2, 0.3, 0.7, 0.4", "0.1, 0.2, 0.7, 0.3, 0.3, 0.4"):
@@ -87,7 +89,7 @@ def test_both_orders_of_a_table_with_parents(tmp_path):
         ("probability ( Disease )", "probability ( Diseases )", "line 11, .*'Diseases', which is not declared"),
         ("variable c {", "variables c {", r"line 10, at 'variables': a block must begin"),
         ("0.5, 0.5;", "0.5, 0.6;", r"'a name' must hold probabilities .* off by \+0.1, in the row Disease = Asy/Patch"),
-        ("  (no, \"12+ or so\") 1, 0;\n}", "", "line 16, .*the block of this probability cannot be read"),
+        ('  (no, "12+ or so") 1, 0;\n}', "", "line 16, .*the block of this probability cannot be read"),
         ("1e-1, 2.0E-1, 0.7", "0.5, 0.5", "'Disease' needs 3 numbers, found 2"),
         ("probability ( Disease ) { table 1e-1, 2.0E-1, 0.7; }\n", "", "'Disease' is declared and has no probability"),
     ],

@@ -1,5 +1,6 @@
 """The command `credo network`: what a Bayesian network says of some variables, given what was observed of others."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -57,8 +58,8 @@ def network(
         if picture.suffix.lower() not in PICTURES:
             refuse(f"a picture ends in {', '.join(PICTURES)}, found {picture.name}")
         refuse_existing([picture], force)
-        observed = dict(_observed(each) for each in given or [])
         net = read_network(file)
+        observed = dict(_observed(each, net.states) for each in given or [])
         names = [net.check_name(name) for name in ask or []]
         after = net.condition(observed) if observed else net
         _print(net, after, observed, names)
@@ -118,14 +119,18 @@ def read_network(path: Path) -> Any:
     return net
 
 
-def _observed(text: str) -> tuple[str, str]:
+def _observed(text: str, states: Mapping[str, object]) -> tuple[str, str | float]:
+    """A variable and what it is: a state, or a number where it has no states."""
     name, mark, state = text.partition("=")
     if not (name and mark and state):
         refuse(f"--given must be NAME=STATE, found {text!r}")
-    return name, state
+    try:
+        return name, state if name in states else float(state)
+    except ValueError:
+        return name, state  # which the network refuses
 
 
-def _print(net: Any, after: Any, observed: dict[str, str], names: list[str]) -> None:
+def _print(net: Any, after: Any, observed: Mapping[str, object], names: list[str]) -> None:
     """A row for each state of what was asked, before and after what was observed."""
     typer.echo(f"{len(net.names):,} variables, {len(net.edges):,} arrows")
     if observed:

@@ -274,9 +274,9 @@ class Network(Belief[Evidence]):
 
     def plot(self, *, ax: Any = None, **options: Any) -> Any:
         """The variables and arrows, with what was observed and how it changed each variable; see `plots.network`."""
-        from credo.app.plots.networks import network as draw_network
+        from credo import plots  # which loads matplotlib and networkx when it is asked
 
-        return draw_network(self, ax=ax, **options)
+        return plots.network(self, ax=ax, **options)
 
     def __str__(self) -> str:
         seen = f", {counted(len(self.evidence), 'observation')}" if self.evidence else ""

@@ -17,9 +17,9 @@ from credo.core.arrays import Array
 from credo.core.belief import Belief, warned
 from credo.core.errors import DataError, NotConverged
 from credo.core.predictive import Mixture, Normal, Predictive
+from credo.core.pytrees import changed
 from credo.infer.diagnostics import effective_sample_size, potential_scale_reduction, split
 from credo.infer.method import Solver, check_settings
-from credo.core.pytrees import changed
 from credo.models.network import graph, sampling
 from credo.models.network.belief import Evidence, Network
 from credo.models.network.nodes import LinearGaussian, Table
@@ -29,6 +29,8 @@ from credo.models.network.queries import Observed
 LEAST_ESS = 200
 """Independent draws that an answer should be worth: a standard error of at most 0.035 for a probability."""
 LARGEST_RHAT = 1.05
+PARTS = 1000
+"""Kernels of the density of a number."""
 
 
 class DrawnNetwork(Belief[Evidence]):
@@ -79,10 +81,12 @@ class DrawnNetwork(Belief[Evidence]):
         values, weights = np.ravel(self.draws[name]), np.ravel(self.weights)
         if np.ptp(values) == 0:
             return Normal(values[0], np.zeros(()), np.zeros(()))
-        some = np.random.default_rng(0).choice(len(values), size=min(len(values), 512), p=weights)
+        levels = (np.arange(PARTS) + 0.5) / PARTS  # systematic resampling: draws at equal steps of their weights
+        order = np.argsort(values)
+        some = order[np.minimum(np.searchsorted(np.cumsum(weights[order]), levels), len(values) - 1)]
         mean = float(weights @ values)
         spread = float(weights @ (values - mean) ** 2)
-        width = min(1.0, 1.12 * self.ess**-0.4)  # a kernel density estimate, drawn together so that the variance stays
+        width = 0.3 * PARTS**-0.4  # a kernel density estimate, drawn together so that the variance stays
         each = Normal(
             mean + np.sqrt(1 - width) * (values[some] - mean), np.full(len(some), width * spread), np.zeros(len(some))
         )
@@ -185,8 +189,8 @@ class LikelihoodWeighting(_Sampler):
         top = logs.max()
         if not np.isfinite(top):
             raise NotConverged(
-                f"none of {self.draws:,} draws agrees with what was observed: it is impossible, or rare; raise draws, or "
-                "condition without using="
+                f"none of {self.draws:,} draws agrees with what was observed: it is impossible, or rare; raise draws, "
+                "or condition without using="
             )
         weights = np.exp(logs - top)
         total = top + np.log(weights.mean())
@@ -219,7 +223,7 @@ class NetworkGibbs(_Sampler):
             if step >= self.warmup:
                 for name, values in kept.items():
                     values.append(state[name])
-        chains = {name: np.stack(values, axis=1) for name, values in kept.items()}
+        chains: dict[str, Array] = {name: np.stack(values, axis=1) for name, values in kept.items()}
         shape = (self.chains, self.draws)
         return DrawnNetwork(network, chains, np.full(shape, 1 / (self.chains * self.draws)), None)
 

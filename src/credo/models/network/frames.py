@@ -84,10 +84,9 @@ class _Codes(dict[object, int]):
         self.states = dict(self)
 
     def __missing__(self, value: object) -> int:
-        whole = isinstance(value, float) and value == value and value.is_integer()
-        code = MISSING if is_missing(value) else self.states.get(str(int(value)) if whole else str(value), UNKNOWN)  # type: ignore[arg-type]
-        self[value] = code
-        return code
+        text = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+        self[value] = MISSING if is_missing(value) else self.states.get(text, UNKNOWN)
+        return self[value]
 
 
 def codes_of(name: str, column: np.ndarray, states: Names) -> np.ndarray:

@@ -46,11 +46,13 @@ class Table(eqx.Module):
         concentration: Numeric | None = None,
     ) -> None:
         self.states, self.parents = names_of(states, "states"), names_of(parents, "parents")
+        if values is None:
+            if concentration is None:
+                raise DataError(f"a table of {' and '.join(self.states)} needs values: probabilities that sum to one")
+            alpha = as_float(concentration, "concentration")
+            values = alpha / alpha.sum(-1, keepdims=True)
+        self.values = as_float(values, "values")
         self.concentration = None if concentration is None else as_float(concentration, "concentration")
-        if values is None and self.concentration is None:
-            raise DataError(f"a table of {' and '.join(self.states)} needs values: probabilities that sum to one")
-        given = self.concentration / self.concentration.sum(-1, keepdims=True) if values is None else values  # type: ignore[union-attr]
-        self.values = as_float(given, "values")
         shape = self.values.shape
         if len(shape) != len(self.parents) + 1 or shape[-1] != len(self.states):
             raise DataError(

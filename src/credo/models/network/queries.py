@@ -198,7 +198,7 @@ def log_evidence(network: "Network", observed: Observed) -> Any:
 
 
 def states_given(network: "Network", query: Names, observed: Observed) -> tuple[Any, Any]:
-    """P(query | observed) with an axis for each of the discrete variables asked, then rows; and log p of what matters."""
+    """P(query | observed) with an axis for each discrete variable asked, then rows; and log p of what matters."""
     problem = posed(network, relevant(network, query, observed), observed, query, connected=True)
     place = {name: i for i, name in enumerate(problem.variables)}
     asked = [place[q] for q in query]

@@ -1,9 +1,9 @@
 """From factors to a junction tree: moral graph, elimination order, maximal cliques, messages between them.
 
-A variable is eliminated by connecting its neighbours; it and they are a clique. Which one to eliminate next is chosen by
-the edges that this adds (min-fill), by their number or by their weight log kᵤkᵥ; both orders are tried, and the one with
-fewer cells in all is kept. Sets of variables are the bits of a Python integer, of which `&` and `bit_count` take
-nanoseconds. Kjærulff (1990), "Triangulation of graphs"; Koller & Friedman (2009), section 9.4.
+A variable is eliminated by connecting its neighbours; it and they are a clique. Which one to eliminate next is chosen
+by the edges that this adds (min-fill), by their number or by their weight log kᵤ log kᵥ; both orders are tried, and the
+one with fewer cells in all is kept. Sets of variables are the bits of a Python integer, of which `&` and `bit_count`
+take nanoseconds. Kjærulff (1990), "Triangulation of graphs"; Koller & Friedman (2009), section 9.4.
 """
 
 import heapq
@@ -29,7 +29,7 @@ class Clique(NamedTuple):
     parent: int
     """The clique that it sends its message to; -1 for a root."""
     factors: tuple[tuple[int, tuple[int, ...] | None, tuple[int, ...]], ...]
-    """Those multiplied here: which, how their axes are permuted (None: not at all), and the shape in which they are multiplied."""
+    """Those multiplied here: which, how their axes are permuted (None: not at all), and in which shape."""
     received: tuple[tuple[int, tuple[int, ...]], ...]
     """The children, and the shape in which their messages are multiplied."""
     to_children: tuple[Reduction, ...]
