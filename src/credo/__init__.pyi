@@ -20,6 +20,7 @@ from credo.decide.acquiring import acquire as acquire
 
 # problems
 from credo.decide.campaign import Campaign as Campaign
+from credo.decide.influence import InfluenceDiagram as InfluenceDiagram
 from credo.decide.mdp import MDP as MDP
 from credo.decide.mdp import solve as solve
 from credo.decide.space import Space as Space

@@ -1,5 +1,6 @@
 """Pictures of predictions, beliefs, campaigns and plans."""
 
+from credo.app.plots.arrows import arrows as arrows
 from credo.app.plots.campaign import best as best
 from credo.app.plots.campaign import front as front
 from credo.app.plots.campaign import importance as importance

@@ -6,13 +6,15 @@ from typing import Annotated, Any
 
 import typer
 
-from credo.app.cli.terminal import echo_table, one_line_errors, refuse, refuse_existing, write_whole
+from credo.app.cli.terminal import command_line, echo_table, one_line_errors, refuse, refuse_existing, write_whole
 
 PICTURES = (".png", ".svg", ".pdf")
 
 
 def network(
-    file: Annotated[Path, typer.Argument(help="The network: .bif, .xmlbif, .xml or .credo.", show_default=False)],
+    file: Annotated[
+        Path | None, typer.Argument(help="The network: .bif, .xmlbif, .xml or .credo.", show_default=False)
+    ] = None,
     given: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=STATE", help="What was observed; may be repeated.", show_default=False),
@@ -21,11 +23,37 @@ def network(
         list[str] | None,
         typer.Option(metavar="NAME", help="Variable to ask about; may be repeated.", show_default="all of them"),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Picture to write.", show_default="NAME.network.png")] = None,
+    learn: Annotated[
+        Path | None,
+        typer.Option(metavar="TABLE", help="Learn a network from this table instead.", show_default=False),
+    ] = None,
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN", help="With --learn, a column to leave out; may be repeated.", show_default=False
+        ),
+    ] = None,
+    score: Annotated[
+        str | None, typer.Option(help="With --learn: bdeu or bic.", show_default="bdeu, bic where there are numbers")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Picture to write; with --learn, a folder.", show_default="NAME.network.png or credo-NAME"),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
 ) -> None:
-    """Ask a Bayesian network: prints probabilities before and after what was observed, and writes a picture."""
+    """Ask a Bayesian network: prints probabilities before and after what was observed, and writes a picture.
+
+    With --learn, learn one from a table: writes network.bif, network.credo and report.html.
+    """
     with one_line_errors():
+        if learn is not None:
+            if file is not None or given or ask:
+                refuse("--learn takes a table and nothing else to ask; ask the network that it writes")
+            _learn(learn, tuple(ignore or ()), score, out, force)
+            return
+        if file is None or ignore or score:
+            refuse("name a network to ask, or a table to learn one from: credo network --learn table.csv")
         picture = out or file.with_suffix(".network.png")
         if picture.suffix.lower() not in PICTURES:
             refuse(f"a picture ends in {', '.join(PICTURES)}, found {picture.name}")
@@ -38,6 +66,38 @@ def network(
         figure: Any = after.plot().figure
         write_whole(picture, lambda path: figure.savefig(path, dpi=150, format=picture.suffix.lower()[1:]))
         typer.echo(f"picture    {picture}")
+
+
+def _learn(data: Path, ignore: tuple[str, ...], score: str | None, out: Path | None, force: bool) -> None:
+    """Writes the network and its report into a folder, and says on the terminal what was found."""
+    folder = out or Path(f"credo-{data.name.split('.')[0]}")
+    if folder.exists() and not folder.is_dir():
+        refuse(f"{folder} is a file; with --learn, --out names a folder")
+    refuse_existing([folder / name for name in ("network.bif", "network.credo", "report.html")], force)
+    from credo.app.report.networks import learn_network, network_page
+    from credo.app.table.read import read_table
+    from credo.core.files import save
+
+    learned = learn_network(read_table(data), ignore, score)
+    net, edges = learned.network, learned.probabilities
+    page = network_page(learned, f"Network of {data.name}", command_line())
+    folder.mkdir(parents=True, exist_ok=True)
+    written = ["network.credo", "report.html"]
+    if len(net.states) == len(net.names):
+        write_whole(folder / "network.bif", net.write)
+        written.insert(0, "network.bif")
+    else:
+        typer.echo("note: numbers are not part of the BIF format, network.credo has them", err=True)
+    write_whole(folder / "network.credo", lambda path: save(net, path))
+    write_whole(folder / "report.html", page.write)
+    typer.echo(f"{len(net.names):,} variables, {len(net.edges):,} arrows, {learned.rows:,} rows\n")
+    found = sorted(((min(edges[e] + edges[e[::-1]], 1.0), edges[e], e) for e in net.edges), reverse=True)
+    rows = [[f"{a} → {b}", f"{both:.2f}", f"{this:.2f}"] for both, this, (a, b) in found]
+    echo_table([["arrow", "connected", "this way"], *rows])
+    for note in learned.notes:
+        typer.echo(f"note: {note}", err=True)
+    for name in written:
+        typer.echo(f"{name:<14} {folder / name}")
 
 
 def register(app: typer.Typer) -> None:

@@ -7,6 +7,7 @@ import networkx as nx
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
+from matplotlib.path import Path
 
 from credo.app.plots.style import BLUE, GREY, INK, LINE, ORANGE, RED, new_axes, title
 from credo.models.network import Network
@@ -39,7 +40,8 @@ def network(
     hot = _open_arrows(network, between)
     tall = _heights(network, boxes)
     for parent, child in network.edges:
-        _arrow(ax, places[parent], places[child], tall[parent], tall[child], (parent, child) in hot)
+        hidden = _behind(places, parent, child)
+        _arrow(ax, places[parent], places[child], tall[parent], tall[child], (parent, child) in hot, hidden)
     for a, b in _explaining_away(network) if boxes else ():
         bent = FancyArrowPatch(
             places[a], places[b], arrowstyle="-", connectionstyle="arc3,rad=0.35", color=ORANGE, linestyle=(0, (2, 2)),
@@ -138,15 +140,25 @@ def _bars(
 
 
 def _arrow(
-    ax: Axes, start: tuple[float, float], end: tuple[float, float], tall: float, tall_end: float, hot: bool
+    ax: Axes, start: tuple[float, float], end: tuple[float, float], tall: float, tall_end: float, hot: bool, bent: bool
 ) -> None:
+    first, last = (start[0], start[1] - tall / 2 - 0.02), (end[0], end[1] + tall_end / 2 + 0.03)
+    around = 0.76 * WIDE if bent else 0.0  # past the box that would hide it
+    near = [(first[0] + around, first[1] + 0.2 * (last[1] - first[1])), (last[0] + around, last[1] + 0.3)]
+    way = Path([first, *near, last], [Path.MOVETO, *[Path.CURVE4] * 3]) if bent else Path([first, last])
+    color, width = (RED, 2.0) if hot else (GREY, 0.9)
     ax.add_patch(
         FancyArrowPatch(
-            (start[0], start[1] - tall / 2 - 0.02), (end[0], end[1] + tall_end / 2 + 0.03), arrowstyle="-|>",
-            mutation_scale=9, color=RED if hot else GREY, linewidth=2.0 if hot else 0.9, shrinkA=0, shrinkB=0,
-            zorder=1.5 if hot else 1,
+            path=way, arrowstyle="-|>", mutation_scale=9, color=color, linewidth=width, zorder=1.5 if hot else 1
         )
-    )  # fmt: skip
+    )
+
+
+def _behind(places: Mapping[str, tuple[float, float]], parent: str, child: str) -> bool:
+    """Whether a straight arrow would run behind the box of another variable."""
+    (x0, y0), (x1, y1) = places[parent], places[child]
+    between = [(x, y) for name, (x, y) in places.items() if name not in (parent, child) and y1 < y < y0]
+    return any(abs(x0 + (x1 - x0) * (y - y0) / (y1 - y0) - x) < 0.4 * WIDE for x, y in between)
 
 
 def _open_arrows(network: Network, between: tuple[str, str] | None) -> set[tuple[str, str]]:

@@ -18,7 +18,20 @@ from credo.core.errors import DataError
 from credo.core.predictive import Predictive
 from credo.core.pytrees import changed, plain_methods
 from credo.core.text import counted
-from credo.models.network import dynamic, files, frames, graph, junction_tree, queries, sampling
+from credo.models.network import (
+    causes,
+    discovery,
+    dynamic,
+    edge_posterior,
+    files,
+    frames,
+    graph,
+    ignorance,
+    junction_tree,
+    learning,
+    queries,
+    sampling,
+)
 from credo.models.network.nodes import LinearGaussian, Names, Node, NoisyOr, Table, node_of
 
 Evidence = dict[str, Array]
@@ -78,6 +91,10 @@ class Network(Belief[Evidence]):
     def with_nodes(self, nodes: Mapping[str, Node]) -> "Network":
         """The network with some laws replaced or added; what was observed stays."""
         return changed(type(self)({**self.nodes, **nodes}), evidence=self.evidence)
+
+    def told(self, *data: Any) -> Any:
+        """Itself for what was observed of one case; in the form in which tables are learned for a frame of many."""
+        return learning.TableLearning.of(self) if len(data) == 1 and frames.is_frame(self, data[0]) else self
 
     def statistics(self, observed: Any) -> Evidence:
         """What `{name: state, likelihoods of its states, or a number}` says."""
@@ -148,11 +165,12 @@ class Network(Belief[Evidence]):
         if frame is None:
             law, total = queries.predicted(self, name, self.observed)
             junction_tree.check_possible(total, "what was observed")
-            return law
+            return ignorance.with_ignorance(self, name, law, None)
         columns = frames.coded(self, frame)
         if not columns or not len(next(iter(columns.values()))):
             raise DataError("the frame is empty: it has no rows; at least one is needed")
-        return queries.predicted_rows(self, name, columns, self.observed)
+        law = queries.predicted_rows(self, name, columns, self.observed)
+        return ignorance.with_ignorance(self, name, law, columns)
 
     def marginals(self, names: Sequence[str] | None = None) -> dict[str, dict[str, float]]:
         """Every variable (or those named): {name: {state: probability}}, {name: {"mean": …, "std": …}} for numbers."""
@@ -200,6 +218,42 @@ class Network(Belief[Evidence]):
     def _given(self, given: Sequence[str]) -> set[str]:
         known = {*self.observed.known, *self.observed.numbers}
         return {*(map(self.check_name, [given] if isinstance(given, str) else given)), *known}
+
+    def do(self, settings: Mapping[str, Any] | None = None, /, **named: Any) -> "Network":
+        """The network after variables were *set*: what made them what they are no longer does. Evidence of afterwards
+        follows: `net.do(x="yes").condition({…})`. Probabilities of states are a setting at random.
+        """
+        nodes, numbers = causes.surgery(self, {**(settings or {}), **named})
+        evidence = {**(self.evidence or {}), **numbers}
+        return changed(type(self)(nodes), evidence=evidence or None)
+
+    def adjustment(self, x: str, y: str, latent: Sequence[str] = ()) -> "causes.Adjustment":
+        """What to look at to learn the effect of x on y from rows in which x was seen, not set: the smallest back-door
+        set, else a front-door set. `latent` cannot be looked at. Effects that only other formulas identify are refused.
+        """
+        return causes.adjustment(self, x, y, latent)
+
+    def counterfactual(self, name: str, do: Mapping[str, Any], seen: Mapping[str, Any] | None = None) -> Predictive:
+        """A number as it would have been had others been set, in the very case seen; for networks of numbers."""
+        return causes.counterfactual(self, do, seen or {}, name)
+
+    @classmethod
+    def learn_structure(cls, frame: Any, score: Any = None, **options: Any) -> "Network":
+        """A network with arrows and tables learned from a frame; see `discovery.learn_structure` for its options."""
+        return discovery.learn_structure(frame, score, **options)
+
+    @staticmethod
+    def edge_probabilities(frame: Any, score: Any = None, **options: Any) -> "edge_posterior.EdgeProbabilities":
+        """How probable each arrow is given a frame; see `discovery.edge_probabilities` for its options."""
+        return discovery.edge_probabilities(frame, score, **options)
+
+    def distance(self, other: "Network") -> int:
+        """The structural Hamming distance of the equivalence classes: in how many pairs of variables they differ."""
+        return discovery.distance(self, other)
+
+    def equivalence_class(self) -> "discovery.EquivalenceClass":
+        """The arrows that every network has that no table can tell from this one, and those that may be turned."""
+        return discovery.equivalence_class(self)
 
     def unrolled(self, t: int) -> "Network":
         """A dynamic network of two slices over t steps: x and x' (the next step's x) become x[0], x[1], …, x[t - 1]."""

@@ -37,6 +37,21 @@ def columns_of(frame: Any) -> dict[str, np.ndarray]:
     return found
 
 
+def is_frame(network: "Network", data: Any) -> bool:
+    """Whether data are many rows rather than one case: a data frame, or a vector for each variable.
+
+    Likelihoods of states for every variable are one case.
+    """
+    if not isinstance(data, Mapping):
+        return column_names(data) is not None
+    columns = [np.asarray(data[name]) for name in network.names if name in data]
+    if len(columns) != len(network.names) or any(c.ndim != 1 for c in columns) or len({len(c) for c in columns}) != 1:
+        return False
+    states = network.states
+    named = zip(network.names, columns, strict=True)
+    return any(c.dtype.kind != "f" or len(c) != len(states.get(name, ())) for name, c in named)
+
+
 def _labels(frame: Any) -> Sequence[Any]:
     return list(getattr(frame, "column_names", None) or frame.columns)
 

@@ -92,20 +92,28 @@ class LinearGaussian(eqx.Module):
     """x | d, y ~ N(mean[d] + Σᵢ weights[d, i] yᵢ, variance[d]).
 
     `parents` are those that are discrete (d: they index the leading axes of the three, in their order) and those that
-    are numbers (y: they are weighted, in their order); which is which follows from the network.
+    are numbers (y: they are weighted, in their order); which is which follows from the network. `moments` are the
+    second moments of (1, y, x) over the rows from which it was learned, prior included; None is a law that is known.
     """
 
     parents: Names = eqx.field(static=True)
     mean: Float[Array, "*d"]
     weights: Float[Array, "*d g"]
     variance: Float[Array, "*d"]
+    moments: Float[Array, "*d k k"] | None = None
 
     def __init__(
-        self, parents: Sequence[str] = (), mean: Numeric = 0.0, weights: Numeric = (), variance: Numeric = 1.0
+        self,
+        parents: Sequence[str] = (),
+        mean: Numeric = 0.0,
+        weights: Numeric = (),
+        variance: Numeric = 1.0,
+        moments: Numeric | None = None,
     ) -> None:
         self.parents = names_of(parents, "parents")
         self.mean, self.variance = as_float(mean, "mean"), as_float(variance, "variance")
         self.weights = as_float(weights, "weights")
+        self.moments = None if moments is None else as_float(moments, "moments")
 
     def checked(self, name: str, discrete: Sequence[Names], numbers: int) -> "LinearGaussian":
         """The law of variable `name`, with an axis for each discrete parent; numbers given once serve all states."""

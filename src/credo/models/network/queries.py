@@ -109,7 +109,7 @@ def posed(
     factors, log_scale = [], observed.log_scale
     for scope, make in sources:
         table, scale, has_rows = make()
-        factors.append(_restricted(scope, table, observed, has_rows))
+        factors.append(restricted(scope, table, observed, has_rows))
         log_scale = log_scale + scale
     return Problem(variables, tree, factors, log_scale)
 
@@ -163,7 +163,7 @@ def _reached(sources: list[Source], observed: Observed, query: Names) -> list[So
     return [source for f, source in enumerate(sources) if f in kept]
 
 
-def _restricted(scope: Names, table: Any, observed: Observed, has_rows: bool) -> Any:
+def restricted(scope: Names, table: Any, observed: Observed, has_rows: bool) -> Any:
     """The table at the states that are known; with rows, these are its last axis (of length one, if all are equal)."""
     known, rows = observed.known, observed.rows
     if not any(name in known for name in scope):
