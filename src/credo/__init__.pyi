@@ -20,6 +20,7 @@ from credo.decide.acquiring import acquire as acquire
 
 # problems
 from credo.decide.campaign import Campaign as Campaign
+from credo.decide.influence import InfluenceDiagram as InfluenceDiagram
 from credo.decide.mdp import MDP as MDP
 from credo.decide.mdp import solve as solve
 from credo.decide.space import Space as Space
@@ -75,6 +76,7 @@ from credo.models.linear import Linear as Linear
 from credo.models.markov import MarkovChain as MarkovChain
 from credo.models.markov import MarkovSequence as MarkovSequence
 from credo.models.mixture import Mixture as Mixture
+from credo.models.network import Network as Network
 from credo.models.neural import Neural as Neural
 from credo.models.nonlinear import StateSpaceModel as StateSpaceModel
 from credo.models.structural import Structural as Structural

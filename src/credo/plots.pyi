@@ -1,5 +1,6 @@
 """Pictures of predictions, beliefs, campaigns and plans."""
 
+from credo.app.plots.arrows import arrows as arrows
 from credo.app.plots.campaign import best as best
 from credo.app.plots.campaign import front as front
 from credo.app.plots.campaign import importance as importance
@@ -18,6 +19,7 @@ from credo.app.plots.factors import loadings as loadings
 from credo.app.plots.gp import components as components
 from credo.app.plots.learning import learning_curves as learning_curves
 from credo.app.plots.learning import regret as regret
+from credo.app.plots.networks import network as network
 from credo.app.plots.plans import graph as graph
 from credo.app.plots.plans import grid as grid
 from credo.app.plots.plans import plan as plan

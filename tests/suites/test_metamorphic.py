@@ -407,3 +407,29 @@ def test_tables_in_another_order_and_container(name):
     compare(wanted, ask(lambda: filled(name, frame, queries[names[::-1]])), 1e-4)
     compare(wanted, ask(lambda: filled(name, TABLE.tolist(), TABLE_QUERIES.tolist())), 1e-4)
     compare(wanted, ask(lambda: filled(name, pl.DataFrame(TABLE), TABLE_QUERIES)), 1e-4)
+
+
+# -- networks ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("container", [dict, pd.DataFrame, lambda rows: pl.DataFrame(rows, strict=False)])
+def test_a_network_with_variables_parents_and_states_in_another_order_answers_the_same(container):
+    table = RNG.dirichlet(np.ones(3), size=(2, 3))
+    first = credo.Network(
+        {
+            "a": {"no": 0.3, "yes": 0.7},
+            "b": {"u": 0.2, "v": 0.5, "w": 0.3},
+            "c": credo.models.network.Table(["r", "s", "t"], ["a", "b"], table),
+        }
+    )
+    second = credo.Network(
+        {
+            "c": credo.models.network.Table(["t", "s", "r"], ["b", "a"], table.transpose(1, 0, 2)[::-1, ::-1, ::-1]),
+            "b": {"w": 0.3, "v": 0.5, "u": 0.2},
+            "a": {"yes": 0.7, "no": 0.3},
+        }
+    )
+    rows = container({"c": ["r", "s", None, "t"], "b": ["u", None, "v", "w"]})
+    one, other = first.predict("a", rows), second.predict("a", rows)
+    np.testing.assert_allclose(one["yes"], other["yes"], rtol=1e-12)
+    assert first.condition({"c": "t"}).explain() == second.condition({"c": "t"}).explain()

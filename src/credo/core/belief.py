@@ -75,6 +75,10 @@ class Belief(eqx.Module, TakesMethods, Generic[S]):
         """The belief with what data say about themselves (names of columns, classes), where it was not told yet."""
         return self
 
+    def returned(self) -> Any:
+        """The belief in the form in which `learn` returns it: itself, where it is not learned in another."""
+        return self
+
     def by(self, method: object) -> Any:
         """The belief in a form of its own of an approximation; None where it has none."""
         return None

@@ -184,6 +184,10 @@ mdp          decide.mdp.policy_iteration        ModifiedPolicyIteration PolicyIt
 mdp          decide.mdp.solving                 Automatic
 mdp          decide.mdp.value_iteration         GaussSeidel PrioritizedSweeping ValueIteration
 mdp          decide.mdp.wavefront               Wavefront
+network      models.network.belief             Network
+network      models.network.drawn              DrawnNetwork LikelihoodWeighting NetworkGibbs
+network      models.network.nodes              LinearGaussian NoisyOr Table
+network      models.network.predictions        States
 neural       models.neural.belief               Neural Rows
 neural       models.neural.scaling              Scaling
 noise        models.noise                       Covariance GaussianNoise InverseGamma KnownNoise LaplaceNoise

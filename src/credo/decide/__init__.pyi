@@ -11,6 +11,11 @@ from credo.decide.campaign import Campaign as Campaign
 from credo.decide.campaign import Storage as Storage
 from credo.decide.campaign import Trial as Trial
 from credo.decide.custom import CustomLoss as CustomLoss
+from credo.decide.influence import BestPolicy as BestPolicy
+from credo.decide.influence import Choice as Choice
+from credo.decide.influence import InfluenceDiagram as InfluenceDiagram
+from credo.decide.influence import Policy as Policy
+from credo.decide.influence import Utility as Utility
 from credo.decide.joint_information import gain_bound as gain_bound
 from credo.decide.joint_information import greedy_design as greedy_design
 from credo.decide.joint_information import greedy_gain as greedy_gain
