@@ -1,0 +1,568 @@
+"""The trials of `trials.py` compiled by numba, for problems where they take seconds: the same steps over flat arrays.
+
+Nodes, vectors and blocks are records of arrays that grow by doubling; lists are linked, the newest first, so that a
+node walks only over what came since it last looked. Beliefs are sparse. numba is imported with this module alone, and
+keeps what it compiles on disk.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+from numba import njit
+
+from credo.decide.pomdp.mixed_observability import Blocks
+from credo.decide.pomdp.trials import ALIKE, DEEPEST, TINY, Draws, Vector
+
+ENTRY = np.dtype([("to", "i4"), ("tag", "i4"), ("p", "f8")], align=True)
+"""Of a sparse row: a state or an observation; of a belief: a state; of a branch: a child, its observation."""
+BLOCK = np.dtype([("first", "i8"), ("size", "i8"), ("vector", "i8"), ("free", "i8"), ("point", "i8"), ("moved", "i8")])
+NODE = np.dtype(
+    [
+        ("block", "i8"),
+        ("begin", "i8"),
+        ("end", "i8"),
+        ("lower", "f8"),
+        ("upper", "f8"),
+        ("vector", "i8"),
+        ("seen_vector", "i8"),
+        ("seen_point", "i8"),
+        ("noted", "i8"),  # when it became a point; 0: it is none
+        ("drop", "f8"),  # how far the point lies below the plane through the corners
+        ("older", "i8"),  # the points of the block around this one
+        ("newer", "i8"),
+        ("bucket", "i8"),  # the first node whose hash is this number
+        ("chain", "i8"),  # the next node of the same hash
+    ]
+)
+BRANCH = np.dtype([("q", "f8"), ("reward", "f8"), ("begin", "i8"), ("end", "i8")])
+VECTOR = np.dtype([("born", "i8"), ("older", "i8"), ("begin", "i8"), ("action", "i8")])
+CLOCK, NODES, POOL, VECTORS, VALUES, FULL = range(6)
+SCALE = 10.0**ALIKE
+
+
+class Arrays(NamedTuple):
+    """All that the compiled functions work on."""
+
+    rows: Int[np.ndarray, " r"]
+    """Where the rows of `entries` begin: transitions at a n + s, then observations at (a_count + a) n + s'."""
+    entries: np.ndarray
+    tables: Float[np.ndarray, "2 n a"]
+    """Rewards, and informed bounds of Q(s, a)."""
+    corners: Float[np.ndarray, " n"]
+    block_of: Int[np.ndarray, " n"]
+    scratch: Float[np.ndarray, " n"]
+    """NaN but while a function uses it."""
+    blocks: np.ndarray
+    nodes: np.ndarray
+    branches: np.ndarray
+    """Of node i and action a: row i, column a."""
+    pool: np.ndarray
+    """Beliefs and children."""
+    vectors: np.ndarray
+    values: Float[np.ndarray, " v"]
+    counts: Int[np.ndarray, " 6"]
+    symbols: int
+    discount: float
+    tiny: float
+
+
+@njit(cache=True)
+def plane_at(m: Any, i: int) -> float:
+    """The plane through the corners, at a node's belief."""
+    value = 0.0
+    for e in range(m.nodes[i].begin, m.nodes[i].end):
+        value += m.pool[e].p * m.corners[m.pool[e].to]
+    return value
+
+
+@njit(cache=True)
+def see(m: Any, i: int) -> None:
+    """Takes notice of the vectors and points that came since the node was last looked at."""
+    node = m.nodes[i]
+    block = m.blocks[node.block]
+    belief = m.pool[node.begin : node.end]
+    v = block.vector
+    while v >= 0 and m.vectors[v].born > node.seen_vector:
+        offset = m.vectors[v].begin - block.first
+        value = 0.0
+        for e in range(belief.size):
+            value += belief[e].p * m.values[offset + belief[e].to]
+        if value > node.lower or (value == node.lower and m.vectors[v].born > m.vectors[node.vector].born):
+            node.lower = value
+            node.vector = v
+        v = m.vectors[v].older
+    if block.vector >= 0:
+        node.seen_vector = m.vectors[block.vector].born
+    plane = plane_at(m, i)
+    node.upper = min(node.upper, plane)
+    best = node.upper - plane
+    j = block.point
+    if node.seen_point < block.moved:
+        node.seen_point = 0
+    while j >= 0 and m.nodes[j].noted > node.seen_point:
+        drop = m.nodes[j].drop
+        if drop < best:
+            least = best / drop
+            share = np.inf
+            e = 0
+            for f in range(m.nodes[j].begin, m.nodes[j].end):
+                place = m.pool[f].to
+                while e < belief.size and belief[e].to < place:
+                    e += 1
+                if e == belief.size or belief[e].to != place:
+                    share = 0.0
+                    break
+                share = min(share, belief[e].p / m.pool[f].p)
+                if share <= least:
+                    break
+            if share > least:
+                best = drop * share
+        j = m.nodes[j].older
+    node.upper = min(node.upper, plane + best)
+    node.seen_point = block.moved if block.point < 0 else max(block.moved, m.nodes[block.point].noted)
+
+
+@njit(cache=True)
+def hashed(m: Any, block: int, begin: int, end: int) -> int:
+    """The bucket of a belief (Fowler-Noll-Vo)."""
+    prime = np.uint64(1099511628211)
+    code = np.uint64(block + 1)
+    for e in range(begin, end):
+        code = (code ^ np.uint64(m.pool[e].to)) * prime
+        code = (code ^ np.uint64(np.round(m.pool[e].p * SCALE))) * prime
+        code ^= code >> np.uint64(29)
+    return np.int64(code % np.uint64(m.nodes.size))
+
+
+@njit(cache=True)
+def rehash(m: Any) -> None:
+    """Buckets anew, when there are more."""
+    for i in range(m.nodes.size):
+        m.nodes[i].bucket = -1
+    for i in range(m.counts[NODES]):
+        home = hashed(m, m.nodes[i].block, m.nodes[i].begin, m.nodes[i].end)
+        m.nodes[i].chain = m.nodes[home].bucket
+        m.nodes[home].bucket = i
+
+
+@njit(cache=True)
+def add_node(m: Any, block: int, begin: int, end: int) -> int:
+    """The node of the belief at begin:end of the pool, new or known; what is not needed of the pool is given back."""
+    home = hashed(m, block, begin, end)
+    j = m.nodes[home].bucket
+    while j >= 0:
+        other = m.nodes[j]
+        if other.block == block and other.end - other.begin == end - begin:
+            same = True
+            for e in range(end - begin):
+                one, two = m.pool[begin + e], m.pool[other.begin + e]
+                if one.to != two.to or np.round(one.p * SCALE) != np.round(two.p * SCALE):
+                    same = False
+                    break
+            if same:
+                m.counts[POOL] = begin
+                return j
+        j = other.chain
+    i = m.counts[NODES]
+    m.counts[NODES] = i + 1
+    m.counts[POOL] = end
+    node = m.nodes[i]
+    node.chain = m.nodes[home].bucket
+    m.nodes[home].bucket = i
+    node.block, node.begin, node.end = block, begin, end
+    node.lower, node.upper, node.vector = -np.inf, -np.inf, -1
+    node.seen_vector, node.seen_point, node.noted = -1, 0, 0
+    node.older = node.newer = -1
+    actions = m.branches.shape[1]
+    for a in range(actions):
+        q = 0.0
+        for e in range(begin, end):
+            q += m.pool[e].p * m.tables[1, m.pool[e].to, a]
+        m.branches[i, a].q = q
+        m.branches[i, a].begin = -1
+        node.upper = max(node.upper, q)
+    return i
+
+
+@njit(cache=True)
+def expand(m: Any, i: int, a: int) -> bool:
+    """Makes the children of a node by an action; False where the arrays are too short."""
+    branch = m.branches[i, a]
+    if branch.begin >= 0:
+        return True
+    n, actions = m.scratch.size, m.branches.shape[1]
+    reward = 0.0
+    reached = 0
+    room = 0
+    for e in range(m.nodes[i].begin, m.nodes[i].end):
+        room += m.rows[a * n + m.pool[e].to + 1] - m.rows[a * n + m.pool[e].to]
+    targets = np.empty(room, dtype=np.int64)
+    for e in range(m.nodes[i].begin, m.nodes[i].end):
+        s, p = m.pool[e].to, m.pool[e].p
+        reward += p * m.tables[0, s, a]
+        for f in range(m.rows[a * n + s], m.rows[a * n + s + 1]):
+            t = m.entries[f].to
+            if np.isnan(m.scratch[t]):
+                m.scratch[t] = 0.0
+                targets[reached] = t
+                reached += 1
+            m.scratch[t] += p * m.entries[f].p
+    targets = np.sort(targets[:reached])
+    lengths = np.zeros(m.symbols, dtype=np.int64)
+    sums = np.zeros(m.symbols)
+    total = 0
+    for t in targets:
+        row = (actions + a) * n + t
+        for f in range(m.rows[row], m.rows[row + 1]):
+            lengths[m.entries[f].to] += 1
+            sums[m.entries[f].to] += m.scratch[t] * m.entries[f].p
+            total += 1
+    shown = np.count_nonzero(sums > 0)
+    if m.counts[POOL] + total + shown > m.pool.size or m.counts[NODES] + shown > m.nodes.size:
+        m.counts[FULL] = 1
+        for t in targets:
+            m.scratch[t] = np.nan
+        return False
+    begin = m.counts[POOL]
+    branch.begin, branch.end, branch.reward = begin, begin + shown, reward
+    m.counts[POOL] += shown
+    # Joint probabilities of observation and state, gathered by observation.
+    joint = np.empty(total)
+    places = np.empty(total, dtype=np.int64)
+    fill = np.cumsum(lengths) - lengths
+    for t in targets:
+        row = (actions + a) * n + t
+        for f in range(m.rows[row], m.rows[row + 1]):
+            o = m.entries[f].to
+            joint[fill[o]] = m.scratch[t] * m.entries[f].p
+            places[fill[o]] = t
+            fill[o] += 1
+        m.scratch[t] = np.nan
+    child = begin
+    for o in range(m.symbols):
+        if not sums[o] > 0:
+            continue
+        start = m.counts[POOL]
+        end = start
+        for g in range(fill[o] - lengths[o], fill[o]):
+            if joint[g] > 0:
+                m.pool[end].to = places[g]
+                m.pool[end].p = joint[g] / sums[o]
+                end += 1
+        m.pool[child].to = add_node(m, m.block_of[m.pool[start].to], start, end)
+        m.pool[child].tag = o
+        m.pool[child].p = sums[o]
+        child += 1
+    return True
+
+
+@njit(cache=True)
+def best(m: Any, i: int) -> int:
+    """The action whose upper bound is best, refreshed until it stays the best; -1 where the arrays are too short."""
+    branches = m.branches[i]
+    fresh = np.zeros(branches.size, dtype=np.bool_)
+    while True:
+        a = 0
+        for c in range(1, branches.size):
+            if branches[c].q > branches[a].q:
+                a = c
+        if fresh[a]:
+            return a
+        if not expand(m, i, a):
+            return -1
+        value = 0.0
+        for e in range(branches[a].begin, branches[a].end):
+            see(m, m.pool[e].to)
+            value += m.pool[e].p * m.nodes[m.pool[e].to].upper
+        branches[a].q = min(branches[a].q, branches[a].reward + m.discount * value)
+        fresh[a] = True
+
+
+@njit(cache=True)
+def add_point(m: Any, i: int) -> None:
+    """Notes the upper bound of a node, as the newest point of its block or as a corner of it."""
+    node = m.nodes[i]
+    block = m.blocks[node.block]
+    if node.end - node.begin == 1:
+        m.corners[m.pool[node.begin].to] = node.upper
+        block.moved = m.counts[CLOCK]
+        j = block.point
+        while j >= 0:
+            m.nodes[j].drop = m.nodes[j].upper - plane_at(m, j)
+            j = m.nodes[j].older
+        return
+    if node.noted > 0:
+        if node.newer >= 0:
+            m.nodes[node.newer].older = node.older
+        else:
+            block.point = node.older
+        if node.older >= 0:
+            m.nodes[node.older].newer = node.newer
+    node.noted = m.counts[CLOCK]
+    node.drop = node.upper - plane_at(m, i)
+    node.older, node.newer = block.point, -1
+    if block.point >= 0:
+        m.nodes[block.point].newer = i
+    block.point = i
+
+
+@njit(cache=True)
+def backup(m: Any, i: int) -> None:
+    """Tightens both bounds at a node by looking one step ahead."""
+    node = m.nodes[i]
+    block = m.blocks[node.block]
+    if m.counts[VECTORS] == m.vectors.size or m.counts[VALUES] + block.size > m.values.size:
+        m.counts[FULL] = 1
+        return
+    m.counts[CLOCK] += 1
+    a = best(m, i)
+    if a < 0:
+        return
+    branches = m.branches[i]
+    if branches[a].q < node.upper - m.tiny:
+        node.upper = branches[a].q
+        add_point(m, i)
+    most = -np.inf
+    for c in range(branches.size):
+        if branches[c].begin >= 0:
+            value = 0.0
+            for e in range(branches[c].begin, branches[c].end):
+                value += m.pool[e].p * m.nodes[m.pool[e].to].lower
+            value = branches[c].reward + m.discount * value
+            if value > most:
+                most, a = value, c
+    alpha = vector(m, i, a)
+    value = 0.0
+    for e in range(node.begin, node.end):
+        value += m.pool[e].p * alpha[m.pool[e].to - block.first]
+    see(m, i)
+    if value > node.lower + m.tiny and add_vector(m, node.block, alpha, a):
+        see(m, i)
+
+
+@njit(cache=True)
+def vector(m: Any, i: int, a: int) -> Vector:
+    """The vector of an action and of the children's best vectors, summed over observations first."""
+    n, actions = m.scratch.size, m.branches.shape[1]
+    block = m.blocks[m.nodes[i].block]
+    chosen = np.full(m.symbols, -1)
+    for e in range(m.branches[i, a].begin, m.branches[i, a].end):
+        see(m, m.pool[e].to)
+        chosen[m.pool[e].tag] = m.nodes[m.pool[e].to].vector
+    alpha = np.empty(block.size)
+    for s in range(block.first, block.first + block.size):
+        total = 0.0
+        for f in range(m.rows[a * n + s], m.rows[a * n + s + 1]):
+            t = m.entries[f].to
+            if np.isnan(m.scratch[t]):
+                ahead = 0.0
+                target = m.blocks[m.block_of[t]]
+                row = (actions + a) * n + t
+                for g in range(m.rows[row], m.rows[row + 1]):
+                    v = chosen[m.entries[g].to]
+                    if v < 0:
+                        v = target.vector  # not seen from here: any vector is a lower bound
+                    ahead += m.entries[g].p * m.values[m.vectors[v].begin + t - target.first]
+                m.scratch[t] = ahead
+            total += m.entries[f].p * m.scratch[t]
+        alpha[s - block.first] = m.tables[0, s, a] + m.discount * total
+    for s in range(block.first, block.first + block.size):
+        for f in range(m.rows[a * n + s], m.rows[a * n + s + 1]):
+            m.scratch[m.entries[f].to] = np.nan
+    return alpha
+
+
+@njit(cache=True)
+def add_vector(m: Any, k: int, alpha: Vector, action: int) -> bool:
+    """Adds a vector unless an old one is at least as good everywhere; drops those that it makes useless."""
+    block = m.blocks[k]
+    v = block.vector
+    while v >= 0:
+        begin = m.vectors[v].begin
+        useless = True
+        for s in range(block.size):
+            if m.values[begin + s] < alpha[s]:
+                useless = False
+                break
+        if useless:
+            return False
+        v = m.vectors[v].older
+    v, newer = block.vector, -1
+    while v >= 0:
+        begin, older = m.vectors[v].begin, m.vectors[v].older
+        useless = True
+        for s in range(block.size):
+            if m.values[begin + s] > alpha[s]:
+                useless = False
+                break
+        if useless:
+            if newer >= 0:
+                m.vectors[newer].older = older
+            else:
+                block.vector = older
+            m.vectors[v].older = block.free
+            block.free = v
+        else:
+            newer = v
+        v = older
+    if block.free >= 0:
+        v = block.free
+        block.free = m.vectors[v].older
+    else:
+        v = m.counts[VECTORS]
+        m.counts[VECTORS] += 1
+        m.vectors[v].begin = m.counts[VALUES]
+        m.counts[VALUES] += block.size
+    m.vectors[v].born, m.vectors[v].action, m.vectors[v].older = m.counts[CLOCK], action, block.vector
+    block.vector = v
+    m.values[m.vectors[v].begin : m.vectors[v].begin + block.size] = alpha
+    return True
+
+
+@njit(cache=True)
+def trial(m: Any, width: float, draws: Draws) -> Int[np.ndarray, " t"]:
+    """One way down and back up; the gap allowed at depth t is width γ⁻ᵗ. With draws: a random walk, no backups."""
+    random = draws.size > 0
+    path = np.empty(draws.size // 2 if random else DEEPEST, dtype=np.int64)
+    i, length, allowed = 0, 0, width
+    see(m, i)
+    for t in range(path.size):
+        path[t] = i
+        length += 1
+        allowed /= m.discount
+        a = min(int(draws[2 * t] * m.branches.shape[1]), m.branches.shape[1] - 1) if random else best(m, i)
+        if a < 0 or not expand(m, i, a):
+            return path[:0]
+        branch = m.branches[i, a]
+        next_, most, passed = -1, 0.0, 0.0
+        for e in range(branch.begin, branch.end):
+            child = m.nodes[m.pool[e].to]
+            if random:
+                passed += m.pool[e].p
+                next_ = m.pool[e].to
+                if passed >= draws[2 * t + 1]:
+                    break
+            else:
+                excess = m.pool[e].p * (child.upper - child.lower - allowed)
+                if excess > most:
+                    next_, most = m.pool[e].to, excess
+        if next_ < 0:
+            break
+        i = next_
+        see(m, i)
+    if not random:
+        for t in range(length - 1, -1, -1):
+            backup(m, path[t])
+    return path[:length]
+
+
+class CompiledTrials:
+    """Both bounds of a POMDP, and the beliefs they were tightened at; see `trials.Trials`."""
+
+    def __init__(self, blocks: Blocks, blind: list[tuple[Vector, int]], informed: Float[np.ndarray, "n a"]) -> None:
+        n, actions = blocks.rewards.shape
+        matrices = [*blocks.transitions, *blocks.observations]
+        entries = np.zeros(sum(matrix.nnz for matrix in matrices), dtype=ENTRY)
+        entries["to"] = np.concatenate([matrix.indices for matrix in matrices])
+        entries["p"] = np.concatenate([matrix.data for matrix in matrices])
+        lengths = np.concatenate([np.diff(matrix.indptr) for matrix in matrices])
+        records = np.full(len(blocks.sizes), -1, dtype=BLOCK)
+        records["first"], records["size"], records["moved"] = blocks.first[:-1], blocks.sizes, 0
+        support = np.flatnonzero(blocks.start)
+        pool = np.zeros(1 << 16, dtype=ENTRY)
+        pool["to"][: len(support)] = blocks.first[blocks.home] + support
+        pool["p"][: len(support)] = blocks.start[support]
+        nodes = np.zeros(1 << 12, dtype=NODE)
+        nodes["bucket"] = -1
+        self.m = Arrays(
+            np.concatenate([[0], np.cumsum(lengths)]),
+            entries,
+            np.ascontiguousarray(np.stack([blocks.rewards, informed])),
+            informed.max(axis=1),
+            blocks.block,
+            np.full(n, np.nan),
+            records,
+            nodes,
+            np.zeros((len(nodes), actions), dtype=BRANCH),
+            pool,
+            np.zeros(1 << 10, dtype=VECTOR),
+            np.zeros(max(1 << 16, 2 * len(blind) * n)),
+            np.zeros(6, dtype=np.int64),
+            blocks.observations[0].shape[1],
+            float(blocks.discount),
+            TINY * max(float(np.ptp(informed)), float(np.abs(informed).max()), 1e-300),
+        )
+        for alpha, action in blind:
+            self.m.counts[CLOCK] += 1
+            for k, first in enumerate(blocks.first[:-1]):
+                self._make_room(self.m.counts[VECTORS] == len(self.m.vectors))
+                add_vector(self.m, k, np.ascontiguousarray(alpha[first : first + blocks.sizes[k]]), action)
+        add_node(self.m, blocks.home, 0, len(support))
+        see(self.m, 0)
+
+    def trial(self, width: float, draws: Draws | None = None) -> Int[np.ndarray, " t"]:
+        """One way down and back up, again with longer arrays where they were too short."""
+        while True:
+            path = trial(self.m, width, np.empty(0) if draws is None else draws)
+            if not self._make_room():
+                return path
+
+    def backup(self, node: int) -> None:
+        """Tightens both bounds at a node by looking one step ahead."""
+        backup(self.m, node)
+        while self._make_room():
+            backup(self.m, node)
+
+    def _make_room(self, need: bool = False) -> bool:
+        """Doubles the arrays that are more than half full, if something did not fit."""
+        m, counts = self.m, self.m.counts
+        if not (counts[FULL] or need):
+            return False
+        counts[FULL] = 0
+        full = {
+            "nodes": 2 * counts[NODES] > len(m.nodes),
+            "branches": 2 * counts[NODES] > len(m.nodes),
+            "pool": 2 * counts[POOL] > len(m.pool),
+            "vectors": 2 * counts[VECTORS] > len(m.vectors),
+            "values": 2 * counts[VALUES] > len(m.values),
+        }
+        if not any(full.values()):
+            full = dict.fromkeys(full, True)
+        longer = {name: np.concatenate([array, np.zeros_like(array)]) for name, array in m._asdict().items() if full.get(name)}
+        self.m = m._replace(**longer)
+        if full["nodes"]:
+            rehash(self.m)
+        return True
+
+    def bounds(self, node: int) -> tuple[float, float]:
+        """As a node remembers them."""
+        return float(self.m.nodes[node]["lower"]), float(self.m.nodes[node]["upper"])
+
+    @property
+    def lower(self) -> float:
+        """At the start."""
+        return self.bounds(0)[0]
+
+    @property
+    def upper(self) -> float:
+        """At the start."""
+        return self.bounds(0)[1]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all arrays."""
+        return sum(array.nbytes for array in self.m if isinstance(array, np.ndarray))
+
+    def vectors(self) -> list[tuple[Float[np.ndarray, "v m"], Int[np.ndarray, " v"]]]:
+        """Of each block: the vectors over its states, and their actions."""
+        out = []
+        for block in self.m.blocks:
+            v, alphas, actions = block["vector"], [], []
+            while v >= 0:
+                record = self.m.vectors[v]
+                alphas.append(self.m.values[record["begin"] : record["begin"] + block["size"]])
+                actions.append(record["action"])
+                v = record["older"]
+            out.append((np.array(alphas), np.array(actions)))
+        return out
