@@ -39,7 +39,7 @@ def fib(pomdp: POMDP, above: Bound | None = None) -> Bound:
     Like modified policy iteration: the best a' of every (s, a, o) is held for some sweeps, which cost one action each.
     The residual δ of the last full sweep is paid for, γδ/(1 - γ), so that it is a bound.
     """
-    alpha = qmdp(pomdp) if above is None else above
+    ceiling = alpha = qmdp(pomdp) if above is None else above
     joint = Joint(pomdp)
     gamma, reward = pomdp.discount, pomdp.rewards.T
     small = TOLERANCE * _scale(pomdp)
@@ -61,7 +61,7 @@ def fib(pomdp: POMDP, above: Bound | None = None) -> Bound:
         for _ in range(SWEEPS):
             alpha = reward + gamma * (held @ alpha.ravel()).reshape(reward.shape)
     excess = gamma * change / (1 - gamma)
-    return np.where(pomdp.terminal, 0.0, backed + excess)
+    return np.minimum(ceiling, np.where(pomdp.terminal, 0.0, backed + excess))
 
 
 def blind(pomdp: POMDP) -> Bound:
