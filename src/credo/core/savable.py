@@ -183,6 +183,11 @@ mdp          decide.mdp.policy_iteration        ModifiedPolicyIteration PolicyIt
 mdp          decide.mdp.solving                 Automatic
 mdp          decide.mdp.value_iteration         GaussSeidel PrioritizedSweeping ValueIteration
 mdp          decide.mdp.wavefront               Wavefront
+pomdp        decide.pomdp.belief                BeliefState
+pomdp        decide.pomdp.methods               FIB HSVI PBVI Perseus QMDP SARSOP ValueIteration
+pomdp        decide.pomdp.model                 POMDP
+pomdp        decide.pomdp.plan                  AlphaPlan
+pomdp        decide.pomdp.vectors               AlphaVectors
 neural       models.neural.belief               Neural Rows
 neural       models.neural.scaling              Scaling
 noise        models.noise                       Covariance GaussianNoise InverseGamma KnownNoise LaplaceNoise
