@@ -14,7 +14,7 @@ from numba import njit
 from credo.decide.pomdp.mixed_observability import Blocks
 from credo.decide.pomdp.trials import ALIKE, DEEPEST, TINY, Draws, Vector
 
-ENTRY = np.dtype([("to", "i4"), ("tag", "i4"), ("p", "f8")], align=True)
+ENTRY = np.dtype([("to", "i8"), ("tag", "i8"), ("p", "f8")], align=True)
 """Of a sparse row: a state or an observation; of a belief: a state; of a branch: a child, its observation."""
 BLOCK = np.dtype([("first", "i8"), ("size", "i8"), ("vector", "i8"), ("free", "i8"), ("point", "i8"), ("moved", "i8")])
 NODE = np.dtype(
@@ -39,6 +39,10 @@ BRANCH = np.dtype([("q", "f8"), ("reward", "f8"), ("begin", "i8"), ("end", "i8")
 VECTOR = np.dtype([("born", "i8"), ("older", "i8"), ("begin", "i8"), ("action", "i8")])
 CLOCK, NODES, POOL, VECTORS, VALUES, FULL = range(6)
 SCALE = 10.0**ALIKE
+
+
+inner = njit(cache=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
+outer = njit(cache=True, error_model="numpy", no_cfunc_wrapper=True)
 
 
 class Arrays(NamedTuple):
@@ -67,7 +71,7 @@ class Arrays(NamedTuple):
     tiny: float
 
 
-@njit(cache=True)
+@inner
 def plane_at(m: Any, i: int) -> float:
     """The plane through the corners, at a node's belief."""
     value = 0.0
@@ -76,7 +80,7 @@ def plane_at(m: Any, i: int) -> float:
     return value
 
 
-@njit(cache=True)
+@outer
 def see(m: Any, i: int) -> None:
     """Takes notice of the vectors and points that came since the node was last looked at."""
     node = m.nodes[i]
@@ -123,7 +127,7 @@ def see(m: Any, i: int) -> None:
     node.seen_point = block.moved if block.point < 0 else max(block.moved, m.nodes[block.point].noted)
 
 
-@njit(cache=True)
+@inner
 def hashed(m: Any, block: int, begin: int, end: int) -> int:
     """The bucket of a belief (Fowler-Noll-Vo)."""
     prime = np.uint64(1099511628211)
@@ -135,7 +139,7 @@ def hashed(m: Any, block: int, begin: int, end: int) -> int:
     return np.int64(code % np.uint64(m.nodes.size))
 
 
-@njit(cache=True)
+@outer
 def rehash(m: Any) -> None:
     """Buckets anew, when there are more."""
     for i in range(m.nodes.size):
@@ -146,7 +150,7 @@ def rehash(m: Any) -> None:
         m.nodes[home].bucket = i
 
 
-@njit(cache=True)
+@outer
 def add_node(m: Any, block: int, begin: int, end: int) -> int:
     """The node of the belief at begin:end of the pool, new or known; what is not needed of the pool is given back."""
     home = hashed(m, block, begin, end)
@@ -185,19 +189,14 @@ def add_node(m: Any, block: int, begin: int, end: int) -> int:
     return i
 
 
-@njit(cache=True)
+@inner
 def expand(m: Any, i: int, a: int) -> bool:
     """Makes the children of a node by an action; False where the arrays are too short."""
     branch = m.branches[i, a]
     if branch.begin >= 0:
         return True
     n, actions = m.scratch.size, m.branches.shape[1]
-    reward = 0.0
-    reached = 0
-    room = 0
-    for e in range(m.nodes[i].begin, m.nodes[i].end):
-        room += m.rows[a * n + m.pool[e].to + 1] - m.rows[a * n + m.pool[e].to]
-    targets = np.empty(room, dtype=np.int64)
+    reward, low, high = 0.0, n, 0
     for e in range(m.nodes[i].begin, m.nodes[i].end):
         s, p = m.pool[e].to, m.pool[e].p
         reward += p * m.tables[0, s, a]
@@ -205,49 +204,49 @@ def expand(m: Any, i: int, a: int) -> bool:
             t = m.entries[f].to
             if np.isnan(m.scratch[t]):
                 m.scratch[t] = 0.0
-                targets[reached] = t
-                reached += 1
+                low, high = min(low, t), max(high, t + 1)
             m.scratch[t] += p * m.entries[f].p
-    targets = np.sort(targets[:reached])
-    lengths = np.zeros(m.symbols, dtype=np.int64)
-    sums = np.zeros(m.symbols)
-    total = 0
-    for t in targets:
-        row = (actions + a) * n + t
-        for f in range(m.rows[row], m.rows[row + 1]):
-            lengths[m.entries[f].to] += 1
-            sums[m.entries[f].to] += m.scratch[t] * m.entries[f].p
-            total += 1
-    shown = np.count_nonzero(sums > 0)
-    if m.counts[POOL] + total + shown > m.pool.size or m.counts[NODES] + shown > m.nodes.size:
-        m.counts[FULL] = 1
-        for t in targets:
-            m.scratch[t] = np.nan
-        return False
+    lengths, sums = np.zeros(m.symbols, dtype=np.int64), np.zeros(m.symbols)
+    for t in range(low, high):
+        if not np.isnan(m.scratch[t]):
+            row = (actions + a) * n + t
+            for f in range(m.rows[row], m.rows[row + 1]):
+                lengths[m.entries[f].to] += 1
+                sums[m.entries[f].to] += m.scratch[t] * m.entries[f].p
+    total, shown = 0, 0
+    places = np.empty(m.symbols, dtype=np.int64)  # where the beliefs after each observation go
+    for o in range(m.symbols):
+        shown += sums[o] > 0
     begin = m.counts[POOL]
+    for o in range(m.symbols):
+        places[o] = total
+        total += lengths[o]
+    fits = begin + shown + total <= m.pool.size and m.counts[NODES] + shown <= m.nodes.size
+    after = np.empty(total, dtype=np.int64)
+    joint = np.empty(total)
+    for t in range(low, high):
+        if not np.isnan(m.scratch[t]):
+            row = (actions + a) * n + t
+            for f in range(m.rows[row], m.rows[row + 1]):
+                o = m.entries[f].to
+                joint[places[o]] = m.scratch[t] * m.entries[f].p
+                after[places[o]] = t
+                places[o] += 1
+            m.scratch[t] = np.nan
+    if not fits:
+        m.counts[FULL] = 1
+        return False
     branch.begin, branch.end, branch.reward = begin, begin + shown, reward
     m.counts[POOL] += shown
-    # Joint probabilities of observation and state, gathered by observation.
-    joint = np.empty(total)
-    places = np.empty(total, dtype=np.int64)
-    fill = np.cumsum(lengths) - lengths
-    for t in targets:
-        row = (actions + a) * n + t
-        for f in range(m.rows[row], m.rows[row + 1]):
-            o = m.entries[f].to
-            joint[fill[o]] = m.scratch[t] * m.entries[f].p
-            places[fill[o]] = t
-            fill[o] += 1
-        m.scratch[t] = np.nan
     child = begin
     for o in range(m.symbols):
         if not sums[o] > 0:
             continue
         start = m.counts[POOL]
         end = start
-        for g in range(fill[o] - lengths[o], fill[o]):
+        for g in range(places[o] - lengths[o], places[o]):
             if joint[g] > 0:
-                m.pool[end].to = places[g]
+                m.pool[end].to = after[g]
                 m.pool[end].p = joint[g] / sums[o]
                 end += 1
         m.pool[child].to = add_node(m, m.block_of[m.pool[start].to], start, end)
@@ -257,13 +256,13 @@ def expand(m: Any, i: int, a: int) -> bool:
     return True
 
 
-@njit(cache=True)
+@inner
 def best(m: Any, i: int) -> int:
     """The action whose upper bound is best, refreshed until it stays the best; -1 where the arrays are too short."""
     branches = m.branches[i]
     fresh = np.zeros(branches.size, dtype=np.bool_)
     while True:
-        a = 0
+        a = np.int64(0)
         for c in range(1, branches.size):
             if branches[c].q > branches[a].q:
                 a = c
@@ -279,7 +278,7 @@ def best(m: Any, i: int) -> int:
         fresh[a] = True
 
 
-@njit(cache=True)
+@inner
 def add_point(m: Any, i: int) -> None:
     """Notes the upper bound of a node, as the newest point of its block or as a corner of it."""
     node = m.nodes[i]
@@ -307,7 +306,7 @@ def add_point(m: Any, i: int) -> None:
     block.point = i
 
 
-@njit(cache=True)
+@outer
 def backup(m: Any, i: int) -> None:
     """Tightens both bounds at a node by looking one step ahead."""
     node = m.nodes[i]
@@ -341,15 +340,15 @@ def backup(m: Any, i: int) -> None:
         see(m, i)
 
 
-@njit(cache=True)
+@inner
 def vector(m: Any, i: int, a: int) -> Vector:
     """The vector of an action and of the children's best vectors, summed over observations first."""
     n, actions = m.scratch.size, m.branches.shape[1]
     block = m.blocks[m.nodes[i].block]
-    chosen = np.full(m.symbols, -1)
+    chosen = np.zeros(m.symbols, dtype=np.int64)
     for e in range(m.branches[i, a].begin, m.branches[i, a].end):
         see(m, m.pool[e].to)
-        chosen[m.pool[e].tag] = m.nodes[m.pool[e].to].vector
+        chosen[m.pool[e].tag] = m.nodes[m.pool[e].to].vector + 1
     alpha = np.empty(block.size)
     for s in range(block.first, block.first + block.size):
         total = 0.0
@@ -360,7 +359,7 @@ def vector(m: Any, i: int, a: int) -> Vector:
                 target = m.blocks[m.block_of[t]]
                 row = (actions + a) * n + t
                 for g in range(m.rows[row], m.rows[row + 1]):
-                    v = chosen[m.entries[g].to]
+                    v = chosen[m.entries[g].to] - 1
                     if v < 0:
                         v = target.vector  # not seen from here: any vector is a lower bound
                     ahead += m.entries[g].p * m.values[m.vectors[v].begin + t - target.first]
@@ -373,7 +372,7 @@ def vector(m: Any, i: int, a: int) -> Vector:
     return alpha
 
 
-@njit(cache=True)
+@outer
 def add_vector(m: Any, k: int, alpha: Vector, action: int) -> bool:
     """Adds a vector unless an old one is at least as good everywhere; drops those that it makes useless."""
     block = m.blocks[k]
@@ -416,16 +415,17 @@ def add_vector(m: Any, k: int, alpha: Vector, action: int) -> bool:
         m.counts[VALUES] += block.size
     m.vectors[v].born, m.vectors[v].action, m.vectors[v].older = m.counts[CLOCK], action, block.vector
     block.vector = v
-    m.values[m.vectors[v].begin : m.vectors[v].begin + block.size] = alpha
+    for s in range(block.size):
+        m.values[m.vectors[v].begin + s] = alpha[s]
     return True
 
 
-@njit(cache=True)
+@outer
 def trial(m: Any, width: float, draws: Draws) -> Int[np.ndarray, " t"]:
     """One way down and back up; the gap allowed at depth t is width γ⁻ᵗ. With draws: a random walk, no backups."""
     random = draws.size > 0
     path = np.empty(draws.size // 2 if random else DEEPEST, dtype=np.int64)
-    i, length, allowed = 0, 0, width
+    i, length, allowed = np.int64(0), 0, width
     see(m, i)
     for t in range(path.size):
         path[t] = i
