@@ -174,12 +174,11 @@ class Backup:
 
     def keep(self, vectors: Vectors, points: Points) -> tuple[Int[np.ndarray, " k"], Points]:
         """Which vectors are above all others at some belief, and the beliefs that show it (Lark's algorithm)."""
-        left = pointwise(vectors)
-        scores = points @ vectors[left].T
-        winners = np.unique(scores.argmax(axis=1))
-        kept = [int(left[k]) for k in winners]
+        candidates = pointwise(vectors)
+        winners = np.unique((points @ vectors[candidates].T).argmax(axis=1))
+        kept: list[int] = candidates[winners].tolist()
+        left: list[int] = np.delete(candidates, winners).tolist()
         shown = [points]
-        left = [int(k) for k in np.delete(left, winners)]
         while left:
             self.check_time()
             belief = self.witness(vectors[left[-1]], vectors[kept])
