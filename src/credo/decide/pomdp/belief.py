@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from credo.core.arrays import Array
 from credo.core.belief import Belief
 from credo.core.errors import DataError
 from credo.core.predictive import Categorical
@@ -49,12 +50,12 @@ class BeliefState(Belief[Seen]):
             raise DataError(f"the observation {seen!r} is impossible after the action {did!r} under this belief")
         return BeliefState(self.pomdp, joint / total)
 
-    def evidence_of(self, statistics: Seen) -> Float[np.ndarray, ""]:
+    def evidence_of(self, statistics: Seen) -> Float[Array, ""]:
         """log P(o | b, a)."""
         with np.errstate(divide="ignore"):
-            return np.log(self._joint(statistics).sum())
+            return np.asarray(np.log(self._joint(statistics).sum()))
 
-    def log_evidence_of(self, statistics: Seen) -> Float[np.ndarray, ""]:
+    def log_evidence_of(self, statistics: Seen) -> Float[Array, ""]:
         """As it is: sparse sums are not compiled."""
         return self.evidence_of(statistics)
 

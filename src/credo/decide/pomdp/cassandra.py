@@ -369,10 +369,10 @@ def _expected(
             here, after, seen = here[entry], after[entry], shows[k].indices[at]
             probs = probs[entry] * shows[k].data[at]
         paid = np.zeros(len(here))
-        for weight, known, values in lookup:
+        for weight, known, each in lookup:
             keys = k * weight[0] + here * weight[1] + after * weight[2] + seen * weight[3]
             at = np.minimum(np.searchsorted(known, keys), len(known) - 1)
-            paid = np.where(known[at] == keys, values[at], paid)
+            paid = np.where(known[at] == keys, each[at], paid)
         out[:, k] = np.bincount(here, probs * paid, minlength=s)
     return out
 

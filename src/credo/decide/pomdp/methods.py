@@ -32,7 +32,7 @@ class Limits(NamedTuple):
 
     def closed(self, lower: float, upper: float) -> bool:
         """Whether the bounds are as close as asked for."""
-        return upper - lower <= self.gap * max(abs(lower), abs(upper), 1e-12)
+        return upper - lower <= self.gap * max(abs(lower), abs(upper), 1e-6)
 
 
 @dataclass(frozen=True)

@@ -143,9 +143,9 @@ class POMDP(Problem):
     @property
     def mdp(self) -> MDP:
         """The world of somebody who sees the state."""
-        over, names = self.terminal, (self.state_names, self.action_names)
-        given = {"terminal": over, "start": self.start, "states": names[0], "actions": names[1]}
-        return MDP(list(self.transitions), self.rewards, self.discount, **given)
+        moves, names = list(self.transitions), (self.state_names, self.action_names)
+        over, begin = self.terminal, self.start
+        return MDP(moves, self.rewards, self.discount, terminal=over, start=begin, states=names[0], actions=names[1])
 
     def belief(self, start: Any = None) -> "BeliefState":
         """What is known of the state: at the start, or the probabilities (or the state) given."""

@@ -21,7 +21,7 @@ from credo.core.files import replacing
 from credo.decide.pomdp.cassandra import ROUNDING
 from credo.decide.pomdp.model import POMDP
 
-Assigned = dict[str, Int[np.ndarray, " n"]]
+Assigned = dict[str, np.ndarray]
 """Values of variables by name, a row for each way the world may be."""
 
 

@@ -41,9 +41,9 @@ class AlphaVectors(eqx.Module):
     @classmethod
     def of_blocks(
         cls,
-        blocks: Sequence[Int[np.ndarray, " m"]],
-        tables: Sequence[Float[np.ndarray, "n m"]],
-        actions: Sequence[Int[np.ndarray, " n"]],
+        blocks: Sequence[np.ndarray],
+        tables: Sequence[np.ndarray],
+        actions: Sequence[np.ndarray],
         size: int,
     ) -> "AlphaVectors":
         """Vectors (n, m) over the m states of each block."""
@@ -57,8 +57,8 @@ class AlphaVectors(eqx.Module):
         return len(self.actions)
 
     @property
-    def tables(self) -> list[tuple[Int[np.ndarray, " m"], Float[np.ndarray, "n m"], Int[np.ndarray, " n"]]]:
-        """States, values (n, m) and actions of each block."""
+    def tables(self) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """States (m,), values (n, m) and actions (n,) of each block."""
         out, at, first = [], 0, 0
         for k, count in enumerate(self.counts.tolist()):
             own = self.states[self.indptr[k] : self.indptr[k + 1]]
