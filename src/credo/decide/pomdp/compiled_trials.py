@@ -14,8 +14,6 @@ from numba import njit
 from credo.decide.pomdp.mixed_observability import Blocks
 from credo.decide.pomdp.trials import ALIKE, DEEPEST, TINY, Draws, Vector
 
-ENTRY = np.dtype([("to", "i8"), ("tag", "i8"), ("p", "f8")], align=True)
-"""Of a sparse row: a state or an observation; of a belief: a state; of a branch: a child, its observation."""
 BLOCK = np.dtype([("first", "i8"), ("size", "i8"), ("vector", "i8"), ("free", "i8"), ("point", "i8"), ("moved", "i8")])
 NODE = np.dtype(
     [
@@ -43,14 +41,16 @@ SCALE = 10.0**ALIKE
 
 inner = njit(cache=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
 outer = njit(cache=True, error_model="numpy", no_cfunc_wrapper=True)
+reordered = njit(cache=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, fastmath={"reassoc", "contract"})
 
 
 class Arrays(NamedTuple):
     """All that the compiled functions work on."""
 
     rows: Int[np.ndarray, " r"]
-    """Where the rows of `entries` begin: transitions at a n + s, then observations at (a_count + a) n + s'."""
-    entries: np.ndarray
+    """Where sparse rows begin: transitions at a n + s, then observations at (a_count + a) n + s'."""
+    columns: Int[np.ndarray, " e"]
+    entries: Float[np.ndarray, " e"]
     tables: Float[np.ndarray, "2 n a"]
     """Rewards, and informed bounds of Q(s, a)."""
     corners: Float[np.ndarray, " n"]
@@ -61,8 +61,10 @@ class Arrays(NamedTuple):
     nodes: np.ndarray
     branches: np.ndarray
     """Of node i and action a: row i, column a."""
-    pool: np.ndarray
-    """Beliefs and children."""
+    index: Int[np.ndarray, " p"]
+    """Beliefs and children: the states of a belief; the children of a branch, then their observations."""
+    weight: Float[np.ndarray, " p"]
+    """Their probabilities."""
     vectors: np.ndarray
     values: Float[np.ndarray, " v"]
     counts: Int[np.ndarray, " 6"]
@@ -76,8 +78,17 @@ def plane_at(m: Any, i: int) -> float:
     """The plane through the corners, at a node's belief."""
     value = 0.0
     for e in range(m.nodes[i].begin, m.nodes[i].end):
-        value += m.pool[e].p * m.corners[m.pool[e].to]
+        value += m.weight[e] * m.corners[m.index[e]]
     return value
+
+
+@reordered
+def dot(x: Vector, y: Vector) -> float:
+    """Σ x y, in any order."""
+    total = 0.0
+    for e in range(x.size):
+        total += x[e] * y[e]
+    return total
 
 
 @outer
@@ -85,17 +96,21 @@ def see(m: Any, i: int) -> None:
     """Takes notice of the vectors and points that came since the node was last looked at."""
     node = m.nodes[i]
     block = m.blocks[node.block]
-    belief = m.pool[node.begin : node.end]
-    v = block.vector
+    index, weight = m.index[node.begin : node.end], m.weight[node.begin : node.end]
+    v, best = block.vector, -np.inf
     while v >= 0 and m.vectors[v].born > node.seen_vector:
-        offset = m.vectors[v].begin - block.first
-        value = 0.0
-        for e in range(belief.size):
-            value += belief[e].p * m.values[offset + belief[e].to]
-        if value > node.lower or (value == node.lower and m.vectors[v].born > m.vectors[node.vector].born):
-            node.lower = value
-            node.vector = v
+        begin = m.vectors[v].begin
+        if weight.size == block.size:
+            value = dot(weight, m.values[begin : begin + block.size])
+        else:
+            value, begin = 0.0, begin - block.first
+            for e in range(weight.size):
+                value += weight[e] * m.values[begin + index[e]]
+        if value > best and value > node.lower - m.tiny:
+            # Within rounding the newer one: what it made useless may be gone.
+            best, node.vector = value, v
         v = m.vectors[v].older
+    node.lower = max(node.lower, best)
     if block.vector >= 0:
         node.seen_vector = m.vectors[block.vector].born
     plane = plane_at(m, i)
@@ -105,26 +120,34 @@ def see(m: Any, i: int) -> None:
     if node.seen_point < block.moved:
         node.seen_point = 0
     while j >= 0 and m.nodes[j].noted > node.seen_point:
-        drop = m.nodes[j].drop
-        if drop < best:
-            least = best / drop
-            share = np.inf
-            e = 0
-            for f in range(m.nodes[j].begin, m.nodes[j].end):
-                place = m.pool[f].to
-                while e < belief.size and belief[e].to < place:
-                    e += 1
-                if e == belief.size or belief[e].to != place:
-                    share = 0.0
-                    break
-                share = min(share, belief[e].p / m.pool[f].p)
-                if share <= least:
-                    break
+        if m.nodes[j].drop < best:
+            least = best / m.nodes[j].drop
+            point = m.nodes[j]
+            share = share_of(
+                index, weight, m.index[point.begin : point.end], m.weight[point.begin : point.end], least
+            )
             if share > least:
-                best = drop * share
+                best = m.nodes[j].drop * share
         j = m.nodes[j].older
     node.upper = min(node.upper, plane + best)
     node.seen_point = block.moved if block.point < 0 else max(block.moved, m.nodes[block.point].noted)
+
+
+@inner
+def share_of(index: Any, weight: Any, point_index: Any, point_weight: Any, least: float) -> float:
+    """minₛ b(s) / b_i(s): how much of the belief is the point; given up where it is not above the least."""
+    share = np.inf
+    e = 0
+    for f in range(point_index.size):
+        if point_weight[f] > 0:
+            while e < index.size and index[e] < point_index[f]:
+                e += 1
+            if e == index.size or index[e] != point_index[f]:
+                return 0.0
+            share = min(share, weight[e] / point_weight[f])
+            if share <= least:
+                return share
+    return share
 
 
 @inner
@@ -133,8 +156,8 @@ def hashed(m: Any, block: int, begin: int, end: int) -> int:
     prime = np.uint64(1099511628211)
     code = np.uint64(block + 1)
     for e in range(begin, end):
-        code = (code ^ np.uint64(m.pool[e].to)) * prime
-        code = (code ^ np.uint64(np.round(m.pool[e].p * SCALE))) * prime
+        code = (code ^ np.uint64(m.index[e])) * prime
+        code = (code ^ np.uint64(np.round(m.weight[e] * SCALE))) * prime
         code ^= code >> np.uint64(29)
     return np.int64(code % np.uint64(m.nodes.size))
 
@@ -160,8 +183,8 @@ def add_node(m: Any, block: int, begin: int, end: int) -> int:
         if other.block == block and other.end - other.begin == end - begin:
             same = True
             for e in range(end - begin):
-                one, two = m.pool[begin + e], m.pool[other.begin + e]
-                if one.to != two.to or np.round(one.p * SCALE) != np.round(two.p * SCALE):
+                one, two = begin + e, other.begin + e
+                if m.index[one] != m.index[two] or np.round(m.weight[one] * SCALE) != np.round(m.weight[two] * SCALE):
                     same = False
                     break
             if same:
@@ -178,11 +201,10 @@ def add_node(m: Any, block: int, begin: int, end: int) -> int:
     node.lower, node.upper, node.vector = -np.inf, -np.inf, -1
     node.seen_vector, node.seen_point, node.noted = -1, 0, 0
     node.older = node.newer = -1
-    actions = m.branches.shape[1]
-    for a in range(actions):
+    for a in range(m.branches.shape[1]):
         q = 0.0
         for e in range(begin, end):
-            q += m.pool[e].p * m.tables[1, m.pool[e].to, a]
+            q += m.weight[e] * m.tables[1, m.index[e], a]
         m.branches[i, a].q = q
         m.branches[i, a].begin = -1
         node.upper = max(node.upper, q)
@@ -198,61 +220,67 @@ def expand(m: Any, i: int, a: int) -> bool:
     n, actions = m.scratch.size, m.branches.shape[1]
     reward, low, high = 0.0, n, 0
     for e in range(m.nodes[i].begin, m.nodes[i].end):
-        s, p = m.pool[e].to, m.pool[e].p
-        reward += p * m.tables[0, s, a]
-        for f in range(m.rows[a * n + s], m.rows[a * n + s + 1]):
-            t = m.entries[f].to
-            if np.isnan(m.scratch[t]):
-                m.scratch[t] = 0.0
-                low, high = min(low, t), max(high, t + 1)
-            m.scratch[t] += p * m.entries[f].p
+        s, p = m.index[e], m.weight[e]
+        if p > 0:
+            reward += p * m.tables[0, s, a]
+            for f in range(m.rows[a * n + s], m.rows[a * n + s + 1]):
+                t = m.columns[f]
+                if np.isnan(m.scratch[t]):
+                    m.scratch[t] = 0.0
+                    low, high = min(low, t), max(high, t + 1)
+                m.scratch[t] += p * m.entries[f]
     lengths, sums = np.zeros(m.symbols, dtype=np.int64), np.zeros(m.symbols)
     for t in range(low, high):
         if not np.isnan(m.scratch[t]):
             row = (actions + a) * n + t
             for f in range(m.rows[row], m.rows[row + 1]):
-                lengths[m.entries[f].to] += 1
-                sums[m.entries[f].to] += m.scratch[t] * m.entries[f].p
-    total, shown = 0, 0
-    places = np.empty(m.symbols, dtype=np.int64)  # where the beliefs after each observation go
+                lengths[m.columns[f]] += 1
+                sums[m.columns[f]] += m.scratch[t] * m.entries[f]
+    total, shown, longest = 0, 0, 0
+    places = np.empty(m.symbols, dtype=np.int64)
     for o in range(m.symbols):
         shown += sums[o] > 0
-    begin = m.counts[POOL]
-    for o in range(m.symbols):
         places[o] = total
         total += lengths[o]
-    fits = begin + shown + total <= m.pool.size and m.counts[NODES] + shown <= m.nodes.size
-    after = np.empty(total, dtype=np.int64)
+    after = np.empty(total, dtype=np.int64)  # the states after each observation, and their probabilities
     joint = np.empty(total)
     for t in range(low, high):
         if not np.isnan(m.scratch[t]):
             row = (actions + a) * n + t
             for f in range(m.rows[row], m.rows[row + 1]):
-                o = m.entries[f].to
-                joint[places[o]] = m.scratch[t] * m.entries[f].p
+                o = m.columns[f]
+                joint[places[o]] = m.scratch[t] * m.entries[f]
                 after[places[o]] = t
                 places[o] += 1
             m.scratch[t] = np.nan
-    if not fits:
+    begin = m.counts[POOL]
+    if begin + 2 * shown + 2 * total > m.index.size or m.counts[NODES] + shown > m.nodes.size:
         m.counts[FULL] = 1
         return False
     branch.begin, branch.end, branch.reward = begin, begin + shown, reward
-    m.counts[POOL] += shown
+    m.counts[POOL] += 2 * shown
     child = begin
     for o in range(m.symbols):
-        if not sums[o] > 0:
-            continue
-        start = m.counts[POOL]
-        end = start
-        for g in range(places[o] - lengths[o], places[o]):
-            if joint[g] > 0:
-                m.pool[end].to = after[g]
-                m.pool[end].p = joint[g] / sums[o]
-                end += 1
-        m.pool[child].to = add_node(m, m.block_of[m.pool[start].to], start, end)
-        m.pool[child].tag = o
-        m.pool[child].p = sums[o]
-        child += 1
+        if sums[o] > 0:
+            k = m.block_of[after[places[o] - lengths[o]]]
+            start = m.counts[POOL]
+            end = start
+            if 2 * lengths[o] >= m.blocks[k].size:  # nearly all of the block: zeros, too
+                end += m.blocks[k].size
+                for e in range(start, end):
+                    m.index[e] = m.blocks[k].first + e - start
+                    m.weight[e] = 0.0
+                for g in range(places[o] - lengths[o], places[o]):
+                    m.weight[start + after[g] - m.blocks[k].first] = joint[g] / sums[o]
+            else:
+                for g in range(places[o] - lengths[o], places[o]):
+                    m.index[end] = after[g]
+                    m.weight[end] = joint[g] / sums[o]
+                    end += 1
+            m.index[child] = add_node(m, k, start, end)
+            m.index[child + shown] = o
+            m.weight[child] = sums[o]
+            child += 1
     return True
 
 
@@ -272,10 +300,22 @@ def best(m: Any, i: int) -> int:
             return -1
         value = 0.0
         for e in range(branches[a].begin, branches[a].end):
-            see(m, m.pool[e].to)
-            value += m.pool[e].p * m.nodes[m.pool[e].to].upper
+            see(m, np.int64(m.index[e]))
+            value += m.weight[e] * m.nodes[m.index[e]].upper
         branches[a].q = min(branches[a].q, branches[a].reward + m.discount * value)
         fresh[a] = True
+
+
+@inner
+def corner_of(m: Any, i: int) -> int:
+    """The one state that a belief is sure of; -1 where there are more."""
+    found = -1
+    for e in range(m.nodes[i].begin, m.nodes[i].end):
+        if m.weight[e] > 0:
+            if found >= 0:
+                return -1
+            found = m.index[e]
+    return found
 
 
 @inner
@@ -283,8 +323,8 @@ def add_point(m: Any, i: int) -> None:
     """Notes the upper bound of a node, as the newest point of its block or as a corner of it."""
     node = m.nodes[i]
     block = m.blocks[node.block]
-    if node.end - node.begin == 1:
-        m.corners[m.pool[node.begin].to] = node.upper
+    if corner_of(m, i) >= 0:
+        m.corners[corner_of(m, i)] = node.upper
         block.moved = m.counts[CLOCK]
         j = block.point
         while j >= 0:
@@ -327,14 +367,14 @@ def backup(m: Any, i: int) -> None:
         if branches[c].begin >= 0:
             value = 0.0
             for e in range(branches[c].begin, branches[c].end):
-                value += m.pool[e].p * m.nodes[m.pool[e].to].lower
+                value += m.weight[e] * m.nodes[m.index[e]].lower
             value = branches[c].reward + m.discount * value
             if value > most:
                 most, a = value, c
     alpha = vector(m, i, a)
     value = 0.0
     for e in range(node.begin, node.end):
-        value += m.pool[e].p * alpha[m.pool[e].to - block.first]
+        value += m.weight[e] * alpha[m.index[e] - block.first]
     see(m, i)
     if value > node.lower + m.tiny and add_vector(m, node.block, alpha, a):
         see(m, i)
@@ -346,29 +386,30 @@ def vector(m: Any, i: int, a: int) -> Vector:
     n, actions = m.scratch.size, m.branches.shape[1]
     block = m.blocks[m.nodes[i].block]
     chosen = np.zeros(m.symbols, dtype=np.int64)
-    for e in range(m.branches[i, a].begin, m.branches[i, a].end):
-        see(m, m.pool[e].to)
-        chosen[m.pool[e].tag] = m.nodes[m.pool[e].to].vector + 1
+    begin, end = m.branches[i, a].begin, m.branches[i, a].end
+    for e in range(begin, end):
+        see(m, np.int64(m.index[e]))
+        chosen[m.index[e + end - begin]] = m.nodes[m.index[e]].vector + 1
     alpha = np.empty(block.size)
     for s in range(block.first, block.first + block.size):
         total = 0.0
         for f in range(m.rows[a * n + s], m.rows[a * n + s + 1]):
-            t = m.entries[f].to
+            t = m.columns[f]
             if np.isnan(m.scratch[t]):
                 ahead = 0.0
                 target = m.blocks[m.block_of[t]]
                 row = (actions + a) * n + t
                 for g in range(m.rows[row], m.rows[row + 1]):
-                    v = chosen[m.entries[g].to] - 1
+                    v = chosen[m.columns[g]] - 1
                     if v < 0:
                         v = target.vector  # not seen from here: any vector is a lower bound
-                    ahead += m.entries[g].p * m.values[m.vectors[v].begin + t - target.first]
+                    ahead += m.entries[g] * m.values[m.vectors[v].begin + t - target.first]
                 m.scratch[t] = ahead
-            total += m.entries[f].p * m.scratch[t]
+            total += m.entries[f] * m.scratch[t]
         alpha[s - block.first] = m.tables[0, s, a] + m.discount * total
     for s in range(block.first, block.first + block.size):
         for f in range(m.rows[a * n + s], m.rows[a * n + s + 1]):
-            m.scratch[m.entries[f].to] = np.nan
+            m.scratch[m.columns[f]] = np.nan
     return alpha
 
 
@@ -437,16 +478,16 @@ def trial(m: Any, width: float, draws: Draws) -> Int[np.ndarray, " t"]:
         branch = m.branches[i, a]
         next_, most, passed = -1, 0.0, 0.0
         for e in range(branch.begin, branch.end):
-            child = m.nodes[m.pool[e].to]
+            child = m.nodes[m.index[e]]
             if random:
-                passed += m.pool[e].p
-                next_ = m.pool[e].to
+                passed += m.weight[e]
+                next_ = m.index[e]
                 if passed >= draws[2 * t + 1]:
                     break
             else:
-                excess = m.pool[e].p * (child.upper - child.lower - allowed)
+                excess = m.weight[e] * (child.upper - child.lower - allowed)
                 if excess > most:
-                    next_, most = m.pool[e].to, excess
+                    next_, most = m.index[e], excess
         if next_ < 0:
             break
         i = next_
@@ -463,21 +504,19 @@ class CompiledTrials:
     def __init__(self, blocks: Blocks, blind: list[tuple[Vector, int]], informed: Float[np.ndarray, "n a"]) -> None:
         n, actions = blocks.rewards.shape
         matrices = [*blocks.transitions, *blocks.observations]
-        entries = np.zeros(sum(matrix.nnz for matrix in matrices), dtype=ENTRY)
-        entries["to"] = np.concatenate([matrix.indices for matrix in matrices])
-        entries["p"] = np.concatenate([matrix.data for matrix in matrices])
         lengths = np.concatenate([np.diff(matrix.indptr) for matrix in matrices])
         records = np.full(len(blocks.sizes), -1, dtype=BLOCK)
         records["first"], records["size"], records["moved"] = blocks.first[:-1], blocks.sizes, 0
         support = np.flatnonzero(blocks.start)
-        pool = np.zeros(1 << 16, dtype=ENTRY)
-        pool["to"][: len(support)] = blocks.first[blocks.home] + support
-        pool["p"][: len(support)] = blocks.start[support]
+        index, weight = np.zeros(1 << 16, dtype=np.int32), np.zeros(1 << 16)
+        index[: len(support)] = blocks.first[blocks.home] + support
+        weight[: len(support)] = blocks.start[support]
         nodes = np.zeros(1 << 12, dtype=NODE)
         nodes["bucket"] = -1
         self.m = Arrays(
             np.concatenate([[0], np.cumsum(lengths)]),
-            entries,
+            np.concatenate([matrix.indices for matrix in matrices]).astype(np.int32),
+            np.concatenate([matrix.data for matrix in matrices]),
             np.ascontiguousarray(np.stack([blocks.rewards, informed])),
             informed.max(axis=1),
             blocks.block,
@@ -485,7 +524,8 @@ class CompiledTrials:
             records,
             nodes,
             np.zeros((len(nodes), actions), dtype=BRANCH),
-            pool,
+            index,
+            weight,
             np.zeros(1 << 10, dtype=VECTOR),
             np.zeros(max(1 << 16, 2 * len(blind) * n)),
             np.zeros(6, dtype=np.int64),
@@ -523,7 +563,8 @@ class CompiledTrials:
         full = {
             "nodes": 2 * counts[NODES] > len(m.nodes),
             "branches": 2 * counts[NODES] > len(m.nodes),
-            "pool": 2 * counts[POOL] > len(m.pool),
+            "index": 2 * counts[POOL] > len(m.index),
+            "weight": 2 * counts[POOL] > len(m.index),
             "vectors": 2 * counts[VECTORS] > len(m.vectors),
             "values": 2 * counts[VALUES] > len(m.values),
         }
