@@ -318,7 +318,7 @@ def corner_of(m: Any, i: int) -> int:
     return found
 
 
-@inner
+@outer
 def add_point(m: Any, i: int) -> None:
     """Notes the upper bound of a node, as the newest point of its block or as a corner of it."""
     node = m.nodes[i]
@@ -507,10 +507,6 @@ class CompiledTrials:
         lengths = np.concatenate([np.diff(matrix.indptr) for matrix in matrices])
         records = np.full(len(blocks.sizes), -1, dtype=BLOCK)
         records["first"], records["size"], records["moved"] = blocks.first[:-1], blocks.sizes, 0
-        support = np.flatnonzero(blocks.start)
-        index, weight = np.zeros(1 << 16, dtype=np.int32), np.zeros(1 << 16)
-        index[: len(support)] = blocks.first[blocks.home] + support
-        weight[: len(support)] = blocks.start[support]
         nodes = np.zeros(1 << 12, dtype=NODE)
         nodes["bucket"] = -1
         self.m = Arrays(
@@ -524,8 +520,8 @@ class CompiledTrials:
             records,
             nodes,
             np.zeros((len(nodes), actions), dtype=BRANCH),
-            index,
-            weight,
+            np.zeros(1 << 16, dtype=np.int32),
+            np.zeros(1 << 16),
             np.zeros(1 << 10, dtype=VECTOR),
             np.zeros(max(1 << 16, 2 * len(blind) * n)),
             np.zeros(6, dtype=np.int64),
@@ -534,11 +530,9 @@ class CompiledTrials:
             TINY * max(float(np.ptp(informed)), float(np.abs(informed).max()), 1e-300),
         )
         for alpha, action in blind:
-            self.m.counts[CLOCK] += 1
             for k, first in enumerate(blocks.first[:-1]):
-                self._make_room(self.m.counts[VECTORS] == len(self.m.vectors))
-                add_vector(self.m, k, np.ascontiguousarray(alpha[first : first + blocks.sizes[k]]), action)
-        add_node(self.m, blocks.home, 0, len(support))
+                self.adopt_vector(k, alpha[first : first + blocks.sizes[k]], action)
+        self._node(blocks.home, blocks.start)
         see(self.m, 0)
 
     def trial(self, width: float, draws: Draws | None = None) -> Int[np.ndarray, " t"]:
@@ -553,6 +547,39 @@ class CompiledTrials:
         backup(self.m, node)
         while self._make_room():
             backup(self.m, node)
+
+    def see(self, node: int) -> None:
+        """Takes notice of what came since the node was last looked at."""
+        see(self.m, node)
+
+    def adopt_vector(self, k: int, alpha: Vector, action: int) -> None:
+        """Takes over a vector that is a lower bound."""
+        m = self.m
+        self._make_room(m.counts[VECTORS] == len(m.vectors) or m.counts[VALUES] + len(alpha) > len(m.values))
+        self.m.counts[CLOCK] += 1
+        add_vector(self.m, k, np.ascontiguousarray(alpha), action)
+        if self.m.counts[NODES]:
+            see(self.m, 0)
+
+    def adopt_point(self, k: int, belief: Vector, value: float) -> None:
+        """Takes over an upper bound of a belief."""
+        node = self._node(k, belief)
+        self.m.counts[CLOCK] += 1
+        if value < self.m.nodes[node]["upper"]:
+            self.m.nodes["upper"][node] = value
+            add_point(self.m, node)
+        see(self.m, 0)
+
+    def _node(self, k: int, belief: Vector) -> int:
+        while self.m.counts[POOL] + len(belief) > len(self.m.index) or self.m.counts[NODES] == len(self.m.nodes):
+            self._make_room(True)
+        m, support = self.m, np.flatnonzero(belief)
+        if 2 * len(support) >= len(belief):  # as `expand` keeps it
+            support = np.arange(len(belief))
+        begin = m.counts[POOL]
+        m.index[begin : begin + len(support)] = m.blocks[k]["first"] + support
+        m.weight[begin : begin + len(support)] = belief[support]
+        return int(add_node(m, k, begin, begin + len(support)))
 
     def _make_room(self, need: bool = False) -> bool:
         """Doubles the arrays that are more than half full, if something did not fit."""
@@ -606,4 +633,23 @@ class CompiledTrials:
                 actions.append(record["action"])
                 v = record["older"]
             out.append((np.array(alphas), np.array(actions)))
+        return out
+
+    @property
+    def corners(self) -> Vector:
+        """The upper bounds of beliefs that are sure of a state."""
+        return self.m.corners.copy()
+
+    def points(self) -> list[tuple[int, Vector, float]]:
+        """The other beliefs whose upper bounds are kept: the block, the belief inside it, the bound."""
+        out = []
+        for k, block in enumerate(self.m.blocks):
+            j = block["point"]
+            while j >= 0:
+                node = self.m.nodes[j]
+                part = slice(node["begin"], node["end"])
+                belief = np.zeros(block["size"])
+                belief[self.m.index[part] - block["first"]] = self.m.weight[part]
+                out.append((k, belief, float(node["upper"])))
+                j = node["older"]
         return out

@@ -117,6 +117,7 @@ class Block:
         if np.count_nonzero(node.belief) == 1:
             self.corners[np.argmax(node.belief)] = node.upper
             self.noted[:] = now  # the plane moved: every point is news again
+            self.values = np.array([each.upper for each in self.owner])
         else:
             keep = np.array([each is not node for each in self.owner], dtype=bool)
             self.owner = [each for each in self.owner if each is not node] + [node]
@@ -265,6 +266,10 @@ class Trials:
 
     # ── what came out
 
+    def bounds(self, node: Node) -> tuple[float, float]:
+        """As a node remembers them."""
+        return node.lower, node.upper
+
     @property
     def lower(self) -> float:
         """At the start."""
@@ -278,3 +283,32 @@ class Trials:
     def vectors(self) -> list[tuple[Float[np.ndarray, "v m"], Int[np.ndarray, " v"]]]:
         """Of each block: the vectors over its states, and their actions."""
         return [(block.vectors, block.actions) for block in self.blocks]
+
+    @property
+    def corners(self) -> Vector:
+        """The upper bounds of beliefs that are sure of a state."""
+        return np.concatenate([block.corners for block in self.blocks])
+
+    def points(self) -> list[tuple[int, Vector, float]]:
+        """The other beliefs whose upper bounds are kept: the block, the belief inside it, the bound."""
+        return [(k, node.belief, node.upper) for k, block in enumerate(self.blocks) for node in block.owner]
+
+    def adopt_vector(self, k: int, alpha: Vector, action: int) -> None:
+        """Takes over a vector that is a lower bound."""
+        self.clock += 1
+        self.blocks[k].add_vector(alpha, action, self.clock)
+        self.see(self.root)
+
+    def adopt_point(self, k: int, belief: Vector, value: float) -> None:
+        """Takes over an upper bound of a belief."""
+        self.clock += 1
+        node = self.node(k, belief)
+        if value < node.upper:
+            node.upper = value
+            node.block.add_point(node, self.clock)
+        self.see(self.root)
+
+    @property
+    def size(self) -> int:
+        """Bytes of beliefs and vectors, roughly."""
+        return sum(b.vectors.nbytes + b.points.nbytes for b in self.blocks) + len(self.nodes) * 2000
