@@ -113,10 +113,13 @@ def see(m: Any, i: int) -> None:
     node.lower = max(node.lower, best)
     if block.vector >= 0:
         node.seen_vector = m.vectors[block.vector].born
+    j = block.point
+    newest = block.moved if j < 0 else max(block.moved, m.nodes[j].noted)
+    if newest <= node.seen_point:
+        return
     plane = plane_at(m, i)
     node.upper = min(node.upper, plane)
     best = node.upper - plane
-    j = block.point
     if node.seen_point < block.moved:
         node.seen_point = 0
     while j >= 0 and m.nodes[j].noted > node.seen_point:
@@ -130,7 +133,7 @@ def see(m: Any, i: int) -> None:
                 best = m.nodes[j].drop * share
         j = m.nodes[j].older
     node.upper = min(node.upper, plane + best)
-    node.seen_point = block.moved if block.point < 0 else max(block.moved, m.nodes[block.point].noted)
+    node.seen_point = newest
 
 
 @inner
@@ -199,7 +202,7 @@ def add_node(m: Any, block: int, begin: int, end: int) -> int:
     m.nodes[home].bucket = i
     node.block, node.begin, node.end = block, begin, end
     node.lower, node.upper, node.vector = -np.inf, -np.inf, -1
-    node.seen_vector, node.seen_point, node.noted = -1, 0, 0
+    node.seen_vector, node.seen_point, node.noted = -1, -1, 0
     node.older = node.newer = -1
     for a in range(m.branches.shape[1]):
         q = 0.0

@@ -33,8 +33,8 @@ Kernel = "Trials | CompiledTrials"
 
 clock = time.monotonic
 """What `seconds` are measured by; benchmarks take CPU time instead."""
-SMALL, PATIENCE = 60, 1.0
-"""Up to so many states NumPy tries for so many seconds: enough for tiger, cheese, shuttle and paint."""
+SMALL, PATIENCE = 25, 1.5
+"""Up to so many states NumPy tries for so many CPU seconds: enough for tiger, cheese, shuttle and paint."""
 WIDTH = {"HSVI": 0.95}
 """The gap that a trial aims at, as a share of the gap at the start; SARSOP's is a half."""
 WALK = 40
@@ -65,7 +65,7 @@ class Search:
         small = len(blocks.state) <= SMALL
         self.compiled = not small and self._numba()
         self.trials: Any = self._kernel()
-        self.patience = begun + PATIENCE if small else np.inf
+        self.patience = time.process_time() + PATIENCE if small else np.inf
 
     def _numba(self) -> bool:
         if find_spec("numba") is None:
@@ -95,7 +95,7 @@ class Search:
                     return f"stopped after {self.limits.seconds:g} seconds"
                 if self.trials.size > self.limits.memory:
                     return f"the memory limit of {self.limits.memory:.3g} bytes is reached"
-                if now > self.patience:
+                if time.process_time() > self.patience:
                     self.patience = np.inf
                     if self._numba():
                         self.compiled = True

@@ -36,14 +36,13 @@ DEEPEST = 400
 class Node:
     """A belief that can be reached, with its bounds and what it has seen."""
 
-    __slots__ = ("belief", "block", "branches", "lower", "q", "seen_point", "seen_vector", "upper", "vector")
+    __slots__ = ("belief", "block", "branches", "lower", "q", "seen_point", "seen_vector", "upper")
 
     def __init__(self, block: "Block", belief: Vector) -> None:
         self.block, self.belief = block, belief
         self.q = belief @ block.informed
         """Upper bounds of the actions, perhaps stale."""
         self.lower, self.upper = -np.inf, float(self.q.max())
-        self.vector = -1
         self.seen_vector, self.seen_point = -1, -1
         self.branches: dict[int, Branch] = {}
 
@@ -99,6 +98,8 @@ class Block:
         m = self.rows.stop - self.rows.start
         self.vectors, self.actions, self.born = np.empty((0, m)), np.empty(0, dtype=int), np.empty(0, dtype=int)
         self.points, self.values, self.noted = np.empty((0, m)), np.empty(0), np.empty(0, dtype=int)
+        self.last_vector, self.last_point = -1, 0
+        """When the newest came."""
         self.owner: list[Node] = []
         self.drops = np.empty(0)
         """How far each point lies below the plane through the corners."""
@@ -108,22 +109,27 @@ class Block:
         if (self.vectors >= alpha).all(axis=1).any():
             return False
         keep = ~(self.vectors <= alpha).all(axis=1)
+        self.last_vector = now
         self.vectors = np.vstack([self.vectors[keep], alpha])
         self.actions, self.born = np.append(self.actions[keep], action), np.append(self.born[keep], now)
         return True
 
     def add_point(self, node: Node, now: int) -> None:
         """Notes the upper bound of a node, in place of what was noted before."""
+        self.last_point = now
         if np.count_nonzero(node.belief) == 1:
             self.corners[np.argmax(node.belief)] = node.upper
             self.noted[:] = now  # the plane moved: every point is news again
             self.values = np.array([each.upper for each in self.owner])
         else:
-            keep = np.array([each is not node for each in self.owner], dtype=bool)
-            self.owner = [each for each in self.owner if each is not node] + [node]
-            self.points = np.vstack([self.points[keep], node.belief])
-            self.values = np.append(self.values[keep], node.upper)
-            self.noted = np.append(self.noted[keep], now)
+            if node in self.owner:
+                old = self.owner.index(node)
+                del self.owner[old]
+                self.points, self.values = np.delete(self.points, old, 0), np.delete(self.values, old)
+                self.noted = np.delete(self.noted, old)
+            self.owner.append(node)
+            self.points, self.values = np.vstack([self.points, node.belief]), np.append(self.values, node.upper)
+            self.noted = np.append(self.noted, now)
         self.drops = self.values - self.points @ self.corners
 
 
@@ -161,21 +167,17 @@ class Trials:
     def see(self, node: Node) -> None:
         """Takes notice of the vectors and points that came since it was last here."""
         block, b = node.block, node.belief
-        fresh = int(np.searchsorted(block.born, node.seen_vector, side="right"))
-        if fresh < len(block.born):
+        if block.last_vector > node.seen_vector:
+            fresh = int(np.searchsorted(block.born, node.seen_vector, side="right"))
             values = block.vectors[fresh:] @ b
-            best = int(np.argmax(values))
-            if values[best] > node.lower:
-                node.lower, node.vector = float(values[best]), int(block.born[fresh + best])
-            node.seen_vector = int(block.born[-1])
-        plane = float(block.corners @ b)
-        node.upper = min(node.upper, plane)
-        newer = block.noted > node.seen_point
-        if newer.any():
-            points = block.points[newer]
+            node.lower, node.seen_vector = max(node.lower, float(values.max())), block.last_vector
+        if block.last_point > node.seen_point:
+            plane = float(block.corners @ b)
+            fresh = int(np.searchsorted(block.noted, node.seen_point, side="right"))
+            points = block.points[fresh:]
             share = np.divide(b, points, out=np.full(points.shape, np.inf), where=points > 0).min(axis=1)
-            node.upper = min(node.upper, plane + float(np.min(block.drops[newer] * share)))
-            node.seen_point = int(block.noted.max())
+            drop = float((block.drops[fresh:] * share).min(initial=0.0))
+            node.upper, node.seen_point = min(node.upper, plane + drop), block.last_point
 
     def best(self, node: Node) -> int:
         """The action whose upper bound is best: stale bounds are refreshed until the best one is not stale."""
