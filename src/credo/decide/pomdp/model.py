@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 from credo.core.checks import ArrayLike, check_array, check_real
 from credo.core.errors import DataError
 from credo.decide.mdp.model import MDP
-from credo.decide.mdp.problem import Problem, Question
+from credo.decide.mdp.problem import Effort, Problem, Question
 from credo.decide.mdp.transitions import SUM_TOLERANCE, check_terminal
 
 if TYPE_CHECKING:
@@ -159,11 +159,11 @@ class POMDP(Problem):
 
         return belief_mdp(self, resolution)
 
-    def question(self, horizon: int | None, criterion: str) -> Question:
+    def question(self, horizon: int | None, criterion: str, effort: Effort) -> Question:
         """What is asked with these options; see `credo.decide.pomdp.solving`."""
         from credo.decide.pomdp.solving import question
 
-        return question(self, horizon, criterion)
+        return question(self, horizon, criterion, effort)
 
     # ── names and checks
 
