@@ -119,10 +119,10 @@ class Node:
 
     __slots__ = ("children", "counts", "means", "visits")
 
-    def __init__(self, actions: int) -> None:
-        self.visits = 0
-        self.counts = [0] * actions
-        self.means = [0.0] * actions
+    def __init__(self, actions: int, guess: list[float] | None = None) -> None:
+        self.visits = 0 if guess is None else actions
+        self.counts = [0 if guess is None else 1] * actions
+        self.means = [0.0] * actions if guess is None else guess
         self.children: dict[tuple[int, Hashable], Node] = {}
 
 
@@ -130,8 +130,8 @@ class Node:
 class POMCP(OnlinePlanner):
     """Monte-Carlo tree search over histories.
 
-    `exploration` is the constant c of UCB1, Q(h, a) + c √(log N(h) / N(h, a)); None takes the spread of the returns
-    seen in this search. `simulations` are made where no `seconds` are given.
+    `exploration` is the constant c of UCB1, Q(h, a) + c √(log N(h) / N(h, a)); None takes how far the best return seen
+    in this search is above their mean. `simulations` are made where no `seconds` are given.
     """
 
     simulations: int = 1000
@@ -141,13 +141,14 @@ class POMCP(OnlinePlanner):
         """Simulations from states of the belief, until the time or their number is used up."""
         check_count(self.simulations, "simulations")
         root, until, actions = Node(len(world.actions)), self.clock(), len(world.actions)
-        done, low, high = 0, math.inf, -math.inf
+        done, mean, high = 0, 0.0, -math.inf
         while (done < self.simulations) if self.seconds is None else (time.monotonic() < until or not done):
             batch = draws(min(64, self.simulations - done) if self.seconds is None else 64, random)
             for state in batch.tolist() if isinstance(world, FiniteWorld) else batch:
-                c = self.exploration if self.exploration is not None else max(high - low, 1e-12) / 2
+                c = self.exploration if self.exploration is not None else max(high - mean, 1e-12)
                 total = self._simulate(world, state, root, c if math.isfinite(c) else 1.0, random)
-                low, high, done = min(low, total), max(high, total), done + 1
+                high, done = max(high, total), done + 1
+                mean += (total - mean) / done
             if done >= actions and self.seconds is not None and time.monotonic() > until:
                 break
         tried = [k for k in range(actions) if root.counts[k]]
@@ -167,7 +168,7 @@ class POMCP(OnlinePlanner):
                 break
             child = node.children.get((action, seen))
             if child is None:
-                node.children[action, seen] = Node(len(world.actions))
+                node.children[action, seen] = Node(len(world.actions), world.guess(state))
                 tail = world.value(state, self.depth - level - 1, random)
                 break
             node = child

@@ -80,9 +80,15 @@ class World(ABC):
     def upper(self, states: Any, steps: int) -> float:
         """What no policy earns more than, on average over the states."""
         if self.reward_max is None:
-            raise DataError("DESPOT needs reward_max of the world, the largest reward of a step; set it, or use POMCP()")
+            raise DataError(
+                "DESPOT needs reward_max of the world, the largest reward of a step; set it, or use POMCP()"
+            )
         g = self.discount
         return self.reward_max * (steps if g == 1 else (1 - g**steps) / (1 - g))
+
+    def guess(self, state: Any) -> list[float] | None:
+        """What each action may be worth in a state, where something is known of it: a search begins with that."""
+        return None
 
     def value(self, state: Any, steps: int, random: Generator) -> float:
         """An estimate of what a state is worth: one episode of random actions."""
@@ -108,6 +114,9 @@ class FiniteWorld(World):
         self._rows: dict[tuple[int, int], tuple[list[int], list[float]]] = {}
         self._fib, self._blind = fib(pomdp), blind(pomdp)
         self._over = self._terminal.tolist()
+        self._floor = self._blind[int((self._blind @ pomdp.start).argmax())]
+        ahead = [moves @ self._floor for moves in pomdp.transitions]
+        self._ahead = pomdp.rewards + self.discount * np.stack(ahead, axis=1)
 
     def begin(self, random: Generator) -> int:
         """From the start belief."""
@@ -140,9 +149,13 @@ class FiniteWorld(World):
         """The fast informed bound."""
         return float(self._fib[:, states].mean(axis=1).max())
 
+    def guess(self, state: int) -> list[float]:
+        """The action, then the blind policy that is best from the start."""
+        return self._ahead[state].tolist()
+
     def value(self, state: int, steps: int, random: Generator) -> float:
-        """The best blind policy of the state."""
-        return float(self._blind[:, state].max())
+        """Of the blind policy that is best from the start."""
+        return float(self._floor[state])
 
     def _one(
         self, kind: int, row: int, indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, random: Generator
