@@ -184,6 +184,7 @@ mdp          decide.mdp.solving                 Automatic
 mdp          decide.mdp.value_iteration         GaussSeidel PrioritizedSweeping ValueIteration
 mdp          decide.mdp.wavefront               Wavefront
 pomdp        decide.pomdp.belief                BeliefState
+pomdp        decide.pomdp.learning              POMDPBelief
 pomdp        decide.pomdp.methods               FIB HSVI PBVI Perseus QMDP SARSOP ValueIteration
 pomdp        decide.pomdp.model                 POMDP
 pomdp        decide.pomdp.plan                  AlphaPlan

@@ -109,6 +109,13 @@ class POMDP(Problem):
         source = Path(path)
         return (pomdpx if source.suffix.lower() == ".pomdpx" else cassandra).read(source)
 
+    @classmethod
+    def from_hmm(cls, hmm: Any, inputs: ArrayLike, rewards: ArrayLike, discount: float = 0.95, **names: Any) -> "POMDP":
+        """The problem of a fitted `InputHMM`: a row of `inputs` for each action, emissions are what is observed."""
+        from credo.decide.pomdp.learning import from_hmm
+
+        return from_hmm(hmm, inputs, rewards, discount, **names)
+
     def write(self, path: str | os.PathLike[str]) -> Path:
         """Writes the problem in the format of the file's ending, `.pomdp` or `.pomdpx`."""
         from credo.decide.pomdp import cassandra, pomdpx
