@@ -23,6 +23,7 @@ from credo.decide.campaign import Campaign as Campaign
 from credo.decide.influence import InfluenceDiagram as InfluenceDiagram
 from credo.decide.mdp import MDP as MDP
 from credo.decide.mdp import solve as solve
+from credo.decide.pomdp import POMDP as POMDP
 from credo.decide.space import Space as Space
 from credo.decide.verb import decide as decide
 from credo.evaluate.comparison import compare as compare

@@ -1,6 +1,8 @@
 """Pictures of predictions, beliefs, campaigns and plans."""
 
 from credo.app.plots.arrows import arrows as arrows
+from credo.app.plots.beliefs_over_states import belief_run as belief_run
+from credo.app.plots.beliefs_over_states import belief_values as belief_values
 from credo.app.plots.campaign import best as best
 from credo.app.plots.campaign import front as front
 from credo.app.plots.campaign import importance as importance

@@ -188,6 +188,12 @@ network      models.network.belief             Network
 network      models.network.drawn              DrawnNetwork LikelihoodWeighting NetworkGibbs
 network      models.network.nodes              LinearGaussian NoisyOr Table
 network      models.network.predictions        States
+pomdp        decide.pomdp.belief                BeliefState
+pomdp        decide.pomdp.learning              POMDPBelief
+pomdp        decide.pomdp.methods               FIB HSVI PBVI Perseus QMDP SARSOP ValueIteration
+pomdp        decide.pomdp.model                 POMDP
+pomdp        decide.pomdp.plan                  AlphaPlan
+pomdp        decide.pomdp.vectors               AlphaVectors
 neural       models.neural.belief               Neural Rows
 neural       models.neural.scaling              Scaling
 noise        models.noise                       Covariance GaussianNoise InverseGamma KnownNoise LaplaceNoise

@@ -32,6 +32,7 @@ from credo.decide.mdp import MDP as MDP
 from credo.decide.mdp import solve as solve
 from credo.decide.pareto import hypervolume as hypervolume
 from credo.decide.pareto import non_dominated as non_dominated
+from credo.decide.pomdp import POMDP as POMDP
 from credo.decide.regret import Regret as Regret
 from credo.decide.space import Boolean as Boolean
 from credo.decide.space import Categorical as Categorical
