@@ -27,6 +27,7 @@ kernel       kernels.elementary                 Constant Custom FromFeatures Whi
 kernel       kernels.graphs                     GraphDiffusion GraphMatern Laplacian SpectralEmbedding
 kernel       kernels.graphs                     WeisfeilerLehman
 kernel       kernels.inputs                     OnColumns OfFunction=Warped
+kernel       kernels.manifolds                  OnCircle OnSphere
 kernel       kernels.principal_components       KernelPCA
 kernel       kernels.matern                     Matern
 kernel       kernels.measures                   Convolution Elliptical Harmonics Mixture Pair Placed Repeated
