@@ -27,7 +27,7 @@ from credo.models.gp.belief import GP
 from credo.models.gp.components import part_at
 from credo.models.gp.data import Rows
 from credo.models.gp.derivatives import gradient, gradient_covariance
-from credo.models.gp.large.choice import Exact, choose_method
+from credo.models.gp.large.choice import EXACT_ROWS, Exact, choose_method
 from credo.models.gp.large.neighbours import NeighboursGP
 from credo.models.gp.large.vecchia import trend_columns
 from credo.models.gp.spatial.functionals import linear_functionals
@@ -347,7 +347,7 @@ def kriging(
     points: object,
     values: object,
     *,
-    trend: Any = "constant",
+    trend: Any = None,
     kernel: Kernel | None = None,
     anisotropic: bool = False,
     lonlat: bool = False,
@@ -365,7 +365,8 @@ def kriging(
         points: coordinates, shape (n, 2); more columns are further coordinates, such as depth or time.
         values: what was measured, shape (n,); NaN is missing.
         trend: "constant" (ordinary kriging), "linear" or "quadratic" (universal), features, or a number that is known
-            (simple kriging).
+            (simple kriging). None is a constant, and a plane where points are so many that they are not all used at
+            once: gaps between them are wide.
         kernel: of the coordinates; None is Exponential + Matérn-3/2, a long scale and a short one. Sums are nested
             models, `Matern(smoothness=…)` has any smoothness.
         anisotropic: whether the kernel that is chosen for None has scales that depend on the direction.
@@ -406,6 +407,8 @@ def kriging(
         _check_twins(x, y, extra)
     if not learn and (kernel is None or nugget is None):
         raise DataError("learn=False takes the kernel and the nugget as they are: give both")
+    if trend is None:
+        trend = "constant" if len(y) <= EXACT_ROWS else "linear"
     gp = GP(inner, trend_mean(trend, table, y, d), nugget)
     options = {} if errors is None else {"errors": np.sqrt(extra)}
     form, notes = choose_method(gp, rows) if using is None else (using, "")
@@ -414,7 +417,7 @@ def kriging(
     else:
         method, fixed = (Staged() if isinstance(form, Exact) else form), [] if nugget is None else ["noise"]
         learned = fit(gp, table, y, using=method, fixed=fixed, seed=seed, report=True, **options)
-        after, notes = learned.belief, "; ".join([notes, *learned.notes])
+        after, notes = learned.belief, "; ".join(note for note in (notes, *learned.notes) if note)
     called = names or ("x", "y", *(f"x{i}" for i in range(2, d)))
     return Field(after, d, exact, lonlat, labels, called, notes)
 

@@ -57,8 +57,6 @@ class Grid(NamedTuple):
         if cells is not None and size is not None:
             raise DataError("give the number of cells or their size, not both")
         if cells is not None:
-            if len(cells) != 2:
-                raise DataError(f"cells must be a number of columns and one of rows, found {cells!r}")
             for count in cells:
                 check_count(count, "each of cells", 2)
             columns, rows = (int(c) for c in cells)
