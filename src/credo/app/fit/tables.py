@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from credo.app.fit import families as _  # isort: skip  # before `search`, which its members need
 from credo.app.fit import search
 from credo.app.fit.costs import check_options, read_costs
 from credo.app.fit.families import FAMILIES, Candidate, Family

@@ -21,7 +21,7 @@ from credo.core.linalg import solve
 from credo.core.predictive import Normal
 from credo.core.pytrees import changed
 from credo.infer.learning import fit
-from credo.kernels import Kernel, OnColumns, OnSphere
+from credo.kernels import Kernel, OnSphere
 from credo.kernels.derivative import check_differentiable
 from credo.models.gp.belief import GP
 from credo.models.gp.components import part_at
@@ -40,6 +40,8 @@ from credo.models.gp.staged import Staged
 
 CURVE = 200
 """Distances at which the learned variogram is known."""
+MOST_STEPS = 1000
+"""Of a climb: two scales are a long ridge."""
 STEP = 1e-3
 """Half the step of a difference quotient, as a share of the extent of the points."""
 DEGREE = np.pi / 180.0
@@ -66,9 +68,7 @@ class Field(eqx.Module):
         """The covariance of the field, without the nugget and the groups."""
         if not self.groups:
             return self.belief.kernel
-        inside = self.belief.kernel.parts[0]
-        assert isinstance(inside, OnColumns)
-        return inside.kernel
+        return sum(part.kernel for part in self.belief.kernel.parts[:-1])
 
     @property
     def nugget(self) -> float:
@@ -78,7 +78,7 @@ class Field(eqx.Module):
     @property
     def group_variance(self) -> float:
         """The variance of the effects of groups; zero without them."""
-        return float(self.belief.kernel.parts[1].kernel.variance) if self.groups else 0.0
+        return float(self.belief.kernel.parts[-1].kernel.variance) if self.groups else 0.0
 
     @property
     def points(self) -> Float[np.ndarray, "n d"]:
@@ -90,11 +90,11 @@ class Field(eqx.Module):
         """What was measured."""
         return self.belief.seen.cut()[1]
 
-    def _alone(self) -> tuple[Any, float]:
+    def alone(self) -> tuple[Any, float]:
         """A belief that is asked for the field, and the variance that it adds to every place for a group of its own."""
         if self.groups and isinstance(self.belief, GP):
             # Of the kernel only covariances with queries are still asked for; the factor knows the groups.
-            return changed(self.belief, kernel=self.belief.kernel.parts[0]), 0.0
+            return changed(self.belief, kernel=sum(self.belief.kernel.parts[:-1])), 0.0
         return self.belief, self.group_variance
 
     def rows(self, places: object) -> Float[np.ndarray, "m d"]:
@@ -117,7 +117,7 @@ class Field(eqx.Module):
 
     def _field_at(self, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of the field at rows of the belief."""
-        belief, spare = self._alone()
+        belief, spare = self.alone()
         found = belief.function_at(table)
         mean, variance = np.asarray(found.mean), np.maximum(np.asarray(found.variance) - spare, 0.0)
         if not self.exact:
@@ -148,7 +148,7 @@ class Field(eqx.Module):
         """n draws of the whole field at the places; see `simulation.py`."""
         check_count(n, "n")
         table = self.rows(places)
-        belief, spare = self._alone()
+        belief, spare = self.alone()
         drawn = simulate(belief, table, n, seed, spare)
         if not self.exact:
             return drawn
@@ -168,7 +168,7 @@ class Field(eqx.Module):
         table = self.rows(places)
         if self.coordinates != 2:
             raise DataError(f"slope and aspect are of a field in the plane, found {self.coordinates} coordinates")
-        belief, spare = self._alone()
+        belief, spare = self.alone()
         if step is None and isinstance(belief, GP) and not self.groups and _smooth(belief.kernel):
             found = Gradient(np.asarray(gradient(belief, table).mean), np.asarray(gradient_covariance(belief, table)))
         else:
@@ -207,7 +207,7 @@ class Field(eqx.Module):
             raise DataError(f"size is the width and the height of a block, both positive, found {size!r}")
         at = (np.arange(points) + 0.5) / points - 0.5
         moves = np.stack(np.meshgrid(size[0] * at, size[1] * at), -1).reshape(-1, 2)
-        belief, spare = self._alone()
+        belief, spare = self.alone()
         found = linear_functionals(
             belief, self._around(table, moves), np.full((len(moves), 1), 1.0 / len(moves)), spare
         )
@@ -216,7 +216,7 @@ class Field(eqx.Module):
 
     def weights(self, places: object) -> Float[np.ndarray, "m n"]:
         """Kriging weights: the mean at a place is their sum with the measurements (and, of a known mean, the rest)."""
-        belief, _ = self._alone()
+        belief, _ = self.alone()
         if not isinstance(belief, GP):
             raise DataError("kriging weights are those of an exact field: kriging(…, using=Exact())")
         rows, solved = belief.conditioned()
@@ -306,7 +306,7 @@ class Field(eqx.Module):
             raise DataError("effects are those of groups in an exact field: kriging(…, groups=…, using=Exact())")
         rows = np.zeros((len(self.groups), self.coordinates + 1))
         rows[:, -1] = np.arange(len(rows))
-        mean, sd = part_at(self.belief, self.belief.kernel.parts[1], rows)
+        mean, sd = part_at(self.belief, self.belief.kernel.parts[-1], rows)
         return Normal(mean, np.zeros(len(mean)), sd**2)
 
     def left_out(self, folds: Sequence[np.ndarray] | None = None) -> Normal:
@@ -415,7 +415,7 @@ def kriging(
     if not learn:
         after = gp.in_units(Rows(table, *rows.cut()[1:], None)).condition(table, y, using=form, **options)
     else:
-        method, fixed = (Staged() if isinstance(form, Exact) else form), [] if nugget is None else ["noise"]
+        method, fixed = (Staged(max_steps=MOST_STEPS) if isinstance(form, Exact) else form), [] if nugget is None else ["noise"]
         learned = fit(gp, table, y, using=method, fixed=fixed, seed=seed, report=True, **options)
         after, notes = learned.belief, "; ".join(note for note in (notes, *learned.notes) if note)
     called = names or ("x", "y", *(f"x{i}" for i in range(2, d)))

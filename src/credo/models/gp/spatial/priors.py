@@ -62,8 +62,8 @@ def field_kernel(kernel: Kernel | None, x: np.ndarray, y: np.ndarray, anisotropi
     scales = InputScales.of(x, float(y.var()) or float(np.mean(y**2)) or 1.0)
     chosen = kernel
     if kernel is None:
-        shape: dict[str, Any] = {"ard": anisotropic or d != 2, "rank": int(anisotropic)}
-        chosen = Exponential(**shape) + Matern32(**shape)
+        each = d != 2
+        chosen = Exponential(ard=anisotropic or each, rank=int(anisotropic)) + Matern32(ard=each)
     assert chosen is not None
     if lonlat and sphere_of(chosen) is None:
         if d != 2:
