@@ -35,7 +35,7 @@ class Manifold(Mapped):
     def mapped_scales(self, scales: InputScales) -> InputScales:
         """Those of a box as wide as the rows; the same for all columns, since directions mean nothing there."""
         d = len(scales.spread)
-        reach = np.linspace(-np.sqrt(3.0), np.sqrt(3.0), EACH)
+        reach = np.sqrt(3.0) * ((2 * np.arange(EACH) + 1) / EACH - 1)
         box = np.stack(np.meshgrid(*[c + s * reach for c, s in zip(scales.center, scales.spread, strict=True)]), -1)
         rows = np.asarray(self.map(box.reshape(-1, d)))
         q = rows.shape[1]
