@@ -11,7 +11,9 @@ from credo.app.cli.map import register
 RNG = np.random.default_rng(0)
 LON, LAT = RNG.uniform(6, 9, 45), RNG.uniform(50, 52, 45)
 PM = 20 + 3 * np.sin(2 * LON) + 2 * np.cos(3 * LAT) + 0.3 * RNG.normal(size=45)
-TABLE = "\n".join(["lon;lat;pm10;se;kind"] + [f"{a:.4f};{b:.4f};{c:.2f};0.1;x" for a, b, c in zip(LON, LAT, PM, strict=True)])
+TABLE = "\n".join(
+    ["lon;lat;pm10;se;kind"] + [f"{a:.4f};{b:.4f};{c:.2f};0.1;x" for a, b, c in zip(LON, LAT, PM, strict=True)]
+)
 WHAT = ("--x", "lon", "--y", "lat", "--value", "pm10")
 
 
@@ -53,7 +55,10 @@ REFUSED = [
     (("points.csv", *WHAT, "--cells", "many"), "such as 200x150"),
     (("points.csv", *WHAT, "--trend", "cubic"), "one of constant, linear, quadratic"),
     (("points.csv", *WHAT, "--group", "kind"), "two groups or more"),
-    (("points.csv", "--x", "pm10", "--y", "lon", "--value", "lat", "--lonlat", "--exact", "--anisotropic"), "projected"),
+    (
+        ("points.csv", "--x", "pm10", "--y", "lon", "--value", "lat", "--lonlat", "--exact", "--anisotropic"),
+        "projected",
+    ),
     (("none.csv", *WHAT), "no file none.csv"),
     (("few.csv", *WHAT), "three measurements or more, found 2"),
 ]

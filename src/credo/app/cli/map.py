@@ -52,7 +52,9 @@ def map_command(
     ] = None,
     exact: Annotated[
         bool,
-        typer.Option("--exact", help="The map goes through the measurements: they have no noise.", rich_help_panel=FIELD),
+        typer.Option(
+            "--exact", help="The map goes through the measurements: they have no noise.", rich_help_panel=FIELD
+        ),
     ] = False,
     anisotropic: Annotated[
         bool, typer.Option("--anisotropic", help="Distances count by their direction.", rich_help_panel=FIELD)

@@ -68,7 +68,11 @@ def _tiles(result: Mapping) -> tuple[tuple[str, str, str], ...]:
     plain = scores["the mean everywhere"]["rmse"]
     held = _coverage(result)
     tiles = [
-        ("measurements", f"{len(result.field.values):,}", f"{result.map.grid.shape[1]} × {result.map.grid.shape[0]} cells"),
+        (
+            "measurements",
+            f"{len(result.field.values):,}",
+            f"{result.map.grid.shape[1]} × {result.map.grid.shape[0]} cells",
+        ),
         ("error, each left out", number(scores["each alone"]["rmse"]), f"the mean everywhere: {number(plain)}"),
     ]
     if "whole blocks" in scores:
@@ -89,7 +93,9 @@ def _warnings(result: Mapping) -> list[str]:
             "Measurements say next to nothing about their neighbours: the map is hardly better than one number everywhere."
         )
     if _coverage(result).off:
-        said.append(f"{percent(_coverage(result).observed)} of 95 % intervals held{coverage_verdict(_coverage(result))}")
+        said.append(
+            f"{percent(_coverage(result).observed)} of 95 % intervals held{coverage_verdict(_coverage(result))}"
+        )
     if len(result.field.values) < 30:
         said.append(f"{count(len(result.field.values), 'measurement')} are few to learn a variogram from.")
     return said
@@ -103,8 +109,12 @@ def _maps(result: Mapping) -> Section:
     for each in result.next:
         axes[1].plot(*each.place, "+", color=RED, markersize=11, markeredgewidth=2)
     what = "the field with its variation between neighbours" if result.field.exact else "the field without the nugget"
-    caption = f"What is expected ({what}), and the doubt about it. Dots are measurements, crosses where to measure next."
-    return Section("map", "The map", (Figure(data_uri(figure), "Maps of the mean and its standard deviation", caption),))
+    caption = (
+        f"What is expected ({what}), and the doubt about it. Dots are measurements, crosses where to measure next."
+    )
+    return Section(
+        "map", "The map", (Figure(data_uri(figure), "Maps of the mean and its standard deviation", caption),)
+    )
 
 
 def _exceedance(result: Mapping) -> Section:
@@ -122,7 +132,9 @@ def _slopes(result: Mapping) -> Section:
         draw.field_map(result.map, layer, ax=ax)
         title(ax, name)
     per = "a kilometre" if result.field.lonlat else "a unit of distance"
-    caption = f"How much {result.value} changes over {per}, and downhill in degrees from north; the files have their doubt."
+    caption = (
+        f"How much {result.value} changes over {per}, and downhill in degrees from north; the files have their doubt."
+    )
     return Section("slope", "Slope and aspect", (Figure(data_uri(figure), "Maps of slope and aspect", caption),))
 
 

@@ -140,7 +140,9 @@ def test_slope_and_aspect_are_those_of_drawn_gradients():
         np.testing.assert_allclose(found.slope[i], length.mean(), rtol=0.02)
         np.testing.assert_allclose(found.slope_sd[i], length.std(), rtol=0.03)
         downhill = -(drawn / length[:, None]).mean(0)
-        np.testing.assert_allclose(np.cos(np.radians(found.aspect[i])), downhill[1] / np.linalg.norm(downhill), atol=0.05)
+        np.testing.assert_allclose(
+            np.cos(np.radians(found.aspect[i])), downhill[1] / np.linalg.norm(downhill), atol=0.05
+        )
         np.testing.assert_allclose(
             found.aspect_sd[i], np.degrees(np.sqrt(-2 * np.log(np.linalg.norm(downhill)))), rtol=0.05
         )
@@ -227,7 +229,9 @@ def test_the_earth_is_round():
     values = np.cos(np.radians(points[:, 0])) * np.cos(np.radians(points[:, 1]))
     kernel = Matern32(np.asarray(3000.0), np.asarray(1.0))
     field, other = (
-        spatial.kriging(np.column_stack([lon, points[:, 1]]), values, lonlat=True, kernel=kernel, nugget=1e-4, learn=False)
+        spatial.kriging(
+            np.column_stack([lon, points[:, 1]]), values, lonlat=True, kernel=kernel, nugget=1e-4, learn=False
+        )
         for lon in (points[:, 0], (points[:, 0] + 180) % 360 - 180)
     )
     np.testing.assert_allclose(field.predict([[180.0, 10.0]]).mean, other.predict([[-180.0, 10.0]]).mean, rtol=1e-8)

@@ -178,7 +178,9 @@ class Field(eqx.Module):
             found = Gradient(*linear_functionals(belief, self._around(table, moves), weights, spare))
         if not self.lonlat:
             return found
-        unit = 1.0 / (DEGREE * self.sphere.radius * np.column_stack([np.cos(DEGREE * table[:, 1]), np.ones(len(table))]))
+        unit = 1.0 / (
+            DEGREE * self.sphere.radius * np.column_stack([np.cos(DEGREE * table[:, 1]), np.ones(len(table))])
+        )
         return Gradient(found.mean * unit, found.covariance * unit[:, :, None] * unit[:, None, :])
 
     def _around(self, table: np.ndarray, moves: np.ndarray) -> np.ndarray:
@@ -415,7 +417,10 @@ def kriging(
     if not learn:
         after = gp.in_units(Rows(table, *rows.cut()[1:], None)).condition(table, y, using=form, **options)
     else:
-        method, fixed = (Staged(max_steps=MOST_STEPS) if isinstance(form, Exact) else form), [] if nugget is None else ["noise"]
+        method, fixed = (
+            (Staged(max_steps=MOST_STEPS) if isinstance(form, Exact) else form),
+            [] if nugget is None else ["noise"],
+        )
         learned = fit(gp, table, y, using=method, fixed=fixed, seed=seed, report=True, **options)
         after, notes = learned.belief, "; ".join(note for note in (notes, *learned.notes) if note)
     called = names or ("x", "y", *(f"x{i}" for i in range(2, d)))
@@ -435,7 +440,7 @@ def _check_lonlat(x: np.ndarray, name: str) -> None:
     if x.shape[1] < 2 or np.abs(x[:, 1]).max(initial=0.0) > 90 or np.abs(x[:, 0]).max(initial=0.0) > 360:
         raise DataError(
             f"{name} must be longitude and latitude in degrees, in this order, found values up to "
-            f"{np.abs(x).max(0)[: 2].tolist()}; for plane coordinates leave out lonlat"
+            f"{np.abs(x).max(0)[:2].tolist()}; for plane coordinates leave out lonlat"
         )
 
 

@@ -50,9 +50,7 @@ def _by_neighbours(belief: Any) -> NeighboursGP:
     return Neighbours(NEAR).form(plain).condition_on(belief.seen)
 
 
-def _sequentially(
-    belief: NeighboursGP, x: np.ndarray, n: int, rng: np.random.Generator, spare: float
-) -> np.ndarray:
+def _sequentially(belief: NeighboursGP, x: np.ndarray, n: int, rng: np.random.Generator, spare: float) -> np.ndarray:
     order = rng.permutation(len(x))
     places, zeros = x[order], np.zeros(len(x))
     kernel, trend = belief.parts()
