@@ -1,8 +1,8 @@
 """Maps: the satellite temperatures of Heaton et al. (2019), and a map of 6,200 points beside PyKrige.
 
-`OPENBLAS_NUM_THREADS=1 python -m benchmarks.maps [satellite] [kriging]`, with the data in $CREDO_DATA; PyKrige where it is
-installed. Prints RMSE, CRPS, the coverage of 95 % intervals and CPU seconds; rows are added to results/maps.csv. Bars:
-satellite RMSE ≤ 1.55, CRPS ≤ 0.80, 93-98 %; a twentieth of PyKrige's time, means within 1e-3 standard deviations.
+`OPENBLAS_NUM_THREADS=1 python -m benchmarks.maps [satellite] [kriging]`, with the data in $CREDO_DATA; PyKrige where it
+is installed. Prints RMSE, CRPS, the coverage of 95 % intervals and CPU seconds; rows are added to results/maps.csv.
+Bars: satellite RMSE ≤ 1.55, CRPS ≤ 0.80, 93-98 %; a twentieth of PyKrige's time, means within 1e-3 standard deviations.
 """
 
 import csv
@@ -69,7 +69,7 @@ def kriging() -> list[dict[str, Any]]:
     def theirs() -> tuple[np.ndarray, np.ndarray]:
         from pykrige.ok import OrdinaryKriging
 
-        # Its range is where 95 % of the sill is reached: three lengthscales. With `exact_values` off the nugget is noise.
+        # Its range is where 95 % of the sill is reached, three lengthscales; without exact_values the nugget is noise.
         numbers = {"psill": variance, "range": 3 * length, "nugget": nugget}
         known = OrdinaryKriging(
             x[:, 0], x[:, 1], y, variogram_model="exponential", variogram_parameters=numbers, exact_values=False

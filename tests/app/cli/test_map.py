@@ -33,7 +33,7 @@ def test_points_become_a_map(run, tmp_path):
     done = run("points.csv", *WHAT, "--threshold", "21", "--slope", "--cells", "12x9", "--error", "se")
     assert done.exit_code == 0, done.output
     assert "45 measurements, 12 × 9 cells" in done.stdout and "would help most at lon = " in done.stdout
-    assert "1 of 46 rows were left out" in done.stderr and "degrees of longitude" in done.stderr
+    assert "1 of 46 rows were left out" in done.stderr and "taken for degrees" in done.stderr
     folder = tmp_path / "credo-map-points"
     table = np.genfromtxt(folder / "map.csv", delimiter=",", names=True)
     assert len(table) == 108 and table.dtype.names[:5] == ("lon", "lat", "mean", "sd", "exceeds")

@@ -14,6 +14,7 @@ from credo.app.table.read import Table, as_table
 from credo.core.checks import check_real
 from credo.core.errors import DataError
 from credo.core.predictive import Normal
+from credo.core.pytrees import changed
 from credo.decide.acquiring import acquire
 from credo.decide.acquisition import ExpectedVarianceReduction
 from credo.evaluate.blocking import spatial_blocks
@@ -68,9 +69,8 @@ class Mapping:
         """By what was left out; and of predicting the mean of all."""
         y = self.field.values
         mean = np.full(len(y), y.mean())
-        laws = {"each alone": self.left_out, "whole blocks": self.blocked, "the mean everywhere": None}
         plain = Normal(mean, np.full(len(y), y.var()), np.zeros(len(y)))
-        laws["the mean everywhere"] = plain
+        laws = {"each alone": self.left_out, "whole blocks": self.blocked, "the mean everywhere": plain}
         return {name: score_table(law, y) for name, law in laws.items() if law is not None}
 
     def describe(self) -> str:
@@ -106,8 +106,8 @@ def map_points(
 ) -> Mapping:
     """A map from a table (a frame, or the path of a file) with columns for two coordinates and a value.
 
-    `error` and `group` name columns with standard errors and with what has an effect of its own; `lonlat` None finds out
-    from the names of the coordinates; the others are those of `kriging` and `Field.map`.
+    `error` and `group` name columns with standard errors and with what has an effect of its own; `lonlat` None finds
+    out from the names of the coordinates; the others are those of `kriging` and `Field.map`.
     """
     begun = time.perf_counter()
     if threshold is not None:
@@ -119,12 +119,12 @@ def map_points(
         if lonlat is None:
             lonlat = names[0] in LONGITUDES and names[1] in LATITUDES
             if lonlat:
-                notes.append(f"{x} and {y} were taken for degrees of longitude and latitude; distances are kilometres.")
+                notes.append(f"{x} and {y} were taken for degrees; distances are kilometres.")
         say(0.1, f"learning from {len(values):,} measurements")
         field = kriging(
             points, values, trend=trend, exact=exact, anisotropic=anisotropic, lonlat=lonlat, seed=seed, **more
         )
-        field = _named(field, x, y)
+        field = changed(field, names=(x, y))
         say(0.6, "drawing the map")
         made = field.map(cells, threshold=threshold, slope=slope)
         say(0.75, "leaving measurements out")
@@ -140,12 +140,6 @@ def map_points(
     return Mapping(
         table.name, value, field, made, variogram, left_out, blocked, chosen, threshold, tuple(notes), seconds, seed
     )
-
-
-def _named(field: Field, x: str, y: str) -> Field:
-    from credo.core.pytrees import changed
-
-    return changed(field, names=(x, y))
 
 
 def _columns(
@@ -195,7 +189,7 @@ def _plane(field: Field) -> np.ndarray:
 
 
 def _next(field: Field, made: Map, threshold: float | None) -> tuple[Suggestion, ...]:
-    """Places among the measurements at which one more would help most: the whole map, or to tell it from a threshold."""
+    """Places among the measurements where one more would help most: the whole map, or to tell it from a threshold."""
     places = made.grid.places
     step = max(int(np.ceil(np.sqrt(len(places) / CANDIDATES))), 1)
     thinned = np.zeros(made.grid.shape, bool)

@@ -59,7 +59,8 @@ def _place(result: Mapping, at: tuple[float, float]) -> str:
 
 def _most(result: Mapping) -> str:
     best = result.next[0]
-    why = f": it would lower the variance of the map by {percent(best.gain)}" if np.isfinite(best.gain) else ""
+    where = "the map" if result.threshold is None else "the map near the threshold"
+    why = f": it would lower the variance of {where} by {percent(best.gain)}" if np.isfinite(best.gain) else ""
     return f"One more measurement would help most at {_place(result, best.place)}{why}."
 
 
@@ -89,9 +90,7 @@ def _coverage(result: Mapping) -> Coverage:
 def _warnings(result: Mapping) -> list[str]:
     said, scores = list(result.notes), result.scores
     if scores["each alone"]["rmse"] >= 0.95 * scores["the mean everywhere"]["rmse"]:
-        said.append(
-            "Measurements say next to nothing about their neighbours: the map is hardly better than one number everywhere."
-        )
+        said.append("Measurements say next to nothing about their neighbours: one number everywhere is hardly worse.")
     if _coverage(result).off:
         said.append(
             f"{percent(_coverage(result).observed)} of 95 % intervals held{coverage_verdict(_coverage(result))}"
@@ -168,9 +167,9 @@ def _checks(result: Mapping) -> Section:
         Text(
             (
                 f"{percent(_coverage(result).observed)} of 95 % intervals held{coverage_verdict(_coverage(result))}",
-                "Each alone: a measurement is predicted from all others, its neighbours among them. Whole blocks: squares "
-                "of a fifth of the map are left out together, which is what the map is like in gaps. The variogram was "
-                "learned from all.",
+                "Each alone: a measurement is predicted from all others, its neighbours among them. Whole blocks: "
+                "squares of a fifth of the map's side are left out together, which is what gaps are like. The "
+                "variogram was learned from all.",
             )
         ),
     ]

@@ -7,6 +7,7 @@ import credo
 from credo.core.errors import DataError
 from credo.kernels import RBF, Exponential, Matern, Matern32, OnSphere
 from credo.models.gp import Exact, Neighbours, RandomFeatures, spatial
+from credo.models.gp.spatial.priors import field_kernel
 from credo.models.gp.spatial.slopes import Gradient
 
 RNG = np.random.default_rng(3)
@@ -246,19 +247,27 @@ def test_the_earth_is_round():
 
 def test_learning_recovers_a_field_and_saves_it(tmp_path):
     rng = np.random.default_rng(1)
-    x = rng.uniform(0, 10, (150, 2))
+    x = rng.uniform(0, 10, (100, 2))
     truth = np.sin(x[:, 0]) + np.cos(0.7 * x[:, 1])
-    field = spatial.kriging(x, truth + 0.1 * rng.normal(size=150), anisotropic=True)
+    field = spatial.kriging(x, truth + 0.1 * rng.normal(size=100))
     places = rng.uniform(1, 9, (200, 2))
     p = field.predict(places)
     error = p.mean - np.sin(places[:, 0]) - np.cos(0.7 * places[:, 1])
-    assert np.sqrt(np.mean(error**2)) < 0.1
+    assert np.sqrt(np.mean(error**2)) < 0.15
     assert np.mean(np.abs(error) < 1.96 * np.sqrt(p.epistemic)) > 0.85
     again = credo.load(credo.save(field, tmp_path / "field.credo"))
     np.testing.assert_allclose(again.predict(places).mean, p.mean)
     more = field.condition([[5.0, 5.0]], [0.0])
     assert more.predict([[5.0, 5.0]]).epistemic < field.predict([[5.0, 5.0]]).epistemic
     assert "exact" in field.notes and repr(field).startswith("Field(")
+
+
+def test_the_kernel_that_is_chosen_has_two_scales_and_may_turn():
+    long, short = field_kernel(None, X, Y, False, False).parts
+    assert isinstance(long, Exponential) and isinstance(short, Matern32)
+    np.testing.assert_allclose(long.lengthscale / short.lengthscale, 8.0)
+    turned, _ = field_kernel(None, X, Y, True, False).parts
+    assert turned.lengthscale.shape == (2,) and turned.projection.shape == (1, 2)
 
 
 def test_space_and_time():

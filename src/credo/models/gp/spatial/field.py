@@ -318,7 +318,7 @@ class Field(eqx.Module):
         approximation, given their nearest). Folds are row numbers; see `credo.evaluate.spatial_blocks`.
         """
         rows = self.belief.seen
-        x, y, scale, extra = rows.cut()
+        x, _, scale, extra = rows.cut()
         if folds is None and isinstance(self.belief, GP):
             return self.belief.leave_one_out()
         if folds is None and isinstance(self.belief, NeighboursGP):

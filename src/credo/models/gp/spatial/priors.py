@@ -6,9 +6,9 @@
 | ordinary | an unknown constant, of which nothing is known before |
 | universal | an unknown plane, or surface of second degree, or any features of the coordinates |
 
-"Nothing is known before" is a normal law a thousand times as wide as the measurements: weights sum to one to six digits.
-Without a kernel a field has two scales, a rough long one and a smoother short one, Exponential + Matérn-3/2: one
-kernel fits the short distances, of which there are most, and is wrong in gaps.
+"Nothing is known before" is a normal law a thousand times as wide as the measurements: weights sum to one to six
+digits. Without a kernel a field has two scales, a rough long one and a smoother short one, Exponential + Matérn-3/2:
+one kernel fits the short distances, of which there are most, and is wrong in gaps.
 """
 
 from typing import Any

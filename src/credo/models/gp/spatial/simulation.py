@@ -1,8 +1,8 @@
 """Draws of a whole field at many places: sequential Gaussian simulation.
 
 In a random order each value is drawn given its nearest measurements and the nearest values drawn before it, which is
-Vecchia's approximation of the joint law; O(mk³). Of a few thousand places and a `GP` the joint law itself is drawn from.
-Deutsch & Journel (1998), "GSLIB", §V.2.
+Vecchia's approximation of the joint law; O(mk³). Of a few thousand places and a `GP` the joint law itself is drawn
+from. Deutsch & Journel (1998), "GSLIB", §V.2.
 """
 
 from typing import Any

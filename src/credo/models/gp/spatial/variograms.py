@@ -2,8 +2,8 @@
 
     γ(h) = ½ E (y(s) - y(s'))²,   |s - s'| = h           a model with kernel k and nugget:  k(0) - k(h) + nugget
 
-The empirical one is half the mean square of the differences of all pairs in a class of distances (Matheron), or from the
-mean root of the absolute differences, which a few outliers do not change (`robust`; Cressie & Hawkins 1980).
+The empirical one is half the mean square of the differences of all pairs in a class of distances (Matheron), or from
+the mean root of the absolute differences, which a few outliers do not change (`robust`; Cressie & Hawkins 1980).
 Cressie (1993), "Statistics for spatial data", §2.4.
 """
 
