@@ -671,6 +671,17 @@ def large_starved(*axes):
     legend(axes[0], loc="upper left", ncols=3)
 
 
+@picture(9.6, 7.2, columns=2, rows=2)
+def map_field(mean, sd, exceeds, variogram):
+    page = page_until("maps.md", "made")
+    field, made = page["field"], page["made"]
+    for ax, layer, title in ((mean, "mean", "mean"), (sd, "sd", "standard deviation"), (exceeds, "exceeds", "P(> 23)")):
+        plots.field_map(made, layer, field.points, ax=ax)
+        ax.set_title(title, fontsize=9.5, color=INK)
+    plots.variogram(field.variogram(), ax=variogram)
+    variogram.set_title("variogram", fontsize=9.5, color=INK)
+
+
 @picture(8.6, 3.0, columns=3)
 def gp_maxima(surface, left, right):
     _, (x, y), _ = gp_page()

@@ -21,6 +21,8 @@ from credo.app.plots.factors import loadings as loadings
 from credo.app.plots.gp import components as components
 from credo.app.plots.learning import learning_curves as learning_curves
 from credo.app.plots.learning import regret as regret
+from credo.app.plots.maps import field_map as field_map
+from credo.app.plots.maps import variogram as variogram
 from credo.app.plots.networks import network as network
 from credo.app.plots.plans import graph as graph
 from credo.app.plots.plans import grid as grid

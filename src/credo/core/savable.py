@@ -27,6 +27,7 @@ kernel       kernels.elementary                 Constant Custom FromFeatures Whi
 kernel       kernels.graphs                     GraphDiffusion GraphMatern Laplacian SpectralEmbedding
 kernel       kernels.graphs                     WeisfeilerLehman
 kernel       kernels.inputs                     OnColumns OfFunction=Warped
+kernel       kernels.manifolds                  OnCircle OnSphere
 kernel       kernels.principal_components       KernelPCA
 kernel       kernels.matern                     Matern
 kernel       kernels.measures                   Convolution Elliptical Harmonics Mixture Pair Placed Repeated
@@ -129,6 +130,7 @@ gp           models.gp.large.latent             FeaturePosterior InducingLatentG
 gp           models.gp.large.low_rank           Moments Weights
 gp           models.gp.large.local              Local LocalGP
 gp           models.gp.large.neighbours         Neighbours NeighboursGP
+gp           models.gp.spatial.field            Field
 gp           models.gp.large.random_features    RandomFeatures RandomFeaturesGP
 gp           models.gp.large.vecchia            Trend
 gp           models.gp.latent                   LatentGP

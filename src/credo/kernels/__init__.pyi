@@ -30,6 +30,8 @@ from credo.kernels.graphs import SpectralEmbedding as SpectralEmbedding
 from credo.kernels.graphs import WeisfeilerLehman as WeisfeilerLehman
 from credo.kernels.inputs import OfFunction as OfFunction
 from credo.kernels.inputs import OnColumns as OnColumns
+from credo.kernels.manifolds import OnCircle as OnCircle
+from credo.kernels.manifolds import OnSphere as OnSphere
 from credo.kernels.matern import Matern as Matern
 from credo.kernels.nonstationary import Brownian as Brownian
 from credo.kernels.nonstationary import ChangePoint as ChangePoint

@@ -1,4 +1,5 @@
 """The command line: `credo fit`, `predict`, `plan`, `network`, and the commands of campaigns.
+"""The command line: `credo fit`, `predict`, `map`, `plan`, and the commands of campaigns.
 
 Only typer and the standard library are imported before a command runs, so that `credo --help` answers at once.
 Every refusal is one line on stderr that begins with "credo:", and exit code 2.
@@ -9,6 +10,7 @@ from typing import Annotated
 import typer
 
 from credo.app.cli import campaign, fit, network, plan, predict
+from credo.app.cli import campaign, fit, map, plan, predict
 
 app = typer.Typer(
     name="credo",
@@ -39,6 +41,7 @@ def _root(
 
 
 for commands in (fit, predict, campaign, plan, network):
+for commands in (fit, predict, map, campaign, plan):
     commands.register(app)
 
 
