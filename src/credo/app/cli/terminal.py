@@ -15,7 +15,7 @@ from typing import NoReturn
 
 import typer
 
-ARGUMENTS = "costs|decimal|exposure|horizon|ignore|kind|level|log|loss|seconds|seed|target|test|time"
+ARGUMENTS = "costs|decimal|exposure|horizon|ignore|kind|level|log|loss|most|seconds|seed|target|test|time"
 """Arguments of the library that are options here."""
 EXTRAS = {"sqlalchemy": "campaign", "psycopg": "postgres"}
 """The extra that brings a library, where it is not that of the command line."""
