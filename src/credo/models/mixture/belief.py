@@ -31,7 +31,7 @@ from credo.infer.em import EM
 from credo.infer.learning import Evidence
 from credo.infer.method import Learner
 from credo.models.densities import Density, Gaussian, HasDraws, HasStatistics, IsConjugate, dirichlet
-from credo.models.densities.base import require
+from credo.models.densities.base import ALMOST_NONE, require
 from credo.models.densities.normal import JOINT, NormalDensity
 from credo.models.mixture.questions import AsksOfRows
 from credo.models.mixture.rows import Rows, Streamed, grouped, is_stream, read
@@ -304,6 +304,24 @@ class Mixture(AsksOfRows, HasConjugateLaws):
             found = each if found is None else jax.tree.map(np.add, found, each)
         assert found is not None
         return Believed(counts, law, total), found, bound
+
+    def merged(self, expected: Expected) -> list[Expected]:
+        """The rows of two components as those of one, and the other without rows; of all pairs with rows."""
+        if self.seen is not None:  # rows of before are in the statistics, whose components stay as they are
+            return []
+        some = np.flatnonzero(np.asarray(expected.counts) > ALMOST_NONE)
+
+        def together(i: int, j: int, leaf: Array) -> Array:
+            out = np.array(leaf)
+            out[i] += out[j]
+            out[j] = 0.0
+            return out
+
+        return [
+            jax.tree.map(lambda leaf, i=i, j=j: together(i, j, leaf), expected)
+            for at, i in enumerate(some)
+            for j in some[at + 1 :]
+        ]
 
     def center_of(self, q: Believed) -> "Mixture":
         """The mixture at the mean of q, which keeps the statistics that q was made of."""
