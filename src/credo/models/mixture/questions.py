@@ -14,7 +14,7 @@ from credo.core.arrays import Array, host, is_traced, namespace, special
 from credo.core.belief import Belief
 from credo.core.checks import ArrayLike, check_count
 from credo.core.errors import DataError
-from credo.core.predictive import Categorical, Predictive
+from credo.core.predictive import Bernoulli, Categorical, Predictive
 from credo.models.densities import Density
 from credo.models.mixture.rows import Rows, grouped
 from credo.models.mixture.tails import tail
@@ -166,6 +166,8 @@ def _as_noise(found: Any, k: int) -> Any:
         return predictive.Mixture(found.weights, found.parts, k)
     if isinstance(found, Categorical):
         return Categorical.certain(found.probs)
+    if isinstance(found, Bernoulli):
+        return Bernoulli.certain(found.prob)
     return found
 
 
