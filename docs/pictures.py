@@ -1007,6 +1007,19 @@ def mixture_clusters(left, right):
     right.set_title("doubt about the label", fontsize=9, color=INK)
 
 
+@picture(8.6, 3.6, columns=2)
+def explore(left, right):
+    """The wines of explore.md."""
+    from credo.app.plots import exploration as drawn
+    from credo.app.report.exploration import differences
+
+    found = page_until("explore.md", "found")["found"]
+    parts = {part.name: part for part in found.features.parts}
+    x, y = (parts[name].natural(parts[name].values) for name in ("flavanoids", "color_intensity"))
+    drawn.scatter(x, y, found.clusters.labels, found.oddness.odd, ("flavanoids", "color_intensity"), ax=left)
+    drawn.profile(*differences(found), ax=right)
+
+
 @picture(5.4, 3.2)
 def mixture_regression(ax):
     """A mixture of two Gaussians in (x, y), and its density of y for each x."""

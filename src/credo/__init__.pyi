@@ -10,6 +10,7 @@ from credo import plots as plots
 from credo import sklearn as sklearn
 
 # beliefs
+from credo.app.explore import explore as explore
 from credo.app.fit.auto import auto as auto
 from credo.core.belief import Belief as Belief
 from credo.core.configure import configure as configure

@@ -88,6 +88,7 @@ conjugate    models.conjugate.quadrature        HyperPrior Hyperparameters Popul
 decide       decide.acquiring                   Margin Uncertainty
 decide       decide.custom                      CustomLoss
 decide       decide.losses                      Absolute Asymmetric CostMatrix IntervalLoss Pinball Squared ZeroOne
+density      models.densities.bernoulli         Bernoulli Betas
 density      models.densities.categorical       CategoricalDensity
 density      models.densities.columns           Columns
 density      models.densities.custom            CustomDensity Free
@@ -96,6 +97,7 @@ density      models.densities.base              Observed
 density      models.densities.factor            FactorAnalyser
 density      models.densities.gamma             ColumnMoments NormalInverseGammas
 density      models.densities.gaussian          Gaussian
+density      models.densities.heavy_tailed      Student WeightedMoments
 density      models.densities.mixture           GaussianMixture MixtureStatistics
 density      models.densities.poisson           Gammas Poisson
 density      models.densities.regression        Regression

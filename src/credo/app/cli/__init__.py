@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from credo.app.cli import campaign, fit, map, network, plan, predict
+from credo.app.cli import campaign, explore, fit, map, network, plan, predict
 
 app = typer.Typer(
     name="credo",
@@ -38,7 +38,7 @@ def _root(
     pass
 
 
-for commands in (fit, predict, map, network, campaign, plan):
+for commands in (fit, predict, explore, map, network, campaign, plan):
     commands.register(app)
 
 

@@ -17,8 +17,8 @@ from typing import NoReturn
 import typer
 
 ARGUMENTS = (
-    "cells|costs|decimal|error|exact|exposure|group|horizon|ignore|kind|level|log|loss|seconds|seed|target|test|threshold|"
-    "time|trend|value"
+    "cells|costs|decimal|error|exact|exposure|group|horizon|ignore|kind|level|log|loss|most|seconds|seed|target|test|"
+    "threshold|time|trend|value"
 )
 """Arguments of the library that are options here."""
 EXTRAS = {"sqlalchemy": "campaign", "psycopg": "postgres"}
