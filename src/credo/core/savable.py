@@ -45,7 +45,7 @@ infer        infer.mcmc.draws                   Draws
 infer        infer.mcmc.smc                     Particles
 infer        infer.priors                       LogNormal LogScalePenalty LogitPenalty NormalPenalty
 infer        infer.priors                       PenaltyDensity
-infer        infer.posterior                    NormalApproximation
+infer        infer.posterior                    LowRankNormal NormalApproximation
 infer        infer.target                       ParameterSpace=Space
 acquisition  decide.acquisition.batch           BatchExpectedImprovement BatchNoisyExpectedImprovement
 acquisition  decide.acquisition.batch           BatchUpperConfidenceBound
@@ -66,7 +66,7 @@ agent        decide.agents.exploration          EpsilonGreedy FixedPolicy Greedy
 agent        decide.agents.nstep_dyna           Dyna NStep
 agent        decide.agents.planning             ModelBased PosteriorSampling RMax
 agent        decide.agents.run                  Run
-agent        decide.agents.schedules            ConstantSchedule ExponentialDecay Harmonic PolynomialDecay RobbinsMonro
+agent        infer.schedules                    ConstantSchedule ExponentialDecay Harmonic PolynomialDecay RobbinsMonro
 agent        decide.agents.td                   Estimates TD
 agent        decide.agents.trajectories         Trajectory
 app          app.forecast.model                 SeriesModel

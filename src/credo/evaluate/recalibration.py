@@ -13,6 +13,7 @@ Steps are smoothed by one row that says what the belief says, so that nothing be
 """
 
 import warnings
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -56,9 +57,9 @@ TINY = 1e-12
 class ClassMap(eqx.Module):
     """A map of the probabilities of classes."""
 
+    @abstractmethod
     def __call__(self, probs: Float[Array, "*m k"]) -> Float[Array, "*m k"]:
         """The corrected probabilities."""
-        raise NotImplementedError
 
 
 class Tempered(ClassMap):

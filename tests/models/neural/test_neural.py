@@ -11,9 +11,9 @@ from credo.core.errors import DataError, NotConvergedWarning
 from credo.core.predictive import Mixture
 from credo.infer import MAP, ML, NUTS, SGLD, Laplace, PlugIn
 from credo.models.neural import DropConnect, Dropout, Ensemble, Network, Neural, Stacked
-from credo.models.neural.network import ClassOutcome, CountOutcome, NumberOutcome
+from credo.models.neural.outcomes import ClassOutcome, CountOutcome, NumberOutcome, StudentTOutcome
 from credo.models.neural.scaling import Scaling
-from credo.models.neural.training import ADAM, advance
+from credo.models.neural.training import OPTIMIZERS, Settings, advance, schedules
 
 RNG = np.random.default_rng(6)
 X = RNG.normal(size=(40, 2))
@@ -45,6 +45,7 @@ OUTCOMES = {
     "number": (NumberOutcome(), Y),
     "classes": (ClassOutcome(3), np.digitize(X[:, 0], [-0.5, 0.5]).astype(float)),
     "counts": (CountOutcome(), COUNTS.astype(float)),
+    "student-t": (StudentTOutcome(), Y),
 }
 
 
@@ -85,8 +86,37 @@ def test_densities_are_scipys():
     y = OUTCOMES["classes"][1]
     want = special.log_softmax(f, axis=1)[np.arange(40), y.astype(int)]
     np.testing.assert_allclose(ClassOutcome(3).log_prob(f, y), want, rtol=1e-12)
+    t = StudentTOutcome()
+    want = stats.t(t.degrees(f), f[:, 0], np.exp(0.5 * f[:, 1])).logpdf(Y)
+    np.testing.assert_allclose(t.log_prob(f, Y), want, rtol=1e-10)
     y = OUTCOMES["counts"][1]
     np.testing.assert_allclose(CountOutcome().log_prob(f[:, :1], y), stats.poisson(np.exp(f[:, 0])).logpmf(y))
+
+
+def curvature(function, at, h=1e-3):
+    """Second differences."""
+    steps = h * np.eye(len(at))
+    return np.array(
+        [[sum(a * b * function(at + a * u + b * v) for a in (1, -1) for b in (1, -1)) for u in steps] for v in steps]
+    ) / (4 * h**2)
+
+
+def test_information_is_the_expected_curvature():
+    """-E[∂² log p(y | f)] by sums over classes and counts and by quadrature over numbers."""
+    f = np.array([0.3, -0.4, 0.6])
+    for name, (outcome, _) in OUTCOMES.items():
+        at = f[: outcome.width]
+        y, weight = np.arange(60.0), np.ones(60)
+        if outcome.continuous:
+            z, w = np.polynomial.legendre.leggauss(400)
+            y, weight = np.tan(0.5 * np.pi * z), 0.5 * np.pi * w / np.cos(0.5 * np.pi * z) ** 2
+        y, weight = (y[:3], weight[:3]) if name == "classes" else (y, weight)
+
+        def expected(g, outcome=outcome, y=y, weight=weight, at=at):
+            each = outcome.log_prob(np.broadcast_to(g, (len(y), len(g))), y)
+            return -(weight * np.exp(outcome.log_prob(np.broadcast_to(at, (len(y), len(at))), y))) @ each
+
+        np.testing.assert_allclose(outcome.information(at), curvature(expected, at), atol=1e-5)
 
 
 def test_beta_one_is_least_squares_and_zero_the_density():
@@ -102,9 +132,10 @@ def test_steps_are_adams():
     network, outcome = Network((2, 3, 2)), NumberOutcome()
     theta = network.start(2, RNG)
     index = RNG.integers(0, 40, size=(3, 2, 8)).astype(np.int32)
-    decay, horizon, rate = np.array([0.1, 0.0]), np.asarray(6.0), np.asarray(0.05)
-    state = (theta, ADAM.init(jnp.asarray(theta)))
-    (found, _), log_density = advance(state, network, outcome, X, Y, index, None, decay, np.asarray(0.0), horizon, rate)
+    decay = np.array([0.1, 0.0])
+    rates, betas = (each[:3] for each in schedules(Settings(6, 8, 0.05, 0), 6))
+    state = (theta, OPTIMIZERS["adam"].init(jnp.asarray(theta)))
+    (found, _), log_density = advance(state, network, outcome, X, Y, index, None, decay, rates, betas)
     m = v = np.zeros_like(theta)
     for t in range(3):
         beta = 1 - 2 * t / 6
@@ -271,7 +302,7 @@ def test_what_cannot_be_is_refused():
     bad = X.copy()
     bad[3, 0] = np.nan
     for ask, words in (
-        (lambda: Neural(outcome="text"), "outcome must be one of number, classes, counts"),
+        (lambda: Neural(outcome="text"), "outcome must be one of number, student-t, classes, counts"),
         (lambda: Neural(layers=(0,)), "layers"),
         (lambda: Neural(steps=0), "steps must be a whole number"),
         (lambda: Neural(classes=("a", "b")), 'classes are for outcome="classes"'),

@@ -4,5 +4,6 @@ from credo.models.neural.belief import Neural as Neural
 from credo.models.neural.methods import DropConnect as DropConnect
 from credo.models.neural.methods import Dropout as Dropout
 from credo.models.neural.methods import Ensemble as Ensemble
+from credo.models.neural.methods import LastLayer as LastLayer
 from credo.models.neural.methods import Stacked as Stacked
 from credo.models.neural.network import Network as Network
