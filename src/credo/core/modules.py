@@ -50,7 +50,7 @@ class FlatModule(eqx.Module):
 
     def places(self) -> Any:
         """The module with the place in the flat vector of every weight in its stead."""
-        return self.module(np.arange(self.size))
+        return self.module(np.arange(float(self.size)))
 
     def module(self, theta: Float[Array, " p"]) -> Any:
         """The module with these weights."""

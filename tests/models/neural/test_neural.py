@@ -10,6 +10,7 @@ import credo
 from credo.core.errors import DataError, NotConvergedWarning
 from credo.core.predictive import Mixture
 from credo.infer import MAP, ML, NUTS, SGLD, Laplace, PlugIn
+from credo.infer.schedules import PolynomialDecay
 from credo.models.neural import DropConnect, Dropout, Ensemble, Network, Neural, Stacked
 from credo.models.neural.outcomes import ClassOutcome, CountOutcome, NumberOutcome, StudentTOutcome
 from credo.models.neural.scaling import Scaling
@@ -150,6 +151,43 @@ def test_steps_are_adams():
         theta = theta - 0.05 * 0.5 * (1 + np.cos(np.pi * t / 6)) * corrected
     np.testing.assert_allclose(found, theta, rtol=1e-7, atol=1e-10)
     np.testing.assert_allclose(log_density, outcome.log_prob(network(theta, X), Y), rtol=1e-6)
+
+
+def test_long_gradients_are_shortened():
+    """One step of plain gradient descent: the gradient, no longer than `clip`, times the step."""
+    network, outcome = Network((2, 3, 2)), NumberOutcome()
+    theta = network.start(1, RNG)
+    index, one = np.arange(40, dtype=np.int32)[None, None], np.ones(1)
+    state = (theta, OPTIMIZERS["sgd"].init(jnp.asarray(theta)))
+    g = np.asarray(jax.grad(lambda t: outcome.loss(network(t, X), Y, 0.0).mean())(jnp.asarray(theta[0])))
+    for clip in (None, 0.5 * np.linalg.norm(g)):
+        (found, _), _ = advance(state, network, outcome, X, Y, index, None, 0 * one, one, 0 * one, "sgd", clip)
+        np.testing.assert_allclose(found[0], theta[0] - g * (1.0 if clip is None else 0.5), rtol=1e-8)
+
+
+def test_schedules_are_held_against_robbins_and_monro():
+    rates, betas = schedules(Settings(4, 8, PolynomialDecay(1.0, 0.5, 1.0), 0), 4)
+    np.testing.assert_allclose(rates, 0.5 / np.arange(1, 5))
+    np.testing.assert_allclose(betas, [1, 0.5, 0, 0])
+    good = Neural((3,), steps=60, step_size=PolynomialDecay(0.6, 0.05, 20), optimizer="momentum", clip=10.0)
+    assert good.condition(X, Y).doubts() == ()
+    with pytest.warns(NotConvergedWarning, match="Robbins and Monro's conditions: power 0.3"):
+        Neural((3,), steps=60, step_size=PolynomialDecay(0.3, 0.05, 20)).condition(X, Y)
+    for ask, words in (
+        (lambda: Neural(optimizer="newton"), "optimizer must be one of adam, momentum, sgd"),
+        (lambda: Neural(clip=0.0), "clip"),
+    ):
+        with pytest.raises(DataError, match=words):
+            ask()
+
+
+def test_outliers_hardly_move_a_student_t_network():
+    x = np.linspace(-2, 2, 80)[:, None]
+    y = x[:, 0] + 0.1 * RNG.normal(size=80)
+    y[::10] += 30.0
+    p = Neural((5,), "student-t", steps=1500).condition(x, y, using=Ensemble(2)).predict(x)
+    assert np.median(np.abs(p.quantile(0.5) - x[:, 0])) < 0.3
+    assert np.all(np.isfinite(p.std)) and np.mean(p.log_prob(y)) > stats.norm(y.mean(), y.std()).logpdf(y).mean() + 1
 
 
 # -- the belief -------------------------------------------------------------------------------------------------------

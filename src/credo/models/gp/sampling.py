@@ -26,7 +26,7 @@ from credo.core.gaussian import Gaussian
 from credo.core.linalg import cholesky, solve
 from credo.core.padding import by_bucket
 from credo.core.params import ABSENT
-from credo.kernels import Constant, Kernel, OfFunction, OnColumns, Power, Product, Scaled, Sum
+from credo.kernels import Constant, Kernel, OfFunction, OfNetwork, OnColumns, Power, Product, Scaled, Sum
 from credo.kernels.derivative import Differentiated, observed
 from credo.kernels.dotproduct import Bilinear, DotProduct, Linear, Polynomial
 from credo.kernels.elementary import FromFeatures
@@ -210,7 +210,7 @@ class Inside(eqx.Module):
     """φ of other inputs: of some columns, of a function of the row, or of a row that may ask for a derivative."""
 
     basis: Basis
-    kernel: OnColumns | OfFunction | Differentiated
+    kernel: OnColumns | OfFunction | OfNetwork | Differentiated
 
     def __call__(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
         """The rows of φ as the kernel around it sees the inputs."""
@@ -279,7 +279,7 @@ def basis_of(kernel: Kernel, key: PRNGKeyArray, d: int, features: int) -> Basis:
             return Weighted(of(kernel.kernel), jnp.sqrt(kernel.variance))
         case OnColumns():
             return Inside(of(kernel.kernel, columns=len(kernel.columns)), kernel)
-        case OfFunction():
+        case OfFunction() | OfNetwork():
             row = jax.ShapeDtypeStruct((1, d), jnp.zeros(()).dtype)
             return Inside(of(kernel.kernel, columns=jax.eval_shape(kernel.map, row).shape[1]), kernel)
         case Differentiated():

@@ -203,7 +203,10 @@ class Neural(Belief, HasLogDensity, HasRows, HasPointEstimates):
 
     def network(self, d: int) -> Architecture:
         """The network for d inputs, but for its weights."""
-        return Network((d, *self.layers, self.law.width)) if self.own is None else self.own
+        if self.own is None:
+            return Network((d, *self.layers, self.law.width))
+        self.own.check(d, self.law.width)
+        return self.own
 
     def prior_draws(self, d: int) -> Float[Array, "k p"]:
         """Networks of before data, N(0, 1/precision): the same ones at every precision, but for their scale."""

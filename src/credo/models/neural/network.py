@@ -132,6 +132,23 @@ class OwnNetwork(Architecture):
         parts = [self.first[a:b] for a, b in itertools.pairwise(ends)]
         return np.stack([self.first, *(np.concatenate([rng.permutation(p) for p in parts]) for _ in range(k - 1))])
 
+    @property
+    def matrices(self) -> Float[np.ndarray, " p"]:
+        """One for the entries of arrays with two axes or more, zero for biases."""
+        shapes = [shape for shape in self.flat.shapes if shape is not None]
+        return np.concatenate([np.full(int(np.prod(shape)), float(len(shape) > 1)) for shape in shapes])
+
+    def check(self, d: int, width: int) -> None:
+        """`DataError` unless rows of d numbers give so many outputs."""
+        try:
+            found = jax.eval_shape(self.flat, self.first, np.zeros((1, d))).shape
+        except Exception as error:
+            raise DataError(
+                f"the network must take a row of {d} numbers, found {type(error).__name__}: {error}"
+            ) from None
+        if found != (1, width):
+            raise DataError(f"the network must have {width} outputs for this outcome, found shape {found[1:]}")
+
     def last(self, output: int | None = None) -> np.ndarray:
         """The places of the weights of the last `eqx.nn.Linear`."""
         places = jax.tree.leaves(self.flat.places(), is_leaf=lambda leaf: isinstance(leaf, eqx.nn.Linear))
@@ -139,7 +156,7 @@ class OwnNetwork(Architecture):
         if not layers:
             raise DataError("a last layer is an eqx.nn.Linear at the end, found none in the network; use 'full'")
         parts = [w for w in (layers[-1].weight, layers[-1].bias) if w is not None]
-        return np.concatenate([np.ravel(w if output is None else w[output]) for w in parts])
+        return np.concatenate([np.ravel(w if output is None else w[output]) for w in parts]).astype(int)
 
 
 def _asked(flat: FlatModule, theta: Array, x: Array) -> Array:
