@@ -114,8 +114,8 @@ class OfNetwork(Wrapped):
     """k(g(x; w), g(z; w)): a deep kernel. Make it with `k.after(network)`.
 
     The weights w of the network, an equinox module that maps a row to features, are hyperparameters like others, by
-    default under N(0, 1): `learn` climbs the evidence in them, which many of them can overfit (Ober, Rasmussen & van der
-    Wilk 2021). Wilson, Hu, Salakhutdinov & Xing (2016), "Deep kernel learning".
+    default under N(0, 1): `learn` climbs the evidence in them, which many of them can overfit (Ober, Rasmussen & van
+    der Wilk 2021). Wilson, Hu, Salakhutdinov & Xing (2016), "Deep kernel learning".
     """
 
     kernel: Kernel
