@@ -1,6 +1,8 @@
 """Neural networks with both kinds of doubt: ensembles, dropout, and any method of `credo.infer` over their weights."""
 
 from credo.models.neural.belief import Neural as Neural
+from credo.models.neural.continued import Further as Further
+from credo.models.neural.continued import Streamed as Streamed
 from credo.models.neural.layers import Categories as Categories
 from credo.models.neural.layers import Image as Image
 from credo.models.neural.layers import QuantileBins as QuantileBins

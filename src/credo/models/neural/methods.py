@@ -99,7 +99,7 @@ class AroundOne(Learner):
         return Learned(replace(belief, {"precision": after.precision}), CONVERGED, value, [], {}, notes, after)
 
 
-class _Training(Solver):
+class Training(Solver):
     """Another way to train networks at the precision that the belief has."""
 
     needs: ClassVar[type] = Neural
@@ -119,7 +119,7 @@ class _Training(Solver):
 
 
 @dataclass(frozen=True)
-class Ensemble(_Training):
+class Ensemble(Training):
     """Networks from different initial values, each a MAP estimate, with equal shares.
 
     Args:
@@ -144,7 +144,7 @@ class Ensemble(_Training):
 
 
 @dataclass(frozen=True)
-class Dropout(_Training):
+class Dropout(Training):
     """One network, hidden units of which are dropped at random: in training, and for each prediction anew.
 
     A network without a unit is one whose outgoing weights are zero, those of the others 1/(1 - rate) times as large:
@@ -190,7 +190,7 @@ class DropConnect(Dropout):
 
 
 @dataclass(frozen=True)
-class LastLayer(_Training):
+class LastLayer(Training):
     """The last layer in closed form: its weights are normal, and `condition` on more rows is Bayes' rule in it.
 
     The network is trained once; its features and its noise exp f₂(x) then stay as they are, and f₁ is linear in the
