@@ -38,6 +38,10 @@ class Further(Training):
     def __post_init__(self) -> None:
         check_count(self.steps, "steps")
 
+    def serves(self, subject: object, verb: str) -> bool:
+        """`condition` of networks."""
+        return verb == "condition" and isinstance(subject, Neural)
+
     def trained(self, belief: Neural, statistics: Rows) -> Neural:
         """The belief with its networks trained on."""
         scaling, members = belief.scaling, belief.members
@@ -56,7 +60,7 @@ class Further(Training):
 class Streamed(Solver):
     """Networks trained on chunks of rows, each read once a pass: for tables that do not fit in memory.
 
-    Data are an iterable of (X, y), e.g. of `credo.core.chunks.chunks`, that can be gone through more than once, its rows
+    Data are an iterable of (X, y), e.g. of `credo.core.chunks.chunks`, that can be gone through several times, its rows
     in random order. Inputs are scaled by the first chunk; no rows are kept.
 
     Args:

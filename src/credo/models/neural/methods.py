@@ -90,6 +90,10 @@ class AroundOne(Learner):
     integrates: ClassVar[bool] = True
     needs: ClassVar[type] = Neural
 
+    def serves(self, subject: object, verb: str) -> bool:
+        """Networks that have been told which weights are in doubt."""
+        return isinstance(subject, Neural) and bool(subject.form)
+
     def learn(self, belief: Any, statistics: Any, fixed: Any, priors: Priors, seed: int) -> Learned:
         """Laplace's approximation, or a last layer in closed form."""
         if priors:
