@@ -86,6 +86,7 @@ conjugate    models.conjugate.normal            Moments NormalInverseGamma Norma
 conjugate    models.conjugate.quadrature        HyperPrior Hyperparameters PopulationCounts
 decide       decide.acquiring                   Margin Uncertainty
 decide       decide.custom                      CustomLoss
+decide       decide.decision_network            DecisionNetwork
 decide       decide.losses                      Absolute Asymmetric CostMatrix IntervalLoss Pinball Squared ZeroOne
 density      models.densities.categorical       CategoricalDensity
 density      models.densities.columns           Columns
@@ -184,6 +185,7 @@ mdp          decide.mdp.solving                 Automatic
 mdp          decide.mdp.value_iteration         GaussSeidel PrioritizedSweeping ValueIteration
 mdp          decide.mdp.wavefront               Wavefront
 neural       models.neural.belief               Neural Rows
+neural       models.neural.network              Network
 neural       models.neural.scaling              Scaling
 noise        models.noise                       Covariance GaussianNoise InverseGamma KnownNoise LaplaceNoise
 noise        models.noise                       StudentTNoise
