@@ -102,7 +102,7 @@ def doubts() -> None:
 
     import credo
     from credo import evaluate
-    from credo.infer import MAP, SGLD, Laplace, Variational
+    from credo.infer import MAP, SGLD, Laplace
     from credo.models.neural import DropConnect, Dropout, Ensemble, LastLayer
 
     table = np.loadtxt(DATA / "concrete" / "data.csv.gz", delimiter=",")
@@ -123,7 +123,6 @@ def doubts() -> None:
         "`LastLayer()`": LastLayer(),
         "`SGLD(…)`, snapshots": SGLD(2e-5, batch=100, passes=300, precondition=False),
         '`SGLD(…, keep="moments")`': SGLD(2e-5, batch=100, passes=300, keep="moments"),
-        '`Variational("meanfield")`': Variational("meanfield"),
     }
     print("| `using=` | CPU s | NLPD | RMSE | 90 % holds | AUROC of the shift |\n| --- | --- | --- | --- | --- | --- |")
     for name, method in methods.items():

@@ -148,21 +148,24 @@ def around_one(belief: "Neural", rows: "Rows", choose: bool = False) -> tuple["N
 
     Where it chooses, the network is trained again at the precision that was most probable.
     """
-    value, network = float("nan"), belief.network(rows.x.shape[1])
+    alpha = value = float("nan")
+    network = belief.network(rows.x.shape[1])
     which = places(network, belief.form)
     for _ in range(ROUNDS if choose else 1):
         trained = belief.trained(rows, 1, belief.precision)
         seen, scaling, members = trained.seen, trained.scaling, trained.members
         assert members is not None and scaling is not None and seen is not None
-        z, t = scaling.rows(seen.x, seen.y)
-        near = quadratic(network, belief.law, members[0], z, t, belief.form)
+        theta, (z, t) = members[0], scaling.rows(seen.x, seen.y)
+        near = quadratic(network, belief.law, theta, z, t, belief.form)
         if choose:
             alpha, value = near.choose()
             belief, trained = (replace(each, {"precision": alpha}) for each in (belief, trained))
-            value -= len(t) * float(np.log(np.abs(scaling.scale))) * (belief.law.continuous)
+            value -= len(t) * float(np.log(np.abs(scaling.scale))) * belief.law.continuous
     mean, root = near.law(belief.precision)
-    theta = _at(members[0], which, mean)
-    return changed(trained, members=theta[None], root=root), value
+    said = trained.doubts()
+    if choose and not np.all(np.abs(np.log(alpha) - LOG_RANGE) > 0.1):
+        said += (f"the prior precision of the weights ran to {alpha:.2g}, the end of where it is sought",)
+    return changed(trained, members=_at(theta, which, mean)[None], root=root, said=said), value
 
 
 def updated(belief: "Neural", rows: "Rows") -> "Neural":
@@ -181,9 +184,11 @@ def updated(belief: "Neural", rows: "Rows") -> "Neural":
 
 def _at(theta: Float[Array, " p"], which: Int[np.ndarray, " q"], values: Float[Array, " q"]) -> Float[Array, " p"]:
     """θ with other values in some places."""
-    inside = np.zeros((len(which), theta.shape[-1]))
-    inside[np.arange(len(which)), which] = 1.0
-    return theta * (1 - inside.sum(0)) + values @ inside
+    if is_traced(theta, values):
+        return jax.numpy.asarray(theta).at[which].set(values)
+    out = np.array(theta)
+    out[which] = values
+    return out
 
 
 def outputs_around(belief: "Neural", x: Float[Array, "m d"]) -> tuple[Float[Array, "m o"], Float[Array, "m o o"]]:

@@ -36,6 +36,7 @@ from credo.models.likelihoods import Categorical as Labels
 from credo.models.likelihoods import find_classes
 from credo.models.likelihoods.classes import shown
 from credo.models.neural.around import around_one, drawn_outputs, outputs_around, spread_points, updated
+from credo.models.neural.density import Density, log_joint, log_likelihood, outputs
 from credo.models.neural.network import Architecture, Network, OwnNetwork
 from credo.models.neural.outcomes import ClassOutcome, CountOutcome, NumberOutcome, Outcome, StudentTOutcome
 from credo.models.neural.scaling import Scaling
@@ -44,6 +45,7 @@ from credo.models.neural.training import OPTIMIZERS, Settings, train
 OUTCOMES = ("number", "student-t", "classes", "counts")
 FORMS = ("last-layer", "full")
 """The curvatures of `Laplace` that have a form of their own here."""
+LAYERS = (50,)
 MEMBERS = 5
 """Networks that `condition` trains."""
 PRIOR_DRAWS = 32
@@ -125,13 +127,8 @@ class Neural(Belief, HasLogDensity, HasRows, HasPointEstimates):
     ):
         if network is not None and layers is not None:
             raise DataError(f"give layers or a network of your own, found both: layers={layers}")
-        sizes = (
-            (layers,)
-            if isinstance(layers, int)
-            else tuple(layers or ())
-            if network is not None
-            else tuple((50,) if layers is None else layers)
-        )
+        given = LAYERS if layers is None and network is None else layers
+        sizes = (given,) if isinstance(given, int) else tuple(given or ())
         for size in sizes:
             check_count(size, "layers, the number of units of each,")
         if outcome not in OUTCOMES:
@@ -336,16 +333,14 @@ class Neural(Belief, HasLogDensity, HasRows, HasPointEstimates):
     def target(self, statistics: Rows, priors: Priors | None = None) -> Target:
         """log p(y, θ) over {"weights": θ}."""
         space, density, (x, t) = self._density(statistics, priors)
-        return Target(space, _log_joint, (density, x, t), (_outputs, _log_likelihood))
+        return Target(space, log_joint, (density, x, t), (outputs, log_likelihood))
 
     def row_density(self, statistics: Rows) -> tuple[RowDensity, tuple[np.ndarray, ...]]:
         """log p(θ) and the log likelihood of each row."""
         space, density, columns = self._density(statistics, None)
         return RowDensity(space, density.log_prior, density), tuple(np.asarray(c) for c in columns)
 
-    def _density(
-        self, statistics: Rows, priors: Priors | None
-    ) -> tuple[ParameterSpace, "Density", tuple[Array, Array]]:
+    def _density(self, statistics: Rows, priors: Priors | None) -> tuple[ParameterSpace, Density, tuple[Array, Array]]:
         if priors:
             raise DataError("Neural has its precision chosen by credo.fit, found priors= for it")
         _, x, t = self.scaled(self.all_rows(statistics))
@@ -374,31 +369,3 @@ class Neural(Belief, HasLogDensity, HasRows, HasPointEstimates):
     def plug_in(self, *data: ArrayLike) -> "Neural":
         """Refused: hidden units may be swapped, and the mean of two equal networks is none."""
         raise DataError("the mean of the weights is no network, for units may be swapped; use MAP() or Ensemble(m)")
-
-
-class Density(eqx.Module):
-    """log p(θ) and log p(yᵢ | xᵢ, θ), in the units of the network."""
-
-    precision: Float[Array, ""]
-    network: Architecture
-    law: Outcome
-
-    def __call__(self, numbers: dict[str, Array], x: Float[Array, "n d"], t: Float[Array, " n"]) -> Float[Array, " n"]:
-        """log p(yᵢ | xᵢ, θ) of each row."""
-        return self.law.log_prob(self.network(numbers["weights"], x), t)
-
-    def log_prior(self, numbers: dict[str, Array]) -> Float[Array, ""]:
-        """log N(θ | 0, 1/precision), up to a constant."""
-        return -0.5 * self.precision * (numbers["weights"] ** 2).sum()
-
-
-def _outputs(numbers: dict[str, Array], density: Density, x: Array, t: Array) -> Array:
-    return density.network(numbers["weights"], x)
-
-
-def _log_likelihood(f: Array, density: Density, x: Array, t: Array) -> Array:
-    return density.law.log_prob(f, t).sum()
-
-
-def _log_joint(numbers: dict[str, Array], density: Density, x: Array, t: Array) -> Array:
-    return density.log_prior(numbers) + density(numbers, x, t).sum()
