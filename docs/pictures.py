@@ -28,6 +28,7 @@ from credo.models.gp import EP, Inducing, InducingGP, Local, RandomFeatures
 from credo.models.gp.search import search_kernel
 from credo.models.gp.surfaces import evidence_surface
 from credo.models.linear import ARD, Intercept, InverseGamma, Isotropic, LaplacePrior, StudentTNoise, lasso_scale
+from credo.models.neural import Ensemble
 from credo.plots import BLUE, GREEN, GREY, INK, ORANGE, RED, SKY, legend, tidy
 
 OUT = Path(__file__).parent / "pictures"
@@ -452,6 +453,31 @@ def neural(ax):
     ax.plot(x[:, 0], y, ".", color=INK, markersize=3)
     ax.set_ylim(-4, 4)
     legend(tidy(ax, "x", "y"))
+
+
+@picture(7, 3.0, columns=2)
+def rotated_digits(*axes):
+    from scipy.ndimage import rotate
+    from sklearn.datasets import load_digits
+
+    x, y = load_digits(return_X_y=True)
+    x, order = x / 16, np.random.default_rng(0).permutation(len(y))
+    train, test = order[:1200], order[1200:1500]
+    belief = credo.Neural((60,), "classes", steps=1000, batch=64)
+    belief = belief.condition(x[train], y[train], using=Ensemble(5))
+    angles = np.arange(0, 181, 15)
+    right, noise, ignorance = [], [], []
+    for angle in angles:
+        turned = rotate(x[test].reshape(-1, 8, 8), angle, axes=(1, 2), reshape=False, order=1).reshape(-1, 64)
+        p = belief.predict(turned)
+        right.append(np.mean(np.argmax(p.probs, axis=1) == y[test]))
+        noise.append(np.mean(p.aleatoric))
+        ignorance.append(np.mean(p.epistemic))
+    axes[0].plot(angles, right, color=INK, marker="o", markersize=3)
+    tidy(axes[0], "angle", "accuracy")
+    axes[1].plot(angles, ignorance, color=ORANGE, marker="o", markersize=3, label="ignorance")
+    axes[1].plot(angles, noise, color=BLUE, marker="o", markersize=3, label="noise")
+    legend(tidy(axes[1], "angle", "entropy (nats)"))
 
 
 @picture(7, 2.6, columns=3)

@@ -189,3 +189,36 @@ def test_iterators_that_end_too_early_are_noticed():
 def test_steps_that_are_too_long_are_noticed():
     with pytest.raises(NotConverged, match="lower step_size"):
         run(SGLD(10.0, batch=20, decay=0.0, passes=100))
+
+
+# -- running moments ---------------------------------------------------------------------------------------------------
+
+
+def test_running_moments_are_those_of_the_draws():
+    """Mean and covariance of the draws that would have been kept, by NumPy; of many numbers SWAG's."""
+    data = np.random.default_rng(5).normal(size=(60, 3))
+    many = SGLD(0.01, batch=10, passes=20, draws=50, burn=0.2)
+
+    def likelihood(theta, rows):
+        return -0.5 * ((rows - theta) ** 2).sum(-1)
+
+    def found(**settings):
+        method = dataclasses.replace(many, **settings)
+        return method.run_rows(lambda t: -0.5 * (t**2).sum(), likelihood, np.zeros(3), data, seed=1)
+
+    draws = np.asarray(found().values)
+    law = found(keep="moments")
+    np.testing.assert_allclose(law.center, draws.mean(0), rtol=1e-10)
+    np.testing.assert_allclose(law.covariance, np.cov(draws.T, bias=True), rtol=1e-6)
+    few = {"draws": 5, "rank": 3}  # too few for a matrix of three numbers
+    five, swag = np.asarray(found(**few).values), found(keep="moments", **few)
+    deviations = [five[i] - five[: i + 1].mean(0) for i in (2, 3, 4)]
+    np.testing.assert_allclose(swag.center, five.mean(0), rtol=1e-10)
+    np.testing.assert_allclose(swag.scale**2, five.var(0) / 2, rtol=1e-9)
+    np.testing.assert_allclose(swag.factor, np.stack(deviations, axis=1) / 2, rtol=1e-9)
+    drawn = swag.vectors(20_000, np.random.default_rng(0))
+    want = np.diag(swag.scale**2) + swag.factor @ swag.factor.T
+    np.testing.assert_allclose(np.cov(drawn.T), want, atol=0.05 * want.max())
+    assert np.shape(swag.mean) == (3,)
+    with pytest.raises(DataError, match="keep must be"):
+        SGLD(0.1, keep="all")

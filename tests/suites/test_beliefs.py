@@ -132,6 +132,9 @@ BELIEFS: dict[str, Callable[[], Case]] = {
     "Discriminant": lambda: Case(credo.Discriminant("tied").told(*CLASSES), CLASSES, (QUERIES,)),
     "Discriminant, between": lambda: Case(credo.Discriminant().told(*CLASSES), CLASSES, (QUERIES,)),
     "Neural": lambda: regression(credo.Neural((2,), steps=20, batch=8)),
+    "Neural, last layer": lambda: regression(
+        credo.Neural((2,), steps=20, batch=8).by(credo.infer.Laplace("last-layer"))
+    ),
     "GP": lambda: regression(GP(RBF(), noise=0.1)),
     "GP, row noise, trend": lambda: regression(
         GP(Matern52([1.0, 2.0]), Basis(covariance=2.0), KnownNoise()), noise=np.linspace(0.1, 1, 24)
@@ -196,7 +199,11 @@ BELIEFS: dict[str, Callable[[], Case]] = {
 
 NOT_BY_ROWS = {
     *("Linear, Student-t", "Linear, Laplace", "Logistic", "Softmax", "PoissonRegression"),
+<<<<<<< HEAD
     *("HierarchicalBernoulli", "Neural", "Network", "Network, numbers"),
+=======
+    *("HierarchicalBernoulli", "Neural", "Neural, last layer"),
+>>>>>>> neural
 }
 """Evidence by name, which has no rows; networks, trained anew on all rows; Laplace approximations, whose halves are not
 the whole; and rows that are populations, which all must be there."""

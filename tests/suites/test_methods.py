@@ -59,8 +59,12 @@ from credo.models.hmm import PathGibbs, StepwiseEM, VariationalBayes
 from credo.models.lds import StateGibbs
 from credo.models.linear import FixedPoint, FunctionSpace
 from credo.models.mixture import HowMany, MixtureGibbs
+<<<<<<< HEAD
 from credo.models.network import LikelihoodWeighting, NetworkGibbs
 from credo.models.neural import DropConnect, Dropout, Ensemble, Stacked
+=======
+from credo.models.neural import DropConnect, Dropout, Ensemble, Further, LastLayer, Stacked, Streamed
+>>>>>>> neural
 from credo.models.nonlinear import Extended, Particles, Unscented
 from credo.models.structural import Level
 
@@ -124,6 +128,9 @@ METHODS: dict[str, Method] = {
         Ensemble(2),
         Dropout(members=4),
         DropConnect(members=4),
+        LastLayer(),
+        Further(20),
+        Streamed(members=2, passes=1),
         Laplace(),
         Variational(max_draws=256),
         Pathfinder(),
@@ -166,6 +173,8 @@ ASKS_FOR_MORE = {
     "Laplace": "the data do not determine them",
     "PlugIn": "units may be swapped",
     "HowMany": "how many components",
+    "Further": "no networks to go on with",
+    "Streamed": "takes one iterable",
 }
 """Methods whose settings, or whose reach, may not suit a belief that they serve, and what they then speak of."""
 

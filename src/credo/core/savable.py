@@ -46,7 +46,7 @@ infer        infer.mcmc.draws                   Draws
 infer        infer.mcmc.smc                     Particles
 infer        infer.priors                       LogNormal LogScalePenalty LogitPenalty NormalPenalty
 infer        infer.priors                       PenaltyDensity
-infer        infer.posterior                    NormalApproximation
+infer        infer.posterior                    LowRankNormal NormalApproximation
 infer        infer.target                       ParameterSpace=Space
 acquisition  decide.acquisition.batch           BatchExpectedImprovement BatchNoisyExpectedImprovement
 acquisition  decide.acquisition.batch           BatchUpperConfidenceBound
@@ -67,7 +67,7 @@ agent        decide.agents.exploration          EpsilonGreedy FixedPolicy Greedy
 agent        decide.agents.nstep_dyna           Dyna NStep
 agent        decide.agents.planning             ModelBased PosteriorSampling RMax
 agent        decide.agents.run                  Run
-agent        decide.agents.schedules            ConstantSchedule ExponentialDecay Harmonic PolynomialDecay RobbinsMonro
+agent        infer.schedules                    ConstantSchedule ExponentialDecay Harmonic PolynomialDecay RobbinsMonro
 agent        decide.agents.td                   Estimates TD
 agent        decide.agents.trajectories         Trajectory
 app          app.forecast.model                 SeriesModel
@@ -87,6 +87,7 @@ conjugate    models.conjugate.normal            Moments NormalInverseGamma Norma
 conjugate    models.conjugate.quadrature        HyperPrior Hyperparameters PopulationCounts
 decide       decide.acquiring                   Margin Uncertainty
 decide       decide.custom                      CustomLoss
+decide       decide.decision_network            DecisionNetwork
 decide       decide.losses                      Absolute Asymmetric CostMatrix IntervalLoss Pinball Squared ZeroOne
 density      models.densities.bernoulli         Bernoulli Betas
 density      models.densities.categorical       CategoricalDensity
@@ -199,6 +200,7 @@ pomdp        decide.pomdp.model                 POMDP
 pomdp        decide.pomdp.plan                  AlphaPlan
 pomdp        decide.pomdp.vectors               AlphaVectors
 neural       models.neural.belief               Neural Rows
+neural       models.neural.network              Network
 neural       models.neural.scaling              Scaling
 noise        models.noise                       Covariance GaussianNoise InverseGamma KnownNoise LaplaceNoise
 noise        models.noise                       StudentTNoise

@@ -11,6 +11,8 @@ from credo.decide.campaign import Campaign as Campaign
 from credo.decide.campaign import Storage as Storage
 from credo.decide.campaign import Trial as Trial
 from credo.decide.custom import CustomLoss as CustomLoss
+from credo.decide.decision_network import DecisionNetwork as DecisionNetwork
+from credo.decide.decision_network import end_to_end as end_to_end
 from credo.decide.influence import BestPolicy as BestPolicy
 from credo.decide.influence import Choice as Choice
 from credo.decide.influence import InfluenceDiagram as InfluenceDiagram

@@ -13,6 +13,7 @@ Steps are smoothed by one row that says what the belief says, so that nothing be
 """
 
 import warnings
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -56,9 +57,9 @@ TINY = 1e-12
 class ClassMap(eqx.Module):
     """A map of the probabilities of classes."""
 
+    @abstractmethod
     def __call__(self, probs: Float[Array, "*m k"]) -> Float[Array, "*m k"]:
         """The corrected probabilities."""
-        raise NotImplementedError
 
 
 class Tempered(ClassMap):
@@ -196,14 +197,23 @@ def recalibrated(belief: Belief, X: Numeric, y: Numeric, how: str | None = None,
     if isinstance(prediction, Classes):
         correction: Any = _class_map(np.asarray(prediction.probs), outcomes.astype(int), chosen)
     elif chosen == "temperature":
-
-        def loss(t: float) -> float:
-            return -float(np.mean(Stretched(prediction, as_float(t)).log_prob(outcomes)))
-
-        correction = Stretch(as_float(_temperature(loss)))
+        correction = temperature_of(prediction, outcomes)
     else:
         correction = _level_map(pit(prediction, outcomes, seed=seed), chosen)
     return Recalibrated(chosen, len(outcomes), correction, belief)
+
+
+def temperature_of(prediction: Predictive, outcomes: np.ndarray) -> "Stretch | Tempered":
+    """The temperature under which what happened is most probable; classes are places among their labels."""
+    if isinstance(prediction, Classes):
+        found = _class_map(np.asarray(prediction.probs), outcomes.astype(int), "temperature")
+        assert isinstance(found, Tempered)
+        return found
+
+    def loss(t: float) -> float:
+        return -float(np.mean(Stretched(prediction, as_float(t)).log_prob(outcomes)))
+
+    return Stretch(as_float(_temperature(loss)))
 
 
 def held_out(belief: Belief, X: Numeric, y: Numeric) -> tuple[Predictive, np.ndarray]:

@@ -38,7 +38,8 @@ class Laplace(Approximation):
     Args:
         curvature: of the log density at the mode. "exact" by automatic differentiation; "diagonal" its diagonal;
             "lowrank" the `rank` sharpest directions of the exact one, the diagonal of the rest; "gauss-newton" drops
-            the curvature of the model itself, JᵀWJ, for targets that say what they predict (`Target.outputs`).
+            the curvature of the model itself, JᵀWJ, for targets that say what they predict (`Target.outputs`). "full"
+            and "last-layer" are the same of a trained network (`Neural`), which predicts as its linearization does.
         rank: of "lowrank".
         max_steps: of the climb.
         tolerance: the largest slope at a mode, relative to the curvature: a Newton step of so many standard deviations.
@@ -51,12 +52,14 @@ class Laplace(Approximation):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.curvature not in ("exact", "diagonal", "lowrank", "gauss-newton"):
-            known = "'exact', 'diagonal', 'lowrank' or 'gauss-newton'"
+        if self.curvature not in ("exact", "diagonal", "lowrank", "gauss-newton", "full", "last-layer"):
+            known = "'exact', 'diagonal', 'lowrank', 'gauss-newton', 'full' or 'last-layer'"
             raise DataError(f"curvature must be {known}, found {self.curvature!r}")
 
     def run(self, target: Target, seed: int = 0) -> NormalApproximation:
         """The approximation of a target."""
+        if self.curvature in ("full", "last-layer"):
+            raise DataError(f"curvature={self.curvature!r} is for networks (Neural); use 'gauss-newton' or 'exact'")
         start = target.check()
         found = climb(target, start, self.max_steps, 1e-5)
         reached, stride, converged = newton(target, found.vector, self.tolerance)

@@ -1,7 +1,8 @@
 """What a method returns: a belief about the numbers of a model, with a verdict on whether to trust it.
 
 `Posterior` is what models and users ask: draws as pytrees, means, deviations and quantiles in natural units.
-`NormalApproximation` is a normal law of the unconstrained vector (Laplace, variational); `Draws` are of Markov chains.
+`NormalApproximation` is a normal law of the unconstrained vector (Laplace, variational), `LowRankNormal` one of very
+many numbers; `Draws` are of Markov chains.
 """
 
 import warnings
@@ -22,6 +23,8 @@ from credo.core.linalg import log_determinant, solve_lower
 from credo.infer.target import ParameterSpace, short
 
 SUMMARY_DRAWS = 4000
+LARGEST = 10_000_000
+"""Numbers in a table of draws."""
 
 ALONE = ("real", "positive", "unit_interval")
 """Constraints under which a number is a function of one coordinate of u, so that its law is known."""
@@ -176,6 +179,25 @@ class NormalApproximation(Posterior):
         """The log density of the unconstrained vector, or of each of many."""
         z = solve_lower(self.root, (u - self.center).T)
         return -0.5 * ((z * z).sum(0) + log_determinant(self.root) + self.space.size * np.log(2 * np.pi))
+
+
+class LowRankNormal(Posterior):
+    """u = center + scale ∘ z₁ + factor z₂: a normal law of many numbers, with their variances and a few directions."""
+
+    space: ParameterSpace
+    center: Float[Array, " k"]
+    scale: Float[Array, " k"]
+    factor: Float[Array, "k r"]
+    notes: tuple[str, ...] = eqx.field(static=True, default=())
+
+    def vectors(self, n: int, rng: np.random.Generator) -> Float[Array, "n k"]:
+        """n draws."""
+        k, r = self.factor.shape
+        return self.center + rng.standard_normal((n, k)) * self.scale + rng.standard_normal((n, r)) @ self.factor.T
+
+    def kept(self) -> Float[Array, "n k"]:
+        """Draws with a fixed seed, as many as fit."""
+        return self.vectors(int(np.clip(LARGEST // self.space.size, 100, SUMMARY_DRAWS)), np.random.default_rng(0))
 
 
 def _moments(kind: str, center: Array, deviation: Array) -> tuple[Array, Array]:

@@ -29,6 +29,7 @@ from credo.kernels.graphs import Laplacian as Laplacian
 from credo.kernels.graphs import SpectralEmbedding as SpectralEmbedding
 from credo.kernels.graphs import WeisfeilerLehman as WeisfeilerLehman
 from credo.kernels.inputs import OfFunction as OfFunction
+from credo.kernels.inputs import OfNetwork as OfNetwork
 from credo.kernels.inputs import OnColumns as OnColumns
 from credo.kernels.manifolds import OnCircle as OnCircle
 from credo.kernels.manifolds import OnSphere as OnSphere

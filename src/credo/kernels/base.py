@@ -13,7 +13,7 @@ Rasmussen & Williams (2006), chapter 4.
 import dataclasses
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -181,6 +181,12 @@ class Kernel(eqx.Module):
         from credo.kernels.inputs import OfFunction
 
         return OfFunction(self, function)
+
+    def after(self, network: Any) -> "Kernel":
+        """k(g(x; w), g(z; w)) for a network g, an equinox module, with weights w to be learned: a deep kernel."""
+        from credo.kernels.inputs import OfNetwork
+
+        return OfNetwork.around(self, network)
 
     def exp(self) -> "Kernel":
         """exp(k(x, z))."""

@@ -1,7 +1,8 @@
-"""A kernel of other inputs: of some of the columns, or of a function of the row."""
+"""A kernel of other inputs: of some of the columns, of a function of the row, or of a network's features."""
 
 from abc import abstractmethod
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -11,7 +12,8 @@ from jaxtyping import ArrayLike, Float
 
 from credo.core.arrays import Array
 from credo.core.errors import DataError
-from credo.core.params import settled
+from credo.core.modules import FlatModule
+from credo.core.params import real, settled
 from credo.kernels.base import Amplitude, InputScales, Kernel, Wrapped
 from credo.kernels.measures import Placed, Spectrum
 
@@ -119,3 +121,47 @@ class OfFunction(Mapped):
     def formula(self) -> str:
         """k∘g."""
         return f"{self._inside()}∘{getattr(self.function, '__name__', 'g')}"
+
+
+class OfNetwork(Wrapped):
+    """k(g(x; w), g(z; w)): a deep kernel. Make it with `k.after(network)`.
+
+    The weights w of the network, an equinox module that maps a row to features, are hyperparameters like others, by
+    default under N(0, 1): `learn` climbs the evidence in them, which many of them can overfit (Ober, Rasmussen & van
+    der Wilk 2021). Wilson, Hu, Salakhutdinov & Xing (2016), "Deep kernel learning".
+    """
+
+    kernel: Kernel
+    flat: FlatModule
+    weights: Float[Array, " p"] = real()
+    is_stationary = False
+    compiled = True
+
+    @classmethod
+    def around(cls, kernel: Kernel, network: Any) -> "OfNetwork":
+        """From the module."""
+        return cls(kernel, *FlatModule.of(network))
+
+    def map(self, x: Float[Array, "n d"]) -> Float[Array, "n q"]:
+        """The features g(xᵢ; w)."""
+        return self.flat(self.weights, x)
+
+    def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        """K of the features."""
+        return self.kernel.gram(self.map(x), self.map(z))
+
+    def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """k(g(x), g(x))."""
+        return self.kernel.diagonal(self.map(x))
+
+    def encode(self, x: object, name: str = "X", columns: int | None = None) -> Array:
+        """A table, which the network maps."""
+        return Kernel.encode(self, x, name, columns)
+
+    def adapt(self, scales: InputScales) -> "OfNetwork":
+        """Features have no scales before the network is known: what nobody has given stays at what it means."""
+        return settled(self)
+
+    def formula(self) -> str:
+        """k∘network."""
+        return f"{self._inside()}∘network"

@@ -10,10 +10,11 @@ import credo
 from credo.core.errors import DataError, NotConvergedWarning
 from credo.core.predictive import Mixture
 from credo.infer import MAP, ML, NUTS, SGLD, Laplace, PlugIn
+from credo.infer.schedules import PolynomialDecay
 from credo.models.neural import DropConnect, Dropout, Ensemble, Network, Neural, Stacked
-from credo.models.neural.network import ClassOutcome, CountOutcome, NumberOutcome
+from credo.models.neural.outcomes import ClassOutcome, CountOutcome, NumberOutcome, StudentTOutcome
 from credo.models.neural.scaling import Scaling
-from credo.models.neural.training import ADAM, advance
+from credo.models.neural.training import OPTIMIZERS, Settings, advance, schedules
 
 RNG = np.random.default_rng(6)
 X = RNG.normal(size=(40, 2))
@@ -45,6 +46,7 @@ OUTCOMES = {
     "number": (NumberOutcome(), Y),
     "classes": (ClassOutcome(3), np.digitize(X[:, 0], [-0.5, 0.5]).astype(float)),
     "counts": (CountOutcome(), COUNTS.astype(float)),
+    "student-t": (StudentTOutcome(), Y),
 }
 
 
@@ -85,8 +87,37 @@ def test_densities_are_scipys():
     y = OUTCOMES["classes"][1]
     want = special.log_softmax(f, axis=1)[np.arange(40), y.astype(int)]
     np.testing.assert_allclose(ClassOutcome(3).log_prob(f, y), want, rtol=1e-12)
+    t = StudentTOutcome()
+    want = stats.t(t.degrees(f), f[:, 0], np.exp(0.5 * f[:, 1])).logpdf(Y)
+    np.testing.assert_allclose(t.log_prob(f, Y), want, rtol=1e-10)
     y = OUTCOMES["counts"][1]
     np.testing.assert_allclose(CountOutcome().log_prob(f[:, :1], y), stats.poisson(np.exp(f[:, 0])).logpmf(y))
+
+
+def curvature(function, at, h=1e-3):
+    """Second differences."""
+    steps = h * np.eye(len(at))
+    return np.array(
+        [[sum(a * b * function(at + a * u + b * v) for a in (1, -1) for b in (1, -1)) for u in steps] for v in steps]
+    ) / (4 * h**2)
+
+
+def test_information_is_the_expected_curvature():
+    """-E[∂² log p(y | f)] by sums over classes and counts and by quadrature over numbers."""
+    f = np.array([0.3, -0.4, 0.6])
+    for name, (outcome, _) in OUTCOMES.items():
+        at = f[: outcome.width]
+        y, weight = np.arange(60.0), np.ones(60)
+        if outcome.continuous:
+            z, w = np.polynomial.legendre.leggauss(400)
+            y, weight = np.tan(0.5 * np.pi * z), 0.5 * np.pi * w / np.cos(0.5 * np.pi * z) ** 2
+        y, weight = (y[:3], weight[:3]) if name == "classes" else (y, weight)
+
+        def expected(g, outcome=outcome, y=y, weight=weight, at=at):
+            each = outcome.log_prob(np.broadcast_to(g, (len(y), len(g))), y)
+            return -(weight * np.exp(outcome.log_prob(np.broadcast_to(at, (len(y), len(at))), y))) @ each
+
+        np.testing.assert_allclose(outcome.information(at), curvature(expected, at), atol=1e-5)
 
 
 def test_beta_one_is_least_squares_and_zero_the_density():
@@ -102,9 +133,10 @@ def test_steps_are_adams():
     network, outcome = Network((2, 3, 2)), NumberOutcome()
     theta = network.start(2, RNG)
     index = RNG.integers(0, 40, size=(3, 2, 8)).astype(np.int32)
-    decay, horizon, rate = np.array([0.1, 0.0]), np.asarray(6.0), np.asarray(0.05)
-    state = (theta, ADAM.init(jnp.asarray(theta)))
-    (found, _), log_density = advance(state, network, outcome, X, Y, index, None, decay, np.asarray(0.0), horizon, rate)
+    decay = np.array([0.1, 0.0])
+    rates, betas = (each[:3] for each in schedules(Settings(6, 8, 0.05, 0), 6))
+    state = (theta, OPTIMIZERS["adam"].init(jnp.asarray(theta)))
+    (found, _), log_density = advance(state, network, outcome, X, Y, index, None, decay, rates, betas)
     m = v = np.zeros_like(theta)
     for t in range(3):
         beta = 1 - 2 * t / 6
@@ -119,6 +151,43 @@ def test_steps_are_adams():
         theta = theta - 0.05 * 0.5 * (1 + np.cos(np.pi * t / 6)) * corrected
     np.testing.assert_allclose(found, theta, rtol=1e-7, atol=1e-10)
     np.testing.assert_allclose(log_density, outcome.log_prob(network(theta, X), Y), rtol=1e-6)
+
+
+def test_long_gradients_are_shortened():
+    """One step of plain gradient descent: the gradient, no longer than `clip`, times the step."""
+    network, outcome = Network((2, 3, 2)), NumberOutcome()
+    theta = network.start(1, RNG)
+    index, one = np.arange(40, dtype=np.int32)[None, None], np.ones(1)
+    state = (theta, OPTIMIZERS["sgd"].init(jnp.asarray(theta)))
+    g = np.asarray(jax.grad(lambda t: outcome.loss(network(t, X), Y, 0.0).mean())(jnp.asarray(theta[0])))
+    for clip in (None, 0.5 * np.linalg.norm(g)):
+        (found, _), _ = advance(state, network, outcome, X, Y, index, None, 0 * one, one, 0 * one, "sgd", clip)
+        np.testing.assert_allclose(found[0], theta[0] - g * (1.0 if clip is None else 0.5), rtol=1e-8)
+
+
+def test_schedules_are_held_against_robbins_and_monro():
+    rates, betas = schedules(Settings(4, 8, PolynomialDecay(1.0, 0.5, 1.0), 0), 4)
+    np.testing.assert_allclose(rates, 0.5 / np.arange(1, 5))
+    np.testing.assert_allclose(betas, [1, 0.5, 0, 0])
+    good = Neural((3,), steps=60, step_size=PolynomialDecay(0.6, 0.05, 20), optimizer="momentum", clip=10.0)
+    assert good.condition(X, Y).doubts() == ()
+    with pytest.warns(NotConvergedWarning, match="Robbins and Monro's conditions: power 0.3"):
+        Neural((3,), steps=60, step_size=PolynomialDecay(0.3, 0.05, 20)).condition(X, Y)
+    for ask, words in (
+        (lambda: Neural(optimizer="newton"), "optimizer must be one of adam, momentum, sgd"),
+        (lambda: Neural(clip=0.0), "clip"),
+    ):
+        with pytest.raises(DataError, match=words):
+            ask()
+
+
+def test_outliers_hardly_move_a_student_t_network():
+    x = np.linspace(-2, 2, 80)[:, None]
+    y = x[:, 0] + 0.1 * RNG.normal(size=80)
+    y[::10] += 30.0
+    p = Neural((5,), "student-t", steps=1500).condition(x, y, using=Ensemble(2)).predict(x)
+    assert np.median(np.abs(p.quantile(0.5) - x[:, 0])) < 0.3
+    assert np.all(np.isfinite(p.std)) and np.mean(p.log_prob(y)) > stats.norm(y.mean(), y.std()).logpdf(y).mean() + 1
 
 
 # -- the belief -------------------------------------------------------------------------------------------------------
@@ -271,7 +340,7 @@ def test_what_cannot_be_is_refused():
     bad = X.copy()
     bad[3, 0] = np.nan
     for ask, words in (
-        (lambda: Neural(outcome="text"), "outcome must be one of number, classes, counts"),
+        (lambda: Neural(outcome="text"), "outcome must be one of number, student-t, classes, counts"),
         (lambda: Neural(layers=(0,)), "layers"),
         (lambda: Neural(steps=0), "steps must be a whole number"),
         (lambda: Neural(classes=("a", "b")), 'classes are for outcome="classes"'),

@@ -11,6 +11,7 @@ import pandas as pd
 from jaxtyping import Float
 
 from credo.app.fit.costs import check_options, read_actions, read_costs
+from credo.app.fit.held_out import how_many_strange, rank_among
 from credo.app.table.columns import Encoded, Schema, read_exposure
 from credo.app.table.read import Table, as_table
 from credo.core.abilities import SeesNovelty
@@ -18,8 +19,10 @@ from credo.core.arrays import Array, Numeric
 from credo.core.belief import Belief
 from credo.core.errors import DataError, NoveltyWarning
 from credo.core.predictive import Bernoulli, Categorical, Predictive
+from credo.core.predictive.expectation import alone
 from credo.core.text import counted
 from credo.decide.losses import Loss
+from credo.evaluate.recalibration import ClassMap, Stretch, corrected
 
 
 def predict(belief: Belief, x: Numeric, exposure: np.ndarray | None = None) -> Predictive:
@@ -46,6 +49,10 @@ class TableModel(eqx.Module):
     """The names of the classes, in the order of their probabilities; none for numbers and counts."""
     scores: tuple[tuple[str, float], ...] = eqx.field(static=True, default=())
     """How the same kind of model did on the test part."""
+    correction: Stretch | ClassMap | None = None
+    """Of its probabilities, where the rows held out asked for one."""
+    reference: Float[Array, " h"] | None = None
+    """The ignorance about each row held out, by which new rows are strange or not."""
 
     @property
     def target(self) -> str:
@@ -74,7 +81,8 @@ class TableModel(eqx.Module):
 
     def predict_numbers(self, x: pd.DataFrame, exposure: np.ndarray | None = None) -> Predictive:
         """The prediction for inputs in numbers, as `encode` gives them."""
-        return predict(self.belief, x, exposure)
+        found = predict(self.belief, x, exposure)
+        return found if self.correction is None else corrected(alone(found), self.correction)
 
     def outside(self, x: Float[np.ndarray, "n d"]) -> np.ndarray:
         """Which entries lie beyond the range of the data: predictions there are extrapolated."""
@@ -85,8 +93,9 @@ class TableModel(eqx.Module):
         """The table with columns mean, std, lower, upper, aleatoric and epistemic (variances that add up to std²).
 
         For classes the columns are class, p(…) of each, entropy, aleatoric and epistemic (which add up to the entropy).
-        A model that knows what inputs look like adds `novelty`, small for rows like nothing seen. A `loss`, or for
-        classes `costs`, adds the column `action`. Names that the table has already get the target's name in front.
+        `novelty` is small for rows like nothing seen: the probability of inputs as surprising, or where the model knows
+        nothing of those, of rows held out about which it knew as little. A `loss`, or for classes `costs`, adds the
+        column `action`. Names that the table has already get the target's name in front.
         """
         check_options(self.target, self.kind, loss, costs)
         if len(table) == 0:
@@ -101,6 +110,9 @@ class TableModel(eqx.Module):
         values = _classes(self, prediction, costs) if self.levels else numbers_of(prediction, level, loss)
         if isinstance(self.belief, SeesNovelty):
             values["novelty"] = np.asarray(self.belief.novelty(encoded.x[whole]))
+        elif self.reference is not None:
+            known = predict(self.belief, encoded.x[whole], None if exposure is None else exposure[whole])
+            values["novelty"] = rank_among(self.reference, known)
         columns = {}
         for name, column in values.items():
             columns[name] = np.full(len(x), np.nan, dtype=column.dtype if column.dtype == object else float)
@@ -110,7 +122,8 @@ class TableModel(eqx.Module):
         each = {c.name: int(beyond[:, self.schema.where(c.name)].any(axis=1).sum()) for c in self.schema.columns}
         each = {name: count for name, count in each.items() if count}
         extrapolated = int(beyond.any(axis=1).sum())
-        return Answer(frame, added, int((~whole).sum()), each, extrapolated, encoded.unknown, encoded.unread)
+        strange = how_many_strange(values["novelty"], self.reference) if "novelty" in values else 0
+        return Answer(frame, added, int((~whole).sum()), each, extrapolated, encoded.unknown, encoded.unread, strange)
 
 
 class Answer(NamedTuple):
@@ -126,6 +139,8 @@ class Answer(NamedTuple):
     extrapolated: int = 0
     unknown: Mapping[str, int] = MappingProxyType({})
     unread: Mapping[str, int] = MappingProxyType({})
+    strange: int = 0
+    """Rows like hardly anything seen."""
     newer: int = 0
     """Outcomes of a series that the model had not seen, and has taken in first."""
 

@@ -10,6 +10,7 @@ import pandas as pd
 
 from credo.app.fit.costs import check_options, read_costs
 from credo.app.fit.families import FAMILIES, Candidate, Family
+from credo.app.fit.held_out import correction_of, reference_of
 from credo.app.fit.model import TableModel, predict
 from credo.app.fit.scores import score
 from credo.app.fit.search import Data, Judged, SearchResult, run
@@ -172,6 +173,7 @@ def fit_table(
     found = run(data, families or FAMILIES, seconds=seconds, seed=seed, progress=progress)
     x, chosen = prepared.x.to_numpy(), found.chosen
     scores = tuple((key, float(value)) for key, value in chosen.scores.items())
+    correction, said = correction_of(chosen.prediction, prepared.y[data.test])
     model = TableModel(
         prepared.schema,
         found.belief,
@@ -182,5 +184,8 @@ def fit_table(
         prepared.kind,
         prepared.levels,
         scores,
+        correction,
+        reference_of(chosen.prediction),
     )
-    return Result(table.name, found.fitted, found.comparison, model, found.notes, found.seconds, seed, data)
+    notes = (*found.notes, *([said] if said else []))
+    return Result(table.name, found.fitted, found.comparison, model, notes, found.seconds, seed, data)

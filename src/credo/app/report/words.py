@@ -108,4 +108,6 @@ def prediction_remarks(answer: "Answer", rows: int) -> list[str]:
         worst = sorted(answer.outside, key=lambda name: -answer.outside[name])[:3]
         listed = ", ".join(f"{name} ({answer.outside[name]:,})" for name in worst)
         said.append(f"{count(answer.extrapolated, 'row')} beyond the range of the training data: {listed}")
+    if answer.strange:
+        said.append(f"{count(answer.strange, 'row')} like hardly anything seen: see the column novelty")
     return said

@@ -20,8 +20,8 @@ from credo.core.checks import ArrayLike, check_count, check_real
 from credo.core.errors import DataError
 from credo.core.pytrees import changed
 from credo.decide.agents.exploration import EpsilonGreedy, Exploration, Greedy, as_exploration
-from credo.decide.agents.schedules import Harmonic, Schedule, as_schedule
 from credo.decide.agents.value_table import Move, Numbers, Table, TableShape, Whole
+from credo.infer.schedules import Harmonic, Schedule, as_schedule
 
 Lists = list[list[float]]
 Visits = list[list[int]]

@@ -20,7 +20,7 @@ from jaxtyping import Float, Int
 
 from credo.core.checks import check_array, check_real
 from credo.core.errors import DataError
-from credo.decide.agents.schedules import ConstantSchedule, Schedule, as_schedule
+from credo.infer.schedules import ConstantSchedule, Schedule, as_schedule
 
 Rows = Float[Array, "g a"]
 States = Int[Array, " g"]

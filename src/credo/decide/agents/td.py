@@ -21,9 +21,9 @@ from credo.decide.agents.alias_tables import Compiled, alias, tabulate
 from credo.decide.agents.control import Number, Rate, check_discount
 from credo.decide.agents.engine import Limit, chunk_length, numbers, stream
 from credo.decide.agents.environments import open_source
-from credo.decide.agents.schedules import PolynomialDecay, Schedule, as_schedule
 from credo.decide.agents.trajectories import Trajectory, collect, policy_probabilities
 from credo.decide.mdp.model import DISCOUNT
+from credo.infer.schedules import PolynomialDecay, Schedule, as_schedule
 
 Pair = tuple[Array, Array]
 Ratios = Float[np.ndarray, " t"] | None

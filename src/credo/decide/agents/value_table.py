@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float, Int
 
-from credo.decide.agents.schedules import Schedule
+from credo.infer.schedules import Schedule
 
 Numbers = Float[Array, " g"]
 Whole = Int[Array, " g"]

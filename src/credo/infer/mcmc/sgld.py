@@ -4,7 +4,8 @@
 
 over minibatches of m of the n rows, each read once a pass. With decaying steps the draws count in proportion to them
 (Welling & Teh, 2011); here they are kept at equal distances of Σ εₜ, which is the same. G is 1, or by RMSprop
-1/(λ + √V) with V a running mean of squared gradients (Li, Chen, Carlson & Carin, 2016).
+1/(λ + √V) with V a running mean of squared gradients (Li, Chen, Carlson & Carin, 2016). Draws are kept, or their
+running moments alone: a normal law, of many numbers with the diagonal of their covariance and its last directions.
 """
 
 import dataclasses
@@ -21,8 +22,10 @@ from jaxtyping import Float, Int
 
 from credo.core.arrays import Array
 from credo.core.errors import DataError, NotConverged, NotConvergedWarning
-from credo.infer.mcmc.draws import Draws
+from credo.infer.mcmc.adaptation import RunningMoments
+from credo.infer.mcmc.draws import Draws, pooled
 from credo.infer.method import RowApproximation
+from credo.infer.posterior import LowRankNormal, Posterior
 from credo.infer.rows import RowDensity, RowSource
 from credo.infer.target import Constraints, ParameterSpace
 
@@ -32,6 +35,8 @@ NUMBERS = 4_000_000
 """About how many coordinates of steps are."""
 FORGETTING, FLOOR = 0.99, 1e-5
 """α and λ of RMSprop."""
+DENSE = 1000
+"""Numbers of which a whole covariance matrix is kept."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,6 +55,9 @@ class SGLD(RowApproximation):
         burn: the share of Σ εₜ before the first draw that is kept.
         draws: kept, at most.
         precondition: whether to scale by RMSprop.
+        keep: "draws", or "moments" for their running mean and covariance only, a normal law in the end.
+        rank: of more numbers than a covariance matrix is kept of, or than draws determine, the last so many deviations
+            from the mean are kept beside the diagonal.
     """
 
     step_size: Any
@@ -60,6 +68,13 @@ class SGLD(RowApproximation):
     burn: float | int = 0.5
     draws: int = 1000
     precondition: bool = False
+    keep: str = "draws"
+    rank: int = 20
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.keep not in ("draws", "moments"):
+            raise DataError(f"keep must be 'draws' or 'moments', found {self.keep!r}")
 
     def run_rows(
         self,
@@ -70,8 +85,8 @@ class SGLD(RowApproximation):
         constraints: Constraints | None = None,
         rows: int | None = None,
         seed: int = 0,
-    ) -> Draws:
-        """Draws of θ (one chain), with what there is to say about their bias.
+    ) -> Posterior:
+        """Draws of θ (one chain), or the normal law of their moments, with what there is to say about their bias.
 
         Args:
             log_prior: log p(θ), of the pytree in natural units.
@@ -86,14 +101,17 @@ class SGLD(RowApproximation):
         density = RowDensity(ParameterSpace.of(init, constraints), log_prior, log_likelihood)
         return self.run_density(density, RowSource.of(data, rows, self.passes), seed)
 
-    def run_density(self, model: RowDensity, data: object, seed: int = 0) -> Draws:
+    def run_density(self, model: RowDensity, data: object, seed: int = 0) -> Posterior:
         """`run_rows` of a density, on a `RowSource` or what it is made of."""
         source = data if isinstance(data, RowSource) else RowSource.of(data, None, self.passes)
         schedule = self.schedule(-(-source.n * self.passes // self.batch))
-        vectors, interrupted = self._walk(model, source, schedule, seed)
-        notes = [f"Interrupted after {len(vectors):,} draws, which are all there are."] * interrupted
+        kept, interrupted = self._walk(model, source, schedule, seed)
+        notes = [f"Interrupted after {kept.number:,} draws, which are all there are."] * interrupted
         for note in notes:
             warnings.warn(note, NotConvergedWarning, stacklevel=3)
+        if isinstance(kept, Moments):
+            return kept.law(model.space, notes)
+        vectors = np.concatenate(kept.parts)
         caution = (
             "SGLD: these draws have a bias that shrinks with the step: rerun with half of step_size, or a larger "
             "batch, and compare."
@@ -112,13 +130,17 @@ class SGLD(RowApproximation):
         n = max(1, min(self.draws, int((clock > first).sum())))
         return np.searchsorted(clock, np.linspace(first, clock[-1], n + 1)[1:] * (1 - 1e-12))
 
-    def _walk(self, model: RowDensity, source: RowSource, schedule: np.ndarray, seed: int) -> tuple[np.ndarray, bool]:
-        """The vectors after the wanted steps, and whether the user stopped it."""
+    def _walk(
+        self, model: RowDensity, source: RowSource, schedule: np.ndarray, seed: int
+    ) -> "tuple[Snapshots | Moments, bool]":
+        """What is kept of the vectors after the wanted steps, and whether the user stopped it."""
         u, wanted = model.space.start(), self._wanted(schedule)
         shuffling, moving = np.random.default_rng(seed).spawn(2)
         k = model.space.size
         per_block = int(np.clip(min(ROWS // self.batch, NUMBERS // k), 1, len(schedule)))
-        squares, kept, done = np.zeros_like(u), [np.zeros((0, k))], 0
+        squares, done = np.zeros_like(u), 0
+        dense = k <= DENSE and len(wanted) > 2 * k
+        kept = Snapshots([np.zeros((0, k))]) if self.keep == "draws" else Moments(dense, self.rank)
         parts, noise = _parts(model), moving.standard_normal((per_block, k))
         made: tuple[Array, int] | None = None
         interrupted = False
@@ -131,7 +153,7 @@ class SGLD(RowApproximation):
                 plan[0, :size] = schedule[done : done + size]
                 plan[1] = np.clip(count - self.batch * np.arange(per_block), 1, self.batch)
                 if made:  # while these rows were awaited
-                    kept.append(_kept(*made, wanted))
+                    kept.add(_kept(*made, wanted))
                     made = None
                 rows = tuple(c.reshape(per_block, -1, *c.shape[1:]) for c in columns)
                 u, squares, steps = _steps(*parts, u, squares, rows, source.n, plan, noise, self.precondition)
@@ -141,14 +163,65 @@ class SGLD(RowApproximation):
         except KeyboardInterrupt:
             interrupted = True
         if made:
-            kept.append(_kept(*made, wanted))
-        vectors = np.concatenate(kept)
-        if interrupted and not len(vectors):
+            kept.add(_kept(*made, wanted))
+        if interrupted and not kept.number:
             raise KeyboardInterrupt
         if done < len(schedule) and not interrupted:
             found = source.n - (len(schedule) - done) * self.batch // self.passes
             raise DataError(f"data ended early: rows = {source.n} was promised, about {max(found, 0)} a pass came")
-        return vectors, interrupted
+        return kept, interrupted
+
+
+@dataclasses.dataclass
+class Snapshots:
+    """All draws, block by block."""
+
+    parts: list[Float[np.ndarray, "m k"]]
+
+    @property
+    def number(self) -> int:
+        """How many draws."""
+        return sum(map(len, self.parts))
+
+    def add(self, draws: Float[np.ndarray, "m k"]) -> None:
+        """More of them."""
+        self.parts.append(draws)
+
+
+@dataclasses.dataclass
+class Moments:
+    """The running mean of draws, with their covariance, or its diagonal and the last deviations from the mean so far.
+
+    Maddox et al. (2019), "A simple baseline for Bayesian uncertainty in deep learning".
+    """
+
+    dense: bool
+    rank: int
+    moments: RunningMoments | None = None
+    last: list[Float[np.ndarray, " k"]] = dataclasses.field(default_factory=list)
+
+    @property
+    def number(self) -> int:
+        """How many draws."""
+        return 0 if self.moments is None else self.moments.number
+
+    def add(self, draws: Float[np.ndarray, "m k"]) -> None:
+        """More of them."""
+        parts = [draws] if self.dense and len(draws) else list(draws[:, None])
+        for part in parts:
+            block = RunningMoments.of(part, self.dense)
+            self.moments = block if self.moments is None else self.moments.merge(block)
+            if not self.dense:
+                self.last = [*self.last, part[0] - self.moments.mean][-self.rank :]
+
+    def law(self, space: ParameterSpace, notes: list[str]) -> Posterior:
+        """The normal law with these moments."""
+        assert self.moments is not None
+        if self.dense:
+            return pooled(space, [self.moments], notes)
+        n, mean, scatter = self.moments
+        factor = np.stack(self.last, axis=1) / np.sqrt(2 * max(len(self.last) - 1, 1))
+        return LowRankNormal(space, mean, np.sqrt(0.5 * scatter / n), factor, tuple(notes))
 
 
 def _parts(model: RowDensity) -> tuple[tuple[Any, ...], RowDensity]:

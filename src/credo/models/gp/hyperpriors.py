@@ -12,8 +12,8 @@ import numpy as np
 
 from credo.core.arrays import Array
 from credo.core.params import learnable
-from credo.infer.priors import LogScalePenalty
-from credo.kernels import InputScales, Kernel, OnColumns, Product
+from credo.infer.priors import LogScalePenalty, NormalPenalty
+from credo.kernels import InputScales, Kernel, OfNetwork, OnColumns, Product
 from credo.kernels.coregion import Coregionalized
 from credo.kernels.derivative import Differentiated
 from credo.kernels.discrete import Coded
@@ -40,7 +40,7 @@ TYPICAL_NOISE = 0.05
 """The mode of the noise, as a share of the variance of the outcomes."""
 
 
-def default_priors(gp: Any, rows: Rows) -> dict[str, LogScalePenalty]:
+def default_priors(gp: Any, rows: Rows) -> dict[str, Any]:
     """A prior for each lengthscale, variance and period of the kernel, and for the noise."""
     scales, _ = scales_of(gp.kernel, rows)
     priors = below("kernel", kernel_priors(gp.kernel, scales))
@@ -76,7 +76,7 @@ def scales_of(kernel: Kernel, rows: Rows) -> tuple[InputScales, float]:
     return scales, float(values.mean())
 
 
-def kernel_priors(kernel: Kernel, scales: InputScales) -> dict[str, LogScalePenalty]:
+def kernel_priors(kernel: Kernel, scales: InputScales) -> dict[str, Any]:
     """The priors of a kernel's numbers by path."""
     if isinstance(kernel, OnColumns):
         scales = scales.on(kernel.columns)
@@ -84,9 +84,12 @@ def kernel_priors(kernel: Kernel, scales: InputScales) -> dict[str, LogScalePena
         scales = scales.on(tuple(range(len(scales.spread) - 1)))  # the last column says what was observed
     elif isinstance(kernel, Mapped):
         scales = kernel.mapped_scales(scales)
-    out: dict[str, LogScalePenalty] = {}
+    out: dict[str, Any] = {}
     for path, child in kernel.inside.items():
         out |= below(path, kernel_priors(child, scales))
+    if isinstance(kernel, OfNetwork):  # features have no scales of their own: the weights have
+        out = {path: prior for path, prior in out.items() if path.endswith("variance")}
+        return out | {"weights": NormalPenalty(0.0, 1.0)}
     own = {path: value for path, value in learnable(kernel).items() if "." not in path}
     return out | {path: prior for path, value in own.items() if (prior := _prior(kernel, path, value, scales))}
 

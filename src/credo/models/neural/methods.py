@@ -1,5 +1,6 @@
-"""What `Neural` takes as `using=` beside the methods of `credo.infer`: stacking, ensembles, dropout, dropconnect."""
+"""What `Neural` takes as `using=` beside the methods of `credo.infer`: stacking, ensembles, dropout, a last layer."""
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -10,12 +11,15 @@ from jaxtyping import Float
 from credo.core.checks import check_count, check_real
 from credo.core.errors import DataError
 from credo.core.params import replace
+from credo.core.pytrees import changed
 from credo.infer.averaging import stacking_weights
 from credo.infer.learning import Learned
 from credo.infer.method import Learner, Solver
 from credo.infer.optimize import CONVERGED
 from credo.infer.priors import Priors
+from credo.models.neural.around import around_one
 from credo.models.neural.belief import Neural, Rows
+from credo.models.neural.network import Network
 from credo.models.neural.training import train
 
 DECAYS = (0.01, 0.1, 0.5, 2.0, 8.0)
@@ -79,7 +83,27 @@ class Stacked(Learner):
         return Learned(replace(belief, {"precision": after.precision}), CONVERGED, value, [], {}, notes, after)
 
 
-class _Training(Solver):
+@dataclass(frozen=True)
+class AroundOne(Learner):
+    """One network with doubt around it, at the prior precision under which the data are most probable."""
+
+    integrates: ClassVar[bool] = True
+    needs: ClassVar[type] = Neural
+
+    def serves(self, subject: object, verb: str) -> bool:
+        """Networks that have been told which weights are in doubt."""
+        return isinstance(subject, Neural) and bool(subject.form)
+
+    def learn(self, belief: Any, statistics: Any, fixed: Any, priors: Priors, seed: int) -> Learned:
+        """Laplace's approximation, or a last layer in closed form."""
+        if priors:
+            raise DataError("the evidence chooses the precision of the weights; it takes no priors=")
+        after, value = around_one(belief, statistics, choose="precision" not in fixed)
+        notes = [f"precision {float(after.precision):.3g} by the evidence of the weights around one network"]
+        return Learned(replace(belief, {"precision": after.precision}), CONVERGED, value, [], {}, notes, after)
+
+
+class Training(Solver):
     """Another way to train networks at the precision that the belief has."""
 
     needs: ClassVar[type] = Neural
@@ -93,13 +117,13 @@ class _Training(Solver):
         """The same, at the end of `fit`."""
         return self.trained(belief, statistics)
 
+    @abstractmethod
     def trained(self, belief: Neural, statistics: Rows) -> Neural:
         """The belief with its networks trained so."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class Ensemble(_Training):
+class Ensemble(Training):
     """Networks from different initial values, each a MAP estimate, with equal shares.
 
     Args:
@@ -124,7 +148,7 @@ class Ensemble(_Training):
 
 
 @dataclass(frozen=True)
-class Dropout(_Training):
+class Dropout(Training):
     """One network, hidden units of which are dropped at random: in training, and for each prediction anew.
 
     A network without a unit is one whose outgoing weights are zero, those of the others 1/(1 - rate) times as large:
@@ -140,6 +164,8 @@ class Dropout(_Training):
 
     def masks(self, network: Any, rng: np.random.Generator, many: int) -> Float[np.ndarray, "many p"]:
         """Multipliers of the weights."""
+        if not isinstance(network, Network):
+            raise DataError("which units a network of your own has is not known; use DropConnect(…)")
         return network.outgoing((rng.uniform(size=(many, network.hidden)) >= self.rate) / (1 - self.rate))
 
     def trained(self, belief: Neural, statistics: Rows) -> Neural:
@@ -165,3 +191,27 @@ class DropConnect(Dropout):
         """Multipliers of the weights; biases stay."""
         keep = (rng.uniform(size=(many, network.size)) >= self.rate) / (1 - self.rate)
         return np.where(network.matrices > 0, keep, 1.0)
+
+
+@dataclass(frozen=True)
+class LastLayer(Training):
+    """The last layer in closed form: its weights are normal, and `condition` on more rows is Bayes' rule in it.
+
+    The network is trained once; its features and its noise exp f₂(x) then stay as they are, and f₁ is linear in the
+    weights of its last layer. `fit` chooses their prior precision by the evidence. Harrison, Willes & Snoek (2024).
+    """
+
+    def trained(self, belief: Neural, statistics: Rows, choose: bool = False) -> Neural:
+        """The belief with the law of its last layer."""
+        if belief.outcome != "number":
+            raise DataError(
+                f'the last layer has a closed form for outcome="number", found {belief.outcome!r}; use '
+                'Laplace("last-layer")'
+            )
+        if belief.form == "closed" and belief.root is not None:
+            return belief.condition_on(statistics)
+        return around_one(changed(belief, form="closed"), statistics, choose)[0]
+
+    def conclude(self, belief: Any, statistics: Any, data: tuple[object, ...], options: Mapping[str, object]) -> Any:
+        """At the end of `fit` the evidence chooses the precision."""
+        return self.trained(belief, statistics, choose=True)

@@ -1,31 +1,46 @@
-"""A dense network as a function of one flat vector of weights, and what its outputs say about outcomes.
+"""Networks as functions of one flat vector of weights: dense ones, and any equinox module.
 
     h₀ = x,    hₗ = tanh(hₗ₋₁Wₗ + bₗ),    f = h_L W + b
 
-Many networks of one shape are the rows of a table, and are asked at once. The outputs are the parameters of a law:
-
-    number    y ~ N(f₁, exp f₂): noise that depends on x. Nix & Weigend (1994)
-    classes   P(y = k) = e^{fₖ}/Σⱼ e^{fⱼ}
-    counts    y ~ Poisson(exp f₁)
+Many networks of one shape are the rows of a table, and are asked at once.
 """
 
 import itertools
 from abc import abstractmethod
+from typing import Any
 
 import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Float
 
-from credo.core.arrays import Array, namespace, special
-from credo.core.predictive import Bernoulli, Categorical, Mixture, Normal, Poisson, Predictive
-from credo.core.special import LOG_2PI
-
-WIDEST = 14.0
-"""Logarithms of variances and rates beyond ± this are taken for it."""
+from credo.core.arrays import Array, host, is_traced, namespace
+from credo.core.errors import DataError
+from credo.core.modules import FlatModule
 
 
-class Network(eqx.Module):
+class Architecture(eqx.Module):
+    """f(x; θ) of flat vectors θ."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """How many weights, biases among them."""
+
+    @abstractmethod
+    def __call__(self, theta: Float[Array, "*k p"], x: Float[Array, "*n d"]) -> Float[Array, "*m o"]:
+        """f(x) of each network, for rows x that are the same for all of them or a table for each."""
+
+    @abstractmethod
+    def start(self, k: int, rng: np.random.Generator) -> Float[np.ndarray, "k p"]:
+        """Initial values of k networks."""
+
+    @abstractmethod
+    def last(self, output: int | None = None) -> np.ndarray:
+        """The places in θ of the last layer's weights and biases; of one output, or of all."""
+
+
+class Network(Architecture):
     """The shape of a network: the numbers of units of its layers, inputs first, outputs last."""
 
     sizes: tuple[int, ...] = eqx.field(static=True)
@@ -83,99 +98,72 @@ class Network(eqx.Module):
         """One where a weight connects two units, zero where it is a bias."""
         return np.concatenate([np.repeat([1.0, 0.0], [a * b, b]) for a, b in self.pairs])
 
-
-class Outcome(eqx.Module):
-    """What the outputs of a network say about outcomes."""
-
-    @property
-    @abstractmethod
-    def width(self) -> int:
-        """How many outputs."""
-
-    @abstractmethod
-    def log_prob(self, f: Float[Array, "*n o"], y: Float[Array, "..."]) -> Float[Array, "*n"]:
-        """log p(y | f)."""
-
-    @abstractmethod
-    def mixed(self, weights: Float[Array, " k"], f: Float[Array, "k m o"], shift: Array, scale: Array) -> Predictive:
-        """Σₖ wₖ p(y | fₖ), y in the user's units: shift + scale times those of the network."""
-
-    def loss(self, f: Float[Array, "*n o"], y: Float[Array, "..."], beta: Array | float) -> Float[Array, "*n"]:
-        """What training makes small."""
-        return -self.log_prob(f, y)
+    def last(self, output: int | None = None) -> np.ndarray:
+        """The places of the last W and b."""
+        a, b = self.pairs[-1]
+        places = np.arange(self.size - (a + 1) * b, self.size).reshape(a + 1, b)
+        return np.ravel(places if output is None else places[:, output])
 
 
-class NumberOutcome(Outcome):
-    """y ~ N(f₁, exp f₂)."""
+class OwnNetwork(Architecture):
+    """An equinox module that maps a row to outputs."""
+
+    flat: FlatModule
+    first: Float[Array, " p"]
+    """The weights that the module came with."""
+
+    @classmethod
+    def of(cls, module: Any) -> "OwnNetwork":
+        """From the module."""
+        return cls(*FlatModule.of(module))
 
     @property
-    def width(self) -> int:
-        """Mean and log variance."""
-        return 2
+    def size(self) -> int:
+        """How many weights."""
+        return self.flat.size
 
-    def law(self, f: Float[Array, "*n 2"]) -> tuple[Array, Array]:
-        """Mean and log variance."""
-        return f[..., 0], namespace(f).clip(f[..., 1], -WIDEST, WIDEST)
+    def __call__(self, theta: Float[Array, "*k p"], x: Float[Array, "*n d"]) -> Float[Array, "*m o"]:
+        """f(x) of each network, compiled."""
+        return _asked(self.flat, theta, x) if is_traced(theta, x, self) else host(_asked_compiled(self.flat, theta, x))
 
-    def log_prob(self, f: Float[Array, "*n o"], y: Float[Array, "..."]) -> Float[Array, "*n"]:
-        """-½(log 2π + f₂ + (y - f₁)² e^-f₂)."""
-        mean, log_variance = self.law(f)
-        return -0.5 * (LOG_2PI + log_variance + (y - mean) ** 2 * namespace(f).exp(-log_variance))
-
-    def loss(self, f: Float[Array, "*n o"], y: Float[Array, "..."], beta: Array | float) -> Float[Array, "*n"]:
-        """-σ^2β log p(y), the factor held constant: at β = 1 the mean learns as in least squares.
-
-        Without it a network that finds no mean soon explains all by noise, and stops looking. Seitzer et al. (2022),
-        "On the pitfalls of heteroscedastic uncertainty estimation with probabilistic neural networks".
-        """
-        weight = jax.lax.stop_gradient(namespace(f).exp(beta * self.law(f)[1]))
-        return -weight * self.log_prob(f, y)
-
-    def mixed(self, weights: Float[Array, " k"], f: Float[Array, "k m o"], shift: Array, scale: Array) -> Predictive:
-        """A mixture of normals."""
-        mean, log_variance = self.law(f)
-        xp = namespace(f, scale)
-        return Mixture(weights, (Normal(shift + scale * mean, scale**2 * xp.exp(log_variance), 0 * mean),))
-
-
-class ClassOutcome(Outcome):
-    """P(y = k) = e^{fₖ}/Σⱼ e^{fⱼ}."""
-
-    k: int = eqx.field(static=True)
+    def start(self, k: int, rng: np.random.Generator) -> Float[np.ndarray, "k p"]:
+        """The module's own values, then those of each of its arrays in another order: drawn alike, they stay alike."""
+        ends = np.cumsum([0, *(int(np.prod(shape)) for shape in self.flat.shapes if shape is not None)])
+        parts = [self.first[a:b] for a, b in itertools.pairwise(ends)]
+        return np.stack([self.first, *(np.concatenate([rng.permutation(p) for p in parts]) for _ in range(k - 1))])
 
     @property
-    def width(self) -> int:
-        """One for each class."""
-        return self.k
+    def matrices(self) -> Float[np.ndarray, " p"]:
+        """One for the entries of arrays with two axes or more, zero for biases."""
+        shapes = [shape for shape in self.flat.shapes if shape is not None]
+        return np.concatenate([np.full(int(np.prod(shape)), float(len(shape) > 1)) for shape in shapes])
 
-    def log_prob(self, f: Float[Array, "*n o"], y: Float[Array, "..."]) -> Float[Array, "*n"]:
-        """f_y - log Σⱼ e^{fⱼ}."""
-        chosen = namespace(f).where(y[..., None] == np.arange(self.k), f, 0.0).sum(-1)
-        return chosen - special(f).logsumexp(f, axis=-1)
+    def check(self, d: int, width: int) -> None:
+        """`DataError` unless rows of d numbers give so many outputs."""
+        try:
+            found = jax.eval_shape(self.flat, self.first, np.zeros((1, d))).shape
+        except Exception as error:
+            raise DataError(
+                f"the network must take a row of {d} numbers, found {type(error).__name__}: {error}"
+            ) from None
+        if found != (1, width):
+            raise DataError(f"the network must have {width} outputs for this outcome, found shape {found[1:]}")
 
-    def mixed(self, weights: Float[Array, " k"], f: Float[Array, "k m o"], shift: Array, scale: Array) -> Predictive:
-        """Probabilities averaged; what the networks disagree about is ignorance."""
-        xp = namespace(f)
-        shares = xp.exp(f - f.max(-1, keepdims=True))
-        probs = shares / shares.sum(-1, keepdims=True)
-        return Bernoulli.average(weights, probs[..., 1]) if self.k == 2 else Categorical.average(weights, probs)
+    def last(self, output: int | None = None) -> np.ndarray:
+        """The places of the weights of the last `eqx.nn.Linear`."""
+        places = jax.tree.leaves(self.flat.places(), is_leaf=lambda leaf: isinstance(leaf, eqx.nn.Linear))
+        layers = [leaf for leaf in places if isinstance(leaf, eqx.nn.Linear)]
+        if not layers:
+            raise DataError("a last layer is an eqx.nn.Linear at the end, found none in the network; use 'full'")
+        parts = [w for w in (layers[-1].weight, layers[-1].bias) if w is not None]
+        return np.concatenate([np.ravel(w if output is None else w[output]) for w in parts]).astype(int)
 
 
-class CountOutcome(Outcome):
-    """y ~ Poisson(exp f₁); the shift is the logarithm of the mean count."""
+def _asked(flat: FlatModule, theta: Array, x: Array) -> Array:
+    """f(x) of each network."""
+    if theta.ndim == 1:
+        return flat(theta, x)
+    return jax.vmap(flat, (0, 0 if x.ndim > 2 else None))(theta, x)
 
-    @property
-    def width(self) -> int:
-        """The log rate."""
-        return 1
 
-    def log_prob(self, f: Float[Array, "*n o"], y: Float[Array, "..."]) -> Float[Array, "*n"]:
-        """y f₁ - e^f₁ - log y!."""
-        xp = namespace(f)
-        eta = xp.clip(f[..., 0], -WIDEST, WIDEST)
-        return y * eta - xp.exp(eta) - special(f, y).gammaln(y + 1)
-
-    def mixed(self, weights: Float[Array, " k"], f: Float[Array, "k m o"], shift: Array, scale: Array) -> Predictive:
-        """A mixture of Poisson laws."""
-        xp = namespace(f)
-        return Mixture(weights, (Poisson(xp.exp(xp.clip(f[..., 0], -WIDEST, WIDEST))),))
+_asked_compiled = eqx.filter_jit(_asked)

@@ -30,6 +30,8 @@ class Scaling(eqx.Module):
     shift: Float[Array, ""]
     scale: Float[Array, ""]
     """Of the outcomes; below zero where they are turned."""
+    untouched: bool = eqx.field(static=True, default=False)
+    """Whether inputs stay as they are."""
 
     @classmethod
     def unit(cls, d: int) -> "Scaling":
@@ -37,8 +39,8 @@ class Scaling(eqx.Module):
         return cls(np.zeros(d), np.ones(d), np.arange(d), np.ones(d), np.asarray(0.0), np.asarray(1.0))
 
     @classmethod
-    def of(cls, x: Float[Array, "n d"], y: Float[Array, " n"], numbers: bool) -> "Scaling":
-        """From the data; outcomes other than numbers stay as they are."""
+    def of(cls, x: Float[Array, "n d"], y: Float[Array, " n"], numbers: bool, untouched: bool = False) -> "Scaling":
+        """From the data; outcomes other than numbers stay as they are, and inputs where they are `untouched`."""
         xp = namespace(x, y)
         low, center, high = xp.quantile(x, np.asarray([0.25, 0.5, 0.75]), axis=0)
         deviation = xp.sqrt(xp.mean((x - center) ** 2, axis=0))
@@ -52,6 +54,9 @@ class Scaling(eqx.Module):
             width = xp.sqrt(xp.mean(away**2))
             turned = xp.where(xp.mean((away / xp.where(width > 0, width, 1.0)) ** 3) < 0, -1.0, 1.0)
             scale = turned * xp.where(width > 1e-12 * xp.abs(shift) + 1e-290, width, 1.0)
+        if untouched:
+            d = x.shape[1]
+            return cls(np.zeros(d), np.ones(d), np.arange(d), np.ones(d), shift, scale, True)
         plain = cls(center, spread, np.arange(x.shape[1]), np.ones(x.shape[1]), shift, scale)
         together = ((y - shift) / scale - ((y - shift) / scale).mean()) @ plain.inputs(x)
         order = xp.argsort(-xp.abs(together), stable=True)
@@ -60,6 +65,8 @@ class Scaling(eqx.Module):
 
     def inputs(self, x: Float[Array, "n d"]) -> Float[Array, "n d"]:
         """Rows as networks see them."""
+        if self.untouched:
+            return x
         z = (x - self.center) / self.spread
         z = z / namespace(z).sqrt(1 + (z / FAR) ** 2)
         return z[:, self.order] * self.sign

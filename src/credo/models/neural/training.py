@@ -1,11 +1,12 @@
-"""Training many networks at once: Adam on minibatches, side by side in one compiled program.
+"""Training many networks at once: Adam, or another optimizer, on minibatches, side by side in one compiled program.
 
     θ ← θ - ηₜ Adam(∇[1/m Σ_batch loss(f(xᵢ; θ), yᵢ) + α/2n ‖θ‖²]),    ηₜ = η ½(1 + cos(πt/T))
 
 The mean over a batch of m rows stands for that over all n; n times it is the log joint with the prior N(0, 1/α) of each
 weight (weight decay). The β of the loss falls from 1 to 0 in the first half, so that the end is the MAP objective.
 A network has its own rows to learn from, its own decay and its own initial values; steps come in chunks, with the
-horizon T as a number, so that data of one size share a program. Kingma & Ba (2015); Loshchilov & Hutter (2017).
+horizon T as a number, so that data of one size share a program. A step size that is a `Schedule` takes the place of
+the cosine, and is held against Robbins & Monro's conditions. Kingma & Ba (2015); Loshchilov & Hutter (2017).
 """
 
 from typing import Any, NamedTuple
@@ -19,14 +20,17 @@ from jaxtyping import Float, Int
 
 from credo.core.arrays import Array, host, is_traced
 from credo.core.padding import bucket, pad_rows
-from credo.models.neural.network import Network, Outcome
+from credo.infer.schedules import Schedule
+from credo.models.neural.network import Architecture
+from credo.models.neural.outcomes import Outcome
 
 CHUNK = 100
 """Steps between two looks at the rows that were held out."""
 HALVINGS = 3
 """How often the step is halved where training explodes."""
 
-ADAM = optax.scale_by_adam()
+OPTIMIZERS = {"adam": optax.scale_by_adam(), "momentum": optax.trace(0.9), "sgd": optax.identity()}
+"""What makes a step, but for its size, of a gradient."""
 
 
 class Settings(NamedTuple):
@@ -34,8 +38,13 @@ class Settings(NamedTuple):
 
     steps: int
     batch: int
-    step_size: float
+    step_size: float | Schedule
     seed: int
+    optimizer: str = "adam"
+    clip: float | None = None
+    """The longest gradient of a network: longer ones are shortened to it. Pascanu, Mikolov & Bengio (2013)."""
+    start: Float[np.ndarray, "k p"] | None = None
+    """Where networks begin that were trained before."""
 
 
 class Trained(NamedTuple):
@@ -45,23 +54,26 @@ class Trained(NamedTuple):
     best: Float[Array, "k p"]
     log_last: Float[Array, "k n"]
     log_best: Float[Array, "k n"]
-    step_size: float
-    """With which it went well."""
+    shrunk: float
+    """What the step was multiplied by where training exploded; 1 where it did not."""
+    steps: int
+    """How many were made: fewer than asked for where the user stopped them."""
 
 
 @eqx.filter_jit
 def advance(
     state: Any,
-    network: Network,
+    network: Architecture,
     outcome: Outcome,
     x: Float[Array, "n d"],
     y: Float[Array, " n"],
     index: Int[Array, "s k b"],
     masks: Float[Array, "s k p"] | None,
     decay: Float[Array, " k"],
-    first: Array,
-    horizon: Array,
-    step_size: Array,
+    rates: Float[Array, " s"],
+    betas: Float[Array, " s"],
+    optimizer: str = "adam",
+    clip: Array | None = None,
 ) -> Any:
     """So many steps; the new state, and the log density of every row under every network."""
 
@@ -71,19 +83,19 @@ def advance(
         return jnp.sum(each.mean(-1) + 0.5 * decay * (theta**2).sum(-1))
 
     def step(carry: Any, at: Any) -> Any:
-        (theta, moments), (t, rows, mask) = carry, at
-        beta = jnp.clip(1 - 2 * t / horizon, 0.0, 1.0)
-        update, moments = ADAM.update(jax.grad(loss)(theta, rows, mask, beta), moments)
-        rate = 0.5 * step_size * (1 + jnp.cos(jnp.pi * jnp.minimum(t / horizon, 1.0)))
+        (theta, moments), (rate, beta, rows, mask) = carry, at
+        slope = jax.grad(loss)(theta, rows, mask, beta)
+        if clip is not None:
+            slope = slope * jnp.minimum(1.0, clip / (jnp.linalg.norm(slope, axis=-1, keepdims=True) + 1e-300))
+        update, moments = OPTIMIZERS[optimizer].update(slope, moments)
         return (theta - rate * update, moments), None
 
-    times = first + jnp.arange(index.shape[0])
-    state, _ = jax.lax.scan(step, state, (times, index, masks))
+    state, _ = jax.lax.scan(step, state, (rates, betas, index, masks))
     return state, outcome.log_prob(network(state[0], x), y)
 
 
 def train(
-    network: Network,
+    network: Architecture,
     outcome: Outcome,
     x: Float[Array, "n d"],
     y: Float[Array, " n"],
@@ -97,17 +109,17 @@ def train(
     `masks(rng, s)` are multipliers (s, k, p) of the weights in each of s steps, for dropout. Where a network explodes
     all are trained again with half the step; what does not help is left as it is, for the caller to notice.
     """
-    rate = settings.step_size
+    shrunk = 1.0
     for _ in range(HALVINGS + 1):
-        found = _train(network, outcome, x, y, rows, precision, settings._replace(step_size=rate), masks)
+        found = _train(network, outcome, x, y, rows, precision, settings, masks, shrunk)
         if is_traced(found) or np.all(np.isfinite(found.log_last)):
             return found
-        rate /= 2
+        shrunk /= 2
     return found
 
 
 def _train(
-    network: Network,
+    network: Architecture,
     outcome: Outcome,
     x: Array,
     y: Array,
@@ -115,6 +127,7 @@ def _train(
     precision: Array,
     settings: Settings,
     masks: Any,
+    shrunk: float,
 ) -> Trained:
     rng, k, n = np.random.default_rng(settings.seed), len(rows), x.shape[0]
     batch = min(settings.batch, min(map(len, rows)))
@@ -122,8 +135,10 @@ def _train(
     chunk = min(CHUNK, settings.steps)
     index = np.stack([_batches(own, chunks * chunk, batch, rng) for own in rows], axis=1)
     decay = precision / np.asarray([len(own) for own in rows], dtype=float)
-    theta = network.start(k, rng)
-    state: Any = (theta, ADAM.init(jnp.asarray(theta)))
+    theta = network.start(k, rng) if settings.start is None else np.asarray(settings.start)
+    state: Any = (theta, OPTIMIZERS[settings.optimizer].init(jnp.asarray(theta)))
+    rates, betas = schedules(settings, chunks * chunk)
+    clip = None if settings.clip is None else np.asarray(settings.clip)
     length = bucket(n)
     x, y = pad_rows(x, length), pad_rows(y, length)
     held = np.ones((k, n), dtype=bool)
@@ -132,12 +147,20 @@ def _train(
     look = bool(held.any()) and not is_traced(x, y, precision)
     best, log_best, highest = theta, None, np.full(k, -np.inf)
     log_last: Any = None
+    done = 0
     for c in range(chunks):
         part = slice(c * chunk, (c + 1) * chunk)
         mask = None if masks is None else masks(rng, chunk)
-        numbers = (float(part.start), float(chunks * chunk), float(settings.step_size))
-        first, horizon, rate = (np.asarray(v) for v in numbers)
-        state, log_last = advance(state, network, outcome, x, y, index[part], mask, decay, first, horizon, rate)
+        pace = (shrunk * rates[part], betas[part])
+        try:
+            state, log_last = advance(
+                state, network, outcome, x, y, index[part], mask, decay, *pace, settings.optimizer, clip
+            )
+        except KeyboardInterrupt:
+            if log_last is None:
+                raise
+            break
+        done = (c + 1) * chunk
         log_last = host(log_last)[:, :n]
         if look:
             score = np.where(held, log_last, 0.0).sum(1) / np.maximum(held.sum(1), 1)
@@ -146,9 +169,17 @@ def _train(
             best = np.where(better[:, None], np.asarray(state[0]), best)
             log_best = log_last if log_best is None else np.where(better[:, None], log_last, log_best)
     last = host(state[0])
-    return Trained(
-        last, best if look else last, log_last, log_last if log_best is None else log_best, settings.step_size
-    )
+    return Trained(last, best if look else last, log_last, log_last if log_best is None else log_best, shrunk, done)
+
+
+def schedules(settings: Settings, steps: int) -> tuple[Float[np.ndarray, " s"], Float[np.ndarray, " s"]]:
+    """The size of every step, and β: from 1 to 0 in the first half; 0 where training goes on."""
+    t, horizon = np.arange(float(steps)), float(steps)
+    if isinstance(settings.step_size, Schedule):
+        rates = np.asarray(settings.step_size(t), dtype=float)
+    else:
+        rates = 0.5 * settings.step_size * (1 + np.cos(np.pi * t / horizon))
+    return rates, np.clip(1 - 2 * t / horizon, 0.0, 1.0) * (settings.start is None)
 
 
 def _batches(rows: np.ndarray, steps: int, batch: int, rng: np.random.Generator) -> Int[np.ndarray, "s b"]:

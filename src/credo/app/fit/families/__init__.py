@@ -6,6 +6,7 @@ from credo.app.fit.families.glm import ClassModels, CountModels
 from credo.app.fit.families.gp import GaussianProcesses
 from credo.app.fit.families.latent import LatentProcesses
 from credo.app.fit.families.linear import LinearModels
+from credo.app.fit.families.neural import NeuralNetworks
 
 FAMILIES: tuple[Family, ...] = (
     LinearModels(),
@@ -14,6 +15,7 @@ FAMILIES: tuple[Family, ...] = (
     CountModels(),
     GenerativeModels(),
     LatentProcesses(),
+    NeuralNetworks(),
 )
 
 __all__ = [
@@ -26,4 +28,5 @@ __all__ = [
     "GenerativeModels",
     "LatentProcesses",
     "LinearModels",
+    "NeuralNetworks",
 ]
