@@ -18,7 +18,7 @@ from credo.core.belief import Belief
 from credo.core.errors import DataError
 from credo.infer.averaging import Averaged, Integrated
 from credo.infer.learning import Evidence, Learned
-from credo.infer.optimize import gradient_differences
+from credo.infer.optimize import gradient_differences, value_differences
 from credo.infer.priors import Priors, as_densities
 from credo.infer.progress import Progress
 from credo.infer.target import ParameterSpace, Target
@@ -98,6 +98,8 @@ class HyperDensity(NamedTuple):
 
     def values(self, vectors: np.ndarray) -> np.ndarray:
         """The log density at every row."""
+        if isinstance(self.evidence, _Differences):
+            return self.evidence.values(vectors) + self.log_priors(vectors)
         with Progress(None, "hyperparameters") as say:
             heights = []
             for i, vector in enumerate(vectors):
@@ -107,7 +109,9 @@ class HyperDensity(NamedTuple):
         return np.asarray(heights) + self.log_priors(vectors)
 
     def hessian(self, vector: np.ndarray, step: float = 1e-3) -> np.ndarray:
-        """By central differences of the gradient."""
+        """By central differences of the gradient, or of the values where the gradient is one of those."""
+        if isinstance(self.evidence, _Differences):
+            return value_differences(self.values, vector, step)
         return gradient_differences(self.value_and_grad, vector, step)
 
     def average(
@@ -117,7 +121,7 @@ class HyperDensity(NamedTuple):
 
         What is returned has the weights of the points before the data, and after them where it is conditioned.
         """
-        members = tuple(params.from_vector(self.belief, self.slots, vector) for vector in vectors)
+        members = tuple(params.from_vector(found.belief, self.slots, vector) for vector in vectors)
         before = log_scale + self.log_priors(vectors)
         after = tuple(member.condition_on(self.statistics) for member in members)
         conditioned = Integrated(log_scale + heights, after, found.belief.condition_on(self.statistics))
@@ -143,13 +147,22 @@ class _Differences(NamedTuple):
     def value_and_grad(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
         """The log evidence and its gradient."""
         steps = STEP * np.eye(len(vector))
-        slope = [(self.value(vector + h) - self.value(vector - h)) / (2 * STEP) for h in steps]
-        return self.value(vector), np.asarray(slope)
+        value, *moved = self.values(np.concatenate([vector[None], vector + steps, vector - steps]))
+        up, down = np.reshape(moved, (2, -1))
+        return float(value), (up - down) / (2 * STEP)
 
     def value(self, vector: np.ndarray) -> float:
         """The log evidence."""
-        candidate = params.from_vector(self.belief, self.slots, vector)
-        return float(candidate.log_evidence_of(self.statistics) + candidate.log_prior_of_parameters())
+        return float(self.values(vector[None])[0])
+
+    def values(self, vectors: Float[np.ndarray, "m k"]) -> Float[np.ndarray, " m"]:
+        """The log evidence at every row."""
+        numbers = params.natural_values(self.slots, vectors)
+        candidates = [
+            params.replace(self.belief, {path: each[i] for path, each in numbers.items()}) for i in range(len(vectors))
+        ]
+        own = [float(each.log_prior_of_parameters()) for each in candidates]
+        return np.asarray(self.belief.log_evidences_of(candidates, self.statistics)) + own
 
 
 def principal_root(hessian: Float[np.ndarray, "k k"], widest: float) -> Float[np.ndarray, "k k"]:
