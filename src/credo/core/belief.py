@@ -41,6 +41,8 @@ class Integration(NamedTuple):
     """By path: in the integral these take the place of `default_priors`, which `learn` uses."""
     firm: Any = None
     """The belief with proper priors of its own, where those it is learned with are improper or too wide to average."""
+    units: Mapping[str, Any] = MappingProxyType({})
+    """By path, of unconstrained coordinates that have those of the data."""
     climber: Any = None
     """The belief whose learner ends near the mode of the unconstrained numbers, where its own ends elsewhere."""
 

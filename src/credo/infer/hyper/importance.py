@@ -34,7 +34,7 @@ from credo.core.belief import Belief, Integration
 from credo.core.checks import check_count
 from credo.core.device import blas_threads
 from credo.core.errors import DataError
-from credo.infer.hyper.target import HyperDensity, principal_root
+from credo.infer.hyper.target import HyperDensity
 from credo.infer.importance_sampling import log_student, students
 from credo.infer.learning import Evidence, Learned
 from credo.infer.method import Learner
@@ -118,6 +118,7 @@ class HyperImportance(Learner):
             slots,
             statistics,
             {p: v for p, v in {**priors, **self.priors}.items() if p in free},
+            small.units,
         )
         box = params.bounds(slots, params.to_vector(belief, slots))
         with blas_threads(1):
@@ -155,7 +156,7 @@ class HyperImportance(Learner):
 
     def _place(self, density: HyperDensity, at: np.ndarray, box: Box) -> Place:
         """The mode of J, which priors for the integral alone may have moved, and the width there."""
-        root = principal_root(density.hessian(at), self.widest)
+        root = density.root(at, self.widest)
         height, gradient = density.value_and_grad(at)
         for turn in range(NEWTON):
             step = root @ (root.T @ gradient)
@@ -166,9 +167,9 @@ class HyperImportance(Learner):
             if not value > height:
                 break
             at, height, gradient = there, value, slope
-            root = principal_root(density.hessian(at), self.widest)
-        top = maximize(density.value_and_grad, [at], *box, max_steps=50, tolerance=1e-2)[0].vector
-        return top, principal_root(density.hessian(top), self.widest)
+            root = density.root(at, self.widest)
+        top = maximize(density.value_and_grad, [at], *box, max_steps=50, tolerance=1e-2, stride=density.units)[0].vector
+        return top, density.root(top, self.widest)
 
     def _log_proposal(self, vectors: Float[np.ndarray, "m k"], places: list[Place]) -> Float[np.ndarray, " m"]:
         """The log density of the mixture of the proposals."""

@@ -6,11 +6,11 @@ over the learnable numbers that are not fixed, without constraints: the log marg
 and the Jacobian. A number without a prior counts as flat in u: 1/θ for a positive one.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from credo.core import params
 from credo.core.arrays import Array
@@ -60,19 +60,25 @@ class HyperDensity(NamedTuple):
     slots: params.Layout
     statistics: object
     priors: Priors
+    units: Float[np.ndarray, " k"]
+    """Of the coordinates: steps of differences, and widths, are so many of them."""
 
     @classmethod
-    def of(cls, belief: Any, slots: params.Layout, statistics: object, priors: Priors) -> "HyperDensity":
-        """With penalties as the densities that are as wide."""
-        evidence = belief.objective(slots, statistics, {}) or _Differences(belief, slots, statistics)
-        return cls(evidence, belief, slots, statistics, as_densities(priors))
+    def of(
+        cls, belief: Any, slots: params.Layout, statistics: object, priors: Priors, units: Mapping[str, Any] | None = None
+    ) -> "HyperDensity":
+        """With penalties as the densities that are as wide; `units` by path, 1 where there are none."""
+        each = [np.broadcast_to((units or {}).get(s.path, 1.0), s.shape).ravel() for s in slots]
+        scales = np.concatenate(each)
+        evidence = belief.objective(slots, statistics, {}) or _Differences(belief, slots, statistics, scales)
+        return cls(evidence, belief, slots, statistics, as_densities(priors), scales)
 
     def value_and_grad(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
         """The log density and its gradient."""
         value, gradient = self.evidence.value_and_grad(vector)
-        steps = STEP * np.eye(len(vector))
+        steps = np.diag(STEP * self.units)
         moved = self._log_priors(np.concatenate([vector + steps, vector - steps])).reshape(2, -1)
-        slope = (moved[0] - moved[1]) / (2 * STEP) + params.log_jacobian_gradient(self.slots, vector, self.proper)
+        slope = (moved[0] - moved[1]) / (2 * STEP * self.units) + params.log_jacobian_gradient(self.slots, vector, self.proper)
         return float(value + self.log_priors(vector[None])[0]), gradient + slope
 
     def value(self, vector: np.ndarray) -> float:
@@ -111,8 +117,15 @@ class HyperDensity(NamedTuple):
     def hessian(self, vector: np.ndarray, step: float = 1e-3) -> np.ndarray:
         """By central differences of the gradient, or of the values where the gradient is one of those."""
         if isinstance(self.evidence, _Differences):
-            return value_differences(self.values, vector, step)
+            scaled = value_differences(lambda v: self.values(v * self.units), vector / self.units, step)
+            return scaled / np.outer(self.units, self.units)
         return gradient_differences(self.value_and_grad, vector, step)
+
+    def root(self, vector: np.ndarray, widest: float) -> Float[np.ndarray, "k k"]:
+        """`principal_root` at a vector, in units of the coordinates; those that are signed do not say where axes point."""
+        signed = np.concatenate([np.full(s.stop - s.start, s.constraint.kind == "real") for s in self.slots])
+        scaled = self.hessian(vector) * np.outer(self.units, self.units)
+        return self.units[:, None] * principal_root(scaled, widest, signed)
 
     def average(
         self, found: Learned, vectors: np.ndarray, log_scale: np.ndarray, heights: np.ndarray, notes: Iterable[str]
@@ -143,13 +156,14 @@ class _Differences(NamedTuple):
     belief: Any
     slots: params.Layout
     statistics: object
+    units: Float[np.ndarray, " k"]
 
     def value_and_grad(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
         """The log evidence and its gradient."""
-        steps = STEP * np.eye(len(vector))
+        steps = np.diag(STEP * self.units)
         value, *moved = self.values(np.concatenate([vector[None], vector + steps, vector - steps]))
         up, down = np.reshape(moved, (2, -1))
-        return float(value), (up - down) / (2 * STEP)
+        return float(value), (up - down) / (2 * STEP * self.units)
 
     def value(self, vector: np.ndarray) -> float:
         """The log evidence."""
@@ -165,11 +179,15 @@ class _Differences(NamedTuple):
         return np.asarray(self.belief.log_evidences_of(candidates, self.statistics)) + own
 
 
-def principal_root(hessian: Float[np.ndarray, "k k"], widest: float) -> Float[np.ndarray, "k k"]:
+def principal_root(
+    hessian: Float[np.ndarray, "k k"], widest: float, signed: Bool[np.ndarray, " k"] | None = None
+) -> Float[np.ndarray, "k k"]:
     """R with RRᵀ = (-H)⁻¹ along its principal axes, of which no standard deviation is larger than `widest`."""
     values, vectors = np.linalg.eigh(-hessian)
-    # An axis points where its largest component is positive, so that the order of the coordinates changes nothing.
-    vectors = vectors * np.sign(np.take_along_axis(vectors, np.abs(vectors).argmax(0)[None], axis=0))
+    # An axis points where its largest component is positive, so that the order of the coordinates changes nothing;
+    # one that changes its sign with the outcomes has no say where there are others.
+    deciding = vectors if signed is None or signed.all() else vectors[~signed]
+    vectors = vectors * np.sign(np.take_along_axis(deciding, np.abs(deciding).argmax(0)[None], axis=0))
     return vectors / np.sqrt(np.maximum(values, 1.0 / widest**2))
 
 

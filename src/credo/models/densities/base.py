@@ -140,6 +140,10 @@ class Density(eqx.Module):
         """With a proper prior under which an average over its parameters is one of few rows; None where it has none."""
         return None
 
+    def units(self) -> dict[str, Array]:
+        """By path, the units of unconstrained parameters that are measured in those of the data."""
+        return {}
+
     def _known(self, value: Array | None) -> Array:
         """A parameter, once it is known."""
         if value is None:

@@ -120,6 +120,12 @@ class Gaussian(NormalDensity):
         more = {"shape": law.shape + 1} if isinstance(law, NormalInverseGammas) else {"df": law.df + 2}
         return changed(self, prior=changed(law, **firm, **more))
 
+    def units(self) -> dict[str, Array]:
+        """Of means, and of the entries of a Cholesky factor below its diagonal, the data's standard deviations."""
+        std = np.ones(self.sizes[1]) if self.floor is None else np.sqrt(np.asarray(self.floor) / FLOOR)
+        below = std[np.tril_indices(len(std), -1)[0]]
+        return {"mean": std, "matrix": np.concatenate([below, np.ones(len(std))])}
+
 
 def begun(density: N, center: np.ndarray, precision: np.ndarray, variance: np.ndarray, within: np.ndarray) -> N:
     """With origin and floor from the data, the weak prior about `center`, and noise of variances `within`."""

@@ -282,7 +282,8 @@ class HMM(Belief, HasConjugateLaws):
         if emission is None or not possible:
             return None
         firm = changed(self, emission=emission)
-        return Integration(statistics.rows, firm=firm, climber=changed(firm, prior=self.prior + 1))
+        units = {f"emission.{path}": unit for path, unit in emission.units().items()}
+        return Integration(statistics.rows, firm=firm, units=units, climber=changed(firm, prior=self.prior + 1))
 
     def expect(self, statistics: Sequences) -> tuple[Expected, Float[Array, ""]]:
         """The E-step of Baum-Welch."""
