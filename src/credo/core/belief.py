@@ -106,7 +106,7 @@ class Belief(eqx.Module, TakesMethods, Generic[S]):
         return host(_evidence(self, statistics))
 
     def log_evidences_of(self, beliefs: Sequence[Any], statistics: S) -> Float[Array, " b"]:
-        """`log_evidence_of` of several beliefs that differ from this one in their numbers, side by side where it can."""
+        """`log_evidence_of` of beliefs that differ from this one in their numbers, side by side where it can."""
         return np.asarray([float(each.log_evidence_of(statistics)) for each in beliefs])
 
     def unconditioned(self: B) -> B:

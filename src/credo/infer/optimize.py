@@ -76,9 +76,7 @@ def gradient_differences(value_and_grad: ValueAndGrad, at: np.ndarray, step: flo
     return 0.5 * (hessian + hessian.T)
 
 
-def value_differences(
-    values: Callable[[np.ndarray], np.ndarray], at: np.ndarray, step: float = 1e-3
-) -> np.ndarray:
+def value_differences(values: Callable[[np.ndarray], np.ndarray], at: np.ndarray, step: float = 1e-3) -> np.ndarray:
     """The Hessian of a function of many points at once: f(x ± hᵢ ± hⱼ) - 2f(x) less those of hᵢ and hⱼ alone."""
     k, h = len(at), step * np.eye(len(at))
     i, j = np.tril_indices(k, -1)

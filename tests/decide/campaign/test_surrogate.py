@@ -8,7 +8,6 @@ from credo.models.gp import LatentGP
 from credo.models.likelihoods import Probit
 
 
-
 def test_the_probability_of_success_is_that_of_a_latent_gp():
     rng = np.random.default_rng(0)
     x = rng.random((20, 2))

@@ -221,7 +221,6 @@ def test_the_evidence_of_hidden_labels_is_a_bound(belief, gap):
     assert np.isfinite(report.log_evidence)
 
 
-
 def test_rows_without_labels_help():
     """Two clear clusters, four labels: the others sharpen the means; labels are recovered."""
     rng = np.random.default_rng(4)

@@ -7,6 +7,7 @@ and the Jacobian. A number without a prior counts as flat in u: 1/θ for a posit
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +26,7 @@ from credo.infer.target import ParameterSpace, Target
 
 STEP = 1e-4
 """Of central differences, in unconstrained units."""
+NO_UNITS: Mapping[str, Any] = MappingProxyType({})
 
 
 def hyper_target(belief: Belief, statistics: object, fixed: Sequence[str], priors: Priors) -> Target:
@@ -65,10 +67,15 @@ class HyperDensity(NamedTuple):
 
     @classmethod
     def of(
-        cls, belief: Any, slots: params.Layout, statistics: object, priors: Priors, units: Mapping[str, Any] | None = None
+        cls,
+        belief: Any,
+        slots: params.Layout,
+        statistics: object,
+        priors: Priors,
+        units: Mapping[str, Any] = NO_UNITS,
     ) -> "HyperDensity":
         """With penalties as the densities that are as wide; `units` by path, 1 where there are none."""
-        each = [np.broadcast_to((units or {}).get(s.path, 1.0), s.shape).ravel() for s in slots]
+        each = [np.broadcast_to(units.get(s.path, 1.0), s.shape).ravel() for s in slots]
         scales = np.concatenate(each)
         evidence = belief.objective(slots, statistics, {}) or _Differences(belief, slots, statistics, scales)
         return cls(evidence, belief, slots, statistics, as_densities(priors), scales)
@@ -78,7 +85,9 @@ class HyperDensity(NamedTuple):
         value, gradient = self.evidence.value_and_grad(vector)
         steps = np.diag(STEP * self.units)
         moved = self._log_priors(np.concatenate([vector + steps, vector - steps])).reshape(2, -1)
-        slope = (moved[0] - moved[1]) / (2 * STEP * self.units) + params.log_jacobian_gradient(self.slots, vector, self.proper)
+        slope = (moved[0] - moved[1]) / (2 * STEP * self.units) + params.log_jacobian_gradient(
+            self.slots, vector, self.proper
+        )
         return float(value + self.log_priors(vector[None])[0]), gradient + slope
 
     def value(self, vector: np.ndarray) -> float:
@@ -122,7 +131,7 @@ class HyperDensity(NamedTuple):
         return gradient_differences(self.value_and_grad, vector, step)
 
     def root(self, vector: np.ndarray, widest: float) -> Float[np.ndarray, "k k"]:
-        """`principal_root` at a vector, in units of the coordinates; those that are signed do not say where axes point."""
+        """`principal_root` at a vector, in units of the coordinates; signed ones do not say where axes point."""
         signed = np.concatenate([np.full(s.stop - s.start, s.constraint.kind == "real") for s in self.slots])
         scaled = self.hessian(vector) * np.outer(self.units, self.units)
         return self.units[:, None] * principal_root(scaled, widest, signed)

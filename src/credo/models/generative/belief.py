@@ -259,7 +259,7 @@ class Generative(Belief, HasPointEstimates, DrawsMeans, SeesNovelty):
         return changed(self, rows=rest, point=hidden.maximized(self, None, rest, likelihood))
 
     def evidence_of(self, statistics: Statistics) -> Float[Array, ""]:
-        """log ∫ p(X, y | θ) p(θ) dθ: the Dirichlet law's and the density's part; a lower bound where labels are hidden."""
+        """log ∫ p(X, y | θ) p(θ) dθ, of shares and densities; a lower bound where labels are hidden."""
         if statistics.rest is not None:
             if not self.density.able(HasPredictive):
                 return hidden.log_likelihood(self, statistics.rest)
