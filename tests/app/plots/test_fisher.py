@@ -18,7 +18,7 @@ def test_points_are_the_projected_rows_and_circles_hold_their_classes():
     ax = separation(fisher, X, Y)
     drawn = np.concatenate([np.asarray(each.get_offsets()) for each in ax.collections])
     np.testing.assert_allclose(drawn, fisher(X)[np.argsort(CODES, kind="stable")][:, :2])
-    away = [np.hypot(*(fisher(X[CODES == i])[:, :2] - p.center).T) / p.radius for i, p in enumerate(ax.patches)]
+    away = [np.hypot(*(fisher(X[i == CODES])[:, :2] - p.center).T) / p.radius for i, p in enumerate(ax.patches)]
     held = [np.mean(each < 1) for each in away]
     assert np.all(np.abs(np.array(held) - 0.95) < 4.5 * np.sqrt(0.95 * 0.05 / 30))
     assert "direction 1" in ax.get_xlabel() and [t.get_text() for t in ax.get_legend().get_texts()] == ["a", "b", "c"]

@@ -114,7 +114,7 @@ def log_likelihoods(
     rows = observed(data)
     log_b = np.stack([np.asarray(each.log_prob(rows)) for each in emissions], axis=-1)
     start, transition = (np.stack(each, axis=-1) for each in zip(*chains, strict=True))
-    return filter_states(start, transition, log_b, data.first).log_likelihood(data.real)
+    return np.asarray(filter_states(start, transition, log_b, data.first).log_likelihood(data.real))
 
 
 def pseudo_counts(start: Law, transition: Matrix, prior: float, sticky: float) -> tuple[Law, Matrix]:
