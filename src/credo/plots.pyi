@@ -18,6 +18,7 @@ from credo.app.plots.comparison import comparison as comparison
 from credo.app.plots.comparison import densities as densities
 from credo.app.plots.comparison import evidence as evidence
 from credo.app.plots.factors import loadings as loadings
+from credo.app.plots.fisher import separation as separation
 from credo.app.plots.gp import components as components
 from credo.app.plots.learning import learning_curves as learning_curves
 from credo.app.plots.learning import regret as regret

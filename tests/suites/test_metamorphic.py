@@ -33,7 +33,7 @@ from credo.models.gp import (
     WarpedGP,
 )
 from credo.models.likelihoods import Categorical, Poisson
-from credo.models.linear import ARD, InverseGamma, LaplaceNoise, Linear, StudentTNoise
+from credo.models.linear import ARD, Covariance, InverseGamma, LaplaceNoise, Linear, StudentTNoise
 from credo.models.structural import AR, Level, Seasonal, Trend
 
 RNG = np.random.default_rng(11)
@@ -226,6 +226,21 @@ def test_a_row_asked_alone_and_among_others(name):
     belief = credo.fit(REGRESSIONS[name](), X, outcomes(name, Y, X))
     together, alone = (Answer.of(belief.predict(q)) for q in (np.vstack([X, QUERIES]), X[3:4]))
     compare(Answer(together.mean[3:4], together.std[3:4]), (alone, ""))
+
+
+@pytest.mark.parametrize(("a", "b"), [(1.0, 0.0), *UNITS], ids=["rows", *(f"{a:g}y{b:+g}" for a, b in UNITS)])
+def test_noise_that_rows_share_in_other_units_and_orders(a, b):
+    """y → a (y + b sd) with S → a²S, the rows and columns of S in the rows' order."""
+    shared = 0.04 * np.exp(-np.abs(np.subtract.outer(np.arange(N), np.arange(N)))) + 0.01 * np.eye(N)
+    order, shift = (np.arange(N)[::-1] if a == 1 and b == 0 else np.arange(N)), a * b * Y.std()
+
+    def answer(y: np.ndarray, s: np.ndarray, rows: np.ndarray) -> Answer:
+        noise = Covariance(s[np.ix_(rows, rows)])
+        return Answer.of(fitted(Linear(noise=noise), X[rows], y[rows], QUERIES))
+
+    wanted = answer(Y, shared, np.arange(N))
+    found, said = ask(lambda: answer(a * Y + shift, a**2 * shared, order))
+    compare(wanted, (found and Answer((found.mean - shift) / a, found.std / abs(a)), said))
 
 
 @pytest.mark.parametrize("belief", [Linear(noise=0.1), Linear(noise=0.1, prior=ARD([1.0, 2.0]))], ids=["plain", "ARD"])

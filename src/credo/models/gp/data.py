@@ -59,10 +59,12 @@ class Rows(eqx.Module):
         return from_columns(v[index] for v in self.cut())
 
     def at_most(self, n: int, seed: int) -> "Rows":
-        """All rows, or n of them at random."""
+        """All rows, or n of them at random: which ones depends on what they say, not on the order they stand in."""
         if self.n <= n:
             return self
-        return self.subset(np.sort(np.random.default_rng(seed).choice(self.n, n, replace=False)))
+        x, *rest = (np.asarray(each) for each in self.cut())
+        sorted_rows = np.lexsort([*rest[::-1], *x.T[::-1]])
+        return self.subset(sorted_rows[np.sort(np.random.default_rng(seed).choice(self.n, n, replace=False))])
 
     def __add__(self, other: "Rows") -> "Rows":
         """The rows of both, those of `self` first."""
