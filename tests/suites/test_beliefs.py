@@ -199,11 +199,7 @@ BELIEFS: dict[str, Callable[[], Case]] = {
 
 NOT_BY_ROWS = {
     *("Linear, Student-t", "Linear, Laplace", "Logistic", "Softmax", "PoissonRegression"),
-<<<<<<< HEAD
-    *("HierarchicalBernoulli", "Neural", "Network", "Network, numbers"),
-=======
-    *("HierarchicalBernoulli", "Neural", "Neural, last layer"),
->>>>>>> neural
+    *("HierarchicalBernoulli", "Neural", "Neural, last layer", "Network", "Network, numbers"),
 }
 """Evidence by name, which has no rows; networks, trained anew on all rows; Laplace approximations, whose halves are not
 the whole; and rows that are populations, which all must be there."""

@@ -59,12 +59,8 @@ from credo.models.hmm import PathGibbs, StepwiseEM, VariationalBayes
 from credo.models.lds import StateGibbs
 from credo.models.linear import FixedPoint, FunctionSpace
 from credo.models.mixture import HowMany, MixtureGibbs
-<<<<<<< HEAD
 from credo.models.network import LikelihoodWeighting, NetworkGibbs
-from credo.models.neural import DropConnect, Dropout, Ensemble, Stacked
-=======
 from credo.models.neural import DropConnect, Dropout, Ensemble, Further, LastLayer, Stacked, Streamed
->>>>>>> neural
 from credo.models.nonlinear import Extended, Particles, Unscented
 from credo.models.structural import Level
 

@@ -123,7 +123,7 @@ class OfFunction(Mapped):
         return f"{self._inside()}∘{getattr(self.function, '__name__', 'g')}"
 
 
-class OfNetwork(Wrapped):
+class OfNetwork(Mapped):
     """k(g(x; w), g(z; w)): a deep kernel. Make it with `k.after(network)`.
 
     The weights w of the network, an equinox module that maps a row to features, are hyperparameters like others, by
@@ -145,18 +145,6 @@ class OfNetwork(Wrapped):
     def map(self, x: Float[Array, "n d"]) -> Float[Array, "n q"]:
         """The features g(xᵢ; w)."""
         return self.flat(self.weights, x)
-
-    def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
-        """K of the features."""
-        return self.kernel.gram(self.map(x), self.map(z))
-
-    def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
-        """k(g(x), g(x))."""
-        return self.kernel.diagonal(self.map(x))
-
-    def encode(self, x: object, name: str = "X", columns: int | None = None) -> Array:
-        """A table, which the network maps."""
-        return Kernel.encode(self, x, name, columns)
 
     def adapt(self, scales: InputScales) -> "OfNetwork":
         """Features have no scales before the network is known: what nobody has given stays at what it means."""

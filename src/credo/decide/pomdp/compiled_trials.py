@@ -41,7 +41,9 @@ SCALE = 10.0**ALIKE
 
 inner = njit(cache=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
 outer = njit(cache=True, error_model="numpy", no_cfunc_wrapper=True)
-reordered = njit(cache=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, fastmath={"reassoc", "contract"})
+reordered = njit(
+    cache=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, fastmath={"reassoc", "contract"}
+)
 
 
 class Arrays(NamedTuple):
@@ -126,9 +128,7 @@ def see(m: Any, i: int) -> None:
         if m.nodes[j].drop < best:
             least = best / m.nodes[j].drop
             point = m.nodes[j]
-            share = share_of(
-                index, weight, m.index[point.begin : point.end], m.weight[point.begin : point.end], least
-            )
+            share = share_of(index, weight, m.index[point.begin : point.end], m.weight[point.begin : point.end], least)
             if share > least:
                 best = m.nodes[j].drop * share
         j = m.nodes[j].older
@@ -370,7 +370,11 @@ def backup(m: Any, i: int) -> None:
         # Nothing came of the actions that were tried: the most promising of the others is tried, too.
         other = np.int64(-1)
         for c in range(branches.size):
-            if branches[c].begin < 0 and branches[c].q > node.lower and (other < 0 or branches[c].q > branches[other].q):
+            if (
+                branches[c].begin < 0
+                and branches[c].q > node.lower
+                and (other < 0 or branches[c].q > branches[other].q)
+            ):
                 other = np.int64(c)
         if other >= 0 and expand(m, i, other):
             for e in range(branches[other].begin, branches[other].end):
@@ -619,7 +623,9 @@ class CompiledTrials:
         }
         if not any(full.values()):
             full = dict.fromkeys(full, True)
-        longer = {name: np.concatenate([array, np.zeros_like(array)]) for name, array in m._asdict().items() if full.get(name)}
+        longer = {
+            name: np.concatenate([array, np.zeros_like(array)]) for name, array in m._asdict().items() if full.get(name)
+        }
         self.m = m._replace(**longer)
         if full["nodes"]:
             rehash(self.m)

@@ -146,7 +146,11 @@ class Search:
                         self.trials.backup(node)
                         yield True
                 now = (self.trials.bounds(node) for node in nodes)
-                changes = [abs(new - old) for node, pair in zip(nodes, now, strict=True) for new, old in zip(pair, before[node], strict=True)]
+                changes = [
+                    abs(new - old)
+                    for node, pair in zip(nodes, now, strict=True)
+                    for new, old in zip(pair, before[node], strict=True)
+                ]
                 gained = max(changes) > 1e-2 * self.limits.gap * max(abs(self.trials.lower), abs(self.trials.upper))
             if len(known) >= method.beliefs:
                 return

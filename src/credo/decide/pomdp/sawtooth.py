@@ -53,7 +53,9 @@ class Sawtooth(eqx.Module):
             corners,
             np.array([value for _, _, value in points], dtype=float),
             np.concatenate([[0], np.cumsum(lengths, dtype=int)]),
-            np.concatenate([none.astype(int), *[blocks.first[k] + w for (k, _, _), w in zip(points, where, strict=True)]]),
+            np.concatenate(
+                [none.astype(int), *[blocks.first[k] + w for (k, _, _), w in zip(points, where, strict=True)]]
+            ),
             np.concatenate([none, *[b[w] for (_, b, _), w in zip(points, where, strict=True)]]),
         )
 

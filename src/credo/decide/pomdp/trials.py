@@ -54,7 +54,12 @@ class Branch:
     __slots__ = ("children", "observations", "probabilities", "reward")
 
     def __init__(self, reward: float, observations: Any, probabilities: Vector, children: list[Node]) -> None:
-        self.reward, self.observations, self.probabilities, self.children = reward, observations, probabilities, children
+        self.reward, self.observations, self.probabilities, self.children = (
+            reward,
+            observations,
+            probabilities,
+            children,
+        )
 
     def lower(self, discount: float) -> float:
         """From the children's remembered values."""

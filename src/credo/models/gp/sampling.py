@@ -26,11 +26,7 @@ from credo.core.gaussian import Gaussian
 from credo.core.linalg import cholesky, solve
 from credo.core.padding import by_bucket
 from credo.core.params import ABSENT
-<<<<<<< HEAD
 from credo.kernels import Constant, Kernel, OnColumns, Power, Product, Scaled, Sum
-=======
-from credo.kernels import Constant, Kernel, OfFunction, OfNetwork, OnColumns, Power, Product, Scaled, Sum
->>>>>>> neural
 from credo.kernels.derivative import Differentiated, observed
 from credo.kernels.dotproduct import Bilinear, DotProduct, Linear, Polynomial
 from credo.kernels.elementary import FromFeatures
@@ -219,11 +215,7 @@ class Inside(eqx.Module):
     """φ of other inputs: of some columns, of a function of the row, or of a row that may ask for a derivative."""
 
     basis: Basis
-<<<<<<< HEAD
     kernel: OnColumns | Mapped | Differentiated
-=======
-    kernel: OnColumns | OfFunction | OfNetwork | Differentiated
->>>>>>> neural
 
     def __call__(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
         """The rows of φ as the kernel around it sees the inputs."""
@@ -292,11 +284,7 @@ def basis_of(kernel: Kernel, key: PRNGKeyArray, d: int, features: int) -> Basis:
             return Weighted(of(kernel.kernel), jnp.sqrt(kernel.variance))
         case OnColumns():
             return Inside(of(kernel.kernel, columns=len(kernel.columns)), kernel)
-<<<<<<< HEAD
         case Mapped():
-=======
-        case OfFunction() | OfNetwork():
->>>>>>> neural
             row = jax.ShapeDtypeStruct((1, d), jnp.zeros(()).dtype)
             return Inside(of(kernel.kernel, columns=jax.eval_shape(kernel.map, row).shape[1]), kernel)
         case Differentiated():
