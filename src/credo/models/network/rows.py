@@ -5,7 +5,7 @@ others separate from the question are left out before, so that more rows are equ
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
