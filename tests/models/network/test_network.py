@@ -334,3 +334,15 @@ def test_a_file_brings_it_back(tmp_path):
     net = mixed_network().condition({"alarm": "0"})
     again = credo.load(credo.save(net, tmp_path / "net"))
     assert again.names == net.names and again.predict("x").mean == net.predict("x").mean
+
+
+def test_impossible_evidence_is_refused_even_where_it_says_nothing_of_the_question():
+    net = Network({"a": [1.0, 0.0], "b": [0.5, 0.5], "x": LinearGaussian(["b"], [0.0, 1.0])})
+    for name in ("b", "x"):
+        with pytest.raises(DataError, match="what was observed has probability zero"):
+            net.condition({"a": "1"}).predict(name)
+    assert float(net.log_evidence({"a": "1"})) == -np.inf
+    with pytest.raises(DataError, match="was observed to be 1 and cannot be 2 too"):
+        net.condition({"x": 1.0}).condition({"x": 2.0})
+    again = net.condition({"b": [0.5, 1.0]}).condition({"b": [0.5, 1.0]})
+    np.testing.assert_allclose(again.predict("b").probs, [0.2, 0.8])

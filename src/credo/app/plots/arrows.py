@@ -53,14 +53,13 @@ def arrows(network: Any, probabilities: Any = None, *, ax: Axes | None = None) -
         )
         if probabilities is not None and len(network.edges) <= MOST_LABELS:
             ends = np.array([places[parent], places[child]])
-            others = np.array(
-                [place for name, place in places.items() if name not in (parent, child)] or [[np.inf] * 2]
-            )
+            others = np.array([p for name, p in places.items() if name not in (parent, child)]).reshape(-1, 2)
             at = {t: (1 - t) * ends[0] + t * ends[1] for t in (0.5, 0.3, 0.7)}
-            share = max(at, key=lambda t: min(np.abs(at[t] - others).max(1).min(), 0.5))  # not behind another's box
+            share = max(at, key=lambda t: np.abs(at[t] - others).max(1).min(initial=0.5))  # not behind another's box
             label = f"{both:.2f}" if both - forward < 0.005 else f"{both:.2f} ({forward:.2f} ↓)"
             ax.text(
-                *at[share],
+                float(at[share][0]),
+                float(at[share][1]),
                 label,
                 fontsize=7,
                 color=style.INK,

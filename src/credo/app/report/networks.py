@@ -72,7 +72,8 @@ def _columns(table: TableRead, ignore: tuple[str, ...]) -> tuple[dict[str, np.nd
             column = numbers.values
             distinct = pd.unique(column[~np.isnan(column)])
         else:
-            column = np.where(cells.missing, None, cells.text.to_numpy(dtype=object))
+            column = cells.text.to_numpy(dtype=object).copy()
+            column[cells.missing] = None
             distinct = pd.unique(column[~cells.missing])
             if len(distinct) > MOST_STATES:
                 notes.append(f"{name} has {len(distinct)} different entries and is left out")

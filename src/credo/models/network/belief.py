@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import equinox as eqx
 import numpy as np
 
-from credo.core.arrays import Array, as_float
+from credo.core.arrays import Array, as_float, is_traced
 from credo.core.belief import Belief
 from credo.core.checks import check_real
 from credo.core.errors import DataError
@@ -30,6 +30,7 @@ from credo.models.network import (
     junction_tree,
     learning,
     queries,
+    rows,
     sampling,
 )
 from credo.models.network.nodes import LinearGaussian, Names, Node, NoisyOr, Table, node_of
@@ -163,13 +164,14 @@ class Network(Belief[Evidence]):
         """
         self.check_name(name)
         if frame is None:
-            law, total = queries.predicted(self, name, self.observed)
-            junction_tree.check_possible(total, "what was observed")
+            law, _ = queries.predicted(self, name, self.observed)
+            if self.evidence and not is_traced(self):  # all of it, not only what says something of the variable
+                junction_tree.check_possible(queries.log_evidence(self, self.observed), "what was observed")
             return ignorance.with_ignorance(self, name, law, None)
         columns = frames.coded(self, frame)
         if not columns or not len(next(iter(columns.values()))):
             raise DataError("the frame is empty: it has no rows; at least one is needed")
-        law = queries.predicted_rows(self, name, columns, self.observed)
+        law = rows.predicted_rows(self, name, columns, self.observed)
         return ignorance.with_ignorance(self, name, law, columns)
 
     def marginals(self, names: Sequence[str] | None = None) -> dict[str, dict[str, float]]:

@@ -58,7 +58,11 @@ class Rows(NamedTuple):
 
 def read_rows(network: "Network", frame: Any) -> Rows:
     """The rows of a frame; a discrete variable that has no column is missing in all of them."""
-    columns = frames.coded(network, frame)
+    return rows_of(network, frames.coded(network, frame))
+
+
+def rows_of(network: "Network", columns: dict[str, np.ndarray]) -> Rows:
+    """The rows of columns that are coded: indices of states, numbers."""
     n = len(next(iter(columns.values()))) if columns else 0
     if not n:
         raise DataError("the frame has no rows; at least one is needed to learn from")

@@ -13,6 +13,7 @@ from credo.core.checks import check_count
 from credo.core.errors import DataError
 from credo.core.method import check_using
 from credo.models.network import frames
+from credo.models.network.counting import rows_of
 from credo.models.network.edge_posterior import EdgeProbabilities, choose_edge_method
 from credo.models.network.equivalence import completed, hamming
 from credo.models.network.learning import STRENGTH, TableLearning
@@ -56,9 +57,9 @@ def learn_structure(
         black: arrows that must not.
         max_parents: of a variable.
     """
-    problem, states = posed(frame, score, white, black, max_parents)
+    problem, states, coded = posed(frame, score, white, black, max_parents)
     method = check_using(using or Tabu(), problem, "learn_structure")
-    return network_of(method.search(problem).parents(), states, frame, problem.score.score)
+    return network_of(method.search(problem).parents(), states, coded, problem.score.score)
 
 
 def edge_probabilities(
@@ -76,7 +77,7 @@ def edge_probabilities(
     `using` is `EveryGraph()`, `OrderMCMC()` or `Bootstrap()`; the other arguments are those of `learn_structure`.
     """
     check_count(seed, "seed", 0)
-    problem, _ = posed(frame, score, white, black, max_parents)
+    problem, *_ = posed(frame, score, white, black, max_parents)
     return check_using(using or choose_edge_method(problem), problem, "edge_probabilities").edges(problem, seed)
 
 
@@ -86,8 +87,8 @@ def posed(
     white: Iterable[Sequence[str]],
     black: Iterable[Sequence[str]],
     max_parents: int | None,
-) -> tuple[StructureProblem, dict[str, Names]]:
-    """The problem of finding arrows, and the states of the discrete columns."""
+) -> tuple[StructureProblem, dict[str, Names], dict[str, np.ndarray]]:
+    """The problem of finding arrows, the states of the discrete columns, and all columns coded."""
     if max_parents is not None:
         check_count(max_parents, "max_parents", 0)
     found = frames.columns_of(frame)
@@ -111,7 +112,8 @@ def posed(
             raise DataError(f"{name!r} has the same value in all rows: nothing can be learned of it; drop the column")
     sizes = np.array([len(states.get(name, ())) for name in names])
     columns = Columns(names, codes, sizes, numbers if len(states) < len(names) else None)
-    return StructureProblem(columns, score, white, black, max_parents), states
+    coded = {name: codes[:, j] if name in states else numbers[:, j] for j, name in enumerate(names)}
+    return StructureProblem(columns, score, white, black, max_parents), states, coded
 
 
 def _states(name: str, column: np.ndarray) -> Names | None:
@@ -127,9 +129,9 @@ def _states(name: str, column: np.ndarray) -> Names | None:
 
 
 def network_of(
-    parents: dict[str, Names], states: dict[str, Names], frame: Any, score: Score | None = None
+    parents: dict[str, Names], states: dict[str, Names], coded: dict[str, np.ndarray], score: Score | None = None
 ) -> "Network":
-    """The network of some arrows with its tables learned from a frame, under the prior of the score."""
+    """The network of some arrows with its tables learned from columns, under the prior of the score."""
     from credo.models.network.belief import Network
 
     nodes: dict[str, Node] = {}
@@ -142,8 +144,9 @@ def network_of(
             numbers = sum(p not in states for p in above)
             nodes[name] = LinearGaussian(above, np.zeros(shape), np.zeros((*shape, numbers)), np.ones(shape))
     strength = score.strength if isinstance(score, BDeu) else STRENGTH
-    learning, rows = TableLearning.of(Network(nodes)).prepare(frame, strength=strength)
-    return learning.condition_on(rows)
+    blank = Network(nodes)
+    rows = rows_of(blank, coded)
+    return TableLearning.of(blank).under(rows, strength).condition_on(rows)
 
 
 def adjacency_of(network: "Network", names: Names) -> Bool[np.ndarray, "d d"]:

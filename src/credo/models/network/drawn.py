@@ -7,6 +7,7 @@ Every answer has a standard error, and the draws a verdict: how many independent
 agree. Koller & Friedman (2009), sections 12.2 and 12.3.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -22,7 +23,7 @@ from credo.infer.diagnostics import effective_sample_size, potential_scale_reduc
 from credo.infer.method import Solver, check_settings
 from credo.models.network import graph, sampling
 from credo.models.network.belief import Evidence, Network
-from credo.models.network.nodes import LinearGaussian, Table
+from credo.models.network.nodes import LinearGaussian, Node, Table
 from credo.models.network.predictions import States
 from credo.models.network.queries import Observed
 
@@ -215,11 +216,11 @@ class NetworkGibbs(_Sampler):
         first = rng.choice(len(logs), size=self.chains, p=weights / weights.sum())
         state = {name: values[first] for name, values in start.items()}
         moving = [n for n in network.order if n not in observed.known and n not in observed.numbers]
-        below = graph.children_of(network.parents)
+        below, nodes = graph.children_of(network.parents), network.nodes
         kept: dict[str, list[np.ndarray]] = {name: [] for name in network.names}
         for step in range(self.warmup + self.draws):
             for name in moving:
-                state[name] = _redrawn(network, name, below[name], state, observed, rng)
+                state[name] = _redrawn(nodes, name, below[name], state, observed, rng)
             if step >= self.warmup:
                 for name, values in kept.items():
                     values.append(state[name])
@@ -229,7 +230,7 @@ class NetworkGibbs(_Sampler):
 
 
 def _redrawn(
-    network: Network,
+    nodes: Mapping[str, Node],
     name: str,
     children: list[str],
     state: dict[str, Any],
@@ -237,14 +238,14 @@ def _redrawn(
     rng: np.random.Generator,
 ) -> np.ndarray:
     """A variable of every chain from its law given all others."""
-    law = network.nodes[name]
+    law = nodes[name]
     if isinstance(law, LinearGaussian):
-        mean, variance = sampling.center_of(network, law, state)
+        mean, variance = sampling.center_of(nodes, law, state)
         precision, pull = 1 / variance, mean / variance
         for child in children:  # xᶜ = a + w x + noise
-            of: Any = network.nodes[child]
-            rest, noise = sampling.center_of(network, of, {**state, name: np.zeros_like(state[name])})
-            one, _ = sampling.center_of(network, of, {**state, name: np.ones_like(state[name])})
+            of: Any = nodes[child]
+            rest, noise = sampling.center_of(nodes, of, {**state, name: np.zeros_like(state[name])})
+            one, _ = sampling.center_of(nodes, of, {**state, name: np.ones_like(state[name])})
             precision, pull = precision + (one - rest) ** 2 / noise, pull + (one - rest) * (state[child] - rest) / noise
         return np.asarray(pull / precision + rng.normal(size=len(state[name])) / np.sqrt(precision))
     k, chains = len(law.states), len(state[name])
@@ -254,10 +255,10 @@ def _redrawn(
             logs = logs + np.log(observed.soft[name])
         tried = {n: v[:, None] for n, v in state.items()} | {name: np.arange(k)[None]}
         for child in children:
-            of = network.nodes[child]
+            of = nodes[child]
             if isinstance(of, Table):
                 logs = logs + np.log(np.asarray(of.values)[(*(tried[p] for p in of.parents), tried[child])])
             else:
-                mean, variance = sampling.center_of(network, of, tried)
+                mean, variance = sampling.center_of(nodes, of, tried)
                 logs = logs - 0.5 * ((tried[child] - mean) ** 2 / variance + np.log(variance))
     return sampling.categories(np.exp(logs - logs.max(1, keepdims=True)), rng)

@@ -20,7 +20,7 @@ from credo.core.linalg import factorize, solve_upper
 from credo.core.predictive import Mixture, Normal, Predictive
 from credo.core.predictive.classes import entropy_of
 from credo.core.pytrees import changed
-from credo.models.network import queries
+from credo.models.network import queries, rows
 from credo.models.network.nodes import LinearGaussian, Node, Table
 from credo.models.network.predictions import States
 
@@ -52,7 +52,7 @@ def with_ignorance(
         if columns is None:
             each, log = queries.predicted(drawn, name, observed)
         else:
-            each, log = queries.predicted_rows(drawn, name, columns, observed), np.zeros(())
+            each, log = rows.predicted_rows(drawn, name, columns, observed), np.zeros(())
         found.append(each)
         logs.append(float(log))
     weights = np.exp(np.array(logs) - max(logs))

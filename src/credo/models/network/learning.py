@@ -87,8 +87,12 @@ class TableLearning(Belief[Rows], HasExpectations[Rows, Counts], HasPointEstimat
         """With the prior, worth `strength` rows where a table has none of its own."""
         check_real(strength, "strength", 0.0)
         rows = self.statistics(frame)
+        return self.under(rows, strength), rows
+
+    def under(self, rows: Rows, strength: float | int) -> "TableLearning":
+        """With the prior for these rows."""
         whole = {name for name in self.network.states if not rows.counts[name].any()}
-        return changed(self, prior=priors_of(self.network, rows, float(strength)), latent=bool(whole)), rows
+        return changed(self, prior=priors_of(self.network, rows, float(strength)), latent=bool(whole))
 
     def learner(self, priors: dict[str, Prior]) -> EM:
         """EM; of one start where no variable is hidden altogether."""
@@ -159,7 +163,8 @@ class TableLearning(Belief[Rows], HasExpectations[Rows, Counts], HasPointEstimat
     def condition_on(self, statistics: Rows) -> "Network":
         """Dirichlet(prior + counts) in every row of every table, expected counts where cells are missing."""
         prior = self.prior or priors_of(self.network, statistics, STRENGTH)
-        top = self._climbed(changed(self, prior=prior), statistics)
+        start = changed(self, prior=prior)
+        top = start if statistics.whole else self._climbed(start, statistics)
         counts = counting.expected(top.network, top.laws, statistics)
         laws: dict[str, Node] = {}
         for name, law in top.laws.items():

@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from credo.core.arrays import Array, is_traced, namespace
-from credo.core.errors import DataError
 from credo.core.predictive import Mixture, Normal, Predictive
 from credo.models.network import graph, junction_tree, linear_gaussian
-from credo.models.network.frames import MISSING
 from credo.models.network.nodes import LinearGaussian, Names, Table
 from credo.models.network.predictions import States
 from credo.models.network.triangulation import Tree
@@ -95,9 +93,9 @@ def posed(
         connected: leave out what has nothing to do with the query; then the evidence is not complete.
         peaks: multiply the density of numbers that were not observed at its mode, for explanations.
     """
-    sources = _sources(network, names, observed, peaks)
+    sources = sources_of(network, names, observed, peaks)
     if connected:
-        sources = _reached(sources, observed, query)
+        sources = reached(sources, observed, query)
     free = {n for scope, _ in sources for n in scope if n not in observed.known} | set(query)
     variables = tuple(name for name in network.names if name in free)
     place = {name: i for i, name in enumerate(variables)}
@@ -114,7 +112,8 @@ def posed(
     return Problem(variables, tree, factors, log_scale)
 
 
-def _sources(network: "Network", names: Collection[str], observed: Observed, peaks: bool) -> list[Source]:
+def sources_of(network: "Network", names: Collection[str], observed: Observed, peaks: bool) -> list[Source]:
+    """The tables of some variables, the likelihoods of states, and what was observed of each component of numbers."""
     found: list[Source] = []
     for name, law in zip(network.names, network.laws, strict=True):
         if name in names and isinstance(law, Table):
@@ -145,7 +144,7 @@ def _single(observed: Observed) -> dict[str, int]:
     return {name: state for name, state in observed.known.items() if np.ndim(state) == 0}
 
 
-def _reached(sources: list[Source], observed: Observed, query: Names) -> list[Source]:
+def reached(sources: list[Source], observed: Observed, query: Names) -> list[Source]:
     """The factors that have to do with the query, over variables that are not known."""
     using: dict[str, list[int]] = {}
     for f, (scope, _) in enumerate(sources):
@@ -203,38 +202,38 @@ def states_given(network: "Network", query: Names, observed: Observed) -> tuple[
     place = {name: i for i, name in enumerate(problem.variables)}
     asked = [place[q] for q in query]
     if not observed.rows:
-        return junction_tree.joint(problem.tree, problem.factors, asked)
+        law, total = junction_tree.joint(problem.tree, problem.factors, asked)
+        return law, total + problem.log_scale
     most = max((math.prod(c.shape) for c in problem.tree.cliques), default=1)
     (rows,), step = observed.rows, max(1, CHUNK // most)
     parts = []
     for start in range(0, rows, step):
         cut = [f if f.shape[-1] == 1 else f[..., start : start + step] for f in problem.factors]
         parts.append(junction_tree.joint(problem.tree, cut, asked, (min(step, rows - start),)))
-    return np.concatenate([p for p, _ in parts], axis=-1), np.concatenate([log for _, log in parts])
+    return np.concatenate([p for p, _ in parts], axis=-1), np.concatenate([log for _, log in parts]) + problem.log_scale
 
 
-def numbers_given(network: "Network", name: str, observed: Observed) -> tuple[Any, linear_gaussian.Given]:
-    """The weights of the joint states of the discrete parents of the component of a number, and its laws there."""
+def numbers_given(network: "Network", name: str, observed: Observed) -> tuple[Any, linear_gaussian.Given, Any]:
+    """The weights of the joint states of the discrete parents of a number's component, its laws there, and log p."""
     names = relevant(network, [name], observed)
     single = _single(observed)
     component = next(c for c in linear_gaussian.components(network, names, single) if name in c.names)
     joints = linear_gaussian.laws(network, component, single)
-    told = linear_gaussian.given(joints, component, observed.numbers, *(observed.rows or (1,)))
+    rows = observed.rows or (1,)
+    told = linear_gaussian.given(joints, component, observed.numbers, *rows)
     free = tuple(p for p in component.discrete if p not in observed.known)
-    weights, _ = states_given(network, free, observed) if free else (np.ones(observed.rows), None)
+    if not component.discrete:
+        return np.ones((1, *rows)), told, told.log_density[0] if observed.rows else told.log_density[0, 0]
+    weights, total = states_given(network, free, observed) if free else (np.ones(rows), np.zeros(observed.rows))
     if len(free) == len(component.discrete):
-        return weights.reshape(len(joints), *(observed.rows or (1,))), told
+        return weights.reshape(len(joints), *rows), told, total
     # Where a state is known in each row, and not the same in all, the others have no weight there.
-    rows = observed.rows
-    places = [axis for axis, p in enumerate(component.discrete) if p not in free]
+    fixed = [axis for axis, p in enumerate(component.discrete) if p not in free]
     whole = np.zeros((*(len(network.states[p]) for p in component.discrete), *rows))
-    at: list[Any] = [slice(None)] * len(component.discrete)
-    for axis in places:
-        at[axis] = observed.known[component.discrete[axis]]
-    moved = np.moveaxis(whole, places, range(len(places)))
-    index = tuple(observed.known[component.discrete[a]] for a in places)
-    moved[(*index, ..., np.arange(*rows))] = np.moveaxis(weights, -1, 0)
-    return whole.reshape(len(joints), *rows), told
+    moved = np.moveaxis(whole, fixed, range(len(fixed)))  # a view
+    at = (*(observed.known[component.discrete[a]] for a in fixed), ..., np.arange(*rows))
+    moved[at] = np.moveaxis(weights, -1, 0)
+    return whole.reshape(len(joints), *rows), told, total
 
 
 def predicted(network: "Network", name: str, observed: Observed) -> tuple[Predictive, Any]:
@@ -249,10 +248,10 @@ def predicted(network: "Network", name: str, observed: Observed) -> tuple[Predic
     if name in observed.numbers:
         value = np.broadcast_to(np.asarray(observed.numbers[name], dtype=float), observed.rows)
         return Normal(value, np.zeros_like(value), np.zeros_like(value)), np.zeros(observed.rows)
-    weights, told = numbers_given(network, name, observed)
+    weights, told, total = numbers_given(network, name, observed)
     q = told.names.index(name)
     mean, variance = told.mean[..., q], told.covariance[:, q, q]
-    return mixed(weights, mean, variance, observed.rows), np.zeros(observed.rows)
+    return mixed(weights, mean, variance, observed.rows), total
 
 
 def mixed(weights: Any, mean: Any, variance: Any, rows: tuple[int, ...]) -> Predictive:
@@ -266,76 +265,6 @@ def mixed(weights: Any, mean: Any, variance: Any, rows: tuple[int, ...]) -> Pred
     return Mixture(weights, (Normal(mean, spread, xp.zeros_like(mean)),), within=len(mean))
 
 
-def predicted_rows(network: "Network", name: str, columns: Mapping[str, np.ndarray], observed: Observed) -> Predictive:
-    """The law of one variable for each row of a frame, rows with the same cells missing together."""
-    rows = len(next(iter(columns.values())))
-    states = network.states
-    there = {column: cells != MISSING if column in states else ~np.isnan(cells) for column, cells in columns.items()}
-    if name in there and there[name].any():
-        raise DataError(
-            f"the frame says what {name!r} is at row {int(np.argmax(there[name]))}; leave out the column that is asked"
-        )
-    pattern, named = row_keys([mask.astype(int) for mask in there.values()], [2] * len(there), rows)
-    parts, places = [], []
-    for p in range(len(named)):
-        inside = np.flatnonzero(pattern == p)
-        present = [column for column, mask in there.items() if mask[inside[0]]]
-        parts.append(_of_pattern(network, name, {c: columns[c][inside] for c in present}, observed, inside))
-        places.append(inside)
-    back = np.argsort(np.concatenate(places), kind="stable")
-    return parts[0] if len(parts) == 1 else _stacked(parts, back, rows)
-
-
-def _of_pattern(
-    network: "Network", name: str, columns: Mapping[str, np.ndarray], observed: Observed, where: np.ndarray
-) -> Predictive:
-    """The rows in which the same variables were observed: the equal ones once."""
-    clash = [c for c in columns if c in observed.names and c not in observed.soft]
-    for c in clash:
-        fixed = observed.known[c] if c in observed.known else observed.numbers[c]
-        if np.any(columns[c] != fixed):
-            row = int(where[np.argmax(columns[c] != fixed)])
-            raise DataError(f"{c!r} was observed before, and row {row} of the frame says something else of it")
-    columns = {c: v for c, v in columns.items() if c not in clash}
-    n = len(where)
-    states = network.states
-    if name in states and not observed.numbers and all(c in states for c in columns):
-        columns = _that_matter(network, name, columns, observed)
-    discrete = [c for c in columns if c in states]
-    if len(discrete) == len(columns):
-        inverse, first = row_keys([columns[c] for c in discrete], [len(states[c]) for c in discrete], n)
-    else:
-        inverse, first = np.arange(n), np.arange(n)
-    soft = {c: v for c, v in observed.soft.items() if c not in columns}
-    # A likelihood and a state that is known: the likelihood of that state, a constant of the row.
-    for c in columns:
-        if c in observed.soft and np.any(np.asarray(observed.soft[c])[columns[c]] == 0):
-            raise DataError(f"{c!r} has a state in the frame that soft evidence excludes")
-    told = Observed(
-        {**observed.known, **{c: columns[c][first] for c in discrete}},
-        soft,
-        {**observed.numbers, **{c: columns[c][first] for c in columns if c not in states}},
-        0.0,
-        (len(first),),
-    )
-    law, total = predicted(network, name, told)
-    if not np.all(np.isfinite(total)):
-        row = int(where[np.argmax(~np.isfinite(np.asarray(total)[inverse]))])
-        raise DataError(f"row {row} of the frame has probability zero under the network; look at it for a mistake")
-    return law if len(first) == n and not len(inverse) else law[inverse]
-
-
-def _that_matter(
-    network: "Network", name: str, columns: Mapping[str, np.ndarray], observed: Observed
-) -> dict[str, np.ndarray]:
-    """The columns that say something of a discrete variable given the others."""
-    known = dict.fromkeys(columns, 0)
-    blank = Observed({**observed.known, **known}, observed.soft, observed.numbers, 0.0)
-    reached = _reached(_sources(network, relevant(network, [name], blank), blank, False), blank, (name,))
-    used = {n for scope, _ in reached for n in scope}
-    return {c: v for c, v in columns.items() if c in used}
-
-
 def row_keys(columns: list[np.ndarray], sizes: list[int], rows: int) -> tuple[np.ndarray, np.ndarray]:
     """Which rows are equal, by one integer each: the number of each row's kind, and the first row of each kind."""
     key, span = np.zeros(rows, dtype=np.int64), 1
@@ -346,26 +275,6 @@ def row_keys(columns: list[np.ndarray], sizes: list[int], rows: int) -> tuple[np
         key, span = key * size + column, span * size
     _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
     return inverse, first
-
-
-def _stacked(parts: list[Predictive], back: np.ndarray, rows: int) -> Predictive:
-    """The predictions of several patterns, in the order of the rows."""
-    if all(isinstance(p, States) for p in parts):
-        probs = np.concatenate([p.probs for p in parts])[back]  # type: ignore[attr-defined]
-        return States.certain_of(probs, parts[0].states)  # type: ignore[attr-defined]
-    count = max(len(p.weights) if isinstance(p, Mixture) else 1 for p in parts)
-    found = []
-    for p in parts:
-        inner: Any = p.parts[0] if isinstance(p, Mixture) else p[None]
-        weights = p.weights if isinstance(p, Mixture) else np.ones((1, len(p)))
-        extra = [(0, count - len(weights)), (0, 0)]
-        found.append(
-            [np.pad(weights, extra), np.pad(inner.mean, extra, mode="edge"), np.pad(inner.variance, extra, mode="edge")]
-        )
-    weights, mean, variance = (np.concatenate([f[i] for f in found], axis=1)[:, back] for i in range(3))
-    if count == 1:
-        return Normal(mean[0], variance[0], np.zeros(rows))
-    return Mixture(weights, (Normal(mean, variance, np.zeros_like(mean)),), within=count)
 
 
 def most_probable(network: "Network", observed: Observed) -> tuple[dict[str, Any], float]:
@@ -395,7 +304,7 @@ def marginals(network: "Network", observed: Observed, names: Collection[str]) ->
         law = nodes[name]
         if isinstance(law, LinearGaussian):
             if name not in numbers and name not in observed.numbers:
-                weights, told = numbers_given(network, name, observed)
+                weights, told, _ = numbers_given(network, name, observed)
                 each = told.mean[:, 0]
                 mean = weights[:, 0] @ each
                 spread = weights[:, 0] @ (each**2 + np.diagonal(told.covariance, axis1=1, axis2=2)) - mean**2

@@ -14,7 +14,7 @@ from credo.core import linalg
 from credo.core.checks import check_count
 from credo.core.special import LOG_2PI
 from credo.models.network import junction_tree, linear_gaussian, queries
-from credo.models.network.nodes import LinearGaussian, Table
+from credo.models.network.nodes import LinearGaussian, Node, Table
 
 if TYPE_CHECKING:
     from credo.models.network.belief import Network
@@ -49,12 +49,12 @@ def rows_of(law: Table, codes: Mapping[str, np.ndarray]) -> np.ndarray:
     return np.asarray(law.values)[tuple(codes[p] for p in law.parents)]
 
 
-def center_of(network: "Network", law: LinearGaussian, codes: Mapping[str, Any]) -> tuple[Any, Any]:
+def center_of(nodes: Mapping[str, Node], law: LinearGaussian, codes: Mapping[str, Any]) -> tuple[Any, Any]:
     """The mean and the variance of a number at its parents' values."""
-    at = tuple(codes[p] for p in law.parents if isinstance(network.nodes[p], Table))
+    at = tuple(codes[p] for p in law.parents if isinstance(nodes[p], Table))
     mean: Any = np.asarray(law.mean)[at]
     weights = np.asarray(law.weights)[at]
-    for i, p in enumerate(p for p in law.parents if isinstance(network.nodes[p], LinearGaussian)):
+    for i, p in enumerate(p for p in law.parents if isinstance(nodes[p], LinearGaussian)):
         mean = mean + weights[..., i] * codes[p]
     return mean, np.asarray(law.variance)[at]
 
@@ -64,11 +64,11 @@ def forward(
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """n draws, variables that were observed at what they are, and the logarithm of each draw's likelihood."""
     codes: dict[str, np.ndarray] = {}
-    log_weights = np.full(n, observed.log_scale)
+    log_weights, nodes = np.full(n, observed.log_scale), network.nodes
     for name in network.order:
-        law = network.nodes[name]
+        law = nodes[name]
         if isinstance(law, LinearGaussian):
-            mean, variance = center_of(network, law, codes)
+            mean, variance = center_of(nodes, law, codes)
             if name in observed.numbers:
                 codes[name] = np.full(n, float(observed.numbers[name]))
                 log_weights += -0.5 * ((codes[name] - mean) ** 2 / variance + np.log(variance) + LOG_2PI)

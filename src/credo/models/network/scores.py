@@ -104,8 +104,8 @@ class Score(ABC):
     def of_cells(self, counts: Float[np.ndarray, " m"], size: float) -> float:
         """g of a set of categories from the counts of those of its `size` cells that occur."""
 
-    def penalty(self, free: float, rows: float) -> float:
-        """What so many free numbers cost."""
+    def penalty(self, rows: float) -> float:
+        """What each free number costs."""
         return 0.0
 
 
@@ -136,9 +136,9 @@ class BIC(Score):
         """Σ n log n."""
         return float(xlogy(counts, counts).sum())
 
-    def penalty(self, free: float, rows: float) -> float:
-        """½ log n a number."""
-        return 0.5 * np.log(rows) * free
+    def penalty(self, rows: float) -> float:
+        """½ log n."""
+        return 0.5 * float(np.log(rows))
 
 
 SCORES: dict[str, Score] = {"bdeu": BDeu(), "bic": BIC()}
@@ -169,6 +169,7 @@ class LocalScores:
         self.columns, self.score, self.d = columns, score, columns.d
         self.numeric = sum(1 << j for j in range(self.d) if columns.cardinalities[j] == 0)
         self._known: dict[int, float] = {0: score.of_cells(np.array([columns.rows]), 1.0)}
+        self._price = score.penalty(columns.rows)
         self._codes: dict[int, tuple[Int[np.ndarray, " n"], int]] = {}
         self.sizes = [float(k) for k in columns.cardinalities]
 
@@ -181,8 +182,8 @@ class LocalScores:
             self._known[parents] = self._g(parents)
         if both not in self._known:
             self._known[both] = self._g(both, j)
-        penalty = self.score.penalty(self._free(j, parents), self.columns.rows)
-        return self._known[both] - self._known[parents] - penalty
+        price = self._price * self._free(j, parents) if self._price else 0.0
+        return self._known[both] - self._known[parents] - price
 
     def fill(self) -> Float[np.ndarray, "d m"]:
         """The local scores of all sets of parents, (d, 2^d); those with j in P are -inf."""
@@ -197,7 +198,7 @@ class LocalScores:
             if not (self.numeric >> j) & 1:
                 sets = sets[sets & self.numeric == 0]
             free = np.array([self._free(j, int(parents)) for parents in sets])
-            out[j, sets] = g[sets | 1 << j] - g[sets] - self.score.penalty(1.0, self.columns.rows) * free
+            out[j, sets] = g[sets | 1 << j] - g[sets] - self._price * free
         return out
 
     def _g(self, members: int, last: int | None = None) -> float:
