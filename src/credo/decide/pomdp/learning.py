@@ -22,7 +22,7 @@ from credo.models.hmm import InputHMM
 
 
 def from_hmm(
-    hmm: InputHMM,
+    hmm: Any,
     inputs: ArrayLike,
     rewards: ArrayLike,
     discount: float = 0.95,
