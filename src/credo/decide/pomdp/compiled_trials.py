@@ -365,7 +365,24 @@ def backup(m: Any, i: int) -> None:
     if branches[a].q < node.upper - m.tiny:
         node.upper = branches[a].q
         add_point(m, i)
-    most = -np.inf
+    gained = improve(m, i)
+    if not gained and node.upper - node.lower > m.tiny:
+        # Nothing came of the actions that were tried: the most promising of the others is tried, too.
+        other = np.int64(-1)
+        for c in range(branches.size):
+            if branches[c].begin < 0 and branches[c].q > node.lower and (other < 0 or branches[c].q > branches[other].q):
+                other = np.int64(c)
+        if other >= 0 and expand(m, i, other):
+            for e in range(branches[other].begin, branches[other].end):
+                see(m, np.int64(m.index[e]))
+            improve(m, i)
+
+
+@inner
+def improve(m: Any, i: int) -> bool:
+    """Adds the vector of the action that is best by the children's remembered values, if it gains something."""
+    node, branches = m.nodes[i], m.branches[i]
+    most, a = -np.inf, np.int64(0)
     for c in range(branches.size):
         if branches[c].begin >= 0:
             value = 0.0
@@ -373,14 +390,16 @@ def backup(m: Any, i: int) -> None:
                 value += m.weight[e] * m.nodes[m.index[e]].lower
             value = branches[c].reward + m.discount * value
             if value > most:
-                most, a = value, c
+                most, a = value, np.int64(c)
     alpha = vector(m, i, a)
-    value = 0.0
+    value, first = 0.0, m.blocks[node.block].first
     for e in range(node.begin, node.end):
-        value += m.weight[e] * alpha[m.index[e] - block.first]
+        value += m.weight[e] * alpha[m.index[e] - first]
     see(m, i)
     if value > node.lower + m.tiny and add_vector(m, node.block, alpha, a):
         see(m, i)
+        return True
+    return False
 
 
 @inner

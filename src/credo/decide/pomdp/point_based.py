@@ -11,6 +11,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from importlib.util import find_spec
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,8 +36,9 @@ clock = time.monotonic
 """What `seconds` are measured by; benchmarks take CPU time instead."""
 SMALL, PATIENCE = 25, 1.5
 """Up to so many states NumPy tries for so many CPU seconds: enough for tiger, cheese, shuttle and paint."""
-WIDTH = {"HSVI": 0.95}
-"""The gap that a trial aims at, as a share of the gap at the start; SARSOP's is a half."""
+SHALLOW, DEEP = 0.95, 0.5
+"""The gap that a trial aims at, as a share of the gap at the start. Shallow ones tighten the upper bound, deep ones the
+lower; SARSOP takes turns: after 3 s Hallway is at [0.976, 1.191], only shallow [0.94, 1.195], only deep [0.977, 1.205]."""
 WALK = 40
 """Steps of a random walk through beliefs."""
 
@@ -116,10 +118,10 @@ class Search:
     def _work(self) -> Iterator[bool]:
         if isinstance(self.method, PBVI | Perseus):
             return self._sweeps(self.method)
-        return self._trials(WIDTH.get(type(self.method).__name__, 0.5))
+        return self._trials((SHALLOW,) if isinstance(self.method, HSVI) else (SHALLOW, DEEP))
 
-    def _trials(self, width: float) -> Iterator[bool]:
-        while True:
+    def _trials(self, widths: tuple[float, ...]) -> Iterator[bool]:
+        for width in cycle(widths):
             self.trials.trial(width * (self.trials.upper - self.trials.lower))
             yield True
 

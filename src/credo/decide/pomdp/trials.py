@@ -9,7 +9,8 @@ lies, until the gap is small enough for its depth; on the way back every belief 
 - vectors and points belong to a block of states (`mixed_observability`), and equal beliefs are one node;
 - a node remembers the last vector and the last point that it has seen, and looks only at newer ones;
 - upper bounds of actions may be stale, they stay valid: only the best action is refreshed, until it stays the best;
-- the action of a backup is chosen from the children's remembered values, and only its vector is assembled.
+- the action of a backup is chosen from the children's remembered values, and only its vector is assembled; where
+  nothing is gained, one more action is tried.
 
 A vector is dropped where another is at least as good in every state of the block, never because no node needs it: its
 successors count on it. Smith & Simmons (2005); Kurniawati, Hsu & Lee (2008).
@@ -217,12 +218,24 @@ class Trials:
         if upper < node.upper - self.tiny:
             node.upper = upper
             node.block.add_point(node, self.clock)
-        action = max(node.branches, key=lambda a: node.branches[a].lower(self.discount))
+        if not self.improve(node) and node.upper - node.lower > self.tiny:
+            # Nothing came of the actions that were tried: the most promising of the others is tried, too.
+            others = [a for a in range(len(node.q)) if a not in node.branches and node.q[a] > node.lower]
+            if others:
+                for child in self.branch(node, max(others, key=node.q.__getitem__)).children:
+                    self.see(child)
+                self.improve(node)
+
+    def improve(self, node: Node) -> bool:
+        """Adds the vector of the action that is best by the children's remembered values, if it gains something."""
+        action = max(sorted(node.branches), key=lambda a: node.branches[a].lower(self.discount))
         alpha = self.vector(node, action)
-        value = float(alpha @ node.belief)
         self.see(node)
-        if value > node.lower + self.tiny and node.block.add_vector(alpha, action, self.clock):
+        gains = float(alpha @ node.belief) > node.lower + self.tiny
+        if gains and node.block.add_vector(alpha, action, self.clock):
             self.see(node)
+            return True
+        return False
 
     def vector(self, node: Node, action: int) -> Vector:
         """α(s) = r(s, a) + γ Σ P(s' | s, a) Σ P(o | a, s') α_o(s'), α_o best at the child; the inner sum comes first."""
