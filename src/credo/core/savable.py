@@ -188,6 +188,7 @@ pomdp        decide.pomdp.learning              POMDPBelief
 pomdp        decide.pomdp.methods               FIB HSVI PBVI Perseus QMDP SARSOP ValueIteration
 pomdp        decide.pomdp.model                 POMDP
 pomdp        decide.pomdp.plan                  AlphaPlan
+pomdp        decide.pomdp.sawtooth              Sawtooth
 pomdp        decide.pomdp.vectors               AlphaVectors
 neural       models.neural.belief               Neural Rows
 neural       models.neural.scaling              Scaling
