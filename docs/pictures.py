@@ -3,6 +3,7 @@
 import contextlib
 import io
 import sys
+import tempfile
 import time
 import warnings
 from pathlib import Path
@@ -1311,6 +1312,31 @@ def numbers_to_learn(ax):
     ax.annotate("mean and full covariance, d(d + 3)/2", (29, 464), (0, 16), ha="right", **SAID)
     ax.annotate("naive Bayes, 2d", (29, 58), (0, -8), ha="right", **SAID)
     tidy(ax, "columns d", "numbers of each class")
+
+
+def pomdp_page(*names):
+    """What pomdps.md makes, which writes a file, in a folder that is thrown away."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        return page_until("pomdps.md", *names)
+
+
+@picture(7.0, 3.4)
+def pomdp_values(ax):
+    """The value of Tiger over its beliefs."""
+    plots.belief_values(pomdp_page("tiger", "exact")["exact"], ax=ax)
+
+
+@picture(8.0, 3.2)
+def pomdp_run(ax):
+    """Beliefs along an episode of Tiger."""
+    made = pomdp_page("plan", "run")
+    plots.belief_run(made["plan"], made["run"], ax=ax)
+
+
+@picture(5.6, 4.6)
+def pomdp_triangle(ax):
+    """The value over the beliefs of three states."""
+    plots.belief_values(pomdp_page("light", "coloured")["coloured"], ax=ax)
 
 
 def main():

@@ -131,8 +131,7 @@ def _hidden(world: Path, horizon: int | None, seconds: float | None, gap: float,
     pomdp = POMDP.read(world)
     s, a, o = pomdp.shape
     typer.echo(f"{world}: {s:,} states, {a} actions, {o} observations, discount {pomdp.discount:g}")
-    limits = {} if seconds is None else {"seconds": seconds}
-    solved = solve(pomdp, gap=gap, horizon=horizon, progress=True, **limits)
+    solved = solve(pomdp, gap=gap, horizon=horizon, seconds=seconds, progress=True)
     typer.echo(
         f"value      from the start between {solved.lower:.6g} and {solved.upper:.6g}, a gap of {solved.gap:.2g}"
     )

@@ -88,7 +88,16 @@ def _three(plan: AlphaPlan, ax: Axes) -> Axes:
     x, y = (beliefs @ CORNERS).T
     actions = plan.vectors.actions[which]
     used = np.unique(actions)
-    ax.scatter(x, y, c=[CLASSES[int(a) % len(CLASSES)] for a in actions], s=13, marker="h", linewidths=0, alpha=0.45)
+    ax.scatter(
+        x,
+        y,
+        c=[CLASSES[int(a) % len(CLASSES)] for a in actions],
+        s=13,
+        marker="h",
+        linewidths=0,
+        alpha=0.45,
+        rasterized=True,
+    )
     lines = ax.tricontour(x, y, value, levels=9, colors=INK, linewidths=0.8)
     ax.clabel(lines, fontsize=7, fmt="%.3g")
     ax.plot(*CORNERS[[0, 1, 2, 0]].T, color=GREY, linewidth=1)

@@ -22,8 +22,8 @@ from credo.decide.pomdp.model import POMDP
 from credo.decide.pomdp.plan import AlphaPlan
 from credo.decide.pomdp.vectors import AlphaVectors
 
-Vectors = Float[np.ndarray, "n s"]
-Points = Float[np.ndarray, "m s"]
+Vectors = Float[np.ndarray, "_ s"]
+Points = Float[np.ndarray, "_ s"]
 PRUNED = 1e-9
 """What a vector must be above the others somewhere, relative to the largest value."""
 PRECISE = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}

@@ -22,7 +22,7 @@ from credo.models.hmm import InputHMM
 
 
 def from_hmm(
-    hmm: InputHMM,
+    hmm: Any,
     inputs: ArrayLike,
     rewards: ArrayLike,
     discount: float = 0.95,
@@ -44,8 +44,8 @@ def from_hmm(
     starts, chains = hmm.chain_at(table)
     start = np.asarray(starts).mean(axis=0) if hmm.state is None else np.asarray(hmm.state)
     shows, moves = np.asarray(emission.probs), [np.asarray(chain) for chain in chains]
-    names = {"states": hmm.states, "actions": actions, "observations": observations}
-    return POMDP(moves, shows, rewards, discount, start / start.sum(), **names)
+    law = start / start.sum()
+    return POMDP(moves, shows, rewards, discount, law, states=hmm.states, actions=actions, observations=observations)
 
 
 class Episode(NamedTuple):
@@ -99,8 +99,16 @@ class POMDPBelief(eqx.Module):
 
     def _model(self, moves: np.ndarray, shows: np.ndarray) -> POMDP:
         base = self.base
-        names = {"states": base.state_names, "actions": base.action_names, "observations": base.observation_names}
-        return POMDP(list(moves), list(shows), base.rewards, base.discount, base.start, **names)
+        return POMDP(
+            list(moves),
+            list(shows),
+            base.rewards,
+            base.discount,
+            base.start,
+            states=base.state_names,
+            actions=base.action_names,
+            observations=base.observation_names,
+        )
 
     def _path(self, model: POMDP, did: np.ndarray, seen: np.ndarray, random: np.random.Generator) -> np.ndarray:
         beliefs = [model.belief()]

@@ -115,14 +115,16 @@ class OnlinePlanner(ABC):
 
 
 class Node:
-    """A history: how often it was visited, and for each action how often and with what mean return."""
+    """A history: how often it was visited, and for each action how often, with what mean return and what scatter."""
 
-    __slots__ = ("children", "counts", "means", "visits")
+    __slots__ = ("children", "counts", "means", "scatter", "visits")
 
     def __init__(self, actions: int, guess: list[float] | None = None) -> None:
         self.visits = 0 if guess is None else actions
         self.counts = [0 if guess is None else 1] * actions
         self.means = [0.0] * actions if guess is None else guess
+        self.scatter = [0.0] * actions
+        """Sums of squared deviations from the mean."""
         self.children: dict[tuple[int, Hashable], Node] = {}
 
 
@@ -130,8 +132,9 @@ class Node:
 class POMCP(OnlinePlanner):
     """Monte-Carlo tree search over histories.
 
-    `exploration` is the constant c of UCB1, Q(h, a) + c √(log N(h) / N(h, a)); None takes how far the best return seen
-    in this search is above their mean. `simulations` are made where no `seconds` are given.
+    `exploration` is the constant c of UCB1, Q(h, a) + c √(log N(h) / N(h, a)); None takes the standard deviation of the
+    returns of each action (UCB-tuned; Auer, Cesa-Bianchi & Fischer 2002), which begins with the range of all returns of
+    the search: an action that is always bad is soon left alone. `simulations` are made where no `seconds` are given.
     """
 
     simulations: int = 1000
@@ -141,26 +144,24 @@ class POMCP(OnlinePlanner):
         """Simulations from states of the belief, until the time or their number is used up."""
         check_count(self.simulations, "simulations")
         root, until, actions = Node(len(world.actions)), self.clock(), len(world.actions)
-        done, mean, high = 0, 0.0, -math.inf
+        done, low, high = 0, math.inf, -math.inf
         while (done < self.simulations) if self.seconds is None else (time.monotonic() < until or not done):
             batch = draws(min(64, self.simulations - done) if self.seconds is None else 64, random)
             for state in batch.tolist() if isinstance(world, FiniteWorld) else batch:
-                c = self.exploration if self.exploration is not None else max(high - mean, 1e-12)
-                total = self._simulate(world, state, root, c if math.isfinite(c) else 1.0, random)
-                high, done = max(high, total), done + 1
-                mean += (total - mean) / done
+                total = self._simulate(world, state, root, (high - low) ** 2 / 4 if done > 1 else 1.0, random)
+                low, high, done = min(low, total), max(high, total), done + 1
             if done >= actions and self.seconds is not None and time.monotonic() > until:
                 break
         tried = [k for k in range(actions) if root.counts[k]]
         return max(tried, key=lambda k: root.means[k])
 
-    def _simulate(self, world: World, state: Any, node: Node, c: float, random: Generator) -> float:
+    def _simulate(self, world: World, state: Any, node: Node, spread: float, random: Generator) -> float:
         """Down the tree, an estimate at its edge, and the returns back up."""
         path: list[tuple[Node, int]] = []
         rewards: list[float] = []
         tail = 0.0
         for level in range(self.depth):
-            action = self._choose(node, c, random)
+            action = self._choose(node, spread, random)
             state, seen, reward, over = world.step(state, action, random)
             path.append((node, action))
             rewards.append(reward)
@@ -177,17 +178,22 @@ class POMCP(OnlinePlanner):
             total = reward + world.discount * total
             at.visits += 1
             at.counts[action] += 1
-            at.means[action] += (total - at.means[action]) / at.counts[action]
+            away = total - at.means[action]
+            at.means[action] += away / at.counts[action]
+            at.scatter[action] += away * (total - at.means[action])
         return total
 
-    def _choose(self, node: Node, c: float, random: Generator) -> int:
+    def _choose(self, node: Node, spread: float, random: Generator) -> int:
         counts = node.counts
         if node.visits < len(counts):
             untried = [k for k, n in enumerate(counts) if not n]
             return untried[int(random.random() * len(untried))]
         logs, best, at = math.log(node.visits), -math.inf, 0
-        for k, mean in enumerate(node.means):
-            score = mean + c * math.sqrt(logs / counts[k])
+        for k, (n, mean) in enumerate(zip(counts, node.means, strict=True)):
+            if self.exploration is None:  # as if two returns had been seen before
+                score = mean + math.sqrt(2 * logs / n * (node.scatter[k] + 2 * spread) / (n + 2))
+            else:
+                score = mean + self.exploration * math.sqrt(logs / n)
             if score > best:
                 best, at = score, k
         return at

@@ -24,7 +24,8 @@ class Moved(NamedTuple):
     """What happened to many states: where they are, what is seen, what is paid, and whether it is over."""
 
     states: Any
-    seen: Sequence[Hashable]
+    seen: Any
+    """What can be looked up, one for each."""
     rewards: Float[np.ndarray, " n"]
     over: np.ndarray
 
@@ -237,9 +238,9 @@ class StateSpaceWorld(World):
         self.inputs = np.atleast_2d(np.asarray(inputs, dtype=float).reshape(len(inputs), -1))
         self.actions, self.discount = tuple(inputs), check_real(discount, "discount", 0, 1)
         self.width = check_real(width, "width", 1e-12)
-        self._move = jax.jit(model.move)
-        self._show = jax.jit(jax.vmap(model.outcome, in_axes=(0, None)))
-        self._fit = jax.jit(model.log_probs)
+        self._move = jax.jit(lambda key, states, u: model.move(key, states, u))
+        self._show = jax.jit(lambda states, u: jax.vmap(lambda z: model.outcome(z, u))(states))
+        self._fit = jax.jit(lambda x, seen, states, u: model.log_probs(x, seen, states, u))
         self._root = np.linalg.cholesky(np.asarray(model.noise_for("planning")))
 
     def begin(self, random: Generator) -> Any:

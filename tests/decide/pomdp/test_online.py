@@ -1,0 +1,164 @@
+"""Search at the moment of acting: Tiger played well, simulators alone, particles against exact beliefs; learning."""
+
+import numpy as np
+import pytest
+
+import credo
+from credo.core.errors import RepairedWarning
+from credo.decide.pomdp import DESPOT, POMCP, POMDP, POMDPBelief, StateSpaceWorld, World, act_and_learn
+from credo.decide.pomdp.online import particles_after
+from credo.decide.pomdp.simulators import FiniteWorld
+from credo.errors import DataError
+from credo.models.densities import CategoricalDensity
+from credo.models.hmm import InputHMM
+
+
+class Doors(World):
+    """The tiger as somebody writes it who knows no tables."""
+
+    actions, discount, reward_max = ("listen", "left", "right"), 0.95, 10.0
+
+    def begin(self, random):
+        return int(random.integers(2))
+
+    def step(self, state, action, random):
+        if action == 0:
+            return state, int(state if random.random() < 0.85 else 1 - state), -1.0, False
+        return self.begin(random), int(random.integers(2)), -100.0 if action - 1 == state else 10.0, False
+
+
+@pytest.mark.parametrize("method", [POMCP(simulations=1000, depth=10), DESPOT(scenarios=100, trials=20, depth=6)])
+@pytest.mark.parametrize("known", [True, False])
+def test_tiger(tiger, method, known):
+    """Listen first; then never open the door of the tiger. The search with bounds opens the other one at once."""
+    agent = method.begin(tiger if known else Doors(), seed=1)
+    assert agent.act() == "listen"
+    for _ in range(3):
+        agent = agent.observed("listen", 0)
+    other = "open-right" if known else "right"
+    assert agent.act() in ({other} if isinstance(method, DESPOT) else {other, "listen"})
+
+
+def test_it_earns_what_it_should(tiger):
+    """The optimum of the first steps is about 3; a random policy loses hundreds."""
+    found = DESPOT(scenarios=60, trials=8, depth=10).play(tiger, 5, steps=6, seed=0)
+    assert found.mean > -15
+    assert len(found.returns) == 5
+
+
+def test_particles_follow_bayes(tiger):
+    random, world = np.random.default_rng(0), FiniteWorld(tiger)
+    states = world.begin_many(4000, random)
+    after = np.array(particles_after(world, states, 0, 1, random))
+    assert abs(after.mean() - 0.85) < 4.5 * np.sqrt(0.85 * 0.15 / 4000)
+
+
+def test_no_particle_agrees():
+    random = np.random.default_rng(0)
+    with pytest.warns(RepairedWarning, match="none of 10 particles agrees with the observation 7"):
+        assert len(particles_after(Doors(), [0] * 10, 0, 7, random)) == 10
+
+
+def test_a_state_space_model():
+    """A point on a line with noisy sight: it is worth most at zero, so walk there."""
+    model = credo.StateSpaceModel(
+        step=lambda z, u: z + u,
+        observe=lambda z, u: z,
+        process_noise=[[0.01]],
+        observation_noise=[[0.25]],
+        start_mean=[3.0],
+        start_covariance=[[0.1]],
+    )
+    world = StateSpaceWorld(model, [-1.0, 0.0, 1.0], lambda z, u: -np.abs(z[:, 0]), 0.9, width=1.0, reward_max=0.0)
+    agent = DESPOT(scenarios=30, trials=10, depth=6, particles=200).begin(world)
+    assert agent.act() == -1.0
+    agent = agent.observed(-1.0, 2.1)
+    assert abs(np.mean(agent.belief) - 2.0) < 0.3
+    for seen in (1.0, 0.1):
+        agent = agent.observed(-1.0, seen)
+    assert agent.act() == 0.0
+
+
+def test_a_gymnasium_environment():
+    gymnasium = pytest.importorskip("gymnasium")
+
+    class Hidden(gymnasium.Env):
+        """A coin under a cup; looking costs, a right guess pays."""
+
+        action_space = gymnasium.spaces.Discrete(3)
+        observation_space = gymnasium.spaces.Discrete(3)
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            self.coin = int(self.np_random.integers(2))
+            return 2, {}
+
+        def step(self, action):
+            if action == 2:
+                return self.coin, -0.1, False, False, {}
+            return 2, 1.0 if action == self.coin else -1.0, True, False, {}
+
+    agent = POMCP(simulations=300, depth=5, particles=50).begin(Hidden())
+    assert agent.act() == 2
+    assert agent.observed(2, 1).act() == 1
+
+
+def test_what_it_does_not_take(tiger):
+    with pytest.raises(DataError, match="a POMDP, a World or a gymnasium environment, found int"):
+        POMCP().begin(3)
+    with pytest.raises(DataError, match="no action 'sing'"):
+        POMCP().begin(tiger).observed("sing", 0)
+    blank = Doors()
+    blank.reward_max = None
+    with pytest.raises(DataError, match="DESPOT needs reward_max"):
+        DESPOT().begin(blank).act()
+    with pytest.raises(DataError, match="simulations"):
+        POMCP(simulations=0).begin(tiger).act()
+
+
+# ── learning
+
+
+def test_from_a_hidden_markov_model_with_inputs():
+    """Two hidden rooms; the input says whether to change; the law of the chain at each input is that of the HMM."""
+    random = np.random.default_rng(0)
+    u = random.integers(2, size=1500)
+    z = np.zeros(1500, dtype=int)
+    for t in range(1, 1500):
+        z[t] = z[t - 1] if random.random() < 0.1 + 0.8 * (u[t] == 0) else 1 - z[t - 1]
+    x = np.where(random.random(1500) < 0.9, z, 1 - z)
+    hmm = credo.fit(InputHMM(2, CategoricalDensity(2)), x, inputs=u.astype(float))
+    p = POMDP.from_hmm(hmm, [[0.0], [1.0]], np.eye(2), 0.9, actions=["stay", "change"])
+    assert p.shape == (2, 2, 2) and p.action_names == ("stay", "change")
+    _, chains = hmm.chain_at(np.array([[0.0], [1.0]]))
+    np.testing.assert_allclose(p.transitions[1].toarray(), chains[1])
+    assert (np.diag(p.transitions[0].toarray()) > 0.75).all()
+    assert (np.diag(p.transitions[1].toarray()) < 0.25).all()
+    with pytest.raises(DataError, match=r"takes a credo.InputHMM, .* found HMM"):
+        POMDP.from_hmm(credo.HMM(2), [[0.0]], [0, 0])
+
+
+def test_counts_grow_by_an_episode(tiger):
+    belief = POMDPBelief.around(tiger, 5.0)
+    after = belief.condition([0, 0, 1], [0, 0, 1], seed=3)
+    assert (after.moves - belief.moves).sum() == 3
+    assert (after.shows - belief.shows).sum() == 3
+    np.testing.assert_allclose(after.mean.transitions[0].toarray().sum(axis=1), 1)
+    with pytest.raises(DataError, match="as many"):
+        belief.condition([0], [0, 1])
+
+
+@pytest.mark.slow
+def test_acting_while_learning_finds_how_well_it_hears(tiger):
+    """The belief begins with deaf ears (0.6) and comes near what is true (0.85)."""
+    guess = POMDP(
+        list(tiger.transitions),
+        [np.array([[0.6, 0.4], [0.4, 0.6]]), tiger.observations[1], tiger.observations[2]],
+        tiger.rewards,
+        0.75,
+    )
+    belief = POMDPBelief.around(guess, 8.0, 0.01)
+    belief, episodes = act_and_learn(tiger, belief, 8, steps=30, gap=0.1)
+    assert len(episodes) == 8
+    heard = belief.mean.observations[0].toarray()
+    assert np.diag(heard).mean() > 0.7
