@@ -77,7 +77,9 @@ def test_tiger_has_its_published_value(tiger):
 def test_it_is_never_above_the_bounds_it_begins_with(tiger, random_pomdp):
     for pomdp in (tiger, random_pomdp(7, s=4, a=3, o=3)):
         plan = credo.solve(pomdp, gap=1e-2)
-        assert plan.upper <= credo.solve(pomdp, using=FIB()).upper + 1e-9 <= credo.solve(pomdp, using=QMDP()).upper + 2e-9
+        assert (
+            plan.upper <= credo.solve(pomdp, using=FIB()).upper + 1e-9 <= credo.solve(pomdp, using=QMDP()).upper + 2e-9
+        )
 
 
 def test_what_is_seen_of_the_state_makes_no_difference(random_pomdp):

@@ -41,8 +41,6 @@ CLOCK, NODES, POOL, VECTORS, VALUES, FULL = range(6)
 SCALE = 10.0**ALIKE
 
 
-
-
 def _compile(function: Any, **options: Any) -> Any:
     """Kept on disk; a type checker around the function, as in the tests, is taken off."""
     return njit(cache=True, error_model="numpy", no_cfunc_wrapper=True, **options)(unwrap(function))
@@ -135,9 +133,7 @@ def see(m: Any, i: int) -> None:
         if m.nodes[j].drop < best:
             least = best / m.nodes[j].drop
             point = m.nodes[j]
-            share = share_of(
-                index, weight, m.index[point.begin : point.end], m.weight[point.begin : point.end], least
-            )
+            share = share_of(index, weight, m.index[point.begin : point.end], m.weight[point.begin : point.end], least)
             if share > least:
                 best = m.nodes[j].drop * share
         j = m.nodes[j].older
@@ -248,7 +244,7 @@ def expand(m: Any, i: int, a: int) -> bool:
             for f in range(m.rows[row], m.rows[row + 1]):
                 lengths[m.columns[f]] += 1
                 sums[m.columns[f]] += m.scratch[t] * m.entries[f]
-    total, shown, longest = 0, 0, 0
+    total, shown = 0, 0
     places = np.empty(m.symbols, dtype=np.int64)
     for o in range(m.symbols):
         shown += sums[o] > 0
@@ -379,7 +375,11 @@ def backup(m: Any, i: int) -> None:
         # Nothing came of the actions that were tried: the most promising of the others is tried, too.
         other = np.int64(-1)
         for c in range(branches.size):
-            if branches[c].begin < 0 and branches[c].q > node.lower and (other < 0 or branches[c].q > branches[other].q):
+            if (
+                branches[c].begin < 0
+                and branches[c].q > node.lower
+                and (other < 0 or branches[c].q > branches[other].q)
+            ):
                 other = np.int64(c)
         if other >= 0 and expand(m, i, other):
             for e in range(branches[other].begin, branches[other].end):
@@ -628,7 +628,9 @@ class CompiledTrials:
         }
         if not any(full.values()):
             full = dict.fromkeys(full, True)
-        longer = {name: np.concatenate([array, np.zeros_like(array)]) for name, array in m._asdict().items() if full.get(name)}
+        longer = {
+            name: np.concatenate([array, np.zeros_like(array)]) for name, array in m._asdict().items() if full.get(name)
+        }
         self.m = m._replace(**longer)
         if full["nodes"]:
             rehash(self.m)

@@ -41,9 +41,7 @@ def limits_of(effort: Effort) -> Limits:
     return Limits(**checked)
 
 
-def _shown(
-    method: POMDPPlanner, pomdp: POMDP, limits: Limits, horizon: int | None, effort: Effort
-) -> AlphaPlan:
+def _shown(method: POMDPPlanner, pomdp: POMDP, limits: Limits, horizon: int | None, effort: Effort) -> AlphaPlan:
     with Progress(effort.progress, "planning") as say:
         return method.plan(pomdp, limits._replace(progress=teller(say, limits)), horizon, effort.start)
 

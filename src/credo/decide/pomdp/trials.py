@@ -54,7 +54,12 @@ class Branch:
     __slots__ = ("children", "observations", "probabilities", "reward")
 
     def __init__(self, reward: float, observations: Any, probabilities: Vector, children: list[Node]) -> None:
-        self.reward, self.observations, self.probabilities, self.children = reward, observations, probabilities, children
+        self.reward, self.observations, self.probabilities, self.children = (
+            reward,
+            observations,
+            probabilities,
+            children,
+        )
 
     def lower(self, discount: float) -> float:
         """From the children's remembered values."""
@@ -238,7 +243,7 @@ class Trials:
         return False
 
     def vector(self, node: Node, action: int) -> Vector:
-        """α(s) = r(s, a) + γ Σ P(s' | s, a) Σ P(o | a, s') α_o(s'), α_o best at the child; the inner sum comes first."""
+        """α(s) = r(s, a) + γ Σ P(s' | s, a) Σ P(o | a, s') α_o(s'), α_o best at the child; the inner sum first."""
         moves, branch = node.block.moves[action], node.branches[action]
         known = dict(zip(branch.observations.tolist(), branch.children, strict=True))
         ahead = np.zeros(len(moves.targets))
