@@ -5,6 +5,8 @@ node walks only over what came since it last looked. Beliefs are sparse. numba i
 keeps what it compiles on disk.
 """
 
+from functools import partial
+from inspect import unwrap
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,11 +41,14 @@ CLOCK, NODES, POOL, VECTORS, VALUES, FULL = range(6)
 SCALE = 10.0**ALIKE
 
 
-inner = njit(cache=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
-outer = njit(cache=True, error_model="numpy", no_cfunc_wrapper=True)
-reordered = njit(
-    cache=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, fastmath={"reassoc", "contract"}
-)
+def _compile(function: Any, **options: Any) -> Any:
+    """Kept on disk; a type checker around the function, as in the tests, is taken off."""
+    return njit(cache=True, error_model="numpy", no_cfunc_wrapper=True, **options)(unwrap(function))
+
+
+outer = _compile
+inner = partial(_compile, no_cpython_wrapper=True)
+reordered = partial(_compile, no_cpython_wrapper=True, fastmath={"reassoc", "contract"})
 
 
 class Arrays(NamedTuple):
@@ -239,7 +244,7 @@ def expand(m: Any, i: int, a: int) -> bool:
             for f in range(m.rows[row], m.rows[row + 1]):
                 lengths[m.columns[f]] += 1
                 sums[m.columns[f]] += m.scratch[t] * m.entries[f]
-    total, shown, longest = 0, 0, 0
+    total, shown = 0, 0
     places = np.empty(m.symbols, dtype=np.int64)
     for o in range(m.symbols):
         shown += sums[o] > 0
@@ -581,7 +586,7 @@ class CompiledTrials:
     def adopt_vector(self, k: int, alpha: Vector, action: int) -> None:
         """Takes over a vector that is a lower bound."""
         m = self.m
-        self._make_room(m.counts[VECTORS] == len(m.vectors) or m.counts[VALUES] + len(alpha) > len(m.values))
+        self._make_room(bool(m.counts[VECTORS] == len(m.vectors) or m.counts[VALUES] + len(alpha) > len(m.values)))
         self.m.counts[CLOCK] += 1
         add_vector(self.m, k, np.ascontiguousarray(alpha), action)
         if self.m.counts[NODES]:

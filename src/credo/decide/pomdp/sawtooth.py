@@ -2,7 +2,8 @@
 
     V̄(b) = Σ b(s) u(s) + min over points i: (v_i - Σ b_i(s) u(s)) minₛ b(s) / b_i(s)
 
-Hauskrecht (2000); called sawtooth by Smith & Simmons (2005). Beside it stands the fast informed bound maxₐ Σ b(s) Q(s, a).
+Hauskrecht (2000); called sawtooth by Smith & Simmons (2005). Beside it stands the fast informed bound,
+maxₐ Σ b(s) Q(s, a).
 """
 
 from collections.abc import Sequence

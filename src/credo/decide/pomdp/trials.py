@@ -243,7 +243,7 @@ class Trials:
         return False
 
     def vector(self, node: Node, action: int) -> Vector:
-        """α(s) = r(s, a) + γ Σ P(s' | s, a) Σ P(o | a, s') α_o(s'), α_o best at the child; the inner sum comes first."""
+        """α(s) = r(s, a) + γ Σ P(s' | s, a) Σ P(o | a, s') α_o(s'), α_o best at the child; the inner sum first."""
         moves, branch = node.block.moves[action], node.branches[action]
         known = dict(zip(branch.observations.tolist(), branch.children, strict=True))
         ahead = np.zeros(len(moves.targets))
