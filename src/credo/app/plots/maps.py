@@ -18,9 +18,17 @@ def field_map(made: Map, layer: str = "mean", points: np.ndarray | None = None, 
     ax = ax or new_axes(5.4, 4.2)
     (width, height), (x, y) = made.grid.cell, made.grid
     extent = (x[0] - width / 2, x[-1] + width / 2, y[0] - height / 2, y[-1] + height / 2)
-    limits = {"vmin": 0.0, "vmax": 1.0} if layer == "exceeds" else {}
+    low, high = (0.0, 1.0) if layer == "exceeds" else (None, None)
     look = COLOURS.get(layer.removesuffix("_sd") if layer.startswith("aspect") else layer, "viridis")
-    drawn = ax.imshow(made.layers[layer], origin="lower", extent=extent, cmap=look, interpolation="nearest", **limits)
+    drawn = ax.imshow(
+        made.layers[layer],
+        origin="lower",
+        extent=extent,
+        cmap=look,
+        interpolation="nearest",
+        vmin=low,
+        vmax=high,
+    )
     ax.set_aspect(1.0 / np.cos(np.radians(np.mean(y))) if made.lonlat else "equal" if _alike(extent) else "auto")
     bar = ax.figure.colorbar(drawn, ax=ax, shrink=0.85, pad=0.02)
     bar.set_label(SAID.get(layer, ""), fontsize=9, color=INK)

@@ -1,4 +1,4 @@
-"""`kriging`: from scattered measurements to a `Field`, what is believed of a quantity everywhere.
+"""`Field`: what is believed of a quantity everywhere, after measurements at scattered places.
 
     y = f(s) + w(s) + u(group) + ε        f a Gaussian process with a trend, w the nugget, ε known errors
 
@@ -15,33 +15,27 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
-from credo.core.checks import check_count, check_table, check_vector, column_names
+from credo.core.checks import check_count, check_table, check_vector
 from credo.core.errors import DataError
 from credo.core.linalg import solve
 from credo.core.predictive import Normal
 from credo.core.pytrees import changed
-from credo.infer.learning import fit
 from credo.kernels import Kernel, OnSphere
 from credo.kernels.derivative import check_differentiable
 from credo.models.gp.belief import GP
 from credo.models.gp.components import part_at
-from credo.models.gp.data import Rows
 from credo.models.gp.derivatives import gradient, gradient_covariance
-from credo.models.gp.large.choice import EXACT_ROWS, Exact, choose_method
 from credo.models.gp.large.neighbours import NeighboursGP
 from credo.models.gp.large.vecchia import trend_columns
 from credo.models.gp.spatial.functionals import linear_functionals
 from credo.models.gp.spatial.grids import Grid, Map, exceedance
-from credo.models.gp.spatial.priors import field_kernel, group_kernel, sphere_of, trend_mean
+from credo.models.gp.spatial.priors import sphere_of
 from credo.models.gp.spatial.simulation import simulate
 from credo.models.gp.spatial.slopes import Gradient
 from credo.models.gp.spatial.variograms import Variogram, empirical_variogram
-from credo.models.gp.staged import Staged
 
 CURVE = 200
 """Distances at which the learned variogram is known."""
-MOST_STEPS = 1000
-"""Of a climb: two scales are a long ridge."""
 STEP = 1e-3
 """Half the step of a difference quotient, as a share of the extent of the points."""
 DEGREE = np.pi / 180.0
@@ -68,7 +62,11 @@ class Field(eqx.Module):
         """The covariance of the field, without the nugget and the groups."""
         if not self.groups:
             return self.belief.kernel
-        return sum(part.kernel for part in self.belief.kernel.parts[:-1])
+        return sum(part.kernel for part in self._parts()[:-1])
+
+    def _parts(self) -> tuple[Any, ...]:
+        """The terms of the field, and that of the groups, each on its columns."""
+        return self.belief.kernel.parts
 
     @property
     def nugget(self) -> float:
@@ -78,7 +76,7 @@ class Field(eqx.Module):
     @property
     def group_variance(self) -> float:
         """The variance of the effects of groups; zero without them."""
-        return float(self.belief.kernel.parts[-1].kernel.variance) if self.groups else 0.0
+        return float(self._parts()[-1].kernel.variance) if self.groups else 0.0
 
     @property
     def points(self) -> Float[np.ndarray, "n d"]:
@@ -94,14 +92,14 @@ class Field(eqx.Module):
         """A belief that is asked for the field, and the variance that it adds to every place for a group of its own."""
         if self.groups and isinstance(self.belief, GP):
             # Of the kernel only covariances with queries are still asked for; the factor knows the groups.
-            return changed(self.belief, kernel=sum(self.belief.kernel.parts[:-1])), 0.0
+            return changed(self.belief, kernel=sum(self._parts()[:-1])), 0.0
         return self.belief, self.group_variance
 
     def rows(self, places: object) -> Float[np.ndarray, "m d"]:
         """Places as rows of the belief: each of a group that nobody has seen."""
         table = np.asarray(check_table(places, "places", self.coordinates))
         if self.lonlat:
-            _check_lonlat(table, "places")
+            check_lonlat(table, "places")
         return np.column_stack([table, -1.0 - np.arange(len(table))]) if self.groups else table
 
     # -- at places -------------------------------------------------------------------------------------------
@@ -308,7 +306,7 @@ class Field(eqx.Module):
             raise DataError("effects are those of groups in an exact field: kriging(…, groups=…, using=Exact())")
         rows = np.zeros((len(self.groups), self.coordinates + 1))
         rows[:, -1] = np.arange(len(rows))
-        mean, sd = part_at(self.belief, self.belief.kernel.parts[-1], rows)
+        mean, sd = part_at(self.belief, self._parts()[-1], rows)
         return Normal(mean, np.zeros(len(mean)), sd**2)
 
     def left_out(self, folds: Sequence[np.ndarray] | None = None) -> Normal:
@@ -345,88 +343,6 @@ class Field(eqx.Module):
         return f"Field({self.kernel!r}, nugget={self.nugget:.3g}, {len(self.values)} points, {self.belief.method})"
 
 
-def kriging(
-    points: object,
-    values: object,
-    *,
-    trend: Any = None,
-    kernel: Kernel | None = None,
-    anisotropic: bool = False,
-    lonlat: bool = False,
-    errors: Any = None,
-    nugget: float | None = None,
-    exact: bool = False,
-    groups: Any = None,
-    using: Any = None,
-    learn: bool = True,
-    seed: int = 0,
-) -> Field:
-    """A field from measurements at scattered points, its hyperparameters by evidence.
-
-    Args:
-        points: coordinates, shape (n, 2); more columns are further coordinates, such as depth or time.
-        values: what was measured, shape (n,); NaN is missing.
-        trend: "constant" (ordinary kriging), "linear" or "quadratic" (universal), features, or a number that is known
-            (simple kriging). None is a constant, and a plane where points are so many that they are not all used at
-            once: gaps between them are wide.
-        kernel: of the coordinates; None is Exponential + Matérn-3/2, a long scale and a short one. Sums are nested
-            models, `Matern(smoothness=…)` has any smoothness.
-        anisotropic: whether the kernel that is chosen for None has scales that depend on the direction.
-        lonlat: whether points are longitude and latitude in degrees; lengthscales are then kilometres.
-        errors: the known standard error of each measurement, beside the nugget.
-        nugget: its variance, where it is known; None learns it.
-        exact: whether the nugget is variation of the field on the shortest scale, and not noise of the measurements.
-        groups: the instrument, campaign, or region of each measurement: each has an effect of its own, which is no
-            part of the field.
-        using: a form of Bayes' rule such as `Neighbours()`; None chooses by the number of points.
-        learn: False takes the kernel and the nugget as they are given.
-        seed: of the search.
-    """
-    names = tuple(column_names(points) or ())
-    x = np.asarray(check_table(points, "points"))
-    n, d = x.shape
-    if d < 2:
-        raise DataError("points must have two coordinates or more, found 1; for a function of one input use credo.GP")
-    if lonlat:
-        _check_lonlat(x, "points")
-    rows = GP().statistics(x, values, errors=errors)
-    present = np.isfinite(np.asarray(values, dtype=float).reshape(-1))
-    x, y, _, extra = rows.cut()
-    if len(y) < 3:
-        raise DataError(f"a field needs three measurements or more, found {len(y)}")
-    if not np.ptp(x, axis=0).max() > 0:
-        raise DataError("all measurements are at one place: there is no field to see")
-    inner = field_kernel(kernel, x, y, anisotropic, lonlat)
-    labels: tuple[str, ...] = ()
-    table = x
-    if groups is not None:
-        if exact:
-            raise DataError("exact and groups do not go together: what is left at a place may be its group's")
-        codes, labels = _codes(groups, n)
-        table = np.column_stack([x, codes[present]])
-        inner = inner.on(*range(d)) + group_kernel(d, 0.1 * float(y.var()) or 1.0)
-    if exact:
-        _check_twins(x, y, extra)
-    if not learn and (kernel is None or nugget is None):
-        raise DataError("learn=False takes the kernel and the nugget as they are: give both")
-    if trend is None:
-        trend = "constant" if len(y) <= EXACT_ROWS else "linear"
-    gp = GP(inner, trend_mean(trend, table, y, d), nugget)
-    options = {} if errors is None else {"errors": np.sqrt(extra)}
-    form, notes = choose_method(gp, rows) if using is None else (using, "")
-    if not learn:
-        after = gp.in_units(Rows(table, *rows.cut()[1:], None)).condition(table, y, using=form, **options)
-    else:
-        method, fixed = (
-            (Staged(max_steps=MOST_STEPS) if isinstance(form, Exact) else form),
-            [] if nugget is None else ["noise"],
-        )
-        learned = fit(gp, table, y, using=method, fixed=fixed, seed=seed, report=True, **options)
-        after, notes = learned.belief, "; ".join(note for note in (notes, *learned.notes) if note)
-    called = names or ("x", "y", *(f"x{i}" for i in range(2, d)))
-    return Field(after, d, exact, lonlat, labels, called, notes)
-
-
 def _smooth(kernel: Kernel) -> bool:
     """Whether the field has derivatives."""
     try:
@@ -436,31 +352,10 @@ def _smooth(kernel: Kernel) -> bool:
     return True
 
 
-def _check_lonlat(x: np.ndarray, name: str) -> None:
+def check_lonlat(x: np.ndarray, name: str) -> None:
+    """`DataError` where rows cannot be longitude and latitude."""
     if x.shape[1] < 2 or np.abs(x[:, 1]).max(initial=0.0) > 90 or np.abs(x[:, 0]).max(initial=0.0) > 360:
         raise DataError(
             f"{name} must be longitude and latitude in degrees, in this order, found values up to "
             f"{np.abs(x).max(0)[:2].tolist()}; for plane coordinates leave out lonlat"
-        )
-
-
-def _codes(groups: object, n: int) -> tuple[np.ndarray, tuple[str, ...]]:
-    labels = np.asarray(groups).astype(str).reshape(-1)
-    if len(labels) != n:
-        raise DataError(f"groups must name a group for each of the {n} points, found {len(labels)}")
-    found, codes = np.unique(labels, return_inverse=True)
-    if len(found) < 2:
-        raise DataError("groups must name two groups or more: the effect of one is the constant of the trend")
-    return codes.astype(float), tuple(str(label) for label in found)
-
-
-def _check_twins(x: np.ndarray, y: np.ndarray, extra: np.ndarray) -> None:
-    """With `exact`, measurements without error at one place must agree."""
-    _, first, same = np.unique(x, axis=0, return_index=True, return_inverse=True)
-    apart = (y != y[first][same.reshape(-1)]) & (extra == 0)
-    if apart.any():
-        i = int(np.argmax(apart))
-        raise DataError(
-            f"exact=True, but {y[i]:g} and {y[first][same.reshape(-1)][i]:g} were both measured at {x[i].tolist()}; "
-            "average them, give their errors, or leave exact out: then what differs is noise"
         )

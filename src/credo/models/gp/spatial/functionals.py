@@ -7,6 +7,7 @@ Of a `NeighboursGP` K and k̄ are those of the rows nearest to the middle of the
 say of it. Chilès & Delfiner (2012), "Geostatistics", §3.5 (block kriging).
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,6 +40,7 @@ def linear_functionals(
     `spare` is a variance of its own at each point that is no part of the field: that of a group nobody has seen.
     """
     m, q, _ = points.shape
+    of: Callable[[Any, np.ndarray, np.ndarray], Functionals]
     if isinstance(belief, GP):
         of, width = _exactly, q * max(len(belief.seen.x), q)
     elif isinstance(belief, NeighboursGP):
