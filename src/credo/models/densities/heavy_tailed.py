@@ -192,8 +192,8 @@ class Student(HasStatistics[WeightedMoments]):
         shape = (k, len(probs), d)
         df = xp.broadcast_to(self._known(self.df)[:, None, None], shape)
         mean, scale = (xp.broadcast_to(each[:, None], shape) for each in (self._known(self.mean), spread))
-        each = [a[..., 0] if d == 1 else a for a in (df, mean, scale)]
-        return Mixture(probs.T, (StudentT(*each, xp.zeros_like(each[2])),))
+        df, mean, scale = (a[..., 0] if d == 1 else a for a in (df, mean, scale))
+        return Mixture(probs.T, (StudentT(df, mean, scale, xp.zeros_like(scale)),))
 
     @property
     def _origin(self) -> Float[Array, " d"]:

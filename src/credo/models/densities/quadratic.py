@@ -204,8 +204,10 @@ def blocks(density: "NormalDensity", data: "Observed", log_weights: Float[np.nda
             y *= seen[first:last].T
         phi = features(z[:, :r], room[:, :r])
         cut = slice(low - begin, high - begin)
-        whole = made.fill is None or made.rest is None or (len(group) == 1 and seen[first].all())
-        pattern = Pattern(made.theta[cut], *((None, None) if whole else (made.fill[cut], made.rest[cut])))
+        if made.fill is None or made.rest is None or (len(group) == 1 and seen[first].all()):
+            pattern = Pattern(made.theta[cut], None, None)
+        else:
+            pattern = Pattern(made.theta[cut], made.fill[cut], made.rest[cut])
         cuts = np.append(np.maximum(group, first), last) - first
         logs = place[:, :r]
         for theta, a, b in zip(pattern.theta, cuts[:-1], cuts[1:], strict=True):
