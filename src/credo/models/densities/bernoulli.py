@@ -171,8 +171,8 @@ class Bernoulli(HasPredictive[Betas, Betas]):
     def several(self, q: Betas, n: int, seed: int) -> "Bernoulli":
         """n·k components."""
         both = np.stack([q.ones, q.zeros])
-        ones, zeros = np.moveaxis(gamma_quantile(both, np.random.default_rng(seed).random((n, *both.shape))), 1, 0)
-        probs = np.clip(ones / (ones + zeros), 1e-12, 1 - 1e-12)
+        drawn = np.asarray(gamma_quantile(both, np.random.default_rng(seed).random((n, *both.shape))))
+        probs = np.clip(drawn[:, 0] / drawn.sum(1), 1e-12, 1 - 1e-12)
         return changed(self, k=n * both.shape[1], probs=probs.reshape(-1, both.shape[2]))
 
     def sample(self, key: PRNGKeyArray, which: Int[Array, " n"], inputs: Inputs = None) -> Float[Array, "n d"]:

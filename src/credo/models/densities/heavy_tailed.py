@@ -31,6 +31,8 @@ LEAST, MOST = 0.5, 500.0
 START = 10.0
 WEAK, FLOOR = 1.0, 1e-6
 """So many rows with the scatter of independent columns each component has beside its own: the weak prior, and none."""
+DECAY = 0.1
+"""The weak prior of the degrees of freedom, p(ν) ∝ ν exp(-ν/10): without it they wander off where rows are Gaussian."""
 HALVINGS = 60
 
 
@@ -145,7 +147,7 @@ class Student(HasStatistics[WeightedMoments]):
         about = 0.5 * (about + about.swapaxes(1, 2)) + strength * xp.diag(self._known(self.scatter))
         df = self._known(self.df)
         if self.held is None:
-            df = xp.where(here, _degrees(statistics.logs / mass, xp), df)
+            df = xp.where(here, self._degrees(statistics.logs, mass, xp), df)
         return changed(
             self,
             mean=xp.where(here[:, None], mean + self._origin, self._known(self.mean)),
@@ -153,11 +155,26 @@ class Student(HasStatistics[WeightedMoments]):
             df=df,
         )
 
+    def _degrees(self, logs: Float[Array, " k"], mass: Float[Array, " k"], xp: Any) -> Float[Array, " k"]:
+        """The root of n/2 (log(ν/2) + 1 - ψ(ν/2)) + ½ Σ E[log u - u] and the prior's slope, which falls with log ν."""
+        low, high = xp.full(logs.shape, np.log(LEAST)), xp.full(logs.shape, np.log(MOST))
+        for _ in range(HALVINGS):
+            middle = 0.5 * (low + high)
+            df = xp.exp(middle)
+            slope = 0.5 * mass * (xp.log(0.5 * df) + 1 - special(df).digamma(0.5 * df)) + 0.5 * logs
+            more = slope + (1 / df - DECAY if self.weak else 0.0) > 0
+            low, high = xp.where(more, middle, low), xp.where(more, high, middle)
+        return xp.exp(0.5 * (low + high))
+
     def log_prior(self) -> Float[Array, ""]:
-        """-½ strength (log |Σ| + tr(scatter Σ⁻¹)) of each component: what the rows that it is worth add."""
+        """-½ strength (log |Σ| + tr(scatter Σ⁻¹)) of each component, what the rows that it is worth add; and of ν."""
         root = roots(self._known(self.scale))
         trace = (inverse_roots(root) ** 2 * self._known(self.scatter)).sum((1, 2))
-        return -0.5 * (WEAK if self.weak else FLOOR) * (log_determinants(root) + trace).sum()
+        found = -0.5 * (WEAK if self.weak else FLOOR) * (log_determinants(root) + trace).sum()
+        if not self.weak or self.held is not None:
+            return found
+        df = self._known(self.df)
+        return found + (namespace(df).log(df) - DECAY * df).sum()
 
     def sample(self, key: PRNGKeyArray, which: Int[Array, " n"], inputs: Inputs = None) -> Float[Array, "n d"]:
         """Normal, over the root of a gamma draw."""
@@ -175,20 +192,9 @@ class Student(HasStatistics[WeightedMoments]):
         shape = (k, len(probs), d)
         df = xp.broadcast_to(self._known(self.df)[:, None, None], shape)
         mean, scale = (xp.broadcast_to(each[:, None], shape) for each in (self._known(self.mean), spread))
-        each = [a[..., 0] if d == 1 else a for a in (df, mean, scale)]
-        return Mixture(probs.T, (StudentT(*each, xp.zeros_like(each[2])),))
+        df, mean, scale = (a[..., 0] if d == 1 else a for a in (df, mean, scale))
+        return Mixture(probs.T, (StudentT(df, mean, scale, xp.zeros_like(scale)),))
 
     @property
     def _origin(self) -> Float[Array, " d"]:
         return np.zeros(self.sizes[1]) if self.origin is None else self.origin
-
-
-def _degrees(logs: Float[Array, " k"], xp: Any) -> Float[Array, " k"]:
-    """ν with log(ν/2) + 1 - ψ(ν/2) + mean of E[log u - u] = 0, which falls with ν, between `LEAST` and `MOST`."""
-    low, high = xp.full(logs.shape, np.log(LEAST)), xp.full(logs.shape, np.log(MOST))
-    for _ in range(HALVINGS):
-        middle = 0.5 * (low + high)
-        half = 0.5 * xp.exp(middle)
-        more = xp.log(half) + 1 - special(half).digamma(half) + logs > 0
-        low, high = xp.where(more, middle, low), xp.where(more, high, middle)
-    return xp.exp(0.5 * (low + high))

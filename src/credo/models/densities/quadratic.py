@@ -33,8 +33,8 @@ NARROWEST = 1e7
 """d tr(Σ⁻¹) of the narrowest component in units of the mixture's own spread: beyond, logs are off by more than 1e-8."""
 NOTHING = -600.0
 """The log of a share that is none; smaller ones are denormal numbers, with which products take ten times as long."""
-ENTRIES = 2**22
-"""Of the matrices of patterns that are in memory together."""
+ENTRIES = 2**20
+"""Of the matrices of patterns that are made together: one by one they cost more to begin than to compute."""
 
 
 class Standardized(NamedTuple):
@@ -76,52 +76,72 @@ class Pattern(NamedTuple):
     """The covariance of what is missing given what was seen; None where nothing is missing."""
 
 
-def patterns(at: Standardized, seen: Bool[np.ndarray, "g d"], log_weights: Float[np.ndarray, " k"]) -> Pattern:
-    """θ of the marginal of the seen columns, and E and Cov of all columns given those."""
-    mean, covariance, scale = at
-    (k, d), g = mean.shape, len(seen)
-    root = np.linalg.cholesky(covariance)
-    log_det = 2 * np.log(np.diagonal(root, axis1=-2, axis2=-1)).sum(-1) + np.zeros((g, 1))
-    table = np.empty((g, k, d, d))
-    table[:] = np.linalg.inv(covariance)
-    for j in range(d):
-        which = np.flatnonzero(~seen[:, j])
-        if len(which):
-            log_det[which] += np.log(_pivot(table, which, j))
-    form = np.empty((g, k, d + 1, d + 1))
-    precision = table * (seen[:, :, None] & seen[:, None, :])[:, None]
-    pull = (precision @ mean[:, :, None])[..., 0]
-    counts, units = seen.sum(1)[:, None], (seen * np.log(scale)).sum(1)[:, None]
-    np.negative(precision, out=form[..., :d, :d])
-    form[..., :d, -1] = pull
+class Form(NamedTuple):
+    """-½ zᵀQz of each component, Q = [[Λ, -Λm], [-mᵀΛ, mᵀΛm]] and z = (y, 1), is its log density but for a constant."""
+
+    table: Float[np.ndarray, "1 k q q"]
+    log_det: Float[np.ndarray, "1 k"]
+    scale: Float[np.ndarray, " d"]
+
+    @classmethod
+    def of(cls, at: Standardized) -> "Form":
+        """Q and log |Σ|."""
+        (mean, covariance, scale), (k, d) = at, at.mean.shape
+        log_det = 2 * np.log(np.diagonal(np.linalg.cholesky(covariance), axis1=-2, axis2=-1)).sum(-1)[None]
+        table = np.empty((1, k, d + 1, d + 1))
+        table[..., :d, :d] = np.linalg.inv(covariance)
+        pull = (table[0, :, :d, :d] @ mean[:, :, None])[..., 0]
+        table[..., :d, d] = table[..., d, :d] = -pull
+        table[..., d, d] = (pull * mean).sum(-1)
+        return cls(table, log_det, scale)
+
+
+def patterns(form: Form, seen: Bool[np.ndarray, "g d"], log_weights: Float[np.ndarray, " k"]) -> Pattern:
+    """θ of the marginal of the seen columns, and E and Cov of all columns given those; neighbours must differ.
+
+    All of it is in Q after the pivots at the missing cells. Neighbours that miss the same of the first columns share
+    those pivots.
+    """
+    (table, log_det, scale), (g, d), k = form, seen.shape, form.table.shape[1]
+    table, log_det, node = table.copy(), log_det.copy(), np.zeros(g, int)
+    for j in np.flatnonzero(~seen.all(0)):
+        begins = np.append(True, (node[1:] != node[:-1]) | (seen[1:, j] != seen[:-1, j]))
+        if begins.sum() > len(table):
+            parents = node[begins]
+            table, log_det, node = table[parents], log_det[parents], np.cumsum(begins) - 1
+        which = np.flatnonzero(~seen[begins, j])
+        log_det[which] += np.log(_pivot(table, which, int(j)))
     upper, right = np.triu_indices(d + 1)
-    theta = form.reshape(g, k, -1)[..., upper * (d + 1) + right]
-    theta[..., upper == right] *= 0.5
-    theta[..., -1] = log_weights - 0.5 * (log_det + (pull * mean).sum(-1) + counts * LOG_2PI) - units
+    both = np.concatenate([seen, np.ones((g, 1), bool)], axis=1)
+    share = np.where(upper == right, -0.5, -1.0) * (both[:, upper] & both[:, right])
+    theta = np.take(table.reshape(g, k, -1), upper * (d + 1) + right, axis=-1)
+    theta *= share[:, None]
+    units = 0.5 * seen.sum(1) * LOG_2PI + (seen * np.log(scale)).sum(1)
+    theta[..., -1] += log_weights - 0.5 * log_det - units[:, None]
     if seen.all():
         return Pattern(theta, None, None)
-    gain = form[..., :d, :d]
-    np.multiply(table, (~seen[:, :, None] & seen[:, None, :])[:, None], out=gain)
-    form[..., :d, -1] = np.where(seen[:, None], 0.0, mean - (gain @ mean[:, :, None])[..., 0])
-    form[..., np.arange(d), np.arange(d)] += seen[:, None]
-    form[..., -1, :] = np.arange(d + 1) == d
-    table *= (~seen[:, :, None] & ~seen[:, None, :])[:, None]
-    return Pattern(theta, form, table)
+    known = both.astype(float)  # a product with truth values is converted cell by cell
+    rest = table[..., :d, :d] * ((1 - known[:, :d, None]) * (1 - known[:, None, :d]))[:, None]
+    table *= ((1 - known[:, :, None]) * known[:, None, :])[:, None]
+    table[..., np.arange(d + 1), np.arange(d + 1)] += known[:, None]
+    return Pattern(theta, table, rest)
 
 
-def _pivot(table: Float[np.ndarray, "g k d d"], which: Int[np.ndarray, " w"], j: int) -> Float[np.ndarray, "w k"]:
+def _pivot(table: Float[np.ndarray, "g k q q"], which: Int[np.ndarray, " w"], j: int) -> Float[np.ndarray, "w k"]:
     """The pivot of a principal pivot transform at j of some of the tables, which are replaced by it.
 
     Of a precision Λ, after the pivots at all missing cells m: Λₘₘ⁻¹ is the covariance of what is missing, -Λₘₘ⁻¹Λₘₒ
     maps what was seen to it, and Λₒₒ - ΛₒₘΛₘₘ⁻¹Λₘₒ is the precision of what was seen; Π pivots = |Λₘₘ|.
     """
-    some = table[which]
+    whole = len(which) == len(table)
+    some = table if whole else table[which]
     row, column, pivot = some[..., j, :].copy(), some[..., :, j].copy(), some[..., j, j].copy()
     row /= pivot[..., None]
     some -= column[..., :, None] * row[..., None, :]
     some[..., j, :], some[..., :, j] = -row, column / pivot[..., None]
     some[..., j, j] = 1 / pivot
-    table[which] = some
+    if not whole:
+        table[which] = some
     return pivot
 
 
@@ -160,23 +180,34 @@ def blocks(density: "NormalDensity", data: "Observed", log_weights: Float[np.nda
     seen = np.asarray(data.seen)
     (k, d), begins = at.mean.shape, runs(seen, data.complete)
     most = max(1, ENTRIES // (k * d * d))
-    alone = patterns(at, seen[:1], log_weights) if len(begins) == 1 else None
+    form, begin, end = Form.of(at), 0, min(most, len(begins))
+    made = patterns(form, seen[begins[:end]], log_weights)
+    alone = len(begins) == 1
     most_rows = min(ROWS, n)
     z, room, place = (np.ones((m, most_rows)) for m in (d + 1, (d + 1) * (d + 2) // 2, k))
     first = 0
     while first < n:
         last = min(first + ROWS, n)
         low, high = np.searchsorted(begins, [first, last - 1], side="right") - [1, 0]
-        if high - low > most:
-            high, last = low + most, int(begins[low + most])
+        if high > end and low < end:  # what is made ends here; the next block begins with what is not
+            high, last = end, int(begins[end])
+        elif high > end:
+            begin, end = low, min(low + most, len(begins))
+            made = patterns(form, seen[begins[begin:end]], log_weights)
+            if high > end:
+                high, last = end, int(begins[end])
         r, group = last - first, begins[low:high]
         y = z[:d, :r]
         np.subtract(data.x[first:last].T, origin[:, None], out=y)
         y /= at.scale[:, None]
-        if alone is None:
+        if not alone:
             y *= seen[first:last].T
         phi = features(z[:, :r], room[:, :r])
-        pattern = alone or patterns(at, seen[group], log_weights)
+        cut = slice(low - begin, high - begin)
+        if made.fill is None or made.rest is None or (len(group) == 1 and seen[first].all()):
+            pattern = Pattern(made.theta[cut], None, None)
+        else:
+            pattern = Pattern(made.theta[cut], made.fill[cut], made.rest[cut])
         cuts = np.append(np.maximum(group, first), last) - first
         logs = place[:, :r]
         for theta, a, b in zip(pattern.theta, cuts[:-1], cuts[1:], strict=True):
@@ -198,7 +229,8 @@ def expectation(
     (k, d), at, total = density.sizes, Standardized.of(density), 0.0
     moments, counts, nothing = np.zeros((k, d + 1, d + 1)), np.zeros(k), np.zeros((k, d + 1, d + 1))
     i, j = np.triu_indices(d + 1)
-    plain = np.zeros((k, len(i)))
+    plain, square = np.zeros((k, len(i))), np.empty((d + 1, d + 1), int)
+    square[i, j] = square[j, i] = np.arange(len(i))
     with blas_threads(0):
         for rows, logs, phi, pattern, cuts in blocks(density, data, log_weights):
             top = logs.max(0)
@@ -213,13 +245,9 @@ def expectation(
                 continue
             each = np.stack([share[:, a:b] @ phi[:, a:b].T for a, b in pairwise(cuts)])
             each[~data.seen[rows][cuts[:-1]].any(1)] = 0.0  # rows that show nothing add nothing
-            full = np.empty((*each.shape[:2], d + 1, d + 1))
-            full[..., i, j] = full[..., j, i] = each
-            moments += (pattern.fill @ full @ pattern.fill.swapaxes(-1, -2)).sum(0)
+            moments += (pattern.fill @ each[..., square] @ pattern.fill.swapaxes(-1, -2)).sum(0)
             nothing[:, :d, :d] += np.einsum("gk,gkij->kij", each[..., -1], pattern.rest)
-    full = np.empty_like(moments)
-    full[:, i, j] = full[:, j, i] = plain
-    moments += nothing + full
+    moments += nothing + plain[:, square]
     xx = moments[:, :d, :d] * np.outer(at.scale, at.scale)
     xv, vv = moments[:, :d, d:] * at.scale[:, None], moments[:, d:, d:]
     return counts, JointMoments(vv[:, 0, 0], vv, xv, 0.5 * (xx + xx.swapaxes(1, 2))), np.asarray(total)
