@@ -80,7 +80,7 @@ class BehindLikelihood(GaussianProcess, HasLogDensity, LeavesOneOut):
         return changed(self._named_by(data[0]), likelihood=self.likelihood.adapt(outcomes))
 
     def statistics(self, *data: Any, weights: Any = None, exposure: Any = None) -> Rows:
-        """X and y, checked; `exposure` multiplies expected counts. Rows whose number is NaN are missing, and left out."""
+        """X and y, checked; `exposure` multiplies expected counts. Rows whose number is NaN are left out."""
         if weights is not None:
             raise DataError("a LatentGP takes no weights: give a row that counts twice twice")
         if len(data) != 2:
