@@ -321,3 +321,23 @@ def test_sites_that_do_not_settle_are_replaced_and_said(monkeypatch):
     with pytest.warns(credo.errors.NotConvergedWarning, match="did not settle"):
         belief = credo.LatentGP(Bernoulli((0, 1)), RBF()).condition(x, f > 0)
     assert belief.method == "variational"
+
+
+def test_outliers_are_believed_little_and_missing_outcomes_are_left_out():
+    rng = np.random.default_rng(0)
+    x = np.linspace(-3, 3, 25)[:, None]
+    y = np.sin(x[:, 0]) + 0.1 * rng.normal(size=25)
+    y[[5, 20]] += 4.0
+    belief = credo.LatentGP(StudentT(4.0, 0.1), RBF())
+    after = belief.condition(x, y)
+    precisions = np.asarray(after.row_precisions())
+    assert np.all(precisions[[5, 20]] < 0.01) and np.median(precisions) > 0.8
+    f = after.function(x)
+    want = 5.0 / (4.0 + ((y - np.asarray(f.mean)) ** 2 + np.asarray(f.variance)) / 0.01)
+    np.testing.assert_allclose(precisions, want, rtol=1e-9)
+    gaps = np.where(np.arange(25) < 3, np.nan, y)
+    np.testing.assert_allclose(
+        belief.condition(x, gaps).predict(x).mean, belief.condition(x[3:], y[3:]).predict(x).mean, rtol=1e-9
+    )
+    with pytest.raises(DataError, match="under StudentT\\(\\), found Bernoulli"):
+        credo.LatentGP().condition(x, y > 0).row_precisions()

@@ -152,7 +152,7 @@ class HyperImportance(Learner):
             # A share of the first width: a single point has no moments.
             spread = (vectors - mean).T @ (drawn.share[:, None] * (vectors - mean))
             spread += places[0][1] @ places[0][1].T / len(vectors)
-            place = (mean, np.linalg.cholesky(spread))
+            place = (mean, density.root_of(spread))
 
     def _place(self, density: HyperDensity, at: np.ndarray, box: Box) -> Place:
         """The mode of J, which priors for the integral alone may have moved, and the width there."""

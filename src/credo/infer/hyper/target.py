@@ -131,10 +131,20 @@ class HyperDensity(NamedTuple):
         return gradient_differences(self.value_and_grad, vector, step)
 
     def root(self, vector: np.ndarray, widest: float) -> Float[np.ndarray, "k k"]:
-        """`principal_root` at a vector, in units of the coordinates; signed ones do not say where axes point."""
-        signed = np.concatenate([np.full(s.stop - s.start, s.constraint.kind == "real") for s in self.slots])
+        """`principal_root` at a vector, in units of the coordinates."""
         scaled = self.hessian(vector) * np.outer(self.units, self.units)
-        return self.units[:, None] * principal_root(scaled, widest, signed)
+        return self.units[:, None] * principal_root(scaled, widest, self.signed)
+
+    def root_of(self, covariance: Float[np.ndarray, "k k"]) -> Float[np.ndarray, "k k"]:
+        """R with RRᵀ = covariance, along its principal axes in units of the coordinates."""
+        values, vectors = np.linalg.eigh(covariance / np.outer(self.units, self.units))
+        scaled = _pointed(vectors, self.signed) * np.sqrt(np.maximum(values, 1e-12 * values.max()))
+        return self.units[:, None] * scaled
+
+    @property
+    def signed(self) -> Bool[np.ndarray, " k"]:
+        """Which coordinates change their signs with those of the outcomes: they do not say where axes point."""
+        return np.concatenate([np.full(s.stop - s.start, s.constraint.kind == "real") for s in self.slots])
 
     def average(
         self, found: Learned, vectors: np.ndarray, log_scale: np.ndarray, heights: np.ndarray, notes: Iterable[str]
@@ -193,11 +203,13 @@ def principal_root(
 ) -> Float[np.ndarray, "k k"]:
     """R with RRᵀ = (-H)⁻¹ along its principal axes, of which no standard deviation is larger than `widest`."""
     values, vectors = np.linalg.eigh(-hessian)
-    # An axis points where its largest component is positive, so that the order of the coordinates changes nothing;
-    # one that changes its sign with the outcomes has no say where there are others.
+    return _pointed(vectors, signed) / np.sqrt(np.maximum(values, 1.0 / widest**2))
+
+
+def _pointed(vectors: Float[np.ndarray, "k k"], signed: Bool[np.ndarray, " k"] | None) -> Float[np.ndarray, "k k"]:
+    """Axes point where their largest component is positive, so that the order of the coordinates changes nothing."""
     deciding = vectors if signed is None or signed.all() else vectors[~signed]
-    vectors = vectors * np.sign(np.take_along_axis(deciding, np.abs(deciding).argmax(0)[None], axis=0))
-    return vectors / np.sqrt(np.maximum(values, 1.0 / widest**2))
+    return vectors * np.sign(np.take_along_axis(deciding, np.abs(deciding).argmax(0)[None], axis=0))
 
 
 class HyperMoments(NamedTuple):

@@ -115,7 +115,7 @@ def read(
         raise DataError(f"a Gaussian process is conditioned on X and y, found {len(data)} argument(s)")
     x = kernel.encode(data[0], "X", columns)
     n = x.shape[0]
-    y, present = _outcomes(data[1], n)
+    y, present = read_outcomes(data[1], n)
     if weights is not None and noise is not None:
         raise DataError("give weights or noise for the rows, not both: a weight divides the model's noise variance")
     scale: Array = np.ones(n)
@@ -134,7 +134,7 @@ def read(
     return rows if present is None else rows.subset(present)
 
 
-def _outcomes(y: object, n: int) -> tuple[Array, np.ndarray | None]:
+def read_outcomes(y: object, n: int) -> tuple[Array, np.ndarray | None]:
     """y as a checked vector and which of it is there (None: all)."""
     if is_traced(y):
         return check_vector(y, "y", n), None

@@ -286,6 +286,18 @@ class LatentGP(BehindLikelihood, HasCovariance, metaclass=OneOrSeveral):
 
         return in_blocks(x, joint, drawn)
 
+    def row_precisions(self) -> Float[Array, " n"]:
+        """How much of each row's precision is believed under Student-t noise: near zero for an outlier.
+
+        λ̄ = (ν + 1)/(ν + E[(y - f)²]/s²), the mean of λ in ε | λ ~ N(0, s²/λ): Tipping & Lawrence (2005).
+        """
+        rows, _ = self.conditioned()
+        own = self.likelihood
+        if not isinstance(own, StudentT):
+            raise DataError(f"rows have precisions of their own under StudentT(), found {type(own).__name__}")
+        f = self.function_at(rows.x)
+        return (own.df + 1) / (own.df + ((rows.y - f.mean) ** 2 + f.variance) / own.scale**2)
+
     def leave_one_out(self, *data: Any, **options: Any) -> Predictive:
         """The prediction of each row from all others, by its cavity: of rows that were seen, or of `data`."""
         if data:

@@ -14,7 +14,7 @@ from credo.core.pytrees import changed
 from credo.kernels import InputScales, Kernel, Matern52
 from credo.models.gp.base import GaussianProcess
 from credo.models.gp.belief import check_kernel_argument
-from credo.models.gp.data import Rows, pack
+from credo.models.gp.data import Rows, pack, read_outcomes
 from credo.models.gp.means import Mean, as_mean
 from credo.models.likelihoods import Likelihood, StudentT
 from credo.models.likelihoods.classes import Classes, Label
@@ -74,20 +74,27 @@ class BehindLikelihood(GaussianProcess, HasLogDensity, LeavesOneOut):
         """The belief that knows the names of its inputs and its classes."""
         if len(data) != 2 or is_traced(data):
             return self
-        likelihood = self.likelihood.adapt(data[1]) if self.seen is None else self.likelihood
-        return changed(self._named_by(data[0]), likelihood=likelihood)
+        if self.seen is not None:
+            return self._named_by(data[0])
+        outcomes = data[1] if isinstance(self.likelihood, Classes) else without_missing(data[1])
+        return changed(self._named_by(data[0]), likelihood=self.likelihood.adapt(outcomes))
 
     def statistics(self, *data: Any, weights: Any = None, exposure: Any = None) -> Rows:
-        """X and y, checked; `exposure` multiplies expected counts."""
+        """X and y, checked; `exposure` multiplies expected counts. Rows whose number is NaN are left out."""
         if weights is not None:
             raise DataError("a LatentGP takes no weights: give a row that counts twice twice")
         if len(data) != 2:
             raise DataError(f"a LatentGP is conditioned on X and y, found {len(data)} argument(s)")
         x = self.queries(data[0])
-        y, n = self.likelihood.adapt(data[1]).encode(data[1]), len(x)
-        if len(y) != n:
+        n, present, outcomes = len(x), None, data[1]
+        if not isinstance(self.likelihood, Classes) and not is_traced(outcomes):
+            values, present = read_outcomes(outcomes, n)
+            outcomes = outcomes if present is None else np.asarray(values)[present]
+        y = self.likelihood.adapt(outcomes).encode(outcomes)
+        here = slice(None) if present is None else present
+        if len(y) != len(x[here]):
             raise DataError(f"y must have one value per row: {n} are expected, found {len(y)}")
-        return pack(x, y, np.ones(n), self._offset(exposure, n))
+        return pack(x[here], y, np.ones(len(y)), self._offset(exposure, n)[here])
 
     def prepare(self: T, *data: Any, **options: Any) -> tuple[T, Rows]:
         """Starting values in the units of the data, and the rows: those seen before and the new ones."""
@@ -112,3 +119,13 @@ class BehindLikelihood(GaussianProcess, HasLogDensity, LeavesOneOut):
         if not self.likelihood.counts:
             raise DataError("exposure is for counts; for other outcomes put what is known into the mean")
         return np.log(check_positive(exposure, "exposure", n))
+
+
+def without_missing(y: Any) -> Any:
+    """Outcomes without those that are NaN, where they are numbers."""
+    try:
+        values = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y, dtype=float)
+    except (TypeError, ValueError):
+        return y
+    missing = np.isnan(values)
+    return values[~missing] if values.ndim == 1 and missing.any() and not missing.all() else y
