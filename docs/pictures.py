@@ -700,6 +700,17 @@ def large_starved(*axes):
     legend(axes[0], loc="upper left", ncols=3)
 
 
+@picture(9.6, 7.2, columns=2, rows=2)
+def map_field(mean, sd, exceeds, variogram):
+    page = page_until("maps.md", "made")
+    field, made = page["field"], page["made"]
+    for ax, layer, title in ((mean, "mean", "mean"), (sd, "sd", "standard deviation"), (exceeds, "exceeds", "P(> 23)")):
+        plots.field_map(made, layer, field.points, ax=ax)
+        ax.set_title(title, fontsize=9.5, color=INK)
+    plots.variogram(field.variogram(), ax=variogram)
+    variogram.set_title("variogram", fontsize=9.5, color=INK)
+
+
 @picture(8.6, 3.0, columns=3)
 def gp_maxima(surface, left, right):
     _, (x, y), _ = gp_page()
@@ -921,6 +932,43 @@ def page_until(page, *names):
     return namespace
 
 
+@picture(5.6, 5.8)
+def network_asia(ax):
+    """The network of networks.md after two symptoms, with the trails that these opened."""
+    page_until("networks.md", "both")["both"].plot(ax=ax, between=("smoke", "tub"))
+
+
+@picture(9.2, 3.7, columns=3)
+def causes_see_do(seen, done, healed):
+    """The kidney stones of causes.md: the network, the arrow into treatment cut, and the shares healed."""
+    stones = page_until("causes.md", "stones")["stones"]
+    for ax, net, words in (
+        (seen, stones.condition({"treatment": "a"}), "seen: treatment = a"),
+        (done, stones.do(treatment="a"), "done: treatment = a"),
+    ):
+        net.plot(ax=ax)
+        ax.set_title(words, fontsize=9.5, color=INK, loc="left")
+    for i, option in enumerate("ab"):
+        shares = (
+            stones.condition({"treatment": option}).predict("healed")["yes"],
+            stones.do(treatment=option).predict("healed")["yes"],
+        )
+        for j, (share, color) in enumerate(zip(shares, (GREY, BLUE), strict=True)):
+            healed.bar(i + 0.36 * j, share, 0.34, color=color, label=("seen", "done")[j] if i == 0 else None)
+            healed.annotate(f"{share:.3f}", (i + 0.36 * j, share), (0, 11), ha="center", **SAID)
+    healed.set_xticks([0.18, 1.18], ["treatment a", "treatment b"])
+    healed.set_ylim(0.6, 0.9)
+    tidy(healed, "", "share healed")
+    legend(healed, loc="upper left", ncols=2)
+
+
+@picture(6.6, 5.4)
+def causes_arrows(ax):
+    """The arrows of causes.md, each with its probability."""
+    made = page_until("causes.md", "network", "arrows")
+    plots.arrows(made["network"], made["arrows"], ax=ax)
+
+
 @picture(8.6, 3.0)
 def hmm_states(ax):
     """The earthquakes of time-series.md with the states that are believed in."""
@@ -986,6 +1034,19 @@ def mixture_clusters(left, right):
     tidy(left, "sepal length", "petal length")
     tidy(right, "sepal length", "")
     right.set_title("doubt about the label", fontsize=9, color=INK)
+
+
+@picture(8.6, 3.6, columns=2)
+def explore(left, right):
+    """The wines of explore.md."""
+    from credo.app.plots import exploration as drawn
+    from credo.app.report.exploration import differences
+
+    found = page_until("explore.md", "found")["found"]
+    parts = {part.name: part for part in found.features.parts}
+    x, y = (parts[name].natural(parts[name].values) for name in ("flavanoids", "color_intensity"))
+    drawn.scatter(x, y, found.clusters.labels, found.oddness.odd, ("flavanoids", "color_intensity"), ax=left)
+    drawn.profile(*differences(found), ax=right)
 
 
 @picture(5.4, 3.2)

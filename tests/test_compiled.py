@@ -8,11 +8,10 @@ import numpy as np
 import credo
 from credo.kernels import *
 from credo.kernels.matern import Matern
-from credo.kernels.periodic import Cosine, LocallyPeriodic, Periodic, SpectralMixture
-from credo.kernels.dotproduct import Linear, NeuralNetwork, Polynomial
+from credo.kernels.periodic import Periodic, SpectralMixture
+from credo.kernels.dotproduct import Linear, NeuralNetwork
 
-for family in (RBF, Exponential, Matern32, Matern52, RationalQuadratic, Matern, Periodic, LocallyPeriodic, Cosine,
-               SpectralMixture, Linear, NeuralNetwork, Polynomial):
+for family in (RBF, Matern, SpectralMixture, NeuralNetwork):  # one of each way to a number
     check_kernel(family())
 check_kernel(Matern52(ard=True) * Linear() + Periodic())
 

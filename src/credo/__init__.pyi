@@ -10,6 +10,7 @@ from credo import plots as plots
 from credo import sklearn as sklearn
 
 # beliefs
+from credo.app.explore import explore as explore
 from credo.app.fit.auto import auto as auto
 from credo.core.belief import Belief as Belief
 from credo.core.configure import configure as configure
@@ -20,8 +21,10 @@ from credo.decide.acquiring import acquire as acquire
 
 # problems
 from credo.decide.campaign import Campaign as Campaign
+from credo.decide.influence import InfluenceDiagram as InfluenceDiagram
 from credo.decide.mdp import MDP as MDP
 from credo.decide.mdp import solve as solve
+from credo.decide.pomdp import POMDP as POMDP
 from credo.decide.space import Space as Space
 from credo.decide.verb import decide as decide
 from credo.evaluate.comparison import compare as compare
@@ -75,6 +78,7 @@ from credo.models.linear import Linear as Linear
 from credo.models.markov import MarkovChain as MarkovChain
 from credo.models.markov import MarkovSequence as MarkovSequence
 from credo.models.mixture import Mixture as Mixture
+from credo.models.network import Network as Network
 from credo.models.neural import Neural as Neural
 from credo.models.nonlinear import StateSpaceModel as StateSpaceModel
 from credo.models.structural import Structural as Structural

@@ -1,5 +1,8 @@
 """Pictures of predictions, beliefs, campaigns and plans."""
 
+from credo.app.plots.arrows import arrows as arrows
+from credo.app.plots.beliefs_over_states import belief_run as belief_run
+from credo.app.plots.beliefs_over_states import belief_values as belief_values
 from credo.app.plots.campaign import best as best
 from credo.app.plots.campaign import front as front
 from credo.app.plots.campaign import importance as importance
@@ -15,9 +18,13 @@ from credo.app.plots.comparison import comparison as comparison
 from credo.app.plots.comparison import densities as densities
 from credo.app.plots.comparison import evidence as evidence
 from credo.app.plots.factors import loadings as loadings
+from credo.app.plots.fisher import separation as separation
 from credo.app.plots.gp import components as components
 from credo.app.plots.learning import learning_curves as learning_curves
 from credo.app.plots.learning import regret as regret
+from credo.app.plots.maps import field_map as field_map
+from credo.app.plots.maps import variogram as variogram
+from credo.app.plots.networks import network as network
 from credo.app.plots.plans import graph as graph
 from credo.app.plots.plans import grid as grid
 from credo.app.plots.plans import plan as plan

@@ -73,3 +73,16 @@ def test_an_average_draws_from_its_members():
     want = 0.25 * each[0].mean() + 0.75 * each[1].mean()
     assert len(draws) == 4000
     assert draws.mean() == pytest.approx(want, abs=4.5 * draws.std() / np.sqrt(4000))
+
+
+@pytest.mark.parametrize("name", ["logistic", "poisson"])
+def test_equal_rows_share_their_draws_of_the_mean_and_not_their_outcomes(name):
+    """Of five rows the weights are in doubt: outcomes of a shared draw would covary."""
+    belief, outcomes = BELIEFS[name]
+    belief = belief.condition(X[:5], np.asarray(outcomes)[:5])
+    twice = np.stack([X[7:8] + 2, X[7:8] + 2])
+    means = belief.mean_draws(twice, 2000)
+    np.testing.assert_array_equal(means[:, 0], means[:, 1])
+    assert means[:, 0].std() > 0.1
+    drawn = np.asarray(belief.predict(twice[:, 0]).sample(4000, seed=1), float)
+    assert abs(np.corrcoef(np.sqrt(drawn).T)[0, 1]) < 4.5 / np.sqrt(4000)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from credo.infer.optimize import CONVERGED, DIVERGED, STOPPED, maximize
+from credo.infer.optimize import CONVERGED, DIVERGED, STOPPED, maximize, value_differences
 
 WALLS = np.full(2, -25.0), np.full(2, 25.0)
 
@@ -57,3 +57,12 @@ def test_a_climb_stops_where_it_is_highest_when_the_time_is_up():
     found = maximize(value_and_grad, starts, *bounds, stop=lambda: len(looks) > 4)
     assert len(found) == 1 and found[0].status == "stopped" and len(looks) == 5
     assert found[0].value == max(value_and_grad(u)[0] for u in list(looks)) > value_and_grad(starts[0])[0]
+
+
+def test_a_hessian_of_values_alone():
+    matrix = np.array([[2.0, 0.3, -0.1], [0.3, 1.0, 0.4], [-0.1, 0.4, 3.0]])
+
+    def values(points: np.ndarray) -> np.ndarray:
+        return -0.5 * np.einsum("mi,ij,mj->m", points, matrix, points) + points @ [1.0, 2.0, 3.0]
+
+    np.testing.assert_allclose(value_differences(values, np.array([0.2, -1.0, 0.5])), -matrix, atol=1e-7)

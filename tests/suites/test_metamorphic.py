@@ -33,7 +33,7 @@ from credo.models.gp import (
     WarpedGP,
 )
 from credo.models.likelihoods import Categorical, Poisson
-from credo.models.linear import ARD, InverseGamma, LaplaceNoise, Linear, StudentTNoise
+from credo.models.linear import ARD, Covariance, InverseGamma, LaplaceNoise, Linear, StudentTNoise
 from credo.models.structural import AR, Level, Seasonal, Trend
 
 RNG = np.random.default_rng(11)
@@ -228,6 +228,21 @@ def test_a_row_asked_alone_and_among_others(name):
     compare(Answer(together.mean[3:4], together.std[3:4]), (alone, ""))
 
 
+@pytest.mark.parametrize(("a", "b"), [(1.0, 0.0), *UNITS], ids=["rows", *(f"{a:g}y{b:+g}" for a, b in UNITS)])
+def test_noise_that_rows_share_in_other_units_and_orders(a, b):
+    """y → a (y + b sd) with S → a²S, the rows and columns of S in the rows' order."""
+    shared = 0.04 * np.exp(-np.abs(np.subtract.outer(np.arange(N), np.arange(N)))) + 0.01 * np.eye(N)
+    order, shift = (np.arange(N)[::-1] if a == 1 and b == 0 else np.arange(N)), a * b * Y.std()
+
+    def answer(y: np.ndarray, s: np.ndarray, rows: np.ndarray) -> Answer:
+        noise = Covariance(s[np.ix_(rows, rows)])
+        return Answer.of(fitted(Linear(noise=noise), X[rows], y[rows], QUERIES))
+
+    wanted = answer(Y, shared, np.arange(N))
+    found, said = ask(lambda: answer(a * Y + shift, a**2 * shared, order))
+    compare(wanted, (found and Answer((found.mean - shift) / a, found.std / abs(a)), said))
+
+
 @pytest.mark.parametrize("belief", [Linear(noise=0.1), Linear(noise=0.1, prior=ARD([1.0, 2.0]))], ids=["plain", "ARD"])
 def test_a_row_twice_is_a_row_of_weight_two(belief):
     """The noise of a row of weight w is noise/w; twice the same outcome has the same likelihood but for a constant."""
@@ -407,3 +422,29 @@ def test_tables_in_another_order_and_container(name):
     compare(wanted, ask(lambda: filled(name, frame, queries[names[::-1]])), 1e-4)
     compare(wanted, ask(lambda: filled(name, TABLE.tolist(), TABLE_QUERIES.tolist())), 1e-4)
     compare(wanted, ask(lambda: filled(name, pl.DataFrame(TABLE), TABLE_QUERIES)), 1e-4)
+
+
+# -- networks ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("container", [dict, pd.DataFrame, lambda rows: pl.DataFrame(rows, strict=False)])
+def test_a_network_with_variables_parents_and_states_in_another_order_answers_the_same(container):
+    table = RNG.dirichlet(np.ones(3), size=(2, 3))
+    first = credo.Network(
+        {
+            "a": {"no": 0.3, "yes": 0.7},
+            "b": {"u": 0.2, "v": 0.5, "w": 0.3},
+            "c": credo.models.network.Table(["r", "s", "t"], ["a", "b"], table),
+        }
+    )
+    second = credo.Network(
+        {
+            "c": credo.models.network.Table(["t", "s", "r"], ["b", "a"], table.transpose(1, 0, 2)[::-1, ::-1, ::-1]),
+            "b": {"w": 0.3, "v": 0.5, "u": 0.2},
+            "a": {"yes": 0.7, "no": 0.3},
+        }
+    )
+    rows = container({"c": ["r", "s", None, "t"], "b": ["u", None, "v", "w"]})
+    one, other = first.predict("a", rows), second.predict("a", rows)
+    np.testing.assert_allclose(one["yes"], other["yes"], rtol=1e-12)
+    assert first.condition({"c": "t"}).explain() == second.condition({"c": "t"}).explain()

@@ -59,6 +59,7 @@ from credo.models.hmm import PathGibbs, StepwiseEM, VariationalBayes
 from credo.models.lds import StateGibbs
 from credo.models.linear import FixedPoint, FunctionSpace
 from credo.models.mixture import HowMany, MixtureGibbs
+from credo.models.network import LikelihoodWeighting, NetworkGibbs
 from credo.models.neural import DropConnect, Dropout, Ensemble, Further, LastLayer, Stacked, Streamed
 from credo.models.nonlinear import Extended, Particles, Unscented
 from credo.models.structural import Level
@@ -79,6 +80,8 @@ BELIEFS = CONFORMING | {
 
 PAGE = Path(__file__).parents[2] / "docs" / "methods.md"
 SHORT: dict[str, Any] = {"chains": 1, "draws": 20, "warmup": 20, "members": 4}
+
+SHORT_CHAINS: dict[str, Any] = {"chains": 4, "draws": 100, "warmup": 20}
 
 METHODS: dict[str, Method] = {
     type(method).__name__: method
@@ -115,6 +118,8 @@ METHODS: dict[str, Method] = {
         Extended(),
         Unscented(),
         Particles(50),
+        LikelihoodWeighting(1000),
+        NetworkGibbs(**SHORT_CHAINS),
         Stacked(folds=2, decays=(1.0,)),
         Ensemble(2),
         Dropout(members=4),

@@ -116,6 +116,13 @@ class HasConjugateLaws(HasExpectations[S, E]):
     def averaged(self, drawn: Any, statistics: S) -> Belief:
         """The average over beliefs drawn from their law after the data."""
 
+    def merged(self, expected: E) -> list[E]:
+        """Expected statistics with two hidden kinds taken for one, for each pair that both have rows; none by default.
+
+        Two components that share the rows of one kind are a maximum of the bound that no step leaves.
+        """
+        return []
+
 
 class HasPointEstimates(Ability):
     """Closed forms of the usual single guesses: beliefs without ignorance, whose predictions are all noise."""

@@ -12,11 +12,13 @@ so that a loop over hyperparameters passes over the data once.
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import equinox as eqx
+import numpy as np
+from jaxtyping import Float
 
 from credo.core.arrays import Array, host
 from credo.core.errors import DataError, NotConvergedWarning
@@ -37,6 +39,12 @@ class Integration(NamedTuple):
     """How many rows, or outcomes, there are to learn from."""
     priors: Mapping[str, Prior] = MappingProxyType({})
     """By path: in the integral these take the place of `default_priors`, which `learn` uses."""
+    firm: Any = None
+    """The belief with proper priors of its own, where those it is learned with are improper or too wide to average."""
+    units: Mapping[str, Any] = MappingProxyType({})
+    """By path, of unconstrained coordinates that have those of the data."""
+    climber: Any = None
+    """The belief whose learner ends near the mode of the unconstrained numbers, where its own ends elsewhere."""
 
 
 class Belief(eqx.Module, TakesMethods, Generic[S]):
@@ -75,6 +83,10 @@ class Belief(eqx.Module, TakesMethods, Generic[S]):
         """The belief with what data say about themselves (names of columns, classes), where it was not told yet."""
         return self
 
+    def returned(self) -> Any:
+        """The belief in the form in which `learn` returns it: itself, where it is not learned in another."""
+        return self
+
     def by(self, method: object) -> Any:
         """The belief in a form of its own of an approximation; None where it has none."""
         return None
@@ -96,6 +108,10 @@ class Belief(eqx.Module, TakesMethods, Generic[S]):
     def log_evidence_of(self, statistics: S) -> Array:
         """`evidence_of`, compiled."""
         return host(_evidence(self, statistics))
+
+    def log_evidences_of(self, beliefs: Sequence[Any], statistics: S) -> Float[Array, " b"]:
+        """`log_evidence_of` of beliefs that differ from this one in their numbers, side by side where it can."""
+        return np.asarray([float(each.log_evidence_of(statistics)) for each in beliefs])
 
     def unconditioned(self: B) -> B:
         """The belief before any data, with the hyperparameters it has; the names of inputs and classes stay."""

@@ -27,6 +27,7 @@ kernel       kernels.elementary                 Constant Custom FromFeatures Whi
 kernel       kernels.graphs                     GraphDiffusion GraphMatern Laplacian SpectralEmbedding
 kernel       kernels.graphs                     WeisfeilerLehman
 kernel       kernels.inputs                     OnColumns OfFunction=Warped
+kernel       kernels.manifolds                  OnCircle OnSphere
 kernel       kernels.principal_components       KernelPCA
 kernel       kernels.matern                     Matern
 kernel       kernels.measures                   Convolution Elliptical Harmonics Mixture Pair Placed Repeated
@@ -88,6 +89,7 @@ decide       decide.acquiring                   Margin Uncertainty
 decide       decide.custom                      CustomLoss
 decide       decide.decision_network            DecisionNetwork
 decide       decide.losses                      Absolute Asymmetric CostMatrix IntervalLoss Pinball Squared ZeroOne
+density      models.densities.bernoulli         Bernoulli Betas
 density      models.densities.categorical       CategoricalDensity
 density      models.densities.columns           Columns
 density      models.densities.custom            CustomDensity Free
@@ -96,6 +98,7 @@ density      models.densities.base              Observed
 density      models.densities.factor            FactorAnalyser
 density      models.densities.gamma             ColumnMoments NormalInverseGammas
 density      models.densities.gaussian          Gaussian
+density      models.densities.heavy_tailed      Student WeightedMoments
 density      models.densities.mixture           GaussianMixture MixtureStatistics
 density      models.densities.poisson           Gammas Poisson
 density      models.densities.regression        Regression
@@ -126,9 +129,11 @@ gp           models.gp.heteroscedastic          HeteroscedasticGP Noises
 gp           models.gp.independent              Independent
 gp           models.gp.large.fourier            Fourier FourierGP Grid
 gp           models.gp.large.inducing           Inducing InducingGP
+gp           models.gp.large.latent             FeaturePosterior InducingLatentGP
 gp           models.gp.large.low_rank           Moments Weights
 gp           models.gp.large.local              Local LocalGP
 gp           models.gp.large.neighbours         Neighbours NeighboursGP
+gp           models.gp.spatial.field            Field
 gp           models.gp.large.random_features    RandomFeatures RandomFeaturesGP
 gp           models.gp.large.vecchia            Trend
 gp           models.gp.latent                   LatentGP
@@ -184,6 +189,16 @@ mdp          decide.mdp.policy_iteration        ModifiedPolicyIteration PolicyIt
 mdp          decide.mdp.solving                 Automatic
 mdp          decide.mdp.value_iteration         GaussSeidel PrioritizedSweeping ValueIteration
 mdp          decide.mdp.wavefront               Wavefront
+network      models.network.belief             Network
+network      models.network.drawn              DrawnNetwork LikelihoodWeighting NetworkGibbs
+network      models.network.nodes              LinearGaussian NoisyOr Table
+network      models.network.predictions        States
+pomdp        decide.pomdp.belief                BeliefState
+pomdp        decide.pomdp.learning              POMDPBelief
+pomdp        decide.pomdp.methods               FIB HSVI PBVI Perseus QMDP SARSOP ValueIteration
+pomdp        decide.pomdp.model                 POMDP
+pomdp        decide.pomdp.plan                  AlphaPlan
+pomdp        decide.pomdp.vectors               AlphaVectors
 neural       models.neural.belief               Neural Rows
 neural       models.neural.network              Network
 neural       models.neural.scaling              Scaling

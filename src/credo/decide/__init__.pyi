@@ -13,6 +13,11 @@ from credo.decide.campaign import Trial as Trial
 from credo.decide.custom import CustomLoss as CustomLoss
 from credo.decide.decision_network import DecisionNetwork as DecisionNetwork
 from credo.decide.decision_network import end_to_end as end_to_end
+from credo.decide.influence import BestPolicy as BestPolicy
+from credo.decide.influence import Choice as Choice
+from credo.decide.influence import InfluenceDiagram as InfluenceDiagram
+from credo.decide.influence import Policy as Policy
+from credo.decide.influence import Utility as Utility
 from credo.decide.joint_information import gain_bound as gain_bound
 from credo.decide.joint_information import greedy_design as greedy_design
 from credo.decide.joint_information import greedy_gain as greedy_gain
@@ -29,6 +34,7 @@ from credo.decide.mdp import MDP as MDP
 from credo.decide.mdp import solve as solve
 from credo.decide.pareto import hypervolume as hypervolume
 from credo.decide.pareto import non_dominated as non_dominated
+from credo.decide.pomdp import POMDP as POMDP
 from credo.decide.regret import Regret as Regret
 from credo.decide.space import Boolean as Boolean
 from credo.decide.space import Categorical as Categorical

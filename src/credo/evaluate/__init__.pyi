@@ -3,6 +3,7 @@
 from credo.evaluate.backtesting import Backtest as Backtest
 from credo.evaluate.backtesting import backtest as backtest
 from credo.evaluate.backtesting import naive as naive
+from credo.evaluate.blocking import spatial_blocks as spatial_blocks
 from credo.evaluate.calibration import BrierParts as BrierParts
 from credo.evaluate.calibration import ClasswiseCalibration as ClasswiseCalibration
 from credo.evaluate.calibration import CoverageCurve as CoverageCurve

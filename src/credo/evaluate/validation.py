@@ -4,7 +4,7 @@ Splits are rows chosen at random with a seed. What is used to choose between bel
 good the chosen one is: `select` looks at the test rows only after everything is decided.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -111,6 +111,7 @@ def cross_validate(
     y: Numeric,
     k: int = 5,
     *,
+    folds: Sequence[tuple[np.ndarray, np.ndarray]] | None = None,
     score: str | Score | Iterable[str | Score] | None = None,
     learn: bool = True,
     seed: int = 0,
@@ -118,13 +119,14 @@ def cross_validate(
 ) -> CrossValidation:
     """Fit on k - 1 of k random parts, score on the one left out, for each part in turn.
 
+    `folds` are pairs of row numbers to learn from and to score on, in place of random ones, as of `spatial_blocks`.
     `learn=False` conditions without learning hyperparameters; `options` are passed to `credo.fit`;
     `score` is a name or a function, or several; None takes those that suit the kind of prediction.
     """
     n = count_rows(X, y)
     wanted = None if score is None else [score] if isinstance(score, str) or callable(score) else list(score)
     tables = []
-    for train, test in _folds(n, k, seed, "k"):
+    for train, test in _folds(n, k, seed, "k") if folds is None else folds:
         belief_k = fitted(belief, rows(X, train), rows(y, train), learn, **seeded(options, seed, learn))
         tables.append(score_table(belief_k.predict(rows(X, test)), rows(y, test), wanted))
     return CrossValidation({name: np.asarray([table[name] for table in tables]) for name in tables[0]})

@@ -197,6 +197,8 @@ def learn(
         options: what else `belief.condition` takes, e.g. `weights=`.
     """
     learned, _ = prepare_and_learn(belief, data, using, fixed, priors, seed, options, verb="learn")
+    if isinstance(learned.belief, Belief):
+        learned = learned._replace(belief=learned.belief.returned())
     return learned if report else learned.belief
 
 

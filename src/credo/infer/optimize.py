@@ -76,6 +76,18 @@ def gradient_differences(value_and_grad: ValueAndGrad, at: np.ndarray, step: flo
     return 0.5 * (hessian + hessian.T)
 
 
+def value_differences(values: Callable[[np.ndarray], np.ndarray], at: np.ndarray, step: float = 1e-3) -> np.ndarray:
+    """The Hessian of a function of many points at once: f(x ± hᵢ ± hⱼ) - 2f(x) less those of hᵢ and hⱼ alone."""
+    k, h = len(at), step * np.eye(len(at))
+    i, j = np.tril_indices(k, -1)
+    moves = np.concatenate([np.zeros((1, k)), h, h[i] + h[j]])
+    found = values(np.concatenate([at + moves, at - moves]))
+    bend = found[: len(moves)] + found[len(moves) :] - 2 * found[0]
+    hessian = np.diag(bend[1 : k + 1])
+    hessian[i, j] = hessian[j, i] = 0.5 * (bend[k + 1 :] - bend[1 + i] - bend[1 + j])
+    return hessian / step**2
+
+
 def _climb(
     value_and_grad: ValueAndGrad, start: np.ndarray, box: Box, ends: Ends, stride: Stride, stop: Stop
 ) -> Optimum:

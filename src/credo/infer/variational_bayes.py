@@ -3,8 +3,9 @@
     q(z) q(θ) = argmax E_q[log p(x, z, θ) - log q],    log p(x) ≥ that bound (ELBO)
 
 by turns: q(θ) is conjugate given the expected statistics of z, and those follow from q(θ). No step lowers the bound,
-which is checked. A belief with these (`HasConjugateLaws`) is averaged over draws from q. Attias (2000), "A variational
-Bayesian framework for graphical models"; Beal (2003).
+which is checked. Components that share the rows of one kind are a maximum that no step leaves, so pairs are merged as
+long as the bound gains by it (Ueda & Ghahramani 2002). A belief with these (`HasConjugateLaws`) is averaged over draws
+from q. Attias (2000), "A variational Bayesian framework for graphical models"; Beal (2003).
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,6 +26,9 @@ from credo.infer.learning import Learned, LocalOptimum
 from credo.infer.method import Learner
 from credo.infer.optimize import CONVERGED, DIVERGED, STOPPED
 from credo.infer.progress import Progress, Show
+
+TRIALS = 3
+"""Mergers that are climbed from before it is said that none helps."""
 
 
 class VariationalClimb(NamedTuple):
@@ -82,9 +86,25 @@ class VariationalBayes(Learner):
         best, _ = self._best(prepared, statistics, (), {}, seed)
         return prepared.averaged(host(prepared.drawn_from(jr.split(jr.key(seed), self.members), best.q)), statistics)
 
-    def climb(self, belief: Any, statistics: Any) -> VariationalClimb:
-        """From one belief: q, and the bound on log p(x) at every step on the way."""
-        expected = self._first(belief, statistics)
+    def settle(self, belief: Any, statistics: Any) -> VariationalClimb:
+        """`climb`, and then mergers of hidden kinds for as long as the bound gains by one of them."""
+        found = self.climb(belief, statistics)
+        while found.status != DIVERGED:
+            pairs = belief.merged(found.q.expected)
+            # A step from each tells which are worth a climb.
+            heights = [float(host(belief.improve(each, statistics))[2]) for each in pairs]
+            for i in sorted(range(len(pairs)), key=lambda i: -heights[i])[:TRIALS]:
+                after = self.climb(belief, statistics, pairs[i])
+                if after.bounds[-1] > found.bounds[-1] + self.tolerance * 100:
+                    found = VariationalClimb(after.q, (*found.bounds, after.bounds[-1]), after.status)
+                    break
+            else:
+                break
+        return found
+
+    def climb(self, belief: Any, statistics: Any, expected: Any = None) -> VariationalClimb:
+        """From one belief, or expected statistics: q, and the bound on log p(x) at every step on the way."""
+        expected = self._first(belief, statistics) if expected is None else expected
         bounds: list[float] = []
         status = STOPPED
         for _ in range(int(self.max_steps)):
@@ -120,7 +140,7 @@ class VariationalBayes(Learner):
         climbs: list[VariationalClimb] = []
         with Progress(self.progress) as show:
             for i, each in enumerate(begin):
-                climbs.append(self.climb(each, statistics))
+                climbs.append(self.settle(each, statistics))
                 show((i + 1) / len(begin), f"ELBO {climbs[-1].bounds[-1]:.6g}")
         return max(climbs, key=lambda c: c.bounds[-1]), climbs
 

@@ -31,6 +31,8 @@ from credo.kernels.graphs import WeisfeilerLehman as WeisfeilerLehman
 from credo.kernels.inputs import OfFunction as OfFunction
 from credo.kernels.inputs import OfNetwork as OfNetwork
 from credo.kernels.inputs import OnColumns as OnColumns
+from credo.kernels.manifolds import OnCircle as OnCircle
+from credo.kernels.manifolds import OnSphere as OnSphere
 from credo.kernels.matern import Matern as Matern
 from credo.kernels.nonstationary import Brownian as Brownian
 from credo.kernels.nonstationary import ChangePoint as ChangePoint

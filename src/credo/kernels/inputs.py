@@ -1,5 +1,6 @@
 """A kernel of other inputs: of some of the columns, of a function of the row, or of a network's features."""
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -77,7 +78,31 @@ class OnColumns(Wrapped):
         return f"{self._inside()}[{', '.join(f'x{c}' for c in self.columns)}]"
 
 
-class OfFunction(Wrapped):
+class Mapped(Wrapped):
+    """k(g(x), g(z)) for a map g of rows: positive semi-definite whatever g is."""
+
+    @abstractmethod
+    def map(self, x: Float[Array, "n d"]) -> Float[Array, "n q"]:
+        """The rows g(xᵢ)."""
+
+    def mapped_scales(self, scales: InputScales) -> InputScales:
+        """The scales of g(x), as far as they follow from those of x."""
+        return scales
+
+    def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        """K of the mapped rows."""
+        return self.kernel.gram(self.map(x), self.map(z))
+
+    def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """k(g(x), g(x))."""
+        return self.kernel.diagonal(self.map(x))
+
+    def encode(self, x: object, name: str = "X", columns: int | None = None) -> Array:
+        """A table, which g maps."""
+        return Kernel.encode(self, x, name, columns)
+
+
+class OfFunction(Mapped):
     """k(g(x), g(z)) for a function g of a row. Make it with `k.warp(g)`."""
 
     kernel: Kernel
@@ -85,21 +110,9 @@ class OfFunction(Wrapped):
     is_stationary = False
     compiled = True
 
-    def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
-        """K of the warped rows."""
-        return self.kernel.gram(self.map(x), self.map(z))
-
-    def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
-        """k(g(x), g(x))."""
-        return self.kernel.diagonal(self.map(x))
-
     def map(self, x: Float[Array, "n d"]) -> Float[Array, "n q"]:
         """The rows g(xᵢ)."""
         return jax.vmap(lambda row: jnp.atleast_1d(self.function(row)))(x)
-
-    def encode(self, x: object, name: str = "X", columns: int | None = None) -> Array:
-        """A table, which g maps."""
-        return Kernel.encode(self, x, name, columns)
 
     def adapt(self, scales: InputScales) -> "OfFunction":
         """What g does to scales is not known: what nobody has given stays at what it means until then."""
@@ -110,7 +123,7 @@ class OfFunction(Wrapped):
         return f"{self._inside()}∘{getattr(self.function, '__name__', 'g')}"
 
 
-class OfNetwork(Wrapped):
+class OfNetwork(Mapped):
     """k(g(x; w), g(z; w)): a deep kernel. Make it with `k.after(network)`.
 
     The weights w of the network, an equinox module that maps a row to features, are hyperparameters like others, by
@@ -132,18 +145,6 @@ class OfNetwork(Wrapped):
     def map(self, x: Float[Array, "n d"]) -> Float[Array, "n q"]:
         """The features g(xᵢ; w)."""
         return self.flat(self.weights, x)
-
-    def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
-        """K of the features."""
-        return self.kernel.gram(self.map(x), self.map(z))
-
-    def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
-        """k(g(x), g(x))."""
-        return self.kernel.diagonal(self.map(x))
-
-    def encode(self, x: object, name: str = "X", columns: int | None = None) -> Array:
-        """A table, which the network maps."""
-        return Kernel.encode(self, x, name, columns)
 
     def adapt(self, scales: InputScales) -> "OfNetwork":
         """Features have no scales before the network is known: what nobody has given stays at what it means."""

@@ -12,11 +12,10 @@ of random Fourier features", for the bounds and for why the paired form is the b
 import math
 
 import equinox as eqx
-import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Float
 
-from credo.core.arrays import Array
+from credo.core.arrays import Array, namespace
 from credo.core.errors import DataError
 from credo.kernels.base import Kernel
 from credo.kernels.spectral import spectral_measure
@@ -35,10 +34,10 @@ class RandomFeatures(eqx.Module):
         m, d = self.frequencies.shape
         if x.shape[-1] != d:
             raise DataError(f"these random features are of {d} columns, found inputs with {x.shape[-1]}")
-        angles = x @ self.frequencies.T
+        xp, angles = namespace(self, x), x @ self.frequencies.T
         if self.phases is not None:
-            return jnp.sqrt(2.0 * self.amplitude / m) * jnp.cos(angles + self.phases)
-        return jnp.sqrt(self.amplitude / m) * jnp.concatenate([jnp.cos(angles), jnp.sin(angles)], axis=1)
+            return xp.sqrt(2.0 * self.amplitude / m) * xp.cos(angles + self.phases)
+        return xp.sqrt(self.amplitude / m) * xp.concatenate([xp.cos(angles), xp.sin(angles)], axis=1)
 
     def size(self, d: int) -> int:
         """The number of columns p of φ: m with phases, 2m paired; the inputs must have the d it was made for."""

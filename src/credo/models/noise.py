@@ -235,6 +235,9 @@ class InverseGamma(Noise):
         return value - (self.shape + 1) * xp.log(parameter) - self.scale / parameter
 
 
+RowLoss = tuple[Float[Array, "... n"], Float[Array, "... n"]]
+
+
 class HeavyTailed(Noise):
     """Noise with outliers: a scale mixture of Gaussians, whose rows have an expected precision."""
 
@@ -255,6 +258,10 @@ class HeavyTailed(Noise):
     @abstractmethod
     def row_precision(self, residual: Float[Array, " n"], blur: float = 0.0) -> Float[Array, " n"]:
         """The expected precision E[τ | residual]/scale² of each row, a cusp at zero blurred over so many scales."""
+
+    @abstractmethod
+    def row_loss(self, residual: Float[Array, "... n"], blur: float = 0.0) -> RowLoss:
+        """-log p(residual) of each row up to a constant, and its second derivative where that is positive."""
 
     @property
     def blurs(self) -> tuple[float, ...]:
@@ -309,6 +316,12 @@ class StudentTNoise(HeavyTailed):
         """(df + 1)/(df scale² + r²)."""
         return (self.df + 1) / (self.df * self.parameter**2 + residual**2)
 
+    def row_loss(self, residual: Float[Array, "... n"], blur: float = 0.0) -> RowLoss:
+        """½(df + 1) log(1 + r²/(df scale²)); convex where r² < df scale²."""
+        xp, width, square = namespace(self, residual), self.df * self.parameter**2, residual**2
+        loss = 0.5 * (self.df + 1) * xp.log1p(square / width)
+        return loss, (self.df + 1) * xp.maximum(width - square, 0.0) / (width + square) ** 2
+
     def around(self, center: Values) -> StudentT:
         """t_df(center, scale²)."""
         return StudentT(_spread(self.df, center), center, _spread(self.parameter**2, center), np.zeros(center.shape))
@@ -333,6 +346,14 @@ class LaplaceNoise(HeavyTailed):
         """1/(scale |r|); |r| is kept away from zero, where a row is fitted exactly."""
         xp = namespace(self, residual)
         return 1 / (self.parameter * xp.maximum(xp.abs(residual), max(blur, 1e-8) * self.parameter))
+
+    def row_loss(self, residual: Float[Array, "... n"], blur: float = 0.0) -> RowLoss:
+        """|r|/scale, a parabola within the blur (Huber's loss)."""
+        xp = namespace(self, residual)
+        size, edge = xp.abs(residual), max(blur, 1e-8) * self.parameter
+        bend = 1 / (edge * self.parameter)
+        loss = xp.where(size > edge, (size - 0.5 * edge) / self.parameter, 0.5 * bend * residual**2)
+        return loss, xp.where(size > edge, 0.0, bend)
 
     @property
     def blurs(self) -> tuple[float, ...]:

@@ -1,5 +1,6 @@
 """`NaiveBayesClassifier` and `DiscriminantClassifier`: generative classifiers behind fit and predict."""
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,14 @@ from credo.models.generative import Discriminant, Generative, NaiveBayes
 from credo.sklearn.base import BeliefClassifier, Option
 
 
-class _GenerativeClassifier(BeliefClassifier):
+class _GenerativeClassifier(BeliefClassifier, ABC):
     """What both have: chunks by `partial_fit`, class probabilities, and how surprising an input is."""
 
     belief_: Any
 
+    @abstractmethod
     def _belief(self, classes: tuple[int, ...]) -> Generative:
-        raise NotImplementedError
+        """The belief before any data."""
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> "_GenerativeClassifier":
         """Takes weak priors from the data, and conditions on them."""

@@ -1,5 +1,6 @@
 """Generative classifiers against scikit-learn, closed forms, enumeration and their own draws."""
 
+import itertools
 import warnings
 
 import numpy as np
@@ -198,6 +199,26 @@ def test_blocks_are_the_whole():
 
 
 # -- what is hidden ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gap", [1.0, 8.0])
+@pytest.mark.parametrize("belief", [credo.Discriminant("tied"), credo.NaiveBayes()], ids=["tied", "naive"])
+def test_the_evidence_of_hidden_labels_is_a_bound(belief, gap):
+    """Against the sum over all labellings: below it, and equal where labels are certain."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(10, 2)) + gap * np.repeat([0.0, 1.0], 5)[:, None]
+    labels = np.array(["a"] * 5 + ["b"] * 5, dtype=object)
+    some, hidden = labels.copy(), [2, 7, 8]
+    some[hidden] = None
+    told = belief.told(x, some)
+    exact = []
+    for each in itertools.product("ab", repeat=3):
+        labels[hidden] = each
+        exact.append(float(told.log_evidence(x, labels)))
+    missing = logsumexp(exact) - float(told.log_evidence(x, some, missing=True))
+    assert -1e-9 < missing < (1e-4 if gap == 8.0 else 0.7)
+    report = credo.fit(belief, x, some, missing=True, report=True)
+    assert np.isfinite(report.log_evidence)
 
 
 def test_rows_without_labels_help():

@@ -367,7 +367,7 @@ def test_outcomes_whose_squares_are_no_numbers_are_refused(a):
         credo.fit(Linear(), x, a * x[:, 0])
 
 
-def test_noise_that_rows_share_is_a_dense_gaussian():
+def test_noise_that_rows_share_is_a_dense_gaussian(tmp_path):
     rng = np.random.default_rng(2)
     n = 12
     x, root = rng.normal(size=(n, 2)), rng.normal(size=(n, n))
@@ -387,6 +387,10 @@ def test_noise_that_rows_share_is_a_dense_gaussian():
     np.testing.assert_allclose(independent.mean, Linear(noise=0.3).condition(x, y).predict(queries).mean, rtol=1e-9)
     fitted = credo.fit(Linear(noise=Covariance(s)), x, y)
     assert np.all(np.abs(fitted.predict(x).mean - x @ [1.0, -2.0]) < 3.0)
+    credo.save(fitted, tmp_path / "shared.credo")
+    again = credo.load(tmp_path / "shared.credo")
+    np.testing.assert_array_equal(again.predict(queries).mean, fitted.predict(queries).mean)
+    np.testing.assert_array_equal(again.noise.matrix, s)
     with pytest.raises(DataError, match="that of 12 rows, found 5"):
         belief.condition(x[:5], y[:5])
     with pytest.raises(DataError, match="no leaving one out"):

@@ -1,4 +1,4 @@
-"""The command line: `credo fit`, `predict`, `plan`, and the commands of campaigns.
+"""The command line: `credo fit`, `predict`, `explore`, `map`, `network`, `plan`, and the commands of campaigns.
 
 Only typer and the standard library are imported before a command runs, so that `credo --help` answers at once.
 Every refusal is one line on stderr that begins with "credo:", and exit code 2.
@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from credo.app.cli import campaign, fit, plan, predict
+from credo.app.cli import campaign, explore, fit, map, network, plan, predict
 
 app = typer.Typer(
     name="credo",
@@ -38,7 +38,7 @@ def _root(
     pass
 
 
-for commands in (fit, predict, campaign, plan):
+for commands in (fit, predict, explore, map, network, campaign, plan):
     commands.register(app)
 
 

@@ -1,15 +1,20 @@
 """The command `credo fit`: options, one search for tables and series, one way to write and to print what it found."""
 
-import contextlib
-import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from credo.app.cli import values
-from credo.app.cli.terminal import command_line, echo_table, one_line_errors, progress, refuse, refuse_existing
+from credo.app.cli.terminal import (
+    command_line,
+    echo_table,
+    one_line_errors,
+    progress,
+    refuse,
+    refuse_existing,
+    write_together,
+)
 
 if TYPE_CHECKING:
     from typer import Context
@@ -132,33 +137,17 @@ def fit(
             )
             say(1.0, "writing the report")
             page = result.page(command=command_line(), **acting)
-        _write(folder, result, page)
+        from credo.core.files import save
+
+        write_together(
+            folder, {"model.credo": lambda path: save(result.model, path), "report.html": lambda path: page.write(path)}
+        )
         _summary(result, folder)
 
 
 def register(app: typer.Typer) -> None:
     """Give the program this command."""
     app.command()(fit)
-
-
-def _write(folder: Path, result: "SearchResult", page: Any) -> None:
-    """Both files are complete before either is put in its place."""
-    from credo.core.files import save
-
-    made = not folder.exists()
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        with tempfile.TemporaryDirectory(prefix=".credo-", dir=folder) as workshop:
-            for path in (
-                save(result.model, Path(workshop) / "model.credo"),
-                page.write(Path(workshop) / "report.html"),
-            ):
-                os.replace(path, folder / path.name)
-    except BaseException:
-        if made:
-            with contextlib.suppress(OSError):
-                folder.rmdir()
-        raise
 
 
 def _summary(result: "SearchResult", folder: Path) -> None:

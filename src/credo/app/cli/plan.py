@@ -1,5 +1,6 @@
-"""The command `credo plan`: the best policy of a drawn gridworld, or of a world of arrays."""
+"""The command `credo plan`: the best policy of a gridworld, of arrays, of a gymnasium environment, or of a POMDP."""
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
 PICTURES = (".png", ".svg", ".pdf")
 ARRAYS = ("transitions", "rewards")
+PROBLEMS = (".pomdp", ".pomdpx")
+PLANS = (".credo", ".policy", ".alpha")
 METHODS = ("auto", "value", "gauss-seidel", "prioritized", "policy", "modified", "program", "wavefront")
 
 
@@ -20,8 +23,9 @@ def plan(
     world: Annotated[
         Path,
         typer.Argument(
-            help="A drawn gridworld (text: # wall, . floor, S start, G goal, X trap, digits prizes), or an .npz with "
-            "transitions (s, a, s') and rewards, and perhaps discount, terminal and start.",
+            help="A drawn gridworld (text: # wall, . floor, S start, G goal, X trap, digits prizes), an .npz with "
+            "transitions (s, a, s') and rewards, and perhaps discount, terminal and start, the name of a gymnasium "
+            "environment with a table of probabilities, or a .pomdp or .pomdpx file, whose state is hidden.",
             show_default=False,
         ),
     ],
@@ -35,12 +39,26 @@ def plan(
     tolerance: Annotated[float, typer.Option(help="How far the values may be from the optimum.")] = 1e-6,
     out: Annotated[
         Path | None,
-        typer.Option(help="Picture to write; the arrays go beside it as .npz.", show_default="NAME.plan.png"),
+        typer.Option(
+            help="Picture to write, the arrays go beside it as .npz; of a POMDP the plan: .credo, .policy or .alpha.",
+            show_default="NAME.plan.png, NAME.plan.credo",
+        ),
     ] = None,
+    seconds: Annotated[
+        float | None, typer.Option(help="POMDP: stop after so long.", show_default="until the gap is reached")
+    ] = None,
+    gap: Annotated[float, typer.Option(help="POMDP: how far the bounds may be apart, relative to their size.")] = 1e-3,
     force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
 ) -> None:
     """Find the best policy of a known world: prints values and how sure they are, writes a picture and arrays."""
     with one_line_errors():
+        if world.suffix.lower() in PROBLEMS:
+            if using != "auto" or discount is not None:
+                refuse("--using and --discount are for worlds whose state is seen; a POMDP has its own discount")
+            _hidden(world, horizon, seconds, gap, out or world.with_suffix(".plan.credo"), force)
+            return
+        if seconds is not None:
+            refuse("--seconds is for a .pomdp or .pomdpx file; other worlds are solved to --tolerance")
         if using not in METHODS:
             refuse(f"--using must be one of {', '.join(METHODS)}, found {using!r}")
         picture = out or world.with_suffix(".plan.png")
@@ -50,7 +68,7 @@ def plan(
         if arrays.resolve() == world.resolve():
             refuse(f"{arrays} is the world itself; name another picture with --out")
         refuse_existing([picture, arrays], force)
-        if not world.is_file():
+        if not world.is_file() and not _is_environment(world):
             refuse(f"there is no file {world}")
         from credo.decide.mdp import solve
 
@@ -69,6 +87,8 @@ def read_world(path: Path, discount: float | None, slip: float, step_reward: flo
     """The world of a file: arrays where its name ends in .npz, else a drawing."""
     from credo.decide.mdp.model import DISCOUNT, MDP
 
+    if not path.is_file() and _is_environment(path):
+        return MDP.from_gymnasium(str(path), DISCOUNT if discount is None else discount)
     if path.suffix.lower() != ".npz":
         try:
             text = path.read_text(encoding="utf-8")
@@ -90,6 +110,41 @@ def read_world(path: Path, discount: float | None, slip: float, step_reward: flo
         refuse(f"{path} has no array {missing[0]!r}; it holds {', '.join(held) or 'nothing'}")
     gamma = float(held.get("discount", DISCOUNT)) if discount is None else discount
     return MDP(held["transitions"], held["rewards"], gamma, terminal=held.get("terminal"), start=held.get("start"))
+
+
+def _is_environment(world: Path) -> bool:
+    """Whether it looks like the name of a gymnasium environment, as FrozenLake-v1 does."""
+    return re.fullmatch(r"[\w./-]+-v\d+", str(world)) is not None
+
+
+def _hidden(world: Path, horizon: int | None, seconds: float | None, gap: float, out: Path, force: bool) -> None:
+    """The plan of a POMDP, with a live line of both bounds."""
+    if out.suffix.lower() not in PLANS:
+        refuse(f"the plan of a POMDP ends in {', '.join(PLANS)}, found {out.name}")
+    refuse_existing([out], force)
+    if not world.is_file():
+        refuse(f"there is no file {world}")
+    from credo.core.files import save
+    from credo.decide.mdp import solve
+    from credo.decide.pomdp import POMDP
+
+    pomdp = POMDP.read(world)
+    s, a, o = pomdp.shape
+    typer.echo(f"{world}: {s:,} states, {a} actions, {o} observations, discount {pomdp.discount:g}")
+    limits = {} if seconds is None else {"seconds": seconds}
+    solved = solve(pomdp, gap=gap, horizon=horizon, progress=True, **limits)
+    typer.echo(
+        f"value      from the start between {solved.lower:.6g} and {solved.upper:.6g}, a gap of {solved.gap:.2g}"
+    )
+    typer.echo(f"method     {solved.method}, {len(solved.vectors):,} vectors: {solved.status}")
+    typer.echo(f"first      {solved.act()}")
+    for note in solved.notes:
+        typer.echo(f"note: {note}", err=True)
+    if out.suffix.lower() == ".credo":
+        save(solved, out)
+    else:
+        solved.write(out)
+    typer.echo(f"plan       {out}")
 
 
 def _method(name: str) -> "Planner | None":

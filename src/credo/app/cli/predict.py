@@ -68,7 +68,7 @@ def predict(
         else:
             found = known.answer(table, level, chosen, costs)
         separator, mark = (",", ".") if table is None else (table.separator, table.mark or ".")
-        _write(found.frame, found.added, out, separator, mark)
+        write_table(found.frame, found.added, out, separator, mark)
         if found.newer:
             taken = f"{counted(found.newer, 'newer outcome')} {'was' if found.newer == 1 else 'were'} taken in"
             typer.echo(f"note: {taken} before forecasting", err=True)
@@ -88,7 +88,7 @@ def _shown(value: object) -> object:
     return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
 
 
-def _write(frame: "pd.DataFrame", added: tuple[str, ...], out: Path | None, separator: str, decimal: str) -> None:
+def write_table(frame: "pd.DataFrame", added: tuple[str, ...], out: Path | None, separator: str, decimal: str) -> None:
     """Cells that were read as text go out as they came in; what is ours in the dialect of the file."""
     if out is not None and out.suffix.lower() in (".parquet", ".pq"):
         write_whole(out, lambda path: frame.to_parquet(path, index=False))

@@ -9,13 +9,17 @@ import re
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
 import typer
 
-ARGUMENTS = "costs|decimal|exposure|horizon|ignore|kind|level|log|loss|seconds|seed|target|test|time"
+ARGUMENTS = (
+    "cells|costs|decimal|error|exact|exposure|group|horizon|ignore|kind|level|log|loss|most|seconds|seed|target|test|"
+    "threshold|time|trend|value"
+)
 """Arguments of the library that are options here."""
 EXTRAS = {"sqlalchemy": "campaign", "psycopg": "postgres"}
 """The extra that brings a library, where it is not that of the command line."""
@@ -118,3 +122,20 @@ def write_whole(target: Path, write: Callable[[Path], object]) -> None:
 
     with replacing(target) as path:
         write(path)
+
+
+def write_together(folder: Path, writers: Mapping[str, Callable[[Path], object]]) -> None:
+    """Files of these names in a folder: all are complete before any is put in its place."""
+    made = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with tempfile.TemporaryDirectory(prefix=".credo-", dir=folder) as workshop:
+            for name, write in writers.items():
+                write(Path(workshop) / name)
+            for name in writers:
+                os.replace(Path(workshop) / name, folder / name)
+    except BaseException:
+        if made:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+        raise

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from credo.app.fit import search
 from credo.app.fit.costs import check_options, read_costs
 from credo.app.fit.families import FAMILIES, Candidate, Family
 from credo.app.fit.held_out import correction_of, reference_of
 from credo.app.fit.model import TableModel, predict
 from credo.app.fit.scores import score
-from credo.app.fit.search import Data, Judged, SearchResult
+from credo.app.fit.search import Data, Judged, SearchResult, run
 from credo.app.table.prepare import Prepared, prepare
 from credo.app.table.read import Table
 from credo.app.table.splits import folds, split
@@ -171,7 +170,7 @@ def fit_table(
     if costs is not None:
         read_costs(costs, prepared.levels)
     data = TableData(prepared, table.name, test, seed)
-    found = search.run(data, families or FAMILIES, seconds=seconds, seed=seed, progress=progress)
+    found = run(data, families or FAMILIES, seconds=seconds, seed=seed, progress=progress)
     x, chosen = prepared.x.to_numpy(), found.chosen
     scores = tuple((key, float(value)) for key, value in chosen.scores.items())
     correction, said = correction_of(chosen.prediction, prepared.y[data.test])

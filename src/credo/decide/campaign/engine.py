@@ -115,7 +115,7 @@ def acquisition_of(problem: Problem, model: Model, seed: int = 0) -> Acquisition
     ]
     if model.success is not None:
         half = np.asarray(model.success.standard(0.5))
-        feasibilities.append(Feasibility(model.success.belief, half, at_most=False))
+        feasibilities.append(Feasibility(model.success.belief, half, at_most=False, with_noise=True))
     chosen = problem.chosen_acquisition
     if chosen is None:
         if several:

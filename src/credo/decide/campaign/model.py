@@ -1,6 +1,6 @@
 """What a campaign believes after its record: a surrogate of each outcome, where trials fail, and what they cost.
 
-Failure is an outcome like others: 0 where there is no value and 1 where there is one, and what must stay above ½.
+Failure is an outcome, too: that a trial gives a value has a probability, by a Gaussian process behind a probit.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from credo.decide.acquisition.checks import Beliefs
 from credo.decide.acquisition.cost import AffineCost
 from credo.decide.acquisition.pending import believing
 from credo.decide.campaign.problem import Observations, Problem
-from credo.decide.campaign.surrogate import LABELS, NOISY, RESPONSES, Surrogate, learn_surrogate
+from credo.decide.campaign.surrogate import NOISY, RESPONSES, Surrogate, learn_success, learn_surrogate
 from credo.decide.campaign.trial import Hyper
 
 
@@ -25,7 +25,7 @@ class Model(NamedTuple):
     objectives: tuple[Surrogate, ...]
     constraints: tuple[Surrogate, ...]
     success: Surrogate | None
-    """Of 1 where a trial gave a value and 0 where it failed; None while none has."""
+    """Of the probit of success, in whose units 0 is even odds; None while no trial has failed."""
     cost: AffineCost | None
     """What a trial costs by its fidelity; None where the problem has none."""
     rows: Float[np.ndarray, "n d"]
@@ -79,7 +79,7 @@ def model_of(problem: Problem, seen: Observations, warm: Sequence[Hyper] | None 
     success = None
     if seen.failed.any():
         start = warm[len(signs)] if len(signs) < len(warm) else None
-        success = learn_surrogate(rows, (~seen.failed).astype(float), 1.0, None, start, problem.seed, LABELS)
+        success = learn_success(rows, ~seen.failed, start)
     complete = np.isfinite(values[:, :k]).all(axis=1)
     column = problem.fidelity_column
     cost = None if column is None else _cost(column, seen)

@@ -14,16 +14,18 @@ from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from credo.core import params
 from credo.decide.campaign.trial import Hyper
 from credo.infer.learning import Evidence, Learned
 from credo.infer.priors import LogScalePenalty
 from credo.kernels import Matern52
-from credo.models.gp import GP
+from credo.models.gp import GP, LatentGP
 from credo.models.gp.data import Rows, pack
+from credo.models.gp.latent_evidence import LatentEvidence
 from credo.models.gp.means import Constant
+from credo.models.likelihoods import Probit
 
 N = TypeVar("N", float, np.ndarray)
 
@@ -41,8 +43,9 @@ class Typically(NamedTuple):
 
 RESPONSES, NOISY = Typically(0.25, 1e-4), Typically(0.35, 1e-2, 2.0)
 """Of outcomes that may be noisy, and of outcomes that are said to be."""
-LABELS = Typically(1.5, 0.05)
-"""What fails usually fails in a whole region, not in spots: few failures should say much."""
+REGIONS, CERTAIN = 1.5, 4.0
+"""What fails usually fails in a whole region, not in spots, and there nearly always: the lengthscale in one dimension,
+and the variance of the probit of success."""
 SPREAD = 1.0
 """The standard deviation of the logarithms of other hyperparameters."""
 LEAST_NOISE = 1e-12
@@ -107,7 +110,7 @@ def learn_surrogate(
         noise: the variance of each outcome where it is known, else NaN.
         warm: `Surrogate.hyper` of an earlier one.
         seed: of the random starts.
-        typical: the priors: `RESPONSES`, `NOISY`, or `LABELS` for success and failure.
+        typical: the priors: `RESPONSES` or `NOISY`.
     """
     n, d = x.shape
     good = squeezed(sign * y)
@@ -119,6 +122,27 @@ def learn_surrogate(
     exact = bool(known.all())
     learned = learn(*prior_for(d, typical, exact), rows, warm, seed, exact)
     return Surrogate(learned.condition_on(rows), center, scale, sign)
+
+
+def learn_success(x: Float[np.ndarray, "n d"], ok: Bool[np.ndarray, " n"], warm: Hyper | None = None) -> Surrogate:
+    """What is believed of where trials succeed: a `LatentGP` behind a probit, as the `GP` of its sites.
+
+    Expectation propagation leaves p(ok | f) as a normal outcome ν/τ with variance 1/τ for each row, and
+    P(success) = P(f + ε > 0) with ε ~ N(0, 1): 0.5 in the units of success is 0 in those of f, and the noise is 1.
+    """
+    d, likelihood = x.shape[1], Probit((0, 1))
+    start = np.full(d, REGIONS * np.sqrt(d)), np.asarray(CERTAIN)
+    paths = ("kernel.lengthscale", "kernel.variance")
+    priors = {path: LogScalePenalty(typical, SPREAD) for path, typical in zip(paths, start, strict=True)}
+    if warm is not None and all(np.size(warm.get(p, ())) == np.size(v) for p, v in zip(paths, start, strict=True)):
+        start = np.asarray(warm[paths[0]]), np.reshape(warm[paths[1]], ())
+    latent = LatentGP(likelihood, Matern52(*start), Constant(np.zeros(()), np.ones(())))
+    learned = LatentEvidence(max_steps=MOST_STEPS).learn(latent, latent.statistics(x, ok.astype(int)), (), priors, 0)
+    found = learned.conditioned
+    assert isinstance(found, LatentGP)
+    tau = np.maximum(np.asarray(found.solved.tau), LEAST_NOISE)
+    sites = pack(x, np.asarray(found.solved.nu) / tau, np.zeros(len(x)), 1 / tau)
+    return Surrogate(GP(found.kernel, found.mean, np.ones(())).condition_on(sites), 0.5, 1.0, 1.0)
 
 
 @lru_cache(maxsize=64)

@@ -18,7 +18,7 @@ from credo.core.errors import DataError
 from credo.decide.mdp import transitions as rows_from
 from credo.decide.mdp.outcomes import Outcomes, log_prob, of_transitions, with_ends
 from credo.decide.mdp.paths import Paths, simulate
-from credo.decide.mdp.problem import Problem, Question
+from credo.decide.mdp.problem import Effort, Problem, Question
 
 Vector = Float[np.ndarray, " s"]
 Table = Float[np.ndarray, "s a"]
@@ -210,10 +210,11 @@ class MDP(Problem):
         """log p(episode | world, π) = log p(s₀) + Σₜ log π(aₜ | sₜ) + log p(sₜ₊₁, rₜ | sₜ, aₜ), of each episode."""
         return log_prob(self, paths, self.policy(policy), self.begin(start))
 
-    def question(self, horizon: int | None, criterion: str) -> Question:
+    def question(self, horizon: int | None, criterion: str, effort: Effort) -> Question:
         """The planners that suit the horizon, the criterion and the discount."""
         from credo.decide.mdp.solving import question
 
+        effort.refuse("an MDP", "it is solved to tolerance=")
         return question(self, horizon, criterion)
 
     # ── checks

@@ -3,20 +3,22 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Generic, NamedTuple, TypeVar
+from typing import ClassVar, Generic, NamedTuple, SupportsFloat, TypeVar
 
 import equinox as eqx
 import numpy as np
 from jaxtyping import Float, Int
 
+from credo.core.errors import DataError
 from credo.core.method import Method
+from credo.infer.progress import Show
 
 
 class Problem(eqx.Module):
     """What `solve` takes: worlds in which to plan."""
 
     @abstractmethod
-    def question(self, horizon: int | None, criterion: str) -> "Question":
+    def question(self, horizon: int | None, criterion: str, effort: "Effort") -> "Question":
         """What is asked with these options; without a horizon it is for ever."""
 
 
@@ -61,9 +63,27 @@ class Planner(Method, ABC, Generic[P]):
         return f"it answers {' and '.join(self.answers)} of {self.problems.__name__}"
 
 
+class Effort(NamedTuple):
+    """How far planning shall go where it may not get to the end; None is the default of the problem."""
+
+    gap: SupportsFloat | None = None
+    seconds: SupportsFloat | None = None
+    memory: SupportsFloat | None = None
+    start: Plan | None = None
+    progress: Show | bool | None = None
+
+    def refuse(self, problem: str, remedy: str) -> None:
+        """An error where something was asked for that such a problem does not take."""
+        given = [f"{name}=" for name, value in self._asdict().items() if value is not None]
+        if given:
+            raise DataError(f"{problem} does not take {', '.join(given)}; {remedy}")
+
+
 class Question(NamedTuple):
     """What is asked about a problem, how a planner that suits (None: any) answers, and what a reader should know."""
 
     verb: str
     answer: Callable[[Planner | None, float], Plan]
     notes: tuple[str, ...] = ()
+    tolerance: float | None = 1e-6
+    """Its default; None where the plan is not solved to one."""

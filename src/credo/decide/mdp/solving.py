@@ -15,9 +15,10 @@ from credo.decide.mdp.graph import levels
 from credo.decide.mdp.model import MDP, Vector, best
 from credo.decide.mdp.plan import AVERAGE, HORIZON, UNDISCOUNTED, DiscountedPlan, HorizonPlan, MDPPlanner
 from credo.decide.mdp.policy_iteration import ModifiedPolicyIteration, PolicyIteration
-from credo.decide.mdp.problem import Planner, Problem, Question
+from credo.decide.mdp.problem import Effort, Plan, Planner, Problem, Question
 from credo.decide.mdp.undiscounted import solve_undiscounted
 from credo.decide.mdp.wavefront import Wavefront
+from credo.infer.progress import Show
 
 DEEP = 40
 """So many levels between rewards and the farthest state make values travel far."""
@@ -26,32 +27,46 @@ DEEP = 40
 def solve(
     problem: Problem,
     using: Planner | None = None,
-    tolerance: SupportsFloat = 1e-6,
+    tolerance: SupportsFloat | None = None,
     *,
     horizon: int | None = None,
     criterion: str = "discounted",
+    gap: SupportsFloat | None = None,
+    seconds: SupportsFloat | None = None,
+    memory: SupportsFloat | None = None,
+    start: Plan | None = None,
+    progress: Show | bool | None = None,
 ) -> Any:
     """The best policy of a problem, its values, and a certificate of how far they may be from the truth.
 
     Args:
-        problem: an MDP.
+        problem: an MDP or a POMDP.
         using: a planner; None chooses by the structure of the world.
-        tolerance: of ‖V - V*‖∞.
+        tolerance: of ‖V - V*‖∞ of an MDP; 1e-6 where none is given.
         horizon: for so many steps, instead of for ever.
         criterion: "discounted", or "average" for the reward per step in the long run.
+        gap: of a POMDP, between the bounds at the start, relative to their size; 1e-3 where none is given.
+        seconds: of a POMDP: what is found by then is the plan.
+        memory: of a POMDP: bytes that vectors and beliefs may take, 2e9 where none are given.
+        start: a plan of the same POMDP to go on from.
+        progress: of a POMDP: True for a bar with both bounds, a function of the share done and a text, False for none.
 
     Returns:
-        a `DiscountedPlan`; a `HorizonPlan` where there is a horizon; an `AveragePlan` for the average reward.
+        a `DiscountedPlan`; a `HorizonPlan` where there is a horizon; an `AveragePlan` for the average reward; an
+        `AlphaPlan` of a POMDP.
     """
     if not isinstance(problem, Problem):
-        raise DataError(f"solve takes an MDP, found {type(problem).__name__}")
-    bound = check_real(tolerance, "tolerance")
-    if not bound > 0:
+        raise DataError(f"solve takes an MDP or a POMDP, found {type(problem).__name__}")
+    bound = None if tolerance is None else check_real(tolerance, "tolerance")
+    if bound is not None and not bound > 0:
         raise DataError(f"tolerance must be positive, found {tolerance}")
-    question = problem.question(horizon, criterion)
+    question = problem.question(horizon, criterion, Effort(gap, seconds, memory, start, progress))
+    if bound is not None and question.tolerance is None:
+        raise DataError(f"{type(problem).__name__} does not take tolerance=; it is solved to a relative gap=")
+    bound = bound or question.tolerance or 0.0
     plan = question.answer(None if using is None else check_using(using, problem, question.verb), bound)
     notes = [*plan.notes, *question.notes]
-    if plan.certificate > bound:
+    if question.tolerance is not None and plan.certificate > bound:
         notes.append(f"the certificate {plan.certificate:.2g} is above the tolerance {bound:.2g}")
     return replace(plan, notes=tuple(notes))
 

@@ -30,11 +30,11 @@ from jaxtyping import Float
 from scipy.special import logsumexp
 
 from credo.core import params
-from credo.core.belief import Belief
+from credo.core.belief import Belief, Integration
 from credo.core.checks import check_count
 from credo.core.device import blas_threads
 from credo.core.errors import DataError
-from credo.infer.hyper.target import HyperDensity, principal_root
+from credo.infer.hyper.target import HyperDensity
 from credo.infer.importance_sampling import log_student, students
 from credo.infer.learning import Evidence, Learned
 from credo.infer.method import Learner
@@ -51,8 +51,10 @@ ROUNDS = 3
 """How often points are drawn, at most, until they are worth enough."""
 ENOUGH, TOO_FEW = 12.0, 4.0
 """Independent points that are enough for an average, and so few that it is not one."""
-NEAR = 0.02
-"""A mode whose slope is gᵀΣg < 0.02 is near enough to that of J to place points around."""
+NEWTON = 4
+"""Steps by the Hessian towards the mode; where they do not climb, or do not end, it is climbed by the gradient."""
+NEAR, NEARER = 0.02, 1e-3
+"""A mode whose slope is gᵀΣg < 0.02 is near enough to that of J to place points around; and where steps end."""
 
 Place = tuple[Float[np.ndarray, " k"], Float[np.ndarray, "k k"]]
 """Center and root of a proposal."""
@@ -103,20 +105,28 @@ class HyperImportance(Learner):
 
     def learn(self, belief: Any, statistics: Any, fixed: Sequence[str], priors: Priors, seed: int) -> Learned:
         """The average of the belief around the mode that its own learner finds."""
-        found = (belief.learner(dict(priors)) or Evidence()).learn(belief, statistics, fixed, priors, seed)
+        small = belief.integration(statistics) or Integration(0)
+        climber = small.climber or belief
+        found = (climber.learner(dict(priors)) or Evidence()).learn(climber, statistics, fixed, priors, seed)
         if found.status == DIVERGED:
             return found
-        slots = params.layout(found.belief, fixed)
+        slots, values = params.layout(found.belief, fixed), params.learnable(found.belief)
         free = {slot.path for slot in slots}
+        found = found._replace(belief=params.replace(belief, values) if small.climber else found.belief)
         density = HyperDensity.of(
-            found.belief, slots, statistics, {p: v for p, v in {**priors, **self.priors}.items() if p in free}
+            params.replace(small.firm, values) if small.firm else found.belief,
+            slots,
+            statistics,
+            {p: v for p, v in {**priors, **self.priors}.items() if p in free},
+            small.units,
         )
         box = params.bounds(slots, params.to_vector(belief, slots))
         with blas_threads(1):
             drawn = self._draw(density, np.asarray(params.to_vector(found.belief, slots)), box, seed)
             kept = np.flatnonzero(drawn.share >= self.negligible * drawn.share.max())
             said, doubts = _in_words(drawn, kept, sorted(free - density.proper))
-            learned = density.average(found, drawn.vectors[kept], -drawn.log_proposal[kept], drawn.heights[kept], said)
+            placed = -drawn.log_proposal[kept]
+            learned = density.average(found, drawn.vectors[kept], placed, drawn.heights[kept], said)
         # What has a prior and ran to a bound was not determined: the average is over that.
         bounds = {name: side for name, side in found.at_bound.items() if name.split("[")[0] not in density.proper}
         return learned._replace(log_evidence=drawn.log_integral, at_bound=bounds, doubts=doubts)
@@ -146,12 +156,20 @@ class HyperImportance(Learner):
 
     def _place(self, density: HyperDensity, at: np.ndarray, box: Box) -> Place:
         """The mode of J, which priors for the integral alone may have moved, and the width there."""
-        root = principal_root(density.hessian(at), self.widest)
-        slope = root.T @ density.value_and_grad(at)[1]
-        if not float(slope @ slope) > NEAR:
-            return at, root
-        top = maximize(density.value_and_grad, [at], *box, max_steps=50, tolerance=1e-2)[0].vector
-        return top, principal_root(density.hessian(top), self.widest)
+        root = density.root(at, self.widest)
+        height, gradient = density.value_and_grad(at)
+        for turn in range(NEWTON):
+            step = root @ (root.T @ gradient)
+            if not float(step @ gradient) > (NEARER if turn else NEAR):
+                return at, root
+            there = np.clip(at + step, *box)
+            value, slope = density.value_and_grad(there)
+            if not value > height:
+                break
+            at, height, gradient = there, value, slope
+            root = density.root(at, self.widest)
+        top = maximize(density.value_and_grad, [at], *box, max_steps=50, tolerance=1e-2, stride=density.units)[0].vector
+        return top, density.root(top, self.widest)
 
     def _log_proposal(self, vectors: Float[np.ndarray, "m k"], places: list[Place]) -> Float[np.ndarray, " m"]:
         """The log density of the mixture of the proposals."""

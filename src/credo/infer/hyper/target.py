@@ -6,11 +6,12 @@ over the learnable numbers that are not fixed, without constraints: the log marg
 and the Jacobian. A number without a prior counts as flat in u: 1/θ for a positive one.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from credo.core import params
 from credo.core.arrays import Array
@@ -18,13 +19,14 @@ from credo.core.belief import Belief
 from credo.core.errors import DataError
 from credo.infer.averaging import Averaged, Integrated
 from credo.infer.learning import Evidence, Learned
-from credo.infer.optimize import gradient_differences
+from credo.infer.optimize import gradient_differences, value_differences
 from credo.infer.priors import Priors, as_densities
 from credo.infer.progress import Progress
 from credo.infer.target import ParameterSpace, Target
 
 STEP = 1e-4
 """Of central differences, in unconstrained units."""
+NO_UNITS: Mapping[str, Any] = MappingProxyType({})
 
 
 def hyper_target(belief: Belief, statistics: object, fixed: Sequence[str], priors: Priors) -> Target:
@@ -60,19 +62,32 @@ class HyperDensity(NamedTuple):
     slots: params.Layout
     statistics: object
     priors: Priors
+    units: Float[np.ndarray, " k"]
+    """Of the coordinates: steps of differences, and widths, are so many of them."""
 
     @classmethod
-    def of(cls, belief: Any, slots: params.Layout, statistics: object, priors: Priors) -> "HyperDensity":
-        """With penalties as the densities that are as wide."""
-        evidence = belief.objective(slots, statistics, {}) or _Differences(belief, slots, statistics)
-        return cls(evidence, belief, slots, statistics, as_densities(priors))
+    def of(
+        cls,
+        belief: Any,
+        slots: params.Layout,
+        statistics: object,
+        priors: Priors,
+        units: Mapping[str, Any] = NO_UNITS,
+    ) -> "HyperDensity":
+        """With penalties as the densities that are as wide; `units` by path, 1 where there are none."""
+        each = [np.broadcast_to(units.get(s.path, 1.0), s.shape).ravel() for s in slots]
+        scales = np.concatenate(each)
+        evidence = belief.objective(slots, statistics, {}) or _Differences(belief, slots, statistics, scales)
+        return cls(evidence, belief, slots, statistics, as_densities(priors), scales)
 
     def value_and_grad(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
         """The log density and its gradient."""
         value, gradient = self.evidence.value_and_grad(vector)
-        steps = STEP * np.eye(len(vector))
+        steps = np.diag(STEP * self.units)
         moved = self._log_priors(np.concatenate([vector + steps, vector - steps])).reshape(2, -1)
-        slope = (moved[0] - moved[1]) / (2 * STEP) + params.log_jacobian_gradient(self.slots, vector, self.proper)
+        slope = (moved[0] - moved[1]) / (2 * STEP * self.units) + params.log_jacobian_gradient(
+            self.slots, vector, self.proper
+        )
         return float(value + self.log_priors(vector[None])[0]), gradient + slope
 
     def value(self, vector: np.ndarray) -> float:
@@ -98,6 +113,8 @@ class HyperDensity(NamedTuple):
 
     def values(self, vectors: np.ndarray) -> np.ndarray:
         """The log density at every row."""
+        if isinstance(self.evidence, _Differences):
+            return self.evidence.values(vectors) + self.log_priors(vectors)
         with Progress(None, "hyperparameters") as say:
             heights = []
             for i, vector in enumerate(vectors):
@@ -107,8 +124,17 @@ class HyperDensity(NamedTuple):
         return np.asarray(heights) + self.log_priors(vectors)
 
     def hessian(self, vector: np.ndarray, step: float = 1e-3) -> np.ndarray:
-        """By central differences of the gradient."""
+        """By central differences of the gradient, or of the values where the gradient is one of those."""
+        if isinstance(self.evidence, _Differences):
+            scaled = value_differences(lambda v: self.values(v * self.units), vector / self.units, step)
+            return scaled / np.outer(self.units, self.units)
         return gradient_differences(self.value_and_grad, vector, step)
+
+    def root(self, vector: np.ndarray, widest: float) -> Float[np.ndarray, "k k"]:
+        """`principal_root` at a vector, in units of the coordinates; signed ones do not say where axes point."""
+        signed = np.concatenate([np.full(s.stop - s.start, s.constraint.kind == "real") for s in self.slots])
+        scaled = self.hessian(vector) * np.outer(self.units, self.units)
+        return self.units[:, None] * principal_root(scaled, widest, signed)
 
     def average(
         self, found: Learned, vectors: np.ndarray, log_scale: np.ndarray, heights: np.ndarray, notes: Iterable[str]
@@ -117,7 +143,7 @@ class HyperDensity(NamedTuple):
 
         What is returned has the weights of the points before the data, and after them where it is conditioned.
         """
-        members = tuple(params.from_vector(self.belief, self.slots, vector) for vector in vectors)
+        members = tuple(params.from_vector(found.belief, self.slots, vector) for vector in vectors)
         before = log_scale + self.log_priors(vectors)
         after = tuple(member.condition_on(self.statistics) for member in members)
         conditioned = Integrated(log_scale + heights, after, found.belief.condition_on(self.statistics))
@@ -139,24 +165,38 @@ class _Differences(NamedTuple):
     belief: Any
     slots: params.Layout
     statistics: object
+    units: Float[np.ndarray, " k"]
 
     def value_and_grad(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
         """The log evidence and its gradient."""
-        steps = STEP * np.eye(len(vector))
-        slope = [(self.value(vector + h) - self.value(vector - h)) / (2 * STEP) for h in steps]
-        return self.value(vector), np.asarray(slope)
+        steps = np.diag(STEP * self.units)
+        value, *moved = self.values(np.concatenate([vector[None], vector + steps, vector - steps]))
+        up, down = np.reshape(moved, (2, -1))
+        return float(value), (up - down) / (2 * STEP * self.units)
 
     def value(self, vector: np.ndarray) -> float:
         """The log evidence."""
-        candidate = params.from_vector(self.belief, self.slots, vector)
-        return float(candidate.log_evidence_of(self.statistics) + candidate.log_prior_of_parameters())
+        return float(self.values(vector[None])[0])
+
+    def values(self, vectors: Float[np.ndarray, "m k"]) -> Float[np.ndarray, " m"]:
+        """The log evidence at every row."""
+        numbers = params.natural_values(self.slots, vectors)
+        candidates = [
+            params.replace(self.belief, {path: each[i] for path, each in numbers.items()}) for i in range(len(vectors))
+        ]
+        own = [float(each.log_prior_of_parameters()) for each in candidates]
+        return np.asarray(self.belief.log_evidences_of(candidates, self.statistics)) + own
 
 
-def principal_root(hessian: Float[np.ndarray, "k k"], widest: float) -> Float[np.ndarray, "k k"]:
+def principal_root(
+    hessian: Float[np.ndarray, "k k"], widest: float, signed: Bool[np.ndarray, " k"] | None = None
+) -> Float[np.ndarray, "k k"]:
     """R with RRᵀ = (-H)⁻¹ along its principal axes, of which no standard deviation is larger than `widest`."""
     values, vectors = np.linalg.eigh(-hessian)
-    # An axis points where its largest component is positive, so that the order of the coordinates changes nothing.
-    vectors = vectors * np.sign(np.take_along_axis(vectors, np.abs(vectors).argmax(0)[None], axis=0))
+    # An axis points where its largest component is positive, so that the order of the coordinates changes nothing;
+    # one that changes its sign with the outcomes has no say where there are others.
+    deciding = vectors if signed is None or signed.all() else vectors[~signed]
+    vectors = vectors * np.sign(np.take_along_axis(deciding, np.abs(deciding).argmax(0)[None], axis=0))
     return vectors / np.sqrt(np.maximum(values, 1.0 / widest**2))
 
 

@@ -136,6 +136,14 @@ class Density(eqx.Module):
         own = all(np.all(leaf == leaf[:1]) for leaf in leaves if leaf.shape[:1] == (self.k,))
         return own and all(each.exchangeable for each in inner)
 
+    def to_integrate(self: D) -> D | None:
+        """With a proper prior under which an average over its parameters is one of few rows; None where it has none."""
+        return None
+
+    def units(self) -> dict[str, Array]:
+        """By path, the units of unconstrained parameters that are measured in those of the data."""
+        return {}
+
     def _known(self, value: Array | None) -> Array:
         """A parameter, once it is known."""
         if value is None:

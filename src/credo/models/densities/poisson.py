@@ -85,6 +85,10 @@ class Poisson(HasPredictive[Gammas, Gammas]):
         rows = np.broadcast_to(EVENTS / _mean_counts(data), self.sizes).copy()
         return changed(self, prior=Gammas(np.full(self.sizes, 1 + EVENTS), rows))
 
+    def to_integrate(self) -> "Poisson | None":
+        """As it is, where there is a prior."""
+        return None if self.prior is None else self
+
     def without_prior(self) -> "Poisson":
         """Mean counts."""
         return changed(self, prior=None, weak=False)

@@ -259,14 +259,11 @@ class Generative(Belief, HasPointEstimates, DrawsMeans, SeesNovelty):
         return changed(self, rows=rest, point=hidden.maximized(self, None, rest, likelihood))
 
     def evidence_of(self, statistics: Statistics) -> Float[Array, ""]:
-        """log ∫ p(X, y | θ) p(θ) dθ: the Dirichlet law's and the density's part."""
+        """log ∫ p(X, y | θ) p(θ) dθ, of shares and densities; a lower bound where labels are hidden."""
         if statistics.rest is not None:
             if not self.density.able(HasPredictive):
                 return hidden.log_likelihood(self, statistics.rest)
-            raise DataError(
-                "the evidence has no closed form where labels, or entries of columns that covary, are missing; leave "
-                "those rows out, or use columns that are independent given the class (NaiveBayes)"
-            )
+            return hidden.evidence_bound(self, statistics)
         new = statistics.seen
         assert new is not None
         before, after = self._with(None), self._with(new)
@@ -278,7 +275,9 @@ class Generative(Belief, HasPointEstimates, DrawsMeans, SeesNovelty):
 
     def log_evidence_of(self, statistics: Statistics) -> Float[Array, ""]:
         """`evidence_of`, of which nothing is compiled; NaN in the report of `fit` where it has no closed form."""
-        if statistics.rest is not None and self.point is None:
+        rest = statistics.rest
+        gaps = rest is not None and not rest.rows.complete and not hidden.fills_gaps_by_itself(self.density)
+        if self.point is None and rest is not None and (gaps or not self.density.able(HasPredictive)):
             return np.asarray(np.nan)
         return as_float(host(self.evidence_of(statistics)))
 

@@ -15,9 +15,10 @@ from jaxtyping import Float
 
 from credo.core.arrays import Array, special
 from credo.core.errors import DataError, NotConvergedWarning
+from credo.core.special import log_rising
 from credo.models.densities import Columns, Density, HasPredictive, dirichlet
 from credo.models.densities.normal import JOINT, NormalDensity
-from credo.models.generative.statistics import PointEstimate, Seen
+from credo.models.generative.statistics import PointEstimate, Seen, Statistics
 from credo.models.generative.tables import Labelled, softmax
 
 if TYPE_CHECKING:
@@ -58,6 +59,31 @@ def variational(belief: "Generative", seen: Seen, rest: Labelled) -> Seen:
             return total
     _give_up(moved)
     return total
+
+
+def evidence_bound(belief: "Generative", statistics: Statistics) -> Float[Array, ""]:
+    """A lower bound of log p(X, the labels that are known), tight where the hidden ones are certain.
+
+    With the expected statistics of the rows in place of known ones it is their evidence, and the entropy of the
+    responsibilities. Bishop (2006), section 10.2.2.
+    """
+    density: Any = belief.density
+    rest = statistics.rest
+    assert rest is not None
+    gaps = np.asarray(rest.rows.seen.any(1) & ~rest.rows.seen.all(1))
+    if gaps.any() and not fills_gaps_by_itself(density):
+        raise DataError(
+            "the evidence has no closed form where entries of columns that covary are missing; leave those rows out, "
+            "or use columns that are independent given the class (NaiveBayes)"
+        )
+    before, total = belief._with(None), variational(belief, belief._with(statistics.seen), rest)
+    q = [density.variational_posterior(each.sums) for each in (before, total)]
+    alpha, new = belief._alpha + before.counts, total.counts - before.counts
+    logs = dirichlet.expected_log(belief._alpha + total.counts) + density.expected_log_prob(q[1], rest.rows)
+    share = _shares(rest, logs)
+    shares = log_rising(alpha, new).sum() - log_rising(alpha.sum(), new.sum())
+    base = total.log_base - before.log_base
+    return shares + density.log_marginal(*q) + base - special(share).xlogy(share, share).sum()
 
 
 def maximized(belief: "Generative", seen: Seen | None, rest: Labelled | None, likelihood: bool) -> PointEstimate:

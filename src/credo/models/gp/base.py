@@ -108,13 +108,13 @@ class GaussianProcess(Belief, KeepsRows):
         """
         return read(self.kernel, self._ordered(data), self._columns(), weights, None)
 
-    def _read(self, data: tuple[Any, ...], weights: Any, noise: Any) -> Rows:
+    def _read(self, data: tuple[Any, ...], weights: Any, noise: Any, errors: Any = None) -> Rows:
         """Rows that may say how large their noise is."""
         if isinstance(self.noise, KnownNoise) and noise is None:
             raise DataError(
                 "this model has KnownNoise: give the variance of each row, condition(X, y, noise=variances)"
             )
-        return read(self.kernel, self._ordered(data), self._columns(), weights, noise)
+        return read(self.kernel, self._ordered(data), self._columns(), weights, noise, errors)
 
     def prepare(self: G, *data: Any, **options: Any) -> tuple[G, Rows]:
         """Starting values in the units of the data, and the rows: those seen before and the new ones."""

@@ -60,12 +60,13 @@ class GP(GaussianProcess, HasCovariance, LeavesOneOut, DrawsFunctions, PredictsJ
 
     # -- data ------------------------------------------------------------------------------------------------
 
-    def statistics(self, *data: Any, weights: Any = None, noise: Any = None) -> Rows:
+    def statistics(self, *data: Any, weights: Any = None, noise: Any = None, errors: Any = None) -> Rows:
         """X and y, checked; rows whose y is NaN are left out.
 
-        A row's noise variance is the model's divided by its weight; `noise` gives it outright.
+        A row's noise variance is the model's divided by its weight; `noise` gives it outright. Standard `errors` of
+        rows are known beside that noise.
         """
-        return self._read(data, weights, noise)
+        return self._read(data, weights, noise, errors)
 
     def prepare(self, *data: Any, **options: Any) -> tuple["GP", Rows]:
         """Starting values in the units of the data, and the rows: those seen before and the new ones."""

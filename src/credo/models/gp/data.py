@@ -59,10 +59,12 @@ class Rows(eqx.Module):
         return from_columns(v[index] for v in self.cut())
 
     def at_most(self, n: int, seed: int) -> "Rows":
-        """All rows, or n of them at random."""
+        """All rows, or n of them at random: which ones depends on what they say, not on the order they stand in."""
         if self.n <= n:
             return self
-        return self.subset(np.sort(np.random.default_rng(seed).choice(self.n, n, replace=False)))
+        x, *rest = (np.asarray(each) for each in self.cut())
+        sorted_rows = np.lexsort([*rest[::-1], *x.T[::-1]])
+        return self.subset(sorted_rows[np.sort(np.random.default_rng(seed).choice(self.n, n, replace=False))])
 
     def __add__(self, other: "Rows") -> "Rows":
         """The rows of both, those of `self` first."""
@@ -92,7 +94,12 @@ def pack(x: Numeric, y: Numeric, scale: Numeric, extra: Numeric) -> Rows:
 
 
 def read(
-    kernel: Kernel, data: Sequence[object], columns: int | None, weights: object = None, noise: object = None
+    kernel: Kernel,
+    data: Sequence[object],
+    columns: int | None,
+    weights: object = None,
+    noise: object = None,
+    errors: object = None,
 ) -> Rows:
     """The rows of X and y as users have them; rows whose y is NaN are missing and left out.
 
@@ -102,6 +109,7 @@ def read(
         columns: the number of columns that is expected, if it is known already.
         weights: the model's noise variance is divided by them.
         noise: the noise variance of each row, instead of the model's.
+        errors: the standard error of each row, beside the model's noise; zero for a row that has none.
     """
     if len(data) != 2:
         raise DataError(f"a Gaussian process is conditioned on X and y, found {len(data)} argument(s)")
@@ -116,6 +124,12 @@ def read(
         scale = 1.0 / check_positive(weights, "weights", n)
     if noise is not None:
         scale, extra = np.zeros(n), check_positive(noise, "noise", n)
+    if errors is not None:
+        if noise is not None:
+            raise DataError("give errors or noise for the rows, not both: errors add to the model's noise")
+        extra = check_vector(errors, "errors", n) ** 2
+        if not is_traced(errors) and np.min(np.asarray(errors, dtype=float), initial=0.0) < 0:
+            raise DataError(f"errors must not be negative, found {np.min(np.asarray(errors, dtype=float)):g}")
     rows = pack(x, y, scale, extra)
     return rows if present is None else rows.subset(present)
 

@@ -18,6 +18,7 @@ from credo.kernels.coregion import Coregionalized
 from credo.kernels.derivative import Differentiated
 from credo.kernels.discrete import Coded
 from credo.kernels.dotproduct import DotProduct
+from credo.kernels.inputs import Mapped
 from credo.kernels.periodic import CYCLES
 from credo.models.gp.data import Rows
 
@@ -81,6 +82,8 @@ def kernel_priors(kernel: Kernel, scales: InputScales) -> dict[str, Any]:
         scales = scales.on(kernel.columns)
     elif isinstance(kernel, Differentiated | Coregionalized):
         scales = scales.on(tuple(range(len(scales.spread) - 1)))  # the last column says what was observed
+    elif isinstance(kernel, Mapped):
+        scales = kernel.mapped_scales(scales)
     out: dict[str, Any] = {}
     for path, child in kernel.inside.items():
         out |= below(path, kernel_priors(child, scales))

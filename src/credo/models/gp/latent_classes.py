@@ -10,18 +10,13 @@ components are gamma variables, and their logarithms are taken for normal ones w
 so that all is closed form. Milios, Camoriano, Michiardi, Rosasco & Filippone (2018), "Dirichlet-based Gaussian
 processes for large-scale calibrated classification". ε is the one of a few that left-out rows are most probable with.
 
-The noise has two values, those of a row's own class and of all others: with A = K + s²₀I, P = A⁻¹ and δ = s²₀ - s²₁ the
-covariance of class c is A less δ on the diagonal of the rows of c, and by Woodbury's identity its inverse
-
-    A_c⁻¹ = P + W_cW_cᵀ,   W = PL⁻ᵀ,   LLᵀ = I/δ - P ∘ 1[yᵢ = yⱼ],   W_c the columns of the rows of c
-
-which costs three factorizations however many classes there are. `using=Variational()` approximates the softmax
-itself (`softmax_sites.py`), `NUTS()` draws the functions.
+The noise has two values, those of a row's own class and of all others, which makes all classes together cost three
+factorizations (`log_odds.py`). `using=Variational()` approximates the softmax itself (`softmax_sites.py`), `NUTS()`
+draws the functions.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 import equinox as eqx
 import numpy as np
@@ -32,45 +27,27 @@ from credo.core.abilities import DrawsMeans, in_blocks, normal_pairs
 from credo.core.arrays import Array, as_float, host, is_traced, namespace
 from credo.core.checks import ArrayLike
 from credo.core.device import blas_threads
-from credo.core.errors import DataError, NotPositiveDefinite
-from credo.core.linalg import (
-    demand,
-    factorize,
-    gaussian_log_evidence,
-    inverse,
-    log_determinant,
-    plus_diagonal,
-    solve_lower,
-)
-from credo.core.linalg.lapack import subtract_outer_inplace
+from credo.core.errors import DataError
+from credo.core.linalg import factorize, gaussian_log_evidence, inverse, plus_diagonal, solve_lower
 from credo.core.predictive import Categorical as CategoricalPrediction
 from credo.core.predictive import Normal, Predictive
-from credo.core.predictive.classes import entropy_of
 from credo.core.pytrees import changed
 from credo.core.special import LOG_2PI
 from credo.infer.laplace import Laplace
-from credo.infer.learning import Evidence, Learned
-from credo.infer.optimize import DIVERGED
 from credo.infer.posterior import Posterior
-from credo.infer.priors import Priors
 from credo.infer.target import ParameterSpace, Target
 from credo.infer.variational import Variational
-from credo.models.glm.predictions import DRAWS, ROWS, SOBOL, class_nodes
+from credo.models.glm.predictions import DRAWS, class_nodes
 from credo.models.gp import softmax_sites
 from credo.models.gp.data import Rows, pack
-from credo.models.gp.evidence import CompiledModel, choose_model
-from credo.models.gp.exact import NOT_DEFINITE
 from credo.models.gp.hyperpriors import default_priors, scales_of
 from credo.models.gp.latent_base import BehindLikelihood, FunctionDraws
+from credo.models.gp.log_odds import averaged_softmax, left_out, softmax, solve_classes
 from credo.models.gp.sites import Problem
 from credo.models.gp.softmax_sites import SoftmaxSites
 from credo.models.likelihoods import Categorical, Likelihood
 
 CONCENTRATION = 0.01
-CONCENTRATIONS = (1e-5, 1e-4, 1e-3, 0.01, 0.1, 0.5)
-"""ε that are tried: classes that overlap need large ones, for those apart the smallest do."""
-FEW = 400
-"""Rows on which they are tried, each with hyperparameters of its own."""
 
 
 class LogOdds(eqx.Module):
@@ -133,12 +110,16 @@ class LatentClasses(BehindLikelihood, DrawsMeans):
 
     def learner(self, priors: Mapping[str, Any]) -> Any:
         """One climb of the evidence, then the concentration by leave-one-out."""
+        from credo.models.gp.latent_classes_evidence import ClassesEvidence
+
         return ClassesEvidence()
 
     def objective(self, slots: params.Layout, statistics: Rows, priors: Mapping[str, Any]) -> Any:
         """The evidence of the regression, or the bound of the softmax, with its gradient."""
         if is_traced(self, statistics):
             return None
+        from credo.models.gp.latent_classes_evidence import LogOddsObjective
+
         kind = LogOddsObjective if self.method == "dirichlet" else softmax_sites.SoftmaxObjective
         return kind(self, slots, statistics, priors)
 
@@ -251,7 +232,7 @@ class LatentClasses(BehindLikelihood, DrawsMeans):
         """See `DrawsMeans`: probabilities at joint draws of the functions."""
 
         def drawn(groups: np.ndarray) -> np.ndarray:
-            probs = np.asarray(_softmax(self._joint_draws(self.queries(groups.reshape(-1, groups.shape[-1])), n, seed)))
+            probs = np.asarray(softmax(self._joint_draws(self.queries(groups.reshape(-1, groups.shape[-1])), n, seed)))
             return probs.reshape(len(probs), *groups.shape[:2], -1).mean(axis=2)
 
         return in_blocks(x, joint, drawn)
@@ -290,7 +271,7 @@ class LatentClasses(BehindLikelihood, DrawsMeans):
         s, _, k = f.shape
         _, z = class_nodes(s + s % 2, k)
         eta = f + namespace(left).sqrt(left)[:, None] * z[:s, None, :]
-        return CategoricalPrediction.average(np.full(s, 1 / s), _softmax(eta))
+        return CategoricalPrediction.average(np.full(s, 1 / s), softmax(eta))
 
     def leave_one_out(self, *data: Any, **options: Any) -> Predictive:
         """The prediction of each row from all others: of rows that were seen, or of `data`."""
@@ -315,140 +296,3 @@ def _log_joint(values: dict[str, Array], likelihood: Likelihood, y: Array, root:
     v = values["whitened"].reshape(-1, len(y))
     f = (v @ root.T).T
     return likelihood.log_prob(f[:, :-1] - f[:, -1:], y).sum() - 0.5 * (v**2 + LOG_2PI).sum()
-
-
-def left_out(z: Array, alpha: Array, precision: Array, noise: Array) -> tuple[Array, Array]:
-    """Mean and variance of every function at each row, from the other rows; Rasmussen & Williams (2006), eq. 5.12."""
-    return z - alpha / precision, namespace(z, alpha).maximum(1 / precision - noise, 1e-12)
-
-
-def averaged_softmax(mean: Float[Array, "m k"], variance: Float[Array, "m k"]) -> CategoricalPrediction:
-    """E[softmax(f)] for independent normal f, and the expected entropy.
-
-    A row's likeliest class takes the last coordinate of the nodes, whichever class it is: names do not matter.
-    """
-    xp = namespace(mean, variance)
-    weights, nodes = class_nodes(SOBOL, mean.shape[-1])
-    parts = []
-    for i in range(0, len(mean), ROWS):
-        m, std = mean[i : i + ROWS], xp.sqrt(variance[i : i + ROWS])
-        rank = m.argsort(-1).argsort(-1)
-        probs = _softmax(m[:, None] + std[:, None] * xp.asarray(nodes)[:, rank].swapaxes(0, 1))
-        parts.append((xp.einsum("s,msk->mk", weights, probs), entropy_of(probs) @ weights))
-    probs, aleatoric = (xp.concatenate(each) for each in zip(*parts, strict=True))
-    return CategoricalPrediction(probs, xp.minimum(aleatoric, entropy_of(probs)))
-
-
-def _softmax(eta: Float[Array, "*n k"]) -> Float[Array, "*n k"]:
-    shares = namespace(eta).exp(eta - eta.max(-1, keepdims=True))
-    return shares / shares.sum(-1, keepdims=True)
-
-
-# -- the regression of all classes -----------------------------------------------------------------------------------
-
-
-class Solved(NamedTuple):
-    """The factors of A and of I/δ - P ∘ 1[yᵢ = yⱼ], and what follows."""
-
-    root: Float[Array, "n n"]
-    inverse: Float[Array, "n n"]
-    """P."""
-    more: Float[Array, "n n"]
-    """W."""
-    alpha: Float[Array, "n k"]
-    log_determinants: Float[Array, ""]
-    """Σ_c log |A_c|."""
-
-
-def solve_classes(
-    k: Float[Array, "n n"], residual: Float[Array, "n k"], noise: tuple[Array, Array], y: Array, mine: Array
-) -> Solved:
-    """A_c⁻¹r_c of every class."""
-    (other, own), xp = noise, namespace(k, residual)
-    n, classes = residual.shape
-    first = factorize(plus_diagonal(k, xp.broadcast_to(other, n)))
-    p = inverse(demand(first.root, first.ok, NOT_DEFINITE))
-    delta = other - own
-    second = factorize(plus_diagonal(-p * (y[:, None] == y), xp.broadcast_to(1 / delta, n)))
-    more = solve_lower(demand(second.root, second.ok, NOT_DEFINITE), p).T
-    alpha = p @ residual + more @ ((more.T @ residual) * mine)
-    volume = classes * log_determinant(first.root) + n * xp.log(delta) + log_determinant(second.root)
-    return Solved(first.root, p, more, alpha, volume)
-
-
-@dataclass(frozen=True)
-class ClassesEvidence(Evidence):
-    """The evidence of the regressed log-odds climbed once, then the concentration by leave-one-out."""
-
-    needs: ClassVar[type] = LatentClasses
-    starts: int = 1
-    tolerance: float = 1e-2
-    gain: float = 1e-2
-    flat: bool = False
-
-    def learn(
-        self, belief: LatentClasses, statistics: Rows, fixed: Sequence[str], priors: Priors, seed: int
-    ) -> Learned:
-        """The belief at the highest maximum found, with the concentration that predicts best."""
-        if belief.chooses and belief.method == "dirichlet":
-            few = statistics.at_most(FEW, seed)
-            tried = [
-                super(ClassesEvidence, self).learn(
-                    concentrated(belief, eps, statistics, fixed), few, fixed, priors, seed
-                )
-                for eps in CONCENTRATIONS
-            ]
-            belief = max(
-                (each.belief for each in tried if each.status != DIVERGED),
-                default=belief,
-                key=lambda each: float(np.sum(each.condition_on(few).leave_one_out().log_prob(few.y))),
-            )
-        return super().learn(belief, statistics, fixed, priors, seed)
-
-
-def concentrated(belief: LatentClasses, eps: float, rows: Rows, fixed: Sequence[str]) -> LatentClasses:
-    """The belief with another concentration, and with its variances in the units of the log-odds that go with it."""
-    other = changed(belief, concentration=as_float(eps))
-    ratio = other.regressed(rows.y)[0].var() / belief.regressed(rows.y)[0].var()
-    held = set(params.expand_paths(belief, fixed))
-    wider = {
-        path: value * ratio
-        for path, value in params.learnable(belief).items()
-        if path.rpartition(".")[2] == "variance" and path not in held
-    }
-    return params.replace(other, wider)
-
-
-class LogOddsObjective:
-    """log p(z | X, θ) + log p(θ) of the unconstrained vector, with its gradient: ½ Σ_c (α_cα_cᵀ - A_c⁻¹) by K."""
-
-    def __init__(self, belief: LatentClasses, slots: params.Layout, rows: Rows, priors: Mapping[str, Any]):
-        self._z, self._noise = (np.asarray(v) for v in belief.regressed(rows.y))
-        self._rows, self._mine = rows, np.asarray(belief._is(rows.y))
-        nothing = pack(rows.x, np.zeros(rows.n), np.ones(rows.n), np.zeros(rows.n))
-        self._model = choose_model(belief, slots, nothing, priors)
-        self._covariance = np.zeros((rows.n, rows.n))
-
-    def value(self, vector: np.ndarray) -> float:
-        """The objective."""
-        return self.value_and_grad(vector)[0]
-
-    def value_and_grad(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
-        """The objective and its gradient; (-inf, 0) where the covariance is not positive definite."""
-        with blas_threads(self._rows.n):
-            below_zero, _, more, pull = self._model.forward(vector, self._covariance)
-            k = self._covariance
-            if isinstance(self._model, CompiledModel):  # which writes the lower triangle
-                k = np.tril(k) + np.tril(k, -1).T
-            residual = self._z + below_zero[:, None]
-            try:
-                found = solve_classes(k, residual, tuple(self._noise), self._rows.y, self._mine)
-            except NotPositiveDefinite:
-                return -np.inf, np.zeros_like(vector)
-            quadratic = float((residual * found.alpha).sum())
-            value = -0.5 * (quadratic + float(found.log_determinants) + residual.size * LOG_2PI)
-            lower = found.more @ found.more.T + residual.shape[1] * found.inverse
-            for alpha in found.alpha.T:
-                subtract_outer_inplace(lower, np.asarray(alpha))
-            slope = pull(lower, -np.asarray(found.alpha).sum(1), np.ones(len(lower)))
-        return value + more, slope

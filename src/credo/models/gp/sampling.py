@@ -20,16 +20,17 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
-from credo.core.arrays import Array, host, is_traced
+from credo.core.arrays import Array, host, is_traced, namespace
 from credo.core.errors import DataError
 from credo.core.gaussian import Gaussian
 from credo.core.linalg import cholesky, solve
 from credo.core.padding import by_bucket
 from credo.core.params import ABSENT
-from credo.kernels import Constant, Kernel, OfFunction, OfNetwork, OnColumns, Power, Product, Scaled, Sum
+from credo.kernels import Constant, Kernel, OnColumns, Power, Product, Scaled, Sum
 from credo.kernels.derivative import Differentiated, observed
 from credo.kernels.dotproduct import Bilinear, DotProduct, Linear, Polynomial
 from credo.kernels.elementary import FromFeatures
+from credo.kernels.inputs import Mapped
 from credo.kernels.measures import Elliptical
 from credo.kernels.periodic import Cosine
 from credo.kernels.random_fourier import RandomFeatures
@@ -48,6 +49,8 @@ Weights = tuple[Float[Array, "n _"], ...]
 
 CHUNK = 2**24
 """The entries of φ(x) and k(x, X) that exist at a time."""
+SMALL = 2**22
+"""So many are computed at once and without compilation."""
 
 
 # -- at chosen points --------------------------------------------------------------------------------------------
@@ -118,19 +121,23 @@ class Functions(eqx.Module):
         """The values of each function at the rows of x."""
         table = self.kernel.encode(x, "x", None if self.x is None else self.x.shape[1])
         if is_traced(self, table):
-            return _values(jnp.asarray(table), self).T
+            return _values(table, self).T
         columns = sum(w.shape[1] for w in self.weights) + (0 if self.x is None else self.x.shape[0])
+        if len(table) * columns <= SMALL:
+            return host(_values(table, self)).T
         size = max(16, CHUNK // columns)
-        parts = [host(by_bucket(_values, table[i : i + size], self)) for i in range(0, table.shape[0], size)]
+        parts = [host(by_bucket(_compiled_values, table[i : i + size], self)) for i in range(0, table.shape[0], size)]
         return np.concatenate(parts).T
 
 
-@eqx.filter_jit
 def _values(x: Float[Array, "m d"], functions: Functions) -> Float[Array, "m n"]:
     out = _prior_values(functions.mean, functions.bases, functions.weights, x)
     if functions.x is None or functions.coefficients is None:
         return out
     return out + functions.kernel.gram(x, functions.x) @ functions.coefficients.T
+
+
+_compiled_values = eqx.filter_jit(_values)
 
 
 def _prior_values(mean: Mean, bases: Bases, weights: Weights, x: Float[Array, "m d"]) -> Float[Array, "m n"]:
@@ -159,24 +166,22 @@ def sample_functions(gp: GP, n: int, *, features: int = 2048, seed: int = 0, col
     d = columns if seen is None else seen.x.shape[1]
     if d is None:
         raise DataError("the belief has seen no data yet: say how many input columns there are, columns=")
-    k_basis, k_weights, k_noise = jr.split(jr.key(seed), 3)
     terms = prior.kernel.terms
-    bases = tuple(basis_of(k, key, d, features) for k, key in zip(terms, jr.split(k_basis, len(terms)), strict=True))
-    sizes = [_width(b, d) for b in bases]
-    keys = jr.split(k_weights, len(terms))
-    weights = tuple(jr.normal(key, (n, p)) for key, p in zip(keys, sizes, strict=True))
+    keys = jr.split(jr.key(seed), len(terms))
+    bases = host(tuple(basis_of(k, key, d, features) for k, key in zip(terms, keys, strict=True)))
+    rng = np.random.default_rng(seed)
+    weights = tuple(rng.normal(size=(n, _width(basis, d))) for basis in bases)
     if seen is None or solved is None:
         return Functions(prior.kernel, prior.mean, bases, weights, None, None)
-    coefficients = _update(prior, seen, solved, bases, weights, jr.normal(k_noise, (n, len(seen.x))))
+    coefficients = host(_update(prior, seen, solved, bases, weights, rng.normal(size=(n, len(seen.x)))))
     return Functions(prior.kernel, prior.mean, bases, weights, seen.x, coefficients)
 
 
-@eqx.filter_jit
 def _update(
     prior: GPPrior, seen: Rows, solved: Cholesky, bases: Bases, weights: Weights, z: Float[Array, "n c"]
 ) -> Float[Array, "n c"]:
     """K⁻¹ (y - f₀(X) - ε), zero on padding."""
-    noise = jnp.sqrt(prior.noise * seen.scale + seen.extra) * z
+    noise = namespace(prior, seen).sqrt(prior.noise * seen.scale + seen.extra) * z
     gap = seen.y[:, None] - _prior_values(prior.mean, bases, weights, seen.x) - noise.T
     return solve(solved.root, masked(seen.mask, gap)).T
 
@@ -210,7 +215,7 @@ class Inside(eqx.Module):
     """φ of other inputs: of some columns, of a function of the row, or of a row that may ask for a derivative."""
 
     basis: Basis
-    kernel: OnColumns | OfFunction | OfNetwork | Differentiated
+    kernel: OnColumns | Mapped | Differentiated
 
     def __call__(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
         """The rows of φ as the kernel around it sees the inputs."""
@@ -229,7 +234,7 @@ class Together(eqx.Module):
         """The rows of both."""
         parts = [basis(x) for basis in self.bases]
         if not self.multiply:
-            return jnp.concatenate(parts, axis=1)
+            return namespace(parts).concatenate(parts, axis=1)
         out = parts[0]
         for more in parts[1:]:
             out = (out[:, :, None] * more[:, None, :]).reshape(x.shape[0], -1)
@@ -237,7 +242,7 @@ class Together(eqx.Module):
 
 
 def _ones(x: Float[Array, "n d"]) -> Float[Array, "n 1"]:
-    return jnp.ones((x.shape[0], 1))
+    return namespace(x).ones((x.shape[0], 1))
 
 
 def _width(basis: Basis, d: int) -> int:
@@ -279,7 +284,7 @@ def basis_of(kernel: Kernel, key: PRNGKeyArray, d: int, features: int) -> Basis:
             return Weighted(of(kernel.kernel), jnp.sqrt(kernel.variance))
         case OnColumns():
             return Inside(of(kernel.kernel, columns=len(kernel.columns)), kernel)
-        case OfFunction() | OfNetwork():
+        case Mapped():
             row = jax.ShapeDtypeStruct((1, d), jnp.zeros(()).dtype)
             return Inside(of(kernel.kernel, columns=jax.eval_shape(kernel.map, row).shape[1]), kernel)
         case Differentiated():

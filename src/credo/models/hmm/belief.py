@@ -7,6 +7,7 @@ gradient (`Evidence()`), or integrates over them (`VariationalBayes()`, `PathGib
 hidden Markov models"; Murphy (2012), chapter 17.
 """
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
@@ -20,9 +21,9 @@ from jaxtyping import Bool, Float, Int, PRNGKeyArray
 from credo.core import params
 from credo.core.abilities import HasConjugateLaws
 from credo.core.arrays import Array, host, is_traced, namespace
-from credo.core.belief import Belief
+from credo.core.belief import Belief, Integration
 from credo.core.checks import ArrayLike, check_count, check_probabilities
-from credo.core.errors import DataError
+from credo.core.errors import DataError, NotConvergedWarning
 from credo.core.params import simplex
 from credo.core.predictive import Predictive
 from credo.core.pytrees import changed, plain_methods
@@ -34,6 +35,7 @@ from credo.infer.mcmc.stacked import conditioned_average
 from credo.infer.method import Learner
 from credo.models.densities import Density, Gaussian, HasStatistics, Observed
 from credo.models.densities.base import require
+from credo.models.densities.normal import NormalDensity
 from credo.models.hmm import learning, passes
 from credo.models.hmm.learning import Expected, observed
 from credo.models.hmm.passes import push
@@ -147,6 +149,7 @@ class HMM(Belief, HasConjugateLaws):
         found = require_outcomes(self.statistics(*data, **options))
         blank = changed(self.unconditioned(), emission=self.emission.resized(len(self.states), found.x.shape[1]))
         found = changed(found, origin=blank)
+        _warn_of_constants(blank, found)
         return blank._started(found, 0), found
 
     def _started(self, data: Sequences, seed: int) -> "HMM":
@@ -191,6 +194,14 @@ class HMM(Belief, HasConjugateLaws):
         """`evidence_of`, compiled where rows are many."""
         data = statistics.trimmed()
         return _run(learning.log_likelihood, self, data, data.real)
+
+    def log_evidences_of(self, beliefs: Sequence["HMM"], statistics: Sequences) -> Float[Array, " b"]:
+        """The chains of the beliefs as the last axis of one pass, where rows are few."""
+        if not is_short(len(statistics.real)):
+            return super().log_evidences_of(beliefs, statistics)
+        data = statistics.trimmed()
+        chains = [each._law_and_transition(data) for each in beliefs]
+        return learning.log_likelihoods(chains, [each.emission for each in beliefs], data)
 
     def predict(self, steps: int = 1, *, inputs: ArrayLike | None = None) -> Predictive:
         """The next `steps` outcomes, each on its own: the law of the state, pushed through P, mixes the emissions.
@@ -262,6 +273,18 @@ class HMM(Belief, HasConjugateLaws):
         # One sequence has one beginning, of which the start is always surer than sure: no word about that.
         return Evidence(flat=False) if priors or not self.emission.able(HasStatistics) else EM()
 
+    def integration(self, statistics: Sequences) -> Integration | None:
+        """Over all its numbers, where every transition is possible: one best setting of a dozen outcomes is too bold.
+
+        The density of log odds has a factor p for each probability, as one pseudo-count more has in EM.
+        """
+        emission, possible = self.emission.to_integrate(), np.all(self.start) and np.all(self.transition)
+        if emission is None or not possible:
+            return None
+        firm = changed(self, emission=emission)
+        units = {f"emission.{path}": unit for path, unit in emission.units().items()}
+        return Integration(statistics.rows, firm=firm, units=units, climber=changed(firm, prior=self.prior + 1))
+
     def expect(self, statistics: Sequences) -> tuple[Expected, Float[Array, ""]]:
         """The E-step of Baum-Welch."""
         return learning.expect(*self._law_and_transition(statistics), self.emission, statistics)
@@ -298,7 +321,7 @@ class HMM(Belief, HasConjugateLaws):
         origin = statistics.origin
         if origin is None or set(params.learnable(origin)) == set(params.learnable(self)):
             return None
-        return origin._started(statistics, seed)
+        return params.replace(self, params.learnable(origin._started(statistics, seed)))
 
     def improve(self, expected: Expected, statistics: Sequences) -> tuple[Any, Expected, Float[Array, ""]]:
         """A step of variational Bayes, see `bayes`."""
@@ -374,6 +397,23 @@ class HMM(Belief, HasConjugateLaws):
         if state is not None:
             said.append(f"now state {self.states[int(state.argmax())]} with {state.max():.2f}")
         return f"{type(self).__name__}({'; '.join(said)})"
+
+
+def _warn_of_constants(hmm: HMM, data: Sequences) -> None:
+    """Columns that never vary say nothing of the spread that the states are to have."""
+    if not isinstance(hmm.emission, NormalDensity) or hmm.emission.covariance is not None or not hmm.emission.weak:
+        return
+    x, seen = data.x[: data.rows], data.seen[: data.rows]
+    top, bottom = np.where(seen, x, -np.inf).max(axis=0), np.where(seen, x, np.inf).min(axis=0)
+    still = [str(j) if hmm.named is None else hmm.named[j] for j in np.flatnonzero(top == bottom)]
+    if still:
+        warnings.warn(
+            f"column {', '.join(still)} of x is constant: how far outcomes spread is not learned from it, and what is "
+            "predicted is the prior's guess around a spread of 1; give the emission a prior= or a covariance, or leave "
+            "the column out",
+            NotConvergedWarning,
+            stacklevel=5,
+        )
 
 
 def _run(one_pass: Callable[..., T], hmm: HMM, data: Sequences, *rest: object) -> T:

@@ -107,6 +107,16 @@ def expect_side_by_side(
     return out
 
 
+def log_likelihoods(
+    chains: Sequence[tuple[Law, Matrix]], emissions: Sequence[Density], data: Sequences
+) -> Float[np.ndarray, " b"]:
+    """log p(x) of several HMMs, side by side as in `expect_side_by_side`."""
+    rows = observed(data)
+    log_b = np.stack([np.asarray(each.log_prob(rows)) for each in emissions], axis=-1)
+    start, transition = (np.stack(each, axis=-1) for each in zip(*chains, strict=True))
+    return np.asarray(filter_states(start, transition, log_b, data.first).log_likelihood(data.real))
+
+
 def pseudo_counts(start: Law, transition: Matrix, prior: float, sticky: float) -> tuple[Law, Matrix]:
     """α of the Dirichlet laws of the start and of each row; 0 where a transition is impossible."""
     xp = namespace(start, transition)

@@ -6,7 +6,7 @@ import pytest
 import credo
 import credo.models.gp.large.choice as choice
 from credo.kernels import RBF, Matern52
-from credo.models.gp import GP, Exact, Neighbours, NeighboursGP, StateSpace, StateSpaceGP, choose_method
+from credo.models.gp import GP, Exact, Fourier, Neighbours, NeighboursGP, StateSpace, StateSpaceGP, choose_method
 
 RNG = np.random.default_rng(3)
 
@@ -16,7 +16,7 @@ RNG = np.random.default_rng(3)
     [
         (100, 2, RBF(), Exact()),
         (5001, 1, Matern52(), StateSpace()),
-        (5001, 1, RBF(), Neighbours(20)),
+        (5001, 1, RBF(), Fourier()),
         (5001, 3, Matern52(), Neighbours(20)),
         (5001, 4, Matern52(), Neighbours(30)),
     ],
@@ -31,11 +31,11 @@ def test_fit_chooses_and_says_so(monkeypatch):
     monkeypatch.setattr(choice, "EXACT_ROWS", 50)
     x = RNG.uniform(size=(80, 2))
     y = np.sin(6 * x[:, 0]) + 0.1 * RNG.normal(size=80)
-    report = credo.fit(GP(RBF()), x, y, report=True)
+    report = credo.fit(GP(Matern52()), x, y, report=True)
     assert isinstance(report.belief, NeighboursGP) and report.belief.method == Neighbours(20)
     assert "80 rows, more than 50: Neighbours(20)" in report.notes[0]
     assert np.mean((report.belief.predict(x).mean - y) ** 2) < 0.02
-    exact = credo.fit(GP(RBF()), x, y, using=credo.infer.Evidence(starts=1))
+    exact = credo.fit(GP(Matern52()), x, y, using=credo.infer.Evidence(starts=1))
     assert type(exact) is GP and exact.method == Exact()
 
 
@@ -50,3 +50,13 @@ def test_exact_is_what_there_is():
     gp = GP(RBF(), noise=0.1)
     after = gp.condition(x, x[:, 0], using=Exact())
     np.testing.assert_array_equal(after.predict(x).mean, gp.condition(x, x[:, 0]).predict(x).mean)
+
+
+def test_smooth_functions_of_few_inputs_are_waves(monkeypatch, rng):
+    monkeypatch.setattr(choice, "EXACT_ROWS", 50)
+    x = rng.uniform(size=(80, 2))
+    y = np.sin(3 * x[:, 0]) + x[:, 1] + 0.1 * rng.normal(size=80)
+    gp = GP(RBF()).in_units(GP(RBF()).statistics(x, y))
+    assert isinstance(choose_method(gp, gp.statistics(x, y)).method, Fourier)
+    rough = GP(RBF(0.003), noise=0.01)
+    assert isinstance(choose_method(rough, rough.statistics(x, y)).method, Neighbours)

@@ -70,12 +70,13 @@ class LargeGP(GaussianProcess):
 
     # -- data ------------------------------------------------------------------------------------------------
 
-    def statistics(self, *data: Any, weights: Any = None, noise: Any = None) -> Rows:
+    def statistics(self, *data: Any, weights: Any = None, noise: Any = None, errors: Any = None) -> Rows:
         """X and y, checked; rows whose y is NaN are left out.
 
-        A row's noise variance is the model's divided by its weight; `noise` gives it outright.
+        A row's noise variance is the model's divided by its weight; `noise` gives it outright. Standard `errors` of
+        rows are known beside that noise.
         """
-        return self._read(data, weights, noise)
+        return self._read(data, weights, noise, errors)
 
     def prepare(self: L, *data: Any, **options: Any) -> tuple[L, Rows]:
         """Starting values in the units of the data where nothing was seen, and all rows, seen and new."""

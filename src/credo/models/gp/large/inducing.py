@@ -34,8 +34,10 @@ from credo.models.gp import exact
 from credo.models.gp.belief import GP
 from credo.models.gp.data import Rows
 from credo.models.gp.evidence import Priors
-from credo.models.gp.large.base import LargeMethod, check_one_of, check_size
+from credo.models.gp.large.base import LargeGP, LargeMethod, check_one_of, check_size
+from credo.models.gp.large.latent import InducingLatentGP, learn_latent
 from credo.models.gp.large.low_rank import LowRankGP
+from credo.models.gp.latent import LatentGP
 
 KINDS, SELECTIONS = ("sor", "dtc", "fitc", "vfe"), ("greedy", "kmeans", "random")
 
@@ -160,6 +162,7 @@ class Inducing(LargeMethod):
     seed: int = 0
     """Of the choice of points."""
 
+    needs: ClassVar[tuple[type, ...]] = (GP, LargeGP, LatentGP)
     belief: ClassVar[type] = InducingGP
 
     def __post_init__(self) -> None:
@@ -178,8 +181,19 @@ class Inducing(LargeMethod):
             rows = rows[_nearest_centers(rows, self.m, self.seed)]
         return rows[pivots(kernel, rows, self.m, self.select == "greedy")]
 
+    def adapt(self, belief: Any, statistics: Rows) -> tuple[Any, Rows]:
+        """The belief in this form; behind a likelihood it is Laplace's approximation on the features of the points."""
+        if not isinstance(belief, LatentGP):
+            return super().adapt(belief, statistics)
+        if isinstance(belief, InducingLatentGP) and (belief.seen is None or belief.form == self):
+            return changed(belief, form=self), statistics
+        own = InducingLatentGP(belief.unconditioned(), self)
+        return (own if belief.seen is None else own.condition_on(belief.seen)), statistics
+
     def learn(self, belief: Any, statistics: Rows, fixed: Sequence[str], priors: Priors, seed: int) -> Learned:
         """The belief at the highest evidence (or bound) × prior found."""
+        if isinstance(belief, InducingLatentGP):
+            return learn_latent(belief, statistics, fixed, priors, seed)
         belief = self.start(belief, statistics, fixed, priors, seed)
         given = belief.points is not None
         for _ in range(1 if given else self.rounds):

@@ -12,8 +12,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from credo.core.arrays import Array, host, is_traced, namespace
-from credo.kernels import Kernel, OfFunction, OfNetwork, OnColumns, Product, Sum
+from credo.kernels import Kernel, OnColumns, Product, Sum
 from credo.kernels.base import Wrapped
+from credo.kernels.inputs import Mapped
 from credo.kernels.periodic import Periodic
 from credo.kernels.stationary import Stationary, squared_distances
 
@@ -46,7 +47,7 @@ def embedding(kernel: Kernel, x: Float[Array, "n d"]) -> Float[Array, "n q"] | N
             return namespace(parts).concatenate(parts, axis=1) if parts else None
         case OnColumns():
             return embedding(kernel.kernel, kernel.cut(x))
-        case OfFunction() | OfNetwork():
+        case Mapped():
             return embedding(kernel.kernel, kernel.map(x))
         case Wrapped():
             return embedding(kernel.kernel, x)

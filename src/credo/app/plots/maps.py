@@ -1,0 +1,56 @@
+"""Pictures of maps: a layer in colours with the measurements on it, and the variogram."""
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from credo.app.plots.style import BLUE, INK, ORANGE, legend, new_axes, say, some, tidy
+from credo.core.errors import DataError
+from credo.models.gp.spatial import Map, Variogram
+
+COLOURS = {"mean": "viridis", "sd": "magma_r", "exceeds": "RdBu_r", "slope": "cividis", "aspect": "twilight"}
+SAID = {"sd": "standard deviation", "exceeds": "probability", "aspect": "degrees from north"}
+
+
+def field_map(made: Map, layer: str = "mean", points: np.ndarray | None = None, *, ax: Axes | None = None) -> Axes:
+    """A layer of a map ("mean", "sd", "exceeds", "slope", …) as colours; `points` are drawn as dots."""
+    if layer not in made.layers:
+        raise DataError(f"the map has no layer {layer!r}; it has {', '.join(made.layers)}")
+    ax = ax or new_axes(5.4, 4.2)
+    (width, height), (x, y) = made.grid.cell, made.grid
+    extent = (x[0] - width / 2, x[-1] + width / 2, y[0] - height / 2, y[-1] + height / 2)
+    limits = {"vmin": 0.0, "vmax": 1.0} if layer == "exceeds" else {}
+    look = COLOURS.get(layer.removesuffix("_sd") if layer.startswith("aspect") else layer, "viridis")
+    drawn = ax.imshow(made.layers[layer], origin="lower", extent=extent, cmap=look, interpolation="nearest", **limits)
+    ax.set_aspect(1.0 / np.cos(np.radians(np.mean(y))) if made.lonlat else "equal" if _alike(extent) else "auto")
+    bar = ax.figure.colorbar(drawn, ax=ax, shrink=0.85, pad=0.02)
+    bar.set_label(SAID.get(layer, ""), fontsize=9, color=INK)
+    bar.ax.tick_params(labelsize=8.5, colors=INK)
+    if points is not None:
+        seen = np.asarray(points)[some(len(points))]
+        ax.plot(seen[:, 0], seen[:, 1], ".", color="white", markeredgecolor=INK, markeredgewidth=0.4, markersize=4)
+    ax.set_xlim(extent[:2])
+    ax.set_ylim(extent[2:])
+    return tidy(ax, *made.names, grid="")
+
+
+def _alike(extent: tuple[float, float, float, float]) -> bool:
+    """Whether both coordinates may have one unit."""
+    wide, high = extent[1] - extent[0], extent[3] - extent[2]
+    return 0.2 < wide / high < 5.0
+
+
+def variogram(found: Variogram, unit: str = "", *, ax: Axes | None = None) -> Axes:
+    """The empirical variogram as dots, larger for more pairs, and the learned one as a line."""
+    ax = ax or new_axes(5.4, 3.4)
+    size = 12 + 60 * found.pairs / found.pairs.max()
+    ax.scatter(found.distance, found.gamma, s=size, color=BLUE, alpha=0.8, linewidth=0, label="of the measurements")
+    if found.learned is not None:
+        h, gamma = found.learned
+        ax.plot(h[1:], gamma[1:], color=ORANGE, linewidth=1.6, label="learned")
+        ax.plot(0, gamma[0], "_", color=ORANGE, markersize=10)
+        if gamma[0] > 0.05 * gamma[-1]:
+            say(ax, 0, gamma[0], "nugget", xytext=(8, -3))
+    ax.set_ylim(0, None)
+    ax.set_xlim(left=0)
+    legend(ax, loc="lower right")
+    return tidy(ax, f"distance{f' ({unit})' if unit else ''}", "half the squared difference")

@@ -1,0 +1,233 @@
+"""Point-based planning with both bounds: SARSOP, HSVI, PBVI and Perseus as settings of one kernel (`trials`).
+
+All of them back up beliefs that can be reached, and differ in which: those where the gap at the start comes from
+(SARSOP, HSVI), a set that grows (PBVI), or a set drawn beforehand (Perseus). Small problems run in NumPy and compile
+nothing; large ones in the form compiled by numba, where it is installed.
+"""
+
+import signal
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from importlib.util import find_spec
+from itertools import cycle
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from credo.core.errors import DataError, NotConvergedWarning
+from credo.decide.pomdp.bounds import blind, fib
+from credo.decide.pomdp.methods import HSVI, PBVI, Limits, Perseus, PointBased
+from credo.decide.pomdp.mixed_observability import Blocks, blocks_of
+from credo.decide.pomdp.model import POMDP
+from credo.decide.pomdp.plan import AlphaPlan
+from credo.decide.pomdp.sawtooth import Sawtooth
+from credo.decide.pomdp.trials import Trials
+from credo.decide.pomdp.vectors import AlphaVectors
+
+if TYPE_CHECKING:
+    pass
+
+Kernel = "Trials | CompiledTrials"
+
+clock = time.monotonic
+"""What `seconds` are measured by; benchmarks take CPU time instead."""
+SMALL, PATIENCE = 25, 1.5
+"""Up to so many states NumPy tries for so many CPU seconds: enough for tiger, cheese, shuttle and paint."""
+SHALLOW, DEEP = 0.95, 0.5
+"""The gap that a trial aims at, as a share of the gap at the start. Shallow ones tighten the upper bound, deep ones the
+lower; SARSOP takes turns: after 3 s Hallway is at [0.976, 1.191], only shallow [0.94, 1.195], only deep [0.977, 1.205]."""
+WALK = 40
+"""Steps of a random walk through beliefs."""
+
+
+def solve_points(pomdp: POMDP, method: PointBased, limits: Limits, start: AlphaPlan | None = None) -> AlphaPlan:
+    """The plan that a method finds within the limits; `start` is a plan of the same problem to go on from."""
+    pomdp.check_ending()
+    begun = clock()
+    blocks = blocks_of(pomdp.transitions, pomdp.observations, pomdp.rewards, pomdp.discount, pomdp.start)
+    search = Search(blocks, pomdp, method, limits, begun)
+    if start is not None:
+        search.resume(start)
+    reason = search.run()
+    return search.plan(reason)
+
+
+class Search:
+    """A kernel at work within its limits."""
+
+    def __init__(self, blocks: Blocks, pomdp: POMDP, method: PointBased, limits: Limits, begun: float) -> None:
+        self.pomdp, self.blocks, self.method, self.limits, self.begun = pomdp, blocks, method, limits, begun
+        self.informed = np.ascontiguousarray(fib(pomdp).T[blocks.state])
+        self.below = [(row[blocks.state], a) for a, row in enumerate(blind(pomdp)) if np.isfinite(row).all()]
+        self.notes: list[str] = []
+        self.rounds = 0
+        small = len(blocks.state) <= SMALL
+        self.compiled = not small and self._numba()
+        self.trials: Any = self._kernel()
+        self.patience = time.process_time() + PATIENCE if small else np.inf
+
+    def _numba(self) -> bool:
+        if find_spec("numba") is None:
+            note = "numba is not installed: the slower NumPy form is used; pip install 'credo[plan]'"
+            self.notes += [note] * (note not in self.notes)
+            return False
+        return True
+
+    def _kernel(self) -> Any:
+        """The form that suits: the one place where it is chosen, by size here and by patience in `run`."""
+        if self.compiled:
+            from credo.decide.pomdp.compiled_trials import CompiledTrials
+
+            return CompiledTrials(self.blocks, self.below, self.informed)
+        return Trials(self.blocks, self.below, self.informed)
+
+    def run(self) -> str:
+        """Works until the gap is closed, and says why it stopped."""
+        told = clock()
+        with Interrupt() as interrupted:
+            work = self._work()
+            while not self.limits.closed(self.trials.lower, self.trials.upper):
+                if interrupted:
+                    return "interrupted"
+                now = clock()
+                if self.limits.seconds is not None and now - self.begun >= self.limits.seconds:
+                    return f"stopped after {self.limits.seconds:g} seconds"
+                if self.trials.size > self.limits.memory:
+                    return f"the memory limit of {self.limits.memory:.3g} bytes is reached"
+                if time.process_time() > self.patience:
+                    self.patience = np.inf
+                    if self._numba():
+                        self.compiled = True
+                        vectors, above = self.trials.vectors(), self._above()
+                        self.trials = self._kernel()
+                        self._adopt(vectors, above)
+                        work = self._work()
+                if self.limits.progress is not None and now - told > 0.1:
+                    self.limits.progress(self.trials.lower, self.trials.upper, now - self.begun)
+                    told = now
+                if next(work, None) is None:
+                    return "its beliefs have no more to gain"
+                self.rounds += 1
+        return ""
+
+    # ── which beliefs are backed up
+
+    def _work(self) -> Iterator[bool]:
+        if isinstance(self.method, PBVI | Perseus):
+            return self._sweeps(self.method)
+        return self._trials((SHALLOW,) if isinstance(self.method, HSVI) else (SHALLOW, DEEP))
+
+    def _trials(self, widths: tuple[float, ...]) -> Iterator[bool]:
+        for width in cycle(widths):
+            self.trials.trial(width * (self.trials.upper - self.trials.lower))
+            yield True
+
+    def _sweeps(self, method: PBVI | Perseus) -> Iterator[bool]:
+        """Perseus draws its beliefs at once and skips those that another's backup improved; PBVI's set doubles."""
+        perseus = isinstance(method, Perseus)
+        rng = np.random.default_rng(getattr(method, "seed", 0))
+        known = dict.fromkeys(self.trials.trial(0.0, rng.random(2)))
+        while True:
+            wanted = method.beliefs if perseus else min(method.beliefs, 2 * len(known))
+            for _ in range(50 * wanted):
+                if len(known) >= wanted:
+                    break
+                known.update(dict.fromkeys(self.trials.trial(0.0, rng.random(2 * WALK))))
+            nodes = list(known)
+            gained = True
+            while gained:
+                before = {node: self.trials.bounds(node) for node in nodes}
+                for p in rng.permutation(len(nodes)) if perseus else range(len(nodes) - 1, -1, -1):
+                    node = nodes[p]
+                    self.trials.see(node)
+                    if not perseus or self.trials.bounds(node)[0] <= before[node][0]:
+                        self.trials.backup(node)
+                        yield True
+                now = (self.trials.bounds(node) for node in nodes)
+                changes = [
+                    abs(new - old)
+                    for node, pair in zip(nodes, now, strict=True)
+                    for new, old in zip(pair, before[node], strict=True)
+                ]
+                gained = max(changes) > 1e-2 * self.limits.gap * max(abs(self.trials.lower), abs(self.trials.upper))
+            if len(known) >= method.beliefs:
+                return
+
+    # ── plans in and out
+
+    def resume(self, start: AlphaPlan) -> None:
+        """Takes over both bounds of a plan of the same problem."""
+        above = start.above
+        same = isinstance(above, Sawtooth) and len(above.state) == len(self.blocks.state)
+        if not same or (above.state != self.blocks.state).any() or start.world.shape != self.pomdp.shape:
+            raise DataError("start must be a plan that a point-based method found for the same problem")
+        self._adopt([(values, actions) for _, values, actions in start.vectors.tables], above)
+
+    def _adopt(self, vectors: Any, above: Sawtooth) -> None:
+        for k, (values, actions) in enumerate(vectors):
+            for alpha, action in zip(values, actions, strict=True):
+                self.trials.adopt_vector(k, alpha, int(action))
+        for state in np.flatnonzero(above.corners < self.informed.max(axis=1)):
+            k = int(self.blocks.block[state])
+            belief = np.zeros(self.blocks.sizes[k])
+            belief[state - self.blocks.first[k]] = 1.0
+            self.trials.adopt_point(k, belief, float(above.corners[state]))
+        for point in above.points:
+            self.trials.adopt_point(*point)
+
+    def _above(self) -> Sawtooth:
+        return Sawtooth.of(self.blocks, self.informed, self.trials.corners, self.trials.points())
+
+    def plan(self, reason: str) -> AlphaPlan:
+        """What was found, with a warning where nobody asked to stop there."""
+        lower, upper = float(self.trials.lower), float(max(self.trials.upper, self.trials.lower))
+        if reason and (self.limits.seconds is None or not reason.startswith("stopped after")):
+            warnings.warn(
+                f"{reason}: the value of the start is between {lower:.6g} and {upper:.6g}; "
+                "solve(pomdp, start=plan) goes on from here",
+                NotConvergedWarning,
+                stacklevel=2,
+            )
+        found = self.trials.vectors()
+        states = [self.blocks.state[a:b] for a, b in zip(self.blocks.first[:-1], self.blocks.first[1:], strict=True)]
+        vectors = AlphaVectors.of_blocks(states, [v for v, _ in found], [a for _, a in found], self.pomdp.shape[0])
+        return AlphaPlan(
+            self.pomdp,
+            vectors.actions,
+            upper - lower,
+            self.rounds,
+            "stopped" if reason else "converged",
+            type(self.method).__name__,
+            vectors,
+            lower,
+            upper,
+            above=self._above(),
+            notes=tuple(self.notes + [reason] * bool(reason)),
+        )
+
+
+class Interrupt:
+    """Ctrl-C is kept until a trial is done: `with Interrupt() as interrupted`, true once it was pressed."""
+
+    def __init__(self) -> None:
+        self._pressed = False
+        self._old: Any = None
+
+    def __enter__(self) -> "Interrupt":
+        if threading.current_thread() is threading.main_thread():
+            self._old = signal.signal(signal.SIGINT, self._press)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._old is not None:
+            signal.signal(signal.SIGINT, self._old)
+
+    def __bool__(self) -> bool:
+        return self._pressed
+
+    def _press(self, *_: object) -> None:
+        if self._pressed:
+            raise KeyboardInterrupt
+        self._pressed = True

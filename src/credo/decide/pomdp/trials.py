@@ -1,0 +1,334 @@
+"""Trials through the beliefs that can be reached, and backups along them: the kernel of point-based planning, readable.
+
+    lower bound    V(b) = max over vectors α of the block: α·b
+    upper bound    V̄(b) = Σ b(s) u(s) + min over points i: (v_i - Σ b_i(s) u(s)) minₛ b(s) / b_i(s)      (sawtooth)
+
+A trial goes down from the start, by the action whose upper bound is best and to the observation where most of the gap
+lies, until the gap is small enough for its depth; on the way back every belief is backed up. What makes it cheap:
+
+- vectors and points belong to a block of states (`mixed_observability`), and equal beliefs are one node;
+- a node remembers the last vector and the last point that it has seen, and looks only at newer ones;
+- upper bounds of actions may be stale, they stay valid: only the best action is refreshed, until it stays the best;
+- the action of a backup is chosen from the children's remembered values, and only its vector is assembled; where
+  nothing is gained, one more action is tried.
+
+A vector is dropped where another is at least as good in every state of the block, never because no node needs it: its
+successors count on it. Smith & Simmons (2005); Kurniawati, Hsu & Lee (2008).
+"""
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from credo.decide.pomdp.mixed_observability import Blocks
+
+Vector = Float[np.ndarray, " m"]
+Draws = Float[np.ndarray, " t"]
+
+TINY = 1e-10
+"""Gains below this share of the range of values are rounding."""
+ALIKE = 10
+"""Beliefs that agree in so many decimals are the same."""
+DEEPEST = 400
+"""Steps of a trial: γ⁴⁰⁰ is below 1e-8 at γ = 0.955, and a longer path costs more than it tells."""
+
+
+class Node:
+    """A belief that can be reached, with its bounds and what it has seen."""
+
+    __slots__ = ("belief", "block", "branches", "lower", "q", "seen_point", "seen_vector", "upper")
+
+    def __init__(self, block: "Block", belief: Vector) -> None:
+        self.block, self.belief = block, belief
+        self.q = belief @ block.informed
+        """Upper bounds of the actions, perhaps stale."""
+        self.lower, self.upper = -np.inf, float(self.q.max())
+        self.seen_vector, self.seen_point = -1, -1
+        self.branches: dict[int, Branch] = {}
+
+
+class Branch:
+    """An action at a node: its reward, and the children with their probabilities."""
+
+    __slots__ = ("children", "observations", "probabilities", "reward")
+
+    def __init__(self, reward: float, observations: Any, probabilities: Vector, children: list[Node]) -> None:
+        self.reward, self.observations, self.probabilities, self.children = (
+            reward,
+            observations,
+            probabilities,
+            children,
+        )
+
+    def lower(self, discount: float) -> float:
+        """From the children's remembered values."""
+        return self.reward + discount * float(self.probabilities @ [child.lower for child in self.children])
+
+    def upper(self, discount: float) -> float:
+        """From the children's remembered values."""
+        return self.reward + discount * float(self.probabilities @ [child.upper for child in self.children])
+
+
+class Moves:
+    """What an action does to beliefs of a block: dense, over the states that it leads to."""
+
+    __slots__ = ("emission", "rewards", "symbols", "targets", "transition")
+
+    def __init__(self, blocks: Blocks, rows: slice, action: int) -> None:
+        moves = blocks.transitions[action][rows.start : rows.stop]
+        self.targets = np.unique(moves.indices)
+        self.transition = moves[:, self.targets].toarray()
+        emission = blocks.observations[action][self.targets].toarray()
+        symbols = np.flatnonzero(emission.any(axis=0))
+        self.emission = emission[:, symbols]
+        block, first = blocks.block, blocks.first
+        self.symbols = []
+        """For each observation: rows among the targets, the block they are in, places inside it."""
+        for o in range(len(symbols)):
+            inside = np.flatnonzero(self.emission[:, o])
+            states = self.targets[inside]
+            k = int(block[states[0]])
+            self.symbols.append((inside, k, states - first[k]))
+        self.rewards = blocks.rewards[rows, action]
+
+
+class Block:
+    """States among which beliefs stay, the vectors below them and the points above."""
+
+    def __init__(self, blocks: Blocks, k: int, informed: Float[np.ndarray, "n a"]) -> None:
+        self.rows = slice(int(blocks.first[k]), int(blocks.first[k + 1]))
+        self.moves = [Moves(blocks, self.rows, a) for a in range(blocks.rewards.shape[1])]
+        self.informed = informed[self.rows]
+        self.corners = self.informed.max(axis=1)
+        m = self.rows.stop - self.rows.start
+        self.vectors, self.actions, self.born = np.empty((0, m)), np.empty(0, dtype=int), np.empty(0, dtype=int)
+        self.points, self.values, self.noted = np.empty((0, m)), np.empty(0), np.empty(0, dtype=int)
+        self.last_vector, self.last_point = -1, 0
+        """When the newest came."""
+        self.owner: list[Node] = []
+        self.drops = np.empty(0)
+        """How far each point lies below the plane through the corners."""
+
+    def add_vector(self, alpha: Vector, action: int, now: int) -> bool:
+        """Adds a vector unless an old one is at least as good everywhere; drops those that it makes useless."""
+        if (self.vectors >= alpha).all(axis=1).any():
+            return False
+        keep = ~(self.vectors <= alpha).all(axis=1)
+        self.last_vector = now
+        self.vectors = np.vstack([self.vectors[keep], alpha])
+        self.actions, self.born = np.append(self.actions[keep], action), np.append(self.born[keep], now)
+        return True
+
+    def add_point(self, node: Node, now: int) -> None:
+        """Notes the upper bound of a node, in place of what was noted before."""
+        self.last_point = now
+        if np.count_nonzero(node.belief) == 1:
+            self.corners[np.argmax(node.belief)] = node.upper
+            self.noted[:] = now  # the plane moved: every point is news again
+            self.values = np.array([each.upper for each in self.owner])
+        else:
+            if node in self.owner:
+                old = self.owner.index(node)
+                del self.owner[old]
+                self.points, self.values = np.delete(self.points, old, 0), np.delete(self.values, old)
+                self.noted = np.delete(self.noted, old)
+            self.owner.append(node)
+            self.points, self.values = np.vstack([self.points, node.belief]), np.append(self.values, node.upper)
+            self.noted = np.append(self.noted, now)
+        self.drops = self.values - self.points @ self.corners
+
+
+class Trials:
+    """Both bounds of a POMDP, and the beliefs they were tightened at.
+
+    Args:
+        blocks: the problem.
+        blind: vectors over all its states that are lower bounds, with their actions.
+        informed: upper bounds of Q(s, a).
+    """
+
+    def __init__(self, blocks: Blocks, blind: list[tuple[Vector, int]], informed: Float[np.ndarray, "n a"]) -> None:
+        self.discount = blocks.discount
+        self.blocks = [Block(blocks, k, informed) for k in range(len(blocks.first) - 1)]
+        self.clock = 0
+        self.tiny = TINY * max(float(np.ptp(informed)), float(np.abs(informed).max()), 1e-300)
+        self.nodes: dict[tuple[int, bytes], Node] = {}
+        for alpha, action in blind:
+            self.clock += 1
+            for block in self.blocks:
+                block.add_vector(alpha[block.rows], action, self.clock)
+        self.root = self.node(blocks.home, blocks.start)
+        self.see(self.root)
+
+    # ── bounds at a node
+
+    def node(self, k: int, belief: Vector) -> Node:
+        """The node of a belief, new or known."""
+        key = (k, np.round(belief, ALIKE).tobytes())
+        if key not in self.nodes:
+            self.nodes[key] = Node(self.blocks[k], belief)
+        return self.nodes[key]
+
+    def see(self, node: Node) -> None:
+        """Takes notice of the vectors and points that came since it was last here."""
+        block, b = node.block, node.belief
+        if block.last_vector > node.seen_vector:
+            fresh = int(np.searchsorted(block.born, node.seen_vector, side="right"))
+            values = block.vectors[fresh:] @ b
+            node.lower, node.seen_vector = max(node.lower, float(values.max())), block.last_vector
+        if block.last_point > node.seen_point:
+            plane = float(block.corners @ b)
+            fresh = int(np.searchsorted(block.noted, node.seen_point, side="right"))
+            points = block.points[fresh:]
+            share = np.divide(b, points, out=np.full(points.shape, np.inf), where=points > 0).min(axis=1)
+            drop = float((block.drops[fresh:] * share).min(initial=0.0))
+            node.upper, node.seen_point = min(node.upper, plane + drop), block.last_point
+
+    def best(self, node: Node) -> int:
+        """The action whose upper bound is best: stale bounds are refreshed until the best one is not stale."""
+        fresh: set[int] = set()
+        while (a := int(np.argmax(node.q))) not in fresh:
+            branch = self.branch(node, a)
+            for child in branch.children:
+                self.see(child)
+            node.q[a] = min(float(node.q[a]), branch.upper(self.discount))
+            fresh.add(a)
+        return a
+
+    def branch(self, node: Node, action: int) -> Branch:
+        """The children of a node by an action."""
+        if action not in node.branches:
+            moves = node.block.moves[action]
+            joint = (node.belief @ moves.transition)[:, None] * moves.emission
+            probabilities = joint.sum(axis=0)
+            shown = np.flatnonzero(probabilities > 0)
+            children = []
+            for o in shown:
+                inside, k, places = moves.symbols[o]
+                belief = np.zeros(len(self.blocks[k].corners))
+                belief[places] = joint[inside, o] / probabilities[o]
+                children.append(self.node(k, belief))
+            reward = float(node.belief @ moves.rewards)
+            node.branches[action] = Branch(reward, shown, probabilities[shown], children)
+        return node.branches[action]
+
+    # ── backups
+
+    def backup(self, node: Node) -> None:
+        """Tightens both bounds at a node by looking one step ahead."""
+        self.clock += 1
+        self.best(node)
+        upper = min(node.upper, float(node.q.max()))
+        if upper < node.upper - self.tiny:
+            node.upper = upper
+            node.block.add_point(node, self.clock)
+        if not self.improve(node) and node.upper - node.lower > self.tiny:
+            # Nothing came of the actions that were tried: the most promising of the others is tried, too.
+            others = [a for a in range(len(node.q)) if a not in node.branches and node.q[a] > node.lower]
+            if others:
+                for child in self.branch(node, max(others, key=node.q.__getitem__)).children:
+                    self.see(child)
+                self.improve(node)
+
+    def improve(self, node: Node) -> bool:
+        """Adds the vector of the action that is best by the children's remembered values, if it gains something."""
+        action = max(sorted(node.branches), key=lambda a: node.branches[a].lower(self.discount))
+        alpha = self.vector(node, action)
+        self.see(node)
+        gains = float(alpha @ node.belief) > node.lower + self.tiny
+        if gains and node.block.add_vector(alpha, action, self.clock):
+            self.see(node)
+            return True
+        return False
+
+    def vector(self, node: Node, action: int) -> Vector:
+        """α(s) = r(s, a) + γ Σ P(s' | s, a) Σ P(o | a, s') α_o(s'), α_o best at the child; the inner sum comes first."""
+        moves, branch = node.block.moves[action], node.branches[action]
+        known = dict(zip(branch.observations.tolist(), branch.children, strict=True))
+        ahead = np.zeros(len(moves.targets))
+        for o, (inside, k, places) in enumerate(moves.symbols):
+            block = self.blocks[k]
+            if o in known:
+                self.see(known[o])
+                best = block.vectors[int(np.argmax(block.vectors @ known[o].belief))]
+            else:
+                best = block.vectors[-1]  # not seen from here: any vector is a lower bound
+            ahead[inside] += moves.emission[inside, o] * best[places]
+        return moves.rewards + self.discount * (moves.transition @ ahead)
+
+    # ── ways through the beliefs
+
+    def trial(self, width: float, draws: Draws | None = None) -> list[Node]:
+        """One way down and back up; the gap allowed at depth t is width γ⁻ᵗ. With draws: a random walk, no backups."""
+        node, path, allowed = self.root, [], width
+        self.see(node)
+        for t in range(DEEPEST if draws is None else len(draws) // 2):
+            path.append(node)
+            allowed /= self.discount
+            if draws is None:
+                branch = self.branch(node, self.best(node))
+                gaps = np.array([child.upper - child.lower for child in branch.children])
+                excess = branch.probabilities * (gaps - allowed)
+                o = int(np.argmax(excess))
+                if excess[o] <= 0:
+                    break
+            else:
+                branch = self.branch(node, int(draws[2 * t] * len(node.q)))
+                o = int(np.searchsorted(np.cumsum(branch.probabilities), draws[2 * t + 1]))
+                o = min(o, len(branch.children) - 1)
+                self.see(branch.children[o])
+            node = branch.children[o]
+        if draws is None:
+            for each in reversed(path):
+                self.backup(each)
+        return path
+
+    # ── what came out
+
+    def bounds(self, node: Node) -> tuple[float, float]:
+        """As a node remembers them."""
+        return node.lower, node.upper
+
+    @property
+    def lower(self) -> float:
+        """At the start."""
+        return self.root.lower
+
+    @property
+    def upper(self) -> float:
+        """At the start."""
+        return self.root.upper
+
+    def vectors(self) -> list[tuple[Float[np.ndarray, "v m"], Int[np.ndarray, " v"]]]:
+        """Of each block: the vectors over its states, and their actions."""
+        return [(block.vectors, block.actions) for block in self.blocks]
+
+    @property
+    def corners(self) -> Vector:
+        """The upper bounds of beliefs that are sure of a state."""
+        return np.concatenate([block.corners for block in self.blocks])
+
+    def points(self) -> list[tuple[int, Vector, float]]:
+        """The other beliefs whose upper bounds are kept: the block, the belief inside it, the bound."""
+        return [(k, node.belief, node.upper) for k, block in enumerate(self.blocks) for node in block.owner]
+
+    def adopt_vector(self, k: int, alpha: Vector, action: int) -> None:
+        """Takes over a vector that is a lower bound."""
+        self.clock += 1
+        self.blocks[k].add_vector(alpha, action, self.clock)
+        self.see(self.root)
+
+    def adopt_point(self, k: int, belief: Vector, value: float) -> None:
+        """Takes over an upper bound of a belief."""
+        self.clock += 1
+        node = self.node(k, belief)
+        if value < node.upper:
+            node.upper = value
+            node.block.add_point(node, self.clock)
+        self.see(self.root)
+
+    @property
+    def size(self) -> int:
+        """Bytes of beliefs and vectors, roughly."""
+        return sum(b.vectors.nbytes + b.points.nbytes for b in self.blocks) + len(self.nodes) * 2000

@@ -1,0 +1,466 @@
+"""`kriging`: from scattered measurements to a `Field`, what is believed of a quantity everywhere.
+
+    y = f(s) + w(s) + u(group) + ε        f a Gaussian process with a trend, w the nugget, ε known errors
+
+The nugget is noise of the measurements, which the map leaves out, or, with `exact`, variation on a scale shorter than
+any distance between them, which it has: then it honours the measurements and is nowhere surer than w. Given f and a
+measurement with error variance e, w is N(ρ(y - f), ρe), ρ = nugget/(nugget + e); elsewhere it is not known at all.
+Cressie (1993), "Statistics for spatial data", chapter 3; Chilès & Delfiner (2012), "Geostatistics".
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Float
+
+from credo.core.checks import check_count, check_table, check_vector, column_names
+from credo.core.errors import DataError
+from credo.core.linalg import solve
+from credo.core.predictive import Normal
+from credo.core.pytrees import changed
+from credo.infer.learning import fit
+from credo.kernels import Kernel, OnSphere
+from credo.kernels.derivative import check_differentiable
+from credo.models.gp.belief import GP
+from credo.models.gp.components import part_at
+from credo.models.gp.data import Rows
+from credo.models.gp.derivatives import gradient, gradient_covariance
+from credo.models.gp.large.choice import EXACT_ROWS, Exact, choose_method
+from credo.models.gp.large.neighbours import NeighboursGP
+from credo.models.gp.large.vecchia import trend_columns
+from credo.models.gp.spatial.functionals import linear_functionals
+from credo.models.gp.spatial.grids import Grid, Map, exceedance
+from credo.models.gp.spatial.priors import field_kernel, group_kernel, sphere_of, trend_mean
+from credo.models.gp.spatial.simulation import simulate
+from credo.models.gp.spatial.slopes import Gradient
+from credo.models.gp.spatial.variograms import Variogram, empirical_variogram
+from credo.models.gp.staged import Staged
+
+CURVE = 200
+"""Distances at which the learned variogram is known."""
+MOST_STEPS = 1000
+"""Of a climb: two scales are a long ridge."""
+STEP = 1e-3
+"""Half the step of a difference quotient, as a share of the extent of the points."""
+DEGREE = np.pi / 180.0
+
+
+class Field(eqx.Module):
+    """A quantity that varies in space, as it is believed to be after measurements. Make it with `kriging`."""
+
+    belief: Any
+    """The Gaussian process, conditioned: a `GP`, or an approximation for many points."""
+    coordinates: int = eqx.field(static=True)
+    exact: bool = eqx.field(static=True, default=False)
+    """Whether the nugget is part of the field."""
+    lonlat: bool = eqx.field(static=True, default=False)
+    groups: tuple[str, ...] = eqx.field(static=True, default=())
+    names: tuple[str, ...] = eqx.field(static=True, default=("x", "y"))
+    notes: str = eqx.field(static=True, default="")
+    """How it was learned."""
+
+    # -- its parts -------------------------------------------------------------------------------------------
+
+    @property
+    def kernel(self) -> Kernel:
+        """The covariance of the field, without the nugget and the groups."""
+        if not self.groups:
+            return self.belief.kernel
+        return sum(part.kernel for part in self.belief.kernel.parts[:-1])
+
+    @property
+    def nugget(self) -> float:
+        """The variance of what has no extent."""
+        return float(self.belief.noise_variance())
+
+    @property
+    def group_variance(self) -> float:
+        """The variance of the effects of groups; zero without them."""
+        return float(self.belief.kernel.parts[-1].kernel.variance) if self.groups else 0.0
+
+    @property
+    def points(self) -> Float[np.ndarray, "n d"]:
+        """Where it was measured."""
+        return self.belief.seen.cut()[0][:, : self.coordinates]
+
+    @property
+    def values(self) -> Float[np.ndarray, " n"]:
+        """What was measured."""
+        return self.belief.seen.cut()[1]
+
+    def alone(self) -> tuple[Any, float]:
+        """A belief that is asked for the field, and the variance that it adds to every place for a group of its own."""
+        if self.groups and isinstance(self.belief, GP):
+            # Of the kernel only covariances with queries are still asked for; the factor knows the groups.
+            return changed(self.belief, kernel=sum(self.belief.kernel.parts[:-1])), 0.0
+        return self.belief, self.group_variance
+
+    def rows(self, places: object) -> Float[np.ndarray, "m d"]:
+        """Places as rows of the belief: each of a group that nobody has seen."""
+        table = np.asarray(check_table(places, "places", self.coordinates))
+        if self.lonlat:
+            _check_lonlat(table, "places")
+        return np.column_stack([table, -1.0 - np.arange(len(table))]) if self.groups else table
+
+    # -- at places -------------------------------------------------------------------------------------------
+
+    def predict(self, places: object, *, errors: Any = None) -> Normal:
+        """p(y | place) of a new measurement: the field is epistemic, a nugget that is noise and `errors` aleatoric."""
+        table = self.rows(places)
+        mean, variance = self._field_at(table)
+        noise = np.zeros(len(table)) if self.exact else np.full(len(table), self.nugget)
+        if errors is not None:
+            noise = noise + np.asarray(check_vector(errors, "errors", len(table))) ** 2
+        return Normal(mean, noise, variance)
+
+    def _field_at(self, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance of the field at rows of the belief."""
+        belief, spare = self.alone()
+        found = belief.function_at(table)
+        mean, variance = np.asarray(found.mean), np.maximum(np.asarray(found.variance) - spare, 0.0)
+        if not self.exact:
+            return mean, variance
+        where, pull, value, left = self._measured(table)
+        mean, variance = mean.copy(), variance + self.nugget
+        f, v = mean[where], variance[where] - self.nugget
+        mean[where], variance[where] = f + pull * (value - f), (1 - pull) ** 2 * v + left
+        return mean, variance
+
+    def _measured(self, table: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Of rows at places of measurements: their numbers, ρ, the measurement, and the variance that is left of w."""
+        from scipy.spatial import cKDTree
+
+        x, y, _, extra = self.belief.seen.cut()
+        distance, index = cKDTree(x).query(table)
+        where = np.flatnonzero(distance == 0)
+        twin = index[where]
+        pull = self.nugget / (self.nugget + extra[twin]) if self.nugget > 0 else np.zeros(len(twin))
+        return where, pull, y[twin], pull * extra[twin]
+
+    def exceeds(self, places: object, threshold: float) -> Float[np.ndarray, " m"]:
+        """P(f > threshold) at each place."""
+        mean, variance = self._field_at(self.rows(places))
+        return exceedance(mean, np.sqrt(variance), threshold)
+
+    def draw(self, places: object, n: int = 1, *, seed: int = 0) -> Float[np.ndarray, "n m"]:
+        """n draws of the whole field at the places; see `simulation.py`."""
+        check_count(n, "n")
+        table = self.rows(places)
+        belief, spare = self.alone()
+        drawn = simulate(belief, table, n, seed, spare)
+        if not self.exact:
+            return drawn
+        rng = np.random.default_rng([seed, 1])
+        out = drawn + np.sqrt(self.nugget) * rng.normal(size=drawn.shape)
+        where, pull, value, left = self._measured(table)
+        f = drawn[:, where]
+        out[:, where] = f + pull * (value - f) + np.sqrt(left) * rng.normal(size=f.shape)
+        return out
+
+    def gradient(self, places: object, *, step: float | None = None) -> Gradient:
+        """∇f at the places, along both coordinates; with lonlat in units a kilometre (of the sphere's radius).
+
+        Without a `step` it is the derivative, where the kernel has one; else, and of an approximation, a difference
+        quotient over 2·step (in coordinates): rough fields have no derivative, but a slope over a distance.
+        """
+        table = self.rows(places)
+        if self.coordinates != 2:
+            raise DataError(f"slope and aspect are of a field in the plane, found {self.coordinates} coordinates")
+        belief, spare = self.alone()
+        if step is None and isinstance(belief, GP) and not self.groups and _smooth(belief.kernel):
+            found = Gradient(np.asarray(gradient(belief, table).mean), np.asarray(gradient_covariance(belief, table)))
+        else:
+            h = STEP * float(np.ptp(self.points, axis=0).max()) if step is None else step
+            moves = h * np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+            weights = np.kron(np.eye(2), np.array([[0.5], [-0.5]])) / h
+            found = Gradient(*linear_functionals(belief, self._around(table, moves), weights, spare))
+        if not self.lonlat:
+            return found
+        unit = 1.0 / (
+            DEGREE * self.sphere.radius * np.column_stack([np.cos(DEGREE * table[:, 1]), np.ones(len(table))])
+        )
+        return Gradient(found.mean * unit, found.covariance * unit[:, :, None] * unit[:, None, :])
+
+    def _around(self, table: np.ndarray, moves: np.ndarray) -> np.ndarray:
+        """The places moved, each row of a group of its own."""
+        points = np.repeat(table[:, None], len(moves), axis=1)
+        points[:, :, :2] += moves
+        if self.groups:
+            points[:, :, -1] = -1.0 - np.arange(points[:, :, -1].size).reshape(points.shape[:2])
+        return points
+
+    @property
+    def sphere(self) -> OnSphere:
+        """The sphere that longitude and latitude are of."""
+        found = sphere_of(self.kernel)
+        assert found is not None
+        return found
+
+    def blocks(self, centres: object, size: tuple[float, float], *, points: int = 5) -> Normal:
+        """The averages of the field over rectangles of this width and height around the centres.
+
+        The integral is the mean over points × points places of each block; of the nugget it leaves nothing.
+        """
+        check_count(points, "points")
+        table = self.rows(centres)
+        if len(size) != 2 or not min(size) > 0:
+            raise DataError(f"size is the width and the height of a block, both positive, found {size!r}")
+        at = (np.arange(points) + 0.5) / points - 0.5
+        moves = np.stack(np.meshgrid(size[0] * at, size[1] * at), -1).reshape(-1, 2)
+        belief, spare = self.alone()
+        found = linear_functionals(
+            belief, self._around(table, moves), np.full((len(moves), 1), 1.0 / len(moves)), spare
+        )
+        variance = np.maximum(found.covariance[:, 0, 0], 0.0)
+        return Normal(found.mean[:, 0], np.zeros(len(variance)), variance)
+
+    def weights(self, places: object) -> Float[np.ndarray, "m n"]:
+        """Kriging weights: the mean at a place is their sum with the measurements (and, of a known mean, the rest)."""
+        belief, _ = self.alone()
+        if not isinstance(belief, GP):
+            raise DataError("kriging weights are those of an exact field: kriging(…, using=Exact())")
+        rows, solved = belief.conditioned()
+        cross = belief.prior.kernel.between(rows.x, self.rows(places))
+        return np.asarray(solve(solved.root, cross)).T
+
+    # -- on a grid -------------------------------------------------------------------------------------------
+
+    def grid(self, cells: tuple[int, int] | None = None, size: float | None = None) -> Grid:
+        """A grid that covers the measurements: about 10,000 cells, so many columns and rows, or cells of this size."""
+        points = self.points[:, :2]
+        level = np.cos(DEGREE * points[:, 1].mean()) if self.lonlat else 1.0
+        return Grid.around(points, cells, size, float(level))
+
+    def map(
+        self,
+        grid: Grid | tuple[int, int] | None = None,
+        *,
+        threshold: float | None = None,
+        slope: bool = False,
+        at: Sequence[float] = (),
+    ) -> Map:
+        """Mean and standard deviation of the field on a grid, or on one of so many columns and rows.
+
+        Args:
+            grid: the grid; None is `grid()`.
+            threshold: adds the layer "exceeds", P(f > threshold).
+            slope: adds "slope", "slope_sd", "aspect" and "aspect_sd", over the width of a cell.
+            at: the other coordinates, such as a time, where there are more than two.
+        """
+        cells = grid if isinstance(grid, Grid) else self.grid(grid)
+        if len(at) != self.coordinates - 2:
+            raise DataError(f"at must give the {self.coordinates - 2} coordinates after the first two, found {len(at)}")
+        places = np.column_stack([cells.places, *(np.full(cells.places.shape[0], float(v)) for v in at)])
+        mean, variance = self._field_at(self.rows(places))
+        layers = {"mean": mean, "sd": np.sqrt(variance)}
+        if threshold is not None:
+            layers["exceeds"] = exceedance(mean, layers["sd"], threshold)
+        if slope:
+            found = self.gradient(places, step=min(cells.cell) / 2)
+            layers |= {name: getattr(found, name) for name in ("slope", "slope_sd", "aspect", "aspect_sd")}
+        shaped = {name: layer.reshape(cells.shape) for name, layer in layers.items()}
+        return Map(cells, shaped, (self.names[0], self.names[1]), self.lonlat)
+
+    # -- how good it is --------------------------------------------------------------------------------------
+
+    def variogram(self, *, classes: int = 15, most: float | None = None, robust: bool = False) -> Variogram:
+        """The empirical variogram of what the trend leaves, and the learned one: of all directions, averaged.
+
+        Distances are those of the coordinates, on a sphere chords in the unit of its radius.
+        """
+        rows = self.belief.seen.cut()[0]
+        x, left, more = self.points, self.values - self._trend(rows), self.nugget + self.group_variance
+        if self.groups and isinstance(self.belief, GP):
+            left, more = left - self.group_effects().mean[rows[:, -1].astype(int)], self.nugget
+        flat = self.sphere.map(x[:, :2]) if self.lonlat else x
+        found = empirical_variogram(flat, left, classes=classes, most=most, robust=robust)
+        h = np.linspace(0.0, float(found.distance.max()) * 1.05, CURVE)
+        if self.lonlat:  # northwards from the middle, chords of these lengths
+            along = np.zeros((1, CURVE, x.shape[1]))
+            along[0, :, 1] = 2.0 * np.arcsin(h / (2.0 * self.sphere.radius)) / DEGREE
+        else:
+            angles = np.pi * np.arange(8) / 8
+            ways = np.zeros((8, x.shape[1]))
+            ways[:, :2] = np.column_stack([np.cos(angles), np.sin(angles)])[:, : x.shape[1]]
+            along = ways[:, None] * h[:, None]
+        origin = np.zeros((1, x.shape[1]))
+        total = float(np.asarray(self.kernel.variance_at(origin))[0])
+        like = np.mean([np.asarray(self.kernel.between(each, origin))[:, 0] for each in along], axis=0)
+        return found._replace(learned=(h, total - like + more))
+
+    def _trend(self, rows: np.ndarray) -> np.ndarray:
+        """The expected trend at rows of the belief."""
+        mean = np.asarray(self.belief.mean.at(rows))
+        own = self.belief.mean.kernel()
+        if own is None:
+            return mean
+        if isinstance(self.belief, GP):
+            return mean + np.asarray(own.between(rows, self.belief.seen.x)) @ self.belief.solved.alpha
+        if isinstance(self.belief, NeighboursGP):
+            return mean + np.asarray(trend_columns(own, rows)) @ self.belief.solved.mean
+        return mean
+
+    def group_effects(self) -> Normal:
+        """What each of the `groups`, in their order, adds to the field."""
+        if not (self.groups and isinstance(self.belief, GP)):
+            raise DataError("effects are those of groups in an exact field: kriging(…, groups=…, using=Exact())")
+        rows = np.zeros((len(self.groups), self.coordinates + 1))
+        rows[:, -1] = np.arange(len(rows))
+        mean, sd = part_at(self.belief, self.belief.kernel.parts[-1], rows)
+        return Normal(mean, np.zeros(len(mean)), sd**2)
+
+    def left_out(self, folds: Sequence[np.ndarray] | None = None) -> Normal:
+        """Each measurement as a field predicts it that has not seen it, nor the others of its fold.
+
+        Hyperparameters stay as they were learned from all. Without folds each is left out alone (of many points by an
+        approximation, given their nearest). Folds are row numbers; see `credo.evaluate.spatial_blocks`.
+        """
+        rows = self.belief.seen
+        x, _, scale, extra = rows.cut()
+        if folds is None and isinstance(self.belief, GP):
+            return self.belief.leave_one_out()
+        if folds is None and isinstance(self.belief, NeighboursGP):
+            _, mean, variance = self.belief.left_out(np.arange(rows.n), min(self.belief.asked, rows.n - 1))
+            noise = self.nugget * scale + extra
+            return Normal(mean, noise, np.maximum(variance - noise, 0.0))
+        parts = [np.array([i]) for i in range(rows.n)] if folds is None else [np.asarray(f, dtype=int) for f in folds]
+        mean, variance = np.full(rows.n, np.nan), np.full(rows.n, np.nan)
+        for part in parts:
+            after = self.belief.unconditioned().condition_on(rows.subset(np.setdiff1d(np.arange(rows.n), part)))
+            found = after.function_at(x[part])
+            mean[part], variance[part] = np.asarray(found.mean), np.asarray(found.variance)
+        if np.isnan(mean).any():
+            raise DataError(f"each of the {rows.n} measurements must be in a fold, {np.isnan(mean).sum()} are in none")
+        return Normal(mean, self.nugget * scale + extra, variance)
+
+    def condition(self, points: object, values: object, *, errors: Any = None) -> "Field":
+        """The field after more measurements, with its hyperparameters as they are."""
+        if self.groups:
+            raise DataError("a field with groups is made from all its measurements at once: call kriging again")
+        return changed(self, belief=self.belief.condition(self.rows(points), values, errors=errors))
+
+    def __repr__(self) -> str:
+        return f"Field({self.kernel!r}, nugget={self.nugget:.3g}, {len(self.values)} points, {self.belief.method})"
+
+
+def kriging(
+    points: object,
+    values: object,
+    *,
+    trend: Any = None,
+    kernel: Kernel | None = None,
+    anisotropic: bool = False,
+    lonlat: bool = False,
+    errors: Any = None,
+    nugget: float | None = None,
+    exact: bool = False,
+    groups: Any = None,
+    using: Any = None,
+    learn: bool = True,
+    seed: int = 0,
+) -> Field:
+    """A field from measurements at scattered points, its hyperparameters by evidence.
+
+    Args:
+        points: coordinates, shape (n, 2); more columns are further coordinates, such as depth or time.
+        values: what was measured, shape (n,); NaN is missing.
+        trend: "constant" (ordinary kriging), "linear" or "quadratic" (universal), features, or a number that is known
+            (simple kriging). None is a constant, and a plane where points are so many that they are not all used at
+            once: gaps between them are wide.
+        kernel: of the coordinates; None is Exponential + Matérn-3/2, a long scale and a short one. Sums are nested
+            models, `Matern(smoothness=…)` has any smoothness.
+        anisotropic: whether the kernel that is chosen for None has scales that depend on the direction.
+        lonlat: whether points are longitude and latitude in degrees; lengthscales are then kilometres.
+        errors: the known standard error of each measurement, beside the nugget.
+        nugget: its variance, where it is known; None learns it.
+        exact: whether the nugget is variation of the field on the shortest scale, and not noise of the measurements.
+        groups: the instrument, campaign, or region of each measurement: each has an effect of its own, which is no
+            part of the field.
+        using: a form of Bayes' rule such as `Neighbours()`; None chooses by the number of points.
+        learn: False takes the kernel and the nugget as they are given.
+        seed: of the search.
+    """
+    names = tuple(column_names(points) or ())
+    x = np.asarray(check_table(points, "points"))
+    n, d = x.shape
+    if d < 2:
+        raise DataError("points must have two coordinates or more, found 1; for a function of one input use credo.GP")
+    if lonlat:
+        _check_lonlat(x, "points")
+    rows = GP().statistics(x, values, errors=errors)
+    present = np.isfinite(np.asarray(values, dtype=float).reshape(-1))
+    x, y, _, extra = rows.cut()
+    if len(y) < 3:
+        raise DataError(f"a field needs three measurements or more, found {len(y)}")
+    if not np.ptp(x, axis=0).max() > 0:
+        raise DataError("all measurements are at one place: there is no field to see")
+    inner = field_kernel(kernel, x, y, anisotropic, lonlat)
+    labels: tuple[str, ...] = ()
+    table = x
+    if groups is not None:
+        if exact:
+            raise DataError("exact and groups do not go together: what is left at a place may be its group's")
+        codes, labels = _codes(groups, n)
+        table = np.column_stack([x, codes[present]])
+        inner = inner.on(*range(d)) + group_kernel(d, 0.1 * float(y.var()) or 1.0)
+    if exact:
+        _check_twins(x, y, extra)
+    if not learn and (kernel is None or nugget is None):
+        raise DataError("learn=False takes the kernel and the nugget as they are: give both")
+    if trend is None:
+        trend = "constant" if len(y) <= EXACT_ROWS else "linear"
+    gp = GP(inner, trend_mean(trend, table, y, d), nugget)
+    options = {} if errors is None else {"errors": np.sqrt(extra)}
+    form, notes = choose_method(gp, rows) if using is None else (using, "")
+    if not learn:
+        after = gp.in_units(Rows(table, *rows.cut()[1:], None)).condition(table, y, using=form, **options)
+    else:
+        method, fixed = (
+            (Staged(max_steps=MOST_STEPS) if isinstance(form, Exact) else form),
+            [] if nugget is None else ["noise"],
+        )
+        learned = fit(gp, table, y, using=method, fixed=fixed, seed=seed, report=True, **options)
+        after, notes = learned.belief, "; ".join(note for note in (notes, *learned.notes) if note)
+    called = names or ("x", "y", *(f"x{i}" for i in range(2, d)))
+    return Field(after, d, exact, lonlat, labels, called, notes)
+
+
+def _smooth(kernel: Kernel) -> bool:
+    """Whether the field has derivatives."""
+    try:
+        check_differentiable(kernel)
+    except DataError:
+        return False
+    return True
+
+
+def _check_lonlat(x: np.ndarray, name: str) -> None:
+    if x.shape[1] < 2 or np.abs(x[:, 1]).max(initial=0.0) > 90 or np.abs(x[:, 0]).max(initial=0.0) > 360:
+        raise DataError(
+            f"{name} must be longitude and latitude in degrees, in this order, found values up to "
+            f"{np.abs(x).max(0)[:2].tolist()}; for plane coordinates leave out lonlat"
+        )
+
+
+def _codes(groups: object, n: int) -> tuple[np.ndarray, tuple[str, ...]]:
+    labels = np.asarray(groups).astype(str).reshape(-1)
+    if len(labels) != n:
+        raise DataError(f"groups must name a group for each of the {n} points, found {len(labels)}")
+    found, codes = np.unique(labels, return_inverse=True)
+    if len(found) < 2:
+        raise DataError("groups must name two groups or more: the effect of one is the constant of the trend")
+    return codes.astype(float), tuple(str(label) for label in found)
+
+
+def _check_twins(x: np.ndarray, y: np.ndarray, extra: np.ndarray) -> None:
+    """With `exact`, measurements without error at one place must agree."""
+    _, first, same = np.unique(x, axis=0, return_index=True, return_inverse=True)
+    apart = (y != y[first][same.reshape(-1)]) & (extra == 0)
+    if apart.any():
+        i = int(np.argmax(apart))
+        raise DataError(
+            f"exact=True, but {y[i]:g} and {y[first][same.reshape(-1)][i]:g} were both measured at {x[i].tolist()}; "
+            "average them, give their errors, or leave exact out: then what differs is noise"
+        )

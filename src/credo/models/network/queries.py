@@ -1,0 +1,410 @@
+"""Questions to a network, as factors of a junction tree.
+
+What was observed is removed before triangulating; variables below which nothing was observed or asked (barren ones) and
+those that the observed ones separate from the question are left out. One row of evidence and many go the same way: of
+many, each factor has the rows as its last axis. Koller & Friedman (2009), section 9.3.2; Shachter (1986).
+"""
+
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from credo.core.arrays import Array, is_traced, namespace
+from credo.core.errors import DataError
+from credo.core.predictive import Mixture, Normal, Predictive
+from credo.models.network import graph, junction_tree, linear_gaussian
+from credo.models.network.frames import MISSING
+from credo.models.network.nodes import LinearGaussian, Names, Table
+from credo.models.network.predictions import States
+from credo.models.network.triangulation import Tree
+from credo.models.network.triangulation import junction_tree as tree_of
+
+if TYPE_CHECKING:
+    from credo.models.network.belief import Network
+
+CHUNK = 2**18
+"""Cells of the largest clique over the rows that are done at once."""
+
+
+class Observed(NamedTuple):
+    """What was observed: states that are known, likelihoods of states, numbers."""
+
+    known: dict[str, Any]
+    """The index of the state, or one for each row."""
+    soft: dict[str, Array]
+    numbers: dict[str, Any]
+    """The number, or one for each row."""
+    log_scale: float
+    """log of the likelihoods of the states that are known."""
+    rows: tuple[int, ...] = ()
+
+    @property
+    def names(self) -> set[str]:
+        """All that something was observed of."""
+        return {*self.known, *self.soft, *self.numbers}
+
+
+def observed_of(network: "Network", evidence: Mapping[str, Array] | None) -> Observed:
+    """The evidence of a belief; a likelihood with one state that is possible makes that state known."""
+    known: dict[str, Any] = {}
+    soft: dict[str, Array] = {}
+    numbers: dict[str, Any] = {}
+    log_scale = 0.0
+    for name, value in (evidence or {}).items():
+        if np.ndim(value) == 0:
+            numbers[name] = value
+        elif not is_traced(value) and np.count_nonzero(value) == 1:
+            known[name] = int(np.argmax(value))
+            log_scale += math.log(np.asarray(value)[known[name]])
+        else:
+            soft[name] = value
+    return Observed(known, soft, numbers, log_scale)
+
+
+class Problem(NamedTuple):
+    """Factors over the variables that are not known, and their tree."""
+
+    variables: Names
+    tree: Tree
+    factors: list[Array]
+    log_scale: Any
+
+
+Source = tuple[Names, Callable[[], tuple[Any, Any, bool]]]
+"""A factor before it is made: the variables it is over, and what makes it: (table, log scale, whether it has rows)."""
+
+
+def posed(
+    network: "Network",
+    names: Collection[str],
+    observed: Observed,
+    query: Names = (),
+    *,
+    connected: bool = False,
+    peaks: bool = False,
+) -> Problem:
+    """The factors of some variables, the barren ones left out, and their tree; the root holds `query`.
+
+    Args:
+        network: whose laws they are.
+        names: the variables that matter: those asked and observed, and all above them.
+        observed: what is known of them.
+        query: discrete variables that the answer is about.
+        connected: leave out what has nothing to do with the query; then the evidence is not complete.
+        peaks: multiply the density of numbers that were not observed at its mode, for explanations.
+    """
+    sources = _sources(network, names, observed, peaks)
+    if connected:
+        sources = _reached(sources, observed, query)
+    free = {n for scope, _ in sources for n in scope if n not in observed.known} | set(query)
+    variables = tuple(name for name in network.names if name in free)
+    place = {name: i for i, name in enumerate(variables)}
+    states = network.states
+    sizes = tuple(len(states[name]) for name in variables)
+    scopes = tuple(tuple(place[n] for n in scope if n not in observed.known) for scope, _ in sources)
+    tree = tree_of(sizes, scopes, tuple(sorted(place[q] for q in query)))
+    junction_tree.check_size(tree, variables)
+    factors, log_scale = [], observed.log_scale
+    for scope, make in sources:
+        table, scale, has_rows = make()
+        factors.append(restricted(scope, table, observed, has_rows))
+        log_scale = log_scale + scale
+    return Problem(variables, tree, factors, log_scale)
+
+
+def _sources(network: "Network", names: Collection[str], observed: Observed, peaks: bool) -> list[Source]:
+    found: list[Source] = []
+    for name, law in zip(network.names, network.laws, strict=True):
+        if name in names and isinstance(law, Table):
+            found.append(((*law.parents, name), lambda law=law: (law.values, 0.0, False)))  # type: ignore[misc]
+            if name in observed.soft:
+                found.append(((name,), lambda name=name: (observed.soft[name], 0.0, False)))  # type: ignore[misc]
+    if observed.numbers or peaks:
+        single = _single(observed)
+        for component in linear_gaussian.components(network, names, single):
+            if peaks or any(name in observed.numbers for name in component.names):
+
+                def likelihood(component: linear_gaussian.Component = component) -> tuple[Any, Any, bool]:
+                    joints = linear_gaussian.laws(network, component, single)
+                    rows = observed.rows or (1,)
+                    told = linear_gaussian.given(joints, component, observed.numbers, *rows)
+                    logs: Any = told.log_density + (told.log_peak[:, None] if peaks else 0.0)
+                    shape = tuple(len(network.states[p]) for p in component.discrete)
+                    top = logs.max(0)
+                    table = namespace(logs).exp(logs - top).reshape(*shape, *rows)
+                    return (table, top, True) if observed.rows else (table[..., 0], top[0], False)
+
+                found.append((component.discrete, likelihood))
+    return found
+
+
+def _single(observed: Observed) -> dict[str, int]:
+    """The states that are known and the same for all rows."""
+    return {name: state for name, state in observed.known.items() if np.ndim(state) == 0}
+
+
+def _reached(sources: list[Source], observed: Observed, query: Names) -> list[Source]:
+    """The factors that have to do with the query, over variables that are not known."""
+    using: dict[str, list[int]] = {}
+    for f, (scope, _) in enumerate(sources):
+        for name in scope:
+            if name not in observed.known:
+                using.setdefault(name, []).append(f)
+    seen, stack, kept = set(query), list(query), set()
+    while stack:
+        for f in using.get(stack.pop(), []):
+            if f not in kept:
+                kept.add(f)
+                new = [n for n in sources[f][0] if n not in seen and n not in observed.known]
+                seen.update(new)
+                stack.extend(new)
+    return [source for f, source in enumerate(sources) if f in kept]
+
+
+def restricted(scope: Names, table: Any, observed: Observed, has_rows: bool) -> Any:
+    """The table at the states that are known; with rows, these are its last axis (of length one, if all are equal)."""
+    known, rows = observed.known, observed.rows
+    if not any(name in known for name in scope):
+        return table[..., None] if rows and not has_rows else table
+    table = table[tuple(known[n] if n in known and np.ndim(known[n]) == 0 else slice(None) for n in scope)]
+    left = [n for n in scope if n not in known or np.ndim(known[n])]
+    varied = [a for a, n in enumerate(left) if n in known]
+    if not varied:
+        return table[..., None] if rows and not has_rows else table
+    free = [a for a, n in enumerate(left) if n not in known]
+    shape = [table.shape[a] for a in free]
+    moved = table.transpose(*free, *varied, *([len(left)] if has_rows else []))
+    code: Any = 0
+    for a in varied:
+        code = code * table.shape[a] + known[left[a]]
+    if has_rows:
+        return moved.reshape(*shape, -1, *rows)[..., code, np.arange(*rows)]
+    return moved.reshape(*shape, -1).take(code, axis=-1)
+
+
+def relevant(network: "Network", query: Iterable[str], observed: Observed) -> set[str]:
+    """The variables that are not barren: those asked and observed, and all above them."""
+    return graph.ancestors_of(network.parents, {*query, *observed.names})
+
+
+def log_evidence(network: "Network", observed: Observed) -> Any:
+    """log p(observed)."""
+    if not observed.names:
+        return np.zeros(())
+    problem = posed(network, relevant(network, (), observed), observed)
+    return junction_tree.collect(problem.tree, problem.factors).log_total + problem.log_scale
+
+
+def states_given(network: "Network", query: Names, observed: Observed) -> tuple[Any, Any]:
+    """P(query | observed) with an axis for each discrete variable asked, then rows; and log p of what matters."""
+    problem = posed(network, relevant(network, query, observed), observed, query, connected=True)
+    place = {name: i for i, name in enumerate(problem.variables)}
+    asked = [place[q] for q in query]
+    if not observed.rows:
+        return junction_tree.joint(problem.tree, problem.factors, asked)
+    most = max((math.prod(c.shape) for c in problem.tree.cliques), default=1)
+    (rows,), step = observed.rows, max(1, CHUNK // most)
+    parts = []
+    for start in range(0, rows, step):
+        cut = [f if f.shape[-1] == 1 else f[..., start : start + step] for f in problem.factors]
+        parts.append(junction_tree.joint(problem.tree, cut, asked, (min(step, rows - start),)))
+    return np.concatenate([p for p, _ in parts], axis=-1), np.concatenate([log for _, log in parts])
+
+
+def numbers_given(network: "Network", name: str, observed: Observed) -> tuple[Any, linear_gaussian.Given]:
+    """The weights of the joint states of the discrete parents of the component of a number, and its laws there."""
+    names = relevant(network, [name], observed)
+    single = _single(observed)
+    component = next(c for c in linear_gaussian.components(network, names, single) if name in c.names)
+    joints = linear_gaussian.laws(network, component, single)
+    told = linear_gaussian.given(joints, component, observed.numbers, *(observed.rows or (1,)))
+    free = tuple(p for p in component.discrete if p not in observed.known)
+    weights, _ = states_given(network, free, observed) if free else (np.ones(observed.rows), None)
+    if len(free) == len(component.discrete):
+        return weights.reshape(len(joints), *(observed.rows or (1,))), told
+    # Where a state is known in each row, and not the same in all, the others have no weight there.
+    rows = observed.rows
+    places = [axis for axis, p in enumerate(component.discrete) if p not in free]
+    whole = np.zeros((*(len(network.states[p]) for p in component.discrete), *rows))
+    at: list[Any] = [slice(None)] * len(component.discrete)
+    for axis in places:
+        at[axis] = observed.known[component.discrete[axis]]
+    moved = np.moveaxis(whole, places, range(len(places)))
+    index = tuple(observed.known[component.discrete[a]] for a in places)
+    moved[(*index, ..., np.arange(*rows))] = np.moveaxis(weights, -1, 0)
+    return whole.reshape(len(joints), *rows), told
+
+
+def predicted(network: "Network", name: str, observed: Observed) -> tuple[Predictive, Any]:
+    """The law of one variable, and log p of what matters for it."""
+    law = network.nodes[name]
+    if isinstance(law, Table):
+        if name in observed.known:
+            probs = np.broadcast_to(np.eye(len(law.states))[observed.known[name]], (*observed.rows, len(law.states)))
+            return States.certain_of(probs, law.states), np.zeros(observed.rows)
+        probs, total = states_given(network, (name,), observed)
+        return States.certain_of(probs.T if observed.rows else probs, law.states), total
+    if name in observed.numbers:
+        value = np.broadcast_to(np.asarray(observed.numbers[name], dtype=float), observed.rows)
+        return Normal(value, np.zeros_like(value), np.zeros_like(value)), np.zeros(observed.rows)
+    weights, told = numbers_given(network, name, observed)
+    q = told.names.index(name)
+    mean, variance = told.mean[..., q], told.covariance[:, q, q]
+    return mixed(weights, mean, variance, observed.rows), np.zeros(observed.rows)
+
+
+def mixed(weights: Any, mean: Any, variance: Any, rows: tuple[int, ...]) -> Predictive:
+    """Σ wₖ N(meanₖ, varianceₖ) of each row; which k it is is noise, not ignorance."""
+    xp = namespace(weights, mean, variance)
+    if not rows:
+        weights, mean = weights[:, 0], mean[:, 0]
+    spread = xp.broadcast_to(variance.reshape(-1, *[1] * len(rows)), mean.shape)
+    if len(mean) == 1:
+        return Normal(mean[0], spread[0], xp.zeros_like(mean[0]))
+    return Mixture(weights, (Normal(mean, spread, xp.zeros_like(mean)),), within=len(mean))
+
+
+def predicted_rows(network: "Network", name: str, columns: Mapping[str, np.ndarray], observed: Observed) -> Predictive:
+    """The law of one variable for each row of a frame, rows with the same cells missing together."""
+    rows = len(next(iter(columns.values())))
+    states = network.states
+    there = {column: cells != MISSING if column in states else ~np.isnan(cells) for column, cells in columns.items()}
+    if name in there and there[name].any():
+        raise DataError(
+            f"the frame says what {name!r} is at row {int(np.argmax(there[name]))}; leave out the column that is asked"
+        )
+    pattern, named = row_keys([mask.astype(int) for mask in there.values()], [2] * len(there), rows)
+    parts, places = [], []
+    for p in range(len(named)):
+        inside = np.flatnonzero(pattern == p)
+        present = [column for column, mask in there.items() if mask[inside[0]]]
+        parts.append(_of_pattern(network, name, {c: columns[c][inside] for c in present}, observed, inside))
+        places.append(inside)
+    back = np.argsort(np.concatenate(places), kind="stable")
+    return parts[0] if len(parts) == 1 else _stacked(parts, back, rows)
+
+
+def _of_pattern(
+    network: "Network", name: str, columns: Mapping[str, np.ndarray], observed: Observed, where: np.ndarray
+) -> Predictive:
+    """The rows in which the same variables were observed: the equal ones once."""
+    clash = [c for c in columns if c in observed.names and c not in observed.soft]
+    for c in clash:
+        fixed = observed.known[c] if c in observed.known else observed.numbers[c]
+        if np.any(columns[c] != fixed):
+            row = int(where[np.argmax(columns[c] != fixed)])
+            raise DataError(f"{c!r} was observed before, and row {row} of the frame says something else of it")
+    columns = {c: v for c, v in columns.items() if c not in clash}
+    n = len(where)
+    states = network.states
+    if name in states and not observed.numbers and all(c in states for c in columns):
+        columns = _that_matter(network, name, columns, observed)
+    discrete = [c for c in columns if c in states]
+    if len(discrete) == len(columns):
+        inverse, first = row_keys([columns[c] for c in discrete], [len(states[c]) for c in discrete], n)
+    else:
+        inverse, first = np.arange(n), np.arange(n)
+    soft = {c: v for c, v in observed.soft.items() if c not in columns}
+    # A likelihood and a state that is known: the likelihood of that state, a constant of the row.
+    for c in columns:
+        if c in observed.soft and np.any(np.asarray(observed.soft[c])[columns[c]] == 0):
+            raise DataError(f"{c!r} has a state in the frame that soft evidence excludes")
+    told = Observed(
+        {**observed.known, **{c: columns[c][first] for c in discrete}},
+        soft,
+        {**observed.numbers, **{c: columns[c][first] for c in columns if c not in states}},
+        0.0,
+        (len(first),),
+    )
+    law, total = predicted(network, name, told)
+    if not np.all(np.isfinite(total)):
+        row = int(where[np.argmax(~np.isfinite(np.asarray(total)[inverse]))])
+        raise DataError(f"row {row} of the frame has probability zero under the network; look at it for a mistake")
+    return law if len(first) == n and not len(inverse) else law[inverse]
+
+
+def _that_matter(
+    network: "Network", name: str, columns: Mapping[str, np.ndarray], observed: Observed
+) -> dict[str, np.ndarray]:
+    """The columns that say something of a discrete variable given the others."""
+    known = dict.fromkeys(columns, 0)
+    blank = Observed({**observed.known, **known}, observed.soft, observed.numbers, 0.0)
+    reached = _reached(_sources(network, relevant(network, [name], blank), blank, False), blank, (name,))
+    used = {n for scope, _ in reached for n in scope}
+    return {c: v for c, v in columns.items() if c in used}
+
+
+def row_keys(columns: list[np.ndarray], sizes: list[int], rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Which rows are equal, by one integer each: the number of each row's kind, and the first row of each kind."""
+    key, span = np.zeros(rows, dtype=np.int64), 1
+    for column, size in zip(columns, sizes, strict=True):
+        if span * size >= 2**62:
+            _, key = np.unique(key, return_inverse=True)
+            span = int(key.max()) + 1
+        key, span = key * size + column, span * size
+    _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+    return inverse, first
+
+
+def _stacked(parts: list[Predictive], back: np.ndarray, rows: int) -> Predictive:
+    """The predictions of several patterns, in the order of the rows."""
+    if all(isinstance(p, States) for p in parts):
+        probs = np.concatenate([p.probs for p in parts])[back]  # type: ignore[attr-defined]
+        return States.certain_of(probs, parts[0].states)  # type: ignore[attr-defined]
+    count = max(len(p.weights) if isinstance(p, Mixture) else 1 for p in parts)
+    found = []
+    for p in parts:
+        inner: Any = p.parts[0] if isinstance(p, Mixture) else p[None]
+        weights = p.weights if isinstance(p, Mixture) else np.ones((1, len(p)))
+        extra = [(0, count - len(weights)), (0, 0)]
+        found.append(
+            [np.pad(weights, extra), np.pad(inner.mean, extra, mode="edge"), np.pad(inner.variance, extra, mode="edge")]
+        )
+    weights, mean, variance = (np.concatenate([f[i] for f in found], axis=1)[:, back] for i in range(3))
+    if count == 1:
+        return Normal(mean[0], variance[0], np.zeros(rows))
+    return Mixture(weights, (Normal(mean, variance, np.zeros_like(mean)),), within=count)
+
+
+def most_probable(network: "Network", observed: Observed) -> tuple[dict[str, Any], float]:
+    """The most probable values of all variables together, and the logarithm of their density with the evidence's."""
+    problem = posed(network, set(network.names), observed, peaks=True)
+    chosen, value = junction_tree.most_probable(problem.tree, problem.factors, len(problem.variables))
+    codes = {**observed.known, **dict(zip(problem.variables, chosen, strict=True))}
+    found: dict[str, Any] = {name: network.states[name][code] for name, code in codes.items()}
+    for component in linear_gaussian.components(network, network.names, codes):
+        (law,) = linear_gaussian.laws(network, component, codes)
+        told = linear_gaussian.given([law], component, observed.numbers, 1)
+        found |= {name: float(told.mean[0, 0, i]) for i, name in enumerate(told.names)}
+        found |= {name: float(observed.numbers[name]) for name in component.names if name in observed.numbers}
+    return {name: found[name] for name in network.names}, value + float(problem.log_scale)
+
+
+def marginals(network: "Network", observed: Observed, names: Collection[str]) -> dict[str, Any]:
+    """The law of each variable: probabilities of states, or the mean and the standard deviation of a number."""
+    problem = posed(network, relevant(network, names, observed), observed)
+    found, total = junction_tree.marginals(problem.tree, problem.factors)
+    junction_tree.check_possible(np.asarray(total + problem.log_scale), "what was observed")
+    laws = dict(zip(problem.variables, found, strict=True))
+    answer: dict[str, Any] = {}
+    numbers: dict[str, tuple[float, float]] = {}
+    nodes = network.nodes
+    for name in names:
+        law = nodes[name]
+        if isinstance(law, LinearGaussian):
+            if name not in numbers and name not in observed.numbers:
+                weights, told = numbers_given(network, name, observed)
+                each = told.mean[:, 0]
+                mean = weights[:, 0] @ each
+                spread = weights[:, 0] @ (each**2 + np.diagonal(told.covariance, axis1=1, axis2=2)) - mean**2
+                numbers |= {n: (float(m), float(v)) for n, m, v in zip(told.names, mean, spread, strict=True)}
+            mean_, variance = numbers.get(name) or (float(observed.numbers[name]), 0.0)
+            answer[name] = {"mean": mean_, "std": math.sqrt(max(variance, 0.0))}
+        elif name in observed.known:
+            answer[name] = {state: float(i == observed.known[name]) for i, state in enumerate(law.states)}
+        else:
+            probs: Any = laws[name]
+            answer[name] = dict(zip(law.states, probs.tolist(), strict=True))
+    return answer
