@@ -215,6 +215,7 @@ def test_every_public_method_is_in_the_walk():
         "StructuralEvidence",
         "LaplaceEvidence",
         "LatentEvidence",
+        "AroundOne",
         "NormalFirst",
         "ClassesEvidence",
         "SystemEM",

@@ -139,29 +139,29 @@ class Brownian(Amplified):
 
 
 class ChangePoint(Composite):
-    """k = σ(x) k₁(x, z) σ(z) + (1 - σ(x)) k₂(x, z) (1 - σ(z)): `before` k₁ gives way to `after` k₂.
+    """k = σ(x) k₁(x, z) σ(z) + (1 - σ(x)) k₂(x, z) (1 - σ(z)): `first` k₁ gives way to `second` k₂.
 
     σ(x) = 1/(1 + exp((x - a)/w)) of one `column` falls from 1 to 0 around a = `location`, over a few `width`s w.
     Lloyd et al. (2014), "Automatic construction and natural-language description of nonparametric regression
     models".
     """
 
-    before: Kernel
-    after: Kernel
+    first: Kernel
+    second: Kernel
     location: Float[Array, ""] | None = real(None, unset=0.0)
     width: Float[Array, ""] | None = positive(None, unset=1.0)
     column: int = eqx.field(default=0, static=True, kw_only=True)
     is_stationary = False
 
     def __check_init__(self) -> None:
-        for name in ("before", "after"):
+        for name in ("first", "second"):
             if not isinstance(getattr(self, name), Kernel):
                 raise DataError(f"ChangePoint needs two kernels, found {type(getattr(self, name)).__name__} as {name}")
         if not isinstance(self.column, int) or self.column < 0:
             raise DataError(f"the column of ChangePoint must be a number from 0, found {self.column!r}")
 
     def weight(self, x: Float[Array, "*n d"]) -> Float[Array, "*n"]:
-        """σ(x), how much of `before` is left."""
+        """σ(x), how much of `first` is left."""
         if self.column >= x.shape[-1]:
             raise DataError(f"ChangePoint is on column {self.column}, found inputs with {x.shape[-1]} columns")
         past = (x[..., self.column] - self.number("location")) / self.number("width")
@@ -170,26 +170,26 @@ class ChangePoint(Composite):
     def gram(self, x: Float[Array, "n d"], z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         """σσᵀ ∘ K₁ + (1 - σ)(1 - σ)ᵀ ∘ K₂."""
         a, b = self.weight(x)[:, None], self.weight(z)[None, :]
-        return a * b * self.before.gram(x, z) + (1.0 - a) * (1.0 - b) * self.after.gram(x, z)
+        return a * b * self.first.gram(x, z) + (1.0 - a) * (1.0 - b) * self.second.gram(x, z)
 
     def diagonal(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
         """σ² k₁(x, x) + (1 - σ)² k₂(x, x)."""
         a = self.weight(x)
-        return a * a * self.before.diagonal(x) + (1.0 - a) ** 2 * self.after.diagonal(x)
+        return a * a * self.first.diagonal(x) + (1.0 - a) ** 2 * self.second.diagonal(x)
 
     def adapt(self, scales: InputScales) -> "ChangePoint":
         """The change is at the mean of its column, over a twentieth of the range; both kernels adapt."""
         if self.column >= len(scales.span):
             raise DataError(f"ChangePoint is on column {self.column}, found inputs with {len(scales.span)} columns")
-        out = changed(self, before=self.before.adapt(scales), after=self.after.adapt(scales))
+        out = changed(self, first=self.first.adapt(scales), second=self.second.adapt(scales))
         location, width = scales.center[self.column], scales.span[self.column] / 20
         return start(out, location=location, width=width)
 
     def scaled(self, factor: ArrayLike) -> Kernel:
         """Both kernels multiplied."""
-        return changed(self, before=self.before.scaled(factor), after=self.after.scaled(factor))
+        return changed(self, first=self.first.scaled(factor), second=self.second.scaled(factor))
 
     def formula(self) -> str:
         """ChangePoint(k₁ → k₂, x0=…)."""
         numbers = show_call("", **{f"x{self.column}": self.number("location"), "w": self.number("width")})[1:-1]
-        return f"ChangePoint({self.before.formula()} → {self.after.formula()}, {numbers})"
+        return f"ChangePoint({self.first.formula()} → {self.second.formula()}, {numbers})"
