@@ -361,6 +361,6 @@ def test_learning_does_not_lower_the_evidence(case):
         report = credo.learn(case.belief, *case.data, **options, **case.options)
     prepared, statistics = case.belief.prepare(*case.data, **case.options)
     assert report.log_evidence >= float(prepared.log_evidence_of(statistics)) - 1e-8
-    # The states of an LDS have no basis of their own, and the noise of a factor analyser has no maximum without a prior.
+    # The states of an LDS have no basis of their own, the noise of a factor analyser has no maximum without a prior.
     free = isinstance(case.belief, credo.LDS) or isinstance(getattr(case.belief, "density", None), FactorAnalyser)
     assert report.status == "converged" or free
