@@ -67,7 +67,8 @@ from credo.models.structural import Level
 from .test_beliefs import BELIEFS as CONFORMING
 from .test_beliefs import Case, Y
 
-BELIEFS = CONFORMING | {
+# Which methods a mixture takes depends on its density; those of factor analysers are EM and the gradient.
+BELIEFS = {name: case for name, case in CONFORMING.items() if name != "Mixture, factor analysers"} | {
     "Structural": lambda: Case(credo.Structural(Level()), (Y,), (3,)),
     "StateSpaceModel": lambda: Case(
         credo.StateSpaceModel(
@@ -255,7 +256,7 @@ def test_what_is_declared_works(name):
                 assert ASKS_FOR_MORE.get(method, "nothing") in str(after), (verb, method, after)
             else:
                 assert isinstance(after, credo.Belief), (verb, method)
-                mean = np.asarray(after.predict(*case.query).mean)
+                mean = np.asarray(after.predict(*case.query, **case.asked).mean)
                 assert np.all(np.isfinite(mean)), (verb, method)
 
 
