@@ -52,7 +52,7 @@ def main(names: list[str]) -> None:
         command = [sys.executable, "-m", "benchmarks.pomdps", "--one", str(folder / name), str(peer["cpu_limit_s"])]
         answer = subprocess.run(command, capture_output=True, text=True)
         if answer.returncode:
-            print(f"| {name} | failed: {answer.stderr.strip().splitlines()[-1]} |", flush=True)
+            print(f"| {name} | failed: {answer.stderr.strip()[-200:]} |", flush=True)
             continue
         one = json.loads(answer.stdout.splitlines()[-1])
         below = one["lower"] >= peer["lower"] - 0.01 * abs(peer["lower"])

@@ -9,9 +9,9 @@ from functools import partial
 from inspect import unwrap
 from typing import Any, NamedTuple
 
+import numba
 import numpy as np
 from jaxtyping import Float, Int
-from numba import njit
 
 from credo.decide.pomdp.mixed_observability import Blocks
 from credo.decide.pomdp.trials import ALIKE, DEEPEST, TINY, Draws, Vector
@@ -43,7 +43,8 @@ SCALE = 10.0**ALIKE
 
 def _compile(function: Any, **options: Any) -> Any:
     """Kept on disk; a type checker around the function, as in the tests, is taken off."""
-    return njit(cache=True, error_model="numpy", no_cfunc_wrapper=True, **options)(unwrap(function))
+    compiler: Any = numba.njit
+    return compiler(cache=True, error_model="numpy", no_cfunc_wrapper=True, **options)(unwrap(function))
 
 
 outer = _compile
@@ -68,7 +69,7 @@ class Arrays(NamedTuple):
     nodes: np.ndarray
     branches: np.ndarray
     """Of node i and action a: row i, column a."""
-    index: Int[np.ndarray, " p"]
+    where: Int[np.ndarray, " p"]
     """Beliefs and children: the states of a belief; the children of a branch, then their observations."""
     weight: Float[np.ndarray, " p"]
     """Their probabilities."""
@@ -85,7 +86,7 @@ def plane_at(m: Any, i: int) -> float:
     """The plane through the corners, at a node's belief."""
     value = 0.0
     for e in range(m.nodes[i].begin, m.nodes[i].end):
-        value += m.weight[e] * m.corners[m.index[e]]
+        value += m.weight[e] * m.corners[m.where[e]]
     return value
 
 
@@ -103,7 +104,7 @@ def see(m: Any, i: int) -> None:
     """Takes notice of the vectors and points that came since the node was last looked at."""
     node = m.nodes[i]
     block = m.blocks[node.block]
-    index, weight = m.index[node.begin : node.end], m.weight[node.begin : node.end]
+    index, weight = m.where[node.begin : node.end], m.weight[node.begin : node.end]
     v, best = block.vector, -np.inf
     while v >= 0 and m.vectors[v].born > node.seen_vector:
         begin = m.vectors[v].begin
@@ -133,7 +134,7 @@ def see(m: Any, i: int) -> None:
         if m.nodes[j].drop < best:
             least = best / m.nodes[j].drop
             point = m.nodes[j]
-            share = share_of(index, weight, m.index[point.begin : point.end], m.weight[point.begin : point.end], least)
+            share = share_of(index, weight, m.where[point.begin : point.end], m.weight[point.begin : point.end], least)
             if share > least:
                 best = m.nodes[j].drop * share
         j = m.nodes[j].older
@@ -159,12 +160,12 @@ def share_of(index: Any, weight: Any, point_index: Any, point_weight: Any, least
 
 
 @inner
-def hashed(m: Any, block: int, begin: int, end: int) -> int:
+def hashed(m: Any, block: int, begin: int, end: int) -> Any:
     """The bucket of a belief (Fowler-Noll-Vo)."""
     prime = np.uint64(1099511628211)
     code = np.uint64(block + 1)
     for e in range(begin, end):
-        code = (code ^ np.uint64(m.index[e])) * prime
+        code = (code ^ np.uint64(m.where[e])) * prime
         code = (code ^ np.uint64(np.round(m.weight[e] * SCALE))) * prime
         code ^= code >> np.uint64(29)
     return np.int64(code % np.uint64(m.nodes.size))
@@ -192,7 +193,7 @@ def add_node(m: Any, block: int, begin: int, end: int) -> int:
             same = True
             for e in range(end - begin):
                 one, two = begin + e, other.begin + e
-                if m.index[one] != m.index[two] or np.round(m.weight[one] * SCALE) != np.round(m.weight[two] * SCALE):
+                if m.where[one] != m.where[two] or np.round(m.weight[one] * SCALE) != np.round(m.weight[two] * SCALE):
                     same = False
                     break
             if same:
@@ -212,7 +213,7 @@ def add_node(m: Any, block: int, begin: int, end: int) -> int:
     for a in range(m.branches.shape[1]):
         q = 0.0
         for e in range(begin, end):
-            q += m.weight[e] * m.tables[1, m.index[e], a]
+            q += m.weight[e] * m.tables[1, m.where[e], a]
         m.branches[i, a].q = q
         m.branches[i, a].begin = -1
         node.upper = max(node.upper, q)
@@ -228,7 +229,7 @@ def expand(m: Any, i: int, a: int) -> bool:
     n, actions = m.scratch.size, m.branches.shape[1]
     reward, low, high = 0.0, n, 0
     for e in range(m.nodes[i].begin, m.nodes[i].end):
-        s, p = m.index[e], m.weight[e]
+        s, p = m.where[e], m.weight[e]
         if p > 0:
             reward += p * m.tables[0, s, a]
             for f in range(m.rows[a * n + s], m.rows[a * n + s + 1]):
@@ -262,7 +263,7 @@ def expand(m: Any, i: int, a: int) -> bool:
                 places[o] += 1
             m.scratch[t] = np.nan
     begin = m.counts[POOL]
-    if begin + 2 * shown + 2 * total > m.index.size or m.counts[NODES] + shown > m.nodes.size:
+    if begin + 2 * shown + 2 * total > m.where.size or m.counts[NODES] + shown > m.nodes.size:
         m.counts[FULL] = 1
         return False
     branch.begin, branch.end, branch.reward = begin, begin + shown, reward
@@ -276,29 +277,29 @@ def expand(m: Any, i: int, a: int) -> bool:
             if 2 * lengths[o] >= m.blocks[k].size:  # nearly all of the block: zeros, too
                 end += m.blocks[k].size
                 for e in range(start, end):
-                    m.index[e] = m.blocks[k].first + e - start
+                    m.where[e] = m.blocks[k].first + e - start
                     m.weight[e] = 0.0
                 for g in range(places[o] - lengths[o], places[o]):
                     m.weight[start + after[g] - m.blocks[k].first] = joint[g] / sums[o]
             else:
                 for g in range(places[o] - lengths[o], places[o]):
-                    m.index[end] = after[g]
+                    m.where[end] = after[g]
                     m.weight[end] = joint[g] / sums[o]
                     end += 1
-            m.index[child] = add_node(m, k, start, end)
-            m.index[child + shown] = o
+            m.where[child] = add_node(m, k, start, end)
+            m.where[child + shown] = o
             m.weight[child] = sums[o]
             child += 1
     return True
 
 
 @inner
-def best(m: Any, i: int) -> int:
+def best(m: Any, i: int) -> Any:
     """The action whose upper bound is best, refreshed until it stays the best; -1 where the arrays are too short."""
     branches = m.branches[i]
     fresh = np.zeros(branches.size, dtype=np.bool_)
     while True:
-        a = np.int64(0)
+        a: Any = np.int64(0)
         for c in range(1, branches.size):
             if branches[c].q > branches[a].q:
                 a = c
@@ -308,8 +309,8 @@ def best(m: Any, i: int) -> int:
             return -1
         value = 0.0
         for e in range(branches[a].begin, branches[a].end):
-            see(m, np.int64(m.index[e]))
-            value += m.weight[e] * m.nodes[m.index[e]].upper
+            see(m, np.int64(m.where[e]))
+            value += m.weight[e] * m.nodes[m.where[e]].upper
         branches[a].q = min(branches[a].q, branches[a].reward + m.discount * value)
         fresh[a] = True
 
@@ -322,7 +323,7 @@ def corner_of(m: Any, i: int) -> int:
         if m.weight[e] > 0:
             if found >= 0:
                 return -1
-            found = m.index[e]
+            found = m.where[e]
     return found
 
 
@@ -383,7 +384,7 @@ def backup(m: Any, i: int) -> None:
                 other = np.int64(c)
         if other >= 0 and expand(m, i, other):
             for e in range(branches[other].begin, branches[other].end):
-                see(m, np.int64(m.index[e]))
+                see(m, np.int64(m.where[e]))
             improve(m, i)
 
 
@@ -396,14 +397,14 @@ def improve(m: Any, i: int) -> bool:
         if branches[c].begin >= 0:
             value = 0.0
             for e in range(branches[c].begin, branches[c].end):
-                value += m.weight[e] * m.nodes[m.index[e]].lower
+                value += m.weight[e] * m.nodes[m.where[e]].lower
             value = branches[c].reward + m.discount * value
             if value > most:
                 most, a = value, np.int64(c)
     alpha = vector(m, i, a)
     value, first = 0.0, m.blocks[node.block].first
     for e in range(node.begin, node.end):
-        value += m.weight[e] * alpha[m.index[e] - first]
+        value += m.weight[e] * alpha[m.where[e] - first]
     see(m, i)
     if value > node.lower + m.tiny and add_vector(m, node.block, alpha, a):
         see(m, i)
@@ -419,8 +420,8 @@ def vector(m: Any, i: int, a: int) -> Vector:
     chosen = np.zeros(m.symbols, dtype=np.int64)
     begin, end = m.branches[i, a].begin, m.branches[i, a].end
     for e in range(begin, end):
-        see(m, np.int64(m.index[e]))
-        chosen[m.index[e + end - begin]] = m.nodes[m.index[e]].vector + 1
+        see(m, np.int64(m.where[e]))
+        chosen[m.where[e + end - begin]] = m.nodes[m.where[e]].vector + 1
     alpha = np.empty(block.size)
     for s in range(block.first, block.first + block.size):
         total = 0.0
@@ -497,7 +498,8 @@ def trial(m: Any, width: float, draws: Draws) -> Int[np.ndarray, " t"]:
     """One way down and back up; the gap allowed at depth t is width γ⁻ᵗ. With draws: a random walk, no backups."""
     random = draws.size > 0
     path = np.empty(draws.size // 2 if random else DEEPEST, dtype=np.int64)
-    i, length, allowed = np.int64(0), 0, width
+    i: Any = np.int64(0)
+    length, allowed = 0, width
     see(m, i)
     for t in range(path.size):
         path[t] = i
@@ -509,16 +511,16 @@ def trial(m: Any, width: float, draws: Draws) -> Int[np.ndarray, " t"]:
         branch = m.branches[i, a]
         next_, most, passed = -1, 0.0, 0.0
         for e in range(branch.begin, branch.end):
-            child = m.nodes[m.index[e]]
+            child = m.nodes[m.where[e]]
             if random:
                 passed += m.weight[e]
-                next_ = m.index[e]
+                next_ = m.where[e]
                 if passed >= draws[2 * t + 1]:
                     break
             else:
                 excess = m.weight[e] * (child.upper - child.lower - allowed)
                 if excess > most:
-                    next_, most = m.index[e], excess
+                    next_, most = m.where[e], excess
         if next_ < 0:
             break
         i = next_
@@ -602,13 +604,13 @@ class CompiledTrials:
         see(self.m, 0)
 
     def _node(self, k: int, belief: Vector) -> int:
-        while self.m.counts[POOL] + len(belief) > len(self.m.index) or self.m.counts[NODES] == len(self.m.nodes):
+        while self.m.counts[POOL] + len(belief) > len(self.m.where) or self.m.counts[NODES] == len(self.m.nodes):
             self._make_room(True)
         m, support = self.m, np.flatnonzero(belief)
         if 2 * len(support) >= len(belief):  # as `expand` keeps it
             support = np.arange(len(belief))
         begin = m.counts[POOL]
-        m.index[begin : begin + len(support)] = m.blocks[k]["first"] + support
+        m.where[begin : begin + len(support)] = m.blocks[k]["first"] + support
         m.weight[begin : begin + len(support)] = belief[support]
         return int(add_node(m, k, begin, begin + len(support)))
 
@@ -621,14 +623,14 @@ class CompiledTrials:
         full = {
             "nodes": 2 * counts[NODES] > len(m.nodes),
             "branches": 2 * counts[NODES] > len(m.nodes),
-            "index": 2 * counts[POOL] > len(m.index),
-            "weight": 2 * counts[POOL] > len(m.index),
+            "where": 2 * counts[POOL] > len(m.where),
+            "weight": 2 * counts[POOL] > len(m.where),
             "vectors": 2 * counts[VECTORS] > len(m.vectors),
             "values": 2 * counts[VALUES] > len(m.values),
         }
         if not any(full.values()):
             full = dict.fromkeys(full, True)
-        longer = {
+        longer: dict[str, Any] = {
             name: np.concatenate([array, np.zeros_like(array)]) for name, array in m._asdict().items() if full.get(name)
         }
         self.m = m._replace(**longer)
@@ -682,7 +684,7 @@ class CompiledTrials:
                 node = self.m.nodes[j]
                 part = slice(node["begin"], node["end"])
                 belief = np.zeros(block["size"])
-                belief[self.m.index[part] - block["first"]] = self.m.weight[part]
+                belief[self.m.where[part] - block["first"]] = self.m.weight[part]
                 out.append((k, belief, float(node["upper"])))
                 j = node["older"]
         return out

@@ -34,7 +34,7 @@ def question(pomdp: POMDP, horizon: int | None, criterion: str, effort: Effort) 
 def limits_of(effort: Effort) -> Limits:
     """The limits, checked."""
     given = {name: getattr(effort, name) for name in ("gap", "seconds", "memory")}
-    checked = {name: check_real(value, name) for name, value in given.items() if value is not None}
+    checked: dict[str, Any] = {name: check_real(value, name) for name, value in given.items() if value is not None}
     for name, value in checked.items():
         if not value > 0:
             raise DataError(f"{name} must be positive, found {value:g}")
@@ -42,8 +42,9 @@ def limits_of(effort: Effort) -> Limits:
 
 
 def _shown(method: POMDPPlanner, pomdp: POMDP, limits: Limits, horizon: int | None, effort: Effort) -> AlphaPlan:
+    start: Any = effort.start  # checked by `question`
     with Progress(effort.progress, "planning") as say:
-        return method.plan(pomdp, limits._replace(progress=teller(say, limits)), horizon, effort.start)
+        return method.plan(pomdp, limits._replace(progress=teller(say, limits)), horizon, start)
 
 
 def teller(say: Show, limits: Limits) -> Callable[[float, float, float], None]:
