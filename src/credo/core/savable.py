@@ -87,7 +87,7 @@ conjugate    models.conjugate.normal            Moments NormalInverseGamma Norma
 conjugate    models.conjugate.quadrature        HyperPrior Hyperparameters PopulationCounts
 decide       decide.acquiring                   Margin Uncertainty
 decide       decide.custom                      CustomLoss
-decide       decide.decision_network            DecisionNetwork
+decide       decide.trained_for_loss            TrainedForLoss
 decide       decide.losses                      Absolute Asymmetric CostMatrix IntervalLoss Pinball Squared ZeroOne
 density      models.densities.bernoulli         Bernoulli Betas
 density      models.densities.categorical       CategoricalDensity

@@ -11,8 +11,6 @@ from credo.decide.campaign import Campaign as Campaign
 from credo.decide.campaign import Storage as Storage
 from credo.decide.campaign import Trial as Trial
 from credo.decide.custom import CustomLoss as CustomLoss
-from credo.decide.decision_network import DecisionNetwork as DecisionNetwork
-from credo.decide.decision_network import end_to_end as end_to_end
 from credo.decide.influence import BestPolicy as BestPolicy
 from credo.decide.influence import Choice as Choice
 from credo.decide.influence import InfluenceDiagram as InfluenceDiagram
@@ -43,5 +41,7 @@ from credo.decide.space import Integer as Integer
 from credo.decide.space import Ordinal as Ordinal
 from credo.decide.space import Real as Real
 from credo.decide.space import Space as Space
+from credo.decide.trained_for_loss import TrainedForLoss as TrainedForLoss
+from credo.decide.trained_for_loss import end_to_end as end_to_end
 from credo.decide.voi import value_of_information as value_of_information
 from credo.decide.voi import value_of_perfect_information as value_of_perfect_information

@@ -77,7 +77,7 @@ class HSVI(PointBased):
 
 @dataclass(frozen=True)
 class PBVI(PointBased):
-    """Sweeps of backups over a set of beliefs that grows towards what is far from it."""
+    """Sweeps of backups over a set of beliefs that doubles by random walks."""
 
     beliefs: int = 500
 

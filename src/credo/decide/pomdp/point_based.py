@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterator
 from importlib.util import find_spec
 from itertools import cycle
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -25,11 +25,6 @@ from credo.decide.pomdp.plan import AlphaPlan
 from credo.decide.pomdp.sawtooth import Sawtooth
 from credo.decide.pomdp.trials import Trials
 from credo.decide.pomdp.vectors import AlphaVectors
-
-if TYPE_CHECKING:
-    pass
-
-Kernel = "Trials | CompiledTrials"
 
 clock = time.monotonic
 """What `seconds` are measured by; benchmarks take CPU time instead."""

@@ -53,7 +53,7 @@ class LossOutcome(Outcome):
         raise DataError("a network trained for a loss has no likelihood; credo.fit(credo.Neural(), X, y) has one")
 
 
-class DecisionNetwork(eqx.Module):
+class TrainedForLoss(eqx.Module):
     """Networks that map inputs to actions; see `end_to_end`."""
 
     loss: Loss
@@ -72,7 +72,7 @@ class DecisionNetwork(eqx.Module):
         return self.loss(self.decide(X), np.asarray(y, dtype=float))
 
 
-def end_to_end(belief: Neural, X: Numeric, y: Numeric, *, loss: Loss) -> DecisionNetwork:
+def end_to_end(belief: Neural, X: Numeric, y: Numeric, *, loss: Loss) -> TrainedForLoss:
     """Networks of a belief's shape (layers, precision, steps, …), trained so that their actions cost little.
 
     Args:
@@ -97,4 +97,4 @@ def end_to_end(belief: Neural, X: Numeric, y: Numeric, *, loss: Loss) -> Decisio
     found = train(network, outcome, x, t, own, precision, told.settings)
     if not np.all(np.isfinite(found.log_last)):
         raise DataError("training exploded: the loss is not finite on the way; give a smaller step_size, or clip")
-    return DecisionNetwork(loss, network, host(found.last), scaling, told.inputs)
+    return TrainedForLoss(loss, network, host(found.last), scaling, told.inputs)
