@@ -113,6 +113,7 @@ feature      models.features.scaling            Affine Standardize
 feature      models.features.wavelets           Daubechies Haar
 generative   models.generative.belief           Generative
 generative   models.generative.between          Between
+generative   models.generative.class_conditional ClassConditional
 generative   models.generative.discriminant     Discriminant
 generative   models.generative.naive            NaiveBayes
 generative   models.generative.statistics       PointEstimate Seen

@@ -1,0 +1,200 @@
+"""`ClassConditional`: sequences told apart by a belief about them for each class, such as an HMM.
+
+    P(class | x) ∝ p(x | class) P(class),    P(class) from a Dirichlet with one count before data for each class
+
+Each class has its own copy of the belief: conditioned on the sequences of that class where that is closed form
+(`MarkovSequence`), else with its numbers learned from them, and then taken as known. What a prediction does not know is
+noise. Rabiner (1989), "A tutorial on hidden Markov models", section V.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from credo.core.arrays import Array
+from credo.core.belief import Belief
+from credo.core.errors import DataError
+from credo.core.predictive import Bernoulli, Categorical
+from credo.core.pytrees import changed
+from credo.core.special import log_rising
+from credo.infer.learning import Learned, learn
+from credo.infer.method import Learner
+from credo.infer.priors import Priors
+from credo.models.conjugate.base import Conjugate
+from credo.models.likelihoods.classes import Bernoulli as Two
+from credo.models.likelihoods.classes import Categorical as Several
+from credo.models.likelihoods.classes import Classes, Label
+
+STATUS = ("converged", "stopped", "diverged")
+
+
+class Labelled(NamedTuple):
+    """Sequences, and the position of the class of each."""
+
+    sequences: list[Any]
+    codes: np.ndarray
+
+
+class ClassConditional(Belief[Labelled]):
+    """p(x | class) p(class) for sequences x: `credo.fit(ClassConditional(credo.HMM(2)), sequences, labels)`.
+
+    Args:
+        belief: what is believed of the sequences of one class before data: an `HMM`, an `LDS`, a `MarkovSequence`, or
+            any other belief that is learned from a list of sequences and has a `log_evidence` of one.
+    """
+
+    from_data: ClassVar[tuple[str, ...]] = ("members", "counts")
+
+    belief: Belief
+    members: tuple[Belief, ...] | None
+    """The belief of each class, learned."""
+    counts: Float[Array, " k"] | None
+    """How many sequences of each class were seen."""
+    likelihood: Classes
+    """Which classes there are."""
+
+    def __init__(self, belief: object):
+        if not isinstance(belief, Belief):
+            raise DataError(f"ClassConditional takes a belief about sequences, found {type(belief).__name__}")
+        self.belief, self.members, self.counts, self.likelihood = belief, None, None, Several()
+
+    @property
+    def classes(self) -> tuple[Label, ...] | None:
+        """The labels in the order of the predicted probabilities; None before any were seen."""
+        return self.likelihood.classes
+
+    # -- data ------------------------------------------------------------------------------------------------
+
+    def told(self, *data: Any) -> "ClassConditional":
+        """The belief that knows its classes."""
+        if len(data) != 2 or self.classes is not None:
+            return self
+        found: Classes = Several().adapt(data[1])
+        return changed(self, likelihood=Two(found.classes) if len(found.classes or ()) == 2 else found)
+
+    def statistics(self, *data: Any) -> Labelled:
+        """Sequences and their labels."""
+        if len(data) != 2:
+            raise DataError(f"a ClassConditional is conditioned on sequences and labels, found {len(data)} argument(s)")
+        sequences = _listed(data[0])
+        codes = np.asarray(self.told(*data).likelihood.encode(data[1])).astype(int)
+        if len(codes) != len(sequences):
+            raise DataError(f"there must be a label for each of the {len(sequences)} sequences, found {len(codes)}")
+        return Labelled(sequences, codes)
+
+    def prepare(self, *data: Any, **options: Any) -> tuple["ClassConditional", Labelled]:
+        """The belief with a start for each class, and the data; what was learned before is learned anew."""
+        fresh = changed(self.told(*data), members=None, counts=None)
+        found = fresh.statistics(*data, **options)
+        return changed(fresh, members=tuple(_begun(self.belief, own) for own in fresh.grouped(found))), found
+
+    def grouped(self, statistics: Labelled) -> list[list[Any]]:
+        """The sequences of each class."""
+        pairs = list(zip(statistics.sequences, statistics.codes, strict=True))
+        return [[x for x, c in pairs if c == code] for code in range(len(self.classes or ()))]
+
+    def learner(self, priors: Any) -> "EachClass":
+        """Each class on its own."""
+        return EachClass()
+
+    # -- Bayes' rule -----------------------------------------------------------------------------------------
+
+    def condition_on(self, statistics: Labelled) -> "ClassConditional":
+        """The shares of the classes after more sequences; what is believed of each class stays as it was learned."""
+        self.learned()
+        return changed(self, counts=self._counted() + self._count(statistics))
+
+    def evidence_of(self, statistics: Labelled) -> Float[Array, ""]:
+        """Σ log p(x | class) of the sequences, and log P(classes) under the Dirichlet."""
+        pairs = zip(self.learned(), self.grouped(statistics), strict=True)
+        own = sum(float(member.log_evidence(x)) for member, group in pairs for x in group)
+        before, new = 1.0 + self._counted(), self._count(statistics)
+        return own + log_rising(before, new).sum() - log_rising(before.sum(), new.sum())
+
+    def log_evidence_of(self, statistics: Labelled) -> Float[Array, ""]:
+        """`evidence_of`."""
+        return self.evidence_of(statistics)
+
+    def learned(self) -> tuple[Belief, ...]:
+        """The belief of each class."""
+        if self.members is None:
+            raise DataError("what is believed of each class is not learned yet: credo.fit(belief, sequences, labels)")
+        return self.members
+
+    def _count(self, statistics: Labelled) -> Float[np.ndarray, " k"]:
+        return np.bincount(statistics.codes, minlength=len(self.classes or ())).astype(float)
+
+    def _counted(self) -> Float[Array, " k"]:
+        return np.zeros(len(self.classes or ())) if self.counts is None else self.counts
+
+    def _log_densities(self, sequences: list[Any]) -> Float[np.ndarray, "n k"]:
+        """log p(x | class)."""
+        members = self.learned()
+        return np.array([[float(member.log_evidence(x)) for member in members] for x in sequences])
+
+    # -- predictions -----------------------------------------------------------------------------------------
+
+    def predict(self, sequences: Any) -> Bernoulli | Categorical:
+        """P(class | sequence) of each; the numbers of the classes are taken as known."""
+        shares = 1.0 + self._counted()
+        log_joint = self._log_densities(_listed(sequences)) + np.log(shares / shares.sum())
+        if not np.isfinite(log_joint.max(axis=1)).all():
+            row = int(np.argmin(np.isfinite(log_joint.max(axis=1))))
+            raise DataError(f"sequence {row} is impossible under every class")
+        probs = np.exp(log_joint - log_joint.max(axis=1, keepdims=True))
+        probs /= probs.sum(axis=1, keepdims=True)
+        return Bernoulli.certain(probs[:, 1]) if len(shares) == 2 else Categorical.certain(probs)
+
+    def __repr__(self) -> str:
+        seen = "nothing" if self.counts is None else f"{int(self.counts.sum())} sequences of {len(self.counts)} classes"
+        return f"ClassConditional({self.belief!r}, seen {seen})"
+
+
+@dataclass(frozen=True)
+class EachClass(Learner):
+    """Learns the belief of each class from its sequences, by that belief's own method."""
+
+    needs: ClassVar[type] = ClassConditional
+
+    def learn(
+        self, belief: ClassConditional, statistics: Labelled, fixed: Sequence[str], priors: Priors, seed: int
+    ) -> Learned:
+        """The beliefs at their maxima; of the optima, which belong to one class each, none are listed."""
+        found: list[Learned] = []
+        for member, own in zip(belief.learned(), belief.grouped(statistics), strict=True):
+            if isinstance(member, Conjugate):  # Bayes' rule has said it all
+                value = float(belief.belief.log_evidence(own))
+                found.append(Learned(member, "converged", value, [], {}, []))
+            else:
+                found.append(learn(belief.belief, own, fixed=fixed, seed=seed, report=True))
+        return Learned(
+            changed(belief, members=tuple(each.belief for each in found)),
+            max((each.status for each in found), key=STATUS.index),
+            sum(each.log_evidence for each in found),
+            [],
+            {},
+            [
+                f"{label}: {note}"
+                for label, each in zip(belief.classes or (), found, strict=True)
+                for note in each.notes
+            ],
+            doubts=tuple(doubt for each in found for doubt in each.doubts),
+        )
+
+
+def _begun(belief: Belief, sequences: list[Any]) -> Belief:
+    """The belief after the sequences where that is closed form, else where learning starts."""
+    return belief.condition(sequences) if isinstance(belief, Conjugate) else belief.prepare(sequences)[0]
+
+
+def _listed(sequences: Any) -> list[Any]:
+    """The sequences one by one."""
+    if not isinstance(sequences, list | tuple) or not sequences or np.ndim(sequences[0]) == 0:
+        raise DataError(
+            "sequences must be a list of arrays, one for each sequence, found "
+            f"{'an empty list' if isinstance(sequences, list | tuple) and not sequences else type(sequences).__name__}"
+        )
+    return list(sequences)
