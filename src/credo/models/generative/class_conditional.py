@@ -72,8 +72,8 @@ class ClassConditional(Belief[Labelled]):
         """The belief that knows its classes."""
         if len(data) != 2 or self.classes is not None:
             return self
-        found: Classes = Several().adapt(data[1])
-        return changed(self, likelihood=Two(found.classes) if len(found.classes or ()) == 2 else found)
+        found = Several().found(data[1], 2, None)
+        return changed(self, likelihood=Two(found) if len(found) == 2 else Several(found))
 
     def statistics(self, *data: Any) -> Labelled:
         """Sequences and their labels."""
