@@ -214,10 +214,10 @@ def test_messages_of_the_library_name_options():
 
 
 def test_names_of_classes_that_look_like_formulas_are_quoted(tmp_path):
-    from credo.app.cli.predict import _write
+    from credo.app.cli.predict import write_table
 
     frame = pd.DataFrame({"note": ["=1+1", "b"], "class": ["=cmd", "-x"], "p": [0.1, 0.2]})
-    _write(frame, ("class", "p"), tmp_path / "p.csv", ",", ".")
+    write_table(frame, ("class", "p"), tmp_path / "p.csv", ",", ".")
     assert (tmp_path / "p.csv").read_text() == "note,class,p\n=1+1,'=cmd,0.1\nb,'-x,0.2\n"
 
 

@@ -17,6 +17,6 @@ def test_the_probability_of_success_is_that_of_a_latent_gp():
     queries = np.array([[0.1, 0.5], [0.65, 0.5], [0.95, 0.5]])
     latent = LatentGP(Probit((0, 1)), found.belief.kernel, found.belief.mean).condition(x, ok.astype(int))
     want = np.asarray(latent.predict(queries).probs)[:, 1]
-    np.testing.assert_allclose(np.exp(chance.climb(None, queries)), want, atol=1e-3)
+    np.testing.assert_allclose(np.exp(chance.climb(found.belief, queries)), want, atol=1e-3)
     again = learn_success(x, ok, found.hyper)  # climbed on from there
     np.testing.assert_allclose(again.lengthscales, found.lengthscales, rtol=0.2)
