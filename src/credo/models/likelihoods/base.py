@@ -30,8 +30,6 @@ class Likelihood(eqx.Module):
     unconstrained: automatic here, in closed form where a member writes them out.
     """
 
-    has_scale: ClassVar[bool] = False
-    """Whether its own number is the scale of the noise, whose mode together with weights takes these for known."""
     counts: ClassVar[bool] = False
     """Whether outcomes are counts, which may have an exposure."""
     shifts: ClassVar[bool] = True

@@ -114,8 +114,6 @@ class StudentT(Likelihood):
     y, so that rows which are fitted exactly do not draw it to zero. ψ = log scale.
     """
 
-    has_scale: ClassVar[bool] = True
-
     df: Float[Array, ""] = number(4.0)
     scale: Float[Array, "*b"] = positive(1.0)
     range: Float[Array, ""] = number(1.0)
