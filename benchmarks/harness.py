@@ -12,6 +12,7 @@ several repeats, in an order that alternates between repeats so that no one alwa
 on a shared machine wander; their ratio in one run wanders much less, and that is what the tables are for.
 """
 
+import csv
 import os
 import platform
 import re
@@ -254,6 +255,18 @@ def compilations() -> Iterator[list[str]]:
     monitoring.register_event_duration_secs_listener(listen)
     yield compiled
     inside = False
+
+
+def append_row(name: str, columns: Sequence[str], row: Mapping[str, Any]) -> None:
+    """Prints a row, and adds it to results/NAME.csv."""
+    print(row, flush=True)
+    file = RESULTS / f"{name}.csv"
+    new = not file.exists()
+    with file.open("a", newline="") as stream:
+        writer = csv.DictWriter(stream, columns)
+        if new:
+            writer.writeheader()
+        writer.writerow(row)
 
 
 def nothing() -> None:

@@ -5,7 +5,6 @@ is installed. Prints RMSE, CRPS, the coverage of 95 % intervals and CPU seconds;
 Bars: satellite RMSE ≤ 1.55, CRPS ≤ 0.80, 93-98 %; a twentieth of PyKrige's time, means within 1e-3 standard deviations.
 """
 
-import csv
 import os
 import sys
 import time
@@ -14,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import RESULTS
+from benchmarks.harness import append_row
 
 COLUMNS = ("task", "what", "rmse", "crps", "coverage", "fit", "predict")
 POINTS, CELLS = 6200, 100
@@ -101,16 +100,9 @@ def kriging() -> list[dict[str, Any]]:
 def main(arguments: list[str]) -> None:
     """Measures and prints."""
     tasks = {"satellite": satellite, "kriging": kriging}
-    file = RESULTS / "maps.csv"
     for name in arguments or tasks:
         for row in tasks[name]():
-            print(row, flush=True)
-            new = not file.exists()
-            with file.open("a", newline="") as stream:
-                writer = csv.DictWriter(stream, COLUMNS)
-                if new:
-                    writer.writeheader()
-                writer.writerow(row)
+            append_row("maps", COLUMNS, row)
 
 
 if __name__ == "__main__":

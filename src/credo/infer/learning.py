@@ -62,6 +62,23 @@ class Learned(NamedTuple):
     """Why not to trust it, and what to do: each is a `NotConvergedWarning`."""
 
 
+def learned_together(belief: Any, parts: Mapping[str, Learned], head: str) -> Learned:
+    """A belief of parts that were learned on their own: evidences add; of optima, each of one part, none are kept.
+
+    `parts` are by what notes call them, `head` is the path of the parts in the belief.
+    """
+    each = list(parts.values())
+    return Learned(
+        belief,
+        max((part.status for part in each), key=(CONVERGED, STOPPED, DIVERGED).index),
+        sum(part.log_evidence for part in each),
+        [],
+        {f"{head}.{i}.{path}": side for i, part in enumerate(each) for path, side in part.at_bound.items()},
+        [f"{name}: {note}" for name, part in parts.items() for note in part.notes],
+        doubts=tuple(doubt for part in each for doubt in part.doubts),
+    )
+
+
 @dataclass(frozen=True)
 class Evidence(Learner):
     """Gradient ascent on the log evidence (L-BFGS-B) from several starts."""

@@ -1,8 +1,6 @@
 """`credo network`, and its picture."""
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
 import credo
 from credo.app.cli.network import register
@@ -16,12 +14,8 @@ RAIN = {
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    app = typer.Typer()
-    app.callback()(lambda: None)
-    register(app)
-    return lambda *words: CliRunner().invoke(app, ["network", *words])
+def run(command):
+    return command(register, "network")
 
 
 def test_a_network_is_asked(run, tmp_path):

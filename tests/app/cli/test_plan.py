@@ -2,9 +2,7 @@
 
 import numpy as np
 import pytest
-import typer
 from matplotlib.figure import Figure
-from typer.testing import CliRunner
 
 from credo import plots
 from credo.app.cli.plan import register
@@ -15,12 +13,8 @@ DRAWING = "S..#\n.#..\n..XG\n"
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    app = typer.Typer()
-    app.callback()(lambda: None)
-    register(app)
-    return lambda *words: CliRunner().invoke(app, ["plan", *words])
+def run(command):
+    return command(register, "plan")
 
 
 def test_a_drawing_becomes_a_plan(run, tmp_path):

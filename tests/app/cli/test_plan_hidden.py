@@ -2,9 +2,7 @@
 
 import numpy as np
 import pytest
-import typer
 from matplotlib.figure import Figure
-from typer.testing import CliRunner
 
 import credo
 from credo import plots
@@ -25,12 +23,8 @@ def tiger():
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    app = typer.Typer()
-    app.callback()(lambda: None)
-    register(app)
-    return lambda *words: CliRunner().invoke(app, ["plan", *words])
+def run(command):
+    return command(register, "plan")
 
 
 def test_a_file_becomes_a_plan(run, tiger, tmp_path):

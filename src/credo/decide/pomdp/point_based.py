@@ -125,7 +125,7 @@ class Search:
     def _sweeps(self, method: PBVI | Perseus) -> Iterator[bool]:
         """Perseus draws its beliefs at once and skips those that another's backup improved; PBVI's set doubles."""
         perseus = isinstance(method, Perseus)
-        rng = np.random.default_rng(getattr(method, "seed", 0))
+        rng = np.random.default_rng(method.seed if isinstance(method, Perseus) else 0)
         known = dict.fromkeys(self.trials.trial(0.0, rng.random(2)))
         while True:
             wanted = method.beliefs if perseus else min(method.beliefs, 2 * len(known))

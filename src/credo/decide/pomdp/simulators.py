@@ -14,6 +14,7 @@ from jaxtyping import Float
 
 from credo.core.checks import check_real
 from credo.core.errors import DataError
+from credo.core.linalg import cholesky
 from credo.decide.pomdp.bounds import blind, fib
 from credo.decide.pomdp.model import POMDP
 
@@ -241,7 +242,7 @@ class StateSpaceWorld(World):
         self._move = jax.jit(lambda key, states, u: model.move(key, states, u))
         self._show = jax.jit(lambda states, u: jax.vmap(lambda z: model.outcome(z, u))(states))
         self._fit = jax.jit(lambda x, seen, states, u: model.log_probs(x, seen, states, u))
-        self._root = np.linalg.cholesky(np.asarray(model.noise_for("planning")))
+        self._root = np.asarray(cholesky(np.asarray(model.noise_for("planning")), "the noise"))
 
     def begin(self, random: Generator) -> Any:
         """From the model's start."""

@@ -20,15 +20,14 @@ from credo.core.errors import DataError
 from credo.core.predictive import Bernoulli, Categorical
 from credo.core.pytrees import changed
 from credo.core.special import log_rising
-from credo.infer.learning import Learned, learn
+from credo.infer.learning import Learned, learn, learned_together
 from credo.infer.method import Learner
+from credo.infer.optimize import CONVERGED
 from credo.infer.priors import Priors
 from credo.models.conjugate.base import Conjugate
 from credo.models.likelihoods.classes import Bernoulli as Two
 from credo.models.likelihoods.classes import Categorical as Several
 from credo.models.likelihoods.classes import Classes, Label
-
-STATUS = ("converged", "stopped", "diverged")
 
 
 class Labelled(NamedTuple):
@@ -167,22 +166,12 @@ class EachClass(Learner):
         for member, own in zip(belief.learned(), belief.grouped(statistics), strict=True):
             if isinstance(member, Conjugate):  # Bayes' rule has said it all
                 value = float(belief.belief.log_evidence(own))
-                found.append(Learned(member, "converged", value, [], {}, []))
+                found.append(Learned(member, CONVERGED, value, [], {}, []))
             else:
                 found.append(learn(belief.belief, own, fixed=fixed, seed=seed, report=True))
-        return Learned(
-            changed(belief, members=tuple(each.belief for each in found)),
-            max((each.status for each in found), key=STATUS.index),
-            sum(each.log_evidence for each in found),
-            [],
-            {},
-            [
-                f"{label}: {note}"
-                for label, each in zip(belief.classes or (), found, strict=True)
-                for note in each.notes
-            ],
-            doubts=tuple(doubt for each in found for doubt in each.doubts),
-        )
+        together = changed(belief, members=tuple(each.belief for each in found))
+        names = map(str, belief.classes or ())
+        return learned_together(together, dict(zip(names, found, strict=True)), "members")
 
 
 def _begun(belief: Belief, sequences: list[Any]) -> Belief:

@@ -12,7 +12,7 @@ from credo.core.arrays import Array, is_traced, namespace
 from credo.core.belief import Belief
 from credo.core.errors import DataError
 from credo.core.predictive import Normal, Predictive
-from credo.infer.learning import Evidence, Learned
+from credo.infer.learning import Evidence, Learned, learned_together
 from credo.infer.method import Learner
 from credo.models.gp.belief import GP
 from credo.models.gp.evidence import Priors
@@ -130,15 +130,8 @@ class PerOutput(Learner):
             assert rows is not None  # `prepare` has seen to it
             learner: Any = gp.learner(mine) or Evidence()
             learned.append(learner.learn(gp, rows, held, mine, seed))
-        worst = max((each.status for each in learned), key=["converged", "stopped", "diverged"].index)
-        return Learned(
-            Independent(tuple(each.belief for each in learned)),
-            worst,
-            sum(each.log_evidence for each in learned),
-            [],
-            {f"gps.{i}.{name}": side for i, each in enumerate(learned) for name, side in each.at_bound.items()},
-            [f"output {i}: {note}" for i, each in enumerate(learned) for note in each.notes],
-        )
+        together = Independent(tuple(each.belief for each in learned))
+        return learned_together(together, {f"output {i}": each for i, each in enumerate(learned)}, "gps")
 
 
 def split_outputs(y: Any, outputs: int) -> list[Any]:

@@ -7,6 +7,7 @@ Every answer has a standard error, and the draws a verdict: how many independent
 agree. Koller & Friedman (2009), sections 12.2 and 12.3.
 """
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -173,9 +174,9 @@ class _Sampler(Solver):
         after = belief.condition_on(belief.statistics(*data, **options))
         return warned(self.drawn(after, np.random.default_rng(seed)))
 
+    @abstractmethod
     def drawn(self, network: Network, rng: np.random.Generator) -> DrawnNetwork:
         """The draws."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

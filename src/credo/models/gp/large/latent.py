@@ -187,7 +187,8 @@ class InducingLatentGP(LatentGP):
         k = self.prior.kernel.between(x, z)
         if not isinstance(self.solved, FeaturePosterior):
             return k
-        a, b = (self._features(self._root(), v) for v in (x, z))
+        root = self._root()
+        a, b = (self._features(root, v) for v in (x, z))
         known = [solve_lower(self.solved.root, v.T) for v in (a, b)]
         return k - a @ b.T + known[0].T @ known[1]
 
