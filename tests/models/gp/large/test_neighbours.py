@@ -7,7 +7,7 @@ import credo
 from credo.core import params
 from credo.errors import DataError
 from credo.kernels import RBF, Exponential, Linear, Matern32, Matern52, Periodic
-from credo.models.gp import GP, Basis, Neighbours, NeighboursGP
+from credo.models.gp import GP, Basis, Local, Neighbours, NeighboursGP
 from credo.models.gp.large.nearest import Nearest, embedding
 
 RNG = np.random.default_rng(3)
@@ -123,3 +123,22 @@ def test_what_makes_no_sense_is_refused():
         Neighbours(0)
     with pytest.raises(DataError, match="predict must be a whole number"):
         Neighbours(5, -1)
+
+
+@pytest.mark.parametrize("method", [Neighbours(39, 40), Local(1e-12)])
+def test_functions_have_the_law_of_the_posterior(method):
+    gp = GP(RBF([0.9, 1.2], 1.3), noise=0.07)
+    after, exact = gp.condition(X, Y, using=method), gp.condition(X, Y)
+    drawn = after.sample_functions(1000, features=4096, seed=2)
+    draws = np.asarray(drawn(QUERIES))
+    p = exact.predict(QUERIES, joint=True)
+    assert np.all(np.abs(draws.mean(0) - p.mean) < 4.5 * draws.std(0, ddof=1) / np.sqrt(1000) + 0.02)
+    np.testing.assert_allclose(np.cov(draws.T), p.latent_covariance, atol=0.2 * float(p.epistemic.max()))
+    np.testing.assert_allclose(np.asarray(drawn(QUERIES[2:4])), draws[:, 2:4], atol=1e-9)  # the same functions
+
+
+def test_one_row_and_outcomes_that_do_not_vary():
+    one = credo.fit(GP(Matern32()), X[:1], Y[:1], using=Neighbours())
+    assert np.all(np.isfinite(one.predict(QUERIES).mean))
+    level = credo.fit(GP(Matern32()), X, np.ones(len(X)), using=Neighbours())
+    np.testing.assert_allclose(level.predict(QUERIES).mean, 1.0, atol=1e-6)

@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from credo.core import params
+from credo.core.abilities import DrawsFunctions
 from credo.core.arrays import Array, host, is_traced, namespace
 from credo.core.linalg import demand, solve_lower
 from credo.core.padding import bucket, pad_rows
@@ -58,7 +59,7 @@ GAINED = 2e-3
 """Nats a row that a climb with new neighbours must gain for another one."""
 
 
-class NeighboursGP(LargeGP):
+class NeighboursGP(LargeGP, DrawsFunctions):
     """A Gaussian process in which each row, and each query, sees its nearest rows."""
 
     near: int = eqx.field(static=True, default=NEAR_MANY)
@@ -115,6 +116,7 @@ class NeighboursGP(LargeGP):
         before = self.solved if seen else Trend.unknown(trend_columns(trend, rows.x[:1]).shape[1])
         index, real = earlier_of(kernel, rows.x, places, self.near)
         residuals, d = self._conditionals(rows, index, real, places)
+        d = namespace(d).maximum(d, (self.noise_variance() * rows.scale + rows.extra)[places])  # never less: rounding
         ok = namespace(d).all(d > 0)
         return log_evidence(residuals, demand(d, ok, exact.NOT_DEFINITE), before, (n - seen) / len(places))
 
@@ -137,8 +139,22 @@ class NeighboursGP(LargeGP):
         """The function at checked rows, each given its nearest ones."""
         if self.seen is None:
             return FunctionValues(*exact.predict(self.prior, None, None, rows), None)
-        index, real = nearest_of(self.parts()[0], self.seen.x, rows, self.asked)
-        return FunctionValues(*self._given(rows, index, real), None)
+        groups = self.near_in_groups(rows)
+        found = [self._given(rows[which], index, real) for which, index, real in groups]
+        if len(found) == 1:
+            return FunctionValues(*found[0], None)
+        back = np.argsort(np.concatenate([np.arange(len(rows))[which] for which, *_ in groups]))
+        return FunctionValues(*(np.concatenate(each)[back] for each in zip(*found, strict=True)), None)
+
+    def near_in_groups(self, x: Array) -> list[tuple[Any, Any, Any]]:
+        """Queries that see about as many rows: which they are, the rows that they see, and which of those there are."""
+        return [(slice(None), *nearest_of(self.parts()[0], self.seen.x, x, self.asked))]
+
+    def sample_functions(self, n: int = 1, *, features: int = 2048, seed: int = 0, columns: int | None = None) -> Any:
+        """n draws as functions: draws of the prior, conditioned by kriging (`conditioned_draws.py`)."""
+        from credo.models.gp.large.conditioned_draws import draw
+
+        return draw(self, n, features, seed, columns)
 
     def _given(self, x: Array, index: Any, real: Any) -> tuple[Array, Array]:
         """Mean and variance of the function at rows that are given their neighbours."""
@@ -329,8 +345,10 @@ class Neighbours(LargeMethod):
         self, belief: NeighboursGP, rows: Rows, fixed: Sequence[str], seed: int
     ) -> tuple[NeighboursGP, list[str]]:
         """With the neighbours of a query chosen, and the variance put right, on rows each left out in turn."""
-        after = belief.condition_on(rows)
         n = rows.n
+        if n < 2:
+            return belief, []
+        after = belief.condition_on(rows)
         places = np.sort(np.random.default_rng(seed).choice(n, min(self.held, n), replace=False))
         best, found = np.inf, None
         for k in [self.predict] if self.predict else [k for k in ASKED if k <= max(n - 1, ASKED[0])]:

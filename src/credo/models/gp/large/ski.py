@@ -395,7 +395,7 @@ class SKI(LargeMethod):
     """The nodes along each input; None: 400, 40 × 40 or 11 × 11 × 11."""
     interpolation: str = "cubic"
     """"cubic" or "linear"."""
-    box: tuple[tuple[float, float], ...] | None = None
+    box: tuple[tuple[float | int, float | int], ...] | None = None
     """The lowest and the highest value of each input; None: those of the first rows, and a twentieth beyond."""
     tolerance: float = 1e-6
     """Of conjugate gradients, for more than 1,600 nodes."""
