@@ -29,6 +29,8 @@ from credo.models.gp import (
     MultiGP,
     Neighbours,
     NeighboursGP,
+    SKI,
+    SKIGP,
     RobustGP,
     WarpedGP,
 )
@@ -105,6 +107,7 @@ REGRESSIONS: dict[str, Callable[[], Any]] = {
     "Independent": lambda: Independent([GP(), GP()]),
     "NeighboursGP": lambda: NeighboursGP(GP(), Neighbours(20)),
     "InducingGP": lambda: InducingGP(GP(), Inducing(20)),
+    "SKIGP": lambda: SKIGP(GP(), SKI(10)),
     "StudentTRegression": credo.StudentTRegression,
     "KernelNeighbours": lambda: credo.KernelNeighbours(outcomes="numbers"),
     "KernelRegression": credo.KernelRegression,
@@ -114,6 +117,7 @@ REGRESSIONS: dict[str, Callable[[], Any]] = {
 DEAR = {
     "NeighboursGP",
     "InducingGP",
+    "SKIGP",
     "HeteroscedasticGP",
     "RobustGP",
     "Linear, Laplace",

@@ -47,6 +47,8 @@ from credo.models.gp.staged import STRIDE
 
 NEAR_FEW, NEAR_MANY, FEW_COLUMNS = 20, 30, 3
 """Neighbours that hyperparameters are learned with, in up to three columns and in more."""
+FEWEST_TERMS = 32
+"""The conditionals that a trend is learned from when rows are added."""
 ASKED = (50, 150, 400)
 """Neighbours that predictions are tried with."""
 BETTER = 0.005
@@ -95,10 +97,14 @@ class NeighboursGP(LargeGP, DrawsFunctions):
     # -- Bayes' rule -----------------------------------------------------------------------------------------
 
     def condition_on(self, statistics: Rows) -> "NeighboursGP":
-        """The posterior after the rows: they are kept, and the trend is learned from them."""
-        rows = self.with_seen(statistics)
-        trend = self._chain(rows, 0, self.method.terms)[1]
-        return changed(self, seen=rows, solved=trend)
+        """The posterior after the rows: they are kept, and the trend is learned from them.
+
+        More rows are given those before them; of many a part counts for all, as large as it was of the first ones.
+        """
+        rows, seen = self.with_seen(statistics), 0 if self.seen is None else len(self.seen.x)
+        n = len(rows.x)
+        terms = max(self.method.terms * (n - seen) // n, min(FEWEST_TERMS, self.method.terms))
+        return changed(self, seen=rows, solved=self._chain(rows, seen, terms)[1])
 
     def evidence_of(self, statistics: Rows) -> Float[Array, ""]:
         """log p(y | X) by Vecchia's approximation, given what was seen before."""
