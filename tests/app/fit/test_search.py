@@ -16,6 +16,7 @@ from credo.app.table.read import Table, read_table
 from credo.errors import DataError, NotConvergedWarning
 from credo.infer.learning import fit
 from credo.models.features import InterceptOnly
+from credo.models.gp import NeighboursGP
 from credo.models.linear import FixedPoint, Linear
 
 
