@@ -38,6 +38,8 @@ EXACT_ROWS = 5000
 LATENT_ROWS, POINTS = 3000, 300
 COMPARED_ON, COMPARED_ROWS = 1000, 20_000
 """Rows on which the two are compared, and those that inducing points then see; with more they seldom win."""
+STEPS = 150
+"""Of a climb with inducing points from hyperparameters that neighbours have learned."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ class NeighboursOrInducing(Neighbours):
         )
         if ours < theirs + BETTER:
             return learned._replace(notes=[*learned.notes, said])
-        again = other.climb(form.placed(statistics), statistics, fixed, priors, seed, max_steps=other.max_steps)
+        again = other.climb(form.placed(statistics), statistics, fixed, priors, seed, max_steps=STEPS, gain=1e-4)
         return again._replace(notes=[*again.notes, f"{said}: {other} went on from there"])
 
 
