@@ -101,7 +101,10 @@ def updates(n: int = 200_000) -> None:
         gp.condition(x, y, using=method)
         more, scratch = between - begin, time.process_time() - between
         name = type(method).__name__
-        print(f"updates, {n:,} rows, {name}: {more:.3f} CPU s, anew {scratch:.2f} s ({scratch / more:.0f} : 1)", flush=True)
+        print(
+            f"updates, {n:,} rows, {name}: {more:.3f} CPU s, anew {scratch:.2f} s ({scratch / more:.0f} : 1)",
+            flush=True,
+        )
 
 
 def coverage(n: int = 6000, tests: int = 4000) -> None:

@@ -1,7 +1,7 @@
 """Maps: the satellite temperatures of Heaton et al. (2019), and a map of 6,200 points beside PyKrige.
 
-`OPENBLAS_NUM_THREADS=1 python -m benchmarks.maps [satellite] [kriging] [rough]`, with the data in $CREDO_DATA; PyKrige where it
-is installed. Prints RMSE, CRPS, the coverage of 95 % intervals and CPU seconds; rows are added to results/maps.csv.
+`OPENBLAS_NUM_THREADS=1 python -m benchmarks.maps [satellite] [kriging] [rough]`, with the data in $CREDO_DATA; PyKrige
+where it is installed. Prints RMSE, CRPS, the coverage of 95 % intervals and CPU seconds; adds rows to results/maps.csv.
 Bars: satellite RMSE ≤ 1.55, CRPS ≤ 0.80, 93-98 %; a twentieth of PyKrige's time, means within 1e-3 standard deviations.
 """
 

@@ -18,6 +18,8 @@ from credo.models.densities import FactorAnalyser, Gaussian, Regression
 from credo.models.features import Polynomial
 from credo.models.gp import (
     GP,
+    SKI,
+    SKIGP,
     Basis,
     Fourier,
     FourierGP,
@@ -32,8 +34,6 @@ from credo.models.gp import (
     NeighboursGP,
     RandomFeatures,
     RandomFeaturesGP,
-    SKI,
-    SKIGP,
     RobustGP,
     StateSpaceGP,
     Steps,

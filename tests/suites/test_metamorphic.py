@@ -22,6 +22,8 @@ from credo.kernels import RBF, Matern52
 from credo.models.features import Polynomial
 from credo.models.gp import (
     GP,
+    SKI,
+    SKIGP,
     HeteroscedasticGP,
     Independent,
     Inducing,
@@ -29,8 +31,6 @@ from credo.models.gp import (
     MultiGP,
     Neighbours,
     NeighboursGP,
-    SKI,
-    SKIGP,
     RobustGP,
     WarpedGP,
 )

@@ -43,6 +43,7 @@ from credo.infer.method import Approximation, RowApproximation
 from credo.models.conjugate import EmpiricalBayes
 from credo.models.gp import (
     EP,
+    SKI,
     Exact,
     Fourier,
     Inducing,
@@ -52,7 +53,6 @@ from credo.models.gp import (
     Local,
     Neighbours,
     RandomFeatures,
-    SKI,
     Staged,
     StateSpace,
 )

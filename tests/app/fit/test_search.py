@@ -46,7 +46,9 @@ def test_many_rows_are_learned_from_by_the_rule_of_fit(monkeypatch):
     candidate = next(c for c in family.propose(data) if c.name == "smooth function")
     assert "rows, more than 40: Neighbours(20)" in candidate.about and not candidate.refused
     learned = family.learn(candidate, data, data.train, 0)
-    assert isinstance(learned.belief, NeighboursGP) and np.isfinite(family.evidence(learned, candidate, data, data.train))
+    assert isinstance(learned.belief, NeighboursGP) and np.isfinite(
+        family.evidence(learned, candidate, data, data.train)
+    )
     fitted = Fitted(candidate, family, learned.belief, 0.0, np.zeros(0), Judged({}), 0.0, (), data.size[0])
     assert family.again(fitted).using().terms == 1000
     assert data.judge(learned.belief, candidate).scores["rmse"] < 0.5

@@ -59,8 +59,8 @@ def covariance(prior: GPPrior, rows: Rows) -> Float[Array, "c c"]:
     n = len(rows.x)
     if 16.0 * n * n > physical_memory():
         raise DataError(
-            f"the covariance matrix of {n:,} rows takes {8e-9 * n * n:,.0f} GB, and its factor as much; credo.fit(gp, X, "
-            "y) chooses an approximation, and condition takes one, e.g. using=Neighbours()"
+            f"the covariance matrix of {n:,} rows takes {8e-9 * n * n:,.0f} GB, and its factor as much; credo.fit(gp, "
+            "X, y) chooses an approximation, and condition takes one, e.g. using=Neighbours()"
         )
     return plus_diagonal(prior.kernel.between(rows.x, rows.x), prior.noise * rows.scale + rows.extra)
 

@@ -235,7 +235,6 @@ class Inducing(LargeMethod):
         what = "a lower bound of the log evidence" if self.kind == "vfe" else f"the evidence of {self.kind.upper()}"
         return learned._replace(notes=[*learned.notes, f"{what}, with {m} inducing points, {how}"])
 
-
     def moved(self, belief: InducingGP, rows: Rows, fixed: Sequence[str], priors: Priors, seed: int) -> Learned:
         """The belief with points and hyperparameters uphill from where they are."""
         moving = MovingInducingGP(host(belief), rows.cut()[0])

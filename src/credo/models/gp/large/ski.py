@@ -12,18 +12,16 @@ processes".
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
 from credo.core import params
 from credo.core.arrays import Array, host, is_traced, namespace
-from credo.core.errors import DataError, NotPositiveDefinite
-from credo.core.linalg import demand, factorize, log_determinant, plus_diagonal, solve, solve_lower, solve_upper
+from credo.core.errors import DataError
 from credo.core.pytrees import changed
 from credo.infer.learning import Learned
 from credo.models.gp import exact
@@ -32,7 +30,8 @@ from credo.models.gp.belief import GP
 from credo.models.gp.data import Rows, masked
 from credo.models.gp.evidence import Priors
 from credo.models.gp.large.base import LargeMethod, WeightSpaceGP, check_one_of, check_size, in_chunks
-from credo.models.gp.large.iterative import conjugate_gradients, log_determinant_parts
+from credo.models.gp.large.grid_evidence import SKIObjective, dense_posterior, log_evidence, sums
+from credo.models.gp.large.iterative import conjugate_gradients
 from credo.models.gp.large.lattice import Lattice
 from credo.models.gp.large.low_rank import Moments
 
@@ -42,8 +41,6 @@ EXACT_NODES = 1600
 """Of so many nodes the linear algebra is exact."""
 MARGIN = 0.05
 """The share of the box by which the grid is wider on each side."""
-PROBES, STEPS = 10, 60
-"""Of the log determinant of more nodes."""
 FEWEST = 8
 """Nodes along each input."""
 
@@ -56,20 +53,6 @@ class GridPosterior(eqx.Module):
     mean: Float[Array, " m"]
     spread: Float[Array, "b m"] | None
     """None where nodes are many: a query then needs a solve."""
-
-
-class DensePosterior(NamedTuple):
-    """The same by dense matrices: LLᵀ = K_UU, RRᵀ = I + LᵀAL, Σ = HHᵀ."""
-
-    mean: Float[Array, " m"]
-    half: Float[Array, "m m"]
-    log_determinant: Float[Array, ""]
-    gram: Float[Array, "m m"]
-
-    @property
-    def covariance(self) -> Float[Array, "m m"]:
-        """Σ."""
-        return self.half @ self.half.T
 
 
 class SKIGP(WeightSpaceGP):
@@ -119,7 +102,8 @@ class SKIGP(WeightSpaceGP):
         apart = jnp.asarray(self.lattice.differences)
         return self.prior.kernel.gram(apart, jnp.zeros((1, apart.shape[1])))[:, 0]
 
-    def _table(self) -> Float[Array, " t"]:
+    def known_table(self) -> Float[Array, " t"]:
+        """`table`, compiled where the numbers are known."""
         traced = is_traced(self.kernel, self.mean)
         return self.table() if traced else np.asarray(_compiled_table(self.unconditioned()))
 
@@ -146,7 +130,7 @@ class SKIGP(WeightSpaceGP):
         return changed(own, seen=own.with_seen(statistics), solved=own._posterior(moments))
 
     def _posterior(self, moments: Moments) -> GridPosterior:
-        table = self._table()
+        table = self.known_table()
         if self.exactly:
             dense = dense_posterior(self.lattice, table, moments)
             return GridPosterior(moments, dense.mean, self.lattice.banded(dense.covariance))
@@ -164,7 +148,7 @@ class SKIGP(WeightSpaceGP):
         """log p(y | X) of the interpolated kernel, given what was seen before."""
         own = self.placed(statistics)
         if own.exactly:
-            table, moments = own._table(), own.moments(statistics)
+            table, moments = own.known_table(), own.moments(statistics)
             if own.solved is None:
                 return log_evidence(own.lattice, table, moments)
             after = log_evidence(own.lattice, table, own.solved.moments + moments)
@@ -196,7 +180,7 @@ class SKIGP(WeightSpaceGP):
         return FunctionValues(mean, xp.maximum(variance, 0.0), None)
 
     def _between(self, x: Float[Array, "m d"], z: Float[Array, "q d"]) -> Float[Array, "m q"]:
-        table, moments = self._table(), self.solved.moments
+        table, moments = self.known_table(), self.solved.moments
         if self.exactly:
             half = dense_posterior(self.lattice, table, moments).half
             return (self.lattice(x) @ half) @ (self.lattice(z) @ half).T
@@ -224,7 +208,7 @@ class SKIGP(WeightSpaceGP):
             return sample_functions(self.as_gp(), n, features=features, seed=seed, columns=d)
         lattice, moments, rng = self.lattice, self.solved.moments, np.random.default_rng(seed)
         if self.exactly:
-            half = dense_posterior(lattice, self._table(), moments).half
+            half = dense_posterior(lattice, self.known_table(), moments).half
             u = self.solved.mean + rng.normal(size=(n, lattice.size)) @ half.T
         else:
             drawn = sample_functions(self.as_gp(), n, features=features, seed=seed, columns=d)
@@ -232,7 +216,7 @@ class SKIGP(WeightSpaceGP):
             rows, noise = self.seen, np.asarray(self.noise_variance() * self.seen.scale + self.seen.extra)
             said = [lattice.spread(rows.x, rng.normal(size=rows.n) / np.sqrt(noise)) for _ in range(n)]
             right = np.asarray(moments.cross)[:, None] - lattice.multiply(np.asarray(moments.gram))(u.T)
-            u = u + self._solved(self._table(), moments, right - np.stack(said, axis=1)).T
+            u = u + self._solved(self.known_table(), moments, right - np.stack(said, axis=1)).T
         return Functions(self.kernel, self.mean, (lattice,), (np.asarray(u),), None, None)
 
     # -- learning --------------------------------------------------------------------------------------------
@@ -242,144 +226,7 @@ class SKIGP(WeightSpaceGP):
         return None if is_traced(self, statistics) else SKIObjective(self.placed(statistics), slots, statistics, priors)
 
 
-def sums(lattice: Lattice, x: Array, u: Array, r: Array, d: Array, real: Array) -> Moments:
-    """What rows say, each counting u times."""
-    total = (u * r * r).sum(), namespace(d).log(d).sum(), 0.0 * real.sum(), real.sum()
-    return Moments(lattice.bands(x, u), lattice.spread(x, u * r), *total)
-
-
-def dense_posterior(lattice: Lattice, table: Float[Array, " t"], moments: Moments) -> DensePosterior:
-    """The values on the grid after the rows."""
-    found = factorize(lattice.matrix(table))
-    root = demand(found.root, found.ok, exact.NOT_DEFINITE)
-    gram = lattice.dense(moments.gram)
-    inner = root.T @ (gram @ root)
-    whole = factorize(plus_diagonal(0.5 * (inner + inner.T), namespace(inner).ones(len(inner))))
-    factor = demand(whole.root, whole.ok, exact.NOT_DEFINITE)
-    half = solve_lower(factor, root.T).T
-    return DensePosterior(half @ (half.T @ moments.cross), half, log_determinant(factor), gram)
-
-
-def log_evidence(lattice: Lattice, table: Float[Array, " t"], moments: Moments) -> Float[Array, ""]:
-    """log p(y)."""
-    return _log_evidence(moments, dense_posterior(lattice, table, moments))
-
-
-def _log_evidence(moments: Moments, dense: DensePosterior) -> Float[Array, ""]:
-    fit = moments.squares - moments.cross @ dense.mean
-    return -0.5 * (moments.n * np.log(2 * np.pi) + moments.log_noise + dense.log_determinant + fit)
-
-
-class SKIObjective:
-    """log p(y | X, θ) + log p(θ) of the unconstrained vector, with its gradient: of K_UU, with β = c - AΣc,
-
-        ∂/∂K = ½ (ββᵀ - A + AΣA),    ∂/∂Dᵢ = -½ [1/Dᵢ - (wᵢᵀΣwᵢ + eᵢ²)/Dᵢ²],    e = r - Wu
-
-    and from there JAX pulls back to θ through the kernel at the differences of nodes.
-    """
-
-    def __init__(self, belief: SKIGP, slots: Any, rows: Rows, priors: dict[str, Any]):
-        x, _, self._scale, self._extra = rows.cut()
-        self._about = belief.unconditioned(), slots, dict(priors)
-        belief.check_inside(x)
-        self._lattice, self._x, self._tolerance = belief.lattice, x, belief.method.tolerance
-        self._r = np.asarray(exact.residual(belief.prior, rows))[: rows.n]
-        self._once = None if np.any(self._extra) else self._sums(self._scale, 1.0 / self._scale)
-        self._weights = None if belief.exactly else belief.lattice.sparse(x)
-
-    def _sums(self, d: np.ndarray, u: np.ndarray) -> Moments:
-        return sums(self._lattice, self._x, u, self._r, d, np.ones(len(d)))
-
-    def _both(self, noise: float) -> tuple[Moments, Moments]:
-        """The sums, and those in which each row counts scale/D², as the slopes of the first do."""
-        if self._once is not None:
-            one = self._once
-            log_noise = one.log_noise + len(self._x) * np.log(noise)
-            zero = np.zeros(())
-            now = Moments(one.gram / noise, one.cross / noise, one.squares / noise, log_noise, zero, one.n)
-            return now, jax.tree.map(lambda v: v / noise, now)
-        d = noise * self._scale + self._extra
-        return self._sums(d, 1.0 / d), self._sums(d, self._scale / d**2)
-
-    def value(self, vector: np.ndarray) -> float:
-        """The objective."""
-        return self.value_and_grad(vector)[0]
-
-    def value_and_grad(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
-        """The objective and its gradient; (-inf, 0) where it is not finite."""
-        table, noise, log_prior = (np.asarray(v) for v in _numbers(vector, *self._about))
-        none = -np.inf, np.zeros_like(vector)
-        try:
-            value, by_table, by_noise = self._look(table, float(noise))
-        except NotPositiveDefinite:
-            return none
-        slope = np.asarray(_pull(vector, *self._about, by_table, np.asarray(by_noise)))
-        if not (np.isfinite(value) and np.all(np.isfinite(slope))):
-            return none
-        return value + float(log_prior), slope
-
-    def evidence(self, belief: SKIGP) -> tuple[float, np.ndarray, float]:
-        """log p(y | X) of the belief as it is, and its slopes."""
-        return self._look(np.asarray(belief._table()), float(belief.noise_variance()))
-
-    def _look(self, table: np.ndarray, noise: float) -> tuple[float, np.ndarray, float]:
-        now, by = self._both(noise)
-        by_log_noise = float((self._scale / (noise * self._scale + self._extra)).sum())
-        if self._weights is not None:
-            return self._iterative(table, noise, now, by, by_log_noise)
-        dense = dense_posterior(self._lattice, table, now)
-        u, gram, covariance = dense.mean, dense.gram, dense.covariance
-        beta = now.cross - gram @ u
-        slope = 0.5 * (np.outer(beta, beta) - gram + gram @ covariance @ gram)
-        told = float((self._lattice.banded(covariance) * by.gram).sum())
-        by_noise = -0.5 * (by_log_noise - told - self._errors(u, by))
-        return float(_log_evidence(now, dense)), self._lattice.pull_matrix(slope), by_noise
-
-    def _errors(self, u: np.ndarray, by: Moments) -> float:
-        """Σ e² scale/D²."""
-        return float(by.squares - 2.0 * by.cross @ u + u @ self._lattice.multiply(by.gram)(u))
-
-    def _iterative(
-        self, table: np.ndarray, noise: float, now: Moments, by: Moments, by_log_noise: float
-    ) -> tuple[float, np.ndarray, float]:
-        kernel, gram = self._lattice.convolve(table), self._lattice.multiply(np.asarray(now.gram))
-        beta = conjugate_gradients(kernel, gram, np.asarray(now.cross)[:, None], self._tolerance)
-        u = kernel(beta)[:, 0]
-        d, w = noise * self._scale + self._extra, self._weights
-        root = 1.0 / np.sqrt(d)
-        slope, determinant, told = 0.5 * self._lattice.pull_products(beta, np.ones(1)), 0.0, 0.0
-
-        def times(v: np.ndarray) -> np.ndarray:
-            return root * (w @ kernel(w.T @ (root * v)))
-
-        for part in log_determinant_parts(times, len(d), PROBES, STEPS, 0):
-            determinant += part.value
-            seen = w.T @ (root[:, None] * part.vectors)
-            slope -= 0.5 * self._lattice.pull_products(seen, part.weights)
-            back = root[:, None] * (w @ kernel(seen))
-            told += float((part.weights * ((self._scale / d)[:, None] * part.vectors * back).sum(0)).sum())
-        fit = now.squares - now.cross @ u
-        value = -0.5 * (now.n * np.log(2 * np.pi) + now.log_noise + determinant + fit)
-        return float(value), slope, -0.5 * (by_log_noise - told - self._errors(u, by))
-
-
 _compiled_table = eqx.filter_jit(lambda belief: belief.table())
-
-
-def _parts(u: Array, belief: SKIGP, slots: params.Layout, priors: Any) -> tuple[Array, Array, Array]:
-    own = params.from_vector(belief, slots, u)
-    return own.table(), jnp.asarray(own.noise_variance()), jnp.asarray(params.log_prior(own, priors), float)
-
-
-@eqx.filter_jit
-def _numbers(vector: Array, *about: Any) -> tuple[Array, Array, Array]:
-    return _parts(jnp.asarray(vector), *about)
-
-
-@eqx.filter_jit
-def _pull(vector: Array, belief: SKIGP, slots: params.Layout, priors: Any, *slopes: Array) -> Float[Array, " k"]:
-    _, pull = jax.vjp(lambda u: _parts(u, belief, slots, priors), jnp.asarray(vector))
-    return pull((*slopes, jnp.ones(())))[0]
 
 
 @dataclass(frozen=True)
@@ -439,7 +286,9 @@ class SKI(LargeMethod):
         shape = " × ".join(str(m) for m in lattice.shape)
         kept = carried(host(learned.belief))
         note = f"the evidence of a kernel that is interpolated from {shape} nodes"
-        return learned._replace(notes=[*learned.notes, f"{note}; midway between them it has {kept:.1%} of its variance"])
+        return learned._replace(
+            notes=[*learned.notes, f"{note}; midway between them it has {kept:.1%} of its variance"]
+        )
 
 
 def carried(belief: SKIGP) -> float:
