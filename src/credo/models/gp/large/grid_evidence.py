@@ -9,19 +9,17 @@ the same whatever n. From the kernel at the differences of nodes JAX pulls back 
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from credo.core import params
 from credo.core.arrays import Array, namespace
 from credo.core.errors import NotPositiveDefinite
 from credo.core.linalg import demand, factorize, log_determinant, plus_diagonal, solve_lower
 from credo.models.gp import exact
 from credo.models.gp.data import Rows
 from credo.models.gp.large.iterative import conjugate_gradients, log_determinant_parts
+from credo.models.gp.large.kernel_numbers import numbers_of, pull_numbers
 from credo.models.gp.large.lattice import Lattice
 from credo.models.gp.large.low_rank import Moments
 
@@ -106,13 +104,13 @@ class SKIObjective:
 
     def value_and_grad(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
         """The objective and its gradient; (-inf, 0) where it is not finite."""
-        table, noise, log_prior = (np.asarray(v) for v in _numbers(vector, *self._about))
+        table, noise, log_prior = (np.asarray(v) for v in numbers_of(vector, *self._about))
         none = -np.inf, np.zeros_like(vector)
         try:
             value, by_table, by_noise = self._look(table, float(noise))
         except NotPositiveDefinite:
             return none
-        slope = np.asarray(_pull(vector, *self._about, by_table, np.asarray(by_noise)))
+        slope = np.asarray(pull_numbers(vector, *self._about, by_table, np.asarray(by_noise)))
         if not (np.isfinite(value) and np.all(np.isfinite(slope))):
             return none
         return value + float(log_prior), slope
@@ -160,19 +158,3 @@ class SKIObjective:
         fit = now.squares - now.cross @ u
         value = -0.5 * (now.n * np.log(2 * np.pi) + now.log_noise + determinant + fit)
         return float(value), slope, -0.5 * (by_log_noise - told - self._errors(u, by))
-
-
-def _parts(u: Array, belief: "SKIGP", slots: params.Layout, priors: Any) -> tuple[Array, Array, Array]:
-    own = params.from_vector(belief, slots, u)
-    return own.table(), jnp.asarray(own.noise_variance()), jnp.asarray(params.log_prior(own, priors), float)
-
-
-@eqx.filter_jit
-def _numbers(vector: Array, *about: Any) -> tuple[Array, Array, Array]:
-    return _parts(jnp.asarray(vector), *about)
-
-
-@eqx.filter_jit
-def _pull(vector: Array, belief: "SKIGP", slots: params.Layout, priors: Any, *slopes: Array) -> Float[Array, " k"]:
-    _, pull = jax.vjp(lambda u: _parts(u, belief, slots, priors), jnp.asarray(vector))
-    return pull((*slopes, jnp.ones(())))[0]

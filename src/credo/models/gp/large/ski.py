@@ -29,9 +29,10 @@ from credo.models.gp.base import FunctionValues
 from credo.models.gp.belief import GP
 from credo.models.gp.data import Rows, masked
 from credo.models.gp.evidence import Priors
-from credo.models.gp.large.base import LargeMethod, WeightSpaceGP, check_one_of, check_size, in_chunks
+from credo.models.gp.large.base import LargeMethod, check_one_of, check_size, in_chunks
 from credo.models.gp.large.grid_evidence import SKIObjective, dense_posterior, log_evidence, sums
 from credo.models.gp.large.iterative import conjugate_gradients
+from credo.models.gp.large.kernel_numbers import OfKernelNumbers, known_numbers
 from credo.models.gp.large.lattice import Lattice
 from credo.models.gp.large.low_rank import Moments
 
@@ -55,7 +56,7 @@ class GridPosterior(eqx.Module):
     """None where nodes are many: a query then needs a solve."""
 
 
-class SKIGP(WeightSpaceGP):
+class SKIGP(OfKernelNumbers):
     """A Gaussian process whose values are interpolated from those on a regular grid."""
 
     lattice: Any = None
@@ -97,15 +98,15 @@ class SKIGP(WeightSpaceGP):
                 "high), …]), and condition anew, or use Neighbours"
             )
 
-    def table(self) -> Float[Array, " t"]:
+    def kernel_numbers(self) -> Float[Array, " t"]:
         """The kernel at the differences of nodes; traceable."""
         apart = jnp.asarray(self.lattice.differences)
         return self.prior.kernel.gram(apart, jnp.zeros((1, apart.shape[1])))[:, 0]
 
     def known_table(self) -> Float[Array, " t"]:
-        """`table`, compiled where the numbers are known."""
+        """`kernel_numbers`, compiled where the numbers are known."""
         traced = is_traced(self.kernel, self.mean)
-        return self.table() if traced else np.asarray(_compiled_table(self.unconditioned()))
+        return self.kernel_numbers() if traced else np.asarray(known_numbers(self.unconditioned()))
 
     @property
     def exactly(self) -> bool:
@@ -224,9 +225,6 @@ class SKIGP(WeightSpaceGP):
     def objective(self, slots: params.Layout, statistics: Rows, priors: dict[str, Any]) -> "SKIObjective | None":  # type: ignore[override]
         """The evidence with its gradient, from sums that are computed once."""
         return None if is_traced(self, statistics) else SKIObjective(self.placed(statistics), slots, statistics, priors)
-
-
-_compiled_table = eqx.filter_jit(lambda belief: belief.table())
 
 
 @dataclass(frozen=True)
