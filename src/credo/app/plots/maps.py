@@ -30,7 +30,9 @@ def field_map(made: Map, layer: str = "mean", points: np.ndarray | None = None, 
         vmin=low,
         vmax=high,
     )
-    ax.set_aspect(1.0 / max(np.cos(np.radians(np.mean(y))), SQUAREST) if made.lonlat else "equal" if _alike(extent) else "auto")
+    ax.set_aspect(
+        1.0 / max(np.cos(np.radians(np.mean(y))), SQUAREST) if made.lonlat else "equal" if _alike(extent) else "auto"
+    )
     bar = ax.figure.colorbar(drawn, ax=ax, shrink=0.85, pad=0.02)
     bar.set_label(SAID.get(layer, ""), fontsize=9, color=INK)
     bar.ax.tick_params(labelsize=8.5, colors=INK)
