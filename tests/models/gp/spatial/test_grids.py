@@ -30,6 +30,8 @@ def test_degrees_end_at_the_poles_and_after_a_turn():
     (width, height), (x, y) = grid.cell, grid
     assert y[0] - height / 2 >= -90 - 1e-9 and y[-1] + height / 2 <= 90 + 1e-9
     np.testing.assert_allclose(x[-1] - x[0] + width, 360.0)
+    areas = Map(grid, {}, lonlat=True).areas  # the share of a sphere above 30° is a quarter
+    np.testing.assert_allclose([areas.sum(), areas[y > 30].sum()], [1.0, 0.25], atol=0.01)
     assert np.prod(Grid.around(np.array([[0.0, 89.0], [90.0, 89.9]]), lonlat=True).shape) < 40_000
 
 

@@ -104,6 +104,12 @@ class Map:
         """The standard deviation of the field."""
         return self.layers["sd"]
 
+    @property
+    def areas(self) -> Float[np.ndarray, "r c"]:
+        """Each cell's share of the area: on the Earth cells grow narrower towards the poles."""
+        high = np.cos(np.radians(self.grid.y)) if self.lonlat else np.ones(len(self.grid.y))
+        return np.repeat(high[:, None], len(self.grid.x), axis=1) / (high.sum() * len(self.grid.x))
+
     def exceeds(self, threshold: float | int) -> Float[np.ndarray, "r c"]:
         """P(f > threshold), cell by cell."""
         return exceedance(self.mean, self.sd, threshold)
