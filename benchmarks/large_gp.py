@@ -107,7 +107,7 @@ def updates(n: int = 200_000) -> None:
         )
 
 
-def coverage(n: int = 6000, tests: int = 4000) -> None:
+def coverage(n: int = 4000, tests: int = 4000) -> None:
     """95 % intervals on data from the model, learned and with the true numbers: the share of rows inside."""
     import credo
     from credo.models.gp import SKI, Fourier, Inducing, Local, Neighbours, RandomFeatures
@@ -116,7 +116,7 @@ def coverage(n: int = 6000, tests: int = 4000) -> None:
         gp, x, y = drawn(n + tests, 2, 1, rough)
         smooth = () if rough else (Fourier(),)
         kinds = tuple(Inducing(300, kind) for kind in ("vfe", "fitc", "dtc", "sor"))
-        for method in (Neighbours(), Local(0.2), *kinds, RandomFeatures(300), SKI(30), *smooth):
+        for method in (Neighbours(), Local(0.6), *kinds, RandomFeatures(300), SKI(30), *smooth):
             shares = []
             for learned in (True, False):
                 made = credo.fit(credo.GP(gp.kernel), x[:n], y[:n], using=method) if learned else None
