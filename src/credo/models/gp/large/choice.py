@@ -27,7 +27,7 @@ from credo.infer.learning import Learned
 from credo.infer.method import Solver
 from credo.kernels import RBF
 from credo.models.gp.belief import GP
-from credo.models.gp.data import Rows
+from credo.models.gp.data import Rows, copies_left_out
 from credo.models.gp.evidence import Priors
 from credo.models.gp.large.fourier import COLUMNS, Fourier, choose_grid
 from credo.models.gp.large.inducing import Inducing, InducingGP
@@ -87,17 +87,18 @@ class NeighboursOrInducing(Neighbours):
         """What `Neighbours` learns, which `Inducing` goes on from where it wins."""
         near = changed(belief, method=Neighbours(self.k))
         learned = super().learn(near, statistics, fixed, priors, seed)
-        other = Inducing(POINTS)
-        form = other.adapt(learned.belief.as_gp(), statistics)[0]
-        theirs, ours, rows = _on_rows_left_out(learned.belief, form, statistics, seed)
+        other, rows = Inducing(POINTS), statistics.without_copies()
+        form = other.adapt(learned.belief.as_gp(), rows)[0]
+        theirs, ours, held = _on_rows_left_out(learned.belief, form, rows, seed)
         said = (
-            f"{rows} rows left out: {-ours:.4g} nats a row by {POINTS} inducing points with these hyperparameters, "
+            f"{held} rows left out: {-ours:.4g} nats a row by {POINTS} inducing points with these hyperparameters, "
             f"{-theirs:.4g} by neighbours"
         )
         if ours < theirs + BETTER:
             return learned._replace(notes=[*learned.notes, said])
-        again = other.climb(form.placed(statistics), statistics, fixed, priors, seed, max_steps=STEPS, gain=1e-4)
-        return again._replace(notes=[*again.notes, f"{said}: {other} went on from there"])
+        again = other.climb(form.placed(rows), rows, fixed, priors, seed, max_steps=STEPS, gain=1e-4)
+        copies = copies_left_out(statistics.n - rows.n)
+        return again._replace(notes=[*again.notes, *copies, f"{said}: {other} went on from there"])
 
 
 def _on_rows_left_out(near: NeighboursGP, form: InducingGP, rows: Rows, seed: int) -> tuple[float, float, int]:
