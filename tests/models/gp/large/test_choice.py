@@ -31,6 +31,7 @@ RNG = np.random.default_rng(3)
         (5001, 1, RBF(), Fourier()),
         (5001, 3, Matern52(), Neighbours(20)),
         (5001, 4, Matern52(), choice.NeighboursOrInducing(30)),
+        (20_001, 4, Matern52(), Neighbours(30)),
     ],
 )
 def test_the_table(n, d, kernel, method):
