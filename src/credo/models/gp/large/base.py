@@ -118,6 +118,10 @@ class LargeGP(GaussianProcess):
 class WeightSpaceGP(LargeGP, HasCovariance, DrawsFunctions, PredictsJointly):
     """A member of finitely many weights, which knows how all queries covary."""
 
+    def __init__(self, gp: GP, method: Any):
+        """The prior of a `GP`."""
+        super().__init__(gp, method)
+
     def predict(self, x: object, *, joint: bool = False, noise: Any = None) -> Normal:
         """p(y* | x*, data), Normal: the noise is aleatoric, the function epistemic.
 

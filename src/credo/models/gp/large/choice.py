@@ -6,7 +6,7 @@
 | more | one, and a kernel that is a state | `StateSpace` | exact, in O(n) |
 | more | up to three, an `RBF` that is not short beside the box | `Fourier` | where neighbours are at their worst |
 | more | any | `Neighbours` | NLPD -1.19 on kin40k in 30 CPU s, 0.57 on protein in 34 (`benchmarks/large_gp.py`) |
-| up to 20,000 | more than three | `Inducing`, where it predicts rows left out better | pumadyn32nm: -0.14, `Neighbours` -0.09 |
+| up to 20,000 | more than three | `Inducing`, where rows left out say so | -0.14 on pumadyn32nm, `Neighbours` -0.09 |
 
 Behind a likelihood (`LatentGP`) more than 3,000 rows are seen through 300 inducing points: 10⁵ rows of two inputs and
 two classes take 28 CPU s, with a log loss 0.002 above that of the truth.

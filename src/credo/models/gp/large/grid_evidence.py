@@ -82,7 +82,7 @@ class SKIObjective:
         self._lattice, self._x, self._tolerance = belief.lattice, x, belief.method.tolerance
         self._r = np.asarray(exact.residual(belief.prior, rows))[: rows.n]
         self._once = None if np.any(self._extra) else self._sums(self._scale, 1.0 / self._scale)
-        self._weights = None if belief.exactly else belief.lattice.sparse(x)
+        self._exactly = belief.exactly
 
     def _sums(self, d: np.ndarray, u: np.ndarray) -> Moments:
         return sums(self._lattice, self._x, u, self._r, d, np.ones(len(d)))
@@ -122,10 +122,10 @@ class SKIObjective:
     def _look(self, table: np.ndarray, noise: float) -> tuple[float, np.ndarray, float]:
         now, by = self._both(noise)
         by_log_noise = float((self._scale / (noise * self._scale + self._extra)).sum())
-        if self._weights is not None:
+        if not self._exactly:
             return self._iterative(table, noise, now, by, by_log_noise)
         dense = dense_posterior(self._lattice, table, now)
-        u, gram, covariance = dense.mean, dense.gram, dense.covariance
+        u, gram, covariance = (np.asarray(v) for v in (dense.mean, dense.gram, dense.covariance))
         beta = now.cross - gram @ u
         slope = 0.5 * (np.outer(beta, beta) - gram + gram @ covariance @ gram)
         told = float((self._lattice.banded(covariance) * by.gram).sum())
@@ -142,7 +142,7 @@ class SKIObjective:
         kernel, gram = self._lattice.convolve(table), self._lattice.multiply(np.asarray(now.gram))
         beta = conjugate_gradients(kernel, gram, np.asarray(now.cross)[:, None], self._tolerance)
         u = kernel(beta)[:, 0]
-        d, w = noise * self._scale + self._extra, self._weights
+        d, w = noise * self._scale + self._extra, self._lattice.sparse(self._x)
         root = 1.0 / np.sqrt(d)
         slope, determinant, told = 0.5 * self._lattice.pull_products(beta, np.ones(1)), 0.0, 0.0
 

@@ -13,11 +13,16 @@ from jaxtyping import Float
 
 from credo.core import params
 from credo.core.arrays import Array
+from credo.models.gp.belief import GP
 from credo.models.gp.large.base import WeightSpaceGP
 
 
 class OfKernelNumbers(WeightSpaceGP):
     """A member whose posterior depends on its kernel through a vector."""
+
+    def __init__(self, gp: GP, method: Any):
+        """The prior of a `GP`."""
+        super().__init__(gp, method)
 
     @abstractmethod
     def kernel_numbers(self) -> Float[Array, " t"]:

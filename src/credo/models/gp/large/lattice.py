@@ -107,8 +107,8 @@ class Lattice(eqx.Module):
     def bands(self, x: Float[Array, "n d"], u: Float[Array, " n"]) -> Float[Array, "b m"]:
         """Σ u w wᵀ: entry [o, p] is that of the nodes p and p + o."""
         xp = namespace(x, u, self.low)
-        pairs, total = self._pairs(), 0.0
-        size = len(self.offsets) * self.size
+        pairs, size = self._pairs(), len(self.offsets) * self.size
+        total: Array = xp.zeros(size)
         for cut in in_chunks(len(x), pairs.size) if xp is np else [slice(None)]:
             place, weight = self.stencil(x[cut])
             at = pairs[None] * self.size + place[:, :, None]

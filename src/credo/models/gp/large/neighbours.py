@@ -152,7 +152,8 @@ class NeighboursGP(LargeGP, DrawsFunctions):
         if len(found) == 1:
             return FunctionValues(*found[0], None)
         back = np.argsort(np.concatenate([np.arange(len(rows))[which] for which, *_ in groups]))
-        return FunctionValues(*(np.concatenate(each)[back] for each in zip(*found, strict=True)), None)
+        mean, variance = joined(found)
+        return FunctionValues(mean[back], variance[back], None)
 
     def near_in_groups(self, x: Array) -> list[tuple[Any, Any, Any]]:
         """Queries that see about as many rows: which they are, the rows that they see, and which of those there are."""

@@ -156,8 +156,9 @@ class SKIGP(OfKernelNumbers):
             return after - log_evidence(own.lattice, table, own.solved.moments)
         prior = own.unconditioned()
         after = SKIObjective(prior, (), self.with_seen(statistics), {}).evidence(prior)[0]
-        before = 0.0 if self.seen is None else SKIObjective(prior, (), self.seen, {}).evidence(prior)[0]
-        return np.asarray(after - before)
+        if self.seen is not None:
+            after -= SKIObjective(prior, (), self.seen, {}).evidence(prior)[0]
+        return np.asarray(after)
 
     # -- predictions -----------------------------------------------------------------------------------------
 
@@ -217,7 +218,7 @@ class SKIGP(OfKernelNumbers):
             rows, noise = self.seen, np.asarray(self.noise_variance() * self.seen.scale + self.seen.extra)
             said = [lattice.spread(rows.x, rng.normal(size=rows.n) / np.sqrt(noise)) for _ in range(n)]
             right = np.asarray(moments.cross)[:, None] - lattice.multiply(np.asarray(moments.gram))(u.T)
-            u = u + self._solved(self.known_table(), moments, right - np.stack(said, axis=1)).T
+            u = u + self._solved(np.asarray(self.known_table()), moments, right - np.stack(said, axis=1)).T
         return Functions(self.kernel, self.mean, (lattice,), (np.asarray(u),), None, None)
 
     # -- learning --------------------------------------------------------------------------------------------
