@@ -131,6 +131,8 @@ class SKIGP(OfKernelNumbers):
         return changed(own, seen=own.with_seen(statistics), solved=own._posterior(moments))
 
     def _posterior(self, moments: Moments) -> GridPosterior:
+        if not self.exactly and is_traced(self, moments):
+            raise DataError(f"a grid of more than {EXACT_NODES} nodes is not for jit; take a smaller shape")
         table = self.known_table()
         if self.exactly:
             dense = dense_posterior(self.lattice, table, moments)
@@ -140,8 +142,6 @@ class SKIGP(OfKernelNumbers):
 
     def _solved(self, table: np.ndarray, moments: Moments, right: np.ndarray) -> Float[np.ndarray, "m q"]:
         """Σ of the columns, by conjugate gradients."""
-        if is_traced(self, moments):
-            raise DataError(f"a grid of more than {EXACT_NODES} nodes is not for jit; take a smaller shape")
         kernel, gram = self.lattice.convolve(table), self.lattice.multiply(np.asarray(moments.gram))
         return kernel(conjugate_gradients(kernel, gram, right, self.method.tolerance))
 
@@ -155,10 +155,10 @@ class SKIGP(OfKernelNumbers):
             after = log_evidence(own.lattice, table, own.solved.moments + moments)
             return after - log_evidence(own.lattice, table, own.solved.moments)
         prior = own.unconditioned()
-        after = SKIObjective(prior, (), self.with_seen(statistics), {}).evidence(prior)[0]
+        value = SKIObjective(prior, (), self.with_seen(statistics), {}).evidence(prior)[0]
         if self.seen is not None:
-            after -= SKIObjective(prior, (), self.seen, {}).evidence(prior)[0]
-        return np.asarray(after)
+            value -= SKIObjective(prior, (), self.seen, {}).evidence(prior)[0]
+        return np.asarray(value)
 
     # -- predictions -----------------------------------------------------------------------------------------
 
