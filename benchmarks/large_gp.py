@@ -87,7 +87,7 @@ def drawn(n: int, d: int, seed: int, rough: bool = False) -> tuple[Any, np.ndarr
     return gp, x, f + np.sqrt(0.05) * rng.normal(size=n)
 
 
-def updates(n: int = 200_000) -> None:
+def updates(n: int = 100_000) -> None:
     """1 % more rows beside conditioning on all of them anew, the hyperparameters as they are."""
     from credo.models.gp import SKI, Fourier, Inducing, Neighbours
 
