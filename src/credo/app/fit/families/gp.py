@@ -1,16 +1,15 @@
 """Gaussian processes: one smooth function of all inputs and, for one or two inputs, a kernel that is searched for."""
 
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from credo.app.fit.families.base import Candidate, Family
 from credo.app.fit.search import Data, Fitted
-from credo.core.params import layout
+from credo.core.params import layout, learnable
 from credo.infer.learning import Learned
-from credo.models.gp import GP, KernelSearch, Neighbours, Staged, choose_method
+from credo.models.gp import GP, KernelSearch, Staged, choose_method
 
 if TYPE_CHECKING:
     from credo.app.report.page import Section
@@ -18,8 +17,8 @@ if TYPE_CHECKING:
 EXACT_ROWS, SEARCHED_ROWS, MOST_INPUTS = 3000, 2000, 30
 """More rows are learned from by an approximation, and no kernel is searched for."""
 SEARCH_INPUTS = 2
-LARGE_SECONDS, FOLD_SECONDS, FOLD_TERMS = 40.0, 12.0, 1000
-"""Of an approximation; where rows are left out in turn it learns from fewer conditionals."""
+LARGE_SECONDS = 35.0
+"""Of an approximation: it learns from some thousand conditionals, however many rows there are."""
 SECONDS = 30.0
 """The time that the search for a kernel, and learning one, may take."""
 SMOOTH, SEARCHED = "smooth function", "found structure"
@@ -72,13 +71,14 @@ class GaussianProcesses(Family):
         return float(known.log_evidence(x, y, **options)) - 0.5 * len(layout(known)) * float(np.log(len(y)))
 
     def again(self, best: Fitted) -> Candidate:
-        """The kernel that was found stays; its numbers are learned again."""
-        if best.rows > EXACT_ROWS and best.candidate.using is not None:
-            method = best.candidate.using()
-            quick = replace(method, terms=FOLD_TERMS) if isinstance(method, Neighbours) else method
-            return best.candidate._replace(using=lambda: quick, seconds=FOLD_SECONDS)
+        """The kernel that was found stays; its numbers are learned again, but for those of so many rows that a part
+        left out changes nothing."""
+        known = best.belief.unconditioned()
+        if best.rows > EXACT_ROWS:
+            held = {"fixed": list(learnable(known))}
+            return best.candidate._replace(belief=known, using=None, options=held, seconds=1.0 + 2e-4 * best.rows)
         seconds = min(best.candidate.seconds, 0.2 + 0.5 * (best.rows / 500) ** 3)
-        return best.candidate._replace(belief=best.belief.unconditioned(), using=staged, seconds=seconds)
+        return best.candidate._replace(belief=known, using=staged, seconds=seconds)
 
     def sections(self, fitted: Fitted, data: Data, chosen: bool) -> "list[Section]":
         """What the search for a kernel found, whether it was chosen or not."""

@@ -42,8 +42,8 @@ from credo.models.gp.large.low_rank import LowRankGP, Moments, log_evidence, wei
 
 COLUMNS = 3
 """Inputs up to which there are grids of frequencies that are worth it."""
-ROUNDS, MOVED = 4, 0.2
-"""How often `fit` makes the grid anew, and by how much a number must have moved for it."""
+ROUNDS = 4
+"""How often `fit` makes the grid anew, at most."""
 WIDER = 1.25
 """By how much period and bandwidth are larger than what the kernel needs now, so that it may move."""
 
@@ -65,6 +65,11 @@ class Grid(eqx.Module):
     def frequencies(self) -> Float[Array, "q d"]:
         """ω."""
         return self.index * self.step
+
+    def covers(self, other: "Grid") -> bool:
+        """Whether it has the period and the bandwidth of the other."""
+        long = self.step <= other.step * (1 + 1e-9)
+        return bool(np.all(long & (self.step * self.m >= other.step * other.m * (1 - 1e-9))))
 
 
 class Waves(NamedTuple):
@@ -241,8 +246,8 @@ def exponential_sums(grid: Grid, x: Float[np.ndarray, "n d"], u: np.ndarray, tim
     return total.reshape(sizes)
 
 
-def choose_grid(kernel: Kernel, x: Float[np.ndarray, "n d"], method: "Fourier") -> Grid:
-    """The coarsest grid whose sum is the kernel in the box of the rows, but for the tolerance."""
+def choose_grid(kernel: Kernel, x: Float[np.ndarray, "n d"], method: "Fourier", wider: float = WIDER) -> Grid:
+    """The coarsest grid whose sum is the kernel in the box of the rows, but for the tolerance; and a little `wider`."""
     d = x.shape[1]
     if d > COLUMNS:
         raise DataError(f"Fourier is for up to {COLUMNS} inputs, found {d}; use Neighbours or Inducing")
@@ -261,10 +266,10 @@ def choose_grid(kernel: Kernel, x: Float[np.ndarray, "n d"], method: "Fourier") 
         if len(above) == len(far):
             raise DataError(f"{kernel.formula()} does not fall off within the tolerance; use Neighbours or Inducing")
         reach[k] = line[0 if not len(above) else above[-1] + 1, k]
-    step = 2 * np.pi / (WIDER * (span + reach))
+    step = 2 * np.pi / (wider * (span + reach))
     bandwidth = 2.0
     while True:
-        m = tuple(int(v) for v in np.ceil(WIDER * bandwidth / (reach * step)))
+        m = tuple(int(v) for v in np.ceil(wider * bandwidth / (reach * step)))
         grid = Grid(0.5 * (low + high), step, m)
         count = int(np.prod([2 * v + 1 for v in m]))
         if count > method.most:
@@ -339,19 +344,16 @@ class Fourier(LargeMethod):
             raise DataError(f"tolerance must be a share between 0 and 1, found {self.tolerance!r}")
 
     def learn(self, belief: Any, statistics: Rows, fixed: Sequence[str], priors: Priors, seed: int) -> Learned:
-        """The belief at the highest evidence × prior found, its grid made anew as lengthscales move."""
-        belief = self.start(belief, statistics, fixed, priors, seed)
-        slots = params.layout(belief, fixed)
-        learned, moved, rounds = None, np.inf, 0
-        while rounds < ROUNDS and moved > MOVED:
+        """The belief at the highest evidence × prior found, its grid made anew where the kernel has outgrown it."""
+        belief, x = self.start(belief, statistics, fixed, priors, seed), statistics.cut()[0]
+        for _ in range(ROUNDS):
             own = changed(belief, grid=None).placed(statistics)
-            at = np.asarray(params.to_vector(own, slots))
             learned = self.climb(own, statistics, fixed, priors, seed, max_steps=self.max_steps)
-            belief, rounds = learned.belief, rounds + 1
-            moved = float(np.abs(np.asarray(params.to_vector(belief, slots)) - at).max(initial=0.0))
-        assert learned is not None
-        if moved > MOVED:
-            learned = learned._replace(status=STOPPED)
-        final = changed(host(belief), grid=None).placed(statistics)
-        count = len(final.grid.index) * 2 - 1
-        return learned._replace(belief=final, notes=[*learned.notes, f"the evidence of {count} equispaced frequencies"])
+            belief = host(learned.belief)
+            enough = belief.grid.covers(choose_grid(belief.kernel, x, self, wider=1.0))
+            if enough:
+                break
+        if not enough:
+            belief, learned = changed(belief, grid=None).placed(statistics), learned._replace(status=STOPPED)
+        note = f"the evidence of {len(belief.grid.index) * 2 - 1} equispaced frequencies"
+        return learned._replace(belief=belief, notes=[*learned.notes, note])
