@@ -1,6 +1,6 @@
 """`LDS`: a hidden state that moves linearly, and outcomes that are linear in it, both with normal noise.
 
-    zₜ = Fzₜ₋₁ + Buₜ + qₜ,  qₜ ~ N(0, Q)        xₜ = Hzₜ + Duₜ + d + vₜ,  vₜ ~ N(0, R)        z₁ ~ N(μ₁, Σ₁)
+    zₜ = Fzₜ₋₁ + Buₜ + qₜ,  qₜ ~ N(0, Q)      xₜ = Hzₜ + Duₜ + d + vₜ,  vₜ ~ N(0, R)      z₁ ~ N(μ₁ + B₁u₁, Σ₁)
 
 A belief about where the state is: `condition` filters (Kalman), `predict` forecasts, `learn` finds the matrices by EM,
 by gradient (`Evidence()`), or by Gibbs sampling (`StateGibbs`). Kalman (1960); Särkkä & Svensson (2023).
@@ -45,6 +45,7 @@ S = TypeVar("S")
 REGRESSIONS = {
     "dynamics": (("transition", "control"), "process_noise"),
     "outcomes": (("emission", "feedthrough", "offset"), "observation_noise"),
+    "start": (("start_mean", "start_control"), "start_covariance"),
 }
 """The parts of the coefficients of a regression, and the covariance of what they leave."""
 
@@ -61,6 +62,7 @@ class LDS(Belief, HasExpectations):
         control: B, shape (n, c), how inputs move the state.
         feedthrough: D, shape (p, c), how inputs show at once.
         offset: d, shape (p,).
+        start_control: B₁, shape (n, c), how the inputs of its first row move the start of a sequence.
         method: "covariance"; "square_root" for stiff problems; "parallel" for accelerators, or if nothing is forgotten.
 
     All but the start may have one more leading axis, with a matrix for each time of a sequence; then they are known.
@@ -92,6 +94,7 @@ class LDS(Belief, HasExpectations):
     control: Any = real()
     feedthrough: Any = real()
     offset: Any = real()
+    start_control: Any = real()
     floors: Floors | None = None
     """What keeps covariances off zero while they are learned."""
 
@@ -109,17 +112,19 @@ class LDS(Belief, HasExpectations):
         feedthrough: ArrayLike | None = None,
         offset: ArrayLike | None = None,
         *,
+        start_control: ArrayLike | None = None,
         method: str = "covariance",
     ) -> None:
         shape = np.shape(emission)
         if len(shape) not in (2, 3):
             raise DataError(f"emission must have shape (p, n), for one output (1, n), found shape {shape}")
         p, n = shape[-2:]
-        widths = {np.shape(value)[-1] for value in (control, feedthrough) if value is not None and np.ndim(value) > 1}
+        driven = [value for value in (control, feedthrough, start_control) if value is not None]
+        widths = {np.shape(value)[-1] for value in driven if np.ndim(value) > 1}
         if len(widths) > 1:
             found = f"found {sorted(widths)} columns"
-            raise DataError(f"control and feedthrough must have a column for each input, {found}")
-        c = widths.pop() if widths else int(control is not None or feedthrough is not None)
+            raise DataError(f"control, feedthrough and start_control must have a column for each input, {found}")
+        c = widths.pop() if widths else int(len(driven) > 0)
         self.states, self.outputs, self.inputs, self.method = n, p, c, passes.check_method(method)
         self.named = None
         self.transition, self.emission = matrix(transition, "transition", (n, n)), matrix(emission, "emission", (p, n))
@@ -127,20 +132,29 @@ class LDS(Belief, HasExpectations):
         self.observation_noise = covariance(observation_noise, "observation_noise", p)
         self.start_mean = matrix(start_mean, "start_mean", (n,))
         self.start_covariance = covariance(start_covariance, "start_covariance", n)
-        if isinstance(self.start_mean, Varying) or isinstance(self.start_covariance, Varying):
-            raise DataError("start_mean and start_covariance are of the first state alone, found one for each time")
+        self.start_control = matrix(start_control, "start_control", (n, c))
+        if any(isinstance(a, Varying) for a in (self.start_mean, self.start_covariance, self.start_control)):
+            raise DataError("what begins with start_ is of the first state alone, found one for each time")
         self.control, self.feedthrough = matrix(control, "control", (n, c)), matrix(feedthrough, "feedthrough", (p, c))
         self.offset = matrix(offset, "offset", (p,))
         self.state, self.time, self.floors = None, np.asarray(0), None
 
     @classmethod
-    def with_states(cls, n: int, outputs: int = 1, inputs: int = 0, *, method: str = "covariance") -> "LDS":
-        """A system of n states of which nothing else is known: `credo.fit` learns it."""
+    def with_states(
+        cls, n: int, outputs: int = 1, inputs: int = 0, *, start_inputs: bool = False, method: str = "covariance"
+    ) -> "LDS":
+        """A system of n states of which nothing else is known: `credo.fit` learns it.
+
+        `start_inputs` is whether the inputs move the start, too, which only many sequences can tell.
+        """
         check_count(n, "n")
         check_count(outputs, "outputs")
         check_count(inputs, "inputs", 0)
         new = object.__new__(cls)
         unknown = dict.fromkeys((*MATRICES, "start_mean", "start_covariance", "state", "floors", "named"))
+        if start_inputs and not inputs:
+            raise DataError("start_inputs=True needs inputs, found none; pass their number")
+        unknown["start_control"] = np.zeros((n, inputs)) if start_inputs else None
         sizes = {"states": int(n), "outputs": int(outputs), "inputs": int(inputs)}
         new.__dict__.update(unknown, **sizes, method=passes.check_method(method), time=np.asarray(0))
         return new
@@ -281,19 +295,13 @@ class LDS(Belief, HasExpectations):
         return expect(passes.filter_inputs(self, statistics), statistics)
 
     def maximize(self, expected: Expected, fixed: tuple[str, ...] = ()) -> "LDS":
-        """The M-step: two regressions with their residual covariances, and the moments of the first states."""
+        """The M-step: regressions with their residual covariances."""
         floors = self.floors or Floors(*(np.zeros(n) for n in (self.states, self.outputs, self.states)))
         new: dict[str, Array] = {}
-        for which, sums in (("dynamics", expected.dynamics), ("outcomes", expected.outcomes)):
+        for which, sums in expected._asdict().items():
             floor = getattr(floors, REGRESSIONS[which][1])
             new |= self.regressed(partial(Regression.maximum, floor=floor), sums, which, fixed)
-        xp, some = namespace(self, expected), expected.sequences > 0
-        count = xp.where(some, expected.sequences, 1.0)
-        mean = self.start_mean if "start_mean" in fixed else xp.where(some, expected.mean / count, self.start_mean)
-        apart = expected.mean / count - mean
-        spread = (expected.second + xp.diag(floors.start_covariance)) / count + xp.outer(apart, apart)
-        new |= {"start_mean": mean, "start_covariance": xp.where(some, spread, self.start_covariance)}
-        return changed(self, **{name: value for name, value in new.items() if name not in fixed})
+        return changed(self, **new)
 
     def log_prior_of_parameters(self) -> Float[Array, ""] | float:
         """What keeps covariances off zero while they are learned (`learning.Floors`)."""
@@ -307,8 +315,8 @@ class LDS(Belief, HasExpectations):
         choose(sums, C, covariance, free columns, whether the covariance is free) returns both; what is fixed stays.
         """
         names, rest = REGRESSIONS[which]
-        k, sizes = sums.yy.shape[0], {"control": self.inputs, "feedthrough": self.inputs, "offset": 1}
-        parts = [(name, getattr(self, name), sizes.get(name, self.states)) for name in names]
+        k, sizes = sums.yy.shape[0], {"transition": self.states, "emission": self.states, "offset": 1, "start_mean": 1}
+        parts = [(name, getattr(self, name), sizes.get(name, self.inputs)) for name in names]
         given = [np.zeros((k, n)) if value is None else value.reshape(k, n) for _, value, n in parts]
         free = tuple(value is not None and name not in fixed for name, value, n in parts for _ in range(n))
         c, covariance = choose(

@@ -1,7 +1,7 @@
-"""EM for linear dynamical systems: expected sums over the states, and two regressions with their residual covariances.
+"""EM for linear dynamical systems: expected sums over the states, and regressions with their residual covariances.
 
-    E    Σ E[wwᵀ], Σ E[ywᵀ], Σ E[yyᵀ]  for (y, w) = (zₜ, (zₜ₋₁, uₜ)) and (xₜ, (zₜ, uₜ, 1)), and the moments of z₁
-    M    (F B) = Σ E[ywᵀ] (Σ E[wwᵀ])⁻¹,  Q = E[(y - (F B)w)(y - (F B)w)ᵀ],  the same for (H D d) and R,  and the start
+    E    Σ E[wwᵀ], Σ E[ywᵀ], Σ E[yyᵀ]  for (y, w) = (zₜ, (zₜ₋₁, uₜ)), (xₜ, (zₜ, uₜ, 1)) and (z₁, (1, u₁))
+    M    (F B) = Σ E[ywᵀ] (Σ E[wwᵀ])⁻¹,  Q = E[(y - (F B)w)(y - (F B)w)ᵀ],  the same for (H D d), R and (μ₁ B₁), Σ₁
 
 A variance that the data would put at zero stays at a millionth of its size over the number of rows: the M-step is that
 of the prior exp(-½ tr ΨΣ⁻¹), Ψ = 10⁻⁶ times the variances of the data, or those that the states' noise begins with.
@@ -23,7 +23,7 @@ from credo.infer.em import EM
 from credo.infer.learning import Learned
 from credo.infer.priors import Priors
 from credo.models.lds.batched_matrices import solve_semidefinite
-from credo.models.lds.kalman import FilterInputs, SystemMatrices, back_pass, forward_pass
+from credo.models.lds.kalman import FilterInputs, SystemMatrices, back_pass, first_mean, forward_pass
 from credo.models.lds.score import masked_inverse
 from credo.models.sequences import Sequences
 
@@ -118,22 +118,24 @@ class Expected(NamedTuple):
     """of zₜ on (zₜ₋₁, uₜ)"""
     outcomes: Regression
     """of xₜ on (zₜ, uₜ, 1)"""
-    sequences: Float[Array, ""]
-    mean: Float[Array, " n"]
-    """Σ E[z] over the first states of the sequences"""
-    second: Float[Array, "n n"]
-    """Σ E[(z - z̄)(z - z̄)ᵀ] over the same, about their mean"""
+    start: Regression
+    """of the first state of each sequence on (1, u₁)"""
 
 
-def expect(given: FilterInputs, data: Sequences) -> tuple[Expected, Float[Array, ""]]:
+def expect(
+    given: FilterInputs, data: Sequences, told_by: FilterInputs | None = None
+) -> tuple[Expected, Float[Array, ""]]:
     """The expected sums, of what the present matrices leave of zₜ and xₜ, and log p(x).
+
+    `told_by` is what the states are told by where that is more than the outcomes; log p is of it.
 
     With r and N of the way back and P of the filter the noise q = zₜ - Fzₜ₋₁ - Buₜ has mean Qr and covariance Q - QNQ,
     and Cov(q, zₜ₋₁) = -QNFP: no difference of large numbers, however small Q is. Koopman (1993).
     """
-    filtered, told = forward_pass(given)
-    found = back_pass(given, filtered, told, lambda found: found)
-    m, p, (f, q, h, _, _, offset) = found.mean, found.covariance, given.system
+    told_by = given if told_by is None else told_by
+    filtered, told = forward_pass(told_by)
+    found = back_pass(told_by, filtered, told, lambda found: found)
+    m, p, (f, q, h, _, _, offset, _) = found.mean, found.covariance, given.system
     xp, fresh = namespace(given, data, m), given.begins & data.real
     follows = (data.real & ~fresh)[1:]
     later = _total(follows, found.n[1:])
@@ -148,21 +150,16 @@ def expect(given: FilterInputs, data: Sequences) -> tuple[Expected, Float[Array,
     yy = _total(rows, spread @ slope.swapaxes(-1, -2) + extra)
     left = (slope @ m[:, :, None])[:, :, 0] + level
     outcomes = _sums(rows, left, w, (yy, _total(rows, spread), _total(rows, p)))
-    return Expected(dynamics, outcomes, *_beginnings(fresh, m, p)), filtered.log_likelihood
+    level = xp.broadcast_to(first_mean(given.start, given.system), m.shape)
+    w = xp.concatenate([np.ones((len(m), 1)), _inputs(data)], axis=1)
+    start = _sums(fresh, m - level, w, (_total(fresh, p), np.zeros((m.shape[1], 0)), np.zeros((0, 0))))
+    return Expected(dynamics, outcomes, start), filtered.log_likelihood
 
 
 def _left(system: SystemMatrices, data: Sequences) -> tuple[Array, Array, Array]:
     """What Hz + Du + d leaves of x for each row, as a linear function of z and noise."""
     slope, level, noise = completed(system, data)
     return slope - system.emission, level - system.offset, noise
-
-
-def _beginnings(fresh: Bool[Array, " t"], m: Float[Array, "t n"], p: Float[Array, "t n n"]) -> tuple[Array, ...]:
-    """How many sequences begin, and the sums of the first two moments of their first states, these about the mean."""
-    begin = fresh.astype(float)
-    count, total = begin.sum(), begin @ m
-    apart = m - total / namespace(count).maximum(count, 1.0)
-    return count, total, (begin[:, None] * apart).T @ apart + _total(fresh, p)
 
 
 def sums_of_states(data: Sequences, z: Float[Array, "t n"], fresh: Bool[Array, " t"]) -> tuple[Regression, Regression]:
