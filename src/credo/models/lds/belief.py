@@ -3,7 +3,7 @@
     zₜ = Fzₜ₋₁ + Buₜ + qₜ,  qₜ ~ N(0, Q)      xₜ = Hzₜ + Duₜ + d + vₜ,  vₜ ~ N(0, R)      z₁ ~ N(μ₁ + B₁u₁, Σ₁)
 
 A belief about where the state is: `condition` filters (Kalman), `predict` forecasts, `learn` finds the matrices by EM,
-by gradient (`Evidence()`), or by Gibbs sampling (`StateGibbs`). Kalman (1960); Särkkä & Svensson (2023).
+by gradient (`Evidence()`), or integrates over them (`VariationalBayes()`, `StateGibbs()`). Kalman (1960); Särkkä & Svensson (2023).
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Float, Int
 
-from credo.core.abilities import HasExpectations
+from credo.core.abilities import HasConjugateLaws
 from credo.core.arrays import Array, host, is_traced, namespace
 from credo.core.belief import Belief
 from credo.core.checks import ArrayLike, check_count
@@ -28,6 +28,7 @@ from credo.core.pytrees import changed, plain_methods
 from credo.core.scan import run
 from credo.core.text import counted, plain
 from credo.infer.em import EM
+from credo.infer.mcmc.stacked import conditioned_average
 from credo.models.densities.clusters import column_moments
 from credo.models.lds import passes
 from credo.models.lds.checks import MATRICES, Varying, covariance, is_singular, matrix
@@ -50,7 +51,7 @@ REGRESSIONS = {
 """The parts of the coefficients of a regression, and the covariance of what they leave."""
 
 
-class LDS(Belief, HasExpectations):
+class LDS(Belief, HasConjugateLaws):
     """A linear dynamical system with n states and p outputs.
 
     Args:
@@ -291,7 +292,8 @@ class LDS(Belief, HasExpectations):
     def expect(self, statistics: Sequences) -> tuple[Expected, Float[Array, ""]]:
         """The E-step: expected sums over the states."""
         if self._varies():
-            raise DataError("EM needs matrices that are the same at all times; learn with using=credo.infer.Evidence()")
+            words = "EM and variational Bayes need matrices that are the same at all times"
+            raise DataError(f"{words}; learn with using=credo.infer.Evidence()")
         return expect(passes.filter_inputs(self, statistics), statistics)
 
     def maximize(self, expected: Expected, fixed: tuple[str, ...] = ()) -> "LDS":
@@ -314,23 +316,61 @@ class LDS(Belief, HasExpectations):
 
         choose(sums, C, covariance, free columns, whether the covariance is free) returns both; what is fixed stays.
         """
-        names, rest = REGRESSIONS[which]
-        k, sizes = sums.yy.shape[0], {"transition": self.states, "emission": self.states, "offset": 1, "start_mean": 1}
-        parts = [(name, getattr(self, name), sizes.get(name, self.inputs)) for name in names]
+        c, free, loose = self.coefficients(which, fixed)
+        found = self.matrices_of(which, *choose(sums, c, getattr(self, REGRESSIONS[which][1]), free, loose))
+        return {name: value for name, value in found.items() if name not in fixed}
+
+    def coefficients(self, which: str, fixed: tuple[str, ...]) -> tuple[Float[Array, "k m"], tuple[bool, ...], bool]:
+        """The coefficient matrix of a regression, which columns of it are free, and whether the covariance is."""
+        parts, covariance = self._parts(which)
+        k = getattr(self, covariance).shape[0]
         given = [np.zeros((k, n)) if value is None else value.reshape(k, n) for _, value, n in parts]
         free = tuple(value is not None and name not in fixed for name, value, n in parts for _ in range(n))
-        c, covariance = choose(
-            sums, namespace(given).concatenate(given, axis=1), getattr(self, rest), free, rest not in fixed
-        )
+        return namespace(given).concatenate(given, axis=1), free, covariance not in fixed
+
+    def matrices_of(self, which: str, c: Float[Array, "k m"], covariance: Float[Array, "k k"]) -> dict[str, Array]:
+        """The matrices of a regression by name."""
+        parts, rest = self._parts(which)
         columns = namespace(c).split(c, np.cumsum([n for *_, n in parts])[:-1], axis=1)
         pairs = zip(parts, columns, strict=True)
-        out = {name: part.reshape(value.shape) for (name, value, _), part in pairs if value is not None}
-        return {name: value for name, value in (out | {rest: covariance}).items() if name not in fixed}
+        return {name: part.reshape(value.shape) for (name, value, _), part in pairs if value is not None} | {
+            rest: covariance
+        }
+
+    def _parts(self, which: str) -> tuple[list[tuple[str, Array | None, int]], str]:
+        """Name, value and number of columns of each part of the coefficients; the name of the covariance."""
+        names, covariance = REGRESSIONS[which]
+        sizes = {"transition": self.states, "emission": self.states, "offset": 1, "start_mean": 1}
+        return [(name, getattr(self, name), sizes.get(name, self.inputs)) for name in names], covariance
 
     def restart(self, statistics: Sequences, seed: int) -> "LDS | None":
         """Another starting point where all is learned; None where the matrices were given."""
         origin = statistics.origin
         return None if origin is None or origin.transition is not None else origin._started(statistics, seed)
+
+    def improve(self, expected: Any, statistics: Sequences) -> tuple[Any, Any, Float[Array, ""]]:
+        """A step of variational Bayes, see `bayes`."""
+        from credo.models.lds import bayes  # which needs `LDS`
+
+        return bayes.improve(self, expected, statistics)
+
+    def center_of(self, q: Any) -> "LDS":
+        """The system at the mean of q."""
+        from credo.models.lds import bayes
+
+        return bayes.center(self, q)
+
+    def drawn_from(self, keys: jax.Array, q: Any) -> "LDS":
+        """Systems drawn from q."""
+        from credo.models.lds import bayes
+
+        return bayes.drawn_from(keys, self, q)
+
+    def averaged(self, drawn: "LDS", statistics: Sequences) -> Belief:
+        """The average over drawn systems, each after the data."""
+        from credo.models.lds.gibbs import DrawnLDS
+
+        return conditioned_average(DrawnLDS, None, drawn, statistics)
 
     # -- parts ----------------------------------------------------------------------------------------------
 

@@ -140,18 +140,18 @@ def expect(
     follows = (data.real & ~fresh)[1:]
     later = _total(follows, found.n[1:])
     noise = q * follows.sum() - q @ later @ q
-    w = xp.concatenate([m[:-1], _inputs(data)[1:]], axis=1)
+    w = xp.concatenate([m[:-1], driven_by(data)[1:]], axis=1)
     pairs = -q @ _total(follows, found.n[1:] @ f @ filtered.covariance[:-1])
     dynamics = _sums(follows, found.r[1:] @ q, w, (noise, pairs, _total(follows, p[:-1])))
     rows = xp.any(data.seen, axis=1)
-    w = xp.concatenate([m, _inputs(data), np.ones((len(m), 1))], axis=1)
+    w = xp.concatenate([m, driven_by(data), np.ones((len(m), 1))], axis=1)
     slope, level, extra = (-h, data.x - offset, 0.0) if data.complete else _left(given.system, data)
     spread = slope @ p
     yy = _total(rows, spread @ slope.swapaxes(-1, -2) + extra)
     left = (slope @ m[:, :, None])[:, :, 0] + level
     outcomes = _sums(rows, left, w, (yy, _total(rows, spread), _total(rows, p)))
     level = xp.broadcast_to(first_mean(given.start, given.system), m.shape)
-    w = xp.concatenate([np.ones((len(m), 1)), _inputs(data)], axis=1)
+    w = xp.concatenate([np.ones((len(m), 1)), driven_by(data)], axis=1)
     start = _sums(fresh, m - level, w, (_total(fresh, p), np.zeros((m.shape[1], 0)), np.zeros((0, 0))))
     return Expected(dynamics, outcomes, start), filtered.log_likelihood
 
@@ -166,12 +166,13 @@ def sums_of_states(data: Sequences, z: Float[Array, "t n"], fresh: Bool[Array, "
     """The sums of both regressions where the states are known, and every row was seen in full or not at all."""
     xp, follows = namespace(data, z), (data.real & ~fresh)[1:]
     ones = np.ones((len(z), 1))
-    dynamics = _sums(follows, z[1:], xp.concatenate([z[:-1], _inputs(data)[1:]], axis=1))
-    outcomes = _sums(xp.any(data.seen, axis=1), data.x, xp.concatenate([z, _inputs(data), ones], axis=1))
+    dynamics = _sums(follows, z[1:], xp.concatenate([z[:-1], driven_by(data)[1:]], axis=1))
+    outcomes = _sums(xp.any(data.seen, axis=1), data.x, xp.concatenate([z, driven_by(data), ones], axis=1))
     return dynamics, outcomes
 
 
-def _inputs(data: Sequences) -> Float[Array, "t c"]:
+def driven_by(data: Sequences) -> Float[Array, "t c"]:
+    """The inputs of every row, of which there may be none."""
     return np.zeros((data.x.shape[0], 0)) if data.inputs is None else data.inputs
 
 
