@@ -126,6 +126,9 @@ class VariationalBayes(Learner):
 
     def _first(self, belief: Any, statistics: Any) -> Any:
         """Expected statistics at the belief's own parameters."""
+        begun = belief.begin(statistics)
+        if begun is not None:
+            return begun
         found = belief.expect_side_by_side([belief], statistics)
         return host(_expect(belief, statistics))[0] if found is None else found[0][0]
 

@@ -7,6 +7,7 @@ leading axis of 1). The maps are those of the states of an HMM, or the single on
 "Probabilistic machine learning: advanced topics", section 3.4.4.
 """
 
+import math
 from typing import NamedTuple
 
 import equinox as eqx
@@ -190,7 +191,7 @@ def moved(coefficients: Float[Array, "k d p"], by: Float[Array, " d"]) -> Float[
 
 def roots(matrices: Float[Array, "*b n n"]) -> Float[Array, "*b n n"]:
     """The Cholesky factor of each matrix; NaN where one is not positive definite, never a wrong number."""
-    flat = matrices.reshape(-1, *matrices.shape[-2:])
+    flat = matrices.reshape(math.prod(matrices.shape[:-2]), *matrices.shape[-2:])
     if isinstance(flat, np.ndarray):
         try:
             return np.linalg.cholesky(matrices)

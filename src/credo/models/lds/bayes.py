@@ -4,12 +4,11 @@
 
     q(C, Σ)   MN(M, Σ, V⁻¹) IW(ν, S) from expected sums over the states, V = diag(E[α]) + Σ E[wwᵀ]
     q(αⱼ)     Gamma(a₀ + k/2, b₀ + ½ E[cⱼᵀΣ⁻¹cⱼ]): a column that is not needed gets a large αⱼ and goes to 0 (relevance)
-    q(z)      ∝ exp E[log p(x, z | C, Σ)]: with Σ̃ = S/ν the law of a system (M, Σ̃), but for E[C ᵀΣ⁻¹C] = MᵀΣ̃⁻¹M + kV⁻¹
+    q(z)      ∝ exp E[log p(x, z | C, Σ)]: the law of the states of a system with C = M and Σ⁻¹ = E[Σ⁻¹] = νS⁻¹, and a
+              term -½k wᵀV⁻¹w for each row, as E[CᵀΣ⁻¹C] = MᵀE[Σ⁻¹]M + kV⁻¹
 
-Not to know C is a penalty ½k wᵀV⁻¹w on the states. With V⁻¹ = LLᵀ/k it reads as an outcome 0 = Lᵀw + N(0, I), so that the
-Kalman filter and smoother for a few more outcomes do the rest, and their log p(x) is most of the bound. The law of the
-first state is taken as known. Beal (2003), "Variational algorithms for approximate Bayesian inference", chapter 5;
-Barber & Chiappa (2006), "Unified inference for variational Bayesian linear Gaussian state-space models".
+The law of the first state is taken as known. Beal (2003), "Variational algorithms for approximate Bayesian inference",
+chapter 5; Barber & Chiappa (2006), "Unified inference for variational Bayesian linear Gaussian state-space models".
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,33 +17,41 @@ from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Float, PRNGKeyArray
+from jaxtyping import Float
+from scipy.special import digamma, gammaln
 
 from credo.core import params
-from credo.core.arrays import Array, special
+from credo.core.arrays import Array
+from credo.core.belief import Belief
 from credo.core.errors import DataError
 from credo.core.linalg import symmetric_part
 from credo.core.pytrees import changed
-from credo.core.special import LOG_2PI
+from credo.infer.mcmc.stacked import unstacked
 from credo.infer.variational_bayes import VariationalBayes, VariationalClimb
 from credo.models.conjugate.matrix import (
     MatrixNormalInverseWishart,
-    draw_root,
     log_determinants,
     roots,
     solve_each,
     wishart_divergence,
 )
 from credo.models.lds import passes
-from credo.models.lds.batched_matrices import root_semidefinite
+from credo.models.lds.banded_states import Quadratic, state_chain
 from credo.models.lds.belief import LDS, REGRESSIONS
 from credo.models.lds.checks import is_singular
-from credo.models.lds.gibbs import MatrixPrior, weak_priors
-from credo.models.lds.kalman import FilterInputs
-from credo.models.lds.learning import Expected, Regression, driven_by, expect, with_columns
+from credo.models.lds.gibbs import DrawnLDS, MatrixPrior, weak_priors
+from credo.models.lds.learning import (
+    Expected,
+    Moved,
+    Regression,
+    driven_by,
+    expected_sums,
+    following_rows,
+    total,
+    with_columns,
+)
 from credo.models.sequences import Sequences
 
 SHAPE = RATE = 1e-3
@@ -60,41 +67,46 @@ class Unknown(eqx.Module):
     free: tuple[bool, ...] = eqx.field(static=True)
     """Which columns of C are unknown."""
     relevant: tuple[bool, ...] = eqx.field(static=True)
-    """Of which of these the precision α is unknown."""
+    """Of which of these the precision α is unknown, too."""
     loose: bool = eqx.field(static=True)
     """Whether Σ is unknown."""
 
     @property
-    def first_precision(self) -> Float[Array, " f"]:
-        """E[α] of the free columns to begin with."""
-        return self.prior.precision[np.flatnonzero(self.free)]
+    def columns(self) -> np.ndarray:
+        """The free columns."""
+        return np.flatnonzero(self.free)
 
 
 class RegressionLaw(NamedTuple):
     """q(C, Σ) q(α)."""
 
-    mean: Float[Array, "k m"]
+    mean: Float[np.ndarray, "k m"]
     """M, the columns that are held included."""
-    precision: Float[Array, "f f"]
+    precision: Float[np.ndarray, "f f"]
     """V, of the free columns."""
-    df: Float[Array, ""]
-    scale: Float[Array, "k k"]
-    """ν and S; Σ itself, with ν = 1, where it is held."""
-    alpha: Float[Array, " f"]
+    df: Float[np.ndarray, ""]
+    scale: Float[np.ndarray, "k k"]
+    """ν and S; Σ itself and 1 where it is held."""
+    alpha: Float[np.ndarray, " f"]
     """E[α] of the free columns."""
 
     @property
-    def noise(self) -> Float[Array, "k k"]:
-        """Σ̃ = E[Σ⁻¹]⁻¹."""
+    def noise(self) -> Float[np.ndarray, "k k"]:
+        """E[Σ⁻¹]⁻¹."""
         return self.scale / self.df
+
+    @property
+    def inverse(self) -> Float[np.ndarray, "f f"]:
+        """V⁻¹."""
+        return solve_each(roots(self.precision), np.eye(len(self.precision)))
 
 
 class SumsOfStates(NamedTuple):
     """What one turn hands to the next: expected sums, about which matrices they are, E[α]; and what is unknown."""
 
     sums: Expected
-    about: dict[str, Float[Array, "k m"]]
-    alpha: dict[str, Float[Array, " f"]]
+    about: dict[str, Float[np.ndarray, "k m"]]
+    alpha: dict[str, Float[np.ndarray, " f"]]
     unknown: dict[str, Unknown]
 
 
@@ -107,7 +119,7 @@ class Believed(NamedTuple):
 
 @dataclass(frozen=True)
 class StateVariationalBayes(VariationalBayes):
-    """`VariationalBayes` of an `LDS`, with something held, or with priors of its own.
+    """`VariationalBayes` of an `LDS` of which something is held, or with priors of its own.
 
     Args:
         starts, max_steps, tolerance, members, progress: see `VariationalBayes`.
@@ -126,9 +138,9 @@ class StateVariationalBayes(VariationalBayes):
     relevance: bool = True
 
     def _first(self, belief: LDS, statistics: Sequences) -> SumsOfStates:
-        given = weak_priors(belief)
-        priors = {"dynamics": self.dynamics or given["dynamics"], "outcomes": self.outcomes or given["outcomes"]}
-        return first_sums(belief, super()._first(belief, statistics), priors, self.fixed, self.relevance)
+        weak = weak_priors(belief)
+        priors = {"dynamics": self.dynamics or weak["dynamics"], "outcomes": self.outcomes or weak["outcomes"]}
+        return begin(belief, statistics, priors, self.fixed, self.relevance)
 
     def _best(
         self, belief: LDS, statistics: Sequences, fixed: Sequence[str], priors: Mapping[str, object], seed: int
@@ -137,156 +149,140 @@ class StateVariationalBayes(VariationalBayes):
         return VariationalBayes._best(held, belief, statistics, (), priors, seed)
 
 
-def first_sums(
-    lds: LDS, sums: Expected, priors: dict[str, MatrixPrior], fixed: tuple[str, ...] = (), relevance: bool = True
+# -- the turns ---------------------------------------------------------------------------------------------------------
+
+
+def begin(
+    lds: LDS,
+    data: Sequences,
+    priors: Mapping[str, MatrixPrior] | None = None,
+    fixed: tuple[str, ...] = (),
+    relevance: bool = True,
 ) -> SumsOfStates:
-    """Where the first turn begins: sums about the matrices that the system has."""
-    unknown, about = {}, {}
-    for which, prior in priors.items():
+    """Where the first turn begins: the states at the matrices that the system has."""
+    if lds._varies():
+        raise DataError("variational Bayes needs matrices that are the same at all times; use credo.infer.NUTS()")
+    unknown, about, alpha = {}, {}, {}
+    for which, prior in (weak_priors(lds) if priors is None else priors).items():
         c, free, loose = lds.coefficients(which, fixed)
-        covariance = getattr(lds, REGRESSIONS[which][1])
-        if any(free) and (is_singular(prior.scale) if loose else is_singular(covariance)):
-            raise DataError(
-                f"the noise of the {which} is singular: what it leaves has no law to average over; add a little to its "
-                "diagonal, or hold it and the matrices beside it (StateVariationalBayes(fixed=…))"
-            )
-        constant = which == "outcomes" and lds.offset is not None and "offset" not in fixed
-        relevant = tuple(relevance and not (constant and i == sum(free) - 1) for i in range(sum(free)))
-        unknown[which], about[which] = Unknown(prior, covariance, free, relevant, loose), c
-    alpha = {which: each.first_precision for which, each in unknown.items()}
+        level = which == "outcomes" and lds.offset is not None and "offset" not in fixed
+        relevant = tuple(relevance and not (level and i == sum(free) - 1) for i in range(sum(free)))
+        unknown[which] = Unknown(prior, getattr(lds, REGRESSIONS[which][1]), free, relevant, loose)
+        about[which], alpha[which] = c, prior.precision[np.flatnonzero(free)]
+    _check_inverses(lds, unknown)
+    sums, _ = _states(lds, data.trimmed(), ())
     return SumsOfStates(sums, about, alpha, unknown)
 
 
+def _check_inverses(lds: LDS, unknown: Mapping[str, Unknown]) -> None:
+    named = {REGRESSIONS[which][1]: each.covariance for which, each in unknown.items()}
+    named |= {f"the prior's {name}": unknown[which].prior.scale for which, (_, name) in REGRESSIONS.items() if which in unknown}
+    for name, value in (named | {"start_covariance": lds.start_covariance}).items():
+        if is_singular(value):
+            raise DataError(
+                f"variational Bayes needs {name} to be positive definite, found a singular one; add a little to its "
+                "diagonal, or use StateGibbs()"
+            )
+
+
 def improve(
-    lds: LDS, expected: Expected | SumsOfStates, data: Sequences
-) -> tuple[Believed, SumsOfStates, Float[Array, ""]]:
-    """q of the matrices from expected sums, those under the q of the states that follows, and the bound."""
-    if isinstance(expected, Expected):
-        expected = first_sums(lds, expected, weak_priors(lds))
-    return _improve(lds, expected, data)
-
-
-@eqx.filter_jit
-def _improve(
     lds: LDS, last: SumsOfStates, data: Sequences
-) -> tuple[Believed, SumsOfStates, Float[Array, ""]]:
-    laws: dict[str, RegressionLaw] = {}
-    bound, matrices = np.zeros(()), dict[str, Array]()
+) -> tuple[Believed, SumsOfStates, Float[np.ndarray, ""]]:
+    """q of the matrices from expected sums, those under the q of the states that follows, and the bound."""
+    data, laws = data.trimmed(), dict[str, RegressionLaw]()
+    bound, matrices = 0.0, dict[str, Array]()
     for which, unknown in last.unknown.items():
         sums = getattr(last.sums, which)
         laws[which] = law = updated(unknown, sums, last.about[which], last.alpha[which])
-        bound = bound + 0.5 * sums.rows * _log_excess(unknown, law) - divergence(unknown, law)
+        bound += 0.5 * sums.rows * _log_excess(unknown, law) - divergence(unknown, law)
         matrices |= lds.matrices_of(which, law.mean, law.noise)
-    given = passes.filter_inputs(changed(lds, **matrices), data)
-    told_by, constant = with_doubt(given, laws, last.unknown, data)
-    sums, log_p = expect(given, data, told_by)
+    sums, log_z = _states(changed(lds, **matrices), data, _doubts(laws, last.unknown, data))
     about = {which: law.mean for which, law in laws.items()}
     alpha = {which: law.alpha for which, law in laws.items()}
-    after = SumsOfStates(sums, about, alpha, last.unknown)
-    return Believed(laws, last), after, bound + constant + log_p
+    return Believed(laws, last), SumsOfStates(sums, about, alpha, last.unknown), np.asarray(bound + log_z)
+
+
+def _states(lds: LDS, data: Sequences, doubts: tuple[Quadratic, ...]) -> tuple[Expected, float]:
+    """The expected sums over the states, and the log of what p(x, z) integrates to."""
+    given = passes.filter_inputs(lds, data)
+    chain, f = state_chain(given.start, given.system, data, doubts), np.asarray(lds.transition)
+    m, follows = chain.mean, following_rows(given, data)
+    before, after = total(follows, chain.covariance[:-1]), total(follows, chain.covariance[1:])
+    with_last = total(follows, chain.pairs) - f @ before
+    own = after - f @ total(follows, chain.pairs).T - with_last @ f.T
+    left = m[1:] - m[:-1] @ f.T - np.broadcast_to(given.system.drift, m.shape)[1:]
+    return expected_sums(given, data, (m, chain.covariance), Moved(left, symmetric_part(own), with_last)), chain.log_z
+
+
+def _doubts(
+    laws: Mapping[str, RegressionLaw], unknown: Mapping[str, Unknown], data: Sequences
+) -> tuple[Quadratic, ...]:
+    """The terms -½k wᵀV⁻¹w of the states that lead to another, and of those that show something."""
+    fresh, inputs = np.asarray(data.first), np.asarray(driven_by(data))
+    leads = np.append(~fresh[1:], False)
+    known = {
+        "dynamics": (np.roll(inputs, -1, axis=0), leads),
+        "outcomes": (np.column_stack([inputs, np.ones(len(inputs))]), np.asarray(data.seen).any(axis=1)),
+    }
+    out = []
+    for which, law in laws.items():
+        place = np.eye(law.mean.shape[1])[:, unknown[which].columns]
+        out.append(Quadratic(len(law.scale) * place @ law.inverse @ place.T, *known[which]))
+    return tuple(out)
 
 
 # -- q of a regression -------------------------------------------------------------------------------------------------
 
 
-def updated(unknown: Unknown, sums: Regression, about: Float[Array, "k m"], alpha: Float[Array, " f"]) -> RegressionLaw:
+def updated(
+    unknown: Unknown, sums: Regression, about: Float[np.ndarray, "k m"], alpha: Float[np.ndarray, " f"]
+) -> RegressionLaw:
     """q(C, Σ) from sums of what `about` leaves of y, and q(α) after it."""
-    k, chosen, prior = len(about), np.flatnonzero(unknown.free), unknown.prior
-    scale, mean, df, precision = sums.yy, about, prior.df + sums.rows, jnp.zeros((0, 0))
-    step = origin = jnp.zeros((k, 0))
-    if len(chosen):
-        origin = prior.mean[:, chosen] - about[:, chosen]
-        precision = jnp.diag(alpha) + sums.ww[np.ix_(chosen, chosen)]
-        mixed = origin * alpha + sums.yw[:, chosen]
-        step = solve_each(roots(precision), mixed.T).T
-        scale = scale + (origin * alpha) @ origin.T - step @ mixed.T
-        mean = with_columns(about, about[:, chosen] + step, unknown.free)
-    scale, df = (prior.scale + symmetric_part(scale), df) if unknown.loose else (unknown.covariance, jnp.ones(()))
-    law = RegressionLaw(mean, precision, df, scale, alpha)
-    return law._replace(alpha=_relevances(unknown, _energies(unknown, law))) if len(chosen) else law
-
-
-def _energies(unknown: Unknown, law: RegressionLaw) -> Float[Array, " f"]:
-    """E[(cⱼ - mⱼ)ᵀ Σ⁻¹ (cⱼ - mⱼ)] of each free column, about the prior's mean."""
-    chosen = np.flatnonzero(unknown.free)
-    apart, inverse = law.mean[:, chosen] - unknown.prior.mean[:, chosen], _inverse(law.precision)
-    return (apart * solve_each(roots(law.noise), apart)).sum(0) + len(law.scale) * jnp.diagonal(inverse)
-
-
-def _relevances(unknown: Unknown, energies: Float[Array, " f"]) -> Float[Array, " f"]:
-    """E[α]: of q where it is unknown, else the prior's."""
-    k = unknown.covariance.shape[0]
-    return jnp.where(
-        np.array(unknown.relevant), (SHAPE + 0.5 * k) / (RATE + 0.5 * energies), unknown.first_precision
-    )
-
-
-def _inverse(precision: Float[Array, "f f"]) -> Float[Array, "f f"]:
-    return solve_each(roots(precision), jnp.eye(len(precision)))
-
-
-def divergence(unknown: Unknown, law: RegressionLaw) -> Float[Array, ""]:
-    """KL(q(C, Σ) q(α) ‖ p(C, Σ, α))."""
-    prior, k, total = unknown.prior, len(law.scale), jnp.zeros(())
-    if unknown.loose:
-        total = wishart_divergence(law.df[None], law.scale[None], jnp.asarray(prior.df)[None], prior.scale[None]).sum()
-    if not any(unknown.free):
-        return total
-    energies, f = _energies(unknown, law), len(law.alpha)
-    shape, rate, by = SHAPE + 0.5 * k, RATE + 0.5 * energies, special(energies)
-    log_alpha = jnp.where(np.array(unknown.relevant), by.digamma(shape) - jnp.log(rate), jnp.log(law.alpha))
-    log_det = log_determinants(roots(law.precision))
-    total = total + 0.5 * (k * (log_det - log_alpha.sum() - f) + (law.alpha * energies).sum())
-    gammas = SHAPE * jnp.log(rate / RATE) - by.gammaln(shape) + by.gammaln(SHAPE)
-    gammas = gammas + (shape - SHAPE) * by.digamma(shape) - (rate - RATE) * shape / rate
-    return total + jnp.where(np.array(unknown.relevant), gammas, 0.0).sum()
-
-
-def _log_excess(unknown: Unknown, law: RegressionLaw) -> Float[Array, ""]:
-    """E[log|Σ⁻¹|] - log|E[Σ⁻¹]|."""
+    prior, chosen = unknown.prior, unknown.columns
+    origin = prior.mean[:, chosen] - about[:, chosen]
+    precision = np.diag(alpha) + sums.ww[np.ix_(chosen, chosen)]
+    mixed = origin * alpha + sums.yw[:, chosen]
+    step = solve_each(roots(precision), mixed.T).T
+    scatter = sums.yy + (origin * alpha) @ origin.T - step @ mixed.T
+    scale, df = prior.scale + symmetric_part(scatter), prior.df + sums.rows
     if not unknown.loose:
-        return jnp.zeros(())
+        scale, df = unknown.covariance, 1.0
+    mean = with_columns(about, about[:, chosen] + step, unknown.free) if len(chosen) else about
+    law = RegressionLaw(mean, precision, np.asarray(df), scale, alpha)
+    shape, rate = _relevances(unknown, law)
+    return law._replace(alpha=np.where(unknown.relevant, shape / rate, alpha))
+
+
+def _energies(unknown: Unknown, law: RegressionLaw) -> Float[np.ndarray, " f"]:
+    """E[(cⱼ - mⱼ)ᵀ Σ⁻¹ (cⱼ - mⱼ)] of each free column, about the prior's mean."""
+    apart = law.mean[:, unknown.columns] - unknown.prior.mean[:, unknown.columns]
+    return (apart * solve_each(roots(law.noise), apart)).sum(0) + len(law.scale) * np.diagonal(law.inverse)
+
+
+def _relevances(unknown: Unknown, law: RegressionLaw) -> tuple[float, Float[np.ndarray, " f"]]:
+    """Shape and rates of q(α)."""
+    return SHAPE + 0.5 * len(law.scale), RATE + 0.5 * _energies(unknown, law)
+
+
+def divergence(unknown: Unknown, law: RegressionLaw) -> float:
+    """KL(q(C, Σ) q(α) ‖ p(C, Σ, α))."""
+    prior, k, f = unknown.prior, len(law.scale), len(law.alpha)
+    relevant, (shape, rate) = np.array(unknown.relevant, bool), _relevances(unknown, law)
+    log_alpha = np.where(relevant, digamma(shape) - np.log(rate), np.log(law.alpha))
+    own = k * (log_determinants(roots(law.precision)) - log_alpha.sum() - f) + law.alpha @ _energies(unknown, law)
+    gammas = SHAPE * np.log(rate / RATE) - gammaln(shape) + gammaln(SHAPE)
+    gammas = gammas + (shape - SHAPE) * digamma(shape) - (rate - RATE) * shape / rate
+    divergence = 0.5 * own + gammas[relevant].sum()
+    if unknown.loose:
+        df = np.atleast_1d(np.asarray(prior.df, dtype=float))
+        divergence += wishart_divergence(law.df[None], law.scale[None], df, prior.scale[None])[0]
+    return float(divergence)
+
+
+def _log_excess(unknown: Unknown, law: RegressionLaw) -> float:
+    """E[log|Σ⁻¹|] - log|E[Σ⁻¹]|."""
     k = len(law.scale)
-    return special(law.df).digamma(0.5 * (law.df - np.arange(k))).sum() - k * jnp.log(0.5 * law.df)
-
-
-# -- q of the states ---------------------------------------------------------------------------------------------------
-
-
-def with_doubt(
-    given: FilterInputs, laws: dict[str, RegressionLaw], unknown: dict[str, Unknown], data: Sequences
-) -> tuple[FilterInputs, Float[Array, ""]]:
-    """What the filter is given, with 0 = Lᵀw + N(0, I) for both regressions; and what the bound has besides."""
-    system, n = given.system, given.start.mean.shape[0]
-    t, (p, r) = len(data.x), (system.offset.shape[-1], system.observation_noise)
-    fresh, ones = given.begins & data.real, np.ones((t, 1))
-    ahead = jnp.roll(driven_by(data), -1, axis=0)  # the last leads nowhere
-    leads = jnp.concatenate([(data.real & ~fresh)[1:], np.zeros(1, bool)])
-    known = {"dynamics": ahead, "outcomes": jnp.concatenate([driven_by(data), ones], axis=1)}
-    where = {"dynamics": leads, "outcomes": jnp.any(data.seen, axis=1)}
-    maps, levels, marks, constant = [system.emission], [jnp.broadcast_to(system.offset, (t, p))], [data.seen], 0.0
-    for which, law in laws.items():
-        up = _root_of_doubt(unknown[which], law).T
-        maps.append(up[:n, :n])
-        levels.append(known[which] @ up[:n, n:].T)
-        marks.append(jnp.broadcast_to(where[which][:, None], (t, n)))
-        rest = jnp.sum((known[which] @ up[n:, n:].T) ** 2, axis=1)
-        constant = constant + 0.5 * (where[which] @ (n * LOG_2PI - rest))
-    noise = jnp.eye(p + 2 * n).at[:p, :p].set(r)
-    wide = system._replace(
-        emission=jnp.concatenate(maps), observation_noise=noise, offset=jnp.concatenate(levels, axis=1)
-    )
-    x = jnp.concatenate([data.x, np.zeros((t, 2 * n))], axis=1)
-    return given._replace(system=wide, x=x, seen=jnp.concatenate(marks, axis=1)), constant
-
-
-def _root_of_doubt(unknown: Unknown, law: RegressionLaw) -> Float[Array, "m m"]:
-    """Lower triangular L with LLᵀ = kV⁻¹, 0 for what is held."""
-    m, chosen = law.mean.shape[1], np.flatnonzero(unknown.free)
-    if not len(chosen):
-        return jnp.zeros((m, m))
-    wide = jnp.zeros((m, m)).at[np.ix_(chosen, chosen)].set(len(law.scale) * _inverse(law.precision))
-    return root_semidefinite(wide)
+    return float(digamma(0.5 * (law.df - np.arange(k))).sum() - k * np.log(0.5 * law.df)) if unknown.loose else 0.0
 
 
 # -- what comes of it --------------------------------------------------------------------------------------------------
@@ -294,32 +290,42 @@ def _root_of_doubt(unknown: Unknown, law: RegressionLaw) -> Float[Array, "m m"]:
 
 def center(lds: LDS, q: Believed) -> LDS:
     """The system at the mean of q."""
-    new = {}
+    new = dict[str, Array]()
     for which, law in q.laws.items():
-        k, loose = len(law.scale), q.expected.unknown[which].loose
-        new |= lds.matrices_of(which, law.mean, law.scale / (law.df - k - 1) if loose else law.scale)
-    return changed(lds, **{name: np.asarray(value) for name, value in new.items()})
+        excess = law.df - len(law.scale) - 1 if q.expected.unknown[which].loose else 1.0
+        new |= lds.matrices_of(which, law.mean, law.scale / excess)
+    return changed(lds, **new)
 
 
-@eqx.filter_jit
 def drawn_from(keys: jax.Array, lds: LDS, q: Believed) -> LDS:
-    """Systems drawn from q."""
+    """Systems drawn from q, along a leading axis."""
+    seeds = np.random.default_rng(np.asarray(jr.key_data(keys)).ravel()).integers(2**31, size=len(q.laws))
+    new = dict[str, Array]()
+    for (which, law), seed in zip(q.laws.items(), seeds, strict=True):
+        maps, noises = _drawn(law, q.expected.unknown[which], len(keys), int(seed))
+        each = [lds.matrices_of(which, c, noise) for c, noise in zip(maps, noises, strict=True)]
+        new |= {name: np.stack([matrices[name] for matrices in each]) for name in each[0]}
+    every = jax.tree.map(lambda a: np.broadcast_to(a, (len(keys), *np.shape(a))), lds)
+    return changed(every, **new)
 
-    def one(key: PRNGKeyArray) -> dict[str, Array]:
-        new = dict[str, Array]()
-        for own, (which, law) in zip(jr.split(key, len(q.laws)), q.laws.items(), strict=True):
-            new |= lds.matrices_of(which, *_drawn(own, law, q.expected.unknown[which]))
-        return params.learnable(changed(lds, **new))
 
-    return jax.vmap(lambda values: params.replace(lds, values))(jax.vmap(one)(keys))
+def _drawn(law: RegressionLaw, unknown: Unknown, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """n draws of C and Σ."""
+    chosen, (k, m) = unknown.columns, law.mean.shape
+    own = MatrixNormalInverseWishart(law.mean[None][:, :, chosen], law.precision[None], law.df[None], law.scale[None])
+    if unknown.loose:
+        maps, noises = own.several(n, seed)
+        maps, noises = maps[:, 0], noises[:, 0]
+    else:
+        z = np.random.default_rng(seed).normal(size=(n, k, len(chosen)))
+        spread = np.linalg.solve(roots(law.precision).T, z.swapaxes(1, 2)).swapaxes(1, 2)
+        maps, noises = law.mean[:, chosen] + roots(law.scale) @ spread, np.broadcast_to(law.scale, (n, k, k))
+    out = np.broadcast_to(law.mean, (n, k, m)).copy()
+    out[:, :, chosen] = maps
+    return out, noises
 
 
-def _drawn(key: PRNGKeyArray, law: RegressionLaw, unknown: Unknown) -> tuple[Array, Array]:
-    """(C, Σ)."""
-    k_noise, k_maps = jr.split(key)
-    half = draw_root(k_noise, law.df[None], law.scale[None]) if unknown.loose else root_semidefinite(law.scale)[None]
-    mean, chosen = law.mean, np.flatnonzero(unknown.free)
-    if len(chosen):
-        own = MatrixNormalInverseWishart(mean[None][:, :, chosen], law.precision[None], law.df[None], law.scale[None])
-        mean = with_columns(mean, own.draw_given(k_maps, half)[0], unknown.free)
-    return mean, symmetric_part(half[0] @ half[0].T)
+def averaged(drawn: LDS, data: Sequences) -> Belief:
+    """The average over drawn systems, each after the data."""
+    members = tuple(each.condition_on(data) for each in unstacked(drawn))
+    return DrawnLDS(np.zeros(len(members)), members, None)

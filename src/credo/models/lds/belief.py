@@ -28,7 +28,6 @@ from credo.core.pytrees import changed, plain_methods
 from credo.core.scan import run
 from credo.core.text import counted, plain
 from credo.infer.em import EM
-from credo.infer.mcmc.stacked import conditioned_average
 from credo.models.densities.clusters import column_moments
 from credo.models.lds import passes
 from credo.models.lds.checks import MATRICES, Varying, covariance, is_singular, matrix
@@ -348,9 +347,15 @@ class LDS(Belief, HasConjugateLaws):
         origin = statistics.origin
         return None if origin is None or origin.transition is not None else origin._started(statistics, seed)
 
+    def begin(self, statistics: Sequences) -> Any:
+        """Where variational Bayes begins."""
+        from credo.models.lds import bayes  # which needs `LDS`
+
+        return bayes.begin(self, statistics)
+
     def improve(self, expected: Any, statistics: Sequences) -> tuple[Any, Any, Float[Array, ""]]:
         """A step of variational Bayes, see `bayes`."""
-        from credo.models.lds import bayes  # which needs `LDS`
+        from credo.models.lds import bayes
 
         return bayes.improve(self, expected, statistics)
 
@@ -368,9 +373,9 @@ class LDS(Belief, HasConjugateLaws):
 
     def averaged(self, drawn: "LDS", statistics: Sequences) -> Belief:
         """The average over drawn systems, each after the data."""
-        from credo.models.lds.gibbs import DrawnLDS
+        from credo.models.lds import bayes
 
-        return conditioned_average(DrawnLDS, None, drawn, statistics)
+        return bayes.averaged(drawn, statistics)
 
     # -- parts ----------------------------------------------------------------------------------------------
 

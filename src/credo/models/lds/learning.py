@@ -23,7 +23,7 @@ from credo.infer.em import EM
 from credo.infer.learning import Learned
 from credo.infer.priors import Priors
 from credo.models.lds.batched_matrices import solve_semidefinite
-from credo.models.lds.kalman import FilterInputs, SystemMatrices, back_pass, first_mean, forward_pass
+from credo.models.lds.kalman import FilterInputs, Law, SystemMatrices, back_pass, first_mean, forward_pass
 from credo.models.lds.score import masked_inverse
 from credo.models.sequences import Sequences
 
@@ -122,38 +122,54 @@ class Expected(NamedTuple):
     """of the first state of each sequence on (1, u₁)"""
 
 
-def expect(
-    given: FilterInputs, data: Sequences, told_by: FilterInputs | None = None
-) -> tuple[Expected, Float[Array, ""]]:
-    """The expected sums, of what the present matrices leave of zₜ and xₜ, and log p(x).
+class Moved(NamedTuple):
+    """What F and B leave of the states that follow another: its mean, and sums of its covariances."""
 
-    `told_by` is what the states are told by where that is more than the outcomes; log p is of it.
+    mean: Float[Array, "s n"]
+    own: Float[Array, "n n"]
+    """Σ Cov(q, q) and"""
+    with_last: Float[Array, "n n"]
+    """Σ Cov(qₜ, zₜ₋₁), over the states that follow another."""
+
+
+def expect(given: FilterInputs, data: Sequences) -> tuple[Expected, Float[Array, ""]]:
+    """The expected sums, of what the present matrices leave of zₜ and xₜ, and log p(x).
 
     With r and N of the way back and P of the filter the noise q = zₜ - Fzₜ₋₁ - Buₜ has mean Qr and covariance Q - QNQ,
     and Cov(q, zₜ₋₁) = -QNFP: no difference of large numbers, however small Q is. Koopman (1993).
     """
-    told_by = given if told_by is None else told_by
-    filtered, told = forward_pass(told_by)
-    found = back_pass(told_by, filtered, told, lambda found: found)
-    m, p, (f, q, h, _, _, offset, _) = found.mean, found.covariance, given.system
-    xp, fresh = namespace(given, data, m), given.begins & data.real
-    follows = (data.real & ~fresh)[1:]
-    later = _total(follows, found.n[1:])
-    noise = q * follows.sum() - q @ later @ q
+    filtered, told = forward_pass(given)
+    found = back_pass(given, filtered, told, lambda found: found)
+    f, q, follows = given.system.transition, given.system.process_noise, following_rows(given, data)
+    noise = q * follows.sum() - q @ total(follows, found.n[1:]) @ q
+    pairs = -q @ total(follows, found.n[1:] @ f @ filtered.covariance[:-1])
+    moved = Moved(found.r[1:] @ q, noise, pairs)
+    return expected_sums(given, data, (found.mean, found.covariance), moved), filtered.log_likelihood
+
+
+def following_rows(given: FilterInputs, data: Sequences) -> Bool[Array, " s"]:
+    """Which rows from the second on follow another of their sequence."""
+    return (data.real & ~(given.begins & data.real))[1:]
+
+
+def expected_sums(given: FilterInputs, data: Sequences, laws: Law, moved: Moved) -> Expected:
+    """The expected sums from the laws (m, P) of all states, and what the dynamics leave."""
+    m, p = laws
+    xp, h, offset = namespace(given, data, m), given.system.emission, given.system.offset
+    follows, fresh = following_rows(given, data), given.begins & data.real
     w = xp.concatenate([m[:-1], driven_by(data)[1:]], axis=1)
-    pairs = -q @ _total(follows, found.n[1:] @ f @ filtered.covariance[:-1])
-    dynamics = _sums(follows, found.r[1:] @ q, w, (noise, pairs, _total(follows, p[:-1])))
+    dynamics = _sums(follows, moved.mean, w, (moved.own, moved.with_last, total(follows, p[:-1])))
     rows = xp.any(data.seen, axis=1)
     w = xp.concatenate([m, driven_by(data), np.ones((len(m), 1))], axis=1)
     slope, level, extra = (-h, data.x - offset, 0.0) if data.complete else _left(given.system, data)
     spread = slope @ p
-    yy = _total(rows, spread @ slope.swapaxes(-1, -2) + extra)
+    yy = total(rows, spread @ slope.swapaxes(-1, -2) + extra)
     left = (slope @ m[:, :, None])[:, :, 0] + level
-    outcomes = _sums(rows, left, w, (yy, _total(rows, spread), _total(rows, p)))
+    outcomes = _sums(rows, left, w, (yy, total(rows, spread), total(rows, p)))
     level = xp.broadcast_to(first_mean(given.start, given.system), m.shape)
     w = xp.concatenate([np.ones((len(m), 1)), driven_by(data)], axis=1)
-    start = _sums(fresh, m - level, w, (_total(fresh, p), np.zeros((m.shape[1], 0)), np.zeros((0, 0))))
-    return Expected(dynamics, outcomes, start), filtered.log_likelihood
+    start = _sums(fresh, m - level, w, (total(fresh, p), np.zeros((m.shape[1], 0)), np.zeros((0, 0))))
+    return Expected(dynamics, outcomes, start)
 
 
 def _left(system: SystemMatrices, data: Sequences) -> tuple[Array, Array, Array]:
@@ -176,7 +192,7 @@ def driven_by(data: Sequences) -> Float[Array, "t c"]:
     return np.zeros((data.x.shape[0], 0)) if data.inputs is None else data.inputs
 
 
-def _total(rows: Bool[Array, " t"], p: Float[Array, "t k n"]) -> Float[Array, "k n"]:
+def total(rows: Bool[Array, " t"], p: Float[Array, "t k n"]) -> Float[Array, "k n"]:
     """The sum over some rows."""
     return (rows.astype(float) @ p.reshape(len(p), -1)).reshape(p.shape[1:])
 
