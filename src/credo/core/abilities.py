@@ -120,6 +120,10 @@ class HasConjugateLaws(HasExpectations[S, E]):
         """Expected statistics that the first turn begins with; None for those of `expect`."""
         return None
 
+    def extrapolated(self, turns: tuple[E, E, E], longest: float) -> tuple[E, float] | None:
+        """Where three successive turns lead to, at most so many of them ahead, and how many; None for no such guess."""
+        return None
+
     def merged(self, expected: E) -> list[E]:
         """Expected statistics with two hidden kinds taken for one, for each pair that both have rows; none by default.
 

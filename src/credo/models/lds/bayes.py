@@ -28,6 +28,7 @@ from credo.core.belief import Belief
 from credo.core.errors import DataError
 from credo.core.linalg import symmetric_part
 from credo.core.pytrees import changed
+from credo.infer.em import PLAIN
 from credo.infer.mcmc.stacked import unstacked
 from credo.infer.variational_bayes import VariationalBayes, VariationalClimb
 from credo.models.conjugate.matrix import (
@@ -56,6 +57,9 @@ from credo.models.sequences import Sequences
 
 SHAPE = RATE = 1e-3
 """a₀ and b₀ of the precision of a column, in units of the noise: next to nothing is known of its size."""
+
+SKEW = 1e-12
+"""Eigenvalues of a matrix of correlations above this, below zero, are rounding."""
 
 
 class Unknown(eqx.Module):
@@ -188,7 +192,10 @@ def _check_inverses(lds: LDS, unknown: Mapping[str, Unknown]) -> None:
 def improve(
     lds: LDS, last: SumsOfStates, data: Sequences
 ) -> tuple[Believed, SumsOfStates, Float[np.ndarray, ""]]:
-    """q of the matrices from expected sums, those under the q of the states that follows, and the bound."""
+    """q of the matrices from expected sums, those under the q of the states that follows, and the bound.
+
+    The bound is -∞ for sums that have no such law.
+    """
     data, laws = data.trimmed(), dict[str, RegressionLaw]()
     bound, matrices = 0.0, dict[str, Array]()
     for which, unknown in last.unknown.items():
@@ -196,7 +203,10 @@ def improve(
         laws[which] = law = updated(unknown, sums, last.about[which], last.alpha[which])
         bound += 0.5 * sums.rows * _log_excess(unknown, law) - divergence(unknown, law)
         matrices |= lds.matrices_of(which, law.mean, law.noise)
-    sums, log_z = _states(changed(lds, **matrices), data, _doubts(laws, last.unknown, data))
+    try:
+        sums, log_z = _states(changed(lds, **matrices), data, _doubts(laws, last.unknown, data))
+    except np.linalg.LinAlgError:
+        return Believed(laws, last), last, np.asarray(-np.inf)
     about = {which: law.mean for which, law in laws.items()}
     alpha = {which: law.alpha for which, law in laws.items()}
     return Believed(laws, last), SumsOfStates(sums, about, alpha, last.unknown), np.asarray(bound + log_z)
@@ -229,6 +239,51 @@ def _doubts(
         place = np.eye(law.mean.shape[1])[:, unknown[which].columns]
         out.append(Quadratic(len(law.scale) * place @ law.inverse @ place.T, *known[which]))
     return tuple(out)
+
+
+# -- extrapolation -----------------------------------------------------------------------------------------------------
+
+
+def extrapolated(
+    turns: tuple[SumsOfStates, SumsOfStates, SumsOfStates], longest: float
+) -> tuple[SumsOfStates, float] | None:
+    """The sums, and log E[α], in the scheme of `EM`; None where they would not be sums of squares."""
+    (u, middle, last), end = (_numbers(each, turns[-1].about) for each in turns), turns[-1]
+    r = [b - a for a, b in zip(u, middle, strict=True)]
+    v = [c - 2 * b + a for a, b, c in zip(u, middle, last, strict=True)]
+    sizes = [max(np.abs(c).max(initial=0.0), np.finfo(float).tiny) for c in last]
+    top, bottom = (np.sqrt(sum(((a / s) ** 2).sum() for a, s in zip(each, sizes, strict=True))) for each in (r, v))
+    far = min(top / bottom, longest) if bottom > 0 else 0.0
+    while far > PLAIN:
+        numbers = iter([a + 2 * far * b + far**2 * c for a, b, c in zip(u, r, v, strict=True)])
+        sums, alpha, fine = end.sums, dict[str, Float[np.ndarray, " f"]](), True
+        for which in end.about:
+            old = getattr(sums, which)
+            new = Regression(old.rows, next(numbers), next(numbers), next(numbers))
+            sums, alpha[which] = sums._replace(**{which: new}), np.exp(next(numbers))
+            fine = fine and _are_squares(new)
+        if fine:
+            return end._replace(sums=sums, alpha=alpha), far
+        far = 0.5 * (far + 1)
+    return None
+
+
+def _numbers(turn: SumsOfStates, about: Mapping[str, Float[np.ndarray, "k m"]]) -> list[np.ndarray]:
+    """The sums of what other matrices leave, and log E[α]."""
+    out = list[np.ndarray]()
+    for which, c in turn.about.items():
+        sums, apart = getattr(turn.sums, which), c - about[which]
+        cross = apart @ sums.yw.T
+        yy = sums.yy + cross + cross.T + apart @ sums.ww @ apart.T
+        out += [yy, sums.yw + apart @ sums.ww, sums.ww, np.log(turn.alpha[which])]
+    return out
+
+
+def _are_squares(sums: Regression) -> bool:
+    """Whether Σ (y, w)(y, w)ᵀ may be one."""
+    whole = np.block([[sums.yy, sums.yw], [sums.yw.T, sums.ww]])
+    size = np.sqrt(np.maximum(np.diagonal(whole), np.finfo(float).tiny))
+    return bool(np.linalg.eigvalsh(whole / np.outer(size, size))[0] > -SKEW)
 
 
 # -- q of a regression -------------------------------------------------------------------------------------------------

@@ -359,6 +359,12 @@ class LDS(Belief, HasConjugateLaws):
 
         return bayes.improve(self, expected, statistics)
 
+    def extrapolated(self, turns: tuple[Any, Any, Any], longest: float) -> tuple[Any, float] | None:
+        """Where three successive turns lead to."""
+        from credo.models.lds import bayes
+
+        return bayes.extrapolated(turns, longest)
+
     def center_of(self, q: Any) -> "LDS":
         """The system at the mean of q."""
         from credo.models.lds import bayes
