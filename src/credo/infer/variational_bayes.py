@@ -3,9 +3,10 @@
     q(z) q(θ) = argmax E_q[log p(x, z, θ) - log q],    log p(x) ≥ that bound (ELBO)
 
 by turns: q(θ) is conjugate given the expected statistics of z, and those follow from q(θ). No step lowers the bound,
-which is checked; where a belief can, turns are extrapolated as in `EM`, and kept if the bound gains. Components that share the rows of one kind are a maximum that no step leaves, so pairs are merged as
-long as the bound gains by it (Ueda & Ghahramani 2002). A belief with these (`HasConjugateLaws`) is averaged over draws
-from q. Attias (2000), "A variational Bayesian framework for graphical models"; Beal (2003).
+which is checked; where a belief can, turns are extrapolated as in `EM`, and kept if the bound gains. Components that
+share the rows of one kind are a maximum that no step leaves, so pairs are merged as long as the bound gains by it (Ueda
+& Ghahramani 2002). A belief with these (`HasConjugateLaws`) is averaged over draws from q. Attias (2000), "A
+variational Bayesian framework for graphical models"; Beal (2003).
 """
 
 from collections.abc import Mapping, Sequence

@@ -27,8 +27,10 @@ def test_each_sequence_begins_where_its_inputs_say(method):
         np.testing.assert_allclose(found.mean, want.mean, atol=1e-9)
     ahead = np.array([[1.0], [0.0]])
     np.testing.assert_allclose(ssm.predict(2, inputs=ahead).mean, [3.0, 2.4])
-    np.testing.assert_allclose(ssm.condition(X[0], inputs=U[0]).predict(1, inputs=[[1.0]]).mean,
-                               LINEAR.condition(X[0], inputs=U[0]).predict(1, inputs=[[1.0]]).mean)
+    np.testing.assert_allclose(
+        ssm.condition(X[0], inputs=U[0]).predict(1, inputs=[[1.0]]).mean,
+        LINEAR.condition(X[0], inputs=U[0]).predict(1, inputs=[[1.0]]).mean,
+    )
 
 
 def test_particles_are_drawn_there():

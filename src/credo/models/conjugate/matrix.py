@@ -162,7 +162,10 @@ def _digammas(df: Float[Array, " g"], d: int) -> Float[Array, "g d"]:
 
 
 def wishart_divergence(
-    df: Float[Array, " g"], scale: Float[Array, "g d d"], prior_df: Float[Array, " g"], prior_scale: Float[Array, "g d d"]
+    df: Float[Array, " g"],
+    scale: Float[Array, "g d d"],
+    prior_df: Float[Array, " g"],
+    prior_scale: Float[Array, "g d d"],
 ) -> Float[Array, " g"]:
     """KL(IW(scale, df) ‖ IW(prior_scale, prior_df)) of each."""
     d, root, by = scale.shape[-1], roots(scale), special(df, prior_df)

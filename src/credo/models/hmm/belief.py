@@ -31,7 +31,7 @@ from credo.core.scan import is_short, run, scan
 from credo.core.text import counted, plain, rounded
 from credo.infer.em import EM
 from credo.infer.learning import Evidence
-from credo.infer.mcmc.stacked import conditioned_average
+from credo.infer.mcmc.stacked import conditioned_one_by_one
 from credo.infer.method import Learner
 from credo.models.densities import Density, Gaussian, HasStatistics, Observed
 from credo.models.densities.base import require
@@ -345,7 +345,7 @@ class HMM(Belief, HasConjugateLaws):
         """The average over drawn HMMs, each after the data."""
         from credo.models.hmm import bayes
 
-        return conditioned_average(bayes.DrawnHMM, None, drawn, statistics)
+        return conditioned_one_by_one(bayes.DrawnHMM, drawn, statistics)
 
     # -- parts ----------------------------------------------------------------------------------------------
 

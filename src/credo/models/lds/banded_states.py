@@ -3,8 +3,9 @@
     Λ = LLᵀ (LAPACK's band Cholesky),    mean = Λ⁻¹η,    zₜ = Jₜzₜ₊₁ + Lₜₜ⁻ᵀεₜ,    Pₜ = Lₜₜ⁻ᵀLₜₜ⁻¹ + JₜPₜ₊₁Jₜᵀ
 
 It takes a precision where the filter takes a covariance, so that further quadratic terms in a state are simply added:
-what variational Bayes needs, where not to know a matrix is such a term. A few microseconds a row, nothing compiled. Noise and start must
-have an inverse. Asif & Moura (2005), "Block matrices with L-block-banded inverse"; Rue & Held (2005), section 2.4.
+what variational Bayes needs, where not to know a matrix is such a term. A few microseconds a row, nothing compiled.
+Noise and start must have an inverse. Asif & Moura (2005), "Block matrices with L-block-banded inverse"; Rue & Held
+(2005), section 2.4.
 """
 
 from typing import NamedTuple

@@ -1,6 +1,6 @@
 """Variational Bayes of linear dynamical systems: q(states) q(F B, Q) q(H D d, R), the product nearest to the posterior.
 
-    y = Cw + e, e ~ N(0, Σ):   Σ ~ IW(ν₀, S₀),   C | Σ ~ MN(M₀, Σ, diag(α)⁻¹),   αⱼ ~ Gamma(a₀, b₀)       (both regressions)
+    y = Cw + e, e ~ N(0, Σ):   Σ ~ IW(ν₀, S₀),   C | Σ ~ MN(M₀, Σ, diag(α)⁻¹),   αⱼ ~ Gamma(a₀, b₀)    (both)
 
     q(C, Σ)   MN(M, Σ, V⁻¹) IW(ν, S) from expected sums over the states, V = diag(E[α]) + Σ E[wwᵀ]
     q(αⱼ)     Gamma(a₀ + k/2, b₀ + ½ E[cⱼᵀΣ⁻¹cⱼ]): a column that is not needed gets a large αⱼ and goes to 0 (relevance)
@@ -29,7 +29,7 @@ from credo.core.errors import DataError
 from credo.core.linalg import symmetric_part
 from credo.core.pytrees import changed
 from credo.infer.em import PLAIN
-from credo.infer.mcmc.stacked import unstacked
+from credo.infer.mcmc.stacked import conditioned_one_by_one
 from credo.infer.variational_bayes import VariationalBayes, VariationalClimb
 from credo.models.conjugate.matrix import (
     MatrixNormalInverseWishart,
@@ -55,8 +55,9 @@ from credo.models.lds.learning import (
 )
 from credo.models.sequences import Sequences
 
-SHAPE = RATE = 1e-3
-"""a₀ and b₀ of the precision of a column, in units of the noise: next to nothing is known of its size."""
+SHAPE, RATE = 0.1, 1e-3
+"""a₀ and b₀ of the precision of a column, in units of the noise: little is known of its size. A shape near 0 would cost
+each column -log a₀ of the bound, needed or not."""
 
 SKEW = 1e-12
 """Eigenvalues of a matrix of correlations above this, below zero, are rounding."""
@@ -179,9 +180,12 @@ def begin(
 
 
 def _check_inverses(lds: LDS, unknown: Mapping[str, Unknown]) -> None:
-    named = {REGRESSIONS[which][1]: each.covariance for which, each in unknown.items()}
-    named |= {f"the prior's {name}": unknown[which].prior.scale for which, (_, name) in REGRESSIONS.items() if which in unknown}
-    for name, value in (named | {"start_covariance": lds.start_covariance}).items():
+    """`DataError` where something is known for certain: the law of the states is computed by precisions."""
+    named = {"start_covariance": lds.start_covariance}
+    for which, each in unknown.items():
+        named |= {REGRESSIONS[which][1]: each.covariance}
+        named |= {f"the scale of the prior of the {which}": each.prior.scale} if each.loose else {}
+    for name, value in named.items():
         if is_singular(value):
             raise DataError(
                 f"variational Bayes needs {name} to be positive definite, found a singular one; add a little to its "
@@ -189,9 +193,7 @@ def _check_inverses(lds: LDS, unknown: Mapping[str, Unknown]) -> None:
             )
 
 
-def improve(
-    lds: LDS, last: SumsOfStates, data: Sequences
-) -> tuple[Believed, SumsOfStates, Float[np.ndarray, ""]]:
+def improve(lds: LDS, last: SumsOfStates, data: Sequences) -> tuple[Believed, SumsOfStates, Float[np.ndarray, ""]]:
     """q of the matrices from expected sums, those under the q of the states that follows, and the bound.
 
     The bound is -∞ for sums that have no such law.
@@ -253,7 +255,7 @@ def extrapolated(
     v = [c - 2 * b + a for a, b, c in zip(u, middle, last, strict=True)]
     sizes = [max(np.abs(c).max(initial=0.0), np.finfo(float).tiny) for c in last]
     top, bottom = (np.sqrt(sum(((a / s) ** 2).sum() for a, s in zip(each, sizes, strict=True))) for each in (r, v))
-    far = min(top / bottom, longest) if bottom > 0 else 0.0
+    far = min(float(top / bottom), longest) if bottom > 0 else 0.0
     while far > PLAIN:
         numbers = iter([a + 2 * far * b + far**2 * c for a, b, c in zip(u, r, v, strict=True)])
         sums, alpha, fine = end.sums, dict[str, Float[np.ndarray, " f"]](), True
@@ -382,5 +384,4 @@ def _drawn(law: RegressionLaw, unknown: Unknown, n: int, seed: int) -> tuple[np.
 
 def averaged(drawn: LDS, data: Sequences) -> Belief:
     """The average over drawn systems, each after the data."""
-    members = tuple(each.condition_on(data) for each in unstacked(drawn))
-    return DrawnLDS(np.zeros(len(members)), members, None)
+    return conditioned_one_by_one(DrawnLDS, drawn, data)

@@ -3,7 +3,8 @@
     zₜ = Fzₜ₋₁ + Buₜ + qₜ,  qₜ ~ N(0, Q)      xₜ = Hzₜ + Duₜ + d + vₜ,  vₜ ~ N(0, R)      z₁ ~ N(μ₁ + B₁u₁, Σ₁)
 
 A belief about where the state is: `condition` filters (Kalman), `predict` forecasts, `learn` finds the matrices by EM,
-by gradient (`Evidence()`), or integrates over them (`VariationalBayes()`, `StateGibbs()`). Kalman (1960); Särkkä & Svensson (2023).
+by gradient (`Evidence()`), or integrates over them (`VariationalBayes()`, `StateGibbs()`). Kalman (1960); Särkkä &
+Svensson (2023).
 """
 
 from collections.abc import Callable
