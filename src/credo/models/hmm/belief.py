@@ -140,6 +140,11 @@ class HMM(Belief, HasConjugateLaws):
         self, x: ArrayLike, lengths: ArrayLike | None = None, *, inputs: ArrayLike | None = None, missing: bool = False
     ) -> Sequences:
         """The sequences, checked and in one table."""
+        if inputs is not None and not self.emission.uses_inputs:
+            raise DataError(
+                f"nothing here depends on inputs: neither the transitions of an HMM nor its {type(self.emission).__name__} "
+                "emission; leave them out, or use models.hmm.InputHMM or a Regression() emission"
+            )
         data = read(x, lengths, inputs, missing, self.emission.columns, self.named)
         self.emission.check(_real_rows(data))
         return data
