@@ -71,9 +71,9 @@ def read(
         columns: how many are expected, where that is known.
         named: what they are called, where that is known: frames go by name.
     """
+    x, inputs = one_by_one(x), one_by_one(inputs)
     if is_traced(x):
         raise DataError("sequences must be known before compilation, found a traced array; pass NumPy's")
-    x, inputs = one_by_one(x), one_by_one(inputs)
     row = next_row(columns, x) if lengths is None else None
     if row is not None:
         x, inputs = row[None], None if inputs is None else np.reshape(inputs, (1, -1))
@@ -137,7 +137,7 @@ def next_row(columns: int | None, x: object) -> np.ndarray | None:
     return None
 
 
-def one_by_one(x: object) -> object:
+def one_by_one(x: Any) -> Any:
     """Sequences from an iterator, an array of arrays or one with an axis for them, as a list; else x as it is."""
     stacked = isinstance(x, np.ndarray) and (x.ndim == 3 or (x.ndim == 1 and _holds_arrays(x)))
     return list(x) if stacked or isinstance(x, Iterator) else x

@@ -142,8 +142,8 @@ class HMM(Belief, HasConjugateLaws):
         """The sequences, checked and in one table."""
         if inputs is not None and not self.emission.uses_inputs:
             raise DataError(
-                f"nothing here depends on inputs: neither the transitions of an HMM nor its {type(self.emission).__name__} "
-                "emission; leave them out, or use models.hmm.InputHMM or a Regression() emission"
+                "nothing here depends on inputs: neither the transitions of an HMM nor its emission, "
+                f"{type(self.emission).__name__}; leave them out, or use models.hmm.InputHMM or a Regression() emission"
             )
         data = read(x, lengths, inputs, missing, self.emission.columns, self.named)
         self.emission.check(_real_rows(data))

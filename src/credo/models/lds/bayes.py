@@ -85,23 +85,23 @@ class Unknown(eqx.Module):
 class RegressionLaw(NamedTuple):
     """q(C, Σ) q(α)."""
 
-    mean: Float[np.ndarray, "k m"]
+    mean: Float[Array, "k m"]
     """M, the columns that are held included."""
-    precision: Float[np.ndarray, "f f"]
+    precision: Float[Array, "f f"]
     """V, of the free columns."""
-    df: Float[np.ndarray, ""]
-    scale: Float[np.ndarray, "k k"]
+    df: Float[Array, ""]
+    scale: Float[Array, "k k"]
     """ν and S; Σ itself and 1 where it is held."""
-    alpha: Float[np.ndarray, " f"]
+    alpha: Float[Array, " f"]
     """E[α] of the free columns."""
 
     @property
-    def noise(self) -> Float[np.ndarray, "k k"]:
+    def noise(self) -> Float[Array, "k k"]:
         """E[Σ⁻¹]⁻¹."""
         return self.scale / self.df
 
     @property
-    def inverse(self) -> Float[np.ndarray, "f f"]:
+    def inverse(self) -> Float[Array, "f f"]:
         """V⁻¹."""
         return solve_each(roots(self.precision), np.eye(len(self.precision)))
 
@@ -110,8 +110,8 @@ class SumsOfStates(NamedTuple):
     """What one turn hands to the next: expected sums, about which matrices they are, E[α]; and what is unknown."""
 
     sums: Expected
-    about: dict[str, Float[np.ndarray, "k m"]]
-    alpha: dict[str, Float[np.ndarray, " f"]]
+    about: dict[str, Float[Array, "k m"]]
+    alpha: dict[str, Float[Array, " f"]]
     unknown: dict[str, Unknown]
 
 
@@ -193,7 +193,7 @@ def _check_inverses(lds: LDS, unknown: Mapping[str, Unknown]) -> None:
             )
 
 
-def improve(lds: LDS, last: SumsOfStates, data: Sequences) -> tuple[Believed, SumsOfStates, Float[np.ndarray, ""]]:
+def improve(lds: LDS, last: SumsOfStates, data: Sequences) -> tuple[Believed, SumsOfStates, Float[Array, ""]]:
     """q of the matrices from expected sums, those under the q of the states that follows, and the bound.
 
     The bound is -∞ for sums that have no such law.
@@ -232,14 +232,15 @@ def _doubts(
     """The terms -½k wᵀV⁻¹w of the states that lead to another, and of those that show something."""
     fresh, inputs = np.asarray(data.first), np.asarray(driven_by(data))
     leads = np.append(~fresh[1:], False)
-    known = {
+    known: dict[str, tuple[np.ndarray, np.ndarray]] = {
         "dynamics": (np.roll(inputs, -1, axis=0), leads),
         "outcomes": (np.column_stack([inputs, np.ones(len(inputs))]), np.asarray(data.seen).any(axis=1)),
     }
     out = []
     for which, law in laws.items():
         place = np.eye(law.mean.shape[1])[:, unknown[which].columns]
-        out.append(Quadratic(len(law.scale) * place @ law.inverse @ place.T, *known[which]))
+        fixed, rows = known[which]
+        out.append(Quadratic(len(law.scale) * place @ law.inverse @ place.T, fixed, rows))
     return tuple(out)
 
 
@@ -258,7 +259,7 @@ def extrapolated(
     far = min(float(top / bottom), longest) if bottom > 0 else 0.0
     while far > PLAIN:
         numbers = iter([a + 2 * far * b + far**2 * c for a, b, c in zip(u, r, v, strict=True)])
-        sums, alpha, fine = end.sums, dict[str, Float[np.ndarray, " f"]](), True
+        sums, alpha, fine = end.sums, dict[str, Float[Array, " f"]](), True
         for which in end.about:
             old = getattr(sums, which)
             new = Regression(old.rows, next(numbers), next(numbers), next(numbers))
@@ -270,7 +271,7 @@ def extrapolated(
     return None
 
 
-def _numbers(turn: SumsOfStates, about: Mapping[str, Float[np.ndarray, "k m"]]) -> list[np.ndarray]:
+def _numbers(turn: SumsOfStates, about: Mapping[str, Float[Array, "k m"]]) -> list[np.ndarray]:
     """The sums of what other matrices leave, and log E[α]."""
     out = list[np.ndarray]()
     for which, c in turn.about.items():
@@ -291,9 +292,7 @@ def _are_squares(sums: Regression) -> bool:
 # -- q of a regression -------------------------------------------------------------------------------------------------
 
 
-def updated(
-    unknown: Unknown, sums: Regression, about: Float[np.ndarray, "k m"], alpha: Float[np.ndarray, " f"]
-) -> RegressionLaw:
+def updated(unknown: Unknown, sums: Regression, about: Float[Array, "k m"], alpha: Float[Array, " f"]) -> RegressionLaw:
     """q(C, Σ) from sums of what `about` leaves of y, and q(α) after it."""
     prior, chosen = unknown.prior, unknown.columns
     origin = prior.mean[:, chosen] - about[:, chosen]
@@ -301,22 +300,22 @@ def updated(
     mixed = origin * alpha + sums.yw[:, chosen]
     step = solve_each(roots(precision), mixed.T).T
     scatter = sums.yy + (origin * alpha) @ origin.T - step @ mixed.T
-    scale, df = prior.scale + symmetric_part(scatter), prior.df + sums.rows
-    if not unknown.loose:
-        scale, df = unknown.covariance, 1.0
+    scale, df = unknown.covariance, np.ones(())
+    if unknown.loose:
+        scale, df = prior.scale + symmetric_part(scatter), np.asarray(prior.df + sums.rows)
     mean = with_columns(about, about[:, chosen] + step, unknown.free) if len(chosen) else about
-    law = RegressionLaw(mean, precision, np.asarray(df), scale, alpha)
+    law = RegressionLaw(mean, precision, df, scale, alpha)
     shape, rate = _relevances(unknown, law)
     return law._replace(alpha=np.where(unknown.relevant, shape / rate, alpha))
 
 
-def _energies(unknown: Unknown, law: RegressionLaw) -> Float[np.ndarray, " f"]:
+def _energies(unknown: Unknown, law: RegressionLaw) -> Float[Array, " f"]:
     """E[(cⱼ - mⱼ)ᵀ Σ⁻¹ (cⱼ - mⱼ)] of each free column, about the prior's mean."""
     apart = law.mean[:, unknown.columns] - unknown.prior.mean[:, unknown.columns]
     return (apart * solve_each(roots(law.noise), apart)).sum(0) + len(law.scale) * np.diagonal(law.inverse)
 
 
-def _relevances(unknown: Unknown, law: RegressionLaw) -> tuple[float, Float[np.ndarray, " f"]]:
+def _relevances(unknown: Unknown, law: RegressionLaw) -> tuple[float, Float[Array, " f"]]:
     """Shape and rates of q(α)."""
     return SHAPE + 0.5 * len(law.scale), RATE + 0.5 * _energies(unknown, law)
 
@@ -366,7 +365,7 @@ def drawn_from(keys: jax.Array, lds: LDS, q: Believed) -> LDS:
     return changed(every, **new)
 
 
-def _drawn(law: RegressionLaw, unknown: Unknown, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def _drawn(law: RegressionLaw, unknown: Unknown, n: int, seed: int) -> tuple[Array, Array]:
     """n draws of C and Σ."""
     chosen, (k, m) = unknown.columns, law.mean.shape
     own = MatrixNormalInverseWishart(law.mean[None][:, :, chosen], law.precision[None], law.df[None], law.scale[None])

@@ -81,11 +81,11 @@ class SystemMatrices(NamedTuple):
 
     def at(self, varying: Varying) -> "SystemMatrices":
         """The matrices of one time, given its element of `varying`."""
-        return SystemMatrices(*(a if v is None else v for a, v in zip(self, varying, strict=True)))
+        return SystemMatrices(*(a if v is None else v for a, v in zip(self, varying, strict=True)))  # type: ignore[arg-type]
 
     def with_blocks(self) -> "SystemMatrices":
         """With a last axis for blocks."""
-        return SystemMatrices(*(None if a is None else a[..., None] for a in self))
+        return self._replace(**{name: a[..., None] for name, a in self._asdict().items() if a is not None})
 
 
 RANKS = (2, 2, 2, 2, 1, 1, 1)

@@ -103,6 +103,6 @@ def _gradients(given: FilterInputs, last: Law, found: Backward) -> tuple[SystemM
     parts, d_x = on_rows(lambda varying, *rest: _gradient(common.at(varying), *rest))(
         system.varying(), given.x, given.begins, last, found, inverse
     )
-    pairs = zip(parts, system, RANKS, strict=True)
-    whole = [g if a is None or a.ndim > rank else g.sum(0) for g, a, rank in pairs]
-    return SystemMatrices(*whole), d_x
+    named = zip(system._fields, parts, system, RANKS, strict=True)
+    whole = {name: g if a.ndim > rank else g.sum(0) for name, g, a, rank in named if g is not None and a is not None}
+    return SystemMatrices(**whole), d_x
