@@ -234,7 +234,7 @@ def _doubts(
     leads = np.append(~fresh[1:], False)
     known: dict[str, tuple[np.ndarray, np.ndarray]] = {
         "dynamics": (np.roll(inputs, -1, axis=0), leads),
-        "outcomes": (np.column_stack([inputs, np.ones(len(inputs))]), np.asarray(data.seen).any(axis=1)),
+        "outcomes": (np.column_stack([inputs, np.ones(len(inputs))]), np.asarray(np.any(data.seen, axis=1))),
     }
     out = []
     for which, law in laws.items():
