@@ -182,3 +182,15 @@ def test_refusals():
         credo.fit(varying, [1.0, 2.0, 1.0], using=VariationalBayes())
     with pytest.raises(DataError, match="integrate over all parameters"):
         credo.fit(TINY, [1.0, 2.0, 1.0], using=VariationalBayes(), fixed=["emission"])
+
+
+def test_units_and_origins_do_not_matter_nor_do_few_rows(tmp_path):
+    x = np.asarray(TINY.simulate(40, seed=1)[1])
+    method = VariationalBayes(starts=1, tolerance=1e-5)
+    plain, moved = (credo.fit(LDS.with_states(1), each, using=method, report=True) for each in (x, 1e5 + 1e3 * x))
+    assert moved.log_evidence + 40 * np.log(1e3) == pytest.approx(plain.log_evidence, abs=1e-4)
+    np.testing.assert_allclose(moved.belief.transition, plain.belief.transition, atol=1e-4)
+    again = credo.load(credo.save(plain.belief, tmp_path / "lds"))
+    np.testing.assert_array_equal(again.predict(2).mean, plain.belief.predict(2).mean)
+    for few in ([1.0], [1.0, 2.0], np.ones(5)):
+        assert np.isfinite(credo.fit(LDS.with_states(1), few, using=method).predict(1).mean).all()

@@ -194,7 +194,7 @@ def driven_by(data: Sequences) -> Float[Array, "t c"]:
 
 def total(rows: Bool[Array, " t"], p: Float[Array, "t k n"]) -> Float[Array, "k n"]:
     """The sum over some rows."""
-    return (rows.astype(float) @ p.reshape(len(p), -1)).reshape(p.shape[1:])
+    return (rows.astype(float) @ p.reshape(len(p), p.shape[1] * p.shape[2])).reshape(p.shape[1:])
 
 
 def _sums(rows: Bool[Array, " t"], y: Array, w: Array, spreads: tuple[Array, Array, Array] | None = None) -> Regression:
