@@ -59,6 +59,8 @@ SHAPE, RATE = 0.1, 1e-3
 """a₀ and b₀ of the precision of a column, in units of the noise: little is known of its size. A shape near 0 would cost
 each column -log a₀ of the bound, needed or not."""
 
+FARTHEST = 50.0
+"""|log E[α]| of a guess is at most this."""
 SKEW = 1e-12
 """Eigenvalues of a matrix of correlations above this, below zero, are rounding."""
 
@@ -193,6 +195,7 @@ def _check_inverses(lds: LDS, unknown: Mapping[str, Unknown]) -> None:
             )
 
 
+@np.errstate(all="ignore")  # a guess may have no law, which the bound says
 def improve(lds: LDS, last: SumsOfStates, data: Sequences) -> tuple[Believed, SumsOfStates, Float[Array, ""]]:
     """q of the matrices from expected sums, those under the q of the states that follows, and the bound.
 
@@ -263,7 +266,7 @@ def extrapolated(
         for which in end.about:
             old = getattr(sums, which)
             new = Regression(old.rows, next(numbers), next(numbers), next(numbers))
-            sums, alpha[which] = sums._replace(**{which: new}), np.exp(next(numbers))
+            sums, alpha[which] = sums._replace(**{which: new}), np.exp(np.clip(next(numbers), -FARTHEST, FARTHEST))
             fine = fine and _are_squares(new)
         if fine:
             return end._replace(sums=sums, alpha=alpha), far
@@ -285,8 +288,9 @@ def _numbers(turn: SumsOfStates, about: Mapping[str, Float[Array, "k m"]]) -> li
 def _are_squares(sums: Regression) -> bool:
     """Whether Σ (y, w)(y, w)ᵀ may be one."""
     whole = np.block([[sums.yy, sums.yw], [sums.yw.T, sums.ww]])
-    size = np.sqrt(np.maximum(np.diagonal(whole), np.finfo(float).tiny))
-    return bool(np.linalg.eigvalsh(whole / np.outer(size, size))[0] > -SKEW)
+    variances = np.diagonal(whole)
+    size = np.sqrt(np.where(variances > 0, variances, 1.0))
+    return bool(np.all(variances >= 0)) and bool(np.linalg.eigvalsh(whole / np.outer(size, size))[0] > -SKEW)
 
 
 # -- q of a regression -------------------------------------------------------------------------------------------------
