@@ -1144,6 +1144,30 @@ def filter_alarm(top, bottom):
     tidy(bottom, "hours", "P(worn)")
 
 
+@picture(8.6, 2.7, columns=2)
+def filter_turn(left, right):
+    """The cyclist of filtering.md: one turn, as bells of her position."""
+    made = page_until("filtering.md", "cyclist", "belief", "m", "P", "R", "report", "K")
+    state, (m, p, r, x, k) = made["belief"].state, (made[name] for name in ("m", "P", "R", "report", "K"))
+    z = np.linspace(m - 60, m + 60, 400)
+
+    def bell(ax, mean, variance, color, text, **style):
+        height = np.exp(-0.5 * (z - mean) ** 2 / variance) / np.sqrt(2 * np.pi * variance)
+        ax.plot(z, height, color=color, linewidth=1.8, label=text, **style)
+        ax.fill_between(z, height, color=color, alpha=0.12, linewidth=0)
+
+    bell(left, state.mean[0], state.covariance[0, 0], GREY, "now", linestyle="--")
+    bell(left, m, p, BLUE, "predicted: moved and widened")
+    bell(right, m, p, BLUE, "predicted")
+    bell(right, x, r, ORANGE, "of the report")
+    bell(right, m + k * (x - m), (1 - k) * p, RED, "updated: their product")
+    for ax, title in ((left, "predict"), (right, "update")):
+        ax.set(xlim=(z[0], z[-1]), ylim=(0, None), yticks=[])
+        ax.set_title(title, fontsize=9.5, color=INK)
+        legend(ax, loc="upper left")
+        tidy(ax, "position in m", "")
+
+
 @picture(8.6, 2.9, columns=3)
 def filter_pendulum(*axes):
     """The pendulum of filtering.md by three methods."""

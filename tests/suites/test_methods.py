@@ -57,7 +57,7 @@ from credo.models.gp import (
     StateSpace,
 )
 from credo.models.hmm import PathGibbs, StepwiseEM, VariationalBayes
-from credo.models.lds import StateGibbs
+from credo.models.lds import StateGibbs, StateVariationalBayes
 from credo.models.linear import FixedPoint, FunctionSpace
 from credo.models.mixture import HowMany, MixtureGibbs
 from credo.models.network import LikelihoodWeighting, NetworkGibbs
@@ -113,6 +113,7 @@ METHODS: dict[str, Method] = {
         MixtureGibbs(**SHORT),
         HowMany(most=2, starts=1, folds=2),
         StateGibbs(**SHORT),
+        StateVariationalBayes(starts=1, max_steps=5, members=4),
         ML(),
         MAP(),
         PlugIn(),

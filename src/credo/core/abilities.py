@@ -116,6 +116,14 @@ class HasConjugateLaws(HasExpectations[S, E]):
     def averaged(self, drawn: Any, statistics: S) -> Belief:
         """The average over beliefs drawn from their law after the data."""
 
+    def begin(self, statistics: S) -> E | None:
+        """Expected statistics that the first turn begins with; None for those of `expect`."""
+        return None
+
+    def extrapolated(self, turns: tuple[E, E, E], longest: float) -> tuple[E, float] | None:
+        """Where three successive turns lead to, at most so many of them ahead, and how many; None for no such guess."""
+        return None
+
     def merged(self, expected: E) -> list[E]:
         """Expected statistics with two hidden kinds taken for one, for each pair that both have rows; none by default.
 

@@ -171,6 +171,7 @@ kernel_methods models.kernel_methods.regression KernelRegression
 lds          models.lds.belief                  LDS
 lds          models.lds.checks                  Varying
 lds          models.lds.kalman                  StateLaw
+lds          models.lds.learning                Floors
 lds          models.lds.gibbs                   DrawnLDS MatrixPrior
 likelihood   models.likelihoods.classes         Bernoulli Categorical Probit
 likelihood   models.likelihoods.numbers         NegativeBinomial Poisson StudentT

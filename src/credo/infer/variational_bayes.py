@@ -3,9 +3,10 @@
     q(z) q(θ) = argmax E_q[log p(x, z, θ) - log q],    log p(x) ≥ that bound (ELBO)
 
 by turns: q(θ) is conjugate given the expected statistics of z, and those follow from q(θ). No step lowers the bound,
-which is checked. Components that share the rows of one kind are a maximum that no step leaves, so pairs are merged as
-long as the bound gains by it (Ueda & Ghahramani 2002). A belief with these (`HasConjugateLaws`) is averaged over draws
-from q. Attias (2000), "A variational Bayesian framework for graphical models"; Beal (2003).
+which is checked; where a belief can, turns are extrapolated as in `EM`, and kept if the bound gains. Components that
+share the rows of one kind are a maximum that no step leaves, so pairs are merged as long as the bound gains by it (Ueda
+& Ghahramani 2002). A belief with these (`HasConjugateLaws`) is averaged over draws from q. Attias (2000), "A
+variational Bayesian framework for graphical models"; Beal (2003).
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,7 @@ from credo.core.abilities import HasConjugateLaws
 from credo.core.arrays import host
 from credo.core.checks import ArrayLike, check_count
 from credo.core.errors import DataError, NotMonotone
-from credo.infer.em import ROUNDING
+from credo.infer.em import LONGEST, ROUNDING, WIDER
 from credo.infer.learning import Learned, LocalOptimum
 from credo.infer.method import Learner
 from credo.infer.optimize import CONVERGED, DIVERGED, STOPPED
@@ -59,7 +60,7 @@ class VariationalBayes(Learner):
     integrates: ClassVar[bool] = True
 
     starts: int = 4
-    max_steps: int = 500
+    max_steps: int = 2000
     tolerance: float | int = 1e-7
     members: int = 32
     progress: bool | Show = False
@@ -106,7 +107,7 @@ class VariationalBayes(Learner):
         """From one belief, or expected statistics: q, and the bound on log p(x) at every step on the way."""
         expected = self._first(belief, statistics) if expected is None else expected
         bounds: list[float] = []
-        status = STOPPED
+        status, turns, longest = STOPPED, [expected], WIDER
         for _ in range(int(self.max_steps)):
             q, expected, bound = host(belief.improve(expected, statistics))
             bounds.append(float(bound))
@@ -122,10 +123,22 @@ class VariationalBayes(Learner):
                 if gain <= self.tolerance * (100 + bounds[-2] - bounds[0]):
                     status = CONVERGED
                     break
+            turns.append(expected)
+            guess = belief.extrapolated(tuple(turns), longest) if len(turns) == 3 else None
+            if guess is not None and len(bounds) < self.max_steps:
+                ahead = host(belief.improve(guess[0], statistics))
+                higher = bool(ahead[2] >= bounds[-1])
+                if higher:
+                    (q, expected), bounds = ahead[:2], [*bounds, float(ahead[2])]
+                longest = _allowed(longest, reached=guess[1] == longest, higher=higher)
+            turns = [expected] if len(turns) == 3 else turns
         return VariationalClimb(q, tuple(bounds), status)
 
     def _first(self, belief: Any, statistics: Any) -> Any:
         """Expected statistics at the belief's own parameters."""
+        begun = belief.begin(statistics)
+        if begun is not None:
+            return begun
         found = belief.expect_side_by_side([belief], statistics)
         return host(_expect(belief, statistics))[0] if found is None else found[0][0]
 
@@ -143,6 +156,13 @@ class VariationalBayes(Learner):
                 climbs.append(self.settle(each, statistics))
                 show((i + 1) / len(begin), f"ELBO {climbs[-1].bounds[-1]:.6g}")
         return max(climbs, key=lambda c: c.bounds[-1]), climbs
+
+
+def _allowed(longest: float, *, reached: bool, higher: bool) -> float:
+    """How far the next guess may lead, after one that reached the limit or not, and was higher or refused."""
+    if not higher:
+        return max(longest / WIDER, WIDER)
+    return min(longest * WIDER, LONGEST) if reached else longest
 
 
 _expect = eqx.filter_jit(lambda belief, statistics: belief.expect(statistics))

@@ -4,7 +4,7 @@ A sequence is a table (T, d), or a vector (T,) for one column. Several are a lis
 A single row (d,), or a number, is the next outcome of a sequence.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -63,13 +63,15 @@ def read(
     """Checked sequences.
 
     Args:
-        x: a table (T, d), a vector (T,), or a list of those; where the columns are known, also a row (d,) or a number.
+        x: a table (T, d), a vector (T,), or a list, an iterator or a stack (n, T, d) of those; where the columns are
+            known, also a row (d,) or a number.
         lengths: of the sequences in one table, in order; they add up to its rows.
         inputs: a table with a row for each of x's, or a list of those.
         missing: whether NaN means that an entry was not observed; otherwise it is an error.
         columns: how many are expected, where that is known.
         named: what they are called, where that is known: frames go by name.
     """
+    x, inputs = one_by_one(x), one_by_one(inputs)
     if is_traced(x):
         raise DataError("sequences must be known before compilation, found a traced array; pass NumPy's")
     row = next_row(columns, x) if lengths is None else None
@@ -133,6 +135,16 @@ def next_row(columns: int | None, x: object) -> np.ndarray | None:
     if isinstance(x, list | tuple) and len(x) == columns and all(isinstance(v, float | int) for v in x):
         return np.array(x, dtype=float)
     return None
+
+
+def one_by_one(x: Any) -> Any:
+    """Sequences from an iterator, an array of arrays or one with an axis for them, as a list; else x as it is."""
+    stacked = isinstance(x, np.ndarray) and (x.ndim == 3 or (x.ndim == 1 and _holds_arrays(x)))
+    return list(x) if stacked or isinstance(x, Iterator) else x
+
+
+def _holds_arrays(x: np.ndarray) -> bool:
+    return x.dtype == object and len(x) > 0 and all(isinstance(each, np.ndarray) for each in x)
 
 
 def is_list_of_sequences(x: object) -> bool:

@@ -5,6 +5,7 @@ import pytest
 
 import credo
 from credo.core.errors import DataError
+from credo.models.densities import Gaussian, Regression
 from credo.models.generative import ClassConditional
 
 
@@ -67,3 +68,25 @@ def test_bad_input(rng):
         credo.fit(belief, x, y[:3])
     with pytest.raises(DataError, match="is not learned yet"):
         belief.condition(x, y)
+
+
+def test_gaps_and_inputs_go_with_the_sequences():
+    truth = [credo.HMM(1, Gaussian(np.ones((1, 1)), mean=[m]), [1.0], [[1.0]]) for m in (-1.5, 1.5)]
+    sequences = [np.asarray(hmm.simulate(n, seed=n)[1]).copy() for hmm in truth for n in (4, 5, 6, 7)]
+    sequences[0][2] = np.nan
+    labels = ["low"] * 4 + ["high"] * 4
+    found = credo.fit(ClassConditional(credo.HMM(1)), iter(sequences), labels, missing=True)
+    p = found.predict(sequences, missing=True)
+    members = dict(zip(found.classes, found.members, strict=True))
+    logs = [float(members[name].log_evidence(sequences[0], missing=True)) for name in ("high", "low")]
+    shares = dict(zip(found.classes, p.probs[0], strict=True))
+    assert shares["low"] == pytest.approx(1 / (1 + np.exp(logs[0] - logs[1])), rel=1e-8)
+    rng = np.random.default_rng(0)
+    inputs = [rng.normal(size=(len(x), 1)) for x in sequences]
+    driven = [s * u + 0.3 * rng.normal(size=u.shape) for s, u in zip([1.0] * 4 + [-1.0] * 4, inputs, strict=True)]
+    slopes = credo.fit(ClassConditional(credo.HMM(1, Regression())), driven, labels, inputs=inputs)
+    assert np.all(slopes.predict(driven, inputs=inputs).probs.argmax(axis=1) == [1] * 4 + [0] * 4)
+    with pytest.raises(DataError, match="a table for each of the 8 sequences, found 3"):
+        slopes.predict(driven, inputs=inputs[:3])
+    with pytest.raises(DataError, match="nothing here depends on inputs"):
+        credo.fit(ClassConditional(credo.HMM(1)), driven, labels, inputs=inputs)

@@ -14,6 +14,7 @@ import credo
 from credo.core import params
 from credo.core.padding import bucket
 from credo.errors import DataError
+from credo.infer import EM
 from credo.models.densities import CategoricalDensity, Gaussian, Poisson
 from credo.models.hmm import HMM, passes
 from credo.models.lds import LDS
@@ -305,3 +306,18 @@ def test_columns_of_frames_go_by_name(rng):
             each.condition(renamed)
     with pytest.raises(DataError, match="unknown 'mass'"):
         HMM(2).condition([frame, renamed])
+
+
+def test_iterators_and_stacks_are_lists_of_sequences():
+    hmm = credo.HMM(2, Gaussian(np.ones((2, 1)), mean=[-1.0, 1.0]), [0.4, 0.6], [[0.9, 0.1], [0.2, 0.8]])
+    parts = [np.asarray(hmm.simulate(5, seed=i)[1]) for i in range(3)]
+    want = float(hmm.log_evidence(parts))
+    objects = np.empty(3, dtype=object)
+    objects[:] = [part[:, 0] for part in parts]
+    for form in (iter(parts), np.stack(parts), tuple(parts), objects):
+        assert float(hmm.log_evidence(form)) == pytest.approx(want, rel=1e-12)
+    blank = credo.HMM(2, Gaussian("diagonal"))
+    one, other = (credo.fit(blank, form, using=EM(starts=1)) for form in (parts, (part for part in parts)))
+    np.testing.assert_array_equal(one.transition, other.transition)
+    with pytest.raises(DataError, match="nothing here depends on inputs"):
+        hmm.filter(parts[0], inputs=np.zeros((5, 1)))

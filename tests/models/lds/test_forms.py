@@ -41,7 +41,7 @@ def three(given):
 def test_square_root_and_parallel_equal_the_covariance_form(oracle):
     before = StateLaw(jnp.ones(2), 0.3 * jnp.eye(2))
     start, steps, x, seen, first = problem(oracle, 3, T)
-    steps = SystemMatrices(*(a[3:] for a in steps))
+    steps = SystemMatrices(*(a[3:] for a in steps[:6]))
     plain, *others = three(FilterInputs(start, steps, x[3:], seen[3:], first[3:], before))
     for other in others:
         for want, got in zip(jax.tree.leaves(plain), jax.tree.leaves(other), strict=True):

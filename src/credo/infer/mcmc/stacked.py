@@ -147,6 +147,12 @@ def conditioned_average(
     return kind(np.zeros(len(members)), members, draws)
 
 
+def conditioned_one_by_one(kind: type[AveragedDraws], drawn: B, statistics: object) -> AveragedDraws:
+    """`conditioned_average` where `condition_on` compiles nothing, or the same program for all."""
+    members = tuple(each.condition_on(statistics) for each in unstacked(drawn))
+    return kind(np.zeros(len(members)), members, None)
+
+
 @eqx.filter_jit
 def _conditioned(drawn: B, data: object) -> B:
     return jax.lax.map(lambda model: model.condition_on(data), drawn)

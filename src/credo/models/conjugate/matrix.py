@@ -7,6 +7,7 @@ leading axis of 1). The maps are those of the states of an HMM, or the single on
 "Probabilistic machine learning: advanced topics", section 3.4.4.
 """
 
+import math
 from typing import NamedTuple
 
 import equinox as eqx
@@ -100,19 +101,12 @@ class MatrixNormalInverseWishart(eqx.Module):
 
     def expected_log_det(self) -> Float[Array, "g d"]:
         """The terms of E[log |Σ⁻¹|] = Σᵢ ψ((ν - i)/2) + d log 2 - log |Ψ| that depend on i, i = 0 … d - 1."""
-        return special(self.df).digamma(0.5 * (self.df[:, None] - np.arange(self.scale.shape[-1])))
+        return _digammas(self.df, self.scale.shape[-1])
 
     def divergence(self, prior: "MatrixNormalInverseWishart") -> Float[Array, ""]:
         """KL(self ‖ prior) = KL of the inverse Wisharts + E[KL of the normals | Σ]."""
-        (_, d, p), root, root_prior = self.mean.shape, roots(self.scale), roots(prior.scale)
-        log_det, by = log_determinants(root), special(self.df, prior.df)
-        wishart = (
-            0.5 * prior.df * (log_det - log_determinants(root_prior))
-            + 0.5 * self.df * (_trace_ratio(prior.scale, root) - d)
-            + by.multigammaln(0.5 * prior.df, d)
-            - by.multigammaln(0.5 * self.df, d)
-            + 0.5 * (self.df - prior.df) * self.expected_log_det().sum(-1)
-        )
+        (_, d, p), root = self.mean.shape, roots(self.scale)
+        wishart = wishart_divergence(self.df, self.scale, prior.df, prior.scale)
         mine = roots(self.precision)
         deviation = self.mean - prior.mean
         outer = deviation @ prior.precision @ deviation.swapaxes(1, 2)
@@ -162,6 +156,28 @@ class MatrixNormalInverseWishart(eqx.Module):
         return namespace(values).broadcast_to(values, (self.mean.shape[0], *values.shape[1:]))
 
 
+def _digammas(df: Float[Array, " g"], d: int) -> Float[Array, "g d"]:
+    """ψ((ν - i)/2), i = 0 … d - 1."""
+    return special(df).digamma(0.5 * (df[:, None] - np.arange(d)))
+
+
+def wishart_divergence(
+    df: Float[Array, " g"],
+    scale: Float[Array, "g d d"],
+    prior_df: Float[Array, " g"],
+    prior_scale: Float[Array, "g d d"],
+) -> Float[Array, " g"]:
+    """KL(IW(scale, df) ‖ IW(prior_scale, prior_df)) of each."""
+    d, root, by = scale.shape[-1], roots(scale), special(df, prior_df)
+    return (
+        0.5 * prior_df * (log_determinants(root) - log_determinants(roots(prior_scale)))
+        + 0.5 * df * (_trace_ratio(prior_scale, root) - d)
+        + by.multigammaln(0.5 * prior_df, d)
+        - by.multigammaln(0.5 * df, d)
+        + 0.5 * (df - prior_df) * _digammas(df, d).sum(-1)
+    )
+
+
 def draw_root(key: PRNGKeyArray, df: Float[Array, " g"], scale: Float[Array, "g d d"]) -> Float[Array, "g d d"]:
     """B with BBᵀ ~ InverseWishart(scale, df), for each of g: LA⁻ᵀ with LLᵀ = scale and A of Bartlett (1933)."""
     k_chi, k_lower = jr.split(key)
@@ -178,7 +194,7 @@ def moved(coefficients: Float[Array, "k d p"], by: Float[Array, " d"]) -> Float[
 
 def roots(matrices: Float[Array, "*b n n"]) -> Float[Array, "*b n n"]:
     """The Cholesky factor of each matrix; NaN where one is not positive definite, never a wrong number."""
-    flat = matrices.reshape(-1, *matrices.shape[-2:])
+    flat = matrices.reshape(math.prod(matrices.shape[:-2]), *matrices.shape[-2:])
     if isinstance(flat, np.ndarray):
         try:
             return np.linalg.cholesky(matrices)

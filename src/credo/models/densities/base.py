@@ -106,6 +106,11 @@ class Density(eqx.Module):
                 )
         return changed(self, k=int(k), columns=int(columns))
 
+    @property
+    def uses_inputs(self) -> bool:
+        """Whether p(x | k, u) depends on inputs u."""
+        return False
+
     def able(self, ability: type) -> bool:
         """Whether it has an ability, one of the classes above."""
         return isinstance(self, ability)

@@ -47,6 +47,11 @@ class Columns(HasPredictive[Parts, Parts]):
             raise DataError(f"the parts of Columns must have the same number of components, found {sorted(known)}")
         self.k = known.pop() if known else None
 
+    @property
+    def uses_inputs(self) -> bool:
+        """Whether one of the parts does."""
+        return any(part.uses_inputs for part in self.parts)
+
     def able(self, ability: type) -> bool:
         """Whether all parts have it."""
         return all(part.able(ability) for part in self.parts)

@@ -59,6 +59,11 @@ class CustomDensity(Density):
         self.params = _each(lambda leaf: leaf if isinstance(leaf, eqx.Module) else Free(as_float(leaf)), params)
 
     @property
+    def uses_inputs(self) -> bool:
+        """It may."""
+        return True
+
+    @property
     def values(self) -> PyTree:
         """The parameters as they were given to the constructor."""
         return _each(lambda node: node.value if isinstance(node, Free) else node, self.params)

@@ -66,6 +66,11 @@ class Regression(NormalDensity):
         self.weak, self.prior = read_prior(prior, law)
 
     @property
+    def uses_inputs(self) -> bool:
+        """It does."""
+        return True
+
+    @property
     def coefficients(self) -> Float[Array, "k d p"]:
         """(weights, value at the center of the inputs)."""
         weights, bias = self._known(self.weights), self._known(self.bias)

@@ -28,6 +28,7 @@ from credo.models.conjugate.base import Conjugate
 from credo.models.likelihoods.classes import Bernoulli as Two
 from credo.models.likelihoods.classes import Categorical as Several
 from credo.models.likelihoods.classes import Classes, Label
+from credo.models.sequences import one_by_one
 
 
 class Labelled(NamedTuple):
@@ -35,6 +36,32 @@ class Labelled(NamedTuple):
 
     sequences: list[Any]
     codes: np.ndarray
+    options: "Options"
+
+
+class Options(NamedTuple):
+    """What goes with sequences: a table of inputs for each, and whether NaN is an entry that was not observed."""
+
+    inputs: list[Any] | None
+    missing: bool
+
+    @classmethod
+    def of(cls, inputs: Any, missing: bool, sequences: int) -> "Options":
+        """Checked: inputs for each of so many sequences."""
+        tables = None if inputs is None else _listed(inputs, "inputs")
+        if tables is not None and len(tables) != sequences:
+            raise DataError(f"inputs must have a table for each of the {sequences} sequences, found {len(tables)}")
+        return cls(tables, bool(missing))
+
+    def some(self, which: list[int]) -> dict[str, Any]:
+        """As arguments, of some of the sequences."""
+        found: dict[str, Any] = {"missing": True} if self.missing else {}
+        return found if self.inputs is None else found | {"inputs": [self.inputs[i] for i in which]}
+
+    def one(self, i: int) -> dict[str, Any]:
+        """As arguments, of one of them."""
+        found = self.some([i])
+        return found | {"inputs": found["inputs"][0]} if "inputs" in found else found
 
 
 class ClassConditional(Belief[Labelled]):
@@ -74,26 +101,27 @@ class ClassConditional(Belief[Labelled]):
         found = Several().found(data[1], 2, None)
         return changed(self, likelihood=Two(found) if len(found) == 2 else Several(found))
 
-    def statistics(self, *data: Any) -> Labelled:
-        """Sequences and their labels."""
+    def statistics(self, *data: Any, inputs: Any = None, missing: bool = False) -> Labelled:
+        """Sequences and their labels; `inputs` is a list of tables, one for each, where the belief takes some."""
         if len(data) != 2:
             raise DataError(f"a ClassConditional is conditioned on sequences and labels, found {len(data)} argument(s)")
         sequences = _listed(data[0])
         codes = np.asarray(self.told(*data).likelihood.encode(data[1])).astype(int)
         if len(codes) != len(sequences):
             raise DataError(f"there must be a label for each of the {len(sequences)} sequences, found {len(codes)}")
-        return Labelled(sequences, codes)
+        return Labelled(sequences, codes, Options.of(inputs, missing, len(sequences)))
 
     def prepare(self, *data: Any, **options: Any) -> tuple["ClassConditional", Labelled]:
         """The belief with a start for each class, and the data; what was learned before is learned anew."""
         fresh = changed(self.told(*data), members=None, counts=None)
         found = fresh.statistics(*data, **options)
-        return changed(fresh, members=tuple(_begun(self.belief, own) for own in fresh.grouped(found))), found
+        begun = (_begun(self.belief, own, options) for own, options in fresh.grouped(found))
+        return changed(fresh, members=tuple(begun)), found
 
-    def grouped(self, statistics: Labelled) -> list[list[Any]]:
-        """The sequences of each class."""
-        pairs = list(zip(statistics.sequences, statistics.codes, strict=True))
-        return [[x for x, c in pairs if c == code] for code in range(len(self.classes or ()))]
+    def grouped(self, statistics: Labelled) -> list[tuple[list[Any], dict[str, Any]]]:
+        """The sequences of each class, and what goes with them."""
+        places = [np.flatnonzero(statistics.codes == code).tolist() for code in range(len(self.classes or ()))]
+        return [([statistics.sequences[i] for i in which], statistics.options.some(which)) for which in places]
 
     def learner(self, priors: Any) -> "EachClass":
         """Each class on its own."""
@@ -108,8 +136,9 @@ class ClassConditional(Belief[Labelled]):
 
     def evidence_of(self, statistics: Labelled) -> Float[Array, ""]:
         """Σ log p(x | class) of the sequences, and log P(classes) under the Dirichlet."""
-        pairs = zip(self.learned(), self.grouped(statistics), strict=True)
-        own = sum(float(member.log_evidence(x)) for member, group in pairs for x in group)
+        members, options = self.learned(), statistics.options
+        rows = enumerate(zip(statistics.sequences, statistics.codes, strict=True))
+        own = sum(float(members[code].log_evidence(x, **options.one(i))) for i, (x, code) in rows)
         before, new = 1.0 + self._counted(), self._count(statistics)
         return own + log_rising(before, new).sum() - log_rising(before.sum(), new.sum())
 
@@ -129,17 +158,20 @@ class ClassConditional(Belief[Labelled]):
     def _counted(self) -> Float[Array, " k"]:
         return np.zeros(len(self.classes or ())) if self.counts is None else self.counts
 
-    def _log_densities(self, sequences: list[Any]) -> Float[np.ndarray, "n k"]:
+    def _log_densities(self, sequences: list[Any], options: Options) -> Float[np.ndarray, "n k"]:
         """log p(x | class)."""
-        members = self.learned()
-        return np.array([[float(member.log_evidence(x)) for member in members] for x in sequences])
+        rows = [(x, options.one(i)) for i, x in enumerate(sequences)]
+        return np.array([[float(member.log_evidence(x, **more)) for member in self.learned()] for x, more in rows])
 
     # -- predictions -----------------------------------------------------------------------------------------
 
-    def predict(self, sequences: Any) -> Bernoulli | Categorical:
+    def predict(self, sequences: Any, *, inputs: Any = None, missing: bool = False) -> Bernoulli | Categorical:
         """P(class | sequence) of each; the numbers of the classes are taken as known."""
+        sequences = _listed(sequences)
         shares = 1.0 + self._counted()
-        log_joint = self._log_densities(_listed(sequences)) + np.log(shares / shares.sum())
+        log_joint = self._log_densities(sequences, Options.of(inputs, missing, len(sequences))) + np.log(
+            shares / shares.sum()
+        )
         if not np.isfinite(log_joint.max(axis=1)).all():
             row = int(np.argmin(np.isfinite(log_joint.max(axis=1))))
             raise DataError(f"sequence {row} is impossible under every class")
@@ -163,27 +195,30 @@ class EachClass(Learner):
     ) -> Learned:
         """The beliefs at their maxima; of the optima, which belong to one class each, none are listed."""
         found: list[Learned] = []
-        for member, own in zip(belief.learned(), belief.grouped(statistics), strict=True):
+        for member, (own, options) in zip(belief.learned(), belief.grouped(statistics), strict=True):
             if isinstance(member, Conjugate):  # Bayes' rule has said it all
                 value = float(belief.belief.log_evidence(own))
                 found.append(Learned(member, CONVERGED, value, [], {}, []))
             else:
-                found.append(learn(belief.belief, own, fixed=fixed, seed=seed, report=True))
+                found.append(learn(belief.belief, own, fixed=fixed, seed=seed, report=True, **options))
         together = changed(belief, members=tuple(each.belief for each in found))
         names = map(str, belief.classes or ())
         return learned_together(together, dict(zip(names, found, strict=True)), "members")
 
 
-def _begun(belief: Belief, sequences: list[Any]) -> Belief:
+def _begun(belief: Belief, sequences: list[Any], options: dict[str, Any]) -> Belief:
     """The belief after the sequences where that is closed form, else where learning starts."""
-    return belief.condition(sequences) if isinstance(belief, Conjugate) else belief.prepare(sequences)[0]
+    if isinstance(belief, Conjugate):
+        return belief.condition(sequences, **options)
+    return belief.prepare(sequences, **options)[0]
 
 
-def _listed(sequences: Any) -> list[Any]:
+def _listed(sequences: Any, name: str = "sequences") -> list[Any]:
     """The sequences one by one."""
+    sequences = one_by_one(sequences)
     if not isinstance(sequences, list | tuple) or not sequences or np.ndim(sequences[0]) == 0:
         raise DataError(
-            "sequences must be a list of arrays, one for each sequence, found "
+            f"{name} must be a list of arrays, one for each sequence, found "
             f"{'an empty list' if isinstance(sequences, list | tuple) and not sequences else type(sequences).__name__}"
         )
     return list(sequences)

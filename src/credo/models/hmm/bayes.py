@@ -20,8 +20,9 @@ import jax.random as jr
 from jaxtyping import Float, PRNGKeyArray
 
 from credo.core import params
-from credo.core.arrays import Array
+from credo.core.arrays import Array, namespace
 from credo.core.pytrees import changed
+from credo.core.scan import run
 from credo.infer.learning import Learned
 from credo.infer.mcmc.draws import Draws
 from credo.infer.mcmc.stacked import AveragedDraws, ModelGibbs, learned_average
@@ -50,14 +51,18 @@ class Believed(NamedTuple):
     expected: Expected
 
 
-@eqx.filter_jit
 def improve(hmm: HMM, expected: Expected, data: Sequences) -> tuple[Believed, Expected, Float[Array, ""]]:
     """q of the parameters from expected statistics, those under q of the path, and the bound between the two."""
+    data = data.trimmed()
+    return run(_improved, len(data.real), hmm, expected, data)
+
+
+def _improved(hmm: HMM, expected: Expected, data: Sequences) -> tuple[Believed, Expected, Float[Array, ""]]:
     prior = pseudo_counts(*hmm._chain, hmm.prior, hmm.sticky)
     starts, rows = prior[0] + expected.starts, prior[1] + expected.transitions
     emission, rows_seen = require(hmm.emission, IsConjugate), observed(data)
     shown = emission.variational_posterior(expected.emission)
-    law, matrix = (jnp.exp(dirichlet.expected_log(a)) for a in (starts, rows))
+    law, matrix = (namespace(a).exp(dirichlet.expected_log(a)) for a in (starts, rows))
     filtered = passes.filter_states(law, matrix, emission.expected_log_prob(shown, rows_seen), data.first)
     log_z = filtered.log_likelihood(data.real)
     gamma, begun, moved = counted(matrix, filtered.probs, data.first, data.real)

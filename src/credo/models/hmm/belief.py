@@ -31,7 +31,7 @@ from credo.core.scan import is_short, run, scan
 from credo.core.text import counted, plain, rounded
 from credo.infer.em import EM
 from credo.infer.learning import Evidence
-from credo.infer.mcmc.stacked import conditioned_average
+from credo.infer.mcmc.stacked import conditioned_one_by_one
 from credo.infer.method import Learner
 from credo.models.densities import Density, Gaussian, HasStatistics, Observed
 from credo.models.densities.base import require
@@ -140,6 +140,11 @@ class HMM(Belief, HasConjugateLaws):
         self, x: ArrayLike, lengths: ArrayLike | None = None, *, inputs: ArrayLike | None = None, missing: bool = False
     ) -> Sequences:
         """The sequences, checked and in one table."""
+        if inputs is not None and not self.emission.uses_inputs:
+            raise DataError(
+                "nothing here depends on inputs: neither the transitions of an HMM nor its emission, "
+                f"{type(self.emission).__name__}; leave them out, or use models.hmm.InputHMM or a Regression() emission"
+            )
         data = read(x, lengths, inputs, missing, self.emission.columns, self.named)
         self.emission.check(_real_rows(data))
         return data
@@ -345,7 +350,7 @@ class HMM(Belief, HasConjugateLaws):
         """The average over drawn HMMs, each after the data."""
         from credo.models.hmm import bayes
 
-        return conditioned_average(bayes.DrawnHMM, None, drawn, statistics)
+        return conditioned_one_by_one(bayes.DrawnHMM, drawn, statistics)
 
     # -- parts ----------------------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from credo.core.params import constant, real
 from credo.core.predictive import Predictive
 from credo.core.pytrees import changed
 from credo.core.scan import run, scan
+from credo.core.text import counted, plain
 from credo.infer.em import EM
 from credo.infer.learning import Evidence
 from credo.infer.method import Learner
@@ -290,6 +291,15 @@ class InputHMM(Belief[Sequences], HasExpectations[Sequences, ExpectedPaths]):
         if inputs is None:
             raise DataError(f"inputs must be given for the {steps} steps ahead: transitions depend on them")
         return self._chain(read_ahead(steps, inputs))
+
+    def __repr__(self) -> str:
+        """`InputHMM(3 states, 1 input, Gaussian emission; now state 2 with 0.97)`."""
+        said = [counted(len(self.states), "state")]
+        said += [] if self.center is None else [counted(len(self.center), "input")]
+        text, state = f"{', '.join(said)}, {type(self.emission).__name__} emission", plain(self.state, 1)
+        text += "; not known yet" if self.transition is None else ""
+        text += "" if state is None else f"; now state {self.states[int(state.argmax())]} with {state.max():.2f}"
+        return f"{type(self).__name__}({text})"
 
 
 def softmax(eta: Float[Array, "... k"]) -> Float[Array, "... k"]:

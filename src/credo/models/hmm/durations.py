@@ -51,6 +51,11 @@ class Tied(IsConjugate[object, object]):
     variational_posterior, kl_to_prior = (_of_density(name) for name in ("variational_posterior", "kl_to_prior"))
     adapt, maximize, draw, posterior_mean = (_tied(name) for name in ("adapt", "maximize", "draw", "posterior_mean"))
 
+    @property
+    def uses_inputs(self) -> bool:
+        """Whether the density does."""
+        return bool(self.density.uses_inputs)
+
     def resized(self, k: int, columns: int) -> "Tied":
         """The same, where the numbers agree."""
         if k % self.ages:

@@ -1,5 +1,7 @@
 """Linear dynamical systems: `LDS`, and the Kalman filters and smoothers that it is made of."""
 
+from credo.infer.variational_bayes import VariationalBayes as VariationalBayes
+from credo.models.lds.bayes import StateVariationalBayes as StateVariationalBayes
 from credo.models.lds.belief import LDS as LDS
 from credo.models.lds.gibbs import DrawnLDS as DrawnLDS
 from credo.models.lds.gibbs import MatrixPrior as MatrixPrior

@@ -1,9 +1,10 @@
 """`LDS`: a hidden state that moves linearly, and outcomes that are linear in it, both with normal noise.
 
-    zₜ = Fzₜ₋₁ + Buₜ + qₜ,  qₜ ~ N(0, Q)        xₜ = Hzₜ + Duₜ + d + vₜ,  vₜ ~ N(0, R)        z₁ ~ N(μ₁, Σ₁)
+    zₜ = Fzₜ₋₁ + Buₜ + qₜ,  qₜ ~ N(0, Q)      xₜ = Hzₜ + Duₜ + d + vₜ,  vₜ ~ N(0, R)      z₁ ~ N(μ₁ + B₁u₁, Σ₁)
 
 A belief about where the state is: `condition` filters (Kalman), `predict` forecasts, `learn` finds the matrices by EM,
-by gradient (`Evidence()`), or by Gibbs sampling (`StateGibbs`). Kalman (1960); Särkkä & Svensson (2023).
+by gradient (`Evidence()`), or integrates over them (`VariationalBayes()`, `StateGibbs()`). Kalman (1960); Särkkä &
+Svensson (2023).
 """
 
 from collections.abc import Callable
@@ -16,7 +17,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Float, Int
 
-from credo.core.abilities import HasExpectations
+from credo.core.abilities import HasConjugateLaws
 from credo.core.arrays import Array, host, is_traced, namespace
 from credo.core.belief import Belief
 from credo.core.checks import ArrayLike, check_count
@@ -45,11 +46,12 @@ S = TypeVar("S")
 REGRESSIONS = {
     "dynamics": (("transition", "control"), "process_noise"),
     "outcomes": (("emission", "feedthrough", "offset"), "observation_noise"),
+    "start": (("start_mean", "start_control"), "start_covariance"),
 }
 """The parts of the coefficients of a regression, and the covariance of what they leave."""
 
 
-class LDS(Belief, HasExpectations):
+class LDS(Belief, HasConjugateLaws):
     """A linear dynamical system with n states and p outputs.
 
     Args:
@@ -61,6 +63,7 @@ class LDS(Belief, HasExpectations):
         control: B, shape (n, c), how inputs move the state.
         feedthrough: D, shape (p, c), how inputs show at once.
         offset: d, shape (p,).
+        start_control: B₁, shape (n, c), how the inputs of its first row move the start of a sequence.
         method: "covariance"; "square_root" for stiff problems; "parallel" for accelerators, or if nothing is forgotten.
 
     All but the start may have one more leading axis, with a matrix for each time of a sequence; then they are known.
@@ -92,6 +95,7 @@ class LDS(Belief, HasExpectations):
     control: Any = real()
     feedthrough: Any = real()
     offset: Any = real()
+    start_control: Any = real()
     floors: Floors | None = None
     """What keeps covariances off zero while they are learned."""
 
@@ -109,17 +113,19 @@ class LDS(Belief, HasExpectations):
         feedthrough: ArrayLike | None = None,
         offset: ArrayLike | None = None,
         *,
+        start_control: ArrayLike | None = None,
         method: str = "covariance",
     ) -> None:
         shape = np.shape(emission)
         if len(shape) not in (2, 3):
             raise DataError(f"emission must have shape (p, n), for one output (1, n), found shape {shape}")
         p, n = shape[-2:]
-        widths = {np.shape(value)[-1] for value in (control, feedthrough) if value is not None and np.ndim(value) > 1}
+        driven = [value for value in (control, feedthrough, start_control) if value is not None]
+        widths = {np.shape(value)[-1] for value in driven if np.ndim(value) > 1}
         if len(widths) > 1:
             found = f"found {sorted(widths)} columns"
-            raise DataError(f"control and feedthrough must have a column for each input, {found}")
-        c = widths.pop() if widths else int(control is not None or feedthrough is not None)
+            raise DataError(f"control, feedthrough and start_control must have a column for each input, {found}")
+        c = widths.pop() if widths else int(len(driven) > 0)
         self.states, self.outputs, self.inputs, self.method = n, p, c, passes.check_method(method)
         self.named = None
         self.transition, self.emission = matrix(transition, "transition", (n, n)), matrix(emission, "emission", (p, n))
@@ -127,20 +133,29 @@ class LDS(Belief, HasExpectations):
         self.observation_noise = covariance(observation_noise, "observation_noise", p)
         self.start_mean = matrix(start_mean, "start_mean", (n,))
         self.start_covariance = covariance(start_covariance, "start_covariance", n)
-        if isinstance(self.start_mean, Varying) or isinstance(self.start_covariance, Varying):
-            raise DataError("start_mean and start_covariance are of the first state alone, found one for each time")
+        self.start_control = matrix(start_control, "start_control", (n, c))
+        if any(isinstance(a, Varying) for a in (self.start_mean, self.start_covariance, self.start_control)):
+            raise DataError("what begins with start_ is of the first state alone, found one for each time")
         self.control, self.feedthrough = matrix(control, "control", (n, c)), matrix(feedthrough, "feedthrough", (p, c))
         self.offset = matrix(offset, "offset", (p,))
         self.state, self.time, self.floors = None, np.asarray(0), None
 
     @classmethod
-    def with_states(cls, n: int, outputs: int = 1, inputs: int = 0, *, method: str = "covariance") -> "LDS":
-        """A system of n states of which nothing else is known: `credo.fit` learns it."""
+    def with_states(
+        cls, n: int, outputs: int = 1, inputs: int = 0, *, start_inputs: bool = False, method: str = "covariance"
+    ) -> "LDS":
+        """A system of n states of which nothing else is known: `credo.fit` learns it.
+
+        `start_inputs` is whether the inputs move the start, too, which only many sequences can tell.
+        """
         check_count(n, "n")
         check_count(outputs, "outputs")
         check_count(inputs, "inputs", 0)
         new = object.__new__(cls)
         unknown = dict.fromkeys((*MATRICES, "start_mean", "start_covariance", "state", "floors", "named"))
+        if start_inputs and not inputs:
+            raise DataError("start_inputs=True needs inputs, found none; pass their number")
+        unknown["start_control"] = np.zeros((n, inputs)) if start_inputs else None
         sizes = {"states": int(n), "outputs": int(outputs), "inputs": int(inputs)}
         new.__dict__.update(unknown, **sizes, method=passes.check_method(method), time=np.asarray(0))
         return new
@@ -277,23 +292,18 @@ class LDS(Belief, HasExpectations):
     def expect(self, statistics: Sequences) -> tuple[Expected, Float[Array, ""]]:
         """The E-step: expected sums over the states."""
         if self._varies():
-            raise DataError("EM needs matrices that are the same at all times; learn with using=credo.infer.Evidence()")
+            words = "EM and variational Bayes need matrices that are the same at all times"
+            raise DataError(f"{words}; learn with using=credo.infer.Evidence()")
         return expect(passes.filter_inputs(self, statistics), statistics)
 
     def maximize(self, expected: Expected, fixed: tuple[str, ...] = ()) -> "LDS":
-        """The M-step: two regressions with their residual covariances, and the moments of the first states."""
+        """The M-step: regressions with their residual covariances."""
         floors = self.floors or Floors(*(np.zeros(n) for n in (self.states, self.outputs, self.states)))
         new: dict[str, Array] = {}
-        for which, sums in (("dynamics", expected.dynamics), ("outcomes", expected.outcomes)):
+        for which, sums in expected._asdict().items():
             floor = getattr(floors, REGRESSIONS[which][1])
             new |= self.regressed(partial(Regression.maximum, floor=floor), sums, which, fixed)
-        xp, some = namespace(self, expected), expected.sequences > 0
-        count = xp.where(some, expected.sequences, 1.0)
-        mean = self.start_mean if "start_mean" in fixed else xp.where(some, expected.mean / count, self.start_mean)
-        apart = expected.mean / count - mean
-        spread = (expected.second + xp.diag(floors.start_covariance)) / count + xp.outer(apart, apart)
-        new |= {"start_mean": mean, "start_covariance": xp.where(some, spread, self.start_covariance)}
-        return changed(self, **{name: value for name, value in new.items() if name not in fixed})
+        return changed(self, **new)
 
     def log_prior_of_parameters(self) -> Float[Array, ""] | float:
         """What keeps covariances off zero while they are learned (`learning.Floors`)."""
@@ -306,23 +316,73 @@ class LDS(Belief, HasExpectations):
 
         choose(sums, C, covariance, free columns, whether the covariance is free) returns both; what is fixed stays.
         """
-        names, rest = REGRESSIONS[which]
-        k, sizes = sums.yy.shape[0], {"control": self.inputs, "feedthrough": self.inputs, "offset": 1}
-        parts = [(name, getattr(self, name), sizes.get(name, self.states)) for name in names]
+        c, free, loose = self.coefficients(which, fixed)
+        found = self.matrices_of(which, *choose(sums, c, getattr(self, REGRESSIONS[which][1]), free, loose))
+        return {name: value for name, value in found.items() if name not in fixed}
+
+    def coefficients(self, which: str, fixed: tuple[str, ...]) -> tuple[Float[Array, "k m"], tuple[bool, ...], bool]:
+        """The coefficient matrix of a regression, which columns of it are free, and whether the covariance is."""
+        parts, covariance = self._parts(which)
+        k = getattr(self, covariance).shape[0]
         given = [np.zeros((k, n)) if value is None else value.reshape(k, n) for _, value, n in parts]
         free = tuple(value is not None and name not in fixed for name, value, n in parts for _ in range(n))
-        c, covariance = choose(
-            sums, namespace(given).concatenate(given, axis=1), getattr(self, rest), free, rest not in fixed
-        )
+        return namespace(given).concatenate(given, axis=1), free, covariance not in fixed
+
+    def matrices_of(self, which: str, c: Float[Array, "k m"], covariance: Float[Array, "k k"]) -> dict[str, Array]:
+        """The matrices of a regression by name."""
+        parts, rest = self._parts(which)
         columns = namespace(c).split(c, np.cumsum([n for *_, n in parts])[:-1], axis=1)
         pairs = zip(parts, columns, strict=True)
-        out = {name: part.reshape(value.shape) for (name, value, _), part in pairs if value is not None}
-        return {name: value for name, value in (out | {rest: covariance}).items() if name not in fixed}
+        return {name: part.reshape(value.shape) for (name, value, _), part in pairs if value is not None} | {
+            rest: covariance
+        }
+
+    def _parts(self, which: str) -> tuple[list[tuple[str, Array | None, int]], str]:
+        """Name, value and number of columns of each part of the coefficients; the name of the covariance."""
+        names, covariance = REGRESSIONS[which]
+        sizes = {"transition": self.states, "emission": self.states, "offset": 1, "start_mean": 1}
+        return [(name, getattr(self, name), sizes.get(name, self.inputs)) for name in names], covariance
 
     def restart(self, statistics: Sequences, seed: int) -> "LDS | None":
         """Another starting point where all is learned; None where the matrices were given."""
         origin = statistics.origin
         return None if origin is None or origin.transition is not None else origin._started(statistics, seed)
+
+    def begin(self, statistics: Sequences) -> Any:
+        """Where variational Bayes begins."""
+        from credo.models.lds import bayes  # which needs `LDS`
+
+        return bayes.begin(self, statistics)
+
+    def improve(self, expected: Any, statistics: Sequences) -> tuple[Any, Any, Float[Array, ""]]:
+        """A step of variational Bayes, see `bayes`."""
+        from credo.models.lds import bayes
+
+        return bayes.improve(self, expected, statistics)
+
+    def extrapolated(self, turns: tuple[Any, Any, Any], longest: float) -> tuple[Any, float] | None:
+        """Where three successive turns lead to."""
+        from credo.models.lds import bayes
+
+        return bayes.extrapolated(turns, longest)
+
+    def center_of(self, q: Any) -> "LDS":
+        """The system at the mean of q."""
+        from credo.models.lds import bayes
+
+        return bayes.center(self, q)
+
+    def drawn_from(self, keys: jax.Array, q: Any) -> "LDS":
+        """Systems drawn from q."""
+        from credo.models.lds import bayes
+
+        return bayes.drawn_from(keys, self, q)
+
+    def averaged(self, drawn: "LDS", statistics: Sequences) -> Belief:
+        """The average over drawn systems, each after the data."""
+        from credo.models.lds import bayes
+
+        return bayes.averaged(drawn, statistics)
 
     # -- parts ----------------------------------------------------------------------------------------------
 

@@ -80,6 +80,16 @@ class MatrixPrior(NamedTuple):
         return with_columns(c, drawn[0], free), covariance
 
 
+def weak_priors(lds: LDS) -> dict[str, MatrixPrior]:
+    """Around the covariances and the offset that a system has; its other matrices are small, or are not."""
+    n, p, c = lds.states, lds.outputs, lds.inputs
+    level = np.zeros(p) if lds.offset is None else np.asarray(lds.offset)
+    return {
+        "dynamics": MatrixPrior.weak(np.zeros((n, n + c)), lds.process_noise),
+        "outcomes": MatrixPrior.weak(np.column_stack([np.zeros((p, n + c)), level]), lds.observation_noise),
+    }
+
+
 class DrawnLDS(AveragedDraws):
     """The average over systems that were drawn; `posterior` has the draws of all their numbers."""
 
@@ -91,7 +101,7 @@ class StateGibbs(ModelGibbs):
     Args:
         chains, draws, warmup, thin, members, progress: see `credo.infer.mcmc.stacked.ModelGibbs`.
         fixed: paths that are held, e.g. ("emission",); the start always is.
-        dynamics: the prior of (F B) and Q; None is `MatrixPrior.weak` around what the belief has, as for `outcomes`.
+        dynamics: the prior of (F B) and Q; None is that of `weak_priors`, as for `outcomes`.
         outcomes: the prior of (H D d) and R.
     """
 
@@ -118,10 +128,9 @@ class StateGibbs(ModelGibbs):
         if belief._varies():
             raise DataError("StateGibbs needs matrices that are the same at all times; draw with credo.infer.NUTS()")
         held = (*START, *params.expand_paths(belief, self.fixed))
-        n, p, c = belief.states, belief.outputs, belief.inputs
-        dynamics = self.dynamics or MatrixPrior.weak(np.zeros((n, n + c)), belief.process_noise)
-        outcomes = self.outcomes or MatrixPrior.weak(np.zeros((p, n + c + 1)), belief.observation_noise)
-        return self.run(belief, StateSweep(dynamics, outcomes, held), statistics, seed, held)
+        weak = weak_priors(belief)
+        sweep = StateSweep(self.dynamics or weak["dynamics"], self.outcomes or weak["outcomes"], held)
+        return self.run(belief, sweep, statistics, seed, held)
 
 
 class StateSweep(eqx.Module):

@@ -66,6 +66,8 @@ class SystemMatrices(NamedTuple):
     """c"""
     offset: Float[Array, "... p"]
     """d"""
+    start_drift: Float[Array, "... n"] | None = None
+    """What inputs add to the mean of the start, where a sequence begins; None is nothing."""
 
     @classmethod
     def of(cls, transition: Array, process_noise: Array, emission: Array, observation_noise: Array) -> "SystemMatrices":
@@ -75,18 +77,18 @@ class SystemMatrices(NamedTuple):
 
     def varying(self) -> Varying:
         """The fields that differ from time to time; None for the others."""
-        return tuple(a if a.ndim > rank else None for a, rank in zip(self, RANKS, strict=True))
+        return tuple(a if a is not None and a.ndim > rank else None for a, rank in zip(self, RANKS, strict=True))
 
     def at(self, varying: Varying) -> "SystemMatrices":
         """The matrices of one time, given its element of `varying`."""
-        return SystemMatrices(*(a if v is None else v for a, v in zip(self, varying, strict=True)))
+        return SystemMatrices(*(a if v is None else v for a, v in zip(self, varying, strict=True)))  # type: ignore[arg-type]
 
     def with_blocks(self) -> "SystemMatrices":
         """With a last axis for blocks."""
-        return SystemMatrices(*(a[..., None] for a in self))
+        return self._replace(**{name: a[..., None] for name, a in self._asdict().items() if a is not None})
 
 
-RANKS = (2, 2, 2, 2, 1, 1)
+RANKS = (2, 2, 2, 2, 1, 1, 1)
 
 
 class StateLaw(NamedTuple):
@@ -154,7 +156,12 @@ def predict_or_begin(start: StateLaw, last: Law, now: SystemMatrices, begins: Bo
     """The law of a state before its outcome, from that of the state before; at the start where a sequence `begins`."""
     m, p = predict(*last, now)
     xp = namespace(start, m, p)
-    return xp.where(begins, start.mean, m), xp.where(begins, start.covariance, p)
+    return xp.where(begins, first_mean(start, now), m), xp.where(begins, start.covariance, p)
+
+
+def first_mean(start: StateLaw, now: SystemMatrices) -> Float[Array, "n ..."]:
+    """The mean of the first state of a sequence, given the inputs there."""
+    return start.mean if now.start_drift is None else start.mean + now.start_drift
 
 
 def update(

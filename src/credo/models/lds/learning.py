@@ -1,7 +1,7 @@
-"""EM for linear dynamical systems: expected sums over the states, and two regressions with their residual covariances.
+"""EM for linear dynamical systems: expected sums over the states, and regressions with their residual covariances.
 
-    E    Σ E[wwᵀ], Σ E[ywᵀ], Σ E[yyᵀ]  for (y, w) = (zₜ, (zₜ₋₁, uₜ)) and (xₜ, (zₜ, uₜ, 1)), and the moments of z₁
-    M    (F B) = Σ E[ywᵀ] (Σ E[wwᵀ])⁻¹,  Q = E[(y - (F B)w)(y - (F B)w)ᵀ],  the same for (H D d) and R,  and the start
+    E    Σ E[wwᵀ], Σ E[ywᵀ], Σ E[yyᵀ]  for (y, w) = (zₜ, (zₜ₋₁, uₜ)), (xₜ, (zₜ, uₜ, 1)) and (z₁, (1, u₁))
+    M    (F B) = Σ E[ywᵀ] (Σ E[wwᵀ])⁻¹,  Q = E[(y - (F B)w)(y - (F B)w)ᵀ],  the same for (H D d), R and (μ₁ B₁), Σ₁
 
 A variance that the data would put at zero stays at a millionth of its size over the number of rows: the M-step is that
 of the prior exp(-½ tr ΨΣ⁻¹), Ψ = 10⁻⁶ times the variances of the data, or those that the states' noise begins with.
@@ -23,7 +23,7 @@ from credo.infer.em import EM
 from credo.infer.learning import Learned
 from credo.infer.priors import Priors
 from credo.models.lds.batched_matrices import solve_semidefinite
-from credo.models.lds.kalman import FilterInputs, SystemMatrices, back_pass, forward_pass
+from credo.models.lds.kalman import FilterInputs, Law, SystemMatrices, back_pass, first_mean, forward_pass
 from credo.models.lds.score import masked_inverse
 from credo.models.sequences import Sequences
 
@@ -118,11 +118,18 @@ class Expected(NamedTuple):
     """of zₜ on (zₜ₋₁, uₜ)"""
     outcomes: Regression
     """of xₜ on (zₜ, uₜ, 1)"""
-    sequences: Float[Array, ""]
-    mean: Float[Array, " n"]
-    """Σ E[z] over the first states of the sequences"""
-    second: Float[Array, "n n"]
-    """Σ E[(z - z̄)(z - z̄)ᵀ] over the same, about their mean"""
+    start: Regression
+    """of the first state of each sequence on (1, u₁)"""
+
+
+class Moved(NamedTuple):
+    """What F and B leave of the states that follow another: its mean, and sums of its covariances."""
+
+    mean: Float[Array, "s n"]
+    own: Float[Array, "n n"]
+    """Σ Cov(q, q) and"""
+    with_last: Float[Array, "n n"]
+    """Σ Cov(qₜ, zₜ₋₁), over the states that follow another."""
 
 
 def expect(given: FilterInputs, data: Sequences) -> tuple[Expected, Float[Array, ""]]:
@@ -133,22 +140,36 @@ def expect(given: FilterInputs, data: Sequences) -> tuple[Expected, Float[Array,
     """
     filtered, told = forward_pass(given)
     found = back_pass(given, filtered, told, lambda found: found)
-    m, p, (f, q, h, _, _, offset) = found.mean, found.covariance, given.system
-    xp, fresh = namespace(given, data, m), given.begins & data.real
-    follows = (data.real & ~fresh)[1:]
-    later = _total(follows, found.n[1:])
-    noise = q * follows.sum() - q @ later @ q
-    w = xp.concatenate([m[:-1], _inputs(data)[1:]], axis=1)
-    pairs = -q @ _total(follows, found.n[1:] @ f @ filtered.covariance[:-1])
-    dynamics = _sums(follows, found.r[1:] @ q, w, (noise, pairs, _total(follows, p[:-1])))
+    f, q, follows = given.system.transition, given.system.process_noise, following_rows(given, data)
+    noise = q * follows.sum() - q @ total(follows, found.n[1:]) @ q
+    pairs = -q @ total(follows, found.n[1:] @ f @ filtered.covariance[:-1])
+    moved = Moved(found.r[1:] @ q, noise, pairs)
+    return expected_sums(given, data, (found.mean, found.covariance), moved), filtered.log_likelihood
+
+
+def following_rows(given: FilterInputs, data: Sequences) -> Bool[Array, " s"]:
+    """Which rows from the second on follow another of their sequence."""
+    return (data.real & ~(given.begins & data.real))[1:]
+
+
+def expected_sums(given: FilterInputs, data: Sequences, laws: Law, moved: Moved) -> Expected:
+    """The expected sums from the laws (m, P) of all states, and what the dynamics leave."""
+    m, p = laws
+    xp, h, offset = namespace(given, data, m), given.system.emission, given.system.offset
+    follows, fresh = following_rows(given, data), given.begins & data.real
+    w = xp.concatenate([m[:-1], driven_by(data)[1:]], axis=1)
+    dynamics = _sums(follows, moved.mean, w, (moved.own, moved.with_last, total(follows, p[:-1])))
     rows = xp.any(data.seen, axis=1)
-    w = xp.concatenate([m, _inputs(data), np.ones((len(m), 1))], axis=1)
+    w = xp.concatenate([m, driven_by(data), np.ones((len(m), 1))], axis=1)
     slope, level, extra = (-h, data.x - offset, 0.0) if data.complete else _left(given.system, data)
     spread = slope @ p
-    yy = _total(rows, spread @ slope.swapaxes(-1, -2) + extra)
+    yy = total(rows, spread @ slope.swapaxes(-1, -2) + extra)
     left = (slope @ m[:, :, None])[:, :, 0] + level
-    outcomes = _sums(rows, left, w, (yy, _total(rows, spread), _total(rows, p)))
-    return Expected(dynamics, outcomes, *_beginnings(fresh, m, p)), filtered.log_likelihood
+    outcomes = _sums(rows, left, w, (yy, total(rows, spread), total(rows, p)))
+    level = xp.broadcast_to(first_mean(given.start, given.system), m.shape)
+    w = xp.concatenate([np.ones((len(m), 1)), driven_by(data)], axis=1)
+    start = _sums(fresh, m - level, w, (total(fresh, p), np.zeros((m.shape[1], 0)), np.zeros((0, 0))))
+    return Expected(dynamics, outcomes, start)
 
 
 def _left(system: SystemMatrices, data: Sequences) -> tuple[Array, Array, Array]:
@@ -157,30 +178,23 @@ def _left(system: SystemMatrices, data: Sequences) -> tuple[Array, Array, Array]
     return slope - system.emission, level - system.offset, noise
 
 
-def _beginnings(fresh: Bool[Array, " t"], m: Float[Array, "t n"], p: Float[Array, "t n n"]) -> tuple[Array, ...]:
-    """How many sequences begin, and the sums of the first two moments of their first states, these about the mean."""
-    begin = fresh.astype(float)
-    count, total = begin.sum(), begin @ m
-    apart = m - total / namespace(count).maximum(count, 1.0)
-    return count, total, (begin[:, None] * apart).T @ apart + _total(fresh, p)
-
-
 def sums_of_states(data: Sequences, z: Float[Array, "t n"], fresh: Bool[Array, " t"]) -> tuple[Regression, Regression]:
     """The sums of both regressions where the states are known, and every row was seen in full or not at all."""
     xp, follows = namespace(data, z), (data.real & ~fresh)[1:]
     ones = np.ones((len(z), 1))
-    dynamics = _sums(follows, z[1:], xp.concatenate([z[:-1], _inputs(data)[1:]], axis=1))
-    outcomes = _sums(xp.any(data.seen, axis=1), data.x, xp.concatenate([z, _inputs(data), ones], axis=1))
+    dynamics = _sums(follows, z[1:], xp.concatenate([z[:-1], driven_by(data)[1:]], axis=1))
+    outcomes = _sums(xp.any(data.seen, axis=1), data.x, xp.concatenate([z, driven_by(data), ones], axis=1))
     return dynamics, outcomes
 
 
-def _inputs(data: Sequences) -> Float[Array, "t c"]:
+def driven_by(data: Sequences) -> Float[Array, "t c"]:
+    """The inputs of every row, of which there may be none."""
     return np.zeros((data.x.shape[0], 0)) if data.inputs is None else data.inputs
 
 
-def _total(rows: Bool[Array, " t"], p: Float[Array, "t k n"]) -> Float[Array, "k n"]:
+def total(rows: Bool[Array, " t"], p: Float[Array, "t k n"]) -> Float[Array, "k n"]:
     """The sum over some rows."""
-    return (rows.astype(float) @ p.reshape(len(p), -1)).reshape(p.shape[1:])
+    return (rows.astype(float) @ p.reshape(len(p), p.shape[1] * p.shape[2])).reshape(p.shape[1:])
 
 
 def _sums(rows: Bool[Array, " t"], y: Array, w: Array, spreads: tuple[Array, Array, Array] | None = None) -> Regression:

@@ -77,7 +77,8 @@ def system_at(lds: "LDS", inputs: Float[Array, "t c"] | None, position: Int[Arra
 
     f, q, h, r = (at(a) for a in (lds.transition, lds.process_noise, lds.emission, lds.observation_noise))
     drift, offset = driven(lds.control, lds.states, None), driven(lds.feedthrough, lds.outputs, lds.offset)
-    return SystemMatrices(f, q, h, r, drift, offset)
+    begun = None if lds.start_control is None else driven(lds.start_control, lds.states, None)
+    return SystemMatrices(f, q, h, r, drift, offset, begun)
 
 
 def starts(lds: "LDS") -> StateLaw:

@@ -90,6 +90,7 @@ def _gradient(
         observation_noise=0.5 * (outer(u, u) + sandwich(weighted, p) - inverse),
         drift=r,
         offset=u,
+        start_drift=None if now.start_drift is None else jnp.where(begins, found.r, 0.0),
     )
     return d_system, -u
 
@@ -102,5 +103,6 @@ def _gradients(given: FilterInputs, last: Law, found: Backward) -> tuple[SystemM
     parts, d_x = on_rows(lambda varying, *rest: _gradient(common.at(varying), *rest))(
         system.varying(), given.x, given.begins, last, found, inverse
     )
-    whole = [g if a.ndim > rank else g.sum(0) for g, a, rank in zip(parts, system, RANKS, strict=True)]
-    return SystemMatrices(*whole), d_x
+    named = zip(system._fields, parts, system, RANKS, strict=True)
+    whole = {name: g if a.ndim > rank else g.sum(0) for name, g, a, rank in named if g is not None and a is not None}
+    return SystemMatrices(**whole), d_x

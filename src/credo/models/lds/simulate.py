@@ -72,7 +72,8 @@ def draw_future(
         i, varying, new, noise = element
         now = system.at(varying)
         onward = now.transition @ z + now.drift + root_semidefinite(now.process_noise) @ new
-        z = jnp.where((i == 0) & begins, z, onward)
+        begun = z if now.start_drift is None else z + now.start_drift
+        z = jnp.where((i == 0) & begins, begun, onward)
         return z, (z, now.emission @ z + now.offset + root_semidefinite(now.observation_noise) @ noise)
 
     normals = jr.normal(k_state, (count, n)), jr.normal(k_outcome, (count, p))

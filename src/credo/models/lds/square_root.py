@@ -25,7 +25,16 @@ from credo.models.lds.batched_matrices import (
     transposed,
     triangular,
 )
-from credo.models.lds.kalman import FilterInputs, Law, Row, StateLaw, SystemMatrices, Varying, following
+from credo.models.lds.kalman import (
+    FilterInputs,
+    Law,
+    Row,
+    StateLaw,
+    SystemMatrices,
+    Varying,
+    first_mean,
+    following,
+)
 from credo.models.sequences import ends_of
 from credo.models.state_laws import FilteredStates, SmoothedStates
 
@@ -37,7 +46,7 @@ def _forward(
     m, low = carry
     new = root_semidefinite(now.process_noise)
     ahead = transposed(triangular(jnp.concatenate([transposed(times(now.transition, low)), _rows(new, low)])))
-    m = jnp.where(begins, start.mean, apply(now.transition, m) + now.drift)
+    m = jnp.where(begins, first_mean(start, now), apply(now.transition, m) + now.drift)
     low = jnp.where(begins, start.covariance, ahead)
     p, n = x.shape[0], m.shape[0]
     mask = seen.astype(m.dtype)

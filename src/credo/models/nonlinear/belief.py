@@ -22,7 +22,7 @@ from credo.core.text import counted, plain
 from credo.models.nonlinear.gaussian_filters import Extended
 from credo.models.nonlinear.laws import Cloud
 from credo.models.nonlinear.method import FINE, FiltersStates, StateMethod, check_status
-from credo.models.nonlinear.model import Dynamics, check_covariance, check_mean
+from credo.models.nonlinear.model import Dynamics, Function, check_covariance, check_mean
 from credo.models.nonlinear.particle import Particles
 from credo.models.nonlinear.simulate import draw_future
 from credo.models.sequences import Sequences, read, read_ahead
@@ -30,7 +30,7 @@ from credo.models.state_laws import FilteredStates
 
 
 class StateSpaceModel(Dynamics, Belief, FiltersStates):
-    """zₜ = step(zₜ₋₁, uₜ) + qₜ, xₜ = observe(zₜ, uₜ) + vₜ with qₜ ~ N(0, Q), vₜ ~ N(0, R) and z₁ ~ N(m, P).
+    """zₜ = step(zₜ₋₁, uₜ) + qₜ, xₜ = observe(zₜ, uₜ) + vₜ with qₜ ~ N(0, Q), vₜ ~ N(0, R), z₁ ~ N(m(u₁), P).
 
     `condition` filters: the belief after data has the law of the last state as its `state`, and goes on from there,
     with one row at a time if need be. `using` is `Extended()` (the default), `Unscented()` or `Particles()` (the
@@ -41,7 +41,7 @@ class StateSpaceModel(Dynamics, Belief, FiltersStates):
         observe: the expected outcome of one state, a vector or a number; or, for particles, its `Predictive`.
         process_noise: Q, a covariance matrix that may be singular, or a number for a state of one number.
         observation_noise: R, likewise.
-        start_mean: m, of the state at the first row.
+        start_mean: m, of the state at the first row; or a function of its input u₁, which gives it.
         start_covariance: P; zeros where the first state is known.
         log_likelihood: log p(x | z, u) from (x, z, u), in place of observe and its noise; for particles.
         transition_sample: a draw of the next state from (key, z, u), in place of step and its noise; for particles.
@@ -60,7 +60,7 @@ class StateSpaceModel(Dynamics, Belief, FiltersStates):
         observe: Any = None,
         process_noise: ArrayLike | None = None,
         observation_noise: ArrayLike | None = None,
-        start_mean: ArrayLike | None = None,
+        start_mean: ArrayLike | Function | None = None,
         start_covariance: ArrayLike | None = None,
         *,
         log_likelihood: Any = None,
@@ -85,8 +85,9 @@ class StateSpaceModel(Dynamics, Belief, FiltersStates):
         self.step, self.observe = step, observe
         self.log_likelihood, self.transition_sample = log_likelihood, transition_sample
         self.start_mean = check_mean(start_mean)
-        n = self.start_mean.shape[0]
+        n = None if callable(self.start_mean) else self.start_mean.shape[0]
         self.start_covariance = check_covariance(start_covariance, "start_covariance", n)
+        n = self.start_covariance.shape[0]
         self.process_noise = None if process_noise is None else check_covariance(process_noise, "process_noise", n)
         self.observation_noise = (
             None if observation_noise is None else check_covariance(observation_noise, "observation_noise", None)
@@ -206,7 +207,7 @@ class StateSpaceModel(Dynamics, Belief, FiltersStates):
 
     def __repr__(self) -> str:
         """`StateSpaceModel(2 states, 1 output; step=pendulum, observe=sine; by Extended; state 0.31 ± 0.05, …)`."""
-        whole = (("state", self.start_mean), ("output", self.observation_noise))
+        whole = (("state", self.start_covariance), ("output", self.observation_noise))
         sizes = [counted(value.shape[-1], noun) for noun, value in whole if value is not None]
         own = ("step", "observe", "log_likelihood", "transition_sample")
         functions = {name: getattr(self, name) for name in own if getattr(self, name) is not None}

@@ -70,7 +70,7 @@ class AssumedGaussian(StateMethod[Gaussian]):
 
     def blank(self, model: Dynamics) -> Gaussian:
         """The law of the first state."""
-        return Gaussian(model.start_mean, model.start_covariance)
+        return Gaussian(np.zeros(model.states), model.start_covariance)
 
     def adopt(self, law: Gaussian | Cloud) -> Gaussian:
         """The Gaussian with the same mean and covariance."""
@@ -160,11 +160,12 @@ def _prior(
     method: AssumedGaussian, model: Dynamics, law: Law, fresh: Array, u: Array | None
 ) -> tuple[Array, Array, Bool[Array, ""], Bool[Array, ""]]:
     """p(zₜ | x₁…xₜ₋₁), whether it is finite and whether its covariance passed; a fresh one begins at the start."""
-    here = [jnp.where(fresh, s, v) for s, v in zip((model.start_mean, model.start_covariance), law, strict=True)]
+    start = model.first_mean(u), model.start_covariance
+    here = [jnp.where(fresh, s, v) for s, v in zip(start, law, strict=True)]
     moved = method.moments(lambda z: model.advance(z, u), here[0], here[1])
     assert model.process_noise is not None
-    mean = jnp.where(fresh, model.start_mean, moved.mean)
-    covariance = jnp.where(fresh, model.start_covariance, moved.covariance + model.process_noise)
+    mean = jnp.where(fresh, start[0], moved.mean)
+    covariance = jnp.where(fresh, start[1], moved.covariance + model.process_noise)
     return mean, covariance, jnp.isfinite(mean).all() & jnp.isfinite(covariance).all(), moved.ok
 
 
@@ -245,6 +246,6 @@ def _forecast(
     assert model.observation_noise is not None
     noise = jnp.broadcast_to(jnp.diagonal(model.observation_noise), mean.shape)
     u = None if inputs is None else inputs[0]
-    if eqx.filter_eval_shape(model.shown, model.start_mean, u).ndim == 0:
+    if eqx.filter_eval_shape(model.shown, jnp.zeros(model.states), u).ndim == 0:
         mean, latent, noise = mean[:, 0], latent[:, 0], noise[:, 0]
     return Normal(mean, noise, latent), status

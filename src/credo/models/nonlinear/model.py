@@ -1,6 +1,6 @@
 """The dynamics of a hidden state: how it moves and what it shows, each a function of one state.
 
-    zₜ = step(zₜ₋₁, uₜ) + qₜ,   qₜ ~ N(0, Q)          xₜ = observe(zₜ, uₜ) + vₜ,   vₜ ~ N(0, R)
+    zₜ = step(zₜ₋₁, uₜ) + qₜ,  qₜ ~ N(0, Q)      xₜ = observe(zₜ, uₜ) + vₜ,  vₜ ~ N(0, R)      z₁ ~ N(m(u₁), P)
 
 or, for particles, any law that can be drawn from (`transition_sample`) and any likelihood (`log_likelihood`, or an
 `observe` that returns a `Predictive`). The input uₜ is None where there are none.
@@ -36,7 +36,7 @@ class Dynamics(eqx.Module):
     observe: Function | None
     log_likelihood: Function | None
     transition_sample: Function | None
-    start_mean: Float[Array, " n"]
+    start_mean: Float[Array, " n"] | Function
     start_covariance: Float[Array, "n n"]
     process_noise: Float[Array, "n n"] | None = positive_definite()
     observation_noise: Float[Array, "p p"] | None = positive_definite()
@@ -44,7 +44,19 @@ class Dynamics(eqx.Module):
     @property
     def states(self) -> int:
         """How many numbers a state has."""
-        return self.start_mean.shape[0]
+        return self.start_covariance.shape[0]
+
+    def first_mean(self, u: Array | None) -> Float[Array, " n"]:
+        """E[z₁ | u₁]."""
+        if not callable(self.start_mean):
+            return self.start_mean
+        if u is None:
+            raise DataError("start_mean is a function of the inputs of the first row, found none; pass inputs=")
+        mean = jnp.atleast_1d(jnp.asarray(self.start_mean(u), float))
+        if mean.shape != (self.states,):
+            words = f"a state of shape ({self.states},), as start_covariance has"
+            raise DataError(f"start_mean(u) must return {words}, found {mean.shape}")
+        return mean
 
     def advance(self, z: Float[Array, " n"], u: Array | None) -> Float[Array, " n"]:
         """E[z' | z, u] = step(z, u)."""
@@ -122,9 +134,9 @@ class Dynamics(eqx.Module):
             raise DataError(f"transition_sample must return a state of shape {z.shape[1:]}, found {moved.shape[1:]}")
         return moved
 
-    def draw_start(self, key: PRNGKeyArray, n: int) -> Float[Array, "k n"]:
+    def draw_start(self, key: PRNGKeyArray, n: int, u: Array | None) -> Float[Array, "k n"]:
         """n draws of the first state."""
-        return self.start_mean + jr.normal(key, (n, self.states)) @ noise_root(self.start_covariance).T
+        return self.first_mean(u) + jr.normal(key, (n, self.states)) @ noise_root(self.start_covariance).T
 
 
 def _predictive(shown: Array | Predictive) -> Predictive:
@@ -149,8 +161,10 @@ def noise_root(covariance: Float[Array, "n n"]) -> Float[Array, "n n"]:
     return jnp.where(free[:, None], scaled_root(covariance, free)[0], 0.0)
 
 
-def check_mean(value: ArrayLike) -> Array:
-    """The mean of the first state as a vector; a number is a state of one number."""
+def check_mean(value: ArrayLike | Function) -> Array | Function:
+    """The mean of the first state as a vector, or as a function of inputs; a number is a state of one number."""
+    if callable(value):
+        return value
     if is_traced(value):
         return jnp.atleast_1d(value)
     return np.asarray(check_vector(np.atleast_1d(np.asarray(value)) if np.ndim(value) == 0 else value, "start_mean"))

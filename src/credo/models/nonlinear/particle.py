@@ -109,7 +109,7 @@ def advance(
     even = jnp.full(n, -jnp.log(n))
 
     def begin() -> tuple[tuple[Array, Array], Array]:
-        return (model.draw_start(k_move, n), even), same
+        return (model.draw_start(k_move, n, row.inputs), even), same
 
     def choose() -> tuple[Array, Array]:
         return SCHEMES[method.resample](k_resample, jnp.exp(cloud[1])).astype(same.dtype), even
@@ -164,7 +164,7 @@ def _forecast(
         z: Float[Array, "k n"], row: tuple[jax.Array, Array, Array | None]
     ) -> tuple[Array, tuple[Array | Predictive, Array]]:
         key, fresh, u = row
-        z = jax.lax.cond(fresh, lambda: model.draw_start(key, z.shape[0]), lambda: model.move(key, z, u))
+        z = jax.lax.cond(fresh, lambda: model.draw_start(key, z.shape[0], u), lambda: model.move(key, z, u))
         shown = jax.vmap(lambda state: model.shown(state, u))(z)
         numbers = jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(shown)]).all()
         status = jnp.where(~jnp.isfinite(z).all(), STEP, jnp.where(numbers, FINE, OBSERVE))

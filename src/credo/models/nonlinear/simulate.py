@@ -28,7 +28,7 @@ def draw_future(
     def step(z: Float[Array, " n"], row: tuple[Array, Array, Array | None]) -> tuple[Array, tuple[Array, Array, Array]]:
         own, fresh, u = row
         k_move, k_show = jr.split(own)
-        z = jax.lax.cond(fresh, lambda: model.draw_start(k_move, 1)[0], lambda: model.move(k_move, z[None], u)[0])
+        z = jax.lax.cond(fresh, lambda: model.draw_start(k_move, 1, u)[0], lambda: model.move(k_move, z[None], u)[0])
         x = _outcome(k_show, model, z, u)
         status = jnp.where(~jnp.isfinite(z).all(), STEP, jnp.where(jnp.isfinite(x).all(), FINE, OBSERVE))
         return z, (z, x, status)
