@@ -40,12 +40,11 @@ from credo.models.neural.density import Density, log_joint, log_likelihood, outp
 from credo.models.neural.network import Architecture, Network, OwnNetwork
 from credo.models.neural.outcomes import ClassOutcome, CountOutcome, NumberOutcome, Outcome, StudentTOutcome
 from credo.models.neural.scaling import Scaling
-from credo.models.neural.training import OPTIMIZERS, Settings, train
+from credo.models.neural.training import OPTIMIZERS, Settings, Size, train
 
 OUTCOMES = ("number", "student-t", "classes", "counts")
 FORMS = ("last-layer", "full")
 """The curvatures of `Laplace` that have a form of their own here."""
-LAYERS = (50,)
 MEMBERS = 5
 """Networks that `condition` trains."""
 PRIOR_DRAWS = 32
@@ -65,7 +64,8 @@ class Neural(Belief, HasLogDensity, HasRows, HasPointEstimates):
     """A belief about a network.
 
     Args:
-        layers: the number of units of each hidden layer.
+        layers: the number of units of each hidden layer. What is not given of these, steps, batch and step_size follows
+            from the number of rows: 50 units, and of more than 5,000 rows two layers of 128 and 40 passes.
         outcome: "number" (noise depends on x), "student-t" (outliers are expected, too), "classes" or "counts".
         precision: of each weight before data, N(0, 1/precision), in units in which inputs and outcomes are of order
             one: weight decay. `fit` averages over several.
@@ -91,6 +91,8 @@ class Neural(Belief, HasLogDensity, HasRows, HasPointEstimates):
     seed: int = eqx.field(static=True)
     optimizer: str = eqx.field(static=True)
     clip: float | None = eqx.field(static=True)
+    free: tuple[str, ...] = eqx.field(static=True)
+    """The settings that follow from the number of rows."""
     form: str = eqx.field(static=True)
     """How weights are in doubt around one network: "last-layer", "full" or "closed"; "" where networks are many."""
     own: OwnNetwork | None
@@ -117,9 +119,9 @@ class Neural(Belief, HasLogDensity, HasRows, HasPointEstimates):
         precision: Any = 1.0,
         classes: Sequence[Any] | None = None,
         *,
-        steps: int = 3000,
-        batch: int = 32,
-        step_size: float | Schedule = 0.02,
+        steps: int | None = None,
+        batch: int | None = None,
+        step_size: float | Schedule | None = None,
         seed: int = 0,
         network: Any = None,
         optimizer: str = "adam",
@@ -127,8 +129,11 @@ class Neural(Belief, HasLogDensity, HasRows, HasPointEstimates):
     ):
         if network is not None and layers is not None:
             raise DataError(f"give layers or a network of your own, found both: layers={layers}")
-        given = LAYERS if layers is None and network is None else layers
-        sizes = (given,) if isinstance(given, int) else tuple(given or ())
+        given = {"layers": layers if network is None else (), "steps": steps, "batch": batch, "step_size": step_size}
+        self.free = tuple(name for name, value in given.items() if value is None)
+        usual = Size.of(0)
+        layers, steps, batch, step_size = (getattr(usual, k) if v is None else v for k, v in given.items())
+        sizes = (layers,) if isinstance(layers, int) else tuple(layers)
         for size in sizes:
             check_count(size, "layers, the number of units of each,")
         if outcome not in OUTCOMES:
@@ -235,10 +240,14 @@ class Neural(Belief, HasLogDensity, HasRows, HasPointEstimates):
         """k networks with equal shares, each trained on all rows or its own."""
         seen = self.all_rows(statistics)
         scaling, x, t = self.scaled(seen)
-        own = rows or [np.arange(x.shape[0])] * k
-        network = self.network(x.shape[1])
-        found = train(network, self.law, x, t, own, precision * np.ones(k), self.settings, masks)
-        return self.having(seen, scaling, found.last, np.full(k, 1 / k), self.complaints(found))
+        belief, own = self.sized(x.shape[0]), rows or [np.arange(x.shape[0])] * k
+        network = belief.network(x.shape[1])
+        found = train(network, self.law, x, t, own, precision * np.ones(k), belief.settings, masks)
+        return belief.having(seen, scaling, found.last, np.full(k, 1 / k), belief.complaints(found))
+
+    def sized(self, n: int) -> "Neural":
+        """The belief with the settings that follow from the number of rows."""
+        return changed(self, **{name: getattr(Size.of(n), name) for name in self.free})
 
     @property
     def settings(self) -> Settings:

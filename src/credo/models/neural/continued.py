@@ -103,6 +103,7 @@ class Streamed(Solver):
             n, first = n + len(y), first or Rows(x, y)
         if first is None:
             raise DataError("there are no rows to learn from: the chunks are empty")
+        belief = belief.sized(n)
         scaling = Scaling.of(first.x, first.y, belief.law.continuous, belief.own is not None)
         network, settings, k = belief.network(first.x.shape[1]), belief.settings, self.members
         batch, rng = min(belief.batch, n), np.random.default_rng(belief.seed)

@@ -73,10 +73,11 @@ class Network(Architecture):
         return h
 
     def start(self, k: int, rng: np.random.Generator) -> Float[np.ndarray, "k p"]:
-        """Initial values of k networks: W ~ N(0, 1/a), b = 0. Glorot & Bengio (2010)."""
+        """Initial values of k networks: W ~ N(0, 1/a), Glorot & Bengio (2010); units bend at places b ~ N(0, 1)."""
         parts = []
         for a, b in self.pairs:
-            parts += [rng.normal(size=(k, a * b)) / np.sqrt(a), np.zeros((k, b))]
+            parts += [rng.normal(size=(k, a * b)) / np.sqrt(a), rng.normal(size=(k, b))]
+        parts[-1] = np.zeros_like(parts[-1])
         return np.concatenate(parts, axis=1)
 
     def outgoing(self, keep: Float[np.ndarray, "*k u"]) -> Float[np.ndarray, "*k p"]:
