@@ -7,7 +7,7 @@ import pytest
 from scipy import special, stats
 
 import credo
-from credo.core.errors import DataError, NotConvergedWarning
+from credo.core.errors import DataError, NotConverged, NotConvergedWarning
 from credo.core.predictive import Mixture
 from credo.infer import MAP, ML, NUTS, SGLD, Laplace, PlugIn
 from credo.infer.schedules import PolynomialDecay
@@ -331,9 +331,12 @@ def test_few_rows_and_constants():
     np.testing.assert_allclose(same.mean, Y.mean(), atol=0.5)
 
 
-def test_explosions_are_said():
-    with pytest.warns(NotConvergedWarning, match="training exploded"):
+def test_explosions_are_mended_or_refused():
+    with pytest.raises(NotConverged, match="training exploded, also with 0.125 times the step; give a smaller step"):
         Neural((3,), steps=60, step_size=1e160).condition(X, Y)
+    with pytest.warns(NotConvergedWarning, match=r"training exploded, and was repeated with 0.\d+ times the step"):
+        mended = Neural((3,), steps=60, step_size=8.0, optimizer="sgd").condition(X, Y)
+    assert np.all(np.isfinite(mended.predict(X).mean))
 
 
 def test_what_cannot_be_is_refused():

@@ -268,11 +268,7 @@ class Neural(Belief, HasLogDensity, HasRows, HasPointEstimates):
             remedy = f"step_size={self.step_size * found.shrunk:g}"
         elif not (check := self.step_size.check()).holds:
             said.append(f"the steps break Robbins and Monro's conditions: {check.says}")
-        if not np.all(np.isfinite(found.log_last)):
-            said.append(
-                f"training exploded, with {found.shrunk:g} times the step, too; give a smaller step_size, or clip"
-            )
-        elif found.shrunk < 1:
+        if found.shrunk < 1:
             said.append(f"training exploded, and was repeated with {found.shrunk:g} times the step; give {remedy}")
         if found.steps < self.steps:
             said.append(f"training was stopped after {found.steps} of {self.steps} steps; go on with using=Further(…)")

@@ -145,7 +145,8 @@ class OwnNetwork(Architecture):
             found = jax.eval_shape(self.flat, self.first, np.zeros((1, d))).shape
         except Exception as error:
             raise DataError(
-                f"the network must take a row of {d} numbers, found {type(error).__name__}: {error}"
+                f"the network must take a row of {d} numbers and nothing else, found {type(error).__name__}: {error}; "
+                "in the place of layers with a key or a state there are LayerNorm, and using=DropConnect(…)"
             ) from None
         if found != (1, width):
             raise DataError(f"the network must have {width} outputs for this outcome, found shape {found[1:]}")

@@ -19,7 +19,9 @@ import optax
 from jaxtyping import Float, Int
 
 from credo.core.arrays import Array, host, is_traced
+from credo.core.errors import NotConverged
 from credo.core.padding import bucket, pad_rows
+from credo.infer.progress import Progress, Show
 from credo.infer.schedules import Schedule
 from credo.models.neural.network import Architecture
 from credo.models.neural.outcomes import Outcome
@@ -131,15 +133,22 @@ def train(
     """Networks trained each on its own rows; others than these are held out.
 
     `masks(rng, s)` are multipliers (s, k, p) of the weights in each of s steps, for dropout. Where a network explodes
-    all are trained again with half the step; what does not help is left as it is, for the caller to notice.
+    all are trained again with half the step; what does not help is refused.
     """
     shrunk = 1.0
     for _ in range(HALVINGS + 1):
-        found = _train(network, outcome, x, y, rows, precision, settings, masks, shrunk)
+        with Progress(None, "training networks") as say:
+            found = _train(network, outcome, x, y, rows, precision, settings, masks, shrunk, say)
         if is_traced(found) or np.all(np.isfinite(found.log_last)):
             return found
         shrunk /= 2
-    return found
+    raise exploded(2 * shrunk)
+
+
+def exploded(shrunk: float = 1.0) -> NotConverged:
+    """What is said where smaller steps do not help."""
+    smaller = f", also with {shrunk:g} times the step" if shrunk < 1 else ""
+    return NotConverged(f"training exploded{smaller}; give a smaller step_size, or clip the gradient, e.g. clip=1.0")
 
 
 def _train(
@@ -152,12 +161,13 @@ def _train(
     settings: Settings,
     masks: Any,
     shrunk: float,
+    say: Show,
 ) -> Trained:
     rng, k, n = np.random.default_rng(settings.seed), len(rows), x.shape[0]
     batch = min(settings.batch, min(map(len, rows)))
     chunk = min(CHUNK if n <= MANY else -(-settings.steps // LOOKS), settings.steps)
     chunks = max(1, -(-settings.steps // chunk))
-    index = np.stack([_batches(own, chunks * chunk, batch, rng) for own in rows], axis=1)
+    index = np.stack([batches(own, chunks * chunk, batch, rng) for own in rows], axis=1)
     decay = precision / np.asarray([len(own) for own in rows], dtype=float)
     theta = network.start(k, rng) if settings.start is None else np.asarray(settings.start)
     state: Any = (theta, OPTIMIZERS[settings.optimizer].init(jnp.asarray(theta)))
@@ -190,6 +200,7 @@ def _train(
                 raise
             break
         done = (c + 1) * chunk
+        say((c + 1) / chunks, "training networks")
         log_last = host(log_last)[:, :n]
         if look:
             score = np.where(held, log_last, 0.0).sum(1) / np.maximum(held.sum(1), 1)
@@ -211,7 +222,7 @@ def schedules(settings: Settings, steps: int) -> tuple[Float[np.ndarray, " s"], 
     return rates, np.clip(1 - 2 * t / horizon, 0.0, 1.0) * (settings.start is None)
 
 
-def _batches(rows: np.ndarray, steps: int, batch: int, rng: np.random.Generator) -> Int[np.ndarray, "s b"]:
+def batches(rows: np.ndarray, steps: int, batch: int, rng: np.random.Generator) -> Int[np.ndarray, "s b"]:
     """Minibatches: every row once, in random order, again and again."""
     passes = -(-steps * batch // len(rows))
     stream = rng.permuted(np.tile(rows, (passes, 1)), axis=1)
