@@ -30,8 +30,8 @@ CHUNK = 100
 """Steps between two looks at the rows that were held out."""
 LOOKS = 12
 """How often held-out rows are looked at where rows are many."""
-PASSES = 40
-"""Over many rows."""
+PASSES, VISITS = 40, 2_000_000
+"""Over many rows, and the most rows that a network is shown, again and again."""
 MANY = 5000
 """From so many rows on networks are larger, batches too, and numbers have single precision."""
 HALVINGS = 3
@@ -54,7 +54,7 @@ class Size(NamedTuple):
         """Fifty units and 3,000 steps; of many rows two layers, and some forty passes."""
         if n <= MANY:
             return cls((50,), 3000, 32, 0.02)
-        return cls((128, 128), -(-PASSES * n // 256), 256, 0.01)
+        return cls((128, 128), -(-min(PASSES * n, VISITS) // 256), 256, 0.01)
 
 
 class Settings(NamedTuple):
