@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Float, Int, PRNGKeyArray
+from jaxtyping import Float, Int, Key, PRNGKeyArray
 
 from credo.core.arrays import Array, host
 from credo.core.checks import check_count
@@ -104,7 +104,7 @@ def _climb(
     x: Float[Array, "n d"],
     t: Float[Array, " n"],
     index: Int[Array, "s b"],
-    keys: PRNGKeyArray,
+    keys: Key[Array, " s"],
     rates: Float[Array, " s"],
     betas: Float[Array, " s"],
     precision: Float[Array, ""],

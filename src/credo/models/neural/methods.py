@@ -22,7 +22,7 @@ from credo.models.neural.belief import Neural, Rows
 from credo.models.neural.network import Network
 from credo.models.neural.training import MANY, train
 
-DECAYS = (0.01, 0.1, 0.5, 2.0, 8.0)
+DECAYS = (0.01, 0.1, 1.0, 5.0, 25.0)
 """Precisions of the weights."""
 FLOORS = (0.0, 0.5)
 """Where β ends."""
