@@ -2,8 +2,8 @@
 
 `python -m benchmarks.conformal`, with the tables of $CREDO_DATA (those of scikit-learn, and simulated ones, without).
 
-Of n calibration rows and m new ones, all exchangeable and without ties, how many of the m are held follows a beta-binomial
-law, BetaBinomial(m, r, n + 1 - r) with r = ⌈(n + 1) level⌉, whatever the belief: also where rows are drawn without
+Of n calibration rows and m new ones, all exchangeable and without ties, how many of the m are held follows
+BetaBinomial(m, r, n + 1 - r) with r = ⌈(n + 1) level⌉, whatever the belief: also where rows are drawn without
 replacement from a table. Sums over seeds are held against the exact law of the sum.
 """
 
@@ -53,7 +53,9 @@ def main() -> None:
     import credo
     from credo.evaluate import conformal, coverage
 
-    print("| data | rows to calibrate | new | coverage | exact interval | in it |\n| --- | --- | --- | --- | --- | --- |")
+    print(
+        "| data | rows to calibrate | new | coverage | exact interval | in it |\n| --- | --- | --- | --- | --- | --- |"
+    )
     held = 0
     for name, x, y in data_sets():
         n, found = min(len(y), MOST), []

@@ -55,9 +55,9 @@ class CustomDensity(Density):
 
     Args:
         log_likelihood: from the parameters, a row x (d,) and its inputs u (c,) or None, to k log densities.
-        params: a pytree. Arrays in dictionaries, lists and tuples are learned as real numbers, and so are the weights of
-            an equinox network (any module that can be called); for positive or otherwise constrained numbers pass an
-            equinox Module whose fields say so (`credo.core.params.positive`).
+        params: a pytree. Arrays in dictionaries, lists and tuples are learned as real numbers, and so are the weights
+            of an equinox network (any module that can be called); for positive or otherwise constrained numbers pass
+            an equinox Module whose fields say so (`credo.core.params.positive`).
         sample: (key, params, components (n,), inputs) -> (n, d), for simulation.
         predict: (params, probs (n, k), inputs) -> Predictive, for forecasts.
     """

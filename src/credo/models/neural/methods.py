@@ -34,8 +34,8 @@ HELD_OUT = 10
 class Stacked(Learner):
     """Folds times candidates, all trained at once, and weighed by how well they predict rows that they have not seen.
 
-    A candidate is a decay and where β of the loss ends (0: the log joint; ½: the mean is learned more evenly), at the end
-    of training or where its held-out rows were most probable; its networks, one for each fold, share its weight.
+    A candidate is a decay and where β of the loss ends (0: the log joint; ½: the mean is learned more evenly), at the
+    end of training or where its held-out rows were most probable; its networks, one for each fold, share its weight.
     argmax_w Σᵢ log Σ_c w_c p_c(yᵢ | other folds): choosing one decay is worse. Yao et al. (2018). Rows with the same
     inputs are in the same fold. Where rows are many, a tenth of them judges networks that learn from the others.
     """
