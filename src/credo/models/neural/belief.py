@@ -132,8 +132,10 @@ class Neural(Belief, HasLogDensity, HasRows, HasPointEstimates):
         given = {"layers": layers if network is None else (), "steps": steps, "batch": batch, "step_size": step_size}
         self.free = tuple(name for name, value in given.items() if value is None)
         usual = Size.of(0)
-        layers, steps, batch, step_size = (getattr(usual, k) if v is None else v for k, v in given.items())
-        sizes = (layers,) if isinstance(layers, int) else tuple(layers)
+        units: Any = given["layers"] if given["layers"] is not None else usual.layers
+        sizes = (units,) if isinstance(units, int) else tuple(units)
+        steps, batch = usual.steps if steps is None else steps, usual.batch if batch is None else batch
+        pace = usual.step_size if step_size is None else step_size
         for size in sizes:
             check_count(size, "layers, the number of units of each,")
         if outcome not in OUTCOMES:
@@ -145,7 +147,7 @@ class Neural(Belief, HasLogDensity, HasRows, HasPointEstimates):
         check_count(seed, "seed", 0)
         self.layers, self.outcome = tuple(int(size) for size in sizes), outcome
         self.steps, self.batch, self.seed = int(steps), int(batch), int(seed)
-        self.step_size = step_size if isinstance(step_size, Schedule) else check_real(step_size, "step_size", 1e-12)
+        self.step_size = pace if isinstance(pace, Schedule) else check_real(pace, "step_size", 1e-12)
         if optimizer not in OPTIMIZERS:
             raise DataError(f"optimizer must be one of {', '.join(OPTIMIZERS)}, found {optimizer!r}")
         self.optimizer, self.clip = optimizer, None if clip is None else check_real(clip, "clip", 1e-12)
