@@ -1,7 +1,7 @@
 """How well networks predict: published splits, large tables beside boosting, digits.
 
 `python -m benchmarks.neural_tables [published] [tables] [digits] [--only=NAME]`, with the tables of $CREDO_DATA (uci,
-and uci-bnn beside it); what is measured is printed as Markdown. Nothing of the fit was chosen by these tables.
+and uci-bnn beside it); what is measured is printed as Markdown.
 """
 
 import os
