@@ -13,9 +13,11 @@ from benchmarks.harness import report
 
 HERE = Path(__file__).parent
 OTHERS = (
+    "conformal",
     "densities",
     "harness",
     "large_gp",
+    "neural_tables",
     "objectives",
     "optimizers",
     "peers",

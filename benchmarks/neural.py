@@ -103,7 +103,7 @@ def doubts() -> None:
     import credo
     from credo import evaluate
     from credo.infer import MAP, SGLD, Laplace
-    from credo.models.neural import DropConnect, Dropout, Ensemble, LastLayer
+    from credo.models.neural import BayesByBackprop, DropConnect, Dropout, Ensemble, LastLayer
 
     table = np.loadtxt(DATA / "concrete" / "data.csv.gz", delimiter=",")
     x, y = table[:, :-1], table[:, -1]
@@ -112,7 +112,7 @@ def doubts() -> None:
     train, test = near[:600], near[600:]
     belief = credo.Neural((UNITS,), precision=0.5, steps=2000)
     methods: dict[str, Any] = {
-        "`fit`: 25 networks, stacked": None,
+        "`fit`: 50 networks, stacked": None,
         "`MAP()`": MAP(),
         "`Ensemble(5)`": Ensemble(5),
         "`Ensemble(5, bootstrap=True)`": Ensemble(5, bootstrap=True),
@@ -121,6 +121,7 @@ def doubts() -> None:
         '`Laplace("last-layer")`': Laplace("last-layer"),
         '`Laplace("full")`': Laplace("full"),
         "`LastLayer()`": LastLayer(),
+        "`BayesByBackprop()`": BayesByBackprop(),
         "`SGLD(…)`, snapshots": SGLD(2e-5, batch=100, passes=300, precondition=False),
         '`SGLD(…, keep="moments")`': SGLD(2e-5, batch=100, passes=300, keep="moments"),
     }

@@ -463,24 +463,26 @@ def rotated_digits(*axes):
     from sklearn.datasets import load_digits
 
     x, y = load_digits(return_X_y=True)
-    x, order = x / 16, np.random.default_rng(0).permutation(len(y))
-    train, test = order[:1200], order[1200:1500]
-    # Pixels as they are: scaled each by its own spread, the dark border would count most.
-    network = eqx.nn.MLP(64, 10, 60, 1, jnp.tanh, key=jax.random.key(0))
-    belief = credo.Neural(network=network, outcome="classes", precision=0.1, steps=1000, batch=64)
-    belief = belief.condition(x[train], y[train], using=Ensemble(5))
-    angles = np.arange(0, 91, 10)
-    right, noise, ignorance = [], [], []
-    for angle in angles:
-        turned = rotate(x[test].reshape(-1, 8, 8), angle, axes=(1, 2), reshape=False, order=1).reshape(-1, 64)
-        p = belief.predict(turned)
-        right.append(np.mean(np.argmax(p.probs, axis=1) == y[test]))
-        noise.append(np.mean(p.aleatoric))
-        ignorance.append(np.mean(p.epistemic))
-    axes[0].plot(angles, right, color=INK, marker="o", markersize=3)
+    x, angles = x / 16, np.arange(0, 91, 10)
+    right, noise, ignorance = (np.zeros((3, len(angles))) for _ in range(3))
+    for seed in range(3):
+        order = np.random.default_rng(seed).permutation(len(y))
+        train, test = order[:1200], order[1200:1500]
+        # Pixels as they are: scaled each by its own spread, the dark border would count most.
+        network = eqx.nn.MLP(64, 10, 60, 1, jnp.tanh, key=jax.random.key(seed))
+        belief = credo.Neural(network=network, outcome="classes", precision=0.1, steps=1000, batch=64, seed=seed)
+        ensemble = belief.condition(x[train], y[train], using=Ensemble(5, bootstrap=True))
+        for i, angle in enumerate(angles):
+            turned = rotate(x[test].reshape(-1, 8, 8), angle, axes=(1, 2), reshape=False, order=1).reshape(-1, 64)
+            p = ensemble.predict(turned)
+            right[seed, i] = np.mean(np.argmax(p.probs, axis=1) == y[test])
+            noise[seed, i], ignorance[seed, i] = np.mean(p.aleatoric), np.mean(p.epistemic)
+    axes[0].plot(angles, right.mean(0), color=INK, marker="o", markersize=3)
     tidy(axes[0], "angle", "accuracy")
-    axes[1].plot(angles, ignorance, color=ORANGE, marker="o", markersize=3, label="ignorance")
-    axes[1].plot(angles, noise, color=BLUE, marker="o", markersize=3, label="noise")
+    for label, values, color in (("noise", noise, BLUE), ("ignorance", ignorance, ORANGE)):
+        axes[1].plot(angles, values.mean(0), color=color, marker="o", markersize=3, label=label)
+        spread = values.std(0)
+        axes[1].fill_between(angles, values.mean(0) - spread, values.mean(0) + spread, color=color, alpha=0.15, lw=0)
     legend(tidy(axes[1], "angle", "entropy (nats)"))
 
 

@@ -61,7 +61,7 @@ from credo.models.lds import StateGibbs, StateVariationalBayes
 from credo.models.linear import FixedPoint, FunctionSpace
 from credo.models.mixture import HowMany, MixtureGibbs
 from credo.models.network import LikelihoodWeighting, NetworkGibbs
-from credo.models.neural import DropConnect, Dropout, Ensemble, Further, LastLayer, Stacked, Streamed
+from credo.models.neural import BayesByBackprop, DropConnect, Dropout, Ensemble, Further, LastLayer, Stacked, Streamed
 from credo.models.nonlinear import Extended, Particles, Unscented
 from credo.models.structural import Level
 
@@ -127,6 +127,7 @@ METHODS: dict[str, Method] = {
         Stacked(folds=2, decays=(1.0,)),
         Ensemble(2),
         Dropout(members=4),
+        BayesByBackprop(members=4),
         DropConnect(members=4),
         LastLayer(),
         Further(20),

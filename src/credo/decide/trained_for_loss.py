@@ -87,7 +87,7 @@ def end_to_end(belief: Neural, X: Numeric, y: Numeric, *, loss: Loss) -> Trained
         raise DataError(f"loss must be one of real actions, e.g. Asymmetric(5, 1), found {type(loss).__name__}")
     told = belief.told(X, y)
     rows = told.statistics(X, y)
-    scaling, x, t = told.scaled(rows)
+    told, (scaling, x, t) = told.sized(len(rows.y)), told.scaled(rows)
     # The best single action: the cheapest of the outcomes' quantiles and their mean.
     levels = np.append(np.quantile(rows.y, np.linspace(0, 1, 101)), np.mean(rows.y))
     unit = min(float(np.mean(loss(level, rows.y))) for level in levels)
@@ -95,6 +95,4 @@ def end_to_end(belief: Neural, X: Numeric, y: Numeric, *, loss: Loss) -> Trained
     network = Network((x.shape[1], *told.layers, 1))
     own, precision = [np.arange(len(t))] * MEMBERS, told.precision * np.ones(MEMBERS)
     found = train(network, outcome, x, t, own, precision, told.settings)
-    if not np.all(np.isfinite(found.log_last)):
-        raise DataError("training exploded: the loss is not finite on the way; give a smaller step_size, or clip")
     return TrainedForLoss(loss, network, host(found.last), scaling, told.inputs)

@@ -396,6 +396,22 @@ def test_custom_is_a_gaussian_written_by_hand(rng):
         emission.sample(jr.key(0), jnp.zeros(3, int))
 
 
+def test_a_network_among_the_parameters_of_a_custom_density_is_learned(rng):
+    """Two hidden states that follow the inputs differently, by a network; its gradient is that of its own weights."""
+
+    def log_likelihood(p, x, u):
+        return -0.5 * ((x[0] - p["network"](u)) / 0.1) ** 2
+
+    network = eqx.nn.MLP(1, K, 3, 1, jnp.tanh, key=jr.key(0))
+    emission = CustomDensity(log_likelihood, {"network": network}).resized(K, 1)
+    assert list(params.learnable(emission)) == ["params.network.weights"]
+    x, u = rng.normal(size=(T, 1)), rng.normal(size=(T, 1))
+    found = emission.log_prob(Observed(x, np.ones((T, 1), bool), u))
+    np.testing.assert_allclose(found, -50 * (x - jax.vmap(network)(u)) ** 2, rtol=1e-9)
+    moved = emission.adapt(Observed(x, np.ones((T, 1), bool), u), seed=1)
+    assert not np.allclose(moved.values["network"].layers[0].weight, network.layers[0].weight)
+
+
 @pytest.mark.parametrize(
     "family",
     ["gaussian-full", "gaussian-spherical", "regression-full", "mixture-full", "categorical", "poisson", "vonmises"],

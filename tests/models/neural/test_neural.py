@@ -7,7 +7,7 @@ import pytest
 from scipy import special, stats
 
 import credo
-from credo.core.errors import DataError, NotConvergedWarning
+from credo.core.errors import DataError, NotConverged, NotConvergedWarning
 from credo.core.predictive import Mixture
 from credo.infer import MAP, ML, NUTS, SGLD, Laplace, PlugIn
 from credo.infer.schedules import PolynomialDecay
@@ -278,6 +278,35 @@ def test_stacking_by_hand():
     np.testing.assert_allclose(fixed.precision, 0.5)
 
 
+def test_twins_are_left_out_together():
+    """Rows with the same inputs are in one fold; where inputs have a few levels only, they are spread."""
+    x = np.concatenate([X, X[:15]])
+    fold, folds = Stacked().divided(x, np.random.default_rng(0))
+    np.testing.assert_array_equal(fold[40:], fold[:15])
+    assert folds == 5 and set(fold) == set(range(5))
+    assert len({*Stacked().divided(np.repeat([[0.0], [1.0]], 20, axis=0), np.random.default_rng(0))[0][:20]}) == 5
+    fold, folds = Stacked().divided(RNG.normal(size=(6000, 2)), np.random.default_rng(0))
+    assert folds == 1 and np.mean(fold == 0) == 0.1  # a tenth judges
+
+
+def test_what_is_not_given_follows_from_the_rows():
+    few, many = Neural().sized(100), Neural(steps=7).sized(50_000)
+    assert (few.layers, few.steps, few.batch, few.step_size) == ((50,), 3000, 32, 0.02)
+    assert (many.layers, many.steps, many.batch, many.step_size) == ((128, 128), 7, 256, 0.01)
+    assert many.sized(100).layers == (50,)
+
+
+@pytest.mark.slow
+def test_many_rows_in_single_precision():
+    x = RNG.normal(size=(5200, 2))
+    y = np.sin(x[:, 0]) + 0.1 * RNG.normal(size=5200)
+    found = credo.fit(Neural((8,), steps=600, clip=10.0), x, y, using=Stacked(decays=(0.1, 1.0)))
+    assert found.members.dtype == float and np.isfinite(found.predict(x).mean).all()
+    assert np.mean(found.predict(x).log_prob(y)) > stats.norm(0, 0.15).logpdf(0.15)
+    dropped = Neural((8,), steps=200).condition(x, y, using=Dropout(0.1, 5))
+    assert dropped.members.dtype == float
+
+
 def test_the_log_density_is_what_methods_see():
     belief = Neural((2,), precision=0.7)
     target = belief.target(belief.statistics(X, Y))
@@ -331,9 +360,12 @@ def test_few_rows_and_constants():
     np.testing.assert_allclose(same.mean, Y.mean(), atol=0.5)
 
 
-def test_explosions_are_said():
-    with pytest.warns(NotConvergedWarning, match="training exploded"):
+def test_explosions_are_mended_or_refused():
+    with pytest.raises(NotConverged, match="training exploded, also with 0.125 times the step; give a smaller step"):
         Neural((3,), steps=60, step_size=1e160).condition(X, Y)
+    with pytest.warns(NotConvergedWarning, match=r"training exploded, and was repeated with 0.\d+ times the step"):
+        mended = Neural((3,), steps=60, step_size=20.0, optimizer="sgd").condition(X, Y)
+    assert np.all(np.isfinite(mended.predict(X).mean))
 
 
 def test_what_cannot_be_is_refused():

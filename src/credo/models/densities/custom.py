@@ -10,6 +10,7 @@ from jaxtyping import Float, Int, PRNGKeyArray, PyTree
 
 from credo.core.arrays import Array, as_float, host, is_traced
 from credo.core.errors import DataError
+from credo.core.modules import FlatModule
 from credo.core.padding import bucket, pad_rows
 from credo.core.params import real
 from credo.core.predictive import Predictive
@@ -28,13 +29,35 @@ class Free(eqx.Module):
     value: Float[Array, "..."] = real()
 
 
+class Learned(eqx.Module):
+    """An equinox network whose weights are learned."""
+
+    flat: FlatModule
+    weights: Float[Array, " p"] = real()
+
+
+def _free(leaf: PyTree) -> eqx.Module:
+    """What is given as something to learn: an array, a network, or a module that says itself what may be learned."""
+    if not isinstance(leaf, eqx.Module):
+        return Free(as_float(leaf))
+    return Learned(*FlatModule.of(leaf)) if callable(leaf) else leaf
+
+
+def _given(node: PyTree) -> PyTree:
+    """What it was given as."""
+    if isinstance(node, Learned):
+        return node.flat.module(node.weights)
+    return node.value if isinstance(node, Free) else node
+
+
 class CustomDensity(Density):
     """log p(x | k) = log_likelihood(params, x, u)[k].
 
     Args:
         log_likelihood: from the parameters, a row x (d,) and its inputs u (c,) or None, to k log densities.
-        params: a pytree. Arrays in dictionaries, lists and tuples are learned as real numbers; for positive or
-            otherwise constrained ones pass an equinox Module whose fields say so (`credo.core.params.positive`).
+        params: a pytree. Arrays in dictionaries, lists and tuples are learned as real numbers, and so are the weights
+            of an equinox network (any module that can be called); for positive or otherwise constrained numbers pass
+            an equinox Module whose fields say so (`credo.core.params.positive`).
         sample: (key, params, components (n,), inputs) -> (n, d), for simulation.
         predict: (params, probs (n, k), inputs) -> Predictive, for forecasts.
     """
@@ -56,7 +79,7 @@ class CustomDensity(Density):
             raise DataError(f"log_likelihood must be a function of (params, x, u), found {log_likelihood!r}")
         self.k = self.columns = None
         self.log_likelihood, self.sampler, self.predictor = log_likelihood, sample, predict
-        self.params = _each(lambda leaf: leaf if isinstance(leaf, eqx.Module) else Free(as_float(leaf)), params)
+        self.params = _each(_free, params)
 
     @property
     def uses_inputs(self) -> bool:
@@ -66,7 +89,7 @@ class CustomDensity(Density):
     @property
     def values(self) -> PyTree:
         """The parameters as they were given to the constructor."""
-        return _each(lambda node: node.value if isinstance(node, Free) else node, self.params)
+        return _each(_given, self.params)
 
     def check(self, data: Observed) -> None:
         """Rows must be whole or missing: nothing is known of how to integrate an entry out."""
@@ -86,6 +109,8 @@ class CustomDensity(Density):
         rng = np.random.default_rng(seed)
 
         def move(node: PyTree) -> PyTree:
+            if isinstance(node, Learned):
+                return Learned(node.flat, node.weights + 0.1 * rng.normal(size=node.weights.shape))
             if not isinstance(node, Free):
                 return node
             step = rng.normal(size=node.value.shape) * 0.1

@@ -8,6 +8,7 @@ from credo.models.neural.layers import Image as Image
 from credo.models.neural.layers import QuantileBins as QuantileBins
 from credo.models.neural.layers import Residual as Residual
 from credo.models.neural.layers import Standardize as Standardize
+from credo.models.neural.mean_field import BayesByBackprop as BayesByBackprop
 from credo.models.neural.methods import DropConnect as DropConnect
 from credo.models.neural.methods import Dropout as Dropout
 from credo.models.neural.methods import Ensemble as Ensemble

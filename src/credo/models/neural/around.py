@@ -149,6 +149,7 @@ def around_one(belief: "Neural", rows: "Rows", choose: bool = False) -> tuple["N
     Where it chooses, the network is trained again at the precision that was most probable.
     """
     alpha = value = float("nan")
+    belief = belief.sized(belief.all_rows(rows).y.shape[0])
     network = belief.network(rows.x.shape[1])
     which = places(network, belief.form)
     for _ in range(ROUNDS if choose else 1):

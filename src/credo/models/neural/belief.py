@@ -40,12 +40,11 @@ from credo.models.neural.density import Density, log_joint, log_likelihood, outp
 from credo.models.neural.network import Architecture, Network, OwnNetwork
 from credo.models.neural.outcomes import ClassOutcome, CountOutcome, NumberOutcome, Outcome, StudentTOutcome
 from credo.models.neural.scaling import Scaling
-from credo.models.neural.training import OPTIMIZERS, Settings, train
+from credo.models.neural.training import OPTIMIZERS, Settings, Size, train
 
 OUTCOMES = ("number", "student-t", "classes", "counts")
 FORMS = ("last-layer", "full")
 """The curvatures of `Laplace` that have a form of their own here."""
-LAYERS = (50,)
 MEMBERS = 5
 """Networks that `condition` trains."""
 PRIOR_DRAWS = 32
@@ -65,7 +64,8 @@ class Neural(Belief, HasLogDensity, HasRows, HasPointEstimates):
     """A belief about a network.
 
     Args:
-        layers: the number of units of each hidden layer.
+        layers: the number of units of each hidden layer. What is not given of these, steps, batch and step_size follows
+            from the number of rows: 50 units, and of more than 5,000 rows two layers of 128 and 40 passes.
         outcome: "number" (noise depends on x), "student-t" (outliers are expected, too), "classes" or "counts".
         precision: of each weight before data, N(0, 1/precision), in units in which inputs and outcomes are of order
             one: weight decay. `fit` averages over several.
@@ -91,6 +91,8 @@ class Neural(Belief, HasLogDensity, HasRows, HasPointEstimates):
     seed: int = eqx.field(static=True)
     optimizer: str = eqx.field(static=True)
     clip: float | None = eqx.field(static=True)
+    free: tuple[str, ...] = eqx.field(static=True)
+    """The settings that follow from the number of rows."""
     form: str = eqx.field(static=True)
     """How weights are in doubt around one network: "last-layer", "full" or "closed"; "" where networks are many."""
     own: OwnNetwork | None
@@ -117,9 +119,9 @@ class Neural(Belief, HasLogDensity, HasRows, HasPointEstimates):
         precision: Any = 1.0,
         classes: Sequence[Any] | None = None,
         *,
-        steps: int = 3000,
-        batch: int = 32,
-        step_size: float | Schedule = 0.02,
+        steps: int | None = None,
+        batch: int | None = None,
+        step_size: float | Schedule | None = None,
         seed: int = 0,
         network: Any = None,
         optimizer: str = "adam",
@@ -127,8 +129,13 @@ class Neural(Belief, HasLogDensity, HasRows, HasPointEstimates):
     ):
         if network is not None and layers is not None:
             raise DataError(f"give layers or a network of your own, found both: layers={layers}")
-        given = LAYERS if layers is None and network is None else layers
-        sizes = (given,) if isinstance(given, int) else tuple(given or ())
+        given = {"layers": layers if network is None else (), "steps": steps, "batch": batch, "step_size": step_size}
+        self.free = tuple(name for name, value in given.items() if value is None)
+        usual = Size.of(0)
+        units: Any = given["layers"] if given["layers"] is not None else usual.layers
+        sizes = (units,) if isinstance(units, int) else tuple(units)
+        steps, batch = usual.steps if steps is None else steps, usual.batch if batch is None else batch
+        pace = usual.step_size if step_size is None else step_size
         for size in sizes:
             check_count(size, "layers, the number of units of each,")
         if outcome not in OUTCOMES:
@@ -140,7 +147,7 @@ class Neural(Belief, HasLogDensity, HasRows, HasPointEstimates):
         check_count(seed, "seed", 0)
         self.layers, self.outcome = tuple(int(size) for size in sizes), outcome
         self.steps, self.batch, self.seed = int(steps), int(batch), int(seed)
-        self.step_size = step_size if isinstance(step_size, Schedule) else check_real(step_size, "step_size", 1e-12)
+        self.step_size = pace if isinstance(pace, Schedule) else check_real(pace, "step_size", 1e-12)
         if optimizer not in OPTIMIZERS:
             raise DataError(f"optimizer must be one of {', '.join(OPTIMIZERS)}, found {optimizer!r}")
         self.optimizer, self.clip = optimizer, None if clip is None else check_real(clip, "clip", 1e-12)
@@ -235,10 +242,14 @@ class Neural(Belief, HasLogDensity, HasRows, HasPointEstimates):
         """k networks with equal shares, each trained on all rows or its own."""
         seen = self.all_rows(statistics)
         scaling, x, t = self.scaled(seen)
-        own = rows or [np.arange(x.shape[0])] * k
-        network = self.network(x.shape[1])
-        found = train(network, self.law, x, t, own, precision * np.ones(k), self.settings, masks)
-        return self.having(seen, scaling, found.last, np.full(k, 1 / k), self.complaints(found))
+        belief, own = self.sized(x.shape[0]), rows or [np.arange(x.shape[0])] * k
+        network = belief.network(x.shape[1])
+        found = train(network, self.law, x, t, own, precision * np.ones(k), belief.settings, masks)
+        return belief.having(seen, scaling, found.last, np.full(k, 1 / k), belief.complaints(found))
+
+    def sized(self, n: int) -> "Neural":
+        """The belief with the settings that follow from the number of rows."""
+        return changed(self, **{name: getattr(Size.of(n), name) for name in self.free})
 
     @property
     def settings(self) -> Settings:
@@ -259,11 +270,7 @@ class Neural(Belief, HasLogDensity, HasRows, HasPointEstimates):
             remedy = f"step_size={self.step_size * found.shrunk:g}"
         elif not (check := self.step_size.check()).holds:
             said.append(f"the steps break Robbins and Monro's conditions: {check.says}")
-        if not np.all(np.isfinite(found.log_last)):
-            said.append(
-                f"training exploded, with {found.shrunk:g} times the step, too; give a smaller step_size, or clip"
-            )
-        elif found.shrunk < 1:
+        if found.shrunk < 1:
             said.append(f"training exploded, and was repeated with {found.shrunk:g} times the step; give {remedy}")
         if found.steps < self.steps:
             said.append(f"training was stopped after {found.steps} of {self.steps} steps; go on with using=Further(…)")

@@ -23,7 +23,7 @@ from credo.infer.rows import RowSource
 from credo.models.neural.belief import Neural, Rows
 from credo.models.neural.methods import Training
 from credo.models.neural.scaling import Scaling
-from credo.models.neural.training import CHUNK, OPTIMIZERS, Trained, advance, schedules, train
+from credo.models.neural.training import CHUNK, OPTIMIZERS, Trained, advance, exploded, schedules, train
 
 
 @dataclass(frozen=True)
@@ -103,6 +103,7 @@ class Streamed(Solver):
             n, first = n + len(y), first or Rows(x, y)
         if first is None:
             raise DataError("there are no rows to learn from: the chunks are empty")
+        belief = belief.sized(n)
         scaling = Scaling.of(first.x, first.y, belief.law.continuous, belief.own is not None)
         network, settings, k = belief.network(first.x.shape[1]), belief.settings, self.members
         batch, rng = min(belief.batch, n), np.random.default_rng(belief.seed)
@@ -123,6 +124,8 @@ class Streamed(Solver):
                 state, network, belief.law, x, t, order, None, decay, *pace, settings.optimizer, clip
             )
         last, log_last = host(state[0]), host(log_last)
+        if not np.all(np.isfinite(log_last)):
+            raise exploded()
         said = changed(belief, steps=steps).complaints(Trained(last, last, log_last, log_last, 1.0, steps))
         shares = np.full(k, 1 / k)
         after = changed(belief, seen=None, scaling=scaling, members=last, shares=shares, said=said, root=None)

@@ -73,10 +73,11 @@ class Network(Architecture):
         return h
 
     def start(self, k: int, rng: np.random.Generator) -> Float[np.ndarray, "k p"]:
-        """Initial values of k networks: W ~ N(0, 1/a), b = 0. Glorot & Bengio (2010)."""
+        """Initial values of k networks: W ~ N(0, 1/a), Glorot & Bengio (2010); units bend at places b ~ N(0, 1)."""
         parts = []
         for a, b in self.pairs:
-            parts += [rng.normal(size=(k, a * b)) / np.sqrt(a), np.zeros((k, b))]
+            parts += [rng.normal(size=(k, a * b)) / np.sqrt(a), rng.normal(size=(k, b))]
+        parts[-1] = np.zeros_like(parts[-1])
         return np.concatenate(parts, axis=1)
 
     def outgoing(self, keep: Float[np.ndarray, "*k u"]) -> Float[np.ndarray, "*k p"]:
@@ -144,7 +145,8 @@ class OwnNetwork(Architecture):
             found = jax.eval_shape(self.flat, self.first, np.zeros((1, d))).shape
         except Exception as error:
             raise DataError(
-                f"the network must take a row of {d} numbers, found {type(error).__name__}: {error}"
+                f"the network must take a row of {d} numbers and nothing else, found {type(error).__name__}: {error}; "
+                "in the place of layers with a key or a state there are LayerNorm, and using=DropConnect(…)"
             ) from None
         if found != (1, width):
             raise DataError(f"the network must have {width} outputs for this outcome, found shape {found[1:]}")

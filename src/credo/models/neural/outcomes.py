@@ -31,6 +31,8 @@ class Outcome(eqx.Module):
 
     continuous: ClassVar[bool] = False
     """Whether outcomes are numbers, which are standardized."""
+    weighs: ClassVar[bool] = False
+    """Whether β weighs the loss of each row."""
 
     @property
     @abstractmethod
@@ -58,6 +60,7 @@ class NumberOutcome(Outcome):
     """y ~ N(f₁, exp f₂)."""
 
     continuous: ClassVar[bool] = True
+    weighs: ClassVar[bool] = True
 
     @property
     def width(self) -> int:

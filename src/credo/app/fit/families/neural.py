@@ -1,19 +1,23 @@
-"""Neural networks: 25 of them side by side, for tables that are large enough to learn features from."""
+"""Neural networks: 50 of them side by side, for tables that are large enough to learn features from."""
+
+import itertools
 
 from credo.app.fit.families.base import Candidate, Family
 from credo.app.fit.search import Data
 from credo.core.belief import Belief
 from credo.core.pytrees import changed
-from credo.models.neural import Neural
+from credo.models.neural import Neural, Stacked
+from credo.models.neural.training import MANY, Size
 
 LEAST_ROWS, MOST_ROWS, MOST_INPUTS = 400, 200_000, 200
-UNITS, STEPS = 50, 2000
+STEPS, CANDIDATES = 2000, 10
+"""Steps with few rows; candidates are trained at once."""
 NETWORKS = "networks"
 OUTCOMES = {"number": "number", "classes": "classes", "count": "counts"}
 
 
 class NeuralNetworks(Family):
-    """One hidden layer, folds times weight decays, stacked."""
+    """Folds times weight decays, stacked."""
 
     kinds = ("number", "classes", "count")
 
@@ -24,12 +28,16 @@ class NeuralNetworks(Family):
             return []
         levels = data.prepared.levels
         about = (
-            "neural networks with a hidden layer, trained side by side with different weight decays and weighed by how "
-            "well they predict rows they have not seen"
+            "neural networks, trained side by side with different weight decays and weighed by how well they predict "
+            "rows they have not seen"
         )
-        belief = Neural((UNITS,), OUTCOMES[data.kind], classes=levels or None, steps=STEPS)
-        # 25 networks on minibatches of 32 rows, and a look at all rows every hundred steps.
-        seconds = 2.0 + 1e-8 * STEPS * UNITS * (d + max(len(levels), 2)) * 25 + 2e-6 * n * UNITS
+        outcome, many = OUTCOMES[data.kind], n > MANY
+        belief = Neural(outcome=outcome, classes=levels or None, steps=None if many else STEPS)
+        size = Size.of(n)
+        # Rows visited by all networks, and a look at all rows every hundred steps; single precision is twice as fast.
+        visits = (size.steps if many else STEPS) * size.batch * CANDIDATES * (1 if many else Stacked().folds)
+        width = sum(a * b for a, b in itertools.pairwise((d, *size.layers, max(len(levels), 2))))
+        seconds = 2.0 + (1e-10 if many else 6e-10) * visits * width + 1e-7 * n * sum(size.layers)
         refused = f"{n:,} rows are more than {MOST_ROWS:,}" if n > MOST_ROWS else ""
         return [Candidate(NETWORKS, about, belief, seconds, refused=refused)]
 
