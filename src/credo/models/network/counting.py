@@ -96,7 +96,7 @@ def _hidden(
     together: dict[Names, list[np.ndarray]] = {}
     for p in range(len(first)):
         inside = rows[pattern == p]
-        for names in _connected([c for c in absent if absent[c][inside[0]]], edges):
+        for names in graph.connected([c for c in absent if absent[c][inside[0]]], edges):
             together.setdefault(names, []).append(inside)
     found = []
     for names, parts in together.items():
@@ -118,15 +118,6 @@ def _hidden(
             )
         found.append(Hidden(names, {m: columns[m][where] for m in known}, numbers, weights))
     return tuple(found)
-
-
-def _connected(names: list[str], edges: set[frozenset[str]]) -> list[Names]:
-    """The names in groups that are connected by edges among them."""
-    groups: list[list[str]] = []
-    for name in names:
-        near = [g for g in groups if any(frozenset((name, other)) in edges for other in g)]
-        groups = [g for g in groups if g not in near] + [[each for g in near for each in g] + [name]]
-    return [tuple(n for n in names if n in g) for g in groups]
 
 
 def count(network: "Network", name: str, columns: Mapping[str, np.ndarray], weights: np.ndarray) -> np.ndarray:

@@ -122,13 +122,13 @@ def sources_of(network: "Network", names: Collection[str], observed: Observed, p
                 found.append(((name,), lambda name=name: (observed.soft[name], 0.0, False)))  # type: ignore[misc]
     if observed.numbers or peaks:
         single = _single(observed)
-        for component in linear_gaussian.components(network, names, single):
+        matter = names if peaks else graph.ancestors_of(network.parents, observed.numbers)
+        for component in linear_gaussian.components(network, matter, single, observed.numbers):
             if peaks or any(name in observed.numbers for name in component.names):
 
                 def likelihood(component: linear_gaussian.Component = component) -> tuple[Any, Any, bool]:
-                    joints = linear_gaussian.laws(network, component, single)
                     rows = observed.rows or (1,)
-                    told = linear_gaussian.given(joints, component, observed.numbers, *rows)
+                    told = linear_gaussian.given(network, component, single, observed.numbers, *rows)
                     logs: Any = told.log_density + (told.log_peak[:, None] if peaks else 0.0)
                     shape = tuple(len(network.states[p]) for p in component.discrete)
                     top = logs.max(0)
@@ -215,25 +215,24 @@ def states_given(network: "Network", query: Names, observed: Observed) -> tuple[
 
 def numbers_given(network: "Network", name: str, observed: Observed) -> tuple[Any, linear_gaussian.Given, Any]:
     """The weights of the joint states of the discrete parents of a number's component, its laws there, and log p."""
-    names = relevant(network, [name], observed)
-    single = _single(observed)
-    component = next(c for c in linear_gaussian.components(network, names, single) if name in c.names)
-    joints = linear_gaussian.laws(network, component, single)
-    rows = observed.rows or (1,)
-    told = linear_gaussian.given(joints, component, observed.numbers, *rows)
+    names = graph.ancestors_of(network.parents, {name, *observed.numbers})
+    single, rows = _single(observed), observed.rows or (1,)
+    parts = linear_gaussian.components(network, names, single, observed.numbers)
+    component = next(c for c in parts if name in c.names)
+    told = linear_gaussian.given(network, component, single, observed.numbers, *rows)
     free = tuple(p for p in component.discrete if p not in observed.known)
     if not component.discrete:
         return np.ones((1, *rows)), told, told.log_density[0] if observed.rows else told.log_density[0, 0]
     weights, total = states_given(network, free, observed) if free else (np.ones(rows), np.zeros(observed.rows))
     if len(free) == len(component.discrete):
-        return weights.reshape(len(joints), *rows), told, total
+        return weights.reshape(-1, *rows), told, total
     # Where a state is known in each row, and not the same in all, the others have no weight there.
     fixed = [axis for axis, p in enumerate(component.discrete) if p not in free]
     whole = np.zeros((*(len(network.states[p]) for p in component.discrete), *rows))
     moved = np.moveaxis(whole, fixed, range(len(fixed)))  # a view
     at = (*(observed.known[component.discrete[a]] for a in fixed), ..., np.arange(*rows))
     moved[at] = np.moveaxis(weights, -1, 0)
-    return whole.reshape(len(joints), *rows), told, total
+    return whole.reshape(-1, *rows), told, total
 
 
 def predicted(network: "Network", name: str, observed: Observed) -> tuple[Predictive, Any]:
@@ -283,9 +282,8 @@ def most_probable(network: "Network", observed: Observed) -> tuple[dict[str, Any
     chosen, value = junction_tree.most_probable(problem.tree, problem.factors, len(problem.variables))
     codes = {**observed.known, **dict(zip(problem.variables, chosen, strict=True))}
     found: dict[str, Any] = {name: network.states[name][code] for name, code in codes.items()}
-    for component in linear_gaussian.components(network, network.names, codes):
-        (law,) = linear_gaussian.laws(network, component, codes)
-        told = linear_gaussian.given([law], component, observed.numbers, 1)
+    for component in linear_gaussian.components(network, network.names, codes, observed.numbers):
+        told = linear_gaussian.given(network, component, codes, observed.numbers)
         found |= {name: float(told.mean[0, 0, i]) for i, name in enumerate(told.names)}
         found |= {name: float(observed.numbers[name]) for name in component.names if name in observed.numbers}
     return {name: found[name] for name in network.names}, value + float(problem.log_scale)
@@ -298,19 +296,20 @@ def marginals(network: "Network", observed: Observed, names: Collection[str]) ->
     junction_tree.check_possible(np.asarray(total + problem.log_scale), "what was observed")
     laws = dict(zip(problem.variables, found, strict=True))
     answer: dict[str, Any] = {}
-    numbers: dict[str, tuple[float, float]] = {}
     nodes = network.nodes
+    numbers = {name: {"mean": float(value), "std": 0.0} for name, value in observed.numbers.items()}
+    for name in reversed(network.order):  # children first: their components have those above them
+        if name in names and name not in numbers and isinstance(nodes[name], LinearGaussian):
+            weights, told, _ = numbers_given(network, name, observed)
+            mean = weights[:, 0] @ told.mean[:, 0]
+            within = np.diagonal(told.covariance, axis1=1, axis2=2)
+            spread = weights[:, 0] @ (within + (told.mean[:, 0] - mean) ** 2)
+            for n, m, v in zip(told.names, mean.tolist(), spread.tolist(), strict=True):
+                numbers.setdefault(n, {"mean": m, "std": math.sqrt(v)})
     for name in names:
         law = nodes[name]
         if isinstance(law, LinearGaussian):
-            if name not in numbers and name not in observed.numbers:
-                weights, told, _ = numbers_given(network, name, observed)
-                each = told.mean[:, 0]
-                mean = weights[:, 0] @ each
-                spread = weights[:, 0] @ (each**2 + np.diagonal(told.covariance, axis1=1, axis2=2)) - mean**2
-                numbers |= {n: (float(m), float(v)) for n, m, v in zip(told.names, mean, spread, strict=True)}
-            mean_, variance = numbers.get(name) or (float(observed.numbers[name]), 0.0)
-            answer[name] = {"mean": mean_, "std": math.sqrt(max(variance, 0.0))}
+            answer[name] = numbers[name]
         elif name in observed.known:
             answer[name] = {state: float(i == observed.known[name]) for i, state in enumerate(law.states)}
         else:

@@ -115,7 +115,7 @@ def given_evidence(network: "Network", observed: "Observed", n: int, rng: np.ran
         ):
             drawn[i] = state
     codes |= {name: drawn[i] for i, name in enumerate(problem.variables)}
-    for component in linear_gaussian.components(network, network.names, observed.known):
+    for component in linear_gaussian.components(network, network.names, observed.known, observed.numbers):
         codes |= _numbers(network, component, observed, codes, n, rng)
     return codes
 
@@ -129,8 +129,7 @@ def _numbers(
     rng: np.random.Generator,
 ) -> dict[str, np.ndarray]:
     """The numbers of one component given the discrete variables and those observed."""
-    joints = linear_gaussian.laws(network, component, observed.known)
-    told = linear_gaussian.given(joints, component, observed.numbers, 1)
+    told = linear_gaussian.given(network, component, observed.known, observed.numbers)
     state = np.zeros(n, dtype=int)
     for p in component.discrete:
         state = state * len(network.states[p]) + codes[p]
