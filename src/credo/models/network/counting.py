@@ -92,7 +92,7 @@ def _hidden(
     states, families = network.states, {name: {name, *law.parents} for name, law in network.nodes.items()}
     edges = graph.moral_edges(network.parents)
     rows = np.flatnonzero(np.any(list(absent.values()), axis=0)) if absent else np.zeros(0, int)
-    pattern, first = queries.row_keys([absent[c][rows].astype(int) for c in absent], [2] * len(absent), len(rows))
+    pattern, first = row_keys([absent[c][rows].astype(int) for c in absent], [2] * len(absent), len(rows))
     together: dict[Names, list[np.ndarray]] = {}
     for p in range(len(first)):
         inside = rows[pattern == p]
@@ -106,7 +106,7 @@ def _hidden(
         numbers = {m: columns[m][where] for m in around if m not in states}
         weights = np.ones(len(where))
         if not numbers:
-            inverse, kinds = queries.row_keys(
+            inverse, kinds = row_keys(
                 [columns[m][where] for m in known], [len(states[m]) for m in known], len(where)
             )
             where, weights = where[kinds], np.bincount(inverse).astype(float)
@@ -157,7 +157,7 @@ def _moments(z: np.ndarray, code: np.ndarray, weights: np.ndarray, size: int) ->
 def joint_of(network: "Network", laws: Mapping[str, Node], hidden: Hidden) -> tuple[Any, Any]:
     """Π_families p(x | parents) over what is missing (an axis each), then rows; and a log scale of each row."""
     states, m = network.states, len(hidden.weights)
-    observed = queries.Observed(hidden.known, {}, {}, 0.0, (m,))
+    observed = Observed(hidden.known, {}, {}, 0.0, (m,))
     joint: Any = np.ones((1,) * (len(hidden.names) + 1))
     scale: Any = np.zeros(m)
     for name, law in laws.items():
@@ -166,7 +166,7 @@ def joint_of(network: "Network", laws: Mapping[str, Node], hidden: Hidden) -> tu
         if not free:
             continue
         if isinstance(law, Table):
-            factor = queries.restricted(scope, law.values, observed, False)
+            factor = restricted(scope, law.values, observed, False)
         else:
             factor, top = _density(law, name, scope, observed, hidden, states)
             scale = scale + top
@@ -180,7 +180,7 @@ def _density(
     law: LinearGaussian, name: str, scope: Names, observed: Any, hidden: Hidden, states: Mapping[str, Names]
 ) -> tuple[Any, Any]:
     """p(the number | its parents) over the parents that are missing, then rows."""
-    at: Any = lambda value: queries.restricted(scope, value, observed, False)  # noqa: E731
+    at: Any = lambda value: restricted(scope, value, observed, False)  # noqa: E731
     mean, variance = at(law.mean), at(law.variance)
     for i, parent in enumerate(p for p in law.parents if p not in states):
         mean = mean + at(law.weights[..., i]) * hidden.numbers[parent]

@@ -18,7 +18,7 @@ from credo.models.network.nodes import LinearGaussian, Node, Table
 
 if TYPE_CHECKING:
     from credo.models.network.belief import Network
-    from credo.models.network.queries import Observed
+    from credo.models.network.observed import Observed
 
 BLOCK = 2**22
 """Numbers that are compared at once."""
@@ -115,7 +115,7 @@ def given_evidence(network: "Network", observed: "Observed", n: int, rng: np.ran
         ):
             drawn[i] = state
     codes |= {name: drawn[i] for i, name in enumerate(problem.variables)}
-    for component in linear_gaussian.components(network, network.names, observed.known, observed.numbers):
+    for component in linear_gaussian.components(network, network.names, observed):
         codes |= _numbers(network, component, observed, codes, n, rng)
     return codes
 
@@ -129,7 +129,7 @@ def _numbers(
     rng: np.random.Generator,
 ) -> dict[str, np.ndarray]:
     """The numbers of one component given the discrete variables and those observed."""
-    told = linear_gaussian.given(network, component, observed.known, observed.numbers)
+    told = linear_gaussian.given(network, component, observed)
     state = np.zeros(n, dtype=int)
     for p in component.discrete:
         state = state * len(network.states[p]) + codes[p]
@@ -137,7 +137,7 @@ def _numbers(
     for c in np.unique(state):
         at = np.flatnonzero(state == c)
         if told.names:
-            root = np.asarray(linalg.cholesky(told.covariance[c], "covariance"))
+            root = np.asarray(linalg.cholesky(told.covariance[c, 0], "covariance"))
             values[at] = told.mean[c, 0] + rng.normal(size=(len(at), len(told.names))) @ root.T
     found = {name: values[:, i] for i, name in enumerate(told.names)}
     return found | {name: np.full(n, float(v)) for name, v in observed.numbers.items() if name in component.names}

@@ -1,8 +1,8 @@
 """From factors to a junction tree: moral graph, elimination order, maximal cliques, messages between them.
 
 A variable is eliminated by connecting its neighbours; it and they are a clique. Which one to eliminate next is chosen
-by the edges that this adds (min-fill), by their number or by their weight log kᵤ log kᵥ; both orders are tried, and the
-one with fewer cells in all is kept. Sets of variables are the bits of a Python integer, of which `&` and `bit_count`
+by the edges that this adds (min-fill), by their number or by their weight log kᵤ log kᵥ; both orders are tried where the
+first is not small, and the one with fewer cells in all is kept. Sets of variables are the bits of a Python integer, of which `&` and `bit_count`
 take nanoseconds. Kjærulff (1990), "Triangulation of graphs"; Koller & Friedman (2009), section 9.4.
 """
 
@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+SMALL = 2**13
+"""Cells of a tree that are gone through in less time than a smaller tree is looked for."""
 Scope = tuple[int, ...]
 Reduction = tuple[tuple[int, int, int], ...]
 """Steps (a, r, b): of a table read as shape (a, r, b), sum over the middle axis."""
@@ -62,8 +64,10 @@ def junction_tree(sizes: tuple[int, ...], scopes: tuple[Scope, ...], query: Scop
     It depends on nothing but the structure, so that it is kept for the next question of the same kind.
     """
     neighbours = _moral((*scopes, query))
-    tried = [_eliminate(neighbours, sizes, weighted) for weighted in (False, True)]
-    cells, cliques, edges = min((_joined(each, sizes) for each in tried), key=lambda found: found[0])
+    found = _joined(_eliminate(neighbours, sizes, False), sizes)
+    if found[0] > SMALL:
+        found = min(found, _joined(_eliminate(neighbours, sizes, True), sizes), key=lambda each: each[0])
+    cells, cliques, edges = found
     parents, order = _rooted(cliques, edges, sizes, _bits(query))
     return _laid_out(cliques, parents, order, sizes, scopes, cells)
 
