@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from credo.core import linalg
 from credo.core.arrays import Array, namespace
 from credo.core.errors import DataError
 from credo.core.special import LOG_2PI
@@ -116,6 +117,18 @@ def given(network: "Network", component: Component, observed: Observed) -> Given
             covariance = xp.concatenate([wider, last[..., None, :]], axis=-2)
             left.append(name)
     return Given(log_density, log_peak, mean, covariance, tuple(left))
+
+
+def drawn(told: Given, state: np.ndarray, row: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """The other numbers at joint states of the discrete parents, in rows of what was observed: a draw each."""
+    values = np.empty((len(state), len(told.names)))
+    laws = state * told.covariance.shape[1] + row % told.covariance.shape[1]
+    for law in np.unique(laws) if told.names else ():
+        at = np.flatnonzero(laws == law)
+        covariance = told.covariance.reshape(-1, *told.covariance.shape[2:])[law]
+        root = np.asarray(linalg.cholesky(covariance, "covariance"))
+        values[at] = told.mean[state[at], row[at]] + rng.normal(size=(len(at), len(told.names))) @ root.T
+    return {name: values[:, i] for i, name in enumerate(told.names)}
 
 
 def check_size(component: Component, shape: tuple[int, ...], rows: int, varied: int, free: int) -> None:

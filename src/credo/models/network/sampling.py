@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from credo.core import linalg
 from credo.core.checks import check_count
 from credo.core.special import LOG_2PI
 from credo.models.network import junction_tree, linear_gaussian, queries
@@ -133,11 +132,5 @@ def _numbers(
     state = np.zeros(n, dtype=int)
     for p in component.discrete:
         state = state * len(network.states[p]) + codes[p]
-    values = np.empty((n, len(told.names)))
-    for c in np.unique(state):
-        at = np.flatnonzero(state == c)
-        if told.names:
-            root = np.asarray(linalg.cholesky(told.covariance[c, 0], "covariance"))
-            values[at] = told.mean[c, 0] + rng.normal(size=(len(at), len(told.names))) @ root.T
-    found = {name: values[:, i] for i, name in enumerate(told.names)}
+    found = linear_gaussian.drawn(told, state, np.zeros(n, dtype=int), rng)
     return found | {name: np.full(n, float(v)) for name, v in observed.numbers.items() if name in component.names}
