@@ -36,6 +36,8 @@ class Hidden(NamedTuple):
     """Variables that are missing together, and the states and numbers of the others of their families, a row each."""
 
     names: Names
+    touched: Names
+    """The variables in whose families these are, parents first."""
     known: dict[str, Any]
     numbers: dict[str, Any]
     weights: Any
@@ -103,7 +105,8 @@ def absent_of(network: "Network", columns: Mapping[str, np.ndarray]) -> dict[str
 
 def hidden_of(network: "Network", columns: Mapping[str, np.ndarray], each: bool = False) -> tuple[Hidden, ...]:
     """The rows with missing cells, by which of them are missing together; equal ones once, or `each` of them."""
-    states, families = network.states, {name: {name, *law.parents} for name, law in network.nodes.items()}
+    states, order = network.states, network.order
+    families = {name: {name, *law.parents} for name, law in network.nodes.items()}
     absent, edges = absent_of(network, columns), graph.moral_edges(network.parents)
     rows = np.flatnonzero(np.any(list(absent.values()), axis=0))
     pattern, first = row_keys([absent[c][rows].astype(int) for c in absent], [2] * len(absent), len(rows))
@@ -115,7 +118,8 @@ def hidden_of(network: "Network", columns: Mapping[str, np.ndarray], each: bool 
     found = []
     for names, parts in together.items():
         where = np.concatenate(parts)
-        around = [m for m in network.names if any(m in f and f & set(names) for f in families.values())]
+        touched = tuple(n for n in order if families[n] & set(names))
+        around = {m: None for n in touched for m in families[n]}
         known = [m for m in around if m in states and m not in names]
         numbers = [m for m in around if m not in states and m not in names]
         weights = np.ones(len(where))
@@ -129,7 +133,7 @@ def hidden_of(network: "Network", columns: Mapping[str, np.ndarray], each: bool 
                 f"cells, more than the {LARGEST:.2g} that are gone through; drop rows or columns with many of them"
             )
         said = ({m: columns[m][where] for m in each_} for each_ in (known, numbers))
-        found.append(Hidden(names, *said, weights, where))
+        found.append(Hidden(names, touched, *said, weights, where))
     return tuple(found)
 
 
@@ -182,17 +186,17 @@ class Posterior(NamedTuple):
 
 def posterior(network: "Network", hidden: Hidden) -> Posterior:
     """Of one group of rows; traceable."""
-    states, observed, missing = network.states, hidden.observed, set(hidden.names)
+    states, nodes, observed = network.states, network.nodes, hidden.observed
     discrete = tuple(n for n in hidden.names if n in states)
     joint: Any = np.ones((1,) * (len(discrete) + 1))
-    touched = [n for n in network.order if missing & {n, *network.parents[n]}]
+    missing, touched = set(hidden.names), hidden.touched
     component = linear_gaussian.component_of(network, tuple(n for n in touched if n not in states), observed)
     told = linear_gaussian.given(network, component, observed)
     top: Any = told.log_density.max(0)
     shape = tuple(len(states[n]) for n in component.discrete)
     factors = [(component.discrete, namespace(top).exp(told.log_density - top).reshape(*shape, -1))]
     for name in touched:
-        law, scope = network.nodes[name], (*network.parents[name], name)
+        law, scope = nodes[name], (*nodes[name].parents, name)
         if isinstance(law, Table):
             factors.append((tuple(n for n in scope if n in missing), restricted(scope, law.values, observed)))
     for free, factor in factors:
@@ -229,14 +233,13 @@ def gaussian_score(law: LinearGaussian, moments: Array) -> Array:
 def expected(network: "Network", rows: Rows) -> dict[str, np.ndarray]:
     """The counts of every family, those that are not known at their expectation."""
     out = {name: np.array(value, dtype=float) for name, value in rows.counts.items()}
-    states = network.states
+    states, nodes = network.states, network.nodes
     for hidden in rows.hidden:
         found, m = posterior(network, hidden), len(hidden.weights)
         share = found.joint * (hidden.weights / found.joint.sum(axis=tuple(range(len(found.discrete)))))
         share = np.broadcast_to(share, (*share.shape[:-1], m))
-        for name, law in network.nodes.items():
-            if not {*law.parents, name} & set(hidden.names):
-                continue
+        for name in hidden.touched:
+            law = nodes[name]
             scope = [n for n in (*law.parents, name) if n in states]
             known = [n for n in scope if n in hidden.known]
             shape = tuple(len(states[n]) for n in known)
@@ -248,7 +251,7 @@ def expected(network: "Network", rows: Rows) -> dict[str, np.ndarray]:
                 parts = [np.bincount(code, row, int(np.prod(shape))) for row in own.reshape(-1, m)]
             else:
                 own = own.transpose(*map(order.index, kept), len(order))
-                order, parts = kept, _expected_moments(network, name, found.told, hidden, own.reshape(-1, m), code, shape)
+                order, parts = kept, _expected_moments(law, name, found.told, hidden, own.reshape(-1, m), code, shape)
             whole = np.stack(parts).reshape(*(len(states[n]) for n in order), *shape, *parts[0].shape[1:])
             whole = whole.sum(axis=tuple(a for a, n in enumerate(order) if n not in scope))
             left = [*(n for n in order if n in scope), *known]
@@ -257,7 +260,7 @@ def expected(network: "Network", rows: Rows) -> dict[str, np.ndarray]:
 
 
 def _expected_moments(
-    network: "Network",
+    law: LinearGaussian,
     name: str,
     told: Given,
     hidden: Hidden,
@@ -266,8 +269,8 @@ def _expected_moments(
     shape: tuple[int, ...],
 ) -> list[np.ndarray]:
     """Σ_rows share E[zzᵀ] with z = (1, parents, x) for each state that is missing, and each that is known."""
-    states, m = network.states, share.shape[1]
-    family = [*(p for p in network.parents[name] if p not in states), name]
+    m = share.shape[1]
+    family = [p for p in (*law.parents, name) if p in hidden.numbers or p in told.names]
     free = [i for i, n in enumerate(family, 1) if n in told.names]
     at = [told.names.index(family[i - 1]) for i in free]
     z = np.ones((m, len(family) + 1))

@@ -26,7 +26,7 @@ from credo.core.arrays import Array, namespace
 from credo.core.errors import DataError
 from credo.core.special import LOG_2PI
 from credo.models.network import graph
-from credo.models.network.nodes import LinearGaussian, Names
+from credo.models.network.nodes import LinearGaussian, Names, Table
 from credo.models.network.observed import Observed, restricted
 
 if TYPE_CHECKING:
@@ -53,7 +53,8 @@ def components(network: "Network", names: Collection[str], observed: Observed) -
 
 def component_of(network: "Network", names: Names, observed: Observed) -> Component:
     """Numbers with the discrete variables on which they depend and which are not known."""
-    parents = dict.fromkeys(p for name in names for p in network.parents[name] if p in network.states)
+    nodes = network.nodes
+    parents = dict.fromkeys(p for name in names for p in nodes[name].parents if isinstance(nodes[p], Table))
     return Component(names, tuple(p for p in parents if p not in observed.known))
 
 
