@@ -86,15 +86,18 @@ def rows_of(network: "Network", columns: dict[str, np.ndarray]) -> Rows:
                 f"{name!r} is a number and missing in every row: nothing can be learned of it; add its column, or take "
                 "it out of the network"
             )
-    absent = absent_of(network, columns)
+    absent = {m: cells for m, cells in absent_of(network, columns).items() if cells.any()}
     counts = {}
     for name, law in nodes.items():
-        there = ~np.any([absent[m] for m in (*law.parents, name)], axis=0)
-        counts[name] = count(network, name, {m: columns[m][there] for m in (*law.parents, name)}, np.ones(there.sum()))
+        there: Any = slice(None)
+        if gaps := [absent[m] for m in (*law.parents, name) if m in absent]:
+            there = ~np.any(gaps, axis=0)
+        family = {m: columns[m][there] for m in (*law.parents, name)}
+        counts[name] = count(network, name, family, np.ones(len(family[name])))
     numbers = {
         m: np.array([np.nanmean(columns[m]), np.nanvar(columns[m])]) for m in network.names if m not in states
     }
-    return Rows(counts, hidden_of(network, columns), numbers, n)
+    return Rows(counts, hidden_of(network, columns) if absent else (), numbers, n)
 
 
 def absent_of(network: "Network", columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -17,8 +17,9 @@ from jaxtyping import Bool
 from credo.core.checks import check_count
 from credo.core.errors import DataError
 from credo.core.method import check_using
+from credo.infer.em import EM
 from credo.models.network import frames
-from credo.models.network.counting import filled, rows_of
+from credo.models.network.counting import Rows, filled, rows_of
 from credo.models.network.edge_posterior import EdgeProbabilities, choose_edge_method
 from credo.models.network.equivalence import completed, hamming
 from credo.models.network.learning import STRENGTH, TableLearning
@@ -33,8 +34,10 @@ MOST_STATES = 20
 """A column of more distinct whole numbers is one of numbers."""
 FILLINGS = 10
 """Draws of what a row with gaps holds, each of them a tenth of a row."""
-MOST_TURNS = 10
-"""Turns of structural EM; arrows that come back are the end, too."""
+MOST_TURNS, STEPS = 10, 10
+"""Turns of structural EM, and steps of EM in each; arrows that come back are the end, too."""
+ENOUGH = 20
+"""With so many complete rows for each variable the turns begin with their arrows, else without any."""
 
 
 class EquivalenceClass(NamedTuple):
@@ -132,7 +135,7 @@ def _columns(coded: dict[str, np.ndarray], sizes: np.ndarray, weights: np.ndarra
 def without_gaps(
     problem: StructureProblem, states: dict[str, Names], coded: dict[str, np.ndarray], search: StructureSearch
 ) -> StructureProblem:
-    """The problem of rows whose gaps are filled with draws, by structural EM from a graph without arrows."""
+    """The problem of rows whose gaps are filled with draws, by structural EM."""
     absent = [coded[n] == frames.MISSING if n in states else np.isnan(coded[n]) for n in coded]
     gaps = np.any(absent, axis=0)
     if not gaps.any():
@@ -141,9 +144,13 @@ def without_gaps(
     again = np.concatenate([np.flatnonzero(~gaps), np.repeat(np.flatnonzero(gaps), FILLINGS)])
     weights = np.where(gaps, 1 / FILLINGS, 1.0)[again]
     found = problem.found([as_mask(problem.required[:, j]) for j in range(problem.d)])
+    if (~gaps).sum() >= ENOUGH * problem.d:
+        whole = _columns({name: column[~gaps] for name, column in coded.items()}, sizes)
+        found = search.search(problem.with_columns(whole))
     for _ in range(MOST_TURNS):
-        net = network_of(found.parents(), states, coded, problem.score.score)
-        drawn = filled(net, {name: column[again] for name, column in coded.items()}, np.random.default_rng(0))
+        told, rows = _to_learn(found.parents(), states, coded, problem.score.score)
+        tables: Any = EM(max_steps=STEPS).climb(told, rows).belief
+        drawn = filled(tables.now, {name: column[again] for name, column in coded.items()}, np.random.default_rng(0))
         problem = problem.with_columns(_columns(drawn, sizes, weights))
         before.add(found.adjacency.tobytes())
         found = search.search(problem)
@@ -168,6 +175,14 @@ def network_of(
     parents: dict[str, Names], states: dict[str, Names], coded: dict[str, np.ndarray], score: Score | None = None
 ) -> "Network":
     """The network of some arrows with its tables learned from columns, under the prior of the score."""
+    told, rows = _to_learn(parents, states, coded, score)
+    return told.condition_on(rows)
+
+
+def _to_learn(
+    parents: dict[str, Names], states: dict[str, Names], coded: dict[str, np.ndarray], score: Score | None
+) -> tuple[TableLearning, Rows]:
+    """The network of some arrows as one whose tables are to be learned, and the rows."""
     from credo.models.network.belief import Network
 
     nodes: dict[str, Node] = {}
@@ -182,7 +197,7 @@ def network_of(
     strength = score.strength if isinstance(score, BDeu) else STRENGTH
     blank = Network(nodes)
     rows = rows_of(blank, coded)
-    return TableLearning.of(blank).under(rows, strength).condition_on(rows)
+    return TableLearning.of(blank).under(rows, strength), rows
 
 
 def adjacency_of(network: "Network", names: Names) -> Bool[np.ndarray, "d d"]:
