@@ -22,7 +22,7 @@ from credo.core.errors import DataError
 from credo.core.special import LOG_2PI
 from credo.models.network import frames, graph, linear_gaussian, sampling
 from credo.models.network.linear_gaussian import Component, Given
-from credo.models.network.nodes import LinearGaussian, Names, Node, Table
+from credo.models.network.nodes import LinearGaussian, Names, Table
 from credo.models.network.observed import Observed, restricted, row_keys
 
 if TYPE_CHECKING:
@@ -94,9 +94,7 @@ def rows_of(network: "Network", columns: dict[str, np.ndarray]) -> Rows:
             there = ~np.any(gaps, axis=0)
         family = {m: columns[m][there] for m in (*law.parents, name)}
         counts[name] = count(network, name, family, np.ones(len(family[name])))
-    numbers = {
-        m: np.array([np.nanmean(columns[m]), np.nanvar(columns[m])]) for m in network.names if m not in states
-    }
+    numbers = {m: np.array([np.nanmean(columns[m]), np.nanvar(columns[m])]) for m in network.names if m not in states}
     return Rows(counts, hidden_of(network, columns) if absent else (), numbers, n)
 
 

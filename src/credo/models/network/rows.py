@@ -13,8 +13,8 @@ from credo.core.errors import DataError
 from credo.core.predictive import Mixture, Normal, Predictive
 from credo.models.network import queries
 from credo.models.network.frames import MISSING
-from credo.models.network.predictions import States
 from credo.models.network.observed import Observed, row_keys
+from credo.models.network.predictions import States
 
 if TYPE_CHECKING:
     from credo.models.network.belief import Network

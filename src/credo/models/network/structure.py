@@ -173,8 +173,8 @@ class HillClimb(StructureSearch):
 class Tabu(StructureSearch):
     """The best move even where it loses, none of which is undone within the next `memory` moves.
 
-    An arrow that points the wrong way draws others with it, and no single move leads back; so the walk is made again from
-    the best graph with all its arrows turned round, as long as that ends higher.
+    An arrow that points the wrong way draws others with it, and no single move leads back; so the walk is made again
+    from the best graph with all its arrows turned round, as long as that ends higher.
 
     Args:
         memory: for how many moves an arrow that changed stays as it is, unless that leads above all seen.
@@ -188,17 +188,20 @@ class Tabu(StructureSearch):
 
     def search(self, problem: StructureProblem) -> Arrows:
         """The best graph on the way."""
-        walk = _Walk(problem)
-        best, height = self._beyond(walk, SHORT)
-        for _ in range(self.turns if problem.d > FEW else 0):
+        walk, turns = _Walk(problem), self.turns if problem.d > FEW else 0
+        patience = 3 * problem.d if self.patience is None else self.patience
+        best, height = self._beyond(walk, SHORT if turns else patience)
+        for _ in range(turns):
             if not walk.turned_round(best):
                 break
             found, reached = self._beyond(walk, SHORT)
             if reached <= height + GAIN:
                 break
             best, height = found, reached
-        walk.go_to(best)
-        return problem.found(self._beyond(walk, 3 * problem.d if self.patience is None else self.patience)[0])
+        if turns:
+            walk.go_to(best)
+            best, _ = self._beyond(walk, patience)
+        return problem.found(best)
 
     def _beyond(self, walk: "_Walk", patience: int) -> tuple[list[int], float]:
         """To the top of the slope, and on until so many moves led to nothing better."""

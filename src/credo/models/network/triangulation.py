@@ -1,9 +1,9 @@
 """From factors to a junction tree: moral graph, elimination order, maximal cliques, messages between them.
 
 A variable is eliminated by connecting its neighbours; it and they are a clique. Which one to eliminate next is chosen
-by the edges that this adds (min-fill), by their number or by their weight log kᵤ log kᵥ; both orders are tried where the
-first is not small, and the one with fewer cells in all is kept. Sets of variables are the bits of a Python integer, of which `&` and `bit_count`
-take nanoseconds. Kjærulff (1990), "Triangulation of graphs"; Koller & Friedman (2009), section 9.4.
+by the edges that this adds (min-fill), by their number, or by their weight log kᵤ log kᵥ where that tree is not small;
+the one with fewer cells in all is kept. Sets of variables are the bits of a Python integer, of which `&` and
+`bit_count` take nanoseconds. Kjærulff (1990), "Triangulation of graphs"; Koller & Friedman (2009), section 9.4.
 """
 
 import heapq
