@@ -177,12 +177,12 @@ def one_row(net: Network, frame: dict[str, np.ndarray], i: int) -> dict[str, obj
 
 
 def test_numbers_may_be_missing() -> None:
-    net, frame = mixed(), with_gaps(mixed(), 20, 0.35)
+    net, frame = mixed(), with_gaps(mixed(), 12, 0.35)
     prepared, rows = net.told(frame).prepare(frame)
     told = changed(prepared, network=net)  # at the tables that made the rows
-    seen = [net.condition(one_row(net, frame, i)) for i in range(20)]
+    seen = [net.condition(one_row(net, frame, i)) for i in range(12)]
     assert float(told.evidence_of(rows)) == pytest.approx(
-        sum(float(net.log_evidence(one_row(net, frame, i))) for i in range(20) if seen[i].evidence)
+        sum(float(net.log_evidence(one_row(net, frame, i))) for i in range(12) if seen[i].evidence)
     )
     expected = told.expect(rows)[0]
     for name, k in (("x", 0), ("z", 0)):  # E[z] and E[z²] of every row, from the network itself
@@ -191,15 +191,15 @@ def test_numbers_may_be_missing() -> None:
         np.testing.assert_allclose(moments[k, -1], sum(float(law.mean) for law in laws))
         np.testing.assert_allclose(moments[-1, -1], sum(float(law.mean) ** 2 + float(law.variance) for law in laws))
     np.testing.assert_allclose(expected["x"][0, 0, 0], sum(float(each.predict("g")["yes"]) for each in seen))
-    climb = EM(accelerate=False, max_steps=40).climb(prepared, rows)
-    assert np.all(np.diff(climb.objectives) >= -1e-9)
+    climb = EM(accelerate=False, max_steps=6).climb(prepared, rows)
+    assert np.all(np.diff(climb.objectives) >= 0)
 
 
 def test_networks_of_numbers_are_learned_from_rows_with_gaps() -> None:
-    fitted = credo.fit(mixed(), with_gaps(mixed(), 3000, 0.15, seed=1))
-    np.testing.assert_allclose(fitted.nodes["x"].mean, [0.0, 3.0], atol=4.5 * 1.3 * np.sqrt(1.0 / 1200))
-    np.testing.assert_allclose(fitted.nodes["y"].weights, [[0.8], [-1.5]], atol=4.5 * 1.4 * np.sqrt(0.6 / 1200))
-    np.testing.assert_allclose(fitted.nodes["z"].variance, 1.2, atol=4.5 * 1.3 * 1.2 * np.sqrt(2 / 3000))
+    fitted = credo.fit(mixed(), with_gaps(mixed(), 1500, 0.15, seed=1))
+    np.testing.assert_allclose(fitted.nodes["x"].mean, [0.0, 3.0], atol=4.5 * 1.3 * np.sqrt(1.0 / 600))
+    np.testing.assert_allclose(fitted.nodes["y"].weights, [[0.8], [-1.5]], atol=4.5 * 1.4 * np.sqrt(0.6 / 600))
+    np.testing.assert_allclose(fitted.nodes["z"].variance, 1.2, atol=4.5 * 1.3 * 1.2 * np.sqrt(2 / 1500))
 
 
 def test_arrows_are_learned_from_rows_with_gaps() -> None:
@@ -207,7 +207,7 @@ def test_arrows_are_learned_from_rows_with_gaps() -> None:
     assert Network.learn_structure(drawn(1500, seed=5, missing=0.2)).distance(chain()) == 0
     edges = Network.edge_probabilities(drawn(1500, seed=5, missing=0.2))
     assert edges.adjacent[0, 1] > 0.99 and edges.adjacent[0, 2] < 0.5
-    numbers = {name: column for name, column in with_gaps(mixed(), 600, 0.1, seed=2).items() if name != "h"}
+    numbers = {name: column for name, column in with_gaps(mixed(), 400, 0.06, seed=2).items() if name != "h"}
     assert {frozenset(edge) for edge in Network.learn_structure(numbers).edges} == {
         frozenset(edge) for edge in (("g", "x"), ("g", "y"), ("x", "y"), ("y", "z"))
     }

@@ -25,6 +25,7 @@ from scipy.special import gammaln, xlogy
 from credo.core.checks import check_real
 from credo.core.errors import DataError
 from credo.core.linalg import factorize, log_determinant
+from credo.models.network.observed import row_keys
 
 SPARSE = 1 << 16
 """From so many cells on (and more than rows) they are renumbered by those that occur."""
@@ -84,14 +85,7 @@ def _distinct_rows(
     codes: Int[np.ndarray, "n d"], cardinalities: Int[np.ndarray, " d"], weights: Float[np.ndarray, " n"] | None
 ) -> tuple[Int[np.ndarray, "m d"], Float[np.ndarray, " m"] | None]:
     """Each row once with its count, where that is less than half the work."""
-    key = np.zeros(len(codes), dtype=np.int64)
-    cells = 1
-    for j, size in enumerate(cardinalities):
-        if cells > (1 << 62) // max(int(size), 1):
-            found, key = np.unique(key, return_inverse=True)
-            cells = len(found)
-        key, cells = key * size + codes[:, j], cells * int(size)
-    _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+    inverse, first = row_keys(list(codes.T), cardinalities.tolist(), len(codes))
     if 2 * len(first) > len(codes):
         return codes, weights
     return codes[first], np.bincount(inverse, weights=weights, minlength=len(first)).astype(float)

@@ -266,25 +266,30 @@ def _laid_out(
     return Tree(tuple(found), tuple(homes), cells, largest)
 
 
+def _reduction(axes: Scope, kept: Scope, sizes: Sequence[int]) -> Reduction:
+    """The steps that sum a table over `axes` down to `kept`."""
+    inside = set(kept)
+    return reduction([sizes[i] for i in axes], [i in inside for i in axes])
+
+
 def _within(axes: Scope, scope: Scope, sizes: Sequence[int]) -> tuple[int, ...]:
     """The shape in which a table over `scope` meets one over `axes`: length one where it has no axis."""
     inside = set(scope)
     return tuple(sizes[i] if i in inside else 1 for i in axes)
 
 
-def _reduction(axes: Scope, kept: Scope, sizes: Sequence[int]) -> Reduction:
-    """The steps that sum a table over `axes` down to `kept`, neighbouring axes at once, the last ones first."""
-    inside = set(kept)
+def reduction(shape: Sequence[int], kept: Sequence[bool]) -> Reduction:
+    """The steps that sum a table down to the axes that are kept, neighbouring ones at once, the last ones first."""
     groups: list[list[int]] = []  # [whether kept, cells], neighbours of one kind together
-    for i in axes:
-        if groups and groups[-1][0] == (i in inside):
-            groups[-1][1] *= sizes[i]
+    for size, keep in zip(shape, kept, strict=True):
+        if groups and groups[-1][0] == keep:
+            groups[-1][1] *= size
         else:
-            groups.append([int(i in inside), sizes[i]])
+            groups.append([int(keep), size])
     steps, after = [], 1
     for n in reversed(range(len(groups))):
-        keep, cells = groups[n]
-        if keep:
+        held, cells = groups[n]
+        if held:
             after *= cells
         else:
             steps.append((math.prod(g[1] for g in groups[:n]), cells, after))
