@@ -195,6 +195,7 @@ def test_numbers_may_be_missing() -> None:
     assert np.all(np.diff(climb.objectives) >= 0)
 
 
+@pytest.mark.slow
 def test_networks_of_numbers_are_learned_from_rows_with_gaps() -> None:
     fitted = credo.fit(mixed(), with_gaps(mixed(), 1500, 0.15, seed=1))
     np.testing.assert_allclose(fitted.nodes["x"].mean, [0.0, 3.0], atol=4.5 * 1.3 * np.sqrt(1.0 / 600))
@@ -202,6 +203,7 @@ def test_networks_of_numbers_are_learned_from_rows_with_gaps() -> None:
     np.testing.assert_allclose(fitted.nodes["z"].variance, 1.2, atol=4.5 * 1.3 * 1.2 * np.sqrt(2 / 1500))
 
 
+@pytest.mark.slow
 def test_arrows_are_learned_from_rows_with_gaps() -> None:
     """Structural EM finds the class that complete rows tell; what was filled in has the law of what is missing."""
     assert Network.learn_structure(drawn(1500, seed=5, missing=0.2)).distance(chain()) == 0
