@@ -103,7 +103,7 @@ def tasks() -> Iterator[Task | Call]:
             {"off by": off},
             most={"pyAgrum": 1.5},
         )
-    for name, least in (("alarm", 200.0), ("insurance", 20.0), ("win95pts", 200.0)):
+    for name, least in (("alarm", 200.0), ("insurance", 20.0), ("child", 20.0), ("win95pts", 200.0)):
         yield Call(
             f"{ROWS:,} rows of evidence on all leaves of {name}",
             {"credo": partial(frame_credo, name), "pyAgrum, a loop": partial(loop_pyagrum, name)},

@@ -6,9 +6,10 @@ from scipy.special import gammaln
 
 import credo
 from credo.core.predictive.classes import entropy_of
+from credo.core.pytrees import changed
 from credo.errors import DataError, NotConvergedWarning
 from credo.infer import EM, MAP, ML, PlugIn
-from credo.models.network import BDeu, Exact, HillClimb, LinearGaussian, Network, Table
+from credo.models.network import BDeu, Exact, HillClimb, LinearGaussian, Network, Table, counting, frames
 
 YES = ("yes", "no")
 
@@ -150,6 +151,79 @@ def test_gaussian_tables_are_regressions() -> None:
     np.testing.assert_allclose(again.mean, law.mean, atol=0.15)
 
 
+def mixed() -> Network:
+    return Network(
+        {
+            "g": [0.4, 0.6],
+            "x": LinearGaussian(["g"], [0.0, 3.0], variance=[1.0, 0.5]),
+            "y": LinearGaussian(["x", "g"], [1.0, -2.0], [[0.8], [-1.5]], 0.3),
+            "z": LinearGaussian(["y"], 0.5, [2.0], 1.2),
+            "h": ("g", [[0.9, 0.1], [0.3, 0.7]]),
+        },
+        states=YES,
+    )
+
+
+def with_gaps(net: Network, n: int, share: float, seed: int = 0) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    frame = {name: column.astype(object) for name, column in net.sample(n, seed=seed).items()}
+    for column in frame.values():
+        column[rng.random(n) < share] = None
+    return frame
+
+
+def one_row(net: Network, frame: dict[str, np.ndarray], i: int) -> dict[str, object]:
+    return {name: column[i] for name, column in frame.items() if column[i] is not None}
+
+
+def test_numbers_may_be_missing() -> None:
+    net, frame = mixed(), with_gaps(mixed(), 12, 0.35)
+    prepared, rows = net.told(frame).prepare(frame)
+    told = changed(prepared, network=net)  # at the tables that made the rows
+    seen = [net.condition(one_row(net, frame, i)) for i in range(12)]
+    assert float(told.evidence_of(rows)) == pytest.approx(
+        sum(float(net.log_evidence(one_row(net, frame, i))) for i in range(12) if seen[i].evidence)
+    )
+    expected = told.expect(rows)[0]
+    for name, k in (("x", 0), ("z", 0)):  # E[z] and E[z²] of every row, from the network itself
+        laws = [each.predict(name) for each in seen]
+        moments = expected[name].sum(0) if name == "x" else expected[name]
+        np.testing.assert_allclose(moments[k, -1], sum(float(law.mean) for law in laws))
+        np.testing.assert_allclose(moments[-1, -1], sum(float(law.mean) ** 2 + float(law.variance) for law in laws))
+    np.testing.assert_allclose(expected["x"][0, 0, 0], sum(float(each.predict("g")["yes"]) for each in seen))
+    climb = EM(accelerate=False, max_steps=6).climb(prepared, rows)
+    assert np.all(np.diff(climb.objectives) >= 0)
+
+
+@pytest.mark.slow
+def test_networks_of_numbers_are_learned_from_rows_with_gaps() -> None:
+    fitted = credo.fit(mixed(), with_gaps(mixed(), 1500, 0.15, seed=1))
+    np.testing.assert_allclose(fitted.nodes["x"].mean, [0.0, 3.0], atol=4.5 * 1.3 * np.sqrt(1.0 / 600))
+    np.testing.assert_allclose(fitted.nodes["y"].weights, [[0.8], [-1.5]], atol=4.5 * 1.4 * np.sqrt(0.6 / 600))
+    np.testing.assert_allclose(fitted.nodes["z"].variance, 1.2, atol=4.5 * 1.3 * 1.2 * np.sqrt(2 / 1500))
+
+
+@pytest.mark.slow
+def test_arrows_are_learned_from_rows_with_gaps() -> None:
+    """Structural EM finds the class that complete rows tell; what was filled in has the law of what is missing."""
+    assert Network.learn_structure(drawn(1500, seed=5, missing=0.2)).distance(chain()) == 0
+    edges = Network.edge_probabilities(drawn(1500, seed=5, missing=0.2))
+    assert edges.adjacent[0, 1] > 0.99 and edges.adjacent[0, 2] < 0.5
+    numbers = {name: column for name, column in with_gaps(mixed(), 400, 0.06, seed=2).items() if name != "h"}
+    assert {frozenset(edge) for edge in Network.learn_structure(numbers).edges} == {
+        frozenset(edge) for edge in (("g", "x"), ("g", "y"), ("x", "y"), ("y", "z"))
+    }
+    net = mixed()
+    coded = frames.coded(
+        net, {n: np.repeat(c, 4000) for n, c in {"g": [None], "x": [None], "y": [1.0], "z": [2.0], "h": [None]}.items()}
+    )
+    found = counting.filled(net, coded, np.random.default_rng(0))
+    after = net.condition({"y": 1.0, "z": 2.0})
+    p, law = float(after.predict("g")["no"]), after.predict("x")
+    assert abs(found["g"].mean() - p) < 4.5 * np.sqrt(p * (1 - p) / 4000)
+    assert abs(found["x"].mean() - law.mean) < 4.5 * np.sqrt(law.variance / 4000)
+
+
 def test_ignorance_shrinks_with_rows_and_adds_up() -> None:
     shares = []
     for n in (10, 100, 2000):
@@ -183,8 +257,8 @@ def test_structure_from_a_frame() -> None:
 
 def test_refusals() -> None:
     frame = drawn(20)
-    with pytest.raises(DataError, match="missing cell at row 3"):
-        Network.learn_structure({**frame, "a": np.array([None if i == 3 else v for i, v in enumerate(frame["a"])])})
+    with pytest.raises(DataError, match="'x' is a number and missing in every row"):
+        credo.fit(Network({"x": LinearGaussian()}), {"x": np.full(3, np.nan)})
     with pytest.raises(DataError, match="one value only"):
         Network.learn_structure({**frame, "z": ["u"] * 20})
     with pytest.raises(DataError, match="takes using=Exact, HillClimb, Tabu"):

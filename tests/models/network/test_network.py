@@ -233,6 +233,33 @@ def test_mixtures_of_gaussians_by_quadrature_over_states():
             )
 
 
+def test_numbers_that_were_observed_cut_a_component():
+    """Thirty numbers in a chain with a discrete parent each: 2³⁰ joint states, of which those between observed numbers
+    matter alone; against the same question to the part that is left."""
+    nodes = {f"d{i}": [0.3, 0.7] for i in range(30)}
+    nodes |= {
+        f"x{i}": LinearGaussian([f"d{i}", *[f"x{i - 1}"][:i]], [0.0, 1.0], [[0.5]] * 2 if i else (), 1.0 + i / 30)
+        for i in range(30)
+    }
+    net = Network(nodes)
+    seen = {f"x{i}": 0.1 * i for i in range(30) if i not in (14, 15)}
+    part = Network(
+        {n: nodes[n] for i in range(13, 17) for n in (f"d{i}", f"x{i}") if n not in ("d13", "x13")}
+        | {"d13": [0.3, 0.7], "x13": LinearGaussian((), 1.3, (), 1.0)}
+    ).condition({"x13": 1.3, "x16": 1.6})
+    after = net.condition(seen)
+    for name in ("x14", "x15"):
+        np.testing.assert_allclose(after.predict(name).mean, part.predict(name).mean)
+        np.testing.assert_allclose(after.predict(name).variance, part.predict(name).variance)
+    np.testing.assert_allclose(after.predict("d16").probs, part.predict("d16").probs)
+    rows = net.predict("x3", {f"d{i}": ["0", "1"] for i in range(29)} | {"x5": [0.5, None]})  # known in each row
+    one = net.condition({f"d{i}": "0" for i in range(29)} | {"x5": 0.5}).predict("x3")
+    np.testing.assert_allclose([rows.mean[0], rows.variance[0]], [one.mean, one.variance])
+    assert net.predict("x3").shape == ()
+    with pytest.raises(DataError, match=r"30 discrete variables .*1,073,741,824 joint states.*LikelihoodWeighting"):
+        net.predict("x29")
+
+
 def test_noisy_or_is_its_table():
     net = Network(
         {
@@ -247,6 +274,9 @@ def test_noisy_or_is_its_table():
     assert values[1, 0, 2, 0] == pytest.approx(0.99 * 0.6 * 0.2 * 0.5)
     with pytest.raises(DataError, match="strength for each state of 'grade'"):
         Network({"grade": [0.5, 0.3, 0.2], "fever": NoisyOr({"grade": 0.4})})
+    many = {f"c{i}": [0.5, 0.5] for i in range(40)}
+    with pytest.raises(DataError, match="its 40 causes has a table of"):
+        Network({**many, "fever": NoisyOr(dict.fromkeys(many, 0.1), states=("0", "1"))})
 
 
 def test_draws_given_evidence_are_from_the_posterior():

@@ -195,3 +195,20 @@ def test_what_is_too_large_is_said() -> None:
         Exact().search(problem)
     with pytest.raises(DataError, match="OrderMCMC"):
         EveryGraph().edges(problem)
+
+
+def test_arrows_that_are_turned_round_lead_higher():
+    """No walk ends lower for turning round, and the lists and the number of parents hold on the way."""
+    rng = np.random.default_rng(3)
+    codes = np.zeros((800, 12), dtype=int)
+    for j in range(12):
+        above = rng.permutation(j)[:2]
+        p = rng.dirichlet(np.full(3, 0.4), size=(3, 3))
+        pair = codes[:, above] if len(above) == 2 else np.zeros((800, 2), int)
+        codes[:, j] = (p[pair[:, 0], pair[:, 1]].cumsum(1) < rng.random((800, 1))).sum(1).clip(0, 2)
+    columns = Columns(tuple("abcdefghijkl"), codes, np.full(12, 3))
+    lists = {"white": [("a", "l")], "black": [("c", "b")], "max_parents": 3}
+    found = [Tabu(turns=turns).search(StructureProblem(columns, **lists)) for turns in (0, 4)]
+    assert found[1].score >= found[0].score - 1e-6
+    assert ("a", "l") in found[1].edges and ("c", "b") not in found[1].edges
+    assert found[1].adjacency.sum(0).max() <= 3 and reachability(found[1].adjacency) is not None

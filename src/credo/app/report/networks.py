@@ -13,7 +13,6 @@ from credo.app.table.read import Table as TableRead
 from credo.core.errors import DataError, NotConvergedWarning
 from credo.core.text import counted
 from credo.models.network import LinearGaussian, Network
-from credo.models.network import Table as NetworkTable
 from credo.models.network.edge_posterior import EdgeProbabilities
 from credo.models.network.frames import is_missing
 
@@ -28,30 +27,25 @@ class LearnedNetwork(NamedTuple):
     probabilities: EdgeProbabilities
     rows: int
     complete: int
-    """Rows without missing cells: those from which the arrows were learned."""
+    """Rows without missing cells."""
     notes: tuple[str, ...]
 
 
 def learn_network(
     table: TableRead, ignore: tuple[str, ...] = (), score: str | None = None, seed: int = 0
 ) -> LearnedNetwork:
-    """Arrows from the complete rows, their probabilities, and tables from all rows."""
+    """Arrows, their probabilities, and tables, from all rows."""
     frame, notes = _columns(table, ignore)
     gaps = np.any([[is_missing(v) for v in column.tolist()] for column in frame.values()], axis=0)
-    whole = {name: column[~gaps] for name, column in frame.items()}
-    if not (~gaps).sum() > 1:
-        raise DataError("no two rows are complete: arrows cannot be learned; leave out columns with many missing cells")
-    net = Network.learn_structure(whole, score)
     if gaps.any():
-        notes.append(f"{counted(int(gaps.sum()), 'row')} with missing cells: arrows are from the complete rows")
-        if all(isinstance(law, NetworkTable) for law in net.laws):
-            from credo.infer.learning import fit
-
-            net = fit(net, {name: column[gaps] for name, column in frame.items()})
-            notes[-1] += ", tables from all of them"
+        notes.append(
+            f"{counted(int(gaps.sum()), 'row')} with missing cells: these were filled by what the network says of them "
+            "(structural EM), which takes the gaps for accidental"
+        )
+    net = Network.learn_structure(frame, score)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", NotConvergedWarning)
-        edges = Network.edge_probabilities(whole, score, seed=seed)
+        edges = Network.edge_probabilities(frame, score, seed=seed)
     notes += [str(each.message) for each in said]
     return LearnedNetwork(net, edges, len(gaps), int((~gaps).sum()), tuple(notes))
 

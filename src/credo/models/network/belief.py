@@ -34,6 +34,7 @@ from credo.models.network import (
     sampling,
 )
 from credo.models.network.nodes import LinearGaussian, Names, Node, NoisyOr, Table, node_of
+from credo.models.network.observed import Observed, observed_of
 
 Evidence = dict[str, Array]
 """What was observed: the likelihood of each state (0 and 1 where it is known) by variable; numbers as they are."""
@@ -137,17 +138,17 @@ class Network(Belief[Evidence]):
     def evidence_of(self, statistics: Evidence) -> Array:
         """log p(evidence | what was observed before); -inf where it is impossible."""
         both = self.condition_on(statistics).evidence
-        now = queries.log_evidence(self, queries.observed_of(self, both))
-        return now - queries.log_evidence(self, queries.observed_of(self, self.evidence)) if self.evidence else now
+        now = queries.log_evidence(self, observed_of(self, both))
+        return now - queries.log_evidence(self, observed_of(self, self.evidence)) if self.evidence else now
 
     def log_evidence_of(self, statistics: Evidence) -> Array:
         """`evidence_of`, in NumPy."""
         return self.evidence_of(statistics)
 
     @property
-    def observed(self) -> "queries.Observed":
+    def observed(self) -> Observed:
         """What was observed, as states that are known, likelihoods and numbers."""
-        return queries.observed_of(self, self.evidence)
+        return observed_of(self, self.evidence)
 
     @property
     def probability_of_evidence(self) -> float:

@@ -6,7 +6,8 @@ they are independent of all others, so rows are grouped by what is missing toget
 
     E[n(x, parents)] = Σ_rows P(x, parents | observed),    log p(rows) = Σ log Σ_missing Π_families p(x | parents)
 
-Numbers are counted by the second moments of (1, parents, x) within each joint state of the discrete parents.
+Numbers are counted by the second moments of z = (1, parents, x) within each joint state of the discrete parents; of a
+row in which some are missing these are E[z]E[z]ᵀ + Cov[z], given the others and each joint state that is missing.
 Lauritzen (1995), "The EM algorithm for graphical association models with missing data".
 """
 
@@ -19,8 +20,10 @@ from jaxtyping import Float
 from credo.core.arrays import Array, namespace, special
 from credo.core.errors import DataError
 from credo.core.special import LOG_2PI
-from credo.models.network import frames, graph, queries
-from credo.models.network.nodes import LinearGaussian, Names, Node, Table
+from credo.models.network import frames, graph, linear_gaussian, sampling
+from credo.models.network.linear_gaussian import Component, Given
+from credo.models.network.nodes import LinearGaussian, Names, Table
+from credo.models.network.observed import Observed, restricted, row_keys
 
 if TYPE_CHECKING:
     from credo.models.network.belief import Network
@@ -30,14 +33,22 @@ LARGEST = 2**24
 
 
 class Hidden(NamedTuple):
-    """Discrete variables that are missing together, and what was observed around them, a row each."""
+    """Variables that are missing together, and the states and numbers of the others of their families, a row each."""
 
     names: Names
+    touched: Names
+    """The variables in whose families these are, parents first."""
     known: dict[str, Any]
-    """The states of the other discrete variables of their families."""
     numbers: dict[str, Any]
     weights: Any
     """How many rows are like this one."""
+    where: Any
+    """Which row it is, the first of its kind."""
+
+    @property
+    def observed(self) -> Observed:
+        """As evidence."""
+        return Observed(self.known, {}, self.numbers, 0.0, (len(self.weights),))
 
 
 class Rows(NamedTuple):
@@ -47,7 +58,7 @@ class Rows(NamedTuple):
     """Of each variable over the rows in which its family is complete: a table of counts, or second moments."""
     hidden: tuple[Hidden, ...]
     moments: dict[str, Any]
-    """The mean and the variance of each number over all rows."""
+    """The mean and the variance of each number over the rows that have it."""
     n: int
 
     @property
@@ -70,63 +81,61 @@ def rows_of(network: "Network", columns: dict[str, np.ndarray]) -> Rows:
     for name in network.names:
         if name in states:
             columns.setdefault(name, np.full(n, frames.MISSING))
-        elif name not in columns or np.isnan(columns[name]).any():
-            row = int(np.argmax(np.isnan(columns[name]))) if name in columns else 0
+        elif name not in columns or np.isnan(columns[name]).all():
             raise DataError(
-                f"{name!r} is a number and missing at row {row}: only cells of discrete variables may be missing; "
-                "drop such rows or fill them"
+                f"{name!r} is a number and missing in every row: nothing can be learned of it; add its column, or take "
+                "it out of the network"
             )
-    absent = {name: columns[name] == frames.MISSING for name in states}
+    absent = {m: cells for m, cells in absent_of(network, columns).items() if cells.any()}
     counts = {}
     for name, law in nodes.items():
-        there = ~np.any([absent[m] for m in (*law.parents, name) if m in states] or [np.zeros(n, bool)], axis=0)
-        counts[name] = count(network, name, {m: columns[m][there] for m in (*law.parents, name)}, np.ones(there.sum()))
-    numbers = {m: np.array([columns[m].mean(), columns[m].var()]) for m in network.names if m not in states}
-    return Rows(counts, _hidden(network, columns, absent), numbers, n)
+        there: Any = slice(None)
+        if gaps := [absent[m] for m in (*law.parents, name) if m in absent]:
+            there = ~np.any(gaps, axis=0)
+        family = {m: columns[m][there] for m in (*law.parents, name)}
+        counts[name] = count(network, name, family, np.ones(len(family[name])))
+    numbers = {m: np.array([np.nanmean(columns[m]), np.nanvar(columns[m])]) for m in network.names if m not in states}
+    return Rows(counts, hidden_of(network, columns) if absent else (), numbers, n)
 
 
-def _hidden(
-    network: "Network", columns: Mapping[str, np.ndarray], absent: Mapping[str, np.ndarray]
-) -> tuple[Hidden, ...]:
-    """The rows with missing cells, by which of them are missing together."""
-    states, families = network.states, {name: {name, *law.parents} for name, law in network.nodes.items()}
-    edges = graph.moral_edges(network.parents)
-    rows = np.flatnonzero(np.any(list(absent.values()), axis=0)) if absent else np.zeros(0, int)
-    pattern, first = queries.row_keys([absent[c][rows].astype(int) for c in absent], [2] * len(absent), len(rows))
+def absent_of(network: "Network", columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Which cells are missing."""
+    states = network.states
+    return {m: columns[m] == frames.MISSING if m in states else np.isnan(columns[m]) for m in network.names}
+
+
+def hidden_of(network: "Network", columns: Mapping[str, np.ndarray], each: bool = False) -> tuple[Hidden, ...]:
+    """The rows with missing cells, by which of them are missing together; equal ones once, or `each` of them."""
+    states, order = network.states, network.order
+    families = {name: {name, *law.parents} for name, law in network.nodes.items()}
+    absent, edges = absent_of(network, columns), graph.moral_edges(network.parents)
+    rows = np.flatnonzero(np.any(list(absent.values()), axis=0))
+    pattern, first = row_keys([absent[c][rows].astype(int) for c in absent], [2] * len(absent), len(rows))
     together: dict[Names, list[np.ndarray]] = {}
     for p in range(len(first)):
         inside = rows[pattern == p]
-        for names in _connected([c for c in absent if absent[c][inside[0]]], edges):
+        for names in graph.connected([c for c in absent if absent[c][inside[0]]], edges):
             together.setdefault(names, []).append(inside)
     found = []
     for names, parts in together.items():
         where = np.concatenate(parts)
-        around = [m for m in network.names if any(m in f and f & set(names) for f in families.values())]
+        touched = tuple(n for n in order if families[n] & set(names))
+        around = {m: None for n in touched for m in families[n]}
         known = [m for m in around if m in states and m not in names]
-        numbers = {m: columns[m][where] for m in around if m not in states}
+        numbers = [m for m in around if m not in states and m not in names]
         weights = np.ones(len(where))
-        if not numbers:
-            inverse, kinds = queries.row_keys(
-                [columns[m][where] for m in known], [len(states[m]) for m in known], len(where)
-            )
+        if not numbers and not each:
+            inverse, kinds = row_keys([columns[m][where] for m in known], [len(states[m]) for m in known], len(where))
             where, weights = where[kinds], np.bincount(inverse).astype(float)
-        cells = np.prod([len(states[m]) for m in names], dtype=float) * len(where)
+        cells = np.prod([len(states[m]) for m in names if m in states], dtype=float) * len(where)
         if cells > LARGEST:
             raise DataError(
                 f"{', '.join(names[:6])} are missing together in {len(where)} rows: their joint table has {cells:.2g} "
                 f"cells, more than the {LARGEST:.2g} that are gone through; drop rows or columns with many of them"
             )
-        found.append(Hidden(names, {m: columns[m][where] for m in known}, numbers, weights))
+        said = ({m: columns[m][where] for m in each_} for each_ in (known, numbers))
+        found.append(Hidden(names, touched, *said, weights, where))
     return tuple(found)
-
-
-def _connected(names: list[str], edges: set[frozenset[str]]) -> list[Names]:
-    """The names in groups that are connected by edges among them."""
-    groups: list[list[str]] = []
-    for name in names:
-        near = [g for g in groups if any(frozenset((name, other)) in edges for other in g)]
-        groups = [g for g in groups if g not in near] + [[each for g in near for each in g] + [name]]
-    return [tuple(n for n in names if n in g) for g in groups]
 
 
 def count(network: "Network", name: str, columns: Mapping[str, np.ndarray], weights: np.ndarray) -> np.ndarray:
@@ -163,55 +172,54 @@ def _moments(z: np.ndarray, code: np.ndarray, weights: np.ndarray, size: int) ->
     return out
 
 
-def joint_of(network: "Network", laws: Mapping[str, Node], hidden: Hidden) -> tuple[Any, Any]:
-    """Π_families p(x | parents) over what is missing (an axis each), then rows; and a log scale of each row."""
-    states, m = network.states, len(hidden.weights)
-    observed = queries.Observed(hidden.known, {}, {}, 0.0, (m,))
-    joint: Any = np.ones((1,) * (len(hidden.names) + 1))
-    scale: Any = np.zeros(m)
-    for name, law in laws.items():
-        scope = tuple(n for n in (*law.parents, name) if n in states)
-        free = [n for n in scope if n in hidden.names]
-        if not free:
-            continue
+class Posterior(NamedTuple):
+    """What is missing together given what was observed: an axis for each discrete variable, then rows."""
+
+    discrete: Names
+    joint: Any
+    """Π_families p(x | parents) up to a factor of each row."""
+    log_scale: Any
+    """The logarithm of that factor."""
+    component: Component
+    told: Given
+    """The numbers at each joint state of the component's discrete parents."""
+
+
+def posterior(network: "Network", hidden: Hidden) -> Posterior:
+    """Of one group of rows; traceable."""
+    states, nodes, observed = network.states, network.nodes, hidden.observed
+    discrete = tuple(n for n in hidden.names if n in states)
+    joint: Any = np.ones((1,) * (len(discrete) + 1))
+    missing, touched = set(hidden.names), hidden.touched
+    component = linear_gaussian.component_of(network, tuple(n for n in touched if n not in states), observed)
+    told = linear_gaussian.given(network, component, observed)
+    top: Any = told.log_density.max(0)
+    shape = tuple(len(states[n]) for n in component.discrete)
+    factors = [(component.discrete, namespace(top).exp(told.log_density - top).reshape(*shape, -1))]
+    for name in touched:
+        law, scope = nodes[name], (*nodes[name].parents, name)
         if isinstance(law, Table):
-            factor = queries.restricted(scope, law.values, observed, False)
-        else:
-            factor, top = _density(law, name, scope, observed, hidden, states)
-            scale = scale + top
-        axes = sorted(range(len(free)), key=lambda a, free=free: hidden.names.index(free[a]))  # type: ignore[misc]
-        shape = [len(states[n]) if n in free else 1 for n in hidden.names]
-        joint = joint * factor.transpose(*axes, len(free)).reshape(*shape, factor.shape[-1])
-    return joint, scale
+            factors.append((tuple(n for n in scope if n in missing), restricted(scope, law.values, observed)))
+    for free, factor in factors:
+        axes = sorted(range(len(free)), key=lambda a, free=free: discrete.index(free[a]))  # type: ignore[misc]
+        wide = [len(states[n]) if n in free else 1 for n in discrete]
+        joint = joint * factor.transpose(*axes, len(free)).reshape(*wide, factor.shape[-1])
+    return Posterior(discrete, joint, top, component, told)
 
 
-def _density(
-    law: LinearGaussian, name: str, scope: Names, observed: Any, hidden: Hidden, states: Mapping[str, Names]
-) -> tuple[Any, Any]:
-    """p(the number | its parents) over the parents that are missing, then rows."""
-    at: Any = lambda value: queries.restricted(scope, value, observed, False)  # noqa: E731
-    mean, variance = at(law.mean), at(law.variance)
-    for i, parent in enumerate(p for p in law.parents if p not in states):
-        mean = mean + at(law.weights[..., i]) * hidden.numbers[parent]
-    xp = namespace(mean, variance)
-    logs = -0.5 * (LOG_2PI + xp.log(variance) + (hidden.numbers[name] - mean) ** 2 / variance)
-    top = logs.max(axis=tuple(range(logs.ndim - 1)))
-    return xp.exp(logs - top), top
-
-
-def log_likelihood(network: "Network", laws: Mapping[str, Node], rows: Rows) -> Array:
-    """log p(rows | laws); traceable."""
-    xp, total = namespace(laws), np.zeros(())
-    for name, law in laws.items():
+def log_likelihood(network: "Network", rows: Rows) -> Array:
+    """log p(rows | tables); traceable."""
+    xp, total = namespace(network.laws), np.zeros(())
+    for name, law in network.nodes.items():
         if isinstance(law, Table):
             total = total + special(law.values).xlogy(rows.counts[name], law.values).sum()
         else:
             total = total + gaussian_score(law, rows.counts[name])
     for hidden in rows.hidden:
-        joint, scale = joint_of(network, laws, hidden)
-        whole = joint.sum(axis=tuple(range(len(hidden.names))))
+        found = posterior(network, hidden)
+        whole = found.joint.sum(axis=tuple(range(len(found.discrete))))
         with np.errstate(divide="ignore"):
-            total = total + (hidden.weights * (xp.log(whole) + scale)).sum()
+            total = total + (hidden.weights * (xp.log(whole) + found.log_scale)).sum()
     return total
 
 
@@ -223,32 +231,76 @@ def gaussian_score(law: LinearGaussian, moments: Array) -> Array:
     return -0.5 * (moments[..., 0, 0] * (LOG_2PI + xp.log(law.variance)) + squares / law.variance).sum()
 
 
-def expected(network: "Network", laws: Mapping[str, Node], rows: Rows) -> dict[str, np.ndarray]:
+def expected(network: "Network", rows: Rows) -> dict[str, np.ndarray]:
     """The counts of every family, those that are not known at their expectation."""
     out = {name: np.array(value, dtype=float) for name, value in rows.counts.items()}
-    states = network.states
+    states, nodes = network.states, network.nodes
     for hidden in rows.hidden:
-        joint, _ = joint_of(network, laws, hidden)
-        axes = tuple(range(len(hidden.names)))
-        m = len(hidden.weights)
-        share = joint * (hidden.weights / joint.sum(axis=axes))
+        found, m = posterior(network, hidden), len(hidden.weights)
+        share = found.joint * (hidden.weights / found.joint.sum(axis=tuple(range(len(found.discrete)))))
         share = np.broadcast_to(share, (*share.shape[:-1], m))
-        for name, law in laws.items():
+        for name in hidden.touched:
+            law = nodes[name]
             scope = [n for n in (*law.parents, name) if n in states]
-            free = [n for n in hidden.names if n in scope]
-            if not free:
-                continue
-            known = [n for n in scope if n not in free]
-            own = share.sum(axis=tuple(a for a, n in enumerate(hidden.names) if n not in free)).reshape(-1, m)
+            known = [n for n in scope if n in hidden.known]
             shape = tuple(len(states[n]) for n in known)
             code = np.ravel_multi_index([hidden.known[n] for n in known], shape) if known else np.zeros(m, int)
-            size, tail = int(np.prod(shape)), tuple[int, ...]()
+            kept = [n for n in scope if n not in known] if isinstance(law, Table) else list(found.component.discrete)
+            own = share.sum(axis=tuple(a for a, n in enumerate(found.discrete) if n not in kept))
+            order = [n for n in found.discrete if n in kept]
             if isinstance(law, Table):
-                parts = [np.bincount(code, weights=row, minlength=size) for row in own]
+                parts = [np.bincount(code, row, int(np.prod(shape))) for row in own.reshape(-1, m)]
             else:
-                z = _augmented(law, name, hidden.numbers, states)
-                parts, tail = [_moments(z, code, row, size) for row in own], _square(law, states)
-            whole = np.stack(parts).reshape(*(len(states[n]) for n in free), *shape, *tail)
-            order = [[*free, *known].index(n) for n in scope]
-            out[name] += whole.transpose(*order, *range(len(scope), whole.ndim))
+                own = own.transpose(*map(order.index, kept), len(order))
+                order, parts = kept, _expected_moments(law, name, found.told, hidden, own.reshape(-1, m), code, shape)
+            whole = np.stack(parts).reshape(*(len(states[n]) for n in order), *shape, *parts[0].shape[1:])
+            whole = whole.sum(axis=tuple(a for a, n in enumerate(order) if n not in scope))
+            left = [*(n for n in order if n in scope), *known]
+            out[name] += whole.transpose(*map(left.index, scope), *range(len(scope), whole.ndim))
+    return out
+
+
+def _expected_moments(
+    law: LinearGaussian,
+    name: str,
+    told: Given,
+    hidden: Hidden,
+    share: Float[np.ndarray, "c m"],
+    code: np.ndarray,
+    shape: tuple[int, ...],
+) -> list[np.ndarray]:
+    """Σ_rows share E[zzᵀ] with z = (1, parents, x) for each state that is missing, and each that is known."""
+    m = share.shape[1]
+    family = [p for p in (*law.parents, name) if p in hidden.numbers or p in told.names]
+    free = [i for i, n in enumerate(family, 1) if n in told.names]
+    at = [told.names.index(family[i - 1]) for i in free]
+    z = np.ones((m, len(family) + 1))
+    for i, n in enumerate(family, 1):
+        z[:, i] = hidden.numbers.get(n, 0.0)
+    found = []
+    for c, row in enumerate(share):
+        z[:, free] = told.mean[c][:, at]
+        moments = _moments(z, code, row, int(np.prod(shape)))
+        covariance = np.broadcast_to(told.covariance[c][:, at][:, :, at], (m, len(at), len(at)))
+        for i, j in np.ndindex(len(at), len(at)):
+            moments[:, free[i], free[j]] += np.bincount(code, row * covariance[:, i, j], len(moments))
+        found.append(moments)
+    return found
+
+
+def filled(network: "Network", columns: Mapping[str, np.ndarray], rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """The columns with a draw from p(missing | observed) in each cell that is missing."""
+    out = {name: column.copy() for name, column in columns.items()}
+    for hidden in hidden_of(network, columns, each=True):
+        found, m = posterior(network, hidden), len(hidden.where)
+        sizes = found.joint.shape[:-1]
+        weights = np.broadcast_to(found.joint, (*sizes, m)).reshape(-1, m)
+        states = np.unravel_index(sampling.categories(weights.T, rng), sizes) if sizes else ()
+        drawn = dict(zip(found.discrete, states, strict=True))
+        at = np.zeros(m, int)
+        for name in found.component.discrete:
+            at = at * len(network.states[name]) + drawn[name]
+        drawn |= linear_gaussian.drawn(found.told, at, np.arange(m), rng)
+        for name in hidden.names:
+            out[name][hidden.where] = drawn[name]
     return out

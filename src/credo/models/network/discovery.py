@@ -1,6 +1,11 @@
 """Networks from a table: its columns become variables, their arrows are found and their tables learned.
 
 A column of text, truth values, or few whole numbers is discrete; one of other numbers is linear-Gaussian.
+
+Where cells are missing, arrows and what the gaps hold are found in turns (structural EM): the tables of the arrows so
+far are learned from all rows, each gap is filled with draws from p(missing | the rest of its row), and the score that
+is expected over these draws is climbed anew, until the arrows stay. Friedman (1997), "Learning belief networks in the
+presence of missing values and hidden variables".
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,20 +17,27 @@ from jaxtyping import Bool
 from credo.core.checks import check_count
 from credo.core.errors import DataError
 from credo.core.method import check_using
+from credo.infer.em import EM
 from credo.models.network import frames
-from credo.models.network.counting import rows_of
+from credo.models.network.counting import Rows, filled, rows_of
 from credo.models.network.edge_posterior import EdgeProbabilities, choose_edge_method
 from credo.models.network.equivalence import completed, hamming
 from credo.models.network.learning import STRENGTH, TableLearning
 from credo.models.network.nodes import LinearGaussian, Names, Node, Table
 from credo.models.network.scores import BDeu, Columns, Score
-from credo.models.network.structure import StructureProblem, Tabu
+from credo.models.network.structure import StructureProblem, StructureSearch, Tabu, as_mask
 
 if TYPE_CHECKING:
     from credo.models.network.belief import Network
 
 MOST_STATES = 20
 """A column of more distinct whole numbers is one of numbers."""
+FILLINGS = 10
+"""Draws of what a row with gaps holds, each of them a tenth of a row."""
+MOST_TURNS, STEPS = 10, 10
+"""Turns of structural EM, and steps of EM in each; arrows that come back are the end, too."""
+ENOUGH = 20
+"""With so many complete rows for each variable the turns begin with their arrows, else without any."""
 
 
 class EquivalenceClass(NamedTuple):
@@ -50,7 +62,7 @@ def learn_structure(
     """A network with arrows that score highest, and tables learned by Bayes' rule.
 
     Args:
-        frame: a data frame, or a dict of columns; no cell may be missing.
+        frame: a data frame, or a dict of columns; cells may be missing.
         score: "bdeu" or `BDeu(strength)` for categories, "bic" for categories and numbers; None chooses.
         using: `HillClimb()`, `Tabu()` (the default) or `Exact()`.
         white: arrows (parent, child) that must be there.
@@ -59,7 +71,8 @@ def learn_structure(
     """
     problem, states, coded = posed(frame, score, white, black, max_parents)
     method = check_using(using or Tabu(), problem, "learn_structure")
-    return network_of(method.search(problem).parents(), states, coded, problem.score.score)
+    found = method.search(without_gaps(problem, states, coded, method))
+    return network_of(found.parents(), states, coded, problem.score.score)
 
 
 def edge_probabilities(
@@ -77,8 +90,9 @@ def edge_probabilities(
     `using` is `EveryGraph()`, `OrderMCMC()` or `Bootstrap()`; the other arguments are those of `learn_structure`.
     """
     check_count(seed, "seed", 0)
-    problem, *_ = posed(frame, score, white, black, max_parents)
-    return check_using(using or choose_edge_method(problem), problem, "edge_probabilities").edges(problem, seed)
+    problem, states, coded = posed(frame, score, white, black, max_parents)
+    method = check_using(using or choose_edge_method(problem), problem, "edge_probabilities")
+    return method.edges(without_gaps(problem, states, coded, Tabu()), seed)
 
 
 def posed(
@@ -102,18 +116,47 @@ def posed(
             codes[:, j] = frames.codes_of(name, found[name], states[name])
         else:
             numbers[:, j] = frames.numbers_of(name, found[name])
-        missing = codes[:, j] == frames.MISSING if name in states else np.isnan(numbers[:, j])
-        if missing.any():
-            raise DataError(
-                f"{name!r} has a missing cell at row {int(np.argmax(missing))}; arrows are learned from complete rows: "
-                "drop or fill them (tables are learned from what is there: credo.fit(net, frame))"
-            )
-        if name not in states and np.ptp(numbers[:, j]) == 0:
+        if name not in states and not np.nanstd(numbers[:, j]) > 0:
             raise DataError(f"{name!r} has the same value in all rows: nothing can be learned of it; drop the column")
     sizes = np.array([len(states.get(name, ())) for name in names])
-    columns = Columns(names, codes, sizes, numbers if len(states) < len(names) else None)
     coded = {name: codes[:, j] if name in states else numbers[:, j] for j, name in enumerate(names)}
-    return StructureProblem(columns, score, white, black, max_parents), states, coded
+    return StructureProblem(_columns(coded, sizes), score, white, black, max_parents), states, coded
+
+
+def _columns(coded: dict[str, np.ndarray], sizes: np.ndarray, weights: np.ndarray | None = None) -> Columns:
+    """The columns as scores take them; gaps are filled with anything, until it is known with what."""
+    codes = [np.maximum(coded[n], 0) if k else np.zeros(len(coded[n])) for n, k in zip(coded, sizes, strict=True)]
+    numbers = [np.zeros(len(coded[n])) if k else np.nan_to_num(coded[n]) for n, k in zip(coded, sizes, strict=True)]
+    return Columns(
+        tuple(coded), np.stack(codes, axis=1).astype(int), sizes, None if sizes.all() else np.stack(numbers, 1), weights
+    )
+
+
+def without_gaps(
+    problem: StructureProblem, states: dict[str, Names], coded: dict[str, np.ndarray], search: StructureSearch
+) -> StructureProblem:
+    """The problem of rows whose gaps are filled with draws, by structural EM."""
+    absent = [coded[n] == frames.MISSING if n in states else np.isnan(coded[n]) for n in coded]
+    gaps = np.any(absent, axis=0)
+    if not gaps.any():
+        return problem
+    sizes, before = problem.columns.cardinalities, set[bytes]()
+    again = np.concatenate([np.flatnonzero(~gaps), np.repeat(np.flatnonzero(gaps), FILLINGS)])
+    weights = np.where(gaps, 1 / FILLINGS, 1.0)[again]
+    found = problem.found([as_mask(problem.required[:, j]) for j in range(problem.d)])
+    if (~gaps).sum() >= ENOUGH * problem.d:
+        whole = _columns({name: column[~gaps] for name, column in coded.items()}, sizes)
+        found = search.search(problem.with_columns(whole))
+    for _ in range(MOST_TURNS):
+        told, rows = _to_learn(found.parents(), states, coded, problem.score.score)
+        tables: Any = EM(max_steps=STEPS).climb(told, rows).belief
+        drawn = filled(tables.now, {name: column[again] for name, column in coded.items()}, np.random.default_rng(0))
+        problem = problem.with_columns(_columns(drawn, sizes, weights))
+        before.add(found.adjacency.tobytes())
+        found = search.search(problem)
+        if found.adjacency.tobytes() in before:
+            break
+    return problem
 
 
 def _states(name: str, column: np.ndarray) -> Names | None:
@@ -132,6 +175,14 @@ def network_of(
     parents: dict[str, Names], states: dict[str, Names], coded: dict[str, np.ndarray], score: Score | None = None
 ) -> "Network":
     """The network of some arrows with its tables learned from columns, under the prior of the score."""
+    told, rows = _to_learn(parents, states, coded, score)
+    return told.condition_on(rows)
+
+
+def _to_learn(
+    parents: dict[str, Names], states: dict[str, Names], coded: dict[str, np.ndarray], score: Score | None
+) -> tuple[TableLearning, Rows]:
+    """The network of some arrows as one whose tables are to be learned, and the rows."""
     from credo.models.network.belief import Network
 
     nodes: dict[str, Node] = {}
@@ -146,7 +197,7 @@ def network_of(
     strength = score.strength if isinstance(score, BDeu) else STRENGTH
     blank = Network(nodes)
     rows = rows_of(blank, coded)
-    return TableLearning.of(blank).under(rows, strength).condition_on(rows)
+    return TableLearning.of(blank).under(rows, strength), rows
 
 
 def adjacency_of(network: "Network", names: Names) -> Bool[np.ndarray, "d d"]:

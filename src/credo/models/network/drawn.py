@@ -25,8 +25,8 @@ from credo.infer.method import Solver, check_settings
 from credo.models.network import graph, sampling
 from credo.models.network.belief import Evidence, Network
 from credo.models.network.nodes import LinearGaussian, Node, Table
+from credo.models.network.observed import Observed
 from credo.models.network.predictions import States
-from credo.models.network.queries import Observed
 
 LEAST_ESS = 200
 """Independent draws that an answer should be worth: a standard error of at most 0.035 for a probability."""

@@ -116,20 +116,32 @@ def _table(
         body = body[: default.start()] + " " * len(default[0]) + body[default.end() :]
     expected = [",".join(key) for key in product(*parents)]
     index = {key: i for i, key in enumerate(expected)}
-    found = ROW.findall(body)
-    keys = [_key(key) for key, _ in found]
+    keys, said = _rows(body)
     try:
-        numbers = np.array(" ".join([part for _, part in found]).replace(",", " ").split(), dtype=float)
-    except ValueError:
-        numbers = np.zeros(0)
-    if numbers.size != shape[-1] * len(found) or not all(key in index for key in keys) or ROW.sub("", body).strip():
+        numbers = np.array(",".join(said).replace(",", " ").split(), dtype=float)
+        places = [index[key] for key in keys]
+    except (ValueError, KeyError):
+        numbers, places = np.zeros(0), []
+    if numbers.size != shape[-1] * len(said) or len(places) != len(said):
         _refuse_row(text, start, body, index, shape[-1], where, name)
     rows = values.reshape(-1, shape[-1])
-    rows[[index[key] for key in keys]] = numbers.reshape(-1, shape[-1])
+    rows[places] = numbers.reshape(-1, shape[-1])
     if np.isnan(values).any():
         absent = expected[int(np.argmax(np.isnan(rows).any(1)))].replace(",", ", ")
         _refuse(text, start, where, f"{name!r} has no row for ({absent}) and no default")
     return values
+
+
+def _rows(body: str) -> tuple[list[str], list[str]]:
+    """The states and the numbers of each row, as text; what is no row has states that no parents have."""
+    if '"' in body:
+        found = ROW.findall(body)
+        left = ROW.sub("", body).strip()
+        return [*(_key(key) for key, _ in found), *[left] * bool(left)], [part for _, part in found]
+    *rows, left = body.split(";")
+    parts = [row.partition(")") for row in rows]
+    keys = [key[1:] if key[:1] == "(" else "(" for key in ("".join(part[0].split()) for part in parts)]
+    return [*keys, *["("] * bool(left.strip())], [part[2] for part in parts]
 
 
 def _key(text: str) -> str:

@@ -76,6 +76,28 @@ def moral_edges(parents: Parents) -> set[frozenset[str]]:
     return {frozenset(pair) for family in families for pair in combinations(family, 2)}
 
 
+def connected(names: Iterable[str], edges: Collection[frozenset[str]]) -> list[tuple[str, ...]]:
+    """The names in groups that edges among them connect, in their order."""
+    names, near = list(names), dict[str, list[str]]()
+    for edge in edges:
+        if len(edge) == 2:
+            a, b = edge
+            near.setdefault(a, []).append(b)
+            near.setdefault(b, []).append(a)
+    left, groups = dict.fromkeys(names), []
+    for start in names:
+        stack, group = [start], set[str]()
+        while stack:
+            name = stack.pop()
+            if name in left:
+                del left[name]
+                group.add(name)
+                stack.extend(near.get(name, ()))
+        if group:
+            groups.append(tuple(name for name in names if name in group))
+    return groups
+
+
 class Trail(NamedTuple):
     """A path along arrows in any direction; why it is open, or what blocks it."""
 

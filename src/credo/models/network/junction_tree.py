@@ -17,7 +17,7 @@ import numpy as np
 
 from credo.core.arrays import Array, is_traced, namespace
 from credo.core.errors import DataError
-from credo.models.network.triangulation import Reduction, Tree
+from credo.models.network.triangulation import Reduction, Tree, reduction
 
 LARGEST = 2**28
 """Cells of all cliques together: 2 GiB of float64."""
@@ -165,26 +165,16 @@ def joint(tree: Tree, factors: Sequence[Array], query: Sequence[int], rows: tupl
     xp = namespace(*factors)
     found = collect(tree, factors, rows)
     n = next(n for n in reversed(range(len(tree.cliques))) if set(query) <= set(tree.cliques[n].scope))
-    scope = tree.cliques[n].scope
-    kept = [axis for axis, i in enumerate(scope) if i in set(query)]
-    out = tuple(axis for axis in range(len(scope)) if axis not in kept)
-    if xp is np and not out:
-        table = found.tables[n]
-    elif xp is np and len(query) == 1:
-        steps = _steps(tree.cliques[n].shape, kept[0])
-        table = reduced(found.tables[n], steps, rows)
+    scope, shape = tree.cliques[n].scope, tree.cliques[n].shape
+    left = tuple(i for i in scope if i in set(query))
+    kept = tuple(size for i, size in zip(scope, shape, strict=True) if i in left)
+    if xp is np:
+        table = reduced(found.tables[n], reduction(shape, [i in left for i in scope]), rows).reshape(*kept, *rows)
     else:
-        table = found.tables[n].sum(out)
-    left = [scope[axis] for axis in kept]
+        table = found.tables[n].sum(tuple(axis for axis, i in enumerate(scope) if i not in left))
     table = table.transpose(*(left.index(i) for i in query), *([len(query)] if rows else []))
     total = table.sum(tuple(range(len(query))))
     return table / xp.where(total > 0, total, 1.0), found.log_total
-
-
-def _steps(shape: tuple[int, ...], kept: int) -> Reduction:
-    before, own = int(np.prod(shape[:kept], dtype=int)), shape[kept]
-    after = int(np.prod(shape[kept + 1 :], dtype=int))
-    return tuple(step for step in ((before * own, after, 1), (1, before, own)) if step[1] > 1)
 
 
 def check_possible(log_total: Array, what: str) -> None:

@@ -79,6 +79,11 @@ class TableLearning(Belief[Rows], HasExpectations[Rows, Counts], HasPointEstimat
             for name, law in self.network.nodes.items()
         }
 
+    @property
+    def now(self) -> "Network":
+        """The network at the tables that there are now."""
+        return _with(self.network, self.laws)
+
     def statistics(self, frame: Any, *, strength: float | int = STRENGTH) -> Rows:
         """Counts of families, and the rows with missing cells; `strength` is of `prepare`."""
         return counting.read_rows(self.network, frame)
@@ -92,7 +97,18 @@ class TableLearning(Belief[Rows], HasExpectations[Rows, Counts], HasPointEstimat
     def under(self, rows: Rows, strength: float | int) -> "TableLearning":
         """With the prior for these rows."""
         whole = {name for name in self.network.states if not rows.counts[name].any()}
-        return changed(self, prior=priors_of(self.network, rows, float(strength)), latent=bool(whole))
+        return changed(self._begun(rows), prior=priors_of(self.network, rows, float(strength)), latent=bool(whole))
+
+    def _begun(self, rows: Rows) -> "TableLearning":
+        """Where numbers are missing, regressions on the rows that have them, from which the climb begins."""
+        missing = {name for hidden in rows.hidden for name in hidden.names}
+        prior = priors_of(self.network, rows, STRENGTH)
+        laws: dict[str, Node] = {
+            name: changed(regression(name, law, rows.counts[name] + prior[name]), moments=law.moments)
+            for name, law in self.network.nodes.items()
+            if isinstance(law, LinearGaussian) and missing & {name, *law.parents}
+        }
+        return changed(self, network=_with(self.network, laws))
 
     def learner(self, priors: dict[str, Prior]) -> EM:
         """EM; of one start where no variable is hidden altogether."""
@@ -100,7 +116,7 @@ class TableLearning(Belief[Rows], HasExpectations[Rows, Counts], HasPointEstimat
 
     def expect(self, statistics: Rows) -> tuple[Counts, Array]:
         """Expected counts, and log p(rows)."""
-        return counting.expected(self.network, self.laws, statistics), self.evidence_of(statistics)
+        return counting.expected(self.now, statistics), self.evidence_of(statistics)
 
     def expect_side_by_side(self, beliefs: Sequence[Any], statistics: Rows) -> list[tuple[Counts, Array]]:
         """In NumPy, each."""
@@ -138,7 +154,7 @@ class TableLearning(Belief[Rows], HasExpectations[Rows, Counts], HasPointEstimat
 
     def evidence_of(self, statistics: Rows) -> Array:
         """log p(rows | tables); traceable."""
-        return counting.log_likelihood(self.network, self.laws, statistics)
+        return counting.log_likelihood(self.now, statistics)
 
     def log_evidence_of(self, statistics: Rows) -> Array:
         """log p(rows) under the tables if they are known; under their Dirichlet laws where they were learned."""
@@ -163,9 +179,9 @@ class TableLearning(Belief[Rows], HasExpectations[Rows, Counts], HasPointEstimat
     def condition_on(self, statistics: Rows) -> "Network":
         """Dirichlet(prior + counts) in every row of every table, expected counts where cells are missing."""
         prior = self.prior or priors_of(self.network, statistics, STRENGTH)
-        start = changed(self, prior=prior)
+        start = changed(self._begun(statistics), prior=prior)
         top = start if statistics.whole else self._climbed(start, statistics)
-        counts = counting.expected(top.network, top.laws, statistics)
+        counts = counting.expected(top.now, statistics)
         laws: dict[str, Node] = {}
         for name, law in top.laws.items():
             total = counts[name] + prior[name]
@@ -202,8 +218,8 @@ class TableLearning(Belief[Rows], HasExpectations[Rows, Counts], HasPointEstimat
         if options:
             raise DataError(f"maximum likelihood has no prior, found {', '.join(options)}=; use MAP() or PlugIn()")
         rows = self.statistics(frame)
-        found = self._climbed(changed(self, prior={}), rows)
-        counts = counting.expected(found.network, found.laws, rows)
+        found = self._climbed(changed(self._begun(rows), prior={}), rows)
+        counts = counting.expected(found.now, rows)
         laws: dict[str, Node] = {}
         unseen = []
         for name, law in found.laws.items():

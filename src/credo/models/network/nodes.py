@@ -7,6 +7,7 @@
 Koller & Friedman (2009), "Probabilistic graphical models", sections 3.2, 5.4 and 5.5.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import TypeAlias
@@ -21,6 +22,8 @@ from credo.core.pytrees import changed, plain_methods
 
 Names: TypeAlias = tuple[str, ...]
 
+LARGEST = 2**26
+"""Cells of the table of a noisy-or: 0.5 GiB."""
 SLACK = 1e-6
 """Rows of real files sum to one only within 1e-7; what is nearer than this is divided by its sum."""
 
@@ -182,8 +185,15 @@ class NoisyOr(eqx.Module):
                     f"({', '.join(states)}), found {q.tolist()}"
                 )
             strengths.append(q)
-        absent = np.array([(1 - self.leak) * np.prod([1 - q for q in row]) for row in product(*strengths)])
-        absent = absent.reshape([len(s) for s in parents])
+        cells = 2 * math.prod(map(len, parents))
+        if cells > LARGEST:
+            raise DataError(
+                f"the noisy-or of {name!r} with its {len(parents)} causes has a table of {cells:.2g} cells "
+                f"({8 * cells / 2**30:.3g} GiB), at most {LARGEST:.2g} are kept; gather causes under effects in between"
+            )
+        absent: Array = np.asarray(1 - self.leak)
+        for q in strengths:
+            absent = absent[..., None] * (1 - q)
         return Table(self.states, self.parents, np.stack([absent, 1 - absent], axis=-1))
 
 

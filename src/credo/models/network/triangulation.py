@@ -1,9 +1,9 @@
 """From factors to a junction tree: moral graph, elimination order, maximal cliques, messages between them.
 
 A variable is eliminated by connecting its neighbours; it and they are a clique. Which one to eliminate next is chosen
-by the edges that this adds (min-fill), by their number or by their weight log kᵤ log kᵥ; both orders are tried, and the
-one with fewer cells in all is kept. Sets of variables are the bits of a Python integer, of which `&` and `bit_count`
-take nanoseconds. Kjærulff (1990), "Triangulation of graphs"; Koller & Friedman (2009), section 9.4.
+by the edges that this adds (min-fill), by their number, or by their weight log kᵤ log kᵥ where that tree is not small;
+the one with fewer cells in all is kept. Sets of variables are the bits of a Python integer, of which `&` and
+`bit_count` take nanoseconds. Kjærulff (1990), "Triangulation of graphs"; Koller & Friedman (2009), section 9.4.
 """
 
 import heapq
@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+SMALL = 2**13
+"""Cells of a tree that are gone through in less time than a smaller tree is looked for."""
 Scope = tuple[int, ...]
 Reduction = tuple[tuple[int, int, int], ...]
 """Steps (a, r, b): of a table read as shape (a, r, b), sum over the middle axis."""
@@ -62,8 +64,10 @@ def junction_tree(sizes: tuple[int, ...], scopes: tuple[Scope, ...], query: Scop
     It depends on nothing but the structure, so that it is kept for the next question of the same kind.
     """
     neighbours = _moral((*scopes, query))
-    tried = [_eliminate(neighbours, sizes, weighted) for weighted in (False, True)]
-    cells, cliques, edges = min((_joined(each, sizes) for each in tried), key=lambda found: found[0])
+    found = _joined(_eliminate(neighbours, sizes, False), sizes)
+    if found[0] > SMALL:
+        found = min(found, _joined(_eliminate(neighbours, sizes, True), sizes), key=lambda each: each[0])
+    cells, cliques, edges = found
     parents, order = _rooted(cliques, edges, sizes, _bits(query))
     return _laid_out(cliques, parents, order, sizes, scopes, cells)
 
@@ -262,25 +266,30 @@ def _laid_out(
     return Tree(tuple(found), tuple(homes), cells, largest)
 
 
+def _reduction(axes: Scope, kept: Scope, sizes: Sequence[int]) -> Reduction:
+    """The steps that sum a table over `axes` down to `kept`."""
+    inside = set(kept)
+    return reduction([sizes[i] for i in axes], [i in inside for i in axes])
+
+
 def _within(axes: Scope, scope: Scope, sizes: Sequence[int]) -> tuple[int, ...]:
     """The shape in which a table over `scope` meets one over `axes`: length one where it has no axis."""
     inside = set(scope)
     return tuple(sizes[i] if i in inside else 1 for i in axes)
 
 
-def _reduction(axes: Scope, kept: Scope, sizes: Sequence[int]) -> Reduction:
-    """The steps that sum a table over `axes` down to `kept`, neighbouring axes at once, the last ones first."""
-    inside = set(kept)
+def reduction(shape: Sequence[int], kept: Sequence[bool]) -> Reduction:
+    """The steps that sum a table down to the axes that are kept, neighbouring ones at once, the last ones first."""
     groups: list[list[int]] = []  # [whether kept, cells], neighbours of one kind together
-    for i in axes:
-        if groups and groups[-1][0] == (i in inside):
-            groups[-1][1] *= sizes[i]
+    for size, keep in zip(shape, kept, strict=True):
+        if groups and groups[-1][0] == keep:
+            groups[-1][1] *= size
         else:
-            groups.append([int(i in inside), sizes[i]])
+            groups.append([int(keep), size])
     steps, after = [], 1
     for n in reversed(range(len(groups))):
-        keep, cells = groups[n]
-        if keep:
+        held, cells = groups[n]
+        if held:
             after *= cells
         else:
             steps.append((math.prod(g[1] for g in groups[:n]), cells, after))
