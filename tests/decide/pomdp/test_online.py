@@ -6,7 +6,6 @@ import pytest
 import credo
 from credo.core.errors import RepairedWarning
 from credo.decide.pomdp import DESPOT, POMCP, POMDP, POMDPBelief, StateSpaceWorld, World, act_and_learn
-from credo.decide.pomdp.online import particles_after
 from credo.decide.pomdp.simulators import FiniteWorld
 from credo.errors import DataError
 from credo.models.densities import CategoricalDensity
@@ -49,14 +48,14 @@ def test_it_earns_what_it_should(tiger):
 def test_particles_follow_bayes(tiger):
     random, world = np.random.default_rng(0), FiniteWorld(tiger)
     states = world.begin_many(4000, random)
-    after = np.array(particles_after(world, states, 0, 1, random))
+    after = np.array(world.updated(states, 0, 1, random))
     assert abs(after.mean() - 0.85) < 4.5 * np.sqrt(0.85 * 0.15 / 4000)
 
 
 def test_no_particle_agrees():
     random = np.random.default_rng(0)
     with pytest.warns(RepairedWarning, match="none of 10 particles agrees with the observation 7"):
-        assert len(particles_after(Doors(), [0] * 10, 0, 7, random)) == 10
+        assert len(Doors().updated([0] * 10, 0, 7, random)) == 10
 
 
 def test_a_state_space_model():

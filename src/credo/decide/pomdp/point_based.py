@@ -19,7 +19,7 @@ import numpy as np
 from credo.core.errors import DataError, NotConvergedWarning
 from credo.decide.pomdp.bounds import blind, fib
 from credo.decide.pomdp.methods import HSVI, PBVI, Limits, Perseus, PointBased
-from credo.decide.pomdp.mixed_observability import Blocks, blocks_of
+from credo.decide.pomdp.mixed_observability import blocks_of
 from credo.decide.pomdp.model import POMDP
 from credo.decide.pomdp.plan import AlphaPlan
 from credo.decide.pomdp.sawtooth import Sawtooth
@@ -42,10 +42,7 @@ WALK, FRUITLESS = 40, 10
 
 def solve_points(pomdp: POMDP, method: PointBased, limits: Limits, start: AlphaPlan | None = None) -> AlphaPlan:
     """The plan that a method finds within the limits; `start` is a plan of the same problem to go on from."""
-    pomdp.check_ending()
-    begun = clock()
-    blocks = blocks_of(pomdp.transitions, pomdp.observations, pomdp.rewards, pomdp.discount, pomdp.start)
-    search = Search(blocks, pomdp, method, limits, begun)
+    search = Search(pomdp, method, limits)
     if start is not None:
         search.resume(start)
     reason = search.run()
@@ -55,8 +52,11 @@ def solve_points(pomdp: POMDP, method: PointBased, limits: Limits, start: AlphaP
 class Search:
     """A kernel at work within its limits."""
 
-    def __init__(self, blocks: Blocks, pomdp: POMDP, method: PointBased, limits: Limits, begun: float) -> None:
-        self.pomdp, self.blocks, self.method, self.limits, self.begun = pomdp, blocks, method, limits, begun
+    def __init__(self, pomdp: POMDP, method: PointBased, limits: Limits) -> None:
+        pomdp.check_ending()
+        self.pomdp, self.method, self.limits, self.begun = pomdp, method, limits, clock()
+        self.blocks = blocks_of(pomdp.transitions, pomdp.observations, pomdp.rewards, pomdp.discount, pomdp.start)
+        blocks = self.blocks
         self.informed = np.ascontiguousarray(fib(pomdp).T[blocks.state])
         self.below = [(row[blocks.state], a) for a, row in enumerate(blind(pomdp)) if np.isfinite(row).all()]
         self.notes: list[str] = []
@@ -98,9 +98,7 @@ class Search:
                     self.patience = np.inf
                     if self._numba():
                         self.compiled = True
-                        vectors, above = self.trials.vectors(), self._above()
-                        self.trials = self._kernel()
-                        self._adopt(vectors, above)
+                        self.renew()
                         work = self._work()
                 if self.limits.progress is not None and now - told >= TOLD:
                     self.limits.progress(self.trials.lower, self.trials.upper, now - self.begun)
@@ -160,6 +158,12 @@ class Search:
         if not same or (above.state != self.blocks.state).any() or start.world.shape != self.pomdp.shape:
             raise DataError("start must be a plan that a point-based method found for the same problem")
         self._adopt([(values, actions) for _, values, actions in start.vectors.tables], above)
+
+    def renew(self) -> None:
+        """A kernel with both bounds of this one, and without its nodes."""
+        vectors, above = self.trials.vectors(), self._above()
+        self.trials = self._kernel()
+        self._adopt(vectors, above)
 
     def _adopt(self, vectors: Any, above: Sawtooth) -> None:
         for k, (values, actions) in enumerate(vectors):
