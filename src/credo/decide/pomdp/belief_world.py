@@ -20,7 +20,7 @@ from credo.decide.pomdp.plan import AlphaPlan
 from credo.decide.pomdp.simulators import FiniteWorld, Generator, Moved, Policy, World
 from credo.decide.pomdp.vectors import INSIDE
 
-MEMORY = 1.5e9
+MEMORY = 1.2e9
 """Bytes of nodes and vectors, beyond which the nodes are begun anew."""
 
 
@@ -47,9 +47,6 @@ class BeliefWorld(World):
         else:
             self._search.begun = point_based.clock()  # the bounds that it begins with are not counted
             self._search.run()
-        self._forget()
-
-    def _forget(self) -> None:
         self.trials = self._search.trials
         self._outcomes: dict[tuple[Any, int], Outcomes] = {}
 
@@ -132,8 +129,8 @@ class BeliefWorld(World):
     def draws(self, belief: BeliefState, n: int, random: Generator) -> list[Any]:
         """The node of the belief, so many times."""
         if self.trials.size > MEMORY:
-            self._search.renew()
-            self._forget()
+            self.trials.forget()
+            self._outcomes.clear()
         blocks, node = self._search.blocks, self.trials.root
         if not np.array_equal(belief.probs, self.pomdp.start):
             inside = belief.probs[blocks.state]

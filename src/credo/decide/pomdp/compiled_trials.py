@@ -30,7 +30,7 @@ a corner moved."""
 PAIR = _record("reward informed", "moves shows")
 """Of a state and an action: r(s, a), the informed bound of Q(s, a), and where the rows of P(s' | s, a) and P(o | a, s)
 begin."""
-NODE = _record("lower upper drop", "block begin end vector seen_vector seen_point noted older newer bucket chain")
+NODE = _record("lower upper drop", "block begin end vector seen_vector seen_point noted older newer code bucket chain")
 """Its belief is begin:end of the pool; `noted` is when it became a point (0: it is none), which lies `drop` below the
 plane through the corners; older and newer are the points around it, `bucket` is the first node whose hash is this
 number, `chain` the next node of the same hash."""
@@ -41,6 +41,8 @@ CLOCK, NODES, POOL, VECTORS, VALUES, FULL = range(6)
 SCALE = 10.0**ALIKE
 GROWING = {"nodes": NODES, "branches": NODES, "where": POOL, "weight": POOL, "vectors": VECTORS, "values": VALUES}
 """Which count says how full an array is."""
+LARGE = 1e8
+"""Bytes of an array that does not grow by doubling any more."""
 
 
 def _compile(function: Any, **options: Any) -> Any:
@@ -157,14 +159,14 @@ def share_of(index: Any, weight: Any, point_index: Any, point_weight: Any, least
 
 @inner
 def hashed(m: Any, block: int, begin: int, end: int) -> Any:
-    """The bucket of a belief (Fowler-Noll-Vo)."""
+    """A number for a belief (Fowler-Noll-Vo)."""
     prime = np.uint64(1099511628211)
     code = np.uint64(block + 1)
     for e in range(begin, end):
         code = (code ^ np.uint64(m.where[e])) * prime
         code = (code ^ np.uint64(np.round(m.weight[e] * SCALE))) * prime
         code ^= code >> np.uint64(29)
-    return np.int64(code % np.uint64(m.nodes.size))
+    return np.int64(code >> np.uint64(1))
 
 
 @outer
@@ -173,19 +175,44 @@ def rehash(m: Any) -> None:
     for i in range(m.nodes.size):
         m.nodes[i].bucket = -1
     for i in range(m.counts[NODES]):
-        home = hashed(m, m.nodes[i].block, m.nodes[i].begin, m.nodes[i].end)
+        home = m.nodes[i].code % m.nodes.size
         m.nodes[i].chain = m.nodes[home].bucket
         m.nodes[home].bucket = i
 
 
 @outer
+def forget(m: Any) -> None:
+    """Leaves the root and the points; their beliefs move to the front of the pool, and they have no children."""
+    now = np.full(m.counts[NODES] + 1, -1)  # -1, which is no node, stays -1
+    kept, end = 0, 0
+    for i in range(m.counts[NODES]):
+        if i == 0 or m.nodes[i].noted > 0:
+            begin, length = m.nodes[i].begin, m.nodes[i].end - m.nodes[i].begin
+            for e in range(length):
+                m.where[end + e], m.weight[end + e] = m.where[begin + e], m.weight[begin + e]
+            m.nodes[kept], m.branches[kept] = m.nodes[i], m.branches[i]
+            m.nodes[kept].begin, m.nodes[kept].end = end, end + length
+            for a in range(m.branches.shape[1]):
+                m.branches[kept, a].begin = -1
+            now[i] = kept
+            kept, end = kept + 1, end + length
+    for i in range(kept):
+        m.nodes[i].older, m.nodes[i].newer = now[m.nodes[i].older], now[m.nodes[i].newer]
+    for s in range(m.states.size):
+        m.states[s].point = now[m.states[s].point]
+    m.counts[NODES], m.counts[POOL] = kept, end
+    rehash(m)
+
+
+@outer
 def add_node(m: Any, block: int, begin: int, end: int) -> int:
     """The node of the belief at begin:end of the pool, new or known; what is not needed of the pool is given back."""
-    home = hashed(m, block, begin, end)
+    code = hashed(m, block, begin, end)
+    home = code % m.nodes.size
     j = m.nodes[home].bucket
     while j >= 0:
         other = m.nodes[j]
-        if other.block == block and other.end - other.begin == end - begin:
+        if other.code == code and other.block == block and other.end - other.begin == end - begin:
             same = True
             for e in range(end - begin):
                 one, two = begin + e, other.begin + e
@@ -202,7 +229,7 @@ def add_node(m: Any, block: int, begin: int, end: int) -> int:
     node = m.nodes[i]
     node.chain = m.nodes[home].bucket
     m.nodes[home].bucket = i
-    node.block, node.begin, node.end = block, begin, end
+    node.block, node.begin, node.end, node.code = block, begin, end, code
     node.lower, node.upper, node.vector = -np.inf, -np.inf, -1
     node.seen_vector, node.seen_point, node.noted = -1, -1, 0
     node.older = node.newer = -1
@@ -598,7 +625,7 @@ class CompiledTrials:
         m, branch = self.m, self.m.branches[node, action]
         begin, end = int(branch["begin"]), int(branch["end"])
         nodes, seen = m.where[begin:end].tolist(), m.where[end : 2 * end - begin].tolist()
-        return Children(float(branch["reward"]), seen, m.weight[begin:end], nodes)
+        return Children(float(branch["reward"]), seen, m.weight[begin:end].copy(), nodes)
 
     def adopt_vector(self, k: int, alpha: Vector, action: int) -> None:
         """Takes over a vector that is a lower bound."""
@@ -632,17 +659,23 @@ class CompiledTrials:
         return int(add_node(m, first, begin, begin + len(support)))
 
     def _make_room(self, need: bool = False) -> bool:
-        """Doubles the arrays that are more than half full (or all, if none is), where something did not fit."""
+        """Longer arrays where they are more than half full (or all, if none is), if something did not fit."""
         m = self.m
         if not (m.counts[FULL] or need):
             return False
         m.counts[FULL] = 0
-        arrays = {name: getattr(m, name) for name in GROWING}
-        full = [name for name, array in arrays.items() if 2 * m.counts[GROWING[name]] > len(array)] or list(GROWING)
-        self.m = m._replace(**{name: np.concatenate([arrays[name], np.zeros_like(arrays[name])]) for name in full})
+        full = [name for name in GROWING if 2 * m.counts[GROWING[name]] > len(getattr(m, name))] or list(GROWING)
+        for name in full:
+            array = getattr(m, name)
+            # In place: no moment at which memory holds both; large arrays by less, as all of it is touched.
+            array.resize((int(len(array) * (2 if array.nbytes < LARGE else 1.25)), *array.shape[1:]), refcheck=False)
         if "nodes" in full:
-            rehash(self.m)
+            rehash(m)
         return True
+
+    def forget(self) -> None:
+        """Leaves the vectors, the points and the root: other beliefs are found again when they are needed."""
+        forget(self.m)
 
     def bounds(self, node: int) -> tuple[float, float]:
         """As a node remembers them."""
@@ -654,7 +687,7 @@ class CompiledTrials:
 
     def uppers(self, node: int) -> Float[np.ndarray, " a"]:
         """Upper bounds of the actions at a node, perhaps stale."""
-        return self.m.branches["q"][node]
+        return self.m.branches["q"][node].copy()  # type: ignore[no-any-return]
 
     @property
     def lower(self) -> float:
@@ -668,8 +701,10 @@ class CompiledTrials:
 
     @property
     def size(self) -> int:
-        """Bytes of all arrays."""
-        return sum(array.nbytes for array in self.m[: len(Arrays._fields) - 3])
+        """Bytes that are in use."""
+        m = self.m
+        used = (int(m.counts[count]) * getattr(m, name)[:1].nbytes for name, count in GROWING.items())
+        return sum(used) + m.states.nbytes + m.pairs.nbytes + m.entries.nbytes
 
     def vectors(self) -> list[tuple[Float[np.ndarray, "v m"], Int[np.ndarray, " v"]]]:
         """Of each block: the vectors over its states, and their actions."""

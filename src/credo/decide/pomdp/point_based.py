@@ -34,6 +34,8 @@ SHALLOW, DEEP = 0.95, 0.5
 """The gap that a trial aims at, as a share of the gap at the start. Shallow ones tighten the upper bound, deep ones the
 lower; SARSOP takes turns: Hallway after 3 s is at [0.976, 1.191], after 4 s [0.94, 1.195] with shallow ones alone and
 [0.977, 1.205] with deep ones."""
+ROOM = 0.7
+"""Share of the memory that may be left when beliefs are forgotten; more, and there would be no end of it."""
 TOLD = 0.1
 """Seconds between reports of progress."""
 WALK, FRUITLESS = 40, 10
@@ -92,7 +94,7 @@ class Search:
                 now = clock()
                 if self.limits.seconds is not None and now - self.begun >= self.limits.seconds:
                     return f"stopped after {self.limits.seconds:g} seconds"
-                if self.trials.size > self.limits.memory:
+                if self.trials.size > self.limits.memory and not self._forgets():
                     return f"the memory limit of {self.limits.memory:.3g} bytes is reached"
                 if time.process_time() > self.patience:
                     self.patience = np.inf
@@ -107,6 +109,13 @@ class Search:
                     return "its beliefs have no more to gain"
                 self.rounds += 1
         return ""
+
+    def _forgets(self) -> bool:
+        """Whether room is made by forgetting beliefs that trials will find again; a set of beliefs is kept."""
+        if isinstance(self.method, PBVI | Perseus):
+            return False
+        self.trials.forget()
+        return bool(self.trials.size < ROOM * self.limits.memory)
 
     # ── which beliefs are backed up
 

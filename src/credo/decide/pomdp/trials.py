@@ -327,6 +327,13 @@ class Trials:
             node.block.add_point(node, self.clock)
         self.see(self.root)
 
+    def forget(self) -> None:
+        """Leaves the vectors, the points and the root: other beliefs are found again when they are needed."""
+        kept = {id(self.root), *(id(node) for block in self.blocks for node in block.owner)}
+        self.nodes = {key: node for key, node in self.nodes.items() if id(node) in kept}
+        for node in self.nodes.values():
+            node.branches.clear()
+
     @property
     def size(self) -> int:
         """Bytes of beliefs and vectors, roughly."""
