@@ -124,6 +124,13 @@ def test_limits(tiger):
         assert credo.solve(tiger, memory=1.0).status == "stopped"
 
 
+def test_it_goes_on_in_little_memory(tiger):
+    """Beliefs are forgotten again and again; both bounds stay, and close."""
+    few = credo.solve(tiger, memory=40_000)
+    assert few.status == "converged"
+    assert few.lower <= 19.371368 + 1e-6 <= few.upper + 1e-6
+
+
 def test_ctrl_c_gives_the_plan_so_far(tiger):
     import signal
 

@@ -1,9 +1,9 @@
 """A POMDP whose probabilities are known, as a world to search in: its states are beliefs, with bounds on their values.
 
 Planning offline and searching online help each other (Ross, Pineau, Paquet & Chaib-draa 2008, "Online planning
-algorithms for POMDPs", JAIR 32, section 3.5): point-based trials from the start make α-vectors, whose policy is what a
-search counts on beyond its tree, and upper bounds, by which it leaves actions alone that cannot be best. A step draws an
-observation; its reward is the expected one.
+algorithms for POMDPs", JAIR 32, section 3.5): point-based trials from the start make α-vectors, whose policy is what
+a search counts on beyond its tree, and upper bounds, by which it leaves actions alone that cannot be best. A step draws
+an observation; its reward is the expected one.
 """
 
 from bisect import bisect_right

@@ -512,8 +512,18 @@ def add_vector(m: Any, k: int, alpha: Vector, action: int) -> bool:
 
 
 @outer
-def trial(m: Any, width: float, draws: Draws) -> Int[np.ndarray, " t"]:
-    """One way down and back up; the gap allowed at depth t is width γ⁻ᵗ. With draws: a random walk, no backups."""
+def grow(m: Any, i: int, a: int) -> bool:
+    """The children of a node by an action, with the bounds that are known now; False where the arrays are too short."""
+    if not expand(m, i, a):
+        return False
+    for e in range(m.branches[i, a].begin, m.branches[i, a].end):
+        see(m, np.int64(m.where[e]))
+    return True
+
+
+@outer
+def trial(m: Any, width: float, draws: Draws, planned: bool) -> Int[np.ndarray, " t"]:
+    """One way down and back up; see `trials.Trials.trial`."""
     random = draws.size > 0
     path = np.empty(draws.size // 2 if random else DEEPEST, dtype=np.int64)
     i: Any = np.int64(0)
@@ -523,8 +533,12 @@ def trial(m: Any, width: float, draws: Draws) -> Int[np.ndarray, " t"]:
         path[t] = i
         length += 1
         allowed /= m.discount
-        a = min(int(draws[2 * t] * m.branches.shape[1]), m.branches.shape[1] - 1) if random else best(m, i)
-        if a < 0 or not expand(m, i, a):
+        a = m.vectors[m.nodes[i].vector].action if planned else np.int64(0)
+        if random:
+            a = min(int(draws[2 * t] * m.branches.shape[1]), m.branches.shape[1] - 1)
+        elif not planned:
+            a = best(m, i)
+        if a < 0 or not (grow(m, i, a) if planned else expand(m, i, a)):
             return path[:0]
         branch = m.branches[i, a]
         next_, most, passed = -1, 0.0, 0.0
@@ -547,16 +561,6 @@ def trial(m: Any, width: float, draws: Draws) -> Int[np.ndarray, " t"]:
         for t in range(length - 1, -1, -1):
             backup(m, path[t])
     return path[:length]
-
-
-@outer
-def grow(m: Any, i: int, a: int) -> bool:
-    """The children of a node by an action, with the bounds that are known now; False where the arrays are too short."""
-    if not expand(m, i, a):
-        return False
-    for e in range(m.branches[i, a].begin, m.branches[i, a].end):
-        see(m, np.int64(m.where[e]))
-    return True
 
 
 class CompiledTrials:
@@ -601,10 +605,10 @@ class CompiledTrials:
         self.node(blocks.home, blocks.start)
         see(self.m, self.root)
 
-    def trial(self, width: float, draws: Draws | None = None) -> Sequence[int]:
+    def trial(self, width: float, draws: Draws | None = None, planned: bool = False) -> Sequence[int]:
         """One way down and back up, again with longer arrays where they were too short."""
         while True:
-            path = trial(self.m, width, np.empty(0) if draws is None else draws)
+            path = trial(self.m, width, np.empty(0) if draws is None else draws, planned)
             if not self._make_room():
                 return path  # type: ignore[no-any-return]
 

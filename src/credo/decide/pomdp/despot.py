@@ -27,7 +27,9 @@ class Node:
         self.share = len(states) / search.scenarios * search.world.discount**depth
         """The weight of the scenarios, discounted to the root."""
         left = max(search.depth - depth, 0)
-        earned, self.default_action = search.world.lower(states, left, search.random, search.policy) if left else (0.0, 0)
+        earned, self.default_action = (
+            search.world.lower(states, left, search.random, search.policy) if left else (0.0, 0)
+        )
         self.default = self.lower = self.share * earned
         self.upper = max(self.share * search.world.upper(states, left) if left else 0.0, self.lower)
         self.children: list[dict[Hashable, Node]] | None = None

@@ -5,8 +5,9 @@
     agent = agent.observed(action, observation)
 
 POMCP: Silver & Veness (2010), "Monte-Carlo planning in large POMDPs"; its tree is over actions and observations, states
-are drawn from the belief, UCB1 chooses (PO-UCT), and what was searched below the history that came true is kept. Where
-probabilities are known the belief is exact, and so is that of every history (`BeliefWorld`); else beliefs are particles.
+are drawn from the belief, UCB1 chooses (PO-UCT), and what was searched below the history that came true is kept.
+Where probabilities are known the belief is exact, and so is that of every history (`BeliefWorld`); else beliefs are
+particles.
 """
 
 import math
@@ -148,7 +149,7 @@ class OnlinePlanner(ABC):
         """The number of the best action; what is learned of histories goes into the tree below the root."""
 
     def default(self, world: World, belief: Any, random: Generator) -> Policy | None:
-        """What is done where the search knows no better: of several policies the one that earns most in a few episodes."""
+        """What is done where the search knows no better: of several policies the one that earns most, tried briefly."""
         choices = world.defaults(None if isinstance(self.rollout, AlphaPlan) else self.rollout)
         if len(choices) == 1:
             return choices[0]
@@ -165,9 +166,10 @@ class OnlinePlanner(ABC):
 class POMCP(OnlinePlanner):
     """Monte-Carlo tree search over histories.
 
-    `exploration` is the constant c of UCB1, Q(h, a) + c √(log N(h) / N(h, a)); None takes the range of the returns of the
-    search, as Silver & Veness do. What is passed up from a history is not the mean return of all that was tried below,
-    but that of what was tried most: less is lost by exploring. `simulations` are made where no `seconds` are given.
+    `exploration` is the constant c of UCB1, Q(h, a) + c √(log N(h) / N(h, a)); None takes the range of the returns of
+    the search, as Silver & Veness do. What is passed up from a history is not the mean return of all that was tried
+    below, but that of what was tried most: less is lost by exploring. `simulations` are made where there are no
+    `seconds`.
     """
 
     simulations: int = 1000

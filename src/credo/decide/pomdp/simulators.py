@@ -75,7 +75,7 @@ class World(ABC):
         return -np.inf, 0
 
     def defaults(self, policy: Policy | None) -> list[Policy | None]:
-        """What may be done where a search knows no better: the policy given, or random actions and one action for ever."""
+        """What to do where a search knows no better: the policy given, or random actions and one action for ever."""
         if policy is not None:
             return [policy]
         return [None, *(_always(action) for action in self.actions)]
@@ -139,9 +139,10 @@ class World(ABC):
         return self.chosen(belief, random.integers(len(belief), size=n))
 
     def updated(self, belief: Any, action: int, seen: Any, random: Generator) -> Any:
-        """The belief after an action and an observation: particles weighted where there is a likelihood, else those
-        that agree, joined by what is `nearby` where they are few (reinvigoration). Where none agrees, the observation is
-        left out, with a warning.
+        """The belief after an action and an observation.
+
+        Particles are weighted where there is a likelihood; else those that agree are drawn, joined by what is `nearby`
+        where they are few (reinvigoration). Where none agrees, the observation is left out, with a warning.
         """
         n = len(belief)
         moved = self.step_many(belief, action, random)
