@@ -5,8 +5,7 @@ import pytest
 
 import credo
 from credo.core.errors import RepairedWarning
-from credo.decide.pomdp import DESPOT, POMCP, POMDP, POMDPBelief, StateSpaceWorld, World, act_and_learn
-from credo.decide.pomdp.belief_world import BeliefWorld
+from credo.decide.pomdp import DESPOT, POMCP, POMDP, BeliefWorld, POMDPBelief, StateSpaceWorld, World, act_and_learn
 from credo.decide.pomdp.simulators import FiniteWorld
 from credo.errors import DataError
 from credo.models.densities import CategoricalDensity

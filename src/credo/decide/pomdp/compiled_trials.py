@@ -522,7 +522,7 @@ def grow(m: Any, i: int, a: int) -> bool:
 
 
 @outer
-def trial(m: Any, width: float, draws: Draws, planned: bool) -> Int[np.ndarray, " t"]:
+def trial(m: Any, width: float, draws: Draws) -> Int[np.ndarray, " t"]:
     """One way down and back up; see `trials.Trials.trial`."""
     random = draws.size > 0
     path = np.empty(draws.size // 2 if random else DEEPEST, dtype=np.int64)
@@ -533,12 +533,8 @@ def trial(m: Any, width: float, draws: Draws, planned: bool) -> Int[np.ndarray, 
         path[t] = i
         length += 1
         allowed /= m.discount
-        a = m.vectors[m.nodes[i].vector].action if planned else np.int64(0)
-        if random:
-            a = min(int(draws[2 * t] * m.branches.shape[1]), m.branches.shape[1] - 1)
-        elif not planned:
-            a = best(m, i)
-        if a < 0 or not (grow(m, i, a) if planned else expand(m, i, a)):
+        a = min(int(draws[2 * t] * m.branches.shape[1]), m.branches.shape[1] - 1) if random else best(m, i)
+        if a < 0 or not expand(m, i, a):
             return path[:0]
         branch = m.branches[i, a]
         next_, most, passed = -1, 0.0, 0.0
@@ -605,10 +601,10 @@ class CompiledTrials:
         self.node(blocks.home, blocks.start)
         see(self.m, self.root)
 
-    def trial(self, width: float, draws: Draws | None = None, planned: bool = False) -> Sequence[int]:
+    def trial(self, width: float, draws: Draws | None = None) -> Sequence[int]:
         """One way down and back up, again with longer arrays where they were too short."""
         while True:
-            path = trial(self.m, width, np.empty(0) if draws is None else draws, planned)
+            path = trial(self.m, width, np.empty(0) if draws is None else draws)
             if not self._make_room():
                 return path  # type: ignore[no-any-return]
 

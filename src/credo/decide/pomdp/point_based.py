@@ -36,7 +36,6 @@ lower; SARSOP takes turns: Hallway after 3 s is at [0.976, 1.191], after 4 s [0.
 [0.977, 1.205] with deep ones."""
 ROOM = 0.7
 """Share of the memory that may be left when beliefs are forgotten; more, and there would be no end of it."""
-WIDTHS = ((SHALLOW, False), (DEEP, False), (DEEP, True))
 TOLD = 0.1
 """Seconds between reports of progress."""
 WALK, FRUITLESS = 40, 10
@@ -123,11 +122,11 @@ class Search:
     def _work(self) -> Iterator[bool]:
         if isinstance(self.method, PBVI | Perseus):
             return self._sweeps(self.method)
-        return self._trials(((SHALLOW, False),) if isinstance(self.method, HSVI) else WIDTHS)
+        return self._trials((SHALLOW,) if isinstance(self.method, HSVI) else (SHALLOW, DEEP))
 
-    def _trials(self, kinds: tuple[tuple[float, bool], ...]) -> Iterator[bool]:
-        for width, planned in cycle(kinds):
-            self.trials.trial(width * (self.trials.upper - self.trials.lower), None, planned)
+    def _trials(self, widths: tuple[float, ...]) -> Iterator[bool]:
+        for width in cycle(widths):
+            self.trials.trial(width * (self.trials.upper - self.trials.lower))
             yield True
 
     def _sweeps(self, method: PBVI | Perseus) -> Iterator[bool]:

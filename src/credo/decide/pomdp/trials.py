@@ -253,21 +253,14 @@ class Trials:
 
     # ── ways through the beliefs
 
-    def trial(self, width: float, draws: Draws | None = None, planned: bool = False) -> list[Node]:
-        """One way down and back up; the gap allowed at depth t is width γ⁻ᵗ.
-
-        It goes by the actions that may be best, or by those planned now; with draws it is a random walk, no backups.
-        """
+    def trial(self, width: float, draws: Draws | None = None) -> list[Node]:
+        """One way down and back up; the gap allowed at depth t is width γ⁻ᵗ. With draws: a random walk, no backups."""
         node, path, allowed = self.root, [], width
         self.see(node)
         for t in range(DEEPEST if draws is None else len(draws) // 2):
             path.append(node)
             allowed /= self.discount
-            if draws is not None:
-                action = int(draws[2 * t] * len(node.q))
-            else:
-                action = self.action(node) if planned else self.best(node)
-            after = self.children(node, action)
+            after = self.children(node, self.best(node) if draws is None else int(draws[2 * t] * len(node.q)))
             if draws is None:
                 gaps = np.array([child.upper - child.lower for child in after.nodes])
                 excess = after.probabilities * (gaps - allowed)
