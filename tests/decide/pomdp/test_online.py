@@ -65,6 +65,7 @@ def test_what_a_search_falls_back_on(tiger):
     agent = POMCP(rollout=plan).begin(tiger)
     assert agent.world.floor(agent.world.begin(np.random.default_rng(0)))[0] == pytest.approx(plan.lower)
     assert agent.act() == plan.act()
+    assert len(POMCP(simulations=20, rollout=plan).play(tiger, 2, steps=3).returns) == 2
     followed = []
 
     def policy(state, random):

@@ -134,7 +134,7 @@ class OnlinePlanner(ABC):
         if isinstance(problem, POMDP):
             simulated = self.rollout is not None and plan is None
             return FiniteWorld(problem) if simulated else BeliefWorld(problem, self.beforehand, plan)
-        if plan is not None:
+        if plan is not None and not isinstance(problem, BeliefWorld):
             raise DataError(f"rollout can be a plan only in a POMDP, found {type(problem).__name__}; give a function")
         if isinstance(problem, World):
             return problem
@@ -166,8 +166,8 @@ class OnlinePlanner(ABC):
 class POMCP(OnlinePlanner):
     """Monte-Carlo tree search over histories.
 
-    `exploration` is the constant c of UCB1, Q(h, a) + c √(log N(h) / N(h, a)); None takes the range of the returns of
-    the search, as Silver & Veness do. What is passed up from a history is not the mean return of all that was tried
+    `exploration` is the constant c of UCB1, Q(h, a) + c √(log N(h) / N(h, a)); None takes the range of what simulations
+    have returned, as Silver & Veness do. What is passed up from a history is not the mean return of all that was tried
     below, but that of what was tried most: less is lost by exploring. `simulations` are made where there are no
     `seconds`.
     """
@@ -183,6 +183,8 @@ class POMCP(OnlinePlanner):
         while (done < self.simulations) if self.seconds is None else (time.monotonic() < until or not done):
             n = BATCH if self.seconds is not None else min(BATCH, self.simulations - done)
             for state in world.draws(belief, n, random):
+                if done and time.monotonic() > until:
+                    break
                 if not root.actions:
                     root.open(world.worth(state), world.floor(state)[0])
                 if len(root.actions) == 1:
