@@ -606,7 +606,7 @@ class CompiledTrials:
         while True:
             path = trial(self.m, width, np.empty(0) if draws is None else draws)
             if not self._make_room():
-                return path  # type: ignore[no-any-return]
+                return path
 
     def backup(self, node: int) -> None:
         """Tightens both bounds at a node by looking one step ahead."""
@@ -687,7 +687,7 @@ class CompiledTrials:
 
     def uppers(self, node: int) -> Float[np.ndarray, " a"]:
         """Upper bounds of the actions at a node, perhaps stale."""
-        return self.m.branches["q"][node].copy()  # type: ignore[no-any-return]
+        return self.m.branches["q"][node].copy()
 
     @property
     def lower(self) -> float:
