@@ -202,7 +202,7 @@ class FiniteWorld(World):
         """From the start belief."""
         return random.choice(len(self.pomdp.start), size=n, p=self.pomdp.start)
 
-    def step(self, state: int, action: int, random: Generator) -> tuple[int, int, float, bool]:
+    def step(self, state: int | np.integer, action: int, random: Generator) -> tuple[int, int, float, bool]:
         """By the tables."""
         moved = self.step_many(np.array([state]), action, random)
         return int(moved.states[0]), int(moved.seen[0]), float(moved.rewards[0]), bool(moved.over[0])
