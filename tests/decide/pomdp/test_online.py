@@ -96,9 +96,9 @@ def test_values_below_a_history_are_bounds(tiger):
 
 def test_it_earns_what_it_should(tiger):
     """In 25 steps 72 % of the optimum 19.37 is discounted to the present; a random policy loses hundreds."""
-    found = POMCP(simulations=100, depth=10).play(tiger, 30, steps=25, seed=0)
+    found = POMCP(simulations=40, depth=10, beforehand=1.0).play(tiger, 20, steps=25, seed=0)
     assert abs(found.mean - 19.37 * (1 - 0.95**25)) < 4.5 * found.standard_error
-    assert len(found.returns) == 30
+    assert len(found.returns) == 20
 
 
 def test_particles_that_are_few_are_joined_by_others():
